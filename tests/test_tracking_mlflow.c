@@ -293,6 +293,32 @@ static void test_refusals(void *self)
     closes(self);
 }
 
+/* A new run, whose first try ends before it has its parameters. */
+static void test_params(void *self)
+{
+    char path[FSIO_PATH_MAX];
+    snprintf(path, sizeof path, "%s/tracking.json", folder);
+    for (int status = 400; status <= 500; status += 100) {
+        unlink(path);
+        server_reset();
+        answers("runs/log-batch", status, "{\"error_code\": \"X\"}");
+        enum err rc = ops->open(self, &options, &given_up);
+        tap_ok(status == 500 ? rc == ERR_IO : rc == ERR_OK,
+               "parameters get HTTP %d", status);
+        closes(self);
+        server_reset();
+        tap_ok(opens(self) == ERR_OK && requests_with("runs/create") == 0,
+               "the run goes on");
+        tap_is_int(requests_with("\"params\""), status == 500 ? 3 : 0,
+                   "and gets again what may be taken");
+        closes(self);
+        server_reset();
+        tap_ok(opens(self) == ERR_OK && requests_with("\"params\"") == 0,
+               "once");
+        closes(self);
+    }
+}
+
 /* An answer of so many bytes, all of them empty objects. */
 static void long_answer(void *self, const char *path, size_t bytes,
                         const char *says)
@@ -382,6 +408,7 @@ int main(void)
     test_new(self);
     test_goes_on(self);
     test_refusals(self);
+    test_params(self);
     test_long_answers(self);
     test_credentials(self);
     free(self);

@@ -117,12 +117,14 @@ static const char *text_of(const json_t *object, const char *key)
 }
 
 enum err tracking_mlflow_load(const struct tracking_options *options,
-                              char id[TRACKING_MLFLOW_ID_BYTES])
+                              char id[TRACKING_MLFLOW_ID_BYTES],
+                              bool *has_params)
 {
     char path[FSIO_PATH_MAX];
     char *data = NULL;
     size_t bytes = 0;
     id[0] = '\0';
+    *has_params = false;
     TRY(fsio_path(path, "%s/tracking.json", options->run_dir));
     if (!fsio_exists(path))
         return ERR_OK;
@@ -135,21 +137,22 @@ enum err tracking_mlflow_load(const struct tracking_options *options,
     else if (strcmp(text_of(mlflow, "address"), options->mlflow) == 0 &&
              strcmp(text_of(mlflow, "experiment"), options->experiment) == 0)
         memcpy(id, run, strlen(run) + 1);
+    *has_params = !json_is_false(json_object_get(mlflow, "has_params"));
     json_decref(state);
     free(data);
     return ERR_OK;
 }
 
 enum err tracking_mlflow_save(const struct tracking_options *options,
-                              const char *id)
+                              const char *id, bool has_params)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *text = NULL;
     json_t *address = jsontext_string(options->mlflow);
-    json_t *state =
-        json_pack("{s:{s:o, s:s, s:s}}", "mlflow", "address", address,
-                  "experiment", options->experiment, "run_id", id);
+    json_t *state = json_pack("{s:{s:o, s:s, s:s, s:b}}", "mlflow", "address",
+                              address, "experiment", options->experiment,
+                              "run_id", id, "has_params", has_params);
     TRY_OUT(jsontext_make(state, 2, &text));
     TRY_OUT(fsio_path(path, "%s/tracking.json", options->run_dir));
     TRY_OUT(fsio_write_atomic(path, text, strlen(text)));

@@ -35,11 +35,12 @@ int64_t tracking_mlflow_ms(double time_s);
 bool tracking_mlflow_is_id(const char *text);
 
 /* The run that RUN/tracking.json has for this address and experiment; "": it
- * has none. */
+ * has none. *has_params: it has all parameters. */
 enum err tracking_mlflow_load(const struct tracking_options *options,
-                              char id[TRACKING_MLFLOW_ID_BYTES]);
+                              char id[TRACKING_MLFLOW_ID_BYTES],
+                              bool *has_params);
 enum err tracking_mlflow_save(const struct tracking_options *options,
-                              const char *id);
+                              const char *id, bool has_params);
 
 /* The last step of each metric that is there already. Zeros: of none. */
 struct tracking_mlflow_seen {

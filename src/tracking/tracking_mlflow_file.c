@@ -220,7 +220,7 @@ static enum err make_run(struct mlflow_file *m)
         snprintf(value, sizeof value, "%s", param->value);
         TRY(write_value(m, "params", param->key, value));
     }
-    return tracking_mlflow_save(m->options, m->run);
+    return tracking_mlflow_save(m->options, m->run, true);
 }
 
 /* false: there is no such run any more. */
@@ -245,10 +245,11 @@ static enum err mlflow_file_open(void *self,
                                  const atomic_bool *given_up)
 {
     struct mlflow_file *m = self;
+    bool has_params; /* or there is no run: it is saved last */
     (void)given_up;
     m->options = options;
     m->root = tracking_mlflow_folder(options->mlflow);
-    TRY(tracking_mlflow_load(options, m->run));
+    TRY(tracking_mlflow_load(options, m->run, &has_params));
     TRY(find_experiment(m));
     if (find_run(m))
         return write_run(m, MLFLOW_RUNNING);

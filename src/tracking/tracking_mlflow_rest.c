@@ -82,7 +82,7 @@ static enum err find_experiment(struct mlflow_rest *m,
 }
 
 /* No more than the server takes in one request. */
-static enum err send_params(struct mlflow_rest *m)
+static enum err send_all_params(struct mlflow_rest *m)
 {
     const struct tracking_options *options = m->options;
     for (int i = 0; i < options->param_count;) {
@@ -101,6 +101,19 @@ static enum err send_params(struct mlflow_rest *m)
     return ERR_OK;
 }
 
+/* Until the server has them: a run that is known already, from a try that was
+ * cut off, gets those again that it has. */
+static enum err send_params(struct mlflow_rest *m)
+{
+    enum err rc = send_all_params(m);
+    if (rc == ERR_DATA)
+        log_warn("tracking: mlflow: run %s lacks parameters: %s", m->run,
+                 err_text());
+    else if (rc != ERR_OK)
+        return rc;
+    return tracking_mlflow_save(m->options, m->run, true);
+}
+
 static enum err make_run(struct mlflow_rest *m)
 {
     char experiment[TRACKING_MLFLOW_ID_BYTES];
@@ -117,7 +130,7 @@ static enum err make_run(struct mlflow_rest *m)
     enum err rc = copy_id(json_object_get(info, "run_id"), m->run);
     json_decref(answer);
     TRY(rc);
-    TRY(tracking_mlflow_save(m->options, m->run));
+    TRY(tracking_mlflow_save(m->options, m->run, false));
     log_info("tracking: mlflow: run %s of experiment \"%s\" at %s", m->run,
              m->options->experiment, m->options->mlflow);
     return send_params(m);
@@ -154,10 +167,11 @@ static enum err mlflow_rest_open(void *self,
 {
     struct mlflow_rest *m = self;
     json_t *answer = NULL;
+    bool has_params;
     m->options = options;
     m->metrics = json_array();
     TRY(tracking_http_create(options->mlflow, given_up, &m->http));
-    TRY(tracking_mlflow_load(options, m->run));
+    TRY(tracking_mlflow_load(options, m->run, &has_params));
     if (m->run[0] == '\0')
         return make_run(m);
     enum err rc = get_run(m, &answer);
@@ -167,6 +181,8 @@ static enum err mlflow_rest_open(void *self,
     bool there =
         rc == ERR_OK && (stage == NULL || strcmp(stage, "active") == 0);
     json_decref(answer);
+    if (there && !has_params)
+        TRY(send_params(m));
     if (there)
         return set_status(m, MLFLOW_RUNNING);
     if (rc != ERR_OK && rc != ERR_CHECKPOINT)
