@@ -116,6 +116,7 @@ static struct played {
     int begin_count;
     atomic_int opens, writes;
     int open_fails, write_fails; /* the first so many */
+    int writes_before;           /* those that fail */
     int64_t refused;             /* a step that will never do; 0: none */
     double hang_s;               /* of each write */
     enum tracking_end end;
@@ -172,7 +173,8 @@ play_write(void *self, const struct tracking_record *const *records, int count)
     struct played *p = self_of(self);
     for (double slept = 0; slept < p->hang_s; slept += 0.01)
         usleep(10000);
-    if (p->writes++ < p->write_fails)
+    int write = p->writes++ - p->writes_before;
+    if (write >= 0 && write < p->write_fails)
         return err_set(ERR_IO, "lost the connection");
     for (int i = 0; i < count; i++)
         if (p->refused != 0 && records[i]->step == p->refused)
@@ -309,13 +311,45 @@ static void test_failing(void)
                "what fails at first loses nothing");
     tap_ok(has_steps(&played[0], 1, 100) && has_steps(&played[1], 1, 100),
            "it gets the same records again");
-    tap_ok(played[0].opens == 2 && played[1].opens == 1,
-           "what was open stays open");
+    tap_ok(played[0].opens == 2 && played[0].begin_count == 1 &&
+               played[1].opens == 2 && played[1].begin_count == 2 &&
+               played[1].begins[1] == 0,
+           "after a failure it is opened and begins again");
+}
+
+/* A write fails when the sink has a part of the turn. */
+static void test_failing_later(void)
+{
+    struct tracking_lost lost[TRACKING_SINKS_MAX];
+    memset(played, 0, sizeof played);
+    played[0].writes_before = 1;
+    played[0].write_fails = 2;
+    struct tracking *tracking = start(256);
+    tracking_begin(tracking, 5);
+    push(tracking, 6);
+    await(&played[0].count, 1);
+    for (int64_t step = 7; step <= 100; step++)
+        push(tracking, step);
+    await(&played[0].writes, 4);
+    tap_is_int(tracking_end(tracking, TRACKING_FINISHED, 10, lost), 0,
+               "writes that fail amid a run lose nothing");
+    tap_ok(has_steps(&played[0], 6, 100) && played[0].finished,
+           "and what was there before stays");
+    tap_ok(played[0].opens == 3 && played[0].begin_count == 3 &&
+               played[0].begins[1] == 6 && played[0].begins[2] == 6,
+           "the sink begins again behind it");
+    tap_ok(played[1].opens == 1 && played[1].begin_count == 1,
+           "one that does not fail stays open");
+}
+
+static void test_failing_for_good(void)
+{
+    struct tracking_lost lost[TRACKING_SINKS_MAX];
 
     memset(played, 0, sizeof played);
     played[0].open_fails = 1000;
     played[1].refused = 7;
-    tracking = start(50);
+    struct tracking *tracking = start(50);
     tracking_begin(tracking, 0);
     for (int64_t step = 1; step <= 100; step++) {
         push(tracking, step);
@@ -325,7 +359,7 @@ static void test_failing(void)
         if (step == 7)
             usleep(100000);
     }
-    began = clock_now();
+    double began = clock_now();
     int count = tracking_end(tracking, TRACKING_FAILED, 10, lost);
     tap_ok(count == 2 && strcmp(lost[0].sink, "first") == 0 &&
                lost[0].records == 100 &&
@@ -436,6 +470,8 @@ int main(void)
     test_nothing_sent();
     test_goes_back();
     test_failing();
+    test_failing_later();
+    test_failing_for_good();
     test_slow();
     test_hanging();
     test_cost();

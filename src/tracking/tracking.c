@@ -46,9 +46,11 @@ struct lane {
     int batched;
     int64_t lost;
     int64_t turn; /* begun last */
+    int64_t at;   /* the last step of it that the sink has for good */
     int64_t low;  /* the least step of later turns whose packets were lost */
     struct err_kept failed; /* last */
-    bool open, warned;      /* the thread's own */
+    /* the thread's own: the sink is open and has begun; its last call failed */
+    bool begun, broken, warned;
 };
 
 struct tracking {
@@ -143,14 +145,16 @@ static void wait_on(pthread_cond_t *cond, pthread_mutex_t *mutex,
     pthread_cond_timedwait(cond, mutex, &at);
 }
 
-/* So long, or until the run ends; under the mutex. */
+/* So long, or until the run ends. */
 static void lane_pause(struct lane *lane, double seconds)
 {
     struct tracking *tracking = lane->tracking;
     double until = clock_now() + seconds;
     double left;
+    pthread_mutex_lock(&tracking->mutex);
     while (!tracking->ending && (left = until - clock_now()) > 0)
         wait_on(&lane->wake, &tracking->mutex, left);
+    pthread_mutex_unlock(&tracking->mutex);
 }
 
 /* The next batch, of one turn; false: there is none and the run ends. */
@@ -188,38 +192,36 @@ static void lane_close(struct lane *lane)
 {
     lane->ops->close(lane->self);
     memset(lane->self, 0, lane->ops->bytes);
-    lane->open = false;
+    lane->begun = false;
 }
 
 static enum err lane_open(struct lane *lane)
 {
     struct tracking *tracking = lane->tracking;
-    if (lane->open)
+    if (lane->begun && !lane->broken)
         return ERR_OK;
-    enum err rc =
-        lane->ops->open(lane->self, &tracking->options, &tracking->given_up);
-    struct err_kept kept;
-    lane->open = true;
-    if (rc == ERR_OK)
-        return ERR_OK;
-    err_keep(&kept, rc);
     lane_close(lane);
-    return err_again(&kept);
+    return lane->ops->open(lane->self, &tracking->options, &tracking->given_up);
 }
 
+/* A turn that was begun before goes on behind what the sink has of it. */
 static enum err lane_begin(struct lane *lane)
 {
     const struct tracking_packet *packet = lane->batch[0];
-    if (lane->turn == packet->turn)
+    bool same = lane->turn == packet->turn;
+    if (lane->begun && same)
         return ERR_OK;
     pthread_mutex_lock(&lane->tracking->mutex);
-    int64_t step =
-        packet->turn_step < lane->low ? packet->turn_step : lane->low;
+    int64_t step = same                            ? lane->at
+                   : packet->turn_step < lane->low ? packet->turn_step
+                                                   : lane->low;
     pthread_mutex_unlock(&lane->tracking->mutex);
     TRY(lane->ops->begin(lane->self, step));
+    lane->begun = true;
+    lane->at = step;
     pthread_mutex_lock(&lane->tracking->mutex);
     lane->turn = packet->turn;
-    lane->low = INT64_MAX;
+    lane->low = same ? lane->low : INT64_MAX;
     pthread_mutex_unlock(&lane->tracking->mutex);
     return ERR_OK;
 }
@@ -231,7 +233,9 @@ static enum err lane_write(struct lane *lane)
     TRY(lane_begin(lane));
     for (int i = 0; i < lane->batched; i++)
         records[i] = &lane->batch[i]->record;
-    return lane->ops->write(lane->self, records, lane->batched);
+    TRY(lane->ops->write(lane->self, records, lane->batched));
+    lane->at = records[lane->batched - 1]->step;
+    return ERR_OK;
 }
 
 /* Only the first failure is news. */
@@ -260,15 +264,14 @@ static void lane_deliver(struct lane *lane)
         enum err rc = atomic_load(&tracking->given_up)
                           ? err_set(ERR_IO, "there was no time left")
                           : lane_write(lane);
+        lane->broken = rc != ERR_OK && rc != ERR_DATA;
         if (rc != ERR_OK)
             lane_note(lane, rc, "training goes on, and this is tried again");
         if (rc == ERR_OK || rc == ERR_DATA || last) {
             lane_done_with(lane, rc != ERR_OK);
             return;
         }
-        pthread_mutex_lock(&tracking->mutex);
         lane_pause(lane, pause_s);
-        pthread_mutex_unlock(&tracking->mutex);
         pause_s = pause_s * 2 < PAUSE_MAX_S ? pause_s * 2 : PAUSE_MAX_S;
     }
 }
@@ -279,11 +282,9 @@ static void *lane_main(void *arg)
     struct tracking *tracking = lane->tracking;
     while (lane_take(lane)) {
         lane_deliver(lane);
-        pthread_mutex_lock(&tracking->mutex);
         lane_pause(lane, lane->ops->pause_s);
-        pthread_mutex_unlock(&tracking->mutex);
     }
-    if (lane->open && lane->ops->finish != NULL &&
+    if (lane->begun && lane->ops->finish != NULL &&
         !atomic_load(&tracking->given_up)) {
         enum err rc = lane->ops->finish(lane->self, tracking->end);
         if (rc != ERR_OK)

@@ -20,13 +20,15 @@ struct tracking_sink_ops {
     size_t bytes;     /* of its self, which comes zeroed */
     double pause_s;   /* at least so long between writes, but at the end */
     bool (*wanted)(const struct tracking_options *options);
-    /* Before anything else, and again after a failure. Options are lent for the
+    /* Before anything else, and again, after close, when a call has failed but
+     * for a write's ERR_DATA. Options are lent for the
      * sink's life. `*given_up` becomes true when nobody waits any more. */
     enum err (*open)(void *self, const struct tracking_options *options,
                      const atomic_bool *given_up);
     /* What follows `step` completed steps comes now, and what is there of later
      * ones, from an attempt that was cut off, comes again: it must be there
-     * once in the end. Before the first write, and whenever a run goes back. */
+     * once in the end. Before the first write after open, and whenever a run
+     * goes back. */
     enum err (*begin)(void *self, int64_t step);
     /* All of them, or it fails and gets the same ones again: what it has made
      * of them must not be there twice then. ERR_DATA: these will never do, and
@@ -35,7 +37,7 @@ struct tracking_sink_ops {
                       int count);
     /* After the last write. NULL: nothing to do. */
     enum err (*finish)(void *self, enum tracking_end end);
-    /* What self owns, also when open has failed. */
+    /* What self owns, also when open has failed or self is all zeros. */
     void (*close)(void *self);
 };
 
