@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -245,6 +246,8 @@ static void test_tensorboard(void)
 
 /* --- CSV ------------------------------------------------------------------------- */
 
+#define FIRST_LINE "step,time,train/loss\n"
+
 static void test_csv(void)
 {
     const struct tracking_sink_ops *ops = &tracking_csv_ops;
@@ -288,6 +291,25 @@ static void test_csv(void)
     put_file(path, "precious,things\n1,2\n");
     tap_ok(sink_open(ops, 0) == NULL, "another table is refused");
     is_file(path, "precious,things\n1,2\n", "and stays");
+    /* as long as a line may be, and longer; sparse */
+    put_file(path, FIRST_LINE);
+    tap_ok(truncate(path, sizeof FIRST_LINE - 1 + (4 << 20)) == 0 &&
+               (self = sink_open(ops, 0)) != NULL,
+           "a torn line of 4 MiB");
+    if (self != NULL)
+        sink_close(ops, self);
+    is_file(path, FIRST_LINE, "is cut off");
+    for (int lines = 0; lines <= 1; lines++) {
+        put_file(path, lines ? FIRST_LINE : "");
+        tap_ok(truncate(path, (off_t)1 << 30) == 0 &&
+                   sink_open(ops, 0) == NULL &&
+                   strstr(err_text(), "more than 4 MiB") != NULL,
+               "one of 1 GiB is refused: %s", err_text());
+    }
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    tap_ok(usage.ru_maxrss < 256 << 10, "and takes no memory: %ld MiB",
+           usage.ru_maxrss >> 10);
     put_file(path_of("target"), "step,time\n");
     unlink(path);
     tap_ok(symlink("target", path) == 0 && sink_open(ops, 0) == NULL,

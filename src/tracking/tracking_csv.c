@@ -19,6 +19,7 @@
 #include "src/tracking/tracking_sink.h"
 
 #define FIRST "step,time"
+#define LINE_BYTES_MAX ((size_t)4 << 20) /* that is read */
 
 struct csv {
     int fd;
@@ -101,30 +102,52 @@ static enum err csv_reader(const struct csv *csv, FILE **file)
     return ERR_OK;
 }
 
+/* The next line with its end, which a torn one lacks, and a NUL; 0 bytes: there
+ * is none. `line` has room for LINE_BYTES_MAX + 1. */
+static enum err csv_line(const struct csv *csv, FILE *file, char *line,
+                         size_t *bytes)
+{
+    int c = 0;
+    *bytes = 0;
+    while (c != '\n' && (c = getc_unlocked(file)) != EOF) {
+        if (*bytes == LINE_BYTES_MAX)
+            return err_set(ERR_SPACE,
+                           "%s: a line has more than %zu MiB, which is none "
+                           "of ours: move the file away",
+                           csv->path, LINE_BYTES_MAX >> 20);
+        line[(*bytes)++] = (char)c;
+    }
+    line[*bytes] = '\0';
+    return ERR_OK;
+}
+
 /* Rows of later steps, and a row that a crash has torn, are cut off. */
 static enum err csv_begin(void *self, int64_t step)
 {
     enum err rc = ERR_OK;
     struct csv *csv = self;
     FILE *file = NULL;
-    char *line = NULL;
-    size_t capacity = 0;
-    ssize_t bytes;
+    char *line = malloc(LINE_BYTES_MAX + 1);
+    size_t bytes;
     off_t keep = 0;
+    if (line == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
     tracking_map_destroy(csv->columns);
     csv->columns = NULL;
     csv->written = -1;
     TRY_OUT(tracking_map_create(&csv->columns));
     TRY_OUT(csv_reader(csv, &file));
-    while ((bytes = getline(&line, &capacity, file)) > 0 &&
-           line[bytes - 1] == '\n') {
+    for (;;) {
         char *end;
+        TRY_OUT(csv_line(csv, file, line, &bytes));
+        if (bytes == 0 || line[bytes - 1] != '\n')
+            break;
         line[bytes - 1] = '\0';
         if (csv->written < 0)
             TRY_OUT(csv_read_columns(csv, line));
         else if (strtoll(line, &end, 10) > step || end == line || *end != ',')
             break;
-        keep += bytes;
+        keep += (off_t)bytes;
     }
     if (ferror(file))
         rc = err_errno("%s: read", csv->path);
@@ -153,11 +176,16 @@ static enum err csv_rows(const struct csv *csv, FILE *file)
 {
     enum err rc = ERR_OK;
     FILE *old = NULL;
-    char *line = NULL;
-    size_t capacity = 0;
-    TRY(csv_reader(csv, &old));
-    bool any = getline(&line, &capacity, old) > 0; /* the old first line */
-    while (any && getline(&line, &capacity, old) > 0) {
+    char *line = malloc(LINE_BYTES_MAX + 1);
+    size_t bytes;
+    if (line == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(csv_reader(csv, &old));
+    TRY_OUT(csv_line(csv, old, line, &bytes)); /* the old first line */
+    while (bytes > 0) {
+        TRY_OUT(csv_line(csv, old, line, &bytes));
+        if (bytes == 0)
+            break;
         line[strcspn(line, "\n")] = '\0';
         fputs(line, file);
         for (int i = csv->written; i < tracking_map_count(csv->columns); i++)
@@ -166,8 +194,10 @@ static enum err csv_rows(const struct csv *csv, FILE *file)
     }
     if (ferror(old) || ferror(file))
         rc = err_errno("%s: write it with more columns", csv->path);
+out:
     free(line);
-    fclose(old);
+    if (old != NULL)
+        fclose(old);
     return rc;
 }
 
