@@ -80,7 +80,8 @@ shown_once() {
 }
 
 @test "an address that cannot be meant: what and why, before anything begins" {
-    for address in http://me:secret@host/ 'https://host/?x' sqlite:///x; do
+    for address in http://me:secret@host/ HTTP://me:secret@host 'https://host/?secret' \
+        postgresql://me:secret@host/x sqlite:///x; do
         run train 1 "$DIR/bad" "tracking.mlflow=$address"
         echo "$output"
         [ "$status" -eq 64 ]
@@ -138,4 +139,13 @@ seconds() {
     [ "$(cat "$DIR/outside/metrics.csv")" = precious ]
     [ "$(ls "$DIR/outside")" = metrics.csv ]
     [ "$(digest "$DIR/links")" = "$(digest "$DIR/plain")" ]
+}
+
+@test "commands of hooks are no parameters" {
+    train 1 "$DIR/hooked" "${SMALL[@]}" "tracking.mlflow=$DIR/hooked.mlruns" \
+        "hooks.on_fit_end=true # t0ken"
+    ls "$DIR"/hooked.mlruns/*/*/params >params
+    grep -q '^optimizer' params
+    [ "$(grep -c -e '^hooks' -e '^plugins' params)" = 0 ]
+    [ "$(grep -rl t0ken "$DIR/hooked.mlruns" | wc -l)" = 0 ]
 }
