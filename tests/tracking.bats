@@ -141,6 +141,23 @@ seconds() {
     [ "$(digest "$DIR/links")" = "$(digest "$DIR/plain")" ]
 }
 
+@test "records of the run itself follow no link" {
+    for name in metrics ledger; do
+        mkdir -p "$DIR/planted.$name"
+        echo precious >"$DIR/$name.target"
+        ln -s "$DIR/$name.target" "$DIR/planted.$name/$name.jsonl"
+        run train 1 "$DIR/planted.$name" "${SMALL[@]}"
+        [ "$status" -ne 0 ]
+        echo "$output"
+        [[ "$output" == *"$name.jsonl: is a link, which is not followed"* ]]
+        [ "$(cat "$DIR/$name.target")" = precious ]
+    done
+    mkdir "$DIR/elsewhere"
+    ln -s elsewhere "$DIR/linked"
+    train 1 "$DIR/linked" "${SMALL[@]}"
+    [ "$(digest "$DIR/linked")" = "$(digest "$DIR/plain")" ]
+}
+
 @test "commands of hooks are no parameters" {
     train 1 "$DIR/hooked" "${SMALL[@]}" "tracking.mlflow=$DIR/hooked.mlruns" \
         "hooks.on_fit_end=true # t0ken"

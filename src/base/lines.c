@@ -6,15 +6,29 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum err lines_open(const char *dir, const char *name, char path[FSIO_PATH_MAX],
                     int *fd)
 {
+    struct stat status;
     *fd = -1;
     TRY(fsio_path(path, "%s/%s", dir, name));
-    *fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    return *fd < 0 ? err_errno("%s: open", path) : ERR_OK;
+    *fd = open(
+        path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+        0666);
+    if (*fd < 0 && errno == ELOOP)
+        return err_set(ERR_SPACE,
+                       "%s: is a link, which is not followed: move it away",
+                       path);
+    if (*fd < 0)
+        return err_errno("%s: open", path);
+    if (fstat(*fd, &status) == 0 && S_ISREG(status.st_mode))
+        return ERR_OK;
+    close(*fd);
+    *fd = -1;
+    return err_set(ERR_SPACE, "%s: is no regular file: move it away", path);
 }
 
 enum err lines_append(int fd, const char *path, const char *line)

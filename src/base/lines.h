@@ -8,7 +8,9 @@
 #include "src/base/fsio.h"
 
 /* Open DIR/name for reading and appending, made if need be, and set `path` to
- * it. The caller closes *fd, -1 after an error. */
+ * it. The caller closes *fd, -1 after an error. ERR_SPACE for what is no regular
+ * file, and for a link, which in a folder that others may write to could lead
+ * anywhere; DIR itself may be one. */
 enum err lines_open(const char *dir, const char *name, char path[FSIO_PATH_MAX],
                     int *fd);
 
