@@ -22,7 +22,7 @@
 
 struct tensorboard {
     int fd;
-    bool opened;
+    bool opened, wrote; /* wrote: a record */
     char path[FSIO_PATH_MAX];
     struct buffer out;
 };
@@ -103,14 +103,20 @@ static enum err tensorboard_write(void *self,
     tb->out.bytes = 0;
     for (int i = 0; i < count; i++)
         TRY(tracking_events_record(records[i], &tb->out));
-    return tracking_file_append(tb->fd, tb->path, tb->out.data, tb->out.bytes);
+    TRY(tracking_file_append(tb->fd, tb->path, tb->out.data, tb->out.bytes));
+    tb->wrote = true;
+    return ERR_OK;
 }
 
+/* Every try makes a file: one without records goes again. */
 static void tensorboard_close(void *self)
 {
     struct tensorboard *tb = self;
-    if (tb->opened && tb->fd >= 0)
+    if (tb->opened && tb->fd >= 0) {
+        if (!tb->wrote)
+            unlink(tb->path);
         close(tb->fd);
+    }
     buffer_free(&tb->out);
 }
 
