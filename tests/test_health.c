@@ -414,7 +414,7 @@ static void test_injection(void)
     tap_ok(result.peak_ratio > 0 && result.peak_ratio < 1.2,
            "products reach %.2f of the peak", result.peak_ratio);
     limits.gemm_min_gflops = 0;
-    limits.gemm_peak_ratio_min = 1;
+    limits.gemm_peak_ratio_min = 1.2; /* a busy machine may count above 1 */
     run_builtin("gemm", "", NULL, &limits, &result);
     tap_is_str(result.code, "GEMM_BELOW_PEAK", "%s", result.text);
     tap_is_int(result.state, HEALTH_WARN, "which is never bad");
