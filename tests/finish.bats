@@ -71,6 +71,34 @@ last_step() { # DIR
     [ "$(digest "$DIR/d")" = "$(digest "$DIR/c")" ]
 }
 
+@test "an ended run goes on when it is to last longer, by its rules anew" {
+    local rule='finish=({name="threshold"; metric="train/loss"; value=5.5;})'
+    train 1 "$DIR/f" "${LONG[@]}" "$rule"
+    local ended
+    ended=$(last_step "$DIR/f")
+    # by other rules it goes on to its end
+    train 1 "$DIR/f" "${LONG[@]}" train.max_duration=30ba scheduler.t_max=150ba \
+        'finish=({name="threshold"; metric="train/loss"; value=0.1;})'
+    [ "$(last_step "$DIR/f")" -eq 30 ]
+    # by the same they are judged anew
+    train 1 "$DIR/g" "${LONG[@]}" "$rule"
+    train 1 "$DIR/g" "${LONG[@]}" "$rule" train.max_duration=40ba \
+        scheduler.t_max=150ba
+    [ "$(last_step "$DIR/g")" -eq $((ended + 2)) ]
+    # and another run that goes on from it knows nothing of them
+    run train 1 "$DIR/h" "${LONG[@]}" checkpoint.load="$DIR/g" \
+        train.max_duration=20ba scheduler.t_max=150ba
+    [ "$status" -eq 0 ]
+    [ "$(last_step "$DIR/h")" -eq 20 ]
+}
+
+@test "a figure that never comes is told at the end" {
+    run train 1 "$DIR/i" train.max_duration=4ba scheduler.warmup=1ba \
+        'finish=({name="threshold"; metric="train/los"; value=100;})'
+    [ "$status" -eq 0 ]
+    [[ $output == *'rule 1 was never judged: no step had a figure "train/los"'* ]]
+}
+
 @test "rules that can never be judged are refused" {
     run train 1 "$DIR/e" data.eval= eval.samples=0 'finish=({name="early_stop";})'
     [ "$status" -eq 64 ]

@@ -17,11 +17,21 @@ static int64_t longest(const struct algorithm_seq_length_warmup *s,
     return s->max_seq_len > 0 ? s->max_seq_len : all->data.seq_len;
 }
 
+#define FP8_ROWS 16 /* model.h */
+
 static enum err seq_length_warmup_check(const void *settings,
                                         const struct train_settings *all)
 {
     const struct algorithm_seq_length_warmup *s = settings;
     int64_t chunks = all->parallel.sequence_chunks;
+    const int64_t rows = FP8_ROWS * chunks;
+    if (all->train.precision == PRECISION_FP8 &&
+        (s->min_seq_len % rows != 0 || s->step_size % rows != 0))
+        return err_set(ERR_USAGE,
+                       "train.precision = \"fp8\" computes rows in multiples "
+                       "of %d: give min_seq_len and step_size as multiples of "
+                       "%lld",
+                       FP8_ROWS, (long long)rows);
     if (longest(s, all) > all->data.seq_len)
         return err_set(ERR_USAGE,
                        "max_seq_len (%lld) is larger than data.seq_len (%lld)",

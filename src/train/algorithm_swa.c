@@ -38,6 +38,15 @@ static enum err swa_create(void *self, const void *settings,
     if (swa->interval == 0 || swa->end <= swa->start)
         return err_set(ERR_USAGE, "end must come after start, and "
                                   "update_interval must be above 0");
+    /* the first at `start`, the others at multiples of the interval */
+    if (swa->end / swa->interval - swa->start / swa->interval < 1)
+        return err_set(ERR_USAGE,
+                       "between start (step %lld) and end (step %lld) only one "
+                       "step's weights go into the mean, which would undo the "
+                       "steps behind it: give a shorter update_interval than "
+                       "%lld steps",
+                       (long long)swa->start, (long long)swa->end,
+                       (long long)swa->interval);
     return ERR_OK;
 }
 

@@ -33,7 +33,8 @@
       AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) |         \
           AT(FIT_END),                                                         \
       "in-context tasks and gauntlets (`eval.tasks*`, `eval.gauntlet`)")       \
-    X("finish", LISTEN_RANK_0, on_finish_ops, AT(BATCH_ASK) | AT(BATCH_END),   \
+    X("finish", LISTEN_RANK_0, on_finish_ops,                                  \
+      AT(BATCH_ASK) | AT(BATCH_END) | AT(FIT_END),                             \
       "ends the run by rules (`finish`)")                                      \
     X("generate", LISTEN_TOGETHER, on_generate_ops,                            \
       AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) | AT(FIT_END),             \

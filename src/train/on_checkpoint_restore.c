@@ -156,6 +156,11 @@ static enum err check_other(struct trainer *trainer, struct weights *weights)
                        "checkpoint.load: %s has weights alone: give it as "
                        "model.weights",
                        about->path);
+    if (strchr(trainer->settings.checkpoint.load, '#') != NULL)
+        return err_set(ERR_USAGE,
+                       "checkpoint.load: what a run goes on with is its own "
+                       "weights, not their mean: leave out what follows '#', "
+                       "or set checkpoint.load_weights_only");
     TRY(start_weights_check(&trainer->settings, weights, NULL));
     start_weights_warn(&trainer->settings, about,
                        &(struct start_weights_data){
@@ -189,6 +194,8 @@ static enum err load_other(struct trainer *trainer,
     TRY_OUT(ckpt_load_from(trainer->comm, weights_about(weights)->path,
                            &options, from->items, from->count, &step, &state,
                            &stats));
+    /* another run's rules have judged another run's figures */
+    json_object_del(state, "finish");
     TRY_OUT(
         comm_agree(trainer->comm, take_position(trainer, step, state,
                                                 weights_about(weights)->path)));

@@ -40,11 +40,13 @@ struct rule {
     const char *metric; /* lent by settings, as all that follow */
     enum finish_better better;
     int64_t patience; /* steps */
+    bool judged;      /* in this attempt */
     double best;      /* NaN: none yet */
     int64_t best_step;
 };
 
 struct on_finish {
+    const struct trainer *trainer; /* lent */
     struct rule *rules;
     int count;
     int64_t met; /* the step after which a rule was met; -1: none was */
@@ -76,6 +78,7 @@ static enum err on_finish_create(void *self, struct trainer *trainer)
     struct on_finish *on = self;
     const struct setting *setting = train_settings_setting(KEY);
     const char *list = trainer->settings.alone.finish;
+    on->trainer = trainer;
     on->met = -1;
     TRY(settings_list_count(setting, list, &on->count));
     on->rules = calloc((size_t)on->count + 1, sizeof *on->rules);
@@ -145,6 +148,16 @@ static void tell(const struct rule *rule, double value, int64_t step)
                  (long long)(step - rule->best_step));
 }
 
+/* A misspelt figure would never be heard of. */
+static void tell_idle(const struct on_finish *on)
+{
+    for (int i = 0; i < on->count && on->met < 0; i++)
+        if (!on->rules[i].judged)
+            log_warn("finish: rule %d was never judged: no step had a figure "
+                     "\"%s\"",
+                     i + 1, on->rules[i].metric);
+}
+
 static enum err on_finish_handle(void *self, enum event event,
                                  const struct step_record *step,
                                  struct asks *asks)
@@ -154,10 +167,17 @@ static enum err on_finish_handle(void *self, enum event event,
         events_ask(asks, ASK_FINISH, on->met >= 0 && step->step > on->met);
         return ERR_OK;
     }
+    if (event == EVENT_FIT_END) {
+        if (step->finished)
+            tell_idle(on);
+        return ERR_OK;
+    }
     for (int i = 0; i < on->count && on->met < 0; i++) {
         double value;
-        if (!find(step, on->rules[i].metric, &value) ||
-            !judge(&on->rules[i], value, step->step))
+        if (!find(step, on->rules[i].metric, &value))
+            continue;
+        on->rules[i].judged = true;
+        if (!judge(&on->rules[i], value, step->step))
             continue;
         on->met = step->step;
         if (!step->finished)
@@ -180,19 +200,26 @@ static enum err on_finish_store(const void *self, json_t *state)
                                                   : json_null(),
                       "best_step", (json_int_t)on->rules[i].best_step));
     json_t *own =
-        json_pack("{s:I, s:o}", "met", (json_int_t)on->met, "rules", list);
+        json_pack("{s:I, s:s, s:o}", "met", (json_int_t)on->met, "list",
+                  on->trainer->settings.alone.finish, "rules", list);
     return json_object_set_new(state, KEY, own) == 0
                ? ERR_OK
                : err_set(ERR_MEMORY, "out of memory");
 }
 
-/* What other rules have seen says nothing to these. */
+/* What other rules have seen says nothing to these; and a run that was ended and
+ * is to go on begins to watch anew. */
 static enum err on_finish_restore(void *self, const json_t *state)
 {
     struct on_finish *on = self;
     const json_t *own = json_object_get(state, KEY);
     const json_t *list = json_object_get(own, "rules");
-    if (own == NULL || (int)json_array_size(list) != on->count)
+    const char *then_list = json_string_value(json_object_get(own, "list"));
+    bool goes_on = json_object_get(state, "ended_early") != NULL &&
+                   !on->trainer->ended_early;
+    if (goes_on || then_list == NULL ||
+        strcmp(then_list, on->trainer->settings.alone.finish) != 0 ||
+        (int)json_array_size(list) != on->count)
         return ERR_OK;
     for (int i = 0; i < on->count; i++) {
         const json_t *then = json_array_get(list, (size_t)i);

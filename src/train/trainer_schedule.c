@@ -173,7 +173,7 @@ static enum err find_steps(const struct train_settings *s,
                          steps_at(schedule, &timings[i])));
     }
     if (schedule->t_scale == 0)
-        schedule->t_scale = schedule->warmup;
+        schedule->t_scale = schedule->warmup > 0 ? schedule->warmup : 1;
     /* the part of a step to which a scale may bring it */
     if (schedule->period == 0)
         schedule->period = 1;
