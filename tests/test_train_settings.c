@@ -62,6 +62,8 @@ static const struct {
     { "lora.rank=4 lora.dropout=1", "lora.dropout" },
     { "lora.rank=4 train.precision=fp8", "lora.rank" },
     { "model.freeze=*wte* train.precision=fp8", "model.freeze" },
+    { "model.freeze=*wte* model.preset=mpt-tiny model.weights=/tmp/x#ema",
+      "export it" },
     { "lora.rank=4 model.preset=moe-tiny lora.targets=up_proj", "experts" },
     { "lora.rank=4 model.preset=moe-tiny parallel.strategy=zero2 "
       "parallel.expert_degree=2",

@@ -188,6 +188,12 @@ static enum err check_tuning(const struct train_settings *s)
 {
     static const char *const keys[] = { "lora.alpha", "lora.dropout",
                                         "lora.targets" };
+    if (strchr(s->start.weights, '#') != NULL && train_settings_freezes(s))
+        return err_set(ERR_USAGE,
+                       "model.weights is a mean of weights (%s), which a run "
+                       "that trains a part of its model would not find again: "
+                       "export it with tessera-hf first",
+                       strrchr(s->start.weights, '#'));
     if (trainer_backend_fp8(s) && train_settings_freezes(s))
         return err_set(ERR_USAGE,
                        "%s and train.precision = fp8 are not combined yet: "
