@@ -56,6 +56,12 @@ teardown_file() {
     [[ $output == *"were left out"* ]]
 }
 
+@test "a command that writes without end is ended" {
+    timeout 60 bash -c "$(declare -f command_of train); $(declare -p BIN CONF MPIRUN DIR SHORT)
+        train 1 '$DIR/y' hooks.timeout_s=0.3 hooks.on_fit_end=yes" 2>&1 | tail -n 2 >"$DIR/y.end"
+    [[ $(cat "$DIR/y.end") == *"1 took too long"* ]]
+}
+
 @test "what a command leaves behind holds nothing of the run open" {
     # mpirun waits for whoever has the ranks' outputs
     local begin=$SECONDS

@@ -29,6 +29,7 @@ extern char **environ;
 
 #define NAP_MS 10
 #define GRACE_S 1.0
+#define DRAIN_PARTS 16
 
 struct call {
     char *event, *command, *input; /* NULL: nothing waits */
@@ -140,14 +141,16 @@ struct line {
     const char *rest; /* of its input */
 };
 
-/* What it has written goes to the log. */
+/* What it has written goes to the log, at most so much at a time: who writes
+ * without end must not keep the clock from being looked at. */
 static void drain(int fd)
 {
     char part[4096];
-    ssize_t got;
-    while ((got = read(fd, part, sizeof part)) > 0)
-        if (write(STDERR_FILENO, part, (size_t)got) < 0)
+    for (int i = 0; i < DRAIN_PARTS; i++) {
+        ssize_t got = read(fd, part, sizeof part);
+        if (got <= 0 || write(STDERR_FILENO, part, (size_t)got) < 0)
             return;
+    }
 }
 
 static double end_of(struct hook_runner *runner, double deadline)
