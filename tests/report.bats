@@ -110,6 +110,21 @@ PLOTS="loss learning-rate gradient-norm throughput mfu step-time rank-spread
     grep -q "x/one, training" "$DIR/names.html"
 }
 
+@test "commands and options of plug-ins stay in the run's folder" {
+    cp -r "$DIR/one" "$DIR/private"
+    cat >>"$DIR/private/config.cfg" <<'END'
+hooks: {
+    on_fit_end = "curl -H token:hunter2 https://example.org";
+};
+plugins = ( { path = "x.so"; options = "key=hunter2"; } );
+END
+    report 0 "$DIR/private" --out "$DIR/private.html" --json "$DIR/private.json"
+    grep -q 'hooks.on_fit_end</code></td><td>(not shown)' "$DIR/private.html"
+    grep -q '"plugins": "(not shown)"' "$DIR/private.json"
+    lacks hunter2 "$DIR/private.html"
+    lacks hunter2 "$DIR/private.json"
+}
+
 @test "text from files can do nothing in a page or a terminal" {
     local run_dir="$DIR/<script>alert(1)<" bad='\u001b]0;x\u0007<script>alert(2)</script>\"onload=\"alert(3)'
     cp -r "$DIR/one" "$run_dir"

@@ -1,7 +1,8 @@
 /* The settings that a run had: its config.cfg, which the program has written
  * (settings_format()): a group's name and brace, a setting a line. The file is
  * not loaded as settings, for it may be of another version, and it must not be
- * able to include another one. */
+ * able to include another one. Commands and options of plug-ins stay out, for
+ * what is read here goes into pages that people pass on. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 
 #include "src/base/fsio.h"
 #include "src/report/run_reader.h"
+#include "src/train/train_settings.h"
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 
@@ -37,7 +39,9 @@ static enum err keep(struct run_history *history, const char *group,
     if (asprintf(&setting.key, "%s%s%s", group, group[0] != '\0' ? "." : "",
                  name) < 0)
         return err_set(ERR_MEMORY, "out of memory");
-    setting.value = strndup(value, bytes);
+    setting.value = train_settings_may_be_secret(setting.key)
+                        ? strdup("(not shown)")
+                        : strndup(value, bytes);
     history->settings[history->setting_count++] = setting;
     return setting.value != NULL ? ERR_OK
                                  : err_set(ERR_MEMORY, "out of memory");

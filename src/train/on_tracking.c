@@ -24,13 +24,6 @@ struct on_tracking {
     enum tracking_end end;
 };
 
-/* The texts of these may hold a token or a password. */
-static bool may_be_secret(const char *key)
-{
-    return strncmp(key, "hooks.", strlen("hooks.")) == 0 ||
-           strncmp(key, "plugins", strlen("plugins")) == 0;
-}
-
 /* All settings but those that are empty, and hooks and plug-ins. */
 static enum err make_params(const struct train_settings *settings,
                             struct tracking_options *options)
@@ -43,7 +36,7 @@ static enum err make_params(const struct train_settings *settings,
     for (int i = 0; i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];
         settings_text(setting, settings, text);
-        if (text[0] == '\0' || may_be_secret(setting->key))
+        if (text[0] == '\0' || train_settings_may_be_secret(setting->key))
             continue;
         struct tracking_param *param = &options->params[options->param_count++];
         param->key = strdup(setting->key);
