@@ -248,6 +248,32 @@ END
     went_on array1
 }
 
+@test "a sweep as an array: each run through its own requeue, then compared" {
+    cat >"$home/sweep.cfg" <<'END'
+config = "run.cfg";
+dir = "runs/sweep";
+command = "bash -l /opt/tessera/share/tessera/pretrain.sbatch";
+sbatch = "--parsable --nodes=1 --ntasks-per-node=1 --time=20 --output=sweep%a.out";
+grid = ( { key = "optimizer.lr"; values = "1e-4 | 3e-3"; } );
+END
+    user TESSERA_SPARES=0 tessera-sweep sweep.cfg --slurm >"$DIR/sweep.job"
+    name[0]=sweep/000-optimizer.lr=1e-4 name[1]=sweep/001-optimizer.lr=3e-3
+    for task in 0 1; do
+        echo "$(job_of sweep)_$task" >"$DIR/sweep$task.job"
+    done
+    within 180 trained "${name[1]}" 20
+    warn_job sweep1
+    within 300 state_is sweep0 COMPLETED
+    within 300 state_is sweep1 COMPLETED
+    [ "$(job_field sweep1 Restarts)" -eq 1 ]
+    user tessera-sweep sweep.cfg --report --json sweep.json
+    jq -e '[.runs[].state] == ["finished", "finished"]' "$home/sweep.json"
+    # the rate of the configuration: the requeued run has its bits
+    same_bits "${name[1]}"
+    # nothing is left to do
+    user tessera-sweep sweep.cfg --slurm 2>&1 | grep 'all 2 runs are finished'
+}
+
 @test "a file STOP ends the job for good, and its removal lets it go on" {
     submit stop --nodes=1
     within 180 trained stop 40

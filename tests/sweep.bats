@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # tessera-sweep: a grid in a row, through kills, and what is told of it; as an
-# array of jobs by a played sbatch.
+# array by a played sbatch here, by a real one in slurm_job.bats.
 
 load run_helpers
 
