@@ -172,7 +172,9 @@ SHARES_chat     := cmd_main generate_args generate_config generate_engine genera
 SHARES_generate := cmd_main
 SHARES_hf       := cmd_main
 SHARES_ckpt     := cmd_main
+SHARES_report   := cmd_main
 SHARES_sweep    := cmd_main
+SHARES_top      := cmd_main
 define program
 $(B)/bin/$(if $(filter tessera,$(1)),tessera,tessera-$(1)): $$(patsubst %.c,$(B)/%.o,src/cmd/$(1).c $$(wildcard src/cmd/$(1)_*.c) $(SHARES_$(1):%=src/cmd/%.c)) $(LIB)
 	$$(call link,)

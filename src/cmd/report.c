@@ -6,11 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/log.h"
-#include "src/job/exit_code.h"
+#include "src/cmd/cmd_main.h"
 #include "src/report/report.h"
 
-static const char usage[] =
+static const char help[] =
     "usage: tessera-report RUN... [--out FILE.html] [OPTION ...]\n"
     "       tessera-report --help | --version\n\n"
     "Reads run directories, also of runs that go on, and writes one HTML file "
@@ -99,12 +98,13 @@ static enum err write_all(const struct options *options, struct report *report)
     return ERR_OK;
 }
 
-static enum err run(int argc, char **argv)
+static enum err run(int argc, char **argv, int *exit_code)
 {
     enum err rc = ERR_OK;
     struct options options;
     struct run_history *runs[REPORT_RUNS_MAX] = { NULL };
     struct report report = { .plots = NULL };
+    (void)exit_code;
     TRY(parse(argc, argv, &options));
     for (int r = 0; r < options.run_count; r++)
         TRY_OUT(run_history_create(options.runs[r], &runs[r]));
@@ -117,21 +117,15 @@ out:
     return rc;
 }
 
+static void usage(FILE *out)
+{
+    fputs(help, out);
+}
+
 int main(int argc, char **argv)
 {
-    log_init("report", -1, LOG_INFO);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        fputs(usage, stdout);
-        return EXIT_DONE;
-    }
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        puts("tessera " TESSERA_VERSION);
-        return EXIT_DONE;
-    }
-    enum err rc = run(argc, argv);
-    if (rc == ERR_OK && (fflush(stdout) != 0 || ferror(stdout)))
-        rc = err_errno("standard output");
-    if (rc != ERR_OK)
-        fprintf(stderr, "tessera-report: %s\n", err_text());
-    return err_exit_code(rc);
+    static const struct cmd_main program = { .name = "report",
+                                             .usage = usage,
+                                             .run = run };
+    return cmd_main(&program, argc, argv);
 }

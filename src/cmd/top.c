@@ -11,14 +11,14 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
-#include "src/base/log.h"
+#include "src/cmd/cmd_main.h"
 #include "src/cmd/top_frame.h"
 #include "src/job/exit_code.h"
 
 #define COLUMNS 80 /* where nobody knows */
 #define ROWS 24
 
-static const char usage[] =
+static const char help[] =
     "usage: tessera-top RUN [OPTION ...]\n"
     "       tessera-top --help | --version\n\n"
     "Follows a run directory: progress, loss, throughput, utilization, times "
@@ -196,11 +196,12 @@ static void take_signals(void)
     sigaction(SIGWINCH, &action, NULL);
 }
 
-static enum err run(int argc, char **argv)
+static enum err run(int argc, char **argv, int *exit_code)
 {
     enum err rc = ERR_OK;
     struct options options;
     struct run_history *run = NULL;
+    (void)exit_code;
     TRY(parse(argc, argv, &options));
     TRY_OUT(run_history_create(options.run, &run));
     bool over = !options.once && style_now(&options).ansi;
@@ -220,19 +221,15 @@ out:
     return rc;
 }
 
+static void usage(FILE *out)
+{
+    fputs(help, out);
+}
+
 int main(int argc, char **argv)
 {
-    log_init("top", -1, LOG_INFO);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        fputs(usage, stdout);
-        return EXIT_DONE;
-    }
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        puts("tessera " TESSERA_VERSION);
-        return EXIT_DONE;
-    }
-    enum err rc = run(argc, argv);
-    if (rc != ERR_OK)
-        fprintf(stderr, "tessera-top: %s\n", err_text());
-    return err_exit_code(rc);
+    static const struct cmd_main program = { .name = "top",
+                                             .usage = usage,
+                                             .run = run };
+    return cmd_main(&program, argc, argv);
 }
