@@ -245,8 +245,8 @@ sanitize-run: $(TESTS_1) $(REPLAYS)
 FUZZ ?= $(FUZZERS)
 fuzz: ## fuzzers of what reads data, 10^7 executions each (FUZZ_RUNS, FUZZ_SECONDS, FUZZ=NAME)
 	+@if echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -x c -fsanitize=fuzzer,address,undefined -o /dev/null - 2>/dev/null; \
-	then $(MAKE) --no-print-directory CC=clang MPI=0 CUDA=0 B=build-fuzz KERNEL_SETS=generic KERNEL_OPT=-O1 OPT='-O1 -g -fno-omit-frame-pointer' \
-	    OPENMP=-Wno-unused-parameter SANITIZE='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined' fuzz-run; \
+	then $(MAKE) --no-print-directory CC=clang MPI=0 CUDA=0 B=build-fuzz KERNEL_SETS=generic KERNEL_OPT='-O1 -Wno-unused-parameter -Wno-unused-variable' OPT='-O1 -g -fno-omit-frame-pointer' \
+	    OPENMP='-Wno-unused-parameter -Wno-unused-variable -Wno-unused-but-set-variable' SANITIZE='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined' fuzz-run; \
 	else echo "fuzz: SKIPPED: there is no clang with libFuzzer: apt-get install clang"; fi
 
 fuzz-run: $(FUZZ:%=$(B)/fuzz_%)

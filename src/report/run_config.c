@@ -10,7 +10,7 @@
 
 #include "src/base/fsio.h"
 #include "src/report/run_reader.h"
-#include "src/train/train_settings.h"
+#include "src/train/secret_settings.h"
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 
@@ -39,9 +39,8 @@ static enum err keep(struct run_history *history, const char *group,
     if (asprintf(&setting.key, "%s%s%s", group, group[0] != '\0' ? "." : "",
                  name) < 0)
         return err_set(ERR_MEMORY, "out of memory");
-    setting.value = train_settings_may_be_secret(setting.key)
-                        ? strdup("(not shown)")
-                        : strndup(value, bytes);
+    setting.value = secret_settings_has(setting.key) ? strdup("(not shown)")
+                                                     : strndup(value, bytes);
     history->settings[history->setting_count++] = setting;
     return setting.value != NULL ? ERR_OK
                                  : err_set(ERR_MEMORY, "out of memory");

@@ -15,6 +15,7 @@
 #include "src/job/ledger.h"
 #include "src/job/slurm.h"
 #include "src/tracking/tracking.h"
+#include "src/train/secret_settings.h"
 #include "src/train/trainer.h"
 
 struct on_tracking {
@@ -36,7 +37,7 @@ static enum err make_params(const struct train_settings *settings,
     for (int i = 0; i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];
         settings_text(setting, settings, text);
-        if (text[0] == '\0' || train_settings_may_be_secret(setting->key))
+        if (text[0] == '\0' || secret_settings_has(setting->key))
             continue;
         struct tracking_param *param = &options->params[options->param_count++];
         param->key = strdup(setting->key);

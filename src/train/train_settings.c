@@ -277,12 +277,6 @@ enum err train_settings_params(const struct train_settings *settings,
                : params_create(&settings->model, out);
 }
 
-bool train_settings_may_be_secret(const char *key)
-{
-    return strncmp(key, "hooks.", strlen("hooks.")) == 0 ||
-           strncmp(key, "plugins", strlen("plugins")) == 0;
-}
-
 enum err train_settings_memory(const struct train_settings *settings,
                                struct model_memory *out)
 {

@@ -86,10 +86,6 @@ enum err train_settings_print(const struct train_settings *settings,
 bool train_settings_default(const struct train_settings *settings,
                             const struct setting *setting);
 
-/* Whether the text of a setting of this key may hold a token or a password:
- * nothing that leaves the run's folder repeats it. */
-bool train_settings_may_be_secret(const char *key);
-
 /* Whether the result depends on the setting. */
 bool train_settings_decides(const struct setting *setting);
 

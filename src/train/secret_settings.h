@@ -1,0 +1,11 @@
+/* Settings whose text may hold a token or a password: nothing that leaves the
+ * run's folder repeats it. */
+#ifndef TESSERA_TRAIN_SECRET_SETTINGS_H
+#define TESSERA_TRAIN_SECRET_SETTINGS_H
+
+#include <stdbool.h>
+
+/* Is the setting of this key one of them? */
+bool secret_settings_has(const char *key);
+
+#endif
