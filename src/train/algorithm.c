@@ -218,45 +218,6 @@ enum err algorithms_swap(const struct trainer *trainer)
     return ERR_OK;
 }
 
-/* --- a checkpoint's state --- */
-
-enum err algorithms_store(const struct algorithms *algorithms, json_t *state)
-{
-    json_t *list = json_array();
-    if (algorithms->count == 0) {
-        json_decref(list);
-        return ERR_OK;
-    }
-    if (json_object_set_new(state, "algorithms", list) != 0)
-        return err_set(ERR_MEMORY, "out of memory");
-    for (int i = 0; i < algorithms->count; i++) {
-        const struct algorithm *a = &algorithms->list[i];
-        json_t *item = json_pack("{s:s}", "name", a->name);
-        if (json_array_append_new(list, item) != 0)
-            return err_set(ERR_MEMORY, "out of memory");
-        if (a->ops->store != NULL)
-            TRY(named(a, a->ops->store(a->self, item)));
-    }
-    return ERR_OK;
-}
-
-enum err algorithms_restore(struct algorithms *algorithms, const json_t *state)
-{
-    const json_t *list = json_object_get(state, "algorithms");
-    for (int i = 0; i < algorithms->count; i++) {
-        struct algorithm *a = &algorithms->list[i];
-        const json_t *item = json_array_get(list, (size_t)i);
-        const char *name = json_string_value(json_object_get(item, "name"));
-        if (a->ops->restore == NULL)
-            continue;
-        if (name == NULL || strcmp(name, a->name) != 0)
-            return named(a, err_set(ERR_CHECKPOINT,
-                                    "the checkpoint has no state of it"));
-        TRY(named(a, a->ops->restore(a->self, item)));
-    }
-    return ERR_OK;
-}
-
 /* --- for algorithms --- */
 
 enum err algorithm_keep(struct algorithm_needs *needs, const char *name,

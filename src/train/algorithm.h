@@ -13,7 +13,7 @@
  * of elements and samples alone, so that a run's bits do not depend on ranks,
  * strategy or restarts. All of it happens on all ranks together, and what one
  * keeps between steps is in the checkpoint: tensors as the replica's
- * (replica.h: kept), and some JSON in the list's order. The list itself, with
+ * (replica.h: kept), and some JSON (algorithms_state.h). The list itself, with
  * all settings, is one that stays (start_fixed.h). */
 #ifndef TESSERA_TRAIN_ALGORITHM_H
 #define TESSERA_TRAIN_ALGORITHM_H
@@ -120,10 +120,6 @@ enum err algorithms_after_update(struct algorithms *algorithms);
  * train: around everything that reads weights and does not train, between
  * steps. Nothing happens where there are no others. Collective. */
 enum err algorithms_swap(const struct trainer *trainer);
-
-/* As state["algorithms"], a list in order. */
-enum err algorithms_store(const struct algorithms *algorithms, json_t *state);
-enum err algorithms_restore(struct algorithms *algorithms, const json_t *state);
 
 /* --- for algorithms --- */
 

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "src/base/log.h"
+#include "src/train/algorithms_state.h"
 #include "src/train/on_checkpoint_items.h"
 #include "src/train/on_checkpoint_state.h"
 #include "src/train/start_fixed.h"
@@ -143,8 +144,24 @@ static enum err take_position(struct trainer *trainer, int64_t step,
     TRY(trainer_base_take(trainer, state, checkpoint));
     TRY(trainer_moments_restore(trainer, step, state));
     TRY(trainer_fp8_restore(trainer->fp8, state));
-    TRY(algorithms_restore(&trainer->algorithms, state));
+    TRY(algorithms_take(trainer, state,
+                        trainer->settings.checkpoint.load_ignore));
     return events_restore(&trainer->events, state);
+}
+
+/* A mismatch of what the methods of the one run keep and those of the other do
+ * not, which the user can do without. */
+static enum err name_ignore(enum err rc)
+{
+    static const char *const kept[] = { "algorithms/", "optimizer/" };
+    for (size_t i = 0; rc == ERR_CHECKPOINT && i < 2; i++)
+        if (strstr(err_text(), kept[i]) != NULL)
+            return err_prefix(rc,
+                              "checkpoint.load: checkpoint.load_ignore = "
+                              "\"%s*\" leaves out what does not match: it "
+                              "begins anew",
+                              kept[i]);
+    return rc;
 }
 
 static enum err check_other(struct trainer *trainer, struct weights *weights)
@@ -191,9 +208,9 @@ static enum err load_other(struct trainer *trainer,
     /* for what is ignored */
     TRY_OUT(replica_init(trainer->replica,
                          (uint64_t)trainer->settings.train.seed, NULL));
-    TRY_OUT(ckpt_load_from(trainer->comm, weights_about(weights)->path,
-                           &options, from->items, from->count, &step, &state,
-                           &stats));
+    TRY_OUT(name_ignore(
+        ckpt_load_from(trainer->comm, weights_about(weights)->path, &options,
+                       from->items, from->count, &step, &state, &stats)));
     /* another run's rules have judged another run's figures */
     json_object_del(state, "finish");
     TRY_OUT(

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/train/algorithms_state.h"
 #include "src/train/on_checkpoint_about.h"
 #include "src/train/start_fixed.h"
 #include "src/train/trainer_data.h"
@@ -192,7 +193,7 @@ enum err on_checkpoint_state_restore(struct trainer *trainer, int64_t step,
     if (rc == ERR_OK)
         rc = trainer_fp8_restore(trainer->fp8, state);
     if (rc == ERR_OK)
-        rc = algorithms_restore(&trainer->algorithms, state);
+        rc = algorithms_restore(trainer, state);
     if (rc == ERR_OK)
         rc = events_restore(&trainer->events, state);
     if (rc != ERR_OK)

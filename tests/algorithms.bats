@@ -1,0 +1,82 @@
+#!/usr/bin/env bats
+# Algorithms over starts of a run: what is kept and what begins anew, whatever
+# the ranks and however often it is killed.
+
+load run_helpers
+
+setup_file() {
+    export DIR
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-algorithms.XXXXXX")
+    load run_helpers
+    make_data
+    train 2 "$DIR/plain" "${SIX[@]}"
+    train 1 "$DIR/means" "${SIX[@]}" \
+        'algorithms=({name="ema";half_life="4ba";},{name="label_smoothing";smoothing=0;})'
+    train 1 "$DIR/swa" "${SIX[@]}" \
+        'algorithms=({name="swa";start="2ba";end="9ba";update_interval="1ba";})'
+}
+
+teardown_file() {
+    rm -rf "$DIR"
+}
+
+SIX=(train.max_duration=6ba scheduler.t_max=6ba eval.interval=6ba checkpoint.keep=0)
+# one step behind those of another run, of which nothing is seen
+NEXT=(train.max_duration=7ba scheduler.t_max=7ba eval.interval=7ba optimizer.lr=0)
+
+eval_losses() { # DIR
+    sed -n 's/.*"eval_loss": \([^,}]*\).*/\1/p' "$1/eval.jsonl"
+}
+
+@test "a mean that load_ignore leaves out begins with the weights, not with zeros" {
+    local want name list
+    train 1 "$DIR/without" "${NEXT[@]}" "checkpoint.load=$DIR/plain"
+    want=$(eval_losses "$DIR/without")
+    for name in ema:means swa:swa; do
+        list='{name="ema";half_life="4ba";}'
+        [ "${name%:*}" = ema ] ||
+            list='{name="swa";start="2ba";end="9ba";update_interval="1ba";}'
+        train 2 "$DIR/anew-${name%:*}" "${NEXT[@]}" "checkpoint.load=$DIR/${name#*:}" \
+            "algorithms=($list)" 'checkpoint.load_ignore=algorithms/*' \
+            log.level=info 2>"$DIR/told"
+        grep -q "algorithms: ${name%:*} begins anew" "$DIR/told"
+        echo "$name: $(eval_losses "$DIR/anew-${name%:*}"), want $want"
+        [ "$(eval_losses "$DIR/anew-${name%:*}")" = "$want" ]
+    done
+    # of which some tensor is left out begins anew as a whole
+    train 1 "$DIR/some" "${NEXT[@]}" "checkpoint.load=$DIR/swa" \
+        'algorithms=({name="swa";start="2ba";end="9ba";update_interval="1ba";})' \
+        'checkpoint.load_ignore=algorithms/*norm_f*'
+    [ "$(eval_losses "$DIR/some")" = "$want" ]
+    # what is not left out goes on
+    train 1 "$DIR/on" "${NEXT[@]}" "checkpoint.load=$DIR/swa" \
+        'algorithms=({name="swa";start="2ba";end="9ba";update_interval="1ba";})'
+    [ "$(eval_losses "$DIR/on")" != "$want" ]
+}
+
+@test "the state of an algorithm is found by its name, in another list" {
+    train 1 "$DIR/turned" "${NEXT[@]}" "checkpoint.load=$DIR/means" \
+        'algorithms=({name="z_loss";},{name="ema";half_life="4ba";})'
+    train 2 "$DIR/straight" "${NEXT[@]}" "checkpoint.load=$DIR/means" \
+        'algorithms=({name="ema";half_life="4ba";})'
+    [ "$(eval_losses "$DIR/turned")" = "$(eval_losses "$DIR/straight")" ]
+}
+
+@test "another list's tensors are an error that names load_ignore" {
+    run train 1 "$DIR/none" "${NEXT[@]}" "checkpoint.load=$DIR/plain" \
+        'algorithms=({name="ema";})'
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *'checkpoint.load_ignore = "algorithms/*" leaves out'*"is not in the checkpoint"* ]]
+    run train 2 "$DIR/none" "${NEXT[@]}" "checkpoint.load=$DIR/means"
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *'checkpoint.load_ignore = "algorithms/*" leaves out'*"is not in the model"* ]]
+    run train 1 "$DIR/none" "${NEXT[@]}" "checkpoint.load=$DIR/plain" \
+        optimizer.name=lion
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *'checkpoint.load_ignore = "optimizer/*" leaves out'* ]]
+    train 1 "$DIR/fits" "${NEXT[@]}" "checkpoint.load=$DIR/means" \
+        'checkpoint.load_ignore=algorithms/*'
+}
