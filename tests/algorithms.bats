@@ -80,3 +80,29 @@ eval_losses() { # DIR
     train 1 "$DIR/fits" "${NEXT[@]}" "checkpoint.load=$DIR/means" \
         'checkpoint.load_ignore=algorithms/*'
 }
+
+@test "a fraction of the run stays at its step when the run is to last longer" {
+    local list='{name="swa";start="0.25dur";end="0.75dur";update_interval="1ba";}'
+    list="$list,"'{name="seq_length_warmup";duration="0.5dur";min_seq_len=16;step_size=16;}'
+    list="$list,"'{name="layer_freezing";start="0.5dur";match="*wte*";}'
+    local at="${list//0.25dur/2ba}"
+    at=${at//0.75dur/6ba}
+    at=${at//0.5dur/4ba}
+    local fixed=(scheduler.name=constant checkpoint.interval=1ba checkpoint.keep=0
+        eval.interval=1ba)
+    train 1 "$DIR/steps" "${fixed[@]}" "algorithms=($at)" train.max_duration=12ba
+    train 2 "$DIR/parts" "${fixed[@]}" "algorithms=($list)" train.max_duration=8ba
+    # as if it had ended after the third step
+    rm -rf "$DIR"/parts/checkpoints/step-00000000[4-9]
+    run train 1 "$DIR/parts" "${fixed[@]}" "algorithms=($list)" \
+        train.max_duration=12ba log.level=info
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"swa: start stays at 2 steps; by train.max_duration = 12ba it would now be 3"* ]]
+    [[ "$output" == *"swa: end stays at 6 steps"*"would now be 9"* ]]
+    [[ "$output" == *"seq_length_warmup: duration stays at 4 steps"* ]]
+    [[ "$output" == *"layer_freezing: start stays at 4 steps"* ]]
+    [ "$(step_losses "$DIR/parts")" = "$(step_losses "$DIR/steps")" ]
+    "$BIN/tessera-ckpt" diff "$(newest "$DIR/parts")" "$(newest "$DIR/steps")" || true
+    [ "$(digest "$DIR/parts")" = "$(digest "$DIR/steps")" ]
+}

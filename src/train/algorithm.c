@@ -2,6 +2,7 @@
  * does is in its own file. */
 #include "src/train/algorithm.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,6 +133,16 @@ enum err algorithms_create(struct trainer *trainer)
     return ERR_OK;
 }
 
+enum err algorithms_begin(const struct algorithms *algorithms)
+{
+    for (int i = 0; i < algorithms->count; i++) {
+        const struct algorithm *a = &algorithms->list[i];
+        if (a->ops->begin != NULL)
+            TRY(named(a, a->ops->begin(a->self)));
+    }
+    return ERR_OK;
+}
+
 void algorithms_destroy(struct algorithms *algorithms)
 {
     while (algorithms->count > 0) {
@@ -242,13 +253,19 @@ int algorithm_kept(const struct trainer *trainer, const char *name)
     return index;
 }
 
-enum err algorithm_steps(const struct trainer *trainer, const char *key,
-                         struct duration duration, int64_t *steps)
+enum err algorithm_steps(struct trainer *trainer, const void *self,
+                         const char *key, struct duration duration,
+                         int64_t *steps)
 {
+    struct algorithm *a = trainer->algorithms.list;
     enum err rc = units_steps(duration, &trainer->rates, steps);
     if (rc != ERR_OK)
-        err_prefix(rc, "%s", key);
-    return rc;
+        return err_prefix(rc, "%s", key);
+    while (a->self != self)
+        a++;
+    assert(a->time_count < ALGORITHM_TIMES);
+    a->times[a->time_count++] = (struct algorithm_time){ key, duration, steps };
+    return ERR_OK;
 }
 
 enum err algorithm_norm(const struct trainer *trainer,

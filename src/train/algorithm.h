@@ -63,6 +63,9 @@ struct algorithm_ops {
     enum err (*create)(void *self, const void *settings,
                        struct trainer *trainer);
     void (*destroy)(void *self);
+    /* The run is about to begin or go on: the steps of algorithm_steps() are
+     * those that hold. Fails on one rank alone. */
+    enum err (*begin)(void *self);
     /* All collective. The steps completed are trainer->step; in after_update
      * the one at hand is among them. */
     enum err (*before_batch)(void *self, struct algorithm_step *step);
@@ -80,6 +83,14 @@ struct algorithm_ops {
 };
 
 #define ALGORITHMS_MAX 16
+#define ALGORITHM_TIMES 4
+
+/* A duration of the settings as steps, which is where the algorithm keeps it. */
+struct algorithm_time {
+    const char *key;
+    struct duration duration;
+    int64_t *steps;
+};
 
 /* Those of a run, in order. Zeroed: none. */
 struct algorithms {
@@ -88,6 +99,8 @@ struct algorithms {
         const struct algorithm_ops *ops;
         void *settings;
         void *self;
+        struct algorithm_time times[ALGORITHM_TIMES];
+        int time_count;
     } list[ALGORITHMS_MAX];
     int count;
 };
@@ -103,6 +116,8 @@ size_t algorithm_norms_bytes(const struct params *params);
 
 /* Those of the trainer's settings. May fail on one rank alone. */
 enum err algorithms_create(struct trainer *trainer);
+/* After all of the state is there, or none; may fail on one rank alone. */
+enum err algorithms_begin(const struct algorithms *algorithms);
 void algorithms_destroy(struct algorithms *algorithms);
 
 /* The calls above, of all in order; after_again in the opposite one. Failures
@@ -129,9 +144,11 @@ enum err algorithm_keep(struct algorithm_needs *needs, const char *name,
 /* Its number when the replica is there. */
 int algorithm_kept(const struct trainer *trainer, const char *name);
 
-/* A duration in steps; ERR_USAGE names the setting. */
-enum err algorithm_steps(const struct trainer *trainer, const char *key,
-                         struct duration duration, int64_t *steps);
+/* In create: a duration in steps, which a resume keeps (algorithms_state.h):
+ * *steps, a part of self, holds from `begin` on. ERR_USAGE names the setting. */
+enum err algorithm_steps(struct trainer *trainer, const void *self,
+                         const char *key, struct duration duration,
+                         int64_t *steps);
 
 /* step->norm of the gradient as it is. Collective. */
 enum err algorithm_norm(const struct trainer *trainer,

@@ -9,7 +9,8 @@
 struct ema {
     struct trainer *trainer;
     int kept;
-    int64_t start, interval; /* steps */
+    double smoothing;
+    int64_t start, interval, half_life; /* steps */
     double keep;
     bool started;
 };
@@ -44,16 +45,21 @@ static enum err ema_create(void *self, const void *settings,
 {
     struct ema *ema = self;
     const struct algorithm_ema *s = settings;
-    int64_t half_life = 0;
     ema->trainer = trainer;
     ema->kept = algorithm_kept(trainer, "ema");
-    TRY(algorithm_steps(trainer, "start", s->start, &ema->start));
-    TRY(algorithm_steps(trainer, "update_interval", s->update_interval,
+    ema->smoothing = s->smoothing;
+    TRY(algorithm_steps(trainer, ema, "start", s->start, &ema->start));
+    TRY(algorithm_steps(trainer, ema, "update_interval", s->update_interval,
                         &ema->interval));
-    TRY(algorithm_steps(trainer, "half_life", s->half_life, &half_life));
-    ema->keep = s->smoothing > 0.0
-                    ? s->smoothing
-                    : real_pow(2.0, -(double)ema->interval / (double)half_life);
+    return algorithm_steps(trainer, ema, "half_life", s->half_life,
+                           &ema->half_life);
+}
+
+static enum err ema_begin(void *self)
+{
+    struct ema *ema = self;
+    double lives = (double)ema->interval / (double)ema->half_life;
+    ema->keep = ema->smoothing > 0.0 ? ema->smoothing : real_pow(2.0, -lives);
     return ERR_OK;
 }
 
@@ -98,6 +104,7 @@ const struct algorithm_ops algorithm_ema_ops = {
     .check = ema_check,
     .needs = ema_needs,
     .create = ema_create,
+    .begin = ema_begin,
     .after_update = ema_after_update,
     .swap = ema_swap,
     .store = ema_store,

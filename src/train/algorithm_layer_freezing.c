@@ -37,7 +37,8 @@ static enum err layer_freezing_create(void *self, const void *settings,
     const struct params *params = trainer->params;
     int count = 0;
     freezing->trainer = trainer;
-    TRY(algorithm_steps(trainer, "start", s->start, &freezing->start));
+    TRY(algorithm_steps(trainer, freezing, "start", s->start,
+                        &freezing->start));
     TRY(check_globs(s->match, params));
     freezing->held = calloc((size_t)params->count, sizeof freezing->held[0]);
     if (freezing->held == NULL)

@@ -8,7 +8,7 @@
 struct seq_length_warmup {
     struct trainer *trainer;
     int64_t least, most, size;
-    int64_t every; /* steps between lengths */
+    int64_t duration, every; /* steps: until the longest, between lengths */
 };
 
 static int64_t longest(const struct algorithm_seq_length_warmup *s,
@@ -54,14 +54,18 @@ static enum err seq_length_warmup_create(void *self, const void *settings,
 {
     struct seq_length_warmup *w = self;
     const struct algorithm_seq_length_warmup *s = settings;
-    int64_t steps = 0;
     w->trainer = trainer;
     w->least = s->min_seq_len;
     w->most = longest(s, &trainer->settings);
     w->size = s->step_size;
-    TRY(algorithm_steps(trainer, "duration", s->duration, &steps));
+    return algorithm_steps(trainer, w, "duration", s->duration, &w->duration);
+}
+
+static enum err seq_length_warmup_begin(void *self)
+{
+    struct seq_length_warmup *w = self;
     int64_t lengths = (w->most - w->least) / w->size;
-    w->every = lengths > 0 && steps > lengths ? steps / lengths : 1;
+    w->every = lengths > 0 && w->duration > lengths ? w->duration / lengths : 1;
     return ERR_OK;
 }
 
@@ -82,5 +86,6 @@ const struct algorithm_ops algorithm_seq_length_warmup_ops = {
     .bytes = sizeof(struct seq_length_warmup),
     .check = seq_length_warmup_check,
     .create = seq_length_warmup_create,
+    .begin = seq_length_warmup_begin,
     .before_batch = seq_length_warmup_before_batch,
 };

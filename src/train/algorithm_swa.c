@@ -31,10 +31,15 @@ static enum err swa_create(void *self, const void *settings,
     const struct algorithm_swa *s = settings;
     swa->trainer = trainer;
     swa->kept = algorithm_kept(trainer, "swa");
-    TRY(algorithm_steps(trainer, "start", s->start, &swa->start));
-    TRY(algorithm_steps(trainer, "end", s->end, &swa->end));
-    TRY(algorithm_steps(trainer, "update_interval", s->update_interval,
-                        &swa->interval));
+    TRY(algorithm_steps(trainer, swa, "start", s->start, &swa->start));
+    TRY(algorithm_steps(trainer, swa, "end", s->end, &swa->end));
+    return algorithm_steps(trainer, swa, "update_interval", s->update_interval,
+                           &swa->interval);
+}
+
+static enum err swa_begin(void *self)
+{
+    const struct swa *swa = self;
     if (swa->interval == 0 || swa->end <= swa->start)
         return err_set(ERR_USAGE, "end must come after start, and "
                                   "update_interval must be above 0");
@@ -104,6 +109,7 @@ const struct algorithm_ops algorithm_swa_ops = {
     .bytes = sizeof(struct swa),
     .needs = swa_needs,
     .create = swa_create,
+    .begin = swa_begin,
     .after_update = swa_after_update,
     .swap = swa_swap,
     .store = swa_store,

@@ -1,4 +1,5 @@
-/* Stores what algorithms keep between steps, and finds it again by name. */
+/* Stores what algorithms keep between steps, finds it again by name, and holds
+ * on to the steps of durations. */
 #include "src/train/algorithms_state.h"
 
 #include <stdio.h>
@@ -13,10 +14,31 @@ static enum err named(const struct algorithm *a, enum err rc)
     return rc == ERR_OK ? rc : err_prefix(rc, "algorithms: %s", a->name);
 }
 
+/* As a new reference, which may be empty; NULL: no memory. */
+static json_t *times_json(const struct algorithm *a)
+{
+    json_t *steps = json_object();
+    for (int i = 0; steps != NULL && i < a->time_count; i++) {
+        const struct algorithm_time *time = &a->times[i];
+        if (time->duration.unit == UNIT_DUR &&
+            json_object_set_new(steps, time->key,
+                                json_integer((json_int_t)*time->steps)) != 0) {
+            json_decref(steps);
+            steps = NULL;
+        }
+    }
+    return steps;
+}
+
 static enum err store_one(const struct algorithm *a, json_t *list)
 {
     json_t *item = json_pack("{s:s}", "name", a->name);
-    if (json_array_append_new(list, item) != 0)
+    json_t *steps = times_json(a);
+    bool failed = item == NULL || steps == NULL;
+    if (!failed && json_object_size(steps) > 0)
+        failed = json_object_set(item, "steps", steps) != 0;
+    json_decref(steps);
+    if (json_array_append_new(list, item) != 0 || failed)
         return err_set(ERR_MEMORY, "out of memory");
     return a->ops->store != NULL ? named(a, a->ops->store(a->self, item))
                                  : ERR_OK;
@@ -58,11 +80,40 @@ static enum err restore_one(const struct algorithm *a, const json_t *item)
     return named(a, a->ops->restore(a->self, item));
 }
 
+/* Those that are not stored stay: of checkpoints that had none. */
+static enum err keep_times(const struct trainer *trainer,
+                           const struct algorithm *a, const json_t *item)
+{
+    char length[40];
+    const json_t *steps = json_object_get(item, "steps");
+    units_format(trainer->settings.train.max_duration, length, sizeof length);
+    for (int i = 0; i < a->time_count; i++) {
+        const struct algorithm_time *time = &a->times[i];
+        const json_t *stored = json_object_get(steps, time->key);
+        json_int_t then = json_integer_value(stored);
+        if (stored == NULL || time->duration.unit != UNIT_DUR)
+            continue;
+        if (!json_is_integer(stored) || then < 0)
+            return named(a, err_set(ERR_CHECKPOINT,
+                                    "its %s in the checkpoint is no step",
+                                    time->key));
+        if (then != *time->steps && trainer->rank == 0)
+            log_info("algorithms: %s: %s stays at %lld steps; by "
+                     "train.max_duration = %s it would now be %lld",
+                     a->name, time->key, (long long)then, length,
+                     (long long)*time->steps);
+        *time->steps = then;
+    }
+    return ERR_OK;
+}
+
 enum err algorithms_restore(struct trainer *trainer, const json_t *state)
 {
     for (int i = 0; i < trainer->algorithms.count; i++) {
         const struct algorithm *a = &trainer->algorithms.list[i];
-        TRY(restore_one(a, find(state, a->name)));
+        const json_t *item = find(state, a->name);
+        TRY(keep_times(trainer, a, item));
+        TRY(restore_one(a, item));
     }
     return ERR_OK;
 }

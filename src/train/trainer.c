@@ -192,6 +192,7 @@ enum err trainer_start(struct trainer *trainer)
         TRY(trainer_weights_init(trainer));
     else
         TRY(trainer_base_fill(trainer));
+    TRY(comm_agree(trainer->comm, algorithms_begin(&trainer->algorithms)));
     TRY(trainer_event(trainer, EVENT_AFTER_LOAD));
     trainer->finished =
         trainer->ended_early || reached_end(trainer, trainer->elapsed_s);
