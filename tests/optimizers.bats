@@ -62,6 +62,27 @@ through_a_kill() {
         { match = "*wte*"; lr_scale = 0.5; })'
 }
 
+@test "moments are not another optimizer's: groups that change at a resume" {
+    local groups='{ match = "*norm*"; optimizer = "lion"; lr = 0.001; }'
+    train 1 "$DIR/moved" "${SIX[@]}" train.max_duration=2ba \
+        "optimizer.groups=( $groups )"
+    # clip_lion keeps the same tensor
+    run train 2 "$DIR/moved" "${SIX[@]}" \
+        "optimizer.groups=( ${groups//lion/clip_lion} )"
+    echo "$output"
+    [ "$status" = 93 ]
+    [[ $output == *"norm_1.weight was lion's in the run in "*"would be clip_lion's"*"checkpoint.load_ignore"* ]]
+    run train 1 "$DIR/moved" "${SIX[@]}"
+    [ "$status" = 93 ]
+    [[ $output == *"was lion's"*"would be adamw's"* ]]
+    # the same optimizer with another rate goes on
+    train 2 "$DIR/moved" "${SIX[@]}" "optimizer.groups=( ${groups//0.001/0.002} )"
+    # and so does another run, with fresh moments
+    train 1 "$DIR/moved2" "${SIX[@]}" train.max_duration=7ba \
+        "checkpoint.load=$DIR/moved" "optimizer.groups=( ${groups//lion/clip_lion} )" \
+        'checkpoint.load_ignore=optimizer/*'
+}
+
 @test "a setting that changes nothing is told" {
     run train 1 "$DIR/unused" "${SIX[@]}" optimizer.ns_steps=3 \
         scheduler.gamma=0.5
@@ -75,6 +96,12 @@ through_a_kill() {
         optimizer.weight_decay=0.1
     [ "$status" = 0 ]
     [[ $output == *"use torch_adamw"* ]]
+    run train 1 "$DIR/decay2" "${SIX[@]}" train.max_duration=1ba \
+        'optimizer.groups=( { match = "*norm*"; },
+        { match = "*wte*"; weight_decay = 0.1; })'
+    [ "$status" = 0 ]
+    [[ $output == *"optimizer.groups: item 2: weight_decay = 0.1"*"use torch_adamw"* ]]
+    [[ $output != *"item 1"* ]]
     run train 1 "$DIR/torch" "${SIX[@]}" train.max_duration=1ba \
         optimizer.name=torch_adamw optimizer.weight_decay=0.1
     [ "$status" = 0 ]

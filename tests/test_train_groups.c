@@ -4,6 +4,8 @@
 
 #include "src/model/params.h"
 #include "src/train/train_settings.h"
+#include "src/train/trainer_groups.h"
+#include "src/train/trainer_optimizer.h"
 #include "tests/tap.h"
 
 static enum err load(const char *name, const char *groups, const char *more,
@@ -57,6 +59,10 @@ static void test_values(struct train_settings *s)
            "clip_lion's threshold");
     rc = load("adamw", "()", "", s);
     tap_ok(rc == ERR_OK && s->groups.count == 0, "none by default");
+    rc = load("sgd", "( { match = \"*wte*\"; optimizer = \"adamw\"; } )",
+              "optimizer.eps=1e-6", s);
+    tap_ok(rc == ERR_OK && own[0].eps == 1e-6 && own[0].beta1 == 0.9,
+           "what the run's optimizer has no use for is a group's");
 }
 
 static const struct {
@@ -74,6 +80,12 @@ static const struct {
       "parallel.strategy=zero2", "muon" },
     { "muon", "()", "parallel.strategy=zero3", "muon" },
     { "adamw", "( { match = \"*\"; lrs = 0.1; } )", "", "lr" },
+    { "adamw", "( { match = \"*\"; lr = -0.5; } )", "", "item 1: lr" },
+    { "adamw", "( { match = \"*\"; weight_decay = -1e-9; } )", "",
+      "item 1: weight_decay" },
+    { "adamw", "( { match = \"*\"; beta1 = -0.9; } )", "", "item 1: beta1" },
+    { "adamw", "( { match = \"*\"; beta2 = -0.9; } )", "", "item 1: beta2" },
+    { "adamw", "( { match = \"*\"; eps = -1e-8; } )", "", "item 1: eps" },
 };
 
 static void test_refused(struct train_settings *s)
@@ -106,11 +118,38 @@ static void test_unused(struct train_settings *s)
            "AdamW has no iterations");
 }
 
+/* What decays of a group is by its own rate, as parts of its own peak. */
+static void test_decay(struct train_settings *s)
+{
+    static struct trainer t;
+    struct optimizer_step steps[1 + OPTIMIZER_GROUPS];
+    enum err rc =
+        load("adamw",
+             "( { match = \"*norm*\"; lr = 0.5; weight_decay = 0.25; }, "
+             "{ match = \"*\"; lr_scale = 2.0; weight_decay = 0.5; } )",
+             "optimizer.lr=0", s);
+    t.settings = *s;
+    t.schedule = (struct schedule){ .kind = SCHEDULE_CONSTANT, .warmup = 4 };
+    t.step = 2;
+    trainer_groups_begin(&t);
+    trainer_optimizer_steps(&t, 1.0, steps);
+    tap_ok(rc == ERR_OK && steps[1].lr == 0.25 && steps[1].decay == 0.125 &&
+               steps[2].decay == 0.0,
+           "a group decays where the run's rate is 0: %g", steps[1].decay);
+    t.lr0 = 0.5;
+    t.record.lr = t.settings.optimizer.lr = 1.0;
+    t.groups_lr0[0] = 2.0;
+    trainer_optimizer_steps(&t, 1.0, steps);
+    tap_ok(steps[1].decay == 0.25 * 0.25 / 2.0 && steps[2].decay == 1.0,
+           "by the rates of the run's first start: %g", steps[1].decay);
+}
+
 int main(void)
 {
     static struct train_settings s;
     test_values(&s);
     test_refused(&s);
+    test_decay(&s);
     test_unused(&s);
     return tap_done();
 }

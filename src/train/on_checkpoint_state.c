@@ -12,6 +12,7 @@
 #include "src/train/start_fixed.h"
 #include "src/train/trainer_data.h"
 #include "src/train/trainer_fp8.h"
+#include "src/train/trainer_groups.h"
 #include "src/train/trainer_base.h"
 #include "src/train/trainer_moments.h"
 #include "src/train/trainer_weights.h"
@@ -74,6 +75,8 @@ enum err on_checkpoint_state_make(const struct trainer *trainer,
         rc = trainer_base_store(trainer, *out);
     if (*out != NULL && rc == ERR_OK)
         rc = trainer_moments_store(trainer, *out);
+    if (*out != NULL && rc == ERR_OK)
+        rc = trainer_groups_store(trainer, *out);
     if (*out != NULL && rc == ERR_OK)
         rc = algorithms_store(&trainer->algorithms, *out);
     if (*out != NULL && rc == ERR_OK)
@@ -156,6 +159,7 @@ enum err on_checkpoint_state_accept(void *arg, int64_t step,
     (void)step;
     TRY(check_run(trainer, state));
     TRY(start_fixed_check(trainer, state));
+    TRY(trainer_groups_check(trainer, state));
     return check_arithmetic(trainer, state);
 }
 
@@ -174,6 +178,7 @@ enum err on_checkpoint_state_restore(struct trainer *trainer, int64_t step,
     trainer->step = step;
     trainer->elapsed_s = json_number_value(json_object_get(state, "elapsed_s"));
     trainer->lr0 = json_number_value(json_object_get(state, "lr0"));
+    trainer_groups_restore(trainer, state);
     restore_end(trainer, state);
     const char *eval = json_string_value(json_object_get(state, "eval_set"));
     snprintf(trainer->eval_before, sizeof trainer->eval_before, "%s",

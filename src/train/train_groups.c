@@ -1,8 +1,10 @@
-/* Reads optimizer.groups. What a group does not say is as the run has it, or, of
- * settings that another optimizer goes by, as that has it. */
+/* Reads optimizer.groups. What a group does not say is as the run has it. A
+ * group with another optimizer has that one's defaults, but for what is given
+ * and nothing to the run's own optimizer. */
 #include "src/train/train_groups.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +29,8 @@ static const struct setting item_schema[] = {
     ITEM(FLOAT(0, 1e6), lr_scale, "1", 0, "what multiplies optimizer.lr"),
     ITEM(FLOAT(-1, 1), weight_decay, NOT_GIVEN, 0, "-1: as the others'"),
     ITEM(FLOAT(-1, 0.99999), beta1, NOT_GIVEN, 0,
-         "-1: as the others', of another optimizer its default"),
+         "-1: as the others'; of another optimizer its default, or what is "
+         "given and nothing to optimizer.name"),
     ITEM(FLOAT(-1, 0.999999), beta2, NOT_GIVEN, 0, "likewise"),
     ITEM(FLOAT(-1, 1), eps, NOT_GIVEN, 0, "likewise"),
 };
@@ -56,15 +59,47 @@ static enum err find_optimizer(const char *name, int number,
                          number, name);
 }
 
-/* As given; or as the run's; or, of another optimizer, by default. */
-static double value_of(double given, bool same, double run, double own,
-                       const char *key)
+/* Of a setting of the group "optimizer". */
+struct value {
+    const char *field;
+    double given, run; /* the group's, the run's */
+    double own;        /* the group's optimizer's default; 0: the table's */
+};
+
+static double value_of(const struct train_settings *s, bool same,
+                       const struct optimizer_ops *rest,
+                       const struct value *value)
 {
-    if (given >= 0.0)
-        return given;
-    if (same)
-        return run;
-    return own > 0.0 ? own : strtod(train_settings_setting(key)->preset, NULL);
+    char key[64];
+    snprintf(key, sizeof key, "optimizer.%s", value->field);
+    const struct setting *setting = train_settings_setting(key);
+    if (value->given >= 0.0)
+        return value->given;
+    /* what the run does not go by itself was given for its groups */
+    if (same || (!optimizer_uses(rest, value->field) &&
+                 !train_settings_default(s, setting)))
+        return value->run;
+    return value->own > 0.0 ? value->own : strtod(setting->preset, NULL);
+}
+
+/* Below 0 is one number only: nothing was said. */
+static enum err check_signs(const struct item *item, int number)
+{
+    const struct {
+        const char *key;
+        double value;
+    } list[] = { { "lr", item->lr },
+                 { "weight_decay", item->weight_decay },
+                 { "beta1", item->beta1 },
+                 { "beta2", item->beta2 },
+                 { "eps", item->eps } };
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        if (list[i].value < 0.0 && list[i].value != -1.0)
+            return err_set(ERR_USAGE,
+                           KEY ": item %d: %s = %g is below 0: leave it out, "
+                               "or give -1, for the others'",
+                           number, list[i].key, list[i].value);
+    return ERR_OK;
 }
 
 static enum err check_item(const struct item *item, int number,
@@ -75,6 +110,7 @@ static enum err check_item(const struct item *item, int number,
     if (strlen(item->match) >= OPTIMIZER_MATCH)
         return err_set(ERR_USAGE, KEY ": item %d: match has more than %d bytes",
                        number, OPTIMIZER_MATCH - 1);
+    TRY(check_signs(item, number));
     if (item->lr >= 0.0 && item->lr_scale != 1.0)
         return err_set(ERR_USAGE,
                        KEY ": item %d has lr and lr_scale: give one of them",
@@ -104,22 +140,24 @@ static enum err read_item(const struct train_settings *s, int index,
     bool same = own == rest;
     out->list[index].optimizer = own;
     strcpy(out->list[index].match, item.match);
+    group->has_lr = item.lr >= 0.0;
     group->lr = item.lr >= 0.0 ? item.lr : item.lr_scale * s->optimizer.lr;
     group->weight_decay = item.weight_decay >= 0.0 ? item.weight_decay
                                                    : s->optimizer.weight_decay;
-    group->beta1 =
-        value_of(item.beta1, same, s->optimizer.beta1, 0.0, "optimizer.beta1");
-    group->beta2 = value_of(item.beta2, same, s->optimizer.beta2,
-                            own->defaults.beta2, "optimizer.beta2");
-    group->eps =
-        value_of(item.eps, same, s->optimizer.eps, 0.0, "optimizer.eps");
-    /* one that the run does not go by itself was given for its groups */
-    const struct setting *threshold =
-        train_settings_setting("optimizer.outlier_threshold");
-    group->outlier_threshold =
-        value_of(-1.0, same || !train_settings_default(s, threshold),
-                 s->optimizer.outlier_threshold,
-                 own->defaults.outlier_threshold, threshold->key);
+    const struct {
+        struct value value;
+        double *to;
+    } list[] = {
+        { { "beta1", item.beta1, s->optimizer.beta1, 0.0 }, &group->beta1 },
+        { { "beta2", item.beta2, s->optimizer.beta2, own->defaults.beta2 },
+          &group->beta2 },
+        { { "eps", item.eps, s->optimizer.eps, 0.0 }, &group->eps },
+        { { "outlier_threshold", -1.0, s->optimizer.outlier_threshold,
+            own->defaults.outlier_threshold },
+          &group->outlier_threshold },
+    };
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        *list[i].to = value_of(s, same, rest, &list[i].value);
     return ERR_OK;
 }
 

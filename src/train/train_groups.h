@@ -16,7 +16,8 @@ extern const struct settings_kind optimizer_group_kinds[];
 
 /* What a group has of its own, resolved. */
 struct train_group {
-    double lr; /* at the peak */
+    double lr;   /* at the peak */
+    bool has_lr; /* not as parts of the others' */
     double weight_decay;
     double beta1, beta2, eps;
     double outlier_threshold;
@@ -29,7 +30,8 @@ struct train_groups {
 };
 
 /* Of settings whose optimizer is complete. ERR_USAGE: an optimizer that there is
- * not, two rates, a decay that would mean another thing than the run's. */
+ * not, two rates, a decay that would mean another thing than the run's, numbers
+ * below 0 other than -1. */
 enum err train_groups_read(const struct train_settings *settings,
                            struct train_groups *out);
 

@@ -197,14 +197,28 @@ static void warn_of_unused(const struct run *run)
 }
 
 /* PyTorch's usual 0.1 would be the end of the weights. */
-static void warn_of_decay(const struct train_settings *s)
+static void warn_of_decay(const char *where, double decay,
+                          const struct optimizer_ops *optimizer)
 {
-    const struct optimizer_ops *optimizer = optimizer_at(s->optimizer.name);
-    if (!optimizer->decay_by_lr && s->optimizer.weight_decay >= DECAY_USUAL)
-        log_warn("optimizer.weight_decay = %g: with %s weights shrink by that "
-                 "in every step at the peak rate; where it is to be multiplied "
-                 "by lr, as in PyTorch, use torch_adamw",
-                 s->optimizer.weight_decay, optimizer->name);
+    if (!optimizer->decay_by_lr && decay >= DECAY_USUAL)
+        log_warn("%sweight_decay = %g: with %s weights shrink by that in every "
+                 "step at the peak rate; where it is to be multiplied by lr, "
+                 "as in PyTorch, use torch_adamw",
+                 where, decay, optimizer->name);
+}
+
+static void warn_of_decays(const struct train_settings *s)
+{
+    const struct optimizer_ops *rest = optimizer_at(s->optimizer.name);
+    warn_of_decay("optimizer.", s->optimizer.weight_decay, rest);
+    for (int i = 0; i < s->groups.count; i++) {
+        char where[64];
+        const struct optimizer_ops *optimizer = s->groups.list[i].optimizer;
+        double decay = s->groups.own[i].weight_decay;
+        snprintf(where, sizeof where, "optimizer.groups: item %d: ", i + 1);
+        if (optimizer != rest || decay != s->optimizer.weight_decay)
+            warn_of_decay(where, decay, optimizer);
+    }
 }
 
 static void log_plan(const struct run *run)
@@ -260,7 +274,7 @@ static enum err run_train(struct run *run, int *exit_code)
     run->trainer->lock = run->lock;
     if (run->rank == 0) {
         warn_of_unused(run);
-        warn_of_decay(run->settings);
+        warn_of_decays(run->settings);
         step_record_find_peak(run->trainer);
     }
     TRY_OUT(comm_agree(run->comm, events_listen_table(&run->trainer->events,

@@ -17,6 +17,7 @@
 #include "src/train/start_devices.h"
 #include "src/train/train_memory.h"
 #include "src/train/start_same.h"
+#include "src/train/trainer_groups.h"
 #include "src/train/trainer_schedule.h"
 #include "src/train/trainer_threads.h"
 #include "src/train/trainer_weights.h"
@@ -90,6 +91,7 @@ enum err trainer_create(struct comm *comm,
     trainer->ranks = comm_size(comm);
     trainer->attempt = attempt;
     trainer->lr0 = settings->optimizer.lr;
+    trainer_groups_begin(trainer);
     trainer->seq_len = settings->data.seq_len;
     if (trainer->ranks > train_memory_ranks_max(settings))
         rc = err_set(ERR_USAGE,

@@ -90,6 +90,7 @@ struct trainer {
     int64_t step;     /* completed steps */
     double elapsed_s; /* training time of all attempts up to the last commit */
     double lr0;       /* peak rate of the run's first start */
+    double groups_lr0[OPTIMIZER_GROUPS]; /* the groups' (trainer_groups.h) */
 
     /* A failure has brought ranks that compute together out of step: nothing
      * collective can follow but trainer_roll_call(). */

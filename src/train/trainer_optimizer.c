@@ -28,6 +28,17 @@ static struct optimizer_step rest_of(const struct trainer *trainer,
     };
 }
 
+/* Which part of its own peak a group's rate is; one that is scaled is as large
+ * a part as the rest's. */
+static double group_share(const struct trainer *trainer, int group, double lr,
+                          double share)
+{
+    double lr0 = trainer->groups_lr0[group];
+    if (!trainer->settings.groups.own[group].has_lr)
+        return share;
+    return lr0 > 0.0 ? lr / lr0 : 0.0;
+}
+
 void trainer_optimizer_steps(const struct trainer *trainer, double scale,
                              struct optimizer_step *steps)
 {
@@ -46,7 +57,9 @@ void trainer_optimizer_steps(const struct trainer *trainer, double scale,
         bool by_lr = groups->list[i].optimizer->decay_by_lr;
         *step = steps[0];
         step->lr = own->lr * part;
-        step->decay = own->weight_decay * (by_lr ? step->lr : share);
+        step->decay =
+            own->weight_decay *
+            (by_lr ? step->lr : group_share(trainer, i, step->lr, share));
         step->beta1 = own->beta1;
         step->beta2 = own->beta2;
         step->eps = own->eps;
