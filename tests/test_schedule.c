@@ -76,6 +76,8 @@ static const struct {
     { LINEAR(.t_max = 100, .alpha_final = 0.2), 100, 0.2, "linear, the end" },
     { { .kind = SCHEDULE_LINEAR, .alpha_initial = 0.5, .alpha_final = 0.1,
         .t_max = 100, .warmup = 20 }, 60, 0.3, "linear from 0.5" },
+    { { .kind = SCHEDULE_LINEAR, .alpha_initial = 0.5, .alpha_final = 0.1,
+        .t_max = 100, .warmup = 20 }, 10, 0.25, "to which its warm-up goes" },
     { { .kind = SCHEDULE_CONSTANT, .warmup = 4 }, 2, 0.5, "constant, warm-up" },
     { { .kind = SCHEDULE_CONSTANT, .warmup = 4 }, 99, 1.0, "constant" },
     { POLYNOMIAL, 50, 0.4, "polynomial, half way" },

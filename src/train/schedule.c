@@ -104,7 +104,8 @@ double schedule_multiplier(const struct schedule *s, int64_t step)
 {
     assert(step >= 0);
     if (step < s->warmup)
-        return (double)step / (double)s->warmup;
+        return (double)step / (double)s->warmup *
+               (s->kind == SCHEDULE_LINEAR ? s->alpha_initial : 1.0);
     int64_t n = step - s->warmup;
     double tau = share(n, s->t_max - s->warmup);
     switch (s->kind) {

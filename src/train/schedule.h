@@ -1,7 +1,8 @@
 /* Learning-rate schedules: the multiplier a(t) of the peak rate as a function
  * of the step t alone, by the formulas of Composer, LLM Foundry and, for wsd,
  * llm.c and torchtitan. Each begins with a linear warm-up of W steps, a = t / W,
- * evaluated at the current step (step 0 has rate 0). Then, with T = t_max,
+ * evaluated at the current step (step 0 has rate 0); of linear it rises to
+ * ai, as Composer's code does, whose documentation says t / W. Then, with T = t_max,
  * tau = (t - W) / (T - W), clipped to 1 (0 if T <= W), and n = t - W, it is what
  * the formula of its row says.
  *
@@ -18,7 +19,8 @@
 #define SCHEDULES(S)                                                           \
     S(COSINE, cosine, "af + (1 - af) (1 + cos(pi tau)) / 2",                   \
       "t_max alpha_final")                                                     \
-    S(LINEAR, linear, "ai + tau (af - ai)", "t_max alpha_initial alpha_final") \
+    S(LINEAR, linear, "ai + tau (af - ai), behind a warm-up to ai",            \
+      "t_max alpha_initial alpha_final")                                       \
     S(CONSTANT, constant, "1", "")                                             \
     S(POLYNOMIAL, polynomial, "af + (1 - af) (1 - tau)^power",                 \
       "t_max alpha_final power")                                               \

@@ -1,6 +1,7 @@
-"""Learning-rate schedules against the published formulas in plain Python, and
-where PyTorch has the same schedule against that. The first argument is the
-program that computes ours; "torch" as second: PyTorch is there."""
+"""Learning-rate schedules against the published formulas in plain Python, where
+PyTorch has the same schedule against that, and against the code of Composer and
+LLM Foundry. The first argument is the program that computes ours; "torch" and
+"composer" behind it: these are there."""
 import math
 import random
 import subprocess
@@ -34,8 +35,8 @@ def anneal(r, final):
 def peer(s, t):
     """The multiplier by the formulas of Composer, LLM Foundry and llm.c."""
     W, T, af = s["warmup"], s["t_max"], s["alpha_final"]
-    if t < W:
-        return t / W
+    if t < W:  # linear rises to where it begins to fall
+        return t / W * (s["alpha_initial"] if s["name"] == "linear" else 1)
     tau = min(1, (t - W) / (T - W)) if T > W else 0
     end = T - s["cooldown"]
     name = s["name"]
@@ -126,6 +127,52 @@ def torch_cases():
     ]
 
 
+# of which Composer has no version with a warm-up
+WITHOUT_WARMUP = ("step", "exponential", "cosine_restarts")
+COMPOSERS = ("cosine linear constant polynomial step exponential multistep "
+             "cosine_restarts inverse_sqrt").split()
+
+
+def composers(s, t):
+    """The multiplier by Composer's and LLM Foundry's own code."""
+    import types
+    from composer.core import Time, Timestamp
+    from composer.optim import scheduler as c
+
+    def ba(steps):
+        return Time(steps, "ba")
+    state = types.SimpleNamespace(timestamp=Timestamp(batch=t),
+                                  max_duration=ba(s["t_max"]),
+                                  dataloader_len=None)
+    W, T, af = ba(s["warmup"]), ba(s["t_max"]), s["alpha_final"]
+    name = s["name"]
+    if name == "cosine":
+        made = c.CosineAnnealingWithWarmupScheduler(W, t_max=T, alpha_f=af)
+    elif name == "linear":
+        made = c.LinearWithWarmupScheduler(
+            W, alpha_i=s["alpha_initial"], alpha_f=af, t_max=T)
+    elif name == "constant":
+        made = c.ConstantWithWarmupScheduler(W, t_max=T)
+    elif name == "polynomial":
+        made = c.PolynomialWithWarmupScheduler(W, s["power"], T, af)
+    elif name == "step":
+        made = c.StepScheduler(ba(s["period"]), s["gamma"])
+    elif name == "exponential":
+        made = c.ExponentialScheduler(s["gamma"], ba(s["period"]))
+    elif name == "multistep":
+        made = c.MultiStepWithWarmupScheduler(
+            W, [ba(m) for m in s["milestones"]], s["gamma"])
+    elif name == "cosine_restarts":
+        made = c.CosineAnnealingWarmRestartsScheduler(
+            ba(s["period"]), s["t_mult"], af)
+    else:
+        from llmfoundry.optim.scheduler import (
+            InverseSquareRootWithWarmupScheduler)
+        made = InverseSquareRootWithWarmupScheduler(
+            W, ba(s["t_scale"]), ba(s["cooldown"]), T, s["alpha_decay"], af)
+    return made(state)
+
+
 def main():
     program = sys.argv[1]
     names = ("cosine linear constant polynomial step exponential multistep "
@@ -140,22 +187,39 @@ def main():
         count += 1
         failed += not good
         print("%sok %d - %s" % ("" if good else "not ", count, text))
-    for name in names:
-        questions = []
-        for _ in range(500):
+
+    def drawn(name, count, warms=True):
+        for _ in range(count):
             s = draw(rng, name)
+            if not warms:
+                s["warmup"] = 0
             edges = [s["warmup"], s["t_max"], s["t_max"] - s["cooldown"]]
-            at = rng.choice([rng.randrange(0, 3000), max(0, rng.choice(edges) + rng.randrange(-1, 2))])
-            questions.append((s, at))
-        worst = compare(program, questions, [peer(*q) for q in questions])
-        point(worst[0] <= 1e-12, "%s at 500 random points: within %.1e" % (name, worst[0]))
-        if worst[0] > 1e-12:
+            yield s, rng.choice([rng.randrange(0, 3000), max(
+                0, rng.choice(edges) + rng.randrange(-1, 2))])
+
+    def judge(what, questions, wants, limit):
+        worst = compare(program, questions, wants)
+        point(worst[0] <= limit, "%s: within %.1e" % (what, worst[0]))
+        if worst[0] > limit:
             print("# %r: ours %r, theirs %r" % worst[1:])
-    if sys.argv[2:] == ["torch"]:
+    for name in names:
+        questions = list(drawn(name, 500))
+        judge("%s at 500 random points" % name, questions,
+              [peer(*q) for q in questions], 1e-12)
+    if "composer" in sys.argv[2:]:
+        import warnings
+        warnings.simplefilter("ignore")  # of warm-ups of no length
+        for name in COMPOSERS:
+            questions = list(drawn(name, 300, name not in WITHOUT_WARMUP))
+            judge("%s as Composer's code has it, at 300 random points" % name,
+                  questions, [composers(*q) for q in questions], 1e-12)
+    else:
+        count += 1
+        print("ok %d - Composer's schedulers # SKIP no Composer" % count)
+    if "torch" in sys.argv[2:]:
         for s, values in torch_cases():
-            worst = compare(program, [(s, t) for t in range(len(values))], values)
-            point(worst[0] <= 1e-9, "%s as PyTorch's over 150 steps: within %.1e"
-                  % (s["name"], worst[0]))
+            judge("%s as PyTorch's over 150 steps" % s["name"],
+                  [(s, t) for t in range(len(values))], values, 1e-9)
     else:
         count += 1
         print("ok %d - PyTorch's schedulers # SKIP no PyTorch" % count)

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Learning-rate schedules against independent ones: the formulas of Composer, LLM
-# Foundry and llm.c in plain Python at random points, and PyTorch's own schedulers
-# where one is the same (venv.bash; skipped without it).
+# Foundry and llm.c in plain Python at random points, PyTorch's own schedulers
+# where one is the same, and Composer's and LLM Foundry's code (venv.bash; what is
+# not there is skipped).
 set -u
 
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -15,6 +16,10 @@ if [ ! -x "$PROGRAM" ]; then
     echo "1..0 # SKIP $PROGRAM was not built: make interop"
     exit 0
 fi
+if venv_foundry; then
+    exec "$VENV/bin/python" "$HERE/schedules.py" "$PROGRAM" torch composer
+fi
+echo "# $VENV_MISSING"
 if venv_models; then
     exec "$VENV/bin/python" "$HERE/schedules.py" "$PROGRAM" torch
 fi
