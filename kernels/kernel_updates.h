@@ -87,14 +87,16 @@ struct lion {
 struct sgd {
     float lr, decay, grad_scale;
     float momentum;
-    float fresh; /* 1 - dampening, 1 in the first step */
+    float fresh; /* 1 - dampening; 1 in the first step and without momentum */
     bool nesterov;
     void *copy;
 };
 #define UPDATE_sgd(ROW, OP)                                                    \
     ROW(OP, sgd, ("momentum_buffer"),                                          \
         (.momentum = (float)s->beta1,                                          \
-         .fresh = (float)(UPDATE_AGE(s, 0) > 1 ? 1.0 - s->dampening : 1.0),    \
+         .fresh =                                                              \
+             (float)(UPDATE_AGE(s, 0) > 1 && s->beta1 > 0 ? 1.0 - s->dampening \
+                                                          : 1.0),              \
          .nesterov = s->nesterov),                                             \
         "beta1 dampening nesterov", (.lr = 0.1))
 

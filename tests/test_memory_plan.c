@@ -77,6 +77,13 @@ static void test_reading(const struct memory_plan_input *base)
                read.total - read.reading == plan.total - plan.reading,
            "of an adapter they are less: %zu KiB are counted",
            read.reading >> 10);
+    input.reads = true;
+    input.replica.kept[0] = (struct replica_kept){ "ema", true };
+    plan = plan_of(&input);
+    tap_ok(plan.kept > 0 && plan.reading > 0 &&
+               plan.total - plan.runtime ==
+                   read.total - read.runtime + plan.kept,
+           "what algorithms keep is there then, too");
     params_destroy(params);
 }
 

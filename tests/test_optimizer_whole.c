@@ -250,8 +250,32 @@ static void test_outliers(const struct optimizer_ops *optimizer)
            optimizer->name);
 }
 
+/* Without momentum there is nothing that dampening is of (torch.optim.SGD). */
+static void test_sgd(void)
+{
+    static struct tensor t;
+    int index = 0;
+    double error = 0.0;
+    struct optimizer_step step = {
+        .lr = 0.5, .grad_scale = 0.25, .dampening = 0.75, .count = 7
+    };
+    open_tensor(&t, PARAM_OUT_WEIGHT, 12, 20);
+    const struct tensor before = t;
+    while (strcmp(optimizer_names[index], "sgd") != 0)
+        index++;
+    bool done = update(optimizer_at(index), &step, &t, 1) == ERR_OK;
+    for (int64_t i = 0; i < t.param.numel; i++) {
+        double want =
+            (double)before.weights[i] - 0.125 * (double)before.gradient[i];
+        error = fmax(error, fabs((double)t.weights[i] - want));
+    }
+    tap_ok(done && error < 1e-6, "sgd, dampening without momentum: off by %.1e",
+           error);
+}
+
 int main(void)
 {
+    test_sgd();
     test_muon(12, 20);
     test_muon(31, 9);
     test_muon(16, 16);

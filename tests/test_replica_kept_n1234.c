@@ -63,11 +63,28 @@ static enum err all_norms(const struct replica *replica, double *sums,
     return rc;
 }
 
+/* Of an expert's matrix that is transposed the columns are units; how many
+ * experts a layer has. */
+static int64_t experts_of(const struct params *params)
+{
+    for (int p = 0; p < params->count; p++)
+        if (params->list[p].role == PARAM_ROUTER)
+            return params->list[p].shape[0];
+    return 0;
+}
+
+static int64_t units_of(const struct params *params, const struct param *param)
+{
+    if (param->role == PARAM_EXPERTS_DOWN)
+        return experts_of(params) * param->shape[1];
+    return param->dims == 2 ? param->shape[0] : 1;
+}
+
 static int64_t sums_of(const struct params *params)
 {
     int64_t count = 0;
     for (int p = 0; p < params->count; p++)
-        count += 1 + (params->list[p].dims == 2 ? params->list[p].shape[0] : 1);
+        count += 1 + units_of(params, &params->list[p]);
     return 4 * count;
 }
 
@@ -150,13 +167,18 @@ static enum err check_sums(void *arg, const struct replica_piece *piece)
     int64_t row = 0;
     for (int p = 0; p < piece->params->count; p++) {
         const struct param *param = &piece->params->list[p];
-        int64_t width = param->dims == 2 ? param->shape[1] : param->numel;
+        bool down = param->role == PARAM_EXPERTS_DOWN;
+        int64_t units = units_of(piece->params, param);
+        int64_t width = param->numel / units; /* elements of one */
+        int64_t stride = down ? param->shape[1] : 1;
         const float *x = piece->weights + param->offset;
         double all = 0.0;
-        for (int64_t at = 0; at < param->numel; at += width, row++) {
+        for (int64_t u = 0; u < units; u++, row++) {
             double sum = 0.0;
-            for (int64_t i = 0; i < width; i++)
-                sum += (double)x[at + i] * (double)x[at + i];
+            int64_t at =
+                down ? u / stride * width * stride + u % stride : u * width;
+            for (int64_t i = 0; i < width; i++, at += stride)
+                sum += (double)x[at] * (double)x[at];
             compare(check, sum, check->rows[row]);
             all += sum;
         }
@@ -196,16 +218,46 @@ out:
     free(sums);
 }
 
+static enum err fail_last(void *arg, const struct replica_piece *piece)
+{
+    const struct world *world = arg;
+    (void)piece;
+    return world->rank == world->ranks - 1
+               ? err_set(ERR_INTERNAL, "an op of a device")
+               : ERR_OK;
+}
+
+/* What fails on one rank ends the visit of all. */
+static void test_failure(struct world *world)
+{
+    enum err rc = ERR_OK;
+    struct replica *replica = NULL;
+    struct replica_options options = {
+        .strategy = REPLICA_ZERO1, .exact = true, .slots = 5, .leaves = 2
+    };
+    TRY_OUT(make(world, world->comm, &options, &replica));
+    rc = replica_visit(replica, fail_last, world);
+out:
+    everywhere(world, rc == ERR_INTERNAL, "a failed visit", "zero1");
+    replica_destroy(replica);
+}
+
 int main(int argc, char **argv)
 {
     struct world world;
     if (!open_world(&world, &argc, &argv))
         return tap_done();
-    make_model(&world, "mpt-tiny", 3, 300);
-    test_values(&world);
-    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
-        if (replica_check(&strategies[i].options, world.ranks) == ERR_OK)
-            test_kept(&world, &strategies[i]);
-    params_destroy(world.params);
+    static const char *const models[] = { "mpt-tiny", "moe-tiny" };
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+        make_model(&world, models[m], 3, 300);
+        tap_note("%s", models[m]);
+        test_values(&world);
+        for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
+            if (replica_check(&strategies[i].options, world.ranks) == ERR_OK)
+                test_kept(&world, &strategies[i]);
+        if (m == 0)
+            test_failure(&world);
+        params_destroy(world.params);
+    }
     return close_world(&world);
 }

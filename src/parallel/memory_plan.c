@@ -86,7 +86,7 @@ static size_t beyond(size_t bytes, size_t other)
     return bytes > other ? bytes - other : 0;
 }
 
-/* The start, when weights are filled and moments are zero, and nothing else has
+/* The start, when weights are filled, moments and what is kept are zero, and nothing else has
  * been touched; `program` is what the process has then. */
 static void add_start(const struct memory_plan_input *input, size_t program,
                       struct memory_plan *out)
@@ -97,9 +97,10 @@ static void add_start(const struct memory_plan_input *input, size_t program,
         out->host = arena_sum(out->host, out->reading);
         return;
     }
-    begun = arena_sum(begun, sum((size_t[]){ out->weights, out->master,
-                                             out->moments, out->frozen },
-                                 4));
+    begun =
+        arena_sum(begun, sum((size_t[]){ out->weights, out->master,
+                                         out->moments, out->kept, out->frozen },
+                             5));
     out->reading = beyond(begun, out->total);
     out->total = arena_sum(out->total, out->reading);
 }

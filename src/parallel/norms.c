@@ -6,12 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/parallel/optimizer_whole.h"
 #include "src/parallel/replica_impl.h"
 
 struct norms {
     const struct replica *replica;
     bool units;
     int64_t *first;    /* [params.count + 1] */
+    int64_t *columns;  /* [params.count] elements of one expert's transposed
+                          matrix, whose columns are parts; 0: no such tensor */
     double *packed;    /* fragments, rank by rank, as owner_chunk_sum()'s */
     size_t *at;        /* [ranks + 1] where a rank's begin */
     size_t *next;      /* [ranks] */
@@ -24,13 +27,34 @@ struct cursor {
     int param;
 };
 
+/* Of one part; or of `width` columns, from that of number `part` on when it
+ * begins with the first one, of which it has `sums`, and begins with `shift`. */
 struct fragment {
     int64_t begin, end, part;
+    int64_t sums, width, shift;
 };
 
-static int64_t part_elements(const struct param *param, bool units)
+/* Elements of a transposed matrix whose columns are parts; 0: rows are. */
+static int64_t columns_of(const struct params *params,
+                          const struct param *param, bool units)
 {
+    return units && param->role == PARAM_EXPERTS_DOWN
+               ? param->numel / optimizer_experts(params, param)
+               : 0;
+}
+
+static int64_t part_elements(const struct params *params,
+                             const struct param *param, bool units)
+{
+    int64_t matrix = columns_of(params, param, units);
+    if (matrix > 0)
+        return matrix / param->shape[1];
     return units && param->dims == 2 ? param->shape[1] : param->numel;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
 }
 
 /* The next one of the interval; false: there is none. */
@@ -41,20 +65,31 @@ static bool next_fragment(const struct norms *norms, struct cursor *c,
     while (c->param < params->count) {
         const struct param *param = &params->list[c->param];
         int64_t begin = param->offset > c->at ? param->offset : c->at;
-        int64_t width = part_elements(param, norms->units);
+        int64_t matrix = norms->columns[c->param];
+        int64_t width =
+            norms->units && param->dims == 2 ? param->shape[1] : param->numel;
         if (begin >= c->end)
             return false;
         if (begin >= param->offset + param->numel) {
             c->param++;
             continue;
         }
-        int64_t part = (begin - param->offset) / width;
-        int64_t end = param->offset + (part + 1) * width;
-        int64_t chunk = (begin / KERNEL_CHUNK + 1) * KERNEL_CHUNK;
-        end = end < chunk ? end : chunk;
+        int64_t place = begin - param->offset;
+        int64_t whole = matrix > 0 ? matrix : width;
+        int64_t end = param->offset + (place / whole + 1) * whole;
+        end = least(end, (begin / KERNEL_CHUNK + 1) * KERNEL_CHUNK);
+        end = least(end, c->end);
         *out = (struct fragment){ .begin = begin,
-                                  .end = end < c->end ? end : c->end,
-                                  .part = norms->first[c->param] + part };
+                                  .end = end,
+                                  .part = norms->first[c->param] +
+                                          (matrix > 0 ? place / matrix * width
+                                                      : place / width),
+                                  .sums = 1 };
+        if (matrix > 0) {
+            out->width = width;
+            out->shift = place % width;
+            out->sums = least(end - begin, width);
+        }
         c->at = out->end;
         return true;
     }
@@ -82,19 +117,27 @@ static int64_t parts(const struct params *params, bool units)
 {
     int64_t count = 0;
     for (int p = 0; p < params->count; p++)
-        count += params->list[p].numel / part_elements(&params->list[p], units);
+        count += params->list[p].numel /
+                 part_elements(params, &params->list[p], units);
     return count;
 }
 
-/* No more fragments than this: each chunk's end cuts one. */
-static size_t fragments_max(const struct params *params, bool units)
+/* No more sums of fragments than this: each chunk's end cuts one. */
+static size_t sums_max(const struct params *params, bool units)
 {
-    return (size_t)(parts(params, units) + params->elements / KERNEL_CHUNK);
+    int64_t count = parts(params, units) + params->elements / KERNEL_CHUNK;
+    for (int p = 0; p < params->count; p++) {
+        const struct param *param = &params->list[p];
+        int64_t matrix = columns_of(params, param, units);
+        if (matrix > 0)
+            count += (param->numel / KERNEL_CHUNK + 2) * param->shape[1];
+    }
+    return (size_t)count;
 }
 
 size_t norms_bytes(const struct params *params, bool units)
 {
-    return fragments_max(params, units) * sizeof(double) +
+    return sums_max(params, units) * sizeof(double) +
            (size_t)(params->count + 1) * sizeof(int64_t) +
            KERNEL_CHUNK * sizeof(float);
 }
@@ -113,11 +156,11 @@ static void place(struct norms *norms)
                 cursor_at(norms->replica->params, owner_begin(owner, b, p),
                           owner_begin(owner, b, p + 1));
             while (next_fragment(norms, &c, &f))
-                total++;
+                total += (size_t)f.sums;
         }
     }
     norms->at[owner->ranks] = total;
-    assert(total <= fragments_max(norms->replica->params, norms->units));
+    assert(total <= sums_max(norms->replica->params, norms->units));
 }
 
 enum err norms_create(const struct replica *replica, bool units,
@@ -133,12 +176,14 @@ enum err norms_create(const struct replica *replica, bool units,
     norms->replica = replica;
     norms->units = units;
     norms->first = calloc((size_t)params->count + 1, sizeof norms->first[0]);
+    norms->columns =
+        calloc((size_t)params->count + 1, sizeof norms->columns[0]);
     norms->packed =
-        calloc(fragments_max(params, units) + 1, sizeof norms->packed[0]);
+        calloc(sums_max(params, units) + 1, sizeof norms->packed[0]);
     norms->at = calloc(ranks + 1, sizeof norms->at[0]);
     norms->next = calloc(ranks, sizeof norms->next[0]);
-    if (norms->first == NULL || norms->packed == NULL || norms->at == NULL ||
-        norms->next == NULL)
+    if (norms->first == NULL || norms->columns == NULL ||
+        norms->packed == NULL || norms->at == NULL || norms->next == NULL)
         rc = err_set(ERR_MEMORY, "norms: out of memory");
     if (rc == ERR_OK && memory->device)
         rc = memory->host_create(KERNEL_CHUNK * sizeof(float), &norms->host);
@@ -146,10 +191,13 @@ enum err norms_create(const struct replica *replica, bool units,
         norms_destroy(norms);
         return rc;
     }
-    for (int p = 0; p < params->count; p++)
+    for (int p = 0; p < params->count; p++) {
+        const struct param *param = &params->list[p];
+        norms->columns[p] = columns_of(params, param, units);
         norms->first[p + 1] =
             norms->first[p] +
-            params->list[p].numel / part_elements(&params->list[p], units);
+            param->numel / part_elements(params, param, units);
+    }
     place(norms);
     *out = norms;
     return ERR_OK;
@@ -161,6 +209,7 @@ void norms_destroy(struct norms *norms)
         return;
     norms->replica->kernels->memory->host_destroy(&norms->host);
     free(norms->first);
+    free(norms->columns);
     free(norms->packed);
     free(norms->at);
     free(norms->next);
@@ -172,9 +221,16 @@ int64_t norms_count(const struct norms *norms)
     return norms->first[norms->replica->params->count];
 }
 
-int64_t norms_first(const struct norms *norms, int tensor)
+int64_t norms_part(const struct norms *norms, int tensor, int64_t place)
 {
-    return norms->first[tensor];
+    const struct param *param = &norms->replica->params->list[tensor];
+    int64_t matrix = norms->columns[tensor];
+    int64_t width = param->shape[param->dims - 1];
+    if (!norms->units)
+        return norms->first[tensor];
+    if (matrix > 0)
+        return norms->first[tensor] + place / matrix * width + place % width;
+    return norms->first[tensor] + (param->dims == 2 ? place / width : 0);
 }
 
 /* In eight lanes, so that the compiler may use registers for them. */
@@ -191,6 +247,15 @@ static double squares(const float *x, int64_t n)
     for (; i < n; i++)
         sum += (double)x[i] * (double)x[i];
     return sum;
+}
+
+/* Of each column's elements among n that lie row by row. */
+static void column_squares(const float *x, int64_t n,
+                           const struct fragment *fragment, double *to)
+{
+    memset(to, 0, (size_t)fragment->sums * sizeof *to);
+    for (int64_t i = 0; i < n; i++)
+        to[i % fragment->width] += (double)x[i] * (double)x[i];
 }
 
 /* n elements, of a chunk at most, where the host can read them. */
@@ -247,7 +312,13 @@ static enum err sum_interval(struct sum *sum, const struct replica_piece *piece,
         const float *x = element_of(sum, piece, f.begin);
         if (x != NULL)
             TRY(reach(norms, x, f.end - f.begin, &x));
-        *sum->to++ = x != NULL ? squares(x, f.end - f.begin) : 0.0;
+        if (x == NULL)
+            memset(sum->to, 0, (size_t)f.sums * sizeof *sum->to);
+        else if (f.width > 0)
+            column_squares(x, f.end - f.begin, &f, sum->to);
+        else
+            *sum->to = squares(x, f.end - f.begin);
+        sum->to += f.sums;
     }
     return ERR_OK;
 }
@@ -277,7 +348,10 @@ static void add(struct norms *norms, double *sums)
                 cursor_at(norms->replica->params, owner_begin(owner, b, p),
                           owner_begin(owner, b, p + 1));
             while (next_fragment(norms, &c, &f))
-                sums[f.part] += norms->packed[(*next)++];
+                for (int64_t i = 0; i < f.sums; i++)
+                    sums[f.part +
+                         (f.width > 0 ? (f.shift + i) % f.width : 0)] +=
+                        norms->packed[(*next)++];
         }
 }
 
@@ -292,7 +366,7 @@ enum err norms_sum(struct norms *norms, enum norms_of what, int index,
                        .what = what,
                        .index = index,
                        .to = norms->packed + norms->at[owner->rank] };
-    TRY(comm_agree(replica->comm, replica_visit(replica, sum_piece, &sum)));
+    TRY(replica_visit(replica, sum_piece, &sum));
     for (int r = 0; r < owner->ranks; r++) {
         offsets[r] = norms->at[r] * sizeof(double);
         bytes[r] = (norms->at[r + 1] - norms->at[r]) * sizeof(double);

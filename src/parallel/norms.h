@@ -1,5 +1,6 @@
 /* Sums of squares of the parts of a model that a replica's ranks have together:
- * of each tensor, or of each unit, which is a row of a matrix or a tensor of
+ * of each tensor, or of each unit, all that one output is made of: a row of a
+ * matrix, a column of an expert's that is transposed (params.h), or a tensor of
  * one dimension.
  *
  * A part is cut where the flat space is, at multiples of KERNEL_CHUNK: each
@@ -18,10 +19,10 @@
 
 struct norms;
 
-/* How many parts the model has: of a tensor's the first is number
- * norms_first(), and so many follow as it has rows. */
+/* How many parts the model has, and the number of the one in which an element
+ * of a tensor is, by its place there. Those of a tensor follow each other. */
 int64_t norms_count(const struct norms *norms);
-int64_t norms_first(const struct norms *norms, int tensor);
+int64_t norms_part(const struct norms *norms, int tensor, int64_t place);
 
 /* Borrows the replica. Fails on one rank alone. */
 enum err norms_create(const struct replica *replica, bool units,

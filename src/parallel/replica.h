@@ -250,7 +250,8 @@ struct replica_piece {
 };
 
 /* Calls with each piece of this rank, in the order of the flat space; with ddp,
- * where every rank updates all, the whole of it is one. What is changed may
+ * where every rank updates all, the whole of it is one. Collective; a call that
+ * fails on one rank, as an op of a device may, fails on all. What is changed may
  * depend on the elements and their place alone. Weights may be changed while no
  * rank computes with them: between a call that ends with an exchange and
  * replica_publish(). */

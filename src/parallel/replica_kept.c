@@ -39,10 +39,10 @@ static struct replica_piece piece_of(const struct replica *replica,
     return piece;
 }
 
-enum err replica_visit(const struct replica *replica,
-                       enum err (*visit)(void *arg,
-                                         const struct replica_piece *piece),
-                       void *arg)
+static enum err visit_own(const struct replica *replica,
+                          enum err (*visit)(void *arg,
+                                            const struct replica_piece *piece),
+                          void *arg)
 {
     const struct owner *owner = replica->owner;
     float *gradient = replica->gradient;
@@ -63,6 +63,14 @@ enum err replica_visit(const struct replica *replica,
             TRY(visit(arg, &piece));
     }
     return ERR_OK;
+}
+
+enum err replica_visit(const struct replica *replica,
+                       enum err (*visit)(void *arg,
+                                         const struct replica_piece *piece),
+                       void *arg)
+{
+    return comm_agree(replica->comm, visit_own(replica, visit, arg));
 }
 
 const float *replica_moment_at(const struct replica *replica, int moment,

@@ -1,6 +1,6 @@
 /* Limits the gradient: its norm over all tensors, each element, or, adaptively,
- * each unit's norm by that of its weights (Brock et al. 2021): a unit is a row
- * of a matrix, all that one output is made of, or a tensor of one dimension. */
+ * each unit's norm by that of its weights (Brock et al. 2021): a unit is all
+ * that one output is made of, mostly a row of a matrix (norms.h). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,7 +13,8 @@ struct gradient_clipping {
     struct trainer *trainer;
     const struct algorithm_gradient_clipping *settings;
     struct norms *norms;         /* of adaptive, as the next */
-    double *weights, *gradients; /* [units] sums of squares */
+    double *weights, *gradients; /* [units] sums of squares; then gradients
+                                    has what each is multiplied by */
 };
 
 static enum err gradient_clipping_check(const void *settings,
@@ -85,49 +86,30 @@ static enum err cut_piece(void *arg, const struct replica_piece *piece)
 /* --- each unit --- */
 
 /* What a unit's gradient, times `scale`, is to be multiplied by. */
-static float unit_factor(const struct gradient_clipping *clip, int64_t unit,
-                         double scale)
+static double unit_factor(const struct gradient_clipping *clip, int64_t unit,
+                          double scale)
 {
     double weights = sqrt(clip->weights[unit]);
     double norm = sqrt(clip->gradients[unit]) * scale;
     double least = clip->settings->eps;
     double limit =
         (weights > least ? weights : least) * clip->settings->threshold;
-    return norm > limit ? (float)(limit / norm) : 1.0f;
-}
-
-struct adapt {
-    const struct gradient_clipping *clip;
-    double scale;
-};
-
-static void scale_range(float *x, int64_t n, float factor)
-{
-    for (int64_t i = 0; i < n && factor != 1.0f; i++)
-        x[i] *= factor;
+    return norm > limit ? limit / norm : 1.0;
 }
 
 /* The units of the piece, of which the ends may be other ranks'. */
 static enum err adapt_piece(void *arg, const struct replica_piece *piece)
 {
-    const struct adapt *adapt = arg;
+    const struct gradient_clipping *clip = arg;
     int64_t end = piece->begin + piece->elements;
     for (int p = 0; p < piece->params->count; p++) {
         const struct param *param = &piece->params->list[p];
-        int64_t width = param->dims == 2 ? param->shape[1] : param->numel;
         int64_t at =
             param->offset > piece->begin ? param->offset : piece->begin;
         int64_t last = param->offset + param->numel;
-        last = last < end ? last : end;
-        while (at < last) {
-            int64_t unit = (at - param->offset) / width;
-            int64_t next = param->offset + (unit + 1) * width;
-            next = next < last ? next : last;
-            scale_range(piece->gradient + (at - piece->begin), next - at,
-                        unit_factor(adapt->clip,
-                                    norms_first(adapt->clip->norms, p) + unit,
-                                    adapt->scale));
-            at = next;
+        for (last = last < end ? last : end; at < last; at++) {
+            int64_t unit = norms_part(clip->norms, p, at - param->offset);
+            piece->gradient[at - piece->begin] *= (float)clip->gradients[unit];
         }
     }
     return ERR_OK;
@@ -135,10 +117,11 @@ static enum err adapt_piece(void *arg, const struct replica_piece *piece)
 
 static enum err clip_units(struct gradient_clipping *clip, double scale)
 {
-    struct adapt adapt = { clip, scale };
     TRY(norms_sum(clip->norms, NORMS_WEIGHTS, 0, clip->weights));
     TRY(norms_sum(clip->norms, NORMS_GRADIENT, 0, clip->gradients));
-    return replica_visit(clip->trainer->replica, adapt_piece, &adapt);
+    for (int64_t unit = 0; unit < norms_count(clip->norms); unit++)
+        clip->gradients[unit] = unit_factor(clip, unit, scale);
+    return replica_visit(clip->trainer->replica, adapt_piece, clip);
 }
 
 /* --- a step --- */

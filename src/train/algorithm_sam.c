@@ -55,10 +55,11 @@ static enum err sam_after_gradient(void *self, struct algorithm_step *step)
 {
     struct sam *sam = self;
     struct trainer *trainer = sam->trainer;
-    if ((trainer->step + 1) % sam->settings->interval != 0)
+    double norm = step->norm + sam->settings->epsilon;
+    /* of a gradient of zeros, as without labels, there is no way up */
+    if ((trainer->step + 1) % sam->settings->interval != 0 || norm == 0.0)
         return ERR_OK;
-    sam->climb = (float)(sam->settings->rho /
-                         (step->norm + sam->settings->epsilon) * step->scale);
+    sam->climb = (float)(sam->settings->rho / norm * step->scale);
     sam->away = true;
     step->again = true;
     TRY(replica_visit(trainer->replica, climb_piece, sam));
