@@ -106,3 +106,49 @@ eval_losses() { # DIR
     "$BIN/tessera-ckpt" diff "$(newest "$DIR/parts")" "$(newest "$DIR/steps")" || true
     [ "$(digest "$DIR/parts")" = "$(digest "$DIR/steps")" ]
 }
+
+# figure NAME DIR: of every logged step, a line each
+figure() {
+    sed -n "s|.*\"$1\": \([^,}]*\).*|\1|p" "$2/metrics.jsonl"
+}
+
+# prompts of about 40 bytes with an answer behind them
+make_prompts() {
+    local i
+    for i in $(seq 64); do
+        printf '{"prompt": "What is the number that follows %d in a row? ", "response": "it is %d"}\n' \
+            $((1000 + i)) $((1001 + i))
+    done >"$DIR/prompts.jsonl"
+    "$BIN/tessera-data" tokenize --prompts --seq-len 64 --out "$DIR/prompts" \
+        "$DIR/prompts.jsonl"
+}
+
+PROMPTS=(data.eval= eval.samples=0 train.max_duration=6ba checkpoint.interval=6ba)
+
+@test "steps of prompts alone are told, and metrics count what is trained" {
+    local list='{name="seq_length_warmup";duration="4ba";min_seq_len=16;step_size=16;}'
+    make_prompts
+    run train 1 "$DIR/short" "${PROMPTS[@]}" "data.train=$DIR/prompts" \
+        "algorithms=($list)"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"step 1 trains on nothing: no label is among the first 16 of the 64 tokens"*min_seq_len* ]]
+    [ "$(grep -c 'trains on nothing' <<<"$output")" -eq 1 ]
+    figure train/loss_tokens "$DIR/short"
+    [ "$(figure train/loss_tokens "$DIR/short" | head -n 1)" = 0 ]
+    [ "$(figure train/loss_tokens "$DIR/short" | tail -n 1)" -ge 64 ]
+    # 8 samples of 16, 16, 32, 48, 64 and 64 tokens, over a resume
+    figure tokens "$DIR/short"
+    [ "$(figure tokens "$DIR/short" | tr '\n' ' ')" = "128 256 512 896 1408 1920 " ]
+    train 2 "$DIR/short" "${PROMPTS[@]}" "data.train=$DIR/prompts" \
+        "algorithms=($list)" train.max_duration=7ba
+    [ "$(figure tokens "$DIR/short" | tail -n 1)" = 2432 ]
+}
+
+@test "sam without epsilon goes on behind a step without labels" {
+    [ -e "$DIR/prompts" ] || make_prompts
+    train 1 "$DIR/sam" "${PROMPTS[@]}" "data.train=$DIR/prompts" optimizer.name=sgd \
+        'algorithms=({name="sam";epsilon=0;},{name="seq_length_warmup";duration="4ba";min_seq_len=16;step_size=16;})'
+    [ "$(figure step "$DIR/sam" | tail -n 1)" = 6 ]
+    [ "$(figure loss "$DIR/sam" | tail -n 1)" != 0 ]
+}

@@ -1,7 +1,7 @@
 /* Listener: metrics.jsonl, one JSON object per logged step, and the progress
  * line on stderr. Rank 0 writes.
  *
- * Fields: attempt, step, tokens (positions so far), loss (nats per loss-bearing
+ * Fields: attempt, step, tokens (positions trained so far), loss (nats per loss-bearing
  * token, %.9g), lr, grad_norm (before clipping), step_ms, tokens_per_s, mfu
  * (model FLOPs by LLM Foundry's convention / the peak of all ranks), mfu_causal
  * (with half of attention), peak_flops (of a rank) and peak_source: "setting"
@@ -11,7 +11,8 @@
  * with several ranks, step_ms_min, step_ms_max and slowest_rank, of the ranks'
  * times of the step. With data.mixture stream_tokens has the tokens of each data
  * set so far. Behind them is what other listeners have added to the step's
- * scalars before this one, by its name, null where it is not finite.
+ * scalars before this one, by its name, null where it is not finite, and
+ * train/loss_tokens, the labels of the step.
  * Append-only; a step that is replayed after a
  * resume appears again with the same loss. */
 #include <math.h>
@@ -323,6 +324,8 @@ static enum err metrics_handle(void *self, enum event event,
             : 0.9 * metrics->step_s_mean + 0.1 * step->step_s;
     if (!step_record_logs(step))
         return ERR_OK;
+    tracking_list_add(step->scalars, "train/loss_tokens",
+                      (double)step->loss_tokens);
     print_progress(metrics, step);
     TRY(write_line(metrics, step));
     tell_trackers(metrics, step);

@@ -97,14 +97,15 @@ void step_record_time(struct trainer *trainer, double step_s)
     double peak = record->peak_flops * trainer->ranks;
     double sequences_per_s = (double)s->train.global_batch / step_s;
     record->step_s = step_s;
-    record->tokens_per_s = (double)trainer->rates.tokens_per_step / step_s;
+    record->tokens_per_s =
+        (double)(s->train.global_batch * trainer->seq_len) / step_s;
     if (peak <= 0.0)
         return;
     record->mfu =
-        model_flops_per_sequence(config, trainer->params, s->data.seq_len) *
+        model_flops_per_sequence(config, trainer->params, trainer->seq_len) *
         sequences_per_s / peak;
     record->mfu_causal = model_flops_per_sequence_causal(
-                             config, trainer->params, s->data.seq_len) *
+                             config, trainer->params, trainer->seq_len) *
                          sequences_per_s / peak;
 }
 

@@ -270,5 +270,6 @@ bool trainer_due(const struct trainer *trainer, struct duration interval)
 
 int64_t trainer_tokens(const struct trainer *trainer)
 {
-    return trainer->step * trainer->rates.tokens_per_step;
+    return trainer->step * trainer->rates.tokens_per_step -
+           trainer->tokens_left_out;
 }

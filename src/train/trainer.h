@@ -82,12 +82,14 @@ struct trainer {
     struct lock *lock; /* of the run, lent; NULL: not rank 0, or none */
     struct algorithms algorithms;
     int64_t seq_len; /* that the step at hand trains on */
+    bool told_empty; /* a step without labels was warned of */
     struct events events;
     struct step_record record; /* for listeners, and the last step's figures */
     struct step_rank *of_rank; /* [ranks] the record's */
 
     /* position: in every checkpoint */
-    int64_t step;     /* completed steps */
+    int64_t step;            /* completed steps */
+    int64_t tokens_left_out; /* of their samples' (seq_length_warmup) */
     double elapsed_s; /* training time of all attempts up to the last commit */
     double lr0;       /* peak rate of the run's first start */
     double groups_lr0[OPTIMIZER_GROUPS]; /* the groups' (trainer_groups.h) */
@@ -147,7 +149,7 @@ enum err trainer_event(struct trainer *trainer, enum event event);
  * sec and "auto" are never due here (see enum ask). */
 bool trainer_due(const struct trainer *trainer, struct duration interval);
 
-/* Tokens (positions) trained so far. */
+/* Tokens (positions) trained so far, without those that short steps left out. */
 int64_t trainer_tokens(const struct trainer *trainer);
 
 #endif

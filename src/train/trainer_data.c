@@ -192,6 +192,8 @@ static json_t *last_part(const json_t *history)
     return json_array_get(history, json_array_size(history) - 1);
 }
 
+#define LEFT_OUT "tokens_left_out"
+
 enum err trainer_data_store(const struct trainer *trainer, json_t *state)
 {
     int64_t counts[STREAMS_MAX];
@@ -202,9 +204,12 @@ enum err trainer_data_store(const struct trainer *trainer, json_t *state)
         for (int i = 0; i < trainer->train_count; i++)
             json_object_set_new(json_array_get(streams, (size_t)i), "read",
                                 json_integer(counts[i]));
-    return json_object_set_new(state, "data", history) == 0
-               ? ERR_OK
-               : err_set(ERR_MEMORY, "out of memory");
+    bool stored = json_object_set_new(state, "data", history) == 0;
+    if (trainer->tokens_left_out > 0)
+        stored &= json_object_set_new(
+                      state, LEFT_OUT,
+                      json_integer((json_int_t)trainer->tokens_left_out)) == 0;
+    return stored ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
 }
 
 /* Where the data of this start begin, if they are others than before. */
@@ -274,6 +279,8 @@ enum err trainer_data_restore(struct trainer *trainer, int64_t step,
                           : json_pack("[{s:i}]", "from", 0);
     if (history == NULL)
         return err_set(ERR_MEMORY, "out of memory");
+    trainer->tokens_left_out =
+        json_integer_value(json_object_get(state, LEFT_OUT));
     if (start_fixed_order_changed(trainer, state))
         TRY_OUT(change_data(trainer, step, history, &begin));
     else

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/base/clock.h"
+#include "src/base/log.h"
 #include "src/train/trainer_ahead.h"
 #include "src/train/trainer_leaf.h"
 #include "src/train/trainer_memory.h"
@@ -198,6 +199,26 @@ static enum err sum_batch(struct trainer *trainer, int64_t tokens,
     return ERR_OK;
 }
 
+/* Such as of prompts that are longer than what a step trains on. */
+static void warn_of_no_labels(struct trainer *trainer)
+{
+    long long whole = (long long)trainer->settings.data.seq_len;
+    if (trainer->told_empty || trainer->rank != 0)
+        return;
+    trainer->told_empty = true;
+    if (trainer->seq_len < whole)
+        log_warn("step %lld trains on nothing: no label is among the first "
+                 "%lld of the %lld tokens of its samples: raise min_seq_len of "
+                 "seq_length_warmup above the length of prompts; later steps "
+                 "without labels are not told (train/loss_tokens)",
+                 (long long)trainer->step + 1, (long long)trainer->seq_len,
+                 whole);
+    else
+        log_warn("step %lld trains on nothing: none of its samples has a "
+                 "label; later ones like it are not told (train/loss_tokens)",
+                 (long long)trainer->step + 1);
+}
+
 /* The summed gradient of the batch, with the weights as they are. */
 static enum err find_gradient(struct trainer *trainer,
                               struct algorithm_step *step)
@@ -207,6 +228,8 @@ static enum err find_gradient(struct trainer *trainer,
     TRY(replica_finish_batch(trainer->replica));
     TRY(sum_batch(trainer, tokens, &step->scale));
     step->norm = trainer->record.grad_norm;
+    if (trainer->record.loss_tokens == 0)
+        warn_of_no_labels(trainer);
     return check_finite(trainer);
 }
 
@@ -263,5 +286,7 @@ enum err trainer_step(struct trainer *trainer)
     if (trainer->fp8 != NULL)
         TRY(learn_scales(trainer));
     trainer->step++;
+    trainer->tokens_left_out += trainer->settings.train.global_batch *
+                                (trainer->settings.data.seq_len - at.seq_len);
     return algorithms_after_update(&trainer->algorithms);
 }
