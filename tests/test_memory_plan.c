@@ -80,9 +80,10 @@ static void test_reading(const struct memory_plan_input *base)
     input.reads = true;
     input.replica.kept[0] = (struct replica_kept){ "ema", true };
     plan = plan_of(&input);
-    tap_ok(plan.kept > 0 && plan.reading > 0 &&
-               plan.total - plan.runtime ==
-                   read.total - read.runtime + plan.kept,
+    /* with their rows in the table of items */
+    size_t more = plan.total - read.total;
+    tap_ok(plan.kept > 0 && plan.reading > 0 && more >= plan.kept &&
+               more < plan.kept + plan.kept / 50,
            "what algorithms keep is there then, too");
     params_destroy(params);
 }
