@@ -152,3 +152,45 @@ PROMPTS=(data.eval= eval.samples=0 train.max_duration=6ba checkpoint.interval=6b
     [ "$(figure step "$DIR/sam" | tail -n 1)" = 6 ]
     [ "$(figure loss "$DIR/sam" | tail -n 1)" != 0 ]
 }
+
+SELECT='{name="selective_backprop";start="2ba";end="1dur";keep=0.4;interrupt=3;}'
+
+@test "samples are chosen by all ranks alike, through a kill, with any strategy" {
+    local on want ranks at
+    # of microbatches of 4 some have nothing left
+    on=(train.max_duration=9ba scheduler.t_max=9ba train.global_batch=16
+        train.microbatch=4 parallel.slots=4 checkpoint.interval=3ba
+        eval.interval=9ba checkpoint.keep=0)
+    train 1 "$DIR/chosen" "${on[@]}" "algorithms=($SELECT)"
+    want=$(digest "$DIR/chosen")
+    # 6 of 16 samples in steps 3 to 9 but for those of threes
+    figure train/loss_tokens "$DIR/chosen" | tr '\n' ' ' | tee "$DIR/labels"
+    [ "$(cat "$DIR/labels")" = "1008 1008 1008 378 378 1008 378 378 1008 " ]
+    [ "$(figure tokens "$DIR/chosen" | tail -n 1)" = 6656 ]
+    train 1 "$DIR/all" "${on[@]}"
+    [ "$(digest "$DIR/all")" != "$want" ]
+    for at in ddp:2 zero2:3 zero3:4; do
+        train "${at#*:}" "$DIR/chosen-${at%:*}" "${on[@]}" \
+            "algorithms=($SELECT)" "parallel.strategy=${at%:*}"
+        [ "$(digest "$DIR/chosen-${at%:*}")" = "$want" ]
+    done
+    start 3 "$DIR/chosen-killed" "${on[@]}" "algorithms=($SELECT)" \
+        train.max_duration=400ba checkpoint.interval=1ba
+    wait_for 60 steps_logged "$DIR/chosen-killed" 5
+    mapfile -t ranks < <(ranks_of "$pid")
+    kill -KILL "${ranks[@]}"
+    wait "$pid" || true
+    rm -rf "$DIR"/chosen-killed/checkpoints/step-00000000[5-9] \
+        "$DIR"/chosen-killed/checkpoints/step-0000000[1-9]?
+    train 2 "$DIR/chosen-killed" "${on[@]}" "algorithms=($SELECT)"
+    [ "$(digest "$DIR/chosen-killed")" = "$want" ]
+}
+
+@test "what is chosen has higher losses than what is not" {
+    local on=(train.max_duration=12ba eval.samples=0 data.eval= optimizer.lr=0)
+    train 1 "$DIR/hard" "${on[@]}" 'algorithms=({name="selective_backprop";start="0ba";end="1dur";interrupt=0;keep=0.25;})'
+    train 1 "$DIR/plainly" "${on[@]}"
+    # with weights that stay, the mean loss of what is chosen is above that of all
+    paste <(figure loss "$DIR/hard") <(figure loss "$DIR/plainly") | tee /dev/stderr |
+        awk '{ hard += $1; all += $2 } END { exit !(hard > all) }'
+}

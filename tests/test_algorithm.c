@@ -45,6 +45,8 @@ static const struct {
     { "{name=\"label_smoothing\";smoothing=1.0;}", "", "smoothing" },
     { "{name=\"stochastic_depth\";drop_rate=1.0;}", "", "drop_rate" },
     { "{name=\"sam\";interval=0;}", "", "interval" },
+    { "{name=\"selective_backprop\";keep=0.02;}", "", "less than one" },
+    { "{name=\"selective_backprop\";keep=1.5;}", "", "keep" },
 };
 
 static void test_refused(void)

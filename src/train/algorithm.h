@@ -44,11 +44,15 @@ struct algorithm_needs {
 struct algorithm_step {
     int64_t seq_len; /* tokens of each sample that are trained on, its first
                         ones: before_batch may lower it */
-    bool again;      /* after_gradient: the batch is to be computed again, now
+    const bool *left_out; /* [train.global_batch] of its samples, lent: what is
+                             not trained on; NULL: none. before_batch may set
+                             it, with the next */
+    int64_t samples;      /* that are left */
+    bool again;   /* after_gradient: the batch is to be computed again, now
                         that weights have changed */
-    double scale;    /* the gradient times this is the mean's */
-    double norm;     /* of that, unless stale: */
-    bool stale;      /* the gradient's elements have changed since */
+    double scale; /* the gradient times this is the mean's */
+    double norm;  /* of that, unless stale: */
+    bool stale;   /* the gradient's elements have changed since */
 };
 
 struct algorithm_ops {

@@ -83,6 +83,15 @@ static const char *const clipping_type_names[] = { "norm", "value", "adaptive",
     S(sam, INT(1, 1e9), interval, "1", 0,                                      \
       "every so many steps; the others are plain ones")
 
+#define SELECTIVE_BACKPROP_SETTINGS(S)                                         \
+    S(selective_backprop, DURATION, start, "0.5dur", 0,                        \
+      "samples are chosen from the first step at or after it on")              \
+    S(selective_backprop, DURATION, end, "0.9dur", 0, "and no more from here") \
+    S(selective_backprop, FLOAT(1e-6, 1), keep, "0.5", 0,                      \
+      "share of a batch's samples that is trained on")                         \
+    S(selective_backprop, INT(0, 1e9), interrupt, "2", 0,                      \
+      "every so many steps a whole batch; 0: never")
+
 /* X(name, settings, help) */
 #define ALGORITHMS(X)                                                          \
     X(gradient_clipping, GRADIENT_CLIPPING_SETTINGS,                           \
@@ -105,7 +114,10 @@ static const char *const clipping_type_names[] = { "norm", "value", "adaptive",
       "leaves out layers of samples at random")                                \
     X(sam, SAM_SETTINGS,                                                       \
       "sharpness-aware minimization: a second gradient where the first one "   \
-      "leads")
+      "leads")                                                                 \
+    X(selective_backprop, SELECTIVE_BACKPROP_SETTINGS,                         \
+      "trains on the part of a batch that has the highest losses (Jiang et "   \
+      "al. 2019)")
 
 #define ALGORITHM_STRUCT(name, settings, help)                                 \
     struct algorithm_##name {                                                  \

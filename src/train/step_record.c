@@ -95,10 +95,10 @@ void step_record_time(struct trainer *trainer, double step_s)
     const struct model_config *config = &s->model;
     struct step_record *record = &trainer->record;
     double peak = record->peak_flops * trainer->ranks;
-    double sequences_per_s = (double)s->train.global_batch / step_s;
+    double sequences_per_s = (double)trainer->samples / step_s;
     record->step_s = step_s;
     record->tokens_per_s =
-        (double)(s->train.global_batch * trainer->seq_len) / step_s;
+        (double)(trainer->samples * trainer->seq_len) / step_s;
     if (peak <= 0.0)
         return;
     record->mfu =

@@ -81,7 +81,9 @@ struct trainer {
 
     struct lock *lock; /* of the run, lent; NULL: not rank 0, or none */
     struct algorithms algorithms;
-    int64_t seq_len; /* that the step at hand trains on */
+    /* What the step at hand trains on (algorithm.h). */
+    int64_t seq_len, samples;
+    const bool *left_out;
     bool told_empty; /* a step without labels was warned of */
     struct events events;
     struct step_record record; /* for listeners, and the last step's figures */
@@ -89,7 +91,7 @@ struct trainer {
 
     /* position: in every checkpoint */
     int64_t step;            /* completed steps */
-    int64_t tokens_left_out; /* of their samples' (seq_length_warmup) */
+    int64_t tokens_left_out; /* of their samples', by algorithms */
     double elapsed_s; /* training time of all attempts up to the last commit */
     double lr0;       /* peak rate of the run's first start */
     double groups_lr0[OPTIMIZER_GROUPS]; /* the groups' (trainer_groups.h) */
@@ -149,7 +151,7 @@ enum err trainer_event(struct trainer *trainer, enum event event);
  * sec and "auto" are never due here (see enum ask). */
 bool trainer_due(const struct trainer *trainer, struct duration interval);
 
-/* Tokens (positions) trained so far, without those that short steps left out. */
+/* Tokens (positions) trained so far, without those that algorithms left out. */
 int64_t trainer_tokens(const struct trainer *trainer);
 
 #endif

@@ -27,6 +27,14 @@ static void shorten(int32_t *rows, int64_t samples, int64_t seq_len,
                 (size_t)length * sizeof rows[0]);
 }
 
+static int64_t labels_of(const struct batch *batch, const struct leaf *leaf)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < leaf->samples * leaf->seq_len; i++)
+        count += batch->labels[i] >= 0;
+    return count;
+}
+
 void trainer_leaf_shorten(struct batch *batch, int64_t seq_len,
                           struct leaf *leaf, int64_t *loss_tokens)
 {
@@ -36,9 +44,31 @@ void trainer_leaf_shorten(struct batch *batch, int64_t seq_len,
     shorten(batch->labels, leaf->samples, leaf->seq_len, seq_len);
     shorten(batch->sequence_ids, leaf->samples, leaf->seq_len, seq_len);
     leaf->seq_len = seq_len;
-    *loss_tokens = 0;
-    for (int64_t i = 0; i < leaf->samples * seq_len; i++)
-        *loss_tokens += batch->labels[i] >= 0;
+    *loss_tokens = labels_of(batch, leaf);
+}
+
+static void move(int32_t *rows, int64_t from, int64_t to, int64_t seq_len)
+{
+    memmove(rows + to * seq_len, rows + from * seq_len,
+            (size_t)seq_len * sizeof rows[0]);
+}
+
+void trainer_leaf_choose(struct batch *batch, const bool *left_out,
+                         struct leaf *leaf, int64_t *loss_tokens)
+{
+    int64_t kept = 0;
+    for (int64_t s = 0; s < leaf->samples; s++) {
+        if (left_out[s])
+            continue;
+        move(batch->tokens, s, kept, leaf->seq_len);
+        move(batch->labels, s, kept, leaf->seq_len);
+        move(batch->sequence_ids, s, kept, leaf->seq_len);
+        kept++;
+    }
+    leaf->samples = kept > 0 ? kept : 1;
+    for (int64_t i = 0; kept == 0 && i < leaf->seq_len; i++)
+        batch->labels[i] = LOADER_IGNORE;
+    *loss_tokens = labels_of(batch, leaf);
 }
 
 void trainer_leaf_empty(int64_t samples, struct batch *batch)

@@ -42,6 +42,10 @@ static enum err train_leaf(struct trainer *trainer, int number,
     struct leaf leaf =
         trainer_leaf(trainer, number < 0 ? 0 : first_sample(trainer, number));
     trainer_leaf_shorten(batch, trainer->seq_len, &leaf, &batch->loss_tokens);
+    if (trainer->left_out != NULL && number >= 0)
+        trainer_leaf_choose(
+            batch, trainer->left_out + trainer_ahead_offset(trainer, number),
+            &leaf, &batch->loss_tokens);
     TRY(model_train_leaf(trainer->model, replica_access(trainer->replica),
                          &leaf, trainer_losses_at(&trainer->losses, number)));
     /* the ranks of a sequence have read the same labels */
@@ -269,12 +273,16 @@ enum err trainer_step(struct trainer *trainer)
 {
     struct step_record *record = &trainer->record;
     int64_t *skip = &trainer->events.asks.of[ASK_SKIP];
-    struct algorithm_step at = { .seq_len = trainer->settings.data.seq_len };
+    const struct train_settings *s = &trainer->settings;
+    struct algorithm_step at = { .seq_len = s->data.seq_len,
+                                 .samples = s->train.global_batch };
 
     *skip = 0;
     record->loader_s = 0.0;
     TRY(algorithms_before_batch(&trainer->algorithms, &at));
     trainer->seq_len = at.seq_len;
+    trainer->samples = at.samples;
+    trainer->left_out = at.left_out;
     TRY(step_gradient(trainer, &at));
     TRY(trainer_event(trainer, EVENT_AFTER_TRAIN_BATCH));
     record->skipped = *skip != 0;
@@ -286,7 +294,8 @@ enum err trainer_step(struct trainer *trainer)
     if (trainer->fp8 != NULL)
         TRY(learn_scales(trainer));
     trainer->step++;
-    trainer->tokens_left_out += trainer->settings.train.global_batch *
-                                (trainer->settings.data.seq_len - at.seq_len);
+    trainer->left_out = NULL;
+    trainer->tokens_left_out +=
+        trainer->rates.tokens_per_step - at.samples * at.seq_len;
     return algorithms_after_update(&trainer->algorithms);
 }

@@ -70,11 +70,11 @@ class Run:
         self.p = dict(model.named_parameters())
         self.m = {n: torch.zeros_like(p) for n, p in self.p.items()}
         self.held, self.smoothing, self.z = set(), 0.0, 0.0
-        self.length = LENGTH
+        self.length, self.rows = LENGTH, list(range(SAMPLES))
 
-    def loss(self, smoothing, z, length=LENGTH):
-        logits = self.model(input_ids=self.ids[:, :length]).logits
-        labels = self.ids[:, 1:length + 1]
+    def loss(self, smoothing, z, length=LENGTH, rows=slice(None)):
+        logits = self.model(input_ids=self.ids[rows, :length]).logits
+        labels = self.ids[rows, 1:length + 1]
         logits = logits[:, :labels.shape[1]].flatten(0, 1)
         loss = functional.cross_entropy(logits, labels.flatten(),
                                         label_smoothing=smoothing)
@@ -82,7 +82,7 @@ class Run:
 
     def gradient(self):
         self.model.zero_grad()
-        loss = self.loss(self.smoothing, self.z, self.length)
+        loss = self.loss(self.smoothing, self.z, self.length, self.rows)
         loss.backward()
         return loss.item()
 
@@ -271,6 +271,26 @@ class Sam(Method):
         return True
 
 
+class Selective(Method):
+    """Composer's probabilities, by numbers that both sides can draw."""
+    start, end, keep, interrupt = 4, 16, 0.5, 3
+
+    def before(self):
+        run = self.run
+        run.rows = list(range(SAMPLES))
+        if not self.start <= run.step < self.end or \
+                (run.step + 1) % self.interrupt == 0:
+            return
+        with torch.no_grad():
+            losses = [run.loss(0.0, 0.0, rows=[i]).item() for i in run.rows]
+        order = numpy.argsort(losses, kind="stable")
+        weights = (numpy.arange(0.5, SAMPLES) / SAMPLES) ** (1 / self.keep - 1)
+        drawn = uniform(SEED, f"selective_backprop/{run.step}",
+                        numpy.arange(SAMPLES))
+        times = numpy.argsort(-numpy.log(1 - drawn) / weights)
+        run.rows = sorted(order[times[:int(self.keep * SAMPLES)]].tolist())
+
+
 CASES = {
     "none": (Method, "()"),
     "clipping by norm": (Norm, '({name="gradient_clipping";threshold=0.1;})'),
@@ -293,6 +313,8 @@ CASES = {
                         'min_seq_len=4;max_seq_len=28;step_size=8;})'),
     "stochastic depth": (Depth,
                          '({name="stochastic_depth";drop_rate=0.5;})'),
+    "selective backprop": (Selective, '({name="selective_backprop";'
+                           'start="0.2dur";end="16ba";interrupt=3;})'),
     "sam": (Sam, '({name="sam";rho=0.5;interval=2;})'),
 }
 
