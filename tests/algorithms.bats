@@ -194,3 +194,11 @@ SELECT='{name="selective_backprop";start="2ba";end="1dur";keep=0.4;interrupt=3;}
     paste <(figure loss "$DIR/hard") <(figure loss "$DIR/plainly") | tee /dev/stderr |
         awk '{ hard += $1; all += $2 } END { exit !(hard > all) }'
 }
+
+@test "the gradient of an embedding that does not train is not scaled in silence" {
+    run train 1 "$DIR/frozen" "${SIX[@]}" 'model.freeze=*wte* *wpe*' \
+        'algorithms=({name="embedding_scaling";})'
+    echo "$output"
+    [ "$status" -eq 64 ]
+    [[ "$output" == *"embedding_scaling: the embedding does not train"* ]]
+}

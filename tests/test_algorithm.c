@@ -68,7 +68,7 @@ static void test_needs(void)
     rc = load("{name=\"sam\";},{name=\"ema\";},{name=\"z_loss\";},"
               "{name=\"label_smoothing\";smoothing=0.25;},"
               "{name=\"gradient_clipping\";type=\"adaptive\";},"
-              "{name=\"stochastic_depth\";}",
+              "{name=\"stochastic_depth\";},{name=\"embedding_scaling\";}",
               "");
     tap_ok(rc == ERR_OK && strcmp(needs->kept[0].name, "sam") == 0 &&
                !needs->kept[0].saved &&
@@ -76,8 +76,8 @@ static void test_needs(void)
                needs->kept[1].saved && needs->kept[2].name == NULL,
            "tensors, in the order of the list");
     tap_ok(needs->target.smoothing == 0.25f && needs->target.z == 1e-4f &&
-               needs->drop_depth == 0.2 && needs->clips && needs->swaps &&
-               needs->units,
+               needs->drop_depth == 0.2 && needs->embedding_shrink == 0.9 &&
+               needs->clips && needs->swaps && needs->units,
            "the loss, the depth, and who clips");
 }
 

@@ -78,6 +78,10 @@ struct model_options {
      * (stochastic depth: Huang et al. 2016). What is drawn depends on the
      * sample alone. */
     double drop_depth;
+    /* The share of its gradient that the embedding, of tokens and positions,
+     * does not get; not of the head's where they are one matrix. 0: all of it
+     * is its own. */
+    double embedding_shrink;
     bool graphs; /* of leaves, where there can be some (model_graph.h) */
     /* Expert parallelism: a group of so many ranks shares each block's experts,
      * the place s of it has [s experts / degree, (s + 1) experts / degree). 0

@@ -44,6 +44,18 @@ enum err model_embed(struct model *model)
     return model_leave(model);
 }
 
+/* The gradient of what was looked up, which is less than the loss's. */
+static enum err shrink_gradient(const struct pass *pass)
+{
+    const struct model *model = pass->model;
+    int64_t elements = pass->n * model->config.d_model;
+    float shrink = (float)model->options.embedding_shrink;
+    if (shrink == 0.0f)
+        return ERR_OK;
+    return model->kernels->add(&model->ctx, model->options.dtype, elements,
+                               pass->dx, -shrink, pass->dx, pass->dx);
+}
+
 static enum err embed_backward(struct pass *pass)
 {
     struct model *model = pass->model;
@@ -53,6 +65,7 @@ static enum err embed_backward(struct pass *pass)
     if (dwpe != NULL)
         dwpe += pass->first * d;
     TRY(drop_embedding(pass, pass->dx));
+    TRY(shrink_gradient(pass));
     if (model->staged.open && !model->config.tied)
         model_staged_rows_take_tokens(pass, dwte);
     if (model->staged.open)

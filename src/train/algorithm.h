@@ -33,11 +33,11 @@ struct trainer;
 /* What the algorithms of a run ask of its parts, before these are made. */
 struct algorithm_needs {
     struct replica_kept kept[REPLICA_KEPT];
-    struct target target; /* of the loss */
-    double drop_depth;    /* struct model_options */
-    bool clips;           /* train.clip_norm gives way */
-    bool swaps;           /* has other weights for evaluations */
-    bool units;           /* norms of rows (src/parallel/norms.h) */
+    struct target target;                /* of the loss */
+    double drop_depth, embedding_shrink; /* struct model_options */
+    bool clips;                          /* train.clip_norm gives way */
+    bool swaps;                          /* has other weights for evaluations */
+    bool units; /* norms of rows (src/parallel/norms.h) */
 };
 
 /* A step on its way through the algorithms. */

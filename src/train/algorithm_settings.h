@@ -92,6 +92,10 @@ static const char *const clipping_type_names[] = { "norm", "value", "adaptive",
     S(selective_backprop, INT(0, 1e9), interrupt, "2", 0,                      \
       "every so many steps a whole batch; 0: never")
 
+#define EMBEDDING_SCALING_SETTINGS(S)                                          \
+    S(embedding_scaling, FLOAT(0, 1e3), gradient, "0.1", 0,                    \
+      "what the gradient of the looked up embeddings is multiplied by")
+
 /* X(name, settings, help) */
 #define ALGORITHMS(X)                                                          \
     X(gradient_clipping, GRADIENT_CLIPPING_SETTINGS,                           \
@@ -117,7 +121,9 @@ static const char *const clipping_type_names[] = { "norm", "value", "adaptive",
       "leads")                                                                 \
     X(selective_backprop, SELECTIVE_BACKPROP_SETTINGS,                         \
       "trains on the part of a batch that has the highest losses (Jiang et "   \
-      "al. 2019)")
+      "al. 2019)")                                                             \
+    X(embedding_scaling, EMBEDDING_SCALING_SETTINGS,                           \
+      "lets the embedding learn more slowly than the rest (Zeng et al. 2022)")
 
 #define ALGORITHM_STRUCT(name, settings, help)                                 \
     struct algorithm_##name {                                                  \

@@ -81,6 +81,7 @@ enum err train_memory_model(const struct train_settings *settings, int threads,
                   .targets = s->lora.targets },
         .target = s->needs.target,
         .drop_depth = s->needs.drop_depth,
+        .embedding_shrink = s->needs.embedding_shrink,
         .graphs = s->hardware.graphs != GRAPHS_OFF,
     };
     return train_settings_memory(s, &out->memory);

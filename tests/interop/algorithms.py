@@ -255,6 +255,15 @@ class Depth(Method):
         self.factor = [None] * MPT["n_layers"]
 
 
+class Embedding(Method):
+    """LLM Foundry's embedding_fraction, whose values stay."""
+
+    def __init__(self, run):
+        super().__init__(run)
+        run.model.transformer.wte.register_forward_hook(
+            lambda m, a, out: 0.25 * out + 0.75 * out.detach())
+
+
 class Sam(Method):
     def again(self):
         if (self.run.step + 1) % 2 != 0:
@@ -315,6 +324,8 @@ CASES = {
                          '({name="stochastic_depth";drop_rate=0.5;})'),
     "selective backprop": (Selective, '({name="selective_backprop";'
                            'start="0.2dur";end="16ba";interrupt=3;})'),
+    "embedding scaling": (Embedding, '({name="embedding_scaling";'
+                          'gradient=0.25;})'),
     "sam": (Sam, '({name="sam";rho=0.5;interval=2;})'),
 }
 
