@@ -18,6 +18,9 @@ plugin() {
 failing() {
     cat <<'END'
 #include "tessera_plugin.h"
+#ifndef BYTES
+#define BYTES sizeof(struct tessera_plugin)
+#endif
 static const struct tessera_host *host;
 static int create(const struct tessera_host *h, const char *options, void **self)
 {
@@ -41,7 +44,7 @@ static const struct tessera_listener one = { .bytes = sizeof one, .name = "one",
     .create = create, .handle = handle };
 static const struct tessera_listener *const all[] = { &one, 0 };
 static const struct tessera_plugin plugin = {
-    ABI, sizeof plugin, "failing", "0", "fails", all };
+    ABI, BYTES, "failing", "0", "fails", all, 0 };
 const struct tessera_plugin *tessera_plugin(void) { return &plugin; }
 END
 }
@@ -146,4 +149,59 @@ END
     run train 1 "$DIR/f" "plugins=[\"$DIR/failing.so\",\"$DIR/failing.so\"]"
     [ "$status" -eq 64 ]
     [[ $output == *"are both named failing"* ]]
+}
+
+# weights DIR OTHER: the tensors of the model that are not equal
+weights_differ() {
+    "$BIN/tessera-ckpt" diff "$(newest "$1")" "$(newest "$2")" |
+        sed -n 's/^\(transformer[^:]*\|lm_head[^:]*\): .*/\1/p'
+}
+
+@test "an algorithm of a plug-in: the same bits on any ranks, through a kill" {
+    plugin taming <"$BATS_TEST_DIRNAME/../docs/examples/plugin_algorithm.c"
+    local on at want ranks
+    on=(train.max_duration=8ba scheduler.t_max=8ba checkpoint.interval=2ba
+        checkpoint.keep=0 optimizer.name=sgd train.clip_norm=0
+        'algorithms=({name="plugin";path="'"$DIR/taming.so"'";options="tensors=. scale=0.5 limit=0.05";})')
+    train 1 "$DIR/g1" "${on[@]}"
+    want=$(digest "$DIR/g1")
+    for at in ddp:2 zero1:2 zero3:3; do
+        train "${at#*:}" "$DIR/g-$at" "${on[@]}" "parallel.strategy=${at%:*}"
+        [ "$(digest "$DIR/g-$at")" = "$want" ]
+    done
+    jq -es '.[-1]["taming/steps"] == 8' "$DIR/g1/metrics.jsonl"
+    start 2 "$DIR/gk" "${on[@]}" train.max_duration=400ba
+    wait_for 60 [ -e "$DIR/gk/checkpoints/step-000000004" ]
+    mapfile -t ranks < <(ranks_of "$pid")
+    kill -KILL "${ranks[@]}"
+    wait "$pid" || true
+    rm -rf "$DIR"/gk/checkpoints/step-00000000[68] "$DIR"/gk/checkpoints/step-0000000[1-9]?
+    train 3 "$DIR/gk" "${on[@]}"
+    [ "$(digest "$DIR/gk")" = "$want" ]
+    jq -es '.[-1]["taming/steps"] == 8' "$DIR/gk/metrics.jsonl"
+
+    # half of every gradient is half of the rate, but for what momentum holds
+    on[6]='algorithms=({name="plugin";path="'"$DIR/taming.so"'";options="tensors=. scale=0.5";})'
+    train 2 "$DIR/half" "${on[@]}" optimizer.lr=0.25
+    train 1 "$DIR/rate" "${on[@]:0:6}" optimizer.lr=0.125
+    [ -z "$(weights_differ "$DIR/half" "$DIR/rate")" ]
+    train 1 "$DIR/full" "${on[@]:0:6}" optimizer.lr=0.25
+    [ -n "$(weights_differ "$DIR/half" "$DIR/full")" ]
+}
+
+@test "algorithms of plug-ins: what is older, missing or wrong" {
+    [ -e "$DIR/taming.so" ] ||
+        plugin taming <"$BATS_TEST_DIRNAME/../docs/examples/plugin_algorithm.c"
+    # of the first version, which had no algorithms: it listens
+    failing | plugin first -DABI=TESSERA_PLUGIN_ABI \
+        '-DBYTES=offsetof(struct tessera_plugin, algorithms)'
+    train 1 "$DIR/h" train.max_duration=2ba "plugins=[\"$DIR/first.so\"]"
+    run train 1 "$DIR/h1" "algorithms=({name=\"plugin\";path=\"$DIR/first.so\";})"
+    echo "$output"
+    [ "$status" -eq 64 ]
+    [[ $output == *"first.so has no algorithms"* ]]
+    run train 2 "$DIR/h2" "algorithms=({name=\"plugin\";path=\"$DIR/taming.so\";})"
+    echo "$output"
+    [ "$status" -ne 0 ]
+    [[ $output == *"plug-in taming: taming: create failed: options need tensors=WORD"* ]]
 }

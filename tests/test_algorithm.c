@@ -111,7 +111,8 @@ static void test_table(void)
         const char *name = algorithm_kinds[count].name;
         snprintf(list, sizeof list, "{name=\"%s\";}", name);
         bool loads = load(list, "") == ERR_OK;
-        pass = pass && (loads || strcmp(name, "layer_freezing") == 0);
+        pass = pass && (loads || strcmp(name, "layer_freezing") == 0 ||
+                        strcmp(name, "plugin") == 0);
         if (!loads)
             tap_note("%s: %s", name, err_text());
     }

@@ -96,6 +96,11 @@ static const char *const clipping_type_names[] = { "norm", "value", "adaptive",
     S(embedding_scaling, FLOAT(0, 1e3), gradient, "0.1", 0,                    \
       "what the gradient of the looked up embeddings is multiplied by")
 
+#define PLUGIN_ALGORITHM_SETTINGS(S)                                           \
+    S(plugin, STRING, path, NULL, 0,                                           \
+      "a shared object with algorithms (tessera_plugin.h)")                    \
+    S(plugin, STRING, options, "", 0, "what it is given as text")
+
 /* X(name, settings, help) */
 #define ALGORITHMS(X)                                                          \
     X(gradient_clipping, GRADIENT_CLIPPING_SETTINGS,                           \
@@ -123,7 +128,9 @@ static const char *const clipping_type_names[] = { "norm", "value", "adaptive",
       "trains on the part of a batch that has the highest losses (Jiang et "   \
       "al. 2019)")                                                             \
     X(embedding_scaling, EMBEDDING_SCALING_SETTINGS,                           \
-      "lets the embedding learn more slowly than the rest (Zeng et al. 2022)")
+      "lets the embedding learn more slowly than the rest (Zeng et al. 2022)") \
+    X(plugin, PLUGIN_ALGORITHM_SETTINGS,                                       \
+      "algorithms of your own, of a shared object")
 
 #define ALGORITHM_STRUCT(name, settings, help)                                 \
     struct algorithm_##name {                                                  \

@@ -5,7 +5,6 @@
  * A checkpoint's state has "plugins": [{name, sha256, state: {LISTENER: text}}];
  * a run that goes on with another file of a name warns, and so does one that
  * lacks a plug-in whose state there is. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +12,8 @@
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
 #include "src/job/ledger.h"
-#include "src/tracking/tracking_record.h"
 #include "src/train/plugin_file.h"
+#include "src/train/plugin_host.h"
 #include "src/train/plugin_settings.h"
 #include "src/train/trainer.h"
 
@@ -30,11 +29,9 @@ struct plugin_listening {
 
 /* One of the run's, and what it is told of the run. */
 struct plugin {
-    struct tessera_host host; /* the first member, as callbacks get it */
+    struct plugin_host of_run;
     const struct tessera_plugin *own;
-    struct tracking_list *scalars; /* lent; NULL: not rank 0 */
     char sha256[65];
-    char failure[256];
     struct plugin_settings settings;
     struct plugin_listening *listening;
     int count;
@@ -67,31 +64,6 @@ static const int32_t event_number[EVENT_COUNT] = {
     [EVENT_EVAL_END] = TESSERA_EVAL_END,
     [EVENT_FIT_END] = TESSERA_FIT_END,
 };
-
-static void tell_info(const struct tessera_host *host, const char *text)
-{
-    const struct plugin *plugin = (const struct plugin *)(const void *)host;
-    log_info("plug-in %s: %s", plugin->own->name, text);
-}
-
-static void tell_warn(const struct tessera_host *host, const char *text)
-{
-    const struct plugin *plugin = (const struct plugin *)(const void *)host;
-    log_warn("plug-in %s: %s", plugin->own->name, text);
-}
-
-static void tell_failure(const struct tessera_host *host, const char *text)
-{
-    struct plugin *plugin = (struct plugin *)(uintptr_t)(const void *)host;
-    snprintf(plugin->failure, sizeof plugin->failure, "%s", text);
-}
-
-static void tell_scalar(const struct tessera_host *host, const char *name,
-                        double value)
-{
-    const struct plugin *plugin = (const struct plugin *)(const void *)host;
-    tracking_list_add(plugin->scalars, name, value);
-}
 
 static void ask(void *asks, int32_t what, int64_t value)
 {
@@ -128,45 +100,30 @@ static struct tessera_step step_of(const struct step_record *record)
     };
 }
 
-/* A function of the plug-in has returned `result`. */
 static enum err judge(struct plugin *plugin, const struct tessera_listener *ops,
                       const char *what, int result)
 {
-    if (result == 0)
-        return ERR_OK;
-    enum err rc = err_set(ERR_UNSUPPORTED, "plug-in %s: %s: %s failed: %s",
-                          plugin->own->name, ops->name, what,
-                          plugin->failure[0] != '\0' ? plugin->failure
-                                                     : "it does not say why");
-    plugin->failure[0] = '\0';
-    return rc;
-}
-
-static bool is_name(const char *name)
-{
-    for (const char *p = name; p != NULL && *p != '\0'; p++)
-        if (!isalnum((unsigned char)*p) && *p != '_')
-            return false;
-    return name != NULL && name[0] != '\0' && strlen(name) < 64;
+    return plugin_host_judge(&plugin->of_run, ops->name, what, result);
 }
 
 static enum err listen(struct plugin *plugin,
                        const struct tessera_listener *ops)
 {
     struct plugin_listening *next = &plugin->listening[plugin->count];
-    if (ops->bytes < sizeof *ops || !is_name(ops->name) || ops->handle == NULL)
+    if (ops->bytes < sizeof *ops || !plugin_host_is_name(ops->name) ||
+        ops->handle == NULL)
         return err_set(ERR_USAGE,
                        "plugins: %s: a listener needs its size in `bytes`, a "
                        "name of letters, digits and _, and handle()",
                        plugin->settings.path);
-    if (ops->every_rank == 0 && plugin->host.rank != 0)
+    if (ops->every_rank == 0 && plugin->of_run.host.rank != 0)
         return ERR_OK;
     next->ops = ops;
     plugin->count++;
     if (ops->create != NULL)
-        TRY(judge(
-            plugin, ops, "create",
-            ops->create(&plugin->host, plugin->settings.options, &next->self)));
+        TRY(judge(plugin, ops, "create",
+                  ops->create(&plugin->of_run.host, plugin->settings.options,
+                              &next->self)));
     next->created = true;
     return ERR_OK;
 }
@@ -174,19 +131,8 @@ static enum err listen(struct plugin *plugin,
 static enum err start(struct plugin *plugin, const struct trainer *trainer)
 {
     int count = 0;
-    plugin->scalars = trainer->record.scalars;
     TRY(plugin_file_open(plugin->settings.path, plugin->sha256, &plugin->own));
-    plugin->host = (struct tessera_host){
-        .bytes = sizeof plugin->host,
-        .rank = trainer->rank,
-        .ranks = trainer->ranks,
-        .attempt = trainer->attempt,
-        .run_dir = trainer->settings.run.dir,
-        .info = tell_info,
-        .warn = tell_warn,
-        .fail = tell_failure,
-        .scalar = tell_scalar,
-    };
+    plugin_host_make(trainer, plugin->own->name, &plugin->of_run);
     while (plugin->own->listeners != NULL &&
            plugin->own->listeners[count] != NULL)
         count++;
@@ -343,7 +289,7 @@ static enum err restore_one(struct plugin *plugin, const json_t *then)
 {
     const char *sha256 = json_string_value(json_object_get(then, "sha256"));
     if (sha256 != NULL && strcmp(sha256, plugin->sha256) != 0 &&
-        plugin->host.rank == 0)
+        plugin->of_run.host.rank == 0)
         log_warn("plug-in %s is another file than the one of the checkpoint: "
                  "%s",
                  plugin->own->name, plugin->settings.path);

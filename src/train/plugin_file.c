@@ -1,6 +1,7 @@
 /* Looks at files of plug-ins before they are loaded, and loads them. */
 #include "src/train/plugin_file.h"
 
+#include <stddef.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -99,13 +100,21 @@ static enum err check_plugin(const char *path,
                        "plugins: %s was made for plug-in interface %u, this "
                        "is %u: compile it with this version's tessera_plugin.h",
                        path, plugin->abi, TESSERA_PLUGIN_ABI);
-    if (plugin->bytes < sizeof *plugin || plugin->name == NULL ||
-        plugin->name[0] == '\0')
+    if (plugin->bytes < offsetof(struct tessera_plugin, algorithms) ||
+        plugin->name == NULL || plugin->name[0] == '\0')
         return err_set(ERR_USAGE,
                        "plugins: %s: its structure has no name, or not its "
                        "size in `bytes`",
                        path);
     return ERR_OK;
+}
+
+const struct tessera_algorithm *const *
+plugin_file_algorithms(const struct tessera_plugin *plugin)
+{
+    size_t end =
+        offsetof(struct tessera_plugin, algorithms) + sizeof plugin->algorithms;
+    return plugin->bytes >= end ? plugin->algorithms : NULL;
 }
 
 static enum err load(int fd, const char *path,

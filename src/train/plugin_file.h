@@ -18,6 +18,10 @@ enum err plugin_file_digest(const char *path, char hex[65]);
 enum err plugin_file_open(const char *path, char hex[65],
                           const struct tessera_plugin **out);
 
+/* Its algorithms; NULL where it has none, or is older than these. */
+const struct tessera_algorithm *const *
+plugin_file_algorithms(const struct tessera_plugin *plugin);
+
 /* SHA-256 over those of all of a run's plug-ins, in order; "" where there are
  * none. */
 enum err plugin_file_all(const struct train_settings *settings, char hex[65]);

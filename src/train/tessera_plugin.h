@@ -3,11 +3,17 @@
  *     plugins = [ "path.so" ];
  *     plugins = ( { path = "path.so"; options = "window=50 factor=3"; } );
  *
- * and that listen to its events. This header needs nothing else of Tessera:
+ * and that listen to its events, or, as an algorithm among others, change
+ * gradients and weights:
+ *
+ *     algorithms = ( { name = "plugin"; path = "path.so"; options = "x=1"; } );
+ *
+ * This header needs nothing else of Tessera:
  *
  *     cc -std=gnu17 -shared -fPIC -I PREFIX/include mine.c -o mine.so
  *
- * docs/examples/plugin.c is a whole one. A plug-in defines one function,
+ * docs/examples/plugin.c is a whole listener, plugin_algorithm.c an algorithm. A
+ * plug-in defines one function,
  * tessera_plugin(), of which it returns a structure that stays as it is.
  *
  * Every rank loads the same file (its SHA-256 is compared), which must belong to
@@ -136,11 +142,58 @@ struct tessera_listener {
     int (*restore)(void *self, const char *text);
 };
 
+/* The step at hand; lent for the call. */
+struct tessera_batch {
+    size_t bytes;
+    int64_t step; /* completed ones; in after_update with the one at hand */
+    int64_t max_steps;
+    double
+        scale; /* a gradient times this is the mean's; 0 before there is one */
+};
+
+/* Some elements of a tensor, of those that this rank updates, fp32: from number
+ * `first` of it on. Tensors are cut anywhere, and otherwise with another number
+ * of ranks, and with ddp every rank has all of them: so that what is done to an
+ * element may depend on its value, its tensor and its place alone. */
+struct tessera_span {
+    size_t bytes;
+    const char *tensor;
+    int32_t dims;
+    int64_t shape[2]; /* [dims] */
+    int64_t first, elements;
+    float *weights;  /* changed in after_update only */
+    float *gradient; /* the batch's sum; NULL in after_update */
+};
+
+/* On every rank; on the processor only. What it is not interested in is NULL.
+ * Spans come in the order of the model's tensors. */
+struct tessera_algorithm {
+    size_t bytes;
+    const char *name; /* of letters, digits and '_' */
+    int (*create)(const struct tessera_host *host, const char *options,
+                  void **self);
+    void (*destroy)(void *self);
+    int (*before_batch)(void *self, const struct tessera_batch *batch);
+    /* The gradient before and after clipping; after it in the order of the
+     * list. */
+    int (*after_gradient)(void *self, const struct tessera_batch *batch,
+                          const struct tessera_span *span);
+    int (*change_gradient)(void *self, const struct tessera_batch *batch,
+                           const struct tessera_span *span);
+    int (*after_update)(void *self, const struct tessera_batch *batch,
+                        const struct tessera_span *span);
+    /* As a listener's. */
+    int (*store)(const void *self, char **text);
+    int (*restore)(void *self, const char *text);
+};
+
 struct tessera_plugin {
     uint32_t abi; /* TESSERA_PLUGIN_ABI */
     size_t bytes;
     const char *name, *version, *about;              /* about: one line */
     const struct tessera_listener *const *listeners; /* ends with NULL */
+    /* The first version ended here. NULL: none. */
+    const struct tessera_algorithm *const *algorithms; /* ends with NULL */
 };
 
 /* Defined by the plug-in. */
