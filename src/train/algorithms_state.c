@@ -76,7 +76,10 @@ static enum err restore_one(const struct algorithm *a, const json_t *item)
         return ERR_OK;
     if (item == NULL)
         return named(
-            a, err_set(ERR_CHECKPOINT, "the checkpoint has no state of it"));
+            a, err_set(
+                   ERR_CHECKPOINT,
+                   "the checkpoint has no state of it: "
+                   "checkpoint.load_ignore = \"algorithms/*\" begins it anew"));
     return named(a, a->ops->restore(a->self, item));
 }
 
