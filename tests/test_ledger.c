@@ -29,6 +29,25 @@ static char *read_ledger(void)
     return text;
 }
 
+static void test_events(void)
+{
+    json_t *events = NULL;
+    unlink(ledger);
+    tap_ok(ledger_events(folder, "save", &events) == ERR_OK &&
+               json_array_size(events) == 0,
+           "no ledger: no events");
+    json_decref(events);
+    write_ledger("{\"event\":\"save\",\"n\":1}\n{\"event\":\"start\"}\n[1]\n"
+                 "{\"event\":\"save\",\"n\":2}\n{\"event\":\"save\",\"n");
+    tap_ok(ledger_events(folder, "save", &events) == ERR_OK &&
+               json_array_size(events) == 2,
+           "those of the name, without a torn line");
+    tap_is_int(
+        json_integer_value(json_object_get(json_array_get(events, 1), "n")), 2,
+        "in their order");
+    json_decref(events);
+}
+
 static void test_next_attempt(void)
 {
     static const struct {
@@ -132,6 +151,7 @@ int main(void)
     if (mkdtemp(folder) == NULL)
         return 1;
     snprintf(ledger, sizeof ledger, "%.900s/ledger.jsonl", folder);
+    test_events();
     test_next_attempt();
     test_append();
     test_heal();

@@ -8,7 +8,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,24 +59,26 @@ out:
     return rc;
 }
 
-static bool ledger_is_start(const char *line, size_t bytes)
+/* The line's event, if it is of this name; else NULL. */
+static json_t *ledger_event(const char *line, size_t bytes, const char *name)
 {
     json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
     const char *event = json_string_value(json_object_get(object, "event"));
-    bool is_start = event != NULL && strcmp(event, "start") == 0;
+    if (event != NULL && strcmp(event, name) == 0)
+        return object;
     json_decref(object);
-    return is_start;
+    return NULL;
 }
 
-enum err ledger_next_attempt(const char *run_dir, int *attempt)
+enum err ledger_events(const char *run_dir, const char *name, json_t **out)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     FILE *file = NULL;
     char *line = NULL;
     size_t capacity = 0;
-    int starts = 0;
-    assert(run_dir != NULL && attempt != NULL);
+    json_t *events = json_array();
+    assert(run_dir != NULL && name != NULL);
     TRY_OUT(fsio_path(path, "%s/%s", run_dir, LEDGER_NAME));
     file = fopen(path, "re");
     if (file == NULL && errno != ENOENT) {
@@ -88,16 +89,31 @@ enum err ledger_next_attempt(const char *run_dir, int *attempt)
         ssize_t bytes = getline(&line, &capacity, file);
         if (bytes < 0)
             break;
-        starts += ledger_is_start(line, (size_t)bytes);
+        json_t *event = ledger_event(line, (size_t)bytes, name);
+        if (event != NULL && json_array_append_new(events, event) != 0) {
+            rc = err_set(ERR_MEMORY, "%s: out of memory", path);
+            goto out;
+        }
     }
     if (file != NULL && ferror(file)) {
         rc = err_errno("%s: read", path);
         goto out;
     }
-    *attempt = starts + 1;
+    *out = events;
+    events = NULL;
 out:
+    json_decref(events);
     free(line);
     if (file != NULL)
         fclose(file);
     return rc;
+}
+
+enum err ledger_next_attempt(const char *run_dir, int *attempt)
+{
+    json_t *starts = NULL;
+    TRY(ledger_events(run_dir, "start", &starts));
+    *attempt = (int)json_array_size(starts) + 1;
+    json_decref(starts);
+    return ERR_OK;
 }

@@ -32,8 +32,12 @@
 enum err ledger_append(const char *run_dir, const char *event, int attempt,
                        json_t *fields);
 
-/* Number of the attempt that starts now: 1 + the "start" events so far. A torn
- * last line (power cut) is ignored and healed by the next append. */
+/* All events of this name, oldest first, as a new array (json_decref); empty
+ * where there is no ledger. A torn last line (power cut) is ignored and healed
+ * by the next append. */
+enum err ledger_events(const char *run_dir, const char *name, json_t **out);
+
+/* Number of the attempt that starts now: 1 + the "start" events so far. */
 enum err ledger_next_attempt(const char *run_dir, int *attempt);
 
 #endif
