@@ -1,4 +1,5 @@
 /* What counts as a spike, and that the history comes back from a state. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,6 +65,20 @@ static void test_history(void)
            "factors of 0 bound nothing");
 }
 
+static void test_medians(void)
+{
+    struct on_spike spike = { 0 };
+    double loss = 0, norm = 0;
+    tap_ok(on_spike_medians(&spike, &loss, &norm) == 0 && isnan(loss) &&
+               isnan(norm),
+           "nothing has been seen: no medians");
+    for (int i = 0; i < 50; i++)
+        judge(&spike, i, 100 - i);
+    tap_ok(on_spike_medians(&spike, &loss, &norm) == ON_SPIKE_STEPS &&
+               loss == 34 && norm == 67,
+           "of the last steps, the upper ones");
+}
+
 static void test_state(void)
 {
     struct on_spike spike = { 0 }, back = after(1, 1, 3);
@@ -101,6 +116,7 @@ int main(void)
 {
     test_bounds();
     test_history();
+    test_medians();
     test_state();
     return tap_done();
 }

@@ -14,7 +14,11 @@
  * sha256 (of what names its contents), step and tokens (-1: not known), ignore,
  * fresh: names} when a run starts from another's, "plugins" {plugins: [{name,
  * version, path, options, sha256}]}, "data" {step, parts: as in a checkpoint's
- * state} when other data begin, "hooks" {hooks: {EVENT: {called, failed, ended,
+ * state} when other data begin, "skip" {run_uuid, kind: "spike" or "nan", step, loss,
+ * grad_norm (null: no number), batches: 1, batch (of the data), reason} when an
+ * update is left out, "rollback" {run_uuid, kind, step, loss, grad_norm, from and to
+ * (completed steps), first and batches (of the data, left out), number, reason}
+ * when the run goes back, before it goes on from there, "hooks" {hooks: {EVENT: {called, failed, ended,
  * replaced}}} when commands of hooks.on_* did not go well, "tracking-lost"
  * {sink, records, reason} when a tracker has not
  * got them, "stop" {step, code, reason}, and those of the launch

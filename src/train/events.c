@@ -20,9 +20,10 @@
 #define LISTENERS(X)                                                           \
     X("products", LISTEN_RANK_0, on_products_ops, AT(INIT),                    \
       "says which libraries and kernels compute")                              \
-    X("spike", LISTEN_TOGETHER, on_spike_ops, AT(AFTER_TRAIN_BATCH),           \
-      "judges losses and gradient norms far beyond those before "              \
-      "(`train.on_spike`)")                                                    \
+    X("spike", LISTEN_TOGETHER, on_spike_ops,                                  \
+      AT(AFTER_TRAIN_BATCH) | AT(BATCH_END),                                   \
+      "judges losses and gradient norms far beyond those before, or no "       \
+      "numbers (`train.on_spike`, `train.on_nan`)")                            \
     X("metrics", LISTEN_RANK_0, on_metrics_ops, AT(BATCH_END),                 \
       "metrics.jsonl and the progress line (`log.*`)")                         \
     X("evaluation", LISTEN_TOGETHER, on_eval_ops,                              \

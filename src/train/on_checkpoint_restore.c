@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
 #include "src/train/algorithms_state.h"
 #include "src/train/on_checkpoint_items.h"
@@ -16,6 +17,7 @@
 #include "src/train/trainer_memory.h"
 #include "src/train/trainer_base.h"
 #include "src/train/trainer_moments.h"
+#include "src/train/trainer_rollback.h"
 #include "src/train/trainer_weights.h"
 
 static enum err make_uuid(char uuid[37])
@@ -80,7 +82,7 @@ out:
 /* A position counts batches, so that these must be as large. */
 static enum err accept_other(void *arg, int64_t step, const json_t *state)
 {
-    const struct trainer *trainer = arg;
+    struct trainer *trainer = arg;
     const struct train_settings *s = &trainer->settings;
     const json_t *fixed = json_object_get(state, "fixed");
     const struct {
@@ -104,7 +106,8 @@ static enum err accept_other(void *arg, int64_t step, const json_t *state)
                            s->checkpoint.load, list[i].key, (long long)then,
                            (long long)list[i].now);
     }
-    return ERR_OK;
+    return rollback_restore(&trainer->rollbacks, step, state,
+                            trainer->rollback_events, trainer->run_uuid);
 }
 
 #define GLOBS_MAX 128
@@ -241,15 +244,32 @@ out:
 
 /* --- a start --- */
 
+/* A run that has begun here and has no checkpoint yet is the same one when it
+ * begins again, and has gone back by its ledger. */
+static enum err find_uuid(struct trainer *trainer)
+{
+    char known[CKPT_UUID_BYTES];
+    TRY(ckpt_index_uuid_read(trainer->settings.run.dir, known));
+    if (strlen(known) + 1 != sizeof trainer->run_uuid)
+        return make_uuid(trainer->run_uuid);
+    memcpy(trainer->run_uuid, known, sizeof trainer->run_uuid);
+    return ERR_OK;
+}
+
 static enum err begin(struct trainer *trainer,
                       const struct on_checkpoint_from *from)
 {
     struct start_from other = start_weights_from(&trainer->settings);
-    enum err rc = trainer->rank == 0 ? make_uuid(trainer->run_uuid) : ERR_OK;
+    enum err rc = trainer->rank == 0 ? find_uuid(trainer) : ERR_OK;
     TRY(comm_agree(trainer->comm, rc));
     TRY(comm_broadcast(trainer->comm, trainer->run_uuid,
                        sizeof trainer->run_uuid, 0));
-    return other.state ? load_other(trainer, from) : ERR_OK;
+    if (other.state)
+        return load_other(trainer, from);
+    return comm_agree(trainer->comm,
+                      rollback_restore(&trainer->rollbacks, 0, NULL,
+                                       trainer->rollback_events,
+                                       trainer->run_uuid));
 }
 
 enum err on_checkpoint_restore(struct trainer *trainer,
@@ -258,9 +278,11 @@ enum err on_checkpoint_restore(struct trainer *trainer,
 {
     int64_t step = -1;
     *out = (struct on_checkpoint_restored){ .committed = -1 };
+    TRY(trainer_rollback_find(trainer));
     TRY(resume(trainer, from, &step, out));
     if (step < 0)
         TRY(begin(trainer, from));
+    TRY(trainer_rollback_begin(trainer));
     enum err rc = trainer->rank == 0 ? ckpt_identify(trainer->settings.run.dir,
                                                      trainer->run_uuid)
                                      : ERR_OK;

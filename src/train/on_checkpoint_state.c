@@ -68,6 +68,8 @@ enum err on_checkpoint_state_make(const struct trainer *trainer,
     if (*out != NULL)
         rc = trainer_fp8_store(trainer->fp8, *out);
     if (*out != NULL && rc == ERR_OK)
+        rc = rollback_store(&trainer->rollbacks, *out);
+    if (*out != NULL && rc == ERR_OK)
         rc = trainer_data_store(trainer, *out);
     if (*out != NULL && rc == ERR_OK)
         rc = trainer_weights_store(trainer, *out);
@@ -155,12 +157,14 @@ static enum err check_run(const struct trainer *trainer, const json_t *state)
 enum err on_checkpoint_state_accept(void *arg, int64_t step,
                                     const json_t *state)
 {
-    const struct trainer *trainer = arg;
-    (void)step;
+    struct trainer *trainer = arg;
     TRY(check_run(trainer, state));
     TRY(start_fixed_check(trainer, state));
     TRY(trainer_groups_check(trainer, state));
-    return check_arithmetic(trainer, state);
+    TRY(check_arithmetic(trainer, state));
+    const char *uuid = json_string_value(json_object_get(state, "run_uuid"));
+    return rollback_restore(&trainer->rollbacks, step, state,
+                            trainer->rollback_events, uuid != NULL ? uuid : "");
 }
 
 enum err on_checkpoint_state_restore(struct trainer *trainer, int64_t step,

@@ -14,7 +14,7 @@ enum err on_checkpoint_state_make(const struct trainer *trainer,
                                   json_t *arithmetics, json_t **out);
 
 /* May the run of this trainer, `arg`, go on from there? As
- * ckpt_load_options.accept. */
+ * ckpt_load_options.accept; the trainer has its rollbacks then. */
 enum err on_checkpoint_state_accept(void *arg, int64_t step,
                                     const json_t *state);
 

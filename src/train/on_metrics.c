@@ -1,8 +1,9 @@
 /* Listener: metrics.jsonl, one JSON object per logged step, and the progress
  * line on stderr. Rank 0 writes.
  *
- * Fields: attempt, step, tokens (positions trained so far), loss (nats per loss-bearing
- * token, %.9g), lr, grad_norm (before clipping), step_ms, tokens_per_s, mfu
+ * Fields: attempt, step, tokens (positions trained so far), loss (nats per
+ * loss-bearing token, %.9g; null where it is no number), lr, grad_norm (likewise,
+ * before clipping), step_ms, tokens_per_s, mfu
  * (model FLOPs by LLM Foundry's convention / the peak of all ranks), mfu_causal
  * (with half of attention), peak_flops (of a rank) and peak_source: "setting"
  * (hardware.peak_flops) or what the kernels know (kernels.h); all four are null
@@ -10,11 +11,11 @@
  * loader_ms (the longest that a rank has waited for samples in the step) and,
  * with several ranks, step_ms_min, step_ms_max and slowest_rank, of the ranks'
  * times of the step. With data.mixture stream_tokens has the tokens of each data
- * set so far. Behind them is what other listeners have added to the step's
- * scalars before this one, by its name, null where it is not finite, and
- * train/loss_tokens, the labels of the step.
+ * set so far, those that a rollback has left out included. Behind them is what
+ * other listeners have added to the step's scalars before this one, by its name,
+ * null where it is not finite, and train/loss_tokens, the labels of the step.
  * Append-only; a step that is replayed after a
- * resume appears again with the same loss. */
+ * resume appears again with the same loss, and after a rollback with another. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@
 #include "src/base/log.h"
 #include "src/text/buffer.h"
 #include "src/train/trainer.h"
+#include "src/train/trainer_rollback.h"
 #include "src/train/trainer_schedule.h"
 
 struct on_metrics {
@@ -182,7 +184,8 @@ static void format_streams(const struct trainer *trainer,
     size_t used = 0;
     out[0] = '\0';
     if (s->data.mixture[0] == '\0' ||
-        !order_read(trainer->order, step->step * s->train.global_batch, counts))
+        !order_read(trainer->order, trainer_rollback_read(trainer, step->step),
+                    counts))
         return;
     for (int i = 0; i < trainer->train_count && used < size; i++)
         used += (size_t)snprintf(out + used, size - used, "%s\"%s\": %lld",
@@ -210,12 +213,22 @@ static enum err add_others(struct buffer *line,
     return buffer_add(line, "}", 2);
 }
 
+static void format_number(double value, char *out, size_t size)
+{
+    if (isfinite(value))
+        snprintf(out, size, "%.9g", value);
+    else
+        snprintf(out, size, "null");
+}
+
 static enum err write_line(struct on_metrics *metrics,
                            const struct step_record *step)
 {
     char streams[STREAMS_MAX * (MIXTURE_NAME_BYTES + 32)];
     char line[1280 + sizeof streams], mfu[160], times[192], experts[224];
-    char hardware[192];
+    char hardware[192], loss[32], norm[32];
+    format_number(step->loss, loss, sizeof loss);
+    format_number(step->grad_norm, norm, sizeof norm);
     format_mfu(step, mfu, sizeof mfu);
     format_times(step, times, sizeof times);
     format_experts(metrics, step, experts, sizeof experts);
@@ -223,12 +236,12 @@ static enum err write_line(struct on_metrics *metrics,
     format_streams(metrics->trainer, step, streams, sizeof streams);
     snprintf(line, sizeof line,
              "{\"attempt\": %d, \"step\": %lld, \"tokens\": %lld, "
-             "\"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, "
+             "\"loss\": %s, \"lr\": %.9g, \"grad_norm\": %s, "
              "\"step_ms\": %.3f, \"tokens_per_s\": %.1f, "
              "%s%s%s%s%s",
              step->attempt, (long long)step->step, (long long)step->tokens,
-             step->loss, step->lr, step->grad_norm, step->step_s * 1e3,
-             step->tokens_per_s, mfu, times, experts, hardware, streams);
+             loss, step->lr, norm, step->step_s * 1e3, step->tokens_per_s, mfu,
+             times, experts, hardware, streams);
     metrics->line.bytes = 0;
     TRY(buffer_add(&metrics->line, line, strlen(line)));
     TRY(add_others(&metrics->line, tracking_list_record(step->scalars)));
@@ -243,7 +256,8 @@ static void tell_streams(const struct trainer *trainer,
     char name[MIXTURE_NAME_BYTES + 16];
     const struct train_settings *s = &trainer->settings;
     if (s->data.mixture[0] == '\0' ||
-        !order_read(trainer->order, step->step * s->train.global_batch, counts))
+        !order_read(trainer->order, trainer_rollback_read(trainer, step->step),
+                    counts))
         return;
     for (int i = 0; i < trainer->train_count; i++) {
         snprintf(name, sizeof name, "data/%s/tokens",

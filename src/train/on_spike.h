@@ -1,5 +1,5 @@
-/* Listener: steps whose loss or gradient is far beyond those before, judged
- * before the update, on all ranks alike, by global sums.
+/* Listener: steps whose loss or gradient is far beyond those before, or no
+ * number, judged before the update, on all ranks alike, by global sums.
  *
  * A spike is a loss of more than train.spike_loss times the median of the last
  * ON_SPIKE_STEPS steps, and ON_SPIKE_NATS more than it, so that the small
@@ -12,8 +12,14 @@
  *
  * What follows is train.on_spike: a warning; or the end of the run, before the
  * update (ERR_NUMERIC); or no update, which the checkpoint remembers like any
- * other step, by its effect. A return to an older checkpoint would be of no use
- * alone: the same steps give the same bits. */
+ * other step, by its effect; or a rollback (rollback.h), which begins behind the
+ * data that led there, as the same steps would give the same bits.
+ *
+ * Of a loss or a norm that is no number (train.on_nan) nothing becomes part of
+ * the history, of moments or of what else is learned from a batch.
+ *
+ * Updates left out and rollbacks are in the ledger, and limited
+ * (spike_budget.h): a run that needs more of them ends with ERR_NUMERIC. */
 #ifndef TESSERA_TRAIN_ON_SPIKE_H
 #define TESSERA_TRAIN_ON_SPIKE_H
 
@@ -37,6 +43,9 @@ struct on_spike {
 bool on_spike_judge(struct on_spike *spike, double loss_factor,
                     double norm_factor, double loss, double norm, char *text,
                     size_t size);
+
+/* The medians of the history; how many steps it has. NaN where it is empty. */
+int on_spike_medians(const struct on_spike *spike, double *loss, double *norm);
 
 /* The history, exactly, to and from a checkpoint's state; none is stored where
  * nothing has been seen, and where none is stored nothing has. */

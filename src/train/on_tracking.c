@@ -165,6 +165,8 @@ static bool on_tracking_leave(void *self, bool together)
     (void)together;
     if (on->tracking == NULL)
         return true;
+    if (on->trainer->back.asked)
+        on->end = TRACKING_GOES_ON;
     int64_t left_out = tracking_list_left_out(on->trainer->record.scalars);
     if (left_out > 0)
         log_warn("tracking: %lld values were left out: there are too many "

@@ -170,7 +170,7 @@ static struct order_spec describe(const struct run_data *data,
     return (struct order_spec){
         .kind = s->data.order,
         .seed = (uint64_t)s->train.seed,
-        .first = begin->step * s->train.global_batch,
+        .first = begin->batch * s->train.global_batch,
         .batch = s->train.global_batch,
         .count = data->count,
         .begin = begin->samples,

@@ -21,7 +21,7 @@ struct run_data {
 
 /* Where an order begins: before it, the run has read other data. */
 struct run_data_begin {
-    int64_t step;
+    int64_t batch;                /* of the run's data, counted from 0 */
     int64_t samples[STREAMS_MAX]; /* of each stream that are read already */
 };
 

@@ -50,7 +50,8 @@ struct step_record {
     double grad_norm;    /* before clipping */
     double lr;
     int64_t loss_tokens;
-    bool skipped; /* the update was left out; from batch_ask on */
+    bool diverged; /* the loss or the norm is no number */
+    bool skipped;  /* the update was left out; from batch_ask on */
     const int64_t *expert_counts; /* [expert_count] choices of all ranks, block
                                      by block; NULL without experts */
     size_t expert_count;

@@ -84,7 +84,8 @@ struct tessera_step {
     double elapsed_s; /* training time of all attempts */
 
     /* from after_train_batch on, the same on all ranks */
-    double loss; /* nats per token */
+    double loss; /* nats per token; as grad_norm, no number where the update is
+                    left out for that (train.on_nan) */
     double balance_loss;
     double grad_norm; /* before clipping */
     double lr;

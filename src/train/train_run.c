@@ -32,6 +32,7 @@ struct run {
     int attempt;
     struct lock *lock;
     struct trainer *trainer;
+    struct rollback_cause back; /* why the trainer before this one has ended */
     struct memory_plan plan;
 };
 
@@ -266,41 +267,83 @@ static enum err log_memory(const struct run *run)
     return comm_agree(run->comm, rc);
 }
 
+/* The run's parts, up to its state. */
+static enum err start_trainer(struct run *run)
+{
+    struct trainer *trainer = NULL;
+    TRY(trainer_create(run->comm, run->settings, run->attempt, &run->trainer));
+    trainer = run->trainer;
+    trainer->lock = run->lock;
+    trainer->came_back = run->back;
+    if (run->rank == 0 && !run->back.asked) {
+        warn_of_unused(run);
+        warn_of_decays(run->settings);
+    }
+    if (run->rank == 0)
+        step_record_find_peak(trainer);
+    TRY(comm_agree(run->comm,
+                   events_listen_table(&trainer->events, NULL, trainer)));
+    TRY(trainer_start(trainer));
+    return comm_agree(run->comm, trainer_memory_plan(trainer, &run->plan));
+}
+
+/* Rank 0: what an attempt begins with. */
+static enum err tell_start(const struct run *run)
+{
+    const struct trainer *trainer = run->trainer;
+    TRY(write_config(run));
+    if (trainer->finished) {
+        log_info("finished at step %lld already", (long long)trainer->step);
+        return ERR_OK;
+    }
+    log_plan(run);
+    run_data_tell(trainer->run_data, &trainer->settings, trainer->order,
+                  trainer->max_steps);
+    return ERR_OK;
+}
+
+/* A trainer that stands where the attempt began, or where it goes back to. */
+static enum err run_begin(struct run *run)
+{
+    enum err rc = ERR_OK;
+    bool tells = run->rank == 0 && !run->back.asked;
+    TRY(start_trainer(run));
+    if (tells)
+        rc = tell_start(run);
+    TRY(comm_agree(run->comm, rc));
+    if (run->trainer->finished)
+        return ERR_OK;
+    TRY(trainer_choices_settle(run->trainer));
+    if (tells)
+        rc = record_hardware(run);
+    TRY(comm_agree(run->comm, rc));
+    return trainer_calibrate(run->trainer);
+}
+
+/* The trainer's end, where the run goes back: a save in flight is awaited and
+ * may be what the next one begins with. */
+static enum err go_back(struct run *run)
+{
+    run->back = run->trainer->back;
+    if (!trainer_destroy(run->trainer))
+        return err_set(ERR_COMM,
+                       "the run cannot go back from step %lld: a "
+                       "save of this rank does not end",
+                       (long long)run->back.from);
+    run->trainer = NULL;
+    return ERR_OK;
+}
+
 static enum err run_train(struct run *run, int *exit_code)
 {
     enum err rc = ERR_OK;
-    TRY_OUT(
-        trainer_create(run->comm, run->settings, run->attempt, &run->trainer));
-    run->trainer->lock = run->lock;
-    if (run->rank == 0) {
-        warn_of_unused(run);
-        warn_of_decays(run->settings);
-        step_record_find_peak(run->trainer);
-    }
-    TRY_OUT(comm_agree(run->comm, events_listen_table(&run->trainer->events,
-                                                      NULL, run->trainer)));
-    TRY_OUT(trainer_start(run->trainer));
-    TRY_OUT(
-        comm_agree(run->comm, trainer_memory_plan(run->trainer, &run->plan)));
-    if (run->rank == 0)
-        rc = write_config(run);
-    TRY_OUT(comm_agree(run->comm, rc));
-    if (run->rank == 0 && run->trainer->finished)
-        log_info("finished at step %lld already",
-                 (long long)run->trainer->step);
-    else if (run->rank == 0)
-        log_plan(run);
-    if (run->rank == 0 && !run->trainer->finished)
-        run_data_tell(run->trainer->run_data, &run->trainer->settings,
-                      run->trainer->order, run->trainer->max_steps);
-    if (!run->trainer->finished) {
-        TRY_OUT(trainer_choices_settle(run->trainer));
-        if (run->rank == 0)
-            rc = record_hardware(run);
-        TRY_OUT(comm_agree(run->comm, rc));
-        TRY_OUT(trainer_calibrate(run->trainer));
-    }
+    TRY_OUT(run_begin(run));
     TRY_OUT(trainer_fit(run->trainer));
+    while (run->trainer->back.asked) {
+        TRY_OUT(go_back(run));
+        TRY_OUT(run_begin(run));
+        TRY_OUT(trainer_fit(run->trainer));
+    }
     TRY_OUT(log_memory(run));
     *exit_code = run->trainer->finished && !run->trainer->incomplete
                      ? EXIT_DONE

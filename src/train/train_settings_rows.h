@@ -16,6 +16,7 @@
 #include "src/train/plugin_settings.h"
 #include "src/train/train_settings_optimizer.h"
 
+#define TRAIN_SPIKE_BUDGET_MAX 1000
 #define TRAIN_SAMPLES_MAX 1e9 /* of a batch: times the longest still exact */
 
 enum data_change { CHANGE_REFUSE, CHANGE_CONTINUE };
@@ -43,9 +44,18 @@ enum train_precision {
 static const char *const train_precision_names[] = { "auto", "fp32", "bf16",
                                                      "fp8", NULL };
 
-enum train_on_spike { ON_SPIKE_WARN, ON_SPIKE_STOP, ON_SPIKE_SKIP };
+enum train_on_spike {
+    ON_SPIKE_WARN,
+    ON_SPIKE_STOP,
+    ON_SPIKE_SKIP,
+    ON_SPIKE_ROLLBACK
+};
 static const char *const train_on_spike_names[] = { "warn", "stop", "skip",
-                                                    NULL };
+                                                    "rollback", NULL };
+
+enum train_on_nan { ON_NAN_STOP, ON_NAN_SKIP, ON_NAN_ROLLBACK };
+static const char *const train_on_nan_names[] = { "stop", "skip", "rollback",
+                                                  NULL };
 
 enum checkpoint_redundancy { REDUNDANCY_PARTNER, REDUNDANCY_XOR };
 static const char *const checkpoint_redundancy_names[] = { "partner", "xor",
@@ -181,11 +191,19 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "limit of the gradient's global L2 norm; 0: no clipping")                \
     S(train, CHOICE(train_on_spike), on_spike, "warn", SETTING_DECIDES,        \
       "at a step far beyond the last 32: a warning; the end of the run; no "   \
-      "update")                                                                \
+      "update; back to the last checkpoint, on with the data behind it")       \
     S(train, FLOAT(0, SETTINGS_LARGE), spike_loss, "2", SETTING_DECIDES,       \
       "a loss so many times their median is far beyond; 0: none is")           \
     S(train, FLOAT(0, SETTINGS_LARGE), spike_norm, "10", SETTING_DECIDES,      \
-      "and so is such a gradient norm; 0: none is")
+      "and so is such a gradient norm; 0: none is")                            \
+    S(train, CHOICE(train_on_nan), on_nan, "stop", TRAIN_DECIDES_ADDED,        \
+      "at a loss or gradient norm that is no number, as on_spike")             \
+    S(train, INT(0, TRAIN_SPIKE_BUDGET_MAX), spike_budget, "3",                \
+      TRAIN_DECIDES_ADDED,                                                     \
+      "updates left out and rollbacks that a run may need in spike_window; "   \
+      "it ends when it needs more")                                            \
+    S(train, DURATION, spike_window, "1000ba", TRAIN_DECIDES_ADDED,            \
+      "the last steps in which train.spike_budget counts")
 
 #define LORA_SETTINGS(S)                                                       \
     S(lora, INT(0, 4096), rank, "0", SETTING_STAYS_ADDED,                      \

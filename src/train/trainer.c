@@ -18,6 +18,7 @@
 #include "src/train/train_memory.h"
 #include "src/train/start_same.h"
 #include "src/train/trainer_groups.h"
+#include "src/train/trainer_rollback.h"
 #include "src/train/trainer_schedule.h"
 #include "src/train/trainer_threads.h"
 #include "src/train/trainer_weights.h"
@@ -156,6 +157,8 @@ bool trainer_destroy(struct trainer *trainer)
     free(trainer->choices);
     json_decref(trainer->text);
     json_decref(trainer->base);
+    json_decref(trainer->rollback_events);
+    rollback_free(&trainer->rollbacks);
     free(trainer);
     return true;
 }
@@ -204,10 +207,10 @@ enum err trainer_start(struct trainer *trainer)
 /* Does the step that follows `step` completed ones begin a new epoch? */
 static bool epoch_begins(const struct trainer *trainer, int64_t step)
 {
-    int64_t batch = trainer->settings.train.global_batch;
-    int64_t first = step * batch;
     int64_t epoch = trainer->rates.samples_per_epoch;
-    return first == 0 || first / epoch != (first - batch) / epoch;
+    return step == 0 ||
+           trainer_rollback_position(trainer, step) / epoch !=
+               trainer_rollback_position(trainer, step - 1) / epoch;
 }
 
 /* What the ranks have to tell each other decides whether the run goes on. */
@@ -234,6 +237,8 @@ static enum err fit_step(struct trainer *trainer)
     TRY(trainer_event(trainer, EVENT_BEFORE_TRAIN_BATCH));
     double begin = clock_now();
     TRY(trainer_step(trainer));
+    if (trainer->back.asked)
+        return ERR_OK;
     step_record_time(trainer, clock_now() - begin);
     trainer->elapsed_s += trainer->record.step_s;
     TRY(exchange(trainer));
@@ -251,8 +256,11 @@ enum err trainer_fit(struct trainer *trainer)
     /* a signal may have come while data and weights were loaded */
     if (!trainer->finished)
         TRY(exchange(trainer));
-    while (!trainer->finished && trainer->stop_signal == 0)
+    while (!trainer->finished && trainer->stop_signal == 0) {
         TRY(fit_step(trainer));
+        if (trainer->back.asked)
+            return comm_agree(trainer->comm, err_again(&trainer->events.held));
+    }
     TRY(trainer_event(trainer, EVENT_FIT_END));
     trainer->incomplete = trainer->events.asks.of[ASK_CONTINUE] != 0;
     return comm_agree(trainer->comm, err_again(&trainer->events.held));

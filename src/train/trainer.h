@@ -22,6 +22,7 @@
 #include "src/parallel/replica.h"
 #include "src/train/algorithm.h"
 #include "src/train/events.h"
+#include "src/train/rollback.h"
 #include "src/train/run_data.h"
 #include "src/train/schedule.h"
 #include "src/train/trainer_fp8.h"
@@ -95,6 +96,13 @@ struct trainer {
     double elapsed_s; /* training time of all attempts up to the last commit */
     double lr0;       /* peak rate of the run's first start */
     double groups_lr0[OPTIMIZER_GROUPS]; /* the groups' (trainer_groups.h) */
+    struct rollbacks rollbacks; /* which batches of the data are left out */
+
+    /* A listener has asked in this step that the run goes back, and so has one
+     * of the trainer before this one (trainer_rollback.h); the same on all
+     * ranks. */
+    struct rollback_cause back, came_back;
+    json_t *rollback_events; /* the ledger's; NULL: not read yet */
 
     /* A failure has brought ranks that compute together out of step: nothing
      * collective can follow but trainer_roll_call(). */
@@ -120,7 +128,8 @@ bool trainer_destroy(struct trainer *trainer);
  * name, unless a listener restored a state (step > 0). Collective. */
 enum err trainer_start(struct trainer *trainer);
 
-/* Train until max_duration or an agreed stop. A run that is finished already
+/* Train until max_duration or an agreed stop, or until the run is to go back
+ * (trainer->back.asked): then without fit_end. A run that is finished already
  * goes from fit_start to fit_end. Collective. */
 enum err trainer_fit(struct trainer *trainer);
 
@@ -136,7 +145,8 @@ enum err trainer_warm_up(struct trainer *trainer);
  * Collective. */
 enum err trainer_calibrate(struct trainer *trainer);
 
-/* One optimizer step; increments trainer->step (trainer_step.c). */
+/* One optimizer step; increments trainer->step (trainer_step.c), unless the run
+ * is to go back. */
 enum err trainer_step(struct trainer *trainer);
 
 /* After a failure of the run, rc: where ranks compute together they find out

@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/train/start_fixed.h"
 #include "src/train/trainer_ahead.h"
+#include "src/train/trainer_rollback.h"
 
 static enum err check_vocabulary(const struct dataset *data,
                                  const struct train_settings *s)
@@ -134,7 +135,7 @@ static enum err find_begin(const struct trainer *trainer, int64_t step,
                            struct run_data_begin *begin)
 {
     const struct run_data *data = trainer->run_data;
-    int64_t most = step * trainer->settings.train.global_batch;
+    int64_t most = trainer_rollback_read(trainer, step);
     for (int i = 0; i < data->count; i++) {
         const char *name = data->text.entries[i].name;
         const json_t *stream =
@@ -151,7 +152,7 @@ static enum err find_begin(const struct trainer *trainer, int64_t step,
 }
 
 /* A part of the history: from a step on, these sets. */
-static json_t *make_part(const struct trainer *trainer,
+static json_t *make_part(const struct trainer *trainer, int64_t step,
                          const struct run_data_begin *begin)
 {
     const struct run_data *data = trainer->run_data;
@@ -162,8 +163,8 @@ static json_t *make_part(const struct trainer *trainer,
                                         data->text.entries[i].name, "id",
                                         dataset_id(data->sets[i]), "begin",
                                         (json_int_t)begin->samples[i]));
-    return json_pack("{s:I, s:s, s:I, s:o}", "from", (json_int_t)begin->step,
-                     "id", trainer->train_id, "epoch",
+    return json_pack("{s:I, s:s, s:I, s:o}", "from", (json_int_t)step, "id",
+                     trainer->train_id, "epoch",
                      (json_int_t)order_epoch(trainer->order), "streams",
                      streams);
 }
@@ -175,7 +176,7 @@ static json_t *load_history(const struct trainer *trainer)
     if (trainer->data_history != NULL)
         return json_loads(trainer->data_history, 0, NULL);
     json_t *history = json_array();
-    json_array_append_new(history, make_part(trainer, &start));
+    json_array_append_new(history, make_part(trainer, 0, &start));
     return history;
 }
 
@@ -197,7 +198,7 @@ static json_t *last_part(const json_t *history)
 enum err trainer_data_store(const struct trainer *trainer, json_t *state)
 {
     int64_t counts[STREAMS_MAX];
-    int64_t position = trainer->step * trainer->settings.train.global_batch;
+    int64_t position = trainer_rollback_read(trainer, trainer->step);
     json_t *history = load_history(trainer);
     json_t *streams = json_object_get(last_part(history), "streams");
     if (order_read(trainer->order, position, counts))
@@ -216,14 +217,15 @@ enum err trainer_data_store(const struct trainer *trainer, json_t *state)
 static enum err change_data(struct trainer *trainer, int64_t step,
                             json_t *history, struct run_data_begin *out)
 {
-    *out = (struct run_data_begin){ .step = step };
+    *out = (struct run_data_begin){ .batch = rollback_behind(
+                                        &trainer->rollbacks, step) };
     /* a set that stays in a mixture goes on where it was */
     if (trainer->settings.data.order == ORDER_CANONICAL &&
         trainer->settings.data.mixture[0] != '\0')
         TRY(find_begin(trainer, step, last_part(history), "read", out));
     trainer->epoch_before =
         json_integer_value(json_object_get(last_part(history), "epoch"));
-    json_array_append_new(history, make_part(trainer, out));
+    json_array_append_new(history, make_part(trainer, step, out));
     trainer->data_changed = true;
     if (trainer->rank == 0)
         log_warn("the data or their order change after step %lld "
@@ -239,13 +241,14 @@ static enum err change_data(struct trainer *trainer, int64_t step,
 static enum err find_data(const struct trainer *trainer, int64_t step,
                           const json_t *part, struct run_data_begin *out)
 {
-    *out = (struct run_data_begin){ .step = json_integer_value(
-                                        json_object_get(part, "from")) };
-    if (out->step < 0 || out->step > step)
+    int64_t from = json_integer_value(json_object_get(part, "from"));
+    if (from < 0 || from > step)
         return err_set(ERR_CHECKPOINT,
                        "the checkpoint of step %lld says that its data began "
                        "at step %lld",
-                       (long long)step, (long long)out->step);
+                       (long long)step, (long long)from);
+    *out = (struct run_data_begin){ .batch = rollback_behind(
+                                        &trainer->rollbacks, from) };
     return find_begin(trainer, step, part, "begin", out);
 }
 

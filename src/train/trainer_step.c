@@ -3,6 +3,7 @@
  * from trainer.c.
  *
  * One optimizer step: slots, reduction, clipping, update. */
+#include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,11 +15,12 @@
 #include "src/train/trainer_leaf.h"
 #include "src/train/trainer_memory.h"
 #include "src/train/trainer_optimizer.h"
+#include "src/train/trainer_rollback.h"
 
 /* The first sample of the microbatch whose chunks begin with this leaf. */
 static int64_t first_sample(const struct trainer *trainer, int leaf)
 {
-    return trainer->step * trainer->settings.train.global_batch +
+    return trainer_rollback_position(trainer, trainer->step) +
            trainer_ahead_offset(trainer, leaf);
 }
 
@@ -136,14 +138,16 @@ static enum err sum_leaves(struct trainer *trainer, double *loss_sum,
                                COMM_SUM);
 }
 
+/* Whether there may be a step without numbers (train.on_nan). */
 static enum err check_finite(const struct trainer *trainer)
 {
     const struct step_record *record = &trainer->record;
-    if (isfinite(record->loss) && isfinite(record->grad_norm))
+    if (!record->diverged || trainer->settings.train.on_nan != ON_NAN_STOP)
         return ERR_OK;
     return err_set(ERR_NUMERIC,
                    "step %lld: loss %g, gradient norm %g: training diverged; "
-                   "lower optimizer.lr, or check the data",
+                   "lower optimizer.lr, or check the data; train.on_nan can "
+                   "leave such batches out",
                    (long long)trainer->step + 1, record->loss,
                    record->grad_norm);
 }
@@ -234,6 +238,8 @@ static enum err find_gradient(struct trainer *trainer,
     step->norm = trainer->record.grad_norm;
     if (trainer->record.loss_tokens == 0)
         warn_of_no_labels(trainer);
+    trainer->record.diverged =
+        !isfinite(trainer->record.loss) || !isfinite(trainer->record.grad_norm);
     return check_finite(trainer);
 }
 
@@ -246,6 +252,8 @@ static enum err step_gradient(struct trainer *trainer,
     TRY(find_gradient(trainer, step));
     TRY(trainer->kernels->memory->event_await(trainer->copied,
                                               trainer->stream));
+    if (record->diverged)
+        return ERR_OK;
     TRY(algorithms_after_gradient(&trainer->algorithms, step));
     if (!step->again)
         return ERR_OK;
@@ -269,6 +277,19 @@ static enum err change_gradient(struct trainer *trainer,
     return algorithms_change_gradient(&trainer->algorithms, step);
 }
 
+/* The optimizer's, or none where there are no numbers: moments stay, too, and
+ * the weights at work are made anew of the masters, as a second gradient may
+ * have been elsewhere. */
+static enum err update(struct trainer *trainer, double scale)
+{
+    struct optimizer_step steps[1 + OPTIMIZER_GROUPS];
+    if (trainer->record.diverged)
+        return replica_publish(trainer->replica);
+    trainer_optimizer_steps(trainer, scale, steps);
+    TRY(replica_update(trainer->replica, steps));
+    return trainer->fp8 != NULL ? learn_scales(trainer) : ERR_OK;
+}
+
 enum err trainer_step(struct trainer *trainer)
 {
     struct step_record *record = &trainer->record;
@@ -285,14 +306,13 @@ enum err trainer_step(struct trainer *trainer)
     trainer->left_out = at.left_out;
     TRY(step_gradient(trainer, &at));
     TRY(trainer_event(trainer, EVENT_AFTER_TRAIN_BATCH));
+    if (trainer->back.asked)
+        return ERR_OK;
     record->skipped = *skip != 0;
+    assert(record->skipped || !record->diverged);
     if (!record->skipped)
         TRY(change_gradient(trainer, &at));
-    struct optimizer_step steps[1 + OPTIMIZER_GROUPS];
-    trainer_optimizer_steps(trainer, at.scale, steps);
-    TRY(replica_update(trainer->replica, steps));
-    if (trainer->fp8 != NULL)
-        TRY(learn_scales(trainer));
+    TRY(update(trainer, at.scale));
     trainer->step++;
     trainer->left_out = NULL;
     trainer->tokens_left_out +=
