@@ -279,3 +279,11 @@ LLAMA=(model.positions=rope model.norm=rmsnorm model.ffn=glu model.bias=false
     go 2 "$DIR/back2" "${args[@]}" train.on_nan=rollback
     [ "$(digest "$DIR/back")" = "$(digest "$DIR/back2")" ]
 }
+
+@test "a report shows what was done, and each step once" {
+    "$BIN/tessera-report" "$DIR/whole" --out "$DIR/report.html" \
+        --json "$DIR/report.json"
+    grep -q 'back from step 20 to 14, 7 batches left out: step 21: loss' \
+        "$DIR/report.html"
+    jq -e '.[0] | .replayed_steps == 6 and .last_step == 30' "$DIR/report.json"
+}

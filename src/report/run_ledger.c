@@ -124,6 +124,21 @@ static void hooks_text(const json_t *line, char *out, size_t size)
     }
 }
 
+/* Of an update left out and of a rollback. */
+static void intervention_text(const json_t *line, char *out, size_t size)
+{
+    char back[96] = "left out: ", plain[RUN_TEXT_BYTES - 96 - 32];
+    run_reader_text(plain, sizeof plain, text(line, "reason"));
+    if (json_object_get(line, "to") != NULL)
+        snprintf(back, sizeof back,
+                 "back from step %lld to %lld, %lld batches left out: ",
+                 (long long)whole(line, "from", RUN_STEP_MAX, -1),
+                 (long long)whole(line, "to", RUN_STEP_MAX, -1),
+                 (long long)whole(line, "batches", RUN_STEP_MAX, -1));
+    snprintf(out, size, "%sstep %lld: %s", back,
+             (long long)whole(line, "step", RUN_STEP_MAX, -1), plain);
+}
+
 static enum err keep_event(struct run_history *history,
                            enum run_event_kind kind, const char *name,
                            const json_t *line, int64_t time_us)
@@ -146,6 +161,8 @@ static enum err keep_event(struct run_history *history,
         why = text(line, "path"); /* of weights */
     if (strcmp(name, "hooks") == 0)
         hooks_text(line, event.text, sizeof event.text);
+    else if (strcmp(name, "rollback") == 0 || strcmp(name, "skip") == 0)
+        intervention_text(line, event.text, sizeof event.text);
     else
         run_reader_text(event.text, sizeof event.text, why);
     TRY(run_reader_grow(&history->events, history->event_count,
