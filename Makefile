@@ -84,7 +84,7 @@ LDLIBS   := $(shell pkg-config --libs $(filter-out libxxhash,$(USED)) 2>/dev/nul
 
 LIB_DIRS := src/base src/comm src/text src/data src/model src/hf src/weights src/infer src/parallel src/eval src/tracking src/train src/report src/job \
     checkpoint checkpoint/files checkpoint/local checkpoint/tools healthcheck
-LIB_SRC  := $(sort $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.c))) kernels/kernels.c kernels/kernel_memory_cpu.c
+LIB_SRC  := $(sort $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.c))) kernels/kernels.c $(sort $(wildcard kernels/kernel_*.c))
 LIB_SRC  := $(if $(filter 1,$(WITH_MPI)),$(LIB_SRC),$(filter-out src/comm/comm_mpi%,$(LIB_SRC)))
 CPU_SRC  := $(sort $(wildcard kernels/cpu_*.c))
 # a main has no underscore in its name; NAME_part.c belongs to NAME.c

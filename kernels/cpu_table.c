@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "kernels/kernel_profile.h"
+
 static void cpu_describe(char *text, size_t bytes)
 {
     snprintf(text, bytes, "arithmetic %d", KERNEL_ARITHMETIC);
@@ -21,16 +23,30 @@ static size_t cpu_scratch_bytes(const struct kernel_limits *limits)
     return most;
 }
 
+#define TOLD(op) told_##op
+#define TOLD_OP(op, parameters, arguments, ...)                                \
+    KERNEL_PROFILE_OP(CPU_SYMBOL, TOLD, op, parameters, arguments)
+/* clang-format off */
+KERNEL_OPS(TOLD_OP)
+/* clang-format on */
+
 #define TABLE_ENTRY(op, ...) .op = CPU_SYMBOL(op),
+#define TOLD_ENTRY(op, ...) .op = TOLD(op),
+#define TABLE_COMMON                                                           \
+    .backend = "cpu", .kernel_set = CPU_TEXT(KERNEL_SET),                      \
+    .memory = &kernel_memory_cpu, .adds_once = true, .describe = cpu_describe, \
+    .scratch_bytes = cpu_scratch_bytes, .peak_flops = CPU_SYMBOL(peak_flops),  \
+    .profiled = &table_profiled
+
+static const struct kernels table_profiled = {
+    TABLE_COMMON,
+    /* clang-format off */
+    KERNEL_OPS(TOLD_ENTRY)
+    /* clang-format on */
+};
 
 const struct kernels CPU_SYMBOL(table) = {
-    .backend = "cpu",
-    .kernel_set = CPU_TEXT(KERNEL_SET),
-    .memory = &kernel_memory_cpu,
-    .adds_once = true,
-    .describe = cpu_describe,
-    .scratch_bytes = cpu_scratch_bytes,
-    .peak_flops = CPU_SYMBOL(peak_flops),
+    TABLE_COMMON,
     /* clang-format off */
     KERNEL_OPS(TABLE_ENTRY)
     /* clang-format on */

@@ -39,6 +39,11 @@ static enum err event_create(void **event)
     return cuda_device_event_create(false, event);
 }
 
+static enum err event_create_timed(void **event)
+{
+    return cuda_device_event_create(true, event);
+}
+
 const struct kernel_memory cuda_memory = {
     .device = true,
     .use = use,
@@ -66,4 +71,6 @@ const struct kernel_memory cuda_memory = {
     .event_await = cuda_device_event_await,
     .event_wait = cuda_device_event_wait,
     .event_done = cuda_device_event_done,
+    .event_create_timed = event_create_timed,
+    .event_elapsed = cuda_device_event_elapsed,
 };

@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include "kernels/kernel_profile.h"
+
 #ifndef CUDA_EMULATED
 #include "kernels/cuda_blas.h"
 #include "kernels/cuda_choice.h"
@@ -77,22 +79,39 @@ static double cuda_peak_flops(const struct kernel_ctx *ctx, enum dtype dtype,
 }
 #endif
 
+#define TOLD(op) told_##op
+#define TOLD_OP(op, parameters, arguments, ...)                                \
+    KERNEL_PROFILE_OP(CUDA_SYMBOL, TOLD, op, parameters, arguments)
+/* clang-format off */
+KERNEL_OPS(TOLD_OP)
+KERNEL_OPS_FP8(TOLD_OP)
+/* clang-format on */
+
+#ifdef CUDA_EMULATED
+#define TABLE_CHOICES
+#else
+#define TABLE_CHOICES                                                          \
+    .peak_flops = cuda_peak_flops, .measure = cuda_choice_measure,             \
+    .choices = cuda_choice_write, .choose = cuda_choice_read,                  \
+    .allow_fallback = cuda_choice_allow, .chosen = cuda_choice_chosen,
+#endif
+#define TABLE_COMMON                                                           \
+    TABLE_CHOICES.backend = "cuda", .kernel_set = KERNEL_SET,                  \
+    .memory = &MEMORY, .describe = cuda_describe,                              \
+    .scratch_bytes = cuda_scratch_bytes, .profiled = &table_profiled
 #define TABLE_ENTRY(op, ...) .op = CUDA_SYMBOL(op),
+#define TOLD_ENTRY(op, ...) .op = TOLD(op),
+
+static const struct kernels table_profiled = {
+    TABLE_COMMON,
+    /* clang-format off */
+    KERNEL_OPS(TOLD_ENTRY)
+    KERNEL_OPS_FP8(TOLD_ENTRY)
+    /* clang-format on */
+};
 
 const struct kernels TABLE = {
-    .backend = "cuda",
-    .kernel_set = KERNEL_SET,
-    .memory = &MEMORY,
-    .describe = cuda_describe,
-    .scratch_bytes = cuda_scratch_bytes,
-#ifndef CUDA_EMULATED
-    .peak_flops = cuda_peak_flops,
-    .measure = cuda_choice_measure,
-    .choices = cuda_choice_write,
-    .choose = cuda_choice_read,
-    .allow_fallback = cuda_choice_allow,
-    .chosen = cuda_choice_chosen,
-#endif
+    TABLE_COMMON,
     /* clang-format off */
     KERNEL_OPS(TABLE_ENTRY)
     KERNEL_OPS_FP8(TABLE_ENTRY)

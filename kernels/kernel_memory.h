@@ -84,6 +84,11 @@ struct kernel_memory {
     enum err (*event_wait)(void *event);
     /* Whether it is reached, without waiting. */
     enum err (*event_done)(void *event, bool *done);
+    /* Events that also keep when they were reached, by the device's clock, and
+     * the time from one to another when both were: less than 0 where the second
+     * was before. Both NULL: the device has no such clock, or there is none. */
+    enum err (*event_create_timed)(void **event);
+    enum err (*event_elapsed)(void *begin, void *end, double *us);
 };
 
 /* The memory of the CPU's tables. */

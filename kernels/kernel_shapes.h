@@ -12,11 +12,16 @@
  * at its multiples, and norms are summed per chunk. Elements. */
 #define KERNEL_CHUNK 16384
 
+struct kernel_profile; /* kernel_profile.h */
+
 struct kernel_ctx {
     int threads;   /* >= 1; CPU threads of this rank */
     void *stream;  /* backend stream; NULL on CPU */
     void *scratch; /* lent; at least scratch_bytes(limits) bytes */
     size_t scratch_bytes;
+    /* who is told of ops by a table that tells (kernels.h: profiled); NULL:
+     * nobody */
+    struct kernel_profile *profile;
 };
 
 /* The largest shapes that a model will ask for; sizes scratch. */

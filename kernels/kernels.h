@@ -72,6 +72,10 @@ struct kernels {
     /* Which of them compute what was asked for so far. */
     void (*chosen)(struct kernel_chosen *out);
 
+    /* The same table, but that its ops tell ctx->profile when they are done
+     * (kernel_profile.h); its own is itself. */
+    const struct kernels *profiled;
+
 /* The ops: kernel_ops.h. */
 #define KERNEL_MEMBER(op, parameters, ...)                                     \
     enum err(*op) KERNEL_PARAMETERS(parameters);

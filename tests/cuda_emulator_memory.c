@@ -194,9 +194,11 @@ const struct kernel_memory cuda_emulator_memory = {
     .graph_launch = cuda_emulator_streams_graph_launch,
     .graph_destroy = cuda_emulator_streams_graph_destroy,
     .event_create = cuda_emulator_streams_event_create,
-    .event_destroy = free,
+    .event_destroy = cuda_emulator_streams_event_destroy,
     .event_record = cuda_emulator_streams_event_record,
     .event_await = cuda_emulator_streams_event_await,
     .event_wait = cuda_emulator_streams_event_wait,
     .event_done = cuda_emulator_streams_event_done,
+    .event_create_timed = cuda_emulator_streams_event_create_timed,
+    .event_elapsed = cuda_emulator_streams_event_elapsed,
 };

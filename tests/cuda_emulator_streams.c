@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clock.h"
+
 #define STREAMS_MAX 64
 
 struct task {
@@ -30,6 +32,7 @@ struct stream {
 struct event {
     struct stream *stream; /* NULL: never recorded */
     int64_t place;         /* tasks that are done before it */
+    double *reached_s;     /* when the stream came there; NULL: not kept */
 };
 
 static pthread_mutex_t lock;
@@ -172,16 +175,69 @@ enum err cuda_emulator_streams_event_create(void **event)
     return ERR_OK;
 }
 
+enum err cuda_emulator_streams_event_create_timed(void **event)
+{
+    struct event *e = checked(calloc(1, sizeof *e));
+    e->reached_s = checked(calloc(1, sizeof *e->reached_s));
+    *event = e;
+    return ERR_OK;
+}
+
+/* A time that is still to be kept has its place in the event. */
+void cuda_emulator_streams_event_destroy(void *event)
+{
+    struct event *e = event;
+    if (e == NULL)
+        return;
+    cuda_emulator_streams_lock();
+    if (e->reached_s != NULL)
+        cuda_emulator_streams_finish();
+    cuda_emulator_streams_unlock();
+    free(e->reached_s);
+    free(e);
+}
+
+static void run_clock(void *what)
+{
+    **(double **)what = clock_now();
+}
+
+/* What comes to the event is its clock, which is done before it. */
+static void defer_clock(struct event *event, struct stream *stream)
+{
+    double **what = checked(malloc(sizeof *what));
+    *what = event->reached_s;
+    if (stream != NULL) {
+        cuda_emulator_defer(stream, run_clock, what);
+        return;
+    }
+    run_clock(what);
+    free(what);
+}
+
 enum err cuda_emulator_streams_event_record(void *event, void *stream)
 {
     enum err rc = ERR_OK;
     struct stream *s = stream;
+    struct event *e = event;
     cuda_emulator_streams_lock();
     TRY_OUT(cuda_emulator_streams_kept_by(stream, "an event"));
-    *(struct event *)event = (struct event){ s, s != NULL ? s->enqueued : 0 };
+    if (e->reached_s != NULL)
+        defer_clock(e, s);
+    e->stream = s;
+    e->place = s != NULL ? s->enqueued : 0;
 out:
     cuda_emulator_streams_unlock();
     return rc;
+}
+
+enum err cuda_emulator_streams_event_elapsed(void *begin, void *end, double *us)
+{
+    const struct event *first = begin, *second = end;
+    forbid(first->reached_s == NULL || second->reached_s == NULL,
+           "the time between events that keep none");
+    *us = 1e6 * (*second->reached_s - *first->reached_s);
+    return ERR_OK;
 }
 
 static void run_await(void *what)

@@ -31,6 +31,10 @@ enum err cuda_emulator_streams_capture_end(void *stream, void **graph);
 enum err cuda_emulator_streams_graph_launch(void *graph, void *stream);
 void cuda_emulator_streams_graph_destroy(void *graph);
 enum err cuda_emulator_streams_event_create(void **event);
+enum err cuda_emulator_streams_event_create_timed(void **event);
+void cuda_emulator_streams_event_destroy(void *event);
+enum err cuda_emulator_streams_event_elapsed(void *begin, void *end,
+                                             double *us);
 enum err cuda_emulator_streams_event_record(void *event, void *stream);
 enum err cuda_emulator_streams_event_await(void *event, void *stream);
 enum err cuda_emulator_streams_event_wait(void *event);
