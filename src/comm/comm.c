@@ -105,6 +105,8 @@ enum err comm_duplicate(struct comm *comm, struct comm **out)
     copy->local_rank = comm->local_rank;
     copy->local_size = comm->local_size;
     copy->timeout_s = comm->timeout_s;
+    copy->timeline = comm->timeline;
+    copy->timeline_kind = comm->timeline_kind;
     copy->hosts = malloc(hosts_bytes);
     if (copy->hosts == NULL) {
         rc = err_set(ERR_MEMORY, "communicator: out of memory");
@@ -148,6 +150,17 @@ _Noreturn void comm_abort(struct comm *comm, int exit_code)
 {
     comm->transport->abort(comm, exit_code);
     _Exit(exit_code);
+}
+
+void comm_set_timeline(struct comm *comm, struct timeline *timeline, int kind)
+{
+    comm->timeline = timeline;
+    comm->timeline_kind = kind;
+}
+
+struct timeline *comm_timeline(const struct comm *comm)
+{
+    return comm->timeline;
 }
 
 int comm_rank(const struct comm *comm)
@@ -375,7 +388,7 @@ static enum err give_up(struct comm_request *request, double timeout_s)
     return rc;
 }
 
-enum err comm_wait(struct comm_request *request, double timeout_s)
+static enum err wait_until_done(struct comm_request *request, double timeout_s)
 {
     struct comm *comm = request->comm;
     assert(request->busy);
@@ -394,6 +407,28 @@ enum err comm_wait(struct comm_request *request, double timeout_s)
     else if (rc != ERR_OK)
         rc = err_set(rc, "%s", comm->failure);
     comm_request_release(request);
+    return rc;
+}
+
+/* A wait as a span: what for, and the bytes that travel. */
+static struct timeline_detail detail_of(const struct comm_request *request)
+{
+    struct timeline_detail detail = { .label = request->what };
+    for (int i = 0; i < request->transfer_count; i++)
+        detail.bytes += (double)request->transfers[i].bytes;
+    return detail;
+}
+
+enum err comm_wait(struct comm_request *request, double timeout_s)
+{
+    struct timeline_span span;
+    struct comm *comm = request->comm;
+    if (!timeline_on(comm->timeline))
+        return wait_until_done(request, timeout_s);
+    struct timeline_detail detail = detail_of(request);
+    timeline_begin(comm->timeline, &span, comm->timeline_kind);
+    enum err rc = wait_until_done(request, timeout_s);
+    timeline_end(&span, &detail);
     return rc;
 }
 

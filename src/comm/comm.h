@@ -24,6 +24,7 @@
 #include "src/base/err.h"
 
 struct comm;
+struct timeline;
 
 /* A started operation; comm owns the storage (fixed pool). */
 struct comm_request;
@@ -52,6 +53,11 @@ enum err comm_duplicate(struct comm *comm, struct comm **out);
  * the same time. It is destroyed by the first thread, when the other has ended.
  */
 void comm_detach(struct comm *duplicate);
+
+/* Waits are told to this timeline as spans of this kind, those of duplicates
+ * that are made later too; NULL: to nobody. It is borrowed. */
+void comm_set_timeline(struct comm *comm, struct timeline *timeline, int kind);
+struct timeline *comm_timeline(const struct comm *comm);
 
 int comm_rank(const struct comm *comm);
 int comm_size(const struct comm *comm);

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/base/timeline.h"
 #include "src/comm/comm.h"
 
 #define COMM_HOST_BYTES 64
@@ -91,6 +92,8 @@ struct comm {
     int rank, size;
     int local_rank, local_size;
     double timeout_s;
+    struct timeline *timeline; /* borrowed; NULL: none */
+    int timeline_kind;
     char (*hosts)[COMM_HOST_BYTES];
     size_t *sizes; /* [COMM_SIZES][size] */
     bool broken;

@@ -169,6 +169,7 @@ enum err comm_tensors_create_lent(struct comm *comm,
     for (int i = 0; i < COMM_TENSORS_REQUESTS; i++)
         tensors->requests[i].tensors = tensors;
     TRY_OUT(comm_agree(comm, comm_duplicate(comm, &tensors->comm)));
+    comm_set_timeline(tensors->comm, comm_timeline(comm), TIMELINE_EXCHANGE);
     TRY_OUT(comm_agree(comm, choose(tensors, way)));
     *out = tensors;
     tensors = NULL;
@@ -392,9 +393,12 @@ bool comm_tensors_test(struct comm_tensors_request *request)
 
 enum err comm_tensors_settle(struct comm_tensors *tensors, double timeout_s)
 {
+    struct timeline_span span;
     if (tensors->comm->broken)
         return err_set(ERR_COMM, "%s", tensors->comm->failure);
+    timeline_begin(tensors->comm->timeline, &span, TIMELINE_WAIT);
     enum err rc = tensors->way->settle(tensors, timeout_s);
+    timeline_end(&span, NULL);
     return rc == ERR_OK ? rc : broken(tensors, rc);
 }
 
@@ -403,10 +407,14 @@ enum err comm_tensors_reach(struct comm_tensors *tensors, void *event,
 {
     if (tensors->comm->broken)
         return err_set(ERR_COMM, "%s", tensors->comm->failure);
-    if (tensors->way->reach == NULL)
-        return tensors->memory->event_wait(event);
-    enum err rc = tensors->way->reach(tensors, event, timeout_s);
-    return rc == ERR_OK ? rc : broken(tensors, rc);
+    struct timeline_span span;
+    timeline_begin(tensors->comm->timeline, &span, TIMELINE_WAIT);
+    enum err rc = tensors->way->reach == NULL
+                      ? tensors->memory->event_wait(event)
+                      : tensors->way->reach(tensors, event, timeout_s);
+    timeline_end(&span, NULL);
+    return rc == ERR_OK || tensors->way->reach == NULL ? rc
+                                                       : broken(tensors, rc);
 }
 
 enum err comm_tensors_pace(struct comm_tensors *tensors, int ahead)

@@ -1,0 +1,90 @@
+/* Measures the offset of nodes' clocks by messages to rank 0 and back. */
+#include "src/comm/comm_offset.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/timeline.h"
+
+#define ROUNDS 16
+#define TAG 32000
+
+/* The lowest rank on the same node. */
+static int lowest_there(const struct comm *comm, int rank)
+{
+    int lowest = 0;
+    while (strcmp(comm_host(comm, lowest), comm_host(comm, rank)) != 0)
+        lowest++;
+    return lowest;
+}
+
+static enum err send_one(struct comm *comm, int to, const int64_t *value)
+{
+    struct comm_request *request;
+    TRY(comm_start_send(comm, value, sizeof *value, to, TAG, &request));
+    return comm_wait(request, 0.0);
+}
+
+static enum err receive_one(struct comm *comm, int from, int64_t *value)
+{
+    struct comm_request *request;
+    TRY(comm_start_recv(comm, value, sizeof *value, from, TAG, &request));
+    return comm_wait(request, 0.0);
+}
+
+/* Rank 0's part. */
+static enum err answer(struct comm *comm, int rank)
+{
+    int64_t now = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        TRY(receive_one(comm, rank, &now));
+        now = timeline_now();
+        TRY(send_one(comm, rank, &now));
+    }
+    return ERR_OK;
+}
+
+static enum err ask(struct comm *comm, int64_t found[2])
+{
+    found[1] = INT64_MAX;
+    for (int i = 0; i < ROUNDS; i++) {
+        int64_t theirs = 0;
+        int64_t before = timeline_now();
+        TRY(send_one(comm, 0, &before));
+        TRY(receive_one(comm, 0, &theirs));
+        int64_t half = (timeline_now() - before) / 2;
+        if (half >= found[1])
+            continue;
+        found[0] = theirs - (before + half);
+        found[1] = half;
+    }
+    return ERR_OK;
+}
+
+enum err comm_offset(struct comm *comm, int64_t *offset_ns, int64_t *error_ns)
+{
+    enum err rc = ERR_OK;
+    int rank = comm_rank(comm), size = comm_size(comm);
+    size_t *bytes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
+    int64_t(*found)[2] = calloc((size_t)size, sizeof *found);
+    *offset_ns = *error_ns = 0;
+    if (found == NULL)
+        rc = err_set(ERR_MEMORY, "clocks of %d ranks: out of memory", size);
+    TRY_OUT(comm_agree(comm, rc));
+    for (int r = 1; r < size && rank == 0; r++)
+        if (lowest_there(comm, r) == r)
+            TRY_OUT(answer(comm, r));
+    int lowest = lowest_there(comm, rank);
+    if (rank > 0 && lowest == rank)
+        TRY_OUT(ask(comm, found[rank]));
+    for (int r = 0; r < size; r++) {
+        bytes[r] = sizeof *found;
+        offsets[r] = (size_t)r * sizeof *found;
+    }
+    TRY_OUT(comm_all_gather(comm, found, bytes, offsets));
+    *offset_ns = found[lowest][0];
+    *error_ns = found[lowest][1];
+out:
+    free(found);
+    return rc;
+}
