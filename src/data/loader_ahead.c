@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/timeline.h"
+
 /* Batches whose shards are asked for before they are read. */
 #define AHEAD_WANTED 8
 
@@ -80,6 +82,7 @@ static bool ahead_any_cached(const struct loader_ahead *ahead)
 static void ahead_fill(struct loader_ahead *ahead, bool cached)
 {
     const struct loader_ahead_plan *plan = &ahead->plan;
+    struct timeline_span span;
     uint64_t restarts = ahead->restarts;
     int64_t number = ahead->next + ahead->count;
     int64_t wanted = ahead->wanted;
@@ -93,9 +96,11 @@ static void ahead_fill(struct loader_ahead *ahead, bool cached)
         ahead_want(ahead, wanted, number + AHEAD_WANTED);
     slot->batch->truncate = plan->truncate;
     slot->batch->joined = plan->joined;
+    timeline_begin(plan->timeline, &span, TIMELINE_READ);
     err_keep(&slot->failed, loader_read(plan->datasets, plan->order,
                                         ahead_position(ahead, number),
                                         plan->samples, slot->batch));
+    timeline_end(&span, NULL);
     pthread_mutex_lock(&ahead->mutex);
     if (restarts != ahead->restarts)
         return;

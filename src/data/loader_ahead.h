@@ -16,6 +16,7 @@
 #include "src/data/loader.h"
 
 struct loader_ahead;
+struct timeline;
 
 struct loader_ahead_plan {
     /* lent, and until the end nobody else's to read */
@@ -24,10 +25,11 @@ struct loader_ahead_plan {
     struct order *order;
     int depth; /* batches, > 0 */
     int64_t samples, seq_len;
-    bool truncate, joined;  /* as in the batch */
-    int64_t stride;         /* positions */
-    const int64_t *offsets; /* [count] ascending, < stride; copied */
-    int count;              /* batches of a step, > 0 */
+    bool truncate, joined;     /* as in the batch */
+    int64_t stride;            /* positions */
+    const int64_t *offsets;    /* [count] ascending, < stride; copied */
+    int count;                 /* batches of a step, > 0 */
+    struct timeline *timeline; /* that is told of the reading; NULL: none */
 };
 
 /* All memory is taken here: `depth` batches. */

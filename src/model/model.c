@@ -54,6 +54,7 @@ static enum err model_open(const struct model_config *config,
     assert(!options->fp8 || options->dtype == DTYPE_BF16);
     model->ctx.threads = options->threads;
     model->ctx.stream = options->stream;
+    model->ctx.profile = options->profile;
     assert(config->d_model % config->n_heads == 0);
     assert(config->n_heads % config->n_kv_heads == 0);
     model->head_dim = config->d_model / config->n_heads;

@@ -82,6 +82,9 @@ struct model_options {
      * does not get; not of the head's where they are one matrix. 0: all of it
      * is its own. */
     double embedding_shrink;
+    /* That is told of blocks, and of ops by kernels->profiled; while it is on
+     * there are no graphs. Borrowed; NULL: nobody is. */
+    struct kernel_profile *profile;
     bool graphs; /* of leaves, where there can be some (model_graph.h) */
     /* Expert parallelism: a group of so many ranks shares each block's experts,
      * the place s of it has [s experts / degree, (s + 1) experts / degree). 0

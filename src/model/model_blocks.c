@@ -4,6 +4,7 @@
 
 #include <assert.h>
 
+#include "kernels/kernel_profile.h"
 #include "src/base/rng.h"
 
 /* --- what the halves of a block share --- */
@@ -292,12 +293,23 @@ static enum err block_backward(struct model *model)
     return ERR_OK;
 }
 
+static struct timeline *timeline_of(const struct model *model)
+{
+    return kernel_profile_timeline(model->ctx.profile);
+}
+
 enum err model_blocks_forward(struct model *model)
 {
+    struct timeline_span span;
+    struct timeline_detail block = { .label = "block forward",
+                                     .dims = "layer" };
     for (int layer = 0; layer < model->config.n_layers; layer++) {
+        block.dim[0] = layer;
+        timeline_begin(timeline_of(model), &span, TIMELINE_BLOCK);
         TRY(model_enter_layer(model, layer, false));
         TRY(block_forward(model));
         TRY(model_leave(model));
+        timeline_end(&span, &block);
     }
     return ERR_OK;
 }
@@ -305,11 +317,17 @@ enum err model_blocks_forward(struct model *model)
 enum err model_blocks_backward(struct model *model)
 {
     int lowest = params_lowest_layer(model->params);
+    struct timeline_span span;
+    struct timeline_detail block = { .label = "block backward",
+                                     .dims = "layer" };
     for (int layer = (int)model->config.n_layers - 1; layer >= lowest;
          layer--) {
+        block.dim[0] = layer;
+        timeline_begin(timeline_of(model), &span, TIMELINE_BLOCK);
         TRY(model_enter_layer(model, layer, true));
         TRY(block_backward(model));
         TRY(model_leave(model));
+        timeline_end(&span, &block);
     }
     return ERR_OK;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/kernel_profile.h"
 #include "src/base/log.h"
 #include "src/model/model_impl.h"
 
@@ -129,6 +130,7 @@ enum err model_graph_run(struct model *model, enum err (*run)(struct model *))
 {
     struct model_graphs *graphs = model->graphs;
     if (graphs == NULL || graphs->failed ||
+        kernel_profile_on(model->ctx.profile) ||
         model->passes[0].access->fixed == NULL)
         return run(model);
     struct kind kind = kind_of(model);

@@ -10,7 +10,8 @@
  * Kept is training where a leaf's calls depend on little: not with dropout or
  * jitter, which draw by the number of the sample, not in a group of ranks, and
  * not if the weights come by exchanges (params.h: `fixed`). What cannot be
- * captured is said once, and goes on op by op. */
+ * captured is said once, and goes on op by op, as do leaves while a profile is
+ * on, which is to show their ops. */
 #ifndef TESSERA_MODEL_MODEL_GRAPH_H
 #define TESSERA_MODEL_MODEL_GRAPH_H
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/timeline.h"
 #include "src/train/step_record.h"
 #include "src/train/trainer.h"
 
@@ -120,6 +121,14 @@ const struct listener *events_listener(int index)
     return index >= 0 && index < ROWS ? &table[index] : NULL;
 }
 
+int events_kinds(struct timeline_kind *kinds)
+{
+    _Static_assert(ROWS <= EVENTS_LISTENERS_MAX, "room for all rows");
+    for (int i = 0; i < ROWS; i++)
+        kinds[i] = (struct timeline_kind){ table[i].name, TIMELINE_ABSORBS };
+    return ROWS;
+}
+
 enum err events_listen(struct events *events, const struct listener *row,
                        struct trainer *trainer)
 {
@@ -127,6 +136,8 @@ enum err events_listen(struct events *events, const struct listener *row,
     assert(events->count < EVENTS_LISTENERS_MAX);
     assert(row->place != LISTEN_TOGETHER || (row->events & UNEVEN) == 0);
     *next = (struct listening){ .row = row };
+    if (row >= table && row < table + ROWS)
+        next->kind = events->first_kind + (int)(row - table);
     if (row->place == LISTEN_RANK_0 && trainer->rank != 0)
         return ERR_OK;
     if (row->ops->bytes > 0)
@@ -156,8 +167,11 @@ enum err events_run(struct events *events, enum event event,
         if ((row->events & EVENT_BIT(event)) == 0 ||
             (events->held.code != ERR_OK && !together))
             continue;
+        struct timeline_span span;
+        timeline_begin(events->timeline, &span, events->list[i].kind);
         enum err rc =
             row->ops->handle(events->list[i].self, event, step, &events->asks);
+        timeline_end(&span, NULL);
         if (rc == ERR_OK)
             continue;
         err_prefix(rc, "%s", row->name);

@@ -36,6 +36,8 @@
 #include "src/base/err.h"
 
 struct step_record;
+struct timeline;
+struct timeline_kind;
 struct trainer;
 
 enum event {
@@ -145,8 +147,11 @@ struct events {
     struct listening {
         const struct listener *row;
         void *self;
+        int kind; /* of its spans */
     } list[EVENTS_LISTENERS_MAX];
     int count;
+    struct timeline *timeline; /* that is told of calls; NULL: none; lent */
+    int first_kind;            /* of the table's first row there */
     struct asks asks;
     struct err_kept held; /* the first failure that this rank has held back */
 };
@@ -156,6 +161,10 @@ const char *events_name(enum event event);
 const char *events_about(enum event event);
 /* The table's rows, NULL behind the last. */
 const struct listener *events_listener(int index);
+
+/* The names of the table's rows, as kinds of a timeline: at most
+ * EVENTS_LISTENERS_MAX; returns how many. */
+int events_kinds(struct timeline_kind *kinds);
 
 /* Create this row's listener, if it is for the trainer's rank, and append it.
  */

@@ -26,6 +26,7 @@
 #include "checkpoint/ckpt.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/timeline.h"
 #include "src/job/ledger.h"
 #include "src/job/lock.h"
 #include "src/job/slurm.h"
@@ -130,6 +131,18 @@ static void record_end(const struct on_checkpoint *checkpoint,
  * be long. */
 static void record_save(void *arg, const struct ckpt_progress *progress)
 {
+    const struct on_checkpoint *checkpoint = arg;
+    bool persisted = progress->phase == CKPT_PERSISTED;
+    const struct timeline_detail detail = {
+        .label = persisted ? "checkpoint write" : "checkpoint commit",
+        .dims = "step",
+        .dim = { progress->step },
+        .bytes = (double)progress->bytes,
+    };
+    double took_s = persisted ? progress->persist_s : progress->commit_s;
+    int64_t now_ns = timeline_now();
+    timeline_add(checkpoint->trainer->timeline, TIMELINE_SAVE,
+                 now_ns - (int64_t)(took_s * 1e9), now_ns, &detail);
     log_save(progress);
     if (progress->phase != CKPT_PERSISTED)
         record_end(arg, progress);

@@ -86,7 +86,7 @@ static void warn(const struct trainer *trainer, const struct kernels *best,
     char rate_text[32], peak_text[32];
     units_count(rate, rate_text, sizeof rate_text);
     units_count(peak, peak_text, sizeof peak_text);
-    if (trainer->kernels != best)
+    if (trainer->kernels != best && trainer->kernels != best->profiled)
         log_warn("products take %s FLOP/s of the processor's %s: "
                  "hardware.kernel_set is %s, set it to auto",
                  rate_text, peak_text, trainer->kernels->kernel_set);

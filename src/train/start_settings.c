@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "src/tracking/tracking.h"
+#include "src/train/profile_ranges.h"
 #include "src/train/run_data.h"
 #include "src/train/start_weights.h"
 #include "src/train/train_access.h"
@@ -210,6 +211,12 @@ static enum err check_tuning(const struct train_settings *s)
     return ERR_OK;
 }
 
+static enum err check_profile(const struct train_settings *s)
+{
+    struct profile_ranges ranges;
+    return profile_ranges_parse(s->train.profile, &ranges);
+}
+
 enum err start_settings(const struct train_settings *s, bool partial)
 {
     struct model_memory memory;
@@ -245,6 +252,7 @@ enum err start_settings(const struct train_settings *s, bool partial)
     if (!partial || s->train.max_duration.value > 0)
         TRY(check_durations(s));
     TRY(start_weights_settings(s));
+    TRY(check_profile(s));
     TRY(check_local(s));
     TRY(tracking_check(s->tracking.mlflow, s->tracking.experiment,
                        s->tracking.prometheus));

@@ -203,7 +203,11 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "updates left out and rollbacks that a run may need in spike_window; "   \
       "it ends when it needs more")                                            \
     S(train, DURATION, spike_window, "1000ba", TRAIN_DECIDES_ADDED,            \
-      "the last steps in which train.spike_budget counts")
+      "the last steps in which train.spike_budget counts")                     \
+    S(train, STRING, profile, "", 0,                                           \
+      "steps whose ops, exchanges, reading and saving are timed, "             \
+      "\"10ba-12ba\" or several with commas: a table in the log, and a trace " \
+      "for each rank in the run directory's profile; empty: none")
 
 #define LORA_SETTINGS(S)                                                       \
     S(lora, INT(0, 4096), rank, "0", SETTING_STAYS_ADDED,                      \

@@ -24,6 +24,7 @@
 #include "src/train/trainer_weights.h"
 #include "src/train/start_files.h"
 #include "src/train/trainer_memory.h"
+#include "src/train/trainer_profile.h"
 
 /* Kernel sets of the processor differ in speed only, those of GPUs in bits. */
 static void name_arithmetic(struct trainer *trainer)
@@ -116,6 +117,7 @@ enum err trainer_create(struct comm *comm,
                           trainer->devices, sizeof trainer->devices));
     TRY_OUT(start_same(trainer));
     TRY_OUT(start_files(trainer));
+    TRY_OUT(trainer_profile_create(trainer));
     TRY_OUT(trainer_memory_create(trainer));
     TRY_OUT(comm_agree(comm, algorithms_create(trainer)));
     *out = trainer;
@@ -150,6 +152,7 @@ bool trainer_destroy(struct trainer *trainer)
     trainer_data_close(trainer);
     trainer_losses_destroy(&trainer->losses);
     trainer_fp8_destroy(trainer->fp8);
+    trainer_profile_destroy(trainer);
     close_kernels(trainer);
     free(trainer->leaf_loss);
     free(trainer->leaf_balance);
@@ -252,14 +255,17 @@ static enum err fit_step(struct trainer *trainer)
 
 enum err trainer_fit(struct trainer *trainer)
 {
+    trainer_profile_tell(trainer);
     TRY(trainer_event(trainer, EVENT_FIT_START));
     /* a signal may have come while data and weights were loaded */
     if (!trainer->finished)
         TRY(exchange(trainer));
     while (!trainer->finished && trainer->stop_signal == 0) {
+        TRY(trainer_profile_before_step(trainer));
         TRY(fit_step(trainer));
         if (trainer->back.asked)
             return comm_agree(trainer->comm, err_again(&trainer->events.held));
+        TRY(trainer_profile_after_step(trainer));
     }
     TRY(trainer_event(trainer, EVENT_FIT_END));
     trainer->incomplete = trainer->events.asks.of[ASK_CONTINUE] != 0;

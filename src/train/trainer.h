@@ -32,6 +32,8 @@
 #include "src/train/trainer_losses.h"
 
 struct lock;
+struct timeline;
+struct trainer_profile;
 
 struct trainer {
     struct train_settings settings;
@@ -79,6 +81,9 @@ struct trainer {
     struct schedule schedule;
     struct unit_rates rates;
     int64_t max_steps; /* -1: max_duration is in seconds */
+
+    struct trainer_profile *profile; /* NULL: none is asked for */
+    struct timeline *timeline;       /* the profile's; NULL likewise */
 
     struct lock *lock; /* of the run, lent; NULL: not rank 0, or none */
     struct algorithms algorithms;

@@ -38,6 +38,7 @@ enum err trainer_ahead_create(struct trainer *trainer)
         .stride = s->train.global_batch,
         .offsets = offsets,
         .count = count,
+        .timeline = trainer->timeline,
     };
     enum err rc =
         count == 0 ? ERR_OK : loader_ahead_create(&plan, &trainer->ahead);

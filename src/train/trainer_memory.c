@@ -3,6 +3,7 @@
  * is decided in train_memory.c. */
 #include "src/train/trainer_ahead.h"
 #include "src/train/trainer_memory.h"
+#include "src/train/trainer_profile.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -193,6 +194,7 @@ static enum err make_model(struct trainer *trainer)
         return ERR_OK;
     TRY(train_memory_model(&trainer->settings, trainer->threads, &options));
     options.stream = trainer->stream;
+    options.profile = trainer_profile_ops(trainer);
     options.sequence = replica_sequence(trainer->replica);
     options.experts = replica_experts(trainer->replica);
     if (options.sequence != NULL)

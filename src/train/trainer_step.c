@@ -11,6 +11,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/timeline.h"
 #include "src/train/trainer_ahead.h"
 #include "src/train/trainer_leaf.h"
 #include "src/train/trainer_memory.h"
@@ -26,9 +27,12 @@ static int64_t first_sample(const struct trainer *trainer, int leaf)
 
 static enum err read_leaf(struct trainer *trainer, int leaf)
 {
+    struct timeline_span span;
     TRY(trainer_event(trainer, EVENT_BEFORE_DATALOADER));
     double begin = clock_now();
+    timeline_begin(trainer->timeline, &span, TIMELINE_LOADER);
     TRY(trainer_ahead_read(trainer, first_sample(trainer, leaf)));
+    timeline_end(&span, NULL);
     trainer->record.loader_s += clock_now() - begin;
     return trainer_event(trainer, EVENT_AFTER_DATALOADER);
 }
@@ -59,30 +63,40 @@ static enum err train_leaf(struct trainer *trainer, int number,
 /* A leaf that fails is the rank's last in this batch, but the others need the
  * rank until the end of it. Those with which it computes can't go on without
  * what it has not computed. */
+static enum err train_microstep(struct trainer *trainer, int microstep,
+                                bool wanted, struct err_kept *failed,
+                                int64_t *loss_tokens)
+{
+    struct replica *replica = trainer->replica;
+    int leaf = wanted && failed->code == ERR_OK
+                   ? replica_leaf(replica, microstep)
+                   : -1;
+    TRY(replica_begin_leaf(replica, microstep));
+    if (leaf >= 0)
+        err_keep(failed, read_leaf(trainer, leaf));
+    bool computes = leaf >= 0 && failed->code == ERR_OK;
+    if (computes || replica_serves(replica)) {
+        enum err rc = train_leaf(trainer, computes ? leaf : -1, loss_tokens);
+        trainer->adrift = rc != ERR_OK && replica_shares(replica);
+        if (rc == ERR_COMM || trainer->adrift)
+            return rc;
+        if (rc != ERR_OK)
+            err_keep(failed, rc);
+    }
+    return replica_end_leaf(replica);
+}
+
 static enum err train_leaves(struct trainer *trainer, int microsteps,
                              int64_t *loss_tokens)
 {
     struct err_kept failed = { ERR_OK, "" };
-    struct replica *replica = trainer->replica;
-    for (int microstep = 0; microstep < replica_microsteps(replica);
-         microstep++) {
-        int leaf = failed.code == ERR_OK && microstep < microsteps
-                       ? replica_leaf(replica, microstep)
-                       : -1;
-        TRY(replica_begin_leaf(replica, microstep));
-        if (leaf >= 0)
-            err_keep(&failed, read_leaf(trainer, leaf));
-        bool computes = leaf >= 0 && failed.code == ERR_OK;
-        if (computes || replica_serves(replica)) {
-            enum err rc =
-                train_leaf(trainer, computes ? leaf : -1, loss_tokens);
-            trainer->adrift = rc != ERR_OK && replica_shares(replica);
-            if (rc == ERR_COMM || trainer->adrift)
-                return rc;
-            if (rc != ERR_OK)
-                err_keep(&failed, rc);
-        }
-        TRY(replica_end_leaf(replica));
+    struct timeline_span span;
+    struct timeline_detail detail = { .dims = "microstep" };
+    for (int m = 0; m < replica_microsteps(trainer->replica); m++) {
+        detail.dim[0] = m;
+        timeline_begin(trainer->timeline, &span, TIMELINE_MICROBATCH);
+        TRY(train_microstep(trainer, m, m < microsteps, &failed, loss_tokens));
+        timeline_end(&span, &detail);
     }
     return err_again(&failed);
 }
@@ -232,9 +246,12 @@ static enum err find_gradient(struct trainer *trainer,
                               struct algorithm_step *step)
 {
     int64_t tokens = 0;
+    struct timeline_span span;
     TRY(train_batch(trainer, INT_MAX, &tokens));
+    timeline_begin(trainer->timeline, &span, TIMELINE_GRADIENTS);
     TRY(replica_finish_batch(trainer->replica));
     TRY(sum_batch(trainer, tokens, &step->scale));
+    timeline_end(&span, NULL);
     step->norm = trainer->record.grad_norm;
     if (trainer->record.loss_tokens == 0)
         warn_of_no_labels(trainer);
@@ -297,6 +314,7 @@ enum err trainer_step(struct trainer *trainer)
     const struct train_settings *s = &trainer->settings;
     struct algorithm_step at = { .seq_len = s->data.seq_len,
                                  .samples = s->train.global_batch };
+    struct timeline_span span;
 
     *skip = 0;
     record->loader_s = 0.0;
@@ -310,9 +328,11 @@ enum err trainer_step(struct trainer *trainer)
         return ERR_OK;
     record->skipped = *skip != 0;
     assert(record->skipped || !record->diverged);
+    timeline_begin(trainer->timeline, &span, TIMELINE_UPDATE);
     if (!record->skipped)
         TRY(change_gradient(trainer, &at));
     TRY(update(trainer, at.scale));
+    timeline_end(&span, NULL);
     trainer->step++;
     trainer->left_out = NULL;
     trainer->tokens_left_out +=
