@@ -40,4 +40,20 @@ enum norms_of { NORMS_WEIGHTS, NORMS_GRADIENT, NORMS_MOMENT, NORMS_KEPT };
 enum err norms_sum(struct norms *norms, enum norms_of what, int index,
                    double *sums);
 
+/* What the next update changes: norms_watch_update() before it, and after it sums
+ * of the squares of new weights less old ones, in fp32 masters, the same on
+ * every rank; of tensors that it leaves out 0. The replica is the one that
+ * norms_create() got, for norms that were made by norms_watch_create(); nothing
+ * else is asked of them in between. norms_watched_update() is collective. */
+enum err norms_watch_create(const struct replica *replica, struct norms **out);
+void norms_watch_update(struct norms *norms, struct replica *replica);
+enum err norms_watched_update(struct norms *norms, struct replica *replica,
+                              double *sums);
+/* The memory of such norms: of parts as tensors; `whole`: some optimizer needs
+ * whole tensors. */
+size_t norms_watch_bytes(const struct params *params, bool whole);
+
+/* The name of that moment of the tensor; NULL: it has none. */
+const char *norms_moment_name(const struct norms *norms, int tensor, int index);
+
 #endif

@@ -268,6 +268,22 @@ enum err replica_swap(struct replica *replica, int kept);
  * all ranks; NULL: none. */
 void replica_hold(struct replica *replica, const bool *held);
 
+/* Who looks at updates: before and after elements [begin, end) of the flat space
+ * were updated, in its order, with where the first one's fp32 weight lies. On a
+ * device the update is only enqueued then. */
+struct replica_watch {
+    enum err (*before)(void *arg, int64_t begin, int64_t end,
+                       const float *weights);
+    enum err (*after)(void *arg, int64_t begin, int64_t end,
+                      const float *weights);
+    void *arg;
+};
+/* No more elements at once, but of optimizers of whole tensors one tensor. */
+#define REPLICA_WATCHED ((int64_t)16 * KERNEL_CHUNK)
+/* From the next update on; lent until another is given, NULL: nobody. The bits
+ * stay the same. */
+void replica_watch(struct replica *replica, const struct replica_watch *watch);
+
 /* After weights were changed: those at work are made of the masters, and
  * exchanged as after an update. Collective. */
 enum err replica_publish(struct replica *replica);

@@ -39,6 +39,7 @@ struct replica {
     float *states;                  /* likewise */
     float *scratch;                 /* of an update */
     const bool *held;               /* [params->count]; NULL: none */
+    const struct replica_watch *watch; /* of updates; NULL: nobody */
     float *kept[REPLICA_KEPT];      /* as options.kept */
     float *swapped;     /* [REPLICA_SWAP] on their way; NULL: nothing is kept */
     double *chunk_sums; /* [elements / KERNEL_CHUNK], packed by rank, host */

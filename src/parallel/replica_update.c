@@ -59,6 +59,28 @@ static enum err update_part(const struct replica *replica,
                                    &piece);
 }
 
+/* The same, in stretches that somebody looks at before and after. */
+static enum err update_watched(const struct replica *replica,
+                               const struct optimizer_step *steps,
+                               const struct span *span, int tensor,
+                               int64_t begin, int64_t end)
+{
+    const struct replica_watch *watch = replica->watch;
+    int64_t next;
+    if (watch == NULL)
+        return update_part(replica, steps, span, tensor, begin, end);
+    for (int64_t at = begin; at < end; at = next) {
+        next = (at / REPLICA_WATCHED + 1) * REPLICA_WATCHED;
+        if (next > end || span->optimizer->whole_tensors)
+            next = end;
+        const float *weights = replica_master_at(replica, span->block, at);
+        TRY(watch->before(watch->arg, at, next, weights));
+        TRY(update_part(replica, steps, span, tensor, at, next));
+        TRY(watch->after(watch->arg, at, next, weights));
+    }
+    return ERR_OK;
+}
+
 static bool is_held(const struct replica *replica, int tensor)
 {
     return replica->held != NULL && replica->held[tensor];
@@ -89,7 +111,7 @@ static enum err update_span(const struct replica *replica,
         if (!last && alike(replica, span, p))
             continue;
         if (!is_held(replica, p))
-            TRY(update_part(replica, steps, span, p, begin, end));
+            TRY(update_watched(replica, steps, span, p, begin, end));
         begin = end;
     }
     return ERR_OK;
@@ -98,6 +120,11 @@ static enum err update_span(const struct replica *replica,
 void replica_hold(struct replica *replica, const bool *held)
 {
     replica->held = held;
+}
+
+void replica_watch(struct replica *replica, const struct replica_watch *watch)
+{
+    replica->watch = watch;
 }
 
 enum err replica_update(struct replica *replica,
