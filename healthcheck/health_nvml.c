@@ -53,6 +53,8 @@ static const struct {
     MEMBER(clock, "nvmlDeviceGetClockInfo", false),
     MEMBER(temperature, "nvmlDeviceGetTemperature", false),
     MEMBER(power, "nvmlDeviceGetPowerUsage", false),
+    MEMBER(utilization, "nvmlDeviceGetUtilizationRates", false),
+    MEMBER(energy, "nvmlDeviceGetTotalEnergyConsumption", false),
     MEMBER(fields, "nvmlDeviceGetFieldValues", false),
 };
 
@@ -119,7 +121,6 @@ static void look_memory(const struct health_nvml *library, void *device,
 {
     unsigned long long count = 0;
     unsigned corrected = 0, uncorrected = 0, pending = 0, failed = 0;
-    struct health_nvml_memory memory = { 0 };
     int waiting = 0;
     out->ecc_volatile = KNOWN(ecc_errors, (int64_t)count, device,
                               ECC_UNCORRECTED, ECC_VOLATILE, &count);
@@ -139,7 +140,6 @@ static void look_memory(const struct health_nvml *library, void *device,
             out->pages_retired =
                 (out->pages_retired < 0 ? 0 : out->pages_retired) + pages;
     }
-    out->used_bytes = KNOWN(memory, (int64_t)memory.used, device, &memory);
 }
 
 static void look_links(const struct health_nvml *library, void *device,
@@ -166,8 +166,14 @@ static void look_links(const struct health_nvml *library, void *device,
 static void look_load(const struct health_nvml *library, void *device,
                       struct health_nvml_state *out)
 {
-    unsigned long long reasons = 0;
+    unsigned long long reasons = 0, millijoules = 0;
+    struct health_nvml_memory memory = { 0 };
+    struct health_nvml_utilization used = { 0 };
     unsigned number = 0;
+    out->used_bytes = KNOWN(memory, (int64_t)memory.used, device, &memory);
+    out->utilization = KNOWN(utilization, (int)used.gpu, device, &used);
+    out->millijoules =
+        KNOWN(energy, (int64_t)millijoules, device, &millijoules);
     out->throttle = KNOWN(throttle, (int64_t)reasons, device, &reasons);
     out->generation = KNOWN(pcie_generation, (int)number, device, &number);
     out->generation_max =

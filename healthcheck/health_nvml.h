@@ -1,6 +1,7 @@
 /* NVML, the driver's library, opened when a check runs: its functions and types
- * as this program declares them, one file for all of it. Nothing of it is
- * called outside of a check's process, because it hangs when a GPU does. */
+ * as this program declares them, one file for all of it. Checks call it in a
+ * process of their own, because it hangs when a GPU does; training, whose rank
+ * hangs with its GPU anyway, in the rank (src/train/gpu_usage.h). */
 #ifndef TESSERA_HEALTHCHECK_HEALTH_NVML_H
 #define TESSERA_HEALTHCHECK_HEALTH_NVML_H
 
@@ -39,6 +40,10 @@ struct health_nvml_pci {
 
 struct health_nvml_memory {
     unsigned long long total, free, used;
+};
+
+struct health_nvml_utilization {
+    unsigned gpu, memory; /* per cent of the last moments */
 };
 
 struct health_nvml_process {
@@ -89,6 +94,8 @@ struct health_nvml {
     int (*clock)(void *device, int kind, unsigned *mhz);
     int (*temperature)(void *device, int sensor, unsigned *celsius);
     int (*power)(void *device, unsigned *milliwatts);
+    int (*utilization)(void *device, struct health_nvml_utilization *out);
+    int (*energy)(void *device, unsigned long long *millijoules);
     int (*fields)(void *device, int count, struct health_nvml_field *values);
 };
 
@@ -109,6 +116,8 @@ struct health_nvml_state {
     int64_t used_bytes;
     int processes; /* that compute */
     int sm_mhz, celsius, milliwatts;
+    int utilization;     /* per cent */
+    int64_t millijoules; /* since the driver was loaded */
 };
 
 /* Opens `file` and starts the library. ERR_UNSUPPORTED: there is none, or it
@@ -124,8 +133,8 @@ enum err health_nvml_count(const struct health_nvml *library, int *count);
 enum err health_nvml_look(const struct health_nvml *library, int index,
                           struct health_nvml_state *out, bool *hidden);
 
-/* Only throttle reasons, the bus, clock, temperature and power, which is quick;
- * the rest of `out` is 0. */
+/* Only throttle reasons, the bus, clock, temperature, power, energy, utilization
+ * and memory in use, which is quick; the rest of `out` is 0. */
 enum err health_nvml_load(const struct health_nvml *library, int index,
                           struct health_nvml_state *out, bool *hidden);
 

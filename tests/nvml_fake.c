@@ -1,8 +1,8 @@
 /* NVML for tests, a shared library: NVML_FAKE says how many GPUs there are and
  * what is wrong with GPU 1, as "count=2,ecc=3". Words: count, init, count_code,
  * lost, hidden, ecc, past, pending, failed, pages, pages_pending, recovery,
- * throttle, generation, width, links, link_errors, persistence, used,
- * processes. NVML_FAKE_OLD leaves out what old drivers lack. */
+ * throttle, celsius, gpu, joules, generation, width, links, link_errors,
+ * persistence, used, processes. NVML_FAKE_OLD leaves out what old drivers lack. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +106,10 @@ int nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned link, int counter,
 int nvmlDeviceGetMemoryInfo(void *device, struct health_nvml_memory *out);
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count,
                                             struct health_nvml_process *out);
+int nvmlDeviceGetUtilizationRates(void *device,
+                                  struct health_nvml_utilization *out);
+int nvmlDeviceGetTotalEnergyConsumption(void *device,
+                                        unsigned long long *millijoules);
 int nvmlDeviceGetClockInfo(void *device, int kind, unsigned *mhz);
 int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *celsius);
 int nvmlDeviceGetFieldValues(void *device, int count,
@@ -161,6 +165,25 @@ int nvmlDeviceGetMemoryInfo(void *device, struct health_nvml_memory *out)
     out->total = 1ull << 37;
     out->used = (unsigned long long)of(device, "used", 500) << 20;
     out->free = out->total - out->used;
+    return 0;
+}
+
+int nvmlDeviceGetUtilizationRates(void *device,
+                                  struct health_nvml_utilization *out)
+{
+    out->gpu = (unsigned)of(device, "gpu", 50);
+    out->memory = 25;
+    return 0;
+}
+
+/* Of the last call, too, that many joules. */
+int nvmlDeviceGetTotalEnergyConsumption(void *device,
+                                        unsigned long long *millijoules)
+{
+    static unsigned long long calls[3];
+    unsigned long long call = ++calls[device == (const void *)2];
+    *millijoules =
+        1000000 + call * 1000 * (unsigned long long)of(device, "joules", 30);
     return 0;
 }
 
