@@ -1,0 +1,96 @@
+/* Reads /proc/stat, /proc/loadavg, /proc/net/dev and the process's own times. */
+#include "src/job/node_usage.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+#include "src/base/memory.h"
+
+static FILE *open_under(const char *root, const char *name)
+{
+    char path[FSIO_PATH_MAX];
+    return fsio_path(path, "%s%s", root, name) == ERR_OK ? fopen(path, "re")
+                                                         : NULL;
+}
+
+static double seconds(struct timeval time)
+{
+    return (double)time.tv_sec + 1e-6 * (double)time.tv_usec;
+}
+
+/* The first line: user nice system idle iowait irq softirq steal, in ticks; what
+ * follows is part of user and nice. */
+static void read_processors(const char *root, struct node_usage *out)
+{
+    unsigned long long t[8] = { 0 };
+    FILE *file = open_under(root, "/proc/stat");
+    double tick = (double)sysconf(_SC_CLK_TCK), all = 0.0;
+    if (file == NULL)
+        return;
+    if (fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0],
+               &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]) >= 4) {
+        for (int i = 0; i < 8; i++)
+            all += (double)t[i];
+        out->all_s = all / tick;
+        out->busy_s = (all - (double)t[3] - (double)t[4]) / tick;
+    }
+    fclose(file);
+}
+
+static void read_load(const char *root, struct node_usage *out)
+{
+    FILE *file = open_under(root, "/proc/loadavg");
+    if (file == NULL)
+        return;
+    if (fscanf(file, "%lf", &out->load) != 1)
+        out->load = NAN;
+    fclose(file);
+}
+
+static void read_network(const char *root, struct node_usage *out)
+{
+    char line[1024];
+    FILE *file = open_under(root, "/proc/net/dev");
+    if (file == NULL)
+        return;
+    out->received = out->sent = 0.0;
+    while (fgets(line, sizeof line, file) != NULL) {
+        unsigned long long in, sent;
+        char *name = line + strspn(line, " ");
+        char *end = strchr(name, ':');
+        if (end == NULL)
+            continue;
+        *end = '\0';
+        if (strcmp(name, "lo") != 0 &&
+            sscanf(end + 1, "%llu %*u %*u %*u %*u %*u %*u %*u %llu", &in,
+                   &sent) == 2) {
+            out->received += (double)in;
+            out->sent += (double)sent;
+        }
+    }
+    fclose(file);
+}
+
+void node_usage_read(const char *root, struct node_usage *out)
+{
+    struct rusage own;
+    size_t available = memory_available(root);
+    *out = (struct node_usage){ .busy_s = NAN,
+                                .all_s = NAN,
+                                .load = NAN,
+                                .received = NAN,
+                                .sent = NAN,
+                                .available = NAN };
+    if (getrusage(RUSAGE_SELF, &own) == 0)
+        out->process_s = seconds(own.ru_utime) + seconds(own.ru_stime);
+    if (available != SIZE_MAX)
+        out->available = (double)available;
+    read_processors(root, out);
+    read_load(root, out);
+    read_network(root, out);
+}
