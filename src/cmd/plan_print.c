@@ -10,7 +10,7 @@
 #include "src/base/units.h"
 #include "src/train/train_memory_ways.h"
 
-#define KINDS 17
+#define KINDS (MEMORY_PLAN_KINDS + 1)
 
 struct kind {
     const char *key;
@@ -22,27 +22,31 @@ struct kind {
 static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
 {
     const struct memory_plan *b = &f->bytes;
-    const struct kind all[KINDS] = {
-        { "weights", b->weights,
-          b->master > 0 ? "all of them, bf16" : "all of them, fp32" },
-        { "master", b->master, "fp32 weights of this rank's part" },
-        { "moments", b->moments, "of this rank's part" },
-        { "algorithms", b->kept, "tensors beside the moments" },
-        { "frozen", b->frozen, "do not train: whole on every rank" },
-        { "gradients", b->gradients, "of the slot at work" },
-        { "partial_sums", b->partial_sums, "of slots, waiting to be added" },
-        { "activations", b->model.saved, "kept for backward" },
-        { "workspace", b->model.workspace, "shared by all blocks" },
-        { "logits", b->model.logits, "of the tokens at work" },
-        { "scratch", b->model.scratch, "of kernels and threads" },
-        { "staging", b->staging, "checkpoint.async: the copy" },
-        { "data", b->data, "microbatches of tokens, the order of samples" },
-        { "comm", b->comm, "gradient exchange" },
-        { "runtime", b->runtime, "program, libraries, tables (measured)" },
-        { "reading", b->reading, "of weights at the start, beyond the rest" },
-        { "total", b->total, b->host > 0 ? "of the device" : "" },
+    struct memory_plan_kind list[MEMORY_PLAN_KINDS];
+    const char *const what[KINDS] = {
+        b->master > 0 ? "all of them, bf16" : "all of them, fp32",
+        "fp32 weights of this rank's part",
+        "of this rank's part",
+        "tensors beside the moments",
+        "do not train: whole on every rank",
+        "of the slot at work",
+        "of slots, waiting to be added",
+        "kept for backward",
+        "shared by all blocks",
+        "of the tokens at work",
+        "of kernels and threads",
+        "checkpoint.async: the copy",
+        "microbatches of tokens, the order of samples",
+        "gradient exchange",
+        "program, libraries, tables (measured)",
+        "of weights at the start, beyond the rest",
+        b->host > 0 ? "of the device" : "",
     };
-    memcpy(kinds, all, sizeof all);
+    memory_plan_kinds(b, list);
+    for (int i = 0; i < MEMORY_PLAN_KINDS; i++)
+        kinds[i] = (struct kind){ list[i].name, list[i].bytes, what[i] };
+    kinds[MEMORY_PLAN_KINDS] =
+        (struct kind){ "total", b->total, what[MEMORY_PLAN_KINDS] };
 }
 
 static void line(const char *name, const char *value, const char *what)

@@ -4,6 +4,7 @@
 #include "src/parallel/memory_plan.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "src/data/loader.h"
 #include "src/parallel/frozen.h"
@@ -153,4 +154,28 @@ enum err memory_plan(const struct memory_plan_input *input,
     out->total = arena_sum(tensors, device ? replica.exchange + nccl : others);
     add_start(input, input->order + out->runtime - writer, out);
     return ERR_OK;
+}
+
+void memory_plan_kinds(const struct memory_plan *plan,
+                       struct memory_plan_kind kinds[MEMORY_PLAN_KINDS])
+{
+    const struct memory_plan_kind all[MEMORY_PLAN_KINDS] = {
+        { "weights", plan->weights },
+        { "master", plan->master },
+        { "moments", plan->moments },
+        { "algorithms", plan->kept },
+        { "frozen", plan->frozen },
+        { "gradients", plan->gradients },
+        { "partial_sums", plan->partial_sums },
+        { "activations", plan->model.saved },
+        { "workspace", plan->model.workspace },
+        { "logits", plan->model.logits },
+        { "scratch", plan->model.scratch },
+        { "staging", plan->staging },
+        { "data", plan->data },
+        { "comm", plan->comm },
+        { "runtime", plan->runtime },
+        { "reading", plan->reading },
+    };
+    memcpy(kinds, all, sizeof all);
 }

@@ -70,4 +70,14 @@ struct memory_plan {
 enum err memory_plan(const struct memory_plan_input *input,
                      struct memory_plan *out);
 
+/* The plan by kind, which together are the total and what the host has beside a
+ * device. */
+#define MEMORY_PLAN_KINDS 16
+struct memory_plan_kind {
+    const char *name;
+    size_t bytes;
+};
+void memory_plan_kinds(const struct memory_plan *plan,
+                       struct memory_plan_kind kinds[MEMORY_PLAN_KINDS]);
+
 #endif

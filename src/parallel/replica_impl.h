@@ -35,12 +35,12 @@ struct replica {
     float *master;       /* this rank's pieces, packed; [elements] in ddp; NULL:
                          * the weights are fp32 themselves */
     struct spans *spans; /* what this rank updates, and how */
-    float *moments[UPDATE_MOMENTS]; /* as spans are packed */
-    float *states;                  /* likewise */
-    float *scratch;                 /* of an update */
-    const bool *held;               /* [params->count]; NULL: none */
+    float *moments[UPDATE_MOMENTS];    /* as spans are packed */
+    float *states;                     /* likewise */
+    float *scratch;                    /* of an update */
+    const bool *held;                  /* [params->count]; NULL: none */
     const struct replica_watch *watch; /* of updates; NULL: nobody */
-    float *kept[REPLICA_KEPT];      /* as options.kept */
+    float *kept[REPLICA_KEPT];         /* as options.kept */
     float *swapped;     /* [REPLICA_SWAP] on their way; NULL: nothing is kept */
     double *chunk_sums; /* [elements / KERNEL_CHUNK], packed by rank, host */
     double *own_sums;   /* this rank's, before they come to the host; NULL:
