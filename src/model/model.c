@@ -358,7 +358,7 @@ enum err model_train_leaf(struct model *model,
                           const struct leaf *leaf, struct leaf_loss *loss)
 {
     TRY(model_begin(model, access, leaf, true, loss));
-    return model_graph_run(model, train);
+    return model->look != NULL ? train(model) : model_graph_run(model, train);
 }
 
 enum err model_eval_leaf(struct model *model, const struct param_access *access,

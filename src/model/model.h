@@ -160,6 +160,25 @@ enum err model_train_leaf(struct model *model,
 enum err model_eval_leaf(struct model *model, const struct param_access *access,
                          const struct leaf *leaf, struct leaf_loss *loss);
 
+/* What a block has put out, of one chunk: sums over its elements. */
+struct stream_figures {
+    double elements, sum, squares, zeros;
+    double largest; /* magnitude */
+};
+
+/* Where model_train_leaf() puts them. On a device it waits for each block then,
+ * and the leaf is no graph. */
+struct stream_look {
+    struct stream_figures *figures; /* [own_chunks][n_layers] */
+    void *host; /* of kernel_memory's host_create(), for a device */
+    size_t host_bytes;
+    void *event; /* of a device */
+};
+
+/* From the next leaf on; lent until another is given, NULL: nobody looks. The
+ * bits stay the same. */
+void model_look(struct model *model, const struct stream_look *look);
+
 /* Choices of each expert, summed over the own chunks of all leaves since they
  * were cleared, but of those without a loss token: [n_layers, experts]. Nothing
  * happens without experts. */

@@ -258,10 +258,13 @@ static enum err finish_forward(struct pass *pass)
     TRY(model_drop_branch(pass, layer->dropout_ffn));
     for (int kind = SAVED_QKV; kind < SAVED_KINDS; kind++)
         TRY(pack(pass, kind));
-    return model->kernels->add(
+    TRY(model->kernels->add(
         &model->ctx, model->options.dtype, pass->n * model->config.d_model,
         layer->live[SAVED_MID], (float)model->config.residual_scale,
-        model->ws.branch, output_of(pass));
+        model->ws.branch, output_of(pass)));
+    return pass->training && model->look != NULL
+               ? model_look_at(pass, output_of(pass))
+               : ERR_OK;
 }
 
 static enum err block_forward(struct model *model)

@@ -194,8 +194,9 @@ struct model {
     struct lora_products lora;
     struct ring ring;
     struct input input;
-    struct model_graphs *graphs;  /* NULL: leaves are not kept */
-    bool capturing;               /* the calls of a leaf are kept */
+    const struct stream_look *look; /* NULL: nobody looks */
+    struct model_graphs *graphs;    /* NULL: leaves are not kept */
+    bool capturing;                 /* the calls of a leaf are kept */
     struct leaf_loss *graph_loss; /* a tensor, of the leaf at work as a graph */
     int64_t loss_tokens;          /* of the whole leaf: labels >= 0 */
     float *rope;                  /* [seq_len, 2, head_dim / 2] */
@@ -312,6 +313,9 @@ static inline float *pass_norm_gradient(const struct pass *pass,
     float *gradient = pass_gradient(pass, role);
     return gradient != NULL ? gradient : pass->model->ws.unused;
 }
+
+/* Looks at the stream behind the pass's layer (model_look.c). */
+enum err model_look_at(const struct pass *pass, const void *stream);
 
 /* Lay everything out in the arena (which may only count), by kind. */
 void model_layout(struct model *model, struct arena *arena,
