@@ -116,7 +116,7 @@ $(B)/tests/test_gpu_managed: LDFLAGS += $(WRAPPED)
 $(addprefix $(B)/tests/,test_model test_model_tuned test_model_sequence test_model_device_emu): $(B)/tests/model_reference.o
 $(B)/tests/test_cuda_blas_nvcc: $(B)/tests/cuda_blas_fake.o
 $(B)/tests/test_cuda_dnn_nvcc: $(B)/tests/cuda_dnn_fake.o | $(B)/tests/libcuda.so.1
-$(B)/tests/test_health_gpu $(B)/tests/test_health_probe_emu: | $(NVMLS)
+$(addprefix $(B)/tests/,test_health_gpu test_health_probe_emu test_system): | $(NVMLS)
 $(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device% $(B)/tests/test_replica_frozen% $(B)/tests/test_group_dead $(B)/tests/test_group_tensors%,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
 
 $(REPLAYS): $(B)/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(B)/tests/tap.o $(LIB)

@@ -25,6 +25,18 @@
       AT(AFTER_TRAIN_BATCH) | AT(BATCH_END),                                   \
       "judges losses and gradient norms far beyond those before, or no "       \
       "numbers (`train.on_spike`, `train.on_nan`)")                            \
+    X("norms", LISTEN_TOGETHER, on_norms_ops,                                  \
+      AT(AFTER_TRAIN_BATCH) | AT(BATCH_END),                                   \
+      "norms of gradients, weights, updates and moments (`monitor.norms`)")    \
+    X("activations", LISTEN_TOGETHER, on_activations_ops,                      \
+      AT(BEFORE_TRAIN_BATCH) | AT(BATCH_END),                                  \
+      "figures of what each block puts out (`monitor.activations`)")           \
+    X("experts", LISTEN_RANK_0, on_experts_ops, AT(BATCH_END),                 \
+      "how each block's tokens spread (`monitor.experts`)")                    \
+    X("system", LISTEN_TOGETHER, on_system_ops, AT(BATCH_END),                 \
+      "processors, memory, network, GPUs, energy (`monitor.system`)")          \
+    X("memory", LISTEN_TOGETHER, on_memory_ops, AT(FIT_START) | AT(BATCH_END), \
+      "memory planned and taken (`monitor.memory`)")                           \
     X("metrics", LISTEN_RANK_0, on_metrics_ops, AT(BATCH_END),                 \
       "metrics.jsonl and the progress line (`log.*`)")                         \
     X("evaluation", LISTEN_TOGETHER, on_eval_ops,                              \

@@ -140,7 +140,7 @@ struct listener {
 
 #define EVENT_BIT(event) (UINT32_C(1) << (event))
 
-#define EVENTS_LISTENERS_MAX 16
+#define EVENTS_LISTENERS_MAX 32
 
 /* Who listens to a trainer. Zeroed: nobody. */
 struct events {

@@ -11,11 +11,12 @@
  * loader_ms (the longest that a rank has waited for samples in the step) and,
  * with several ranks, step_ms_min, step_ms_max and slowest_rank, of the ranks'
  * times of the step. With data.mixture stream_tokens has the tokens of each data
- * set so far, those that a rollback has left out included. Behind them is what
- * other listeners have added to the step's scalars before this one, by its name,
- * null where it is not finite, and train/loss_tokens, the labels of the step.
- * Append-only; a step that is replayed after a
- * resume appears again with the same loss, and after a rollback with another. */
+ * set so far, those that a rollback has left out included. Behind them are
+ * train/loss_tokens, the labels of the step, time/remaining (seconds until the
+ * end, with evaluations and checkpoints as they were so far) and what other
+ * listeners have added to the step's scalars before this one, by its name, null
+ * where it is not finite. Append-only; a step that is replayed after a resume
+ * appears again with the same loss, and after a rollback with another. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,12 @@ struct on_metrics {
     struct buffer line;
     int fd;
     char path[FSIO_PATH_MAX];
-    double step_s_mean; /* of this attempt, for the ETA */
+    double step_s_mean; /* of this attempt, for the ETA, as what follows */
+    double last_s;      /* clock_now() at the last step's end; 0: none */
+    double between_s;   /* of all steps but the first: evaluations, checkpoints
+                           and what else came before them */
+    double steps_s;     /* those steps themselves */
+    int64_t steps;
 };
 
 static void metrics_destroy(void *self)
@@ -303,23 +309,49 @@ static void tell_trackers(const struct on_metrics *metrics,
     tracking_list_add(list, "experts/std", spread.std);
 }
 
+/* How long steps take, and what has come between them so far. */
+static void take_time(struct on_metrics *metrics,
+                      const struct step_record *step)
+{
+    double now_s = clock_now();
+    metrics->step_s_mean =
+        metrics->step_s_mean == 0.0
+            ? step->step_s
+            : 0.9 * metrics->step_s_mean + 0.1 * step->step_s;
+    if (metrics->last_s > 0.0) {
+        metrics->between_s += fmax(now_s - metrics->last_s - step->step_s, 0.0);
+        metrics->steps_s += step->step_s;
+        metrics->steps++;
+    }
+    metrics->last_s = now_s;
+}
+
+/* Seconds until the run is at its end, with as much between steps as so far. */
+static double remaining_s(const struct on_metrics *metrics,
+                          const struct step_record *step)
+{
+    double between_s =
+        metrics->steps > 0 ? metrics->between_s / (double)metrics->steps : 0.0;
+    if (step->max_steps >= 0)
+        return (double)(step->max_steps - step->step) *
+               (metrics->step_s_mean + between_s);
+    double left_s = trainer_schedule_max_duration(metrics->settings).value -
+                    step->elapsed_s;
+    double more =
+        metrics->steps > 0 ? metrics->between_s / metrics->steps_s : 0.0;
+    return fmax(left_s, 0.0) * (1.0 + more);
+}
+
 static void print_progress(const struct on_metrics *metrics,
                            const struct step_record *step)
 {
-    char eta[32] = "?";
+    char eta[32];
     char rate[32];
     char total[32] = "";
     units_count(step->tokens_per_s, rate, sizeof rate);
-    if (step->max_steps >= 0) {
-        units_seconds((double)(step->max_steps - step->step) *
-                          metrics->step_s_mean,
-                      eta, sizeof eta);
+    units_seconds(remaining_s(metrics, step), eta, sizeof eta);
+    if (step->max_steps >= 0)
         snprintf(total, sizeof total, "/%lld", (long long)step->max_steps);
-    } else {
-        units_seconds(trainer_schedule_max_duration(metrics->settings).value -
-                          step->elapsed_s,
-                      eta, sizeof eta);
-    }
     log_info("step %lld%s loss %.4f lr %.3g norm %.3g %s tok/s eta %s",
              (long long)step->step, total, step->loss, step->lr,
              step->grad_norm, rate, eta);
@@ -332,14 +364,13 @@ static enum err metrics_handle(void *self, enum event event,
     struct on_metrics *metrics = self;
     (void)event;
     (void)asks;
-    metrics->step_s_mean =
-        metrics->step_s_mean == 0.0
-            ? step->step_s
-            : 0.9 * metrics->step_s_mean + 0.1 * step->step_s;
+    take_time(metrics, step);
     if (!step_record_logs(step))
         return ERR_OK;
     tracking_list_add(step->scalars, "train/loss_tokens",
                       (double)step->loss_tokens);
+    tracking_list_add(step->scalars, "time/remaining",
+                      remaining_s(metrics, step));
     print_progress(metrics, step);
     TRY(write_line(metrics, step));
     tell_trackers(metrics, step);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/base/units.h"
+#include "src/train/on_norms.h"
 #include "src/train/start_weights.h"
 #include "src/train/trainer_backend.h"
 #include "src/train/train_memory_ways.h"
@@ -111,7 +112,8 @@ enum err train_memory_plan_with(const struct train_settings *settings,
         .prefetch = (int)settings->data.prefetch,
         .order = place->order,
         .stage = settings->checkpoint.async,
-        .norms = settings->needs.units ? algorithm_norms_bytes(params) : 0,
+        .norms = (settings->needs.units ? algorithm_norms_bytes(params) : 0) +
+                 on_norms_bytes(settings, params),
         .reads = reads_weights(settings, place->resumed),
     };
     TRY(train_memory_model(settings, place->threads, &input.options));
@@ -221,6 +223,7 @@ enum err train_memory_auto(const struct train_settings *settings,
     if (trial == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     *trial = *settings;
+    trial->monitor.norms.value = 0.0; /* the run is the same with it */
     trial->train.microbatch =
         settings->train.global_batch / settings->parallel.slots;
     *microbatch = trial->train.microbatch;

@@ -374,6 +374,21 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(tracking, FLOAT(0, 3600), finish_s, "10", 0,                             \
       "seconds that the end of a run waits for them at most")
 
+#define MONITOR_SETTINGS(S)                                                    \
+    S(monitor, DURATION, norms, "0ba", 0,                                      \
+      "between L2 norms of each tensor's gradient, weight, update and "        \
+      "moments, at logged steps; 0ba: none, as for all of these")              \
+    S(monitor, DURATION, activations, "0ba", 0,                                \
+      "between figures of what each block puts out: mean, standard "           \
+      "deviation, largest magnitude, share of zeros")                          \
+    S(monitor, DURATION, experts, "0ba", 0,                                    \
+      "between figures of how each block's tokens spread over its experts")    \
+    S(monitor, DURATION, system, "60sec", 0,                                   \
+      "between figures of processors, memory, disk, network, GPUs and "        \
+      "energy, of which the last step has some in any case (0ba: none)")       \
+    S(monitor, DURATION, memory, "60sec", 0,                                   \
+      "between figures of memory, planned by kind and taken")
+
 #define LOG_SETTINGS(S)                                                        \
     S(log, INT(1, 1e6), interval, "1", 0,                                      \
       "steps between lines of metrics and progress")                           \
@@ -432,6 +447,7 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     HARDWARE_SETTINGS(S)                                                       \
     TRACKING_SETTINGS(S)                                                       \
     HOOK_SETTINGS(S)                                                           \
+    MONITOR_SETTINGS(S)                                                        \
     LOG_SETTINGS(S)
 
 #endif

@@ -35,6 +35,13 @@ struct lock;
 struct timeline;
 struct trainer_profile;
 
+/* Figures of the first microbatch of every slot that a rank computes. */
+struct trainer_look {
+    struct stream_look of_leaf;
+    struct stream_figures *all; /* [slots][chunks][n_layers] */
+    int leaves, chunks;         /* of a slot, of a microbatch */
+};
+
 struct trainer {
     struct train_settings settings;
     struct comm *comm;
@@ -71,7 +78,8 @@ struct trainer {
     char eval_before[65]; /* id of the checkpoint's; empty: none or unknown */
     struct batch *batch;  /* one microbatch */
     struct loader_ahead *ahead; /* those that follow; NULL: not read ahead */
-    bool whole_samples; /* for now each of its samples is one document */
+    bool whole_samples;        /* for now each of its samples is one document */
+    struct trainer_look *look; /* at this batch; lent; NULL: nobody looks */
     struct trainer_losses losses; /* of a batch's leaves, this rank's */
     double *leaf_loss;            /* [leaves of a batch] of this rank's */
     double *leaf_balance;   /* [leaves of a batch] the load-balance losses */

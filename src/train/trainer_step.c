@@ -37,6 +37,20 @@ static enum err read_leaf(struct trainer *trainer, int leaf)
     return trainer_event(trainer, EVENT_AFTER_DATALOADER);
 }
 
+/* Somebody may want to look at the slot's first microbatch. */
+static void let_look(struct trainer *trainer, int number)
+{
+    struct trainer_look *look = trainer->look;
+    bool first =
+        look != NULL && number >= 0 && number % look->leaves < look->chunks;
+    if (first)
+        look->of_leaf.figures =
+            look->all +
+            (number / look->leaves * look->chunks + number % look->leaves) *
+                trainer->settings.model.n_layers;
+    model_look(trainer->model, first ? &look->of_leaf : NULL);
+}
+
 /* This rank's leaves of the microbatch; -1: only for others. */
 static enum err train_leaf(struct trainer *trainer, int number,
                            int64_t *loss_tokens)
@@ -52,6 +66,7 @@ static enum err train_leaf(struct trainer *trainer, int number,
         trainer_leaf_choose(
             batch, trainer->left_out + trainer_ahead_offset(trainer, number),
             &leaf, &batch->loss_tokens);
+    let_look(trainer, number);
     TRY(model_train_leaf(trainer->model, replica_access(trainer->replica),
                          &leaf, trainer_losses_at(&trainer->losses, number)));
     /* the ranks of a sequence have read the same labels */
