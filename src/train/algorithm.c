@@ -258,9 +258,7 @@ enum err algorithm_steps(struct trainer *trainer, const void *self,
                          int64_t *steps)
 {
     struct algorithm *a = trainer->algorithms.list;
-    enum err rc = units_steps(duration, &trainer->rates, steps);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s", key);
+    TRY(trainer_steps(trainer, key, duration, steps));
     while (a->self != self)
         a++;
     assert(a->time_count < ALGORITHM_TIMES);

@@ -17,7 +17,7 @@ enum err monitor_due_create(const struct trainer *trainer, const char *key,
         out->seconds = interval.value;
         return ERR_OK;
     }
-    return algorithm_steps(trainer, key, interval, &out->steps);
+    return trainer_steps(trainer, key, interval, &out->steps);
 }
 
 bool monitor_due_ever(const struct monitor_due *due)

@@ -151,8 +151,8 @@ static enum err spike_create(void *self, struct trainer *trainer)
     const struct train_settings *s = &trainer->settings;
     spike->trainer = trainer;
     spike->budget.limit = s->train.spike_budget;
-    return algorithm_steps(trainer, "train.spike_window", s->train.spike_window,
-                           &spike->budget.window);
+    return trainer_steps(trainer, "train.spike_window", s->train.spike_window,
+                         &spike->budget.window);
 }
 
 static enum answer judge(struct listening_spike *spike,

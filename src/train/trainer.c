@@ -282,6 +282,13 @@ bool trainer_due(const struct trainer *trainer, struct duration interval)
     return trainer->step % steps == 0;
 }
 
+enum err trainer_steps(const struct trainer *trainer, const char *key,
+                       struct duration duration, int64_t *steps)
+{
+    enum err rc = units_steps(duration, &trainer->rates, steps);
+    return rc == ERR_OK ? ERR_OK : err_prefix(rc, "%s", key);
+}
+
 int64_t trainer_tokens(const struct trainer *trainer)
 {
     return trainer->step * trainer->rates.tokens_per_step -

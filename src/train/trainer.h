@@ -174,6 +174,10 @@ enum err trainer_event(struct trainer *trainer, enum event event);
  * sec and "auto" are never due here (see enum ask). */
 bool trainer_due(const struct trainer *trainer, struct duration interval);
 
+/* A setting's duration in steps; ERR_USAGE names it. */
+enum err trainer_steps(const struct trainer *trainer, const char *key,
+                       struct duration duration, int64_t *steps);
+
 /* Tokens (positions) trained so far, without those that algorithms left out. */
 int64_t trainer_tokens(const struct trainer *trainer);
 
