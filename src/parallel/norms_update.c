@@ -14,8 +14,8 @@ static bool next_own(struct norms *norms)
         int p = owner_place(owner, walk->block, owner->rank);
         if (!walk->open)
             walk->cursor = norms_cursor(norms->replica->params,
-                                     owner_begin(owner, walk->block, p),
-                                     owner_begin(owner, walk->block, p + 1));
+                                        owner_begin(owner, walk->block, p),
+                                        owner_begin(owner, walk->block, p + 1));
         walk->open = true;
         if (norms_fragment(norms, &walk->cursor, &norms->fragment))
             return true;
