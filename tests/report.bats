@@ -117,6 +117,7 @@ hooks: {
     on_fit_end = "curl -H token:hunter2 https://example.org";
 };
 plugins = ( { path = "x.so"; options = "key=hunter2"; } );
+algorithms = ( { name = "plugin"; path = "x.so"; options = "key=hunter2"; } );
 END
     report 0 "$DIR/private" --out "$DIR/private.html" --json "$DIR/private.json"
     grep -q 'hooks.on_fit_end</code></td><td>(not shown)' "$DIR/private.html"

@@ -151,6 +151,7 @@ void norms_watch_update(struct norms *norms, struct replica *replica)
     const struct owner *owner = replica->owner;
     size_t first = norms->at[owner->rank];
     assert(replica == norms->replica && norms->stretch_elements > 0);
+    assert(!norms->units); /* a sum for each fragment */
     norms->to = norms->packed + first;
     memset(norms->to, 0,
            (norms->at[owner->rank + 1] - first) * sizeof norms->to[0]);

@@ -39,8 +39,9 @@ static enum err keep(struct run_history *history, const char *group,
     if (asprintf(&setting.key, "%s%s%s", group, group[0] != '\0' ? "." : "",
                  name) < 0)
         return err_set(ERR_MEMORY, "out of memory");
-    setting.value = secret_settings_has(setting.key) ? strdup("(not shown)")
-                                                     : strndup(value, bytes);
+    setting.value = secret_settings_has(setting.key, value)
+                        ? strdup("(not shown)")
+                        : strndup(value, bytes);
     history->settings[history->setting_count++] = setting;
     return setting.value != NULL ? ERR_OK
                                  : err_set(ERR_MEMORY, "out of memory");

@@ -37,7 +37,7 @@ static enum err make_params(const struct train_settings *settings,
     for (int i = 0; i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];
         settings_text(setting, settings, text);
-        if (text[0] == '\0' || secret_settings_has(setting->key))
+        if (text[0] == '\0' || secret_settings_has(setting->key, text))
             continue;
         struct tracking_param *param = &options->params[options->param_count++];
         param->key = strdup(setting->key);

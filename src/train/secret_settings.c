@@ -3,8 +3,10 @@
 
 #include <string.h>
 
-bool secret_settings_has(const char *key)
+bool secret_settings_has(const char *key, const char *text)
 {
     return strncmp(key, "hooks.", strlen("hooks.")) == 0 ||
-           strncmp(key, "plugins", strlen("plugins")) == 0;
+           strncmp(key, "plugins", strlen("plugins")) == 0 ||
+           (strcmp(key, "algorithms") == 0 &&
+            strstr(text, "\"plugin\"") != NULL);
 }

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* Is the setting of this key one of them? */
-bool secret_settings_has(const char *key);
+/* Is the setting of this key, as this text, one of them? */
+bool secret_settings_has(const char *key, const char *text);
 
 #endif
