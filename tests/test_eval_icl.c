@@ -238,6 +238,7 @@ static void test_bad(void)
     }
     static const char *const wrong[] = { "schema",
                                          "schema:",
+                                         "schema::5",
                                          "x:a",
                                          "code_evaluation:a",
                                          ":a",

@@ -43,7 +43,7 @@ enum err icl_task_parse(char *text, struct icl_task *task)
 {
     char *file = strchr(text, ':');
     char *last, *end;
-    if (file == NULL || file[1] == '\0')
+    if (file == NULL || file[1] == '\0' || file[1] == ':')
         return err_set(ERR_USAGE,
                        "a task is KIND:FILE or KIND:FILE:SHOTS, not '%s'",
                        text);

@@ -1,6 +1,7 @@
 /* Scales, axes, legend and series of a plot. */
 #include "src/report/plot.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,8 +131,8 @@ static void spread_y(const struct plot *plot, struct plot_frame *frame)
     if (plot->scale == PLOT_FROM_ZERO)
         low = fmin(low, 0);
     if (frame->log) {
-        frame->y0 = low / pow(high / low, 0.04);
-        frame->y1 = high * pow(high / low, 0.04);
+        frame->y0 = fmax(low / pow(high / low, 0.04), DBL_MIN);
+        frame->y1 = fmin(high * pow(high / low, 0.04), DBL_MAX);
         return;
     }
     widen(&low, &high);
@@ -167,7 +168,7 @@ static int log_ticks(double low, double high, double ticks[TICKS_MAX])
 {
     static const double of[] = { 1, 2, 5 };
     int count = 0;
-    double decades = log10(high / low);
+    double decades = log10(high) - log10(low); /* the ratio may be infinite */
     int every = (int)ceil(decades / 6);
     for (double e = floor(log10(low)); e <= ceil(log10(high)); e++)
         for (int i = 0; i < (decades < 2.5 ? 3 : 1); i++) {
