@@ -122,6 +122,16 @@ same_end() { # DIR
         .[0]["train/skipped_batches"] == 0' "$DIR/whole/metrics.jsonl"
 }
 
+@test "what an attempt begins with is told once, however often it goes back" {
+    run go 1 "$DIR/told" train.on_spike=rollback hardware.kernel_set=generic \
+        log.level=info
+    [ "$(grep -c 'batches of the data are left out' <<<"$output")" = 2 ]
+    [ "$(grep -c ' parameters, 1 ranks' <<<"$output")" = 1 ]
+    [ "$(grep -c 'products take' <<<"$output")" -le 1 ]
+    [ "$(events "$DIR/told" hardware .step)" = 0 ]
+    same_end "$DIR/told"
+}
+
 @test "the same bits again, on 2 and 3 ranks, and by another strategy" {
     go 1 "$DIR/again" train.on_spike=rollback
     same_end "$DIR/again"

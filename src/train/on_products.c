@@ -119,7 +119,9 @@ static enum err products_handle(void *self, enum event event,
     (void)event;
     (void)step;
     (void)asks;
-    if (strcmp(trainer->kernels->backend, "cpu") != 0)
+    /* where the run goes back it was told already */
+    if (strcmp(trainer->kernels->backend, "cpu") != 0 ||
+        trainer->came_back.asked)
         return ERR_OK;
     TRY(kernels_find("cpu", "auto", &best));
     double peak = best->peak_flops(&trainer->ctx, DTYPE_F32, false, &source);
