@@ -123,7 +123,7 @@ bool json_line_numbers(const char *line, size_t bytes, const char *const *keys,
             !take_value(&c, &value))
             return false;
         for (int i = 0; i < count; i++)
-            if (strncmp(keys[i], key, length) == 0 && keys[i][length] == '\0')
+            if (strncmp(keys[i], key, length) == 0 && strlen(keys[i]) == length)
                 values[i] = value;
         skip_blanks(&c);
         if (c.at < c.end && *c.at == '}')
