@@ -132,6 +132,23 @@ same_end() { # DIR
     same_end "$DIR/told"
 }
 
+@test "what looks on sees it and changes nothing; methods go back with the run" {
+    go 2 "$DIR/seen" train.on_spike=rollback train.profile=5ba-6ba,13ba-29ba \
+        monitor.norms=1ba monitor.activations=1ba tracking.csv=true
+    same_end "$DIR/seen"
+    jq -es '.[1:] | all(.["norm/update/global"] > 0 and .["norm/grad/global"] > 0)' \
+        "$DIR/seen/metrics.jsonl"
+    # a range that the run goes back from has no trace, others have
+    [ "$(cd "$DIR/seen/profile" && ls */rank-1.json | tr '\n' ' ')" = \
+        "steps-15-29/rank-1.json steps-5-6/rank-1.json " ]
+    local methods='algorithms=( { name = "selective_backprop"; start = "1ba"; },
+        { name = "ema"; half_life = "5ba"; } )'
+    go 1 "$DIR/methods" train.on_spike=rollback "$methods"
+    [ "$(events "$DIR/methods" rollback .step | head -n 1)" = 21 ]
+    go 2 "$DIR/methods-2" train.on_spike=rollback "$methods" parallel.strategy=zero2
+    [ "$(digest "$DIR/methods")" = "$(digest "$DIR/methods-2")" ]
+}
+
 @test "the same bits again, on 2 and 3 ranks, and by another strategy" {
     go 1 "$DIR/again" train.on_spike=rollback
     same_end "$DIR/again"
