@@ -9,6 +9,7 @@
 #include "src/train/trainer_ahead.h"
 #include "src/train/trainer_leaf.h"
 #include "src/train/trainer_losses.h"
+#include "src/train/trainer_rollback.h"
 
 struct trainer_samples {
     struct trainer *trainer;
@@ -63,7 +64,8 @@ static enum err read_leaf(struct trainer_samples *samples, int number,
     struct trainer *trainer = samples->trainer;
     int64_t place = trainer_ahead_offset(trainer, number);
     int64_t *labels = samples->words + samples->samples * samples->chunks;
-    TRY(trainer_ahead_read(trainer, trainer->step * samples->samples + place));
+    TRY(trainer_ahead_read(
+        trainer, trainer_rollback_position(trainer, trainer->step) + place));
     struct leaf leaf = trainer_leaf(trainer, 0);
     trainer_leaf_shorten(trainer->batch, seq_len, &leaf,
                          &trainer->batch->loss_tokens);
