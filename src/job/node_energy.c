@@ -18,7 +18,7 @@
 #define PREFIX "intel-rapl:"
 
 struct zone {
-    char name[64]; /* of its folder */
+    char name[256]; /* of its folder */
     uint64_t last, range;
 };
 
