@@ -98,6 +98,7 @@ END
     "$CLUSTER" exec srun -N4 bash -c \
         'hostname >/tmp/own; hostname >/dev/shm/own; touch "own-$(hostname)"'
     run "$CLUSTER" exec srun -N4 cat /tmp/own /dev/shm/own
+    echo "$output"
     [ "$(sort <<<"$output" | xargs)" = "n1 n1 n2 n2 n3 n3 n4 n4" ]
     [ "$(ls -d "$TESSERA_CLUSTER_DIR"/home/own-n? | wc -l)" -eq 4 ]
 }
