@@ -138,7 +138,7 @@ static void test_merges(const char *folder)
             uint64_t random = rng_u64(seed, 2, (uint64_t)i);
             bool blank = i > 0 && text[i - 1] != ' ' && random % 11 == 0 &&
                          i + 1 < LENGTH;
-            text[i] = blank ? ' ' : (uint8_t)('a' + random / 16 % letters);
+            text[i] = (uint8_t)(blank ? ' ' : 'a' + random / 16 % letters);
         }
         fixture_need(bpe_words_create(tokenizer, &words));
         fixture_need(bpe_words_add(words, text, LENGTH));

@@ -252,7 +252,7 @@ static void test_columns(void)
 static void test_table(const char *folder)
 {
     enum { COLUMNS = 300 };
-    static char names[COLUMNS][8];
+    static char names[COLUMNS][16];
     static struct mds_column columns[COLUMNS];
     static struct mds_field fields[COLUMNS];
     struct mds_writer *writer = NULL;

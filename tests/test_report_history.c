@@ -420,7 +420,7 @@ static void test_random(void)
     unsigned seed = 18;
     bool exact = true;
     for (int round = 0; round < 40; round++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "random%d", round);
         begin(name);
         for (int i = 0; i < 200; i++) {
