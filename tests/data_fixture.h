@@ -55,7 +55,7 @@ static inline void fixture_write_file(const char *path, const void *data,
                                       size_t bytes)
 {
     FILE *file = fopen(path, "wb");
-    if (file == NULL || fwrite(data, 1, bytes, file) != bytes ||
+    if (file == NULL || (bytes > 0 && fwrite(data, 1, bytes, file) != bytes) ||
         fclose(file) != 0) {
         perror(path);
         exit(1);
