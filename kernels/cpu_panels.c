@@ -88,8 +88,8 @@ enum err CPU_SYMBOL(panels_fill)(const struct kernel_ctx *ctx,
 {
     int64_t n = shape->n, k = shape->k, each = panels_count(shape);
     size_t stride = panels_stride(shape);
-    float *scales =
-        (float *)((char *)panels + kernels_panels_elements_bytes(shape));
+    float *scales = (float *)(void *)((char *)panels +
+                                      kernels_panels_elements_bytes(shape));
     assert(n > 0 && k > 0 && shape->groups > 0 && x != panels);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t i = 0; i < shape->groups * each; i++) {

@@ -30,8 +30,8 @@ static inline const void *panels_at(const struct panels *shape,
 static inline const float *panels_scales(const struct panels *shape,
                                          const void *panels)
 {
-    return (const float *)((const char *)panels +
-                           kernels_panels_elements_bytes(shape));
+    return (const float *)(const void *)((const char *)panels +
+                                         kernels_panels_elements_bytes(shape));
 }
 
 /* As many elements of a panel as a vector has lanes; `type` is a constant where

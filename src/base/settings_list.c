@@ -20,7 +20,7 @@ static enum err no_such_kind(const struct setting *setting, const char *name,
     char choices[SETTINGS_TEXT_BYTES] = "";
     const char *names[65] = { NULL };
     size_t used = 0;
-    for (int i = 0; setting->kinds[i].help != NULL && i < 64; i++) {
+    for (int i = 0; i < 64 && setting->kinds[i].help != NULL; i++) {
         names[i] = setting->kinds[i].name;
         if (used < sizeof choices)
             used += (size_t)snprintf(choices + used, sizeof choices - used,
