@@ -120,6 +120,9 @@ same_end() { # DIR
         "$DIR/whole/metrics.jsonl"
     jq -es '.[-1]["train/skipped_batches"] == 8 and
         .[0]["train/skipped_batches"] == 0' "$DIR/whole/metrics.jsonl"
+    # one peak, measured once
+    jq -es 'map(.peak_flops) | unique | length == 1 and .[0] > 0' \
+        "$DIR/whole/metrics.jsonl"
 }
 
 @test "what an attempt begins with is told once, however often it goes back" {

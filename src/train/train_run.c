@@ -33,6 +33,8 @@ struct run {
     struct lock *lock;
     struct trainer *trainer;
     struct rollback_cause back; /* why the trainer before this one has ended */
+    double peak_flops;          /* of it, and how it was found */
+    const char *peak_source;
     struct memory_plan plan;
 };
 
@@ -275,12 +277,14 @@ static enum err start_trainer(struct run *run)
     trainer = run->trainer;
     trainer->lock = run->lock;
     trainer->came_back = run->back;
-    if (run->rank == 0 && !run->back.asked) {
+    if (run->back.asked) {
+        trainer->record.peak_flops = run->peak_flops;
+        trainer->record.peak_source = run->peak_source;
+    } else if (run->rank == 0) {
         warn_of_unused(run);
         warn_of_decays(run->settings);
-    }
-    if (run->rank == 0)
         step_record_find_peak(trainer);
+    }
     TRY(comm_agree(run->comm,
                    events_listen_table(&trainer->events, NULL, trainer)));
     TRY(trainer_start(trainer));
@@ -325,6 +329,8 @@ static enum err run_begin(struct run *run)
 static enum err go_back(struct run *run)
 {
     run->back = run->trainer->back;
+    run->peak_flops = run->trainer->record.peak_flops;
+    run->peak_source = run->trainer->record.peak_source;
     if (!trainer_destroy(run->trainer))
         return err_set(ERR_COMM,
                        "the run cannot go back from step %lld: a "
