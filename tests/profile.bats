@@ -33,10 +33,13 @@ nests() { # FILE
         | .ok)' "$1"
 }
 
-# Of the thread that trains: all but frames are at least nine tenths of the step.
-accounts() { # FILE
-    jq -e '.profile.host_kinds | ([.[] | select(.cat != "step") | .seconds] | add)
-        >= 0.9 * .step.whole_s' "$1"
+# Of the thread that trains: all but frames are at least nine tenths of the step,
+# or SHARE. Of zero3 what is copied where weights are gathered is no span, and
+# ranks that share processors wait for them anywhere.
+accounts() { # FILE [SHARE]
+    jq -e --argjson share "${2:-0.9}" '.profile.host_kinds
+        | ([.[] | select(.cat != "step") | .seconds] | add)
+        >= $share * .step.whole_s' "$1"
 }
 
 @test "a profile of steps within a run is complete and changes no bit" {
@@ -81,7 +84,7 @@ accounts() { # FILE
             jq -e '.profile.host_kinds.agreement.count > 0' "$file"
             [ $strategy = zero1 ] || jq -e '.profile.host_kinds.exchange.count > 0' "$file"
             nests "$file"
-            accounts "$file"
+            accounts "$file" 0.7
         done
         # together they are one trace, whose steps overlap
         jq -es '[.[].traceEvents[] | select(.name == "step" and .args.step == 6)]
