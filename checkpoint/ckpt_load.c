@@ -29,8 +29,8 @@ struct load {
     int64_t candidate; /* its step; -1: none left */
     char dir[FSIO_PATH_MAX];
     struct ckpt_manifest *manifest; /* NULL: none left, or it is damaged */
-    bool *holds; /* [shards], of a node-local one; NULL: of the run */
     /* the node-local level */
+    struct ckpt_local local; /* its manifest is the candidate's, or NULL */
     char run_uuid[CKPT_UUID_BYTES];
     int64_t below_local; /* steps to be tried are below; -1: none */
     int64_t ignored;     /* the newest one of another run; -1: none */
@@ -124,7 +124,8 @@ static enum err load_candidate(struct load *load, bool *damaged)
 {
     enum err rc = ERR_OK;
     int *item_of_tensor = NULL;
-    struct ckpt_source source = { .dir = load->dir, .holds = load->holds };
+    struct ckpt_source source = { .dir = load->dir,
+                                  .holds = load->local.holds };
     *damaged = false;
     TRY_OUT(check_candidate(load, &item_of_tensor));
     rc = ckpt_exchange(
@@ -156,20 +157,27 @@ static enum err nothing_good(const struct load *load)
  * the candidate, if there is something. */
 static enum err next_of_nodes(struct load *load, int64_t above)
 {
-    struct ckpt_local local;
+    struct ckpt_local *local = &load->local;
     TRY(ckpt_local_choose(load->comm, load->options->local_dir, load->run_uuid,
-                          above, load->below_local, &local));
-    memcpy(load->dir, local.dir, sizeof load->dir);
-    load->manifest = local.manifest;
-    load->holds = local.holds;
-    load->below_local = local.step >= 0 ? local.step : above + 1;
-    if (local.ignored > load->ignored && comm_rank(load->comm) == 0)
+                          above, load->below_local, local));
+    memcpy(load->dir, local->dir, sizeof load->dir);
+    load->manifest = local->manifest;
+    load->below_local = local->step >= 0 ? local->step : above + 1;
+    if (local->ignored > load->ignored && comm_rank(load->comm) == 0)
         log_warn("node-local checkpoint step %" PRId64
                  " is another run's than the one in %s: ignored",
-                 local.ignored, load->run_dir);
-    if (local.ignored > load->ignored)
-        load->ignored = local.ignored;
+                 local->ignored, load->run_dir);
+    if (local->ignored > load->ignored)
+        load->ignored = local->ignored;
     return ERR_OK;
+}
+
+static void let_go(struct load *load)
+{
+    if (load->local.manifest == NULL)
+        ckpt_manifest_destroy(load->manifest);
+    ckpt_local_free(&load->local);
+    load->manifest = NULL;
 }
 
 /* The newest candidate of both levels, the nodes' own first where they have the
@@ -178,10 +186,7 @@ static enum err next_of_nodes(struct load *load, int64_t above)
 static enum err next_candidate(struct load *load, bool *damaged)
 {
     int64_t newest = load->left > 0 ? load->steps[load->left - 1] : -1;
-    ckpt_manifest_destroy(load->manifest);
-    free(load->holds);
-    load->manifest = NULL;
-    load->holds = NULL;
+    let_go(load);
     *damaged = false;
     TRY(comm_broadcast(load->comm, &newest, sizeof newest, 0));
     if (load->below_local > newest)
@@ -192,14 +197,30 @@ static enum err next_candidate(struct load *load, bool *damaged)
     return ERR_OK;
 }
 
-/* Damage on the nodes is not set aside: the next save replaces the folder. */
-static void pass_over(const struct load *load)
+/* The candidate, and where shards on the nodes are damaged that candidate again
+ * from what others have of it. Damage on the nodes is not set aside: the next
+ * save replaces the folder. */
+static enum err load_or_mend(struct load *load, bool *damaged)
 {
-    if (load->holds != NULL)
-        log_warn("node-local checkpoint step %" PRId64 ": %s", load->candidate,
-                 err_text());
-    else
-        set_aside(load, load->candidate);
+    bool whole;
+    bool first = comm_rank(load->comm) == 0;
+    enum err rc = load_candidate(load, damaged);
+    for (int tries = 0; *damaged && load->local.manifest != NULL; tries++) {
+        if (first)
+            log_warn("node-local checkpoint step %" PRId64 ": %s",
+                     load->candidate, err_text());
+        if (tries > 0)
+            break;
+        TRY(ckpt_local_mend(load->comm, &load->local, &whole));
+        if (!whole)
+            break;
+        if (first)
+            log_warn("node-local checkpoint step %" PRId64
+                     ": the nodes have all of it without what is damaged",
+                     load->candidate);
+        rc = load_candidate(load, damaged);
+    }
+    return rc;
 }
 
 static enum err load_newest(struct load *load)
@@ -222,11 +243,11 @@ static enum err load_newest(struct load *load)
             break;
         }
         if (!damaged)
-            rc = load_candidate(load, &damaged);
-        if (damaged && first)
-            pass_over(load);
+            rc = load_or_mend(load, &damaged);
+        if (damaged && first && load->local.manifest == NULL)
+            set_aside(load, load->candidate);
     } while (damaged);
-    load->stats.local = load->holds != NULL;
+    load->stats.local = load->local.manifest != NULL;
     return rc;
 }
 
@@ -251,8 +272,7 @@ static void finish(struct load *load, enum err rc, double begin_s,
     if (stats != NULL)
         *stats = load->stats;
     free(load->steps);
-    free(load->holds);
-    ckpt_manifest_destroy(load->manifest);
+    let_go(load);
 }
 
 enum err ckpt_load(struct comm *comm, const char *run_dir,

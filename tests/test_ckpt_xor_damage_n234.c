@@ -39,13 +39,21 @@ static bool do_harm(const struct world *world, int64_t step, enum harm harm)
     DIR *folder = opendir(dir);
     if (folder == NULL)
         return false;
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
-        if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
-            fsio_path(path, "%s/%s", dir, entry->d_name);
+    bool good = true;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
+            continue;
+        fsio_path(path, "%s/%s", dir, entry->d_name);
+        if (harm == FLIP_SHARD)
+            good = good && stat(path, &status) == 0 &&
+                   flip(path, status.st_size * 2 / 3);
+    }
     closedir(folder);
     if (stat(path, &status) != 0)
         return false;
     switch (harm) {
+    case FLIP_SHARD:
+        return good;
     case FLIP_HEAD:
         return flip(path, 70);
     case CUT_PARITY:
@@ -71,6 +79,25 @@ static void test_damage(const struct world *world, int group, int at,
         int64_t got = loads(world, &local);
         everywhere(world, got == 0 && !local,
                    "it is seen, and the run's step comes back");
+        lose(world, world->rank);
+    }
+}
+
+/* All nodes are there, and a shard on the first `harmed` of them is damaged: of
+ * one it is made good by its copy or parity, of all of them it can't be. */
+static void test_mended(const struct world *world, int group, int64_t *step)
+{
+    for (int harmed = 1; harmed <= world->ranks; harmed += world->ranks - 1) {
+        bool local = false;
+        everywhere(world, saves(world, group, cuts[0], ++*step), "a save");
+        everywhere(world,
+                   world->rank >= harmed || do_harm(world, *step, FLIP_SHARD),
+                   "a shard is damaged");
+        int64_t got = loads(world, &local);
+        everywhere(world,
+                   harmed == 1 ? got == *step && local : got == 0 && !local,
+                   harmed == 1 ? "a damaged shard counts as lost"
+                               : "as all of them: the run's step comes back");
         lose(world, world->rank);
     }
 }
@@ -198,6 +225,8 @@ static void run_tests(struct world *world)
     lose(world, world->rank);
     everywhere(world, saves_run(world), "a step of the run");
     test_damage(world, world->ranks, world->ranks - 1, &step);
+    test_mended(world, world->ranks, &step);
+    test_mended(world, 0, &step);
 }
 
 int main(int argc, char **argv)

@@ -7,11 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/files/ckpt_read.h"
+#include "checkpoint/local/ckpt_nodes.h"
 #include "checkpoint/local/ckpt_rebuild.h"
 #include "checkpoint/local/ckpt_redundancy.h"
 #include "src/base/crc32c.h"
+#include "src/base/log.h"
 
 static bool is_of_run(const struct ckpt_manifest *manifest,
                       const char *run_uuid)
@@ -91,10 +95,10 @@ static bool has_shard(const struct ckpt_local *local, int shard)
 
 /* Fill `holds`; *whole: every shard is somewhere. */
 static enum err take_stock(struct comm *comm, struct ckpt_local *local,
-                           bool same, bool *whole)
+                           bool *whole)
 {
     enum err rc = ERR_OK;
-    assert(local->holds == NULL);
+    free(local->holds);
     size_t count = (size_t)local->manifest->shard_count;
     int64_t *holders = calloc(count + 1, sizeof *holders);
     local->holds = calloc(count + 1, sizeof *local->holds);
@@ -102,7 +106,7 @@ static enum err take_stock(struct comm *comm, struct ckpt_local *local,
         rc = err_set(ERR_MEMORY, "node-local checkpoint: out of memory");
     TRY_OUT(comm_agree(comm, rc));
     for (size_t s = 0; s < count; s++) {
-        local->holds[s] = same && has_shard(local, (int)s);
+        local->holds[s] = local->here && has_shard(local, (int)s);
         holders[s] = local->holds[s];
     }
     TRY_OUT(comm_all_reduce_i64(comm, holders, count, COMM_SUM));
@@ -114,22 +118,56 @@ out:
     return rc;
 }
 
-/* Completes a step where shards are missing and can be made again. */
-static enum err complete(struct comm *comm, struct ckpt_local *local,
-                         uint32_t manifest_crc, bool same, bool *whole)
+/* Where shards are missing that can be made again, they are. */
+static enum err take_whole(struct comm *comm, struct ckpt_local *local,
+                           bool *whole)
 {
     bool rebuilt;
+    TRY(take_stock(comm, local, whole));
     struct ckpt_rebuild lost = { .dir = local->dir,
                                  .manifest = local->manifest,
-                                 .manifest_crc = manifest_crc,
+                                 .manifest_crc = local->manifest_crc,
                                  .holds = local->holds,
-                                 .here = same };
-    TRY(ckpt_redundancy_rebuild(comm, &lost, &rebuilt));
-    if (!rebuilt)
+                                 .here = local->here };
+    if (*whole)
         return ERR_OK;
-    free(local->holds);
-    local->holds = NULL;
-    return take_stock(comm, local, same, whole);
+    TRY(ckpt_redundancy_rebuild(comm, &lost, &rebuilt));
+    return rebuilt ? take_stock(comm, local, whole) : ERR_OK;
+}
+
+/* Of the shards on its node each rank reads its share. */
+static enum err drop_damaged(const struct comm *comm,
+                             const struct ckpt_local *local)
+{
+    enum err rc = ERR_OK;
+    int rank = comm_rank(comm);
+    char path[FSIO_PATH_MAX];
+    struct ckpt_nodes nodes = { 0 };
+    struct ckpt_read *reader = NULL;
+    TRY_OUT(ckpt_nodes_create(comm, &nodes));
+    TRY_OUT(ckpt_read_create(local->dir, local->manifest, &reader));
+    for (int s = nodes.place[rank]; s < local->manifest->shard_count;
+         s += nodes.ranks[nodes.node[rank]]) {
+        if (!local->holds[s] || ckpt_read_all(reader, s) == ERR_OK)
+            continue;
+        log_warn("%s: counts as lost", err_text());
+        TRY_OUT(fsio_path(path, "%s/%s", local->dir,
+                          local->manifest->shards[s].file));
+        if (unlink(path) != 0)
+            TRY_OUT(err_errno("%s: remove", path));
+    }
+out:
+    ckpt_read_destroy(reader);
+    ckpt_nodes_free(&nodes);
+    return rc;
+}
+
+enum err ckpt_local_mend(struct comm *comm, struct ckpt_local *local,
+                         bool *whole)
+{
+    *whole = false;
+    TRY(comm_agree(comm, drop_damaged(comm, local)));
+    return take_whole(comm, local, whole);
 }
 
 /* Tries one candidate, the newest below; sets out->step, -1 when there is
@@ -141,7 +179,6 @@ static enum err try_newest(struct comm *comm, const char *local_dir,
     enum err rc = ERR_OK;
     char *text = NULL;
     size_t bytes;
-    bool same;
     int64_t ignored = -1;
     int64_t mine =
         newest_here(local_dir, run_uuid, above, below, &text, &bytes, &ignored);
@@ -151,14 +188,13 @@ static enum err try_newest(struct comm *comm, const char *local_dir,
     out->ignored = newest[1];
     if (step < 0)
         goto out;
-    TRY_OUT(share_manifest(comm, step, mine, &text, &bytes, &same));
+    TRY_OUT(share_manifest(comm, step, mine, &text, &bytes, &out->here));
     rc = ckpt_index_path(out->dir, local_dir, step);
     if (rc == ERR_OK)
         rc = ckpt_manifest_parse(text, bytes, out->dir, &out->manifest);
     TRY_OUT(comm_agree(comm, rc));
-    TRY_OUT(take_stock(comm, out, same, whole));
-    if (!*whole)
-        TRY_OUT(complete(comm, out, crc32c(0, text, bytes), same, whole));
+    out->manifest_crc = crc32c(0, text, bytes);
+    TRY_OUT(take_whole(comm, out, whole));
 out:
     free(text);
     return rc;

@@ -26,6 +26,8 @@ struct ckpt_local {
     int64_t ignored; /* the newest looked at that is another run's; -1: none */
     char dir[FSIO_PATH_MAX];        /* of this rank's node */
     struct ckpt_manifest *manifest; /* NULL: there is none */
+    uint32_t manifest_crc;          /* CRC32C of its text */
+    bool here;                      /* this node has that very manifest */
     bool *holds; /* [shards]: this rank can open it, with its right size */
 };
 
@@ -37,6 +39,11 @@ struct ckpt_local {
 enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
                            const char *run_uuid, int64_t above, int64_t below,
                            struct ckpt_local *out);
+/* A read met damage: every shard is read on each node that has it, one that is
+ * damaged is removed and counts as lost, and *whole says whether all are on some
+ * node all the same, by a copy or made again. Collective. */
+enum err ckpt_local_mend(struct comm *comm, struct ckpt_local *local,
+                         bool *whole);
 /* Frees what it points to. */
 void ckpt_local_free(struct ckpt_local *local);
 

@@ -207,6 +207,19 @@ out:
     return rc;
 }
 
+/* A shard that no node has undamaged may be made again from parity. */
+static enum err take_or_mend(struct scavenge *s)
+{
+    struct err_kept kept;
+    bool whole;
+    enum err rc = take(s);
+    if (rc != ERR_CHECKPOINT)
+        return rc;
+    err_keep(&kept, rc);
+    TRY(ckpt_local_mend(s->comm, &s->local, &whole));
+    return whole ? take(s) : err_again(&kept);
+}
+
 enum err ckpt_scavenge(struct comm *comm, const char *run_dir,
                        const char *local_dir, const char *attempt,
                        struct ckpt_scavenged *out)
@@ -234,7 +247,7 @@ enum err ckpt_scavenge(struct comm *comm, const char *run_dir,
         if (s.local.step < 0)
             goto out;
         below = s.local.step;
-        rc = take(&s);
+        rc = take_or_mend(&s);
         if (rc == ERR_CHECKPOINT && comm_rank(comm) == 0)
             log_warn("%s", err_text());
     } while (rc == ERR_CHECKPOINT);
