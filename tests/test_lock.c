@@ -3,11 +3,13 @@
  * scontrol are scripts of the test. */
 #include "src/job/lock.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -430,6 +432,71 @@ static void test_races(void)
     expect(ERR_OK, "after the races");
 }
 
+static mode_t mode_of(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 ? status.st_mode & 0777 : 0;
+}
+
+/* Holds whatever lock a descriptor can have that was opened for reading; a file
+ * that it must not read keeps nothing from it. */
+static pid_t start_reader(const char *path)
+{
+    int ready[2];
+    char one;
+    struct flock all = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
+    if (pipe(ready) != 0)
+        return -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (geteuid() == 0 && setuid(65534) != 0)
+            _exit(1);
+        int fd = open(path, O_RDONLY);
+        if (fd >= 0)
+            (void)(flock(fd, LOCK_EX) + fcntl(fd, F_OFD_SETLK, &all));
+        close(ready[1]);
+        for (;;)
+            pause();
+    }
+    close(ready[1]);
+    if (read(ready[0], &one, 1) > 0)
+        tap_note("a reader that writes");
+    close(ready[0]);
+    return pid;
+}
+
+/* Another user can read the run directory: neither the lock of today nor that
+ * of older versions is his to hold. */
+static void test_readers(void)
+{
+    static const char *const names[] = { ".lock.gate", ".lock.guard" };
+    mode_t old_mask = umask(0);
+    char path[2 * FSIO_PATH_MAX];
+    snprintf(path, sizeof path, "%.900s/.lock.gate", folder);
+    unlink(path);
+    chmod(folder, 0755);
+    expect(ERR_OK, "a new run");
+    tap_is_int(mode_of(path), 0600, "the gate is the owner's alone");
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%.900s/%s", folder, names[i]);
+        FILE *file = fopen(path, "a");
+        if (file == NULL || fclose(file) != 0)
+            tap_ok(false, "make %s", path);
+        if (i == 1)
+            chmod(path, 0644);
+        pid_t reader = start_reader(path);
+        expect(ERR_OK, names[i]);
+        kill_owner(reader, true);
+    }
+    snprintf(path, sizeof path, "%.900s/.lock.gate", folder);
+    unlink(path);
+    chmod(folder, 0770);
+    expect(ERR_OK, "a run of a group");
+    tap_is_int(mode_of(path), 0660, "the gate is the group's");
+    chmod(folder, 0700);
+    umask(old_mask);
+}
+
 int main(void)
 {
     char path[2 * FSIO_PATH_MAX];
@@ -452,6 +519,7 @@ int main(void)
     test_owners_elsewhere();
     test_owner_of_another_user();
     test_damaged();
+    test_readers();
     test_races();
     fsio_remove_tree(folder);
     return tap_done();

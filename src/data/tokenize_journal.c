@@ -28,7 +28,8 @@ struct tokenize_journal {
     uint64_t inode;
 };
 
-/* The lock's file may be removed, with its folder, by the one who had it. */
+/* The lock's file may be removed, with its folder, by the one who had it.
+ * Readers cannot open it, so they cannot hold it. */
 static enum err journal_lock(struct tokenize_journal *journal,
                              const char *folder)
 {
@@ -37,7 +38,7 @@ static enum err journal_lock(struct tokenize_journal *journal,
     TRY(fsio_path(path, "%s/lock", folder));
     for (int i = 0; i < JOURNAL_LOCK_TRIES; i++) {
         TRY(fsio_mkdirs(folder));
-        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         if (fd < 0 && errno == ENOENT)
             continue;
         if (fd < 0)

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -141,27 +140,50 @@ static enum err lock_judge(const struct lock *lock,
     return ended && stopped ? ERR_OK : lock_busy(lock, &owner, known, age_s);
 }
 
+/* A lock of this file description, which needs the right to write: who may only
+ * read the run cannot hold it. */
+static bool lock_guard_try(int fd)
+{
+    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    return fcntl(fd, F_OFD_SETLK, &all) == 0;
+}
+
+/* For whoever may write to the run directory, and nobody else. */
+static mode_t lock_guard_mode(const struct lock *lock)
+{
+    char parent[FSIO_PATH_MAX];
+    struct stat status;
+    size_t length = (size_t)(strrchr(lock->guard, '/') - lock->guard);
+    bool group =
+        fsio_path(parent, "%.*s", (int)length, lock->guard) == ERR_OK &&
+        stat(parent, &status) == 0 && (status.st_mode & S_IWGRP) != 0;
+    return group ? 0660 : 0600;
+}
+
 static enum err lock_guard_enter(const struct lock *lock, int *fd_out)
 {
     double deadline = clock_now() + LOCK_GUARD_TIMEOUT_S;
-    int fd = open(lock->guard, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int fd = open(lock->guard, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+                  lock_guard_mode(lock));
     if (fd < 0)
         return err_errno("%s: open", lock->guard);
-    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        /* Some shared file systems have no flock: link(2) still makes a first
-         * lock exclusive, only two takeovers at once are not serialized. */
-        if (errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK) {
-            log_warn("%s: flock: %s", lock->guard, strerror(errno));
+    while (!lock_guard_try(fd)) {
+        /* Some shared file systems have no such locks: link(2) still makes a
+         * first lock exclusive, only two takeovers at once are not serialized.
+         */
+        if (errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK ||
+            errno == EINVAL) {
+            log_warn("%s: lock: %s", lock->guard, strerror(errno));
             break;
         }
-        if (errno != EWOULDBLOCK && errno != EINTR) {
-            enum err rc = err_errno("%s: flock", lock->guard);
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
+            enum err rc = err_errno("%s: lock", lock->guard);
             close(fd);
             return rc;
         }
         if (clock_now() > deadline) {
             close(fd);
-            return err_set(ERR_BUSY,
+            return err_set(ERR_IO,
                            "%s: held by another process for %.0f s; find it "
                            "with lsof",
                            lock->guard, LOCK_GUARD_TIMEOUT_S);
@@ -267,7 +289,7 @@ enum err lock_acquire(const char *run_dir, double beat_s, struct lock **out)
     lock->pid = getpid();
     TRY_OUT(lock_record_self(&lock->self, beat_s));
     TRY_OUT(fsio_path(lock->path, "%s/.lock", run_dir));
-    TRY_OUT(fsio_path(lock->guard, "%s/.lock.guard", run_dir));
+    TRY_OUT(fsio_path(lock->guard, "%s/.lock.gate", run_dir));
     TRY_OUT(fsio_path(lock->beat_path, "%s/.lock.beat", run_dir));
     TRY_OUT(fsio_path(lock->temporary, "%s/.lock.tmp.%s.%lld", run_dir,
                       lock->self.host, lock->self.pid));

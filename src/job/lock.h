@@ -21,8 +21,12 @@
  * All else is ERR_BUSY, with host, pid, job, cluster and heartbeat in the text
  * and what to do. A lock file that does not hold such a record was damaged by
  * something else and tells nothing about its owner: ERR_BUSY too. Takeovers are
- * serialized by flock(2) on RUN/.lock.guard, which stays behind. Threads and
- * forks do not inherit the lock. */
+ * serialized by a lock on RUN/.lock.gate, which stays behind. It was made for
+ * those alone who may write to the run (0600, or 0660 where the folder is the
+ * group's): a reader can open no descriptor that a lock could be held with. Where
+ * it is held for half a minute all the same, ERR_IO. Threads and forks do not
+ * inherit the lock. (Until 2026-11 it was .lock.guard, readable and locked by
+ * flock(2), which any reader could hold for good.) */
 #ifndef TESSERA_JOB_LOCK_H
 #define TESSERA_JOB_LOCK_H
 
