@@ -160,6 +160,24 @@ packed() {
     [[ "$output" == *"shard.00001.mds: its sha256 should be"* ]]
 }
 
+@test "bits that flip in a cache between runs are fetched again, and told" {
+    train 1 "$DIR/rot" "${REMOTE[@]}" "data.cache=$DIR/rot-cache" train.max_duration=1ba
+    while read -r shard; do
+        printf '\xff' | dd of="$shard" bs=1 seek=3000 conv=notrunc status=none
+    done < <(find "$DIR/rot-cache" -name '*.mds')
+    rm -rf "$DIR/rot"
+    run -0 train 1 "$DIR/rot" "${REMOTE[@]}" "data.cache=$DIR/rot-cache" data.verify=bytes
+    [[ "$output" == *"damaged in the cache, it is fetched again"* ]]
+    same_bits "$DIR/rot"
+}
+
+@test "a remote data set without checksums is told" {
+    cp -r "$DIR/data/train" "$DIR/data/bare"
+    jq '.shards[].raw_data.hashes = {}' "$DIR/data/train/index.json" >"$DIR/data/bare/index.json"
+    run -0 train 1 "$DIR/bare" "${FEW[@]}" train.max_duration=1ba "data.train=$ADDRESS/bare"
+    [[ "$output" == *"shards have no checksum"* ]]
+}
+
 @test "a cache that nothing needs is told" {
     run -0 train 1 "$DIR/no-cache" "${FEW[@]}" train.max_duration=1ba \
         data.cache_limit=1GiB

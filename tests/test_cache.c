@@ -272,6 +272,41 @@ static void test_poison(void)
     free(more);
 }
 
+/* Bits that flip in a cache while nobody uses it: of what is fetched, and of
+ * what is unpacked from a server or from a folder. */
+static void test_rot(void)
+{
+    char path[FSIO_PATH_MAX], *data = NULL;
+    size_t bytes = 0;
+    const char *from[] = { address[RAW], address[PACKED],
+                           fixture_path(folder, "packed") };
+    for (int c = 0; c < 3; c++) {
+        const char *cache = fixture_path(folder, "rotten");
+        struct cache_options options = options_of(cache, 0, 20.0);
+        struct dataset *set = NULL;
+        fixture_need(fsio_remove_tree(cache));
+        fixture_need(open_set(from[c], &options, &set));
+        tap_ok(read_all(set), "%s fills a cache", from[c]);
+        dataset_close(set);
+        files_in(cache, "_shard.00001.mds", NULL, path);
+        fixture_need(fsio_read_file(path, 1 << 20, &data, &bytes));
+        data[bytes - 8] ^= 1;
+        fixture_write_file(path, data, bytes);
+        free(data);
+        options.sizes_only = true;
+        fixture_need(open_set(from[c], &options, &set));
+        tap_ok(!read_all(set), "a flipped bit is seen by no size");
+        dataset_close(set);
+        options.sizes_only = false;
+        int before = server.requests;
+        fixture_need(open_set(from[c], &options, &set));
+        tap_ok(read_all(set), "but when the shard is first read");
+        tap_is_int(server.requests - before, c == 2 ? 0 : 4,
+                   "it alone is fetched again");
+        dataset_close(set);
+    }
+}
+
 static void test_limit(void)
 {
     int64_t bytes = 0, largest = 0;
@@ -483,6 +518,7 @@ int main(void)
     test_sharing();
     test_kill();
     test_poison();
+    test_rot();
     test_limit();
     test_damage();
     test_twisted();

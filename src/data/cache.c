@@ -158,11 +158,13 @@ static enum err cache_renew(struct cache *cache, const char *name,
     return rc;
 }
 
-/* By the first process: what the address has now. */
+/* By the first process: what the address has now, nothing of it verified. */
 static enum err cache_refresh(struct cache *cache, const char *const *names,
                               int needed, int count)
 {
     enum err rc = ERR_OK;
+    if (ftruncate(cache->verified, 0) != 0)
+        return err_errno("%s/verified: truncate", cache->folder);
     TRY(cache_check_boot(cache));
     cache_sweep(cache, false);
     for (int n = 0; n < count && rc == ERR_OK; n++) {
@@ -196,6 +198,17 @@ static bool cache_is_linked(int fd, const char *path)
            opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
+static enum err cache_open_verified(struct cache *cache)
+{
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_path(path, "%s/verified", cache->folder));
+    if (cache->verified >= 0)
+        close(cache->verified);
+    cache->verified =
+        open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return cache->verified >= 0 ? ERR_OK : err_errno("%s: open", path);
+}
+
 /* *done: this process is one of the users, and the index is there. */
 static enum err cache_join(struct cache *cache, const char *const *names,
                            int needed, int count, bool *done)
@@ -212,7 +225,10 @@ static enum err cache_join(struct cache *cache, const char *const *names,
     enum err rc = ERR_OK;
     bool first = flock(fd, LOCK_EX | LOCK_NB) == 0;
     bool joined = first || flock(fd, LOCK_SH | LOCK_NB) == 0;
-    if (joined && first && cache_is_linked(fd, path)) {
+    joined = joined && cache_is_linked(fd, path);
+    if (joined)
+        rc = cache_open_verified(cache);
+    if (joined && first && rc == ERR_OK) {
         rc = cache_refresh(cache, names, needed, count);
         joined = rc == ERR_OK && flock(fd, LOCK_SH) == 0;
     }
@@ -284,7 +300,7 @@ enum err cache_open(const char *address, const struct cache_options *options,
     struct cache *cache = calloc(1, sizeof *cache);
     if (cache == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    cache->users = -1;
+    cache->users = cache->verified = -1;
     cache->options = *options;
     cache->failed_shard = -1;
     pthread_mutex_init(&cache->mutex, NULL);
@@ -340,6 +356,8 @@ void cache_close(struct cache *cache)
     if (cache->store != NULL)
         cache_end(cache);
     cache_leave(cache);
+    if (cache->verified >= 0)
+        close(cache->verified);
     store_close(cache->store);
     pthread_mutex_destroy(&cache->mutex);
     free(cache);

@@ -7,13 +7,16 @@
  * file: a shard gets its name when its length and every known checksum of it,
  * packed and unpacked, are right. Names are not synced to the disk, so what was
  * there before the machine started again is thrown away, as is everything when
- * the index has become another one.
+ * the index has become another one. What a cache has already is verified again
+ * when it is first held after all who used it before have ended; damage there
+ * is fetched anew.
  *
  * FOLDER/ADDRESS-HASH has index.json, tessera.json, shards as NUMBER_NAME, and:
  *   users   locked shared by each process that uses it, alone by the first one
  *           while it fetches the index
  *   locks   one byte for each shard, locked by who fetches it, and one for room
  *   boot    when the machine started
+ *   verified  one byte for each shard, 1: since the first of its users came
  *   NUMBER_NAME.part, .zip   what is being fetched; .room keeps its space
  * A shard file is locked shared while it is held. */
 #ifndef TESSERA_DATA_CACHE_H
@@ -36,6 +39,7 @@ struct cache_options {
     int64_t limit;     /* bytes of the shards of one address; 0: none */
     double deadline_s; /* of store_options */
     int threads;       /* that fetch ahead, > 0 */
+    bool sizes_only;   /* what is there already is whole if it is as long */
 };
 
 /* Where nothing else is said: no limit, 300 s. */

@@ -16,6 +16,7 @@ struct cache {
     bool temporary; /* the root is the default's */
     struct store *store;
     int users; /* the lock's file */
+    int verified;
     const struct cache_shard *shards;
     int64_t count;
     int64_t largest; /* bytes that a shard needs at most, packed and not */

@@ -239,6 +239,38 @@ static enum err cache_fetch(struct cache *cache, int64_t shard,
     return rc;
 }
 
+/* Whether what is there needs no look at its bytes. */
+static bool cache_is_trusted(const struct cache *cache, int64_t shard)
+{
+    char mark = 0;
+    return cache->options.sizes_only ||
+           (pread(cache->verified, &mark, 1, shard) == 1 && mark == 1);
+}
+
+/* What can't be marked is verified again. */
+static void cache_trust(const struct cache *cache, int64_t shard)
+{
+    ssize_t written = pwrite(cache->verified, "\1", 1, shard);
+    (void)written;
+}
+
+/* By who has its lock: what is there and held is let go of if it is damaged. */
+static void cache_look(const struct cache *cache, int64_t shard,
+                       struct cache_hold *hold, bool *held)
+{
+    if (!*held || cache_is_trusted(cache, shard))
+        return;
+    if (cache_verify(hold->path, &cache->shards[shard].raw) == ERR_OK) {
+        cache_trust(cache, shard);
+        return;
+    }
+    log_warn("%s: %s; damaged in the cache, it is fetched again", hold->path,
+             err_text());
+    unlink(hold->path);
+    cache_release(hold);
+    *held = false;
+}
+
 /* A failure since `begin` of another thread that fetched the same. */
 static enum err cache_failed(struct cache *cache, int64_t shard, double begin)
 {
@@ -259,15 +291,20 @@ enum err cache_hold(struct cache *cache, int64_t shard, struct cache_hold *hold)
     int stops = cache->stops;
     hold->fd = -1;
     TRY(cache_try(cache, shard, hold, &held));
-    if (held)
+    if (held && cache_is_trusted(cache, shard))
         return ERR_OK;
+    cache_release(hold);
     TRY(cache_lock(cache, shard, cache->shards[shard].raw.name, &lock));
     enum err rc = cache_failed(cache, shard, begin);
     if (rc == ERR_OK)
         rc = cache_try(cache, shard, hold, &held);
+    if (rc == ERR_OK)
+        cache_look(cache, shard, hold, &held);
     if (rc == ERR_OK && !held) {
         rc = cache_fetch(cache, shard, hold);
-        if (rc != ERR_OK && cache->stops == stops) {
+        if (rc == ERR_OK)
+            cache_trust(cache, shard);
+        else if (cache->stops == stops) {
             pthread_mutex_lock(&cache->mutex);
             err_keep(&cache->failed, rc);
             cache->failed_shard = shard;

@@ -181,8 +181,17 @@ static enum err settle_bytes(const struct trainer *trainer,
         return ERR_OK;
     int64_t limit = trainer->settings.data.cache_limit;
     if (dataset_is_cached(data))
-        log_info("%s: shards that are fetched or unpacked are checked then",
-                 dataset_path(data));
+        log_info("%s: shards that are fetched or unpacked are checked then, "
+                 "those that the cache has already %s",
+                 dataset_path(data),
+                 how == VERIFY_SIZES ? "by their sizes (data.verify = sizes)"
+                                     : "when they are first read");
+    if (dataset_is_cached(data) && has->unchecked > 0)
+        log_warn("%s: %lld of %lld shards have no checksum that is known here, "
+                 "so that what comes damaged is trained on: tessera-data "
+                 "adopt, where it lies, adds some",
+                 dataset_path(data), (long long)has->unchecked,
+                 (long long)has->shards);
     if (dataset_is_cached(data) && limit > 0 && limit < has->bytes)
         log_warn("%s: data.cache_limit = %lld is less than its %lld bytes, so "
                  "shards that are needed again are fetched again; the "

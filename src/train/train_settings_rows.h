@@ -160,7 +160,8 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "samples of more than data.seq_len tokens")                              \
     S(data, CHOICE(data_verify), verify, "auto", 0,                            \
       "what is checked of shards at the start; bytes: their checksums, "       \
-      "each rank its share; auto: bytes up to 256 MiB a rank")                 \
+      "each rank its share; auto: bytes up to 256 MiB a rank; those in a "     \
+      "cache by their bytes when they are first read, but with sizes")                 \
     S(data, PATH, cache, "", SETTING_LOCAL,                                    \
       "folder on every node for shards that are fetched or unpacked; it "      \
       "stays; empty: one of the job's in TMPDIR or /tmp, which is removed")    \
