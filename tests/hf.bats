@@ -116,6 +116,74 @@ copy() { # what is in the folder may be changed then
     rm -rf "$DIR/back" "$DIR/start"
 }
 
+# says MODEL: what a text of it is made with, and the text
+says() {
+    "$BIN/tessera-generate" "$1" --prompt "the king" --json --max-tokens 40 \
+        2>"$DIR/log"
+    grep -o "temperature.*\|tokens: greedy.*" "$DIR/log"
+}
+
+@test "how a model's makers would have it talk goes through runs and exports" {
+    copy
+    echo '{"do_sample": true, "temperature": 0.2, "top_p": 0.9, "top_k": 7,
+        "repetition_penalty": 1.1, "eos_token_id": [256, 101, 115],
+        "my_key": ["x"]}' >"$DIR/copy/generation_config.json"
+    sed -i 's/"bos_token_id"/"pad_token_id": 35, &/; t; s/"eos_token_id"/"pad_token_id": 35, &/' \
+        "$DIR/copy/config.json"
+    sed -i 's/"eos_token": "[^"]*"/"eos_token": "e"/; /pad_token/d' \
+        "$DIR/copy/tokenizer_config.json"
+    run "$HF" import "$DIR/copy" --out "$DIR/back"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    train 1 "$DIR/start" train.max_duration=1ba model.positions=rope \
+        model.norm=rmsnorm model.ffn=glu model.activation=silu \
+        model.bias=false model.n_kv_heads=1 eval.interval=0ba \
+        model.weights="$DIR/back" optimizer.lr=1e-30
+    "$HF" export "$DIR/start" --out "$DIR/hf"
+    "$HF" export "$DIR/hf" --out "$DIR/again"
+    "$HF" export "$DIR/start" --format gguf --out "$DIR/m.gguf"
+    "$HF" export "$DIR/m.gguf" --out "$DIR/ofgguf"
+    diff -r "$DIR/hf" "$DIR/again" --exclude=README.md
+    for folder in hf ofgguf; do
+        tr -d ' \n' <"$DIR/$folder/generation_config.json" >"$DIR/flat"
+        cat "$DIR/flat"
+        for part in '"do_sample":true' '"temperature":0.2' '"top_p":0.9' \
+            '"top_k":7' '"repetition_penalty":1.1' '"pad_token_id":35'; do
+            grep -qF "$part" "$DIR/flat"
+        done
+        tr -d ' \n' <"$DIR/$folder/config.json" | grep -qF '"pad_token_id":35'
+        tr -d ' \n' <"$DIR/$folder/tokenizer_config.json" |
+            grep -qF '"model_input_names":["input_ids","attention_mask"]'
+        grep -q '"pad_token": "#"' "$DIR/$folder/tokenizer_config.json"
+    done
+    grep -q my_key "$DIR/hf/generation_config.json"
+    says "$DIR/copy" >"$DIR/want"
+    cat "$DIR/want"
+    grep -q "top-k 7" "$DIR/want"
+    for model in start back hf ofgguf m.gguf; do
+        says "$DIR/$model" | diff "$DIR/want" -
+        ! grep "latter is taken" "$DIR/log"
+    done
+    rm -rf "$DIR/back" "$DIR/start" "$DIR/hf" "$DIR/again" "$DIR/ofgguf" "$DIR/m.gguf"
+}
+
+@test "tokens that are named and numbered differently are told where it lasts" {
+    copy
+    rm -rf "$DIR/back"
+    sed -i 's/"eos_token": "[^"]*"/"eos_token": "e"/' \
+        "$DIR/copy/tokenizer_config.json"
+    run "$HF" import "$DIR/copy" --out "$DIR/back"
+    [ "$(grep -c "eos_token is token 101, but eos_token_id is 256" <<<"$output")" -eq 1 ]
+    run "$BIN/tessera-data" encode --tokenizer "$DIR/copy" <<<"the"
+    [ "$(grep -c "eos_token is token 101, but" <<<"$output")" -eq 1 ]
+    for model in copy back; do
+        run "$BIN/tessera-generate" "$DIR/$model" --prompt a --max-tokens 2
+        [ "$status" -eq 0 ]
+        [[ "$output" != *"eos_token is"* ]]
+    done
+    rm -rf "$DIR/back"
+}
+
 @test "nothing is overwritten, and the command line is checked" {
     mkdir -p "$DIR/there"
     for command in "export $DIR/llama" "import $DIR/out"; do

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
-#include "src/weights/weights.h"
+#include "src/weights/weights_tokenizer.h"
 
 #define MODEL_TEMPLATE_BYTES_MAX (1 << 20)
 
@@ -53,6 +53,7 @@ static enum err model_of_weights(const char *name, struct tokenizer **tokenizer,
     struct weights *weights = NULL;
     TRY_OUT(weights_open(name, &weights));
     const struct weights_about *about = weights_about(weights);
+    weights_tokenizer_warn_names(about);
     if (about->tokenizer != NULL)
         TRY_OUT(tokenizer_create_json(model_stem(name), about->tokenizer,
                                       about->tokenizer_bytes, about->bos,

@@ -2,13 +2,9 @@
 #include "src/cmd/generate_config.h"
 
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
-
-#define CONFIG_BYTES_MAX ((size_t)1 << 20)
 
 static enum err config_real(const char *path, const json_t *root,
                             const char *key, double *out, bool *says)
@@ -116,20 +112,18 @@ static enum err config_sample(const char *path, const json_t *root,
     return rc == ERR_OK ? rc : err_prefix(ERR_DATA, "%s", path);
 }
 
-enum err generate_config_read(const char *folder, struct generate_config *out)
+enum err generate_config_read(const struct weights_about *about,
+                              struct generate_config *out)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
-    char *text = NULL;
-    size_t bytes = 0;
     json_error_t error;
     json_t *root = NULL;
     *out = (struct generate_config){ .sample = sample_options_default };
-    TRY(fsio_path(path, "%s/" GENERATE_CONFIG_FILE, folder));
-    if (!fsio_exists(path))
+    if (about->generation == NULL)
         return ERR_OK;
-    TRY_OUT(fsio_read_file(path, CONFIG_BYTES_MAX, &text, &bytes));
-    root = json_loadb(text, bytes, 0, &error);
+    TRY(fsio_path(path, "%s/" GENERATE_CONFIG_FILE, about->path));
+    root = json_loads(about->generation, 0, &error);
     if (!json_is_object(root)) {
         rc = err_set(ERR_DATA, "%s:%d: %s", path, error.line,
                      root == NULL ? error.text : "no JSON object");
@@ -140,6 +134,5 @@ enum err generate_config_read(const char *folder, struct generate_config *out)
     config_warn(path, root);
 out:
     json_decref(root);
-    free(text);
     return rc;
 }

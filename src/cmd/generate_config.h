@@ -1,5 +1,5 @@
-/* generation_config.json, which a Hugging Face folder may have: how its makers
- * would have the model's tokens chosen, and which of them end a text. */
+/* The generation_config.json that a model has brought with it: how its makers
+ * would have its tokens chosen, and which of them end a text. */
 #ifndef TESSERA_CMD_GENERATE_CONFIG_H
 #define TESSERA_CMD_GENERATE_CONFIG_H
 
@@ -9,6 +9,7 @@
 
 #include "src/base/err.h"
 #include "src/infer/sample.h"
+#include "src/weights/weights.h"
 
 #define GENERATE_CONFIG_FILE "generation_config.json"
 #define GENERATE_CONFIG_EOS_MAX 32
@@ -20,8 +21,9 @@ struct generate_config {
     size_t eos_count;
 };
 
-/* Of a folder; nothing where it has no such file. What is asked for there and
- * cannot be done is warned of. ERR_DATA names file and key. */
-enum err generate_config_read(const char *folder, struct generate_config *out);
+/* Of a model; nothing where it says nothing. What is asked for there and cannot
+ * be done is warned of. ERR_DATA names file and key. */
+enum err generate_config_read(const struct weights_about *about,
+                              struct generate_config *out);
 
 #endif

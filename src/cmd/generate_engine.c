@@ -124,9 +124,7 @@ static enum err engine_choices(struct generate_engine *engine,
                                const struct sample_options *otherwise)
 {
     struct generate_config config = { .eos_count = 0 };
-    bool folder = engine->about->kind != WEIGHTS_GGUF;
-    if (folder)
-        TRY(generate_config_read(engine->about->path, &config));
+    TRY(generate_config_read(engine->about, &config));
     generate_args_sample(engine->args, config.says ? &config.sample : NULL,
                          otherwise, &engine->sample);
     engine->sample_of = engine->args->said != 0 ? "the command line"

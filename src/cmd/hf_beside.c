@@ -11,6 +11,7 @@
 #include "src/hf/hf_files.h"
 #include "src/text/byte_alphabet.h"
 #include "src/text/tokenizer.h"
+#include "src/text/tokenizer_config.h"
 #include "src/text/unicode.h"
 
 #define BYTES 256
@@ -105,12 +106,56 @@ out:
 
 /* --- the files --- */
 
+/* What the model has brought with it, and what it lacks of that. New; NULL: it is
+ * no JSON. */
+static json_t *make_generation(const struct weights_about *about)
+{
+    const struct {
+        const char *key;
+        int32_t token;
+    } tokens[] = { { "bos_token_id", about->bos },
+                   { "eos_token_id", about->eos },
+                   { "pad_token_id",
+                     about->pad >= 0 ? about->pad : about->eos } };
+    json_t *root = about->generation != NULL
+                       ? json_loads(about->generation, 0, NULL)
+                       : json_object();
+    for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
+        const json_t *said = json_object_get(root, tokens[t].key);
+        if (tokens[t].token >= 0 && (said == NULL || json_is_null(said)))
+            json_object_set_new(root, tokens[t].key,
+                                json_integer(tokens[t].token));
+    }
+    return root;
+}
+
+static enum err write_generation(const struct weights_about *about,
+                                 const char *folder)
+{
+    json_t *root = make_generation(about);
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return err_set(ERR_DATA,
+                       "%s: its generation_config.json is no JSON "
+                       "object",
+                       about->path);
+    }
+    return write_json(folder, hf_files_name(HF_FILE_GENERATION_CONFIG), root);
+}
+
+/* The ends are all of them; padding takes no part in training, so it is told
+ * where the model has some of its own. */
 static void set_ids(json_t *root, const struct weights_about *about)
 {
+    json_t *generation = make_generation(about);
+    json_t *ends = json_object_get(generation, "eos_token_id");
     if (about->bos >= 0)
         json_object_set_new(root, "bos_token_id", json_integer(about->bos));
-    if (about->eos >= 0)
-        json_object_set_new(root, "eos_token_id", json_integer(about->eos));
+    if (ends != NULL)
+        json_object_set(root, "eos_token_id", ends);
+    if (about->pad >= 0)
+        json_object_set_new(root, "pad_token_id", json_integer(about->pad));
+    json_decref(generation);
 }
 
 static enum err write_config(const struct hf_model *model, enum hf_arch arch,
@@ -125,20 +170,22 @@ static enum err write_config(const struct hf_model *model, enum hf_arch arch,
     return write_json(folder, "config.json", root);
 }
 
-/* "bos_token": its text, if there is such a token. */
-static enum err set_name(json_t *root, const char *key,
-                         const struct hf_files *files, int32_t token)
+/* Its text; *out is NULL where there is no such token. Padding may be one of
+ * another tokenizer's, and is left out then. */
+static enum err make_name(const struct hf_files *files, const char *key,
+                          int32_t token, json_t **out)
 {
     char *text = NULL;
+    *out = NULL;
     if (token < 0)
         return ERR_OK;
     TRY(hf_files_token_text(files, "the model's tokenizer", token, &text));
-    if (text == NULL)
+    if (text == NULL && strcmp(key, "pad_token") != 0)
         return err_set(ERR_DATA,
                        "the model's tokenizer has no token %d, its "
                        "%s",
                        token, key);
-    json_object_set_new(root, key, json_string(text));
+    *out = text == NULL ? NULL : json_string(text);
     free(text);
     return ERR_OK;
 }
@@ -149,11 +196,7 @@ static enum err write_tokenizer(const struct hf_model *model,
     enum err rc = ERR_OK;
     const struct weights_about *about = model->about;
     struct hf_files files = { .text = { NULL } };
-    json_t *root = json_pack("{s:s, s:I, s:b, s:s*}", "tokenizer_class",
-                             "PreTrainedTokenizerFast", "model_max_length",
-                             (json_int_t)about->config.max_seq_len,
-                             "clean_up_tokenization_spaces", 0, "chat_template",
-                             about->chat_template);
+    json_t *root = NULL, *bos = NULL, *eos = NULL, *pad = NULL;
     TRY_OUT(hf_bytes_tokenizer(about, &files.text[HF_FILE_TOKENIZER],
                                &files.bytes[HF_FILE_TOKENIZER]));
     if (files.text[HF_FILE_TOKENIZER] == NULL) {
@@ -164,8 +207,16 @@ static enum err write_tokenizer(const struct hf_model *model,
     TRY_OUT(write_text(folder, hf_files_name(HF_FILE_TOKENIZER),
                        files.text[HF_FILE_TOKENIZER],
                        files.bytes[HF_FILE_TOKENIZER]));
-    TRY_OUT(set_name(root, "bos_token", &files, about->bos));
-    TRY_OUT(set_name(root, "eos_token", &files, about->eos));
+    TRY_OUT(make_name(&files, "bos_token", about->bos, &bos));
+    TRY_OUT(make_name(&files, "eos_token", about->eos, &eos));
+    TRY_OUT(make_name(&files, "pad_token", about->pad, &pad));
+    root = tokenizer_config_make(bos, eos, pad);
+    bos = eos = pad = NULL;
+    json_object_set_new(root, "model_max_length",
+                        json_integer(about->config.max_seq_len));
+    if (about->chat_template != NULL)
+        json_object_set_new(root, "chat_template",
+                            json_string(about->chat_template));
     rc = write_json(folder, hf_files_name(HF_FILE_TOKENIZER_CONFIG), root);
     root = NULL;
     if (rc == ERR_OK && about->chat_template != NULL)
@@ -173,6 +224,9 @@ static enum err write_tokenizer(const struct hf_model *model,
                         about->chat_template, strlen(about->chat_template));
 out:
     json_decref(root);
+    json_decref(bos);
+    json_decref(eos);
+    json_decref(pad);
     hf_files_free(&files);
     return rc;
 }
@@ -180,10 +234,7 @@ out:
 enum err hf_beside_write(const struct hf_model *model, enum hf_arch arch,
                          enum hf_cmd_dtype dtype, const char *folder)
 {
-    json_t *generation = json_object();
-    set_ids(generation, model->about);
-    TRY(write_json(folder, hf_files_name(HF_FILE_GENERATION_CONFIG),
-                   generation));
+    TRY(write_generation(model->about, folder));
     TRY(write_config(model, arch, dtype, folder));
     return write_tokenizer(model, folder);
 }

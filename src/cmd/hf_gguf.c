@@ -83,8 +83,10 @@ static enum err write_tokenizer(struct gguf_writer *writer,
         .tokenizer = text,
         .bytes = bytes,
         .chat = about->chat_template,
+        .generation = about->generation,
         .bos = about->bos,
         .eos = about->eos,
+        .pad = about->pad,
         .rows = about->config.vocab_size,
     };
     enum err rc = gguf_tokenizer_write(writer, &texts);

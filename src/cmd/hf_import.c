@@ -16,6 +16,7 @@
 #include "src/data/publish.h"
 #include "src/train/on_checkpoint_about.h"
 #include "src/weights/weights_ckpt_config.h"
+#include "src/weights/weights_tokenizer.h"
 
 #define STEP 0
 #define ATTEMPT "import"
@@ -83,8 +84,7 @@ static enum err make_state(const struct import *import, json_t **out)
         "{s:s, s:I, s:o, s:o, s:{s:o, s:s, s:s, s:s}, s:{s:{s:{s:s}}, s:o}}",
         "code_version", TESSERA_VERSION, "step", (json_int_t)STEP, "fixed",
         fixed, "text",
-        weights_ckpt_config_text(about->vocab, about->bos, about->eos,
-                                 about->chat_template),
+        weights_ckpt_config_text(about->vocab, about->bos, about->eos, about),
         "source", "path", jsontext_string(about->path), "kind",
         weights_kind_name(import->model.weights), "dtype", about->dtype,
         "sha256", about->sha256, "about", "kinds", "", "kind", "weight",
@@ -145,6 +145,7 @@ enum err hf_import(const struct hf_cmd *cmd, int *exit_code)
         rc = err_set(ERR_USAGE, "%s is a checkpoint already", cmd->paths[0]);
         goto out;
     }
+    weights_tokenizer_warn_names(import.model.about);
     TRY_OUT(write_checkpoint(&import, cmd->out));
     if (cmd->verify)
         TRY_OUT(hf_verify_written(&import.model, cmd->out, HF_CMD_F32));

@@ -19,6 +19,7 @@
 #include "src/data/regular.h"
 #include "src/data/tokenize_feed.h"
 #include "src/text/tokenizer.h"
+#include "src/text/tokenizer_config.h"
 
 /* Pieces for each thread in a round, so that none waits long for another. */
 #define TRAIN_TOKENIZER_PIECES 4
@@ -247,11 +248,10 @@ static enum err train_write_all(struct train_tokenizer_job *job)
     TRY_OUT(bpe_train_json(job->train, &text));
     TRY_OUT(train_write(job->file, text));
     if (job->folder) {
-        json_t *root =
-            json_pack("{s:s}", "tokenizer_class", "PreTrainedTokenizerFast");
-        if (train->special_count > 0)
-            json_object_set_new(root, "eos_token",
-                                json_string(train->special[0]));
+        json_t *root = tokenizer_config_make(
+            NULL,
+            train->special_count > 0 ? json_string(train->special[0]) : NULL,
+            NULL);
         free(text);
         text = json_dumps(root, JSON_INDENT(2));
         json_decref(root);

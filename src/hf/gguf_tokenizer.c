@@ -3,10 +3,13 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/hf/gguf_generation.h"
 #include "src/hf/gguf_tokenizer_pre.h"
+#include "src/text/tokenizer_config.h"
 #include "src/text/unicode.h"
 
 #define KEY(name) "tokenizer.ggml." name
@@ -23,8 +26,9 @@ struct token_role {
 struct maker {
     const struct gguf *gguf;
     const struct gguf_tokenizer_pre *pre;
-    struct token_role bos, eos;
+    struct token_role bos, eos, pad;
     bool add_bos, add_eos;
+    uint64_t count; /* of tokens, with holes */
     json_t *vocab, *merges, *added;
 };
 
@@ -119,6 +123,16 @@ static enum err maker_added(struct maker *maker, uint64_t number,
                : maker_memory(maker);
 }
 
+/* What converters call a row of the embedding that the tokenizer has no token
+ * for. */
+static bool maker_is_hole(uint64_t number, const struct gguf_value *text)
+{
+    char name[32];
+    int bytes = snprintf(name, sizeof name, "[PAD%" PRIu64 "]", number);
+    return text->count == (uint64_t)bytes &&
+           memcmp(text->data, name, (size_t)bytes) == 0;
+}
+
 static enum err maker_token(struct maker *maker, uint64_t number,
                             const struct gguf_value *text, int64_t type)
 {
@@ -130,6 +144,8 @@ static enum err maker_token(struct maker *maker, uint64_t number,
                        "%s: token %" PRIu64 " has the type %" PRId64
                        ", which is not known",
                        gguf_path(maker->gguf), number, type);
+    if (type == UNUSED && maker_is_hole(number, text))
+        return ERR_OK;
     const json_t *other = json_object_getn(maker->vocab, at, bytes);
     if (other != NULL)
         return err_set(ERR_DATA,
@@ -146,6 +162,8 @@ static enum err maker_token(struct maker *maker, uint64_t number,
         maker->bos.text = *text;
     if (maker->eos.number == (int64_t)number)
         maker->eos.text = *text;
+    if (maker->pad.number == (int64_t)number)
+        maker->pad.text = *text;
     return ERR_OK;
 }
 
@@ -163,8 +181,12 @@ static enum err maker_tokens(struct maker *maker)
                        "%s: %" PRIu64 " tokens and %" PRIu64
                        " types of tokens: as many are expected, at most %d",
                        gguf_path(gguf), tokens.count, types.count, TOKENS_MAX);
+    maker->count = tokens.count;
     TRY(maker_role(maker, KEY("bos_token_id"), tokens.count, &maker->bos));
     TRY(maker_role(maker, KEY("eos_token_id"), tokens.count, &maker->eos));
+    if (maker_role(maker, KEY("padding_token_id"), tokens.count, &maker->pad) !=
+        ERR_OK)
+        maker->pad.number = -1; /* as some converters have written it */
     TRY(maker_flag(maker, KEY("add_bos_token"), &maker->bos,
                    gguf_tokenizer_pre_bos(maker->pre), &maker->add_bos));
     TRY(maker_flag(maker, KEY("add_eos_token"), &maker->eos, false,
@@ -210,10 +232,12 @@ static enum err maker_merges(struct maker *maker)
     return ERR_OK;
 }
 
+/* NULL: there is no such token. */
 static json_t *maker_string(const struct token_role *role)
 {
-    return json_stringn((const char *)role->text.data,
-                        (size_t)role->text.count);
+    return role->number < 0 ? NULL
+                            : json_stringn((const char *)role->text.data,
+                                           (size_t)role->text.count);
 }
 
 static json_t *maker_byte_level(void)
@@ -277,12 +301,9 @@ static enum err maker_json(const struct maker *maker, char **text)
 
 static enum err maker_config(const struct maker *maker, char **text)
 {
-    json_t *root =
-        json_pack("{s:s}", "tokenizer_class", "PreTrainedTokenizerFast");
-    if (maker->bos.number >= 0)
-        json_object_set_new(root, "bos_token", maker_string(&maker->bos));
-    if (maker->eos.number >= 0)
-        json_object_set_new(root, "eos_token", maker_string(&maker->eos));
+    json_t *root = tokenizer_config_make(maker_string(&maker->bos),
+                                         maker_string(&maker->eos),
+                                         maker_string(&maker->pad));
     *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     return *text != NULL ? ERR_OK : maker_memory(maker);
@@ -310,7 +331,7 @@ enum err gguf_tokenizer_make(const struct gguf *gguf,
                              struct gguf_tokenizer *out)
 {
     enum err rc = ERR_OK;
-    struct gguf_tokenizer made = { NULL, NULL, NULL };
+    struct gguf_tokenizer made = { NULL };
     struct maker maker = { .gguf = gguf,
                            .vocab = json_object(),
                            .merges = json_array(),
@@ -320,9 +341,10 @@ enum err gguf_tokenizer_make(const struct gguf *gguf,
     TRY_OUT(maker_merges(&maker));
     TRY_OUT(maker_json(&maker, &made.tokenizer));
     TRY_OUT(maker_config(&maker, &made.config));
+    TRY_OUT(gguf_generation_make(gguf, maker.count, &made.generation));
     TRY_OUT(maker_chat(&maker, &made.chat));
     *out = made;
-    made = (struct gguf_tokenizer){ NULL, NULL, NULL };
+    made = (struct gguf_tokenizer){ NULL };
 out:
     gguf_tokenizer_free(&made);
     json_decref(maker.vocab);
@@ -335,6 +357,7 @@ void gguf_tokenizer_free(struct gguf_tokenizer *tokenizer)
 {
     free(tokenizer->tokenizer);
     free(tokenizer->config);
+    free(tokenizer->generation);
     free(tokenizer->chat);
-    *tokenizer = (struct gguf_tokenizer){ NULL, NULL, NULL };
+    *tokenizer = (struct gguf_tokenizer){ NULL };
 }

@@ -13,9 +13,10 @@
 #include "src/hf/gguf.h"
 
 struct gguf_tokenizer {
-    char *tokenizer; /* of a tokenizer.json */
-    char *config;    /* of a tokenizer_config.json: bos_token and eos_token */
-    char *chat;      /* of a chat_template.jinja; NULL: the file has none */
+    char *tokenizer;  /* of a tokenizer.json */
+    char *config;     /* of a tokenizer_config.json */
+    char *generation; /* of a generation_config.json; NULL: nothing is said */
+    char *chat;       /* of a chat_template.jinja; NULL: the file has none */
 };
 
 /* ERR_DATA: no tokenizer, or one that contradicts itself; ERR_UNSUPPORTED: one

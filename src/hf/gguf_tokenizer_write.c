@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/hf/gguf_generation.h"
 #include "src/hf/gguf_tokenizer_pre.h"
 
 #define KEY(name) "tokenizer.ggml." name
@@ -100,14 +101,6 @@ static enum err write_merges(struct gguf_writer *writer, const json_t *merges)
     return rc;
 }
 
-static enum err write_id(struct gguf_writer *writer, const char *key,
-                         int32_t token)
-{
-    uint32_t number = (uint32_t)token;
-    return token < 0 ? ERR_OK
-                     : gguf_writer_number(writer, key, GGUF_U32, &number);
-}
-
 /* Whether the post-processor, or one of several, begins or ends a text with a
  * special token. */
 static bool adds(const json_t *post, bool begin)
@@ -144,8 +137,10 @@ static enum err write_all(struct gguf_writer *writer, const json_t *root,
     TRY(write_tokens(writer, texts));
     TRY(write_merges(
         writer, json_object_get(json_object_get(root, "model"), "merges")));
-    TRY(write_id(writer, KEY("bos_token_id"), from->bos));
-    TRY(write_id(writer, KEY("eos_token_id"), from->eos));
+    if (from->bos >= 0)
+        TRY(gguf_writer_number(writer, KEY("bos_token_id"), GGUF_U32,
+                               &(uint32_t){ (uint32_t)from->bos }));
+    TRY(gguf_generation_write(writer, from->generation, from->eos, from->pad));
     TRY(gguf_writer_number(writer, KEY("add_bos_token"), GGUF_BOOL, &bos));
     TRY(gguf_writer_number(writer, KEY("add_eos_token"), GGUF_BOOL, &eos));
     TRY(gguf_writer_number(writer, KEY("add_space_prefix"), GGUF_BOOL, &no));

@@ -9,9 +9,10 @@
 struct gguf_tokenizer_texts {
     const char *tokenizer; /* of a tokenizer.json */
     size_t bytes;
-    const char *chat; /* template; NULL: none */
-    int32_t bos, eos; /* -1: none */
-    int64_t rows;     /* of the embedding: as many tokens are written, those
+    const char *chat;       /* template; NULL: none */
+    const char *generation; /* of a generation_config.json; NULL: none */
+    int32_t bos, eos, pad;  /* -1: none */
+    int64_t rows; /* of the embedding: as many tokens are written, those
                           that the tokenizer lacks as unused ones */
 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
-#include "src/base/log.h"
+#include "src/base/jsontext.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -266,18 +266,33 @@ struct sources {
 };
 
 static enum err choose_token(const struct sources *s, const char *name,
-                             const char *number, int32_t *out)
+                             const char *number, int32_t *out, int32_t *other)
 {
     int32_t named = -1, chosen = -1;
     TRY(named_token(&s->vocabulary, s->named, name, &named));
     TRY(numbered_token(s->generation, number, s->where, named, &chosen));
     if (chosen < 0)
         TRY(numbered_token(s->config, number, s->where, named, &chosen));
-    if (chosen >= 0 && named >= 0 && chosen != named)
-        log_warn("%s: %s is token %d, but %s is %d: the latter is taken",
-                 s->where, name, named, number, chosen);
     *out = chosen >= 0 ? chosen : named;
+    *other = chosen == named ? -1 : chosen >= 0 ? named : -1;
     return ERR_OK;
+}
+
+/* Files of other programs have numbers here that mean none. */
+static int32_t choose_padding(const struct sources *s, int64_t vocab)
+{
+    const json_t *roots[] = { s->generation, s->config };
+    const json_t *name = json_object_get(s->named, "pad_token");
+    if (json_is_object(name))
+        name = json_object_get(name, "content");
+    int64_t token = json_is_string(name) && s->vocabulary.root != NULL
+                        ? find_token(&s->vocabulary, json_string_value(name))
+                        : -1;
+    for (size_t i = 0; i < 2 && token < 0; i++) {
+        const json_t *number = json_object_get(roots[i], "pad_token_id");
+        token = json_is_integer(number) ? json_integer_value(number) : -1;
+    }
+    return token >= 0 && token < vocab ? (int32_t)token : -1;
 }
 
 static enum err choose_tokens(const struct sources *s, struct hf_tokens *out)
@@ -285,8 +300,11 @@ static enum err choose_tokens(const struct sources *s, struct hf_tokens *out)
     bool any = s->vocabulary.root != NULL;
     if (any)
         TRY(count_tokens(&s->vocabulary, &out->vocab));
-    TRY(choose_token(s, "bos_token", "bos_token_id", &out->bos));
-    TRY(choose_token(s, "eos_token", "eos_token_id", &out->eos));
+    TRY(choose_token(s, "bos_token", "bos_token_id", &out->bos,
+                     &out->named_bos));
+    TRY(choose_token(s, "eos_token", "eos_token_id", &out->eos,
+                     &out->named_eos));
+    out->pad = choose_padding(s, any ? out->vocab : INT32_MAX);
     int32_t highest = out->bos > out->eos ? out->bos : out->eos;
     if (any && highest >= out->vocab)
         return err_set(ERR_DATA,
@@ -295,6 +313,27 @@ static enum err choose_tokens(const struct sources *s, struct hf_tokens *out)
                        s->where, highest, hf_files_name(HF_FILE_TOKENIZER),
                        (long long)out->vocab);
     return ERR_OK;
+}
+
+/* transformers takes from config.json what the other file does not say. */
+static enum err make_generation(const struct sources *s, char **text)
+{
+    static const char *const keys[] = { "bos_token_id", "eos_token_id",
+                                        "pad_token_id" };
+    enum err rc = ERR_OK;
+    json_t *root =
+        s->generation != NULL ? json_copy(s->generation) : json_object();
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        const json_t *said = json_object_get(root, keys[k]);
+        json_t *value = json_object_get(s->config, keys[k]);
+        if ((said == NULL || json_is_null(said)) && value != NULL &&
+            !json_is_null(value))
+            json_object_set(root, keys[k], value);
+    }
+    if (json_object_size(root) > 0)
+        rc = jsontext_make(root, 2, text);
+    json_decref(root);
+    return rc;
 }
 
 enum err hf_files_tokens(const struct hf_files *files, const char *where,
@@ -310,6 +349,7 @@ enum err hf_files_tokens(const struct hf_files *files, const char *where,
     if (config != NULL)
         TRY_OUT(load(config, config_bytes, where, "config.json", 0, &s.config));
     TRY_OUT(choose_tokens(&s, out));
+    TRY_OUT(make_generation(&s, &out->generation));
 out:
     json_decref(s.config);
     json_decref(s.generation);

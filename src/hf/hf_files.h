@@ -31,18 +31,23 @@ struct hf_files {
 enum err hf_files_read(const char *folder, struct hf_files *files);
 void hf_files_free(struct hf_files *files);
 
-/* What the files say. */
+/* What the files say; -1: there is no such token. */
 struct hf_tokens {
-    int64_t vocab;    /* one more than the highest token; 0: no tokenizer */
-    int32_t bos, eos; /* -1: none */
+    int64_t vocab; /* one more than the highest token; 0: no tokenizer */
+    int32_t bos, eos;
+    int32_t named_bos, named_eos; /* where tokenizer_config.json names others */
+    int32_t pad;                  /* fills up texts of a batch */
+    char *generation; /* of a generation_config.json, with the ends, all of
+                         them, and the padding that config.json alone has;
+                         malloc'ed, NULL: nothing is said */
 };
 
 /* Tokens that end and begin texts: generation_config.json's, or else those of
  * the text of a config.json (NULL: there is none), by number; or else those that
  * tokenizer_config.json names. Of a list of numbers it is the one that is named,
- * or else the first; where a number and the name differ there is a warning.
- * ERR_DATA: a file is malformed, or a token is not in the tokenizer; `where` is
- * for messages. */
+ * or else the first. Padding is the token that is named, or else by number; one
+ * that the tokenizer lacks is none. ERR_DATA: a file is malformed, or a token is
+ * not in the tokenizer; `where` is for messages. */
 enum err hf_files_tokens(const struct hf_files *files, const char *where,
                          const char *config, size_t config_bytes,
                          struct hf_tokens *out);

@@ -106,10 +106,10 @@ static enum err check(struct trainer *trainer, struct weights *weights)
     TRY(check_all(trainer, weights));
     start_weights_warn(&trainer->settings, about, &tokens);
     json_decref(trainer->text);
-    trainer->text = weights_ckpt_config_text(
-        vocab > about->vocab ? vocab : about->vocab,
-        about->bos >= 0 ? about->bos : bos, about->eos >= 0 ? about->eos : eos,
-        about->chat_template);
+    trainer->text =
+        weights_ckpt_config_text(vocab > about->vocab ? vocab : about->vocab,
+                                 about->bos >= 0 ? about->bos : bos,
+                                 about->eos >= 0 ? about->eos : eos, about);
     return trainer->text != NULL ? ERR_OK
                                  : err_set(ERR_MEMORY, "out of memory");
 }

@@ -110,6 +110,9 @@ enum err weights_open(const char *path, struct weights **out)
         .tokens = -1,
         .bos = -1,
         .eos = -1,
+        .pad = -1,
+        .named_bos = -1,
+        .named_eos = -1,
     };
     TRY_OUT(weights->ops->open(path, &weights->source));
     TRY_OUT(sort_names(weights));

@@ -67,8 +67,12 @@ struct weights_about {
     /* "bytes": it was trained with that, which needs no file; NULL: with
      * another, or none is known. */
     const char *builtin_tokenizer;
-    int32_t bos, eos; /* -1: none */
-    int64_t vocab;    /* tokens that the model was trained with, at most
+    /* A generation_config.json's text, with all tokens that end a text; NULL:
+     * nothing is said. */
+    const char *generation;
+    int32_t bos, eos, pad;        /* -1: none */
+    int32_t named_bos, named_eos; /* where a file names others by their texts */
+    int64_t vocab; /* tokens that the model was trained with, at most
                          config.vocab_size, whose other rows mean nothing */
     const struct weights_lora *lora; /* merged in what is read; NULL: none */
     bool imported;                   /* a checkpoint that tessera-hf has made */

@@ -14,11 +14,13 @@
 #include "checkpoint/tools/ckpt_tensor.h"
 #include "src/base/digest.h"
 #include "src/base/log.h"
+#include "src/hf/hf_files.h"
 #include "src/text/tokenizer.h"
 #include "src/weights/weights_ckpt_config.h"
 #include "src/weights/weights_impl.h"
 #include "src/weights/weights_tuned.h"
 
+#define GENERATION_BYTES_MAX ((size_t)1 << 20)
 #define TOKENIZER_BYTES_MAX ((int64_t)1 << 28)
 #define CONVERT_ELEMENTS ((int64_t)1 << 16)
 /* Of the name of an algorithm. */
@@ -35,7 +37,8 @@ struct ckpt_source {
     struct weights_tuned *tuned; /* NULL: it has all of its model */
     struct weights_tensor *own;  /* then what it has, by tensor_of */
     char *tokenizer;
-    char *convert; /* room for CONVERT_ELEMENTS, as stored */
+    char *generation; /* of a file in its folder */
+    char *convert;    /* room for CONVERT_ELEMENTS, as stored */
 };
 
 static bool is_folder(const char *path)
@@ -284,8 +287,26 @@ static void read_text(const json_t *state, struct weights_about *about)
         return;
     about->bos = token_of(text, "bos", rows);
     about->eos = token_of(text, "eos", rows);
+    about->pad = token_of(text, "pad", rows);
+    about->generation = json_string_value(json_object_get(text, "generation"));
     about->chat_template =
         json_string_value(json_object_get(text, "chat_template"));
+}
+
+/* A file that lies there counts before what is within. */
+static enum err read_generation(struct ckpt_source *checkpoint,
+                                struct weights_about *about)
+{
+    char path[FSIO_PATH_MAX];
+    size_t bytes = 0;
+    TRY(fsio_path(path, "%s/%s", checkpoint->path,
+                  hf_files_name(HF_FILE_GENERATION_CONFIG)));
+    if (!fsio_exists(path))
+        return ERR_OK;
+    TRY(fsio_read_file(path, GENERATION_BYTES_MAX, &checkpoint->generation,
+                       &bytes));
+    about->generation = checkpoint->generation;
+    return ERR_OK;
 }
 
 /* --- what is read of it --- */
@@ -362,6 +383,7 @@ static enum err ckpt_open(const char *path, struct weights_source *source)
     TRY(read_tokenizer(checkpoint, about));
     TRY(find_builtin(state, about));
     read_text(state, about);
+    TRY(read_generation(checkpoint, about));
     about->path = checkpoint->path;
     about->named = checkpoint->named;
     about->step = checkpoint->manifest->step;
@@ -383,6 +405,7 @@ static void ckpt_close(struct weights_source *source)
     ckpt_manifest_destroy(checkpoint->manifest);
     free(checkpoint->tensor_of);
     free(checkpoint->tokenizer);
+    free(checkpoint->generation);
     free(checkpoint->convert);
     free(checkpoint);
 }

@@ -112,15 +112,23 @@ json_t *weights_ckpt_config_fixed(const struct model_config *config)
 }
 
 json_t *weights_ckpt_config_text(int64_t vocab, int64_t bos, int64_t eos,
-                                 const char *chat_template)
+                                 const struct weights_about *about)
 {
     json_t *text = json_pack("{s:I, s:I, s:I}", "vocab_size", (json_int_t)vocab,
                              "bos", (json_int_t)bos, "eos", (json_int_t)eos);
-    if (text != NULL && chat_template != NULL &&
-        json_object_set_new(text, "chat_template",
-                            jsontext_string(chat_template)) != 0) {
-        json_decref(text);
-        text = NULL;
-    }
-    return text;
+    if (about == NULL || text == NULL)
+        return text;
+    bool failed = false;
+    if (about->pad >= 0)
+        failed |= json_object_set_new(text, "pad", json_integer(about->pad));
+    if (about->generation != NULL)
+        failed |= json_object_set_new(text, "generation",
+                                      jsontext_string(about->generation));
+    if (about->chat_template != NULL)
+        failed |= json_object_set_new(text, "chat_template",
+                                      jsontext_string(about->chat_template));
+    if (!failed)
+        return text;
+    json_decref(text);
+    return NULL;
 }

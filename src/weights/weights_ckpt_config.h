@@ -12,6 +12,7 @@
 
 #include "src/base/err.h"
 #include "src/model/model_config.h"
+#include "src/weights/weights.h"
 
 /* u8, the bytes of a tokenizer.json. */
 #define WEIGHTS_CKPT_TOKENIZER "data/tokenizer"
@@ -23,8 +24,9 @@ enum err weights_ckpt_config_read(const json_t *state, const char *where,
 /* The model's part of "fixed"; NULL: out of memory. */
 json_t *weights_ckpt_config_fixed(const struct model_config *config);
 
-/* The member "text"; chat_template may be NULL. NULL: out of memory. */
+/* The member "text" of a vocabulary and what texts begin and end with, and of a
+ * model's other tokens and words (NULL: there is none). NULL: out of memory. */
 json_t *weights_ckpt_config_text(int64_t vocab, int64_t bos, int64_t eos,
-                                 const char *chat_template);
+                                 const struct weights_about *about);
 
 #endif

@@ -164,7 +164,7 @@ out:
 static enum err open_tokenizer(const char *path, struct state *state,
                                struct weights_about *about)
 {
-    struct hf_tokens tokens;
+    struct hf_tokens tokens = { .generation = NULL };
     about->vocab = about->config.vocab_size;
     enum err rc = gguf_tokenizer_make(state->gguf, &state->tokenizer);
     if (rc == ERR_UNSUPPORTED ||
@@ -177,11 +177,15 @@ static enum err open_tokenizer(const char *path, struct state *state,
         return rc;
     struct gguf_tokenizer *made = &state->tokenizer;
     const struct hf_files files = {
-        .text = { made->tokenizer, made->config, made->chat },
+        .text = { made->tokenizer, made->config, made->chat, made->generation },
         .bytes = { strlen(made->tokenizer), strlen(made->config),
-                   made->chat == NULL ? 0 : strlen(made->chat) },
+                   made->chat == NULL ? 0 : strlen(made->chat),
+                   made->generation == NULL ? 0 : strlen(made->generation) },
     };
-    TRY(hf_files_tokens(&files, path, NULL, 0, &tokens));
+    rc = hf_files_tokens(&files, path, NULL, 0, &tokens);
+    free(tokens.generation);
+    if (rc != ERR_OK)
+        return rc;
     if (tokens.vocab > about->config.vocab_size)
         return err_set(ERR_DATA,
                        "%s: its tokenizer has %lld tokens, but the embedding "
@@ -191,6 +195,8 @@ static enum err open_tokenizer(const char *path, struct state *state,
     about->vocab = tokens.vocab;
     about->bos = tokens.bos;
     about->eos = tokens.eos;
+    about->pad = tokens.pad;
+    about->generation = made->generation;
     about->tokenizer = made->tokenizer;
     about->tokenizer_bytes = files.bytes[HF_FILE_TOKENIZER];
     about->chat_template = made->chat;

@@ -28,6 +28,7 @@ struct state {
     struct hf_names *names;
     struct weights_pieces *pieces;
     struct hf_files files;
+    char *generation;
     char sha256[65], sha256_files[65];
 };
 
@@ -190,10 +191,13 @@ out:
 static enum err open_files(const char *path, struct state *state,
                            struct weights_about *about)
 {
-    struct hf_tokens tokens;
+    struct hf_tokens tokens = { .generation = NULL };
     TRY(hf_files_read(path, &state->files));
-    TRY(hf_files_tokens(&state->files, path, state->config, state->bytes,
-                        &tokens));
+    enum err rc = hf_files_tokens(&state->files, path, state->config,
+                                  state->bytes, &tokens);
+    about->generation = state->generation = tokens.generation;
+    if (rc != ERR_OK)
+        return rc;
     if (tokens.vocab > about->config.vocab_size)
         return err_set(ERR_DATA,
                        "%s: tokenizer.json has %lld tokens, but the model's "
@@ -203,6 +207,9 @@ static enum err open_files(const char *path, struct state *state,
     about->vocab = tokens.vocab > 0 ? tokens.vocab : about->config.vocab_size;
     about->bos = tokens.bos;
     about->eos = tokens.eos;
+    about->pad = tokens.pad;
+    about->named_bos = tokens.named_bos;
+    about->named_eos = tokens.named_eos;
     about->tokenizer = state->files.text[HF_FILE_TOKENIZER];
     about->tokenizer_bytes = state->files.bytes[HF_FILE_TOKENIZER];
     about->chat_template = state->files.text[HF_FILE_CHAT_TEMPLATE];
@@ -260,6 +267,7 @@ static void close_hf(struct weights_source *source)
     hf_names_destroy(state->names);
     params_destroy(state->params);
     hf_files_free(&state->files);
+    free(state->generation);
     safetensors_close(state->set);
     free(state->config);
     free(state);

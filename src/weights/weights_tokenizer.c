@@ -44,6 +44,20 @@ static void tokenizer_warn(const struct weights_about *about,
                  about->path, about->vocab, name, vocab);
 }
 
+void weights_tokenizer_warn_names(const struct weights_about *about)
+{
+    const struct {
+        const char *name;
+        int32_t named, chosen;
+    } tokens[] = { { "bos_token", about->named_bos, about->bos },
+                   { "eos_token", about->named_eos, about->eos } };
+    for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++)
+        if (tokens[t].named >= 0)
+            log_warn("%s: %s is token %d, but %s_id is %d: the latter is taken",
+                     about->path, tokens[t].name, tokens[t].named,
+                     tokens[t].name, tokens[t].chosen);
+}
+
 enum err weights_tokenizer_create(const struct weights_about *about,
                                   const char *given, struct tokenizer **out)
 {

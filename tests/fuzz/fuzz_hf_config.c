@@ -54,7 +54,7 @@ static void check_names(enum hf_arch arch, const struct model_config *model)
 
 static void check_files(char *text, size_t bytes)
 {
-    struct hf_tokens tokens;
+    struct hf_tokens tokens = { .generation = NULL };
     char *name = NULL;
     const struct hf_files files = {
         .text = { text, text, NULL, text },
@@ -64,6 +64,7 @@ static void check_files(char *text, size_t bytes)
         return;
     assert(tokens.bos < tokens.vocab || tokens.vocab == 0);
     assert(tokens.eos < tokens.vocab || tokens.vocab == 0);
+    free(tokens.generation);
     if (hf_files_token_text(&files, "fuzz", tokens.eos, &name) == ERR_OK)
         free(name);
 }
