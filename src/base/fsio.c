@@ -41,8 +41,7 @@ enum err fsio_path(char out[FSIO_PATH_MAX], const char *format, ...)
     return ERR_OK;
 }
 
-/* "." for "name", "/" for "/name". */
-static enum err fsio_parent(const char *path, char out[FSIO_PATH_MAX])
+enum err fsio_parent(const char *path, char out[FSIO_PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
     if (slash == NULL)
@@ -154,9 +153,8 @@ out:
     return rc;
 }
 
-/* What a file may be put over: nothing, or a file. A link is somebody's wish to
- * have it elsewhere, a device or a folder is no file. */
-static enum err check_replaceable(const char *path)
+/* A link is somebody's wish to have it elsewhere. */
+enum err fsio_check_replaceable(const char *path)
 {
     struct stat st;
     if (lstat(path, &st) != 0 || S_ISREG(st.st_mode))
@@ -198,7 +196,7 @@ static enum err write_replace(const char *path, const void *data, size_t bytes,
     bool made = false;
     char temporary[FSIO_PATH_MAX];
     char parent[FSIO_PATH_MAX];
-    TRY_OUT(check_replaceable(path));
+    TRY_OUT(fsio_check_replaceable(path));
     TRY_OUT(fsio_parent(path, parent));
     TRY_OUT(fsio_create_temporary(path, temporary, &fd));
     made = true;

@@ -16,6 +16,9 @@
 enum err fsio_path(char out[FSIO_PATH_MAX], const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* The folder that it lies in: "." for "name", "/" for "/name". */
+enum err fsio_parent(const char *path, char out[FSIO_PATH_MAX]);
+
 /* Whether it names what the process was given open: /dev/stdin, /dev/fd/N (a
  * shell's <(...)), /proc/self/fd/N. */
 bool fsio_is_given(const char *path);
@@ -25,6 +28,10 @@ bool fsio_is_given(const char *path);
  * ERR_DATA; one that the process was given is read. */
 enum err fsio_read_file(const char *path, size_t bytes_max, char **data,
                         size_t *bytes);
+
+/* ERR_SPACE unless there is nothing, or a regular file: what a file may be put
+ * over. */
+enum err fsio_check_replaceable(const char *path);
 
 /* Write path.tmp.PID, fsync, rename to path, fsync the folder. On failure the
  * old file is untouched and no temporary stays. Anything but a regular file at

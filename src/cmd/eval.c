@@ -6,6 +6,7 @@
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
+#include "src/base/output.h"
 #include "src/cmd/eval_model.h"
 #include "src/cmd/eval_options.h"
 #include "src/eval/eval_report.h"
@@ -22,7 +23,8 @@ struct eval {
     struct icl_task *tasks; /* of --task, then the gauntlet's */
     int task_count;
     struct icl_set *set;
-    FILE *examples;
+    struct output out, examples; /* rank 0's */
+    FILE *nowhere;               /* examples of others */
     struct perplexity perplexities[EVAL_DATASETS_MAX];
 };
 
@@ -47,25 +49,46 @@ static enum err open_tasks(struct eval *eval)
     return ERR_OK;
 }
 
-/* Where lines go: of rank 0 the file, of others nowhere, of which they need to
- * know. */
-static enum err open_examples(struct eval *eval)
+/* Begins both files, which are none of those that are read. Examples of ranks
+ * but the first go nowhere, of which they need to know. */
+static enum err open_outputs(struct eval *eval)
 {
-    const char *path = eval->options->examples;
-    if (path == NULL)
-        return ERR_OK;
-    eval->examples =
-        fopen(comm_rank(eval->comm) == 0 ? path : "/dev/null", "we");
-    return eval->examples != NULL ? ERR_OK : err_errno("%s: open", path);
+    enum err rc = ERR_OK;
+    const struct eval_options *options = eval->options;
+    size_t count = 0;
+    if (comm_rank(eval->comm) != 0) {
+        eval->nowhere =
+            options->examples != NULL ? fopen("/dev/null", "we") : NULL;
+        return options->examples == NULL || eval->nowhere != NULL
+                   ? ERR_OK
+                   : err_errno("/dev/null");
+    }
+    const char **inputs = calloc(
+        (size_t)eval->task_count + EVAL_DATASETS_MAX + 4, sizeof *inputs);
+    if (inputs == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    for (int t = 0; t < eval->task_count; t++)
+        inputs[count++] = eval->tasks[t].file;
+    for (int d = 0; d < options->dataset_count; d++)
+        inputs[count++] = options->datasets[d];
+    inputs[count++] = options->model;
+    inputs[count++] = options->gauntlet;
+    inputs[count++] = options->tokenizer;
+    if (options->out != NULL)
+        TRY_OUT(output_begin(options->out, inputs, count, &eval->out));
+    inputs[count++] = options->out;
+    if (options->examples != NULL)
+        TRY_OUT(
+            output_begin(options->examples, inputs, count, &eval->examples));
+out:
+    free(inputs);
+    return rc;
 }
 
-static enum err close_examples(struct eval *eval)
+/* NULL: nobody asked for lines. */
+static FILE *examples_file(const struct eval *eval)
 {
-    FILE *file = eval->examples;
-    eval->examples = NULL;
-    return file == NULL || fclose(file) == 0
-               ? ERR_OK
-               : err_errno("%s: writing", eval->options->examples);
+    return comm_rank(eval->comm) == 0 ? eval->examples.file : eval->nowhere;
 }
 
 /* Before anything is computed. */
@@ -87,11 +110,11 @@ static enum err open_all(struct eval *eval)
     TRY(eval_model_open(options, eval->comm, &eval->model));
     const struct icl_set_options set = { eval->model.max_seq_len,
                                          options->limit };
+    TRY(open_outputs(eval));
     if (eval->task_count == 0)
         return ERR_OK;
-    TRY(open_examples(eval));
     return icl_set_create(eval->tasks, eval->task_count, eval->model.tokenizer,
-                          &set, options->dry_run ? eval->examples : NULL,
+                          &set, options->dry_run ? examples_file(eval) : NULL,
                           &eval->set);
 }
 
@@ -103,7 +126,8 @@ static enum err score_tasks(struct eval *eval)
     TRY(comm_agree(eval->comm, eval_model_start(&eval->model, options,
                                                 icl_set_positions(eval->set),
                                                 options->dataset_count == 0)));
-    TRY(icl_set_score(eval->set, &eval->model.icl, eval->comm, eval->examples));
+    TRY(icl_set_score(eval->set, &eval->model.icl, eval->comm,
+                      examples_file(eval)));
     if (eval->gauntlet != NULL)
         gauntlet_score(eval->gauntlet, eval->set, options->task_count);
     return ERR_OK;
@@ -129,10 +153,16 @@ static enum err measure_perplexity(struct eval *eval)
     return ERR_OK;
 }
 
-/* Rank 0's. */
-static enum err report(const struct eval *eval)
+static void keep_first(struct err_kept *kept, enum err rc)
 {
-    enum err rc = ERR_OK;
+    if (kept->code == ERR_OK)
+        err_keep(kept, rc);
+}
+
+/* Rank 0's: what was computed is shown first, for any of the files may fail. */
+static enum err report(struct eval *eval)
+{
+    struct err_kept failure = { .code = ERR_OK };
     const struct eval_options *options = eval->options;
     const struct eval_report what = {
         .tasks = eval->tasks,
@@ -145,19 +175,20 @@ static enum err report(const struct eval *eval)
     };
     char *text = NULL;
     json_t *json = eval_report_json(&what);
-    TRY_OUT(jsontext_make(json, 2, &text));
-    if (options->out != NULL)
-        TRY_OUT(fsio_write_atomic(options->out, text, strlen(text)));
+    TRY(jsontext_make(json, 2, &text));
     if (options->json)
         fputs(text, stdout);
     else
         eval_report_print(&what, stdout);
     if (fflush(stdout) != 0 || ferror(stdout))
-        rc = err_errno("standard output");
-out:
+        keep_first(&failure, err_errno("standard output"));
+    if (eval->out.file != NULL)
+        fputs(text, eval->out.file);
+    keep_first(&failure, output_end(&eval->out, false));
+    keep_first(&failure, output_end(&eval->examples, false));
     free(text);
     json_decref(json);
-    return rc;
+    return err_again(&failure);
 }
 
 static enum err evaluate(struct eval *eval)
@@ -172,16 +203,18 @@ static enum err evaluate(struct eval *eval)
         TRY(score_tasks(eval));
         TRY(measure_perplexity(eval));
     }
-    TRY(comm_agree(comm, close_examples(eval)));
-    if (eval->options->dry_run || comm_rank(comm) != 0)
+    if (comm_rank(comm) != 0)
         return ERR_OK;
-    return report(eval);
+    return eval->options->dry_run ? output_end(&eval->examples, false)
+                                  : report(eval);
 }
 
 static void eval_free(struct eval *eval)
 {
-    if (eval->examples != NULL)
-        fclose(eval->examples);
+    output_drop(&eval->out);
+    output_drop(&eval->examples);
+    if (eval->nowhere != NULL)
+        fclose(eval->nowhere);
     icl_set_destroy(eval->set);
     free(eval->tasks);
     gauntlet_destroy(eval->gauntlet);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/output.h"
 #include "src/cmd/cmd_main.h"
 #include "src/report/report.h"
 
@@ -85,6 +86,16 @@ static enum err parse(int argc, char **argv, struct options *out)
     return ERR_OK;
 }
 
+/* What is written is nothing that a run has. */
+static enum err check_outputs(const struct options *options)
+{
+    const char *const page[] = { options->out };
+    if (options->out != NULL)
+        TRY(output_check(options->out, NULL, 0));
+    return options->json != NULL ? output_check(options->json, page, 1)
+                                 : ERR_OK;
+}
+
 static enum err write_all(const struct options *options, struct report *report)
 {
     if (options->out != NULL)
@@ -106,6 +117,7 @@ static enum err run(int argc, char **argv, int *exit_code)
     struct report report = { .plots = NULL };
     (void)exit_code;
     TRY(parse(argc, argv, &options));
+    TRY(check_outputs(&options));
     for (int r = 0; r < options.run_count; r++)
         TRY_OUT(run_history_create(options.runs[r], &runs[r]));
     TRY_OUT(report_create(runs, options.run_count, options.price, &report));

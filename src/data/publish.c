@@ -11,12 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/output.h"
 #include "src/data/mds_index.h"
 #include "src/data/sidecar.h"
 #include "src/data/tokenizer_copy.h"
-
-/* Folders that killed processes with the same number have left. */
-#define PUBLISH_NAMES_MAX 100
 
 static bool publish_is_shard(const char *name)
 {
@@ -153,21 +151,15 @@ static enum err publish_check(const char *path, bool replace)
     return publish_check_folder(path, true);
 }
 
-/* A folder that nobody has yet; what a killed process has left stays. */
-static enum err publish_make(struct publish *publish, const char *name)
+/* A folder that nobody has yet. */
+static enum err publish_make(struct publish *publish)
 {
     char building[FSIO_PATH_MAX];
-    for (int i = 0; i < PUBLISH_NAMES_MAX; i++) {
-        TRY(fsio_path(building, "%s/.%s.tmp.%ld.%d", publish->parent, name,
-                      (long)getpid(), i));
-        if (mkdir(building, 0777) == 0) {
-            memcpy(publish->building, building, sizeof building);
-            return ERR_OK;
-        }
-        if (errno != EEXIST)
-            break;
-    }
-    return err_errno("%s: mkdir", building);
+    TRY(output_temporary(publish->path, building));
+    if (mkdir(building, 0777) != 0)
+        return err_errno("%s: mkdir", building);
+    memcpy(publish->building, building, sizeof building);
+    return ERR_OK;
 }
 
 /* The last part of the path. */
@@ -187,12 +179,7 @@ enum err publish_name(struct publish *publish, const char *path)
     const char *name = publish_last(publish);
     if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return err_set(ERR_USAGE, "'%s' does not name a new folder", path);
-    int length_parent = (int)(name - publish->path) - 1; /* without the '/' */
-    if (length_parent < 0)
-        TRY(fsio_path(publish->parent, "."));
-    else
-        TRY(fsio_path(publish->parent, "%.*s",
-                      length_parent > 0 ? length_parent : 1, publish->path));
+    TRY(fsio_parent(publish->path, publish->parent));
     return fsio_path(publish->work, "%s/.%s.tokenize", publish->parent, name);
 }
 
@@ -202,7 +189,7 @@ enum err publish_begin(struct publish *publish, const char *path, bool replace)
     publish->replace = replace;
     TRY(publish_check(publish->path, replace));
     TRY(fsio_mkdirs(publish->parent));
-    return publish_make(publish, publish_last(publish));
+    return publish_make(publish);
 }
 
 enum err publish_again(struct publish *publish, bool replace)

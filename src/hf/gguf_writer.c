@@ -6,14 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "src/base/fsio.h"
+#include "src/base/output.h"
 #include "src/text/buffer.h"
 
 struct gguf_writer {
-    char path[FSIO_PATH_MAX], part[FSIO_PATH_MAX];
-    int fd;
+    struct output out;
     struct buffer keys, tensors; /* as they are in the file */
     uint64_t key_count, tensor_count, items_left;
     uint32_t alignment;
@@ -38,10 +36,8 @@ enum err gguf_writer_create(const char *path, struct gguf_writer **out)
     struct gguf_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL)
         return err_set(ERR_MEMORY, "%s: no memory", path);
-    writer->fd = -1;
     writer->alignment = GGUF_ALIGNMENT;
-    TRY_OUT(fsio_path(writer->path, "%s", path));
-    TRY_OUT(fsio_create_temporary(path, writer->part, &writer->fd));
+    TRY_OUT(output_begin(path, NULL, 0, &writer->out));
     *out = writer;
     writer = NULL;
 out:
@@ -53,10 +49,7 @@ void gguf_writer_destroy(struct gguf_writer *writer)
 {
     if (writer == NULL)
         return;
-    if (writer->fd >= 0) {
-        close(writer->fd);
-        unlink(writer->part);
-    }
+    output_drop(&writer->out);
     buffer_free(&writer->keys);
     buffer_free(&writer->tensors);
     free(writer->bytes);
@@ -102,7 +95,7 @@ enum err gguf_writer_number(struct gguf_writer *writer, const char *key,
             return err_set(ERR_USAGE,
                            "%s: %s is a uint32, a power of two from 8 on, and "
                            "comes before tensors",
-                           writer->path, key);
+                           writer->out.path, key);
         writer->alignment = alignment;
     }
     TRY(writer_key(writer, key, kind));
@@ -157,7 +150,7 @@ static enum err writer_room(struct gguf_writer *writer)
     uint64_t *bytes = realloc(writer->bytes, capacity * sizeof *bytes);
     if (bytes == NULL)
         return err_set(ERR_MEMORY, "%s: no memory for %zu tensors",
-                       writer->path, capacity);
+                       writer->out.path, capacity);
     writer->bytes = bytes;
     writer->capacity = capacity;
     return ERR_OK;
@@ -174,14 +167,14 @@ enum err gguf_writer_tensor(struct gguf_writer *writer, const char *name,
     for (unsigned d = 0; d < dims; d++) {
         if (dim[d] == 0 || numbers > (uint64_t)INT64_MAX / 8 / dim[d])
             return err_set(ERR_USAGE, "%s: tensor '%s': dimension %u cannot be",
-                           writer->path, name, d);
+                           writer->out.path, name, d);
         numbers *= dim[d];
     }
     if (dim[0] % layout->numbers != 0)
         return err_set(ERR_USAGE,
                        "%s: tensor '%s': rows of %" PRIu64
                        " numbers are no blocks of %u, as %s has them",
-                       writer->path, name, dim[0], layout->numbers,
+                       writer->out.path, name, dim[0], layout->numbers,
                        layout->name);
     TRY(writer_room(writer));
     TRY(writer_text(&writer->tensors, name, strlen(name)));
@@ -198,8 +191,8 @@ enum err gguf_writer_tensor(struct gguf_writer *writer, const char *name,
 static enum err writer_put(struct gguf_writer *writer, const void *data,
                            size_t bytes)
 {
-    TRY(fsio_pwrite(writer->fd, data, bytes, (int64_t)writer->at,
-                    writer->part));
+    TRY(fsio_pwrite(fileno(writer->out.file), data, bytes, (int64_t)writer->at,
+                    writer->out.temporary));
     writer->at += bytes;
     return ERR_OK;
 }
@@ -261,20 +254,8 @@ enum err gguf_writer_data(struct gguf_writer *writer, const void *data,
 
 enum err gguf_writer_finish(struct gguf_writer *writer)
 {
-    char folder[FSIO_PATH_MAX];
     if (!writer->begun)
         TRY(writer_begin(writer));
     assert(writer->tensor == writer->tensor_count);
-    if (fsync(writer->fd) != 0)
-        return err_errno("%s: fsync", writer->part);
-    TRY(fsio_rename_new(writer->part, writer->path));
-    close(writer->fd);
-    writer->fd = -1;
-    const char *slash = strrchr(writer->path, '/');
-    TRY(fsio_path(folder, "%.*s",
-                  slash == NULL           ? 1
-                  : slash == writer->path ? 1
-                                          : (int)(slash - writer->path),
-                  slash == NULL ? "." : writer->path));
-    return fsio_fsync_dir(folder);
+    return output_end(&writer->out, true);
 }

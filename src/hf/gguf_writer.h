@@ -1,7 +1,7 @@
 /* Writes a GGUF file, version 3: first all keys and the list of tensors, then
  * the tensors' data one after the other, in pieces. The file appears under its
  * name, which nothing may have by then, when it is whole and on disk; until
- * then it is one of fsio_create_temporary(). */
+ * then it is one of output_temporary(). */
 #ifndef TESSERA_HF_GGUF_WRITER_H
 #define TESSERA_HF_GGUF_WRITER_H
 
