@@ -116,6 +116,22 @@ copy() { # what is in the folder may be changed then
     rm -rf "$DIR/back" "$DIR/start"
 }
 
+@test "GGUF: what programs that run it would compute otherwise is refused" {
+    local kind
+    for kind in "model.positions=rope model.norm=rmsnorm model.ffn=glu gelu llama silu" \
+        "model.positions=rope model.norm=rmsnorm model.ffn=glu gelu_tanh llama silu" \
+        "model.positions=learned model.norm=layernorm model.ffn=mlp silu gpt2 gelu_tanh"; do
+        set -- $kind
+        rm -rf "$DIR/act"
+        train 1 "$DIR/act" train.max_duration=1ba eval.interval=0ba \
+            model.bias=$([ "$5" = gpt2 ] && echo true || echo false) "$1" "$2" "$3" model.activation="$4"
+        refused 93 "model.activation = \"$4\" is not written as GGUF, where $5 always has $6: export --format hf" \
+            "$HF" export "$DIR/act" --format gguf --out "$DIR/no.gguf"
+        "$HF" export "$DIR/act" --out "$DIR/act.hf"
+        rm -rf "$DIR/act.hf"
+    done
+}
+
 # says MODEL: what a text of it is made with, and the text
 says() {
     "$BIN/tessera-generate" "$1" --prompt "the king" --json --max-tokens 40 \

@@ -313,6 +313,8 @@ swap_last() {
         train 2 "$DIR/held" "${half[@]}" parallel.strategy=zero3
     refused "$from" train 1 "$DIR/held" "${half[@]}"
     refused "has other values" "$BIN/tessera-hf" export "$DIR/held" --out "$DIR/no"
+    refused "has other values" "$BIN/tessera-hf" export "$DIR/held" --adapter \
+        --out "$DIR/no"
     [ ! -e "$DIR/no" ]
     refused "has other values" train 2 "$DIR/start" "${SIX[@]}" model.preset=llama-tiny \
         "model.weights=$DIR/held"

@@ -128,8 +128,7 @@ static enum err find_arch(const struct gguf *gguf, enum gguf_arch *arch)
                    gguf_path(gguf), (int)(bytes < 64 ? bytes : 64), name);
 }
 
-/* Files have floats; 1e-5 is meant by 9.99999974e-06. */
-static double shortest(double value)
+double gguf_config_shortest(double value)
 {
     char text[32];
     float single = (float)value;
@@ -167,7 +166,7 @@ static enum err read_number(const struct gguf *gguf, const char *name,
         TRY(gguf_get_real(gguf, name, &real));
     if (there && !(real >= key->min && real <= key->max))
         return out_of_range(gguf, name, key, real);
-    *(double *)field = shortest(real);
+    *(double *)field = gguf_config_shortest(real);
     return ERR_OK;
 }
 
@@ -343,38 +342,45 @@ enum err gguf_config_read(const struct gguf *gguf, enum gguf_arch *arch,
 
 /* --- writing --- */
 
+/* Files have no key for it: programs that run them have one for each
+ * architecture, and take one form of GELU for the other. */
+static enum err check_activation(const struct model_config *model,
+                                 enum gguf_arch arch)
+{
+    bool gated = archs[arch].activation == MODEL_SILU;
+    if (gated ? model->activation == MODEL_SILU
+              : model->activation == MODEL_GELU ||
+                    model->activation == MODEL_GELU_TANH)
+        return ERR_OK;
+    return err_set(ERR_UNSUPPORTED,
+                   "model.activation = \"%s\" is not written as GGUF, where %s "
+                   "always has %s: export --format hf",
+                   model_activation_names[model->activation], archs[arch].name,
+                   model_activation_names[archs[arch].activation]);
+}
+
 enum err gguf_config_choose(const struct model_config *model,
                             enum gguf_arch *arch)
 {
+    static const enum gguf_arch written[HF_ARCHS] = {
+        [HF_LLAMA] = GGUF_LLAMA, [HF_MISTRAL] = GGUF_LLAMA,
+        [HF_QWEN2] = GGUF_QWEN2, [HF_GPT2] = GGUF_GPT2,
+        [HF_MPT] = GGUF_MPT,     [HF_MIXTRAL] = GGUF_ARCHS,
+        [HF_DBRX] = GGUF_ARCHS,
+    };
     enum hf_arch found = HF_ARCHS;
     TRY(hf_config_choose(model, &found));
     if (model->rope_scaling == ROPE_SCALING_LLAMA3)
         return err_set(ERR_UNSUPPORTED,
                        "model.rope_scaling = \"llama3\" is not written as "
                        "GGUF, where it is a table: export --format hf");
-    switch (found) {
-    case HF_LLAMA:
-    case HF_MISTRAL:
-        *arch = GGUF_LLAMA;
-        return ERR_OK;
-    case HF_QWEN2:
-        *arch = GGUF_QWEN2;
-        return ERR_OK;
-    case HF_GPT2:
-        *arch = GGUF_GPT2;
-        return ERR_OK;
-    case HF_MPT:
-        *arch = GGUF_MPT;
-        return ERR_OK;
-    case HF_MIXTRAL:
-    case HF_DBRX:
-    case HF_ARCHS:
-        break;
-    }
-    return err_set(ERR_UNSUPPORTED,
-                   "%s is not written as GGUF; those of the Llama family, "
-                   "GPT-2 and MPT are",
-                   hf_config_arch_name(found));
+    *arch = written[found];
+    if (*arch == GGUF_ARCHS)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s is not written as GGUF; those of the Llama family, "
+                       "GPT-2 and MPT are",
+                       hf_config_arch_name(found));
+    return check_activation(model, *arch);
 }
 
 enum err gguf_config_write(struct gguf_writer *writer, enum gguf_arch arch,

@@ -35,6 +35,9 @@ const char *gguf_config_arch_name(enum gguf_arch arch);
 enum err gguf_config_read(const struct gguf *gguf, enum gguf_arch *arch,
                           struct model_config *model);
 
+/* Files have floats: 1e-5 where 9.99999974e-06 is meant by it. */
+double gguf_config_shortest(double value);
+
 /* The one that expresses the model; ERR_UNSUPPORTED: none does. */
 enum err gguf_config_choose(const struct model_config *model,
                             enum gguf_arch *arch);

@@ -2,11 +2,11 @@
 #include "src/hf/gguf_generation.h"
 
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
+#include "src/hf/gguf_config.h"
 
 #define KEY(name) "tokenizer.ggml." name
 #define ENDS (sizeof ends / sizeof ends[0])
@@ -48,18 +48,6 @@ static bool generation_has(const json_t *list, int64_t token)
     return false;
 }
 
-/* 0.2 of the float that is nearest to it. */
-static double generation_decimal(double value)
-{
-    char text[32];
-    for (int digits = 6; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if ((double)strtof(text, NULL) == value)
-            return strtod(text, NULL);
-    }
-    return value;
-}
-
 static enum err generation_draws(const struct gguf *gguf, json_t *root)
 {
     double value = 1;
@@ -75,7 +63,7 @@ static enum err generation_draws(const struct gguf *gguf, json_t *root)
             root, draws[d].name,
             draws[d].kind == GGUF_I32
                 ? json_integer(value < 0 ? 0 : (json_int_t)value)
-                : json_real(generation_decimal(value)));
+                : json_real(gguf_config_shortest(value)));
     }
     return ERR_OK;
 }

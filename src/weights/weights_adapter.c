@@ -13,6 +13,7 @@
 #include "src/base/jsontext.h"
 #include "src/hf/hf_names.h"
 #include "src/hf/safetensors_writer.h"
+#include "src/weights/weights_cut.h"
 #include "src/weights/weights_name.h"
 
 #define ADAPTER_FILE "adapter_model.safetensors"
@@ -286,6 +287,28 @@ static enum err open_tables(struct adapter_export *e)
                : err_set(ERR_MEMORY, "out of memory");
 }
 
+/* Every number once, by which the base's are compared with what they were. */
+static enum err check_base(struct adapter_export *e)
+{
+    float *values = malloc((size_t)WEIGHTS_CUT_FLOATS * sizeof *values);
+    enum err rc =
+        values != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+    for (int p = 0; p < e->params->count && rc == ERR_OK; p++) {
+        const struct param *param = &e->params->list[p];
+        for (int64_t at = 0; at < param->numel && rc == ERR_OK;
+             at += WEIGHTS_CUT_FLOATS) {
+            int64_t left = param->numel - at;
+            rc = weights_read(e->weights, param, at,
+                              left < WEIGHTS_CUT_FLOATS
+                                  ? param->numel
+                                  : at + WEIGHTS_CUT_FLOATS,
+                              values);
+        }
+    }
+    free(values);
+    return rc;
+}
+
 enum err weights_adapter_export(struct weights *weights, const char *folder)
 {
     enum err rc = ERR_OK;
@@ -294,6 +317,7 @@ enum err weights_adapter_export(struct weights *weights, const char *folder)
     TRY(check(about));
     TRY_OUT(hf_config_choose(&about->config, &e.arch));
     TRY_OUT(params_create(&about->config, &e.params));
+    TRY_OUT(check_base(&e));
     TRY_OUT(hf_names_create(e.arch, &about->config, e.params,
                             about->config.vocab_size, &e.names));
     TRY_OUT(open_tables(&e));
