@@ -36,7 +36,7 @@ tokens() {
 
 @test "bytes there and back, all of them" {
     head -c 100000 /dev/urandom >random
-    "$DATA" encode <random >tokens
+    "$DATA" encode --binary <random >tokens
     [ "$(wc -l <tokens)" -eq 1 ]
     "$DATA" decode <tokens | cmp - random
     [ -z "$(printf '' | "$DATA" encode)" ]

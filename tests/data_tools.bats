@@ -69,7 +69,7 @@ words() {
 
 @test "head: text, borders of documents, nothing that steers a terminal" {
     printf 'abc\n%%\n\x1b[31md\x9b\xc2\x9b\xc3\xa4' >a
-    "$DATA" tokenize --out set --seq-len 100 --separator % a
+    "$DATA" tokenize --binary --out set --seq-len 100 --separator % a
     run "$DATA" head set
     echo "$output"
     printf '==== sample 0: 17 tokens ====\nabc\n---- end of a document ----\n' >want

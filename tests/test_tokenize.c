@@ -79,7 +79,7 @@ static void join(const char *path, const char *separator,
 {
     struct text *text = NULL;
     bool more = true;
-    fixture_need(text_open(path, separator, NULL, &text));
+    fixture_need(text_open(path, separator, true, NULL, &text));
     fixture_need(text_go(text, place));
     while (more) {
         struct text_span span;
@@ -138,9 +138,11 @@ static bool holds(const char *path, const int32_t *stream, int64_t first,
 
 static struct tokenize_options make_options(const char *out)
 {
-    return (struct tokenize_options){
-        .out = out, .tokenizer = "bytes", .seq_len = 8, .shard_bytes = 1000
-    };
+    return (struct tokenize_options){ .binary = true,
+                                      .out = out,
+                                      .tokenizer = "bytes",
+                                      .seq_len = 8,
+                                      .shard_bytes = 1000 };
 }
 
 /* The files of the tests: 20 bytes, nothing, 33 bytes; the stream has 55. */
@@ -270,7 +272,9 @@ static void test_refusals(const char *folder)
     fixture_write_file(path, "\x28\xb5\x2f\xfd\0", 5);
     refused(folder, options, path, ERR_DATA, "packed", "a part of a zst file");
     fixture_write_file(path, "\xfd\x37zXZ\0\0", 7);
-    refused(folder, options, path, ERR_DATA, "xz -dc", "xz");
+    other = options;
+    other.binary = false;
+    refused(folder, other, path, ERR_DATA, "xz -dc", "xz");
     other = options;
     other.seq_len = 1;
     refused(folder, other, files[0], ERR_USAGE, "--seq-len", "seq_len 1");

@@ -24,7 +24,7 @@ static enum err make_text(const char *dir, const char *data, int64_t seq_len)
     if (text == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     for (size_t i = 0; i < TEXT_BYTES; i++)
-        text[i] = " etaoinshrdlu\netaoinshrdlcumwfgypbv"[rng_u64(1, 2, i) % 36];
+        text[i] = " etaoinshrdlu\netaoinshrdlcumwfgypbv"[rng_u64(1, 2, i) % 35];
     TRY_OUT(fsio_path(path, "%s/text", dir));
     TRY_OUT(fsio_write_atomic(path, text, TEXT_BYTES));
     struct tokenize_options options = {

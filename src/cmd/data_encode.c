@@ -10,6 +10,7 @@
 
 #include "src/base/log.h"
 #include "src/cmd/data_model.h"
+#include "src/text/binary_kind.h"
 #include "src/text/buffer.h"
 #include "src/text/tokenizer.h"
 
@@ -54,6 +55,12 @@ enum err data_encode(struct data_options *options)
         data_model_tokenizer(options->tokenize.tokenizer, &tokenizer, NULL));
     TRY_OUT(tokenizer_encoder_create(tokenizer, &encoder));
     TRY_OUT(encode_read(&text));
+    if (!options->tokenize.binary)
+        rc = binary_kind_text("standard input", text.data, text.bytes);
+    if (rc != ERR_OK) {
+        err_set(rc, "%s; --binary reads it as it is", err_text());
+        goto out;
+    }
     TRY_OUT(tokenizer_encode(encoder, text.data, text.bytes, flags, &tokens));
     for (size_t i = 0; i < tokens.count; i++)
         printf("%s%d", i > 0 ? " " : "", tokens.token[i]);

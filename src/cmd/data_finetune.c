@@ -112,6 +112,7 @@ static enum err data_finetune_check(const struct data_options *options)
         { "field", tokenize->field != NULL },
         { "mds", tokenize->mds },
         { "text", tokenize->text },
+        { "binary", tokenize->binary },
         { "bos-id", tokenize->bos_given },
         { "no-eos", tokenize->no_eos },
         { "no-wrap", tokenize->no_wrap },

@@ -27,6 +27,7 @@ static const struct option data_options_tokenize[] = {
     { "fresh", no_argument, NULL, 6 },
     { "mds", no_argument, NULL, 7 },
     { "text", no_argument, NULL, 8 },
+    { "binary", no_argument, NULL, 9 },
     { "force", no_argument, NULL, 'f' },
     DATA_FINETUNE_OPTIONS,
     { NULL, 0, NULL, 0 }
@@ -71,6 +72,7 @@ static const struct option data_options_encode[] = {
     { "tokenizer", required_argument, NULL, 't' },
     { "no-special", no_argument, NULL, 'S' },
     { "template", no_argument, NULL, 'P' },
+    { "binary", no_argument, NULL, 9 },
     { NULL, 0, NULL, 0 }
 };
 static const struct option data_options_decode[] = {
@@ -86,6 +88,7 @@ static const struct option data_options_train_tokenizer[] = {
     { "separator", required_argument, NULL, 's' },
     { "field", required_argument, NULL, 'F' },
     { "text", no_argument, NULL, 8 },
+    { "binary", no_argument, NULL, 9 },
     { "threads", required_argument, NULL, 5 },
     { "force", no_argument, NULL, 'f' },
     { NULL, 0, NULL, 0 }
@@ -175,6 +178,9 @@ static enum err data_options_set_tokenize(struct tokenize_options *out,
         return ERR_OK;
     case 8:
         out->text = true;
+        return ERR_OK;
+    case 9:
+        out->binary = true;
         return ERR_OK;
     default:
         return err_set(ERR_USAGE, "no option %s here; see tessera-data --help",

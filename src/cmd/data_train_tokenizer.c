@@ -71,6 +71,7 @@ enum err data_train_tokenizer_run(struct data_options *options)
         .separator = tokenize->separator,
         .field = tokenize->field,
         .text = tokenize->text,
+        .binary = tokenize->binary,
         .threads = tokenize->threads,
         .replace = tokenize->replace,
         .show = tokenize->show,

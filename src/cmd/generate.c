@@ -12,6 +12,7 @@
 #include "src/cmd/generate_prompts.h"
 #include "src/cmd/generate_show.h"
 #include "src/cmd/cmd_main.h"
+#include "src/text/binary_kind.h"
 #include "src/text/unicode.h"
 
 #define MAX_TOKENS 128
@@ -176,6 +177,7 @@ static enum err score_text(struct generate_engine *engine)
         rc = err_set(ERR_USAGE, "--score: there is no text on standard input");
         goto out;
     }
+    TRY_OUT(binary_kind_text("standard input", text.data, text.bytes));
     TRY_OUT(generate_engine_encode(engine, (const char *)text.data, text.bytes,
                                    TOKENIZER_SPECIAL, &tokens));
     if ((int64_t)tokens.count > engine->context) {

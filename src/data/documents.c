@@ -9,6 +9,7 @@
 #include "src/data/jsonl.h"
 #include "src/data/mds_table.h"
 #include "src/data/text.h"
+#include "src/text/binary_kind.h"
 
 struct documents {
     const struct inputs *inputs;
@@ -17,9 +18,10 @@ struct documents {
     struct text *text;            /* what is open; one of these */
     struct jsonl *lines;
     struct mds_table *table;
-    int64_t sample; /* the table's next */
-    size_t skip;    /* of the next record's text */
-    int64_t before; /* bytes of the files before this one */
+    int64_t sample;            /* the table's next */
+    struct binary_count count; /* of its texts */
+    size_t skip;               /* of the next record's text */
+    int64_t before;            /* bytes of the files before this one */
 };
 
 enum err documents_create(const struct inputs *inputs,
@@ -95,6 +97,7 @@ static enum err documents_open(struct documents *documents)
     if (file->set) {
         documents->skip = (size_t)place->skip;
         documents->sample = place->offset;
+        documents->count = (struct binary_count)BINARY_COUNT_NONE;
         TRY(mds_table_open(file->path, &documents->table));
         return mds_table_check(documents->table, options->field);
     }
@@ -105,8 +108,8 @@ static enum err documents_open(struct documents *documents)
         return mark.line > 0 ? jsonl_go(documents->lines, mark) : ERR_OK;
     }
     struct text_place text = { place->offset, place->inside, place->midline };
-    TRY(text_open(file->path, options->separator, &options->watch,
-                  &documents->text));
+    TRY(text_open(file->path, options->separator, options->binary,
+                  &options->watch, &documents->text));
     return text_go(documents->text, text);
 }
 
@@ -140,6 +143,18 @@ static enum err documents_record(struct documents *documents,
     return ERR_OK;
 }
 
+/* A column of bytes may hold anything. */
+static enum err documents_judge(struct documents *documents, const char *set,
+                                const uint8_t *text, size_t bytes)
+{
+    if (documents->options.binary ||
+        binary_count_add(&documents->count, text, bytes))
+        return ERR_OK;
+    enum err rc = binary_count_refuse(&documents->count, set);
+    return err_set(rc, "column '%s' of %s; --binary reads it as it is",
+                   documents->options.field, err_text());
+}
+
 /* The next sample with a text. */
 static enum err documents_sample(struct documents *documents,
                                  struct documents_span *span, bool *more)
@@ -153,7 +168,7 @@ static enum err documents_sample(struct documents *documents,
     do {
         *more = documents->sample < samples;
         if (!*more)
-            return ERR_OK;
+            return documents_judge(documents, set, NULL, 0);
         place->offset = documents->sample++;
         TRY(mds_table_read(documents->table, place->offset, field, &value));
         if (value.kind != MDS_STR && value.kind != MDS_BYTES)
@@ -165,6 +180,7 @@ static enum err documents_sample(struct documents *documents,
             return err_set(ERR_DATA, "%s: sample %lld: shorter than it was",
                            set, (long long)place->offset);
     } while (value.column.bytes == 0);
+    TRY(documents_judge(documents, set, value.column.data, value.column.bytes));
     place->skip = (int64_t)skip;
     documents->skip = 0;
     *span = (struct documents_span){ .text = value.column.data + skip,

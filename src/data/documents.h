@@ -34,6 +34,7 @@ struct documents_options {
     const char *separator; /* of text: text_open() */
     const char *field;     /* of JSON lines, or a column of a set */
     struct source_watch watch;
+    bool binary; /* not only text */
 };
 
 /* Inputs and the texts of the options are lent. ERR_USAGE for a separator that can't be one. */

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include "src/data/mds_index.h"
 #include "src/data/regular.h"
 #include "src/data/sidecar.h"
+#include "src/data/source.h"
 
 /* Folders in folders. */
 #define INPUTS_DEPTH_MAX 64
@@ -45,6 +47,12 @@ static int64_t inputs_ns(const struct stat *status)
            status->st_mtim.tv_nsec;
 }
 
+static bool inputs_as_json(const char *path, enum inputs_kind kind)
+{
+    return kind == INPUTS_JSON ||
+           (kind == INPUTS_BY_NAME && inputs_is_json(path));
+}
+
 static enum err inputs_add(struct inputs *inputs, const char *path,
                            const struct stat *status, enum inputs_kind kind)
 {
@@ -59,18 +67,64 @@ static enum err inputs_add(struct inputs *inputs, const char *path,
         inputs->capacity = capacity;
     }
     bool regular = S_ISREG(status->st_mode); /* of stdin nothing is known */
-    bool by_name = kind == INPUTS_BY_NAME && inputs_is_json(path);
+    bool json = inputs_as_json(path, kind);
     struct inputs_file file = {
         .path = strdup(path),
         .bytes = regular ? (int64_t)status->st_size : -1,
         .changed_ns = regular ? inputs_ns(status) : 0,
-        .json = kind == INPUTS_JSON || by_name,
+        .json = json,
     };
     if (file.path == NULL)
         return err_set(ERR_MEMORY, "no memory for a file name");
     inputs->file[inputs->count++] = file;
-    inputs->by_name += by_name;
+    inputs->by_name += json && kind == INPUTS_BY_NAME;
     return ERR_OK;
+}
+
+/* How a folder's files are read. */
+struct inputs_way {
+    enum inputs_kind kind;
+    bool binary;
+};
+
+/* A file of a folder, which nobody named. */
+static enum err inputs_add_text(struct inputs *inputs, const char *path,
+                                const struct stat *status,
+                                struct inputs_way way)
+{
+    const char *why = NULL;
+    size_t k = 0;
+    TRY(source_kind(path,
+                    way.binary                       ? SOURCE_ANY
+                    : inputs_as_json(path, way.kind) ? SOURCE_RECORDS
+                                                     : SOURCE_TEXT,
+                    &why));
+    if (why == NULL)
+        return inputs_add(inputs, path, status, way.kind);
+    while (k < INPUTS_KINDS_MAX - 1 && inputs->passed[k].why != NULL &&
+           strcmp(inputs->passed[k].why, why) != 0)
+        k++;
+    inputs->passed[k].why = k < INPUTS_KINDS_MAX - 1 ? why : "others";
+    inputs->passed[k].files++;
+    if (inputs->passed_first == NULL)
+        inputs->passed_first = strdup(path);
+    return inputs->passed_first != NULL
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "no memory for a file name");
+}
+
+/* "2 ELF program, 1 zip". */
+static const char *inputs_passed(const struct inputs *inputs, char *text,
+                                 size_t bytes)
+{
+    text[0] = '\0';
+    for (size_t k = 0; k < INPUTS_KINDS_MAX && inputs->passed[k].files > 0;
+         k++) {
+        size_t used = strlen(text);
+        snprintf(text + used, bytes - used, "%s%zu %s", k > 0 ? ", " : "",
+                 inputs->passed[k].files, inputs->passed[k].why);
+    }
+    return text;
 }
 
 static int inputs_by_name(const struct dirent **a, const struct dirent **b)
@@ -79,7 +133,7 @@ static int inputs_by_name(const struct dirent **a, const struct dirent **b)
 }
 
 static enum err inputs_folder(struct inputs *inputs, const char *path,
-                              enum inputs_kind kind, int depth);
+                              struct inputs_way way, int depth);
 
 /* Other programs have an index.json, too. */
 static enum err inputs_no_set(const char *folder)
@@ -103,7 +157,7 @@ static enum err inputs_no_set(const char *folder)
 
 /* What a folder has in it. */
 static enum err inputs_entry(struct inputs *inputs, const char *folder,
-                             const char *name, enum inputs_kind kind, int depth)
+                             const char *name, struct inputs_way way, int depth)
 {
     char path[FSIO_PATH_MAX];
     struct stat status, itself;
@@ -122,16 +176,16 @@ static enum err inputs_entry(struct inputs *inputs, const char *folder,
     if (stat(path, &status) != 0)
         return err_errno("%s: stat", path);
     if (S_ISREG(status.st_mode))
-        return inputs_add(inputs, path, &status, kind);
+        return inputs_add_text(inputs, path, &status, way);
     if (S_ISDIR(status.st_mode) && !S_ISLNK(itself.st_mode))
-        return inputs_folder(inputs, path, kind, depth + 1);
+        return inputs_folder(inputs, path, way, depth + 1);
     return err_set(ERR_DATA, "%s is %s; name what to read of it", path,
                    S_ISDIR(status.st_mode) ? "a link to a folder"
                                            : "neither a file nor a folder");
 }
 
 static enum err inputs_folder(struct inputs *inputs, const char *path,
-                              enum inputs_kind kind, int depth)
+                              struct inputs_way way, int depth)
 {
     enum err rc = ERR_OK;
     struct dirent **entries = NULL;
@@ -144,7 +198,7 @@ static enum err inputs_folder(struct inputs *inputs, const char *path,
         return err_errno("%s: open", path);
     for (int i = 0; i < count; i++) {
         if (rc == ERR_OK)
-            rc = inputs_entry(inputs, path, entries[i]->d_name, kind, depth);
+            rc = inputs_entry(inputs, path, entries[i]->d_name, way, depth);
         free(entries[i]);
     }
     free(entries);
@@ -152,8 +206,10 @@ static enum err inputs_folder(struct inputs *inputs, const char *path,
 }
 
 static enum err inputs_operand(struct inputs *inputs, const char *path,
-                               enum inputs_kind kind)
+                               struct inputs_way way)
 {
+    char passed[1024];
+    enum inputs_kind kind = way.kind;
     struct stat status = { .st_mode = 0 };
     size_t before = inputs->count;
     if (strcmp(path, "-") == 0)
@@ -165,7 +221,14 @@ static enum err inputs_operand(struct inputs *inputs, const char *path,
                    : err_errno("%s: stat", path);
     if (!S_ISDIR(status.st_mode))
         return inputs_add(inputs, path, &status, kind);
-    TRY(inputs_folder(inputs, path, kind, 0));
+    TRY(inputs_folder(inputs, path, way, 0));
+    if (inputs->count == before && inputs->passed_first != NULL)
+        return err_set(
+            ERR_DATA,
+            "%s has no text in it: %s; the first: %s; --binary reads "
+            "all files",
+            path, inputs_passed(inputs, passed, sizeof passed),
+            inputs->passed_first);
     if (inputs->count == before)
         return err_set(ERR_DATA, "%s is a folder without files%s", path,
                        inputs->hidden > 0 ? " but hidden ones" : "");
@@ -181,12 +244,13 @@ enum err inputs_choose(bool text, const char *field, enum inputs_kind *out)
 }
 
 enum err inputs_find(char *const *operands, int count, enum inputs_kind kind,
-                     struct inputs *out)
+                     bool binary, struct inputs *out)
 {
+    const struct inputs_way way = { kind, binary };
     assert(operands != NULL && count > 0 && out != NULL);
     *out = (struct inputs){ .count = 0 };
     for (int i = 0; i < count; i++)
-        TRY(inputs_operand(out, operands[i], kind));
+        TRY(inputs_operand(out, operands[i], way));
     return ERR_OK;
 }
 
@@ -223,6 +287,7 @@ enum err inputs_check_separator(const struct inputs *inputs,
 
 void inputs_tell(const struct inputs *inputs)
 {
+    char passed[1024];
     if (inputs->by_name > 0)
         log_info("JSON lines by their names: %zu of %zu files; the text is in "
                  "the field 'text' (--field KEY: in another; --text: such "
@@ -231,6 +296,11 @@ void inputs_tell(const struct inputs *inputs)
     if (inputs->hidden > 0)
         log_info("hidden files and folders that are left out: %zu",
                  inputs->hidden);
+    if (inputs->passed_first != NULL)
+        log_warn("files of folders that are no text are passed over: %s; "
+                 "the first: %s (--binary reads them)",
+                 inputs_passed(inputs, passed, sizeof passed),
+                 inputs->passed_first);
 }
 
 void inputs_release(struct inputs *inputs)
@@ -238,6 +308,7 @@ void inputs_release(struct inputs *inputs)
     for (size_t i = 0; i < inputs->count; i++)
         free(inputs->file[i].path);
     free(inputs->file);
+    free(inputs->passed_first);
     *inputs = (struct inputs){ .count = 0 };
 }
 

@@ -17,9 +17,18 @@ struct inputs_file {
                          * its index. Neither: text */
 };
 
+/* Files of folders that were left out as no text, by the reason. */
+#define INPUTS_KINDS_MAX 24
+struct inputs_passed {
+    const char *why;
+    size_t files;
+};
+
 struct inputs {
     struct inputs_file *file;
     size_t count, capacity;
+    struct inputs_passed passed[INPUTS_KINDS_MAX]; /* the last: all others */
+    char *passed_first;                            /* a path; NULL: none */
     size_t hidden;  /* files and folders that were left out */
     size_t by_name; /* JSON lines that only their names tell of */
 };
@@ -31,10 +40,12 @@ enum inputs_kind { INPUTS_BY_NAME, INPUTS_TEXT, INPUTS_JSON };
  * folders, sorted by name, without what is hidden (".name"). Links to files are
  * followed. INPUTS_BY_NAME: those are JSON lines, but of stdin, whose names end
  * in .jsonl, .ndjson or .json, before .gz, .zst, .bz2 or .br.
+ * Files of a folder that are no text, by their beginnings, are passed over unless
+ * `binary`; those that are named are kept, so that their reader refuses them.
  * ERR_DATA for a missing file, a folder with nothing in it, a link to a folder
  * or to nothing in one, and a data set. inputs_release() also after an error. */
 enum err inputs_find(char *const *operands, int count, enum inputs_kind kind,
-                     struct inputs *out);
+                     bool binary, struct inputs *out);
 /* INPUTS_JSON where a field is named; ERR_USAGE for both. */
 enum err inputs_choose(bool text, const char *field, enum inputs_kind *out);
 /* ERR_USAGE where a separator is wanted (not NULL) and no input is text, which

@@ -38,7 +38,7 @@ enum err jsonl_open_watched(const char *path, const struct source_watch *watch,
     struct jsonl *reader = calloc(1, sizeof *reader);
     if (reader == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", path);
-    TRY_OUT(source_open(path, watch, &reader->source));
+    TRY_OUT(source_open(path, SOURCE_RECORDS, watch, &reader->source));
     snprintf(reader->place, sizeof reader->place, "%s",
              source_name(reader->source));
     *out = reader;
@@ -200,11 +200,12 @@ static enum err jsonl_parse(const struct jsonl *reader, const char *line,
         return err_set(ERR_MEMORY, "%s: no memory for a line of %zu bytes",
                        reader->place, bytes);
     if (root == NULL)
-        return err_set(
-            ERR_DATA, "%s: not valid %s: %s%s", reader->place,
-            json_error_code(&problem) == json_error_invalid_utf8 ? "UTF-8"
-                                                                 : "JSON",
-            problem.text, reader->cut ? "; the file ends in this line" : "");
+        return err_set(ERR_DATA, "%s: not valid %s: %s%s", reader->place,
+                       json_error_code(&problem) == json_error_invalid_utf8
+                           ? "UTF-8 (is it Latin-1? iconv -f LATIN1 -t UTF-8)"
+                           : "JSON",
+                       problem.text,
+                       reader->cut ? "; the file ends in this line" : "");
     if (!json_is_object(root)) {
         json_decref(root);
         return err_set(ERR_DATA,

@@ -1,13 +1,13 @@
 /* Reads files of prompts, lines or records. */
 #include "src/data/prompt_file.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "src/data/jsonl.h"
 #include "src/data/regular.h"
+#include "src/data/source.h"
+#include "src/text/buffer.h"
 
 struct prompt_file {
     const char *path;
@@ -26,25 +26,39 @@ static enum err file_take(struct prompt_file *file, const char *text,
                : err_prefix(rc, "%s: prompt %zu", file->path, file->count);
 }
 
+/* What was read of a line, to which more is added. */
+static enum err file_line(struct prompt_file *file, struct buffer *line)
+{
+    size_t bytes = line->bytes;
+    bytes -= bytes > 0 && line->data[bytes - 1] == '\r';
+    line->bytes = 0;
+    return file_take(file, (const char *)line->data, bytes);
+}
+
 static enum err file_lines(struct prompt_file *file)
 {
     enum err rc = ERR_OK;
-    char *line = NULL;
-    size_t capacity = 0;
-    ssize_t length;
-    FILE *lines = fopen(file->path, "re");
-    if (lines == NULL)
-        return err_errno("%s: open", file->path);
-    while (rc == ERR_OK && (length = getline(&line, &capacity, lines)) >= 0) {
-        size_t bytes = (size_t)length;
-        bytes -= bytes > 0 && line[bytes - 1] == '\n';
-        bytes -= bytes > 0 && line[bytes - 1] == '\r';
-        rc = file_take(file, line, bytes);
-    }
-    if (rc == ERR_OK && ferror(lines) != 0)
-        rc = err_errno("%s: read", file->path);
-    free(line);
-    fclose(lines);
+    struct source *source = NULL;
+    struct buffer line = { 0 };
+    uint8_t read[4096];
+    size_t got = 0;
+    TRY(source_open(file->path, SOURCE_PROMPTS, NULL, &source));
+    do {
+        TRY_OUT(source_read(source, read, sizeof read, &got));
+        for (size_t at = 0, bytes; at < got; at += bytes) {
+            const uint8_t *end = memchr(read + at, '\n', got - at);
+            bytes = end != NULL ? (size_t)(end - read) - at : got - at;
+            TRY_OUT(buffer_add(&line, read + at, bytes));
+            bytes += end != NULL;
+            if (end != NULL)
+                TRY_OUT(file_line(file, &line));
+        }
+    } while (got > 0);
+    if (line.bytes > 0)
+        TRY_OUT(file_line(file, &line));
+out:
+    buffer_free(&line);
+    source_close(source);
     return rc;
 }
 

@@ -13,17 +13,19 @@
 
 #include "src/base/fsio.h"
 #include "src/data/codec.h"
+#include "src/text/binary_kind.h"
 
 #define SOURCE_IDLE_MS 500
-#define SOURCE_MAGIC_BYTES 10
 #define SOURCE_SKIP_BYTES ((size_t)1 << 16)
 
 struct source {
     char path[FSIO_PATH_MAX];
+    enum source_wanted wanted;
     int fd; /* of stdin, the codec's reader has another */
-    struct codec_reader *unpacking;   /* NULL: a file as it is, */
-    uint8_t head[SOURCE_MAGIC_BYTES]; /* whose beginning was looked at */
+    struct codec_reader *unpacking; /* NULL: a file as it is */
+    uint8_t head[BINARY_KIND_HEAD_BYTES];
     size_t head_bytes, head_used;
+    struct binary_count count; /* of SOURCE_TEXT */
     int64_t position;
     struct source_watch watch; /* idle NULL: unwatched */
 };
@@ -31,20 +33,6 @@ struct source {
 static bool source_is_stdin(const struct source *source)
 {
     return strcmp(source->path, "-") == 0;
-}
-
-/* Training on compressed bytes by mistake would not fail otherwise. */
-static enum err source_refuse(const struct source *source, const uint8_t *head,
-                              size_t bytes)
-{
-    static const char magic[] = "\xfd\x37zXZ";
-    if (bytes < sizeof magic - 1 || memcmp(head, magic, sizeof magic - 1) != 0)
-        return ERR_OK;
-    return err_set(ERR_DATA,
-                   "%s is compressed with xz; give its text on stdin: xz -dc "
-                   "%s | tessera-data ... -",
-                   source_name(source),
-                   source_is_stdin(source) ? "FILE" : source->path);
 }
 
 /* Wait for input, so that a stop is noticed while a pipe gives none. */
@@ -73,35 +61,74 @@ static enum err source_fill(struct source *source, uint8_t *data, size_t bytes,
     return ERR_OK;
 }
 
-/* Of a file; stdin can be read but once, and its reader looks itself. */
+static enum err source_next(struct source *source, uint8_t *data, size_t bytes,
+                            size_t *got)
+{
+    if (source->unpacking == NULL)
+        return source_fill(source, data, bytes, got);
+    if (source_is_stdin(source))
+        TRY(source_wait(source));
+    return codec_reader_read(source->unpacking, data, bytes, got);
+}
+
+/* The beginning, of which there is none yet. */
 static enum err source_look(struct source *source)
 {
     size_t got = 0;
+    source->head_bytes = 0;
+    do {
+        TRY(source_next(source, source->head + source->head_bytes,
+                        sizeof source->head - source->head_bytes, &got));
+        source->head_bytes += got;
+    } while (got > 0 && source->head_bytes < sizeof source->head);
+    return ERR_OK;
+}
+
+/* What comes next, of which 0 bytes are the end. */
+static bool source_is_text(struct source *source, const uint8_t *data,
+                           size_t bytes)
+{
+    return source->wanted >= SOURCE_RECORDS ||
+           binary_count_add(&source->count, data, bytes);
+}
+
+static enum err source_refuse(const struct source *source)
+{
+    static const char *const names[] = { [SOURCE_TEXT] = "text",
+                                         [SOURCE_PROMPTS] = "prompts",
+                                         [SOURCE_RECORDS] = "JSON lines" };
+    const char *name = source_name(source);
+    enum err rc = binary_kind_check(name, names[source->wanted], source->head,
+                                    source->head_bytes);
+    if (rc == ERR_OK)
+        rc = binary_count_refuse(&source->count, name);
+    return source->wanted == SOURCE_TEXT
+               ? err_set(rc, "%s; --binary reads it as it is", err_text())
+               : rc;
+}
+
+/* The beginning tells most of it, and all of it where it is the whole. */
+static bool source_begins_well(struct source *source)
+{
+    if (source->wanted == SOURCE_ANY)
+        return true;
+    if (binary_kind_find(source->head, source->head_bytes) != NULL)
+        return false;
+    bool whole = source->head_bytes < sizeof source->head;
+    return (source->head_bytes == 0 ||
+            source_is_text(source, source->head, source->head_bytes)) &&
+           (!whole || source_is_text(source, NULL, 0));
+}
+
+static enum err source_begin_file(struct source *source)
+{
+    struct stat status;
     const char *path = source->path;
     source->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (source->fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return err_set(ERR_DATA, "%s: no such file", path);
     if (source->fd < 0)
         return err_errno("%s: open", path);
-    do {
-        TRY(source_fill(source, source->head + source->head_bytes,
-                        SOURCE_MAGIC_BYTES - source->head_bytes, &got));
-        source->head_bytes += got;
-    } while (got > 0 && source->head_bytes < SOURCE_MAGIC_BYTES);
-    return source_refuse(source, source->head, source->head_bytes);
-}
-
-static enum err source_begin(struct source *source)
-{
-    struct stat status;
-    const char *path = source->path;
-    if (strcmp(path, "-") == 0) {
-        source->fd = dup(STDIN_FILENO);
-        if (source->fd < 0)
-            return err_errno("stdin: open");
-        TRY(source_wait(source));
-        return codec_reader_open(path, NULL, &source->unpacking);
-    }
     TRY(source_look(source));
     const struct codec *codec = codec_by_extension(path);
     if (codec == NULL)
@@ -112,18 +139,34 @@ static enum err source_begin(struct source *source)
         return err_set(ERR_DATA,
                        "%s is compressed with %s, and a pipe; give it on stdin",
                        path, codec->name);
-    return codec_reader_open(path, codec->name, &source->unpacking);
+    TRY(codec_reader_open(path, codec->name, &source->unpacking));
+    return source_look(source);
 }
 
-enum err source_open(const char *path, const struct source_watch *watch,
-                     struct source **out)
+static enum err source_begin(struct source *source)
 {
-    assert(path != NULL && out != NULL);
+    if (!source_is_stdin(source))
+        return source_begin_file(source);
+    source->fd = dup(STDIN_FILENO);
+    if (source->fd < 0)
+        return err_errno("stdin: open");
+    TRY(source_wait(source));
+    TRY(codec_reader_open(source->path, NULL, &source->unpacking));
+    return source_look(source);
+}
+
+/* Begun, whatever is in it. */
+static enum err source_create(const char *path, enum source_wanted wanted,
+                              const struct source_watch *watch,
+                              struct source **out)
+{
     enum err rc = ERR_OK;
     struct source *source = calloc(1, sizeof *source);
     if (source == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", path);
     source->fd = -1;
+    source->wanted = wanted;
+    source->count = (struct binary_count)BINARY_COUNT_NONE;
     if (watch != NULL)
         source->watch = *watch;
     TRY_OUT(fsio_path(source->path, "%s", path));
@@ -133,6 +176,42 @@ enum err source_open(const char *path, const struct source_watch *watch,
 out:
     source_close(source);
     return rc;
+}
+
+enum err source_open(const char *path, enum source_wanted wanted,
+                     const struct source_watch *watch, struct source **out)
+{
+    assert(path != NULL && out != NULL);
+    enum err rc = ERR_OK;
+    struct source *source = NULL;
+    TRY(source_create(path, wanted, watch, &source));
+    if (!source_begins_well(source)) {
+        rc = source_refuse(source);
+        goto out;
+    }
+    *out = source;
+    source = NULL;
+out:
+    source_close(source);
+    return rc;
+}
+
+enum err source_kind(const char *path, enum source_wanted wanted,
+                     const char **why)
+{
+    struct source *source = NULL;
+    *why = NULL;
+    if (wanted == SOURCE_ANY)
+        return ERR_OK;
+    TRY(source_create(path, wanted, NULL, &source));
+    const struct binary_kind *kind =
+        binary_kind_find(source->head, source->head_bytes);
+    if (kind != NULL)
+        *why = kind->name;
+    else if (!source_begins_well(source))
+        *why = source->count.nul >= 0 ? "with NUL bytes" : "not UTF-8";
+    source_close(source);
+    return ERR_OK;
 }
 
 void source_close(struct source *source)
@@ -150,14 +229,10 @@ enum err source_read(struct source *source, uint8_t *data, size_t bytes,
 {
     assert(bytes > 0);
     size_t head = source->head_bytes - source->head_used;
-    if (source->unpacking != NULL) {
-        if (source_is_stdin(source))
-            TRY(source_wait(source));
-        TRY(codec_reader_read(source->unpacking, data, bytes, got));
-        if (source->position == 0)
-            TRY(source_refuse(source, data, *got));
-    } else if (head == 0) {
-        TRY(source_fill(source, data, bytes, got));
+    if (head == 0) {
+        TRY(source_next(source, data, bytes, got));
+        if (!source_is_text(source, data, *got))
+            return source_refuse(source);
     } else {
         *got = head < bytes ? head : bytes;
         memcpy(data, source->head + source->head_used, *got);
@@ -179,6 +254,7 @@ static enum err source_seek(struct source *source, int64_t *bytes)
     if (lseek(source->fd, to, SEEK_SET) < 0)
         return err_errno("%s: seek", source->path);
     source->head_used = source->head_bytes;
+    binary_count_skip(&source->count, to - source->count.bytes);
     source->position = to;
     *bytes = 0;
     return ERR_OK;

@@ -27,7 +27,7 @@ enum err text_check_separator(const char *separator)
                    TEXT_SEPARATOR_BYTES_MAX);
 }
 
-enum err text_open(const char *path, const char *separator,
+enum err text_open(const char *path, const char *separator, bool binary,
                    const struct source_watch *watch, struct text **out)
 {
     assert(path != NULL && out != NULL);
@@ -43,7 +43,8 @@ enum err text_open(const char *path, const char *separator,
         rc = err_set(ERR_MEMORY, "%s: no memory for a buffer", path);
         goto out;
     }
-    TRY_OUT(source_open(path, watch, &text->source));
+    TRY_OUT(source_open(path, binary ? SOURCE_ANY : SOURCE_TEXT, watch,
+                        &text->source));
     *out = text;
     text = NULL;
 out:

@@ -30,8 +30,9 @@ struct text_span {
 
 /* `path` as in source_open(): one document, or, with a separator, those between
  * lines that are exactly the separator (at most 4096 bytes, no line end in it;
- * "": blank lines), which belong to none. separator NULL: none; lent. */
-enum err text_open(const char *path, const char *separator,
+ * "": blank lines), which belong to none. separator NULL: none; lent.
+ * binary: whatever is in it. */
+enum err text_open(const char *path, const char *separator, bool binary,
                    const struct source_watch *watch, struct text **out);
 void text_close(struct text *text);
 

@@ -254,7 +254,7 @@ enum err tokenize_files(const struct tokenize_options *options,
     if (options->mds)
         TRY_OUT(inputs_find_sets(files, count, &job.inputs));
     else
-        TRY_OUT(inputs_find(files, count, kind, &job.inputs));
+        TRY_OUT(inputs_find(files, count, kind, options->binary, &job.inputs));
     job.tokenizer = options->lent;
     if (job.tokenizer == NULL)
         TRY_OUT(tokenizer_create(options->tokenizer, &job.tokenizer));

@@ -43,6 +43,7 @@ struct tokenize_options {
     const char *separator;  /* a whole line, without its end; NULL: none */
     const char *field;      /* all inputs are JSON lines; NULL: as named */
     bool text;              /* all inputs are text, whatever their names */
+    bool binary;            /* inputs need not be text */
     bool mds;               /* all inputs are MDS data sets; field: a column of
                               str or bytes, TOKENIZE_FIELD_DEFAULT if NULL */
     int64_t seq_len;        /* 2 .. TOKENIZE_SEQ_LEN_MAX */

@@ -127,6 +127,7 @@ static enum err train_open(struct train_tokenizer_job *job, char *const *files,
         .separator = options->separator,
         .field = options->field != NULL ? options->field : "text",
         .watch = { train_idle, job },
+        .binary = options->binary,
     };
     enum inputs_kind kind = INPUTS_BY_NAME;
     int threads = tokenize_pool_threads(options->threads);
@@ -134,7 +135,7 @@ static enum err train_open(struct train_tokenizer_job *job, char *const *files,
         return err_set(ERR_USAGE, "--threads has to be in [1, %d], not %d",
                        TOKENIZE_POOL_THREADS_MAX, threads);
     TRY(inputs_choose(options->text, options->field, &kind));
-    TRY(inputs_find(files, count, kind, &job->inputs));
+    TRY(inputs_find(files, count, kind, options->binary, &job->inputs));
     TRY(inputs_check_separator(&job->inputs, options->separator));
     if (options->show)
         inputs_tell(&job->inputs);

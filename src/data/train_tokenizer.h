@@ -22,6 +22,7 @@ struct train_tokenizer_options {
     const char *separator; /* a whole line, without its end; NULL: none */
     const char *field;     /* all inputs are JSON lines; NULL: as named */
     bool text;             /* all inputs are text, whatever their names */
+    bool binary;           /* inputs need not be text */
     int threads;           /* 0: as many as the process may use */
     bool replace;          /* files that are there */
     bool show;             /* progress on stderr */

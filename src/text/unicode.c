@@ -129,6 +129,21 @@ size_t unicode_valid(const uint8_t *text, size_t bytes)
     return i;
 }
 
+size_t unicode_invalid(const uint8_t *text, size_t bytes, size_t *rest)
+{
+    size_t invalid = 0, part = 0;
+    *rest = 0;
+    for (size_t i = 0; (i += unicode_valid(text + i, bytes - i)) < bytes;
+         i += part) {
+        unicode_sequence(text + i, bytes - i, &part);
+        if (i + part == bytes && text[i] >= 0xC2 && text[i] <= 0xF4)
+            *rest = part;
+        else
+            invalid += part;
+    }
+    return invalid;
+}
+
 uint32_t unicode_before(const uint8_t *text, size_t end)
 {
     for (size_t length = 1; length <= 4 && length <= end; length++) {

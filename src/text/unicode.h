@@ -63,6 +63,10 @@ size_t unicode_put(uint32_t point, uint8_t out[4]);
 /* How many of the first bytes are whole characters of valid UTF-8. */
 size_t unicode_valid(const uint8_t *text, size_t bytes);
 
+/* How many bytes are of no character. *rest: that many at the end may begin one
+ * that goes on behind them, and are not counted. */
+size_t unicode_invalid(const uint8_t *text, size_t bytes, size_t *rest);
+
 /* Append the text with U+FFFD for each maximal part of an invalid sequence. */
 enum err unicode_repair(const uint8_t *text, size_t bytes, struct buffer *out);
 
