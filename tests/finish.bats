@@ -27,7 +27,11 @@ last_step() { # DIR
     run train 1 "$DIR/a" "${LONG[@]}" log.level=info \
         'finish=({name="threshold"; metric="train/loss"; value=3.2;})'
     [ "$status" -eq 0 ]
-    [[ $output == *"train/loss is "*", beyond 3.2 (finish): the next step is the last"* ]]
+    [[ $output == *"finish, rule 1 (threshold): train/loss was "*", beyond 3.2: the next step is the last"* ]]
+    # why it ended: ledger and last line
+    why=$(jq -sr 'last.reason' "$DIR/a/ledger.jsonl")
+    [[ $why == "finish, rule 1 (threshold): train/loss was "*", beyond 3.2" ]]
+    [[ ${lines[-1]} == *"finished after step "*": $why; loss "*"; next: tessera-generate $DIR/a"* ]]
     met=$(jq -s 'map(select(.loss < 3.2)) | .[0].step' "$DIR/a/metrics.jsonl")
     [ "$(last_step "$DIR/a")" -eq $((met + 1)) ]
     digest "$DIR/a" >"$DIR/a.digest"
@@ -44,6 +48,7 @@ last_step() { # DIR
             'finish=({name="threshold"; metric="train/loss"; value=3.2;})'
         [ "$status" -eq 0 ]
         [ "$(digest "$DIR/b")" = "$(cat "$DIR/a.digest")" ]
+        [[ $(jq -sr 'last.reason' "$DIR/b/ledger.jsonl") == "finish, rule 1 (threshold): "* ]]
     done
 }
 
@@ -51,7 +56,7 @@ last_step() { # DIR
     run train 1 "$DIR/c" "${LONG[@]}" log.level=info \
         'finish=({name="early_stop"; min_delta=0.5; patience="8ba";})'
     [ "$status" -eq 0 ]
-    [[ $output == *"eval/loss has not been better than "*" for 8 steps (finish)"* ]]
+    [[ $output == *"finish, rule 1 (early_stop): after step "*" eval/loss had not been better than "*" for 8 steps"* ]]
     # by hand from what evaluations gave
     met=$(jq -s 'reduce .[] as $e ({}; if .met then . elif .best == null or
         $e.eval_loss < .best - 0.5 then {best: $e.eval_loss, at: $e.step}

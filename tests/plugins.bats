@@ -84,12 +84,14 @@ example_run() {
     steps=$(wc -l <"$DIR/a/metrics.jsonl")
     [ "$(wc -l <"$DIR/a/loss.csv")" -eq "$steps" ]
     grep -q '"event": *"plugins".*"loss_target"' "$DIR/a/ledger.jsonl"
+    [[ $(jq -sr 'last.reason' "$DIR/a/ledger.jsonl") == "plug-in loss_target ("*") asked for the end" ]]
     jq -es '.[-1]["loss_target/below"] == 2 and .[0]["loss_target/below"] == 0' \
         "$DIR/a/metrics.jsonl"
 
     run example_run 1 "$DIR/a" log.level=info
     [ "$status" -eq 0 ]
     [[ $output == *"the run was ended early"* ]]
+    [[ $(jq -sr 'last.reason' "$DIR/a/ledger.jsonl") == "plug-in loss_target ("*") asked for the end" ]]
     [ "$(wc -l <"$DIR/a/metrics.jsonl")" -eq "$steps" ]
     digest "$DIR/a" >"$DIR/a.digest"
 

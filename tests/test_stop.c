@@ -4,9 +4,13 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
+#include "src/job/ledger.h"
 #include "tests/tap.h"
 
 static int run_child(const int *signals, int count, bool outlive)
@@ -24,6 +28,54 @@ static int run_child(const int *signals, int count, bool outlive)
     if (pid < 0 || waitpid(pid, &status, 0) != pid)
         return -1;
     return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* A run of training: SIGINTs, each a second after the one before. */
+static int run_watched(const char *dir, int interrupts)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (stop_install() != ERR_OK || stop_watch() != ERR_OK)
+            _exit(99);
+        stop_watch_run(dir, 7);
+        for (int i = 0; i < interrupts; i++) {
+            if (i > 0)
+                clock_sleep(1.2);
+            raise(SIGINT);
+            raise(SIGINT); /* from a terminal and a parent */
+        }
+        if (interrupts > 2)
+            clock_sleep(60);
+        _exit(stop_requested());
+    }
+    int status = 0;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        return -1;
+    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void test_watched(void)
+{
+    char dir[] = "/tmp/tessera-stop.XXXXXX", file[64];
+    json_t *stops = NULL;
+    tap_ok(mkdtemp(dir) != NULL, "a run directory");
+    tap_is_int(run_watched(dir, 2), SIGINT, "two interrupts of a run save it");
+    tap_ok(ledger_events(dir, "stop", &stops) == ERR_OK &&
+               json_array_size(stops) == 0,
+           "and are no end yet");
+    json_decref(stops);
+    tap_is_int(run_watched(dir, 3), 1000 + SIGINT, "the third ends it");
+    tap_ok(ledger_events(dir, "stop", &stops) == ERR_OK &&
+               json_array_size(stops) == 1 &&
+               json_integer_value(
+                   json_object_get(json_array_get(stops, 0), "code")) == 130 &&
+               json_integer_value(
+                   json_object_get(json_array_get(stops, 0), "attempt")) == 7,
+           "with a line in the ledger");
+    json_decref(stops);
+    snprintf(file, sizeof file, "%s/ledger.jsonl", dir);
+    unlink(file);
+    rmdir(dir);
 }
 
 int main(void)
@@ -58,6 +110,8 @@ int main(void)
 
     static const int pipes[] = { SIGPIPE, SIGPIPE };
     tap_is_int(run_child(pipes, 2, true), 0, "nobody reads, outlived");
+
+    test_watched();
 
     tap_is_int(stop_requested(), 0, "not requested in this process");
     stop_request(SIGUSR1);

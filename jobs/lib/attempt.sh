@@ -220,7 +220,9 @@ classify()
         # No time is left for another attempt in this job.
         action=requeue
     fi
-    if [ "$stop_signal" = STOP ] && [ "$action" = requeue ]; then
+    # the run may have seen the file before look() has
+    if [ "$action" = requeue ] &&
+        { [ "$stop_signal" = STOP ] || timeout 10 test -e "$run_dir/STOP"; }; then
         action=stop cause="$run_dir/STOP: remove it to go on"
     fi
     if [ "$state" != RUNNING ]; then

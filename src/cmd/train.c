@@ -30,8 +30,9 @@ static void usage(FILE *out)
             "what they resolve "
             "to; --reference the tables of events, listeners, algorithms, "
             "optimizers and\nschedules, as docs/reference has them.\n\n"
-            "exit codes: 0 finished; 85 stopped by a signal, checkpointed; 75 "
-            "transient\nfailure, start again; 93 do not start again; 64 usage "
+            "exit codes: 0 finished; 85 stopped by a signal or the file STOP, "
+            "checkpointed; 75\ntransient failure, start again; 93 do not start "
+            "again; 64 usage "
             "or configuration\n\nsettings:\n");
 }
 
@@ -113,6 +114,7 @@ static int train(int argc, char **argv)
     double timeout_s = loaded == ERR_OK ? settings->parallel.timeout_s : 60.0;
     TRY_OUT(stop_install());
     TRY_OUT(stop_outlive_readers());
+    TRY_OUT(stop_watch());
     TRY_OUT(comm_create("auto", NULL, NULL, timeout_s, &comm));
     int rank = comm_rank(comm);
     log_init("train", rank, rank == 0 ? LOG_INFO : LOG_ERROR);

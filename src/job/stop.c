@@ -1,17 +1,35 @@
-/* The stop flag and the signal handlers that set it. Ranks agree on a stop in
- * src/train/on_stop.c.
+/* The stop flag, the signal handlers that set it, and the thread that answers
+ * SIGINT. Ranks agree on a stop in src/train/on_stop.c and trainer_stop.c.
  *
  * The flag is a lock-free atomic: handlers may write it, threads may read it.
  */
 #include "src/job/stop.h"
 
 #include <assert.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/job/ledger.h"
+
+#define FILE_LOOK_S 1.0
+#define SAME_S 1.0      /* between SIGINTs that are one */
+#define INTERRUPTED 130 /* as a shell names death by SIGINT */
 
 static atomic_int stop_flag;
+static struct {
+    sem_t interrupts;
+    pthread_mutex_t mutex;
+    const char *run_dir; /* guarded, as the next */
+    int attempt;
+} stop_watched = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
 static_assert(ATOMIC_INT_LOCK_FREE == 2, "a handler needs a lock-free flag");
 
@@ -25,6 +43,40 @@ void stop_request(int signal_number)
 int stop_requested(void)
 {
     return atomic_load_explicit(&stop_flag, memory_order_relaxed);
+}
+
+const char *stop_text(int number)
+{
+    switch (number) {
+    case SIGINT:
+        return "SIGINT (Ctrl-C)";
+    case SIGTERM:
+        return "SIGTERM";
+    case SIGUSR1:
+        return "SIGUSR1 (time is nearly up)";
+    case SIGHUP:
+        return "SIGHUP (the terminal was closed)";
+    case STOP_BY_FILE:
+        return "the file STOP in the run directory, remove it to go on";
+    case STOP_BY_TIME:
+        return "the job's time limit";
+    default:
+        return "a signal";
+    }
+}
+
+void stop_look_for_file(const char *run_dir)
+{
+    static double looked_at;
+    char path[FSIO_PATH_MAX];
+    double now = clock_now();
+    if (stop_requested() != 0 ||
+        (looked_at > 0 && now - looked_at < FILE_LOOK_S))
+        return;
+    looked_at = now;
+    if (fsio_path(path, "%s/STOP", run_dir) == ERR_OK &&
+        access(path, F_OK) == 0)
+        stop_request(STOP_BY_FILE);
 }
 
 /* A handler and not SIG_IGN, which the programs that this one starts would
@@ -80,4 +132,74 @@ enum err stop_install(void)
 enum err stop_outlive_readers(void)
 {
     return stop_handle(SIGPIPE, stop_nothing, SA_RESTART);
+}
+
+/* --- the watch ------------------------------------------------------------- */
+
+static void stop_interrupt(int number)
+{
+    stop_request(number);
+    sem_post(&stop_watched.interrupts);
+}
+
+/* Whatever the ledger's file system does, one more SIGINT ends the process. */
+static void stop_end(void)
+{
+    (void)stop_handle(SIGINT, SIG_DFL, 0);
+    log_error("third Ctrl-C: ended without a checkpoint; the same command goes "
+              "on from the newest one");
+    pthread_mutex_lock(&stop_watched.mutex);
+    if (stop_watched.run_dir != NULL)
+        (void)ledger_append(stop_watched.run_dir, "stop", stop_watched.attempt,
+                            json_pack("{s:i, s:s}", "code", INTERRUPTED,
+                                      "reason",
+                                      "a third Ctrl-C ended it without a "
+                                      "checkpoint"));
+    pthread_mutex_unlock(&stop_watched.mutex);
+    (void)kill(getpid(), SIGINT);
+}
+
+static void *stop_answer(void *unused)
+{
+    double last = 0;
+    for (int count = 0; count < 3;) {
+        if (sem_wait(&stop_watched.interrupts) != 0 ||
+            (count > 0 && clock_now() - last < SAME_S))
+            continue;
+        last = clock_now();
+        count++;
+        if (count == 1)
+            log_warn("Ctrl-C: ending with a checkpoint of the last finished "
+                     "step; pressed twice more it ends without one");
+        else if (count == 2)
+            log_warn("Ctrl-C: still at it; pressed once more it ends without a "
+                     "checkpoint");
+    }
+    stop_end();
+    return unused;
+}
+
+enum err stop_watch(void)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    if (sem_init(&stop_watched.interrupts, 0, 0) != 0)
+        return err_errno("sem_init");
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&thread, NULL, stop_answer, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed != 0)
+        return err_set(ERR_MEMORY, "no thread for signals: %s",
+                       strerror(failed));
+    pthread_detach(thread);
+    return stop_handle(SIGINT, stop_interrupt, SA_RESTART);
+}
+
+void stop_watch_run(const char *run_dir, int attempt)
+{
+    pthread_mutex_lock(&stop_watched.mutex);
+    stop_watched.run_dir = run_dir;
+    stop_watched.attempt = attempt;
+    pthread_mutex_unlock(&stop_watched.mutex);
 }

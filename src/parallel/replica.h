@@ -188,6 +188,8 @@ const struct group_access *replica_sequence(const struct replica *replica);
  * the other in a block's buffer. */
 int replica_microsteps(const struct replica *replica);
 int replica_leaf(const struct replica *replica, int microstep);
+/* How many every rank has. */
+int replica_microsteps_least(const struct replica *replica);
 int replica_own_leaves(const struct replica *replica);
 
 /* After replica_begin_leaf(): somebody of this rank's group has a leaf, so that

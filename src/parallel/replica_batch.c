@@ -23,6 +23,14 @@ int replica_microsteps(const struct replica *replica)
     return first_leaf(replica, rank + 1) - first_leaf(replica, rank);
 }
 
+int replica_microsteps_least(const struct replica *replica)
+{
+    if (replica->scatter != NULL)
+        return scatter_microsteps(replica->scatter);
+    return replica->options.slots / replica->owner->ranks *
+           replica->options.leaves;
+}
+
 int replica_leaf(const struct replica *replica, int microstep)
 {
     if (replica->scatter != NULL)

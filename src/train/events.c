@@ -4,6 +4,8 @@
 #include "src/train/events.h"
 
 #include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,6 +170,16 @@ enum err events_listen_table(struct events *events, const char *name,
         if (name == NULL || strcmp(table[i].name, name) == 0)
             TRY(events_listen(events, &table[i], trainer));
     return ERR_OK;
+}
+
+void events_ask_finish(struct asks *asks, const char *format, ...)
+{
+    va_list arguments;
+    events_ask(asks, ASK_FINISH, 1);
+    va_start(arguments, format);
+    if (asks->why[0] == '\0')
+        vsnprintf(asks->why, sizeof asks->why, format, arguments);
+    va_end(arguments);
 }
 
 enum err events_run(struct events *events, enum event event,

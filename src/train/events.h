@@ -20,6 +20,9 @@
  * is an evaluation, which a listener of batch_end or fit_end may start. It has
  * no eval_end when a failure ends it.
  *
+ * Where ranks agree to stop amid a step (trainer_stop.h), it is given up, and
+ * batch_checkpoint and fit_end follow what it had come to.
+ *
  * Events come in the same order on every rank, but for those about one batch
  * that is read or evaluated: ranks may have different numbers of them.
  *
@@ -68,7 +71,7 @@ enum event {
 enum ask {
     /* Asked by any rank until batch_ask, then agreed on by all:
      * the largest of the ranks' values is in the record of batch_end. */
-    ASK_STOP,       /* end after this step; the value is a signal's number */
+    ASK_STOP,       /* end after this step; the value is of src/job/stop.h */
     ASK_FINISH,     /* the run is finished after this step, whatever it was to
                        last; its checkpoint remembers it */
     ASK_SAVE,       /* a checkpoint into the run directory is due */
@@ -83,11 +86,14 @@ enum ask {
     ASK_COUNT
 };
 
+#define EVENTS_WHY 256
+
 /* 0: not asked. */
 struct asks {
     int64_t of[ASK_COUNT];
     double end_s; /* of this rank: the longest time to bring the run to an end
                      that a listener has asked for */
+    char why[EVENTS_WHY]; /* who asks for ASK_FINISH, and why */
 };
 
 /* Of several who ask the largest counts. */
@@ -96,6 +102,10 @@ static inline void events_ask(struct asks *asks, enum ask what, int64_t value)
     if (value > asks->of[what])
         asks->of[what] = value;
 }
+
+/* The first reason counts. */
+void events_ask_finish(struct asks *asks, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Where a row listens, and what becomes of its failures. */
 enum listener_place {

@@ -361,6 +361,9 @@ static enum err checkpoint_step(struct on_checkpoint *checkpoint,
         step->step == 0)
         return ERR_OK;
     TRY(wait_for_last(checkpoint, trainer));
+    /* of a step that was given up: the save of the one before was in flight */
+    if (checkpoint->last_step == step->step)
+        return ERR_OK;
     TRY(checkpoint_start(checkpoint, trainer, local_due));
     if (last)
         TRY(checkpoint_finish(checkpoint, trainer));

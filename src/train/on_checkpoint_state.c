@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/jsontext.h"
 #include "src/base/log.h"
 #include "src/train/algorithms_state.h"
 #include "src/train/on_checkpoint_about.h"
@@ -31,7 +32,11 @@ static void restore_end(struct trainer *trainer, const json_t *state)
 {
     json_t *now = duration_text(trainer);
     const json_t *then = json_object_get(state, "ended_early");
+    const char *why = json_string_value(json_object_get(state, "ended_why"));
     trainer->ended_early = then != NULL && json_equal(then, now) != 0;
+    if (trainer->ended_early)
+        snprintf(trainer->record.why, sizeof trainer->record.why, "%s",
+                 why != NULL ? why : "it was ended early");
     if (then != NULL && trainer->rank == 0)
         log_info(trainer->ended_early
                      ? "the run was ended early, at step %lld: change "
@@ -58,8 +63,11 @@ enum err on_checkpoint_state_make(const struct trainer *trainer,
         trainer->elapsed_s, "lr0", trainer->lr0, "attempt", trainer->attempt,
         "arithmetic", arithmetics, "fixed", start_fixed_state(trainer), "about",
         on_checkpoint_about(trainer));
-    if (*out != NULL && trainer->ended_early)
+    if (*out != NULL && trainer->ended_early) {
         json_object_set_new(*out, "ended_early", duration_text(trainer));
+        json_object_set_new(*out, "ended_why",
+                            jsontext_string(trainer->record.why));
+    }
     if (*out != NULL && trainer->choices != NULL)
         json_object_set_new(*out, "choices", json_string(trainer->choices));
     if (*out != NULL && trainer->eval_data != NULL)

@@ -7,6 +7,7 @@
  * same one. An evaluation that a stop signal has left out is not judged. */
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +51,7 @@ struct on_finish {
     struct rule *rules;
     int count;
     int64_t met; /* the step after which a rule was met; -1: none was */
+    char why[EVENTS_WHY]; /* which one, and by what figure; empty likewise */
 };
 
 static enum err set_rule(struct rule *rule, const struct trainer *trainer)
@@ -134,17 +136,22 @@ static bool judge(struct rule *rule, double value, int64_t step)
     return step - rule->best_step >= rule->patience;
 }
 
-static void tell(const struct rule *rule, double value, int64_t step)
+/* The reason is the rule that was met. */
+static void meet(struct on_finish *on, int number, double value, int64_t step)
 {
+    const struct rule *rule = &on->rules[number];
+    on->met = step;
     if (rule->kind == FINISH_THRESHOLD)
-        log_info("step %lld: %s is %.6g, beyond %.6g (finish): the next step "
-                 "is the last",
-                 (long long)step, rule->metric, value,
+        snprintf(on->why, sizeof on->why,
+                 "finish, rule %d (threshold): %.128s was %.6g after step "
+                 "%lld, beyond %.6g",
+                 number + 1, rule->metric, value, (long long)step,
                  rule->settings.threshold.value);
     else
-        log_info("step %lld: %s has not been better than %.6g for %lld steps "
-                 "(finish): the next step is the last",
-                 (long long)step, rule->metric, rule->best,
+        snprintf(on->why, sizeof on->why,
+                 "finish, rule %d (early_stop): after step %lld %.128s had not "
+                 "been better than %.6g for %lld steps",
+                 number + 1, (long long)step, rule->metric, rule->best,
                  (long long)(step - rule->best_step));
 }
 
@@ -164,7 +171,8 @@ static enum err on_finish_handle(void *self, enum event event,
 {
     struct on_finish *on = self;
     if (event == EVENT_BATCH_ASK) {
-        events_ask(asks, ASK_FINISH, on->met >= 0 && step->step > on->met);
+        if (on->met >= 0 && step->step > on->met)
+            events_ask_finish(asks, "%s", on->why);
         return ERR_OK;
     }
     if (event == EVENT_FIT_END) {
@@ -179,9 +187,9 @@ static enum err on_finish_handle(void *self, enum event event,
         on->rules[i].judged = true;
         if (!judge(&on->rules[i], value, step->step))
             continue;
-        on->met = step->step;
+        meet(on, i, value, step->step);
         if (!step->finished)
-            tell(&on->rules[i], value, step->step);
+            log_info("%s: the next step is the last", on->why);
     }
     return ERR_OK;
 }
@@ -199,9 +207,9 @@ static enum err on_finish_store(const void *self, json_t *state)
                       isfinite(on->rules[i].best) ? json_real(on->rules[i].best)
                                                   : json_null(),
                       "best_step", (json_int_t)on->rules[i].best_step));
-    json_t *own =
-        json_pack("{s:I, s:s, s:o}", "met", (json_int_t)on->met, "list",
-                  on->trainer->settings.alone.finish, "rules", list);
+    json_t *own = json_pack("{s:I, s:s, s:o, s:s}", "met", (json_int_t)on->met,
+                            "list", on->trainer->settings.alone.finish, "rules",
+                            list, "why", on->why);
     return json_object_set_new(state, KEY, own) == 0
                ? ERR_OK
                : err_set(ERR_MEMORY, "out of memory");
@@ -233,6 +241,9 @@ static enum err on_finish_restore(void *self, const json_t *state)
             json_integer_value(json_object_get(then, "best_step"));
     }
     on->met = json_integer_value(json_object_get(own, "met"));
+    const char *why = json_string_value(json_object_get(own, "why"));
+    snprintf(on->why, sizeof on->why, "%s",
+             why != NULL ? why : "a rule of finish was met");
     return ERR_OK;
 }
 

@@ -65,15 +65,28 @@ static const int32_t event_number[EVENT_COUNT] = {
     [EVENT_FIT_END] = TESSERA_FIT_END,
 };
 
-static void ask(void *asks, int32_t what, int64_t value)
+/* Whom a plug-in asks, and who it is. */
+struct plugin_asks {
+    struct asks *asks;
+    const struct plugin *plugin;
+    const char *listener;
+};
+
+static void ask(void *arg, int32_t what, int64_t value)
 {
+    const struct plugin_asks *by = arg;
     static const enum ask of[] = {
         [TESSERA_ASK_FINISH] = ASK_FINISH,     [TESSERA_ASK_SAVE] = ASK_SAVE,
         [TESSERA_ASK_EVALUATE] = ASK_EVALUATE, [TESSERA_ASK_TASKS] = ASK_TASKS,
         [TESSERA_ASK_GENERATE] = ASK_GENERATE,
     };
-    if (what >= 0 && what < (int32_t)(sizeof of / sizeof of[0]) && value > 0)
-        events_ask(asks, of[what], value);
+    if (what < 0 || what >= (int32_t)(sizeof of / sizeof of[0]) || value <= 0)
+        return;
+    if (of[what] == ASK_FINISH)
+        events_ask_finish(by->asks, "plug-in %.96s (%.96s) asked for the end",
+                          by->plugin->own->name, by->listener);
+    else
+        events_ask(by->asks, of[what], value);
 }
 
 static struct tessera_step step_of(const struct step_record *record)
@@ -234,8 +247,9 @@ static enum err on_plugins_handle(void *self, enum event event,
             const struct plugin_listening *listening = &plugin->listening[l];
             if ((listening->ops->events & bit) == 0)
                 continue;
+            struct plugin_asks by = { asks, plugin, listening->ops->name };
             int result = listening->ops->handle(
-                listening->self, event_number[event], &step, ask, asks);
+                listening->self, event_number[event], &step, ask, &by);
             TRY(judge(plugin, listening->ops, events_name(event), result));
         }
     }

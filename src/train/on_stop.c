@@ -1,9 +1,9 @@
 /* Listener: when to stop. A rank that a signal has asked to stop asks the
- * others to; rank 0 fails when another process has taken the run over, which
+ * others to, and rank 0 where the run directory has a file STOP; rank 0 fails when another process has taken the run over, which
  * ends all of them with ERR_BUSY. Signals set the flag of src/job/stop.c.
  *
  * In a job with a time limit (src/job/time_left.c) rank 0 asks to stop by
- * itself, as by SIGUSR1, when what is left is less than 1.5 of the longest of
+ * itself when what is left is less than 1.5 of the longest of
  * the last 64 steps (with evaluation and what a step waits for a save) and what
  * listeners need at the end, and at least half a minute. So a run whose steps
  * or saves take longer than the signal of its job's script leads loses nothing
@@ -24,6 +24,7 @@
 
 struct on_stop {
     struct lock *lock;     /* lent; NULL: not rank 0 */
+    const char *run_dir;   /* lent */
     struct time_left left; /* rank 0's */
     double look_at;        /* rank 0's clock at the last look */
     double look_s[LOOKS];  /* times between the last looks, in turn */
@@ -45,7 +46,7 @@ static void look_at_time(struct on_stop *stop, double end_s)
     log_info("the job ends in less than %.0f s, which a step and a checkpoint "
              "may take",
              need_s);
-    stop_request(SIGUSR1);
+    stop_request(STOP_BY_TIME);
 }
 
 static enum err stop_handle(void *self, enum event event,
@@ -56,8 +57,10 @@ static enum err stop_handle(void *self, enum event event,
         stop->look_at = clock_now();
         return ERR_OK;
     }
-    if (step->rank == 0)
+    if (step->rank == 0) {
+        stop_look_for_file(stop->run_dir);
         look_at_time(stop, asks->end_s);
+    }
     events_ask(asks, ASK_STOP, stop_requested());
     return stop->lock != NULL && lock_lost(stop->lock) ? lock_check(stop->lock)
                                                        : ERR_OK;
@@ -67,6 +70,7 @@ static enum err stop_create(void *self, struct trainer *trainer)
 {
     struct on_stop *stop = self;
     stop->lock = trainer->lock;
+    stop->run_dir = trainer->settings.run.dir;
     if (trainer->rank == 0) {
         struct slurm slurm;
         slurm_read(&slurm);

@@ -127,6 +127,20 @@ static bool answer(struct step_record *record)
     return alike;
 }
 
+/* Of the first rank that asks for the run's end. Collective, where one does. */
+static enum err learn_why(struct trainer *trainer, const char *mine)
+{
+    struct step_record *record = &trainer->record;
+    int asking = 0;
+    if (record->agreed[ASK_FINISH] == 0)
+        return ERR_OK;
+    while (record->of_rank[asking].asks[ASK_FINISH] == 0)
+        asking++;
+    memcpy(record->why, mine, sizeof record->why);
+    return comm_broadcast(trainer->comm, record->why, sizeof record->why,
+                          asking);
+}
+
 enum err step_record_exchange(struct trainer *trainer)
 {
     struct events *events = &trainer->events;
@@ -139,7 +153,8 @@ enum err step_record_exchange(struct trainer *trainer)
                                 .loader_s = record->loader_s,
                                 .elapsed_s = trainer->elapsed_s,
                                 .failed = events->held.code };
-    memcpy(mine->asks, events->asks.of, sizeof mine->asks);
+    struct asks asks = events->asks;
+    memcpy(mine->asks, asks.of, sizeof mine->asks);
     events->asks = (struct asks){ .of = { 0 } };
     for (int r = 0; r < trainer->ranks; r++) {
         bytes[r] = sizeof *mine;
@@ -156,7 +171,7 @@ enum err step_record_exchange(struct trainer *trainer)
                        "step %lld: not all ranks have left out the update: go "
                        "on from the last checkpoint",
                        (long long)trainer->step);
-    return ERR_OK;
+    return learn_why(trainer, asks.why);
 }
 
 bool step_record_seconds_due(struct duration interval, double *since)

@@ -42,7 +42,9 @@ struct step_record {
     int64_t samples, tokens; /* trained so far; tokens are positions */
     double elapsed_s; /* training time of all attempts, by this rank's clock */
     bool finished;    /* max_duration is reached; the same on all ranks */
-    int stop_signal;  /* agreed by all ranks; 0: go on */
+    int stop_signal;  /* agreed by all ranks (src/job/stop.h); 0: go on */
+    char why[EVENTS_WHY]; /* the run ends here; empty while it does not; the
+                             same on all ranks */
 
     /* from after_train_batch on, the same on all ranks */
     double loss;         /* nats per loss-bearing token */

@@ -19,6 +19,7 @@
 #include "src/job/ledger.h"
 #include "src/job/lock.h"
 #include "src/job/slurm.h"
+#include "src/job/stop.h"
 #include "src/train/train_access.h"
 #include "src/train/start_changes.h"
 #include "src/train/trainer_choices.h"
@@ -150,6 +151,28 @@ static enum err record_stop(const struct run *run, int code, const char *reason)
         json_pack("{s:I, s:i, s:o}", "step",
                   (json_int_t)(run->trainer ? run->trainer->step : -1), "code",
                   code, "reason", jsontext_string(reason)));
+}
+
+/* The log's last line: what has come of the attempt, and what to type next.
+ * Without a trainer's step there is nothing to type. */
+static void tell_end(const struct run *run, int code)
+{
+    const struct trainer *t = run->trainer;
+    const struct step_record *record = &t->record;
+    char loss[64] = "", eval[64] = "";
+    if (record->loss_tokens > 0)
+        snprintf(loss, sizeof loss, "; loss %.4f", record->loss);
+    if (record->eval.step == t->step)
+        snprintf(eval, sizeof eval, "; eval loss %.4f", record->eval.loss);
+    if (code == EXIT_DONE)
+        log_info("finished after step %lld: %s%s%s; next: tessera-generate %s, "
+                 "or tessera-report %s",
+                 (long long)t->step, record->why, loss, eval,
+                 t->settings.run.dir, t->settings.run.dir);
+    else
+        log_info("ended after step %lld with code %d: %s; the same command "
+                 "goes on from there",
+                 (long long)t->step, code, record->why);
 }
 
 /* Why this rank leaves: for the launch script and for people. */
@@ -354,6 +377,10 @@ static enum err run_train(struct run *run, int *exit_code)
     *exit_code = run->trainer->finished && !run->trainer->incomplete
                      ? EXIT_DONE
                      : EXIT_REQUEUE;
+    if (run->trainer->incomplete)
+        snprintf(run->trainer->record.why, sizeof run->trainer->record.why,
+                 "%s stopped it before its last evaluation was done",
+                 stop_text(stop_requested()));
 out:
     if (rc != ERR_OK && run->trainer != NULL)
         rc = trainer_roll_call(run->trainer, rc);
@@ -399,21 +426,21 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
     if (run.rank == 0)
         rc = record_start(&run);
     TRY_OUT(comm_agree(comm, rc));
+    stop_watch_run(run.rank == 0 ? settings->run.dir : NULL, run.attempt);
     rc = run_train(&run, exit_code);
     if (rc != ERR_OK)
         write_reason(&run, rc);
+    stop_watch_run(NULL, 0);
     if (run.rank == 0) {
         struct err_kept kept;
         err_keep(&kept, rc);
         int code = rc == ERR_OK ? *exit_code : err_exit_code(rc);
         enum err recorded = record_stop(
-            &run, code,
-            rc != ERR_OK           ? kept.text
-            : code == EXIT_REQUEUE ? "stopped by a signal, checkpointed"
-                                   : "max_duration reached");
-        if (rc == ERR_OK)
+            &run, code, rc != ERR_OK ? kept.text : run.trainer->record.why);
+        if (rc == ERR_OK) {
             rc = recorded;
-        else
+            tell_end(&run, code);
+        } else
             err_again(&kept);
     }
     if (rc != ERR_COMM && !is_adrift(&run))

@@ -10,6 +10,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/job/stop.h"
 #include "src/train/trainer_backend.h"
 #include "src/train/trainer_base.h"
 #include "src/train/trainer_ahead.h"
@@ -190,6 +191,20 @@ static bool reached_end(const struct trainer *trainer, double elapsed_s)
                      trainer_schedule_max_duration(&trainer->settings).value;
 }
 
+/* Of a run that needs no further step. */
+static void finish(struct trainer *trainer, double elapsed_s)
+{
+    char duration[40];
+    struct step_record *record = &trainer->record;
+    trainer->finished = trainer->ended_early || reached_end(trainer, elapsed_s);
+    if (!trainer->finished || trainer->ended_early)
+        return;
+    units_format(trainer->settings.train.max_duration, duration,
+                 sizeof duration);
+    snprintf(record->why, sizeof record->why, "train.max_duration = %s reached",
+             duration);
+}
+
 enum err trainer_start(struct trainer *trainer)
 {
     TRY(trainer_event(trainer, EVENT_INIT));
@@ -202,8 +217,7 @@ enum err trainer_start(struct trainer *trainer)
         TRY(trainer_base_fill(trainer));
     TRY(comm_agree(trainer->comm, algorithms_begin(&trainer->algorithms)));
     TRY(trainer_event(trainer, EVENT_AFTER_LOAD));
-    trainer->finished =
-        trainer->ended_early || reached_end(trainer, trainer->elapsed_s);
+    finish(trainer, trainer->elapsed_s);
     return comm_agree(trainer->comm, err_again(&trainer->events.held));
 }
 
@@ -216,19 +230,36 @@ static bool epoch_begins(const struct trainer *trainer, int64_t step)
                trainer_rollback_position(trainer, step - 1) / epoch;
 }
 
+/* The run ends here, by the largest of what was asked for. */
+static void stop(struct trainer *trainer, int number)
+{
+    struct step_record *record = &trainer->record;
+    trainer->stop_signal = number;
+    if (number != 0 && !trainer->finished)
+        snprintf(record->why, sizeof record->why, "stopped by %s",
+                 stop_text(number));
+}
+
 /* What the ranks have to tell each other decides whether the run goes on. */
 static enum err exchange(struct trainer *trainer)
 {
     TRY(trainer_event(trainer, EVENT_BATCH_ASK));
     TRY(step_record_exchange(trainer));
-    trainer->stop_signal = (int)trainer->record.agreed[ASK_STOP];
     trainer->ended_early |= trainer->record.agreed[ASK_FINISH] != 0;
-    trainer->finished = trainer->ended_early ||
-                        reached_end(trainer, trainer->of_rank[0].elapsed_s);
-    if (trainer->stop_signal != 0 && trainer->rank == 0)
-        log_info("signal %d: stopping after step %lld", trainer->stop_signal,
-                 (long long)trainer->step);
+    finish(trainer, trainer->of_rank[0].elapsed_s);
+    stop(trainer, (int)trainer->record.agreed[ASK_STOP]);
     return ERR_OK;
+}
+
+/* The ranks have agreed to stop amid the step, whose work is lost: what there is
+ * to save is the state before it. */
+static enum err give_up(struct trainer *trainer, double begin_s)
+{
+    stop(trainer, trainer->stop.agreed);
+    if (trainer->rank == 0)
+        log_info("step %lld is given up after %.1f s of it",
+                 (long long)trainer->step + 1, clock_now() - begin_s);
+    return trainer_event(trainer, EVENT_BATCH_CHECKPOINT);
 }
 
 static enum err fit_step(struct trainer *trainer)
@@ -242,6 +273,8 @@ static enum err fit_step(struct trainer *trainer)
     TRY(trainer_step(trainer));
     if (trainer->back.asked)
         return ERR_OK;
+    if (trainer->stop.agreed != 0)
+        return give_up(trainer, begin);
     step_record_time(trainer, clock_now() - begin);
     trainer->elapsed_s += trainer->record.step_s;
     TRY(exchange(trainer));
@@ -253,6 +286,17 @@ static enum err fit_step(struct trainer *trainer)
     return trainer_event(trainer, EVENT_EPOCH_CHECKPOINT);
 }
 
+/* The first step of an attempt may take minutes. */
+static void tell_first(const struct trainer *trainer)
+{
+    int count = replica_microsteps(trainer->replica);
+    if (trainer->rank == 0 && !trainer->finished && trainer->stop_signal == 0)
+        log_info("computing step %lld: %d microbatch%s of %lld samples on each "
+                 "rank",
+                 (long long)trainer->step + 1, count, count == 1 ? "" : "es",
+                 (long long)trainer->settings.train.microbatch);
+}
+
 enum err trainer_fit(struct trainer *trainer)
 {
     trainer_profile_tell(trainer);
@@ -260,6 +304,7 @@ enum err trainer_fit(struct trainer *trainer)
     /* a signal may have come while data and weights were loaded */
     if (!trainer->finished)
         TRY(exchange(trainer));
+    tell_first(trainer);
     while (!trainer->finished && trainer->stop_signal == 0) {
         TRY(trainer_profile_before_step(trainer));
         TRY(fit_step(trainer));

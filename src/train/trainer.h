@@ -30,6 +30,7 @@
 #include "src/train/train_settings.h"
 #include "src/train/step_record.h"
 #include "src/train/trainer_losses.h"
+#include "src/train/trainer_stop.h"
 
 struct lock;
 struct timeline;
@@ -120,7 +121,8 @@ struct trainer {
     /* A failure has brought ranks that compute together out of step: nothing
      * collective can follow but trainer_roll_call(). */
     bool adrift;
-    int stop_signal;  /* agreed by all ranks; 0: go on */
+    struct trainer_stop stop; /* of the batch at hand */
+    int stop_signal;  /* agreed by all ranks (src/job/stop.h); 0: go on */
     bool finished;    /* max_duration reached, or ended_early; agreed */
     bool ended_early; /* by a listener (ASK_FINISH), now or in an attempt that
                          had the same max_duration; in every checkpoint */
@@ -159,7 +161,7 @@ enum err trainer_warm_up(struct trainer *trainer);
 enum err trainer_calibrate(struct trainer *trainer);
 
 /* One optimizer step; increments trainer->step (trainer_step.c), unless the run
- * is to go back. */
+ * is to go back, or the step was given up (trainer->stop.agreed). */
 enum err trainer_step(struct trainer *trainer);
 
 /* After a failure of the run, rc: where ranks compute together they find out

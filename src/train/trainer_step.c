@@ -109,10 +109,17 @@ static enum err train_leaves(struct trainer *trainer, int microsteps,
     struct timeline_detail detail = { .dims = "microstep" };
     for (int m = 0; m < replica_microsteps(trainer->replica); m++) {
         detail.dim[0] = m;
+        TRY(trainer_stop_look(trainer, m));
+        /* a batch that is given up has all microsteps, but no leaves */
+        bool wanted = m < microsteps && trainer->stop.agreed == 0;
         timeline_begin(trainer->timeline, &span, TIMELINE_MICROBATCH);
-        TRY(train_microstep(trainer, m, m < microsteps, &failed, loss_tokens));
+        TRY(train_microstep(trainer, m, wanted, &failed, loss_tokens));
         timeline_end(&span, &detail);
     }
+    bool given_up = trainer->stop.agreed != 0;
+    TRY(trainer_stop_end(trainer));
+    if (!given_up)
+        trainer->stop.agreed = 0;
     return err_again(&failed);
 }
 
@@ -263,6 +270,8 @@ static enum err find_gradient(struct trainer *trainer,
     int64_t tokens = 0;
     struct timeline_span span;
     TRY(train_batch(trainer, INT_MAX, &tokens));
+    if (trainer->stop.agreed != 0)
+        return ERR_OK;
     timeline_begin(trainer->timeline, &span, TIMELINE_GRADIENTS);
     TRY(replica_finish_batch(trainer->replica));
     TRY(sum_batch(trainer, tokens, &step->scale));
@@ -281,11 +290,15 @@ static enum err step_gradient(struct trainer *trainer,
                               struct algorithm_step *step)
 {
     struct step_record *record = &trainer->record;
+    trainer_stop_begin(trainer, true);
     TRY(find_gradient(trainer, step));
+    if (trainer->stop.agreed != 0)
+        return ERR_OK;
     TRY(trainer->kernels->memory->event_await(trainer->copied,
                                               trainer->stream));
     if (record->diverged)
         return ERR_OK;
+    trainer_stop_begin(trainer, false);
     TRY(algorithms_after_gradient(&trainer->algorithms, step));
     if (!step->again)
         return ERR_OK;
@@ -338,6 +351,10 @@ enum err trainer_step(struct trainer *trainer)
     trainer->samples = at.samples;
     trainer->left_out = at.left_out;
     TRY(step_gradient(trainer, &at));
+    if (trainer->stop.agreed != 0) {
+        trainer->left_out = NULL;
+        return ERR_OK;
+    }
     TRY(trainer_event(trainer, EVENT_AFTER_TRAIN_BATCH));
     if (trainer->back.asked)
         return ERR_OK;
