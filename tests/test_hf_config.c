@@ -77,7 +77,10 @@ static const struct {
     { LLAMA ",\"hidden_act\":\"gelu_pytorch_tanh\"}", NULL },
     { LLAMA ",\"hidden_act\":\"relu\"}", "hidden_act is \"relu\"" },
     { LLAMA ",\"hidden_act\":null}", "hidden_act is null" },
-    { LLAMA ",\"quantization_config\":{}}", "quantization_config is not" },
+    { LLAMA ",\"quantization_config\":{}}",
+      "quantization_config: the weights are quantized (of a kind" },
+    { LLAMA ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}",
+      "quantized (gptq), which are not read: take the model as it was" },
     { LLAMA ",\"rms_norm_eps\":0}", "rms_norm_eps is 0" },
     { LLAMA ",\"rms_norm_eps\":\"x\"}", "rms_norm_eps is \"x\"" },
     { LLAMA ",\"tie_word_embeddings\":1}", "neither true nor false" },
@@ -92,7 +95,16 @@ static const struct {
       NULL },
     { MISTRAL ",\"sliding_window\":-1}", "sliding_window is -1" },
     { MISTRAL ",\"sliding_window\":null,\"attention_bias\":true}",
-      "attention_bias is not known" },
+      "attention_bias is true" },
+    { MISTRAL ",\"sliding_window\":null,\"attention_bias\":false}", NULL },
+    { LLAMA ",\"unsloth_version\":\"2024.9\",\"unsloth_fixed\":true,"
+            "\"_attn_implementation\":\"sdpa\",\"attn_implementation\":null,"
+            "\"max_sequence_length\":2048,\"temperature\":0.5,"
+            "\"max_length\":4096,\"gradient_checkpointing\":false,"
+            "\"quantization_config\":null,\"pruned_heads\":{}}",
+      NULL },
+    { LLAMA ",\"pruned_heads\":{\"1\":[0]}}", "pruned_heads is" },
+    { LLAMA ",\"sliding_window\":64}", "sliding_window is 64" },
     { MISTRAL "}", "sliding_window is 4096" },
     { GPT2 ",\"activation_function\":\"gelu\"}", NULL },
     { GPT2 "}", NULL },

@@ -162,7 +162,7 @@ static const struct released {
       "'tie_word_embeddings': false, 'attention_dropout': 0.0, "
       "'hidden_act': 'silu', 'quantization_config': {'bits': 4, "
       "'quant_method': 'gptq'}",
-      "quantization_config is not known", HF_LLAMA, 0 },
+      "the weights are quantized (gptq)", HF_LLAMA, 0 },
     { "Mistral 7B v0.3",
       "'architectures': ['MistralForCausalLM'], 'model_type': "
       "'mistral', " COMMON

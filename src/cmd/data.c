@@ -136,7 +136,7 @@ static enum err adopt_hint(const char *path)
     char unknown[256];
     struct dataset *dataset = NULL;
     TRY_OUT(dataset_open(path, &dataset));
-    if (dataset_eos_token(dataset) < 0 && dataset_bos_token(dataset) < 0)
+    if (!dataset_has_documents(dataset))
         printf("%s: documents are not separated: training on it needs "
                "model.attn_uses_sequence_id=false, or adopt it again with "
                "--eos-token-id N\n",

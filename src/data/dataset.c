@@ -257,6 +257,12 @@ int64_t dataset_bos_token(const struct dataset *dataset)
     return dataset->sidecar.bos_token;
 }
 
+bool dataset_has_documents(const struct dataset *dataset)
+{
+    return dataset->contents.lengths || dataset_eos_token(dataset) >= 0 ||
+           dataset_bos_token(dataset) >= 0;
+}
+
 int64_t dataset_longest(const struct dataset *dataset)
 {
     return dataset->sidecar.longest > 0 ? dataset->sidecar.longest

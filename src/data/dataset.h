@@ -29,6 +29,7 @@ struct dataset_contents {
     int64_t largest;   /* shard's bytes */
     int64_t longest;   /* sample's tokens; 0: the index does not tell */
     int64_t unchecked; /* shards without a checksum that is known here */
+    bool lengths;      /* every sample tells the lengths of its documents */
 };
 
 enum err dataset_open(const char *path, struct dataset **out);
@@ -57,6 +58,8 @@ int64_t dataset_shard_samples(const struct dataset *dataset, int64_t index);
 int64_t dataset_eos_token(const struct dataset *dataset);
 /* The token that begins one; -1: not known, or the other is. */
 int64_t dataset_bos_token(const struct dataset *dataset);
+/* Whether documents can be told apart: by one of these, or their lengths. */
+bool dataset_has_documents(const struct dataset *dataset);
 /* Tokens of the longest sample; 0: neither index nor sidecar tells. */
 int64_t dataset_longest(const struct dataset *dataset);
 /* Hex digest that identifies content order: SHA-256 over what the format says

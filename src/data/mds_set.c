@@ -63,7 +63,8 @@ static void mds_set_count(const struct mds_index *index,
 {
     bool fixed = true; /* the index has the length of every sample */
     *out = (struct dataset_contents){ .samples = index->samples,
-                                      .shards = index->shards };
+                                      .shards = index->shards,
+                                      .lengths = true };
     for (int64_t s = 0; s < index->shards; s++) {
         const struct mds_shard_info *info = &index->shard[s];
         out->bytes += info->raw.bytes;
@@ -72,6 +73,7 @@ static void mds_set_count(const struct mds_index *index,
         int64_t count =
             info->layout->column[info->layout->role[MDS_TOKENS]].encoding.count;
         fixed = fixed && count > 0;
+        out->lengths &= info->layout->role[MDS_LENGTHS] >= 0;
         if (count > out->longest)
             out->longest = count;
         bool known = false;

@@ -197,6 +197,19 @@ static bool is_known(const struct hf_key *keys, const char *name, bool *outer)
     return false;
 }
 
+static enum err check_quantization(const json_t *value)
+{
+    const char *method =
+        json_string_value(json_object_get(value, "quant_method"));
+    if (json_is_null(value))
+        return ERR_OK;
+    return err_set(ERR_UNSUPPORTED,
+                   "quantization_config: the weights are quantized (%.40s), "
+                   "which are not read: take the model as it was before, or a "
+                   "GGUF file of it",
+                   method != NULL ? method : "of a kind that is not named");
+}
+
 static enum err check_known(const struct hf_key *keys, const json_t *object,
                             const char *prefix)
 {
@@ -211,6 +224,10 @@ static enum err check_known(const struct hf_key *keys, const json_t *object,
         if (is_known(keys, name, &outer) ||
             is_known(hf_config_common, key, &outer))
             continue;
+        if (strcmp(name, "quantization_config") == 0) {
+            TRY(check_quantization(value));
+            continue;
+        }
         if (!outer)
             return err_set(ERR_UNSUPPORTED,
                            "%s is not known: it may change what the model "

@@ -26,8 +26,7 @@ static enum err check_vocabulary(const struct dataset *data,
 static enum err check_documents(const struct dataset *data,
                                 const struct train_settings *s)
 {
-    if (!s->model.attn_uses_sequence_id || dataset_eos_token(data) >= 0 ||
-        dataset_bos_token(data) >= 0)
+    if (!s->model.attn_uses_sequence_id || dataset_has_documents(data))
         return ERR_OK;
     return err_set(ERR_DATA,
                    "%s: documents cannot be told apart: no token is named "
