@@ -23,7 +23,7 @@ static const struct {
     { "the run in that folder", "config.cfg ledger.jsonl",
       ".* config.cfg ledger.jsonl metrics.jsonl metrics.csv eval.jsonl "
       "samples.jsonl tracking.json checkpoints choices reasons profile "
-      "tensorboard STOP" },
+      "tensorboard settings.sha256 STOP" },
     { "the checkpoints in that folder", "RUN_UUID LATEST",
       ".* RUN_UUID LATEST step-*" },
     { "the checkpoint in that folder", "MANIFEST.json checkpoint.h5", "*" },

@@ -13,7 +13,9 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/output.h"
 #include "src/cmd/cmd_main.h"
+#include "src/cmd/sweep_folder.h"
 #include "src/cmd/sweep_plan.h"
 #include "src/cmd/sweep_results.h"
 #include "src/job/exit_code.h"
@@ -95,29 +97,84 @@ static enum err parse(int argc, char **argv, struct options *out)
 
 /* --- running --- */
 
-static pid_t running; /* 0: nobody */
+static volatile sig_atomic_t running; /* a process; 0: nobody */
+static volatile sig_atomic_t asked;   /* to stop, by this signal; 0: not */
 
-/* The run stops and saves, and then so does the sweep. */
+/* The run stops and saves, and then so does the sweep. A second Ctrl-C would end
+ * tessera-train at once, so it gets SIGTERM, and only one. */
 static void pass_on(int number)
 {
-    if (running > 0)
-        kill(running, number);
+    bool again = asked == SIGINT && number == SIGINT;
+    asked = number;
+    if (running > 0 && !again)
+        kill((pid_t)running, number == SIGINT ? SIGTERM : number);
 }
 
-/* The child's exit code; 128 + a signal's number. */
+static void handle_signals(void)
+{
+    static const int signals[] = { SIGTERM, SIGINT, SIGUSR1, SIGQUIT, SIGHUP };
+    const struct sigaction action = { .sa_handler = pass_on,
+                                      .sa_flags = SA_RESTART };
+    struct sigaction now;
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        if (signals[i] != SIGHUP || (sigaction(SIGHUP, NULL, &now) == 0 &&
+                                     now.sa_handler != SIG_IGN)) /* nohup's */
+            sigaction(signals[i], &action, NULL);
+}
+
+/* In a process group of its own, so that what a terminal sends comes by
+ * pass_on() alone, and so without the terminal as its input. */
+static int spawn(char **command, const sigset_t *before, pid_t *pid)
+{
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_t actions;
+    int failed = posix_spawnattr_init(&attributes);
+    if (failed != 0)
+        return failed;
+    failed = posix_spawn_file_actions_init(&actions);
+    if (failed == 0) {
+        posix_spawnattr_setpgroup(&attributes, 0);
+        posix_spawnattr_setsigmask(&attributes, before);
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP |
+                                                  POSIX_SPAWN_SETSIGMASK);
+        failed = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO,
+                                                  "/dev/null", O_RDONLY, 0);
+        if (failed == 0)
+            failed = posix_spawnp(pid, command[0], &actions, &attributes,
+                                  command, environ);
+        posix_spawn_file_actions_destroy(&actions);
+    }
+    posix_spawnattr_destroy(&attributes);
+    return failed;
+}
+
+/* The child's exit code; 128 + a signal's number; EXIT_REQUEUE if it was not
+ * begun, because of a signal. */
 static enum err run_command(char **command, int *code)
 {
-    int status = 0;
-    pid_t pid;
-    int failed = posix_spawnp(&pid, command[0], NULL, NULL, command, environ);
+    int status = 0, failed = 0;
+    pid_t pid = 0;
+    siginfo_t ended;
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    if (!asked)
+        failed = spawn(command, &before, &pid);
+    running = failed == 0 ? pid : 0;
+    sigprocmask(SIG_SETMASK, &before, NULL);
     if (failed != 0)
         return err_set(ERR_USAGE, "command %s: %s", command[0],
                        strerror(failed));
-    running = pid;
-    while (waitpid(pid, &status, 0) < 0)
+    *code = EXIT_REQUEUE;
+    if (pid == 0)
+        return ERR_OK;
+    /* nobody is signalled whose number is free again */
+    while (waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT) != 0)
         if (errno != EINTR)
-            return err_errno("waitpid");
+            return err_errno("waitid");
     running = 0;
+    if (waitpid(pid, &status, 0) < 0)
+        return err_errno("waitpid");
     *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return ERR_OK;
 }
@@ -128,6 +185,7 @@ static enum err run_one(const struct sweep *sweep, int64_t number, int *code)
     char name[SWEEP_NAME_BYTES];
     char **command = NULL;
     sweep_name(sweep, number, name);
+    TRY(sweep_folder_take(sweep, number));
     TRY(sweep_command(sweep, number, &command));
     log_info("run %lld of %lld: %s", (long long)number + 1,
              (long long)sweep->runs, name);
@@ -139,12 +197,17 @@ out:
     return rc;
 }
 
+/* Before any is started. */
+static enum err check_folders(const struct sweep *sweep)
+{
+    for (int64_t i = 0; i < sweep->runs; i++)
+        TRY(sweep_folder_check(sweep, i));
+    return ERR_OK;
+}
+
 static enum err run_all(const struct sweep *sweep, int *exit_code)
 {
-    struct sigaction action = { .sa_handler = pass_on };
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGUSR1, &action, NULL);
+    TRY(check_folders(sweep));
     for (int64_t i = 0; i < sweep->runs; i++) {
         struct sweep_result result;
         int code = EXIT_DONE;
@@ -159,6 +222,8 @@ static enum err run_all(const struct sweep *sweep, int *exit_code)
         if (code != EXIT_DONE) {
             log_warn("it ended with exit code %d; the sweep goes on", code);
             *exit_code = EXIT_STOP;
+        } else {
+            TRY(sweep_result(sweep, i, &result)); /* has it the metric? */
         }
     }
     return ERR_OK;
@@ -173,6 +238,7 @@ static enum err run_task(const struct sweep *sweep, int64_t number)
                        "--task %lld: the sweep has %lld runs, from 0 "
                        "on",
                        (long long)number, (long long)sweep->runs);
+    TRY(sweep_folder_take(sweep, number));
     TRY(sweep_command(sweep, number, &command));
     execvp(command[0], command);
     enum err rc =
@@ -225,6 +291,7 @@ static enum err submit(const struct sweep *sweep, const char *file,
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (array == NULL)
         return err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(check_folders(sweep));
     if (length < 0 || realpath(file, path) == NULL)
         TRY_OUT(err_errno("%s", file));
     self[length] = '\0';
@@ -277,7 +344,7 @@ static enum err list(const struct sweep *sweep)
     return ERR_OK;
 }
 
-static enum err compare(const struct sweep *sweep, const char *json)
+static enum err compare(const struct sweep *sweep, struct output *json)
 {
     enum err rc = ERR_OK;
     struct sweep_result *results = calloc((size_t)sweep->runs, sizeof *results);
@@ -287,8 +354,10 @@ static enum err compare(const struct sweep *sweep, const char *json)
         TRY_OUT(sweep_result(sweep, i, &results[i]));
     sweep_front(sweep, results);
     TRY_OUT(sweep_print(sweep, results, stdout));
-    if (json != NULL)
-        TRY_OUT(sweep_json(sweep, results, json));
+    if (json->file != NULL)
+        TRY_OUT(sweep_json(sweep, results, json->file));
+    fflush(stdout); /* it is out before the file may fail */
+    TRY_OUT(output_end(json, false));
 out:
     free(results);
     return rc;
@@ -316,16 +385,21 @@ static enum err run(int argc, char **argv, int *exit_code)
 {
     enum err rc = ERR_OK;
     struct options options;
+    struct output json = { .file = NULL };
     TRY(parse(argc, argv, &options));
     struct sweep *sweep = calloc(1, sizeof *sweep);
     if (sweep == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     TRY_OUT(add_own_folder());
+    handle_signals();
     TRY_OUT(sweep_load(options.file, sweep));
     if (options.list) {
         rc = list(sweep);
         goto out;
     }
+    const char *const inputs[] = { options.file, sweep->settings.config };
+    if (options.json != NULL)
+        TRY_OUT(output_begin(options.json, inputs, 2, &json));
     TRY_OUT(fsio_mkdirs(sweep->settings.dir));
     if (options.task >= 0)
         rc = run_task(sweep, options.task);
@@ -334,8 +408,9 @@ static enum err run(int argc, char **argv, int *exit_code)
     else if (!options.report)
         rc = run_all(sweep, exit_code);
     if (rc == ERR_OK && !options.slurm)
-        rc = compare(sweep, options.json);
+        rc = compare(sweep, &json);
 out:
+    output_drop(&json);
     sweep_free(sweep);
     free(sweep);
     return rc;

@@ -139,6 +139,18 @@ void sweep_name(const struct sweep *sweep, int64_t number,
         used +=
             (size_t)snprintf(name + used, SWEEP_NAME_BYTES - used, "-%s=%s",
                              sweep->axes[a].key, sweep_value(sweep, number, a));
+    if (used >=
+        SWEEP_NAME_BYTES) { /* cut: a hash of the whole tells it apart */
+        uint64_t hash = 0xcbf29ce484222325;
+        for (int a = 0; a < sweep->axis_count; a++)
+            for (const char *p = sweep_value(sweep, number, a);; p++) {
+                hash = (hash ^ (unsigned char)*p) * 0x100000001b3;
+                if (*p == '\0')
+                    break;
+            }
+        snprintf(name + SWEEP_NAME_BYTES - 18, 18, "-%016llx",
+                 (unsigned long long)hash);
+    }
     for (char *p = name; *p != '\0'; p++)
         if (!isalnum((unsigned char)*p) && strchr(".-_=+", *p) == NULL)
             *p = '_';

@@ -62,7 +62,8 @@ void sweep_free(struct sweep *sweep);
 const char *sweep_value(const struct sweep *sweep, int64_t number, int axis);
 
 /* The run's folder within `dir`: "003-optimizer.lr=3e-3". The same for the same
- * values wherever they stand in the file but for the number. */
+ * values wherever they stand in the file but for the number; one that would be
+ * too long ends with a hash of them. */
 void sweep_name(const struct sweep *sweep, int64_t number,
                 char name[SWEEP_NAME_BYTES]);
 

@@ -11,6 +11,7 @@
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/job/exit_code.h"
+#include "src/cmd/sweep_folder.h"
 #include "src/report/run_history.h"
 
 static bool better(const struct sweep *sweep, double value, double than)
@@ -49,26 +50,45 @@ static void take(const struct sweep *sweep, double value, double seconds,
         out->to_target = seconds;
 }
 
-static void measure(const struct sweep *sweep, const struct run_history *run,
-                    struct sweep_result *out)
+/* How often the metric is in the run. */
+static size_t measure(const struct sweep *sweep, const struct run_history *run,
+                      struct sweep_result *out)
 {
     const char *metric = sweep->settings.metric;
+    size_t found = 0;
     if (strcmp(metric, "eval/loss") == 0)
-        for (size_t i = 0; i < run->eval_count; i++)
-            take(sweep, run->evals[i].loss,
-                 seconds_until(run, run->evals[i].attempt,
-                               run->evals[i].time_us),
+        for (; found < run->eval_count; found++)
+            take(sweep, run->evals[found].loss,
+                 seconds_until(run, run->evals[found].attempt,
+                               run->evals[found].time_us),
                  out);
     else if (strcmp(metric, "train/loss") == 0)
-        for (size_t i = 0; i < run->recent_count; i++)
-            take(sweep, run->recent[i].of[RUN_LOSS],
-                 seconds_until(run, run->recent[i].attempt,
-                               run->recent[i].time_us),
+        for (; found < run->recent_count; found++)
+            take(sweep, run->recent[found].of[RUN_LOSS],
+                 seconds_until(run, run->recent[found].attempt,
+                               run->recent[found].time_us),
                  out);
     else
         for (size_t i = 0; i < run->task_count; i++)
-            if (strcmp(run->tasks[i].name, metric) == 0)
+            if (strcmp(run->tasks[i].name, metric) == 0) {
                 take(sweep, run->tasks[i].accuracy, NAN, out);
+                found++;
+            }
+    return found;
+}
+
+static enum err no_metric(const struct sweep *sweep,
+                          const struct run_history *run)
+{
+    char tasks[256] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < run->task_count && used < sizeof tasks; i++)
+        if (run->tasks[i].step == run->tasks[0].step)
+            used += (size_t)snprintf(tasks + used, sizeof tasks - used, ", %s",
+                                     run->tasks[i].name);
+    return err_set(ERR_USAGE, "metric: %s has no '%s'; it has train/loss%s%s",
+                   run->dir, sweep->settings.metric,
+                   run->eval_count > 0 ? ", eval/loss" : "", tasks);
 }
 
 enum err sweep_result(const struct sweep *sweep, int64_t number,
@@ -77,12 +97,19 @@ enum err sweep_result(const struct sweep *sweep, int64_t number,
     char name[SWEEP_NAME_BYTES], path[FSIO_PATH_MAX], ledger[FSIO_PATH_MAX];
     struct run_history *run = NULL;
     struct stat st;
+    enum err rc = ERR_OK;
+    bool other = false;
     *out = (struct sweep_result){ .quality = NAN, .to_target = NAN };
     sweep_name(sweep, number, name);
     TRY(fsio_path(path, "%s/%s", sweep->settings.dir, name));
     TRY(fsio_path(ledger, "%s/ledger.jsonl", path));
     if (stat(ledger, &st) != 0)
         return ERR_OK;
+    TRY(sweep_folder_other(sweep, number, &other));
+    if (other) {
+        out->state = SWEEP_OTHER;
+        return ERR_OK;
+    }
     TRY(run_history_create(path, &run));
     out->state = SWEEP_BEGUN;
     out->steps = run->last_step < 0 ? 0 : run->last_step;
@@ -100,9 +127,10 @@ enum err sweep_result(const struct sweep *sweep, int64_t number,
         if (out->state == SWEEP_FAILED)
             snprintf(out->reason, sizeof out->reason, "%.150s", last->reason);
     }
-    measure(sweep, run, out);
+    if (measure(sweep, run, out) == 0 && out->state == SWEEP_FINISHED)
+        rc = no_metric(sweep, run);
     run_history_destroy(run);
-    return ERR_OK;
+    return rc;
 }
 
 /* At most as dear and at least as good, and one of both more so. */
@@ -127,7 +155,7 @@ void sweep_front(const struct sweep *sweep, struct sweep_result *results)
 }
 
 static const char *const state_names[] = { "not begun", "begun", "failed",
-                                           "finished" };
+                                           "other", "finished" };
 
 static void print_number(FILE *out, double value)
 {
@@ -190,7 +218,7 @@ static json_t *number(double value)
 }
 
 enum err sweep_json(const struct sweep *sweep,
-                    const struct sweep_result *results, const char *path)
+                    const struct sweep_result *results, FILE *out)
 {
     char *text = NULL;
     json_t *runs = json_array();
@@ -215,7 +243,7 @@ enum err sweep_json(const struct sweep *sweep,
         json_pack("{s:s, s:o}", "metric", sweep->settings.metric, "runs", runs);
     enum err rc = jsontext_make(all, 2, &text);
     if (rc == ERR_OK)
-        rc = fsio_write_atomic(path, text, strlen(text));
+        fputs(text, out);
     free(text);
     json_decref(all);
     return rc;

@@ -8,7 +8,13 @@
 
 #include "src/cmd/sweep_plan.h"
 
-enum sweep_state { SWEEP_ABSENT, SWEEP_BEGUN, SWEEP_FAILED, SWEEP_FINISHED };
+enum sweep_state {
+    SWEEP_ABSENT,
+    SWEEP_BEGUN,
+    SWEEP_FAILED,
+    SWEEP_OTHER, /* of other settings, so there are no figures */
+    SWEEP_FINISHED
+};
 
 struct sweep_result {
     enum sweep_state state;
@@ -21,7 +27,8 @@ struct sweep_result {
     bool front; /* no other is as good at less cost, or better at the same */
 };
 
-/* From what is in the run's directory. */
+/* From what is in the run's directory. ERR_USAGE: the run is finished, and has
+ * nothing that is called as the metric is. */
 enum err sweep_result(const struct sweep *sweep, int64_t number,
                       struct sweep_result *out);
 
@@ -31,8 +38,8 @@ void sweep_front(const struct sweep *sweep, struct sweep_result *results);
 /* As a table, the best first. */
 enum err sweep_print(const struct sweep *sweep,
                      const struct sweep_result *results, FILE *out);
-/* As JSON into a new file, or in place of the last. */
+/* As JSON; the caller sees to errors of the file. */
 enum err sweep_json(const struct sweep *sweep,
-                    const struct sweep_result *results, const char *path);
+                    const struct sweep_result *results, FILE *out);
 
 #endif

@@ -1,0 +1,115 @@
+/* Resolves a run's settings as tessera-train will, and remembers them. */
+#include "src/cmd/sweep_folder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/digest.h"
+#include "src/base/fsio.h"
+#include "src/train/train_settings.h"
+
+static enum err digest_settings(const struct train_settings *settings,
+                                char hex[65])
+{
+    enum err rc = ERR_OK;
+    struct digest *digest = NULL;
+    char *text = NULL;
+    TRY_OUT(digest_create(&digest));
+    for (int i = 0; i < train_settings_count; i++) {
+        const struct setting *setting = &train_settings_schema[i];
+        const char *key = setting->key;
+        if (strcmp(key, "run.dir") == 0 || strncmp(key, "hooks.", 6) == 0 ||
+            (setting->preset != NULL &&
+             train_settings_default(settings, setting)))
+            continue;
+        TRY_OUT(train_settings_print(settings, key, &text));
+        TRY_OUT(digest_update(digest, key, strlen(key) + 1));
+        TRY_OUT(digest_update(digest, text, strlen(text) + 1));
+        free(text);
+        text = NULL;
+    }
+    TRY_OUT(digest_finish(digest, hex));
+out:
+    free(text);
+    digest_destroy(digest);
+    return rc;
+}
+
+/* Of run `number`'s settings; "": it has none, which its start will tell. */
+static enum err digest_run(const struct sweep *sweep, int64_t number,
+                           char hex[65])
+{
+    enum err rc = ERR_OK;
+    char **command = NULL;
+    int count = 0;
+    struct train_settings *settings = calloc(1, sizeof *settings);
+    hex[0] = '\0';
+    if (settings == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(sweep_command(sweep, number, &command));
+    while (command[count] != NULL)
+        count++;
+    /* what stands last are its run.dir and the values of the grid */
+    int own = 1 + sweep->axis_count;
+    if (train_settings_load(sweep->settings.config, command + count - own, own,
+                            settings) == ERR_OK)
+        TRY_OUT(digest_settings(settings, hex));
+out:
+    sweep_command_free(command);
+    free(settings);
+    return rc;
+}
+
+static enum err folder_path(const struct sweep *sweep, int64_t number,
+                            const char *file, char path[FSIO_PATH_MAX])
+{
+    char name[SWEEP_NAME_BYTES];
+    sweep_name(sweep, number, name);
+    return fsio_path(path, "%s/%s/%s", sweep->settings.dir, name, file);
+}
+
+enum err sweep_folder_other(const struct sweep *sweep, int64_t number,
+                            bool *other)
+{
+    char path[FSIO_PATH_MAX], now[65], *then = NULL;
+    size_t bytes = 0;
+    *other = false;
+    TRY(folder_path(sweep, number, "ledger.jsonl", path));
+    if (!fsio_exists(path))
+        return ERR_OK;
+    TRY(folder_path(sweep, number, SWEEP_FOLDER_DIGEST, path));
+    if (!fsio_exists(path))
+        return ERR_OK;
+    TRY(fsio_read_file(path, 4096, &then, &bytes));
+    enum err rc = digest_run(sweep, number, now);
+    *other = rc == ERR_OK && now[0] != '\0' && strncmp(then, now, 64) != 0;
+    free(then);
+    return rc;
+}
+
+enum err sweep_folder_check(const struct sweep *sweep, int64_t number)
+{
+    bool other = false;
+    char path[FSIO_PATH_MAX];
+    TRY(folder_path(sweep, number, "", path));
+    TRY(sweep_folder_other(sweep, number, &other));
+    return other ? err_set(ERR_USAGE,
+                           "%s has a run of other settings than this sweep has "
+                           "now: name another dir for these, or move it away",
+                           path)
+                 : ERR_OK;
+}
+
+enum err sweep_folder_take(const struct sweep *sweep, int64_t number)
+{
+    char path[FSIO_PATH_MAX], now[65];
+    TRY(sweep_folder_check(sweep, number));
+    TRY(digest_run(sweep, number, now));
+    if (now[0] == '\0')
+        return ERR_OK;
+    TRY(folder_path(sweep, number, "", path));
+    TRY(fsio_mkdirs(path));
+    TRY(folder_path(sweep, number, SWEEP_FOLDER_DIGEST, path));
+    now[64] = '\n';
+    return fsio_write_atomic(path, now, sizeof now);
+}
