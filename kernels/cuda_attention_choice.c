@@ -10,18 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda_attention_cut.h"
 #include "kernels/cuda_dnn_attention.h"
 #include "kernels/cuda_fallback.h"
 #include "src/base/log.h"
 
 #define SHAPES_MAX 64 /* others have the own kernels */
 #define ALIGNMENT ((size_t)256)
-#define ALIGNED_FLOATS 4 /* 16 bytes, as plans are told */
 
 /* Compared as bytes: it has no gaps. */
 struct key {
     int64_t batch, seq, heads, kv_heads, head_dim;
     int64_t alibi, backward;
+    int64_t slices; /* of heads; more than 1 only of one sequence */
 };
 
 struct entry {
@@ -95,34 +96,14 @@ void cuda_attention_choice_count(const struct cuda_attention_choice *choice,
 
 /* --- shapes --- */
 
-/* What backward needs for so many rows of heads. */
-static size_t backward_scratch(int64_t rows, int64_t seq, int64_t head_dim)
-{
-    size_t row =
-        (size_t)seq * 2 + sizeof(float) + (size_t)head_dim * sizeof(float);
-    return (size_t)rows * row + ((size_t)1 << 20);
-}
-
-/* Sequences at a time: all, or in backward the most that divide the batch, fit
- * and leave every tensor aligned. */
-static int64_t part_of(const struct attention *s, bool backward)
-{
-    int64_t rows = s->heads * s->seq;
-    for (int64_t part = s->batch; backward && part > 0; part--)
-        if (s->batch % part == 0 &&
-            (part == s->batch || part * rows % ALIGNED_FLOATS == 0) &&
-            backward_scratch(part * rows, s->seq, s->head_dim) <=
-                CUDA_ATTENTION_CHOICE_SCRATCH_MAX)
-            return part;
-    return s->batch;
-}
-
 static struct key key_of(const struct attention *s, bool backward)
 {
-    return (struct key){
-        part_of(s, backward),    s->seq,  s->heads, s->kv_heads, s->head_dim,
-        s->alibi_slopes != NULL, backward
-    };
+    struct cuda_attention_cut cut = { .sequences = s->batch, .slices = 1 };
+    if (backward)
+        cut = cuda_attention_cut_of(s);
+    return (struct key){ cut.sequences, s->seq,      s->heads,
+                         s->kv_heads,   s->head_dim, s->alibi_slopes != NULL,
+                         backward,      cut.slices };
 }
 
 /* The scale is a number that kernels are given. */
@@ -160,7 +141,7 @@ static enum err make_plan(struct cuda_attention_choice *choice,
         return ERR_OK;
     return cuda_dnn_attention_create(choice->library, choice->handle, NULL,
                                      &shape, entry->key.backward != 0,
-                                     &entry->plan);
+                                     entry->key.slices, &entry->plan);
 }
 
 /* "forward of 8 x 2048, 16 heads of 128". */
@@ -184,7 +165,9 @@ static void note_unfit(struct cuda_attention_choice *choice, enum dtype dtype,
                       : shape->sequence_ids != NULL ? "samples of several "
                                                       "documents"
                       : shape->dropout > 0          ? "dropout"
-                                                    : "heads of this width";
+                      : cuda_dnn_attention_fits(dtype, shape)
+                          ? "samples of this length"
+                          : "heads of this width";
     if (choice->unfit != NULL && strcmp(choice->unfit, why) == 0)
         return;
     choice->unfit = why;
@@ -214,7 +197,7 @@ static enum err look_up(struct cuda_attention_choice *choice, enum dtype dtype,
 {
     struct key key = key_of(shape, backward);
     *plan = NULL;
-    if (!cuda_dnn_attention_fits(dtype, shape)) {
+    if (!cuda_dnn_attention_fits(dtype, shape) || key.slices == 0) {
         note_unfit(choice, dtype, shape);
         return ERR_OK;
     }
@@ -263,7 +246,7 @@ static enum err run_parts(struct cuda_attention_choice *choice,
     struct attention part = *shape;
     int64_t rows = shape->heads * shape->seq;
     int64_t width = (shape->heads + 2 * shape->kv_heads) * shape->seq;
-    part.batch = part_of(shape, true);
+    part.batch = key_of(shape, true).batch;
     assert(shape->batch % part.batch == 0);
     for (int64_t s = 0; s < shape->batch; s += part.batch) {
         int64_t at = s * width * shape->head_dim;
@@ -403,18 +386,6 @@ enum err cuda_attention_choice_measure(struct cuda_attention_choice *choice,
     return ERR_OK;
 }
 
-size_t cuda_attention_choice_scratch(const struct kernel_limits *limits)
-{
-    int64_t rows = limits->heads * limits->seq;
-    for (int64_t part = limits->batch; part > 0; part--) {
-        size_t bytes =
-            backward_scratch(part * rows, limits->seq, limits->head_dim);
-        if (bytes <= CUDA_ATTENTION_CHOICE_SCRATCH_MAX)
-            return bytes;
-    }
-    return 0;
-}
-
 /* --- text --- */
 
 enum err cuda_attention_choice_write(const struct cuda_attention_choice *choice,
@@ -431,10 +402,13 @@ enum err cuda_attention_choice_write(const struct cuda_attention_choice *choice,
         const struct key *k = &e->key;
         fprintf(file,
                 "%s %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
-                " %s\n",
+                " %s",
                 e->dnn ? "cudnn" : "own", k->backward ? "backward" : "forward",
                 k->batch, k->seq, k->heads, k->kv_heads, k->head_dim,
                 k->alibi ? "alibi" : "plain");
+        if (k->slices > 1)
+            fprintf(file, " %" PRId64, k->slices);
+        fputc('\n', file);
     }
     if (fclose(file) == 0)
         return ERR_OK;
@@ -453,8 +427,17 @@ static bool read_line(const char *line, struct entry *entry)
                "%7s %15s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
                " %" SCNd64 " %7s%n",
                who, way, &k->batch, &k->seq, &k->heads, &k->kv_heads,
-               &k->head_dim, bias, &end) != 8 ||
-        line[end] != '\n')
+               &k->head_dim, bias, &end) != 8)
+        return false;
+    k->slices = 1;
+    if (line[end] == ' ') {
+        int more = 0;
+        if (sscanf(line + end, "%" SCNd64 "%n", &k->slices, &more) != 1 ||
+            k->slices < 2 || k->kv_heads % k->slices != 0 || k->batch != 1)
+            return false;
+        end += more;
+    }
+    if (line[end] != '\n')
         return false;
     entry->dnn = strcmp(who, "cudnn") == 0;
     k->backward = strcmp(way, "backward") == 0;

@@ -3,18 +3,14 @@
  * and attempts of a run should have the same: it is the own one until
  * cuda_attention_choice_measure() or _choose() says otherwise, and goes into
  * checkpoints as text. cuDNN is asked only for what cuda_dnn_attention_fits(),
- * and taken only where ctx->scratch has room for it. */
+ * and taken only where ctx->scratch has room for it; backward goes through a
+ * batch as cuda_attention_cut.h says, and a choice is one for a part. */
 #ifndef TESSERA_KERNELS_CUDA_ATTENTION_CHOICE_H
 #define TESSERA_KERNELS_CUDA_ATTENTION_CHOICE_H
 
 #include <stddef.h>
 
 #include "kernels/kernels.h"
-
-/* More scratch than this is not asked for. What cuDNN's backward takes grows
- * with seq squared, so it goes through a batch in equal parts that fit, and a
- * choice is one for a part. */
-#define CUDA_ATTENTION_CHOICE_SCRATCH_MAX ((size_t)1 << 30)
 
 /* Used by one thread at a time. */
 struct cuda_attention_choice;
@@ -72,9 +68,5 @@ enum err cuda_attention_choice_write(const struct cuda_attention_choice *choice,
  * another version of cuDNN. Nothing is changed then. */
 enum err cuda_attention_choice_read(struct cuda_attention_choice *choice,
                                     const char *text);
-
-/* Scratch that cuDNN may use, within the limit above: of as many sequences as
- * fit, 0 where not one does. */
-size_t cuda_attention_choice_scratch(const struct kernel_limits *limits);
 
 #endif

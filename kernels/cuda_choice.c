@@ -15,6 +15,7 @@
 #include "kernels/cuda_fallback.h"
 #ifdef KERNELS_CUDNN /* the headers were there */
 #include "kernels/cuda_attention_choice.h"
+#include "kernels/cuda_attention_cut.h"
 #endif
 
 /* Between the choices of products and those of attention. */
@@ -76,7 +77,7 @@ enum err cuda_choice_attention_backward(const struct kernel_ctx *ctx,
 size_t cuda_choice_scratch(const struct kernel_limits *limits)
 {
 #ifdef KERNELS_CUDNN
-    return cuda_attention_choice_scratch(limits);
+    return cuda_attention_cut_scratch(limits);
 #else
     (void)limits;
     return 0;

@@ -35,16 +35,20 @@ struct cuda_dnn_attention {
     struct cuda_dnn_graph *graph;
     const struct cuda_dnn_library *library;
     bool backward;
-    size_t delta_bytes; /* [batch, heads, seq] fp32, before the workspace */
+    int64_t slices;
+    size_t delta_bytes; /* [batch, heads of a slice, seq] fp32, before the
+                           workspace */
 };
 
 /* What a graph is made of. */
 struct parts {
     struct cuda_dnn_graph *graph;
-    const struct attention *s;
-    int q, k_turned;   /* [.., seq, d] and [.., d, seq] */
-    int row, column;   /* places of scores */
-    int scale, masked; /* numbers; masked is -Inf */
+    const struct attention *s; /* a slice */
+    int64_t width;             /* heads of all slices in a row of out, */
+    int64_t packed;            /* ... and of qkv */
+    int q, k_turned;           /* [.., seq, d] and [.., d, seq] */
+    int row, column;           /* places of scores */
+    int scale, masked;         /* numbers; masked is -Inf */
 };
 
 static struct cuda_dnn_shape scores_shape(const struct attention *s)
@@ -74,11 +78,6 @@ static struct cuda_dnn_shape turned(struct cuda_dnn_shape shape)
     other.strides[2] = shape.strides[3];
     other.strides[3] = shape.strides[2];
     return other;
-}
-
-static int64_t packed_heads(const struct attention *s)
-{
-    return s->heads + 2 * s->kv_heads;
 }
 
 static int inner(struct parts *p, cudnnDataType_t type,
@@ -114,10 +113,10 @@ static int pointwise(struct parts *p, cudnnPointwiseMode_t mode, int x, int b,
 static int scores(struct parts *p)
 {
     const struct attention *s = p->s;
-    struct cuda_dnn_shape keys = heads_shape(s, s->kv_heads, packed_heads(s));
+    struct cuda_dnn_shape keys = heads_shape(s, s->kv_heads, p->packed);
     int product = like_scores(p), x = like_scores(p);
     p->q = in_memory(p, CUDNN_DATA_BFLOAT16,
-                     heads_shape(s, s->heads, packed_heads(s)), ID_Q);
+                     heads_shape(s, s->heads, p->packed), ID_Q);
     p->k_turned = in_memory(p, CUDNN_DATA_BFLOAT16, turned(keys), ID_K);
     cuda_dnn_matmul(p->graph, p->q, p->k_turned, product);
     p->scale = cuda_dnn_scalar(p->graph, ID_SCALE);
@@ -164,17 +163,16 @@ static void build_forward(struct parts *p)
     pointwise(p, CUDNN_POINTWISE_DIV, e, sum, probabilities);
     cuda_dnn_matmul(p->graph, probabilities,
                     in_memory(p, CUDNN_DATA_BFLOAT16,
-                              heads_shape(s, s->kv_heads, packed_heads(s)),
-                              ID_V),
+                              heads_shape(s, s->kv_heads, p->packed), ID_V),
                     in_memory(p, CUDNN_DATA_BFLOAT16,
-                              heads_shape(s, s->heads, s->heads), ID_OUT));
+                              heads_shape(s, s->heads, p->width), ID_OUT));
 }
 
 /* delta = rowsum(dout * out), in memory of its own. */
 static int build_delta(struct parts *p, int dout)
 {
     const struct attention *s = p->s;
-    struct cuda_dnn_shape shape = heads_shape(s, s->heads, s->heads);
+    struct cuda_dnn_shape shape = heads_shape(s, s->heads, p->width);
     int out = in_memory(p, CUDNN_DATA_BFLOAT16, shape, ID_OUT);
     int delta = in_memory(p, CUDNN_DATA_FLOAT, rows_shape(s), ID_DELTA);
     int product =
@@ -201,7 +199,7 @@ static void build_key_gradient(struct parts *p, int scores_turned, int rows,
 {
     const struct attention *s = p->s;
     int to = in_memory(p, CUDNN_DATA_BFLOAT16,
-                       heads_shape(s, s->kv_heads, packed_heads(s)), id);
+                       heads_shape(s, s->kv_heads, p->packed), id);
     if (s->heads == s->kv_heads) {
         cuda_dnn_matmul(p->graph, scores_turned, rows, to);
         return;
@@ -215,9 +213,9 @@ static void build_key_gradient(struct parts *p, int scores_turned, int rows,
 static void build_backward(struct parts *p)
 {
     const struct attention *s = p->s;
-    struct cuda_dnn_shape packed = heads_shape(s, s->kv_heads, packed_heads(s));
+    struct cuda_dnn_shape packed = heads_shape(s, s->kv_heads, p->packed);
     int dout = in_memory(p, CUDNN_DATA_BFLOAT16,
-                         heads_shape(s, s->heads, s->heads), ID_DOUT);
+                         heads_shape(s, s->heads, p->width), ID_DOUT);
     int delta = build_delta(p, dout);
     int lse = in_memory(p, CUDNN_DATA_FLOAT, rows_shape(s), ID_LSE);
     int x = scores(p);
@@ -237,8 +235,7 @@ static void build_backward(struct parts *p)
     cuda_dnn_transpose(p->graph, p->k_turned, k);
     cuda_dnn_matmul(p->graph, ds, k,
                     in_memory(p, CUDNN_DATA_BFLOAT16,
-                              heads_shape(s, s->heads, packed_heads(s)),
-                              ID_DQ));
+                              heads_shape(s, s->heads, p->packed), ID_DQ));
 }
 
 bool cuda_dnn_attention_fits(enum dtype dtype, const struct attention *shape)
@@ -248,20 +245,34 @@ bool cuda_dnn_attention_fits(enum dtype dtype, const struct attention *shape)
            shape->head_dim <= 128;
 }
 
+static struct attention slice_of(const struct attention *shape, int64_t slices)
+{
+    struct attention slice = *shape;
+    slice.heads /= slices;
+    slice.kv_heads /= slices;
+    return slice;
+}
+
 enum err cuda_dnn_attention_create(const struct cuda_dnn_library *library,
                                    cudnnHandle_t handle, const char *device,
                                    const struct attention *shape, bool backward,
+                                   int64_t slices,
                                    struct cuda_dnn_attention **out)
 {
     enum err rc = ERR_OK;
     struct cuda_dnn_attention *attention = calloc(1, sizeof *attention);
-    struct parts parts = { .s = shape };
-    size_t rows = (size_t)(shape->batch * shape->heads * shape->seq);
+    struct attention slice = slice_of(shape, slices);
+    struct parts parts = { .s = &slice,
+                           .width = shape->heads,
+                           .packed = shape->heads + 2 * shape->kv_heads };
+    size_t rows = (size_t)(slice.batch * slice.heads * slice.seq);
+    assert(slices == 1 || (shape->batch == 1 && shape->kv_heads % slices == 0));
     *out = NULL;
     if (attention == NULL)
         return err_set(ERR_MEMORY, "cuDNN: no memory for a plan");
     attention->library = library;
     attention->backward = backward;
+    attention->slices = slices;
     if (backward)
         attention->delta_bytes =
             (rows * sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -315,19 +326,24 @@ static const char *head(const struct attention *s, const void *packed,
     return (const char *)packed + 2 * number * s->head_dim;
 }
 
+/* Where the slice begins, by heads of queries and of keys. */
+struct begin {
+    int64_t head, kv_head;
+};
+
 static void give_inputs(struct operands *o, const struct attention *s,
-                        const void *qkv)
+                        struct begin at, const void *qkv)
 {
-    give(o, ID_Q, qkv);
-    give(o, ID_K, head(s, qkv, s->heads));
-    give(o, ID_V, head(s, qkv, s->heads + s->kv_heads));
+    give(o, ID_Q, head(s, qkv, at.head));
+    give(o, ID_K, head(s, qkv, s->heads + at.kv_head));
+    give(o, ID_V, head(s, qkv, s->heads + s->kv_heads + at.kv_head));
     o->scale = s->scale;
     o->masked = -INFINITY;
     o->one = 1.0f;
     give(o, ID_SCALE, &o->scale);
     give(o, ID_MASKED, &o->masked);
     if (s->alibi_slopes != NULL)
-        give(o, ID_SLOPES, s->alibi_slopes);
+        give(o, ID_SLOPES, s->alibi_slopes + at.head);
 }
 
 static enum err run(const struct cuda_dnn_attention *attention,
@@ -356,8 +372,8 @@ enum err cuda_dnn_attention_forward(const struct cuda_dnn_attention *attention,
                                     const void *qkv, void *out, float *lse)
 {
     struct operands o = { 0 };
-    assert(!attention->backward);
-    give_inputs(&o, shape, qkv);
+    assert(!attention->backward && attention->slices == 1);
+    give_inputs(&o, shape, (struct begin){ 0, 0 }, qkv);
     give(&o, ID_OUT, out);
     give(&o, ID_LSE, lse);
     return run(attention, handle, ctx, &o);
@@ -371,16 +387,22 @@ enum err cuda_dnn_attention_backward(const struct cuda_dnn_attention *attention,
                                      const float *lse, const void *dout,
                                      void *dqkv)
 {
-    struct operands o = { 0 };
+    struct attention slice = slice_of(shape, attention->slices);
     assert(attention->backward);
-    give_inputs(&o, shape, qkv);
-    give(&o, ID_OUT, out);
-    give(&o, ID_LSE, lse);
-    give(&o, ID_DOUT, dout);
-    give(&o, ID_DELTA, ctx->scratch);
-    give(&o, ID_ONE, &o.one);
-    give(&o, ID_DQ, dqkv);
-    give(&o, ID_DK, head(shape, dqkv, shape->heads));
-    give(&o, ID_DV, head(shape, dqkv, shape->heads + shape->kv_heads));
-    return run(attention, handle, ctx, &o);
+    for (int64_t i = 0; i < attention->slices; i++) {
+        struct begin at = { i * slice.heads, i * slice.kv_heads };
+        struct operands o = { 0 };
+        give_inputs(&o, shape, at, qkv);
+        give(&o, ID_OUT, head(shape, out, at.head));
+        give(&o, ID_LSE, lse + at.head * shape->seq);
+        give(&o, ID_DOUT, head(shape, dout, at.head));
+        give(&o, ID_DELTA, ctx->scratch);
+        give(&o, ID_ONE, &o.one);
+        give(&o, ID_DQ, head(shape, dqkv, at.head));
+        give(&o, ID_DK, head(shape, dqkv, shape->heads + at.kv_head));
+        give(&o, ID_DV,
+             head(shape, dqkv, shape->heads + shape->kv_heads + at.kv_head));
+        TRY(run(attention, handle, ctx, &o));
+    }
+    return ERR_OK;
 }

@@ -10,7 +10,8 @@
 #include "kernels/cuda_dnn_library.h"
 #include "kernels/kernels.h"
 
-/* A plan of one direction for one shape. */
+/* A plan of one direction for one shape, whose heads may be cut into slices
+ * that are computed one after the other, each with its keys' heads. */
 struct cuda_dnn_attention;
 
 /* Whether cuDNN is asked for such a shape at all. */
@@ -18,17 +19,21 @@ bool cuda_dnn_attention_fits(enum dtype dtype, const struct attention *shape);
 
 /* Takes up to seconds: cuDNN compiles a kernel. `library` is borrowed. `handle`
  * and `device` as in cuda_dnn_graph_plan(). ERR_UNSUPPORTED: cuDNN has nothing
- * for it. */
+ * for it. `slices` divides kv_heads and leaves every slice's numbers 16-byte
+ * aligned; more than 1 only of a single sequence. */
 enum err cuda_dnn_attention_create(const struct cuda_dnn_library *library,
                                    cudnnHandle_t handle, const char *device,
                                    const struct attention *shape, bool backward,
+                                   int64_t slices,
                                    struct cuda_dnn_attention **out);
 void cuda_dnn_attention_destroy(struct cuda_dnn_attention *attention);
 
-/* Bytes of ctx->scratch that it needs. Backward's grow with seq squared. */
+/* Bytes of ctx->scratch that it needs. Backward's grow with seq squared times
+ * the heads of a slice. */
 size_t cuda_dnn_attention_scratch(const struct cuda_dnn_attention *attention);
 
-/* As the ops of the table; the handle's stream is ctx->stream. */
+/* As the ops of the table, of the plan's shape; the handle's stream is
+ * ctx->stream. */
 enum err cuda_dnn_attention_forward(const struct cuda_dnn_attention *attention,
                                     cudnnHandle_t handle,
                                     const struct kernel_ctx *ctx,

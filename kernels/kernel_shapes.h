@@ -32,6 +32,7 @@ struct kernel_limits {
     int64_t seq;    /* tokens per sequence */
     int64_t width;  /* widest row of norm and bias */
     int64_t heads;  /* of queries */
+    int64_t kv_heads;
     int64_t head_dim;
     int64_t vocab;
     int64_t experts; /* 0: no mixture of experts */

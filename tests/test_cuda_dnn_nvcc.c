@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/cuda_attention_choice.h"
+#include "kernels/cuda_attention_cut.h"
 #include "kernels/cuda_dnn_attention.h"
 #include "kernels/cuda_fallback.h"
 #include "tests/cuda_dnn_fake.h"
@@ -70,7 +71,7 @@ static const struct kernel_ctx ctx = { .threads = 1,
                                        .stream = memory,
                                        .scratch = scratch,
                                        .scratch_bytes = sizeof scratch };
-static const float slopes[8];
+static const float slopes[64];
 
 static const struct attention plain = { .batch = 2,
                                         .seq = 16,
@@ -164,7 +165,7 @@ static size_t scratch_of(int64_t batch, int64_t seq)
     const struct kernel_limits limits = {
         .batch = batch, .seq = seq, .heads = 2, .head_dim = 64
     };
-    return cuda_attention_choice_scratch(&limits);
+    return cuda_attention_cut_scratch(&limits);
 }
 
 /* 6 sequences of which 3 fit into the scratch; nothing is touched. */
@@ -183,7 +184,7 @@ static void check_parts(void)
     roomy.scratch_bytes = scratch_of(6, SEQ);
     tap_ok(scratch_of(3, SEQ) == roomy.scratch_bytes &&
                scratch_of(2, SEQ) < roomy.scratch_bytes &&
-               roomy.scratch_bytes <= CUDA_ATTENTION_CHOICE_SCRATCH_MAX,
+               roomy.scratch_bytes <= CUDA_ATTENTION_CUT_SCRATCH_MAX,
            "scratch is for as many sequences as fit");
     tap_ok(scratch_of(6, 32768) == 0, "for none where one is too long");
     own_us = 2;
@@ -210,6 +211,97 @@ static void check_parts(void)
            "the choice is one for a part");
     free(text);
     cuda_attention_choice_destroy(choice);
+}
+
+/* Samples of which not one sequence fits into the scratch, as in production:
+ * their heads go through it in slices, and nobody needs hardware.fallback.
+ * cuDNN's workspace is heads x seq x seq x 2 bytes and half a MiB. */
+static const struct {
+    const char *what;
+    int64_t seq, heads, kv_heads, head_dim;
+    bool alibi;
+    int64_t slices; /* 0: the own kernels compute */
+} long_ones[] = {
+    { "mpt-7b", 2048, 32, 32, 128, true, 1 },
+    { "mpt-1b", 4096, 16, 16, 128, true, 1 },
+    { "mpt-7b", 4096, 32, 32, 128, true, 2 },
+    { "llama3-8b", 4096, 32, 8, 128, false, 2 },
+    { "mpt-125m", 8192, 12, 12, 64, true, 3 },
+    { "mpt-1b", 8192, 16, 16, 128, true, 4 },
+    { "70b", 4096, 64, 8, 128, false, 4 },
+    { "llama3-8b", 8192, 32, 8, 128, false, 8 },
+    { "one head of keys", 8192, 32, 1, 128, false, 0 },
+    { "slopes that no slice has aligned", 8192, 10, 10, 128, true, 0 },
+    { "one head that is too long", 65536, 8, 8, 128, false, 0 },
+};
+
+static void check_long(size_t i)
+{
+    struct cuda_attention_choice *choice = choice_create();
+    int64_t seq = long_ones[i].seq, heads = long_ones[i].heads;
+    int64_t kv_heads = long_ones[i].kv_heads, d = long_ones[i].head_dim;
+    int64_t slices = long_ones[i].slices, each = slices > 0 ? slices : 1;
+    const struct attention shape = {
+        .batch = 2,
+        .seq = seq,
+        .heads = heads,
+        .kv_heads = kv_heads,
+        .head_dim = d,
+        .scale = 0.125f,
+        .alibi_slopes = long_ones[i].alibi ? slopes : NULL,
+    };
+    const struct kernel_limits limits = { .batch = 2,
+                                          .seq = seq,
+                                          .heads = heads,
+                                          .kv_heads = kv_heads,
+                                          .head_dim = d };
+    struct kernel_ctx roomy = ctx;
+    struct cuda_attention_count count;
+    roomy.scratch_bytes = cuda_attention_cut_scratch(&limits);
+    fake_dnn.workspace = heads / each * seq * seq * 2 + (1 << 19);
+    own_us = 2;
+    dnn_us = 1;
+    cuda_fallback_allow(false);
+    bool good =
+        cuda_attention_choice_backward(choice, &roomy, DTYPE_BF16, &shape,
+                                       memory, memory, (float *)scratch, memory,
+                                       memory) == ERR_OK &&
+        cuda_attention_choice_measure(choice, &roomy, memory, SIZE_MAX / 2) ==
+            ERR_OK;
+    own_runs = fake_dnn.runs = 0;
+    good = good && cuda_attention_choice_backward(
+                       choice, &roomy, DTYPE_BF16, &shape, memory, memory,
+                       (float *)scratch, memory, memory) == ERR_OK;
+    cuda_fallback_allow(true);
+    cuda_attention_choice_count(choice, &count);
+    if (slices == 0)
+        tap_ok(good && own_runs == 1 && fake_dnn.runs == 0 &&
+                   strcmp(count.unfit, "samples of this length") == 0,
+               "%s, %lld tokens: the own kernels, refused by nobody",
+               long_ones[i].what, (long long)seq);
+    else
+        tap_ok(good && own_runs == 0 && fake_dnn.runs >= slices &&
+                   roomy.scratch_bytes <= CUDA_ATTENTION_CUT_SCRATCH_MAX,
+               "%s, %lld tokens: %d runs, %zu MiB of scratch: %s",
+               long_ones[i].what, (long long)seq, fake_dnn.runs,
+               roomy.scratch_bytes >> 20, good ? "good" : err_text());
+    if (slices > 1) { /* the last slice of the second sequence */
+        int64_t at = heads - heads / slices,
+                kv_at = kv_heads - kv_heads / slices;
+        int64_t qkv = seq * (heads + 2 * kv_heads) * d;
+        tap_ok(fake_dnn.runs == 2 * slices &&
+                   past(given(1), memory) == 2 * (qkv + at * d) &&
+                   past(given(2), memory) == 2 * (qkv + (heads + kv_at) * d) &&
+                   past(given(3), memory) ==
+                       2 * (qkv + (heads + kv_heads + kv_at) * d) &&
+                   past(given(4), memory) == 2 * (seq * heads + at) * d &&
+                   past(given(5), scratch) == 4 * (seq * heads + at * seq) &&
+                   past(given(8), memory) == 2 * (qkv + (heads + kv_at) * d) &&
+                   (!long_ones[i].alibi || past(given(11), slopes) == 4 * at),
+               "... each where it lies");
+    }
+    cuda_attention_choice_destroy(choice);
+    tap_is_int(fake_dnn.alive, 0, "... and no descriptor is left");
 }
 
 static void check_kept(const char *what, const struct attention *shape,
@@ -341,7 +433,11 @@ static void check_text(void)
         "cudnn 9\ncudnn forward 2 16 4 2 64\n",
         "cudnn 9\ncudnn forward 2 16 4 2 64 plain",
         "cudnn 9\ncudnn forward 2 -16 4 2 64 plain\n",
-        "cudnn 9\ncudnn forward 2 16 4 2 64 plain more\n"
+        "cudnn 9\ncudnn forward 2 16 4 2 64 plain more\n",
+        "cudnn 9\ncudnn backward 1 16 4 2 64 plain 1\n",
+        "cudnn 9\ncudnn backward 1 16 4 2 64 plain 3\n",
+        "cudnn 9\ncudnn backward 2 16 4 2 64 plain 2\n",
+        "cudnn 9\ncudnn backward 1 16 4 2 64 plain 2 more\n"
     };
     for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++)
         tap_ok(cuda_attention_choice_read(two, damaged[i]) == ERR_DATA,
@@ -349,6 +445,16 @@ static void check_text(void)
     fake_dnn.version = 10;
     tap_ok(cuda_attention_choice_read(two, text) == ERR_UNSUPPORTED,
            "another version: %s", err_text());
+    fake_dnn.version = 9;
+    free(again);
+    again = NULL;
+    tap_ok(cuda_attention_choice_read(
+               two, "cudnn 9\ncudnn backward 1 8192 32 8 128 plain 8\n") ==
+                   ERR_OK &&
+               cuda_attention_choice_write(two, &again) == ERR_OK &&
+               strstr(again, "backward 1 8192 32 8 128 plain 8\n") != NULL,
+           "a choice keeps its slices");
+    fake_dnn.version = 10;
     tap_ok(cuda_attention_choice_read(
                two, "cudnn 9\nown forward 2 16 4 2 64 plain\n") == ERR_OK,
            "for the own ones any version will do");
@@ -372,19 +478,29 @@ static void check_real(const struct cuda_dnn_library *library)
           .kv_heads = 4,
           .head_dim = 128 },
         { .batch = 1,
-          .seq = 512,
-          .heads = 8,
-          .kv_heads = 8,
+          .seq = 4096,
+          .heads = 32,
+          .kv_heads = 32,
           .head_dim = 128,
           .alibi_slopes = slopes },
+        { .batch = 1,
+          .seq = 8192,
+          .heads = 32,
+          .kv_heads = 8,
+          .head_dim = 128 },
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int back = 0; back < 2; back++) {
             struct cuda_dnn_attention *plan = NULL;
+            int64_t slices =
+                back ? cuda_attention_cut_of(&shapes[i]).slices : 1;
             enum err rc = cuda_dnn_attention_create(
-                library, NULL, h200, &shapes[i], back != 0, &plan);
-            tap_ok(rc == ERR_OK, "cuDNN plans shape %zu, %s: %s", i,
-                   back ? "backward" : "forward",
+                library, NULL, h200, &shapes[i], back != 0, slices, &plan);
+            size_t mib =
+                rc == ERR_OK ? cuda_dnn_attention_scratch(plan) >> 20 : 0;
+            tap_ok(rc == ERR_OK && mib <= CUDA_ATTENTION_CUT_SCRATCH_MAX >> 20,
+                   "cuDNN plans shape %zu, %s, in %lld slices of %zu MiB: %s",
+                   i, back ? "backward" : "forward", (long long)slices, mib,
                    rc == ERR_OK ? "yes" : err_text());
             cuda_dnn_attention_destroy(plan);
         }
@@ -402,6 +518,8 @@ int main(void)
     struct cuda_dnn_library library;
     check_measured();
     check_parts();
+    for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++)
+        check_long(i);
     check_own();
     check_fallback();
     check_text();

@@ -330,6 +330,7 @@ static struct kernel_limits model_limits(const struct model *model)
         .seq = model->options.seq_len / model->options.chunks,
         .width = width,
         .heads = config->n_heads,
+        .kv_heads = config->n_kv_heads,
         .head_dim = model->head_dim,
         .vocab = config->vocab_size,
         .experts = config->experts,

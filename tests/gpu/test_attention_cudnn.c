@@ -1,13 +1,14 @@
 /* test_attention_cudnn: cuDNN's attention, by force, beside our own kernels and
  * fp64 at the shapes of production, forward and backward: a wrong sign, slope,
- * mask or stride of a graph. Backward goes through the batch in parts where the
- * op does. */
+ * mask or stride of a graph. Backward goes through the batch in parts, and
+ * through long samples in slices of heads, as cuda_attention_cut.h says. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda.h"
 #include "kernels/cuda_attention_choice.h"
+#include "kernels/cuda_attention_cut.h"
 #include "kernels/cuda_device.h"
 #include "tests/gpu/attention_pair.h"
 #include "tests/tap.h"
@@ -16,21 +17,20 @@
  * scores' gradients. */
 #define ROUNDINGS 0x1p-6
 #define LSE 1e-3
-#define SCRATCH ((size_t)5 << 30) /* 32 heads of 8192 tokens */
+#define SCRATCH (CUDA_ATTENTION_CUT_SCRATCH_MAX + ((size_t)64 << 20))
 
 static const struct {
-    int64_t batch, part; /* sequences, and those that backward does at once */
-    int64_t seq, heads, kv_heads, head_dim;
+    int64_t batch, seq, heads, kv_heads, head_dim;
     bool alibi;
 } cases[] = {
-    { 4, 4, 1024, 12, 12, 64, true },  { 4, 4, 2048, 12, 12, 64, true },
-    { 4, 2, 4096, 12, 12, 64, true },  { 1, 1, 8192, 12, 12, 64, true },
-    { 2, 2, 2048, 20, 20, 128, true }, { 1, 1, 8192, 20, 20, 128, true },
-    { 2, 2, 2048, 32, 32, 128, true }, { 1, 1, 4096, 32, 32, 128, true },
-    { 1, 1, 8192, 32, 32, 128, true }, { 2, 2, 2048, 32, 8, 128, false },
-    { 1, 1, 8192, 32, 8, 128, false }, { 1, 1, 8192, 32, 8, 128, true },
-    { 3, 3, 2000, 16, 16, 64, false }, { 1, 1, 2000, 16, 4, 128, true },
-    { 8, 8, 2048, 12, 12, 64, false }, { 2, 2, 1024, 16, 2, 64, true },
+    { 4, 1024, 12, 12, 64, true },  { 4, 2048, 12, 12, 64, true },
+    { 4, 4096, 12, 12, 64, true },  { 1, 8192, 12, 12, 64, true },
+    { 2, 2048, 20, 20, 128, true }, { 1, 8192, 20, 20, 128, true },
+    { 2, 2048, 32, 32, 128, true }, { 1, 4096, 32, 32, 128, true },
+    { 1, 8192, 32, 32, 128, true }, { 2, 2048, 32, 8, 128, false },
+    { 1, 8192, 32, 8, 128, false }, { 1, 8192, 32, 8, 128, true },
+    { 3, 2000, 16, 16, 64, false }, { 1, 2000, 16, 4, 128, true },
+    { 8, 2048, 12, 12, 64, false }, { 2, 1024, 16, 2, 64, true },
 };
 
 static enum err own_forward(void *self, const struct kernel_ctx *ctx,
@@ -68,20 +68,30 @@ static enum err dnn_backward(void *self, const struct kernel_ctx *ctx,
                                           lse, dout, dqkv);
 }
 
-/* Both directions of the case are cuDNN's from now on. */
-static enum err force(struct cuda_attention_choice *choice, size_t i)
+/* Both directions of the shape are cuDNN's from now on. */
+static enum err force(struct cuda_attention_choice *choice,
+                      const struct attention *s, bool alibi)
 {
-    char line[2][96], text[256];
-    for (int back = 0; back < 2; back++)
-        snprintf(line[back], sizeof line[back],
-                 "cudnn %s %lld %lld %lld %lld %lld %s\n",
-                 back ? "backward" : "forward",
-                 (long long)(back ? cases[i].part : cases[i].batch),
-                 (long long)cases[i].seq, (long long)cases[i].heads,
-                 (long long)cases[i].kv_heads, (long long)cases[i].head_dim,
-                 cases[i].alibi ? "alibi" : "plain");
-    snprintf(text, sizeof text, "cudnn %zu\n%s%s",
-             cuda_attention_choice_version(choice), line[0], line[1]);
+    static const float some_slopes;
+    struct attention shape = *s;
+    char text[256];
+    shape.alibi_slopes = alibi ? &some_slopes : NULL;
+    struct cuda_attention_cut cut = cuda_attention_cut_of(&shape);
+    long long seq = s->seq, heads = s->heads, kv_heads = s->kv_heads;
+    const char *bias = alibi ? "alibi" : "plain";
+    int used = snprintf(text, sizeof text,
+                        "cudnn %zu\n"
+                        "cudnn forward %lld %lld %lld %lld %d %s\n"
+                        "cudnn backward %lld %lld %lld %lld %d %s",
+                        cuda_attention_choice_version(choice),
+                        (long long)s->batch, seq, heads, kv_heads,
+                        (int)s->head_dim, bias, (long long)cut.sequences, seq,
+                        heads, kv_heads, (int)s->head_dim, bias);
+    if (cut.slices > 1)
+        snprintf(text + used, sizeof text - (size_t)used, " %lld\n",
+                 (long long)cut.slices);
+    else
+        snprintf(text + used, sizeof text - (size_t)used, "\n");
     return cuda_attention_choice_read(choice, text);
 }
 
@@ -115,7 +125,7 @@ static void check(struct attention_pair *pair,
         .scale = cases[i].head_dim == 64 ? 0.125f : 0.08838834765f,
     };
     cuda_attention_choice_count(choice, &before);
-    enum err rc = force(choice, i);
+    enum err rc = force(choice, &shape, cases[i].alibi);
     cuda_attention_choice_count(choice, &after);
     if (rc == ERR_OK)
         rc = attention_pair_run(pair, &shape, cases[i].alibi, &errors);
