@@ -228,7 +228,10 @@ END
     [[ "$output" == *"200/200"*"100.0 %"* ]]
     [[ "$output" == *"1 drained"* ]]
     [[ "$output" == *"n2: 2 uncorrectable errors"* ]]
-    [[ "$output" == *"89.0 to 90."*"slowest now 3"* ]]
+    [[ "$output" == *"89.0 to 90."*"by the ranks' clocks, waiting for others"*"included"* ]]
+    # of a run that has ended: why, and no time that is left
+    [[ "$output" == *"ended"*"code 0: max_duration reached"* ]]
+    lacks ETA <<<"$output"
     lacks '[^ -~]' <<<"$output"
     [ "$(awk '{ if (length($0) > most) most = length($0) } END { print most }' <<<"$output")" -le 80 ]
     run -64 "$BIN/tessera-top"
@@ -236,6 +239,26 @@ END
     run -93 "$BIN/tessera-top" "$DIR/empty" --once
     # where the output is no terminal it ends with the run
     run -0 timeout 20 "$BIN/tessera-top" "$DIR/one"
+}
+
+@test "events say what has changed, and lines break between words" {
+    cp -r "$DIR/one" "$DIR/changed"
+    cat >>"$DIR/changed/ledger.jsonl" <<'END'
+{"event": "settings", "time": 1800000100, "attempt": 2, "step": 9, "changed": {"optimizer.lr": ["0.002", "0.001"], "data.mixture": ["", "a 0.5"], "hooks.on_fit_end": ["", "curl hunter2"]}}
+{"event": "data", "time": 1800000101, "attempt": 2, "step": 9, "parts": [{"from": 0, "streams": [{"name": "old"}]}, {"from": 9, "streams": [{"name": "docs"}, {"name": "code"}]}]}
+{"event": "plugins", "time": 1800000102, "attempt": 2, "plugins": [{"name": "loss_target"}]}
+END
+    run -0 "$BIN/tessera-top" "$DIR/changed" --once
+    words=$(tr -s ' \n' ' ' <<<"$output")
+    [[ "$words" == *"settings optimizer.lr 0.002 -> 0.001, data.mixture empty -> a 0.5, hooks.on_fit_end (not shown) -> (not shown)"* ]]
+    [[ "$words" == *"data docs, code"* ]]
+    [[ "$words" == *"plugins loss_target"* ]]
+    [[ "$words" == *"goodput "[0-9.]*" %; initialization"*"between attempts"*" %"* ]]
+    lacks hunter2 <<<"$output"
+    lacks '^.{81}' <<<"$output"
+    report 0 "$DIR/changed" --out "$DIR/changed.html"
+    grep -q 'optimizer.lr 0.002 -&gt; 0.001' "$DIR/changed.html"
+    lacks hunter2 "$DIR/changed.html"
 }
 
 @test "tessera top without a terminal ends with a run that failed" {

@@ -340,7 +340,21 @@ static void test_lines(void)
     put_step(1, 4, 8, 9, 10);
     tap_ok(run_history_update(h) == ERR_OK && h->last_step == 4,
            "lines: what is added is read on");
-    char path[FSIO_PATH_MAX];
+    char path[FSIO_PATH_MAX], new_path[FSIO_PATH_MAX];
+    put("new.cfg", "train: {\n    max_duration = \"50ba\";\n};\n");
+    fsio_path(new_path, "%s/new.cfg", dir);
+    fsio_path(path, "%s/config.cfg", dir);
+    if (rename(new_path, path) != 0)
+        abort();
+    tap_ok(run_history_update(h) == ERR_OK && h->setting_count == 1 &&
+               strcmp(h->settings[0].value, "\"50ba\"") == 0,
+           "settings: those of the newest attempt");
+    put("new.cfg", "train: {\n    max_duration = \"120ba\";\n};\n");
+    if (rename(new_path, path) != 0)
+        abort();
+    tap_ok(run_history_update(h) == ERR_OK && h->setting_count == 1 &&
+               strcmp(h->settings[0].value, "\"120ba\"") == 0,
+           "settings: and of the next one");
     fsio_path(path, "%s/metrics.jsonl", dir);
     if (truncate(path, 10) != 0)
         abort();

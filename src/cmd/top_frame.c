@@ -13,7 +13,8 @@
 #define LABEL 14 /* columns of what a line is about: "tracking-lost" */
 #define CURVE_MAX 240
 #define EVENTS_MAX 5
-#define RECENT 20 /* steps that the rates are means of */
+#define LINES_MAX 3 /* of one text */
+#define RECENT 20   /* steps that the rates are means of */
 
 struct frame {
     const struct run_history *run;
@@ -24,7 +25,19 @@ struct frame {
     size_t bucket_count;
 };
 
-/* A line: its label, and text that is cut to the width. */
+/* How much of the text goes into `width` columns: to its last blank. */
+static int fitting(const char *text, int width)
+{
+    int length = (int)strlen(text);
+    if (length <= width)
+        return length;
+    for (int at = width; at > width / 2; at--)
+        if (text[at] == ' ')
+            return at;
+    return width;
+}
+
+/* Its label, and text of up to LINES_MAX lines. */
 static void line(struct frame *frame, const char *label, const char *format,
                  ...) __attribute__((format(printf, 3, 4)));
 
@@ -34,16 +47,23 @@ static void line(struct frame *frame, const char *label, const char *format,
     char text[LINE_BYTES], safe[LINE_BYTES], about[LABEL];
     int width = frame->style->columns - LABEL - 1;
     va_list arguments;
-    if (frame->rows_left-- <= 0)
-        return;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     escape_terminal(text, safe, sizeof safe);
     escape_terminal(label, about, sizeof about);
-    fprintf(frame->out, "%s%-*s%s%.*s\n", frame->style->ansi ? "\x1b[36m" : "",
-            LABEL, about, frame->style->ansi ? "\x1b[0m" : "",
-            width > 0 ? width : 0, safe);
+    const char *rest = safe;
+    for (int i = 0; i < LINES_MAX && (i == 0 || *rest != '\0'); i++) {
+        int count = width > 0 ? fitting(rest, width) : 0;
+        if (frame->rows_left-- <= 0)
+            return;
+        fprintf(frame->out, "%s%-*s%s%.*s\n",
+                frame->style->ansi ? "\x1b[36m" : "", LABEL,
+                i == 0 ? about : "", frame->style->ansi ? "\x1b[0m" : "", count,
+                rest);
+        rest += count;
+        rest += strspn(rest, " ");
+    }
 }
 
 /* The mean of the newest steps; NaN: not told. */
@@ -176,10 +196,26 @@ static void draw_title(struct frame *frame)
             frame->style->ansi ? "\x1b[0m" : "", width > 0 ? width : 0, state);
 }
 
+/* The last attempt, if it has ended. */
+static const struct run_attempt *ended(const struct run_history *run)
+{
+    const struct run_attempt *last =
+        run->attempt_count > 0 ? &run->attempts[run->attempt_count - 1] : NULL;
+    return last != NULL && (last->ended || last->code >= 0) ? last : NULL;
+}
+
+static void draw_end(struct frame *frame)
+{
+    const struct run_attempt *last = ended(frame->run);
+    if (last != NULL)
+        line(frame, "ended", "code %d: %s", last->code,
+             last->reason[0] != '\0' ? last->reason : "told no reason");
+}
+
 static void draw_progress(struct frame *frame)
 {
     const struct run_history *run = frame->run;
-    char tokens[32], eta[32] = "?";
+    char tokens[32], left[32], eta[48] = "ETA ?, ";
     int64_t most = steps_max(run), done = run->last_step;
     double step_ms = recent_mean(run, RUN_STEP_MS);
     units_count((double)run->tokens, tokens, sizeof tokens);
@@ -188,18 +224,21 @@ static void draw_progress(struct frame *frame)
         return;
     }
     double share = most > 0 ? (double)done / (double)most : 1;
-    if (!isnan(step_ms))
-        units_seconds((double)(most - done) * step_ms / 1e3, eta, sizeof eta);
+    if (ended(run) != NULL) {
+        eta[0] = '\0';
+    } else if (!isnan(step_ms)) {
+        units_seconds((double)(most - done) * step_ms / 1e3, left, sizeof left);
+        snprintf(eta, sizeof eta, "ETA %s, ", left);
+    }
     char bar[21] = "....................";
     memset(bar, '#', (size_t)(share * 20));
-    line(frame, "step", "%lld/%lld [%s] %.1f %%, ETA %s, %s tokens",
-         (long long)done, (long long)most, bar, 100 * share, eta, tokens);
+    line(frame, "step", "%lld/%lld [%s] %.1f %%, %s%s tokens", (long long)done,
+         (long long)most, bar, 100 * share, eta, tokens);
 }
 
 static void draw_ranks(struct frame *frame)
 {
     const struct run_history *run = frame->run;
-    const struct run_point *last = &run->recent[run->recent_count - 1];
     double low = recent_mean(run, RUN_STEP_MS_MIN);
     double high = recent_mean(run, RUN_STEP_MS_MAX);
     double loader = recent_mean(run, RUN_LOADER_MS);
@@ -210,8 +249,10 @@ static void draw_ranks(struct frame *frame)
         line(frame, "step time", "%.1f ms%s", recent_mean(run, RUN_STEP_MS),
              waits);
     else
-        line(frame, "step time", "%.1f to %.1f ms over ranks, slowest now %d%s",
-             low, high, last->slowest_rank, waits);
+        line(frame, "step time",
+             "%.1f to %.1f ms by the ranks' clocks, waiting for others "
+             "included%s",
+             low, high, waits);
 }
 
 static void draw_saved(struct frame *frame)
@@ -297,6 +338,7 @@ enum err top_frame_draw(const struct run_history *run,
     } else {
         line(&frame, "step", "none yet");
     }
+    draw_end(&frame);
     draw_saved(&frame);
     draw_time(&frame);
     draw_events(&frame);

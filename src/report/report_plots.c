@@ -151,8 +151,9 @@ static enum err step_plot(struct maker *maker)
 /* How much longer the slowest rank's step takes than the fastest's. */
 static enum err spread_plot(struct maker *maker)
 {
-    struct plot *plot = new_plot(maker, "rank-spread", "Spread of ranks",
-                                 "slowest - fastest, ms", PLOT_FROM_ZERO);
+    struct plot *plot =
+        new_plot(maker, "rank-spread", "Spread of ranks' clocks",
+                 "slowest - fastest, ms", PLOT_FROM_ZERO);
     for (int r = 0; r < maker->report->run_count; r++) {
         char name[PLOT_NAME_BYTES * 2];
         series_name(maker, r, "", name);

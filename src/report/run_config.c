@@ -95,11 +95,36 @@ static enum err take_bytes(void *arg, const char *line, size_t bytes)
     return rc;
 }
 
+void run_config_forget(struct run_history *history)
+{
+    while (history->setting_count > 0) {
+        const struct run_setting *last =
+            &history->settings[--history->setting_count];
+        free(last->key);
+        free(last->value);
+    }
+}
+
+/* It is replaced, never changed: another file is another inode. */
+static bool is_as_read(struct stat *was, const char *path)
+{
+    struct stat is = { .st_ino = 0 };
+    (void)lstat(path, &is);
+    bool same = is.st_ino == was->st_ino && is.st_size == was->st_size &&
+                is.st_mtim.tv_sec == was->st_mtim.tv_sec &&
+                is.st_mtim.tv_nsec == was->st_mtim.tv_nsec;
+    *was = is;
+    return same;
+}
+
 enum err run_config_read(struct run_history *history)
 {
     struct reading reading = { .history = history };
     struct line_tail tail = { .offset = 0 };
     TRY(fsio_path(tail.path, "%s/config.cfg", history->dir));
+    if (is_as_read(&history->reader->config, tail.path))
+        return ERR_OK;
+    run_config_forget(history);
     enum err rc = line_tail_read(&tail, take_bytes, &reading);
     if (rc == ERR_OK && tail.too_long > 0)
         rc = too_large(&reading);

@@ -78,8 +78,7 @@ enum err run_history_update(struct run_history *history)
     TRY(line_tail_read(&reader->metrics, run_points_line, history));
     TRY(line_tail_read(&reader->eval, run_results_eval, history));
     TRY(line_tail_read(&reader->samples, run_results_sample, history));
-    if (history->setting_count == 0)
-        TRY(run_config_read(history));
+    TRY(run_config_read(history));
     run_account(history);
     return ERR_OK;
 }
@@ -123,10 +122,7 @@ static void free_lists(struct run_history *history)
         free(history->samples[i].prompt);
         free(history->samples[i].text);
     }
-    for (size_t i = 0; i < history->setting_count; i++) {
-        free(history->settings[i].key);
-        free(history->settings[i].value);
-    }
+    run_config_forget(history);
     free(history->recent);
     free(history->old);
     free(history->attempts);

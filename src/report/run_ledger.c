@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/report/run_reader.h"
+#include "src/train/secret_settings.h"
 
 static double number(const json_t *line, const char *key)
 {
@@ -124,6 +125,57 @@ static void hooks_text(const json_t *line, char *out, size_t size)
     }
 }
 
+static size_t add_text(char *out, size_t size, size_t used, const char *key,
+                       const char *was, const char *is)
+{
+    bool secret = secret_settings_has(key, was) || secret_settings_has(key, is);
+    if (used < size)
+        used += (size_t)snprintf(
+            out + used, size - used, "%s%s %s -> %s", used > 0 ? ", " : "", key,
+            secret ? "(not shown)" : was, secret ? "(not shown)" : is);
+    return used;
+}
+
+/* Of settings that an attempt has changed: key, old and new value. */
+static void settings_text(const json_t *line, char *out, size_t size)
+{
+    const char *key;
+    json_t *values;
+    size_t used = 0;
+    char text[4 * RUN_TEXT_BYTES] = "";
+    json_object_foreach(json_object_get(line, "changed"), key, values)
+    {
+        const char *was = json_string_value(json_array_get(values, 0));
+        const char *is = json_string_value(json_array_get(values, 1));
+        if (was != NULL && is != NULL)
+            used = add_text(text, sizeof text, used, key,
+                            was[0] != '\0' ? was : "empty",
+                            is[0] != '\0' ? is : "empty");
+    }
+    if (json_object_get(line, "eval_set") != NULL && used < sizeof text)
+        snprintf(text + used, sizeof text - used,
+                 "%sdata.eval is another set of the same name",
+                 used > 0 ? ", " : "");
+    run_reader_text(out, size, text);
+}
+
+/* The names of a list's members, of plug-ins or of the streams of data. */
+static void names_text(const json_t *list, char *out, size_t size)
+{
+    size_t index, used = 0;
+    json_t *member;
+    char text[4 * RUN_TEXT_BYTES] = "";
+    json_array_foreach(list, index, member)
+    {
+        const char *name = json_string_value(json_object_get(member, "name"));
+        if (name != NULL && used < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s",
+                                     used > 0 ? ", " : "",
+                                     name[0] != '\0' ? name : "data.train");
+    }
+    run_reader_text(out, size, text);
+}
+
 /* Of an update left out and of a rollback. */
 static void intervention_text(const json_t *line, char *out, size_t size)
 {
@@ -151,6 +203,7 @@ static enum err keep_event(struct run_history *history,
     };
     const char *node = text(line, kind == RUN_EVENT_CHECK ? "nodes" : "node");
     const char *why = text(line, "reason");
+    const json_t *parts = json_object_get(line, "parts");
     if (history->event_count == RUN_EVENTS_MAX) {
         history->events_left_out++;
         return ERR_OK;
@@ -161,6 +214,16 @@ static enum err keep_event(struct run_history *history,
         why = text(line, "path"); /* of weights */
     if (strcmp(name, "hooks") == 0)
         hooks_text(line, event.text, sizeof event.text);
+    else if (strcmp(name, "settings") == 0)
+        settings_text(line, event.text, sizeof event.text);
+    else if (strcmp(name, "plugins") == 0)
+        names_text(json_object_get(line, "plugins"), event.text,
+                   sizeof event.text);
+    else if (strcmp(name, "data") == 0)
+        names_text(
+            json_object_get(json_array_get(parts, json_array_size(parts) - 1),
+                            "streams"),
+            event.text, sizeof event.text);
     else if (strcmp(name, "rollback") == 0 || strcmp(name, "skip") == 0)
         intervention_text(line, event.text, sizeof event.text);
     else

@@ -4,6 +4,8 @@
 #ifndef TESSERA_REPORT_RUN_READER_H
 #define TESSERA_REPORT_RUN_READER_H
 
+#include <sys/stat.h>
+
 #include "src/report/line_tail.h"
 #include "src/report/run_history.h"
 
@@ -45,7 +47,8 @@ struct run_reader {
     int *by_number;                 /* [RUN_ATTEMPTS_MAX + 1] index + 1 */
     int eval_stride, commit_stride; /* one of so many is kept */
     int64_t evals_seen, commits_seen;
-    int64_t stride; /* of the last two logged steps */
+    int64_t stride;     /* of the last two logged steps */
+    struct stat config; /* of config.cfg as it was read; zeros: not yet */
 };
 
 /* Longer spans are no spans of a run: 3000 years, so that sums stay whole. */
@@ -83,8 +86,10 @@ enum err run_ledger_line(void *arg, const char *line, size_t bytes);
 /* Of RUN/eval.jsonl and RUN/samples.jsonl. */
 enum err run_results_eval(void *arg, const char *line, size_t bytes);
 enum err run_results_sample(void *arg, const char *line, size_t bytes);
-/* Of RUN/config.cfg; none there is fine. */
+/* Of RUN/config.cfg, where it is another than the one that was read last: every
+ * attempt writes its own. None there is fine. */
 enum err run_config_read(struct run_history *history);
+void run_config_forget(struct run_history *history);
 /* Training waited so long after this step. */
 void run_account_stall(struct run_stalls *stalls, int64_t step, int64_t us);
 /* Divides the time (run_history.h). */

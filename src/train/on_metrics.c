@@ -10,7 +10,8 @@
  * where nobody knows the peak; time (seconds since the epoch, at the step's end),
  * loader_ms (the longest that a rank has waited for samples in the step) and,
  * with several ranks, step_ms_min, step_ms_max and slowest_rank, of the ranks'
- * times of the step. With data.mixture stream_tokens has the tokens of each data
+ * clocks of the step, which has waiting for other ranks in it: a rank that is
+ * slow by itself they do not show. With data.mixture stream_tokens has the tokens of each data
  * set so far, those that a rollback has left out included. Behind them are
  * train/loss_tokens, the labels of the step, time/remaining (seconds until the
  * end, with evaluations and checkpoints as they were so far) and what other
