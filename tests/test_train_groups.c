@@ -6,6 +6,7 @@
 #include "src/train/train_settings.h"
 #include "src/train/trainer_groups.h"
 #include "src/train/trainer_optimizer.h"
+#include "tests/idle_fixture.h"
 #include "tests/tap.h"
 
 static enum err load(const char *name, const char *groups, const char *more,
@@ -104,17 +105,17 @@ static void test_refused(struct train_settings *s)
 static void test_unused(struct train_settings *s)
 {
     tap_ok(load("sgd", "()", "optimizer.eps=1e-6", s) == ERR_OK &&
-               train_settings_unused(s, 0) != NULL,
+               idle_are(s, "optimizer.eps"),
            "SGD does without eps");
     tap_ok(load("sgd", "( { match = \"*wte*\"; optimizer = \"adamw\"; } )",
                 "optimizer.eps=1e-6", s) == ERR_OK &&
-               train_settings_unused(s, 0) == NULL,
+               idle_are(s, ""),
            "a group's AdamW does not");
     tap_ok(load("muon", "()", "optimizer.beta2=0.98", s) == ERR_OK &&
-               train_settings_unused(s, 0) == NULL,
+               idle_are(s, ""),
            "nor does the AdamW to which Muon leaves some");
     tap_ok(load("adamw", "()", "optimizer.ns_steps=3", s) == ERR_OK &&
-               strcmp(train_settings_unused(s, 0), "optimizer.ns_steps") == 0,
+               idle_are(s, "optimizer.ns_steps"),
            "AdamW has no iterations");
 }
 

@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/cmd/plan_print.h"
 #include "src/job/exit_code.h"
+#include "src/train/start_idle.h"
 #include "src/train/start_weights.h"
 
 static const char usage[] =
@@ -49,6 +50,7 @@ static enum err plan(int argc, char **argv, int *exit_code)
     TRY_OUT(train_settings_load_partial(options.path, options.overrides,
                                         options.override_count, settings));
     TRY_OUT(start_weights_plan(settings));
+    start_idle(&(struct start_idle){ .settings = settings }, NULL, NULL);
     /* a job may have more ranks than the slots of a batch that is not known */
     if (settings->train.global_batch == 0 &&
         settings->parallel.slots < options.ranks)

@@ -14,11 +14,13 @@ struct layer_freezing {
     bool *held;    /* [tensors] */
 };
 
-/* Every glob must match, or it is misspelt. */
-static enum err check_globs(const char *globs, const struct params *params)
+/* Every glob must match, or it is misspelt; and something has to train. */
+static enum err check_globs(const struct algorithm_layer_freezing *s,
+                            const struct params *params)
 {
     char glob[GLOBS_GLOB_MAX];
-    while (globs_next(&globs, glob)) {
+    int count = 0;
+    for (const char *globs = s->match; globs_next(&globs, glob);) {
         int p = 0;
         while (p < params->count && !globs_match(glob, params->list[p].name))
             p++;
@@ -26,7 +28,24 @@ static enum err check_globs(const char *globs, const struct params *params)
             return err_set(ERR_USAGE,
                            "match: no parameter that trains is named %s", glob);
     }
+    for (int p = 0; p < params->count; p++)
+        count += globs_match(s->match, params->list[p].name);
+    if (count == 0)
+        return err_set(ERR_USAGE, "match is empty: name parameters");
+    if (count == params->count && s->start.value == 0)
+        return err_set(ERR_USAGE, "match holds all parameters from the start "
+                                  "on: nothing would train");
     return ERR_OK;
+}
+
+static enum err layer_freezing_check(const void *settings,
+                                     const struct train_settings *all)
+{
+    struct params *params = NULL;
+    TRY(train_settings_params(all, &params));
+    enum err rc = check_globs(settings, params);
+    params_destroy(params);
+    return rc;
 }
 
 static enum err layer_freezing_create(void *self, const void *settings,
@@ -35,20 +54,15 @@ static enum err layer_freezing_create(void *self, const void *settings,
     struct layer_freezing *freezing = self;
     const struct algorithm_layer_freezing *s = settings;
     const struct params *params = trainer->params;
-    int count = 0;
     freezing->trainer = trainer;
     TRY(algorithm_steps(trainer, freezing, "start", s->start,
                         &freezing->start));
-    TRY(check_globs(s->match, params));
     freezing->held = calloc((size_t)params->count, sizeof freezing->held[0]);
     if (freezing->held == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    for (int p = 0; p < params->count; p++) {
+    for (int p = 0; p < params->count; p++)
         freezing->held[p] = globs_match(s->match, params->list[p].name);
-        count += freezing->held[p];
-    }
-    return count > 0 ? ERR_OK
-                     : err_set(ERR_USAGE, "match is empty: name parameters");
+    return ERR_OK;
 }
 
 static void layer_freezing_destroy(void *self)
@@ -69,6 +83,7 @@ static enum err layer_freezing_before_batch(void *self,
 
 const struct algorithm_ops algorithm_layer_freezing_ops = {
     .bytes = sizeof(struct layer_freezing),
+    .check = layer_freezing_check,
     .create = layer_freezing_create,
     .destroy = layer_freezing_destroy,
     .before_batch = layer_freezing_before_batch,

@@ -12,6 +12,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/job/ledger.h"
+#include "src/train/start_idle.h"
 #include "src/train/trainer_schedule.h"
 
 /* Smaller changes of the learning rate are no jump. */
@@ -116,6 +117,17 @@ static enum err record_data(const struct trainer *trainer)
                                    history));
 }
 
+/* What has no effect, if it was not told by the attempt before. */
+static void tell_idle(const struct trainer *trainer,
+                      const struct train_settings *before)
+{
+    const struct trainer_schedule plan = { .rates = trainer->rates,
+                                           .schedule = trainer->schedule,
+                                           .max_steps = trainer->max_steps };
+    start_idle(&(struct start_idle){ &trainer->settings, before, &plan }, NULL,
+               NULL);
+}
+
 enum err start_changes_tell(const struct trainer *trainer)
 {
     enum err rc = ERR_OK;
@@ -131,7 +143,9 @@ enum err start_changes_tell(const struct trainer *trainer)
         rc = err_set(ERR_MEMORY, "out of memory");
         goto out;
     }
-    if (!read_before(trainer->settings.run.dir, before, origins))
+    bool found = read_before(trainer->settings.run.dir, before, origins);
+    tell_idle(trainer, found ? before : NULL);
+    if (!found)
         goto out;
     for (int i = 0; i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "src/base/globs.h"
 #include "src/tracking/tracking.h"
 #include "src/train/profile_ranges.h"
 #include "src/train/run_data.h"
@@ -133,6 +134,14 @@ static enum err check_local(const struct train_settings *s)
         return err_set(ERR_USAGE,
                        "checkpoint.local_dir is given, but not how often to "
                        "save there: give checkpoint.local_interval");
+    for (int i = 0; i < train_settings_count && !dir; i++)
+        if (globs_match("checkpoint.redundancy*",
+                        train_settings_schema[i].key) &&
+            s->given[i])
+            return err_set(ERR_USAGE,
+                           "%s protects what is in checkpoint.local_dir, which "
+                           "is empty: give that folder, or leave it out",
+                           train_settings_schema[i].key);
     return ERR_OK;
 }
 

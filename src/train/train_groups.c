@@ -158,6 +158,11 @@ static enum err read_item(const struct train_settings *s, int index,
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         *list[i].to = value_of(s, same, rest, &list[i].value);
+    group->unused = NULL;
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        if (list[i].value.given >= 0.0 &&
+            !optimizer_uses(own, list[i].value.field))
+            group->unused = list[i].value.field;
     return ERR_OK;
 }
 

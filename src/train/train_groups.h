@@ -21,6 +21,8 @@ struct train_group {
     double weight_decay;
     double beta1, beta2, eps;
     double outlier_threshold;
+    const char *unused; /* a field that was given to another optimizer than
+                           those that use it; NULL: none */
 };
 
 struct train_groups {

@@ -211,17 +211,6 @@ out:
 /* From here on Composer warns, too. */
 #define DECAY_USUAL 1e-3
 
-static void warn_of_unused(const struct run *run)
-{
-    const struct train_settings *s = run->settings;
-    const char *key;
-    for (int i = 0; (key = train_settings_unused(s, i)) != NULL; i++)
-        log_warn("%s is given, but changes nothing: %s does not use it", key,
-                 strncmp(key, "optimizer.", 10) == 0
-                     ? optimizer_names[s->optimizer.name]
-                     : schedule_kind_names[s->scheduler.name]);
-}
-
 /* PyTorch's usual 0.1 would be the end of the weights. */
 static void warn_of_decay(const char *where, double decay,
                           const struct optimizer_ops *optimizer)
@@ -304,7 +293,6 @@ static enum err start_trainer(struct run *run)
         trainer->record.peak_flops = run->peak_flops;
         trainer->record.peak_source = run->peak_source;
     } else if (run->rank == 0) {
-        warn_of_unused(run);
         warn_of_decays(run->settings);
         step_record_find_peak(trainer);
     }

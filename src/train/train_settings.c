@@ -5,6 +5,7 @@
  */
 #include "src/train/train_settings.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,40 +74,6 @@ static void complete_schedule(struct train_settings *s,
         s->scheduler.alpha_final = 0.0;
 }
 
-/* Whether scheduler.FIELD changes nothing. */
-static bool schedule_without(const struct train_settings *s, const char *field)
-{
-    return strcmp(field, "scale_warmup") == 0
-               ? s->scheduler.scale == 1.0
-               : !schedule_uses(s->scheduler.name, field);
-}
-
-/* Whether the choice of the setting's group goes without it. */
-static bool goes_without(const struct train_settings *s, const char *key)
-{
-    static const char *const all[] = { "optimizer.name", "optimizer.lr",
-                                       "optimizer.weight_decay",
-                                       "optimizer.groups" };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (strcmp(key, all[i]) == 0)
-            return false;
-    if (strncmp(key, "optimizer.", 10) == 0)
-        return !optimizer_uses(optimizer_at(s->optimizer.name), key + 10) &&
-               !train_groups_use(&s->groups, key + 10);
-    return strncmp(key, "scheduler.", 10) == 0 && schedule_without(s, key + 10);
-}
-
-const char *train_settings_unused(const struct train_settings *s, int number)
-{
-    for (int i = 0; i < train_settings_count; i++) {
-        const struct setting *setting = &train_settings_schema[i];
-        if (goes_without(s, setting->key) &&
-            !train_settings_default(s, setting) && number-- == 0)
-            return setting->key;
-    }
-    return NULL;
-}
-
 /* The shape that model.preset names, or that of the weights which the run
  * starts from. */
 static enum err find_shape(const struct train_settings *s, bool preset_given,
@@ -134,6 +101,35 @@ static enum err check_adapted(const struct train_settings *s, bool preset_given,
                    (long long)s->lora.rank);
 }
 
+/* Whether both widths of the MLP were given, and are two. */
+static bool two_widths(const struct train_settings *s,
+                       const struct model_config *shape)
+{
+    int64_t d = s->model.d_model > 0 ? s->model.d_model : shape->d_model;
+    return s->model.ffn_width > 0 && s->model.expansion_ratio > 0.0 &&
+           llround(s->model.expansion_ratio * (double)d) != s->model.ffn_width;
+}
+
+/* What of the given is neither the default nor the preset's. */
+static void note_given(struct train_settings *s,
+                       const struct settings_origin *origins,
+                       const struct train_settings *preset)
+{
+    char value[SETTINGS_VALUE_BYTES], theirs[SETTINGS_VALUE_BYTES];
+    for (int i = 0; i < train_settings_count; i++) {
+        const struct setting *setting = &train_settings_schema[i];
+        s->given[i] = origins[i].place[0] != '\0' && setting->preset != NULL &&
+                      !train_settings_default(s, setting);
+        if (!s->given[i] || strncmp(setting->key, "model.", 6) != 0)
+            continue;
+        settings_text(setting, s, value);
+        settings_text(setting, preset, theirs);
+        s->given[i] = strcmp(value, theirs) != 0;
+        if (strcmp(setting->key, "model.expansion_ratio") == 0)
+            s->given[i] = two_widths(s, &preset->model);
+    }
+}
+
 /* Model settings that were not given, or given as 0 where 0 says so, become the
  * preset's; those that follow from others are left to them, but for a preset
  * from which nothing may differ. */
@@ -145,6 +141,7 @@ static enum err complete_model(struct train_settings *s,
                                 origins, "model.preset");
     TRY(check_adapted(s, given, origins));
     TRY(find_shape(s, given, &preset.model));
+    note_given(s, origins, &preset);
     const struct model_config shape = preset.model;
     if (shape.preset != model_preset_weights) {
         preset.model.n_kv_heads = 0;

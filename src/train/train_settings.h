@@ -16,6 +16,12 @@
 
 #define TRAIN_ALONE_FIELD(field, type, ...) SETTINGS_CTYPE_##type field;
 
+#define TRAIN_ONE(...) +1
+enum {
+    TRAIN_SETTINGS_COUNT =
+        TRAIN_GROUPS(TRAIN_ONE, TRAIN_ONE) ALONE_SETTINGS(TRAIN_ONE)
+};
+
 struct train_settings {
     SETTINGS_STRUCT(RUN_SETTINGS) run;
     struct model_config model; /* after train_settings_load() complete */
@@ -42,6 +48,9 @@ struct train_settings {
     struct train_groups groups;   /* of optimizer.groups */
     bool microbatch_automatic;    /* train.microbatch was 0 */
     struct algorithm_needs needs; /* of algorithms */
+    /* By file or command line, another value than the default and that of the
+     * preset; in the order of the schema. */
+    bool given[TRAIN_SETTINGS_COUNT];
 };
 
 extern const struct setting train_settings_schema[];
@@ -62,11 +71,6 @@ enum err train_settings_load(const char *path, char *const *overrides,
 enum err train_settings_load_partial(const char *path, char *const *overrides,
                                      int override_count,
                                      struct train_settings *out);
-
-/* Settings that are not as by default, though the chosen optimizer does not use
- * them: the key of one by its number from 0 on, NULL behind the last. */
-const char *train_settings_unused(const struct train_settings *settings,
-                                  int number);
 
 /* The parameters of the run's model, as they train or are frozen. */
 enum err train_settings_params(const struct train_settings *settings,

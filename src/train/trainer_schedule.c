@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/base/log.h"
-
 #define PREFIX "scheduler."
 
 /* The durations of a schedule: of the settings, and as steps. */
@@ -236,10 +234,6 @@ enum err trainer_schedule_check(const struct train_settings *s,
                        schedule->t_max == 1 ? "" : "s",
                        (long long)schedule->warmup);
     }
-    if (plan->max_steps >= 0 && schedule->warmup > plan->max_steps)
-        log_warn("scheduler.warmup is %lld steps and the run has %lld: the "
-                 "learning rate never reaches optimizer.lr",
-                 (long long)schedule->warmup, (long long)plan->max_steps);
     return ERR_OK;
 }
 

@@ -29,8 +29,7 @@ enum err trainer_schedule(const struct train_settings *s,
                           int64_t samples_per_epoch,
                           struct trainer_schedule *out);
 
-/* A decay that would end before the warm-up is ERR_USAGE, a warm-up longer than
- * the run a warning. */
+/* A decay that would end before the warm-up is ERR_USAGE. */
 enum err trainer_schedule_check(const struct train_settings *s,
                                 const struct trainer_schedule *plan);
 
