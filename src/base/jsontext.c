@@ -2,6 +2,7 @@
  * Reading is jansson's own. */
 #include "src/base/jsontext.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,14 +19,21 @@ struct writer {
 
 static void put_value(struct writer *w, const json_t *value, int depth);
 
-static void put_real(struct writer *w, double value)
+void jsontext_number(double value, char text[JSONTEXT_NUMBER_BYTES])
 {
-    char text[64];
-    for (int digits = DIGITS_MIN; digits <= DIGITS_MAX; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
+    snprintf(text, JSONTEXT_NUMBER_BYTES, "null");
+    for (int digits = DIGITS_MIN; digits <= DIGITS_MAX && isfinite(value);
+         digits++) {
+        snprintf(text, JSONTEXT_NUMBER_BYTES, "%.*g", digits, value);
         if (strtod(text, NULL) == value)
             break;
     }
+}
+
+static void put_real(struct writer *w, double value)
+{
+    char text[JSONTEXT_NUMBER_BYTES];
+    jsontext_number(value, text);
     /* a reader must still see a real number */
     fprintf(w->out, "%s%s", text, strpbrk(text, ".e") == NULL ? ".0" : "");
 }

@@ -12,6 +12,10 @@
  * value is NULL. */
 enum err jsontext_make(const json_t *value, int indent, char **text);
 
+/* Such a number alone; "null" where it is not finite. */
+#define JSONTEXT_NUMBER_BYTES 32
+void jsontext_number(double value, char text[JSONTEXT_NUMBER_BYTES]);
+
 /* A string, in which bytes that are no UTF-8 become '?': JSON is UTF-8, a path
  * need not be, nor an error text that was cut. NULL: out of memory. */
 json_t *jsontext_string(const char *text);

@@ -172,6 +172,7 @@ static enum err score_text(struct generate_engine *engine)
     struct buffer text = { 0 };
     struct token_list tokens = { 0 };
     double nll = 0;
+    char number[JSONTEXT_NUMBER_BYTES];
     TRY_OUT(read_all(&text));
     if (text.bytes == 0) {
         rc = err_set(ERR_USAGE, "--score: there is no text on standard input");
@@ -193,9 +194,10 @@ static enum err score_text(struct generate_engine *engine)
     if (!isfinite(nll))
         rc = err_set(ERR_NUMERIC, "the loss is not a finite number: the "
                                   "model's weights are damaged");
-    else if (printf("{\"tokens\": %zu, \"nll\": %.9g}\n", tokens.count, nll) <
-                 0 ||
-             fflush(stdout) != 0)
+    jsontext_number(nll, number);
+    if (rc == ERR_OK &&
+        (printf("{\"tokens\": %zu, \"nll\": %s}\n", tokens.count, number) < 0 ||
+         fflush(stdout) != 0))
         rc = err_errno("standard output");
 out:
     free(tokens.token);

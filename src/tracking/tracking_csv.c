@@ -8,12 +8,14 @@
  * would have to be quoted for (tracking_record.h). */
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/jsontext.h"
 #include "src/tracking/tracking_file.h"
 #include "src/text/buffer.h"
 #include "src/tracking/tracking_sink.h"
@@ -259,7 +261,7 @@ static enum err csv_room(struct csv *csv)
 
 static enum err csv_row(struct csv *csv, const struct tracking_record *record)
 {
-    char cell[64];
+    char cell[64], number[JSONTEXT_NUMBER_BYTES];
     int columns = tracking_map_count(csv->columns);
     if (record->count == 0)
         return ERR_OK;
@@ -273,9 +275,10 @@ static enum err csv_row(struct csv *csv, const struct tracking_record *record)
                          record->time_s);
     TRY(buffer_add(&csv->out, cell, (size_t)bytes));
     for (int i = 0; i < columns; i++) {
-        bytes = csv->there[i]
-                    ? snprintf(cell, sizeof cell, ",%.9g", csv->row[i])
-                    : snprintf(cell, sizeof cell, ",");
+        jsontext_number(csv->row[i], number);
+        if (!isfinite(csv->row[i])) /* readers of CSV know nan and inf */
+            snprintf(number, sizeof number, "%g", csv->row[i]);
+        bytes = snprintf(cell, sizeof cell, ",%s", csv->there[i] ? number : "");
         TRY(buffer_add(&csv->out, cell, (size_t)bytes));
     }
     return buffer_add(&csv->out, "\n", 1);

@@ -2,13 +2,13 @@
  * the end. How it is computed is trainer_eval.c's.
  *
  * Results go to the record and to RUN/eval.jsonl: attempt, step, eval_loss
- * (nats per token, %.9g; null where it is not finite), tokens, seconds. A stop
+ * (nats per token; null where it is not finite), tokens, seconds. A stop
  * signal ends an evaluation early, without a result. */
-#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/jsontext.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/train/eval_due.h"
@@ -24,10 +24,9 @@ static enum err eval_write(const char *run_dir, int attempt,
 {
     char path[FSIO_PATH_MAX];
     char line[256];
-    char value[32] = "null"; /* JSON has no NaN and no infinity */
+    char value[JSONTEXT_NUMBER_BYTES];
     int fd = -1;
-    if (isfinite(result->loss))
-        snprintf(value, sizeof value, "%.9g", result->loss);
+    jsontext_number(result->loss, value);
     TRY(lines_open(run_dir, EVAL_DUE_FILE, path, &fd));
     snprintf(line, sizeof line,
              "{\"attempt\": %d, \"step\": %lld, \"eval_loss\": %s, "

@@ -2,8 +2,8 @@
  * line on stderr. Rank 0 writes.
  *
  * Fields: attempt, step, tokens (positions trained so far), loss (nats per
- * loss-bearing token, %.9g; null where it is no number), lr, grad_norm (likewise,
- * before clipping), step_ms, tokens_per_s, mfu
+ * loss-bearing token; null where it is no number), lr, grad_norm (likewise,
+ * before clipping), with the digits that make the double again, step_ms, tokens_per_s, mfu
  * (model FLOPs by LLM Foundry's convention / the peak of all ranks), mfu_causal
  * (with half of attention), peak_flops (of a rank) and peak_source: "setting"
  * (hardware.peak_flops) or what the kernels know (kernels.h); all four are null
@@ -26,6 +26,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
+#include "src/base/jsontext.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/text/buffer.h"
@@ -131,13 +132,14 @@ static void format_experts(const struct on_metrics *metrics,
     out[0] = '\0';
     if (step->expert_count == 0)
         return;
+    char balance[JSONTEXT_NUMBER_BYTES];
     struct spread spread = spread_of(metrics, step);
+    jsontext_number(step->balance_loss, balance);
     snprintf(out, size,
-             ", \"balance_loss\": %.9g, \"expert_min\": %.4g, "
+             ", \"balance_loss\": %s, \"expert_min\": %.4g, "
              "\"expert_median\": %.4g, \"expert_max\": %.4g, "
              "\"expert_std\": %.4g",
-             step->balance_loss, spread.min, spread.median, spread.max,
-             spread.std);
+             balance, spread.min, spread.median, spread.max, spread.std);
 }
 
 /* When the step ended, and how the ranks' times of it differ. */
@@ -210,22 +212,13 @@ static enum err add_others(struct buffer *line,
     char text[TRACKING_NAME_BYTES + 64];
     for (int i = 0; i < others->count; i++) {
         const struct tracking_scalar *scalar = &others->scalars[i];
+        char number[JSONTEXT_NUMBER_BYTES];
+        jsontext_number(scalar->value, number);
         int bytes =
-            isfinite(scalar->value)
-                ? snprintf(text, sizeof text, ", \"%s\": %.9g", scalar->name,
-                           scalar->value)
-                : snprintf(text, sizeof text, ", \"%s\": null", scalar->name);
+            snprintf(text, sizeof text, ", \"%s\": %s", scalar->name, number);
         TRY(buffer_add(line, text, (size_t)bytes));
     }
     return buffer_add(line, "}", 2);
-}
-
-static void format_number(double value, char *out, size_t size)
-{
-    if (isfinite(value))
-        snprintf(out, size, "%.9g", value);
-    else
-        snprintf(out, size, "null");
 }
 
 static enum err write_line(struct on_metrics *metrics,
@@ -233,9 +226,11 @@ static enum err write_line(struct on_metrics *metrics,
 {
     char streams[STREAMS_MAX * (MIXTURE_NAME_BYTES + 32)];
     char line[1280 + sizeof streams], mfu[160], times[192], experts[224];
-    char hardware[192], loss[32], norm[32];
-    format_number(step->loss, loss, sizeof loss);
-    format_number(step->grad_norm, norm, sizeof norm);
+    char hardware[192], loss[JSONTEXT_NUMBER_BYTES];
+    char norm[JSONTEXT_NUMBER_BYTES], lr[JSONTEXT_NUMBER_BYTES];
+    jsontext_number(step->loss, loss);
+    jsontext_number(step->grad_norm, norm);
+    jsontext_number(step->lr, lr);
     format_mfu(step, mfu, sizeof mfu);
     format_times(step, times, sizeof times);
     format_experts(metrics, step, experts, sizeof experts);
@@ -243,12 +238,12 @@ static enum err write_line(struct on_metrics *metrics,
     format_streams(metrics->trainer, step, streams, sizeof streams);
     snprintf(line, sizeof line,
              "{\"attempt\": %d, \"step\": %lld, \"tokens\": %lld, "
-             "\"loss\": %s, \"lr\": %.9g, \"grad_norm\": %s, "
+             "\"loss\": %s, \"lr\": %s, \"grad_norm\": %s, "
              "\"step_ms\": %.3f, \"tokens_per_s\": %.1f, "
              "%s%s%s%s%s",
              step->attempt, (long long)step->step, (long long)step->tokens,
-             loss, step->lr, norm, step->step_s * 1e3, step->tokens_per_s, mfu,
-             times, experts, hardware, streams);
+             loss, lr, norm, step->step_s * 1e3, step->tokens_per_s, mfu, times,
+             experts, hardware, streams);
     metrics->line.bytes = 0;
     TRY(buffer_add(&metrics->line, line, strlen(line)));
     TRY(add_others(&metrics->line, tracking_list_record(step->scalars)));
