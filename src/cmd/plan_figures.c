@@ -24,6 +24,9 @@
 #define STEPS_MAX 1e18 /* still whole in an int64_t */
 /* A checkpoint's weights and each of its moments, in fp32. */
 #define STATE_BYTES 4.0
+/* A run that may never have more ranks is told so. */
+#define FEW_RANKS 8
+#define SLOTS_MAX 65536 /* that are looked for */
 
 static enum err add_model(struct plan_figures *f)
 {
@@ -57,6 +60,7 @@ static enum err add_memory(const struct plan_options *options,
         .order = f->data != NULL ? run_data_order_bytes(f->data, s) : 0,
     };
     TRY(trainer_backend_plan(s, &place.kernels));
+    f->cuda = strcmp(place.kernels->backend, "cuda") == 0;
     f->limit_bytes = s->memory.limit;
     if (options->memory_bytes > 0 &&
         (f->limit_bytes == 0 || options->memory_bytes < f->limit_bytes))
@@ -203,6 +207,41 @@ static enum err add_interval(const struct plan_options *options,
     return ERR_OK;
 }
 
+/* A run's slots stay, and with them the most ranks that it may ever have. */
+static enum err add_slots(struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    int64_t batch = s->train.global_batch;
+    int64_t degree = s->parallel.sequence_degree;
+    f->ranks_max = train_memory_ranks_max(s);
+    int64_t wanted = f->ranks > FEW_RANKS ? f->ranks : FEW_RANKS;
+    if (f->ranks_max >= wanted)
+        return ERR_OK;
+    wanted = (wanted + degree - 1) / degree;
+    for (int64_t n = wanted; n <= batch && n <= SLOTS_MAX; n++)
+        if (batch % n == 0) {
+            f->more_slots = n;
+            break;
+        }
+    if (f->ranks <= f->ranks_max)
+        return ERR_OK;
+    if (f->more_slots > 0)
+        return err_set(ERR_USAGE,
+                       "%d ranks, but a batch of %lld has %lld slots, so at "
+                       "most %d ranks, for the whole run: give "
+                       "parallel.slots=%lld",
+                       f->ranks, (long long)batch, (long long)s->parallel.slots,
+                       f->ranks_max, (long long)f->more_slots);
+    return err_set(
+        ERR_USAGE,
+        "%d ranks, but a batch of %lld has %lld slots, so at most %d "
+        "ranks, and no divisor of it is enough: choose a "
+        "train.global_batch that %lld divides, and that as "
+        "parallel.slots",
+        f->ranks, (long long)batch, (long long)s->parallel.slots, f->ranks_max,
+        (long long)wanted);
+}
+
 enum err plan_figures(const struct plan_options *options,
                       const struct train_settings *settings,
                       struct plan_figures *out)
@@ -222,18 +261,18 @@ enum err plan_figures(const struct plan_options *options,
     if (f->threads == 0)
         f->threads = kernels_threads_default((f->ranks + options->nodes - 1) /
                                              options->nodes);
-    if (f->ranks > train_memory_ranks_max(settings))
+    if (options->mfu > 0 && settings->hardware.peak_flops <= 0)
         return err_set(ERR_USAGE,
-                       "%d ranks, but a global batch has %lld slots: plan for "
-                       "at most that many ranks, or raise parallel.slots (a "
-                       "divisor of train.global_batch)",
-                       f->ranks, (long long)settings->parallel.slots);
+                       "--mfu is a share of a rank's peak, which is not known: "
+                       "give hardware.peak_flops, in FLOP/s (989.5e12 for an "
+                       "H100 in bf16), or --rate");
+    TRY(add_slots(f));
     TRY(add_model(f));
     add_data(f);
     TRY(add_memory(options, f));
     if (options->rate > 0)
         f->tokens_per_s = options->rate;
-    else if (options->mfu > 0 && settings->hardware.peak_flops > 0)
+    else if (options->mfu > 0)
         f->tokens_per_s = options->mfu * settings->hardware.peak_flops *
                           f->ranks / f->flops_mfu;
     add_steps(f);

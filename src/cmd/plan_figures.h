@@ -15,6 +15,10 @@ struct plan_figures {
     struct train_settings chosen; /* the same, its strategy no longer "auto" */
     char why[384];                /* why it is that one; "": it was given */
     int ranks, threads;
+    int ranks_max;      /* of the run, for good */
+    int64_t more_slots; /* parallel.slots for some ranks more; 0: need not, or
+                         * no divisor of the batch is right */
+    bool cuda;          /* planned for GPUs */
 
     int64_t params, active_params;
     int64_t trained; /* of them, or adapters */

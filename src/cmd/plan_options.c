@@ -102,6 +102,12 @@ enum err plan_options_parse(int argc, char **argv, struct plan_options *out)
                        "--nodes %d, but only --ranks %d: each node has at "
                        "least one rank",
                        out->nodes, out->ranks);
+    if (out->rate > 0 && out->mfu > 0)
+        return err_set(ERR_USAGE, "--rate and --mfu say the same: give one");
+    if (out->mtbf_h > 0 && out->write_bytes_per_s == 0)
+        return err_set(ERR_USAGE,
+                       "--mtbf is for the interval of checkpoints, which takes "
+                       "--write-rate, too");
     if (optind < argc && strchr(argv[optind], '=') == NULL)
         out->path = argv[optind++];
     out->overrides = argv + optind;

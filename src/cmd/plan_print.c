@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/units.h"
+#include "src/train/trainer_backend.h"
 #include "src/train/train_memory_ways.h"
 
 #define KINDS (MEMORY_PLAN_KINDS + 1)
@@ -83,6 +84,23 @@ static void line_seconds(const char *name, double seconds, const char *what)
     char text[32];
     units_seconds(seconds, text, sizeof text);
     line(name, seconds < 0 ? "?" : text, what);
+}
+
+static const char *precision(const struct plan_figures *f)
+{
+    return trainer_backend_dtype(f->settings) == DTYPE_BF16 ? "bf16" : "fp32";
+}
+
+/* What it is planned for, which nobody should have to guess. */
+static void print_hardware(const struct plan_figures *f)
+{
+    const struct kernels *kernels;
+    bool build = kernels_find_planned("cuda", "auto", &kernels) == ERR_OK;
+    printf("planned for %s in %s%s; for %s: hardware.backend=%s%s\n",
+           f->cuda ? "GPUs" : "processors", precision(f),
+           trainer_backend_fp8(f->settings) ? " and fp8" : "",
+           f->cuda ? "processors" : "GPUs", f->cuda ? "cpu" : "cuda",
+           build ? "" : " in a build with CUDA");
 }
 
 static void print_model(const struct plan_figures *f)
@@ -173,6 +191,13 @@ static void print_batch(const struct plan_figures *f)
                  (long long)s->parallel.slots, (long long)slot,
                  (long long)s->train.microbatch);
         line_whole("global batch", (double)s->train.global_batch, text);
+        snprintf(text, sizeof text,
+                 f->more_slots > 0
+                     ? "for the whole run; parallel.slots=%lld: %lld"
+                     : "for the whole run",
+                 (long long)f->more_slots,
+                 (long long)(f->more_slots * s->parallel.sequence_degree));
+        line_whole("most ranks", f->ranks_max, text);
         line_count("tokens per step",
                    (double)(s->train.global_batch * s->data.seq_len), "");
         line_whole("steps", f->steps, "");
@@ -225,6 +250,7 @@ static void print_time(const struct plan_figures *f)
 
 void plan_print(const struct plan_figures *figures)
 {
+    print_hardware(figures);
     print_model(figures);
     print_memory(figures);
     print_batch(figures);
@@ -327,9 +353,10 @@ static json_t *batch_json(const struct plan_figures *f)
     const struct train_settings *s = f->settings;
     if (!f->batch_known)
         return json_null();
-    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "global_batch",
+    return json_pack("{s:I, s:I, s:i, s:I, s:I, s:o, s:o}", "global_batch",
                      (json_int_t)s->train.global_batch, "slots",
-                     (json_int_t)s->parallel.slots, "slot_samples",
+                     (json_int_t)s->parallel.slots, "ranks_max", f->ranks_max,
+                     "slot_samples",
                      (json_int_t)(s->train.global_batch / s->parallel.slots),
                      "tokens_per_step",
                      (json_int_t)(s->train.global_batch * s->data.seq_len),
@@ -365,10 +392,12 @@ enum err plan_print_json(const struct plan_figures *figures)
     const struct plan_figures *f = figures;
     double disk = f->kept < 0 ? UNKNOWN : f->kept * f->checkpoint_bytes;
     json_t *object = json_pack(
-        "{s:s, s:I, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:o, s:o, s:o, s:s, s:I, "
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:o, s:o, s:o, "
+        "s:s, s:I, "
         "s:o, "
         "s:i, s:i, s:I, s:o, s:{s:o, s:o, s:o, s:o}, s:{s:o, s:o, s:o}, "
         "s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}}",
+        "backend", f->cuda ? "cuda" : "cpu", "precision", precision(f),
         "preset", model_preset_names[f->settings->model.preset], "params",
         (json_int_t)f->params, "active_params", (json_int_t)f->active_params,
         "trained_params", (json_int_t)f->trained, "bytes_per_rank",

@@ -161,7 +161,7 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(data, CHOICE(data_verify), verify, "auto", 0,                            \
       "what is checked of shards at the start; bytes: their checksums, "       \
       "each rank its share; auto: bytes up to 256 MiB a rank; those in a "     \
-      "cache by their bytes when they are first read, but with sizes")                 \
+      "cache by their bytes when they are first read, but with sizes")         \
     S(data, PATH, cache, "", SETTING_LOCAL,                                    \
       "folder on every node for shards that are fetched or unpacked; it "      \
       "stays; empty: one of the job's in TMPDIR or /tmp, which is removed")    \
@@ -180,8 +180,9 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "samples per optimizer step, over all ranks")                            \
     S(train, INT(0, TRAIN_SAMPLES_MAX), microbatch, "auto",                    \
       SETTING_STAYS | SETTING_AUTO,                                            \
-      "samples computed at once (a leaf); auto: a whole slot, or what fits "   \
-      "into memory.limit")                                                     \
+      "samples computed at once (a leaf); auto: a whole slot, or with "        \
+      "memory.limit the largest part that fits it; a run that does not fit "   \
+      "its machine ends and says what would")                                  \
     S(train, INT(0, SETTINGS_LARGE), seed, "17", SETTING_STAYS,                \
       "seed of weights and sample order")                                      \
     S(train, CHOICE(train_precision), precision, "auto", SETTING_STAYS,        \
