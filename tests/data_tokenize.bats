@@ -183,6 +183,7 @@ same() {
     cmp tk/tokenizer.json both/train/tokenizer.json
     cmp tk/tokenizer.json both/eval/tokenizer.json
     grep -q '"eos_token": 272' both/eval/tessera.json
+    grep -q '"unicode": "16.0"' both/eval/tessera.json
     run "$DATA" head both/eval
     [[ "$output" == *" word<|endoftext|>"* ]]
     "$DATA" tokenize --force --tokenizer named --out both b

@@ -192,6 +192,8 @@ static void merge_add_sidecar(struct merge *merge,
     int64_t samples = all->samples, tokens = all->tokens;
     if (first)
         *all = *sidecar;
+    if (strcmp(all->unicode, sidecar->unicode) != 0)
+        all->unicode[0] = '\0';
     all->shards_sha256 = NULL;
     all->shards_hashed = 0;
     all->samples = samples + sidecar->samples;

@@ -72,6 +72,8 @@ static enum err sidecar_parse_more(const json_t *root, struct sidecar *out)
     if (out->eos_token >= 0 && out->bos_token >= 0)
         return err_set(ERR_DATA, "'eos_token' and 'bos_token': documents are "
                                  "divided by one of them, not by both");
+    if (json_object_get(root, "unicode") != NULL)
+        TRY(sidecar_string(root, "unicode", out->unicode, sizeof out->unicode));
     if (json_object_get(root, "longest") != NULL)
         TRY(sidecar_int(root, "longest", 1, INT64_MAX, &out->longest));
     if (json_object_get(root, "token_type") != NULL) {
@@ -163,6 +165,8 @@ static void sidecar_set_more(json_t *root, const struct sidecar *sidecar)
 {
     sidecar_set(root, "eos_token", sidecar->eos_token, 0);
     sidecar_set(root, "bos_token", sidecar->bos_token, 0);
+    if (sidecar->unicode[0] != '\0')
+        json_object_set_new(root, "unicode", json_string(sidecar->unicode));
     sidecar_set(root, "longest", sidecar->longest, 1);
     if (sidecar->token_type != 0)
         json_object_set_new(

@@ -3,6 +3,8 @@
  * "tokenizer_sha256": HEX, "samples": N, "tokens": N} and optionally
  *   "eos_token": N, "bos_token": N   the token that ends or begins a document
  *   "token_type": NAME    of the values of a column "bytes"
+ *   "unicode": TEXT       version of the table of characters that texts were
+ *                         divided into words by, where that matters
  *   "longest": N          tokens of the longest sample
  *   "adopted": true       the shards were not written by tessera-data
  *   "shards_sha256": [HEX, ...]   of each shard file, where the index has none
@@ -23,6 +25,7 @@ struct sidecar {
     int64_t vocab_size; /* 1 .. 2^31-1 */
     char tokenizer[SIDECAR_TOKENIZER_BYTES];
     char tokenizer_sha256[65];
+    char unicode[8]; /* "": not known, or none */
     int64_t samples;
     int64_t tokens;
     int64_t eos_token; /* -1: none */

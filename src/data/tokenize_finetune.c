@@ -293,6 +293,8 @@ static enum err finetune_describe(struct tokenize_finetune_job *job,
              tokenizer_name(job->tokenizer));
     snprintf(sidecar.tokenizer_sha256, sizeof sidecar.tokenizer_sha256, "%s",
              tokenizer_sha256(job->tokenizer));
+    snprintf(sidecar.unicode, sizeof sidecar.unicode, "%s",
+             tokenizer_unicode(job->tokenizer));
     TRY(tokenizer_copy_write(folder, job->tokenizer));
     return sidecar_write(folder, &sidecar);
 }

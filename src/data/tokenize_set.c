@@ -35,6 +35,8 @@ static enum err set_finish(struct tokenize_job *job, const char *folder,
              tokenizer_name(job->tokenizer));
     snprintf(sidecar.tokenizer_sha256, sizeof sidecar.tokenizer_sha256, "%s",
              tokenizer_sha256(job->tokenizer));
+    snprintf(sidecar.unicode, sizeof sidecar.unicode, "%s",
+             tokenizer_unicode(job->tokenizer));
     TRY_OUT(tokenizer_copy_write(folder, job->tokenizer));
     TRY_OUT(sidecar_write(folder, &sidecar));
     TRY_OUT(mds_writer_finish(job->writer));

@@ -1,6 +1,7 @@
 /* Normalization Form C: libutf8proc decomposes each character and composes, but
  * marks are put in their order here, since its way of sorting takes quadratic
- * time for many in a row. */
+ * time for many in a row. What Unicode 9 did not have is left alone, as the
+ * Hugging Face library does, so that no version of libutf8proc matters. */
 #include "src/text/normalize.h"
 
 #include <stdlib.h>
@@ -73,8 +74,25 @@ static enum err normalize_order(int32_t *points, size_t count)
     return ERR_OK;
 }
 
-/* A text that needs it: decompose, order, compose. */
-static enum err normalize_all(const uint8_t *text, size_t bytes,
+/* Order and compose points[0, count), and append them. */
+static enum err normalize_compose(int32_t *points, size_t count,
+                                  struct buffer *out)
+{
+    if (count == 0)
+        return ERR_OK;
+    TRY(normalize_order(points, count));
+    count = (size_t)utf8proc_normalize_utf32(
+        points, (utf8proc_ssize_t)count, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    TRY(buffer_reserve(out, 4 * count));
+    for (size_t i = 0; i < count; i++)
+        out->bytes += unicode_put((uint32_t)points[i], out->data + out->bytes);
+    return ERR_OK;
+}
+
+/* A text that needs it: decompose, order, compose what lies between two
+ * characters that Unicode 9 did not have, which stay as they are. */
+static enum err normalize_all(const struct unicode *unicode,
+                              const uint8_t *text, size_t bytes,
                               struct buffer *out)
 {
     enum err rc = ERR_OK;
@@ -85,6 +103,12 @@ static enum err normalize_all(const uint8_t *text, size_t bytes,
     for (size_t i = 0, length = 0; i < bytes; i += length) {
         int last = 0;
         int32_t point = (int32_t)unicode_at(text + i, &length);
+        if ((unicode->of[point] & UNICODE_LATER) != 0) {
+            TRY_OUT(normalize_compose(points, count, out));
+            TRY_OUT(buffer_add(out, text + i, length));
+            count = 0;
+            continue;
+        }
         if (count + NORMALIZE_MOST > capacity) {
             capacity = 2 * capacity;
             int32_t *more = realloc(points, capacity * sizeof *points);
@@ -98,21 +122,17 @@ static enum err normalize_all(const uint8_t *text, size_t bytes,
         count += (size_t)utf8proc_decompose_char(
             point, points + count, NORMALIZE_MOST, UTF8PROC_DECOMPOSE, &last);
     }
-    TRY_OUT(normalize_order(points, count));
-    count = (size_t)utf8proc_normalize_utf32(
-        points, (utf8proc_ssize_t)count, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-    TRY_OUT(buffer_reserve(out, 4 * count));
-    for (size_t i = 0; i < count; i++)
-        out->bytes += unicode_put((uint32_t)points[i], out->data + out->bytes);
+    TRY_OUT(normalize_compose(points, count, out));
 out:
     free(points);
     return rc;
 }
 
-enum err normalize_nfc(const uint8_t *text, size_t bytes, struct buffer *out)
+enum err normalize_nfc(const struct unicode *unicode, const uint8_t *text,
+                       size_t bytes, struct buffer *out)
 {
     for (size_t i = 0, length = 0; i < bytes; i += length)
         if (unicode_at(text + i, &length) >= NORMALIZE_FIRST)
-            return normalize_all(text, bytes, out);
+            return normalize_all(unicode, text, bytes, out);
     return buffer_add(out, text, bytes);
 }

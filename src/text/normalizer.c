@@ -23,15 +23,19 @@ struct normalizer_step {
 };
 
 struct normalizer {
+    const struct unicode *unicode;
     struct normalizer_step step[NORMALIZER_STEPS_MAX];
     int steps;
 };
 
-enum err normalizer_create(struct normalizer **out)
+enum err normalizer_create(const struct unicode *unicode,
+                           struct normalizer **out)
 {
     *out = calloc(1, sizeof **out);
-    return *out != NULL ? ERR_OK
-                        : err_set(ERR_MEMORY, "no memory for a normalizer");
+    if (*out == NULL)
+        return err_set(ERR_MEMORY, "no memory for a normalizer");
+    (*out)->unicode = unicode;
+    return ERR_OK;
 }
 
 void normalizer_destroy(struct normalizer *normalizer)
@@ -162,7 +166,7 @@ enum err normalizer_run(const struct normalizer *normalizer,
         out->bytes = 0;
         TRY(buffer_reserve(out, *bytes + 1));
         if (step->kind == NORMALIZER_NFC) {
-            TRY(normalize_nfc(*text, *bytes, out));
+            TRY(normalize_nfc(normalizer->unicode, *text, *bytes, out));
         } else if (step->kind == NORMALIZER_REPLACE) {
             TRY(normalizer_replace(step, *text, *bytes, limit, out));
         } else {

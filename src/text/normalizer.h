@@ -6,13 +6,16 @@
 
 #include "src/base/err.h"
 #include "src/text/buffer.h"
+#include "src/text/unicode.h"
 
 /* What a text may grow to, per byte of it. */
 #define NORMALIZER_GROWTH_MAX 64
 
 struct normalizer;
 
-enum err normalizer_create(struct normalizer **out);
+/* unicode: lent. */
+enum err normalizer_create(const struct unicode *unicode,
+                           struct normalizer **out);
 void normalizer_destroy(struct normalizer *normalizer);
 
 /* Add a step. All: ERR_DATA for too many or a text that is too long. */

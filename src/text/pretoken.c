@@ -114,7 +114,8 @@ enum err pretoken_add_gpt2(struct pretoken *pretoken)
                         &(struct pretoken_step){ .scan = pretoken_scan_gpt2 });
 }
 
-enum err pretoken_add_split(struct pretoken *pretoken, const char *pattern,
+enum err pretoken_add_split(struct pretoken *pretoken,
+                            const struct unicode *unicode, const char *pattern,
                             bool literal, enum pretoken_behavior behavior,
                             bool invert)
 {
@@ -126,7 +127,7 @@ enum err pretoken_add_split(struct pretoken *pretoken, const char *pattern,
                 (behavior == PRETOKEN_REMOVED && invert);
     step.scan = each && !literal ? pretoken_scan_find(pattern) : NULL;
     if (step.scan == NULL)
-        TRY(pretoken_regex_create(pattern, literal, &step.regex));
+        TRY(pretoken_regex_create(unicode, pattern, literal, &step.regex));
     enum err rc = pretoken_add(pretoken, &step);
     if (rc != ERR_OK)
         pretoken_regex_destroy(step.regex);

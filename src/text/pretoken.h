@@ -30,8 +30,9 @@ enum err pretoken_add_digits(struct pretoken *pretoken, bool individual);
 enum err pretoken_add_prefix(struct pretoken *pretoken);
 enum err pretoken_add_gpt2(struct pretoken *pretoken);
 /* invert: what lies between matches counts as match and the other way round.
- * ERR_DATA for a pattern that can't be used. */
-enum err pretoken_add_split(struct pretoken *pretoken, const char *pattern,
+ * ERR_DATA for a pattern that can't be used. unicode: lent. */
+enum err pretoken_add_split(struct pretoken *pretoken,
+                            const struct unicode *unicode, const char *pattern,
                             bool literal, enum pretoken_behavior behavior,
                             bool invert);
 

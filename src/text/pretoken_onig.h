@@ -5,9 +5,14 @@
 
 #include "src/base/err.h"
 #include "src/text/buffer.h"
+#include "src/text/pretoken_classes.h"
 
-/* Append the expression for PCRE2, with a NUL. ERR_DATA names the first byte of
- * what can't be used. */
-enum err pretoken_onig_translate(const char *pattern, struct buffer *out);
+/* Append the expression for PCRE2, with a NUL, for texts with the stand-ins of
+ * `classes`, which are filled; zeros: for texts as they are. ERR_DATA names the
+ * first byte of what can't be used. */
+enum err pretoken_onig_translate(const struct unicode *unicode,
+                                 const char *pattern,
+                                 struct pretoken_classes *classes,
+                                 struct buffer *out);
 
 #endif

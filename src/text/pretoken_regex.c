@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "src/text/pretoken_classes.h"
 #include "src/text/pretoken_onig.h"
-#include "src/text/unicode.h"
 
 /* Steps of one match, and seconds of processor time for one text, 20 us a byte
  * beyond. Ordinary patterns take a ten-thousandth of it. */
@@ -20,6 +20,8 @@
 struct pretoken_regex {
     pcre2_code *code;
     char *pattern;
+    const struct unicode *unicode;
+    struct pretoken_classes classes;
 };
 
 /* Compile regex->pattern. */
@@ -29,8 +31,8 @@ static enum err regex_compile(struct pretoken_regex *regex, bool literal,
     int code = 0;
     PCRE2_SIZE at = 0;
     /* ^ and $ are of lines in Oniguruma's Ruby syntax */
-    uint32_t options = literal ? PCRE2_UTF | PCRE2_LITERAL
-                               : PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE;
+    uint32_t options =
+        literal ? PCRE2_UTF | PCRE2_LITERAL : PCRE2_UTF | PCRE2_MULTILINE;
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     if (context == NULL)
         return err_set(ERR_MEMORY, "no memory for a pattern");
@@ -50,7 +52,8 @@ static enum err regex_compile(struct pretoken_regex *regex, bool literal,
     return ERR_OK;
 }
 
-enum err pretoken_regex_create(const char *pattern, bool literal,
+enum err pretoken_regex_create(const struct unicode *unicode,
+                               const char *pattern, bool literal,
                                struct pretoken_regex **out)
 {
     enum err rc = ERR_OK;
@@ -60,8 +63,10 @@ enum err pretoken_regex_create(const char *pattern, bool literal,
         rc = err_set(ERR_MEMORY, "no memory for a pattern");
         goto out;
     }
+    regex->unicode = unicode;
     TRY_OUT(literal ? buffer_add(&text, pattern, strlen(pattern) + 1)
-                    : pretoken_onig_translate(pattern, &text));
+                    : pretoken_onig_translate(unicode, pattern, &regex->classes,
+                                              &text));
     TRY_OUT(regex_compile(regex, literal, (const char *)text.data));
     *out = regex;
     regex = NULL;
@@ -108,6 +113,7 @@ static double regex_seconds(void)
 struct pretoken_search {
     pcre2_match_data *data;
     pcre2_match_context *context;
+    struct buffer mapped; /* the text with stand-ins */
     double begun;
     size_t matches;
 };
@@ -131,6 +137,7 @@ void pretoken_regex_free(struct pretoken_spans *spans)
     if (spans->search != NULL) {
         pcre2_match_context_free(spans->search->context);
         pcre2_match_data_free(spans->search->data);
+        buffer_free(&spans->search->mapped);
     }
     free(spans->search);
     free(spans->span);
@@ -184,6 +191,12 @@ enum err pretoken_regex_split(const struct pretoken_regex *regex,
         }
     }
     spans->search->matches = 0;
+    if (regex->classes.count > 0 && !pretoken_classes_ascii(text, bytes)) {
+        struct buffer *mapped = &spans->search->mapped;
+        TRY(pretoken_classes_map(&regex->classes, regex->unicode, text, bytes,
+                                 mapped));
+        text = mapped->data;
+    }
     while (from <= bytes) {
         TRY(regex_next(regex, spans->search, text, bytes, from, &found));
         if (!found)

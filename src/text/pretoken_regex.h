@@ -8,12 +8,14 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/text/unicode.h"
 
 struct pretoken_regex;
 
-/* literal: the pattern is a text, not an expression. ERR_DATA: it can't be
+/* unicode: lent. literal: the pattern is a text, not an expression. ERR_DATA: it can't be
  * compiled, or has what is not known to mean the same. */
-enum err pretoken_regex_create(const char *pattern, bool literal,
+enum err pretoken_regex_create(const struct unicode *unicode,
+                               const char *pattern, bool literal,
                                struct pretoken_regex **out);
 void pretoken_regex_destroy(struct pretoken_regex *regex);
 

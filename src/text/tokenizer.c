@@ -106,6 +106,11 @@ const char *tokenizer_sha256(const struct tokenizer *tokenizer)
     return tokenizer->sha256;
 }
 
+const char *tokenizer_unicode(const struct tokenizer *tokenizer)
+{
+    return tokenizer->unicode != NULL ? UNICODE_VERSION : "";
+}
+
 const char *tokenizer_file(const struct tokenizer *tokenizer, size_t *bytes)
 {
     *bytes = tokenizer->file_bytes;

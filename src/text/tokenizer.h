@@ -34,6 +34,8 @@ void tokenizer_destroy(struct tokenizer *tokenizer);
 const char *tokenizer_name(const struct tokenizer *tokenizer);
 /* "bytes": of its definition; of a file: of its bytes. */
 const char *tokenizer_sha256(const struct tokenizer *tokenizer);
+/* The version of Unicode that texts are divided into words by; "": none. */
+const char *tokenizer_unicode(const struct tokenizer *tokenizer);
 /* The bytes of the file that it was made of, to travel with what it made,
  * lent; NULL: it was made of none. */
 const char *tokenizer_file(const struct tokenizer *tokenizer, size_t *bytes);

@@ -39,6 +39,7 @@ static enum err file_parts(const struct tokenizer_node *root,
         return tokenizer_reader_refuse(&version, "only \"1.0\" is known here");
     TRY(file_nothing(root, "truncation"));
     TRY(file_nothing(root, "padding"));
+    TRY(unicode_create(&tokenizer->unicode));
     TRY(pretoken_create(&tokenizer->pretoken));
     TRY(added_create(&tokenizer->added));
     TRY(added_create(&tokenizer->added_normalized));
@@ -46,8 +47,7 @@ static enum err file_parts(const struct tokenizer_node *root,
     TRY(tokenizer_parts_pre_tokenizer(root, tokenizer));
     TRY(tokenizer_parts_decoder(root, tokenizer, &decode));
     TRY(tokenizer_model_read(root, &decode, tokenizer));
-    TRY(tokenizer_parts_post_processor(root, tokenizer));
-    return unicode_create(&tokenizer->unicode);
+    return tokenizer_parts_post_processor(root, tokenizer);
 }
 
 /* flags: of jansson, more than to refuse a key twice. */

@@ -101,7 +101,7 @@ enum err tokenizer_parts_normalizer(const struct tokenizer_node *root,
                                     struct tokenizer *tokenizer)
 {
     struct tokenizer_node node = tokenizer_reader_member(root, "normalizer");
-    TRY(normalizer_create(&tokenizer->normalizer));
+    TRY(normalizer_create(tokenizer->unicode, &tokenizer->normalizer));
     strcpy(tokenizer->mark, PARTS_MARK);
     return node.value == NULL ? ERR_OK : parts_normalize(&node, 0, tokenizer);
 }
@@ -170,8 +170,8 @@ static enum err parts_split(const struct tokenizer_node *node,
         return tokenizer_reader_refuse(&pattern,
                                        "either Regex or String is expected");
     TRY(tokenizer_reader_string(&pattern, literal ? "String" : "Regex", &text));
-    enum err rc = pretoken_add_split(tokenizer->pretoken, text, literal,
-                                     behavior, invert);
+    enum err rc = pretoken_add_split(tokenizer->pretoken, tokenizer->unicode,
+                                     text, literal, behavior, invert);
     return rc == ERR_DATA ? tokenizer_reader_refuse(&pattern, "%s", err_text())
                           : rc;
 }

@@ -1,9 +1,11 @@
 /* UTF-8 and the table of classes. */
 #include "src/text/unicode.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
+
+#include "src/text/unicode_table.h"
 
 static bool unicode_is_space(int32_t point)
 {
@@ -14,28 +16,30 @@ static bool unicode_is_space(int32_t point)
            point == 0x3000;
 }
 
-static unsigned unicode_category(int32_t point)
+static unsigned unicode_class(enum unicode_category category, int32_t point)
 {
-    switch (utf8proc_category(point)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LT:
+    switch (category) {
+    case UNICODE_LU:
+    case UNICODE_LT:
         return UNICODE_LETTER | UNICODE_UPPER | UNICODE_WORD;
-    case UTF8PROC_CATEGORY_LL:
+    case UNICODE_LL:
         return UNICODE_LETTER | UNICODE_LOWER | UNICODE_WORD;
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
+    case UNICODE_LM:
+    case UNICODE_LO:
         return UNICODE_LETTER | UNICODE_UPPER | UNICODE_LOWER | UNICODE_WORD;
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
+    case UNICODE_MN:
+    case UNICODE_MC:
+    case UNICODE_ME:
         return UNICODE_UPPER | UNICODE_LOWER | UNICODE_WORD;
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
+    case UNICODE_ND:
+    case UNICODE_NL:
         return UNICODE_NUMBER | UNICODE_WORD;
-    case UTF8PROC_CATEGORY_NO:
+    case UNICODE_NO:
         return UNICODE_NUMBER;
-    case UTF8PROC_CATEGORY_PC:
+    case UNICODE_PC:
         return UNICODE_WORD;
+    case UNICODE_CN:
+        return UNICODE_LATER;
     default:
         /* joiners, and the circled letters, which are alphabetic symbols */
         return point == 0x200C || point == 0x200D ||
@@ -48,22 +52,48 @@ static unsigned unicode_category(int32_t point)
     }
 }
 
+/* What a row of the table says of the code points from here on; the next one. */
+static int32_t unicode_row(const char *at, int32_t point, uint8_t *category)
+{
+    while (*at != '\0') {
+        char letter = *at++;
+        int32_t count = 0;
+        while (*at >= '0' && *at <= '9')
+            count = 10 * count + *at++ - '0';
+        bool turns = letter == 'z';
+        int of = letter < 'a' ? letter - 'A' : letter - 'a' + 26;
+        for (count = (count == 0 ? 1 : count) << turns; count > 0; count--)
+            category[point++] = (uint8_t)(turns ? count & 1 : of);
+    }
+    return point;
+}
+
 enum err unicode_create(struct unicode **out)
 {
-    /* nothing has a class between the planes of letters and that of tags */
-    static const int32_t ranges[][2] = { { 0, 0x40000 }, { 0xE0000, 0xF0000 } };
     struct unicode *unicode = calloc(1, sizeof *unicode);
     if (unicode == NULL)
         return err_set(ERR_MEMORY, "no memory for the classes of characters");
-    for (int r = 0; r < 2; r++)
-        for (int32_t point = ranges[r][0]; point < ranges[r][1]; point++) {
-            unsigned of = unicode_category(point);
-            if (unicode_is_space(point))
-                of |= UNICODE_SPACE;
-            if (point == '\r' || point == '\n')
-                of |= UNICODE_NEWLINE;
-            unicode->of[point] = (uint8_t)of;
-        }
+    int32_t end = 0;
+    for (size_t r = 0;
+         r < sizeof unicode_table_categories / sizeof *unicode_table_categories;
+         r++)
+        end = unicode_row(unicode_table_categories[r], end, unicode->category);
+    assert(end == UNICODE_COUNT);
+    for (int32_t point = 0; point < UNICODE_COUNT; point++) {
+        unsigned of = unicode_class(unicode->category[point], point);
+        if (unicode_is_space(point))
+            of |= UNICODE_SPACE;
+        if (point == '\r' || point == '\n')
+            of |= UNICODE_NEWLINE;
+        unicode->of[point] = (uint8_t)of;
+    }
+    char *at = NULL;
+    for (const char *range = unicode_table_later; *range != '\0';
+         range = at + 1) {
+        long point = strtol(range, &at, 16), last = strtol(at, &at, 16);
+        for (; point <= last; point++)
+            unicode->of[point] |= UNICODE_LATER;
+    }
     *out = unicode;
     return ERR_OK;
 }
@@ -75,7 +105,15 @@ void unicode_destroy(struct unicode *unicode)
 
 size_t unicode_put(uint32_t point, uint8_t out[4])
 {
-    return (size_t)utf8proc_encode_char((utf8proc_int32_t)point, out);
+    if (point < 0x80) {
+        out[0] = (uint8_t)point;
+        return 1;
+    }
+    size_t length = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+    for (size_t i = length - 1; i > 0; i--, point >>= 6)
+        out[i] = (uint8_t)(0x80 | (point & 0x3F));
+    out[0] = (uint8_t)(0xF00 >> length | point);
+    return length;
 }
 
 /* The length of the valid sequence at `text`, or 0 and in *part that of the

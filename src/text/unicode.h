@@ -1,6 +1,6 @@
 /* Unicode as tokenizers see it: UTF-8, classes of code points, and the text of
- * a file made valid. Classes come from libutf8proc, so that a code point which
- * its version does not know yet is no letter and no number. */
+ * a file made valid. Classes come from a table of this tree (unicode_table.h), so
+ * that they are the same whatever libraries a system has. */
 #ifndef TESSERA_TEXT_UNICODE_H
 #define TESSERA_TEXT_UNICODE_H
 
@@ -12,6 +12,42 @@
 #include "src/text/buffer.h"
 
 #define UNICODE_COUNT 0x110000
+#define UNICODE_VERSION "16.0" /* of the table */
+
+/* General categories, those of a group side by side. */
+enum unicode_category {
+    UNICODE_LU,
+    UNICODE_LL,
+    UNICODE_LT,
+    UNICODE_LM,
+    UNICODE_LO,
+    UNICODE_MN,
+    UNICODE_MC,
+    UNICODE_ME,
+    UNICODE_ND,
+    UNICODE_NL,
+    UNICODE_NO,
+    UNICODE_PC,
+    UNICODE_PD,
+    UNICODE_PS,
+    UNICODE_PE,
+    UNICODE_PI,
+    UNICODE_PF,
+    UNICODE_PO,
+    UNICODE_SM,
+    UNICODE_SC,
+    UNICODE_SK,
+    UNICODE_SO,
+    UNICODE_ZS,
+    UNICODE_ZL,
+    UNICODE_ZP,
+    UNICODE_CC,
+    UNICODE_CF,
+    UNICODE_CS,
+    UNICODE_CO,
+    UNICODE_CN,
+    UNICODE_CATEGORIES
+};
 
 enum unicode_class {
     UNICODE_LETTER = 1,  /* L */
@@ -20,12 +56,14 @@ enum unicode_class {
     UNICODE_NEWLINE = 8, /* \r and \n */
     UNICODE_UPPER = 16,  /* Lu Lt Lm Lo M */
     UNICODE_LOWER = 32,  /* Ll Lm Lo M */
-    UNICODE_WORD = 64    /* of a word: L M Nd Nl Pc, and joiners */
+    UNICODE_WORD = 64,   /* of a word: L M Nd Nl Pc, and joiners */
+    UNICODE_LATER = 128  /* Unicode 9 did not have it, or its normal form */
 };
 
-/* By code point: its classes, or'ed. */
+/* By code point: its classes, or'ed, and its category. */
 struct unicode {
     uint8_t of[UNICODE_COUNT];
+    uint8_t category[UNICODE_COUNT];
 };
 
 enum err unicode_create(struct unicode **out);

@@ -50,6 +50,10 @@ for file in "$WORK"/files/pairs-*.json; do
     check "words of $(basename "$file" .json)" python patterns "$ENCODE" "$file"
     rm "$file"
 done
+for file in "$WORK"/files/points-*.json; do
+    check "code points of $(basename "$file" .json)" python points "$ENCODE" "$file"
+    rm "$file"
+done
 # shellcheck disable=SC2086
 for file in "$WORK"/files/*.json ${TESSERA_TOKENIZERS:-}; do
     check "tokens of $(basename "$file" .json)" \

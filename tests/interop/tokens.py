@@ -4,6 +4,7 @@ kinds, the same tokens. See tokenizers.sh.
     tokens.py make FOLDER TEXT...        train files of several kinds
     tokens.py compare ENCODE FILE COUNT TEXT...
     tokens.py patterns ENCODE FILE       every short text of difficult characters
+    tokens.py points ENCODE FILE         every code point among others
     tokens.py speed ENCODE FILE TEXT     prints both rates and the ratio
     tokens.py ids FILE TEXT              what `tessera-data encode` prints
 """
@@ -29,6 +30,7 @@ UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 GPT4O = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{CONTRACTION}?"
          rf"|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{CONTRACTION}?"
          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + REST)
+TEKKEN = GPT4O.replace(CONTRACTION + "?", "").replace("{1,3}", "")
 DEEPSEEK = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?"""
             r"[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*" + REST)
 
@@ -49,6 +51,7 @@ KINDS = {
     "gpt4": [split(LLAMA3, "removed", True), level()],
     "qwen": [split(LLAMA3.replace("{1,3}", "")), level()],
     "gpt4o": [split(GPT4O), level()],
+    "tekken": [split(TEKKEN), level()],
     "deepseek": [split(r"\p{N}{1,3}"), split("[一-龥\u3040-ゟ゠-ヿ]+"), split(DEEPSEEK), level()],
     "regex": [split(r"\p{N}{1,3}"), split(r"[a-z]+|\s", "merged_with_previous"), level(True)],
     "literal": [pre.Split(" ", "merged_with_next"), split(r"(?=\p{Lu})|x", "contiguous", True),
@@ -187,14 +190,8 @@ class Ours:
         return ids, out.read(struct.unpack("=I", out.read(4))[0])
 
 
-# Marks that came with Unicode 10 and later: the library's normalizer is older.
-def settled(point):
-    c = chr(point)
-    return (not 0xD800 <= point < 0xE000 and unicodedata.category(c) != "Cn"
-            and (unicodedata.combining(c) == 0 or point < 0x1ABF and point < 0x7FD))
-
-
-ASSIGNED = [p for p in range(0x110000) if settled(p)]
+ASSIGNED = [p for p in range(0x110000)
+            if not 0xD800 <= p < 0xE000 and unicodedata.category(chr(p)) != "Cn"]
 POOLS = ["  \n\t\r\x0b\x0c", "abcXYZ", "0123456789", "'stmdrevl'STREVELL\u017f",
          ".,;!?-_()[]{}<|>/\\@#$", "\u00a0\u2003\u3000\u0085\u2028\u1680\u180e",
          "\u00e9\u00fc\u00f1\ufb01\u00df\u017f\u0130\u0131",
@@ -300,7 +297,7 @@ def every_pair(folder):
     letters = "Aaʰ1 .\n\t's/中\u0301\u017f\u00a0"
     chars = {c: pre.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(c)[0][0]
              for c in letters}
-    for kind in ("gpt2", "digits", "llama3", "qwen", "gpt4o"):
+    for kind in ("gpt2", "digits", "llama3", "qwen", "gpt4o", "tekken", "deepseek", "plain"):
         vocab = {c: i for i, c in enumerate(sorted(pre.ByteLevel.alphabet()))}
         merges = []
 
@@ -318,6 +315,49 @@ def every_pair(folder):
         tokenizer.pre_tokenizer = pre.Sequence(steps) if len(steps) > 1 else steps[0]
         tokenizer.decoder = decoders.ByteLevel()
         tokenizer.save(f"{folder}/pairs-{kind}.json")
+
+
+def every_edge(folder):
+    """Every byte makes a token with what may stand before and behind it, so that
+    tokens show where a character begins or ends a word."""
+    around = [level().pre_tokenize_str(c)[0][0] for c in "aA1. \n'"]
+    alphabet = sorted(pre.ByteLevel.alphabet())
+    merges = [p for a in around for b in alphabet for p in ((a, b), (b, a))]
+    vocab = {t: i for i, t in enumerate(dict.fromkeys(alphabet + [a + b for a, b in merges]))}
+    for kind in ("gpt2", "llama3", "qwen", "gpt4o", "tekken", "deepseek", "digits", "plain"):
+        tokenizer = Tokenizer(models.BPE(vocab, list(dict.fromkeys(merges))))
+        steps = KINDS[kind]
+        tokenizer.pre_tokenizer = pre.Sequence(steps) if len(steps) > 1 else steps[0]
+        tokenizer.decoder = decoders.ByteLevel()
+        if kind == "qwen":
+            tokenizer.normalizer = normalizers.NFC()
+        tokenizer.save(f"{folder}/points-{kind}.json")
+
+
+def points(program, path):
+    """Each code point among letters, digits, signs, blanks and marks. Rust's digits,
+    of which the step Digits is, are of Unicode 17."""
+    tokenizer = Tokenizer.from_file(path)
+    ours = Ours(program, path)
+
+    def text_of(p):
+        c = chr(p)
+        return f"a{c}a1{c}1.{c} {c}\n'{c}A{c}ae\u0301{c}\u0327\u0301{c}\n"
+
+    def differs(text):
+        return ours.encode(text.encode(), 0)[0] != theirs(tokenizer, text, 0)
+
+    every = [p for p in range(0x110000) if not 0xD800 <= p < 0xE000
+             and (p % 61 == 0 or not 0x40000 <= p < 0xE0000)]
+    found = []
+    for at in range(0, len(every), 64):
+        part = every[at:at + 64]
+        if differs("".join(map(text_of, part))):
+            found += [p for p in part if differs(text_of(p))]
+    known = [*range(0x11DE0, 0x11DEA), *range(0x16FF4, 0x16FF7)] if "digits" in path else []
+    print(f"{len(every)} code points, {len(found)} differ ({len(known)} known)")
+    if any(p not in known for p in found):
+        sys.exit(" ".join(f"{p:X}" for p in found[:50]))
 
 
 def speed(program, path, text_path):
@@ -348,10 +388,13 @@ def main():
     if command == "make":
         make(rest[0], rest[1:])
         every_pair(rest[0])
+        every_edge(rest[0])
     elif command == "compare":
         compare(rest[0], rest[1], int(rest[2]), rest[3:])
     elif command == "patterns":
         patterns(*rest)
+    elif command == "points":
+        points(*rest)
     elif command == "speed":
         speed(*rest)
     elif command == "ids":
