@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/clean.h"
+
 static _Thread_local char err_buffer[ERR_TEXT_BYTES];
 
 enum err err_set(enum err code, const char *format, ...)
@@ -22,9 +24,7 @@ enum err err_set(enum err code, const char *format, ...)
     va_end(args);
     /* what comes from a file or a user may hold line ends, and more that a
      * terminal obeys */
-    for (char *p = text; *p != '\0'; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = ' ';
+    clean_text(text, false);
     memcpy(err_buffer, text, sizeof text);
     return code;
 }

@@ -38,12 +38,21 @@ static void put_real(struct writer *w, double value)
     fprintf(w->out, "%s%s", text, strpbrk(text, ".e") == NULL ? ".0" : "");
 }
 
-/* What jansson writes well. */
+/* What jansson writes well, but for control characters above ASCII's first: DEL
+ * and C1, which a terminal would obey. */
 static void put_simple(struct writer *w, const json_t *value)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY);
     w->failed |= text == NULL;
-    fputs(text != NULL ? text : "", w->out);
+    for (const unsigned char *p = (unsigned char *)text;
+         p != NULL && *p != '\0'; p++) {
+        bool c1 = p[0] == 0xC2 && p[1] >= 0x80 && p[1] < 0xA0;
+        p += c1;
+        if (c1 || *p == 0x7F)
+            fprintf(w->out, "\\u%04x", *p);
+        else
+            fputc(*p, w->out);
+    }
     free(text);
 }
 

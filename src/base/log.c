@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/clean.h"
+
 #define LOG_LINE_BYTES 1024
 /* How long a reader may keep a line waiting before lines are dropped. */
 #define LOG_WAIT_MS 1000
@@ -81,6 +83,8 @@ static void log_line(enum log_level level, const char *format, va_list args)
     }
     char text[LOG_LINE_BYTES];
     int length = vsnprintf(text, sizeof text, format, args);
+    if (length >= 0)
+        clean_text(text, false);
     int dropped = atomic_exchange(&log_sink.dropped, 0);
     if (dropped > 0 && length >= 0 && length < LOG_LINE_BYTES)
         snprintf(text + length, sizeof text - (size_t)length,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "checkpoint/tools/ckpt_diff.h"
+#include "src/base/clean.h"
 #include "src/cmd/ckpt_cmd.h"
 
 struct compared {
@@ -41,10 +42,11 @@ static void print_diff(const struct ckpt_diff *diff)
     case CKPT_DIFF_EQUAL:
         return;
     case CKPT_DIFF_VALUES:
-        printf("%s: %" PRId64 " of %" PRId64 " elements differ, first %" PRId64
-               ", max absolute %.9g, max relative %.3g",
-               diff->a->name, diff->differing, diff->a->elements, diff->first,
-               diff->max_absolute, diff->max_relative);
+        clean_printf("%s: %" PRId64 " of %" PRId64
+                     " elements differ, first %" PRId64
+                     ", max absolute %.9g, max relative %.3g",
+                     diff->a->name, diff->differing, diff->a->elements,
+                     diff->first, diff->max_absolute, diff->max_relative);
         if (diff->non_finite > 0)
             printf(", %" PRId64 " not finite", diff->non_finite);
         printf("\n");
@@ -52,14 +54,14 @@ static void print_diff(const struct ckpt_diff *diff)
     case CKPT_DIFF_FORM:
         ckpt_cmd_form(diff->a, form_a, sizeof form_a);
         ckpt_cmd_form(diff->b, form_b, sizeof form_b);
-        printf("%s: %s in the first, %s in the second\n", diff->a->name, form_a,
-               form_b);
+        clean_printf("%s: %s in the first, %s in the second\n", diff->a->name,
+                     form_a, form_b);
         return;
     case CKPT_DIFF_ONLY_A:
-        printf("%s: only in the first\n", diff->a->name);
+        clean_printf("%s: only in the first\n", diff->a->name);
         return;
     case CKPT_DIFF_ONLY_B:
-        printf("%s: only in the second\n", diff->b->name);
+        clean_printf("%s: only in the second\n", diff->b->name);
         return;
     }
 }
@@ -85,9 +87,9 @@ static void print_state(const json_t *states)
         int flags = JSON_COMPACT | JSON_ENCODE_ANY;
         char *a = json_dumps(json_object_get(entry, "a"), (size_t)flags);
         char *b = json_dumps(json_object_get(entry, "b"), (size_t)flags);
-        printf("state %s: %s, %s\n",
-               json_string_value(json_object_get(entry, "entry")),
-               a != NULL ? a : "?", b != NULL ? b : "?");
+        clean_printf("state %s: %s, %s\n",
+                     json_string_value(json_object_get(entry, "entry")),
+                     a != NULL ? a : "?", b != NULL ? b : "?");
         free(a);
         free(b);
     }

@@ -8,6 +8,7 @@
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_manifest.h"
+#include "src/base/clean.h"
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
@@ -58,19 +59,20 @@ static void print_list(const char *run_dir, const struct ckpt_info *list,
     if (count == 0)
         fprintf(stderr, "%s: no checkpoint yet\n", run_dir);
     else
-        printf("%-12s %6s %11s %9s %-5s %-6s %s\n", "step", "ranks", "size",
-               "age", "state", "pinned", "path");
+        clean_printf("%-12s %6s %11s %9s %-5s %-6s %s\n", "step", "ranks",
+                     "size", "age", "state", "pinned", "path");
     for (int i = 0; i < count; i++) {
         char size[32], age[32] = "?";
         double written = written_at(list[i].path);
         units_bytes((double)list[i].bytes, size, sizeof size);
         if (written >= 0)
             units_seconds(now > written ? now - written : 0, age, sizeof age);
-        printf("%-12" PRId64 " %6d %11s %9s %-5s %-6s %s\n", list[i].step,
-               list[i].ranks, size, age, list[i].state,
-               ckpt_index_pinned(list[i].path) ? "yes" : "-", list[i].path);
+        clean_printf("%-12" PRId64 " %6d %11s %9s %-5s %-6s %s\n", list[i].step,
+                     list[i].ranks, size, age, list[i].state,
+                     ckpt_index_pinned(list[i].path) ? "yes" : "-",
+                     list[i].path);
         if (list[i].reason[0] != '\0')
-            printf("  %s\n", list[i].reason);
+            clean_printf("  %s\n", list[i].reason);
     }
 }
 
@@ -118,7 +120,7 @@ static enum err say_pinned(const struct ckpt_cmd *cmd, bool pinned)
     if (cmd->json)
         return ckpt_cmd_print(json_pack(
             "{s:o, s:b}", "path", jsontext_string(path), "pinned", pinned));
-    printf("%s: %s\n", path, pinned ? "pinned" : "not pinned");
+    clean_printf("%s: %s\n", path, pinned ? "pinned" : "not pinned");
     return ERR_OK;
 }
 

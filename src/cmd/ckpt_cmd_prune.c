@@ -9,6 +9,7 @@
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_index.h"
+#include "src/base/clean.h"
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
@@ -44,8 +45,8 @@ static enum err prune_step(const struct ckpt_cmd *cmd, int64_t step,
     *bytes += own;
     units_bytes((double)own, size, sizeof size);
     if (!cmd->json)
-        printf("%s: %s, %s\n", path, size,
-               cmd->dry_run ? "would go" : "deleted");
+        clean_printf("%s: %s, %s\n", path, size,
+                     cmd->dry_run ? "would go" : "deleted");
     if (json_array_append_new(removed, json_pack("{s:I, s:o, s:I}", "step",
                                                  (json_int_t)step, "path",
                                                  jsontext_string(path), "bytes",
@@ -96,8 +97,8 @@ enum err ckpt_cmd_prune(const struct ckpt_cmd *cmd, int *exit_code)
                                       cmd->dry_run, "bytes", (json_int_t)bytes,
                                       "removed", removed));
     else
-        printf("%zu checkpoints, %s%s\n", json_array_size(removed), size,
-               cmd->dry_run ? " would be free" : " freed");
+        clean_printf("%zu checkpoints, %s%s\n", json_array_size(removed), size,
+                     cmd->dry_run ? " would be free" : " freed");
 out:
     lock_release(lock);
     json_decref(removed);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "checkpoint/tools/ckpt_reshard.h"
+#include "src/base/clean.h"
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
@@ -20,6 +21,6 @@ enum err ckpt_cmd_reshard(const struct ckpt_cmd *cmd, int *exit_code)
             "{s:o, s:I, s:I}", "path", jsontext_string(cmd->paths[1]), "ranks",
             (json_int_t)cmd->ranks, "bytes", (json_int_t)bytes));
     units_bytes((double)bytes, size, sizeof size);
-    printf("%s: %s for %d ranks\n", cmd->paths[1], size, (int)cmd->ranks);
+    clean_printf("%s: %s for %d ranks\n", cmd->paths[1], size, (int)cmd->ranks);
     return ERR_OK;
 }

@@ -5,6 +5,7 @@
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/tools/ckpt_scavenge.h"
+#include "src/base/clean.h"
 #include "src/base/log.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
@@ -42,8 +43,8 @@ static enum err report(const struct ckpt_cmd *cmd,
     if (scavenged->step < 0)
         puts("the nodes have nothing newer than the run directory");
     else
-        printf("step %lld: %s from the nodes in %.2fs\n",
-               (long long)scavenged->step, size, scavenged->seconds);
+        clean_printf("step %lld: %s from the nodes in %.2fs\n",
+                     (long long)scavenged->step, size, scavenged->seconds);
     return ERR_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/tools/ckpt_stats.h"
+#include "src/base/clean.h"
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
@@ -39,7 +40,7 @@ static void print_tensor(const struct ckpt_tensor *tensor,
 {
     char form[128];
     ckpt_cmd_form(tensor, form, sizeof form);
-    printf("  %s %s\n", tensor->name, form);
+    clean_printf("  %s %s\n", tensor->name, form);
     if (stats == NULL)
         return;
     if (isnan(stats->mean))
@@ -84,14 +85,14 @@ static enum err print_members(const char *title, json_t *object)
     const char *name;
     json_t *value;
     if (json_object_size(object) > 0)
-        printf("%s\n", title);
+        clean_printf("%s\n", title);
     json_object_foreach(object, name, value)
     {
         char *text = NULL;
         if (json_is_object(value))
             continue;
         TRY(jsontext_make(value, 0, &text));
-        printf("  %s %s\n", name, text);
+        clean_printf("  %s %s\n", name, text);
         free(text);
     }
     return ERR_OK;
@@ -127,8 +128,8 @@ enum err ckpt_cmd_show(const struct ckpt_cmd *cmd, int *exit_code)
         goto out;
     }
     units_bytes((double)manifest->bytes, size, sizeof size);
-    printf("step    %" PRId64 "\nranks   %d\nshards  %d\nsize    %s\n",
-           manifest->step, manifest->ranks, manifest->shard_count, size);
+    clean_printf("step    %" PRId64 "\nranks   %d\nshards  %d\nsize    %s\n",
+                 manifest->step, manifest->ranks, manifest->shard_count, size);
     TRY_OUT(print_members("state", manifest->state));
     TRY_OUT(print_members("config", json_object_get(manifest->state, "fixed")));
     printf("tensors %d\n", manifest->tensor_count);

@@ -8,6 +8,7 @@
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_view.h"
 #include "checkpoint/tools/ckpt_check.h"
+#include "src/base/clean.h"
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
@@ -33,7 +34,7 @@ static enum err note_damage(void *arg, const char *text)
     if (verify->found++ >= DAMAGE_LISTED)
         return ERR_OK;
     if (!verify->json)
-        printf("damaged: %s\n", text);
+        clean_printf("damaged: %s\n", text);
     return json_array_append_new(verify->damage, jsontext_string(text)) == 0
                ? ERR_OK
                : err_set(ERR_MEMORY, "verify: out of memory");
@@ -45,7 +46,7 @@ static enum err note_other(void *arg, const char *text)
     if (json_array_size(verify->notes) >= DAMAGE_LISTED)
         return ERR_OK;
     if (!verify->json)
-        printf("note: %s\n", text);
+        clean_printf("note: %s\n", text);
     return json_array_append_new(verify->notes, jsontext_string(text)) == 0
                ? ERR_OK
                : err_set(ERR_MEMORY, "verify: out of memory");
@@ -76,8 +77,8 @@ static enum err verify_shards(struct verify *verify, const char *path,
         if (!verify->json && verify->found > DAMAGE_LISTED)
             printf("  and %d more\n", verify->found - DAMAGE_LISTED);
         if (!verify->json)
-            printf("%s/%s: %s, %s\n", path, shard->file, size,
-                   verify->found == 0 ? "good" : "damaged");
+            clean_printf("%s/%s: %s, %s\n", path, shard->file, size,
+                         verify->found == 0 ? "good" : "damaged");
     }
 out:
     ckpt_read_destroy(reader);
@@ -127,7 +128,7 @@ static enum err verify_checkpoint(struct verify *verify, const char *path)
     verify->checkpoints++;
     verify->bad += !good;
     if (!verify->json)
-        printf("%s: %s\n", path, good ? "good" : "damaged");
+        clean_printf("%s: %s\n", path, good ? "good" : "damaged");
     json_t *entry = json_pack(
         "{s:o, s:o, s:s, s:O, s:O}", "path", jsontext_string(path), "step",
         manifest != NULL ? json_integer(manifest->step) : json_null(), "state",
@@ -198,7 +199,7 @@ enum err ckpt_cmd_view(const struct ckpt_cmd *cmd, int *exit_code)
             "{s:o, s:s, s:I}", "path", jsontext_string(path), "file",
             CKPT_VIEW_FILE, "bytes", (json_int_t)manifest->view.bytes)));
     else
-        printf("%s/%s: written\n", path, CKPT_VIEW_FILE);
+        clean_printf("%s/%s: written\n", path, CKPT_VIEW_FILE);
 out:
     ckpt_manifest_destroy(manifest);
     return rc;

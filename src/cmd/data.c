@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/log.h"
 #include "src/cmd/data_encode.h"
 #include "src/cmd/data_columns.h"
@@ -35,17 +36,18 @@ static enum err command_tokenize_text(struct data_options *all)
     struct tokenize_result result;
     struct tokenize_options *options = &all->tokenize;
     TRY(tokenize_files(options, all->operands, all->operand_count, &result));
-    printf("%s: %" PRId64 " samples, %" PRId64 " tokens, %" PRId64
-           " documents, %" PRId64 " bytes of text\n",
-           options->out, result.samples + result.eval_samples, result.tokens,
-           result.documents, result.bytes);
+    clean_printf("%s: %" PRId64 " samples, %" PRId64 " tokens, %" PRId64
+                 " documents, %" PRId64 " bytes of text\n",
+                 options->out, result.samples + result.eval_samples,
+                 result.tokens, result.documents, result.bytes);
     if (result.dropped > 0)
         printf("%" PRId64 " tokens at the ends of documents are in no sample "
                "(--no-wrap)\n",
                result.dropped);
     if (options->eval_fraction > 0)
-        printf("%s/train: %" PRId64 " samples\n%s/eval: %" PRId64 " samples\n",
-               options->out, result.samples, options->out, result.eval_samples);
+        clean_printf(
+            "%s/train: %" PRId64 " samples\n%s/eval: %" PRId64 " samples\n",
+            options->out, result.samples, options->out, result.eval_samples);
     return ERR_OK;
 }
 
@@ -96,11 +98,11 @@ static enum err command_verify(struct data_options *options)
     char known[256], unknown[256];
     dataset_checksums(dataset, true, known, sizeof known);
     dataset_checksums(dataset, false, unknown, sizeof unknown);
-    printf("%s: good, %" PRId64 " samples, %" PRId64
-           " tokens; checksums: %s%s%s\n",
-           options->operands[0], result.samples, result.tokens,
-           known[0] != '\0' ? known : "none",
-           unknown[0] != '\0' ? "; not checked: " : "", unknown);
+    clean_printf("%s: good, %" PRId64 " samples, %" PRId64
+                 " tokens; checksums: %s%s%s\n",
+                 options->operands[0], result.samples, result.tokens,
+                 known[0] != '\0' ? known : "none",
+                 unknown[0] != '\0' ? "; not checked: " : "", unknown);
 out:
     dataset_close(dataset);
     return rc;
@@ -137,14 +139,15 @@ static enum err adopt_hint(const char *path)
     struct dataset *dataset = NULL;
     TRY_OUT(dataset_open(path, &dataset));
     if (!dataset_has_documents(dataset))
-        printf("%s: documents are not separated: training on it needs "
-               "model.attn_uses_sequence_id=false, or adopt it again with "
-               "--eos-token-id N\n",
-               path);
+        clean_printf(
+            "%s: documents are not separated: training on it needs "
+            "model.attn_uses_sequence_id=false, or adopt it again with "
+            "--eos-token-id N\n",
+            path);
     dataset_checksums(dataset, false, unknown, sizeof unknown);
     if (unknown[0] != '\0')
-        printf("%s: checksums not known here, not checked: %s\n", path,
-               unknown);
+        clean_printf("%s: checksums not known here, not checked: %s\n", path,
+                     unknown);
 out:
     dataset_close(dataset);
     return rc;
@@ -160,8 +163,8 @@ static enum err command_adopt(struct data_options *options)
                                   "tokenizer's file: --tokenizer FILE");
     TRY(scan_adopt(options->operands[0], adoption, true, stop_requested,
                    &result));
-    printf("%s: adopted, %" PRId64 " samples, %" PRId64 " tokens\n",
-           options->operands[0], result.samples, result.tokens);
+    clean_printf("%s: adopted, %" PRId64 " samples, %" PRId64 " tokens\n",
+                 options->operands[0], result.samples, result.tokens);
     return adopt_hint(options->operands[0]);
 }
 

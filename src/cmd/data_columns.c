@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "src/base/clean.h"
 #include "src/data/mds_table.h"
 #include "src/job/stop.h"
 
@@ -19,10 +20,10 @@ enum err data_columns_list(const char *folder)
         if (layout == last)
             continue;
         if (index->layouts > 1)
-            printf("from %s on:\n", index->shard[s].raw.name);
+            clean_printf("from %s on:\n", index->shard[s].raw.name);
         for (int c = 0; c < layout->columns; c++) {
             const struct mds_layout_column *column = &layout->column[c];
-            printf("%s\t%s\t", column->name, column->text);
+            clean_printf("%s\t%s\t", column->name, column->text);
             if (column->bytes < 0)
                 printf("any size\n");
             else

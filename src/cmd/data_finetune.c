@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/text/chat.h"
 
 /* Which of `count` names the option's value is. */
@@ -137,16 +138,16 @@ static void data_finetune_tell(const struct tokenize_finetune_options *options,
 {
     int64_t samples = result->samples + result->eval_samples;
     double cells = (double)samples * (double)options->rules.seq_len;
-    printf("%s: %" PRId64 " samples of %" PRId64 " examples, %" PRId64
-           " tokens, %" PRId64 " of them learned, %.1f %% padding\n",
-           options->out, samples, result->examples + result->eval_examples,
-           result->tokens, result->learned,
-           100 * (1 - (double)result->tokens / cells));
+    clean_printf("%s: %" PRId64 " samples of %" PRId64 " examples, %" PRId64
+                 " tokens, %" PRId64 " of them learned, %.1f %% padding\n",
+                 options->out, samples,
+                 result->examples + result->eval_examples, result->tokens,
+                 result->learned, 100 * (1 - (double)result->tokens / cells));
     if (result->eval_samples > 0)
-        printf("%s/train: %" PRId64 " samples of %" PRId64 " examples\n"
-               "%s/eval: %" PRId64 " samples of %" PRId64 " examples\n",
-               options->out, result->samples, result->examples, options->out,
-               result->eval_samples, result->eval_examples);
+        clean_printf("%s/train: %" PRId64 " samples of %" PRId64 " examples\n"
+                     "%s/eval: %" PRId64 " samples of %" PRId64 " examples\n",
+                     options->out, result->samples, result->examples,
+                     options->out, result->eval_samples, result->eval_examples);
     if (result->cut > 0)
         printf("%" PRId64 " examples were cut to %" PRId64
                " tokens (--seq-len, --too-long)\n",
@@ -160,9 +161,9 @@ static void data_finetune_tell(const struct tokenize_finetune_options *options,
                " tokens have nothing to learn\n",
                result->left[1], options->rules.seq_len);
     if (options->template_text != NULL)
-        printf("chat template: %s's own\n", options->template);
+        clean_printf("chat template: %s's own\n", options->template);
     if (result->unused[0] != '\0')
-        printf("fields that are not used: %s\n", result->unused);
+        clean_printf("fields that are not used: %s\n", result->unused);
 }
 
 enum err data_finetune_run(struct data_options *options, const char *template)

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "src/base/clean.h"
 #include "src/cmd/data_tools.h"
 #include "src/data/merge.h"
 #include "src/job/stop.h"
@@ -15,8 +16,9 @@ enum err data_merge(struct data_options *options)
                                   "set; see tessera-data --help");
     TRY(merge_sets(out, options->operands, options->operand_count,
                    stop_requested, &result));
-    printf("%s: %" PRId64 " samples, %" PRId64 " tokens, %" PRId64 " shards",
-           out, result.samples, result.tokens, result.shards);
+    clean_printf("%s: %" PRId64 " samples, %" PRId64 " tokens, %" PRId64
+                 " shards",
+                 out, result.samples, result.tokens, result.shards);
     if (result.copied > 0)
         printf("; %" PRId64 " files could not be linked and are copies",
                result.copied);

@@ -1,6 +1,7 @@
 /* tessera-data split: a data set as several. */
 #include <stdio.h>
 
+#include "src/base/clean.h"
 #include "src/cmd/data_tools.h"
 #include "src/data/split.h"
 #include "src/job/stop.h"
@@ -21,9 +22,9 @@ enum err data_split(struct data_options *options)
                                   "and --fraction F; see tessera-data --help");
     TRY(split_set(options->operands[0], &split));
     if (split.parts > 0)
-        printf("%s/part.00000 and so on: %lld data sets\n", split.out,
-               (long long)split.parts);
+        clean_printf("%s/part.00000 and so on: %lld data sets\n", split.out,
+                     (long long)split.parts);
     else
-        printf("%s/train, %s/eval: 2 data sets\n", split.out, split.out);
+        clean_printf("%s/train, %s/eval: 2 data sets\n", split.out, split.out);
     return ERR_OK;
 }

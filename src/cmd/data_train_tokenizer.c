@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/data/train_tokenizer.h"
 #include "src/job/stop.h"
 
@@ -79,9 +80,9 @@ enum err data_train_tokenizer_run(struct data_options *options)
     };
     TRY(train_tokenizer(&train, options->operands, options->operand_count,
                         &result));
-    printf("%s: %" PRId64 " tokens of %" PRId64 " words in %" PRId64
-           " bytes of text\n",
-           tokenize->out, result.tokens, result.words, result.bytes);
+    clean_printf("%s: %" PRId64 " tokens of %" PRId64 " words in %" PRId64
+                 " bytes of text\n",
+                 tokenize->out, result.tokens, result.words, result.bytes);
     if (result.tokens < vocab_size)
         printf("the text has no more than these with --min-frequency %" PRId64
                "; --vocab-size asked for %" PRId64 "\n",

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/units.h"
@@ -134,8 +135,8 @@ static enum err export_adapter(const struct hf_cmd *cmd)
     TRY_OUT(publish_begin(&publish, cmd->out, false));
     TRY_OUT(weights_adapter_export(weights, publish.building));
     TRY_OUT(publish_commit(&publish));
-    printf("%s: adapters of rank %lld\n", cmd->out,
-           (long long)weights_about(weights)->lora->rank);
+    clean_printf("%s: adapters of rank %lld\n", cmd->out,
+                 (long long)weights_about(weights)->lora->rank);
 out:
     publish_end(&publish);
     weights_close(weights);
@@ -161,8 +162,8 @@ enum err hf_export(const struct hf_cmd *cmd, int *exit_code)
     if (cmd->verify)
         TRY_OUT(hf_verify_written(&model, written, cmd->dtype));
     units_count((double)model.params->numel, size, sizeof size);
-    printf("%s: %s parameters as %s%s\n", cmd->out, size,
-           hf_cmd_dtypes[cmd->dtype], cmd->verify ? ", verified" : "");
+    clean_printf("%s: %s parameters as %s%s\n", cmd->out, size,
+                 hf_cmd_dtypes[cmd->dtype], cmd->verify ? ", verified" : "");
 out:
     hf_verify_close(&model);
     return rc;

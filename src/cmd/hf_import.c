@@ -8,6 +8,7 @@
 
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/tools/ckpt_write.h"
+#include "src/base/clean.h"
 #include "src/base/digest.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
@@ -150,8 +151,8 @@ enum err hf_import(const struct hf_cmd *cmd, int *exit_code)
     if (cmd->verify)
         TRY_OUT(hf_verify_written(&import.model, cmd->out, HF_CMD_F32));
     units_count((double)import.model.params->numel, size, sizeof size);
-    printf("%s: %s parameters of %s%s\n", cmd->out, size,
-           import.model.about->dtype, cmd->verify ? ", verified" : "");
+    clean_printf("%s: %s parameters of %s%s\n", cmd->out, size,
+                 import.model.about->dtype, cmd->verify ? ", verified" : "");
 out:
     free(import.items);
     hf_verify_close(&import.model);

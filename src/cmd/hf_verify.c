@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/cmd/hf_cmd.h"
 #include "src/hf/gguf_blocks.h"
 #include "src/hf/half.h"
@@ -170,12 +171,12 @@ enum err hf_verify(const struct hf_cmd *cmd, int *exit_code)
     }
     for (int t = 1; t < TYPES; t++)
         if (c.as[t]) {
-            printf("equal, rounded to %s; ", hf_cmd_dtypes[t]);
+            clean_printf("equal, rounded to %s; ", hf_cmd_dtypes[t]);
             break;
         }
-    printf("%" PRId64 " differ, the largest difference is %g, %s[%" PRId64
-           "]\n",
-           c.differing, c.largest, c.name, c.element);
+    clean_printf("%" PRId64 " differ, the largest difference is %g, %s[%" PRId64
+                 "]\n",
+                 c.differing, c.largest, c.name, c.element);
     if (!c.as[HF_CMD_BF16] && !c.as[HF_CMD_F16] && !c.as[HF_CMD_Q8_0])
         *exit_code = HF_VERIFY_DIFFERENT;
 out:

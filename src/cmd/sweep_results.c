@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "src/base/clean.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
@@ -160,9 +161,9 @@ static const char *const state_names[] = { "not begun", "begun", "failed",
 static void print_number(FILE *out, double value)
 {
     if (isnan(value))
-        fprintf(out, "%11s", "-");
+        clean_fprintf(out, "%11s", "-");
     else
-        fprintf(out, "%11.5g", value);
+        clean_fprintf(out, "%11.5g", value);
 }
 
 static void print_seconds(FILE *out, double seconds)
@@ -170,7 +171,7 @@ static void print_seconds(FILE *out, double seconds)
     char text[32] = "-";
     if (!isnan(seconds) && seconds > 0)
         units_seconds(seconds, text, sizeof text);
-    fprintf(out, "%10s", text);
+    clean_fprintf(out, "%10s", text);
 }
 
 /* The place of the next best behind those that are `done`. */
@@ -191,21 +192,21 @@ enum err sweep_print(const struct sweep *sweep,
     bool *done = calloc((size_t)sweep->runs, sizeof *done);
     if (done == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    fprintf(out, "%c %10s%8s%11s%10s%10s  run\n", ' ', "state", "steps",
-            sweep->settings.metric, "time", "to target");
+    clean_fprintf(out, "%c %10s%8s%11s%10s%10s  run\n", ' ', "state", "steps",
+                  sweep->settings.metric, "time", "to target");
     for (int64_t n = 0; n < sweep->runs; n++) {
         int64_t i = next_best(sweep, results, done);
         const struct sweep_result *r = &results[i];
         char name[SWEEP_NAME_BYTES];
         done[i] = true;
         sweep_name(sweep, i, name);
-        fprintf(out, "%c %10s%8lld", r->front ? '*' : ' ',
-                state_names[r->state], (long long)r->steps);
+        clean_fprintf(out, "%c %10s%8lld", r->front ? '*' : ' ',
+                      state_names[r->state], (long long)r->steps);
         print_number(out, r->quality);
         print_seconds(out, r->seconds);
         print_seconds(out, r->to_target);
-        fprintf(out, "  %s%s%s\n", name, r->reason[0] != '\0' ? ": " : "",
-                r->reason);
+        clean_fprintf(out, "  %s%s%s\n", name, r->reason[0] != '\0' ? ": " : "",
+                      r->reason);
     }
     fputs("* no other finished run is as good in less time\n", out);
     free(done);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/jsontext.h"
 #include "src/data/entropy.h"
 #include "src/data/progress.h"
 #include "src/data/scan.h"
@@ -227,9 +228,9 @@ static char *census_json(const struct census *census)
     if (census->text_bytes >= 0)
         json_object_set_new(root, "text_bytes",
                             json_integer(census->text_bytes));
-    char *dump = json_dumps(root, JSON_INDENT(2));
-    char *text = NULL;
-    if (dump == NULL || asprintf(&text, "%s\n", dump) < 0)
+    char *dump = NULL, *text = NULL;
+    if (jsontext_make(root, 2, &dump) != ERR_OK ||
+        asprintf(&text, "%s\n", dump) < 0)
         text = NULL;
     free(dump);
     json_decref(root);

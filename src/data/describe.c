@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/clean.h"
+#include "src/base/jsontext.h"
 #include "src/data/entropy.h"
 #include "src/data/scan.h"
 
@@ -55,9 +57,9 @@ static char *describe_json(const struct describe *info)
                   (json_int_t)info->vocab_size, "tokenizer", info->tokenizer,
                   "tokenizer_sha256", info->tokenizer_sha256, "id", info->id,
                   "unigram_entropy", info->unigram_entropy);
-    char *dump = json_dumps(root, JSON_INDENT(2));
-    char *text = NULL;
-    if (dump == NULL || asprintf(&text, "%s\n", dump) < 0)
+    char *dump = NULL, *text = NULL;
+    if (jsontext_make(root, 2, &dump) != ERR_OK ||
+        asprintf(&text, "%s\n", dump) < 0)
         text = NULL;
     free(dump);
     json_decref(root);
@@ -83,7 +85,10 @@ enum err describe_format(const struct describe *info, bool json, char **text)
                       info->vocab_size, info->tokenizer, info->tokenizer_sha256,
                       info->id, info->unigram_entropy) < 0)
         *text = NULL;
-    return *text != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+    if (*text == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    clean_text(*text, true);
+    return ERR_OK;
 }
 
 enum err describe_print(struct dataset *dataset, int64_t first, int64_t count,

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "src/base/clean.h"
 #include "src/base/jsontext.h"
 
 #define NAME_BYTES 256
@@ -133,8 +134,8 @@ static void print_tasks(const struct eval_report *report, FILE *out)
     int count;
     int64_t most = 0; /* shots of the task's parts */
     const struct icl_result *results = icl_set_results(report->set, &count);
-    fprintf(out, "%-40s %5s %8s %8s\n", "task", "shots", "examples",
-            "accuracy");
+    clean_fprintf(out, "%-40s %5s %8s %8s\n", "task", "shots", "examples",
+                  "accuracy");
     for (int i = 0; i < count; i++) {
         const struct icl_result *result = &results[i];
         const struct icl_task *task = &report->tasks[result->task];
@@ -147,40 +148,41 @@ static void print_tasks(const struct eval_report *report, FILE *out)
         icl_task_name(task, name, sizeof name);
         snprintf(line, sizeof line, "%s%s%s", name, task->categories ? "/" : "",
                  task->categories ? result->category : "");
-        fprintf(out, "%-40s %5lld %8lld %8.4f\n", line,
-                (long long)result->shots, (long long)result->examples,
-                accuracy_of(result));
+        clean_fprintf(out, "%-40s %5lld %8lld %8.4f\n", line,
+                      (long long)result->shots, (long long)result->examples,
+                      accuracy_of(result));
         if (last && task->categories)
-            fprintf(out, "%-40s %5lld %8s %8.4f\n", name, (long long)most,
-                    "mean", icl_set_accuracy(report->set, result->task));
+            clean_fprintf(out, "%-40s %5lld %8s %8.4f\n", name, (long long)most,
+                          "mean", icl_set_accuracy(report->set, result->task));
     }
 }
 
 static void print_gauntlet(const struct gauntlet *gauntlet, FILE *out)
 {
-    fprintf(out, "\n%-40s %23s\n", "category", "score");
+    clean_fprintf(out, "\n%-40s %23s\n", "category", "score");
     for (int c = 0; c < gauntlet->category_count; c++) {
         const struct gauntlet_category *category = &gauntlet->categories[c];
         int missing = 0;
         for (int b = 0; b < category->count; b++)
             missing += category->benchmarks[b].task < 0;
         if (missing > 0)
-            fprintf(out, "%-40s %23s  %d of %d benchmarks missing\n",
-                    category->name, "-", missing, category->count);
+            clean_fprintf(out, "%-40s %23s  %d of %d benchmarks missing\n",
+                          category->name, "-", missing, category->count);
         else
-            fprintf(out, "%-40s %23.4f\n", category->name, category->score);
+            clean_fprintf(out, "%-40s %23.4f\n", category->name,
+                          category->score);
     }
     for (int a = 0; a < gauntlet->average_count; a++) {
         const struct gauntlet_average *average = &gauntlet->averages[a];
         if (average->there == 0)
-            fprintf(out, "%-40s %23s  no category is there\n", average->name,
-                    "-");
+            clean_fprintf(out, "%-40s %23s  no category is there\n",
+                          average->name, "-");
         else if (average->there < average->count)
-            fprintf(out, "%-40s %23.4f  of %d of %d categories\n",
-                    average->name, average->score, average->there,
-                    average->count);
+            clean_fprintf(out, "%-40s %23.4f  of %d of %d categories\n",
+                          average->name, average->score, average->there,
+                          average->count);
         else
-            fprintf(out, "%-40s %23.4f\n", average->name, average->score);
+            clean_fprintf(out, "%-40s %23.4f\n", average->name, average->score);
     }
 }
 
@@ -192,15 +194,15 @@ void eval_report_print(const struct eval_report *report, FILE *out)
         print_gauntlet(report->gauntlet, out);
     for (int d = 0; d < report->dataset_count; d++) {
         const struct perplexity *result = &report->perplexities[d];
-        fprintf(out,
-                "%s%s: %lld samples, %lld tokens, %.6f nats per token, "
-                "perplexity %.6g",
-                d == 0 && report->task_count > 0 ? "\n" : "",
-                report->datasets[d], (long long)result->samples,
-                (long long)result->tokens, result->per_token,
-                result->perplexity);
+        clean_fprintf(out,
+                      "%s%s: %lld samples, %lld tokens, %.6f nats per token, "
+                      "perplexity %.6g",
+                      d == 0 && report->task_count > 0 ? "\n" : "",
+                      report->datasets[d], (long long)result->samples,
+                      (long long)result->tokens, result->per_token,
+                      result->perplexity);
         if (result->bytes > 0)
-            fprintf(out, ", %.6f nats per byte", result->per_byte);
+            clean_fprintf(out, ", %.6f nats per byte", result->per_byte);
         fputc('\n', out);
     }
 }

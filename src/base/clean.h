@@ -1,0 +1,21 @@
+/* Texts that nobody here wrote, shown to people: a terminal obeys control
+ * characters, and what is in a file is not to move its cursor, rename its window
+ * or write its clipboard. Whole texts in a language's own form are
+ * src/text/visible.h's. */
+#ifndef TESSERA_BASE_CLEAN_H
+#define TESSERA_BASE_CLEAN_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* In place: control characters (C0, DEL, C1) become blanks, as do bytes that are
+ * not UTF-8 question marks; `lines`: but line ends and tabs stay. */
+void clean_text(char *text, bool lines);
+
+/* printf() and fprintf() of the cleaned text, lines kept. */
+void clean_printf(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+void clean_fprintf(FILE *out, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif
