@@ -218,7 +218,7 @@ struct ckpt_load_stats {
  * whose every checkpoint is bad is ERR_CHECKPOINT, never a fresh start).
  * Names, dtypes or shapes that do not match the items are ERR_CHECKPOINT with a
  * list, without quarantine; nor is a checkpoint quarantined that can't be read
- * now (ERR_IO, ERR_SPACE) or that a newer version wrote (ERR_UNSUPPORTED): the
+ * now (ERR_IO, ERR_FULL, ERR_SPACE) or that a newer version wrote (ERR_UNSUPPORTED): the
  * error is returned. *state is new (json_decref) on all ranks; stats may be
  * NULL. On error the items' data is undefined. Collective. */
 enum err ckpt_load(struct comm *comm, const char *run_dir,

@@ -120,7 +120,7 @@ enum err ckpt_save_begin(struct ckpt_save *save)
     TRY(fsio_free_bytes(save->tmp, &free_bytes));
     uint64_t need = (uint64_t)(save->bytes + SPACE_EXTRA_BYTES);
     if (free_bytes < need)
-        return err_set(ERR_SPACE,
+        return err_set(ERR_FULL,
                        "%s: checkpoint needs %" PRIu64 " bytes, %" PRIu64
                        " are free: make room",
                        save->run_dir, need, free_bytes);

@@ -130,7 +130,7 @@ nothing_left() {
     unshare -rm true 2>/dev/null || skip "no user namespaces here"
     mkdir "$DIR/full"
     command_of 1 "$DIR/enospc" "${REMOTE[@]}" "data.cache=$DIR/full/cache"
-    run -93 unshare -rm sh -c 'mount -t tmpfs -o size=128k tmpfs "$0" && exec "$@"' \
+    run -75 unshare -rm sh -c 'mount -t tmpfs -o size=128k tmpfs "$0" && exec "$@"' \
         "$DIR/full" "${command[@]}"
     [[ "$output" == *"No space left on device"*"data.cache"* ]]
 }

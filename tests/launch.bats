@@ -4,6 +4,10 @@
 # makes of Slurm's words; and how whole jobs end, with stand-ins for Slurm's
 # commands and the training.
 
+teardown() {
+    ! mountpoint -q "$T/run" || umount -l "$T/run"
+}
+
 setup() {
     unset TESSERA_CHECK_S SLURM_GPUS_ON_NODE SLURM_ARRAY_JOB_ID TESSERA_STOP
     JOBS=$BATS_TEST_DIRNAME/../jobs T=$BATS_TEST_TMPDIR
@@ -184,7 +188,7 @@ END
 # launch: the job, from its beginning to its end
 launch() {
     PATH=$T/bin:$PATH SLURM_JOB_ID=7 TESSERA_CHECK_S=${check_s:-0} \
-        TESSERA_CONTROLLER_S=0 timeout -k 1 8 "$T/bin/tessera-launch" "$T/run.cfg"
+        TESSERA_CONTROLLER_S=${wait_s:-0} timeout -k 1 100 "$T/bin/tessera-launch" "$T/run.cfg"
 }
 
 @test "a job on request: requeued, with a line in the ledger" {
@@ -234,6 +238,37 @@ launch() {
     echo "$output"
     [ "$status" -eq 93 ]
     [[ $output == *"given up: 3 attempts in a row"* ]]
+}
+
+@test "a full file system is waited for, and ends no attempt in vain" {
+    slurm_stand_ins
+    mount -t tmpfs -o size=256k tmpfs "$T/run" || skip "can't mount a small tmpfs"
+    cat >"$T/step" <<'END'
+echo >>"$T/attempts"
+[ "$(wc -l <"$T/attempts")" -lt 5 ] || exit 0
+head -c 1M /dev/zero >"$T/run/ballast" 2>/dev/null
+exit 75
+END
+    # the first pause of those who wait for room
+    stand_in sleep <<'END'
+[ "$1" != 5 ] || rm "$T/run/ballast"
+exec /bin/sleep 0.1
+END
+    wait_s=60 run launch
+    echo "$output"
+    cat "$T/run/ledger.jsonl"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c '"event":"restart".*"progress":null' "$T/run/ledger.jsonl")" -eq 4 ]
+    [ "$(grep -c 'there is room again' <<<"$output")" -eq 4 ]
+    # but not for ever, and nobody gives the run up for it
+    rm "$T/attempts"
+    run launch
+    echo "$output"
+    [ "$status" -eq 75 ]
+    head -c 1M /dev/zero >"$T/run/ballast" 2>/dev/null || true
+    run launch
+    [ "$status" -eq 75 ]
+    [[ $output == *"no room for $T/run"* ]]
 }
 
 @test "asked to stop before the start, for the third time: given up" {

@@ -306,7 +306,7 @@ static void test_full(struct comm *comm, const char *folder)
     is_ok(ckpt_save(comm, run, 1, NULL, &item, 1, &options, NULL),
           "it fits once");
     tap_is_int(ckpt_save(comm, run, 2, NULL, &item, 1, &options, NULL),
-               ERR_SPACE, "a full disk is ERR_SPACE");
+               ERR_FULL, "a full disk is ERR_FULL");
     tap_ok(strstr(err_text(), "free") != NULL, "and says how much is free");
     tap_is_int(fixture_count(run, "step-"), 1, "the old one stays");
     tap_is_int(fixture_count(run, "."), 2, "nothing else stays");

@@ -74,7 +74,7 @@ static void test_errno(void)
         int number;
         enum err want;
     } cases[] = {
-        { ENOSPC, ERR_SPACE }, { EDQUOT, ERR_SPACE }, { EROFS, ERR_SPACE },
+        { ENOSPC, ERR_FULL },  { EDQUOT, ERR_FULL },  { EROFS, ERR_SPACE },
         { EACCES, ERR_SPACE }, { EPERM, ERR_SPACE },  { ENOMEM, ERR_MEMORY },
         { EIO, ERR_IO },       { ETIMEDOUT, ERR_IO }, { ESTALE, ERR_IO },
     };
@@ -100,6 +100,7 @@ static void test_codes(void)
         { ERR_DATA, "data", 93 },
         { ERR_CHECKPOINT, "checkpoint", 93 },
         { ERR_SPACE, "space", 93 },
+        { ERR_FULL, "full", 75 },
         { ERR_IO, "io", 75 },
         { ERR_MEMORY, "memory", 93 },
         { ERR_COMM, "comm", 75 },

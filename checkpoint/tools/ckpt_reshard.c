@@ -141,7 +141,7 @@ static enum err copy(struct reshard *reshard)
     TRY(ckpt_tensor_create(reshard->from, manifest, &reshard->reader));
     TRY(fsio_free_bytes(reshard->tmp, &free_bytes));
     if (free_bytes < (uint64_t)(manifest->bytes + SPACE_EXTRA_BYTES))
-        return err_set(ERR_SPACE,
+        return err_set(ERR_FULL,
                        "%s: the copy needs %" PRId64 " bytes, %" PRIu64
                        " are free: make room",
                        reshard->tmp, manifest->bytes + SPACE_EXTRA_BYTES,

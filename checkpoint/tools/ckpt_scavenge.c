@@ -66,7 +66,7 @@ static enum err begin(const struct scavenge *s)
     ckpt_shard_stripe_hint(s->tmp);
     TRY(fsio_free_bytes(s->tmp, &free_bytes));
     if (free_bytes < need)
-        return err_set(ERR_SPACE,
+        return err_set(ERR_FULL,
                        "%s: step %" PRId64 " of the nodes needs %" PRIu64
                        " bytes, %" PRIu64 " are free: make room",
                        s->run_dir, s->local.step, need, free_bytes);

@@ -2,7 +2,7 @@
 # The ledger of a run, RUN/ledger.jsonl: one line of JSON per event. The
 # training program writes "start", "commit" and "stop"; what is decided about
 # attempts ("check", "drain", "restart", "requeue", "give-up", "stop") is written
-# here. Needs $run_dir and $job.
+# here. Needs $run_dir, $job and $controller_s.
 
 # json_value TEXT: TEXT as JSON, a number where it looks like one.
 json_value()
@@ -60,6 +60,38 @@ ledger()
         say "$file: cannot write the event $1"
         return 1
     fi
+}
+
+# Is the run's file system full, or a quota? Only a try tells.
+no_room()
+{
+    local try=$run_dir/health/room.$job text
+    text=$(timeout --foreground 60 dd if=/dev/zero of="$try" bs=64K count=1 \
+        conv=fsync status=none 2>&1)
+    rm -f "$try"
+    grep -qi 'no space left\|quota' <<<"$text"
+}
+
+# Waits for room, at most $controller_s or until a request to stop. Fails if
+# there is none even then; sets room_came where there was none before.
+wait_for_room()
+{
+    local end=$((SECONDS + controller_s)) pause=5
+    room_came=no
+    no_room || return 0
+    say "no room for $run_dir, its file system or a quota is full: waiting," \
+        "at most $controller_s s"
+    while [ -z "$stop_signal" ]; do
+        [ "$SECONDS" -lt "$end" ] || return 1
+        sleep "$pause" &
+        wait $!
+        pause=$((pause < 30 ? 2 * pause : 60))
+        if ! no_room; then
+            say "there is room again"
+            room_came=yes
+            return
+        fi
+    done
 }
 
 # How many decisions of this job in a row, up to now, followed an attempt without

@@ -38,9 +38,11 @@ enum err err_errno(const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     enum err code = ERR_IO;
-    if (saved == ENOSPC || saved == EDQUOT || saved == EROFS ||
-        saved == ENOTDIR || saved == EISDIR || saved == ENAMETOOLONG ||
-        saved == ELOOP || saved == EACCES || saved == EPERM)
+    if (saved == ENOSPC || saved == EDQUOT)
+        code = ERR_FULL;
+    else if (saved == EROFS || saved == ENOTDIR || saved == EISDIR ||
+             saved == ENAMETOOLONG || saved == ELOOP || saved == EACCES ||
+             saved == EPERM)
         code = ERR_SPACE;
     else if (saved == ENOMEM)
         code = ERR_MEMORY;
@@ -86,6 +88,7 @@ const char *err_name(enum err code)
         [ERR_DATA] = "data",
         [ERR_CHECKPOINT] = "checkpoint",
         [ERR_SPACE] = "space",
+        [ERR_FULL] = "full",
         [ERR_IO] = "io",
         [ERR_MEMORY] = "memory",
         [ERR_COMM] = "comm",
@@ -106,6 +109,7 @@ int err_exit_code(enum err code)
     case ERR_USAGE:
         return 64;
     case ERR_IO:
+    case ERR_FULL:
     case ERR_COMM:
         return 75;
     default:

@@ -26,7 +26,8 @@ enum err {
     ERR_USAGE,       /* command line or configuration: exit 64 */
     ERR_DATA,        /* data set missing, malformed, of another vocabulary */
     ERR_CHECKPOINT,  /* no usable checkpoint, or one of another run */
-    ERR_SPACE,       /* disk full, quota, read-only, permission, no folder */
+    ERR_SPACE,       /* read-only, permission, no folder */
+    ERR_FULL,        /* disk or quota full: may pass, exit 75 */
     ERR_IO,          /* any other I/O failure: may pass, exit 75 */
     ERR_MEMORY,      /* does not fit in memory */
     ERR_COMM,        /* a peer is dead or silent: exit 75 */
@@ -59,7 +60,7 @@ enum err err_set(enum err code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Like err_set(), for a failed system call: appends ": strerror(errno)" and
- * chooses ERR_SPACE (no room or no place to write: ENOSPC, EDQUOT, EROFS,
+ * chooses ERR_FULL (ENOSPC, EDQUOT), ERR_SPACE (no place to write: EROFS,
  * EACCES, EPERM, ENOTDIR, EISDIR, ENAMETOOLONG, ELOOP), ERR_MEMORY (ENOMEM) or
  * ERR_IO from errno. */
 enum err err_errno(const char *format, ...)
@@ -89,8 +90,8 @@ enum err err_again(const struct err_kept *kept);
 const char *err_name(enum err code);
 
 /* The exit code that a program returns for this error: 64 (ERR_USAGE), 75
- * (ERR_IO, ERR_COMM: transient, retry), 93 (everything else: do not
- * requeue). */
+ * (ERR_IO, ERR_FULL, ERR_COMM: transient, retry), 93 (everything else: do
+ * not requeue). */
 int err_exit_code(enum err code);
 
 #endif

@@ -1,7 +1,7 @@
 /* Log lines for people, on stderr: `time rank host module: message`.
  *
  * Metrics do not go here (src/train/on_metrics.c). The log sink is one of the
- * two globals that the project allows. Messages are lower case, one line, and
+ * three globals that the project allows. Messages are lower case, one line, and
  * say the cause. Thread-safe; a line is written by one write(2). A reader that
  * has stopped reading stops nothing: after a second lines are dropped until it
  * reads again, and the next line tells how many. */

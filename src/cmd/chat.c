@@ -77,7 +77,7 @@ static enum err answered(void *arg, size_t prompt,
 /* What cannot be said is told, and the conversation goes on. */
 static enum err tell(enum err rc)
 {
-    if (rc != ERR_USAGE && rc != ERR_DATA && rc != ERR_SPACE)
+    if (rc != ERR_USAGE && rc != ERR_DATA && rc != ERR_FULL && rc != ERR_SPACE)
         return rc;
     fprintf(stderr, "[%s]\n", err_text());
     return ERR_OK;

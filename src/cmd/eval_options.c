@@ -51,9 +51,9 @@ static const char *const usage[] = {
     "  --no-strip         leave white space around fields\n"
     "  --categories       score each value of the field 'category' by itself\n"
     "\n"
-    "exit codes: 0 done; 64 usage, or a path that names nothing; 75 try again; "
-    "93\n"
-    "damaged or unsupported data, or no room\n",
+    "exit codes: 0 done; 64 usage, or a path that names nothing; 75 try again, "
+    "or\n"
+    "there is no room; 93 damaged or unsupported data\n",
 };
 
 void eval_options_usage(FILE *out)

@@ -35,8 +35,9 @@ static const char usage_text[] =
     "(4.6GiB)\n"
     "  --verify                read what was written back and compare\n"
     "\nexit codes: 0 done, or the same; 1 verify: they differ; 64 usage, or a "
-    "path that\nnames nothing; 75 the file system failed, try again; 93 bad or "
-    "unsupported data,\nor no room\n";
+    "path that\nnames nothing; 75 the file system failed or is full, try "
+    "again; "
+    "93 bad\nor unsupported data\n";
 
 const char *const hf_cmd_dtypes[] = { "fp32", "bf16", "fp16", "q8_0", NULL };
 const char *const hf_cmd_torch_dtypes[] = { "float32", "bfloat16", "float16",

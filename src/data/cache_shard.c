@@ -227,8 +227,8 @@ static enum err cache_fetch(struct cache *cache, int64_t shard,
     }
     if (rc == ERR_OK)
         rc = cache_publish(cache, shard, part, hold);
-    if (rc == ERR_SPACE)
-        rc = err_set(ERR_SPACE,
+    if (rc == ERR_FULL || rc == ERR_SPACE)
+        rc = err_set(rc,
                      "%s; make room there, name another folder with "
                      "data.cache, or bound it with data.cache_limit",
                      err_text());

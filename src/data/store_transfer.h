@@ -62,7 +62,7 @@ void store_transfer_destroy(struct store_transfer *transfer);
 enum err store_transfer_open(struct store_transfer *transfer,
                              const char *address, const char *path,
                              int64_t expected);
-/* Closes the file: ERR_IO or ERR_SPACE where bytes were lost. */
+/* Closes the file: ERR_IO or ERR_FULL where bytes were lost. */
 enum err store_transfer_close(struct store_transfer *transfer);
 
 /* Make the easy handle ready: from where the file ends, where the server knows

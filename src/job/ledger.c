@@ -48,9 +48,7 @@ enum err ledger_append(const char *run_dir, const char *event, int attempt,
     assert(fields == NULL || json_is_object(fields));
     TRY_OUT(ledger_line(event, attempt, fields, &line));
     TRY_OUT(lines_open(run_dir, LEDGER_NAME, path, &fd));
-    TRY_OUT(lines_append(fd, path, line));
-    if (fsync(fd) != 0)
-        rc = err_errno("%s: fsync", path);
+    TRY_OUT(lines_append_durable(fd, path, line));
 out:
     if (fd >= 0)
         close(fd);
@@ -70,42 +68,52 @@ static json_t *ledger_event(const char *line, size_t bytes, const char *name)
     return NULL;
 }
 
-enum err ledger_events(const char *run_dir, const char *name, json_t **out)
+/* Closes the file, which may be NULL. */
+static enum err add_events(FILE *file, const char *path, const char *name,
+                           json_t *events)
 {
     enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX];
-    FILE *file = NULL;
     char *line = NULL;
     size_t capacity = 0;
-    json_t *events = json_array();
-    assert(run_dir != NULL && name != NULL);
-    TRY_OUT(fsio_path(path, "%s/%s", run_dir, LEDGER_NAME));
-    file = fopen(path, "re");
-    if (file == NULL && errno != ENOENT) {
-        rc = err_errno("%s: open", path);
-        goto out;
-    }
-    while (file != NULL) {
+    while (rc == ERR_OK && file != NULL) {
         ssize_t bytes = getline(&line, &capacity, file);
         if (bytes < 0)
             break;
         json_t *event = ledger_event(line, (size_t)bytes, name);
-        if (event != NULL && json_array_append_new(events, event) != 0) {
+        if (event != NULL && json_array_append_new(events, event) != 0)
             rc = err_set(ERR_MEMORY, "%s: out of memory", path);
-            goto out;
-        }
     }
-    if (file != NULL && ferror(file)) {
+    if (rc == ERR_OK && file != NULL && ferror(file))
         rc = err_errno("%s: read", path);
-        goto out;
-    }
-    *out = events;
-    events = NULL;
-out:
-    json_decref(events);
     free(line);
     if (file != NULL)
         fclose(file);
+    return rc;
+}
+
+enum err ledger_events(const char *run_dir, const char *name, json_t **out)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    char *kept = NULL;
+    json_t *events = json_array();
+    assert(run_dir != NULL && name != NULL);
+    TRY_OUT(fsio_path(path, "%s/%s", run_dir, LEDGER_NAME));
+    FILE *file = fopen(path, "re");
+    if (file == NULL && errno != ENOENT) {
+        rc = err_errno("%s: open", path);
+        goto out;
+    }
+    TRY_OUT(add_events(file, path, name, events));
+    kept = lines_kept(path);
+    if (kept != NULL)
+        TRY_OUT(
+            add_events(fmemopen(kept, strlen(kept), "r"), path, name, events));
+    *out = events;
+    events = NULL;
+out:
+    free(kept);
+    json_decref(events);
     return rc;
 }
 

@@ -1,5 +1,6 @@
 /* The ledger: RUN/ledger.jsonl, append-only JSON lines, one per event of an
- * attempt; each append is one write(2) and an fsync(2).
+ * attempt; each append is one write(2) and an fsync(2). What finds no room is
+ * kept where the process does that (lines_keep()).
  * Events: "start" {attempt, job, restart, ranks, hosts, step}, "hardware"
  * {arithmetic, kernel_set (rank 0's), devices, exchange, algorithms, fallback,
  * step (where the attempt goes on), memory_planned (bytes of the rank that needs
@@ -36,8 +37,8 @@
 enum err ledger_append(const char *run_dir, const char *event, int attempt,
                        json_t *fields);
 
-/* All events of this name, oldest first, as a new array (json_decref); empty
- * where there is no ledger. A torn last line (power cut) is ignored and healed
+/* All events of this name, oldest first and those included that the process
+ * keeps, as a new array (json_decref); empty where there is no ledger. A torn last line (power cut) is ignored and healed
  * by the next append. */
 enum err ledger_events(const char *run_dir, const char *name, json_t **out);
 

@@ -1,4 +1,4 @@
-/* The stop flag: one of the two globals of the project. Signal handlers for
+/* The stop flag: one of the three globals of the project. Signal handlers for
  * SIGUSR1 (time is nearly up), SIGTERM (preemption, scancel) and SIGHUP (the
  * terminal is closed; not under nohup) only set it; the training loop polls it,
  * all ranks agree, checkpoint, and exit with EXIT_REQUEUE. SIGINT sets it too; a

@@ -9,8 +9,10 @@
  * waits for the copy of the state only, and the save is written and committed
  * while the next step computes; a save that is due while another is in flight
  * waits for that one. A failed save is counted, recorded and training goes on,
- * until checkpoint.failures_max in a row end the run with the last one's error.
- * At a stop and at the last step the save is awaited, and tried twice. Nothing
+ * until checkpoint.failures_max in a row end the run with the last one's error;
+ * where they fail for want of room, not before ten minutes of it. At a stop and
+ * at the last step the save is awaited, and tried twice; at the last step room
+ * is waited for. Nothing
  * is committed to a run that another has taken over. The state in the manifest
  * is the run's position and what must not change in a run: a resume with
  * another model, data set, batch, seed or slot count is refused, naming the
@@ -30,6 +32,7 @@
 #include "src/job/ledger.h"
 #include "src/job/lock.h"
 #include "src/job/slurm.h"
+#include "src/job/stop.h"
 #include "src/train/on_checkpoint_copies.h"
 #include "src/train/on_checkpoint_interval.h"
 #include "src/train/on_checkpoint_items.h"
@@ -40,6 +43,9 @@
 #include "src/train/trainer_memory.h"
 
 #define WAIT_PAUSE_S 5e-4 /* between looks at a save that all wait for */
+#define FULL_S 600.0      /* without room for one are no failures */
+#define LAST_S 120.0      /* that the last one waits for room */
+#define LAST_PAUSE_S 2.0
 
 struct on_checkpoint {
     struct trainer *trainer;
@@ -54,6 +60,7 @@ struct on_checkpoint {
     double commit_at, local_at; /* rank 0's clock when they began */
     double save_s;        /* the longest save into the run directory so far */
     int64_t saves_failed; /* in a row, as far as this rank has seen */
+    double failing_since; /* the first of them */
     struct on_checkpoint_interval
         *interval;         /* rank 0's with "auto"; else NULL */
     struct lock *lock;     /* lent; NULL: not rank 0 */
@@ -224,7 +231,8 @@ static void take_in(struct on_checkpoint *checkpoint)
         checkpoint->last_step = progress->step;
         checkpoint->saves_failed = 0;
     } else if (progress->phase == CKPT_FAILED) {
-        checkpoint->saves_failed++;
+        if (checkpoint->saves_failed++ == 0)
+            checkpoint->failing_since = clock_now();
     }
     if (!in_flight(checkpoint))
         on_checkpoint_interval_ended(checkpoint->interval, progress,
@@ -258,12 +266,18 @@ static enum err checkpoint_wait(struct on_checkpoint *checkpoint,
     return ERR_OK;
 }
 
-/* Only where all ranks have seen the end of the last save. */
+/* Only where all ranks have seen the end of the last save. A full file system
+ * has longer: the run could but wait for room in any case. Collective. */
 static enum err check_failures(const struct on_checkpoint *checkpoint,
                                const struct trainer *trainer)
 {
     const struct ckpt_progress *progress = &checkpoint->progress;
     if (checkpoint->saves_failed < trainer->settings.checkpoint.failures_max)
+        return ERR_OK;
+    int64_t over = progress->error != ERR_FULL ||
+                   clock_now() - checkpoint->failing_since >= FULL_S;
+    TRY(comm_all_reduce_i64(trainer->comm, &over, 1, COMM_MAX));
+    if (over == 0)
         return ERR_OK;
     return err_set(progress->error,
                    "%lld saves in a row have failed, the last at step %lld: %s",
@@ -321,18 +335,25 @@ out:
 }
 
 /* The last step of this attempt must be committed; a second try may meet a
- * better moment. */
+ * better moment, and at a run's end room is waited for. */
 static enum err checkpoint_finish(struct on_checkpoint *checkpoint,
-                                  struct trainer *trainer)
+                                  struct trainer *trainer, bool waits)
 {
+    double end_s = clock_now() + LAST_S;
+    int64_t again = 1;
     TRY(checkpoint_wait(checkpoint, trainer));
-    if (checkpoint->last_step == trainer->step)
-        return ERR_OK;
-    if (trainer->rank == 0)
-        log_warn("step %lld is the last one: trying again",
-                 (long long)trainer->step);
-    TRY(checkpoint_start(checkpoint, trainer, false));
-    TRY(checkpoint_wait(checkpoint, trainer));
+    while (checkpoint->last_step != trainer->step && again != 0) {
+        if (trainer->rank == 0)
+            log_warn("step %lld is the last one: trying again",
+                     (long long)trainer->step);
+        TRY(checkpoint_start(checkpoint, trainer, false));
+        TRY(checkpoint_wait(checkpoint, trainer));
+        again = waits && checkpoint->progress.error == ERR_FULL &&
+                clock_now() < end_s && stop_requested() == 0;
+        TRY(comm_all_reduce_i64(trainer->comm, &again, 1, COMM_MIN));
+        if (again != 0)
+            clock_sleep(LAST_PAUSE_S);
+    }
     if (checkpoint->last_step != trainer->step)
         return err_set(checkpoint->progress.error,
                        "step %lld, the last one, could not be saved twice: %s",
@@ -366,7 +387,7 @@ static enum err checkpoint_step(struct on_checkpoint *checkpoint,
         return ERR_OK;
     TRY(checkpoint_start(checkpoint, trainer, local_due));
     if (last)
-        TRY(checkpoint_finish(checkpoint, trainer));
+        TRY(checkpoint_finish(checkpoint, trainer, step->stop_signal == 0));
     return ERR_OK;
 }
 

@@ -5,14 +5,17 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "checkpoint/ckpt.h"
+#include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
+#include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/base/memory.h"
 #include "src/job/exit_code.h"
@@ -25,6 +28,9 @@
 #include "src/train/trainer_choices.h"
 #include "src/train/trainer.h"
 #include "src/train/trainer_memory.h"
+
+#define ROOM_S 60.0 /* that a full file system is waited for */
+#define ROOM_PAUSE_S 0.5
 
 struct run {
     struct comm *comm;
@@ -65,7 +71,7 @@ static enum err make_run_dir(const struct train_settings *settings)
     train_access_mask(settings);
     if (rc == ERR_OK)
         rc = fsio_mkdirs(dir);
-    if (rc != ERR_IO && rc != ERR_SPACE)
+    if (rc != ERR_IO && rc != ERR_FULL && rc != ERR_SPACE)
         return rc;
     bool found = stat(dir, &status) == 0;
     if (found ? !S_ISDIR(status.st_mode)
@@ -281,6 +287,19 @@ static enum err log_memory(const struct run *run)
     return comm_agree(run->comm, rc);
 }
 
+/* Rank 0, at an attempt's start and end: for lines that found no room so far
+ * there is waited a little, as the other ranks do for this one. */
+static enum err settle_lines(const struct run *run)
+{
+    enum err rc;
+    double wait_s = fmin(ROOM_S, run->settings->parallel.timeout_s / 2.0);
+    double end_s = clock_now() + wait_s;
+    while ((rc = lines_settle()) == ERR_FULL && clock_now() < end_s &&
+           stop_requested() == 0)
+        clock_sleep(ROOM_PAUSE_S);
+    return rc;
+}
+
 /* The run's parts, up to its state. */
 static enum err start_trainer(struct run *run)
 {
@@ -411,8 +430,11 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
     attempt = run.attempt;
     TRY_OUT(comm_all_reduce_i64(comm, &attempt, 1, COMM_MAX));
     run.attempt = (int)attempt;
+    lines_keep();
     if (run.rank == 0)
         rc = record_start(&run);
+    if (run.rank == 0 && rc == ERR_OK)
+        rc = settle_lines(&run);
     TRY_OUT(comm_agree(comm, rc));
     stop_watch_run(run.rank == 0 ? settings->run.dir : NULL, run.attempt);
     rc = run_train(&run, exit_code);
@@ -425,6 +447,8 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
         int code = rc == ERR_OK ? *exit_code : err_exit_code(rc);
         enum err recorded = record_stop(
             &run, code, rc != ERR_OK ? kept.text : run.trainer->record.why);
+        if (recorded == ERR_OK)
+            recorded = rc == ERR_OK ? settle_lines(&run) : lines_settle();
         if (rc == ERR_OK) {
             rc = recorded;
             tell_end(&run, code);
