@@ -450,6 +450,28 @@ node_check() {
     [ "$(grep -c 'still there' "$LOG")" -eq 0 ]
 }
 
+@test "the check ends what is left of its own job, not what that submitted" {
+    helpers_in_shm
+    helper_node_check
+    left() { # JOB: a process of the attempt's, or what one submitted
+        setpriv --reuid 60011 --regid 60011 --clear-groups env TESSERA_ATTEMPT_OF=4711 \
+            SLURM_JOB_ID="$1" sleep 600 3>&- &
+    }
+    left 4711
+    own=$!
+    left 4712
+    other=$!
+    # both are what they will be
+    until [ "$(cat /proc/$own/comm)$(cat /proc/$other/comm)" = sleepsleep ]; do
+        sleep 0.05
+    done
+    in_shm 'node_check /dev/shm/tessera.4711.w'
+    status=0
+    wait "$own" || status=$?
+    [ "$status" -eq 137 ]
+    kill "$other"
+}
+
 # --- GPUs ---------------------------------------------------------------------
 
 @test "a GPU that the node had and Slurm has is missing, not what Gres invents" {

@@ -56,6 +56,12 @@ teardown_file() {
     [[ $output == *"were left out"* ]]
 }
 
+@test "a hook, and what it submits, is no process of the attempt" {
+    TESSERA_ATTEMPT_OF=4711 train 1 "$DIR/of" train.max_duration=1ba \
+        "hooks.on_fit_start=echo \"of=\$TESSERA_ATTEMPT_OF.\" >'$DIR/of.env'"
+    [ "$(cat "$DIR/of.env")" = of=. ]
+}
+
 @test "a command that writes without end is ended" {
     timeout 60 bash -c "$(declare -f command_of train); $(declare -p BIN CONF MPIRUN DIR SHORT)
         train 1 '$DIR/y' hooks.timeout_s=0.3 hooks.on_fit_end=yes" 2>&1 | tail -n 2 >"$DIR/y.end"

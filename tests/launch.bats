@@ -135,9 +135,16 @@ END
     [ "$status" -eq 2 ]
 }
 
+# What in a job's environment would lead Slurm's commands elsewhere, or have
+# them answer otherwise.
+MISLEADS='SLURM_CLUSTERS|SLURM_TIME_FORMAT|SQUEUE_STATES|SQUEUE_USERS'
+MISLEADS+='|SQUEUE_FORMAT|SCONTROL_FEDERATION|SCANCEL_STATE|SCANCEL_NAME'
+MISLEADS+='|SLURM_HOSTFILE|SLURM_STDOUTMODE|SLURM_TIMELIMIT|SLURM_EXPORT_ENV'
+
 # stand_in NAME: a program of that name, with the script on stdin
 stand_in() {
-    { echo '#!/bin/bash'; echo "T='$T'"; cat; } >"$T/bin/$1"
+    { echo '#!/bin/bash'; echo "T='$T'"
+        echo "env | grep -E '^($MISLEADS)=' >>'$T/misled'"; cat; } >"$T/bin/$1"
     chmod 755 "$T/bin/$1"
 }
 
@@ -197,6 +204,19 @@ launch() {
     [ "$status" -eq 85 ]
     [ -e "$T/requeued" ]
     [ "$(grep -c '"event":"requeue"' "$T/run/ledger.jsonl")" -eq 1 ]
+}
+
+@test "variables of the user's lead no command of Slurm elsewhere" {
+    slurm_stand_ins
+    echo 'exit 0' >"$T/step"
+    for name in ${MISLEADS//|/ }; do
+        export "$name=other"
+    done
+    check_s=5 run launch
+    echo "$output"
+    [ "$status" -eq 0 ]
+    cat "$T/misled"
+    [ -e "$T/misled" ] && [ ! -s "$T/misled" ]
 }
 
 @test "a job cancelled in the last moment is not requeued" {

@@ -73,7 +73,11 @@ setup() {
 }
 
 @test "a job over three nodes completes, with the bits of one rank" {
-    submit plain --nodes=3
+    # also with an environment that would lead Slurm's commands elsewhere
+    submit plain --nodes=3 "--export=ALL,$(printf '%s=other,' SLURM_CLUSTERS \
+        SLURM_TIME_FORMAT SQUEUE_STATES SQUEUE_USERS SQUEUE_FORMAT \
+        SCONTROL_FEDERATION SCANCEL_STATE SCANCEL_NAME SLURM_HOSTFILE \
+        SLURM_STDOUTMODE SLURM_TIMELIMIT)SLURM_EXPORT_ENV=NONE"
     completed plain 300
     [ "$(job_field plain ExitCode)" = 0:0 ]
     [ "$(job_field plain UserId)" = "researcher(60011)" ]

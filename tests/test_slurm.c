@@ -126,6 +126,10 @@ static void test_squeue(void)
           ">&2; exit 1",
           -1, SLURM_JOB_UNKNOWN },
         { "killed", "kill -9 $$", -1, SLURM_JOB_UNKNOWN },
+        { "misled by its environment",
+          "[ -z \"$SLURM_CLUSTERS$SQUEUE_STATES$SLURM_TIME_FORMAT\" ] && "
+          "[ \"$SLURM_JOB_ID\" = 12x ] && echo 7 RUNNING",
+          -1, SLURM_JOB_RUNNING },
         { "much output",
           "i=9; while [ $i -lt 3000 ]; do echo $i RUNNING; i=$((i+1)); done; "
           "echo 7 RUNNING",
@@ -134,6 +138,9 @@ static void test_squeue(void)
           "i=9; while [ $i -lt 40000 ]; do echo $i RUNNING; i=$((i+1)); done",
           -1, SLURM_JOB_UNKNOWN },
     };
+    setenv("SLURM_CLUSTERS", "other", 1);
+    setenv("SQUEUE_STATES", "PENDING", 1);
+    setenv("SLURM_TIME_FORMAT", "relative", 1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         fake_squeue(cases[i].script);
         tap_ok(slurm_seconds_left(7) == cases[i].seconds, "%s: seconds left",

@@ -6,10 +6,12 @@
 # is somebody else's gives no verdict: MPI would put its memory there.
 set -u
 
-# ours PID: a process of an attempt of this job.
+# ours PID: a process of an attempt of this job. What such a process submits has
+# the first of the variables as well, but is another job.
 ours()
 {
-    grep -zq "^TESSERA_ATTEMPT_OF=$SLURM_JOB_ID\$" "/proc/$1/environ"
+    [ "$(grep -zcxE "(TESSERA_ATTEMPT_OF|SLURM_JOB_ID)=$SLURM_JOB_ID" \
+        "/proc/$1/environ")" = 2 ]
 }
 
 # Only processes of this user can be read, so no others are ended.

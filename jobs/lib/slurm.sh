@@ -4,6 +4,17 @@
 # Every question costs the one controller of the whole cluster something, so
 # only the job itself is asked for, and while all goes well hardly ever.
 
+# What of the environment of whoever submitted would make Slurm's commands answer
+# of another cluster or of other jobs, in another form, or start steps elsewhere
+# or with other output than is asked for here. Options of srun that are given here
+# need no mention; src/job/slurm.c does the same.
+unset SLURM_CLUSTERS SLURM_TIME_FORMAT SLURM_BITSTR_LEN SLURM_JSON SLURM_YAML \
+    "${!SQUEUE_@}" "${!SCONTROL_@}" "${!SCANCEL_@}" "${!SINFO_@}" "${!SACCT_@}" \
+    "${!SRUN_@}" SLURM_EXPORT_ENV SLURM_HOSTFILE SLURM_MULTI_PROG \
+    SLURM_EXCLUSIVE SLURM_IMMEDIATE SLURM_TIMELIMIT SLURM_WORKING_DIR \
+    SLURM_LABELIO SLURM_STDINMODE SLURM_STDOUTMODE SLURM_STDERRMODE \
+    SLURM_TEST_EXEC SLURM_THREADS SLURM_RESERVATION SLURM_DEPENDENCY
+
 # The job's name for Slurm's commands. One task of an array has the number of
 # the whole array as its own, and would be told about all of them.
 if [ -n "${SLURM_ARRAY_JOB_ID:-}" ]; then

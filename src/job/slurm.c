@@ -93,16 +93,49 @@ double slurm_parse_seconds(const char *text)
                     parts[count - 1]);
 }
 
+/* What makes Slurm's commands answer of another cluster or of other jobs, or in
+ * another form; jobs/lib/slurm.sh does the same. */
+static bool slurm_misleads(const char *variable)
+{
+    static const char *const begin[] = {
+        "SLURM_CLUSTERS=", "SLURM_TIME_FORMAT=", "SLURM_BITSTR_LEN=", "SQUEUE_",
+        "SCONTROL_"
+    };
+    for (size_t i = 0; i < sizeof begin / sizeof begin[0]; i++)
+        if (strncmp(variable, begin[i], strlen(begin[i])) == 0)
+            return true;
+    return false;
+}
+
+/* malloc'ed; NULL: no memory. */
+static char **slurm_environment(void)
+{
+    size_t count = 0, kept = 0;
+    while (environ[count] != NULL)
+        count++;
+    char **list = malloc((count + 1) * sizeof *list);
+    for (size_t i = 0; i <= count && list != NULL; i++)
+        if (environ[i] == NULL || !slurm_misleads(environ[i]))
+            list[kept++] = environ[i];
+    return list;
+}
+
 static pid_t slurm_spawn(char *const *argv, int out_fd)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none;
     pid_t pid = -1;
-    if (posix_spawn_file_actions_init(&actions) != 0)
+    char **list = slurm_environment();
+    if (list == NULL)
         return -1;
+    if (posix_spawn_file_actions_init(&actions) != 0) {
+        free(list);
+        return -1;
+    }
     if (posix_spawnattr_init(&attributes) != 0) {
         posix_spawn_file_actions_destroy(&actions);
+        free(list);
         return -1;
     }
     sigemptyset(&none);
@@ -116,10 +149,11 @@ static pid_t slurm_spawn(char *const *argv, int out_fd)
             0 ||
         posix_spawnattr_setsigmask(&attributes, &none) != 0 ||
         posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK) != 0 ||
-        posix_spawnp(&pid, argv[0], &actions, &attributes, argv, environ) != 0)
+        posix_spawnp(&pid, argv[0], &actions, &attributes, argv, list) != 0)
         pid = -1;
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
+    free(list);
     return pid;
 }
 

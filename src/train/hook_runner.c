@@ -58,6 +58,14 @@ static void call_free(struct call *call)
     *call = (struct call){ 0 };
 }
 
+/* Variables of the run that are not its hooks': what a hook leaves behind or
+ * submits is no process of the attempt. */
+static bool is_ours(const char *variable)
+{
+    return strncmp(variable, "TESSERA_EVENT=", 14) == 0 ||
+           strncmp(variable, "TESSERA_ATTEMPT_OF=", 19) == 0;
+}
+
 /* The run's environment with TESSERA_EVENT; the list is malloc'ed. */
 static char **environment(char *event)
 {
@@ -66,7 +74,7 @@ static char **environment(char *event)
         count++;
     char **list = malloc((count + 2) * sizeof *list);
     for (size_t i = 0; i < count && list != NULL; i++)
-        if (strncmp(environ[i], "TESSERA_EVENT=", 14) != 0)
+        if (!is_ours(environ[i]))
             list[kept++] = environ[i];
     if (list != NULL) {
         list[kept++] = event;
