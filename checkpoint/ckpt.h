@@ -63,6 +63,7 @@ struct ckpt_options {
     bool stage;            /* save copies; the items may change at once */
     const char *local_dir; /* this node's, for ckpt_saver_start_local(); NULL:
                             * none. Swept when the saver is made */
+    const char *local_key; /* signs what is saved there; NULL: "" */
     int xor_group; /* of the local shards: parity over groups of so many nodes
                     * at most (2 to 32), instead of copies on the next node; 0:
                     * copies */
@@ -196,6 +197,8 @@ struct ckpt_load_options {
      * like those of the run directory, and come before them at the same step.
      */
     const char *local_dir;
+    const char *local_key; /* others than those that it has signed do not
+                            * count; NULL: "" */
     /* An item may have another floating-point dtype than the stored tensor; it
      * is converted on the way, rounded to nearest even. */
     bool convert;

@@ -34,6 +34,7 @@ struct load {
     char run_uuid[CKPT_UUID_BYTES];
     int64_t below_local; /* steps to be tried are below; -1: none */
     int64_t ignored;     /* the newest one of another run; -1: none */
+    int64_t refused;     /* the newest one without the run's signature */
     struct ckpt_load_stats stats;
 };
 
@@ -153,22 +154,32 @@ static enum err nothing_good(const struct load *load)
     return ERR_OK;
 }
 
+/* What the nodes have beside what is ours, by its newest step. */
+static void tell_once(const struct load *load, int64_t step, int64_t *told,
+                      const char *is, const char *so)
+{
+    if (step > *told && comm_rank(load->comm) == 0)
+        log_warn("node-local checkpoint step %" PRId64 " is %s %s%s", step, is,
+                 load->run_dir, so);
+    if (step > *told)
+        *told = step;
+}
+
 /* All ranks: what the nodes have together of a step in (above, below_local) is
  * the candidate, if there is something. */
 static enum err next_of_nodes(struct load *load, int64_t above)
 {
     struct ckpt_local *local = &load->local;
-    TRY(ckpt_local_choose(load->comm, load->options->local_dir, load->run_uuid,
-                          above, load->below_local, local));
+    TRY(ckpt_local_choose(load->comm, load->options->local_dir,
+                          load->options->local_key, load->run_uuid, above,
+                          load->below_local, local));
     memcpy(load->dir, local->dir, sizeof load->dir);
     load->manifest = local->manifest;
     load->below_local = local->step >= 0 ? local->step : above + 1;
-    if (local->ignored > load->ignored && comm_rank(load->comm) == 0)
-        log_warn("node-local checkpoint step %" PRId64
-                 " is another run's than the one in %s: ignored",
-                 local->ignored, load->run_dir);
-    if (local->ignored > load->ignored)
-        load->ignored = local->ignored;
+    tell_once(load, local->ignored, &load->ignored,
+              "another run's than the one in", ": ignored");
+    tell_once(load, local->refused, &load->refused,
+              "not signed with the secret of", ": not believed");
     return ERR_OK;
 }
 
@@ -287,7 +298,8 @@ enum err ckpt_load(struct comm *comm, const char *run_dir,
                          .items = items,
                          .item_count = item_count,
                          .below_local = -1,
-                         .ignored = -1 };
+                         .ignored = -1,
+                         .refused = -1 };
     enum err rc = load_newest(&load);
     finish(&load, rc, begin_s, step, state, stats);
     return rc;

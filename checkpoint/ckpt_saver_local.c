@@ -11,6 +11,7 @@
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/local/ckpt_nodes.h"
 #include "checkpoint/local/ckpt_redundancy.h"
+#include "checkpoint/local/ckpt_sign.h"
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
 
@@ -159,6 +160,8 @@ enum err ckpt_saver_local_verify(struct ckpt_saver *saver)
     TRY(local->redundancy->ops->verify(local->redundancy, &save));
     ckpt_crash_point("local-verified", saver->save.rank);
     if (local->leads) {
+        TRY(ckpt_sign(saver->save.tmp, options->local_key, local->text,
+                      local->bytes));
         TRY(fsio_path(path, "%s/%s", saver->save.tmp, CKPT_MANIFEST_FILE));
         TRY(fsio_write_atomic(path, local->text, local->bytes));
     }

@@ -397,11 +397,11 @@ helpers_in_shm() {
     helpers_in_shm
     in_shm '
         fill 60011 "mkdir -p tessera.4711/a/b; touch tessera.4711/a/b/c; \
-            chmod 000 tessera.4711/a"
+            chmod 000 tessera.4711/a; mkdir -m 1700 tessera-ckpt.4711.60011.0f"
         fill 60012 "mkdir tessera-ckpt.4711; touch tessera-ckpt.4711/x"
         as_slurmd epilog n1
         ls -R /dev/shm >"$NODE/list"'
-    [ "$(grep -c 'tessera\.' "$NODE/list")" -eq 0 ]
+    [ "$(grep -cE 'tessera\.|0f$' "$NODE/list")" -eq 0 ]
     grep x "$NODE/list"
 }
 

@@ -264,9 +264,9 @@ END
     "$CLUSTER" exec --root --node n1 bash -c '
         mkdir /dev/shm/tessera.4711 /dev/shm/keep && touch /dev/shm/keep/file
         ln -s /dev/shm/keep /dev/shm/tessera.4711/link
-        mkdir /dev/shm/tessera-ckpt.4711
+        mkdir /dev/shm/tessera-ckpt.4711 /dev/shm/tessera-ckpt.4711.60011.00ff
         touch /dev/shm/tessera.4711/segment /dev/shm/tessera.4712
-        chown -R 60011 /dev/shm/tessera.4711 /dev/shm/tessera-ckpt.4711'
+        chown -R 60011 /dev/shm/tessera.4711 /dev/shm/tessera-ckpt.4711*'
     as_slurmd epilog n1
     [ "$("$CLUSTER" exec --root --node n1 ls /dev/shm | xargs)" = \
         "keep tessera.4712" ]

@@ -21,6 +21,7 @@
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/local/ckpt_local.h"
 #include "checkpoint/local/ckpt_redundancy.h"
+#include "checkpoint/local/ckpt_sign.h"
 #include "tests/ckpt_fixture.h"
 
 #define TIMEOUT_S 60.0
@@ -140,6 +141,19 @@ static bool copy_file(const char *run, int64_t step, const char *local,
     return good;
 }
 
+static bool sign(const char *local, int64_t step, const char *key)
+{
+    char dir[FSIO_PATH_MAX], *text;
+    size_t bytes;
+    struct ckpt_manifest *manifest = NULL;
+    ckpt_index_path(dir, local, step);
+    bool good = ckpt_manifest_read(dir, &text, &bytes, &manifest) == ERR_OK &&
+                ckpt_sign(dir, key, text, bytes) == ERR_OK;
+    ckpt_manifest_destroy(manifest);
+    free(text);
+    return good;
+}
+
 /* A checkpoint of the run as the nodes would have it: own shards, those of the
  * ranks that they keep, and the manifest. */
 static bool spread(struct comm *comm, const char *run, int64_t step,
@@ -152,7 +166,8 @@ static bool spread(struct comm *comm, const char *run, int64_t step,
         if (r == comm_rank(comm) || keeper_of[r] == comm_rank(comm))
             good &= copy_file(run, step, local, name);
     }
-    return good && copy_file(run, step, local, CKPT_MANIFEST_FILE);
+    return good && copy_file(run, step, local, CKPT_MANIFEST_FILE) &&
+           sign(local, step, "");
 }
 
 static void lose(struct comm *comm, const char *local, int64_t step, int node)
@@ -168,7 +183,8 @@ static bool chooses(struct comm *comm, const char *local, int64_t above,
                     int64_t below, int64_t want)
 {
     struct ckpt_local chosen;
-    enum err rc = ckpt_local_choose(comm, local, "u-1", above, below, &chosen);
+    enum err rc =
+        ckpt_local_choose(comm, local, NULL, "u-1", above, below, &chosen);
     bool good =
         rc == ERR_OK && chosen.step == want &&
         (want < 0 ? chosen.manifest == NULL : chosen.manifest->step == want);

@@ -14,6 +14,7 @@
 #include "checkpoint/local/ckpt_nodes.h"
 #include "checkpoint/local/ckpt_rebuild.h"
 #include "checkpoint/local/ckpt_redundancy.h"
+#include "checkpoint/local/ckpt_sign.h"
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
 
@@ -25,12 +26,17 @@ static bool is_of_run(const struct ckpt_manifest *manifest,
     return uuid != NULL && uuid[0] != '\0' && strcmp(uuid, run_uuid) == 0;
 }
 
-/* This rank's newest step of the run in (above, below) with a good manifest,
- * and its text; -1: none. What can't be read is as good as lost. *ignored: the
- * newest of another run. */
-static int64_t newest_here(const char *local_dir, const char *run_uuid,
-                           int64_t above, int64_t below, char **text,
-                           size_t *bytes, int64_t *ignored)
+/* Where a rank looks, and for what: steps in (above, below). */
+struct local_search {
+    const char *dir, *key, *run_uuid;
+    int64_t above, below;
+};
+
+/* This rank's newest step of the run with a good manifest that its key has
+ * signed, and its text; -1: none. What can't be read is as good as lost. out has
+ * the newest of others. */
+static int64_t newest_here(const struct local_search *search, char **text,
+                           size_t *bytes, struct ckpt_local *out)
 {
     int64_t *steps = NULL;
     int64_t newest = -1;
@@ -38,20 +44,25 @@ static int64_t newest_here(const char *local_dir, const char *run_uuid,
     bool evidence;
     *text = NULL;
     *bytes = 0;
-    if (ckpt_index_steps(local_dir, &steps, &count, &evidence) != ERR_OK)
+    if (ckpt_index_steps(search->dir, &steps, &count, &evidence) != ERR_OK)
         count = 0;
-    for (int i = count - 1; i >= 0 && steps[i] > above && newest < 0; i--) {
+    for (int i = count - 1; i >= 0 && steps[i] > search->above && newest < 0;
+         i--) {
         char path[FSIO_PATH_MAX];
         struct ckpt_manifest *manifest = NULL;
-        if (steps[i] >= below ||
-            ckpt_index_path(path, local_dir, steps[i]) != ERR_OK)
+        if (steps[i] >= search->below ||
+            ckpt_index_path(path, search->dir, steps[i]) != ERR_OK)
             continue;
         if (ckpt_manifest_read(path, text, bytes, &manifest) != ERR_OK)
             continue;
-        if (is_of_run(manifest, run_uuid)) {
+        int64_t *other = !is_of_run(manifest, search->run_uuid) ? &out->ignored
+                         : !ckpt_sign_is_good(path, search->key, *text, *bytes)
+                             ? &out->refused
+                             : NULL;
+        if (other == NULL) {
             newest = steps[i];
         } else {
-            *ignored = steps[i] > *ignored ? steps[i] : *ignored;
+            *other = steps[i] > *other ? steps[i] : *other;
             free(*text);
             *text = NULL;
             *bytes = 0;
@@ -172,24 +183,22 @@ enum err ckpt_local_mend(struct comm *comm, struct ckpt_local *local,
 
 /* Tries one candidate, the newest below; sets out->step, -1 when there is
  * none. */
-static enum err try_newest(struct comm *comm, const char *local_dir,
-                           const char *run_uuid, int64_t above, int64_t below,
+static enum err try_newest(struct comm *comm, const struct local_search *search,
                            struct ckpt_local *out, bool *whole)
 {
     enum err rc = ERR_OK;
     char *text = NULL;
     size_t bytes;
-    int64_t ignored = -1;
-    int64_t mine =
-        newest_here(local_dir, run_uuid, above, below, &text, &bytes, &ignored);
-    int64_t newest[] = { mine, ignored };
-    TRY_OUT(comm_all_reduce_i64(comm, newest, 2, COMM_MAX));
+    int64_t mine = newest_here(search, &text, &bytes, out);
+    int64_t newest[] = { mine, out->ignored, out->refused };
+    TRY_OUT(comm_all_reduce_i64(comm, newest, 3, COMM_MAX));
     int64_t step = out->step = newest[0];
     out->ignored = newest[1];
+    out->refused = newest[2];
     if (step < 0)
         goto out;
     TRY_OUT(share_manifest(comm, step, mine, &text, &bytes, &out->here));
-    rc = ckpt_index_path(out->dir, local_dir, step);
+    rc = ckpt_index_path(out->dir, search->dir, step);
     if (rc == ERR_OK)
         rc = ckpt_manifest_parse(text, bytes, out->dir, &out->manifest);
     TRY_OUT(comm_agree(comm, rc));
@@ -201,18 +210,18 @@ out:
 }
 
 enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
-                           const char *run_uuid, int64_t above, int64_t below,
-                           struct ckpt_local *out)
+                           const char *key, const char *run_uuid, int64_t above,
+                           int64_t below, struct ckpt_local *out)
 {
     enum err rc = ERR_OK;
     bool whole = false;
+    struct local_search search = { local_dir, key, run_uuid, above, below };
     for (;;) {
-        *out = (struct ckpt_local){ .step = -1, .ignored = -1 };
-        TRY_OUT(
-            try_newest(comm, local_dir, run_uuid, above, below, out, &whole));
+        *out = (struct ckpt_local){ .step = -1, .ignored = -1, .refused = -1 };
+        TRY_OUT(try_newest(comm, &search, out, &whole));
         if (out->step < 0 || whole)
             goto out;
-        below = out->step;
+        search.below = out->step;
         ckpt_local_free(out);
     }
 out:

@@ -24,6 +24,7 @@
 struct ckpt_local {
     int64_t step;
     int64_t ignored; /* the newest looked at that is another run's; -1: none */
+    int64_t refused; /* of this run's uuid, without its signature; -1: none */
     char dir[FSIO_PATH_MAX];        /* of this rank's node */
     struct ckpt_manifest *manifest; /* NULL: there is none */
     uint32_t manifest_crc;          /* CRC32C of its text */
@@ -34,11 +35,11 @@ struct ckpt_local {
 /* The newest one of a step in (above, below) of which every shard is on some
  * node, or was made again there from parity (ckpt_rebuild.h); *out is empty
  * when there is none. A folder that is not there, or whose manifest is damaged,
- * of another run than run_uuid or another than that of the lowest rank that has
- * the step, holds nothing. Collective. */
+ * of another run than run_uuid, not signed by the key (ckpt_sign.h) or another
+ * than that of the lowest rank that has the step, holds nothing. Collective. */
 enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
-                           const char *run_uuid, int64_t above, int64_t below,
-                           struct ckpt_local *out);
+                           const char *key, const char *run_uuid, int64_t above,
+                           int64_t below, struct ckpt_local *out);
 /* A read met damage: every shard is read on each node that has it, one that is
  * damaged is removed and counts as lost, and *whole says whether all are on some
  * node all the same, by a copy or made again. Collective. */

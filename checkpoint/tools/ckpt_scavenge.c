@@ -221,8 +221,8 @@ static enum err take_or_mend(struct scavenge *s)
 }
 
 enum err ckpt_scavenge(struct comm *comm, const char *run_dir,
-                       const char *local_dir, const char *attempt,
-                       struct ckpt_scavenged *out)
+                       const char *local_dir, const char *local_key,
+                       const char *attempt, struct ckpt_scavenged *out)
 {
     enum err rc = ERR_OK;
     double begin_s = clock_now();
@@ -242,8 +242,12 @@ enum err ckpt_scavenge(struct comm *comm, const char *run_dir,
     TRY_OUT(comm_broadcast(comm, run_uuid, sizeof run_uuid, 0));
     do {
         ckpt_local_free(&s.local);
-        TRY_OUT(ckpt_local_choose(comm, local_dir, run_uuid, newest, below,
-                                  &s.local));
+        TRY_OUT(ckpt_local_choose(comm, local_dir, local_key, run_uuid, newest,
+                                  below, &s.local));
+        if (s.local.refused >= 0 && comm_rank(comm) == 0)
+            log_warn("node-local checkpoint step %" PRId64
+                     " is not signed with the secret of %s: not believed",
+                     s.local.refused, run_dir);
         if (s.local.step < 0)
             goto out;
         below = s.local.step;

@@ -15,7 +15,7 @@ struct ckpt_scavenged {
 };
 
 /* Copy the newest step of this run (ckpt_identify()) that the nodes hold
- * together (ckpt_local.h), if it is newer than every good one of run_dir, and
+ * together (ckpt_local.h), signed by local_key, if it is newer than every good one of run_dir, and
  * commit it there like any other. Every byte is verified on its way; a shard
  * that is damaged on one node is taken from another that keeps it, and a step
  * that can't be put together gives way to the next older one. Shards are
@@ -24,7 +24,7 @@ struct ckpt_scavenged {
  * nobody saves and rank 0 holds the run lock; one rank's copies must not take
  * longer than the communicator's deadline. Collective. */
 enum err ckpt_scavenge(struct comm *comm, const char *run_dir,
-                       const char *local_dir, const char *attempt,
-                       struct ckpt_scavenged *out);
+                       const char *local_dir, const char *local_key,
+                       const char *attempt, struct ckpt_scavenged *out);
 
 #endif

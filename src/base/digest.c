@@ -3,9 +3,12 @@
 #include "src/base/digest.h"
 
 #include <assert.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define DIGEST_BYTES 32
 
@@ -52,9 +55,18 @@ enum err digest_update(struct digest *digest, const void *data, size_t bytes)
     return ERR_OK;
 }
 
-enum err digest_finish(struct digest *digest, char hex[65])
+static void digest_hex(const unsigned char *raw, char hex[65])
 {
     static const char digits[] = "0123456789abcdef";
+    for (int i = 0; i < DIGEST_BYTES; i++) {
+        hex[2 * i] = digits[raw[i] >> 4];
+        hex[2 * i + 1] = digits[raw[i] & 15];
+    }
+    hex[2 * DIGEST_BYTES] = '\0';
+}
+
+enum err digest_finish(struct digest *digest, char hex[65])
+{
     assert(!digest->finished);
     unsigned char raw[EVP_MAX_MD_SIZE];
     unsigned int bytes = 0;
@@ -62,12 +74,27 @@ enum err digest_finish(struct digest *digest, char hex[65])
     if (EVP_DigestFinal_ex(digest->context, raw, &bytes) != 1)
         return err_set(ERR_INTERNAL, "sha256: libcrypto could not finish");
     assert(bytes == DIGEST_BYTES);
-    for (int i = 0; i < DIGEST_BYTES; i++) {
-        hex[2 * i] = digits[raw[i] >> 4];
-        hex[2 * i + 1] = digits[raw[i] & 15];
-    }
-    hex[2 * DIGEST_BYTES] = '\0';
+    digest_hex(raw, hex);
     return ERR_OK;
+}
+
+enum err digest_sign(const char *key, const void *data, size_t bytes,
+                     char hex[65])
+{
+    unsigned char raw[EVP_MAX_MD_SIZE];
+    unsigned int length = 0;
+    if (HMAC(EVP_sha256(), key, (int)strlen(key), data, bytes, raw, &length) ==
+            NULL ||
+        length != DIGEST_BYTES)
+        return err_set(ERR_UNSUPPORTED, "libcrypto has no HMAC-SHA256");
+    digest_hex(raw, hex);
+    return ERR_OK;
+}
+
+bool digest_same(const char *a, const char *b)
+{
+    size_t length = strlen(a);
+    return length == strlen(b) && CRYPTO_memcmp(a, b, length) == 0;
 }
 
 enum err digest_bytes(const void *data, size_t bytes, char hex[65])

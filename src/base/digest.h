@@ -2,6 +2,7 @@
 #ifndef TESSERA_BASE_DIGEST_H
 #define TESSERA_BASE_DIGEST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "src/base/err.h"
@@ -15,5 +16,11 @@ enum err digest_update(struct digest *digest, const void *data, size_t bytes);
 enum err digest_finish(struct digest *digest, char hex[65]);
 /* One buffer. */
 enum err digest_bytes(const void *data, size_t bytes, char hex[65]);
+/* HMAC-SHA256 of one buffer under a key that is a text; lower-case hex. */
+enum err digest_sign(const char *key, const void *data, size_t bytes,
+                     char hex[65]);
+/* Whether two such texts are the same, in a time that does not tell where they
+ * differ. */
+bool digest_same(const char *a, const char *b);
 
 #endif

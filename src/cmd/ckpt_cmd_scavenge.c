@@ -61,15 +61,20 @@ static enum err scavenge(struct comm *comm, const struct ckpt_cmd *cmd,
 {
     enum err rc = ERR_OK;
     bool first = comm_rank(comm) == 0;
-    char local_dir[FSIO_PATH_MAX], attempt[64];
+    char attempt[64];
+    struct on_checkpoint_local local = { .own.fd = -1 };
     struct ckpt_scavenged scavenged;
     struct slurm slurm;
     slurm_read(&slurm);
     snprintf(attempt, sizeof attempt, "%ld.scavenge", slurm.job_id);
     TRY(comm_agree(comm, first ? open_run(cmd, lock) : ERR_OK));
-    rc = on_checkpoint_local_dir(cmd->local_dir, cmd->paths[0], local_dir);
-    TRY(comm_agree(comm, rc));
-    TRY(ckpt_scavenge(comm, cmd->paths[0], local_dir, attempt, &scavenged));
+    TRY(on_checkpoint_local_open(comm, cmd->local_dir, cmd->paths[0], &local));
+    if (local.dir == NULL)
+        return err_set(ERR_SPACE, "nothing of the nodes can be read");
+    rc = ckpt_scavenge(comm, cmd->paths[0], local.dir, local.secret, attempt,
+                       &scavenged);
+    on_checkpoint_local_close(&local);
+    TRY(rc);
     if (first && scavenged.step >= 0 &&
         record(cmd->paths[0], &scavenged) != ERR_OK)
         log_warn("step %lld: no line in the ledger: %s",

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/digest.h"
+#include "src/base/log.h"
 #include "src/data/cache_impl.h"
 
 #define CACHE_NAME "tessera-cache-"
@@ -24,28 +26,6 @@
 const struct cache_options cache_defaults = {
     .folder = "", .limit = 0, .deadline_s = 300.0, .threads = 4
 };
-
-/* A folder of the user's own, into which nobody else can put anything. */
-static enum err cache_own_folder(const char *path)
-{
-    struct stat status;
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return err_errno("%s: mkdir", path);
-    if (lstat(path, &status) != 0)
-        return err_errno("%s: stat", path);
-    const char *wrong = S_ISLNK(status.st_mode)      ? "is a link"
-                        : !S_ISDIR(status.st_mode)   ? "is no folder"
-                        : status.st_uid != geteuid() ? "belongs to another user"
-                        : (status.st_mode & 022) != 0
-                            ? "can be written to by others"
-                            : NULL;
-    return wrong == NULL
-               ? ERR_OK
-               : err_set(ERR_SPACE,
-                         "%s: %s, so it is not used as a cache; name a folder "
-                         "of your own: data.cache",
-                         path, wrong);
-}
 
 static enum err cache_default_root(char root[FSIO_PATH_MAX])
 {
@@ -58,24 +38,47 @@ static enum err cache_default_root(char root[FSIO_PATH_MAX])
                      is_job ? job : "");
 }
 
-/* The folder of the address. */
+/* What is asked for; what it is comes from cache_enter(). */
 static enum err cache_name(struct cache *cache, const char *address)
 {
-    char hex[65], parent[FSIO_PATH_MAX];
+    char hex[65], here[FSIO_PATH_MAX];
     cache->temporary = cache->options.folder[0] == '\0';
-    if (cache->temporary) {
-        TRY(cache_default_root(cache->root));
-    } else {
-        TRY(fsio_path(cache->root, "%s", cache->options.folder));
-        TRY(fsio_path(parent, "%s", cache->options.folder));
-        char *slash = strrchr(parent, '/');
-        if (slash != NULL && slash != parent) {
-            *slash = '\0';
-            TRY(fsio_mkdirs(parent));
-        }
-    }
+    if (cache->temporary)
+        TRY(cache_default_root(cache->wanted));
+    else if (cache->options.folder[0] == '/')
+        TRY(fsio_path(cache->wanted, "%s", cache->options.folder));
+    else if (getcwd(here, sizeof here) == NULL)
+        return err_errno("getcwd");
+    else
+        TRY(fsio_path(cache->wanted, "%s/%s", here, cache->options.folder));
     TRY(digest_bytes(address, strlen(address), hex));
-    return fsio_path(cache->folder, "%s/%.16s", cache->root, hex);
+    snprintf(cache->name, sizeof cache->name, "%.16s", hex);
+    return ERR_OK;
+}
+
+static void cache_go_out(struct cache *cache)
+{
+    own_close(&cache->in);
+    own_close(&cache->root);
+}
+
+/* Folders of the user's own, into which nobody else can put anything. The last
+ * user may have removed them meanwhile. */
+static enum err cache_enter(struct cache *cache)
+{
+    cache_go_out(cache);
+    enum err rc = own_open(cache->wanted, &cache->root);
+    if (rc == ERR_OK)
+        rc = own_open_in(&cache->root, cache->name, &cache->in);
+    if (rc == ERR_SPACE)
+        return err_prefix(rc, "data.cache");
+    TRY(rc);
+    if (cache->root.strangers > 0 && !cache->told)
+        log_warn("%s: the name is not ours: %s is used", cache->wanted,
+                 cache->root.path);
+    cache->told = true;
+    cache->folder = cache->in.at;
+    return ERR_OK;
 }
 
 static void cache_remove(const char *folder, const char *name)
@@ -214,8 +217,9 @@ static enum err cache_join(struct cache *cache, const char *const *names,
                            int needed, int count, bool *done)
 {
     char path[FSIO_PATH_MAX];
-    TRY(cache_own_folder(cache->root));
-    TRY(cache_own_folder(cache->folder));
+    TRY(cache_enter(cache));
+    if (cache->in.fd < 0)
+        return ERR_OK;
     TRY(fsio_path(path, "%s/users", cache->folder));
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 && errno == ENOENT)
@@ -247,42 +251,59 @@ static enum err cache_join(struct cache *cache, const char *const *names,
     return ERR_OK;
 }
 
-/* Caches of jobs of this user that were killed: nobody has them, and for an
- * hour nobody had. Only where they are named by us. */
+/* A cache that nobody has, and for an hour nobody had. */
+static void cache_sweep_root(int root)
+{
+    char users[NAME_MAX + 16];
+    struct stat status;
+    const struct dirent *set;
+    DIR *sets = fdopendir(root);
+    while (sets != NULL && (set = readdir(sets)) != NULL) {
+        if (set->d_name[0] == '.')
+            continue;
+        snprintf(users, sizeof users, "%s/users", set->d_name);
+        int fd = openat(root, users, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+            fstat(fd, &status) == 0 &&
+            clock_wall() - (double)status.st_mtime > CACHE_STALE_S)
+            (void)own_remove(root, "a cache", set->d_name);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (sets != NULL)
+        closedir(sets);
+}
+
+/* Caches of jobs of this user that were killed. Only where they are named by us.
+ */
 static void cache_sweep_stale(const struct cache *cache)
 {
-    char mine[64], parent[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
-    struct stat status;
+    char mine[64], parent[FSIO_PATH_MAX];
+    struct stat status, own;
+    const struct dirent *entry;
     snprintf(mine, sizeof mine, CACHE_NAME "%lu-", (unsigned long)geteuid());
-    snprintf(parent, sizeof parent, "%.*s",
-             (int)(strrchr(cache->root, '/') - cache->root), cache->root);
+    if (fsio_path(parent, "%.*s",
+                  (int)(strrchr(cache->root.path, '/') - cache->root.path),
+                  cache->root.path) != ERR_OK ||
+        fstat(cache->root.fd, &own) != 0)
+        return;
     DIR *dir = opendir(parent);
-    struct dirent *entry = NULL;
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
-        if (strncmp(entry->d_name, mine, strlen(mine)) != 0 ||
-            fsio_path(path, "%s/%s", parent, entry->d_name) != ERR_OK ||
-            strcmp(path, cache->root) == 0 || lstat(path, &status) != 0 ||
-            !S_ISDIR(status.st_mode) || status.st_uid != geteuid())
+        if (strncmp(entry->d_name, mine, strlen(mine)) != 0)
             continue;
-        DIR *sets = opendir(path);
-        struct dirent *set = NULL;
-        while (sets != NULL && (set = readdir(sets)) != NULL) {
-            char folder[FSIO_PATH_MAX], users[FSIO_PATH_MAX];
-            if (set->d_name[0] == '.' ||
-                fsio_path(folder, "%s/%s", path, set->d_name) != ERR_OK ||
-                fsio_path(users, "%s/users", folder) != ERR_OK)
-                continue;
-            int fd = open(users, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-            if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-                fstat(fd, &status) == 0 &&
-                clock_wall() - (double)status.st_mtime > CACHE_STALE_S)
-                (void)fsio_remove_tree(folder);
-            if (fd >= 0)
-                close(fd);
+        int fd = openat(dirfd(dir), entry->d_name,
+                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        if (fstat(fd, &status) != 0 || status.st_uid != geteuid() ||
+            (status.st_mode & (S_IWGRP | S_IWOTH)) != 0 ||
+            status.st_ino == own.st_ino) {
+            close(fd);
+            continue;
         }
-        if (sets != NULL)
-            closedir(sets);
-        (void)rmdir(path); /* if it is empty now */
+        cache_sweep_root(fd);
+        /* if it is empty now */
+        (void)unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR);
     }
     if (dir != NULL)
         closedir(dir);
@@ -300,13 +321,13 @@ enum err cache_open(const char *address, const struct cache_options *options,
     struct cache *cache = calloc(1, sizeof *cache);
     if (cache == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    cache->users = cache->verified = -1;
+    cache->users = cache->verified = cache->root.fd = cache->in.fd = -1;
     cache->options = *options;
     cache->failed_shard = -1;
     pthread_mutex_init(&cache->mutex, NULL);
     TRY_OUT(store_open(address, &store, &cache->store));
     TRY_OUT(cache_name(cache, address));
-    cache->options.folder = cache->root;
+    TRY_OUT(cache_enter(cache));
     if (cache->temporary)
         cache_sweep_stale(cache);
     while (!done) {
@@ -328,6 +349,24 @@ out:
     return rc;
 }
 
+/* Its name in what it lies in, if that still is its name. */
+static void cache_remove_root(const struct cache *cache)
+{
+    struct stat mine, named;
+    char parent[FSIO_PATH_MAX];
+    const char *name = strrchr(cache->root.path, '/');
+    if (fsio_path(parent, "%.*s/", (int)(name - cache->root.path),
+                  cache->root.path) != ERR_OK)
+        return;
+    int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && fstat(cache->root.fd, &mine) == 0 &&
+        fstatat(fd, name + 1, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+        mine.st_ino == named.st_ino && mine.st_dev == named.st_dev)
+        (void)unlinkat(fd, name + 1, AT_REMOVEDIR);
+    if (fd >= 0)
+        close(fd);
+}
+
 /* The last user of a temporary cache removes it. */
 static void cache_leave(struct cache *cache)
 {
@@ -335,8 +374,9 @@ static void cache_leave(struct cache *cache)
         return;
     (void)futimens(cache->users, NULL);
     if (cache->temporary && flock(cache->users, LOCK_EX | LOCK_NB) == 0) {
-        (void)fsio_remove_tree(cache->folder);
-        (void)rmdir(cache->root); /* another address may have a cache there */
+        (void)own_remove(cache->root.fd, cache->root.path, cache->name);
+        /* another address may have a cache there */
+        cache_remove_root(cache);
     }
     close(cache->users);
 }
@@ -358,6 +398,7 @@ void cache_close(struct cache *cache)
     cache_leave(cache);
     if (cache->verified >= 0)
         close(cache->verified);
+    cache_go_out(cache);
     store_close(cache->store);
     pthread_mutex_destroy(&cache->mutex);
     free(cache);

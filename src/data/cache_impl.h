@@ -5,13 +5,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "src/base/own.h"
 #include "src/data/cache.h"
 
 #define CACHE_POLL_S 0.01 /* between looks at what another process does */
 
 struct cache {
-    char root[FSIO_PATH_MAX];
-    char folder[FSIO_PATH_MAX];
+    char wanted[FSIO_PATH_MAX]; /* root, as it is named */
+    char name[20];              /* of the address, in it */
+    struct own root, in;
+    const char *folder; /* the way into the latter */
+    bool told;
     struct cache_options options;
     bool temporary; /* the root is the default's */
     struct store *store;

@@ -69,7 +69,7 @@ struct on_checkpoint {
 
     /* for the records of the saver's thread */
     const char *run_dir;
-    char local_dir[FSIO_PATH_MAX]; /* empty: no node-local level */
+    struct on_checkpoint_local local;
     int attempt;
 };
 
@@ -81,14 +81,13 @@ static enum err checkpoint_restore(struct on_checkpoint *checkpoint,
     TRY(comm_agree(trainer->comm,
                    on_checkpoint_copies_create(trainer, &checkpoint->copies)));
     TRY(on_checkpoint_items_create(trainer, &checkpoint->items));
-    TRY(comm_agree(trainer->comm,
-                   on_checkpoint_local_dir(
-                       trainer->settings.checkpoint.local_dir,
-                       trainer->settings.run.dir, checkpoint->local_dir)));
+    TRY(on_checkpoint_local_open(
+        trainer->comm, trainer->settings.checkpoint.local_dir,
+        trainer->settings.run.dir, &checkpoint->local));
     from.items = on_checkpoint_items_list(checkpoint->items, &from.count);
     from.memory = on_checkpoint_copies_memory(checkpoint->copies);
-    if (checkpoint->local_dir[0] != '\0')
-        from.local_dir = checkpoint->local_dir;
+    from.local_dir = checkpoint->local.dir;
+    from.local_key = checkpoint->local.secret;
     TRY(on_checkpoint_restore(trainer, &from, &restored));
     checkpoint->last_step = restored.committed;
     checkpoint->arithmetics = restored.arithmetics;
@@ -194,9 +193,9 @@ static enum err checkpoint_open(struct on_checkpoint *checkpoint,
         .may_commit = may_commit,
         .record_arg = checkpoint,
         .memory = on_checkpoint_copies_memory(checkpoint->copies),
+        .local_dir = checkpoint->local.dir,
+        .local_key = checkpoint->local.secret,
     };
-    if (checkpoint->local_dir[0] != '\0')
-        options.local_dir = checkpoint->local_dir;
     if (s->checkpoint.redundancy == REDUNDANCY_XOR)
         options.xor_group = (int)s->checkpoint.redundancy_group;
     for (;;) {
@@ -375,7 +374,7 @@ static enum err checkpoint_step(struct on_checkpoint *checkpoint,
     if (settle)
         TRY(check_failures(checkpoint, trainer));
     bool local_due =
-        !due && checkpoint->local_dir[0] != '\0' &&
+        !due && checkpoint->local.dir != NULL &&
         (step->agreed[ASK_SAVE_LOCAL] != 0 ||
          trainer_due(trainer, trainer->settings.checkpoint.local_interval));
     if ((!due && !local_due) || checkpoint->last_step == step->step ||
@@ -466,6 +465,7 @@ static void checkpoint_destroy(void *self)
     on_checkpoint_items_destroy(checkpoint->items);
     on_checkpoint_copies_destroy(checkpoint->copies);
     on_checkpoint_interval_destroy(checkpoint->interval);
+    on_checkpoint_local_close(&checkpoint->local);
     json_decref(checkpoint->arithmetics);
     pthread_mutex_destroy(&checkpoint->mutex);
 }

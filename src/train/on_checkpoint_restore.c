@@ -50,7 +50,8 @@ static enum err resume(struct trainer *trainer,
                                          .ignore = left_alone,
                                          .ignore_count = 1,
                                          .memory = from->memory,
-                                         .local_dir = from->local_dir };
+                                         .local_dir = from->local_dir,
+                                         .local_key = from->local_key };
     struct ckpt_load_stats stats;
     TRY_OUT(ckpt_load(trainer->comm, trainer->settings.run.dir, &options,
                       from->items, from->count, step, &state, &stats));

@@ -13,6 +13,7 @@ struct on_checkpoint_from {
     int count;
     const struct ckpt_memory *memory; /* as in ckpt_load_options */
     const char *local_dir;            /* likewise */
+    const char *local_key;
 };
 
 struct on_checkpoint_restored {
