@@ -148,21 +148,27 @@ stand_in() {
     chmod 755 "$T/bin/$1"
 }
 
-# A job 7 on node n1. Its states are the words of $T/states, one for each time
+# A job 7 on the nodes of $T/nodes, n1 alone at first, whose checks say what is in
+# $T/verdict.NODE and $T/pairs. Its states are the words of $T/states, one for each time
 # that Slurm is asked; the last one stays. $T/step is the training step.
 slurm_stand_ins() {
     mkdir -p "$T/bin" "$T/run"
     echo RUNNING >"$T/states"
+    echo n1 >"$T/nodes"
     echo 'exit 85' >"$T/step"
     stand_in scontrol <<'END'
 case "$*" in
 *"show job"*)
     read -r state rest <"$T/states"
     [ -z "$rest" ] || echo "$rest" >"$T/states"
-    echo "JobId=7 JobState=$state Requeue=1 NodeList=n1 BatchHost=n0 End"
+    echo "JobId=7 JobState=$state Requeue=1 NodeList=$(cat "$T/nodes") BatchHost=n0 End"
     ;;
 *hostnames*) tr , '\n' <<<"$3" ;;
-*"show node"*) echo "NodeName=n1 Arch=x State=ALLOCATED End" ;;
+*"show node"*)
+    for node in $(tr , ' ' <"$T/nodes"); do
+        echo "NodeName=$node Arch=x State=ALLOCATED End"
+    done
+    ;;
 requeue*)
     [ ! -e "$T/refusal" ] || { cat "$T/refusal"; exit 1; }
     touch "$T/requeued"
@@ -175,7 +181,14 @@ case "$*" in
 --mpi=list) printf 'MPI plugin types are...\n\tpmix\n' ;;
 *--job-name=train*) . "$T/step" ;;
 *--job-name=health*)
-    echo '{"host":"n1","verdict":"ok"}' >"${@: -3:1}/n1.json"
+    for node in $(tr , ' ' <"$T/nodes"); do
+        cat "$T/verdict.$node" 2>/dev/null >"${@: -3:1}/$node.json" ||
+            echo '{"host":"'$node'","verdict":"ok"}' >"${@: -3:1}/$node.json"
+    done
+    ;;
+*--job-name=pairs*)
+    [ ! -e "$T/pairs" ] || [[ ! "$*" =~ --output=([^ ]*) ]] ||
+        cp "$T/pairs" "${BASH_REMATCH[1]}"
     ;;
 esac
 END
@@ -204,6 +217,23 @@ launch() {
     [ "$status" -eq 85 ]
     [ -e "$T/requeued" ]
     [ "$(grep -c '"event":"requeue"' "$T/run/ledger.jsonl")" -eq 1 ]
+}
+
+@test "a node with a warning waits in reserve, and that is said" {
+    slurm_stand_ins
+    echo n1,n2,n3,n4 >"$T/nodes"
+    echo 'exit 0' >"$T/step"
+    echo '{"host":"n1","verdict":"warn","code":"MEM_LOW","reason":"tessera: MEM_LOW x"}' \
+        >"$T/verdict.n1"
+    printf '{"host":"n%d","verdict":"%s","code":"PAIR_SLOW","reason":"0.02 GB/s"}\n' \
+        1 ok 2 ok 3 warn 4 ok >"$T/pairs"
+    check_s=5 TESSERA_NODES=2 run launch
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ $output == *"attempt 1 on n2,n4, 2 in reserve"* ]]
+    [[ $output == *"node n3, a warning: PAIR_SLOW: 0.02 GB/s"* ]]
+    [ "$(jq -r 'select(.event == "node-warning") | .node + " " + .code' \
+        "$T/run/ledger.jsonl" | xargs)" = "n1 MEM_LOW n3 PAIR_SLOW" ]
 }
 
 @test "variables of the user's lead no command of Slurm elsewhere" {

@@ -39,7 +39,7 @@ make_run() {
                 }
             }
             if (a == 1) {
-                printf "{\"event\":\"drain\",\"time\":%.3f,\"attempt\":2,\"job\":7,\"node\":\"n2\",\"code\":\"gpu_ecc\",\"reason\":\"2 uncorrectable errors\"}\n", t + 4 >ledger
+                printf "{\"event\":\"exclude\",\"time\":%.3f,\"attempt\":2,\"job\":7,\"node\":\"n2\",\"code\":\"gpu_ecc\",\"reason\":\"2 uncorrectable errors\"}\n", t + 4 >ledger
                 printf "{\"event\":\"restart\",\"time\":%.3f,\"attempt\":1,\"job\":7,\"code\":75,\"reason\":\"rank 3 is silent\"}\n", t + 5 >ledger
                 t += 9
             }
@@ -82,7 +82,7 @@ PLOTS="loss learning-rate gradient-norm throughput mfu step-time rank-spread
     # nothing is fetched
     lacks 'src=|href=|url\(|@import|https?:' "$DIR/one.html"
     grep -q '"replayed_steps": 10' "$DIR/one.json"
-    grep -q '"drained_nodes": 1' "$DIR/one.json"
+    grep -q '"excluded_nodes": 1' "$DIR/one.json"
     grep -q '"last_step": 200' "$DIR/one.json"
 }
 
@@ -226,7 +226,7 @@ END
 @test "tessera top: one picture, plain, of a given width of nothing but ASCII" {
     run -0 "$BIN/tessera-top" "$DIR/one" --once
     [[ "$output" == *"200/200"*"100.0 %"* ]]
-    [[ "$output" == *"1 drained"* ]]
+    [[ "$output" == *"1 left out"* ]]
     [[ "$output" == *"n2: 2 uncorrectable errors"* ]]
     [[ "$output" == *"89.0 to 90."*"by the ranks' clocks, waiting for others"*"included"* ]]
     # of a run that has ended: why, and no time that is left

@@ -204,7 +204,7 @@ scavenged() {
     [ "$(hosts turned | xargs)" = "n13 n15" ]
     [ "$(job_field turned Restarts)" -eq 0 ]
     [ "$(job_field turned NumNodes)" -eq 2 ]
-    events turned drain | grep '"node":"n14","code":"SHM_FULL"'
+    events turned exclude | grep '"node":"n14","code":"SHM_FULL"'
     drained n14
 }
 

@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/launch
 # The ledger of a run, RUN/ledger.jsonl: one line of JSON per event. The
 # training program writes "start", "commit" and "stop"; what is decided about
-# attempts ("check", "drain", "restart", "requeue", "give-up", "stop") is written
+# attempts ("check", "exclude", "node-warning", "restart", "requeue", "give-up",
+# "stop") is written
 # here. Needs $run_dir, $job and $controller_s.
 
 # json_value TEXT: TEXT as JSON, a number where it looks like one.

@@ -1,10 +1,11 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/launch
 # Which of the job's nodes are good. Needs $bin, $here, $job, $run_dir, $spool,
-# $check_s, $mpi; sets good=() and allocated=().
+# $check_s, $mpi; sets good=(), of which warned=(), and allocated=().
 
 readonly CHECKS_KEPT=20
 
 good=()
+warned=()
 check_count=0
 check_end=
 guard_pid=
@@ -117,12 +118,18 @@ judge()
         verdict_line=
         read_verdict "$node" "${files//%s/$node}"
         case $verdict in
-        ok | warn) good+=("$node") ;;
+        ok) good+=("$node") ;;
+        warn)
+            good+=("$node") warned+=("$node")
+            ledger node-warning "$attempt" node="$node" code="$code" \
+                reason="$reason"
+            say "node $node, a warning: $code: $reason"
+            ;;
         bad)
             bad+=("$node")
             leave_verdict "$node"
-            ledger drain "$attempt" node="$node" code="$code" reason="$reason"
-            say "node $node is bad: $code: $reason"
+            ledger exclude "$attempt" node="$node" code="$code" reason="$reason"
+            say "node $node is bad and left out: $code: $reason"
             ;;
         *)
             unknown+=("$node")
@@ -130,6 +137,21 @@ judge()
             ;;
         esac
     done
+}
+
+# Good nodes without a warning in this job first: spares take the places of slow
+# ones.
+put_first()
+{
+    local node sound=() others=()
+    for node in "${good[@]}"; do
+        if [[ " ${warned[*]} " == *" $node "* ]]; then
+            others+=("$node")
+        else
+            sound+=("$node")
+        fi
+    done
+    good=("${sound[@]}" "${others[@]}")
 }
 
 # Gives the bad nodes back, so that the epilog runs there now. The node of this

@@ -22,11 +22,12 @@ static const char help[] =
     "usage: tessera-top RUN [OPTION ...]\n"
     "       tessera-top --help | --version\n\n"
     "Follows a run directory: progress, loss, throughput, utilization, times "
-    "of ranks,\ncheckpoints, goodput, drained nodes. Ctrl-C ends.\n\n"
+    "of ranks,\ncheckpoints, goodput, nodes left out. Ctrl-C ends.\n\n"
     "  --once             one picture, then end\n"
     "  --interval N       seconds between pictures (1)\n"
     "  --ascii            plain letters, as where the output is no terminal\n\n"
-    "exit codes: 0; 64 usage; 75 a file could not be read; 93 no run there\n";
+    "exit codes: 0; 64 usage, or no such folder; 75 a file could not be read; "
+    "93 no\nrun there\n";
 
 struct options {
     const char *run;

@@ -304,10 +304,10 @@ static void draw_time(struct frame *frame)
 static void draw_events(struct frame *frame)
 {
     const struct run_history *run = frame->run;
-    int drained = 0, shown = 0;
+    int out = 0, shown = 0;
     for (size_t i = 0; i < run->event_count; i++)
-        drained += run->events[i].kind == RUN_EVENT_DRAIN;
-    line(frame, "nodes", "%d drained", drained);
+        out += run->events[i].kind == RUN_EVENT_EXCLUDE;
+    line(frame, "nodes", "%d left out", out);
     for (size_t i = run->event_count; i-- > 0 && shown < EVENTS_MAX;) {
         const struct run_event *event = &run->events[i];
         if (event->kind == RUN_EVENT_CHECK)

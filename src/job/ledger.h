@@ -23,7 +23,8 @@
  * replaced}}} when commands of hooks.on_* did not go well, "tracking-lost"
  * {sink, records, reason} when a tracker has not
  * got them, "stop" {step, code, reason}, and those of the launch
- * script ("check", "drain", "restart", "requeue", "give-up"). Every line has "event",
+ * script ("check", "exclude" and "node-warning" {node,
+ * code, reason}, "restart", "requeue", "give-up"). Every line has "event",
  * "time" (seconds since the epoch, ms) and "attempt". */
 #ifndef TESSERA_JOB_LEDGER_H
 #define TESSERA_JOB_LEDGER_H
@@ -38,8 +39,8 @@ enum err ledger_append(const char *run_dir, const char *event, int attempt,
                        json_t *fields);
 
 /* All events of this name, oldest first and those included that the process
- * keeps, as a new array (json_decref); empty where there is no ledger. A torn last line (power cut) is ignored and healed
- * by the next append. */
+ * keeps, as a new array (json_decref); empty where there is no ledger. A torn
+ * last line (power cut) is ignored and healed by the next append. */
 enum err ledger_events(const char *run_dir, const char *name, json_t **out);
 
 /* Number of the attempt that starts now: 1 + the "start" events so far. */

@@ -22,7 +22,7 @@ struct report_figures {
     int64_t commits, commit_bytes; /* bytes: of the newest */
     double stall_mean_s, stall_max_s;
     double memory_planned, memory_peak; /* of the newest attempt that tells */
-    int64_t drains;
+    int64_t excluded;                   /* nodes left out */
 };
 
 struct report {

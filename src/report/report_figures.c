@@ -102,7 +102,7 @@ enum err report_figures_make(const struct run_history *run, double price,
             out->memory_peak = (double)run->attempts[i].memory_peak;
     }
     for (size_t i = 0; i < run->event_count; i++)
-        out->drains += run->events[i].kind == RUN_EVENT_DRAIN;
+        out->excluded += run->events[i].kind == RUN_EVENT_EXCLUDE;
     free(list);
     return ERR_OK;
 }

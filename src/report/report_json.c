@@ -46,7 +46,7 @@ static json_t *figures_json(const struct report_figures *f)
     json_object_set_new(out, "eval_best_step", json_integer(f->eval_best_step));
     json_object_set_new(out, "commits", json_integer(f->commits));
     json_object_set_new(out, "commit_bytes", json_integer(f->commit_bytes));
-    json_object_set_new(out, "drained_nodes", json_integer(f->drains));
+    json_object_set_new(out, "excluded_nodes", json_integer(f->excluded));
     return out;
 }
 

@@ -97,7 +97,7 @@ static void draw_events(const struct canvas *canvas, const struct axis *axis,
     for (size_t i = 0; i < run->event_count; i++) {
         const struct run_event *event = &run->events[i];
         double x = place(axis, run, event->time_us);
-        if (event->kind == RUN_EVENT_DRAIN)
+        if (event->kind == RUN_EVENT_EXCLUDE)
             dot(canvas, x, y + 7, 1);
         else if (event->kind == RUN_EVENT_RESTART)
             dot(canvas, x, y + ROW + 7, 4);
@@ -111,7 +111,7 @@ static void draw_run(const struct report *report, int number,
                      const struct axis *axis, const struct canvas *canvas)
 {
     static const char *const rows[ROWS] = { "attempts", "checkpoints",
-                                            "evaluations", "drained nodes",
+                                            "evaluations", "nodes left out",
                                             "restarts, failures" };
     const struct run_history *run = report->runs[number];
     double y = TOP + ROW * (ROWS + 1) * number;

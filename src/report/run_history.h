@@ -149,7 +149,8 @@ struct run_attempt {
 };
 
 enum run_event_kind {
-    RUN_EVENT_DRAIN,
+    RUN_EVENT_EXCLUDE, /* a node is left out: whether Slurm drains it is its own */
+    RUN_EVENT_WARNING, /* of a node that takes part */
     RUN_EVENT_CHECK,
     RUN_EVENT_RESTART, /* restart and requeue */
     RUN_EVENT_GIVE_UP,

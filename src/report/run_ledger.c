@@ -208,7 +208,10 @@ static enum err keep_event(struct run_history *history,
         history->events_left_out++;
         return ERR_OK;
     }
-    run_reader_text(event.name, sizeof event.name, name);
+    run_reader_text(event.name, sizeof event.name,
+                    kind == RUN_EVENT_EXCLUDE   ? "left out"
+                    : kind == RUN_EVENT_WARNING ? "warning"
+                                                : name);
     run_reader_text(event.node, sizeof event.node, node);
     if (why == NULL)
         why = text(line, "path"); /* of weights */
@@ -236,8 +239,11 @@ static enum err keep_event(struct run_history *history,
 
 static enum run_event_kind kind_of(const char *event)
 {
-    if (strcmp(event, "drain") == 0)
-        return RUN_EVENT_DRAIN;
+    if (strcmp(event, "exclude") == 0 ||
+        strcmp(event, "drain") == 0 /* its name in older ledgers */)
+        return RUN_EVENT_EXCLUDE;
+    if (strcmp(event, "node-warning") == 0)
+        return RUN_EVENT_WARNING;
     if (strcmp(event, "check") == 0)
         return RUN_EVENT_CHECK;
     if (strcmp(event, "restart") == 0 || strcmp(event, "requeue") == 0)
@@ -305,8 +311,9 @@ static enum err take_event(struct run_history *history, int attempt,
 static bool is_decision(const char *event)
 {
     enum run_event_kind kind = kind_of(event);
-    return kind == RUN_EVENT_DRAIN || kind == RUN_EVENT_CHECK ||
-           kind == RUN_EVENT_RESTART || kind == RUN_EVENT_GIVE_UP;
+    return kind == RUN_EVENT_EXCLUDE || kind == RUN_EVENT_WARNING ||
+           kind == RUN_EVENT_CHECK || kind == RUN_EVENT_RESTART ||
+           kind == RUN_EVENT_GIVE_UP;
 }
 
 enum err run_ledger_line(void *arg, const char *line, size_t bytes)
@@ -324,10 +331,11 @@ enum err run_ledger_line(void *arg, const char *line, size_t bytes)
     }
     if (is_decision(event)) {
         int index = history->reader->by_number[known];
-        if (index > 0 && kind_of(event) != RUN_EVENT_DRAIN &&
-            kind_of(event) != RUN_EVENT_CHECK)
+        enum run_event_kind kind = kind_of(event);
+        if (index > 0 &&
+            (kind == RUN_EVENT_RESTART || kind == RUN_EVENT_GIVE_UP))
             take_decision(&history->attempts[index - 1], object);
-        TRY_OUT(keep_event(history, kind_of(event), event, object, time_us));
+        TRY_OUT(keep_event(history, kind, event, object, time_us));
         goto out;
     }
     if (json_object_get(object, "by") != NULL &&
