@@ -164,6 +164,7 @@ static void test_retries(void)
 
 static void test_deadline(void)
 {
+    char rules[256];
     struct store *store = open_store("http://127.0.0.1:%d", 0.6, 0.0);
     double begin = clock_now();
     http_server_rules(&server, "* stall 200 -");
@@ -187,7 +188,13 @@ static void test_deadline(void)
     store_close(store);
     http_server_rules(&server, "* redirect file:///etc/passwd? -");
     store = open_store("http://127.0.0.1:%d", 0.6, 0.0);
-    fails(store, "shard.mds", -1, ERR_IO, "Unsupported protocol");
+    fails(store, "shard.mds", -1, ERR_DATA, "nsupported protocol");
+    store_close(store);
+    snprintf(rules, sizeof rules, "* redirect http://127.0.0.1:%d -",
+             server.port);
+    http_server_rules(&server, rules);
+    store = open_store("http://127.0.0.1:%d", 20.0, 0.0);
+    fails(store, "shard.mds", -1, ERR_DATA, "the address that it leads to");
     store_close(store);
     http_server_rules(&server, "");
 }

@@ -23,8 +23,8 @@ static const char help[] =
     "  --png DIR          each plot as DIR/NAME.png\n"
     "  --json FILE        all figures\n"
     "  --price N          of an hour of a GPU, or of a core without GPUs\n\n"
-    "exit codes: 0; 64 usage; 75 a file could not be read or written; 93 no "
-    "run there\n";
+    "exit codes: 0; 64 usage, or no such folder; 75 a file could not be "
+    "read or\nwritten; 93 no run there\n";
 
 struct options {
     const char *out, *png, *json;

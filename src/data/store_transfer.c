@@ -316,6 +316,24 @@ static bool store_passes(CURLcode code)
     }
 }
 
+/* Whether it surely comes again: what the server is and says. */
+static bool store_stays(CURLcode code)
+{
+    return code == CURLE_TOO_MANY_REDIRECTS ||
+           code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT ||
+           code == CURLE_PEER_FAILED_VERIFICATION ||
+           code == CURLE_OUT_OF_MEMORY;
+}
+
+static const char *store_words(CURLcode code)
+{
+    if (code == CURLE_OPERATION_TIMEDOUT)
+        return "no answer in time, or no more of it";
+    if (code == CURLE_OUT_OF_MEMORY) /* so curl calls an endless header, too */
+        return "the answer's header is too large";
+    return curl_easy_strerror(code);
+}
+
 enum store_verdict store_transfer_judge(struct store_transfer *t, CURLcode code,
                                         enum err *kind)
 {
@@ -328,10 +346,8 @@ enum store_verdict store_transfer_judge(struct store_transfer *t, CURLcode code,
         return *kind == ERR_IO ? STORE_AGAIN : STORE_NEVER;
     }
     if (code != CURLE_OK) {
-        *kind = err_set(ERR_IO, "%s",
-                        code == CURLE_OPERATION_TIMEDOUT
-                            ? "no answer in time, or no more of it"
-                            : curl_easy_strerror(code));
+        *kind = err_set(store_stays(code) ? ERR_DATA : ERR_IO, "%s",
+                        store_words(code));
         return store_passes(code) ? STORE_AGAIN : STORE_NEVER;
     }
     if (t->status != 200 && t->status != 206)

@@ -57,13 +57,14 @@ static bool lock_sees(const struct lock_owner *self,
 }
 
 /* The first sign: can the owner's job, or its host, not run it any more? *known
- * says what Slurm knows, for the error. */
+ * says what Slurm knows, for the error; not *asked: it may know more later. */
 static bool lock_ended(const struct lock_owner *self,
                        const struct lock_owner *owner, uid_t uid,
-                       const char **known)
+                       const char **known, bool *asked)
 {
     char cluster[sizeof self->cluster];
     *known = "";
+    *asked = true;
     if (owner->cluster[0] != '\0') {
         snprintf(cluster, sizeof cluster, "%s", self->cluster);
         if (cluster[0] == '\0')
@@ -88,6 +89,7 @@ static bool lock_ended(const struct lock_owner *self,
                 return true;
             break;
         case SLURM_JOB_UNKNOWN:
+            *asked = owner->job <= 0;
             *known = ", of which Slurm tells nothing";
             break;
         }
@@ -98,7 +100,7 @@ static bool lock_ended(const struct lock_owner *self,
 
 static enum err lock_busy(const struct lock *lock,
                           const struct lock_owner *owner, const char *known,
-                          double age_s)
+                          bool asked, double age_s)
 {
     char beat[64] = "there is no heartbeat";
     char job[192] = "not in a job";
@@ -107,7 +109,7 @@ static enum err lock_busy(const struct lock *lock,
     if (owner->job > 0)
         snprintf(job, sizeof job, "job %lld%s%s", owner->job,
                  owner->cluster[0] != '\0' ? " of " : "", owner->cluster);
-    return err_set(ERR_BUSY,
+    return err_set(asked ? ERR_BUSY : ERR_IO,
                    "%s: process %lld on host %s (%s%s) is training this run, "
                    "%s; end it, or remove the file if you know that it is "
                    "gone",
@@ -120,6 +122,7 @@ static enum err lock_judge(const struct lock *lock,
 {
     struct lock_owner owner;
     const char *known;
+    bool asked;
     double age_s;
     if (!lock_record_parse(file, &owner))
         return err_set(ERR_BUSY,
@@ -134,10 +137,11 @@ static enum err lock_judge(const struct lock *lock,
                        "training this run; end it first",
                        lock->path, owner.pid, owner.host, owner.job);
     }
-    bool ended = lock_ended(&lock->self, &owner, file->uid, &known);
+    bool ended = lock_ended(&lock->self, &owner, file->uid, &known, &asked);
     bool stopped = lock_beat_stopped(lock->beat_path, ended ? owner.beat_s : 0,
                                      clock_fd, &age_s);
-    return ended && stopped ? ERR_OK : lock_busy(lock, &owner, known, age_s);
+    return ended && stopped ? ERR_OK
+                            : lock_busy(lock, &owner, known, asked, age_s);
 }
 
 /* A lock of this file description, which needs the right to write: who may only

@@ -2,6 +2,7 @@
 #include "src/report/run_history.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -36,7 +37,9 @@ static enum err set_paths(struct run_history *history, const char *dir)
     char path[PATH_MAX];
     struct stat status;
     if (realpath(dir, path) == NULL || stat(path, &status) != 0)
-        return err_errno("%s: no run directory", dir);
+        return errno == ENOENT || errno == ENOTDIR
+                   ? err_set(ERR_USAGE, "%s: no such run directory", dir)
+                   : err_errno("%s: run directory", dir);
     if (!S_ISDIR(status.st_mode))
         return err_set(ERR_USAGE, "%s: is no folder: give a run directory",
                        dir);
