@@ -99,9 +99,9 @@ last_step() { # DIR
 
 @test "a figure that never comes is told at the end" {
     run train 1 "$DIR/i" train.max_duration=4ba scheduler.warmup=1ba \
-        'finish=({name="threshold"; metric="train/los"; value=100;})'
+        'finish=({name="threshold"; metric="gpu/power"; value=100;})'
     [ "$status" -eq 0 ]
-    [[ $output == *'rule 1 was never judged: no step had a figure "train/los"'* ]]
+    [[ $output == *'rule 1 was never judged: no step had a figure "gpu/power"'* ]]
 }
 
 @test "rules that can never be judged are refused" {

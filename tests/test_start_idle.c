@@ -236,9 +236,31 @@ static const struct {
       "gradient is 1" },
     { "algorithms=({name=\"seq_length_warmup\";min_seq_len=128;})", NULL,
       "all of max_seq_len" },
-    { "finish=({name=\"early_stop\";patience=\"90ba\";})", NULL,
-      "early_stop is given" },
-    { "finish=({name=\"early_stop\";patience=\"10ba\";})", NULL, NULL },
+    { "finish=({name=\"early_stop\";patience=\"90ba\";}) data.eval=/tmp/e",
+      NULL, "early_stop is given" },
+    { "finish=({name=\"early_stop\";patience=\"10ba\";}) data.eval=/tmp/e",
+      NULL, NULL },
+    { "finish=({name=\"early_stop\";patience=\"10ba\";})", "data.eval is empty",
+      NULL },
+    { "finish=({name=\"threshold\";metric=\"eval_loss\";value=1.0;})",
+      "no run has a figure", NULL },
+    { "finish=({name=\"threshold\";metric=\"train/los\";value=1.0;})",
+      "no run has a figure", NULL },
+    { "finish=({name=\"threshold\";metric=\"train/grad_norm\";value=1.0;})",
+      NULL, NULL },
+    { "finish=({name=\"threshold\";metric=\"norm/weight/global\";value=1.0;})",
+      "monitor.norms", NULL },
+    { "finish=({name=\"threshold\";metric=\"norm/weight/global\";value=1.0;}) "
+      "monitor.norms=1ba",
+      NULL, NULL },
+    { "finish=({name=\"threshold\";metric=\"eval/arc/0-shot\";value=1.0;})",
+      "eval.tasks", NULL },
+    { "finish=({name=\"threshold\";metric=\"eval/arc/0-shot\";value=1.0;}) "
+      "eval.tasks=multiple_choice:arc.jsonl:0",
+      NULL, NULL },
+    { "finish=({name=\"threshold\";metric=\"mine\";value=1.0;}) "
+      "plugins=[\"a.so\"]",
+      NULL, NULL },
 };
 
 static enum err load(const char *more, struct train_settings *out)

@@ -38,4 +38,9 @@ struct finish_threshold {
 enum finish_kind { FINISH_EARLY_STOP, FINISH_THRESHOLD };
 extern const struct settings_kind finish_kinds[];
 
+struct train_settings;
+
+/* ERR_USAGE: a rule watches a figure that nothing in the run gives. */
+enum err finish_check(const struct train_settings *settings);
+
 #endif

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/globs.h"
 #include "src/base/log.h"
 #include "src/tracking/tracking_record.h"
 #include "src/train/finish_settings.h"
@@ -54,25 +55,106 @@ struct on_finish {
     char why[EVENTS_WHY]; /* which one, and by what figure; empty likewise */
 };
 
+/* --- which figures there are --- */
+
+#define GIVEN(text) ((text)[0] != '\0')
+/* X(name, globs of figures, unless, why there are none); plug-ins may have
+ * others. */
+#define FIGURES(X)                                                             \
+    X(steps,                                                                   \
+      "train/loss train/lr train/grad_norm train/tokens train/loss_tokens "    \
+      "train/skipped_batches throughput/*_per_sec throughput/device/mfu* "     \
+      "time/step time/loader time/train time/remaining",                       \
+      true, "")                                                                \
+    X(evaluations, "eval/loss time/eval", GIVEN(s->data.eval),                 \
+      "data.eval is empty")                                                    \
+    X(gauntlet, "eval/gauntlet/*", GIVEN(s->eval.gauntlet),                    \
+      "eval.gauntlet is empty")                                                \
+    X(tasks, "eval/*-shot", GIVEN(s->eval.tasks) || GIVEN(s->eval.gauntlet),   \
+      "eval.tasks and eval.gauntlet are empty")                                \
+    X(experts, "train/balance_loss experts/*", s->model.experts > 0,           \
+      "model.experts is 0")                                                    \
+    X(mixture, "data/*/tokens", GIVEN(s->data.mixture),                        \
+      "data.mixture is empty")                                                 \
+    X(norms, "norm/*", s->monitor.norms.value > 0, "monitor.norms is 0ba")     \
+    X(activations, "activation/*", s->monitor.activations.value > 0,           \
+      "monitor.activations is 0ba")                                            \
+    X(system, "system/* gpu/* energy_j", s->monitor.system.value > 0,          \
+      "monitor.system is 0ba")                                                 \
+    X(memory, "memory/*", s->monitor.memory.value > 0, "monitor.memory is 0ba")
+
+#define FIGURE_FUNCTION(name, globs, there, why)                               \
+    static bool has_##name(const struct train_settings *s)                     \
+    {                                                                          \
+        (void)s;                                                               \
+        return there;                                                          \
+    }
+#define FIGURE_ROW(name, globs, there, why) { globs, why, has_##name },
+FIGURES(FIGURE_FUNCTION)
+static const struct {
+    const char *globs, *why;
+    bool (*there)(const struct train_settings *s);
+} figures[] = { FIGURES(FIGURE_ROW) };
+
+static enum err check_metric(const struct train_settings *s, int number,
+                             const char *metric)
+{
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
+        if (!globs_match(figures[i].globs, metric))
+            continue;
+        return figures[i].there(s)
+                   ? ERR_OK
+                   : err_set(ERR_USAGE,
+                             KEY ": rule %d watches %.128s, and %s: give it, "
+                                 "or watch train/loss",
+                             number, metric, figures[i].why);
+    }
+    if (strcmp(s->alone.plugins, "()") != 0 ||
+        strstr(s->alone.algorithms, "name = \"plugin\"") != NULL)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   KEY ": rule %d watches \"%.128s\", and no run has a figure "
+                       "of that name: those of metrics.csv or TensorBoard "
+                       "are meant, such as eval/loss or train/grad_norm",
+                   number, metric);
+}
+
+static enum err read_rule(const struct train_settings *s, int index,
+                          struct rule *rule)
+{
+    TRY(settings_list_item(train_settings_setting(KEY), s->alone.finish, index,
+                           &rule->kind, &rule->settings));
+    bool threshold = rule->kind == FINISH_THRESHOLD;
+    rule->metric = threshold ? rule->settings.threshold.metric
+                             : rule->settings.early_stop.metric;
+    rule->better = threshold ? rule->settings.threshold.better
+                             : rule->settings.early_stop.better;
+    return ERR_OK;
+}
+
+enum err finish_check(const struct train_settings *s)
+{
+    struct rule rule;
+    int count = 0;
+    TRY(settings_list_count(train_settings_setting(KEY), s->alone.finish,
+                            &count));
+    for (int i = 0; i < count; i++) {
+        TRY(read_rule(s, i, &rule));
+        TRY(check_metric(s, i + 1, rule.metric));
+    }
+    return ERR_OK;
+}
+
+/* --- rules --- */
+
 static enum err set_rule(struct rule *rule, const struct trainer *trainer)
 {
     rule->best = NAN;
-    if (rule->kind == FINISH_THRESHOLD) {
-        rule->metric = rule->settings.threshold.metric;
-        rule->better = rule->settings.threshold.better;
-    } else {
-        rule->metric = rule->settings.early_stop.metric;
-        rule->better = rule->settings.early_stop.better;
-        enum err rc = units_steps(rule->settings.early_stop.patience,
-                                  &trainer->rates, &rule->patience);
-        if (rc != ERR_OK)
-            return err_prefix(rc, KEY ": early_stop: patience");
-    }
-    if (strcmp(rule->metric, "eval/loss") == 0 && trainer->eval_data == NULL)
-        return err_set(ERR_USAGE, KEY
-                       ": a rule watches eval/loss, and data.eval is empty: "
-                       "give it, or watch train/loss");
-    return ERR_OK;
+    if (rule->kind == FINISH_THRESHOLD)
+        return ERR_OK;
+    enum err rc = units_steps(rule->settings.early_stop.patience,
+                              &trainer->rates, &rule->patience);
+    return rc == ERR_OK ? rc : err_prefix(rc, KEY ": early_stop: patience");
 }
 
 static enum err on_finish_create(void *self, struct trainer *trainer)
@@ -87,9 +169,8 @@ static enum err on_finish_create(void *self, struct trainer *trainer)
     if (on->rules == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     for (int i = 0; i < on->count; i++) {
-        struct rule *rule = &on->rules[i];
-        TRY(settings_list_item(setting, list, i, &rule->kind, &rule->settings));
-        TRY(set_rule(rule, trainer));
+        TRY(read_rule(&trainer->settings, i, &on->rules[i]));
+        TRY(set_rule(&on->rules[i], trainer));
     }
     return ERR_OK;
 }
@@ -155,7 +236,8 @@ static void meet(struct on_finish *on, int number, double value, int64_t step)
                  (long long)(step - rule->best_step));
 }
 
-/* A misspelt figure would never be heard of. */
+/* A figure that a plug-in or this machine does not have would never be heard of.
+ */
 static void tell_idle(const struct on_finish *on)
 {
     for (int i = 0; i < on->count && on->met < 0; i++)

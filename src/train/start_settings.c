@@ -267,6 +267,7 @@ enum err start_settings(const struct train_settings *s, bool partial)
                        s->tracking.prometheus));
     TRY(check_order(s));
     TRY(algorithm_check(s));
+    TRY(finish_check(s));
     TRY(check_mixture(s));
     if (s->optimizer.lr > 0 && (float)s->optimizer.lr == 0.0f)
         return err_set(ERR_USAGE,
