@@ -192,6 +192,7 @@ struct ckpt_load_options {
      * that matches is not read. "optimizer/" and a star: weights only. */
     const char *const *ignore;
     int ignore_count;
+    int ignore_told; /* the last so many: a warning names one without a match */
     /* This node's folder of node-local checkpoints; NULL: none. Those of this
      * run (ckpt_identify()) that the nodes still hold together are candidates
      * like those of the run directory, and come before them at the same step.

@@ -123,6 +123,23 @@ static void add(struct ckpt_named *list, int *count, const char *name,
         list[(*count)++] = (struct ckpt_named){ name, index };
 }
 
+static void warn_of_globs(const struct match *match, int item_count)
+{
+    const struct ckpt_load_options *options = match->options;
+    for (int g = options->ignore_count - options->ignore_told;
+         g < options->ignore_count; g++) {
+        const char *glob = options->ignore[g];
+        bool found = false;
+        for (int t = 0; t < match->manifest->tensor_count && !found; t++)
+            found = fnmatch(glob, match->manifest->tensors[t].name, 0) == 0;
+        for (int i = 0; i < item_count && !found; i++)
+            found = fnmatch(glob, match->items[i].name, 0) == 0;
+        if (!found)
+            log_warn("%s: %s, which is to be left out, matches no tensor",
+                     match->where, glob);
+    }
+}
+
 enum err ckpt_match(const struct ckpt_manifest *manifest, const char *where,
                     const struct ckpt_load_options *options,
                     const struct ckpt_item *items, int item_count, bool quiet,
@@ -151,6 +168,8 @@ enum err ckpt_match(const struct ckpt_manifest *manifest, const char *where,
     }
     for (int i = 0; i < item_count; i++)
         add(match.wanted, &match.wanted_count, items[i].name, i, options);
+    if (!quiet && options != NULL)
+        warn_of_globs(&match, item_count);
     ckpt_named_sort(match.tensors, (size_t)match.tensor_count);
     ckpt_named_sort(match.wanted, (size_t)match.wanted_count);
     compare_all(&match);

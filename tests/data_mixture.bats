@@ -108,6 +108,19 @@ refused() { # CODE TEXT [key=value ...]: by a run that never begins
     same_bits "$DIR/moved-run" "$DIR/ref"
 }
 
+@test "held-out data that is trained on is told: by path, as a copy, of a mixture" {
+    local told="is the same data set as"
+    cp -r "$DIR/data/new" "$DIR/held"
+    run -0 tiny 1 "$DIR/held-run" "data.train=$DIR/data/new" "data.eval=$DIR/data/new" train.max_duration=1ba
+    [[ "$output" == *"data.eval ("*"$told $DIR/data/new"* ]]
+    rm -r "$DIR/held-run"
+    run -0 mix 1 "$DIR/held-run" "data.eval=$DIR/held" train.max_duration=1ba
+    [[ "$output" == *"data.eval ("*"$told $DIR/data/new"* ]]
+    rm -r "$DIR/held-run"
+    run -0 tiny 1 "$DIR/held-run" "data.train=$DIR/data/web" "data.eval=$DIR/data/new" train.max_duration=1ba
+    [[ "$output" != *"$told"* ]]
+}
+
 @test "Streaming's orders give the same bits on any ranks, also resumed" {
     local py1e=(data.order=py1e data.canonical_nodes=2 data.shuffle_block=300
         data.batching=stratified data.train="$DIR/data"

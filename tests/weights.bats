@@ -178,13 +178,17 @@ uuid() { # DIR
     [[ "$output" == *"shard-00001-of-00002.h5"* ]]
 }
 
-@test "data of another tokenizer are warned of" {
+@test "data of another tokenizer are refused, or warned of if that is meant" {
     "$BIN/tessera-data" train-tokenizer --vocab-size 300 --out "$DIR/tok" \
         "$DIR/text"
     "$BIN/tessera-data" tokenize --seq-len 64 --tokenizer "$DIR/tok" \
         --out "$DIR/bpe" "$DIR/text"
-    run train 1 "$DIR/bpe-run" "${FROM[@]}" "model.weights=$DIR/base" \
-        train.max_duration=1ba "data.train=$DIR/bpe" data.eval= eval.samples=0
+    local bpe=("${FROM[@]}" "model.weights=$DIR/base" train.max_duration=1ba
+        "data.train=$DIR/bpe" data.eval= eval.samples=0)
+    run train 2 "$DIR/bpe-run" "${bpe[@]}"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"was trained with another tokenizer"*"model.weights_tokenizer"* ]]
+    run train 1 "$DIR/bpe-run" "${bpe[@]}" model.weights_tokenizer=any
     echo "$output"
     [ "$status" -eq 0 ]
     [[ "$output" == *"was trained with another tokenizer"* ]]

@@ -183,11 +183,11 @@ static enum err check_other(struct trainer *trainer, struct weights *weights)
                        "weights, not their mean: leave out what follows '#', "
                        "or set checkpoint.load_weights_only");
     TRY(start_weights_check(&trainer->settings, weights, NULL));
-    start_weights_warn(&trainer->settings, about,
-                       &(struct start_weights_data){
-                           dataset_vocab_size(data), dataset_eos_token(data),
-                           dataset_tokenizer_sha256(data) });
-    return ERR_OK;
+    return start_weights_tokens(
+        &trainer->settings, about,
+        &(struct start_weights_data){ dataset_vocab_size(data),
+                                      dataset_eos_token(data),
+                                      dataset_tokenizer_sha256(data) });
 }
 
 static enum err load_other(struct trainer *trainer,
@@ -208,6 +208,7 @@ static enum err load_other(struct trainer *trainer,
                                          .accept_arg = trainer,
                                          .ignore = globs.list,
                                          .ignore_count = globs.count,
+                                         .ignore_told = globs.count - 1,
                                          .memory = from->memory };
     /* for what is ignored */
     TRY_OUT(replica_init(trainer->replica,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
@@ -262,6 +263,18 @@ enum err run_data_epochs(const struct run_data *data,
     return ERR_OK;
 }
 
+/* Indices without checksums may be equal, and the samples are not. */
+static bool are_same(const struct dataset *a, const struct dataset *b)
+{
+    struct stat first, second;
+    return strcmp(dataset_id(a), dataset_id(b)) == 0 &&
+           (dataset_contents(a)->unchecked == 0 ||
+            strcmp(dataset_path(a), dataset_path(b)) == 0 ||
+            (stat(dataset_folder(a), &first) == 0 &&
+             stat(dataset_folder(b), &second) == 0 &&
+             first.st_dev == second.st_dev && first.st_ino == second.st_ino));
+}
+
 static void tell_set(const struct run_data *data, int i, int64_t batch,
                      const int64_t *first, const int64_t *all)
 {
@@ -274,7 +287,7 @@ static void tell_set(const struct run_data *data, int i, int64_t batch,
     log_info("data.mixture: %s: %lld samples, %lld of the first %lld%s", name,
              (long long)samples, (long long)first[i], (long long)batch, epochs);
     for (int k = 0; k < i; k++)
-        if (strcmp(dataset_id(data->sets[k]), dataset_id(data->sets[i])) == 0)
+        if (are_same(data->sets[k], data->sets[i]))
             log_warn("data.mixture: %s and %s are the same data set", name,
                      data->text.entries[k].name);
     if (first[i] > samples)
@@ -284,11 +297,17 @@ static void tell_set(const struct run_data *data, int i, int64_t batch,
 }
 
 void run_data_tell(const struct run_data *data, const struct train_settings *s,
-                   struct order *order, int64_t max_steps)
+                   struct order *order, int64_t max_steps,
+                   const struct dataset *eval)
 {
     int64_t before[STREAMS_MAX], first[STREAMS_MAX], all[STREAMS_MAX];
     int64_t batch = s->train.global_batch;
     int64_t samples = order_epoch(order);
+    for (int i = 0; i < data->count && eval != NULL; i++)
+        if (are_same(data->sets[i], eval))
+            log_warn("data.eval (%s) is the same data set as %s, which is "
+                     "trained on: evaluations tell nothing of other texts",
+                     s->data.eval, dataset_path(data->sets[i]));
     if (s->data.order != ORDER_CANONICAL)
         log_info("data.order = %s: %lld whole batches an epoch, of %lld "
                  "samples in the data; the order takes %.1f MiB of a rank",

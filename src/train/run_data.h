@@ -65,8 +65,10 @@ enum err run_data_epochs(const struct run_data *data,
                          double epochs[STREAMS_MAX], bool *known);
 
 /* Logs for each set of a mixture its share, and how often the run reads it;
- * what is kept of an order that takes memory. max_steps -1: not known. */
+ * what is kept of an order that takes memory. max_steps -1: not known. Warns of
+ * sets that are one, `eval` (NULL: none) among them. */
 void run_data_tell(const struct run_data *data, const struct train_settings *s,
-                   struct order *order, int64_t max_steps);
+                   struct order *order, int64_t max_steps,
+                   const struct dataset *eval);
 
 #endif

@@ -67,6 +67,9 @@
       s->model.positions == POSITIONS_ALIBI)                                   \
     X(baseline, "model.init_std", "model.init is not baseline",                \
       s->model.init == MODEL_INIT_BASELINE)                                    \
+    X(weights, "model.weights_tokenizer",                                      \
+      "neither model.weights nor checkpoint.load is given",                    \
+      GIVEN(start_weights_from(s).path))                                       \
     X(fresh, "model.init model.init_std model.init_embedding_std",             \
       "the weights are those of model.weights or checkpoint.load",             \
       !GIVEN(start_weights_from(s).path) ||                                    \
@@ -262,10 +265,42 @@ static void look_at_items(const struct teller *teller,
     }
 }
 
+static bool is_there(const struct params *params, const char *glob)
+{
+    for (int p = 0; p < params->count; p++)
+        if (globs_match(glob, params->list[p].name))
+            return true;
+    return false;
+}
+
+/* An item with a glob that matches is fine, of which the others may be
+ * misspelt. */
+static void look_at_globs(const struct teller *teller)
+{
+    char text[GLOBS_GLOB_MAX + 96], glob[GLOBS_GLOB_MAX];
+    struct params *params = NULL;
+    const struct train_groups *groups = &teller->run->settings->groups;
+    if (groups->count == 0 ||
+        train_settings_params(teller->run->settings, &params) != ERR_OK)
+        return;
+    for (int i = 0; i < groups->count; i++)
+        for (const char *rest = groups->list[i].match;
+             globs_next(&rest, glob);) {
+            snprintf(text, sizeof text,
+                     "optimizer.groups: item %d: no tensor that trains is "
+                     "named %s",
+                     i + 1, glob);
+            if (!is_there(params, glob))
+                teller->tell(teller->arg, text);
+        }
+    params_destroy(params);
+}
+
 /* Groups of tensors: what their own optimizers do without. */
 static void look_at_groups(const struct teller *teller)
 {
     const struct train_groups *groups = &teller->run->settings->groups;
+    look_at_globs(teller);
     for (int i = 0; i < groups->count; i++) {
         char what[96], why[96];
         if (groups->own[i].unused == NULL)

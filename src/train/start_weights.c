@@ -195,20 +195,28 @@ static void warn_of_ends(const struct weights_about *about,
              (long long)data->eos, about->path, about->eos);
 }
 
-void start_weights_warn(const struct train_settings *s,
-                        const struct weights_about *about,
-                        const struct start_weights_data *data)
+enum err start_weights_tokens(const struct train_settings *s,
+                              const struct weights_about *about,
+                              const struct start_weights_data *data)
 {
     char sha256[65];
     if (!weights_tokenizer_sha256(about, sha256))
         log_warn("%s does not say which tokenizer it was trained with: the "
                  "data's tokens must be of the same",
                  about->path);
-    else if (strcmp(sha256, data->tokenizer_sha256) != 0)
-        log_warn("%s was trained with another tokenizer (SHA-256 %.12s) than "
-                 "the data were made with (%.12s): their tokens may mean "
-                 "something else",
-                 about->path, sha256, data->tokenizer_sha256);
+    else if (strcmp(sha256, data->tokenizer_sha256) != 0) {
+        static const char text[] = "%.200s was trained with another tokenizer "
+                                   "(SHA-256 %.12s) than the data were made "
+                                   "with (%.12s): their tokens mean something "
+                                   "else%s";
+        if (s->start.weights_tokenizer == WEIGHTS_TOKENIZER_SAME)
+            return err_set(ERR_DATA, text, about->path, sha256,
+                           data->tokenizer_sha256,
+                           " to it; make the data with tessera-data tokenize "
+                           "--tokenizer MODEL, or if that is meant set "
+                           "model.weights_tokenizer = \"any\"");
+        log_warn(text, about->path, sha256, data->tokenizer_sha256, "");
+    }
     if (data->vocab > about->vocab)
         log_warn("the data have %lld tokens, the weights of %s were trained "
                  "with %lld: the others are learned anew",
@@ -220,6 +228,7 @@ void start_weights_warn(const struct train_settings *s,
                  "nothing keeps the tokens spread over the experts; 0.01 is "
                  "common",
                  about->path);
+    return ERR_OK;
 }
 
 enum err start_weights_plan(const struct train_settings *s)

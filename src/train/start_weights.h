@@ -46,11 +46,12 @@ struct start_weights_data {
     const char *tokenizer_sha256;
 };
 
-/* Warns of tokens, or their end, that mean something else to the weights, and of
- * experts that nothing balances. */
-void start_weights_warn(const struct train_settings *s,
-                        const struct weights_about *about,
-                        const struct start_weights_data *data);
+/* ERR_DATA: the data are of another tokenizer than the weights, which
+ * model.weights_tokenizer does not let go. Warns of what else tokens, or their
+ * end, mean to the weights, and of experts that nothing balances. */
+enum err start_weights_tokens(const struct train_settings *s,
+                              const struct weights_about *about,
+                              const struct start_weights_data *data);
 /* The same of settings alone, for a plan: weights that are not there yet are
  * left out with a warning. */
 enum err start_weights_plan(const struct train_settings *s);

@@ -332,7 +332,7 @@ static enum err tell_start(const struct run *run)
     }
     log_plan(run);
     run_data_tell(trainer->run_data, &trainer->settings, trainer->order,
-                  trainer->max_steps);
+                  trainer->max_steps, trainer->eval_data);
     return ERR_OK;
 }
 

@@ -22,6 +22,9 @@
 enum data_change { CHANGE_REFUSE, CHANGE_CONTINUE };
 static const char *const data_change_names[] = { "refuse", "continue", NULL };
 
+enum weights_tokenizer { WEIGHTS_TOKENIZER_SAME, WEIGHTS_TOKENIZER_ANY };
+static const char *const weights_tokenizer_names[] = { "same", "any", NULL };
+
 enum data_sampling { SAMPLING_BALANCED, SAMPLING_FIXED };
 static const char *const data_sampling_names[] = { "balanced", "fixed", NULL };
 
@@ -101,6 +104,9 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(model, STRING, weights_ignore, "", TRAIN_DECIDES_START,                  \
       "globs of names, with blanks between: tensors of model.weights that "    \
       "are left out, and of the model that keep fresh values")                 \
+    S(model, CHOICE(weights_tokenizer), weights_tokenizer, "same", 0,          \
+      "that the data of such a start are made with: the weights' own, or any " \
+      "(tokens that mean something else to them are learned anew)")            \
     S(model, STRING, freeze, "", SETTING_STAYS_ADDED,                          \
       "globs of names, with blanks between: parameters that do not train "     \
       "(\"transformer.wte.* *.blocks.?.*\"); empty: none, with lora.rank all " \

@@ -104,7 +104,7 @@ static enum err check(struct trainer *trainer, struct weights *weights)
     const struct start_weights_data tokens = { vocab, eos,
                                                dataset_tokenizer_sha256(data) };
     TRY(check_all(trainer, weights));
-    start_weights_warn(&trainer->settings, about, &tokens);
+    TRY(start_weights_tokens(&trainer->settings, about, &tokens));
     json_decref(trainer->text);
     trainer->text =
         weights_ckpt_config_text(vocab > about->vocab ? vocab : about->vocab,
