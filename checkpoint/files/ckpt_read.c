@@ -20,9 +20,11 @@
 #define SPAN_BYTES ((int64_t)8 << 20)
 
 /* A block of at most so many bytes that is out of the order of the file, such as
- * a norm's weights between two matrices, is read by itself, so that what is read
- * ahead is not lost. */
+ * a norm's weights between two matrices, is read aside, so that what is read
+ * ahead is not lost: together with such blocks behind it, since HDF5 lays small
+ * datasets side by side, and each read waits behind those of large blocks. */
 #define ASIDE_BYTES 65536
+#define ASIDE_SPAN_BYTES ((int64_t)1 << 20)
 
 /* A CRC block of the open shard. */
 struct block {
@@ -46,7 +48,7 @@ struct ckpt_read {
     int shard;     /* the open one; -1: none */
     struct ckpt_io *io;
     int fd;            /* of the same file, through the page cache; -1 */
-    char *aside;       /* ASIDE_BYTES */
+    struct span aside; /* small blocks; empty: none */
     struct span now;   /* holds data */
     struct span ahead; /* is being read; empty: nothing is */
     int64_t expected;  /* where a sequential reader goes on in the file */
@@ -65,12 +67,12 @@ enum err ckpt_read_create(const char *checkpoint_dir,
     reader->manifest = manifest;
     reader->shard = -1;
     reader->fd = -1;
-    reader->aside = malloc(ASIDE_BYTES);
+    reader->aside.data = malloc(ASIDE_SPAN_BYTES);
     reader->checked =
         calloc((size_t)manifest->shard_count + 1, sizeof *reader->checked);
     reader->now.data = ckpt_io_buffer(SPAN_BYTES + 2 * CKPT_IO_ALIGN);
     reader->ahead.data = ckpt_io_buffer(SPAN_BYTES + 2 * CKPT_IO_ALIGN);
-    if (reader->checked == NULL || reader->aside == NULL ||
+    if (reader->checked == NULL || reader->aside.data == NULL ||
         reader->now.data == NULL || reader->ahead.data == NULL)
         goto no_memory;
     TRY_OUT(fsio_path(reader->dir, "%s", checkpoint_dir));
@@ -99,7 +101,7 @@ void ckpt_read_destroy(struct ckpt_read *reader)
     if (reader == NULL)
         return;
     close_shard(reader);
-    free(reader->aside);
+    free(reader->aside.data);
     free(reader->checked);
     free(reader->ahead.data);
     free(reader->now.data);
@@ -152,7 +154,7 @@ enum err ckpt_read_shard(struct ckpt_read *reader, int shard)
     if (reader->shard == shard)
         return ERR_OK;
     close_shard(reader);
-    reader->now.end = reader->ahead.end = 0;
+    reader->now.end = reader->ahead.end = reader->aside.end = 0;
     reader->expected = reader->verified = -1;
     TRY(fsio_path(reader->path, "%s/%s", reader->dir, wanted->file));
     TRY(ckpt_io_open(reader->path, false, wanted->bytes >= CKPT_IO_DIRECT_BYTES,
@@ -297,11 +299,38 @@ static enum err fetch(struct ckpt_read *reader, const struct block *block,
     return ERR_OK;
 }
 
+static bool is_small(const struct block *block)
+{
+    return block->end - block->begin <= ASIDE_BYTES;
+}
+
 static bool is_aside(const struct ckpt_read *reader, const struct block *block)
 {
-    return block->end - block->begin <= ASIDE_BYTES &&
-           block->begin != reader->expected && !holds(&reader->now, block) &&
-           !holds(&reader->ahead, block);
+    return is_small(block) && block->begin != reader->expected &&
+           !holds(&reader->now, block) && !holds(&reader->ahead, block);
+}
+
+/* Makes `aside` hold the small block and as many behind it as fit. */
+static enum err fetch_aside(struct ckpt_read *reader, const struct block *block)
+{
+    const struct ckpt_shard *shard = &reader->manifest->shards[reader->shard];
+    struct span *aside = &reader->aside;
+    if (holds(aside, block))
+        return ERR_OK;
+    int64_t end = block->end;
+    struct block next = block_after(shard, block);
+    while (next.begin >= end && is_small(&next) &&
+           next.end - block->begin <= ASIDE_SPAN_BYTES) {
+        end = next.end;
+        next = block_after(shard, &next);
+    }
+    aside->begin = block->begin;
+    aside->end = 0;
+    TRY(as_damage(fsio_pread(reader->fd, aside->data,
+                             (size_t)(end - block->begin), block->begin,
+                             reader->path)));
+    aside->end = end;
+    return ERR_OK;
 }
 
 /* *data points at the block, read and checked. */
@@ -313,9 +342,8 @@ static enum err read_block(struct ckpt_read *reader, const struct block *block,
     size_t bytes = (size_t)(block->end - block->begin);
     bool aside = is_aside(reader, block);
     if (aside) {
-        TRY(as_damage(fsio_pread(reader->fd, reader->aside, bytes, block->begin,
-                                 reader->path)));
-        *data = reader->aside;
+        TRY(fetch_aside(reader, block));
+        *data = reader->aside.data + (block->begin - reader->aside.begin);
     } else {
         TRY(fetch(reader, block, limit));
         *data = reader->now.data + (block->begin - reader->now.begin);
