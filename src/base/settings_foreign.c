@@ -5,13 +5,21 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 #define LENGTH "as \"1000ba\", \"1e9tok\" or \"2ep\""
 #define STEPS "as \"100ba\""
 #define RESUMES "a run goes on from its newest checkpoint by itself"
+#define NO_WANDB                                                               \
+    "nothing is sent to Weights & Biases: use tracking.mlflow, "               \
+    "tracking.tensorboard or tracking.csv, or a command in hooks.on_batch_end"
+#define NO_CALLBACKS                                                           \
+    "there are no callbacks to name: monitor.*, checkpoint.*, finish and "     \
+    "hooks.* do what most are for, plugins the rest"
+#define EARLY_STOP "( { name = \"early_stop\"; patience = \"2000ba\"; } )"
 
 static const struct {
-    const char *name;
+    const char *name; /* or how it begins, with a * */
     const char *ours; /* NULL: nothing */
     const char *note; /* NULL: the help line of ours says it */
 } settings_foreign_names[] = {
@@ -245,11 +253,86 @@ static const struct {
     { "pipeline_parallel_degree", NULL,
       "there is no pipeline parallelism: parallel.strategy = \"zero3\" "
       "spreads the weights" },
+    { "pipeline", NULL,
+      "there is no pipeline parallelism: parallel.strategy = \"zero3\" "
+      "spreads the weights" },
+    /* what others have beside the loop */
+    { "loggers.wandb*", NULL, NO_WANDB },
+    { "wandb*", NULL, NO_WANDB },
+    { "report_to", "tracking.tensorboard",
+      "true; or tracking.mlflow, tracking.csv, tracking.prometheus; Weights & "
+      "Biases is not here" },
+    { "loggers*", "tracking.tensorboard",
+      "true; or tracking.mlflow, tracking.csv, tracking.prometheus" },
+    { "callbacks*", NULL, NO_CALLBACKS },
+    { "early_stopping*", "finish", EARLY_STOP },
+    { "eval_loaders*", "data.eval",
+      "one set; others after the run: tessera-eval RUN --perplexity SET" },
+    { "icl_tasks*", "eval.tasks", NULL },
+    { "peft_config*", "lora.rank", "with lora.alpha and lora.targets" },
+    { "lora_r", "lora.rank", NULL },
+    { "model.name*", "model.preset", "a shape: \"mpt-125m\", \"llama3-8b\"" },
     { "device", "hardware.backend", NULL },
     { "num_threads", "hardware.threads", NULL },
     { "num_workers", "hardware.threads",
       "of a rank; data is read without workers" },
 };
+
+/* Choices of theirs, with what they are here. */
+static const struct {
+    const char *key, *theirs, *ours;
+} settings_foreign_choices[] = {
+    { "optimizer.name", "decoupled_adamw", "\"adamw\"" },
+    { "optimizer.name", "decoupled_lionw", "\"lion\"" },
+    { "optimizer.name", "lionw", "\"lion\"" },
+    { "optimizer.name", "adamw_torch", "\"torch_adamw\"" },
+    { "optimizer.name", "adamw_torch_fused", "\"torch_adamw\"" },
+    { "optimizer.name", "adamw_hf", "\"torch_adamw\"" },
+    { "scheduler.name", "cosine_with_warmup",
+      "\"cosine\", with scheduler.warmup" },
+    { "scheduler.name", "constant_with_warmup",
+      "\"constant\", with scheduler.warmup" },
+    { "scheduler.name", "linear_decay_with_warmup",
+      "\"linear\", with scheduler.warmup" },
+    { "scheduler.name", "inv_sqrt_with_warmup",
+      "\"inverse_sqrt\", with scheduler.warmup" },
+    { "scheduler.name", "cosine_with_restarts", "\"cosine_restarts\"" },
+    { "scheduler.name", "cosine_with_min_lr",
+      "\"cosine\", with scheduler.alpha_final" },
+    { "scheduler.name", "warmup_stable_decay", "\"wsd\"" },
+    { "train.precision", "amp_bf16", "\"bf16\"" },
+    { "train.precision", "bfloat16", "\"bf16\"" },
+    { "train.precision", "amp_fp8", "\"fp8\"" },
+    { "train.precision", "amp_fp16", "\"bf16\"; there is no fp16" },
+    { "train.precision", "fp16", "\"bf16\"; there is no fp16" },
+    { "train.precision", "float32", "\"fp32\"" },
+    { "parallel.strategy", "FULL_SHARD", "\"zero3\"" },
+    { "parallel.strategy", "SHARD_GRAD_OP", "\"zero2\"" },
+    { "parallel.strategy", "HYBRID_SHARD",
+      "\"zero3\", with parallel.shard_degree" },
+    { "parallel.strategy", "NO_SHARD", "\"ddp\"" },
+};
+
+const char *settings_foreign_choice(const char *key, const char *text)
+{
+    size_t count =
+        sizeof settings_foreign_choices / sizeof settings_foreign_choices[0];
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(settings_foreign_choices[i].key, key) == 0 &&
+            strcasecmp(settings_foreign_choices[i].theirs, text) == 0)
+            return settings_foreign_choices[i].ours;
+    return NULL;
+}
+
+static bool settings_foreign_is(const char *name, const char *key,
+                                const char *last)
+{
+    size_t begin = strcspn(name, "*");
+    if (name[begin] == '*')
+        return strncmp(name, key, begin) == 0 ||
+               strncmp(name, last, begin) == 0;
+    return strcmp(name, last) == 0;
+}
 
 /* Makes lr_decay of "--Lr-Decay". */
 static void settings_foreign_plain(const char *key,
@@ -274,7 +357,7 @@ bool settings_foreign(const struct settings_table *table, const char *key,
     for (size_t i = 0; i < count; i++) {
         *ours = settings_foreign_names[i].ours;
         *note = settings_foreign_names[i].note;
-        if (strcmp(settings_foreign_names[i].name, last) != 0)
+        if (!settings_foreign_is(settings_foreign_names[i].name, plain, last))
             continue;
         /* a schema of other settings has these names for something else */
         return *ours == NULL ? settings_is_group(table, "parallel")

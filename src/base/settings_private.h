@@ -116,6 +116,9 @@ const char *settings_nearest(const struct setting *schema, int count,
 bool settings_foreign(const struct settings_table *table, const char *key,
                       const char **ours, const char **note);
 
+/* What a choice of another trainer's is here; NULL: not known. */
+const char *settings_foreign_choice(const char *key, const char *text);
+
 /* What a text is that can't be libconfig, and how that is written here; NULL if
  * it could be libconfig by what it begins with, in *line. `bytes` without the
  * NUL at its end. */

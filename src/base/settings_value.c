@@ -158,7 +158,13 @@ static enum err settings_value_choice(const struct setting *setting,
         if (strcmp(setting->names[out->integer], text) == 0)
             return ERR_OK;
     const char *near = settings_nearest_choice(setting->names, text);
+    const char *ours = settings_foreign_choice(setting->key, text);
     settings_value_choices(setting, choices);
+    if (ours != NULL)
+        return err_set(ERR_USAGE,
+                       "%s: '%s' must be one of %s, not '%.40s'; here that is "
+                       "%s",
+                       place, setting->key, choices, text, ours);
     if (near != NULL)
         return err_set(ERR_USAGE,
                        "%s: '%s' must be one of %s, not '%.40s'; did you mean "
