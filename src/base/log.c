@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@ static struct {
     char host[64];
     int rank;
     enum log_level level;
+    bool colours;       /* stderr is a terminal that has some */
     atomic_int dropped; /* lines since the last one that was written */
 } log_sink = { .module = "tessera", .rank = -1, .level = LOG_INFO };
 
@@ -47,6 +49,9 @@ void log_init(const char *module, int rank, enum log_level level)
     snprintf(log_sink.module, sizeof log_sink.module, "%s", module);
     log_sink.rank = rank;
     log_sink.level = level;
+    const char *term = getenv("TERM");
+    log_sink.colours = isatty(STDERR_FILENO) && term != NULL &&
+                       strcmp(term, "dumb") != 0 && getenv("NO_COLOR") == NULL;
     if (gethostname(log_sink.host, sizeof log_sink.host - 1) != 0)
         snprintf(log_sink.host, sizeof log_sink.host, "?");
     char *dot = strchr(log_sink.host, '.');
@@ -73,7 +78,8 @@ static bool log_is_stuck(void)
 
 static void log_line(enum log_level level, const char *format, va_list args)
 {
-    static const char *const marks[] = { "error: ", "warning: ", "" };
+    static const char *const marks[] = { "error: ", "warning: ", "", "" };
+    static const char *const colours[] = { "\x1b[31m", "\x1b[33m", "", "" };
     if (level > log_sink.level)
         return;
     int saved = errno;
@@ -97,17 +103,19 @@ static void log_line(enum log_level level, const char *format, va_list args)
     time_t now = time(NULL);
     struct tm local;
     localtime_r(&now, &local);
-    strftime(stamp, sizeof stamp, "%H:%M:%S", &local);
+    strftime(stamp, sizeof stamp, "%m-%d %H:%M:%S", &local);
+    const char *colour = log_sink.colours ? colours[level] : "";
+    const char *plain = colour[0] != '\0' ? "\x1b[0m" : "";
 
     char line[LOG_LINE_BYTES + 160];
     int n;
     if (log_sink.rank >= 0)
-        n = snprintf(line, sizeof line, "%s r%d %s %s: %s%s\n", stamp,
-                     log_sink.rank, log_sink.host, log_sink.module,
-                     marks[level], text);
+        n = snprintf(line, sizeof line, "%s r%d %s %s: %s%s%s%s\n", stamp,
+                     log_sink.rank, log_sink.host, log_sink.module, colour,
+                     marks[level], plain, text);
     else
-        n = snprintf(line, sizeof line, "%s %s: %s%s\n", stamp, log_sink.module,
-                     marks[level], text);
+        n = snprintf(line, sizeof line, "%s %s: %s%s%s%s\n", stamp,
+                     log_sink.module, colour, marks[level], plain, text);
     if (n >= (int)sizeof line)
         n = (int)sizeof line - 1;
     /* nothing useful can be done when stderr itself fails: lines are dropped */
@@ -135,4 +143,9 @@ void log_warn(const char *format, ...)
 void log_info(const char *format, ...)
 {
     LOG_BODY(LOG_INFO);
+}
+
+void log_debug(const char *format, ...)
+{
+    LOG_BODY(LOG_DEBUG);
 }

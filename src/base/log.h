@@ -1,4 +1,5 @@
-/* Log lines for people, on stderr: `time rank host module: message`.
+/* Log lines for people, on stderr: `month-day time rank host module: message`;
+ * on a terminal the words "warning" and "error" have colours, but with NO_COLOR.
  *
  * Metrics do not go here (src/train/on_metrics.c). The log sink is one of the
  * three globals that the project allows. Messages are lower case, one line, and
@@ -26,5 +27,6 @@ void log_set_level(enum log_level level);
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

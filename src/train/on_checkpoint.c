@@ -99,11 +99,13 @@ static void log_save(const struct ckpt_progress *p)
     char size[32];
     units_bytes((double)p->bytes, size, sizeof size);
     if (p->phase == CKPT_PERSISTED)
-        log_info("step %lld persisted: %.2fs", (long long)p->step,
-                 p->persist_s);
+        log_debug("step %lld persisted: %.2fs", (long long)p->step,
+                  p->persist_s);
     else if (p->phase == CKPT_COMMITTED)
-        log_info("step %lld committed%s: %s in %.2fs", (long long)p->step,
-                 p->local ? " on the nodes" : "", size, p->total_s);
+        log_info("step %lld committed%s: %s in %.2fs, of which training waited "
+                 "%.3fs",
+                 (long long)p->step, p->local ? " on the nodes" : "", size,
+                 p->total_s, p->stage_s > 0 ? p->stage_s : p->total_s);
     else
         log_warn("step %lld: the save has failed: %s", (long long)p->step,
                  p->text);
@@ -324,8 +326,8 @@ static enum err checkpoint_start(struct on_checkpoint *checkpoint,
     if (!local)
         on_checkpoint_interval_started(checkpoint->interval);
     if (trainer->rank == 0)
-        log_info("step %lld staged: %.3fs", (long long)trainer->step,
-                 checkpoint->stall_s);
+        log_debug("step %lld staged: %.3fs", (long long)trainer->step,
+                  checkpoint->stall_s);
     if (!trainer->settings.checkpoint.async)
         TRY_OUT(checkpoint_wait(checkpoint, trainer));
 out:

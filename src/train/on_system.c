@@ -42,8 +42,8 @@ void system_reader_open(const char *root, bool node, const char *bus, bool says,
     node_usage_read(root, &out->last);
     out->last_s = out->energy_s = clock_now();
     if (node && node_energy_create(root, &out->energy) != ERR_OK && says)
-        log_info("monitor.system: energy of processors is not known: %s",
-                 err_text());
+        log_debug("monitor.system: energy of processors is not known: %s",
+                  err_text());
     if (bus == NULL)
         return;
     if (gpu_usage_open(HEALTH_NVML_FILE, bus, &out->gpu) == ERR_OK) {

@@ -321,6 +321,30 @@ static enum err start_trainer(struct run *run)
     return comm_agree(run->comm, trainer_memory_plan(trainer, &run->plan));
 }
 
+#define FEW_RANKS 8
+
+/* At the first start: what the batch settles for good. */
+static void tell_slots(const struct train_settings *s)
+{
+    int most = train_memory_ranks_max(s);
+    const struct setting *slots = train_settings_setting("parallel.slots");
+    int64_t batch = s->train.global_batch;
+    int64_t wanted = FEW_RANKS;
+    log_info("this run can have at most %d ranks, at any start: parallel.slots "
+             "(%lld) stays",
+             most, (long long)s->parallel.slots);
+    if (most >= FEW_RANKS || s->given[slots - train_settings_schema])
+        return;
+    while (wanted < batch && batch % wanted != 0)
+        wanted++;
+    if (wanted <= batch)
+        log_warn("train.global_batch = %lld gives %lld slots: if more than %d "
+                 "ranks are ever to train this run, start it anew with "
+                 "parallel.slots=%lld",
+                 (long long)batch, (long long)s->parallel.slots, most,
+                 (long long)wanted);
+}
+
 /* Rank 0: what an attempt begins with. */
 static enum err tell_start(const struct run *run)
 {
@@ -331,6 +355,8 @@ static enum err tell_start(const struct run *run)
         return ERR_OK;
     }
     log_plan(run);
+    if (run->attempt == 1)
+        tell_slots(&trainer->settings);
     run_data_tell(trainer->run_data, &trainer->settings, trainer->order,
                   trainer->max_steps, trainer->eval_data);
     return ERR_OK;

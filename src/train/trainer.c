@@ -98,10 +98,12 @@ enum err trainer_create(struct comm *comm,
     trainer->seq_len = settings->data.seq_len;
     if (trainer->ranks > train_memory_ranks_max(settings))
         rc = err_set(ERR_USAGE,
-                     "%d ranks, but a global batch has %lld slots%s: start at "
-                     "most that many ranks, or raise parallel.slots (a divisor "
-                     "of train.global_batch) for a new run",
-                     trainer->ranks, (long long)settings->parallel.slots,
+                     "%d ranks, but this run can have at most %d: a global "
+                     "batch has parallel.slots = %lld%s; start at most that "
+                     "many, or raise parallel.slots (a divisor of "
+                     "train.global_batch) for a new run",
+                     trainer->ranks, train_memory_ranks_max(settings),
+                     (long long)settings->parallel.slots,
                      settings->parallel.sequence_degree > 1
                          ? ", each for parallel.sequence_degree ranks"
                          : "");
