@@ -130,7 +130,7 @@ enum err ckpt_io_open(const char *path, bool writing, bool direct,
                       struct ckpt_io **out)
 {
     enum err rc = ERR_OK;
-    int flags = (writing ? O_WRONLY : O_RDONLY) | O_CLOEXEC;
+    int flags = (writing ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_CLOEXEC;
     struct ckpt_io *io = calloc(1, sizeof *io);
     *out = NULL;
     if (io == NULL)

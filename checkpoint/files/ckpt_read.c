@@ -121,7 +121,7 @@ static enum err check_frame(struct ckpt_read *reader, int number)
     const struct ckpt_shard *shard = &reader->manifest->shards[number];
     struct stat status;
     uint32_t crc;
-    int fd = open(reader->path, O_RDONLY | O_CLOEXEC);
+    int fd = open(reader->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &status) != 0) {
         rc = err_errno("%s: open", reader->path);
         goto out;
@@ -159,7 +159,7 @@ enum err ckpt_read_shard(struct ckpt_read *reader, int shard)
     TRY(fsio_path(reader->path, "%s/%s", reader->dir, wanted->file));
     TRY(ckpt_io_open(reader->path, false, wanted->bytes >= CKPT_IO_DIRECT_BYTES,
                      &reader->io));
-    reader->fd = open(reader->path, O_RDONLY | O_CLOEXEC);
+    reader->fd = open(reader->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (reader->fd < 0)
         return err_errno("%s: open", reader->path);
     if (!reader->checked[shard])

@@ -229,7 +229,7 @@ static enum err fill(struct writer *w)
         rc = err_set(ERR_MEMORY, "%s: out of memory", w->path);
         goto out;
     }
-    w->fd = open(w->path, O_RDONLY | O_CLOEXEC);
+    w->fd = open(w->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (w->fd < 0 || fstat(w->fd, &status) != 0) {
         rc = err_errno("%s: open", w->path);
         goto out;
@@ -395,7 +395,7 @@ enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
         rc = err_set(ERR_MEMORY, "%s: out of memory", from);
         goto out;
     }
-    copy.fd = open(from, O_RDONLY | O_CLOEXEC);
+    copy.fd = open(from, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (copy.fd < 0) {
         rc = err_set(ERR_CHECKPOINT, "%s: open: %s", from, strerror(errno));
         goto out;

@@ -34,7 +34,7 @@ enum err ckpt_map_file(const char *path, int64_t bytes, bool make,
     if (make)
         TRY_OUT(make_parent(path));
     fd = make ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)
-              : open(path, O_RDONLY | O_CLOEXEC);
+              : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         rc = err_errno("%s: open", path);
         goto out;

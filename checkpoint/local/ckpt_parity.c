@@ -234,7 +234,7 @@ enum err ckpt_parity_read(const char *path,
     enum err rc = ERR_OK;
     struct head head;
     char *file = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return err_errno("%s: open", path);
     TRY_OUT(read_fixed(fd, path, &head, out));

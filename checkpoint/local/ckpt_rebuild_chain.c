@@ -78,7 +78,7 @@ struct part {
 
 static int open_file(const char *path, int flags, enum err *rc)
 {
-    int fd = open(path, flags | O_CLOEXEC);
+    int fd = open(path, flags | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         *rc = err_errno("%s: open", path);
     return fd;

@@ -110,7 +110,7 @@ static enum err cache_evict(const struct cache *cache,
         if (list->bytes <= cache->options.limit - bytes)
             break;
         TRY(fsio_path(path, "%s/%s", cache->folder, list->entries[e].name));
-        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         if (fd < 0)
             continue;
         if (flock(fd, LOCK_EX | LOCK_NB) == 0 && unlink(path) == 0)
@@ -126,7 +126,8 @@ static enum err cache_room_make(const struct cache *cache, int64_t shard,
 {
     char path[FSIO_PATH_MAX];
     TRY(cache_path(cache, shard, ".room", path));
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd = open(
+        path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0)
         return err_errno("%s: open", path);
     enum err rc =

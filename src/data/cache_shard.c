@@ -78,9 +78,11 @@ static enum err cache_try(const struct cache *cache, int64_t shard,
     struct stat status;
     *held = false;
     TRY(cache_path(cache, shard, "", hold->path));
-    hold->fd = open(hold->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    hold->fd = open(hold->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (hold->fd < 0)
-        return errno == ENOENT ? ERR_OK : err_errno("%s: open", hold->path);
+        return errno == ENOENT || errno == ELOOP /* a link goes */
+                   ? ERR_OK
+                   : err_errno("%s: open", hold->path);
     /* who removes it has it alone, and then it has no name */
     *held = flock(hold->fd, LOCK_SH | LOCK_NB) == 0 &&
             fstat(hold->fd, &status) == 0 && status.st_nlink > 0 &&
@@ -128,7 +130,7 @@ static enum err cache_verify(const char *path, const struct cache_file *file)
     enum err rc = ERR_OK;
     struct stat status;
     struct mds_sums *sums = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &status) != 0) {
         rc = err_errno("%s: open", path);
         goto out;
@@ -191,7 +193,7 @@ static enum err cache_publish(const struct cache *cache, int64_t shard,
                               const char *part, struct cache_hold *hold)
 {
     TRY(cache_path(cache, shard, "", hold->path));
-    hold->fd = open(part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    hold->fd = open(part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (hold->fd < 0)
         return err_errno("%s: open", part);
     enum err rc = ERR_OK;

@@ -7,7 +7,7 @@
 #include "src/base/fsio.h"
 #include "src/data/codec.h"
 #include "src/data/mds_sums.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 
 #define CODEC_UNPACK_BYTES ((size_t)1 << 20)
 

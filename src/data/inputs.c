@@ -12,7 +12,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/data/mds_index.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 #include "src/data/sidecar.h"
 #include "src/data/source.h"
 

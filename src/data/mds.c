@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "src/data/mds_check.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "MDS is little-endian and is read without conversion");

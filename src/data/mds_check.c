@@ -8,7 +8,7 @@
 #include "src/base/fsio.h"
 #include "src/data/checksum.h"
 #include "src/data/mds_sums.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 
 /* Bytes that checksums take at once. */
 #define MDS_CHECK_BYTES ((size_t)1 << 20)

@@ -10,7 +10,7 @@
 
 #include "src/base/fsio.h"
 #include "src/data/checksum.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 
 /* Some 600,000 shards. */
 #define MDS_INDEX_BYTES_MAX ((size_t)256 << 20)

@@ -8,7 +8,7 @@
 #include "src/base/fsio.h"
 #include "src/data/mds_cache.h"
 #include "src/data/mds_check.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 
 struct mds_shards_file {
     struct mds_shard *shard; /* NULL: not open */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "src/data/mds_shards.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 
 struct mds_table {
     struct mds_shards *shards;

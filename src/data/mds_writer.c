@@ -14,7 +14,7 @@
 #include "src/data/mds_encode.h"
 #include "src/data/mds_encoding.h"
 #include "src/data/mds_manifest.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 #include "src/data/values.h"
 
 struct mds_writer {

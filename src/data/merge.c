@@ -14,7 +14,7 @@
 #include "src/data/dataset.h"
 #include "src/data/mds_index.h"
 #include "src/data/publish.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 #include "src/data/sidecar.h"
 #include "src/data/tokenizer_copy.h"
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "src/data/jsonl.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 #include "src/data/source.h"
 #include "src/text/buffer.h"
 

@@ -185,9 +185,10 @@ static enum err scan_check_adoption(const struct scan_adoption *adoption,
                                     struct sidecar *sidecar)
 {
     int64_t vocab_size = adoption->vocab_size;
-    if (vocab_size < 1 || vocab_size > INT32_MAX)
-        return err_set(ERR_USAGE, "--vocab-size has to be in [1, %d], not %lld",
-                       INT32_MAX, (long long)vocab_size);
+    if (vocab_size < 1 || vocab_size > SIDECAR_VOCAB_MAX)
+        return err_set(ERR_USAGE,
+                       "--vocab-size has to be in [1, %lld], not %lld",
+                       (long long)SIDECAR_VOCAB_MAX, (long long)vocab_size);
     if (adoption->eos_token >= 0 && adoption->bos_token >= 0)
         return err_set(ERR_USAGE, "--eos-token-id and --bos-token-id: name one "
                                   "of them, the one that every document has");

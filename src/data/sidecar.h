@@ -20,9 +20,10 @@
 #define SIDECAR_NAME "tessera.json"
 #define SIDECAR_FORMAT "tessera-data/1"
 #define SIDECAR_TOKENIZER_BYTES 64
+#define SIDECAR_VOCAB_MAX ((int64_t)1 << 24) /* as model.vocab_size */
 
 struct sidecar {
-    int64_t vocab_size; /* 1 .. 2^31-1 */
+    int64_t vocab_size; /* 1 .. SIDECAR_VOCAB_MAX */
     char tokenizer[SIDECAR_TOKENIZER_BYTES];
     char tokenizer_sha256[65];
     char unicode[8]; /* "": not known, or none */

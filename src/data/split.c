@@ -14,7 +14,7 @@
 #include "src/data/mds_writer.h"
 #include "src/data/progress.h"
 #include "src/data/publish.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 #include "src/data/scan.h"
 #include "src/data/tokenizer_copy.h"
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 #include "src/data/store_scheme.h"
 
 #define STORE_FILE_PIECE ((size_t)1 << 20)

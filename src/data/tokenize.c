@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "src/base/digest.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 #include "src/data/sidecar.h"
 #include "src/data/tokenize_job.h"
 

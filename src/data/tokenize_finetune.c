@@ -17,7 +17,7 @@
 #include "src/data/pack.h"
 #include "src/data/progress.h"
 #include "src/data/publish.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 #include "src/data/sidecar.h"
 #include "src/data/tokenizer_copy.h"
 #include "src/data/values.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 #include "src/data/sidecar.h"
 #include "src/data/tokenize_job.h"
 #include "src/data/tokenizer_copy.h"

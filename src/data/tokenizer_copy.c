@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "src/base/digest.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 
 #define COPY_BYTES_MAX ((size_t)1 << 30)
 

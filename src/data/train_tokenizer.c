@@ -16,7 +16,7 @@
 #include "src/data/documents.h"
 #include "src/data/inputs.h"
 #include "src/data/progress.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 #include "src/data/tokenize_feed.h"
 #include "src/text/tokenizer.h"
 #include "src/text/tokenizer_config.h"

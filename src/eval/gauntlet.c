@@ -9,7 +9,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/settings_parse.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 #include "src/eval/gauntlet_file.h"
 
 #define SHOTS_LISTED_MAX 16

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "src/data/jsonl.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 
 /* Texts go into blocks, which are never moved. */
 #define BLOCK_BYTES ((size_t)1 << 20)

@@ -15,6 +15,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/lines.h"
+#include "src/base/regular.h"
 
 #define LEDGER_NAME "ledger.jsonl"
 
@@ -96,14 +97,11 @@ enum err ledger_events(const char *run_dir, const char *name, json_t **out)
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *kept = NULL;
+    FILE *file = NULL;
     json_t *events = json_array();
     assert(run_dir != NULL && name != NULL);
     TRY_OUT(fsio_path(path, "%s/%s", run_dir, LEDGER_NAME));
-    FILE *file = fopen(path, "re");
-    if (file == NULL && errno != ENOENT) {
-        rc = err_errno("%s: open", path);
-        goto out;
-    }
+    TRY_OUT(regular_stream(path, &file));
     TRY_OUT(add_events(file, path, name, events));
     kept = lines_kept(path);
     if (kept != NULL)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/regular.h"
 #include "src/base/median.h"
 #include "src/job/exit_code.h"
 
@@ -149,10 +150,9 @@ static enum err each_line(const char *run_dir, const char *name, long tail,
     size_t room = 0;
     FILE *file = NULL;
     TRY_OUT(fsio_path(path, "%s/%s", run_dir, name));
-    file = fopen(path, "re");
+    TRY_OUT(regular_stream(path, &file));
     if (file == NULL) {
-        rc = errno == ENOENT ? err_set(ERR_DATA, "%s: no such file", path)
-                             : err_errno("%s: open", path);
+        rc = err_set(ERR_DATA, "%s: no such file", path);
         goto out;
     }
     /* A file shorter than the tail is read from its beginning. */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/fsio.h"
 #include "src/text/chat_parse.h"
 #include "src/text/chat_render.h"
 
@@ -50,34 +51,17 @@ struct chat_template {
 /* A file's whole text, to be freed. */
 static enum err chat_read_file(const char *path, char **text, size_t *bytes)
 {
-    enum err rc = ERR_OK;
-    FILE *file = fopen(path, "rbe");
-    if (file == NULL && errno == ENOENT)
+    if (!fsio_exists(path))
         return err_set(ERR_USAGE,
                        "no chat template '%s': neither a file nor one of "
                        "chatml, llama3, none",
                        path);
-    if (file == NULL)
-        return err_errno("%s: open", path);
-    *text = malloc(CHAT_LEX_BYTES_MAX + 2);
-    *bytes = 0;
-    if (*text == NULL) {
-        rc = err_set(ERR_MEMORY, "no memory for a template");
-        goto out;
-    }
-    *bytes = fread(*text, 1, CHAT_LEX_BYTES_MAX + 1, file);
-    (*text)[*bytes] = '\0';
-    if (ferror(file) != 0)
-        rc = err_errno("%s: read", path);
-    else if (*bytes > CHAT_LEX_BYTES_MAX)
-        rc = err_set(ERR_DATA, "%s: more than %zu bytes are no chat template",
-                     path, CHAT_LEX_BYTES_MAX);
-    else if (strlen(*text) != *bytes)
-        rc = err_set(ERR_DATA, "%s: a NUL byte at %zu is in no chat template",
-                     path, strlen(*text));
-out:
-    fclose(file);
-    return rc;
+    TRY(fsio_read_file(path, CHAT_LEX_BYTES_MAX, text, bytes));
+    return strlen(*text) == *bytes
+               ? ERR_OK
+               : err_set(ERR_DATA,
+                         "%s: a NUL byte at %zu is in no chat template", path,
+                         strlen(*text));
 }
 
 /* Of a JSON object its "chat_template" takes the text's place. */

@@ -8,20 +8,20 @@
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
+#include "src/base/regular.h"
 
 /* Rank 0: has an earlier attempt written a result for this step? */
 static enum err due_find(const struct eval_due *due, bool *found)
 {
     char path[FSIO_PATH_MAX], key[64];
     char *line = NULL;
+    FILE *file = NULL;
     size_t capacity = 0;
     const struct trainer *trainer = due->trainer;
     TRY(fsio_path(path, "%s/" EVAL_DUE_FILE, trainer->settings.run.dir));
     snprintf(key, sizeof key, "%s%lld%s", due->before, (long long)trainer->step,
              due->behind);
-    FILE *file = fopen(path, "re");
-    if (file == NULL && errno != ENOENT)
-        return err_errno("%s: open", path);
+    TRY(regular_stream(path, &file));
     *found = false;
     while (file != NULL && !*found && getline(&line, &capacity, file) >= 0)
         *found = strstr(line, key) != NULL && strstr(line, "}\n") != NULL;

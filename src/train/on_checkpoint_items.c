@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "src/base/digest.h"
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 
 /* A tokenizer is text of a few MiB; those of a million tokens have 60. */
 #define TOKENIZER_BYTES_MAX ((size_t)1 << 28)

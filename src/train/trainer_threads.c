@@ -2,6 +2,7 @@
  * its ranks. */
 #include "src/train/trainer_threads.h"
 
+#include <omp.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -63,6 +64,8 @@ enum err trainer_threads(struct comm *comm, int requested, int *threads)
         sharing += memcmp(&places[r], &places[rank], sizeof *places) == 0;
     *threads = requested > 0 ? requested : kernels_threads_default(sharing);
     TRY_OUT(comm_agree(comm, check_requested(comm, requested)));
+    /* also of loops that name no number, whatever OMP_NUM_THREADS says */
+    omp_set_num_threads(*threads);
 out:
     free(places);
     free(bytes);

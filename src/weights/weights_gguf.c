@@ -134,7 +134,7 @@ static enum err make_sha256(const char *path, struct state *state)
     struct digest *digest = NULL;
     char *buffer = malloc(HEAD_READ_BYTES);
     uint64_t bytes = UINT64_MAX;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     for (size_t i = 0; i < gguf_tensors(state->gguf); i++)
         if (gguf_tensor(state->gguf, i)->offset < bytes)
             bytes = gguf_tensor(state->gguf, i)->offset;

@@ -1,10 +1,11 @@
-/* Files of a data set: regular ones only. Opening never waits, as for the
+/* Files that are read: regular ones only. Opening never waits, as for the
  * writer of a FIFO. Links to regular files are fine. */
-#ifndef TESSERA_DATA_REGULAR_H
-#define TESSERA_DATA_REGULAR_H
+#ifndef TESSERA_BASE_REGULAR_H
+#define TESSERA_BASE_REGULAR_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "src/base/err.h"
 
@@ -13,6 +14,9 @@ enum err regular_size(const char *path, int64_t *bytes);
 
 /* The same, and open it for reading. */
 enum err regular_open(const char *path, int *fd, int64_t *bytes);
+
+/* The same as a stream; where there is no such file ERR_OK and NULL. */
+enum err regular_stream(const char *path, FILE **file);
 
 /* For a file that is read once from its beginning: a regular one, or what the
  * process was given open (fsio_is_given(): a pipe, a terminal), but no folder.

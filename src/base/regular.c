@@ -1,5 +1,5 @@
 /* Opens, sizes and reads regular files, and says what else a path may be. */
-#include "src/data/regular.h"
+#include "src/base/regular.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -68,6 +68,22 @@ enum err regular_open(const char *path, int *fd, int64_t *bytes)
         close(*fd);
         *fd = -1;
     }
+    return rc;
+}
+
+enum err regular_stream(const char *path, FILE **file)
+{
+    int fd = -1;
+    int64_t bytes;
+    *file = NULL;
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return ERR_OK;
+    TRY(regular_open(path, &fd, &bytes));
+    *file = fdopen(fd, "r");
+    if (*file != NULL)
+        return ERR_OK;
+    enum err rc = err_errno("%s: open", path);
+    close(fd);
     return rc;
 }
 
