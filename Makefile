@@ -226,24 +226,28 @@ bench: all ## all benchmarks
 	@for name in step gemm data ckpt memory context comm; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done
 
 # What root runs, whole: for a disk of the node itself.
+# One file after the other, each whole at any time: prologs and jobs may be reading.
+put = @for f in $(3); do to=$(DESTDIR)$(PREFIX)/$(2)/$${f\#\#*/}; \
+    install -m $(1) $$f $$to.new && mv -f $$to.new $$to || exit 1; done
+
 install-node: $(NODE) ## prolog, epilog and their check alone, into PREFIX on a local disk
 	install -d $(DESTDIR)$(PREFIX)/libexec/tessera/lib $(DESTDIR)$(PREFIX)/etc
-	install $(NODE) jobs/prolog jobs/epilog $(DESTDIR)$(PREFIX)/libexec/tessera
-	install -m 644 jobs/lib/admin.sh $(DESTDIR)$(PREFIX)/libexec/tessera/lib
+	$(call put,644,libexec/tessera/lib,jobs/lib/admin.sh)
+	$(call put,755,libexec/tessera,$(NODE) jobs/prolog jobs/epilog)
 	[ -f $(DESTDIR)$(PREFIX)/etc/tessera.conf ] || install -m 644 jobs/tessera.conf $(DESTDIR)$(PREFIX)/etc
 
 install: all install-node ## into PREFIX (DESTDIR is honoured), with a modulefile
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/tessera/lib \
 	    $(DESTDIR)$(PREFIX)/etc $(DESTDIR)$(PREFIX)/share/tessera/conf \
 	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(MODULEDIR)/tessera
-	install $(filter-out %launch,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
-	install jobs/launch $(DESTDIR)$(PREFIX)/libexec/tessera
-	install -m 644 $(wildcard jobs/lib/*.sh) $(DESTDIR)$(PREFIX)/libexec/tessera/lib
+	$(call put,755,bin,$(filter-out %launch,$(PROGRAMS)))
+	$(call put,644,libexec/tessera/lib,$(wildcard jobs/lib/*.sh))
+	$(call put,755,libexec/tessera,jobs/launch)
 	ln -sf ../libexec/tessera/launch $(DESTDIR)$(PREFIX)/bin/tessera-launch
-	install -m 644 $(wildcard jobs/*.sbatch) $(DESTDIR)$(PREFIX)/share/tessera
-	install -m 644 $(wildcard jobs/conf/*.cfg jobs/conf/*.conf) $(DESTDIR)$(PREFIX)/share/tessera/conf
-	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 644 src/train/tessera_plugin.h $(DESTDIR)$(PREFIX)/include
+	$(call put,644,share/tessera,$(wildcard jobs/*.sbatch))
+	$(call put,644,share/tessera/conf,$(wildcard jobs/conf/*.cfg jobs/conf/*.conf))
+	$(call put,644,share/man/man1,$(wildcard docs/man/*.1))
+	$(call put,644,include,src/train/tessera_plugin.h)
 	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' modulefiles/tessera.in \
 	    > $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)
 

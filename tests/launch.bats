@@ -236,6 +236,31 @@ launch() {
         "$T/run/ledger.jsonl" | xargs)" = "n1 MEM_LOW n3 PAIR_SLOW" ]
 }
 
+@test "the site's settings are read as words, as root reads them" {
+    slurm_stand_ins
+    mkdir -p "$T/t/libexec/tessera" "$T/t/etc" "$T/spool"
+    cp -r "$JOBS/launch" "$JOBS/lib" "$T/t/libexec/tessera"
+    ln -sf "$T/t/libexec/tessera/launch" "$T/bin/tessera-launch"
+    printf '#!/bin/sh\ntouch "%s"\n' "$T/executed" >"$T/program"
+    chmod 755 "$T/program"
+    cat >"$T/t/etc/tessera.conf" <<END
+TESSERA_CLEAN=/dev/shm $T/program
+$T/program
+  TESSERA_SPOOL="$T/spool" # of the site
+END
+    echo n1,n2 >"$T/nodes"
+    echo 'exit 0' >"$T/step"
+    echo '{"host":"n2","verdict":"bad","code":"SHM_FULL","reason":"x"}' >"$T/verdict.n2"
+    check_s=5 TESSERA_NODES=1 run launch
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ ! -e "$T/executed" ]
+    grep SHM_FULL "$T/spool/verdict.7.n2"
+    rm -r "$T/spool/"*
+    TESSERA_SPOOL='' check_s=5 TESSERA_NODES=1 run launch
+    [ -z "$(ls -A "$T/spool")" ]
+}
+
 @test "variables of the user's lead no command of Slurm elsewhere" {
     slurm_stand_ins
     echo 'exit 0' >"$T/step"

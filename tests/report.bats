@@ -161,7 +161,7 @@ END
     mkdir -p empty
     bad "give a run directory" --out x.html
     bad "neither metrics.jsonl nor ledger.jsonl" empty
-    bad "no run directory" nowhere
+    bad "no such run directory" nowhere
     bad "is no folder" one/config.cfg
     bad "no option --frobnicate" one --frobnicate
     bad "--price takes" one --price nan

@@ -15,11 +15,13 @@ readonly END_S=45 LOG_S=6 CLEAN_S=15
 readonly OURS='tessera: '
 # Slurm drains on its own when a prolog or epilog fails: those count as well.
 readonly COUNTED='^(tessera: |Prolog |Epilog )'
-readonly LOG_BYTES_MAX=1048576
+# The log begins anew at the first size, but once a day only and, where much is
+# written, at the second: who fills it does not push out what others need to see.
+readonly LOG_BYTES=1048576 LOG_BYTES_MAX=16777216 DECISION_S=4
 # One name for the whole cluster: slurmctld makes a reservation only once.
 readonly LOCK=tessera-drain LOCK_S=15 SPREAD_TENTHS=50
 end_s=$((SECONDS + END_S))
-log_left_s=$LOG_S logger=1
+log_left_s=$LOG_S logger=1 log_is_new=1
 
 # bounded SECONDS COMMAND...: sets out (stdout and stderr) and rc, 124 if there
 # is no answer. Nothing is waited for that cannot be killed.
@@ -51,31 +53,55 @@ bounded()
 say()
 {
     local out rc line begin_s=$SECONDS end_s=$((SECONDS + log_left_s))
-    line="$(date +%FT%T) ${0##*/} ${SLURMD_NODENAME:-?}"
-    line+=" job ${SLURM_JOB_ID:-?}: $*"
+    printf -v line '%(%FT%T)T %s %s job %s: %s' -1 "${0##*/}" \
+        "${SLURMD_NODENAME:-?}" "${SLURM_JOB_ID:-?}" "$*"
     line=${line//[[:cntrl:]]/?}
     printf '%s\n' "$line" >&2
+    [ "$log_left_s" -lt 1 ] || say_to_file "$line"
     if [ "$logger" = 1 ]; then
         bounded 2 logger -t tessera -- "${line#* }"
         [ "$rc" -ne 124 ] && [ "$rc" -ne 137 ] || logger=0
     fi
-    say_to_file "$line"
     log_left_s=$((log_left_s - (SECONDS - begin_s)))
+}
+
+# say, for what becomes of the node: there is time for it whatever was said before.
+decide()
+{
+    [ "$log_left_s" -ge "$DECISION_S" ] || log_left_s=$DECISION_S
+    say "$@"
 }
 
 say_to_file()
 {
+    local answer=
     [ -n "$TESSERA_LOG" ] || return
-    # shellcheck disable=SC2016 # expanded by the child
-    bounded 2 bash -c '[ "$(stat -c %s "$1" 2>/dev/null || echo 0)" -lt "$3" ] ||
-        mv -f "$1" "$1.old"; printf "%s\n" "$2" >>"$1"' \
-        _ "$TESSERA_LOG" "$1" "$LOG_BYTES_MAX"
-    if [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then
+    # one process and no program, so that it is done also where much goes on
+    IFS= read -r -d '' -t $((log_left_s < 3 ? log_left_s : 3)) answer < <(
+        exec 2>&1
+        [ "$log_is_new" = 0 ] || rotate_log
+        printf '%s\n' "$1" >>"$TESSERA_LOG" && echo =written
+    )
+    log_is_new=0
+    case $answer in
+    *=written*) ;;
+    ?*) printf '%s\n' "TESSERA_LOG: $answer" >&2 ;;
+    *)
+        kill -KILL $! 2>/dev/null
         printf '%s\n' "TESSERA_LOG $TESSERA_LOG does not answer" >&2
         TESSERA_LOG=
-    elif [ "$rc" -ne 0 ]; then
-        printf '%s\n' "TESSERA_LOG: $out" >&2
-    fi
+        ;;
+    esac
+}
+
+rotate_log()
+{
+    local size
+    size=$(stat -c %s "$TESSERA_LOG" 2>/dev/null || echo 0)
+    [ "$size" -ge "$LOG_BYTES" ] || return
+    [ "$size" -ge "$LOG_BYTES_MAX" ] ||
+        [ -z "$(find "$TESSERA_LOG.old" -mtime -1 2>/dev/null)" ] || return
+    mv -f "$TESSERA_LOG" "$TESSERA_LOG.old"
 }
 
 # --- settings -----------------------------------------------------------------
@@ -118,27 +144,39 @@ setting()
     fi
 }
 
+# check_owners FILE: whose the settings are, which must be root's alone, and sets
+# others to whose else it is what runs as root beside them.
+check_owners()
+{
+    local owner mode file line=
+    others=
+    bounded 3 stat -L -c '%u %a %n' "$1" "$here/lib/admin.sh" "$here/node-health"
+    while read -r owner mode file; do
+        [ "$file" != "$1" ] || line=$owner
+        [[ $owner =~ ^[0-9]+$ && $mode =~ ^[0-7]+$ ]] || continue
+        [ "$owner" != 0 ] || [ $((0$mode & 022)) -ne 0 ] || continue
+        if [ "$file" = "$1" ]; then
+            say "$1: not read, so this is a dry run: it must belong to root and" \
+                "be writable by root only"
+            return 1
+        fi
+        others+="$file belongs to $owner (mode $mode), "
+    done < <(printf '%s\n' "$out")
+    [ -n "$line" ] || say "no settings, so this is a dry run: ${out%%$'\n'*}"
+    [ -n "$line" ]
+}
+
 # read_settings FILE: as root, so only if nobody else can have written it, and
 # as words, not as a program. A wrong one is never taken for permission.
 read_settings()
 {
-    local owner mode line name value
+    local others line name value
     TESSERA_ENFORCE=0 TESSERA_SPOOL='' TESSERA_LOG='' TESSERA_SLURM_BIN=''
     TESSERA_DRAIN_PERCENT=10 TESSERA_TRUST_USERS=0 TESSERA_AGAIN_S=3
     TESSERA_PROLOG_S=8 TESSERA_EPILOG_S=20 TESSERA_CLEAN=/dev/shm
     TESSERA_STORM_NODES=5 TESSERA_STORM_S=600
     wrong=
-    bounded 3 stat -L -c '%u %a' "$1"
-    if [ "$rc" -ne 0 ]; then
-        say "no settings, so this is a dry run: $out"
-        return
-    fi
-    read -r owner mode < <(printf '%s\n' "$out")
-    if [ "$owner" != 0 ] || [ $((0$mode & 022)) -ne 0 ]; then
-        say "$1: not read, so this is a dry run: it must belong to root and be" \
-            "writable by root only"
-        return
-    fi
+    check_owners "$1" || return
     bounded 3 cat "$1"
     [ "$rc" -eq 0 ] || wrong=" $out;"
     while IFS= read -r line; do
@@ -152,6 +190,8 @@ read_settings()
         setting "$name" "$value"
     done < <(printf '%s\n' "$out")
     [ -z "$wrong" ] || say "$1:$wrong nothing is drained until that is right"
+    [ -z "$others" ] || say "warning: ${others}who can do what root can here:" \
+        "give it to root, writable by root only"
 }
 
 # Slurm's programs: where a setting says, in the system's folders, beside the
@@ -304,14 +344,14 @@ look()
     done
     [ "$check_state" = bad ] || return
     if [ $((SECONDS + TESSERA_AGAIN_S + 5)) -gt "$end_s" ]; then
-        say "no time for a second look: left as it is"
+        decide "no time for a second look: left as it is"
         check_state=unknown
         return
     fi
     sleep "$TESSERA_AGAIN_S"
     check "$1" "$2"
     [ "$check_state" = bad ] ||
-        say "bad at first, but not at a second look: left as it is"
+        decide "bad at first, but not at a second look: left as it is"
 }
 
 # remove_leavings FOLDER: of ordinary users who have neither a job nor a process
@@ -473,7 +513,7 @@ in_service()
     left=1
     bounded 5 scontrol -o show node "$SLURMD_NODENAME"
     if [ "$rc" -ne 0 ] || [[ ! $out =~ \ State=([^\ ]*) ]]; then
-        say "state unknown, not drained: $1: ${out:0:200}"
+        decide "state unknown, not drained: $1: ${out:0:200}"
         return 1
     fi
     state=${BASH_REMATCH[1]}
@@ -482,7 +522,7 @@ in_service()
     +DOWN* | *+DRAIN* | *+FAIL*)
         [[ $out =~ \ Reason=(.*)$ ]]
         why=${BASH_REMATCH[1]:-no reason}
-        say "is $state already (${why%%$'\n'*}), left so: $1"
+        decide "is $state already (${why%%$'\n'*}), left so: $1"
         # A dry run refuses no job.
         left=$((1 - TESSERA_ENFORCE))
         return 1
@@ -500,7 +540,7 @@ drain()
     code=${reason#"$OURS"}
     code=$OURS${code%% *}
     if [ -n "$wrong" ]; then
-        say "not drained, because of wrong settings:$wrong $reason"
+        decide "not drained, because of wrong settings:$wrong $reason"
         return 1
     fi
     in_service "$reason" || return "$left"
@@ -509,12 +549,12 @@ drain()
     [ "$rc" -ne 0 ] || pause "$SPREAD_TENTHS"
     breaker "$code"
     if [ -z "$why" ] && [ "$TESSERA_ENFORCE" != 1 ]; then
-        say "dry run, would drain: $reason"
+        decide "dry run, would drain: $reason"
         return 1
     fi
     [ -n "$why" ] || lock "$code"
     if [ -n "$why" ]; then
-        say "not drained: $why: $reason"
+        decide "not drained: $why: $reason"
         return 1
     fi
     drain_locked "$reason" "$code"
@@ -532,15 +572,15 @@ drain_locked()
     in_service "$1" || return "$left"
     breaker "$2"
     if [ -n "$why" ]; then
-        say "not drained: $why: $1"
+        decide "not drained: $why: $1"
         return 1
     fi
     bounded 5 scontrol update "nodename=$SLURMD_NODENAME" state=drain \
         "reason=$1"
     if [ "$rc" -ne 0 ]; then
-        say "scontrol failed, not drained: $1: $out"
+        decide "scontrol failed, not drained: $1: $out"
         [ "$rc" -eq 124 ] && return 124
         return 1
     fi
-    say "drained: $1"
+    decide "drained: $1"
 }

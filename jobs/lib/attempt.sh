@@ -19,14 +19,17 @@ start_attempt()
 }
 
 # What can be seen of the run without asking Slurm, at every tick: the last sign
-# of life of the training, which writes metrics.jsonl every step, and a file
-# STOP. The guards in turn see this script in its own sign. It runs beside the
+# of life of the training, which writes metrics.jsonl every step, and now and then
+# a file STOP. The guards in turn see this script in its own sign. It runs beside the
 # script, since a file system that stands still would stop it.
 look()
 {
     local stop=
-    touch "$launch_beat"
-    [ ! -e "$run_dir/STOP" ] || stop=STOP
+    # not at every tick: shared storage has many such scripts
+    if [ $((SECONDS % 4)) -lt "$watch_s" ]; then
+        touch "$launch_beat"
+        [ ! -e "$run_dir/STOP" ] || stop=STOP
+    fi
     echo "$(stat -c %.Y+%s "$run_dir/metrics.jsonl" || echo none) $stop" >&9
 }
 
