@@ -154,6 +154,10 @@ apart() { # CODE TEXT COMMAND...: fails on account of the data
     "$EVAL" run --task multiple_choice:mc.jsonl:1000 --json 2>log >many.json
     grep -q "mc, 6-shot (there are no more): " log
     grep -q '"shots": 6,' many.json
+    run ! grep "whatever the model says" log
+    echo '{"query": "a", "gold": 0, "choices": ["b"]}' >one.jsonl
+    "$EVAL" run --task multiple_choice:one.jsonl 2>log
+    grep -q "one: 1 examples count as right whatever the model says" log
     "$EVAL" run --task multiple_choice:mc.jsonl --tokenizer bytes 2>log
     run ! grep "another tokenizer" log
     "$BIN/tessera-data" train-tokenizer --vocab-size 257 --out tok text

@@ -252,6 +252,43 @@ static void test_bad(void)
     }
 }
 
+/* Examples that can't be wrong are counted. */
+static void test_always(void)
+{
+    static const struct {
+        enum icl_kind kind;
+        const char *file;
+        int64_t always;
+    } cases[] = {
+        { ICL_GENERATION,
+          "{\"context\": \"a\", \"answer\": \"the\", \"aliases\": []}\n"
+          "{\"context\": \"a\", \"answer\": \"b\", \"aliases\": [\"?!\"]}\n"
+          "{\"context\": \"a\", \"answer\": \"\", \"aliases\": [\"b\"]}\n"
+          "{\"context\": \"a\", \"answer\": \"b\", \"aliases\": [\"c\"]}\n",
+          3 },
+        { ICL_MULTIPLE_CHOICE,
+          "{\"query\": \"a\", \"gold\": 0, \"choices\": [\"b\"]}\n"
+          "{\"query\": \"a\", \"gold\": 0, \"choices\": [\"b\", \"c\"]}\n",
+          1 },
+        { ICL_LANGUAGE_MODELING,
+          "{\"context\": \"a\", \"continuation\": \"b\"}\n", 0 },
+    };
+    const struct icl_set_options options = { .positions = 64 };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct icl_task task;
+        struct icl_set *set = NULL;
+        int count;
+        icl_task_default(&task);
+        task.kind = cases[c].kind;
+        task.file = write_task("always.jsonl", cases[c].file);
+        NEED(icl_set_create(&task, 1, tokenizer, &options, NULL, &set));
+        tap_is_int(icl_set_results(set, &count)[0].always, cases[c].always,
+                   "%s: examples that can't be wrong",
+                   icl_kind_names[cases[c].kind]);
+        icl_set_destroy(set);
+    }
+}
+
 /* Nothing is waited for. */
 static void test_irregular(void)
 {
@@ -280,6 +317,7 @@ int main(void)
     test_prompts();
     test_long();
     test_bad();
+    test_always();
     test_irregular();
     for (int extra = 0; extra < 2; extra++) {
         test_many(ICL_MULTIPLE_CHOICE,

@@ -285,3 +285,14 @@ enum err icl_answer_judge(struct icl_answer *answer,
     *cleaned = (const char *)answer->cleaned.data;
     return ERR_OK;
 }
+
+enum err icl_answer_always(struct icl_answer *answer,
+                           const struct icl_record *record, bool *always)
+{
+    answer->cleaned.bytes = 0;
+    *always = false;
+    TRY(is_answer(answer, record->answer, always));
+    for (int64_t i = 0; i < record->option_count; i++)
+        TRY(is_answer(answer, record->options[i], always));
+    return ERR_OK;
+}

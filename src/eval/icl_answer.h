@@ -39,4 +39,9 @@ enum err icl_answer_judge(struct icl_answer *answer,
                           const struct icl_record *record, const uint8_t *text,
                           size_t bytes, bool *right, const char **cleaned);
 
+/* Whether anything is right: the answer or an alias is nothing once it is
+ * normalised ("the", "?"). */
+enum err icl_answer_always(struct icl_answer *answer,
+                           const struct icl_record *record, bool *always);
+
 #endif

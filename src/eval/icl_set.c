@@ -73,15 +73,26 @@ out:
     return rc;
 }
 
-/* What only shows when a task is scored. */
-static enum err try_answer(const struct icl_task *task)
+/* How many of the part's examples can't be wrong; and what only shows when a
+ * task is scored. */
+static enum err count_always(const struct icl_set *set,
+                             const struct icl_task *task,
+                             const struct icl_part *part, int64_t *count)
 {
     struct icl_answer *answer = NULL;
-    if (task->kind != ICL_GENERATION)
-        return ERR_OK;
-    TRY(icl_answer_create(task, &answer));
+    enum err rc = ERR_OK;
+    if (task->kind == ICL_GENERATION)
+        TRY(icl_answer_create(task, &answer));
+    for (int64_t i = 0; i < limited(set, part) && rc == ERR_OK; i++) {
+        const struct icl_record *record = part->records[i];
+        bool always =
+            task->kind != ICL_LANGUAGE_MODELING && record->option_count == 1;
+        if (answer != NULL)
+            rc = icl_answer_always(answer, record, &always);
+        *count += always;
+    }
     icl_answer_destroy(answer);
-    return ERR_OK;
+    return rc;
 }
 
 static enum err add_parts(struct icl_set *set, int number, FILE *lines)
@@ -102,6 +113,8 @@ static enum err add_parts(struct icl_set *set, int number, FILE *lines)
             .size = part->count,
             .shots = enough ? task->shots : part->count - 1,
         };
+        TRY(count_always(set, task, part,
+                         &set->results[set->result_count - 1].always));
         TRY(measure(set, task, part, lines));
     }
     return ERR_OK;
@@ -112,7 +125,6 @@ static enum err add_task(struct icl_set *set, int number, FILE *lines)
     enum err rc = ERR_OK;
     const struct icl_task *task = &set->tasks[number];
     struct icl_same *same = &set->same[number];
-    TRY(try_answer(task));
     TRY(icl_records_read(task, &set->records[number]));
     TRY(digest_create(&set->digest));
     TRY_OUT(icl_same_add_task(set->digest, task, set->records[number]));
@@ -266,6 +278,11 @@ enum err icl_set_score(struct icl_set *set, const struct icl_model *model,
             log_warn("%s: %lld examples were longer than the model takes, and "
                      "lost tokens at the left",
                      name, (long long)result->cut);
+        if (comm_rank(comm) == 0 && result->always > 0)
+            log_warn("%s: %lld examples count as right whatever the model "
+                     "says: they have one choice, or an answer or alias of "
+                     "which nothing is compared (punctuation, articles)",
+                     name, (long long)result->always);
     }
     return ERR_OK;
 }

@@ -30,7 +30,8 @@ struct icl_result {
     int64_t shots;        /* before each: no more than there are others */
     int64_t examples;     /* that were scored */
     int64_t right;
-    int64_t cut; /* examples that lost tokens at the left */
+    int64_t cut;    /* examples that lost tokens at the left */
+    int64_t always; /* that are right whatever the model says */
 };
 
 /* Reads the files and makes every prompt once, so that what is wrong with them
