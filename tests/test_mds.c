@@ -526,6 +526,17 @@ static void test_flips(const char *folder)
         refused += bit < 8 * head && bad;
         fixture_need(fsio_pwrite(fd, &file[at], 1, at, path));
     }
+    /* without a look at any sample */
+    static const uint8_t wrong[][4] = { { 255, 255, 255, 127 }, { 1 } };
+    for (int w = 0; w < 2; w++) {
+        struct mds_shard *shard = NULL;
+        fixture_need(fsio_pwrite(fd, wrong[w], 4, 12, path));
+        tap_ok(mds_shard_open(path, path, &index->shard[0], false, &shard) ==
+                       ERR_DATA &&
+                   strstr(err_text(), "sample 1 is damaged") != NULL,
+               "an offset in the middle that is wrong: %s", err_text());
+        fixture_need(fsio_pwrite(fd, file + 12, 4, 12, path));
+    }
     close(fd);
     /* The first offset may point into the JSON text: then the sample's sizes
      * do not add up. So every flip is seen. */

@@ -61,6 +61,23 @@ static enum err mds_check_head(const struct mds_shard *shard)
     return ERR_OK;
 }
 
+/* Each sample lies between the table and the file's end. */
+static enum err mds_check_offsets(const struct mds_shard *shard, int64_t index,
+                                  int64_t begin, int64_t end)
+{
+    int64_t first = 4 + 4 * (shard->info->samples + 1);
+    if (begin >= first && end >= begin && end <= shard->info->raw.bytes)
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "%s: sample %lld is damaged: its offsets are %lld and "
+                   "%lld, outside [%lld, %lld]",
+                   shard->path, (long long)index, (long long)begin,
+                   (long long)end, (long long)first,
+                   (long long)shard->info->raw.bytes);
+}
+
+/* Those of all samples are looked at at once, for a shard may have no
+ * checksum. */
 static enum err mds_keep_offsets(struct mds_shard *shard)
 {
     size_t bytes = 4 * ((size_t)shard->info->samples + 1);
@@ -69,7 +86,11 @@ static enum err mds_keep_offsets(struct mds_shard *shard)
     shard->offsets = malloc(bytes);
     if (shard->offsets == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", shard->path);
-    return mds_pread(shard, shard->offsets, bytes, 4);
+    TRY(mds_pread(shard, shard->offsets, bytes, 4));
+    for (int64_t s = 0; s < shard->info->samples; s++)
+        TRY(mds_check_offsets(shard, s, mds_u32(shard->offsets + 4 * s),
+                              mds_u32(shard->offsets + 4 * (s + 1))));
+    return ERR_OK;
 }
 
 enum err mds_shard_open(const char *path, const char *shown,
@@ -116,19 +137,12 @@ static enum err mds_read_sample(const struct mds_shard *shard, int64_t index,
                                 struct mds_buffer *buffer)
 {
     uint8_t pair[8];
-    int64_t first = 4 + 4 * (shard->info->samples + 1);
     if (shard->offsets != NULL)
         memcpy(pair, shard->offsets + 4 * index, sizeof pair);
     else
         TRY(mds_pread(shard, pair, sizeof pair, 4 + 4 * index));
     int64_t begin = mds_u32(pair), end = mds_u32(pair + 4);
-    if (begin < first || end < begin || end > shard->info->raw.bytes)
-        return err_set(ERR_DATA,
-                       "%s: sample %lld is damaged: its offsets are %lld and "
-                       "%lld, outside [%lld, %lld]",
-                       shard->path, (long long)index, (long long)begin,
-                       (long long)end, (long long)first,
-                       (long long)shard->info->raw.bytes);
+    TRY(mds_check_offsets(shard, index, begin, end));
     buffer->bytes = (size_t)(end - begin);
     TRY(mds_buffer_room(buffer, buffer->bytes + 1)); /* one to point to */
     return mds_pread(shard, buffer->data, buffer->bytes, begin);

@@ -6,9 +6,9 @@
  * A sample is a u32 size for each column without a fixed one, then the
  * columns' bytes (src/data/mds_encoding.h).
  *
- * Opening checks size, samples and the last offset; a sample's own offsets and
- * sizes are checked when it is read, so that whatever the file holds, nothing
- * outside of it is. */
+ * Opening checks size, samples and, unless there are very many, all offsets; a
+ * sample's own offsets and sizes are checked when it is read, so that whatever
+ * the file holds, nothing outside of it is. */
 #ifndef TESSERA_DATA_MDS_H
 #define TESSERA_DATA_MDS_H
 
