@@ -71,6 +71,8 @@ sweep() {
     [[ $output == *"run 2 of 4"* && $output == *"run 4 of 4"* ]]
     cmp "$first/ledger.jsonl" "$DIR/ledger.before"
     jq -e '.runs | length == 4 and all(.state == "finished")' "$DIR/out.json"
+    # nothing, not 0, where no counter tells
+    jq -e '.runs | all(.energy_j == null or .energy_j > 0)' "$DIR/out.json"
     jq -e '.runs[1].steps == 12 and .runs[1].settings["optimizer.lr"] == "1e-4"' "$DIR/out.json"
     # quality is the least loss of the run's own evaluations
     local best

@@ -58,10 +58,9 @@ enum err tokenize_pass(struct tokenize_job *job)
     const struct tokenize_options *options = job->options;
     const char *field =
         options->field != NULL ? options->field : TOKENIZE_FIELD_DEFAULT;
-    const struct documents_options reading = { options->separator,
-                                               field,
-                                               { pass_idle, job },
-                                               options->binary };
+    const struct documents_options reading = {
+        options->separator, field, { pass_idle, job }, options->binary
+    };
     struct documents *documents = NULL;
     struct tokenize_feed *feed = NULL;
     struct tokenize_pool *pool = NULL;
