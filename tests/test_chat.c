@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/chat_cases.h"
 #include "tests/tap.h"
 
 #define MESSAGE(role, content)                                                 \
@@ -80,7 +81,8 @@ static const struct file {
     { "", "" },
     { "a\n", "a" },
     { "a\n\n", "a\n" },
-    { "{% for m in messages %}\n  {{ m.role[:1] }}\n{% endfor %}", "!lists" },
+    { "{% for m in messages %}\n  {{ m.role[:1] }}\n{% endfor %}",
+      "  s\n  u\n  a\n  u\n  a\n" },
     { "{% for m in messages %}\n  {{ m.role }}\n{% endfor %}\n",
       "  system\n  user\n  assistant\n  user\n  assistant\n" },
     { "{%- for m in messages -%}\n  {{- loop.index -}} \n{%- endfor -%}\n.",
@@ -107,7 +109,7 @@ static const struct file {
     { "{{ 'a' if messages else 'b' }}{{ 'c' if false }}{{ bos_token }}", "a" },
     { "{{ '\\u00e9\\x41\\'\\\\\\n' ~ \"\\t\" }}", "\xc3\xa9"
                                                   "A'\\\n\t" },
-    { "{% for m in messages[::-1] %}{{ m.role[0:0] }}{% endfor %}", "!lists" },
+    { "{% for m in messages[::-1] %}{{ m.role[0:0] }}{% endfor %}", "" },
     { "{% for m in messages[::-1] %}{{ loop.revindex }}{{ m.get('role') }}"
       "{% endfor %}",
       "5assistant4user3assistant2user1system" },
@@ -118,14 +120,35 @@ static const struct file {
     { "{% if messages[0].role == 'system' %}\n{{ raise_exception('no system "
       "here') }}{% endif %}",
       "!line 2: raise_exception: no system here" },
-    { "\n{% macro f() %}{% endmacro %}", "!line 2: the statement 'macro'" },
-    { "{{ x | tojson }}", "!the filter 'tojson'" },
-    { "{{ strftime_now('%Y') }}", "!the function 'strftime_now'" },
-    { "{{ messages[0].items() }}", "!the method 'items'" },
+    CHAT_CASES{ "\n{% call f() %}{% endcall %}",
+                "!line 2: the statement 'call'" },
+    { "{{ x | tojson }}", "!nothing is not printed" },
+    { "{{ x | wordcount }}", "!the filter 'wordcount'" },
+    { "{{ cycler('a') }}", "!the function 'cycler'" },
+    { "{{ messages[0].copy() }}", "!the method 'copy'" },
+    { "{{ messages | join(e=1) }}", "!a named argument" },
+    { "{% macro f(a) %}{% endmacro %}{{ f(1, 2) }}", "!no such argument" },
+    { "{% macro f(a) %}{% endmacro %}{{ f(b=2) }}", "!no such argument" },
+    { "{% for a, b in [[1]] %}{% endfor %}", "!as many parts" },
+    { "{% if a if b else c %}{% endif %}", "!if where '%}'" },
+    { "{% if a %}{% elif a if b %}{% endif %}", "!if where '%}'" },
+    { "{% for a in x %}{% endmacro %}", "!endmacro where endfor" },
+    { "{% macro f() %}", "!'macro' without its 'endmacro'" },
+    { "{% set a %}", "!'set' without its 'endset'" },
+    { "{{ {1.5: 2} }}", "!whole" },
+    { "{{ {none: 2} }}", "!as a key" },
+    { "{{ 'a'.strip(1) }}", "!where a text should be" },
+    { "{{ '{0}'.format(1) }}", "!knows {} alone" },
+    { "{{ range(99999999999) }}", "!'range' of a number" },
+    { "{{ 'a' * 999999999999 }}", "!too much text" },
+    { "{{ -9223372036854775807 - 2 }}", "!without a value" },
+    { "{{ (-9223372036854775807 - 1) // -1 }}", "!without a value" },
+    { "{{ -(-9223372036854775807 - 1) }}", "!without a value" },
+    { "{{ 9223372036854775807 * 2 }}", "!without a value" },
+    { "{{ (-9223372036854775807 - 1) % -1 }}", "!without a value" },
     { "{{ x.y }}", "!'x' is not defined" },
-    { "{{ x is divisibleby 3 }}", "!'is divisibleby'" },
+    { "{{ x is sameas 3 }}", "!'is sameas'" },
     { "{{ 1.5 }}", "!whole" },
-    { "{{ {'a': 1} }}", "!dictionary" },
     { "{{ 'a", "!does not end" },
     { "{{ a ", "!'{{' is not closed" },
     { "{# a ", "!'{#' is not closed" },
@@ -174,10 +197,12 @@ static void test_files(void)
 static void test_hostile(void)
 {
     static char text[1 << 20];
-    static const char *const parts[] = { "{{(",      "{% if a %}",
-                                         "{{ not ",  "{{ a[",
-                                         "{{ '' ~ ", "{% for a in b %}",
-                                         "{{[",      "{{ a if b else " };
+    static const char *const parts[] = {
+        "{{(",      "{% if a %}",       "{{ not ",     "{{ a[",
+        "{{ '' ~ ", "{% for a in b %}", "{{[",         "{{ a if b else ",
+        "{{ {1:",   "{% macro f() %}",  "{% set a %}", "{{ 1 < ",
+        "{{ a is ", "{% filter a %}",   "{{ a | a(",   "{% generation %}"
+    };
     for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
         size_t skip = parts[p][1] == '{' ? 2 : 0, length = strlen(parts[p]);
         struct chat_text out = { 0 };
@@ -189,7 +214,10 @@ static void test_hostile(void)
         }
         memcpy(text + bytes - 3, skip == 2 ? " }}" : " %}", 3);
         write_template(text, bytes);
-        tap_ok(strstr(render(&out), "levels") != NULL, "deep: %s", parts[p]);
+        const char *got = render(&out);
+        tap_ok(strstr(got, "levels") != NULL ||
+                   strstr(got, "is not closed") != NULL,
+               "deep: %s", parts[p]);
         free(out.text);
     }
     static const char *const growing[] = {
@@ -199,6 +227,24 @@ static void test_hostile(void)
         "{% set n = namespace(a='ab', b=[1]) %}{% for a in messages %}"
         "{% set n.a = n.a.replace('a', n.a).replace('b', n.a) %}{% endfor %}"
         "{% for a in messages %}{% set n.a = n.a.replace('a', n.a) %}"
+        "{% endfor %}",
+        "{% macro f(n) %}{{ f(n) }}{{ f(n) }}{% endmacro %}{{ f(1) }}",
+        "{% macro f(n) %}{% for x in n %}{{ f(n + n) }}{% endfor %}"
+        "{% endmacro %}{{ f([1]) }}",
+        "{% set n = namespace(a=['x']) %}{% for i in range(90) %}"
+        "{% set n.a = [n.a, n.a] %}{% endfor %}{{ n.a | tojson }}",
+        "{% set n = namespace(a=['x'], b=['x']) %}{% for i in range(90) %}"
+        "{% set n.a = [n.a, n.a] %}{% set n.b = [n.b, n.b] %}{% endfor %}"
+        "{{ n.a == n.b }}",
+        "{% set n = namespace(a=['x']) %}{% for i in range(200) %}"
+        "{% set n.a = [n.a] %}{% endfor %}{{ n.a }}",
+        "{% for a in range(99999999) %}{% endfor %}too large",
+        "{% for a in range(9999999) %}{{ messages | join(messages[0].content) "
+        "}}{% endfor %}",
+        "{% set n = namespace(a='x') %}{% for a in range(99) %}"
+        "{% set n.a = n.a ~ n.a %}{% endfor %}",
+        "{% set x = 'ab' * 99999 %}{% for a in range(99999) %}"
+        "{% if x.strip('xyzw') %}{% endif %}{{ '' if x == x ~ 'a' }}"
         "{% endfor %}",
         "{% for a in messages %}{% for b in messages %}{% for c in messages %}"
         "{% for d in messages %}{% for e in messages %}{% for f in messages %}"
@@ -211,7 +257,9 @@ static void test_hostile(void)
     for (size_t g = 0; g < sizeof growing / sizeof *growing; g++) {
         struct chat_text out = { 0 };
         write_template(growing[g], strlen(growing[g]));
-        tap_ok(strstr(render(&out), "too ") != NULL, "growing: %s", err_text());
+        const char *got = render(&out);
+        tap_ok(strstr(got, "too ") != NULL || strstr(got, "levels") != NULL,
+               "growing: %s", err_text());
         free(out.text);
     }
     struct chat_text out = { 0 };
@@ -270,6 +318,62 @@ static void test_turns(void)
     free(all.text);
 }
 
+/* Blocks of generation are the turns; a template that cuts what was said before
+ * is rendered whole. */
+static void test_generation(void)
+{
+    static const char marked[] =
+        "{% for m in messages %}{% if m.role == 'assistant' %}<{% generation "
+        "%}{{ m.content | trim }}!{% endgeneration %}>{% else %}{{ m.role }}"
+        "{% endif %}{% endfor %}";
+    static const char cuts[] =
+        "{% for m in messages %}[{{ m.content.split('.')[-1] if not loop.last "
+        "else m.content }}]{% endfor %}";
+    static const char inside[] =
+        "{% macro f() %}{% generation %}{% endgeneration %}{% endmacro %}"
+        "{{ f() }}";
+    struct chat_text text = { 0 };
+    struct chat_turn turns[5];
+    struct chat_template *template = NULL;
+    size_t count = 0;
+    write_template(marked, sizeof marked - 1);
+    bool made = chat_template_create(path, tokenizer, &template) == ERR_OK &&
+                chat_divide(template, talk, 5, &text, turns, &count) == ERR_OK;
+    tap_is_str(made ? text.text : err_text(),
+               "systemuser<Hello.!>user<See you.!>", "generation");
+    tap_ok(made && count == 2 && turns[0].prompt == 11 &&
+               turns[0].response == 18 && turns[1].prompt == 24 &&
+               turns[1].response == 33,
+           "its blocks are the turns");
+    tap_ok(made &&
+               chat_divide(template, talk, 2, &text, turns, &count) ==
+                   ERR_DATA &&
+               strstr(err_text(), "no generation block") != NULL,
+           "none: %s", err_text());
+    chat_template_destroy(template);
+    write_template(inside, sizeof inside - 1);
+    made = chat_template_create(path, tokenizer, &template) == ERR_OK;
+    tap_ok(made &&
+               chat_divide(template, talk, 5, &text, turns, &count) ==
+                   ERR_DATA &&
+               strstr(err_text(), "in a macro") != NULL,
+           "in a macro: %s", err_text());
+    chat_template_destroy(template);
+    write_template(cuts, sizeof cuts - 1);
+    made = chat_template_create(path, tokenizer, &template) == ERR_OK &&
+           chat_render(template, talk, 5, true, &text) == ERR_OK;
+    tap_is_str(made ? text.text : err_text(),
+               "[ ][Hi\n][][Bye][\xc2\xa0See you.\n]",
+               "one that cuts is rendered whole");
+    tap_ok(made &&
+               chat_divide(template, talk, 5, &text, turns, &count) ==
+                   ERR_DATA &&
+               strstr(err_text(), "no place of its own") != NULL,
+           "... and not divided: %s", err_text());
+    chat_template_destroy(template);
+    free(text.text);
+}
+
 static void test_names(void)
 {
     struct chat_template *template = NULL;
@@ -311,10 +415,12 @@ int main(void)
     if (file < 0 || tokenizer_create("bytes", &tokenizer) != ERR_OK)
         return 1;
     close(file);
+    setenv("SOURCE_DATE_EPOCH", "1763856000", 1);
     test_built_in();
     test_files();
     test_hostile();
     test_turns();
+    test_generation();
     test_names();
     unlink(path);
     tokenizer_destroy(tokenizer);

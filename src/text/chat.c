@@ -108,6 +108,10 @@ static enum err chat_check_markers(const struct chat_template *template,
             const char *last = memmem(
                 at, left < sizeof marker ? left : sizeof marker - 1, "|>", 2);
             size_t bytes = last != NULL ? (size_t)(last + 2 - at) : 0;
+            /* what has blanks or brackets inside is no marker */
+            for (size_t i = 2; i + 2 < bytes; i++)
+                if (strchr(" \n<>{}", at[i]) != NULL)
+                    bytes = 0;
             if (bytes > 0) {
                 snprintf(marker, sizeof marker, "%.*s", (int)bytes, at);
                 if (tokenizer_find(tokenizer, marker) < 0)
@@ -210,7 +214,8 @@ static enum err chat_render_part(const struct chat_template *template,
                                  const struct chat_message *messages,
                                  size_t count, bool prompt,
                                  struct chat_memory *memory,
-                                 struct chat_text *out)
+                                 struct chat_text *out, struct chat_turn *turns,
+                                 size_t *turn_count)
 {
     const struct chat_render_input input = {
         .messages = messages,
@@ -221,7 +226,8 @@ static enum err chat_render_part(const struct chat_template *template,
         .eos = template->eos,
         .eos_bytes = template->eos_bytes,
     };
-    enum err rc = chat_render_tree(&template->tree, &input, memory, out);
+    enum err rc = chat_render_tree(&template->tree, &input, memory, out, turns,
+                                   turn_count);
     return rc == ERR_OK ? rc
                         : err_prefix(rc, "chat template %s", template->name);
 }
@@ -232,7 +238,7 @@ enum err chat_render(const struct chat_template *template,
 {
     struct chat_memory memory = { 0 };
     return chat_render_part(template, messages, count, add_generation_prompt,
-                            &memory, out);
+                            &memory, out, NULL, NULL);
 }
 
 static bool chat_begins(const struct chat_text *text,
@@ -252,18 +258,29 @@ enum err chat_divide(const struct chat_template *template,
     struct chat_memory memory = { 0 };
     struct chat_text prompt = { 0 }, so_far = { 0 };
     *turn_count = 0;
+    if (template->tree.generation) {
+        TRY(chat_render_part(template, messages, count, false, &memory, out,
+                             turns, turn_count));
+        return *turn_count > 0
+                   ? ERR_OK
+                   : err_set(ERR_DATA,
+                             "chat template %s: no generation block is reached",
+                             template->name);
+    }
     for (size_t m = 0; m < count; m++) {
         if (strcmp(messages[m].role, CHAT_ROLE_ASSISTANT) != 0)
             continue;
-        TRY_OUT(
-            chat_render_part(template, messages, m, true, &memory, &prompt));
-        TRY_OUT(
-            chat_render_part(template, messages, m + 1, false, &memory, out));
+        TRY_OUT(chat_render_part(template, messages, m, true, &memory, &prompt,
+                                 NULL, NULL));
+        TRY_OUT(chat_render_part(template, messages, m + 1, false, &memory, out,
+                                 NULL, NULL));
         if (!chat_begins(&prompt, &so_far) || !chat_begins(out, &prompt)) {
             rc = err_set(ERR_DATA,
-                         "chat template %s: message %zu does not only add to "
-                         "the text before it, so what the assistant said has "
-                         "no place of its own; choose another template",
+                         "chat template %s: with message %zu the text before "
+                         "it changes, or does not go on as the model is "
+                         "prompted, so what the assistant said has no place of "
+                         "its own; choose another template, or mark it by "
+                         "{%% generation %%}",
                          template->name, m);
             goto out;
         }

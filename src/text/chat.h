@@ -10,14 +10,16 @@
  * text as "chat_template" (tokenizer_config.json).
  *
  * Of Jinja there are: {{ }}, {% %}, {# #} and their white space as the Hugging
- * Face library has it; for with if, loop.first, last, index, index0, length,
- * revindex, revindex0, previtem, nextitem; if, elif, else; set, also of fields
- * of a namespace(); texts, whole numbers, lists, true, false, none; names,
- * .name, [key], [from:to]; or, and, not, ==, !=, <, <=, >, >=, in, +, -, *, //,
- * %, ~, if-else; tests (is defined, none, string and so on); the functions,
- * filters and methods of src/text/chat_eval_call.c. Whatever else is in a
- * file, is refused by name with its line: statements and tests when the file is
- * read, functions, filters and methods when they are reached, since files of
+ * Face library has it; for, also over several variables and with if and else,
+ * loop.first, last, index, index0, length, revindex, revindex0, previtem,
+ * nextitem, break, continue; if, elif, else; set, also of a block and of fields
+ * of a namespace(); macro, filter, and generation, which marks what the assistant
+ * says; texts, whole numbers, lists, tuples, dictionaries, true, false, none;
+ * names, .name, [key], [from:to:step]; or, and, not, ==, !=, <, <=, >, >=, in, +,
+ * -, *, //, %, ~, if-else; tests (chat_eval_test.c); the functions, filters and
+ * methods of chat_eval_call.c, of which strftime_now() takes the day from
+ * SOURCE_DATE_EPOCH if that is set. Other statements are refused by name when a
+ * file is read; all else is refused when it is reached, since files of
  * models that call tools name many for that alone. */
 #ifndef TESSERA_TEXT_CHAT_H
 #define TESSERA_TEXT_CHAT_H
@@ -81,7 +83,8 @@ struct chat_turn {
 /* chat_render() of all messages, and a turn for each assistant's message. The
  * template is asked for the text up to each of them, as LLM Foundry does;
  * ERR_DATA where one is not the beginning of the next, so that what the
- * assistant said has no place of its own. `turns` has room for `count`. */
+ * assistant said has no place of its own. One that has generation blocks is
+ * asked once, and the turns are those. `turns` has room for `count`. */
 enum err chat_divide(const struct chat_template *template,
                      const struct chat_message *messages, size_t count,
                      struct chat_text *out, struct chat_turn *turns,

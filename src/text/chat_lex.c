@@ -151,6 +151,11 @@ static enum err chat_lex_escape(int line, const char *from, size_t bytes,
                            line, from[1]);
         point = point << 4 | (unsigned)digit;
     }
+    if (digits == 0 && bytes > 1 && strchr("NU01234567", from[1]) == NULL) {
+        *(*to)++ = '\\'; /* stands for itself before anything else */
+        *took = 1;
+        return ERR_OK;
+    }
     if (digits == 0)
         return err_set(ERR_DATA, "line %d: a string has \\%c, not known here",
                        line, bytes > 1 ? from[1] : ' ');
@@ -202,14 +207,16 @@ static enum err chat_lex_number(struct chat_lex_place *place)
             return err_set(ERR_DATA, "line %d: a number that is too large",
                            place->line);
     }
-    if (bytes < chat_lex_left(place) &&
+    enum chat_lex_kind kind = CHAT_LEX_INTEGER;
+    while (
+        bytes < chat_lex_left(place) &&
         (chat_lex_letter(place->at[bytes]) ||
-         (place->at[bytes] == '.' && bytes + 1 < chat_lex_left(place) &&
-          chat_lex_digit(place->at[bytes + 1]) >= 0)))
-        return err_set(ERR_DATA,
-                       "line %d: numbers have to be whole decimal ones here",
-                       place->line);
-    TRY(chat_lex_add(place, CHAT_LEX_INTEGER, place->at, bytes));
+         (bytes + 1 < chat_lex_left(place) &&
+          chat_lex_digit(place->at[bytes + (place->at[bytes] == '.')]) >= 0))) {
+        kind = CHAT_LEX_REAL;
+        bytes++;
+    }
+    TRY(chat_lex_add(place, kind, place->at, bytes));
     place->lex->word[place->lex->count - 1].value = value;
     chat_lex_skip(place, bytes);
     return ERR_OK;
@@ -249,7 +256,7 @@ static enum err chat_lex_inside(struct chat_lex_place *place, bool block)
 {
     const char *close = block ? "%}" : "}}";
     int line = place->line;
-    for (;;) {
+    for (size_t braces = 0;;) { /* of dictionaries, which are open */
         chat_lex_skip(place,
                       chat_lex_blank_front(place->at, chat_lex_left(place)));
         if (chat_lex_left(place) == 0)
@@ -257,7 +264,7 @@ static enum err chat_lex_inside(struct chat_lex_place *place, bool block)
                            block ? "{%" : "{{");
         char mark = *place->at;
         size_t skip = mark == '-' || mark == '+' ? 1 : 0;
-        if (chat_lex_left(place) >= skip + 2 &&
+        if (braces == 0 && chat_lex_left(place) >= skip + 2 &&
             memcmp(place->at + skip, close, 2) == 0) {
             chat_lex_skip(place, skip + 2);
             TRY(chat_lex_add(
@@ -280,6 +287,8 @@ static enum err chat_lex_inside(struct chat_lex_place *place, bool block)
             chat_lex_skip(place, bytes);
         } else {
             TRY(chat_lex_sign(place));
+            braces += mark == '{';
+            braces -= mark == '}' && braces > 0;
         }
     }
 }

@@ -27,6 +27,7 @@ enum chat_lex_kind {
     CHAT_LEX_NAME,
     CHAT_LEX_STRING,
     CHAT_LEX_INTEGER,
+    CHAT_LEX_REAL, /* a number that is no whole decimal one */
     CHAT_LEX_SIGN
 };
 

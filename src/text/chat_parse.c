@@ -31,14 +31,14 @@ static enum err chat_parse_end(struct chat_parse *parse, const char *name,
     return chat_parse_close(parse);
 }
 
-/* Behind "if" or "elif". */
+/* Behind "if" or "elif", whose condition has no if-else of its own. */
 static enum err chat_parse_if(struct chat_parse *parse,
                               const struct chat_lex_word *begin,
                               struct chat_node **out)
 {
     struct chat_node *condition = NULL, *then = NULL, *other = NULL;
     TRY(chat_parse_expr_down(parse));
-    TRY(chat_parse_expr_read(parse, &condition));
+    TRY(chat_parse_expr_or(parse, &condition));
     TRY(chat_parse_close(parse));
     TRY(chat_parse_body(parse, &then));
     const struct chat_lex_word *word = parse->word;
@@ -60,30 +60,67 @@ static enum err chat_parse_if(struct chat_parse *parse,
     return more ? ERR_OK : chat_parse_end(parse, "endif", begin);
 }
 
+/* The variables of a 'for', (a, b) or one. */
+static enum err chat_parse_targets(struct chat_parse *parse,
+                                   struct chat_node **out)
+{
+    bool closed = chat_parse_expr_take(parse, "(");
+    struct chat_node **last = out;
+    *out = NULL;
+    do {
+        if (parse->word->kind != CHAT_LEX_NAME)
+            return chat_parse_expr_refuse(parse, "a variable");
+        TRY(chat_parse_expr_make(parse, CHAT_NODE_ARGUMENT, parse->word++, NULL,
+                                 NULL, last));
+        last = &(*last)->next;
+    } while (chat_parse_expr_take(parse, ","));
+    return closed ? chat_parse_expr_need(parse, ")") : ERR_OK;
+}
+
 static enum err chat_parse_for(struct chat_parse *parse, struct chat_node **out)
 {
     const struct chat_lex_word *begin = parse->word - 1;
     const struct chat_lex_word *name = parse->word;
-    struct chat_node *list = NULL, *body = NULL, *filter = NULL;
-    if (name->kind != CHAT_LEX_NAME)
-        return chat_parse_expr_refuse(parse, "a variable");
-    parse->word++;
+    struct chat_node *list = NULL, *body = NULL, *filter = NULL, *names = NULL;
+    struct chat_node *other = NULL;
+    TRY(chat_parse_targets(parse, &names));
     if (!chat_parse_expr_take_name(parse, "in"))
         return chat_parse_expr_refuse(parse, "'in'");
-    TRY(chat_parse_expr_or(parse, &list));
+    TRY(chat_parse_expr_tuple(parse, false, &list));
     if (chat_parse_expr_take_name(parse, "if"))
         TRY(chat_parse_expr_read(parse, &filter));
     TRY(chat_parse_close(parse));
     TRY(chat_parse_body(parse, &body));
     if (parse->word->kind == CHAT_LEX_BLOCK &&
-        chat_lex_is(parse->word + 1, CHAT_LEX_NAME, "else"))
-        return err_set(ERR_DATA,
-                       "line %d: 'else' of a 'for' is not known "
-                       "here",
-                       parse->word->line);
+        chat_lex_is(parse->word + 1, CHAT_LEX_NAME, "else")) {
+        parse->word += 2;
+        TRY(chat_parse_close(parse));
+        TRY(chat_parse_body(parse, &other));
+    }
     TRY(chat_parse_expr_make(parse, CHAT_NODE_FOR, name, list, body, out));
     (*out)->c = filter;
+    (*out)->other = other;
+    (*out)->d = names;
     return chat_parse_end(parse, "endfor", begin);
+}
+
+/* The statements of a block up to its end, as a value, through filters that
+ * follow. */
+static enum err chat_parse_capture(struct chat_parse *parse,
+                                   const struct chat_lex_word *begin,
+                                   const char *end, bool filter,
+                                   struct chat_node **out)
+{
+    struct chat_node *capture = NULL, *body = NULL;
+    TRY(chat_parse_expr_make(parse, CHAT_NODE_CAPTURE, begin, NULL, NULL,
+                             &capture));
+    *out = capture;
+    if (filter || chat_parse_expr_take(parse, "|"))
+        TRY(chat_parse_expr_filters(parse, out));
+    TRY(chat_parse_close(parse));
+    TRY(chat_parse_body(parse, &body));
+    capture->b = body;
+    return chat_parse_end(parse, end, begin);
 }
 
 static enum err chat_parse_set(struct chat_parse *parse, struct chat_node **out)
@@ -100,11 +137,96 @@ static enum err chat_parse_set(struct chat_parse *parse, struct chat_node **out)
         TRY(chat_parse_expr_make(parse, CHAT_NODE_ATTRIBUTE, parse->word++,
                                  NULL, NULL, &attribute));
     }
-    TRY(chat_parse_expr_need(parse, "="));
-    TRY(chat_parse_expr_read(parse, &value));
-    TRY(chat_parse_close(parse));
+    if (parse->word->kind == CHAT_LEX_BLOCK_CLOSE ||
+        chat_lex_is(parse->word, CHAT_LEX_SIGN, "|")) {
+        TRY(chat_parse_capture(parse, name - 1, "endset", false, &value));
+    } else {
+        TRY(chat_parse_expr_need(parse, "="));
+        TRY(chat_parse_expr_tuple(parse, true, &value));
+        TRY(chat_parse_close(parse));
+    }
     return chat_parse_expr_make(parse, CHAT_NODE_SET, name, value, attribute,
                                 out);
+}
+
+/* {% macro name(a, b=1) %} */
+static enum err chat_parse_macro(struct chat_parse *parse,
+                                 struct chat_node **out)
+{
+    const struct chat_lex_word *begin = parse->word - 1, *name = parse->word;
+    struct chat_node *parameters = NULL, **last = &parameters, *body = NULL;
+    if (name->kind != CHAT_LEX_NAME)
+        return chat_parse_expr_refuse(parse, "a name");
+    parse->word++;
+    TRY(chat_parse_expr_need(parse, "("));
+    while (!chat_parse_expr_take(parse, ")")) {
+        const struct chat_lex_word *word = parse->word;
+        struct chat_node *otherwise = NULL;
+        if (word->kind != CHAT_LEX_NAME)
+            return chat_parse_expr_refuse(parse, "a name");
+        parse->word++;
+        if (chat_parse_expr_take(parse, "="))
+            TRY(chat_parse_expr_read(parse, &otherwise));
+        TRY(chat_parse_expr_make(parse, CHAT_NODE_ARGUMENT, word, otherwise,
+                                 NULL, last));
+        last = &(*last)->next;
+        if (!chat_lex_is(parse->word, CHAT_LEX_SIGN, ")"))
+            TRY(chat_parse_expr_need(parse, ","));
+    }
+    TRY(chat_parse_close(parse));
+    TRY(chat_parse_body(parse, &body));
+    TRY(chat_parse_expr_make(parse, CHAT_NODE_MACRO, name, parameters, body,
+                             out));
+    return chat_parse_end(parse, "endmacro", begin);
+}
+
+static enum err chat_parse_generation(struct chat_parse *parse,
+                                      struct chat_node **out)
+{
+    const struct chat_lex_word *begin = parse->word - 1;
+    struct chat_node *body = NULL;
+    TRY(chat_parse_close(parse));
+    TRY(chat_parse_body(parse, &body));
+    TRY(chat_parse_expr_make(parse, CHAT_NODE_GENERATION, begin, NULL, body,
+                             out));
+    parse->tree->generation = true;
+    return chat_parse_end(parse, "endgeneration", begin);
+}
+
+/* Behind {% */
+static enum err chat_parse_block(struct chat_parse *parse,
+                                 struct chat_node **out)
+{
+    const struct chat_lex_word *word = parse->word;
+    struct chat_node *value = NULL;
+    if (chat_parse_expr_take_name(parse, "if"))
+        return chat_parse_if(parse, word, out);
+    if (chat_parse_expr_take_name(parse, "for"))
+        return chat_parse_for(parse, out);
+    if (chat_parse_expr_take_name(parse, "set"))
+        return chat_parse_set(parse, out);
+    if (chat_parse_expr_take_name(parse, "macro"))
+        return chat_parse_macro(parse, out);
+    if (chat_parse_expr_take_name(parse, "generation"))
+        return chat_parse_generation(parse, out);
+    if (chat_parse_expr_take_name(parse, "filter")) {
+        TRY(chat_parse_capture(parse, word, "endfilter", true, &value));
+        return chat_parse_expr_make(parse, CHAT_NODE_PRINT, word, value, NULL,
+                                    out);
+    }
+    bool on = chat_parse_expr_take_name(parse, "continue");
+    if (on || chat_parse_expr_take_name(parse, "break")) {
+        TRY(chat_parse_expr_make(parse, CHAT_NODE_LEAVE, word, NULL, NULL,
+                                 out));
+        (*out)->value = on;
+        return chat_parse_close(parse);
+    }
+    return err_set(ERR_DATA,
+                   "line %d: the statement '%.*s' is not known here; "
+                   "there are: for, if, set, macro, filter, generation, break, "
+                   "continue",
+                   word->line, word->bytes < 40 ? (int)word->bytes : 40,
+                   word->text);
 }
 
 static enum err chat_parse_statement(struct chat_parse *parse,
@@ -114,34 +236,23 @@ static enum err chat_parse_statement(struct chat_parse *parse,
     if (word->kind == CHAT_LEX_DATA)
         return chat_parse_expr_make(parse, CHAT_NODE_DATA, word, NULL, NULL,
                                     out);
-    if (word->kind == CHAT_LEX_PRINT) {
-        struct chat_node *value = NULL;
-        TRY(chat_parse_expr_read(parse, &value));
-        if (parse->word->kind != CHAT_LEX_PRINT_CLOSE)
-            return chat_parse_expr_refuse(parse, "'}}'");
-        parse->word++;
-        return chat_parse_expr_make(parse, CHAT_NODE_PRINT, word, value, NULL,
-                                    out);
-    }
-    word = parse->word;
-    if (chat_parse_expr_take_name(parse, "if"))
-        return chat_parse_if(parse, word, out);
-    if (chat_parse_expr_take_name(parse, "for"))
-        return chat_parse_for(parse, out);
-    if (chat_parse_expr_take_name(parse, "set"))
-        return chat_parse_set(parse, out);
-    return err_set(ERR_DATA,
-                   "line %d: the statement '%.*s' is not known here; "
-                   "there are: for, if, set",
-                   word->line, word->bytes < 40 ? (int)word->bytes : 40,
-                   word->text);
+    if (word->kind != CHAT_LEX_PRINT)
+        return chat_parse_block(parse, out);
+    struct chat_node *value = NULL;
+    TRY(chat_parse_expr_tuple(parse, true, &value));
+    if (parse->word->kind != CHAT_LEX_PRINT_CLOSE)
+        return chat_parse_expr_refuse(parse, "'}}'");
+    parse->word++;
+    return chat_parse_expr_make(parse, CHAT_NODE_PRINT, word, value, NULL, out);
 }
 
 /* Statements up to one that ends or divides a block, or the end. */
 static enum err chat_parse_body(struct chat_parse *parse,
                                 struct chat_node **out)
 {
-    static const char *const ends[] = { "elif", "else", "endif", "endfor" };
+    static const char *const ends[] = { "elif",     "else",         "endif",
+                                        "endfor",   "endset",       "endfilter",
+                                        "endmacro", "endgeneration" };
     struct chat_node **last = out;
     *out = NULL;
     TRY(chat_parse_expr_down(parse));

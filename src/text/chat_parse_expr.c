@@ -1,35 +1,21 @@
-/* Expressions are read by descent, in the order in which Jinja's operators
- * bind: if-else, or, and, not, comparisons, + and -, ~, products, minus, then
- * what follows a value: . [] () | is. */
+/* Values of expressions, and what follows them: . [] () | is. Their operators
+ * are in chat_parse_operator.c. */
 #include "src/text/chat_parse_expr.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-static enum err chat_parse_unary(struct chat_parse *parse,
-                                 struct chat_node **out);
-
-static bool chat_parse_sign(const struct chat_parse *parse, const char *sign)
-{
-    return chat_lex_is(parse->word, CHAT_LEX_SIGN, sign);
-}
-
-static bool chat_parse_name(const struct chat_parse *parse, const char *name)
-{
-    return chat_lex_is(parse->word, CHAT_LEX_NAME, name);
-}
-
 bool chat_parse_expr_take(struct chat_parse *parse, const char *sign)
 {
-    bool there = chat_parse_sign(parse, sign);
+    bool there = chat_parse_expr_sees(parse, sign);
     parse->word += there;
     return there;
 }
 
 bool chat_parse_expr_take_name(struct chat_parse *parse, const char *name)
 {
-    bool there = chat_parse_name(parse, name);
+    bool there = chat_parse_expr_sees_name(parse, name);
     parse->word += there;
     return there;
 }
@@ -59,11 +45,6 @@ enum err chat_parse_expr_need(struct chat_parse *parse, const char *sign)
     return chat_parse_expr_refuse(parse, want);
 }
 
-static int chat_parse_depth(const struct chat_node *node)
-{
-    return node != NULL ? node->depth : 0;
-}
-
 /* A node over a and b, at the line of `word`, with its text. */
 enum err chat_parse_expr_make(struct chat_parse *parse,
                               enum chat_node_kind kind,
@@ -76,8 +57,9 @@ enum err chat_parse_expr_make(struct chat_parse *parse,
         return err_set(ERR_MEMORY, "no memory for a template");
     node->made = parse->tree->made;
     parse->tree->made = node;
-    int below = chat_parse_depth(a) > chat_parse_depth(b) ? chat_parse_depth(a)
-                                                          : chat_parse_depth(b);
+    int below = chat_parse_expr_depth(a) > chat_parse_expr_depth(b)
+                    ? chat_parse_expr_depth(a)
+                    : chat_parse_expr_depth(b);
     node->kind = kind;
     node->line = word->line;
     node->text = word->text;
@@ -122,7 +104,7 @@ static enum err chat_parse_arguments(struct chat_parse *parse,
         if (!has_name)
             (*last)->bytes = 0;
         last = &(*last)->next;
-        if (!chat_parse_sign(parse, close))
+        if (!chat_parse_expr_sees(parse, close))
             TRY(chat_parse_expr_need(parse, ","));
     }
     /* the list is as deep as its deepest value */
@@ -134,28 +116,94 @@ static enum err chat_parse_arguments(struct chat_parse *parse,
     return ERR_OK;
 }
 
-/* In parentheses: one value, or several, which are a list here. */
+static bool chat_parse_ends(const struct chat_parse *parse)
+{
+    return parse->word->kind == CHAT_LEX_PRINT_CLOSE ||
+           parse->word->kind == CHAT_LEX_BLOCK_CLOSE ||
+           chat_parse_expr_sees(parse, ")");
+}
+
+enum err chat_parse_expr_tuple(struct chat_parse *parse, bool condition,
+                               struct chat_node **out)
+{
+    const struct chat_lex_word *first = parse->word;
+    struct chat_node *items = NULL, **last = &items;
+    int depth = 0;
+    for (;;) {
+        TRY(condition ? chat_parse_expr_read(parse, out)
+                      : chat_parse_expr_or(parse, out));
+        bool more = chat_parse_expr_take(parse, ",");
+        if (!more && items == NULL)
+            return ERR_OK;
+        TRY(chat_parse_expr_make(parse, CHAT_NODE_ARGUMENT, first, *out, NULL,
+                                 last));
+        (*last)->bytes = 0;
+        depth = (*last)->depth > depth ? (*last)->depth : depth;
+        last = &(*last)->next;
+        if (!more || chat_parse_ends(parse))
+            break;
+    }
+    items->depth = depth;
+    TRY(chat_parse_expr_make(parse, CHAT_NODE_LIST, first, items, NULL, out));
+    (*out)->value = 1;
+    return ERR_OK;
+}
+
+/* In parentheses: one value, or a tuple. */
 static enum err chat_parse_parentheses(struct chat_parse *parse,
                                        struct chat_node **out)
 {
-    const struct chat_lex_word *first = parse->word - 1;
-    struct chat_node *items = NULL, *rest = NULL;
-    if (!chat_parse_sign(parse, ")")) {
-        TRY(chat_parse_expr_read(parse, out));
-        if (chat_parse_expr_take(parse, ")"))
-            return ERR_OK;
-        TRY(chat_parse_expr_need(parse, ","));
-        TRY(chat_parse_expr_make(parse, CHAT_NODE_ARGUMENT, first, *out, NULL,
-                                 &items));
-        items->bytes = 0;
-        TRY(chat_parse_arguments(parse, ")", false, &rest));
-        items->next = rest;
-        if (chat_parse_depth(rest) > items->depth)
-            items->depth = rest->depth;
-    } else {
-        parse->word++;
+    if (!chat_parse_expr_sees(parse, ")")) {
+        TRY(chat_parse_expr_tuple(parse, true, out));
+        return chat_parse_expr_need(parse, ")");
     }
-    return chat_parse_expr_make(parse, CHAT_NODE_LIST, first, items, NULL, out);
+    TRY(chat_parse_expr_make(parse, CHAT_NODE_LIST, parse->word++, NULL, NULL,
+                             out));
+    (*out)->value = 1;
+    return ERR_OK;
+}
+
+/* A dictionary, behind its bracket. */
+static enum err chat_parse_dict(struct chat_parse *parse,
+                                struct chat_node **out)
+{
+    const struct chat_lex_word *first = parse->word - 1;
+    struct chat_node *items = NULL, **last = &items, *value = NULL;
+    int depth = 0;
+    while (!chat_parse_expr_take(parse, "}")) {
+        for (int part = 0; part < 2; part++) {
+            TRY(part == 0 ? ERR_OK : chat_parse_expr_need(parse, ":"));
+            TRY(chat_parse_expr_read(parse, &value));
+            TRY(chat_parse_expr_make(parse, CHAT_NODE_ARGUMENT, first, value,
+                                     NULL, last));
+            depth = (*last)->depth > depth ? (*last)->depth : depth;
+            last = &(*last)->next;
+        }
+        if (!chat_parse_expr_sees(parse, "}"))
+            TRY(chat_parse_expr_need(parse, ","));
+    }
+    if (items != NULL)
+        items->depth = depth;
+    return chat_parse_expr_make(parse, CHAT_NODE_DICT, first, items, NULL, out);
+}
+
+/* A string, or several one behind the other, which are joined. */
+static enum err chat_parse_strings(struct chat_parse *parse,
+                                   struct chat_node **out)
+{
+    static const struct chat_lex_word join = { .kind = CHAT_LEX_SIGN,
+                                               .text = "~",
+                                               .bytes = 1 };
+    TRY(chat_parse_expr_make(parse, CHAT_NODE_STRING, parse->word++, NULL, NULL,
+                             out));
+    while (parse->word->kind == CHAT_LEX_STRING) {
+        struct chat_node *next = NULL;
+        TRY(chat_parse_expr_make(parse, CHAT_NODE_STRING, parse->word++, NULL,
+                                 NULL, &next));
+        TRY(chat_parse_expr_make(parse, CHAT_NODE_BINARY, &join, *out, next,
+                                 out));
+    }
+    return ERR_OK;
 }
 
 static enum err chat_parse_constant(struct chat_parse *parse,
@@ -188,13 +236,14 @@ static enum err chat_parse_value(struct chat_parse *parse,
     struct chat_node *items = NULL;
     switch (word->kind) {
     case CHAT_LEX_STRING:
-        parse->word++;
-        return chat_parse_expr_make(parse, CHAT_NODE_STRING, word, NULL, NULL,
-                                    out);
+        return chat_parse_strings(parse, out);
+    case CHAT_LEX_REAL:
     case CHAT_LEX_INTEGER:
         parse->word++;
-        return chat_parse_expr_make(parse, CHAT_NODE_INTEGER, word, NULL, NULL,
-                                    out);
+        return chat_parse_expr_make(
+            parse,
+            word->kind == CHAT_LEX_REAL ? CHAT_NODE_REAL : CHAT_NODE_INTEGER,
+            word, NULL, NULL, out);
     case CHAT_LEX_NAME:
         return chat_parse_constant(parse, out);
     default:
@@ -207,11 +256,8 @@ static enum err chat_parse_value(struct chat_parse *parse,
         return chat_parse_expr_make(parse, CHAT_NODE_LIST, word, items, NULL,
                                     out);
     }
-    if (chat_parse_sign(parse, "{"))
-        return err_set(ERR_DATA,
-                       "line %d: '{', a dictionary, is not known "
-                       "here",
-                       word->line);
+    if (chat_parse_expr_take(parse, "{"))
+        return chat_parse_dict(parse, out);
     return chat_parse_expr_refuse(parse, "a value");
 }
 
@@ -242,41 +288,68 @@ static enum err chat_parse_item(struct chat_parse *parse,
     (*out)->c = part[1];
     (*out)->d = part[2];
     for (int p = 1; p < 3; p++)
-        if (chat_parse_depth(part[p]) >= (*out)->depth)
+        if (chat_parse_expr_depth(part[p]) >= (*out)->depth)
             (*out)->depth = part[p]->depth + 1;
     return ERR_OK;
+}
+
+/* Whether a value follows a test's name without parentheses. */
+static bool chat_parse_operand(const struct chat_parse *parse)
+{
+    static const char *const not_names[] = { "else", "or", "and", "is",
+                                             "if",   "in", "not" };
+    const struct chat_lex_word *word = parse->word;
+    for (size_t n = 0; n < sizeof not_names / sizeof *not_names; n++)
+        if (chat_parse_expr_sees_name(parse, not_names[n]))
+            return false;
+    return word->kind == CHAT_LEX_NAME || word->kind == CHAT_LEX_STRING ||
+           word->kind == CHAT_LEX_INTEGER || chat_parse_expr_sees(parse, "[") ||
+           chat_parse_expr_sees(parse, "{");
 }
 
 static enum err chat_parse_test(struct chat_parse *parse,
                                 struct chat_node **out)
 {
-    static const char *const tests[] = {
-        "defined", "undefined", "none",    "string",   "number",   "boolean",
-        "true",    "false",     "mapping", "iterable", "sequence", "integer",
-    };
     bool negated = chat_parse_expr_take_name(parse, "not");
     const struct chat_lex_word *word = parse->word;
-    bool known = false;
-    for (size_t t = 0; t < sizeof tests / sizeof *tests; t++)
-        known = known || chat_lex_is(word, CHAT_LEX_NAME, tests[t]);
-    if (!known && word->kind == CHAT_LEX_NAME)
-        return err_set(ERR_DATA,
-                       "line %d: the test 'is %.*s' is not known "
-                       "here",
-                       word->line, word->bytes < 40 ? (int)word->bytes : 40,
-                       word->text);
-    if (!known)
+    struct chat_node *arguments = NULL, *value = NULL;
+    if (word->kind != CHAT_LEX_NAME)
         return chat_parse_expr_refuse(parse, "a test's name");
     parse->word++;
-    TRY(chat_parse_expr_make(parse, CHAT_NODE_TEST, word, *out, NULL, out));
+    if (chat_parse_expr_take(parse, "(")) {
+        TRY(chat_parse_arguments(parse, ")", true, &arguments));
+    } else if (chat_parse_operand(parse)) {
+        TRY(chat_parse_expr_postfix(parse, false, &value));
+        TRY(chat_parse_expr_make(parse, CHAT_NODE_ARGUMENT, word, value, NULL,
+                                 &arguments));
+        arguments->bytes = 0;
+    }
+    TRY(chat_parse_expr_make(parse, CHAT_NODE_TEST, word, *out, arguments,
+                             out));
     return negated ? chat_parse_expr_make(parse, CHAT_NODE_NOT, word, *out,
                                           NULL, out)
                    : ERR_OK;
 }
 
-/* A value and what follows it. filters: | and is may, too. */
-static enum err chat_parse_postfix(struct chat_parse *parse, bool filters,
-                                   struct chat_node **out)
+enum err chat_parse_expr_filters(struct chat_parse *parse,
+                                 struct chat_node **out)
+{
+    do {
+        const struct chat_lex_word *word = parse->word;
+        struct chat_node *arguments = NULL;
+        if (word->kind != CHAT_LEX_NAME)
+            return chat_parse_expr_refuse(parse, "a filter's name");
+        parse->word++;
+        if (chat_parse_expr_take(parse, "("))
+            TRY(chat_parse_arguments(parse, ")", true, &arguments));
+        TRY(chat_parse_expr_make(parse, CHAT_NODE_FILTER, word, *out, arguments,
+                                 out));
+    } while (chat_parse_expr_take(parse, "|"));
+    return ERR_OK;
+}
+
+enum err chat_parse_expr_postfix(struct chat_parse *parse, bool filters,
+                                 struct chat_node **out)
 {
     TRY(chat_parse_expr_down(parse));
     TRY(chat_parse_value(parse, out));
@@ -298,131 +371,12 @@ static enum err chat_parse_postfix(struct chat_parse *parse, bool filters,
             TRY(chat_parse_expr_make(parse, CHAT_NODE_CALL, word, *out,
                                      arguments, out));
         } else if (filters && chat_parse_expr_take(parse, "|")) {
-            word = parse->word++;
-            if (word->kind != CHAT_LEX_NAME) {
-                parse->word--;
-                return chat_parse_expr_refuse(parse, "a filter's name");
-            }
-            if (chat_parse_expr_take(parse, "("))
-                TRY(chat_parse_arguments(parse, ")", true, &arguments));
-            TRY(chat_parse_expr_make(parse, CHAT_NODE_FILTER, word, *out,
-                                     arguments, out));
+            TRY(chat_parse_expr_filters(parse, out));
         } else if (filters && chat_parse_expr_take_name(parse, "is")) {
             TRY(chat_parse_test(parse, out));
         } else {
             break;
         }
-    }
-    parse->depth--;
-    return ERR_OK;
-}
-
-static enum err chat_parse_unary(struct chat_parse *parse,
-                                 struct chat_node **out)
-{
-    const struct chat_lex_word *word = parse->word;
-    if (!chat_parse_expr_take(parse, "-"))
-        return chat_parse_postfix(parse, true, out);
-    TRY(chat_parse_postfix(parse, true, out));
-    return chat_parse_expr_make(parse, CHAT_NODE_MINUS, word, *out, NULL, out);
-}
-
-/* The operators of one rank, the loosest first; what they join has the next. */
-static const char *const chat_parse_ranks[][9] = {
-    { "==", "!=", "<", ">", "<=", ">=", "in" },
-    { "+", "-" },
-    { "~" },
-    { "*", "/", "//", "%", "**" },
-};
-#define CHAT_PARSE_RANKS (sizeof chat_parse_ranks / sizeof *chat_parse_ranks)
-
-static bool chat_parse_operator(const struct chat_parse *parse, size_t rank)
-{
-    for (int i = 0; chat_parse_ranks[rank][i] != NULL; i++)
-        if (chat_parse_sign(parse, chat_parse_ranks[rank][i]) ||
-            (rank == 0 && chat_parse_name(parse, chat_parse_ranks[rank][i])))
-            return true;
-    return false;
-}
-
-static enum err chat_parse_binary(struct chat_parse *parse, size_t rank,
-                                  struct chat_node **out)
-{
-    if (rank == CHAT_PARSE_RANKS)
-        return chat_parse_unary(parse, out);
-    TRY(chat_parse_binary(parse, rank + 1, out));
-    for (int count = 0;; count++) {
-        struct chat_node *right = NULL;
-        bool not_in = rank == 0 && chat_parse_name(parse, "not") &&
-                      chat_lex_is(parse->word + 1, CHAT_LEX_NAME, "in");
-        if (!not_in && !chat_parse_operator(parse, rank))
-            return ERR_OK;
-        parse->word += not_in;
-        const struct chat_lex_word *word = parse->word++;
-        if (rank == 0 && count > 0)
-            return err_set(ERR_DATA,
-                           "line %d: a chain of comparisons is not "
-                           "known here",
-                           word->line);
-        TRY(chat_parse_binary(parse, rank + 1, &right));
-        TRY(chat_parse_expr_make(parse, CHAT_NODE_BINARY, word, *out, right,
-                                 out));
-        if (not_in)
-            TRY(chat_parse_expr_make(parse, CHAT_NODE_NOT, word, *out, NULL,
-                                     out));
-    }
-}
-
-static enum err chat_parse_not(struct chat_parse *parse, struct chat_node **out)
-{
-    const struct chat_lex_word *word = parse->word;
-    if (!chat_parse_expr_take_name(parse, "not"))
-        return chat_parse_binary(parse, 0, out);
-    TRY(chat_parse_expr_down(parse));
-    TRY(chat_parse_not(parse, out));
-    parse->depth--;
-    return chat_parse_expr_make(parse, CHAT_NODE_NOT, word, *out, NULL, out);
-}
-
-static enum err chat_parse_and(struct chat_parse *parse, struct chat_node **out)
-{
-    struct chat_node *right = NULL;
-    TRY(chat_parse_not(parse, out));
-    while (chat_parse_name(parse, "and")) {
-        const struct chat_lex_word *word = parse->word++;
-        TRY(chat_parse_not(parse, &right));
-        TRY(chat_parse_expr_make(parse, CHAT_NODE_AND, word, *out, right, out));
-    }
-    return ERR_OK;
-}
-
-enum err chat_parse_expr_or(struct chat_parse *parse, struct chat_node **out)
-{
-    struct chat_node *right = NULL;
-    TRY(chat_parse_and(parse, out));
-    while (chat_parse_name(parse, "or")) {
-        const struct chat_lex_word *word = parse->word++;
-        TRY(chat_parse_and(parse, &right));
-        TRY(chat_parse_expr_make(parse, CHAT_NODE_OR, word, *out, right, out));
-    }
-    return ERR_OK;
-}
-
-enum err chat_parse_expr_read(struct chat_parse *parse, struct chat_node **out)
-{
-    struct chat_node *condition = NULL, *other = NULL;
-    TRY(chat_parse_expr_down(parse));
-    TRY(chat_parse_expr_or(parse, out));
-    if (chat_parse_name(parse, "if")) {
-        const struct chat_lex_word *word = parse->word++;
-        TRY(chat_parse_expr_or(parse, &condition));
-        if (chat_parse_expr_take_name(parse, "else"))
-            TRY(chat_parse_expr_read(parse, &other));
-        TRY(chat_parse_expr_make(parse, CHAT_NODE_CONDITIONAL, word, *out,
-                                 condition, out));
-        (*out)->c = other;
-        if (chat_parse_depth(other) >= (*out)->depth)
-            (*out)->depth = other->depth + 1;
     }
     parse->depth--;
     return ERR_OK;

@@ -1,18 +1,24 @@
 /* Runs a template's statements over a conversation. A `for` has variables of
- * its own, anew for each item, as in Jinja; an `if` has not. */
+ * its own, anew for each item, as in Jinja, and so has a macro; an `if` has
+ * not. */
 #include "src/text/chat_render.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/text/chat_eval.h"
+#include "src/text/chat_eval_impl.h"
+
+enum render_leaves { RENDER_GOES_ON, RENDER_BREAKS, RENDER_CONTINUES };
 
 struct chat_render_job {
     struct chat_memory *memory;
     struct chat_scope scope;
-    const struct chat_field *outer; /* variables from here on are not ours */
     struct chat_text *out;
+    struct chat_turn *turns; /* where blocks of generation are written; NULL */
+    size_t turn_count, turns_most;
+    int captures; /* that are going on, whose places are not known */
+    enum render_leaves leaves; /* a loop */
 };
 
 static enum err chat_render_body(struct chat_render_job *job,
@@ -23,6 +29,11 @@ static enum err chat_render_put(struct chat_render_job *job, const char *text,
 {
     struct chat_text *out = job->out;
     TRY(chat_value_work(job->memory, bytes));
+    if (bytes > CHAT_VALUE_BYTES_MAX - out->bytes)
+        return err_set(ERR_DATA,
+                       "the conversation is too long: more than "
+                       "%zu MiB of text",
+                       CHAT_VALUE_BYTES_MAX >> 20);
     if (bytes >= out->capacity - out->bytes) {
         size_t capacity = 2 * (out->bytes + bytes) + 64;
         char *grown = realloc(out->text, capacity);
@@ -37,14 +48,20 @@ static enum err chat_render_put(struct chat_render_job *job, const char *text,
     return ERR_OK;
 }
 
+/* A variable of the block that is being run. */
 static enum err chat_render_define(struct chat_render_job *job,
                                    const char *name, size_t bytes,
                                    struct chat_value value)
 {
-    struct chat_value scope = { .kind = CHAT_VALUE_RECORD,
-                                .as.record = job->scope.first };
-    TRY(chat_value_add_field(job->memory, &scope, name, bytes, value));
-    job->scope.first = scope.as.record;
+    struct chat_value own = { .kind = CHAT_VALUE_RECORD,
+                              .as.record = job->scope.frame->first };
+    struct chat_field *field = chat_value_field(&own, name, bytes);
+    if (field != NULL) {
+        field->value = value;
+        return ERR_OK;
+    }
+    TRY(chat_value_add_field(job->memory, &own, name, bytes, value));
+    job->scope.frame->first = own.as.record;
     return ERR_OK;
 }
 
@@ -53,38 +70,36 @@ static enum err chat_render_set(struct chat_render_job *job,
 {
     struct chat_value value, of;
     TRY(chat_eval(&job->scope, node->a, &value));
-    if (node->b != NULL) {
-        const struct chat_node name = { .kind = CHAT_NODE_NAME,
-                                        .line = node->line,
-                                        .text = node->text,
-                                        .bytes = node->bytes };
-        TRY(chat_eval(&job->scope, &name, &of));
-        if (!of.may_change)
-            return err_set(ERR_DATA,
-                           "line %d: only fields of a namespace() "
-                           "are set",
-                           node->line);
-        struct chat_field *field =
-            chat_value_field(&of, node->b->text, node->b->bytes);
-        if (field != NULL) {
-            field->value = value;
-            return ERR_OK;
-        }
-        struct chat_value rest = { .kind = CHAT_VALUE_RECORD,
-                                   .as.record = of.as.record->next };
-        TRY(chat_value_add_field(job->memory, &rest, node->b->text,
-                                 node->b->bytes, value));
-        of.as.record->next = rest.as.record;
-        return ERR_OK;
+    if (node->b == NULL)
+        return chat_render_define(job, node->text, node->bytes, value);
+    TRY(chat_eval_variable(&job->scope, node->text, node->bytes, &of));
+    if (!of.may_change)
+        return err_set(ERR_DATA,
+                       "line %d: only fields of a namespace() "
+                       "are set",
+                       node->line);
+    return chat_value_set_field(job->memory, &of, node->b->text, node->b->bytes,
+                                value);
+}
+
+/* The variables of a loop: one, or as many as the item has parts. */
+static enum err chat_render_unpack(struct chat_render_job *job,
+                                   const struct chat_node *node,
+                                   const struct chat_value *item)
+{
+    const struct chat_node *name = node->d;
+    size_t i = 0;
+    if (name->next == NULL)
+        return chat_render_define(job, name->text, name->bytes, *item);
+    for (; name != NULL; name = name->next, i++) {
+        if (item->kind != CHAT_VALUE_LIST || i >= item->count)
+            break;
+        TRY(chat_render_define(job, name->text, name->bytes, item->as.list[i]));
     }
-    for (struct chat_field *field = job->scope.first; field != job->outer;
-         field = field->next)
-        if (field->bytes == node->bytes &&
-            memcmp(field->name, node->text, node->bytes) == 0) {
-            field->value = value;
-            return ERR_OK;
-        }
-    return chat_render_define(job, node->text, node->bytes, value);
+    if (name == NULL && i == item->count)
+        return ERR_OK;
+    return err_set(ERR_DATA, "line %d: %s has not as many parts as variables",
+                   node->line, chat_value_name(item));
 }
 
 /* `loop` of item i of the list. */
@@ -113,52 +128,117 @@ static enum err chat_render_loop(struct chat_render_job *job,
     return chat_render_define(job, "loop", 4, loop);
 }
 
+/* A frame of variables within the present one. */
+static enum err chat_render_enter(struct chat_render_job *job)
+{
+    void *room = NULL;
+    TRY(chat_value_room(job->memory, sizeof(struct chat_frame), &room));
+    *(struct chat_frame *)room =
+        (struct chat_frame){ .outer = job->scope.frame };
+    job->scope.frame = room;
+    return ERR_OK;
+}
+
 /* The items for which the loop's own condition holds. */
 static enum err chat_render_choose(struct chat_render_job *job,
                                    const struct chat_node *node,
                                    struct chat_value *list)
 {
-    struct chat_field *outside = job->scope.first;
-    struct chat_value holds;
-    void *room = NULL;
+    struct chat_frame *outside = job->scope.frame;
+    struct chat_value holds, chosen;
     size_t count = 0;
-    TRY(chat_value_room(job->memory, list->count * sizeof *list, &room));
-    struct chat_value *chosen = room;
+    TRY(chat_value_list(job->memory, list->count, &chosen));
     for (size_t i = 0; i < list->count; i++) {
-        TRY(chat_render_define(job, node->text, node->bytes, list->as.list[i]));
+        TRY(chat_render_enter(job));
+        TRY(chat_render_unpack(job, node, &list->as.list[i]));
         TRY(chat_eval(&job->scope, node->c, &holds));
         if (chat_value_true(&holds))
-            chosen[count++] = list->as.list[i];
-        job->scope.first = outside;
+            chosen.as.list[count++] = list->as.list[i];
+        job->scope.frame = outside;
     }
-    list->as.list = chosen;
-    list->count = count;
+    chosen.count = count;
+    *list = chosen;
     return ERR_OK;
 }
 
 static enum err chat_render_for(struct chat_render_job *job,
                                 const struct chat_node *node)
 {
-    struct chat_field *outside = job->scope.first;
-    const struct chat_field *outer = job->outer;
+    struct chat_frame *outside = job->scope.frame;
     struct chat_value list;
     TRY(chat_eval(&job->scope, node->a, &list));
-    if (list.kind == CHAT_VALUE_UNDEFINED)
-        return ERR_OK;
-    if (list.kind != CHAT_VALUE_LIST)
-        return err_set(ERR_DATA, "line %d: 'for' over %s is not known here",
-                       node->line, chat_value_name(&list));
+    TRY(chat_eval_iterate(&job->scope, node->line, &list, &list));
     if (node->c != NULL)
         TRY(chat_render_choose(job, node, &list));
     for (size_t i = 0; i < list.count; i++) {
-        job->outer = outside;
+        TRY(chat_render_enter(job));
         TRY(chat_render_loop(job, &list, i));
-        TRY(chat_render_define(job, node->text, node->bytes, list.as.list[i]));
+        TRY(chat_render_unpack(job, node, &list.as.list[i]));
         TRY(chat_render_body(job, node->b));
-        job->scope.first = outside;
+        job->scope.frame = outside;
+        bool ends = job->leaves == RENDER_BREAKS;
+        job->leaves = RENDER_GOES_ON;
+        if (ends)
+            break;
     }
-    job->outer = outer;
+    return list.count > 0 ? ERR_OK : chat_render_body(job, node->other);
+}
+
+static enum err chat_render_macro(struct chat_render_job *job,
+                                  const struct chat_node *node)
+{
+    void *room = NULL;
+    TRY(chat_value_room(job->memory, sizeof(struct chat_macro), &room));
+    *(struct chat_macro *)room =
+        (struct chat_macro){ .node = node, .frame = job->scope.frame };
+    return chat_render_define(
+        job, node->text, node->bytes,
+        (struct chat_value){ .kind = CHAT_VALUE_MACRO, .as.macro = room });
+}
+
+/* What the assistant says, whose place is noted. */
+static enum err chat_render_generation(struct chat_render_job *job,
+                                       const struct chat_node *node)
+{
+    size_t begin = job->out->bytes;
+    TRY(chat_render_body(job, node->b));
+    if (job->turns == NULL)
+        return ERR_OK;
+    if (job->captures > 0 || job->turn_count == job->turns_most)
+        return err_set(ERR_DATA,
+                       "line %d: a generation block in a macro, or more of "
+                       "them than messages, is not known here",
+                       node->line);
+    job->turns[job->turn_count++] =
+        (struct chat_turn){ begin, job->out->bytes };
     return ERR_OK;
+}
+
+enum err chat_render_capture(struct chat_scope *scope,
+                             const struct chat_node *body,
+                             struct chat_value *out)
+{
+    struct chat_render_job *job = scope->job;
+    struct chat_text text = { 0 }, *outside = job->out;
+    struct chat_frame *frame = job->scope.frame;
+    enum render_leaves leaves = job->leaves;
+    void *room = NULL;
+    job->out = &text;
+    job->scope.frame = scope->frame;
+    job->leaves = RENDER_GOES_ON;
+    job->captures++;
+    enum err rc = chat_render_body(job, body);
+    job->captures--;
+    job->leaves = leaves;
+    job->scope.frame = frame;
+    job->out = outside;
+    if (rc == ERR_OK)
+        rc = chat_value_room(job->memory, text.bytes, &room);
+    if (rc == ERR_OK && text.bytes > 0)
+        memcpy(room, text.text, text.bytes);
+    free(text.text);
+    *out = chat_value_string(room, text.bytes);
+    return rc;
 }
 
 static enum err chat_render_print(struct chat_render_job *job,
@@ -171,32 +251,44 @@ static enum err chat_render_print(struct chat_render_job *job,
     return chat_render_put(job, value.as.text, value.count);
 }
 
+static enum err chat_render_statement(struct chat_render_job *job,
+                                      const struct chat_node *node)
+{
+    struct chat_value truth;
+    switch (node->kind) {
+    case CHAT_NODE_DATA:
+        return chat_render_put(job, node->text, node->bytes);
+    case CHAT_NODE_PRINT:
+        return chat_render_print(job, node);
+    case CHAT_NODE_IF:
+        TRY(chat_eval(&job->scope, node->a, &truth));
+        return chat_render_body(job,
+                                chat_value_true(&truth) ? node->b : node->c);
+    case CHAT_NODE_FOR:
+        return chat_render_for(job, node);
+    case CHAT_NODE_MACRO:
+        return chat_render_macro(job, node);
+    case CHAT_NODE_GENERATION:
+        return chat_render_generation(job, node);
+    case CHAT_NODE_LEAVE:
+        job->leaves = node->value != 0 ? RENDER_CONTINUES : RENDER_BREAKS;
+        return ERR_OK;
+    default:
+        assert(node->kind == CHAT_NODE_SET);
+        return chat_render_set(job, node);
+    }
+}
+
 static enum err chat_render_body(struct chat_render_job *job,
                                  const struct chat_node *body)
 {
-    for (const struct chat_node *node = body; node != NULL; node = node->next) {
-        struct chat_value truth;
+    TRY(chat_value_call(job->memory));
+    for (const struct chat_node *node = body;
+         node != NULL && job->leaves == RENDER_GOES_ON; node = node->next) {
         TRY(chat_value_work(job->memory, 0));
-        switch (node->kind) {
-        case CHAT_NODE_DATA:
-            TRY(chat_render_put(job, node->text, node->bytes));
-            break;
-        case CHAT_NODE_PRINT:
-            TRY(chat_render_print(job, node));
-            break;
-        case CHAT_NODE_IF:
-            TRY(chat_eval(&job->scope, node->a, &truth));
-            TRY(chat_render_body(job,
-                                 chat_value_true(&truth) ? node->b : node->c));
-            break;
-        case CHAT_NODE_FOR:
-            TRY(chat_render_for(job, node));
-            break;
-        default:
-            assert(node->kind == CHAT_NODE_SET);
-            TRY(chat_render_set(job, node));
-        }
+        TRY(chat_render_statement(job, node));
     }
+    job->memory->calls--;
     return ERR_OK;
 }
 
@@ -236,6 +328,11 @@ static enum err chat_render_all(struct chat_render_job *job,
         TRY(chat_render_define(
             job, "eos_token", 9,
             chat_value_string(input->eos, input->eos_bytes)));
+    /* as the Hugging Face library hands them over where there are none */
+    static const char *const none[] = { "tools", "documents" };
+    for (size_t n = 0; n < 2; n++)
+        TRY(chat_render_define(job, none[n], strlen(none[n]),
+                               (struct chat_value){ .kind = CHAT_VALUE_NONE }));
     TRY(chat_render_define(job, "add_generation_prompt", 21,
                            chat_value_boolean(input->add_generation_prompt)));
     TRY(chat_render_messages(job, input));
@@ -244,11 +341,20 @@ static enum err chat_render_all(struct chat_render_job *job,
 
 enum err chat_render_tree(const struct chat_tree *tree,
                           const struct chat_render_input *input,
-                          struct chat_memory *memory, struct chat_text *out)
+                          struct chat_memory *memory, struct chat_text *out,
+                          struct chat_turn *turns, size_t *turn_count)
 {
-    struct chat_render_job job = { memory, { memory, NULL }, NULL, out };
+    struct chat_frame frame = { 0 };
+    struct chat_render_job job = { .memory = memory,
+                                   .scope = { memory, &frame, NULL },
+                                   .out = out,
+                                   .turns = turns,
+                                   .turns_most = input->count };
+    job.scope.job = &job;
     out->bytes = 0;
     enum err rc = chat_render_all(&job, tree, input);
+    if (turn_count != NULL)
+        *turn_count = job.turn_count;
     chat_value_release(memory);
     return rc;
 }

@@ -4,6 +4,7 @@
 
 #include "src/base/err.h"
 #include "src/text/chat.h"
+#include "src/text/chat_eval.h"
 #include "src/text/chat_parse.h"
 #include "src/text/chat_value.h"
 
@@ -15,9 +16,16 @@ struct chat_render_input {
     size_t bos_bytes, eos_bytes;
 };
 
-/* Overwrites `out`. memory->work counts on, everything else is released. */
+/* Overwrites `out`. memory->work counts on, everything else is released. turns:
+ * where generation blocks are in it, with room for input->count; or NULL. */
 enum err chat_render_tree(const struct chat_tree *tree,
                           const struct chat_render_input *input,
-                          struct chat_memory *memory, struct chat_text *out);
+                          struct chat_memory *memory, struct chat_text *out,
+                          struct chat_turn *turns, size_t *turn_count);
+
+/* The text of statements, with the variables of `scope`. */
+enum err chat_render_capture(struct chat_scope *scope,
+                             const struct chat_node *body,
+                             struct chat_value *out);
 
 #endif

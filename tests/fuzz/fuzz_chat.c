@@ -23,6 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     };
     struct chat_tree tree;
     struct chat_text text = { 0 };
+    struct chat_turn turns[4];
+    size_t turns_count = 0;
     if (chat_parse_read((const char *)data, bytes, &tree) != ERR_OK)
         return 0;
     for (size_t count = 0; count <= 4; count += 2) {
@@ -34,7 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
             .bos_bytes = 3,
         };
         struct chat_memory memory = { .work = CHAT_VALUE_WORK_MAX - WORK };
-        if (chat_render_tree(&tree, &input, &memory, &text) == ERR_OK)
+        if (chat_render_tree(&tree, &input, &memory, &text, turns,
+                             &turns_count) == ERR_OK)
             assert(text.text != NULL && text.text[text.bytes] == '\0' &&
                    text.bytes <= (size_t)WORK);
         assert(memory.last == NULL && memory.bytes == 0);
