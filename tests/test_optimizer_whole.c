@@ -144,28 +144,34 @@ static void test_muon(int64_t rows, int64_t columns)
            "the same bits on 3 threads");
 }
 
-/* Queries, keys and values are orthogonalized by themselves. */
-static void test_muon_qkv(void)
+/* Queries, keys and values are as if they were layers of their own. */
+static void test_qkv(const struct optimizer_ops *optimizer)
 {
     static struct tensor whole, part;
-    const struct optimizer_step step = {
-        .lr = 0.5, .grad_scale = 1.0, .ns_steps = 5, .match_rms = true
-    };
+    const struct optimizer_step step = { .lr = 0.5,
+                                         .grad_scale = 1.0,
+                                         .ns_steps = 5,
+                                         .match_rms = true,
+                                         .count = 1,
+                                         .clip_threshold = 0.75,
+                                         .decay_rate = 0.8,
+                                         .scale_parameter = true };
     const int64_t d = 16, begins[] = { 0, 16, 20 }, rows[] = { 16, 4, 4 };
     bool same = true;
     open_tensor(&whole, PARAM_WQKV_WEIGHT, 24, d);
     whole.param.tail = 16 * d;
     struct tensor before = whole;
-    same = update(&optimizer_muon, &step, &whole, 2) == ERR_OK;
+    same = update(optimizer, &step, &whole, 2) == ERR_OK;
     for (int i = 0; i < 3; i++) {
         size_t bytes = (size_t)(rows[i] * d) * sizeof(float);
         open_tensor(&part, PARAM_OUT_WEIGHT, rows[i], d);
         memcpy(part.weights, before.weights + begins[i] * d, bytes);
         memcpy(part.gradient, before.gradient + begins[i] * d, bytes);
-        same = same && update(&optimizer_muon, &step, &part, 1) == ERR_OK &&
+        same = same && update(optimizer, &step, &part, 1) == ERR_OK &&
                memcmp(part.weights, whole.weights + begins[i] * d, bytes) == 0;
     }
-    tap_ok(same, "muon: queries, keys and values are three matrices");
+    tap_ok(same, "%s: queries, keys and values are three matrices",
+           optimizer->name);
 }
 
 static void test_adafactor(int64_t rows, int64_t columns)
@@ -279,7 +285,8 @@ int main(void)
     test_muon(12, 20);
     test_muon(31, 9);
     test_muon(16, 16);
-    test_muon_qkv();
+    test_qkv(&optimizer_muon);
+    test_qkv(&optimizer_adafactor);
     test_adafactor(12, 20);
     test_adafactor(40, 7);
     test_outliers(&optimizer_adalr_lion);

@@ -1,6 +1,8 @@
 /* Opens models for tessera-eval. */
 #include "src/cmd/eval_model.h"
 
+#include <stdlib.h>
+
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/weights/weights_tokenizer.h"
@@ -8,8 +10,29 @@
 /* Tokens that are computed at a time. */
 #define ROWS 512
 
+/* Programs that hide padding from attention hide it there, too. */
+static enum err warn_of_padding(const struct eval_model *model)
+{
+    enum err rc = ERR_OK;
+    int32_t pad = model->about->pad;
+    struct token_list list = { 0 };
+    struct tokenizer_encoder *encoder = NULL;
+    TRY_OUT(tokenizer_encoder_create(model->tokenizer, &encoder));
+    TRY_OUT(tokenizer_encode(encoder, (const uint8_t *)"", 0,
+                             TOKENIZER_TEMPLATE, &list));
+    if (pad >= 0 && list.count > 0 && list.token[0] == pad)
+        log_warn("%s: token %d begins every prompt and is the one for padding, "
+                 "too: LLM Foundry hides it from attention, so its scores "
+                 "differ from these",
+                 model->about->path, pad);
+out:
+    free(list.token);
+    tokenizer_encoder_destroy(encoder);
+    return rc;
+}
+
 static enum err open_tokenizer(const struct eval_options *options,
-                               struct eval_model *model)
+                               struct comm *comm, struct eval_model *model)
 {
     TRY(weights_tokenizer_create(model->about, options->tokenizer,
                                  &model->tokenizer));
@@ -20,7 +43,7 @@ static enum err open_tokenizer(const struct eval_options *options,
                        "tokenizer.json with --tokenizer FILE, or --tokenizer "
                        "bytes",
                        model->about->path);
-    return ERR_OK;
+    return needed && comm_rank(comm) == 0 ? warn_of_padding(model) : ERR_OK;
 }
 
 enum err eval_model_open(const struct eval_options *options, struct comm *comm,
@@ -41,7 +64,7 @@ enum err eval_model_open(const struct eval_options *options, struct comm *comm,
     model->threads = options->threads > 0
                          ? options->threads
                          : kernels_threads_default(comm_local_size(comm));
-    return open_tokenizer(options, model);
+    return open_tokenizer(options, comm, model);
 }
 
 enum err eval_model_load(struct eval_model *model)

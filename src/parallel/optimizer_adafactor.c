@@ -2,8 +2,8 @@
  * learning rate, as in the transformers library: of a matrix the second moment
  * is kept as the means of its rows and of its columns, of which it is estimated
  * as their outer product; an update whose root mean square is beyond the
- * threshold is scaled down to it. Experts are matrices of their own, with the
- * tensor's root mean square. */
+ * threshold is scaled down to it. Queries, keys and values are layers of their
+ * own; experts are matrices of their own, with the tensor's root mean square. */
 #include <math.h>
 
 #include "src/base/real.h"
@@ -15,20 +15,21 @@
 
 enum { ADAFACTOR_ALL, ADAFACTOR_ROWS, ADAFACTOR_COLUMNS };
 
-/* Of experts columns are [experts, columns]. */
+/* Of several matrices columns are [matrices, columns]. */
 static int adafactor_shape(const struct params *params,
                            const struct param *param, int state,
                            int64_t shape[2])
 {
-    int64_t experts = optimizer_experts(params, param);
+    int64_t matrices =
+        optimizer_layers(param) * optimizer_experts(params, param);
     if ((param->dims == 2) == (state == ADAFACTOR_ALL))
         return 0;
     shape[0] = param->shape[0];
     if (state != ADAFACTOR_COLUMNS)
         return 1;
-    shape[0] = experts > 1 ? experts : param->shape[1];
+    shape[0] = matrices > 1 ? matrices : param->shape[1];
     shape[1] = param->shape[1];
-    return experts > 1 ? 2 : 1;
+    return matrices > 1 ? 2 : 1;
 }
 
 static int64_t sums_floats(int64_t elements)
@@ -101,20 +102,18 @@ static void divide(const struct job *job, int64_t rows, int64_t columns,
     }
 }
 
-static void update_of_matrices(const struct job *job,
-                               const struct optimizer_piece *piece,
-                               int64_t experts, float *u)
+/* `count` rows from `first` on, the tensor's matrix of this number. */
+static void update_of_matrix(const struct job *job,
+                             const struct optimizer_piece *piece, int64_t first,
+                             int64_t count, int64_t number, float *u)
 {
-    int64_t rows = piece->tensor->shape[0] / experts;
     int64_t columns = piece->tensor->shape[1];
-    for (int64_t e = 0; e < experts; e++) {
-        const float *g = piece->gradient + e * rows * columns;
-        float *row = piece->states[ADAFACTOR_ROWS] + e * rows;
-        float *column = piece->states[ADAFACTOR_COLUMNS] + e * columns;
-        learn_rows(job, rows, columns, g, row);
-        learn_columns(job, rows, columns, g, column);
-        divide(job, rows, columns, g, row, column, u + e * rows * columns);
-    }
+    const float *g = piece->gradient + first * columns;
+    float *row = piece->states[ADAFACTOR_ROWS] + first;
+    float *column = piece->states[ADAFACTOR_COLUMNS] + number * columns;
+    learn_rows(job, count, columns, g, row);
+    learn_columns(job, count, columns, g, column);
+    divide(job, count, columns, g, row, column, u + first * columns);
 }
 
 static void update_of_vector(const struct job *job,
@@ -136,12 +135,29 @@ static double rms_of(const struct kernel_ctx *ctx, int64_t n, const float *x,
     return sqrt(sum / (double)n);
 }
 
+/* A layer's weights by its update. */
+static void apply(const struct optimizer_step *step,
+                  const struct kernel_ctx *ctx, int64_t n, const float *u,
+                  float *weights, double *sums)
+{
+    double size = 1.0;
+    if (step->scale_parameter)
+        size = fmax(EPS_WEIGHT, rms_of(ctx, n, weights, sums));
+    double over = rms_of(ctx, n, u, sums) / step->clip_threshold;
+    float rate = (float)(size * step->lr / fmax(1.0, over));
+    float keep = (float)(1.0 - size * step->decay);
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+    for (int64_t i = 0; i < n; i++)
+        weights[i] = keep * weights[i] - rate * u[i];
+}
+
 static enum err adafactor_update(const struct optimizer_step *step,
                                  const struct kernels *kernels,
                                  const struct kernel_ctx *ctx,
                                  const struct optimizer_piece *piece)
 {
     int64_t n = piece->elements;
+    const struct param *tensor = piece->tensor;
     double *sums = (double *)(void *)piece->scratch;
     float *u = piece->scratch + sums_floats(n);
     double fresh = real_pow(UPDATE_AGE(step, 0), -step->decay_rate);
@@ -149,22 +165,22 @@ static enum err adafactor_update(const struct optimizer_step *step,
                              .scale = (float)step->grad_scale,
                              .keep = (float)(1.0 - fresh),
                              .fresh = (float)fresh };
-    double size = 1.0;
-    float *weights = piece->weights;
     (void)kernels;
-    if (step->scale_parameter)
-        size = fmax(EPS_WEIGHT, rms_of(ctx, n, weights, sums));
-    if (piece->tensor->dims == 2)
-        update_of_matrices(&job, piece,
-                           optimizer_experts(piece->params, piece->tensor), u);
-    else
+    if (tensor->dims == 1) {
         update_of_vector(&job, piece, u);
-    double over = rms_of(ctx, n, u, sums) / step->clip_threshold;
-    float rate = (float)(size * step->lr / fmax(1.0, over));
-    float keep = (float)(1.0 - size * step->decay);
-#pragma omp parallel for num_threads(ctx->threads) schedule(static)
-    for (int64_t i = 0; i < n; i++)
-        weights[i] = keep * weights[i] - rate * u[i];
+        apply(step, ctx, n, u, piece->weights, sums);
+        return ERR_OK;
+    }
+    for (int layer = 0; layer < optimizer_layers(tensor); layer++) {
+        int64_t first, rows, experts = optimizer_experts(piece->params, tensor);
+        optimizer_layer_rows(tensor, layer, &first, &rows);
+        int64_t at = first * tensor->shape[1];
+        for (int64_t e = 0; e < experts; e++)
+            update_of_matrix(&job, piece, first + e * (rows / experts),
+                             rows / experts, layer + e, u);
+        apply(step, ctx, rows * tensor->shape[1], u + at, piece->weights + at,
+              sums);
+    }
     return ERR_OK;
 }
 

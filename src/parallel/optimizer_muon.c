@@ -38,11 +38,9 @@ static bool matrix_at(const struct params *params, const struct param *param,
     int64_t parts = optimizer_experts(params, param);
     int64_t rows = param->shape[0] / parts;
     int64_t begin = number * rows;
-    if (param->role == PARAM_WQKV_WEIGHT) {
-        int64_t queries = param->tail / columns;
-        parts = 3;
-        rows = number == 0 ? queries : (param->shape[0] - queries) / 2;
-        begin = number == 0 ? 0 : queries + (number - 1) * rows;
+    if (optimizer_layers(param) > 1) {
+        parts = optimizer_layers(param);
+        optimizer_layer_rows(param, (int)number, &begin, &rows);
     }
     *out = (struct matrix){ .begin = begin * columns,
                             .rows = rows,

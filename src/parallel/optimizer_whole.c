@@ -20,6 +20,23 @@ int64_t optimizer_experts(const struct params *params,
     return 1;
 }
 
+int optimizer_layers(const struct param *param)
+{
+    return param->role == PARAM_WQKV_WEIGHT ? 3 : 1;
+}
+
+void optimizer_layer_rows(const struct param *param, int layer, int64_t *first,
+                          int64_t *rows)
+{
+    *first = 0;
+    *rows = param->shape[0];
+    if (param->role != PARAM_WQKV_WEIGHT)
+        return;
+    int64_t queries = param->tail / param->shape[1];
+    *rows = layer == 0 ? queries : (param->shape[0] - queries) / 2;
+    *first = layer == 0 ? 0 : queries + (layer - 1) * *rows;
+}
+
 int64_t optimizer_sums(int64_t n)
 {
     return (n + KERNEL_CHUNK - 1) / KERNEL_CHUNK;

@@ -17,6 +17,12 @@ extern const struct optimizer_ops optimizer_muon;
 int64_t optimizer_experts(const struct params *params,
                           const struct param *param);
 
+/* Layers that were joined into the tensor, and the rows of one of them: queries,
+ * keys and values of Wqkv, 1 of all others. */
+int optimizer_layers(const struct param *param);
+void optimizer_layer_rows(const struct param *param, int layer, int64_t *first,
+                          int64_t *rows);
+
 /* Sum of (a x + b y)^2 in fp64, in an order that n decides; y may be NULL. */
 double optimizer_squares(int64_t n, const float *x, float a, const float *y,
                          float b);

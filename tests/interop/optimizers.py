@@ -169,17 +169,27 @@ def by_muon(f, tensors, weights, gradients):
 
 
 def by_adafactor(f, tensors, weights, gradients):
-    shaped = [w.reshape(3, -1, w.shape[1]) if t[0] in "ud" else w
-              for t, w in zip(tensors, weights)]
-    grads = [[g.reshape(w.shape) for g, w in zip(gs, shaped)] for gs in gradients]
+    """Experts are a tensor of matrices there; queries, keys and values tensors."""
+    def shaped(t, w):
+        if t[0] == "q":
+            return matrices(t, w)
+        return [w.reshape(3, -1, w.shape[1]) if t[0] in "ud" else w]
+    cut = [shaped(t, w) for t, w in zip(tensors, weights)]
     result = by_torch(
         lambda ps: [Adafactor(ps, lr=f["lr"], relative_step=False,
                               scale_parameter=f["scale_parameter"],
                               clip_threshold=f["clip_threshold"],
                               decay_rate=-f["decay_rate"],
                               weight_decay=f["weight_decay"])],
-        f, tensors, shaped, grads)
-    return [[p.reshape(w.shape) for p, w in zip(row, weights)] for row in result]
+        f, tensors, [p for ps in cut for p in ps],
+        [[p for t, g in zip(tensors, gs) for p in shaped(t, g)] for gs in gradients])
+    rows = []
+    for row in result:
+        parts = iter(row)
+        rows.append([np.concatenate([next(parts) for _ in ps]).reshape(w.shape)
+                     if len(ps) > 1 else next(parts).reshape(w.shape)
+                     for ps, w in zip(cut, weights)])
+    return rows
 
 
 def draw(rng, tensors, steps, outliers=False):
