@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 _Static_assert(sizeof(enum setting_type) == sizeof(int),
@@ -104,6 +105,30 @@ enum err settings_folder_current(char out[SETTINGS_TEXT_BYTES])
     return ERR_OK;
 }
 
+/* FOLDER/.. goes, where that is a folder and no link to one. */
+static void settings_fold(char path[SETTINGS_TEXT_BYTES])
+{
+    struct stat status;
+    char *from = path, *up;
+    while ((up = strstr(from, "/..")) != NULL) {
+        from = up + 1;
+        if (up[3] != '/' && up[3] != '\0')
+            continue;
+        *up = '\0';
+        char *last = up == path ? path : strrchr(path, '/');
+        bool folds = up == path ||
+                     (last != NULL && strcmp(last, "/..") != 0 &&
+                      lstat(path, &status) == 0 && S_ISDIR(status.st_mode));
+        *up = '/';
+        if (!folds)
+            continue;
+        memmove(last, up + 3, strlen(up + 3) + 1);
+        from = last;
+    }
+    if (path[0] == '\0')
+        memcpy(path, "/", 2);
+}
+
 /* folder/path, or path if that is absolute. */
 static enum err settings_join(const char *folder, const char *path,
                               char out[SETTINGS_TEXT_BYTES])
@@ -123,6 +148,7 @@ static enum err settings_join(const char *folder, const char *path,
     if (n < 0 || n >= SETTINGS_TEXT_BYTES)
         return err_set(ERR_USAGE, "path longer than %d bytes: %.100s...",
                        SETTINGS_TEXT_BYTES - 1, path);
+    settings_fold(out);
     return ERR_OK;
 }
 

@@ -88,7 +88,9 @@ static int print_setting(const char *key, const char *path, char **overrides,
     if (rc == ERR_OK)
         rc = train_settings_print(settings, key, &text);
     if (rc == ERR_OK) {
-        puts(text);
+        char shown[SETTINGS_VALUE_BYTES];
+        settings_text(train_settings_setting(key), settings, shown);
+        puts(shown);
         rc = written();
     }
     if (rc != ERR_OK)

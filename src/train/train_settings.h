@@ -82,7 +82,8 @@ bool train_settings_freezes(const struct train_settings *settings);
 enum err train_settings_memory(const struct train_settings *settings,
                                struct model_memory *out);
 
-/* One setting as text, for `tessera-train --print KEY`; *text is malloc'ed. */
+/* One setting as text, numbers with 17 digits, as checkpoints and hashes have
+ * it; *text is malloc'ed. For people settings_text() has the fewest digits. */
 enum err train_settings_print(const struct train_settings *settings,
                               const char *key, char **text);
 

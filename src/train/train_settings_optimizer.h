@@ -84,7 +84,9 @@ static const char *const adjust_lr_names[] = { "match_rms_adamw", "original",
     S(scheduler, CHOICE(schedule_kind), name, "cosine", SETTING_DECIDES,       \
       "learning rate after warm-up")                                           \
     S(scheduler, DURATION, warmup, "0ba", SETTING_DECIDES,                     \
-      "linear warm-up from 0")                                                 \
+      "linear warm-up from 0: the rate of step 1 is 0 and changes nothing, "   \
+      "as "                                                                    \
+      "in Composer and Hugging Face")                                          \
     S(scheduler, FLOAT(0, 1), alpha_final, "0.1", SETTING_DECIDES,             \
       "final learning rate / peak (inverse_sqrt: 0 where it is not given)")    \
     S(scheduler, DURATION, t_max, "1dur", SETTING_DECIDES,                     \
