@@ -18,7 +18,8 @@ struct other {
     uint64_t more_merges; /* empty ones */
     int32_t type;         /* of it */
     bool add_bos;
-    uint32_t bos, eos;
+    uint32_t bos, eos, eot, eom, pad; /* of the last three 0: no key */
+    float temp, top_p;                /* 0: no key */
 };
 
 static const char *folder;
@@ -85,6 +86,22 @@ static void write_file(const char *path, const struct other *other)
                                     GGUF_U32, &bos));
     fixture_need(gguf_writer_number(writer, "tokenizer.ggml.eos_token_id",
                                     GGUF_U32, &eos));
+    const struct {
+        const char *key;
+        uint32_t token;
+    } more[] = { { "tokenizer.ggml.eot_token_id", other->eot },
+                 { "tokenizer.ggml.eom_token_id", other->eom },
+                 { "tokenizer.ggml.padding_token_id", other->pad } };
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        if (more[i].token != 0)
+            fixture_need(gguf_writer_number(writer, more[i].key, GGUF_U32,
+                                            &more[i].token));
+    if (other->temp != 0)
+        fixture_need(gguf_writer_number(writer, "general.sampling.temp",
+                                        GGUF_F32, &other->temp));
+    if (other->top_p != 0)
+        fixture_need(gguf_writer_number(writer, "general.sampling.top_p",
+                                        GGUF_F32, &other->top_p));
     if (other->add_bos)
         fixture_need(gguf_writer_number(writer, "tokenizer.ggml.add_bos_token",
                                         GGUF_BOOL, &yes));
@@ -175,6 +192,50 @@ static void test_tokens(void)
     gguf_tokenizer_free(&made);
 }
 
+/* Ends, padding and sampling as generation_config.json has them. */
+static void test_generation(void)
+{
+    static const struct {
+        struct other other;
+        const char *want;
+    } cases[] = {
+        { { .eos = 259 }, "{'eos_token_id':259}" },
+        { { .eos = 259, .eot = 7, .eom = 259 }, "{'eos_token_id':[259,7]}" },
+        { { .eot = 8, .eom = 7, .pad = 3 },
+          "{'eos_token_id':[259,8,7],'pad_token_id':3}" },
+        { { .eot = 70000, .pad = UINT32_MAX }, "{'eos_token_id':259}" },
+        { { .temp = 0.2f, .top_p = 0.9f },
+          "{'eos_token_id':259,'do_sample':true,'temperature':0.2,"
+          "'top_p':0.9}" },
+        { { .temp = -1.0f }, "{'eos_token_id':259,'do_sample':false}" },
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct gguf_tokenizer made;
+        char got[256] = "";
+        fixture_need(make(&cases[c].other, &made));
+        for (const char *at = made.generation; *at != '\0'; at++)
+            if (strchr(" \n", *at) == NULL)
+                snprintf(got + strlen(got), 2, "%c", *at == '"' ? '\'' : *at);
+        tap_is_str(got, cases[c].want, "what the file says of its answers");
+        tap_ok(strstr(made.config, "\"attention_mask\"") != NULL,
+               "and of its inputs");
+        gguf_tokenizer_free(&made);
+    }
+    /* a row without a token is none; another that is not used stays */
+    const struct other holes[] = { { .last = "[PAD260]", .type = 5 },
+                                   { .last = "[PAD261]", .type = 5 } };
+    for (size_t h = 0; h < 2; h++) {
+        struct gguf_tokenizer made;
+        struct tokenizer *tokenizer = NULL;
+        fixture_need(make(&holes[h], &made));
+        fixture_need(load(&made, &tokenizer));
+        tap_is_int(tokenizer_vocab_size(tokenizer), TOKENS - (h == 0),
+                   "tokens of a file with a hole");
+        tokenizer_destroy(tokenizer);
+        gguf_tokenizer_free(&made);
+    }
+}
+
 /* Each name, and whether a text has a bos token where the file does not say. */
 static void test_names(void)
 {
@@ -250,6 +311,7 @@ int main(void)
 {
     folder = fixture_folder();
     test_tokens();
+    test_generation();
     test_names();
     test_refused();
     fsio_remove_tree(folder);
