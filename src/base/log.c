@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "src/base/clean.h"
+#include "src/base/err.h"
 #include "src/base/own.h"
 
 #define LOG_LINE_BYTES 1024
@@ -37,15 +38,37 @@ static struct {
 static void log_fill_standard(void)
 {
     int fd = 0;
-    while (fd >= 0 && fd <= STDERR_FILENO)
+    while (fd >= 0 && fd <= STDERR_FILENO) {
         fd = open("/dev/null", O_RDWR);
+        if (fd != STDOUT_FILENO)
+            continue;
+        close(fd); /* what is printed there is to fail */
+        fd = open("/dev/null", O_RDONLY);
+    }
     if (fd > STDERR_FILENO)
         close(fd);
 }
 
+/* At the end of any program: what it has printed is out, or it has failed. */
+static void log_check_output(int status, void *unused)
+{
+    (void)unused;
+    errno = 0;
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || status != 0)
+        return;
+    if (errno == 0) /* it was a while ago */
+        errno = EIO;
+    enum err rc = err_errno("standard output");
+    fprintf(stderr, "tessera-%s: %s\n", log_sink.module, err_text());
+    _exit(err_exit_code(rc));
+}
+
 void log_init(const char *module, int rank, enum log_level level)
 {
+    static bool checks;
     log_fill_standard();
+    if (!checks)
+        checks = on_exit(log_check_output, NULL) == 0;
     snprintf(log_sink.module, sizeof log_sink.module, "%s", module);
     log_sink.rank = rank;
     log_sink.level = level;

@@ -72,16 +72,10 @@ static bool output_has_marker(const char *parent, const char *markers,
     return false;
 }
 
-enum err output_check(const char *path, const char *const *inputs, size_t count)
+static enum err output_check_place(const char *path)
 {
     char parent[FSIO_PATH_MAX];
     const char *name = output_name(path);
-    for (size_t i = 0; i < count; i++)
-        if (inputs[i] != NULL && output_same(path, inputs[i]))
-            return err_set(ERR_USAGE,
-                           "%s is %s, which this command reads or writes "
-                           "besides: name another file for its output",
-                           path, inputs[i]);
     TRY(fsio_parent(path, parent));
     for (size_t k = 0; k < sizeof output_kinds / sizeof *output_kinds; k++)
         if (globs_match(output_kinds[k].names, name) &&
@@ -90,6 +84,20 @@ enum err output_check(const char *path, const char *const *inputs, size_t count)
                            "%s belongs to %s: name another file for the output",
                            path, output_kinds[k].what);
     return ERR_OK;
+}
+
+enum err output_check(const char *path, const char *const *inputs, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (inputs[i] != NULL && output_same(path, inputs[i]))
+            return err_set(ERR_USAGE,
+                           "%s is %s, which this command reads or writes "
+                           "besides: name another file for its output",
+                           path, inputs[i]);
+    char *real = realpath(path, NULL); /* NULL: there is nothing yet */
+    enum err rc = output_check_place(real != NULL ? real : path);
+    free(real);
+    return rc;
 }
 
 /* What stands behind the prefix is the number of a process that is gone. */

@@ -108,10 +108,12 @@ static enum err command(struct chat *chat, const char *text, bool *quit)
     if (strcmp(text, "/reset") == 0)
         return chat_talk_reset(chat->talk);
     if (strncmp(text, "/save ", 6) == 0 && text[6] != '\0') {
-        enum err rc = chat_talk_save(chat->talk, text + 6);
-        if (rc == ERR_OK)
+        /* whatever the file is, the conversation goes on */
+        if (chat_talk_save(chat->talk, text + 6) == ERR_OK)
             fprintf(stderr, "[appended to %s]\n", text + 6);
-        return tell(rc);
+        else
+            fprintf(stderr, "[%s]\n", err_text());
+        return ERR_OK;
     }
     fprintf(stderr, "[%s is none of /reset, /save FILE and /quit]\n", text);
     return ERR_OK;

@@ -6,10 +6,12 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/jsontext.h"
 #include "src/base/lines.h"
+#include "src/base/output.h"
 #include "src/text/unicode.h"
 
 struct chat_talk {
@@ -186,6 +188,9 @@ enum err chat_talk_save(const struct chat_talk *talk, const char *path)
 {
     enum err rc = ERR_OK;
     int fd = -1;
+    struct stat status;
+    const struct generate_args *args = talk->engine->args;
+    const char *const inputs[] = { args->model, args->tokenizer };
     char *text = NULL;
     json_t *list = json_array(), *line = NULL;
     size_t count = talk_answered(talk, list);
@@ -199,9 +204,16 @@ enum err chat_talk_save(const struct chat_talk *talk, const char *path)
         rc = err_set(ERR_MEMORY, "no memory for the conversation");
         goto out;
     }
-    fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0) {
+    TRY_OUT(output_check(path, inputs, 2));
+    fd = open(path,
+              O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+              0666);
+    if (fd < 0 || fstat(fd, &status) != 0) {
         rc = err_errno("%s: open", path);
+        goto out;
+    }
+    if (!S_ISREG(status.st_mode)) {
+        rc = err_set(ERR_SPACE, "%s: is no regular file", path);
         goto out;
     }
     TRY_OUT(jsontext_make(line, 0, &text));

@@ -191,6 +191,9 @@ static enum err run(int argc, char **argv)
     struct data_options options;
     TRY(data_options_parse(argv[1], argc - 1, argv + 1, &options));
     TRY(stop_install());
+    if (options.tokenize.out !=
+        NULL) /* which nothing half made is to be left of */
+        TRY(stop_outlive_readers());
     for (size_t c = 0; c < sizeof commands / sizeof commands[0]; c++)
         if (strcmp(argv[1], commands[c].name) == 0)
             TRY(commands[c].run(&options));

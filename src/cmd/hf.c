@@ -9,6 +9,7 @@
 #include "src/cmd/hf_cmd.h"
 #include "src/cmd/cmd_main.h"
 #include "src/hf/safetensors_writer.h"
+#include "src/job/stop.h"
 
 static const char usage_text[] =
     "usage: tessera-hf import DIR|FILE.gguf --out OUT [--verify]\n"
@@ -135,6 +136,13 @@ static enum err parse(int argc, char **argv, const char *letters, int paths,
     return ERR_OK;
 }
 
+enum err hf_poll(void)
+{
+    return stop_requested() == 0
+               ? ERR_OK
+               : err_set(ERR_IO, "interrupted: what was begun is removed");
+}
+
 static enum err run(int argc, char **argv, int *exit_code)
 {
     struct hf_cmd cmd;
@@ -145,6 +153,8 @@ static enum err run(int argc, char **argv, int *exit_code)
     const struct command *command = row;
     TRY(parse(argc - 1, argv + 1, command->letters, command->paths,
               command->out, &cmd));
+    TRY(stop_install());
+    TRY(stop_outlive_readers());
     return command->run(&cmd, exit_code);
 }
 

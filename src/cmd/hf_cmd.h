@@ -33,6 +33,10 @@ enum err hf_verify(const struct hf_cmd *cmd, int *exit_code);
 
 /* --- shared --- */
 
+/* Between pieces of the work. ERR_IO: a signal has asked to stop, and what was
+ * begun is to go. */
+enum err hf_poll(void);
+
 /* A MODEL with its parameters, all of which are there and no others. */
 struct hf_model {
     struct weights *weights;

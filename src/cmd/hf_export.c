@@ -17,6 +17,7 @@
 
 static enum err append(void *arg, const float *data, int64_t count)
 {
+    TRY(hf_poll());
     return safetensors_writer_append_f32(arg, data, count);
 }
 

@@ -39,6 +39,7 @@ static enum err append(void *arg, const float *data, int64_t count)
     struct gguf_out *out = arg;
     const struct gguf_blocks_layout *layout = gguf_blocks_layout(out->type);
     assert(count % layout->numbers == 0);
+    TRY(hf_poll());
     while (count > 0) {
         int64_t numbers = count < WRITE_NUMBERS ? count : WRITE_NUMBERS;
         size_t blocks = (size_t)numbers / layout->numbers;

@@ -34,6 +34,7 @@ static enum err feed(void *arg, int item, int64_t at, int64_t bytes, void *out)
     const struct params *params = import->model.params;
     const int64_t size = (int64_t)sizeof(float);
     assert(item < import->count);
+    TRY(hf_poll());
     if (item < params->count) {
         assert(at % size == 0 && bytes % size == 0);
         return weights_read(import->model.weights, &params->list[item],

@@ -95,6 +95,7 @@ static enum err compare_param(struct hf_model *left, struct hf_model *right,
     for (int64_t at = 0; at < param->numel; at += WINDOW) {
         int64_t count = param->numel - at < WINDOW ? param->numel - at : WINDOW;
         size_t bytes = (size_t)count * sizeof *a;
+        TRY(hf_poll());
         TRY(weights_read(left->weights, param, at, at + count, a));
         TRY(weights_read(right->weights, param, at, at + count, b));
         c->numbers += count;

@@ -13,9 +13,11 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/output.h"
 #include "src/data/documents.h"
 #include "src/data/inputs.h"
 #include "src/data/progress.h"
+#include "src/data/publish.h"
 #include "src/base/regular.h"
 #include "src/data/tokenize_feed.h"
 #include "src/text/tokenizer.h"
@@ -27,9 +29,9 @@
 struct train_tokenizer_job {
     const struct train_tokenizer_options *options;
     int threads;
-    bool folder; /* out is one */
-    bool made;   /* ... which was not there */
-    char file[FSIO_PATH_MAX], config[FSIO_PATH_MAX];
+    bool folder;            /* out is one */
+    struct publish publish; /* ... which was not there */
+    struct output file, config;
     struct bpe_train *train;
     struct tokenizer *tokenizer; /* without merges: for its words */
     struct inputs inputs;
@@ -71,35 +73,35 @@ static enum err train_free_place(const struct train_tokenizer_job *job,
                          S_ISREG(status.st_mode) ? ", or say --force" : "");
 }
 
-/* Where to write; the folder is there afterwards. */
+/* Begins a file that is none of the inputs. */
+static enum err train_begin(struct train_tokenizer_job *job, const char *folder,
+                            const char *name, struct output *out)
+{
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_path(path, "%s%s%s", folder, name[0] != '\0' ? "/" : "", name));
+    TRY(train_free_place(job, path));
+    for (size_t i = 0; i < job->inputs.count; i++) {
+        const char *input = job->inputs.file[i].path;
+        TRY(output_check(path, &input, 1));
+    }
+    return output_begin(path, NULL, 0, out);
+}
+
+/* Where to write. A folder that is not there appears with both files. */
 static enum err train_place(struct train_tokenizer_job *job)
 {
     const char *out = job->options->out;
     size_t length = strlen(out);
     TRY(regular_local(out));
     job->folder = length < 5 || strcmp(out + length - 5, ".json") != 0;
-    if (job->folder) {
-        TRY(fsio_path(job->file, "%s/tokenizer.json", out));
-        TRY(fsio_path(job->config, "%s/tokenizer_config.json", out));
-        TRY(train_free_place(job, job->config));
-        TRY(train_free_place(job, job->file));
-        job->made = !fsio_exists(out);
-        return fsio_mkdirs(out);
+    if (!job->folder)
+        return train_begin(job, out, "", &job->file);
+    if (!fsio_exists(out)) {
+        TRY(publish_begin(&job->publish, out, false));
+        out = job->publish.building;
     }
-    TRY(fsio_path(job->file, "%s", out));
-    return train_free_place(job, job->file);
-}
-
-static enum err train_write(const char *path, const char *text)
-{
-    enum err rc = ERR_OK;
-    char *lines = NULL;
-    int bytes = asprintf(&lines, "%s\n", text);
-    if (bytes < 0)
-        return err_set(ERR_MEMORY, "no memory for a tokenizer");
-    rc = fsio_write_atomic(path, lines, (size_t)bytes);
-    free(lines);
-    return rc;
+    TRY(train_begin(job, out, "tokenizer_config.json", &job->config));
+    return train_begin(job, out, "tokenizer.json", &job->file);
 }
 
 /* The tokenizer without merges divides texts into words as the learned one
@@ -109,9 +111,10 @@ static enum err train_words_of_file(struct train_tokenizer_job *job)
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *text = NULL;
-    TRY(fsio_path(path, "%s.tmp.%ld.json", job->file, (long)getpid()));
+    /* a kill leaves it, too, to the next call */
+    TRY(fsio_path(path, "%s.json", job->file.temporary));
     TRY(bpe_train_json(job->train, &text));
-    rc = train_write(path, text);
+    rc = fsio_write_hint(path, text, strlen(text));
     if (rc == ERR_OK)
         rc = tokenizer_create(path, &job->tokenizer);
     unlink(path);
@@ -247,7 +250,7 @@ static enum err train_write_all(struct train_tokenizer_job *job)
     char *text = NULL;
     const struct bpe_train_options *train = &job->options->train;
     TRY_OUT(bpe_train_json(job->train, &text));
-    TRY_OUT(train_write(job->file, text));
+    fprintf(job->file.file, "%s\n", text);
     if (job->folder) {
         json_t *root = tokenizer_config_make(
             NULL,
@@ -260,8 +263,12 @@ static enum err train_write_all(struct train_tokenizer_job *job)
             rc = err_set(ERR_MEMORY, "no memory for a tokenizer");
             goto out;
         }
-        TRY_OUT(train_write(job->config, text));
+        fprintf(job->config.file, "%s\n", text);
     }
+    TRY_OUT(output_end(&job->file, !job->options->replace));
+    TRY_OUT(output_end(&job->config, !job->options->replace));
+    if (job->publish.building[0] != '\0')
+        TRY_OUT(publish_commit(&job->publish));
 out:
     free(text);
     return rc;
@@ -281,8 +288,9 @@ enum err train_tokenizer(const struct train_tokenizer_options *options,
     job.result.tokens = bpe_train_tokens(job.train);
     *out = job.result;
 out:
-    if (rc != ERR_OK && job.made)
-        rmdir(options->out);
+    output_drop(&job.file);
+    output_drop(&job.config);
+    publish_end(&job.publish);
     for (int t = 0; t < job.threads; t++)
         bpe_words_destroy(job.words[t]);
     for (int p = 0; p < job.threads * TRAIN_TOKENIZER_PIECES; p++) {
