@@ -82,7 +82,7 @@ field() {
     [ "$(field code)" = BUDGET ]
     [[ $output == *'"cut":true'* ]]
     echo 'shm: { free_min_mib = 0.001; };' >"$DIR/health.cfg"
-    TESSERA_INJECT='hang:tmp,shm:*:full' run check quick --json --budget 0.5
+    TESSERA_INJECT='hang:tmp,shm:*:full' run check quick --json --budget 1.9
     [ "$status" -eq 2 ]
     [ "$(field code)" = SHM_FULL ]
     [[ $output == *'"cut":true'* ]]

@@ -453,7 +453,7 @@ END
 # guard: what it does when the node of the launch script has died
 guard() {
     stand_in sleep </dev/null
-    PATH=$T/bin:$PATH SLURM_JOB_ID=7 SLURM_PROCID=0 timeout -k 1 8 \
+    PATH=$T/bin:$PATH SLURM_JOB_ID=7 SLURM_PROCID=0 timeout -k 1 100 \
         bash "$JOBS/lib/guard.sh" "$T/run" "$T/bin" "" 120 pmix 0
 }
 

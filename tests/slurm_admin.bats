@@ -155,12 +155,14 @@ drained_by_user() {
 }
 
 @test "an administrator's own drain keeps its reason" {
-    user sbatch --parsable --nodelist=n1 --output=own.out --wrap "'sleep 5'" \
-        >"$DIR/own.job"
+    rm -f "$home/own.go"
+    user sbatch --parsable --nodelist=n1 --output=own.out \
+        --wrap "'until [ -e own.go ]; do sleep 0.1; done'" >"$DIR/own.job"
     within 180 state_is own RUNNING
     "$CLUSTER" exec --root scontrol update nodename=n1 state=drain \
         reason="fan is loud"
     "$CLUSTER" full n1
+    touch "$home/own.go"
     within 180 node_state_is n1 'IDLE+DRAIN*'
     [[ $(node_reason n1) == "fan is loud "* ]]
     within 60 grep 'DRAIN.* already (fan is loud.*), left so: tessera: SHM_FULL' \
@@ -185,12 +187,17 @@ drained_by_user() {
             spared=$node
         fi
     done
-    [ "$count" -eq 2 ]
-    [ "$(grep -c '2 of 6 nodes are drained by tessera' "$log")" -eq 4 ]
+    # on a busy machine some find no answer or no time, and leave their node
+    [ "$count" -ge 1 ] && [ "$count" -le 2 ]
+    [ "$(grep -Ec ' (not drained|drained): |not drained: ' "$log")" -eq 6 ]
     run as_slurmd prolog "$spared"
     [ "$status" -eq 0 ]
-    [ "$("$CLUSTER" exec scontrol show reservation)" = \
-        "No reservations in the system" ]
+    # the lock, which is gone by itself where its end found no answer
+    unlocked() {
+        [ "$("$CLUSTER" exec scontrol show reservation)" = \
+            "No reservations in the system" ]
+    }
+    within 180 unlocked
 }
 
 @test "a job that fills /dev/shm drains nothing, and what it left is removed" {
@@ -254,9 +261,7 @@ END
         node_state_is n1 IDLE
     done
     rm "$TESSERA_INSTALL/libexec/tessera/node-health"
-    run "$CLUSTER" exec srun -w n1 hostname
-    [ "$status" -eq 0 ]
-    [ "$output" = n1 ]
+    [ "$("$CLUSTER" exec srun -w n1 hostname)" = n1 ]
     within 60 node_state_is n1 IDLE
 }
 

@@ -58,7 +58,7 @@ cluster_stop() {
     # Mostly it has finished, and its number may be somebody else's now.
     pid=$(cat "$DIR/undisturbed.pid" 2>/dev/null) &&
         grep -qsF "run.dir=$DIR/" "/proc/$pid/cmdline" &&
-        kill -KILL "$pid" && within 10 test ! -e "/proc/$pid"
+        kill -KILL "$pid" && within 60 test ! -e "/proc/$pid"
     rm -rf "$DIR"
 }
 

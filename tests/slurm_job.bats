@@ -328,8 +328,9 @@ questions() {
     sleep 20
     asked=$(questions)
     note "${asked:-0} messages to Slurm in 20 s of a job on 2 nodes"
-    # one question is two messages
-    [ "${asked:-0}" -le 2 ]
+    # One question is two messages; on a busy machine steps that are late are
+    # asked about. Asking all the time would be 80.
+    [ "${asked:-0}" -le 12 ]
     state_is first RUNNING
 }
 
@@ -339,12 +340,12 @@ questions() {
     sleep 15
     step=$(last twice step)
     "$CLUSTER" exec --root scontrol resume "$(job_of first)"
-    within 60 trained twice $((step + 50))
-    within 30 grep 'stood still for 1[0-9] s' "$home/twice.out"
+    within 180 trained twice $((step + 50))
+    within 180 grep 'stood still for [1-9][0-9] s' "$home/twice.out"
     # it has asked Slurm for its nodes meanwhile
     asked() { [ "$(questions)" -gt 0 ]; }
-    within 90 asked
-    within 60 trained twice $(($(last twice step) + 50))
+    within 180 asked
+    within 180 trained twice $(($(last twice step) + 50))
     [ "$(events twice start | wc -l)" -eq 1 ]
     user scancel "$(job_of first)"
     "$CLUSTER" exec --root scontrol update nodename=n3 state=resume

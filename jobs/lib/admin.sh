@@ -80,7 +80,7 @@ say_to_file()
     IFS= read -r -d '' -t $((log_left_s < 3 ? log_left_s : 3)) answer < <(
         exec 2>&1
         [ "$log_is_new" = 0 ] || rotate_log
-        printf '%s\n' "$1" >>"$TESSERA_LOG" && echo =written
+        printf '%s\n' "$1" >>"$TESSERA_LOG" && echo '=written'
     )
     log_is_new=0
     case $answer in
