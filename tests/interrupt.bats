@@ -28,7 +28,7 @@ last_stop() { # DIR FILTER
 
 @test "Ctrl-C twice on a long step: answered, given up, saved, the same bits" {
     local dir=$DIR/once
-    start 1 "$dir" "${SLOW[@]}"
+    start 1 "$dir" "${SLOW[@]}" train.profile=2ba-3ba
     wait_for 60 steps_logged "$dir" 1
     kill -INT "$pid"
     sleep 0.02

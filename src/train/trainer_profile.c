@@ -305,6 +305,12 @@ enum err trainer_profile_after_step(struct trainer *trainer)
         return ERR_OK;
     timeline_end(&profile->step, &detail);
     warn_of_device(kernel_profile_follow(profile->ops));
+    if (trainer->step < profile->first) { /* the first one was given up */
+        warn_of_device(kernel_profile_finish(profile->ops, DEVICE_WAIT_S));
+        timeline_stop(profile->timeline);
+        profile->first = 0;
+        return ERR_OK;
+    }
     const struct profile_range *range =
         profile_ranges_at(&profile->ranges, trainer->step);
     bool ends = trainer->step == range->last || trainer->finished ||
