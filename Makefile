@@ -106,12 +106,12 @@ comma    := ,
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: all help info deps hash hash-deps tests gpu check demo demo-chat bench interop interop-dcp interop-step interop-track sanitize sanitize-run fuzz fuzz-run racecheck lint \
-    layers man reference format install uninstall clean tiny-data soak-ckpt matrix install-node
+    layers man reference format install uninstall clean tiny-data soak-ckpt doors matrix install-node
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)
 # nothing can be built yet: install what is missing, then begin again
-all tests gpu check demo demo-chat hash bench sanitize racecheck install install-node tiny-data soak-ckpt matrix: deps
+all tests gpu check demo demo-chat hash bench sanitize racecheck install install-node tiny-data soak-ckpt doors matrix: deps
 	+@$(MAKE) --no-print-directory $@
 else
 all: $(PROGRAMS) $(NODE)

@@ -209,6 +209,9 @@ check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, ru
 soak-ckpt: $(SOAK) ## kill, fill, damage and cut the power of checkpoints everywhere
 	tests/soak/matrix $(B)/soak
 
+doors: all ## what a stranger on the node can do to a run (as root)
+	TESSERA_BIN=$(abspath $(B)/bin) tests/doors
+
 matrix: all ## every strategy on 1 to 8 ranks, with every style of model
 	TESSERA_BIN=$(abspath $(B)/bin) tests/matrix
 

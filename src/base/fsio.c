@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -237,6 +238,14 @@ enum err fsio_write_hint(const char *path, const void *data, size_t bytes)
     return write_replace(path, data, bytes, false);
 }
 
+enum err fsio_write_private(const char *path, const void *data, size_t bytes)
+{
+    mode_t mask = umask(077);
+    enum err rc = write_replace(path, data, bytes, true);
+    umask(mask);
+    return rc;
+}
+
 enum err fsio_rename_new(const char *from, const char *to)
 {
     struct stat st;
@@ -371,18 +380,15 @@ enum err fsio_mkdirs(const char *path)
 enum err fsio_mkdir_new(const char *prefix, char out[FSIO_PATH_MAX])
 {
     char parent[FSIO_PATH_MAX];
-    TRY(fsio_path(out, "%s.%ld", prefix, (long)getpid()));
-    TRY(fsio_parent(out, parent));
+    unsigned random;
+    TRY(fsio_parent(prefix, parent));
     TRY(fsio_mkdirs(parent));
-    for (int i = 1; mkdir(out, 0777) != 0; i++) {
-        if (errno != EEXIST || i == FSIO_NAME_TRIES) {
-            TRY(fsio_mkdir_one(out));
-            return err_set(ERR_SPACE, "%s: exists, as do others: remove them",
-                           out);
-        }
-        TRY(fsio_path(out, "%s.%ld.%d", prefix, (long)getpid(), i));
-    }
-    return ERR_OK;
+    do {
+        if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+            return err_errno("getrandom");
+        TRY(fsio_path(out, "%s.%ld.%08x", prefix, (long)getpid(), random));
+    } while (mkdir(out, 0777) != 0 && errno == EEXIST);
+    return fsio_mkdir_one(out);
 }
 
 enum err fsio_relative(const char *folder, const char *path,

@@ -38,6 +38,10 @@ enum err fsio_check_replaceable(const char *path);
  * path is left alone: ERR_SPACE. */
 enum err fsio_write_atomic(const char *path, const void *data, size_t bytes);
 
+/* The same for the owner's eyes alone, mode 0600. No other thread may make files
+ * meanwhile. */
+enum err fsio_write_private(const char *path, const void *data, size_t bytes);
+
 /* The same without a sync, for what may be lost: after a power cut the file may
  * be the old one, empty or gone. */
 enum err fsio_write_hint(const char *path, const void *data, size_t bytes);
@@ -61,8 +65,8 @@ enum err fsio_fsync_dir(const char *path);
 /* mkdir -p, mode 0777 less umask. ERR_USAGE where the path can't be a folder: a
  * link to nothing, /proc. */
 enum err fsio_mkdirs(const char *path);
-/* A new folder PREFIX.PID, or PREFIX.PID.N where there is one of that name: it
- * and its parents are made. For whoever removes it again. */
+/* A new folder PREFIX.PID.RANDOM, which nobody can have made before: it and its
+ * parents are made. For whoever removes it again. */
 enum err fsio_mkdir_new(const char *prefix, char out[FSIO_PATH_MAX]);
 bool fsio_exists(const char *path);
 /* The way from a folder to a path, "../base"; both are absolute, without links,

@@ -2,6 +2,7 @@
  * folder of ours there, which is removed as soon as the ranks have opened them.
  * DESIGN.md in this folder says what was found. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/own.h"
 #include "src/comm/comm_impl.h"
 
 /* OpenMPI 4 and OpenMPI 5. */
@@ -24,21 +26,41 @@ static const char *const variables[] = {
 #define STALE_S 3600.0
 #define VARIABLES (sizeof variables / sizeof variables[0])
 
+/* The job's check makes one folder for all ranks of a node and names it in the
+ * environment; where that is not ours any more, MPI would put its memory into
+ * somebody else's hands. What the user has named is the user's affair. */
+static bool is_taken(const char *path)
+{
+    struct stat status;
+    static const char made[] = SHM "/tessera.";
+    return strncmp(path, made, strlen(made)) == 0 &&
+           (lstat(path, &status) != 0 || !S_ISDIR(status.st_mode) ||
+            status.st_uid != geteuid() ||
+            (status.st_mode & (S_IWGRP | S_IWOTH)) != 0);
+}
+
+/* Says it once for a node. */
+static void tell_taken(const char *path)
+{
+    const char *place = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+    if (place == NULL)
+        place = getenv("SLURM_LOCALID");
+    if (place == NULL || strcmp(place, "0") == 0)
+        log_warn("%s is not ours: MPI shares its memory elsewhere", path);
+}
+
 /* A rank killed in the moments in which its folder exists leaves it behind. */
 static void remove_stale(void)
 {
     DIR *shm = opendir(SHM);
     const struct dirent *entry;
     while (shm != NULL && (entry = readdir(shm)) != NULL) {
-        char path[FSIO_PATH_MAX];
         struct stat status;
-        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 ||
-            fsio_path(path, SHM "/%s", entry->d_name) != ERR_OK ||
-            lstat(path, &status) != 0 || !S_ISDIR(status.st_mode) ||
-            status.st_uid != geteuid() ||
-            clock_wall() - (double)status.st_mtim.tv_sec < STALE_S)
-            continue;
-        if (fsio_remove_tree(path) != ERR_OK)
+        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0 &&
+            fstatat(dirfd(shm), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) ==
+                0 &&
+            clock_wall() - (double)status.st_mtim.tv_sec >= STALE_S &&
+            own_remove(dirfd(shm), SHM, entry->d_name) != ERR_OK)
             log_warn("%s", err_text());
     }
     if (shm != NULL)
@@ -49,8 +71,13 @@ void comm_segment_create(struct comm_segment *segment)
 {
     memset(segment, 0, sizeof *segment);
     for (size_t i = 0; i < VARIABLES; i++) {
-        if (getenv(variables[i]) != NULL)
+        const char *given = getenv(variables[i]);
+        if (given != NULL && !is_taken(given))
             return;
+        if (given != NULL) {
+            tell_taken(given);
+            unsetenv("OMPI_MCA_osc_sm_backing_directory");
+        }
     }
     remove_stale();
     /* Without /dev/shm OpenMPI finds another way, or says why not. */
@@ -89,8 +116,12 @@ void comm_segment_remove(struct comm_segment *segment)
     if (segment->path[0] == '\0')
         return;
     list_files(segment);
-    if (fsio_remove_tree(segment->path) != ERR_OK)
+    int shm = open(SHM, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (shm >= 0 &&
+        own_remove(shm, SHM, strrchr(segment->path, '/') + 1) != ERR_OK)
         log_warn("%s", err_text());
+    if (shm >= 0)
+        close(shm);
 }
 
 void comm_segment_restore(const struct comm_segment *segment)

@@ -23,16 +23,12 @@
 
 static enum err secret_make(const char *path, char secret[SECRET_DIGITS + 1])
 {
-    enum err rc = ERR_OK;
     unsigned char random[SECRET_DIGITS / 2];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
         return err_errno("getrandom");
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(secret + 2 * i, 3, "%02x", random[i]);
-    mode_t mask = umask(077);
-    rc = fsio_write_atomic(path, secret, SECRET_DIGITS);
-    umask(mask);
-    return rc;
+    return fsio_write_private(path, secret, SECRET_DIGITS);
 }
 
 /* Rank 0, which has the run's lock. What others can read, or have made, is no

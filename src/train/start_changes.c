@@ -12,6 +12,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/job/ledger.h"
+#include "src/train/secret_settings.h"
 #include "src/train/start_idle.h"
 #include "src/train/trainer_schedule.h"
 
@@ -51,6 +52,11 @@ static void compare(const struct trainer *trainer,
     settings_text(setting, &trainer->settings, is);
     if (strcmp(was, is) == 0)
         return;
+    if (secret_settings_has(setting->key, was) ||
+        secret_settings_has(setting->key, is)) {
+        snprintf(was, sizeof was, "%s", was[0] != '\0' ? "(not shown)" : "");
+        snprintf(is, sizeof is, "%s", is[0] != '\0' ? "(not shown)" : "");
+    }
     static const char format[] = "%s was %s and is %s now";
     const char *old = was[0] != '\0' ? was : "empty";
     const char *new = is[0] != '\0' ? is : "empty";

@@ -24,6 +24,7 @@
 #include "src/job/slurm.h"
 #include "src/job/stop.h"
 #include "src/train/train_access.h"
+#include "src/train/secret_settings.h"
 #include "src/train/start_changes.h"
 #include "src/train/trainer_choices.h"
 #include "src/train/trainer.h"
@@ -208,7 +209,11 @@ static enum err write_config(const struct run *run)
     TRY_OUT(settings_format(train_settings_schema, train_settings_count,
                             &run->trainer->settings, &text));
     TRY_OUT(fsio_path(path, "%s/config.cfg", run->settings->run.dir));
-    TRY_OUT(fsio_write_atomic(path, text, strlen(text)));
+    /* commands may hold tokens: then nobody else reads it */
+    if (secret_settings_any(&run->trainer->settings))
+        TRY_OUT(fsio_write_private(path, text, strlen(text)));
+    else
+        TRY_OUT(fsio_write_atomic(path, text, strlen(text)));
 out:
     free(text);
     return rc;

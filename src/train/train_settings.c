@@ -176,6 +176,14 @@ static void settings_complete(struct train_settings *s)
         s->train.microbatch = 1;
 }
 
+/* What the site has chosen for who has chosen nothing. */
+static void complete_site(struct train_settings *out)
+{
+    const char *mode = getenv("TESSERA_RUN_MODE");
+    if (mode != NULL && out->run.mode[0] == '\0')
+        snprintf(out->run.mode, sizeof out->run.mode, "%s", mode);
+}
+
 static enum err load(const struct setting *schema, const char *path,
                      char *const *overrides, int override_count, bool partial,
                      struct train_settings *out)
@@ -187,6 +195,7 @@ static enum err load(const struct setting *schema, const char *path,
         return err_set(ERR_MEMORY, "out of memory");
     TRY_OUT(settings_load(schema, count, path, overrides, override_count, out,
                           origins));
+    complete_site(out);
     rc = complete_model(out, origins);
     if (rc == ERR_OK) {
         complete_optimizer(out, origins);

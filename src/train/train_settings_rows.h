@@ -91,7 +91,7 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "run directory: checkpoints, metrics, ledger, resolved configuration")   \
     S(run, STRING, mode, "", 0,                                                \
       "permissions of the run's folders, such as 0750 or 0770, files "         \
-      "alike; empty: what the umask leaves")                                   \
+      "alike; empty: TESSERA_RUN_MODE, or what the umask leaves")              \
     S(run, STRING, group, "", 0,                                               \
       "group that the run directory and all in it belong to; empty: yours")
 
