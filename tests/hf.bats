@@ -65,6 +65,13 @@ copy() { # what is in the folder may be changed then
     grep -q '"eos_token": "<|endoftext|>"' tokenizer_config.json
     grep -q '| step | 2 |' README.md
     grep -q '| data from step 0 |' README.md
+    # without padding of its own it is the end, and no embedding that stays
+    grep -q '"pad_token_id": 256' generation_config.json
+    grep -q '"pad_token": "<|endoftext|>"' tokenizer_config.json
+    "$HF" export "$DIR/out" --out "$DIR/again"
+    diff -r "$DIR/out" "$DIR/again" --exclude=README.md
+    ! grep pad_token_id "$DIR/again/config.json"
+    rm -rf "$DIR/again"
 }
 
 @test "the tokenizer of bytes is a tokenizer.json that does the same" {

@@ -143,8 +143,8 @@ static enum err write_generation(const struct weights_about *about,
     return write_json(folder, hf_files_name(HF_FILE_GENERATION_CONFIG), root);
 }
 
-/* The ends are all of them; padding takes no part in training, so it is told
- * where the model has some of its own. */
+/* The ends are all of them. transformers does not train the embedding of this
+ * file's padding, so an end that fills up texts, too, is not told here. */
 static void set_ids(json_t *root, const struct weights_about *about)
 {
     json_t *generation = make_generation(about);
@@ -153,7 +153,7 @@ static void set_ids(json_t *root, const struct weights_about *about)
         json_object_set_new(root, "bos_token_id", json_integer(about->bos));
     if (ends != NULL)
         json_object_set(root, "eos_token_id", ends);
-    if (about->pad >= 0)
+    if (about->pad >= 0 && about->pad != about->eos)
         json_object_set_new(root, "pad_token_id", json_integer(about->pad));
     json_decref(generation);
 }
