@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "src/base/output.h"
 #include "src/cmd/health_args.h"
 #ifndef HEALTH_NODE
 #include "kernels/kernels.h"
@@ -166,7 +167,9 @@ static enum err check_arguments(const struct health_args *arguments,
         return err_set(ERR_USAGE,
                        "no phase '%s': give quick, prolog, epilog or job",
                        arguments->phase);
-    return ERR_OK;
+    return arguments->out != NULL
+               ? output_check(arguments->out, &arguments->config, 1)
+               : ERR_OK;
 }
 
 int main(int argc, char **argv)

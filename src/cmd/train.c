@@ -8,6 +8,7 @@
 
 #include "kernels/kernels.h"
 #include "src/base/log.h"
+#include "src/base/output.h"
 #include "src/cmd/train_reference.h"
 #include "src/comm/comm.h"
 #include "src/job/exit_code.h"
@@ -100,6 +101,21 @@ static int print_setting(const char *key, const char *path, char **overrides,
     return err_exit_code(rc);
 }
 
+/* What trackers write is none of what is read. */
+static enum err check_outputs(const char *path, const struct train_settings *s)
+{
+    const char *const inputs[] = { path,
+                                   s->data.train,
+                                   s->data.eval,
+                                   s->start.weights,
+                                   s->eval.gauntlet,
+                                   s->generate.prompts };
+    return s->tracking.prometheus[0] == '\0'
+               ? ERR_OK
+               : output_check(s->tracking.prometheus, inputs,
+                              sizeof inputs / sizeof *inputs);
+}
+
 static int train(int argc, char **argv)
 {
     enum err rc = ERR_OK;
@@ -111,6 +127,8 @@ static int train(int argc, char **argv)
         return EXIT_STOP;
     enum err loaded =
         train_settings_load(argv[1], argv + 2, argc - 2, settings);
+    if (loaded == ERR_OK)
+        loaded = check_outputs(argv[1], settings);
     struct err_kept loading;
     err_keep(&loading, loaded);
     double timeout_s = loaded == ERR_OK ? settings->parallel.timeout_s : 60.0;
