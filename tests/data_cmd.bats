@@ -198,7 +198,7 @@ fails() {
     "$DATA" tokenize --out set a
     run bash -c "'$DATA' info set 2>&1 >/dev/full"
     echo "$status: $output"
-    [ "$status" -eq 93 ]
+    [ "$status" -eq 75 ]
     [[ "$output" == *"No space left"* ]]
 }
 
