@@ -51,11 +51,12 @@ static inline enum err weights_fixture_config(const char *preset,
 static inline json_t *weights_fixture_state(const struct model_config *config,
                                             const char *tokenizer_sha256)
 {
+    const struct weights_about about = { .chat_template = "{{ messages }}" };
     json_t *fixed = weights_ckpt_config_fixed(config);
     json_object_set_new(fixed, "tokenizer", json_string(tokenizer_sha256));
     return json_pack("{s:s, s:o, s:i, s:o}", "run_uuid", "weights-fixture",
                      "fixed", fixed, "tokens", 12345, "text",
-                     weights_ckpt_config_text(290, -1, 7, "{{ messages }}"));
+                     weights_ckpt_config_text(290, -1, 7, &about));
 }
 
 /* Fresh weights of the seed, with the bytes of a tokenizer if there are any.
