@@ -30,7 +30,7 @@ static enum err text_strip(struct chat_eval_arguments *arguments, bool front,
         *out = chat_value_string(at, (size_t)(end - at));
         return ERR_OK;
     }
-    TRY(chat_eval_texts(arguments, 1));
+    TRY(chat_eval_texts(arguments));
     while (front && at < end) {
         size_t bytes = 1;
         while (at + bytes < end && (at[bytes] & 0xc0) == 0x80)
@@ -103,12 +103,10 @@ enum err chat_eval_lower(struct chat_eval_arguments *arguments,
     return chat_eval_case(arguments, 'A', 'a' - 'A', out);
 }
 
-enum err chat_eval_texts(const struct chat_eval_arguments *arguments,
-                         size_t from)
+enum err chat_eval_texts(const struct chat_eval_arguments *arguments)
 {
-    for (size_t a = from; a < arguments->count; a++)
-        if (arguments->value[a].kind != CHAT_VALUE_STRING &&
-            arguments->value[a].kind != CHAT_VALUE_UNDEFINED)
+    for (size_t a = 1; a < arguments->count; a++)
+        if (arguments->value[a].kind != CHAT_VALUE_STRING)
             return err_set(ERR_DATA, "line %d: %s where a text should be",
                            arguments->node->line,
                            chat_value_name(&arguments->value[a]));
@@ -120,7 +118,7 @@ enum err chat_eval_starts(struct chat_eval_arguments *arguments,
 {
     const struct chat_value *text = &arguments->value[0];
     const struct chat_value *with = &arguments->value[1];
-    TRY(chat_eval_texts(arguments, 1));
+    TRY(chat_eval_texts(arguments));
     *out = chat_value_boolean(
         with->count <= text->count &&
         memcmp(text->as.text, with->as.text, with->count) == 0);
@@ -132,7 +130,7 @@ enum err chat_eval_ends(struct chat_eval_arguments *arguments,
 {
     const struct chat_value *text = &arguments->value[0];
     const struct chat_value *with = &arguments->value[1];
-    TRY(chat_eval_texts(arguments, 1));
+    TRY(chat_eval_texts(arguments));
     *out = chat_value_boolean(with->count <= text->count &&
                               memcmp(text->as.text + text->count - with->count,
                                      with->as.text, with->count) == 0);
@@ -206,7 +204,7 @@ enum err chat_eval_replace(struct chat_eval_arguments *arguments,
     const struct chat_value *by = &arguments->value[2];
     struct chat_value parts;
     void *room = NULL;
-    TRY(chat_eval_texts(arguments, 1));
+    TRY(chat_eval_texts(arguments));
     size_t count = arguments->value[0].count;
     TRY(chat_eval_split(
         &(struct chat_eval_arguments){
@@ -322,7 +320,7 @@ enum err chat_eval_find(struct chat_eval_arguments *arguments,
     const struct chat_value *text = &arguments->value[0];
     const struct chat_value *what = &arguments->value[1];
     const char *end = text->as.text + text->count;
-    TRY(chat_eval_texts(arguments, 1));
+    TRY(chat_eval_texts(arguments));
     TRY(chat_value_work(arguments->scope->memory, text->count));
     const char *found = text_find(text->as.text, end, what);
     int64_t at = 0;
