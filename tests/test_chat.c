@@ -290,7 +290,8 @@ static void test_turns(void)
         struct chat_template *template = NULL;
         bool made =
             chat_template_create(names[n], tokenizer, &template) == ERR_OK &&
-            chat_divide(template, talk, 5, &text, turns, &count) == ERR_OK &&
+            chat_divide(template, talk, 5, false, &text, turns, &count) ==
+                ERR_OK &&
             chat_render(template, talk, 5, false, &all) == ERR_OK;
         tap_ok(made && count == 2 && turns[1].response == text.bytes &&
                    strcmp(text.text, all.text) == 0,
@@ -309,7 +310,7 @@ static void test_turns(void)
     write_template(last_only, sizeof last_only - 1);
     bool made = chat_template_create(path, tokenizer, &template) == ERR_OK;
     tap_ok(made &&
-               chat_divide(template, talk, 5, &text, turns, &count) ==
+               chat_divide(template, talk, 5, false, &text, turns, &count) ==
                    ERR_DATA &&
                strstr(err_text(), "no place of its own") != NULL,
            "a template that forgets: %s", err_text());
@@ -329,6 +330,13 @@ static void test_generation(void)
     static const char cuts[] =
         "{% for m in messages %}[{{ m.content.split('.')[-1] if not loop.last "
         "else m.content }}]{% endfor %}";
+    static const char thinks[] =
+        "{% for m in messages %}{{ m.role }}:{{ '<think>' if loop.last and "
+        "m.role == 'assistant' }}{{ m.content }};{% endfor %}"
+        "{% if add_generation_prompt %}assistant:{% endif %}";
+    static const char other[] =
+        "{% for m in messages %}{{ m.content }};{% endfor %}"
+        "{% if add_generation_prompt %}<think>{% endif %}";
     static const char inside[] =
         "{% macro f() %}{% generation %}{% endgeneration %}{% endmacro %}"
         "{{ f() }}";
@@ -337,8 +345,9 @@ static void test_generation(void)
     struct chat_template *template = NULL;
     size_t count = 0;
     write_template(marked, sizeof marked - 1);
-    bool made = chat_template_create(path, tokenizer, &template) == ERR_OK &&
-                chat_divide(template, talk, 5, &text, turns, &count) == ERR_OK;
+    bool made =
+        chat_template_create(path, tokenizer, &template) == ERR_OK &&
+        chat_divide(template, talk, 5, false, &text, turns, &count) == ERR_OK;
     tap_is_str(made ? text.text : err_text(),
                "systemuser<Hello.!>user<See you.!>", "generation");
     tap_ok(made && count == 2 && turns[0].prompt == 11 &&
@@ -346,7 +355,7 @@ static void test_generation(void)
                turns[1].response == 33,
            "its blocks are the turns");
     tap_ok(made &&
-               chat_divide(template, talk, 2, &text, turns, &count) ==
+               chat_divide(template, talk, 2, false, &text, turns, &count) ==
                    ERR_DATA &&
                strstr(err_text(), "no generation block") != NULL,
            "none: %s", err_text());
@@ -354,7 +363,7 @@ static void test_generation(void)
     write_template(inside, sizeof inside - 1);
     made = chat_template_create(path, tokenizer, &template) == ERR_OK;
     tap_ok(made &&
-               chat_divide(template, talk, 5, &text, turns, &count) ==
+               chat_divide(template, talk, 5, false, &text, turns, &count) ==
                    ERR_DATA &&
                strstr(err_text(), "in a macro") != NULL,
            "in a macro: %s", err_text());
@@ -366,10 +375,40 @@ static void test_generation(void)
                "[ ][Hi\n][][Bye][\xc2\xa0See you.\n]",
                "one that cuts is rendered whole");
     tap_ok(made &&
-               chat_divide(template, talk, 5, &text, turns, &count) ==
+               chat_divide(template, talk, 5, false, &text, turns, &count) ==
                    ERR_DATA &&
                strstr(err_text(), "no place of its own") != NULL,
            "... and not divided: %s", err_text());
+    tap_ok(made &&
+               chat_divide(template, talk, 5, true, &text, turns, &count) ==
+                   ERR_OK &&
+               count == 1 && turns[0].prompt == 15,
+           "... but for the last answer");
+    chat_template_destroy(template);
+    write_template(other, sizeof other - 1);
+    made = chat_template_create(path, tokenizer, &template) == ERR_OK;
+    tap_ok(made &&
+               chat_divide(template, talk, 5, true, &text, turns, &count) ==
+                   ERR_DATA &&
+               strstr(err_text(), "no place of its own") != NULL,
+           "one that prompts otherwise: %s", err_text());
+    chat_template_destroy(template);
+    write_template(thinks, sizeof thinks - 1);
+    made = chat_template_create(path, tokenizer, &template) == ERR_OK &&
+           chat_divide(template, talk, 5, true, &text, turns, &count) == ERR_OK;
+    tap_is_str(made ? text.text : err_text(),
+               "system: Be brief. ;user:Hi\n;assistant:Hello.;user:Bye;"
+               "assistant:<think>\xc2\xa0See you.\n;",
+               "one that thinks in its last answer");
+    tap_ok(made && count == 1 &&
+               strncmp(text.text + turns[0].prompt, "<think>", 7) == 0 &&
+               turns[0].response == text.bytes,
+           "... which alone is a turn");
+    tap_ok(made &&
+               chat_divide(template, talk, 5, false, &text, turns, &count) ==
+                   ERR_DATA &&
+               strstr(err_text(), "only last responses") != NULL,
+           "all answers of it: %s", err_text());
     chat_template_destroy(template);
     free(text.text);
 }

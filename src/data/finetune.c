@@ -321,8 +321,10 @@ static enum err finetune_encode(struct finetune *finetune, size_t count)
         return finetune_add(finetune, messages[1].content, messages[1].bytes,
                             false, true);
     }
-    TRY(chat_divide(finetune->template, messages, count, &finetune->text,
-                    finetune->turns, &turns));
+    bool last_only = !finetune->rules.all_responses &&
+                     finetune->rules.target_prompts == FINETUNE_NO_PROMPTS;
+    TRY(chat_divide(finetune->template, messages, count, last_only,
+                    &finetune->text, finetune->turns, &turns));
     for (size_t t = 0; t < turns; t++) {
         const struct chat_turn *turn = &finetune->turns[t];
         const char *text = finetune->text.text;

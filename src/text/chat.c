@@ -251,8 +251,8 @@ static bool chat_begins(const struct chat_text *text,
 
 enum err chat_divide(const struct chat_template *template,
                      const struct chat_message *messages, size_t count,
-                     struct chat_text *out, struct chat_turn *turns,
-                     size_t *turn_count)
+                     bool last_only, struct chat_text *out,
+                     struct chat_turn *turns, size_t *turn_count)
 {
     enum err rc = ERR_OK;
     struct chat_memory memory = { 0 };
@@ -274,17 +274,25 @@ enum err chat_divide(const struct chat_template *template,
                                  NULL, NULL));
         TRY_OUT(chat_render_part(template, messages, m + 1, false, &memory, out,
                                  NULL, NULL));
-        if (!chat_begins(&prompt, &so_far) || !chat_begins(out, &prompt)) {
-            rc = err_set(ERR_DATA,
-                         "chat template %s: with message %zu the text before "
-                         "it changes, or does not go on as the model is "
-                         "prompted, so what the assistant said has no place of "
-                         "its own; choose another template, or mark it by "
-                         "{%% generation %%}",
-                         template->name, m);
+        bool goes_on = chat_begins(&prompt, &so_far);
+        bool apart = chat_begins(out, &prompt);
+        if (!goes_on || !apart)
+            *turn_count = 0; /* what came before is part of the prompt */
+        if (last_only ? !apart && m + 1 == count : !goes_on || !apart) {
+            rc =
+                err_set(ERR_DATA,
+                        "chat template %s: with message %zu the text before "
+                        "it changes, or does not go on as the model is "
+                        "prompted, so what the assistant said has no place of "
+                        "its own; choose another template, or mark it by "
+                        "{%% generation %%}%s",
+                        template->name, m,
+                        apart ? ", or let only last responses be learned" : "");
             goto out;
         }
-        turns[(*turn_count)++] = (struct chat_turn){ prompt.bytes, out->bytes };
+        if (apart)
+            turns[(*turn_count)++] =
+                (struct chat_turn){ prompt.bytes, out->bytes };
         struct chat_text other = so_far;
         so_far = *out;
         *out = other;

@@ -84,10 +84,12 @@ struct chat_turn {
  * template is asked for the text up to each of them, as LLM Foundry does;
  * ERR_DATA where one is not the beginning of the next, so that what the
  * assistant said has no place of its own. One that has generation blocks is
- * asked once, and the turns are those. `turns` has room for `count`. */
+ * asked once, and the turns are those. last_only: the last message, which is the
+ * assistant's, has to have its place, and turns before it that have none, or whose
+ * text changes, are part of its prompt. `turns` has room for `count`. */
 enum err chat_divide(const struct chat_template *template,
                      const struct chat_message *messages, size_t count,
-                     struct chat_text *out, struct chat_turn *turns,
-                     size_t *turn_count);
+                     bool last_only, struct chat_text *out,
+                     struct chat_turn *turns, size_t *turn_count);
 
 #endif
