@@ -183,11 +183,8 @@ static enum err check_other(struct trainer *trainer, struct weights *weights)
                        "weights, not their mean: leave out what follows '#', "
                        "or set checkpoint.load_weights_only");
     TRY(start_weights_check(&trainer->settings, weights, NULL));
-    return start_weights_tokens(
-        &trainer->settings, about,
-        &(struct start_weights_data){ dataset_vocab_size(data),
-                                      dataset_eos_token(data),
-                                      dataset_tokenizer_sha256(data) });
+    const struct start_weights_data tokens = start_weights_data(data);
+    return start_weights_tokens(&trainer->settings, about, &tokens);
 }
 
 static enum err load_other(struct trainer *trainer,

@@ -195,6 +195,50 @@ static void warn_of_ends(const struct weights_about *about,
              (long long)data->eos, about->path, about->eos);
 }
 
+struct start_weights_data start_weights_data(const struct dataset *data)
+{
+    const char *file = dataset_tokenizer_file(data);
+    return (struct start_weights_data){
+        .vocab = dataset_vocab_size(data),
+        .eos = dataset_eos_token(data),
+        .tokenizer_sha256 = dataset_tokenizer_sha256(data),
+        .tokenizer = file[0] != '\0' ? file : dataset_tokenizer(data),
+    };
+}
+
+/* Of all tokens but the end of texts, which is told by itself. */
+static bool same_texts(const struct tokenizer *a, const struct tokenizer *b)
+{
+    for (int32_t t = 0; t < tokenizer_vocab_size(a); t++) {
+        const uint8_t *text, *other;
+        size_t bytes, others;
+        if (t != tokenizer_eos(a) &&
+            (tokenizer_decode(a, t, &text, &bytes) != ERR_OK ||
+             tokenizer_decode(b, t, &other, &others) != ERR_OK ||
+             bytes != others || memcmp(text, other, bytes) != 0))
+            return false;
+    }
+    return true;
+}
+
+enum meaning { MEANING_SAME, MEANING_OTHER, MEANING_UNKNOWN };
+
+/* Files with other digests may have the same tokens: those of an export, of a
+ * GGUF file, of another version of a library. */
+static enum meaning compare_tokens(const struct weights_about *about,
+                                   const struct start_weights_data *data)
+{
+    struct tokenizer *ours = NULL, *theirs = NULL;
+    enum meaning meaning = MEANING_UNKNOWN;
+    if (tokenizer_create(data->tokenizer, &ours) == ERR_OK &&
+        weights_tokenizer_create(about, NULL, &theirs) == ERR_OK &&
+        theirs != NULL)
+        meaning = same_texts(ours, theirs) ? MEANING_SAME : MEANING_OTHER;
+    tokenizer_destroy(theirs);
+    tokenizer_destroy(ours);
+    return meaning;
+}
+
 enum err start_weights_tokens(const struct train_settings *s,
                               const struct weights_about *about,
                               const struct start_weights_data *data)
@@ -207,15 +251,19 @@ enum err start_weights_tokens(const struct train_settings *s,
     else if (strcmp(sha256, data->tokenizer_sha256) != 0) {
         static const char text[] = "%.200s was trained with another tokenizer "
                                    "(SHA-256 %.12s) than the data were made "
-                                   "with (%.12s): their tokens mean something "
-                                   "else%s";
-        if (s->start.weights_tokenizer == WEIGHTS_TOKENIZER_SAME)
+                                   "with (%.12s): their tokens %s mean "
+                                   "something else%s";
+        enum meaning meaning = compare_tokens(about, data);
+        if (meaning == MEANING_OTHER &&
+            s->start.weights_tokenizer == WEIGHTS_TOKENIZER_SAME)
             return err_set(ERR_DATA, text, about->path, sha256,
-                           data->tokenizer_sha256,
+                           data->tokenizer_sha256, "do",
                            " to it; make the data with tessera-data tokenize "
                            "--tokenizer MODEL, or if that is meant set "
                            "model.weights_tokenizer = \"any\"");
-        log_warn(text, about->path, sha256, data->tokenizer_sha256, "");
+        if (meaning != MEANING_SAME)
+            log_warn(text, about->path, sha256, data->tokenizer_sha256, "may",
+                     "");
     }
     if (data->vocab > about->vocab)
         log_warn("the data have %lld tokens, the weights of %s were trained "

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "src/base/err.h"
+#include "src/data/dataset.h"
 #include "src/model/params.h"
 #include "src/train/train_settings.h"
 #include "src/weights/weights.h"
@@ -44,10 +45,13 @@ struct start_weights_data {
     int64_t vocab; /* tokens */
     int64_t eos;   /* ends a document; -1: none is known */
     const char *tokenizer_sha256;
+    const char *tokenizer; /* its file, or the name of a built-in one */
 };
 
-/* ERR_DATA: the data are of another tokenizer than the weights, which
- * model.weights_tokenizer does not let go. Warns of what else tokens, or their
+struct start_weights_data start_weights_data(const struct dataset *data);
+
+/* ERR_DATA: the data are of a tokenizer whose tokens have other texts than those
+ * of the weights', which model.weights_tokenizer does not let go. Warns of what else tokens, or their
  * end, mean to the weights, and of experts that nothing balances. */
 enum err start_weights_tokens(const struct train_settings *s,
                               const struct weights_about *about,

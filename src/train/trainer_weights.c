@@ -101,8 +101,7 @@ static enum err check(struct trainer *trainer, struct weights *weights)
     int64_t bos = dataset_bos_token(data);
     int64_t eos = dataset_eos_token(data);
     int64_t vocab = dataset_vocab_size(data);
-    const struct start_weights_data tokens = { vocab, eos,
-                                               dataset_tokenizer_sha256(data) };
+    const struct start_weights_data tokens = start_weights_data(data);
     TRY(check_all(trainer, weights));
     TRY(start_weights_tokens(&trainer->settings, about, &tokens));
     json_decref(trainer->text);
