@@ -219,6 +219,15 @@ launch() {
     [ "$(grep -c '"event":"requeue"' "$T/run/ledger.jsonl")" -eq 1 ]
 }
 
+@test "a run that has seen STOP before its launch script did is not requeued" {
+    slurm_stand_ins
+    echo 'touch "$T/run/STOP"; exit 85' >"$T/step"
+    run launch
+    echo "$output"
+    [ ! -e "$T/requeued" ]
+    [[ $output == *"/STOP: remove it to go on"* ]]
+}
+
 @test "a node with a warning waits in reserve, and that is said" {
     slurm_stand_ins
     echo n1,n2,n3,n4 >"$T/nodes"
