@@ -99,7 +99,7 @@ PROGRAMS := $(B)/bin/tessera $(MAINS:%=$(B)/bin/tessera-%) $(B)/bin/tessera-laun
 # the part of the health check that root runs: no MPI, no kernels, and of other
 # libraries their archives, where there are any
 NODE     := $(B)/libexec/node-health
-NODE_OBJ := $(addprefix $(B)/,src/cmd/health.node.o healthcheck/health.node.o healthcheck/health_cpu.node.o)
+NODE_OBJ := $(addprefix $(B)/,src/cmd/health.node.o src/cmd/cmd_main.node.o healthcheck/health.node.o healthcheck/health_cpu.node.o)
 archive   = $(or $(filter /%,$(shell $(CC) -print-file-name=lib$(1).a)),-l$(1))
 comma    := ,
 
@@ -168,15 +168,9 @@ $(LIB): $(LIB_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 # what a program takes of another one's parts
-SHARES_chat     := cmd_main generate_args generate_config generate_engine generate_show
-SHARES_generate := cmd_main
-SHARES_hf       := cmd_main
-SHARES_ckpt     := cmd_main
-SHARES_report   := cmd_main
-SHARES_sweep    := cmd_main
-SHARES_top      := cmd_main
+SHARES_chat     := generate_args generate_config generate_engine generate_show
 define program
-$(B)/bin/$(if $(filter tessera,$(1)),tessera,tessera-$(1)): $$(patsubst %.c,$(B)/%.o,src/cmd/$(1).c $$(wildcard src/cmd/$(1)_*.c) $(SHARES_$(1):%=src/cmd/%.c)) $(LIB)
+$(B)/bin/$(if $(filter tessera,$(1)),tessera,tessera-$(1)): $$(patsubst %.c,$(B)/%.o,src/cmd/$(1).c $$(wildcard src/cmd/$(1)_*.c) $(SHARES_$(1):%=src/cmd/%.c) src/cmd/cmd_main.c) $(LIB)
 	$$(call link,)
 endef
 $(foreach m,tessera $(MAINS),$(eval $(call program,$(m))))

@@ -40,7 +40,7 @@ fails() {
 @test "wrong usage: exit 64 and what to do" {
     run "$DATA"
     [ "$status" -eq 64 ]
-    fails 64 "no command 'tokenise'" tokenise
+    fails 64 "did you mean tokenize?" tokenise
     fails 64 "--out DIR" tokenize a
     fails 64 "at least one FILE" tokenize --out x
     fails 64 "--seq-len needs a value" tokenize --out x --seq-len

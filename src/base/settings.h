@@ -183,4 +183,8 @@ void settings_copy(const struct setting *setting, const void *from, void *to);
 enum err settings_no_such(const struct setting *schema, int count,
                           const char *key, const char *place);
 
+/* The name of a list that NULL ends that is nearest to the text; NULL if none is
+ * near. */
+const char *settings_nearest_choice(const char *const *names, const char *text);
+
 #endif

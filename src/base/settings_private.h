@@ -127,8 +127,6 @@ const char *settings_hint_format(const char *text, size_t bytes, int *line);
  * `line`. */
 void settings_hint_line(const char *text, int line,
                         char hint[SETTINGS_PLACE_BYTES]);
-/* The name that is nearest to the text; NULL if none is near. */
-const char *settings_nearest_choice(const char *const *names, const char *text);
 /* Edits (insertion, deletion, substitution, swap of neighbours) between two
  * texts, of which at most 255 bytes are compared; upper and lower case are the
  * same. */

@@ -19,6 +19,7 @@
 #include "src/cmd/bench_peer.h"
 #include "src/cmd/bench_ranks.h"
 #include "src/cmd/bench_step.h"
+#include "src/cmd/cmd_main.h"
 #include "src/job/exit_code.h"
 
 #define NAMES "step, gemm, infer, data, mfu, ckpt, memory, context and comm"
@@ -168,7 +169,11 @@ static enum err set_value(struct arguments *out, const char *option,
         out->options.tokens = (int)number;
         return number == (int)number ? ERR_OK : bad_value(option, value);
     } else {
-        return err_set(ERR_USAGE, "no option '%s'; see --help", option);
+        return cmd_main_unknown(
+            "no option ", option,
+            (const char *const[]){ "dir", "model", "kernel-set", "mkl",
+                                   "seconds", "threads", "tokens", "json",
+                                   "parallel", "help", "version", NULL });
     }
     if (value == NULL || value[0] == '\0')
         return bad_value(option, value);

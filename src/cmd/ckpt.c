@@ -24,7 +24,7 @@ static const char usage_text[] =
     "it\n"
     "       tessera-ckpt pin CHECKPOINT [--reason TEXT]\n"
     "       tessera-ckpt unpin CHECKPOINT        never delete it; do again\n"
-    "       tessera-ckpt prune RUN [--keep K] [--keep-every M] [--dry-run]\n"
+    "       tessera-ckpt prune RUN --keep K|--keep-every M [--dry-run]\n"
     "                                            delete old checkpoints\n"
     "       tessera-ckpt interval RUN | --cost S --mtbf S\n"
     "                                            how often to save\n"

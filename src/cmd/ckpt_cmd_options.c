@@ -6,6 +6,7 @@
 
 #include "checkpoint/tools/ckpt_reshard.h"
 #include "src/cmd/ckpt_cmd.h"
+#include "src/cmd/cmd_main.h"
 
 static const struct option options[] = {
     { "json", no_argument, NULL, 'j' },
@@ -111,8 +112,9 @@ static enum err no_option(char **argv, int letter)
     if (letter == '?' && optopt != 0)
         return err_set(ERR_USAGE, "%s has no option -%c; see --help", argv[0],
                        optopt);
-    return err_set(ERR_USAGE, "%s has no option %s; see --help", argv[0],
-                   argv[optind - 1]);
+    char what[64];
+    snprintf(what, sizeof what, "%.32s has no option ", argv[0]);
+    return cmd_main_no_option(what, argv[optind - 1], options);
 }
 
 enum err ckpt_cmd_parse(int argc, char **argv, const char *letters,

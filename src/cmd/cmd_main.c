@@ -4,7 +4,10 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/base/settings.h"
 #include "src/job/exit_code.h"
+
+#define CMD_NAMES_MAX 64
 
 static bool wants_help(const struct cmd_main *program, int argc, char **argv)
 {
@@ -51,5 +54,31 @@ enum err cmd_main_command(const char *name, const void *table, size_t count,
         if (strcmp(name, its) == 0)
             return ERR_OK;
     }
-    return err_set(ERR_USAGE, "no command '%s'; see --help", name);
+    const char *names[CMD_NAMES_MAX + 1] = { NULL };
+    for (size_t i = 0; i < count && i < CMD_NAMES_MAX; i++)
+        memcpy(&names[i], (const char *)table + i * row_bytes, sizeof *names);
+    return cmd_main_unknown("no command ", name, names);
+}
+
+enum err cmd_main_unknown(const char *what, const char *given,
+                          const char *const *names)
+{
+    char word[64];
+    size_t dashes = strspn(given, "-");
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(given + dashes, "="),
+             given + dashes);
+    const char *near = settings_nearest_choice(names, word);
+    if (near == NULL || strcmp(near, word) == 0)
+        return err_set(ERR_USAGE, "%s%.64s; see --help", what, given);
+    return err_set(ERR_USAGE, "%s%.64s; did you mean %.*s%s? see --help", what,
+                   given, (int)dashes, "--", near);
+}
+
+enum err cmd_main_no_option(const char *what, const char *given,
+                            const struct option *options)
+{
+    const char *names[CMD_NAMES_MAX + 1] = { NULL };
+    for (int i = 0; i < CMD_NAMES_MAX && options[i].name != NULL; i++)
+        names[i] = options[i].name;
+    return cmd_main_unknown(what, given, names);
 }

@@ -2,6 +2,7 @@
 #ifndef TESSERA_CMD_CMD_MAIN_H
 #define TESSERA_CMD_CMD_MAIN_H
 
+#include <getopt.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -24,5 +25,12 @@ int cmd_main(const struct cmd_main *program, int argc, char **argv);
  * there is no command of this name. */
 enum err cmd_main_command(const char *name, const void *table, size_t count,
                           size_t row_bytes, const void **row);
+
+/* ERR_USAGE: "WHAT GIVEN; did you mean NAME?", of names that NULL ends. */
+enum err cmd_main_unknown(const char *what, const char *given,
+                          const char *const *names);
+/* The same of long options; `what` is such as "no option ". */
+enum err cmd_main_no_option(const char *what, const char *given,
+                            const struct option *options);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/cmd/cmd_main.h"
 #include "src/cmd/data_finetune.h"
 #include "src/cmd/data_train_tokenizer.h"
 #include "src/text/tokenizer.h"
@@ -94,7 +95,7 @@ static const struct option data_options_train_tokenizer[] = {
     { NULL, 0, NULL, 0 }
 };
 
-static const struct {
+static const struct data_options_command {
     const char *name;
     const struct option *options;
 } data_options_commands[] = {
@@ -260,14 +261,13 @@ static enum err data_options_set(struct data_options *out, const char *name,
 enum err data_options_parse(const char *command, int argc, char **argv,
                             struct data_options *out)
 {
-    const struct option *options = NULL;
-    size_t count = sizeof data_options_commands / sizeof *data_options_commands;
-    for (size_t c = 0; c < count; c++)
-        if (strcmp(command, data_options_commands[c].name) == 0)
-            options = data_options_commands[c].options;
-    if (options == NULL)
-        return err_set(ERR_USAGE, "no command '%s'; see tessera-data --help",
-                       command);
+    const void *row;
+    TRY(cmd_main_command(command, data_options_commands,
+                         sizeof data_options_commands /
+                             sizeof *data_options_commands,
+                         sizeof *data_options_commands, &row));
+    const struct option *options =
+        ((const struct data_options_command *)row)->options;
     *out = (struct data_options){
         .tokenize = { .seq_len = TOKENIZE_SEQ_LEN_DEFAULT,
                       .shard_bytes = TOKENIZE_SHARD_BYTES_DEFAULT,
@@ -287,6 +287,8 @@ enum err data_options_parse(const char *command, int argc, char **argv,
                                ? options[place].name
                            : key == '?' && optopt != 0 ? letter
                                                        : argv[optind - 1];
+        if (key == '?')
+            return cmd_main_no_option("no option ", name, options);
         TRY(data_options_set(out, name, key));
         place = -1;
     }

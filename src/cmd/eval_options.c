@@ -1,5 +1,6 @@
 /* Reads the command line of tessera-eval. */
 #include "src/cmd/eval_options.h"
+#include "src/cmd/cmd_main.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -10,9 +11,9 @@
 
 /* A compiler need not take longer texts than 4095 bytes. */
 static const char *const usage[] = {
-    "usage: tessera-eval MODEL --task KIND:FILE[:SHOTS] ... [OPTION]...\n"
+    "usage: tessera-eval MODEL --task KIND:FILE[:SHOTS] [OPTION]...\n"
     "       tessera-eval MODEL --gauntlet FILE [--data DIR] [OPTION]...\n"
-    "       tessera-eval MODEL --perplexity DATASET ... [OPTION]...\n"
+    "       tessera-eval MODEL --perplexity DATASET [OPTION]...\n"
     "       tessera-eval --help | --version\n"
     "\n"
     "Scores a model: a checkpoint, a run directory, a Hugging Face folder or "
@@ -24,7 +25,8 @@ static const char *const usage[] = {
     "                     generation_task_with_answers\n"
     "  --gauntlet FILE    its tasks, and scores of its categories\n"
     "  --data DIR         where the gauntlet's files are (where it is itself)\n"
-    "  --perplexity DATASET  of a data set that tessera-data made\n"
+    "  --perplexity DATASET  of a data set that tessera-data made; this and\n"
+    "                     --task may be given several times\n"
     "  --limit N          the first N examples of each task, or samples\n"
     "  --seed N           of the choice of shots (1234)\n"
     "  --batch N          examples that are computed together (8)\n"
@@ -284,21 +286,24 @@ enum err eval_options_parse(int argc, char **argv, struct eval_options *out)
     *out = (struct eval_options){ .batch = 8, .seed = task.seed };
     opterr = 0;
     optind = 1;
-    while ((key = getopt_long(argc, argv, "", options, &index)) != -1) {
+    while ((key = getopt_long(argc, argv, ":", options, &index)) != -1) {
         if (key == '?')
-            return err_set(ERR_USAGE,
-                           "%s: no such option, or its value is missing; "
-                           "--help lists them",
+            return cmd_main_no_option("no option ", argv[optind - 1], options);
+        if (key == ':')
+            return err_set(ERR_USAGE, "%s needs a value; see --help",
                            argv[optind - 1]);
         if (key > KEY_OF_TASKS)
             of_tasks = options[index].name;
         TRY(key > KEY_OF_TASKS ? set_of_tasks(key, &task)
                                : set(key, options[index].name, out));
     }
+    if (optind == argc)
+        return err_set(ERR_USAGE, "MODEL is missing; see --help");
     if (optind + 1 != argc)
-        return err_set(ERR_USAGE, optind == argc
-                                      ? "MODEL is missing; see --help"
-                                      : "more than one MODEL; see --help");
+        return err_set(ERR_USAGE,
+                       "'%s': one MODEL at a time; give --task and "
+                       "--perplexity again before each of their values",
+                       argv[optind + 1]);
     out->model = argv[optind];
     /* each has its own kind, file and shots, and all have the rest */
     for (int t = 0; t < out->task_count; t++) {

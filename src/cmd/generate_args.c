@@ -1,5 +1,6 @@
 /* The options of tessera-generate and tessera-chat. */
 #include "src/cmd/generate_args.h"
+#include "src/cmd/cmd_main.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -252,8 +253,7 @@ enum err generate_args_parse(int argc, char **argv, bool talk,
             return err_set(ERR_USAGE, "%s needs a value; see --help",
                            argv[optind - 1]);
         if (key == '?')
-            return err_set(ERR_USAGE, "no option %s; see --help",
-                           argv[optind - 1]);
+            return cmd_main_no_option("no option ", argv[optind - 1], options);
         TRY(set_option(out, options[place].name, key));
         place = -1;
     }

@@ -6,6 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "src/base/log.h"
+#include "src/cmd/cmd_main.h"
 #include "src/cmd/hash_style.h"
 #include "src/job/exit_code.h"
 
@@ -68,7 +69,9 @@ static enum err parse(int argc, char **argv, struct arguments *out)
         } else if (strcmp(argv[i], "--alone") == 0) {
             out->alone = true;
         } else if (argv[i][0] == '-') {
-            return err_set(ERR_USAGE, "no option '%s'; see --help", argv[i]);
+            return cmd_main_unknown(
+                "no option ", argv[i],
+                (const char *const[]){ "help", "version", "alone", NULL });
         } else if (strchr(argv[i], '=') != NULL) {
             TRY(hash_style_check(argv[i]));
             out->overrides[out->override_count++] = argv[i];

@@ -7,6 +7,7 @@
 
 #include "src/base/log.h"
 #include "src/base/output.h"
+#include "src/cmd/cmd_main.h"
 #include "src/cmd/health_args.h"
 #ifndef HEALTH_NODE
 #include "kernels/kernels.h"
@@ -79,9 +80,11 @@ static enum err parse(int argc, char **argv, struct health_args *out)
     int which;
     *out = (struct health_args){ .root = "" };
     opterr = 0;
-    while ((which = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+    while ((which = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
         if (which == '?')
-            return err_set(ERR_USAGE, "unknown or incomplete option '%s'",
+            return cmd_main_no_option("no option ", argv[optind - 1], options);
+        if (which == ':')
+            return err_set(ERR_USAGE, "%s needs a value; see --help",
                            argv[optind - 1]);
         if (which == 'h')
             out->help = true;

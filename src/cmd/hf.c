@@ -121,9 +121,11 @@ static enum err parse(int argc, char **argv, const char *letters, int paths,
         if (letter == ':')
             return err_set(ERR_USAGE, "%s needs a value; see --help",
                            argv[optind - 1]);
-        if (letter == '?' || strchr(letters, letter) == NULL)
-            return err_set(ERR_USAGE, "%s has no option %s; see --help",
-                           argv[0], argv[optind - 1]);
+        if (letter == '?' || strchr(letters, letter) == NULL) {
+            char what[64];
+            snprintf(what, sizeof what, "%.32s has no option ", argv[0]);
+            return cmd_main_no_option(what, argv[optind - 1], options);
+        }
         TRY(set_option(cmd, letter));
     }
     if (argc - optind != paths)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/units.h"
+#include "src/cmd/cmd_main.h"
 
 #define RANKS_MAX 65536
 
@@ -93,8 +94,7 @@ enum err plan_options_parse(int argc, char **argv, struct plan_options *out)
             return err_set(ERR_USAGE, "%s needs a value; see --help",
                            argv[optind - 1]);
         if (letter == '?')
-            return err_set(ERR_USAGE, "no option %s; see --help",
-                           argv[optind - 1]);
+            return cmd_main_no_option("no option ", argv[optind - 1], options);
         TRY(set_option(letter, out));
     }
     if (out->nodes > out->ranks)

@@ -68,6 +68,8 @@ static enum err parse_task(const char *text, int64_t *task)
 
 static enum err parse(int argc, char **argv, struct options *out)
 {
+    static const char *const names[] = { "json",  "task", "report",  "list",
+                                         "slurm", "help", "version", NULL };
     *out = (struct options){ .task = -1 };
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
@@ -86,7 +88,7 @@ static enum err parse(int argc, char **argv, struct options *out)
         else if (strcmp(word, "--slurm") == 0)
             out->slurm = true;
         else if (word[0] == '-' || out->file != NULL)
-            return err_set(ERR_USAGE, "no option '%.40s'; see --help", word);
+            return cmd_main_unknown("no option ", word, names);
         else
             out->file = word;
     }

@@ -8,18 +8,46 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/cmd/cmd_main.h"
 #include "src/job/exit_code.h"
+
+/* What each is for; one that is not named here is listed all the same. */
+static const struct command {
+    const char *name, *does;
+} commands[] = {
+    { "train", "train, or go on from the newest good checkpoint" },
+    { "chat", "talk to a model" },
+    { "generate", "continue or score texts" },
+    { "eval", "in-context tasks, perplexity, gauntlets" },
+    { "hf", "from and to Hugging Face folders and GGUF files" },
+    { "plan", "memory, batch, time and disk of a run, before it is queued" },
+    { "launch", "in a Slurm job: check nodes, start, watch, restart" },
+    { "data", "make data sets and tokenizers, look at them, check them" },
+    { "ckpt", "list, show, verify, compare and prune checkpoints" },
+    { "health", "is this node fit to train?" },
+    { "bench", "ratios to what the machine allows" },
+    { "report", "what runs have come to, as a page" },
+    { "top", "how a run goes, in the terminal" },
+    { "sweep", "every combination of some settings" },
+    { "hash", "does this machine train to the same bits as every other?" },
+};
+#define COMMANDS (sizeof commands / sizeof *commands)
 
 static int list_commands(const char *folder)
 {
     struct dirent **entries = NULL;
     int count = scandir(folder, &entries, NULL, alphasort);
     printf("tessera " TESSERA_VERSION ": trains large language models on Slurm "
-           "clusters and keeps them training\n\nusage: tessera COMMAND ...\n\n"
-           "commands (each has --help):\n");
+           "clusters and keeps them training\n\nusage: tessera COMMAND ...\n"
+           "       tessera help COMMAND\n\ncommands:\n");
     for (int i = 0; i < count; i++) {
-        if (strncmp(entries[i]->d_name, "tessera-", 8) == 0)
-            printf("  %s\n", entries[i]->d_name + 8);
+        const char *name = entries[i]->d_name + strlen("tessera-");
+        if (strncmp(entries[i]->d_name, "tessera-", strlen("tessera-")) == 0) {
+            size_t c = 0;
+            while (c < COMMANDS && strcmp(commands[c].name, name) != 0)
+                c++;
+            printf("  %-10s%s\n", name, c < COMMANDS ? commands[c].does : "");
+        }
         free(entries[i]);
     }
     free(entries);
@@ -36,20 +64,22 @@ int main(int argc, char **argv)
     }
     self[length] = '\0';
     const char *folder = dirname(self);
+    bool help = argc >= 2 && strcmp(argv[1], "help") == 0;
     if (argc < 2 || strcmp(argv[1], "--help") == 0 ||
-        strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
+        strcmp(argv[1], "-h") == 0 || (help && argc == 2))
         return list_commands(folder);
     if (strcmp(argv[1], "--version") == 0) {
         puts("tessera " TESSERA_VERSION);
         return EXIT_DONE;
     }
-    char program[PATH_MAX + 64];
-    int n = snprintf(program, sizeof program, "%s/tessera-%s", folder, argv[1]);
-    if (strchr(argv[1], '/') == NULL && n < (int)sizeof program)
-        execv(program, argv + 1);
-    fprintf(
-        stderr,
-        "tessera: no command '%s'; `tessera` without arguments lists them\n",
-        argv[1]);
+    char program[PATH_MAX + 64], option[] = "--help";
+    char *name = argv[help ? 2 : 1];
+    char *ask[] = { name, option, NULL };
+    int n = snprintf(program, sizeof program, "%s/tessera-%s", folder, name);
+    if (strchr(name, '/') == NULL && n < (int)sizeof program)
+        execv(program, help ? ask : argv + 1);
+    const void *row;
+    (void)cmd_main_command(name, commands, COMMANDS, sizeof *commands, &row);
+    fprintf(stderr, "tessera: %s\n", err_text());
     return EXIT_USAGE;
 }

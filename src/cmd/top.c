@@ -62,10 +62,10 @@ static enum err parse(int argc, char **argv, struct options *out)
         int letter = getopt_long(argc, argv, ":", names, NULL);
         if (letter == -1)
             break;
-        if (letter == ':' || letter == '?')
-            return err_set(ERR_USAGE, "%s%s; see --help",
-                           letter == ':' ? "a value is missing behind "
-                                         : "no option ",
+        if (letter == '?')
+            return cmd_main_no_option("no option ", argv[optind - 1], names);
+        if (letter == ':')
+            return err_set(ERR_USAGE, "%s needs a value; see --help",
                            argv[optind - 1]);
         out->once = out->once || letter == '1';
         out->ascii = out->ascii || letter == 'a';
