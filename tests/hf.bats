@@ -116,7 +116,8 @@ copy() { # what is in the folder may be changed then
     train 1 "$DIR/start" train.max_duration=1ba model.positions=rope \
         model.norm=rmsnorm model.ffn=glu model.activation=silu \
         model.bias=false model.n_kv_heads=1 eval.interval=0ba \
-        model.weights="$DIR/back/step-000000000" optimizer.lr=1e-30
+        model.weights="$DIR/back/step-000000000" optimizer.lr=1e-30 \
+        model.weights_tokenizer=any
     run "$HF" verify "$DIR/llama" "$DIR/start"
     echo "$output"
     [[ "$output" == *"equal, bit for bit"* ]]
@@ -161,7 +162,8 @@ says() {
     train 1 "$DIR/start" train.max_duration=1ba model.positions=rope \
         model.norm=rmsnorm model.ffn=glu model.activation=silu \
         model.bias=false model.n_kv_heads=1 eval.interval=0ba \
-        model.weights="$DIR/back" optimizer.lr=1e-30
+        model.weights="$DIR/back" optimizer.lr=1e-30 \
+        model.weights_tokenizer=any
     "$HF" export "$DIR/start" --out "$DIR/hf"
     "$HF" export "$DIR/hf" --out "$DIR/again"
     "$HF" export "$DIR/start" --format gguf --out "$DIR/m.gguf"
