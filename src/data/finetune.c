@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/data/jsonl.h"
+
 /* Of a field or role that is quoted in a message. */
 #define FINETUNE_SHOWN 40
 
@@ -239,6 +241,26 @@ static enum err finetune_pair(struct finetune *finetune, const json_t *record,
     return ERR_OK;
 }
 
+/* With how to make records of the commonest other forms. */
+static enum err finetune_no_fields(const json_t *record)
+{
+    char fields[160];
+    const char *how = "";
+    jsonl_fields(record, fields, sizeof fields);
+    if (json_object_get(record, "conversations") != NULL)
+        how = "; of ShareGPT's: jq -c '{messages: [.conversations[] | {role: "
+              "{human: \"user\", gpt: \"assistant\", system: \"system\"}"
+              "[.from], content: .value}]}'";
+    else if (json_object_get(record, "instruction") != NULL)
+        how = "; of Alpaca's: jq -c '{prompt: (.instruction + (if (.input // "
+              "\"\") != \"\" then \"\\n\\n\" + .input else \"\" end)), "
+              "response: .output}'";
+    return err_set(ERR_DATA,
+                   "there is neither 'prompt' with 'response' or 'completion' "
+                   "nor 'messages', but: %s%s",
+                   fields, how);
+}
+
 /* The record's messages; which of the two forms it has, is in its fields. */
 static enum err finetune_parse(struct finetune *finetune, const json_t *record,
                                size_t *count)
@@ -273,8 +295,7 @@ static enum err finetune_parse(struct finetune *finetune, const json_t *record,
         return finetune_messages(finetune, json_object_get(record, "messages"),
                                  count);
     if (!has[1] && !has[2] && !has[3])
-        return err_set(ERR_DATA, "there is neither 'prompt' with 'response' "
-                                 "or 'completion' nor 'messages'");
+        return finetune_no_fields(record);
     return finetune_pair(finetune, record, count);
 }
 

@@ -241,15 +241,30 @@ static enum err jsonl_reserve(struct jsonl *reader, size_t bytes)
     return ERR_OK;
 }
 
+void jsonl_fields(const json_t *record, char *out, size_t bytes)
+{
+    const char *key;
+    json_t *value;
+    size_t used = 0;
+    snprintf(out, bytes, "none");
+    json_object_foreach((json_t *)record, key, value)
+    {
+        if (used + 8 < bytes)
+            used += (size_t)snprintf(out + used, bytes - used, "%s%.32s",
+                                     used > 0 ? ", " : "", key);
+    }
+}
+
 static enum err jsonl_no_text(const struct jsonl *reader, const char *field,
                               const json_t *record)
 {
-    return err_set(ERR_DATA, "%s: %s '%s'%s", reader->place,
-                   json_object_get(record, field) == NULL ? "no field"
-                                                          : "the field",
-                   field,
-                   json_object_get(record, field) == NULL ? " in this record"
-                                                          : " is no string");
+    char fields[256];
+    if (json_object_get(record, field) != NULL)
+        return err_set(ERR_DATA, "%s: the field '%s' is no string",
+                       reader->place, field);
+    jsonl_fields(record, fields, sizeof fields);
+    return err_set(ERR_DATA, "%s: no field '%s' in this record, which has: %s",
+                   reader->place, field, fields);
 }
 
 /* The long way, for lines that the scanner is not sure of. */

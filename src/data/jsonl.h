@@ -38,6 +38,10 @@ enum err jsonl_next(struct jsonl *reader, json_t **record);
 enum err jsonl_next_text(struct jsonl *reader, const char *field,
                          const char **text, size_t *bytes);
 
+/* The names of a record's fields, for messages, as many as there is room for;
+ * "none". */
+void jsonl_fields(const json_t *record, char *out, size_t bytes);
+
 /* "FILE:LINE" of the record that was read last, for messages. Lent. */
 const char *jsonl_place(const struct jsonl *reader);
 

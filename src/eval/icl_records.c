@@ -62,9 +62,14 @@ static enum err read_text(struct icl_records *records, const json_t *from,
                           const char *field, const char **out)
 {
     const json_t *value = json_object_get(from, field);
+    char fields[160];
+    jsonl_fields(from, fields, sizeof fields);
+    if (value == NULL)
+        return err_set(ERR_DATA,
+                       "'%s' has to be a text, and is missing; there is: %s",
+                       field, fields);
     if (!json_is_string(value))
-        return err_set(ERR_DATA, "'%s' has to be a text%s", field,
-                       value == NULL ? ", and is missing" : "");
+        return err_set(ERR_DATA, "'%s' has to be a text", field);
     return keep(records, value, out);
 }
 
