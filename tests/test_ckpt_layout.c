@@ -48,7 +48,7 @@ static void test_direct_refused(const char *folder)
     tap_ok(io == NULL, "and gives nothing");
     is_ok(ckpt_io_open("/dev/full", true, false, &io), "a full device");
     is_ok(ckpt_io_start(io, buffer, PAGE, 0), "a write to it");
-    tap_is_int(ckpt_io_wait(io, NULL), ERR_SPACE, "fails when waited for");
+    tap_is_int(ckpt_io_wait(io, NULL), ERR_FULL, "fails when waited for");
     tap_ok(strstr(err_text(), "/dev/full") != NULL, "with the thread's text");
     ckpt_io_close(io);
     free(buffer);

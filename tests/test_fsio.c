@@ -223,7 +223,7 @@ static void test_transfers(void)
         tap_skip("a full disk: this system has no /dev/full");
         return;
     }
-    fails(fsio_pwrite(fd, "a", 1, 0, "/dev/full"), ERR_SPACE, "/dev/full",
+    fails(fsio_pwrite(fd, "a", 1, 0, "/dev/full"), ERR_FULL, "/dev/full",
           "write to a full disk");
     close(fd);
 }
