@@ -45,9 +45,10 @@ static enum err command_tokenize_text(struct data_options *all)
                "(--no-wrap)\n",
                result.dropped);
     if (options->eval_fraction > 0)
-        clean_printf(
-            "%s/train: %" PRId64 " samples\n%s/eval: %" PRId64 " samples\n",
-            options->out, result.samples, options->out, result.eval_samples);
+        clean_printf("%s/train: %" PRId64 " samples\n%s/eval: %" PRId64
+                     " samples, the end of the last inputs\n",
+                     options->out, result.samples, options->out,
+                     result.eval_samples);
     return ERR_OK;
 }
 

@@ -145,7 +145,8 @@ static void data_finetune_tell(const struct tokenize_finetune_options *options,
                  result->learned, 100 * (1 - (double)result->tokens / cells));
     if (result->eval_samples > 0)
         clean_printf("%s/train: %" PRId64 " samples of %" PRId64 " examples\n"
-                     "%s/eval: %" PRId64 " samples of %" PRId64 " examples\n",
+                     "%s/eval: %" PRId64 " samples of %" PRId64
+                     " examples, the last ones\n",
                      options->out, result->samples, result->examples,
                      options->out, result->eval_samples, result->eval_examples);
     if (result->cut > 0)

@@ -26,9 +26,19 @@ enum err run_data_folder(const struct train_settings *s,
                          const struct mixture_entry *entry,
                          char path[FSIO_PATH_MAX])
 {
-    return entry->folder[0] == '/' || strstr(entry->folder, "://") != NULL
-               ? fsio_path(path, "%s", entry->folder)
-               : fsio_path(path, "%s/%s", s->data.train, entry->folder);
+    char index[FSIO_PATH_MAX];
+    if (strstr(entry->folder, "://") != NULL)
+        return fsio_path(path, "%s", entry->folder);
+    TRY(entry->folder[0] == '/'
+            ? fsio_path(path, "%s", entry->folder)
+            : fsio_path(path, "%s/%s", s->data.train, entry->folder));
+    /* what was held out lies beside what is trained on */
+    TRY(fsio_path(index, "%s/train/index.json", path));
+    if (!fsio_exists(index))
+        return ERR_OK;
+    size_t used = strlen(path);
+    snprintf(path + used, FSIO_PATH_MAX - used, "/train");
+    return ERR_OK;
 }
 
 enum err run_data_open_set(const struct train_settings *s, const char *path,
