@@ -23,6 +23,8 @@ static void usage(FILE *out)
             "usage: tessera-train RUN.cfg [key=value ...]\n"
             "       tessera-train --print KEY RUN.cfg [key=value ...]\n"
             "       tessera-train --help [RUN.cfg] [key=value ...]\n"
+            "       tessera-train --help KEY  (or how keys begin: "
+            "optimizer)\n"
             "       tessera-train --reference\n"
             "       tessera-train --version\n\n"
             "Trains the model that RUN.cfg describes, alone or on the ranks "
@@ -51,6 +53,18 @@ static bool is_help(const char *argument)
     return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
 }
 
+/* The settings whose keys begin so; false: there are none. */
+static bool help_of(const char *word)
+{
+    bool any = false;
+    for (int i = 0; i < train_settings_count; i++)
+        if (strncmp(train_settings_schema[i].key, word, strlen(word)) == 0) {
+            settings_help(&train_settings_schema[i], 1, NULL, stdout);
+            any = true;
+        }
+    return any;
+}
+
 /* --help may stand anywhere; what else there is may be missing. */
 static int help(int argc, char **argv)
 {
@@ -60,6 +74,8 @@ static int help(int argc, char **argv)
             argv[kept++] = argv[i];
     argc = kept;
     bool has_path = argc > 0 && strchr(argv[0], '=') == NULL;
+    if (has_path && argc == 1 && access(argv[0], F_OK) != 0 && help_of(argv[0]))
+        return err_exit_code(written());
     const char *path = has_path ? argv[0] : NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
     enum err rc =
