@@ -222,9 +222,11 @@ enum err settings_scan_read(const char *path, size_t bytes_max, char **text,
         return err_set(ERR_USAGE, "configuration file %s: %s", path,
                        strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return err_set(ERR_USAGE, "configuration file %s: is %s", path,
-                       S_ISDIR(st.st_mode) ? "a folder, not a file"
-                                           : "not a regular file");
+        return err_set(
+            ERR_USAGE, "configuration file %s: is %s", path,
+            S_ISDIR(st.st_mode)
+                ? "a folder, not a file; of a run take config.cfg in it"
+                : "not a regular file");
     if (st.st_size > (off_t)bytes_max)
         return err_set(ERR_USAGE,
                        "configuration file %s: more than %zu KiB, included "
