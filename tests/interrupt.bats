@@ -65,6 +65,21 @@ last_stop() { # DIR FILTER
     done
 }
 
+@test "a step is given up while only one rank knows how the save before it ended" {
+    local dir=$DIR/skew code=0
+    # only this build has crash points
+    TRAIN=$BIN/../crash/bin/tessera-train TESSERA_CRASH_AT=result-agreed:1 \
+        TESSERA_CRASH_WAIT=3 start 2 "$dir" "${SLOW[@]}" \
+        checkpoint.interval=1ba train.global_batch=1024
+    wait_for 60 grep -q '"event": *"commit"' "$dir/ledger.jsonl"
+    kill -TERM "$(ranks_of "$pid" | tail -n 1)"
+    wait "$pid" || code=$?
+    [ "$code" -eq 85 ]
+    grep -q 'step 2 is given up after' "$dir.log"
+    [ "$(last_stop "$dir" '[.step, .code, .reason] | map(tostring) | join(" ")')" = \
+        "1 85 stopped by SIGTERM" ]
+}
+
 @test "the file STOP ends a run, and its next start, until it is removed" {
     local dir=$DIR/file code
     start 1 "$dir"

@@ -101,9 +101,14 @@ void ckpt_crash_point(const char *name, int rank)
     crash_trace(name, rank);
     const char *at = getenv("TESSERA_CRASH_AT");
     const char *stop = getenv("TESSERA_CRASH_STOP");
+    const char *wait_s = getenv("TESSERA_CRASH_WAIT");
+    if (at == NULL || !crash_meant(at, name, rank))
+        return;
     /* raise(), not kill(): a SIGSTOP to the process may be taken by another of
      * its threads, and this one would run on for a while. */
-    if (at != NULL && crash_meant(at, name, rank))
+    if (wait_s != NULL)
+        sleep((unsigned)strtoul(wait_s, NULL, 10));
+    else
         raise(stop != NULL ? SIGSTOP : SIGKILL);
 }
 

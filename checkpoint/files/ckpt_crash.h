@@ -4,7 +4,8 @@
  * Compiled with CKPT_CRASH_POINTS, which a shipped build is not:
  * TESSERA_CRASH_AT=NAME[:RANK] makes the process (of that rank, or every rank)
  * send itself SIGKILL when it reaches the point NAME, or SIGSTOP if there is a
- * variable TESSERA_CRASH_STOP. TESSERA_CRASH_TRACE=FILE gets a line "NAME RANK"
+ * variable TESSERA_CRASH_STOP; with TESSERA_CRASH_WAIT=SECONDS only the thread
+ * that has reached it sleeps. TESSERA_CRASH_TRACE=FILE gets a line "NAME RANK"
  * for every point that is reached. */
 #ifndef TESSERA_CHECKPOINT_CKPT_CRASH_H
 #define TESSERA_CHECKPOINT_CKPT_CRASH_H

@@ -379,11 +379,11 @@ static enum err checkpoint_step(struct on_checkpoint *checkpoint,
         !due && checkpoint->local.dir != NULL &&
         (step->agreed[ASK_SAVE_LOCAL] != 0 ||
          trainer_due(trainer, trainer->settings.checkpoint.local_interval));
-    if ((!due && !local_due) || checkpoint->last_step == step->step ||
-        step->step == 0)
+    if ((!due && !local_due) || step->step == 0)
         return ERR_OK;
     TRY(wait_for_last(checkpoint, trainer));
-    /* of a step that was given up: the save of the one before was in flight */
+    /* After a step that was given up; not before the wait, as ranks see the end
+     * of a save one after the other. */
     if (checkpoint->last_step == step->step)
         return ERR_OK;
     TRY(checkpoint_start(checkpoint, trainer, local_due));

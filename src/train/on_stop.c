@@ -1,6 +1,7 @@
 /* Listener: when to stop. A rank that a signal has asked to stop asks the
- * others to, and rank 0 where the run directory has a file STOP; rank 0 fails when another process has taken the run over, which
- * ends all of them with ERR_BUSY. Signals set the flag of src/job/stop.c.
+ * others to, and rank 0 where the run directory has a file STOP; rank 0 fails
+ * when another process has taken the run over, which ends all of them with
+ * ERR_BUSY. Signals set the flag of src/job/stop.c.
  *
  * In a job with a time limit (src/job/time_left.c) rank 0 asks to stop by
  * itself when what is left is less than 1.5 of the longest of
