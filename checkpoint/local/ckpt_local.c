@@ -159,8 +159,13 @@ static enum err drop_damaged(const struct comm *comm,
     TRY_OUT(ckpt_read_create(local->dir, local->manifest, &reader));
     for (int s = nodes.place[rank]; s < local->manifest->shard_count;
          s += nodes.ranks[nodes.node[rank]]) {
-        if (!local->holds[s] || ckpt_read_all(reader, s) == ERR_OK)
+        enum err read = ERR_OK;
+        if (local->holds[s])
+            read = ckpt_read_all(reader, s);
+        if (read == ERR_OK)
             continue;
+        if (read != ERR_CHECKPOINT && read != ERR_IO)
+            TRY_OUT(read); /* want of memory, say, is no damage */
         log_warn("%s: counts as lost", err_text());
         TRY_OUT(fsio_path(path, "%s/%s", local->dir,
                           local->manifest->shards[s].file));

@@ -168,18 +168,34 @@ static void output_handle_signals(void)
             sigaction(numbers[i], &action, NULL);
 }
 
+/* What is written as it comes: a shell's >(...), a terminal, /dev/null. */
+static bool output_streams(const char *path)
+{
+    struct stat status;
+    return fsio_is_given(path) || strcmp(path, "/dev/stdout") == 0 ||
+           strcmp(path, "/dev/stderr") == 0 ||
+           (stat(path, &status) == 0 && S_ISCHR(status.st_mode));
+}
+
 enum err output_begin(const char *path, const char *const *inputs, size_t count,
                       struct output *out)
 {
+    struct stat status;
     *out = (struct output){ .file = NULL };
     TRY(fsio_path(out->path, "%s", path));
     TRY(output_check(path, inputs, count));
+    if (output_streams(path)) {
+        out->file = fopen(path, "we");
+        return out->file != NULL ? ERR_OK : err_errno("%s: open", path);
+    }
     TRY(fsio_check_replaceable(path));
     TRY(output_temporary(path, out->temporary));
     output_handle_signals();
     out->next = output_list;
     output_list = out;
     out->file = fopen(out->temporary, "wxe");
+    if (out->file != NULL && lstat(path, &status) == 0)
+        (void)fchmod(fileno(out->file), status.st_mode & 0777);
     if (out->file != NULL)
         return ERR_OK;
     enum err rc = err_errno("%s: create %s", path, out->temporary);
@@ -190,13 +206,16 @@ enum err output_begin(const char *path, const char *const *inputs, size_t count,
 static enum err output_put(struct output *out, bool fresh)
 {
     char parent[FSIO_PATH_MAX];
+    bool streams = out->temporary[0] == '\0';
     if (fflush(out->file) != 0 || ferror(out->file) ||
-        fsync(fileno(out->file)) != 0)
+        (!streams && fsync(fileno(out->file)) != 0))
         return err_errno("%s: writing", out->path);
     int closed = fclose(out->file); /* NFS tells of a full disk only here */
     out->file = NULL;
     if (closed != 0)
         return err_errno("%s: close", out->path);
+    if (streams)
+        return ERR_OK;
     if (fresh)
         TRY(fsio_rename_new(out->temporary, out->path));
     else if (rename(out->temporary, out->path) != 0)
@@ -214,12 +233,12 @@ enum err output_end(struct output *out, bool fresh)
 
 void output_drop(struct output *out)
 {
-    if (out->temporary[0] == '\0')
-        return;
-    unlink(out->temporary); /* or nothing has the name by now */
     if (out->file != NULL)
         fclose(out->file);
     out->file = NULL;
+    if (out->temporary[0] == '\0')
+        return;
+    unlink(out->temporary); /* or nothing has the name by now */
     struct output **at = &output_list;
     while (*at != NULL && *at != out)
         at = &(*at)->next;

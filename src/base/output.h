@@ -27,9 +27,11 @@ enum err output_check(const char *path, const char *const *inputs,
  */
 enum err output_temporary(const char *path, char temporary[FSIO_PATH_MAX]);
 
-/* output_check(), and a temporary file: TERM, INT, HUP, QUIT and PIPE remove it
- * where they would end the process. ERR_SPACE where something but a file has the
- * name. *out stays where it is until output_end() or output_drop(). */
+/* output_check(), and a temporary file with the mode of the file that it will
+ * replace: TERM, INT, HUP, QUIT and PIPE remove it where they would end the
+ * process. What the process was given open (a shell's >(...)) and devices are
+ * written as it comes. ERR_SPACE where something else but a file has the name.
+ * *out stays where it is until output_end() or output_drop(). */
 enum err output_begin(const char *path, const char *const *inputs, size_t count,
                       struct output *out);
 /* To the disk and to its place; `fresh`: ERR_USAGE if something is there by now.

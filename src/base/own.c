@@ -105,7 +105,7 @@ static enum err own_refuse(const char *path, const char *name,
     const char *wrong = own_wrong(status);
     return err_set(ERR_SPACE,
                    "%s%s%s: %s, so nothing is put there; name a folder of your "
-                   "own",
+                   "own that is closed to others (chmod go-w)",
                    path, name[0] != '\0' ? "/" : "", name, wrong);
 }
 
@@ -156,6 +156,8 @@ static enum err own_scan(int parent, const char *stem, struct own_names *names)
             names->strangers++;
         else if (like && names->count < OWN_NAMES_MAX)
             strcpy(names->name[names->count++], entry->d_name);
+        else if (like && (status.st_mode & OWN_TAKEN) != 0)
+            strcpy(names->name[OWN_NAMES_MAX - 1], entry->d_name);
     }
     closedir(dir);
     qsort(names->name, (size_t)names->count, sizeof names->name[0],
@@ -361,12 +363,19 @@ static enum err own_finish(int fd, const char *path, struct own *out)
         close(fd);
         return err_set(ERR_SPACE,
                        "%s: %s, so nothing is put there; name a folder of your "
-                       "own",
+                       "own that is closed to others (chmod go-w)",
                        path, wrong);
     }
     out->fd = fd;
     snprintf(out->path, sizeof out->path, "%s", path);
     snprintf(out->at, sizeof out->at, OWN_AT "%d", fd);
+    if (access(out->at, F_OK) != 0) {
+        close(fd);
+        out->fd = -1;
+        return err_set(ERR_SPACE,
+                       "%s: nothing is put there, as /proc is not mounted",
+                       path);
+    }
     (void)own_enter("", out->at, out->path);
     return ERR_OK;
 }
