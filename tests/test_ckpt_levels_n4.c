@@ -254,8 +254,8 @@ static void test_afresh(struct levels *l)
 static void scavenges(const struct levels *l, int64_t want, const char *when)
 {
     struct ckpt_scavenged scavenged;
-    enum err rc =
-        ckpt_scavenge(l->comm, l->run, l->local, NULL, "7.scavenge", &scavenged);
+    enum err rc = ckpt_scavenge(l->comm, l->run, l->local, NULL, "7.scavenge",
+                                &scavenged);
     comm_barrier(l->comm);
     everywhere(l,
                rc == ERR_OK && scavenged.step == want &&
@@ -345,8 +345,8 @@ static void test_scavenge_fails(struct levels *l)
     everywhere(l, save_on_nodes(l, 20), "20 on the nodes");
     if (rank == 2)
         limit_files(1000);
-    enum err rc =
-        ckpt_scavenge(l->comm, l->run, l->local, NULL, "7.scavenge", &scavenged);
+    enum err rc = ckpt_scavenge(l->comm, l->run, l->local, NULL, "7.scavenge",
+                                &scavenged);
     limit_files(0);
     comm_barrier(l->comm);
     everywhere(l,

@@ -37,7 +37,9 @@ static void test_table(void)
         hex, "e0ac15bd18ca734483b4fba72e8fd3262203db3e81be576c511111101ba5700f",
         "all categories of Unicode " UNICODE_VERSION);
     tap_ok(digest_bytes(unicode->of, UNICODE_COUNT, hex) == ERR_OK, "digest");
-    tap_is_str(hex, "2e705f0ae0909a9030b93924570b4b3e054e87aa2221e06b4609dbef7dd18861", "all classes");
+    tap_is_str(
+        hex, "2e705f0ae0909a9030b93924570b4b3e054e87aa2221e06b4609dbef7dd18861",
+        "all classes");
 }
 
 /* Of the code points that are matches, how many are not in `categories`, and of

@@ -98,7 +98,8 @@ static enum err sidecar_parse(const json_t *root, struct sidecar *out)
     if (strcmp(format, SIDECAR_FORMAT) != 0)
         return err_set(ERR_DATA, "'format' is '%s'; this build reads '%s'",
                        format, SIDECAR_FORMAT);
-    TRY(sidecar_int(root, "vocab_size", 1, SIDECAR_VOCAB_MAX, &out->vocab_size));
+    TRY(sidecar_int(root, "vocab_size", 1, SIDECAR_VOCAB_MAX,
+                    &out->vocab_size));
     TRY(sidecar_string(root, "tokenizer", out->tokenizer,
                        sizeof out->tokenizer));
     TRY(sidecar_string(root, "tokenizer_sha256", out->tokenizer_sha256,
