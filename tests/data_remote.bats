@@ -67,8 +67,10 @@ nothing_left() {
     requests=$(($(cat "$DIR/rules.count") - before))
     same_bits "$DIR/two"
     nothing_left
-    # index.json, tessera.json and tokenizer.json of both sets
-    [ $requests -le $((shards + 6)) ]
+    # index.json, tessera.json and tokenizer.json of both sets; on a busy machine an
+    # answer may be so late that it is asked for once more
+    echo "$requests requests for $shards shards"
+    [ $requests -le $((shards + shards / 2 + 6)) ]
 }
 
 @test "killed and started again with the same cache: the same bits" {
