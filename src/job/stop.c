@@ -19,6 +19,9 @@
 #include "src/base/log.h"
 #include "src/job/ledger.h"
 
+/* Of the thread that answers: it writes lines of the log and the ledger. */
+#define STOP_STACK_BYTES ((size_t)512 << 10)
+
 #define FILE_LOOK_S 1.0
 #define SAME_S 1.0      /* between SIGINTs that are one */
 #define INTERRUPTED 130 /* as a shell names death by SIGINT */
@@ -182,17 +185,21 @@ static void *stop_answer(void *unused)
 enum err stop_watch(void)
 {
     pthread_t thread;
+    pthread_attr_t attributes;
     sigset_t all, before;
     if (sem_init(&stop_watched.interrupts, 0, 0) != 0)
         return err_errno("sem_init");
     sigfillset(&all);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, STOP_STACK_BYTES);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&thread, NULL, stop_answer, NULL);
+    int failed = pthread_create(&thread, &attributes, stop_answer, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
     if (failed != 0)
         return err_set(ERR_MEMORY, "no thread for signals: %s",
                        strerror(failed));
-    pthread_detach(thread);
     return stop_handle(SIGINT, stop_interrupt, SA_RESTART);
 }
 
