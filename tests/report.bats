@@ -67,12 +67,11 @@ report() { # EXIT ARGUMENT ...
 PLOTS="loss learning-rate gradient-norm throughput mfu step-time rank-spread
     loader checkpoint-stall checkpoint-size memory tasks timeline goodput"
 
-@test "a page with every plot, pictures of them, and all figures" {
-    report 0 "$DIR/one" --out "$DIR/one.html" --png "$DIR/png" \
+@test "a page with every plot, and all figures" {
+    report 0 "$DIR/one" --out "$DIR/one.html" \
         --json "$DIR/one.json" --price 3
     for name in $PLOTS; do
         grep -q "<svg id=\"$name\"" "$DIR/one.html"
-        [ "$(head -c 4 "$DIR/png/$name.png" | tail -c 3)" = PNG ]
     done
     grep -q "GPU hours" "$DIR/one.html"
     grep -q "uncorrectable errors" "$DIR/one.html"
@@ -191,13 +190,19 @@ END
     [ ! -e nowhere ]
 }
 
+@test "--png is gone, and says what to do instead" {
+    report 64 "$DIR/one" --png pictures
+    [[ "$output" == *"--png is gone: the page of --out has every plot as SVG"* ]]
+    [ ! -e pictures ]
+}
+
 @test "files that are torn, empty or alone" {
     cd "$DIR"
     for file in ledger metrics; do
         mkdir -p "alone-$file"
         cp "one/$file.jsonl" "alone-$file"
         truncate -s -20 "alone-$file/$file.jsonl"
-        report 0 "alone-$file" --out alone.html --png alone-png --json alone.json
+        report 0 "alone-$file" --out alone.html --json alone.json
         grep -q '"skipped_lines": 1' alone.json
     done
     # the last line of settings counts without its end

@@ -1,5 +1,4 @@
-/* tessera-report RUN...: what runs have come to, as a page, pictures and
- * figures. */
+/* tessera-report RUN...: what runs have come to, as a page and figures. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,16 +17,14 @@ static const char help[] =
     "utilization, times of\nranks, memory, checkpoints, attempts, nodes, "
     "goodput and what was lost to what,\nhours, cost, samples, scores. "
     "Several runs are drawn over each other.\n\n"
-    "  --out FILE.html    the page (report.html, unless --png or --json is "
-    "given)\n"
-    "  --png DIR          each plot as DIR/NAME.png\n"
+    "  --out FILE.html    the page (report.html, unless --json is given)\n"
     "  --json FILE        all figures\n"
     "  --price N          of an hour of a GPU, or of a core without GPUs\n\n"
     "exit codes: 0; 64 usage, or no such folder; 75 a file could not be "
     "read or\nwritten; 93 no run there\n";
 
 struct options {
-    const char *out, *png, *json;
+    const char *out, *json;
     double price; /* NaN: not given */
     char **runs;
     int run_count;
@@ -68,7 +65,9 @@ static enum err parse(int argc, char **argv, struct options *out)
         if (letter == 'o')
             out->out = optarg;
         else if (letter == 'p')
-            out->png = optarg;
+            return err_set(ERR_USAGE,
+                           "--png is gone: the page of --out has every plot as "
+                           "SVG, and a browser's screenshot makes PNG of it");
         else if (letter == 'j')
             out->json = optarg;
         else
@@ -81,7 +80,7 @@ static enum err parse(int argc, char **argv, struct options *out)
     if (out->run_count > REPORT_RUNS_MAX)
         return err_set(ERR_USAGE, "%d runs, but at most %d fit over each other",
                        out->run_count, REPORT_RUNS_MAX);
-    if (out->out == NULL && out->png == NULL && out->json == NULL)
+    if (out->out == NULL && out->json == NULL)
         out->out = "report.html";
     return ERR_OK;
 }
@@ -100,8 +99,6 @@ static enum err write_all(const struct options *options, struct report *report)
 {
     if (options->out != NULL)
         TRY(report_html(report, options->out));
-    if (options->png != NULL)
-        TRY(report_png(report, options->png));
     if (options->json != NULL)
         TRY(report_json(report, options->json));
     if (options->out != NULL)

@@ -1,16 +1,14 @@
-/* What plots are drawn on: one interface, SVG text (canvas_svg.c) and pixels for
- * a PNG file (canvas_png.c) behind it. Coordinates are units from the upper left
- * corner; a letter is some 11 units high. Nothing is drawn outside the canvas,
- * and text is escaped: it may come from anywhere. Memory that is missing shows
- * when a canvas is finished. */
+/* Draws plots as SVG: elements between <svg> and </svg>, which the caller writes.
+ * Coordinates are units from the upper left corner; a letter is some 11 units
+ * high. Text is escaped: it may come from anywhere. Colours are classes, which
+ * the page defines, light and dark: s0 ... for strokes, f0 ... for fills, numbers
+ * by enum ink. */
 #ifndef TESSERA_REPORT_CANVAS_H
 #define TESSERA_REPORT_CANVAS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
-
-#include "src/base/err.h"
 
 /* Colours by what they are for; series have colours that people with any kind
  * of colour blindness tell apart (Okabe and Ito, 2008). */
@@ -26,39 +24,17 @@ enum ink {
 
 enum align { ALIGN_LEFT, ALIGN_MIDDLE, ALIGN_RIGHT };
 
-struct canvas_ops {
-    /* What follows up to the end belongs to the series of this name. */
-    void (*begin)(void *self, const char *name);
-    void (*end)(void *self);
-    /* xy: points' x and y in turn. */
-    void (*line)(void *self, const double *xy, size_t points, enum ink ink,
+/* What follows up to the end belongs to the series of this name. */
+void canvas_begin(FILE *out, const char *name);
+void canvas_end(FILE *out);
+/* xy: points' x and y in turn. */
+void canvas_line(FILE *out, const double *xy, size_t points, enum ink ink,
                  double width);
-    void (*area)(void *self, const double *xy, size_t points, enum ink ink,
+void canvas_area(FILE *out, const double *xy, size_t points, enum ink ink,
                  double opacity);
-    void (*dot)(void *self, double x, double y, double radius, enum ink ink);
-    /* y: of the base line. */
-    void (*text)(void *self, double x, double y, enum align align, enum ink ink,
+void canvas_dot(FILE *out, double x, double y, double radius, enum ink ink);
+/* y: of the base line. */
+void canvas_text(FILE *out, double x, double y, enum align align, enum ink ink,
                  bool bold, const char *text);
-};
-
-struct canvas {
-    const struct canvas_ops *ops;
-    void *self;
-    double width, height;
-};
-
-/* --- SVG: elements between <svg> and </svg>, which the caller writes --- */
-
-/* `out` is lent. */
-struct canvas canvas_svg(FILE *out, double width, double height);
-
-/* --- PNG --- */
-
-#define CANVAS_PNG_SCALE 2.5 /* pixels of a unit */
-
-enum err canvas_png_create(double width, double height, struct canvas *out);
-/* Writes the file; ERR_MEMORY too where drawing had none. */
-enum err canvas_png_write(const struct canvas *canvas, const char *path);
-void canvas_png_destroy(struct canvas *canvas);
 
 #endif

@@ -183,8 +183,8 @@ static int log_ticks(double low, double high, double ticks[TICKS_MAX])
 
 /* --- legend ------------------------------------------------------------------ */
 
-/* Draws the names, unless canvas is NULL; returns their rows. */
-static int legend(const struct plot *plot, const struct canvas *canvas)
+/* Draws the names, unless `out` is NULL; returns their rows. */
+static int legend(const struct plot *plot, FILE *out)
 {
     double x = 12;
     int row = 0, named = 0;
@@ -199,16 +199,15 @@ static int legend(const struct plot *plot, const struct canvas *canvas)
             x = 12;
             row++;
         }
-        if (canvas != NULL) {
+        if (out != NULL) {
             double y = LEGEND_TOP + LEGEND_ROW * row;
             enum ink ink = INK_SERIES + series->colour;
             const double mark[] = { x, y - 4, x + 12, y - 4 };
             if (series->style == PLOT_LINE)
-                canvas->ops->line(canvas->self, mark, 2, ink, 2.5);
+                canvas_line(out, mark, 2, ink, 2.5);
             else
-                canvas->ops->dot(canvas->self, x + 6, y - 4, 3.5, ink);
-            canvas->ops->text(canvas->self, x + 17, y, ALIGN_LEFT, INK_MUTED,
-                              false, name);
+                canvas_dot(out, x + 6, y - 4, 3.5, ink);
+            canvas_text(out, x + 17, y, ALIGN_LEFT, INK_MUTED, false, name);
         }
         x += width + 8;
     }
@@ -262,20 +261,19 @@ static double place_y(const struct plot_frame *f, double y)
 }
 
 static void draw_axes(const struct plot *plot, const struct plot_frame *f,
-                      const struct canvas *canvas)
+                      FILE *out)
 {
     double ticks[TICKS_MAX];
     char text[32];
-    const struct canvas_ops *ops = canvas->ops;
     int count = f->log ? log_ticks(f->y0, f->y1, ticks)
                        : linear_ticks(f->y0, f->y1, 5, ticks);
     for (int i = 0; i < count; i++) {
         double y = place_y(f, ticks[i]);
         const double line[] = { f->left, y, f->right, y };
-        ops->line(canvas->self, line, 2, INK_GRID, 1);
+        canvas_line(out, line, 2, INK_GRID, 1);
         plot_number(ticks[i], text, sizeof text);
-        ops->text(canvas->self, f->left - 6, y + 4, ALIGN_RIGHT, INK_MUTED,
-                  false, text);
+        canvas_text(out, f->left - 6, y + 4, ALIGN_RIGHT, INK_MUTED, false,
+                    text);
     }
     count = linear_ticks(f->x0, f->x1, 6, ticks);
     for (int i = 0; i < count; i++) {
@@ -283,39 +281,39 @@ static void draw_axes(const struct plot *plot, const struct plot_frame *f,
             continue;
         double x = place_x(f, ticks[i]);
         const double line[] = { x, f->bottom, x, f->bottom + 4 };
-        ops->line(canvas->self, line, 2, INK_AXIS, 1);
+        canvas_line(out, line, 2, INK_AXIS, 1);
         plot_number(ticks[i], text, sizeof text);
-        ops->text(canvas->self, x, f->bottom + 17,
-                  x > f->right - 12 ? ALIGN_RIGHT : ALIGN_MIDDLE, INK_MUTED,
-                  false, text);
+        canvas_text(out, x, f->bottom + 17,
+                    x > f->right - 12 ? ALIGN_RIGHT : ALIGN_MIDDLE, INK_MUTED,
+                    false, text);
     }
     const double base[] = { f->left, f->bottom, f->right, f->bottom };
-    ops->line(canvas->self, base, 2, INK_AXIS, 1);
-    ops->text(canvas->self, f->right, f->bottom + 32, ALIGN_RIGHT, INK_MUTED,
-              false, plot->x_label);
-    ops->text(canvas->self, 12, 16, ALIGN_LEFT, INK_TEXT, true, plot->title);
+    canvas_line(out, base, 2, INK_AXIS, 1);
+    canvas_text(out, f->right, f->bottom + 32, ALIGN_RIGHT, INK_MUTED, false,
+                plot->x_label);
+    canvas_text(out, 12, 16, ALIGN_LEFT, INK_TEXT, true, plot->title);
     char label[64];
     snprintf(label, sizeof label, "%s%s", plot->y_label,
              f->log ? " (log)" : "");
-    ops->text(canvas->self, f->right, 16, ALIGN_RIGHT, INK_MUTED, false, label);
+    canvas_text(out, f->right, 16, ALIGN_RIGHT, INK_MUTED, false, label);
 }
 
 static void draw_marks(const struct plot *plot, const struct plot_frame *f,
-                       const struct canvas *canvas)
+                       FILE *out)
 {
     for (int i = 0; i < plot->mark_count; i++) {
         double x = place_x(f, plot->marks[i]);
         if (!(x > f->left + 1 && x < f->right))
             continue;
         const double line[] = { x, f->top, x, f->bottom };
-        canvas->ops->line(canvas->self, line, 2, INK_AXIS, 0.7);
+        canvas_line(out, line, 2, INK_AXIS, 0.7);
     }
 }
 
 /* The band of the points from `first` to before `end`, which have one. */
 static void draw_band(const struct plot_series *series, size_t first,
                       size_t end, const struct plot_frame *f, double *xy,
-                      const struct canvas *canvas)
+                      FILE *out)
 {
     size_t count = 0, points = end - first;
     for (size_t i = 0; i < 2 * points; i++) {
@@ -326,13 +324,11 @@ static void draw_band(const struct plot_series *series, size_t first,
             place_y(f, series->at[4 * index + (back ? 2 : 3)]);
     }
     if (points > 1)
-        canvas->ops->area(canvas->self, xy, count, INK_SERIES + series->colour,
-                          0.28);
+        canvas_area(out, xy, count, INK_SERIES + series->colour, 0.28);
 }
 
 static void draw_bands(const struct plot_series *series,
-                       const struct plot_frame *f, double *xy,
-                       const struct canvas *canvas)
+                       const struct plot_frame *f, double *xy, FILE *out)
 {
     size_t first = 0;
     bool differs = false;
@@ -342,14 +338,13 @@ static void draw_bands(const struct plot_series *series,
         if (i < series->count && !isnan(series->at[4 * i + 2]))
             continue;
         if (i > first)
-            draw_band(series, first, i, f, xy, canvas);
+            draw_band(series, first, i, f, xy, out);
         first = i + 1;
     }
 }
 
 static void draw_line(const struct plot_series *series,
-                      const struct plot_frame *f, double *xy,
-                      const struct canvas *canvas)
+                      const struct plot_frame *f, double *xy, FILE *out)
 {
     size_t count = 0;
     double width = series->style == PLOT_DOTS ? 1.0 : 1.6;
@@ -362,20 +357,20 @@ static void draw_line(const struct plot_series *series,
             continue;
         }
         if (count > 1)
-            canvas->ops->line(canvas->self, xy, count, ink, width);
+            canvas_line(out, xy, count, ink, width);
         else if (count == 1 && series->style == PLOT_LINE)
-            canvas->ops->dot(canvas->self, xy[0], xy[1], 2, ink);
+            canvas_dot(out, xy[0], xy[1], 2, ink);
         count = 0;
     }
     for (size_t i = 0; series->style == PLOT_DOTS && i < series->count; i++)
         if (!isnan(series->at[4 * i + 1]))
-            canvas->ops->dot(canvas->self, place_x(f, series->at[4 * i]),
-                             place_y(f, series->at[4 * i + 1]), 2.8, ink);
+            canvas_dot(out, place_x(f, series->at[4 * i]),
+                       place_y(f, series->at[4 * i + 1]), 2.8, ink);
 }
 
 /* Bars of all such series stand side by side. */
 static void draw_bars(const struct plot *plot, int number,
-                      const struct plot_frame *f, const struct canvas *canvas)
+                      const struct plot_frame *f, FILE *out)
 {
     const struct plot_series *series = &plot->series[number];
     double unit = (f->right - f->left) / (f->x1 - f->x0);
@@ -388,12 +383,11 @@ static void draw_bars(const struct plot *plot, int number,
         double x = place_x(f, at[0]) + shift, y = place_y(f, at[1]);
         const double box[] = { x,         f->bottom, x,         y,
                                x + width, y,         x + width, f->bottom };
-        canvas->ops->area(canvas->self, box, 4, INK_SERIES + series->colour,
-                          0.9);
+        canvas_area(out, box, 4, INK_SERIES + series->colour, 0.9);
     }
 }
 
-enum err plot_draw(const struct plot *plot, const struct canvas *canvas)
+enum err plot_draw(const struct plot *plot, FILE *out)
 {
     struct plot_frame frame = plot_frame(plot);
     size_t most = 1;
@@ -403,19 +397,19 @@ enum err plot_draw(const struct plot *plot, const struct canvas *canvas)
     double *xy = malloc(most * 4 * sizeof *xy);
     if (xy == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    draw_axes(plot, &frame, canvas);
-    (void)legend(plot, canvas);
-    draw_marks(plot, &frame, canvas);
+    draw_axes(plot, &frame, out);
+    (void)legend(plot, out);
+    draw_marks(plot, &frame, out);
     for (int s = 0; s < plot->series_count; s++) {
         const struct plot_series *series = &plot->series[s];
-        canvas->ops->begin(canvas->self, series->name);
+        canvas_begin(out, series->name);
         if (series->style == PLOT_BARS) {
-            draw_bars(plot, s, &frame, canvas);
+            draw_bars(plot, s, &frame, out);
         } else {
-            draw_bands(series, &frame, xy, canvas);
-            draw_line(series, &frame, xy, canvas);
+            draw_bands(series, &frame, xy, out);
+            draw_line(series, &frame, xy, out);
         }
-        canvas->ops->end(canvas->self);
+        canvas_end(out);
     }
     free(xy);
     return ERR_OK;

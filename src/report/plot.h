@@ -1,4 +1,4 @@
-/* A plot: series over one axis, drawn on any canvas. It owns its series. */
+/* A plot: series over one axis, drawn as SVG. It owns its series. */
 #ifndef TESSERA_REPORT_PLOT_H
 #define TESSERA_REPORT_PLOT_H
 
@@ -44,12 +44,12 @@ struct plot {
     bool marks_left_out; /* there were more */
 };
 
-/* Where a plot's data lie on its canvas. */
+/* Where a plot's data lie on its drawing. */
 struct plot_frame {
     double left, right, top, bottom; /* units */
     double x0, x1, y0, y1;           /* values there: x0 left, y0 bottom */
     bool log;                        /* y is logarithmic */
-    double height;                   /* of the canvas */
+    double height;                   /* of the drawing */
 };
 
 /* A new series; NULL where there are PLOT_SERIES_MAX. */
@@ -63,8 +63,8 @@ void plot_mark(struct plot *plot, double x);
 /* Whether it has anything to show. */
 bool plot_is_empty(const struct plot *plot);
 struct plot_frame plot_frame(const struct plot *plot);
-/* On a canvas of PLOT_WIDTH x frame.height. ERR_MEMORY alone. */
-enum err plot_draw(const struct plot *plot, const struct canvas *canvas);
+/* PLOT_WIDTH x frame.height units. ERR_MEMORY alone. */
+enum err plot_draw(const struct plot *plot, FILE *out);
 void plot_free(struct plot *plot);
 
 /* "12.5k", "3e-4": few letters for an axis. */

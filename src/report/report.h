@@ -1,5 +1,5 @@
 /* A report of one or several runs: figures, plots and tables, as an HTML file
- * that needs nothing else, as PNG files, and as JSON. */
+ * that needs nothing else, and as JSON. */
 #ifndef TESSERA_REPORT_REPORT_H
 #define TESSERA_REPORT_REPORT_H
 
@@ -43,7 +43,5 @@ void report_free(struct report *report);
 /* Each replaces the file if there is one. */
 enum err report_html(const struct report *report, const char *path);
 enum err report_json(const struct report *report, const char *path);
-/* DIR/NAME.png of every plot; the folder is made. */
-enum err report_png(const struct report *report, const char *dir);
 
 #endif

@@ -85,27 +85,24 @@ static enum err draw_plot(const struct plot *plot, FILE *out)
 {
     char more[320];
     struct plot_frame f = plot_frame(plot);
-    struct canvas canvas = canvas_svg(out, PLOT_WIDTH, f.height);
     snprintf(more, sizeof more,
              " data-frame=\"%g %g %g %g %.9g %.9g %.9g %.9g %d\"", f.left,
              f.right, f.top, f.bottom, f.x0, f.x1, f.y0, f.y1, f.log);
     fputs("<figure>", out);
     svg_begin(out, plot->id, plot->title, PLOT_WIDTH, f.height, more);
-    TRY(plot_draw(plot, &canvas));
+    TRY(plot_draw(plot, out));
     fputs("</svg></figure>\n", out);
     return ERR_OK;
 }
 
-typedef void (*draw_fn)(const struct report *report,
-                        const struct canvas *canvas);
+typedef void (*draw_fn)(const struct report *report, FILE *out);
 
 static void draw_wide(const struct report *report, const char *id,
                       const char *title, double height, draw_fn draw, FILE *out)
 {
-    struct canvas canvas = canvas_svg(out, REPORT_WIDE, height);
     fputs("<figure class=\"wide\">", out);
     svg_begin(out, id, title, REPORT_WIDE, height, "");
-    draw(report, &canvas);
+    draw(report, out);
     fputs("</svg></figure>\n", out);
 }
 

@@ -14,10 +14,9 @@ enum err report_plots_make(struct report *report);
 
 /* Wide drawings: all runs on one axis of time, and where the time went. */
 double report_time_height(const struct report *report);
-void report_time_draw(const struct report *report, const struct canvas *canvas);
+void report_time_draw(const struct report *report, FILE *out);
 double report_time_goodput_height(const struct report *report);
-void report_time_goodput_draw(const struct report *report,
-                              const struct canvas *canvas);
+void report_time_goodput_draw(const struct report *report, FILE *out);
 #define REPORT_WIDE 960.0
 
 /* Sections of the page. */

@@ -50,12 +50,12 @@ static double place(const struct axis *axis, const struct run_history *run,
     return LEFT + fmin(1, fmax(0, s / axis->span_s)) * (RIGHT - LEFT);
 }
 
-static void box(const struct canvas *canvas, double x0, double x1, double y,
-                double height, int colour)
+static void box(FILE *out, double x0, double x1, double y, double height,
+                int colour)
 {
     const double xy[] = { x0, y, x1, y, x1, y + height, x0, y + height };
     if (x1 > x0)
-        canvas->ops->area(canvas->self, xy, 4, INK_SERIES + colour, 0.95);
+        canvas_area(out, xy, 4, INK_SERIES + colour, 0.95);
 }
 
 double report_time_height(const struct report *report)
@@ -64,7 +64,7 @@ double report_time_height(const struct report *report)
 }
 
 /* An attempt's way: start, steps, those that were lost, the end. */
-static void draw_attempt(const struct canvas *canvas, const struct axis *axis,
+static void draw_attempt(FILE *out, const struct axis *axis,
                          const struct run_history *run,
                          const struct run_attempt *attempt, double y)
 {
@@ -79,36 +79,36 @@ static void draw_attempt(const struct canvas *canvas, const struct axis *axis,
     double begin = place(axis, run, begin_us);
     double lost = place(axis, run, last_us - lost_us);
     double last = place(axis, run, last_us), end = place(axis, run, end_us);
-    box(canvas, start, begin, y, 14, colours[RUN_TIME_INITIALIZATION]);
-    box(canvas, begin, lost, y, 14, colours[RUN_TIME_TRAINING]);
+    box(out, start, begin, y, 14, colours[RUN_TIME_INITIALIZATION]);
+    box(out, begin, lost, y, 14, colours[RUN_TIME_TRAINING]);
     if (lost_us > 0)
-        box(canvas, lost, last, y, 14, colours[RUN_TIME_WASTED]);
-    box(canvas, last, end, y, 14, colours[RUN_TIME_OTHER]);
+        box(out, lost, last, y, 14, colours[RUN_TIME_WASTED]);
+    box(out, last, end, y, 14, colours[RUN_TIME_OTHER]);
 }
 
-static void dot(const struct canvas *canvas, double x, double y, int colour)
+static void dot(FILE *out, double x, double y, int colour)
 {
-    canvas->ops->dot(canvas->self, x, y, 3.2, INK_SERIES + colour);
+    canvas_dot(out, x, y, 3.2, INK_SERIES + colour);
 }
 
-static void draw_events(const struct canvas *canvas, const struct axis *axis,
+static void draw_events(FILE *out, const struct axis *axis,
                         const struct run_history *run, double y)
 {
     for (size_t i = 0; i < run->event_count; i++) {
         const struct run_event *event = &run->events[i];
         double x = place(axis, run, event->time_us);
         if (event->kind == RUN_EVENT_EXCLUDE)
-            dot(canvas, x, y + 7, 1);
+            dot(out, x, y + 7, 1);
         else if (event->kind == RUN_EVENT_RESTART)
-            dot(canvas, x, y + ROW + 7, 4);
+            dot(out, x, y + ROW + 7, 4);
         else if (event->kind == RUN_EVENT_GIVE_UP ||
                  event->kind == RUN_EVENT_SAVE_FAILED)
-            dot(canvas, x, y + ROW + 7, 1);
+            dot(out, x, y + ROW + 7, 1);
     }
 }
 
 static void draw_run(const struct report *report, int number,
-                     const struct axis *axis, const struct canvas *canvas)
+                     const struct axis *axis, FILE *out)
 {
     static const char *const rows[ROWS] = { "attempts", "checkpoints",
                                             "evaluations", "nodes left out",
@@ -117,60 +117,56 @@ static void draw_run(const struct report *report, int number,
     double y = TOP + ROW * (ROWS + 1) * number;
     char name[32];
     plot_cut(report->names[number], name, sizeof name);
-    canvas->ops->text(canvas->self, 12, y + 12, ALIGN_LEFT, INK_TEXT, true,
-                      name);
+    canvas_text(out, 12, y + 12, ALIGN_LEFT, INK_TEXT, true, name);
     y += ROW;
     for (int i = 0; i < ROWS; i++) {
         double line_y = y + ROW * i + 7;
         const double line[] = { LEFT, line_y, RIGHT, line_y };
-        canvas->ops->text(canvas->self, LEFT - 10, line_y + 4, ALIGN_RIGHT,
-                          INK_MUTED, false, rows[i]);
-        canvas->ops->line(canvas->self, line, 2, INK_GRID, 1);
+        canvas_text(out, LEFT - 10, line_y + 4, ALIGN_RIGHT, INK_MUTED, false,
+                    rows[i]);
+        canvas_line(out, line, 2, INK_GRID, 1);
     }
     double drawn = -1; /* nobody sees two attempts within half a unit */
     for (size_t i = 0; i < run->attempt_count; i++) {
         double end = place(axis, run, run->attempts[i].end_us);
         if (end - drawn < 0.5 && i + 1 < run->attempt_count)
             continue;
-        draw_attempt(canvas, axis, run, &run->attempts[i], y);
+        draw_attempt(out, axis, run, &run->attempts[i], y);
         drawn = end;
     }
     size_t every = run->commit_count / DOTS_MAX + 1;
     for (size_t i = 0; i < run->commit_count; i += every)
-        dot(canvas, place(axis, run, run->commits[i].time_us), y + ROW + 7, 2);
+        dot(out, place(axis, run, run->commits[i].time_us), y + ROW + 7, 2);
     every = run->eval_count / DOTS_MAX + 1;
     for (size_t i = 0; i < run->eval_count; i += every)
         if (run->evals[i].time_us > 0)
-            dot(canvas, place(axis, run, run->evals[i].time_us),
-                y + 2 * ROW + 7, 3);
-    draw_events(canvas, axis, run, y + 3 * ROW);
+            dot(out, place(axis, run, run->evals[i].time_us), y + 2 * ROW + 7,
+                3);
+    draw_events(out, axis, run, y + 3 * ROW);
 }
 
-static void draw_ticks(const struct axis *axis, double y,
-                       const struct canvas *canvas)
+static void draw_ticks(const struct axis *axis, double y, FILE *out)
 {
     const double line[] = { LEFT, y, RIGHT, y };
     double span = axis->span_s / axis->unit_s;
     double power = pow(10, floor(log10(span / 6)));
     double ratio = span / 6 / power;
     double step = power * (ratio > 5 ? 10 : ratio > 2 ? 5 : ratio > 1 ? 2 : 1);
-    canvas->ops->line(canvas->self, line, 2, INK_AXIS, 1);
+    canvas_line(out, line, 2, INK_AXIS, 1);
     for (int i = 0; i * step <= span * (1 + 1e-9); i++) {
         char text[32];
         double x = LEFT + i * step / span * (RIGHT - LEFT);
         const double tick[] = { x, y, x, y + 4 };
         plot_number(i * step, text, sizeof text);
-        canvas->ops->line(canvas->self, tick, 2, INK_AXIS, 1);
-        canvas->ops->text(canvas->self, x, y + 17, ALIGN_MIDDLE, INK_MUTED,
-                          false, text);
+        canvas_line(out, tick, 2, INK_AXIS, 1);
+        canvas_text(out, x, y + 17, ALIGN_MIDDLE, INK_MUTED, false, text);
     }
     char label[64];
     snprintf(label, sizeof label, "%s since the first start", axis->unit);
-    canvas->ops->text(canvas->self, RIGHT, y + 33, ALIGN_RIGHT, INK_MUTED,
-                      false, label);
+    canvas_text(out, RIGHT, y + 33, ALIGN_RIGHT, INK_MUTED, false, label);
 }
 
-static void draw_legend(const struct canvas *canvas)
+static void draw_legend(FILE *out)
 {
     static const struct {
         const char *name;
@@ -181,23 +177,23 @@ static void draw_legend(const struct canvas *canvas)
                   { "end", RUN_TIME_OTHER } };
     double x = LEFT;
     for (size_t i = 0; i < sizeof items / sizeof items[0]; i++) {
-        box(canvas, x, x + 12, 9, 12, colours[items[i].kind]);
-        canvas->ops->text(canvas->self, x + 18, 19, ALIGN_LEFT, INK_MUTED,
-                          false, items[i].name);
+        box(out, x, x + 12, 9, 12, colours[items[i].kind]);
+        canvas_text(out, x + 18, 19, ALIGN_LEFT, INK_MUTED, false,
+                    items[i].name);
         x += 40 + 7.0 * (double)strlen(items[i].name);
     }
 }
 
-void report_time_draw(const struct report *report, const struct canvas *canvas)
+void report_time_draw(const struct report *report, FILE *out)
 {
     struct axis axis = axis_of(report);
-    draw_legend(canvas);
+    draw_legend(out);
     for (int r = 0; r < report->run_count; r++) {
-        canvas->ops->begin(canvas->self, report->names[r]);
-        draw_run(report, r, &axis, canvas);
-        canvas->ops->end(canvas->self);
+        canvas_begin(out, report->names[r]);
+        draw_run(report, r, &axis, out);
+        canvas_end(out);
     }
-    draw_ticks(&axis, report_time_height(report) - 42, canvas);
+    draw_ticks(&axis, report_time_height(report) - 42, out);
 }
 
 /* --- where the time went ----------------------------------------------------- */
@@ -207,14 +203,13 @@ double report_time_goodput_height(const struct report *report)
     return 30 * report->run_count + 44;
 }
 
-void report_time_goodput_draw(const struct report *report,
-                              const struct canvas *canvas)
+void report_time_goodput_draw(const struct report *report, FILE *out)
 {
     double x = 12;
     for (int k = 0; k < RUN_TIMES; k++) {
-        box(canvas, x, x + 11, 6, 11, colours[k]);
-        canvas->ops->text(canvas->self, x + 16, 16, ALIGN_LEFT, INK_MUTED,
-                          false, run_time_names[k]);
+        box(out, x, x + 11, 6, 11, colours[k]);
+        canvas_text(out, x + 16, 16, ALIGN_LEFT, INK_MUTED, false,
+                    run_time_names[k]);
         x += 30 + 6.6 * (double)strlen(run_time_names[k]);
     }
     for (int r = 0; r < report->run_count; r++) {
@@ -223,19 +218,18 @@ void report_time_goodput_draw(const struct report *report,
         double y = 30 + 30 * r, at = LEFT;
         char text[40];
         plot_cut(report->names[r], text, 22);
-        canvas->ops->begin(canvas->self, report->names[r]);
-        canvas->ops->text(canvas->self, LEFT - 10, y + 15, ALIGN_RIGHT,
-                          INK_TEXT, false, text);
+        canvas_begin(out, report->names[r]);
+        canvas_text(out, LEFT - 10, y + 15, ALIGN_RIGHT, INK_TEXT, false, text);
         for (int k = 0; k < RUN_TIMES && wall_us > 0; k++) {
             double width =
                 (double)run->time_us[k] / wall_us * (RIGHT - 60 - LEFT);
-            box(canvas, at, at + width, y, 20, colours[k]);
+            box(out, at, at + width, y, 20, colours[k]);
             at += width;
         }
         snprintf(text, sizeof text, "%.1f %%",
                  100 * report->figures[r].goodput);
-        canvas->ops->text(canvas->self, RIGHT, y + 15, ALIGN_RIGHT, INK_TEXT,
-                          true, wall_us > 0 ? text : "?");
-        canvas->ops->end(canvas->self);
+        canvas_text(out, RIGHT, y + 15, ALIGN_RIGHT, INK_TEXT, true,
+                    wall_us > 0 ? text : "?");
+        canvas_end(out);
     }
 }
