@@ -82,7 +82,8 @@ CUDA_LIBS := -L$(CUDA_ROOT)/lib64 -Wl,-rpath,$(CUDA_ROOT)/lib64 -lcudart_static 
 # of libxxhash only the header is used
 LDLIBS   := $(shell pkg-config --libs $(filter-out libxxhash,$(USED)) 2>/dev/null) $(CODECS:%=-l%) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_LIBS)) -lm
 
-LIB_DIRS := src/base src/comm src/text src/data src/model src/hf src/weights src/infer src/parallel src/eval src/tracking src/train src/report src/job \
+TRAIN_DIRS := $(addprefix src/train/,settings plan start loop state listeners algorithms extend profile)
+LIB_DIRS := src/base src/comm src/text src/data src/model src/hf src/weights src/infer src/parallel src/eval src/tracking $(TRAIN_DIRS) src/report src/job \
     checkpoint checkpoint/files checkpoint/local checkpoint/tools healthcheck
 LIB_SRC  := $(sort $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.c))) kernels/kernels.c $(sort $(wildcard kernels/kernel_*.c))
 LIB_SRC  := $(if $(filter 1,$(WITH_MPI)),$(LIB_SRC),$(filter-out src/comm/comm_mpi%,$(LIB_SRC)))
@@ -241,7 +242,7 @@ install: all install-node ## into PREFIX (DESTDIR is honoured), with a modulefil
 	$(call put,644,share/tessera,$(wildcard jobs/*.sbatch))
 	$(call put,644,share/tessera/conf,$(wildcard jobs/conf/*.cfg jobs/conf/*.conf))
 	$(call put,644,share/man/man1,$(wildcard docs/man/*.1))
-	$(call put,644,include,src/train/tessera_plugin.h)
+	$(call put,644,include,src/train/extend/tessera_plugin.h)
 	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' modulefiles/tessera.in \
 	    > $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)
 

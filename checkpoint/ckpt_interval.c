@@ -1,5 +1,5 @@
 /* The formulas for how often to save (Young, Daly, and the exact one by
- * Lambert's W). Their inputs are measured in src/train/on_checkpoint_interval.c and
+ * Lambert's W). Their inputs are measured in src/train/state/on_checkpoint_interval.c and
  * src/job/ledger_history.c. */
 #include "checkpoint/ckpt_interval.h"
 

@@ -1,6 +1,6 @@
 /* The copy of the state from memory to memory that training waits for, with
  * stores past the cache. Copies from a device are
- * src/train/on_checkpoint_copies.c. */
+ * src/train/state/on_checkpoint_copies.c. */
 #include "checkpoint/ckpt_stage.h"
 
 #include <assert.h>

@@ -8,8 +8,8 @@
 #include "src/cmd/hash_data.h"
 #include "src/cmd/hash_text.h"
 #include "src/data/dataset.h"
-#include "src/train/run_data_mixture.h"
-#include "src/train/start_files.h"
+#include "src/train/start/run_data_mixture.h"
+#include "src/train/start/start_files.h"
 
 #define TOKENS_MAX 16384
 

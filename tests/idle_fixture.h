@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/train/start_idle.h"
+#include "src/train/start/start_idle.h"
 
 struct idle_lines {
     char text[4096];

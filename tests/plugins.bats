@@ -55,7 +55,7 @@ setup_file() {
     load run_helpers
     make_data
     mkdir "$DIR/include"
-    cp "$BATS_TEST_DIRNAME/../src/train/tessera_plugin.h" "$DIR/include"
+    cp "$BATS_TEST_DIRNAME/../src/train/extend/tessera_plugin.h" "$DIR/include"
     plugin example <"$BATS_TEST_DIRNAME/../docs/examples/plugin.c"
     example='({path="'$DIR/example.so'";options="target=3.2 patience=2";})'
     export EXAMPLE="plugins=$example"

@@ -64,7 +64,7 @@ static const struct tessera_plugin plugin = {
 const struct tessera_plugin *tessera_plugin(void) { return &plugin; }
 END
     cc -std=gnu17 -Wall -Werror -shared -fPIC \
-        -I "$BATS_TEST_DIRNAME/../src/train" "$DIR/killer.c" -o "$DIR/killer.so"
+        -I "$BATS_TEST_DIRNAME/../src/train/extend" "$DIR/killer.c" -o "$DIR/killer.so"
     chmod go-w "$DIR/killer.so"
 }
 
@@ -178,7 +178,7 @@ same_end() { # DIR
         rm -rf "$DIR/killed"
         event=$(awk -v name="TESSERA_$2" '
             /^enum tessera_event/ { within = 1 } within && $1 == name { print $3 + 0 }' \
-            "$BATS_TEST_DIRNAME/../src/train/tessera_plugin.h")
+            "$BATS_TEST_DIRNAME/../src/train/extend/tessera_plugin.h")
         run go "$ranks" "$DIR/killed" train.on_spike=rollback \
             "plugins=({path=\"$DIR/killer.so\";options=\"life=$1 event=$event after=$3\";})"
         echo "$at: $status"

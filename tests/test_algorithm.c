@@ -1,11 +1,11 @@
 /* The list of algorithms in the settings: what goes together, what each asks of
  * the run's parts, and what of it stays. */
-#include "src/train/algorithm.h"
+#include "src/train/loop/algorithm.h"
 
 #include <string.h>
 
-#include "src/train/algorithm_settings.h"
-#include "src/train/train_settings.h"
+#include "src/train/settings/algorithm_settings.h"
+#include "src/train/settings/train_settings.h"
 #include "tests/tap.h"
 
 static struct train_settings settings;

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "src/job/lock.h"
-#include "src/train/trainer.h"
+#include "src/train/loop/trainer.h"
 #include "tests/trainer_world.h"
 
 #define SAMPLES 8

@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "src/base/globs.h"
-#include "src/train/on_norms.h"
-#include "src/train/trainer.h"
+#include "src/train/listeners/on_norms.h"
+#include "src/train/loop/trainer.h"
 #include "tests/trainer_world.h"
 
 #define SAMPLES 16

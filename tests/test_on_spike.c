@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/train/on_spike.h"
+#include "src/train/listeners/on_spike.h"
 #include "tests/tap.h"
 
 static bool judge(struct on_spike *spike, double loss, double norm)

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
-#include "src/train/profile_file.h"
-#include "src/train/profile_ranges.h"
-#include "src/train/profile_table.h"
+#include "src/train/profile/profile_file.h"
+#include "src/train/profile/profile_ranges.h"
+#include "src/train/profile/profile_table.h"
 #include "tests/tap.h"
 
 #define GEMM TIMELINE_KINDS_OWN

@@ -3,9 +3,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "src/train/schedule.h"
-#include "src/train/start_idle.h"
-#include "src/train/trainer_schedule.h"
+#include "src/train/settings/schedule.h"
+#include "src/train/start/start_idle.h"
+#include "src/train/settings/trainer_schedule.h"
 #include "tests/tap.h"
 
 #define COSINE(...)                                                            \

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/train/spike_budget.h"
+#include "src/train/listeners/spike_budget.h"
 #include "tests/tap.h"
 
 static void test_window(void)

@@ -10,7 +10,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
-#include "src/train/on_system.h"
+#include "src/train/listeners/on_system.h"
 #include "tests/tap.h"
 
 static char nvml[PATH_MAX + 64], nvml_old[PATH_MAX + 64];

@@ -1,7 +1,7 @@
 /* Which arithmetic a run may go on with: that of any kernel set, on any rank,
  * without a word; that of other versions only where the user allows it. */
 #include "checkpoint/files/ckpt_manifest.h"
-#include "src/train/start_same.h"
+#include "src/train/start/start_same.h"
 #include "tests/trainer_world.h"
 
 #include <jansson.h>

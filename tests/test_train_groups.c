@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "src/model/params.h"
-#include "src/train/train_settings.h"
-#include "src/train/trainer_groups.h"
-#include "src/train/trainer_optimizer.h"
+#include "src/train/settings/train_settings.h"
+#include "src/train/start/trainer_groups.h"
+#include "src/train/start/trainer_optimizer.h"
 #include "tests/idle_fixture.h"
 #include "tests/tap.h"
 

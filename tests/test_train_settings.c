@@ -1,11 +1,11 @@
 /* The run's settings: completion, cross-checks, the hash, and what stays. */
-#include "src/train/train_settings.h"
+#include "src/train/settings/train_settings.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/train/trainer_backend.h"
-#include "src/train/start_fixed.h"
+#include "src/train/start/trainer_backend.h"
+#include "src/train/start/start_fixed.h"
 #include "tests/data_fixture.h"
 #include "tests/idle_fixture.h"
 

@@ -1,7 +1,7 @@
 /* A rank that stops or dies while rank 0 is at work for all is named by all
  * survivors, though that work takes longer than any deadline; one that is only
  * slow is waited for. The program starts itself as ranks under mpirun. */
-#include "src/train/trainer_alone.h"
+#include "src/train/start/trainer_alone.h"
 #include "tests/dead_ranks.h"
 
 static const struct {

@@ -3,8 +3,8 @@
  * directory. Works with any number of ranks up to the slots. */
 #include "src/base/clock.h"
 #include "src/comm/comm_impl.h"
-#include "src/train/trainer_choices.h"
-#include "src/train/trainer_memory.h"
+#include "src/train/start/trainer_choices.h"
+#include "src/train/start/trainer_memory.h"
 #include "tests/trainer_world.h"
 
 #define SAMPLES 32

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "src/model/model_graph.h"
-#include "src/train/trainer.h"
+#include "src/train/loop/trainer.h"
 #include "tests/trainer_world.h"
 
 #define SAMPLES 24

@@ -1,7 +1,7 @@
 /* Too little memory in a run: all ranks go on with a smaller microbatch and the
  * same batch, or stop, whichever rank it was. Works with any number of ranks up
  * to the slots. */
-#include "src/train/trainer_memory.h"
+#include "src/train/start/trainer_memory.h"
 #include "tests/trainer_world.h"
 
 #define SAMPLES 32

@@ -7,7 +7,7 @@
 
 #include "src/base/log.h"
 #include "src/model/model_graph.h"
-#include "src/train/trainer.h"
+#include "src/train/loop/trainer.h"
 #include "tests/cuda_emulator_memory.h"
 #include "tests/data_fixture.h"
 

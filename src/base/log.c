@@ -1,5 +1,5 @@
 /* Log lines for people, on stderr. Metrics are JSON lines of their own
- * (src/train/on_metrics.c).
+ * (src/train/listeners/on_metrics.c).
  *
  * One line, one write: lines of several ranks on one terminal do not mix. */
 #include "src/base/log.h"

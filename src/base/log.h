@@ -1,7 +1,7 @@
 /* Log lines for people, on stderr: `month-day time rank host module: message`;
  * on a terminal the words "warning" and "error" have colours, but with NO_COLOR.
  *
- * Metrics do not go here (src/train/on_metrics.c). The log sink is one of the
+ * Metrics do not go here (src/train/listeners/on_metrics.c). The log sink is one of the
  * three globals that the project allows. Messages are lower case, one line, and
  * say the cause. Thread-safe; a line is written by one write(2). A reader that
  * has stopped reading stops nothing: after a second lines are dropped until it

@@ -1,6 +1,6 @@
 /* Loads settings from defaults, a file and overrides, and prints their help.
  * What settings a program has is a table of the program's (for a run
- * src/train/train_settings.c). */
+ * src/train/settings/train_settings.c). */
 #include "src/base/settings_private.h"
 
 #include <assert.h>

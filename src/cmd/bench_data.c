@@ -7,7 +7,7 @@
 #include "src/cmd/bench_data_text.h"
 #include "src/cmd/bench_data_order.h"
 #include "src/cmd/bench_text.h"
-#include "src/train/trainer.h"
+#include "src/train/loop/trainer.h"
 
 #define STEPS 30
 

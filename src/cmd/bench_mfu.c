@@ -7,9 +7,9 @@
 #include "src/cmd/bench_text.h"
 #include "src/model/model_flops.h"
 #include "src/model/model_graph.h"
-#include "src/train/trainer_backend.h"
-#include "src/train/trainer_choices.h"
-#include "src/train/trainer.h"
+#include "src/train/start/trainer_backend.h"
+#include "src/train/start/trainer_choices.h"
+#include "src/train/loop/trainer.h"
 
 #define STEPS_MAX 1000
 #define STEPS_MIN 3

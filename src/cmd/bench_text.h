@@ -7,7 +7,7 @@
 #include "src/base/err.h"
 #include "src/cmd/bench_step.h"
 #include "src/comm/comm.h"
-#include "src/train/train_settings.h"
+#include "src/train/settings/train_settings.h"
 
 typedef enum err bench_text_measure(const struct bench_options *options,
                                     struct comm *comm,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "src/cmd/hash_data.h"
-#include "src/train/trainer.h"
+#include "src/train/loop/trainer.h"
 
 /* All of it from the header: nothing to install where the programs run. */
 #define XXH_INLINE_ALL

@@ -15,7 +15,7 @@
 #include "src/base/units.h"
 #include "src/cmd/hf_cmd.h"
 #include "src/data/publish.h"
-#include "src/train/on_checkpoint_about.h"
+#include "src/train/state/on_checkpoint_about.h"
 #include "src/weights/weights_ckpt_config.h"
 #include "src/weights/weights_tokenizer.h"
 
@@ -72,7 +72,7 @@ static enum err make_items(struct import *import)
     return ERR_OK;
 }
 
-/* As a run's (src/train/on_checkpoint_state.c), as far as weights have it. */
+/* As a run's (src/train/state/on_checkpoint_state.c), as far as weights have it. */
 static enum err make_state(const struct import *import, json_t **out)
 {
     char sha256[65] = "";

@@ -8,8 +8,8 @@
 #include "src/base/log.h"
 #include "src/cmd/plan_print.h"
 #include "src/job/exit_code.h"
-#include "src/train/start_idle.h"
-#include "src/train/start_weights.h"
+#include "src/train/start/start_idle.h"
+#include "src/train/start/start_weights.h"
 
 static const char usage[] =
     "usage: tessera-plan [CFG] [key=value ...] [OPTION ...]\n"

@@ -11,9 +11,9 @@
 #include "src/base/units.h"
 #include "src/model/model_flops.h"
 #include "src/parallel/replica.h"
-#include "src/train/trainer_backend.h"
-#include "src/train/train_memory_ways.h"
-#include "src/train/trainer_schedule.h"
+#include "src/train/start/trainer_backend.h"
+#include "src/train/plan/train_memory_ways.h"
+#include "src/train/settings/trainer_schedule.h"
 
 /* The rate of the copy that training waits for; docs/benchmarks.md has what
  * machines reach. */

@@ -5,8 +5,8 @@
 #define TESSERA_CMD_PLAN_FIGURES_H
 
 #include "src/cmd/plan_options.h"
-#include "src/train/run_data.h"
-#include "src/train/train_memory.h"
+#include "src/train/start/run_data.h"
+#include "src/train/plan/train_memory.h"
 
 #define UNKNOWN (-1)
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "src/base/units.h"
-#include "src/train/trainer_backend.h"
-#include "src/train/train_memory_ways.h"
+#include "src/train/start/trainer_backend.h"
+#include "src/train/plan/train_memory_ways.h"
 
 #define KINDS (MEMORY_PLAN_KINDS + 1)
 

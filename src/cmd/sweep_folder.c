@@ -6,7 +6,7 @@
 
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
-#include "src/train/train_settings.h"
+#include "src/train/settings/train_settings.h"
 
 static enum err digest_settings(const struct train_settings *settings,
                                 char hex[65])

@@ -1,6 +1,6 @@
 /* tessera-train RUN.cfg [key=value ...]: starts a run or goes on with it. Here
  * are its command line and its exit code only: an attempt is
- * src/train/train_run.c. */
+ * src/train/loop/train_run.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 #include "src/comm/comm.h"
 #include "src/job/exit_code.h"
 #include "src/job/stop.h"
-#include "src/train/train_run.h"
-#include "src/train/train_settings.h"
+#include "src/train/loop/train_run.h"
+#include "src/train/settings/train_settings.h"
 
 static void usage(FILE *out)
 {

@@ -6,9 +6,9 @@
 
 #include "src/base/settings_list.h"
 #include "src/parallel/optimizer.h"
-#include "src/train/events.h"
-#include "src/train/schedule.h"
-#include "src/train/train_settings.h"
+#include "src/train/loop/events.h"
+#include "src/train/settings/schedule.h"
+#include "src/train/settings/train_settings.h"
 
 /* A bar would end the cell. */
 static void cell(FILE *out, const char *text)
@@ -173,7 +173,8 @@ void train_reference(FILE *out)
 {
     fputs("# What a training run can do\n\nMade by `make reference` from the "
           "tables of the code. tessera-train(1) has all settings, "
-          "src/train/tessera_plugin.h what a plug-in can hear and ask for.\n\n",
+          "src/train/extend/tessera_plugin.h what a plug-in can hear and ask "
+          "for.\n\n",
           out);
     events(out);
     listeners(out);

@@ -1,5 +1,5 @@
 /* The stop flag, the signal handlers that set it, and the thread that answers
- * SIGINT. Ranks agree on a stop in src/train/on_stop.c and trainer_stop.c.
+ * SIGINT. Ranks agree on a stop in src/train/listeners/on_stop.c and trainer_stop.c.
  *
  * The flag is a lock-free atomic: handlers may write it, threads may read it.
  */

@@ -18,7 +18,7 @@
  * the hidden layer, the others are stored in bf16, which is what a model in
  * bf16 has anyway. Where a group of ranks shares the experts, their hidden
  * layer is computed again in every block, never packed. So with compression
- * both choices decide bits, and a run keeps them (src/train/start_fixed.c).
+ * both choices decide bits, and a run keeps them (src/train/start/start_fixed.c).
  *
  * Blocks are chosen by "all", "none", a number n (the first n), "first-n",
  * "middle-m" (starting at L/2 - m/2, integers), "last-k", "range-i-j" ([i, j)),

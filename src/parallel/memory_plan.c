@@ -1,6 +1,6 @@
 /* Adds up what a rank will take: the arenas by the layout code of the model and
  * the replica, the rest by measured constants. It looks at no machine;
- * src/train/train_memory.c compares the plan with one. */
+ * src/train/plan/train_memory.c compares the plan with one. */
 #include "src/parallel/memory_plan.h"
 
 #include <assert.h>

@@ -10,7 +10,7 @@
 
 #include "src/base/fsio.h"
 #include "src/report/run_reader.h"
-#include "src/train/secret_settings.h"
+#include "src/train/settings/secret_settings.h"
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 

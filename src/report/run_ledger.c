@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "src/report/run_reader.h"
-#include "src/train/secret_settings.h"
+#include "src/train/settings/secret_settings.h"
 
 static double number(const json_t *line, const char *key)
 {

@@ -1,5 +1,5 @@
 /* "base" in the state of a checkpoint that has a part of its model: what the
- * rest is (src/train/trainer_base.h). It may come from anybody. */
+ * rest is (src/train/start/trainer_base.h). It may come from anybody. */
 #ifndef TESSERA_WEIGHTS_WEIGHTS_BASE_H
 #define TESSERA_WEIGHTS_WEIGHTS_BASE_H
 

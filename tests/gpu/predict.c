@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "src/comm/comm.h"
-#include "src/train/trainer_backend.h"
-#include "src/train/train_memory.h"
-#include "src/train/train_settings.h"
+#include "src/train/start/trainer_backend.h"
+#include "src/train/plan/train_memory.h"
+#include "src/train/settings/train_settings.h"
 #include "tests/gpu/predict_rate.h"
 
 #define OVERRIDES_MAX 64

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/train/schedule.h"
+#include "src/train/settings/schedule.h"
 
 static void bad(const char *what)
 {

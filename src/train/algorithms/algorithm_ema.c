@@ -1,0 +1,112 @@
+/* An exponential moving average of the weights, which evaluations read instead
+ * of them (Composer's EMA): from `start` on mean = s mean + (1 - s) weights
+ * every `update_interval`, s = 2^(-update_interval / half_life). */
+#include "src/base/real.h"
+#include "src/train/loop/algorithm.h"
+#include "src/train/settings/algorithm_settings.h"
+#include "src/train/loop/trainer.h"
+
+struct ema {
+    struct trainer *trainer;
+    int kept;
+    double smoothing;
+    int64_t start, interval, half_life; /* steps */
+    double keep;
+    bool started;
+};
+
+static enum err ema_check(const void *settings,
+                          const struct train_settings *all)
+{
+    const struct algorithm_ema *s = settings;
+    (void)all;
+    if (s->smoothing > 0.0 &&
+        (s->half_life.value != 1000.0 || s->half_life.unit != UNIT_BA))
+        return err_set(ERR_USAGE, "half_life and smoothing say the same: leave "
+                                  "one of them out");
+    if (s->half_life.value <= 0.0 || s->update_interval.value <= 0.0)
+        return err_set(ERR_USAGE,
+                       "half_life and update_interval must be above 0");
+    return ERR_OK;
+}
+
+static enum err ema_needs(const void *settings, struct algorithm_needs *needs)
+{
+    (void)settings;
+    if (needs->swaps)
+        return err_set(ERR_USAGE, "another algorithm has weights for "
+                                  "evaluations: leave one of them out");
+    needs->swaps = true;
+    return algorithm_keep(needs, "ema", true);
+}
+
+static enum err ema_create(void *self, const void *settings,
+                           struct trainer *trainer)
+{
+    struct ema *ema = self;
+    const struct algorithm_ema *s = settings;
+    ema->trainer = trainer;
+    ema->kept = algorithm_kept(trainer, "ema");
+    ema->smoothing = s->smoothing;
+    TRY(algorithm_steps(trainer, ema, "start", s->start, &ema->start));
+    TRY(algorithm_steps(trainer, ema, "update_interval", s->update_interval,
+                        &ema->interval));
+    return algorithm_steps(trainer, ema, "half_life", s->half_life,
+                           &ema->half_life);
+}
+
+static enum err ema_begin(void *self)
+{
+    struct ema *ema = self;
+    double lives = (double)ema->interval / (double)ema->half_life;
+    ema->keep = ema->smoothing > 0.0 ? ema->smoothing : real_pow(2.0, -lives);
+    return ERR_OK;
+}
+
+static enum err ema_after_update(void *self)
+{
+    struct ema *ema = self;
+    int64_t step = ema->trainer->step;
+    if (!ema->started && step >= ema->start) {
+        ema->started = true;
+        return algorithm_average(ema->trainer, ema->kept, 0.0);
+    }
+    if (!ema->started || step % ema->interval != 0)
+        return ERR_OK;
+    return algorithm_average(ema->trainer, ema->kept, ema->keep);
+}
+
+static enum err ema_swap(void *self)
+{
+    struct ema *ema = self;
+    return ema->started ? replica_swap(ema->trainer->replica, ema->kept)
+                        : ERR_OK;
+}
+
+static enum err ema_store(const void *self, json_t *state)
+{
+    const struct ema *ema = self;
+    return json_object_set_new(state, "weights", json_boolean(ema->started)) ==
+                   0
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "out of memory");
+}
+
+static enum err ema_restore(void *self, const json_t *state)
+{
+    struct ema *ema = self;
+    ema->started = json_is_true(json_object_get(state, "weights"));
+    return ERR_OK;
+}
+
+const struct algorithm_ops algorithm_ema_ops = {
+    .bytes = sizeof(struct ema),
+    .check = ema_check,
+    .needs = ema_needs,
+    .create = ema_create,
+    .begin = ema_begin,
+    .after_update = ema_after_update,
+    .swap = ema_swap,
+    .store = ema_store,
+    .restore = ema_restore,
+};

@@ -1,0 +1,158 @@
+/* Limits the gradient: its norm over all tensors, each element, or, adaptively,
+ * each unit's norm by that of its weights (Brock et al. 2021): a unit is all
+ * that one output is made of, mostly a row of a matrix (norms.h). */
+#include <math.h>
+#include <stdlib.h>
+
+#include "src/parallel/norms.h"
+#include "src/train/loop/algorithm.h"
+#include "src/train/settings/algorithm_settings.h"
+#include "src/train/loop/trainer.h"
+
+struct gradient_clipping {
+    struct trainer *trainer;
+    const struct algorithm_gradient_clipping *settings;
+    struct norms *norms;         /* of adaptive, as the next */
+    double *weights, *gradients; /* [units] sums of squares; then gradients
+                                    has what each is multiplied by */
+};
+
+static enum err gradient_clipping_check(const void *settings,
+                                        const struct train_settings *all)
+{
+    const struct algorithm_gradient_clipping *s = settings;
+    if (s->type == CLIPPING_ADAPTIVE && all->hardware.backend == BACKEND_CUDA)
+        return err_set(ERR_USAGE, "type = adaptive computes on the processor "
+                                  "only: use hardware.backend = cpu, or "
+                                  "another type");
+    if (s->type != CLIPPING_ADAPTIVE && s->eps != 1e-3)
+        return err_set(ERR_USAGE, "eps is for type = adaptive: leave it out");
+    return ERR_OK;
+}
+
+static enum err gradient_clipping_needs(const void *settings,
+                                        struct algorithm_needs *needs)
+{
+    const struct algorithm_gradient_clipping *s = settings;
+    needs->clips = true;
+    needs->units |= s->type == CLIPPING_ADAPTIVE;
+    return ERR_OK;
+}
+
+static enum err gradient_clipping_create(void *self, const void *settings,
+                                         struct trainer *trainer)
+{
+    struct gradient_clipping *clip = self;
+    clip->trainer = trainer;
+    clip->settings = settings;
+    if (clip->settings->type != CLIPPING_ADAPTIVE)
+        return ERR_OK;
+    if (trainer->kernels->memory->device)
+        return err_set(ERR_USAGE, "type = adaptive computes on the processor "
+                                  "only: use hardware.backend = cpu, or "
+                                  "another type");
+    TRY(norms_create(trainer->replica, true, &clip->norms));
+    size_t units = (size_t)norms_count(clip->norms);
+    clip->weights = calloc(units, sizeof clip->weights[0]);
+    clip->gradients = calloc(units, sizeof clip->gradients[0]);
+    return clip->weights != NULL && clip->gradients != NULL
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "out of memory");
+}
+
+static void gradient_clipping_destroy(void *self)
+{
+    struct gradient_clipping *clip = self;
+    norms_destroy(clip->norms);
+    free(clip->weights);
+    free(clip->gradients);
+}
+
+/* --- each element --- */
+
+struct cut {
+    const struct trainer *trainer;
+    float limit;
+};
+
+static enum err cut_piece(void *arg, const struct replica_piece *piece)
+{
+    const struct cut *cut = arg;
+    return cut->trainer->kernels->clip_forward(&cut->trainer->ctx, DTYPE_F32,
+                                               piece->elements, cut->limit,
+                                               piece->gradient);
+}
+
+/* --- each unit --- */
+
+/* What a unit's gradient, times `scale`, is to be multiplied by. */
+static double unit_factor(const struct gradient_clipping *clip, int64_t unit,
+                          double scale)
+{
+    double weights = sqrt(clip->weights[unit]);
+    double norm = sqrt(clip->gradients[unit]) * scale;
+    double least = clip->settings->eps;
+    double limit =
+        (weights > least ? weights : least) * clip->settings->threshold;
+    return norm > limit ? limit / norm : 1.0;
+}
+
+/* The units of the piece, of which the ends may be other ranks'. */
+static enum err adapt_piece(void *arg, const struct replica_piece *piece)
+{
+    const struct gradient_clipping *clip = arg;
+    int64_t end = piece->begin + piece->elements;
+    for (int p = 0; p < piece->params->count; p++) {
+        const struct param *param = &piece->params->list[p];
+        int64_t at =
+            param->offset > piece->begin ? param->offset : piece->begin;
+        int64_t last = param->offset + param->numel;
+        for (last = last < end ? last : end; at < last; at++) {
+            int64_t unit = norms_part(clip->norms, p, at - param->offset);
+            piece->gradient[at - piece->begin] *= (float)clip->gradients[unit];
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err clip_units(struct gradient_clipping *clip, double scale)
+{
+    TRY(norms_sum(clip->norms, NORMS_WEIGHTS, 0, clip->weights));
+    TRY(norms_sum(clip->norms, NORMS_GRADIENT, 0, clip->gradients));
+    for (int64_t unit = 0; unit < norms_count(clip->norms); unit++)
+        clip->gradients[unit] = unit_factor(clip, unit, scale);
+    return replica_visit(clip->trainer->replica, adapt_piece, clip);
+}
+
+/* --- a step --- */
+
+static enum err gradient_clipping_change_gradient(void *self,
+                                                  struct algorithm_step *step)
+{
+    struct gradient_clipping *clip = self;
+    double threshold = clip->settings->threshold;
+    if (step->scale <= 0.0)
+        return ERR_OK;
+    if (clip->settings->type == CLIPPING_VALUE) {
+        struct cut cut = { clip->trainer, (float)(threshold / step->scale) };
+        step->stale = true;
+        return replica_visit(clip->trainer->replica, cut_piece, &cut);
+    }
+    if (clip->settings->type == CLIPPING_ADAPTIVE) {
+        step->stale = true;
+        return clip_units(clip, step->scale);
+    }
+    TRY(algorithm_norm(clip->trainer, step));
+    if (step->norm > threshold)
+        step->scale *= threshold / step->norm;
+    return ERR_OK;
+}
+
+const struct algorithm_ops algorithm_gradient_clipping_ops = {
+    .bytes = sizeof(struct gradient_clipping),
+    .check = gradient_clipping_check,
+    .needs = gradient_clipping_needs,
+    .create = gradient_clipping_create,
+    .destroy = gradient_clipping_destroy,
+    .change_gradient = gradient_clipping_change_gradient,
+};

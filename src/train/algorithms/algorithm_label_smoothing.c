@@ -1,0 +1,16 @@
+/* Label smoothing (Szegedy et al. 2016), as PyTorch's cross entropy has it. The
+ * training loss is the smoothed one, the evaluation's is the plain one. */
+#include "src/train/loop/algorithm.h"
+#include "src/train/settings/algorithm_settings.h"
+
+static enum err label_smoothing_needs(const void *settings,
+                                      struct algorithm_needs *needs)
+{
+    const struct algorithm_label_smoothing *s = settings;
+    needs->target.smoothing = (float)s->smoothing;
+    return ERR_OK;
+}
+
+const struct algorithm_ops algorithm_label_smoothing_ops = {
+    .needs = label_smoothing_needs,
+};

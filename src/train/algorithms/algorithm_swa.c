@@ -1,0 +1,117 @@
+/* Stochastic weight averaging (Izmailov et al. 2018): the plain mean of the
+ * weights at every `update_interval` from `start` on, which evaluations read,
+ * and which become the model's weights at `end`. The learning rate is the
+ * schedule's. */
+#include "src/train/loop/algorithm.h"
+#include "src/train/settings/algorithm_settings.h"
+#include "src/train/loop/trainer.h"
+
+struct swa {
+    struct trainer *trainer;
+    int kept;
+    int64_t start, end, interval; /* steps */
+    int64_t count;                /* of weights in the mean */
+    bool done;
+};
+
+static enum err swa_needs(const void *settings, struct algorithm_needs *needs)
+{
+    (void)settings;
+    if (needs->swaps)
+        return err_set(ERR_USAGE, "another algorithm has weights for "
+                                  "evaluations: leave one of them out");
+    needs->swaps = true;
+    return algorithm_keep(needs, "swa", true);
+}
+
+static enum err swa_create(void *self, const void *settings,
+                           struct trainer *trainer)
+{
+    struct swa *swa = self;
+    const struct algorithm_swa *s = settings;
+    swa->trainer = trainer;
+    swa->kept = algorithm_kept(trainer, "swa");
+    TRY(algorithm_steps(trainer, swa, "start", s->start, &swa->start));
+    TRY(algorithm_steps(trainer, swa, "end", s->end, &swa->end));
+    return algorithm_steps(trainer, swa, "update_interval", s->update_interval,
+                           &swa->interval);
+}
+
+static enum err swa_begin(void *self)
+{
+    const struct swa *swa = self;
+    if (swa->interval == 0 || swa->end <= swa->start)
+        return err_set(ERR_USAGE, "end must come after start, and "
+                                  "update_interval must be above 0");
+    /* the first at `start`, the others at multiples of the interval */
+    if (swa->end / swa->interval - swa->start / swa->interval < 1)
+        return err_set(ERR_USAGE,
+                       "between start (step %lld) and end (step %lld) only one "
+                       "step's weights go into the mean, which would undo the "
+                       "steps behind it: give a shorter update_interval than "
+                       "%lld steps",
+                       (long long)swa->start, (long long)swa->end,
+                       (long long)swa->interval);
+    return ERR_OK;
+}
+
+static bool has_mean(const struct swa *swa)
+{
+    return swa->count > 0 && !swa->done;
+}
+
+static enum err swa_after_update(void *self)
+{
+    struct swa *swa = self;
+    int64_t step = swa->trainer->step;
+    if (swa->done || step < swa->start)
+        return ERR_OK;
+    if (swa->count == 0 || step % swa->interval == 0) {
+        double n = (double)swa->count++;
+        TRY(algorithm_average(swa->trainer, swa->kept, n / (n + 1.0)));
+    }
+    if (step < swa->end)
+        return ERR_OK;
+    swa->done = true;
+    return replica_swap(swa->trainer->replica, swa->kept);
+}
+
+static enum err swa_swap(void *self)
+{
+    struct swa *swa = self;
+    return has_mean(swa) ? replica_swap(swa->trainer->replica, swa->kept)
+                         : ERR_OK;
+}
+
+static enum err swa_store(const void *self, json_t *state)
+{
+    const struct swa *swa = self;
+    if (json_object_set_new(state, "count",
+                            json_integer((json_int_t)swa->count)) != 0 ||
+        json_object_set_new(state, "done", json_boolean(swa->done)) != 0 ||
+        json_object_set_new(state, "weights", json_boolean(has_mean(swa))) != 0)
+        return err_set(ERR_MEMORY, "out of memory");
+    return ERR_OK;
+}
+
+static enum err swa_restore(void *self, const json_t *state)
+{
+    struct swa *swa = self;
+    const json_t *count = json_object_get(state, "count");
+    swa->count = json_integer_value(count);
+    swa->done = json_is_true(json_object_get(state, "done"));
+    if (!json_is_integer(count) || swa->count < 0)
+        return err_set(ERR_CHECKPOINT, "its state in the checkpoint is none");
+    return ERR_OK;
+}
+
+const struct algorithm_ops algorithm_swa_ops = {
+    .bytes = sizeof(struct swa),
+    .needs = swa_needs,
+    .create = swa_create,
+    .begin = swa_begin,
+    .after_update = swa_after_update,
+    .swap = swa_swap,
+    .store = swa_store,
+    .restore = swa_restore,
+};

@@ -1,0 +1,185 @@
+/* Listener: runs the commands of hooks.on_*. Rank 0.
+ *
+ * A command gets one line of JSON: event, run (the run directory), attempt,
+ * step, tokens, elapsed_s, finished, and, where they are known, loss, lr,
+ * grad_norm, eval_loss and "scalars", all that was measured of the step by the
+ * name that trackers have it under. The last step's batch_end is always told.
+ * At the end the ledger's event "hooks" has the counts of calls that did not go
+ * well. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/jsontext.h"
+#include "src/base/log.h"
+#include "src/job/ledger.h"
+#include "src/tracking/tracking_record.h"
+#include "src/train/extend/hook_runner.h"
+#include "src/train/loop/trainer.h"
+
+#define SIGNAL_WAIT_S 5.0
+
+struct hook {
+    enum event event;
+    const char *command; /* lent */
+};
+
+struct on_hooks {
+    const struct trainer *trainer;
+    struct hook_runner *runner; /* NULL: there are no hooks */
+    struct hook list[HOOK_RUNNER_MAX];
+    int count;
+};
+
+#define HOOK(group, type, field, ...) { EVENT_OF_##field, s->hooks.field },
+#define EVENT_OF_on_fit_start EVENT_FIT_START
+#define EVENT_OF_on_epoch_start EVENT_EPOCH_START
+#define EVENT_OF_on_batch_end EVENT_BATCH_END
+#define EVENT_OF_on_epoch_end EVENT_EPOCH_END
+#define EVENT_OF_on_eval_end EVENT_EVAL_END
+#define EVENT_OF_on_fit_end EVENT_FIT_END
+
+static enum err on_hooks_create(void *self, struct trainer *trainer)
+{
+    struct on_hooks *on = self;
+    const struct train_settings *s = &trainer->settings;
+    const struct hook all[] = { HOOK_COMMANDS(HOOK) };
+    _Static_assert(sizeof all / sizeof all[0] <= HOOK_RUNNER_MAX,
+                   "room for all hooks");
+    on->trainer = trainer;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].command[0] != '\0')
+            on->list[on->count++] = all[i];
+    if (on->count == 0)
+        return ERR_OK;
+    return hook_runner_create(s->hooks.timeout_s, &on->runner);
+}
+
+/* A number, or null: JSON has no infinity. */
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static void set_scalars(json_t *line, const struct step_record *step)
+{
+    const struct tracking_record *record = tracking_list_record(step->scalars);
+    json_t *scalars = json_object();
+    json_object_set_new(line, "scalars", scalars);
+    for (int i = 0; i < record->count; i++)
+        json_object_set_new(scalars, record->scalars[i].name,
+                            number(record->scalars[i].value));
+}
+
+static char *line_of(const struct on_hooks *on, enum event event,
+                     const struct step_record *step)
+{
+    char *text = NULL;
+    json_t *line = json_pack(
+        "{s:s, s:o, s:i, s:I, s:I, s:f, s:b}", "event", events_name(event),
+        "run", jsontext_string(on->trainer->settings.run.dir), "attempt",
+        step->attempt, "step", (json_int_t)step->step, "tokens",
+        (json_int_t)step->tokens, "elapsed_s", step->elapsed_s, "finished",
+        (int)step->finished);
+    if (line != NULL && event == EVENT_BATCH_END) {
+        json_object_set_new(line, "loss", number(step->loss));
+        json_object_set_new(line, "lr", number(step->lr));
+        json_object_set_new(line, "grad_norm", number(step->grad_norm));
+    }
+    if (line != NULL && step->eval.step >= 0)
+        json_object_set_new(line, "eval_loss", number(step->eval.loss));
+    if (line != NULL)
+        set_scalars(line, step);
+    if (jsontext_make(line, 0, &text) != ERR_OK)
+        text = NULL;
+    json_decref(line);
+    char *whole = text != NULL ? realloc(text, strlen(text) + 2) : NULL;
+    if (whole == NULL)
+        free(text);
+    else
+        strcat(whole, "\n");
+    return whole;
+}
+
+/* Steps come too often to start a process for each. */
+static bool is_due(const struct on_hooks *on, enum event event,
+                   const struct step_record *step)
+{
+    return event != EVENT_BATCH_END || step->finished ||
+           step->stop_signal != 0 ||
+           trainer_due(on->trainer, on->trainer->settings.hooks.interval);
+}
+
+static enum err on_hooks_handle(void *self, enum event event,
+                                const struct step_record *step,
+                                struct asks *asks)
+{
+    struct on_hooks *on = self;
+    (void)asks;
+    for (int i = 0; i < on->count; i++) {
+        if (on->list[i].event != event || !is_due(on, event, step))
+            continue;
+        char *line = line_of(on, event, step);
+        hook_runner_call(on->runner, i, events_name(event), on->list[i].command,
+                         line != NULL ? line : "{}\n");
+        free(line);
+    }
+    return ERR_OK;
+}
+
+static void tell_counts(const struct on_hooks *on,
+                        const struct hook_count *count)
+{
+    json_t *failures = json_object();
+    for (int i = 0; i < on->count; i++) {
+        const struct hook_count *c = &count[i];
+        const char *name = events_name(on->list[i].event);
+        if (c->failed + c->ended + c->replaced == 0)
+            continue;
+        log_warn("hooks.on_%s: of %lld calls %lld failed, %lld took too long, "
+                 "%lld were left out, as others still ran",
+                 name, (long long)c->called, (long long)c->failed,
+                 (long long)c->ended, (long long)c->replaced);
+        json_object_set_new(failures, name,
+                            json_pack("{s:I, s:I, s:I, s:I}", "called",
+                                      (json_int_t)c->called, "failed",
+                                      (json_int_t)c->failed, "ended",
+                                      (json_int_t)c->ended, "replaced",
+                                      (json_int_t)c->replaced));
+    }
+    if (json_object_size(failures) == 0)
+        json_decref(failures);
+    else if (ledger_append(on->trainer->settings.run.dir, "hooks",
+                           on->trainer->attempt,
+                           json_pack("{s:o}", "hooks", failures)) != ERR_OK)
+        log_warn("hooks: %s", err_text());
+}
+
+/* How long the end of a run may wait for its commands: the other ranks wait,
+ * too, and after a signal there is little time. */
+static double patience(const struct trainer *trainer)
+{
+    const struct train_settings *s = &trainer->settings;
+    double wait_s = fmin(s->hooks.timeout_s, s->parallel.timeout_s / 4);
+    return trainer->stop_signal != 0 ? fmin(wait_s, SIGNAL_WAIT_S) : wait_s;
+}
+
+static bool on_hooks_leave(void *self, bool together)
+{
+    struct on_hooks *on = self;
+    struct hook_count count[HOOK_RUNNER_MAX];
+    (void)together;
+    if (on->runner == NULL)
+        return true;
+    hook_runner_destroy(on->runner, patience(on->trainer), count);
+    on->runner = NULL;
+    tell_counts(on, count);
+    return true;
+}
+
+const struct listener_ops on_hooks_ops = {
+    .bytes = sizeof(struct on_hooks),
+    .create = on_hooks_create,
+    .handle = on_hooks_handle,
+    .leave = on_hooks_leave,
+};

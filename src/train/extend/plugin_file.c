@@ -1,0 +1,179 @@
+/* Looks at files of plug-ins before they are loaded, and loads them. */
+#include "src/train/extend/plugin_file.h"
+
+#include <stddef.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/digest.h"
+#include "src/train/settings/train_settings.h"
+
+#define ROW(group, type, field, ...)                                           \
+    SETTINGS_ROW(offsetof(struct plugin_settings, field), #field, type,        \
+                 __VA_ARGS__),
+static const struct setting schema[] = { PLUGIN_SETTINGS(ROW) };
+const struct settings_kind plugin_kinds[] = {
+    { NULL, "a shared object", schema, sizeof schema / sizeof schema[0] },
+    { 0 },
+};
+
+static enum err check(const char *path, const struct stat *st)
+{
+    const char *wrong = NULL;
+    if (!S_ISREG(st->st_mode))
+        wrong = "is no regular file";
+    else if (st->st_uid != geteuid() && st->st_uid != 0)
+        wrong = "belongs to another user, who could change what your jobs do: "
+                "copy it";
+    else if ((st->st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        wrong = "can be written by others, who could change what your jobs "
+                "do: chmod go-w";
+    return wrong == NULL ? ERR_OK
+                         : err_set(ERR_USAGE, "plugins: %s %s", path, wrong);
+}
+
+static enum err digest_all(int fd, const char *path, struct digest *digest)
+{
+    char part[16384];
+    ssize_t got;
+    while ((got = read(fd, part, sizeof part)) != 0) {
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return err_errno("plugins: %s: read", path);
+        TRY(digest_update(digest, part, (size_t)got));
+    }
+    return ERR_OK;
+}
+
+/* Of what is open as `fd`. */
+static enum err look(int fd, const char *path, char hex[65])
+{
+    enum err rc = ERR_OK;
+    struct digest *digest = NULL;
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        rc = err_errno("plugins: %s: stat", path);
+    if (rc == ERR_OK)
+        rc = check(path, &st);
+    TRY_OUT(rc);
+    TRY_OUT(digest_create(&digest));
+    TRY_OUT(digest_all(fd, path, digest));
+    TRY_OUT(digest_finish(digest, hex));
+out:
+    digest_destroy(digest);
+    return rc;
+}
+
+static enum err open_file(const char *path, int *fd)
+{
+    /* a FIFO would be waited for */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    return *fd >= 0
+               ? ERR_OK
+               : err_set(ERR_USAGE, "plugins: %s: %s", path, strerror(errno));
+}
+
+enum err plugin_file_digest(const char *path, char hex[65])
+{
+    int fd;
+    TRY(open_file(path, &fd));
+    enum err rc = look(fd, path, hex);
+    close(fd);
+    return rc;
+}
+
+/* What a run can do with it. */
+static enum err check_plugin(const char *path,
+                             const struct tessera_plugin *plugin)
+{
+    if (plugin == NULL)
+        return err_set(ERR_USAGE, "plugins: %s: tessera_plugin() gives nothing",
+                       path);
+    if (plugin->abi != TESSERA_PLUGIN_ABI)
+        return err_set(ERR_USAGE,
+                       "plugins: %s was made for plug-in interface %u, this "
+                       "is %u: compile it with this version's tessera_plugin.h",
+                       path, plugin->abi, TESSERA_PLUGIN_ABI);
+    if (plugin->bytes < offsetof(struct tessera_plugin, algorithms) ||
+        plugin->name == NULL || plugin->name[0] == '\0')
+        return err_set(ERR_USAGE,
+                       "plugins: %s: its structure has no name, or not its "
+                       "size in `bytes`",
+                       path);
+    return ERR_OK;
+}
+
+const struct tessera_algorithm *const *
+plugin_file_algorithms(const struct tessera_plugin *plugin)
+{
+    size_t end =
+        offsetof(struct tessera_plugin, algorithms) + sizeof plugin->algorithms;
+    return plugin->bytes >= end ? plugin->algorithms : NULL;
+}
+
+static enum err load(int fd, const char *path,
+                     const struct tessera_plugin **out)
+{
+    const struct tessera_plugin *(*plugin)(void) = NULL;
+    char opened_as[64];
+    snprintf(opened_as, sizeof opened_as, "/proc/self/fd/%d", fd);
+    /* it stays: threads and atexit() functions of its own may */
+    void *opened = dlopen(opened_as, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (opened == NULL)
+        return err_set(ERR_USAGE, "plugins: %s: %s", path, dlerror());
+    void *symbol = dlsym(opened, "tessera_plugin");
+    if (symbol == NULL)
+        return err_set(ERR_USAGE,
+                       "plugins: %s is no plug-in: it has no function "
+                       "tessera_plugin()",
+                       path);
+    memcpy(&plugin, &symbol, sizeof plugin);
+    *out = plugin();
+    return check_plugin(path, *out);
+}
+
+enum err plugin_file_open(const char *path, char hex[65],
+                          const struct tessera_plugin **out)
+{
+    int fd;
+    TRY(open_file(path, &fd));
+    enum err rc = look(fd, path, hex);
+    if (rc == ERR_OK)
+        rc = load(fd, path, out);
+    /* the number is the object's name for dlopen(), which must not take another
+     * file under it for the same */
+    if (rc != ERR_OK)
+        close(fd);
+    return rc;
+}
+
+enum err plugin_file_all(const struct train_settings *settings, char hex[65])
+{
+    enum err rc = ERR_OK;
+    struct digest *digest = NULL;
+    struct plugin_settings item;
+    int count = 0, kind = 0;
+    hex[0] = '\0';
+    const char *list = settings->alone.plugins;
+    const struct setting *setting = train_settings_setting("plugins");
+    TRY(settings_list_count(setting, list, &count));
+    if (count == 0)
+        return ERR_OK;
+    TRY(digest_create(&digest));
+    for (int i = 0; i < count; i++) {
+        char own[65];
+        TRY_OUT(settings_list_item(setting, list, i, &kind, &item));
+        TRY_OUT(plugin_file_digest(item.path, own));
+        TRY_OUT(digest_update(digest, own, sizeof own));
+    }
+    TRY_OUT(digest_finish(digest, hex));
+out:
+    digest_destroy(digest);
+    return rc;
+}

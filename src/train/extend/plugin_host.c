@@ -1,0 +1,79 @@
+/* The functions that a plug-in may call, and how its failures become ours. */
+#include "src/train/extend/plugin_host.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/tracking/tracking_record.h"
+#include "src/train/loop/trainer.h"
+
+static const struct plugin_host *of(const struct tessera_host *host)
+{
+    return (const struct plugin_host *)(const void *)host;
+}
+
+static void tell_info(const struct tessera_host *host, const char *text)
+{
+    const struct plugin_host *own = of(host);
+    log_info("plug-in %s: %s", own->name, text);
+}
+
+static void tell_warn(const struct tessera_host *host, const char *text)
+{
+    const struct plugin_host *own = of(host);
+    log_warn("plug-in %s: %s", own->name, text);
+}
+
+static void tell_failure(const struct tessera_host *host, const char *text)
+{
+    struct plugin_host *own =
+        (struct plugin_host *)(uintptr_t)(const void *)host;
+    snprintf(own->failure, sizeof own->failure, "%s", text);
+}
+
+static void tell_scalar(const struct tessera_host *host, const char *name,
+                        double value)
+{
+    const struct plugin_host *own = of(host);
+    tracking_list_add(own->scalars, name, value);
+}
+
+void plugin_host_make(const struct trainer *trainer, const char *name,
+                      struct plugin_host *out)
+{
+    *out = (struct plugin_host){
+        .host = { .bytes = sizeof out->host,
+                  .rank = trainer->rank,
+                  .ranks = trainer->ranks,
+                  .attempt = trainer->attempt,
+                  .run_dir = trainer->settings.run.dir,
+                  .info = tell_info,
+                  .warn = tell_warn,
+                  .fail = tell_failure,
+                  .scalar = tell_scalar },
+        .name = name,
+        .scalars = trainer->record.scalars,
+    };
+}
+
+enum err plugin_host_judge(struct plugin_host *host, const char *part,
+                           const char *what, int result)
+{
+    if (result == 0)
+        return ERR_OK;
+    enum err rc = err_set(
+        ERR_UNSUPPORTED, "plug-in %s: %s: %s failed: %s", host->name, part,
+        what, host->failure[0] != '\0' ? host->failure : "it does not say why");
+    host->failure[0] = '\0';
+    return rc;
+}
+
+bool plugin_host_is_name(const char *name)
+{
+    for (const char *p = name; p != NULL && *p != '\0'; p++)
+        if (!isalnum((unsigned char)*p) && *p != '_')
+            return false;
+    return name != NULL && name[0] != '\0' && strlen(name) < 64;
+}

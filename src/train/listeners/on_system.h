@@ -1,0 +1,45 @@
+/* What the listener of the system (on_system.c) puts together from all ranks,
+ * for tests without its nodes. */
+#ifndef TESSERA_TRAIN_ON_SYSTEM_H
+#define TESSERA_TRAIN_ON_SYSTEM_H
+
+#include "src/job/node_energy.h"
+#include "src/job/node_usage.h"
+#include "src/tracking/tracking_record.h"
+#include "src/train/listeners/gpu_usage.h"
+
+/* One rank's part. NaN: it does not know, or another rank of the node says it. */
+struct system_part {
+    double process_cpus, resident, peak;
+    double node_cpu, load, available, received, sent, node_j; /* of a node */
+    struct gpu_reading gpu;
+    double interval_s; /* since the last part */
+    char bus[16];      /* of the GPU; empty: none */
+};
+
+/* Where a part comes from. */
+struct system_reader {
+    const char *root;           /* before /proc and /sys */
+    bool node;                  /* the rank speaks for its node */
+    struct node_usage last;     /* and when: */
+    double last_s, energy_s;    /* clock_now(); of its energy */
+    struct node_energy *energy; /* NULL: not known, or not this rank's */
+    double saved_j;             /* read, but not told yet */
+    struct gpu_usage gpu;
+    char bus[16];
+};
+
+/* `root` is lent. What of energy and the GPU (bus: NULL: none) does not work is
+ * left out, and logged if `says`. */
+void system_reader_open(const char *root, bool node, const char *bus, bool says,
+                        struct system_reader *out);
+void system_reader_close(struct system_reader *reader);
+/* Between parts, at any time: counters of energy do not last for long. */
+void system_reader_keep(struct system_reader *reader);
+void system_reader_read(struct system_reader *reader, struct system_part *out);
+
+/* Figures of all ranks' parts; host[r] tells nodes apart. */
+void system_parts_tell(const struct system_part *parts, int count,
+                       const char *const *hosts, struct tracking_list *out);
+
+#endif

@@ -1,0 +1,188 @@
+/* Listener: sends what is known of each logged step, of evaluations and samples
+ * to the trackers of the settings tracking.* (src/tracking). Rank 0.
+ *
+ * Whatever a tracker does, nothing of it comes back to the run but words in the
+ * log and, at the end, the ledger's event "tracking-lost". The last step is sent
+ * when the run ends, together with what is evaluated then, so that each step is
+ * one record. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/jsontext.h"
+#include "src/base/log.h"
+#include "src/job/ledger.h"
+#include "src/job/slurm.h"
+#include "src/tracking/tracking.h"
+#include "src/train/settings/secret_settings.h"
+#include "src/train/loop/trainer.h"
+
+struct on_tracking {
+    const struct trainer *trainer;
+    struct tracking *tracking; /* NULL: nobody wants anything */
+    int64_t last;              /* step of the last batch_end */
+    enum tracking_end end;
+};
+
+/* All settings but those that are empty, and hooks and plug-ins. */
+static enum err make_params(const struct train_settings *settings,
+                            struct tracking_options *options)
+{
+    char text[SETTINGS_VALUE_BYTES];
+    options->params =
+        calloc((size_t)train_settings_count, sizeof options->params[0]);
+    if (options->params == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    for (int i = 0; i < train_settings_count; i++) {
+        const struct setting *setting = &train_settings_schema[i];
+        settings_text(setting, settings, text);
+        if (text[0] == '\0' || secret_settings_has(setting->key, text))
+            continue;
+        struct tracking_param *param = &options->params[options->param_count++];
+        param->key = strdup(setting->key);
+        param->value = strdup(text);
+        if (param->key == NULL || param->value == NULL)
+            return err_set(ERR_MEMORY, "out of memory");
+    }
+    return ERR_OK;
+}
+
+/* The last part of a path. */
+static void name_run(const char *dir, char *out, size_t size)
+{
+    size_t end = strlen(dir);
+    while (end > 0 && dir[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && dir[begin - 1] != '/')
+        begin--;
+    snprintf(out, size, "%.*s", (int)(end - begin), dir + begin);
+}
+
+static enum err start(struct on_tracking *on)
+{
+    enum err rc = ERR_OK;
+    const struct trainer *trainer = on->trainer;
+    const struct train_settings *s = &trainer->settings;
+    struct slurm slurm;
+    struct tracking_options *options = calloc(1, sizeof *options);
+    if (options == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    options->tensorboard = s->tracking.tensorboard;
+    options->csv = s->tracking.csv;
+    options->queue = (int)s->tracking.queue;
+    snprintf(options->run_dir, FSIO_PATH_MAX, "%s", s->run.dir);
+    snprintf(options->prometheus, FSIO_PATH_MAX, "%s", s->tracking.prometheus);
+    snprintf(options->mlflow, FSIO_PATH_MAX, "%s", s->tracking.mlflow);
+    snprintf(options->experiment, FSIO_PATH_MAX, "%s", s->tracking.experiment);
+    if (s->tracking.run_name[0] != '\0')
+        snprintf(options->run_name, FSIO_PATH_MAX, "%s", s->tracking.run_name);
+    else
+        name_run(s->run.dir, options->run_name, sizeof options->run_name);
+    slurm_read(&slurm);
+    if (slurm.job_id > 0)
+        snprintf(options->job, sizeof options->job, "%ld", slurm.job_id);
+    TRY_OUT(make_params(s, options));
+    TRY_OUT(tracking_create(options,
+                            tracking_list_names(trainer->record.scalars), NULL,
+                            &on->tracking));
+    options->params = NULL;
+out:
+    if (options->params != NULL)
+        tracking_params_free(options->params, options->param_count);
+    free(options);
+    return rc;
+}
+
+static enum err on_tracking_create(void *self, struct trainer *trainer)
+{
+    struct on_tracking *on = self;
+    on->trainer = trainer;
+    on->end = TRACKING_FAILED;
+    if (start(on) != ERR_OK)
+        log_warn("tracking: %s; the run goes on without trackers", err_text());
+    return ERR_OK;
+}
+
+static void send(struct on_tracking *on, const struct step_record *step)
+{
+    struct tracking_record record = *tracking_list_record(step->scalars);
+    record.step = step->step;
+    record.time_s = clock_wall();
+    if (record.count > 0 || record.text_count > 0)
+        tracking_push(on->tracking, &record);
+}
+
+static enum err on_tracking_handle(void *self, enum event event,
+                                   const struct step_record *step,
+                                   struct asks *asks)
+{
+    struct on_tracking *on = self;
+    if (on->tracking == NULL)
+        return ERR_OK;
+    switch (event) {
+    case EVENT_FIT_START:
+        tracking_begin(on->tracking, step->step);
+        on->last = step->step;
+        return ERR_OK;
+    case EVENT_BATCH_END:
+        if (step->step <= on->last) /* the run has gone back */
+            tracking_begin(on->tracking, step->step - 1);
+        on->last = step->step;
+        if (!step->finished && step->stop_signal == 0)
+            send(on, step);
+        return ERR_OK;
+    default:
+        on->end = step->finished && asks->of[ASK_CONTINUE] == 0
+                      ? TRACKING_FINISHED
+                      : TRACKING_GOES_ON;
+        send(on, step);
+        tracking_finish(on->tracking, on->end);
+        return ERR_OK;
+    }
+}
+
+static void tell_lost(const struct on_tracking *on,
+                      const struct tracking_lost *lost)
+{
+    const struct trainer *trainer = on->trainer;
+    log_warn("tracking: %s has not got %lld records of this attempt: %s",
+             lost->sink, (long long)lost->records, lost->reason);
+    enum err rc = ledger_append(
+        trainer->settings.run.dir, "tracking-lost", trainer->attempt,
+        json_pack("{s:s, s:I, s:o}", "sink", lost->sink, "records",
+                  (json_int_t)lost->records, "reason",
+                  jsontext_string(lost->reason)));
+    if (rc != ERR_OK)
+        log_warn("tracking: %s", err_text());
+}
+
+static bool on_tracking_leave(void *self, bool together)
+{
+    struct on_tracking *on = self;
+    struct tracking_lost lost[TRACKING_SINKS_MAX];
+    (void)together;
+    if (on->tracking == NULL)
+        return true;
+    if (on->trainer->back.asked)
+        on->end = TRACKING_GOES_ON;
+    int64_t left_out = tracking_list_left_out(on->trainer->record.scalars);
+    if (left_out > 0)
+        log_warn("tracking: %lld values were left out: there are too many "
+                 "names or texts",
+                 (long long)left_out);
+    int count = tracking_end(on->tracking, on->end,
+                             on->trainer->settings.tracking.finish_s, lost);
+    on->tracking = NULL;
+    for (int i = 0; i < count; i++)
+        tell_lost(on, &lost[i]);
+    return true;
+}
+
+const struct listener_ops on_tracking_ops = {
+    .bytes = sizeof(struct on_tracking),
+    .create = on_tracking_create,
+    .handle = on_tracking_handle,
+    .leave = on_tracking_leave,
+};

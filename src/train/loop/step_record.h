@@ -1,0 +1,110 @@
+/* The record of a step: where the run stands and what its last step has come
+ * to. The loop makes it, and listeners (events.h) read it.
+ *
+ * One exchange per step, after batch_ask, brings what ranks know of themselves
+ * to all of them: their times, what their listeners ask for, and whether one
+ * has failed. */
+#ifndef TESSERA_TRAIN_STEP_RECORD_H
+#define TESSERA_TRAIN_STEP_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/base/units.h"
+#include "src/tracking/tracking_record.h"
+#include "src/train/loop/events.h"
+
+/* What each rank brings to the exchange. */
+struct step_rank {
+    double step_s;    /* wall time of the last step */
+    double loader_s;  /* of it, reading samples */
+    double elapsed_s; /* training time of all attempts */
+    int64_t failed;   /* enum err that its listeners have held back */
+    int64_t asks[ASK_COUNT];
+};
+
+struct step_eval {
+    int64_t step; /* evaluated last; -1: none in this attempt */
+    double loss;  /* nats per token; may be infinite */
+    int64_t tokens;
+    double seconds;
+};
+
+struct step_record {
+    int rank, ranks;
+    int attempt;       /* 1 for the run's first start */
+    int64_t max_steps; /* -1: max_duration is in seconds */
+
+    /* position; in after_train_batch and before the step is not counted yet */
+    int64_t step;            /* completed steps */
+    int64_t samples, tokens; /* trained so far; tokens are positions */
+    double elapsed_s; /* training time of all attempts, by this rank's clock */
+    bool finished;    /* max_duration is reached; the same on all ranks */
+    int stop_signal;  /* agreed by all ranks (src/job/stop.h); 0: go on */
+    char why[EVENTS_WHY]; /* the run ends here; empty while it does not; the
+                             same on all ranks */
+
+    /* from after_train_batch on, the same on all ranks */
+    double loss;         /* nats per loss-bearing token */
+    double balance_loss; /* weighted; trained, but not part of `loss` */
+    double grad_norm;    /* before clipping */
+    double lr;
+    int64_t loss_tokens;
+    bool diverged; /* the loss or the norm is no number */
+    bool skipped;  /* the update was left out; from batch_ask on */
+    const int64_t *expert_counts; /* [expert_count] choices of all ranks, block
+                                     by block; NULL without experts */
+    size_t expert_count;
+
+    /* from batch_ask on: this rank's */
+    double step_s, loader_s;
+    double tokens_per_s;
+    /* Model FLOPs by LLM Foundry's convention / the peak of all ranks, and with
+     * half of attention. Known on rank 0; all 0 where nobody knows the peak. */
+    double mfu, mfu_causal;
+    double peak_flops; /* of a rank */
+    const char *peak_source;
+
+    /* from batch_end on, the same on all ranks */
+    const struct step_rank *of_rank; /* [ranks] */
+    double step_s_sum, loader_s_sum;
+    int64_t agreed[ASK_COUNT];
+
+    struct step_eval eval; /* from eval_end on, the same but for seconds */
+
+    /* What is known of this step by name, for metrics.jsonl and all trackers: a
+     * listener adds what it measures by tracking_list_add(), in batch_end before
+     * "metrics" for all of them, of steps that are logged (step_record_logs()).
+     * Empty at batch_start. On rank 0; others have NULL, with which that does
+     * nothing. */
+    struct tracking_list *scalars;
+    int64_t log_interval;
+};
+
+/* Whether the step is one of those that are logged, in batch_end. */
+bool step_record_logs(const struct step_record *step);
+
+/* Room for the trainer's record and what does not change in it. */
+enum err step_record_create(struct trainer *trainer);
+void step_record_destroy(struct trainer *trainer);
+
+/* Where utilization (MFU) is to be known: finds the peak, and logs it. */
+void step_record_find_peak(struct trainer *trainer);
+
+/* The trainer's position, which every event has. */
+void step_record_position(struct trainer *trainer);
+
+/* The step took so long. */
+void step_record_time(struct trainer *trainer, double step_s);
+
+/* The exchange, and the asks' end. A failure that a rank has held back is
+ * everybody's. Collective. */
+enum err step_record_exchange(struct trainer *trainer);
+
+/* Has `interval`, in seconds, passed on this clock since *since? It begins
+ * again then. Other intervals never have. */
+bool step_record_seconds_due(struct duration interval, double *since);
+
+#endif

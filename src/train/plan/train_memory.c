@@ -1,0 +1,376 @@
+/* Compares what a configuration needs with what there is: the automatic
+ * microbatch, and whether a run fits. What it needs is counted by
+ * src/parallel/memory_plan.c; other ways to run it are in
+ * train_memory_ways.c. */
+#include "src/train/plan/train_memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/units.h"
+#include "src/train/listeners/on_norms.h"
+#include "src/train/start/start_weights.h"
+#include "src/train/start/trainer_backend.h"
+#include "src/train/plan/train_memory_ways.h"
+
+static enum replica_strategy strategy_of(const struct train_settings *s)
+{
+    if (s->parallel.strategy != REPLICA_AUTO)
+        return s->parallel.strategy;
+    if (s->parallel.shard_degree > 0)
+        return REPLICA_ZERO3;
+    bool by_block = s->parallel.expert_degree > 1 ||
+                    s->parallel.sequence_degree > 1 ||
+                    s->parallel.sequence_chunks > 1 ||
+                    s->parallel.reduce_precision == REDUCE_BF16;
+    return by_block ? REPLICA_ZERO2 : REPLICA_ZERO1;
+}
+
+struct replica_options
+train_memory_replica(const struct train_settings *settings)
+{
+    const struct train_settings *s = settings;
+    int64_t slot = s->train.global_batch / s->parallel.slots;
+    int64_t leaves = s->train.microbatch > 0 ? slot / s->train.microbatch : 1;
+    int chunks = (int)s->parallel.sequence_chunks;
+    struct replica_options options = {
+        .strategy = strategy_of(s),
+        .dtype = trainer_backend_dtype(s),
+        .exchange = trainer_backend_exchange(s),
+        .optimizer = optimizer_at(s->optimizer.name),
+        .groups = s->groups.list,
+        .group_count = s->groups.count,
+        .shard_degree = (int)s->parallel.shard_degree,
+        .prefetch = (int)s->parallel.prefetch,
+        .slots = (int)s->parallel.slots,
+        .leaves = (leaves > 0 ? (int)leaves : 1) * chunks,
+        .sequence_chunks = chunks,
+        .sequence_degree = (int)s->parallel.sequence_degree,
+        .expert_degree = (int)s->parallel.expert_degree,
+        .exact = s->parallel.determinism == DETERMINISM_ELASTIC,
+        .reduce_bf16 = s->parallel.reduce_precision == REDUCE_BF16,
+    };
+    memcpy(options.kept, s->needs.kept, sizeof options.kept);
+    return options;
+}
+
+int train_memory_ranks_max(const struct train_settings *settings)
+{
+    return (int)(settings->parallel.slots * settings->parallel.sequence_degree);
+}
+
+enum err train_memory_model(const struct train_settings *settings, int threads,
+                            struct model_options *out)
+{
+    const struct train_settings *s = settings;
+    *out = (struct model_options){
+        .threads = threads,
+        .samples = s->train.microbatch,
+        .seq_len = s->data.seq_len,
+        .seed = (uint64_t)s->train.seed,
+        .dtype = trainer_backend_dtype(s),
+        .fp8 = trainer_backend_fp8(s),
+        .chunks = (int)s->parallel.sequence_chunks,
+        .own_chunks =
+            (int)(s->parallel.sequence_chunks / s->parallel.sequence_degree),
+        .expert_degree = (int)s->parallel.expert_degree,
+        .frozen = train_settings_freezes(s),
+        .lora = { .rank = s->lora.rank,
+                  .alpha = s->lora.alpha,
+                  .dropout = s->lora.dropout,
+                  .targets = s->lora.targets },
+        .target = s->needs.target,
+        .drop_depth = s->needs.drop_depth,
+        .embedding_shrink = s->needs.embedding_shrink,
+        .graphs = s->hardware.graphs != GRAPHS_OFF,
+    };
+    return train_settings_memory(s, &out->memory);
+}
+
+/* At a later start a run reads what its checkpoints lack, and no more. */
+static bool reads_weights(const struct train_settings *settings, bool resumed)
+{
+    struct start_from from = start_weights_from(settings);
+    bool named = from.path[0] != '\0';
+    if (train_settings_freezes(settings))
+        return named || resumed;
+    return named && !from.state && !resumed;
+}
+
+enum err train_memory_plan_with(const struct train_settings *settings,
+                                const struct train_memory_place *place,
+                                const struct params *params,
+                                struct memory_plan *out)
+{
+    struct memory_plan_input input = {
+        .config = &settings->model,
+        .params = params,
+        .kernels = place->kernels,
+        .replica = train_memory_replica(settings),
+        .ranks = place->ranks,
+        .prefetch = (int)settings->data.prefetch,
+        .order = place->order,
+        .stage = settings->checkpoint.async,
+        .norms = (settings->needs.units ? algorithm_norms_bytes(params) : 0) +
+                 on_norms_bytes(settings, params),
+        .reads = reads_weights(settings, place->resumed),
+    };
+    TRY(train_memory_model(settings, place->threads, &input.options));
+    return memory_plan(&input, out);
+}
+
+enum err train_memory_plan(const struct train_settings *settings,
+                           const struct train_memory_place *place,
+                           struct memory_plan *out)
+{
+    enum err rc = ERR_OK;
+    struct params *params = NULL;
+    TRY_OUT(train_settings_params(settings, &params));
+    TRY_OUT(train_memory_plan_with(settings, place, params, out));
+out:
+    params_destroy(params);
+    return rc;
+}
+
+static bool has_room(size_t bytes, size_t room)
+{
+    return room == 0 ||
+           (double)bytes * (1.0 + TRAIN_MEMORY_MARGIN) <= (double)room;
+}
+
+bool train_memory_fits(const struct memory_plan *plan,
+                       const struct train_memory_place *place,
+                       size_t limit_bytes)
+{
+    size_t node =
+        (size_t)(place->node_ranks > 0 ? place->node_ranks : place->ranks);
+    size_t here = plan->total - plan->shared / node * (node - 1);
+    /* all that the plan counts and the threads' stacks, the saver's and the
+     * lock's among them: little more than is missing at this moment */
+    size_t host = plan->host > 0 ? plan->host : plan->total;
+    size_t mapped =
+        host + ((size_t)place->threads + 1) * kernels_thread_space();
+    if (plan->total >= ARENA_BYTES_MAX)
+        return false;
+    return (limit_bytes == 0 || plan->total <= limit_bytes) &&
+           has_room(here, place->room) &&
+           has_room(plan->host, place->host_room) &&
+           (place->address_space == 0 || mapped <= place->address_space);
+}
+
+int64_t train_memory_smaller(int64_t microbatch)
+{
+    for (int64_t factor = 2; factor * factor <= microbatch; factor++)
+        if (microbatch % factor == 0)
+            return microbatch / factor;
+    return microbatch > 1 ? 1 : 0;
+}
+
+static int64_t common_multiple(int64_t a, int64_t b)
+{
+    int64_t multiple = a;
+    while (multiple % b != 0)
+        multiple += a;
+    return multiple;
+}
+
+/* The number of ranks that is tried after `ranks`, which the degrees divide;
+ * 0: none. */
+static int more_ranks(int ranks, const struct train_settings *settings)
+{
+    int64_t shard = settings->parallel.shard_degree;
+    int64_t least = common_multiple(settings->parallel.expert_degree,
+                                    settings->parallel.sequence_degree);
+    least = common_multiple(least, shard > 0 ? shard : 1);
+    int64_t most = train_memory_ranks_max(settings) / least * least;
+    int64_t next = least;
+    while (next <= ranks)
+        next *= 2;
+    if (next < most)
+        return (int)next;
+    return ranks < most ? (int)most : 0;
+}
+
+/* The largest microbatch up to the settings' with which they fit. */
+static enum err fit_microbatch(struct train_settings *settings,
+                               const struct train_memory_place *place,
+                               size_t limit_bytes, bool *fits)
+{
+    int64_t begin = settings->train.microbatch;
+    *fits = false;
+    for (int64_t micro = begin; micro > 0;
+         micro = train_memory_smaller(micro)) {
+        settings->train.microbatch = micro;
+        TRY(train_memory_fit(settings, place, limit_bytes, fits));
+        if (*fits)
+            return ERR_OK;
+    }
+    settings->train.microbatch = begin;
+    return ERR_OK;
+}
+
+enum err train_memory_auto(const struct train_settings *settings,
+                           int64_t *microbatch)
+{
+    enum err rc = ERR_OK;
+    int64_t threads = settings->hardware.threads;
+    bool fits = false;
+    struct train_memory_place place = { .threads = threads > 0
+                                                       ? (int)threads
+                                                       : TRAIN_MEMORY_THREADS };
+    struct train_settings *trial = malloc(sizeof *trial);
+    if (trial == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    *trial = *settings;
+    trial->monitor.norms.value = 0.0; /* the run is the same with it */
+    trial->train.microbatch =
+        settings->train.global_batch / settings->parallel.slots;
+    *microbatch = trial->train.microbatch;
+    if (settings->memory.limit == 0)
+        goto out;
+    /* the processor's is of every build and processor */
+    if (trainer_backend_dtype(settings) != DTYPE_F32 ||
+        settings->hardware.backend == BACKEND_CUDA)
+        TRY_OUT(trainer_backend_plan(settings, &place.kernels));
+    else
+        TRY_OUT(kernels_find_planned("cpu", "generic", &place.kernels));
+    for (int ranks = more_ranks(0, settings); ranks > 0 && !fits;
+         ranks = more_ranks(ranks, settings)) {
+        place.ranks = ranks;
+        TRY_OUT(fit_microbatch(trial, &place, (size_t)settings->memory.limit,
+                               &fits));
+    }
+    *microbatch = fits ? trial->train.microbatch : 1;
+out:
+    free(trial);
+    return rc;
+}
+
+enum err train_memory_nearest(const struct train_settings *settings,
+                              const struct train_memory_place *place,
+                              size_t limit_bytes,
+                              struct train_memory_nearest *out)
+{
+    struct train_memory_place at = *place;
+    out->found = false;
+    for (; at.ranks > 0; at.ranks = more_ranks(at.ranks, settings)) {
+        TRY(train_memory_ways(settings, &at, limit_bytes, TRAIN_MEMORY_WAYS_MAX,
+                              out->ways, &out->count));
+        if (out->count == 0)
+            continue;
+        out->found = true;
+        out->ranks = at.ranks;
+        train_memory_apply(settings, &out->ways[0], &out->settings);
+        return ERR_OK;
+    }
+    return ERR_OK;
+}
+
+static void append(char *text, size_t size, const char *format,
+                   const char *value)
+{
+    size_t used = strlen(text);
+    if (used > 0)
+        snprintf(text + used, size - used, " ");
+    used = strlen(text);
+    snprintf(text + used, size - used, format, value);
+}
+
+void train_memory_changes(const struct train_settings *settings, int ranks,
+                          const struct train_settings *near, int near_ranks,
+                          char *text, size_t size)
+{
+    char number[32];
+    text[0] = '\0';
+    if (near->parallel.strategy != settings->parallel.strategy)
+        append(text, size, "parallel.strategy=%s",
+               replica_strategy_names[near->parallel.strategy]);
+    if (near->parallel.shard_degree != settings->parallel.shard_degree) {
+        snprintf(number, sizeof number, "%lld",
+                 (long long)near->parallel.shard_degree);
+        append(text, size, "parallel.shard_degree=%s", number);
+    }
+    if (near->train.microbatch != settings->train.microbatch) {
+        snprintf(number, sizeof number, "%lld",
+                 (long long)near->train.microbatch);
+        append(text, size, "train.microbatch=%s", number);
+    }
+    if (strcmp(near->memory.checkpoint, settings->memory.checkpoint) != 0)
+        append(text, size, "memory.checkpoint=\"%s\"", near->memory.checkpoint);
+    if (near->memory.compression != settings->memory.compression)
+        append(text, size, "memory.compression=%s",
+               packing_names[near->memory.compression]);
+    if (near->checkpoint.async != settings->checkpoint.async)
+        append(text, size, "checkpoint.async=%s", "false");
+    if (near_ranks != ranks) {
+        snprintf(number, sizeof number, "%d", near_ranks);
+        append(text, size, "%s ranks", number);
+    }
+    if (text[0] == '\0') /* "auto" finds it there */
+        append(text, size, "%s", "as it is");
+}
+
+/* Which limit it is that the plan exceeds, and how much it leaves. */
+static void name_limit(const struct memory_plan *plan,
+                       const struct train_memory_place *place,
+                       size_t limit_bytes, char *text, size_t size)
+{
+    char bytes[32];
+    struct train_memory_place only = { .threads = place->threads,
+                                       .ranks = place->ranks,
+                                       .node_ranks = place->node_ranks };
+    if (!train_memory_fits(plan, &only, limit_bytes)) {
+        units_bytes((double)limit_bytes, bytes, sizeof bytes);
+        snprintf(text, size, "memory.limit is %s", bytes);
+        return;
+    }
+    only.address_space = place->address_space;
+    if (!train_memory_fits(plan, &only, 0)) {
+        units_bytes((double)place->address_space, bytes, sizeof bytes);
+        snprintf(text, size,
+                 "ulimit -v or -d leaves %s of address space, and each "
+                 "thread's stack (ulimit -s) takes %zu MiB of it besides",
+                 bytes, kernels_thread_space() >> 20);
+        return;
+    }
+    only.room = place->room;
+    bool tensors = !train_memory_fits(plan, &only, 0);
+    bool device = plan->host > 0;
+    units_bytes((double)(tensors ? place->room : place->host_room), bytes,
+                sizeof bytes);
+    snprintf(text, size,
+             tensors && device ? "its GPU has %s left"
+                               : "the node has %s for each of its ranks "
+                                 "(cgroup or memory)",
+             bytes);
+}
+
+enum err train_memory_check(const struct train_settings *settings,
+                            const struct train_memory_place *place)
+{
+    enum err rc = ERR_OK;
+    struct memory_plan plan;
+    char need[32], limit[160], changes[256];
+    size_t limit_bytes = (size_t)settings->memory.limit;
+    TRY(train_memory_plan(settings, place, &plan));
+    if (train_memory_fits(&plan, place, limit_bytes))
+        return ERR_OK;
+    struct train_memory_nearest *nearest = malloc(sizeof *nearest);
+    if (nearest == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(train_memory_nearest(settings, place, limit_bytes, nearest));
+    units_bytes((double)plan.total, need, sizeof need);
+    name_limit(&plan, place, limit_bytes, limit, sizeof limit);
+    snprintf(changes, sizeof changes, "nothing near, on any number of ranks");
+    if (nearest->found)
+        train_memory_changes(settings, place->ranks, &nearest->settings,
+                             nearest->ranks, changes, sizeof changes);
+    rc = err_set(ERR_MEMORY,
+                 "a rank needs %s of memory with train.microbatch=%lld, %s; "
+                 "what fits: %s (tessera-plan shows it by kind)",
+                 need, (long long)settings->train.microbatch, limit, changes);
+out:
+    free(nearest);
+    return rc;
+}

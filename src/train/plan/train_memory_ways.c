@@ -1,0 +1,481 @@
+/* Lists the ways in which a configuration can run on a number of ranks,
+ * estimates what each costs, and chooses the strategy under "auto". The costs
+ * are assumptions for an order, not measurements. */
+#include "src/train/plan/train_memory_ways.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/units.h"
+#include "src/model/model_flops.h"
+#include "src/train/start/trainer_backend.h"
+
+/* zero1, zero2, zero3 over 1, 2, 4, ... nodes, and what the settings say */
+#define SPREADS_MAX 24
+#define CHANGES 8 /* of computing again, packing and the copy */
+
+/* Assumed: 400 TFLOP/s and 40 GB/s to other nodes of a GPU, 0.5 TFLOP/s and 2
+ * GB/s of a rank on processors; ten times that within a node. */
+#define FLOPS_PER_BYTE_DEVICE 1e4
+#define FLOPS_PER_BYTE_HOST 250.0
+#define NEAR 0.1
+
+/* Prices of changes that cost something else than time. */
+#define PRICE_HALF 0.01     /* a microbatch of half the size */
+#define PRICE_BY_BLOCK 0.02 /* zero2, zero3: leaves are added one by one */
+#define PRICE_PACKED 0.4
+#define PRICE_WAITING 0.5
+
+struct spread {
+    enum replica_strategy strategy;
+    int degree; /* of zero3; 0 otherwise */
+};
+
+struct planner {
+    const struct train_settings *settings;
+    const struct train_memory_place *place;
+    size_t limit_bytes;
+    struct params *params;
+    struct train_settings *trial;
+};
+
+static enum err planner_open(const struct train_settings *settings,
+                             const struct train_memory_place *place,
+                             size_t limit_bytes, struct planner *out)
+{
+    *out = (struct planner){ .settings = settings,
+                             .place = place,
+                             .limit_bytes = limit_bytes };
+    out->trial = malloc(sizeof *out->trial);
+    if (out->trial == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    return train_settings_params(settings, &out->params);
+}
+
+static void planner_close(struct planner *planner)
+{
+    params_destroy(planner->params);
+    free(planner->trial);
+}
+
+static bool is_auto(const struct train_settings *settings)
+{
+    return settings->parallel.strategy == REPLICA_AUTO;
+}
+
+static bool all_again(const struct train_settings *settings, double *missing)
+{
+    struct model_memory memory;
+    bool known = train_settings_memory(settings, &memory) == ERR_OK;
+    int64_t layers = settings->model.n_layers;
+    int64_t again = 0;
+    for (int64_t i = 0; i < layers && known; i++)
+        again += (memory.recompute[i] & RECOMPUTE_BLOCK) != 0;
+    *missing = (double)(layers - again) / (double)layers;
+    return again == layers;
+}
+
+static void apply_spread(const struct spread *spread, int ranks,
+                         struct train_settings *s)
+{
+    s->parallel.strategy = spread->strategy;
+    s->parallel.shard_degree =
+        spread->degree == ranks ? 0 : (int64_t)spread->degree;
+}
+
+/* Puts all of a way but its strategy into the settings. */
+static void apply_changes(const struct train_memory_way *way,
+                          struct train_settings *s)
+{
+    s->train.microbatch = way->microbatch;
+    if (way->again)
+        snprintf(s->memory.checkpoint, sizeof s->memory.checkpoint,
+                 "block: all");
+    if (way->packed)
+        s->memory.compression =
+            trainer_backend_dtype(s) == DTYPE_F32 ? PACKING_BF16 : PACKING_INT8;
+    if (way->waiting)
+        s->checkpoint.async = false;
+}
+
+void train_memory_apply(const struct train_settings *settings,
+                        const struct train_memory_way *way,
+                        struct train_settings *out)
+{
+    struct spread spread = { way->strategy, way->shard_degree };
+    *out = *settings;
+    apply_changes(way, out);
+    if (!is_auto(settings))
+        apply_spread(&spread, way->ranks, out);
+}
+
+static enum err plan_way(struct planner *planner,
+                         const struct train_memory_way *way,
+                         struct memory_plan *plan)
+{
+    struct train_settings *s = planner->trial;
+    struct spread spread = { way->strategy, way->shard_degree };
+    *s = *planner->settings;
+    apply_changes(way, s);
+    apply_spread(&spread, way->ranks, s);
+    return train_memory_plan_with(s, planner->place, planner->params, plan);
+}
+
+/* --- what there is to choose from --- */
+
+static void add_spread(const struct planner *planner, struct spread spread,
+                       struct spread list[SPREADS_MAX], int *count)
+{
+    struct train_settings *s = planner->trial;
+    int ranks = planner->place->ranks;
+    for (int i = 0; i < *count; i++)
+        if (list[i].strategy == spread.strategy &&
+            list[i].degree == spread.degree)
+            return;
+    *s = *planner->settings;
+    apply_spread(&spread, ranks, s);
+    struct replica_options options = train_memory_replica(s);
+    if (*count < SPREADS_MAX && replica_check(&options, ranks) == ERR_OK &&
+        replica_check_model(&options, planner->params) == ERR_OK)
+        list[(*count)++] = spread;
+}
+
+static int node_ranks(const struct train_memory_place *place)
+{
+    return place->node_ranks > 0 ? place->node_ranks : place->ranks;
+}
+
+/* Lists the strategies with their degrees; where only the settings' own
+ * strategy is wanted, it alone. */
+static int list_spreads(const struct planner *planner, bool others,
+                        struct spread list[SPREADS_MAX])
+{
+    const struct train_settings *s = planner->settings;
+    int ranks = planner->place->ranks;
+    int given = (int)s->parallel.shard_degree;
+    int count = 0;
+    struct replica_options options = train_memory_replica(s);
+    struct spread own = { options.strategy, 0 };
+    if (own.strategy == REPLICA_ZERO3)
+        own.degree = given > 0 ? given : ranks;
+    if (!is_auto(s))
+        add_spread(planner, own, list, &count);
+    if (!others && !is_auto(s))
+        return count;
+    if (is_auto(s) && given > 0) {
+        add_spread(planner, (struct spread){ REPLICA_ZERO3, given }, list,
+                   &count);
+        return count;
+    }
+    add_spread(planner, (struct spread){ REPLICA_ZERO1, 0 }, list, &count);
+    add_spread(planner, (struct spread){ REPLICA_ZERO2, 0 }, list, &count);
+    /* within a node to gather costs little, so smaller groups save nothing */
+    for (int degree = node_ranks(planner->place); degree > 1 && degree < ranks;
+         degree *= 2)
+        add_spread(planner, (struct spread){ REPLICA_ZERO3, degree }, list,
+                   &count);
+    add_spread(planner, (struct spread){ REPLICA_ZERO3, ranks }, list, &count);
+    return count;
+}
+
+/* --- what it costs --- */
+
+/* How much a byte counts that goes to `group` neighbouring ranks: whole to
+ * other nodes, less within the node. */
+static double weigh(const struct train_memory_place *place, double group)
+{
+    double node = (double)node_ranks(place);
+    if (group <= 1.0)
+        return 0.0;
+    double near = fmin(node, group) - 1.0;
+    return (near * NEAR + (group - 1.0 - near)) / (group - 1.0);
+}
+
+/* Bytes that a rank sends in a step; *weighed: with those on its node as so
+ * much less. src/DESIGN.md has the sums. */
+static double sent(const struct planner *planner,
+                   const struct train_memory_way *way, double *weighed)
+{
+    const struct train_settings *s = planner->settings;
+    double ranks = (double)way->ranks;
+    double slots = (double)s->parallel.slots;
+    double slot = fmax(1.0, (double)s->train.global_batch / slots);
+    double p = (double)planner->params->elements;
+    double weight = (double)dtype_bytes(trainer_backend_dtype(s));
+    bool bf16 = s->parallel.reduce_precision == REDUCE_BF16;
+    double share = (ranks - 1.0) / ranks;
+    double degree = (double)way->shard_degree;
+    double leaves = ceil(slots / ranks) * ceil(slot / (double)way->microbatch) *
+                    (double)s->parallel.sequence_chunks;
+    bool whole = fmod(slots, ranks) == 0.0 ||
+                 s->parallel.determinism != DETERMINISM_ELASTIC;
+    double gradient = p * (bf16 ? 2.0 : 4.0) * share;
+    double all = weigh(planner->place, ranks);
+    double bytes = 0.0;
+    switch (way->strategy) {
+    case REPLICA_DDP:
+    case REPLICA_ZERO1:
+        bytes =
+            gradient * (whole ? 1.0 : 2.0) +
+            p * share * (way->strategy == REPLICA_DDP ? sizeof(float) : weight);
+        *weighed = bytes * all;
+        return bytes;
+    case REPLICA_ZERO2:
+        bytes = leaves * gradient + p * weight * share;
+        *weighed = bytes * all;
+        return bytes;
+    case REPLICA_ZERO3:
+    case REPLICA_AUTO: /* of settings, never of a way */
+        break;
+    }
+    double gathered = leaves * 2.0 * p * weight * (degree - 1.0) / degree;
+    double rest = leaves * gradient +
+                  p * weight / degree * (ranks / degree - 1.0) / ranks * degree;
+    *weighed = gathered * weigh(planner->place, degree) + rest * all;
+    return gathered + rest;
+}
+
+static void set_cost(const struct planner *planner,
+                     struct train_memory_way *way)
+{
+    const struct train_settings *s = planner->settings;
+    double weighed = 0.0;
+    double missing = 0.0;
+    bool device = planner->place->kernels->memory->device;
+    double samples = s->train.global_batch > 0
+                         ? (double)s->train.global_batch / (double)way->ranks
+                         : (double)s->train.microbatch;
+    double flops = samples * model_flops_per_sequence(
+                                 &s->model, planner->params, s->data.seq_len);
+    way->sent = sent(planner, way, &weighed);
+    (void)all_again(s, &missing);
+    way->computed = way->again ? missing / 3.0 : 0.0;
+    way->cost = way->computed +
+                weighed *
+                    (device ? FLOPS_PER_BYTE_DEVICE : FLOPS_PER_BYTE_HOST) /
+                    flops +
+                (way->strategy >= REPLICA_ZERO2 ? PRICE_BY_BLOCK : 0.0) +
+                (way->packed ? PRICE_PACKED : 0.0) +
+                (way->waiting ? PRICE_WAITING : 0.0) +
+                PRICE_HALF *
+                    log2((double)s->train.microbatch / (double)way->microbatch);
+}
+
+static int by_cost(const void *a, const void *b)
+{
+    const struct train_memory_way *x = a;
+    const struct train_memory_way *y = b;
+    if (x->cost != y->cost)
+        return x->cost < y->cost ? -1 : 1;
+    return x->strategy != y->strategy ? (x->strategy < y->strategy ? -1 : 1)
+                                      : x->shard_degree - y->shard_degree;
+}
+
+/* --- the search --- */
+
+static enum err try_way(struct planner *planner, struct train_memory_way *way,
+                        bool *fits)
+{
+    struct memory_plan plan;
+    TRY(plan_way(planner, way, &plan));
+    way->bytes = plan.total;
+    *fits = train_memory_fits(&plan, planner->place, planner->limit_bytes);
+    return ERR_OK;
+}
+
+/* The largest microbatch up to the settings' with which it fits; a run that has
+ * begun keeps its own under "elastic". */
+static enum err fit_microbatch(struct planner *planner,
+                               struct train_memory_way *way, bool *fits)
+{
+    const struct train_settings *s = planner->settings;
+    int64_t most = s->train.microbatch;
+    if (planner->place->resumed &&
+        s->parallel.determinism == DETERMINISM_ELASTIC)
+        return try_way(planner, way, fits);
+    way->microbatch = 1;
+    TRY(try_way(planner, way, fits));
+    if (!*fits)
+        return ERR_OK;
+    *fits = false;
+    for (int64_t micro = most; micro > 0 && !*fits;
+         micro = train_memory_smaller(micro)) {
+        way->microbatch = micro;
+        TRY(try_way(planner, way, fits));
+    }
+    return ERR_OK;
+}
+
+/* Makes the way of one change; false: the settings have that already, or a run
+ * that has begun may not. */
+static bool make_way(const struct planner *planner, const struct spread *spread,
+                     int change, struct train_memory_way *way)
+{
+    const struct train_settings *s = planner->settings;
+    double missing = 0.0;
+    bool again = all_again(s, &missing);
+    bool packed = s->memory.compression != PACKING_NONE;
+    *way = (struct train_memory_way){ .strategy = spread->strategy,
+                                      .shard_degree = spread->degree,
+                                      .ranks = planner->place->ranks,
+                                      .microbatch = s->train.microbatch,
+                                      .again = change & 1,
+                                      .packed = change & 2,
+                                      .waiting = change & 4 };
+    if (planner->place->resumed && (way->packed || (way->again && packed)))
+        return false;
+    return !(way->again && again) && !(way->packed && packed) &&
+           !(way->waiting && !s->checkpoint.async);
+}
+
+/* "auto" finds the strategy by itself. */
+static bool alike(const struct train_memory_way *a,
+                  const struct train_memory_way *b, bool by_itself)
+{
+    return (by_itself || a->strategy == b->strategy) && a->again == b->again &&
+           a->packed == b->packed && a->waiting == b->waiting;
+}
+
+/* Keeps the first ways that differ, of those that fit and are sorted. */
+static void keep_unlike(const struct train_memory_way *all, int found,
+                        bool by_itself, int max, struct train_memory_way *ways,
+                        int *count)
+{
+    *count = 0;
+    for (int i = 0; i < found && *count < max; i++) {
+        bool known = false;
+        for (int j = 0; j < *count; j++)
+            known |= alike(&all[i], &ways[j], by_itself);
+        if (!known)
+            ways[(*count)++] = all[i];
+    }
+}
+
+enum err train_memory_ways(const struct train_settings *settings,
+                           const struct train_memory_place *place,
+                           size_t limit_bytes, int max,
+                           struct train_memory_way *ways, int *count)
+{
+    enum err rc = ERR_OK;
+    struct train_memory_way all[SPREADS_MAX * CHANGES];
+    struct spread spreads[SPREADS_MAX];
+    struct planner planner;
+    int found = 0;
+    *count = 0;
+    TRY_OUT(planner_open(settings, place, limit_bytes, &planner));
+    int spread_count = list_spreads(&planner, true, spreads);
+    for (int i = 0; i < spread_count; i++)
+        for (int change = 0; change < CHANGES; change++) {
+            struct train_memory_way *way = &all[found];
+            bool fits = false;
+            if (!make_way(&planner, &spreads[i], change, way))
+                continue;
+            TRY_OUT(fit_microbatch(&planner, way, &fits));
+            if (!fits)
+                continue;
+            set_cost(&planner, way);
+            found++;
+        }
+    qsort(all, (size_t)found, sizeof all[0], by_cost);
+    keep_unlike(all, found, is_auto(settings), max, ways, count);
+out:
+    planner_close(&planner);
+    return rc;
+}
+
+enum err train_memory_fit(const struct train_settings *settings,
+                          const struct train_memory_place *place,
+                          size_t limit_bytes, bool *fits)
+{
+    enum err rc = ERR_OK;
+    struct spread spreads[SPREADS_MAX];
+    struct train_memory_way way;
+    struct planner planner;
+    *fits = false;
+    TRY_OUT(planner_open(settings, place, limit_bytes, &planner));
+    int count = list_spreads(&planner, false, spreads);
+    for (int i = 0; i < count && !*fits; i++) {
+        (void)make_way(&planner, &spreads[i], 0, &way);
+        TRY_OUT(try_way(&planner, &way, fits));
+    }
+out:
+    planner_close(&planner);
+    return rc;
+}
+
+/* --- auto --- */
+
+/* "zero1", "zero3 over 8 ranks" */
+static void name_way(const struct train_memory_way *way, char *text,
+                     size_t size)
+{
+    if (way->strategy == REPLICA_ZERO3 && way->shard_degree < way->ranks)
+        snprintf(text, size, "zero3 in groups of %d", way->shard_degree);
+    else
+        snprintf(text, size, "%s", replica_strategy_names[way->strategy]);
+}
+
+static void say_why(const struct train_memory_way *ways, int chosen, bool fits,
+                    char *why, size_t size)
+{
+    char name[64], need[32], bytes[32];
+    name_way(&ways[chosen], name, sizeof name);
+    units_bytes((double)ways[chosen].bytes, bytes, sizeof bytes);
+    snprintf(why, size,
+             "parallel.strategy = \"auto\" is %s, %s per rank: ", name, bytes);
+    size_t used = strlen(why);
+    if (!fits) {
+        snprintf(why + used, size - used, "none fits, it takes the least");
+        return;
+    }
+    if (chosen == 0) {
+        snprintf(why + used, size - used, "it fits and sends the least");
+        return;
+    }
+    name_way(&ways[chosen - 1], name, sizeof name);
+    units_bytes((double)ways[chosen - 1].bytes, need, sizeof need);
+    snprintf(why + used, size - used,
+             "it sends the least of those that fit; %s, the next cheaper one, "
+             "would take %s",
+             name, need);
+}
+
+enum err train_memory_strategy(struct train_settings *settings,
+                               const struct train_memory_place *place,
+                               size_t limit_bytes, char *why, size_t why_size)
+{
+    enum err rc = ERR_OK;
+    struct spread spreads[SPREADS_MAX];
+    struct train_memory_way ways[SPREADS_MAX];
+    struct planner planner;
+    bool fits = false;
+    int chosen = 0;
+    why[0] = '\0';
+    if (!is_auto(settings))
+        return ERR_OK;
+    TRY_OUT(planner_open(settings, place, limit_bytes, &planner));
+    int count = list_spreads(&planner, false, spreads);
+    if (count == 0) {
+        struct replica_options options = train_memory_replica(settings);
+        TRY_OUT(replica_check(&options, place->ranks));
+        TRY_OUT(replica_check_model(&options, planner.params));
+    }
+    for (int i = 0; i < count; i++) {
+        (void)make_way(&planner, &spreads[i], 0, &ways[i]);
+        set_cost(&planner, &ways[i]);
+    }
+    qsort(ways, (size_t)count, sizeof ways[0], by_cost);
+    for (int i = 0; i < count && !fits; i++) {
+        TRY_OUT(try_way(&planner, &ways[i], &fits));
+        if (fits || ways[i].bytes < ways[chosen].bytes)
+            chosen = i;
+    }
+    say_why(ways, chosen, fits, why, why_size);
+    struct spread spread = { ways[chosen].strategy, ways[chosen].shard_degree };
+    apply_spread(&spread, place->ranks, settings);
+out:
+    planner_close(&planner);
+    return rc;
+}

@@ -1,0 +1,319 @@
+/* Switches the timeline on and off step by step, brings the ranks' sums
+ * together, and hands what is to be written to a thread. */
+#include "src/train/profile/trainer_profile.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/comm/comm_offset.h"
+#include "src/train/profile/profile_file.h"
+#include "src/train/profile/profile_ranges.h"
+#include "src/train/profile/profile_table.h"
+
+/* How long a range's end waits for a device, and a run's for its writer. */
+#define DEVICE_WAIT_S 30.0
+#define WRITER_WAIT_S 30.0
+#define LOOK_S 1e-2
+
+struct trainer_profile {
+    struct profile_ranges ranges;
+    struct timeline_kind kinds[TIMELINE_KINDS_MAX];
+    struct timeline *timeline;
+    struct kernel_profile *ops;
+    int64_t first; /* step of the range that is on; 0: none is */
+    struct timeline_span step;
+    struct profile_about about;
+
+    pthread_t writer;
+    bool writing; /* there is a thread to be joined */
+    atomic_bool written;
+    /* the writer's alone while it writes: */
+    char folder[FSIO_PATH_MAX];
+    struct buffer table; /* rank 0's; empty on others */
+};
+
+/* --- making one --- */
+
+static enum err make(struct trainer *trainer, struct trainer_profile *profile)
+{
+    int count = TIMELINE_KINDS_OWN;
+    const struct kernel_memory *memory = trainer->kernels->memory;
+    TRY(profile_ranges_parse(trainer->settings.train.profile,
+                             &profile->ranges));
+    _Static_assert(TIMELINE_KINDS_OWN + EVENTS_LISTENERS_MAX +
+                           KERNEL_OP_COUNT <=
+                       TIMELINE_KINDS_MAX,
+                   "room for all kinds");
+    timeline_kinds(profile->kinds);
+    trainer->events.first_kind = count;
+    count += events_kinds(profile->kinds + count);
+    int first_op = count;
+    kernel_profile_kinds(profile->kinds + count);
+    count += KERNEL_OP_COUNT;
+    TRY(timeline_create(profile->kinds, count, TRAINER_PROFILE_SPANS,
+                        &profile->timeline));
+    return kernel_profile_create(profile->timeline, first_op, memory,
+                                 &profile->ops);
+}
+
+/* Times count from here on rank 0's clock. Collective. */
+static enum err compare_clocks(struct trainer *trainer,
+                               struct profile_about *about)
+{
+    int64_t origin = timeline_now();
+    TRY(comm_offset(trainer->comm, &about->offset_ns, &about->error_ns));
+    TRY(comm_broadcast(trainer->comm, &origin, sizeof origin, 0));
+    about->offset_ns -= origin;
+    about->rank = trainer->rank;
+    about->ranks = trainer->ranks;
+    about->attempt = trainer->attempt;
+    snprintf(about->host, sizeof about->host, "%s",
+             comm_host(trainer->comm, trainer->rank));
+    return ERR_OK;
+}
+
+enum err trainer_profile_create(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    if (trainer->settings.train.profile[0] == '\0')
+        return ERR_OK;
+    struct trainer_profile *profile = calloc(1, sizeof *profile);
+    if (profile == NULL)
+        rc = err_set(ERR_MEMORY, "profile: out of memory");
+    trainer->profile = profile;
+    if (rc == ERR_OK)
+        rc = make(trainer, profile);
+    TRY(comm_agree(trainer->comm, rc));
+    TRY(compare_clocks(trainer, &profile->about));
+    trainer->kernels = trainer->kernels->profiled;
+    trainer->timeline = profile->timeline;
+    trainer->events.timeline = profile->timeline;
+    comm_set_timeline(trainer->comm, profile->timeline, TIMELINE_AGREE);
+    return ERR_OK;
+}
+
+struct kernel_profile *trainer_profile_ops(const struct trainer *trainer)
+{
+    return trainer->profile != NULL ? trainer->profile->ops : NULL;
+}
+
+void trainer_profile_tell(const struct trainer *trainer)
+{
+    const struct trainer_profile *profile = trainer->profile;
+    for (int i = 0; profile != NULL && i < profile->ranges.count; i++) {
+        const struct profile_range *range = &profile->ranges.list[i];
+        bool past = range->last <= trainer->step;
+        bool beyond =
+            trainer->max_steps >= 0 && range->first > trainer->max_steps;
+        if (trainer->rank == 0 && (past || beyond))
+            log_warn("train.profile: steps %lld to %lld are not profiled: %s "
+                     "%lld",
+                     (long long)range->first, (long long)range->last,
+                     past ? "the run goes on behind step"
+                          : "the last step of the run is",
+                     (long long)(past ? trainer->step : trainer->max_steps));
+    }
+}
+
+/* --- writing --- */
+
+static enum err write_files(const struct trainer_profile *profile)
+{
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_mkdirs(profile->folder));
+    if (profile->table.bytes > 0) {
+        TRY(fsio_path(path, "%s/table.txt", profile->folder));
+        TRY(fsio_write_hint(path, profile->table.data, profile->table.bytes));
+    }
+    TRY(fsio_path(path, "%s/rank-%d.json", profile->folder,
+                  profile->about.rank));
+    return profile_file_write(path, profile->timeline, &profile->about);
+}
+
+static void *write_main(void *arg)
+{
+    struct trainer_profile *profile = arg;
+    if (write_files(profile) != ERR_OK)
+        log_warn("profile of steps %lld to %lld: no trace: %s",
+                 (long long)profile->about.first,
+                 (long long)profile->about.last, err_text());
+    atomic_store(&profile->written, true);
+    return NULL;
+}
+
+/* Signals are other threads'. */
+static void start_writing(struct trainer_profile *profile)
+{
+    sigset_t all, before;
+    atomic_store(&profile->written, false);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    profile->writing =
+        pthread_create(&profile->writer, NULL, write_main, profile) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!profile->writing)
+        log_warn("profile of steps %lld to %lld: no trace: no thread to write "
+                 "it; raise the limit of processes",
+                 (long long)profile->about.first,
+                 (long long)profile->about.last);
+}
+
+/* Whether nobody writes any more, after so much time at most. */
+static bool end_writing(struct trainer_profile *profile, double timeout_s)
+{
+    double until_s = clock_now() + timeout_s;
+    while (profile->writing && !atomic_load(&profile->written) &&
+           clock_now() < until_s)
+        clock_sleep(LOOK_S);
+    if (profile->writing && !atomic_load(&profile->written))
+        return false;
+    if (profile->writing)
+        pthread_join(profile->writer, NULL);
+    profile->writing = false;
+    return true;
+}
+
+void trainer_profile_destroy(struct trainer *trainer)
+{
+    struct trainer_profile *profile = trainer->profile;
+    if (profile == NULL)
+        return;
+    comm_set_timeline(trainer->comm, NULL, TIMELINE_AGREE);
+    trainer->profile = NULL;
+    trainer->timeline = trainer->events.timeline = NULL;
+    kernel_profile_destroy(profile->ops);
+    if (!end_writing(profile, WRITER_WAIT_S)) {
+        log_warn("profile: %s is not written after %.0f s; the run ends "
+                 "without it",
+                 profile->folder, WRITER_WAIT_S);
+        return; /* the thread still reads what would be freed */
+    }
+    timeline_destroy(profile->timeline);
+    buffer_free(&profile->table);
+    free(profile);
+}
+
+/* --- a range --- */
+
+/* The whole range's ops that the device has not done in time, and a device that
+ * says no, are no reason to end a run. */
+static void warn_of_device(enum err rc)
+{
+    if (rc != ERR_OK)
+        log_warn("profile: the device's times are not all there: %s",
+                 err_text());
+}
+
+static void log_table(const struct buffer *table)
+{
+    const char *text = (const char *)table->data;
+    for (size_t at = 0; at < table->bytes;) {
+        size_t bytes = strcspn(text + at, "\n");
+        log_info("%.*s", (int)bytes, text + at);
+        at += bytes + 1;
+    }
+}
+
+/* Rank 0's. */
+static enum err make_table(struct trainer_profile *profile,
+                           const struct profile_sums *sums)
+{
+    struct profile_shape shapes[PROFILE_SHAPES];
+    int count = 0;
+    profile->table.bytes = 0;
+    TRY(profile_shapes(profile->timeline, shapes, &count));
+    TRY(profile_table(sums, shapes, count, &profile->table));
+    TRY(buffer_reserve(&profile->table, 1));
+    profile->table.data[profile->table.bytes] = '\0';
+    log_table(&profile->table);
+    return ERR_OK;
+}
+
+/* Collective. */
+static enum err end_range(struct trainer *trainer)
+{
+    struct trainer_profile *profile = trainer->profile;
+    struct profile_about *about = &profile->about;
+    struct profile_sums sums = { .first = profile->first,
+                                 .last = trainer->step,
+                                 .peak_flops = trainer->record.peak_flops };
+    int64_t uncertain_ns = 0;
+    warn_of_device(kernel_profile_finish(profile->ops, DEVICE_WAIT_S));
+    timeline_stop(profile->timeline);
+    sums.device = kernel_profile_times_device(profile->ops, &uncertain_ns);
+    about->device_error_ns = sums.device ? uncertain_ns : -1;
+    about->first = sums.first;
+    about->last = sums.last;
+    profile->first = 0;
+    TRY(profile_sums_gather(trainer->comm, profile->timeline, &sums));
+    if (trainer->rank == 0 && make_table(profile, &sums) != ERR_OK)
+        log_warn("profile: no table: %s", err_text());
+    snprintf(about->run, sizeof about->run, "%s", trainer->run_uuid);
+    if (fsio_path(profile->folder, "%s/profile/steps-%lld-%lld",
+                  trainer->settings.run.dir, (long long)sums.first,
+                  (long long)sums.last) == ERR_OK)
+        start_writing(profile);
+    else
+        log_warn("profile: no trace: %s", err_text());
+    return ERR_OK;
+}
+
+/* A range that this rank alone leaves out is in nobody's table. Collective. */
+static enum err begin_range(struct trainer *trainer)
+{
+    struct trainer_profile *profile = trainer->profile;
+    int64_t busy = !end_writing(profile, 0.0);
+    TRY(comm_all_reduce_i64(trainer->comm, &busy, 1, COMM_MAX));
+    if (busy != 0) {
+        if (trainer->rank == 0)
+            log_warn("profile: step %lld is left out: a trace is still being "
+                     "written",
+                     (long long)trainer->step + 1);
+        return ERR_OK;
+    }
+    profile->first = trainer->step + 1;
+    timeline_start(profile->timeline);
+    warn_of_device(kernel_profile_start(profile->ops, trainer->stream));
+    return ERR_OK;
+}
+
+enum err trainer_profile_before_step(struct trainer *trainer)
+{
+    struct trainer_profile *profile = trainer->profile;
+    if (profile == NULL ||
+        profile_ranges_at(&profile->ranges, trainer->step + 1) == NULL)
+        return ERR_OK;
+    if (profile->first == 0)
+        TRY(begin_range(trainer));
+    timeline_begin(profile->timeline, &profile->step, TIMELINE_STEP);
+    return ERR_OK;
+}
+
+enum err trainer_profile_after_step(struct trainer *trainer)
+{
+    struct trainer_profile *profile = trainer->profile;
+    struct timeline_detail detail = { .dims = "step",
+                                      .dim = { trainer->step } };
+    if (profile == NULL || profile->first == 0)
+        return ERR_OK;
+    timeline_end(&profile->step, &detail);
+    warn_of_device(kernel_profile_follow(profile->ops));
+    if (trainer->step < profile->first) { /* the first one was given up */
+        warn_of_device(kernel_profile_finish(profile->ops, DEVICE_WAIT_S));
+        timeline_stop(profile->timeline);
+        profile->first = 0;
+        return ERR_OK;
+    }
+    const struct profile_range *range =
+        profile_ranges_at(&profile->ranges, trainer->step);
+    bool ends = trainer->step == range->last || trainer->finished ||
+                trainer->stop_signal != 0;
+    return ends ? end_range(trainer) : ERR_OK;
+}

@@ -1,0 +1,134 @@
+/* The learning rate's multiplier as a function of the step alone. Durations
+ * become steps in trainer_schedule.c. */
+#include "src/train/settings/schedule.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "src/base/real.h"
+
+#define SCHEDULE_ENTRY(NAME, name, formula, uses) { formula, uses },
+static const struct {
+    const char *formula, *uses;
+} table[] = { SCHEDULES(SCHEDULE_ENTRY) };
+
+bool schedule_uses(enum schedule_kind kind, const char *field)
+{
+    size_t length = strlen(field);
+    if (strcmp(field, "name") == 0 || strcmp(field, "warmup") == 0 ||
+        strcmp(field, "scale") == 0 || strcmp(field, "scale_warmup") == 0)
+        return true;
+    for (const char *word = table[kind].uses; *word != '\0';) {
+        size_t bytes = strcspn(word, " ");
+        if (bytes == length && memcmp(word, field, length) == 0)
+            return true;
+        word += bytes + strspn(word + bytes, " ");
+    }
+    return false;
+}
+
+const char *schedule_formula(enum schedule_kind kind)
+{
+    return table[kind].formula;
+}
+
+/* part / whole, clipped to 1; 0 of nothing. */
+static double share(int64_t part, int64_t whole)
+{
+    if (whole <= 0 || part <= 0)
+        return 0.0;
+    return part < whole ? (double)part / (double)whole : 1.0;
+}
+
+/* From 1 to 0 as r goes from 0 to 1. */
+static double half_cosine(double r)
+{
+    const double pi = 3.14159265358979323846;
+    return (1.0 + real_cos(pi * r)) / 2.0;
+}
+
+/* From 1 to `final` as `left` goes from 1 to 0. */
+static double between(double final, double left)
+{
+    return final + (1.0 - final) * left;
+}
+
+/* Cycles that do not grow any more are all alike. */
+static double restarts(const struct schedule *s, int64_t n)
+{
+    int64_t length = s->period;
+    while (n >= length) {
+        double grown = floor(s->t_mult * (double)length);
+        n -= length;
+        if (grown == (double)length)
+            n %= length;
+        if (grown > (double)n)
+            return between(s->alpha_final, half_cosine((double)n / grown));
+        length = (int64_t)grown;
+    }
+    return between(s->alpha_final, half_cosine(share(n, length)));
+}
+
+static double inverse_sqrt(const struct schedule *s, int64_t step)
+{
+    int64_t end = s->t_max - s->cooldown; /* of the decay */
+    int64_t at = step < end ? step : end;
+    double stretched =
+        (double)(at - s->warmup + s->t_scale) / (double)s->t_scale;
+    double a = between(s->alpha_decay, 1.0 / sqrt(stretched));
+    return a + share(step - end, s->cooldown) * (s->alpha_final - a);
+}
+
+static double wsd(const struct schedule *s, int64_t step)
+{
+    int64_t end = s->t_max - s->cooldown; /* of what is stable */
+    if (step < end)
+        return 1.0;
+    double r = share(step - end, s->cooldown);
+    double left = s->cooldown_shape == COOLDOWN_SQRT     ? 1.0 - sqrt(r)
+                  : s->cooldown_shape == COOLDOWN_COSINE ? half_cosine(r)
+                                                         : 1.0 - r;
+    return between(s->alpha_final, left);
+}
+
+static int passed(const struct schedule *s, int64_t step)
+{
+    int count = 0;
+    for (int i = 0; i < s->milestone_count; i++)
+        count += step >= s->milestones[i];
+    return count;
+}
+
+double schedule_multiplier(const struct schedule *s, int64_t step)
+{
+    assert(step >= 0);
+    if (step < s->warmup)
+        return (double)step / (double)s->warmup *
+               (s->kind == SCHEDULE_LINEAR ? s->alpha_initial : 1.0);
+    int64_t n = step - s->warmup;
+    double tau = share(n, s->t_max - s->warmup);
+    switch (s->kind) {
+    case SCHEDULE_COSINE:
+        return between(s->alpha_final, half_cosine(tau));
+    case SCHEDULE_LINEAR:
+        return s->alpha_initial + tau * (s->alpha_final - s->alpha_initial);
+    case SCHEDULE_POLYNOMIAL:
+        return between(s->alpha_final, real_pow(1.0 - tau, s->power));
+    case SCHEDULE_STEP:
+        return real_pow(s->gamma, (double)(n / s->period));
+    case SCHEDULE_EXPONENTIAL:
+        return real_pow(s->gamma, (double)n / (double)s->period);
+    case SCHEDULE_MULTISTEP:
+        return real_pow(s->gamma, passed(s, step));
+    case SCHEDULE_COSINE_RESTARTS:
+        return restarts(s, n);
+    case SCHEDULE_INVERSE_SQRT:
+        return inverse_sqrt(s, step);
+    case SCHEDULE_WSD:
+        return wsd(s, step);
+    case SCHEDULE_CONSTANT:
+        break;
+    }
+    return 1.0;
+}

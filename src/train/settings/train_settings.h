@@ -1,0 +1,102 @@
+/* The settings of a training run: one schema for checking, overrides, --help
+ * and the resolved config.cfg. */
+#ifndef TESSERA_TRAIN_TRAIN_SETTINGS_H
+#define TESSERA_TRAIN_TRAIN_SETTINGS_H
+
+#include <stdbool.h>
+
+#include "src/base/err.h"
+#include "src/base/settings.h"
+#include "src/model/model_config.h"
+#include "src/model/model_memory.h"
+#include "src/model/params.h"
+#include "src/train/loop/algorithm.h"
+#include "src/train/settings/train_groups.h"
+#include "src/train/settings/train_settings_rows.h"
+
+#define TRAIN_ALONE_FIELD(field, type, ...) SETTINGS_CTYPE_##type field;
+
+#define TRAIN_ONE(...) +1
+enum {
+    TRAIN_SETTINGS_COUNT =
+        TRAIN_GROUPS(TRAIN_ONE, TRAIN_ONE) ALONE_SETTINGS(TRAIN_ONE)
+};
+
+struct train_settings {
+    SETTINGS_STRUCT(RUN_SETTINGS) run;
+    struct model_config model; /* after train_settings_load() complete */
+    SETTINGS_STRUCT(START_SETTINGS) start; /* model.weights, ... */
+    SETTINGS_STRUCT(MEMORY_SETTINGS) memory;
+    SETTINGS_STRUCT(DATA_SETTINGS) data;
+    SETTINGS_STRUCT(TRAIN_SETTINGS) train;
+    SETTINGS_STRUCT(LORA_SETTINGS) lora;
+    SETTINGS_STRUCT(OPTIMIZER_SETTINGS) optimizer;
+    SETTINGS_STRUCT(SCHEDULER_SETTINGS) scheduler;
+    SETTINGS_STRUCT(EVAL_SETTINGS) eval;
+    SETTINGS_STRUCT(GENERATE_SETTINGS) generate;
+    SETTINGS_STRUCT(CHECKPOINT_SETTINGS) checkpoint;
+    SETTINGS_STRUCT(PARALLEL_SETTINGS) parallel;
+    SETTINGS_STRUCT(HARDWARE_SETTINGS) hardware;
+    SETTINGS_STRUCT(TRACKING_SETTINGS) tracking;
+    SETTINGS_STRUCT(HOOK_SETTINGS) hooks;
+    SETTINGS_STRUCT(MONITOR_SETTINGS) monitor;
+    SETTINGS_STRUCT(LOG_SETTINGS) log;
+    struct {
+        ALONE_SETTINGS(TRAIN_ALONE_FIELD)
+    } alone; /* of no group */
+    /* no settings: */
+    struct train_groups groups;   /* of optimizer.groups */
+    bool microbatch_automatic;    /* train.microbatch was 0 */
+    struct algorithm_needs needs; /* of algorithms */
+    /* By file or command line, another value than the default and that of the
+     * preset; in the order of the schema. */
+    bool given[TRAIN_SETTINGS_COUNT];
+};
+
+extern const struct setting train_settings_schema[];
+extern const int train_settings_count;
+
+/* The setting of this key; NULL: there is none. */
+const struct setting *train_settings_setting(const char *key);
+
+/* Load, complete (preset, automatic values) and cross-check. path may be NULL.
+ * Automatic values depend on other settings only, never on the machine or the
+ * number of ranks. */
+enum err train_settings_load(const char *path, char *const *overrides,
+                             int override_count, struct train_settings *out);
+
+/* The same for a plan: settings that a run must have may be missing, and are
+ * empty or 0 then. Slots and microbatch of a global batch that is not known are
+ * 8 and 1. */
+enum err train_settings_load_partial(const char *path, char *const *overrides,
+                                     int override_count,
+                                     struct train_settings *out);
+
+/* The parameters of the run's model, as they train or are frozen. */
+enum err train_settings_params(const struct train_settings *settings,
+                               struct params **out);
+/* Whether some are frozen. */
+bool train_settings_freezes(const struct train_settings *settings);
+
+/* memory.checkpoint and memory.compression, parsed. */
+enum err train_settings_memory(const struct train_settings *settings,
+                               struct model_memory *out);
+
+/* One setting as text, numbers with 17 digits, as checkpoints and hashes have
+ * it; *text is malloc'ed. For people settings_text() has the fewest digits. */
+enum err train_settings_print(const struct train_settings *settings,
+                              const char *key, char **text);
+
+/* Whether a setting has its default; not where that is "auto" and something
+ * else is put in its place. */
+bool train_settings_default(const struct train_settings *settings,
+                            const struct setting *setting);
+
+/* Whether the result depends on the setting. */
+bool train_settings_decides(const struct setting *setting);
+
+/* SHA-256 over the resolved settings that decide the result. */
+enum err train_settings_hash(const struct train_settings *settings,
+                             char hex[65]);
+
+#endif

@@ -1,0 +1,123 @@
+/* The settings of optimizer and schedule, part of train_settings_rows.h; and the
+ * flags that all rows there may have. */
+#ifndef TESSERA_TRAIN_TRAIN_SETTINGS_OPTIMIZER_H
+#define TESSERA_TRAIN_TRAIN_SETTINGS_OPTIMIZER_H
+
+#include "src/base/settings.h"
+#include "src/parallel/optimizer.h"
+#include "src/train/settings/schedule.h"
+#include "src/train/settings/train_groups.h"
+
+/* More of enum setting_flag: stays with compression, for what is computed again
+ * is exact and what is packed is not; stays under parallel.determinism = "run",
+ * which promises the same bits on the same topology only. */
+enum train_setting_flag {
+    TRAIN_STAYS_IF_PACKED = SETTING_OWN,
+    TRAIN_STAYS_IF_RUN = 2 * SETTING_OWN,
+    /* of the sample order: the same, and what is the default is left out, as
+     * runs that are older than the setting had it; data.change lets it change */
+    TRAIN_STAYS_OF_ORDER = 4 * SETTING_OWN,
+    /* the result depends on it where it is given; a run may be moved, and does
+     * not need it any more after its first checkpoint */
+    TRAIN_DECIDES_START = 8 * SETTING_OWN,
+    /* the result depends on it; a run that is older than it had the default */
+    TRAIN_DECIDES_ADDED = 16 * SETTING_OWN
+};
+/* What is told only where it is not the default. */
+#define TRAIN_STAYS_IF_GIVEN                                                   \
+    (TRAIN_STAYS_OF_ORDER | SETTING_STAYS_ADDED | TRAIN_DECIDES_START |        \
+     TRAIN_DECIDES_ADDED)
+
+enum adjust_lr { ADJUST_MATCH_RMS, ADJUST_ORIGINAL };
+static const char *const adjust_lr_names[] = { "match_rms_adamw", "original",
+                                               NULL };
+
+#define OPTIMIZER_SETTINGS(S)                                                  \
+    S(optimizer, INDEX(optimizer), name, "adamw", SETTING_STAYS,               \
+      "each has its own moments")                                              \
+    S(optimizer, FLOAT(0, 1e3), lr, "6e-4", SETTING_DECIDES,                   \
+      "peak learning rate")                                                    \
+    S(optimizer, FLOAT(0, 0.99999), beta1, "0.9", SETTING_DECIDES,             \
+      "decay of the first moment, for Lion that of the sum whose sign "        \
+      "counts, for SGD its momentum")                                          \
+    S(optimizer, FLOAT(0, 0.999999), beta2, "0.95", SETTING_DECIDES,           \
+      "decay of the second moment, of Lion's one moment (then 0.99 where "     \
+      "it is not given)")                                                      \
+    S(optimizer, FLOAT(1e-20, 1), eps, "1e-8", SETTING_DECIDES,                \
+      "added to the root of the second moment")                                \
+    S(optimizer, FLOAT(0, 1), weight_decay, "0", SETTING_DECIDES,              \
+      "decoupled: weights shrink by lr / peak lr * this per step; by lr * "    \
+      "this with torch_adamw, adafactor and muon")                             \
+    S(optimizer, FLOAT(0, 1), dampening, "0", TRAIN_DECIDES_ADDED,             \
+      "of sgd: 1 - dampening of a gradient goes into the momentum")            \
+    S(optimizer, BOOL, nesterov, "false", TRAIN_DECIDES_ADDED,                 \
+      "of sgd: Nesterov's momentum")                                           \
+    S(optimizer, FLOAT(0, 0.99999), momentum, "0.95", TRAIN_DECIDES_ADDED,     \
+      "of muon; beta1, beta2 and eps are of AdamW, which has the other "       \
+      "tensors")                                                               \
+    S(optimizer, INT(0, 99), ns_steps, "5", TRAIN_DECIDES_ADDED,               \
+      "of muon: Newton-Schulz iterations")                                     \
+    S(optimizer, CHOICE(adjust_lr), adjust_lr, "match_rms_adamw",              \
+      TRAIN_DECIDES_ADDED,                                                     \
+      "of muon: a matrix's rate is 0.2 sqrt(longer side) lr, so that lr and "  \
+      "decay are as AdamW's, or sqrt(max(1, rows / columns)) lr (original)")   \
+    S(optimizer, FLOAT(1e-6, 1e6), clip_threshold, "1", TRAIN_DECIDES_ADDED,   \
+      "of adafactor: the largest root mean square of an update")               \
+    S(optimizer, FLOAT(0, 10), decay_rate, "0.8", TRAIN_DECIDES_ADDED,         \
+      "of adafactor: the second moment's decay is 1 - step^-this")             \
+    S(optimizer, BOOL, scale_parameter, "false", TRAIN_DECIDES_ADDED,          \
+      "of adafactor: lr is multiplied by a tensor's root mean square")         \
+    S(optimizer, FLOAT(1, 1e6), outlier_threshold, "10", TRAIN_DECIDES_ADDED,  \
+      "of adalr_lion and clip_lion: a norm so many times the usual one is an " \
+      "outlier (clip_lion: 5 where it is not given)")                          \
+    S(optimizer, INT(0, 999), outlier_timeout, "100", TRAIN_DECIDES_ADDED,     \
+      "of adalr_lion: steps for which an outlier lowers its tensor's rate")    \
+    S(optimizer, FLOAT(0, 1), outlier_penalty, "0.707", TRAIN_DECIDES_ADDED,   \
+      "of adalr_lion: what each outlier multiplies the rate by")               \
+    S(optimizer, FLOAT(0, 1), outlier_floor, "1e-4", TRAIN_DECIDES_ADDED,      \
+      "of adalr_lion: the rate's share that is left at least")                 \
+    S(optimizer, LIST(optimizer_group), groups, "()", TRAIN_DECIDES_ADDED,     \
+      "tensors that are updated otherwise; the first group that matches "      \
+      "counts: ( { match = \"*norm*\"; weight_decay = 0.0; } )")
+
+#define SCHEDULER_SETTINGS(S)                                                  \
+    S(scheduler, CHOICE(schedule_kind), name, "cosine", SETTING_DECIDES,       \
+      "learning rate after warm-up")                                           \
+    S(scheduler, DURATION, warmup, "0ba", SETTING_DECIDES,                     \
+      "linear warm-up from 0: the rate of step 1 is 0 and changes nothing, "   \
+      "as "                                                                    \
+      "in Composer and Hugging Face")                                          \
+    S(scheduler, FLOAT(0, 1), alpha_final, "0.1", SETTING_DECIDES,             \
+      "final learning rate / peak (inverse_sqrt: 0 where it is not given)")    \
+    S(scheduler, DURATION, t_max, "1dur", SETTING_DECIDES,                     \
+      "where the schedule ends")                                               \
+    S(scheduler, FLOAT(0, 1), alpha_initial, "1", TRAIN_DECIDES_ADDED,         \
+      "of linear: learning rate after warm-up / peak")                         \
+    S(scheduler, FLOAT(0, 1e3), power, "2", TRAIN_DECIDES_ADDED,               \
+      "of polynomial: its exponent")                                           \
+    S(scheduler, FLOAT(0, 1), gamma, "0.1", TRAIN_DECIDES_ADDED,               \
+      "of step, exponential and multistep: factor of each drop")               \
+    S(scheduler, DURATION, period, "0ba", TRAIN_DECIDES_ADDED,                 \
+      "of step and exponential: from drop to drop; of cosine_restarts: the "   \
+      "first cycle")                                                           \
+    S(scheduler, STRING, milestones, "", TRAIN_DECIDES_ADDED,                  \
+      "of multistep: durations with blanks between, \"1000ba 2000ba\", at "    \
+      "which the rate drops")                                                  \
+    S(scheduler, FLOAT(1, 1e6), t_mult, "1", TRAIN_DECIDES_ADDED,              \
+      "of cosine_restarts: how much longer than the one before a cycle is")    \
+    S(scheduler, DURATION, t_scale, "0ba", TRAIN_DECIDES_ADDED,                \
+      "of inverse_sqrt: how slowly it decays; 0ba: as long as the warm-up")    \
+    S(scheduler, FLOAT(0, 1), alpha_decay, "0", TRAIN_DECIDES_ADDED,           \
+      "of inverse_sqrt: what it decays towards / peak")                        \
+    S(scheduler, DURATION, cooldown, "0.2dur", TRAIN_DECIDES_ADDED,            \
+      "of wsd and inverse_sqrt: the end of the schedule, over which the rate " \
+      "goes to alpha_final")                                                   \
+    S(scheduler, CHOICE(cooldown_shape), cooldown_shape, "linear",             \
+      TRAIN_DECIDES_ADDED, "of wsd: how it goes there")                        \
+    S(scheduler, FLOAT(1e-9, 1e9), scale, "1", TRAIN_DECIDES_ADDED,            \
+      "multiplies train.max_duration and the schedule's durations (Composer: " \
+      "scale_schedule_ratio)")                                                 \
+    S(scheduler, BOOL, scale_warmup, "false", TRAIN_DECIDES_ADDED,             \
+      "scheduler.scale multiplies the warm-up, too")
+
+#endif

@@ -1,0 +1,74 @@
+/* The training data of a run, as its settings name them: one data set, or those
+ * of data.mixture, and the order in which they are read. */
+#ifndef TESSERA_TRAIN_RUN_DATA_H
+#define TESSERA_TRAIN_RUN_DATA_H
+
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/base/fsio.h"
+#include "src/data/dataset.h"
+#include "src/data/mixture_text.h"
+#include "src/data/order.h"
+#include "src/train/settings/train_settings.h"
+
+struct run_data {
+    struct mixture_text text; /* one entry without a name: no mixture */
+    int count;
+    struct dataset *sets[STREAMS_MAX];
+    char id[65]; /* that of one data set, or a digest of names and ids */
+};
+
+/* Where an order begins: before it, the run has read other data. */
+struct run_data_begin {
+    int64_t batch;                /* of the run's data, counted from 0 */
+    int64_t samples[STREAMS_MAX]; /* of each stream that are read already */
+};
+
+/* data.mixture, parsed; and where one of its sets is: in data.train, unless its
+ * folder is absolute or remote. */
+enum err run_data_parse(const struct train_settings *s,
+                        struct mixture_text *out);
+enum err run_data_folder(const struct train_settings *s,
+                         const struct mixture_entry *entry,
+                         char path[FSIO_PATH_MAX]);
+
+/* One data set, with the settings' cache; no shard is looked at. */
+enum err run_data_open_set(const struct train_settings *s, const char *path,
+                           struct dataset **out);
+
+/* Open all, without a look at the shards. Sets of a mixture have one tokenizer
+ * and vocabulary, or ERR_DATA names two that have not. */
+enum err run_data_open(const struct train_settings *s, struct run_data **out);
+void run_data_close(struct run_data *data);
+
+/* Of all sets. */
+int64_t run_data_samples(const struct run_data *data);
+
+/* ERR_USAGE where the settings and the sets make no order. */
+enum err run_data_order(const struct run_data *data,
+                        const struct train_settings *s,
+                        const struct run_data_begin *begin, struct order **out);
+
+/* Samples of an epoch of the run's order; those of all sets where there is none
+ * because its global batch is not known. */
+int64_t run_data_epoch(const struct run_data *data,
+                       const struct train_settings *s);
+/* As order_bytes(); 0 where there is no order. */
+size_t run_data_order_bytes(const struct run_data *data,
+                            const struct train_settings *s);
+
+/* How often `steps` steps of a run that has not begun read each set; *known
+ * false: the order does not count, or that many steps take too long to. */
+enum err run_data_epochs(const struct run_data *data,
+                         const struct train_settings *s, int64_t steps,
+                         double epochs[STREAMS_MAX], bool *known);
+
+/* Logs for each set of a mixture its share, and how often the run reads it;
+ * what is kept of an order that takes memory. max_steps -1: not known. Warns of
+ * sets that are one, `eval` (NULL: none) among them. */
+void run_data_tell(const struct run_data *data, const struct train_settings *s,
+                   struct order *order, int64_t max_steps,
+                   const struct dataset *eval);
+
+#endif

@@ -1,0 +1,57 @@
+/* Opens the data sets of a mixture, which must be of one tokenizer. */
+#include "src/train/start/run_data_mixture.h"
+
+#include <string.h>
+
+#include "src/base/digest.h"
+
+static enum err same_tokenizer(const struct dataset *one,
+                               const struct dataset *other)
+{
+    if (strcmp(dataset_tokenizer_sha256(one),
+               dataset_tokenizer_sha256(other)) != 0)
+        return err_set(ERR_DATA,
+                       "%s: made with another tokenizer than %s: tokenize both "
+                       "with the same",
+                       dataset_path(other), dataset_path(one));
+    if (dataset_vocab_size(one) == dataset_vocab_size(other))
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "%s: its vocabulary has %lld tokens, that of %s %lld: adopt "
+                   "both with the same --vocab-size",
+                   dataset_path(other), (long long)dataset_vocab_size(other),
+                   dataset_path(one), (long long)dataset_vocab_size(one));
+}
+
+static enum err identify(struct run_data *data)
+{
+    enum err rc = ERR_OK;
+    struct digest *digest = NULL;
+    TRY(digest_create(&digest));
+    for (int i = 0; i < data->count; i++) {
+        const char *name = data->text.entries[i].name;
+        const char *id = dataset_id(data->sets[i]);
+        TRY_OUT(digest_update(digest, name, strlen(name) + 1));
+        TRY_OUT(digest_update(digest, id, strlen(id) + 1));
+    }
+    TRY_OUT(digest_finish(digest, data->id));
+out:
+    digest_destroy(digest);
+    return rc;
+}
+
+enum err run_data_mixture(const struct train_settings *s, struct run_data *data)
+{
+    char path[FSIO_PATH_MAX];
+    TRY(run_data_parse(s, &data->text));
+    for (int i = 0; i < data->text.count; i++) {
+        TRY(run_data_folder(s, &data->text.entries[i], path));
+        enum err rc = run_data_open_set(s, path, &data->sets[i]);
+        if (rc != ERR_OK)
+            return err_prefix(rc, "data.mixture: %s, below data.train = %s",
+                              data->text.entries[i].name, s->data.train);
+        data->count++;
+        TRY(same_tokenizer(data->sets[0], data->sets[i]));
+    }
+    return identify(data);
+}

@@ -1,0 +1,175 @@
+/* Compares the settings with config.cfg of the attempt before and tells what
+ * has changed. It refuses nothing: what must not change is checked in
+ * start_fixed.c. */
+#include "src/train/start/start_changes.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/job/ledger.h"
+#include "src/train/settings/secret_settings.h"
+#include "src/train/start/start_idle.h"
+#include "src/train/settings/trainer_schedule.h"
+
+/* Smaller changes of the learning rate are no jump. */
+#define JUMP 0.01
+
+/* The settings of the attempt before; false if there are none to compare. */
+static bool read_before(const char *run_dir, struct train_settings *before,
+                        struct settings_origin *origins)
+{
+    char path[FSIO_PATH_MAX];
+    if (fsio_path(path, "%s/config.cfg", run_dir) != ERR_OK ||
+        !fsio_exists(path))
+        return false;
+    if (settings_load(train_settings_schema, train_settings_count, path, NULL,
+                      0, before, origins) == ERR_OK)
+        return true;
+    log_warn("what has changed in the settings cannot be told: %s", err_text());
+    return false;
+}
+
+/* Texts need not be UTF-8, which JSON is. */
+static json_t *text_of(const char *text)
+{
+    json_t *json = json_string(text);
+    return json != NULL ? json : json_string("?");
+}
+
+/* Log one setting if it differs, and put it into `changed`. */
+static void compare(const struct trainer *trainer,
+                    const struct train_settings *before,
+                    const struct setting *setting, json_t *changed)
+{
+    char was[SETTINGS_VALUE_BYTES];
+    char is[SETTINGS_VALUE_BYTES];
+    settings_text(setting, before, was);
+    settings_text(setting, &trainer->settings, is);
+    if (strcmp(was, is) == 0)
+        return;
+    if (secret_settings_has(setting->key, was) ||
+        secret_settings_has(setting->key, is)) {
+        snprintf(was, sizeof was, "%s", was[0] != '\0' ? "(not shown)" : "");
+        snprintf(is, sizeof is, "%s", is[0] != '\0' ? "(not shown)" : "");
+    }
+    static const char format[] = "%s was %s and is %s now";
+    const char *old = was[0] != '\0' ? was : "empty";
+    const char *new = is[0] != '\0' ? is : "empty";
+    if (train_settings_decides(setting))
+        log_warn(format, setting->key, old, new);
+    else
+        log_info(format, setting->key, old, new);
+    json_object_set_new(changed, setting->key,
+                        json_pack("[o, o]", text_of(was), text_of(is)));
+}
+
+/* What the learning rate of the next step is and would have been. */
+static void compare_rates(const struct trainer *trainer,
+                          const struct train_settings *before, json_t *event)
+{
+    struct trainer_schedule plan;
+    struct trainer_schedule now = { .schedule = trainer->schedule };
+    char advice[512];
+    /* other data may have other epochs, which durations may count in */
+    int64_t epoch = trainer->epoch_before > 0
+                        ? trainer->epoch_before
+                        : trainer->rates.samples_per_epoch;
+    if (before->train.global_batch < 1 || trainer->step == 0 ||
+        trainer_schedule(before, epoch, &plan) != ERR_OK)
+        return;
+    double was = before->optimizer.lr *
+                 schedule_multiplier(&plan.schedule, trainer->step);
+    double is = trainer->settings.optimizer.lr *
+                schedule_multiplier(&trainer->schedule, trainer->step);
+    if (fabs(is - was) <= JUMP * fmax(is, was))
+        return;
+    trainer_schedule_again(before, &plan, &trainer->settings, &now, advice,
+                           sizeof advice);
+    log_warn("the learning rate of step %lld is %.3g, with the settings before "
+             "it would be %.3g:%s keeps the old curve",
+             (long long)trainer->step + 1, is, was, advice);
+    json_object_set_new(event, "lr", json_pack("[f, f]", was, is));
+}
+
+/* The set may have been replaced under its name. */
+static void compare_eval(const struct trainer *trainer, json_t *event)
+{
+    const char *was = trainer->eval_before;
+    if (trainer->eval_data == NULL || was[0] == '\0' ||
+        strcmp(was, dataset_id(trainer->eval_data)) == 0)
+        return;
+    log_warn("data.eval (%s) is another set than the one at step %lld: "
+             "evaluations before and after it do not compare",
+             trainer->settings.data.eval, (long long)trainer->step);
+    json_object_set_new(
+        event, "eval_set",
+        json_pack("[s, s]", was, dataset_id(trainer->eval_data)));
+}
+
+/* The parts of what the run has read, with the one that begins here. */
+static enum err record_data(const struct trainer *trainer)
+{
+    json_t *history = json_loads(trainer->data_history, 0, NULL);
+    if (history == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    return ledger_append(trainer->settings.run.dir, "data", trainer->attempt,
+                         json_pack("{s:I, s:o}", "step",
+                                   (json_int_t)trainer->step, "parts",
+                                   history));
+}
+
+/* What has no effect, if it was not told by the attempt before. */
+static void tell_idle(const struct trainer *trainer,
+                      const struct train_settings *before)
+{
+    const struct trainer_schedule plan = { .rates = trainer->rates,
+                                           .schedule = trainer->schedule,
+                                           .max_steps = trainer->max_steps };
+    start_idle(&(struct start_idle){ &trainer->settings, before, &plan }, NULL,
+               NULL);
+}
+
+enum err start_changes_tell(const struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    if (trainer->data_changed)
+        TRY(record_data(trainer));
+    struct train_settings *before = calloc(1, sizeof *before);
+    struct settings_origin *origins =
+        calloc((size_t)train_settings_count, sizeof *origins);
+    json_t *changed = json_object();
+    json_t *event = json_pack("{s:I, s:O}", "step", (json_int_t)trainer->step,
+                              "changed", changed);
+    if (before == NULL || origins == NULL || event == NULL) {
+        rc = err_set(ERR_MEMORY, "out of memory");
+        goto out;
+    }
+    bool found = read_before(trainer->settings.run.dir, before, origins);
+    tell_idle(trainer, found ? before : NULL);
+    if (!found)
+        goto out;
+    for (int i = 0; i < train_settings_count; i++) {
+        const struct setting *setting = &train_settings_schema[i];
+        /* an older version may lack some; a run may be moved */
+        if (origins[i].place[0] != '\0' && strcmp(setting->key, "run.dir") != 0)
+            compare(trainer, before, setting, changed);
+    }
+    compare_eval(trainer, event);
+    if (json_object_size(changed) == 0 &&
+        json_object_get(event, "eval_set") == NULL)
+        goto out;
+    compare_rates(trainer, before, event);
+    rc = ledger_append(trainer->settings.run.dir, "settings", trainer->attempt,
+                       json_incref(event));
+out:
+    json_decref(event);
+    json_decref(changed);
+    free(origins);
+    free(before);
+    return rc;
+}

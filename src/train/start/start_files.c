@@ -1,0 +1,259 @@
+/* Checks the files of the data sets before training, each copy once, shared by
+ * the ranks. How one shard is checked is src/data/mds.c. */
+#include "src/train/start/start_files.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/crc32c.h"
+#include "src/base/fsio.h"
+#include "src/base/lines.h"
+#include "src/base/log.h"
+#include "src/job/stop.h"
+
+#define ROUND_S 1.0
+#define BEAT_S 5.0
+
+/* What tells one copy of a data set from another. The change time is no copy's
+ * to choose, unlike the modification time. */
+struct identity {
+    int64_t path, inode, bytes, modified_ns, changed_ns;
+};
+
+/* This rank's share of the shards: `first`, `first + ranks`, ... */
+struct share {
+    int64_t first, ranks;
+};
+
+struct watch {
+    const struct trainer *trainer;
+    double round_at; /* when the ranks last met */
+    double beat_at;
+    bool ended;   /* agreed: a failure, a signal, or all are done */
+    bool stopped; /* agreed: by a signal */
+    enum err rc;  /* of the meetings */
+};
+
+static int64_t nanoseconds(struct timespec time)
+{
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static enum err identify(const struct dataset *data, struct identity *out)
+{
+    struct stat status;
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_path(path, "%s/%s", dataset_folder(data), dataset_index(data)));
+    if (stat(path, &status) != 0)
+        return err_errno("%s: stat", path);
+    *out = (struct identity){
+        .path = crc32c(0, path, strlen(path)),
+        .inode = (int64_t)status.st_ino,
+        .bytes = (int64_t)status.st_size,
+        .modified_ns = nanoseconds(status.st_mtim),
+        .changed_ns = nanoseconds(status.st_ctim),
+    };
+    return ERR_OK;
+}
+
+/* A node's ranks are those of its host name, if they are as many as they should
+ * be; else a rank does not rely on another. */
+static struct share find_share(const struct trainer *trainer,
+                               const struct identity *all)
+{
+    const struct comm *comm = trainer->comm;
+    const struct identity *own = &all[trainer->rank];
+    struct share everywhere = { 0, 0 }, here = { 0, 0 };
+    int neighbours = 0;
+    for (int r = 0; r < trainer->ranks; r++) {
+        bool same = memcmp(&all[r], own, sizeof *own) == 0;
+        bool near =
+            strcmp(comm_host(comm, r), comm_host(comm, trainer->rank)) == 0;
+        everywhere.first += same && r < trainer->rank;
+        everywhere.ranks += same;
+        here.first += same && near && r < trainer->rank;
+        here.ranks += same && near;
+        neighbours += near;
+    }
+    if (everywhere.ranks == trainer->ranks)
+        return everywhere;
+    if (neighbours == comm_local_size(comm))
+        return here;
+    return (struct share){ 0, 1 };
+}
+
+static enum err agree_on_share(const struct trainer *trainer,
+                               const struct dataset *data, struct share *out)
+{
+    enum err rc = ERR_OK;
+    size_t ranks = (size_t)trainer->ranks;
+    struct identity *all = calloc(ranks, sizeof *all);
+    size_t *bytes = calloc(ranks, sizeof *bytes);
+    size_t *offsets = calloc(ranks, sizeof *offsets);
+    if (all == NULL || bytes == NULL || offsets == NULL)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    else
+        rc = identify(data, &all[trainer->rank]);
+    TRY_OUT(comm_agree(trainer->comm, rc));
+    for (size_t r = 0; r < ranks; r++) {
+        bytes[r] = sizeof *all;
+        offsets[r] = r * sizeof *all;
+    }
+    TRY_OUT(comm_all_gather(trainer->comm, all, bytes, offsets));
+    *out = find_share(trainer, all);
+out:
+    free(all);
+    free(bytes);
+    free(offsets);
+    return rc;
+}
+
+/* Rank 0's sign of life. What cannot be written here is an error as soon as
+ * there are metrics to write. */
+static void beat(struct watch *watch)
+{
+    char path[FSIO_PATH_MAX];
+    int fd = -1;
+    if (watch->trainer->rank != 0 || clock_now() - watch->beat_at < BEAT_S)
+        return;
+    watch->beat_at = clock_now();
+    if (lines_open(watch->trainer->settings.run.dir, "metrics.jsonl", path,
+                   &fd) != ERR_OK)
+        return;
+    (void)futimens(fd, NULL);
+    close(fd);
+}
+
+/* All ranks meet. */
+static enum err meet(struct watch *watch, bool failed, bool busy)
+{
+    enum { FAILED, STOP, BUSY, WORDS };
+    int64_t words[WORDS] = { failed, stop_requested() != 0, busy };
+    TRY(comm_all_reduce_i64(watch->trainer->comm, words, WORDS, COMM_MAX));
+    watch->stopped = words[STOP] != 0 && words[BUSY] != 0;
+    watch->ended = words[FAILED] != 0 || words[STOP] != 0 || words[BUSY] == 0;
+    watch->round_at = clock_now();
+    beat(watch);
+    return ERR_OK;
+}
+
+static bool go_on(void *self)
+{
+    struct watch *watch = self;
+    if (watch->rc == ERR_OK && !watch->ended &&
+        (stop_requested() != 0 || clock_now() - watch->round_at >= ROUND_S))
+        watch->rc = meet(watch, false, true);
+    return watch->rc == ERR_OK && !watch->ended;
+}
+
+/* Look at all before reading any: that is quick. */
+static enum err check_share(struct watch *watch, struct dataset *data,
+                            struct share share, bool bytes)
+{
+    struct dataset_watch reading = { go_on, watch };
+    int64_t shards = dataset_contents(data)->shards;
+    for (int64_t s = share.first; s < shards && go_on(watch); s += share.ranks)
+        TRY(dataset_look(data, s));
+    if (!bytes)
+        return ERR_OK;
+    for (int64_t s = share.first; s < shards && go_on(watch); s += share.ranks)
+        if (!dataset_shard_is_cached(data, s))
+            TRY(dataset_verify_shard(data, s, &reading));
+    return ERR_OK;
+}
+
+/* Whether the bytes are checked; the same on all ranks. */
+static enum err settle_bytes(const struct trainer *trainer,
+                             const struct dataset *data, struct share share,
+                             bool *bytes)
+{
+    enum data_verify how = trainer->settings.data.verify;
+    const struct dataset_contents *has = dataset_contents(data);
+    int64_t shards = (has->shards + share.ranks - 1) / share.ranks;
+    int64_t most = shards * has->largest;
+    TRY(comm_all_reduce_i64(trainer->comm, &most, 1, COMM_MAX));
+    *bytes = how == VERIFY_BYTES ||
+             (how == VERIFY_AUTO && most <= START_FILES_BYTES);
+    if (trainer->rank != 0)
+        return ERR_OK;
+    int64_t limit = trainer->settings.data.cache_limit;
+    if (dataset_is_cached(data))
+        log_info("%s: shards that are fetched or unpacked are checked then, "
+                 "those that the cache has already %s",
+                 dataset_path(data),
+                 how == VERIFY_SIZES ? "by their sizes (data.verify = sizes)"
+                                     : "when they are first read");
+    if (dataset_is_cached(data) && has->unchecked > 0)
+        log_warn("%s: %lld of %lld shards have no checksum that is known here, "
+                 "so that what comes damaged is trained on: tessera-data "
+                 "adopt, where it lies, adds some",
+                 dataset_path(data), (long long)has->unchecked,
+                 (long long)has->shards);
+    if (dataset_is_cached(data) && limit > 0 && limit < has->bytes)
+        log_warn("%s: data.cache_limit = %lld is less than its %lld bytes, so "
+                 "shards that are needed again are fetched again; the "
+                 "canonical order draws every batch from all of them",
+                 dataset_path(data), (long long)limit, (long long)has->bytes);
+    if (dataset_is_cached(data))
+        return ERR_OK;
+    if (!*bytes)
+        log_info("%s: the bytes of all %lld shards (%.1f GiB) are not checked "
+                 "(data.verify = %s), only sizes: tessera-data verify does it",
+                 dataset_path(data), (long long)has->shards,
+                 (double)has->bytes / (1 << 30), data_verify_names[how]);
+    else if (has->unchecked > 0)
+        log_info("%s: %lld of %lld shards have no checksum that is known here",
+                 dataset_path(data), (long long)has->unchecked,
+                 (long long)has->shards);
+    return ERR_OK;
+}
+
+static enum err verify_one(struct trainer *trainer, struct dataset *data)
+{
+    enum err rc = ERR_OK;
+    double now = clock_now();
+    bool bytes = false;
+    struct share share = { 0, 1 };
+    struct watch watch = { .trainer = trainer,
+                           .round_at = now,
+                           .beat_at = now };
+    TRY(agree_on_share(trainer, data, &share));
+    TRY(settle_bytes(trainer, data, share, &bytes));
+    rc = check_share(&watch, data, share, bytes);
+    while (watch.rc == ERR_OK && !watch.ended)
+        watch.rc = meet(&watch, rc != ERR_OK, false);
+    if (watch.rc != ERR_OK)
+        return watch.rc;
+    TRY(comm_agree(trainer->comm, rc));
+    if (watch.stopped && trainer->rank == 0)
+        log_info("%s: the checks end unfinished, by a signal",
+                 dataset_path(data));
+    return rc;
+}
+
+/* Rank 0: nothing is fetched or unpacked, but it was said where to. */
+static void warn_of_no_cache(const struct trainer *trainer)
+{
+    const struct train_settings *s = &trainer->settings;
+    bool cached =
+        trainer->eval_data != NULL && dataset_is_cached(trainer->eval_data);
+    bool given = s->data.cache[0] != '\0' || s->data.cache_limit > 0;
+    for (int i = 0; i < trainer->train_count; i++)
+        cached = cached || dataset_is_cached(trainer->train_data[i]);
+    if (given && !cached && trainer->rank == 0)
+        log_warn("data.cache and data.cache_limit change nothing: all shards "
+                 "are files here, and not compressed");
+}
+
+enum err start_files(struct trainer *trainer)
+{
+    for (int i = 0; i < trainer->train_count; i++)
+        TRY(verify_one(trainer, trainer->train_data[i]));
+    if (trainer->eval_data != NULL)
+        TRY(verify_one(trainer, trainer->eval_data));
+    warn_of_no_cache(trainer);
+    return ERR_OK;
+}

@@ -1,0 +1,201 @@
+/* The settings that must stay what they were at the start of a run: stored in
+ * every checkpoint, checked on every resume. */
+#include "src/train/start/start_fixed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A setting's value as JSON, a number as a number. */
+static json_t *value_json(const struct train_settings *settings,
+                          const struct setting *setting)
+{
+    const void *at = (const char *)settings + setting->offset;
+    char *text = NULL;
+    switch (setting->type) {
+    case SETTING_INT:
+        return json_integer(*(const int64_t *)at);
+    case SETTING_FLOAT:
+        return json_real(*(const double *)at);
+    case SETTING_BOOL:
+        return json_boolean(*(const bool *)at);
+    default:
+        break;
+    }
+    json_t *string =
+        train_settings_print(settings, setting->key, &text) == ERR_OK
+            ? json_string(text)
+            : NULL;
+    free(text);
+    return string;
+}
+
+/* The first checkpoints had every value as its text. */
+static bool is_same(const struct train_settings *settings, const char *key,
+                    const json_t *now, const json_t *then)
+{
+    char *text = NULL;
+    bool same = json_equal(now, then);
+    if (!same && json_is_string(then) && !json_is_string(now) &&
+        train_settings_print(settings, key, &text) == ERR_OK)
+        same = strcmp(text, json_string_value(then)) == 0;
+    free(text);
+    return same;
+}
+
+/* The settings that have the flag, by their names. */
+static json_t *add(json_t *fixed, const struct train_settings *settings,
+                   unsigned flag)
+{
+    for (int i = 0; fixed != NULL && i < train_settings_count; i++) {
+        const struct setting *setting = &train_settings_schema[i];
+        if ((setting->flags & flag) == 0 ||
+            ((flag & TRAIN_STAYS_IF_GIVEN) != 0 &&
+             train_settings_default(settings, setting)))
+            continue;
+        if (json_object_set_new(fixed, setting->key,
+                                value_json(settings, setting)) != 0) {
+            json_decref(fixed);
+            fixed = NULL;
+        }
+    }
+    return fixed;
+}
+
+json_t *start_fixed_state(const struct trainer *trainer)
+{
+    const struct train_settings *s = &trainer->settings;
+    json_t *fixed =
+        json_pack("{s:s, s:s}", "data.train", trainer->train_id, "tokenizer",
+                  dataset_tokenizer_sha256(trainer->train_data[0]));
+    fixed = add(fixed, s, SETTING_STAYS);
+    fixed = add(fixed, s, SETTING_STAYS_ADDED);
+    fixed = add(fixed, s, TRAIN_STAYS_OF_ORDER);
+    if (s->memory.compression != PACKING_NONE)
+        fixed = add(fixed, s, TRAIN_STAYS_IF_PACKED);
+    if (s->parallel.determinism == DETERMINISM_RUN) {
+        json_object_set_new(fixed, "ranks", json_integer(trainer->ranks));
+        fixed = add(fixed, s, TRAIN_STAYS_IF_RUN);
+    }
+    return fixed;
+}
+
+static bool has_flag(const char *key, unsigned flag)
+{
+    for (int i = 0; i < train_settings_count; i++)
+        if (strcmp(train_settings_schema[i].key, key) == 0)
+            return (train_settings_schema[i].flags & flag) != 0;
+    return false;
+}
+
+/* Whether a member of "fixed" says what is read in which order. */
+static bool is_of_order(const char *key)
+{
+    return strcmp(key, "data.train") == 0 ||
+           has_flag(key, TRAIN_STAYS_OF_ORDER);
+}
+
+/* The first member of the order that is in one and differs in the other; NULL:
+ * none. */
+static const char *order_differs(const struct trainer *trainer, json_t *one,
+                                 json_t *other)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(one, key, value)
+    {
+        if (is_of_order(key) && !is_same(&trainer->settings, key, value,
+                                         json_object_get(other, key)))
+            return key;
+    }
+    return NULL;
+}
+
+bool start_fixed_order_changed(const struct trainer *trainer,
+                               const json_t *state)
+{
+    json_t *now = start_fixed_state(trainer);
+    json_t *then = json_object_get(state, "fixed");
+    bool changed = order_differs(trainer, now, then) != NULL ||
+                   order_differs(trainer, then, now) != NULL;
+    json_decref(now);
+    return changed;
+}
+
+static enum err refuse(const struct trainer *trainer, const char *key,
+                       const json_t *old, const json_t *value)
+{
+    char *was = json_dumps(old, JSON_ENCODE_ANY);
+    char *is = json_dumps(value, JSON_ENCODE_ANY);
+    enum err rc = err_set(
+        ERR_CHECKPOINT,
+        "the run in %s was started with %s = %s, now it is %s: use the old "
+        "value, or another run.dir for a new run%s",
+        trainer->settings.run.dir, key, was ? was : "its default",
+        is ? is : "its default",
+        is_of_order(key)
+            ? "; or go on with other data from here: data.change = continue"
+            : "");
+    free(was);
+    free(is);
+    return rc;
+}
+
+enum err start_fixed_check(const struct trainer *trainer, const json_t *state)
+{
+    enum err rc = ERR_OK;
+    json_t *now = start_fixed_state(trainer);
+    json_t *then = json_object_get(state, "fixed");
+    bool goes_on = trainer->settings.data.change == CHANGE_CONTINUE;
+    const char *key;
+    json_t *value;
+    if (now == NULL) {
+        rc = err_set(ERR_MEMORY, "out of memory");
+        goto out;
+    }
+    json_object_foreach(now, key, value)
+    {
+        const json_t *old = json_object_get(then, key);
+        if (is_same(&trainer->settings, key, value, old) ||
+            (goes_on && is_of_order(key)))
+            continue;
+        if (strcmp(key, "train.microbatch") == 0 &&
+            start_fixed_microbatch(trainer, state) > 0)
+            continue;
+        rc = refuse(trainer, key, old, value);
+        goto out;
+    }
+    /* what has its default again */
+    json_object_foreach(then, key, value)
+    {
+        if (json_object_get(now, key) != NULL ||
+            !(has_flag(key, SETTING_STAYS_ADDED) ||
+              (!goes_on && is_of_order(key))))
+            continue;
+        rc = refuse(trainer, key, value, NULL);
+        goto out;
+    }
+out:
+    json_decref(now);
+    return rc;
+}
+
+int64_t start_fixed_microbatch(const struct trainer *trainer,
+                               const json_t *state)
+{
+    const struct train_settings *s = &trainer->settings;
+    const json_t *stored =
+        json_object_get(json_object_get(state, "fixed"), "train.microbatch");
+    int64_t slot = s->train.global_batch / s->parallel.slots;
+    int64_t now = s->train.microbatch;
+    int64_t then = json_is_string(stored)
+                       ? strtoll(json_string_value(stored), NULL, 10)
+                       : json_integer_value(stored);
+    bool elastic = s->parallel.determinism == DETERMINISM_ELASTIC;
+    if (then < 1 || slot % then != 0)
+        return 0;
+    if (then == now || (then > now && trainer->shrunk))
+        return now;
+    if (s->microbatch_automatic || (!elastic && then < now))
+        return then;
+    return 0;
+}

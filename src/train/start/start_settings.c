@@ -1,0 +1,280 @@
+/* Checks between settings each of which is valid by itself. What depends on the
+ * data set or on the number of ranks is checked where that is known. */
+#include "src/train/start/start_settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "src/base/globs.h"
+#include "src/tracking/tracking.h"
+#include "src/train/profile/profile_ranges.h"
+#include "src/train/start/run_data.h"
+#include "src/train/start/start_weights.h"
+#include "src/train/start/train_access.h"
+#include "src/train/start/trainer_backend.h"
+#include "src/train/plan/train_memory.h"
+#include "src/train/settings/trainer_schedule.h"
+
+/* The longest path of a run directory, which leaves room for the names of
+ * files. */
+#define RUN_DIR_MAX (SETTINGS_TEXT_BYTES - 128)
+
+static enum err check_run_dir(const char *dir)
+{
+    if (dir[0] == '\0')
+        return err_set(ERR_USAGE, "run.dir is empty: name a folder");
+    if (dir[strspn(dir, "/")] == '\0')
+        return err_set(ERR_USAGE, "run.dir is /: a run needs a folder of its "
+                                  "own");
+    if (strlen(dir) > RUN_DIR_MAX)
+        return err_set(
+            ERR_USAGE,
+            "run.dir has %zu bytes, more than %d: use a shorter path",
+            strlen(dir), RUN_DIR_MAX);
+    return ERR_OK;
+}
+
+/* Whether both name one folder: by the name, or where both are there by what
+ * they are. */
+static bool same_folder(const char *a, const char *b)
+{
+    struct stat first;
+    struct stat second;
+    if (a[0] == '\0' || b[0] == '\0')
+        return false;
+    return strcmp(a, b) == 0 ||
+           (stat(a, &first) == 0 && stat(b, &second) == 0 &&
+            first.st_dev == second.st_dev && first.st_ino == second.st_ino);
+}
+
+static enum err check_data(const struct train_settings *s)
+{
+    if (s->data.train[0] == '\0')
+        return err_set(ERR_USAGE, "data.train is empty: name the folder of a "
+                                  "data set");
+    if (same_folder(s->run.dir, s->data.train) ||
+        same_folder(s->run.dir, s->data.eval))
+        return err_set(ERR_USAGE,
+                       "run.dir is the folder of a data set (data.train, "
+                       "data.eval): a run needs a folder of its own");
+    return ERR_OK;
+}
+
+/* What an order does not ask for must not look as if it did anything. */
+static enum err check_order(const struct train_settings *s)
+{
+    bool canonical = s->data.order == ORDER_CANONICAL;
+    bool blocks = s->data.order == ORDER_PY1E || s->data.order == ORDER_PY1BR;
+    for (int i = 0; i < train_settings_count; i++) {
+        const struct setting *setting = &train_settings_schema[i];
+        bool block = strcmp(setting->key, "data.shuffle_block") == 0;
+        if ((setting->flags & TRAIN_STAYS_OF_ORDER) == 0 ||
+            strcmp(setting->key, "data.order") == 0 ||
+            strcmp(setting->key, "data.mixture") == 0 ||
+            train_settings_default(s, setting))
+            continue;
+        if (canonical || (block && !blocks))
+            return err_set(ERR_USAGE,
+                           "%s does nothing with data.order = %s: leave it "
+                           "out, or choose another order%s",
+                           setting->key, order_kind_names[s->data.order],
+                           strcmp(setting->key, "data.shuffle_seed") == 0
+                               ? " (canonical goes by train.seed)"
+                               : "");
+    }
+    if (s->data.batching != BATCHING_RANDOM && s->data.mixture[0] == '\0')
+        return err_set(ERR_USAGE, "data.batching does nothing without "
+                                  "data.mixture: leave it out, or give the "
+                                  "data sets");
+    return ERR_OK;
+}
+
+static enum err check_mixture(const struct train_settings *s)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    struct mixture_text *text = NULL;
+    if (s->data.mixture[0] == '\0')
+        return ERR_OK;
+    text = malloc(sizeof *text);
+    if (text == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(run_data_parse(s, text));
+    if (text->scheduled && s->data.order != ORDER_CANONICAL) {
+        rc = err_set(ERR_USAGE,
+                     "data.mixture: weights that change need data.order = "
+                     "canonical, not %s",
+                     order_kind_names[s->data.order]);
+        goto out;
+    }
+    for (int i = 0; i < text->count; i++) {
+        TRY_OUT(run_data_folder(s, &text->entries[i], path));
+        if (!same_folder(s->run.dir, path))
+            continue;
+        rc = err_set(ERR_USAGE,
+                     "run.dir is the folder of a data set (%s in "
+                     "data.mixture): a run needs a folder of its own",
+                     text->entries[i].name);
+        goto out;
+    }
+out:
+    free(text);
+    return rc;
+}
+
+static enum err check_local(const struct train_settings *s)
+{
+    bool dir = s->checkpoint.local_dir[0] != '\0';
+    bool interval = s->checkpoint.local_interval.value > 0;
+    if (interval && !dir)
+        return err_set(ERR_USAGE, "checkpoint.local_interval needs a folder on "
+                                  "every node: give checkpoint.local_dir");
+    if (dir && !interval)
+        return err_set(ERR_USAGE,
+                       "checkpoint.local_dir is given, but not how often to "
+                       "save there: give checkpoint.local_interval");
+    for (int i = 0; i < train_settings_count && !dir; i++)
+        if (globs_match("checkpoint.redundancy*",
+                        train_settings_schema[i].key) &&
+            s->given[i])
+            return err_set(ERR_USAGE,
+                           "%s protects what is in checkpoint.local_dir, which "
+                           "is empty: give that folder, or leave it out",
+                           train_settings_schema[i].key);
+    return ERR_OK;
+}
+
+static enum err check_durations(const struct train_settings *s)
+{
+    if (s->train.max_duration.unit == UNIT_DUR)
+        return err_set(ERR_USAGE, "train.max_duration cannot be a fraction of "
+                                  "itself: use ba, tok, sp, ep or sec");
+    if (s->train.max_duration.value <= 0)
+        return err_set(ERR_USAGE, "train.max_duration is 0: how long should "
+                                  "the run be?");
+    return trainer_schedule_settings(s);
+}
+
+static enum err check_degree(const char *name, int degree,
+                             const struct train_settings *s)
+{
+    int ranks = train_memory_ranks_max(s);
+    if (degree <= ranks)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "parallel.%s (%d) is more than %d, the most ranks of the "
+                   "run (parallel.slots x parallel.sequence_degree): choose a "
+                   "smaller one",
+                   name, degree, ranks);
+}
+
+/* As far as it does not depend on the number of ranks. */
+static enum err check_parallel(const struct train_settings *s)
+{
+    enum err rc = ERR_OK;
+    struct replica_options options = train_memory_replica(s);
+    struct params *params = NULL;
+    int degree = options.shard_degree > 0 ? options.shard_degree : 1;
+    TRY(check_degree("shard_degree", degree, s));
+    TRY(check_degree("expert_degree", options.expert_degree, s));
+    TRY(replica_check(&options, degree * options.expert_degree *
+                                    options.sequence_degree));
+    if (s->data.seq_len % options.sequence_chunks != 0)
+        return err_set(ERR_USAGE,
+                       "data.seq_len (%lld) is not divisible by "
+                       "parallel.sequence_chunks (%d): choose a divisor",
+                       (long long)s->data.seq_len, options.sequence_chunks);
+    TRY_OUT(train_settings_params(s, &params));
+    TRY_OUT(train_groups_check(&s->groups, params));
+    TRY_OUT(replica_check_model(&options, params));
+out:
+    params_destroy(params);
+    return rc;
+}
+
+/* What freezes or adds parameters, as far as it does not depend on them. */
+static enum err check_tuning(const struct train_settings *s)
+{
+    static const char *const keys[] = { "lora.alpha", "lora.dropout",
+                                        "lora.targets" };
+    if (strchr(s->start.weights, '#') != NULL && train_settings_freezes(s))
+        return err_set(ERR_USAGE,
+                       "model.weights is a mean of weights (%s), which a run "
+                       "that trains a part of its model would not find again: "
+                       "export it with tessera-hf first",
+                       strrchr(s->start.weights, '#'));
+    if (trainer_backend_fp8(s) && train_settings_freezes(s))
+        return err_set(ERR_USAGE,
+                       "%s and train.precision = fp8 are not combined yet: "
+                       "use bf16",
+                       s->lora.rank > 0 ? "lora.rank" : "model.freeze");
+    for (int i = 0; i < train_settings_count && s->lora.rank == 0; i++)
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+            if (strcmp(train_settings_schema[i].key, keys[k]) == 0 &&
+                !train_settings_default(s, &train_settings_schema[i]))
+                return err_set(ERR_USAGE,
+                               "%s does nothing without lora.rank: leave it "
+                               "out, or give a rank",
+                               keys[k]);
+    return ERR_OK;
+}
+
+static enum err check_profile(const struct train_settings *s)
+{
+    struct profile_ranges ranges;
+    return profile_ranges_parse(s->train.profile, &ranges);
+}
+
+enum err start_settings(const struct train_settings *s, bool partial)
+{
+    struct model_memory memory;
+    if (!partial || s->run.dir[0] != '\0')
+        TRY(check_run_dir(s->run.dir));
+    if (!partial)
+        TRY(check_data(s));
+    TRY(train_access_check(s));
+    TRY(model_config_check(&s->model));
+    TRY(train_settings_memory(s, &memory));
+    TRY(check_tuning(s));
+    TRY(check_parallel(s));
+    TRY(trainer_backend_check(s));
+    if (s->data.seq_len > s->model.max_seq_len)
+        return err_set(ERR_USAGE,
+                       "data.seq_len (%lld) is larger than model.max_seq_len "
+                       "(%lld): make one of them fit",
+                       (long long)s->data.seq_len,
+                       (long long)s->model.max_seq_len);
+    if (s->train.global_batch % s->parallel.slots != 0)
+        return err_set(ERR_USAGE,
+                       "train.global_batch (%lld) is not divisible by "
+                       "parallel.slots (%lld): choose a multiple",
+                       (long long)s->train.global_batch,
+                       (long long)s->parallel.slots);
+    int64_t slot = s->train.global_batch / s->parallel.slots;
+    if (slot % s->train.microbatch != 0)
+        return err_set(ERR_USAGE,
+                       "a slot has %lld samples (train.global_batch / "
+                       "parallel.slots), not divisible by train.microbatch "
+                       "(%lld): choose a divisor",
+                       (long long)slot, (long long)s->train.microbatch);
+    if (!partial || s->train.max_duration.value > 0)
+        TRY(check_durations(s));
+    TRY(start_weights_settings(s));
+    TRY(check_profile(s));
+    TRY(check_local(s));
+    TRY(tracking_check(s->tracking.mlflow, s->tracking.experiment,
+                       s->tracking.prometheus));
+    TRY(check_order(s));
+    TRY(algorithm_check(s));
+    TRY(finish_check(s));
+    TRY(check_mixture(s));
+    if (s->optimizer.lr > 0 && (float)s->optimizer.lr == 0.0f)
+        return err_set(ERR_USAGE,
+                       "optimizer.lr (%g) is 0 in fp32: give 0 if that is "
+                       "meant",
+                       s->optimizer.lr);
+    if (s->eval.samples > 0 && s->data.eval[0] == '\0')
+        return err_set(ERR_USAGE, "eval.samples needs data.eval");
+    return ERR_OK;
+}

@@ -1,0 +1,75 @@
+/* Runs work of rank 0 in a thread while the other ranks wait and are told
+ * several times per deadline that rank 0 lives. */
+#include "src/train/start/trainer_alone.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "src/base/clock.h"
+
+/* The time between two signs of life is this share of a deadline, and at most
+ * so many seconds. */
+#define SIGN_SHARE 0.25
+#define SIGN_MAX_S 1.0
+#define LOOK_S 2e-3
+
+struct task {
+    enum err (*work)(void *arg);
+    void *arg;
+    struct err_kept end;
+    atomic_bool done;
+};
+
+static void *work_main(void *arg)
+{
+    struct task *task = arg;
+    err_keep(&task->end, task->work(task->arg));
+    atomic_store(&task->done, true);
+    return NULL;
+}
+
+/* Whether the work is done, at the latest when the next sign is due. */
+static bool look(const struct task *task, double sign_s)
+{
+    double end = clock_now() + sign_s;
+    while (!atomic_load(&task->done) && clock_now() < end)
+        clock_sleep(LOOK_S);
+    return atomic_load(&task->done);
+}
+
+static enum err give_signs(struct comm *comm, const struct task *task)
+{
+    double sign_s = SIGN_SHARE * comm_timeout_s(comm);
+    bool done = false;
+    if (sign_s > SIGN_MAX_S)
+        sign_s = SIGN_MAX_S;
+    while (!done) {
+        if (comm_rank(comm) == 0)
+            done = look(task, sign_s);
+        TRY(comm_broadcast(comm, &done, sizeof done, 0));
+    }
+    return ERR_OK;
+}
+
+enum err trainer_alone(struct comm *comm, enum err (*work)(void *arg),
+                       void *arg)
+{
+    enum err rc = ERR_OK;
+    struct task task = { .work = work, .arg = arg };
+    pthread_t thread;
+    bool begun = false;
+    if (comm_rank(comm) == 0) {
+        begun = pthread_create(&thread, NULL, work_main, &task) == 0;
+        if (!begun)
+            rc = err_set(ERR_MEMORY, "no thread can be started");
+    }
+    TRY_OUT(comm_agree(comm, rc));
+    rc = give_signs(comm, &task);
+out:
+    if (begun)
+        pthread_join(thread, NULL);
+    if (rc != ERR_OK)
+        return rc;
+    return comm_agree(comm, err_again(&task.end));
+}

@@ -1,0 +1,338 @@
+/* Finds and reads the base of a run that trains a part of a model. How its own
+ * weights begin is trainer_weights.c. */
+#include "src/train/start/trainer_base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/train/start/start_weights.h"
+#include "src/weights/weights_base.h"
+#include "src/weights/weights_sums.h"
+
+/* Ranks exchange so many checksums at once. */
+#define SUMS_AT_ONCE 4096
+
+static bool is_needed(const struct trainer *trainer)
+{
+    return trainer->params->frozen != NULL;
+}
+
+/* Where it can be found from everywhere: by its absolute path, and from the
+ * run's directory. */
+static int set_path(const struct trainer *trainer, json_t *base,
+                    const char *path)
+{
+    char way[FSIO_PATH_MAX] = "";
+    char *absolute = realpath(path, NULL);
+    char *run = realpath(trainer->settings.run.dir, NULL);
+    int failed = json_object_set_new(
+        base, "path", json_string(absolute != NULL ? absolute : path));
+    if (absolute != NULL && run != NULL &&
+        fsio_relative(run, absolute, way) == ERR_OK)
+        failed |= json_object_set_new(base, "from_run", json_string(way));
+    else
+        (void)json_object_del(base, "from_run");
+    free(absolute);
+    free(run);
+    return failed;
+}
+
+static json_t *describe(const struct trainer *trainer, struct weights *weights)
+{
+    struct start_from from = start_weights_from(&trainer->settings);
+    json_t *base =
+        json_pack("{s:I}", "seed", (json_int_t)trainer->settings.train.seed);
+    if (base == NULL || weights == NULL)
+        return base;
+    const struct weights_about *about = weights_about(weights);
+    if (set_path(trainer, base, about->path) != 0 ||
+        json_object_set_new(base, "sha256", json_string(about->sha256)) != 0 ||
+        json_object_set_new(base, "ignore", json_string(from.ignore)) != 0) {
+        json_decref(base);
+        base = NULL;
+    }
+    return base;
+}
+
+/* What merges them, and is not in "fixed" where it is the default. */
+static int describe_lora(const struct trainer *trainer, json_t *base)
+{
+    const struct train_settings *s = &trainer->settings;
+    if (trainer->params->lora_rank == 0) {
+        (void)json_object_del(base, "lora");
+        return 0;
+    }
+    return json_object_set_new(
+        base, "lora",
+        json_pack("{s:I, s:f, s:f, s:s}", "rank", (json_int_t)s->lora.rank,
+                  "alpha", s->lora.alpha, "dropout", s->lora.dropout, "targets",
+                  s->lora.targets));
+}
+
+/* --- filling --- */
+
+struct summed {
+    const struct replica_source *source; /* NULL: fresh values */
+    struct weights_sums *sums;
+};
+
+static enum err fill_summed(void *arg, const struct params *params,
+                            int64_t begin, int64_t end, float *out)
+{
+    const struct summed *summed = arg;
+    const struct replica_source *source = summed->source;
+    if (source != NULL)
+        TRY(source->fill(source->arg, params, begin, end, out));
+    weights_sums_add(summed->sums, begin, end, out);
+    return ERR_OK;
+}
+
+/* Each rank has summed what it filled: all get the sums of the whole. */
+static enum err join_sums(struct comm *comm, struct weights_sums *sums)
+{
+    enum err rc = ERR_OK;
+    size_t ranks = (size_t)comm_size(comm);
+    size_t rank = (size_t)comm_rank(comm);
+    int64_t all = sums->first[sums->params->count];
+    uint32_t *parts = calloc(ranks * SUMS_AT_ONCE, sizeof *parts);
+    size_t *places = calloc(2 * ranks, sizeof *places);
+    if (parts == NULL || places == NULL)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(comm_agree(comm, rc));
+    for (int64_t at = 0; at < all; at += SUMS_AT_ONCE) {
+        size_t count =
+            (size_t)(all - at < SUMS_AT_ONCE ? all - at : SUMS_AT_ONCE);
+        size_t bytes = count * sizeof *parts;
+        for (size_t r = 0; r < ranks; r++) {
+            places[r] = bytes;
+            places[ranks + r] = r * bytes;
+        }
+        memcpy(parts + rank * count, sums->list + at, bytes);
+        memset(sums->list + at, 0, bytes);
+        TRY_OUT(comm_all_gather(comm, parts, places, places + ranks));
+        for (size_t i = 0; i < ranks * count; i++)
+            sums->list[at + (int64_t)(i % count)] ^= parts[i];
+    }
+out:
+    free(parts);
+    free(places);
+    return rc;
+}
+
+/* The same values as those of the first start; `from` is for messages. */
+static enum err check_sums(const struct trainer *trainer,
+                           const struct weights_sums *sums, const char *from)
+{
+    struct weights_sums *was = NULL;
+    int unknown = 0;
+    TRY(weights_sums_parse(json_object_get(trainer->base, "crc32c"),
+                           sums->params, "the checkpoint", &was));
+    enum err rc = weights_sums_compare(was, sums, from, &unknown);
+    weights_sums_destroy(was);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "what does not train has changed (give the "
+                              "weights back that the run was started with, or "
+                              "another run.dir for a new run)");
+    if (unknown > 0 && trainer->rank == 0 &&
+        json_object_get(trainer->base, "path") != NULL)
+        log_warn("the checkpoint has checksums of %d of the %d tensors that "
+                 "do not train: whether %s has the values that the run was "
+                 "started with can't be checked; its next checkpoints have "
+                 "them all",
+                 sums->params->count - unknown, sums->params->count, from);
+    return ERR_OK;
+}
+
+/* At a later start they must be those of the first. Collective. */
+static enum err fill_frozen(struct trainer *trainer, uint64_t seed,
+                            const struct replica_source *source,
+                            const char *from, bool later)
+{
+    enum err rc = ERR_OK;
+    struct weights_sums *sums = NULL;
+    TRY_OUT(comm_agree(trainer->comm,
+                       weights_sums_create(trainer->params->frozen, &sums)));
+    struct summed summed = { source, sums };
+    struct replica_source all = { fill_summed, &summed,
+                                  source != NULL && source->whole };
+    TRY_OUT(replica_init_frozen(trainer->replica, seed, &all));
+    TRY_OUT(join_sums(trainer->comm, sums));
+    rc = later ? check_sums(trainer, sums, from) : ERR_OK;
+    if (rc == ERR_OK && json_object_set_new(trainer->base, "crc32c",
+                                            weights_sums_json(sums)) != 0)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(comm_agree(trainer->comm, rc));
+out:
+    weights_sums_destroy(sums);
+    return rc;
+}
+
+/* --- the first start --- */
+
+enum err trainer_base_begin(struct trainer *trainer, struct weights *weights,
+                            const struct replica_source *source)
+{
+    enum err rc = ERR_OK;
+    if (!is_needed(trainer))
+        return ERR_OK;
+    json_decref(trainer->base);
+    trainer->base = describe(trainer, weights);
+    if (trainer->base == NULL || describe_lora(trainer, trainer->base) != 0)
+        rc = err_set(ERR_MEMORY, "%s cannot be kept as JSON",
+                     weights != NULL ? weights_about(weights)->path : "base");
+    TRY(comm_agree(trainer->comm, rc));
+    return fill_frozen(trainer, (uint64_t)trainer->settings.train.seed, source,
+                       "", false);
+}
+
+/* --- a later start --- */
+
+static const char *text_of(const struct trainer *trainer, const char *name)
+{
+    const char *text = json_string_value(json_object_get(trainer->base, name));
+    return text != NULL ? text : "";
+}
+
+/* Of what no source has, whatever train.seed is now. */
+static uint64_t seed_of(const struct trainer *trainer)
+{
+    const json_t *seed = json_object_get(trainer->base, "seed");
+    return seed != NULL ? (uint64_t)json_integer_value(seed)
+                        : (uint64_t)trainer->settings.train.seed;
+}
+
+/* Whether it is the base; else `out` is left closed. */
+static bool open_if(const char *path, const char *sha256, struct weights **out)
+{
+    if (!fsio_exists(path) || weights_open(path, out) != ERR_OK)
+        return false;
+    if (weights_is(*out, sha256))
+        return true;
+    weights_close(*out);
+    *out = NULL;
+    return false;
+}
+
+/* Where it was, or where it has moved to: together with the run, or as the
+ * settings say. May fail on one rank alone. */
+static enum err open_base(const struct trainer *trainer, struct weights **out)
+{
+    char moved[FSIO_PATH_MAX];
+    struct start_from from = start_weights_from(&trainer->settings);
+    bool named = from.path[0] != '\0' && !from.state;
+    const char *was = text_of(trainer, "sha256");
+    const char *path = text_of(trainer, "path");
+    if (open_if(path, was, out) ||
+        (weights_base_moved(trainer->base, trainer->settings.run.dir, moved) &&
+         open_if(moved, was, out)))
+        return ERR_OK;
+    enum err rc = weights_open(named ? from.path : path, out);
+    if (rc != ERR_OK)
+        return err_prefix(rc,
+                          "what does not train is not in the run's "
+                          "checkpoints, and its base cannot be read (it was "
+                          "%s; if it has moved, give model.weights)",
+                          path);
+    if (weights_is(*out, was))
+        return ERR_OK;
+    return err_set(ERR_CHECKPOINT,
+                   "%s: %s is not the base that the run was started with "
+                   "(%s, SHA-256 %.12s; this one has %.12s): give that one as "
+                   "model.weights, or another run.dir for a new run",
+                   named ? from.key : "base", named ? from.path : path, path,
+                   was, weights_about(*out)->sha256);
+}
+
+struct filling {
+    struct weights *weights;
+    const char *ignore;
+};
+
+static enum err fill(void *arg, const struct params *params, int64_t begin,
+                     int64_t end, float *out)
+{
+    const struct filling *filling = arg;
+    return weights_fill(filling->weights, params, filling->ignore, begin, end,
+                        out);
+}
+
+static enum err fill_from_weights(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    struct weights *weights = NULL;
+    TRY_OUT(comm_agree(trainer->comm, open_base(trainer, &weights)));
+    struct filling filling = { weights, text_of(trainer, "ignore") };
+    struct replica_source source = { fill, &filling,
+                                     filling.ignore[0] == '\0' };
+    const struct weights_about *about = weights_about(weights);
+    TRY_OUT(fill_frozen(trainer, seed_of(trainer), &source, about->path, true));
+    /* it may have moved, and the digest be one of before (weights_is) */
+    if (set_path(trainer, trainer->base, about->path) != 0 ||
+        json_object_set_new(trainer->base, "sha256",
+                            json_string(about->sha256)) != 0)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(comm_agree(trainer->comm, rc));
+    if (trainer->rank == 0)
+        log_info("what does not train is of %s", about->path);
+out:
+    weights_close(weights);
+    return rc;
+}
+
+enum err trainer_base_fill(struct trainer *trainer)
+{
+    if (!is_needed(trainer))
+        return ERR_OK;
+    if (text_of(trainer, "path")[0] != '\0')
+        return fill_from_weights(trainer);
+    return fill_frozen(trainer, seed_of(trainer), NULL,
+                       "fresh values of the run's seed", true);
+}
+
+/* --- the state --- */
+
+enum err trainer_base_store(const struct trainer *trainer, json_t *state)
+{
+    if (!is_needed(trainer))
+        return ERR_OK;
+    return json_object_set(state, "base", trainer->base) == 0
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "out of memory");
+}
+
+enum err trainer_base_restore(struct trainer *trainer, const json_t *state)
+{
+    const json_t *base = json_object_get(state, "base");
+    if (!is_needed(trainer))
+        return ERR_OK;
+    if (!json_is_object(base))
+        return err_set(ERR_CHECKPOINT,
+                       "the checkpoint is of a run that trained all of its "
+                       "model, this one does not (model.freeze, lora.rank): "
+                       "take its weights alone, by model.weights");
+    TRY(weights_base_check(base, "the checkpoint"));
+    json_decref(trainer->base);
+    trainer->base = json_deep_copy(base);
+    return trainer->base != NULL ? ERR_OK
+                                 : err_set(ERR_MEMORY, "out of memory");
+}
+
+enum err trainer_base_take(struct trainer *trainer, const json_t *state,
+                           const char *checkpoint)
+{
+    char run_dir[FSIO_PATH_MAX], moved[FSIO_PATH_MAX];
+    TRY(trainer_base_restore(trainer, state));
+    if (!is_needed(trainer))
+        return ERR_OK;
+    TRY(fsio_path(run_dir, "%s/../..", checkpoint));
+    const char *path = text_of(trainer, "path");
+    if (weights_base_moved(trainer->base, run_dir, moved))
+        path = moved;
+    int failed = describe_lora(trainer, trainer->base);
+    if (path[0] != '\0')
+        failed |= set_path(trainer, trainer->base, path);
+    return failed == 0 ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+}

@@ -1,0 +1,207 @@
+/* Chooses the algorithms of matrix products and attention once per run, by
+ * measurement on rank 0, and brings them to all ranks, to the run directory and
+ * to checkpoints. The measurement itself is the kernel table's. */
+#include "src/train/start/trainer_choices.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/base/rng.h"
+#include "src/model/model_graph.h"
+#include "src/train/start/trainer_alone.h"
+
+/* For the operands that are measured: the first that can be had, unless a
+ * leaf's own memory is larger. Products that need more keep what the library
+ * proposes.
+ */
+static const size_t room_bytes[] = { (size_t)2 << 30, (size_t)512 << 20,
+                                     (size_t)64 << 20 };
+#define FILL_BYTES ((size_t)1 << 20)
+#define CHOICES_BYTES_MAX ((size_t)16 << 20)
+
+static enum err path_of(const struct trainer *trainer, char *path)
+{
+    return fsio_path(path, "%s/choices", trainer->settings.run.dir);
+}
+
+/* On rank 0; *text stays NULL where there is no file. */
+static enum err read_file(const struct trainer *trainer, char **text)
+{
+    char path[FSIO_PATH_MAX];
+    size_t bytes = 0;
+    TRY(path_of(trainer, path));
+    if (fsio_exists(path))
+        TRY(fsio_read_file(path, CHOICES_BYTES_MAX, text, &bytes));
+    return ERR_OK;
+}
+
+/* Fills the operands with numbers that are ordinary in bf16 as in fp32: times
+ * depend on them. */
+static enum err fill(const struct trainer *trainer, struct arena *room)
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = trainer->kernels->memory;
+    struct arena host = { 0 };
+    TRY_OUT(memory->host_create(FILL_BYTES, &host));
+    uint16_t *numbers = arena_take(&host, FILL_BYTES);
+    for (size_t i = 0; i < FILL_BYTES / sizeof *numbers; i++) {
+        uint64_t word = rng_u64(1, 2, i);
+        /* sign and fraction by chance, exponents from 2^-4 to 2^-1 */
+        numbers[i] =
+            (uint16_t)((word & 0x807f) | (123 + (word >> 16) % 4) << 7);
+    }
+    for (size_t at = 0; at < room->capacity; at += FILL_BYTES) {
+        size_t left = room->capacity - at;
+        TRY_OUT(memory->upload(trainer->stream,
+                               left < FILL_BYTES ? left : FILL_BYTES, numbers,
+                               room->base + at));
+    }
+    TRY_OUT(memory->wait(trainer->stream));
+out:
+    memory->host_destroy(&host);
+    return rc;
+}
+
+struct measuring {
+    const struct trainer *trainer;
+    char *text;
+};
+
+/* Memory of its own, or between leaves the model's, which attention's operands
+ * fit into, having been there. */
+static void take_room(const struct trainer *trainer, struct arena *own,
+                      struct arena *room)
+{
+    const struct kernel_memory *memory = trainer->kernels->memory;
+    void *spare;
+    size_t count = sizeof room_bytes / sizeof *room_bytes;
+    *room = (struct arena){ 0 };
+    model_spare(trainer->model, &spare, &room->capacity);
+    room->base = spare;
+    for (size_t i = 0; i < count && room_bytes[i] > room->capacity; i++)
+        if (memory->tensors_create(room_bytes[i], own) == ERR_OK) {
+            *room = *own;
+            return;
+        }
+    *own = (struct arena){ 0 };
+}
+
+/* On rank 0, after a microbatch, in a thread of its own: it takes minutes. */
+static enum err measure(void *arg)
+{
+    enum err rc = ERR_OK;
+    struct measuring *measuring = arg;
+    const struct trainer *trainer = measuring->trainer;
+    const struct kernels *kernels = trainer->kernels;
+    const struct kernel_ctx *ctx = model_ctx(trainer->model);
+    struct arena own = { 0 }, room;
+    TRY_OUT(kernels->memory->use(comm_local_rank(trainer->comm)));
+    TRY_OUT(kernels->memory->wait(trainer->stream));
+    take_room(trainer, &own, &room);
+    TRY_OUT(fill(trainer, &room));
+    TRY_OUT(kernels->measure(ctx, room.base, room.capacity));
+    if (own.base == NULL) /* as it was when the model was made */
+        TRY_OUT(kernels->zero(ctx, DTYPE_F32,
+                              (int64_t)(room.capacity / sizeof(float)),
+                              room.base));
+    TRY_OUT(kernels->memory->wait(trainer->stream));
+    TRY_OUT(kernels->choices(&measuring->text));
+out:
+    kernels->memory->tensors_destroy(&own);
+    return rc;
+}
+
+/* Stores the choices before they are used: who starts again after a kill takes
+ * the same. */
+static enum err write_file(const struct trainer *trainer, const char *text)
+{
+    char path[FSIO_PATH_MAX];
+    TRY(path_of(trainer, path));
+    return fsio_write_atomic(path, text, strlen(text));
+}
+
+/* Rank 0's text to everybody; NULL stays NULL. Collective. */
+static enum err share(const struct trainer *trainer, char **text)
+{
+    enum err rc = ERR_OK;
+    int64_t bytes = *text != NULL ? (int64_t)strlen(*text) + 1 : 0;
+    TRY(comm_broadcast(trainer->comm, &bytes, sizeof bytes, 0));
+    if (bytes > 0 && trainer->rank != 0) {
+        free(*text);
+        *text = malloc((size_t)bytes);
+        if (*text == NULL)
+            rc = err_set(ERR_MEMORY, "out of memory");
+    }
+    TRY(comm_agree(trainer->comm, rc));
+    if (bytes > 0)
+        TRY(comm_broadcast(trainer->comm, *text, (size_t)bytes, 0));
+    return rc;
+}
+
+/* Collective. */
+static enum err measure_together(struct trainer *trainer, char **text)
+{
+    enum err rc = ERR_OK;
+    struct measuring measuring = { .trainer = trainer };
+    TRY(trainer_warm_up(trainer));
+    /* so that rank 0 waits for its own work only, and not for peers */
+    TRY(replica_settle(trainer->replica));
+    rc = trainer_alone(trainer->comm, measure, &measuring);
+    *text = measuring.text;
+    TRY(rc);
+    if (trainer->rank == 0)
+        rc = write_file(trainer, *text);
+    TRY(comm_agree(trainer->comm, rc));
+    return share(trainer, text);
+}
+
+/* Collective. */
+static enum err find(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    if (trainer->choices == NULL && trainer->rank == 0)
+        rc = read_file(trainer, &trainer->choices);
+    TRY(comm_agree(trainer->comm, rc));
+    TRY(share(trainer, &trainer->choices));
+    if (trainer->choices == NULL)
+        TRY(measure_together(trainer, &trainer->choices));
+    return rc;
+}
+
+static bool may_change(const struct trainer *trainer)
+{
+    return trainer->settings.parallel.determinism == DETERMINISM_FAST ||
+           trainer->settings.parallel.allow_arithmetic_change;
+}
+
+/* What was kept of leaves would go on with other algorithms. */
+static enum err choose(struct trainer *trainer)
+{
+    TRY(model_graph_forget(trainer->model));
+    return trainer->kernels->choose(trainer->choices);
+}
+
+/* Collective. */
+static enum err choose_together(struct trainer *trainer)
+{
+    return comm_agree(trainer->comm, choose(trainer));
+}
+
+enum err trainer_choices_settle(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    if (trainer->kernels->measure == NULL)
+        return ERR_OK;
+    TRY(find(trainer));
+    rc = choose_together(trainer);
+    if (rc != ERR_UNSUPPORTED || !may_change(trainer))
+        return rc;
+    if (trainer->rank == 0)
+        log_warn("algorithms are measured anew: %s", err_text());
+    free(trainer->choices);
+    trainer->choices = NULL;
+    TRY(measure_together(trainer, &trainer->choices));
+    return choose_together(trainer);
+}

@@ -1,0 +1,295 @@
+/* Opens the data sets of a run and checks that they fit the settings. It reads
+ * no shard: start_files.c does. */
+#include "src/train/start/trainer_data.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/train/start/start_fixed.h"
+#include "src/train/loop/trainer_ahead.h"
+#include "src/train/loop/trainer_rollback.h"
+
+static enum err check_vocabulary(const struct dataset *data,
+                                 const struct train_settings *s)
+{
+    if (dataset_vocab_size(data) <= s->model.vocab_size)
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "%s: the data set's vocabulary has %lld tokens, "
+                   "model.vocab_size is %lld: use another data set or a larger "
+                   "model.vocab_size",
+                   dataset_path(data), (long long)dataset_vocab_size(data),
+                   (long long)s->model.vocab_size);
+}
+
+static enum err check_documents(const struct dataset *data,
+                                const struct train_settings *s)
+{
+    if (!s->model.attn_uses_sequence_id || dataset_has_documents(data))
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "%s: documents cannot be told apart: no token is named "
+                   "that ends or begins one. Remove its tessera.json and adopt "
+                   "it again with --eos-token-id N or --bos-token-id N; or, "
+                   "for attention across documents, set "
+                   "model.attn_uses_sequence_id = false",
+                   dataset_path(data));
+}
+
+static enum err check_lengths(const struct trainer *trainer,
+                              const struct dataset *data)
+{
+    const struct train_settings *s = &trainer->settings;
+    bool truncate = s->data.too_long == TOO_LONG_TRUNCATE;
+    int64_t longest = 0;
+    TRY(loader_check(data, s->data.seq_len, truncate, &longest));
+    if (longest > 0 && trainer->rank == 0)
+        log_info("%s: samples of more than %lld tokens are cut "
+                 "(data.too_long); the longest has %lld",
+                 dataset_path(data), (long long)s->data.seq_len,
+                 (long long)longest);
+    return ERR_OK;
+}
+
+static enum err check_set(const struct trainer *trainer,
+                          const struct dataset *data)
+{
+    const struct train_settings *s = &trainer->settings;
+    TRY(check_vocabulary(data, s));
+    TRY(check_documents(data, s));
+    return check_lengths(trainer, data);
+}
+
+static enum err open_train(struct trainer *trainer)
+{
+    const struct train_settings *s = &trainer->settings;
+    const struct run_data_begin begin = { 0 };
+    TRY(run_data_open(s, &trainer->run_data));
+    trainer->train_data = trainer->run_data->sets;
+    trainer->train_count = trainer->run_data->count;
+    memcpy(trainer->train_id, trainer->run_data->id, sizeof trainer->train_id);
+    for (int i = 0; i < trainer->train_count; i++)
+        TRY(check_set(trainer, trainer->train_data[i]));
+    return run_data_order(trainer->run_data, s, &begin, &trainer->order);
+}
+
+static enum err open_eval(struct trainer *trainer)
+{
+    const struct train_settings *s = &trainer->settings;
+    if (s->data.eval[0] == '\0')
+        return ERR_OK;
+    TRY(run_data_open_set(s, s->data.eval, &trainer->eval_data));
+    TRY(check_set(trainer, trainer->eval_data));
+    if (strcmp(dataset_tokenizer_sha256(trainer->eval_data),
+               dataset_tokenizer_sha256(trainer->train_data[0])) != 0)
+        return err_set(ERR_DATA,
+                       "%s: made with another tokenizer than %s: tokenize both "
+                       "with the same",
+                       s->data.eval, dataset_path(trainer->train_data[0]));
+    struct stream stream = { dataset_samples(trainer->eval_data), NULL, 0,
+                             STREAM_ALL, 0 };
+    struct order_spec spec = { .kind = ORDER_STRAIGHT,
+                               .count = 1,
+                               .streams = &stream };
+    return order_create(&spec, &trainer->eval_order);
+}
+
+enum err trainer_data_open(struct trainer *trainer)
+{
+    TRY(open_train(trainer));
+    return open_eval(trainer);
+}
+
+void trainer_data_close(struct trainer *trainer)
+{
+    order_destroy(trainer->order);
+    order_destroy(trainer->eval_order);
+    run_data_close(trainer->run_data);
+    dataset_close(trainer->eval_data);
+    free(trainer->data_history);
+}
+
+/* A data set's member of the history; NULL: it was not there. */
+static const json_t *find_stream(const json_t *part, const char *name,
+                                 const char *id)
+{
+    size_t index;
+    json_t *stream;
+    json_array_foreach(json_object_get(part, "streams"), index, stream)
+    {
+        const char *its = json_string_value(json_object_get(stream, "name"));
+        const char *set = json_string_value(json_object_get(stream, "id"));
+        if (its != NULL && set != NULL && strcmp(its, name) == 0 &&
+            strcmp(set, id) == 0)
+            return stream;
+    }
+    return NULL;
+}
+
+/* Samples of each stream that were read: before the part began, or up to now,
+ * which is `step`. */
+static enum err find_begin(const struct trainer *trainer, int64_t step,
+                           const json_t *part, const char *member,
+                           struct run_data_begin *begin)
+{
+    const struct run_data *data = trainer->run_data;
+    int64_t most = trainer_rollback_read(trainer, step);
+    for (int i = 0; i < data->count; i++) {
+        const char *name = data->text.entries[i].name;
+        const json_t *stream =
+            find_stream(part, name, dataset_id(data->sets[i]));
+        int64_t read = json_integer_value(json_object_get(stream, member));
+        if (read < 0 || read > most)
+            return err_set(ERR_CHECKPOINT,
+                           "the checkpoint of step %lld says that %lld samples "
+                           "of the data set '%s' were read by then",
+                           (long long)step, (long long)read, name);
+        begin->samples[i] = read;
+    }
+    return ERR_OK;
+}
+
+/* A part of the history: from a step on, these sets. */
+static json_t *make_part(const struct trainer *trainer, int64_t step,
+                         const struct run_data_begin *begin)
+{
+    const struct run_data *data = trainer->run_data;
+    json_t *streams = json_array();
+    for (int i = 0; i < data->count; i++)
+        json_array_append_new(streams,
+                              json_pack("{s:s, s:s, s:I}", "name",
+                                        data->text.entries[i].name, "id",
+                                        dataset_id(data->sets[i]), "begin",
+                                        (json_int_t)begin->samples[i]));
+    return json_pack("{s:I, s:s, s:I, s:o}", "from", (json_int_t)step, "id",
+                     trainer->train_id, "epoch",
+                     (json_int_t)order_epoch(trainer->order), "streams",
+                     streams);
+}
+
+/* The parts so far; NULL: out of memory. */
+static json_t *load_history(const struct trainer *trainer)
+{
+    const struct run_data_begin start = { 0 };
+    if (trainer->data_history != NULL)
+        return json_loads(trainer->data_history, 0, NULL);
+    json_t *history = json_array();
+    json_array_append_new(history, make_part(trainer, 0, &start));
+    return history;
+}
+
+static enum err keep_history(struct trainer *trainer, const json_t *history)
+{
+    free(trainer->data_history);
+    trainer->data_history = json_dumps(history, JSON_COMPACT);
+    return trainer->data_history != NULL ? ERR_OK
+                                         : err_set(ERR_MEMORY, "out of memory");
+}
+
+static json_t *last_part(const json_t *history)
+{
+    return json_array_get(history, json_array_size(history) - 1);
+}
+
+#define LEFT_OUT "tokens_left_out"
+
+enum err trainer_data_store(const struct trainer *trainer, json_t *state)
+{
+    int64_t counts[STREAMS_MAX];
+    int64_t position = trainer_rollback_read(trainer, trainer->step);
+    json_t *history = load_history(trainer);
+    json_t *streams = json_object_get(last_part(history), "streams");
+    if (order_read(trainer->order, position, counts))
+        for (int i = 0; i < trainer->train_count; i++)
+            json_object_set_new(json_array_get(streams, (size_t)i), "read",
+                                json_integer(counts[i]));
+    bool stored = json_object_set_new(state, "data", history) == 0;
+    if (trainer->tokens_left_out > 0)
+        stored &= json_object_set_new(
+                      state, LEFT_OUT,
+                      json_integer((json_int_t)trainer->tokens_left_out)) == 0;
+    return stored ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+}
+
+/* Where the data of this start begin, if they are others than before. */
+static enum err change_data(struct trainer *trainer, int64_t step,
+                            json_t *history, struct run_data_begin *out)
+{
+    *out = (struct run_data_begin){ .batch = rollback_behind(
+                                        &trainer->rollbacks, step) };
+    /* a set that stays in a mixture goes on where it was */
+    if (trainer->settings.data.order == ORDER_CANONICAL &&
+        trainer->settings.data.mixture[0] != '\0')
+        TRY(find_begin(trainer, step, last_part(history), "read", out));
+    trainer->epoch_before =
+        json_integer_value(json_object_get(last_part(history), "epoch"));
+    json_array_append_new(history, make_part(trainer, step, out));
+    trainer->data_changed = true;
+    if (trainer->rank == 0)
+        log_warn("the data or their order change after step %lld "
+                 "(%s)",
+                 (long long)step,
+                 trainer->settings.data.change == CHANGE_CONTINUE
+                     ? "data.change = continue"
+                     : "checkpoint.load");
+    return ERR_OK;
+}
+
+/* Where they began at an earlier start. */
+static enum err find_data(const struct trainer *trainer, int64_t step,
+                          const json_t *part, struct run_data_begin *out)
+{
+    int64_t from = json_integer_value(json_object_get(part, "from"));
+    if (from < 0 || from > step)
+        return err_set(ERR_CHECKPOINT,
+                       "the checkpoint of step %lld says that its data began "
+                       "at step %lld",
+                       (long long)step, (long long)from);
+    *out = (struct run_data_begin){ .batch = rollback_behind(
+                                        &trainer->rollbacks, from) };
+    return find_begin(trainer, step, part, "begin", out);
+}
+
+/* The order that begins there, if the one that every start makes does not; what
+ * reads ahead has the old one, and is made anew. */
+static enum err replace_order(struct trainer *trainer,
+                              const struct run_data_begin *begin)
+{
+    const struct run_data_begin start = { 0 };
+    struct order *order = NULL;
+    bool ahead = trainer->ahead != NULL;
+    if (memcmp(begin, &start, sizeof start) == 0)
+        return ERR_OK;
+    TRY(run_data_order(trainer->run_data, &trainer->settings, begin, &order));
+    trainer_ahead_destroy(trainer);
+    order_destroy(trainer->order);
+    trainer->order = order;
+    return ahead ? trainer_ahead_create(trainer) : ERR_OK;
+}
+
+/* Checkpoints from before there was a history have read one set from step 0
+ * on. */
+enum err trainer_data_restore(struct trainer *trainer, int64_t step,
+                              const json_t *state)
+{
+    enum err rc = ERR_OK;
+    struct run_data_begin begin;
+    const json_t *stored = json_object_get(state, "data");
+    json_t *history = json_array_size(stored) > 0
+                          ? json_deep_copy(stored)
+                          : json_pack("[{s:i}]", "from", 0);
+    if (history == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    trainer->tokens_left_out =
+        json_integer_value(json_object_get(state, LEFT_OUT));
+    if (start_fixed_order_changed(trainer, state))
+        TRY_OUT(change_data(trainer, step, history, &begin));
+    else
+        TRY_OUT(find_data(trainer, step, last_part(history), &begin));
+    TRY_OUT(keep_history(trainer, history));
+    TRY_OUT(replace_order(trainer, &begin));
+out:
+    json_decref(history);
+    return rc;
+}

@@ -1,0 +1,295 @@
+/* Makes the model, replica and batch for a microbatch that fits into memory,
+ * and makes them again with a smaller one where it must. Whether something fits
+ * is decided in train_memory.c. */
+#include "src/train/loop/trainer_ahead.h"
+#include "src/train/start/trainer_memory.h"
+#include "src/train/profile/trainer_profile.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/base/memory.h"
+#include "src/train/plan/train_memory_ways.h"
+
+/* What there is, before anything is taken. The ranks of a node have equal parts
+ * of what it has left. */
+static void measure_place(struct trainer *trainer)
+{
+    const struct kernel_memory *memory = trainer->kernels->memory;
+    int node_ranks = comm_local_size(trainer->comm);
+    size_t available = memory_available("");
+    size_t space = memory_address_space();
+    if (space != SIZE_MAX)
+        memory_share_heap();
+    size_t part = 0;
+    if (available != SIZE_MAX)
+        part = available / (size_t)node_ranks + memory_resident();
+    trainer->place = (struct train_memory_place){
+        .kernels = trainer->kernels,
+        .threads = trainer->threads,
+        .ranks = trainer->ranks,
+        .node_ranks = node_ranks,
+        .order = order_bytes(trainer->order),
+        .room = memory->device ? 0 : part,
+        .host_room = memory->device ? part : 0,
+        .address_space = space == SIZE_MAX ? 0 : space + 1,
+    };
+    if (memory->device && memory->available != NULL)
+        trainer->place.room = memory->available();
+}
+
+/* What the last start had; NULL: the run is new, or nobody can tell. */
+static struct train_settings *read_started(const struct trainer *trainer)
+{
+    char path[FSIO_PATH_MAX];
+    struct train_settings *started;
+    if (fsio_path(path, "%s/config.cfg", trainer->settings.run.dir) != ERR_OK ||
+        !fsio_exists(path))
+        return NULL;
+    started = malloc(sizeof *started);
+    if (started != NULL &&
+        train_settings_load_partial(path, NULL, 0, started) == ERR_OK)
+        return started;
+    log_warn("%s does not tell what the last start had: %s", path,
+             started != NULL ? err_text() : "out of memory");
+    free(started);
+    return NULL;
+}
+
+/* Only "run" promises its bits for one strategy: there it stays. */
+static void keep_strategy(struct trainer *trainer,
+                          const struct train_settings *started, char *why,
+                          size_t size)
+{
+    struct train_settings *s = &trainer->settings;
+    size_t used = strlen(why);
+    bool known = started->parallel.strategy != REPLICA_AUTO;
+    if (started->parallel.strategy == s->parallel.strategy &&
+        started->parallel.shard_degree == s->parallel.shard_degree)
+        return;
+    if (known && s->parallel.determinism == DETERMINISM_RUN) {
+        s->parallel.strategy = started->parallel.strategy;
+        s->parallel.shard_degree = started->parallel.shard_degree;
+        snprintf(why, size,
+                 "parallel.strategy = \"auto\" stays %s, with which the run "
+                 "was started: parallel.determinism is run",
+                 replica_strategy_names[s->parallel.strategy]);
+        return;
+    }
+    bool elastic = s->parallel.determinism == DETERMINISM_ELASTIC;
+    snprintf(why + used, size - used, " (the last start had %s%s)",
+             replica_strategy_names[started->parallel.strategy],
+             elastic ? "; bits stay the same" : "");
+}
+
+/* The run's microbatch is in its checkpoint, which is read when the strategy is
+ * settled; the last start had the same. */
+static int64_t expected_microbatch(const struct train_settings *s,
+                                   const struct train_settings *started)
+{
+    int64_t slot = s->train.global_batch / s->parallel.slots;
+    int64_t then = started != NULL ? started->train.microbatch : 0;
+    bool known = then > 0 && slot % then == 0;
+    return known && s->microbatch_automatic ? then : s->train.microbatch;
+}
+
+/* Rank 0. */
+static enum err choose_strategy(struct trainer *trainer,
+                                const struct train_memory_place *place,
+                                const struct train_settings *started)
+{
+    struct train_settings *s = &trainer->settings;
+    int64_t microbatch = s->train.microbatch;
+    char why[384];
+    s->train.microbatch = expected_microbatch(s, started);
+    enum err rc = train_memory_strategy(s, place, (size_t)s->memory.limit, why,
+                                        sizeof why);
+    s->train.microbatch = microbatch;
+    if (rc != ERR_OK)
+        return rc;
+    if (started != NULL)
+        keep_strategy(trainer, started, why, sizeof why);
+    log_info("%s", why);
+    return ERR_OK;
+}
+
+/* "auto" becomes the same on all ranks, for the one that has least. */
+static enum err settle_strategy(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    struct train_settings *s = &trainer->settings;
+    struct train_settings *started = NULL;
+    struct train_memory_place place;
+    int64_t least[3];
+    if (trainer->rank == 0)
+        started = read_started(trainer);
+    trainer->place.resumed = started != NULL;
+    TRY_OUT(comm_broadcast(trainer->comm, &trainer->place.resumed,
+                           sizeof trainer->place.resumed, 0));
+    if (s->parallel.strategy != REPLICA_AUTO)
+        goto out;
+    place = trainer->place;
+    least[0] = place.room > 0 ? (int64_t)place.room : INT64_MAX;
+    least[1] = place.host_room > 0 ? (int64_t)place.host_room : INT64_MAX;
+    least[2] = -place.threads;
+    TRY_OUT(comm_all_reduce_i64(trainer->comm, least, 3, COMM_MIN));
+    place.room = least[0] == INT64_MAX ? 0 : (size_t)least[0];
+    place.host_room = least[1] == INT64_MAX ? 0 : (size_t)least[1];
+    place.threads = (int)-least[2];
+    place.address_space = 0;
+    if (trainer->rank == 0)
+        rc = choose_strategy(trainer, &place, started);
+    TRY_OUT(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_broadcast(trainer->comm, &s->parallel.strategy,
+                           sizeof s->parallel.strategy, 0));
+    TRY_OUT(comm_broadcast(trainer->comm, &s->parallel.shard_degree,
+                           sizeof s->parallel.shard_degree, 0));
+out:
+    free(started);
+    return rc;
+}
+
+/* The first sample, so that an evaluation that cannot work fails now and not
+ * after days. */
+static enum err probe_eval(struct trainer *trainer)
+{
+    if (trainer->eval_data == NULL)
+        return ERR_OK;
+    return loader_read(&trainer->eval_data, trainer->eval_order, 0, 1,
+                       trainer->batch);
+}
+
+/* What depends on the microbatch, as far as it is not there; may fail on one
+ * rank alone. */
+static enum err make_leaf(struct trainer *trainer)
+{
+    const struct train_settings *s = &trainer->settings;
+    struct replica_options replica = train_memory_replica(s);
+    size_t leaves = (size_t)replica.slots * (size_t)replica.leaves;
+    if (trainer->batch != NULL)
+        return ERR_OK;
+    TRY(train_memory_check(s, &trainer->place));
+    TRY(batch_create(s->train.microbatch, s->data.seq_len, &trainer->batch));
+    trainer->batch->truncate = s->data.too_long == TOO_LONG_TRUNCATE;
+    trainer->batch->joined = !s->model.attn_uses_sequence_id;
+    TRY(probe_eval(trainer));
+    trainer->leaf_loss = calloc(leaves, sizeof trainer->leaf_loss[0]);
+    trainer->leaf_balance = calloc(leaves, sizeof trainer->leaf_balance[0]);
+    if (trainer->leaf_loss == NULL || trainer->leaf_balance == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    return trainer_losses_create(trainer->kernels->memory, (int64_t)leaves,
+                                 replica.sequence_chunks, &trainer->losses);
+}
+
+/* With the replica's groups; may fail on one rank alone. */
+static enum err make_model(struct trainer *trainer)
+{
+    const struct model_config *config = &trainer->settings.model;
+    struct model_options options;
+    if (trainer->model != NULL)
+        return ERR_OK;
+    TRY(train_memory_model(&trainer->settings, trainer->threads, &options));
+    options.stream = trainer->stream;
+    options.profile = trainer_profile_ops(trainer);
+    options.sequence = replica_sequence(trainer->replica);
+    options.experts = replica_experts(trainer->replica);
+    if (options.sequence != NULL)
+        options.first_chunk = options.sequence->rank * options.own_chunks;
+    TRY(model_create(config, trainer->params, trainer->kernels, &options,
+                     &trainer->model));
+    if (trainer->fp8 != NULL) {
+        TRY(trainer_fp8_give(trainer->fp8, trainer->model));
+        /* what is loaded next takes their place */
+        TRY(trainer->kernels->memory->wait(trainer->stream));
+    }
+    trainer->ctx = *model_ctx(trainer->model);
+    return trainer_ahead_create(trainer);
+}
+
+static void drop_leaf(struct trainer *trainer)
+{
+    model_destroy(trainer->model);
+    trainer_ahead_destroy(trainer);
+    batch_destroy(trainer->batch);
+    free(trainer->leaf_loss);
+    free(trainer->leaf_balance);
+    trainer_losses_destroy(&trainer->losses);
+    trainer->model = NULL;
+    trainer->batch = NULL;
+    trainer->leaf_loss = NULL;
+    trainer->leaf_balance = NULL;
+}
+
+/* Its kernels have the context of the model that follows. */
+static enum err make_replica(struct trainer *trainer)
+{
+    struct replica_options options = train_memory_replica(&trainer->settings);
+    if (trainer->replica != NULL)
+        return replica_set_leaves(trainer->replica, options.leaves);
+    return replica_create(trainer->comm, trainer->kernels, &trainer->ctx,
+                          trainer->params, &options, &trainer->replica);
+}
+
+/* One smaller, without making it. */
+static enum err step_down(struct trainer *trainer)
+{
+    struct train_settings *s = &trainer->settings;
+    int64_t smaller = train_memory_smaller(s->train.microbatch);
+    if (s->parallel.determinism == DETERMINISM_ELASTIC || smaller == 0)
+        return ERR_MEMORY;
+    if (trainer->rank == 0)
+        log_warn("train.microbatch is now %lld, no longer %lld: %s",
+                 (long long)smaller, (long long)s->train.microbatch,
+                 err_text());
+    s->train.microbatch = smaller;
+    trainer->shrunk = true;
+    return ERR_OK;
+}
+
+enum err trainer_memory_create(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    if (trainer->place.ranks == 0) {
+        measure_place(trainer);
+        rc = settle_strategy(trainer);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    for (;;) {
+        rc = comm_agree(trainer->comm, make_leaf(trainer));
+        if (rc == ERR_OK)
+            rc = comm_agree(trainer->comm, make_replica(trainer));
+        if (rc == ERR_OK)
+            rc = comm_agree(trainer->comm, make_model(trainer));
+        if (rc != ERR_MEMORY)
+            return rc;
+        rc = step_down(trainer);
+        if (rc != ERR_OK)
+            return rc;
+        drop_leaf(trainer);
+    }
+}
+
+enum err trainer_memory_shrink(struct trainer *trainer)
+{
+    TRY(step_down(trainer));
+    drop_leaf(trainer);
+    return trainer_memory_create(trainer);
+}
+
+enum err trainer_memory_adopt(struct trainer *trainer, int64_t microbatch)
+{
+    trainer->settings.train.microbatch = microbatch;
+    drop_leaf(trainer);
+    return trainer_memory_create(trainer);
+}
+
+enum err trainer_memory_plan(const struct trainer *trainer,
+                             struct memory_plan *out)
+{
+    return train_memory_plan(&trainer->settings, &trainer->place, out);
+}

@@ -1,0 +1,74 @@
+/* How many threads a rank computes with: the node's processors divided among
+ * its ranks. */
+#include "src/train/start/trainer_threads.h"
+
+#include <omp.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/kernels.h"
+#include "src/base/log.h"
+
+#define TOO_MANY 8 /* threads per processor */
+
+struct place {
+    char host[64];
+    cpu_set_t mask;
+};
+
+/* Somewhat more threads than processors are only slow; of very many the OpenMP
+ * library ends the process when it can't make one. */
+static enum err check_requested(const struct comm *comm, int requested)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const char *host = comm_host(comm, comm_rank(comm));
+    if (processors < 1 || requested <= processors)
+        return ERR_OK;
+    if (requested > processors * TOO_MANY)
+        return err_set(ERR_USAGE,
+                       "hardware.threads is %d, and %s has %ld processors: "
+                       "give at most that many, or 0 for what there is",
+                       requested, host, processors);
+    log_warn("hardware.threads is %d, and %s has %ld processors: they will "
+             "wait for each other",
+             requested, host, processors);
+    return ERR_OK;
+}
+
+enum err trainer_threads(struct comm *comm, int requested, int *threads)
+{
+    enum err rc = ERR_OK;
+    int ranks = comm_size(comm);
+    int rank = comm_rank(comm);
+    int sharing = 0;
+    struct place *places = calloc((size_t)ranks, sizeof *places);
+    size_t *bytes = calloc((size_t)ranks, sizeof *bytes);
+    size_t *offsets = calloc((size_t)ranks, sizeof *offsets);
+    if (places == NULL || bytes == NULL || offsets == NULL) {
+        rc = err_set(ERR_MEMORY, "out of memory");
+        goto out;
+    }
+    for (int r = 0; r < ranks; r++) {
+        bytes[r] = sizeof *places;
+        offsets[r] = (size_t)r * sizeof *places;
+    }
+    strncpy(places[rank].host, comm_host(comm, rank),
+            sizeof places[rank].host - 1);
+    /* a failure leaves an empty mask: then ranks of one host share */
+    (void)sched_getaffinity(0, sizeof places[rank].mask, &places[rank].mask);
+    TRY_OUT(comm_all_gather(comm, places, bytes, offsets));
+    for (int r = 0; r < ranks; r++)
+        sharing += memcmp(&places[r], &places[rank], sizeof *places) == 0;
+    *threads = requested > 0 ? requested : kernels_threads_default(sharing);
+    TRY_OUT(comm_agree(comm, check_requested(comm, requested)));
+    /* also of loops that name no number, whatever OMP_NUM_THREADS says */
+    omp_set_num_threads(*threads);
+out:
+    free(places);
+    free(bytes);
+    free(offsets);
+    return rc;
+}

@@ -1,0 +1,188 @@
+/* Fills a replica with the weights that a run starts from, and keeps what they
+ * say of their tokens. */
+#include "src/train/start/trainer_weights.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/fsio.h"
+#include "src/base/jsontext.h"
+#include "src/base/log.h"
+#include "src/job/ledger.h"
+#include "src/train/start/start_weights.h"
+#include "src/train/start/trainer_base.h"
+#include "src/weights/weights_ckpt_config.h"
+
+/* Which checkpoint, folder or file it is, as rank 0 has found it. */
+struct found {
+    char path[FSIO_PATH_MAX];
+    char sha256[65];
+};
+
+enum err trainer_weights_open(struct trainer *trainer, struct weights **out)
+{
+    enum err rc = ERR_OK;
+    struct start_from from = start_weights_from(&trainer->settings);
+    struct found found = { 0 };
+    struct weights *weights = NULL;
+    *out = NULL;
+    if (trainer->rank == 0)
+        rc = weights_open(from.path, &weights);
+    if (trainer->rank == 0 && rc == ERR_OK) {
+        const struct weights_about *about = weights_about(weights);
+        snprintf(found.path, sizeof found.path, "%s", about->named);
+        snprintf(found.sha256, sizeof found.sha256, "%s", about->sha256);
+    }
+    TRY_OUT(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_broadcast(trainer->comm, &found, sizeof found, 0));
+    if (trainer->rank != 0)
+        rc = weights_open(found.path, &weights);
+    if (rc == ERR_OK &&
+        strcmp(weights_about(weights)->sha256, found.sha256) != 0)
+        rc = err_set(ERR_DATA,
+                     "%s is not the same on all nodes, or was "
+                     "replaced while the run started",
+                     found.path);
+    TRY_OUT(comm_agree(trainer->comm, rc));
+    *out = weights;
+    weights = NULL;
+out:
+    weights_close(weights);
+    return rc != ERR_OK ? err_prefix(rc, "%s", from.key) : ERR_OK;
+}
+
+/* The model's tensors that have fresh values. */
+static json_t *ignored_names(const struct params *params, const char *ignore)
+{
+    json_t *names = json_array();
+    for (; params != NULL; params = params->frozen)
+        for (int i = 0; i < params->count; i++)
+            if (params->list[i].role >= PARAM_LORA ||
+                weights_ignored(ignore, params->list[i].name))
+                json_array_append_new(names, json_string(params->list[i].name));
+    return names;
+}
+
+enum err trainer_weights_record(const struct trainer *trainer,
+                                struct weights *weights, const char *event)
+{
+    const struct weights_about *about = weights_about(weights);
+    struct start_from from = start_weights_from(&trainer->settings);
+    return ledger_append(
+        trainer->settings.run.dir, event, trainer->attempt,
+        json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:o, s:o}", "setting",
+                  from.key, "path", jsontext_string(about->path), "kind",
+                  weights_kind_name(weights), "dtype", about->dtype, "sha256",
+                  about->sha256, "step", (json_int_t)about->step, "tokens",
+                  (json_int_t)about->tokens, "ignore",
+                  jsontext_string(from.ignore), "fresh",
+                  ignored_names(trainer->params, from.ignore)));
+}
+
+/* The whole model, whatever of it trains. */
+static enum err check_all(const struct trainer *trainer,
+                          struct weights *weights)
+{
+    struct params *whole = NULL;
+    TRY(params_create(&trainer->settings.model, &whole));
+    enum err rc = start_weights_check(&trainer->settings, weights, whole);
+    params_destroy(whole);
+    return rc;
+}
+
+/* Rank 0. */
+static enum err check(struct trainer *trainer, struct weights *weights)
+{
+    const struct weights_about *about = weights_about(weights);
+    const struct dataset *data = trainer->train_data[0];
+    int64_t bos = dataset_bos_token(data);
+    int64_t eos = dataset_eos_token(data);
+    int64_t vocab = dataset_vocab_size(data);
+    const struct start_weights_data tokens = start_weights_data(data);
+    TRY(check_all(trainer, weights));
+    TRY(start_weights_tokens(&trainer->settings, about, &tokens));
+    json_decref(trainer->text);
+    trainer->text =
+        weights_ckpt_config_text(vocab > about->vocab ? vocab : about->vocab,
+                                 about->bos >= 0 ? about->bos : bos,
+                                 about->eos >= 0 ? about->eos : eos, about);
+    return trainer->text != NULL ? ERR_OK
+                                 : err_set(ERR_MEMORY, "out of memory");
+}
+
+struct filling {
+    struct weights *weights;
+    char ignore[SETTINGS_TEXT_BYTES + 64]; /* and adapters */
+};
+
+static enum err fill(void *arg, const struct params *params, int64_t begin,
+                     int64_t end, float *out)
+{
+    const struct filling *filling = arg;
+    return weights_fill(filling->weights, params, filling->ignore, begin, end,
+                        out);
+}
+
+enum err trainer_weights_init(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    struct start_from from = start_weights_from(&trainer->settings);
+    uint64_t seed = (uint64_t)trainer->settings.train.seed;
+    struct weights *weights = NULL;
+    double begin_s = clock_now();
+    assert(!from.state || from.path[0] == '\0');
+    if (from.path[0] == '\0') {
+        TRY(replica_init(trainer->replica, seed, NULL));
+        return trainer_base_begin(trainer, NULL, NULL);
+    }
+    TRY(trainer_weights_open(trainer, &weights));
+    if (trainer->rank == 0)
+        rc = check(trainer, weights);
+    TRY_OUT(comm_agree(trainer->comm, rc));
+    bool adapters = trainer->params->lora_rank > 0;
+    bool all = from.ignore[0] == '\0';
+    struct filling filling = { .weights = weights };
+    struct replica_source source = { fill, &filling, all && !adapters };
+    snprintf(filling.ignore, sizeof filling.ignore, "%s %s", from.ignore,
+             adapters ? TRAINER_BASE_ADAPTERS : "");
+    TRY_OUT(replica_init(trainer->replica, seed, &source));
+    source.whole = all;
+    TRY_OUT(trainer_base_begin(trainer, weights, &source));
+    if (trainer->rank == 0) {
+        log_info("weights of %s (%s, %s) in %.2fs%s%s",
+                 weights_about(weights)->path, weights_kind_name(weights),
+                 weights_about(weights)->dtype, clock_now() - begin_s,
+                 from.ignore[0] != '\0' ? ", but for " : "", from.ignore);
+        rc = trainer_weights_record(trainer, weights, "weights");
+    }
+    TRY_OUT(comm_agree(trainer->comm, rc));
+out:
+    weights_close(weights);
+    return rc;
+}
+
+enum err trainer_weights_store(const struct trainer *trainer, json_t *state)
+{
+    const struct dataset *data = trainer->train_data[0];
+    json_t *text = trainer->text != NULL
+                       ? json_incref(trainer->text)
+                       : weights_ckpt_config_text(
+                             dataset_vocab_size(data), dataset_bos_token(data),
+                             dataset_eos_token(data), NULL);
+    return json_object_set_new(state, "text", text) == 0
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "out of memory");
+}
+
+enum err trainer_weights_restore(struct trainer *trainer, const json_t *state)
+{
+    const json_t *text = json_object_get(state, "text");
+    json_decref(trainer->text);
+    trainer->text = json_deep_copy(text);
+    return text == NULL || trainer->text != NULL
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "out of memory");
+}

@@ -1,0 +1,22 @@
+/* What the tensors of a checkpoint are, for who reads it without Tessera: in
+ * every state as "about" (checkpoint/files/ckpt_view_about.h says how it is
+ * read).
+ *
+ *   kind        "weight", "first moment", "second moment", "of an algorithm"
+ *   trained_in  of weights: train.precision; they are stored in full
+ *   role        what it does in the model
+ *   axes        what each dimension counts, by the names of the settings */
+#ifndef TESSERA_TRAIN_ON_CHECKPOINT_ABOUT_H
+#define TESSERA_TRAIN_ON_CHECKPOINT_ABOUT_H
+
+#include <jansson.h>
+
+#include "src/train/loop/trainer.h"
+
+/* NULL: out of memory. */
+json_t *on_checkpoint_about(const struct trainer *trainer);
+/* Its member "tensors": roles and axes of a model's parameters. */
+json_t *on_checkpoint_about_params(const struct model_config *config,
+                                   const struct params *params);
+
+#endif

@@ -1,0 +1,103 @@
+/* Copies a device's tensors to and from the host for checkpoints, on a stream
+ * beside the training. */
+#include "src/train/state/on_checkpoint_copies.h"
+
+#include <stdlib.h>
+
+struct on_checkpoint_copies {
+    struct trainer *trainer;
+    const struct kernel_memory *memory;
+    int local_rank;
+    void *stream;
+    void *computed; /* event: what is to be copied is there */
+    struct ckpt_memory table;
+};
+
+static enum err copy_out(void *arg, void *to, const void *from, size_t bytes)
+{
+    const struct on_checkpoint_copies *copies = arg;
+    return copies->memory->download(copies->stream, bytes, from, to);
+}
+
+/* Waits in the saver's thread until the copies have come. */
+static enum err finish(void *arg)
+{
+    const struct on_checkpoint_copies *copies = arg;
+    TRY(copies->memory->use(copies->local_rank));
+    return copies->memory->wait(copies->stream);
+}
+
+/* On the training's stream, after what has made the tensors. `from` is not
+ * pinned and is used again at once. */
+static enum err copy_in(void *arg, void *to, const void *from, size_t bytes)
+{
+    const struct on_checkpoint_copies *copies = arg;
+    void *stream = copies->trainer->stream;
+    TRY(copies->memory->upload(stream, bytes, from, to));
+    return copies->memory->wait(stream);
+}
+
+enum err on_checkpoint_copies_create(struct trainer *trainer,
+                                     struct on_checkpoint_copies **out)
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = trainer->kernels->memory;
+    *out = NULL;
+    if (!memory->device)
+        return ERR_OK;
+    struct on_checkpoint_copies *copies = calloc(1, sizeof *copies);
+    if (copies == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    *copies = (struct on_checkpoint_copies){
+        .trainer = trainer,
+        .memory = memory,
+        .local_rank = comm_local_rank(trainer->comm),
+        .table = { .arg = copies,
+                   .copy_out = copy_out,
+                   .finish = finish,
+                   .stage_create = memory->host_create,
+                   .stage_destroy = memory->host_destroy,
+                   .copy_in = copy_in },
+    };
+    TRY_OUT(memory->stream_create(false, &copies->stream));
+    TRY_OUT(memory->event_create(&copies->computed));
+    *out = copies;
+    copies = NULL;
+out:
+    on_checkpoint_copies_destroy(copies);
+    return rc;
+}
+
+void on_checkpoint_copies_destroy(struct on_checkpoint_copies *copies)
+{
+    if (copies == NULL)
+        return;
+    if (copies->computed != NULL)
+        copies->memory->event_destroy(copies->computed);
+    if (copies->stream != NULL)
+        copies->memory->stream_destroy(copies->stream);
+    free(copies);
+}
+
+const struct ckpt_memory *
+on_checkpoint_copies_memory(const struct on_checkpoint_copies *copies)
+{
+    return copies != NULL ? &copies->table : NULL;
+}
+
+enum err on_checkpoint_copies_begin(struct on_checkpoint_copies *copies)
+{
+    if (copies == NULL)
+        return ERR_OK;
+    TRY(copies->memory->event_record(copies->computed,
+                                     copies->trainer->stream));
+    return copies->memory->event_await(copies->computed, copies->stream);
+}
+
+enum err on_checkpoint_copies_end(struct on_checkpoint_copies *copies)
+{
+    if (copies == NULL)
+        return ERR_OK;
+    return copies->memory->event_record(copies->trainer->copied,
+                                        copies->stream);
+}
