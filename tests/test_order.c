@@ -41,8 +41,7 @@ static void test_one(void)
     }
     tap_is_int(bad, 0, "straight is 0, 1, 2, ...; canonical as it always was");
     tap_ok(moved > 35, "and shuffled");
-    tap_is_int(order_streams(canonical), 1, "one stream");
-    tap_is_int(order_samples(canonical, 0), 13, "of so many samples");
+    tap_is_int(order_samples(canonical, 0), 13, "so many samples");
     order_destroy(straight);
     order_destroy(canonical);
     order_destroy(NULL);

@@ -416,11 +416,6 @@ void cache_stop(struct cache *cache, bool stop)
     store_stop(cache->store, stop);
 }
 
-void cache_count(const struct cache *cache, struct store_counts *out)
-{
-    store_count(cache->store, out);
-}
-
 enum err cache_describe(struct cache *cache, const struct cache_shard *shards,
                         int64_t count)
 {

@@ -100,6 +100,4 @@ void cache_want(struct cache *cache, int64_t shard);
 /* Let all that wait or fetch end soon, now and until `stop` is false. */
 void cache_stop(struct cache *cache, bool stop);
 
-void cache_count(const struct cache *cache, struct store_counts *out);
-
 #endif

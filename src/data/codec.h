@@ -63,8 +63,6 @@ void codec_reader_close(struct codec_reader *reader);
 /* Up to `bytes` > 0 bytes; *got 0: the end. */
 enum err codec_reader_read(struct codec_reader *reader, uint8_t *data,
                            size_t bytes, size_t *got);
-/* The codec that it goes by. */
-const struct codec *codec_reader_codec(const struct codec_reader *reader);
 /* Bytes of the file that were read so far, for progress. */
 int64_t codec_reader_position(const struct codec_reader *reader);
 

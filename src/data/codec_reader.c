@@ -162,11 +162,6 @@ enum err codec_reader_read(struct codec_reader *reader, uint8_t *data,
     return ERR_OK;
 }
 
-const struct codec *codec_reader_codec(const struct codec_reader *reader)
-{
-    return reader->codec;
-}
-
 int64_t codec_reader_position(const struct codec_reader *reader)
 {
     return reader->position - (int64_t)reader->in_bytes;

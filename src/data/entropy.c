@@ -1,10 +1,7 @@
-/* The unigram entropy of a data set, from one pass over its tokens. */
+/* The unigram entropy of counted tokens. */
 #include "src/data/entropy.h"
 
 #include <math.h>
-#include <stdlib.h>
-
-#include "src/data/scan.h"
 
 double entropy_of_counts(const int64_t *counts, int64_t size)
 {
@@ -16,20 +13,4 @@ double entropy_of_counts(const int64_t *counts, int64_t size)
         sum -= p * log(p);
     }
     return fabs(sum);
-}
-
-enum err entropy_unigram(struct dataset *dataset, double *nats)
-{
-    enum err rc = ERR_OK;
-    struct scan_result result;
-    int64_t size = dataset_vocab_size(dataset);
-    int64_t *counts = calloc((size_t)size, sizeof *counts);
-    if (counts == NULL)
-        return err_set(ERR_MEMORY, "no memory to count %lld tokens",
-                       (long long)size);
-    TRY_OUT(scan_samples(dataset, counts, false, NULL, &result));
-    *nats = entropy_of_counts(counts, size);
-out:
-    free(counts);
-    return rc;
 }

@@ -6,13 +6,7 @@
 
 #include <stdint.h>
 
-#include "src/base/err.h"
-#include "src/data/dataset.h"
-
 /* -sum p ln p in nats per token, p = count / sum of counts; 0 if all are 0. */
 double entropy_of_counts(const int64_t *counts, int64_t size);
-
-/* Over all tokens of the data set; reads every sample. */
-enum err entropy_unigram(struct dataset *dataset, double *nats);
 
 #endif

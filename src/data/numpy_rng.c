@@ -78,7 +78,7 @@ void numpy_rng_seed(struct numpy_rng *rng, uint64_t seed)
     numpy_rng_step(rng, numpy_rng_wide(words[0], words[1]));
 }
 
-uint64_t numpy_rng_u64(struct numpy_rng *rng)
+static uint64_t numpy_rng_u64(struct numpy_rng *rng)
 {
     numpy_rng_step(rng, 0);
     uint64_t value = rng->state[0] ^ rng->state[1];
@@ -86,7 +86,7 @@ uint64_t numpy_rng_u64(struct numpy_rng *rng)
     return value >> turn | value << ((64 - turn) & 63);
 }
 
-uint32_t numpy_rng_u32(struct numpy_rng *rng)
+static uint32_t numpy_rng_u32(struct numpy_rng *rng)
 {
     rng->has_half = !rng->has_half;
     if (!rng->has_half)

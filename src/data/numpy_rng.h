@@ -22,8 +22,6 @@ struct numpy_rng {
 /* default_rng(seed). */
 void numpy_rng_seed(struct numpy_rng *rng, uint64_t seed);
 
-uint64_t numpy_rng_u64(struct numpy_rng *rng);
-uint32_t numpy_rng_u32(struct numpy_rng *rng);
 /* random(): uniform in [0, 1), 53 bits. */
 double numpy_rng_random(struct numpy_rng *rng);
 /* uniform(low, high). */

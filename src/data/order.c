@@ -142,11 +142,6 @@ int64_t order_first(const struct order *order)
     return order->first;
 }
 
-int order_streams(const struct order *order)
-{
-    return order->count;
-}
-
 int64_t order_samples(const struct order *order, int stream)
 {
     assert(stream >= 0 && stream < order->count);

@@ -66,8 +66,6 @@ void order_destroy(struct order *order);
 
 /* The position at which it begins. */
 int64_t order_first(const struct order *order);
-/* How many streams it was made of. */
-int order_streams(const struct order *order);
 int64_t order_samples(const struct order *order, int stream);
 /* Samples from one epoch's beginning to the next; of a canonical mixture all of
  * its streams, each once. */

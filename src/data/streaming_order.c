@@ -207,12 +207,6 @@ size_t streaming_order_bytes(const struct streaming_order *order)
                               (size_t)(samples / order->spec.nodes * of_node));
 }
 
-int64_t streaming_order_chosen(const struct streaming_order *order, int stream)
-{
-    assert(stream >= 0 && stream < order->count);
-    return order->choose[stream];
-}
-
 /* What an epoch takes of some streams, shuffled: sample ids. */
 struct epoch_part {
     int64_t *ids;

@@ -55,8 +55,6 @@ void streaming_order_destroy(struct streaming_order *order);
 int64_t streaming_order_batches(const struct streaming_order *order);
 /* Taken while an epoch is made, beside the epoch itself. */
 size_t streaming_order_bytes(const struct streaming_order *order);
-/* Samples that an epoch takes of the stream. */
-int64_t streaming_order_chosen(const struct streaming_order *order, int stream);
 
 /* out[batches * batch]: the samples of an epoch, numbered through the streams
  * from the beginning of the first. Takes time and memory of the epoch's

@@ -37,7 +37,7 @@ size_t gguf_kind_bytes(enum gguf_kind kind)
     return gguf_kinds[kind].bytes;
 }
 
-const char *gguf_kind_name(enum gguf_kind kind)
+static const char *gguf_kind_name(enum gguf_kind kind)
 {
     assert(kind < GGUF_KINDS);
     return gguf_kinds[kind].name;
@@ -89,16 +89,6 @@ void gguf_close(struct gguf *gguf)
 const char *gguf_path(const struct gguf *gguf)
 {
     return gguf->path;
-}
-
-uint32_t gguf_version(const struct gguf *gguf)
-{
-    return gguf->head.version;
-}
-
-size_t gguf_alignment(const struct gguf *gguf)
-{
-    return (size_t)gguf->head.alignment;
 }
 
 size_t gguf_keys(const struct gguf *gguf)
@@ -266,9 +256,10 @@ bool gguf_value_next(struct gguf_value *array, struct gguf_value *item)
     return true;
 }
 
-enum err gguf_read_blocks(const struct gguf *gguf,
-                          const struct gguf_tensor *tensor, uint64_t first,
-                          size_t count, void *out)
+/* The same as they are in the file. */
+static enum err gguf_read_blocks(const struct gguf *gguf,
+                                 const struct gguf_tensor *tensor,
+                                 uint64_t first, size_t count, void *out)
 {
     size_t bytes = gguf_blocks_layout(tensor->type)->bytes;
     assert(first <= tensor->blocks && count <= tensor->blocks - first);

@@ -45,7 +45,6 @@ enum gguf_kind {
 
 /* Bytes of a number or bool; 0 for strings and arrays. */
 size_t gguf_kind_bytes(enum gguf_kind kind);
-const char *gguf_kind_name(enum gguf_kind kind);
 
 /* A value, lent by the file: */
 struct gguf_value {
@@ -71,8 +70,6 @@ void gguf_close(struct gguf *gguf);
 
 /* Lent, as all that is in it. */
 const char *gguf_path(const struct gguf *gguf);
-uint32_t gguf_version(const struct gguf *gguf);
-size_t gguf_alignment(const struct gguf *gguf);
 
 /* In the order of the file. */
 size_t gguf_keys(const struct gguf *gguf);
@@ -104,11 +101,8 @@ bool gguf_value_whole(const struct gguf_value *value, int64_t *out);
 /* Take the next item off an array; false: none is left. */
 bool gguf_value_next(struct gguf_value *array, struct gguf_value *item);
 
-/* `count` blocks of a tensor from block `first` on, as they are in the file and
- * as floats; first + count <= blocks. `scratch` holds the blocks' bytes. */
-enum err gguf_read_blocks(const struct gguf *gguf,
-                          const struct gguf_tensor *tensor, uint64_t first,
-                          size_t count, void *out);
+/* `count` blocks of a tensor from block `first` on, as floats; first + count <=
+ * blocks. `scratch` holds the blocks' bytes. */
 enum err gguf_read_floats(const struct gguf *gguf,
                           const struct gguf_tensor *tensor, uint64_t first,
                           size_t count, void *scratch, float *out);

@@ -263,7 +263,8 @@ void gguf_blocks_read(enum gguf_blocks_type type, const void *blocks,
                         out + b * layout->numbers);
 }
 
-bool gguf_blocks_writes(enum gguf_blocks_type type)
+/* F32, F16, BF16 and Q8_0 can be written. */
+static bool gguf_blocks_writes(enum gguf_blocks_type type)
 {
     return type == GGUF_BLOCKS_F32 || type == GGUF_BLOCKS_F16 ||
            type == GGUF_BLOCKS_BF16 || type == GGUF_BLOCKS_Q8_0;

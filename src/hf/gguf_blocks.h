@@ -47,8 +47,6 @@ const char *gguf_blocks_name(uint32_t type);
 void gguf_blocks_read(enum gguf_blocks_type type, const void *blocks,
                       size_t count, float *out);
 
-/* F32, F16, BF16 and Q8_0 can be written. */
-bool gguf_blocks_writes(enum gguf_blocks_type type);
 /* `count` blocks of a type that can be written, as the gguf package and
  * llama.cpp make them. Returns how many numbers the type cannot hold: those too
  * large for it, which become infinite, and with Q8_0 all of a block that has such

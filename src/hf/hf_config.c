@@ -356,16 +356,3 @@ enum err hf_config_parse(const char *text, size_t bytes, const char *path,
     *model = values.model;
     return ERR_OK;
 }
-
-enum err hf_config_read(const char *folder, enum hf_arch *arch,
-                        struct model_config *model)
-{
-    char path[FSIO_PATH_MAX];
-    char *text = NULL;
-    size_t bytes;
-    TRY(fsio_path(path, "%s/config.json", folder));
-    TRY(fsio_read_file(path, FILE_MAX, &text, &bytes));
-    enum err rc = hf_config_parse(text, bytes, path, arch, model);
-    free(text);
-    return rc;
-}

@@ -32,11 +32,8 @@ enum hf_arch {
 /* "LlamaForCausalLM" */
 const char *hf_config_arch_name(enum hf_arch arch);
 
-/* Reads FOLDER/config.json. ERR_DATA: no such file or malformed;
+/* Reads the text of a config.json; `path` is for messages. ERR_DATA: malformed;
  * ERR_UNSUPPORTED: names the key that our model lacks. */
-enum err hf_config_read(const char *folder, enum hf_arch *arch,
-                        struct model_config *model);
-/* The same from a text; `path` is for messages. */
 enum err hf_config_parse(const char *text, size_t bytes, const char *path,
                          enum hf_arch *arch, struct model_config *model);
 

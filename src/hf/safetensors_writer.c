@@ -259,11 +259,6 @@ enum err safetensors_writer_create(const char *folder,
     return ERR_OK;
 }
 
-int safetensors_writer_at(const struct safetensors_writer *writer)
-{
-    return writer->at;
-}
-
 /* Whole spans go to the disk while the next are made, so that the sync at the
  * end of a file has little left to wait for. A hint: who cannot, syncs later. */
 static void begin_writing(const struct safetensors_writer *writer,

@@ -20,9 +20,6 @@ enum err safetensors_writer_create(const char *folder,
                                    const struct safetensors_tensor *list,
                                    int count, int64_t shard_bytes_max,
                                    struct safetensors_writer **out);
-/* The tensor that is being written, by its place in `list`; the count when all
- * are done. */
-int safetensors_writer_at(const struct safetensors_writer *writer);
 /* The next bytes of this tensor, not beyond its end. */
 enum err safetensors_writer_append(struct safetensors_writer *writer,
                                    const void *data, int64_t bytes);

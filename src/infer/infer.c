@@ -112,14 +112,18 @@ static void layout_work(struct infer *infer, struct arena *arena)
         infer->slopes = take(arena, config->n_heads);
 }
 
-void infer_layout(struct infer *infer, struct arena *arena, size_t *cache)
+/* Lay the tensors out; the arena may only count. Returns the bytes of the caches
+ * in *cache. */
+static void infer_layout(struct infer *infer, struct arena *arena,
+                         size_t *cache)
 {
     layout_scratch(infer, arena);
     *cache = layout_cache(infer, arena);
     layout_work(infer, arena);
 }
 
-void infer_layout_host(struct infer *infer, struct arena *arena)
+/* The host's buffers, of which there are none on CPU. */
+static void infer_layout_host(struct infer *infer, struct arena *arena)
 {
     const struct infer_work *work = &infer->work;
     struct infer_host *host = &infer->host;
@@ -318,33 +322,4 @@ void infer_cut(struct infer *infer, int64_t slot, int64_t length)
 {
     assert(length >= 0 && length <= infer_length(infer, slot));
     infer->length[slot] = length;
-}
-
-/* A layer's and head's keys and values lie in one piece each, keys in whole
- * vectors of positions. */
-enum err infer_copy(struct infer *infer, int64_t from, int64_t to,
-                    int64_t length)
-{
-    const struct kernel_memory *memory = infer->kernels->memory;
-    int64_t d = infer->head_dim, each = infer->capacity * d;
-    int64_t heads = infer->config.n_kv_heads;
-    int64_t whole = (length + KERNEL_CACHE_KEYS - 1) / KERNEL_CACHE_KEYS *
-                    KERNEL_CACHE_KEYS;
-    assert(length >= 0 && length <= infer_length(infer, from));
-    assert(to >= 0 && to < infer->options.sequences);
-    for (int64_t layer = 0; layer < infer->config.n_layers && from != to;
-         layer++)
-        for (int64_t head = 0; head < heads && length > 0; head++) {
-            int64_t first = layer * infer->options.sequences * heads + head;
-            int64_t a = (first + from * heads) * each;
-            int64_t b = (first + to * heads) * each;
-            TRY(memory->copy(infer->ctx.stream,
-                             (size_t)(whole * d) * sizeof(float),
-                             infer->keys + a, infer->keys + b));
-            TRY(memory->copy(infer->ctx.stream,
-                             (size_t)(length * d) * sizeof(float),
-                             infer->values + a, infer->values + b));
-        }
-    infer->length[to] = length;
-    return ERR_OK;
 }

@@ -102,11 +102,8 @@ struct infer_tokens {
 enum err infer_forward(struct infer *infer, const struct param_access *access,
                        const struct infer_tokens *list, int count);
 
-/* Tokens that a slot holds; forget those from `length` on; let `to` hold what
- * the first `length` of `from` are. */
+/* Tokens that a slot holds; forget those from `length` on. */
 int64_t infer_length(const struct infer *infer, int64_t slot);
 void infer_cut(struct infer *infer, int64_t slot, int64_t length);
-enum err infer_copy(struct infer *infer, int64_t from, int64_t to,
-                    int64_t length);
 
 #endif

@@ -93,11 +93,6 @@ struct infer {
 /* Rows of the logits' buffer. */
 int64_t infer_logit_rows(const struct infer *infer);
 
-/* Lay the tensors out, or the host's buffers, of which there are none on CPU
- * (the arena may only count). Returns the bytes of the caches in *cache. */
-void infer_layout(struct infer *infer, struct arena *arena, size_t *cache);
-void infer_layout_host(struct infer *infer, struct arena *arena);
-
 /* The places of all parameters; counts in `arena` if it has no memory. */
 void infer_hold_layout(const struct infer *infer, enum infer_weights weights,
                        struct infer_held *held, struct arena *arena);

@@ -154,8 +154,3 @@ int32_t bpe_highest(const struct bpe *bpe)
 {
     return bpe->highest;
 }
-
-size_t bpe_merges(const struct bpe *bpe)
-{
-    return bpe->merges;
-}

@@ -45,7 +45,6 @@ int32_t bpe_find(const struct bpe *bpe, const uint8_t *text, size_t bytes);
 bool bpe_text(const struct bpe *bpe, int32_t token, const uint8_t **text,
               size_t *bytes);
 int32_t bpe_highest(const struct bpe *bpe);
-size_t bpe_merges(const struct bpe *bpe);
 
 struct bpe_word;
 

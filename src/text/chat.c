@@ -205,11 +205,6 @@ void chat_template_destroy(struct chat_template *template)
     free(template);
 }
 
-const char *chat_template_name(const struct chat_template *template)
-{
-    return template->name;
-}
-
 static enum err chat_render_part(const struct chat_template *template,
                                  const struct chat_message *messages,
                                  size_t count, bool prompt,

@@ -65,7 +65,6 @@ enum err chat_template_create_text(const char *name, const char *text,
                                    const struct tokenizer *tokenizer,
                                    struct chat_template **out);
 void chat_template_destroy(struct chat_template *template);
-const char *chat_template_name(const struct chat_template *template);
 
 /* The text of the messages; `out` is overwritten. add_generation_prompt: with
  * what begins the assistant's next message. ERR_DATA: what the template

@@ -43,11 +43,6 @@ chat_eval_fn chat_eval_length, chat_eval_first, chat_eval_last, chat_eval_join,
  * no items. */
 enum err chat_eval_iterate(struct chat_scope *scope, int line,
                            const struct chat_value *of, struct chat_value *out);
-/* The arguments behind the object are texts. */
-enum err chat_eval_texts(const struct chat_eval_arguments *arguments);
-/* value[1] of the object, as a.b.c or a[1] have it. */
-enum err chat_eval_path(const struct chat_value *of,
-                        const struct chat_value *path, struct chat_value *out);
 /* Less, equal or greater: numbers or texts. ERR_DATA: of others. */
 enum err chat_eval_order(int line, const struct chat_value *a,
                          const struct chat_value *b, int *out);

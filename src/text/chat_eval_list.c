@@ -99,8 +99,10 @@ enum err chat_eval_last(struct chat_eval_arguments *arguments,
     return list_end(arguments, true, out);
 }
 
-enum err chat_eval_path(const struct chat_value *of,
-                        const struct chat_value *path, struct chat_value *out)
+/* value[1] of the object, as a.b.c or a[1] have it. */
+static enum err chat_eval_path(const struct chat_value *of,
+                               const struct chat_value *path,
+                               struct chat_value *out)
 {
     const char *at = path->as.text, *end = at + path->count;
     struct chat_value value = *of;

@@ -14,6 +14,17 @@ static bool text_has(const struct chat_value *set, const char *at, size_t bytes)
     return false;
 }
 
+/* The arguments behind the object are texts. */
+static enum err chat_eval_texts(const struct chat_eval_arguments *arguments)
+{
+    for (size_t a = 1; a < arguments->count; a++)
+        if (arguments->value[a].kind != CHAT_VALUE_STRING)
+            return err_set(ERR_DATA, "line %d: %s where a text should be",
+                           arguments->node->line,
+                           chat_value_name(&arguments->value[a]));
+    return ERR_OK;
+}
+
 static enum err text_strip(struct chat_eval_arguments *arguments, bool front,
                            bool back, struct chat_value *out)
 {
@@ -101,16 +112,6 @@ enum err chat_eval_lower(struct chat_eval_arguments *arguments,
                          struct chat_value *out)
 {
     return chat_eval_case(arguments, 'A', 'a' - 'A', out);
-}
-
-enum err chat_eval_texts(const struct chat_eval_arguments *arguments)
-{
-    for (size_t a = 1; a < arguments->count; a++)
-        if (arguments->value[a].kind != CHAT_VALUE_STRING)
-            return err_set(ERR_DATA, "line %d: %s where a text should be",
-                           arguments->node->line,
-                           chat_value_name(&arguments->value[a]));
-    return ERR_OK;
 }
 
 enum err chat_eval_starts(struct chat_eval_arguments *arguments,

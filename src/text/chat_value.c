@@ -101,12 +101,6 @@ const char *chat_value_name(const struct chat_value *value)
     return names[value->kind];
 }
 
-bool chat_value_is(const struct chat_value *value, const char *text)
-{
-    return value->kind == CHAT_VALUE_STRING && value->count == strlen(text) &&
-           memcmp(value->as.text, text, value->count) == 0;
-}
-
 bool chat_value_true(const struct chat_value *value)
 {
     switch (value->kind) {

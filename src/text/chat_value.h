@@ -81,7 +81,6 @@ struct chat_value chat_value_string(const char *text, size_t bytes);
 struct chat_value chat_value_integer(int64_t integer);
 struct chat_value chat_value_boolean(bool value);
 const char *chat_value_name(const struct chat_value *value);
-bool chat_value_is(const struct chat_value *value, const char *text);
 
 /* As Python has them: empty things and zeros are false. */
 bool chat_value_true(const struct chat_value *value);

@@ -85,8 +85,8 @@ void pretoken_regex_destroy(struct pretoken_regex *regex)
     free(regex);
 }
 
-enum err pretoken_regex_add(struct pretoken_spans *spans, size_t start,
-                            size_t end, bool match)
+static enum err pretoken_regex_add(struct pretoken_spans *spans, size_t start,
+                                   size_t end, bool match)
 {
     if (spans->count == spans->capacity) {
         size_t capacity = 2 * spans->capacity + 64;

@@ -34,9 +34,6 @@ struct pretoken_spans {
 
 void pretoken_regex_free(struct pretoken_spans *spans);
 
-enum err pretoken_regex_add(struct pretoken_spans *spans, size_t start,
-                            size_t end, bool match);
-
 /* Append the whole text as matches and what lies between them. Any number of
  * threads may. ERR_DATA: the expression takes too long on this text. */
 enum err pretoken_regex_split(const struct pretoken_regex *regex,

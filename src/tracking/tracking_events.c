@@ -42,8 +42,8 @@ static void put_le(uint8_t *out, uint64_t value, int bytes)
         out[i] = (uint8_t)(value >> (8 * i));
 }
 
-enum err tracking_events_frame(const void *data, size_t bytes,
-                               struct buffer *out)
+static enum err tracking_events_frame(const void *data, size_t bytes,
+                                      struct buffer *out)
 {
     uint8_t head[12], tail[4];
     put_le(head, bytes, 8);

@@ -14,8 +14,6 @@
 
 /* Masked CRC32C, as frames have it. */
 uint32_t tracking_events_crc(const void *data, size_t bytes);
-enum err tracking_events_frame(const void *data, size_t bytes,
-                               struct buffer *out);
 
 /* What a file begins with. */
 enum err tracking_events_version(double time_s, struct buffer *out);

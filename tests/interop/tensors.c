@@ -126,7 +126,13 @@ static enum err with_config(char **argv)
     enum hf_arch arch;
     struct model_config model;
     char *text = NULL;
-    TRY(hf_config_read(argv[2], &arch, &model));
+    char path[FSIO_PATH_MAX];
+    size_t bytes;
+    TRY(fsio_path(path, "%s/config.json", argv[2]));
+    TRY(fsio_read_file(path, 1 << 20, &text, &bytes));
+    TRY(hf_config_parse(text, bytes, path, &arch, &model));
+    free(text);
+    text = NULL;
     if (strcmp(argv[1], "names") == 0)
         return print_names(arch, &model);
     TRY(hf_config_text(arch, &model, "float32", &text));

@@ -79,7 +79,9 @@ static enum err open_file(const char *path, int *fd)
                : err_set(ERR_USAGE, "plugins: %s: %s", path, strerror(errno));
 }
 
-enum err plugin_file_digest(const char *path, char hex[65])
+/* SHA-256 of the file: ERR_USAGE where it is none that may be loaded, which is
+ * one of the user's or root's that nobody else can write. */
+static enum err plugin_file_digest(const char *path, char hex[65])
 {
     int fd;
     TRY(open_file(path, &fd));

@@ -8,10 +8,6 @@
 
 struct train_settings;
 
-/* SHA-256 of the file: ERR_USAGE where it is none that may be loaded, which is
- * one of the user's or root's that nobody else can write. */
-enum err plugin_file_digest(const char *path, char hex[65]);
-
 /* The same, and load just the file that was looked at, whatever stands at its
  * path meanwhile; it stays in memory. ERR_USAGE where it is no plug-in, or one
  * of another ABI. */

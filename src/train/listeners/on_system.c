@@ -77,7 +77,8 @@ static void keep(struct system_reader *reader)
     reader->energy = NULL;
 }
 
-void system_reader_keep(struct system_reader *reader)
+/* Between parts, at any time: counters of energy do not last for long. */
+static void system_reader_keep(struct system_reader *reader)
 {
     if (clock_now() - reader->energy_s >= KEEP_S)
         keep(reader);

@@ -34,8 +34,6 @@ struct system_reader {
 void system_reader_open(const char *root, bool node, const char *bus, bool says,
                         struct system_reader *out);
 void system_reader_close(struct system_reader *reader);
-/* Between parts, at any time: counters of energy do not last for long. */
-void system_reader_keep(struct system_reader *reader);
 void system_reader_read(struct system_reader *reader, struct system_part *out);
 
 /* Figures of all ranks' parts; host[r] tells nodes apart. */

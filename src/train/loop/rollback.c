@@ -116,7 +116,7 @@ json_t *rollback_json(const struct rollback *rollback)
 /* So that sums of some of them stay within 64 bits. */
 #define LARGEST ((int64_t)1 << 48)
 
-enum err rollback_parse(const json_t *json, struct rollback *out)
+static enum err rollback_parse(const json_t *json, struct rollback *out)
 {
     static const char *const names[] = { "from", "to", "first", "batches" };
     int64_t values[4];

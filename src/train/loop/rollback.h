@@ -66,7 +66,6 @@ enum err rollback_add(struct rollbacks *rollbacks,
 
 /* As JSON, and back: ERR_CHECKPOINT where it is none. */
 json_t *rollback_json(const struct rollback *rollback);
-enum err rollback_parse(const json_t *json, struct rollback *out);
 
 /* None is stored where there was none. */
 enum err rollback_store(const struct rollbacks *rollbacks, json_t *state);

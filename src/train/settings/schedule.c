@@ -8,10 +8,8 @@
 
 #include "src/base/real.h"
 
-#define SCHEDULE_ENTRY(NAME, name, formula, uses) { formula, uses },
-static const struct {
-    const char *formula, *uses;
-} table[] = { SCHEDULES(SCHEDULE_ENTRY) };
+#define SCHEDULE_USES(NAME, name, formula, uses) uses,
+static const char *const fields[] = { SCHEDULES(SCHEDULE_USES) };
 
 bool schedule_uses(enum schedule_kind kind, const char *field)
 {
@@ -19,18 +17,13 @@ bool schedule_uses(enum schedule_kind kind, const char *field)
     if (strcmp(field, "name") == 0 || strcmp(field, "warmup") == 0 ||
         strcmp(field, "scale") == 0 || strcmp(field, "scale_warmup") == 0)
         return true;
-    for (const char *word = table[kind].uses; *word != '\0';) {
+    for (const char *word = fields[kind]; *word != '\0';) {
         size_t bytes = strcspn(word, " ");
         if (bytes == length && memcmp(word, field, length) == 0)
             return true;
         word += bytes + strspn(word + bytes, " ");
     }
     return false;
-}
-
-const char *schedule_formula(enum schedule_kind kind)
-{
-    return table[kind].formula;
 }
 
 /* part / whole, clipped to 1; 0 of nothing. */

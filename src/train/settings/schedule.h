@@ -76,8 +76,6 @@ struct schedule {
 
 /* Whether the kind goes by scheduler.FIELD. */
 bool schedule_uses(enum schedule_kind kind, const char *field);
-/* Its formula, for people. */
-const char *schedule_formula(enum schedule_kind kind);
 
 /* The multiplier a(t) of the peak rate in `step` (0 is the first). */
 double schedule_multiplier(const struct schedule *schedule, int64_t step);
