@@ -22,8 +22,7 @@
  *
  * checkpoint/ knows no model: it sees a list of items.
  */
-#ifndef TESSERA_CHECKPOINT_CKPT_H
-#define TESSERA_CHECKPOINT_CKPT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -274,5 +273,3 @@ enum err ckpt_verify(const char *checkpoint_dir);
  * shape[](int64 LE) row-major bytes; then the step (int64 LE); CRCs verified,
  * independent of sharding. hex has 65 bytes. */
 enum err ckpt_digest(const char *checkpoint_dir, char hex[65]);
-
-#endif

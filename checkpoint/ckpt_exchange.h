@@ -7,8 +7,7 @@
  * many want it. While a round travels the next is read: two rounds are in
  * flight. A round ends with the agreed status of its reads. Then every rank
  * reads what it alone wants, without communication. */
-#ifndef TESSERA_CHECKPOINT_CKPT_EXCHANGE_H
-#define TESSERA_CHECKPOINT_CKPT_EXCHANGE_H
+#pragma once
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_plan.h"
@@ -24,5 +23,3 @@ enum err ckpt_exchange(struct comm *comm, const struct ckpt_source *source,
                        const struct ckpt_item *items, const int *item_of_tensor,
                        const struct ckpt_memory *memory,
                        struct ckpt_load_stats *stats);
-
-#endif

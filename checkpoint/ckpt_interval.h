@@ -16,8 +16,7 @@
  *   M exp((R + D + t_p)/M) (exp((T + delta)/M) - 1)/T
  *
  * times the time of its work: the wall-time factor. 1/factor is the goodput. */
-#ifndef TESSERA_CHECKPOINT_CKPT_INTERVAL_H
-#define TESSERA_CHECKPOINT_CKPT_INTERVAL_H
+#pragma once
 
 #include "src/base/err.h"
 
@@ -61,5 +60,3 @@ double ckpt_interval_lambert_w0(double x);
  * been seen already. */
 double ckpt_interval_node_mtbf_h(double prior_hours, double node_hours,
                                  int failures);
-
-#endif

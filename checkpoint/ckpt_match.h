@@ -1,6 +1,5 @@
 /* Which item of the caller is which tensor of a checkpoint. */
-#ifndef TESSERA_CHECKPOINT_CKPT_MATCH_H
-#define TESSERA_CHECKPOINT_CKPT_MATCH_H
+#pragma once
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_manifest.h"
@@ -13,5 +12,3 @@ enum err ckpt_match(const struct ckpt_manifest *manifest, const char *where,
                     const struct ckpt_load_options *options,
                     const struct ckpt_item *items, int item_count, bool quiet,
                     int **item_of_tensor);
-
-#endif

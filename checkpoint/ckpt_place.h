@@ -1,7 +1,6 @@
 /* Putting stored elements where a rank wants them: both sides are parts of one
  * tensor, which meet in the runs of the flattened tensor. */
-#ifndef TESSERA_CHECKPOINT_CKPT_PLACE_H
-#define TESSERA_CHECKPOINT_CKPT_PLACE_H
+#pragma once
 
 #include "checkpoint/files/ckpt_part.h"
 #include "src/base/dtype.h"
@@ -36,5 +35,3 @@ bool ckpt_place_converts(enum dtype from, enum dtype to);
  * is Inf, NaN stays NaN (a quiet one), denormals are kept. */
 void ckpt_place_convert(enum dtype from, const void *source, enum dtype to,
                         void *target, int64_t count);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Wants are kept as intervals of all tensors laid end to end (a flat shard is
  * one or a few, however many tensors it spans) and boxes. */
-#ifndef TESSERA_CHECKPOINT_CKPT_PLAN_H
-#define TESSERA_CHECKPOINT_CKPT_PLAN_H
+#pragma once
 
 #include "checkpoint/files/ckpt_manifest.h"
 
@@ -47,5 +46,3 @@ void ckpt_plan_rewind(struct ckpt_plan *plan);
 
 /* The next stretch in file order, on all ranks the same; false: no more. */
 bool ckpt_plan_next(struct ckpt_plan *plan, struct ckpt_stretch *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* What a save does, step after step, without saying when: the parts that need
  * no agreement and are run by the saver's thread. ckpt_saver.c puts them in
  * order. */
-#ifndef TESSERA_CHECKPOINT_CKPT_SAVE_H
-#define TESSERA_CHECKPOINT_CKPT_SAVE_H
+#pragma once
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_manifest.h"
@@ -49,5 +48,3 @@ enum err ckpt_save_commit(struct ckpt_save *save);
 
 /* Rank 0, after a failure on any rank: hide and remove the temporary folder. */
 void ckpt_save_give_up(const struct ckpt_save *save);
-
-#endif

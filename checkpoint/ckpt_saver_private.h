@@ -2,8 +2,7 @@
  * ckpt_saver_order.c the table of all that the thread does for a save,
  * ckpt_saver_local.c what it does in the nodes' own folders,
  * ckpt_saver_thread.c the thread itself. */
-#ifndef TESSERA_CHECKPOINT_CKPT_SAVER_PRIVATE_H
-#define TESSERA_CHECKPOINT_CKPT_SAVER_PRIVATE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -139,5 +138,3 @@ enum err ckpt_saver_local_revoke(struct ckpt_saver *saver);
 enum err ckpt_saver_local_clean(struct ckpt_saver *saver);
 /* All nodes have the step: older ones go. */
 enum err ckpt_saver_local_tidy(struct ckpt_saver *saver);
-
-#endif

@@ -19,8 +19,7 @@
  *
  * The phases of root, prolog and epilog, lead to drains. There nothing that a
  * user of the node can bring about is bad: it is worth a warning at most. */
-#ifndef TESSERA_HEALTH_H
-#define TESSERA_HEALTH_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -187,5 +186,3 @@ enum err health_report_dump(const json_t *verdicts, FILE *file);
  * are replaced in one step. ERR_USAGE where something else than a file that may
  * be written is in the way: a device, a link, somebody's file. */
 enum err health_report_write(const json_t *verdicts, const char *path);
-
-#endif

@@ -7,8 +7,7 @@
  * phases those that run it, timeout_s the limit of one run, about what it looks
  * at, for --help. `run` is called in a child: it fills state, code, unit, text,
  * value, limit and retest; an error makes the state unknown. */
-#ifndef TESSERA_HEALTHCHECK_HEALTH_CHECKS_H
-#define TESSERA_HEALTHCHECK_HEALTH_CHECKS_H
+#pragma once
 
 #include "healthcheck/health.h"
 
@@ -67,5 +66,3 @@
     enum err run(const struct health_env *env, struct health_result *out);
 HEALTH_CHECK_LIST(HEALTH_CHECK_DECLARE)
 HEALTH_PROBE_LIST(HEALTH_CHECK_DECLARE)
-
-#endif

@@ -1,8 +1,7 @@
 /* Processes that may hang: what a check looks at, or what its parts look at,
  * may never answer. They are killed at a deadline and abandoned when they do
  * not go. */
-#ifndef TESSERA_HEALTHCHECK_HEALTH_CHILD_H
-#define TESSERA_HEALTHCHECK_HEALTH_CHILD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ bool health_child_wait(int fd, double deadline, void *result, size_t size,
 
 /* The wait status; -1: it did not go and was abandoned. */
 int health_child_reap(pid_t pid);
-
-#endif

@@ -1,7 +1,6 @@
 /* GPUs as the driver knows them: how many there are, and what each says of
  * itself. No CUDA, so it costs little and changes nothing. */
-#ifndef TESSERA_HEALTHCHECK_HEALTH_GPU_H
-#define TESSERA_HEALTHCHECK_HEALTH_GPU_H
+#pragma once
 
 #include "healthcheck/health.h"
 #include "healthcheck/health_nvml.h"
@@ -23,5 +22,3 @@ void health_gpu_found(struct health_result *out, enum health_state state,
 void health_gpu_judge(const struct health_env *env,
                       const struct health_nvml_state *states, int count,
                       struct health_result *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* NCCL, opened when a check runs: the few functions that one process needs for
  * an all-reduce among the GPUs of its node, as this program declares them. */
-#ifndef TESSERA_HEALTHCHECK_HEALTH_NCCL_H
-#define TESSERA_HEALTHCHECK_HEALTH_NCCL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -28,5 +27,3 @@ void health_nccl_close(struct health_nccl *library);
 /* `code` as an error of ours; ERR_OK for 0. */
 enum err health_nccl_error(const struct health_nccl *library, int code,
                            const char *what);
-
-#endif

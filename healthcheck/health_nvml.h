@@ -2,8 +2,7 @@
  * as this program declares them, one file for all of it. Checks call it in a
  * process of their own, because it hangs when a GPU does; training, whose rank
  * hangs with its GPU anyway, in the rank (src/train/listeners/gpu_usage.h). */
-#ifndef TESSERA_HEALTHCHECK_HEALTH_NVML_H
-#define TESSERA_HEALTHCHECK_HEALTH_NVML_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -141,5 +140,3 @@ enum err health_nvml_load(const struct health_nvml *library, int index,
 /* The number of the GPU at a PCI address; ERR_DATA: there is none. */
 enum err health_nvml_find(const struct health_nvml *library, const char *bus,
                           int *index);
-
-#endif

@@ -7,8 +7,7 @@
  * fine. Who is suspicious with every partner is named; when a suspicious pair
  * has no such member, the link between them is. Suspicious against the median
  * alone is a warning; wrong data or a floor is bad. */
-#ifndef TESSERA_HEALTH_PAIR_H
-#define TESSERA_HEALTH_PAIR_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ int health_pair_count(const struct health_pairs *pairs);
  * LINK. The caller decrefs. */
 json_t *health_pair_json(const struct health_pairs *pairs);
 void health_pair_print(const struct health_pairs *pairs, FILE *file);
-
-#endif

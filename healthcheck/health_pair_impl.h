@@ -1,6 +1,5 @@
 /* What health_pair.c (measuring) and health_pair_report.c (telling) share. */
-#ifndef TESSERA_HEALTH_PAIR_IMPL_H
-#define TESSERA_HEALTH_PAIR_IMPL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -18,5 +17,3 @@ struct health_pairs {
     struct health_meeting *meetings;
     enum health_state *states; /* per rank */
 };
-
-#endif

@@ -2,8 +2,7 @@
  * hangs takes its process along, and driver state is not to be shared, so each
  * GPU has a process where it is alone; peers and the all-reduce have one for
  * all. Speeds are judged among the GPUs of the node. */
-#ifndef TESSERA_HEALTHCHECK_HEALTH_PROBE_H
-#define TESSERA_HEALTHCHECK_HEALTH_PROBE_H
+#pragma once
 
 #include "healthcheck/health.h"
 #include "healthcheck/health_nccl.h"
@@ -109,5 +108,3 @@ enum err health_probe_peer_run(const struct health_probe *probe,
                                struct health_result *out);
 enum err health_probe_allreduce_run(const struct health_probe *probe,
                                     struct health_result *out);
-
-#endif

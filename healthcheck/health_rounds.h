@@ -1,7 +1,6 @@
 /* Which ranks meet in which round, and who is to blame: plain logic without
  * communication, the same on every rank. See health_pair.h for the idea. */
-#ifndef TESSERA_HEALTH_ROUNDS_H
-#define TESSERA_HEALTH_ROUNDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ void health_rounds_blame(int size, const struct health_meeting *meetings,
 /* A suspicious meeting of round 1 both of whose members are ok: the link. */
 bool health_rounds_is_link(const struct health_meeting *meeting,
                            const enum health_state *states);
-
-#endif

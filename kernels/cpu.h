@@ -5,8 +5,7 @@
  * carries the set in its name: CPU_SYMBOL(gemm) is cpu_gemm_avx512. What ops
  * compute stands in kernel_ops.h; why the code is cut as it is, in DESIGN.md.
  */
-#ifndef TESSERA_KERNELS_CPU_H
-#define TESSERA_KERNELS_CPU_H
+#pragma once
 
 #include <assert.h>
 
@@ -57,5 +56,3 @@ static inline int64_t cpu_parts(int64_t count, int64_t size)
 {
     return (count + size - 1) / size;
 }
-
-#endif

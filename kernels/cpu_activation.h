@@ -2,8 +2,7 @@
  * normal distribution function for GELU (Hendrycks and Gimpel 2016), the
  * logistic function for SiLU, that of 2 sqrt(2 / pi) (x + 0.044715 x^3) for
  * GELU with a tanh; the slope is g(x) + x g'(x). */
-#ifndef TESSERA_KERNELS_CPU_ACTIVATION_H
-#define TESSERA_KERNELS_CPU_ACTIVATION_H
+#pragma once
 
 #include "kernels/cpu_math.h"
 #include "kernels/kernels.h"
@@ -66,5 +65,3 @@ static inline vec vec_gate(enum activation act, vec x, vec *slope)
         CALL(ACTIVATION_GELU_TANH);                                            \
         break;                                                                 \
     }
-
-#endif

@@ -6,8 +6,7 @@
  * side by side in a vector, so softmax adds and compares whole vectors, and
  * what a query must not see is left out by vectors. Tiles stay in the
  * second-level cache, however long the sequence is. */
-#ifndef TESSERA_KERNELS_CPU_ATTENTION_H
-#define TESSERA_KERNELS_CPU_ATTENTION_H
+#pragma once
 
 #include "kernels/cpu.h"
 #include "kernels/cpu_math.h"
@@ -349,5 +348,3 @@ static inline enum err attention_check(const struct kernel_ctx *ctx,
     (void)shape;
     return ERR_OK;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Rounding to bf16: nearest, ties to even. An integer addition carries into the
  * exponent where the mantissa overflows, up to Inf; a NaN is kept apart, as its
  * payload may lie in the lost half. */
-#ifndef TESSERA_KERNELS_CPU_BF16_H
-#define TESSERA_KERNELS_CPU_BF16_H
+#pragma once
 
 #include "kernels/cpu_vec.h"
 
@@ -42,5 +41,3 @@ static inline vec vec_load_bf16(const uint16_t *p, int64_t left)
         memcpy(&half, p, vec_rest(left) * sizeof(*p));
     return (vec)(__builtin_convertvector(half, vec_u32) << 16);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * own. Bits do not depend on how C is cut (cpu_gemm_tile.h): pieces are chosen
  * by what keeps threads busy, and whoever runs them, in whatever order and
  * beside whatever else, gets the same. */
-#ifndef TESSERA_KERNELS_CPU_GEMM_H
-#define TESSERA_KERNELS_CPU_GEMM_H
+#pragma once
 
 #include "kernels/cpu.h"
 
@@ -40,5 +39,3 @@ struct gemm_cuts CPU_SYMBOL(gemm_cuts)(const struct gemm *g, int threads);
  * product is 0. */
 void CPU_SYMBOL(gemm_piece)(const struct gemm *g, struct gemm_cuts cuts,
                             int64_t index, struct gemm_room *room);
-
-#endif

@@ -4,8 +4,7 @@
  * 0. Where k is cut into blocks the chain is stored between them, which loses
  * nothing, as it is fp32 already: so the bits follow from the operands alone,
  * whatever the sizes below are in a kernel set. */
-#ifndef TESSERA_KERNELS_CPU_GEMM_TILE_H
-#define TESSERA_KERNELS_CPU_GEMM_TILE_H
+#pragma once
 
 #include "kernels/cpu.h"
 #include "kernels/cpu_vec.h"
@@ -70,5 +69,3 @@ void CPU_SYMBOL(gemm_pack_across)(int64_t count, int64_t k, int width,
 void CPU_SYMBOL(gemm_pack_along)(int64_t count, int64_t reach, int64_t k,
                                  int width, const float *from, int64_t ld,
                                  float *to);
-
-#endif

@@ -1,6 +1,5 @@
 /* Rows of numbers as bytes with a scale: whole numbers up to 127 times it. */
-#ifndef TESSERA_KERNELS_CPU_INT8_H
-#define TESSERA_KERNELS_CPU_INT8_H
+#pragma once
 
 #include "kernels/cpu_vec.h"
 
@@ -39,5 +38,3 @@ static inline vec_i32 vec_widen(vec_i8 q)
     return __builtin_convertvector(q, vec_i32);
 #endif
 }
-
-#endif

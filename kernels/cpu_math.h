@@ -1,7 +1,6 @@
 /* exp, log and erf on vectors, accurate to about 1e-7, without libm: the bits
  * then depend on this file alone. NaN in gives NaN out. */
-#ifndef TESSERA_KERNELS_CPU_MATH_H
-#define TESSERA_KERNELS_CPU_MATH_H
+#pragma once
 
 #include "kernels/cpu_vec.h"
 
@@ -80,5 +79,3 @@ static inline vec vec_erf(vec z)
     y = vec_select(z > 3.919f, vec_splat(1.0f), y);
     return vec_select(z < -3.919f, vec_splat(-1.0f), y);
 }
-
-#endif

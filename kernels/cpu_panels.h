@@ -1,6 +1,5 @@
 /* Elements of matrices in panels (struct panels), as ops read them. */
-#ifndef TESSERA_KERNELS_CPU_PANELS_H
-#define TESSERA_KERNELS_CPU_PANELS_H
+#pragma once
 
 #include "kernels/cpu.h"
 #include "kernels/cpu_bf16.h"
@@ -48,5 +47,3 @@ panel_load(enum panel_type type, const void *panel, int64_t element)
     }
     return vec_load((const float *)panel + element, VEC_LANES);
 }
-
-#endif

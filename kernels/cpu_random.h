@@ -4,8 +4,7 @@
  * both halves of the product, and what is left in the upper half is never
  * looked at. The lanes take their blocks in an order from which two unpacking
  * shuffles give the words in theirs. */
-#ifndef TESSERA_KERNELS_CPU_RANDOM_H
-#define TESSERA_KERNELS_CPU_RANDOM_H
+#pragma once
 
 #include "kernels/cpu_vec.h"
 #include "src/base/rng.h"
@@ -119,5 +118,3 @@ static inline vec cpu_random_keep(vec_u32 words, uint32_t threshold,
     return vec_select((vec_i32)(words >= threshold), vec_splat(factor),
                       (vec){ 0 });
 }
-
-#endif

@@ -3,8 +3,7 @@
  * b is packed: its rows are whole vectors. a is read element by element in any
  * layout, so neither a nor its transpose is ever copied. Each element of c is
  * one sum over k in order. */
-#ifndef TESSERA_KERNELS_CPU_TILE_H
-#define TESSERA_KERNELS_CPU_TILE_H
+#pragma once
 
 #include "kernels/cpu.h"
 #include "kernels/cpu_vec.h"
@@ -135,5 +134,3 @@ static inline void cpu_tile_transpose(int64_t rows, int64_t n,
             }
         }
 }
-
-#endif

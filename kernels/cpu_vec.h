@@ -7,8 +7,7 @@
  * contract a*b + c by itself, so a fused multiply-add happens exactly where
  * vec_fma() stands. So every kernel set computes the same bits; of a NaN the
  * sign and the payload may differ. */
-#ifndef TESSERA_KERNELS_CPU_VEC_H
-#define TESSERA_KERNELS_CPU_VEC_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -272,5 +271,3 @@ static inline float vec_peak(vec v)
         peak = v[i] > peak ? v[i] : peak;
     return peak;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * kernels and return: they never wait and never allocate. The same files,
  * compiled for the processor beside an emulator (CUDA_EMULATED), make a second
  * table for tests, so every symbol says which one it belongs to. */
-#ifndef TESSERA_KERNELS_CUDA_H
-#define TESSERA_KERNELS_CUDA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,6 +49,4 @@ enum err CUDA_SYMBOL(columns_add)(const struct kernel_ctx *ctx, const char *op,
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -2,8 +2,7 @@
  * distribution function for GELU (Hendrycks and Gimpel 2016), the logistic
  * function for SiLU, that of 2 sqrt(2 / pi) (x + 0.044715 x^3) for GELU with a
  * tanh; the slope is g(x) + x g'(x). */
-#ifndef TESSERA_KERNELS_CUDA_ACTIVATION_H
-#define TESSERA_KERNELS_CUDA_ACTIVATION_H
+#pragma once
 
 #include "kernels/cuda_launch.h"
 
@@ -39,5 +38,3 @@ CUDA_DEVICE float cuda_gate(enum activation act, float x, float *slope)
     return act == ACTIVATION_GELU_TANH ? cuda_gate_gelu_tanh(x, slope)
                                        : cuda_gate_silu(x, slope);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * for each of its warps, and goes through tiles of columns: rows are queries
  * and columns keys, or, where the matrix of scores is turned, the other way
  * round. Scores are in units of log 2, as the processor has exp2. */
-#ifndef TESSERA_KERNELS_CUDA_ATTENTION_H
-#define TESSERA_KERNELS_CUDA_ATTENTION_H
+#pragma once
 
 #include <limits.h>
 
@@ -420,5 +419,3 @@ static inline enum err cuda_lacks_head_dim(const char *op,
                    "not %lld",
                    op, CUDA_HEAD_DIM_MAX, (long long)s->head_dim);
 }
-
-#endif

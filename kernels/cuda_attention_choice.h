@@ -5,8 +5,7 @@
  * checkpoints as text. cuDNN is asked only for what cuda_dnn_attention_fits(),
  * and taken only where ctx->scratch has room for it; backward goes through a
  * batch as cuda_attention_cut.h says, and a choice is one for a part. */
-#ifndef TESSERA_KERNELS_CUDA_ATTENTION_CHOICE_H
-#define TESSERA_KERNELS_CUDA_ATTENTION_CHOICE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -68,5 +67,3 @@ enum err cuda_attention_choice_write(const struct cuda_attention_choice *choice,
  * another version of cuDNN. Nothing is changed then. */
 enum err cuda_attention_choice_read(struct cuda_attention_choice *choice,
                                     const char *text);
-
-#endif

@@ -1,8 +1,7 @@
 /* How cuDNN's backward of attention goes through a batch: what it takes grows
  * with seq squared, so it does as many sequences at a time as the scratch is
  * for or, where not one fits, one sequence in slices of its heads. */
-#ifndef TESSERA_KERNELS_CUDA_ATTENTION_CUT_H
-#define TESSERA_KERNELS_CUDA_ATTENTION_CUT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ struct cuda_attention_cut cuda_attention_cut_of(const struct attention *shape);
 
 /* Bytes for any batch within the limits, 0 where nothing fits. */
 size_t cuda_attention_cut_scratch(const struct kernel_limits *limits);
-
-#endif

@@ -4,8 +4,7 @@
  * what another rank or attempt chose: bits follow from it, so all ranks and
  * attempts of a run should have the same. Algorithms that add up partial
  * products in an order of chance are never taken. */
-#ifndef TESSERA_KERNELS_CUDA_BLAS_H
-#define TESSERA_KERNELS_CUDA_BLAS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,5 +80,3 @@ enum err cuda_blas_choose(struct cuda_blas *blas, const char *text);
  * used here, for which cuda_blas_missing() is the reason. */
 struct cuda_blas *cuda_blas_shared(void);
 const char *cuda_blas_missing(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* cuBLASLt, opened when a program runs: so that programs start on machines
  * without it and are linked without its 540 MB. */
-#ifndef TESSERA_KERNELS_CUDA_BLAS_LIBRARY_H
-#define TESSERA_KERNELS_CUDA_BLAS_LIBRARY_H
+#pragma once
 
 #include <cublasLt.h>
 
@@ -38,5 +37,3 @@ void cuda_blas_library_close(struct cuda_blas_library *library);
  * ERR_OK for 0, ERR_UNSUPPORTED where it has no algorithm or no GPU. */
 enum err cuda_blas_library_error(const struct cuda_blas_library *library,
                                  cublasStatus_t status, const char *what);
-
-#endif

@@ -1,8 +1,7 @@
 /* What cuBLASLt needs to know of one kind of product. It counts columns first:
  * a row-major matrix is the transpose of one of its, so C^T = B^T A^T, where B
  * comes first. */
-#ifndef TESSERA_KERNELS_CUDA_BLAS_PLAN_H
-#define TESSERA_KERNELS_CUDA_BLAS_PLAN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -78,5 +77,3 @@ enum err cuda_blas_plan_run(const struct cuda_blas_library *library,
                             const cublasLtMatmulAlgo_t *algo,
                             const struct cuda_blas_plan_operands *operands,
                             const struct kernel_ctx *ctx);
-
-#endif

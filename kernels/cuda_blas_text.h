@@ -4,8 +4,7 @@
  *   NT bf16 bf16 bf16 8192 4096 1024 0 1 0 16 16 16 16 0123...cdef
  * Beside the form and the types of a, b and c: m n k, +=, bias, fast sums of
  * 8-bit floats, alignments of a, b, c, bias. */
-#ifndef TESSERA_KERNELS_CUDA_BLAS_TEXT_H
-#define TESSERA_KERNELS_CUDA_BLAS_TEXT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ enum err cuda_blas_text_write(size_t version,
  * that is damaged; ERR_UNSUPPORTED: another version's. */
 enum err cuda_blas_text_read(size_t version, const char *text,
                              struct cuda_blas_plan **plans, size_t *count);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the CUDA table chooses by measurement: cuBLASLt's algorithms, and whose
  * attention. */
-#ifndef TESSERA_KERNELS_CUDA_CHOICE_H
-#define TESSERA_KERNELS_CUDA_CHOICE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ void cuda_choice_chosen(struct kernel_chosen *out);
 
 /* 91900: version 9.19; 0: there is none. */
 size_t cuda_choice_dnn_version(void);
-
-#endif

@@ -2,8 +2,7 @@
  * events, copies and peers, on CUDA's runtime. Every call says in one line what
  * failed and what to do; without a driver or a GPU that is ERR_UNSUPPORTED.
  * Out-arguments are NULL or 0 after a failure. */
-#ifndef TESSERA_KERNELS_CUDA_DEVICE_H
-#define TESSERA_KERNELS_CUDA_DEVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -107,5 +106,3 @@ enum err cuda_device_download(void *stream, size_t bytes, const void *tensor,
                               void *host);
 enum err cuda_device_copy(void *stream, size_t bytes, const void *from,
                           void *to);
-
-#endif

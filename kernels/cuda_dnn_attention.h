@@ -1,8 +1,7 @@
 /* Attention by cuDNN, in the table's layout: bf16, causal, with ALiBi and
  * grouped keys; without documents and dropout. Neither direction has atomics:
  * bits follow from shape, GPU and cuDNN's version. */
-#ifndef TESSERA_KERNELS_CUDA_DNN_ATTENTION_H
-#define TESSERA_KERNELS_CUDA_DNN_ATTENTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ enum err cuda_dnn_attention_backward(const struct cuda_dnn_attention *attention,
                                      const void *qkv, const void *out,
                                      const float *lse, const void *dout,
                                      void *dqkv);
-
-#endif

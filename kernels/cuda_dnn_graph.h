@@ -3,8 +3,7 @@
  * numbers; those with an id lie in memory that is given when the graph runs,
  * the others exist within the kernel only. The first failure is kept: what is
  * added after it does nothing, and cuda_dnn_graph_plan() returns it. */
-#ifndef TESSERA_KERNELS_CUDA_DNN_GRAPH_H
-#define TESSERA_KERNELS_CUDA_DNN_GRAPH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ size_t cuda_dnn_graph_workspace(const struct cuda_dnn_graph *graph);
 enum err cuda_dnn_graph_run(const struct cuda_dnn_graph *graph,
                             cudnnHandle_t handle, int count, const int64_t *ids,
                             void *const *pointers, void *workspace);
-
-#endif

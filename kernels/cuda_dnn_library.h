@@ -1,7 +1,6 @@
 /* cuDNN, opened when a program runs: so that programs start on machines without
  * it and are linked without its 500 MB. */
-#ifndef TESSERA_KERNELS_CUDA_DNN_LIBRARY_H
-#define TESSERA_KERNELS_CUDA_DNN_LIBRARY_H
+#pragma once
 
 #include <cudnn.h>
 
@@ -31,5 +30,3 @@ void cuda_dnn_library_close(struct cuda_dnn_library *library);
  * ERR_OK for 0, ERR_UNSUPPORTED where it has no engine or no GPU. */
 enum err cuda_dnn_library_error(const struct cuda_dnn_library *library,
                                 cudnnStatus_t status, const char *what);
-
-#endif

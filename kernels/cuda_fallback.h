@@ -1,8 +1,7 @@
 /* What computes where a library that should do it is missing or has nothing for
  * a shape: kernels of our own, which are slower, and which the user must have
  * allowed (hardware.fallback). */
-#ifndef TESSERA_KERNELS_CUDA_FALLBACK_H
-#define TESSERA_KERNELS_CUDA_FALLBACK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ enum err cuda_fallback(const char *format, ...)
 
 /* How often that was allowed. */
 int cuda_fallback_count(void);
-
-#endif

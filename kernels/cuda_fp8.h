@@ -1,6 +1,5 @@
 /* 8-bit floats: from fp32 by bits, and to bf16, which holds all of them. */
-#ifndef TESSERA_KERNELS_CUDA_FP8_H
-#define TESSERA_KERNELS_CUDA_FP8_H
+#pragma once
 
 #include "kernels/cuda_mma.h"
 
@@ -101,5 +100,3 @@ CUDA_DEVICE void cuda_fp8_widen(struct cuda_fp8_kind kind, unsigned codes,
         }
     }
 }
-
-#endif

@@ -2,8 +2,7 @@
  * grouped_gemm. The inner dimension passes through shared memory, and every
  * element is one thread's sum in order of k: its bits depend on its row of A
  * and its column of B and on nothing else. */
-#ifndef TESSERA_KERNELS_CUDA_GEMM_H
-#define TESSERA_KERNELS_CUDA_GEMM_H
+#pragma once
 
 #include "kernels/cuda_vec.h"
 
@@ -107,5 +106,3 @@ CUDA_DEVICE void cuda_tile(const struct gemm *g, int64_t row, int64_t column,
     }
     cuda_tile_store(g, row, column, sum);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * element is summed in fp32 in order of k and rounded once: its bits depend on
  * its row of A and its column of B and on nothing else, whatever the alignment:
  * vectors that cannot be fetched whole are copied element by element. */
-#ifndef TESSERA_KERNELS_CUDA_GEMM_MMA_H
-#define TESSERA_KERNELS_CUDA_GEMM_MMA_H
+#pragma once
 
 #include "kernels/cuda_mma.h"
 
@@ -206,5 +205,3 @@ CUDA_DEVICE void cuda_gemm_mma_tile(const struct gemm *g, int64_t row,
     ((form) == GEMM_NT   ? function<GEMM_NT, struct cuda_bf16>(__VA_ARGS__)    \
      : (form) == GEMM_NN ? function<GEMM_NN, struct cuda_bf16>(__VA_ARGS__)    \
                          : function<GEMM_TN, float>(__VA_ARGS__))
-
-#endif

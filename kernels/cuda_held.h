@@ -2,8 +2,7 @@
  * each. All loads of a call are on their way before the first one is waited
  * for, which is what memory's rate takes, and a row that is held is read once,
  * however many passes go over it. */
-#ifndef TESSERA_KERNELS_CUDA_HELD_H
-#define TESSERA_KERNELS_CUDA_HELD_H
+#pragma once
 
 #include "kernels/cuda_mma.h"
 
@@ -99,5 +98,3 @@ CUDA_DEVICE void cuda_held_put(const float *x, int k,
                                         << i % per_word * 16;
     }
 }
-
-#endif

@@ -3,8 +3,7 @@
  * that includes an emulator first (CUDA_EMULATED): so launches and dynamic
  * shared memory have names of our own. A fused multiply-add happens where fmaf
  * stands and nowhere else (-fmad=false). */
-#ifndef TESSERA_KERNELS_CUDA_LAUNCH_H
-#define TESSERA_KERNELS_CUDA_LAUNCH_H
+#pragma once
 
 #include <assert.h>
 #include <math.h>
@@ -92,5 +91,3 @@ static inline unsigned cuda_blocks(int64_t n)
     assert(n > 0 && n <= INT32_MAX);
     return (unsigned)n;
 }
-
-#endif

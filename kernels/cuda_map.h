@@ -1,6 +1,5 @@
 /* Elementwise kernels. */
-#ifndef TESSERA_KERNELS_CUDA_MAP_H
-#define TESSERA_KERNELS_CUDA_MAP_H
+#pragma once
 
 #include "kernels/cuda_held.h"
 
@@ -49,5 +48,3 @@ static enum err cuda_map(const struct kernel_ctx *ctx, const char *op,
                 n, f, (const T *)a, (const T *)b, (T *)out);
     return cuda_launched(op);
 }
-
-#endif

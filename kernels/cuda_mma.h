@@ -6,8 +6,7 @@
  * lane computes its elements, which then have the same places. Operands lie in
  * shared memory, rows CUDA_MMA_STRIDE elements apart: 16 bytes more than the
  * row needs, so that 8 rows are in 8 different banks. */
-#ifndef TESSERA_KERNELS_CUDA_MMA_H
-#define TESSERA_KERNELS_CUDA_MMA_H
+#pragma once
 
 #include "kernels/cuda_vec.h"
 
@@ -249,5 +248,3 @@ CUDA_DEVICE void cuda_mma_columns(const float (*a)[4], float *spare,
     }
     __syncwarp();
 }
-
-#endif

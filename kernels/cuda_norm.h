@@ -2,8 +2,7 @@
  * normalised together belongs to a team of threads: a warp, or a block where
  * the group is long. The team holds the group in registers; what is too long
  * for that comes from the L1 cache in passes after the first. */
-#ifndef TESSERA_KERNELS_CUDA_NORM_H
-#define TESSERA_KERNELS_CUDA_NORM_H
+#pragma once
 
 #include "kernels/cuda_held.h"
 #include "kernels/cuda_reduce.h"
@@ -118,5 +117,3 @@ CUDA_DEVICE void held_or_loaded(const struct cuda_held<T, N> &held, int k,
 struct statistics {
     float mean, rstd;
 };
-
-#endif

@@ -2,8 +2,7 @@
  * place can tell again, and counts of what is wrong. Integers only, so nothing
  * depends on rounding. The numbers are in [-128, 127]: bf16 holds them, and
  * fp32 their products and sums exactly, in any order, up to 2^24. */
-#ifndef TESSERA_KERNELS_CUDA_PROBE_H
-#define TESSERA_KERNELS_CUDA_PROBE_H
+#pragma once
 
 #include "kernels/cuda.h"
 
@@ -87,6 +86,4 @@ extern const struct cuda_probe cuda_probe_table;
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

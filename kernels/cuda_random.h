@@ -1,7 +1,6 @@
 /* Philox4x32-10 (src/base/rng.h) on the device: the words of kernel_shapes.h.
  */
-#ifndef TESSERA_KERNELS_CUDA_RANDOM_H
-#define TESSERA_KERNELS_CUDA_RANDOM_H
+#pragma once
 
 #include "kernels/cuda_launch.h"
 
@@ -37,5 +36,3 @@ CUDA_DEVICE uint64_t cuda_random_key(struct random_place place, int64_t index)
                 place.stream, words);
     return words[0] | (uint64_t)words[1] << 32;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * thread gets the result. The order is fixed: a butterfly in every warp, then
  * the warps in order, whatever the device. All threads of the team must call.
  */
-#ifndef TESSERA_KERNELS_CUDA_REDUCE_H
-#define TESSERA_KERNELS_CUDA_REDUCE_H
+#pragma once
 
 #include "kernels/cuda_launch.h"
 
@@ -59,5 +58,3 @@ template <class T> CUDA_DEVICE T cuda_team_sum(int warps, T x)
 {
     return cuda_team_reduce(warps, x, cuda_plus());
 }
-
-#endif

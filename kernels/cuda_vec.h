@@ -3,8 +3,7 @@
  * elements that lie side by side: 16 bytes where the address allows it, one by
  * one where not and at the end of a row. Who takes which element never depends
  * on the address, so neither do the bits. */
-#ifndef TESSERA_KERNELS_CUDA_VEC_H
-#define TESSERA_KERNELS_CUDA_VEC_H
+#pragma once
 
 #include <string.h>
 
@@ -166,5 +165,3 @@ CUDA_DEVICE int64_t cuda_index(void)
 {
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * a device the host can neither read nor write tensors, and ops and copies are
  * enqueued on a stream, which does them in order. So whoever holds a pointer to
  * a tensor looks at it through this table only. */
-#ifndef TESSERA_KERNELS_KERNEL_MEMORY_H
-#define TESSERA_KERNELS_KERNEL_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -93,5 +92,3 @@ struct kernel_memory {
 
 /* The memory of the CPU's tables. */
 extern const struct kernel_memory kernel_memory_cpu;
-
-#endif

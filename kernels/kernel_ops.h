@@ -43,8 +43,7 @@
  * gemm_fp8: 2^-11 of the sum of an element's terms' magnitudes, as tensor cores
  * keep fewer bits of such sums than fp32 has; `fast`: none.
  */
-#ifndef TESSERA_KERNELS_KERNEL_OPS_H
-#define TESSERA_KERNELS_KERNEL_OPS_H
+#pragma once
 
 #include "kernels/kernel_shapes.h"
 #include "kernels/kernel_updates.h"
@@ -460,5 +459,3 @@
     KERNEL_chunk_sum_squares(OP) KERNEL_UPDATES(KERNEL_UPDATE, OP)
 #define KERNEL_OPS_FP8(OP) KERNEL_quantize(OP) KERNEL_gemm_fp8(OP)
 /* clang-format on */
-
-#endif

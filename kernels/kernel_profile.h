@@ -7,8 +7,7 @@
  * for which the host waits: to half the time that this takes, some 10 us, and
  * told as `uncertain_ns`. From there on differences of events count. Events are
  * of a fixed number; ops that find none are counted as lost. One thread's. */
-#ifndef TESSERA_KERNELS_KERNEL_PROFILE_H
-#define TESSERA_KERNELS_KERNEL_PROFILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ void kernel_profile_end(const struct kernel_ctx *ctx, enum kernel_op op,
         kernel_profile_end(ctx, KERNEL_OP_##op, &span, &work);                 \
         return rc;                                                             \
     }
-
-#endif

@@ -1,6 +1,5 @@
 /* What ops are asked for: shapes, operands and numbers. */
-#ifndef TESSERA_KERNELS_KERNEL_SHAPES_H
-#define TESSERA_KERNELS_KERNEL_SHAPES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -254,5 +253,3 @@ enum packing {
      * below 2^-120) has scale 0, one with a NaN or Inf unpacks to NaN. */
     PACKING_INT8
 };
-
-#endif

@@ -21,8 +21,7 @@
  * `s`, a struct optimizer_step. uses: the settings that it goes by. defaults: of
  * settings that this optimizer has otherwise than AdamW (struct
  * optimizer_ops). */
-#ifndef TESSERA_KERNELS_KERNEL_UPDATES_H
-#define TESSERA_KERNELS_KERNEL_UPDATES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -116,5 +115,3 @@ struct sgd {
        (enum dtype dtype, int64_t n, const struct name *step, float *p,        \
         const void *g, float *const m[UPDATE_MOMENTS]),                        \
        (dtype, n, step, p, g, m), p, g, m[0], m[1], step->copy)
-
-#endif

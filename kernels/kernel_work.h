@@ -1,7 +1,6 @@
 /* What each op is asked for, as a profile shows it. A new op gets a row in
  * kernel_work.c. */
-#ifndef TESSERA_KERNELS_KERNEL_WORK_H
-#define TESSERA_KERNELS_KERNEL_WORK_H
+#pragma once
 
 #include "kernels/kernel_ops.h"
 #include "src/base/timeline.h"
@@ -14,5 +13,3 @@
     struct timeline_detail kernel_work_##op KERNEL_PARAMETERS(parameters);
 KERNEL_OPS(KERNEL_WORK_DECLARE)
 KERNEL_OPS_FP8(KERNEL_WORK_DECLARE)
-
-#endif

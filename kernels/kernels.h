@@ -1,8 +1,7 @@
 /* The op table: everything that computes on tensors, behind one interface with
  * one table per backend and processor kernel set. What each op computes stands
  * in kernel_ops.h. */
-#ifndef TESSERA_KERNELS_KERNELS_H
-#define TESSERA_KERNELS_KERNELS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -140,5 +139,3 @@ void kernels_spread_threads(int threads);
  * kernels. */
 #define KERNEL_SPINS "2000"
 void kernels_wait_passively(char **argv);
-
-#endif

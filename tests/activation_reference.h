@@ -1,6 +1,5 @@
 /* The activations and their slopes in fp64, by libm. */
-#ifndef TESSERA_TESTS_ACTIVATION_REFERENCE_H
-#define TESSERA_TESTS_ACTIVATION_REFERENCE_H
+#pragma once
 
 #include <math.h>
 
@@ -53,5 +52,3 @@ static inline double activation_slope(enum activation act, double x)
     }
     return logistic + x * logistic * (1 - logistic);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Attention over whole sequences in fp64, query by query, and the inputs that
  * its tests share. */
-#ifndef TESSERA_TESTS_ATTENTION_REFERENCE_H
-#define TESSERA_TESTS_ATTENTION_REFERENCE_H
+#pragma once
 
 #include "src/base/rng.h"
 #include "tests/kernel_check.h"
@@ -218,5 +217,3 @@ static inline double reference_slope_error(const struct attention *s,
         free(all[i]);
     return worst;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A tensor as fp32 and as bf16 tables see it, with the same values. */
-#ifndef TESSERA_TESTS_BF16_TENSOR_H
-#define TESSERA_TESTS_BF16_TENSOR_H
+#pragma once
 
 #include "tests/kernel_check.h"
 
@@ -44,5 +43,3 @@ static inline float widened(uint16_t half)
     memcpy(&x, &bits, sizeof(x));
     return x;
 }
-
-#endif

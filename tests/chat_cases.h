@@ -1,7 +1,6 @@
 /* What Jinja 3.1, with the settings of the Hugging Face library, makes of the five
  * messages of tests/test_chat.c on 2025-11-23, without tools. */
-#ifndef TESSERA_TESTS_CHAT_CASES_H
-#define TESSERA_TESTS_CHAT_CASES_H
+#pragma once
 
 #define CHAT_CASES                                                             \
     { "{% macro f(a, b='x') %}{{ a ~ b }},{% endmacro %}{{ f(1) }}{{ f('m', "  \
@@ -124,5 +123,3 @@
           "list }}{{ {'a': 1}.items() | list }}{{ \"it's\" | list | length "   \
           "}}{{ [\"it's\", 'q\"'] }}",                                         \
           "Truea, b['a'][1][('a', 1)]4[\"it's\", 'q\"']" },
-
-#endif

@@ -1,7 +1,6 @@
 /* A small model's tensors for the checkpoint tests: values are a function of
  * (step, tensor, element), so that any interval can be filled and checked. */
-#ifndef TESSERA_TESTS_CKPT_FIXTURE_H
-#define TESSERA_TESTS_CKPT_FIXTURE_H
+#pragma once
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -207,5 +206,3 @@ static inline int fixture_count(const char *run, const char *prefix)
     closedir(folder);
     return count;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Tensors in every sharding, for the tests of loading: values are a function of
  * (step, tensor, element), also after a conversion; destinations are poisoned
  * and guarded. */
-#ifndef TESSERA_TESTS_CKPT_SHARDING_H
-#define TESSERA_TESTS_CKPT_SHARDING_H
+#pragma once
 
 #include "checkpoint/ckpt.h"
 #include "src/base/rng.h"
@@ -308,5 +307,3 @@ static inline bool loads(struct comm *comm, const char *run, int64_t want,
     release(items);
     return good;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Ranks that are nodes of their own (this machine under several names, which
  * only root can give), each with a folder, for tests of node-local checkpoints
  * with parity. */
-#ifndef TESSERA_TESTS_CKPT_WORLD_H
-#define TESSERA_TESTS_CKPT_WORLD_H
+#pragma once
 
 #include <sched.h>
 #include <stdio.h>
@@ -208,5 +207,3 @@ static inline int world_main(int argc, char **argv,
     comm_destroy(world.comm);
     return tap_done();
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* A cuBLASLt for tests: it keeps what it is told and multiplies on the
  * processor, as the real one's documentation says (columns first). Algorithm i
  * of those it offers has 100 + i in its first word. */
-#ifndef TESSERA_TESTS_CUDA_BLAS_FAKE_H
-#define TESSERA_TESTS_CUDA_BLAS_FAKE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,5 +34,3 @@ struct fake {
 extern struct fake fake;
 
 extern const struct cuda_blas_library fake_library;
-
-#endif

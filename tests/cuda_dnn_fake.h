@@ -1,7 +1,6 @@
 /* cuDNN as far as plans go: descriptors that are counted, engines of which the
  * first makes no plan, and runs that are noted. */
-#ifndef TESSERA_TESTS_CUDA_DNN_FAKE_H
-#define TESSERA_TESTS_CUDA_DNN_FAKE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ struct fake_dnn {
 
 extern struct fake_dnn fake_dnn;
 extern const struct cuda_dnn_library fake_dnn_library;
-
-#endif

@@ -11,8 +11,7 @@
  * What lies outside of arrays is AddressSanitizer's to find, data races are
  * cuda_race.h's. Only what the kernels use is there. One thread of the process
  * may launch, more of them with the memory of cuda_emulator_memory.h. */
-#ifndef TESSERA_TESTS_CUDA_EMULATOR_H
-#define TESSERA_TESTS_CUDA_EMULATOR_H
+#pragma once
 
 #include <math.h>
 #include <stddef.h>
@@ -301,5 +300,3 @@ static inline float __uint_as_float(unsigned bits)
     memcpy(&x, &bits, sizeof(x));
     return x;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Small kernels that a device would run well, badly, or not at all: what the
  * emulator must do with each is test_cuda_emulator_emu.c's. */
-#ifndef TESSERA_TESTS_CUDA_EMULATOR_CASES_H
-#define TESSERA_TESTS_CUDA_EMULATOR_CASES_H
+#pragma once
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,6 +37,4 @@ void cuda_emulator_case(enum cuda_emulator_case which, float *out);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* Threads of tests/cuda_emulator.cc: a stack of one's own, and the change from
  * one to another, of which AddressSanitizer is told. */
-#ifndef TESSERA_TESTS_CUDA_EMULATOR_CONTEXT_H
-#define TESSERA_TESTS_CUDA_EMULATOR_CONTEXT_H
+#pragma once
 
 #include <stddef.h>
 #include <string.h>
@@ -91,6 +90,4 @@ static void context_switch(struct context *from, struct context *to)
 {
     context_exchange(from, to);
 }
-#endif
-
 #endif

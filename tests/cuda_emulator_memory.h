@@ -11,8 +11,7 @@
  * requests for memory of the thread that keeps it. What CUDA leaves undefined
  * (a graph that is destroyed before it is done) ends the program with a
  * message. */
-#ifndef TESSERA_TESTS_CUDA_EMULATOR_MEMORY_H
-#define TESSERA_TESTS_CUDA_EMULATOR_MEMORY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -36,5 +35,3 @@ int64_t cuda_emulator_memory_waits(void);
 
 /* From now on no capture ends with a graph, or each one may. */
 void cuda_emulator_memory_refuse_graphs(bool refuse);
-
-#endif

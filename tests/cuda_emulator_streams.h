@@ -1,8 +1,7 @@
 /* Streams, events and graphs of the device of cuda_emulator_memory.h, for that
  * file alone. Tasks are done when somebody waits; those of a stream whose work
  * is kept go to its graph. */
-#ifndef TESSERA_TESTS_CUDA_EMULATOR_STREAMS_H
-#define TESSERA_TESTS_CUDA_EMULATOR_STREAMS_H
+#pragma once
 
 #include "tests/cuda_emulator_memory.h"
 
@@ -39,5 +38,3 @@ enum err cuda_emulator_streams_event_record(void *event, void *stream);
 enum err cuda_emulator_streams_event_await(void *event, void *stream);
 enum err cuda_emulator_streams_event_wait(void *event);
 enum err cuda_emulator_streams_event_done(void *event, bool *done);
-
-#endif

@@ -17,8 +17,7 @@
  *
  * The emulator says by these calls what its kernels do; in programs without
  * cuda_race.o they do nothing. */
-#ifndef TESSERA_TESTS_CUDA_RACE_H
-#define TESSERA_TESTS_CUDA_RACE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ void cuda_race_fetch(bool done, const void *from, void *to, size_t bytes,
 
 /* The thread stores, in code that the compiler does not watch. */
 void cuda_race_store(const void *to, size_t bytes, const void *where);
-
-#endif

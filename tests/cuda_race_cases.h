@@ -2,8 +2,7 @@
  * tests/cuda_race.h looks at: what must be said of each is
  * test_cuda_race_emu.c's.
  */
-#ifndef TESSERA_TESTS_CUDA_RACE_CASES_H
-#define TESSERA_TESTS_CUDA_RACE_CASES_H
+#pragma once
 
 #ifdef __cplusplus
 extern "C" {
@@ -40,6 +39,4 @@ void cuda_race_case(enum cuda_race_case which, const float *in, float *out);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

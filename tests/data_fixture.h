@@ -1,6 +1,5 @@
 /* Small data sets for tests, in a folder of their own. */
-#ifndef TESSERA_TESTS_DATA_FIXTURE_H
-#define TESSERA_TESTS_DATA_FIXTURE_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -89,5 +88,3 @@ static inline void fixture_dataset(const char *folder, const char *name,
     fixture_need(sidecar_write(path, &sidecar));
     mds_writer_destroy(writer);
 }
-
-#endif

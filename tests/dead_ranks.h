@@ -1,7 +1,6 @@
 /* Ranks of which one stops or dies: the program starts itself under mpirun, and
  * hears from the survivors whom they blame. */
-#ifndef TESSERA_TESTS_DEAD_RANKS_H
-#define TESSERA_TESTS_DEAD_RANKS_H
+#pragma once
 
 #include <fcntl.h>
 #include <signal.h>
@@ -158,5 +157,3 @@ static inline bool ranks_prepare(char program[FSIO_PATH_MAX],
     return tap_ok(length > 0 && mkdtemp(folder) != NULL,
                   "a temporary folder %s", folder);
 }
-
-#endif

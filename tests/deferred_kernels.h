@@ -1,7 +1,6 @@
 /* The ops of a replica on tests/deferred_memory.h: what the processor computes,
  * as late as a stream allows. */
-#ifndef TESSERA_TESTS_DEFERRED_KERNELS_H
-#define TESSERA_TESTS_DEFERRED_KERNELS_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -191,5 +190,3 @@ static const struct kernels deferred_kernels = {
     KERNEL_UPDATES(DEFERRED_ENTRY, )
     /* clang-format on */
 };
-
-#endif

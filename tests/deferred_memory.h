@@ -3,8 +3,7 @@
  * another stream that awaits it runs. Tensors have addresses that the host
  * cannot reach, and what is downloaded is spoiled until the copy has run. So
  * whoever forgets to wait finds old bytes. */
-#ifndef TESSERA_TESTS_DEFERRED_MEMORY_H
-#define TESSERA_TESTS_DEFERRED_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -28,5 +27,3 @@ extern struct deferred deferred;
 void *deferred_reach(const void *tensor);
 /* Enqueue `run`, which is called again until it returns true. */
 void deferred_call(void *stream, bool (*run)(void *), void *argument);
-
-#endif

@@ -1,7 +1,6 @@
 /* A group of ranks for tests of shared experts, ranks being threads. It watches
  * how the model uses its exchanges, and delivers as late as it may. */
-#ifndef TESSERA_TESTS_EXPERT_GROUP_H
-#define TESSERA_TESTS_EXPERT_GROUP_H
+#pragma once
 
 #include <pthread.h>
 #include <time.h>
@@ -188,5 +187,3 @@ static inline enum err member_done(void *arg, int block)
 {
     return fixture_done(((struct member *)arg)->f, block);
 }
-
-#endif

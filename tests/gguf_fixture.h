@@ -1,7 +1,6 @@
 /* Small GGUF files for tests, byte by byte, with the places of what a hostile
  * file would change. */
-#ifndef TESSERA_TESTS_GGUF_FIXTURE_H
-#define TESSERA_TESTS_GGUF_FIXTURE_H
+#pragma once
 
 #include "src/hf/gguf.h"
 #include "src/text/buffer.h"
@@ -136,5 +135,3 @@ static inline void gguf_file_make(struct gguf_file *file)
         gguf_put(file, i % 34 == 1 ? "\x3c" : i % 34 == 0 ? "" : "\x7", 1);
     gguf_put(file, numbers, sizeof numbers);
 }
-
-#endif

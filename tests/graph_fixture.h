@@ -1,8 +1,7 @@
 /* What the tests of leaves as graphs share: a fixture on the emulated device
  * (cuda_emulator_memory.h), leaves of several kinds, and what a model makes of
  * them. */
-#ifndef TESSERA_TESTS_GRAPH_FIXTURE_H
-#define TESSERA_TESTS_GRAPH_FIXTURE_H
+#pragma once
 
 #include "src/model/model_graph.h"
 #include "tests/cuda_emulator_memory.h"
@@ -266,5 +265,3 @@ static inline bool same_results(const struct device *d, const struct results *a,
            a->loss[0].cross_entropy > 0.0 &&
            a->loss[0].cross_entropy != a->loss[1].cross_entropy;
 }
-
-#endif

@@ -15,8 +15,7 @@
  *   change -         another entity tag
  *   redirect URL     to URL/NAME
  *   slow B           B bytes a second */
-#ifndef TESSERA_TESTS_HTTP_SERVER_H
-#define TESSERA_TESTS_HTTP_SERVER_H
+#pragma once
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -350,5 +349,3 @@ static inline void http_server_stop(struct http_server *server)
     close(server->fd);
     pthread_mutex_destroy(&server->mutex);
 }
-
-#endif

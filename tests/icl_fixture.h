@@ -1,6 +1,5 @@
 /* Small tasks of each kind, and the bytes as tokens. */
-#ifndef TESSERA_TESTS_ICL_FIXTURE_H
-#define TESSERA_TESTS_ICL_FIXTURE_H
+#pragma once
 
 #include "src/eval/icl_set.h"
 #include "tests/data_fixture.h"
@@ -47,5 +46,3 @@ static inline int icl_fixture_end(void)
     fsio_remove_tree(folder);
     return tap_done();
 }
-
-#endif

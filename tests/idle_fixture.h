@@ -1,6 +1,5 @@
 /* What start_idle() tells of settings, as lines. */
-#ifndef TESSERA_TESTS_IDLE_FIXTURE_H
-#define TESSERA_TESTS_IDLE_FIXTURE_H
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
@@ -47,5 +46,3 @@ static inline bool idle_are(const struct train_settings *settings,
     }
     return right && count == lines.count;
 }
-
-#endif

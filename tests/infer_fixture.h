@@ -1,6 +1,5 @@
 /* What an engine says of a few texts, in any way of reading them. */
-#ifndef TESSERA_TESTS_INFER_FIXTURE_H
-#define TESSERA_TESTS_INFER_FIXTURE_H
+#pragma once
 
 #include "src/infer/infer.h"
 #include "tests/model_fixture.h"
@@ -179,5 +178,3 @@ static inline struct model_fixture *create_case(const struct tuned_case *c)
 {
     return create_tuned(c->config, &c->tuning, c->alpha);
 }
-
-#endif

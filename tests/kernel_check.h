@@ -1,7 +1,6 @@
 /* What the kernel tests share: random inputs, poisoned outputs, contexts with
  * poisoned scratch, and errors against an fp64 reference. */
-#ifndef TESSERA_TESTS_KERNEL_CHECK_H
-#define TESSERA_TESTS_KERNEL_CHECK_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -215,5 +214,3 @@ static inline void check_below(const struct kernels *table, const char *op,
                 table->kernel_set, op, what, tolerance))
         tap_note("error %.3e", error);
 }
-
-#endif

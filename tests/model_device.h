@@ -1,7 +1,6 @@
 /* A fixture of the model on a device: weights and gradient are tensors of the
  * table's memory, in fp32 or in bf16. */
-#ifndef TESSERA_TESTS_MODEL_DEVICE_H
-#define TESSERA_TESTS_MODEL_DEVICE_H
+#pragma once
 
 #include "tests/model_fixture.h"
 
@@ -147,5 +146,3 @@ static inline bool device_read(struct device *d, struct leaf_loss *loss)
            memory->download(d->stream, DEVICE_LEAVES * sizeof *loss, d->loss,
                             loss) == ERR_OK;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* What the tests of the model share: a small configuration with weights and a
  * leaf, and access to them that watches the protocol. */
-#ifndef TESSERA_TESTS_MODEL_FIXTURE_H
-#define TESSERA_TESTS_MODEL_FIXTURE_H
+#pragma once
 
 #include <math.h>
 #include <stdlib.h>
@@ -271,5 +270,3 @@ static inline bool fixture_same_loss(struct leaf_loss a, struct leaf_loss b)
 {
     return a.cross_entropy == b.cross_entropy && a.balance == b.balance;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Models whose products are in 8 bits, of 48 rows. */
-#ifndef TESSERA_TESTS_MODEL_FP8_H
-#define TESSERA_TESTS_MODEL_FP8_H
+#pragma once
 
 #include "tests/model_device.h"
 
@@ -30,5 +29,3 @@ static inline struct model_fixture *fp8_fixture(struct model_config config)
     round_weights(f, DTYPE_BF16);
     return f;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* What the fp64 reference expects of a fixture's leaf: losses, choices of the
  * experts, and of each tensor's gradient some probes, by differences. */
-#ifndef TESSERA_TESTS_MODEL_PROBE_H
-#define TESSERA_TESTS_MODEL_PROBE_H
+#pragma once
 
 #include "tests/model_fixture.h"
 #include "tests/model_reference.h"
@@ -117,5 +116,3 @@ static inline double probe_error(const struct model_fixture *f,
     double error = fabs(got - probe.want) / fmax(0.5, scale);
     return isnan(error) ? INFINITY : error;
 }
-
-#endif

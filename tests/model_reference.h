@@ -1,7 +1,6 @@
 /* The whole model in fp64, token by token and head by head: what the model
  * under test must compute. Simple loops over the flat weights; slow. */
-#ifndef TESSERA_TESTS_MODEL_REFERENCE_H
-#define TESSERA_TESTS_MODEL_REFERENCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ struct model_reference_loss {
 struct model_reference_loss
 model_reference_run(const struct model_reference *reference,
                     const double *weights);
-
-#endif

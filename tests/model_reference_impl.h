@@ -1,7 +1,6 @@
 /* What the parts of the reference model share: a run of it, and the random
  * numbers that it draws. */
-#ifndef TESSERA_TESTS_MODEL_REFERENCE_IMPL_H
-#define TESSERA_TESTS_MODEL_REFERENCE_IMPL_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,5 +135,3 @@ static inline double dropout(const struct run *run, double p, uint64_t stream,
         return 1.0;
     return uniform(run, stream, row, element) < p ? 0.0 : 1.0 / (1.0 - p);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * a group is done when the stream has come to it on both sides, by messages of
  * a comm that the test lends. A second communicator ends the test: two that are
  * issued in different orders on two ranks are a deadlock. */
-#ifndef TESSERA_TESTS_NCCL_FAKE_H
-#define TESSERA_TESTS_NCCL_FAKE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -24,5 +23,3 @@ struct nccl_fake {
 };
 extern struct nccl_fake nccl_fake;
 extern const struct comm_nccl_library nccl_fake_library;
-
-#endif

@@ -1,7 +1,6 @@
 /* Ranks on nodes that are this machine under several names, and ranks that
  * can't open each other's memory; only root can do either. */
-#ifndef TESSERA_TESTS_NODE_FIXTURE_H
-#define TESSERA_TESTS_NODE_FIXTURE_H
+#pragma once
 
 #include <sched.h>
 #include <stdbool.h>
@@ -38,5 +37,3 @@ static inline bool node_hide(int rank)
            mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
            mount("none", "/proc", "tmpfs", 0, NULL) == 0;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * copied to and from the host and waited for, although the host could reach
  * them. Bits are the table's, so ranks that are threads can be compared with
  * it. */
-#ifndef TESSERA_TESTS_PLAYED_DEVICE_H
-#define TESSERA_TESTS_PLAYED_DEVICE_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -22,5 +21,3 @@ static inline void played_device_create(const struct kernels *kernels,
     out->kernels.kernel_set = "played device";
     out->kernels.memory = &out->memory;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Three GPUs for tests of probes: the emulated kernels on memory of the
  * processor, of which the second may be ill, and an NCCL between them. */
-#ifndef TESSERA_TESTS_PROBE_FIXTURE_H
-#define TESSERA_TESTS_PROBE_FIXTURE_H
+#pragma once
 
 #include <signal.h>
 #include <unistd.h>
@@ -226,5 +225,3 @@ static void fixture_begin(void)
     table.memory = &memory;
     table.gemm = gpu_gemm;
 }
-
-#endif

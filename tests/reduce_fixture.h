@@ -1,8 +1,7 @@
 /* Gradients for the tests of src/parallel/reduce.h: values of widely varying
  * magnitude, so that another order of adding gives other bits, the same tree
  * evaluated serially by recursion, and a kernel table of the ops. */
-#ifndef TESSERA_TESTS_REDUCE_FIXTURE_H
-#define TESSERA_TESTS_REDUCE_FIXTURE_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -128,5 +127,3 @@ static inline int64_t fixture_wrong(const float *own, int rank, int ranks,
     }
     return wrong;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * strategy makes of them on all ranks is compared with ddp on one, in fp32 and
  * memory of the host. Of bf16 weights the masters are compared, and whether
  * each weight is its master rounded. */
-#ifndef TESSERA_TESTS_REPLICA_FIXTURE_H
-#define TESSERA_TESTS_REPLICA_FIXTURE_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -497,5 +496,3 @@ out:
     replica_destroy(replica);
     replica_destroy(whole);
 }
-
-#endif

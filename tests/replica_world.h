@@ -1,6 +1,5 @@
 /* The ranks of a test of replicas, and the model that they are of. */
-#ifndef TESSERA_TESTS_REPLICA_WORLD_H
-#define TESSERA_TESTS_REPLICA_WORLD_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "src/comm/comm.h"
@@ -89,5 +88,3 @@ static inline int close_world(struct world *world)
     comm_destroy(world->comm);
     return tap_done();
 }
-
-#endif

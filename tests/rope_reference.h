@@ -1,7 +1,6 @@
 /* Rotary angles in long double, by the wavelengths of transformers'
  * modeling_rope_utils. */
-#ifndef TESSERA_TESTS_ROPE_REFERENCE_H
-#define TESSERA_TESTS_ROPE_REFERENCE_H
+#pragma once
 
 #include <math.h>
 
@@ -27,5 +26,3 @@ static inline long double rope_reference_angle(const struct model_config *c,
     long double smooth = (length / wavelength - low) / (high - low);
     return (1 - smooth) * angle / factor + smooth * angle;
 }
-
-#endif

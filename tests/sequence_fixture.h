@@ -1,7 +1,6 @@
 /* A leaf in chunks, computed by one or more ranks that are threads of the
  * test. */
-#ifndef TESSERA_TESTS_SEQUENCE_FIXTURE_H
-#define TESSERA_TESTS_SEQUENCE_FIXTURE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -229,5 +228,3 @@ sequence_options(const struct model_fixture *f, int chunks)
     options.chunks = chunks;
     return options;
 }
-
-#endif

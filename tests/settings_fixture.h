@@ -1,6 +1,5 @@
 /* The schema of the settings tests and a folder for their files. */
-#ifndef TESSERA_TESTS_SETTINGS_FIXTURE_H
-#define TESSERA_TESTS_SETTINGS_FIXTURE_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -94,5 +93,3 @@ static inline bool make_folder(void)
     return tap_ok(mkdtemp(folder) != NULL, "make a temporary folder") &&
            tap_is_int(fsio_mkdirs(at("parts")), ERR_OK, "and one in it");
 }
-
-#endif

@@ -3,8 +3,7 @@
  *     int main(void) { tap_ok(1 + 1 == 2, "adds"); return tap_done(); }
  *
  * The plan is printed by tap_done(). Diagnostics start with '#'. */
-#ifndef TESSERA_TESTS_TAP_H
-#define TESSERA_TESTS_TAP_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,5 +34,3 @@ void tap_silence(void);
 
 /* Print the plan; the process's exit status (0 all passed, 1 otherwise). */
 int tap_done(void);
-
-#endif

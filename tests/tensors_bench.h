@@ -1,7 +1,6 @@
 /* A rank that moves tensors and looks at what came. Nothing here waits before
  * the end, so that a copy, message or op out of order shows in what arrives. */
-#ifndef TESSERA_TESTS_TENSORS_BENCH_H
-#define TESSERA_TESTS_TENSORS_BENCH_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -137,5 +136,3 @@ static inline struct comm_tensors_request *gather(struct bench *b, int turn,
     memset(bytes, 0xff, (size_t)size * sizeof *bytes);
     return request;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* What tensors between ranks must do, by any way and on any device. */
-#ifndef TESSERA_TESTS_TENSORS_CASES_H
-#define TESSERA_TESTS_TENSORS_CASES_H
+#pragma once
 
 #include "tests/tensors_bench.h"
 
@@ -182,5 +181,3 @@ static inline void test_cases(struct bench *b)
         test_many(b, seed);
     test_full(b);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * on struct group_access. What is sent is copied as late as may be and what is
  * received is spoiled as early as may be, so that a buffer used at the wrong
  * time shows. */
-#ifndef TESSERA_TESTS_THREAD_GROUP_H
-#define TESSERA_TESTS_THREAD_GROUP_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -132,5 +131,3 @@ static inline bool thread_group_fine(const struct thread_group *group)
                     return false;
     return !group->misused;
 }
-
-#endif

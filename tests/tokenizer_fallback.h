@@ -1,7 +1,6 @@
 /* Small tokenizer.json files of characters with bytes as fallback: tokens 3 to
  * 258 are bytes, then pieces and added tokens follow. */
-#ifndef TESSERA_TESTS_TOKENIZER_FALLBACK_H
-#define TESSERA_TESTS_TOKENIZER_FALLBACK_H
+#pragma once
 
 #include "tests/tokenizer_fixture.h"
 
@@ -141,5 +140,3 @@ static inline void fallback_tokenizer(const char *path, int kind,
     fixture_tokenizer(path, &of);
     free(vocabulary);
 }
-
-#endif

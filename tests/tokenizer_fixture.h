@@ -1,7 +1,6 @@
 /* Small tokenizer.json files: a token per byte, whose number is the byte, some
  * merges from 256 on, and added tokens behind them. */
-#ifndef TESSERA_TESTS_TOKENIZER_FIXTURE_H
-#define TESSERA_TESTS_TOKENIZER_FIXTURE_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -190,5 +189,3 @@ static inline void fixture_tokenizer(const char *path,
     fputs("}}", file);
     fclose(file);
 }
-
-#endif

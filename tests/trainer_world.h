@@ -1,7 +1,6 @@
 /* What the tests of trainers on several ranks share: their world, a data set in
  * a folder of their own, and points that hold on every rank. */
-#ifndef TESSERA_TESTS_TRAINER_WORLD_H
-#define TESSERA_TESTS_TRAINER_WORLD_H
+#pragma once
 
 #include "src/base/log.h"
 #include "src/comm/comm.h"
@@ -61,5 +60,3 @@ static inline int world_main(int argc, char **argv, int samples,
     comm_destroy(world.comm);
     return tap_done();
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* A small model's checkpoint for tests of weights: fresh weights, saved by the
  * replica of some strategy on all ranks of a communicator. */
-#ifndef TESSERA_TESTS_WEIGHTS_FIXTURE_H
-#define TESSERA_TESTS_WEIGHTS_FIXTURE_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,5 +119,3 @@ static inline bool weights_fixture_same(const struct params *params,
     free(want);
     return same;
 }
-
-#endif

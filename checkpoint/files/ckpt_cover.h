@@ -1,7 +1,6 @@
 /* Whether the pieces of a checkpoint hold every element of every tensor exactly
  * once, and intervals as boxes. */
-#ifndef TESSERA_CHECKPOINT_CKPT_COVER_H
-#define TESSERA_CHECKPOINT_CKPT_COVER_H
+#pragma once
 
 #include "checkpoint/files/ckpt_manifest.h"
 
@@ -16,5 +15,3 @@ int ckpt_cover_boxes(const struct ckpt_part *part, int dims,
 /* ERR_CHECKPOINT with the first tensor of which an element is stored twice or
  * not at all. Every piece lies inside its tensor. */
 enum err ckpt_cover_check(const struct ckpt_manifest *manifest);
-
-#endif

@@ -7,8 +7,7 @@
  * variable TESSERA_CRASH_STOP; with TESSERA_CRASH_WAIT=SECONDS only the thread
  * that has reached it sleeps. TESSERA_CRASH_TRACE=FILE gets a line "NAME RANK"
  * for every point that is reached. */
-#ifndef TESSERA_CHECKPOINT_CKPT_CRASH_H
-#define TESSERA_CHECKPOINT_CKPT_CRASH_H
+#pragma once
 
 /* Die or stop here if the environment says so; `name` must be in the table.
  * Nothing at all in a shipped build. */
@@ -17,5 +16,3 @@ void ckpt_crash_point(const char *name, int rank);
 /* The names in the order of the protocol, without those of a save to the nodes'
  * own folders; NULL-terminated. */
 const char *const *ckpt_crash_names(void);
-
-#endif

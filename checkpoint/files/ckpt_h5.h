@@ -2,8 +2,7 @@
  * the library's latest format (HDF5 File Format Specification 3.0) as far as
  * checkpoint.h5 needs it, in what version 1.10 reads: superblock 3, object
  * headers 2, global heaps, attributes in the header of their object. */
-#ifndef TESSERA_CHECKPOINT_CKPT_H5_H
-#define TESSERA_CHECKPOINT_CKPT_H5_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ void ckpt_h5_attribute_texts(struct ckpt_h5 *file, const char *name,
  * put first. */
 #define CKPT_H5_SUPERBLOCK_BYTES 48
 void ckpt_h5_superblock(struct ckpt_h5 *file, uint64_t root);
-
-#endif

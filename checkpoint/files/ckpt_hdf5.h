@@ -24,8 +24,7 @@
  * A file is longer than its payload by at most 16 KiB and, per dataset, 1 KiB
  * and 1/64 of its size: less than 1.02 times its payload where datasets have
  * 256 KiB on average, and there are 16 MiB of them. */
-#ifndef TESSERA_CHECKPOINT_CKPT_HDF5_H
-#define TESSERA_CHECKPOINT_CKPT_HDF5_H
+#pragma once
 
 #include "checkpoint/files/ckpt_manifest.h"
 
@@ -49,5 +48,3 @@ enum err ckpt_hdf5_create(const char *path,
                           const struct ckpt_hdf5_identity *identity,
                           const struct ckpt_item *items, int item_count,
                           struct ckpt_shard *shard, int64_t *crc_offset);
-
-#endif

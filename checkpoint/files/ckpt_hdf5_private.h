@@ -1,7 +1,6 @@
 /* What the files that use the HDF5 library share: ckpt_hdf5.c makes shards,
  * ckpt_hdf5_index.c the index in them. */
-#ifndef TESSERA_CHECKPOINT_CKPT_HDF5_PRIVATE_H
-#define TESSERA_CHECKPOINT_CKPT_HDF5_PRIVATE_H
+#pragma once
 
 #include <hdf5.h>
 
@@ -24,5 +23,3 @@ enum err ckpt_hdf5_failed(const char *path, const char *call);
 enum err ckpt_hdf5_index_put(hid_t file, const char *path,
                              const struct ckpt_item *items,
                              const struct ckpt_shard *shard);
-
-#endif

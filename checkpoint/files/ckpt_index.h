@@ -4,8 +4,7 @@
  * systems that can't exchange two folders in one call, .old-step-* (a step
  * being replaced, which ckpt_index_recover() puts back). All functions are for
  * rank 0 while it holds the run lock, except those that only read. */
-#ifndef TESSERA_CHECKPOINT_CKPT_INDEX_H
-#define TESSERA_CHECKPOINT_CKPT_INDEX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -102,5 +101,3 @@ enum err ckpt_index_discard(const char *run_dir, const char *path);
  * its OWNER lives on this host, or is of another host and anything in the
  * folder changed within the last hour. */
 enum err ckpt_index_sweep(const char *run_dir);
-
-#endif

@@ -2,8 +2,7 @@
  * commits; ckpt_index_retain.c decides what may be deleted and pins;
  * ckpt_index_owner.c knows whose a temporary folder is, and sweeps;
  * ckpt_index_uuid.c says which run it all belongs to. */
-#ifndef TESSERA_CHECKPOINT_CKPT_INDEX_PRIVATE_H
-#define TESSERA_CHECKPOINT_CKPT_INDEX_PRIVATE_H
+#pragma once
 
 #include "checkpoint/files/ckpt_index.h"
 
@@ -31,5 +30,3 @@ enum err ckpt_index_owner_remove(const char *tmp_path);
 
 /* A step that replaces a pinned one is pinned for the same reason. */
 enum err ckpt_index_pin_inherit(const char *from_dir, const char *to_dir);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Where O_DIRECT is refused, at open or at the first transfer, the same calls
  * go through the page cache. */
-#ifndef TESSERA_CHECKPOINT_CKPT_IO_H
-#define TESSERA_CHECKPOINT_CKPT_IO_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ enum err ckpt_io_wait(struct ckpt_io *io, size_t *bytes);
 
 /* Aligned memory for transfers, released with free(); NULL: none left. */
 void *ckpt_io_buffer(size_t bytes);
-
-#endif

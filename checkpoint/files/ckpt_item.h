@@ -1,7 +1,6 @@
 /* A tensor as its owner gives it to a checkpoint, and what is the same in all
  * checkpoints. */
-#ifndef TESSERA_CHECKPOINT_CKPT_ITEM_H
-#define TESSERA_CHECKPOINT_CKPT_ITEM_H
+#pragma once
 
 #include "checkpoint/files/ckpt_part.h"
 #include "src/base/dtype.h"
@@ -22,5 +21,3 @@ struct ckpt_item {
     struct ckpt_part part;
     void *data; /* the part's elements, one after the other */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* The checksum of HDF5's own metadata. */
-#ifndef TESSERA_CHECKPOINT_CKPT_LOOKUP3_H
-#define TESSERA_CHECKPOINT_CKPT_LOOKUP3_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -8,5 +7,3 @@
 /* Bob Jenkins' lookup3 of bytes, hashlittle() with an initial value of 0:
  * http://burtleburtle.net/bob/c/lookup3.c. */
 uint32_t ckpt_lookup3(const unsigned char *data, size_t bytes);
-
-#endif

@@ -24,8 +24,7 @@
  *   "crc32c": "0123abcd"
  *   }
  */
-#ifndef TESSERA_CHECKPOINT_CKPT_MANIFEST_H
-#define TESSERA_CHECKPOINT_CKPT_MANIFEST_H
+#pragma once
 
 #include <jansson.h>
 #include <stdint.h>
@@ -147,5 +146,3 @@ struct ckpt_item *ckpt_manifest_items(const struct ckpt_manifest *manifest);
 void ckpt_manifest_destroy(struct ckpt_manifest *manifest);
 /* Frees what a shard points to, not the shard. */
 void ckpt_manifest_free_shard(struct ckpt_shard *shard);
-
-#endif

@@ -1,7 +1,6 @@
 /* Names in the order of strcmp(), each with a number: how tensors, items and
  * files are found by name. */
-#ifndef TESSERA_CHECKPOINT_CKPT_NAMED_H
-#define TESSERA_CHECKPOINT_CKPT_NAMED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ int ckpt_named_find(const struct ckpt_named *list, size_t count,
 
 /* The manifest's tensors, sorted; malloc'ed. NULL: out of memory. */
 struct ckpt_named *ckpt_named_tensors(const struct ckpt_manifest *manifest);
-
-#endif

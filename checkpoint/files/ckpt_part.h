@@ -4,8 +4,7 @@
  *
  * Either form is a number of equally long runs of consecutive elements of the
  * flattened tensor: an interval is one run. */
-#ifndef TESSERA_CHECKPOINT_CKPT_PART_H
-#define TESSERA_CHECKPOINT_CKPT_PART_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ int64_t ckpt_part_runs(const struct ckpt_part *part, int dims,
 /* Where run number `run` begins in the flattened tensor; ascending. */
 int64_t ckpt_part_run_begin(const struct ckpt_part *part, int dims,
                             const int64_t *shape, int64_t run);
-
-#endif

@@ -4,8 +4,7 @@
  * is: past the page cache where the file system takes that, and ahead of a
  * caller who goes through a shard in the order of the file, also where he reads
  * short pieces elsewhere on the way. */
-#ifndef TESSERA_CHECKPOINT_CKPT_READ_H
-#define TESSERA_CHECKPOINT_CKPT_READ_H
+#pragma once
 
 #include "checkpoint/files/ckpt_manifest.h"
 
@@ -32,5 +31,3 @@ enum err ckpt_read_piece(struct ckpt_read *reader, int shard,
 
 /* Check all payload of a shard, and its frame. */
 enum err ckpt_read_all(struct ckpt_read *reader, int shard);
-
-#endif

@@ -1,7 +1,6 @@
 /* Writing one rank's shard: HDF5 frame, payload past the library, checksums,
  * and the order of syncs and renames that makes it durable. */
-#ifndef TESSERA_CHECKPOINT_CKPT_SHARD_H
-#define TESSERA_CHECKPOINT_CKPT_SHARD_H
+#pragma once
 
 #include "checkpoint/files/ckpt_hdf5.h"
 #include "checkpoint/files/ckpt_manifest.h"
@@ -56,5 +55,3 @@ enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
 /* CRC32C over all bytes of the file that belong to no piece. */
 enum err ckpt_shard_frame_crc(int fd, const char *path,
                               const struct ckpt_shard *shard, uint32_t *crc);
-
-#endif

@@ -1,7 +1,6 @@
 /* Overwriting a file from its first byte to its last, in large aligned writes
  * that go on in the background while the next bytes are prepared. */
-#ifndef TESSERA_CHECKPOINT_CKPT_STREAM_H
-#define TESSERA_CHECKPOINT_CKPT_STREAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ bool ckpt_stream_takes(const void *data);
 
 /* All bytes were put: write the rest and make the file durable. */
 enum err ckpt_stream_finish(struct ckpt_stream *stream);
-
-#endif

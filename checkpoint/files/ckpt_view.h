@@ -11,8 +11,7 @@
  * weights group, no other attributes, and read as 0 where a shard was missing).
  *
  * Loading never reads it; ckpt_verify() checks it against the manifest. */
-#ifndef TESSERA_CHECKPOINT_CKPT_VIEW_H
-#define TESSERA_CHECKPOINT_CKPT_VIEW_H
+#pragma once
 
 #include "checkpoint/files/ckpt_manifest.h"
 
@@ -36,5 +35,3 @@ enum err ckpt_view_mend(const char *checkpoint_dir,
 /* Size and CRC are those of the manifest; ERR_CHECKPOINT if not. */
 enum err ckpt_view_check(const char *checkpoint_dir,
                          const struct ckpt_manifest *manifest);
-
-#endif

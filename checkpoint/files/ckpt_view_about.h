@@ -13,8 +13,7 @@
  *
  * A kind is what stands in a name before the last slash; of the rest the star
  * is a number between two dots, which becomes the attribute `layer`. */
-#ifndef TESSERA_CHECKPOINT_CKPT_VIEW_ABOUT_H
-#define TESSERA_CHECKPOINT_CKPT_VIEW_ABOUT_H
+#pragma once
 
 #include "checkpoint/files/ckpt_h5.h"
 #include "checkpoint/files/ckpt_manifest.h"
@@ -41,5 +40,3 @@ void ckpt_view_about_tensor(const struct ckpt_view_about *about,
 const char *ckpt_view_about_group(const struct ckpt_view_about *about, int i);
 void ckpt_view_about_group_put(const struct ckpt_view_about *about,
                                struct ckpt_h5 *file, int i);
-
-#endif

@@ -1,8 +1,7 @@
 /* The bytes of checkpoint.h5, without the HDF5 library (ckpt_h5.h), which takes
  * some 20 times as long (checkpoint/DESIGN.md has the figures). A group's links
  * are in its header, the mappings of the virtual datasets in global heaps. */
-#ifndef TESSERA_CHECKPOINT_CKPT_VIEW_IMAGE_H
-#define TESSERA_CHECKPOINT_CKPT_VIEW_IMAGE_H
+#pragma once
 
 #include "checkpoint/files/ckpt_manifest.h"
 
@@ -10,5 +9,3 @@
  * malloc'ed. ERR_MEMORY alone. */
 enum err ckpt_view_image(const struct ckpt_manifest *manifest, void **image,
                          size_t *bytes);
-
-#endif

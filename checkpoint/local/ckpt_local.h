@@ -10,8 +10,7 @@
  * Nothing there is synced: what outlives the processes is enough, and a node
  * that loses power is replaced by its partners. Ranks on one node see the same
  * folder. */
-#ifndef TESSERA_CHECKPOINT_CKPT_LOCAL_H
-#define TESSERA_CHECKPOINT_CKPT_LOCAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ enum err ckpt_local_mend(struct comm *comm, struct ckpt_local *local,
                          bool *whole);
 /* Frees what it points to. */
 void ckpt_local_free(struct ckpt_local *local);
-
-#endif

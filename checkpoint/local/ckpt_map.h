@@ -1,6 +1,5 @@
 /* Whole files as memory, for bytes that travel between nodes without a copy. */
-#ifndef TESSERA_CHECKPOINT_CKPT_MAP_H
-#define TESSERA_CHECKPOINT_CKPT_MAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ enum err ckpt_map_file(const char *path, int64_t bytes, bool make,
                        struct ckpt_map *out);
 /* Nothing mapped is fine. */
 void ckpt_map_release(struct ckpt_map *map);
-
-#endif

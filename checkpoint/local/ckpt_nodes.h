@@ -1,8 +1,7 @@
 /* The nodes of a communicator, in the order of their lowest ranks, and the
  * place of every rank on its node. Computed by each rank alone, the same on
  * all. */
-#ifndef TESSERA_CHECKPOINT_CKPT_NODES_H
-#define TESSERA_CHECKPOINT_CKPT_NODES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -25,5 +24,3 @@ int ckpt_nodes_rank_at(const struct ckpt_nodes *nodes, int node, int place);
 
 /* Whether this rank is the lowest of its node: it does what is done once. */
 bool ckpt_nodes_leads(const struct comm *comm);
-
-#endif

@@ -17,8 +17,7 @@
  *
  * all 32 bits, little-endian, where nothing else is said. So no byte of it can
  * change unseen, and it is of use with its own manifest only. */
-#ifndef TESSERA_CHECKPOINT_CKPT_PARITY_H
-#define TESSERA_CHECKPOINT_CKPT_PARITY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ enum err ckpt_parity_read(const char *path,
                           const struct ckpt_manifest *manifest,
                           uint32_t manifest_crc, bool all,
                           struct ckpt_parity *out);
-
-#endif

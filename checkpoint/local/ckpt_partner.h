@@ -6,11 +6,8 @@
  * a rank is the rank at the same place on the next node, counted round where
  * that has fewer ranks. Files travel by mapped memory, whole, over the
  * communicator of the caller. */
-#ifndef TESSERA_CHECKPOINT_CKPT_PARTNER_H
-#define TESSERA_CHECKPOINT_CKPT_PARTNER_H
+#pragma once
 
 #include "checkpoint/local/ckpt_redundancy.h"
 
 extern const struct ckpt_redundancy_ops ckpt_partner_ops;
-
-#endif

@@ -6,8 +6,7 @@
  * every rank sends and receives a lost shard once at most, whatever the size of
  * the set. What takes part is checked before, and the result against the
  * manifest, before the file gets the shard's name. */
-#ifndef TESSERA_CHECKPOINT_CKPT_REBUILD_H
-#define TESSERA_CHECKPOINT_CKPT_REBUILD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ struct ckpt_rebuild {
  * lost or does not fit is no error. Collective. */
 enum err ckpt_rebuild(struct comm *comm, const struct ckpt_rebuild *lost,
                       bool *rebuilt);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the parts of a rebuild share: ckpt_rebuild.c finds out what is to do,
  * ckpt_rebuild_chain.c does it for one shard. */
-#ifndef TESSERA_CHECKPOINT_CKPT_REBUILD_PRIVATE_H
-#define TESSERA_CHECKPOINT_CKPT_REBUILD_PRIVATE_H
+#pragma once
 
 #include "checkpoint/local/ckpt_parity.h"
 #include "checkpoint/local/ckpt_rebuild.h"
@@ -45,5 +44,3 @@ enum err ckpt_rebuild_chain_check(const struct ckpt_rebuild_run *run,
  * returned. */
 enum err ckpt_rebuild_chain_run(struct ckpt_rebuild_run *run,
                                 struct ckpt_rebuild_job *job);
-
-#endif

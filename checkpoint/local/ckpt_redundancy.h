@@ -2,8 +2,7 @@
  * protected by what other nodes hold. One row of functions for each way to do
  * so: copies on the next node (ckpt_partner.c), parity over groups of nodes
  * (ckpt_xor.c). Another way is another row in ckpt_redundancy.c. */
-#ifndef TESSERA_CHECKPOINT_CKPT_REDUNDANCY_H
-#define TESSERA_CHECKPOINT_CKPT_REDUNDANCY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ void ckpt_redundancy_destroy(struct ckpt_redundancy *redundancy);
 enum err ckpt_redundancy_rebuild(struct comm *comm,
                                  const struct ckpt_rebuild *lost,
                                  bool *rebuilt);
-
-#endif

@@ -14,8 +14,7 @@
  * the other is XORed into the parity file. So a save takes at most some 33
  * rounds, and 1/16 of a shard of memory (or a few MiB). Traffic is that of a
  * partner copy. */
-#ifndef TESSERA_CHECKPOINT_CKPT_XOR_H
-#define TESSERA_CHECKPOINT_CKPT_XOR_H
+#pragma once
 
 #include "checkpoint/local/ckpt_redundancy.h"
 
@@ -25,5 +24,3 @@
  * would have too much to do at once; prepare checks the own shard against the
  * manifest; verify tells damage on the way. */
 extern const struct ckpt_redundancy_ops ckpt_xor_ops;
-
-#endif

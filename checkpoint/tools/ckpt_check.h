@@ -1,7 +1,6 @@
 /* Every byte of a shard against its checksums, going on after damage: all of it
  * is named, not the first alone. */
-#ifndef TESSERA_CHECKPOINT_CKPT_CHECK_H
-#define TESSERA_CHECKPOINT_CKPT_CHECK_H
+#pragma once
 
 #include "checkpoint/files/ckpt_read.h"
 
@@ -19,5 +18,3 @@ enum err ckpt_check_shard(struct ckpt_read *reader,
 enum err ckpt_check_others(const char *checkpoint_dir,
                            const struct ckpt_manifest *manifest,
                            ckpt_check_fn other, void *arg);
-
-#endif

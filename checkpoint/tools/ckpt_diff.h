@@ -1,6 +1,5 @@
 /* Two checkpoints compared, whatever their shardings. */
-#ifndef TESSERA_CHECKPOINT_CKPT_DIFF_H
-#define TESSERA_CHECKPOINT_CKPT_DIFF_H
+#pragma once
 
 #include "checkpoint/tools/ckpt_tensor.h"
 
@@ -33,5 +32,3 @@ enum err ckpt_diff_tensors(const char *dir_a, const struct ckpt_manifest *a,
 /* The entries in which two states differ: a new array of {"entry": "a.b",
  * "a": ..., "b": ...}, where a missing side is null; NULL: out of memory. */
 json_t *ckpt_diff_states(const json_t *a, const json_t *b);
-
-#endif

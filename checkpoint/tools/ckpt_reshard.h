@@ -1,6 +1,5 @@
 /* A copy of a checkpoint with another number of shards. */
-#ifndef TESSERA_CHECKPOINT_CKPT_RESHARD_H
-#define TESSERA_CHECKPOINT_CKPT_RESHARD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@
  * another step. *bytes: payload. */
 enum err ckpt_reshard(const char *checkpoint_dir, const char *out, int ranks,
                       int64_t *bytes);
-
-#endif

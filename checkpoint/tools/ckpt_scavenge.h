@@ -1,7 +1,6 @@
 /* What is only on the nodes goes into the run directory, before a job ends and
  * it is lost: needs neither the model nor as many ranks as have saved. */
-#ifndef TESSERA_CHECKPOINT_CKPT_SCAVENGE_H
-#define TESSERA_CHECKPOINT_CKPT_SCAVENGE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ struct ckpt_scavenged {
 enum err ckpt_scavenge(struct comm *comm, const char *run_dir,
                        const char *local_dir, const char *local_key,
                        const char *attempt, struct ckpt_scavenged *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the values of a tensor look like. */
-#ifndef TESSERA_CHECKPOINT_CKPT_STATS_H
-#define TESSERA_CHECKPOINT_CKPT_STATS_H
+#pragma once
 
 #include "checkpoint/tools/ckpt_tensor.h"
 
@@ -20,5 +19,3 @@ double ckpt_stats_value(enum dtype dtype, const void *data, int64_t i);
 enum err ckpt_stats_tensor(struct ckpt_tensor_reader *reader,
                            const struct ckpt_manifest *manifest, int tensor,
                            struct ckpt_stats *out);
-
-#endif

@@ -3,8 +3,7 @@
  * it is given. Verified blocks are kept, so that walking a tensor in ascending
  * windows reads a block once, also where it is stored in up to
  * CKPT_TENSOR_BLOCKS boxes side by side. */
-#ifndef TESSERA_CHECKPOINT_CKPT_TENSOR_H
-#define TESSERA_CHECKPOINT_CKPT_TENSOR_H
+#pragma once
 
 #include "checkpoint/files/ckpt_manifest.h"
 
@@ -29,5 +28,3 @@ enum err ckpt_tensor_read(struct ckpt_tensor_reader *reader, int tensor,
 
 /* Elements of this tensor's window that begins at element `at`. */
 int64_t ckpt_tensor_window(const struct ckpt_tensor *tensor, int64_t at);
-
-#endif

@@ -1,7 +1,6 @@
 /* A checkpoint that no run has saved: made of tensors that are given piece by
  * piece, by one process. */
-#ifndef TESSERA_CHECKPOINT_CKPT_WRITE_H
-#define TESSERA_CHECKPOINT_CKPT_WRITE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -13,5 +12,3 @@
 enum err ckpt_write(const char *dir, int64_t step, const char *attempt,
                     const json_t *state, const struct ckpt_item *items,
                     int item_count, ckpt_shard_feed feed, void *feed_arg);
-
-#endif

@@ -7,8 +7,7 @@
  *     TRY(arena_create(plan.used, &arena));
  *     layout(&arena, ...);
  */
-#ifndef TESSERA_BASE_ARENA_H
-#define TESSERA_BASE_ARENA_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ void arena_destroy(struct arena *arena);
 /* The next `bytes`, 64-byte aligned; NULL when counting, which ends at
  * ARENA_BYTES_MAX. Taking more than the capacity is a programmer error. */
 void *arena_take(struct arena *arena, size_t bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * characters, and what is in a file is not to move its cursor, rename its window
  * or write its clipboard. Whole texts in a language's own form are
  * src/text/visible.h's. */
-#ifndef TESSERA_BASE_CLEAN_H
-#define TESSERA_BASE_CLEAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,5 +16,3 @@ void clean_printf(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 void clean_fprintf(FILE *out, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-#endif

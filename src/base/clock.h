@@ -1,6 +1,5 @@
 /* Time: a monotonic clock for durations, wall clock for records. */
-#ifndef TESSERA_BASE_CLOCK_H
-#define TESSERA_BASE_CLOCK_H
+#pragma once
 
 /* Seconds from an arbitrary start, monotonic. */
 double clock_now(void);
@@ -8,5 +7,3 @@ double clock_now(void);
 double clock_wall(void);
 /* Sleep this long or until a signal. */
 void clock_sleep(double seconds);
-
-#endif

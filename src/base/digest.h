@@ -1,6 +1,5 @@
 /* SHA-256 by OpenSSL's libcrypto, streaming. */
-#ifndef TESSERA_BASE_DIGEST_H
-#define TESSERA_BASE_DIGEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ enum err digest_sign(const char *key, const void *data, size_t bytes,
 /* Whether two such texts are the same, in a time that does not tell where they
  * differ. */
 bool digest_same(const char *a, const char *b);
-
-#endif

@@ -1,6 +1,5 @@
 /* Element types of tensors, shared by kernels, model and checkpoint. */
-#ifndef TESSERA_BASE_DTYPE_H
-#define TESSERA_BASE_DTYPE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ static inline const char *dtype_name(enum dtype dtype)
     static const char *const names[] = { "f32", "bf16", "i32", "f64", "u8" };
     return names[dtype];
 }
-
-#endif

@@ -18,8 +18,7 @@
  *     thing_destroy(thing);
  *     return rc;
  */
-#ifndef TESSERA_BASE_ERR_H
-#define TESSERA_BASE_ERR_H
+#pragma once
 
 enum err {
     ERR_OK = 0,
@@ -93,5 +92,3 @@ const char *err_name(enum err code);
  * (ERR_IO, ERR_FULL, ERR_COMM: transient, retry), 93 (everything else: do
  * not requeue). */
 int err_exit_code(enum err code);
-
-#endif

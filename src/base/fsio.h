@@ -1,7 +1,6 @@
 /* Files: whole reads, atomic and durable writes, folders.
  * Every function names the path in its error text. */
-#ifndef TESSERA_BASE_FSIO_H
-#define TESSERA_BASE_FSIO_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ enum err fsio_relative(const char *folder, const char *path,
 enum err fsio_remove_tree(const char *path);
 /* Bytes that an unprivileged process can still write below `path`. */
 enum err fsio_free_bytes(const char *path, uint64_t *bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* Lists of patterns for names, such as settings have: globs (fnmatch, "*"
  * matches slashes and dots, too), separated by white space. */
-#ifndef TESSERA_BASE_GLOBS_H
-#define TESSERA_BASE_GLOBS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,5 +13,3 @@ bool globs_next(const char **rest, char glob[GLOBS_GLOB_MAX]);
 
 /* Whether one of them matches. */
 bool globs_match(const char *globs, const char *name);
-
-#endif

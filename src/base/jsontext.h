@@ -1,7 +1,6 @@
 /* JSON as text in which a real number has as few digits as make it again: 1e-05
  * where jansson's own writer has 1.0000000000000001e-05. */
-#ifndef TESSERA_BASE_JSONTEXT_H
-#define TESSERA_BASE_JSONTEXT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -19,5 +18,3 @@ void jsontext_number(double value, char text[JSONTEXT_NUMBER_BYTES]);
 /* A string, in which bytes that are no UTF-8 become '?': JSON is UTF-8, a path
  * need not be, nor an error text that was cut. NULL: out of memory. */
 json_t *jsontext_string(const char *text);
-
-#endif

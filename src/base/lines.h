@@ -1,8 +1,7 @@
 /* Files of lines that only ever grow, as the run directory's *.jsonl. A crash
  * can leave half a line at the end: the next line ends it, so that it costs
  * itself and nothing else. */
-#ifndef TESSERA_BASE_LINES_H
-#define TESSERA_BASE_LINES_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/base/fsio.h"
@@ -35,5 +34,3 @@ enum err lines_settle(void);
 /* What is kept of this path: whole lines, for the caller to free; NULL where
  * there is nothing. */
 char *lines_kept(const char *path);
-
-#endif

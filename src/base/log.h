@@ -6,8 +6,7 @@
  * say the cause. Thread-safe; a line is written by one write(2). A reader that
  * has stopped reading stops nothing: after a second lines are dropped until it
  * reads again, and the next line tells how many. */
-#ifndef TESSERA_BASE_LOG_H
-#define TESSERA_BASE_LOG_H
+#pragma once
 
 #include <stddef.h>
 
@@ -28,5 +27,3 @@ void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-#endif

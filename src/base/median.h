@@ -1,6 +1,5 @@
 /* Medians. Every function sorts the values; count > 0 but where it says so. */
-#ifndef TESSERA_BASE_MEDIAN_H
-#define TESSERA_BASE_MEDIAN_H
+#pragma once
 
 /* The mean of the two in the middle where the count is even. */
 double median_of(double *values, int count);
@@ -8,5 +7,3 @@ double median_of(double *values, int count);
 double median_upper(double *values, int count);
 /* Ascending; count >= 0. */
 void median_sort(double *values, int count);
-
-#endif

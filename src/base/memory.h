@@ -5,8 +5,7 @@
  * its cgroup's: Slurm limits by that of the job, of the step or of the task,
  * and each one around it may have a smaller limit. Address space is another
  * limit (ulimit -v and -d), at which calls do fail. */
-#ifndef TESSERA_BASE_MEMORY_H
-#define TESSERA_BASE_MEMORY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -27,5 +26,3 @@ void memory_share_heap(void);
 /* Its resident set, now and at its largest; 0: not known. */
 size_t memory_resident(void);
 size_t memory_peak(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* Files and folders that a program was told to write: they replace nothing that
  * it reads, they are begun before the work, so that a place where nothing can be
  * written is told at once, and they appear whole or not at all. */
-#ifndef TESSERA_BASE_OUTPUT_H
-#define TESSERA_BASE_OUTPUT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdio.h>
@@ -38,5 +37,3 @@ enum err output_begin(const char *path, const char *const *inputs, size_t count,
  * Gone afterwards in any case; nothing is done where nothing was begun. */
 enum err output_end(struct output *out, bool fresh);
 void output_drop(struct output *out);
-
-#endif

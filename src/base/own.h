@@ -13,8 +13,7 @@
  * Everything in it is reached by own.at, the way through the descriptor: whoever
  * moves or replaces what the path names changes nothing. Texts of errors and logs
  * say the path. */
-#ifndef TESSERA_BASE_OWN_H
-#define TESSERA_BASE_OWN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ enum err own_remove(int parent_fd, const char *parent, const char *name);
 
 /* Put the paths for people where `text` has those through descriptors. */
 void own_say(char *text, size_t bytes);
-
-#endif

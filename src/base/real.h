@@ -6,8 +6,7 @@
  * hold that against long double.
  *
  * NaN in gives NaN out; overflow Inf, underflow what ldexp makes of it. */
-#ifndef TESSERA_BASE_REAL_H
-#define TESSERA_BASE_REAL_H
+#pragma once
 
 /* Larger angles would need more digits of pi than there are here. */
 #define REAL_ANGLE_MAX 0x1p27
@@ -20,5 +19,3 @@ double real_pow(double x, double y);
 /* For |x| <= REAL_ANGLE_MAX, in radians. */
 double real_sin(double x);
 double real_cos(double x);
-
-#endif

@@ -1,7 +1,6 @@
 /* Files that are read: regular ones only. Opening never waits, as for the
  * writer of a FIFO. Links to regular files are fine. */
-#ifndef TESSERA_BASE_REGULAR_H
-#define TESSERA_BASE_REGULAR_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ enum err regular_read(const char *path, size_t bytes_max, char **data,
 /* ERR_USAGE for "s3://bucket/set" and other places that are not in this
  * machine's file systems, whatever a folder "s3:" may hold. */
 enum err regular_local(const char *path);
-
-#endif

@@ -1,8 +1,7 @@
 /* Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011): a counter-based generator.
  * There is no state: a draw is a function of key and counter, so nothing has to
  * be saved and nothing depends on rank count or order of use. */
-#ifndef TESSERA_BASE_RNG_H
-#define TESSERA_BASE_RNG_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ void rng_fill_normal(uint64_t seed, uint64_t stream, uint64_t first,
 
 /* A stream number from a name (FNV-1a 64): tensors are streams. */
 uint64_t rng_stream(const char *name);
-
-#endif

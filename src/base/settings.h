@@ -29,8 +29,7 @@
  * counted in: libconfig takes time with the square of these. What was written
  * for other programs, in YAML, JSON, TOML or with the names of their settings,
  * is refused with a hint at how it is written here. */
-#ifndef TESSERA_BASE_SETTINGS_H
-#define TESSERA_BASE_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -186,5 +185,3 @@ enum err settings_no_such(const struct setting *schema, int count,
 /* The name of a list that NULL ends that is nearest to the text; NULL if none is
  * near. */
 const char *settings_nearest_choice(const char *const *names, const char *text);
-
-#endif

@@ -19,8 +19,7 @@
  *
  *   run.cfg:7: algorithms: item 2 (ema): unknown setting 'half_lif'; did you
  *   mean 'half_life'? */
-#ifndef TESSERA_BASE_SETTINGS_LIST_H
-#define TESSERA_BASE_SETTINGS_LIST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -44,5 +43,3 @@ enum err settings_list_count(const struct setting *setting, const char *text,
  * NULL. */
 enum err settings_list_item(const struct setting *setting, const char *text,
                             int index, int *kind, void *out);
-
-#endif

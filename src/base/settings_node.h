@@ -1,6 +1,5 @@
 /* What the parts of the settings reader that know libconfig's nodes share. */
-#ifndef TESSERA_BASE_SETTINGS_NODE_H
-#define TESSERA_BASE_SETTINGS_NODE_H
+#pragma once
 
 #include <libconfig.h>
 
@@ -16,5 +15,3 @@ enum err settings_node_value(const struct setting *setting,
 enum err settings_list_node(const struct setting *setting,
                             const config_setting_t *node, const char *folder,
                             const char *place, struct settings_value *value);
-
-#endif

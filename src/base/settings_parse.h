@@ -1,7 +1,6 @@
 /* Reads libconfig files, safely and with clear errors; for those that are no
  * settings, too. */
-#ifndef TESSERA_BASE_SETTINGS_PARSE_H
-#define TESSERA_BASE_SETTINGS_PARSE_H
+#pragma once
 
 #include <libconfig.h>
 
@@ -19,5 +18,3 @@ enum err settings_parse(const char *path, char folder[SETTINGS_TEXT_BYTES],
 enum err settings_parse_source(const char *path, const char *folder,
                                const char *source,
                                char out[SETTINGS_TEXT_BYTES]);
-
-#endif

@@ -4,8 +4,7 @@
  * settings_nearest.c and settings_foreign.c guess which setting was meant,
  * settings_hint.c what was meant by a text that is no libconfig,
  * settings_list.c reads and writes lists of groups, settings_format.c writes. */
-#ifndef TESSERA_BASE_SETTINGS_PRIVATE_H
-#define TESSERA_BASE_SETTINGS_PRIVATE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -131,5 +130,3 @@ void settings_hint_line(const char *text, int line,
  * texts, of which at most 255 bytes are compared; upper and lower case are the
  * same. */
 int settings_nearest_edits(const char *a, const char *b);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Times are nanoseconds of CLOCK_MONOTONIC. Any thread may add spans, if none
  * outlives its lane's; the others are the starting thread's functions. */
-#ifndef TESSERA_BASE_TIMELINE_H
-#define TESSERA_BASE_TIMELINE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -171,5 +170,3 @@ void timeline_add_device(struct timeline *timeline, const void *stream,
                          int64_t end_ns, const struct timeline_detail *detail);
 /* Spans that nobody could measure or keep. */
 void timeline_lose(struct timeline *timeline, size_t count);
-
-#endif

@@ -4,8 +4,7 @@
  * "5000sp" samples, "2ep" epochs, "0.1dur" fraction of max_duration, "90sec" or
  * "1h30m5s" wall clock. Case-insensitive; the number is non-negative; ba, tok
  * and sp are whole. */
-#ifndef TESSERA_BASE_UNITS_H
-#define TESSERA_BASE_UNITS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ void units_bytes_format(int64_t bytes, char *text, size_t size);
 void units_bytes(double bytes, char *text, size_t size);
 void units_seconds(double seconds, char *text, size_t size);
 void units_count(double count, char *text, size_t size);
-
-#endif

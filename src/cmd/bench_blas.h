@@ -3,8 +3,7 @@
  * kernels once, keep threads, and some end the program when they don't like it.
  *
  * Nothing is linked with or compiled against any of them. */
-#ifndef TESSERA_CMD_BENCH_BLAS_H
-#define TESSERA_CMD_BENCH_BLAS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -61,5 +60,3 @@ enum err bench_blas_multiply(void *arg, const struct bench_product *product,
 /* Known after a first product. */
 void bench_blas_describe(const struct bench_blas *blas,
                          struct bench_blas_about *about);
-
-#endif

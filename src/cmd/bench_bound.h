@@ -1,7 +1,6 @@
 /* What the machine allows: the products of a step by another library, and triad
  * bandwidth. */
-#ifndef TESSERA_CMD_BENCH_BOUND_H
-#define TESSERA_CMD_BENCH_BOUND_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ enum err bench_bound_gemm(const struct bench_blas_choice *choice,
 /* For bench_child(): arg is an int, the number of threads; values: per round
  * the best bytes per second of a[i] = b[i] + s c[i] (12 bytes per element). */
 enum err bench_bound_triad(const void *arg, double *values);
-
-#endif

@@ -1,7 +1,6 @@
 /* Measurements that must not share a process: memory is to be free again before
  * the next one starts. */
-#ifndef TESSERA_CMD_BENCH_CHILD_H
-#define TESSERA_CMD_BENCH_CHILD_H
+#pragma once
 
 #include "src/base/err.h"
 
@@ -10,5 +9,3 @@
  * have used OpenMP. */
 enum err bench_child(enum err (*work)(const void *arg, double *values),
                      const void *arg, double *values, int count);
-
-#endif

@@ -18,8 +18,7 @@
  *   buffers_bytes  by how much the larger process has grown at most while
  *                  saving and loading, beyond its state
  */
-#ifndef TESSERA_CMD_BENCH_CKPT_H
-#define TESSERA_CMD_BENCH_CKPT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -27,5 +26,3 @@
 
 /* One of the ranks, in a process of its own; *result is that of rank 0. */
 enum err bench_ckpt_rank(const struct bench_options *options, json_t **result);
-
-#endif

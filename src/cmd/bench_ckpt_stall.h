@@ -1,7 +1,6 @@
 /* What training waits for when a save is staged, against one copy of the same
  * state in memory. */
-#ifndef TESSERA_CMD_BENCH_CKPT_STALL_H
-#define TESSERA_CMD_BENCH_CKPT_STALL_H
+#pragma once
 
 #include "checkpoint/ckpt.h"
 
@@ -12,5 +11,3 @@
 enum err bench_ckpt_stall(struct comm *comm, const char *run_dir,
                           const struct ckpt_item *items, int item_count,
                           double *stall_s, double *copy_s);
-
-#endif

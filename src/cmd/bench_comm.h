@@ -13,8 +13,7 @@
  *
  * S is 1MiB, 64MiB, 256MiB. The two sums must have the same bits.
  */
-#ifndef TESSERA_CMD_BENCH_COMM_H
-#define TESSERA_CMD_BENCH_COMM_H
+#pragma once
 
 #include <jansson.h>
 
@@ -22,5 +21,3 @@
 
 /* One of the ranks, in a process of its own; *result is that of rank 0. */
 enum err bench_comm_rank(const struct bench_options *options, json_t **result);
-
-#endif

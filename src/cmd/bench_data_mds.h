@@ -7,8 +7,7 @@
  *   read_zstd_mb_per_s  the same (raw bytes) of shards packed with zstd:3,
  *                       which are unpacked and checked first
  */
-#ifndef TESSERA_CMD_BENCH_DATA_MDS_H
-#define TESSERA_CMD_BENCH_DATA_MDS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -17,5 +16,3 @@
 
 /* Add them to `result`. */
 enum err bench_data_mds(const struct bench_options *options, json_t *result);
-
-#endif

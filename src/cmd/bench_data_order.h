@@ -1,6 +1,5 @@
 /* tessera-bench data: what it costs to find a sample in its order. */
-#ifndef TESSERA_CMD_BENCH_DATA_ORDER_H
-#define TESSERA_CMD_BENCH_DATA_ORDER_H
+#pragma once
 
 #include <jansson.h>
 
@@ -12,5 +11,3 @@
  *   seek_mixture_1e6_ms     one at step 10^6 of ten data sets
  *   streaming_epoch_1e6_ms  the first of an epoch of 10^6 samples by py1e */
 enum err bench_data_order(json_t *result);
-
-#endif

@@ -13,8 +13,7 @@
  *
  * Samples of 2048 tokens, eight in a batch, in 32 shards of 256 KiB, in the
  * canonical order. */
-#ifndef TESSERA_CMD_BENCH_DATA_REMOTE_H
-#define TESSERA_CMD_BENCH_DATA_REMOTE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -23,5 +22,3 @@
 /* Add them to `result`, which has step_tokens_per_s; `folder` is there for
  * files. */
 enum err bench_data_remote(const char *folder, json_t *result);
-
-#endif

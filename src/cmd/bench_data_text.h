@@ -11,8 +11,7 @@
  *
  * Times are the best of a few rounds, in which text and hard inputs take turns.
  */
-#ifndef TESSERA_CMD_BENCH_DATA_TEXT_H
-#define TESSERA_CMD_BENCH_DATA_TEXT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -20,5 +19,3 @@
 
 /* Add them to `result`. */
 enum err bench_data_text(json_t *result);
-
-#endif

@@ -8,8 +8,7 @@
  * and key of each sequence and head, 2 head_dim FLOPs each: two products
  * forward (scores, values), five backward (the scores again, and the gradients
  * of probabilities, values, queries and keys). */
-#ifndef TESSERA_CMD_BENCH_FLOPS_H
-#define TESSERA_CMD_BENCH_FLOPS_H
+#pragma once
 
 #include "kernels/kernel_shapes.h"
 #include "src/cmd/bench_model.h"
@@ -20,5 +19,3 @@ double bench_flops_step(const struct bench_model_kind *kind);
 /* FLOPs of causal attention on the whole batch. */
 double bench_flops_attention_forward(const struct attention *shape);
 double bench_flops_attention_backward(const struct attention *shape);
-
-#endif

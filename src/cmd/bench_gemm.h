@@ -21,8 +21,7 @@
  * in the opposite order. A figure is the median of its bursts. Operands stay
  * where they are, so that small ones are in a cache.
  */
-#ifndef TESSERA_CMD_BENCH_GEMM_H
-#define TESSERA_CMD_BENCH_GEMM_H
+#pragma once
 
 #include <jansson.h>
 
@@ -71,5 +70,3 @@ enum err bench_gemm_attention(const struct bench_gemm_ours *ours,
 json_t *bench_gemm_report(const struct bench_gemm_ours *ours,
                           const struct bench_peers *peers,
                           struct bench_gemm_shape *shapes, int count);
-
-#endif

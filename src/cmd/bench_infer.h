@@ -15,12 +15,9 @@
  *
  * Times are medians; the runs of tokens, the reads, the prompts and the peak
  * take turns. */
-#ifndef TESSERA_CMD_BENCH_INFER_H
-#define TESSERA_CMD_BENCH_INFER_H
+#pragma once
 
 #include "src/cmd/bench_step.h"
 
 /* options->model: a preset's name, or a MODEL; NULL: smollm2-135m. */
 enum err bench_infer(const struct bench_options *options, json_t **result);
-
-#endif

@@ -1,7 +1,6 @@
 /* One leaf forward and backward, without an optimizer, in memory of the
  * caller's: to compare ways of keeping activations. */
-#ifndef TESSERA_CMD_BENCH_LEAF_H
-#define TESSERA_CMD_BENCH_LEAF_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ enum err bench_leaf_init(const struct model_config *config, float *weights);
 enum err bench_leaf_plan(const struct model_config *config,
                          const struct model_options *options,
                          struct model_bytes *bytes);
-
-#endif

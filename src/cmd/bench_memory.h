@@ -25,8 +25,7 @@
  *                        when memory is linear
  *   context_grown_ratio  the same from what processes grew
  */
-#ifndef TESSERA_CMD_BENCH_MEMORY_H
-#define TESSERA_CMD_BENCH_MEMORY_H
+#pragma once
 
 #include <jansson.h>
 
@@ -36,5 +35,3 @@ enum err bench_memory(const struct bench_options *options, json_t **result);
 
 enum err bench_memory_context(const struct bench_options *options,
                               json_t **result);
-
-#endif

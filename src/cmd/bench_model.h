@@ -1,7 +1,6 @@
 /* The models that benchmarks train, and one rank that trains one of them on a
  * batch that stays the same. */
-#ifndef TESSERA_CMD_BENCH_MODEL_H
-#define TESSERA_CMD_BENCH_MODEL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -58,5 +57,3 @@ long bench_model_faults(const struct bench_model *bench);
 const struct params *bench_model_params(const struct bench_model *bench);
 /* The values of params->list[param]. */
 const float *bench_model_weights(const struct bench_model *bench, int param);
-
-#endif

@@ -16,8 +16,7 @@
  *
  * All that is not "fast" must have the same loss in every step, bit by bit.
  */
-#ifndef TESSERA_CMD_BENCH_PARALLEL_H
-#define TESSERA_CMD_BENCH_PARALLEL_H
+#pragma once
 
 #include <jansson.h>
 
@@ -28,5 +27,3 @@
 /* One of the ranks, in a process of its own; *result is that of rank 0. */
 enum err bench_parallel_rank(const struct bench_options *options,
                              json_t **result);
-
-#endif

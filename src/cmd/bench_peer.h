@@ -2,8 +2,7 @@
  * this program starts from its own file, with an environment that forces the
  * library's kernels. A peer that hangs is killed, and what multiplies wrong is
  * not a peer. */
-#ifndef TESSERA_CMD_BENCH_PEER_H
-#define TESSERA_CMD_BENCH_PEER_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -70,5 +69,3 @@ void bench_peers_describe(const struct bench_peer_note *note, char *text,
 
 /* tessera-bench gemm-peer: the peer's process. */
 enum err bench_peer_serve(const struct bench_options *options, json_t **result);
-
-#endif

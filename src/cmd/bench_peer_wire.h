@@ -1,8 +1,7 @@
 /* What bench_peer.c and bench_peer_serve.c say to each other, over a socket
  * that is the peer's stdin: first a struct bench_blas_choice, then requests,
  * and a reply to each of them. Both ends are the same program. */
-#ifndef TESSERA_CMD_BENCH_PEER_WIRE_H
-#define TESSERA_CMD_BENCH_PEER_WIRE_H
+#pragma once
 
 #include "src/cmd/bench_blas.h"
 
@@ -17,5 +16,3 @@ struct bench_peer_reply {
     double seconds;
     struct bench_blas_about about;
 };
-
-#endif

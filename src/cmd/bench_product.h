@@ -5,8 +5,7 @@
  * product has exactly one value. It is checked whole by Freivalds' method
  * (1977), in integers: C r = A (B r) for a random vector r. A's numbers have
  * more than bf16's 8 bits. */
-#ifndef TESSERA_CMD_BENCH_PRODUCT_H
-#define TESSERA_CMD_BENCH_PRODUCT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ enum err bench_product_time(const struct bench_product *product,
                             const struct bench_multiplier *multiplier,
                             const struct bench_operands *operands, int calls,
                             double *seconds);
-
-#endif

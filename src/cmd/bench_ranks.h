@@ -1,6 +1,5 @@
 /* A measurement by two ranks under mpirun that the program starts itself. */
-#ifndef TESSERA_CMD_BENCH_RANKS_H
-#define TESSERA_CMD_BENCH_RANKS_H
+#pragma once
 
 #include "src/cmd/bench_step.h"
 
@@ -17,5 +16,3 @@ enum err bench_ranks_check(const struct bench_options *options);
 /* On rank 0, at the end. ERR_MEMORY when result is NULL. */
 enum err bench_ranks_write(const struct bench_options *options,
                            const json_t *result);
-
-#endif

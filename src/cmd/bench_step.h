@@ -29,8 +29,7 @@
  * with experts, where both models are there. Within a process the step as one
  * leaf, the one of several leaves, the dense model's and the peak take turns.
  */
-#ifndef TESSERA_CMD_BENCH_STEP_H
-#define TESSERA_CMD_BENCH_STEP_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -66,5 +65,3 @@ enum err bench_data(const struct bench_options *options, json_t **result);
  * metrics.jsonl. Medians; the first step is left out. graph_leaves is how many
  * microbatches were one launch, 0 with hardware.graphs=off. */
 enum err bench_mfu(const struct bench_options *options, json_t **result);
-
-#endif

@@ -1,6 +1,5 @@
 /* Benchmarks that train, on text that is made for them. */
-#ifndef TESSERA_CMD_BENCH_TEXT_H
-#define TESSERA_CMD_BENCH_TEXT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -20,5 +19,3 @@ typedef enum err bench_text_measure(const struct bench_options *options,
 enum err bench_text_train(const struct bench_options *options,
                           char *const *overrides, int count,
                           bench_text_measure *measure, json_t **result);
-
-#endif

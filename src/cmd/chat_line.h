@@ -1,7 +1,6 @@
 /* Lines that somebody types, or a pipe has, and Ctrl-C. The terminal's own line
  * editing is used. */
-#ifndef TESSERA_CMD_CHAT_LINE_H
-#define TESSERA_CMD_CHAT_LINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ bool chat_line_interrupted(struct chat_line *line);
 enum err chat_line_read(struct chat_line *line, const char *prompt,
                         enum chat_line_got *got, const char **text,
                         size_t *bytes);
-
-#endif

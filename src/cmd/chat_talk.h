@@ -2,8 +2,7 @@
  * those that the model gave it, so that a turn only adds to them and nothing
  * that the model has read is computed again; only where a template tells the
  * past in other words all of it is encoded anew. */
-#ifndef TESSERA_CMD_CHAT_TALK_H
-#define TESSERA_CMD_CHAT_TALK_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/cmd/generate_engine.h"
@@ -30,5 +29,3 @@ enum err chat_talk_reset(struct chat_talk *talk);
  * tokenize --chat reads; what has no answer is left out. ERR_USAGE: nothing
  * has. */
 enum err chat_talk_save(const struct chat_talk *talk, const char *path);
-
-#endif

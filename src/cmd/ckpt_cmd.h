@@ -1,6 +1,5 @@
 /* The commands of tessera-ckpt: one function each. */
-#ifndef TESSERA_CMD_CKPT_CMD_H
-#define TESSERA_CMD_CKPT_CMD_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -67,5 +66,3 @@ enum err ckpt_cmd_need_run(const char *run_dir);
 enum err ckpt_cmd_need_root(const char *run_dir);
 /* ERR_USAGE unless it is the folder of a checkpoint, damaged or not. */
 enum err ckpt_cmd_need_checkpoint(const char *checkpoint_dir);
-
-#endif

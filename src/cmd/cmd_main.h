@@ -1,6 +1,5 @@
 /* What the mains of several programs share. */
-#ifndef TESSERA_CMD_CMD_MAIN_H
-#define TESSERA_CMD_CMD_MAIN_H
+#pragma once
 
 #include <getopt.h>
 #include <stdbool.h>
@@ -32,5 +31,3 @@ enum err cmd_main_unknown(const char *what, const char *given,
 /* The same of long options; `what` is such as "no option ". */
 enum err cmd_main_no_option(const char *what, const char *given,
                             const struct option *options);
-
-#endif

@@ -1,7 +1,6 @@
 /* tessera-data columns, and cat --column: looks at any MDS data set, without a
  * sidecar. */
-#ifndef TESSERA_CMD_DATA_COLUMNS_H
-#define TESSERA_CMD_DATA_COLUMNS_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/cmd/data_options.h"
@@ -12,5 +11,3 @@ enum err data_columns_list(const char *folder);
 /* The column of samples [from, from + count), a line each; raw: its bytes with
  * nothing between them. */
 enum err data_columns_cat(const struct data_options *options);
-
-#endif

@@ -1,6 +1,5 @@
 /* tessera-data encode and decode: text to tokens and back, for eyes and pipes. */
-#ifndef TESSERA_CMD_DATA_ENCODE_H
-#define TESSERA_CMD_DATA_ENCODE_H
+#pragma once
 
 #include "src/cmd/data_options.h"
 
@@ -8,5 +7,3 @@
 enum err data_encode(struct data_options *options);
 /* Standard input, tokens with white space between them, to their text. */
 enum err data_encode_back(struct data_options *options);
-
-#endif

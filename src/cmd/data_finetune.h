@@ -1,6 +1,5 @@
 /* tessera-data tokenize --chat and --prompts. */
-#ifndef TESSERA_CMD_DATA_FINETUNE_H
-#define TESSERA_CMD_DATA_FINETUNE_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/cmd/data_options.h"
@@ -38,5 +37,3 @@ enum err data_finetune_set(struct data_options *options, const char *name,
 /* The command, once out and operands are known to be there. template: the text
  * of the model's own chat template, for want of --template; NULL: it has none. */
 enum err data_finetune_run(struct data_options *options, const char *template);
-
-#endif

@@ -1,7 +1,6 @@
 /* --tokenizer MODEL of tessera-data: the tokenizer and the chat template of a
  * model, wherever it lies. */
-#ifndef TESSERA_CMD_DATA_MODEL_H
-#define TESSERA_CMD_DATA_MODEL_H
+#pragma once
 
 #include "src/text/tokenizer.h"
 
@@ -11,5 +10,3 @@
  * caller frees; NULL: there is none. */
 enum err data_model_tokenizer(const char *name, struct tokenizer **tokenizer,
                               char **template);
-
-#endif

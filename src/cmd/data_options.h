@@ -1,6 +1,5 @@
 /* The options of tessera-data. */
-#ifndef TESSERA_CMD_DATA_OPTIONS_H
-#define TESSERA_CMD_DATA_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ struct data_options {
  * command, for options that it does not have and for values out of range. */
 enum err data_options_parse(const char *command, int argc, char **argv,
                             struct data_options *out);
-
-#endif

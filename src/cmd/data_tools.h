@@ -1,7 +1,6 @@
 /* The commands of tessera-data that look at data sets and make others of them:
  * data_NAME.c each. */
-#ifndef TESSERA_CMD_DATA_TOOLS_H
-#define TESSERA_CMD_DATA_TOOLS_H
+#pragma once
 
 #include "src/cmd/data_options.h"
 
@@ -12,5 +11,3 @@ enum err data_split(struct data_options *options);
 
 /* ERR_USAGE unless there is one operand, a data set. */
 enum err data_one_folder(const struct data_options *options);
-
-#endif

@@ -1,6 +1,5 @@
 /* tessera-data train-tokenizer. */
-#ifndef TESSERA_CMD_DATA_TRAIN_TOKENIZER_H
-#define TESSERA_CMD_DATA_TRAIN_TOKENIZER_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/cmd/data_options.h"
@@ -16,5 +15,3 @@ enum data_train_tokenizer_key {
 enum err data_train_tokenizer_set(struct data_options *options,
                                   const char *name, int key);
 enum err data_train_tokenizer_run(struct data_options *options);
-
-#endif

@@ -1,7 +1,6 @@
 /* A MODEL for tessera-eval: its tokenizer first, weights when they are needed.
  */
-#ifndef TESSERA_CMD_EVAL_MODEL_H
-#define TESSERA_CMD_EVAL_MODEL_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "src/base/err.h"
@@ -41,5 +40,3 @@ enum err eval_model_load(struct eval_model *model);
 enum err eval_model_start(struct eval_model *model,
                           const struct eval_options *options, int64_t positions,
                           bool alone);
-
-#endif

@@ -1,6 +1,5 @@
 /* The command line of tessera-eval. */
-#ifndef TESSERA_CMD_EVAL_OPTIONS_H
-#define TESSERA_CMD_EVAL_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ struct eval_options {
 void eval_options_usage(FILE *out);
 /* Texts are of argv. ERR_USAGE. */
 enum err eval_options_parse(int argc, char **argv, struct eval_options *out);
-
-#endif

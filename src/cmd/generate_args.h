@@ -1,6 +1,5 @@
 /* The options of tessera-generate and tessera-chat. */
-#ifndef TESSERA_CMD_GENERATE_ARGS_H
-#define TESSERA_CMD_GENERATE_ARGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ void generate_args_sample(const struct generate_args *args,
 
 /* The lines of --help that both have. */
 extern const char generate_args_usage[];
-
-#endif

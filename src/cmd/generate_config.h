@@ -1,7 +1,6 @@
 /* The generation_config.json that a model has brought with it: how its makers
  * would have its tokens chosen, and which of them end a text. */
-#ifndef TESSERA_CMD_GENERATE_CONFIG_H
-#define TESSERA_CMD_GENERATE_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ struct generate_config {
  * be done is warned of. ERR_DATA names file and key. */
 enum err generate_config_read(const struct weights_about *about,
                               struct generate_config *out);
-
-#endif

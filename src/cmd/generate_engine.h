@@ -1,7 +1,6 @@
 /* A MODEL made ready to continue texts: weights, tokenizer, chat template and
  * what ends an answer, for tessera-generate and tessera-chat. */
-#ifndef TESSERA_CMD_GENERATE_ENGINE_H
-#define TESSERA_CMD_GENERATE_ENGINE_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "src/base/err.h"
@@ -66,5 +65,3 @@ generate_engine_options(const struct generate_engine *engine,
 enum err generate_engine_encode(struct generate_engine *engine,
                                 const char *text, size_t bytes, unsigned flags,
                                 struct token_list *out);
-
-#endif

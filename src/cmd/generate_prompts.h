@@ -1,7 +1,6 @@
 /* The prompts of tessera-generate: one on the command line, or many in a file.
  */
-#ifndef TESSERA_CMD_GENERATE_PROMPTS_H
-#define TESSERA_CMD_GENERATE_PROMPTS_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/cmd/generate_engine.h"
@@ -24,5 +23,3 @@ struct generate_prompts {
 enum err generate_prompts_read(struct generate_engine *engine,
                                struct generate_prompts *prompts);
 void generate_prompts_free(struct generate_prompts *prompts);
-
-#endif

@@ -1,6 +1,5 @@
 /* Standard output of tessera-generate and tessera-chat. */
-#ifndef TESSERA_CMD_GENERATE_SHOW_H
-#define TESSERA_CMD_GENERATE_SHOW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,5 +11,3 @@ bool generate_show_terminal(void);
 /* Written at once: to a file or pipe as it is, to a terminal as visible_add()
  * has it. Whole characters of valid UTF-8. */
 enum err generate_show(const char *text, size_t bytes);
-
-#endif

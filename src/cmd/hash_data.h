@@ -1,7 +1,6 @@
 /* The data set that tessera-hash trains on: the text of hash_text.h, cut into
  * samples. */
-#ifndef TESSERA_CMD_HASH_DATA_H
-#define TESSERA_CMD_HASH_DATA_H
+#pragma once
 
 #include <stdint.h>
 
@@ -13,5 +12,3 @@ enum err hash_data_create(int64_t samples, int64_t seq_len,
                           char folder[FSIO_PATH_MAX]);
 /* "" is fine. */
 void hash_data_remove(const char *folder);
-
-#endif

@@ -4,8 +4,7 @@
  * heads of 12 to 20, 33 tokens, a vocabulary of 257), so that the ends of loops
  * take part; "long" passes the attention's tile and the products' blocks.
  * Every batch has four slots of two leaves, for up to four ranks. */
-#ifndef TESSERA_CMD_HASH_STYLE_H
-#define TESSERA_CMD_HASH_STYLE_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/comm/comm.h"
@@ -25,5 +24,3 @@ enum err hash_style_check(const char *override);
 enum err hash_style_train(struct comm *comm, int index, char *const *overrides,
                           int override_count,
                           char digest[HASH_STYLE_DIGITS + 1]);
-
-#endif

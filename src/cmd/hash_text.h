@@ -1,8 +1,7 @@
 /* The text that tessera-hash trains on, as tokens: bytes, and 256 after each
  * document. It is a function of nothing, made with whole numbers only, so that
  * it is the same on every machine. */
-#ifndef TESSERA_CMD_HASH_TEXT_H
-#define TESSERA_CMD_HASH_TEXT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@
 /* The first `count` tokens: documents of one to four sentences of three to nine
  * words out of 40, some of which are frequent. The last one may be cut. */
 void hash_text_fill(int32_t *tokens, int64_t count);
-
-#endif

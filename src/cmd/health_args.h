@@ -1,7 +1,6 @@
 /* What the parts of tessera-health share. The same main without pairs of ranks,
  * and so without MPI (HEALTH_NODE), is libexec/tessera/node-health. */
-#ifndef TESSERA_CMD_HEALTH_ARGS_H
-#define TESSERA_CMD_HEALTH_ARGS_H
+#pragma once
 
 #include "healthcheck/health.h"
 
@@ -19,5 +18,3 @@ enum err health_publish(const struct health_args *arguments, json_t *verdicts);
 /* The pairing rounds; the exit status. */
 int health_pairs(const struct health_args *arguments,
                  const struct health_env *env, int argc, char **argv);
-
-#endif

@@ -1,6 +1,5 @@
 /* The commands of tessera-hf, and what they share. */
-#ifndef TESSERA_CMD_HF_CMD_H
-#define TESSERA_CMD_HF_CMD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ enum err hf_bytes_tokenizer(const struct weights_about *about, char **text,
 /* All tensors into a GGUF file of this name. */
 enum err hf_gguf_write(struct hf_model *model, enum hf_cmd_dtype dtype,
                        const char *path);
-
-#endif

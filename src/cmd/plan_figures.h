@@ -1,8 +1,7 @@
 /* Everything that tessera-plan tells, computed from settings and options. A
  * number that is not known, since a setting or an option it needs is missing,
  * is negative (UNKNOWN). */
-#ifndef TESSERA_CMD_PLAN_FIGURES_H
-#define TESSERA_CMD_PLAN_FIGURES_H
+#pragma once
 
 #include "src/cmd/plan_options.h"
 #include "src/train/start/run_data.h"
@@ -52,5 +51,3 @@ enum err plan_figures(const struct plan_options *options,
                       const struct train_settings *settings,
                       struct plan_figures *out);
 void plan_figures_release(struct plan_figures *figures);
-
-#endif

@@ -1,6 +1,5 @@
 /* The command line of tessera-plan. */
-#ifndef TESSERA_CMD_PLAN_OPTIONS_H
-#define TESSERA_CMD_PLAN_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ struct plan_options {
 
 /* Reorders argv. ERR_USAGE says which argument is wrong. */
 enum err plan_options_parse(int argc, char **argv, struct plan_options *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* How tessera-plan prints. */
-#ifndef TESSERA_CMD_PLAN_PRINT_H
-#define TESSERA_CMD_PLAN_PRINT_H
+#pragma once
 
 #include "src/cmd/plan_figures.h"
 
@@ -9,5 +8,3 @@ void plan_print(const struct plan_figures *figures);
 
 /* One JSON object with every key, null where a number is not known. */
 enum err plan_print_json(const struct plan_figures *figures);
-
-#endif

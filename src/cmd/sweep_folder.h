@@ -1,7 +1,6 @@
 /* Whose a run's folder is: the settings that it was made with, by their SHA-256
  * in a file of it. */
-#ifndef TESSERA_CMD_SWEEP_FOLDER_H
-#define TESSERA_CMD_SWEEP_FOLDER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ enum err sweep_folder_other(const struct sweep *sweep, int64_t number,
 enum err sweep_folder_check(const struct sweep *sweep, int64_t number);
 /* The same, and the folder becomes that of run `number`. */
 enum err sweep_folder_take(const struct sweep *sweep, int64_t number);
-
-#endif

@@ -1,7 +1,6 @@
 /* What a sweep is: a configuration, and settings of which every combination of
  * values is a run of its own. */
-#ifndef TESSERA_CMD_SWEEP_PLAN_H
-#define TESSERA_CMD_SWEEP_PLAN_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -74,5 +73,3 @@ void sweep_command_free(char **command);
 
 /* The help of the file's settings. */
 void sweep_help(FILE *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the runs of a sweep have come to: their quality, its cost, and which of
  * them nobody beats in both. */
-#ifndef TESSERA_CMD_SWEEP_RESULTS_H
-#define TESSERA_CMD_SWEEP_RESULTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -41,5 +40,3 @@ enum err sweep_print(const struct sweep *sweep,
 /* As JSON; the caller sees to errors of the file. */
 enum err sweep_json(const struct sweep *sweep,
                     const struct sweep_result *results, FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* One picture of a run in letters, for tessera-top. */
-#ifndef TESSERA_CMD_TOP_FRAME_H
-#define TESSERA_CMD_TOP_FRAME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,5 +16,3 @@ struct top_frame_style {
 /* Text from files has no control characters then. ERR_MEMORY alone. */
 enum err top_frame_draw(const struct run_history *run,
                         const struct top_frame_style *style, FILE *out);
-
-#endif

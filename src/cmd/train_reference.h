@@ -1,9 +1,6 @@
 /* The tables of what a run can do, as Markdown: docs/reference/training.md. */
-#ifndef TESSERA_CMD_TRAIN_REFERENCE_H
-#define TESSERA_CMD_TRAIN_REFERENCE_H
+#pragma once
 
 #include <stdio.h>
 
 void train_reference(FILE *out);
-
-#endif

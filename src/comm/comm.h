@@ -14,8 +14,7 @@
  * Floating-point sums are not offered: sums whose order matters are made with
  * send/recv and our own add (src/parallel/reduce.h). Integers may be summed.
  */
-#ifndef TESSERA_COMM_COMM_H
-#define TESSERA_COMM_COMM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -126,5 +125,3 @@ enum err comm_barrier(struct comm *comm);
  * largest of the ranks' `rc`; where the own rc was ERR_OK and another's was
  * not, err_text() becomes "rank R (HOST): its text". `rc` may be ERR_OK. */
 enum err comm_agree(struct comm *comm, enum err rc);
-
-#endif

@@ -4,8 +4,7 @@
  * that are all in flight together, so that at a deadline the peers from which
  * nothing came are known exactly. A transport moves transfers; comm_request.c
  * keeps them and strings them together; comm.c waits. */
-#ifndef TESSERA_COMM_COMM_IMPL_H
-#define TESSERA_COMM_COMM_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -179,5 +178,3 @@ size_t comm_request_piece_bytes(const struct comm_transfer *transfer);
 /* Names the peers on which it waits: "rank 3 (host)". */
 void comm_request_missing(const struct comm_request *request, char *text,
                           size_t bytes);
-
-#endif

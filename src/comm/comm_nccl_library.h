@@ -2,8 +2,7 @@
  * it. What is used of its interface is declared here and compared with nccl.h
  * by tests/test_comm_nccl_library.c, so that no header of it or of CUDA is
  * needed. */
-#ifndef TESSERA_COMM_COMM_NCCL_LIBRARY_H
-#define TESSERA_COMM_COMM_NCCL_LIBRARY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -72,5 +71,3 @@ void comm_nccl_library_close(struct comm_nccl_library *library);
  * of one GPU by two ranks. */
 enum err comm_nccl_library_error(const struct comm_nccl_library *library,
                                  void *comm, int result, const char *what);
-
-#endif

@@ -1,6 +1,5 @@
 /* How far the clocks of ranks on other nodes are off. */
-#ifndef TESSERA_COMM_COMM_OFFSET_H
-#define TESSERA_COMM_COMM_OFFSET_H
+#pragma once
 
 #include <stdint.h>
 
@@ -15,5 +14,3 @@
  * the clocks of two nodes part by what their oscillators differ, usually below
  * 1e-5 of the time passed. Collective. */
 enum err comm_offset(struct comm *comm, int64_t *offset_ns, int64_t *error_ns);
-
-#endif

@@ -10,8 +10,7 @@
  * starts those that it has a part in. After a failure everything fails with the
  * same text. Pinned memory grows to what is in flight at once, in the first
  * steps; nothing else is allocated. One thread uses it, comm's. */
-#ifndef TESSERA_COMM_COMM_TENSORS_H
-#define TESSERA_COMM_COMM_TENSORS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -106,5 +105,3 @@ enum err comm_tensors_reach(struct comm_tensors *tensors, void *event,
  * where the stream never waits for other ranks. */
 #define COMM_TENSORS_AHEAD 16
 enum err comm_tensors_pace(struct comm_tensors *tensors, int ahead);
-
-#endif

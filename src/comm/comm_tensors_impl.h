@@ -1,6 +1,5 @@
 /* What the ways of comm_tensors share; nobody else includes this. */
-#ifndef TESSERA_COMM_COMM_TENSORS_IMPL_H
-#define TESSERA_COMM_COMM_TENSORS_IMPL_H
+#pragma once
 
 #include "src/comm/comm_impl.h"
 #include "src/comm/comm_nccl_library.h"
@@ -92,5 +91,3 @@ bool comm_tensors_parts_test(struct comm_tensors_request *request);
 /* Wait for the stream. */
 enum err comm_tensors_stream_settle(struct comm_tensors *tensors,
                                     double timeout_s);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * Order between one rank's writing and another's reading is made by
  * comm_start_barrier() or comm_window_start_meet(). */
-#ifndef TESSERA_COMM_COMM_WINDOW_H
-#define TESSERA_COMM_COMM_WINDOW_H
+#pragma once
 
 #include <stddef.h>
 
@@ -43,5 +42,3 @@ void *comm_window_part(const struct comm_window *window, int rank);
  * but these are named. Collective over all ranks. */
 enum err comm_window_start_meet(struct comm_window *window,
                                 struct comm_request **out);
-
-#endif

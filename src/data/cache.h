@@ -19,8 +19,7 @@
  *   verified  one byte for each shard, 1: since the first of its users came
  *   NUMBER_NAME.part, .zip   what is being fetched; .room keeps its space
  * A shard file is locked shared while it is held. */
-#ifndef TESSERA_DATA_CACHE_H
-#define TESSERA_DATA_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -99,5 +98,3 @@ void cache_want(struct cache *cache, int64_t shard);
 
 /* Let all that wait or fetch end soon, now and until `stop` is false. */
 void cache_stop(struct cache *cache, bool stop);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the files of the cache share. */
-#ifndef TESSERA_DATA_CACHE_IMPL_H
-#define TESSERA_DATA_CACHE_IMPL_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -55,5 +54,3 @@ void cache_room_give(struct cache *cache, int64_t shard);
 
 /* Ends the threads. */
 void cache_ahead_destroy(struct cache *cache);
-
-#endif

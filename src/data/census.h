@@ -1,7 +1,6 @@
 /* What is in a data set: documents, their lengths, what of the tokens bears
  * loss, what padding would cost, how many bytes of text a token is. */
-#ifndef TESSERA_DATA_CENSUS_H
-#define TESSERA_DATA_CENSUS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ enum err census_dataset(const char *path, bool show, int (*stop)(void),
 
 /* A line per value, or one JSON object; *text is malloc'ed. */
 enum err census_format(const struct census *census, bool json, char **text);
-
-#endif

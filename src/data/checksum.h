@@ -2,8 +2,7 @@
  * the Streaming library gives them: those of Python's hashlib with a fixed
  * length (md5, sha1, sha2, sha3, blake2) by OpenSSL's libcrypto, and xxhash's.
  */
-#ifndef TESSERA_DATA_CHECKSUM_H
-#define TESSERA_DATA_CHECKSUM_H
+#pragma once
 
 #include <stddef.h>
 
@@ -26,5 +25,3 @@ enum err checksum_update(struct checksum *checksum, const void *data,
 /* Lower-case hex of everything so far; it can't be updated after. */
 enum err checksum_finish(struct checksum *checksum,
                          char hex[CHECKSUM_TEXT_BYTES]);
-
-#endif

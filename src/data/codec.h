@@ -9,8 +9,7 @@
  * without frames that Streaming writes: a whole file, not a stream.
  *
  * Errors name the file. What is damaged, cut short or too long is ERR_DATA. */
-#ifndef TESSERA_DATA_CODEC_H
-#define TESSERA_DATA_CODEC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,5 +64,3 @@ enum err codec_reader_read(struct codec_reader *reader, uint8_t *data,
                            size_t bytes, size_t *got);
 /* Bytes of the file that were read so far, for progress. */
 int64_t codec_reader_position(const struct codec_reader *reader);
-
-#endif

@@ -1,7 +1,6 @@
 /* What one compression provides to codec.c: a file per library, codec_NAME.c.
  * Errors say what is wrong without the place. */
-#ifndef TESSERA_DATA_CODEC_OPS_H
-#define TESSERA_DATA_CODEC_OPS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ extern const struct codec_ops codec_none_ops, codec_zstd_ops, codec_gz_ops,
 
 /* Room for `more` bytes behind those that are there. */
 enum err codec_packed_room(struct codec_packed *packed, size_t more);
-
-#endif

@@ -8,8 +8,7 @@
  * without samples are fine, a set without samples is not; what is truncated or
  * inconsistent is ERR_DATA naming the file. A dataset may be used by one thread
  * at a time. */
-#ifndef TESSERA_DATA_DATASET_H
-#define TESSERA_DATA_DATASET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -132,5 +131,3 @@ enum err dataset_shard_sha256(struct dataset *dataset, int64_t index,
  * the others; cut at `bytes`. */
 void dataset_checksums(const struct dataset *dataset, bool known, char *names,
                        size_t bytes);
-
-#endif

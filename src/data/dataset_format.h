@@ -5,8 +5,7 @@
  *
  * A further format is a file with its row, declared and listed below. Making
  * data sets (src/data/tokenize.h) is not part of this: those are MDS. */
-#ifndef TESSERA_DATA_DATASET_FORMAT_H
-#define TESSERA_DATA_DATASET_FORMAT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ struct dataset_format {
 /* The first whose index is there has the folder. */
 extern const struct dataset_format mds_set_format;
 #define DATASET_FORMATS &mds_set_format
-
-#endif

@@ -1,6 +1,5 @@
 /* What a data set is, for people and programs. */
-#ifndef TESSERA_DATA_DESCRIBE_H
-#define TESSERA_DATA_DESCRIBE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ enum err describe_format(const struct describe *info, bool json, char **text);
  * sample, separated by spaces. ERR_USAGE when there is no sample `first`. */
 enum err describe_print(struct dataset *dataset, int64_t first, int64_t count,
                         FILE *out, int (*stop)(void));
-
-#endif

@@ -1,7 +1,6 @@
 /* The documents of text files, of JSON lines and of a column of MDS data sets, one
  * after the other. */
-#ifndef TESSERA_DATA_DOCUMENTS_H
-#define TESSERA_DATA_DOCUMENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ struct documents_place documents_back(const struct documents *documents,
 void documents_name(const struct documents *documents,
                     const struct documents_place *place, char *text,
                     size_t bytes);
-
-#endif

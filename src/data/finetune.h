@@ -14,8 +14,7 @@
  * Prompt and response are encoded each by itself; special tokens that are
  * written out in a text are those tokens. Behind the last response comes the
  * token that ends a document, unless it ends with it. */
-#ifndef TESSERA_DATA_FINETUNE_H
-#define TESSERA_DATA_FINETUNE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -73,5 +72,3 @@ enum err finetune_read(struct finetune *finetune, const json_t *record,
 
 /* Fields that records have and that are not used, "id, source"; "": none. */
 const char *finetune_unused(const struct finetune *finetune);
-
-#endif

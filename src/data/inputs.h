@@ -1,6 +1,5 @@
 /* The files that a command line names: files, folders and stdin. */
-#ifndef TESSERA_DATA_INPUTS_H
-#define TESSERA_DATA_INPUTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,5 +65,3 @@ bool inputs_stay(const struct inputs *inputs);
 
 /* ERR_DATA when the file is not what it was when it was found. */
 enum err inputs_check(const struct inputs_file *file);
-
-#endif

@@ -7,8 +7,7 @@
  * and line: no JSON, no object, a line that is too long or cut off, invalid
  * UTF-8, NUL (also as \u0000), a key that an object has twice, nesting deeper
  * than 2048. After an error the reader may only be closed. */
-#ifndef TESSERA_DATA_JSONL_H
-#define TESSERA_DATA_JSONL_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ struct jsonl_mark {
 struct jsonl_mark jsonl_mark(const struct jsonl *reader);
 /* Go there; the reader has read nothing yet. */
 enum err jsonl_go(struct jsonl *reader, struct jsonl_mark mark);
-
-#endif

@@ -1,8 +1,7 @@
 /* Finds one string in a line of JSON without building a tree. It only answers
  * for plain lines; of others, and of all that are wrong, it says that it does
  * not know, and a real parser has to look. */
-#ifndef TESSERA_DATA_JSONL_SCAN_H
-#define TESSERA_DATA_JSONL_SCAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ bool jsonl_scan(const char *line, size_t bytes, const char *field,
 /* Resolve the escapes of a text that jsonl_scan() found into to[bytes]; returns
  * the bytes of the result, which are fewer. */
 size_t jsonl_scan_unescape(const char *text, size_t bytes, char *to);
-
-#endif

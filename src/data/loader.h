@@ -13,8 +13,7 @@
  * Padding belongs to the last; with one document per sample, or where the data
  * set names no such token, they are 0, padding included.
  */
-#ifndef TESSERA_DATA_LOADER_H
-#define TESSERA_DATA_LOADER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ enum err loader_check(const struct dataset *dataset, int64_t seq_len,
  * the order counts at least. */
 enum err loader_read(struct dataset *const *datasets, struct order *order,
                      int64_t first, int64_t count, struct batch *batch);
-
-#endif

@@ -6,8 +6,7 @@
  * from there; so nothing of it has to be saved, and a batch is the same as
  * without. An error is that of the batch in whose reading it occurred, and is
  * told when that one is asked for. */
-#ifndef TESSERA_DATA_LOADER_AHEAD_H
-#define TESSERA_DATA_LOADER_AHEAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ void loader_ahead_destroy(struct loader_ahead *ahead);
  * its positions. */
 enum err loader_ahead_read(struct loader_ahead *ahead, int64_t first,
                            struct batch *batch);
-
-#endif

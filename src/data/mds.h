@@ -9,8 +9,7 @@
  * Opening checks size, samples and, unless there are very many, all offsets; a
  * sample's own offsets and sizes are checked when it is read, so that whatever
  * the file holds, nothing outside of it is. */
-#ifndef TESSERA_DATA_MDS_H
-#define TESSERA_DATA_MDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65]);
 
 /* As shown. */
 const char *mds_shard_path(const struct mds_shard *shard);
-
-#endif

@@ -1,6 +1,5 @@
 /* Bytes that grow: a sample as it is read, or a column as it is written. */
-#ifndef TESSERA_DATA_MDS_BUFFER_H
-#define TESSERA_DATA_MDS_BUFFER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,5 +17,3 @@ struct mds_buffer {
 enum err mds_buffer_room(struct mds_buffer *buffer, size_t bytes);
 enum err mds_buffer_add(struct mds_buffer *buffer, const void *data,
                         size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* An MDS set's shards as a cache fetches them (src/data/cache.h). */
-#ifndef TESSERA_DATA_MDS_CACHE_H
-#define TESSERA_DATA_MDS_CACHE_H
+#pragma once
 
 #include "src/data/cache.h"
 #include "src/data/mds_index.h"
@@ -20,5 +19,3 @@ enum err mds_cache_look(const char *folder, const struct mds_shard_info *info);
 enum err mds_cache_open(const char *folder, const struct mds_index *index,
                         const struct cache_options *options,
                         struct cache **out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Whether a file of an MDS data set is what its index says: there, regular, as
  * long, and with the same checksums. ERR_DATA names the file and what to do. */
-#ifndef TESSERA_DATA_MDS_CHECK_H
-#define TESSERA_DATA_MDS_CHECK_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/data/dataset.h"
@@ -22,5 +21,3 @@ enum err mds_check_sha256(int fd, const char *path, const struct mds_file *file,
 /* The file's bytes, all of them: ERR_DATA when it became shorter meanwhile. */
 enum err mds_check_pread(int fd, const char *path, const struct mds_file *file,
                          void *data, size_t bytes, int64_t offset);
-
-#endif

@@ -7,8 +7,7 @@
  *   bytes    bytes, and pil, jpeg, png and lists of them, as they are
  *
  * pkl is refused: unpickling runs what program the writer put into it. */
-#ifndef TESSERA_DATA_MDS_COLUMN_H
-#define TESSERA_DATA_MDS_COLUMN_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -36,5 +35,3 @@ enum err mds_column_decode(const struct mds_layout_column *column,
  * few digits as make them again (float16 as float32); str in quotes as in JSON;
  * other texts as they are, their line ends as blanks; bytes in hexadecimal. */
 enum err mds_column_print(const struct mds_value *value, FILE *file);
-
-#endif

@@ -2,8 +2,7 @@
  * MDSWriter makes. Each puts them behind what `out` holds. What has no function
  * here is its own bytes: numbers of a fixed type and int (little-endian), bytes,
  * str, jpeg, png, and the texts of str_int, str_float, str_decimal and json. */
-#ifndef TESSERA_DATA_MDS_ENCODE_H
-#define TESSERA_DATA_MDS_ENCODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@
  * dimension. */
 enum err mds_encode_ndarray(int type, const void *values, int64_t count,
                             struct mds_buffer *out);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * TYPE: int8, uint8, int16, ... uint64, float16, float32, float64. Values are
  * not aligned. Tokens are whole numbers. */
-#ifndef TESSERA_DATA_MDS_ENCODING_H
-#define TESSERA_DATA_MDS_ENCODING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ enum err mds_encoding_check_tokens(const struct mds_encoding *encoding,
 enum err mds_encoding_decode(const struct mds_encoding *encoding,
                              const uint8_t *data, size_t bytes,
                              struct values *out);
-
-#endif

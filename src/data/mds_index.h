@@ -3,8 +3,7 @@
  * is laid out (src/data/mds_layout.h).
  *
  * Reading checks everything that the shards are later checked against. */
-#ifndef TESSERA_DATA_MDS_INDEX_H
-#define TESSERA_DATA_MDS_INDEX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ void mds_index_destroy(struct mds_index *index);
  * ERR_DATA unless `hex` has its form. */
 enum err mds_index_add_hash(struct mds_file *file, const char *name,
                             const char *hex);
-
-#endif

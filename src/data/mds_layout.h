@@ -4,8 +4,7 @@
  *
  * Training reads the columns `tokens`, `loss_mask` and `lengths`; all others
  * may be anything, and are skipped. */
-#ifndef TESSERA_DATA_MDS_LAYOUT_H
-#define TESSERA_DATA_MDS_LAYOUT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -49,5 +48,3 @@ void mds_layout_list(const struct mds_layout *layout, char *text, size_t bytes);
 /* The columns that training reads are there and can be read; ERR_DATA says what
  * there is in place of tokens, and what helps. */
 enum err mds_layout_check(const struct mds_layout *layout);
-
-#endif

@@ -1,7 +1,6 @@
 /* What an MDS writer says of its shards: the JSON text in each shard file, and
  * index.json, as Streaming writes them. */
-#ifndef TESSERA_DATA_MDS_MANIFEST_H
-#define TESSERA_DATA_MDS_MANIFEST_H
+#pragma once
 
 #include <stdint.h>
 
@@ -56,5 +55,3 @@ enum err mds_manifest_again(struct mds_manifest *manifest, const char *entry);
 
 /* FOLDER/index.json */
 enum err mds_manifest_write(struct mds_manifest *manifest, const char *folder);
-
-#endif

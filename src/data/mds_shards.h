@@ -1,8 +1,7 @@
 /* The shards of an MDS data set by the numbers of their samples, opened when
  * they are needed, as many at a time as regular_limit() says. For whoever reads
  * samples: mds_set.c for training, mds_table.c any column. */
-#ifndef TESSERA_DATA_MDS_SHARDS_H
-#define TESSERA_DATA_MDS_SHARDS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -42,5 +41,3 @@ int64_t mds_shards_find(const struct mds_shards *shards, int64_t index,
 /* An open shard, lent until the next call. */
 enum err mds_shards_get(struct mds_shards *shards, int64_t shard,
                         struct mds_shard **out);
-
-#endif

@@ -1,8 +1,7 @@
 /* The checksums that an index has for a file, computed together as its bytes
  * pass, so that nothing is read for each of them. Those that
  * src/data/checksum.h does not know are left out. */
-#ifndef TESSERA_DATA_MDS_SUMS_H
-#define TESSERA_DATA_MDS_SUMS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ enum err mds_sums_finish(struct mds_sums *sums, int number,
 /* Or ERR_DATA "its sha1 should be 12 and is 34" for the first that
  * differs. */
 enum err mds_sums_compare(struct mds_sums *sums);
-
-#endif

@@ -1,8 +1,7 @@
 /* Any MDS data set as a table of columns: no column tokens is needed, and no
  * sidecar. For looking at foreign sets, and for texts that are to become
  * tokens. One thread at a time. */
-#ifndef TESSERA_DATA_MDS_TABLE_H
-#define TESSERA_DATA_MDS_TABLE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ enum err mds_table_read(struct mds_table *table, int64_t index,
  * next call. */
 enum err mds_table_spans(struct mds_table *table, int64_t index,
                          const struct mds_span **columns);
-
-#endif

@@ -1,8 +1,7 @@
 /* JSON as Python's json module writes it with sorted keys, for an index.json
  * that is the same bytes: ", " and ": " between things, and ASCII only. Keys are
  * given in order. */
-#ifndef TESSERA_DATA_MDS_TEXT_H
-#define TESSERA_DATA_MDS_TEXT_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/data/mds_buffer.h"
@@ -17,5 +16,3 @@ enum err mds_text_string(struct mds_buffer *text, const char *string);
 /* A string of so many bytes, which may have NULs. */
 enum err mds_text_span(struct mds_buffer *text, const char *string,
                        size_t bytes);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Memory: one shard, and the index. Shards are on disk (fsync) when the next
  * one begins; the index is written last. */
-#ifndef TESSERA_DATA_MDS_WRITER_H
-#define TESSERA_DATA_MDS_WRITER_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -77,5 +76,3 @@ enum err mds_writer_again(struct mds_writer *writer, const json_t *shard);
  * only column. */
 enum err mds_writer_shard_bytes(struct mds_writer *writer, int64_t count,
                                 int64_t *bytes);
-
-#endif

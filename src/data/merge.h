@@ -1,6 +1,5 @@
 /* Several data sets as one: their shards, numbered anew, and one index. */
-#ifndef TESSERA_DATA_MERGE_H
-#define TESSERA_DATA_MERGE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ struct merge_result {
  * that divide documents or the type of bytes. stop: polled if not NULL. */
 enum err merge_sets(const char *out, char *const *sets, int count,
                     int (*stop)(void), struct merge_result *result);
-
-#endif

@@ -9,8 +9,7 @@
  * number is its weight relative to the others'; "to W at TIME" leads to another
  * in a line, "then W at TIME" jumps to it. "repeat R" and "choose K" weigh by
  * samples: R times as many as it has, or K; nothing: as many as it has. */
-#ifndef TESSERA_DATA_MIXTURE_TEXT_H
-#define TESSERA_DATA_MIXTURE_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -46,5 +45,3 @@ struct mixture_text {
 /* ERR_USAGE says which data set of the text is wrong, and what. Times are in
  * ba, tok, sp or ep and are in order as far as they have one unit. */
 enum err mixture_text_parse(const char *text, struct mixture_text *out);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * A draw of 32 bits takes the low half of 64, and the next one the high half,
  * whatever was drawn in between. */
-#ifndef TESSERA_DATA_NUMPY_RNG_H
-#define TESSERA_DATA_NUMPY_RNG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ void numpy_rng_permutation(struct numpy_rng *rng, int64_t count, int64_t *out);
  * 0 <= count <= population. ERR_MEMORY. */
 enum err numpy_rng_choice(struct numpy_rng *rng, int64_t population,
                           int64_t count, int64_t *out);
-
-#endif

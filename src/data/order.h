@@ -13,8 +13,7 @@
  *              the Streaming library's (src/data/streaming_order.h). The epochs
  *              that were last asked for are kept, two of 8 bytes a sample.
  *   straight   0, 1, 2, ... in every epoch, for evaluation. */
-#ifndef TESSERA_DATA_ORDER_H
-#define TESSERA_DATA_ORDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ enum err order_sample(struct order *order, int64_t position, int *stream,
  * several threads likewise. */
 bool order_read(struct order *order, int64_t position,
                 int64_t counts[STREAMS_MAX]);
-
-#endif

@@ -5,12 +5,9 @@
  * of 8 rounds over the smallest even-bit domain that holds `samples`, round
  * function Philox4x32-10 keyed by (seed, epoch), with cycle walking. O(1) per
  * sample, no state. */
-#ifndef TESSERA_DATA_ORDER_CANONICAL_H
-#define TESSERA_DATA_ORDER_CANONICAL_H
+#pragma once
 
 #include <stdint.h>
 
 /* Sample index in [0, samples) at stream position >= 0; samples > 0. */
 int64_t order_canonical(uint64_t seed, int64_t samples, int64_t position);
-
-#endif

@@ -8,8 +8,7 @@
  * samples, and shares hold in the long run. A stream of no weight gets none; it
  * leaves what it is owed to the one of most weight. Counts follow from the
  * steps before: they are kept every 1024 steps, so any step is near. */
-#ifndef TESSERA_DATA_ORDER_MIXTURE_H
-#define TESSERA_DATA_ORDER_MIXTURE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ double order_mixture_weight(const struct mixture_curve *curve, int64_t step);
 /* For one thread at a time; *out is lent until the next call. ERR_MEMORY. */
 enum err order_mixture_at(struct order_mixture *mixture, int64_t step,
                           const struct mixture_counts **out);
-
-#endif

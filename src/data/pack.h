@@ -3,8 +3,7 @@
  *
  * The same lengths give the same rows. Examples are packed in windows, so that
  * those of a row were near each other and memory is bounded. */
-#ifndef TESSERA_DATA_PACK_H
-#define TESSERA_DATA_PACK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@
  * examples in the order in which they came. */
 enum err pack_rows(const int64_t *length, int64_t count, int64_t seq_len,
                    int64_t *row, int64_t *rows);
-
-#endif

@@ -1,8 +1,7 @@
 /* Progress of long work on stderr: what, how far, rate, time left. Nothing is
  * shown for work that ends within a second; after that, one line a second,
  * which is overwritten on a terminal. */
-#ifndef TESSERA_DATA_PROGRESS_H
-#define TESSERA_DATA_PROGRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ void progress_end(struct progress *progress);
 /* The line for `seconds` of work so far, without its end; for tests. */
 void progress_format(const struct progress *progress, double seconds,
                      char *text, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* Files of prompts: a .jsonl has a record with a text "prompt" on each line, any
  * other file a prompt on each line, which may end with a carriage return. */
-#ifndef TESSERA_DATA_PROMPT_FILE_H
-#define TESSERA_DATA_PROMPT_FILE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -17,5 +16,3 @@ enum err prompt_file_read(const char *path,
                           enum err (*take)(void *arg, const char *text,
                                            size_t bytes),
                           void *arg);
-
-#endif

@@ -1,7 +1,6 @@
 /* A folder that appears complete or not at all: it is built under a hidden name
  * beside its place, and one rename puts it there. */
-#ifndef TESSERA_DATA_PUBLISH_H
-#define TESSERA_DATA_PUBLISH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -38,5 +37,3 @@ enum err publish_commit(struct publish *publish);
  * built there, except with `keep`, which a commit that fails to remove what was
  * replaced sets, too. */
 void publish_end(struct publish *publish);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * show: progress on stderr. stop: polled if not NULL; when it returns non-zero
  * the result is ERR_IO "interrupted". */
-#ifndef TESSERA_DATA_SCAN_H
-#define TESSERA_DATA_SCAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -59,5 +58,3 @@ struct scan_adoption {
  * ERR_DATA when the token that divides documents occurs nowhere. */
 enum err scan_adopt(const char *path, const struct scan_adoption *adoption,
                     bool show, int (*stop)(void), struct scan_result *out);
-
-#endif

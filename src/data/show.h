@@ -1,6 +1,5 @@
 /* Samples as text, for eyes. */
-#ifndef TESSERA_DATA_SHOW_H
-#define TESSERA_DATA_SHOW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ struct show_options {
  * sample `first`, ERR_DATA for text without a tokenizer's file. */
 enum err show_samples(struct dataset *dataset,
                       const struct show_options *options, FILE *out);
-
-#endif

@@ -9,8 +9,7 @@
  *   "adopted": true       the shards were not written by tessera-data
  *   "shards_sha256": [HEX, ...]   of each shard file, where the index has none
  */
-#ifndef TESSERA_DATA_SIDECAR_H
-#define TESSERA_DATA_SIDECAR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ struct sidecar {
 enum err sidecar_read(const char *folder, struct sidecar *out);
 void sidecar_release(struct sidecar *sidecar);
 enum err sidecar_write(const char *folder, const struct sidecar *sidecar);
-
-#endif

@@ -1,7 +1,6 @@
 /* Text to read: a file, or "-" for stdin, as a stream of bytes, unpacked if it is
  * packed with what src/data/codec.h knows. */
-#ifndef TESSERA_DATA_SOURCE_H
-#define TESSERA_DATA_SOURCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ enum err source_kind(const char *path, enum source_wanted wanted,
 
 /* The path for messages: "stdin" for "-". Lent. */
 const char *source_name(const struct source *source);
-
-#endif

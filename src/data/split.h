@@ -1,6 +1,5 @@
 /* A data set as several, by whole samples in their order. */
-#ifndef TESSERA_DATA_SPLIT_H
-#define TESSERA_DATA_SPLIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ struct split_options {
 /* All columns stay as they are, byte by byte; shards are written anew, without
  * compression, with sha256. ERR_USAGE for more parts than samples. */
 enum err split_set(const char *set, const struct split_options *options);
-
-#endif

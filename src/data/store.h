@@ -9,8 +9,7 @@
  *
  * Environment: HTTP(S)_PROXY, NO_PROXY, CURL_CA_BUNDLE and ~/.netrc as for
  * curl; of s3 what store_s3.h says. */
-#ifndef TESSERA_DATA_STORE_H
-#define TESSERA_DATA_STORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ void store_stop(struct store *store, bool stop);
 void store_count(struct store *store, struct store_counts *out);
 /* As it was given. Lent. */
 const char *store_address(const struct store *store);
-
-#endif

@@ -1,8 +1,7 @@
 /* Files by HTTP: requests that fail are sent again, those that take too long a
  * second time beside the first. How a request is addressed and signed is the
  * source's (store_http.c, store_s3.c). */
-#ifndef TESSERA_DATA_STORE_HTTP_H
-#define TESSERA_DATA_STORE_HTTP_H
+#pragma once
 
 #include "src/data/store_scheme.h"
 #include "src/data/store_transfer.h"
@@ -25,5 +24,3 @@ void store_http_destroy(struct store_http *http);
 enum err store_http_get(struct store *store, struct store_http *http,
                         const char *name, const char *path, int64_t expected,
                         int64_t *bytes);
-
-#endif

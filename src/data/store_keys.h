@@ -7,8 +7,7 @@
  *   AWS_CONFIG_FILE (~/.aws/config), else us-east-1.
  *
  * Roles of machines, web identities and commands of a profile are not asked. */
-#ifndef TESSERA_DATA_STORE_KEYS_H
-#define TESSERA_DATA_STORE_KEYS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ struct store_keys {
 /* ERR_USAGE for half a pair of credentials, and for an AWS_PROFILE that the
  * file does not have. */
 enum err store_keys_find(struct store_keys *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* What a scheme of addresses provides (src/data/store.h). A further one is a
  * file with its row, declared and listed below. */
-#ifndef TESSERA_DATA_STORE_SCHEME_H
-#define TESSERA_DATA_STORE_SCHEME_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -36,5 +35,3 @@ extern const struct store_scheme store_s3_scheme;
 #define STORE_SCHEMES                                                          \
     &store_file_scheme, &store_http_scheme, &store_https_scheme,               \
         &store_s3_scheme
-
-#endif

@@ -1,8 +1,7 @@
 /* AWS Signature Version 4 of a GET request without a body, as S3 checks it:
  * HMAC-SHA256 by OpenSSL's libcrypto. Source: "Authenticating Requests (AWS
  * Signature Version 4)", Amazon S3 API Reference. */
-#ifndef TESSERA_DATA_STORE_SIGN_H
-#define TESSERA_DATA_STORE_SIGN_H
+#pragma once
 
 #include <stddef.h>
 #include <time.h>
@@ -31,5 +30,3 @@ void store_sign_date(time_t now, char date[STORE_SIGN_DATE_BYTES]);
 enum err store_sign(const struct store_sign *in,
                     const char date[STORE_SIGN_DATE_BYTES], char *header,
                     size_t bytes);
-
-#endif

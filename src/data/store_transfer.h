@@ -1,7 +1,6 @@
 /* One HTTP request for a file, and what became of it. Who sends requests, how
  * often and how many at once is store_http.c's business. */
-#ifndef TESSERA_DATA_STORE_TRANSFER_H
-#define TESSERA_DATA_STORE_TRANSFER_H
+#pragma once
 
 #include <curl/curl.h>
 #include <stdbool.h>
@@ -77,5 +76,3 @@ bool store_transfer_stalls(struct store_transfer *transfer, double stall_s);
  * code. */
 enum store_verdict store_transfer_judge(struct store_transfer *transfer,
                                         CURLcode code, enum err *kind);
-
-#endif

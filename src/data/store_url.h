@@ -1,8 +1,7 @@
 /* Addresses of data sets, "https://host/sets/c4", and what a store answers
  * instead of an object. All of it comes from outside: whatever the bytes are,
  * nothing is read beyond them. */
-#ifndef TESSERA_DATA_STORE_URL_H
-#define TESSERA_DATA_STORE_URL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ void store_url_tag(const char *body, size_t body_bytes, const char *tag,
  * value removed. false: there is none, or it does not fit. */
 bool store_url_ini(const char *text, const char *section, const char *key,
                    char *out, size_t bytes);
-
-#endif

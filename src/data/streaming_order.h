@@ -14,8 +14,7 @@
  * not their order within it. Here they are in the order of one node with one
  * rank, so they are the same on every topology. Only whole batches count: what
  * is left of an epoch is dropped, as LLM Foundry does (drop_last). */
-#ifndef TESSERA_DATA_STREAMING_ORDER_H
-#define TESSERA_DATA_STREAMING_ORDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ size_t streaming_order_bytes(const struct streaming_order *order);
  * samples. Several threads may ask. */
 enum err streaming_order_epoch(const struct streaming_order *order,
                                int64_t epoch, int64_t *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* How many samples of a data set an epoch of the Streaming library takes, and
  * which: each once, or in proportion, repeated, or chosen. */
-#ifndef TESSERA_DATA_STREAMING_SAMPLE_H
-#define TESSERA_DATA_STREAMING_SAMPLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ enum err streaming_sample(const struct streaming_sample *how,
                           const struct stream *streams, int first, int count,
                           const int64_t *choose, struct streaming_taken *out);
 void streaming_sample_release(struct streaming_taken *taken);
-
-#endif

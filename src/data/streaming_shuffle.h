@@ -8,8 +8,7 @@
  * half a block (py1e). py2s mixes samples once before they are cut and once
  * more in the epoch; naive mixes all. Sorting by moved places, py1e has equal
  * ones in their order; NumPy's sort there depends on the processor. */
-#ifndef TESSERA_DATA_STREAMING_SHUFFLE_H
-#define TESSERA_DATA_STREAMING_SHUFFLE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ struct streaming_shuffle {
  * py1e needs a sample for each node. ERR_MEMORY. */
 enum err streaming_shuffle(const struct streaming_shuffle *shuffle,
                            const int64_t *units, int64_t count, int64_t *ids);
-
-#endif

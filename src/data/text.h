@@ -1,6 +1,5 @@
 /* A text file as documents, in spans of bounded size. */
-#ifndef TESSERA_DATA_TEXT_H
-#define TESSERA_DATA_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ enum err text_next(struct text *text, struct text_span *span, bool *more);
 
 /* source_position() of the file. */
 int64_t text_position(const struct text *text);
-
-#endif

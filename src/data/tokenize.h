@@ -21,8 +21,7 @@
  * Memory: one shard, and some MiB for each thread; more only for documents that
  * the tokenizer cannot cut. OUT appears when it is complete
  * (src/data/publish.h). */
-#ifndef TESSERA_DATA_TOKENIZE_H
-#define TESSERA_DATA_TOKENIZE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -69,5 +68,3 @@ struct tokenize_options {
 enum err tokenize_files(const struct tokenize_options *options,
                         char *const *files, int count,
                         struct tokenize_result *out);
-
-#endif

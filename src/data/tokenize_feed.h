@@ -1,7 +1,6 @@
 /* Cuts the documents of the inputs into pieces for tokenize_pool.h, at places
  * where the tokens of the parts are those of the whole. */
-#ifndef TESSERA_DATA_TOKENIZE_FEED_H
-#define TESSERA_DATA_TOKENIZE_FEED_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -24,5 +23,3 @@ void tokenize_feed_destroy(struct tokenize_feed *feed);
 /* Fill an empty piece. *more false: there was nothing left, and it is empty. */
 enum err tokenize_feed_fill(struct tokenize_feed *feed,
                             struct tokenize_piece *piece, bool *more);
-
-#endif

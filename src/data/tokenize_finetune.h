@@ -11,8 +11,7 @@
  * With an evaluation fraction the last examples go to OUT/eval, the others to
  * OUT/train. Examples lie in an unnamed file in between; memory: 16 bytes for
  * each, the longest record and a shard. */
-#ifndef TESSERA_DATA_TOKENIZE_FINETUNE_H
-#define TESSERA_DATA_TOKENIZE_FINETUNE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ struct tokenize_finetune_result {
 enum err tokenize_finetune(const struct tokenize_finetune_options *options,
                            char *const *files, int count,
                            struct tokenize_finetune_result *out);
-
-#endif

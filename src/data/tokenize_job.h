@@ -1,6 +1,5 @@
 /* What the parts of tokenize.c share: the making of one data set. */
-#ifndef TESSERA_DATA_TOKENIZE_JOB_H
-#define TESSERA_DATA_TOKENIZE_JOB_H
+#pragma once
 
 #include <stdio.h>
 
@@ -35,5 +34,3 @@ enum err tokenize_set_begin(struct tokenize_job *job);
 /* Complete the set in publish.building, of out.result; with an evaluation
  * fraction, make both sets of the spool. */
 enum err tokenize_set_end(struct tokenize_job *job);
-
-#endif

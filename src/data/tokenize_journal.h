@@ -6,8 +6,7 @@
  * of what; every further line is a step that is on disk: JSON objects. A line is
  * appended and synced after the files that it speaks of; half a line at the end
  * is left out. */
-#ifndef TESSERA_DATA_TOKENIZE_JOURNAL_H
-#define TESSERA_DATA_TOKENIZE_JOURNAL_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -72,5 +71,3 @@ enum err tokenize_journal_add_spool(struct tokenize_journal *journal, bool all,
 enum err tokenize_journal_add_complete(struct tokenize_journal *journal,
                                        const struct tokenize_result *result,
                                        uint64_t inode);
-
-#endif

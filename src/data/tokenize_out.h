@@ -1,7 +1,6 @@
 /* The stream of tokens to samples of equal length, and those to the shards of a
  * set or to a spool, with their steps in the journal. */
-#ifndef TESSERA_DATA_TOKENIZE_OUT_H
-#define TESSERA_DATA_TOKENIZE_OUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ enum err tokenize_out_piece(struct tokenize_out *out,
 
 /* The last sample, which may be shorter, and the spool's end. */
 enum err tokenize_out_end(struct tokenize_out *out);
-
-#endif

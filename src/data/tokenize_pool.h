@@ -1,8 +1,7 @@
 /* Threads that turn pieces of text into tokens, for one thread that gives them
  * pieces and takes them back in the same order. What comes out does not depend
  * on how many there are. */
-#ifndef TESSERA_DATA_TOKENIZE_POOL_H
-#define TESSERA_DATA_TOKENIZE_POOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ void tokenize_pool_give(struct tokenize_pool *pool);
 enum err tokenize_pool_take(struct tokenize_pool *pool,
                             struct tokenize_piece **piece);
 void tokenize_pool_return(struct tokenize_pool *pool);
-
-#endif

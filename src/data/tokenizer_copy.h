@@ -1,7 +1,6 @@
 /* The tokenizer's file travels with what was made with it, as "tokenizer.json"
  * in the folder. "bytes" has no file. */
-#ifndef TESSERA_DATA_TOKENIZER_COPY_H
-#define TESSERA_DATA_TOKENIZER_COPY_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/base/fsio.h"
@@ -17,5 +16,3 @@ enum err tokenizer_copy_write(const char *folder,
  * this digest, which the folder's description names `name`. */
 enum err tokenizer_copy_find(const char *folder, const char *name,
                              const char *sha256, char path[FSIO_PATH_MAX]);
-
-#endif

@@ -4,8 +4,7 @@
  * Inputs are as for tokenizing (src/data/tokenize.h): a word never goes from one
  * document to the next. Threads count; what is learned does not depend on how
  * many there are. Memory: the different words and some MiB for each thread. */
-#ifndef TESSERA_DATA_TRAIN_TOKENIZER_H
-#define TESSERA_DATA_TRAIN_TOKENIZER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ struct train_tokenizer_result {
 enum err train_tokenizer(const struct train_tokenizer_options *options,
                          char *const *files, int count,
                          struct train_tokenizer_result *out);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * TYPE: int8, uint8, int16, ... uint64, by the codes that Streaming's MDS has
  * for them, which are part of a data set's identity. Values are not aligned. */
-#ifndef TESSERA_DATA_VALUES_H
-#define TESSERA_DATA_VALUES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ int64_t values_whole(const struct values *values, int64_t i);
  * [0, vocab_size), without the place. */
 enum err values_tokens(const struct values *values, int64_t count,
                        int64_t vocab_size, int32_t *tokens);
-
-#endif

@@ -12,8 +12,7 @@
  * the category that has most: as many as were asked for, or as there are. What is not known, or left out
  * because something is missing, is null. Numbers are those of the evaluation
  * alone, no times, so that the same evaluation gives the same bytes. */
-#ifndef TESSERA_EVAL_EVAL_REPORT_H
-#define TESSERA_EVAL_EVAL_REPORT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -40,5 +39,3 @@ json_t *eval_report_task(const struct eval_report *report, int task);
 json_t *eval_report_gauntlet(const struct gauntlet *gauntlet);
 
 void eval_report_print(const struct eval_report *report, FILE *out);
-
-#endif

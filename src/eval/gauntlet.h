@@ -20,8 +20,7 @@
  *
  * What is not known in it is refused. Without averages all categories are in
  * "default_average". */
-#ifndef TESSERA_EVAL_GAUNTLET_H
-#define TESSERA_EVAL_GAUNTLET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -88,5 +87,3 @@ void gauntlet_destroy(struct gauntlet *gauntlet);
  * of the set, which is scored. */
 void gauntlet_score(struct gauntlet *gauntlet, const struct icl_set *set,
                     int first);
-
-#endif

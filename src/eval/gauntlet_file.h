@@ -1,6 +1,5 @@
 /* Groups of libconfig into structs by a table of their fields. */
-#ifndef TESSERA_EVAL_GAUNTLET_FILE_H
-#define TESSERA_EVAL_GAUNTLET_FILE_H
+#pragma once
 
 #include <libconfig.h>
 #include <stdbool.h>
@@ -34,5 +33,3 @@ enum err gauntlet_file_list(const config_setting_t *group, const char *name,
 
 enum err gauntlet_file_wrong(const config_setting_t *at, const char *format,
                              ...) __attribute__((format(printf, 2, 3)));
-
-#endif

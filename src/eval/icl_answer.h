@@ -7,8 +7,7 @@
  * Normalised: lower case, "_", ASCII punctuation and the quotes U+2018, U+2019,
  * U+00B4 and ` to blanks, the words a, an and the left out, white space to
  * single blanks. Lower case is that of single code points. */
-#ifndef TESSERA_EVAL_ICL_ANSWER_H
-#define TESSERA_EVAL_ICL_ANSWER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ enum err icl_answer_judge(struct icl_answer *answer,
  * normalised ("the", "?"). */
 enum err icl_answer_always(struct icl_answer *answer,
                            const struct icl_record *record, bool *always);
-
-#endif

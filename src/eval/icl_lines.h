@@ -7,8 +7,7 @@
  * "scores" is exp(mean cross entropy) of each row's last `span` tokens. Of
  * generation there are "text" and "compared", what is generated and what of it
  * was compared, instead of scores and choice. Prompts alone end with "rows". */
-#ifndef TESSERA_EVAL_ICL_LINES_H
-#define TESSERA_EVAL_ICL_LINES_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/eval/icl_prompts.h"
@@ -28,5 +27,3 @@ struct icl_outcome {
 enum err icl_lines_add(const struct icl_task *task, const struct icl_part *part,
                        const struct icl_example *example,
                        const struct icl_outcome *outcome, struct buffer *out);
-
-#endif

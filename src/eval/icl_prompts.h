@@ -6,8 +6,7 @@
  * continuation each by itself, without that. Where the tokenizer has " a" as
  * one token, a continuation begins with a blank. What is longer than the model
  * takes loses tokens at the left. All of this is as LLM Foundry has it. */
-#ifndef TESSERA_EVAL_ICL_PROMPTS_H
-#define TESSERA_EVAL_ICL_PROMPTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ enum err icl_prompts_next(struct icl_prompts *prompts,
  * the tokenizer puts around it, plus 10 where there is a cot_delimiter. 0:
  * nothing is. */
 int64_t icl_prompts_generated_max(const struct icl_prompts *prompts);
-
-#endif

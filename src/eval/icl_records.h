@@ -1,7 +1,6 @@
 /* The examples of a task's file, as they stand there. They are kept in memory,
  * since any of them may stand before any other. */
-#ifndef TESSERA_EVAL_ICL_RECORDS_H
-#define TESSERA_EVAL_ICL_RECORDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ void icl_records_destroy(struct icl_records *records);
 int icl_records_parts(const struct icl_records *records);
 const struct icl_part *icl_records_part(const struct icl_records *records,
                                         int part);
-
-#endif

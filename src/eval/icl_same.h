@@ -3,8 +3,7 @@
  * Each rank reads the files itself; where one node has another copy of them,
  * what the ranks count together would be the score of neither. So each works
  * out a digest of all that a task's score depends on, and they compare. */
-#ifndef TESSERA_EVAL_ICL_SAME_H
-#define TESSERA_EVAL_ICL_SAME_H
+#pragma once
 
 #include "src/base/digest.h"
 #include "src/base/err.h"
@@ -29,5 +28,3 @@ enum err icl_same_add_example(struct digest *digest,
  * first rank and task where it differs. */
 enum err icl_same_check(const struct icl_same *list, int count,
                         struct comm *comm);
-
-#endif

@@ -7,8 +7,7 @@
  * A score depends on its row alone, since the model's logits do (infer.h): not
  * on how many slots there are, which examples share a call, or which rank has
  * them. */
-#ifndef TESSERA_EVAL_ICL_SCORE_H
-#define TESSERA_EVAL_ICL_SCORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ enum err
 icl_score_part(const struct icl_task *task, const struct icl_part *part,
                const struct tokenizer *tokenizer, const struct icl_model *model,
                const struct icl_score_range *range, struct icl_score *out);
-
-#endif

@@ -3,8 +3,7 @@
  * The examples of each part, a task's file or one category of it, are dealt to
  * the ranks in contiguous ranges, and what is right is counted: whole numbers,
  * which are the same for any number of ranks. */
-#ifndef TESSERA_EVAL_ICL_SET_H
-#define TESSERA_EVAL_ICL_SET_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -62,5 +61,3 @@ const struct icl_result *icl_set_results(const struct icl_set *set, int *count);
 /* Of a task: right ones of its examples, with categories the mean of theirs;
  * as LLM Foundry has it. */
 double icl_set_accuracy(const struct icl_set *set, int task);
-
-#endif

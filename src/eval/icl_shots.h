@@ -2,8 +2,7 @@
  * them: one random.Random(seed) for a task, and for each example in turn a
  * sample of the others' numbers, written in the order of the set that they
  * make. */
-#ifndef TESSERA_EVAL_ICL_SHOTS_H
-#define TESSERA_EVAL_ICL_SHOTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ void icl_shots_destroy(struct icl_shots *choice);
  * At most `count` calls. */
 enum err icl_shots_next(struct icl_shots *choice, const int64_t **list,
                         int64_t *listed);
-
-#endif

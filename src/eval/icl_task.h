@@ -1,7 +1,6 @@
 /* In-context tasks: a file of examples, and how prompts are made of them. Kinds,
  * options and their defaults are LLM Foundry's. */
-#ifndef TESSERA_EVAL_ICL_TASK_H
-#define TESSERA_EVAL_ICL_TASK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ enum err icl_task_kind(const char *name, enum icl_kind *kind);
 /* The label, or of the file's name what is before its extensions; at most
  * bytes - 1 of it. */
 void icl_task_name(const struct icl_task *task, char *name, size_t bytes);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Each sample is computed by itself and losses are added in their order, so
  * that the result is the same to the bit on any number of ranks. */
-#ifndef TESSERA_EVAL_PERPLEXITY_H
-#define TESSERA_EVAL_PERPLEXITY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -43,5 +42,3 @@ struct perplexity {
 enum err perplexity_measure(const char *path,
                             const struct perplexity_options *options,
                             struct comm *comm, struct perplexity *out);
-
-#endif

@@ -4,8 +4,7 @@
  * choice() of a range(n). The order in which CPython iterates over a set of
  * whole numbers decides the order of these examples, so it is here, too. As of
  * CPython 3.11; earlier and later versions of 3 agree. */
-#ifndef TESSERA_EVAL_PYTHON_RANDOM_H
-#define TESSERA_EVAL_PYTHON_RANDOM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ bool python_set_has(const struct python_set *set, int64_t number);
 /* Its `used` numbers in the order of iteration. */
 void python_set_list(const struct python_set *set, int64_t *out);
 void python_set_free(struct python_set *set);
-
-#endif

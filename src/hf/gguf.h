@@ -6,8 +6,7 @@
  * Keys, values and names lie in memory, as they are in the file (at most
  * GGUF_HEAD_BYTES_MAX); tensors are read in pieces. Several threads may read at
  * once. */
-#ifndef TESSERA_HF_GGUF_H
-#define TESSERA_HF_GGUF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -113,5 +112,3 @@ enum err gguf_read_floats(const struct gguf *gguf,
  * row of one is in the other; head_dim is even. */
 uint64_t gguf_row_to_halves(uint64_t row, uint64_t head_dim);
 uint64_t gguf_row_to_pairs(uint64_t row, uint64_t head_dim);
-
-#endif

@@ -4,8 +4,7 @@
  * Floats out of blocks are those of the gguf package of Python, bit for bit (a
  * NaN is a NaN, of some payload): every product and sum is rounded to a float,
  * in its order. */
-#ifndef TESSERA_HF_GGUF_BLOCKS_H
-#define TESSERA_HF_GGUF_BLOCKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,3 @@ void gguf_blocks_read(enum gguf_blocks_type type, const void *blocks,
  * a number, an infinity or a NaN, which become NaN. */
 size_t gguf_blocks_write(enum gguf_blocks_type type, const float *numbers,
                          size_t count, void *blocks);
-
-#endif

@@ -4,8 +4,7 @@
  * architecture that is not known, or a value that our model cannot have, is
  * refused by name, as in hf_config.h. What files leave to the architecture's
  * name, say biases, is seen from the tensors. */
-#ifndef TESSERA_HF_GGUF_CONFIG_H
-#define TESSERA_HF_GGUF_CONFIG_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/hf/gguf.h"
@@ -44,5 +43,3 @@ enum err gguf_config_choose(const struct model_config *model,
 /* The architecture and its keys. */
 enum err gguf_config_write(struct gguf_writer *writer, enum gguf_arch arch,
                            const struct model_config *model);
-
-#endif

@@ -1,8 +1,7 @@
 /* How tokens are chosen and what ends a text, of the keys of a GGUF file as a
  * generation_config.json, and back: tokenizer.ggml.eos_token_id, eot_token_id and
  * eom_token_id are ends, general.sampling.* what is drawn. */
-#ifndef TESSERA_HF_GGUF_GENERATION_H
-#define TESSERA_HF_GGUF_GENERATION_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ enum err gguf_generation_make(const struct gguf *gguf, uint64_t tokens,
 enum err gguf_generation_write(struct gguf_writer *writer,
                                const char *generation, int32_t eos,
                                int32_t pad);
-
-#endif

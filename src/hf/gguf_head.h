@@ -1,7 +1,6 @@
 /* The head of a GGUF file: reads it, part by part, and finds out whether all
  * that it says can be. */
-#ifndef TESSERA_HF_GGUF_HEAD_H
-#define TESSERA_HF_GGUF_HEAD_H
+#pragma once
 
 #include "src/hf/gguf.h"
 
@@ -33,5 +32,3 @@ void gguf_head_release(struct gguf_head *head);
 /* One of `count` in such an order by its name; NULL. */
 const void *gguf_head_find(const void *const *order, size_t count,
                            const char *name);
-
-#endif

@@ -1,8 +1,7 @@
 /* The tensors of a GGUF file and the parameters of ours: pieces as those of a
  * Hugging Face folder (hf_names.h), by the names that llama.cpp knows. The rows
  * of shape are the tensor's, so its dims are shape's backwards. */
-#ifndef TESSERA_HF_GGUF_NAMES_H
-#define TESSERA_HF_GGUF_NAMES_H
+#pragma once
 
 #include "src/hf/gguf_config.h"
 #include "src/hf/hf_names.h"
@@ -16,5 +15,3 @@ enum err gguf_names_create(enum gguf_arch arch,
 
 /* The output layer, which files of tied models may have once more. */
 #define GGUF_NAMES_HEAD "output.weight"
-
-#endif

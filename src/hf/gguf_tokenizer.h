@@ -7,8 +7,7 @@
  * to be guessed. Tokens of the type control or unknown are special added tokens,
  * user defined ones are added tokens, all others are found by merges. Bytes that
  * the vocabulary lacks have no token. */
-#ifndef TESSERA_HF_GGUF_TOKENIZER_H
-#define TESSERA_HF_GGUF_TOKENIZER_H
+#pragma once
 
 #include "src/hf/gguf.h"
 
@@ -24,5 +23,3 @@ struct gguf_tokenizer {
 enum err gguf_tokenizer_make(const struct gguf *gguf,
                              struct gguf_tokenizer *out);
 void gguf_tokenizer_free(struct gguf_tokenizer *tokenizer);
-
-#endif

@@ -1,7 +1,6 @@
 /* How texts are divided into words, by the names that GGUF files have for it
  * (tokenizer.ggml.pre). */
-#ifndef TESSERA_HF_GGUF_TOKENIZER_PRE_H
-#define TESSERA_HF_GGUF_TOKENIZER_PRE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -26,5 +25,3 @@ const char *gguf_tokenizer_pre_of(const json_t *root);
 bool gguf_tokenizer_pre_whole(const struct gguf_tokenizer_pre *pre);
 /* Whether a text begins with the bos token where the file does not say. */
 bool gguf_tokenizer_pre_bos(const struct gguf_tokenizer_pre *pre);
-
-#endif

@@ -1,6 +1,5 @@
 /* A tokenizer.json as the keys tokenizer.ggml.* of a GGUF file. */
-#ifndef TESSERA_HF_GGUF_TOKENIZER_WRITE_H
-#define TESSERA_HF_GGUF_TOKENIZER_WRITE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ struct gguf_tokenizer_texts {
  * tokens than rows. */
 enum err gguf_tokenizer_write(struct gguf_writer *writer,
                               const struct gguf_tokenizer_texts *texts);
-
-#endif

@@ -2,8 +2,7 @@
  * the tensors' data one after the other, in pieces. The file appears under its
  * name, which nothing may have by then, when it is whole and on disk; until
  * then it is one of output_temporary(). */
-#ifndef TESSERA_HF_GGUF_WRITER_H
-#define TESSERA_HF_GGUF_WRITER_H
+#pragma once
 
 #include "src/hf/gguf.h"
 
@@ -41,5 +40,3 @@ enum err gguf_writer_data(struct gguf_writer *writer, const void *data,
 /* All data was given: sync and rename. ERR_USAGE where something has the name
  * by now, which stays. */
 enum err gguf_writer_finish(struct gguf_writer *writer);
-
-#endif

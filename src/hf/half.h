@@ -1,8 +1,7 @@
 /* Numbers of 16 bits: bf16, the upper half of a float, and IEEE 754's binary16
  * (fp16). To a float both convert without loss; from one they are rounded to
  * nearest, ties to even. A NaN stays one, quiet, with its sign. */
-#ifndef TESSERA_HF_HALF_H
-#define TESSERA_HF_HALF_H
+#pragma once
 
 #include <stdint.h>
 
@@ -10,5 +9,3 @@ float half_from_bf16(uint16_t bits);
 float half_from_f16(uint16_t bits);
 uint16_t half_to_bf16(float value);
 uint16_t half_to_f16(float value);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Of low_precision_* norms (model_config.h) a file knows nothing: they are
  * written as the plain ones; MPT's norm_type is read as the plain one. */
-#ifndef TESSERA_HF_HF_CONFIG_H
-#define TESSERA_HF_HF_CONFIG_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/model/model_config.h"
@@ -48,5 +47,3 @@ const char *hf_config_difference(const struct model_config *a,
 /* The architecture that expresses the model: the first of Llama, Qwen2, GPT-2,
  * MPT, Mixtral and DBRX. ERR_UNSUPPORTED: none does, with each one's reason. */
 enum err hf_config_choose(const struct model_config *model, enum hf_arch *arch);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the parts of hf_config share: tables of keys. */
-#ifndef TESSERA_HF_HF_CONFIG_IMPL_H
-#define TESSERA_HF_HF_CONFIG_IMPL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -61,5 +60,3 @@ struct hf_arch_row {
 extern const struct hf_arch_row hf_config_archs[HF_ARCHS];
 /* Keys that any file may have. */
 extern const struct hf_key hf_config_common[];
-
-#endif

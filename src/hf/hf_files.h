@@ -1,8 +1,7 @@
 /* What a Hugging Face folder has besides weights and shape, as far as it is of
  * use here: the files of the tokenizer, the template of chats, and which tokens
  * begin and end texts. */
-#ifndef TESSERA_HF_HF_FILES_H
-#define TESSERA_HF_HF_FILES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ enum err hf_files_tokens(const struct hf_files *files, const char *where,
 /* The text of a token, malloc'ed; NULL: there is none of this number. */
 enum err hf_files_token_text(const struct hf_files *files, const char *where,
                              int32_t token, char **text);
-
-#endif

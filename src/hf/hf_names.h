@@ -6,8 +6,7 @@
  * (GPT-2's linear layers, Mixtral's down projections). Rotary positions turn
  * halves of a head here and there: no rows are permuted, but in GGUF files of the
  * Llama family, whose names gguf_names.h has. */
-#ifndef TESSERA_HF_HF_NAMES_H
-#define TESSERA_HF_HF_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -50,5 +49,3 @@ bool hf_names_is_buffer(enum hf_arch arch, const char *name);
 /* The output layer, which a file of a tied model may have once more: then it
  * must be equal to the embedding. */
 #define HF_NAMES_HEAD "lm_head.weight"
-
-#endif

@@ -1,7 +1,6 @@
 /* What tables of names share: those of Hugging Face folders (hf_names.c) and
  * those of GGUF files (gguf_names.c). */
-#ifndef TESSERA_HF_HF_NAMES_IMPL_H
-#define TESSERA_HF_HF_NAMES_IMPL_H
+#pragma once
 
 #include "src/hf/hf_names.h"
 
@@ -50,5 +49,3 @@ enum err hf_names_make(const struct hf_names_table *table,
                        const struct model_config *model,
                        const struct params *params, int64_t vocab,
                        struct hf_names **out);
-
-#endif

@@ -2,8 +2,7 @@
  * files in which there may be a million members, each of them small. Who reads
  * a member's value gives it to jansson, which checks it; this module checks what
  * lies between the values. */
-#ifndef TESSERA_HF_JSON_SPLIT_H
-#define TESSERA_HF_JSON_SPLIT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -41,5 +40,3 @@ enum err json_split_next(struct json_split *split, struct json_member *member,
  * where it is no JSON, has a key twice, a NUL in a string, or over
  * JSON_SPLIT_VALUE_MAX bytes. */
 enum err json_split_value(const struct json_member *member, json_t **object);
-
-#endif

@@ -12,8 +12,7 @@
  * model.safetensors.index.json, whose weight_map says which tensor is where. It
  * and the files must agree on every tensor. Its metadata is not read: the
  * total_size there counts differently from program to program. */
-#ifndef TESSERA_HF_SAFETENSORS_H
-#define TESSERA_HF_SAFETENSORS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -87,5 +86,3 @@ enum err safetensors_read(const struct safetensors *set,
 enum err safetensors_read_f32(const struct safetensors *set,
                               const struct safetensors_tensor *tensor,
                               int64_t first, int64_t count, float *out);
-
-#endif

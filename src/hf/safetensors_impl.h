@@ -1,6 +1,5 @@
 /* What the parts of the safetensors reader share. */
-#ifndef TESSERA_HF_SAFETENSORS_IMPL_H
-#define TESSERA_HF_SAFETENSORS_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -43,5 +42,3 @@ void safetensors_index_free(struct safetensors_index *index);
  * no others. */
 enum err safetensors_index_check(const struct safetensors_index *index,
                                  const struct safetensors *set);
-
-#endif

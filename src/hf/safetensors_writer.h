@@ -3,8 +3,7 @@
  * model.safetensors.index.json, as Hugging Face's libraries do. What is in
  * memory is the headers. A file has its name when it is whole and on the disk,
  * the index comes last. */
-#ifndef TESSERA_HF_SAFETENSORS_WRITER_H
-#define TESSERA_HF_SAFETENSORS_WRITER_H
+#pragma once
 
 #include "src/hf/safetensors.h"
 
@@ -31,5 +30,3 @@ enum err safetensors_writer_append_f32(struct safetensors_writer *writer,
 enum err safetensors_writer_finish(struct safetensors_writer *writer);
 /* Unless finished, removes the file that is not whole. */
 void safetensors_writer_destroy(struct safetensors_writer *writer);
-
-#endif

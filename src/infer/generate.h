@@ -10,8 +10,7 @@
  * into calls. It ends with one of the tokens `eos`, which is not part of it;
  * with one of the texts `stop`, which is not part of its text; when max_tokens
  * have come; or when the slot is full. */
-#ifndef TESSERA_INFER_GENERATE_H
-#define TESSERA_INFER_GENERATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -101,5 +100,3 @@ enum err generate_run(struct generate *generate,
 enum err generate_score(struct generate *generate, const int32_t *tokens,
                         size_t count, const struct generate_hooks *hooks,
                         double *nll);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Special tokens have no text, nor have numbers without a token. Bytes that are no UTF-8 become U+FFFD, one for
  * each maximal part of a sequence. */
-#ifndef TESSERA_INFER_GENERATE_TEXT_H
-#define TESSERA_INFER_GENERATE_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ void generate_text_begin(struct generate_text *text,
 enum err generate_text_add(struct generate_text *text, int32_t token);
 /* No token follows: half a character becomes U+FFFD, all is ready. */
 enum err generate_text_end(struct generate_text *text);
-
-#endif

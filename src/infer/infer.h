@@ -15,8 +15,7 @@
  * model_config.h. No dropout, no jitter. What is frozen and adapters (params.h,
  * lora.h) are computed with as in training, in fp32: what an adapter adds is
  * scaled where it has `rank` numbers, and added to the finished product. */
-#ifndef TESSERA_INFER_INFER_H
-#define TESSERA_INFER_INFER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -105,5 +104,3 @@ enum err infer_forward(struct infer *infer, const struct param_access *access,
 /* Tokens that a slot holds; forget those from `length` on. */
 int64_t infer_length(const struct infer *infer, int64_t slot);
 void infer_cut(struct infer *infer, int64_t slot, int64_t length);
-
-#endif

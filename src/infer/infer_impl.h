@@ -1,7 +1,6 @@
 /* Shared by the engine's own files only: what lies where, and the parts of a
  * pass of some rows through the model. */
-#ifndef TESSERA_INFER_INFER_IMPL_H
-#define TESSERA_INFER_INFER_IMPL_H
+#pragma once
 
 #include "src/base/arena.h"
 #include "src/infer/infer.h"
@@ -160,5 +159,3 @@ static inline struct kernel_ctx infer_ctx(const struct infer *infer,
         ctx.threads = 1;
     return ctx;
 }
-
-#endif

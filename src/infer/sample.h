@@ -20,8 +20,7 @@
  *
  * A draw is a function of seed, prompt and position (rng.h), of nothing else.
  */
-#ifndef TESSERA_INFER_SAMPLE_H
-#define TESSERA_INFER_SAMPLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -73,5 +72,3 @@ enum err sample_next(struct sample *sample,
                      const struct sample_options *options, const float *logits,
                      struct sample_history history, uint64_t prompt,
                      uint64_t position, int32_t *token);
-
-#endif

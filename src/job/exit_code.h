@@ -1,11 +1,8 @@
 /* Exit codes of every program, and what the launch script does with them. */
-#ifndef TESSERA_JOB_EXIT_CODE_H
-#define TESSERA_JOB_EXIT_CODE_H
+#pragma once
 
 #define EXIT_DONE 0     /* finished */
 #define EXIT_USAGE 64   /* command line or configuration */
 #define EXIT_RETRY 75   /* transient: start again */
 #define EXIT_REQUEUE 85 /* checkpointed before the end: requeue */
 #define EXIT_STOP 93    /* do not requeue; the reason is in the ledger */
-
-#endif

@@ -26,8 +26,7 @@
  * script ("check", "exclude" and "node-warning" {node,
  * code, reason}, "restart", "requeue", "give-up"). Every line has "event",
  * "time" (seconds since the epoch, ms) and "attempt". */
-#ifndef TESSERA_JOB_LEDGER_H
-#define TESSERA_JOB_LEDGER_H
+#pragma once
 
 #include <jansson.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ enum err ledger_events(const char *run_dir, const char *name, json_t **out);
 
 /* Number of the attempt that starts now: 1 + the "start" events so far. */
 enum err ledger_next_attempt(const char *run_dir, int *attempt);
-
-#endif

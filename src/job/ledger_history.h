@@ -1,8 +1,7 @@
 /* What a run tells about the cost of its checkpoints and about its failures:
  * RUN/ledger.jsonl and the end of RUN/metrics.jsonl. Lines that are torn or
  * unknown are passed over. */
-#ifndef TESSERA_JOB_LEDGER_HISTORY_H
-#define TESSERA_JOB_LEDGER_HISTORY_H
+#pragma once
 
 #include "src/base/err.h"
 
@@ -22,5 +21,3 @@ struct ledger_history {
 
 /* ERR_DATA when the run has no ledger. */
 enum err ledger_history_read(const char *run_dir, struct ledger_history *out);
-
-#endif

@@ -27,8 +27,7 @@
  * it is held for half a minute all the same, ERR_IO. Threads and forks do not
  * inherit the lock. (Until 2026-11 it was .lock.guard, readable and locked by
  * flock(2), which any reader could hold for good.) */
-#ifndef TESSERA_JOB_LOCK_H
-#define TESSERA_JOB_LOCK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -54,5 +53,3 @@ enum err lock_check(struct lock *lock);
 
 /* Ends the heartbeat and removes the lock if it is still ours; NULL is fine. */
 void lock_release(struct lock *lock);
-
-#endif

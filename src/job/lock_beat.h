@@ -2,8 +2,7 @@
  * writes again and again, for hosts that see nothing else of it than a shared
  * file system. Whoever watches compares what it reads, with its own clock alone
  * measuring how long nothing has changed. */
-#ifndef TESSERA_JOB_LOCK_BEAT_H
-#define TESSERA_JOB_LOCK_BEAT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -29,5 +28,3 @@ void lock_beat_stop(struct lock_beat *beat);
  * last beat; negative: there is none. */
 bool lock_beat_stopped(const char *path, double beat_s, int clock_fd,
                        double *age_s);
-
-#endif

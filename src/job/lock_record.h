@@ -1,6 +1,5 @@
 /* The record in a run lock's file: who owns the run. */
-#ifndef TESSERA_JOB_LOCK_RECORD_H
-#define TESSERA_JOB_LOCK_RECORD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ enum err lock_record_read(const char *path, struct lock_file *out);
 /* For an owner on this host, boot and PID namespace: is its process gone, or
  * another one in its place? */
 bool lock_record_gone(const struct lock_owner *owner);
-
-#endif

@@ -2,8 +2,7 @@
  * of RAPL that Linux shows as /sys/class/powercap/intel-rapl:* (AMD's, too).
  * Many systems let only root read them. They begin again at 0 after some 0.1 MJ
  * or more, so that they are to be read every ten minutes at least. */
-#ifndef TESSERA_JOB_NODE_ENERGY_H
-#define TESSERA_JOB_NODE_ENERGY_H
+#pragma once
 
 #include "src/base/err.h"
 
@@ -17,5 +16,3 @@ void node_energy_destroy(struct node_energy *energy);
 
 /* Joules since the last call; ERR_IO: a counter has gone. */
 enum err node_energy_read(struct node_energy *energy, double *joules);
-
-#endif

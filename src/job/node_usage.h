@@ -1,7 +1,6 @@
 /* What a node and this process on it use of processors, memory and network, from
  * /proc: the counters, of which two readings make a rate. */
-#ifndef TESSERA_JOB_NODE_USAGE_H
-#define TESSERA_JOB_NODE_USAGE_H
+#pragma once
 
 struct node_usage {
     double process_s; /* processor time of this process, all threads */
@@ -16,5 +15,3 @@ struct node_usage {
 
 /* `root` is before the paths that are read, "" on this machine. About 0.1 ms. */
 void node_usage_read(const char *root, struct node_usage *out);
-
-#endif

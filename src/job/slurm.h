@@ -3,8 +3,7 @@
  * squeue or scontrol as a child process with a deadline: not in the step. Outside
  * Slurm every field has its
  * stated default. */
-#ifndef TESSERA_JOB_SLURM_H
-#define TESSERA_JOB_SLURM_H
+#pragma once
 
 #include <stddef.h>
 
@@ -45,5 +44,3 @@ enum slurm_job_state {
     SLURM_JOB_ABSENT,
 };
 enum slurm_job_state slurm_job_state(long job_id);
-
-#endif

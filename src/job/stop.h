@@ -3,8 +3,7 @@
  * terminal is closed; not under nohup) only set it; the training loop polls it,
  * all ranks agree, checkpoint, and exit with EXIT_REQUEUE. SIGINT sets it too; a
  * second SIGINT ends the process, but where stop_watch() is at work. */
-#ifndef TESSERA_JOB_STOP_H
-#define TESSERA_JOB_STOP_H
+#pragma once
 
 #include "src/base/err.h"
 
@@ -35,5 +34,3 @@ void stop_look_for_file(const char *run_dir);
 enum err stop_watch(void);
 /* run_dir: lent for good; NULL: none any more. */
 void stop_watch_run(const char *run_dir, int attempt);
-
-#endif

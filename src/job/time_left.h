@@ -3,8 +3,7 @@
  * can be moved; where it gave no answer what it said before counts, and without
  * any it is asked again every 5 minutes. Outside a job and without a limit the
  * end never comes near. */
-#ifndef TESSERA_JOB_TIME_LEFT_H
-#define TESSERA_JOB_TIME_LEFT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -18,5 +17,3 @@ struct time_left {
 void time_left_begin(struct time_left *left, long job_id);
 /* Are fewer than `need_s` seconds left? */
 bool time_left_under(struct time_left *left, double need_s);
-
-#endif

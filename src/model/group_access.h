@@ -4,8 +4,7 @@
  *
  * All ranks of a group make the same calls in the same order; what one sends to
  * another in a slot, the other receives in the same slot. */
-#ifndef TESSERA_MODEL_GROUP_ACCESS_H
-#define TESSERA_MODEL_GROUP_ACCESS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -28,5 +27,3 @@ struct group_access {
     /* Waits for a slot that was started; the slot is free then. */
     enum err (*wait)(void *arg, int slot);
 };
-
-#endif

@@ -13,8 +13,7 @@
  * "transformer.blocks.0.attn.q_proj". Globs are matched against that and
  * against its last part, where out_proj is also called o_proj; so PEFT's
  * target_modules can be given as they are. */
-#ifndef TESSERA_MODEL_LORA_H
-#define TESSERA_MODEL_LORA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,5 +56,3 @@ bool lora_is_target(const char *targets, int block, enum lora_layer layer);
 /* Whether each glob has a layer; ERR_USAGE names the one that has not and the
  * layers that there are. */
 enum err lora_check(const struct model_config *config, const char *targets);
-
-#endif

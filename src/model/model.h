@@ -16,8 +16,7 @@
  * norm_f(x) W^T, W the embedding when tied. What forward keeps for backward,
  * computes again or packs into fewer bits: model_memory.h. Logits are made some
  * rows at a time and never kept. All activations live in one planned arena. */
-#ifndef TESSERA_MODEL_MODEL_H
-#define TESSERA_MODEL_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -204,5 +203,3 @@ enum err model_fp8_upload(struct model *model, const float *scale,
  * both are enqueued. Without options.fp8 there is nothing to clear. */
 enum err model_fp8_clear(struct model *model);
 enum err model_fp8_download(struct model *model, float *largest);
-
-#endif

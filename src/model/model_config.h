@@ -3,8 +3,7 @@
  * Parameters of an MPT model with learned positions, biases and tied
  * embeddings: V d + S d + L (12 d^2 + 13 d) + 2 d with expansion 4 (MosaicML
  * LLM Foundry's pretraining configurations). */
-#ifndef TESSERA_MODEL_MODEL_CONFIG_H
-#define TESSERA_MODEL_MODEL_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -270,5 +269,3 @@ void model_config_alibi_slopes(const struct model_config *config,
  * fp64. */
 void model_config_rope_table(const struct model_config *config, int64_t first,
                              int64_t count, float *table);
-
-#endif

@@ -9,8 +9,7 @@
  * layer, is multiplied above all layers. Adapters (lora.h) have all three, of
  * each of their matrices. Where all trains it is the same number, to the
  * bit. */
-#ifndef TESSERA_MODEL_MODEL_FLOPS_H
-#define TESSERA_MODEL_MODEL_FLOPS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ double model_flops_per_sequence(const struct model_config *config,
 double model_flops_per_sequence_causal(const struct model_config *config,
                                        const struct params *params,
                                        int64_t seq_len);
-
-#endif

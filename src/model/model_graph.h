@@ -12,8 +12,7 @@
  * not if the weights come by exchanges (params.h: `fixed`). What cannot be
  * captured is said once, and goes on op by op, as do leaves while a profile is
  * on, which is to show their ops. */
-#ifndef TESSERA_MODEL_MODEL_GRAPH_H
-#define TESSERA_MODEL_MODEL_GRAPH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -38,5 +37,3 @@ void model_graph_layout(struct model *model, struct arena *arena);
 enum err model_graph_create(struct model *model);
 void model_graph_destroy(struct model *model);
 enum err model_graph_run(struct model *model, enum err (*run)(struct model *));
-
-#endif

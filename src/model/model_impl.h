@@ -1,7 +1,6 @@
 /* Shared by the model's own files only: what lies where, and the parts of a
  * pass over one leaf. */
-#ifndef TESSERA_MODEL_MODEL_IMPL_H
-#define TESSERA_MODEL_MODEL_IMPL_H
+#pragma once
 
 #include "src/base/arena.h"
 #include "src/model/model.h"
@@ -468,5 +467,3 @@ enum err model_embed_backward(struct model *model);
 /* Final norm, logits, loss; with `gradient` also the head's gradients, and dx
  * becomes the gradient of x_last. */
 enum err model_head(struct model *model, bool gradient);
-
-#endif

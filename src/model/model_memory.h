@@ -25,8 +25,7 @@
  * or a list of such with commas; -1 is all. Two targets must not name the same
  * block, unless nothing would be computed twice (norm overlaps with nothing).
  * LLM Foundry's activation_checkpointing_target. */
-#ifndef TESSERA_MODEL_MODEL_MEMORY_H
-#define TESSERA_MODEL_MODEL_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ struct model_memory {
  * `text`, and names overlapping targets and blocks. */
 enum err model_memory_parse(const char *text, int64_t n_layers,
                             struct model_memory *out);
-
-#endif

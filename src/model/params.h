@@ -13,8 +13,7 @@
  * own, with the same blocks, and what is trained, added up, exchanged and saved
  * knows nothing of them. Adapters (lora.h) are parameters of the layer whose
  * product they add to. */
-#ifndef TESSERA_MODEL_PARAMS_H
-#define TESSERA_MODEL_PARAMS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -260,5 +259,3 @@ struct param_access {
      * NULL: there is no such number, for exchanges happen. */
     int64_t (*fixed)(void *arg);
 };
-
-#endif

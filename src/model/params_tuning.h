@@ -1,6 +1,5 @@
 /* Which parameters are frozen: for params.c alone. */
-#ifndef TESSERA_MODEL_PARAMS_TUNING_H
-#define TESSERA_MODEL_PARAMS_TUNING_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ enum err params_tuning_check(const struct model_config *config,
  * together is together. */
 enum err params_tuning_fits(const struct params_tuning *tuning,
                             const struct params *params);
-
-#endif

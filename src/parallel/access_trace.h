@@ -6,8 +6,7 @@
  * and what comes next can be fetched ahead. So the order is written down, calls
  * are checked against it, and the calls that are left can be made without a
  * model. */
-#ifndef TESSERA_PARALLEL_ACCESS_TRACE_H
-#define TESSERA_PARALLEL_ACCESS_TRACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ int64_t access_trace_place_elements(const struct params *params, int place);
 /* Whether the head multiplies by the embedding, whose block it gathers: not
  * where that is frozen. */
 bool access_trace_tied(const struct params *params);
-
-#endif

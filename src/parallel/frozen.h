@@ -4,8 +4,7 @@
  * The ranks of a node share one copy (shared_weights.h), but each GPU has its
  * own. Each rank fills an interval of their space, and the intervals are
  * exchanged: so what they are read from is read once. */
-#ifndef TESSERA_PARALLEL_FROZEN_H
-#define TESSERA_PARALLEL_FROZEN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ enum err frozen_fill(struct frozen *frozen, uint64_t seed,
 
 /* A block's; lent. */
 const void *frozen_block(const struct frozen *frozen, int block);
-
-#endif

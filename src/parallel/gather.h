@@ -8,8 +8,7 @@
  * that is not tied shares with the embedding. The choice of buffers follows
  * from the order of calls (access_trace.h), never from what has arrived, so
  * that all ranks start the same exchanges in the same order. */
-#ifndef TESSERA_PARALLEL_GATHER_H
-#define TESSERA_PARALLEL_GATHER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -51,5 +50,3 @@ void gather_release(struct gather *gather, int block);
 
 /* The shards have changed. No block is in use. */
 void gather_forget(struct gather *gather);
-
-#endif

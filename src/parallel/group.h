@@ -7,8 +7,7 @@
  * itself wait for another one that is dead. So whoever's wait fails holds a
  * roll call: a message from each rank of the run to each on a communicator for
  * that. Who does not answer it is missing, and all others name the same. */
-#ifndef TESSERA_PARALLEL_GROUP_H
-#define TESSERA_PARALLEL_GROUP_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/comm/comm_tensors.h"
@@ -34,5 +33,3 @@ const struct group_access *group_access(const struct group *group);
  * of a rank that has another one than ERR_COMM; else rc and its text. Held
  * once: later calls return what the first one has found. */
 enum err group_roll_call(struct group *group, enum err rc);
-
-#endif

@@ -15,8 +15,7 @@
  * Not counted: what a device's driver takes for itself; pages of data set
  * files, which the system takes back when memory is short, and node-local
  * checkpoints, which are files. */
-#ifndef TESSERA_PARALLEL_MEMORY_PLAN_H
-#define TESSERA_PARALLEL_MEMORY_PLAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,5 +78,3 @@ struct memory_plan_kind {
 };
 void memory_plan_kinds(const struct memory_plan *plan,
                        struct memory_plan_kind kinds[MEMORY_PLAN_KINDS]);
-
-#endif

@@ -7,8 +7,7 @@
  * fragment is one rank's, however the space is dealt. Fragments are summed
  * alone and added in the order of the space, so that the bits are the same on
  * any number of ranks and with any strategy. */
-#ifndef TESSERA_PARALLEL_NORMS_H
-#define TESSERA_PARALLEL_NORMS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,5 +54,3 @@ size_t norms_watch_bytes(const struct params *params, bool whole);
 
 /* The name of that moment of the tensor; NULL: it has none. */
 const char *norms_moment_name(const struct norms *norms, int tensor, int index);
-
-#endif

@@ -1,7 +1,6 @@
 /* What norms.c and norms_update.c share: how the flat space falls into fragments,
  * and where a rank's are. */
-#ifndef TESSERA_PARALLEL_NORMS_IMPL_H
-#define TESSERA_PARALLEL_NORMS_IMPL_H
+#pragma once
 
 #include "src/parallel/norms.h"
 #include "src/parallel/replica_impl.h"
@@ -56,5 +55,3 @@ bool norms_fragment(const struct norms *norms, struct cursor *c,
 
 /* The other ranks' fragments, and all added. Collective. */
 enum err norms_gather(struct norms *norms, double *sums);
-
-#endif

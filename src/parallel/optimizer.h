@@ -4,8 +4,7 @@
  *
  * A model may have several: its tensors are in groups (struct optimizer_group),
  * and an optimizer leaves what it does not take to another. */
-#ifndef TESSERA_PARALLEL_OPTIMIZER_H
-#define TESSERA_PARALLEL_OPTIMIZER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -102,5 +101,3 @@ int optimizer_find(const struct optimizer_ops *rest,
                    const struct optimizer_group *groups, int count,
                    const struct param *param,
                    const struct optimizer_ops **optimizer);
-
-#endif

@@ -1,8 +1,7 @@
 /* Optimizers that are no op of the kernel table (optimizer.h), and what those
  * of whole tensors share: they work in the host's memory, and sum in an order
  * that threads do not change. */
-#ifndef TESSERA_PARALLEL_OPTIMIZER_WHOLE_H
-#define TESSERA_PARALLEL_OPTIMIZER_WHOLE_H
+#pragma once
 
 #include "src/parallel/optimizer.h"
 
@@ -33,5 +32,3 @@ int64_t optimizer_sums(int64_t n);
 double optimizer_sum_squares(const struct kernel_ctx *ctx, int64_t n,
                              const float *x, float a, const float *y, float b,
                              double *sums);
-
-#endif

@@ -12,8 +12,7 @@
  * Experts may lie apart: with an expert degree above 1 their blocks have that
  * degree, whatever the others have, and a shard is whole experts, which stay
  * where they are (replica_check_model() sees to it that the cuts fit). */
-#ifndef TESSERA_PARALLEL_OWNER_H
-#define TESSERA_PARALLEL_OWNER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -89,5 +88,3 @@ enum err owner_start_gather(const struct owner *owner,
 int64_t owner_chunks_at(const struct owner *owner, int rank);
 enum err owner_chunk_sum(const struct owner *owner, struct comm *comm,
                          double *packed, double *sum);
-
-#endif

@@ -20,8 +20,7 @@
  *
  * Memory of a device is not shared: there all ranks are on nodes of their own.
  */
-#ifndef TESSERA_PARALLEL_REDUCE_H
-#define TESSERA_PARALLEL_REDUCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,5 +84,3 @@ enum err reduce_finish_all(struct reduce *reduce, float **total);
  * node.) */
 enum err reduce_gather(struct comm_tensors *tensors, int64_t elements,
                        const int64_t *cut, enum dtype dtype, void *arena);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the parts of the reduction share; nobody else includes this. */
-#ifndef TESSERA_PARALLEL_REDUCE_IMPL_H
-#define TESSERA_PARALLEL_REDUCE_IMPL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -65,5 +64,3 @@ float *reduce_stack(const struct reduce *reduce, int rank);
 /* A rank's interval: its first element, and how many. */
 int64_t reduce_interval_begin(const struct reduce *reduce, int rank);
 int64_t reduce_interval(const struct reduce *reduce, int rank);
-
-#endif

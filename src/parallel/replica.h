@@ -41,8 +41,7 @@
  * by the checkpoint items.
  *
  * The object implements the model's param_access. */
-#ifndef TESSERA_PARALLEL_REPLICA_H
-#define TESSERA_PARALLEL_REPLICA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -304,5 +303,3 @@ int64_t replica_began(const struct replica *replica, int item);
 /* Make the weights and exchange what other ranks need after a load. Collective.
  */
 enum err replica_loaded(struct replica *replica);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the parts of a replica share; nobody else includes this. */
-#ifndef TESSERA_PARALLEL_REPLICA_IMPL_H
-#define TESSERA_PARALLEL_REPLICA_IMPL_H
+#pragma once
 
 #include "src/base/arena.h"
 #include "src/parallel/access_trace.h"
@@ -121,5 +120,3 @@ enum err replica_list_items(struct replica *replica);
  */
 struct param_access replica_access_table(struct replica *replica);
 enum err replica_finish_trace(struct replica *replica);
-
-#endif

@@ -21,8 +21,7 @@
  * blocks and of the ends, K times; what is received, a transformer block at
  * most, so that larger blocks and those of several leaves are exchanged in
  * several rounds. */
-#ifndef TESSERA_PARALLEL_SCATTER_H
-#define TESSERA_PARALLEL_SCATTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ enum err scatter_done(struct scatter *scatter, int block);
 /* After all microsteps: the total of this rank's pieces, packed; lent, valid
  * until the next batch. */
 float *scatter_total(const struct scatter *scatter);
-
-#endif

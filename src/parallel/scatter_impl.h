@@ -1,6 +1,5 @@
 /* What the parts of a scatter share; nobody else includes this. */
-#ifndef TESSERA_PARALLEL_SCATTER_IMPL_H
-#define TESSERA_PARALLEL_SCATTER_IMPL_H
+#pragma once
 
 #include "src/base/arena.h"
 #include "src/parallel/access_trace.h"
@@ -67,5 +66,3 @@ float *scatter_buffer(const struct scatter *scatter, int block);
  * if there is one, is finished. Collective. */
 enum err scatter_exchange_start(struct scatter *scatter, int block);
 enum err scatter_exchange_finish(struct scatter *scatter);
-
-#endif

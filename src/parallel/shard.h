@@ -1,7 +1,6 @@
 /* Who owns what: slots of a batch and intervals of the flat parameter space.
  * Pure functions; every rank computes them for every other. */
-#ifndef TESSERA_PARALLEL_SHARD_H
-#define TESSERA_PARALLEL_SHARD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ int64_t shard_cut_begin(const int64_t *cut, int64_t elements, int rank,
  * tensors of a block follow each other without regard to chunks, that is mostly
  * between blocks. */
 void shard_cut_whole(const struct params *params, int ranks, int64_t *cut);
-
-#endif

@@ -5,8 +5,7 @@
  * So a rank may write its interval only while no other rank of the node reads
  * the weights: between a call that all ranks enter when they are done reading
  * (reduce_finish()) and shared_weights_exchange(), after which all may read. */
-#ifndef TESSERA_PARALLEL_SHARED_WEIGHTS_H
-#define TESSERA_PARALLEL_SHARED_WEIGHTS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ void *shared_weights_data(const struct shared_weights *weights);
 
 /* Make every rank's interval visible to all ranks. Collective. */
 enum err shared_weights_exchange(struct shared_weights *weights);
-
-#endif

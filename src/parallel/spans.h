@@ -6,8 +6,7 @@
  * With an optimizer for all of the model a span is a piece (owner.h). Otherwise
  * pieces are cut where the group or the optimizer changes, and one of whole
  * tensors has a span for each. Padding belongs to the tensor before it. */
-#ifndef TESSERA_PARALLEL_SPANS_H
-#define TESSERA_PARALLEL_SPANS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ const struct span *spans_at(const struct spans *spans, int64_t element);
 /* The optimizer of a tensor. */
 const struct optimizer_ops *spans_optimizer(const struct spans_input *input,
                                             const struct param *param);
-
-#endif

@@ -6,8 +6,7 @@
  * one is empty. A struct tree is the list of complete subtrees of a range of
  * slots, left to right, none of which can be combined further; whoever keeps it
  * keeps a value for each place of the list. */
-#ifndef TESSERA_PARALLEL_TREE_H
-#define TESSERA_PARALLEL_TREE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -34,5 +33,3 @@ bool tree_settle(struct tree *tree, int slots);
 
 /* The root, of one double per slot. */
 double tree_sum(const double *values, int slots);
-
-#endif

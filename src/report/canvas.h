@@ -3,8 +3,7 @@
  * high. Text is escaped: it may come from anywhere. Colours are classes, which
  * the page defines, light and dark: s0 ... for strokes, f0 ... for fills, numbers
  * by enum ink. */
-#ifndef TESSERA_REPORT_CANVAS_H
-#define TESSERA_REPORT_CANVAS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ void canvas_dot(FILE *out, double x, double y, double radius, enum ink ink);
 /* y: of the base line. */
 void canvas_text(FILE *out, double x, double y, enum align align, enum ink ink,
                  bool bold, const char *text);
-
-#endif

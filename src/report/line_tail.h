@@ -1,6 +1,5 @@
 /* A file of lines that grows while it is read: whole lines, each once. */
-#ifndef TESSERA_REPORT_LINE_TAIL_H
-#define TESSERA_REPORT_LINE_TAIL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ typedef enum err (*line_tail_fn)(void *arg, const char *line, size_t bytes);
 enum err line_tail_read(struct line_tail *tail, line_tail_fn take, void *arg);
 
 void line_tail_free(struct line_tail *tail);
-
-#endif

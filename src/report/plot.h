@@ -1,6 +1,5 @@
 /* A plot: series over one axis, drawn as SVG. It owns its series. */
-#ifndef TESSERA_REPORT_PLOT_H
-#define TESSERA_REPORT_PLOT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,5 +71,3 @@ void plot_number(double value, char *text, size_t size);
 
 /* A text that is cut shows it by "...". */
 void plot_cut(const char *text, char *out, size_t size);
-
-#endif

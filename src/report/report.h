@@ -1,7 +1,6 @@
 /* A report of one or several runs: figures, plots and tables, as an HTML file
  * that needs nothing else, and as JSON. */
-#ifndef TESSERA_REPORT_REPORT_H
-#define TESSERA_REPORT_REPORT_H
+#pragma once
 
 #include "src/report/plot.h"
 #include "src/report/run_history.h"
@@ -43,5 +42,3 @@ void report_free(struct report *report);
 /* Each replaces the file if there is one. */
 enum err report_html(const struct report *report, const char *path);
 enum err report_json(const struct report *report, const char *path);
-
-#endif

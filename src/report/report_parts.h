@@ -1,6 +1,5 @@
 /* The parts of a report (report.h), which alone includes this. */
-#ifndef TESSERA_REPORT_REPORT_PARTS_H
-#define TESSERA_REPORT_REPORT_PARTS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -31,5 +30,3 @@ void report_texts_notes(const struct report *report, FILE *out);
 
 /* "GPU" or "core": of what hours are counted. */
 const char *report_device(const struct run_history *run);
-
-#endif

@@ -1,8 +1,7 @@
 /* The style sheet and the script of the page. The page is whole without the
  * script, which shows the values under the pointer: it reads them out of the
  * drawn lines, and puts what it shows there as text alone. */
-#ifndef TESSERA_REPORT_REPORT_STYLE_H
-#define TESSERA_REPORT_REPORT_STYLE_H
+#pragma once
 
 /* Numbers of classes are those of enum ink (canvas.h). */
 static const char report_style[] =
@@ -103,5 +102,3 @@ static const char report_script[] =
     "document.documentElement.clientWidth)left=Math.max(0,e.pageX-14-"
     "tip.offsetWidth);tip.style.left=left+'px';"
     "tip.style.top=(e.pageY+14)+'px'})})})();\n";
-
-#endif

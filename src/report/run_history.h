@@ -41,8 +41,7 @@
  * Metrics of
  * older versions lack the time of a step; it is then the sum of what is known.
  */
-#ifndef TESSERA_REPORT_RUN_HISTORY_H
-#define TESSERA_REPORT_RUN_HISTORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -241,5 +240,3 @@ enum err run_history_buckets(const struct run_history *history, size_t buckets,
 double run_stat_mean(const struct run_stat *stat);
 /* training / wall time; NaN of a run that took no time. */
 double run_history_goodput(const struct run_history *history);
-
-#endif

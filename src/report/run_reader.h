@@ -1,8 +1,7 @@
 /* The parts of the reader of run directories (run_history.h), which alone
  * includes this: one for the steps, one for the ledger, one for the other files,
  * one for the account of time. */
-#ifndef TESSERA_REPORT_RUN_READER_H
-#define TESSERA_REPORT_RUN_READER_H
+#pragma once
 
 #include <sys/stat.h>
 
@@ -94,5 +93,3 @@ void run_config_forget(struct run_history *history);
 void run_account_stall(struct run_stalls *stalls, int64_t step, int64_t us);
 /* Divides the time (run_history.h). */
 void run_account(struct run_history *history);
-
-#endif

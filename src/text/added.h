@@ -1,7 +1,6 @@
 /* Added tokens: texts that are tokens of their own wherever they stand, found
  * before anything else is done. Of several at one place the longest counts. */
-#ifndef TESSERA_TEXT_ADDED_H
-#define TESSERA_TEXT_ADDED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ bool added_next(const struct added *added, const struct unicode *unicode,
  * take white space from behind it, in a text of which `bytes` are known. */
 bool added_straddles(const struct added *added, const uint8_t *text,
                      size_t bytes, size_t cut, bool touch);
-
-#endif

@@ -1,7 +1,6 @@
 /* Files that are no text: by their first bytes, or by what is in them. A tokenizer
  * takes any bytes, so that training on a table or a program would fail nowhere. */
-#ifndef TESSERA_TEXT_BINARY_KIND_H
-#define TESSERA_TEXT_BINARY_KIND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ enum err binary_count_refuse(const struct binary_count *count,
 
 /* All of this of a whole text in memory. */
 enum err binary_kind_text(const char *file, const uint8_t *text, size_t bytes);
-
-#endif

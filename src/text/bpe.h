@@ -1,8 +1,7 @@
 /* The vocabulary and the merges of a byte pair encoding, and the tokens of one
  * word. A token's text is what it stands for: bytes with a byte-level file,
  * characters with one of characters. */
-#ifndef TESSERA_TEXT_BPE_H
-#define TESSERA_TEXT_BPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ uint64_t bpe_word_lacking(const struct bpe_word *work);
 /* Append the tokens of a word. */
 enum err bpe_word_encode(struct bpe_word *work, const uint8_t *word,
                          size_t bytes, struct token_list *out);
-
-#endif

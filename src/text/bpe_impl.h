@@ -1,6 +1,5 @@
 /* The tables of a byte pair encoding: bpe.c makes them, bpe_word.c reads. */
-#ifndef TESSERA_TEXT_BPE_IMPL_H
-#define TESSERA_TEXT_BPE_IMPL_H
+#pragma once
 
 #include "src/text/bpe.h"
 #include "src/text/buffer.h"
@@ -69,5 +68,3 @@ static inline const struct bpe_pair *bpe_pair_find(const struct bpe *bpe,
     }
     return NULL;
 }
-
-#endif

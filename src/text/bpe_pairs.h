@@ -1,7 +1,6 @@
 /* Pairs of tokens in words: how often each occurs, in which words, and which
  * occurs most often. */
-#ifndef TESSERA_TEXT_BPE_PAIRS_H
-#define TESSERA_TEXT_BPE_PAIRS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ struct bpe_pairs_top {
 /* The pair that occurs most often, of several that of the smaller tokens;
  * false: there is none. */
 bool bpe_pairs_pop(struct bpe_pairs *pairs, struct bpe_pairs_top *out);
-
-#endif

@@ -5,8 +5,7 @@
  * next merge is always that of the pair that occurs most often in the words as
  * they are then; of several, that of the smaller tokens. So merges are those of
  * the Hugging Face library's BpeTrainer, whatever the order of the words. */
-#ifndef TESSERA_TEXT_BPE_TRAIN_H
-#define TESSERA_TEXT_BPE_TRAIN_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -48,5 +47,3 @@ int64_t bpe_train_tokens(const struct bpe_train *train);
 
 /* The text of a tokenizer.json, to be freed. */
 enum err bpe_train_json(const struct bpe_train *train, char **text);
-
-#endif

@@ -1,6 +1,5 @@
 /* What bpe_train.c makes, and bpe_train_json.c writes. */
-#ifndef TESSERA_TEXT_BPE_TRAIN_IMPL_H
-#define TESSERA_TEXT_BPE_TRAIN_IMPL_H
+#pragma once
 
 #include "src/text/bpe_train.h"
 #include "src/text/buffer.h"
@@ -26,5 +25,3 @@ struct bpe_train {
     size_t merges, merge_capacity;
     int32_t of_byte[256];
 };
-
-#endif

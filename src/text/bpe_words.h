@@ -1,8 +1,7 @@
 /* How often each word occurs in texts, a word being what a tokenizer's
  * pre-tokenizer makes. Each thread counts in one of its own; the sum does not
  * depend on who counted what. */
-#ifndef TESSERA_TEXT_BPE_WORDS_H
-#define TESSERA_TEXT_BPE_WORDS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ size_t bpe_words_count(const struct bpe_words *words);
 struct bpe_word bpe_words_at(const struct bpe_words *words, size_t i);
 /* Words that were left out, one for each time. */
 int64_t bpe_words_left_out(const struct bpe_words *words);
-
-#endif

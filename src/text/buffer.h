@@ -1,6 +1,5 @@
 /* Bytes that grow. */
-#ifndef TESSERA_TEXT_BUFFER_H
-#define TESSERA_TEXT_BUFFER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,5 +16,3 @@ void buffer_free(struct buffer *buffer);
 /* Room for `more` bytes behind those that are there. */
 enum err buffer_reserve(struct buffer *buffer, size_t more);
 enum err buffer_add(struct buffer *buffer, const void *data, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* The characters that byte-level files write bytes as: a printable one is
  * itself, others follow from U+0100 on, so that a blank is U+0120. */
-#ifndef TESSERA_TEXT_BYTE_ALPHABET_H
-#define TESSERA_TEXT_BYTE_ALPHABET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ void byte_alphabet_fill(struct byte_alphabet *alphabet);
 bool byte_alphabet_bytes(const struct byte_alphabet *alphabet,
                          const uint8_t *text, size_t bytes, uint8_t *out,
                          size_t *out_bytes);
-
-#endif

@@ -21,8 +21,7 @@
  * SOURCE_DATE_EPOCH if that is set. Other statements are refused by name when a
  * file is read; all else is refused when it is reached, since files of
  * models that call tools name many for that alone. */
-#ifndef TESSERA_TEXT_CHAT_H
-#define TESSERA_TEXT_CHAT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -90,5 +89,3 @@ enum err chat_divide(const struct chat_template *template,
                      const struct chat_message *messages, size_t count,
                      bool last_only, struct chat_text *out,
                      struct chat_turn *turns, size_t *turn_count);
-
-#endif

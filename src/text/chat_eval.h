@@ -1,6 +1,5 @@
 /* Expressions of chat templates, evaluated as Jinja does in Python. */
-#ifndef TESSERA_TEXT_CHAT_EVAL_H
-#define TESSERA_TEXT_CHAT_EVAL_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/text/chat_parse.h"
@@ -32,5 +31,3 @@ enum err chat_eval_filter(struct chat_scope *scope,
 /* The variable of this name; zeros if there is none. */
 enum err chat_eval_variable(struct chat_scope *scope, const char *name,
                             size_t bytes, struct chat_value *out);
-
-#endif

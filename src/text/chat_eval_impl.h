@@ -1,6 +1,5 @@
 /* What the files of functions, filters, methods and tests share. */
-#ifndef TESSERA_TEXT_CHAT_EVAL_IMPL_H
-#define TESSERA_TEXT_CHAT_EVAL_IMPL_H
+#pragma once
 
 #include "src/text/chat_eval.h"
 
@@ -61,5 +60,3 @@ bool chat_eval_is_function(const char *name, size_t bytes);
  * NULL. what: "'name'", of messages. */
 enum err chat_eval_read(struct chat_eval_arguments *arguments,
                         const struct chat_eval_function *of);
-
-#endif

@@ -5,8 +5,7 @@
  * away, so do blanks before a block that begins its line ("trim_blocks",
  * "lstrip_blocks"), "-" at a bracket takes all white space on that side and "+"
  * leaves it; one line end at the end of the file goes away. */
-#ifndef TESSERA_TEXT_CHAT_LEX_H
-#define TESSERA_TEXT_CHAT_LEX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ bool chat_lex_is(const struct chat_lex_word *word, enum chat_lex_kind kind,
  * str.strip() has it. */
 size_t chat_lex_blank_front(const char *text, size_t bytes);
 size_t chat_lex_blank_back(const char *text, size_t bytes);
-
-#endif

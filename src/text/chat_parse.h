@@ -1,8 +1,7 @@
 /* The tree of a chat template: statements, and the expressions in them. What
  * Jinja has beyond this subset is refused by name with its line: statements
  * here, all else where it is evaluated. */
-#ifndef TESSERA_TEXT_CHAT_PARSE_H
-#define TESSERA_TEXT_CHAT_PARSE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,5 +71,3 @@ struct chat_tree {
 /* ERR_DATA names the line. */
 enum err chat_parse_read(const char *text, size_t bytes, struct chat_tree *out);
 void chat_parse_release(struct chat_tree *tree);
-
-#endif

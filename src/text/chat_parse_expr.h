@@ -1,7 +1,6 @@
 /* Expressions of a chat template, and what reading its statements shares with
  * reading them. */
-#ifndef TESSERA_TEXT_CHAT_PARSE_EXPR_H
-#define TESSERA_TEXT_CHAT_PARSE_EXPR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -63,5 +62,3 @@ enum err chat_parse_expr_make(struct chat_parse *parse,
                               struct chat_node **out);
 /* Down a level of brackets or blocks, which the stack has to hold. */
 enum err chat_parse_expr_down(struct chat_parse *parse);
-
-#endif

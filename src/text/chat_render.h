@@ -1,6 +1,5 @@
 /* Statements of chat templates, which write a text. */
-#ifndef TESSERA_TEXT_CHAT_RENDER_H
-#define TESSERA_TEXT_CHAT_RENDER_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/text/chat.h"
@@ -27,5 +26,3 @@ enum err chat_render_tree(const struct chat_tree *tree,
 enum err chat_render_capture(struct chat_scope *scope,
                              const struct chat_node *body,
                              struct chat_value *out);
-
-#endif

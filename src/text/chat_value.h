@@ -1,8 +1,7 @@
 /* What the expressions of a chat template are, and the memory of one rendering:
  * all of it goes away at once. Work and memory have a limit, so that no
  * template and no conversation can take more. */
-#ifndef TESSERA_TEXT_CHAT_VALUE_H
-#define TESSERA_TEXT_CHAT_VALUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -124,5 +123,3 @@ enum err chat_value_set_field(struct chat_memory *memory,
 enum err chat_value_add_field(struct chat_memory *memory,
                               struct chat_value *record, const char *name,
                               size_t bytes, struct chat_value value);
-
-#endif

@@ -1,6 +1,5 @@
 /* Normalizers: what is done to a text before it is divided into words. */
-#ifndef TESSERA_TEXT_NORMALIZE_H
-#define TESSERA_TEXT_NORMALIZE_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/text/buffer.h"
@@ -10,5 +9,3 @@
  * many marks follow each other. */
 enum err normalize_nfc(const struct unicode *unicode, const uint8_t *text,
                        size_t bytes, struct buffer *out);
-
-#endif

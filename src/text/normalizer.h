@@ -1,6 +1,5 @@
 /* A row of steps, each of which changes what the one before gave. */
-#ifndef TESSERA_TEXT_NORMALIZER_H
-#define TESSERA_TEXT_NORMALIZER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -45,5 +44,3 @@ void normalizer_work_free(struct normalizer_work *work);
 enum err normalizer_run(const struct normalizer *normalizer,
                         struct normalizer_work *work, bool prepend,
                         const uint8_t **text, size_t *bytes);
-
-#endif

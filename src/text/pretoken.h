@@ -1,7 +1,6 @@
 /* Pre-tokenizers: how a text is divided into words before words are encoded. A
  * row of steps, each of which divides further what the one before gave. */
-#ifndef TESSERA_TEXT_PRETOKEN_H
-#define TESSERA_TEXT_PRETOKEN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,5 +78,3 @@ enum err pretoken_run(const struct pretoken *pretoken,
 bool pretoken_cuts(const struct pretoken *pretoken,
                    const struct unicode *unicode, const uint8_t *text,
                    size_t cut);
-
-#endif

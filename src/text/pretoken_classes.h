@@ -8,8 +8,7 @@
  * Stand-ins are Hebrew to NKo and of private use: none has a large and a small
  * form. Three characters stand for themselves: U+0085, which is white space but a
  * control, and U+017F and U+212A, which are s and k where case does not matter. */
-#ifndef TESSERA_TEXT_PRETOKEN_CLASSES_H
-#define TESSERA_TEXT_PRETOKEN_CLASSES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,5 +48,3 @@ enum err pretoken_classes_map(const struct pretoken_classes *classes,
 
 /* Whether all of the text is ASCII. */
 bool pretoken_classes_ascii(const uint8_t *text, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* Regular expressions of tokenizer files are written for Oniguruma; this says
  * the same for PCRE2, and refuses what is not known to mean the same there. */
-#ifndef TESSERA_TEXT_PRETOKEN_ONIG_H
-#define TESSERA_TEXT_PRETOKEN_ONIG_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/text/buffer.h"
@@ -14,5 +13,3 @@ enum err pretoken_onig_translate(const struct unicode *unicode,
                                  const char *pattern,
                                  struct pretoken_classes *classes,
                                  struct buffer *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Regular expressions of tokenizer files, by PCRE2. They are written for
  * Oniguruma, so only what means the same in both is taken. */
-#ifndef TESSERA_TEXT_PRETOKEN_REGEX_H
-#define TESSERA_TEXT_PRETOKEN_REGEX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ void pretoken_regex_free(struct pretoken_spans *spans);
 enum err pretoken_regex_split(const struct pretoken_regex *regex,
                               const uint8_t *text, size_t bytes,
                               struct pretoken_spans *spans);
-
-#endif

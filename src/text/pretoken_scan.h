@@ -1,7 +1,6 @@
 /* Patterns that are scanned by hand: each takes a text's first word, of which
  * it looks at nothing but that text, so that words can be taken one by one. */
-#ifndef TESSERA_TEXT_PRETOKEN_SCAN_H
-#define TESSERA_TEXT_PRETOKEN_SCAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ enum pretoken_scan_break {
 /* enum pretoken_scan_break, or 0: nowhere, and what another step has for one
  * word may be cut there as well. */
 unsigned pretoken_scan_breaks(pretoken_scan_fn *scan);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * A tokenizer is read-only once it is made, and any number of threads may use
  * it; each of them encodes with a tokenizer_encoder of its own. */
-#ifndef TESSERA_TEXT_TOKENIZER_H
-#define TESSERA_TEXT_TOKENIZER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -118,5 +117,3 @@ enum err tokenizer_decode_next(const struct tokenizer *tokenizer,
                                const uint8_t **text, size_t *bytes);
 /* Whether it is one that only stands for itself, such as "<|endoftext|>". */
 bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t token);
-
-#endif

@@ -1,7 +1,6 @@
 /* What stands beside a tokenizer.json that we write, so that transformers uses
  * it as it is. */
-#ifndef TESSERA_TEXT_TOKENIZER_CONFIG_H
-#define TESSERA_TEXT_TOKENIZER_CONFIG_H
+#pragma once
 
 #include <jansson.h>
 
@@ -10,5 +9,3 @@
  * which it takes over; NULL: there is none. Without one for padding it is that
  * of the end. NULL: out of memory. */
 json_t *tokenizer_config_make(json_t *bos, json_t *eos, json_t *pad);
-
-#endif

@@ -1,6 +1,5 @@
 /* The decoder of a file of characters: the text of each token. */
-#ifndef TESSERA_TEXT_TOKENIZER_DECODE_H
-#define TESSERA_TEXT_TOKENIZER_DECODE_H
+#pragma once
 
 #include "src/text/buffer.h"
 #include "src/text/tokenizer_reader.h"
@@ -30,5 +29,3 @@ enum err tokenizer_decode_byte_level(const struct tokenizer_node *root);
 /* Append what a token that is written so is decoded to. */
 enum err tokenizer_decode_text(const struct tokenizer_decode *decode,
                                const char *text, struct buffer *out);
-
-#endif

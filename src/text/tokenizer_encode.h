@@ -1,6 +1,5 @@
 /* Encoding with the tokenizer of a file. */
-#ifndef TESSERA_TEXT_TOKENIZER_ENCODE_H
-#define TESSERA_TEXT_TOKENIZER_ENCODE_H
+#pragma once
 
 #include "src/text/tokenizer_impl.h"
 
@@ -18,5 +17,3 @@ enum err tokenizer_encode_text(struct tokenizer_encode *work,
                                unsigned flags, struct token_list *out);
 size_t tokenizer_encode_cut(const struct tokenizer *tokenizer,
                             const uint8_t *text, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* What a tokenizer is made of. tokenizer_file.c makes one of a file,
  * tokenizer_encode.c encodes with it. */
-#ifndef TESSERA_TEXT_TOKENIZER_IMPL_H
-#define TESSERA_TEXT_TOKENIZER_IMPL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -65,5 +64,3 @@ enum err tokenizer_file_load(const char *path, struct tokenizer *tokenizer);
  * messages call it. */
 enum err tokenizer_file_json(const char *name, const char *json, size_t bytes,
                              struct tokenizer *tokenizer);
-
-#endif

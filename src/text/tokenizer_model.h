@@ -1,7 +1,6 @@
 /* The parts of a tokenizer.json: each reads one key of it into the tokenizer,
  * and refuses what it can't do by file and place. */
-#ifndef TESSERA_TEXT_TOKENIZER_MODEL_H
-#define TESSERA_TEXT_TOKENIZER_MODEL_H
+#pragma once
 
 #include "src/text/tokenizer_decode.h"
 #include "src/text/tokenizer_reader.h"
@@ -11,5 +10,3 @@
 enum err tokenizer_model_read(const struct tokenizer_node *root,
                               const struct tokenizer_decode *decode,
                               struct tokenizer *tokenizer);
-
-#endif

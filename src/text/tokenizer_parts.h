@@ -1,6 +1,5 @@
 /* The keys of a tokenizer.json beside its model. */
-#ifndef TESSERA_TEXT_TOKENIZER_PARTS_H
-#define TESSERA_TEXT_TOKENIZER_PARTS_H
+#pragma once
 
 #include "src/text/tokenizer_decode.h"
 #include "src/text/tokenizer_reader.h"
@@ -15,5 +14,3 @@ enum err tokenizer_parts_decoder(const struct tokenizer_node *root,
 /* After the model. */
 enum err tokenizer_parts_post_processor(const struct tokenizer_node *root,
                                         struct tokenizer *tokenizer);
-
-#endif

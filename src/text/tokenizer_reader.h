@@ -1,6 +1,5 @@
 /* Reading a tokenizer.json: values with their place in the file, for errors. */
-#ifndef TESSERA_TEXT_TOKENIZER_READER_H
-#define TESSERA_TEXT_TOKENIZER_READER_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -56,5 +55,3 @@ enum err tokenizer_reader_lacks(const struct tokenizer_node *root,
                                 const char *what, struct tokenizer_lacks **out);
 enum err tokenizer_reader_array(const struct tokenizer_node *node);
 enum err tokenizer_reader_object(const struct tokenizer_node *node);
-
-#endif

@@ -1,8 +1,7 @@
 /* Unicode as tokenizers see it: UTF-8, classes of code points, and the text of
  * a file made valid. Classes come from a table of this tree (unicode_table.h), so
  * that they are the same whatever libraries a system has. */
-#ifndef TESSERA_TEXT_UNICODE_H
-#define TESSERA_TEXT_UNICODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -107,5 +106,3 @@ size_t unicode_invalid(const uint8_t *text, size_t bytes, size_t *rest);
 
 /* Append the text with U+FFFD for each maximal part of an invalid sequence. */
 enum err unicode_repair(const uint8_t *text, size_t bytes, struct buffer *out);
-
-#endif

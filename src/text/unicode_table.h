@@ -1,7 +1,6 @@
 /* Of Unicode 16.0: general categories, and what Unicode 9 did not have
  * of marks, and of composed characters and their parts. Written by tests/interop/unicode_table.py. */
-#ifndef TESSERA_TEXT_UNICODE_TABLE_H
-#define TESSERA_TEXT_UNICODE_TABLE_H
+#pragma once
 
 /* Rows of characters: a letter for the category, A for the first of enum
  * unicode_category, 'a' for the 27th, 'z' for Lu and Ll by turns, and how many
@@ -105,5 +104,3 @@ static const char unicode_table_later[] =
     "11D42 11D42 11D44 11D45 11D97 11D97 11F41 11F42 1611E 16129 1612F 1612F "
     "16D63 16D63 16D67 16D6A 16FF0 16FF1 1E08F 1E08F 1E130 1E136 1E2AE 1E2AE "
     "1E2EC 1E2EF 1E4EC 1E4EF 1E5EE 1E5EF ";
-
-#endif

@@ -1,6 +1,5 @@
 /* Texts that nobody here wrote, shown on a terminal. */
-#ifndef TESSERA_TEXT_VISIBLE_H
-#define TESSERA_TEXT_VISIBLE_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/text/buffer.h"
@@ -8,5 +7,3 @@
 /* Append the text, which is valid UTF-8, with all control characters but tab
  * and line feed written out as in JSON, "\u001b": a terminal would obey them. */
 enum err visible_add(const char *text, size_t bytes, struct buffer *out);
-
-#endif

@@ -5,8 +5,7 @@
  * oldest record, whole. A sink that fails says so once, is tried again after 1,
  * 2, 4, ... at most 60 seconds, and at the end tells how many records it has
  * lost. */
-#ifndef TESSERA_TRACKING_TRACKING_H
-#define TESSERA_TRACKING_TRACKING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -85,5 +84,3 @@ int tracking_end(struct tracking *tracking, enum tracking_end end,
                  double wait_s, struct tracking_lost *lost);
 
 void tracking_params_free(struct tracking_param *params, int count);
-
-#endif

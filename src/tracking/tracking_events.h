@@ -2,8 +2,7 @@
  * bytes, their checksum), each of which holds one Event in protobuf's wire
  * format. Numbers of fields are those of tensorflow's event.proto and
  * summary.proto. Everything is appended to `out`. */
-#ifndef TESSERA_TRACKING_TRACKING_EVENTS_H
-#define TESSERA_TRACKING_TRACKING_EVENTS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ enum err tracking_events_restart(double time_s, int64_t step,
 /* Numbers in one event, as floats; each text in one of its own. */
 enum err tracking_events_record(const struct tracking_record *record,
                                 struct buffer *out);
-
-#endif

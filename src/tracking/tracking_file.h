@@ -1,6 +1,5 @@
 /* Files that sinks write: regular ones, never through a link. */
-#ifndef TESSERA_TRACKING_TRACKING_FILE_H
-#define TESSERA_TRACKING_TRACKING_FILE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ enum err tracking_file_open(int at, const char *name, int flags,
 /* All of it or none: what came of a write that failed is cut off. */
 enum err tracking_file_append(int fd, const char *path, const void *data,
                               size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* Requests with JSON in and out, one at a time, as MLflow's REST interface has
  * them. They may be given up at any time. */
-#ifndef TESSERA_TRACKING_TRACKING_HTTP_H
-#define TESSERA_TRACKING_TRACKING_HTTP_H
+#pragma once
 
 #include <jansson.h>
 #include <stdatomic.h>
@@ -27,5 +26,3 @@ void tracking_http_destroy(struct tracking_http *http);
  * text has the server's own. */
 enum err tracking_http_call(struct tracking_http *http, const char *path,
                             json_t *body, size_t bytes_max, json_t **answer);
-
-#endif

@@ -1,7 +1,6 @@
 /* A table of names: each has a number, 0, 1, ... in the order in which they
  * came, and a place in memory that stays. Never shrinks. */
-#ifndef TESSERA_TRACKING_TRACKING_MAP_H
-#define TESSERA_TRACKING_TRACKING_MAP_H
+#pragma once
 
 #include "src/base/err.h"
 
@@ -22,5 +21,3 @@ int tracking_map_find(const struct tracking_map *map, const char *name);
 enum err tracking_map_add(struct tracking_map *map, const char *name,
                           int *number);
 const char *tracking_map_name(const struct tracking_map *map, int number);
-
-#endif

@@ -2,8 +2,7 @@
  * attempt finds again by RUN/tracking.json, and which step of each metric
  * MLflow has already: nothing can be taken back there, so steps that come again
  * are left out, which have the same loss anyway. */
-#ifndef TESSERA_TRACKING_TRACKING_MLFLOW_H
-#define TESSERA_TRACKING_TRACKING_MLFLOW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ struct tracking_mlflow_seen {
 enum err tracking_mlflow_seen_find(struct tracking_mlflow_seen *seen,
                                    const char *name, int *number, bool *known);
 void tracking_mlflow_seen_clear(struct tracking_mlflow_seen *seen);
-
-#endif

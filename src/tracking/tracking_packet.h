@@ -1,8 +1,7 @@
 /* Copies of records on their way to several sinks: each is made once, and used
  * again when the last sink has it. The owner of a pool has a mutex; all calls
  * are made under it. */
-#ifndef TESSERA_TRACKING_TRACKING_PACKET_H
-#define TESSERA_TRACKING_TRACKING_PACKET_H
+#pragma once
 
 #include "src/tracking/tracking_record.h"
 
@@ -28,5 +27,3 @@ void tracking_packet_give(struct tracking_pool *pool,
                           struct tracking_packet *packet);
 /* The packets that were given back. */
 void tracking_pool_free(struct tracking_pool *pool);
-
-#endif

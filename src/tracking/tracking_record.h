@@ -6,8 +6,7 @@
  * Names are words of letters, digits, "_", "-" and ".", with "/" between them,
  * the first of which is the group that trackers show together: train/loss,
  * throughput/device/mfu, eval/piqa, norm/grad/transformer.wte.weight. */
-#ifndef TESSERA_TRACKING_TRACKING_RECORD_H
-#define TESSERA_TRACKING_TRACKING_RECORD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ struct tracking_map *tracking_list_names(const struct tracking_list *list);
 
 /* A name as records have it; true: it was one already. */
 bool tracking_name_clean(const char *name, char out[TRACKING_NAME_BYTES]);
-
-#endif

@@ -4,8 +4,7 @@
  * sink may block; it never runs while the run waits for it. To add one: its
  * file, which defines a `struct tracking_sink_ops`; a row in tracking.c; its
  * setting; a test. */
-#ifndef TESSERA_TRACKING_TRACKING_SINK_H
-#define TESSERA_TRACKING_TRACKING_SINK_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -46,5 +45,3 @@ extern const struct tracking_sink_ops tracking_csv_ops;
 extern const struct tracking_sink_ops tracking_prometheus_ops;
 extern const struct tracking_sink_ops tracking_mlflow_file_ops;
 extern const struct tracking_sink_ops tracking_mlflow_rest_ops;
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Nothing is held but tables: reads go to the files in pieces. One thread at a
  * time. No communicator: every rank may open for itself. */
-#ifndef TESSERA_WEIGHTS_WEIGHTS_H
-#define TESSERA_WEIGHTS_WEIGHTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -123,5 +122,3 @@ bool weights_ignored(const char *ignore, const char *name);
 enum err weights_fill(struct weights *weights, const struct params *params,
                       const char *ignore, int64_t begin, int64_t end,
                       float *out);
-
-#endif

@@ -5,8 +5,7 @@
  * Where a module of theirs is several layers of ours (Wqkv, c_attn), its
  * adapter is theirs together: A one below the other, B in blocks, rank and
  * alpha as many times as large, by rank_pattern and alpha_pattern. */
-#ifndef TESSERA_WEIGHTS_WEIGHTS_ADAPTER_H
-#define TESSERA_WEIGHTS_WEIGHTS_ADAPTER_H
+#pragma once
 
 #include "src/weights/weights.h"
 
@@ -14,5 +13,3 @@
  * adapters, or something else of the model has trained, too, which an adapter's
  * file cannot hold; ERR_UNSUPPORTED: no architecture of theirs is the model's. */
 enum err weights_adapter_export(struct weights *weights, const char *folder);
-
-#endif

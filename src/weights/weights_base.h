@@ -1,7 +1,6 @@
 /* "base" in the state of a checkpoint that has a part of its model: what the
  * rest is (src/train/start/trainer_base.h). It may come from anybody. */
-#ifndef TESSERA_WEIGHTS_WEIGHTS_BASE_H
-#define TESSERA_WEIGHTS_WEIGHTS_BASE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -18,5 +17,3 @@ enum err weights_base_check(const json_t *base, const char *where);
  * directory: both have moved together. false: it is not there, either. */
 bool weights_base_moved(const json_t *base, const char *run_dir,
                         char out[FSIO_PATH_MAX]);
-
-#endif

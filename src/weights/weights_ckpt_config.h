@@ -5,8 +5,7 @@
  *
  * bos and eos are -1 where there is none; chat_template may be missing. States
  * of before have no "text". The tokenizer's file is a tensor. */
-#ifndef TESSERA_WEIGHTS_WEIGHTS_CKPT_CONFIG_H
-#define TESSERA_WEIGHTS_WEIGHTS_CKPT_CONFIG_H
+#pragma once
 
 #include <jansson.h>
 
@@ -28,5 +27,3 @@ json_t *weights_ckpt_config_fixed(const struct model_config *config);
  * model's other tokens and words (NULL: there is none). NULL: out of memory. */
 json_t *weights_ckpt_config_text(int64_t vocab, int64_t bos, int64_t eos,
                                  const struct weights_about *about);
-
-#endif

@@ -1,7 +1,6 @@
 /* The way back of weights_pieces.h: a MODEL's parameters as the tensors that
  * other programs' files have. */
-#ifndef TESSERA_WEIGHTS_WEIGHTS_CUT_H
-#define TESSERA_WEIGHTS_WEIGHTS_CUT_H
+#pragma once
 
 #include "src/hf/hf_names.h"
 #include "src/weights/weights.h"
@@ -19,5 +18,3 @@ typedef enum err (*weights_cut_sink)(void *arg, const float *data,
 enum err weights_cut(struct weights *weights, const struct params *params,
                      const struct hf_piece *piece, float *buffer,
                      weights_cut_sink sink, void *arg);
-
-#endif

@@ -5,8 +5,7 @@
  * A row lists the tensors as they are seen from params.h (queries, keys and
  * values as one, rows in our order), so that comparing names and shapes, filling
  * and ignoring are the same code for all kinds. */
-#ifndef TESSERA_WEIGHTS_WEIGHTS_IMPL_H
-#define TESSERA_WEIGHTS_WEIGHTS_IMPL_H
+#pragma once
 
 #include "src/weights/weights.h"
 
@@ -51,5 +50,3 @@ struct weights_ops {
 extern const struct weights_ops weights_ckpt;
 extern const struct weights_ops weights_hf;
 extern const struct weights_ops weights_gguf;
-
-#endif

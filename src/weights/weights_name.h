@@ -1,7 +1,6 @@
 /* What a MODEL is called where others read it: model cards and configurations
  * that leave this machine have no paths of it. */
-#ifndef TESSERA_WEIGHTS_WEIGHTS_NAME_H
-#define TESSERA_WEIGHTS_WEIGHTS_NAME_H
+#pragma once
 
 #define WEIGHTS_NAME_MAX 256
 
@@ -9,5 +8,3 @@
  * (models--org--name/snapshots/...), the run's folder's name of a checkpoint in
  * it, otherwise the last part of the path. */
 void weights_name(const char *path, char name[WEIGHTS_NAME_MAX]);
-
-#endif

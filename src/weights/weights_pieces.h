@@ -1,7 +1,6 @@
 /* Parameters that a source has as pieces, each a tensor of its own (hf_names.h):
  * what is the same for a Hugging Face folder and a GGUF file. */
-#ifndef TESSERA_WEIGHTS_WEIGHTS_PIECES_H
-#define TESSERA_WEIGHTS_WEIGHTS_PIECES_H
+#pragma once
 
 #include "src/hf/hf_names.h"
 #include "src/weights/weights_impl.h"
@@ -36,5 +35,3 @@ void weights_pieces_destroy(struct weights_pieces *pieces);
 /* As weights_ops.read; ERR_DATA where the tensor is another. Any thread may. */
 enum err weights_pieces_read(const struct weights_pieces *pieces, int index,
                              int64_t begin, int64_t end, float *out);
-
-#endif

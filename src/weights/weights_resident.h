@@ -1,7 +1,6 @@
 /* All of a model's weights in this process's memory, for programs of one
  * process: generation, evaluation, comparisons. */
-#ifndef TESSERA_WEIGHTS_WEIGHTS_RESIDENT_H
-#define TESSERA_WEIGHTS_WEIGHTS_RESIDENT_H
+#pragma once
 
 #include "src/weights/weights.h"
 
@@ -18,5 +17,3 @@ void weights_resident_destroy(struct weights_resident *resident);
 /* gather and release only; there are no gradients. Lent. */
 const struct param_access *
 weights_resident_access(struct weights_resident *resident);
-
-#endif

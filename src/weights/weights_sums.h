@@ -5,8 +5,7 @@
  * params, each element once, in any order and on any ranks, whose sums are
  * joined by XOR. Blocks, and not tensors, since a reader of an interval checks
  * what it reads. */
-#ifndef TESSERA_WEIGHTS_WEIGHTS_SUMS_H
-#define TESSERA_WEIGHTS_WEIGHTS_SUMS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -46,5 +45,3 @@ enum err weights_sums_parse(const json_t *json, const struct params *params,
 enum err weights_sums_compare(const struct weights_sums *was,
                               const struct weights_sums *is, const char *path,
                               int *unknown);
-
-#endif

@@ -1,6 +1,5 @@
 /* The tokenizer of a MODEL. */
-#ifndef TESSERA_WEIGHTS_WEIGHTS_TOKENIZER_H
-#define TESSERA_WEIGHTS_WEIGHTS_TOKENIZER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ void weights_tokenizer_warn_names(const struct weights_about *about);
 /* Of the model's own; false: it is not known. */
 bool weights_tokenizer_sha256(const struct weights_about *about,
                               char sha256[65]);
-
-#endif

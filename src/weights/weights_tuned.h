@@ -2,8 +2,7 @@
  * and adapters (LoRA), whose "base" in the state says what the rest is
  * (src/train/start/trainer_base.h). Adapters are merged: W + (alpha / rank) B A, in
  * fp64, rounded once. For weights_ckpt.c. */
-#ifndef TESSERA_WEIGHTS_WEIGHTS_TUNED_H
-#define TESSERA_WEIGHTS_WEIGHTS_TUNED_H
+#pragma once
 
 #include <jansson.h>
 
@@ -49,5 +48,3 @@ enum err weights_tuned_matrix(struct weights_tuned *tuned, const char *name,
 /* Elements of a tensor of that list. */
 enum err weights_tuned_read(struct weights_tuned *tuned, int index,
                             int64_t begin, int64_t end, float *out);
-
-#endif

@@ -3,8 +3,7 @@
  * Scores are of some size, so that a few keys have most of the weight, and
  * errors are relative to the largest element nearby: a wrong sign, slope or
  * stride shows wherever it is. */
-#ifndef TESSERA_TESTS_GPU_ATTENTION_PAIR_H
-#define TESSERA_TESTS_GPU_ATTENTION_PAIR_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -45,5 +44,3 @@ struct attention_errors {
 enum err attention_pair_run(const struct attention_pair *pair,
                             const struct attention *shape, bool alibi,
                             struct attention_errors *errors);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the parts of bench_kernels share: the table that is measured, memory of
  * ordinary numbers for operands, times, and rows of the result. */
-#ifndef TESSERA_TESTS_GPU_BENCH_DEVICE_H
-#define TESSERA_TESTS_GPU_BENCH_DEVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ enum err bench_products_compare(struct bench *bench);
 enum err bench_memory_ops(struct bench *bench);
 enum err bench_attention(struct bench *bench);
 enum err bench_fp8(struct bench *bench);
-
-#endif

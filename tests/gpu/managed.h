@@ -7,8 +7,7 @@
  *
  * managed_cuda.o is the GPU; managed_host.o puts the kernels for the processor
  * in its place, so that the rest is tested where there is none. */
-#ifndef TESSERA_TESTS_GPU_MANAGED_H
-#define TESSERA_TESTS_GPU_MANAGED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ void *managed_piece(const void *address, size_t *bytes);
 
 /* Makes aligned_alloc() take from the source from now on. */
 void managed_memory_start(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* The same op on the same operands again and again, TESSERA_GPU_REPEAT times in
  * all, each time but the first beside other kernels: its outputs must keep
  * their bits. */
-#ifndef TESSERA_TESTS_GPU_MANAGED_AGAIN_H
-#define TESSERA_TESTS_GPU_MANAGED_AGAIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ void managed_again_begin(struct managed_again *again,
 bool managed_again_next(struct managed_again *again, const char *op);
 /* In any case. */
 void managed_again_end(struct managed_again *again);
-
-#endif

@@ -2,8 +2,7 @@
  * operations and bytes that its contract costs. Tensors are addresses without
  * memory, so that a step of any model takes a moment. The stream of the context
  * is the notebook. Dense models in bf16 or fp32, in one piece. */
-#ifndef TESSERA_TESTS_GPU_PREDICT_NOTE_H
-#define TESSERA_TESTS_GPU_PREDICT_NOTE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -39,5 +38,3 @@ struct notebook {
 /* `scratch` says how much scratch ops want; NULL: none. Static, one at a time.
  */
 const struct kernels *predict_table(const struct kernels *scratch);
-
-#endif

@@ -2,8 +2,7 @@
  * tiles, one of which a multiprocessor computes in the time of k + ramp steps;
  * waves of them follow each other, and where they are few k may be split. So
  * short k, few tiles and a last wave that is not full cost what they cost. */
-#ifndef TESSERA_TESTS_GPU_PREDICT_RATE_H
-#define TESSERA_TESTS_GPU_PREDICT_RATE_H
+#pragma once
 
 #include "tests/gpu/predict_note.h"
 
@@ -26,5 +25,3 @@ struct predict_rates {
 /* Seconds of one call, without the gap. */
 double predict_seconds(const struct predict_rates *rates,
                        const struct note *note);
-
-#endif

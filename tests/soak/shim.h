@@ -17,8 +17,7 @@
  * folder's names at its last fsync. In STORE, ino/INODE holds the id of a file
  * or folder; data/ID is a file's durable contents; list/ID are the durable
  * names of a folder, as lines "ID NAME". */
-#ifndef TESSERA_TESTS_SOAK_SHIM_H
-#define TESSERA_TESTS_SOAK_SHIM_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ void shim_store_begin(const char *store, const char *root);
 void shim_store_made(const char *path);
 /* The file or folder behind this path was synced. */
 void shim_store_synced(const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* Parts of the program victim.c. */
-#ifndef TESSERA_TESTS_SOAK_VICTIM_H
-#define TESSERA_TESTS_SOAK_VICTIM_H
+#pragma once
 
 #include "src/comm/comm.h"
 
@@ -9,5 +8,3 @@
  * must see the damage. Prints one line a file "FILE: N flips -> outcome"; the
  * exit status is 1 if anything was wrong. Best on a file system in memory. */
 int victim_flips(struct comm *comm, const char *folder);
-
-#endif

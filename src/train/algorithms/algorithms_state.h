@@ -6,8 +6,7 @@
  * in the list's order, and found again by name. "steps" has the durations that
  * are given in dur, as steps: fractions of train.max_duration as it was when
  * the run began, which a resume with another one keeps. */
-#ifndef TESSERA_TRAIN_ALGORITHMS_STATE_H
-#define TESSERA_TRAIN_ALGORITHMS_STATE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -28,5 +27,3 @@ enum err algorithms_restore(struct trainer *trainer, const json_t *state);
  * whole, which rank 0 logs. */
 enum err algorithms_take(struct trainer *trainer, const json_t *state,
                          const char *ignore);
-
-#endif

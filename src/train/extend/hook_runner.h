@@ -1,7 +1,6 @@
 /* Runs the commands of hooks.on_* one after the other on a thread of its own.
  * Nothing that a command does, or fails to do, comes back to the run. */
-#ifndef TESSERA_TRAIN_HOOK_RUNNER_H
-#define TESSERA_TRAIN_HOOK_RUNNER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ void hook_runner_call(struct hook_runner *runner, int number, const char *event,
  * NULL: nothing happens. */
 void hook_runner_destroy(struct hook_runner *runner, double wait_s,
                          struct hook_count *count);
-
-#endif

@@ -1,7 +1,6 @@
 /* The file of a plug-in (tessera_plugin.h): whether it may be loaded, what
  * identifies it, and the structure that it defines. */
-#ifndef TESSERA_TRAIN_PLUGIN_FILE_H
-#define TESSERA_TRAIN_PLUGIN_FILE_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/train/extend/tessera_plugin.h"
@@ -21,5 +20,3 @@ plugin_file_algorithms(const struct tessera_plugin *plugin);
 /* SHA-256 over those of all of a run's plug-ins, in order; "" where there are
  * none. */
 enum err plugin_file_all(const struct train_settings *settings, char hex[65]);
-
-#endif

@@ -1,7 +1,6 @@
 /* What a plug-in gets of the run (struct tessera_host), and what its functions'
  * results mean. */
-#ifndef TESSERA_TRAIN_PLUGIN_HOST_H
-#define TESSERA_TRAIN_PLUGIN_HOST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -28,5 +27,3 @@ enum err plugin_host_judge(struct plugin_host *host, const char *part,
 
 /* Of a part: letters, digits and '_'. */
 bool plugin_host_is_name(const char *name);
-
-#endif

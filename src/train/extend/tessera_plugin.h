@@ -27,8 +27,7 @@
  *
  * Functions return 0, or anything else for a failure, which ends the run on all
  * ranks with the text of host->fail(). */
-#ifndef TESSERA_PLUGIN_H
-#define TESSERA_PLUGIN_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -202,6 +201,4 @@ const struct tessera_plugin *tessera_plugin(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

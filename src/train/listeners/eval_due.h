@@ -2,8 +2,7 @@
  * Every interval of theirs and at the end, each step once in all attempts: what
  * a stop signal has kept from being done after the last step is made up for by
  * the next attempt. */
-#ifndef TESSERA_TRAIN_EVAL_DUE_H
-#define TESSERA_TRAIN_EVAL_DUE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ struct eval_due {
  * Collective. */
 enum err eval_due_handle(struct eval_due *due, enum event event,
                          const struct step_record *step, struct asks *asks);
-
-#endif

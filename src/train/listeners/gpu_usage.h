@@ -1,7 +1,6 @@
 /* What NVML says of this rank's GPU while it trains: load, memory, heat, power,
  * energy. */
-#ifndef TESSERA_TRAIN_GPU_USAGE_H
-#define TESSERA_TRAIN_GPU_USAGE_H
+#pragma once
 
 #include "healthcheck/health_nvml.h"
 #include "src/base/err.h"
@@ -30,5 +29,3 @@ void gpu_usage_close(struct gpu_usage *usage);
 
 /* ERR_IO: it does not answer. Takes milliseconds. */
 enum err gpu_usage_read(struct gpu_usage *usage, struct gpu_reading *out);
-
-#endif

@@ -2,8 +2,7 @@
  * first logged step at or after each end of its interval, for other steps have
  * no record. The same on all ranks. In steps it is the same however often the
  * run was restarted; in seconds it is by rank 0's clock. */
-#ifndef TESSERA_TRAIN_MONITOR_DUE_H
-#define TESSERA_TRAIN_MONITOR_DUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ bool monitor_due_step(const struct monitor_due *due, int64_t step);
 
 /* In batch_end, of each step once. */
 bool monitor_due_now(struct monitor_due *due, const struct step_record *step);
-
-#endif

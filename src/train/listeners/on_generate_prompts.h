@@ -1,7 +1,6 @@
 /* The prompts that a run's model continues: read and encoded by rank 0 with the
  * tokenizer of the training data, the same tokens on all ranks. */
-#ifndef TESSERA_TRAIN_ON_GENERATE_PROMPTS_H
-#define TESSERA_TRAIN_ON_GENERATE_PROMPTS_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/infer/generate.h"
@@ -26,5 +25,3 @@ struct on_generate_prompts {
 enum err on_generate_prompts_read(const struct trainer *trainer,
                                   struct on_generate_prompts *prompts);
 void on_generate_prompts_free(struct on_generate_prompts *prompts);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the listener of norms (on_norms.c) takes, for the plan. */
-#ifndef TESSERA_TRAIN_ON_NORMS_H
-#define TESSERA_TRAIN_ON_NORMS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -10,5 +9,3 @@
 /* Bytes of the host's; 0 where monitor.norms is off. */
 size_t on_norms_bytes(const struct train_settings *settings,
                       const struct params *params);
-
-#endif

@@ -20,8 +20,7 @@
  *
  * Updates left out and rollbacks are in the ledger, and limited
  * (spike_budget.h): a run that needs more of them ends with ERR_NUMERIC. */
-#ifndef TESSERA_TRAIN_ON_SPIKE_H
-#define TESSERA_TRAIN_ON_SPIKE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -51,5 +50,3 @@ int on_spike_medians(const struct on_spike *spike, double *loss, double *norm);
  * nothing has been seen, and where none is stored nothing has. */
 enum err on_spike_store(const struct on_spike *spike, json_t *state);
 enum err on_spike_restore(struct on_spike *spike, const json_t *state);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the listener of the system (on_system.c) puts together from all ranks,
  * for tests without its nodes. */
-#ifndef TESSERA_TRAIN_ON_SYSTEM_H
-#define TESSERA_TRAIN_ON_SYSTEM_H
+#pragma once
 
 #include "src/job/node_energy.h"
 #include "src/job/node_usage.h"
@@ -39,5 +38,3 @@ void system_reader_read(struct system_reader *reader, struct system_part *out);
 /* Figures of all ranks' parts; host[r] tells nodes apart. */
 void system_parts_tell(const struct system_part *parts, int count,
                        const char *const *hosts, struct tracking_list *out);
-
-#endif

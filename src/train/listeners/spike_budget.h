@@ -2,8 +2,7 @@
  * last steps, as many as train.spike_budget in train.spike_window. Updates that
  * were left out are in every checkpoint (state["spike_budget"]), rollbacks in
  * state and ledger (rollback.h), so that the count is the same in all attempts. */
-#ifndef TESSERA_TRAIN_SPIKE_BUDGET_H
-#define TESSERA_TRAIN_SPIKE_BUDGET_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -36,5 +35,3 @@ void spike_budget_text(const struct spike_budget *budget,
 /* None is stored where no update was left out; limit and window stay. */
 enum err spike_budget_store(const struct spike_budget *budget, json_t *state);
 enum err spike_budget_restore(struct spike_budget *budget, const json_t *state);
-
-#endif

@@ -15,8 +15,7 @@
  * keeps between steps is in the checkpoint: tensors as the replica's
  * (replica.h: kept), and some JSON (algorithms_state.h). The list itself, with
  * all settings, is one that stays (start_fixed.h). */
-#ifndef TESSERA_TRAIN_ALGORITHM_H
-#define TESSERA_TRAIN_ALGORITHM_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -160,5 +159,3 @@ enum err algorithm_norm(const struct trainer *trainer,
 
 /* kept = keep * kept + (1 - keep) * weights. */
 enum err algorithm_average(struct trainer *trainer, int kept, double keep);
-
-#endif

@@ -28,8 +28,7 @@
  *
  * To add a listener: its own file, which defines a `struct listener_ops`; a row
  * in events.c; its test. */
-#ifndef TESSERA_TRAIN_EVENTS_H
-#define TESSERA_TRAIN_EVENTS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -195,5 +194,3 @@ enum err events_restore(struct events *events, const json_t *state);
 bool events_leave(struct events *events, bool together);
 /* The last one first. */
 void events_destroy(struct events *events);
-
-#endif

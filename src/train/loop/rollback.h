@@ -10,8 +10,7 @@
  * Rollbacks are numbered by their place in the list, from 1. A checkpoint's
  * state has those before it (state["rollbacks"]), the ledger has all of them
  * (event "rollback"), with the same members; both together are the list. */
-#ifndef TESSERA_TRAIN_ROLLBACK_H
-#define TESSERA_TRAIN_ROLLBACK_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -76,5 +75,3 @@ enum err rollback_store(const struct rollbacks *rollbacks, json_t *state);
 enum err rollback_restore(struct rollbacks *rollbacks, int64_t step,
                           const json_t *state, const json_t *ledger,
                           const char *run_uuid);
-
-#endif

@@ -4,8 +4,7 @@
  * One exchange per step, after batch_ask, brings what ranks know of themselves
  * to all of them: their times, what their listeners ask for, and whether one
  * has failed. */
-#ifndef TESSERA_TRAIN_STEP_RECORD_H
-#define TESSERA_TRAIN_STEP_RECORD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -106,5 +105,3 @@ enum err step_record_exchange(struct trainer *trainer);
 /* Has `interval`, in seconds, passed on this clock since *since? It begins
  * again then. Other intervals never have. */
 bool step_record_seconds_due(struct duration interval, double *since);
-
-#endif

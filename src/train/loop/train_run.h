@@ -1,6 +1,5 @@
 /* One attempt of a run, from the lock on the run directory to the exit code. */
-#ifndef TESSERA_TRAIN_TRAIN_RUN_H
-#define TESSERA_TRAIN_TRAIN_RUN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -16,5 +15,3 @@
  * amid a computation that they share: only comm_abort() may follow. */
 enum err train_run(struct comm *comm, const struct train_settings *settings,
                    int *exit_code, bool *adrift);
-
-#endif

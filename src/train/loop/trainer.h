@@ -3,8 +3,7 @@
  * The struct is open to what is a part of the loop: the files trainer_*.c,
  * evaluation and checkpoint. Listeners read the record of the step (events.h);
  * everything else uses the functions. */
-#ifndef TESSERA_TRAIN_TRAINER_H
-#define TESSERA_TRAIN_TRAINER_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -182,5 +181,3 @@ enum err trainer_steps(const struct trainer *trainer, const char *key,
 
 /* Tokens (positions) trained so far, without those that algorithms left out. */
 int64_t trainer_tokens(const struct trainer *trainer);
-
-#endif

@@ -1,6 +1,5 @@
 /* The thread that reads this rank's microbatches ahead (data.prefetch). */
-#ifndef TESSERA_TRAIN_TRAINER_AHEAD_H
-#define TESSERA_TRAIN_TRAINER_AHEAD_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/train/loop/trainer.h"
@@ -16,5 +15,3 @@ enum err trainer_ahead_read(struct trainer *trainer, int64_t first);
 /* The first position of the microbatch whose chunks begin with this leaf,
  * counted from that of its batch. */
 int64_t trainer_ahead_offset(const struct trainer *trainer, int leaf);
-
-#endif

@@ -6,8 +6,7 @@
  * for each of its parallel.sequence_chunks; losses are summed in the order of
  * leaves and their chunks, so the result does not depend on the number of
  * ranks, nor on how many share a sequence. */
-#ifndef TESSERA_TRAIN_TRAINER_EVAL_H
-#define TESSERA_TRAIN_TRAINER_EVAL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -26,5 +25,3 @@ void trainer_eval_destroy(struct trainer_eval *eval);
 /* *done is false when a stop signal has cut it short; else the trainer's record
  * has the result, the same on all ranks. Collective. */
 enum err trainer_eval_run(struct trainer_eval *eval, bool *done);
-
-#endif

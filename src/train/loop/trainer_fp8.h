@@ -8,8 +8,7 @@
  * shared, so bits do not depend on the number of ranks. What a step finds
  * counts from the next one on; a value that has grown beyond is cut to the
  * largest of the format until then. */
-#ifndef TESSERA_TRAIN_TRAINER_FP8_H
-#define TESSERA_TRAIN_TRAINER_FP8_H
+#pragma once
 
 #include <jansson.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ const float *trainer_fp8_unscales(const struct trainer_fp8 *fp8);
  * ERR_CHECKPOINT, and fp8 is what it was: there is none of so many operands. */
 enum err trainer_fp8_store(const struct trainer_fp8 *fp8, json_t *state);
 enum err trainer_fp8_restore(struct trainer_fp8 *fp8, const json_t *state);
-
-#endif

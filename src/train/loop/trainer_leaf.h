@@ -1,6 +1,5 @@
 /* The trainer's batch as the model's leaf. */
-#ifndef TESSERA_TRAIN_TRAINER_LEAF_H
-#define TESSERA_TRAIN_TRAINER_LEAF_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -28,5 +27,3 @@ void trainer_leaf_choose(struct batch *batch, const bool *left_out,
  * could not read it, but is needed in the model by those with which it shares
  * experts or sequences. */
 void trainer_leaf_empty(int64_t samples, struct batch *batch);
-
-#endif

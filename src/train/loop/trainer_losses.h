@@ -1,8 +1,7 @@
 /* The losses of leaves: tensors that the model writes in the order of the
  * stream, brought to the host once, after all of them. Where the host reaches
  * tensors both are the same. */
-#ifndef TESSERA_TRAIN_TRAINER_LOSSES_H
-#define TESSERA_TRAIN_TRAINER_LOSSES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ enum err trainer_losses_fetch(const struct trainer_losses *losses,
 /* [count], when the stream has come there. Lent. */
 const struct leaf_loss *
 trainer_losses_host(const struct trainer_losses *losses);
-
-#endif

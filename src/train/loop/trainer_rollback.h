@@ -1,8 +1,7 @@
 /* A run goes back: its trainer ends, and another one begins at the newest good
  * checkpoint, or at step 0 where there is none, as a resume does. What the
  * steps between have read is left out (rollback.h). */
-#ifndef TESSERA_TRAIN_TRAINER_ROLLBACK_H
-#define TESSERA_TRAIN_TRAINER_ROLLBACK_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/train/loop/trainer.h"
@@ -22,5 +21,3 @@ enum err trainer_rollback_find(struct trainer *trainer);
  * nothing: the next one comes to the same step and goes back likewise.
  * Collective. */
 enum err trainer_rollback_begin(struct trainer *trainer);
-
-#endif

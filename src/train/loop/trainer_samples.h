@@ -2,8 +2,7 @@
  * without a gradient: the forward pass of an evaluation, one sample at a time,
  * by the ranks that will train on it. A sample's number has the same bits
  * whatever the microbatch, the ranks and the strategy. */
-#ifndef TESSERA_TRAIN_TRAINER_SAMPLES_H
-#define TESSERA_TRAIN_TRAINER_SAMPLES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ void trainer_samples_destroy(struct trainer_samples *samples);
  * label. Lent until the next call; the same on every rank. Collective. */
 enum err trainer_samples_losses(struct trainer_samples *samples,
                                 int64_t seq_len, const double **out);
-
-#endif

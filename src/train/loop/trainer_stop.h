@@ -8,8 +8,7 @@
  * plug-ins, which have heard of the step already. On several ranks what one look
  * has asked the next one hears, so that nobody waits. A device's microsteps are
  * enqueued faster than they are computed: there it is the batch's end. */
-#ifndef TESSERA_TRAIN_TRAINER_STOP_H
-#define TESSERA_TRAIN_TRAINER_STOP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ void trainer_stop_begin(struct trainer *trainer, bool may);
 /* Before each microstep, and after the last. Collective. */
 enum err trainer_stop_look(struct trainer *trainer, int microstep);
 enum err trainer_stop_end(struct trainer *trainer);
-
-#endif

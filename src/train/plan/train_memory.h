@@ -8,8 +8,7 @@
  * smallest number that fits at all decides, and a run can go on with that many
  * or more. Threads count as hardware.threads, or TRAIN_MEMORY_THREADS where
  * that is automatic, too; and hardware.backend = "auto" counts as cpu. */
-#ifndef TESSERA_TRAIN_TRAIN_MEMORY_H
-#define TESSERA_TRAIN_TRAIN_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -119,5 +118,3 @@ enum err train_memory_check(const struct train_settings *settings,
 void train_memory_changes(const struct train_settings *settings, int ranks,
                           const struct train_settings *near, int near_ranks,
                           char *text, size_t size);
-
-#endif

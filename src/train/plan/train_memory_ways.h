@@ -9,8 +9,7 @@
  * that cost no time but something else (other bits, a smaller product, a save
  * that is waited for) have a fixed price. The numbers decide an order, nothing
  * else; ddp costs what zero1 costs and takes more, so it is never chosen. */
-#ifndef TESSERA_TRAIN_TRAIN_MEMORY_WAYS_H
-#define TESSERA_TRAIN_TRAIN_MEMORY_WAYS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ enum err train_memory_fit(const struct train_settings *settings,
 enum err train_memory_strategy(struct train_settings *settings,
                                const struct train_memory_place *place,
                                size_t limit_bytes, char *why, size_t why_size);
-
-#endif

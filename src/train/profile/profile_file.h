@@ -14,8 +14,7 @@
  * ts counts from a moment that all ranks have in common: the run's start on
  * rank 0. Files of several ranks go together by
  * `jq -s '{traceEvents: map(.traceEvents) | add}' rank-*.json`. */
-#ifndef TESSERA_TRAIN_PROFILE_FILE_H
-#define TESSERA_TRAIN_PROFILE_FILE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ struct profile_about {
 /* The timeline is off. Written beside it first, then renamed: never half. */
 enum err profile_file_write(const char *path, const struct timeline *timeline,
                             const struct profile_about *about);
-
-#endif

@@ -1,6 +1,5 @@
 /* The steps that train.profile names: "10ba-12ba, 50ba". */
-#ifndef TESSERA_TRAIN_PROFILE_RANGES_H
-#define TESSERA_TRAIN_PROFILE_RANGES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ enum err profile_ranges_parse(const char *text, struct profile_ranges *out);
 /* The range that a step is in; NULL: in none. */
 const struct profile_range *
 profile_ranges_at(const struct profile_ranges *ranges, int64_t step);
-
-#endif

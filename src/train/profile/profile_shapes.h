@@ -1,6 +1,5 @@
 /* On which shapes a rank's ops have spent their time. */
-#ifndef TESSERA_TRAIN_PROFILE_SHAPES_H
-#define TESSERA_TRAIN_PROFILE_SHAPES_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/base/timeline.h"
@@ -17,5 +16,3 @@ struct profile_shape {
  * counted, nor spans that found no room. *count <= PROFILE_SHAPES. */
 enum err profile_shapes(const struct timeline *timeline,
                         struct profile_shape out[PROFILE_SHAPES], int *count);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the ranks' timelines of some steps come to together. */
-#ifndef TESSERA_TRAIN_PROFILE_SUMS_H
-#define TESSERA_TRAIN_PROFILE_SUMS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ enum err profile_sums_gather(struct comm *comm, const struct timeline *timeline,
 int64_t profile_sums_steps(const struct profile_sums *sums);
 int64_t profile_sums_rest(const struct profile_sums *sums);
 int64_t profile_sums_idle(const struct profile_sums *sums);
-
-#endif

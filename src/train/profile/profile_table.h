@@ -1,6 +1,5 @@
 /* What a step consists of, as a table for people. */
-#ifndef TESSERA_TRAIN_PROFILE_TABLE_H
-#define TESSERA_TRAIN_PROFILE_TABLE_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/text/buffer.h"
@@ -14,5 +13,3 @@
 enum err profile_table(const struct profile_sums *sums,
                        const struct profile_shape *shapes, int count,
                        struct buffer *out);
-
-#endif

@@ -15,8 +15,7 @@
  * fails there is a warning; a range that begins while the one before is still
  * being written is left out, with a warning. Nothing happens, and nothing is
  * taken, without train.profile. */
-#ifndef TESSERA_TRAIN_TRAINER_PROFILE_H
-#define TESSERA_TRAIN_TRAINER_PROFILE_H
+#pragma once
 
 #include "kernels/kernel_profile.h"
 #include "src/base/err.h"
@@ -42,5 +41,3 @@ void trainer_profile_tell(const struct trainer *trainer);
  * ends. */
 enum err trainer_profile_before_step(struct trainer *trainer);
 enum err trainer_profile_after_step(struct trainer *trainer);
-
-#endif

@@ -2,8 +2,7 @@
  * the items of the list `algorithms` have them, and the table of all. A new
  * algorithm is an entry in ALGORITHMS and its group here, and a file
  * algorithm_NAME.c. */
-#ifndef TESSERA_TRAIN_ALGORITHM_SETTINGS_H
-#define TESSERA_TRAIN_ALGORITHM_SETTINGS_H
+#pragma once
 
 #include "src/base/settings_list.h"
 
@@ -140,5 +139,3 @@ ALGORITHMS(ALGORITHM_STRUCT)
 
 /* The kinds of the setting `algorithms`, in the order of the table. */
 extern const struct settings_kind algorithm_kinds[];
-
-#endif

@@ -1,7 +1,6 @@
 /* Rules by which a run ends before train.max_duration, as the items of the list
  * `finish` have them. */
-#ifndef TESSERA_TRAIN_FINISH_SETTINGS_H
-#define TESSERA_TRAIN_FINISH_SETTINGS_H
+#pragma once
 
 #include "src/base/settings_list.h"
 
@@ -42,5 +41,3 @@ struct train_settings;
 
 /* ERR_USAGE: a rule watches a figure that nothing in the run gives. */
 enum err finish_check(const struct train_settings *settings);
-
-#endif

@@ -1,6 +1,5 @@
 /* The settings of a plug-in, as the items of the list `plugins` have them. */
-#ifndef TESSERA_TRAIN_PLUGIN_SETTINGS_H
-#define TESSERA_TRAIN_PLUGIN_SETTINGS_H
+#pragma once
 
 #include "src/base/settings_list.h"
 
@@ -15,5 +14,3 @@ struct plugin_settings {
 };
 
 extern const struct settings_kind plugin_kinds[];
-
-#endif

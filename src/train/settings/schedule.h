@@ -9,8 +9,7 @@
  * A row is S(NAME, name, formula, uses). uses: the settings of the group
  * "scheduler" that it goes by, with blanks between; name, warmup and scale have
  * a meaning for all. */
-#ifndef TESSERA_TRAIN_SCHEDULE_H
-#define TESSERA_TRAIN_SCHEDULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,5 +78,3 @@ bool schedule_uses(enum schedule_kind kind, const char *field);
 
 /* The multiplier a(t) of the peak rate in `step` (0 is the first). */
 double schedule_multiplier(const struct schedule *schedule, int64_t step);
-
-#endif

@@ -1,7 +1,6 @@
 /* Settings whose text may hold a token or a password: nothing that leaves the
  * run's folder repeats it. */
-#ifndef TESSERA_TRAIN_SECRET_SETTINGS_H
-#define TESSERA_TRAIN_SECRET_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -11,5 +10,3 @@ struct train_settings;
 bool secret_settings_has(const char *key, const char *text);
 /* Do these settings have any? */
 bool secret_settings_any(const struct train_settings *settings);
-
-#endif

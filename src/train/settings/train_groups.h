@@ -1,7 +1,6 @@
 /* Groups of tensors with an optimizer, a rate or a decay of their own:
  * optimizer.groups, as settings and as what a replica is made of. */
-#ifndef TESSERA_TRAIN_TRAIN_GROUPS_H
-#define TESSERA_TRAIN_TRAIN_GROUPS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -43,5 +42,3 @@ enum err train_groups_check(const struct train_groups *groups,
 
 /* Whether one of them goes by optimizer.FIELD. */
 bool train_groups_use(const struct train_groups *groups, const char *field);
-
-#endif

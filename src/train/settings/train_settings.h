@@ -1,7 +1,6 @@
 /* The settings of a training run: one schema for checking, overrides, --help
  * and the resolved config.cfg. */
-#ifndef TESSERA_TRAIN_TRAIN_SETTINGS_H
-#define TESSERA_TRAIN_TRAIN_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -98,5 +97,3 @@ bool train_settings_decides(const struct setting *setting);
 /* SHA-256 over the resolved settings that decide the result. */
 enum err train_settings_hash(const struct train_settings *settings,
                              char hex[65]);
-
-#endif

@@ -1,7 +1,6 @@
 /* The settings of optimizer and schedule, part of train_settings_rows.h; and the
  * flags that all rows there may have. */
-#ifndef TESSERA_TRAIN_TRAIN_SETTINGS_OPTIMIZER_H
-#define TESSERA_TRAIN_TRAIN_SETTINGS_OPTIMIZER_H
+#pragma once
 
 #include "src/base/settings.h"
 #include "src/parallel/optimizer.h"
@@ -119,5 +118,3 @@ static const char *const adjust_lr_names[] = { "match_rms_adamw", "original",
       "scale_schedule_ratio)")                                                 \
     S(scheduler, BOOL, scale_warmup, "false", TRAIN_DECIDES_ADDED,             \
       "scheduler.scale multiplies the warm-up, too")
-
-#endif

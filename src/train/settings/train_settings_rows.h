@@ -2,8 +2,7 @@
  * (src/model/model_config.h): groups of rows, each of which is the entry of the
  * table and the field of struct train_settings (src/base/settings.h), and the
  * names of what can be chosen. A new setting is a row here. */
-#ifndef TESSERA_TRAIN_TRAIN_SETTINGS_ROWS_H
-#define TESSERA_TRAIN_TRAIN_SETTINGS_ROWS_H
+#pragma once
 
 #include "src/base/log.h"
 #include "src/base/settings.h"
@@ -457,5 +456,3 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     HOOK_SETTINGS(S)                                                           \
     MONITOR_SETTINGS(S)                                                        \
     LOG_SETTINGS(S)
-
-#endif

@@ -2,8 +2,7 @@
  * size of the data set is known. scheduler.scale multiplies train.max_duration
  * and all durations but the warm-up; what is counted whole (ba, tok, sp) is
  * rounded down, as Composer does. */
-#ifndef TESSERA_TRAIN_TRAINER_SCHEDULE_H
-#define TESSERA_TRAIN_TRAINER_SCHEDULE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -40,5 +39,3 @@ void trainer_schedule_again(const struct train_settings *old,
                             const struct train_settings *new,
                             const struct trainer_schedule *new_plan, char *text,
                             size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* The training data of a run, as its settings name them: one data set, or those
  * of data.mixture, and the order in which they are read. */
-#ifndef TESSERA_TRAIN_RUN_DATA_H
-#define TESSERA_TRAIN_RUN_DATA_H
+#pragma once
 
 #include <stdint.h>
 
@@ -70,5 +69,3 @@ enum err run_data_epochs(const struct run_data *data,
 void run_data_tell(const struct run_data *data, const struct train_settings *s,
                    struct order *order, int64_t max_steps,
                    const struct dataset *eval);
-
-#endif

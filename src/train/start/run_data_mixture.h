@@ -1,6 +1,5 @@
 /* The data sets of data.mixture. */
-#ifndef TESSERA_TRAIN_RUN_DATA_MIXTURE_H
-#define TESSERA_TRAIN_RUN_DATA_MIXTURE_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/train/start/run_data.h"
@@ -9,5 +8,3 @@
  * before a failure are the caller's to close. */
 enum err run_data_mixture(const struct train_settings *s,
                           struct run_data *data);
-
-#endif

@@ -1,6 +1,5 @@
 /* What has changed in the settings since the attempt before. */
-#ifndef TESSERA_TRAIN_START_CHANGES_H
-#define TESSERA_TRAIN_START_CHANGES_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/train/loop/trainer.h"
@@ -13,5 +12,3 @@
  * checkpoint's, under whatever name. Rank 0 alone, after the state is restored.
  * A config.cfg that can't be read is a warning; only the ledger can fail. */
 enum err start_changes_tell(const struct trainer *trainer);
-
-#endif

@@ -1,6 +1,5 @@
 /* Which GPUs the ranks of a run have: one each, and none is left idle. */
-#ifndef TESSERA_TRAIN_START_DEVICES_H
-#define TESSERA_TRAIN_START_DEVICES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@
  * devices. Collective; the same on all ranks. */
 enum err start_devices(struct comm *comm, const struct kernel_memory *memory,
                        bool allowed, char *text, size_t bytes);
-
-#endif

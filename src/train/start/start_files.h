@@ -3,8 +3,7 @@
  * looked at once; where nodes have copies of their own, once on each node; and
  * where the ranks of a node have not one copy either, by every rank that has
  * one of its own. So every copy is looked at. */
-#ifndef TESSERA_TRAIN_START_FILES_H
-#define TESSERA_TRAIN_START_FILES_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/train/loop/trainer.h"
@@ -20,5 +19,3 @@
  * before its first step. Every few seconds it touches metrics.jsonl, which the
  * launch script watches. */
 enum err start_files(struct trainer *trainer);
-
-#endif

@@ -6,8 +6,7 @@
  * it to the program, the run's own goes on; under "fast" and "run" so it does
  * where it is the smaller one, and one that had to be made smaller at this
  * start counts as well. */
-#ifndef TESSERA_TRAIN_START_FIXED_H
-#define TESSERA_TRAIN_START_FIXED_H
+#pragma once
 
 #include <jansson.h>
 
@@ -29,5 +28,3 @@ bool start_fixed_order_changed(const struct trainer *trainer,
  * one run. */
 int64_t start_fixed_microbatch(const struct trainer *trainer,
                                const json_t *state);
-
-#endif

@@ -2,8 +2,7 @@
  * told once, so that nobody believes in what is not there. What is dangerous is
  * an error instead (start_settings.c). What a setting needs is a row of the
  * tables in start_idle.c. */
-#ifndef TESSERA_TRAIN_START_IDLE_H
-#define TESSERA_TRAIN_START_IDLE_H
+#pragma once
 
 #include "src/train/settings/train_settings.h"
 #include "src/train/settings/trainer_schedule.h"
@@ -21,5 +20,3 @@ typedef void (*start_idle_tell)(void *arg, const char *text);
 /* Call `tell` with a line for each: "KEY is given, but changes nothing: WHY".
  * NULL: a warning in the log. */
 void start_idle(const struct start_idle *run, start_idle_tell tell, void *arg);
-
-#endif

@@ -1,8 +1,7 @@
 /* Are all ranks about to compute the same thing? Ranks on several nodes read
  * their own copies of the configuration, of the data sets and of the libraries;
  * where these differ, bits would depend on where a slot lands. */
-#ifndef TESSERA_TRAIN_START_SAME_H
-#define TESSERA_TRAIN_START_SAME_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/train/loop/trainer.h"
@@ -13,5 +12,3 @@
  * names what differs and where. Processors and their kernel sets may differ.
  * Collective, after the data sets are open. */
 enum err start_same(struct trainer *trainer);
-
-#endif

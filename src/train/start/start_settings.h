@@ -1,6 +1,5 @@
 /* Whether settings go together, each of which is within its limits. */
-#ifndef TESSERA_TRAIN_START_SETTINGS_H
-#define TESSERA_TRAIN_START_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -10,5 +9,3 @@
 /* Completed settings. partial: what is missing is not checked. The error names
  * the settings and not where they were set. */
 enum err start_settings(const struct train_settings *s, bool partial);
-
-#endif

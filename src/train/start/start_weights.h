@@ -2,8 +2,7 @@
  * are by the settings, whether they fit the run's model, and how they get
  * there. Once the run has a checkpoint of its own, that is what it goes on
  * from. */
-#ifndef TESSERA_TRAIN_START_WEIGHTS_H
-#define TESSERA_TRAIN_START_WEIGHTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -59,5 +58,3 @@ enum err start_weights_tokens(const struct train_settings *s,
 /* The same of settings alone, for a plan: weights that are not there yet are
  * left out with a warning. */
 enum err start_weights_plan(const struct train_settings *s);
-
-#endif

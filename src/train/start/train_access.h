@@ -1,7 +1,6 @@
 /* Who may see a run: run.mode and run.group. Everything below the run directory
  * is made with the process's umask, and belongs to the group of its folder. */
-#ifndef TESSERA_TRAIN_TRAIN_ACCESS_H
-#define TESSERA_TRAIN_TRAIN_ACCESS_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/train/settings/train_settings.h"
@@ -16,5 +15,3 @@ void train_access_mask(const struct train_settings *settings);
  * it does with the folders that an earlier start has made in it; what is
  * refused there is a warning. */
 enum err train_access_give(const struct train_settings *settings);
-
-#endif

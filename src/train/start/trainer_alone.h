@@ -2,8 +2,7 @@
  * wait. While a thread of rank 0 is at it, the others hear several times per
  * deadline that rank 0 lives: so they wait as long as it does, and name it when
  * it has stopped. */
-#ifndef TESSERA_TRAIN_TRAINER_ALONE_H
-#define TESSERA_TRAIN_TRAINER_ALONE_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/comm/comm.h"
@@ -13,5 +12,3 @@
  * Collective. */
 enum err trainer_alone(struct comm *comm, enum err (*work)(void *arg),
                        void *arg);
-
-#endif

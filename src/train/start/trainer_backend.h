@@ -1,7 +1,6 @@
 /* What a run computes with: the op table of hardware.backend, and the dtype of
  * train.precision. */
-#ifndef TESSERA_TRAIN_TRAINER_BACKEND_H
-#define TESSERA_TRAIN_TRAINER_BACKEND_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -38,5 +37,3 @@ trainer_backend_exchange(const struct train_settings *settings);
 enum dtype trainer_backend_dtype(const struct train_settings *settings);
 /* Whether products are in 8 bits besides. */
 bool trainer_backend_fp8(const struct train_settings *settings);
-
-#endif

@@ -15,8 +15,7 @@
  * and by the checksums of their values (src/weights/weights_sums.h); a run whose
  * checkpoints lack these gets them at its next start. The weights may have
  * moved, together with the run (from_run) or to where model.weights says. */
-#ifndef TESSERA_TRAIN_TRAINER_BASE_H
-#define TESSERA_TRAIN_TRAINER_BASE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -43,5 +42,3 @@ enum err trainer_base_take(struct trainer *trainer, const json_t *state,
 
 /* The names that no source has: those of adapters. */
 #define TRAINER_BASE_ADAPTERS "*.lora_[AB].weight"
-
-#endif

@@ -2,8 +2,7 @@
  * run, before its first step, by what rank 0 measures. RUN/choices and every
  * checkpoint have them as text, and all ranks and attempts take them from
  * there: first from the checkpoint that was loaded, else from RUN/choices. */
-#ifndef TESSERA_TRAIN_TRAINER_CHOICES_H
-#define TESSERA_TRAIN_TRAINER_CHOICES_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/train/loop/trainer.h"
@@ -13,5 +12,3 @@
  * happens where the table has nothing to choose. Sets trainer->choices.
  * Collective. */
 enum err trainer_choices_settle(struct trainer *trainer);
-
-#endif

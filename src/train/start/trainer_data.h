@@ -1,6 +1,5 @@
 /* The data sets of a run: opened, and found to fit the run's settings. */
-#ifndef TESSERA_TRAIN_TRAINER_DATA_H
-#define TESSERA_TRAIN_TRAINER_DATA_H
+#pragma once
 
 #include <jansson.h>
 
@@ -28,5 +27,3 @@ enum err trainer_data_store(const struct trainer *trainer, json_t *state);
  * checkpoint before a change makes the change anew, at its own step. */
 enum err trainer_data_restore(struct trainer *trainer, int64_t step,
                               const json_t *state);
-
-#endif

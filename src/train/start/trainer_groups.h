@@ -4,8 +4,7 @@
  *
  * In a checkpoint's state: "groups_lr0": [a rate for each group], and
  * "optimizers": {tensor: name}, of tensors that are not optimizer.name's. */
-#ifndef TESSERA_TRAIN_TRAINER_GROUPS_H
-#define TESSERA_TRAIN_TRAINER_GROUPS_H
+#pragma once
 
 #include "src/train/loop/trainer.h"
 
@@ -20,5 +19,3 @@ void trainer_groups_restore(struct trainer *trainer, const json_t *state);
  * would go on with them. A state that says nothing of it passes. */
 enum err trainer_groups_check(const struct trainer *trainer,
                               const json_t *state);
-
-#endif

@@ -1,7 +1,6 @@
 /* The trainer's memory: made by plan, and made again with a smaller microbatch
  * where it does not fit. */
-#ifndef TESSERA_TRAIN_TRAINER_MEMORY_H
-#define TESSERA_TRAIN_TRAINER_MEMORY_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/train/plan/train_memory.h"
@@ -25,5 +24,3 @@ enum err trainer_memory_adopt(struct trainer *trainer, int64_t microbatch);
 /* Planned bytes of the rank that needs most. */
 enum err trainer_memory_plan(const struct trainer *trainer,
                              struct memory_plan *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* What optimizers get of a step: of the settings and the step's record. */
-#ifndef TESSERA_TRAIN_TRAINER_OPTIMIZER_H
-#define TESSERA_TRAIN_TRAINER_OPTIMIZER_H
+#pragma once
 
 #include "src/parallel/optimizer.h"
 #include "src/train/loop/trainer.h"
@@ -9,5 +8,3 @@
  * each. Gradients are multiplied by `scale`. */
 void trainer_optimizer_steps(const struct trainer *trainer, double scale,
                              struct optimizer_step *steps);
-
-#endif

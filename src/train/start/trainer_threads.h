@@ -2,8 +2,7 @@
  * divided by the ranks of this node that have the same mask. So a launcher that
  * binds each rank to its own cores and one that binds nothing both end up with
  * about one thread per processor. */
-#ifndef TESSERA_TRAIN_TRAINER_THREADS_H
-#define TESSERA_TRAIN_TRAINER_THREADS_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/comm/comm.h"
@@ -11,5 +10,3 @@
 /* requested > 0 is taken as it is: with a warning where it is more than there
  * are processors, ERR_USAGE for more than eight times as many. Collective. */
 enum err trainer_threads(struct comm *comm, int requested, int *threads);
-
-#endif

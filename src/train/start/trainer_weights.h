@@ -1,7 +1,6 @@
 /* The trainer's weights at a first start, and what its checkpoints say of its
  * tokens. */
-#ifndef TESSERA_TRAIN_TRAINER_WEIGHTS_H
-#define TESSERA_TRAIN_TRAINER_WEIGHTS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -28,5 +27,3 @@ enum err trainer_weights_record(const struct trainer *trainer,
  */
 enum err trainer_weights_store(const struct trainer *trainer, json_t *state);
 enum err trainer_weights_restore(struct trainer *trainer, const json_t *state);
-
-#endif

@@ -6,8 +6,7 @@
  *   trained_in  of weights: train.precision; they are stored in full
  *   role        what it does in the model
  *   axes        what each dimension counts, by the names of the settings */
-#ifndef TESSERA_TRAIN_ON_CHECKPOINT_ABOUT_H
-#define TESSERA_TRAIN_ON_CHECKPOINT_ABOUT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -18,5 +17,3 @@ json_t *on_checkpoint_about(const struct trainer *trainer);
 /* Its member "tensors": roles and axes of a model's parameters. */
 json_t *on_checkpoint_about_params(const struct model_config *config,
                                    const struct params *params);
-
-#endif

@@ -1,8 +1,7 @@
 /* A checkpoint's way between a device and the host: copies on a stream of their
  * own, beside the training. They begin when the step's work is done, and the
  * next update waits for them (trainer->copied), both on the device. */
-#ifndef TESSERA_TRAIN_ON_CHECKPOINT_COPIES_H
-#define TESSERA_TRAIN_ON_CHECKPOINT_COPIES_H
+#pragma once
 
 #include "checkpoint/ckpt.h"
 #include "src/base/err.h"
@@ -24,5 +23,3 @@ on_checkpoint_copies_memory(const struct on_checkpoint_copies *copies);
 /* Before and after the start of a save. */
 enum err on_checkpoint_copies_begin(struct on_checkpoint_copies *copies);
 enum err on_checkpoint_copies_end(struct on_checkpoint_copies *copies);
-
-#endif

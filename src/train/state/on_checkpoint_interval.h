@@ -12,8 +12,7 @@
  * that training waits for saves a tenth of the time at most: where the formula
  * asks for more, too few failures were seen to believe it. Times decide when
  * saves are made, never what is computed. */
-#ifndef TESSERA_TRAIN_ON_CHECKPOINT_INTERVAL_H
-#define TESSERA_TRAIN_ON_CHECKPOINT_INTERVAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ void on_checkpoint_interval_started(struct on_checkpoint_interval *interval);
 void on_checkpoint_interval_ended(struct on_checkpoint_interval *interval,
                                   const struct ckpt_progress *progress,
                                   double stall_s);
-
-#endif

@@ -2,8 +2,7 @@
  * its data, byte for byte, as the tensor "data/tokenizer" (u8), so that whoever
  * has a checkpoint can read and write its tokens. Rank 0 gives the tokenizer; a
  * load leaves it alone, since the data set has it, too. */
-#ifndef TESSERA_TRAIN_ON_CHECKPOINT_ITEMS_H
-#define TESSERA_TRAIN_ON_CHECKPOINT_ITEMS_H
+#pragma once
 
 #include "checkpoint/ckpt.h"
 #include "src/base/err.h"
@@ -23,5 +22,3 @@ void on_checkpoint_items_destroy(struct on_checkpoint_items *items);
 /* Lent. */
 const struct ckpt_item *
 on_checkpoint_items_list(const struct on_checkpoint_items *items, int *count);
-
-#endif

@@ -4,8 +4,7 @@
  * opened as own.h says, so it may be below a folder that everybody may write to;
  * in it is a folder that no other run has. The secret is RUN/.secret, 64 digits
  * that only the run's owner can read; the first start makes it. */
-#ifndef TESSERA_TRAIN_ON_CHECKPOINT_LOCAL_H
-#define TESSERA_TRAIN_ON_CHECKPOINT_LOCAL_H
+#pragma once
 
 #include "src/base/err.h"
 #include "src/base/own.h"
@@ -25,5 +24,3 @@ enum err on_checkpoint_local_open(struct comm *comm, const char *setting,
                                   struct on_checkpoint_local *out);
 /* NULL, or what has been opened or is all zero. */
 void on_checkpoint_local_close(struct on_checkpoint_local *local);
-
-#endif

@@ -1,8 +1,7 @@
 /* How a start finds its state: the run's newest good checkpoint; at the first
  * start that of another run, where checkpoint.load names one; or nothing, and
  * the run begins. */
-#ifndef TESSERA_TRAIN_ON_CHECKPOINT_RESTORE_H
-#define TESSERA_TRAIN_ON_CHECKPOINT_RESTORE_H
+#pragma once
 
 #include "checkpoint/ckpt.h"
 #include "src/base/err.h"
@@ -25,5 +24,3 @@ struct on_checkpoint_restored {
 enum err on_checkpoint_restore(struct trainer *trainer,
                                const struct on_checkpoint_from *from,
                                struct on_checkpoint_restored *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* A run's position and what must not change in it, as a checkpoint's manifest
  * has them. */
-#ifndef TESSERA_TRAIN_ON_CHECKPOINT_STATE_H
-#define TESSERA_TRAIN_ON_CHECKPOINT_STATE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ enum err on_checkpoint_state_accept(void *arg, int64_t step,
 /* It goes on from there; *arithmetics: a copy of the state's. */
 enum err on_checkpoint_state_restore(struct trainer *trainer, int64_t step,
                                      const json_t *state, json_t **arithmetics);
-
-#endif

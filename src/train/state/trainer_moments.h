@@ -6,8 +6,7 @@
  *
  *   {"optimizer/exp_avg/lm_head.weight": 60, ...}
  */
-#ifndef TESSERA_TRAIN_TRAINER_MOMENTS_H
-#define TESSERA_TRAIN_TRAINER_MOMENTS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -23,5 +22,3 @@ enum err trainer_moments_restore(struct trainer *trainer, int64_t step,
 /* Those that match a glob begin after this step. How many tensors' these are. */
 int trainer_moments_begin(struct trainer *trainer, const char *ignore,
                           int64_t step);
-
-#endif
