@@ -82,17 +82,15 @@ CUDA_LIBS := -L$(CUDA_ROOT)/lib64 -Wl,-rpath,$(CUDA_ROOT)/lib64 -lcudart_static 
 # of libxxhash only the header is used
 LDLIBS   := $(shell pkg-config --libs $(filter-out libxxhash,$(USED)) 2>/dev/null) $(CODECS:%=-l%) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_LIBS)) -lm
 
-TRAIN_DIRS := $(addprefix src/train/,settings plan start loop state listeners algorithms extend profile)
-LIB_DIRS := src/base src/comm src/text src/data src/model src/hf src/weights src/infer src/parallel src/eval src/tracking $(TRAIN_DIRS) src/report src/job \
-    checkpoint checkpoint/files checkpoint/local checkpoint/tools healthcheck
+LIB_DIRS := $(filter-out src/cmd%,$(shell find src checkpoint healthcheck -type d))
 LIB_SRC  := $(sort $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.c))) kernels/kernels.c $(sort $(wildcard kernels/kernel_*.c))
 LIB_SRC  := $(if $(filter 1,$(WITH_MPI)),$(LIB_SRC),$(filter-out src/comm/comm_mpi%,$(LIB_SRC)))
-CPU_SRC  := $(sort $(wildcard kernels/cpu_*.c))
+CPU_SRC  := $(sort $(wildcard kernels/cpu/*.c))
 # a main has no underscore in its name; NAME_part.c belongs to NAME.c
 MAIN_SRC := $(sort $(shell ls src/cmd/*.c | grep -v _))
 LIB      := $(B)/libtessera.a
-CUDA_SRC := $(sort $(wildcard kernels/cuda_*.cu))
-CUDA_C   := $(patsubst %.c,$(B)/%.o,$(filter-out $(if $(HAVE_CUDNN),,kernels/cuda_dnn_% kernels/cuda_attention_choice.c),$(sort $(wildcard kernels/cuda_*.c))))
+CUDA_SRC := $(sort $(wildcard kernels/cuda/*.cu))
+CUDA_C   := $(patsubst %.c,$(B)/%.o,$(filter-out $(if $(HAVE_CUDNN),,kernels/cuda/libraries/cuda_dnn_% kernels/cuda/libraries/cuda_attention_choice.c),$(sort $(wildcard kernels/cuda/*.c kernels/cuda/*/*.c))))
 CUDA_OBJ := $(CUDA_SRC:%.cu=$(B)/%.o) $(CUDA_C)
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_OBJ)) $(foreach s,$(KERNEL_SETS),$(CPU_SRC:%.c=$(B)/%.$(s).o))
 MAINS    := $(filter-out tessera,$(MAIN_SRC:src/cmd/%.c=%))
@@ -142,7 +140,7 @@ endef
 $(foreach s,$(KERNEL_SETS),$(eval $(call kernel_set,$(s))))
 $(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1) $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
 
-$(B)/src/data/codec_%.o: CPPFLAGS += $(CODECS:%=-DCODEC_%=1)
+$(B)/src/data/codec/codec_%.o: CPPFLAGS += $(CODECS:%=-DCODEC_%=1)
 
 # the digests of README's table, against which tessera-hash compares
 DIGESTS  = $(shell sed -nE 's/^\| `([a-z-]+)` \| `([0-9a-f]{16})` \|.*/\1=\2/p' README.md)

@@ -13,7 +13,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
-#include "src/base/settings.h"
+#include "src/base/settings/settings.h"
 
 #define ROW(key, type, field, preset, help)                                    \
     SETTINGS_ROW(offsetof(struct health_limits, field), key, type, preset, 0,  \

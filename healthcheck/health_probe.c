@@ -14,7 +14,7 @@
 
 #include "healthcheck/health_child.h"
 #include "healthcheck/health_gpu.h"
-#include "kernels/cuda_device.h"
+#include "kernels/cuda/device/cuda_device.h"
 #include "src/base/clock.h"
 #include "src/base/median.h"
 

@@ -6,7 +6,7 @@
 
 #include "healthcheck/health.h"
 #include "healthcheck/health_nccl.h"
-#include "kernels/cuda_probe.h"
+#include "kernels/cuda/cuda_probe.h"
 
 #define HEALTH_PROBE_GPUS 16
 #define HEALTH_PROBE_VALUES 2

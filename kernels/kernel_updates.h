@@ -1,7 +1,7 @@
 /* The updates: ops by which optimizers change weights element by element. An
  * optimizer is a structure and a row below, of which come its op
  * (kernel_ops.h) and its entry in the table of optimizers
- * (src/parallel/optimizer.h), a function in a cpu_*.c and one in a cuda_*.cu.
+ * (src/parallel/optimizer/optimizer.h), a function in a cpu_*.c and one in a cuda_*.cu.
  *
  * The op of a row changes n elements of p by their gradients g, of `dtype`, and
  * by as many of each moment: m[0], then m[1], NULL where the optimizer has

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "kernels/cuda_blas_library.h"
+#include "kernels/cuda/libraries/cuda_blas_library.h"
 
 #define FAKE_VERSION 130100
 #define FAKE_FASTEST 3 /* of the algorithms offered, in the fake's time */

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "kernels/cuda_dnn_library.h"
+#include "kernels/cuda/libraries/cuda_dnn_library.h"
 
 #define FAKE_DNN_POINTERS 16
 

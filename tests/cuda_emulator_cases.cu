@@ -1,6 +1,6 @@
 #include "tests/cuda_emulator_cases.h"
 
-#include "kernels/cuda_vec.h"
+#include "kernels/cuda/cuda_vec.h"
 
 #define ALL 0xffffffffu
 

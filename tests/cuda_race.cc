@@ -56,7 +56,7 @@ extern char __executable_start[];
 
 /* --- messages --- */
 
-/* "kernels/cuda_vec.h:78, kernels/cuda_norm.cu:40": a line of code and those
+/* "kernels/cuda/cuda_vec.h:78, kernels/cuda/cuda_norm.cu:40": a line of code and those
  * that it was inlined into. */
 static void write_place(uint32_t where, char *text, size_t bytes)
 {

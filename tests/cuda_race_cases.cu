@@ -1,7 +1,7 @@
 #include "tests/cuda_race_cases.h"
 
-#include "kernels/cuda_mma.h"
-#include "kernels/cuda_reduce.h"
+#include "kernels/cuda/cuda_mma.h"
+#include "kernels/cuda/cuda_reduce.h"
 
 CUDA_DEVICE int neighbour(int in)
 {

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
-#include "src/data/mds_writer.h"
-#include "src/data/sidecar.h"
+#include "src/data/mds/mds_writer.h"
+#include "src/data/set/sidecar.h"
 #include "tests/tap.h"
 
 #define FIXTURE_VOCAB 257

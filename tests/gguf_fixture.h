@@ -2,7 +2,7 @@
  * file would change. */
 #pragma once
 
-#include "src/hf/gguf.h"
+#include "src/formats/gguf/gguf.h"
 #include "src/text/buffer.h"
 #include "tests/data_fixture.h"
 

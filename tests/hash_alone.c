@@ -4,10 +4,10 @@
  * all that computes is what users run. */
 #include <string.h>
 
-#include "src/base/settings_private.h"
+#include "src/base/settings/settings_private.h"
 #include "src/cmd/hash_data.h"
 #include "src/cmd/hash_text.h"
-#include "src/data/dataset.h"
+#include "src/data/set/dataset.h"
 #include "src/train/start/run_data_mixture.h"
 #include "src/train/start/start_files.h"
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "healthcheck/health_probe.h"
-#include "kernels/cuda_device.h"
+#include "kernels/cuda/device/cuda_device.h"
 
 #define GPUS 3
 #define LONG_S 60.0

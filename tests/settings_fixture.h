@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
-#include "src/base/settings.h"
+#include "src/base/settings/settings.h"
 #include "src/base/units.h"
 #include "tests/tap.h"
 

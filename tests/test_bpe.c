@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "src/base/rng.h"
-#include "src/text/bpe.h"
+#include "src/text/tokenizer/bpe.h"
 #include "tests/tap.h"
 
 #define LETTERS 3

@@ -1,12 +1,12 @@
 /* Learning a BPE: merges against a plain reading of their rule on random words,
  * words counted by several counters, and what cannot be learned. */
-#include "src/text/bpe_train.h"
+#include "src/text/tokenizer/bpe_train.h"
 
 #include <jansson.h>
 #include <unistd.h>
 
 #include "src/base/rng.h"
-#include "src/data/train_tokenizer.h"
+#include "src/data/prepare/train_tokenizer.h"
 #include "tests/data_fixture.h"
 
 static const char *const special[] = { "<|endoftext|>", "<|pad|>" };

@@ -8,7 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/data/dataset.h"
+#include "src/data/set/dataset.h"
 #include "tests/data_fixture.h"
 #include "tests/http_server.h"
 

@@ -1,6 +1,6 @@
 /* Chat templates: what they make of conversations, beside what Jinja in Python
  * makes, whose results stand here; and templates that are none. */
-#include "src/text/chat.h"
+#include "src/text/chat/chat.h"
 
 #include <stdio.h>
 #include <stdlib.h>

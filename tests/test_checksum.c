@@ -1,6 +1,6 @@
 /* Checksums by Streaming's names. The values are those of Python's hashlib and
  * xxhash over the bytes 0 to 255, 41 times. */
-#include "src/data/checksum.h"
+#include "src/data/codec/checksum.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* Every compression both ways, as a file and as a stream, and files that are
  * cut short, damaged, packed twice or larger than they may be. */
-#include "src/data/codec.h"
+#include "src/data/codec/codec.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "src/data/mds_sums.h"
+#include "src/data/codec/file_sums.h"
 #include "tests/data_fixture.h"
 
 static const char *const texts[] = {
@@ -65,21 +65,21 @@ static enum err unpack_summed(const char *text, const char *packed,
     enum err rc = ERR_OK;
     char names[2][8] = { "xxh64", "sha1" };
     char hex[2][CHECKSUM_TEXT_BYTES];
-    struct mds_hash hashes[2];
-    struct mds_sums *sums = NULL;
+    struct file_sum hashes[2];
+    struct file_sums *sums = NULL;
     for (int h = 0; h < 2; h++) {
         struct checksum *sum = NULL;
         fixture_need(checksum_create(names[h], &sum));
         fixture_need(checksum_update(sum, data, bytes));
         fixture_need(checksum_finish(sum, hex[h]));
         checksum_destroy(sum);
-        hashes[h] = (struct mds_hash){ names[h], hex[h] };
+        hashes[h] = (struct file_sum){ names[h], hex[h] };
     }
-    fixture_need(mds_sums_create(hashes, 2, &sums));
+    fixture_need(file_sums_create(hashes, 2, &sums));
     TRY_OUT(codec_unpack_file(text, packed, to, (int64_t)bytes, sums));
-    rc = mds_sums_compare(sums);
+    rc = file_sums_compare(sums);
 out:
-    mds_sums_destroy(sums);
+    file_sums_destroy(sums);
     return rc;
 }
 

@@ -1,7 +1,7 @@
 /* The vectors that all CPU kernels are written with, as the compiler's default
  * processor has them (the generic set's): fused multiply-adds against libm's,
  * exp and log against long double. */
-#include "kernels/cpu_math.h"
+#include "kernels/cpu/cpu_math.h"
 
 #include <float.h>
 #include <math.h>

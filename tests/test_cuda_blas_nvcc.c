@@ -1,9 +1,9 @@
 /* gemm through cuBLASLt as far as it goes without a GPU: what a fake library is
  * told (it multiplies on the processor), plans, choices as text; then which
  * calls of the real library work here. */
-#include "kernels/cuda_blas.h"
-#include "kernels/cuda_blas_plan.h"
-#include "kernels/cuda_fallback.h"
+#include "kernels/cuda/libraries/cuda_blas.h"
+#include "kernels/cuda/libraries/cuda_blas_plan.h"
+#include "kernels/cuda/libraries/cuda_fallback.h"
 #include "tests/cuda_blas_fake.h"
 #include "tests/kernel_check.h"
 

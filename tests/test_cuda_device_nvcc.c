@@ -1,6 +1,6 @@
 /* The device layer. Where there is no GPU every entry says so, in words that
  * help, and leaves nothing behind; where there is one it is used. */
-#include "kernels/cuda_device.h"
+#include "kernels/cuda/device/cuda_device.h"
 #include "tests/tap.h"
 
 #include <stdint.h>

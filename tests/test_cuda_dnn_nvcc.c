@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda_attention_choice.h"
-#include "kernels/cuda_attention_cut.h"
-#include "kernels/cuda_dnn_attention.h"
-#include "kernels/cuda_fallback.h"
+#include "kernels/cuda/libraries/cuda_attention_choice.h"
+#include "kernels/cuda/libraries/cuda_attention_cut.h"
+#include "kernels/cuda/libraries/cuda_dnn_attention.h"
+#include "kernels/cuda/libraries/cuda_fallback.h"
 #include "tests/cuda_dnn_fake.h"
 #include "tests/tap.h"
 

@@ -1,7 +1,7 @@
 /* The health checks' kernels on the processor: patterns, numbers and counts of
  * every length, with what is wrong found wherever it is. */
 #define CUDA_EMULATED
-#include "kernels/cuda_probe.h"
+#include "kernels/cuda/cuda_probe.h"
 
 #include <stdlib.h>
 #include <string.h>

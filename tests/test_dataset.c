@@ -1,12 +1,12 @@
 /* Data sets: reading any sample, and refusing what is not right by name. */
-#include "src/data/dataset.h"
+#include "src/data/set/dataset.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/digest.h"
-#include "src/text/tokenizer.h"
+#include "src/text/tokenizer/tokenizer.h"
 #include "tests/data_fixture.h"
 
 /* Shards, and files that a process may have open, of which a quarter is a data

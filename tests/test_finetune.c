@@ -1,13 +1,13 @@
 /* Fine-tuning data: which tokens of a record are learned, what is no record,
  * packing, and the set that is made of it. */
-#include "src/data/finetune.h"
+#include "src/data/texts/finetune.h"
 
 #include <unistd.h>
 
 #include "src/base/rng.h"
-#include "src/data/dataset.h"
-#include "src/data/pack.h"
-#include "src/data/tokenize_finetune.h"
+#include "src/data/set/dataset.h"
+#include "src/data/prepare/pack.h"
+#include "src/data/prepare/tokenize_finetune.h"
 #include "tests/data_fixture.h"
 
 /* a rule that a case sets stands behind the usual one */

@@ -5,7 +5,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/output.h"
-#include "src/hf/gguf_writer.h"
+#include "src/formats/gguf/gguf_writer.h"
 #include "tests/gguf_fixture.h"
 
 static const char *path;

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "src/hf/gguf_blocks.h"
+#include "src/formats/gguf/gguf_blocks.h"
 #include "tests/tap.h"
 
 #define BLOCKS 64

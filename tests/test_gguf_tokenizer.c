@@ -1,9 +1,9 @@
 /* Tokenizers of GGUF files: the files that are made of them load, and give the
  * tokens that they should; what is not known is refused by name. */
 
-#include "src/hf/gguf_tokenizer.h"
-#include "src/hf/gguf_writer.h"
-#include "src/text/chat.h"
+#include "src/formats/gguf/gguf_tokenizer.h"
+#include "src/formats/gguf/gguf_writer.h"
+#include "src/text/chat/chat.h"
 #include "tests/tokenizer_fixture.h"
 
 #define CONTROL "<|end|>"

@@ -1,13 +1,13 @@
 /* config.json both ways, what is refused, and the names and places of tensors:
  * every row of every parameter has exactly one piece. */
-#include "src/hf/hf_config.h"
+#include "src/formats/hf/hf_config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/rng.h"
-#include "src/hf/hf_names.h"
+#include "src/formats/hf/hf_names.h"
 #include "tests/tap.h"
 
 #define LLAMA                                                                  \

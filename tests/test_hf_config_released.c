@@ -1,7 +1,7 @@
 /* config.json of models as they were released, their figures written down
  * again: read into the shape with the published number of parameters, written
  * and read once more; or refused with the option that we lack. */
-#include "src/hf/hf_config.h"
+#include "src/formats/hf/hf_config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

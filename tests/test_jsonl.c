@@ -1,11 +1,11 @@
 /* JSON lines: what is a record and what is an error, lines at the edges of
  * buffers and limits, and the fast scanner against jansson on random lines. */
-#include "src/data/jsonl.h"
+#include "src/data/texts/jsonl.h"
 
 #include <unistd.h>
 
 #include "src/base/rng.h"
-#include "src/data/jsonl_scan.h"
+#include "src/data/texts/jsonl_scan.h"
 #include "tests/data_fixture.h"
 
 static const struct {

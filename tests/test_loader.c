@@ -1,9 +1,9 @@
 /* Batches: labels, padding, documents, epochs. */
-#include "src/data/loader.h"
+#include "src/data/set/loader.h"
 
-#include "src/data/order_canonical.h"
+#include "src/data/set/order_canonical.h"
 
-#include "src/data/mds_encode.h"
+#include "src/data/mds/mds_encode.h"
 #include "tests/data_fixture.h"
 
 #define IGNORE LOADER_IGNORE

@@ -2,7 +2,7 @@
  * errors where they belong. */
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/data/loader_ahead.h"
+#include "src/data/set/loader_ahead.h"
 #include "tests/data_fixture.h"
 #include "tests/http_server.h"
 

@@ -1,13 +1,13 @@
 /* MDS shards: the bytes that the writer makes, and readers that survive any
  * bytes. The digests below are of files made by MDSWriter of the Streaming
  * library 0.13.0 from the same samples. */
-#include "src/data/mds.h"
+#include "src/data/mds/mds.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "src/base/digest.h"
-#include "src/data/mds_index.h"
+#include "src/data/mds/mds_index.h"
 #include "tests/data_fixture.h"
 
 static const int64_t lengths[] = { 300, 1, 255, 256, 5, 40, 70000, 2 };

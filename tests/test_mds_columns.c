@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "src/data/codec.h"
-#include "src/data/dataset.h"
-#include "src/data/mds_encode.h"
-#include "src/data/values.h"
+#include "src/data/codec/codec.h"
+#include "src/data/set/dataset.h"
+#include "src/data/mds/mds_encode.h"
+#include "src/data/set/values.h"
 #include "tests/data_fixture.h"
 
 #define UINT8 8

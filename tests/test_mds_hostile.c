@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "src/data/dataset.h"
-#include "src/data/mds_column.h"
-#include "src/data/mds_encode.h"
-#include "src/data/mds_table.h"
-#include "src/data/mds_writer.h"
+#include "src/data/set/dataset.h"
+#include "src/data/mds/mds_column.h"
+#include "src/data/mds/mds_encode.h"
+#include "src/data/mds/mds_table.h"
+#include "src/data/mds/mds_writer.h"
 #include "tests/data_fixture.h"
 
 #define SHARD                                                                  \

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "src/parallel/shard.h"
-#include "src/weights/weights.h"
+#include "src/formats/weights.h"
 #include "tests/tap.h"
 
 static struct memory_plan plan_of(const struct memory_plan_input *input)

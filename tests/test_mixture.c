@@ -1,6 +1,6 @@
 /* Mixtures: their text, the counts of every step, and the samples that an order
  * makes of them. */
-#include "src/data/mixture_text.h"
+#include "src/data/set/mixture_text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "src/base/rng.h"
-#include "src/data/order.h"
+#include "src/data/set/order.h"
 #include "tests/tap.h"
 
 static struct mixture_text text;

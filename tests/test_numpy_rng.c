@@ -1,6 +1,6 @@
 /* NumPy's draws. The values are NumPy's own, of 1.24 and 2.4;
  * tests/interop/order.py compares many more. */
-#include "src/data/numpy_rng.h"
+#include "src/data/set/numpy_rng.h"
 
 #include <stdio.h>
 #include <stdlib.h>

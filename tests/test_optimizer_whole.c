@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/parallel/optimizer_whole.h"
+#include "src/parallel/optimizer/optimizer_whole.h"
 #include "tests/tap.h"
 
 #define ELEMENTS 2000

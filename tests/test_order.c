@@ -1,10 +1,10 @@
 /* An order asked through its object: streams, samples, straight epochs. */
-#include "src/data/order.h"
+#include "src/data/set/order.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "src/data/order_canonical.h"
+#include "src/data/set/order_canonical.h"
 #include "tests/tap.h"
 
 static struct order *make(enum order_kind kind, uint64_t seed, int64_t samples)

@@ -2,7 +2,7 @@
  * norm, weights, moments. */
 #include <math.h>
 
-#include "src/parallel/optimizer_whole.h"
+#include "src/parallel/optimizer/optimizer_whole.h"
 #include "tests/replica_fixture.h"
 
 /* Momentum of gradients, of which each tensor is divided by its norm: the result

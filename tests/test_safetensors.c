@@ -1,6 +1,6 @@
 /* safetensors: conversions of 16 bits for every pattern, files written and read
  * back whole and in pieces, one file and several, and files that lie. */
-#include "src/hf/safetensors.h"
+#include "src/formats/safetensors/safetensors.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,8 +10,8 @@
 
 #include "src/base/fsio.h"
 #include "src/base/rng.h"
-#include "src/hf/half.h"
-#include "src/hf/safetensors_writer.h"
+#include "src/formats/safetensors/half.h"
+#include "src/formats/safetensors/safetensors_writer.h"
 #include "tests/tap.h"
 
 static char folder[FSIO_PATH_MAX];

@@ -1,4 +1,4 @@
-#include "src/base/settings_private.h"
+#include "src/base/settings/settings_private.h"
 #include "tests/settings_fixture.h"
 
 /* Text of a file, what the error must contain: place and cause. */

@@ -1,5 +1,5 @@
 /* Lists of groups: what they read as, what their text is, and errors. */
-#include "src/base/settings_list.h"
+#include "src/base/settings/settings_list.h"
 
 #include "tests/settings_fixture.h"
 

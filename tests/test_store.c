@@ -4,9 +4,9 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/data/store.h"
-#include "src/data/store_sign.h"
-#include "src/data/store_url.h"
+#include "src/data/remote/store.h"
+#include "src/data/remote/store_sign.h"
+#include "src/data/remote/store_url.h"
 #include "tests/data_fixture.h"
 #include "tests/http_server.h"
 

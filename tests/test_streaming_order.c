@@ -1,6 +1,6 @@
 /* Orders of the Streaming library. Golden values are its own (0.13, NumPy 1.24
  * and 2.4); tests/interop/order.sh compares thousands of epochs. */
-#include "src/data/streaming_order.h"
+#include "src/data/set/streaming_order.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,18 +1,18 @@
 /* From text to samples: tokenizer, documents, cutting, holding out, publishing,
  * and what is computed over a whole data set. */
-#include "src/data/tokenize.h"
+#include "src/data/prepare/tokenize.h"
 
 #include <dirent.h>
 #include <math.h>
 #include <unistd.h>
 
-#include "src/data/dataset.h"
-#include "src/data/describe.h"
-#include "src/data/entropy.h"
-#include "src/data/progress.h"
-#include "src/data/scan.h"
-#include "src/data/text.h"
-#include "src/text/tokenizer.h"
+#include "src/data/set/dataset.h"
+#include "src/data/prepare/describe.h"
+#include "src/data/prepare/entropy.h"
+#include "src/data/prepare/progress.h"
+#include "src/data/prepare/scan.h"
+#include "src/data/texts/text.h"
+#include "src/text/tokenizer/tokenizer.h"
 #include "tests/data_fixture.h"
 
 static void test_tokenizer(void)

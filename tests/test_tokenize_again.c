@@ -6,8 +6,8 @@
 
 #include "src/base/digest.h"
 #include "src/base/rng.h"
-#include "src/data/dataset.h"
-#include "src/data/tokenize.h"
+#include "src/data/set/dataset.h"
+#include "src/data/prepare/tokenize.h"
 #include "tests/data_fixture.h"
 
 #define SAMPLE 50

@@ -4,8 +4,8 @@
 #include <time.h>
 
 #include "src/base/rng.h"
-#include "src/data/dataset.h"
-#include "src/data/tokenize.h"
+#include "src/data/set/dataset.h"
+#include "src/data/prepare/tokenize.h"
 #include "tests/tokenizer_fallback.h"
 
 static const char *folder;

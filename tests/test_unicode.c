@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "src/base/digest.h"
-#include "src/text/normalize.h"
-#include "src/text/pretoken_regex.h"
+#include "src/text/tokenizer/normalize.h"
+#include "src/text/tokenizer/pretoken_regex.h"
 #include "tests/tap.h"
 
 static struct unicode *unicode;

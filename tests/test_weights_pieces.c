@@ -1,15 +1,15 @@
 /* Models of Hugging Face folders and GGUF files: every element is where
  * hf_names.h and gguf_names.h say, whatever interval is read; what does not
  * fit is refused or listed. */
-#include "src/weights/weights.h"
+#include "src/formats/weights.h"
 
 #include "src/base/rng.h"
-#include "src/hf/gguf_names.h"
-#include "src/hf/gguf_writer.h"
-#include "src/hf/half.h"
-#include "src/hf/hf_names.h"
-#include "src/hf/safetensors_writer.h"
-#include "src/weights/weights_cut.h"
+#include "src/formats/gguf/gguf_names.h"
+#include "src/formats/gguf/gguf_writer.h"
+#include "src/formats/safetensors/half.h"
+#include "src/formats/hf/hf_names.h"
+#include "src/formats/safetensors/safetensors_writer.h"
+#include "src/formats/weights_cut.h"
 #include "tests/data_fixture.h"
 
 #define SEED 5

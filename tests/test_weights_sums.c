@@ -1,7 +1,7 @@
 /* Checksums of a model's tensors: the same of any intervals in any order and
  * joined from any parts, found wrong for every bit, and back from their JSON or
  * refused. */
-#include "src/weights/weights_sums.h"
+#include "src/formats/weights_sums.h"
 
 #include <stdlib.h>
 #include <string.h>

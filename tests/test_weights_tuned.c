@@ -1,9 +1,9 @@
 /* A model put together of what trained and a base: the values of both, a base
  * with other values, and what a state must not say of its base. */
-#include "src/weights/weights_tuned.h"
+#include "src/formats/weights_tuned.h"
 
 #include "src/base/log.h"
-#include "src/weights/weights_sums.h"
+#include "src/formats/weights_sums.h"
 #include "tests/weights_fixture.h"
 
 #define RANK 4

@@ -35,9 +35,9 @@ CRASH    := $(B)/checkpoint/files/ckpt_crash.points.o
 CRASHING := $(B)/crash/bin/tessera-train
 SOAK     := $(addprefix $(B)/soak/,victim shim.so)
 EMULATOR := $(addprefix $(B)/tests/cuda_emulator,.o _memory.o _streams.o)
-EMULATED := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.emulated.o) $(B)/kernels/cuda_table.emulated.o $(EMULATOR))
+EMULATED := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.emulated.o) $(B)/kernels/cuda/cuda_table.emulated.o $(EMULATOR))
 # the same with a look at every access: tests/cuda_race.h
-RACED    := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.raced.o) $(B)/kernels/cuda_table.emulated.o $(EMULATOR) $(B)/tests/cuda_race.o)
+RACED    := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.raced.o) $(B)/kernels/cuda/cuda_table.emulated.o $(EMULATOR) $(B)/tests/cuda_race.o)
 # libraries of GPUs that tests open where there are none, a BLAS for the bench
 NVMLS    := $(addprefix $(B)/fake/,libnvidia-ml.so.1 libnvidia-ml-old.so)
 FAKES    := $(NVMLS) $(B)/fake/blas/libblis.so.4

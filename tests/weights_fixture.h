@@ -14,9 +14,9 @@
 #include "src/base/rng.h"
 #include "src/comm/comm.h"
 #include "src/parallel/replica.h"
-#include "src/text/tokenizer.h"
-#include "src/weights/weights.h"
-#include "src/weights/weights_ckpt_config.h"
+#include "src/text/tokenizer/tokenizer.h"
+#include "src/formats/weights.h"
+#include "src/formats/weights_ckpt_config.h"
 #include "tests/tap.h"
 
 #define FIXTURE_SEED 17

@@ -8,10 +8,10 @@
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/rng.h"
-#include "src/data/dataset.h"
-#include "src/data/mds_encode.h"
-#include "src/data/mds_writer.h"
-#include "src/data/values.h"
+#include "src/data/set/dataset.h"
+#include "src/data/mds/mds_encode.h"
+#include "src/data/mds/mds_writer.h"
+#include "src/data/set/values.h"
 
 #define SHARDS 10000
 #define TOKENS 2048

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "src/base/clock.h"
-#include "src/data/order.h"
+#include "src/data/set/order.h"
 
 #define SETS 10
 #define SHARDS 100

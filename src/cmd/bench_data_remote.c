@@ -16,8 +16,8 @@
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/rng.h"
-#include "src/data/loader_ahead.h"
-#include "src/data/mds_writer.h"
+#include "src/data/set/loader_ahead.h"
+#include "src/data/mds/mds_writer.h"
 
 #define LATENCY_S 0.05
 #define TIMES_FASTER 100.0

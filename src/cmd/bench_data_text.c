@@ -10,7 +10,7 @@
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/rng.h"
-#include "src/text/tokenizer.h"
+#include "src/text/tokenizer/tokenizer.h"
 
 #define TEXT_BYTES ((size_t)8 << 20)
 #define TEXT_BYTES_MAX ((size_t)64 << 20)

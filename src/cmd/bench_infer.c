@@ -11,7 +11,7 @@
 #include "src/base/median.h"
 #include "src/cmd/bench_flops.h"
 #include "src/infer/infer.h"
-#include "src/weights/weights.h"
+#include "src/formats/weights.h"
 
 #define PROMPT 512
 #define CONTEXT 64 /* tokens before those that are timed */

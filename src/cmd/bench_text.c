@@ -8,7 +8,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/rng.h"
-#include "src/data/tokenize.h"
+#include "src/data/prepare/tokenize.h"
 
 #define TEXT_BYTES (8 << 20)
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/base/settings.h"
+#include "src/base/settings/settings.h"
 #include "src/job/exit_code.h"
 
 #define CMD_NAMES_MAX 64

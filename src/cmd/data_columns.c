@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "src/base/clean.h"
-#include "src/data/mds_table.h"
+#include "src/data/mds/mds_table.h"
 #include "src/job/stop.h"
 
 /* Columns that change on the way are listed where they change. */

@@ -12,7 +12,7 @@
 #include "src/cmd/data_model.h"
 #include "src/text/binary_kind.h"
 #include "src/text/buffer.h"
-#include "src/text/tokenizer.h"
+#include "src/text/tokenizer/tokenizer.h"
 
 #define ENCODE_READ_BYTES 65536
 #define ENCODE_DIGITS_MAX 20 /* of a token that is written out */

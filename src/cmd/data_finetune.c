@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "src/base/clean.h"
-#include "src/text/chat.h"
+#include "src/text/chat/chat.h"
 
 /* Which of `count` names the option's value is. */
 static enum err data_finetune_choose(const char *name, const char *const *names,

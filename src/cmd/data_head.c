@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "src/cmd/data_tools.h"
-#include "src/data/show.h"
+#include "src/data/prepare/show.h"
 #include "src/job/stop.h"
 
 #define HEAD_SAMPLES 3

@@ -4,7 +4,7 @@
 
 #include "src/base/clean.h"
 #include "src/cmd/data_tools.h"
-#include "src/data/merge.h"
+#include "src/data/prepare/merge.h"
 #include "src/job/stop.h"
 
 enum err data_merge(struct data_options *options)

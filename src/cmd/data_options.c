@@ -10,7 +10,7 @@
 #include "src/cmd/cmd_main.h"
 #include "src/cmd/data_finetune.h"
 #include "src/cmd/data_train_tokenizer.h"
-#include "src/text/tokenizer.h"
+#include "src/text/tokenizer/tokenizer.h"
 
 static const struct option data_options_tokenize[] = {
     { "out", required_argument, NULL, 'o' },

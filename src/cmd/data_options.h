@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/data/scan.h"
-#include "src/data/tokenize.h"
-#include "src/data/tokenize_finetune.h"
+#include "src/data/prepare/scan.h"
+#include "src/data/prepare/tokenize.h"
+#include "src/data/prepare/tokenize_finetune.h"
 
 #define DATA_SPECIAL_MAX 64
 

@@ -3,7 +3,7 @@
 
 #include "src/base/clean.h"
 #include "src/cmd/data_tools.h"
-#include "src/data/split.h"
+#include "src/data/prepare/split.h"
 #include "src/job/stop.h"
 
 enum err data_split(struct data_options *options)

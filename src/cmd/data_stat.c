@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "src/cmd/data_tools.h"
-#include "src/data/census.h"
+#include "src/data/prepare/census.h"
 #include "src/job/stop.h"
 
 enum err data_stat(struct data_options *options)

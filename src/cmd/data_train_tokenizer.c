@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "src/base/clean.h"
-#include "src/data/train_tokenizer.h"
+#include "src/data/prepare/train_tokenizer.h"
 #include "src/job/stop.h"
 
 static const char *const data_patterns[] = { BPE_TRAIN_PATTERN_NAMES };

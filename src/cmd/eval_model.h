@@ -8,9 +8,9 @@
 #include "src/comm/comm.h"
 #include "src/eval/icl_score.h"
 #include "src/model/params.h"
-#include "src/text/tokenizer.h"
-#include "src/weights/weights.h"
-#include "src/weights/weights_resident.h"
+#include "src/text/tokenizer/tokenizer.h"
+#include "src/formats/weights.h"
+#include "src/formats/weights_resident.h"
 
 struct eval_model {
     struct weights *weights;

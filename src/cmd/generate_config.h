@@ -8,7 +8,7 @@
 
 #include "src/base/err.h"
 #include "src/infer/sample.h"
-#include "src/weights/weights.h"
+#include "src/formats/weights.h"
 
 #define GENERATE_CONFIG_FILE "generation_config.json"
 #define GENERATE_CONFIG_EOS_MAX 32

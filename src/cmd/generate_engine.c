@@ -10,7 +10,7 @@
 #include "src/base/log.h"
 #include "src/base/memory.h"
 #include "src/base/units.h"
-#include "src/weights/weights_tokenizer.h"
+#include "src/formats/weights_tokenizer.h"
 
 /* Tokens of prompts that are computed at a time: more would be no quicker, and
  * an interruption waits for them. */

@@ -8,9 +8,9 @@
 #include "src/cmd/generate_config.h"
 #include "src/infer/generate.h"
 #include "src/model/params.h"
-#include "src/text/chat.h"
-#include "src/text/tokenizer.h"
-#include "src/weights/weights.h"
+#include "src/text/chat/chat.h"
+#include "src/text/tokenizer/tokenizer.h"
+#include "src/formats/weights.h"
 
 #define GENERATE_ENGINE_EOS_MAX (GENERATE_CONFIG_EOS_MAX + 4)
 

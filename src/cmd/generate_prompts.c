@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/data/prompt_file.h"
+#include "src/data/texts/prompt_file.h"
 
 /* Nobody waits for so many, and numbers of them stay small. */
 #define PROMPTS_MAX 10000000

@@ -6,8 +6,8 @@
 
 #include "src/base/log.h"
 #include "src/cmd/hash_text.h"
-#include "src/data/mds_writer.h"
-#include "src/data/sidecar.h"
+#include "src/data/mds/mds_writer.h"
+#include "src/data/set/sidecar.h"
 
 #define SHARD_BYTES (1 << 20)
 

@@ -8,7 +8,7 @@
 #include "src/base/units.h"
 #include "src/cmd/hf_cmd.h"
 #include "src/cmd/cmd_main.h"
-#include "src/hf/safetensors_writer.h"
+#include "src/formats/safetensors/safetensors_writer.h"
 #include "src/job/stop.h"
 
 static const char usage_text[] =

@@ -8,10 +8,10 @@
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
 #include "src/cmd/hf_cmd.h"
-#include "src/hf/hf_files.h"
-#include "src/text/byte_alphabet.h"
-#include "src/text/tokenizer.h"
-#include "src/text/tokenizer_config.h"
+#include "src/formats/hf/hf_files.h"
+#include "src/text/tokenizer/byte_alphabet.h"
+#include "src/text/tokenizer/tokenizer.h"
+#include "src/text/tokenizer/tokenizer_config.h"
 #include "src/text/unicode.h"
 
 #define BYTES 256

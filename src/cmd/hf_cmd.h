@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/hf/hf_names.h"
-#include "src/weights/weights.h"
+#include "src/formats/hf/hf_names.h"
+#include "src/formats/weights.h"
 
 enum hf_cmd_format { HF_CMD_FOLDER, HF_CMD_GGUF };
 enum hf_cmd_dtype { HF_CMD_F32, HF_CMD_BF16, HF_CMD_F16, HF_CMD_Q8_0 };

@@ -10,10 +10,10 @@
 #include "src/base/log.h"
 #include "src/base/units.h"
 #include "src/cmd/hf_cmd.h"
-#include "src/data/publish.h"
-#include "src/hf/safetensors_writer.h"
-#include "src/weights/weights_adapter.h"
-#include "src/weights/weights_cut.h"
+#include "src/data/prepare/publish.h"
+#include "src/formats/safetensors/safetensors_writer.h"
+#include "src/formats/weights_adapter.h"
+#include "src/formats/weights_cut.h"
 
 static enum err append(void *arg, const float *data, int64_t count)
 {

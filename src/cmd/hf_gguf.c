@@ -9,9 +9,9 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/cmd/hf_cmd.h"
-#include "src/hf/gguf_names.h"
-#include "src/hf/gguf_tokenizer_write.h"
-#include "src/weights/weights_cut.h"
+#include "src/formats/gguf/gguf_names.h"
+#include "src/formats/gguf/gguf_tokenizer_write.h"
+#include "src/formats/weights_cut.h"
 
 #define QUANTIZATION_VERSION 2
 #define WRITE_NUMBERS ((int64_t)1 << 16)

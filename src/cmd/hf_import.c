@@ -14,10 +14,10 @@
 #include "src/base/log.h"
 #include "src/base/units.h"
 #include "src/cmd/hf_cmd.h"
-#include "src/data/publish.h"
+#include "src/data/prepare/publish.h"
 #include "src/train/state/on_checkpoint_about.h"
-#include "src/weights/weights_ckpt_config.h"
-#include "src/weights/weights_tokenizer.h"
+#include "src/formats/weights_ckpt_config.h"
+#include "src/formats/weights_tokenizer.h"
 
 #define STEP 0
 #define ATTEMPT "import"

@@ -8,9 +8,9 @@
 
 #include "src/base/clean.h"
 #include "src/cmd/hf_cmd.h"
-#include "src/hf/gguf_blocks.h"
-#include "src/hf/half.h"
-#include "src/hf/hf_config.h"
+#include "src/formats/gguf/gguf_blocks.h"
+#include "src/formats/safetensors/half.h"
+#include "src/formats/hf/hf_config.h"
 
 /* Numbers that are compared at a time, whole blocks of every type. */
 #define WINDOW ((int64_t)1 << 20)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "src/base/err.h"
-#include "src/base/settings_list.h"
+#include "src/base/settings/settings_list.h"
 
 #define SWEEP_RUNS_MAX 10000
 #define SWEEP_AXES_MAX 16

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "src/base/settings_list.h"
-#include "src/parallel/optimizer.h"
+#include "src/base/settings/settings_list.h"
+#include "src/parallel/optimizer/optimizer.h"
 #include "src/train/loop/events.h"
 #include "src/train/settings/schedule.h"
 #include "src/train/settings/train_settings.h"

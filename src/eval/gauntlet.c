@@ -8,7 +8,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
-#include "src/base/settings_parse.h"
+#include "src/base/settings/settings_parse.h"
 #include "src/base/regular.h"
 #include "src/eval/gauntlet_file.h"
 

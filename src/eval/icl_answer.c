@@ -9,7 +9,7 @@
 #include <utf8proc.h>
 
 #include "src/base/log.h"
-#include "src/text/chat_lex.h"
+#include "src/text/chat/chat_lex.h"
 #include "src/text/unicode.h"
 
 /* Of a search: what a pattern may take on a text of some hundred tokens. */

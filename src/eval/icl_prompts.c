@@ -6,7 +6,7 @@
 
 #include "src/eval/icl_shots.h"
 #include "src/text/buffer.h"
-#include "src/text/chat_lex.h"
+#include "src/text/chat/chat_lex.h"
 
 /* What an answer may take beyond the longest, after thoughts. */
 #define THOUGHT_ROOM 10

@@ -13,7 +13,7 @@
 
 #include "src/base/err.h"
 #include "src/eval/icl_records.h"
-#include "src/text/tokenizer.h"
+#include "src/text/tokenizer/tokenizer.h"
 
 /* What the model reads at a time: `count` tokens, of which the last `span` are
  * what is to be predicted (0: it is to go on by itself), at least one comes

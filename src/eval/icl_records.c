@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/data/jsonl.h"
+#include "src/data/texts/jsonl.h"
 #include "src/base/regular.h"
 
 /* Texts go into blocks, which are never moved. */

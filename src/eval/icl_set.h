@@ -12,7 +12,7 @@
 #include "src/comm/comm.h"
 #include "src/eval/icl_score.h"
 #include "src/eval/icl_task.h"
-#include "src/text/tokenizer.h"
+#include "src/text/tokenizer/tokenizer.h"
 
 struct icl_set;
 

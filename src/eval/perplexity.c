@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "src/base/real.h"
-#include "src/data/dataset.h"
-#include "src/data/loader.h"
-#include "src/data/order.h"
+#include "src/data/set/dataset.h"
+#include "src/data/set/loader.h"
+#include "src/data/set/order.h"
 #include "src/model/model.h"
 
 struct measure {

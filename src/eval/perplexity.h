@@ -12,7 +12,7 @@
 #include "src/comm/comm.h"
 #include "src/model/model_config.h"
 #include "src/model/params.h"
-#include "src/text/tokenizer.h"
+#include "src/text/tokenizer/tokenizer.h"
 
 /* All is lent. */
 struct perplexity_options {

@@ -20,7 +20,7 @@
 #include "src/infer/generate_text.h"
 #include "src/infer/infer.h"
 #include "src/infer/sample.h"
-#include "src/text/tokenizer.h"
+#include "src/text/tokenizer/tokenizer.h"
 
 struct generate;
 

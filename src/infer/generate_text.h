@@ -12,7 +12,7 @@
 
 #include "src/base/err.h"
 #include "src/text/buffer.h"
-#include "src/text/tokenizer.h"
+#include "src/text/tokenizer/tokenizer.h"
 
 /* All lent. */
 struct generate_text_options {

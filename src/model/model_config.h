@@ -10,7 +10,7 @@
 
 #include "kernels/kernel_shapes.h"
 #include "src/base/err.h"
-#include "src/base/settings.h"
+#include "src/base/settings/settings.h"
 
 #define MODEL_LAYERS_MAX 1024
 
@@ -114,7 +114,7 @@ extern const char *const model_preset_names[];
 extern const int model_preset_weights;
 
 /* The group "model" of settings: a shape is what its settings say. Each entry
- * is a field of the struct, too (src/base/settings.h). */
+ * is a field of the struct, too (src/base/settings/settings.h). */
 #define MODEL_SETTINGS(S)                                                      \
     S(model, INDEX(model_preset), preset, "mpt-tiny", SETTING_DECIDES,         \
       "shape of the model; every other model setting that is not given is "    \

@@ -6,9 +6,9 @@
 #include <assert.h>
 #include <string.h>
 
-#include "src/data/loader.h"
+#include "src/data/set/loader.h"
 #include "src/parallel/frozen.h"
-#include "src/weights/weights.h"
+#include "src/formats/weights.h"
 
 #define MIB ((size_t)1 << 20)
 

@@ -38,7 +38,7 @@ struct memory_plan_input {
     size_t norms; /* and of sums of rows (norms.h) */
     bool stage;   /* asynchronous checkpoints: a copy of the state, which
                    a device needs in any case */
-    bool reads;   /* weights at the start (src/weights/weights.h) */
+    bool reads;   /* weights at the start (src/formats/weights.h) */
 };
 
 /* Bytes on the rank that needs most; ARENA_BYTES_MAX: that much or more. */

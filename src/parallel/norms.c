@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "src/parallel/norms_impl.h"
-#include "src/parallel/optimizer_whole.h"
+#include "src/parallel/optimizer/optimizer_whole.h"
 
 /* Elements of a transposed matrix whose columns are parts; 0: rows are. */
 static int64_t columns_of(const struct params *params,

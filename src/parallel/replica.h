@@ -55,7 +55,7 @@
 #include "src/comm/comm_tensors.h"
 #include "src/model/group_access.h"
 #include "src/model/params.h"
-#include "src/parallel/optimizer.h"
+#include "src/parallel/optimizer/optimizer.h"
 
 struct replica;
 

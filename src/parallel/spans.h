@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "checkpoint/ckpt.h"
-#include "src/parallel/optimizer.h"
+#include "src/parallel/optimizer/optimizer.h"
 #include "src/parallel/owner.h"
 
 struct span {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/text/chat_parse.h"
-#include "src/text/chat_render.h"
+#include "src/text/chat/chat_parse.h"
+#include "src/text/chat/chat_render.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

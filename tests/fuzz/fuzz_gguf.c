@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
-#include "src/hf/gguf_tokenizer.h"
+#include "src/formats/gguf/gguf_tokenizer.h"
 
 #define BLOCKS_MAX 64 /* of each tensor that are read */
 

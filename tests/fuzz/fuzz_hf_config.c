@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/hf/hf_config.h"
-#include "src/hf/hf_files.h"
-#include "src/hf/hf_names.h"
+#include "src/formats/hf/hf_config.h"
+#include "src/formats/hf/hf_files.h"
+#include "src/formats/hf/hf_names.h"
 
 #define NAMES_LAYERS_MAX 8
 #define NAMES_EXPERTS_MAX 16

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/data/mds_index.h"
+#include "src/data/mds/mds_index.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "src/data/jsonl.h"
-#include "src/data/jsonl_scan.h"
+#include "src/data/texts/jsonl.h"
+#include "src/data/texts/jsonl_scan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
-#include "src/data/mds.h"
-#include "src/data/mds_column.h"
+#include "src/data/mds/mds.h"
+#include "src/data/mds/mds_column.h"
 
 #define SAMPLES_MAX 64
 

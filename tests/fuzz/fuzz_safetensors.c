@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
-#include "src/hf/safetensors.h"
+#include "src/formats/safetensors/safetensors.h"
 
 #define READ_ELEMENTS 64 /* of each tensor, at either end */
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/data/store_url.h"
+#include "src/data/remote/store_url.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

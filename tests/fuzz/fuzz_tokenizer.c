@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
-#include "src/text/tokenizer.h"
+#include "src/text/tokenizer/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/cuda_device.h"
+#include "kernels/cuda/device/cuda_device.h"
 #include "src/base/clock.h"
 #include "src/base/rng.h"
 

@@ -3,8 +3,8 @@
  * kernel, beside the largest product in bf16. */
 #include <stdio.h>
 
-#include "kernels/cuda.h"
-#include "kernels/cuda_blas.h"
+#include "kernels/cuda/device/cuda.h"
+#include "kernels/cuda/libraries/cuda_blas.h"
 #include "tests/gpu/bench_device.h"
 
 #define WIDTH 4096

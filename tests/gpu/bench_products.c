@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda.h"
-#include "kernels/cuda_blas.h"
+#include "kernels/cuda/device/cuda.h"
+#include "kernels/cuda/libraries/cuda_blas.h"
 #include "tests/gpu/bench_device.h"
 
 #define LARGEST 8192

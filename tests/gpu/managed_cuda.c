@@ -1,7 +1,7 @@
 /* The GPU and its managed memory. */
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda_device.h"
+#include "kernels/cuda/device/cuda_device.h"
 #include "tests/gpu/managed.h"
 
 /* Own kernels on a stream of their own, over memory that is in no cache. */

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda.h"
-#include "kernels/cuda_attention_choice.h"
-#include "kernels/cuda_attention_cut.h"
-#include "kernels/cuda_device.h"
+#include "kernels/cuda/device/cuda.h"
+#include "kernels/cuda/libraries/cuda_attention_choice.h"
+#include "kernels/cuda/libraries/cuda_attention_cut.h"
+#include "kernels/cuda/device/cuda_device.h"
 #include "tests/gpu/attention_pair.h"
 #include "tests/tap.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/text/chat.h"
+#include "src/text/chat/chat.h"
 
 static json_t *answer(const char *key, const char *text, size_t bytes)
 {

@@ -15,12 +15,12 @@
 #include <time.h>
 
 #include "src/base/fsio.h"
-#include "src/data/codec.h"
-#include "src/data/dataset.h"
-#include "src/data/mds_encode.h"
-#include "src/data/mds_encoding.h"
-#include "src/data/mds_writer.h"
-#include "src/data/values.h"
+#include "src/data/codec/codec.h"
+#include "src/data/set/dataset.h"
+#include "src/data/mds/mds_encode.h"
+#include "src/data/mds/mds_encoding.h"
+#include "src/data/mds/mds_writer.h"
+#include "src/data/set/values.h"
 
 #define SAMPLES 40
 

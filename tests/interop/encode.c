@@ -9,7 +9,7 @@
 
 #include "src/base/fsio.h"
 #include "src/text/buffer.h"
-#include "src/text/tokenizer.h"
+#include "src/text/tokenizer/tokenizer.h"
 
 #define TEXT_BYTES_MAX ((size_t)1 << 30)
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
-#include "src/hf/gguf_tokenizer.h"
-#include "src/hf/gguf_writer.h"
+#include "src/formats/gguf/gguf_tokenizer.h"
+#include "src/formats/gguf/gguf_writer.h"
 
 #define PIECE 4096 /* blocks that are read at once */
 

@@ -14,8 +14,8 @@
 #include "src/base/fsio.h"
 #include "src/job/exit_code.h"
 #include "src/model/model.h"
-#include "src/parallel/optimizer.h"
-#include "src/weights/weights.h"
+#include "src/parallel/optimizer/optimizer.h"
+#include "src/formats/weights.h"
 
 #define TOKENS_MAX (1 << 16)
 #define THREADS 1

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/parallel/optimizer.h"
+#include "src/parallel/optimizer/optimizer.h"
 
 #define TENSORS 16
 

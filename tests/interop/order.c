@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/data/numpy_rng.h"
-#include "src/data/streaming_order.h"
+#include "src/data/set/numpy_rng.h"
+#include "src/data/set/streaming_order.h"
 
 static char *rest; /* of the line */
 

@@ -13,8 +13,8 @@
 
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
-#include "src/hf/hf_names.h"
-#include "src/hf/safetensors_writer.h"
+#include "src/formats/hf/hf_names.h"
+#include "src/formats/safetensors/safetensors_writer.h"
 
 static void print_shape(const int64_t *shape, int dims)
 {

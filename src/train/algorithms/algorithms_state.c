@@ -7,7 +7,7 @@
 
 #include "src/base/log.h"
 #include "src/train/loop/trainer.h"
-#include "src/weights/weights.h"
+#include "src/formats/weights.h"
 
 static enum err named(const struct algorithm *a, enum err rc)
 {

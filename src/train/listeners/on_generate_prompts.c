@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/data/prompt_file.h"
+#include "src/data/texts/prompt_file.h"
 
 /* What rank 0 has read, and what all get of it. */
 struct prompts_read {

@@ -5,7 +5,7 @@
 #include "src/base/err.h"
 #include "src/infer/generate.h"
 #include "src/text/buffer.h"
-#include "src/text/tokenizer.h"
+#include "src/text/tokenizer/tokenizer.h"
 #include "src/train/loop/trainer.h"
 
 #define ON_GENERATE_PROMPTS_MAX 1024

@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#include "src/data/loader.h"
+#include "src/data/set/loader.h"
 #include "src/model/model.h"
 #include "src/train/loop/trainer.h"
 

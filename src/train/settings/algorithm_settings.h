@@ -4,7 +4,7 @@
  * algorithm_NAME.c. */
 #pragma once
 
-#include "src/base/settings_list.h"
+#include "src/base/settings/settings_list.h"
 
 enum clipping_type { CLIPPING_NORM, CLIPPING_VALUE, CLIPPING_ADAPTIVE };
 static const char *const clipping_type_names[] = { "norm", "value", "adaptive",

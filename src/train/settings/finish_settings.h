@@ -2,7 +2,7 @@
  * `finish` have them. */
 #pragma once
 
-#include "src/base/settings_list.h"
+#include "src/base/settings/settings_list.h"
 
 enum finish_better { FINISH_LOWER, FINISH_HIGHER };
 static const char *const finish_better_names[] = { "lower", "higher", NULL };

@@ -1,7 +1,7 @@
 /* The settings of a plug-in, as the items of the list `plugins` have them. */
 #pragma once
 
-#include "src/base/settings_list.h"
+#include "src/base/settings/settings_list.h"
 
 #define PLUGIN_SETTINGS(S)                                                     \
     S(plugin, PATH, path, NULL, 0, "the shared object")                        \

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 
 #include "src/base/err.h"
-#include "src/base/settings_list.h"
-#include "src/parallel/optimizer.h"
+#include "src/base/settings/settings_list.h"
+#include "src/parallel/optimizer/optimizer.h"
 
 struct train_settings;
 

@@ -1,7 +1,7 @@
 /* The table of a training run's settings, and how they are loaded and
  * completed. Its rows are in train_settings_rows.h and
  * src/model/model_config.h. Whether they go together is checked in
- * start_settings.c; files and overrides are read by src/base/settings.c.
+ * start_settings.c; files and overrides are read by src/base/settings/settings.c.
  */
 #include "src/train/settings/train_settings.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "src/base/globs.h"
-#include "src/parallel/optimizer.h"
+#include "src/parallel/optimizer/optimizer.h"
 #include "src/train/plan/train_memory.h"
 #include "src/train/start/start_settings.h"
 #include "src/train/start/start_weights.h"

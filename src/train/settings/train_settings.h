@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "src/base/err.h"
-#include "src/base/settings.h"
+#include "src/base/settings/settings.h"
 #include "src/model/model_config.h"
 #include "src/model/model_memory.h"
 #include "src/model/params.h"

@@ -2,8 +2,8 @@
  * flags that all rows there may have. */
 #pragma once
 
-#include "src/base/settings.h"
-#include "src/parallel/optimizer.h"
+#include "src/base/settings/settings.h"
+#include "src/parallel/optimizer/optimizer.h"
 #include "src/train/settings/schedule.h"
 #include "src/train/settings/train_groups.h"
 

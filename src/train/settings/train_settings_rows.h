@@ -1,13 +1,13 @@
 /* The settings of a training run but for the model's
  * (src/model/model_config.h): groups of rows, each of which is the entry of the
- * table and the field of struct train_settings (src/base/settings.h), and the
+ * table and the field of struct train_settings (src/base/settings/settings.h), and the
  * names of what can be chosen. A new setting is a row here. */
 #pragma once
 
 #include "src/base/log.h"
-#include "src/base/settings.h"
+#include "src/base/settings/settings.h"
 #include "src/comm/comm_tensors.h"
-#include "src/data/order.h"
+#include "src/data/set/order.h"
 #include "src/model/model_memory.h"
 #include "src/parallel/replica.h"
 #include "src/train/settings/finish_settings.h"

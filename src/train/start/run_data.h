@@ -6,9 +6,9 @@
 
 #include "src/base/err.h"
 #include "src/base/fsio.h"
-#include "src/data/dataset.h"
-#include "src/data/mixture_text.h"
-#include "src/data/order.h"
+#include "src/data/set/dataset.h"
+#include "src/data/set/mixture_text.h"
+#include "src/data/set/order.h"
 #include "src/train/settings/train_settings.h"
 
 struct run_data {

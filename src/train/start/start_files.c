@@ -1,5 +1,5 @@
 /* Checks the files of the data sets before training, each copy once, shared by
- * the ranks. How one shard is checked is src/data/mds.c. */
+ * the ranks. How one shard is checked is src/data/mds/mds.c. */
 #include "src/train/start/start_files.h"
 
 #include <stdlib.h>

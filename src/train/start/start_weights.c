@@ -10,7 +10,7 @@
 
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
-#include "src/weights/weights_tokenizer.h"
+#include "src/formats/weights_tokenizer.h"
 
 /* Of the settings of a model, what a run may choose anew, and what is seen by
  * names and shapes of tensors. */

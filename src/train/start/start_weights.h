@@ -7,10 +7,10 @@
 #include <stdbool.h>
 
 #include "src/base/err.h"
-#include "src/data/dataset.h"
+#include "src/data/set/dataset.h"
 #include "src/model/params.h"
 #include "src/train/settings/train_settings.h"
-#include "src/weights/weights.h"
+#include "src/formats/weights.h"
 
 struct start_from {
     const char *key;    /* of the setting that names it */

@@ -9,8 +9,8 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/train/start/start_weights.h"
-#include "src/weights/weights_base.h"
-#include "src/weights/weights_sums.h"
+#include "src/formats/weights_base.h"
+#include "src/formats/weights_sums.h"
 
 /* Ranks exchange so many checksums at once. */
 #define SUMS_AT_ONCE 4096

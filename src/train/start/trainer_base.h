@@ -9,10 +9,10 @@
  *
  * with "lora": {"rank": 8, "alpha": 16.0, "dropout": 0.0, "targets": "*"} where
  * there are adapters: what readers need to merge them
- * (src/weights/weights_tuned.h).
+ * (src/formats/weights_tuned.h).
  *
  * The weights must be those of the first start, by their digest (weights_about)
- * and by the checksums of their values (src/weights/weights_sums.h); a run whose
+ * and by the checksums of their values (src/formats/weights_sums.h); a run whose
  * checkpoints lack these gets them at its next start. The weights may have
  * moved, together with the run (from_run) or to where model.weights says. */
 #pragma once
@@ -22,7 +22,7 @@
 #include "src/base/err.h"
 #include "src/parallel/replica.h"
 #include "src/train/loop/trainer.h"
-#include "src/weights/weights.h"
+#include "src/formats/weights.h"
 
 /* At a first start: of the weights that are open, or fresh (NULL), by way of
  * `source`. Collective. */

@@ -1,7 +1,7 @@
 /* What optimizers get of a step: of the settings and the step's record. */
 #pragma once
 
-#include "src/parallel/optimizer.h"
+#include "src/parallel/optimizer/optimizer.h"
 #include "src/train/loop/trainer.h"
 
 /* steps[1 + groups of the settings]: of tensors that are in no group, then of

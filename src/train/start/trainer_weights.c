@@ -14,7 +14,7 @@
 #include "src/job/ledger.h"
 #include "src/train/start/start_weights.h"
 #include "src/train/start/trainer_base.h"
-#include "src/weights/weights_ckpt_config.h"
+#include "src/formats/weights_ckpt_config.h"
 
 /* Which checkpoint, folder or file it is, as rank 0 has found it. */
 struct found {

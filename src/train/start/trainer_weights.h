@@ -6,7 +6,7 @@
 
 #include "src/base/err.h"
 #include "src/train/loop/trainer.h"
-#include "src/weights/weights.h"
+#include "src/formats/weights.h"
 
 /* Fresh weights, and over them those that the settings name, of which each rank
  * reads what it owns. Rank 0 checks that they fit, says so in the log and in
@@ -22,7 +22,7 @@ enum err trainer_weights_open(struct trainer *trainer, struct weights **out);
 enum err trainer_weights_record(const struct trainer *trainer,
                                 struct weights *weights, const char *event);
 
-/* "text" of a checkpoint's state (src/weights/weights_ckpt_config.h), on rank
+/* "text" of a checkpoint's state (src/formats/weights_ckpt_config.h), on rank
  * 0: what a state or the weights had stays with the run, else it is the data's.
  */
 enum err trainer_weights_store(const struct trainer *trainer, json_t *state);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "src/model/params.h"
-#include "src/parallel/optimizer.h"
+#include "src/parallel/optimizer/optimizer.h"
 
 #define D "d_model"
 #define F "ffn_width"

@@ -7,7 +7,7 @@
 #include "checkpoint/ckpt.h"
 #include "src/base/err.h"
 #include "src/train/loop/trainer.h"
-#include "src/weights/weights_ckpt_config.h"
+#include "src/formats/weights_ckpt_config.h"
 
 #define ON_CHECKPOINT_TOKENIZER WEIGHTS_CKPT_TOKENIZER
 

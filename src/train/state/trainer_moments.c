@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "src/parallel/replica.h"
-#include "src/weights/weights.h"
+#include "src/formats/weights.h"
 
 #define MEMBER "moments_began"
 

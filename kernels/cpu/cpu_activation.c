@@ -1,0 +1,69 @@
+/* GELU with the exact erf and with a tanh, and SiLU. */
+#include "kernels/cpu/cpu_activation.h"
+#include "kernels/cpu/cpu.h"
+
+/* Elements of one task. */
+#define BLOCK 1024
+
+/* Inline, so that `act` is a constant in each copy of the loop. */
+static inline void block_forward(enum activation act, int64_t n, const float *x,
+                                 float *y)
+{
+    for (int64_t i = 0; i < n; i += VEC_LANES) {
+        vec v = vec_load(x + i, n - i);
+        vec slope;
+        vec_store(y + i, n - i, v * vec_gate(act, v, &slope));
+    }
+}
+
+static inline void block_backward(enum activation act, int64_t n,
+                                  const float *x, const float *dy, float *dx)
+{
+    for (int64_t i = 0; i < n; i += VEC_LANES) {
+        vec v = vec_load(x + i, n - i);
+        vec slope;
+        vec gate = vec_gate(act, v, &slope);
+        vec_store(dx + i, n - i,
+                  vec_load(dy + i, n - i) * vec_fma(v, slope, gate));
+    }
+}
+
+enum err CPU_SYMBOL(activation_forward)(const struct kernel_ctx *ctx,
+                                        enum dtype dtype, enum activation act,
+                                        int64_t n, const void *in, void *out)
+{
+    enum err rc = cpu_require_f32(dtype, "activation_forward");
+    if (rc != ERR_OK)
+        return rc;
+    assert(n >= 0);
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        const float *x = (const float *)in + at;
+        float *y = (float *)out + at;
+        int64_t count = cpu_min(BLOCK, n - at);
+#define FORWARD(act) block_forward(act, count, x, y)
+        VEC_BY_ACTIVATION(act, FORWARD)
+    }
+    return ERR_OK;
+}
+
+enum err CPU_SYMBOL(activation_backward)(const struct kernel_ctx *ctx,
+                                         enum dtype dtype, enum activation act,
+                                         int64_t n, const void *in,
+                                         const void *dout, void *din)
+{
+    enum err rc = cpu_require_f32(dtype, "activation_backward");
+    if (rc != ERR_OK)
+        return rc;
+    assert(n >= 0);
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        const float *x = (const float *)in + at;
+        const float *dy = (const float *)dout + at;
+        float *dx = (float *)din + at;
+        int64_t count = cpu_min(BLOCK, n - at);
+#define BACKWARD(act) block_backward(act, count, x, dy, dx)
+        VEC_BY_ACTIVATION(act, BACKWARD)
+    }
+    return ERR_OK;
+}

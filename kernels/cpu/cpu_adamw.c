@@ -1,0 +1,73 @@
+/* DecoupledAdamW in one pass: 16 bytes read and 12 written per parameter, so
+ * the speed is memory's. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/cpu_bf16.h"
+
+#include <math.h>
+
+struct coefficients {
+    vec keep; /* 1 - decay */
+    vec beta1, rest1, beta2, rest2;
+    vec scale;   /* of the gradient */
+    vec rate;    /* lr / correction1 */
+    vec stretch; /* 1 / sqrt(correction2) */
+    vec eps;
+};
+
+static struct coefficients coefficients_of(const struct adamw *step)
+{
+    return (struct coefficients){
+        .keep = vec_splat(1.0f - step->decay),
+        .beta1 = vec_splat(step->beta1),
+        .rest1 = vec_splat(1.0f - step->beta1),
+        .beta2 = vec_splat(step->beta2),
+        .rest2 = vec_splat(1.0f - step->beta2),
+        .scale = vec_splat(step->grad_scale),
+        .rate = vec_splat(step->lr / step->correction1),
+        .stretch = vec_splat(1.0f / sqrtf(step->correction2)),
+        .eps = vec_splat(step->eps),
+    };
+}
+
+static void adamw_block(const struct coefficients *c, int64_t n, float *p,
+                        const float *g, float *m, float *v, uint16_t *copy)
+{
+    for (int64_t i = 0; i < n; i += VEC_LANES) {
+        int64_t left = n - i;
+        vec gradient = vec_load(g + i, left) * c->scale;
+        vec first =
+            vec_fma(c->rest1, gradient, vec_load(m + i, left) * c->beta1);
+        vec second = vec_fma(c->rest2, gradient * gradient,
+                             vec_load(v + i, left) * c->beta2);
+        vec divisor = vec_fma(vec_sqrt(second), c->stretch, c->eps);
+        vec kept = vec_load(p + i, left) * c->keep;
+        vec_store(m + i, left, first);
+        vec_store(v + i, left, second);
+        vec fresh = kept - c->rate * first / divisor;
+        vec_store(p + i, left, fresh);
+        if (copy != NULL)
+            vec_store_bf16(copy + i, left, fresh);
+    }
+}
+
+enum err CPU_SYMBOL(adamw)(const struct kernel_ctx *ctx, enum dtype dtype,
+                           int64_t n, const struct adamw *step, float *p,
+                           const void *g, float *const m[UPDATE_MOMENTS])
+{
+    assert(step->correction1 > 0 && step->correction2 > 0);
+    enum err rc = cpu_require_f32(dtype, "adamw");
+    if (rc != ERR_OK)
+        return rc;
+    assert(n >= 0 && p != m[0] && p != m[1] && m[0] != m[1]);
+    const struct coefficients c = coefficients_of(step);
+    uint16_t *copy = step->copy;
+    int64_t chunks = cpu_parts(n, KERNEL_CHUNK);
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        int64_t at = chunk * KERNEL_CHUNK;
+        adamw_block(&c, cpu_min(KERNEL_CHUNK, n - at), p + at,
+                    (const float *)g + at, m[0] + at, m[1] + at,
+                    copy == NULL ? NULL : copy + at);
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,98 @@
+/* One GEMM per expert: the pieces of all of them in one loop, so that threads
+ * share the work however unevenly the rows are spread. */
+#include "kernels/cpu/cpu_gemm.h"
+
+#include <limits.h>
+
+static struct gemm group_gemm(const struct grouped_gemm *g, int64_t group)
+{
+    int64_t first = g->offsets[group];
+    int64_t rows = g->offsets[group + 1] - first;
+    const float *a = g->a;
+    const float *b = g->b;
+    float *c = g->c;
+    assert(rows >= 0 && rows <= INT_MAX);
+    struct gemm one = { .form = g->form,
+                        .n = g->n,
+                        .accumulate = g->accumulate,
+                        .begins = g->begins };
+    if (g->form == GEMM_TN) {
+        one.m = g->m;
+        one.k = rows;
+        one.a = a + first * g->m;
+        one.b = b + first * g->n;
+        one.c = c + group * g->m * g->n;
+    } else {
+        one.m = rows;
+        one.k = g->k;
+        one.a = a + first * g->k;
+        one.b = b + group * g->n * g->k;
+        one.c = c + first * g->n;
+    }
+    return one;
+}
+
+/* Pieces per thread: groups differ. */
+#define PIECES 8
+
+/* The group at work and the number of its first piece. */
+struct cursor {
+    int64_t group, first, pieces;
+    struct gemm gemm;
+    struct gemm_cuts cuts;
+};
+
+static void cursor_set(struct cursor *at, const struct grouped_gemm *g,
+                       double grain)
+{
+    assert(at->group >= 0 && at->group < g->groups);
+    at->gemm = group_gemm(g, at->group);
+    at->cuts = (struct gemm_cuts){ 0 };
+    double flop =
+        2.0 * (double)at->gemm.m * (double)at->gemm.n * (double)at->gemm.k;
+    if (at->gemm.m > 0)
+        at->cuts = CPU_SYMBOL(gemm_cuts)(&at->gemm, 1 + (int)(flop / grain));
+    at->pieces = at->cuts.rows * at->cuts.columns;
+}
+
+static void cursor_next(struct cursor *at, const struct grouped_gemm *g,
+                        double grain)
+{
+    at->first += at->pieces;
+    at->group++;
+    cursor_set(at, g, grain);
+}
+
+enum err CPU_SYMBOL(grouped_gemm)(const struct kernel_ctx *ctx,
+                                  enum dtype dtype,
+                                  const struct grouped_gemm *g)
+{
+    assert(g->groups > 0 && g->offsets[0] == 0);
+    assert(g->n > 0 && (g->form == GEMM_TN ? g->m : g->k) > 0);
+    enum err rc = cpu_require_f32(dtype, "grouped_gemm");
+    if (rc != ERR_OK)
+        return rc;
+    assert(g->accumulate || !g->begins);
+    double flop = 2.0 * (double)g->offsets[g->groups] * (double)g->n *
+                  (double)(g->form == GEMM_TN ? g->m : g->k);
+    double grain = flop / (ctx->threads * PIECES) + 1;
+    struct cursor start = { 0 };
+    cursor_set(&start, g, grain);
+    struct cursor end = start;
+    while (end.group < g->groups - 1)
+        cursor_next(&end, g, grain);
+    int64_t pieces = end.first + end.pieces;
+#pragma omp parallel num_threads(ctx->threads)
+    {
+        struct gemm_room room = CPU_SYMBOL(gemm_room)(ctx);
+        struct cursor at = start;
+        /* a thread's pieces come in order */
+#pragma omp for schedule(monotonic : dynamic, 1)
+        for (int64_t t = 0; t < pieces; t++) {
+            while (t >= at.first + at.pieces)
+                cursor_next(&at, g, grain);
+            CPU_SYMBOL(gemm_piece)(&at.gemm, at.cuts, t - at.first, &room);
+        }
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,63 @@
+/* DecoupledLionW in one pass: 12 bytes read and 8 written per parameter. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/cpu_bf16.h"
+
+struct coefficients {
+    vec keep; /* 1 - decay */
+    vec beta1, rest1, beta2, rest2;
+    vec scale; /* of the gradient */
+    vec rate;
+};
+
+/* rate * sign(x); 0 stays 0 and a NaN a NaN. */
+static inline vec signed_rate(vec x, vec rate)
+{
+    vec down = vec_select(x < 0, -rate, x);
+    return vec_select(x > 0, rate, down);
+}
+
+static void lion_block(const struct coefficients *c, int64_t n, float *p,
+                       const float *g, float *m, uint16_t *copy)
+{
+    for (int64_t i = 0; i < n; i += VEC_LANES) {
+        int64_t left = n - i;
+        vec gradient = vec_load(g + i, left) * c->scale;
+        vec before = vec_load(m + i, left);
+        vec mean = vec_fma(c->rest1, gradient, before * c->beta1);
+        vec kept = vec_load(p + i, left) * c->keep;
+        vec fresh = kept - signed_rate(mean, c->rate);
+        vec_store(m + i, left, vec_fma(c->rest2, gradient, before * c->beta2));
+        vec_store(p + i, left, fresh);
+        if (copy != NULL)
+            vec_store_bf16(copy + i, left, fresh);
+    }
+}
+
+enum err CPU_SYMBOL(lion)(const struct kernel_ctx *ctx, enum dtype dtype,
+                          int64_t n, const struct lion *step, float *p,
+                          const void *g, float *const m[UPDATE_MOMENTS])
+{
+    enum err rc = cpu_require_f32(dtype, "lion");
+    if (rc != ERR_OK)
+        return rc;
+    assert(n >= 0 && p != m[0]);
+    const struct coefficients c = {
+        .keep = vec_splat(1.0f - step->decay),
+        .beta1 = vec_splat(step->beta1),
+        .rest1 = vec_splat(1.0f - step->beta1),
+        .beta2 = vec_splat(step->beta2),
+        .rest2 = vec_splat(1.0f - step->beta2),
+        .scale = vec_splat(step->grad_scale),
+        .rate = vec_splat(step->lr),
+    };
+    uint16_t *copy = step->copy;
+    int64_t chunks = cpu_parts(n, KERNEL_CHUNK);
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        int64_t at = chunk * KERNEL_CHUNK;
+        lion_block(&c, cpu_min(KERNEL_CHUNK, n - at), p + at,
+                   (const float *)g + at, m[0] + at,
+                   copy == NULL ? NULL : copy + at);
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,213 @@
+/* Translates CUDA's errors, chooses a device and says what it is. Its memory
+ * and streams are in cuda_device_memory.c. */
+#include "kernels/cuda/device/cuda_device.h"
+
+#include <assert.h>
+#include <cuda_runtime_api.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct advice {
+    cudaError_t code;
+    enum err rc;
+    const char *todo;
+};
+
+#define NO_DRIVER                                                              \
+    "install NVIDIA's driver 580 or newer (nvidia-smi shows it) or use cpu"
+#define ILL "see nvidia-smi -q and dmesg for Xid, drain the node"
+
+#define UNKEPT "use hardware.graphs = off, where ops are enqueued one by one"
+
+static const struct advice advices[] = {
+    { cudaErrorInsufficientDriver, ERR_UNSUPPORTED, NO_DRIVER },
+    { cudaErrorStubLibrary, ERR_UNSUPPORTED, NO_DRIVER },
+    { cudaErrorSystemDriverMismatch, ERR_UNSUPPORTED,
+      "load the kernel module of the installed driver, or reboot" },
+    { cudaErrorNoDevice, ERR_UNSUPPORTED,
+      "ask Slurm for GPUs (--gpus-per-node), see CUDA_VISIBLE_DEVICES, or use "
+      "cpu" },
+    { cudaErrorNoKernelImageForDevice, ERR_UNSUPPORTED,
+      "the kernels are for compute capability 8.x and 9.0; use cpu" },
+    { cudaErrorMemoryAllocation, ERR_MEMORY,
+      "shorten the micro-batch, use more ranks, or see who else is on the GPU "
+      "(nvidia-smi)" },
+    { cudaErrorDevicesUnavailable, ERR_IO,
+      "another process has the GPU to itself (nvidia-smi)" },
+    { cudaErrorSystemNotReady, ERR_IO,
+      "start nvidia-fabricmanager on the node" },
+    { cudaErrorECCUncorrectable, ERR_IO, ILL },
+    { cudaErrorNvlinkUncorrectable, ERR_IO, ILL },
+    { cudaErrorHardwareStackError, ERR_IO, ILL },
+    { cudaErrorStreamCaptureUnsupported, ERR_UNSUPPORTED, UNKEPT },
+    { cudaErrorStreamCaptureInvalidated, ERR_UNSUPPORTED, UNKEPT },
+    { cudaErrorStreamCaptureMerge, ERR_UNSUPPORTED, UNKEPT },
+    { cudaErrorStreamCaptureUnjoined, ERR_UNSUPPORTED, UNKEPT },
+    { cudaErrorStreamCaptureIsolation, ERR_UNSUPPORTED, UNKEPT },
+    { cudaErrorStreamCaptureImplicit, ERR_UNSUPPORTED, UNKEPT },
+    { cudaErrorCapturedEvent, ERR_UNSUPPORTED, UNKEPT },
+};
+
+enum err cuda_device_error(int code, const char *format, ...)
+{
+    char what[256];
+    va_list arguments;
+    if (code == cudaSuccess)
+        return ERR_OK;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    (void)cudaGetLastError(); /* told here, so not by the next launch */
+    enum err rc = ERR_INTERNAL;
+    const char *todo = "run under compute-sanitizer and report it";
+    for (size_t i = 0; i < sizeof advices / sizeof *advices; i++)
+        if ((int)advices[i].code == code) {
+            rc = advices[i].rc;
+            todo = advices[i].todo;
+        }
+    return err_set(rc, "%s: CUDA error %d, %s (%s); %s", what, code,
+                   cudaGetErrorName((cudaError_t)code),
+                   cudaGetErrorString((cudaError_t)code), todo);
+}
+
+enum err cuda_device_count(int *count)
+{
+    cudaError_t code = cudaGetDeviceCount(count);
+    if (code == cudaSuccess && *count == 0)
+        code = cudaErrorNoDevice;
+    if (code != cudaSuccess)
+        *count = 0;
+    return cuda_device_error((int)code, "looking for GPUs");
+}
+
+/* The first device counts: the GPUs of a node are of one kind. */
+enum err cuda_device_check(void)
+{
+    enum err rc = ERR_OK;
+    int count, major = 0, minor = 0;
+    TRY_OUT(cuda_device_count(&count));
+    TRY_OUT(cuda_device_error((int)cudaDeviceGetAttribute(
+                                  &major, cudaDevAttrComputeCapabilityMajor, 0),
+                              "asking GPU 0 for its capability"));
+    TRY_OUT(cuda_device_error((int)cudaDeviceGetAttribute(
+                                  &minor, cudaDevAttrComputeCapabilityMinor, 0),
+                              "asking GPU 0 for its capability"));
+    if (major != 8 && (major != 9 || minor != 0))
+        rc = err_set(ERR_UNSUPPORTED,
+                     "the GPU has compute capability %d.%d, the kernels are "
+                     "for 8.x and 9.0; use cpu",
+                     major, minor);
+out:
+    return rc == ERR_OK ? rc : err_prefix(rc, "backend 'cuda': no GPU here");
+}
+
+enum err cuda_device_choose(int local_rank, int count, int *device)
+{
+    assert(local_rank >= 0 && count >= 1);
+    *device = 0;
+    if (count > 1 && local_rank >= count)
+        return err_set(ERR_USAGE,
+                       "rank %d of this node has no GPU, %d are visible; start "
+                       "one rank per GPU (--ntasks-per-node=%d)",
+                       local_rank, count, count);
+    *device = count == 1 ? 0 : local_rank;
+    return ERR_OK;
+}
+
+enum err cuda_device_use(int local_rank, int *device)
+{
+    int count, chosen;
+    *device = 0;
+    TRY(cuda_device_count(&count));
+    TRY(cuda_device_choose(local_rank, count, &chosen));
+    TRY(cuda_device_error((int)cudaSetDevice(chosen), "using GPU %d", chosen));
+    *device = chosen;
+    return ERR_OK;
+}
+
+enum err cuda_device_info(struct cuda_device_info *info)
+{
+    struct cudaDeviceProp properties;
+    struct cuda_device_info i = { .driver = 0 };
+    int device = 0, clock_khz = 0;
+    memset(info, 0, sizeof *info);
+    TRY(cuda_device_error((int)cudaGetDevice(&device), "asking for the GPU"));
+    TRY(cuda_device_error((int)cudaGetDeviceProperties(&properties, device),
+                          "asking GPU %d what it is", device));
+    TRY(cuda_device_error(
+        (int)cudaDeviceGetPCIBusId(i.bus, (int)sizeof i.bus, device),
+        "asking GPU %d for its address", device));
+    TRY(cuda_device_error(
+        (int)cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device),
+        "asking GPU %d for its clock", device));
+    TRY(cuda_device_error((int)cudaDriverGetVersion(&i.driver),
+                          "asking for the driver's version"));
+    TRY(cuda_device_error((int)cudaRuntimeGetVersion(&i.runtime),
+                          "asking for the runtime's version"));
+    TRY(cuda_device_error((int)cudaMemGetInfo(&i.bytes_free, &i.bytes_total),
+                          "asking GPU %d for its memory", device));
+    snprintf(i.name, sizeof i.name, "%.63s", properties.name);
+    i.major = properties.major;
+    i.minor = properties.minor;
+    i.multiprocessors = properties.multiProcessorCount;
+    i.clock_hz = 1e3 * clock_khz;
+    *info = i;
+    return ERR_OK;
+}
+
+void cuda_device_describe(const struct cuda_device_info *info, char *text,
+                          size_t bytes)
+{
+    snprintf(text, bytes, "%s, %d.%d, %d SMs, driver %d.%d, runtime %d.%d",
+             info->name, info->major, info->minor, info->multiprocessors,
+             info->driver / 1000, info->driver % 1000 / 10,
+             info->runtime / 1000, info->runtime % 1000 / 10);
+}
+
+/* NVIDIA's data sheets: dense, without sparsity; 8 bits: 0 where there are
+ * none. A longer name comes before its beginning. */
+static const struct {
+    const char *name;
+    int multiprocessors;
+    double fp32, bf16, fp8;
+} sheets[] = {
+    { "H100 PCIe", 114, 51.2e12, 756e12, 1513e12 },
+    { "H100 NVL", 132, 60e12, 835e12, 1671e12 },
+    { "H100", 132, 66.9e12, 989.4e12, 1978.9e12 },
+    { "H200 NVL", 132, 60e12, 835.5e12, 1670.5e12 },
+    { "H200", 132, 66.9e12, 989.4e12, 1978.9e12 },
+    { "A100", 108, 19.5e12, 312e12, 0 },
+};
+
+/* What a multiprocessor does in a cycle. */
+static const struct {
+    int major, minor;
+    double fp32, bf16, fp8;
+} kinds[] = {
+    { 8, 0, 128, 2048, 0 },
+    { 8, 6, 256, 1024, 0 },
+    { 8, 9, 256, 1024, 2048 },
+    { 9, 0, 256, 4096, 8192 },
+};
+
+double cuda_device_peak_flops(const struct cuda_device_info *info, bool fp32,
+                              bool fp8, const char **source)
+{
+    double count = info->multiprocessors;
+    *source = "table";
+    for (size_t i = 0; i < sizeof sheets / sizeof sheets[0]; i++)
+        if (strstr(info->name, sheets[i].name) != NULL)
+            return count / sheets[i].multiprocessors *
+                   (fp8    ? sheets[i].fp8
+                    : fp32 ? sheets[i].fp32
+                           : sheets[i].bf16);
+    *source = "clock";
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (info->major == kinds[i].major && info->minor == kinds[i].minor)
+            return count * info->clock_hz *
+                   (fp8    ? kinds[i].fp8
+                    : fp32 ? kinds[i].fp32
+                           : kinds[i].bf16);
+    return 0.0;
+}

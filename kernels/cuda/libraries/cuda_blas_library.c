@@ -1,0 +1,88 @@
+/* Opens cuBLASLt with dlopen and finds its functions. What is computed with it
+ * is in cuda_blas.c. */
+#include "kernels/cuda/libraries/cuda_blas_library.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "kernels/cuda/device/cuda_device.h"
+
+/* The file of the version that the headers are of, which its ABI follows. */
+#define TEXT(number) #number
+#define FILE_OF(major) "libcublasLt.so." TEXT(major)
+#define FILE_NAME FILE_OF(CUBLAS_VER_MAJOR)
+
+#define MEMBER(name, symbol)                                                   \
+    {                                                                          \
+#symbol, offsetof(struct cuda_blas_library, name)                      \
+    }
+
+static const struct {
+    const char *symbol;
+    size_t offset;
+} members[] = {
+    MEMBER(create, cublasLtCreate),
+    MEMBER(destroy, cublasLtDestroy),
+    MEMBER(version, cublasLtGetVersion),
+    MEMBER(status_name, cublasLtGetStatusName),
+    MEMBER(matmul, cublasLtMatmul),
+    MEMBER(desc_create, cublasLtMatmulDescCreate),
+    MEMBER(desc_destroy, cublasLtMatmulDescDestroy),
+    MEMBER(desc_set, cublasLtMatmulDescSetAttribute),
+    MEMBER(layout_create, cublasLtMatrixLayoutCreate),
+    MEMBER(layout_destroy, cublasLtMatrixLayoutDestroy),
+    MEMBER(preference_create, cublasLtMatmulPreferenceCreate),
+    MEMBER(preference_destroy, cublasLtMatmulPreferenceDestroy),
+    MEMBER(preference_set, cublasLtMatmulPreferenceSetAttribute),
+    MEMBER(heuristic, cublasLtMatmulAlgoGetHeuristic),
+    MEMBER(check, cublasLtMatmulAlgoCheck),
+};
+
+enum err cuda_blas_library_open(struct cuda_blas_library *library)
+{
+    memset(library, 0, sizeof *library);
+    /* It never frees what it allocates when it is loaded, so it stays. */
+    library->opened = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library->opened == NULL)
+        return err_set(ERR_UNSUPPORTED,
+                       "cuBLASLt: %s; install CUDA's libcublas or add its "
+                       "folder to LD_LIBRARY_PATH",
+                       dlerror());
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        void *symbol = dlsym(library->opened, members[i].symbol);
+        if (symbol == NULL) {
+            cuda_blas_library_close(library);
+            return err_set(ERR_UNSUPPORTED,
+                           "cuBLASLt: " FILE_NAME " lacks %s; install the "
+                           "libcublas of the CUDA this was built with",
+                           members[i].symbol);
+        }
+        memcpy((char *)library + members[i].offset, &symbol, sizeof symbol);
+    }
+    library->time = cuda_device_time;
+    return ERR_OK;
+}
+
+void cuda_blas_library_close(struct cuda_blas_library *library)
+{
+    if (library->opened != NULL)
+        (void)dlclose(library->opened);
+    memset(library, 0, sizeof *library);
+}
+
+enum err cuda_blas_library_error(const struct cuda_blas_library *library,
+                                 cublasStatus_t status, const char *what)
+{
+    enum err rc = ERR_INTERNAL;
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return ERR_OK;
+    if (status == CUBLAS_STATUS_NOT_INITIALIZED ||
+        status == CUBLAS_STATUS_ARCH_MISMATCH ||
+        status == CUBLAS_STATUS_NOT_SUPPORTED)
+        rc = ERR_UNSUPPORTED;
+    if (status == CUBLAS_STATUS_ALLOC_FAILED)
+        rc = ERR_MEMORY;
+    return err_set(rc, "cuBLASLt: %s: %s; CUBLASLT_LOG_LEVEL=2 says more", what,
+                   library->status_name(status));
+}

@@ -1,0 +1,408 @@
+/* Attention forward and backward as graphs of cuDNN operations. Our own kernels
+ * are cuda_attention.cu; which of both runs is decided in
+ * cuda_attention_choice.c. */
+#include "kernels/cuda/libraries/cuda_dnn_attention.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "kernels/cuda/libraries/cuda_dnn_graph.h"
+
+/* Identifiers of the tensors in memory. */
+enum {
+    ID_Q = 1,
+    ID_K,
+    ID_V,
+    ID_OUT,
+    ID_LSE,
+    ID_DOUT,
+    ID_DQ,
+    ID_DK,
+    ID_DV,
+    ID_DELTA,
+    ID_SLOPES,
+    ID_SCALE,
+    ID_MASKED,
+    ID_ONE,
+    ID_COUNT
+};
+
+#define ALIGNMENT ((size_t)256)
+
+struct cuda_dnn_attention {
+    struct cuda_dnn_graph *graph;
+    const struct cuda_dnn_library *library;
+    bool backward;
+    int64_t slices;
+    size_t delta_bytes; /* [batch, heads of a slice, seq] fp32, before the
+                           workspace */
+};
+
+/* What a graph is made of. */
+struct parts {
+    struct cuda_dnn_graph *graph;
+    const struct attention *s; /* a slice */
+    int64_t width;             /* heads of all slices in a row of out, */
+    int64_t packed;            /* ... and of qkv */
+    int q, k_turned;           /* [.., seq, d] and [.., d, seq] */
+    int row, column;           /* places of scores */
+    int scale, masked;         /* numbers; masked is -Inf */
+};
+
+static struct cuda_dnn_shape scores_shape(const struct attention *s)
+{
+    return cuda_dnn_packed(s->batch, s->heads, s->seq, s->seq);
+}
+
+static struct cuda_dnn_shape rows_shape(const struct attention *s)
+{
+    return cuda_dnn_packed(s->batch, s->heads, s->seq, 1);
+}
+
+/* [batch, heads, seq, head_dim] within rows of `width` heads. */
+static struct cuda_dnn_shape heads_shape(const struct attention *s,
+                                         int64_t heads, int64_t width)
+{
+    int64_t d = s->head_dim;
+    return (struct cuda_dnn_shape){ { s->batch, heads, s->seq, d },
+                                    { s->seq * width * d, d, width * d, 1 } };
+}
+
+static struct cuda_dnn_shape turned(struct cuda_dnn_shape shape)
+{
+    struct cuda_dnn_shape other = shape;
+    other.dims[2] = shape.dims[3];
+    other.dims[3] = shape.dims[2];
+    other.strides[2] = shape.strides[3];
+    other.strides[3] = shape.strides[2];
+    return other;
+}
+
+static int inner(struct parts *p, cudnnDataType_t type,
+                 struct cuda_dnn_shape shape)
+{
+    return cuda_dnn_tensor(p->graph, type, &shape, 0);
+}
+
+static int in_memory(struct parts *p, cudnnDataType_t type,
+                     struct cuda_dnn_shape shape, int64_t id)
+{
+    return cuda_dnn_tensor(p->graph, type, &shape, id);
+}
+
+static int like_scores(struct parts *p)
+{
+    return inner(p, CUDNN_DATA_FLOAT, scores_shape(p->s));
+}
+
+static int like_rows(struct parts *p)
+{
+    return inner(p, CUDNN_DATA_FLOAT, rows_shape(p->s));
+}
+
+static int pointwise(struct parts *p, cudnnPointwiseMode_t mode, int x, int b,
+                     int y)
+{
+    cuda_dnn_pointwise(p->graph, mode, x, b, y);
+    return y;
+}
+
+/* scale q k^T, with ALiBi; the places of scores besides. */
+static int scores(struct parts *p)
+{
+    const struct attention *s = p->s;
+    struct cuda_dnn_shape keys = heads_shape(s, s->kv_heads, p->packed);
+    int product = like_scores(p), x = like_scores(p);
+    p->q = in_memory(p, CUDNN_DATA_BFLOAT16,
+                     heads_shape(s, s->heads, p->packed), ID_Q);
+    p->k_turned = in_memory(p, CUDNN_DATA_BFLOAT16, turned(keys), ID_K);
+    cuda_dnn_matmul(p->graph, p->q, p->k_turned, product);
+    p->scale = cuda_dnn_scalar(p->graph, ID_SCALE);
+    pointwise(p, CUDNN_POINTWISE_MUL, product, p->scale, x);
+    p->row = inner(p, CUDNN_DATA_INT32, scores_shape(s));
+    p->column = inner(p, CUDNN_DATA_INT32, scores_shape(s));
+    cuda_dnn_index(p->graph, 2, x, p->row);
+    cuda_dnn_index(p->graph, 3, x, p->column);
+    if (s->alibi_slopes == NULL)
+        return x;
+    int distance = inner(p, CUDNN_DATA_INT32, scores_shape(s));
+    int slopes = in_memory(p, CUDNN_DATA_FLOAT,
+                           cuda_dnn_packed(1, s->heads, 1, 1), ID_SLOPES);
+    pointwise(p, CUDNN_POINTWISE_SUB, p->column, p->row, distance);
+    int bias =
+        pointwise(p, CUDNN_POINTWISE_MUL, distance, slopes, like_scores(p));
+    return pointwise(p, CUDNN_POINTWISE_ADD, x, bias, like_scores(p));
+}
+
+/* -Inf where the key comes after the query. */
+static int causal(struct parts *p, int x)
+{
+    int seen = inner(p, CUDNN_DATA_BOOLEAN, scores_shape(p->s));
+    int y = like_scores(p);
+    p->masked = cuda_dnn_scalar(p->graph, ID_MASKED);
+    pointwise(p, CUDNN_POINTWISE_CMP_GE, p->row, p->column, seen);
+    cuda_dnn_select(p->graph, x, p->masked, seen, y);
+    return y;
+}
+
+static void build_forward(struct parts *p)
+{
+    const struct attention *s = p->s;
+    int x = causal(p, scores(p));
+    int top = like_rows(p), sum = like_rows(p);
+    int probabilities = inner(p, CUDNN_DATA_BFLOAT16, scores_shape(s));
+    int lse = in_memory(p, CUDNN_DATA_FLOAT, rows_shape(s), ID_LSE);
+    cuda_dnn_reduce(p->graph, CUDNN_REDUCE_TENSOR_MAX, x, top);
+    int below = pointwise(p, CUDNN_POINTWISE_SUB, x, top, like_scores(p));
+    int e = pointwise(p, CUDNN_POINTWISE_EXP, below, -1, like_scores(p));
+    cuda_dnn_reduce(p->graph, CUDNN_REDUCE_TENSOR_ADD, e, sum);
+    int log = pointwise(p, CUDNN_POINTWISE_LOG, sum, -1, like_rows(p));
+    pointwise(p, CUDNN_POINTWISE_ADD, top, log, lse);
+    pointwise(p, CUDNN_POINTWISE_DIV, e, sum, probabilities);
+    cuda_dnn_matmul(p->graph, probabilities,
+                    in_memory(p, CUDNN_DATA_BFLOAT16,
+                              heads_shape(s, s->kv_heads, p->packed), ID_V),
+                    in_memory(p, CUDNN_DATA_BFLOAT16,
+                              heads_shape(s, s->heads, p->width), ID_OUT));
+}
+
+/* delta = rowsum(dout * out), in memory of its own. */
+static int build_delta(struct parts *p, int dout)
+{
+    const struct attention *s = p->s;
+    struct cuda_dnn_shape shape = heads_shape(s, s->heads, p->width);
+    int out = in_memory(p, CUDNN_DATA_BFLOAT16, shape, ID_OUT);
+    int delta = in_memory(p, CUDNN_DATA_FLOAT, rows_shape(s), ID_DELTA);
+    int product =
+        inner(p, CUDNN_DATA_FLOAT,
+              cuda_dnn_packed(s->batch, s->heads, s->seq, s->head_dim));
+    int sum = like_rows(p);
+    pointwise(p, CUDNN_POINTWISE_MUL, dout, out, product);
+    cuda_dnn_reduce(p->graph, CUDNN_REDUCE_TENSOR_ADD, product, sum);
+    return pointwise(p, CUDNN_POINTWISE_MUL, sum,
+                     cuda_dnn_scalar(p->graph, ID_ONE), delta);
+}
+
+/* x, rounded to bf16, by keys and queries. */
+static int turn(struct parts *p, int x)
+{
+    int y = inner(p, CUDNN_DATA_BFLOAT16, turned(scores_shape(p->s)));
+    cuda_dnn_transpose(p->graph, x, y);
+    return y;
+}
+
+/* The gradient of keys or values: queries' heads of a group are added. */
+static void build_key_gradient(struct parts *p, int scores_turned, int rows,
+                               int64_t id)
+{
+    const struct attention *s = p->s;
+    int to = in_memory(p, CUDNN_DATA_BFLOAT16,
+                       heads_shape(s, s->kv_heads, p->packed), id);
+    if (s->heads == s->kv_heads) {
+        cuda_dnn_matmul(p->graph, scores_turned, rows, to);
+        return;
+    }
+    int each = inner(p, CUDNN_DATA_BFLOAT16,
+                     cuda_dnn_packed(s->batch, s->heads, s->seq, s->head_dim));
+    cuda_dnn_matmul(p->graph, scores_turned, rows, each);
+    cuda_dnn_reduce(p->graph, CUDNN_REDUCE_TENSOR_ADD, each, to);
+}
+
+static void build_backward(struct parts *p)
+{
+    const struct attention *s = p->s;
+    struct cuda_dnn_shape packed = heads_shape(s, s->kv_heads, p->packed);
+    int dout = in_memory(p, CUDNN_DATA_BFLOAT16,
+                         heads_shape(s, s->heads, p->width), ID_DOUT);
+    int delta = build_delta(p, dout);
+    int lse = in_memory(p, CUDNN_DATA_FLOAT, rows_shape(s), ID_LSE);
+    int x = scores(p);
+    int below = pointwise(p, CUDNN_POINTWISE_SUB, x, lse, like_scores(p));
+    int probabilities =
+        pointwise(p, CUDNN_POINTWISE_EXP, causal(p, below), -1, like_scores(p));
+    build_key_gradient(p, turn(p, probabilities), dout, ID_DV);
+    int v_turned = in_memory(p, CUDNN_DATA_BFLOAT16, turned(packed), ID_V);
+    int dp = like_scores(p);
+    cuda_dnn_matmul(p->graph, dout, v_turned, dp);
+    dp = pointwise(p, CUDNN_POINTWISE_SUB, dp, delta, like_scores(p));
+    dp = pointwise(p, CUDNN_POINTWISE_MUL, dp, probabilities, like_scores(p));
+    int ds = pointwise(p, CUDNN_POINTWISE_MUL, dp, p->scale,
+                       inner(p, CUDNN_DATA_BFLOAT16, scores_shape(s)));
+    build_key_gradient(p, turn(p, ds), p->q, ID_DK);
+    int k = inner(p, CUDNN_DATA_BFLOAT16, packed);
+    cuda_dnn_transpose(p->graph, p->k_turned, k);
+    cuda_dnn_matmul(p->graph, ds, k,
+                    in_memory(p, CUDNN_DATA_BFLOAT16,
+                              heads_shape(s, s->heads, p->packed), ID_DQ));
+}
+
+bool cuda_dnn_attention_fits(enum dtype dtype, const struct attention *shape)
+{
+    return dtype == DTYPE_BF16 && shape->sequence_ids == NULL &&
+           shape->dropout == 0 && shape->head_dim % 8 == 0 &&
+           shape->head_dim <= 128;
+}
+
+static struct attention slice_of(const struct attention *shape, int64_t slices)
+{
+    struct attention slice = *shape;
+    slice.heads /= slices;
+    slice.kv_heads /= slices;
+    return slice;
+}
+
+enum err cuda_dnn_attention_create(const struct cuda_dnn_library *library,
+                                   cudnnHandle_t handle, const char *device,
+                                   const struct attention *shape, bool backward,
+                                   int64_t slices,
+                                   struct cuda_dnn_attention **out)
+{
+    enum err rc = ERR_OK;
+    struct cuda_dnn_attention *attention = calloc(1, sizeof *attention);
+    struct attention slice = slice_of(shape, slices);
+    struct parts parts = { .s = &slice,
+                           .width = shape->heads,
+                           .packed = shape->heads + 2 * shape->kv_heads };
+    size_t rows = (size_t)(slice.batch * slice.heads * slice.seq);
+    assert(slices == 1 || (shape->batch == 1 && shape->kv_heads % slices == 0));
+    *out = NULL;
+    if (attention == NULL)
+        return err_set(ERR_MEMORY, "cuDNN: no memory for a plan");
+    attention->library = library;
+    attention->backward = backward;
+    attention->slices = slices;
+    if (backward)
+        attention->delta_bytes =
+            (rows * sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    TRY_OUT(cuda_dnn_graph_create(library, &attention->graph));
+    parts.graph = attention->graph;
+    if (backward)
+        build_backward(&parts);
+    else
+        build_forward(&parts);
+    TRY_OUT(cuda_dnn_graph_plan(attention->graph, handle, device));
+    *out = attention;
+    attention = NULL;
+out:
+    cuda_dnn_attention_destroy(attention);
+    return rc;
+}
+
+void cuda_dnn_attention_destroy(struct cuda_dnn_attention *attention)
+{
+    if (attention == NULL)
+        return;
+    cuda_dnn_graph_destroy(attention->graph);
+    free(attention);
+}
+
+size_t cuda_dnn_attention_scratch(const struct cuda_dnn_attention *attention)
+{
+    return attention->delta_bytes + cuda_dnn_graph_workspace(attention->graph);
+}
+
+/* --- running --- */
+
+/* What cuDNN is given: memory by id. */
+struct operands {
+    int count;
+    int64_t ids[ID_COUNT];
+    void *pointers[ID_COUNT];
+    float scale, masked, one;
+};
+
+static void give(struct operands *o, int64_t id, const void *memory)
+{
+    assert(o->count < ID_COUNT && id > 0 && id < ID_COUNT);
+    o->ids[o->count] = id;
+    o->pointers[o->count++] = (void *)(uintptr_t)memory;
+}
+
+static const char *head(const struct attention *s, const void *packed,
+                        int64_t number)
+{
+    return (const char *)packed + 2 * number * s->head_dim;
+}
+
+/* Where the slice begins, by heads of queries and of keys. */
+struct begin {
+    int64_t head, kv_head;
+};
+
+static void give_inputs(struct operands *o, const struct attention *s,
+                        struct begin at, const void *qkv)
+{
+    give(o, ID_Q, head(s, qkv, at.head));
+    give(o, ID_K, head(s, qkv, s->heads + at.kv_head));
+    give(o, ID_V, head(s, qkv, s->heads + s->kv_heads + at.kv_head));
+    o->scale = s->scale;
+    o->masked = -INFINITY;
+    o->one = 1.0f;
+    give(o, ID_SCALE, &o->scale);
+    give(o, ID_MASKED, &o->masked);
+    if (s->alibi_slopes != NULL)
+        give(o, ID_SLOPES, s->alibi_slopes + at.head);
+}
+
+static enum err run(const struct cuda_dnn_attention *attention,
+                    cudnnHandle_t handle, const struct kernel_ctx *ctx,
+                    const struct operands *o)
+{
+    const struct cuda_dnn_library *library = attention->library;
+    if (cuda_dnn_attention_scratch(attention) > ctx->scratch_bytes)
+        return err_set(ERR_INTERNAL,
+                       "cuDNN's attention needs %zu bytes of scratch, there "
+                       "are %zu",
+                       cuda_dnn_attention_scratch(attention),
+                       ctx->scratch_bytes);
+    TRY(cuda_dnn_library_error(library,
+                               library->set_stream(handle, ctx->stream),
+                               "setting the stream"));
+    return cuda_dnn_graph_run(attention->graph, handle, o->count, o->ids,
+                              o->pointers,
+                              (char *)ctx->scratch + attention->delta_bytes);
+}
+
+enum err cuda_dnn_attention_forward(const struct cuda_dnn_attention *attention,
+                                    cudnnHandle_t handle,
+                                    const struct kernel_ctx *ctx,
+                                    const struct attention *shape,
+                                    const void *qkv, void *out, float *lse)
+{
+    struct operands o = { 0 };
+    assert(!attention->backward && attention->slices == 1);
+    give_inputs(&o, shape, (struct begin){ 0, 0 }, qkv);
+    give(&o, ID_OUT, out);
+    give(&o, ID_LSE, lse);
+    return run(attention, handle, ctx, &o);
+}
+
+enum err cuda_dnn_attention_backward(const struct cuda_dnn_attention *attention,
+                                     cudnnHandle_t handle,
+                                     const struct kernel_ctx *ctx,
+                                     const struct attention *shape,
+                                     const void *qkv, const void *out,
+                                     const float *lse, const void *dout,
+                                     void *dqkv)
+{
+    struct attention slice = slice_of(shape, attention->slices);
+    assert(attention->backward);
+    for (int64_t i = 0; i < attention->slices; i++) {
+        struct begin at = { i * slice.heads, i * slice.kv_heads };
+        struct operands o = { 0 };
+        give_inputs(&o, shape, at, qkv);
+        give(&o, ID_OUT, head(shape, out, at.head));
+        give(&o, ID_LSE, lse + at.head * shape->seq);
+        give(&o, ID_DOUT, head(shape, dout, at.head));
+        give(&o, ID_DELTA, ctx->scratch);
+        give(&o, ID_ONE, &o.one);
+        give(&o, ID_DQ, head(shape, dqkv, at.head));
+        give(&o, ID_DK, head(shape, dqkv, shape->heads + at.kv_head));
+        give(&o, ID_DV,
+             head(shape, dqkv, shape->heads + shape->kv_heads + at.kv_head));
+        TRY(run(attention, handle, ctx, &o));
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,402 @@
+/* Builds, plans and runs graphs of cuDNN's backend interface. It knows tensors
+ * and operations, but not attention. */
+#include "kernels/cuda/libraries/cuda_dnn_graph.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TENSORS_MAX 64
+#define OPS_MAX 64
+#define PARTS_MAX 64 /* descriptors that operations are made of */
+#define ENGINES_MAX 8
+#define DIMS 4
+
+struct cuda_dnn_graph {
+    const struct cuda_dnn_library *library;
+    cudnnBackendDescriptor_t tensors[TENSORS_MAX], ops[OPS_MAX],
+        parts[PARTS_MAX];
+    int tensor_count, op_count, part_count;
+    cudnnBackendDescriptor_t device, graph, heuristics, plan;
+    int64_t workspace;
+    enum err rc; /* of the first failure */
+    char text[512];
+};
+
+/* --- descriptors --- */
+
+static void keep(struct cuda_dnn_graph *graph, enum err rc)
+{
+    if (graph->rc != ERR_OK || rc == ERR_OK)
+        return;
+    graph->rc = rc;
+    strncpy(graph->text, err_text(), sizeof graph->text - 1);
+}
+
+static cudnnBackendDescriptor_t make(struct cuda_dnn_graph *graph,
+                                     cudnnBackendDescriptorType_t type)
+{
+    cudnnBackendDescriptor_t made = NULL;
+    if (graph->rc == ERR_OK)
+        keep(graph,
+             cuda_dnn_library_error(graph->library,
+                                    graph->library->desc_create(type, &made),
+                                    "making a descriptor"));
+    return made;
+}
+
+static void set(struct cuda_dnn_graph *graph, cudnnBackendDescriptor_t on,
+                cudnnBackendAttributeName_t name,
+                cudnnBackendAttributeType_t type, int64_t count,
+                const void *values)
+{
+    if (graph->rc == ERR_OK)
+        keep(graph, cuda_dnn_library_error(
+                        graph->library,
+                        graph->library->set(on, name, type, count, values),
+                        "setting an attribute"));
+}
+
+static void set_desc(struct cuda_dnn_graph *graph, cudnnBackendDescriptor_t on,
+                     cudnnBackendAttributeName_t name,
+                     cudnnBackendDescriptor_t value)
+{
+    set(graph, on, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+}
+
+static void set_tensor(struct cuda_dnn_graph *graph,
+                       cudnnBackendDescriptor_t on,
+                       cudnnBackendAttributeName_t name, int tensor)
+{
+    if (graph->rc != ERR_OK)
+        return;
+    assert(tensor >= 0 && tensor < graph->tensor_count);
+    set_desc(graph, on, name, graph->tensors[tensor]);
+}
+
+static void set_type(struct cuda_dnn_graph *graph, cudnnBackendDescriptor_t on,
+                     cudnnBackendAttributeName_t name, cudnnDataType_t type)
+{
+    set(graph, on, name, CUDNN_TYPE_DATA_TYPE, 1, &type);
+}
+
+static void finish(struct cuda_dnn_graph *graph, cudnnBackendDescriptor_t what,
+                   const char *text)
+{
+    if (graph->rc == ERR_OK)
+        keep(graph, cuda_dnn_library_error(
+                        graph->library, graph->library->finalize(what), text));
+}
+
+static cudnnBackendDescriptor_t make_part(struct cuda_dnn_graph *graph,
+                                          cudnnBackendDescriptorType_t type)
+{
+    cudnnBackendDescriptor_t part = make(graph, type);
+    assert(graph->part_count < PARTS_MAX);
+    if (part != NULL)
+        graph->parts[graph->part_count++] = part;
+    return part;
+}
+
+static cudnnBackendDescriptor_t make_op(struct cuda_dnn_graph *graph,
+                                        cudnnBackendDescriptorType_t type)
+{
+    cudnnBackendDescriptor_t op = make(graph, type);
+    assert(graph->op_count < OPS_MAX);
+    if (op != NULL)
+        graph->ops[graph->op_count++] = op;
+    return op;
+}
+
+enum err cuda_dnn_graph_create(const struct cuda_dnn_library *library,
+                               struct cuda_dnn_graph **out)
+{
+    *out = calloc(1, sizeof **out);
+    if (*out == NULL)
+        return err_set(ERR_MEMORY, "cuDNN: no memory for a graph");
+    (*out)->library = library;
+    return ERR_OK;
+}
+
+static void drop(const struct cuda_dnn_graph *graph,
+                 cudnnBackendDescriptor_t what)
+{
+    if (what != NULL)
+        (void)graph->library->desc_destroy(what);
+}
+
+void cuda_dnn_graph_destroy(struct cuda_dnn_graph *graph)
+{
+    if (graph == NULL)
+        return;
+    drop(graph, graph->plan);
+    drop(graph, graph->heuristics);
+    drop(graph, graph->graph);
+    drop(graph, graph->device);
+    for (int i = 0; i < graph->op_count; i++)
+        drop(graph, graph->ops[i]);
+    for (int i = 0; i < graph->part_count; i++)
+        drop(graph, graph->parts[i]);
+    for (int i = 0; i < graph->tensor_count; i++)
+        drop(graph, graph->tensors[i]);
+    free(graph);
+}
+
+/* --- tensors --- */
+
+struct cuda_dnn_shape cuda_dnn_packed(int64_t a, int64_t b, int64_t c,
+                                      int64_t d)
+{
+    return (struct cuda_dnn_shape){ { a, b, c, d },
+                                    { b * c * d, c * d, d, 1 } };
+}
+
+static int add_tensor(struct cuda_dnn_graph *graph, cudnnDataType_t type,
+                      const struct cuda_dnn_shape *shape, int64_t id,
+                      bool by_value)
+{
+    cudnnBackendDescriptor_t tensor =
+        make(graph, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    int number = graph->tensor_count;
+    int64_t alignment = 16;
+    bool inner = id == 0;
+    /* those without memory need numbers, too, that nobody else has */
+    int64_t unique = inner ? 1000 + number : id;
+    assert(number < TENSORS_MAX && id < 1000);
+    if (tensor == NULL)
+        return -1;
+    graph->tensors[graph->tensor_count++] = tensor;
+    set_type(graph, tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
+    set(graph, tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, DIMS,
+        shape->dims);
+    set(graph, tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, DIMS,
+        shape->strides);
+    set(graph, tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1,
+        &unique);
+    set(graph, tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1,
+        &alignment);
+    set(graph, tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1,
+        &inner);
+    set(graph, tensor, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1,
+        &by_value);
+    finish(graph, tensor, "describing a tensor");
+    return number;
+}
+
+int cuda_dnn_tensor(struct cuda_dnn_graph *graph, cudnnDataType_t type,
+                    const struct cuda_dnn_shape *shape, int64_t id)
+{
+    return add_tensor(graph, type, shape, id, false);
+}
+
+int cuda_dnn_scalar(struct cuda_dnn_graph *graph, int64_t id)
+{
+    struct cuda_dnn_shape one = cuda_dnn_packed(1, 1, 1, 1);
+    assert(id > 0);
+    return add_tensor(graph, CUDNN_DATA_FLOAT, &one, id, true);
+}
+
+/* --- operations --- */
+
+static void pointwise(struct cuda_dnn_graph *graph, cudnnPointwiseMode_t mode,
+                      int64_t axis, int x, int b, int t, int y)
+{
+    cudnnBackendDescriptor_t part =
+        make_part(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    cudnnBackendDescriptor_t op =
+        make_op(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    set(graph, part, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1,
+        &mode);
+    set_type(graph, part, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    if (axis >= 0)
+        set(graph, part, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
+    finish(graph, part, "describing an elementwise operation");
+    set_desc(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, part);
+    set_tensor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    if (b >= 0)
+        set_tensor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+    if (t >= 0)
+        set_tensor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, t);
+    set_tensor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    finish(graph, op, "adding an elementwise operation");
+}
+
+void cuda_dnn_pointwise(struct cuda_dnn_graph *graph, cudnnPointwiseMode_t mode,
+                        int x, int b, int y)
+{
+    pointwise(graph, mode, -1, x, b, -1, y);
+}
+
+void cuda_dnn_index(struct cuda_dnn_graph *graph, int axis, int x, int y)
+{
+    pointwise(graph, CUDNN_POINTWISE_GEN_INDEX, axis, x, -1, -1, y);
+}
+
+void cuda_dnn_select(struct cuda_dnn_graph *graph, int x, int b, int t, int y)
+{
+    pointwise(graph, CUDNN_POINTWISE_BINARY_SELECT, -1, x, b, t, y);
+}
+
+void cuda_dnn_reduce(struct cuda_dnn_graph *graph, cudnnReduceTensorOp_t op,
+                     int x, int y)
+{
+    cudnnBackendDescriptor_t part =
+        make_part(graph, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+    cudnnBackendDescriptor_t reduce =
+        make_op(graph, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+    set(graph, part, CUDNN_ATTR_REDUCTION_OPERATOR,
+        CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &op);
+    set_type(graph, part, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+    finish(graph, part, "describing a reduction");
+    set_desc(graph, reduce, CUDNN_ATTR_OPERATION_REDUCTION_DESC, part);
+    set_tensor(graph, reduce, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
+    set_tensor(graph, reduce, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
+    finish(graph, reduce, "adding a reduction");
+}
+
+void cuda_dnn_matmul(struct cuda_dnn_graph *graph, int a, int b, int c)
+{
+    cudnnBackendDescriptor_t part =
+        make_part(graph, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+    cudnnBackendDescriptor_t op =
+        make_op(graph, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    set_type(graph, part, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
+    finish(graph, part, "describing a product");
+    set_desc(graph, op, CUDNN_ATTR_OPERATION_MATMUL_DESC, part);
+    set_tensor(graph, op, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
+    set_tensor(graph, op, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
+    set_tensor(graph, op, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
+    finish(graph, op, "adding a product");
+}
+
+void cuda_dnn_transpose(struct cuda_dnn_graph *graph, int x, int y)
+{
+    cudnnBackendDescriptor_t op =
+        make_op(graph, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+    set_tensor(graph, op, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
+    set_tensor(graph, op, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
+    finish(graph, op, "adding a transposition");
+}
+
+/* --- plans --- */
+
+static void describe_device(struct cuda_dnn_graph *graph, cudnnHandle_t handle,
+                            const char *device)
+{
+    graph->device = make(graph, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    if (device != NULL)
+        set(graph, graph->device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+            CUDNN_TYPE_CHAR, (int64_t)strlen(device) + 1, device);
+    else
+        set(graph, graph->device, CUDNN_ATTR_DEVICEPROP_HANDLE,
+            CUDNN_TYPE_HANDLE, 1, &handle);
+    finish(graph, graph->device, "describing a device");
+}
+
+static void find_engines(struct cuda_dnn_graph *graph)
+{
+    cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
+    graph->graph = make(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    set(graph, graph->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS,
+        CUDNN_TYPE_BACKEND_DESCRIPTOR, graph->op_count, graph->ops);
+    finish(graph, graph->graph, "making a graph");
+    graph->heuristics = make(graph, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    set_desc(graph, graph->heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+             graph->graph);
+    set(graph, graph->heuristics, CUDNN_ATTR_ENGINEHEUR_MODE,
+        CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    set_desc(graph, graph->heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
+             graph->device);
+    finish(graph, graph->heuristics, "looking for engines");
+}
+
+/* False: this proposal does not work, which is no failure yet. */
+static bool try_engine(struct cuda_dnn_graph *graph,
+                       cudnnBackendDescriptor_t config)
+{
+    const struct cuda_dnn_library *library = graph->library;
+    cudnnBackendDescriptor_t plan = NULL;
+    int64_t got = 0;
+    bool works = library->desc_create(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
+                                      &plan) == CUDNN_STATUS_SUCCESS &&
+                 library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                              CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                              &config) == CUDNN_STATUS_SUCCESS &&
+                 library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
+                              CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                              &graph->device) == CUDNN_STATUS_SUCCESS &&
+                 library->finalize(plan) == CUDNN_STATUS_SUCCESS &&
+                 library->get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                              CUDNN_TYPE_INT64, 1, &got,
+                              &graph->workspace) == CUDNN_STATUS_SUCCESS;
+    if (works)
+        graph->plan = plan;
+    else
+        drop(graph, plan);
+    return works;
+}
+
+enum err cuda_dnn_graph_plan(struct cuda_dnn_graph *graph, cudnnHandle_t handle,
+                             const char *device)
+{
+    const struct cuda_dnn_library *library = graph->library;
+    cudnnBackendDescriptor_t configs[ENGINES_MAX] = { NULL };
+    int64_t got = 0;
+    assert(graph->graph == NULL && graph->plan == NULL); /* once */
+    describe_device(graph, handle, device);
+    find_engines(graph);
+    for (int i = 0; i < ENGINES_MAX; i++)
+        configs[i] = make(graph, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    if (graph->rc == ERR_OK)
+        keep(graph,
+             cuda_dnn_library_error(library,
+                                    library->get(graph->heuristics,
+                                                 CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                 CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                                 ENGINES_MAX, &got, configs),
+                                    "asking for engines"));
+    for (int64_t i = 0; i < got && i < ENGINES_MAX && graph->plan == NULL; i++)
+        (void)try_engine(graph, configs[i]);
+    for (int i = 0; i < ENGINES_MAX; i++)
+        drop(graph, configs[i]);
+    if (graph->rc != ERR_OK)
+        return err_set(graph->rc, "%s", graph->text);
+    if (graph->plan == NULL)
+        return err_set(ERR_UNSUPPORTED,
+                       "cuDNN: none of %lld engines makes a plan; "
+                       "CUDNN_LOGLEVEL_DBG=2 says why",
+                       (long long)got);
+    return ERR_OK;
+}
+
+size_t cuda_dnn_graph_workspace(const struct cuda_dnn_graph *graph)
+{
+    return (size_t)graph->workspace;
+}
+
+enum err cuda_dnn_graph_run(const struct cuda_dnn_graph *graph,
+                            cudnnHandle_t handle, int count, const int64_t *ids,
+                            void *const *pointers, void *workspace)
+{
+    const struct cuda_dnn_library *library = graph->library;
+    cudnnBackendDescriptor_t pack = NULL;
+    assert(graph->plan != NULL && count > 0);
+    cudnnStatus_t status =
+        library->desc_create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = library->set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+                              CUDNN_TYPE_INT64, count, ids);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = library->set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                              CUDNN_TYPE_VOID_PTR, count, pointers);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = library->set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+                              CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = library->finalize(pack);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = library->execute(handle, graph->plan, pack);
+    drop(graph, pack);
+    return cuda_dnn_library_error(library, status, "running a graph");
+}

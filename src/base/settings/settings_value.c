@@ -1,0 +1,424 @@
+/* Turns text and numbers into checked values of settings: types, limits,
+ * choices, paths. */
+#include "src/base/settings/settings_private.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(enum setting_type) == sizeof(int),
+               "the field of a choice is copied as an int");
+
+void settings_value_choices(const struct setting *setting,
+                            char out[SETTINGS_TEXT_BYTES])
+{
+    size_t used = 0;
+    for (const char *const *name = setting->names; *name != NULL; name++) {
+        const char *bar = name == setting->names ? "" : "|";
+        used += (size_t)snprintf(out + used, SETTINGS_TEXT_BYTES - used, "%s%s",
+                                 bar, *name);
+        assert(used < SETTINGS_TEXT_BYTES);
+    }
+}
+
+enum err settings_value_wrong(const struct setting *setting, const char *found,
+                              const char *place)
+{
+    static const char *const wanted[] = {
+        [SETTING_INT] = "a whole number",
+        [SETTING_FLOAT] = "a number",
+        [SETTING_BOOL] = "true or false",
+        [SETTING_STRING] = "a string in quotes",
+        [SETTING_PATH] = "a path in quotes",
+        [SETTING_CHOICE] = "in quotes, one of ",
+        [SETTING_DURATION] = "a duration in quotes, such as \"60ba\"",
+        [SETTING_BYTES] = "a size in quotes, such as \"8GiB\"",
+        [SETTING_LIST] = "a list of groups, ( { NAME = VALUE; }, ... )",
+    };
+    char choices[SETTINGS_TEXT_BYTES] = "";
+    if (setting->type == SETTING_CHOICE)
+        settings_value_choices(setting, choices);
+    return err_set(ERR_USAGE, "%s: '%s' must be %s%s, not %s", place,
+                   setting->key, wanted[setting->type], choices, found);
+}
+
+static enum err settings_value_check(const struct setting *setting,
+                                     double number, const char *shown,
+                                     const char *place)
+{
+    double min = setting->min;
+    double max = setting->max;
+    if ((min == 0 && max == 0) || (number >= min && number <= max))
+        return ERR_OK;
+    if (max >= SETTINGS_LARGE && number < min)
+        return err_set(ERR_USAGE, "%s: '%s' must be at least %.16g, not %.40s",
+                       place, setting->key, min, shown);
+    if (max >= SETTINGS_LARGE || min <= -SETTINGS_LARGE)
+        return err_set(ERR_USAGE, "%s: '%s' must be at most %.16g, not %.40s",
+                       place, setting->key, max, shown);
+    return err_set(ERR_USAGE, "%s: '%s' must be from %.15g to %.15g, not %.40s",
+                   place, setting->key, min, max, shown);
+}
+
+enum err settings_value_integer(const struct setting *setting, int64_t integer,
+                                const char *place, struct settings_value *out)
+{
+    if (setting->type != SETTING_INT && setting->type != SETTING_FLOAT &&
+        setting->type != SETTING_BYTES)
+        return settings_value_wrong(setting, "a whole number", place);
+    char shown[32];
+    snprintf(shown, sizeof shown, "%lld", (long long)integer);
+    out->integer = integer;
+    out->number = (double)integer;
+    out->present = true;
+    return settings_value_check(setting, out->number, shown, place);
+}
+
+enum err settings_value_number(const struct setting *setting, double number,
+                               const char *place, struct settings_value *out)
+{
+    if (setting->type == SETTING_INT)
+        return settings_value_wrong(
+            setting, "a number with a decimal point or exponent", place);
+    if (setting->type != SETTING_FLOAT)
+        return settings_value_wrong(setting, "a decimal number", place);
+    if (!isfinite(number))
+        return settings_value_wrong(setting, "one beyond double precision",
+                                    place);
+    char shown[32];
+    snprintf(shown, sizeof shown, "%.15g", number);
+    out->number = number;
+    out->present = true;
+    return settings_value_check(setting, number, shown, place);
+}
+
+enum err settings_folder_current(char out[SETTINGS_TEXT_BYTES])
+{
+    if (getcwd(out, SETTINGS_TEXT_BYTES) == NULL)
+        return err_set(ERR_USAGE, "the current folder: %s", strerror(errno));
+    return ERR_OK;
+}
+
+/* FOLDER/.. goes, where that is a folder and no link to one. */
+static void settings_fold(char path[SETTINGS_TEXT_BYTES])
+{
+    struct stat status;
+    char *from = path, *up;
+    while ((up = strstr(from, "/..")) != NULL) {
+        from = up + 1;
+        if (up[3] != '/' && up[3] != '\0')
+            continue;
+        *up = '\0';
+        char *last = up == path ? path : strrchr(path, '/');
+        bool folds = up == path ||
+                     (last != NULL && strcmp(last, "/..") != 0 &&
+                      lstat(path, &status) == 0 && S_ISDIR(status.st_mode));
+        *up = '/';
+        if (!folds)
+            continue;
+        memmove(last, up + 3, strlen(up + 3) + 1);
+        from = last;
+    }
+    if (path[0] == '\0')
+        memcpy(path, "/", 2);
+}
+
+/* folder/path, or path if that is absolute. */
+static enum err settings_join(const char *folder, const char *path,
+                              char out[SETTINGS_TEXT_BYTES])
+{
+    while (path[0] == '.' && path[1] == '/') {
+        path += 2;
+        path += strspn(path, "/");
+    }
+    int n;
+    if (path[0] == '/')
+        n = snprintf(out, SETTINGS_TEXT_BYTES, "%s", path);
+    else if (path[0] == '\0' || strcmp(path, ".") == 0)
+        n = snprintf(out, SETTINGS_TEXT_BYTES, "%s", folder);
+    else
+        n = snprintf(out, SETTINGS_TEXT_BYTES, "%s%s%s", folder,
+                     strcmp(folder, "/") == 0 ? "" : "/", path);
+    if (n < 0 || n >= SETTINGS_TEXT_BYTES)
+        return err_set(ERR_USAGE, "path longer than %d bytes: %.100s...",
+                       SETTINGS_TEXT_BYTES - 1, path);
+    settings_fold(out);
+    return ERR_OK;
+}
+
+enum err settings_folder_of(const char *path, char out[SETTINGS_TEXT_BYTES])
+{
+    char current[SETTINGS_TEXT_BYTES] = "";
+    char parent[SETTINGS_TEXT_BYTES];
+    const char *slash = strrchr(path, '/');
+    size_t bytes = slash == NULL ? 0 : (size_t)(slash - path);
+    if (bytes >= sizeof parent)
+        return err_set(ERR_USAGE, "path longer than %d bytes: %.100s...",
+                       SETTINGS_TEXT_BYTES - 1, path);
+    memcpy(parent, path, bytes);
+    parent[bytes] = '\0';
+    if (slash == path)
+        snprintf(parent, sizeof parent, "/");
+    if (path[0] != '/')
+        TRY(settings_folder_current(current));
+    return settings_join(current, parent, out);
+}
+
+static bool settings_is_auto(const struct setting *setting, const char *text)
+{
+    return (setting->flags & SETTING_AUTO) != 0 && strcmp(text, "auto") == 0;
+}
+
+static enum err settings_value_choice(const struct setting *setting,
+                                      const char *text, const char *place,
+                                      struct settings_value *out)
+{
+    char choices[SETTINGS_TEXT_BYTES];
+    for (out->integer = 0; setting->names[out->integer] != NULL; out->integer++)
+        if (strcmp(setting->names[out->integer], text) == 0)
+            return ERR_OK;
+    const char *near = settings_nearest_choice(setting->names, text);
+    const char *ours = settings_foreign_choice(setting->key, text);
+    settings_value_choices(setting, choices);
+    if (ours != NULL)
+        return err_set(ERR_USAGE,
+                       "%s: '%s' must be one of %s, not '%.40s'; here that is "
+                       "%s",
+                       place, setting->key, choices, text, ours);
+    if (near != NULL)
+        return err_set(ERR_USAGE,
+                       "%s: '%s' must be one of %s, not '%.40s'; did you mean "
+                       "'%s'?",
+                       place, setting->key, choices, text, near);
+    return err_set(ERR_USAGE, "%s: '%s' must be one of %s, not '%.40s'", place,
+                   setting->key, choices, text);
+}
+
+/* "WORD://...", where that may be. */
+static bool settings_is_address(const struct setting *setting, const char *text)
+{
+    size_t word = strspn(text, "abcdefghijklmnopqrstuvwxyz"
+                               "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789");
+    return (setting->flags & SETTING_ADDRESS) != 0 && word > 0 &&
+           strncmp(text + word, "://", 3) == 0;
+}
+
+/* What a shell or a library of paths would understand, but mkdir would make a
+ * folder of. */
+static enum err settings_value_path(const struct setting *setting,
+                                    const char *text, const char *folder,
+                                    const char *place,
+                                    struct settings_value *out)
+{
+    const char *wrong = NULL;
+    for (const char *p = text; *p != '\0'; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            wrong = "has a line end or another control character";
+    if (text[0] == '~')
+        wrong = "begins with ~, which only a shell understands: write it out";
+    else if (text[0] == '$')
+        wrong = "begins with $, and variables are not filled in: write it out";
+    else if (strstr(text, "://") != NULL && !settings_is_address(setting, text))
+        wrong = "is an address: give a folder of this machine";
+    if (wrong != NULL)
+        return err_set(ERR_USAGE, "%s: '%s' %s", place, setting->key, wrong);
+    if (text[0] == '\0')
+        return ERR_OK;
+    if (settings_is_address(setting, text)) {
+        memcpy(out->text, text, strlen(text));
+        return ERR_OK;
+    }
+    enum err rc = settings_join(folder, text, out->text);
+    return rc == ERR_OK ? rc : err_prefix(rc, "%s: '%s'", place, setting->key);
+}
+
+enum err settings_value_string(const struct setting *setting, const char *text,
+                               const char *folder, const char *place,
+                               struct settings_value *out)
+{
+    enum err rc = ERR_OK;
+    if (strlen(text) >= SETTINGS_TEXT_BYTES)
+        return err_set(ERR_USAGE, "%s: '%s' is longer than %d bytes", place,
+                       setting->key, SETTINGS_TEXT_BYTES - 1);
+    memset(out->text, 0, SETTINGS_TEXT_BYTES);
+    switch (setting->type) {
+    case SETTING_INT:
+        if (settings_is_auto(setting, text))
+            return settings_value_integer(setting, 0, place, out);
+        return settings_value_wrong(setting, "a string", place);
+    case SETTING_FLOAT:
+    case SETTING_BOOL:
+    case SETTING_LIST:
+        return settings_value_wrong(setting, "a string", place);
+    case SETTING_CHOICE:
+        TRY(settings_value_choice(setting, text, place, out));
+        break;
+    case SETTING_STRING:
+        memcpy(out->text, text, strlen(text));
+        break;
+    case SETTING_PATH:
+        rc = settings_value_path(setting, text, folder, place, out);
+        if (rc != ERR_OK)
+            return rc;
+        break;
+    case SETTING_DURATION:
+        if (settings_is_auto(setting, text))
+            out->duration = (struct duration){ .unit = UNIT_AUTO };
+        else
+            rc = units_parse(text, &out->duration);
+        break;
+    case SETTING_BYTES:
+        rc = units_bytes_parse(text, &out->integer);
+        if (rc == ERR_OK)
+            return settings_value_integer(setting, out->integer, place, out);
+        break;
+    }
+    if (rc != ERR_OK)
+        return err_prefix(rc, "%s: '%s'", place, setting->key);
+    out->present = true;
+    return ERR_OK;
+}
+
+bool settings_vanishes(const char *text, const char *end, double number)
+{
+    size_t mantissa = strcspn(text, "eE");
+    if (number != 0)
+        return false;
+    for (const char *p = text; p < end && p < text + mantissa; p++)
+        if (*p >= '1' && *p <= '9')
+            return true;
+    return false;
+}
+
+/* The whole of `text` is a number, without blanks, hex floats, inf or nan. */
+static bool settings_read_number(const char *text, double *number)
+{
+    if (text[0] == '\0' || text[strspn(text, "+-.0123456789eE")] != '\0')
+        return false;
+    char *end = NULL;
+    *number = strtod(text, &end);
+    return *end == '\0' && !settings_vanishes(text, end, *number);
+}
+
+static bool settings_read_integer(const char *text, int64_t *integer)
+{
+    if (text[0] == '\0' || isspace((unsigned char)text[0]))
+        return false;
+    char *end = NULL;
+    errno = 0;
+    *integer = strtoll(text, &end, 10);
+    return *end == '\0' && errno == 0;
+}
+
+enum err settings_value_parse(const struct setting *setting, const char *text,
+                              const char *folder, const char *place,
+                              struct settings_value *out)
+{
+    char shown[64];
+    snprintf(shown, sizeof shown, "'%.40s'", text);
+    int64_t integer = 0;
+    double number = 0;
+    switch (setting->type) {
+    case SETTING_INT:
+        if (settings_is_auto(setting, text))
+            return settings_value_integer(setting, 0, place, out);
+        if (!settings_read_integer(text, &integer))
+            return settings_value_wrong(setting, shown, place);
+        return settings_value_integer(setting, integer, place, out);
+    case SETTING_FLOAT:
+        if (!settings_read_number(text, &number))
+            return settings_value_wrong(setting, shown, place);
+        return settings_value_number(setting, number, place, out);
+    case SETTING_BOOL:
+        out->truth = strcasecmp(text, "true") == 0;
+        if (!out->truth && strcasecmp(text, "false") != 0)
+            return settings_value_wrong(setting, shown, place);
+        out->present = true;
+        return ERR_OK;
+    case SETTING_LIST:
+        return settings_list_value(setting, text, folder, place, out);
+    default:
+        return settings_value_string(setting, text, folder, place, out);
+    }
+}
+
+void settings_value_apply(const struct setting *setting,
+                          const struct settings_value *value, void *out)
+{
+    char *field = (char *)out + setting->offset;
+    int choice = (int)value->integer;
+    assert(value->present);
+    switch (setting->type) {
+    case SETTING_INT:
+    case SETTING_BYTES:
+        memcpy(field, &value->integer, sizeof value->integer);
+        break;
+    case SETTING_CHOICE:
+        memcpy(field, &choice, sizeof choice);
+        break;
+    case SETTING_FLOAT:
+        memcpy(field, &value->number, sizeof value->number);
+        break;
+    case SETTING_BOOL:
+        memcpy(field, &value->truth, sizeof value->truth);
+        break;
+    case SETTING_DURATION:
+        memcpy(field, &value->duration, sizeof value->duration);
+        break;
+    case SETTING_LIST:
+        memcpy(field, value->text, SETTINGS_VALUE_BYTES);
+        break;
+    default:
+        memcpy(field, value->text, SETTINGS_TEXT_BYTES);
+        break;
+    }
+}
+
+void settings_value_fetch(const struct setting *setting, const void *values,
+                          struct settings_value *out)
+{
+    const char *field = (const char *)values + setting->offset;
+    int choice;
+    memset(out, 0, sizeof *out);
+    out->present = true;
+    switch (setting->type) {
+    case SETTING_INT:
+    case SETTING_BYTES:
+        memcpy(&out->integer, field, sizeof out->integer);
+        break;
+    case SETTING_CHOICE:
+        memcpy(&choice, field, sizeof choice);
+        out->integer = choice;
+        break;
+    case SETTING_FLOAT:
+        memcpy(&out->number, field, sizeof out->number);
+        break;
+    case SETTING_BOOL:
+        memcpy(&out->truth, field, sizeof out->truth);
+        break;
+    case SETTING_DURATION:
+        memcpy(&out->duration, field, sizeof out->duration);
+        break;
+    case SETTING_LIST:
+        memcpy(out->text, field, SETTINGS_VALUE_BYTES);
+        out->text[SETTINGS_VALUE_BYTES - 1] = '\0';
+        break;
+    default:
+        memcpy(out->text, field, SETTINGS_TEXT_BYTES);
+        out->text[SETTINGS_TEXT_BYTES - 1] = '\0';
+        break;
+    }
+}
+
+void settings_copy(const struct setting *setting, const void *from, void *to)
+{
+    struct settings_value value;
+    settings_value_fetch(setting, from, &value);
+    settings_value_apply(setting, &value, to);
+}

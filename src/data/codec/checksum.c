@@ -1,0 +1,195 @@
+/* Computes the checksums that an index may name, one after the other over a
+ * shard's bytes. What is compared with what is decided in mds.c. */
+#include "src/data/codec/checksum.h"
+
+#include <assert.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* All of it from the header: nothing to install where the programs run. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+enum checksum_kind { LIBCRYPTO, XXH_32, XXH_64, XXH3_64, XXH3_128 };
+
+static const struct checksum_algorithm {
+    const char *name; /* Streaming's */
+    enum checksum_kind kind;
+    const char *libcrypto;
+    size_t digits;
+} checksum_algorithms[] = {
+    { "md5", LIBCRYPTO, "MD5", 32 },
+    { "sha1", LIBCRYPTO, "SHA1", 40 },
+    { "sha224", LIBCRYPTO, "SHA224", 56 },
+    { "sha256", LIBCRYPTO, "SHA256", 64 },
+    { "sha384", LIBCRYPTO, "SHA384", 96 },
+    { "sha512", LIBCRYPTO, "SHA512", 128 },
+    { "sha3_224", LIBCRYPTO, "SHA3-224", 56 },
+    { "sha3_256", LIBCRYPTO, "SHA3-256", 64 },
+    { "sha3_384", LIBCRYPTO, "SHA3-384", 96 },
+    { "sha3_512", LIBCRYPTO, "SHA3-512", 128 },
+    { "blake2b", LIBCRYPTO, "BLAKE2b512", 128 },
+    { "blake2s", LIBCRYPTO, "BLAKE2s256", 64 },
+    { "xxh32", XXH_32, NULL, 8 },
+    { "xxh64", XXH_64, NULL, 16 },
+    { "xxh3_64", XXH3_64, NULL, 16 },
+    { "xxh3_128", XXH3_128, NULL, 32 },
+    { "xxh128", XXH3_128, NULL, 32 },
+};
+
+struct checksum {
+    const struct checksum_algorithm *algorithm;
+    EVP_MD_CTX *context;
+    XXH32_state_t xxh32;
+    XXH64_state_t xxh64;
+    XXH3_state_t *xxh3; /* aligned to 64 bytes by its own allocation */
+};
+
+static const struct checksum_algorithm *checksum_find(const char *name)
+{
+    size_t count = sizeof checksum_algorithms / sizeof *checksum_algorithms;
+    for (size_t a = 0; a < count; a++)
+        if (strcmp(checksum_algorithms[a].name, name) == 0)
+            return &checksum_algorithms[a];
+    return NULL;
+}
+
+size_t checksum_digits(const char *name)
+{
+    const struct checksum_algorithm *algorithm = checksum_find(name);
+    return algorithm != NULL ? algorithm->digits : 0;
+}
+
+static enum err checksum_begin(struct checksum *checksum)
+{
+    const struct checksum_algorithm *algorithm = checksum->algorithm;
+    switch (algorithm->kind) {
+    case LIBCRYPTO:
+        checksum->context = EVP_MD_CTX_new();
+        if (checksum->context == NULL)
+            return err_set(ERR_MEMORY, "%s: no memory for the state",
+                           algorithm->name);
+        const EVP_MD *type = EVP_get_digestbyname(algorithm->libcrypto);
+        if (type == NULL ||
+            EVP_DigestInit_ex(checksum->context, type, NULL) != 1)
+            return err_set(ERR_UNSUPPORTED,
+                           "%s: libcrypto does not provide it on this machine",
+                           algorithm->name);
+        break;
+    case XXH_32:
+        XXH32_reset(&checksum->xxh32, 0);
+        break;
+    case XXH_64:
+        XXH64_reset(&checksum->xxh64, 0);
+        break;
+    case XXH3_64:
+    case XXH3_128:
+        checksum->xxh3 = XXH3_createState();
+        if (checksum->xxh3 == NULL)
+            return err_set(ERR_MEMORY, "%s: no memory for the state",
+                           algorithm->name);
+        if (algorithm->kind == XXH3_64)
+            XXH3_64bits_reset(checksum->xxh3);
+        else
+            XXH3_128bits_reset(checksum->xxh3);
+        break;
+    }
+    return ERR_OK;
+}
+
+enum err checksum_create(const char *name, struct checksum **out)
+{
+    enum err rc = ERR_OK;
+    *out = NULL;
+    struct checksum *checksum = calloc(1, sizeof *checksum);
+    if (checksum == NULL)
+        return err_set(ERR_MEMORY, "%s: no memory for the state", name);
+    checksum->algorithm = checksum_find(name);
+    assert(checksum->algorithm != NULL);
+    TRY_OUT(checksum_begin(checksum));
+    *out = checksum;
+    checksum = NULL;
+out:
+    checksum_destroy(checksum);
+    return rc;
+}
+
+void checksum_destroy(struct checksum *checksum)
+{
+    if (checksum == NULL)
+        return;
+    EVP_MD_CTX_free(checksum->context);
+    XXH3_freeState(checksum->xxh3);
+    free(checksum);
+}
+
+enum err checksum_update(struct checksum *checksum, const void *data,
+                         size_t bytes)
+{
+    switch (checksum->algorithm->kind) {
+    case LIBCRYPTO:
+        if (EVP_DigestUpdate(checksum->context, data, bytes) != 1)
+            return err_set(ERR_INTERNAL, "%s: libcrypto refused %zu bytes",
+                           checksum->algorithm->name, bytes);
+        break;
+    case XXH_32:
+        XXH32_update(&checksum->xxh32, data, bytes);
+        break;
+    case XXH_64:
+        XXH64_update(&checksum->xxh64, data, bytes);
+        break;
+    case XXH3_64:
+        XXH3_64bits_update(checksum->xxh3, data, bytes);
+        break;
+    case XXH3_128:
+        XXH3_128bits_update(checksum->xxh3, data, bytes);
+        break;
+    }
+    return ERR_OK;
+}
+
+static enum err checksum_finish_evp(struct checksum *checksum,
+                                    char hex[CHECKSUM_TEXT_BYTES])
+{
+    unsigned char raw[EVP_MAX_MD_SIZE];
+    unsigned int bytes = 0;
+    if (EVP_DigestFinal_ex(checksum->context, raw, &bytes) != 1)
+        return err_set(ERR_INTERNAL, "%s: libcrypto could not finish",
+                       checksum->algorithm->name);
+    for (unsigned int i = 0; i < bytes; i++)
+        snprintf(hex + 2 * i, 3, "%02x", raw[i]);
+    return ERR_OK;
+}
+
+enum err checksum_finish(struct checksum *checksum,
+                         char hex[CHECKSUM_TEXT_BYTES])
+{
+    XXH128_hash_t pair;
+    switch (checksum->algorithm->kind) {
+    case LIBCRYPTO:
+        TRY(checksum_finish_evp(checksum, hex));
+        break;
+    case XXH_32:
+        snprintf(hex, CHECKSUM_TEXT_BYTES, "%08x",
+                 XXH32_digest(&checksum->xxh32));
+        break;
+    case XXH_64:
+        snprintf(hex, CHECKSUM_TEXT_BYTES, "%016llx",
+                 (unsigned long long)XXH64_digest(&checksum->xxh64));
+        break;
+    case XXH3_64:
+        snprintf(hex, CHECKSUM_TEXT_BYTES, "%016llx",
+                 (unsigned long long)XXH3_64bits_digest(checksum->xxh3));
+        break;
+    case XXH3_128:
+        pair = XXH3_128bits_digest(checksum->xxh3);
+        snprintf(hex, CHECKSUM_TEXT_BYTES, "%016llx%016llx",
+                 (unsigned long long)pair.high64,
+                 (unsigned long long)pair.low64);
+        break;
+    }
+    assert(strlen(hex) == checksum->algorithm->digits);
+    return ERR_OK;
+}

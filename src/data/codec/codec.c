@@ -1,0 +1,195 @@
+/* The table of compressions, and packing. Unpacking is in codec_reader.c. */
+#include "src/data/codec/codec.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct codec codec_table[] = {
+    { "none", NULL, NULL, 0, 0, 0, &codec_none_ops },
+    { "zstd", "zst", "libzstd-dev", 1, 22, 3, &codec_zstd_ops },
+    { "gz", "gz", "zlib1g-dev", 0, 9, 9, &codec_gz_ops },
+    { "bz2", "bz2", "libbz2-dev", 1, 9, 9, &codec_bz2_ops },
+    { "snappy", "snappy", "libsnappy-dev", 0, 0, 0, &codec_snappy_ops },
+    { "br", "br", "libbrotli-dev", 0, 11, 11, &codec_br_ops },
+};
+#define CODEC_COUNT (sizeof codec_table / sizeof codec_table[0])
+
+static enum err codec_none_open(void **state)
+{
+    *state = NULL;
+    return ERR_OK;
+}
+
+static void codec_none_close(void *state)
+{
+    (void)state;
+}
+
+static enum err codec_none_step(void *state, struct codec_flow *flow)
+{
+    (void)state;
+    size_t bytes =
+        flow->in_bytes < flow->out_bytes ? flow->in_bytes : flow->out_bytes;
+    if (bytes > 0)
+        memcpy(flow->out, flow->in, bytes);
+    flow->in += bytes;
+    flow->in_bytes -= bytes;
+    flow->out += bytes;
+    flow->out_bytes -= bytes;
+    flow->complete = true;
+    return ERR_OK;
+}
+
+static enum err codec_none_pack(int level, const uint8_t *data, size_t bytes,
+                                struct codec_packed *out)
+{
+    (void)level;
+    TRY(codec_packed_room(out, bytes));
+    if (bytes > 0)
+        memcpy(out->data, data, bytes);
+    out->bytes = bytes;
+    return ERR_OK;
+}
+
+const struct codec_ops codec_none_ops = {
+    .open = codec_none_open,
+    .close = codec_none_close,
+    .step = codec_none_step,
+    .pack = codec_none_pack,
+};
+
+/* ":3" or "" behind the name. */
+static enum err codec_level(const struct codec *codec, const char *text,
+                            int *level)
+{
+    char *end = NULL;
+    *level = codec->level;
+    if (text[0] == '\0')
+        return ERR_OK;
+    long value = strtol(text + 1, &end, 10);
+    if (codec->level_max == 0)
+        return err_set(ERR_DATA,
+                       "compression '%s' has no levels; leave '%.20s' "
+                       "out",
+                       codec->name, text);
+    bool padded = text[1] == '0' && text[2] != '\0';
+    if (text[1] < '0' || text[1] > '9' || padded || *end != '\0' ||
+        value < codec->level_min || value > codec->level_max)
+        return err_set(
+            ERR_DATA, "compression '%s' has levels %d to %d, not '%.20s'",
+            codec->name, codec->level_min, codec->level_max, text + 1);
+    *level = (int)value;
+    return ERR_OK;
+}
+
+enum err codec_check(const struct codec *codec)
+{
+    if (codec->ops->pack != NULL)
+        return ERR_OK;
+    return err_set(ERR_UNSUPPORTED,
+                   "compression '%s' is not in this build; install its "
+                   "library (%s) and build again",
+                   codec->name, codec->package);
+}
+
+enum err codec_find(const char *text, const struct codec **out, int *level)
+{
+    assert(text != NULL && out != NULL);
+    int any = 0;
+    size_t length = strcspn(text, ":");
+    const struct codec *codec = NULL;
+    for (size_t c = 0; c < CODEC_COUNT; c++)
+        if (strlen(codec_table[c].name) == length &&
+            strncmp(codec_table[c].name, text, length) == 0)
+            codec = &codec_table[c];
+    if (codec == NULL)
+        return err_set(ERR_DATA,
+                       "compression '%.40s' is not known; there are zstd, gz, "
+                       "bz2, snappy and br",
+                       text);
+    TRY(codec_check(codec));
+    TRY(codec_level(codec, text + length, level != NULL ? level : &any));
+    *out = codec;
+    return ERR_OK;
+}
+
+const struct codec *codec_by_extension(const char *path)
+{
+    const char *end = strrchr(path, '.');
+    for (size_t c = 0; end != NULL && c < CODEC_COUNT; c++) {
+        const struct codec *codec = &codec_table[c];
+        if (codec->extension != NULL &&
+            (strcmp(codec->extension, end + 1) == 0 ||
+             strcmp(codec->name, end + 1) == 0))
+            return codec;
+    }
+    return NULL;
+}
+
+/* "BZh9" and what begins a block or, in an empty stream, its end: letters alone
+ * could be a text's. */
+static bool codec_is_bz2(const uint8_t *data, size_t bytes)
+{
+    return bytes >= 10 && memcmp(data, "BZh", 3) == 0 && data[3] >= '1' &&
+           data[3] <= '9' &&
+           (memcmp(data + 4, "\x31\x41\x59\x26\x53\x59", 6) == 0 ||
+            memcmp(data + 4, "\x17\x72\x45\x38\x50\x90", 6) == 0);
+}
+
+/* A frame, or one to be skipped, as parallel programs put before theirs. */
+static bool codec_is_zstd(const uint8_t *data, size_t bytes)
+{
+    return bytes >= 4 && (memcmp(data, "\x28\xb5\x2f\xfd", 4) == 0 ||
+                          ((data[0] & 0xf0) == 0x50 &&
+                           memcmp(data + 1, "\x2a\x4d\x18", 3) == 0));
+}
+
+const struct codec *codec_by_magic(const uint8_t *data, size_t bytes)
+{
+    const struct codec_ops *ops = NULL;
+    if (codec_is_zstd(data, bytes))
+        ops = &codec_zstd_ops;
+    else if (bytes >= 3 && memcmp(data, "\x1f\x8b\x08", 3) == 0)
+        ops = &codec_gz_ops;
+    else if (codec_is_bz2(data, bytes))
+        ops = &codec_bz2_ops;
+    for (size_t c = 0; ops != NULL && c < CODEC_COUNT; c++)
+        if (codec_table[c].ops == ops)
+            return &codec_table[c];
+    return NULL;
+}
+
+enum err codec_packed_room(struct codec_packed *packed, size_t more)
+{
+    if (more <= packed->capacity - packed->bytes)
+        return ERR_OK;
+    if (more > SIZE_MAX / 2 - packed->bytes)
+        return err_set(ERR_MEMORY, "no memory to pack %zu bytes", more);
+    size_t capacity = packed->bytes + more + packed->bytes / 2;
+    uint8_t *grown = realloc(packed->data, capacity);
+    if (grown == NULL)
+        return err_set(ERR_MEMORY, "no memory to pack into %zu bytes",
+                       capacity);
+    packed->data = grown;
+    packed->capacity = capacity;
+    return ERR_OK;
+}
+
+enum err codec_pack(const char *text, const void *data, size_t bytes,
+                    uint8_t **out, size_t *out_bytes)
+{
+    assert(out != NULL && out_bytes != NULL && (data != NULL || bytes == 0));
+    int level = 0;
+    const struct codec *codec = NULL;
+    struct codec_packed packed = { 0 };
+    TRY(codec_find(text, &codec, &level));
+    enum err rc = codec->ops->pack(level, data, bytes, &packed);
+    if (rc != ERR_OK) {
+        free(packed.data);
+        return rc;
+    }
+    *out = packed.data;
+    *out_bytes = packed.bytes;
+    return ERR_OK;
+}

@@ -1,0 +1,66 @@
+/* Compression of shards and text files: one table of what Streaming names
+ * (none, zstd, gz, bz2, snappy, br), with a level behind a colon for packing,
+ * "zstd:3". bz2, snappy and br may be left out of a build; they are then
+ * refused with what to install.
+ *
+ * Packed bytes are those of Streaming with the same library; the time in a gz
+ * header is zero, so that the same data gives the same file. Concatenated gz
+ * members, zstd frames and bz2 streams are read as one. snappy is the format
+ * without frames that Streaming writes: a whole file, not a stream.
+ *
+ * Errors name the file. What is damaged, cut short or too long is ERR_DATA. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/data/codec/codec_ops.h"
+
+struct codec {
+    const char *name;      /* Streaming's, and its extension of a shard */
+    const char *extension; /* of text files: "zst" */
+    const char *package;   /* what to install for it, Debian's name */
+    int level_min, level_max, level; /* without one given; all 0: none */
+    const struct codec_ops *ops;
+};
+
+/* Of "zstd" or "zstd:3": ERR_DATA for a name or level that there is not,
+ * ERR_UNSUPPORTED for one that was left out of the build. `level` may be NULL.
+ */
+enum err codec_find(const char *text, const struct codec **out, int *level);
+
+/* ERR_UNSUPPORTED where it was left out of the build. */
+enum err codec_check(const struct codec *codec);
+
+/* By the end of a file's name, ".zst"; NULL: none. */
+const struct codec *codec_by_extension(const char *path);
+
+/* By a file's first bytes; NULL: none. br and snappy have no such mark. */
+const struct codec *codec_by_magic(const uint8_t *data, size_t bytes);
+
+/* Pack: *out is malloc'ed. */
+enum err codec_pack(const char *text, const void *data, size_t bytes,
+                    uint8_t **out, size_t *out_bytes);
+
+/* Unpack a file into a new one, which must have exactly `bytes`: nothing above
+ * is ever written, and what a snappy file claims is not believed. `to` may not
+ * exist; after an error it does not. It is not synced. `sums` takes all that is
+ * written, which the caller compares then; NULL: none. */
+struct file_sums;
+enum err codec_unpack_file(const char *text, const char *from, const char *to,
+                           int64_t bytes, struct file_sums *sums);
+
+/* A text as it is unpacked. `path` may be "-" (stdin). `text` NULL: by the end
+ * of the name, else by the first bytes, else the file as it is. snappy is
+ * ERR_UNSUPPORTED. */
+struct codec_reader;
+enum err codec_reader_open(const char *path, const char *text,
+                           struct codec_reader **out);
+void codec_reader_close(struct codec_reader *reader);
+/* Up to `bytes` > 0 bytes; *got 0: the end. */
+enum err codec_reader_read(struct codec_reader *reader, uint8_t *data,
+                           size_t bytes, size_t *got);
+/* Bytes of the file that were read so far, for progress. */
+int64_t codec_reader_position(const struct codec_reader *reader);

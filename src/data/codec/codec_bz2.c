@@ -1,0 +1,109 @@
+/* bzip2, by libbz2, where the build has it. Streams behind each other are one
+ * text. */
+#include "src/data/codec/codec_ops.h"
+
+#ifdef CODEC_bz2
+#include <bzlib.h>
+#include <stdlib.h>
+
+/* libbz2 counts bytes with 32 bits. */
+#define CODEC_BZ2_PART_BYTES ((size_t)1 << 30)
+
+static enum err codec_bz2_begin(bz_stream *stream)
+{
+    int rc = BZ2_bzDecompressInit(stream, 0, 0);
+    return rc == BZ_OK ? ERR_OK
+                       : err_set(ERR_MEMORY, "no memory to unpack bz2");
+}
+
+static enum err codec_bz2_open(void **state)
+{
+    bz_stream *stream = calloc(1, sizeof *stream);
+    if (stream == NULL)
+        return err_set(ERR_MEMORY, "no memory to unpack bz2");
+    enum err rc = codec_bz2_begin(stream);
+    if (rc == ERR_OK)
+        *state = stream;
+    else
+        free(stream);
+    return rc;
+}
+
+static void codec_bz2_close(void *state)
+{
+    BZ2_bzDecompressEnd(state);
+    free(state);
+}
+
+static size_t codec_bz2_part(size_t bytes)
+{
+    return bytes < CODEC_BZ2_PART_BYTES ? bytes : CODEC_BZ2_PART_BYTES;
+}
+
+static enum err codec_bz2_step(void *state, struct codec_flow *flow)
+{
+    bz_stream *stream = state;
+    if (flow->in_bytes == 0 && flow->complete)
+        return ERR_OK;
+    if (flow->complete) {
+        BZ2_bzDecompressEnd(stream);
+        TRY(codec_bz2_begin(stream));
+    }
+    size_t in = codec_bz2_part(flow->in_bytes);
+    size_t out = codec_bz2_part(flow->out_bytes);
+    stream->next_in = (char *)flow->in;
+    stream->avail_in = (unsigned)in;
+    stream->next_out = (char *)flow->out;
+    stream->avail_out = (unsigned)out;
+    int rc = BZ2_bzDecompress(stream);
+    if (rc == BZ_MEM_ERROR)
+        return err_set(ERR_MEMORY, "no memory to unpack bz2");
+    if (rc != BZ_OK && rc != BZ_STREAM_END)
+        return err_set(ERR_DATA, "is no valid bz2 data");
+    flow->in += in - stream->avail_in;
+    flow->in_bytes -= in - stream->avail_in;
+    flow->out += out - stream->avail_out;
+    flow->out_bytes -= out - stream->avail_out;
+    flow->complete = rc == BZ_STREAM_END;
+    return ERR_OK;
+}
+
+static enum err codec_bz2_pack(int level, const uint8_t *data, size_t bytes,
+                               struct codec_packed *out)
+{
+    enum err rc = ERR_OK;
+    bz_stream stream = { 0 };
+    int state = BZ_RUN_OK;
+    if (BZ2_bzCompressInit(&stream, level, 0, 0) != BZ_OK)
+        return err_set(ERR_MEMORY, "no memory to pack bz2");
+    while (state != BZ_STREAM_END) {
+        size_t in = codec_bz2_part(bytes);
+        TRY_OUT(codec_packed_room(out, in / 2 + (1 << 16)));
+        size_t room = codec_bz2_part(out->capacity - out->bytes);
+        stream.next_in = (char *)data;
+        stream.avail_in = (unsigned)in;
+        stream.next_out = (char *)out->data + out->bytes;
+        stream.avail_out = (unsigned)room;
+        state = BZ2_bzCompress(&stream, in == bytes ? BZ_FINISH : BZ_RUN);
+        if (state < 0) {
+            rc = err_set(ERR_INTERNAL, "libbz2 refused to pack: %d", state);
+            goto out;
+        }
+        data += in - stream.avail_in;
+        bytes -= in - stream.avail_in;
+        out->bytes += room - stream.avail_out;
+    }
+out:
+    BZ2_bzCompressEnd(&stream);
+    return rc;
+}
+
+const struct codec_ops codec_bz2_ops = {
+    .open = codec_bz2_open,
+    .close = codec_bz2_close,
+    .step = codec_bz2_step,
+    .pack = codec_bz2_pack,
+};
+#else
+const struct codec_ops codec_bz2_ops = { NULL };
+#endif

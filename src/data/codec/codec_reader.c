@@ -1,0 +1,168 @@
+/* Unpacks a file as a stream, whatever it is packed with. */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/data/codec/codec.h"
+
+#define CODEC_READER_BYTES ((size_t)256 << 10)
+
+struct codec_reader {
+    char *path; /* for messages */
+    int fd;
+    const struct codec *codec;
+    void *state; /* the codec's */
+    bool open;   /* it is */
+    bool ended;  /* the file */
+    bool complete;
+    int64_t position;
+    const uint8_t *in;
+    size_t in_bytes;
+    uint8_t buffer[CODEC_READER_BYTES];
+};
+
+/* More input behind what there is. */
+static enum err codec_reader_fill(struct codec_reader *reader)
+{
+    assert(reader->in_bytes < CODEC_READER_BYTES);
+    if (reader->in_bytes > 0)
+        memmove(reader->buffer, reader->in, reader->in_bytes);
+    reader->in = reader->buffer;
+    ssize_t got;
+    do
+        got = read(reader->fd, reader->buffer + reader->in_bytes,
+                   CODEC_READER_BYTES - reader->in_bytes);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return err_errno("%s: read", reader->path);
+    reader->ended = got == 0;
+    reader->in_bytes += (size_t)got;
+    reader->position += got;
+    return ERR_OK;
+}
+
+/* What the file is packed with. */
+static enum err codec_reader_choose(struct codec_reader *reader,
+                                    const char *path, const char *text)
+{
+    size_t marked = 10; /* bytes that tell a format */
+    if (text != NULL)
+        return codec_find(text, &reader->codec, NULL);
+    reader->codec = codec_by_extension(path);
+    while (reader->codec == NULL && reader->in_bytes < marked && !reader->ended)
+        TRY(codec_reader_fill(reader));
+    if (reader->codec == NULL)
+        reader->codec = codec_by_magic(reader->in, reader->in_bytes);
+    if (reader->codec == NULL)
+        return codec_find("none", &reader->codec, NULL);
+    return codec_check(reader->codec);
+}
+
+static enum err codec_reader_begin(struct codec_reader *reader,
+                                   const char *path, const char *text)
+{
+    TRY(codec_reader_choose(reader, path, text));
+    if (reader->codec->ops->open == NULL)
+        return err_set(ERR_UNSUPPORTED,
+                       "'%s' has no form for texts, only for shards; pack it "
+                       "with zstd, gz, bz2 or br",
+                       reader->codec->name);
+    TRY(reader->codec->ops->open(&reader->state));
+    reader->open = true;
+    return ERR_OK;
+}
+
+enum err codec_reader_open(const char *path, const char *text,
+                           struct codec_reader **out)
+{
+    assert(path != NULL && out != NULL);
+    enum err rc = ERR_OK;
+    bool in = strcmp(path, "-") == 0;
+    struct codec_reader *reader = calloc(1, sizeof *reader);
+    if (reader == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    reader->in = reader->buffer;
+    reader->path = strdup(in ? "stdin" : path);
+    reader->fd = in ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+    if (reader->path == NULL) {
+        rc = err_set(ERR_MEMORY, "%s: out of memory", path);
+        goto out;
+    }
+    if (reader->fd < 0) {
+        rc = errno == ENOENT ? err_set(ERR_DATA, "%s: no such file", path)
+                             : err_errno("%s: open", reader->path);
+        goto out;
+    }
+    rc = codec_reader_begin(reader, path, text);
+    if (rc != ERR_OK) {
+        err_prefix(rc, "%s", reader->path);
+        goto out;
+    }
+    *out = reader;
+    reader = NULL;
+out:
+    codec_reader_close(reader);
+    return rc;
+}
+
+void codec_reader_close(struct codec_reader *reader)
+{
+    if (reader == NULL)
+        return;
+    if (reader->open)
+        reader->codec->ops->close(reader->state);
+    if (reader->fd >= 0)
+        close(reader->fd);
+    free(reader->path);
+    free(reader);
+}
+
+/* One step; *moved: something was taken or came out. */
+static enum err codec_reader_step(struct codec_reader *reader, uint8_t *data,
+                                  size_t bytes, size_t *got, bool *moved)
+{
+    struct codec_flow flow = { reader->in, reader->in_bytes, data, bytes,
+                               reader->complete };
+    enum err rc = reader->codec->ops->step(reader->state, &flow);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "%s", reader->path);
+    *got = bytes - flow.out_bytes;
+    *moved = *got > 0 || flow.in_bytes < reader->in_bytes;
+    reader->in = flow.in;
+    reader->in_bytes = flow.in_bytes;
+    reader->complete = flow.complete;
+    return ERR_OK;
+}
+
+enum err codec_reader_read(struct codec_reader *reader, uint8_t *data,
+                           size_t bytes, size_t *got)
+{
+    assert(reader != NULL && data != NULL && bytes > 0 && got != NULL);
+    bool moved = true;
+    *got = 0;
+    while (*got == 0) {
+        if (reader->in_bytes == 0 && !reader->ended)
+            TRY(codec_reader_fill(reader));
+        TRY(codec_reader_step(reader, data, bytes, got, &moved));
+        if (moved)
+            continue;
+        if (!reader->ended)
+            return err_set(ERR_DATA, "%s: is no valid %s data", reader->path,
+                           reader->codec->name);
+        if (!reader->complete)
+            return err_set(ERR_DATA,
+                           "%s: its %s data is cut short; copy or make it "
+                           "again",
+                           reader->path, reader->codec->name);
+        break;
+    }
+    return ERR_OK;
+}
+
+int64_t codec_reader_position(const struct codec_reader *reader)
+{
+    return reader->position - (int64_t)reader->in_bytes;
+}

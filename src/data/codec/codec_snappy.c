@@ -1,0 +1,42 @@
+/* snappy, by libsnappy, where the build has it: the format without frames,
+ * which is one block. */
+#include "src/data/codec/codec_ops.h"
+
+#ifdef CODEC_snappy
+#include <snappy-c.h>
+
+static enum err codec_snappy_unpack(const uint8_t *data, size_t bytes,
+                                    uint8_t *out, size_t out_bytes)
+{
+    size_t claimed = 0;
+    if (snappy_uncompressed_length((const char *)data, bytes, &claimed) !=
+        SNAPPY_OK)
+        return err_set(ERR_DATA, "is no valid snappy data");
+    if (claimed != out_bytes)
+        return err_set(ERR_DATA, "unpacks to %zu bytes in place of %zu",
+                       claimed, out_bytes);
+    if (snappy_uncompress((const char *)data, bytes, (char *)out, &claimed) !=
+        SNAPPY_OK)
+        return err_set(ERR_DATA, "is no valid snappy data");
+    return ERR_OK;
+}
+
+static enum err codec_snappy_pack(int level, const uint8_t *data, size_t bytes,
+                                  struct codec_packed *out)
+{
+    (void)level;
+    TRY(codec_packed_room(out, snappy_max_compressed_length(bytes)));
+    out->bytes = out->capacity;
+    if (snappy_compress((const char *)data, bytes, (char *)out->data,
+                        &out->bytes) != SNAPPY_OK)
+        return err_set(ERR_INTERNAL, "libsnappy refused to pack");
+    return ERR_OK;
+}
+
+const struct codec_ops codec_snappy_ops = {
+    .pack = codec_snappy_pack,
+    .unpack = codec_snappy_unpack,
+};
+#else
+const struct codec_ops codec_snappy_ops = { NULL };
+#endif

@@ -1,0 +1,51 @@
+/* zstd, by libzstd. Frames behind each other are one text. */
+#include <zstd.h>
+
+#include "src/data/codec/codec_ops.h"
+
+static enum err codec_zstd_open(void **state)
+{
+    *state = ZSTD_createDStream();
+    return *state != NULL ? ERR_OK
+                          : err_set(ERR_MEMORY, "no memory to unpack zstd");
+}
+
+static void codec_zstd_close(void *state)
+{
+    ZSTD_freeDStream(state);
+}
+
+static enum err codec_zstd_step(void *state, struct codec_flow *flow)
+{
+    ZSTD_inBuffer in = { flow->in, flow->in_bytes, 0 };
+    ZSTD_outBuffer out = { flow->out, flow->out_bytes, 0 };
+    size_t rc = ZSTD_decompressStream(state, &out, &in);
+    if (ZSTD_isError(rc))
+        return err_set(ERR_DATA, "is no valid zstd data: %s",
+                       ZSTD_getErrorName(rc));
+    flow->in += in.pos;
+    flow->in_bytes -= in.pos;
+    flow->out += out.pos;
+    flow->out_bytes -= out.pos;
+    if (in.pos > 0 || out.pos > 0)
+        flow->complete = rc == 0;
+    return ERR_OK;
+}
+
+static enum err codec_zstd_pack(int level, const uint8_t *data, size_t bytes,
+                                struct codec_packed *out)
+{
+    TRY(codec_packed_room(out, ZSTD_compressBound(bytes)));
+    size_t packed = ZSTD_compress(out->data, out->capacity, data, bytes, level);
+    if (ZSTD_isError(packed))
+        return err_set(ERR_MEMORY, "zstd: %s", ZSTD_getErrorName(packed));
+    out->bytes = packed;
+    return ERR_OK;
+}
+
+const struct codec_ops codec_zstd_ops = {
+    .open = codec_zstd_open,
+    .close = codec_zstd_close,
+    .step = codec_zstd_step,
+    .pack = codec_zstd_pack,
+};

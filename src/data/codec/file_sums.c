@@ -1,0 +1,83 @@
+/* Computes a file's checksums together. */
+#include "src/data/codec/file_sums.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct file_sums_one {
+    const struct file_sum *hash;
+    struct checksum *sum;
+};
+
+struct file_sums {
+    int count;
+    struct file_sums_one one[];
+};
+
+enum err file_sums_create(const struct file_sum *hash, int count,
+                          struct file_sums **out)
+{
+    assert(out != NULL && count >= 0);
+    enum err rc = ERR_OK;
+    *out = NULL;
+    struct file_sums *sums =
+        calloc(1, sizeof *sums + (size_t)count * sizeof sums->one[0]);
+    if (sums == NULL)
+        return err_set(ERR_MEMORY, "no memory for %d checksums", count);
+    for (int h = 0; h < count; h++) {
+        if (checksum_digits(hash[h].name) == 0)
+            continue;
+        struct file_sums_one *one = &sums->one[sums->count];
+        TRY_OUT(checksum_create(hash[h].name, &one->sum));
+        one->hash = &hash[h];
+        sums->count++;
+    }
+    *out = sums;
+    sums = NULL;
+out:
+    file_sums_destroy(sums);
+    return rc;
+}
+
+void file_sums_destroy(struct file_sums *sums)
+{
+    if (sums == NULL)
+        return;
+    for (int s = 0; s < sums->count; s++)
+        checksum_destroy(sums->one[s].sum);
+    free(sums);
+}
+
+bool file_sums_is_empty(const struct file_sums *sums)
+{
+    return sums->count == 0;
+}
+
+enum err file_sums_update(struct file_sums *sums, const void *data,
+                          size_t bytes)
+{
+    for (int s = 0; s < sums->count; s++)
+        TRY(checksum_update(sums->one[s].sum, data, bytes));
+    return ERR_OK;
+}
+
+enum err file_sums_finish(struct file_sums *sums, int number,
+                          char hex[CHECKSUM_TEXT_BYTES])
+{
+    assert(number >= 0 && number < sums->count);
+    return checksum_finish(sums->one[number].sum, hex);
+}
+
+enum err file_sums_compare(struct file_sums *sums)
+{
+    char hex[CHECKSUM_TEXT_BYTES];
+    for (int s = 0; s < sums->count; s++) {
+        const struct file_sum *hash = sums->one[s].hash;
+        TRY(file_sums_finish(sums, s, hex));
+        if (strcmp(hex, hash->hex) != 0)
+            return err_set(ERR_DATA, "its %s should be %s and is %s",
+                           hash->name, hash->hex, hex);
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,241 @@
+/* Reads samples out of one MDS shard, and checks its size and checksums. Which
+ * shards there are is read in mds_index.c, values are decoded in
+ * mds_encoding.c. */
+#include "src/data/mds/mds.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/data/mds/mds_check.h"
+#include "src/base/regular.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "MDS is little-endian and is read without conversion");
+
+/* Larger offset tables are not kept: many shards are open at a time. */
+#define MDS_OFFSETS_BYTES_MAX ((size_t)64 << 10)
+
+struct mds_shard {
+    char *path;
+    const struct mds_shard_info *info;
+    int fd;
+    uint8_t *offsets; /* the table; NULL: not kept */
+};
+
+static uint32_t mds_u32(const uint8_t *data)
+{
+    uint32_t value;
+    memcpy(&value, data, sizeof value);
+    return value;
+}
+
+static enum err mds_pread(const struct mds_shard *shard, void *data,
+                          size_t bytes, int64_t offset)
+{
+    return mds_check_pread(shard->fd, shard->path, &shard->info->raw, data,
+                           bytes, offset);
+}
+
+/* Where the last sample ends is where the file ends. */
+static enum err mds_check_head(const struct mds_shard *shard)
+{
+    uint8_t word[4];
+    int64_t samples = shard->info->samples;
+    TRY(mds_pread(shard, word, sizeof word, 0));
+    if (mds_u32(word) != samples)
+        return err_set(ERR_DATA,
+                       "%s: holds %u samples, but the index says %lld",
+                       shard->path, mds_u32(word), (long long)samples);
+    if (4 + 4 * (samples + 1) > shard->info->raw.bytes)
+        return err_set(ERR_DATA, "%s: too short for its offset table",
+                       shard->path);
+    TRY(mds_pread(shard, word, sizeof word, 4 + 4 * samples));
+    if (mds_u32(word) != shard->info->raw.bytes)
+        return err_set(ERR_DATA,
+                       "%s: samples end at byte %u of %lld; the file is "
+                       "damaged",
+                       shard->path, mds_u32(word),
+                       (long long)shard->info->raw.bytes);
+    return ERR_OK;
+}
+
+/* Each sample lies between the table and the file's end. */
+static enum err mds_check_offsets(const struct mds_shard *shard, int64_t index,
+                                  int64_t begin, int64_t end)
+{
+    int64_t first = 4 + 4 * (shard->info->samples + 1);
+    if (begin >= first && end >= begin && end <= shard->info->raw.bytes)
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "%s: sample %lld is damaged: its offsets are %lld and "
+                   "%lld, outside [%lld, %lld]",
+                   shard->path, (long long)index, (long long)begin,
+                   (long long)end, (long long)first,
+                   (long long)shard->info->raw.bytes);
+}
+
+/* Those of all samples are looked at at once, for a shard may have no
+ * checksum. */
+static enum err mds_keep_offsets(struct mds_shard *shard)
+{
+    size_t bytes = 4 * ((size_t)shard->info->samples + 1);
+    if (bytes > MDS_OFFSETS_BYTES_MAX)
+        return ERR_OK;
+    shard->offsets = malloc(bytes);
+    if (shard->offsets == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", shard->path);
+    TRY(mds_pread(shard, shard->offsets, bytes, 4));
+    for (int64_t s = 0; s < shard->info->samples; s++)
+        TRY(mds_check_offsets(shard, s, mds_u32(shard->offsets + 4 * s),
+                              mds_u32(shard->offsets + 4 * (s + 1))));
+    return ERR_OK;
+}
+
+enum err mds_shard_open(const char *path, const char *shown,
+                        const struct mds_shard_info *info, bool known,
+                        struct mds_shard **out)
+{
+    assert(path != NULL && shown != NULL && info != NULL && out != NULL);
+    enum err rc = ERR_OK;
+    int64_t bytes = 0;
+    TRY(mds_check_size(path, &info->raw));
+    struct mds_shard *shard = calloc(1, sizeof *shard);
+    if (shard == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", shown);
+    shard->info = info;
+    shard->fd = -1;
+    shard->path = strdup(shown);
+    if (shard->path == NULL) {
+        rc = err_set(ERR_MEMORY, "%s: out of memory", shown);
+        goto out;
+    }
+    TRY_OUT(regular_open(path, &shard->fd, &bytes));
+    if (!known)
+        TRY_OUT(mds_check_head(shard));
+    TRY_OUT(mds_keep_offsets(shard));
+    *out = shard;
+    shard = NULL;
+out:
+    mds_shard_close(shard);
+    return rc;
+}
+
+void mds_shard_close(struct mds_shard *shard)
+{
+    if (shard == NULL)
+        return;
+    if (shard->fd >= 0)
+        close(shard->fd);
+    free(shard->offsets);
+    free(shard->path);
+    free(shard);
+}
+
+static enum err mds_read_sample(const struct mds_shard *shard, int64_t index,
+                                struct mds_buffer *buffer)
+{
+    uint8_t pair[8];
+    if (shard->offsets != NULL)
+        memcpy(pair, shard->offsets + 4 * index, sizeof pair);
+    else
+        TRY(mds_pread(shard, pair, sizeof pair, 4 + 4 * index));
+    int64_t begin = mds_u32(pair), end = mds_u32(pair + 4);
+    TRY(mds_check_offsets(shard, index, begin, end));
+    buffer->bytes = (size_t)(end - begin);
+    TRY(mds_buffer_room(buffer, buffer->bytes + 1)); /* one to point to */
+    return mds_pread(shard, buffer->data, buffer->bytes, begin);
+}
+
+/* Where the columns lie in a sample. */
+static enum err mds_divide(const struct mds_layout *layout,
+                           const struct mds_buffer *sample,
+                           struct mds_span *columns)
+{
+    if ((uint64_t)layout->head_bytes > sample->bytes)
+        return err_set(ERR_DATA,
+                       "is damaged: it is too short for its column sizes");
+    uint64_t end = (uint64_t)layout->head_bytes;
+    const uint8_t *next = sample->data;
+    for (int c = 0; c < layout->columns; c++) {
+        int64_t fixed = layout->column[c].bytes;
+        uint64_t size = fixed < 0 ? mds_u32(next) : (uint64_t)fixed;
+        next += fixed < 0 ? 4 : 0;
+        if (size > sample->bytes - end)
+            return err_set(ERR_DATA, "is damaged: its columns are larger than "
+                                     "the sample");
+        columns[c] = (struct mds_span){ sample->data + end, (size_t)size };
+        end += size;
+    }
+    if (end != sample->bytes)
+        return err_set(ERR_DATA, "is damaged: its columns are smaller than "
+                                 "the sample");
+    return ERR_OK;
+}
+
+enum err mds_shard_columns(const struct mds_shard *shard, int64_t index,
+                           struct mds_buffer *buffer, struct mds_span *columns)
+{
+    assert(index >= 0 && index < shard->info->samples);
+    TRY(mds_read_sample(shard, index, buffer));
+    enum err rc = mds_divide(shard->info->layout, buffer, columns);
+    if (rc != ERR_OK)
+        err_prefix(rc, "%s: sample %lld", shard->path, (long long)index);
+    return rc;
+}
+
+static enum err mds_decode_role(const struct mds_layout *layout,
+                                enum mds_role role, int token_type,
+                                const struct mds_span *columns,
+                                struct values *out)
+{
+    int c = layout->role[role];
+    if (c < 0)
+        return ERR_OK;
+    struct mds_encoding encoding = layout->column[c].encoding;
+    if (encoding.kind == MDS_BYTES && token_type != 0)
+        encoding.type = token_type;
+    enum err rc =
+        mds_encoding_decode(&encoding, columns[c].data, columns[c].bytes, out);
+    if (rc != ERR_OK && role != MDS_TOKENS)
+        return err_prefix(rc, "column '%s'", layout->column[c].name);
+    if (rc == ERR_OK && !values_type(out->type)->whole)
+        return err_set(ERR_DATA,
+                       "its tokens are %s; they have to be whole numbers",
+                       values_type(out->type)->name);
+    return rc;
+}
+
+enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
+                        int token_type, struct mds_buffer *buffer,
+                        struct mds_sample *out)
+{
+    struct mds_span columns[MDS_LAYOUT_COLUMNS_MAX];
+    *out = (struct mds_sample){ 0 };
+    TRY(mds_shard_columns(shard, index, buffer, columns));
+    for (enum mds_role r = 0; r < MDS_ROLES; r++) {
+        enum err rc = mds_decode_role(shard->info->layout, r, token_type,
+                                      columns, &out->value[r]);
+        if (rc != ERR_OK)
+            return err_prefix(rc, "%s: sample %lld", shard->path,
+                              (long long)index);
+    }
+    return ERR_OK;
+}
+
+enum err mds_shard_verify(const struct mds_shard *shard,
+                          const struct dataset_watch *watch)
+{
+    return mds_check_hashes(shard->fd, shard->path, &shard->info->raw, watch);
+}
+
+enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65])
+{
+    return mds_check_sha256(shard->fd, shard->path, &shard->info->raw, hex);
+}
+
+const char *mds_shard_path(const struct mds_shard *shard)
+{
+    return shard->path;
+}

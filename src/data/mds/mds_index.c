@@ -1,0 +1,289 @@
+/* Reads index.json into a list of shards and columns, and refuses what can't be
+ * right. No shard is opened here. */
+#include "src/data/mds/mds_index.h"
+
+#include <assert.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/data/codec/checksum.h"
+#include "src/base/regular.h"
+
+/* Some 600,000 shards. */
+#define MDS_INDEX_BYTES_MAX ((size_t)256 << 20)
+#define MDS_INDEX_NAME_BYTES_MAX ((size_t)512)
+#define MDS_INDEX_HASHES_MAX 32
+/* A shard's offsets are 32-bit. */
+#define MDS_INDEX_SHARD_BYTES_MAX ((json_int_t)UINT32_MAX)
+/* Packing makes no file that much larger. */
+#define MDS_INDEX_ZIP_BYTES_MAX (2 * MDS_INDEX_SHARD_BYTES_MAX)
+
+static enum err mds_index_int(const json_t *object, const char *key,
+                              json_int_t min, json_int_t max, int64_t *out)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value))
+        return err_set(ERR_DATA, "'%s' is not a whole number", key);
+    json_int_t number = json_integer_value(value);
+    if (number < min || number > max)
+        return err_set(ERR_DATA, "'%s' is %lld, outside [%lld, %lld]", key,
+                       (long long)number, (long long)min, (long long)max);
+    *out = (int64_t)number;
+    return ERR_OK;
+}
+
+/* Merged indexes name files in subfolders; none may lead out of the set. */
+static bool mds_index_name_is_safe(const char *name)
+{
+    if (name[0] == '\0' || name[0] == '/' ||
+        strlen(name) > MDS_INDEX_NAME_BYTES_MAX)
+        return false;
+    for (const char *part = name; part != NULL; part = strchr(part, '/')) {
+        part += part[0] == '/';
+        size_t length = strcspn(part, "/");
+        if (length == 0 || (length == 2 && strncmp(part, "..", 2) == 0))
+            return false;
+    }
+    return true;
+}
+
+enum err mds_index_add_hash(struct mds_file *file, const char *name,
+                            const char *hex)
+{
+    size_t digits = checksum_digits(name);
+    if (digits > 0 &&
+        (strlen(hex) != digits || strspn(hex, "0123456789abcdef") != digits))
+        return err_set(ERR_DATA,
+                       "'hashes.%s' is not %zu lower-case hexadecimal digits",
+                       name, digits);
+    size_t count = (size_t)file->hashes + 1;
+    struct file_sum *grown = realloc(file->hash, count * sizeof *grown);
+    if (grown == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    file->hash = grown;
+    struct file_sum *hash = &grown[file->hashes++];
+    hash->name = strdup(name);
+    hash->hex = strdup(hex);
+    if (hash->name == NULL || hash->hex == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    return ERR_OK;
+}
+
+static enum err mds_index_hashes(const json_t *object, struct mds_file *file)
+{
+    json_t *hashes = json_object_get(object, "hashes");
+    const char *name = NULL;
+    json_t *value = NULL;
+    if (hashes != NULL && !json_is_object(hashes))
+        return err_set(ERR_DATA, "'hashes' is not an object");
+    if (json_object_size(hashes) > MDS_INDEX_HASHES_MAX)
+        return err_set(ERR_DATA, "'hashes' has more than %d entries",
+                       MDS_INDEX_HASHES_MAX);
+    json_object_foreach(hashes, name, value)
+    {
+        const char *hex = json_string_value(value);
+        if (hex == NULL)
+            return err_set(ERR_DATA, "'hashes.%.40s' is not a text", name);
+        TRY(mds_index_add_hash(file, name, hex));
+    }
+    return ERR_OK;
+}
+
+static enum err mds_index_copy(const char *text, char **out)
+{
+    *out = strdup(text);
+    return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+}
+
+/* 'raw_data' or 'zip_data' */
+static enum err mds_index_file(const json_t *object, const char *key,
+                               json_int_t least, json_int_t most,
+                               struct mds_file *file)
+{
+    const json_t *value = json_object_get(object, key);
+    const char *name = json_string_value(json_object_get(value, "basename"));
+    if (name == NULL || !mds_index_name_is_safe(name))
+        return err_set(ERR_DATA,
+                       "'%s.basename' is not the name of a file in the "
+                       "data set, of at most %zu bytes",
+                       key, MDS_INDEX_NAME_BYTES_MAX);
+    enum err rc = mds_index_int(value, "bytes", least, most, &file->bytes);
+    if (rc == ERR_OK)
+        rc = mds_index_hashes(value, file);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "'%s'", key);
+    return mds_index_copy(name, &file->name);
+}
+
+static enum err mds_index_files(const json_t *object,
+                                struct mds_shard_info *info)
+{
+    const json_t *zip = json_object_get(object, "zip_data");
+    const char *compression =
+        json_string_value(json_object_get(object, "compression"));
+    TRY(mds_index_file(object, "raw_data", 8, MDS_INDEX_SHARD_BYTES_MAX,
+                       &info->raw));
+    if (zip == NULL || json_is_null(zip))
+        return ERR_OK;
+    if (compression == NULL)
+        return err_set(ERR_DATA, "has 'zip_data', but 'compression' is no "
+                                 "text");
+    TRY(mds_index_file(object, "zip_data", 0, MDS_INDEX_ZIP_BYTES_MAX,
+                       &info->zip));
+    return mds_index_copy(compression, &info->compression);
+}
+
+static enum err mds_index_shard(const json_t *object,
+                                struct mds_shard_info *info)
+{
+    int64_t version = 0;
+    if (!json_is_object(object))
+        return err_set(ERR_DATA, "is not an object");
+    const char *format = json_string_value(json_object_get(object, "format"));
+    if (format == NULL || strcmp(format, "mds") != 0)
+        return err_set(ERR_DATA,
+                       "'format' is '%.20s', not 'mds': it holds no tokens; "
+                       "make tokens of its text with tessera-data tokenize, or "
+                       "write tokens with Streaming's MDSWriter",
+                       format != NULL ? format : "");
+    TRY(mds_index_int(object, "version", 2, 2, &version));
+    TRY(mds_index_files(object, info));
+    return mds_index_int(object, "samples", 0, (info->raw.bytes - 8) / 4,
+                         &info->samples);
+}
+
+/* The columns of shard s, which often are those of the shard before. */
+static enum err mds_index_columns(struct mds_index *index, const json_t *shards,
+                                  size_t s)
+{
+    const json_t *object = json_array_get(shards, s);
+    if (s > 0 && mds_layout_same(object, json_array_get(shards, s - 1))) {
+        index->shard[s].layout = index->shard[s - 1].layout;
+        return ERR_OK;
+    }
+    struct mds_layout **grown =
+        realloc(index->layout, (size_t)(index->layouts + 1) * sizeof *grown);
+    if (grown == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    index->layout = grown;
+    TRY(mds_layout_read(object, &grown[index->layouts]));
+    index->shard[s].layout = grown[index->layouts++];
+    return ERR_OK;
+}
+
+static enum err mds_index_fill(struct mds_index *index, const char *path)
+{
+    enum err rc = ERR_OK;
+    int64_t version = 0;
+    json_error_t problem;
+    json_t *root = json_loadb(index->text, index->text_bytes,
+                              JSON_REJECT_DUPLICATES, &problem);
+    if (root == NULL) {
+        rc = err_set(ERR_DATA, "%s:%d: not valid JSON: %s", path, problem.line,
+                     problem.text);
+        goto out;
+    }
+    rc = mds_index_int(root, "version", 2, 2, &version);
+    const json_t *shards = json_object_get(root, "shards");
+    if (rc == ERR_OK && !json_is_array(shards))
+        rc = err_set(ERR_DATA, "'shards' is not a list");
+    if (rc != ERR_OK) {
+        err_prefix(rc, "%s", path);
+        goto out;
+    }
+    size_t count = json_array_size(shards);
+    index->shard = calloc(count > 0 ? count : 1, sizeof *index->shard);
+    if (index->shard == NULL) {
+        rc = err_set(ERR_MEMORY, "%s: no memory for %zu shards", path, count);
+        goto out;
+    }
+    for (size_t s = 0; s < count; s++) {
+        index->shards++;
+        rc = mds_index_shard(json_array_get(shards, s), &index->shard[s]);
+        if (rc == ERR_OK)
+            rc = mds_index_columns(index, shards, s);
+        if (rc != ERR_OK) {
+            err_prefix(rc, "%s: shard %zu", path, s);
+            goto out;
+        }
+        index->samples += index->shard[s].samples;
+    }
+out:
+    json_decref(root);
+    return rc;
+}
+
+enum err mds_index_parse(const char *path, char *text, size_t bytes,
+                         struct mds_index **out)
+{
+    assert(path != NULL && text != NULL && out != NULL);
+    struct mds_index *index = calloc(1, sizeof *index);
+    if (index == NULL) {
+        free(text);
+        return err_set(ERR_MEMORY, "out of memory");
+    }
+    index->text = text;
+    index->text_bytes = bytes;
+    enum err rc = mds_index_fill(index, path);
+    if (rc == ERR_OK)
+        *out = index;
+    else
+        mds_index_destroy(index);
+    return rc;
+}
+
+enum err mds_index_read(const char *folder, struct mds_index **out)
+{
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    size_t bytes = 0;
+    assert(folder != NULL && out != NULL);
+    TRY(fsio_path(path, "%s/%s", folder, MDS_INDEX_NAME));
+    TRY(regular_read(path, MDS_INDEX_BYTES_MAX, &text, &bytes));
+    return mds_index_parse(path, text, bytes, out);
+}
+
+enum err mds_index_check(const struct mds_index *index, const char *folder)
+{
+    const struct mds_layout *last = NULL;
+    for (int64_t s = 0; s < index->shards; s++) {
+        const struct mds_layout *layout = index->shard[s].layout;
+        enum err rc = layout == last ? ERR_OK : mds_layout_check(layout);
+        if (rc != ERR_OK)
+            return err_prefix(rc, "%s/%s: shard %lld", folder, MDS_INDEX_NAME,
+                              (long long)s);
+        last = layout;
+    }
+    return ERR_OK;
+}
+
+static void mds_index_release(struct mds_file *file)
+{
+    for (int h = 0; h < file->hashes; h++) {
+        free(file->hash[h].name);
+        free(file->hash[h].hex);
+    }
+    free(file->hash);
+    free(file->name);
+}
+
+void mds_index_destroy(struct mds_index *index)
+{
+    if (index == NULL)
+        return;
+    for (int64_t s = 0; s < index->shards; s++) {
+        struct mds_shard_info *info = &index->shard[s];
+        mds_index_release(&info->raw);
+        mds_index_release(&info->zip);
+        free(info->compression);
+    }
+    for (int64_t l = 0; l < index->layouts; l++)
+        mds_layout_destroy(index->layout[l]);
+    free(index->layout);
+    free(index->shard);
+    free(index->text);
+    free(index);
+}

@@ -1,0 +1,56 @@
+/* index.json of an MDS data set (the format of the Streaming library, version
+ * 2): which shard files there are, their sizes and checksums, and how a sample
+ * is laid out (src/data/mds/mds_layout.h).
+ *
+ * Reading checks everything that the shards are later checked against. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/data/codec/file_sums.h"
+#include "src/data/mds/mds_layout.h"
+
+#define MDS_INDEX_NAME "index.json"
+
+struct mds_file {
+    char *name; /* relative to the folder of the index; NULL: no file */
+    int64_t bytes;
+    int hashes;
+    struct file_sum *hash;
+};
+
+struct mds_shard_info {
+    struct mds_file raw, zip;        /* a set may have either, or both */
+    char *compression;               /* of zip: "zstd:3" */
+    int64_t samples;                 /* 0 is fine */
+    const struct mds_layout *layout; /* the index's */
+};
+
+struct mds_index {
+    char *text; /* the file, for digests */
+    size_t text_bytes;
+    int64_t shards;
+    struct mds_shard_info *shard;
+    int64_t samples; /* over all shards */
+    int64_t layouts;
+    struct mds_layout **layout; /* each is another than the one before */
+};
+
+/* Read FOLDER/index.json. ERR_DATA when it is missing, malformed or of a form
+ * that is not supported; the text names the file and the shard. */
+enum err mds_index_read(const char *folder, struct mds_index **out);
+/* The same of a text of so many bytes, malloc'ed, which belongs to the index or
+ * is freed; `path` is for messages. */
+enum err mds_index_parse(const char *path, char *text, size_t bytes,
+                         struct mds_index **out);
+/* Training can read every shard: mds_layout_check(), with its place. */
+enum err mds_index_check(const struct mds_index *index, const char *folder);
+void mds_index_destroy(struct mds_index *index);
+
+/* One more checksum of a file, which is copied; of a name that is known here
+ * ERR_DATA unless `hex` has its form. */
+enum err mds_index_add_hash(struct mds_file *file, const char *name,
+                            const char *hex);

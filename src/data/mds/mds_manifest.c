@@ -1,0 +1,283 @@
+/* Makes the texts of an MDS data set. */
+#include "src/data/mds/mds_manifest.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/data/codec/checksum.h"
+#include "src/data/codec/codec.h"
+#include "src/data/mds/mds_index.h"
+#include "src/data/mds/mds_text.h"
+
+static int mds_manifest_by_name(const void *a, const void *b)
+{
+    const struct mds_manifest_column *left = a, *right = b;
+    return strcmp(left->name, right->name);
+}
+
+static enum err mds_manifest_copy(const char *text, char **out)
+{
+    *out = strdup(text);
+    return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+}
+
+static enum err mds_manifest_columns(struct mds_manifest *manifest,
+                                     const struct mds_writer_options *options)
+{
+    struct mds_encoding encoding;
+    manifest->column = calloc((size_t)options->count, sizeof *manifest->column);
+    if (manifest->column == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    for (int c = 0; c < options->count; c++) {
+        struct mds_manifest_column *column = &manifest->column[c];
+        const struct mds_column *given = &options->columns[c];
+        manifest->columns++;
+        TRY(mds_manifest_copy(given->name, &column->name));
+        TRY(mds_manifest_copy(given->encoding, &column->encoding));
+        mds_encoding_parse(given->encoding, &encoding);
+        if (encoding.kind == MDS_UNKNOWN || encoding.kind == MDS_PICKLE)
+            return err_set(ERR_USAGE,
+                           "column '%.60s': '%.60s' is no encoding that is "
+                           "written here",
+                           given->name, given->encoding);
+        column->bytes = mds_encoding_bytes(&encoding);
+        column->given = c;
+    }
+    qsort(manifest->column, (size_t)manifest->columns, sizeof *manifest->column,
+          mds_manifest_by_name);
+    for (int c = 1; c < manifest->columns; c++)
+        if (strcmp(manifest->column[c - 1].name, manifest->column[c].name) == 0)
+            return err_set(ERR_USAGE, "there are two columns '%.60s'",
+                           manifest->column[c].name);
+    return ERR_OK;
+}
+
+static int mds_manifest_by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* "sha256,xxh64" */
+static enum err mds_manifest_hashes(struct mds_manifest *manifest,
+                                    const char *names)
+{
+    size_t most = 1;
+    for (const char *at = names; *at != '\0'; at++)
+        most += *at == ',';
+    manifest->hash = calloc(most, sizeof *manifest->hash);
+    if (manifest->hash == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    while (names[0] != '\0') {
+        size_t length = strcspn(names, ",");
+        char *name = strndup(names, length);
+        if (name == NULL)
+            return err_set(ERR_MEMORY, "out of memory");
+        manifest->hash[manifest->hashes++] = name;
+        if (checksum_digits(name) == 0)
+            return err_set(ERR_USAGE, "hash '%.40s' is not known", name);
+        names += length + (names[length] == ',');
+    }
+    qsort(manifest->hash, (size_t)manifest->hashes, sizeof *manifest->hash,
+          mds_manifest_by_text);
+    for (int h = 1; h < manifest->hashes; h++)
+        if (strcmp(manifest->hash[h - 1], manifest->hash[h]) == 0)
+            return err_set(ERR_USAGE, "hash '%s' is there twice",
+                           manifest->hash[h]);
+    return ERR_OK;
+}
+
+static enum err mds_manifest_compression(struct mds_manifest *manifest,
+                                         const char *compression)
+{
+    const struct codec *codec = NULL;
+    if (compression == NULL)
+        return ERR_OK;
+    enum err rc = codec_find(compression, &codec, NULL);
+    if (rc == ERR_DATA) /* it was given, not read */
+        rc = err_set(ERR_USAGE, "%s", err_text());
+    if (rc != ERR_OK || codec->extension == NULL)
+        return rc;
+    return mds_manifest_copy(compression, &manifest->compression);
+}
+
+/* The lists of columns, up to the hashes' names. */
+static enum err mds_manifest_head(struct mds_manifest *manifest)
+{
+    struct mds_buffer *head = &manifest->head;
+    TRY(mds_text_add(head, "{\"column_encodings\": ["));
+    for (int c = 0; c < manifest->columns; c++) {
+        TRY(mds_text_add(head, c > 0 ? ", " : ""));
+        TRY(mds_text_string(head, manifest->column[c].encoding));
+    }
+    TRY(mds_text_add(head, "], \"column_names\": ["));
+    for (int c = 0; c < manifest->columns; c++) {
+        TRY(mds_text_add(head, c > 0 ? ", " : ""));
+        TRY(mds_text_string(head, manifest->column[c].name));
+    }
+    TRY(mds_text_add(head, "], \"column_sizes\": ["));
+    for (int c = 0; c < manifest->columns; c++) {
+        TRY(mds_text_add(head, c > 0 ? ", " : ""));
+        if (manifest->column[c].bytes < 0)
+            TRY(mds_text_add(head, "null"));
+        else
+            TRY(mds_text_add(head, "%lld",
+                             (long long)manifest->column[c].bytes));
+    }
+    TRY(mds_text_add(head, "], \"compression\": "));
+    TRY(mds_text_string(head, manifest->compression));
+    TRY(mds_text_add(head, ", \"format\": \"mds\", \"hashes\": ["));
+    for (int h = 0; h < manifest->hashes; h++)
+        TRY(mds_text_add(head, "%s\"%s\"", h > 0 ? ", " : "",
+                         manifest->hash[h]));
+    return mds_text_add(head, "], ");
+}
+
+static enum err mds_manifest_texts(struct mds_manifest *manifest)
+{
+    struct mds_buffer *tail = &manifest->tail;
+    TRY(mds_manifest_head(manifest));
+    if (manifest->size_limit > 0)
+        TRY(mds_text_add(tail, "\"size_limit\": %lld, \"version\": 2",
+                         (long long)manifest->size_limit));
+    else
+        TRY(mds_text_add(tail, "\"size_limit\": null, \"version\": 2"));
+    TRY(mds_text_add(&manifest->config, "%s%s}", (char *)manifest->head.data,
+                     (char *)tail->data));
+    return mds_text_add(&manifest->index, "{\"shards\": [");
+}
+
+enum err mds_manifest_create(const struct mds_writer_options *options,
+                             struct mds_manifest **out)
+{
+    assert(options->columns != NULL && options->count > 0);
+    enum err rc = ERR_OK;
+    struct mds_manifest *manifest = calloc(1, sizeof *manifest);
+    if (manifest == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    manifest->size_limit = options->size_limit;
+    TRY_OUT(mds_manifest_columns(manifest, options));
+    TRY_OUT(mds_manifest_hashes(
+        manifest, options->hashes != NULL ? options->hashes : ""));
+    TRY_OUT(mds_manifest_compression(manifest, options->compression));
+    TRY_OUT(mds_manifest_texts(manifest));
+    *out = manifest;
+    manifest = NULL;
+out:
+    mds_manifest_destroy(manifest);
+    return rc;
+}
+
+void mds_manifest_destroy(struct mds_manifest *manifest)
+{
+    if (manifest == NULL)
+        return;
+    for (int c = 0; c < manifest->columns; c++) {
+        free(manifest->column[c].name);
+        free(manifest->column[c].encoding);
+    }
+    for (int h = 0; h < manifest->hashes; h++)
+        free(manifest->hash[h]);
+    free(manifest->column);
+    free(manifest->hash);
+    free(manifest->compression);
+    free(manifest->config.data);
+    free(manifest->head.data);
+    free(manifest->tail.data);
+    free(manifest->index.data);
+    free(manifest->begins.data);
+    free(manifest);
+}
+
+/* "NAME": "DIGEST" */
+static enum err mds_manifest_hash(struct mds_buffer *text, const char *name,
+                                  const struct mds_manifest_file *file)
+{
+    enum err rc = ERR_OK;
+    char hex[CHECKSUM_TEXT_BYTES];
+    struct checksum *sum = NULL;
+    TRY_OUT(checksum_create(name, &sum));
+    for (int p = 0; p < 2; p++)
+        TRY_OUT(checksum_update(sum, file->part[p], file->bytes[p]));
+    TRY_OUT(checksum_finish(sum, hex));
+    TRY_OUT(mds_text_add(text, "\"%s\": \"%s\"", name, hex));
+out:
+    checksum_destroy(sum);
+    return rc;
+}
+
+static enum err mds_manifest_file(struct mds_manifest *manifest,
+                                  const struct mds_manifest_file *file)
+{
+    struct mds_buffer *text = &manifest->index;
+    TRY(mds_text_add(text,
+                     "{\"basename\": \"%s\", \"bytes\": %zu, \"hashes\": {",
+                     file->name, file->bytes[0] + file->bytes[1]));
+    for (int h = 0; h < manifest->hashes; h++) {
+        TRY(mds_text_add(text, h > 0 ? ", " : ""));
+        TRY(mds_manifest_hash(text, manifest->hash[h], file));
+    }
+    return mds_text_add(text, "}}");
+}
+
+/* The place of the next entry, behind the others. */
+static enum err mds_manifest_begin(struct mds_manifest *manifest)
+{
+    struct mds_buffer *text = &manifest->index;
+    TRY(mds_text_add(text, manifest->shards > 0 ? ", " : ""));
+    return mds_buffer_add(&manifest->begins, &text->bytes, sizeof text->bytes);
+}
+
+enum err mds_manifest_add(struct mds_manifest *manifest, int64_t samples,
+                          const struct mds_manifest_file *raw,
+                          const struct mds_manifest_file *zip)
+{
+    struct mds_buffer *text = &manifest->index;
+    assert((zip != NULL) == (manifest->compression != NULL));
+    TRY(mds_manifest_begin(manifest));
+    TRY(mds_text_add(text, "%s\"raw_data\": ", (char *)manifest->head.data));
+    TRY(mds_manifest_file(manifest, raw));
+    TRY(mds_text_add(text, ", \"samples\": %lld, %s, \"zip_data\": ",
+                     (long long)samples, (char *)manifest->tail.data));
+    if (zip != NULL)
+        TRY(mds_manifest_file(manifest, zip));
+    TRY(mds_text_add(text, "%s}", zip != NULL ? "" : "null"));
+    manifest->shards++;
+    manifest->end = manifest->index.bytes;
+    return ERR_OK;
+}
+
+void mds_manifest_entry(const struct mds_manifest *manifest, int64_t shard,
+                        const char **text, size_t *bytes)
+{
+    size_t begin = 0, end = manifest->end;
+    assert(shard >= 0 && shard < manifest->shards);
+    memcpy(&begin, manifest->begins.data + (size_t)shard * sizeof begin,
+           sizeof begin);
+    if (shard + 1 < manifest->shards) {
+        memcpy(&end, manifest->begins.data + (size_t)(shard + 1) * sizeof end,
+               sizeof end);
+        end -= strlen(", ");
+    }
+    *text = (const char *)manifest->index.data + begin;
+    *bytes = end - begin;
+}
+
+enum err mds_manifest_again(struct mds_manifest *manifest, const char *entry)
+{
+    TRY(mds_manifest_begin(manifest));
+    TRY(mds_text_add(&manifest->index, "%s", entry));
+    manifest->shards++;
+    manifest->end = manifest->index.bytes;
+    return ERR_OK;
+}
+
+enum err mds_manifest_write(struct mds_manifest *manifest, const char *folder)
+{
+    char path[FSIO_PATH_MAX];
+    struct mds_buffer *text = &manifest->index;
+    TRY(fsio_path(path, "%s/%s", folder, MDS_INDEX_NAME));
+    TRY(mds_text_add(text, "], \"version\": 2}"));
+    return fsio_write_atomic(path, text->data, text->bytes);
+}

@@ -1,0 +1,224 @@
+/* MDS as a format of data sets. How its index, its shards and their samples are
+ * found and read is known to mds_index.c, mds_shards.c and mds.c. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/data/codec/checksum.h"
+#include "src/data/set/dataset_format.h"
+#include "src/data/mds/mds_shards.h"
+
+struct mds_set {
+    struct mds_shards *shards;
+    int token_type; /* of tokens in bytes; 0: int64 */
+    struct mds_buffer buffer;
+};
+
+/* The sidecar may name the type of tokens that are bytes. */
+static enum err mds_set_token_type(struct mds_set *set, int type)
+{
+    const struct mds_index *index = mds_shards_index(set->shards);
+    for (int64_t l = 0; type != 0 && l < index->layouts; l++) {
+        const struct mds_layout *layout = index->layout[l];
+        const struct mds_encoding *tokens =
+            &layout->column[layout->role[MDS_TOKENS]].encoding;
+        if (tokens->kind != MDS_BYTES)
+            return err_set(ERR_USAGE,
+                           "%s: a token type (--token-type) is for columns of "
+                           "'bytes'; this one names its own, %s",
+                           mds_shards_folder(set->shards),
+                           tokens->type != 0 ? values_type(tokens->type)->name
+                                             : "in every sample");
+    }
+    set->token_type = type;
+    return ERR_OK;
+}
+
+/* What only the sidecar knows of the shards. */
+static enum err mds_set_describe_shards(struct mds_set *set,
+                                        const struct sidecar *sidecar)
+{
+    char hex[65] = "";
+    struct mds_index *index = mds_shards_index(set->shards);
+    int64_t hashed = sidecar->shards_hashed;
+    if (hashed != 0 && hashed != index->shards)
+        return err_set(ERR_DATA,
+                       "%s/%s: has digests of %lld shards, but the index has "
+                       "%lld; copy the data set again",
+                       mds_shards_folder(set->shards), SIDECAR_NAME,
+                       (long long)hashed, (long long)index->shards);
+    for (int64_t s = 0; s < hashed; s++) {
+        memcpy(hex, sidecar->shards_sha256 + 64 * s, 64);
+        enum err rc = mds_index_add_hash(&index->shard[s].raw, "sha256", hex);
+        if (rc != ERR_OK)
+            return err_prefix(rc, "%s/%s", mds_shards_folder(set->shards),
+                              SIDECAR_NAME);
+    }
+    return ERR_OK;
+}
+
+static void mds_set_count(const struct mds_index *index,
+                          struct dataset_contents *out)
+{
+    bool fixed = true; /* the index has the length of every sample */
+    *out = (struct dataset_contents){ .samples = index->samples,
+                                      .shards = index->shards,
+                                      .lengths = true };
+    for (int64_t s = 0; s < index->shards; s++) {
+        const struct mds_shard_info *info = &index->shard[s];
+        out->bytes += info->raw.bytes;
+        if (info->raw.bytes > out->largest)
+            out->largest = info->raw.bytes;
+        int64_t count =
+            info->layout->column[info->layout->role[MDS_TOKENS]].encoding.count;
+        fixed = fixed && count > 0;
+        out->lengths &= info->layout->role[MDS_LENGTHS] >= 0;
+        if (count > out->longest)
+            out->longest = count;
+        bool known = false;
+        for (int h = 0; h < info->raw.hashes; h++)
+            known = known || checksum_digits(info->raw.hash[h].name) > 0;
+        out->unchecked += !known;
+    }
+    if (!fixed)
+        out->longest = 0;
+}
+
+static void mds_set_close(void *state)
+{
+    struct mds_set *set = state;
+    if (set == NULL)
+        return;
+    mds_shards_close(set->shards);
+    free(set->buffer.data);
+    free(set);
+}
+
+static enum err mds_set_open(const char *folder, const struct sidecar *sidecar,
+                             struct dataset_access *access,
+                             struct dataset_contents *contents, void **state)
+{
+    enum err rc = ERR_OK;
+    struct mds_set *set = calloc(1, sizeof *set);
+    if (set == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", folder);
+    TRY_OUT(mds_shards_open(folder, &set->shards));
+    TRY_OUT(mds_index_check(mds_shards_index(set->shards), folder));
+    TRY_OUT(mds_set_token_type(set, sidecar->token_type));
+    TRY_OUT(mds_set_describe_shards(set, sidecar));
+    TRY_OUT(mds_shards_use_cache(set->shards, access));
+    mds_set_count(mds_shards_index(set->shards), contents);
+    *state = set;
+    set = NULL;
+out:
+    mds_set_close(set);
+    return rc;
+}
+
+static enum err mds_set_identify(const void *state, struct digest *digest)
+{
+    const struct mds_set *set = state;
+    const struct mds_index *index = mds_shards_index(set->shards);
+    return digest_update(digest, index->text, index->text_bytes);
+}
+
+static int64_t mds_set_samples(const void *state, int64_t index)
+{
+    const struct mds_set *set = state;
+    return mds_shards_index(set->shards)->shard[index].samples;
+}
+
+static enum err mds_set_look(const void *state, int64_t index)
+{
+    return mds_shards_look(((const struct mds_set *)state)->shards, index);
+}
+
+static enum err mds_set_read(void *state, int64_t index,
+                             struct dataset_sample *out)
+{
+    struct mds_set *set = state;
+    struct mds_shard *shard = NULL;
+    struct mds_sample sample;
+    int64_t s = mds_shards_find(set->shards, index, &out->number);
+    TRY(mds_shards_get(set->shards, s, &shard));
+    out->file = mds_shard_path(shard);
+    TRY(mds_shard_read(shard, out->number, set->token_type, &set->buffer,
+                       &sample));
+    out->values = sample.value[MDS_TOKENS];
+    out->loss_mask = sample.value[MDS_LOSS_MASK];
+    out->lengths = sample.value[MDS_LENGTHS];
+    return ERR_OK;
+}
+
+static bool mds_set_is_cached(const void *state, int64_t index)
+{
+    return mds_shards_is_cached(((const struct mds_set *)state)->shards, index);
+}
+
+static void mds_set_want(const void *state, int64_t sample)
+{
+    mds_shards_want(((const struct mds_set *)state)->shards, sample);
+}
+
+static enum err mds_set_verify(void *state, int64_t index,
+                               const struct dataset_watch *watch)
+{
+    struct mds_set *set = state;
+    struct mds_shard *shard = NULL;
+    TRY(mds_shards_get(set->shards, index, &shard));
+    return mds_shard_verify(shard, watch);
+}
+
+static enum err mds_set_sha256(void *state, int64_t index, char hex[65])
+{
+    struct mds_set *set = state;
+    struct mds_shard *shard = NULL;
+    TRY(mds_shards_get(set->shards, index, &shard));
+    return mds_shard_sha256(shard, hex);
+}
+
+/* Is `name` one of "a, b, c"? */
+static bool mds_set_is_listed(const char *names, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = names; (at = strstr(at, name)) != NULL; at++)
+        if ((at == names || at[-1] == ' ') &&
+            (at[length] == '\0' || at[length] == ','))
+            return true;
+    return false;
+}
+
+static void mds_set_checksums(const void *state, bool known, char *names,
+                              size_t bytes)
+{
+    const struct mds_set *set = state;
+    const struct mds_index *index = mds_shards_index(set->shards);
+    names[0] = '\0';
+    for (int64_t s = 0; s < index->shards; s++) {
+        const struct mds_shard_info *info = &index->shard[s];
+        for (int h = 0; h < info->raw.hashes; h++) {
+            const char *name = info->raw.hash[h].name;
+            size_t length = strlen(names);
+            if ((checksum_digits(name) > 0) == known &&
+                !mds_set_is_listed(names, name))
+                snprintf(names + length, bytes - length, "%s%s",
+                         length > 0 ? ", " : "", name);
+        }
+    }
+}
+
+const struct dataset_format mds_set_format = {
+    .index = MDS_INDEX_NAME,
+    .open = mds_set_open,
+    .close = mds_set_close,
+    .identify = mds_set_identify,
+    .samples = mds_set_samples,
+    .look = mds_set_look,
+    .verify = mds_set_verify,
+    .sha256 = mds_set_sha256,
+    .checksums = mds_set_checksums,
+    .is_cached = mds_set_is_cached,
+    .read = mds_set_read,
+    .want = mds_set_want,
+};

@@ -1,0 +1,222 @@
+/* Finds, opens and closes the shards of an MDS data set. What is in them is read
+ * in mds.c. */
+#include "src/data/mds/mds_shards.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "src/base/fsio.h"
+#include "src/data/mds/mds_cache.h"
+#include "src/data/mds/mds_check.h"
+#include "src/base/regular.h"
+
+struct mds_shards_file {
+    struct mds_shard *shard; /* NULL: not open */
+    bool known;              /* its head is right */
+    uint64_t used;           /* when last */
+};
+
+struct mds_shards {
+    char path[FSIO_PATH_MAX];
+    struct mds_index *index;
+    int64_t *first; /* first sample of each shard, and the total */
+    struct mds_shards_file *files; /* one per shard */
+    int64_t open;                  /* how many are */
+    int64_t open_max;
+    uint64_t clock;
+    struct cache *cache;        /* lent; NULL: all is in the folder */
+    bool remote;                /* nothing but the index is */
+    struct cache_shard *cached; /* as the cache has them */
+};
+
+static enum err mds_shards_number_samples(struct mds_shards *set)
+{
+    const struct mds_index *index = set->index;
+    size_t count = (size_t)index->shards + 1;
+    if (index->samples == 0)
+        return err_set(ERR_DATA,
+                       "%s: there are no samples in it; make another data set "
+                       "with tessera-data tokenize",
+                       set->path);
+    set->first = calloc(count, sizeof *set->first);
+    set->files = calloc(count, sizeof *set->files);
+    if (set->first == NULL || set->files == NULL)
+        return err_set(ERR_MEMORY, "%s: no memory for %zu shards", set->path,
+                       count);
+    for (int64_t s = 0; s < index->shards; s++)
+        set->first[s + 1] = set->first[s] + index->shard[s].samples;
+    assert(set->first[index->shards] == index->samples);
+    return ERR_OK;
+}
+
+enum err mds_shards_open(const char *folder, struct mds_shards **out)
+{
+    enum err rc = ERR_OK;
+    struct mds_shards *set = calloc(1, sizeof *set);
+    if (set == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", folder);
+    TRY_OUT(fsio_path(set->path, "%s", folder));
+    TRY_OUT(mds_index_read(folder, &set->index));
+    TRY_OUT(mds_shards_number_samples(set));
+    TRY_OUT(regular_limit(&set->open_max));
+    *out = set;
+    set = NULL;
+out:
+    mds_shards_close(set);
+    return rc;
+}
+
+void mds_shards_close(struct mds_shards *set)
+{
+    if (set == NULL)
+        return;
+    for (int64_t s = 0; set->files != NULL && s < set->index->shards; s++)
+        mds_shard_close(set->files[s].shard);
+    free(set->cached);
+    free(set->files);
+    free(set->first);
+    mds_index_destroy(set->index);
+    free(set);
+}
+
+struct mds_index *mds_shards_index(const struct mds_shards *set)
+{
+    return set->index;
+}
+
+const char *mds_shards_folder(const struct mds_shards *set)
+{
+    return set->path;
+}
+
+static enum err mds_shards_path(const struct mds_shards *set,
+                                const struct mds_file *file,
+                                char path[FSIO_PATH_MAX])
+{
+    return fsio_path(path, "%s/%s", set->path, file->name);
+}
+
+enum err mds_shards_use_cache(struct mds_shards *set,
+                              struct dataset_access *access)
+{
+    set->remote = access->cache != NULL;
+    if (!set->remote)
+        TRY(mds_cache_open(set->path, set->index, access->options,
+                           &access->cache));
+    set->cache = access->cache;
+    if (set->cache == NULL)
+        return ERR_OK;
+    TRY(mds_cache_shards(set->index, &set->cached));
+    TRY(cache_describe(set->cache, set->cached, set->index->shards));
+    set->open_max = cache_open_max(set->cache, set->open_max);
+    return ERR_OK;
+}
+
+bool mds_shards_is_cached(const struct mds_shards *set, int64_t shard)
+{
+    return set->cache != NULL &&
+           (set->remote ||
+            mds_cache_is_packed(set->path, &set->index->shard[shard]));
+}
+
+enum err mds_shards_look(const struct mds_shards *set, int64_t index)
+{
+    char path[FSIO_PATH_MAX];
+    const struct mds_shard_info *info = &set->index->shard[index];
+    if (set->remote) /* what is fetched is verified then */
+        return ERR_OK;
+    if (mds_cache_is_packed(set->path, info))
+        return mds_cache_look(set->path, info);
+    TRY(mds_shards_path(set, &info->raw, path));
+    return mds_check_size(path, &info->raw);
+}
+
+/* The last shard whose first sample is at or before `sample`; of several with
+ * the same first sample that is the only one with samples. */
+int64_t mds_shards_find(const struct mds_shards *set, int64_t sample,
+                        int64_t *number)
+{
+    int64_t low = 0, high = set->index->shards - 1;
+    while (low < high) {
+        int64_t middle = low + (high - low + 1) / 2;
+        if (set->first[middle] <= sample)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    assert(sample >= set->first[low] && sample < set->first[low + 1]);
+    *number = sample - set->first[low];
+    return low;
+}
+
+/* Close the shard that was not used for longest. */
+static void mds_shards_evict(struct mds_shards *set)
+{
+    struct mds_shards_file *oldest = NULL;
+    for (int64_t s = 0; s < set->index->shards; s++) {
+        struct mds_shards_file *file = &set->files[s];
+        if (file->shard != NULL &&
+            (oldest == NULL || file->used < oldest->used))
+            oldest = file;
+    }
+    assert(oldest != NULL);
+    mds_shard_close(oldest->shard);
+    oldest->shard = NULL;
+    set->open--;
+}
+
+/* The file of an open shard may lose its name, but nothing else. */
+static enum err mds_shards_open_cached(struct mds_shards *set, int64_t index)
+{
+    char shown[FSIO_PATH_MAX];
+    struct cache_hold hold;
+    struct mds_shards_file *file = &set->files[index];
+    const struct mds_shard_info *info = &set->index->shard[index];
+    TRY(cache_hold(set->cache, index, &hold));
+    enum err rc = ERR_OK;
+    if (!set->remote)
+        rc = mds_shards_path(set, &info->zip, shown);
+    if (rc == ERR_OK)
+        rc = mds_shard_open(hold.path, set->remote ? hold.path : shown, info,
+                            file->known, &file->shard);
+    cache_release(&hold);
+    return rc;
+}
+
+static enum err mds_shards_open_file(struct mds_shards *set, int64_t index)
+{
+    char path[FSIO_PATH_MAX];
+    struct mds_shards_file *file = &set->files[index];
+    const struct mds_shard_info *info = &set->index->shard[index];
+    if (mds_shards_is_cached(set, index))
+        return mds_shards_open_cached(set, index);
+    TRY(mds_shards_path(set, &info->raw, path));
+    return mds_shard_open(path, path, info, file->known, &file->shard);
+}
+
+enum err mds_shards_get(struct mds_shards *set, int64_t index,
+                        struct mds_shard **out)
+{
+    struct mds_shards_file *file = &set->files[index];
+    assert(set->open >= 0 && set->open <= set->open_max);
+    if (file->shard == NULL) {
+        if (set->open == set->open_max)
+            mds_shards_evict(set);
+        TRY(mds_shards_open_file(set, index));
+        file->known = true;
+        set->open++;
+    }
+    file->used = ++set->clock;
+    *out = file->shard;
+    return ERR_OK;
+}
+
+void mds_shards_want(const struct mds_shards *set, int64_t index)
+{
+    int64_t number = 0;
+    if (set->cache == NULL)
+        return;
+    int64_t shard = mds_shards_find(set, index, &number);
+    if (mds_shards_is_cached(set, shard))
+        cache_want(set->cache, shard);
+}

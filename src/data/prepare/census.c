@@ -1,0 +1,295 @@
+/* Counts in one pass over the samples. */
+#include "src/data/prepare/census.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/jsontext.h"
+#include "src/data/prepare/entropy.h"
+#include "src/data/prepare/progress.h"
+#include "src/data/prepare/scan.h"
+#include "src/text/tokenizer/tokenizer.h"
+
+/* Lengths that are counted one by one; longer ones as the last. */
+#define CENSUS_LENGTHS ((int64_t)1 << 20)
+#define CENSUS_POLL_SAMPLES 256
+
+const int census_percents[CENSUS_QUANTILES] = { 0, 10, 25, 50, 75, 90, 100 };
+
+struct counter {
+    struct dataset *dataset;
+    int64_t eos, bos;
+    int64_t *tokens;  /* [vocab_size], how often each occurs */
+    int64_t *lengths; /* [CENSUS_LENGTHS + 1] documents of each */
+    int64_t open;     /* tokens of the document that has not ended */
+    int64_t longest;  /* document's tokens */
+    int64_t document_tokens;
+    struct census *out;
+};
+
+static void counter_end(struct counter *counter)
+{
+    int64_t length = counter->open;
+    if (length == 0)
+        return;
+    counter->lengths[length < CENSUS_LENGTHS ? length : CENSUS_LENGTHS]++;
+    counter->longest = length > counter->longest ? length : counter->longest;
+    counter->document_tokens += length;
+    counter->out->documents++;
+    counter->open = 0;
+}
+
+static void counter_documents(struct counter *counter, const int32_t *tokens,
+                              int64_t count, const struct values *lengths)
+{
+    for (int64_t d = 0; d < lengths->count; d++) {
+        int32_t length;
+        memcpy(&length, lengths->data + 4 * d, sizeof length);
+        counter->open = length;
+        counter_end(counter);
+    }
+    if (lengths->count > 0)
+        return;
+    for (int64_t t = 0; t < count; t++) {
+        if (tokens[t] == counter->bos)
+            counter_end(counter);
+        counter->open++;
+        if (tokens[t] == counter->eos)
+            counter_end(counter);
+    }
+}
+
+static void counter_sample(struct counter *counter, const int32_t *tokens,
+                           int64_t count, const struct dataset_marks *marks)
+{
+    struct census *out = counter->out;
+    out->about.samples++;
+    out->about.tokens += count;
+    if (count > out->about.longest)
+        out->about.longest = count;
+    out->masked = out->masked || marks->loss_mask.count > 0;
+    for (int64_t t = 0; t < count; t++) {
+        counter->tokens[tokens[t]]++;
+        out->loss_tokens +=
+            t > 0 && (marks->loss_mask.count == 0 || marks->loss_mask.data[t]);
+    }
+    counter_documents(counter, tokens, count, &marks->lengths);
+}
+
+static enum err counter_read(struct counter *counter, bool show,
+                             int (*stop)(void))
+{
+    enum err rc = ERR_OK;
+    int32_t *tokens = NULL;
+    int64_t capacity = 0;
+    struct progress progress;
+    struct dataset *dataset = counter->dataset;
+    int64_t samples = dataset_samples(dataset);
+    progress_begin(&progress, "reading", "samples", samples);
+    for (int64_t i = 0; i < samples; i++) {
+        int64_t length = 0;
+        struct dataset_marks marks;
+        if (i % CENSUS_POLL_SAMPLES == 0 && stop != NULL && stop() != 0) {
+            rc = err_set(ERR_IO, "%s: interrupted", dataset_path(dataset));
+            goto out;
+        }
+        if (i % CENSUS_POLL_SAMPLES == 0)
+            progress_update(show ? &progress : NULL, i);
+        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length));
+        TRY_OUT(
+            dataset_read_marked(dataset, i, tokens, capacity, &length, &marks));
+        counter_sample(counter, tokens, length, &marks);
+    }
+    progress.done = samples;
+    counter_end(counter);
+out:
+    progress_end(&progress);
+    free(tokens);
+    return rc;
+}
+
+static void counter_quantiles(const struct counter *counter)
+{
+    struct census *out = counter->out;
+    int64_t before = 0, length = 0;
+    if (out->documents <= 0)
+        return;
+    out->mean = (double)counter->document_tokens / (double)out->documents;
+    for (int q = 0; q < CENSUS_QUANTILES; q++) {
+        int64_t rank = (out->documents - 1) * census_percents[q] / 100;
+        while (before + counter->lengths[length] <= rank)
+            before += counter->lengths[length++];
+        out->quantile[q] = length < CENSUS_LENGTHS ? length : counter->longest;
+    }
+}
+
+/* The bytes of all tokens, if the tokenizer is here. */
+static enum err counter_text(const struct counter *counter)
+{
+    enum err rc = ERR_OK;
+    struct tokenizer *tokenizer = NULL;
+    struct census *out = counter->out;
+    TRY(scan_tokenizer(counter->dataset, &tokenizer));
+    out->text_bytes = tokenizer != NULL ? 0 : -1;
+    for (int64_t t = 0; tokenizer != NULL && t < out->about.vocab_size; t++) {
+        const uint8_t *text = NULL;
+        size_t bytes = 0;
+        if (counter->tokens[t] == 0 || t >= tokenizer_vocab_size(tokenizer) ||
+            tokenizer_is_special(tokenizer, (int32_t)t))
+            continue;
+        TRY_OUT(tokenizer_decode(tokenizer, (int32_t)t, &text, &bytes));
+        out->text_bytes += counter->tokens[t] * (int64_t)bytes;
+    }
+out:
+    tokenizer_destroy(tokenizer);
+    return rc;
+}
+
+static void counter_describe(const struct counter *counter)
+{
+    struct census *out = counter->out;
+    struct describe *about = &out->about;
+    const struct dataset *dataset = counter->dataset;
+    about->shards = dataset_contents(dataset)->shards;
+    about->unigram_entropy =
+        entropy_of_counts(counter->tokens, about->vocab_size);
+    snprintf(about->tokenizer, sizeof about->tokenizer, "%s",
+             dataset_tokenizer(dataset));
+    snprintf(about->tokenizer_sha256, sizeof about->tokenizer_sha256, "%s",
+             dataset_tokenizer_sha256(dataset));
+    snprintf(about->id, sizeof about->id, "%s", dataset_id(dataset));
+    out->bytes = dataset_contents(dataset)->bytes;
+    out->padding_share = 1 - (double)about->tokens / (double)about->samples /
+                                 (double)about->longest;
+    counter_quantiles(counter);
+}
+
+enum err census_dataset(const char *path, bool show, int (*stop)(void),
+                        struct census *out)
+{
+    enum err rc = ERR_OK;
+    struct counter counter = { .out = out };
+    *out = (struct census){ .documents = 0 };
+    TRY_OUT(dataset_open(path, &counter.dataset));
+    int64_t size = dataset_vocab_size(counter.dataset);
+    out->about.vocab_size = size;
+    counter.eos = dataset_eos_token(counter.dataset);
+    counter.bos = dataset_bos_token(counter.dataset);
+    counter.tokens = calloc((size_t)size, sizeof *counter.tokens);
+    counter.lengths =
+        calloc((size_t)CENSUS_LENGTHS + 1, sizeof *counter.lengths);
+    if (counter.tokens == NULL || counter.lengths == NULL) {
+        rc = err_set(ERR_MEMORY, "%s: no memory to count %lld tokens", path,
+                     (long long)size);
+        goto out;
+    }
+    TRY_OUT(counter_read(&counter, show, stop));
+    counter_describe(&counter);
+    TRY_OUT(counter_text(&counter));
+    /* all of it as one document: nothing has divided it */
+    if (counter.eos < 0 && counter.bos < 0 && out->documents <= 1)
+        out->documents = -1;
+out:
+    free(counter.lengths);
+    free(counter.tokens);
+    dataset_close(counter.dataset);
+    return rc;
+}
+
+static char *census_json(const struct census *census)
+{
+    const struct describe *about = &census->about;
+    json_t *root = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:f, s:f, s:I, s:b}",
+        "samples", (json_int_t)about->samples, "tokens",
+        (json_int_t)about->tokens, "longest_sample", (json_int_t)about->longest,
+        "shards", (json_int_t)about->shards, "bytes", (json_int_t)census->bytes,
+        "vocab_size", (json_int_t)about->vocab_size, "tokenizer",
+        about->tokenizer, "tokenizer_sha256", about->tokenizer_sha256, "id",
+        about->id, "unigram_entropy", about->unigram_entropy, "padding_share",
+        census->padding_share, "loss_tokens", (json_int_t)census->loss_tokens,
+        "loss_mask", census->masked);
+    if (census->documents >= 0) {
+        json_t *list = json_object();
+        for (int q = 0; q < CENSUS_QUANTILES; q++) {
+            char name[16];
+            snprintf(name, sizeof name, "p%d", census_percents[q]);
+            json_object_set_new(list, name, json_integer(census->quantile[q]));
+        }
+        json_object_set_new(root, "documents", json_integer(census->documents));
+        json_object_set_new(root, "document_tokens_mean",
+                            json_real(census->mean));
+        json_object_set_new(root, "document_tokens", list);
+    }
+    if (census->text_bytes >= 0)
+        json_object_set_new(root, "text_bytes",
+                            json_integer(census->text_bytes));
+    char *dump = NULL, *text = NULL;
+    if (jsontext_make(root, 2, &dump) != ERR_OK ||
+        asprintf(&text, "%s\n", dump) < 0)
+        text = NULL;
+    free(dump);
+    json_decref(root);
+    return text;
+}
+
+static void census_lines(const struct census *census, FILE *out)
+{
+    if (census->documents < 0)
+        fputs("documents        not told apart: tessera.json names no token "
+              "that ends or begins one\n",
+              out);
+    else
+        fprintf(out,
+                "documents        %" PRId64 "\n"
+                "tokens in one    mean %.1f",
+                census->documents, census->mean);
+    for (int q = 0; census->documents >= 0 && q < CENSUS_QUANTILES; q++)
+        fprintf(out, ", %d%% %" PRId64, census_percents[q],
+                census->quantile[q]);
+    if (census->documents >= 0)
+        fputc('\n', out);
+    fprintf(out,
+            "bear loss        %" PRId64 " tokens, %.2f%%%s\n"
+            "padding          %.2f%% if all were as long as the longest\n"
+            "bytes            %" PRId64 "\n",
+            census->loss_tokens,
+            100 * (double)census->loss_tokens / (double)census->about.tokens,
+            census->masked ? " (by loss_mask)" : "",
+            100 * census->padding_share, census->bytes);
+    if (census->text_bytes >= 0)
+        fprintf(out, "text             %" PRId64 " bytes, %.3f a token\n",
+                census->text_bytes,
+                (double)census->text_bytes / (double)census->about.tokens);
+    else
+        fputs("text             unknown: the set has no tokenizer.json\n", out);
+}
+
+enum err census_format(const struct census *census, bool json, char **text)
+{
+    enum err rc = ERR_OK;
+    char *about = NULL;
+    size_t bytes = 0;
+    *text = NULL;
+    if (json) {
+        *text = census_json(census);
+        return *text != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+    }
+    TRY(describe_format(&census->about, false, &about));
+    FILE *out = open_memstream(text, &bytes);
+    if (out == NULL) {
+        rc = err_set(ERR_MEMORY, "out of memory");
+        goto out;
+    }
+    fputs(about, out);
+    census_lines(census, out);
+    if (fclose(out) != 0)
+        rc = err_set(ERR_MEMORY, "out of memory");
+out:
+    free(about);
+    return rc;
+}

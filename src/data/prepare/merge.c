@@ -1,0 +1,305 @@
+/* Links shards under new names and writes their entries into one index. */
+#include "src/data/prepare/merge.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+#include "src/data/set/dataset.h"
+#include "src/data/mds/mds_index.h"
+#include "src/data/prepare/publish.h"
+#include "src/base/regular.h"
+#include "src/data/set/sidecar.h"
+#include "src/data/set/tokenizer_copy.h"
+
+#define MERGE_COPY_BYTES ((size_t)1 << 20)
+
+struct merge {
+    struct publish publish;
+    int (*stop)(void);
+    json_t *shards; /* entries of the new index */
+    struct sidecar sidecar;
+    bool tokenizer; /* its file is there */
+    char *digests; /* 64 of each shard, where a set has them beside its index */
+    bool digested;
+    struct merge_result *result;
+};
+
+static enum err merge_copy(const char *from, const char *to)
+{
+    enum err rc = ERR_OK;
+    int in = -1, out = -1;
+    int64_t size = 0;
+    char *buffer = malloc(MERGE_COPY_BYTES);
+    if (buffer == NULL)
+        return err_set(ERR_MEMORY, "%s: no memory to copy it", from);
+    TRY_OUT(regular_open(from, &in, &size));
+    out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (out < 0) {
+        rc = err_errno("%s: create", to);
+        goto out;
+    }
+    for (int64_t at = 0; at < size; at += (int64_t)MERGE_COPY_BYTES) {
+        int64_t rest = size - at;
+        size_t part =
+            rest < (int64_t)MERGE_COPY_BYTES ? (size_t)rest : MERGE_COPY_BYTES;
+        TRY_OUT(fsio_pread(in, buffer, part, at, from));
+        TRY_OUT(fsio_pwrite(out, buffer, part, at, to));
+    }
+    if (fsync(out) != 0)
+        rc = err_errno("%s: fsync", to);
+out:
+    if (in >= 0)
+        close(in);
+    if (out >= 0 && close(out) != 0 && rc == ERR_OK)
+        rc = err_errno("%s: close", to);
+    free(buffer);
+    return rc;
+}
+
+/* A link to what may be a link itself would break with it: to the file. */
+static enum err merge_file(struct merge *merge, const char *from,
+                           const char *name)
+{
+    char to[FSIO_PATH_MAX];
+    TRY(fsio_path(to, "%s/%s", merge->publish.building, name));
+    if (linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) == 0)
+        return ERR_OK;
+    if (errno == EEXIST)
+        return err_errno("%s: link to %s", to, from);
+    merge->result->copied++;
+    return merge_copy(from, to);
+}
+
+/* The file that an entry names in raw_data or zip_data, under its new name;
+ * *there false: the set does not have it. */
+static enum err merge_entry_file(struct merge *merge, const char *set,
+                                 const char *basename, const char *ending,
+                                 json_t *data, bool *there)
+{
+    char from[FSIO_PATH_MAX], name[128];
+    *there = false;
+    if (basename == NULL || !json_is_object(data))
+        return ERR_OK;
+    snprintf(name, sizeof name, "shard.%05lld.mds%s",
+             (long long)merge->result->shards, ending);
+    TRY(fsio_path(from, "%s/%s", set, basename));
+    *there = fsio_exists(from);
+    if (*there)
+        TRY(merge_file(merge, from, name));
+    if (json_object_set_new(data, "basename", json_string(name)) != 0)
+        return err_set(ERR_MEMORY, "%s: out of memory", from);
+    return ERR_OK;
+}
+
+static enum err merge_shard(struct merge *merge, const char *set,
+                            const struct mds_shard_info *info, json_t *entry)
+{
+    bool raw = false, zip = false;
+    char ending[64] = "";
+    if (info->compression != NULL) /* "zstd:3": .zstd */
+        snprintf(ending, sizeof ending, ".%.*s",
+                 (int)strcspn(info->compression, ":"), info->compression);
+    TRY(merge_entry_file(merge, set, info->raw.name, "",
+                         json_object_get(entry, "raw_data"), &raw));
+    TRY(merge_entry_file(merge, set, info->zip.name, ending,
+                         json_object_get(entry, "zip_data"), &zip));
+    if (!raw && !zip)
+        return err_set(ERR_DATA, "%s/%s: no such file", set,
+                       info->raw.name != NULL ? info->raw.name
+                                              : info->zip.name);
+    if (json_array_append(merge->shards, entry) != 0)
+        return err_set(ERR_MEMORY, "%s: out of memory", set);
+    merge->result->shards++;
+    return merge->stop != NULL && merge->stop() != 0
+               ? err_set(ERR_IO, "interrupted; nothing was made")
+               : ERR_OK;
+}
+
+/* Digests beside the index, which only some sets have, but then of all. */
+static enum err merge_digests(struct merge *merge, struct dataset *dataset,
+                              const struct sidecar *sidecar, int64_t shards)
+{
+    char hex[65];
+    int64_t before = merge->result->shards;
+    char *grown = realloc(merge->digests, (size_t)(before + shards) * 64);
+    if (grown == NULL)
+        return err_set(ERR_MEMORY, "no memory for %lld digests",
+                       (long long)(before + shards));
+    merge->digests = grown;
+    for (int64_t s = 0; s < shards; s++) {
+        if (sidecar->shards_sha256 != NULL)
+            memcpy(hex, sidecar->shards_sha256 + 64 * s, 64);
+        else
+            TRY(dataset_shard_sha256(dataset, s, hex));
+        memcpy(grown + 64 * (before + s), hex, 64);
+    }
+    return ERR_OK;
+}
+
+static enum err merge_index(struct merge *merge, const char *set,
+                            const struct mds_index *index)
+{
+    enum err rc = ERR_OK;
+    json_t *root = json_loadb(index->text, index->text_bytes, 0, NULL);
+    const json_t *shards = json_object_get(root, "shards");
+    assert(json_array_size(shards) == (size_t)index->shards);
+    for (int64_t s = 0; s < index->shards; s++)
+        TRY_OUT(merge_shard(merge, set, &index->shard[s],
+                            json_array_get(shards, (size_t)s)));
+out:
+    json_decref(root);
+    return rc;
+}
+
+/* What has to be the same for one set. */
+static enum err merge_compare(const struct merge *merge, const char *first,
+                              const char *set, const struct sidecar *sidecar)
+{
+    const struct sidecar *all = &merge->sidecar;
+    const char *what =
+        strcmp(sidecar->tokenizer_sha256, all->tokenizer_sha256) != 0
+            ? "tokenizers"
+        : sidecar->vocab_size != all->vocab_size ? "vocabularies"
+        : sidecar->eos_token != all->eos_token ||
+                sidecar->bos_token != all->bos_token
+            ? "tokens that end or begin documents"
+        : sidecar->token_type != all->token_type ? "types of tokens"
+                                                 : NULL;
+    if (what == NULL)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "%s and %s have different %s (%s, %s): a data set has one; "
+                   "a run may read both as streams",
+                   first, set, what, all->tokenizer, sidecar->tokenizer);
+}
+
+static void merge_add_sidecar(struct merge *merge,
+                              const struct sidecar *sidecar)
+{
+    struct sidecar *all = &merge->sidecar;
+    bool first = all->vocab_size == 0;
+    bool known = sidecar->longest > 0 && (first || all->longest > 0);
+    int64_t longest =
+        sidecar->longest > all->longest ? sidecar->longest : all->longest;
+    bool adopted = all->adopted || sidecar->adopted;
+    int64_t samples = all->samples, tokens = all->tokens;
+    if (first)
+        *all = *sidecar;
+    if (strcmp(all->unicode, sidecar->unicode) != 0)
+        all->unicode[0] = '\0';
+    all->shards_sha256 = NULL;
+    all->shards_hashed = 0;
+    all->samples = samples + sidecar->samples;
+    all->tokens = tokens + sidecar->tokens;
+    all->longest = known ? longest : 0;
+    all->adopted = adopted;
+}
+
+static enum err merge_add(struct merge *merge, const char *first,
+                          const char *set)
+{
+    enum err rc = ERR_OK;
+    char copy[FSIO_PATH_MAX];
+    struct sidecar sidecar = { 0 };
+    struct mds_index *index = NULL;
+    struct dataset *dataset = NULL;
+    TRY_OUT(dataset_open(set, &dataset)); /* looks at every shard */
+    if (strcmp(dataset_index(dataset), MDS_INDEX_NAME) != 0) {
+        rc = err_set(ERR_UNSUPPORTED, "%s is no MDS data set", set);
+        goto out;
+    }
+    TRY_OUT(sidecar_read(set, &sidecar));
+    if (merge->sidecar.vocab_size > 0)
+        TRY_OUT(merge_compare(merge, first, set, &sidecar));
+    TRY_OUT(mds_index_read(set, &index));
+    if (merge->digested)
+        TRY_OUT(merge_digests(merge, dataset, &sidecar, index->shards));
+    TRY_OUT(merge_index(merge, set, index));
+    const char *file = dataset_tokenizer_file(dataset);
+    if (file[0] != '\0' && !merge->tokenizer) {
+        TRY_OUT(fsio_path(copy, "%s/" TOKENIZER_COPY_NAME,
+                          merge->publish.building));
+        TRY_OUT(merge_copy(file, copy));
+        merge->tokenizer = true;
+    }
+    merge_add_sidecar(merge, &sidecar);
+out:
+    mds_index_destroy(index);
+    sidecar_release(&sidecar);
+    dataset_close(dataset);
+    return rc;
+}
+
+/* Whether one of the sets has digests that its index does not have. */
+static enum err merge_look(struct merge *merge, char *const *sets, int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct sidecar sidecar;
+        TRY(regular_local(sets[i]));
+        TRY(sidecar_read(sets[i], &sidecar));
+        merge->digested = merge->digested || sidecar.shards_sha256 != NULL;
+        sidecar_release(&sidecar);
+    }
+    return ERR_OK;
+}
+
+static enum err merge_finish(struct merge *merge)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    const char *folder = merge->publish.building;
+    json_t *index =
+        json_pack("{s:i, s:O}", "version", 2, "shards", merge->shards);
+    char *text = index != NULL
+                     ? json_dumps(index, JSON_SORT_KEYS | JSON_ENSURE_ASCII)
+                     : NULL;
+    if (text == NULL) {
+        rc = err_set(ERR_MEMORY, "%s: no memory for the index", folder);
+        goto out;
+    }
+    merge->sidecar.shards_sha256 = merge->digests;
+    merge->sidecar.shards_hashed =
+        merge->digests != NULL ? merge->result->shards : 0;
+    TRY_OUT(sidecar_write(folder, &merge->sidecar));
+    TRY_OUT(fsio_path(path, "%s/" MDS_INDEX_NAME, folder));
+    TRY_OUT(fsio_write_atomic(path, text, strlen(text)));
+    merge->result->samples = merge->sidecar.samples;
+    merge->result->tokens = merge->sidecar.tokens;
+    rc = publish_commit(&merge->publish);
+out:
+    free(text);
+    json_decref(index);
+    return rc;
+}
+
+enum err merge_sets(const char *out, char *const *sets, int count,
+                    int (*stop)(void), struct merge_result *result)
+{
+    assert(out != NULL && count > 0);
+    enum err rc = ERR_OK;
+    struct merge merge = { .stop = stop, .result = result };
+    *result = (struct merge_result){ .samples = 0 };
+    TRY_OUT(regular_local(out));
+    TRY_OUT(merge_look(&merge, sets, count));
+    merge.shards = json_array();
+    if (merge.shards == NULL) {
+        rc = err_set(ERR_MEMORY, "out of memory");
+        goto out;
+    }
+    TRY_OUT(publish_begin(&merge.publish, out, false));
+    for (int i = 0; i < count; i++)
+        TRY_OUT(merge_add(&merge, sets[0], sets[i]));
+    TRY_OUT(merge_finish(&merge));
+out:
+    publish_end(&merge.publish);
+    json_decref(merge.shards);
+    free(merge.digests);
+    return rc;
+}

@@ -1,0 +1,60 @@
+/* First-fit decreasing over a tree of the room that rows have left, in which
+ * the first row with room is found by going down once. */
+#include "src/data/prepare/pack.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct pack_example {
+    int64_t length, index;
+};
+
+static int pack_compare(const void *left, const void *right)
+{
+    const struct pack_example *a = left, *b = right;
+    if (a->length != b->length)
+        return a->length > b->length ? -1 : 1;
+    return a->index < b->index ? -1 : a->index > b->index;
+}
+
+enum err pack_rows(const int64_t *length, int64_t count, int64_t seq_len,
+                   int64_t *row, int64_t *rows)
+{
+    int64_t leaves = 1;
+    *rows = 0;
+    if (count == 0)
+        return ERR_OK;
+    while (leaves < count)
+        leaves *= 2;
+    struct pack_example *sorted = malloc((size_t)count * sizeof *sorted);
+    int64_t *room = malloc((size_t)(2 * leaves) * sizeof *room);
+    if (sorted == NULL || room == NULL) {
+        free(sorted);
+        free(room);
+        return err_set(ERR_MEMORY, "no memory to pack %lld examples",
+                       (long long)count);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        assert(length[i] > 0 && length[i] <= seq_len);
+        sorted[i] = (struct pack_example){ length[i], i };
+    }
+    qsort(sorted, (size_t)count, sizeof *sorted, pack_compare);
+    for (int64_t n = 0; n < 2 * leaves; n++)
+        room[n] = seq_len;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t node = 1;
+        while (node < leaves)
+            node = room[2 * node] >= sorted[i].length ? 2 * node : 2 * node + 1;
+        row[sorted[i].index] = node - leaves;
+        if (node - leaves >= *rows)
+            *rows = node - leaves + 1;
+        room[node] -= sorted[i].length;
+        for (node /= 2; node > 0; node /= 2)
+            room[node] = room[2 * node] > room[2 * node + 1]
+                             ? room[2 * node]
+                             : room[2 * node + 1];
+    }
+    free(sorted);
+    free(room);
+    return ERR_OK;
+}

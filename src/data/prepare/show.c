@@ -1,0 +1,143 @@
+/* Decodes samples and says where their documents end. */
+#include "src/data/prepare/show.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/data/prepare/scan.h"
+#include "src/text/tokenizer/tokenizer.h"
+
+#define SHOW_BORDER "---- end of a document ----"
+
+struct show {
+    const struct show_options *options;
+    struct dataset *dataset;
+    struct tokenizer *tokenizer; /* NULL: numbers are shown */
+    struct tokenizer_decoder decoder;
+    FILE *out;
+    bool line; /* something is on it */
+    uint8_t last;
+};
+
+/* Text with what could steer a terminal made visible. */
+static void show_text(struct show *show, const uint8_t *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        uint8_t byte = text[i];
+        bool control = (byte < 0x20 && byte != '\n' && byte != '\t') ||
+                       byte == 0x7f ||
+                       (show->last == 0xc2 && byte >= 0x80 && byte < 0xa0);
+        fprintf(show->out, control ? "\\x%02x" : "%c", byte);
+        show->line = byte != '\n';
+        show->last = byte;
+    }
+}
+
+static void show_border(struct show *show)
+{
+    fprintf(show->out, "%s%s\n", show->line ? "\n" : "", SHOW_BORDER);
+    show->line = false;
+    show->decoder.inside = false;
+}
+
+static enum err show_token(struct show *show, int32_t token)
+{
+    const uint8_t *text = NULL;
+    size_t bytes = 0;
+    if (show->tokenizer == NULL) {
+        fprintf(show->out, "%s%" PRId32, show->line ? " " : "", token);
+        show->line = true;
+        return ERR_OK;
+    }
+    if (token >= tokenizer_vocab_size(show->tokenizer)) {
+        fprintf(show->out, "<%" PRId32 ">", token); /* of the model alone */
+        show->line = true;
+        return ERR_OK;
+    }
+    TRY(tokenizer_decode_next(show->tokenizer, &show->decoder, token, &text,
+                              &bytes));
+    show_text(show, text, bytes);
+    return ERR_OK;
+}
+
+/* Where tokens begin or cease to bear no loss. */
+static void show_mask(struct show *show, const struct values *mask, int64_t t)
+{
+    if (mask->count == 0)
+        return;
+    bool before = t > 0 && mask->data[t - 1] == 0;
+    if ((mask->data[t] == 0) == before)
+        return;
+    fputc('~', show->out);
+    show->line = true;
+}
+
+/* beginning: a document begins with the sample. */
+static enum err show_sample(struct show *show, bool beginning,
+                            const int32_t *tokens, int64_t count,
+                            const struct dataset_marks *marks)
+{
+    int64_t document = 0, end = -1;
+    const struct values *lengths = &marks->lengths;
+    int64_t eos = dataset_eos_token(show->dataset);
+    int64_t bos = dataset_bos_token(show->dataset);
+    show->decoder.inside = !beginning && lengths->count == 0;
+    for (int64_t t = 0; t < count; t++) {
+        int32_t length = 0;
+        if (document < lengths->count && t == end + 1) {
+            memcpy(&length, lengths->data + 4 * document++, sizeof length);
+            end = t + length - 1;
+        }
+        if (lengths->count == 0 && t > 0 && tokens[t] == bos)
+            show_border(show);
+        show_mask(show, &marks->loss_mask, t);
+        TRY(show_token(show, tokens[t]));
+        if (tokens[t] == bos)
+            show->decoder.inside = false;
+        if (lengths->count > 0 ? t == end : tokens[t] == eos)
+            show_border(show);
+    }
+    if (show->line)
+        fputc('\n', show->out);
+    show->line = false;
+    return ERR_OK;
+}
+
+enum err show_samples(struct dataset *dataset,
+                      const struct show_options *options, FILE *out)
+{
+    enum err rc = ERR_OK;
+    struct show show = { .options = options, .dataset = dataset, .out = out };
+    int64_t samples = dataset_samples(dataset), length = 0, capacity = 0;
+    int64_t first = options->first, count = options->count;
+    int32_t *tokens = NULL;
+    if (first < 0 || first >= samples)
+        return err_set(ERR_USAGE, "%s: no sample %lld; there are %lld",
+                       dataset_path(dataset), (long long)first,
+                       (long long)samples);
+    if (!options->tokens)
+        TRY(scan_tokenizer(dataset, &show.tokenizer));
+    if (!options->tokens && show.tokenizer == NULL)
+        return err_set(
+            ERR_DATA,
+            "%s has no tokenizer.json of tokenizer '%s', so its text "
+            "can't be shown; --tokens shows numbers",
+            dataset_path(dataset), dataset_tokenizer(dataset));
+    int64_t end = count < samples - first ? first + count : samples;
+    for (int64_t i = first; i < end; i++) {
+        struct dataset_marks marks;
+        if (options->stop != NULL && options->stop() != 0)
+            break;
+        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length));
+        TRY_OUT(
+            dataset_read_marked(dataset, i, tokens, capacity, &length, &marks));
+        fprintf(out, "==== sample %" PRId64 ": %" PRId64 " tokens ====\n", i,
+                length);
+        TRY_OUT(show_sample(&show, i == 0, tokens, length, &marks));
+    }
+out:
+    free(tokens);
+    tokenizer_destroy(show.tokenizer);
+    return rc;
+}

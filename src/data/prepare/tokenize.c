@@ -1,0 +1,275 @@
+/* Makes a data set of text: what the options mean, and the steps from the text
+ * to a folder in its place. */
+#include "src/data/prepare/tokenize.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "src/base/digest.h"
+#include "src/base/regular.h"
+#include "src/data/set/sidecar.h"
+#include "src/data/prepare/tokenize_job.h"
+
+enum err tokenize_job_poll(struct tokenize_job *job, int64_t done)
+{
+    if (job->options->show)
+        progress_update(&job->progress, done);
+    if (job->options->stop == NULL || job->options->stop() == 0)
+        return ERR_OK;
+    return err_set(
+        ERR_IO, "interrupted; %s was not written%s", job->options->out,
+        job->journal != NULL && tokenize_journal_steps(job->journal) > 0
+            ? "; the same command goes on with what is done"
+            : "");
+}
+
+static enum err tokenize_check(const struct tokenize_options *options)
+{
+    enum err rc = ERR_OK;
+    int64_t bytes = 0;
+    struct mds_writer *writer = NULL;
+    if (options->threads < 0 || options->threads > TOKENIZE_POOL_THREADS_MAX)
+        return err_set(ERR_USAGE, "--threads has to be in [1, %d], not %d",
+                       TOKENIZE_POOL_THREADS_MAX, options->threads);
+    if (options->seq_len < 2 || options->seq_len > TOKENIZE_SEQ_LEN_MAX)
+        return err_set(ERR_USAGE, "--seq-len has to be in [2, %lld], not %lld",
+                       (long long)TOKENIZE_SEQ_LEN_MAX,
+                       (long long)options->seq_len);
+    if (!(options->eval_fraction >= 0 && options->eval_fraction < 1))
+        return err_set(ERR_USAGE,
+                       "--eval-fraction has to be between 0 and 1, "
+                       "not %g",
+                       options->eval_fraction);
+    TRY_OUT(mds_writer_create_tokens("", options->shard_bytes, true, &writer));
+    TRY_OUT(mds_writer_shard_bytes(writer, options->seq_len, &bytes));
+    if (bytes > options->shard_bytes)
+        rc = err_set(ERR_USAGE,
+                     "--shard-bytes %lld is too small for a sample of %lld "
+                     "tokens; it takes at least %lld",
+                     (long long)options->shard_bytes,
+                     (long long)options->seq_len, (long long)bytes);
+out:
+    mds_writer_destroy(writer);
+    return rc;
+}
+
+/* A folder that is going to be replaced is none to read from. */
+static enum err tokenize_check_inputs(const struct tokenize_job *job)
+{
+    enum err rc = ERR_OK;
+    char *file = NULL;
+    char *out = realpath(job->options->out, NULL);
+    size_t length = out != NULL ? strlen(out) : 0;
+    for (size_t i = 0; out != NULL && i < job->inputs.count; i++) {
+        const char *path = job->inputs.file[i].path;
+        file = realpath(path, NULL);
+        if (file != NULL && strncmp(file, out, length) == 0 &&
+            file[length] == '/') {
+            rc = err_set(ERR_USAGE,
+                         "%s lies in %s, which would be replaced; choose "
+                         "another --out",
+                         path, job->options->out);
+            goto out;
+        }
+        free(file);
+        file = NULL;
+    }
+out:
+    free(file);
+    free(out);
+    return rc;
+}
+
+static enum err tokenize_check_token(const struct tokenize_job *job,
+                                     const char *option, int64_t token)
+{
+    int64_t size = tokenizer_vocab_size(job->tokenizer);
+    if (token >= 0 && token < size)
+        return ERR_OK;
+    return err_set(
+        ERR_USAGE, "--%s %lld is outside the vocabulary [0, %lld) of %s",
+        option, (long long)token, (long long)size, job->options->tokenizer);
+}
+
+/* Which tokens begin and end a document. */
+static enum err tokenize_choose_marks(struct tokenize_job *job)
+{
+    const struct tokenize_options *options = job->options;
+    job->marks = (struct tokenize_marks){ -1, -1 };
+    if (options->eos_given && options->no_eos)
+        return err_set(ERR_USAGE, "--eos-id and --no-eos exclude each other");
+    if (options->bos_given) {
+        TRY(tokenize_check_token(job, "bos-id", options->bos_token));
+        job->marks.bos = (int32_t)options->bos_token;
+    }
+    if (options->no_eos)
+        return ERR_OK;
+    if (!options->eos_given) {
+        job->marks.eos = tokenizer_eos(job->tokenizer);
+        if (job->marks.eos >= 0)
+            return ERR_OK;
+        return err_set(ERR_USAGE,
+                       "%s names no token that ends a document, without which "
+                       "training can't tell documents apart; give its number "
+                       "with --eos-id N, or say --no-eos",
+                       options->tokenizer);
+    }
+    TRY(tokenize_check_token(job, "eos-id", options->eos_token));
+    job->marks.eos = (int32_t)options->eos_token;
+    return ERR_OK;
+}
+
+/* What would otherwise be found when all is read. */
+static enum err tokenize_check_names(const struct tokenize_job *job)
+{
+    struct sidecar sidecar;
+    const struct tokenize_options *options = job->options;
+    TRY(inputs_check_separator(&job->inputs, options->separator));
+    snprintf(sidecar.tokenizer, sizeof sidecar.tokenizer, "%s",
+             tokenizer_name(job->tokenizer));
+    json_t *name = json_string(sidecar.tokenizer);
+    bool text = json_string_length(name) > 0;
+    json_decref(name);
+    return text ? ERR_OK
+                : err_set(ERR_USAGE,
+                          "the name of tokenizer %s is not UTF-8 text; give "
+                          "its file or folder another name",
+                          options->tokenizer);
+}
+
+/* All that decides on the output beside the inputs. */
+static enum err tokenize_describe(const struct tokenize_job *job, json_t **out)
+{
+    char fraction[32], separator[65] = "";
+    const struct tokenize_options *options = job->options;
+    snprintf(fraction, sizeof fraction, "%.17g", options->eval_fraction);
+    if (options->separator != NULL)
+        TRY(digest_bytes(options->separator, strlen(options->separator),
+                         separator)); /* it need not be UTF-8 */
+    *out = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:b, s:b, s:b}",
+        "--tokenizer", tokenizer_sha256(job->tokenizer), "--separator",
+        separator, "--field", options->field != NULL ? options->field : "",
+        "--seq-len", (json_int_t)options->seq_len, "--shard-bytes",
+        (json_int_t)options->shard_bytes, "--eval-fraction", fraction,
+        "--eos-id", job->marks.eos, "--bos-id", job->marks.bos, "--no-wrap",
+        options->no_wrap, "--mds", options->mds, "--text", options->text);
+    return *out != NULL ? ERR_OK
+                        : err_set(ERR_USAGE, "--field has to be UTF-8 text");
+}
+
+/* The number of a folder's inode; 0: there is none. */
+static uint64_t tokenize_inode(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0 ? (uint64_t)status.st_ino : 0;
+}
+
+enum tokenize_state { TOKENIZE_BEGUN, TOKENIZE_BUILT, TOKENIZE_PUBLISHED };
+
+/* The folder to build in, and what an earlier process has done there. */
+static enum err tokenize_begin(struct tokenize_job *job,
+                               enum tokenize_state *state)
+{
+    enum err rc = ERR_OK;
+    uint64_t inode = 0;
+    struct tokenize_result result;
+    const struct tokenize_options *options = job->options;
+    *state = TOKENIZE_BEGUN;
+    if (!inputs_stay(&job->inputs))
+        return publish_begin(&job->publish, options->out, options->replace);
+    TRY(publish_name(&job->publish, options->out));
+    json_t *description = NULL;
+    TRY(tokenize_describe(job, &description));
+    rc = tokenize_journal_open(job->publish.work, description, &job->inputs,
+                               options->fresh, &job->journal);
+    json_decref(description);
+    TRY(rc);
+    bool built = tokenize_journal_complete(job->journal, &result, &inode);
+    job->publish.again = true;
+    if (built)
+        job->out.result = result;
+    if (built && tokenize_inode(job->publish.path) == inode) {
+        *state = TOKENIZE_PUBLISHED;
+        return ERR_OK;
+    }
+    TRY(publish_again(&job->publish, options->replace));
+    if (built && tokenize_inode(job->publish.building) != inode)
+        return err_set(ERR_DATA,
+                       "%s: its complete data set was replaced; give the "
+                       "command again to begin anew",
+                       job->publish.work);
+    *state = built ? TOKENIZE_BUILT : TOKENIZE_BEGUN;
+    return ERR_OK;
+}
+
+/* Read the text, unless an earlier process has read all of it. */
+static enum err tokenize_build(struct tokenize_job *job)
+{
+    TRY(tokenize_set_begin(job));
+    if (job->journal == NULL || !tokenize_journal_spooled(job->journal))
+        TRY(tokenize_pass(job));
+    TRY(tokenize_set_end(job));
+    if (job->journal == NULL)
+        return ERR_OK;
+    TRY(fsio_fsync_dir(job->publish.building));
+    return tokenize_journal_add_complete(job->journal, &job->out.result,
+                                         tokenize_inode(job->publish.building));
+}
+
+static void tokenize_destroy(struct tokenize_job *job, enum err rc)
+{
+    mds_writer_destroy(job->writer);
+    if (job->spool != NULL)
+        fclose(job->spool);
+    tokenize_out_release(&job->out);
+    if (job->options->lent == NULL)
+        tokenizer_destroy(job->tokenizer);
+    if (job->journal != NULL && tokenize_journal_steps(job->journal) > 0 &&
+        rc != ERR_OK && rc != ERR_DATA)
+        job->publish.keep = true; /* for the next time */
+    publish_end(&job->publish);
+    tokenize_journal_close(job->journal);
+    inputs_release(&job->inputs);
+}
+
+enum err tokenize_files(const struct tokenize_options *options,
+                        char *const *files, int count,
+                        struct tokenize_result *out)
+{
+    assert(options != NULL && files != NULL && count > 0 && out != NULL);
+    enum err rc = ERR_OK;
+    enum inputs_kind kind = INPUTS_BY_NAME;
+    enum tokenize_state state = TOKENIZE_BEGUN;
+    struct tokenize_job job = { .options = options };
+    TRY_OUT(regular_local(options->out));
+    TRY_OUT(tokenize_check(options));
+    TRY_OUT(inputs_choose(options->text, options->field, &kind));
+    if (options->mds && options->text) {
+        rc = err_set(ERR_USAGE, "--mds and --text exclude each other");
+        goto out;
+    }
+    if (options->mds)
+        TRY_OUT(inputs_find_sets(files, count, &job.inputs));
+    else
+        TRY_OUT(inputs_find(files, count, kind, options->binary, &job.inputs));
+    job.tokenizer = options->lent;
+    if (job.tokenizer == NULL)
+        TRY_OUT(tokenizer_create(options->tokenizer, &job.tokenizer));
+    TRY_OUT(tokenize_choose_marks(&job));
+    TRY_OUT(tokenize_check_names(&job));
+    if (options->show)
+        inputs_tell(&job.inputs);
+    TRY_OUT(tokenize_begin(&job, &state));
+    TRY_OUT(tokenize_check_inputs(&job));
+    if (state == TOKENIZE_BEGUN)
+        TRY_OUT(tokenize_build(&job));
+    if (state != TOKENIZE_PUBLISHED)
+        TRY_OUT(publish_commit(&job.publish));
+    *out = job.out.result;
+out:
+    tokenize_destroy(&job, rc);
+    return rc;
+}

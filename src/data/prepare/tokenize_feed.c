@@ -1,0 +1,187 @@
+/* Fills pieces: whole documents while there is room, and of a document that is
+ * longer as much as the tokenizer lets us cut off. */
+#include "src/data/prepare/tokenize_feed.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FEED_PIECE_BYTES ((size_t)1 << 20)
+#define FEED_PARTS_MAX ((size_t)1 << 14)
+
+struct tokenize_feed {
+    struct documents *documents;
+    const struct tokenizer *tokenizer;
+    struct documents_span span; /* what is being taken */
+    size_t taken;               /* of it */
+    bool open;                  /* it is not taken whole */
+    uint8_t *carry;             /* cut off from the last piece */
+    size_t carried, capacity;
+    struct documents_place place; /* of it */
+};
+
+enum err tokenize_feed_create(struct documents *documents,
+                              const struct tokenizer *tokenizer,
+                              struct tokenize_feed **out)
+{
+    struct tokenize_feed *feed = calloc(1, sizeof *feed);
+    if (feed == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    feed->documents = documents;
+    feed->tokenizer = tokenizer;
+    *out = feed;
+    return ERR_OK;
+}
+
+void tokenize_feed_destroy(struct tokenize_feed *feed)
+{
+    if (feed == NULL)
+        return;
+    free(feed->carry);
+    free(feed);
+}
+
+static enum err feed_reserve(uint8_t **data, size_t *capacity, size_t bytes)
+{
+    if (bytes <= *capacity)
+        return ERR_OK;
+    size_t larger = bytes + bytes / 2;
+    uint8_t *grown = realloc(*data, larger);
+    if (grown == NULL)
+        return err_set(ERR_MEMORY, "no memory for %zu bytes of text", larger);
+    *data = grown;
+    *capacity = larger;
+    return ERR_OK;
+}
+
+/* The part that ends where the piece does. */
+static enum err feed_part(struct tokenize_piece *piece, bool begins, bool ends)
+{
+    if (piece->parts == piece->parts_capacity) {
+        size_t capacity = 2 * piece->parts_capacity + 64;
+        struct tokenize_part *part =
+            realloc(piece->part, capacity * sizeof *part);
+        if (part == NULL)
+            return err_set(ERR_MEMORY, "no memory for %zu documents", capacity);
+        piece->part = part;
+        piece->parts_capacity = capacity;
+    }
+    piece->part[piece->parts++] = (struct tokenize_part){ .end = piece->bytes,
+                                                          .begins = begins,
+                                                          .ends = ends };
+    return ERR_OK;
+}
+
+static enum err feed_append(struct tokenize_piece *piece, const uint8_t *text,
+                            size_t bytes)
+{
+    TRY(feed_reserve(&piece->text, &piece->capacity, piece->bytes + bytes));
+    if (bytes > 0)
+        memcpy(piece->text + piece->bytes, text, bytes);
+    piece->bytes += bytes;
+    return ERR_OK;
+}
+
+/* The document that begins, in the piece, at `begin` goes on: cut it off. *cut
+ * false: that is possible nowhere. */
+static enum err feed_cut(struct tokenize_feed *feed,
+                         struct tokenize_piece *piece, size_t begin,
+                         bool begins, bool *cut)
+{
+    size_t bytes = piece->bytes - begin;
+    size_t kept = tokenizer_cut(feed->tokenizer, piece->text + begin, bytes);
+    assert(kept <= bytes);
+    *cut = kept > 0;
+    if (kept == 0)
+        return ERR_OK;
+    size_t carried = bytes - kept;
+    TRY(feed_reserve(&feed->carry, &feed->capacity, carried));
+    if (carried > 0)
+        memcpy(feed->carry, piece->text + begin + kept, carried);
+    feed->carried = carried;
+    feed->place =
+        documents_back(feed->documents,
+                       documents_at(feed->documents, &feed->span, feed->taken),
+                       carried, piece->text[begin + kept - 1]);
+    piece->bytes -= carried;
+    return feed_part(piece, begins, false);
+}
+
+static enum err feed_too_long(const struct tokenize_feed *feed)
+{
+    char name[512];
+    documents_name(feed->documents, &feed->span.place, name, sizeof name);
+    return err_set(ERR_DATA,
+                   "%s: more than %zu MiB of text that can't be cut, such as "
+                   "one word; divide it",
+                   name, TOKENIZE_FEED_UNCUT_MAX >> 20);
+}
+
+/* The next span, if there is none. *more false: the end. */
+static enum err feed_span(struct tokenize_feed *feed, bool *more)
+{
+    *more = feed->open;
+    if (feed->open)
+        return ERR_OK;
+    TRY(documents_next(feed->documents, &feed->span, more));
+    feed->taken = 0;
+    feed->open = *more;
+    return ERR_OK;
+}
+
+/* Take of the span what a piece that is to be `limit` long has room for. */
+static enum err feed_take(struct tokenize_feed *feed,
+                          struct tokenize_piece *piece, size_t limit)
+{
+    size_t rest = feed->span.bytes - feed->taken;
+    size_t room = limit > piece->bytes ? limit - piece->bytes : 0;
+    size_t part = rest < room ? rest : room;
+    TRY(feed_append(piece, feed->span.text + feed->taken, part));
+    feed->taken += part;
+    feed->open = feed->taken < feed->span.bytes;
+    return ERR_OK;
+}
+
+enum err tokenize_feed_fill(struct tokenize_feed *feed,
+                            struct tokenize_piece *piece, bool *more)
+{
+    size_t limit = FEED_PIECE_BYTES, begin = 0;
+    bool begins = false, any = feed->carried > 0;
+    assert(piece->bytes == 0 && piece->parts == 0);
+    piece->place = feed->place;
+    TRY(feed_append(piece, feed->carry, feed->carried));
+    if (limit < 2 * piece->bytes)
+        limit = 2 * piece->bytes; /* so that looking for a cut stays linear */
+    feed->carried = 0;
+    for (;;) {
+        TRY(feed_span(feed, more));
+        if (!*more)
+            break;
+        if (!any)
+            piece->place =
+                documents_at(feed->documents, &feed->span, feed->taken);
+        any = true;
+        begins = begins || (feed->span.begins && feed->taken == 0);
+        TRY(feed_take(feed, piece, limit));
+        if (!feed->open && feed->span.ends) {
+            TRY(feed_part(piece, begins, true));
+            begin = piece->bytes;
+            begins = false;
+            if (piece->bytes < limit && piece->parts < FEED_PARTS_MAX)
+                continue;
+            break;
+        }
+        if (piece->bytes < limit)
+            continue;
+        bool cut = false;
+        TRY(feed_cut(feed, piece, begin, begins, &cut));
+        if (cut)
+            break;
+        if (piece->bytes - begin > TOKENIZE_FEED_UNCUT_MAX)
+            return feed_too_long(feed);
+        limit = 2 * piece->bytes;
+    }
+    *more = any;
+    assert(*more == (piece->parts > 0));
+    return ERR_OK;
+}

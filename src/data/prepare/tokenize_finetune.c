@@ -1,0 +1,421 @@
+/* Makes a data set of fine-tuning examples: all records are read and checked
+ * first, then packed and written. */
+#include "src/data/prepare/tokenize_finetune.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+#include "src/data/texts/jsonl.h"
+#include "src/data/mds/mds_encode.h"
+#include "src/data/mds/mds_writer.h"
+#include "src/data/prepare/pack.h"
+#include "src/data/prepare/progress.h"
+#include "src/data/prepare/publish.h"
+#include "src/base/regular.h"
+#include "src/data/set/sidecar.h"
+#include "src/data/set/tokenizer_copy.h"
+#include "src/data/set/values.h"
+
+/* Examples between looks at the clock and the stop flag. */
+#define TOKENIZE_FINETUNE_POLL 64
+
+enum tokenize_finetune_column {
+    COLUMN_TOKENS,
+    COLUMN_MASK,
+    COLUMN_LENGTHS,
+    COLUMNS
+};
+
+static const struct mds_column tokenize_finetune_columns[COLUMNS] = {
+    [COLUMN_TOKENS] = { "tokens", "ndarray:int32" },
+    [COLUMN_MASK] = { "loss_mask", "ndarray:uint8" },
+    [COLUMN_LENGTHS] = { "lengths", "ndarray:int32" },
+};
+
+/* An example in the spool: its tokens, then its mask. */
+struct tokenize_finetune_entry {
+    int64_t offset, count;
+};
+
+struct tokenize_finetune_job {
+    const struct tokenize_finetune_options *options;
+    struct tokenizer *tokenizer;
+    struct chat_template *template;
+    struct finetune *finetune;
+    struct publish publish;
+    struct progress progress;
+    FILE *spool;
+    struct tokenize_finetune_entry *entries;
+    size_t entry_count, entry_capacity;
+    int64_t spooled; /* bytes */
+    /* of the sample being written */
+    struct mds_writer *writer;
+    int32_t *tokens;
+    uint8_t *mask;
+    int32_t *lengths;
+    int64_t filled, documents;
+    int64_t longest; /* sample of the set */
+    struct mds_buffer field[COLUMNS];
+    struct tokenize_finetune_result result;
+};
+
+static enum err finetune_poll(struct tokenize_finetune_job *job, int64_t done)
+{
+    if (job->options->show)
+        progress_update(&job->progress, done);
+    if (job->options->stop != NULL && job->options->stop() != 0)
+        return err_set(ERR_IO, "interrupted; %s was not written",
+                       job->options->out);
+    return ERR_OK;
+}
+
+static enum err finetune_idle(void *context)
+{
+    struct tokenize_finetune_job *job = context;
+    return finetune_poll(job, job->result.records);
+}
+
+static enum err finetune_spool(struct tokenize_finetune_job *job,
+                               const struct finetune_example *example)
+{
+    size_t count = (size_t)example->count;
+    if (job->entry_count == job->entry_capacity) {
+        size_t capacity = 2 * job->entry_capacity + 1024;
+        struct tokenize_finetune_entry *entries =
+            realloc(job->entries, capacity * sizeof *entries);
+        if (entries == NULL)
+            return err_set(ERR_MEMORY, "no memory for %zu examples", capacity);
+        job->entries = entries;
+        job->entry_capacity = capacity;
+    }
+    if (fwrite(example->tokens, sizeof *example->tokens, count, job->spool) !=
+            count ||
+        fwrite(example->mask, 1, count, job->spool) != count)
+        return err_errno("%s: write", job->publish.building);
+    job->entries[job->entry_count++] =
+        (struct tokenize_finetune_entry){ job->spooled, example->count };
+    job->spooled += (int64_t)(count * (sizeof *example->tokens + 1));
+    job->result.tokens += example->count;
+    for (size_t t = 0; t < count; t++)
+        job->result.learned += example->mask[t];
+    return ERR_OK;
+}
+
+static enum err finetune_record(struct tokenize_finetune_job *job,
+                                const json_t *record)
+{
+    struct finetune_example example;
+    TRY(finetune_read(job->finetune, record, &example));
+    job->result.records++;
+    job->result.left[0] += example.fate == FINETUNE_LONG;
+    job->result.left[1] += example.fate == FINETUNE_NOTHING;
+    if (example.fate != FINETUNE_KEPT && example.fate != FINETUNE_CUT)
+        return ERR_OK;
+    job->result.cut += example.fate == FINETUNE_CUT;
+    return finetune_spool(job, &example);
+}
+
+static enum err finetune_file(struct tokenize_finetune_job *job,
+                              const char *path)
+{
+    enum err rc = ERR_OK;
+    struct jsonl *reader = NULL;
+    json_t *record = NULL;
+    const struct source_watch watch = { finetune_idle, job };
+    TRY_OUT(jsonl_open_watched(path, &watch, &reader));
+    for (;;) {
+        TRY_OUT(jsonl_next(reader, &record));
+        if (record == NULL)
+            break;
+        rc = finetune_record(job, record);
+        json_decref(record);
+        record = NULL;
+        if (rc != ERR_OK) {
+            err_prefix(rc, "%s", jsonl_place(reader));
+            goto out;
+        }
+        if (job->result.records % TOKENIZE_FINETUNE_POLL == 0)
+            TRY_OUT(finetune_poll(job, job->result.records));
+    }
+out:
+    jsonl_close(reader);
+    return rc;
+}
+
+static enum err finetune_read_all(struct tokenize_finetune_job *job,
+                                  char *const *files, int count)
+{
+    struct tokenize_finetune_result *result = &job->result;
+    progress_begin(&job->progress, "tokenizing", "examples", -1);
+    for (int i = 0; i < count; i++)
+        TRY(finetune_file(job, files[i]));
+    progress_end(&job->progress);
+    snprintf(result->unused, sizeof result->unused, "%s",
+             finetune_unused(job->finetune));
+    if (result->records == 0)
+        return err_set(ERR_DATA, "%s%s: no record in it", files[0],
+                       count > 1 ? " and the other files" : "");
+    if (job->entry_count == 0)
+        return err_set(ERR_DATA,
+                       "%s%s: none of %lld records is left: %lld are too long "
+                       "and %lld have nothing to learn in their first %lld "
+                       "tokens; raise --seq-len",
+                       files[0], count > 1 ? " and the other files" : "",
+                       (long long)result->records, (long long)result->left[0],
+                       (long long)result->left[1],
+                       (long long)job->options->rules.seq_len);
+    if (fflush(job->spool) != 0)
+        return err_errno("%s: write", job->publish.building);
+    return ERR_OK;
+}
+
+static enum err finetune_fetch(struct tokenize_finetune_job *job, void *data,
+                               size_t bytes, int64_t offset)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = pread(fileno(job->spool), (char *)data + done,
+                            bytes - done, (off_t)(offset + (int64_t)done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return err_errno("%s: read", job->publish.building);
+        done += (size_t)got;
+    }
+    return ERR_OK;
+}
+
+/* One more example of the sample. */
+static enum err finetune_append(struct tokenize_finetune_job *job,
+                                const struct tokenize_finetune_entry *entry)
+{
+    size_t count = (size_t)entry->count;
+    assert(job->filled + entry->count <= job->options->rules.seq_len);
+    TRY(finetune_fetch(job, job->tokens + job->filled,
+                       count * sizeof *job->tokens, entry->offset));
+    TRY(finetune_fetch(job, job->mask + job->filled, count,
+                       entry->offset + (int64_t)(count * sizeof *job->tokens)));
+    job->lengths[job->documents++] = (int32_t)entry->count;
+    job->filled += entry->count;
+    return ERR_OK;
+}
+
+static enum err finetune_write_sample(struct tokenize_finetune_job *job)
+{
+    const void *data[COLUMNS] = { job->tokens, job->mask, job->lengths };
+    int64_t count[COLUMNS] = { job->filled, job->filled, job->documents };
+    struct mds_field fields[COLUMNS];
+    for (int c = 0; c < COLUMNS; c++) {
+        const char *type = tokenize_finetune_columns[c].encoding;
+        job->field[c].bytes = 0;
+        TRY(mds_encode_ndarray(values_code(strchr(type, ':') + 1), data[c],
+                               count[c], &job->field[c]));
+        fields[c] =
+            (struct mds_field){ job->field[c].data, job->field[c].bytes };
+    }
+    if (job->filled > job->longest)
+        job->longest = job->filled;
+    job->filled = 0;
+    job->documents = 0;
+    return mds_writer_add_fields(job->writer, fields);
+}
+
+/* Pack and write the examples first .. first+count-1. */
+static enum err finetune_write_window(struct tokenize_finetune_job *job,
+                                      size_t first, size_t count,
+                                      int64_t *samples)
+{
+    enum err rc = ERR_OK;
+    int64_t *length = malloc(count * sizeof *length);
+    int64_t *row = malloc(count * sizeof *row), rows = 0;
+    size_t *start = NULL, *member = malloc(count * sizeof *member);
+    if (length == NULL || row == NULL || member == NULL) {
+        rc = err_set(ERR_MEMORY, "no memory to pack %zu examples", count);
+        goto out;
+    }
+    for (size_t i = 0; i < count; i++) {
+        length[i] = job->entries[first + i].count;
+        row[i] = (int64_t)i;
+    }
+    rows = (int64_t)count;
+    if (job->options->packing)
+        TRY_OUT(pack_rows(length, (int64_t)count, job->options->rules.seq_len,
+                          row, &rows));
+    start = calloc((size_t)rows + 1, sizeof *start);
+    if (start == NULL) {
+        rc = err_set(ERR_MEMORY, "no memory to pack %zu examples", count);
+        goto out;
+    }
+    for (size_t i = 0; i < count; i++)
+        start[row[i] + 1]++;
+    for (int64_t r = 0; r < rows; r++)
+        start[r + 1] += start[r];
+    for (size_t i = count; i-- > 0;) /* from the end, as start[r + 1] shrinks */
+        member[--start[row[i] + 1]] = i;
+    for (int64_t r = 0; r < rows; r++) {
+        size_t end = r + 1 < rows ? start[r + 2] : count;
+        for (size_t m = start[r + 1]; m < end; m++)
+            TRY_OUT(finetune_append(job, &job->entries[first + member[m]]));
+        TRY_OUT(finetune_write_sample(job));
+        if ((*samples)++ % TOKENIZE_FINETUNE_POLL == 0)
+            TRY_OUT(finetune_poll(job, (int64_t)(first + start[r + 1])));
+    }
+out:
+    free(length);
+    free(row);
+    free(start);
+    free(member);
+    return rc;
+}
+
+/* What the set is, beside its samples. */
+static enum err finetune_describe(struct tokenize_finetune_job *job,
+                                  const char *folder, size_t first,
+                                  size_t count, int64_t samples)
+{
+    struct sidecar sidecar = {
+        .vocab_size = tokenizer_vocab_size(job->tokenizer),
+        .eos_token = job->options->eos_token >= 0
+                         ? job->options->eos_token
+                         : tokenizer_eos(job->tokenizer),
+        .bos_token = -1,
+        .samples = samples,
+        .longest = job->longest,
+    };
+    for (size_t i = 0; i < count; i++)
+        sidecar.tokens += job->entries[first + i].count;
+    snprintf(sidecar.tokenizer, sizeof sidecar.tokenizer, "%s",
+             tokenizer_name(job->tokenizer));
+    snprintf(sidecar.tokenizer_sha256, sizeof sidecar.tokenizer_sha256, "%s",
+             tokenizer_sha256(job->tokenizer));
+    snprintf(sidecar.unicode, sizeof sidecar.unicode, "%s",
+             tokenizer_unicode(job->tokenizer));
+    TRY(tokenizer_copy_write(folder, job->tokenizer));
+    return sidecar_write(folder, &sidecar);
+}
+
+static enum err finetune_write_set(struct tokenize_finetune_job *job,
+                                   const char *name, size_t first, size_t count,
+                                   int64_t *samples)
+{
+    enum err rc = ERR_OK;
+    char folder[FSIO_PATH_MAX];
+    const struct mds_writer_options options = {
+        .columns = tokenize_finetune_columns,
+        .count = COLUMNS,
+        .size_limit = job->options->shard_bytes,
+        .hashes = "sha256",
+    };
+    job->longest = 0;
+    TRY_OUT(fsio_path(folder, "%s/%s", job->publish.building, name));
+    TRY_OUT(fsio_mkdirs(folder));
+    TRY_OUT(mds_writer_create(folder, &options, &job->writer));
+    for (size_t i = 0; i < count; i += PACK_WINDOW) {
+        size_t window = count - i < PACK_WINDOW ? count - i : PACK_WINDOW;
+        TRY_OUT(finetune_write_window(job, first + i, window, samples));
+    }
+    TRY_OUT(finetune_describe(job, folder, first, count, *samples));
+    TRY_OUT(mds_writer_finish(job->writer));
+out:
+    mds_writer_destroy(job->writer);
+    job->writer = NULL;
+    return rc;
+}
+
+static enum err finetune_write_all(struct tokenize_finetune_job *job)
+{
+    struct tokenize_finetune_result *result = &job->result;
+    double fraction = job->options->eval_fraction;
+    size_t total = job->entry_count, eval = 0;
+    progress_begin(&job->progress, "writing", "examples", (int64_t)total);
+    if (fraction > 0) {
+        if (total < 2)
+            return err_set(ERR_DATA, "there is one example only, which can't "
+                                     "be divided; give more");
+        eval = (size_t)floor((double)total * fraction + 0.5);
+        eval = eval < 1 ? 1 : eval > total - 1 ? total - 1 : eval;
+    }
+    result->examples = (int64_t)(total - eval);
+    result->eval_examples = (int64_t)eval;
+    TRY(finetune_write_set(job, eval > 0 ? "train" : ".", 0, total - eval,
+                           &result->samples));
+    if (eval > 0)
+        TRY(finetune_write_set(job, "eval", total - eval, eval,
+                               &result->eval_samples));
+    progress_end(&job->progress);
+    return ERR_OK;
+}
+
+static enum err finetune_begin(struct tokenize_finetune_job *job)
+{
+    const struct tokenize_finetune_options *options = job->options;
+    size_t seq_len = (size_t)options->rules.seq_len;
+    char path[FSIO_PATH_MAX];
+    TRY(regular_local(options->out));
+    job->tokenizer = options->lent;
+    if (job->tokenizer == NULL)
+        TRY(tokenizer_create(options->tokenizer, &job->tokenizer));
+    if (options->template_text != NULL)
+        TRY(chat_template_create_text(options->template, options->template_text,
+                                      strlen(options->template_text),
+                                      job->tokenizer, &job->template));
+    else if (options->template != NULL)
+        TRY(chat_template_create(options->template, job->tokenizer,
+                                 &job->template));
+    if (options->eos_token >= tokenizer_vocab_size(job->tokenizer))
+        return err_set(ERR_USAGE,
+                       "--eos-id %lld is outside the vocabulary of %lld tokens",
+                       (long long)options->eos_token,
+                       (long long)tokenizer_vocab_size(job->tokenizer));
+    struct finetune_rules rules = options->rules;
+    rules.eos = (int32_t)options->eos_token;
+    TRY(finetune_create(&rules, job->tokenizer, job->template, &job->finetune));
+    job->tokens = malloc(seq_len * sizeof *job->tokens);
+    job->mask = malloc(seq_len);
+    job->lengths = malloc(seq_len * sizeof *job->lengths);
+    if (job->tokens == NULL || job->mask == NULL || job->lengths == NULL)
+        return err_set(ERR_MEMORY, "no memory for samples of %zu tokens",
+                       seq_len);
+    TRY(publish_begin(&job->publish, options->out, options->replace));
+    /* without a name, so that nothing can leave it behind */
+    TRY(fsio_path(path, "%s/spool", job->publish.building));
+    job->spool = fopen(path, "w+be");
+    if (job->spool == NULL || unlink(path) != 0)
+        return err_errno("%s: create", path);
+    return ERR_OK;
+}
+
+enum err tokenize_finetune(const struct tokenize_finetune_options *options,
+                           char *const *files, int count,
+                           struct tokenize_finetune_result *out)
+{
+    assert(options != NULL && files != NULL && count > 0 && out != NULL);
+    enum err rc = ERR_OK;
+    struct tokenize_finetune_job job = { .options = options };
+    TRY_OUT(finetune_begin(&job));
+    TRY_OUT(finetune_read_all(&job, files, count));
+    TRY_OUT(finetune_write_all(&job));
+    TRY_OUT(publish_commit(&job.publish));
+    *out = job.result;
+out:
+    mds_writer_destroy(job.writer);
+    if (job.spool != NULL)
+        fclose(job.spool);
+    free(job.entries);
+    free(job.tokens);
+    free(job.mask);
+    free(job.lengths);
+    for (int c = 0; c < COLUMNS; c++)
+        free(job.field[c].data);
+    finetune_destroy(job.finetune);
+    chat_template_destroy(job.template);
+    if (options->lent == NULL)
+        tokenizer_destroy(job.tokenizer);
+    publish_end(&job.publish);
+    return rc;
+}

@@ -1,0 +1,73 @@
+/* How far the making of a data set has come, on disk, so that the same command
+ * goes on after it was killed.
+ *
+ * The folder PARENT/.NAME.tokenize holds "journal", "lock", perhaps "spool", and
+ * in "set" what becomes PARENT/NAME. The journal's first line says what is made
+ * of what; every further line is a step that is on disk: JSON objects. A line is
+ * appended and synced after the files that it speaks of; half a line at the end
+ * is left out. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/data/texts/documents.h"
+#include "src/data/texts/inputs.h"
+
+struct tokenize_result {
+    int64_t bytes;
+    int64_t documents;
+    int64_t tokens;
+    int64_t samples;      /* in OUT or OUT/train */
+    int64_t eval_samples; /* in OUT/eval */
+    int64_t dropped;      /* tokens that are in no sample: no_wrap */
+};
+
+/* Where a sample begins: the text from which its tokens can be made again, and
+ * what there was before. */
+struct tokenize_mark {
+    struct documents_place place;
+    int64_t tokens;                /* of those from there: in earlier samples */
+    bool dropping;                 /* the rest of the document is left out */
+    struct tokenize_result before; /* samples and their tokens; documents and
+                                      bytes before the place */
+};
+
+struct tokenize_journal;
+
+/* Take the folder, made if it is not there, for this process alone: ERR_BUSY
+ * where another one has it. `options` is an object of all that decides on the
+ * output. Where there is a journal of other options, or of inputs that are not
+ * what they were, the error is ERR_USAGE and says which; `fresh` removes all
+ * that is there first. */
+enum err tokenize_journal_open(const char *folder, const json_t *options,
+                               const struct inputs *inputs, bool fresh,
+                               struct tokenize_journal **out);
+/* The files stay. */
+void tokenize_journal_close(struct tokenize_journal *journal);
+
+/* What the journal says. Shards: of the set's index, in order, lent, so many as
+ * are on disk. */
+const json_t *tokenize_journal_shards(const struct tokenize_journal *journal);
+/* Where to go on; zeros at the beginning. */
+const struct tokenize_mark *
+tokenize_journal_mark(const struct tokenize_journal *journal);
+/* Whether the spool has all tokens, so that the mark has the results. */
+bool tokenize_journal_spooled(const struct tokenize_journal *journal);
+/* Whether the set is complete, so that only its place is open: the results and
+ * the number of its folder's inode. */
+bool tokenize_journal_complete(const struct tokenize_journal *journal,
+                               struct tokenize_result *result, uint64_t *inode);
+
+/* Steps that are on disk. */
+int64_t tokenize_journal_steps(const struct tokenize_journal *journal);
+enum err tokenize_journal_add_shard(struct tokenize_journal *journal,
+                                    json_t *shard,
+                                    const struct tokenize_mark *mark);
+enum err tokenize_journal_add_spool(struct tokenize_journal *journal, bool all,
+                                    const struct tokenize_mark *mark);
+enum err tokenize_journal_add_complete(struct tokenize_journal *journal,
+                                       const struct tokenize_result *result,
+                                       uint64_t inode);

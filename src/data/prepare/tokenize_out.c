@@ -1,0 +1,142 @@
+/* Cuts samples, and tells the journal of what is on disk. */
+#include "src/data/prepare/tokenize_out.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+
+/* Of the spool, between two lines of the journal. */
+#define OUT_SPOOL_BYTES ((int64_t)16 << 20)
+
+enum err tokenize_out_begin(struct tokenize_out *out,
+                            const struct tokenize_mark *mark)
+{
+    assert((out->writer != NULL) != (out->spool != NULL));
+    out->sample = malloc((size_t)out->seq_len * sizeof *out->sample);
+    if (out->sample == NULL)
+        return err_set(ERR_MEMORY, "no memory for samples of %lld tokens",
+                       (long long)out->seq_len);
+    out->mark = *mark;
+    out->result = mark->before;
+    out->skip = mark->tokens;
+    out->dropping = mark->dropping;
+    out->journaled = out->writer != NULL ? mds_writer_shards(out->writer)
+                                         : mark->before.samples;
+    return ERR_OK;
+}
+
+void tokenize_out_release(struct tokenize_out *out)
+{
+    free(out->sample);
+    out->sample = NULL;
+}
+
+/* The shards that adding a sample has completed end before it. */
+static enum err out_journal_shards(struct tokenize_out *out)
+{
+    if (out->journal == NULL || out->writer == NULL ||
+        out->journaled == mds_writer_shards(out->writer))
+        return ERR_OK;
+    TRY(fsio_fsync_dir(out->folder)); /* their names, before they are told */
+    for (; out->journaled < mds_writer_shards(out->writer); out->journaled++)
+        TRY(tokenize_journal_add_shard(
+            out->journal, mds_writer_shard(out->writer, out->journaled),
+            &out->mark));
+    return ERR_OK;
+}
+
+static enum err out_sync_spool(struct tokenize_out *out, bool all)
+{
+    if (fflush(out->spool) != 0 || fsync(fileno(out->spool)) != 0)
+        return err_errno("spool of the tokens: write");
+    if (out->journal == NULL)
+        return ERR_OK;
+    out->journaled = out->result.samples;
+    return tokenize_journal_add_spool(out->journal, all, &out->mark);
+}
+
+static enum err out_sample(struct tokenize_out *out)
+{
+    size_t count = (size_t)out->filled;
+    assert(count > 0);
+    if (out->spool == NULL)
+        TRY(mds_writer_add(out->writer, out->sample, out->filled));
+    else if (fwrite(out->sample, sizeof *out->sample, count, out->spool) !=
+             count)
+        return err_errno("spool of the tokens: write");
+    TRY(out_journal_shards(out));
+    out->result.samples++;
+    out->result.tokens += out->filled;
+    out->filled = 0;
+    return ERR_OK;
+}
+
+/* Tokens of one document. `at` is where they are; its tokens grow. */
+static enum err out_tokens(struct tokenize_out *out, const int32_t *tokens,
+                           int64_t count, struct tokenize_mark *at)
+{
+    int64_t skipped = count < out->skip ? count : out->skip;
+    out->skip -= skipped;
+    at->tokens += skipped;
+    tokens += skipped;
+    count -= skipped;
+    while (count > 0 && !out->dropping) {
+        int64_t room = out->seq_len - out->filled;
+        int64_t part = count < room ? count : room;
+        memcpy(out->sample + out->filled, tokens,
+               (size_t)part * sizeof *tokens);
+        out->filled += part;
+        at->tokens += part;
+        tokens += part;
+        count -= part;
+        if (part < room)
+            break;
+        TRY(out_sample(out));
+        out->dropping = out->no_wrap;
+        out->mark = *at;
+        out->mark.dropping = out->dropping;
+        out->mark.before.samples = out->result.samples;
+        out->mark.before.tokens = out->result.tokens;
+        out->mark.before.dropped = out->result.dropped;
+        int64_t samples = out->result.samples - out->journaled;
+        if (out->spool != NULL && out->journal != NULL &&
+            samples * out->seq_len * 4 >= OUT_SPOOL_BYTES)
+            TRY(out_sync_spool(out, false));
+    }
+    at->tokens += count; /* left out */
+    out->result.dropped += count;
+    return ERR_OK;
+}
+
+enum err tokenize_out_piece(struct tokenize_out *out,
+                            const struct tokenize_piece *piece)
+{
+    size_t token = 0, byte = 0;
+    struct tokenize_mark at = { .place = piece->place, .before = out->result };
+    for (size_t p = 0; p < piece->parts; p++) {
+        const struct tokenize_part *part = &piece->part[p];
+        if (part->tokens_end > token)
+            TRY(out_tokens(out, piece->tokens.token + token,
+                           (int64_t)(part->tokens_end - token), &at));
+        out->result.bytes += (int64_t)(part->end - byte);
+        out->result.documents += part->ends;
+        if (part->ends && out->skip == 0)
+            out->dropping = false;
+        token = part->tokens_end;
+        byte = part->end;
+    }
+    return ERR_OK;
+}
+
+enum err tokenize_out_end(struct tokenize_out *out)
+{
+    if (out->filled > 0)
+        TRY(out_sample(out));
+    if (out->spool == NULL)
+        return ERR_OK;
+    out->mark = (struct tokenize_mark){ .before = out->result };
+    return out_sync_spool(out, true);
+}

@@ -1,0 +1,308 @@
+/* Learns a tokenizer: pieces of text are read by one thread, a round of them is
+ * counted by all, and merges are learned of the sum. */
+#include "src/data/prepare/train_tokenizer.h"
+
+#include <assert.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+#include "src/base/output.h"
+#include "src/data/texts/documents.h"
+#include "src/data/texts/inputs.h"
+#include "src/data/prepare/progress.h"
+#include "src/data/prepare/publish.h"
+#include "src/base/regular.h"
+#include "src/data/prepare/tokenize_feed.h"
+#include "src/text/tokenizer/tokenizer.h"
+#include "src/text/tokenizer/tokenizer_config.h"
+
+/* Pieces for each thread in a round, so that none waits long for another. */
+#define TRAIN_TOKENIZER_PIECES 4
+
+struct train_tokenizer_job {
+    const struct train_tokenizer_options *options;
+    int threads;
+    bool folder;            /* out is one */
+    struct publish publish; /* ... which was not there */
+    struct output file, config;
+    struct bpe_train *train;
+    struct tokenizer *tokenizer; /* without merges: for its words */
+    struct inputs inputs;
+    struct documents *documents;
+    struct tokenize_feed *feed;
+    struct bpe_words **words; /* [threads] */
+    struct tokenize_piece *piece;
+    int filled;       /* pieces of this round */
+    atomic_int taken; /* of them */
+    struct progress progress;
+    struct train_tokenizer_result result;
+};
+
+static enum err train_poll(struct train_tokenizer_job *job, int64_t done)
+{
+    if (job->options->show)
+        progress_update(&job->progress, done);
+    if (job->options->stop != NULL && job->options->stop() != 0)
+        return err_set(ERR_IO, "interrupted; %s was not written",
+                       job->options->out);
+    return ERR_OK;
+}
+
+static enum err train_idle(void *context)
+{
+    struct train_tokenizer_job *job = context;
+    return train_poll(job, job->result.bytes);
+}
+
+static enum err train_free_place(const struct train_tokenizer_job *job,
+                                 const char *path)
+{
+    struct stat status;
+    if (lstat(path, &status) != 0)
+        return ERR_OK;
+    return job->options->replace && S_ISREG(status.st_mode)
+               ? ERR_OK
+               : err_set(ERR_USAGE, "%s exists; choose another --out%s", path,
+                         S_ISREG(status.st_mode) ? ", or say --force" : "");
+}
+
+/* Begins a file that is none of the inputs. */
+static enum err train_begin(struct train_tokenizer_job *job, const char *folder,
+                            const char *name, struct output *out)
+{
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_path(path, "%s%s%s", folder, name[0] != '\0' ? "/" : "", name));
+    TRY(train_free_place(job, path));
+    for (size_t i = 0; i < job->inputs.count; i++) {
+        const char *input = job->inputs.file[i].path;
+        TRY(output_check(path, &input, 1));
+    }
+    return output_begin(path, NULL, 0, out);
+}
+
+/* Where to write. A folder that is not there appears with both files. */
+static enum err train_place(struct train_tokenizer_job *job)
+{
+    const char *out = job->options->out;
+    size_t length = strlen(out);
+    TRY(regular_local(out));
+    job->folder = length < 5 || strcmp(out + length - 5, ".json") != 0;
+    if (!job->folder)
+        return train_begin(job, out, "", &job->file);
+    if (!fsio_exists(out)) {
+        TRY(publish_begin(&job->publish, out, false));
+        out = job->publish.building;
+    }
+    TRY(train_begin(job, out, "tokenizer_config.json", &job->config));
+    return train_begin(job, out, "tokenizer.json", &job->file);
+}
+
+/* The tokenizer without merges divides texts into words as the learned one
+ * will. It is made of a file like any other, which goes at once. */
+static enum err train_words_of_file(struct train_tokenizer_job *job)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    /* a kill leaves it, too, to the next call */
+    TRY(fsio_path(path, "%s.json", job->file.temporary));
+    TRY(bpe_train_json(job->train, &text));
+    rc = fsio_write_hint(path, text, strlen(text));
+    if (rc == ERR_OK)
+        rc = tokenizer_create(path, &job->tokenizer);
+    unlink(path);
+    free(text);
+    return rc;
+}
+
+static enum err train_open(struct train_tokenizer_job *job, char *const *files,
+                           int count)
+{
+    const struct train_tokenizer_options *options = job->options;
+    const struct documents_options reading = {
+        .separator = options->separator,
+        .field = options->field != NULL ? options->field : "text",
+        .watch = { train_idle, job },
+        .binary = options->binary,
+    };
+    enum inputs_kind kind = INPUTS_BY_NAME;
+    int threads = tokenize_pool_threads(options->threads);
+    if (threads > TOKENIZE_POOL_THREADS_MAX)
+        return err_set(ERR_USAGE, "--threads has to be in [1, %d], not %d",
+                       TOKENIZE_POOL_THREADS_MAX, threads);
+    TRY(inputs_choose(options->text, options->field, &kind));
+    TRY(inputs_find(files, count, kind, options->binary, &job->inputs));
+    TRY(inputs_check_separator(&job->inputs, options->separator));
+    if (options->show)
+        inputs_tell(&job->inputs);
+    TRY(bpe_train_create(&options->train, &job->train));
+    TRY(train_place(job));
+    TRY(train_words_of_file(job));
+    TRY(documents_create(&job->inputs, &reading, &job->documents));
+    TRY(tokenize_feed_create(job->documents, job->tokenizer, &job->feed));
+    job->words = calloc((size_t)threads, sizeof(struct bpe_words *));
+    job->piece =
+        calloc((size_t)threads * TRAIN_TOKENIZER_PIECES, sizeof *job->piece);
+    if (job->words == NULL || job->piece == NULL)
+        return err_set(ERR_MEMORY, "no memory for %d threads", threads);
+    job->threads = threads;
+    for (int t = 0; t < threads; t++)
+        TRY(bpe_words_create(job->tokenizer, &job->words[t]));
+    return ERR_OK;
+}
+
+static enum err train_count_piece(struct bpe_words *words,
+                                  const struct tokenize_piece *piece)
+{
+    size_t begin = 0;
+    for (size_t p = 0; p < piece->parts; p++) {
+        TRY(bpe_words_add(words, piece->text + begin,
+                          piece->part[p].end - begin));
+        begin = piece->part[p].end;
+    }
+    return ERR_OK;
+}
+
+struct train_counter {
+    struct train_tokenizer_job *job;
+    struct bpe_words *words;
+    pthread_t thread;
+};
+
+/* Count pieces until none of the round is left. */
+static void *train_counter_main(void *arg)
+{
+    struct train_counter *counter = arg;
+    struct train_tokenizer_job *job = counter->job;
+    for (;;) {
+        int p = atomic_fetch_add(&job->taken, 1);
+        if (p >= job->filled)
+            return NULL;
+        err_keep(&job->piece[p].failure,
+                 train_count_piece(counter->words, &job->piece[p]));
+    }
+}
+
+/* Threads that cannot be had are done without: this one counts, too. */
+static enum err train_count_round(struct train_tokenizer_job *job)
+{
+    struct train_counter counter[TOKENIZE_POOL_THREADS_MAX] = {
+        { job, job->words[0], 0 }
+    };
+    int started = 0;
+    atomic_store(&job->taken, 0);
+    for (int t = 1; t < job->threads; t++)
+        counter[t] = (struct train_counter){ job, job->words[t], 0 };
+    while (started + 1 < job->threads && started + 1 < job->filled &&
+           pthread_create(&counter[started + 1].thread, NULL,
+                          train_counter_main, &counter[started + 1]) == 0)
+        started++;
+    train_counter_main(&counter[0]);
+    for (int t = 1; t <= started; t++)
+        pthread_join(counter[t].thread, NULL);
+    for (int p = 0; p < job->filled; p++)
+        TRY(err_again(&job->piece[p].failure));
+    return ERR_OK;
+}
+
+static enum err train_count(struct train_tokenizer_job *job)
+{
+    int pieces = job->threads * TRAIN_TOKENIZER_PIECES;
+    bool more = true;
+    progress_begin(&job->progress, "counting words", NULL,
+                   inputs_bytes(&job->inputs));
+    while (more) {
+        for (job->filled = 0; job->filled < pieces && more;
+             job->filled += more) {
+            struct tokenize_piece *piece = &job->piece[job->filled];
+            piece->bytes = 0;
+            piece->parts = 0;
+            TRY(tokenize_feed_fill(job->feed, piece, &more));
+            job->result.bytes += (int64_t)piece->bytes;
+        }
+        TRY(train_count_round(job));
+        TRY(train_poll(job, documents_done(job->documents)));
+    }
+    for (int t = 1; t < job->threads; t++) {
+        TRY(bpe_words_merge(job->words[0], job->words[t]));
+        bpe_words_destroy(job->words[t]);
+        job->words[t] = NULL;
+    }
+    progress_end(&job->progress);
+    job->result.words = (int64_t)bpe_words_count(job->words[0]);
+    job->result.left_out = bpe_words_left_out(job->words[0]);
+    return job->result.words > 0
+               ? ERR_OK
+               : err_set(ERR_DATA, "there is no text to learn from");
+}
+
+/* The name of the token that ends a document goes beside the vocabulary. */
+static enum err train_write_all(struct train_tokenizer_job *job)
+{
+    enum err rc = ERR_OK;
+    char *text = NULL;
+    const struct bpe_train_options *train = &job->options->train;
+    TRY_OUT(bpe_train_json(job->train, &text));
+    fprintf(job->file.file, "%s\n", text);
+    if (job->folder) {
+        json_t *root = tokenizer_config_make(
+            NULL,
+            train->special_count > 0 ? json_string(train->special[0]) : NULL,
+            NULL);
+        free(text);
+        text = json_dumps(root, JSON_INDENT(2));
+        json_decref(root);
+        if (text == NULL) {
+            rc = err_set(ERR_MEMORY, "no memory for a tokenizer");
+            goto out;
+        }
+        fprintf(job->config.file, "%s\n", text);
+    }
+    TRY_OUT(output_end(&job->file, !job->options->replace));
+    TRY_OUT(output_end(&job->config, !job->options->replace));
+    if (job->publish.building[0] != '\0')
+        TRY_OUT(publish_commit(&job->publish));
+out:
+    free(text);
+    return rc;
+}
+
+enum err train_tokenizer(const struct train_tokenizer_options *options,
+                         char *const *files, int count,
+                         struct train_tokenizer_result *out)
+{
+    assert(options != NULL && files != NULL && count > 0 && out != NULL);
+    enum err rc = ERR_OK;
+    struct train_tokenizer_job job = { .options = options };
+    TRY_OUT(train_open(&job, files, count));
+    TRY_OUT(train_count(&job));
+    TRY_OUT(bpe_train_run(job.train, job.words[0], options->stop));
+    TRY_OUT(train_write_all(&job));
+    job.result.tokens = bpe_train_tokens(job.train);
+    *out = job.result;
+out:
+    output_drop(&job.file);
+    output_drop(&job.config);
+    publish_end(&job.publish);
+    for (int t = 0; t < job.threads; t++)
+        bpe_words_destroy(job.words[t]);
+    for (int p = 0; p < job.threads * TRAIN_TOKENIZER_PIECES; p++) {
+        free(job.piece[p].text);
+        free(job.piece[p].part);
+    }
+    free(job.words);
+    free(job.piece);
+    tokenize_feed_destroy(job.feed);
+    documents_destroy(job.documents);
+    inputs_release(&job.inputs);
+    tokenizer_destroy(job.tokenizer);
+    bpe_train_destroy(job.train);
+    return rc;
+}

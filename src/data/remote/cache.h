@@ -1,0 +1,100 @@
+/* Files of a data set that is not in this machine's file systems, or whose
+ * shards are compressed, in a private folder of a node.
+ *
+ * All processes of a user that use the same address in the same folder share
+ * one cache: a shard is fetched by one of them while the others wait for it.
+ * Whoever dies leaves no lock, and nothing that could be taken for a whole
+ * file: a shard gets its name when its length and every known checksum of it,
+ * packed and unpacked, are right. Names are not synced to the disk, so what was
+ * there before the machine started again is thrown away, as is everything when
+ * the index has become another one. What a cache has already is verified again
+ * when it is first held after all who used it before have ended; damage there
+ * is fetched anew.
+ *
+ * FOLDER/ADDRESS-HASH has index.json, tessera.json, shards as NUMBER_NAME, and:
+ *   users   locked shared by each process that uses it, alone by the first one
+ *           while it fetches the index
+ *   locks   one byte for each shard, locked by who fetches it, and one for room
+ *   boot    when the machine started
+ *   verified  one byte for each shard, 1: since the first of its users came
+ *   NUMBER_NAME.part, .zip   what is being fetched; .room keeps its space
+ * A shard file is locked shared while it is held. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/base/fsio.h"
+#include "src/data/codec/file_sums.h"
+#include "src/data/remote/store.h"
+
+struct cache;
+
+struct cache_options {
+    /* "": tessera-cache-UID[-JOB] in $TMPDIR or /tmp, which the last process
+     * removes that ends in order; another stays. */
+    const char *folder;
+    int64_t limit;     /* bytes of the shards of one address; 0: none */
+    double deadline_s; /* of store_options */
+    int threads;       /* that fetch ahead, > 0 */
+    bool sizes_only;   /* what is there already is whole if it is as long */
+};
+
+/* Where nothing else is said: no limit, 300 s. */
+extern const struct cache_options cache_defaults;
+
+struct cache_file {
+    const char *name; /* at the address */
+    int64_t bytes;
+    int hashes;
+    const struct file_sum *hash;
+};
+
+/* Lent to the cache until its end. */
+struct cache_shard {
+    struct cache_file raw;
+    struct cache_file zip;   /* name NULL: the raw file is fetched */
+    const char *compression; /* of the zip, as the index has it */
+};
+
+struct cache_hold {
+    char path[FSIO_PATH_MAX]; /* of the raw file */
+    int fd;
+};
+
+/* Make or join the cache of an address, and fetch its files `names`, the first
+ * of which is the index, unless another process has them there already. The
+ * first `needed` must be there, the others may be missing. ERR_SPACE where the
+ * folder is not the user's own, or is reached by a link. */
+enum err cache_open(const char *address, const struct cache_options *options,
+                    const char *const *names, int needed, int count,
+                    struct cache **out);
+/* Let nothing be fetched any more, wait for the threads, forget the shards. */
+void cache_end(struct cache *cache);
+void cache_close(struct cache *cache);
+
+/* Where its files lie. Lent. */
+const char *cache_folder(const struct cache *cache);
+
+/* The shards, before any is held. ERR_USAGE when the limit is less than what
+ * the largest needs: it says how much. */
+enum err cache_describe(struct cache *cache, const struct cache_shard *shards,
+                        int64_t count);
+
+/* How many raw files may stay open although they are no longer held and their
+ * names may be gone, so that the limit is kept about. */
+int64_t cache_open_max(const struct cache *cache, int64_t most);
+
+/* A whole shard under a path, which stays there until the release. Any number
+ * of threads may hold. */
+enum err cache_hold(struct cache *cache, int64_t shard,
+                    struct cache_hold *hold);
+void cache_release(struct cache_hold *hold);
+
+/* Fetch it soon, if there is time for it; who holds it later may not have to
+ * wait, and meets the error if there is one. */
+void cache_want(struct cache *cache, int64_t shard);
+
+/* Let all that wait or fetch end soon, now and until `stop` is false. */
+void cache_stop(struct cache *cache, bool stop);

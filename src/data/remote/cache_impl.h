@@ -1,0 +1,56 @@
+/* What the files of the cache share. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "src/base/own.h"
+#include "src/data/remote/cache.h"
+
+#define CACHE_POLL_S 0.01 /* between looks at what another process does */
+
+struct cache {
+    char wanted[FSIO_PATH_MAX]; /* root, as it is named */
+    char name[20];              /* of the address, in it */
+    struct own root, in;
+    const char *folder; /* the way into the latter */
+    bool told;
+    struct cache_options options;
+    bool temporary; /* the root is the default's */
+    struct store *store;
+    int users; /* the lock's file */
+    int verified;
+    const struct cache_shard *shards;
+    int64_t count;
+    int64_t largest; /* bytes that a shard needs at most, packed and not */
+    atomic_bool stopped;
+    atomic_int stops; /* how often; what it ended has not failed */
+
+    pthread_mutex_t mutex; /* of all below */
+    /* the last failure of a fetch */
+    struct err_kept failed;
+    int64_t failed_shard;
+    double failed_s;
+    struct cache_ahead *ahead; /* NULL until something is wanted */
+};
+
+/* An exclusive lock of byte `at` of the file `locks`, in a file description of
+ * its own, which closing ends; ERR_IO after the deadline. */
+enum err cache_lock(struct cache *cache, int64_t at, const char *what, int *fd);
+/* Nobody has it. */
+bool cache_is_free(int locks, int64_t at);
+/* The byte behind those of shards. */
+#define CACHE_LOCK_ROOM ((int64_t)1 << 40)
+
+/* FOLDER/NUMBER_NAME with `end` behind it. */
+enum err cache_path(const struct cache *cache, int64_t shard, const char *end,
+                    char path[FSIO_PATH_MAX]);
+
+/* Keep room for a shard that is fetched, by removing others that are not held,
+ * those first that were not held for longest. */
+enum err cache_room_take(struct cache *cache, int64_t shard);
+/* It is not needed any more. */
+void cache_room_give(struct cache *cache, int64_t shard);
+
+/* Ends the threads. */
+void cache_ahead_destroy(struct cache *cache);

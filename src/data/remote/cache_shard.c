@@ -1,0 +1,319 @@
+/* Fetches, unpacks and verifies a shard, which gets its name then, and holds
+ * it. */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/data/remote/cache_impl.h"
+#include "src/data/codec/codec.h"
+#include "src/data/codec/file_sums.h"
+
+#define CACHE_PIECE_BYTES ((size_t)1 << 20)
+
+enum err cache_path(const struct cache *cache, int64_t shard, const char *end,
+                    char path[FSIO_PATH_MAX])
+{
+    const char *name = cache->shards[shard].raw.name;
+    const char *slash = strrchr(name, '/');
+    return fsio_path(path, "%s/%lld_%s%s", cache->folder, (long long)shard,
+                     slash != NULL ? slash + 1 : name, end);
+}
+
+static struct flock cache_byte(int64_t at)
+{
+    return (struct flock){
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = 1
+    };
+}
+
+bool cache_is_free(int locks, int64_t at)
+{
+    struct flock lock = cache_byte(at);
+    return fcntl(locks, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
+}
+
+enum err cache_lock(struct cache *cache, int64_t at, const char *what, int *fd)
+{
+    char path[FSIO_PATH_MAX];
+    double begin = clock_now();
+    enum err rc = ERR_OK;
+    TRY(fsio_path(path, "%s/locks", cache->folder));
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (*fd < 0)
+        return err_errno("%s: open", path);
+    for (;;) {
+        struct flock lock = cache_byte(at);
+        if (fcntl(*fd, F_OFD_SETLK, &lock) == 0)
+            return ERR_OK;
+        if (errno != EAGAIN && errno != EACCES)
+            rc = err_errno("%s: lock", path);
+        else if (atomic_load(&cache->stopped))
+            rc = err_set(ERR_IO, "%s: given up, the program ends", what);
+        else if (clock_now() - begin > cache->options.deadline_s)
+            rc = err_set(ERR_IO,
+                         "%s: another process of this node has been at it for "
+                         "%.0f s (data.remote_deadline = %g)",
+                         what, clock_now() - begin, cache->options.deadline_s);
+        if (rc != ERR_OK)
+            break;
+        clock_sleep(CACHE_POLL_S);
+    }
+    close(*fd);
+    *fd = -1;
+    return rc;
+}
+
+/* If it is there, whole. */
+static enum err cache_try(const struct cache *cache, int64_t shard,
+                          struct cache_hold *hold, bool *held)
+{
+    struct stat status;
+    *held = false;
+    TRY(cache_path(cache, shard, "", hold->path));
+    hold->fd = open(hold->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (hold->fd < 0)
+        return errno == ENOENT || errno == ELOOP /* a link goes */
+                   ? ERR_OK
+                   : err_errno("%s: open", hold->path);
+    /* who removes it has it alone, and then it has no name */
+    *held = flock(hold->fd, LOCK_SH | LOCK_NB) == 0 &&
+            fstat(hold->fd, &status) == 0 && status.st_nlink > 0 &&
+            S_ISREG(status.st_mode) &&
+            status.st_size == cache->shards[shard].raw.bytes;
+    if (*held)
+        (void)futimens(hold->fd, NULL); /* it is used */
+    else
+        cache_release(hold);
+    return ERR_OK;
+}
+
+void cache_release(struct cache_hold *hold)
+{
+    if (hold->fd >= 0)
+        close(hold->fd);
+    hold->fd = -1;
+}
+
+static enum err cache_sum(const char *path, int fd, struct file_sums *sums,
+                          int64_t bytes)
+{
+    enum err rc = ERR_OK;
+    if (file_sums_is_empty(sums))
+        return ERR_OK;
+    uint8_t *piece = malloc(CACHE_PIECE_BYTES);
+    if (piece == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    for (int64_t at = 0; at < bytes; at += (int64_t)CACHE_PIECE_BYTES) {
+        size_t count = bytes - at < (int64_t)CACHE_PIECE_BYTES
+                           ? (size_t)(bytes - at)
+                           : CACHE_PIECE_BYTES;
+        TRY_OUT(fsio_pread(fd, piece, count, at, path));
+        TRY_OUT(file_sums_update(sums, piece, count));
+    }
+    rc = file_sums_compare(sums);
+out:
+    free(piece);
+    return rc;
+}
+
+/* Length and all checksums that are known here. */
+static enum err cache_verify(const char *path, const struct cache_file *file)
+{
+    enum err rc = ERR_OK;
+    struct stat status;
+    struct file_sums *sums = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &status) != 0) {
+        rc = err_errno("%s: open", path);
+        goto out;
+    }
+    if (status.st_size != file->bytes) {
+        rc = err_set(ERR_DATA, "has %lld bytes, but the index says %lld",
+                     (long long)status.st_size, (long long)file->bytes);
+        goto out;
+    }
+    TRY_OUT(file_sums_create(file->hash, file->hashes, &sums));
+    TRY_OUT(cache_sum(path, fd, sums, file->bytes));
+out:
+    file_sums_destroy(sums);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+/* The raw file's bytes are verified while they are made: its length is what
+ * unpacking ensures. */
+static enum err cache_unpack(const struct cache_shard *info, const char *from,
+                             const char *part)
+{
+    enum err rc = ERR_OK;
+    struct file_sums *sums = NULL;
+    TRY(file_sums_create(info->raw.hash, info->raw.hashes, &sums));
+    TRY_OUT(codec_unpack_file(info->compression, from, part, info->raw.bytes,
+                              sums));
+    rc = file_sums_compare(sums);
+out:
+    file_sums_destroy(sums);
+    return rc;
+}
+
+/* The raw file to `part`. */
+static enum err cache_bring(struct cache *cache, int64_t shard,
+                            const char *part, const char *packed)
+{
+    char local[FSIO_PATH_MAX];
+    int64_t bytes = 0;
+    const struct cache_shard *info = &cache->shards[shard];
+    unlink(part);
+    if (info->zip.name == NULL) {
+        TRY(store_get(cache->store, info->raw.name, part, info->raw.bytes,
+                      &bytes));
+        return cache_verify(part, &info->raw);
+    }
+    const char *from = packed;
+    if (store_local(cache->store, info->zip.name, local))
+        from = local;
+    else
+        TRY(store_get(cache->store, info->zip.name, packed, info->zip.bytes,
+                      &bytes));
+    TRY(cache_verify(from, &info->zip));
+    return cache_unpack(info, from, part);
+}
+
+/* Give it its name, held. */
+static enum err cache_publish(const struct cache *cache, int64_t shard,
+                              const char *part, struct cache_hold *hold)
+{
+    TRY(cache_path(cache, shard, "", hold->path));
+    hold->fd = open(part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (hold->fd < 0)
+        return err_errno("%s: open", part);
+    enum err rc = ERR_OK;
+    if (flock(hold->fd, LOCK_SH | LOCK_NB) != 0)
+        rc = err_errno("%s: lock", part);
+    else if (rename(part, hold->path) != 0)
+        rc = err_errno("%s: rename", part);
+    if (rc != ERR_OK)
+        cache_release(hold);
+    return rc;
+}
+
+/* By who has its lock. What arrived damaged is fetched once more. */
+static enum err cache_fetch(struct cache *cache, int64_t shard,
+                            struct cache_hold *hold)
+{
+    char part[FSIO_PATH_MAX], packed[FSIO_PATH_MAX];
+    const struct cache_shard *info = &cache->shards[shard];
+    const char *name = info->zip.name != NULL ? info->zip.name : info->raw.name;
+    TRY(cache_path(cache, shard, ".part", part));
+    TRY(cache_path(cache, shard, ".zip", packed));
+    TRY(cache_room_take(cache, shard));
+    enum err rc = cache_bring(cache, shard, part, packed);
+    if (rc == ERR_DATA && strstr(err_text(), " should be ") != NULL) {
+        log_warn("%s/%s: %s; it is fetched again", store_address(cache->store),
+                 name, err_text());
+        rc = cache_bring(cache, shard, part, packed);
+        if (rc == ERR_DATA)
+            rc = err_set(ERR_DATA,
+                         "%s/%s: %s; it is damaged there: copy the data set "
+                         "there again",
+                         store_address(cache->store), name, err_text());
+    }
+    if (rc == ERR_OK)
+        rc = cache_publish(cache, shard, part, hold);
+    if (rc == ERR_FULL || rc == ERR_SPACE)
+        rc = err_set(rc,
+                     "%s; make room there, name another folder with "
+                     "data.cache, or bound it with data.cache_limit",
+                     err_text());
+    unlink(packed);
+    if (rc != ERR_OK)
+        unlink(part);
+    cache_room_give(cache, shard);
+    return rc;
+}
+
+/* Whether what is there needs no look at its bytes. */
+static bool cache_is_trusted(const struct cache *cache, int64_t shard)
+{
+    char mark = 0;
+    return cache->options.sizes_only ||
+           (pread(cache->verified, &mark, 1, shard) == 1 && mark == 1);
+}
+
+/* What can't be marked is verified again. */
+static void cache_trust(const struct cache *cache, int64_t shard)
+{
+    ssize_t written = pwrite(cache->verified, "\1", 1, shard);
+    (void)written;
+}
+
+/* By who has its lock: what is there and held is let go of if it is damaged. */
+static void cache_look(const struct cache *cache, int64_t shard,
+                       struct cache_hold *hold, bool *held)
+{
+    if (!*held || cache_is_trusted(cache, shard))
+        return;
+    if (cache_verify(hold->path, &cache->shards[shard].raw) == ERR_OK) {
+        cache_trust(cache, shard);
+        return;
+    }
+    log_warn("%s: %s; damaged in the cache, it is fetched again", hold->path,
+             err_text());
+    unlink(hold->path);
+    cache_release(hold);
+    *held = false;
+}
+
+/* A failure since `begin` of another thread that fetched the same. */
+static enum err cache_failed(struct cache *cache, int64_t shard, double begin)
+{
+    enum err rc = ERR_OK;
+    pthread_mutex_lock(&cache->mutex);
+    if (cache->failed_shard == shard && cache->failed_s > begin)
+        rc = err_again(&cache->failed);
+    pthread_mutex_unlock(&cache->mutex);
+    return rc;
+}
+
+enum err cache_hold(struct cache *cache, int64_t shard, struct cache_hold *hold)
+{
+    assert(shard >= 0 && shard < cache->count);
+    int lock = -1;
+    bool held = false;
+    double begin = clock_now();
+    int stops = cache->stops;
+    hold->fd = -1;
+    TRY(cache_try(cache, shard, hold, &held));
+    if (held && cache_is_trusted(cache, shard))
+        return ERR_OK;
+    cache_release(hold);
+    TRY(cache_lock(cache, shard, cache->shards[shard].raw.name, &lock));
+    enum err rc = cache_failed(cache, shard, begin);
+    if (rc == ERR_OK)
+        rc = cache_try(cache, shard, hold, &held);
+    if (rc == ERR_OK)
+        cache_look(cache, shard, hold, &held);
+    if (rc == ERR_OK && !held) {
+        rc = cache_fetch(cache, shard, hold);
+        if (rc == ERR_OK)
+            cache_trust(cache, shard);
+        else if (cache->stops == stops) {
+            pthread_mutex_lock(&cache->mutex);
+            err_keep(&cache->failed, rc);
+            cache->failed_shard = shard;
+            cache->failed_s = clock_now();
+            pthread_mutex_unlock(&cache->mutex);
+        }
+    }
+    close(lock);
+    return rc;
+}

@@ -1,0 +1,89 @@
+/* Opens an address by its scheme, and counts. How files travel is the scheme's
+ * (store_scheme.h). */
+#include "src/data/remote/store.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/data/remote/store_scheme.h"
+
+static const struct store_scheme *const store_schemes[] = { STORE_SCHEMES };
+#define STORE_SCHEME_COUNT (sizeof store_schemes / sizeof store_schemes[0])
+
+enum err store_open(const char *url, const struct store_options *options,
+                    struct store **out)
+{
+    assert(options->deadline_s > 0);
+    enum err rc = ERR_OK;
+    struct store *store = calloc(1, sizeof *store);
+    if (store == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    pthread_mutex_init(&store->mutex, NULL);
+    store->options = *options;
+    TRY_OUT(store_url_parse(url, &store->url));
+    TRY_OUT(fsio_path(store->address, "%s", url));
+    const struct store_scheme *scheme = NULL;
+    for (size_t s = 0; s < STORE_SCHEME_COUNT && scheme == NULL; s++)
+        if (strcmp(store_schemes[s]->name, store->url.scheme) == 0)
+            scheme = store_schemes[s];
+    if (scheme == NULL) {
+        rc = err_set(ERR_USAGE,
+                     "%s: there is no '%s://'; give a folder, or an address "
+                     "with file://, http://, https:// or s3://",
+                     url, store->url.scheme);
+        goto out;
+    }
+    TRY_OUT(scheme->open(store));
+    store->scheme = scheme;
+    *out = store;
+    store = NULL;
+out:
+    store_close(store);
+    return rc;
+}
+
+void store_close(struct store *store)
+{
+    if (store == NULL)
+        return;
+    if (store->scheme != NULL)
+        store->scheme->close(store);
+    pthread_mutex_destroy(&store->mutex);
+    free(store);
+}
+
+enum err store_get(struct store *store, const char *name, const char *path,
+                   int64_t expected, int64_t *bytes)
+{
+    TRY(store->scheme->get(store, name, path, expected, bytes));
+    assert(expected < 0 || *bytes == expected);
+    pthread_mutex_lock(&store->mutex);
+    store->counts.files++;
+    store->counts.bytes += *bytes;
+    pthread_mutex_unlock(&store->mutex);
+    return ERR_OK;
+}
+
+bool store_local(const struct store *store, const char *name, char *path)
+{
+    return store->scheme == &store_file_scheme &&
+           fsio_path(path, "%s/%s", store->url.path, name) == ERR_OK;
+}
+
+void store_stop(struct store *store, bool stop)
+{
+    atomic_store(&store->stopped, stop);
+}
+
+void store_count(struct store *store, struct store_counts *out)
+{
+    pthread_mutex_lock(&store->mutex);
+    *out = store->counts;
+    pthread_mutex_unlock(&store->mutex);
+}
+
+const char *store_address(const struct store *store)
+{
+    return store->address;
+}

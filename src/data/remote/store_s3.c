@@ -1,0 +1,219 @@
+/* s3://BUCKET/FOLDER: requests to Amazon's service, or to another one at
+ * AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or S3_ENDPOINT_URL, where the bucket
+ * then is the first part of the path. Credentials are looked for in each
+ * request anew where they come from a file, so that those that expire may be
+ * replaced (store_keys.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "src/data/remote/store_http.h"
+#include "src/data/remote/store_keys.h"
+#include "src/data/remote/store_sign.h"
+
+struct store_s3 {
+    struct store_http *http;
+    char base[FSIO_PATH_MAX];     /* "https://host", without "/" at its end */
+    char host[384];               /* of the header */
+    char prefix[FSIO_PATH_MAX];   /* of paths at the endpoint; "" or "/x" */
+    char path[2 * FSIO_PATH_MAX]; /* decoded: bucket, where it belongs, and
+                                     folder */
+    char endpoint_from[32];       /* the variable; "": none */
+};
+
+/* A bucket that can stand before a host's name, under its certificate. */
+static bool store_s3_is_host(const char *bucket)
+{
+    size_t length = strlen(bucket);
+    return length >= 3 && length <= 63 &&
+           strspn(bucket, "abcdefghijklmnopqrstuvwxyz0123456789-") == length &&
+           bucket[0] != '-' && bucket[length - 1] != '-';
+}
+
+/* Another service than Amazon's. */
+static enum err store_s3_endpoint(struct store *store, struct store_s3 *s3,
+                                  const char *variable, const char *address)
+{
+    struct store_url url;
+    enum err rc = store_url_parse(address, &url);
+    if (rc == ERR_OK && ((strcmp(url.scheme, "http") != 0 &&
+                          strcmp(url.scheme, "https") != 0) ||
+                         url.place[0] == '\0'))
+        rc = err_set(ERR_USAGE, "is not an address with http:// or https://");
+    if (rc != ERR_OK)
+        return err_prefix(rc, "%s", variable);
+    bool tls = strcmp(url.scheme, "https") == 0;
+    snprintf(s3->endpoint_from, sizeof s3->endpoint_from, "%s", variable);
+    snprintf(s3->host, sizeof s3->host, "%s", url.place);
+    /* libcurl leaves the scheme's own port out of the header */
+    size_t length = strlen(s3->host);
+    const char *port = tls ? ":443" : ":80";
+    if (length > strlen(port) &&
+        strcmp(s3->host + length - strlen(port), port) == 0)
+        s3->host[length - strlen(port)] = '\0';
+    TRY(fsio_path(s3->base, "%s://%s", url.scheme, url.place));
+    TRY(fsio_path(s3->prefix, "%s", url.path));
+    snprintf(s3->path, sizeof s3->path, "/%s%s", store->url.place,
+             store->url.path);
+    return ERR_OK;
+}
+
+static enum err store_s3_amazon(struct store *store, struct store_s3 *s3,
+                                const char *region)
+{
+    const char *domain =
+        strncmp(region, "cn-", 3) == 0 ? "amazonaws.com.cn" : "amazonaws.com";
+    bool is_host = store_s3_is_host(store->url.place);
+    snprintf(s3->host, sizeof s3->host, "%s%ss3.%s.%s",
+             is_host ? store->url.place : "", is_host ? "." : "", region,
+             domain);
+    snprintf(s3->path, sizeof s3->path, "%s%s%s", is_host ? "" : "/",
+             is_host ? "" : store->url.place, store->url.path);
+    return fsio_path(s3->base, "https://%s", s3->host);
+}
+
+static enum err store_s3_settle(struct store *store, struct store_s3 *s3)
+{
+    static const char *const variables[] = { "AWS_ENDPOINT_URL_S3",
+                                             "AWS_ENDPOINT_URL",
+                                             "S3_ENDPOINT_URL" };
+    struct store_keys keys;
+    enum err rc = store_keys_find(&keys);
+    for (size_t v = 0; v < 3 && rc == ERR_OK; v++) {
+        const char *value = getenv(variables[v]);
+        if (value != NULL && value[0] != '\0')
+            return store_s3_endpoint(store, s3, variables[v], value);
+    }
+    if (rc == ERR_OK)
+        rc = store_s3_amazon(store, s3, keys.region);
+    explicit_bzero(&keys, sizeof keys);
+    return rc;
+}
+
+static enum err store_s3_sign(const struct store_s3 *s3, const char *path,
+                              const struct store_keys *keys,
+                              struct store_request *out)
+{
+    char date[STORE_SIGN_DATE_BYTES], authorization[1024];
+    char lines[3][sizeof keys->token + 32];
+    struct store_sign sign = { .id = keys->id,
+                               .secret = keys->secret,
+                               .token = keys->token,
+                               .region = keys->region,
+                               .host = s3->host,
+                               .path = path,
+                               .query = "" };
+    store_sign_date(time(NULL), date);
+    TRY(store_sign(&sign, date, authorization, sizeof authorization));
+    snprintf(lines[0], sizeof lines[0], "x-amz-content-sha256: %s",
+             STORE_SIGN_NOTHING);
+    snprintf(lines[1], sizeof lines[1], "x-amz-date: %s", date);
+    snprintf(lines[2], sizeof lines[2], "x-amz-security-token: %s",
+             keys->token);
+    const char *all[] = { authorization, lines[0], lines[1],
+                          keys->token[0] != '\0' ? lines[2] : NULL };
+    for (int i = 0; i < 4 && all[i] != NULL; i++) {
+        struct curl_slist *grown = curl_slist_append(out->headers, all[i]);
+        if (grown == NULL)
+            return err_set(ERR_MEMORY, "out of memory");
+        out->headers = grown;
+    }
+    return ERR_OK;
+}
+
+static enum err store_s3_request(struct store *store, const char *name,
+                                 struct store_request *out)
+{
+    const struct store_s3 *s3 = store->state;
+    struct store_keys keys;
+    char key[STORE_ADDRESS_BYTES], path[STORE_ADDRESS_BYTES];
+    TRY(store_url_encode(s3->path, name, false, key, sizeof key));
+    int length = snprintf(path, sizeof path, "%s%s", s3->prefix, key);
+    if (length >= (int)sizeof path ||
+        snprintf(out->url, sizeof out->url, "%s%s", s3->base, path) >=
+            (int)sizeof out->url)
+        return err_set(ERR_USAGE, "the address is too long");
+    enum err rc = store_keys_find(&keys);
+    out->signs = true;
+    if (rc == ERR_OK && keys.id[0] != '\0')
+        rc = store_s3_sign(s3, path, &keys, out);
+    explicit_bzero(&keys, sizeof keys);
+    return rc;
+}
+
+static void store_s3_advise(struct store *store,
+                            const struct store_transfer *answer, char *text,
+                            size_t bytes)
+{
+    const struct store_s3 *s3 = store->state;
+    struct store_keys keys;
+    long status = answer->status;
+    if (store_keys_find(&keys) != ERR_OK)
+        return;
+    const char *where =
+        s3->endpoint_from[0] != '\0' ? s3->endpoint_from : "Amazon's service";
+    if (answer->region[0] != '\0' && strcmp(answer->region, keys.region) != 0)
+        snprintf(text, bytes, "; the bucket is in region %.40s: set AWS_REGION",
+                 answer->region);
+    else if (status >= 300 && status < 400)
+        snprintf(text, bytes,
+                 "; it leads elsewhere, where signed requests do not go: set "
+                 "AWS_REGION to the bucket's, or an endpoint");
+    else if ((status == 400 || status == 401 || status == 403) &&
+             keys.id[0] == '\0')
+        snprintf(text, bytes,
+                 "; asked %s without credentials: set AWS_ACCESS_KEY_ID and "
+                 "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+                 where);
+    else if (status == 400 || status == 401 || status == 403)
+        snprintf(text, bytes,
+                 "; asked %s in region %.40s with the credentials of %.120s",
+                 where, keys.region, keys.from);
+    else if (status == 404)
+        snprintf(text, bytes, "; asked %s in region %.40s", where, keys.region);
+    explicit_bzero(&keys, sizeof keys);
+}
+
+static const struct store_http_source store_s3_source = {
+    .request = store_s3_request,
+    .advise = store_s3_advise,
+};
+
+static void store_s3_close(struct store *store)
+{
+    struct store_s3 *s3 = store->state;
+    store_http_destroy(s3->http);
+    free(s3);
+}
+
+static enum err store_s3_open(struct store *store)
+{
+    enum err rc = ERR_OK;
+    if (store->url.place[0] == '\0')
+        return err_set(ERR_USAGE, "%s: names no bucket", store->address);
+    struct store_s3 *s3 = calloc(1, sizeof *s3);
+    if (s3 == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(store_s3_settle(store, s3));
+    TRY_OUT(store_http_create(&store_s3_source, &s3->http));
+    store->state = s3;
+    s3 = NULL;
+out:
+    free(s3);
+    return rc;
+}
+
+static enum err store_s3_get(struct store *store, const char *name,
+                             const char *path, int64_t expected, int64_t *bytes)
+{
+    struct store_s3 *s3 = store->state;
+    return store_http_get(store, s3->http, name, path, expected, bytes);
+}
+
+const struct store_scheme store_s3_scheme = {
+    .name = "s3",
+    .open = store_s3_open,
+    .close = store_s3_close,
+    .get = store_s3_get,
+};

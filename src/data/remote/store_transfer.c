@@ -1,0 +1,361 @@
+/* Sends one request by libcurl, writes what comes to a file, and judges how it
+ * ended. */
+#include "src/data/remote/store_transfer.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/data/remote/store.h"
+#include "src/data/remote/store_url.h"
+
+#define STORE_REDIRECTS 5L
+#define STORE_SLOW_BYTES 1000.0 /* a second */
+#define STORE_CONNECT_MS 10000L
+
+static bool store_header(const char *line, size_t bytes, const char *name,
+                         char *out, size_t room)
+{
+    size_t length = strlen(name);
+    if (bytes <= length || line[length] != ':' ||
+        strncasecmp(line, name, length) != 0)
+        return false;
+    const char *value = line + length + 1;
+    size_t count = bytes - length - 1;
+    while (count > 0 && isspace((unsigned char)*value))
+        value++, count--;
+    while (count > 0 && isspace((unsigned char)value[count - 1]))
+        count--;
+    if (count >= room)
+        return false;
+    memcpy(out, value, count);
+    out[count] = '\0';
+    return true;
+}
+
+static size_t store_on_header(char *line, size_t size, size_t count, void *self)
+{
+    struct store_transfer *t = self;
+    char text[128];
+    size_t bytes = size * count;
+    long long begin = 0;
+    if (bytes >= 5 && strncasecmp(line, "HTTP/", 5) == 0) {
+        /* another answer, behind a redirect or a proxy's */
+        t->new_etag[0] = '\0';
+        t->range_begin = -1;
+        t->body_bytes = 0;
+    } else if (store_header(line, bytes, "ETag", text, sizeof text)) {
+        /* a weak one does not tell that the bytes are the same */
+        snprintf(t->new_etag, sizeof t->new_etag, "%s",
+                 text[0] == '"' ? text : "");
+    } else if (store_header(line, bytes, "Content-Range", text, sizeof text)) {
+        if (sscanf(text, "bytes %lld-", &begin) == 1 && begin >= 0)
+            t->range_begin = begin;
+    } else {
+        (void)store_header(line, bytes, "x-amz-bucket-region", t->region,
+                           sizeof t->region);
+    }
+    return bytes;
+}
+
+/* The first bytes of an answer: is it a file, and which part of it? */
+static enum err store_accept(struct store_transfer *t, long status)
+{
+    if (status == 206 && t->range_begin != t->received)
+        return err_set(ERR_IO, "sends bytes from %lld, not from %lld",
+                       (long long)t->range_begin, (long long)t->received);
+    if (status == 200 && t->received > 0) {
+        if (ftruncate(t->fd, 0) != 0)
+            return err_errno("%s: truncate", t->path);
+        t->received = 0;
+    }
+    memcpy(t->etag, t->new_etag, sizeof t->etag);
+    t->accepted = true;
+    return ERR_OK;
+}
+
+static enum err store_write(struct store_transfer *t, const char *data,
+                            size_t bytes)
+{
+    long status = 0;
+    curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (status != 200 && status != 206) {
+        size_t room = sizeof t->body - t->body_bytes;
+        size_t count = bytes < room ? bytes : room;
+        memcpy(t->body + t->body_bytes, data, count);
+        t->body_bytes += count;
+        return ERR_OK;
+    }
+    if (!t->accepted)
+        TRY(store_accept(t, status));
+    int64_t most = t->expected >= 0 ? t->expected : STORE_BYTES_MAX;
+    if ((int64_t)bytes > most - t->received)
+        return err_set(ERR_DATA, "has more than the %lld bytes that %s",
+                       (long long)most,
+                       t->expected >= 0 ? "the index says" : "it may have");
+    TRY(fsio_pwrite(t->fd, data, bytes, t->received, t->path));
+    t->received += (int64_t)bytes;
+    return ERR_OK;
+}
+
+static size_t store_on_data(char *data, size_t size, size_t count, void *self)
+{
+    struct store_transfer *t = self;
+    enum err rc = store_write(t, data, size * count);
+    if (rc == ERR_OK)
+        return size * count;
+    err_keep(&t->failed, rc);
+    return 0;
+}
+
+enum err store_transfer_create(struct store_transfer *transfer)
+{
+    memset(transfer, 0, sizeof *transfer);
+    transfer->fd = -1;
+    transfer->easy = curl_easy_init();
+    return transfer->easy != NULL
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "no memory for a transfer");
+}
+
+void store_transfer_destroy(struct store_transfer *transfer)
+{
+    if (transfer->fd >= 0)
+        close(transfer->fd);
+    curl_slist_free_all(transfer->headers);
+    if (transfer->easy != NULL)
+        curl_easy_cleanup(transfer->easy);
+    memset(transfer, 0, sizeof *transfer);
+    transfer->fd = -1;
+}
+
+enum err store_transfer_open(struct store_transfer *t, const char *address,
+                             const char *path, int64_t expected)
+{
+    t->address = address;
+    t->expected = expected;
+    t->received = 0;
+    t->etag[0] = '\0';
+    TRY(fsio_path(t->path, "%s", path));
+    t->fd =
+        open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return t->fd >= 0 ? ERR_OK : err_errno("%s: open", path);
+}
+
+enum err store_transfer_close(struct store_transfer *t)
+{
+    int fd = t->fd;
+    t->fd = -1;
+    return fd < 0 || close(fd) == 0 ? ERR_OK : err_errno("%s: close", t->path);
+}
+
+/* Takes over the list in any case. */
+static enum err store_add_header(struct store_transfer *t, const char *text)
+{
+    struct curl_slist *grown = curl_slist_append(t->headers, text);
+    if (grown == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    t->headers = grown;
+    return ERR_OK;
+}
+
+static void store_set_protocols(CURL *easy, const char *url)
+{
+    bool tls = strncasecmp(url, "https:", 6) == 0;
+#if LIBCURL_VERSION_NUM >= 0x075500
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, tls ? "https" : "http");
+    curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR,
+                     tls ? "https" : "http,https");
+#else
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS,
+                     tls ? (long)CURLPROTO_HTTPS : (long)CURLPROTO_HTTP);
+    curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS,
+                     tls ? (long)CURLPROTO_HTTPS
+                         : (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+}
+
+/* All but request and file: after a reset, which keeps connections. */
+static void store_set_options(struct store_transfer *t)
+{
+    CURL *easy = t->easy;
+    const char *authorities = getenv("CURL_CA_BUNDLE");
+    if (authorities == NULL || authorities[0] == '\0')
+        authorities = getenv("AWS_CA_BUNDLE");
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_USERAGENT, "tessera/" TESSERA_VERSION);
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, STORE_CONNECT_MS);
+    curl_easy_setopt(easy, CURLOPT_MAXREDIRS, STORE_REDIRECTS);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 256L << 10);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, store_on_data);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, t);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, store_on_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, t);
+    if (authorities != NULL && authorities[0] != '\0')
+        curl_easy_setopt(easy, CURLOPT_CAINFO, authorities);
+}
+
+enum err store_transfer_prepare(struct store_transfer *t,
+                                struct store_request *request)
+{
+    char line[160];
+    curl_easy_reset(t->easy);
+    curl_slist_free_all(t->headers);
+    t->headers = request->headers;
+    request->headers = NULL;
+    t->accepted = false;
+    t->range_begin = -1;
+    t->body_bytes = 0;
+    t->region[0] = t->new_etag[0] = '\0';
+    t->failed.code = ERR_OK;
+    t->mark_s = clock_now();
+    if (t->etag[0] == '\0')
+        t->received = 0;
+    t->mark = t->received;
+    if (t->received == 0 && ftruncate(t->fd, 0) != 0)
+        return err_errno("%s: truncate", t->path);
+    if (t->received > 0) {
+        snprintf(line, sizeof line, "Range: bytes=%lld-",
+                 (long long)t->received);
+        TRY(store_add_header(t, line));
+        snprintf(line, sizeof line, "If-Match: %s", t->etag);
+        TRY(store_add_header(t, line));
+    }
+    store_set_options(t);
+    store_set_protocols(t->easy, request->url);
+    curl_easy_setopt(t->easy, CURLOPT_URL, request->url);
+    curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
+    curl_easy_setopt(t->easy, CURLOPT_FOLLOWLOCATION, request->signs ? 0L : 1L);
+    if (!request->signs)
+        curl_easy_setopt(t->easy, CURLOPT_NETRC, (long)CURL_NETRC_OPTIONAL);
+    curl_easy_setopt(t->easy, CURLOPT_PRIVATE, t);
+    return ERR_OK;
+}
+
+/* A whole answer without an error of the connection. */
+static enum store_verdict store_judge_file(struct store_transfer *t,
+                                           enum err *kind)
+{
+    curl_off_t length = -1;
+    if (t->expected < 0 || t->received == t->expected)
+        return STORE_DONE;
+    curl_easy_getinfo(t->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    if (length >= 0) {
+        *kind = err_set(ERR_DATA,
+                        "has %lld bytes, but the index says %lld; copy the "
+                        "data set there again",
+                        (long long)t->received, (long long)t->expected);
+        return STORE_NEVER;
+    }
+    t->etag[0] = '\0';
+    *kind = err_set(ERR_IO, "was cut off after %lld of %lld bytes",
+                    (long long)t->received, (long long)t->expected);
+    return STORE_AGAIN;
+}
+
+bool store_transfer_stalls(struct store_transfer *t, double stall_s)
+{
+    double now = clock_now();
+    int64_t came = t->received - t->mark;
+    if (came < 0 || (double)came >= STORE_SLOW_BYTES * stall_s) {
+        t->mark = t->received;
+        t->mark_s = now;
+    }
+    return now - t->mark_s > stall_s;
+}
+
+static enum store_verdict store_judge_status(struct store_transfer *t,
+                                             enum err *kind)
+{
+    char code[64], message[160];
+    curl_off_t wait = 0;
+    long status = t->status;
+    store_url_tag(t->body, t->body_bytes, "Code", code, sizeof code);
+    store_url_tag(t->body, t->body_bytes, "Message", message, sizeof message);
+    curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &wait);
+    t->retry_after_s = (double)wait;
+    bool changed = (status == 412 || status == 416) && t->etag[0] != '\0';
+    if (changed)
+        t->etag[0] = '\0'; /* from its beginning, then */
+    bool passes = status == 408 || status == 425 || status == 429 ||
+                  status >= 500 || changed;
+    *kind = err_set(passes ? ERR_IO : ERR_DATA, "%s%ld%s%s%s%s",
+                    status == 404 || status == 410 ? "no such file: status "
+                    : status == 403                ? "may not be read: status "
+                                                   : "status ",
+                    status, code[0] != '\0' ? ", " : "", code,
+                    message[0] != '\0' ? ": " : "", message);
+    return passes ? STORE_AGAIN : STORE_NEVER;
+}
+
+/* Whether a failure of the connection may pass. */
+static bool store_passes(CURLcode code)
+{
+    switch (code) {
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_OPERATION_TIMEDOUT:
+    case CURLE_PARTIAL_FILE:
+    case CURLE_GOT_NOTHING:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_HTTP2:
+    case CURLE_HTTP2_STREAM:
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_AGAIN:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Whether it surely comes again: what the server is and says. */
+static bool store_stays(CURLcode code)
+{
+    return code == CURLE_TOO_MANY_REDIRECTS ||
+           code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT ||
+           code == CURLE_PEER_FAILED_VERIFICATION ||
+           code == CURLE_OUT_OF_MEMORY;
+}
+
+static const char *store_words(CURLcode code)
+{
+    if (code == CURLE_OPERATION_TIMEDOUT)
+        return "no answer in time, or no more of it";
+    if (code == CURLE_OUT_OF_MEMORY) /* so curl calls an endless header, too */
+        return "the answer's header is too large";
+    return curl_easy_strerror(code);
+}
+
+enum store_verdict store_transfer_judge(struct store_transfer *t, CURLcode code,
+                                        enum err *kind)
+{
+    t->code = code;
+    t->status = 0;
+    t->retry_after_s = 0.0;
+    curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &t->status);
+    if (t->failed.code != ERR_OK) {
+        *kind = err_again(&t->failed);
+        return *kind == ERR_IO ? STORE_AGAIN : STORE_NEVER;
+    }
+    if (code != CURLE_OK) {
+        *kind = err_set(store_stays(code) ? ERR_DATA : ERR_IO, "%s",
+                        store_words(code));
+        return store_passes(code) ? STORE_AGAIN : STORE_NEVER;
+    }
+    if (t->status != 200 && t->status != 206)
+        return store_judge_status(t, kind);
+    if (!t->accepted) { /* an empty file */
+        *kind = store_accept(t, t->status);
+        if (*kind != ERR_OK)
+            return STORE_AGAIN;
+    }
+    return store_judge_file(t, kind);
+}

@@ -1,0 +1,133 @@
+/* A data set: a folder of shards, or the address of one
+ * (src/data/remote/store.h), files of samples, in a format of
+ * src/data/set/dataset_format.h, whose index says what is in them, plus the sidecar
+ * tessera.json (src/data/set/sidecar.h). A sample is whole numbers of any width.
+ *
+ * Opening reads the index and looks at every shard (there, regular, as long as
+ * the index says), so that no run meets a missing one after hours. Shards
+ * without samples are fine, a set without samples is not; what is truncated or
+ * inconsistent is ERR_DATA naming the file. A dataset may be used by one thread
+ * at a time. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/data/remote/cache.h"
+#include "src/data/set/sidecar.h"
+#include "src/data/set/values.h"
+
+struct dataset;
+
+struct dataset_contents {
+    int64_t samples;   /* > 0 */
+    int64_t shards;    /* files that are checked one by one, > 0 */
+    int64_t bytes;     /* of all shards */
+    int64_t largest;   /* shard's bytes */
+    int64_t longest;   /* sample's tokens; 0: the index does not tell */
+    int64_t unchecked; /* shards without a checksum that is known here */
+    bool lengths;      /* every sample tells the lengths of its documents */
+};
+
+enum err dataset_open(const char *path, struct dataset **out);
+/* The same without a look at the shards, for ranks that share that; where it
+ * needs a cache with these options, otherwise cache_defaults. */
+enum err dataset_open_unseen(const char *path,
+                             const struct cache_options *options,
+                             struct dataset **out);
+/* Shard `index` is there, regular and as long as the index says. */
+enum err dataset_look(const struct dataset *dataset, int64_t index);
+/* The same with `sidecar` in place of the file, for a set that has none; its
+ * `samples` and `tokens` are not looked at. ERR_USAGE for a `token_type` where
+ * the index gives one. */
+enum err dataset_open_with(const char *path, const struct sidecar *sidecar,
+                           struct dataset **out);
+void dataset_close(struct dataset *dataset);
+
+/* Lent. */
+const struct dataset_contents *dataset_contents(const struct dataset *dataset);
+int64_t dataset_samples(const struct dataset *dataset);
+int64_t dataset_tokens(const struct dataset *dataset);
+int64_t dataset_vocab_size(const struct dataset *dataset);
+/* Of shard `index`. */
+int64_t dataset_shard_samples(const struct dataset *dataset, int64_t index);
+/* The token that ends a document; -1: not known. */
+int64_t dataset_eos_token(const struct dataset *dataset);
+/* The token that begins one; -1: not known, or the other is. */
+int64_t dataset_bos_token(const struct dataset *dataset);
+/* Whether documents can be told apart: by one of these, or their lengths. */
+bool dataset_has_documents(const struct dataset *dataset);
+/* Tokens of the longest sample; 0: neither index nor sidecar tells. */
+int64_t dataset_longest(const struct dataset *dataset);
+/* Hex digest that identifies content order: SHA-256 over what the format says
+ * of it (the bytes of index.json), the tokenizer hash, and what the sidecar
+ * says beside it that changes what is trained: tokens that end or begin
+ * documents, the type of bytes, the shards' digests. Stored in checkpoints.
+ * Lent. */
+const char *dataset_id(const struct dataset *dataset);
+const char *dataset_tokenizer_sha256(const struct dataset *dataset);
+/* Lent. */
+const char *dataset_tokenizer(const struct dataset *dataset);
+/* The path of the tokenizer's file in the folder, whose digest was compared with
+ * the sidecar's when the set was opened; "": the set has none. */
+const char *dataset_tokenizer_file(const struct dataset *dataset);
+const char *dataset_path(const struct dataset *dataset);
+/* Where its index lies: the path, or of an address the cache's folder. */
+const char *dataset_folder(const struct dataset *dataset);
+/* Whether shards come through a cache: those of an address, and packed ones.
+ * They are verified when they are fetched. Others of the same set need not. */
+bool dataset_is_cached(const struct dataset *dataset);
+bool dataset_shard_is_cached(const struct dataset *dataset, int64_t index);
+/* Sample `index` will be read soon: its shard may be fetched. By any thread. */
+void dataset_want(const struct dataset *dataset, int64_t index);
+/* Let a reading that waits for a cache end soon, with ERR_IO, now and until
+ * `stop` is false. By any thread. */
+void dataset_stop(struct dataset *dataset, bool stop);
+/* The name of its index, a file in the folder. */
+const char *dataset_index(const struct dataset *dataset);
+
+/* Copy sample `index` (0 <= index < samples) into tokens[capacity]; *length is
+ * its full length, which may be larger than capacity (then only the first
+ * capacity tokens are copied). A token outside [0, vocab_size) is ERR_DATA with
+ * shard, sample and value. */
+enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *tokens,
+                      int64_t capacity, int64_t *length);
+
+/* What a sample has beside its tokens, lent until the next read. Count 0: the
+ * set has none. */
+struct dataset_marks {
+    struct values loss_mask; /* uint8 for each token: 1 has to be predicted, 0
+                              * bears no loss */
+    struct values lengths;   /* int32, > 0: tokens of each document in it, in
+                              * order; their sum is the sample's length */
+};
+
+/* dataset_read(), and the marks of all of the sample's tokens. Marks that do not
+ * fit the tokens are ERR_DATA here as there. */
+enum err dataset_read_marked(struct dataset *dataset, int64_t index,
+                             int32_t *tokens, int64_t capacity, int64_t *length,
+                             struct dataset_marks *marks);
+
+/* Asked before every MiB of a long reading. Once it says false, the reading
+ * ends with ERR_OK and has found nothing. */
+struct dataset_watch {
+    bool (*go_on)(void *self);
+    void *self;
+};
+
+/* Check all checksums of the file of shard `index` that index and sidecar
+ * record and that are known here. Shards without samples are checked too.
+ * NULL: unwatched. */
+enum err dataset_verify_shard(struct dataset *dataset, int64_t index,
+                              const struct dataset_watch *watch);
+
+/* Its SHA-256. */
+enum err dataset_shard_sha256(struct dataset *dataset, int64_t index,
+                              char hex[65]);
+
+/* The names of the shards' checksums, "sha1, xxh64", of those known here or of
+ * the others; cut at `bytes`. */
+void dataset_checksums(const struct dataset *dataset, bool known, char *names,
+                       size_t bytes);

@@ -1,0 +1,242 @@
+/* Deals each step's batch to the streams of a mixture. Only whole numbers are
+ * carried from step to step, so no machine rounds otherwise than another. */
+#include "src/data/set/order_mixture.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIXTURE_UNIT ((int64_t)1 << 32) /* of a sample that is owed */
+#define MIXTURE_ANCHOR 1024             /* steps between those that are kept */
+
+/* What is known when a step begins. */
+struct state {
+    int64_t before[STREAMS_MAX];
+    int64_t owed[STREAMS_MAX];
+};
+
+struct order_mixture {
+    int count;
+    int64_t batch, first;
+    struct mixture_curve *curves;
+    int64_t *anchors; /* [anchor_count][2][count]: before, owed */
+    int64_t anchor_count, anchor_room;
+    int64_t step; /* of `state` and `counts`; -1: of none */
+    struct state state;
+    struct mixture_counts counts;
+};
+
+double order_mixture_weight(const struct mixture_curve *curve, int64_t step)
+{
+    int i = 0;
+    while (i + 1 < curve->count && curve->points[i + 1].step <= step)
+        i++;
+    const struct mixture_point *from = &curve->points[i];
+    const struct mixture_point *to = from + 1;
+    if (i + 1 == curve->count || to->jump)
+        return from->weight;
+    return from->weight +
+           (to->weight - from->weight) *
+               ((double)(step - from->step) / (double)(to->step - from->step));
+}
+
+static double weigh(const struct order_mixture *mixture, int64_t step,
+                    double *weights)
+{
+    double sum = 0.0;
+    for (int i = 0; i < mixture->count; i++) {
+        weights[i] =
+            order_mixture_weight(&mixture->curves[i], mixture->first + step);
+        sum += weights[i];
+    }
+    return sum;
+}
+
+/* Between two points weights are lines, so their sum is 0 nowhere if it is not
+ * at both ends. */
+static enum err check_weights(const struct order_mixture *mixture)
+{
+    double weights[STREAMS_MAX];
+    for (int i = 0; i < mixture->count; i++)
+        for (int p = 0; p < mixture->curves[i].count; p++) {
+            int64_t step = mixture->curves[i].points[p].step - mixture->first;
+            for (int64_t s = step > 0 ? step - 1 : 0; s <= step || s == 0; s++)
+                if (!(weigh(mixture, s, weights) > 0.0))
+                    return err_set(ERR_USAGE,
+                                   "all weights of the mixture are 0 at step "
+                                   "%lld: give one data set a weight there",
+                                   (long long)(mixture->first + s + 1));
+        }
+    return ERR_OK;
+}
+
+enum err order_mixture_create(const struct mixture_curve *curves, int count,
+                              int64_t batch, int64_t first,
+                              struct order_mixture **out)
+{
+    enum err rc = ERR_OK;
+    assert(count > 0 && count <= STREAMS_MAX);
+    assert(batch > 0 && batch < MIXTURE_UNIT / 4 && first >= 0);
+    size_t bytes = (size_t)count * sizeof *curves;
+    struct order_mixture *mixture = calloc(1, sizeof *mixture);
+    if (mixture == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    mixture->count = count;
+    mixture->batch = batch;
+    mixture->first = first;
+    mixture->step = -1;
+    mixture->curves = malloc(bytes);
+    if (mixture->curves == NULL) {
+        rc = err_set(ERR_MEMORY, "out of memory");
+        goto out;
+    }
+    memcpy(mixture->curves, curves, bytes);
+    TRY_OUT(check_weights(mixture));
+    *out = mixture;
+    mixture = NULL;
+out:
+    order_mixture_destroy(mixture);
+    return rc;
+}
+
+void order_mixture_destroy(struct order_mixture *mixture)
+{
+    if (mixture == NULL)
+        return;
+    free(mixture->curves);
+    free(mixture->anchors);
+    free(mixture);
+}
+
+/* Every stream's share of the batch is added to what it is owed, which then
+ * adds up to the batch. */
+static void owe(const struct order_mixture *mixture, const double *weights,
+                double sum, int64_t *owed)
+{
+    int64_t left = MIXTURE_UNIT, idle = 0;
+    int most = 0;
+    for (int i = 0; i < mixture->count; i++) {
+        int64_t share = (int64_t)(weights[i] / sum * (double)MIXTURE_UNIT);
+        owed[i] += share * mixture->batch;
+        left -= share;
+        if (weights[i] > weights[most])
+            most = i;
+        if (weights[i] > 0.0)
+            continue;
+        idle += owed[i];
+        owed[i] = 0;
+    }
+    owed[most] += left * mixture->batch + idle;
+}
+
+/* The stream that is owed most, beyond what it has, or least of those that have
+ * something; streams without weight are not asked. */
+static int find(const struct order_mixture *mixture, const double *weights,
+                const int64_t *owed, const int64_t *now, bool least)
+{
+    int best = -1;
+    int64_t best_rest = 0;
+    for (int i = 0; i < mixture->count; i++) {
+        int64_t rest = owed[i] - now[i] * MIXTURE_UNIT;
+        if (weights[i] <= 0.0 || (least && now[i] == 0))
+            continue;
+        if (best < 0 || (least ? rest < best_rest : rest > best_rest)) {
+            best = i;
+            best_rest = rest;
+        }
+    }
+    return best;
+}
+
+/* The counts of the step that begins with `state`. */
+static void deal(struct order_mixture *mixture, int64_t step)
+{
+    double weights[STREAMS_MAX];
+    struct state *state = &mixture->state;
+    int64_t *now = mixture->counts.now;
+    int64_t left = mixture->batch;
+    double sum = weigh(mixture, step, weights);
+    memcpy(mixture->counts.before, state->before, sizeof state->before);
+    owe(mixture, weights, sum, state->owed);
+    for (int i = 0; i < mixture->count; i++) {
+        now[i] = state->owed[i] > 0 ? state->owed[i] / MIXTURE_UNIT : 0;
+        left -= now[i];
+    }
+    for (; left > 0; left--)
+        now[find(mixture, weights, state->owed, now, false)]++;
+    for (; left < 0; left++)
+        now[find(mixture, weights, state->owed, now, true)]--;
+}
+
+/* From a step whose counts are there to the beginning of the next. */
+static void go_on(struct order_mixture *mixture)
+{
+    struct state *state = &mixture->state;
+    for (int i = 0; i < mixture->count; i++) {
+        state->before[i] += mixture->counts.now[i];
+        state->owed[i] -= mixture->counts.now[i] * MIXTURE_UNIT;
+    }
+}
+
+static enum err keep(struct order_mixture *mixture)
+{
+    size_t count = (size_t)mixture->count;
+    if (mixture->anchor_count == mixture->anchor_room) {
+        int64_t room = 2 * mixture->anchor_room + 8;
+        int64_t *more =
+            realloc(mixture->anchors, (size_t)room * 2 * count * sizeof *more);
+        if (more == NULL)
+            return err_set(ERR_MEMORY, "no memory for a mixture's steps");
+        mixture->anchors = more;
+        mixture->anchor_room = room;
+    }
+    int64_t *at =
+        mixture->anchors + (size_t)mixture->anchor_count++ * 2 * count;
+    memcpy(at, mixture->state.before, count * sizeof *at);
+    memcpy(at + count, mixture->state.owed, count * sizeof *at);
+    return ERR_OK;
+}
+
+/* To the beginning of a step that is not beyond the last anchor. */
+static void go_to(struct order_mixture *mixture, int64_t anchor)
+{
+    size_t count = (size_t)mixture->count;
+    memset(&mixture->state, 0, sizeof mixture->state);
+    if (anchor < 0)
+        return;
+    const int64_t *at = mixture->anchors + (size_t)anchor * 2 * count;
+    memcpy(mixture->state.before, at, count * sizeof *at);
+    memcpy(mixture->state.owed, at + count, count * sizeof *at);
+}
+
+enum err order_mixture_at(struct order_mixture *mixture, int64_t step,
+                          const struct mixture_counts **out)
+{
+    assert(step >= 0);
+    if (mixture->step < 0 || step < mixture->step ||
+        step / MIXTURE_ANCHOR > mixture->step / MIXTURE_ANCHOR) {
+        /* anchor k is the beginning of step (k + 1) * MIXTURE_ANCHOR */
+        int64_t anchor = step / MIXTURE_ANCHOR;
+        anchor =
+            anchor < mixture->anchor_count ? anchor : mixture->anchor_count;
+        if (mixture->step < anchor * MIXTURE_ANCHOR || step < mixture->step) {
+            go_to(mixture, anchor - 1);
+            mixture->step = anchor * MIXTURE_ANCHOR;
+            deal(mixture, mixture->step);
+        }
+    }
+    while (mixture->step < step) {
+        go_on(mixture);
+        mixture->step++;
+        if (mixture->step == (mixture->anchor_count + 1) * MIXTURE_ANCHOR) {
+            enum err rc = keep(mixture);
+            if (rc != ERR_OK) {
+                mixture->step = -1;
+                return rc;
+            }
+        }
+        deal(mixture, mixture->step);
+    }
+    *out = &mixture->counts;
+    return ERR_OK;
+}

@@ -1,0 +1,219 @@
+/* Reads, checks and writes tessera.json. */
+#include "src/data/set/sidecar.h"
+
+#include <assert.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/base/regular.h"
+#include "src/data/set/values.h"
+
+/* The limit of an index: both have a line per shard. */
+#define SIDECAR_BYTES_MAX ((size_t)256 << 20)
+#define SIDECAR_SHA256_DIGITS ((size_t)64)
+
+static enum err sidecar_int(const json_t *root, const char *key, int64_t min,
+                            int64_t max, int64_t *out)
+{
+    const json_t *value = json_object_get(root, key);
+    json_int_t number = json_integer_value(value);
+    if (!json_is_integer(value) || number < min || number > max)
+        return err_set(ERR_DATA,
+                       "'%s' has to be a whole number in [%lld, %lld]", key,
+                       (long long)min, (long long)max);
+    *out = (int64_t)number;
+    return ERR_OK;
+}
+
+static enum err sidecar_string(const json_t *root, const char *key, char *out,
+                               size_t bytes)
+{
+    const char *text = json_string_value(json_object_get(root, key));
+    if (text == NULL || text[0] == '\0' || strlen(text) >= bytes)
+        return err_set(ERR_DATA, "'%s' has to be a text of 1 to %zu bytes", key,
+                       bytes - 1);
+    memcpy(out, text, strlen(text) + 1);
+    return ERR_OK;
+}
+
+static enum err sidecar_hashes(const json_t *list, struct sidecar *out)
+{
+    size_t count = json_array_size(list);
+    if (!json_is_array(list) || count == 0)
+        return err_set(ERR_DATA, "'shards_sha256' has to be a list");
+    out->shards_sha256 = malloc(count * SIDECAR_SHA256_DIGITS);
+    if (out->shards_sha256 == NULL)
+        return err_set(ERR_MEMORY, "no memory for %zu shards", count);
+    for (size_t s = 0; s < count; s++) {
+        const char *hex = json_string_value(json_array_get(list, s));
+        if (hex == NULL || strlen(hex) != SIDECAR_SHA256_DIGITS)
+            return err_set(ERR_DATA, "'shards_sha256' has to hold texts of 64 "
+                                     "hexadecimal digits");
+        memcpy(out->shards_sha256 + s * SIDECAR_SHA256_DIGITS, hex,
+               SIDECAR_SHA256_DIGITS);
+    }
+    out->shards_hashed = (int64_t)count;
+    return ERR_OK;
+}
+
+/* What need not be there. */
+static enum err sidecar_parse_more(const json_t *root, struct sidecar *out)
+{
+    char type[16];
+    if (json_object_get(root, "eos_token") != NULL)
+        TRY(sidecar_int(root, "eos_token", 0, out->vocab_size - 1,
+                        &out->eos_token));
+    if (json_object_get(root, "bos_token") != NULL)
+        TRY(sidecar_int(root, "bos_token", 0, out->vocab_size - 1,
+                        &out->bos_token));
+    if (out->eos_token >= 0 && out->bos_token >= 0)
+        return err_set(ERR_DATA, "'eos_token' and 'bos_token': documents are "
+                                 "divided by one of them, not by both");
+    if (json_object_get(root, "unicode") != NULL)
+        TRY(sidecar_string(root, "unicode", out->unicode, sizeof out->unicode));
+    if (json_object_get(root, "longest") != NULL)
+        TRY(sidecar_int(root, "longest", 1, INT64_MAX, &out->longest));
+    if (json_object_get(root, "token_type") != NULL) {
+        TRY(sidecar_string(root, "token_type", type, sizeof type));
+        out->token_type = values_code(type);
+        if (out->token_type == 0)
+            return err_set(ERR_DATA,
+                           "'token_type' is '%s'; it has to be one of int8, "
+                           "uint8, ... uint64",
+                           type);
+    }
+    out->adopted = json_is_true(json_object_get(root, "adopted"));
+    if (json_object_get(root, "shards_sha256") != NULL)
+        TRY(sidecar_hashes(json_object_get(root, "shards_sha256"), out));
+    return ERR_OK;
+}
+
+static enum err sidecar_parse(const json_t *root, struct sidecar *out)
+{
+    char format[64];
+    TRY(sidecar_string(root, "format", format, sizeof format));
+    if (strcmp(format, SIDECAR_FORMAT) != 0)
+        return err_set(ERR_DATA, "'format' is '%s'; this build reads '%s'",
+                       format, SIDECAR_FORMAT);
+    TRY(sidecar_int(root, "vocab_size", 1, SIDECAR_VOCAB_MAX,
+                    &out->vocab_size));
+    TRY(sidecar_string(root, "tokenizer", out->tokenizer,
+                       sizeof out->tokenizer));
+    TRY(sidecar_string(root, "tokenizer_sha256", out->tokenizer_sha256,
+                       sizeof out->tokenizer_sha256));
+    if (strlen(out->tokenizer_sha256) != 64)
+        return err_set(ERR_DATA, "'tokenizer_sha256' has to be 64 hexadecimal "
+                                 "digits");
+    TRY(sidecar_int(root, "samples", 0, INT64_MAX, &out->samples));
+    TRY(sidecar_int(root, "tokens", 0, INT64_MAX, &out->tokens));
+    return sidecar_parse_more(root, out);
+}
+
+enum err sidecar_read(const char *folder, struct sidecar *out)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    json_error_t problem;
+    *out = (struct sidecar){ .eos_token = -1, .bos_token = -1 };
+    TRY_OUT(fsio_path(path, "%s/%s", folder, SIDECAR_NAME));
+    if (!fsio_exists(path)) {
+        rc = err_set(ERR_DATA,
+                     "%s: no such file, so the vocabulary is unknown; make "
+                     "it with: tessera-data adopt --vocab-size N "
+                     "--tokenizer NAME --eos-token-id N %s",
+                     path, folder);
+        goto out;
+    }
+    TRY_OUT(regular_read(path, SIDECAR_BYTES_MAX, &text, &bytes));
+    root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
+    if (root == NULL) {
+        rc = err_set(ERR_DATA, "%s:%d: not valid JSON: %s", path, problem.line,
+                     problem.text);
+        goto out;
+    }
+    rc = sidecar_parse(root, out);
+    if (rc != ERR_OK)
+        err_prefix(rc, "%s", path);
+out:
+    if (rc != ERR_OK)
+        sidecar_release(out);
+    json_decref(root);
+    free(text);
+    return rc;
+}
+
+void sidecar_release(struct sidecar *sidecar)
+{
+    free(sidecar->shards_sha256);
+    sidecar->shards_sha256 = NULL;
+    sidecar->shards_hashed = 0;
+}
+
+static void sidecar_set(json_t *root, const char *key, int64_t value,
+                        int64_t least)
+{
+    if (value >= least)
+        json_object_set_new(root, key, json_integer(value));
+}
+
+static void sidecar_set_more(json_t *root, const struct sidecar *sidecar)
+{
+    sidecar_set(root, "eos_token", sidecar->eos_token, 0);
+    sidecar_set(root, "bos_token", sidecar->bos_token, 0);
+    if (sidecar->unicode[0] != '\0')
+        json_object_set_new(root, "unicode", json_string(sidecar->unicode));
+    sidecar_set(root, "longest", sidecar->longest, 1);
+    if (sidecar->token_type != 0)
+        json_object_set_new(
+            root, "token_type",
+            json_string(values_type(sidecar->token_type)->name));
+    if (sidecar->adopted)
+        json_object_set_new(root, "adopted", json_true());
+    if (sidecar->shards_sha256 == NULL)
+        return;
+    json_t *hashes = json_array();
+    for (int64_t s = 0; s < sidecar->shards_hashed; s++)
+        json_array_append_new(
+            hashes, json_stringn(sidecar->shards_sha256 +
+                                     (size_t)s * SIDECAR_SHA256_DIGITS,
+                                 SIDECAR_SHA256_DIGITS));
+    json_object_set_new(root, "shards_sha256", hashes);
+}
+
+enum err sidecar_write(const char *folder, const struct sidecar *sidecar)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    json_t *root = NULL;
+    assert(sidecar->eos_token < 0 || sidecar->bos_token < 0);
+    assert((sidecar->shards_sha256 != NULL) == (sidecar->shards_hashed > 0));
+    TRY_OUT(fsio_path(path, "%s/%s", folder, SIDECAR_NAME));
+    root = json_pack("{s:s, s:I, s:s, s:s, s:I, s:I}", "format", SIDECAR_FORMAT,
+                     "vocab_size", (json_int_t)sidecar->vocab_size, "tokenizer",
+                     sidecar->tokenizer, "tokenizer_sha256",
+                     sidecar->tokenizer_sha256, "samples",
+                     (json_int_t)sidecar->samples, "tokens",
+                     (json_int_t)sidecar->tokens);
+    sidecar_set_more(root, sidecar);
+    text = json_dumps(root, JSON_INDENT(2));
+    if (text == NULL) {
+        rc = err_set(ERR_DATA, "%s: the tokenizer's name is not UTF-8 text",
+                     path);
+        goto out;
+    }
+    /* The NUL becomes the line end. */
+    size_t bytes = strlen(text) + 1;
+    text[bytes - 1] = '\n';
+    TRY_OUT(fsio_write_atomic(path, text, bytes));
+out:
+    json_decref(root);
+    free(text);
+    return rc;
+}

@@ -1,0 +1,289 @@
+/* Opens one input after the other, as text or as JSON lines. */
+#include "src/data/texts/documents.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/data/texts/jsonl.h"
+#include "src/data/mds/mds_table.h"
+#include "src/data/texts/text.h"
+#include "src/text/binary_kind.h"
+
+struct documents {
+    const struct inputs *inputs;
+    struct documents_options options;
+    struct documents_place place; /* to open the file at, then of the span */
+    struct text *text;            /* what is open; one of these */
+    struct jsonl *lines;
+    struct mds_table *table;
+    int64_t sample;            /* the table's next */
+    struct binary_count count; /* of its texts */
+    size_t skip;               /* of the next record's text */
+    int64_t before;            /* bytes of the files before this one */
+};
+
+enum err documents_create(const struct inputs *inputs,
+                          const struct documents_options *options,
+                          struct documents **out)
+{
+    TRY(text_check_separator(options->separator));
+    struct documents *documents = calloc(1, sizeof *documents);
+    if (documents == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    documents->inputs = inputs;
+    documents->options = *options;
+    *out = documents;
+    return ERR_OK;
+}
+
+static void documents_close(struct documents *documents)
+{
+    text_close(documents->text);
+    jsonl_close(documents->lines);
+    mds_table_close(documents->table);
+    documents->table = NULL;
+    documents->text = NULL;
+    documents->lines = NULL;
+}
+
+void documents_destroy(struct documents *documents)
+{
+    if (documents == NULL)
+        return;
+    documents_close(documents);
+    free(documents);
+}
+
+static const struct inputs_file *documents_file(const struct documents *from,
+                                                int64_t file)
+{
+    return &from->inputs->file[file];
+}
+
+enum err documents_go(struct documents *documents,
+                      const struct documents_place *place)
+{
+    assert(documents->text == NULL && documents->lines == NULL);
+    assert(place->file >= 0 &&
+           place->file <= (int64_t)documents->inputs->count);
+    documents->place = *place;
+    for (int64_t f = 0; f < place->file; f++)
+        if (!documents_file(documents, f)->set)
+            documents->before += documents_file(documents, f)->bytes;
+    return ERR_OK;
+}
+
+static bool documents_is_text(const struct documents *documents, int64_t file)
+{
+    const struct inputs_file *input = documents_file(documents, file);
+    return !input->json && !input->set;
+}
+
+static bool documents_is_open(const struct documents *documents)
+{
+    return documents->text != NULL || documents->lines != NULL ||
+           documents->table != NULL;
+}
+
+/* Open the file of the place, and go there. */
+static enum err documents_open(struct documents *documents)
+{
+    const struct documents_place *place = &documents->place;
+    const struct documents_options *options = &documents->options;
+    const struct inputs_file *file = documents_file(documents, place->file);
+    TRY(inputs_check(file));
+    if (file->set) {
+        documents->skip = (size_t)place->skip;
+        documents->sample = place->offset;
+        documents->count = (struct binary_count)BINARY_COUNT_NONE;
+        TRY(mds_table_open(file->path, &documents->table));
+        return mds_table_check(documents->table, options->field);
+    }
+    if (file->json) {
+        struct jsonl_mark mark = { place->offset, place->line };
+        documents->skip = (size_t)place->skip;
+        TRY(jsonl_open_watched(file->path, &options->watch, &documents->lines));
+        return mark.line > 0 ? jsonl_go(documents->lines, mark) : ERR_OK;
+    }
+    struct text_place text = { place->offset, place->inside, place->midline };
+    TRY(text_open(file->path, options->separator, options->binary,
+                  &options->watch, &documents->text));
+    return text_go(documents->text, text);
+}
+
+/* The next record with a text; *more false: there is none in this file. */
+static enum err documents_record(struct documents *documents,
+                                 struct documents_span *span, bool *more)
+{
+    struct documents_place *place = &documents->place;
+    const char *text = NULL;
+    size_t bytes = 0, skip = documents->skip;
+    do
+        TRY(jsonl_next_text(documents->lines, documents->options.field, &text,
+                            &bytes));
+    while (text != NULL && bytes == 0 && skip == 0);
+    if (skip > bytes)
+        return err_set(ERR_DATA, "%s: shorter than it was",
+                       jsonl_place(documents->lines));
+    *more = text != NULL;
+    if (text == NULL)
+        return ERR_OK;
+    struct jsonl_mark mark = jsonl_mark(documents->lines);
+    place->offset = mark.offset;
+    place->line = mark.line;
+    place->skip = (int64_t)skip;
+    documents->skip = 0;
+    *span = (struct documents_span){ .text = (const uint8_t *)text + skip,
+                                     .bytes = bytes - skip,
+                                     .begins = skip == 0,
+                                     .ends = true,
+                                     .place = *place };
+    return ERR_OK;
+}
+
+/* A column of bytes may hold anything. */
+static enum err documents_judge(struct documents *documents, const char *set,
+                                const uint8_t *text, size_t bytes)
+{
+    if (documents->options.binary ||
+        binary_count_add(&documents->count, text, bytes))
+        return ERR_OK;
+    enum err rc = binary_count_refuse(&documents->count, set);
+    return err_set(rc, "column '%s' of %s; --binary reads it as it is",
+                   documents->options.field, err_text());
+}
+
+/* The next sample with a text. */
+static enum err documents_sample(struct documents *documents,
+                                 struct documents_span *span, bool *more)
+{
+    struct mds_value value;
+    const char *field = documents->options.field;
+    int64_t samples = mds_table_index(documents->table)->samples;
+    struct documents_place *place = &documents->place;
+    const char *set = documents_file(documents, place->file)->path;
+    size_t skip = documents->skip;
+    do {
+        *more = documents->sample < samples;
+        if (!*more)
+            return documents_judge(documents, set, NULL, 0);
+        place->offset = documents->sample++;
+        TRY(mds_table_read(documents->table, place->offset, field, &value));
+        if (value.kind != MDS_STR && value.kind != MDS_BYTES)
+            return err_set(ERR_USAGE,
+                           "%s: column '%s' is no text, which is a column of "
+                           "str or bytes",
+                           set, field);
+        if (skip > value.column.bytes)
+            return err_set(ERR_DATA, "%s: sample %lld: shorter than it was",
+                           set, (long long)place->offset);
+    } while (value.column.bytes == 0);
+    TRY(documents_judge(documents, set, value.column.data, value.column.bytes));
+    place->skip = (int64_t)skip;
+    documents->skip = 0;
+    *span = (struct documents_span){ .text = value.column.data + skip,
+                                     .bytes = value.column.bytes - skip,
+                                     .begins = skip == 0,
+                                     .ends = true,
+                                     .place = *place };
+    documents->before += (int64_t)span->bytes;
+    return ERR_OK;
+}
+
+static enum err documents_text(struct documents *documents,
+                               struct documents_span *span, bool *more)
+{
+    struct text_span text;
+    struct documents_place *place = &documents->place;
+    TRY(text_next(documents->text, &text, more));
+    place->offset = text.place.offset;
+    place->inside = text.place.inside;
+    place->midline = text.place.midline;
+    *span = (struct documents_span){ .text = text.text,
+                                     .bytes = text.bytes,
+                                     .begins = text.begins,
+                                     .ends = text.ends,
+                                     .place = *place };
+    return ERR_OK;
+}
+
+enum err documents_next(struct documents *documents,
+                        struct documents_span *span, bool *more)
+{
+    *more = false;
+    while (documents->place.file < (int64_t)documents->inputs->count) {
+        if (!documents_is_open(documents))
+            TRY(documents_open(documents));
+        TRY(documents->lines != NULL   ? documents_record(documents, span, more)
+            : documents->table != NULL ? documents_sample(documents, span, more)
+                                       : documents_text(documents, span, more));
+        if (*more)
+            return ERR_OK;
+        int64_t file = documents->place.file;
+        TRY(inputs_check(documents_file(documents, file)));
+        documents_close(documents);
+        if (!documents_file(documents, file)->set)
+            documents->before += documents_file(documents, file)->bytes;
+        documents->place = (struct documents_place){ .file = file + 1 };
+    }
+    return ERR_OK;
+}
+
+int64_t documents_done(const struct documents *documents)
+{
+    return documents->before +
+           (documents->text != NULL    ? text_position(documents->text)
+            : documents->lines != NULL ? jsonl_position(documents->lines)
+                                       : 0);
+}
+
+struct documents_place documents_at(const struct documents *documents,
+                                    const struct documents_span *span,
+                                    size_t at)
+{
+    struct documents_place place = span->place;
+    assert(at <= span->bytes);
+    if (!documents_is_text(documents, place.file)) {
+        place.skip += (int64_t)at;
+    } else if (at > 0) {
+        place.offset += (int64_t)at;
+        place.inside = true;
+        place.midline = span->text[at - 1] != '\n';
+    }
+    return place;
+}
+
+struct documents_place documents_back(const struct documents *documents,
+                                      struct documents_place place,
+                                      size_t bytes, uint8_t last)
+{
+    if (bytes == 0)
+        return place;
+    if (!documents_is_text(documents, place.file)) {
+        place.skip -= (int64_t)bytes;
+        assert(place.skip >= 0);
+    } else {
+        place.offset -= (int64_t)bytes;
+        place.inside = true;
+        place.midline = last != '\n';
+        assert(place.offset >= 0);
+    }
+    return place;
+}
+
+void documents_name(const struct documents *documents,
+                    const struct documents_place *place, char *text,
+                    size_t bytes)
+{
+    const struct inputs_file *file = documents_file(documents, place->file);
+    const char *path = strcmp(file->path, "-") == 0 ? "stdin" : file->path;
+    if (file->set)
+        snprintf(text, bytes, "%s: sample %lld", path,
+                 (long long)place->offset);
+    else if (file->json)
+        snprintf(text, bytes, "%s:%lld", path, (long long)place->line);
+    else
+        snprintf(text, bytes, "%s", path);
+}

@@ -1,0 +1,71 @@
+/* The documents of text files, of JSON lines and of a column of MDS data sets, one
+ * after the other. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/data/texts/inputs.h"
+#include "src/data/texts/source.h"
+
+struct documents;
+
+/* Where to read on. Zeros: the beginning. */
+struct documents_place {
+    int64_t file;   /* of the inputs */
+    int64_t offset; /* of text: in it; of JSON lines: of the record's line, both
+                     * unpacked; of a set: the sample */
+    int64_t line;   /* of JSON lines */
+    int64_t skip;   /* of both: bytes of the record's text before it */
+    bool inside, midline; /* of text: struct text_place */
+};
+
+struct documents_span {
+    const uint8_t *text; /* of one document, lent until the next call */
+    size_t bytes;
+    bool begins, ends; /* the document; one that ends may have no bytes here */
+    struct documents_place place; /* of its first byte, or of the end */
+};
+
+struct documents_options {
+    const char *separator; /* of text: text_open() */
+    const char *field;     /* of JSON lines, or a column of a set */
+    struct source_watch watch;
+    bool binary; /* not only text */
+};
+
+/* Inputs and the texts of the options are lent. ERR_USAGE for a separator that can't be one. */
+enum err documents_create(const struct inputs *inputs,
+                          const struct documents_options *options,
+                          struct documents **out);
+void documents_destroy(struct documents *documents);
+
+/* Nothing was read yet. */
+enum err documents_go(struct documents *documents,
+                      const struct documents_place *place);
+
+/* *more false: the end. Documents without text are left out. ERR_DATA also for
+ * a file that changes meanwhile. */
+enum err documents_next(struct documents *documents,
+                        struct documents_span *span, bool *more);
+
+/* How much of the inputs was read, of inputs_bytes(); of sets the texts. */
+int64_t documents_done(const struct documents *documents);
+
+/* The place of span->text[at], 0 <= at <= bytes. */
+struct documents_place documents_at(const struct documents *documents,
+                                    const struct documents_span *span,
+                                    size_t at);
+
+/* The place `bytes` before `place` in the same document, where `last` is the
+ * byte before that. */
+struct documents_place documents_back(const struct documents *documents,
+                                      struct documents_place place,
+                                      size_t bytes, uint8_t last);
+
+/* The file of a place, and in JSON lines the line, for messages. */
+void documents_name(const struct documents *documents,
+                    const struct documents_place *place, char *text,
+                    size_t bytes);

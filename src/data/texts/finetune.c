@@ -1,0 +1,392 @@
+/* Reads records, has them rendered and encoded, and says what is learned. */
+#include "src/data/texts/finetune.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/data/texts/jsonl.h"
+
+/* Of a field or role that is quoted in a message. */
+#define FINETUNE_SHOWN 40
+
+struct finetune {
+    struct finetune_rules rules;
+    const struct tokenizer *tokenizer;
+    const struct chat_template *template;
+    struct tokenizer_encoder *encoder;
+    int32_t eos, bos; /* bos -1: none is put before a prompt */
+    struct chat_message *messages;
+    struct chat_turn *turns;
+    size_t capacity; /* of messages and turns */
+    struct chat_text text;
+    struct token_list tokens;
+    uint8_t *mask;
+    size_t mask_capacity;
+    char unused[160];
+};
+
+/* Whether the tokenizer begins a text with its bos token. */
+static enum err finetune_find_bos(struct finetune *finetune)
+{
+    static const uint8_t any[] = { 'a' };
+    int32_t bos = tokenizer_bos(finetune->tokenizer);
+    finetune->bos = -1;
+    TRY(tokenizer_encode(finetune->encoder, any, 1, TOKENIZER_TEMPLATE,
+                         &finetune->tokens));
+    if (bos >= 0 && finetune->tokens.count > 0 &&
+        finetune->tokens.token[0] == bos)
+        finetune->bos = bos;
+    finetune->tokens.count = 0;
+    return ERR_OK;
+}
+
+enum err finetune_create(const struct finetune_rules *rules,
+                         const struct tokenizer *tokenizer,
+                         const struct chat_template *template,
+                         struct finetune **out)
+{
+    assert(rules->seq_len > 1 && rules->target_prompts >= 0);
+    enum err rc = ERR_OK;
+    struct finetune *finetune = calloc(1, sizeof *finetune);
+    if (finetune == NULL)
+        return err_set(ERR_MEMORY, "no memory for examples");
+    finetune->rules = *rules;
+    finetune->tokenizer = tokenizer;
+    finetune->template = template;
+    finetune->eos = rules->eos >= 0 ? rules->eos : tokenizer_eos(tokenizer);
+    if (finetune->eos < 0) {
+        rc = err_set(ERR_USAGE,
+                     "the tokenizer %s names no token that ends a text, so "
+                     "that no answer would end: give --eos-id N, or put a "
+                     "tokenizer_config.json with \"eos_token\" beside it",
+                     tokenizer_name(tokenizer));
+        goto out;
+    }
+    TRY_OUT(tokenizer_encoder_create(tokenizer, &finetune->encoder));
+    TRY_OUT(finetune_find_bos(finetune));
+    *out = finetune;
+    finetune = NULL;
+out:
+    finetune_destroy(finetune);
+    return rc;
+}
+
+void finetune_destroy(struct finetune *finetune)
+{
+    if (finetune == NULL)
+        return;
+    tokenizer_encoder_destroy(finetune->encoder);
+    free(finetune->messages);
+    free(finetune->turns);
+    free(finetune->text.text);
+    free(finetune->tokens.token);
+    free(finetune->mask);
+    free(finetune);
+}
+
+const char *finetune_unused(const struct finetune *finetune)
+{
+    return finetune->unused;
+}
+
+/* Control characters would reach a terminal. */
+static void finetune_note_unused(struct finetune *finetune, const char *name)
+{
+    char key[sizeof finetune->unused];
+    char *list = finetune->unused;
+    snprintf(key, sizeof key, "%s", name);
+    for (char *c = key; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+    if (key[0] == '\0') /* a search for nothing never ends */
+        memcpy(key, "''", 3);
+    size_t used = strlen(list), length = strlen(key);
+    for (char *at = list; (at = strstr(at, key)) != NULL; at += length)
+        if ((at == list || at[-1] == ' ') &&
+            (at[length] == ',' || at[length] == '\0'))
+            return;
+    if (used + length + 8 < sizeof finetune->unused) {
+        memcpy(list + used, ", ", 2);
+        memcpy(list + (used > 0 ? used + 2 : 0), key, length + 1);
+    } else if (used > 3 && strcmp(list + used - 3, "...") != 0)
+        memcpy(list + used, ", ...", 6);
+}
+
+/* Room for `count` messages, and as many turns. */
+static enum err finetune_room(struct finetune *finetune, size_t count)
+{
+    if (count <= finetune->capacity)
+        return ERR_OK;
+    struct chat_message *messages =
+        realloc(finetune->messages, count * sizeof *messages);
+    if (messages != NULL)
+        finetune->messages = messages;
+    struct chat_turn *turns = realloc(finetune->turns, count * sizeof *turns);
+    if (turns != NULL)
+        finetune->turns = turns;
+    if (messages == NULL || turns == NULL)
+        return err_set(ERR_MEMORY, "no memory for %zu messages", count);
+    finetune->capacity = count;
+    return ERR_OK;
+}
+
+static const char *const finetune_type_names[] = {
+    [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list",
+    [JSON_STRING] = "a text",    [JSON_INTEGER] = "a number",
+    [JSON_REAL] = "a number",    [JSON_TRUE] = "true",
+    [JSON_FALSE] = "false",      [JSON_NULL] = "null",
+};
+
+static enum err finetune_text(const json_t *value, const char *field,
+                              struct chat_message *out)
+{
+    if (value == NULL)
+        return err_set(ERR_DATA, "'%s' is missing", field);
+    if (!json_is_string(value))
+        return err_set(ERR_DATA, "'%s' has to be a text, not %s", field,
+                       finetune_type_names[json_typeof(value)]);
+    out->content = json_string_value(value);
+    out->bytes = json_string_length(value);
+    return ERR_OK;
+}
+
+/* "role" and "content", and nothing else. */
+static enum err finetune_message(const json_t *value, size_t m,
+                                 struct chat_message *out)
+{
+    char field[48];
+    const char *key;
+    json_t *member;
+    struct chat_message role;
+    size_t r = 0;
+    snprintf(field, sizeof field, "messages[%zu]", m);
+    if (!json_is_object(value))
+        return err_set(ERR_DATA, "'%s' has to be an object, not %s", field,
+                       finetune_type_names[json_typeof(value)]);
+    json_object_foreach((json_t *)value, key, member)
+    {
+        if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0)
+            return err_set(ERR_DATA,
+                           "'%s.%.*s' is not known: a message has 'role' and "
+                           "'content'",
+                           field, FINETUNE_SHOWN, key);
+    }
+    snprintf(field, sizeof field, "messages[%zu].role", m);
+    TRY(finetune_text(json_object_get(value, "role"), field, &role));
+    while (chat_roles[r] != NULL && strcmp(chat_roles[r], role.content) != 0)
+        r++;
+    if (chat_roles[r] == NULL)
+        return err_set(ERR_DATA,
+                       "'%s' is '%.*s'; it has to be system, user, assistant "
+                       "or tool",
+                       field, FINETUNE_SHOWN, role.content);
+    out->role = chat_roles[r];
+    snprintf(field, sizeof field, "messages[%zu].content", m);
+    TRY(finetune_text(json_object_get(value, "content"), field, out));
+    if (out->bytes == 0 && strcmp(out->role, CHAT_ROLE_ASSISTANT) == 0)
+        return err_set(ERR_DATA, "'%s' is empty, and it is the assistant's",
+                       field);
+    return ERR_OK;
+}
+
+static enum err finetune_messages(struct finetune *finetune, const json_t *list,
+                                  size_t *count)
+{
+    if (!json_is_array(list))
+        return err_set(ERR_DATA, "'messages' has to be a list, not %s",
+                       finetune_type_names[json_typeof(list)]);
+    *count = json_array_size(list);
+    if (*count < 2)
+        return err_set(ERR_DATA,
+                       "'messages' has %zu of them; it takes a "
+                       "question and an answer at least",
+                       *count);
+    TRY(finetune_room(finetune, *count));
+    struct chat_message *messages = finetune->messages;
+    for (size_t m = 0; m < *count; m++) {
+        TRY(finetune_message(json_array_get(list, m), m, &messages[m]));
+        if (m > 0 && messages[m].role == messages[m - 1].role)
+            return err_set(ERR_DATA,
+                           "'messages[%zu].role' is '%s' twice in "
+                           "a row",
+                           m, messages[m].role);
+    }
+    if (strcmp(messages[*count - 1].role, CHAT_ROLE_ASSISTANT) != 0)
+        return err_set(ERR_DATA,
+                       "'messages[%zu].role', the last one, is '%s'; it has to "
+                       "be the assistant, whose answers are learned",
+                       *count - 1, messages[*count - 1].role);
+    return ERR_OK;
+}
+
+static enum err finetune_pair(struct finetune *finetune, const json_t *record,
+                              size_t *count)
+{
+    bool completion = json_object_get(record, "completion") != NULL;
+    const char *response = completion ? "completion" : "response";
+    TRY(finetune_room(finetune, 2));
+    struct chat_message *messages = finetune->messages;
+    messages[0].role = "user";
+    messages[1].role = CHAT_ROLE_ASSISTANT;
+    TRY(finetune_text(json_object_get(record, "prompt"), "prompt",
+                      &messages[0]));
+    TRY(finetune_text(json_object_get(record, response), response,
+                      &messages[1]));
+    if (messages[0].bytes == 0 || messages[1].bytes == 0)
+        return err_set(ERR_DATA, "'%s' is empty",
+                       messages[0].bytes == 0 ? "prompt" : response);
+    *count = 2;
+    return ERR_OK;
+}
+
+/* With how to make records of the commonest other forms. */
+static enum err finetune_no_fields(const json_t *record)
+{
+    char fields[160];
+    const char *how = "";
+    jsonl_fields(record, fields, sizeof fields);
+    if (json_object_get(record, "conversations") != NULL)
+        how = "; of ShareGPT's: jq -c '{messages: [.conversations[] | {role: "
+              "{human: \"user\", gpt: \"assistant\", system: \"system\"}"
+              "[.from], content: .value}]}'";
+    else if (json_object_get(record, "instruction") != NULL)
+        how = "; of Alpaca's: jq -c '{prompt: (.instruction + (if (.input // "
+              "\"\") != \"\" then \"\\n\\n\" + .input else \"\" end)), "
+              "response: .output}'";
+    return err_set(ERR_DATA,
+                   "there is neither 'prompt' with 'response' or 'completion' "
+                   "nor 'messages', but: %s%s",
+                   fields, how);
+}
+
+/* The record's messages; which of the two forms it has, is in its fields. */
+static enum err finetune_parse(struct finetune *finetune, const json_t *record,
+                               size_t *count)
+{
+    static const char *const fields[] = { "messages", "prompt", "response",
+                                          "completion" };
+    bool has[4] = { false };
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)record, key, value)
+    {
+        size_t f = 0;
+        while (f < 4 && strcmp(fields[f], key) != 0)
+            f++;
+        if (f < 4)
+            has[f] = true;
+        else
+            finetune_note_unused(finetune, key);
+    }
+    if (has[0] && (has[1] || has[2] || has[3]))
+        return err_set(ERR_DATA, "'messages' and '%s' are in one record",
+                       has[1]   ? "prompt"
+                       : has[2] ? "response"
+                                : "completion");
+    if (has[2] && has[3])
+        return err_set(ERR_DATA, "'response' and 'completion' are in one "
+                                 "record");
+    if (has[0] && finetune->template == NULL)
+        return err_set(ERR_DATA, "'messages' need a chat template: use --chat "
+                                 "in place of --prompts");
+    if (has[0])
+        return finetune_messages(finetune, json_object_get(record, "messages"),
+                                 count);
+    if (!has[1] && !has[2] && !has[3])
+        return finetune_no_fields(record);
+    return finetune_pair(finetune, record, count);
+}
+
+/* One part of a turn: its tokens, and whether they are learned. */
+static enum err finetune_add(struct finetune *finetune, const char *text,
+                             size_t bytes, bool prompt, bool last)
+{
+    struct token_list *tokens = &finetune->tokens;
+    const struct finetune_rules *rules = &finetune->rules;
+    size_t first = tokens->count;
+    if (prompt && finetune->template == NULL && finetune->bos >= 0)
+        TRY(token_list_add(tokens, &finetune->bos, 1));
+    TRY(tokenizer_encode(finetune->encoder, (const uint8_t *)text, bytes,
+                         TOKENIZER_SPECIAL, tokens));
+    if (!prompt && last &&
+        (tokens->count == first ||
+         tokens->token[tokens->count - 1] != finetune->eos))
+        TRY(token_list_add(tokens, &finetune->eos, 1));
+    size_t count = tokens->count - first;
+    bool learned = prompt ? (int64_t)count >= rules->target_prompts
+                          : last || rules->all_responses;
+    if (tokens->count > finetune->mask_capacity) {
+        uint8_t *mask = realloc(finetune->mask, 2 * tokens->count);
+        if (mask == NULL)
+            return err_set(ERR_MEMORY, "no memory for %zu tokens",
+                           tokens->count);
+        finetune->mask = mask;
+        finetune->mask_capacity = 2 * tokens->count;
+    }
+    if (count > 0)
+        memset(finetune->mask + first, learned, count);
+    return ERR_OK;
+}
+
+static enum err finetune_encode(struct finetune *finetune, size_t count)
+{
+    const struct chat_message *messages = finetune->messages;
+    size_t turns = 0, done = 0;
+    finetune->tokens.count = 0;
+    if (finetune->template == NULL) {
+        assert(count == 2);
+        TRY(finetune_add(finetune, messages[0].content, messages[0].bytes, true,
+                         true));
+        return finetune_add(finetune, messages[1].content, messages[1].bytes,
+                            false, true);
+    }
+    bool last_only = !finetune->rules.all_responses &&
+                     finetune->rules.target_prompts == FINETUNE_NO_PROMPTS;
+    TRY(chat_divide(finetune->template, messages, count, last_only,
+                    &finetune->text, finetune->turns, &turns));
+    for (size_t t = 0; t < turns; t++) {
+        const struct chat_turn *turn = &finetune->turns[t];
+        const char *text = finetune->text.text;
+        bool last = t + 1 == turns;
+        TRY(finetune_add(finetune, text + done, turn->prompt - done, true,
+                         last));
+        TRY(finetune_add(finetune, text + turn->prompt,
+                         turn->response - turn->prompt, false, last));
+        done = turn->response;
+    }
+    return ERR_OK;
+}
+
+enum err finetune_read(struct finetune *finetune, const json_t *record,
+                       struct finetune_example *out)
+{
+    const struct finetune_rules *rules = &finetune->rules;
+    size_t messages = 0;
+    TRY(finetune_parse(finetune, record, &messages));
+    TRY(finetune_encode(finetune, messages));
+    int64_t count = (int64_t)finetune->tokens.count;
+    bool cut = count > rules->seq_len, learned = false;
+    if (cut && rules->too_long == FINETUNE_REFUSE)
+        return err_set(ERR_DATA,
+                       "the example has %lld tokens, more than --seq-len %lld; "
+                       "raise it, or say --too-long truncate or drop",
+                       (long long)count, (long long)rules->seq_len);
+    *out = (struct finetune_example){
+        .fate = cut ? FINETUNE_CUT : FINETUNE_KEPT,
+        .tokens = finetune->tokens.token,
+        .mask = finetune->mask,
+        .count = cut ? rules->seq_len : count,
+    };
+    /* nothing predicts the first token */
+    if (count > 0)
+        finetune->mask[0] = 0;
+    for (int64_t t = 1; t < out->count && !learned; t++)
+        learned = finetune->mask[t] != 0;
+    if (cut && rules->too_long == FINETUNE_DROP)
+        out->fate = FINETUNE_LONG;
+    else if (!learned)
+        out->fate = FINETUNE_NOTHING;
+    return ERR_OK;
+}

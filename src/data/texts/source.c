@@ -1,0 +1,290 @@
+/* Opens and reads files and stdin, unpacked where they are packed. */
+#include "src/data/texts/source.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+#include "src/data/codec/codec.h"
+#include "src/text/binary_kind.h"
+
+#define SOURCE_IDLE_MS 500
+#define SOURCE_SKIP_BYTES ((size_t)1 << 16)
+
+struct source {
+    char path[FSIO_PATH_MAX];
+    enum source_wanted wanted;
+    int fd; /* of stdin, the codec's reader has another */
+    struct codec_reader *unpacking; /* NULL: a file as it is */
+    uint8_t head[BINARY_KIND_HEAD_BYTES];
+    size_t head_bytes, head_used;
+    struct binary_count count; /* of SOURCE_TEXT */
+    int64_t position;
+    struct source_watch watch; /* idle NULL: unwatched */
+};
+
+static bool source_is_stdin(const struct source *source)
+{
+    return strcmp(source->path, "-") == 0;
+}
+
+/* Wait for input, so that a stop is noticed while a pipe gives none. */
+static enum err source_wait(const struct source *source)
+{
+    struct pollfd wanted = { .fd = source->fd, .events = POLLIN };
+    while (source->watch.idle != NULL && poll(&wanted, 1, SOURCE_IDLE_MS) <= 0)
+        TRY(source->watch.idle(source->watch.context));
+    return ERR_OK;
+}
+
+static enum err source_fill(struct source *source, uint8_t *data, size_t bytes,
+                            size_t *got)
+{
+    ssize_t n = -1;
+    do {
+        TRY(source_wait(source));
+        n = read(source->fd, data, bytes);
+        if (n < 0 && errno == EISDIR)
+            return err_set(ERR_DATA, "%s is a folder; name text files",
+                           source->path);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return err_errno("%s: read", source->path);
+    *got = (size_t)n;
+    return ERR_OK;
+}
+
+static enum err source_next(struct source *source, uint8_t *data, size_t bytes,
+                            size_t *got)
+{
+    if (source->unpacking == NULL)
+        return source_fill(source, data, bytes, got);
+    if (source_is_stdin(source))
+        TRY(source_wait(source));
+    return codec_reader_read(source->unpacking, data, bytes, got);
+}
+
+/* The beginning, of which there is none yet. */
+static enum err source_look(struct source *source)
+{
+    size_t got = 0;
+    source->head_bytes = 0;
+    do {
+        TRY(source_next(source, source->head + source->head_bytes,
+                        sizeof source->head - source->head_bytes, &got));
+        source->head_bytes += got;
+    } while (got > 0 && source->head_bytes < sizeof source->head);
+    return ERR_OK;
+}
+
+/* What comes next, of which 0 bytes are the end. */
+static bool source_is_text(struct source *source, const uint8_t *data,
+                           size_t bytes)
+{
+    return source->wanted >= SOURCE_RECORDS ||
+           binary_count_add(&source->count, data, bytes);
+}
+
+static enum err source_refuse(const struct source *source)
+{
+    static const char *const names[] = { [SOURCE_TEXT] = "text",
+                                         [SOURCE_PROMPTS] = "prompts",
+                                         [SOURCE_RECORDS] = "JSON lines" };
+    const char *name = source_name(source);
+    enum err rc = binary_kind_check(name, names[source->wanted], source->head,
+                                    source->head_bytes);
+    if (rc == ERR_OK)
+        rc = binary_count_refuse(&source->count, name);
+    return source->wanted == SOURCE_TEXT
+               ? err_set(rc, "%s; --binary reads it as it is", err_text())
+               : rc;
+}
+
+/* The beginning tells most of it, and all of it where it is the whole. */
+static bool source_begins_well(struct source *source)
+{
+    if (source->wanted == SOURCE_ANY)
+        return true;
+    if (binary_kind_find(source->head, source->head_bytes) != NULL)
+        return false;
+    bool whole = source->head_bytes < sizeof source->head;
+    return (source->head_bytes == 0 ||
+            source_is_text(source, source->head, source->head_bytes)) &&
+           (!whole || source_is_text(source, NULL, 0));
+}
+
+static enum err source_begin_file(struct source *source)
+{
+    struct stat status;
+    const char *path = source->path;
+    source->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (source->fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return err_set(ERR_DATA, "%s: no such file", path);
+    if (source->fd < 0)
+        return err_errno("%s: open", path);
+    TRY(source_look(source));
+    const struct codec *codec = codec_by_extension(path);
+    if (codec == NULL)
+        codec = codec_by_magic(source->head, source->head_bytes);
+    if (codec == NULL)
+        return ERR_OK;
+    if (fstat(source->fd, &status) != 0 || !S_ISREG(status.st_mode))
+        return err_set(ERR_DATA,
+                       "%s is compressed with %s, and a pipe; give it on stdin",
+                       path, codec->name);
+    TRY(codec_reader_open(path, codec->name, &source->unpacking));
+    return source_look(source);
+}
+
+static enum err source_begin(struct source *source)
+{
+    if (!source_is_stdin(source))
+        return source_begin_file(source);
+    source->fd = dup(STDIN_FILENO);
+    if (source->fd < 0)
+        return err_errno("stdin: open");
+    TRY(source_wait(source));
+    TRY(codec_reader_open(source->path, NULL, &source->unpacking));
+    return source_look(source);
+}
+
+/* Begun, whatever is in it. */
+static enum err source_create(const char *path, enum source_wanted wanted,
+                              const struct source_watch *watch,
+                              struct source **out)
+{
+    enum err rc = ERR_OK;
+    struct source *source = calloc(1, sizeof *source);
+    if (source == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    source->fd = -1;
+    source->wanted = wanted;
+    source->count = (struct binary_count)BINARY_COUNT_NONE;
+    if (watch != NULL)
+        source->watch = *watch;
+    TRY_OUT(fsio_path(source->path, "%s", path));
+    TRY_OUT(source_begin(source));
+    *out = source;
+    source = NULL;
+out:
+    source_close(source);
+    return rc;
+}
+
+enum err source_open(const char *path, enum source_wanted wanted,
+                     const struct source_watch *watch, struct source **out)
+{
+    assert(path != NULL && out != NULL);
+    enum err rc = ERR_OK;
+    struct source *source = NULL;
+    TRY(source_create(path, wanted, watch, &source));
+    if (!source_begins_well(source)) {
+        rc = source_refuse(source);
+        goto out;
+    }
+    *out = source;
+    source = NULL;
+out:
+    source_close(source);
+    return rc;
+}
+
+enum err source_kind(const char *path, enum source_wanted wanted,
+                     const char **why)
+{
+    struct source *source = NULL;
+    *why = NULL;
+    if (wanted == SOURCE_ANY)
+        return ERR_OK;
+    TRY(source_create(path, wanted, NULL, &source));
+    const struct binary_kind *kind =
+        binary_kind_find(source->head, source->head_bytes);
+    if (kind != NULL)
+        *why = kind->name;
+    else if (!source_begins_well(source))
+        *why = source->count.nul >= 0 ? "with NUL bytes" : "not UTF-8";
+    source_close(source);
+    return ERR_OK;
+}
+
+void source_close(struct source *source)
+{
+    if (source == NULL)
+        return;
+    codec_reader_close(source->unpacking);
+    if (source->fd >= 0)
+        close(source->fd);
+    free(source);
+}
+
+enum err source_read(struct source *source, uint8_t *data, size_t bytes,
+                     size_t *got)
+{
+    assert(bytes > 0);
+    size_t head = source->head_bytes - source->head_used;
+    if (head == 0) {
+        TRY(source_next(source, data, bytes, got));
+        if (!source_is_text(source, data, *got))
+            return source_refuse(source);
+    } else {
+        *got = head < bytes ? head : bytes;
+        memcpy(data, source->head + source->head_used, *got);
+        source->head_used += *got;
+    }
+    source->position += (int64_t)*got;
+    return ERR_OK;
+}
+
+/* Of a regular file as it is there is no need to read what is left out. */
+static enum err source_seek(struct source *source, int64_t *bytes)
+{
+    struct stat status;
+    int64_t to = source->position + *bytes;
+    if (source->unpacking != NULL || fstat(source->fd, &status) != 0 ||
+        !S_ISREG(status.st_mode) || to > status.st_size ||
+        to < (int64_t)source->head_bytes)
+        return ERR_OK;
+    if (lseek(source->fd, to, SEEK_SET) < 0)
+        return err_errno("%s: seek", source->path);
+    source->head_used = source->head_bytes;
+    binary_count_skip(&source->count, to - source->count.bytes);
+    source->position = to;
+    *bytes = 0;
+    return ERR_OK;
+}
+
+enum err source_skip(struct source *source, int64_t bytes)
+{
+    uint8_t data[SOURCE_SKIP_BYTES];
+    TRY(source_seek(source, &bytes));
+    while (bytes > 0) {
+        size_t got = 0;
+        size_t part =
+            bytes < (int64_t)sizeof data ? (size_t)bytes : sizeof data;
+        TRY(source_read(source, data, part, &got));
+        if (got == 0)
+            return err_set(ERR_DATA,
+                           "%s: ends %lld bytes before the place to go on from",
+                           source->path, (long long)bytes);
+        bytes -= (int64_t)got;
+    }
+    return ERR_OK;
+}
+
+int64_t source_position(const struct source *source)
+{
+    return source->unpacking != NULL ? codec_reader_position(source->unpacking)
+                                     : source->position;
+}
+
+const char *source_name(const struct source *source)
+{
+    return source_is_stdin(source) ? "stdin" : source->path;
+}

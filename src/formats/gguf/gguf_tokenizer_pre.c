@@ -1,0 +1,199 @@
+/* Pre-tokenizers by name: those of the models' own tokenizer.json files, which
+ * is what programs that read GGUF do by these names. */
+#include "src/formats/gguf/gguf_tokenizer_pre.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PRE_NAMES 5
+#define PRE_STEPS 5
+
+/* instead of a pattern: digits one by one */
+static const char pre_digits[] = "digits";
+
+#define PRE_CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define PRE_SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+/* that of GPT-4 but for the length of numbers */
+#define PRE_WORDS(numbers)                                                     \
+    PRE_CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers                 \
+                     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" PRE_SPACES
+/* words that begin with a capital letter, and those that do not */
+#define PRE_CASED(behind, numbers)                                             \
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"              \
+    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" behind                                    \
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+"             \
+    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" behind "|" numbers                        \
+    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" PRE_SPACES
+
+struct gguf_tokenizer_pre {
+    const char *name[PRE_NAMES];
+    const char *step[PRE_STEPS]; /* patterns, or pre_digits */
+    bool gpt2;                   /* GPT-2's pattern is the last step */
+    bool nfc, whole, bos;
+};
+
+static const struct gguf_tokenizer_pre pre_known[] = {
+    { .name = { "gpt-2", "mpt", "olmo", "phi-2" }, .gpt2 = true },
+    { .name = { "smollm", "starcoder", "refact" },
+      .step = { pre_digits },
+      .gpt2 = true },
+    { .name = { "llama-bpe", "llama3", "llama-v3" },
+      .step = { PRE_WORDS("\\p{N}{1,3}") },
+      .whole = true,
+      .bos = true },
+    { .name = { "dbrx" }, .step = { PRE_WORDS("\\p{N}{1,3}") } },
+    { .name = { "qwen2" }, .step = { PRE_WORDS("\\p{N}") }, .nfc = true },
+    { .name = { "gpt-4o" },
+      .step = { PRE_CASED(PRE_CONTRACTIONS "?", "\\p{N}{1,3}") } },
+    { .name = { "tekken" },
+      .step = { PRE_CASED("", "\\p{N}") },
+      .whole = true,
+      .bos = true },
+    { .name = { "deepseek-coder" },
+      .step = { "[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
+                "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", pre_digits } },
+    { .name = { "deepseek-v3" },
+      .step = { "\\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+                "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|"
+                "[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+                " ?[\\p{P}\\p{S}]+[\\r\\n]*|" PRE_SPACES } },
+};
+
+#define PRE_KNOWN (sizeof pre_known / sizeof *pre_known)
+
+const struct gguf_tokenizer_pre *gguf_tokenizer_pre_find(const char *name,
+                                                         size_t bytes)
+{
+    for (size_t p = 0; p < PRE_KNOWN; p++)
+        for (int i = 0; i < PRE_NAMES && pre_known[p].name[i] != NULL; i++)
+            if (strlen(pre_known[p].name[i]) == bytes &&
+                memcmp(pre_known[p].name[i], name, bytes) == 0)
+                return &pre_known[p];
+    return NULL;
+}
+
+void gguf_tokenizer_pre_names(char *out, size_t size)
+{
+    size_t at = 0;
+    out[0] = '\0';
+    for (size_t p = 0; p < PRE_KNOWN; p++)
+        for (int i = 0; i < PRE_NAMES && pre_known[p].name[i] != NULL; i++)
+            if (at < size)
+                at +=
+                    (size_t)snprintf(out + at, size - at, "%s%s",
+                                     at > 0 ? ", " : "", pre_known[p].name[i]);
+}
+
+json_t *gguf_tokenizer_pre_normalizer(const struct gguf_tokenizer_pre *pre)
+{
+    return pre->nfc ? json_pack("{s:s}", "type", "NFC") : json_null();
+}
+
+static json_t *pre_step(const char *step)
+{
+    return step == pre_digits ? json_pack("{s:s, s:b}", "type", "Digits",
+                                          "individual_digits", 1)
+                              : json_pack("{s:s, s:{s:s}, s:s, s:b}", "type",
+                                          "Split", "pattern", "Regex", step,
+                                          "behavior", "Isolated", "invert", 0);
+}
+
+json_t *gguf_tokenizer_pre_tokenizer(const struct gguf_tokenizer_pre *pre)
+{
+    json_t *bytes = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel",
+                              "add_prefix_space", 0, "trim_offsets", 0,
+                              "use_regex", (int)pre->gpt2);
+    if (pre->step[0] == NULL)
+        return bytes;
+    json_t *steps = json_array();
+    for (int i = 0; i < PRE_STEPS && pre->step[i] != NULL; i++)
+        json_array_append_new(steps, pre_step(pre->step[i]));
+    json_array_append_new(steps, bytes);
+    return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", steps);
+}
+
+bool gguf_tokenizer_pre_whole(const struct gguf_tokenizer_pre *pre)
+{
+    return pre->whole;
+}
+
+bool gguf_tokenizer_pre_bos(const struct gguf_tokenizer_pre *pre)
+{
+    return pre->bos;
+}
+
+/* --- the other way round --- */
+
+/* What does not change tokens, and forms of the same. */
+static void pre_strip(json_t *value)
+{
+    const char *key;
+    json_t *inner;
+    size_t i;
+    json_object_del(value, "trim_offsets");
+    json_object_foreach(value, key, inner)
+    {
+        pre_strip(inner);
+    }
+    json_array_foreach(value, i, inner)
+    {
+        pre_strip(inner);
+    }
+}
+
+/* A part that is not there, or an empty list of steps, does nothing. */
+static bool pre_is_nothing(const json_t *part)
+{
+    const json_t *steps = json_object_get(part, "normalizers");
+    return part == NULL ||
+           (json_is_array(steps) && json_array_size(steps) == 0);
+}
+
+/* Takes `made`. */
+static bool pre_same(const json_t *there, json_t *made)
+{
+    json_t *copy = pre_is_nothing(there) ? json_null() : json_deep_copy(there);
+    pre_strip(copy);
+    pre_strip(made);
+    bool same = json_equal(copy, made) != 0;
+    json_decref(copy);
+    json_decref(made);
+    return same;
+}
+
+/* All that the tokenizers of files with a name have in common. */
+static bool pre_is_plain(const json_t *model)
+{
+    static const char *const nothing[] = { "dropout",
+                                           "continuing_subword_prefix",
+                                           "end_of_word_suffix" };
+    const char *type = json_string_value(json_object_get(model, "type"));
+    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
+        const json_t *value = json_object_get(model, nothing[i]);
+        bool empty = json_is_string(value) && json_string_length(value) == 0;
+        if (value != NULL && !json_is_null(value) && !empty)
+            return false;
+    }
+    /* what falls back to bytes needs tokens for them, and of bytes in
+     * characters none is unknown */
+    return type != NULL && strcmp(type, "BPE") == 0 &&
+           json_object_get(json_object_get(model, "vocab"), "<0x00>") == NULL;
+}
+
+const char *gguf_tokenizer_pre_of(const json_t *root)
+{
+    const json_t *model = json_object_get(root, "model");
+    bool whole = json_is_true(json_object_get(model, "ignore_merges"));
+    if (!pre_is_plain(model))
+        return NULL;
+    for (size_t p = 0; p < PRE_KNOWN; p++) {
+        const struct gguf_tokenizer_pre *pre = &pre_known[p];
+        if (pre->whole == whole &&
+            pre_same(json_object_get(root, "normalizer"),
+                     gguf_tokenizer_pre_normalizer(pre)) &&
+            pre_same(json_object_get(root, "pre_tokenizer"),
+                     gguf_tokenizer_pre_tokenizer(pre)))
+            return pre->name[0];
+    }
+    return NULL;
+}

@@ -1,0 +1,134 @@
+/* Reads a model's settings from a checkpoint's state by the table of settings
+ * that runs are started with, so that limits and names are the same. */
+#include "src/formats/weights_ckpt_config.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/jsontext.h"
+
+#define ROW(group, type, field, ...)                                           \
+    SETTINGS_ROW(offsetof(struct model_config, field), #group "." #field,      \
+                 type, __VA_ARGS__),
+static const struct setting schema[] = { MODEL_SETTINGS(ROW) };
+
+#define COUNT ((int)(sizeof schema / sizeof schema[0]))
+
+/* "model.n_heads=12" of the value, which the caller frees; NULL: out of memory.
+ * The first checkpoints had every value as its text. */
+static char * override(const char *key, const json_t *value)
+{
+    char *text = json_is_string(value) ? strdup(json_string_value(value))
+                                       : json_dumps(value, JSON_ENCODE_ANY);
+    char *out = NULL;
+    if (text != NULL && asprintf(&out, "%s=%s", key, text) < 0)
+        out = NULL;
+    free(text);
+    return out;
+}
+
+enum err weights_ckpt_config_read(const json_t *state, const char *where,
+                                  struct model_config *out)
+{
+    enum err rc = ERR_OK;
+    const json_t *fixed = json_object_get(state, "fixed");
+    char *overrides[COUNT];
+    int count = 0;
+    for (int i = 0; i < COUNT; i++) {
+        const json_t *value = json_object_get(fixed, schema[i].key);
+        if (value == NULL)
+            continue;
+        overrides[count] = override(schema[i].key, value);
+        if (overrides[count] == NULL) {
+            rc = err_set(ERR_MEMORY, "%s: out of memory", where);
+            goto out;
+        }
+        count++;
+    }
+    if (json_object_get(fixed, "model.d_model") == NULL) {
+        rc = err_set(ERR_CHECKPOINT,
+                     "%s: its state does not say what model it is: was it "
+                     "saved by tessera-train?",
+                     where);
+        goto out;
+    }
+    rc = settings_load(schema, COUNT, NULL, overrides, count, out, NULL);
+    if (rc == ERR_OK)
+        rc = model_config_check(out);
+    if (rc != ERR_OK)
+        rc = err_prefix(rc == ERR_USAGE ? ERR_CHECKPOINT : rc,
+                        "%s: the model in its state", where);
+out:
+    for (int i = 0; i < count; i++)
+        free(overrides[i]);
+    return rc;
+}
+
+/* A setting's value, a number as a number. */
+static json_t *value_of(const struct setting *setting,
+                        const struct model_config *config)
+{
+    const void *at = (const char *)config + setting->offset;
+    char text[SETTINGS_VALUE_BYTES];
+    switch (setting->type) {
+    case SETTING_INT:
+        return json_integer(*(const int64_t *)at);
+    case SETTING_FLOAT:
+        return json_real(*(const double *)at);
+    case SETTING_BOOL:
+        return json_boolean(*(const bool *)at);
+    default:
+        settings_text(setting, config, text);
+        return json_string(text);
+    }
+}
+
+/* Settings of later versions are told where they are not the default. */
+static bool is_told(const struct setting *setting,
+                    const struct model_config *config)
+{
+    char text[SETTINGS_VALUE_BYTES];
+    if ((setting->flags & SETTING_STAYS_ADDED) == 0)
+        return (setting->flags & SETTING_STAYS) != 0;
+    settings_text(setting, config, text);
+    return strcmp(text, setting->preset) != 0;
+}
+
+json_t *weights_ckpt_config_fixed(const struct model_config *config)
+{
+    json_t *fixed = json_object();
+    for (int i = 0; i < COUNT && fixed != NULL; i++) {
+        if (!is_told(&schema[i], config))
+            continue;
+        if (json_object_set_new(fixed, schema[i].key,
+                                value_of(&schema[i], config)) != 0) {
+            json_decref(fixed);
+            fixed = NULL;
+        }
+    }
+    return fixed;
+}
+
+json_t *weights_ckpt_config_text(int64_t vocab, int64_t bos, int64_t eos,
+                                 const struct weights_about *about)
+{
+    json_t *text = json_pack("{s:I, s:I, s:I}", "vocab_size", (json_int_t)vocab,
+                             "bos", (json_int_t)bos, "eos", (json_int_t)eos);
+    if (about == NULL || text == NULL)
+        return text;
+    bool failed = false;
+    if (about->pad >= 0)
+        failed |= json_object_set_new(text, "pad", json_integer(about->pad));
+    if (about->generation != NULL)
+        failed |= json_object_set_new(text, "generation",
+                                      jsontext_string(about->generation));
+    if (about->chat_template != NULL)
+        failed |= json_object_set_new(text, "chat_template",
+                                      jsontext_string(about->chat_template));
+    if (!failed)
+        return text;
+    json_decref(text);
+    return NULL;
+}

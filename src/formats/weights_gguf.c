@@ -1,0 +1,264 @@
+/* A GGUF file as a MODEL. Blocks of numbers become floats as they are read, and
+ * rows of q and k that lie in pairs' order come in ours. */
+#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/digest.h"
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/formats/gguf/gguf_names.h"
+#include "src/formats/gguf/gguf_tokenizer.h"
+#include "src/formats/hf/hf_files.h"
+#include "src/formats/weights_pieces.h"
+
+/* Blocks that are read at a time: of the smallest, numbers one by one, 16 KiB.
+ */
+#define READ_NUMBERS 8192
+#define HEAD_READ_BYTES ((size_t)64 << 10)
+
+struct state {
+    struct gguf *gguf;
+    enum gguf_arch arch;
+    struct params *params;
+    struct hf_names *names;
+    struct weights_pieces *pieces;
+    struct gguf_tokenizer tokenizer;
+    char sha256[65];
+};
+
+static bool is_gguf(const char *path)
+{
+    char magic[4] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool same = fd >= 0 && read(fd, magic, sizeof magic) == sizeof magic &&
+                memcmp(magic, GGUF_MAGIC, sizeof magic) == 0;
+    if (fd >= 0)
+        close(fd);
+    return same;
+}
+
+/* --- the tensors, for weights_pieces.c --- */
+
+/* Files have the fastest side first, and none of 1 at the end. */
+static void at(void *arg, int tensor, struct weights_tensor *out)
+{
+    const struct state *state = arg;
+    const struct gguf_tensor *t = gguf_tensor(state->gguf, (size_t)tensor);
+    *out = (struct weights_tensor){ .dims = 0 };
+    snprintf(out->name, sizeof out->name, "%s", t->name);
+    if (t->dims < 1 || t->dims > 2)
+        return;
+    out->dims = (int)t->dims;
+    out->shape[0] = (int64_t)t->dim[t->dims - 1];
+    out->shape[1] = t->dims == 2 ? (int64_t)t->dim[0] : 0;
+}
+
+static int find(void *arg, const char *name)
+{
+    const struct state *state = arg;
+    const struct gguf_tensor *found = gguf_find_tensor(state->gguf, name);
+    return found == NULL ? -1 : (int)(found - gguf_tensor(state->gguf, 0));
+}
+
+static bool is_buffer(void *arg, const char *name)
+{
+    (void)arg;
+    (void)name;
+    return false;
+}
+
+/* Elements within one block: the ends of what is asked for. */
+static enum err read_within(const struct state *state,
+                            const struct gguf_tensor *tensor, uint64_t block,
+                            uint64_t first, uint64_t count, float *out)
+{
+    float numbers[GGUF_BLOCKS_NUMBERS_MAX];
+    char scratch[4 * GGUF_BLOCKS_NUMBERS_MAX];
+    TRY(gguf_read_floats(state->gguf, tensor, block, 1, scratch, numbers));
+    memcpy(out, numbers + first, (size_t)count * sizeof *out);
+    return ERR_OK;
+}
+
+static enum err read_tensor(void *arg, int number, int64_t first, int64_t count,
+                            float *out)
+{
+    const struct state *state = arg;
+    const struct gguf_tensor *tensor = gguf_tensor(state->gguf, (size_t)number);
+    const struct gguf_blocks_layout *layout = gguf_blocks_layout(tensor->type);
+    char scratch[4 * READ_NUMBERS];
+    assert(layout != NULL && layout->bytes <= 4 * layout->numbers);
+    uint64_t size = layout->numbers;
+    uint64_t begin = (uint64_t)first;
+    uint64_t end = begin + (uint64_t)count;
+    while (begin < end) {
+        uint64_t in = begin % size;
+        uint64_t take = (end - begin) / size * size;
+        take = take > READ_NUMBERS ? READ_NUMBERS / size * size : take;
+        if (in > 0 || take == 0) {
+            take = size - in < end - begin ? size - in : end - begin;
+            TRY(read_within(state, tensor, begin / size, in, take, out));
+        } else {
+            TRY(gguf_read_floats(state->gguf, tensor, begin / size,
+                                 (size_t)(take / size), scratch, out));
+        }
+        out += take;
+        begin += take;
+    }
+    return ERR_OK;
+}
+
+/* --- opening --- */
+
+/* The type that most numbers are of. */
+static const char *dtype_of(const struct gguf *gguf)
+{
+    uint64_t numbers[GGUF_BLOCKS_BF16 + 1] = { 0 };
+    enum gguf_blocks_type most = GGUF_BLOCKS_F32;
+    for (size_t i = 0; i < gguf_tensors(gguf); i++) {
+        const struct gguf_tensor *tensor = gguf_tensor(gguf, i);
+        numbers[tensor->type] += tensor->numbers;
+        if (numbers[tensor->type] > numbers[most])
+            most = tensor->type;
+    }
+    return gguf_blocks_name(most);
+}
+
+/* Of all before the first tensor's data. */
+static enum err make_sha256(const char *path, struct state *state)
+{
+    enum err rc = ERR_OK;
+    struct digest *digest = NULL;
+    char *buffer = malloc(HEAD_READ_BYTES);
+    uint64_t bytes = UINT64_MAX;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    for (size_t i = 0; i < gguf_tensors(state->gguf); i++)
+        if (gguf_tensor(state->gguf, i)->offset < bytes)
+            bytes = gguf_tensor(state->gguf, i)->offset;
+    if (buffer == NULL || fd < 0) {
+        rc = buffer == NULL ? err_set(ERR_MEMORY, "%s: out of memory", path)
+                            : err_errno("%s", path);
+        goto out;
+    }
+    TRY_OUT(digest_create(&digest));
+    for (uint64_t done = 0; done < bytes;) {
+        size_t step = bytes - done < HEAD_READ_BYTES ? (size_t)(bytes - done)
+                                                     : HEAD_READ_BYTES;
+        TRY_OUT(fsio_pread(fd, buffer, step, (int64_t)done, path));
+        TRY_OUT(digest_update(digest, buffer, step));
+        done += step;
+    }
+    TRY_OUT(digest_finish(digest, state->sha256));
+out:
+    digest_destroy(digest);
+    if (fd >= 0)
+        close(fd);
+    free(buffer);
+    return rc;
+}
+
+/* Weights without a tokenizer that we know are of use, too. */
+static enum err open_tokenizer(const char *path, struct state *state,
+                               struct weights_about *about)
+{
+    struct hf_tokens tokens = { .generation = NULL };
+    about->vocab = about->config.vocab_size;
+    enum err rc = gguf_tokenizer_make(state->gguf, &state->tokenizer);
+    if (rc == ERR_UNSUPPORTED ||
+        (rc == ERR_DATA &&
+         gguf_find(state->gguf, "tokenizer.ggml.model") == NULL)) {
+        log_warn("%s; its weights are read without a tokenizer", err_text());
+        return ERR_OK;
+    }
+    if (rc != ERR_OK)
+        return rc;
+    struct gguf_tokenizer *made = &state->tokenizer;
+    const struct hf_files files = {
+        .text = { made->tokenizer, made->config, made->chat, made->generation },
+        .bytes = { strlen(made->tokenizer), strlen(made->config),
+                   made->chat == NULL ? 0 : strlen(made->chat),
+                   made->generation == NULL ? 0 : strlen(made->generation) },
+    };
+    rc = hf_files_tokens(&files, path, NULL, 0, &tokens);
+    free(tokens.generation);
+    if (rc != ERR_OK)
+        return rc;
+    if (tokens.vocab > about->config.vocab_size)
+        return err_set(ERR_DATA,
+                       "%s: its tokenizer has %lld tokens, but the embedding "
+                       "has %lld rows: they do not belong together",
+                       path, (long long)tokens.vocab,
+                       (long long)about->config.vocab_size);
+    about->vocab = tokens.vocab;
+    about->bos = tokens.bos;
+    about->eos = tokens.eos;
+    about->pad = tokens.pad;
+    about->generation = made->generation;
+    about->tokenizer = made->tokenizer;
+    about->tokenizer_bytes = files.bytes[HF_FILE_TOKENIZER];
+    about->chat_template = made->chat;
+    return ERR_OK;
+}
+
+static enum err open_gguf(const char *path, struct weights_source *source)
+{
+    struct weights_about *about = &source->about;
+    struct state *state = calloc(1, sizeof *state);
+    source->state = state;
+    if (state == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    TRY(gguf_open(path, &state->gguf));
+    TRY(gguf_config_read(state->gguf, &state->arch, &about->config));
+    TRY(params_create(&about->config, &state->params));
+    TRY(gguf_names_create(state->arch, &about->config, state->params,
+                          about->config.vocab_size, &state->names));
+    const struct weights_pieces_file file = {
+        .arg = state,
+        .count = (int)gguf_tensors(state->gguf),
+        .at = at,
+        .find = find,
+        .is_buffer = is_buffer,
+        .read = read_tensor,
+    };
+    TRY(weights_pieces_create(&file, state->params, state->names, source,
+                              &state->pieces));
+    TRY(open_tokenizer(path, state, about));
+    TRY(make_sha256(path, state));
+    about->dtype = dtype_of(state->gguf);
+    about->sha256 = state->sha256;
+    return ERR_OK;
+}
+
+static void close_gguf(struct weights_source *source)
+{
+    struct state *state = source->state;
+    free(source->list);
+    if (state == NULL)
+        return;
+    gguf_tokenizer_free(&state->tokenizer);
+    weights_pieces_destroy(state->pieces);
+    hf_names_destroy(state->names);
+    params_destroy(state->params);
+    gguf_close(state->gguf);
+    free(state);
+}
+
+static enum err read_gguf(struct weights_source *source, int index,
+                          int64_t begin, int64_t end, float *out)
+{
+    const struct state *state = source->state;
+    return weights_pieces_read(state->pieces, index, begin, end, out);
+}
+
+const struct weights_ops weights_gguf = {
+    .kind = WEIGHTS_GGUF,
+    .name = "gguf",
+    .what = "a GGUF file",
+    .is = is_gguf,
+    .open = open_gguf,
+    .close = close_gguf,
+    .read = read_gguf,
+};

@@ -1,0 +1,291 @@
+/* A Hugging Face folder as a MODEL: config.json, safetensors, tokenizer files.
+ *
+ * What is listed follows from config.json: a folder whose tensors are others is
+ * one whose list does not match (weights_match). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/digest.h"
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/formats/hf/hf_config.h"
+#include "src/formats/hf/hf_files.h"
+#include "src/formats/safetensors/safetensors.h"
+#include "src/formats/weights_pieces.h"
+
+#define CONFIG_MAX ((size_t)1 << 20)
+#define COMPARE_BYTES 65536
+
+struct state {
+    struct safetensors *set;
+    enum hf_arch arch;
+    bool bare;    /* names lack what hf_names_prefix() says */
+    bool twice;   /* a tied model's file has the output layer, too */
+    char *config; /* text */
+    size_t bytes; /* of it */
+    struct params *params;
+    struct hf_names *names;
+    struct weights_pieces *pieces;
+    struct hf_files files;
+    char *generation;
+    char sha256[65], sha256_files[65];
+};
+
+static bool has(const char *folder, const char *name)
+{
+    char path[FSIO_PATH_MAX];
+    bool fits = fsio_path(path, "%s/%s", folder, name) == ERR_OK;
+    return fits && fsio_exists(path);
+}
+
+static bool is_hf(const char *path)
+{
+    return has(path, "config.json") || has(path, SAFETENSORS_FILE) ||
+           has(path, SAFETENSORS_INDEX);
+}
+
+/* --- the tensors, for weights_pieces.c --- */
+
+static void at(void *arg, int tensor, struct weights_tensor *out)
+{
+    const struct state *state = arg;
+    const struct safetensors_tensor *t = safetensors_tensor(state->set, tensor);
+    *out = (struct weights_tensor){ .dims = 0 };
+    snprintf(out->name, sizeof out->name, "%s", t->name);
+    if (t->dims < 1 || t->dims > 2)
+        return;
+    out->dims = t->dims;
+    out->shape[0] = t->shape[0];
+    out->shape[1] = t->dims == 2 ? t->shape[1] : 0;
+}
+
+static int find(void *arg, const char *name)
+{
+    const struct state *state = arg;
+    const char *prefix = hf_names_prefix(state->arch);
+    size_t bytes = strlen(prefix);
+    if (state->bare && strncmp(name, prefix, bytes) == 0)
+        name += bytes;
+    const struct safetensors_tensor *found = safetensors_find(state->set, name);
+    return found == NULL ? -1
+                         : (int)(found - safetensors_tensor(state->set, 0));
+}
+
+static bool is_buffer(void *arg, const char *name)
+{
+    const struct state *state = arg;
+    return hf_names_is_buffer(state->arch, name) ||
+           (state->twice && strcmp(name, HF_NAMES_HEAD) == 0);
+}
+
+static enum err read_tensor(void *arg, int tensor, int64_t first, int64_t count,
+                            float *out)
+{
+    const struct state *state = arg;
+    return safetensors_read_f32(
+        state->set, safetensors_tensor(state->set, tensor), first, count, out);
+}
+
+/* --- opening --- */
+
+/* Whether no name begins with what the architecture's begin with. */
+static bool is_bare(const struct state *state)
+{
+    const char *prefix = hf_names_prefix(state->arch);
+    for (int i = 0; i < safetensors_count(state->set); i++)
+        if (strncmp(safetensors_tensor(state->set, i)->name, prefix,
+                    strlen(prefix)) == 0)
+            return false;
+    return true;
+}
+
+static enum err same_bytes(const struct state *state,
+                           const struct safetensors_tensor *a,
+                           const struct safetensors_tensor *b, bool *same)
+{
+    char left[COMPARE_BYTES], right[COMPARE_BYTES];
+    int64_t size = safetensors_dtype_bytes(a->dtype);
+    int64_t step = COMPARE_BYTES / size;
+    *same = a->dtype == b->dtype && a->numel == b->numel;
+    for (int64_t i = 0; i < a->numel && *same; i += step) {
+        int64_t count = a->numel - i < step ? a->numel - i : step;
+        TRY(safetensors_read(state->set, a, i, count, left));
+        TRY(safetensors_read(state->set, b, i, count, right));
+        *same = memcmp(left, right, (size_t)(count * size)) == 0;
+    }
+    return ERR_OK;
+}
+
+/* The output layer of a tied model may be there once more. */
+static enum err check_head(struct state *state, const char *path)
+{
+    bool same = false;
+    const struct safetensors_tensor *head =
+        safetensors_find(state->set, HF_NAMES_HEAD);
+    int embedding = find(state, state->names->list[0].name);
+    if (head == NULL || embedding < 0)
+        return ERR_OK;
+    const struct safetensors_tensor *first =
+        safetensors_tensor(state->set, embedding);
+    TRY(same_bytes(state, head, first, &same));
+    if (!same)
+        return err_set(ERR_DATA,
+                       "%s: config.json says that the output layer is the "
+                       "embedding (tie_word_embeddings), but %s differs from "
+                       "%s",
+                       path, HF_NAMES_HEAD, first->name);
+    state->twice = true;
+    return ERR_OK;
+}
+
+/* "float32", "bfloat16", "float16", or "mixed". */
+static const char *dtype_of(const struct safetensors *set)
+{
+    enum safetensors_dtype first = SAFETENSORS_DTYPES;
+    for (int i = 0; i < safetensors_count(set); i++) {
+        enum safetensors_dtype dtype = safetensors_tensor(set, i)->dtype;
+        if (first != SAFETENSORS_DTYPES && first != dtype)
+            return "mixed";
+        first = dtype;
+    }
+    return first == SAFETENSORS_F32     ? "float32"
+           : first == SAFETENSORS_BF16  ? "bfloat16"
+           : first == SAFETENSORS_F16   ? "float16"
+           : first < SAFETENSORS_DTYPES ? safetensors_dtype_name(first)
+                                        : "none";
+}
+
+static enum err update(struct digest *digest, const char *text)
+{
+    return digest_update(digest, text, strlen(text) + 1);
+}
+
+/* Of config.json and what the headers say, and of the files beside, too. */
+static enum err make_sha256(const struct state *state, bool files,
+                            char sha256[65])
+{
+    enum err rc = ERR_OK;
+    struct digest *digest = NULL;
+    TRY_OUT(digest_create(&digest));
+    TRY_OUT(digest_update(digest, state->config, state->bytes));
+    for (int i = 0; i < safetensors_count(state->set); i++) {
+        const struct safetensors_tensor *t = safetensors_tensor(state->set, i);
+        TRY_OUT(update(digest, t->name));
+        TRY_OUT(update(digest, safetensors_dtype_name(t->dtype)));
+        TRY_OUT(digest_update(digest, t->shape,
+                              (size_t)t->dims * sizeof t->shape[0]));
+        TRY_OUT(digest_update(digest, &t->offset, sizeof t->offset));
+    }
+    for (int i = 0; i < HF_FILES && files; i++)
+        if (state->files.text[i] != NULL)
+            TRY_OUT(digest_update(digest, state->files.text[i],
+                                  state->files.bytes[i]));
+    TRY_OUT(digest_finish(digest, sha256));
+out:
+    digest_destroy(digest);
+    return rc;
+}
+
+/* The tokenizer's files, and what they say of the vocabulary. */
+static enum err open_files(const char *path, struct state *state,
+                           struct weights_about *about)
+{
+    struct hf_tokens tokens = { .generation = NULL };
+    TRY(hf_files_read(path, &state->files));
+    enum err rc = hf_files_tokens(&state->files, path, state->config,
+                                  state->bytes, &tokens);
+    about->generation = state->generation = tokens.generation;
+    if (rc != ERR_OK)
+        return rc;
+    if (tokens.vocab > about->config.vocab_size)
+        return err_set(ERR_DATA,
+                       "%s: tokenizer.json has %lld tokens, but the model's "
+                       "vocab_size is %lld: they do not belong together",
+                       path, (long long)tokens.vocab,
+                       (long long)about->config.vocab_size);
+    about->vocab = tokens.vocab > 0 ? tokens.vocab : about->config.vocab_size;
+    about->bos = tokens.bos;
+    about->eos = tokens.eos;
+    about->pad = tokens.pad;
+    about->named_bos = tokens.named_bos;
+    about->named_eos = tokens.named_eos;
+    about->tokenizer = state->files.text[HF_FILE_TOKENIZER];
+    about->tokenizer_bytes = state->files.bytes[HF_FILE_TOKENIZER];
+    about->chat_template = state->files.text[HF_FILE_CHAT_TEMPLATE];
+    if (about->tokenizer == NULL)
+        log_warn("%s has no tokenizer.json: texts can't be read or written",
+                 path);
+    return ERR_OK;
+}
+
+static enum err open_hf(const char *path, struct weights_source *source)
+{
+    char name[FSIO_PATH_MAX];
+    struct weights_about *about = &source->about;
+    struct state *state = calloc(1, sizeof *state);
+    source->state = state;
+    if (state == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    TRY(fsio_path(name, "%s/config.json", path));
+    TRY(fsio_read_file(name, CONFIG_MAX, &state->config, &state->bytes));
+    TRY(hf_config_parse(state->config, state->bytes, name, &state->arch,
+                        &about->config));
+    TRY(safetensors_open(path, &state->set));
+    TRY(open_files(path, state, about));
+    state->bare = is_bare(state);
+    TRY(params_create(&about->config, &state->params));
+    TRY(hf_names_create(state->arch, &about->config, state->params,
+                        about->config.vocab_size, &state->names));
+    if (about->config.tied)
+        TRY(check_head(state, path));
+    const struct weights_pieces_file file = {
+        .arg = state,
+        .count = safetensors_count(state->set),
+        .at = at,
+        .find = find,
+        .is_buffer = is_buffer,
+        .read = read_tensor,
+    };
+    TRY(weights_pieces_create(&file, state->params, state->names, source,
+                              &state->pieces));
+    TRY(make_sha256(state, false, state->sha256));
+    TRY(make_sha256(state, true, state->sha256_files));
+    about->dtype = dtype_of(state->set);
+    about->sha256 = state->sha256;
+    about->sha256_files = state->sha256_files;
+    return ERR_OK;
+}
+
+static void close_hf(struct weights_source *source)
+{
+    struct state *state = source->state;
+    free(source->list);
+    if (state == NULL)
+        return;
+    weights_pieces_destroy(state->pieces);
+    hf_names_destroy(state->names);
+    params_destroy(state->params);
+    hf_files_free(&state->files);
+    free(state->generation);
+    safetensors_close(state->set);
+    free(state->config);
+    free(state);
+}
+
+static enum err read_hf(struct weights_source *source, int index, int64_t begin,
+                        int64_t end, float *out)
+{
+    const struct state *state = source->state;
+    return weights_pieces_read(state->pieces, index, begin, end, out);
+}
+
+const struct weights_ops weights_hf = {
+    .kind = WEIGHTS_HF,
+    .name = "hf",
+    .what = "a Hugging Face folder (config.json, " SAFETENSORS_FILE ")",
+    .is = is_hf,
+    .open = open_hf,
+    .close = close_hf,
+    .read = read_hf,
+};

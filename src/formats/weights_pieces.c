@@ -1,0 +1,240 @@
+/* Puts parameters together from the pieces in which a source has them: rows one
+ * after the other, transposed, or in the order of rotary pairs. */
+#include "src/formats/weights_pieces.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/formats/gguf/gguf.h"
+
+/* Of a transposed piece a strip is read at a time: so many of our columns, each
+ * a run of the file, of so many rows. */
+#define STRIP_COLS 16
+#define STRIP_ROWS 1024
+
+struct weights_pieces {
+    struct weights_pieces_file file;
+    const struct params *params;
+    const struct hf_names *names;
+    int *tensors; /* of each piece */
+    int *first;   /* piece of each parameter that is listed */
+};
+
+/* --- the list --- */
+
+/* The piece's tensor, if it has its shape; -1. */
+static int find_piece(const struct weights_pieces *p,
+                      const struct hf_piece *piece)
+{
+    struct weights_tensor tensor;
+    int found = p->file.find(p->file.arg, piece->name);
+    if (found < 0)
+        return -1;
+    p->file.at(p->file.arg, found, &tensor);
+    bool same = tensor.dims == piece->dims &&
+                tensor.shape[0] == piece->shape[0] &&
+                (piece->dims < 2 || tensor.shape[1] == piece->shape[1]);
+    return same ? found : -1;
+}
+
+/* Lists a parameter of pieces [first, end) if all of them are there. */
+static void list_param(struct weights_pieces *p, int first, int end,
+                       struct weights_source *source, bool *used)
+{
+    const struct hf_piece *last = &p->names->list[end - 1];
+    const struct param *param = &p->params->list[last->param];
+    struct weights_tensor *tensor = &source->list[source->count];
+    for (int i = first; i < end; i++)
+        if (p->tensors[i] < 0)
+            return;
+    for (int i = first; i < end; i++)
+        used[p->tensors[i]] = true;
+    snprintf(tensor->name, sizeof tensor->name, "%s", param->name);
+    tensor->dims = param->dims;
+    tensor->shape[0] = last->row + last->rows;
+    tensor->shape[1] = param->shape[1];
+    p->first[source->count++] = first;
+}
+
+static void list_others(struct weights_pieces *p, struct weights_source *source,
+                        const bool *used)
+{
+    for (int t = 0; t < p->file.count; t++) {
+        struct weights_tensor *tensor = &source->list[source->count];
+        if (used[t])
+            continue;
+        p->file.at(p->file.arg, t, tensor);
+        tensor->other = true;
+        if (!p->file.is_buffer(p->file.arg, tensor->name))
+            p->first[source->count++] = -1;
+    }
+}
+
+static enum err make_list(struct weights_pieces *p,
+                          struct weights_source *source)
+{
+    const struct hf_names *names = p->names;
+    size_t most = (size_t)p->params->count + (size_t)p->file.count;
+    bool *used = calloc((size_t)p->file.count + 1, sizeof *used);
+    source->list = calloc(most + 1, sizeof *source->list);
+    p->first = calloc(most + 1, sizeof *p->first);
+    p->tensors = calloc((size_t)names->count + 1, sizeof *p->tensors);
+    if (used == NULL || source->list == NULL || p->first == NULL ||
+        p->tensors == NULL) {
+        free(used);
+        return err_set(ERR_MEMORY, "%s: out of memory", source->about.path);
+    }
+    for (int i = 0; i < names->count; i++)
+        p->tensors[i] = find_piece(p, &names->list[i]);
+    for (int i = 0, end; i < names->count; i = end) {
+        end = i;
+        while (end < names->count &&
+               names->list[end].param == names->list[i].param)
+            end++;
+        list_param(p, i, end, source, used);
+    }
+    list_others(p, source, used);
+    free(used);
+    return ERR_OK;
+}
+
+enum err weights_pieces_create(const struct weights_pieces_file *file,
+                               const struct params *params,
+                               const struct hf_names *names,
+                               struct weights_source *source,
+                               struct weights_pieces **out)
+{
+    struct weights_pieces *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", source->about.path);
+    p->file = *file;
+    p->params = params;
+    p->names = names;
+    enum err rc = make_list(p, source);
+    if (rc == ERR_OK)
+        *out = p;
+    else
+        weights_pieces_destroy(p);
+    return rc;
+}
+
+void weights_pieces_destroy(struct weights_pieces *pieces)
+{
+    if (pieces == NULL)
+        return;
+    free(pieces->first);
+    free(pieces->tensors);
+    free(pieces);
+}
+
+/* --- reading --- */
+
+/* What is wanted of one piece, in elements counted from the piece's first, as
+ * we have them. */
+struct want {
+    const struct hf_piece *piece;
+    int tensor;
+    int64_t cols;
+    int64_t begin, end;
+    float *out; /* of begin */
+};
+
+/* Theirs is [cols, rows]: of each of our columns a run of rows. */
+static enum err read_strip(const struct weights_pieces *p,
+                           const struct want *want, int64_t col, int64_t cols,
+                           int64_t row, int64_t rows)
+{
+    float strip[STRIP_COLS * STRIP_ROWS];
+    assert(cols <= STRIP_COLS && rows <= STRIP_ROWS);
+    for (int64_t c = 0; c < cols; c++)
+        TRY(p->file.read(p->file.arg, want->tensor,
+                         (col + c) * want->piece->rows + row, rows,
+                         strip + c * rows));
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++) {
+            int64_t at = (row + r) * want->cols + col + c;
+            if (at >= want->begin && at < want->end)
+                want->out[at - want->begin] = strip[c * rows + r];
+        }
+    return ERR_OK;
+}
+
+static enum err read_transposed(const struct weights_pieces *p,
+                                const struct want *want)
+{
+    int64_t last = (want->end - 1) / want->cols + 1;
+    for (int64_t row = want->begin / want->cols; row < last;) {
+        int64_t rows = last - row < STRIP_ROWS ? last - row : STRIP_ROWS;
+        for (int64_t col = 0; col < want->cols; col += STRIP_COLS) {
+            int64_t left = want->cols - col;
+            TRY(read_strip(p, want, col, left < STRIP_COLS ? left : STRIP_COLS,
+                           row, rows));
+        }
+        row += rows;
+    }
+    return ERR_OK;
+}
+
+/* Row by row, from where the pairs' order has it. */
+static enum err read_pairs(const struct weights_pieces *p,
+                           const struct want *want)
+{
+    int64_t head = want->piece->pairs;
+    for (int64_t at = want->begin; at < want->end;) {
+        int64_t row = at / want->cols;
+        int64_t end = (row + 1) * want->cols;
+        end = end < want->end ? end : want->end;
+        int64_t theirs =
+            (int64_t)gguf_row_to_pairs((uint64_t)row, (uint64_t)head);
+        TRY(p->file.read(p->file.arg, want->tensor,
+                         theirs * want->cols + at % want->cols, end - at,
+                         want->out + (at - want->begin)));
+        at = end;
+    }
+    return ERR_OK;
+}
+
+static enum err read_want(const struct weights_pieces *p,
+                          const struct want *want)
+{
+    if (want->piece->transposed)
+        return read_transposed(p, want);
+    if (want->piece->pairs > 0)
+        return read_pairs(p, want);
+    return p->file.read(p->file.arg, want->tensor, want->begin,
+                        want->end - want->begin, want->out);
+}
+
+enum err weights_pieces_read(const struct weights_pieces *pieces, int index,
+                             int64_t begin, int64_t end, float *out)
+{
+    const struct hf_names *names = pieces->names;
+    int first = pieces->first[index];
+    assert(begin < end);
+    if (first < 0)
+        return err_set(ERR_DATA,
+                       "tensor %d of the model is none of its parameters and "
+                       "can't be read as one",
+                       index);
+    int param = names->list[first].param;
+    const struct param *ours = &pieces->params->list[param];
+    int64_t cols = ours->dims == 2 ? ours->shape[1] : 1;
+    for (int i = first; i < names->count && names->list[i].param == param;
+         i++) {
+        const struct hf_piece *piece = &names->list[i];
+        int64_t from = piece->row * cols;
+        int64_t to = from + piece->rows * cols;
+        int64_t low = begin > from ? begin : from;
+        int64_t high = end < to ? end : to;
+        if (low >= high)
+            continue;
+        struct want want = {
+            piece,      pieces->tensors[i], cols,
+            low - from, high - from,        out + (low - begin),
+        };
+        TRY(read_want(pieces, &want));
+    }
+    return ERR_OK;
+}

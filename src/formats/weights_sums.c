@@ -1,0 +1,189 @@
+/* Adds up, keeps and compares checksums of tensors. */
+#include "src/formats/weights_sums.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/crc32c.h"
+
+static int64_t blocks_of(const struct param *param)
+{
+    return (param->numel + WEIGHTS_SUMS_BLOCK - 1) / WEIGHTS_SUMS_BLOCK;
+}
+
+enum err weights_sums_create(const struct params *params,
+                             struct weights_sums **out)
+{
+    size_t count = (size_t)params->count;
+    struct weights_sums *sums = calloc(1, sizeof *sums);
+    *out = NULL;
+    if (sums == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    sums->params = params;
+    sums->first = calloc(count + 1, sizeof *sums->first);
+    sums->known = calloc(count + 1, sizeof *sums->known);
+    for (size_t i = 0; i < count && sums->first != NULL; i++)
+        sums->first[i + 1] = sums->first[i] + blocks_of(&params->list[i]);
+    if (sums->first != NULL)
+        sums->list = calloc((size_t)sums->first[count] + 1, sizeof *sums->list);
+    if (sums->list == NULL || sums->known == NULL) {
+        weights_sums_destroy(sums);
+        return err_set(ERR_MEMORY, "out of memory");
+    }
+    for (size_t i = 0; i < count; i++)
+        sums->known[i] = true;
+    *out = sums;
+    return ERR_OK;
+}
+
+void weights_sums_destroy(struct weights_sums *sums)
+{
+    if (sums == NULL)
+        return;
+    free(sums->first);
+    free(sums->list);
+    free(sums->known);
+    free(sums);
+}
+
+/* --- adding --- */
+
+/* Elements [begin, end) of tensor `index`, counted from its first. */
+static void add_tensor(struct weights_sums *sums, int index, int64_t begin,
+                       int64_t end, const float *values)
+{
+    int64_t numel = sums->params->list[index].numel;
+    for (int64_t at = begin; at < end;) {
+        int64_t block = at / WEIGHTS_SUMS_BLOCK;
+        int64_t last = (block + 1) * WEIGHTS_SUMS_BLOCK;
+        last = last < numel ? last : numel;
+        int64_t stop = last < end ? last : end;
+        uint32_t part = crc32c(0, values + (at - begin),
+                               (size_t)(stop - at) * sizeof *values);
+        sums->list[sums->first[index] + block] ^=
+            crc32c_shift(part, (uint64_t)(last - stop) * sizeof *values);
+        at = stop;
+    }
+}
+
+void weights_sums_add(struct weights_sums *sums, int64_t begin, int64_t end,
+                      const float *values)
+{
+    for (int i = 0; i < sums->params->count; i++) {
+        const struct param *param = &sums->params->list[i];
+        int64_t first = param->offset > begin ? param->offset : begin;
+        int64_t last = param->offset + param->numel;
+        last = last < end ? last : end;
+        if (first < last)
+            add_tensor(sums, i, first - param->offset, last - param->offset,
+                       values + (first - begin));
+    }
+}
+
+/* --- as JSON --- */
+
+json_t *weights_sums_json(const struct weights_sums *sums)
+{
+    json_t *json = json_object();
+    for (int i = 0; i < sums->params->count && json != NULL; i++) {
+        json_t *list = json_array();
+        int failed = list == NULL;
+        for (int64_t b = sums->first[i]; b < sums->first[i + 1] && !failed; b++)
+            failed = json_array_append_new(
+                list, json_integer((json_int_t)sums->list[b]));
+        if (failed) {
+            json_decref(list);
+            list = NULL;
+        }
+        /* takes the list, and fails without one */
+        if (json_object_set_new(json, sums->params->list[i].name, list) != 0) {
+            json_decref(json);
+            json = NULL;
+        }
+    }
+    return json;
+}
+
+static enum err parse_tensor(const json_t *list, const char *where, int index,
+                             struct weights_sums *sums)
+{
+    int64_t count = sums->first[index + 1] - sums->first[index];
+    const char *name = sums->params->list[index].name;
+    if (!json_is_array(list) || json_array_size(list) != (size_t)count)
+        return err_set(ERR_CHECKPOINT,
+                       "%s: its state has not the %lld checksums of %s", where,
+                       (long long)count, name);
+    for (int64_t b = 0; b < count; b++) {
+        const json_t *value = json_array_get(list, (size_t)b);
+        json_int_t sum = json_integer_value(value);
+        if (!json_is_integer(value) || sum < 0 || sum > UINT32_MAX)
+            return err_set(ERR_CHECKPOINT,
+                           "%s: its state has a checksum of %s that is none",
+                           where, name);
+        sums->list[sums->first[index] + b] = (uint32_t)sum;
+    }
+    return ERR_OK;
+}
+
+enum err weights_sums_parse(const json_t *json, const struct params *params,
+                            const char *where, struct weights_sums **out)
+{
+    enum err rc = ERR_OK;
+    struct weights_sums *sums = NULL;
+    *out = NULL;
+    if (json != NULL && !json_is_object(json))
+        return err_set(ERR_CHECKPOINT, "%s: its state has no checksums", where);
+    TRY(weights_sums_create(params, &sums));
+    for (int i = 0; i < params->count; i++) {
+        const json_t *list = json_object_get(json, params->list[i].name);
+        sums->known[i] = list != NULL;
+        if (list != NULL)
+            TRY_OUT(parse_tensor(list, where, i, sums));
+    }
+    *out = sums;
+    sums = NULL;
+out:
+    weights_sums_destroy(sums);
+    return rc;
+}
+
+/* --- comparing --- */
+
+static bool same(const struct weights_sums *a, const struct weights_sums *b,
+                 int index)
+{
+    int64_t first = a->first[index];
+    size_t count = (size_t)(a->first[index + 1] - first);
+    return !a->known[index] || !b->known[index] ||
+           memcmp(a->list + first, b->list + first, count * sizeof *a->list) ==
+               0;
+}
+
+enum err weights_sums_compare(const struct weights_sums *was,
+                              const struct weights_sums *is, const char *path,
+                              int *unknown)
+{
+    char names[256] = "";
+    size_t used = 0;
+    int differ = 0;
+    assert(was->params == is->params);
+    *unknown = 0;
+    for (int i = 0; i < was->params->count; i++) {
+        const char *name = was->params->list[i].name;
+        *unknown += !was->known[i];
+        if (same(was, is, i))
+            continue;
+        if (used + strlen(name) + 3 < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                     differ == 0 ? "" : ", ", name);
+        differ++;
+    }
+    if (differ == 0)
+        return ERR_OK;
+    return err_set(ERR_CHECKPOINT,
+                   "%s: %d tensors have other values than when the run was "
+                   "started: %s",
+                   path, differ, names);
+}

@@ -1,0 +1,62 @@
+/* What the files of functions, filters, methods and tests share. */
+#pragma once
+
+#include "src/text/chat/chat_eval.h"
+
+#define CHAT_EVAL_ARGUMENTS 4
+
+/* What a function gets: its values, in order; one that is not given is
+ * undefined. */
+struct chat_eval_arguments {
+    struct chat_scope *scope;
+    const struct chat_node *node;
+    struct chat_value value[CHAT_EVAL_ARGUMENTS]; /* the object first */
+    size_t count; /* one more than the last that is given */
+};
+
+typedef enum err chat_eval_fn(struct chat_eval_arguments *arguments,
+                              struct chat_value *out);
+
+struct chat_eval_function {
+    const char *name;
+    chat_eval_fn *run;
+    size_t least, most;      /* arguments, with the object */
+    enum chat_value_kind of; /* the object; CHAT_VALUE_UNDEFINED: anything */
+    const char *names[CHAT_EVAL_ARGUMENTS - 1]; /* behind the object */
+};
+
+/* Of texts: chat_eval_text.c. */
+chat_eval_fn chat_eval_trim, chat_eval_lstrip, chat_eval_rstrip,
+    chat_eval_upper, chat_eval_lower, chat_eval_title, chat_eval_capitalize,
+    chat_eval_starts, chat_eval_ends, chat_eval_split, chat_eval_replace,
+    chat_eval_indent, chat_eval_int, chat_eval_find, chat_eval_format;
+/* Of lists and dictionaries: chat_eval_list.c. */
+chat_eval_fn chat_eval_length, chat_eval_first, chat_eval_last, chat_eval_join,
+    chat_eval_items, chat_eval_keys, chat_eval_values, chat_eval_list,
+    chat_eval_reverse, chat_eval_sort, chat_eval_dictsort, chat_eval_unique,
+    chat_eval_get, chat_eval_range, chat_eval_selectattr, chat_eval_rejectattr,
+    chat_eval_select, chat_eval_reject, chat_eval_map, chat_eval_min,
+    chat_eval_max;
+
+/* A text's characters, or a dictionary's names, are a list. ERR_DATA: what has
+ * no items. */
+enum err chat_eval_iterate(struct chat_scope *scope, int line,
+                           const struct chat_value *of, struct chat_value *out);
+/* Less, equal or greater: numbers or texts. ERR_DATA: of others. */
+enum err chat_eval_order(int line, const struct chat_value *a,
+                         const struct chat_value *b, int *out);
+/* A test of values, by name (chat_eval_test.c). */
+enum err chat_eval_holds(struct chat_eval_arguments *arguments,
+                         const char *name, size_t bytes, bool *out);
+enum err chat_eval_test(struct chat_scope *scope, const struct chat_node *node,
+                        struct chat_value *out);
+/* A filter by name, of values. */
+enum err chat_eval_filter_named(struct chat_eval_arguments *arguments,
+                                const char *name, size_t bytes,
+                                struct chat_value *out);
+/* Whether a function has this name, which then is defined. */
+bool chat_eval_is_function(const char *name, size_t bytes);
+/* The values of node->b behind the object's; names: those of arguments, or
+ * NULL. what: "'name'", of messages. */
+enum err chat_eval_read(struct chat_eval_arguments *arguments,
+                        const struct chat_eval_function *of);

@@ -1,0 +1,365 @@
+/* Functions of texts. */
+#include <stdint.h>
+#include <string.h>
+
+#include "src/text/chat/chat_eval_impl.h"
+#include "src/text/unicode.h"
+
+/* Whether the character of these bytes is one of a text's. */
+static bool text_has(const struct chat_value *set, const char *at, size_t bytes)
+{
+    for (size_t i = 0; i + bytes <= set->count; i++)
+        if (memcmp(set->as.text + i, at, bytes) == 0)
+            return true;
+    return false;
+}
+
+/* The arguments behind the object are texts. */
+static enum err chat_eval_texts(const struct chat_eval_arguments *arguments)
+{
+    for (size_t a = 1; a < arguments->count; a++)
+        if (arguments->value[a].kind != CHAT_VALUE_STRING)
+            return err_set(ERR_DATA, "line %d: %s where a text should be",
+                           arguments->node->line,
+                           chat_value_name(&arguments->value[a]));
+    return ERR_OK;
+}
+
+static enum err text_strip(struct chat_eval_arguments *arguments, bool front,
+                           bool back, struct chat_value *out)
+{
+    const struct chat_value *text = &arguments->value[0];
+    const struct chat_value *set = &arguments->value[1];
+    const char *at = text->as.text, *end = at + text->count;
+    struct chat_memory *memory = arguments->scope->memory;
+    TRY(chat_value_work(memory, text->count));
+    if (set->kind == CHAT_VALUE_UNDEFINED || set->kind == CHAT_VALUE_NONE) {
+        if (front)
+            at += chat_lex_blank_front(at, text->count);
+        if (back)
+            end -= chat_lex_blank_back(at, (size_t)(end - at));
+        *out = chat_value_string(at, (size_t)(end - at));
+        return ERR_OK;
+    }
+    TRY(chat_eval_texts(arguments));
+    while (front && at < end) {
+        size_t bytes = 1;
+        while (at + bytes < end && (at[bytes] & 0xc0) == 0x80)
+            bytes++;
+        TRY(chat_value_work(memory, set->count));
+        if (!text_has(set, at, bytes))
+            break;
+        at += bytes;
+    }
+    while (back && at < end) {
+        size_t bytes = 1;
+        while (end - bytes > at && (*(end - bytes) & 0xc0) == 0x80)
+            bytes++;
+        TRY(chat_value_work(memory, set->count));
+        if (!text_has(set, end - bytes, bytes))
+            break;
+        end -= bytes;
+    }
+    *out = chat_value_string(at, (size_t)(end - at));
+    return ERR_OK;
+}
+
+enum err chat_eval_trim(struct chat_eval_arguments *arguments,
+                        struct chat_value *out)
+{
+    return text_strip(arguments, true, true, out);
+}
+
+enum err chat_eval_lstrip(struct chat_eval_arguments *arguments,
+                          struct chat_value *out)
+{
+    return text_strip(arguments, true, false, out);
+}
+
+enum err chat_eval_rstrip(struct chat_eval_arguments *arguments,
+                          struct chat_value *out)
+{
+    return text_strip(arguments, false, true, out);
+}
+
+static enum err chat_eval_case(struct chat_eval_arguments *arguments, char from,
+                               int change, struct chat_value *out)
+{
+    const struct chat_value *text = &arguments->value[0];
+    void *room = NULL;
+    TRY(chat_value_room(arguments->scope->memory, text->count, &room));
+    char *to = room;
+    for (size_t i = 0; i < text->count; i++) {
+        char c = text->as.text[i];
+        if ((unsigned char)c >= 0x80)
+            return err_set(ERR_DATA,
+                           "line %d: 'upper' and 'lower' are known "
+                           "for ASCII only here",
+                           arguments->node->line);
+        to[i] = c >= from && c <= from + 25 ? (char)(c + change) : c;
+    }
+    *out = chat_value_string(to, text->count);
+    return ERR_OK;
+}
+
+enum err chat_eval_upper(struct chat_eval_arguments *arguments,
+                         struct chat_value *out)
+{
+    return chat_eval_case(arguments, 'a', 'A' - 'a', out);
+}
+
+enum err chat_eval_lower(struct chat_eval_arguments *arguments,
+                         struct chat_value *out)
+{
+    return chat_eval_case(arguments, 'A', 'a' - 'A', out);
+}
+
+enum err chat_eval_starts(struct chat_eval_arguments *arguments,
+                          struct chat_value *out)
+{
+    const struct chat_value *text = &arguments->value[0];
+    const struct chat_value *with = &arguments->value[1];
+    TRY(chat_eval_texts(arguments));
+    *out = chat_value_boolean(
+        with->count <= text->count &&
+        memcmp(text->as.text, with->as.text, with->count) == 0);
+    return ERR_OK;
+}
+
+enum err chat_eval_ends(struct chat_eval_arguments *arguments,
+                        struct chat_value *out)
+{
+    const struct chat_value *text = &arguments->value[0];
+    const struct chat_value *with = &arguments->value[1];
+    TRY(chat_eval_texts(arguments));
+    *out = chat_value_boolean(with->count <= text->count &&
+                              memcmp(text->as.text + text->count - with->count,
+                                     with->as.text, with->count) == 0);
+    return ERR_OK;
+}
+
+/* Where the text at `from` has `what` next; `end`: nowhere. */
+static const char *text_find(const char *from, const char *end,
+                             const struct chat_value *what)
+{
+    const char *found =
+        memmem(from, (size_t)(end - from), what->as.text, what->count);
+    return found != NULL ? found : end;
+}
+
+/* By white space: parts that are not empty. */
+static enum err text_split_blanks(struct chat_eval_arguments *arguments,
+                                  struct chat_value *out)
+{
+    const struct chat_value *text = &arguments->value[0];
+    const char *at = text->as.text, *end = at + text->count;
+    TRY(chat_value_list(arguments->scope->memory, text->count / 2 + 1, out));
+    out->count = 0;
+    for (;;) {
+        at += chat_lex_blank_front(at, (size_t)(end - at));
+        const char *from = at;
+        while (at < end && chat_lex_blank_front(at, (size_t)(end - at)) == 0)
+            at++;
+        if (at == from)
+            return ERR_OK;
+        out->as.list[out->count++] =
+            chat_value_string(from, (size_t)(at - from));
+    }
+}
+
+enum err chat_eval_split(struct chat_eval_arguments *arguments,
+                         struct chat_value *out)
+{
+    const struct chat_value *text = &arguments->value[0];
+    const struct chat_value *by = &arguments->value[1];
+    const struct chat_value *most = &arguments->value[2];
+    const char *end = text->as.text + text->count, *from = text->as.text;
+    size_t parts = 1, limit = SIZE_MAX;
+    TRY(chat_value_work(arguments->scope->memory, text->count));
+    if (by->kind == CHAT_VALUE_UNDEFINED || by->kind == CHAT_VALUE_NONE)
+        return text_split_blanks(arguments, out);
+    if (by->kind != CHAT_VALUE_STRING || by->count == 0)
+        return err_set(ERR_DATA, "line %d: 'split' by nothing",
+                       arguments->node->line);
+    if (most->kind == CHAT_VALUE_INTEGER && most->as.integer >= 0)
+        limit = (size_t)most->as.integer + 1;
+    while (parts < limit && (from = text_find(from, end, by)) != end) {
+        from += by->count;
+        parts++;
+    }
+    struct chat_value list;
+    TRY(chat_value_list(arguments->scope->memory, parts, &list));
+    from = text->as.text;
+    for (size_t p = 0; p < parts; p++) {
+        const char *to = p + 1 == parts ? end : text_find(from, end, by);
+        list.as.list[p] = chat_value_string(from, (size_t)(to - from));
+        from = to + (to != end ? by->count : 0);
+    }
+    *out = list;
+    return ERR_OK;
+}
+
+enum err chat_eval_replace(struct chat_eval_arguments *arguments,
+                           struct chat_value *out)
+{
+    const struct chat_value *by = &arguments->value[2];
+    struct chat_value parts;
+    void *room = NULL;
+    TRY(chat_eval_texts(arguments));
+    size_t count = arguments->value[0].count;
+    TRY(chat_eval_split(
+        &(struct chat_eval_arguments){
+            .scope = arguments->scope,
+            .node = arguments->node,
+            .value = { arguments->value[0], arguments->value[1] },
+            .count = 2 },
+        &parts));
+    if (by->count > 0 && parts.count - 1 > CHAT_VALUE_BYTES_MAX / by->count)
+        return err_set(ERR_DATA, "line %d: 'replace' makes too much text",
+                       arguments->node->line);
+    count += (parts.count - 1) * by->count;
+    count -= (parts.count - 1) * arguments->value[1].count;
+    TRY(chat_value_room(arguments->scope->memory, count, &room));
+    char *to = room;
+    for (size_t p = 0; p < parts.count; p++) {
+        if (p > 0)
+            to = mempcpy(to, by->as.text, by->count);
+        to = mempcpy(to, parts.as.list[p].as.text, parts.as.list[p].count);
+    }
+    *out = chat_value_string(room, count);
+    return ERR_OK;
+}
+
+/* The first letter of each word large, or of the text; the others small. */
+static enum err text_large(struct chat_eval_arguments *arguments, bool words,
+                           struct chat_value *out)
+{
+    TRY(chat_eval_lower(arguments, out));
+    char *text = (char *)(uintptr_t)out->as.text;
+    for (size_t i = 0; i < out->count; i++) {
+        char before = i > 0 ? text[i - 1] | 0x20 : ' ';
+        bool inside = i > 0 && (!words || (before >= 'a' && before <= 'z'));
+        if (!inside && text[i] >= 'a' && text[i] <= 'z')
+            text[i] = (char)(text[i] - 0x20);
+    }
+    return ERR_OK;
+}
+
+enum err chat_eval_title(struct chat_eval_arguments *arguments,
+                         struct chat_value *out)
+{
+    return text_large(arguments, true, out);
+}
+
+enum err chat_eval_capitalize(struct chat_eval_arguments *arguments,
+                              struct chat_value *out)
+{
+    return text_large(arguments, false, out);
+}
+
+/* Lines behind the first get blanks in front, but for empty ones. */
+enum err chat_eval_indent(struct chat_eval_arguments *arguments,
+                          struct chat_value *out)
+{
+    static const char blanks[] = "                ";
+    const struct chat_value *value = arguments->value;
+    struct chat_memory *memory = arguments->scope->memory;
+    int64_t width =
+        value[1].kind == CHAT_VALUE_UNDEFINED ? 4 : value[1].as.integer;
+    bool first = chat_value_true(&value[2]), blank = chat_value_true(&value[3]);
+    const char *from = value[0].as.text, *end = from + value[0].count;
+    size_t lines = 1;
+    if (width < 0 || width > 16 || value[1].kind == CHAT_VALUE_STRING)
+        return err_set(ERR_DATA, "line %d: 'indent' by more than 16 blanks",
+                       arguments->node->line);
+    for (const char *at = from; at < end; at++)
+        lines += *at == '\n';
+    void *room = NULL;
+    TRY(chat_value_room(memory, value[0].count + lines * (size_t)width, &room));
+    char *to = room;
+    for (bool begin = true;; begin = false) {
+        const char *line = memchr(from, '\n', (size_t)(end - from));
+        const char *stop = line != NULL ? line : end;
+        if (begin ? first : (stop > from || blank))
+            to = mempcpy(to, blanks, (size_t)width);
+        to = mempcpy(to, from, (size_t)(stop - from));
+        if (line == NULL)
+            break;
+        *to++ = '\n';
+        from = line + 1;
+    }
+    *out = chat_value_string(room, (size_t)(to - (char *)room));
+    return ERR_OK;
+}
+
+enum err chat_eval_int(struct chat_eval_arguments *arguments,
+                       struct chat_value *out)
+{
+    struct chat_value text = arguments->value[0];
+    int64_t value = 0;
+    *out = arguments->value[1].kind == CHAT_VALUE_INTEGER
+               ? arguments->value[1]
+               : chat_value_integer(0);
+    if (text.kind == CHAT_VALUE_INTEGER || text.kind == CHAT_VALUE_BOOLEAN)
+        *out = chat_value_integer(text.as.integer);
+    if (text.kind != CHAT_VALUE_STRING)
+        return ERR_OK;
+    bool minus = text.count > 0 && *text.as.text == '-';
+    for (size_t i = minus; i < text.count; i++)
+        if (text.as.text[i] < '0' || text.as.text[i] > '9' ||
+            __builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, text.as.text[i] - '0', &value))
+            return ERR_OK;
+    if (text.count > minus)
+        *out = chat_value_integer(minus ? -value : value);
+    return ERR_OK;
+}
+
+enum err chat_eval_find(struct chat_eval_arguments *arguments,
+                        struct chat_value *out)
+{
+    const struct chat_value *text = &arguments->value[0];
+    const struct chat_value *what = &arguments->value[1];
+    const char *end = text->as.text + text->count;
+    TRY(chat_eval_texts(arguments));
+    TRY(chat_value_work(arguments->scope->memory, text->count));
+    const char *found = text_find(text->as.text, end, what);
+    int64_t at = 0;
+    if (found == end && what->count > 0)
+        at = -1;
+    else if (what->count > 0)
+        for (const char *c = text->as.text; c < found; c++)
+            at += (*c & 0xc0) != 0x80;
+    *out = chat_value_integer(at);
+    return ERR_OK;
+}
+
+/* '{} and {}'.format(a, b): nothing stands in the brackets. */
+enum err chat_eval_format(struct chat_eval_arguments *arguments,
+                          struct chat_value *out)
+{
+    struct chat_memory *memory = arguments->scope->memory;
+    const char *at = arguments->value[0].as.text;
+    const char *end = at + arguments->value[0].count;
+    size_t next = 1;
+    *out = chat_value_string("", 0);
+    while (at < end) {
+        const char *from = at;
+        while (at < end && *at != '{' && *at != '}')
+            at++;
+        struct chat_value part = chat_value_string(from, (size_t)(at - from));
+        TRY(chat_value_join(memory, out, &part, out));
+        if (at == end)
+            break;
+        if (end - at < 2 || (at[0] != at[1] && (at[0] != '{' || at[1] != '}' ||
+                                                next >= arguments->count)))
+            return err_set(ERR_DATA, "line %d: 'format' knows {} alone here",
+                           arguments->node->line);
+        part = chat_value_string(at, 1);
+        if (at[0] != at[1])
+            TRY(chat_value_text(memory, &arguments->value[next++], &part));
+        TRY(chat_value_join(memory, out, &part, out));
+        at += 2;
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,303 @@
+/* Statements of a template. */
+#include "src/text/chat/chat_parse.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/text/chat/chat_parse_expr.h"
+
+static enum err chat_parse_close(struct chat_parse *parse)
+{
+    if (parse->word->kind != CHAT_LEX_BLOCK_CLOSE)
+        return chat_parse_expr_refuse(parse, "'%}'");
+    parse->word++;
+    return ERR_OK;
+}
+
+static enum err chat_parse_body(struct chat_parse *parse,
+                                struct chat_node **out);
+
+/* {% NAME %}, which ends a block */
+static enum err chat_parse_end(struct chat_parse *parse, const char *name,
+                               const struct chat_lex_word *begin)
+{
+    if (parse->word->kind == CHAT_LEX_END)
+        return err_set(ERR_DATA, "line %d: '%.*s' without its '%s'",
+                       begin->line, (int)begin->bytes, begin->text, name);
+    parse->word++; /* {% */
+    if (!chat_parse_expr_take_name(parse, name))
+        return chat_parse_expr_refuse(parse, name);
+    return chat_parse_close(parse);
+}
+
+/* Behind "if" or "elif", whose condition has no if-else of its own. */
+static enum err chat_parse_if(struct chat_parse *parse,
+                              const struct chat_lex_word *begin,
+                              struct chat_node **out)
+{
+    struct chat_node *condition = NULL, *then = NULL, *other = NULL;
+    TRY(chat_parse_expr_down(parse));
+    TRY(chat_parse_expr_or(parse, &condition));
+    TRY(chat_parse_close(parse));
+    TRY(chat_parse_body(parse, &then));
+    const struct chat_lex_word *word = parse->word;
+    bool more = false;
+    if (word->kind == CHAT_LEX_BLOCK &&
+        chat_lex_is(word + 1, CHAT_LEX_NAME, "elif")) {
+        parse->word += 2;
+        TRY(chat_parse_if(parse, begin, &other));
+        more = true;
+    } else if (word->kind == CHAT_LEX_BLOCK &&
+               chat_lex_is(word + 1, CHAT_LEX_NAME, "else")) {
+        parse->word += 2;
+        TRY(chat_parse_close(parse));
+        TRY(chat_parse_body(parse, &other));
+    }
+    TRY(chat_parse_expr_make(parse, CHAT_NODE_IF, begin, condition, then, out));
+    (*out)->c = other;
+    parse->depth--;
+    return more ? ERR_OK : chat_parse_end(parse, "endif", begin);
+}
+
+/* The variables of a 'for', (a, b) or one. */
+static enum err chat_parse_targets(struct chat_parse *parse,
+                                   struct chat_node **out)
+{
+    bool closed = chat_parse_expr_take(parse, "(");
+    struct chat_node **last = out;
+    *out = NULL;
+    do {
+        if (parse->word->kind != CHAT_LEX_NAME)
+            return chat_parse_expr_refuse(parse, "a variable");
+        TRY(chat_parse_expr_make(parse, CHAT_NODE_ARGUMENT, parse->word++, NULL,
+                                 NULL, last));
+        last = &(*last)->next;
+    } while (chat_parse_expr_take(parse, ","));
+    return closed ? chat_parse_expr_need(parse, ")") : ERR_OK;
+}
+
+static enum err chat_parse_for(struct chat_parse *parse, struct chat_node **out)
+{
+    const struct chat_lex_word *begin = parse->word - 1;
+    const struct chat_lex_word *name = parse->word;
+    struct chat_node *list = NULL, *body = NULL, *filter = NULL, *names = NULL;
+    struct chat_node *other = NULL;
+    TRY(chat_parse_targets(parse, &names));
+    if (!chat_parse_expr_take_name(parse, "in"))
+        return chat_parse_expr_refuse(parse, "'in'");
+    TRY(chat_parse_expr_tuple(parse, false, &list));
+    if (chat_parse_expr_take_name(parse, "if"))
+        TRY(chat_parse_expr_read(parse, &filter));
+    TRY(chat_parse_close(parse));
+    TRY(chat_parse_body(parse, &body));
+    if (parse->word->kind == CHAT_LEX_BLOCK &&
+        chat_lex_is(parse->word + 1, CHAT_LEX_NAME, "else")) {
+        parse->word += 2;
+        TRY(chat_parse_close(parse));
+        TRY(chat_parse_body(parse, &other));
+    }
+    TRY(chat_parse_expr_make(parse, CHAT_NODE_FOR, name, list, body, out));
+    (*out)->c = filter;
+    (*out)->other = other;
+    (*out)->d = names;
+    return chat_parse_end(parse, "endfor", begin);
+}
+
+/* The statements of a block up to its end, as a value, through filters that
+ * follow. */
+static enum err chat_parse_capture(struct chat_parse *parse,
+                                   const struct chat_lex_word *begin,
+                                   const char *end, bool filter,
+                                   struct chat_node **out)
+{
+    struct chat_node *capture = NULL, *body = NULL;
+    TRY(chat_parse_expr_make(parse, CHAT_NODE_CAPTURE, begin, NULL, NULL,
+                             &capture));
+    *out = capture;
+    if (filter || chat_parse_expr_take(parse, "|"))
+        TRY(chat_parse_expr_filters(parse, out));
+    TRY(chat_parse_close(parse));
+    TRY(chat_parse_body(parse, &body));
+    capture->b = body;
+    return chat_parse_end(parse, end, begin);
+}
+
+static enum err chat_parse_set(struct chat_parse *parse, struct chat_node **out)
+{
+    const struct chat_lex_word *name = parse->word++;
+    struct chat_node *value = NULL, *attribute = NULL;
+    if (name->kind != CHAT_LEX_NAME) {
+        parse->word--;
+        return chat_parse_expr_refuse(parse, "a variable");
+    }
+    if (chat_parse_expr_take(parse, ".")) {
+        if (parse->word->kind != CHAT_LEX_NAME)
+            return chat_parse_expr_refuse(parse, "a name");
+        TRY(chat_parse_expr_make(parse, CHAT_NODE_ATTRIBUTE, parse->word++,
+                                 NULL, NULL, &attribute));
+    }
+    if (parse->word->kind == CHAT_LEX_BLOCK_CLOSE ||
+        chat_lex_is(parse->word, CHAT_LEX_SIGN, "|")) {
+        TRY(chat_parse_capture(parse, name - 1, "endset", false, &value));
+    } else {
+        TRY(chat_parse_expr_need(parse, "="));
+        TRY(chat_parse_expr_tuple(parse, true, &value));
+        TRY(chat_parse_close(parse));
+    }
+    return chat_parse_expr_make(parse, CHAT_NODE_SET, name, value, attribute,
+                                out);
+}
+
+/* {% macro name(a, b=1) %} */
+static enum err chat_parse_macro(struct chat_parse *parse,
+                                 struct chat_node **out)
+{
+    const struct chat_lex_word *begin = parse->word - 1, *name = parse->word;
+    struct chat_node *parameters = NULL, **last = &parameters, *body = NULL;
+    if (name->kind != CHAT_LEX_NAME)
+        return chat_parse_expr_refuse(parse, "a name");
+    parse->word++;
+    TRY(chat_parse_expr_need(parse, "("));
+    while (!chat_parse_expr_take(parse, ")")) {
+        const struct chat_lex_word *word = parse->word;
+        struct chat_node *otherwise = NULL;
+        if (word->kind != CHAT_LEX_NAME)
+            return chat_parse_expr_refuse(parse, "a name");
+        parse->word++;
+        if (chat_parse_expr_take(parse, "="))
+            TRY(chat_parse_expr_read(parse, &otherwise));
+        TRY(chat_parse_expr_make(parse, CHAT_NODE_ARGUMENT, word, otherwise,
+                                 NULL, last));
+        last = &(*last)->next;
+        if (!chat_lex_is(parse->word, CHAT_LEX_SIGN, ")"))
+            TRY(chat_parse_expr_need(parse, ","));
+    }
+    TRY(chat_parse_close(parse));
+    TRY(chat_parse_body(parse, &body));
+    TRY(chat_parse_expr_make(parse, CHAT_NODE_MACRO, name, parameters, body,
+                             out));
+    return chat_parse_end(parse, "endmacro", begin);
+}
+
+static enum err chat_parse_generation(struct chat_parse *parse,
+                                      struct chat_node **out)
+{
+    const struct chat_lex_word *begin = parse->word - 1;
+    struct chat_node *body = NULL;
+    TRY(chat_parse_close(parse));
+    TRY(chat_parse_body(parse, &body));
+    TRY(chat_parse_expr_make(parse, CHAT_NODE_GENERATION, begin, NULL, body,
+                             out));
+    parse->tree->generation = true;
+    return chat_parse_end(parse, "endgeneration", begin);
+}
+
+/* Behind {% */
+static enum err chat_parse_block(struct chat_parse *parse,
+                                 struct chat_node **out)
+{
+    const struct chat_lex_word *word = parse->word;
+    struct chat_node *value = NULL;
+    if (chat_parse_expr_take_name(parse, "if"))
+        return chat_parse_if(parse, word, out);
+    if (chat_parse_expr_take_name(parse, "for"))
+        return chat_parse_for(parse, out);
+    if (chat_parse_expr_take_name(parse, "set"))
+        return chat_parse_set(parse, out);
+    if (chat_parse_expr_take_name(parse, "macro"))
+        return chat_parse_macro(parse, out);
+    if (chat_parse_expr_take_name(parse, "generation"))
+        return chat_parse_generation(parse, out);
+    if (chat_parse_expr_take_name(parse, "filter")) {
+        TRY(chat_parse_capture(parse, word, "endfilter", true, &value));
+        return chat_parse_expr_make(parse, CHAT_NODE_PRINT, word, value, NULL,
+                                    out);
+    }
+    bool on = chat_parse_expr_take_name(parse, "continue");
+    if (on || chat_parse_expr_take_name(parse, "break")) {
+        TRY(chat_parse_expr_make(parse, CHAT_NODE_LEAVE, word, NULL, NULL,
+                                 out));
+        (*out)->value = on;
+        return chat_parse_close(parse);
+    }
+    return err_set(ERR_DATA,
+                   "line %d: the statement '%.*s' is not known here; "
+                   "there are: for, if, set, macro, filter, generation, break, "
+                   "continue",
+                   word->line, word->bytes < 40 ? (int)word->bytes : 40,
+                   word->text);
+}
+
+static enum err chat_parse_statement(struct chat_parse *parse,
+                                     struct chat_node **out)
+{
+    const struct chat_lex_word *word = parse->word++;
+    if (word->kind == CHAT_LEX_DATA)
+        return chat_parse_expr_make(parse, CHAT_NODE_DATA, word, NULL, NULL,
+                                    out);
+    if (word->kind != CHAT_LEX_PRINT)
+        return chat_parse_block(parse, out);
+    struct chat_node *value = NULL;
+    TRY(chat_parse_expr_tuple(parse, true, &value));
+    if (parse->word->kind != CHAT_LEX_PRINT_CLOSE)
+        return chat_parse_expr_refuse(parse, "'}}'");
+    parse->word++;
+    return chat_parse_expr_make(parse, CHAT_NODE_PRINT, word, value, NULL, out);
+}
+
+/* Statements up to one that ends or divides a block, or the end. */
+static enum err chat_parse_body(struct chat_parse *parse,
+                                struct chat_node **out)
+{
+    static const char *const ends[] = { "elif",     "else",         "endif",
+                                        "endfor",   "endset",       "endfilter",
+                                        "endmacro", "endgeneration" };
+    struct chat_node **last = out;
+    *out = NULL;
+    TRY(chat_parse_expr_down(parse));
+    for (;;) {
+        const struct chat_lex_word *word = parse->word;
+        bool end = word->kind == CHAT_LEX_END;
+        for (size_t e = 0; e < sizeof ends / sizeof *ends; e++)
+            end = end || (word->kind == CHAT_LEX_BLOCK &&
+                          chat_lex_is(word + 1, CHAT_LEX_NAME, ends[e]));
+        if (end)
+            break;
+        TRY(chat_parse_statement(parse, last));
+        last = &(*last)->next;
+    }
+    parse->depth--;
+    return ERR_OK;
+}
+
+enum err chat_parse_read(const char *text, size_t bytes, struct chat_tree *out)
+{
+    assert(text != NULL && out != NULL);
+    enum err rc = ERR_OK;
+    *out = (struct chat_tree){ .made = NULL };
+    TRY(chat_lex_read(text, bytes, &out->lex));
+    struct chat_parse parse = { out, out->lex.word, 0 };
+    TRY_OUT(chat_parse_body(&parse, &out->body));
+    if (parse.word->kind != CHAT_LEX_END) {
+        parse.word++;
+        rc =
+            err_set(ERR_DATA, "line %d: '%.*s' without its beginning",
+                    parse.word->line, (int)parse.word->bytes, parse.word->text);
+    }
+out:
+    if (rc != ERR_OK)
+        chat_parse_release(out);
+    return rc;
+}
+
+void chat_parse_release(struct chat_tree *tree)
+{
+    while (tree->made != NULL) {
+        struct chat_node *node = tree->made;
+        tree->made = node->made;
+        free(node);
+    }
+    chat_lex_release(&tree->lex);
+    tree->body = NULL;
+}

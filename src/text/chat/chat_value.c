@@ -1,0 +1,320 @@
+/* Values of templates and the memory that they lie in. */
+#include "src/text/chat/chat_value.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdalign.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHAT_VALUE_BLOCK_BYTES ((size_t)1 << 16)
+#define CHAT_VALUE_STEP_WORK 64
+
+struct chat_value_block {
+    struct chat_value_block *before;
+    size_t used, bytes;
+    alignas(16) char room[];
+};
+
+enum err chat_value_work(struct chat_memory *memory, size_t bytes)
+{
+    memory->work += CHAT_VALUE_STEP_WORK + (int64_t)bytes;
+    if (memory->work <= CHAT_VALUE_WORK_MAX)
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "the conversation is too long for this template: "
+                   "more than %d GiB are copied",
+                   (int)(CHAT_VALUE_WORK_MAX >> 30));
+}
+
+enum err chat_value_call(struct chat_memory *memory)
+{
+    if (++memory->calls <= CHAT_VALUE_CALLS_MAX)
+        return ERR_OK;
+    return err_set(ERR_DATA, "the template has more than %d levels of calls",
+                   CHAT_VALUE_CALLS_MAX);
+}
+
+enum err chat_value_room(struct chat_memory *memory, size_t bytes, void **out)
+{
+    struct chat_value_block *block = memory->last;
+    TRY(chat_value_work(memory, bytes));
+    bytes = (bytes + 15) & ~(size_t)15;
+    if (block == NULL || bytes > block->bytes - block->used) {
+        size_t room =
+            bytes > CHAT_VALUE_BLOCK_BYTES ? bytes : CHAT_VALUE_BLOCK_BYTES;
+        if (room > CHAT_VALUE_BYTES_MAX - memory->bytes)
+            return err_set(ERR_DATA,
+                           "the conversation is too long for this template: "
+                           "more than %zu MiB are needed",
+                           CHAT_VALUE_BYTES_MAX >> 20);
+        block = malloc(sizeof *block + room);
+        if (block == NULL)
+            return err_set(ERR_MEMORY, "no memory for a conversation");
+        block->before = memory->last;
+        block->used = 0;
+        block->bytes = room;
+        memory->last = block;
+        memory->bytes += room;
+    }
+    *out = block->room + block->used;
+    block->used += bytes;
+    return ERR_OK;
+}
+
+void chat_value_release(struct chat_memory *memory)
+{
+    while (memory->last != NULL) {
+        struct chat_value_block *block = memory->last;
+        memory->last = block->before;
+        free(block);
+    }
+    memory->bytes = 0;
+    memory->calls = 0;
+}
+
+struct chat_value chat_value_string(const char *text, size_t bytes)
+{
+    return (struct chat_value){ .kind = CHAT_VALUE_STRING,
+                                .as.text = text,
+                                .count = bytes };
+}
+
+struct chat_value chat_value_integer(int64_t integer)
+{
+    return (struct chat_value){ .kind = CHAT_VALUE_INTEGER,
+                                .as.integer = integer };
+}
+
+struct chat_value chat_value_boolean(bool value)
+{
+    return (struct chat_value){ .kind = CHAT_VALUE_BOOLEAN,
+                                .as.integer = value };
+}
+
+const char *chat_value_name(const struct chat_value *value)
+{
+    static const char *const names[] = { "nothing",  "none",   "a truth value",
+                                         "a number", "a text", "a list",
+                                         "a record", "a macro" };
+    return names[value->kind];
+}
+
+bool chat_value_true(const struct chat_value *value)
+{
+    switch (value->kind) {
+    case CHAT_VALUE_UNDEFINED:
+    case CHAT_VALUE_NONE:
+        return false;
+    case CHAT_VALUE_BOOLEAN:
+    case CHAT_VALUE_INTEGER:
+        return value->as.integer != 0;
+    case CHAT_VALUE_RECORD:
+        return value->as.record != NULL;
+    case CHAT_VALUE_MACRO:
+        return true;
+    default:
+        return value->count > 0;
+    }
+}
+
+static bool chat_value_is_number(const struct chat_value *value)
+{
+    return value->kind == CHAT_VALUE_BOOLEAN ||
+           value->kind == CHAT_VALUE_INTEGER;
+}
+
+static enum err chat_value_same(struct chat_memory *memory,
+                                const struct chat_value *a,
+                                const struct chat_value *b, int depth,
+                                bool *out);
+
+/* Records: the same names with the same values, in any order. */
+static enum err chat_value_same_fields(struct chat_memory *memory,
+                                       const struct chat_value *a,
+                                       const struct chat_value *b, int depth,
+                                       bool *out)
+{
+    size_t more = 0;
+    for (struct chat_field *f = b->as.record; f != NULL; f = f->next)
+        more++;
+    *out = true;
+    for (struct chat_field *f = a->as.record; f != NULL && *out; f = f->next) {
+        TRY(chat_value_work(memory, more));
+        const struct chat_field *other = chat_value_field(b, f->name, f->bytes);
+        *out = other != NULL && more-- > 0;
+        if (*out)
+            TRY(chat_value_same(memory, &f->value, &other->value, depth, out));
+    }
+    *out = *out && more == 0;
+    return ERR_OK;
+}
+
+static enum err chat_value_same(struct chat_memory *memory,
+                                const struct chat_value *a,
+                                const struct chat_value *b, int depth,
+                                bool *out)
+{
+    TRY(chat_value_work(memory, a->kind == CHAT_VALUE_STRING ? a->count : 0));
+    if (depth > CHAT_VALUE_DEPTH_MAX)
+        return err_set(ERR_DATA, "lists lie too deep in one another");
+    if (chat_value_is_number(a) && chat_value_is_number(b))
+        *out = a->as.integer == b->as.integer;
+    else if (a->kind != b->kind)
+        *out = false;
+    else if (a->kind == CHAT_VALUE_STRING)
+        *out = a->count == b->count &&
+               memcmp(a->as.text, b->as.text, a->count) == 0;
+    else if (a->kind == CHAT_VALUE_RECORD)
+        return chat_value_same_fields(memory, a, b, depth + 1, out);
+    else if (a->kind == CHAT_VALUE_LIST) {
+        *out = a->count == b->count && a->tuple == b->tuple;
+        for (size_t i = 0; i < a->count && *out; i++)
+            TRY(chat_value_same(memory, &a->as.list[i], &b->as.list[i],
+                                depth + 1, out));
+    } else
+        *out = a->kind != CHAT_VALUE_MACRO || a->as.macro == b->as.macro;
+    return ERR_OK;
+}
+
+enum err chat_value_equal(struct chat_memory *memory,
+                          const struct chat_value *a,
+                          const struct chat_value *b, bool *out)
+{
+    return chat_value_same(memory, a, b, 0, out);
+}
+
+enum err chat_value_text(struct chat_memory *memory,
+                         const struct chat_value *value, struct chat_value *out)
+{
+    char number[24];
+    void *room = NULL;
+    switch (value->kind) {
+    case CHAT_VALUE_STRING:
+        *out = *value;
+        return ERR_OK;
+    case CHAT_VALUE_UNDEFINED:
+        *out = chat_value_string("", 0);
+        return ERR_OK;
+    case CHAT_VALUE_NONE:
+        *out = chat_value_string("None", 4);
+        return ERR_OK;
+    case CHAT_VALUE_BOOLEAN:
+        *out = value->as.integer != 0 ? chat_value_string("True", 4)
+                                      : chat_value_string("False", 5);
+        return ERR_OK;
+    case CHAT_VALUE_INTEGER:
+        break;
+    case CHAT_VALUE_LIST:
+    case CHAT_VALUE_RECORD:
+        return chat_value_repr(memory, value, out);
+    default:
+        return err_set(ERR_DATA, "%s is not printed here",
+                       chat_value_name(value));
+    }
+    int bytes = snprintf(number, sizeof number, "%" PRId64, value->as.integer);
+    TRY(chat_value_room(memory, (size_t)bytes, &room));
+    memcpy(room, number, (size_t)bytes);
+    *out = chat_value_string(room, (size_t)bytes);
+    return ERR_OK;
+}
+
+enum err chat_value_join(struct chat_memory *memory, const struct chat_value *a,
+                         const struct chat_value *b, struct chat_value *out)
+{
+    void *room = NULL;
+    assert(a->kind == CHAT_VALUE_STRING && b->kind == CHAT_VALUE_STRING);
+    if (a->count == 0 || b->count == 0) {
+        *out = a->count == 0 ? *b : *a;
+        return ERR_OK;
+    }
+    TRY(chat_value_room(memory, a->count + b->count, &room));
+    memcpy(room, a->as.text, a->count);
+    memcpy((char *)room + a->count, b->as.text, b->count);
+    *out = chat_value_string(room, a->count + b->count);
+    return ERR_OK;
+}
+
+struct chat_field *chat_value_field(const struct chat_value *record,
+                                    const char *name, size_t bytes)
+{
+    struct chat_field *field =
+        record->kind == CHAT_VALUE_RECORD ? record->as.record : NULL;
+    while (field != NULL &&
+           (field->bytes != bytes || memcmp(field->name, name, bytes) != 0))
+        field = field->next;
+    return field;
+}
+
+enum err chat_value_add_field(struct chat_memory *memory,
+                              struct chat_value *record, const char *name,
+                              size_t bytes, struct chat_value value)
+{
+    void *room = NULL;
+    assert(record->kind == CHAT_VALUE_RECORD);
+    TRY(chat_value_room(memory, sizeof(struct chat_field), &room));
+    struct chat_field *field = room;
+    *field = (struct chat_field){ name, bytes, value, record->as.record };
+    record->as.record = field;
+    return ERR_OK;
+}
+
+enum err chat_value_set_field(struct chat_memory *memory,
+                              struct chat_value *record, const char *name,
+                              size_t bytes, struct chat_value value)
+{
+    struct chat_field **last = &record->as.record;
+    struct chat_value rest = { .kind = CHAT_VALUE_RECORD };
+    size_t steps = 0;
+    for (; *last != NULL; last = &(*last)->next, steps++)
+        if ((*last)->bytes == bytes &&
+            memcmp((*last)->name, name, bytes) == 0) {
+            (*last)->value = value;
+            return chat_value_work(memory, steps);
+        }
+    TRY(chat_value_work(memory, steps));
+    TRY(chat_value_add_field(memory, &rest, name, bytes, value));
+    *last = rest.as.record;
+    return ERR_OK;
+}
+
+enum err chat_value_list(struct chat_memory *memory, size_t count,
+                         struct chat_value *out)
+{
+    void *room = NULL;
+    if (count > CHAT_VALUE_BYTES_MAX / sizeof *out)
+        return err_set(ERR_DATA, "a list of %zu is too long", count);
+    TRY(chat_value_room(memory, count * sizeof *out, &room));
+    *out = (struct chat_value){ .kind = CHAT_VALUE_LIST,
+                                .as.list = room,
+                                .count = count };
+    return ERR_OK;
+}
+
+enum err chat_value_key(struct chat_memory *memory,
+                        const struct chat_value *key, struct chat_value *out)
+{
+    static const struct chat_value mark = { .kind = CHAT_VALUE_STRING,
+                                            .as.text = "\1",
+                                            .count = 1 };
+    if (key->kind == CHAT_VALUE_STRING) {
+        *out = *key;
+        return ERR_OK;
+    }
+    if (key->kind != CHAT_VALUE_INTEGER)
+        return err_set(ERR_DATA, "%s as a key is not known here",
+                       chat_value_name(key));
+    TRY(chat_value_text(memory, key, out));
+    return chat_value_join(memory, &mark, out, out);
+}
+
+struct chat_value chat_value_of_key(const struct chat_field *field)
+{
+    if (field->bytes < 2 || field->bytes > 21 || *field->name != '\1')
+        return chat_value_string(field->name, field->bytes);
+    char text[24];
+    memcpy(text, field->name + 1, field->bytes - 1);
+    text[field->bytes - 1] = '\0';
+    return chat_value_integer(strtoll(text, NULL, 10));
+}

@@ -1,0 +1,156 @@
+/* The tables of a byte pair encoding. */
+#include "src/text/tokenizer/bpe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "src/text/tokenizer/bpe_impl.h"
+
+#define BPE_NO_TOKEN UINT32_MAX
+
+static size_t bpe_power(size_t at_least)
+{
+    size_t power = 16;
+    while (power < at_least)
+        power *= 2;
+    return power;
+}
+
+enum err bpe_create(const struct bpe_options *options, size_t tokens,
+                    size_t merges, int32_t highest, struct bpe **out)
+{
+    struct bpe *bpe = calloc(1, sizeof *bpe);
+    size_t slots = bpe_power(2 * tokens), pairs = bpe_power(2 * merges);
+    size_t numbers = (size_t)highest + 1;
+    if (bpe == NULL)
+        return err_set(ERR_MEMORY, "no memory for a vocabulary");
+    bpe->options = *options;
+    bpe->highest = highest;
+    bpe->token = malloc(numbers * sizeof *bpe->token);
+    bpe->slot = malloc(slots * sizeof *bpe->slot);
+    bpe->pair = malloc(pairs * sizeof *bpe->pair);
+    bpe->filter = calloc(pairs / 8, sizeof *bpe->filter);
+    if (bpe->filter == NULL || bpe->token == NULL || bpe->slot == NULL ||
+        bpe->pair == NULL) {
+        bpe_destroy(bpe);
+        return err_set(ERR_MEMORY, "no memory for %zu tokens, %zu merges",
+                       numbers, merges);
+    }
+    for (size_t i = 0; i < numbers; i++)
+        bpe->token[i] = (struct bpe_token){ .text_bytes = BPE_NO_TOKEN };
+    for (size_t i = 0; i < slots; i++)
+        bpe->slot[i] = -1;
+    for (size_t i = 0; i < pairs; i++)
+        bpe->pair[i] = (struct bpe_pair){ .rank = BPE_NO_RANK };
+    bpe->slot_mask = slots - 1;
+    bpe->pair_mask = pairs - 1;
+    *out = bpe;
+    return ERR_OK;
+}
+
+void bpe_destroy(struct bpe *bpe)
+{
+    if (bpe == NULL)
+        return;
+    buffer_free(&bpe->texts);
+    free(bpe->token);
+    free(bpe->slot);
+    free(bpe->pair);
+    free(bpe->filter);
+    free(bpe);
+}
+
+/* Where the text is, or where it would be put. */
+static size_t bpe_slot(const struct bpe *bpe, const uint8_t *text, size_t bytes)
+{
+    size_t i = (size_t)XXH3_64bits(text, bytes) & bpe->slot_mask;
+    while (bpe->slot[i] >= 0) {
+        const struct bpe_token *token = &bpe->token[bpe->slot[i]];
+        if (token->key_bytes == bytes &&
+            memcmp(bpe->texts.data + token->key, text, bytes) == 0)
+            break;
+        i = (i + 1) & bpe->slot_mask;
+    }
+    return i;
+}
+
+int32_t bpe_find(const struct bpe *bpe, const uint8_t *text, size_t bytes)
+{
+    return bpe->slot[bpe_slot(bpe, text, bytes)];
+}
+
+enum err bpe_show(struct bpe *bpe, int32_t token, const uint8_t *text,
+                  size_t bytes)
+{
+    size_t at = bpe->texts.bytes;
+    TRY(buffer_add(&bpe->texts, text, bytes));
+    bpe->token[token].text = at;
+    bpe->token[token].text_bytes = (uint32_t)bytes;
+    return ERR_OK;
+}
+
+enum err bpe_add(struct bpe *bpe, int32_t token, const uint8_t *text,
+                 size_t bytes, bool found)
+{
+    struct bpe_token *into = &bpe->token[token];
+    if (into->text_bytes != BPE_NO_TOKEN)
+        return err_set(ERR_DATA, "token %d is given twice", token);
+    if (found) {
+        size_t slot = bpe_slot(bpe, text, bytes);
+        if (bpe->slot[slot] >= 0)
+            return err_set(ERR_DATA, "tokens %d and %d have the same text",
+                           bpe->slot[slot], token);
+        bpe->slot[slot] = token;
+    }
+    TRY(bpe_show(bpe, token, text, bytes));
+    into->key = into->text;
+    into->key_bytes = into->text_bytes;
+    return ERR_OK;
+}
+
+void bpe_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t both)
+{
+    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    size_t hash = bpe_pair_hash(key), i = hash & bpe->pair_mask;
+    size_t bit = bpe_filter_bit(bpe, hash);
+    while (bpe->pair[i].rank != BPE_NO_RANK && bpe->pair[i].key != key)
+        i = (i + 1) & bpe->pair_mask;
+    bpe->filter[bit / 64] |= UINT64_C(1) << bit % 64;
+    bpe->pair[i] = (struct bpe_pair){ .key = key,
+                                      .rank = (uint32_t)bpe->merges,
+                                      .both = both };
+    bpe->merges++;
+}
+
+void bpe_seal(struct bpe *bpe)
+{
+    for (unsigned b = 0; b < 256; b++) {
+        uint8_t byte = (uint8_t)b;
+        char code[8];
+        snprintf(code, sizeof code, "<0x%02X>", b);
+        bpe->byte_token[b] = bpe_find(bpe, &byte, 1);
+        bpe->fallback_token[b] =
+            bpe->options.byte_fallback
+                ? bpe_find(bpe, (const uint8_t *)code, strlen(code))
+                : -1;
+    }
+}
+
+bool bpe_text(const struct bpe *bpe, int32_t token, const uint8_t **text,
+              size_t *bytes)
+{
+    if (token < 0 || token > bpe->highest ||
+        bpe->token[token].text_bytes == BPE_NO_TOKEN)
+        return false;
+    *text = bpe->texts.data + bpe->token[token].text;
+    *bytes = bpe->token[token].text_bytes;
+    return true;
+}
+
+int32_t bpe_highest(const struct bpe *bpe)
+{
+    return bpe->highest;
+}

@@ -1,0 +1,309 @@
+/* The vocabulary that is learned, and the loop that learns it: take the pair
+ * that occurs most often, make it a token, replace it in every word that has
+ * it, and correct the counts of the pairs around. */
+#include "src/text/tokenizer/bpe_train.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "src/text/tokenizer/bpe_pairs.h"
+#include "src/text/tokenizer/bpe_train_impl.h"
+#include "src/text/tokenizer/byte_alphabet.h"
+#include "src/text/unicode.h"
+
+#define BPE_TRAIN_BYTES 256
+
+/* The words as tokens, one behind the other. */
+struct bpe_train_words {
+    int32_t *token;
+    size_t *first;   /* of each word's */
+    uint32_t *count; /* tokens that it has left */
+    int64_t *times;  /* that it occurs */
+};
+
+/* The token with this text; -1: there is none. */
+static int32_t bpe_train_find(const struct bpe_train *train,
+                              const uint8_t *text, size_t bytes)
+{
+    size_t s = XXH3_64bits(text, bytes) & (train->slots - 1);
+    for (; train->slot[s] != 0; s = (s + 1) & (train->slots - 1)) {
+        const struct bpe_train_token *token = &train->token[train->slot[s] - 1];
+        if (token->bytes == bytes &&
+            memcmp(train->text.data + token->first, text, bytes) == 0)
+            return (int32_t)(train->slot[s] - 1);
+    }
+    return -1;
+}
+
+/* The token with this text, made if there is none. */
+static enum err bpe_train_token(struct bpe_train *train, const uint8_t *text,
+                                size_t bytes, int32_t *out)
+{
+    *out = bpe_train_find(train, text, bytes);
+    if (*out >= 0)
+        return ERR_OK;
+    assert(train->count < train->capacity);
+    *out = (int32_t)train->count;
+    size_t s = XXH3_64bits(text, bytes) & (train->slots - 1);
+    train->token[train->count++] =
+        (struct bpe_train_token){ train->text.bytes, (uint32_t)bytes };
+    TRY(buffer_add(&train->text, text, bytes));
+    while (train->slot[s] != 0)
+        s = (s + 1) & (train->slots - 1);
+    train->slot[s] = (uint32_t)train->count;
+    return ERR_OK;
+}
+
+/* A special token that text makes, too, would divide documents where none
+ * ends. */
+static enum err bpe_train_unlike(const struct bpe_train *train, int32_t token)
+{
+    size_t number = (size_t)token;
+    if (number >= train->options->special_count)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "the special token %s is also a word of the text; take one "
+                   "that no text has, such as <|%s|>",
+                   train->options->special[number],
+                   train->options->special[number]);
+}
+
+static enum err bpe_train_specials(struct bpe_train *train)
+{
+    const struct bpe_train_options *options = train->options;
+    for (size_t i = 0; i < options->special_count; i++) {
+        const uint8_t *text = (const uint8_t *)options->special[i];
+        size_t bytes = strlen(options->special[i]), before = train->count;
+        int32_t token = 0;
+        if (bytes == 0 || bytes > 1024 || unicode_valid(text, bytes) < bytes)
+            return err_set(ERR_USAGE, "a special token has to be UTF-8 text of "
+                                      "1 to 1024 bytes");
+        TRY(bpe_train_token(train, text, bytes, &token));
+        if (train->count == before)
+            return err_set(ERR_USAGE, "the special token %s is given twice",
+                           options->special[i]);
+    }
+    return ERR_OK;
+}
+
+static enum err bpe_train_alphabet(struct bpe_train *train)
+{
+    struct byte_alphabet alphabet;
+    byte_alphabet_fill(&alphabet);
+    size_t points = sizeof alphabet.byte / sizeof alphabet.byte[0];
+    for (size_t point = 0; point < points; point++) {
+        uint8_t text[4];
+        if (alphabet.byte[point] < 0)
+            continue;
+        size_t bytes = unicode_put((uint32_t)point, text);
+        int32_t *token = &train->of_byte[alphabet.byte[point]];
+        TRY(bpe_train_token(train, text, bytes, token));
+        TRY(bpe_train_unlike(train, *token));
+    }
+    return ERR_OK;
+}
+
+static enum err bpe_train_fill(struct bpe_train *train)
+{
+    const struct bpe_train_options *options = train->options;
+    int64_t least = (int64_t)options->special_count + BPE_TRAIN_BYTES;
+    if (options->vocab_size < least ||
+        options->vocab_size > BPE_TRAIN_VOCAB_MAX)
+        return err_set(ERR_USAGE,
+                       "--vocab-size has to be in [%lld, %lld], not %lld: "
+                       "there are 256 bytes and %zu special tokens",
+                       (long long)least, (long long)BPE_TRAIN_VOCAB_MAX,
+                       (long long)options->vocab_size, options->special_count);
+    train->capacity = (size_t)options->vocab_size;
+    train->slots = 1;
+    while (train->slots < 2 * train->capacity)
+        train->slots *= 2;
+    train->token = malloc(train->capacity * sizeof *train->token);
+    train->slot = calloc(train->slots, sizeof *train->slot);
+    if (train->token == NULL || train->slot == NULL)
+        return err_set(ERR_MEMORY, "no memory for %lld tokens",
+                       (long long)options->vocab_size);
+    TRY(bpe_train_specials(train));
+    return bpe_train_alphabet(train);
+}
+
+enum err bpe_train_create(const struct bpe_train_options *options,
+                          struct bpe_train **out)
+{
+    struct bpe_train *train = calloc(1, sizeof *train);
+    if (train == NULL)
+        return err_set(ERR_MEMORY, "no memory for a vocabulary");
+    train->options = options;
+    enum err rc = bpe_train_fill(train);
+    if (rc == ERR_OK)
+        *out = train;
+    else
+        bpe_train_destroy(train);
+    return rc;
+}
+
+void bpe_train_destroy(struct bpe_train *train)
+{
+    if (train == NULL)
+        return;
+    buffer_free(&train->text);
+    free(train->token);
+    free(train->slot);
+    free(train->merge);
+    free(train);
+}
+
+int64_t bpe_train_tokens(const struct bpe_train *train)
+{
+    return (int64_t)train->count;
+}
+
+static void bpe_train_words_free(struct bpe_train_words *words)
+{
+    free(words->token);
+    free(words->first);
+    free(words->count);
+    free(words->times);
+}
+
+static enum err bpe_train_words_fill(const struct bpe_train *train,
+                                     const struct bpe_words *from,
+                                     struct bpe_train_words *words)
+{
+    size_t count = bpe_words_count(from), total = 0;
+    for (size_t w = 0; w < count; w++)
+        total += bpe_words_at(from, w).bytes;
+    words->token = malloc((total + 1) * sizeof *words->token);
+    words->first = malloc((count + 1) * sizeof *words->first);
+    words->count = malloc((count + 1) * sizeof *words->count);
+    words->times = malloc((count + 1) * sizeof *words->times);
+    if (words->token == NULL || words->first == NULL || words->count == NULL ||
+        words->times == NULL)
+        return err_set(ERR_MEMORY, "no memory for %zu words", count);
+    total = 0;
+    for (size_t w = 0; w < count; w++) {
+        struct bpe_word word = bpe_words_at(from, w);
+        words->first[w] = total;
+        words->count[w] = word.bytes;
+        words->times[w] = word.count;
+        for (uint32_t i = 0; i < word.bytes; i++)
+            words->token[total++] = train->of_byte[word.text[i]];
+    }
+    return ERR_OK;
+}
+
+/* Replace a, b by `merged` in one word, and count its pairs anew. Of a row of
+ * equal tokens the first two are a pair, then the next two. */
+static enum err bpe_train_replace(struct bpe_train_words *words, uint32_t w,
+                                  int32_t a, int32_t b, int32_t merged,
+                                  struct bpe_pairs *pairs)
+{
+    int32_t *token = words->token + words->first[w];
+    uint32_t count = words->count[w], to = 0;
+    int64_t times = words->times[w];
+    for (uint32_t i = 0; i < count; i++) {
+        if (i + 1 == count || token[i] != a || token[i + 1] != b) {
+            token[to++] = token[i];
+            continue;
+        }
+        /* what is before is replaced already, what is behind is not yet */
+        if (to > 0) {
+            TRY(bpe_pairs_add(pairs, token[to - 1], a, -times, w));
+            TRY(bpe_pairs_add(pairs, token[to - 1], merged, times, w));
+        }
+        if (i + 2 < count) {
+            TRY(bpe_pairs_add(pairs, b, token[i + 2], -times, w));
+            TRY(bpe_pairs_add(pairs, merged, token[i + 2], times, w));
+        }
+        token[to++] = merged;
+        i++;
+    }
+    words->count[w] = to;
+    return ERR_OK;
+}
+
+/* The token that a pair makes. It is new: what lies between two places that no
+ * merge has crossed is divided the same way everywhere, so no other pair makes
+ * it. */
+static enum err bpe_train_join(struct bpe_train *train, int32_t a, int32_t b,
+                               int32_t *merged)
+{
+    const struct bpe_train_token *left = &train->token[a];
+    const struct bpe_train_token *right = &train->token[b];
+    size_t bytes = (size_t)left->bytes + right->bytes;
+    struct buffer text = { 0 };
+    enum err rc = buffer_reserve(&text, bytes);
+    if (rc == ERR_OK) {
+        memcpy(text.data, train->text.data + left->first, left->bytes);
+        memcpy(text.data + left->bytes, train->text.data + right->first,
+               right->bytes);
+        rc = bpe_train_token(train, text.data, bytes, merged);
+        if (rc == ERR_OK)
+            rc = bpe_train_unlike(train, *merged);
+    }
+    buffer_free(&text);
+    if (rc != ERR_OK)
+        return rc;
+    if (train->merges == train->merge_capacity) {
+        size_t capacity = 2 * train->merge_capacity + 1024;
+        struct bpe_train_merge *merge =
+            realloc(train->merge, capacity * sizeof *merge);
+        if (merge == NULL)
+            return err_set(ERR_MEMORY, "no memory for %zu merges", capacity);
+        train->merge = merge;
+        train->merge_capacity = capacity;
+    }
+    train->merge[train->merges++] = (struct bpe_train_merge){ a, b };
+    return ERR_OK;
+}
+
+static enum err bpe_train_learn(struct bpe_train *train,
+                                struct bpe_train_words *words,
+                                struct bpe_pairs *pairs, int (*stop)(void))
+{
+    struct bpe_pairs_top top;
+    while (train->count < train->capacity && bpe_pairs_pop(pairs, &top)) {
+        enum err rc = ERR_OK;
+        int32_t merged = 0;
+        if (top.count < 1 || top.count < train->options->min_frequency) {
+            free(top.word);
+            break;
+        }
+        rc = bpe_train_join(train, top.a, top.b, &merged);
+        for (size_t i = 0; i < top.words && rc == ERR_OK; i++)
+            rc = bpe_train_replace(words, top.word[i], top.a, top.b, merged,
+                                   pairs);
+        free(top.word);
+        TRY(rc);
+        TRY(bpe_pairs_settle(pairs));
+        if (stop != NULL && stop() != 0)
+            return err_set(ERR_IO, "interrupted; no tokenizer was written");
+    }
+    return ERR_OK;
+}
+
+enum err bpe_train_run(struct bpe_train *train, const struct bpe_words *from,
+                       int (*stop)(void))
+{
+    assert(train->merges == 0);
+    enum err rc = ERR_OK;
+    struct bpe_train_words words = { 0 };
+    struct bpe_pairs *pairs = NULL;
+    TRY_OUT(bpe_train_words_fill(train, from, &words));
+    TRY_OUT(bpe_pairs_create(&pairs));
+    for (size_t w = 0; w < bpe_words_count(from); w++) {
+        const int32_t *token = words.token + words.first[w];
+        for (uint32_t i = 0; i + 1 < words.count[w]; i++)
+            TRY_OUT(bpe_pairs_add(pairs, token[i], token[i + 1], words.times[w],
+                                  (uint32_t)w));
+    }
+    TRY_OUT(bpe_pairs_settle(pairs));
+    TRY_OUT(bpe_train_learn(train, &words, pairs, stop));
+out:
+    bpe_pairs_destroy(pairs);
+    bpe_train_words_free(&words);
+    return rc;
+}

@@ -1,0 +1,27 @@
+/* What bpe_train.c makes, and bpe_train_json.c writes. */
+#pragma once
+
+#include "src/text/tokenizer/bpe_train.h"
+#include "src/text/buffer.h"
+
+/* A token as files write it: bytes as characters. */
+struct bpe_train_token {
+    size_t first; /* of its text */
+    uint32_t bytes;
+};
+
+struct bpe_train_merge {
+    int32_t a, b;
+};
+
+struct bpe_train {
+    const struct bpe_train_options *options;
+    struct buffer text; /* of all tokens */
+    struct bpe_train_token *token;
+    size_t count, capacity;
+    uint32_t *slot; /* token + 1, by its text; 0: free */
+    size_t slots;   /* a power of two */
+    struct bpe_train_merge *merge;
+    size_t merges, merge_capacity;
+    int32_t of_byte[256];
+};

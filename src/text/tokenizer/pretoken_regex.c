@@ -1,0 +1,220 @@
+/* Regular expressions, by PCRE2 with its just-in-time compiler. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "src/text/tokenizer/pretoken_regex.h"
+
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "src/text/tokenizer/pretoken_classes.h"
+#include "src/text/tokenizer/pretoken_onig.h"
+
+/* Steps of one match, and seconds of processor time for one text, 20 us a byte
+ * beyond. Ordinary patterns take a ten-thousandth of it. */
+#define REGEX_STEPS 10000000
+#define REGEX_SECONDS 10.0
+#define REGEX_SECONDS_PER_BYTE 20e-6
+#define REGEX_CLOCK_EVERY 256 /* matches between two looks at the clock */
+
+struct pretoken_regex {
+    pcre2_code *code;
+    char *pattern;
+    const struct unicode *unicode;
+    struct pretoken_classes classes;
+};
+
+/* Compile regex->pattern. */
+static enum err regex_compile(struct pretoken_regex *regex, bool literal,
+                              const char *text)
+{
+    int code = 0;
+    PCRE2_SIZE at = 0;
+    /* ^ and $ are of lines in Oniguruma's Ruby syntax */
+    uint32_t options =
+        literal ? PCRE2_UTF | PCRE2_LITERAL : PCRE2_UTF | PCRE2_MULTILINE;
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (context == NULL)
+        return err_set(ERR_MEMORY, "no memory for a pattern");
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    regex->code =
+        pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
+                      options | PCRE2_NO_UTF_CHECK, &code, &at, context);
+    pcre2_compile_context_free(context);
+    if (regex->code == NULL) {
+        char reason[128] = "";
+        pcre2_get_error_message(code, (PCRE2_UCHAR *)reason, sizeof reason);
+        return err_set(ERR_DATA, "the pattern '%s': %s", regex->pattern,
+                       reason);
+    }
+    /* without it (another processor) matching is slower and else the same */
+    (void)pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE);
+    return ERR_OK;
+}
+
+enum err pretoken_regex_create(const struct unicode *unicode,
+                               const char *pattern, bool literal,
+                               struct pretoken_regex **out)
+{
+    enum err rc = ERR_OK;
+    struct buffer text = { 0 };
+    struct pretoken_regex *regex = calloc(1, sizeof *regex);
+    if (regex == NULL || (regex->pattern = strdup(pattern)) == NULL) {
+        rc = err_set(ERR_MEMORY, "no memory for a pattern");
+        goto out;
+    }
+    regex->unicode = unicode;
+    TRY_OUT(literal ? buffer_add(&text, pattern, strlen(pattern) + 1)
+                    : pretoken_onig_translate(unicode, pattern, &regex->classes,
+                                              &text));
+    TRY_OUT(regex_compile(regex, literal, (const char *)text.data));
+    *out = regex;
+    regex = NULL;
+out:
+    pretoken_regex_destroy(regex);
+    buffer_free(&text);
+    return rc;
+}
+
+void pretoken_regex_destroy(struct pretoken_regex *regex)
+{
+    if (regex == NULL)
+        return;
+    pcre2_code_free(regex->code);
+    free(regex->pattern);
+    free(regex);
+}
+
+static enum err pretoken_regex_add(struct pretoken_spans *spans, size_t start,
+                                   size_t end, bool match)
+{
+    if (spans->count == spans->capacity) {
+        size_t capacity = 2 * spans->capacity + 64;
+        struct pretoken_span *span =
+            realloc(spans->span, capacity * sizeof *span);
+        if (span == NULL)
+            return err_set(ERR_MEMORY, "no memory for %zu words", capacity);
+        spans->span = span;
+        spans->capacity = capacity;
+    }
+    spans->span[spans->count++] =
+        (struct pretoken_span){ .start = start, .end = end, .match = match };
+    return ERR_OK;
+}
+
+static double regex_seconds(void)
+{
+    struct timespec now = { 0 };
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* What searches through texts need, and the time of the present one. */
+struct pretoken_search {
+    pcre2_match_data *data;
+    pcre2_match_context *context;
+    struct buffer mapped; /* the text with stand-ins */
+    double begun;
+    size_t matches;
+};
+
+static enum err regex_search_create(struct pretoken_search **out)
+{
+    struct pretoken_search *search = calloc(1, sizeof *search);
+    *out = search;
+    if (search != NULL) {
+        search->data = pcre2_match_data_create(1, NULL);
+        search->context = pcre2_match_context_create(NULL);
+    }
+    if (search == NULL || search->data == NULL || search->context == NULL)
+        return err_set(ERR_MEMORY, "no memory to match a pattern");
+    pcre2_set_match_limit(search->context, REGEX_STEPS);
+    return ERR_OK;
+}
+
+void pretoken_regex_free(struct pretoken_spans *spans)
+{
+    if (spans->search != NULL) {
+        pcre2_match_context_free(spans->search->context);
+        pcre2_match_data_free(spans->search->data);
+        buffer_free(&spans->search->mapped);
+    }
+    free(spans->search);
+    free(spans->span);
+    *spans = (struct pretoken_spans){ 0 };
+}
+
+/* The next match at or behind `from`; *found false: there is none. */
+static enum err regex_next(const struct pretoken_regex *regex,
+                           struct pretoken_search *search, const uint8_t *text,
+                           size_t bytes, size_t from, bool *found)
+{
+    int code = pcre2_match(regex->code, text, bytes, from, PCRE2_NO_UTF_CHECK,
+                           search->data, search->context);
+    if (code == PCRE2_ERROR_JIT_STACKLIMIT) /* its stack is small */
+        code = pcre2_match(regex->code, text, bytes, from,
+                           PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, search->data,
+                           search->context);
+    bool slow =
+        code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_DEPTHLIMIT ||
+        code == PCRE2_ERROR_JIT_STACKLIMIT || code == PCRE2_ERROR_HEAPLIMIT;
+    /* most texts have so few that the clock would take as long as they do */
+    if (++search->matches == REGEX_CLOCK_EVERY)
+        search->begun = regex_seconds();
+    else if (search->matches % REGEX_CLOCK_EVERY == 0)
+        slow =
+            slow || regex_seconds() - search->begun >
+                        REGEX_SECONDS + REGEX_SECONDS_PER_BYTE * (double)bytes;
+    if (slow)
+        return err_set(ERR_DATA,
+                       "the pattern '%s' takes too long at byte %zu of a text "
+                       "of %zu",
+                       regex->pattern, from, bytes);
+    if (code < 0 && code != PCRE2_ERROR_NOMATCH)
+        return err_set(ERR_INTERNAL, "the pattern '%s': PCRE2 fails with %d",
+                       regex->pattern, code);
+    *found = code >= 0;
+    return ERR_OK;
+}
+
+enum err pretoken_regex_split(const struct pretoken_regex *regex,
+                              const uint8_t *text, size_t bytes,
+                              struct pretoken_spans *spans)
+{
+    size_t from = 0, end = 0;
+    bool found = false, any = false;
+    if (spans->search == NULL) {
+        enum err rc = regex_search_create(&spans->search);
+        if (rc != ERR_OK) {
+            pretoken_regex_free(spans);
+            return rc;
+        }
+    }
+    spans->search->matches = 0;
+    if (regex->classes.count > 0 && !pretoken_classes_ascii(text, bytes)) {
+        struct buffer *mapped = &spans->search->mapped;
+        TRY(pretoken_classes_map(&regex->classes, regex->unicode, text, bytes,
+                                 mapped));
+        text = mapped->data;
+    }
+    while (from <= bytes) {
+        TRY(regex_next(regex, spans->search, text, bytes, from, &found));
+        if (!found)
+            break;
+        const PCRE2_SIZE *at = pcre2_get_ovector_pointer(spans->search->data);
+        if (at[0] == at[1] && any && at[1] == end) {
+            /* an empty one right behind the last: on by a character */
+            size_t length = 1;
+            if (from < bytes)
+                unicode_at(text + from, &length);
+            from += length;
+            continue;
+        }
+        if (at[0] > end)
+            TRY(pretoken_regex_add(spans, end, at[0], false));
+        TRY(pretoken_regex_add(spans, at[0], at[1], true));
+        from = end = at[1];
+        any = true;
+    }
+    return end < bytes ? pretoken_regex_add(spans, end, bytes, false) : ERR_OK;
+}

@@ -1,0 +1,172 @@
+/* A tokenizer.json, and what lies beside it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "src/base/digest.h"
+#include "src/base/fsio.h"
+#include "src/text/tokenizer/tokenizer_model.h"
+#include "src/text/tokenizer/tokenizer_parts.h"
+
+#define FILE_BYTES_MAX (256 << 20)
+#define FILE_NAME "tokenizer.json"
+
+/* Truncation and padding are for batches; a data set is neither. */
+static enum err file_nothing(const struct tokenizer_node *root, const char *key)
+{
+    struct tokenizer_node node = tokenizer_reader_member(root, key);
+    return node.value == NULL
+               ? ERR_OK
+               : tokenizer_reader_refuse(&node, "only null is known here");
+}
+
+static enum err file_parts(const struct tokenizer_node *root,
+                           struct tokenizer *tokenizer)
+{
+    static const char *const keys[] = { "version",        "truncation",
+                                        "padding",        "added_tokens",
+                                        "normalizer",     "pre_tokenizer",
+                                        "post_processor", "decoder",
+                                        "model",          NULL };
+    struct tokenizer_decode decode = { .steps = 0 };
+    struct tokenizer_node version = tokenizer_reader_member(root, "version");
+    TRY(tokenizer_reader_keys(root, keys));
+    if (version.value != NULL &&
+        (!json_is_string(version.value) ||
+         strcmp(json_string_value(version.value), "1.0") != 0))
+        return tokenizer_reader_refuse(&version, "only \"1.0\" is known here");
+    TRY(file_nothing(root, "truncation"));
+    TRY(file_nothing(root, "padding"));
+    TRY(unicode_create(&tokenizer->unicode));
+    TRY(pretoken_create(&tokenizer->pretoken));
+    TRY(added_create(&tokenizer->added));
+    TRY(added_create(&tokenizer->added_normalized));
+    TRY(tokenizer_parts_normalizer(root, tokenizer));
+    TRY(tokenizer_parts_pre_tokenizer(root, tokenizer));
+    TRY(tokenizer_parts_decoder(root, tokenizer, &decode));
+    TRY(tokenizer_model_read(root, &decode, tokenizer));
+    return tokenizer_parts_post_processor(root, tokenizer);
+}
+
+/* flags: of jansson, more than to refuse a key twice. */
+static enum err file_json(const char *path, const char *text, size_t bytes,
+                          size_t flags, json_t **out)
+{
+    json_error_t error;
+    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | flags, &error);
+    return *out != NULL ? ERR_OK
+                        : err_set(ERR_DATA, "%s:%d:%d: %s", path, error.line,
+                                  error.column, error.text);
+}
+
+/* The token that this file beside the tokenizer's names: a text, or an object
+ * with a "content"; *out stays if there is none. */
+static enum err file_named(const struct tokenizer_node *beside, const char *key,
+                           const struct tokenizer *tokenizer, int32_t *out)
+{
+    struct tokenizer_node node = tokenizer_reader_member(beside, key);
+    const char *text = json_string_value(node.value);
+    if (node.value == NULL)
+        return ERR_OK;
+    if (json_is_object(node.value))
+        TRY(tokenizer_reader_string(&node, "content", &text));
+    if (text == NULL)
+        return tokenizer_reader_refuse(&node, "a string is expected");
+    *out = tokenizer_find(tokenizer, text);
+    return *out >= 0 ? ERR_OK
+                     : tokenizer_reader_refuse(
+                           &node, "the tokenizer has no token '%s'", text);
+}
+
+/* eos and bos of a file in the same folder, if it is there. */
+static enum err file_beside(const char *path, const char *name,
+                            struct tokenizer *tokenizer)
+{
+    enum err rc = ERR_OK;
+    char beside[FSIO_PATH_MAX];
+    char *text = NULL;
+    size_t bytes = 0;
+    json_t *json = NULL;
+    const char *slash = strrchr(path, '/');
+    TRY(fsio_path(beside, "%.*s%s", slash == NULL ? 0 : (int)(slash + 1 - path),
+                  path, name));
+    if (!fsio_exists(beside))
+        return ERR_OK;
+    TRY_OUT(fsio_read_file(beside, FILE_BYTES_MAX, &text, &bytes));
+    /* transformers writes a model_max_length of 10^30 */
+    TRY_OUT(file_json(beside, text, bytes, JSON_DECODE_INT_AS_REAL, &json));
+    struct tokenizer_node node = { .path = beside, .value = json };
+    TRY_OUT(tokenizer_reader_object(&node));
+    TRY_OUT(file_named(&node, "eos_token", tokenizer, &tokenizer->eos));
+    TRY_OUT(file_named(&node, "bos_token", tokenizer, &tokenizer->bos));
+out:
+    json_decref(json);
+    free(text);
+    return rc;
+}
+
+/* The file's stem, or its folder's name. */
+static void file_name(const char *path, struct tokenizer *tokenizer)
+{
+    size_t end = strlen(path);
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    if (strcmp(name, FILE_NAME) == 0 && slash != NULL) {
+        end = (size_t)(slash - path);
+        while (end > 0 && path[end - 1] != '/')
+            end--;
+        name = path + end;
+        end = (size_t)(slash - name);
+    } else {
+        const char *dot = strrchr(name, '.');
+        end = dot == NULL || dot == name ? strlen(name) : (size_t)(dot - name);
+    }
+    snprintf(tokenizer->name, sizeof tokenizer->name, "%.*s", (int)end, name);
+}
+
+enum err tokenizer_file_json(const char *name, const char *json, size_t bytes,
+                             struct tokenizer *tokenizer)
+{
+    enum err rc = ERR_OK;
+    json_t *parsed = NULL;
+    tokenizer->file = malloc(bytes + 1);
+    if (tokenizer->file == NULL)
+        return err_set(ERR_MEMORY, "no memory for a tokenizer");
+    memcpy(tokenizer->file, json, bytes);
+    tokenizer->file[bytes] = '\0';
+    tokenizer->file_bytes = bytes;
+    TRY_OUT(digest_bytes(json, bytes, tokenizer->sha256));
+    TRY_OUT(file_json(name, json, bytes, 0, &parsed));
+    struct tokenizer_node root = { .path = name, .value = parsed };
+    TRY_OUT(file_parts(&root, tokenizer));
+out:
+    json_decref(parsed);
+    return rc;
+}
+
+enum err tokenizer_file_load(const char *name, struct tokenizer *tokenizer)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    struct stat status;
+    char *text = NULL;
+    size_t bytes = 0;
+    if (stat(name, &status) != 0)
+        return err_set(ERR_USAGE,
+                       "unknown tokenizer '%s': there is: bytes, or the path "
+                       "of a tokenizer.json (%s)",
+                       name, strerror(errno));
+    TRY(fsio_path(path, S_ISDIR(status.st_mode) ? "%s/" FILE_NAME : "%s",
+                  name));
+    TRY(fsio_read_file(path, FILE_BYTES_MAX, &text, &bytes));
+    tokenizer->eos = tokenizer->bos = -1;
+    file_name(path, tokenizer);
+    TRY_OUT(tokenizer_file_json(path, text, bytes, tokenizer));
+    TRY_OUT(file_beside(path, "special_tokens_map.json", tokenizer));
+    TRY_OUT(file_beside(path, "tokenizer_config.json", tokenizer));
+out:
+    free(text);
+    return rc;
+}
