@@ -13,7 +13,7 @@
 #define MIB ((size_t)1 << 20)
 
 /* Measured 2026-11-23 as the peak of a process minus the arenas of its model
- * (src/DESIGN.md). Program and libraries, heap: */
+ * (DESIGN.md). Program and libraries, heap: */
 #define RUNTIME_BYTES (20 * MIB)
 /* ... the writer's two buffers of a checkpoint, of which as much is touched as
  * it has bytes: */

@@ -194,7 +194,7 @@ static double weigh(const struct train_memory_place *place, double group)
 }
 
 /* Bytes that a rank sends in a step; *weighed: with those on its node as so
- * much less. src/DESIGN.md has the sums. */
+ * much less. src/parallel/DESIGN.md has the sums. */
 static double sent(const struct planner *planner,
                    const struct train_memory_way *way, double *weighed)
 {
