@@ -1,6 +1,14 @@
 /* Parity of node-local shards: which nodes form a group, and the rounds in
- * which members exchange chunks. The form of the files is in ckpt_parity.c, the
- * way back in ckpt_rebuild.c. */
+ * which members exchange chunks.
+ *
+ * As RAID 5, over nodes in place of disks: each node of a group of g keeps its
+ * own shard and the exclusive or of a chunk of each other's, 1/(g-1) of a
+ * shard. Whoever is lost is made again, chunk by chunk, from a parity and what
+ * the others gave to it. Nobody ever has more in memory than a segment of each
+ * member: parity is made in rounds, in which every member gives and keeps, so
+ * that all links of the group are busy alike. SCR's XOR scheme (Moody et al.
+ * 2010) has the same idea. The form of the files is in ckpt_parity.c, the way
+ * back in ckpt_rebuild.c. */
 #include "checkpoint/local/ckpt_xor.h"
 
 #include <assert.h>

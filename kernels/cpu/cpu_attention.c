@@ -1,5 +1,15 @@
-/* Forward: a task per tile of queries, with a running maximum and sum per query
- * (Milakov and Gimelshein 2018). */
+/* Attention forward: a task per tile of queries.
+ *
+ * The softmax of a row needs its maximum and its sum before the first
+ * probability is known, and the row is as long as the sequence. The online
+ * softmax (Milakov and Gimelshein 2018) does without them: it goes through the
+ * keys tile by tile with a running maximum m, sum s and output o; when a tile
+ * raises the maximum to m', what is there is multiplied by exp(m - m') and the
+ * tile's terms are added. At the end o / s is what the whole row would have
+ * given, and lse = m + log s is all that backward needs to make the
+ * probabilities again. So no row of scores is ever in memory, and a query that
+ * meets its keys in several calls, as across the chunks of a sequence, resumes
+ * from (o, lse) alone. */
 #include "kernels/cpu/cpu_attention.h"
 
 #include <float.h>

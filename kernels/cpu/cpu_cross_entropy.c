@@ -1,5 +1,11 @@
 /* Cross entropy: one pass over the logits for maximum and sum, a second one
- * where the gradient is wanted. */
+ * where the gradient is wanted.
+ *
+ * loss = log sum exp(x_j) - x_label, computed from the largest logit down so
+ * that no exp overflows; maximum and sum come in one pass as in attention, the
+ * sum rescaled when a block of logits has a new maximum. The gradient exp(x_j -
+ * lse) - [j = label] overwrites the logits: the row of a vocabulary is the
+ * largest thing in a step, and there is only one of it. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/cpu_math.h"
 

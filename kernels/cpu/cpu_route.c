@@ -1,5 +1,14 @@
 /* Dropless top-k routing: which experts a token goes to, with which weights,
- * and the order in which experts find their tokens. */
+ * and the order in which experts find their tokens.
+ *
+ * With a capacity per expert (GShard, Switch) tokens beyond it are dropped, and
+ * which ones depends on the batch around them. Dropless (MegaBlocks, Gale et
+ * al. 2022): every choice counts, rows are sorted by expert, and one grouped
+ * product takes groups of any size. The sort is a counting sort: tokens are cut
+ * into chunks, each counts its choices by expert, sums of these counts over
+ * chunks say where each chunk writes. Its result is that of a stable sort
+ * whatever the threads, so an expert's rows stand in the order of the tokens.
+ */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/cpu_math.h"
 #include "src/base/real.h"

@@ -1,5 +1,12 @@
 /* exp, log, powers, sine and cosine of doubles with the same bits on every
- * machine, in place of libm's where they decide results. */
+ * machine, in place of libm's where they decide results.
+ *
+ * IEEE 754 fixes the bits of + - * / and sqrt alone; what libm gives for exp(x)
+ * differs in its last bit between versions and processors (a fused multiply-add
+ * is enough). These use + - * / alone: the argument is reduced to a small
+ * interval by subtracting a multiple of ln 2 or pi/2 that is kept in several
+ * parts, so that nothing is lost, a short series follows, and where one double
+ * is not enough a value is a sum of two (Dekker 1971). */
 #include "src/base/real.h"
 
 #include <assert.h>

@@ -1,5 +1,11 @@
-/* Random numbers by Philox: each draw is a function of key and counter, so
- * there is no state to save. */
+/* Random numbers by Philox (Salmon et al., Parallel random numbers: as easy as
+ * 1, 2, 3, 2011).
+ *
+ * It is a block cipher of ten cheap rounds, used in counter mode: each draw is
+ * a function of key and counter. So there is no state to save in a checkpoint,
+ * no order in which threads or ranks must draw, and element i of a tensor is
+ * the same on whichever rank it lies. The key is the run's seed; the counter
+ * says for what the draw is (stream) and which one (index). */
 #include "src/base/rng.h"
 
 #include <assert.h>

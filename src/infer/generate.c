@@ -1,5 +1,15 @@
 /* The loop of generation: prompts into slots, tokens out of logits, results in
- * order. */
+ * order.
+ *
+ * Continuous batching (Yu et al., Orca, 2022): the engine has a number of
+ * slots, each with keys and values of one text. A prompt takes a free slot;
+ * each call of the engine gives all slots at work one token (or many, of a
+ * prompt that has just come), and a slot whose text has ended is free for the
+ * next prompt in the very next call, so short texts do not wait for long ones.
+ * What a slot still holds of the text before is kept as far as the next prompt
+ * begins alike. A token is a function of seed, prompt and place, not of the
+ * slot or of who shares the call: so a file of prompts gives the same texts in
+ * any number of slots. */
 #include "src/infer/generate.h"
 
 #include <assert.h>

@@ -1,5 +1,14 @@
-/* The order of additions as a list of complete subtrees. It only says what is
- * to be added to what; reduce.c and scatter.c add tensors by it. */
+/* The order of additions as a list of complete subtrees.
+ *
+ * Floating-point addition is not associative, so a gradient only has the same
+ * bits on any number of ranks if one fixed tree says what is added to what. The
+ * tree is over slot numbers; a rank that finishes its slots from left to right
+ * needs to keep only subtrees that cannot be combined yet, as a binary counter
+ * keeps ones: pushing slot n settles as many levels as n has trailing ones, and
+ * after n slots the list is as long as n has bits set (Higham, Accuracy and
+ * Stability of Numerical Algorithms, 2002, section 4.2 has pairwise summation,
+ * which this is). It only says what is to be added to what; reduce.c and
+ * scatter.c add tensors by it. */
 #include "src/parallel/tree.h"
 
 #include <assert.h>

@@ -1,4 +1,12 @@
-/* A ring of batches: a thread fills it, the trainer empties it. */
+/* A ring of batches: a thread fills it, the trainer empties it.
+ *
+ * Reading a batch may wait for a disk or a server; the step must not. Which
+ * batches a rank will ask for is a function of the step's number (positions
+ * first + offset, step by step), so the thread needs no state from the trainer:
+ * it is told where the next batch begins and goes on by itself. If another one
+ * is asked for than it has read (after a resume or a rollback), it begins again
+ * from there, and what it was reading is thrown away by its number of restarts.
+ * So reading ahead changes when bytes are read and never which. */
 #include "src/data/set/loader_ahead.h"
 
 #include <assert.h>

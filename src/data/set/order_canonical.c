@@ -1,4 +1,12 @@
-/* The sample at a position of the shuffled stream, computed and not stored. */
+/* The sample at a position of the shuffled stream, computed and not stored.
+ *
+ * A stored permutation of 10^9 samples would be 8 GB on every rank, and a
+ * resume would have to make it again. A Feistel network (Luby and Rackoff 1988)
+ * of a few rounds over the bits of the position is a permutation of [0, 2^2h)
+ * whatever its round function is; here that is Philox, keyed by the seed and
+ * counted by the epoch. Positions that land beyond the number of samples are
+ * sent through once more until they land below it, which keeps it a permutation
+ * (cycle walking: Black and Rogaway 2002). */
 #include "src/data/set/order_canonical.h"
 
 #include <assert.h>

@@ -1,5 +1,12 @@
-/* Deals each step's batch to the streams of a mixture. Only whole numbers are
- * carried from step to step, so no machine rounds otherwise than another. */
+/* Deals each step's batch to the streams of a mixture.
+ *
+ * A stream of weight w is owed w B samples of a batch of B, mostly no whole
+ * number. What it is owed beyond what it got is carried on, in units of 2^-32
+ * of a sample, and counts in the next batch: shares are right within a sample
+ * or two at every step, and nothing is drawn. Only whole numbers are carried
+ * from step to step, so no machine rounds otherwise than another. What a step
+ * gets depends on all steps before it; the state is kept every 1024 steps, so
+ * any step is reached by at most as many additions. */
 #include "src/data/set/order_mixture.h"
 
 #include <assert.h>

@@ -1,5 +1,11 @@
-/* Streaming's shuffles. Every draw and its place among the others counts, so
- * what looks as if it could be left out cannot. */
+/* Streaming's shuffles, equal to the Streaming library's to the sample.
+ *
+ * A shuffle must be random enough to train on and near enough in order to
+ * download little: shards are permuted once for the run and dealt to canonical
+ * nodes; within a node samples are shuffled only among those of a few
+ * neighbouring shards. The algorithms differ in what is a neighbourhood. Every
+ * draw of NumPy's generators and its place among the others counts, so what
+ * looks as if it could be left out cannot. */
 #include "src/data/set/streaming_shuffle.h"
 
 #include <assert.h>
