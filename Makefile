@@ -215,9 +215,6 @@ deps: ## install Debian packages that are missing (as root)
 	fi
 
 ifeq ($(MISSING_BUILD),)
-bench: all ## all benchmarks
-	@for name in step gemm data ckpt memory context comm; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done
-
 # What root runs, whole: for a disk of the node itself.
 # One file after the other, each whole at any time: prologs and jobs may be reading.
 put = @for f in $(3); do to=$(DESTDIR)$(PREFIX)/$(2)/$${f\#\#*/}; \

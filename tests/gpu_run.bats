@@ -71,7 +71,7 @@ END
         stand_in build/gpu/test_kernels_$name <<<'printf "ok 1 - a\nok 2 # SKIP lacks lion\n1..2\n"; echo "# $TESSERA_GPU_REPEAT times"'
     done
     stand_in build/bin/tessera-ckpt <<<'cat "$2/digest"'
-    stand_in build/bin/tessera-bench <<<'echo "tessera-bench step"'
+    stand_in build/bin/tessera-data <<<'mkdir "$5"'
     stand_in build/bin/tessera-train <<'END'
 if [ "$1" = --help ]; then echo "  hardware.backend x"; echo "  train.precision y"; exit; fi
 fallback=auto steps=50 exchange=none
@@ -100,7 +100,7 @@ mkdir -p "$dir/checkpoints/step-50"
 from=$(wc -l 2>/dev/null <"$dir/metrics.jsonl" || echo 0)
 [ "$steps" -lt 1000 ] || last=10
 for ((i = from + 1; i <= ${last:-$steps}; i++)); do
-    echo "{\"step\": $i, \"lr\": 1, \"loss\": 2.${LOSS:-500}, \"step_ms\": 12.5, \"mfu\": null, \"exchange\": \"$exchange\", \"attention\": \"cudnn\", \"products\": \"cublaslt\"}" >>"$dir/metrics.jsonl"
+    echo "{\"step\": $i, \"lr\": 1, \"loss\": 2.${LOSS:-500}, \"step_ms\": 12.5, \"tokens_per_s\": 100, \"mfu\": 0.5, \"mfu_causal\": 0.4, \"peak_source\": \"known\", \"exchange\": \"$exchange\", \"attention\": \"cudnn\", \"products\": \"cublaslt\"}" >>"$dir/metrics.jsonl"
     [[ $dir != *resumed ]] || sleep 0.02
     [ "$backend" = cpu ] || LOSS=5001
 done
@@ -165,8 +165,9 @@ run_tree() {
     [[ "$output" == *"sanitizer-racecheck-update "*" ok "* ]]
     [[ "$output" == *"norm_forward "*"16384x768"*"2500.0 GB/s     0.58  0.85 short"* ]]
     [[ "$output" == *"lion "*"skipped: the table has no lion yet"* ]]
-    [[ "$output" == *"bench-mfu "*"skipped  tessera-bench has no mfu"* ]]
-    [[ "${lines[-1]}" =~ ^gpu:\ [0-9]+\ checks,\ 0\ failed,\ 3\ skipped$ ]]
+    [[ "$output" == *"model-125m "*" ok       12.5 ms a step, 100 tokens/s, MFU 0.5, causal 0.4 of known"* ]]
+    [[ "$output" == *"attention-1b-fp8 "*" ok       cudnn"* ]]
+    [[ "${lines[-1]}" =~ ^gpu:\ [0-9]+\ checks,\ 0\ failed,\ 2\ skipped$ ]]
     diff <(echo "$output") "$DIR/out/report.txt"
     [ "$(wc -l <"$DIR/out/bench.json")" -eq 3 ]
 }
@@ -241,7 +242,7 @@ END
     run_tree --bench-only
     [ "$status" -eq 1 ]
     [[ "$output" == *"bench_kernels "*"FAILED   exit status 1"*"CUDA error 700"* ]]
-    [[ "${lines[-1]}" == "gpu: 7 checks, 1 failed, 1 skipped" ]]
+    [[ "${lines[-1]}" == "gpu: 28 checks, 1 failed, 0 skipped" ]]
 }
 
 @test "a command line that makes no sense is refused" {

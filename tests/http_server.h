@@ -37,7 +37,7 @@
 #define HTTP_RULES_MAX 16
 
 struct http_server {
-    char folder[512];
+    char folder[1024];
     int fd, port;
     atomic_bool stop;
     atomic_int threads, requests, connections;

@@ -33,14 +33,14 @@ BATS     := tests/style.t $(sort $(wildcard tests/*.bats)) tests/inputs.t
 # linked before the library, this object makes crash points work
 CRASH    := $(B)/checkpoint/files/ckpt_crash.points.o
 CRASHING := $(B)/crash/bin/tessera-train
+BENCH    := $(B)/bench/tessera-bench
 SOAK     := $(addprefix $(B)/soak/,victim shim.so)
 EMULATOR := $(addprefix $(B)/tests/cuda_emulator,.o _memory.o _streams.o)
 EMULATED := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.emulated.o) $(B)/kernels/cuda/cuda_table.emulated.o $(EMULATOR))
 # the same with a look at every access: tests/cuda_race.h
 RACED    := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.raced.o) $(B)/kernels/cuda/cuda_table.emulated.o $(EMULATOR) $(B)/tests/cuda_race.o)
-# libraries of GPUs that tests open where there are none, a BLAS for the bench
+# libraries of GPUs that tests open where there are none
 NVMLS    := $(addprefix $(B)/fake/,libnvidia-ml.so.1 libnvidia-ml-old.so)
-FAKES    := $(NVMLS) $(B)/fake/blas/libblis.so.4
 # the tests of ops on a GPU, and with the emulator in its place (tests/gpu); of
 # the CPU's kernel sets there is nothing to compare there, nor are there such pages
 OP_TESTS := $(filter-out test_kernels_same test_kernels_pages,$(patsubst tests/%.c,%,$(sort $(wildcard tests/test_kernels_*.c))))
@@ -164,9 +164,13 @@ $(B)/crash/bin/tessera-%: $(CRASH) $(B)/bin/tessera-%
 $(B)/soak/victim: $(B)/tests/soak/victim.o $(B)/tests/soak/victim_flips.o $(B)/tests/tap.o $(CRASH) $(LIB)
 	$(call link,-rdynamic)
 
+# ratios to what the machine allows: tests/bench/bench.h
+$(BENCH): $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/*.c)) $(B)/src/cmd/cmd_main.o $(LIB)
+	$(call link,)
+
 # programs that are compared with Python's
 INTEROP := $(patsubst tests/%.c,$(B)/%,$(wildcard tests/interop/*.c))
-$(B)/interop/step: $(B)/src/cmd/bench_model.o
+$(B)/interop/step: $(B)/tests/bench/bench_model.o
 $(INTEROP): $(B)/interop/%: $(B)/tests/interop/%.o $(LIB)
 	$(call link,)
 
@@ -185,9 +189,6 @@ $(B)/soak/shim.so: tests/soak/shim.c tests/soak/shim_store.c tests/soak/shim.h
 $(NVMLS): tests/nvml_fake.c healthcheck/health_nvml.h
 	$(call shared,$(if $(findstring old,$@),-DNVML_FAKE_OLD))
 
-$(B)/fake/blas/%: tests/blas_fake.c
-	$(call shared,)
-
 $(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
 	$(call shared,)
 
@@ -198,13 +199,16 @@ hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as r
 ifeq ($(MISSING_BUILD),)
 gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
 
-tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(INTEROP)
+tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(NVMLS) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(INTEROP) $(BENCH)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.
 check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, run every test
 	+@$(MAKE) --no-print-directory WERROR=$(WERROR) all tests $(RACES_SHORT) tiny-data
 	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(LANES) $(TESTS_1) $(REPLAYS) $(RACES_SHORT) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
+
+bench: $(BENCH) ## all benchmarks
+	@for name in step gemm data ckpt comm infer; do echo "== $$name"; $(BENCH) $$name || exit 1; done
 
 soak-ckpt: $(SOAK) ## kill, fill, damage and cut the power of checkpoints everywhere
 	tests/soak/matrix $(B)/soak

@@ -25,7 +25,6 @@ static const struct command {
     { "data", "make data sets and tokenizers, look at them, check them" },
     { "ckpt", "list, show, verify, compare and prune checkpoints" },
     { "health", "is this node fit to train?" },
-    { "bench", "ratios to what the machine allows" },
     { "report", "what runs have come to, as a page" },
     { "top", "how a run goes, in the terminal" },
     { "sweep", "every combination of some settings" },

@@ -62,22 +62,33 @@ same_digest() {
     fi
 }
 
+# kill_after STEPS NAME COMMAND ...: a run into $WORK/NAME that is killed as soon as
+# so many are in its metrics; sets `lines` to how many those are, and fails if it
+# ended by itself. Its output goes to train-killed-NAME.log
+kill_after() {
+    local want=$1 name=$2 pid end=$((SECONDS + 300))
+    shift 2
+    lines=0
+    LD_LIBRARY_PATH=$LIBRARIES "$@" >"$OUT/train-killed-$name.log" 2>&1 </dev/null &
+    pid=$!
+    while [ "$lines" -lt "$want" ] && [ $SECONDS -lt $end ] && kill -0 $pid 2>/dev/null; do
+        sleep 0.05
+        lines=$(wc -l 2>/dev/null <"$WORK/$name/metrics.jsonl" || echo 0)
+    done
+    kill -9 $pid 2>/dev/null || return 1
+    wait $pid 2>/dev/null
+    [ "$lines" -ge "$want" ]
+}
+
 # A run that is killed half-way and started again ends in the same bits.
 resume_test() {
-    local command pid end=$((SECONDS + 300)) lines=0
+    local command lines
     same_choices resumed cuda-bf16
     train_command "$WORK/resumed" hardware.backend=cuda train.precision=bf16 checkpoint.interval=10ba
-    LD_LIBRARY_PATH=$LIBRARIES "${command[@]}" >"$OUT/train-killed.log" 2>&1 </dev/null &
-    pid=$!
-    while [ "$lines" -lt $((STEPS / 2)) ] && [ $SECONDS -lt $end ] && kill -0 $pid 2>/dev/null; do
-        sleep 0.05
-        lines=$(wc -l 2>/dev/null <"$WORK/resumed/metrics.jsonl" || echo 0)
-    done
-    if kill -9 $pid 2>/dev/null; then
-        wait $pid 2>/dev/null
+    if kill_after $((STEPS / 2)) resumed "${command[@]}"; then
         verdict train-killed ok "after $lines of $STEPS steps"
     else
-        verdict train-killed FAILED "it ended by itself, see train-killed.log: $(tail -n 1 "$OUT/train-killed.log" | cut -c 1-200)"
+        verdict train-killed FAILED "it ended by itself or took too long, see train-killed-resumed.log: $(tail -n 1 "$OUT/train-killed-resumed.log" | cut -c 1-200)"
     fi
     train resumed hardware.backend=cuda train.precision=bf16 checkpoint.interval=10ba && same_digest resumed cuda-bf16
 }
@@ -158,23 +169,50 @@ models() {
 END
 }
 
-# Their steps beside the ceiling of this GPU.
-bench_mfu() {
-    local help name settings
-    help=$(LD_LIBRARY_PATH=$LIBRARIES "$BIN/tessera-bench" --help 2>&1)
-    if [[ $help != *mfu* ]]; then
-        verdict bench-mfu skipped "tessera-bench has no mfu"
+# text_of SEQ_LEN: the folder of a data set whose samples have so many tokens
+text_of() {
+    local folder=$WORK/text-$1
+    if [ ! -d "$folder" ]; then
+        head -c 6000000 /dev/urandom | base64 >"$WORK/text"
+        run_logged "text-$1" 100 "$BIN/tessera-data" tokenize --seq-len "$1" --out "$folder" "$WORK/text" || return
+    fi
+    echo "$folder"
+}
+
+# median NAME KEY: of the last seven steps
+median() {
+    sed -nE "s/.*\"$2\": ([^,}]*).*/\1/p" "$WORK/$1/metrics.jsonl" | tail -n 7 | sort -g | sed -n 4p
+}
+
+# Ten steps of each, ended before a checkpoint: tokens in a second, MFU, and who
+# computes attention, since a figure of our own would say little about the rest.
+models_tests() {
+    local name settings seq text lines attention
+    if [ ! -x "$BIN/tessera-train" ] || [ ! -x "$BIN/tessera-data" ]; then
+        verdict models skipped "tessera-train and tessera-data were not built"
         return
     fi
+    : >"$WORK/model.cfg"
     while read -r name settings; do
-        # shellcheck disable=SC2086 # settings are words
-        check "bench-mfu-$name" 300 "$BIN/tessera-bench" mfu --seconds 15 --json hardware.backend=cuda $settings || continue
-        say "    $(grep '^{' "$OUT/bench-mfu-$name.log" | tail -n 1)"
-        # a figure of our own attention would say little about the rest
-        if grep -qE 'attention cuDNN [0-9]+ for [1-9][0-9]* of [0-9]+ shapes"' "$OUT/bench-mfu-$name.log"; then
-            verdict "attention-$name" ok "$(grep -m 1 -oE 'attention cuDNN [^"]*' "$OUT/bench-mfu-$name.log")"
-        else
-            verdict "attention-$name" FAILED "not cuDNN's: $(grep -m 1 -oE '"algorithms": "[^"]*' "$OUT/bench-mfu-$name.log")"
+        seq=$(sed -E 's/.*data\.seq_len=([0-9]+).*/\1/' <<<"$settings")
+        if ! text=$(text_of "$seq"); then
+            verdict "model-$name" FAILED "no text, see text-$seq.log: $(tail -n 1 "$OUT/text-$seq.log" | cut -c 1-200)"
+            continue
         fi
+        # shellcheck disable=SC2086 # settings are words
+        if kill_after 10 "model-$name" "$BIN/tessera-train" "$WORK/model.cfg" "run.dir=$WORK/model-$name" "data.train=$text" \
+            hardware.backend=cuda train.max_duration=1000000ba checkpoint.interval=0ba $settings; then
+            verdict "model-$name" ok "$(median "model-$name" step_ms) ms a step, $(median "model-$name" tokens_per_s) tokens/s, MFU $(median "model-$name" mfu), causal $(median "model-$name" mfu_causal) of $(metric "model-$name" peak_source)"
+        else
+            verdict "model-$name" FAILED "$lines of 10 steps, see train-killed-model-$name.log: $(tail -n 1 "$OUT/train-killed-model-$name.log" | cut -c 1-200)"
+            continue
+        fi
+        attention=$(metric "model-$name" attention)
+        if [[ $attention == cudnn* ]]; then
+            verdict "attention-$name" ok "$attention"
+        else
+            verdict "attention-$name" FAILED "not cuDNN's but: ${attention:-unknown}"
+        fi
+        rm -rf "${WORK:?}/model-$name"
     done < <(models)
 }

@@ -32,7 +32,7 @@ measure() {
 }
 
 ours() { # FILE
-    "$BIN/tessera-bench" infer --json --threads 2 --seconds "$SECONDS_EACH" \
+    "$BIN/../bench/tessera-bench" infer --json --threads 2 --seconds "$SECONDS_EACH" \
         --model "$WORK/fp32.gguf" >"$WORK/$1"
 }
 

@@ -14,7 +14,7 @@
 
 #include "kernels/kernels.h"
 #include "src/base/fsio.h"
-#include "src/cmd/bench_model.h"
+#include "tests/bench/bench_model.h"
 #include "src/job/exit_code.h"
 
 static enum err open_in(const char *dir, const char *name, FILE **out)

@@ -93,7 +93,7 @@ static void warn(const struct trainer *trainer, const struct kernels *best,
     else
         log_warn("products take %s FLOP/s of the processor's %s: its caches "
                  "are slow, or the kernels (%s) do not suit it; see "
-                 "`tessera-health job` here and `tessera-bench gemm`",
+                 "`tessera-health job` here",
                  rate_text, peak_text, trainer->kernels->kernel_set);
 }
 

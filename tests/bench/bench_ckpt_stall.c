@@ -1,6 +1,6 @@
 /* Measures how long training waits for a staged save, beside one memcpy of the
  * same bytes. */
-#include "src/cmd/bench_ckpt_stall.h"
+#include "tests/bench/bench_ckpt_stall.h"
 
 #include <string.h>
 

@@ -3,14 +3,15 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/median.h"
-#include "src/cmd/bench_model.h"
-#include "src/cmd/bench_parallel.h"
-#include "src/cmd/bench_ranks.h"
+#include "tests/bench/bench_model.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/bench_ranks.h"
 
 #define TIMEOUT_S 300.0
 #define ROUNDS_MAX 41
 #define ROUNDS_MIN 3
 #define RANKS 2
+#define SLOTS 8
 #define LAYERS 2
 #define VOCAB_SIZE 2048
 #define LEAF_TOKENS 512
@@ -67,7 +68,7 @@ static enum err choose_model(struct bench *b, const char *name)
 {
     struct model_config *config = &b->model.config;
     TRY(bench_model_find(name, &b->model));
-    b->model.samples = PARALLEL_SLOTS;
+    b->model.samples = SLOTS;
     b->model.seq_len = LEAF_TOKENS;
     config->max_seq_len = LEAF_TOKENS;
     config->n_layers = LAYERS;
@@ -80,7 +81,7 @@ static enum err open_kind(struct bench *b, int kind)
 {
     struct replica_options options = { .strategy = kinds[kind].strategy,
                                        .prefetch = 1,
-                                       .slots = PARALLEL_SLOTS,
+                                       .slots = SLOTS,
                                        .leaves = 1,
                                        .exact = !kinds[kind].fast };
     enum err rc = ERR_OK;
@@ -200,7 +201,7 @@ enum err bench_parallel_rank(const struct bench_options *options,
     TRY_OUT(comm_create("self", NULL, NULL, TIMEOUT_S, &b.self));
     TRY_OUT(choose_model(&b, options->model));
     *result = json_pack("{s:s, s:s, s:i, s:i, s:i}", "bench", "step", "model",
-                        b.model.name, "ranks", RANKS, "slots", PARALLEL_SLOTS,
+                        b.model.name, "ranks", RANKS, "slots", SLOTS,
                         "leaf_tokens", LEAF_TOKENS);
     for (int i = 0; i < GROUPS; i++)
         TRY_OUT(measure_group(&b, i, options->seconds / GROUPS));

@@ -15,9 +15,9 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/median.h"
-#include "src/cmd/bench_ckpt.h"
-#include "src/cmd/bench_ckpt_stall.h"
-#include "src/cmd/bench_ranks.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/bench_ckpt_stall.h"
+#include "tests/bench/bench_ranks.h"
 #include "src/model/params.h"
 
 #define TIMEOUT_S 300.0

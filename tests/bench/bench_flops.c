@@ -1,6 +1,6 @@
 /* Counts the FLOPs of matrix products of a step for the bench. The MFU of a run
  * counts by another convention (src/model/model_config.c). */
-#include "src/cmd/bench_flops.h"
+#include "tests/bench/bench_flops.h"
 
 /* FLOPs of one product over the pairs that the causal mask leaves. */
 static double pairs_flops(const struct attention *shape)

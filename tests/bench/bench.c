@@ -1,8 +1,6 @@
-/* tessera-bench NAME [--json] [--dir DIR]: figures that do not depend on how
- * fast the machine happens to be today: ratios within one run, interleaved
- * medians. Formulas stand in bench_step.h. */
+/* tessera-bench NAME [--json] [--dir DIR]: the command line; what each benchmark
+ * prints stands in bench.h. */
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,20 +8,12 @@
 #include "kernels/kernels.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
-#include "src/cmd/bench_ckpt.h"
-#include "src/cmd/bench_comm.h"
-#include "src/cmd/bench_gemm.h"
-#include "src/cmd/bench_infer.h"
-#include "src/cmd/bench_memory.h"
-#include "src/cmd/bench_parallel.h"
-#include "src/cmd/bench_peer.h"
-#include "src/cmd/bench_ranks.h"
-#include "src/cmd/bench_step.h"
 #include "src/cmd/cmd_main.h"
 #include "src/job/exit_code.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/bench_ranks.h"
 
-#define NAMES "step, gemm, infer, data, mfu, ckpt, memory, context and comm"
-#define PEER "gemm-peer"
+#define NAMES "step, gemm, infer, data, ckpt and comm"
 #define SECONDS_MAX 1e6
 #define THREADS_MAX 4096
 #define TOKENS_MAX 65536
@@ -35,27 +25,19 @@ static const struct {
     const char *help;
     void (*print)(const json_t *result); /* NULL: name and value, a line each */
 } benches[] = {
-    { "step", bench_step,
-      "an optimizer step against the processor's peak and another BLAS", NULL },
-    { "gemm", bench_gemm,
-      "matrix products by shape, against the peak and every BLAS here",
+    { "step", bench_step, "an optimizer step against the processor's peak",
+      NULL },
+    { "gemm", bench_gemm, "matrix products by shape, against the peak",
       bench_gemm_print },
     { "infer", bench_infer,
       "decoding and prompts against memory's rate and the peak", NULL },
-    { "data", bench_data, "the data loader's share of a step", NULL },
-    { "mfu", bench_mfu,
-      "tokens per second by these settings, against a large matrix product",
+    { "data", bench_data, "reading ahead, from files and from a slow server",
       NULL },
     { "ckpt", NULL, "saving and loading against the bare disk", NULL },
-    { "memory", bench_memory,
-      "what checkpointing and compression of activations save and cost", NULL },
-    { "context", bench_memory_context, "memory and time of long sequences",
-      NULL },
     { "comm", NULL, "two ranks' sum against MPI_Allreduce", NULL },
     { "ckpt-rank", bench_ckpt_rank, NULL, NULL }, /* what ckpt starts */
     { "comm-rank", bench_comm_rank, NULL, NULL },
     { "parallel-rank", bench_parallel_rank, NULL, NULL }, /* what step starts */
-    { PEER, bench_peer_serve, NULL, NULL }, /* what gemm and step start */
 };
 
 static void usage(FILE *out)
@@ -64,12 +46,10 @@ static void usage(FILE *out)
             "usage: tessera-bench NAME [--json] [--dir DIR] [--threads N] "
             "[--seconds S]\n"
             "       tessera-bench step [--model 125m|10m|moe] [--parallel] "
-            "[--mkl PATH] ...\n"
+            "...\n"
             "       tessera-bench gemm [--model 125m|10m|moe] [--tokens N] "
-            "[--kernel-set NAME]\n"
-            "                          [--mkl PATH] ...\n"
-            "       tessera-bench infer [--model PRESET|MODEL] ...\n"
-            "       tessera-bench data|mfu [key=value ...] ...\n\n"
+            "[--kernel-set NAME] ...\n"
+            "       tessera-bench infer [--model PRESET|MODEL] ...\n\n"
             "Files are made in a new folder in DIR (TMPDIR or /tmp), "
             "which is removed\nafterwards. --json prints one object on "
             "stdout; everything else goes to stderr.\n\n");
@@ -122,7 +102,7 @@ static enum err run_bench(const char *name, const struct bench_options *options,
 struct arguments {
     const char *name;
     const char *dir; /* NULL: a temporary one */
-    bool json, help, version;
+    bool json, help;
     struct bench_options options;
 };
 
@@ -156,8 +136,6 @@ static enum err set_value(struct arguments *out, const char *option,
         out->options.model = value;
     } else if (strcmp(option, "--kernel-set") == 0) {
         out->options.kernel_set = value;
-    } else if (strcmp(option, "--mkl") == 0) {
-        out->options.mkl = value;
     } else if (strcmp(option, "--seconds") == 0) {
         return parse_number(option, value, SECONDS_MAX, &out->options.seconds);
     } else if (strcmp(option, "--threads") == 0) {
@@ -171,9 +149,9 @@ static enum err set_value(struct arguments *out, const char *option,
     } else {
         return cmd_main_unknown(
             "no option ", option,
-            (const char *const[]){ "dir", "model", "kernel-set", "mkl",
-                                   "seconds", "threads", "tokens", "json",
-                                   "parallel", "help", "version", NULL });
+            (const char *const[]){ "dir", "model", "kernel-set", "seconds",
+                                   "threads", "tokens", "json", "parallel",
+                                   "help", NULL });
     }
     if (value == NULL || value[0] == '\0')
         return bad_value(option, value);
@@ -182,22 +160,17 @@ static enum err set_value(struct arguments *out, const char *option,
 
 static enum err parse(int argc, char **argv, struct arguments *out)
 {
-    struct bench_options *options = &out->options;
     for (int i = 1; i < argc; i++) {
         const char *argument = argv[i];
         if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0) {
             out->help = true;
-        } else if (strcmp(argument, "--version") == 0) {
-            out->version = true;
         } else if (strcmp(argument, "--json") == 0) {
             out->json = true;
         } else if (strcmp(argument, "--parallel") == 0) {
-            options->parallel = true;
+            out->options.parallel = true;
         } else if (argument[0] == '-') {
             TRY(set_value(out, argument, i + 1 < argc ? argv[i + 1] : NULL));
             i++;
-        } else if (strchr(argument, '=') != NULL) {
-            options->overrides[options->override_count++] = argv[i];
         } else if (out->name == NULL) {
             out->name = argument;
         } else {
@@ -207,7 +180,7 @@ static enum err parse(int argc, char **argv, struct arguments *out)
                            argument, out->name);
         }
     }
-    if (out->name == NULL && !out->help && !out->version)
+    if (out->name == NULL && !out->help)
         return err_set(ERR_USAGE, "no benchmark was named; there are " NAMES
                                   "; see --help");
     return ERR_OK;
@@ -218,14 +191,10 @@ static enum err check_options(const struct arguments *arguments)
 {
     const struct bench_options *options = &arguments->options;
     bool gemm = strcmp(arguments->name, "gemm") == 0;
-    bool step = strcmp(arguments->name, "step") == 0;
     if ((options->kernel_set != NULL || options->tokens > 0) && !gemm)
         return err_set(ERR_USAGE,
                        "--kernel-set and --tokens are for gemm, not for %s",
                        arguments->name);
-    if (options->mkl != NULL && !gemm && !(step && !options->parallel))
-        return err_set(ERR_USAGE, "--mkl is for gemm and step, not for %s%s",
-                       arguments->name, step ? " --parallel" : "");
     return ERR_OK;
 }
 
@@ -251,8 +220,6 @@ static enum err run_in_folder(const struct arguments *arguments,
         TRY(bench_ranks_check(&options));
         return run_bench(arguments->name, &options, result);
     }
-    if (strcmp(arguments->name, PEER) == 0)
-        return run_bench(arguments->name, &options, result);
     TRY(fsio_path(prefix, "%s/tessera-bench", dir));
     TRY(fsio_mkdir_new(prefix, folder));
     options.dir = folder;
@@ -281,20 +248,14 @@ int main(int argc, char **argv)
 {
     struct arguments arguments = {
         .options = { .threads = processors() < 2 ? processors() : 2,
-                     .seconds = 60.0,
-                     .overrides = argv + 1 /* moved to the front */ },
+                     .seconds = 60.0 },
     };
     json_t *result = NULL;
     kernels_wait_passively(argv);
     log_init("bench", -1, LOG_INFO);
-    signal(SIGPIPE, SIG_IGN); /* a child that ended is an error with a text */
     enum err rc = parse(argc, argv, &arguments);
     if (rc == ERR_OK && arguments.help) {
         usage(stdout);
-        return EXIT_DONE;
-    }
-    if (rc == ERR_OK && arguments.version) {
-        puts("tessera " TESSERA_VERSION);
         return EXIT_DONE;
     }
     if (rc == ERR_OK)

@@ -1,7 +1,7 @@
 /* A measurement by two ranks under mpirun that the program starts itself. */
 #pragma once
 
-#include "src/cmd/bench_step.h"
+#include "tests/bench/bench.h"
 
 /* Runs `tessera-bench NAME-rank` on two ranks; *result is what rank 0 has
  * written with bench_ranks_write(). */

@@ -1,5 +1,5 @@
 /* Runs a measurement in a forked process and brings its numbers back. */
-#include "src/cmd/bench_child.h"
+#include "tests/bench/bench_child.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Starts two ranks of this program under mpirun and brings their result
  * back. */
-#include "src/cmd/bench_ranks.h"
+#include "tests/bench/bench_ranks.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The models of the benchmarks and their optimizer step. It has no data set,
  * events or checkpoints: that is src/train. */
-#include "src/cmd/bench_model.h"
+#include "tests/bench/bench_model.h"
 
 #include <assert.h>
 #include <stdlib.h>

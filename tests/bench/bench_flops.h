@@ -11,7 +11,7 @@
 #pragma once
 
 #include "kernels/kernel_shapes.h"
-#include "src/cmd/bench_model.h"
+#include "tests/bench/bench_model.h"
 
 /* FLOPs of one optimizer step on the kind's batch. */
 double bench_flops_step(const struct bench_model_kind *kind);

@@ -1,28 +1,30 @@
 /* tessera-bench step: the time of an optimizer step beside what the machine
- * allows. */
-#include "src/cmd/bench_step.h"
+ * allows. Triad and steps are measured in turns, each in a process of its own
+ * (bench_child.h), so that no more than 2 GiB are in use at any time; 2.5 GiB
+ * with experts, where both models are there. */
+#include "tests/bench/bench.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/kernels.h"
+#include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/median.h"
-#include "src/cmd/bench_bound.h"
-#include "src/cmd/bench_child.h"
-#include "src/cmd/bench_flops.h"
-#include "src/cmd/bench_model.h"
-#include "src/cmd/bench_peer.h"
-#include "src/cmd/bench_ranks.h"
+#include "tests/bench/bench_child.h"
+#include "tests/bench/bench_flops.h"
+#include "tests/bench/bench_model.h"
+#include "tests/bench/bench_ranks.h"
 
-/* Phases take turns: bound, steps, bound, steps, ... */
+/* Phases take turns: triad, steps, triad, steps, ... */
 #define PHASES_MAX 12
 #define PHASES_MIN 2
 #define STEPS_MAX 20 /* of a phase and kind */
 #define TIMES_MAX (PHASES_MAX * STEPS_MAX)
-#define BOUNDS_MAX (PHASES_MAX * BENCH_BOUND_ROUNDS)
+#define TRIAD_ROUNDS 3 /* of a phase */
+#define TRIAD_ELEMENTS (8 << 20)
+#define TRIAD_TRIES 4
 
 /* What a phase's child returns: after the faults (minor page faults while steps
  * were measured), kind->steps values of each. */
@@ -37,15 +39,10 @@ struct step_phase {
 };
 
 struct step_times {
-    double values[OF_COUNT][TIMES_MAX]; /* seconds; FLOP/s */
-    double triad[BOUNDS_MAX];           /* bytes per second */
-    double gemm[BOUNDS_MAX];            /* seconds, if `bounded` */
+    double values[OF_COUNT][TIMES_MAX];      /* seconds; FLOP/s */
+    double triad[PHASES_MAX * TRIAD_ROUNDS]; /* bytes per second */
     double faults;
     int phases;
-    bool bounded;
-    struct bench_blas_choice library; /* if `bounded` */
-    char library_text[256];
-    json_t *libraries;
 };
 
 /* In a child: in turns the seconds of kind->steps steps as one leaf, those of
@@ -97,49 +94,39 @@ out:
     return rc;
 }
 
-/* The library that the bound is measured with; having none is no error. */
-static enum err choose_library(const struct bench_options *options,
-                               struct step_times *times)
+static double triad_pass(int threads, float *a)
 {
-    enum err rc = ERR_OK;
-    struct bench_peers *peers = calloc(1, sizeof *peers);
-    if (peers == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    TRY_OUT(bench_peers_open(options, peers));
-    const struct bench_peer_note *best = bench_peers_fastest(peers);
-    times->bounded = best != NULL;
-    snprintf(times->library_text, sizeof times->library_text,
-             "none could be opened");
-    if (best != NULL) {
-        times->library = best->choice;
-        bench_peers_describe(best, times->library_text,
-                             sizeof times->library_text);
-    } else {
-        log_warn("no BLAS could be opened: bound_ms and ratio are left out");
+    float *b = a + TRIAD_ELEMENTS;
+    float *c = b + TRIAD_ELEMENTS;
+    double best = 1e30;
+    for (int i = 0; i < TRIAD_TRIES; i++) {
+        double begin = clock_now();
+#pragma omp parallel for simd num_threads(threads) schedule(static)
+        for (int e = 0; e < TRIAD_ELEMENTS; e++)
+            a[e] = b[e] + 0.5f * c[e];
+        double seconds = clock_now() - begin;
+        if (seconds < best)
+            best = seconds;
     }
-    times->libraries = bench_peers_report(peers);
-out:
-    if (rc == ERR_OK)
-        bench_peers_close(peers);
-    free(peers);
-    return rc;
+    return 12.0 * TRIAD_ELEMENTS / best;
 }
 
-static enum err measure_bound(const struct step_phase *step,
-                              struct step_times *times)
+/* In a child: bytes per second. */
+static enum err measure_triad(const void *arg, double *values)
 {
-    int first = times->phases * BENCH_BOUND_ROUNDS;
-    TRY(bench_child(bench_bound_triad, &step->threads, times->triad + first,
-                    BENCH_BOUND_ROUNDS));
-    if (times->bounded && bench_bound_gemm(&times->library, step->dense,
-                                           times->gemm + first) != ERR_OK) {
-        log_warn("%s: %s: bound_ms and ratio are left out", times->library_text,
-                 err_text());
-        times->bounded = false;
-        snprintf(times->library_text, sizeof times->library_text,
-                 "none: the fastest one failed: %s", err_text());
-    }
-    return ERR_OK;
+    enum err rc = ERR_OK;
+    const struct step_phase *phase = arg;
+    struct arena arena = { 0 };
+    size_t bytes = 3 * (size_t)TRIAD_ELEMENTS * sizeof(float);
+    TRY_OUT(arena_create(bytes, &arena));
+    float *a = arena_take(&arena, bytes);
+    for (int64_t i = 0; i < 3 * TRIAD_ELEMENTS; i++)
+        a[i] = (float)(i % 97 - 48) * 1e-4f; /* no subnormal numbers */
+    for (int round = 0; round < TRIAD_ROUNDS; round++)
+        values[round] = triad_pass(phase->threads, a);
+out:
+    arena_destroy(&arena);
+    return rc;
 }
 
 static enum err one_phase(const struct step_phase *step,
@@ -148,17 +135,16 @@ static enum err one_phase(const struct step_phase *step,
     double values[STEP_VALUES];
     int steps = step->kind->steps;
     int p = times->phases;
-    TRY(measure_bound(step, times));
+    TRY(bench_child(measure_triad, step, times->triad + p * TRIAD_ROUNDS,
+                    TRIAD_ROUNDS));
     TRY(bench_child(measure_steps, step, values, STEP_VALUES));
     for (int of = 0; of < OF_COUNT; of++)
         memcpy(times->values[of] + p * steps, values + 1 + of * steps,
                (size_t)steps * sizeof values[0]);
     times->faults += values[0] / steps;
-    log_info("phase %d: gemm %.0f ms, triad %.1f GB/s, peak %.0f GFLOP/s, step "
-             "%.0f ms, %d leaves %.0f ms",
-             p + 1,
-             times->bounded ? times->gemm[p * BENCH_BOUND_ROUNDS] * 1e3 : 0.0,
-             times->triad[p * BENCH_BOUND_ROUNDS] * 1e-9,
+    log_info("phase %d: triad %.1f GB/s, peak %.0f GFLOP/s, step %.0f ms, %d "
+             "leaves %.0f ms",
+             p + 1, times->triad[p * TRIAD_ROUNDS] * 1e-9,
              times->values[OF_PEAK][p * steps] * 1e-9,
              times->values[OF_STEP][p * steps] * 1e3, step->kind->samples,
              times->values[OF_ELASTIC][p * steps] * 1e3);
@@ -175,11 +161,10 @@ static json_t *report(const struct step_phase *step, struct step_times *times)
 {
     const struct bench_model_kind *kind = step->kind;
     double median[OF_COUNT];
-    int bounds = times->phases * BENCH_BOUND_ROUNDS;
     int count = times->phases * kind->steps;
     for (int of = 0; of < OF_COUNT; of++)
         median[of] = median_of(times->values[of], count);
-    double triad = median_of(times->triad, bounds);
+    double triad = median_of(times->triad, times->phases * TRIAD_ROUNDS);
     double flops = bench_flops_step(kind);
     json_t *result =
         json_pack("{s:s, s:s, s:i, s:i}", "bench", "step", "model", kind->name,
@@ -189,14 +174,6 @@ static json_t *report(const struct step_phase *step, struct step_times *times)
     set_real(result, "peak_gflops", median[OF_PEAK] * 1e-9);
     set_real(result, "ratio_peak", flops / median[OF_PEAK] / median[OF_STEP]);
     set_real(result, "triad_gbps", triad * 1e-9);
-    json_object_set_new(result, "bound_library",
-                        json_string(times->library_text));
-    if (times->bounded) {
-        double params = (double)model_config_param_count(&kind->config);
-        double bound = median_of(times->gemm, bounds) + 28.0 * params / triad;
-        set_real(result, "bound_ms", bound * 1e3);
-        set_real(result, "ratio", bound / median[OF_STEP]);
-    }
     set_real(result, "elastic_ms", median[OF_ELASTIC] * 1e3);
     set_real(result, "elastic_ratio", median[OF_STEP] / median[OF_ELASTIC]);
     set_real(result, "faults", times->faults / times->phases);
@@ -204,7 +181,6 @@ static json_t *report(const struct step_phase *step, struct step_times *times)
         set_real(result, "dense_ms", median[OF_DENSE] * 1e3);
         set_real(result, "moe_ratio", median[OF_DENSE] / median[OF_STEP]);
     }
-    json_object_set_new(result, "libraries", times->libraries);
     return result;
 }
 
@@ -226,16 +202,12 @@ enum err bench_step(const struct bench_options *options, json_t **result)
         bench_model_densify(&dense);
     struct step_phase phase = { &kind, kind.config.experts > 0 ? &dense : &kind,
                                 options->threads };
-    TRY_OUT(choose_library(options, times));
     while (
         times->phases < PHASES_MAX &&
         (times->phases < PHASES_MIN || clock_now() - begin < options->seconds))
         TRY_OUT(one_phase(&phase, times));
     *result = report(&phase, times);
-    times->libraries = NULL;
 out:
-    if (times->libraries != NULL)
-        json_decref(times->libraries);
     free(times);
     return rc;
 }

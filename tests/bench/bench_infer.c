@@ -1,5 +1,5 @@
-/* tessera-bench infer; see bench_infer.h. */
-#include "src/cmd/bench_infer.h"
+/* tessera-bench infer; see bench.h. */
+#include "tests/bench/bench.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/median.h"
-#include "src/cmd/bench_flops.h"
+#include "tests/bench/bench_flops.h"
 #include "src/infer/infer.h"
 #include "src/formats/weights.h"
 

@@ -1,25 +1,23 @@
-/* Reads batches ahead of a trainer that is a hundred times as fast as this
- * machine, from files and from a slow server; see bench_data_remote.h. */
-#include "src/cmd/bench_data_remote.h"
-
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <pthread.h>
+/* tessera-bench data: reads batches ahead of a trainer that is a hundred times as
+ * fast as this machine, from files and from a server that thinks 50 ms before it
+ * answers. Samples of 2048 tokens, eight in a batch, in 32 shards of 256 KiB, in
+ * the canonical order. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
+#include "src/base/median.h"
 #include "src/base/rng.h"
 #include "src/data/set/loader_ahead.h"
 #include "src/data/mds/mds_writer.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/bench_model.h"
+#include "tests/http_server.h"
 
-#define LATENCY_S 0.05
+#define LATENCY "* delay 0.05 -"
+#define STEP_SAMPLES 32 /* of the step that is measured, and how often */
+#define STEP_TIMES 10
 #define TIMES_FASTER 100.0
 #define SEQ_LEN 2048
 #define SAMPLES 1024
@@ -29,114 +27,24 @@
 #define DEPTH 2
 #define VOCABULARY 50000
 
-/* A server that thinks before it answers. */
-
-struct remote_server {
-    const char *folder;
-    int fd, port;
-    pthread_t thread;
-};
-
-struct remote_client {
-    const char *folder;
-    int fd;
-};
-
-static void send_all(int fd, const char *data, size_t bytes)
+/* Of mpt-tiny, the shortest step of all presets. */
+static enum err step_rate(int threads, double *step_s, double *tokens_per_s)
 {
-    while (bytes > 0) {
-        ssize_t n = send(fd, data, bytes, MSG_NOSIGNAL);
-        if (n <= 0)
-            return;
-        data += n;
-        bytes -= (size_t)n;
-    }
-}
-
-static void answer(const struct remote_client *client, const char *name)
-{
-    char path[FSIO_PATH_MAX], head[128], *data = NULL;
-    size_t bytes = 0;
-    clock_sleep(LATENCY_S);
-    bool found = fsio_path(path, "%s/%s", client->folder, name) == ERR_OK &&
-                 fsio_read_file(path, 1 << 30, &data, &bytes) == ERR_OK;
-    int length = snprintf(head, sizeof head,
-                          "HTTP/1.1 %s\r\nContent-Length: %zu\r\n\r\n",
-                          found ? "200 OK" : "404 Not Found", bytes);
-    send_all(client->fd, head, (size_t)length);
-    send_all(client->fd, data, bytes);
-    free(data);
-}
-
-static void *serve_client(void *arg)
-{
-    struct remote_client *client = arg;
-    char request[4096], name[256];
-    size_t used = 0;
-    ssize_t n = 0;
-    while (used + 1 < sizeof request &&
-           (n = recv(client->fd, request + used, sizeof request - used - 1,
-                     0)) > 0) {
-        used += (size_t)n;
-        request[used] = '\0';
-        if (strstr(request, "\r\n\r\n") == NULL)
-            continue;
-        if (sscanf(request, "GET /%255s", name) == 1)
-            answer(client, name);
-        used = 0;
-    }
-    close(client->fd);
-    free(client);
-    return NULL;
-}
-
-static void *serve(void *arg)
-{
-    struct remote_server *server = arg;
-    int fd = -1;
-    while ((fd = accept(server->fd, NULL, NULL)) >= 0) {
-        pthread_t thread;
-        struct remote_client *client = malloc(sizeof *client);
-        if (client == NULL) {
-            close(fd);
-            continue;
-        }
-        *client = (struct remote_client){ server->folder, fd };
-        if (pthread_create(&thread, NULL, serve_client, client) == 0) {
-            pthread_detach(thread);
-        } else {
-            close(fd);
-            free(client);
-        }
-    }
-    return NULL;
-}
-
-static enum err server_start(struct remote_server *server, const char *folder)
-{
-    struct sockaddr_in address = { .sin_family = AF_INET };
-    socklen_t length = sizeof address;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    server->folder = folder;
-    server->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (server->fd < 0 ||
-        bind(server->fd, (struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(server->fd, 64) != 0 ||
-        getsockname(server->fd, (struct sockaddr *)&address, &length) != 0 ||
-        pthread_create(&server->thread, NULL, serve, server) != 0) {
-        if (server->fd >= 0)
-            close(server->fd);
-        return err_errno("a server on 127.0.0.1");
-    }
-    server->port = ntohs(address.sin_port);
-    return ERR_OK;
-}
-
-static void server_stop(struct remote_server *server)
-{
-    shutdown(server->fd, SHUT_RDWR);
-    pthread_join(server->thread, NULL);
-    close(server->fd);
+    enum err rc = ERR_OK;
+    struct bench_model_kind kind = { .name = "mpt-tiny",
+                                     .samples = STEP_SAMPLES };
+    struct bench_model *bench = NULL;
+    double loss, seconds[STEP_TIMES];
+    TRY_OUT(model_config_preset("mpt-tiny", &kind.config));
+    kind.seq_len = (int)kind.config.max_seq_len;
+    TRY_OUT(bench_model_create(&kind, threads, 1, &bench));
+    for (int i = -1; i < STEP_TIMES; i++) /* the first one touches memory */
+        TRY_OUT(bench_model_step(bench, &loss, &seconds[i < 0 ? 0 : i]));
+    *step_s = median_of(seconds, STEP_TIMES);
+    *tokens_per_s = STEP_SAMPLES * kind.seq_len / *step_s;
+out:
+    bench_model_destroy(bench);
+    return rc;
 }
 
 static enum err make_set(const char *folder)
@@ -249,9 +157,10 @@ static enum err measure_remote(const char *set, const char *cache,
     char address[64];
     double first_s = 0.0;
     struct dataset *data = NULL;
-    struct remote_server server;
+    static struct http_server server;
     struct cache_options options = cache_defaults;
-    TRY(server_start(&server, set));
+    http_server_start(&server, set);
+    http_server_rules(&server, LATENCY);
     options.folder = cache;
     snprintf(address, sizeof address, "http://127.0.0.1:%d", server.port);
     double begin = clock_now();
@@ -261,30 +170,32 @@ static enum err measure_remote(const char *set, const char *cache,
     *start_s += first_s;
 out:
     dataset_close(data);
-    server_stop(&server);
+    http_server_stop(&server);
     return rc;
 }
 
-enum err bench_data_remote(const char *folder, json_t *result)
+enum err bench_data(const struct bench_options *options, json_t **result)
 {
     enum err rc = ERR_OK;
     char set[FSIO_PATH_MAX], cache[FSIO_PATH_MAX];
     double local[2], remote[2], alone = 0.0, start_s = 0.0, first_s = 0.0;
+    double slow_s = 0.0, rate = 0.0;
     struct dataset *data = NULL;
-    double rate = json_real_value(json_object_get(result, "step_tokens_per_s"));
+    TRY_OUT(fsio_path(set, "%s/set", options->dir));
+    TRY_OUT(fsio_path(cache, "%s/cache", options->dir));
+    TRY_OUT(step_rate(options->threads, &slow_s, &rate));
     double step_s = ROWS * SEQ_LEN / (TIMES_FASTER * rate);
-    TRY_OUT(fsio_path(set, "%s/remote", folder));
-    TRY_OUT(fsio_path(cache, "%s/cache", folder));
     TRY_OUT(make_set(set));
     TRY_OUT(dataset_open(set, &data));
     TRY_OUT(measure_alone(data, &alone));
     TRY_OUT(measure_ahead(data, step_s, local, &first_s));
     TRY_OUT(measure_remote(set, cache, step_s, remote, &start_s));
-    json_object_set_new(result, "loader_100x_share", json_real(local[1]));
-    json_object_set_new(result, "loader_alone_tokens_per_s", json_real(alone));
-    json_object_set_new(result, "remote_share", json_real(remote[1]));
-    json_object_set_new(result, "remote_cold_share", json_real(remote[0]));
-    json_object_set_new(result, "remote_start_s", json_real(start_s));
+    *result =
+        json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "bench",
+                  "data", "steps", STEP_TIMES, "step_ms", slow_s * 1e3,
+                  "step_tokens_per_s", rate, "loader_100x_share", local[1],
+                  "loader_alone_tokens_per_s", alone, "remote_share", remote[1],
+                  "remote_cold_share", remote[0], "remote_start_s", start_s);
 out:
     dataset_close(data);
     return rc;

@@ -7,8 +7,8 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/median.h"
-#include "src/cmd/bench_comm.h"
-#include "src/cmd/bench_ranks.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/bench_ranks.h"
 #include "src/parallel/reduce.h"
 
 #if TESSERA_WITH_MPI
