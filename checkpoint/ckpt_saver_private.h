@@ -9,7 +9,8 @@
 #include "checkpoint/ckpt_save.h"
 #include "src/base/arena.h"
 
-/* Of the thread; the table in ckpt_saver_order.c says what is done in each. */
+/* States of the thread; the table in ckpt_saver_order.c says what is done in
+ * each. */
 enum ckpt_saver_state {
     SAVER_IDLE, /* no save, or it has ended */
     SAVER_QUIT, /* the thread ends */

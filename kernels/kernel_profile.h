@@ -60,7 +60,7 @@ enum err kernel_profile_finish(struct kernel_profile *profile,
 bool kernel_profile_times_device(const struct kernel_profile *profile,
                                  int64_t *uncertain_ns);
 
-/* Of a profile that is on: around an op. work: kernel_work.h. */
+/* Around an op, while a profile is on. work: kernel_work.h. */
 void kernel_profile_begin(const struct kernel_ctx *ctx, enum kernel_op op,
                           struct kernel_profile_span *span);
 void kernel_profile_end(const struct kernel_ctx *ctx, enum kernel_op op,

@@ -46,8 +46,8 @@ struct optimizer_step {
     int64_t outlier_timeout;
 };
 
-/* Of a step s, how many steps old a moment is, with this one; of an optimizer
- * without moments number 0 is of its states. */
+/* How many steps old a moment is in step s, with this one; number 0 of an
+ * optimizer without moments is that of its states. */
 #define UPDATE_AGE(s, moment) ((double)((s)->count - (s)->began[moment]))
 
 /* DecoupledAdamW (Composer's definition): p *= 1 - decay;

@@ -101,7 +101,8 @@ static double attention_flop(const struct attention *a, double products)
            (double)a->seq * (double)a->head_dim;
 }
 
-/* Of packed queries, keys and values, and of rows as long as the queries. */
+/* Bytes of packed queries, keys and values, and of rows as long as the queries.
+ */
 static double attention_bytes(const struct attention *a, enum dtype dtype,
                               double packed, double rows)
 {
@@ -117,8 +118,7 @@ static double attention_bytes(const struct attention *a, enum dtype dtype,
         ((shape)->batch, (shape)->seq, (shape)->heads, (shape)->head_dim),     \
         attention_flop(shape, products),                                       \
         attention_bytes(shape, dtype, packed, rows))
-/* Of the products' halves below the diagonal: of a chunk of earlier keys all.
- */
+/* Products' halves below the diagonal; a chunk of earlier keys counts whole. */
 ATTENTION(attention_forward, shape, 2, 1, 1)
 ATTENTION(attention_backward, shape, 5, 2, 3)
 ATTENTION(attention_chunk_forward, &chunk->shape, chunk->distance == 0 ? 2 : 4,

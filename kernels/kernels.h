@@ -13,8 +13,8 @@
 #include "src/base/dtype.h"
 #include "src/base/err.h"
 
-/* Of the processor's ops, of all kernel sets: raised whenever one of them gives
- * other bits. Checkpoints record it. */
+/* Version of the processor's ops, of all kernel sets: raised whenever one of
+ * them gives other bits. Checkpoints record it. */
 #define KERNEL_ARITHMETIC 1
 
 /* Who computes products and attention: a library, or kernels of our own. */

@@ -33,8 +33,8 @@ struct local_search {
 };
 
 /* This rank's newest step of the run with a good manifest that its key has
- * signed, and its text; -1: none. What can't be read is as good as lost. out has
- * the newest of others. */
+ * signed, and its text; -1: none. What can't be read is as good as lost. out
+ * has the newest of others. */
 static int64_t newest_here(const struct local_search *search, char **text,
                            size_t *bytes, struct ckpt_local *out)
 {
@@ -146,7 +146,7 @@ static enum err take_whole(struct comm *comm, struct ckpt_local *local,
     return rebuilt ? take_stock(comm, local, whole) : ERR_OK;
 }
 
-/* Of the shards on its node each rank reads its share. */
+/* Each rank reads its share of the shards on its node. */
 static enum err drop_damaged(const struct comm *comm,
                              const struct ckpt_local *local)
 {

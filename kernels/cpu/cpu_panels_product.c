@@ -1,9 +1,9 @@
 /* Products with matrices in panels. With few rows, as in decoding, all that
- * counts is to read the panels at memory's rate: chains of a few rows and panels
- * stay in registers, and A is read where it lies. With many rows, as in a
- * prompt, panels are the packed operand of the tiles of cpu_gemm_tile.h. Either
- * way each element is one chain over k, so that a row's bits do not depend on
- * how many come with it. */
+ * counts is to read the panels at memory's rate: chains of a few rows and
+ * panels stay in registers, and A is read where it lies. With many rows, as in
+ * a prompt, panels are the packed operand of the tiles of cpu_gemm_tile.h.
+ * Either way each element is one chain over k, so that a row's bits do not
+ * depend on how many come with it. */
 #include "kernels/cpu/cpu_gemm.h"
 #include "kernels/cpu/cpu_gemm_tile.h"
 #include "kernels/cpu/cpu_panels.h"
@@ -29,7 +29,7 @@
 #define FEW 6
 #define THREAD_WORTH 16384
 
-/* Of k, that a tile runs through; pieces per thread with many rows. */
+/* How much of k a tile runs through; pieces per thread with many rows. */
 #define BLOCK 512
 #define PIECES 6
 

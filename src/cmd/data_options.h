@@ -11,7 +11,7 @@
 
 #define DATA_SPECIAL_MAX 64
 
-/* Of train-tokenizer, beside what it shares with others. */
+/* Options of train-tokenizer, beside what it shares with others. */
 struct data_train_tokenizer {
     int pattern; /* enum bpe_train_pattern */
     int64_t min_frequency;

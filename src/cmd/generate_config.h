@@ -20,7 +20,7 @@ struct generate_config {
     size_t eos_count;
 };
 
-/* Of a model; nothing where it says nothing. What is asked for there and cannot
- * be done is warned of. ERR_DATA names file and key. */
+/* What a model's file says; nothing where it says nothing. What is asked for
+ * there and cannot be done is warned of. ERR_DATA names file and key. */
 enum err generate_config_read(const struct weights_about *about,
                               struct generate_config *out);

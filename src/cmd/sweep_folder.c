@@ -35,7 +35,8 @@ out:
     return rc;
 }
 
-/* Of run `number`'s settings; "": it has none, which its start will tell. */
+/* Digest of run `number`'s settings; "": it has none, which its start will
+ * tell. */
 static enum err digest_run(const struct sweep *sweep, int64_t number,
                            char hex[65])
 {

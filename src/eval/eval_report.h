@@ -34,7 +34,7 @@ struct eval_report {
 
 /* A new object; NULL: out of memory. */
 json_t *eval_report_json(const struct eval_report *report);
-/* Of one task: an element of "tasks". */
+/* One task: an element of "tasks". */
 json_t *eval_report_task(const struct eval_report *report, int task);
 json_t *eval_report_gauntlet(const struct gauntlet *gauntlet);
 

@@ -12,7 +12,8 @@
 #include "src/text/chat/chat_lex.h"
 #include "src/text/unicode.h"
 
-/* Of a search: what a pattern may take on a text of some hundred tokens. */
+/* Limit of a search: what a pattern may take on a text of some hundred tokens.
+ */
 #define MATCH_STEPS 1000000
 
 struct icl_answer {
@@ -147,7 +148,8 @@ enum err icl_answer_stops(struct icl_answer *answer, const uint8_t *text,
     return ERR_OK;
 }
 
-/* A letter or number: what Python's \w has beside "_", which is a blank here. */
+/* A letter or number: what Python's \w has beside "_", which is a blank here.
+ */
 static bool is_word(uint32_t point)
 {
     switch (utf8proc_category((utf8proc_int32_t)point)) {

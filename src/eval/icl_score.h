@@ -34,7 +34,7 @@ struct icl_model {
     enum err (*any)(void *self, bool mine, bool *any);
 };
 
-/* Of examples [begin, end) of a part. */
+/* Examples [begin, end) of a part. */
 struct icl_score_range {
     int64_t begin, end;
     bool lines; /* a line of JSON for each example, too */

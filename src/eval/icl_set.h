@@ -21,7 +21,7 @@ struct icl_set_options {
     int64_t limit;     /* the first so many examples of each part; 0: all */
 };
 
-/* Of a part. */
+/* Results of a part. */
 struct icl_result {
     int task;             /* its number */
     const char *category; /* NULL: the task has none; lent */
@@ -46,18 +46,19 @@ void icl_set_destroy(struct icl_set *set);
  * ERR_DATA on all of them, with task and rank, if not. Collective. */
 enum err icl_set_agree(const struct icl_set *set, struct comm *comm);
 
-/* Of the longest prompt with what is predicted or generated behind it. */
+/* Positions of the longest prompt with what is predicted or generated behind
+ * it. */
 int64_t icl_set_positions(const struct icl_set *set);
 
-/* After icl_set_agree(). Scores all of it and logs each task. Collective; fails on all ranks or none.
- * lines: of rank 0, where a line for each example goes, in their order; the
- * others say by anything but NULL that it is asked for. */
+/* After icl_set_agree(). Scores all of it and logs each task. Collective; fails
+ * on all ranks or none. lines: of rank 0, where a line for each example goes,
+ * in their order; the others say by anything but NULL that it is asked for. */
 enum err icl_set_score(struct icl_set *set, const struct icl_model *model,
                        struct comm *comm, FILE *lines);
 
 /* In the order of tasks, categories within. Lent. */
 const struct icl_result *icl_set_results(const struct icl_set *set, int *count);
 
-/* Of a task: right ones of its examples, with categories the mean of theirs;
- * as LLM Foundry has it. */
+/* Share of a task's examples that are right; with categories the mean of
+ * theirs; as LLM Foundry has it. */
 double icl_set_accuracy(const struct icl_set *set, int task);

@@ -64,7 +64,7 @@ static enum err find_ops(const char *path, const struct weights_ops **out)
     return err_set(ERR_USAGE, "%s: holds no model: a model is %s", path, what);
 }
 
-/* Of two of the same name the one that is a parameter stays. */
+/* Where two have one name, the one that is a parameter stays. */
 static void join_names(struct weights *weights)
 {
     struct ckpt_named *names = weights->names;

@@ -23,7 +23,7 @@
 #define GENERATION_BYTES_MAX ((size_t)1 << 20)
 #define TOKENIZER_BYTES_MAX ((int64_t)1 << 28)
 #define CONVERT_ELEMENTS ((int64_t)1 << 16)
-/* Of the name of an algorithm. */
+/* Bytes of the name of an algorithm. */
 #define MEAN_BYTES 48
 
 struct ckpt_source {

@@ -5,7 +5,7 @@
 
 #include "src/formats/gguf/gguf.h"
 
-/* Of the buffer this much is for what is read, where rows change places. */
+/* How much of the buffer is for what is read, where rows change places. */
 #define READ_FLOATS (WEIGHTS_CUT_FLOATS / 4)
 
 struct cut {
@@ -61,8 +61,8 @@ static enum err cut_pairs(const struct cut *cut)
     return ERR_OK;
 }
 
-/* Our columns [col, col + cols), which are theirs rows, gathered from all of our
- * rows. */
+/* Our columns [col, col + cols), which are theirs rows, gathered from all of
+ * our rows. */
 static enum err gather_columns(const struct cut *cut, int64_t col, int64_t cols)
 {
     float *ours = cut->buffer + (WEIGHTS_CUT_FLOATS - READ_FLOATS);

@@ -127,7 +127,7 @@ static const char *dtype_of(const struct gguf *gguf)
     return gguf_blocks_name(most);
 }
 
-/* Of all before the first tensor's data. */
+/* The digest of all before the first tensor's data. */
 static enum err make_sha256(const char *path, struct state *state)
 {
     enum err rc = ERR_OK;

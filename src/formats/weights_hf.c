@@ -161,7 +161,7 @@ static enum err update(struct digest *digest, const char *text)
     return digest_update(digest, text, strlen(text) + 1);
 }
 
-/* Of config.json and what the headers say, and of the files beside, too. */
+/* The digest of config.json and the headers; `files`: of those beside, too. */
 static enum err make_sha256(const struct state *state, bool files,
                             char sha256[65])
 {

@@ -9,7 +9,7 @@
 
 #include "src/formats/gguf/gguf.h"
 
-/* Of a transposed piece a strip is read at a time: so many of our columns, each
+/* A transposed piece is read strip by strip: so many of our columns, each
  * a run of the file, of so many rows. */
 #define STRIP_COLS 16
 #define STRIP_ROWS 1024

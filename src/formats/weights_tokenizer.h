@@ -15,10 +15,10 @@
 enum err weights_tokenizer_create(const struct weights_about *about,
                                   const char *given, struct tokenizer **out);
 
-/* For who makes something lasting with it: warns of tokens that the model's files
- * name and number differently. */
+/* For who makes something lasting with it: warns of tokens that the model's
+ * files name and number differently. */
 void weights_tokenizer_warn_names(const struct weights_about *about);
 
-/* Of the model's own; false: it is not known. */
+/* That of the model's own; false: it is not known. */
 bool weights_tokenizer_sha256(const struct weights_about *about,
                               char sha256[65]);

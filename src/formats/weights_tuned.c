@@ -194,7 +194,7 @@ static void count_fresh(struct weights_tuned *tuned)
     }
 }
 
-/* Of what does not come from the checkpoint itself. */
+/* Sums of what does not come from the checkpoint itself. */
 static enum err open_sums(struct weights_tuned *tuned, const json_t *base,
                           const char *where)
 {
@@ -395,7 +395,7 @@ static void add_pair(const struct weights_tuned *tuned, const struct pair *pair,
 
 /* --- reading --- */
 
-/* Of what the checkpoint has not. */
+/* Reads what the checkpoint has not. */
 static enum err read_rest(struct weights_tuned *tuned, int index, int64_t begin,
                           int64_t end, float *out)
 {

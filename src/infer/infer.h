@@ -72,12 +72,12 @@ enum err infer_plan(const struct model_config *config,
                     size_t *total);
 
 /* Takes a copy of all weights, in the form that decoding reads quickest; then
- * `access` of infer_forward() is not used and what it lent may go. At most once.
- * Without it every call gathers the blocks through `access`, all of them in
- * order for each options.rows of its tokens, once if there are none. Where that
- * is collective, or with options.experts, ranks make the same number of calls,
- * each for as many times rows of tokens as the others'; parts of experts are not
- * held. */
+ * `access` of infer_forward() is not used and what it lent may go. At most
+ * once. Without it every call gathers the blocks through `access`, all of them
+ * in order for each options.rows of its tokens, once if there are none. Where
+ * that is collective, or with options.experts, ranks make the same number of
+ * calls, each for as many times rows of tokens as the others'; parts of experts
+ * are not held. */
 enum err infer_hold(struct infer *infer, const struct param_access *access,
                     enum infer_weights weights);
 
@@ -86,7 +86,7 @@ struct infer_tokens {
     int64_t slot;
     int64_t count; /* 0: nothing */
     const int32_t *tokens;
-    /* Of the last `wanted` of them (0: none): */
+    /* For the last `wanted` of them (0: none): */
     int64_t wanted;
     float *logits;         /* [wanted, vocab_size], scaled; NULL: not */
     const int32_t *labels; /* [wanted]; NULL: none */

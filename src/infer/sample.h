@@ -38,7 +38,7 @@ struct sample_options {
     uint64_t seed;
 };
 
-/* Of all tokens, by temperature 1 and seed 17. */
+/* All tokens may come, by temperature 1 and seed 17. */
 extern const struct sample_options sample_options_default;
 
 /* ERR_USAGE names what is out of range. */

@@ -19,7 +19,8 @@
 #include "src/base/log.h"
 #include "src/job/ledger.h"
 
-/* Of the thread that answers: it writes lines of the log and the ledger. */
+/* Stack of the thread that answers: it writes lines of the log and the ledger.
+ */
 #define STOP_STACK_BYTES ((size_t)512 << 10)
 
 #define FILE_LOOK_S 1.0
@@ -137,7 +138,8 @@ enum err stop_outlive_readers(void)
     return stop_handle(SIGPIPE, stop_nothing, SA_RESTART);
 }
 
-/* --- the watch ------------------------------------------------------------- */
+/* --- the watch -------------------------------------------------------------
+ */
 
 static void stop_interrupt(int number)
 {

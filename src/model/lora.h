@@ -39,7 +39,7 @@ struct lora_options {
     const char *targets;
 };
 
-/* Of a linear layer in a block. */
+/* A linear layer in a block. */
 struct lora_shape {
     const char *name; /* within the block: "attn.q_proj" */
     int64_t in, out;

@@ -305,7 +305,7 @@ static inline float *pass_gradient(const struct pass *pass,
     return place < 0 ? NULL : pass->gradient + place;
 }
 
-/* Of a norm's weight, which the op always adds to. */
+/* Gradient of a norm's weight, which the op always adds to. */
 static inline float *pass_norm_gradient(const struct pass *pass,
                                         enum param_role role)
 {

@@ -55,7 +55,7 @@ enum param_role {
     PARAM_NORM_F_WEIGHT,
     PARAM_NORM_F_BIAS,
     PARAM_LM_HEAD, /* [V, d] */
-    /* Of each adapted layer A [rank, in], then B [out, rank] (lora.h). */
+    /* For each adapted layer A [rank, in], then B [out, rank] (lora.h). */
     PARAM_LORA,
     PARAM_ROLES = PARAM_LORA + 2 * LORA_LAYERS
 };

@@ -30,7 +30,7 @@ void frozen_destroy(struct frozen *frozen);
 
 /* Bytes of the tensors, on each rank as if it had them alone. */
 size_t frozen_plan(const struct params *params, enum dtype dtype);
-/* Of the host's, for a moment, while they are filled. */
+/* Bytes of the host, for a moment, while they are filled. */
 size_t frozen_fill_plan(const struct params *params, enum dtype dtype);
 
 /* Fills them as replica_init() does (source NULL: fresh ones), between batches.

@@ -224,7 +224,7 @@ static double squares(const float *x, int64_t n)
     return sum;
 }
 
-/* Of each column's elements among n that lie row by row. */
+/* Sums of each column's elements among n that lie row by row. */
 static void column_squares(const float *x, int64_t n,
                            const struct fragment *fragment, double *to)
 {

@@ -1,5 +1,5 @@
-/* What norms.c and norms_update.c share: how the flat space falls into fragments,
- * and where a rank's are. */
+/* What norms.c and norms_update.c share: how the flat space falls into
+ * fragments, and where a rank's are. */
 #pragma once
 
 #include "src/parallel/norms.h"
@@ -11,8 +11,9 @@ struct cursor {
     int param;
 };
 
-/* Of one part; or of `width` columns, from that of number `part` on when it
- * begins with the first one, of which it has `sums`, and begins with `shift`. */
+/* A fragment of one part; or of `width` columns, from that of number `part` on
+ * when it begins with the first one, of which it has `sums`, and begins with
+ * `shift`. */
 struct fragment {
     int64_t begin, end, part;
     int64_t sums, width, shift;

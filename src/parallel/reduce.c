@@ -41,7 +41,7 @@ int64_t reduce_interval(const struct reduce *reduce, int rank)
            reduce_interval_begin(reduce, rank);
 }
 
-/* Of `reduce` only elements, cut and ranks are there. */
+/* Only elements, cut and ranks of `reduce` are there. */
 static void make_plan(const struct reduce *reduce, int rank, int slots,
                       struct shape *plan)
 {

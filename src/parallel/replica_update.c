@@ -32,7 +32,8 @@ static struct optimizer_piece piece_of(const struct replica *replica,
     return piece;
 }
 
-/* Of what the optimizer keeps of the tensor: moments, or else states. */
+/* When what the optimizer keeps of the tensor began: moments, or else states.
+ */
 static int64_t began(const struct replica *replica, const struct span *span,
                      int moment, int tensor)
 {

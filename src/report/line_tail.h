@@ -11,7 +11,8 @@
 /* Longer ones are passed over, and counted. */
 #define LINE_TAIL_BYTES_MAX ((size_t)1 << 20)
 
-/* Of such a line; after more without its end the file is none of lines. */
+/* Most bytes of such a line; after more without its end the file is none of
+ * lines. */
 #define LINE_TAIL_PASSED_MAX ((int64_t)64 << 20)
 
 /* Zeros but for the path: nothing is read yet. */

@@ -120,7 +120,7 @@ static json_t *stat_json(const struct run_stat *stat)
                      number(stat->min), number(stat->max));
 }
 
-/* Of each value a list of [mean, least, largest], beside the list of steps. */
+/* For each value a list of [mean, least, largest], beside the list of steps. */
 static enum err steps_json(const struct run_history *run, json_t **out)
 {
     struct run_bucket *list = NULL;

@@ -5,7 +5,7 @@
 
 #include "src/report/report.h"
 
-/* Of one run. */
+/* Figures of one run. */
 enum err report_figures_make(const struct run_history *run, double price,
                              struct report_figures *out);
 /* All plots that have something to show. */

@@ -7,7 +7,7 @@
 
 #include "src/report/report_parts.h"
 
-/* Of all runs together, so that a page of many is no larger. */
+/* Points of all runs together, so that a page of many is no larger. */
 #define POINTS 1000
 #define MARKS_RUNS 1 /* attempts are marked where there is one run */
 
@@ -127,7 +127,7 @@ static enum err loss_plot(struct maker *maker)
     return ERR_OK;
 }
 
-/* Of ranks, where there are several; else of the one. */
+/* Times of ranks, where there are several; else of the one. */
 static enum err step_plot(struct maker *maker)
 {
     struct plot *plot =

@@ -31,7 +31,7 @@ void run_account_stall(struct run_stalls *stalls, int64_t step, int64_t us)
     stalls->us[stalls->count++] = us;
 }
 
-/* Of those before the first logged step: its time is that of the steps alone. */
+/* Stalls before the first logged step: its time is that of the steps alone. */
 static int64_t stalls_before(const struct run_stalls *stalls, int64_t step)
 {
     int end = stalls->summed ? RUN_STALLS_SUM : stalls->count;
@@ -41,7 +41,7 @@ static int64_t stalls_before(const struct run_stalls *stalls, int64_t step)
     return us;
 }
 
-/* Of those since the last logged step, which ends before an evaluation or a
+/* Stalls since the last logged step, which ends before an evaluation or a
  * save at it begins. A run that went back within an attempt had waited at later
  * steps before. */
 static int64_t stalls_since(const struct run_stalls *stalls, int64_t step)
@@ -112,7 +112,7 @@ static void find_times(struct run_attempt *attempt,
         attempt->end_us = 0;
 }
 
-/* Of a GPU, or of a core where no GPU computed. */
+/* Hours of a GPU, or of a core where no GPU computed. */
 static double hours(const struct run_attempt *attempt, int64_t wall_us)
 {
     double devices =

@@ -51,8 +51,8 @@
 
 #define RUN_RECENT_MAX 4096
 #define RUN_BUCKETS_MAX 2048
-/* Of evaluations and commits every second one is dropped, but the last, when
- * there are more. */
+/* When there are more, every second evaluation and commit is dropped, but the
+ * last. */
 #define RUN_EVALS_MAX 16384
 #define RUN_COMMITS_MAX 16384
 /* More are an error, or for events and samples not kept but counted. */
@@ -64,7 +64,7 @@
 #define RUN_STEP_MAX 1e12
 #define RUN_TEXT_BYTES 256
 
-/* Of a step, as on_metrics.c writes them. */
+/* Values of a step, as on_metrics.c writes them. */
 enum run_value {
     RUN_LOSS, /* nats per token */
     RUN_LR,

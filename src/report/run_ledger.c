@@ -102,7 +102,7 @@ static enum err take_commit(struct run_history *history, int attempt,
     return keep_commit(history, &commit);
 }
 
-/* Of commands of hooks.on_* that did not go well. */
+/* Commands of hooks.on_* that did not go well. */
 static void hooks_text(const json_t *line, char *out, size_t size)
 {
     const char *name;
@@ -136,7 +136,7 @@ static size_t add_text(char *out, size_t size, size_t used, const char *key,
     return used;
 }
 
-/* Of settings that an attempt has changed: key, old and new value. */
+/* Settings that an attempt has changed: key, old and new value. */
 static void settings_text(const json_t *line, char *out, size_t size)
 {
     const char *key;
@@ -176,7 +176,7 @@ static void names_text(const json_t *list, char *out, size_t size)
     run_reader_text(out, size, text);
 }
 
-/* Of an update left out and of a rollback. */
+/* An update that was left out, and a rollback. */
 static void intervention_text(const json_t *line, char *out, size_t size)
 {
     char back[96] = "left out: ", plain[RUN_TEXT_BYTES - 96 - 32];
@@ -272,7 +272,7 @@ static void take_stop(struct run_attempt *attempt, struct run_clock *clock,
     clock->stop_us = time_us;
 }
 
-/* Of an attempt that had told no end. */
+/* For an attempt that had told no end. */
 static void take_decision(struct run_attempt *attempt, const json_t *line)
 {
     if (attempt->ended || attempt->start_us == 0)

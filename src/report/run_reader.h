@@ -1,6 +1,6 @@
 /* The parts of the reader of run directories (run_history.h), which alone
- * includes this: one for the steps, one for the ledger, one for the other files,
- * one for the account of time. */
+ * includes this: one for the steps, one for the ledger, one for the other
+ * files, one for the account of time. */
 #pragma once
 
 #include <sys/stat.h>
@@ -78,15 +78,15 @@ void run_reader_text(char *out, size_t size, const char *text);
 struct run_bucket run_buckets_of(const struct run_point *point);
 void run_buckets_add(struct run_bucket *bucket, const struct run_bucket *more);
 
-/* Of RUN/metrics.jsonl. */
+/* A line of RUN/metrics.jsonl. */
 enum err run_points_line(void *arg, const char *line, size_t bytes);
-/* Of RUN/ledger.jsonl. */
+/* A line of RUN/ledger.jsonl. */
 enum err run_ledger_line(void *arg, const char *line, size_t bytes);
-/* Of RUN/eval.jsonl and RUN/samples.jsonl. */
+/* Lines of RUN/eval.jsonl and RUN/samples.jsonl. */
 enum err run_results_eval(void *arg, const char *line, size_t bytes);
 enum err run_results_sample(void *arg, const char *line, size_t bytes);
-/* Of RUN/config.cfg, where it is another than the one that was read last: every
- * attempt writes its own. None there is fine. */
+/* What is in RUN/config.cfg, where it is another than the one that was read
+ * last: every attempt writes its own. None there is fine. */
 enum err run_config_read(struct run_history *history);
 void run_config_forget(struct run_history *history);
 /* Training waited so long after this step. */

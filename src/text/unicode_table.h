@@ -1,5 +1,6 @@
-/* Of Unicode 16.0: general categories, and what Unicode 9 did not have
- * of marks, and of composed characters and their parts. Written by tests/interop/unicode_table.py. */
+/* Unicode 16.0: general categories, and what Unicode 9 did not have of marks,
+ * and of composed characters and their parts. Written by
+ * tests/interop/unicode_table.py. */
 #pragma once
 
 /* Rows of characters: a letter for the category, A for the first of enum
@@ -92,7 +93,8 @@ static const char *const unicode_table_categories[] = {
     "d65040c65534d2c65534d2",
 };
 
-/* Ranges of such marks, characters and parts: first and last, in hexadecimal. */
+/* Ranges of such marks, characters and parts: first and last, in hexadecimal.
+ */
 static const char unicode_table_later[] =
     "7FD 7FD 897 89F 8CA 8D3 9FE 9FE C3C C3C D3B D3C EBA EBA 1715 1715 "
     "1ABF 1ACE 1DF6 1DFA A82C A82C 105C9 105C9 105D2 105D2 105DA 105DA "

@@ -55,7 +55,7 @@ struct tracking_lost {
 enum err tracking_check(const char *mlflow, const char *experiment,
                         const char *prometheus);
 
-/* Of all sinks that the options want, and for tests of these alone (`sinks`
+/* For all sinks that the options want, in tests for these alone (`sinks`
  * ends with NULL; NULL: all). *out is NULL where there are none. Takes
  * options->params over, in any case. Nothing is opened before the first record.
  */

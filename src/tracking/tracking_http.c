@@ -148,7 +148,7 @@ void tracking_http_destroy(struct tracking_http *http)
     free(http);
 }
 
-/* Of an answer other than 200. */
+/* The error of an answer other than 200. */
 static enum err refused(const struct tracking_http *http, long status,
                         const json_t *answer)
 {

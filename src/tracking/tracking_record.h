@@ -30,7 +30,7 @@ struct tracking_text {
     size_t bytes;
 };
 
-/* Of one step; no name is there twice. */
+/* Figures of one step; no name is there twice. */
 struct tracking_record {
     int64_t step;
     double time_s; /* since 1970 */

@@ -63,7 +63,7 @@ def lines(words, width):
 
 def main():
     assert unicodedata.unidata_version == "16.0.0"
-    print("/* Of Unicode 16.0: general categories, and what Unicode 9 did not have\n"
+    print("/* Unicode 16.0: general categories, and what Unicode 9 did not have\n"
           " * of marks, and of composed characters and their parts. Written by tests/interop/unicode_table.py. */")
     print("#ifndef TESSERA_TEXT_UNICODE_TABLE_H\n#define TESSERA_TEXT_UNICODE_TABLE_H\n")
     print("/* Rows of characters: a letter for the category, A for the first of enum\n"

@@ -26,9 +26,9 @@ struct codec {
     const struct codec_ops *ops;
 };
 
-/* Of "zstd" or "zstd:3": ERR_DATA for a name or level that there is not,
- * ERR_UNSUPPORTED for one that was left out of the build. `level` may be NULL.
- */
+/* The codec of "zstd" or "zstd:3". ERR_DATA for a name or level that there is
+ * not, ERR_UNSUPPORTED for one that was left out of the build. `level` may be
+ * NULL. */
 enum err codec_find(const char *text, const struct codec **out, int *level);
 
 /* ERR_UNSUPPORTED where it was left out of the build. */

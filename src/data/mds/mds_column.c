@@ -44,7 +44,7 @@ static bool mds_column_is_utf8(const struct mds_span *span)
     return true;
 }
 
-/* Of str_int, else of str_float or str_decimal. */
+/* A number as str_int has it; else as str_float or str_decimal. */
 static bool mds_column_is_number(const struct mds_span *span, bool whole)
 {
     char text[MDS_COLUMN_DIGITS_MAX + 1];

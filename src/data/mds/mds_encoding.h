@@ -22,7 +22,7 @@
 #include "src/data/set/values.h"
 
 #define MDS_ENCODING_VARIABLE (-1)
-/* Of an array. */
+/* Most dimensions of an array. */
 #define MDS_ENCODING_DIMENSIONS_MAX 63
 
 enum mds_kind {

@@ -32,7 +32,8 @@ struct mds_layout {
     int role[MDS_ROLES]; /* their columns; -1: there is none */
 };
 
-/* Of a shard's object. ERR_DATA says what is wrong, without the place. */
+/* The layout in a shard's object. ERR_DATA says what is wrong, without the
+ * place. */
 enum err mds_layout_read(const json_t *shard, struct mds_layout **out);
 void mds_layout_destroy(struct mds_layout *layout);
 

@@ -8,7 +8,7 @@
 
 #include "src/base/fsio.h"
 
-/* Of the spool, between two lines of the journal. */
+/* Most of the spool, between two lines of the journal. */
 #define OUT_SPOOL_BYTES ((int64_t)16 << 20)
 
 enum err tokenize_out_begin(struct tokenize_out *out,

@@ -17,7 +17,8 @@
 /* Samples between looks at the clock and the stop flag. */
 #define SET_POLL_SAMPLES 256
 
-/* Index, sidecar and tokenizer of the set whose samples the writer was given. */
+/* Index, sidecar and tokenizer of the set whose samples the writer was given.
+ */
 static enum err set_finish(struct tokenize_job *job, const char *folder,
                            int64_t samples, int64_t tokens)
 {
@@ -120,7 +121,7 @@ static enum err set_lost(void)
         text);
 }
 
-/* Of an input that comes but once a temporary file without a name, so that
+/* A temporary file for an input that comes but once, without a name, so that
  * nothing can leave it behind. */
 static enum err set_open_spool(struct tokenize_job *job, int64_t tokens)
 {

@@ -16,7 +16,7 @@
 
 #include "src/base/err.h"
 
-/* Of a file whose length is not known before, an index. */
+/* The most of a file whose length is not known before: an index. */
 #define STORE_BYTES_MAX ((int64_t)256 << 20)
 
 struct store;
@@ -55,7 +55,8 @@ enum err store_get(struct store *store, const char *name, const char *path,
  * there is no such way. */
 bool store_local(const struct store *store, const char *name, char *path);
 
-/* Let every store_get() end soon, with ERR_IO, now and until `stop` is false. */
+/* Let every store_get() end soon, with ERR_IO, now and until `stop` is false.
+ */
 void store_stop(struct store *store, bool stop);
 
 void store_count(struct store *store, struct store_counts *out);

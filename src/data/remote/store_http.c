@@ -246,8 +246,7 @@ static enum store_verdict store_end(struct store_job *job,
     return verdict;
 }
 
-/* Of all that have ended, or that stall. STORE_AGAIN also where there is none.
- */
+/* The verdict on all that have ended or stall. STORE_AGAIN also without any. */
 static enum store_verdict store_collect(struct store_job *job, enum err *kind)
 {
     int left = 0;

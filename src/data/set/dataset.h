@@ -51,7 +51,7 @@ const struct dataset_contents *dataset_contents(const struct dataset *dataset);
 int64_t dataset_samples(const struct dataset *dataset);
 int64_t dataset_tokens(const struct dataset *dataset);
 int64_t dataset_vocab_size(const struct dataset *dataset);
-/* Of shard `index`. */
+/* Samples of shard `index`. */
 int64_t dataset_shard_samples(const struct dataset *dataset, int64_t index);
 /* The token that ends a document; -1: not known. */
 int64_t dataset_eos_token(const struct dataset *dataset);
@@ -70,8 +70,8 @@ const char *dataset_id(const struct dataset *dataset);
 const char *dataset_tokenizer_sha256(const struct dataset *dataset);
 /* Lent. */
 const char *dataset_tokenizer(const struct dataset *dataset);
-/* The path of the tokenizer's file in the folder, whose digest was compared with
- * the sidecar's when the set was opened; "": the set has none. */
+/* The path of the tokenizer's file in the folder, whose digest was compared
+ * with the sidecar's when the set was opened; "": the set has none. */
 const char *dataset_tokenizer_file(const struct dataset *dataset);
 const char *dataset_path(const struct dataset *dataset);
 /* Where its index lies: the path, or of an address the cache's folder. */
@@ -104,8 +104,8 @@ struct dataset_marks {
                               * order; their sum is the sample's length */
 };
 
-/* dataset_read(), and the marks of all of the sample's tokens. Marks that do not
- * fit the tokens are ERR_DATA here as there. */
+/* dataset_read(), and the marks of all of the sample's tokens. Marks that do
+ * not fit the tokens are ERR_DATA here as there. */
 enum err dataset_read_marked(struct dataset *dataset, int64_t index,
                              int32_t *tokens, int64_t capacity, int64_t *length,
                              struct dataset_marks *marks);

@@ -43,7 +43,7 @@ enum err batch_create(int64_t samples, int64_t seq_len, struct batch **out);
 /* Bytes of one. */
 size_t batch_bytes(int64_t samples, int64_t seq_len);
 void batch_destroy(struct batch *batch);
-/* Of the same shape. */
+/* Both are of the same shape. */
 void batch_copy(const struct batch *from, struct batch *to);
 
 /* Whether samples of `seq_len` tokens can be made of the data set, as far as

@@ -36,7 +36,7 @@ enum order_kind {
     ORDER_STRAIGHT
 };
 
-/* Of those that users choose from. */
+/* Names of those that users choose from. */
 static const char *const order_kind_names[] = { "canonical",  "py1e", "py1s",
                                                 "py1br",      "py2s", "naive",
                                                 "unshuffled", NULL };
@@ -48,7 +48,7 @@ struct order_spec {
     int64_t batch; /* samples of a step; of mixtures and Streaming's orders */
     int count;     /* of streams, > 0 */
     const struct stream *streams; /* shards for Streaming's orders only */
-    /* Of a canonical mixture, else NULL: [count] weights by the run's step,
+    /* For a canonical mixture, else NULL: [count] weights by the run's step,
      * names, and samples of each that were read before it. */
     const struct mixture_curve *curves;
     const char *const *names;

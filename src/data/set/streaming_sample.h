@@ -48,7 +48,7 @@ struct streaming_taken {
     int64_t samples;
 };
 
-/* Of streams first .. first + count - 1, of which each has its shards; samples
+/* For streams first .. first + count - 1, of which each has its shards; samples
  * are numbered through `streams` from its beginning. */
 enum err streaming_sample(const struct streaming_sample *how,
                           const struct stream *streams, int first, int count,

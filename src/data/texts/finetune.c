@@ -8,7 +8,7 @@
 
 #include "src/data/texts/jsonl.h"
 
-/* Of a field or role that is quoted in a message. */
+/* Characters of a field or role that are quoted in a message. */
 #define FINETUNE_SHOWN 40
 
 struct finetune {

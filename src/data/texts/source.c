@@ -242,7 +242,7 @@ enum err source_read(struct source *source, uint8_t *data, size_t bytes,
     return ERR_OK;
 }
 
-/* Of a regular file as it is there is no need to read what is left out. */
+/* In a regular file as it is there is no need to read what is left out. */
 static enum err source_seek(struct source *source, int64_t *bytes)
 {
     struct stat status;

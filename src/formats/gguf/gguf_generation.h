@@ -1,6 +1,6 @@
 /* How tokens are chosen and what ends a text, of the keys of a GGUF file as a
- * generation_config.json, and back: tokenizer.ggml.eos_token_id, eot_token_id and
- * eom_token_id are ends, general.sampling.* what is drawn. */
+ * generation_config.json, and back: tokenizer.ggml.eos_token_id, eot_token_id
+ * and eom_token_id are ends, general.sampling.* what is drawn. */
 #pragma once
 
 #include <stdint.h>
@@ -13,7 +13,7 @@
 enum err gguf_generation_make(const struct gguf *gguf, uint64_t tokens,
                               char **text);
 
-/* Of a generation_config.json (NULL: none). `eos` is the first end, -1: none;
+/* From a generation_config.json (NULL: none). `eos` is the first end, -1: none;
  * `pad` fills up texts, -1: as `eos` does. What has no key is warned of.
  * ERR_DATA: it is no JSON. */
 enum err gguf_generation_write(struct gguf_writer *writer,

@@ -32,24 +32,25 @@ struct optimizer_piece {
 
 struct optimizer_ops {
     const char *name; /* in settings */
-    /* Of its moments in checkpoints, each of a weight's shape in fp32; NULL
-     * after the last. */
+    /* Names of its moments in checkpoints, each of a weight's shape in fp32;
+     * NULL after the last. */
     const char *moments[UPDATE_MOMENTS];
     /* A tensor is to lie in one piece, in the host's memory: not with
      * strategies that cut blocks, nor on a device. */
     bool whole_tensors;
-    /* What decays of a weight in a step is lr * weight_decay, not lr / peak lr *
-     * weight_decay. */
+    /* What decays of a weight in a step is lr * weight_decay, not lr / peak lr
+     * * weight_decay. */
     bool decay_by_lr;
     /* The settings of the group "optimizer" that it goes by besides name, lr
      * and weight_decay, with blanks between. */
     const char *uses;
-    /* Of settings that are not given; 0: those of the table of settings. */
+    /* Defaults of settings that are not given; 0: those of the table of
+     * settings. */
     struct {
         double lr, beta2, outlier_threshold;
     } defaults;
-    /* Of whole tensors: whether it is for this one; the others are `other`'s.
-     * NULL: it takes all. */
+    /* Where it needs whole tensors, whether it is for this one; the others are
+     * `other`'s. NULL: it takes all. */
     bool (*takes)(const struct param *param);
     const struct optimizer_ops *other;
     /* What it keeps of a tensor besides moments: names in checkpoints, NULL
@@ -96,7 +97,8 @@ struct optimizer_group {
 };
 
 /* Which group a tensor is in, and its optimizer: 0 the rest, with the optimizer
- * `rest`, then groups in their order, of which the first that matches counts. */
+ * `rest`, then groups in their order, of which the first that matches counts.
+ */
 int optimizer_find(const struct optimizer_ops *rest,
                    const struct optimizer_group *groups, int count,
                    const struct param *param,

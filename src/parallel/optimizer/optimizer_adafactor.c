@@ -3,7 +3,8 @@
  * is kept as the means of its rows and of its columns, of which it is estimated
  * as their outer product; an update whose root mean square is beyond the
  * threshold is scaled down to it. Queries, keys and values are layers of their
- * own; experts are matrices of their own, with the tensor's root mean square. */
+ * own; experts are matrices of their own, with the tensor's root mean square.
+ */
 #include <math.h>
 
 #include "src/base/real.h"
@@ -15,7 +16,7 @@
 
 enum { ADAFACTOR_ALL, ADAFACTOR_ROWS, ADAFACTOR_COLUMNS };
 
-/* Of several matrices columns are [matrices, columns]. */
+/* Columns of several matrices are [matrices, columns]. */
 static int adafactor_shape(const struct params *params,
                            const struct param *param, int state,
                            int64_t shape[2])

@@ -94,9 +94,9 @@ static void combine(const struct kernel_ctx *ctx, int64_t n, float a,
         y[i] = a * x[i] + b * y[i];
 }
 
-/* Of a wide X: G = X X^T, X = a X + (b G + c G G) X; of a tall one the same of
- * its transpose. G and its square are symmetric to the bit, as both halves add
- * the same products in the same order. */
+/* For a wide X: G = X X^T, X = a X + (b G + c G G) X; for a tall one the same
+ * with its transpose. G and its square are symmetric to the bit, as both halves
+ * add the same products in the same order. */
 static enum err iterate(const struct kernels *kernels,
                         const struct kernel_ctx *ctx, const struct matrix *m,
                         struct work *work)

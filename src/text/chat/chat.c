@@ -64,7 +64,7 @@ static enum err chat_read_file(const char *path, char **text, size_t *bytes)
                          strlen(*text));
 }
 
-/* Of a JSON object its "chat_template" takes the text's place. */
+/* A JSON object's "chat_template" takes the text's place. */
 static enum err chat_unpack_json(const char *path, char **text, size_t *bytes)
 {
     enum err rc = ERR_OK;

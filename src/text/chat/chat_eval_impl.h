@@ -25,12 +25,12 @@ struct chat_eval_function {
     const char *names[CHAT_EVAL_ARGUMENTS - 1]; /* behind the object */
 };
 
-/* Of texts: chat_eval_text.c. */
+/* For texts: chat_eval_text.c. */
 chat_eval_fn chat_eval_trim, chat_eval_lstrip, chat_eval_rstrip,
     chat_eval_upper, chat_eval_lower, chat_eval_title, chat_eval_capitalize,
     chat_eval_starts, chat_eval_ends, chat_eval_split, chat_eval_replace,
     chat_eval_indent, chat_eval_int, chat_eval_find, chat_eval_format;
-/* Of lists and dictionaries: chat_eval_list.c. */
+/* For lists and dictionaries: chat_eval_list.c. */
 chat_eval_fn chat_eval_length, chat_eval_first, chat_eval_last, chat_eval_join,
     chat_eval_items, chat_eval_keys, chat_eval_values, chat_eval_list,
     chat_eval_reverse, chat_eval_sort, chat_eval_dictsort, chat_eval_unique,

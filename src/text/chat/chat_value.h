@@ -11,7 +11,7 @@
 
 /* Bytes that a rendering holds at most. */
 #define CHAT_VALUE_BYTES_MAX ((size_t)1 << 28)
-/* Of a conversation: bytes that are copied, and 64 for each step. */
+/* Most work for a conversation: bytes that are copied, and 64 for each step. */
 #define CHAT_VALUE_WORK_MAX ((int64_t)1 << 32)
 /* How deeply values and what is evaluated lie in one another at most. */
 #define CHAT_VALUE_DEPTH_MAX 100
@@ -105,8 +105,8 @@ enum err chat_value_list(struct chat_memory *memory, size_t count,
 enum err chat_value_join(struct chat_memory *memory, const struct chat_value *a,
                          const struct chat_value *b, struct chat_value *out);
 
-/* The name of a field that has this key, a text or a whole number: that one's is
- * written behind a \1. ERR_DATA: no other is known here. */
+/* The name of a field that has this key, a text or a whole number: that one's
+ * is written behind a \1. ERR_DATA: no other is known here. */
 enum err chat_value_key(struct chat_memory *memory,
                         const struct chat_value *key, struct chat_value *out);
 /* The key of a field. */

@@ -6,8 +6,9 @@
 
 #define BPE_NO_RANK UINT32_MAX
 
-/* Of a token, in the texts: what finds it and what it is shown as, which is
- * another for some added tokens. bytes UINT32_MAX: there is no such token. */
+/* Where a token is in the texts: what finds it and what it is shown as, which
+ * is another for some added tokens. bytes UINT32_MAX: there is no such token.
+ */
 struct bpe_token {
     uint64_t key, text;
     uint32_t key_bytes, text_bytes;
@@ -28,8 +29,8 @@ struct bpe {
     size_t slot_mask;
     struct bpe_pair *pair; /* open addressing by both tokens */
     size_t pair_mask, merges;
-    /* bits by hash, 8 for each slot of pairs: 0 where there is no pair, which is
-     * the answer for most, out of a nearer cache than the pairs */
+    /* bits by hash, 8 for each slot of pairs: 0 where there is no pair, which
+     * is the answer for most, out of a nearer cache than the pairs */
     uint64_t *filter;
     int32_t byte_token[256];     /* of a byte's text; -1 */
     int32_t fallback_token[256]; /* of "<0x..>"; -1 */

@@ -46,7 +46,7 @@ enum pretoken_prepend {
  * not begin with it. split: each begins a word. */
 enum err pretoken_add_metaspace(struct pretoken *pretoken, const char *mark,
                                 enum pretoken_prepend prepend, bool split);
-/* Of Metaspace; NEVER: there is none. */
+/* What Metaspace puts in front; NEVER: there is none. */
 enum pretoken_prepend pretoken_prepends(const struct pretoken *pretoken);
 /* Whether there is no step, or Metaspace alone. */
 bool pretoken_only_metaspace(const struct pretoken *pretoken);

@@ -22,8 +22,9 @@ struct tokenizer;
 /* "bytes", or the path of a tokenizer.json or of a folder that has one.
  * ERR_USAGE lists the names that there are, ERR_DATA names file and place. */
 enum err tokenizer_create(const char *name, struct tokenizer **out);
-/* Of what is in a tokenizer.json, named `name`, with the tokens that begin and
- * end a document, -1: there is none. ERR_DATA also where these are no tokens. */
+/* From what is in a tokenizer.json, named `name`, with the tokens that begin
+ * and end a document, -1: there is none. ERR_DATA also where these are no
+ * tokens. */
 enum err tokenizer_create_json(const char *name, const char *json, size_t bytes,
                                int32_t bos, int32_t eos,
                                struct tokenizer **out);

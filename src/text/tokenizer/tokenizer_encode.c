@@ -219,7 +219,7 @@ static enum err encode_normalized(struct tokenizer_encode *work,
                          encode_words);
 }
 
-/* Of what no text can be encoded without loss, once one has lost. */
+/* Warns once, when a text could not be encoded without loss. */
 static void encode_warn(const struct tokenizer_encode *work)
 {
     struct tokenizer_lacks *lacks = work->tokenizer->lacks;
@@ -254,8 +254,8 @@ enum err tokenizer_encode_text(struct tokenizer_encode *work,
                     : ERR_OK;
 }
 
-/* Whether no added token lies across any cut for a reason that its text does not
- * show: it looks at what is beside it, or is found in another text. */
+/* Whether no added token lies across any cut for a reason that its text does
+ * not show: it looks at what is beside it, or is found in another text. */
 static bool encode_cuts(const struct tokenizer *tokenizer)
 {
     unsigned normalized = added_flags(tokenizer->added_normalized);
@@ -266,8 +266,8 @@ static bool encode_cuts(const struct tokenizer *tokenizer)
            (normalized & (ADDED_BLANK | ADDED_RSTRIP)) == 0;
 }
 
-/* Whether a file of characters begins a word at `cut`, and puts nothing in front
- * of what follows: a blank becomes a mark, behind another character. */
+/* Whether a file of characters begins a word at `cut`, and puts nothing in
+ * front of what follows: a blank becomes a mark, behind another character. */
 static bool encode_cuts_marks(const struct tokenizer *tokenizer,
                               const uint8_t *text, size_t cut)
 {

@@ -51,7 +51,7 @@ static enum err digest_all(int fd, const char *path, struct digest *digest)
     return ERR_OK;
 }
 
-/* Of what is open as `fd`. */
+/* SHA-256 of what is open as `fd`. */
 static enum err look(int fd, const char *path, char hex[65])
 {
     enum err rc = ERR_OK;

@@ -25,5 +25,5 @@ void plugin_host_make(const struct trainer *trainer, const char *name,
 enum err plugin_host_judge(struct plugin_host *host, const char *part,
                            const char *what, int result);
 
-/* Of a part: letters, digits and '_'. */
+/* A part of a name: letters, digits and '_'. */
 bool plugin_host_is_name(const char *name);

@@ -38,8 +38,9 @@ extern "C" {
 
 #define TESSERA_PLUGIN_ABI 1
 
-/* In the order in which they come (src/train/loop/events.h tells when). Ranks may
- * have different numbers of those about one batch that is read or evaluated. */
+/* In the order in which they come (src/train/loop/events.h tells when). Ranks
+ * may have different numbers of those about one batch that is read or
+ * evaluated. */
 enum tessera_event {
     TESSERA_INIT = 0,
     TESSERA_BEFORE_LOAD = 1,
@@ -100,7 +101,7 @@ struct tessera_step {
     double eval_loss;
 };
 
-/* Of the run, there as long as the plug-in is. The functions may be called from
+/* The run, there as long as the plug-in is. The functions may be called from
  * within the plug-in's own only, on the thread that calls those. */
 struct tessera_host {
     size_t bytes;

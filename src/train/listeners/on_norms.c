@@ -98,7 +98,7 @@ static void tell_moment(const struct on_norms *on,
     }
 }
 
-/* Of all tensors together, by name. */
+/* Sums over all tensors, by name. */
 struct moment_total {
     const char *name;
     double sum;

@@ -88,7 +88,7 @@ static enum err tasks_tokenizer(struct on_tasks *on)
     return ERR_OK;
 }
 
-/* Of this rank, when the run has taken what it plans with. */
+/* Whether this rank has room when the run has taken what it plans with. */
 static enum err tasks_room(const struct trainer *trainer, size_t bytes)
 {
     const struct kernel_memory *memory = trainer->kernels->memory;

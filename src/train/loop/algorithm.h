@@ -88,7 +88,8 @@ struct algorithm_ops {
 #define ALGORITHMS_MAX 16
 #define ALGORITHM_TIMES 4
 
-/* A duration of the settings as steps, which is where the algorithm keeps it. */
+/* A duration of the settings as steps, which is where the algorithm keeps it.
+ */
 struct algorithm_time {
     const char *key;
     struct duration duration;
@@ -108,7 +109,7 @@ struct algorithms {
     int count;
 };
 
-/* Of settings that were loaded: whether they go together, and what they ask
+/* Whether settings that were loaded go together, and what they ask
  * for. The error names the algorithm. */
 enum err algorithm_check(const struct train_settings *settings);
 enum err algorithm_needs(const struct train_settings *settings,
@@ -148,7 +149,8 @@ enum err algorithm_keep(struct algorithm_needs *needs, const char *name,
 int algorithm_kept(const struct trainer *trainer, const char *name);
 
 /* In create: a duration in steps, which a resume keeps (algorithms_state.h):
- * *steps, a part of self, holds from `begin` on. ERR_USAGE names the setting. */
+ * *steps, a part of self, holds from `begin` on. ERR_USAGE names the setting.
+ */
 enum err algorithm_steps(struct trainer *trainer, const void *self,
                          const char *key, struct duration duration,
                          int64_t *steps);

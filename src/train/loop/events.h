@@ -95,7 +95,7 @@ struct asks {
     char why[EVENTS_WHY]; /* who asks for ASK_FINISH, and why */
 };
 
-/* Of several who ask the largest counts. */
+/* Where several ask, the largest counts. */
 static inline void events_ask(struct asks *asks, enum ask what, int64_t value)
 {
     if (value > asks->of[what])

@@ -109,7 +109,7 @@ void step_record_time(struct trainer *trainer, double step_s)
                          sequences_per_s / peak;
 }
 
-/* Of the ranks' rows; false: they do not ask alike for what all must. */
+/* Joins the ranks' rows; false: they do not ask alike for what all must. */
 static bool answer(struct step_record *record)
 {
     const struct step_rank *all = record->of_rank;
@@ -127,7 +127,8 @@ static bool answer(struct step_record *record)
     return alike;
 }
 
-/* Of the first rank that asks for the run's end. Collective, where one does. */
+/* The reason of the first rank that asks for the run's end. Collective, where
+ * one does. */
 static enum err learn_why(struct trainer *trainer, const char *mine)
 {
     struct step_record *record = &trainer->record;

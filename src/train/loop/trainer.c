@@ -193,7 +193,7 @@ static bool reached_end(const struct trainer *trainer, double elapsed_s)
                      trainer_schedule_max_duration(&trainer->settings).value;
 }
 
-/* Of a run that needs no further step. */
+/* For a run that needs no further step. */
 static void finish(struct trainer *trainer, double elapsed_s)
 {
     char duration[40];
@@ -253,8 +253,8 @@ static enum err exchange(struct trainer *trainer)
     return ERR_OK;
 }
 
-/* The ranks have agreed to stop amid the step, whose work is lost: what there is
- * to save is the state before it. */
+/* The ranks have agreed to stop amid the step, whose work is lost: what there
+ * is to save is the state before it. */
 static enum err give_up(struct trainer *trainer, double begin_s)
 {
     stop(trainer, trainer->stop.agreed);

@@ -18,7 +18,7 @@
 struct comm_request;
 struct trainer;
 
-/* Of the batch at hand. Zeroed: nobody looks. */
+/* Stops within the batch at hand. Zeroed: nobody looks. */
 struct trainer_stop {
     int every, looks;             /* a look each so many microsteps; how many */
     int64_t asked;                /* by the look in flight */

@@ -8,7 +8,7 @@
 #include "src/base/timeline.h"
 #include "src/comm/comm.h"
 
-/* Of one kind: sums over ranks and steps. */
+/* One kind: sums over ranks and steps. */
 struct profile_row {
     int64_t count;
     /* Without what lies in it, of frames with it. */

@@ -59,7 +59,7 @@ static enum err find_optimizer(const char *name, int number,
                          number, name);
 }
 
-/* Of a setting of the group "optimizer". */
+/* A setting of the group "optimizer". */
 struct value {
     const char *field;
     double given, run; /* the group's, the run's */

@@ -30,9 +30,9 @@ struct train_groups {
     struct train_group own[OPTIMIZER_GROUPS];
 };
 
-/* Of settings whose optimizer is complete. ERR_USAGE: an optimizer that there is
- * not, two rates, a decay that would mean another thing than the run's, numbers
- * below 0 other than -1. */
+/* From settings whose optimizer is complete. ERR_USAGE: an optimizer that there
+ * is not, two rates, a decay that would mean another thing than the run's,
+ * numbers below 0 other than -1. */
 enum err train_groups_read(const struct train_settings *settings,
                            struct train_groups *out);
 

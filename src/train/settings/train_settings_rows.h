@@ -1,7 +1,7 @@
 /* The settings of a training run but for the model's
  * (src/model/model_config.h): groups of rows, each of which is the entry of the
- * table and the field of struct train_settings (src/base/settings/settings.h), and the
- * names of what can be chosen. A new setting is a row here. */
+ * table and the field of struct train_settings (src/base/settings/settings.h),
+ * and the names of what can be chosen. A new setting is a row here. */
 #pragma once
 
 #include "src/base/log.h"
@@ -413,7 +413,7 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(plugins, LIST(plugin), "()", 0,                                          \
       "shared objects that listen to the run (tessera_plugin.h): "             \
       "[ \"path.so\" ], or ( { path = \"path.so\"; options = \"...\"; } )")
-/* Of each an event in on_hooks.c. */
+/* Each has an event in on_hooks.c. */
 #define HOOK_COMMANDS(S)                                                       \
     S(hooks, STRING, on_fit_start, "", 0,                                      \
       "command that sh runs when training begins, with a line of JSON about "  \

@@ -41,7 +41,7 @@ enum err run_data_open_set(const struct train_settings *s, const char *path,
 enum err run_data_open(const struct train_settings *s, struct run_data **out);
 void run_data_close(struct run_data *data);
 
-/* Of all sets. */
+/* Samples of all sets. */
 int64_t run_data_samples(const struct run_data *data);
 
 /* ERR_USAGE where the settings and the sets make no order. */

@@ -9,7 +9,8 @@
 
 struct start_idle {
     const struct train_settings *settings;
-    /* Of the attempt before, whose equal values were told then; NULL: none. */
+    /* Those of the attempt before, whose equal values were told then; NULL:
+     * none. */
     const struct train_settings *before;
     const struct trainer_schedule *plan; /* NULL: data are not known, no run
                                             begins */

@@ -12,7 +12,7 @@
 #include "src/base/log.h"
 #include "src/formats/weights_tokenizer.h"
 
-/* Of the settings of a model, what a run may choose anew, and what is seen by
+/* What of a model's settings a run may choose anew, and what is seen by
  * names and shapes of tensors. */
 #define OWN                                                                    \
     "model.preset model.weights* model.freeze model.max_seq_len "              \
@@ -63,7 +63,7 @@ enum err start_weights_settings(const struct train_settings *s)
     return ERR_OK;
 }
 
-/* Of the run's own checkpoints the newest that can be read; NULL: none. */
+/* The newest of the run's own checkpoints that can be read; NULL: none. */
 static struct weights *open_own(const char *run_dir)
 {
     int64_t *steps = NULL;
@@ -206,7 +206,7 @@ struct start_weights_data start_weights_data(const struct dataset *data)
     };
 }
 
-/* Of all tokens but the end of texts, which is told by itself. */
+/* Compares all tokens but the end of texts, which is told by itself. */
 static bool same_texts(const struct tokenizer *a, const struct tokenizer *b)
 {
     for (int32_t t = 0; t < tokenizer_vocab_size(a); t++) {

@@ -196,7 +196,7 @@ static const char *text_of(const struct trainer *trainer, const char *name)
     return text != NULL ? text : "";
 }
 
-/* Of what no source has, whatever train.seed is now. */
+/* The seed of what no source has, whatever train.seed is now. */
 static uint64_t seed_of(const struct trainer *trainer)
 {
     const json_t *seed = json_object_get(trainer->base, "seed");

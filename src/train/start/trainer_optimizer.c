@@ -1,7 +1,7 @@
 /* Settings, rate and decay of a step, for each group of tensors. */
 #include "src/train/start/trainer_optimizer.h"
 
-/* Of tensors that are in no group. */
+/* For tensors that are in no group. */
 static struct optimizer_step rest_of(const struct trainer *trainer,
                                      double scale)
 {
