@@ -206,6 +206,21 @@ static inline bool check_lacks_gemm(const struct kernels *table)
     return lacks;
 }
 
+/* Emulated threads cost a thousand times what a processor's do. */
+static inline bool check_emulated(const struct kernels *table)
+{
+    return strcmp(table->kernel_set, "emulated") == 0;
+}
+
+/* How often, on 1, 2 and 3 threads, the bits must be the same: a device, which
+ * does not compute by them, computes once and once more. */
+static inline int check_runs(const struct kernels *table)
+{
+    return strcmp(table->backend, "cpu") == 0 ? CHECK_THREADS_MAX
+           : CHECK_THREADS_MAX < 2            ? CHECK_THREADS_MAX
+                                              : 2;
+}
+
 /* "cpu/avx2 <op>" is below the tolerance. */
 static inline void check_below(const struct kernels *table, const char *op,
                                const char *what, double error, double tolerance)

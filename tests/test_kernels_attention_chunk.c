@@ -282,7 +282,8 @@ static void check_case(const struct kernels *table, const struct chunk_case *c)
                   want_dqkv);
     float *out = run(table, c, &s, qkv, dout, before, 1);
     float *two = run(table, c, &s, qkv, dout, before, 2);
-    float *three = run(table, c, &s, qkv, dout, before, 3);
+    float *three =
+        check_runs(table) < 3 ? NULL : run(table, c, &s, qkv, dout, before, 3);
     char what[128];
     describe(c, what);
     check_below(table, "attention_chunk_forward", what,
@@ -292,7 +293,7 @@ static void check_case(const struct kernels *table, const struct chunk_case *c)
     check_below(table, "attention_chunk_backward", what,
                 check_error(out + n, want_dqkv, m), 5e-6);
     tap_ok(check_same(out, two, outputs(&s)) &&
-               check_same(out, three, outputs(&s)),
+               (three == NULL || check_same(out, three, outputs(&s))),
            "%s/%s attention_chunk: %s, same bits on 1, 2, 3 threads",
            table->backend, table->kernel_set, what);
     void *all[] = { three,    two,    out,       want_dqkv, want_lse,

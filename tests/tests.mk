@@ -22,9 +22,10 @@ TESTS_N  := $(shell printf '%s\n' $(TESTS) | grep -E '_n[1-8]+$$')
 TESTS_1  := $(filter-out $(TESTS_N),$(TESTS))
 WRAPPERS := $(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(t)),$(t).np$(n).t))
 TESTS_EMU := $(foreach t,$(TESTS),$(if $(findstring _emu,$(t)),$(t)))
-# Jobs on Slurm mostly wait, as do checks of health and killed checkpoints: they run
-# one after the other beside all other tests, in two lanes of about the same time.
-LANES    := -j2 --rules 'seq=tests/{slurm_*,cluster,ckpt_*,health_*,launch,comm_window,matrix}.bats' --rules 'seq=**'
+# Three lanes of about the same time, in each one test after the other: jobs on
+# Slurm, checks of health and killed checkpoints, which mostly wait; runs of whole
+# programs, on up to 4 ranks; and programs of one test each, most of one thread.
+LANES    := -j3 --rules 'seq=tests/{slurm_*,cluster,ckpt_*,health_*,launch,comm_window}.bats' --rules 'seq=tests/**' --rules 'seq=**'
 # fuzzers: make fuzz, and in make check their corpora alone
 FUZZERS  := $(sort $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c)))
 REPLAYS  := $(FUZZERS:%=$(B)/fuzz/%)
@@ -49,7 +50,8 @@ WRAPPED  := -Wl,--wrap=aligned_alloc,--wrap=free,--wrap=kernels_all -Wl,--as-nee
 # what has nothing to compute with elsewhere: NCCL, and cuDNN where it is known
 GPU_ONLY := $(B)/gpu/test_nccl $(if $(HAVE_CUDNN),$(B)/gpu/test_attention_cudnn)
 GPU      := $(if $(filter 1,$(WITH_CUDA)),$(OP_TESTS:%=$(B)/gpu/%) $(GPU_ONLY) $(B)/gpu/bench_kernels)
-GPU_REHEARSAL := $(addprefix $(B)/gpu/rehearsal/,$(filter-out $(if $(HAVE_CXX),,%bf16 %fp8),$(OP_TESTS)))
+# what tests/gpu does around a test is the same for each: three small ones show it
+GPU_REHEARSAL := $(addprefix $(B)/gpu/rehearsal/test_kernels_,activation update $(if $(HAVE_CXX),bf16))
 RACES    := $(addprefix $(B)/race/,$(OP_TESTS) test_cuda_probe_emu)
 # those that take seconds, for make check
 RACES_SHORT := $(if $(HAVE_CXX),$(filter-out %gemm %gemm_bf16 %norm %moe %attention %attention_chunk,$(RACES)))
@@ -143,8 +145,8 @@ $(B)/gpu/test_attention_cudnn: $(B)/tests/gpu/attention_pair.o
 $(GPU_ONLY): $(B)/gpu/%: $(B)/tests/gpu/%.o $(B)/tests/tap.o $(LIB)
 	$(call link,-Wl$(comma)--as-needed)
 
-# only bf16 and fp8 need the emulator there: what takes fp32 is quicker on the CPU's table
-$(filter %bf16 %fp8,$(GPU_REHEARSAL)): $(EMULATED)
+# only bf16 needs the emulator there: what takes fp32 is quicker on the CPU's table
+$(filter %bf16,$(GPU_REHEARSAL)): $(EMULATED)
 $(B)/gpu/rehearsal/test_%: $(B)/tests/test_%.o $(B)/tests/tap.o $(MANAGED) $(B)/tests/gpu/managed_host.o $(LIB)
 	$(call link,$(WRAPPED))
 
