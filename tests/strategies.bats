@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
-# tessera-train under every strategy: the same bits, also from the checkpoints of
-# another one; memory as planned; what cannot be promised is refused.
+# tessera-train under every strategy: memory as planned, signals, and what cannot
+# be promised is refused. The same bits under each, also from the checkpoints of
+# another one: tests/matrix.table.
 
 load run_helpers
 
@@ -18,110 +19,6 @@ teardown_file() {
 TEN=(train.max_duration=10ba checkpoint.interval=10ba eval.interval=10ba
     hardware.threads=1)
 
-# same_everywhere NAME [key=value ...]: each strategy on 1 to 4 ranks ends where
-# zero1 on one rank does
-same_everywhere() {
-    local name=$1 want strategy ranks
-    shift
-    train 1 "$DIR/$name" "${TEN[@]}" "$@"
-    want=$(digest "$DIR/$name")
-    for strategy in ddp zero1 zero2 zero3; do
-        for ranks in 1 2 3 4; do
-            train $ranks "$DIR/other" "${TEN[@]}" "$@" \
-                parallel.strategy=$strategy
-            echo "$strategy on $ranks"
-            [ "$(digest "$DIR/other")" = "$want" ]
-            [ "$(grep -o '"eval_loss": [^,]*' "$DIR/other/eval.jsonl")" = \
-                "$(grep -o '"eval_loss": [^,]*' "$DIR/$name/eval.jsonl")" ]
-            [ "$(cut -d, -f2-6 "$DIR/other/metrics.jsonl")" = \
-                "$(cut -d, -f2-6 "$DIR/$name/metrics.jsonl")" ]
-            rm -rf "$DIR/other"
-        done
-    done
-    train 4 "$DIR/other" "${TEN[@]}" "$@" parallel.strategy=zero3 \
-        parallel.shard_degree=2
-    [ "$(digest "$DIR/other")" = "$want" ]
-    rm -rf "$DIR/other"
-}
-
-@test "mpt: every strategy on 1 to 4 ranks, the same bits" {
-    same_everywhere mpt
-}
-
-@test "llama: every strategy on 1 to 4 ranks, two leaves a slot, the same bits" {
-    same_everywhere llama model.preset=llama-tiny train.global_batch=10 \
-        parallel.slots=5 train.microbatch=1
-}
-
-@test "experts: every strategy on 1 to 4 ranks, the same bits" {
-    same_everywhere moe model.preset=moe-tiny
-}
-
-@test "each strategy goes on from the checkpoint of another: the same bits" {
-    step() { # RANKS STEPS [key=value ...]
-        local ranks=$1 steps=$2
-        shift 2
-        train "$ranks" "$DIR/mixed" "${TEN[@]}" scheduler.t_max=10ba \
-            "train.max_duration=${steps}ba" "$@"
-    }
-    step 3 2 parallel.strategy=zero3
-    step 2 4 parallel.strategy=ddp
-    step 4 6 parallel.strategy=zero3 parallel.shard_degree=2
-    step 1 7 parallel.strategy=zero2
-    step 4 9 parallel.strategy=zero2
-    step 2 10 parallel.strategy=zero3 parallel.prefetch=3
-    train 1 "$DIR/straight" "${TEN[@]}" scheduler.t_max=10ba
-    [ "$(digest "$DIR/mixed")" = "$(digest "$DIR/straight")" ]
-}
-
-# same_as WANT RANKS [key=value ...]: a run that ends with this digest
-same_as() {
-    local want=$1 ranks=$2
-    shift 2
-    echo "on $ranks: $*"
-    train "$ranks" "$DIR/group" "${TEN[@]}" "$@"
-    [ "$(digest "$DIR/group")" = "$want" ]
-    rm -rf "$DIR/group"
-}
-
-@test "experts on several ranks: with shards, replicas, prefetch and recompute" {
-    local moe=(model.preset=moe-tiny) want
-    train 1 "$DIR/alone" "${TEN[@]}" "${moe[@]}"
-    want=$(digest "$DIR/alone")
-    same_as "$want" 4 "${moe[@]}" parallel.strategy=zero3 \
-        parallel.expert_degree=4
-    same_as "$want" 4 "${moe[@]}" parallel.strategy=zero3 \
-        parallel.expert_degree=2 parallel.shard_degree=2
-    same_as "$want" 4 "${moe[@]}" parallel.strategy=zero3 \
-        parallel.expert_degree=2 parallel.shard_degree=4 parallel.prefetch=2
-    same_as "$want" 4 "${moe[@]}" parallel.strategy=zero2 \
-        parallel.expert_degree=2 memory.checkpoint=block hardware.threads=2
-    # 6 leaves on 4 ranks: in the last microstep two serve without a leaf
-    train 1 "$DIR/six" "${TEN[@]}" "${moe[@]}" parallel.slots=6 \
-        train.global_batch=6 train.microbatch=1
-    same_as "$(digest "$DIR/six")" 4 "${moe[@]}" parallel.strategy=zero2 \
-        parallel.expert_degree=4 parallel.slots=6 train.global_batch=6 \
-        train.microbatch=1
-}
-
-@test "sequences on several ranks: with shards, replicas, recompute and packing" {
-    local long=(model.preset=llama-tiny parallel.sequence_chunks=4) want
-    train 1 "$DIR/long" "${TEN[@]}" "${long[@]}" parallel.strategy=zero3
-    want=$(digest "$DIR/long")
-    same_as "$want" 4 "${long[@]}" parallel.strategy=zero3 \
-        parallel.sequence_degree=4
-    same_as "$want" 4 "${long[@]}" parallel.strategy=zero3 \
-        parallel.sequence_degree=2 parallel.shard_degree=2
-    same_as "$want" 3 "${long[@]}" parallel.strategy=zero2
-    same_as "$want" 2 "${long[@]}" parallel.strategy=zero2 \
-        parallel.sequence_degree=2 memory.checkpoint="attention; ffn" \
-        hardware.threads=2
-    local packed=("${long[@]}" memory.compression=bf16)
-    train 1 "$DIR/packed" "${TEN[@]}" "${packed[@]}" parallel.strategy=zero2
-    same_as "$(digest "$DIR/packed")" 2 "${packed[@]}" \
-        parallel.strategy=zero2 parallel.sequence_degree=2
-}
-
 @test "with compression a run keeps what is computed again, and its experts" {
     local packed=(model.preset=moe-tiny memory.compression=bf16
         parallel.strategy=zero2 scheduler.t_max=10ba)
@@ -138,10 +35,10 @@ same_as() {
 @test "zero3 with more blocks ahead than can travel at once: the same bits" {
     local deep=(model.n_layers=80 model.d_model=16 model.n_heads=2
         train.max_duration=2ba checkpoint.interval=2ba eval.interval=2ba
-        parallel.strategy=zero3) want
+        parallel.strategy=zero3)
     train 1 "$DIR/deep" "${TEN[@]}" "${deep[@]}"
-    want=$(digest "$DIR/deep")
-    same_as "$want" 2 "${deep[@]}" parallel.prefetch=80
+    train 2 "$DIR/ahead" "${TEN[@]}" "${deep[@]}" parallel.prefetch=80
+    [ "$(digest "$DIR/ahead")" = "$(digest "$DIR/deep")" ]
 }
 
 @test "fast and run train under every strategy; run keeps its own" {
@@ -156,17 +53,6 @@ same_as() {
         parallel.determinism=run train.global_batch=16 train.microbatch=1
     [ "$status" -eq 93 ]
     [[ "$output" == *"parallel.strategy"* ]]
-}
-
-@test "bf16 gradients train to nearly the same loss" {
-    for precision in fp32 bf16; do
-        train 2 "$DIR/$precision" "${TEN[@]}" parallel.strategy=zero3 \
-            parallel.determinism=run parallel.reduce_precision=$precision
-    done
-    [ "$(digest "$DIR/fp32")" != "$(digest "$DIR/bf16")" ]
-    paste <(grep -o '"eval_loss": [^,]*' "$DIR/fp32/eval.jsonl") \
-        <(grep -o '"eval_loss": [^,]*' "$DIR/bf16/eval.jsonl") |
-        awk '{ d = $2 - $4; exit !(d < 0.01 && d > -0.01) }'
 }
 
 @test "a rank's memory is what was planned, and falls with what is spread" {

@@ -50,35 +50,6 @@ same_bits() { # RUN
     same_bits "$DIR/t2"
 }
 
-@test "two, three and four ranks give the same bits" {
-    for ranks in 2 3 4; do
-        train $ranks "$DIR/np$ranks"
-        same_bits "$DIR/np$ranks"
-        [ "$(cut -d, -f2-4 "$DIR/np$ranks/metrics.jsonl")" = \
-            "$(cut -d, -f2-4 "$DIR/ref/metrics.jsonl")" ]
-        [ "$(grep -o '"eval_loss": [^,]*' "$DIR/np$ranks/eval.jsonl")" = \
-            "$(grep -o '"eval_loss": [^,]*' "$DIR/ref/eval.jsonl")" ]
-    done
-}
-
-@test "other optimizers: the same bits from a checkpoint, on other ranks" {
-    for name in lion sgd; do
-        local run="$DIR/$name" short=(optimizer.name=$name train.max_duration=6ba
-            checkpoint.interval=3ba eval.interval=0ba)
-        train 1 "$run" "${short[@]}"
-        digest "$run" >"$run.digest"
-        rm -r "$run"/checkpoints/step-000000006*
-        train 3 "$run" "${short[@]}" parallel.strategy=zero3
-        [ "$(digest "$run")" = "$(cat "$run.digest")" ]
-        [ "$(grep -c '"attempt": 2' "$run/metrics.jsonl")" -eq 3 ]
-    done
-    run train 2 "$DIR/unused" optimizer.name=sgd optimizer.eps=1e-7 \
-        train.max_duration=1ba eval.interval=0ba
-    [ "$status" -eq 0 ]
-    [ "$(grep -c "optimizer.eps is given, but changes nothing" \
-        <<<"$output")" -eq 1 ]
-}
-
 @test "five slots, leaves smaller than a slot, resumed: the same bits" {
     odd=(train.max_duration=4ba checkpoint.interval=1ba parallel.slots=5
         train.global_batch=10 train.microbatch=1 optimizer.weight_decay=1e-3
