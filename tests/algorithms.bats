@@ -5,19 +5,12 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-algorithms.XXXXXX")
-    load run_helpers
-    make_data
+    data_folder
     train 2 "$DIR/plain" "${SIX[@]}"
     train 1 "$DIR/means" "${SIX[@]}" \
         'algorithms=({name="ema";half_life="4ba";},{name="label_smoothing";smoothing=0;})'
     train 1 "$DIR/swa" "${SIX[@]}" \
         'algorithms=({name="swa";start="2ba";end="9ba";update_interval="1ba";})'
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 SIX=(train.max_duration=6ba scheduler.t_max=6ba eval.interval=6ba checkpoint.keep=0)

@@ -1,29 +1,11 @@
 #!/usr/bin/env bats
 # tessera-data: what people and scripts meet.
 
-setup() {
-    BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
-    DATA=$BIN/tessera-data
-    [ -x "$DATA" ] || skip "$DATA was not built"
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-data-cmd.XXXXXX")
-    cd "$DIR" || return 1
+load data_helpers
+
+prepare() {
     printf 'hello, ' >a
     printf 'world' >b
-}
-
-teardown() {
-    cd / || return 1
-    rm -rf "$DIR"
-}
-
-# fails CODE TEXT ARGUMENT...: one line on stderr, and the exit code
-fails() {
-    local code=$1 text=$2
-    shift 2
-    run "$DATA" "$@"
-    echo "status $status: $output"
-    [ "$status" -eq "$code" ] && [[ "$output" == "tessera-data: "*"$text"* ]] &&
-        [ "${#lines[@]}" -eq 1 ]
 }
 
 @test "--help and --version" {

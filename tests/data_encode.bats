@@ -2,12 +2,9 @@
 # tessera-data encode and decode: text to tokens and back, in pipes.
 bats_require_minimum_version 1.5.0
 
-setup() {
-    BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
-    DATA=$BIN/tessera-data
-    [ -x "$DATA" ] || skip "$DATA was not built"
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-data-encode.XXXXXX")
-    cd "$DIR" || return 1
+load data_helpers
+
+prepare() {
     cat >small.json <<'END'
 {"added_tokens": [{"id": 4, "content": "<|e|>", "special": true,
   "normalized": false}],
@@ -20,11 +17,6 @@ setup() {
  "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "Ġ": 3},
   "merges": ["a b"]}}
 END
-}
-
-teardown() {
-    cd / || return 1
-    rm -rf "$DIR"
 }
 
 # tokens TEXT OPTION...: of the text by small.json

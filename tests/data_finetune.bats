@@ -4,16 +4,11 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-finetune.XXXXXX")
+    new_folder
     for i in $(seq 300); do
         printf '{"messages": [{"role": "user", "content": "%d"}, {"role": "assistant", "content": "%d"}, {"role": "user", "content": "and more?"}, {"role": "assistant", "content": "%d"}]}\n' \
             "$i" $((i + 1)) $((i * i))
     done >"$DIR/talk.jsonl"
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 setup() {

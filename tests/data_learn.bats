@@ -1,26 +1,11 @@
 #!/usr/bin/env bats
 # tessera-data train-tokenizer, and what it learns in use.
 
-setup() {
-    BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
-    DATA=$BIN/tessera-data
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-learn.XXXXXX")
-    cd "$DIR" || return 1
+load data_helpers
+SUBCOMMAND=train-tokenizer
+
+prepare() {
     cat "$BATS_TEST_DIRNAME"/*.c >text
-}
-
-teardown() {
-    cd / || return 1
-    rm -rf "$DIR"
-}
-
-fails() { # CODE TEXT ARGUMENT...
-    local code=$1 text=$2
-    shift 2
-    run "$DATA" train-tokenizer "$@"
-    echo "status $status: $output"
-    [ "$status" -eq "$code" ] && [[ "$output" == "tessera-data: "*"$text"* ]] &&
-        [ "${#lines[@]}" -eq 1 ]
 }
 
 @test "a learned tokenizer encodes, decodes and makes data sets" {

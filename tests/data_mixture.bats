@@ -14,19 +14,13 @@ MIXTURE="web 0.7 to 0.2 at 6ba, code=books/code 0.3 then 0 at 4ba, \
     new 0 then 0.8 at 5ba"
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-mixture.XXXXXX")
-    load run_helpers
+    new_folder
     "$BATS_TEST_DIRNAME/english-text" 90000 >"$DIR/text"
     mkdir -p "$DIR/data/books"
     head -c 40000 "$DIR/text" | set_of data/web
     tail -c 30000 "$DIR/text" | set_of data/books/code
     tail -c 55000 "$DIR/text" | head -c 25000 | set_of data/new
     mix 1 "$DIR/ref" log.level=info >"$DIR/ref.log" 2>&1
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 set_of() { # DIR/FOLDER: of what is on stdin

@@ -6,11 +6,9 @@ bats_require_minimum_version 1.5.0
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-remote.XXXXXX")
+    new_folder
     export TMPDIR=$DIR/tmp
     mkdir "$TMPDIR"
-    load run_helpers
     "$BATS_TEST_DIRNAME/english-text" 400000 >"$DIR/text"
     "$BIN/tessera-data" tokenize --seq-len 64 --eval-fraction 0.05 \
         --shard-bytes 200000 --out "$DIR/data" "$DIR/text"

@@ -1,28 +1,7 @@
 #!/usr/bin/env bats
 # tessera-data tokenize: kinds of input, threads, and going on after kills.
 
-setup() {
-    BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
-    DATA=$BIN/tessera-data
-    [ -x "$DATA" ] || skip "$DATA was not built"
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-data-tokenize.XXXXXX")
-    cd "$DIR" || return 1
-}
-
-teardown() {
-    cd / || return 1
-    rm -rf "$DIR"
-}
-
-# fails CODE TEXT ARGUMENT...: one line on stderr, and the exit code
-fails() {
-    local code=$1 text=$2
-    shift 2
-    run "$DATA" "$@"
-    echo "status $status: $output"
-    [ "$status" -eq "$code" ] && [[ "$output" == "tessera-data: "*"$text"* ]] &&
-        [ "${#lines[@]}" -eq 1 ]
-}
+load data_helpers
 
 # records N: lines of JSON with texts of words, about N bytes, on stdout
 records() {

@@ -6,17 +6,11 @@ load run_helpers
 bats_require_minimum_version 1.5.0
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-eval.XXXXXX")
-    make_data
+    data_folder
     cd "$DIR" || return 1
     tasks >gauntlet.conf
     scored
     train 1 "$DIR/run" "${SCORED[@]}"
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 setup() {

@@ -4,14 +4,7 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-finish.XXXXXX")
-    load run_helpers
-    make_data
-}
-
-teardown_file() {
-    rm -rf "$DIR"
+    data_folder
 }
 
 LONG=(train.max_duration=150ba checkpoint.interval=5ba checkpoint.keep=0

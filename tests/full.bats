@@ -5,10 +5,7 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-full.XXXXXX")
-    load run_helpers
-    make_data
+    data_folder
 }
 
 setup() {
@@ -19,10 +16,6 @@ setup() {
 
 teardown() {
     umount -l "$DIR/small" 2>/dev/null || true
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 fill() {

@@ -7,17 +7,12 @@ bats_require_minimum_version 1.5.0
 setup_file() {
     [ -x "${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/tessera-chat" ] ||
         skip "tessera-chat was not built"
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-generate.XXXXXX")
-    export DIR
+    new_folder
     BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
     make_data
     printf 'the king\nGr\xc3\xbc\xc3\x9fe \n' >"$DIR/prompts"
     train 1 "$DIR/run" "generate.prompts=$DIR/prompts" generate.max_tokens=12 \
         generate.interval=12ba
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 setup() {

@@ -5,19 +5,13 @@
 load run_helpers
 
 setup_file() {
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-hf.XXXXXX")
-    export DIR
-    make_data
+    data_folder
     # as Llama, and as GPT-2
     train 1 "$DIR/llama" train.max_duration=2ba model.positions=rope \
         model.norm=rmsnorm model.ffn=glu model.activation=silu \
         model.bias=false model.n_kv_heads=1 eval.interval=0ba
     train 1 "$DIR/gpt2" train.max_duration=2ba eval.interval=0ba
     "$BIN/tessera-hf" export "$DIR/llama" --out "$DIR/out"
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 setup() {

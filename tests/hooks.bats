@@ -8,16 +8,9 @@ none_in() { # GROUP of processes
 }
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-hooks.XXXXXX")
-    load run_helpers
-    make_data
+    data_folder
     train 1 "$DIR/ref" >"$DIR/ref.log" 2>&1
     digest "$DIR/ref" >"$DIR/ref.digest"
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 @test "a command gets the event's line of JSON, once for each" {

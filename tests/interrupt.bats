@@ -5,16 +5,9 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interrupt.XXXXXX")
-    load run_helpers
-    make_data
+    data_folder
     train 1 "$DIR/whole" "${SLOW[@]}"
     digest "$DIR/whole" >"$DIR/whole.digest"
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 # Steps of 64 microbatches; nothing is saved but the last one and at a stop.

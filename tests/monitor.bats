@@ -7,15 +7,9 @@ SMALL=(model.n_layers=2 model.d_model=32 model.n_heads=2)
 EVERY=(monitor.norms=6ba monitor.activations=6ba monitor.memory=6ba)
 
 setup_file() {
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-monitor.XXXXXX")
-    export DIR
-    make_data
+    data_folder
     train 1 "$DIR/plain" "${SMALL[@]}" monitor.system=0ba monitor.memory=0ba
     train 1 "$DIR/one" "${SMALL[@]}" "${EVERY[@]}"
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 setup() {

@@ -5,14 +5,7 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-optimizers.XXXXXX")
-    load run_helpers
-    make_data
-}
-
-teardown_file() {
-    rm -rf "$DIR"
+    data_folder
 }
 
 SIX=(train.max_duration=6ba checkpoint.interval=2ba eval.interval=6ba

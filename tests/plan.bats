@@ -7,12 +7,7 @@ load run_helpers
 PLAN=$BIN/tessera-plan
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-plan.XXXXXX")
-}
-
-teardown_file() {
-    rm -rf "$DIR"
+    new_folder
 }
 
 # value KEY: of the JSON object in $output, by its indented line

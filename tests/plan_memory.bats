@@ -4,14 +4,7 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-memory.XXXXXX")
-    load run_helpers
-    make_data
-}
-
-teardown_file() {
-    rm -rf "$DIR"
+    data_folder
 }
 
 # Two steps and a checkpoint; most of the memory in what is to be measured.

@@ -50,19 +50,12 @@ END
 }
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-plugins.XXXXXX")
-    load run_helpers
-    make_data
+    data_folder
     mkdir "$DIR/include"
     cp "$BATS_TEST_DIRNAME/../src/train/extend/tessera_plugin.h" "$DIR/include"
     plugin example <"$BATS_TEST_DIRNAME/../docs/examples/plugin.c"
     example='({path="'$DIR/example.so'";options="target=3.2 patience=2";})'
     export EXAMPLE="plugins=$example"
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 # example_run RANKS DIR [key=value ...]: that runs for long, with the example

@@ -5,16 +5,9 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-profile.XXXXXX")
-    load run_helpers
-    make_data
+    data_folder
     train 1 "$DIR/ref" >"$DIR/ref.log" 2>&1
     digest "$DIR/ref" >"$DIR/ref.digest"
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 same_bits() { # RUN

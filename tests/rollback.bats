@@ -69,17 +69,11 @@ END
 }
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-rollback.XXXXXX")
-    load run_helpers
+    new_folder
     make_poisoned
     make_killer
     go 1 "$DIR/whole" train.on_spike=rollback
     digest "$DIR/whole" >"$DIR/digest"
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 # go RANKS DIR [key=value ...]

@@ -12,6 +12,23 @@ make_data() {
         --out "$DIR/data" "$DIR/text"
 }
 
+# new_folder: $DIR, for the tests of a file, and gone with them
+new_folder() {
+    export DIR
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-$(basename "$BATS_TEST_FILENAME" .bats).XXXXXX")
+}
+
+# data_folder: the same with data in it
+data_folder() {
+    new_folder
+    make_data
+}
+
+# of a file that has nothing else to end
+teardown_file() {
+    rm -rf "${DIR:-}"
+}
+
 # A run so short that a suite can afford dozens: 8 slots, a commit every third
 # step.
 SHORT=(train.max_duration=24ba train.global_batch=8 data.seq_len=64

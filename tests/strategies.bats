@@ -6,14 +6,7 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-strategies.XXXXXX")
-    load run_helpers
-    make_data
-}
-
-teardown_file() {
-    rm -rf "$DIR"
+    data_folder
 }
 
 TEN=(train.max_duration=10ba checkpoint.interval=10ba eval.interval=10ba

@@ -6,19 +6,12 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-styles.XXXXXX")
-    load run_helpers
-    make_data
+    data_folder
     mv "$DIR/data" "$DIR/whole"
     # a document per line, most of them shorter than a sample
     fold -s -w 40 "$DIR/text" | grep . | sed G >"$DIR/lines"
     "$BIN/tessera-data" tokenize --seq-len 64 --eval-fraction 0.05 \
         --separator '' --out "$DIR/packed" "$DIR/lines"
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 # style RANKS DIR PRESET DATA [key=value ...]: 20 steps on one thread

@@ -5,10 +5,7 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-sweep.XXXXXX")
-    load run_helpers
-    make_data
+    data_folder
     # a configuration of its own, as the sweep's runs have it
     cat >"$DIR/run.cfg" <<END
 run: { dir = "unused"; };
@@ -27,10 +24,6 @@ target = 5.0;
 grid = ( { key = "optimizer.lr"; values = "1e-4 | 5e-3"; },
          { key = "train.max_duration"; values = "6ba | 12ba"; } );
 END
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 gone() { # PID...

@@ -6,14 +6,8 @@ load run_helpers
 SMALL=(model.n_layers=1 model.d_model=32 model.n_heads=2)
 
 setup_file() {
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-tracking.XXXXXX")
-    export DIR
-    make_data
+    data_folder
     train 1 "$DIR/plain" "${SMALL[@]}"
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 setup() {

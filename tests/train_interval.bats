@@ -5,16 +5,9 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interval.XXXXXX")
-    load run_helpers
-    make_data
+    data_folder
     train 1 "$DIR/ref"
     digest "$DIR/ref" >"$DIR/ref.digest"
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 AUTO=(checkpoint.interval=auto checkpoint.keep=0 log.level=info)

@@ -5,17 +5,10 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-local.XXXXXX")
-    load run_helpers
-    make_data
+    data_folder
     # 24 steps, the last one in the run directory; step 21 is on the node, too.
     train_local "$DIR/ref" >"$DIR/ref.log" 2>&1
     digest "$DIR/ref" >"$DIR/ref.digest"
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 train_local() { # RUN [key=value ...]

@@ -6,14 +6,7 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-tuned.XXXXXX")
-    load run_helpers
-    make_data
-}
-
-teardown_file() {
-    rm -rf "$DIR"
+    data_folder
 }
 
 SIX=(train.max_duration=6ba checkpoint.interval=3ba eval.interval=3ba

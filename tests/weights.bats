@@ -6,15 +6,8 @@
 load run_helpers
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-weights.XXXXXX")
-    load run_helpers
-    make_data
+    data_folder
     train 2 "$DIR/base" train.max_duration=6ba parallel.strategy=zero3
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 # other data order and schedule than those of the base; the shape is the weights'
