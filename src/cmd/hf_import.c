@@ -72,7 +72,7 @@ static enum err make_items(struct import *import)
     return ERR_OK;
 }
 
-/* As a run's (src/train/state/on_checkpoint_state.c), as far as weights have it. */
+/* As a run's (src/train/state/state_parts.c), as far as weights have it. */
 static enum err make_state(const struct import *import, json_t **out)
 {
     char sha256[65] = "";

@@ -38,7 +38,7 @@
 #include "src/train/state/on_checkpoint_items.h"
 #include "src/train/state/on_checkpoint_local.h"
 #include "src/train/state/on_checkpoint_restore.h"
-#include "src/train/state/on_checkpoint_state.h"
+#include "src/train/state/state_parts.h"
 #include "src/train/loop/trainer.h"
 #include "src/train/start/trainer_memory.h"
 
@@ -310,9 +310,8 @@ static enum err checkpoint_start(struct on_checkpoint *checkpoint,
 {
     enum err rc = ERR_OK;
     json_t *state = NULL;
-    TRY_OUT(comm_agree(
-        trainer->comm,
-        on_checkpoint_state_make(trainer, checkpoint->arithmetics, &state)));
+    struct state_run run = { trainer, .arithmetics = checkpoint->arithmetics };
+    TRY_OUT(comm_agree(trainer->comm, state_parts_store(&run, &state)));
     double start_s = clock_now();
     TRY_OUT(on_checkpoint_copies_begin(checkpoint->copies));
     TRY_OUT(

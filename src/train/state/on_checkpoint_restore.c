@@ -4,35 +4,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
-#include "src/train/algorithms/algorithms_state.h"
 #include "src/train/state/on_checkpoint_items.h"
-#include "src/train/state/on_checkpoint_state.h"
+#include "src/train/state/state_parts.h"
 #include "src/train/start/start_fixed.h"
 #include "src/train/start/start_weights.h"
-#include "src/train/start/trainer_data.h"
 #include "src/train/start/trainer_memory.h"
-#include "src/train/start/trainer_base.h"
 #include "src/train/state/trainer_moments.h"
 #include "src/train/loop/trainer_rollback.h"
 #include "src/train/start/trainer_weights.h"
 
 static enum err make_uuid(char uuid[37])
 {
-    unsigned char b[16];
-    if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
-        return err_errno("getrandom");
-    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
-    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
-    snprintf(uuid, 37,
-             "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
-             "%02x%02x%02x%02x%02x%02x",
-             b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10],
-             b[11], b[12], b[13], b[14], b[15]);
-    return ERR_OK;
+    FILE *file = fopen("/proc/sys/kernel/random/uuid", "re");
+    bool read = file != NULL && fread(uuid, 36, 1, file) == 1;
+    enum err rc = read ? ERR_OK : err_errno("/proc/sys/kernel/random/uuid");
+    uuid[36] = '\0';
+    if (file != NULL)
+        fclose(file);
+    return rc;
 }
 
 /* --- the run's own --- */
@@ -44,9 +36,10 @@ static enum err resume(struct trainer *trainer,
 {
     enum err rc = ERR_OK;
     json_t *state = NULL;
+    struct state_run run = { .trainer = trainer };
     static const char *const left_alone[] = { ON_CHECKPOINT_TOKENIZER };
-    struct ckpt_load_options options = { .accept = on_checkpoint_state_accept,
-                                         .accept_arg = trainer,
+    struct ckpt_load_options options = { .accept = state_parts_accept,
+                                         .accept_arg = &run,
                                          .ignore = left_alone,
                                          .ignore_count = 1,
                                          .memory = from->memory,
@@ -60,9 +53,7 @@ static enum err resume(struct trainer *trainer,
     int64_t microbatch = start_fixed_microbatch(trainer, state);
     if (microbatch != trainer->settings.train.microbatch)
         TRY_OUT(trainer_memory_adopt(trainer, microbatch));
-    TRY_OUT(comm_agree(
-        trainer->comm,
-        on_checkpoint_state_restore(trainer, *step, state, &out->arithmetics)));
+    TRY_OUT(comm_agree(trainer->comm, state_parts_restore(&run, *step, state)));
     out->committed = stats.local ? -1 : *step;
     struct start_from other = start_weights_from(&trainer->settings);
     if (trainer->rank == 0)
@@ -73,7 +64,9 @@ static enum err resume(struct trainer *trainer,
         log_info("%s is for the first start only and is not read: %s",
                  other.key, other.path);
     TRY_OUT(replica_loaded(trainer->replica));
+    out->arithmetics = json_incref(run.arithmetics);
 out:
+    json_decref(run.arithmetics);
     json_decref(state);
     return rc;
 }
@@ -83,8 +76,8 @@ out:
 /* A position counts batches, so that these must be as large. */
 static enum err accept_other(void *arg, int64_t step, const json_t *state)
 {
-    struct trainer *trainer = arg;
-    const struct train_settings *s = &trainer->settings;
+    struct state_run *run = arg;
+    const struct train_settings *s = &run->trainer->settings;
     const json_t *fixed = json_object_get(state, "fixed");
     const struct {
         const char *key;
@@ -107,8 +100,7 @@ static enum err accept_other(void *arg, int64_t step, const json_t *state)
                            s->checkpoint.load, list[i].key, (long long)then,
                            (long long)list[i].now);
     }
-    return rollback_restore(&trainer->rollbacks, step, state,
-                            trainer->rollback_events, trainer->run_uuid);
+    return state_parts_accept(run, step, state);
 }
 
 #define GLOBS_MAX 128
@@ -136,21 +128,6 @@ static enum err cut_globs(const char *ignore, struct globs *out)
         out->list[out->count++] = word;
     }
     return ERR_OK;
-}
-
-/* The position of the state; everything else that a run keeps begins here. */
-static enum err take_position(struct trainer *trainer, int64_t step,
-                              const json_t *state, const char *checkpoint)
-{
-    trainer->step = step;
-    TRY(trainer_data_restore(trainer, step, state));
-    TRY(trainer_weights_restore(trainer, state));
-    TRY(trainer_base_take(trainer, state, checkpoint));
-    TRY(trainer_moments_restore(trainer, step, state));
-    TRY(trainer_fp8_restore(trainer->fp8, state));
-    TRY(algorithms_take(trainer, state,
-                        trainer->settings.checkpoint.load_ignore));
-    return events_restore(&trainer->events, state);
 }
 
 /* A mismatch of what the methods of the one run keep and those of the other do
@@ -193,16 +170,18 @@ static enum err load_other(struct trainer *trainer,
     enum err rc = ERR_OK;
     json_t *state = NULL;
     struct weights *weights = NULL;
+    struct state_run run = { .trainer = trainer };
     struct globs globs = { 0 };
     struct ckpt_load_stats stats;
     int64_t step = -1;
     TRY(trainer_weights_open(trainer, &weights));
+    run.other = weights_about(weights)->path;
     rc = trainer->rank == 0 ? check_other(trainer, weights) : ERR_OK;
     if (rc == ERR_OK)
         rc = cut_globs(trainer->settings.checkpoint.load_ignore, &globs);
     TRY_OUT(comm_agree(trainer->comm, rc));
     struct ckpt_load_options options = { .accept = accept_other,
-                                         .accept_arg = trainer,
+                                         .accept_arg = &run,
                                          .ignore = globs.list,
                                          .ignore_count = globs.count,
                                          .ignore_told = globs.count - 1,
@@ -215,9 +194,7 @@ static enum err load_other(struct trainer *trainer,
                        from->items, from->count, &step, &state, &stats)));
     /* another run's rules have judged another run's figures */
     json_object_del(state, "finish");
-    TRY_OUT(
-        comm_agree(trainer->comm, take_position(trainer, step, state,
-                                                weights_about(weights)->path)));
+    TRY_OUT(comm_agree(trainer->comm, state_parts_restore(&run, step, state)));
     int begun = trainer_moments_begin(
         trainer, trainer->settings.checkpoint.load_ignore, step);
     TRY_OUT(replica_loaded(trainer->replica));

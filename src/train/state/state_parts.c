@@ -1,0 +1,386 @@
+/* The table of a state's parts, and those of them that are the run's own: its
+ * position, what it computes with, how it has ended. Tensors are no part of it:
+ * the replica lists those. */
+#include "src/train/state/state_parts.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/jsontext.h"
+#include "src/base/log.h"
+#include "src/train/algorithms/algorithms_state.h"
+#include "src/train/loop/trainer_fp8.h"
+#include "src/train/start/start_fixed.h"
+#include "src/train/start/trainer_base.h"
+#include "src/train/start/trainer_data.h"
+#include "src/train/start/trainer_groups.h"
+#include "src/train/start/trainer_weights.h"
+#include "src/train/state/on_checkpoint_about.h"
+#include "src/train/state/trainer_moments.h"
+
+/* A new reference to `value` becomes the state's; NULL: there was no memory. */
+static enum err put(json_t *state, const char *key, json_t *value)
+{
+    return json_object_set_new(state, key, value) == 0
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "out of memory");
+}
+
+/* --- position --- */
+
+static enum err position_store(const struct state_run *run, json_t *state)
+{
+    const struct trainer *trainer = run->trainer;
+    char hash[65];
+    TRY(train_settings_hash(&trainer->settings, hash));
+    json_t *all = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:i}", "run_uuid",
+        trainer->run_uuid, "code_version", TESSERA_VERSION, "config_sha256",
+        hash, "step", (json_int_t)trainer->step, "samples",
+        (json_int_t)(trainer->step * trainer->settings.train.global_batch),
+        "tokens", (json_int_t)trainer_tokens(trainer), "elapsed_s",
+        trainer->elapsed_s, "lr0", trainer->lr0, "attempt", trainer->attempt);
+    int failed = all == NULL || json_object_update(state, all) != 0;
+    json_decref(all);
+    return failed ? err_set(ERR_MEMORY, "out of memory") : ERR_OK;
+}
+
+static const char *uuid_of(const json_t *state)
+{
+    const char *uuid = json_string_value(json_object_get(state, "run_uuid"));
+    return uuid != NULL ? uuid : "";
+}
+
+static enum err position_restore(struct state_run *run, const json_t *state)
+{
+    struct trainer *trainer = run->trainer;
+    snprintf(trainer->run_uuid, sizeof trainer->run_uuid, "%s", uuid_of(state));
+    trainer->step = run->step;
+    trainer->elapsed_s = json_number_value(json_object_get(state, "elapsed_s"));
+    trainer->lr0 = json_number_value(json_object_get(state, "lr0"));
+    return ERR_OK;
+}
+
+static enum err position_take(struct state_run *run, const json_t *state)
+{
+    (void)state;
+    run->trainer->step = run->step;
+    return ERR_OK;
+}
+
+/* --- what must not change --- */
+
+static enum err fixed_store(const struct state_run *run, json_t *state)
+{
+    return put(state, "fixed", start_fixed_state(run->trainer));
+}
+
+/* Weights that tessera-hf has imported look like a run's first checkpoint, but
+ * have neither settings nor an optimizer. */
+static enum err check_run(const struct trainer *trainer, const json_t *state)
+{
+    const json_t *source = json_object_get(state, "source");
+    const char *dir = trainer->settings.run.dir;
+    const char *path = json_string_value(json_object_get(source, "path"));
+    if (source == NULL)
+        return ERR_OK;
+    return err_set(ERR_CHECKPOINT,
+                   "run.dir: %s holds imported weights (of %s), not a run: "
+                   "name another run.dir, and start from these with "
+                   "model.weights = %s",
+                   dir, path != NULL ? path : "?", dir);
+}
+
+static enum err fixed_accept(struct state_run *run, const json_t *state)
+{
+    TRY(check_run(run->trainer, state));
+    return start_fixed_check(run->trainer, state);
+}
+
+static enum err about_store(const struct state_run *run, json_t *state)
+{
+    return put(state, "about", on_checkpoint_about(run->trainer));
+}
+
+/* --- arithmetic --- */
+
+static enum err arithmetic_store(const struct state_run *run, json_t *state)
+{
+    return put(state, "arithmetic", json_incref(run->arithmetics));
+}
+
+static enum err arithmetic_restore(struct state_run *run, const json_t *state)
+{
+    run->arithmetics = json_deep_copy(json_object_get(state, "arithmetic"));
+    return ERR_OK;
+}
+
+/* What the processor's results came from before they were the same everywhere:
+ * "cpu/avx512 OpenBLAS 0.3.21 SkylakeX". */
+static bool is_before_first(const char *arithmetic)
+{
+    return strncmp(arithmetic, "cpu/", 4) == 0;
+}
+
+static bool is_cpu(const char *arithmetic)
+{
+    return strncmp(arithmetic, "cpu", 3) == 0;
+}
+
+/* What gives the checkpoint's bits. */
+static const char *arithmetic_remedy(const char *then, const char *now)
+{
+    if (is_before_first(then) || (is_cpu(then) && is_cpu(now)))
+        return "finish the run with the version that began it";
+    if (is_cpu(then) != is_cpu(now))
+        return "set hardware.backend to match";
+    return "go on with such GPUs and libraries";
+}
+
+static enum err arithmetic_accept(struct state_run *run, const json_t *state)
+{
+    const struct trainer *trainer = run->trainer;
+    const struct train_settings *s = &trainer->settings;
+    const json_t *list = json_object_get(state, "arithmetic");
+    size_t count = json_array_size(list);
+    const char *then =
+        count > 0 ? json_string_value(json_array_get(list, count - 1)) : NULL;
+    if (then != NULL && strcmp(then, trainer->arithmetic) == 0)
+        return ERR_OK;
+    then = then != NULL ? then : "?";
+    const char *before =
+        is_before_first(then) ? ", Tessera's arithmetic before 1" : "";
+    if (s->parallel.determinism == DETERMINISM_FAST ||
+        s->parallel.allow_arithmetic_change) {
+        if (trainer->rank == 0)
+            log_warn("arithmetic changes from %s%s to %s: bits will differ "
+                     "from an undisturbed run",
+                     then, before, trainer->arithmetic);
+        return ERR_OK;
+    }
+    return err_set(
+        ERR_CHECKPOINT,
+        "the checkpoint was computed with %s%s, this start would use %s: %s, "
+        "or parallel.allow_arithmetic_change=true to give up the promise of "
+        "the same bits, which its checkpoints record",
+        then, before, trainer->arithmetic,
+        arithmetic_remedy(then, trainer->arithmetic));
+}
+
+/* --- the end --- */
+
+/* What the run was to last. */
+static json_t *duration_text(const struct trainer *trainer)
+{
+    char text[40];
+    units_format(trainer->settings.train.max_duration, text, sizeof text);
+    return json_string(text);
+}
+
+static enum err end_store(const struct state_run *run, json_t *state)
+{
+    const struct trainer *trainer = run->trainer;
+    if (!trainer->ended_early)
+        return ERR_OK;
+    TRY(put(state, "ended_early", duration_text(trainer)));
+    return put(state, "ended_why", jsontext_string(trainer->record.why));
+}
+
+/* A run that has ended early goes on where it is to last longer than it was
+ * then. */
+static enum err end_restore(struct state_run *run, const json_t *state)
+{
+    struct trainer *trainer = run->trainer;
+    json_t *now = duration_text(trainer);
+    const json_t *then = json_object_get(state, "ended_early");
+    const char *why = json_string_value(json_object_get(state, "ended_why"));
+    trainer->ended_early = then != NULL && json_equal(then, now) != 0;
+    if (trainer->ended_early)
+        snprintf(trainer->record.why, sizeof trainer->record.why, "%s",
+                 why != NULL ? why : "it was ended early");
+    if (then != NULL && trainer->rank == 0)
+        log_info(trainer->ended_early
+                     ? "the run was ended early, at step %lld: change "
+                       "train.max_duration to go on"
+                     : "the run was ended early, at step %lld, and goes on, as "
+                       "train.max_duration has changed",
+                 (long long)trainer->step);
+    json_decref(now);
+    return ERR_OK;
+}
+
+/* --- short texts --- */
+
+static enum err choices_store(const struct state_run *run, json_t *state)
+{
+    const char *choices = run->trainer->choices;
+    return choices != NULL ? put(state, "choices", json_string(choices))
+                           : ERR_OK;
+}
+
+static enum err choices_restore(struct state_run *run, const json_t *state)
+{
+    const char *choices = json_string_value(json_object_get(state, "choices"));
+    free(run->trainer->choices);
+    run->trainer->choices = choices != NULL ? strdup(choices) : NULL;
+    return choices == NULL || run->trainer->choices != NULL
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "out of memory");
+}
+
+static enum err eval_store(const struct state_run *run, json_t *state)
+{
+    const struct dataset *data = run->trainer->eval_data;
+    return data != NULL ? put(state, "eval_set", json_string(dataset_id(data)))
+                        : ERR_OK;
+}
+
+static enum err eval_restore(struct state_run *run, const json_t *state)
+{
+    struct trainer *trainer = run->trainer;
+    const char *eval = json_string_value(json_object_get(state, "eval_set"));
+    snprintf(trainer->eval_before, sizeof trainer->eval_before, "%s",
+             eval != NULL ? eval : "");
+    return ERR_OK;
+}
+
+/* --- those that others keep --- */
+
+#define STORE(name, call)                                                      \
+    static enum err name(const struct state_run *run, json_t *state)           \
+    {                                                                          \
+        return call;                                                           \
+    }
+#define RESTORE(name, call)                                                    \
+    static enum err name(struct state_run *run, const json_t *state)           \
+    {                                                                          \
+        return call;                                                           \
+    }
+
+STORE(groups_store, trainer_groups_store(run->trainer, state))
+RESTORE(groups_accept, trainer_groups_check(run->trainer, state))
+RESTORE(groups_restore, (trainer_groups_restore(run->trainer, state), ERR_OK))
+STORE(data_store, trainer_data_store(run->trainer, state))
+RESTORE(data_restore, trainer_data_restore(run->trainer, run->step, state))
+STORE(text_store, trainer_weights_store(run->trainer, state))
+RESTORE(text_restore, trainer_weights_restore(run->trainer, state))
+STORE(base_store, trainer_base_store(run->trainer, state))
+RESTORE(base_restore, trainer_base_restore(run->trainer, state))
+RESTORE(base_take, trainer_base_take(run->trainer, state, run->other))
+STORE(moments_store, trainer_moments_store(run->trainer, state))
+RESTORE(moments_restore,
+        trainer_moments_restore(run->trainer, run->step, state))
+STORE(fp8_store, trainer_fp8_store(run->trainer->fp8, state))
+RESTORE(fp8_restore, trainer_fp8_restore(run->trainer->fp8, state))
+STORE(methods_store, algorithms_store(&run->trainer->algorithms, state))
+RESTORE(methods_restore, algorithms_restore(run->trainer, state))
+RESTORE(methods_take,
+        algorithms_take(run->trainer, state,
+                        run->trainer->settings.checkpoint.load_ignore))
+STORE(listeners_store, events_store(&run->trainer->events, state))
+RESTORE(listeners_restore, events_restore(&run->trainer->events, state))
+
+STORE(rollbacks_store, rollback_store(&run->trainer->rollbacks, state))
+/* The ledger's are those of the run that goes on. */
+RESTORE(rollbacks_accept,
+        rollback_restore(&run->trainer->rollbacks, run->step, state,
+                         run->trainer->rollback_events,
+                         run->other != NULL ? run->trainer->run_uuid
+                                            : uuid_of(state)))
+
+/* --- the table --- */
+
+/* What others keep is judged behind what must not change, and restored behind
+ * the position; the base behind the text, which names it. */
+static const struct state_part parts[] = {
+    { "position", STATE_ANEW, position_store, NULL, position_restore,
+      position_take },
+    { "fixed", STATE_REFUSED, fixed_store, fixed_accept, NULL, NULL },
+    { "about", STATE_ANEW, about_store, NULL, NULL, NULL },
+    { "groups", STATE_ANEW, groups_store, groups_accept, groups_restore, NULL },
+    { "arithmetic", STATE_REFUSED, arithmetic_store, arithmetic_accept,
+      arithmetic_restore, NULL },
+    { "ended_early", STATE_ANEW, end_store, NULL, end_restore, NULL },
+    { "choices", STATE_ANEW, choices_store, NULL, choices_restore, NULL },
+    { "eval_set", STATE_ANEW, eval_store, NULL, eval_restore, NULL },
+    { "fp8", STATE_REFUSED, fp8_store, NULL, fp8_restore, fp8_restore },
+    { "rollbacks", STATE_ANEW, rollbacks_store, rollbacks_accept,
+      rollbacks_accept, rollbacks_accept },
+    { "data", STATE_ANEW, data_store, NULL, data_restore, data_restore },
+    { "text", STATE_ANEW, text_store, NULL, text_restore, text_restore },
+    { "base", STATE_REFUSED, base_store, NULL, base_restore, base_take },
+    { "moments", STATE_ANEW, moments_store, NULL, moments_restore,
+      moments_restore },
+    { "algorithms", STATE_REFUSED, methods_store, NULL, methods_restore,
+      methods_take },
+    { "listeners", STATE_ANEW, listeners_store, NULL, listeners_restore,
+      listeners_restore },
+};
+
+#define PARTS (int)(sizeof parts / sizeof parts[0])
+
+const struct state_part *state_parts(int *count)
+{
+    *count = PARTS;
+    return parts;
+}
+
+enum err state_parts_store(const struct state_run *run, json_t **out)
+{
+    enum err rc = ERR_OK;
+    assert(json_is_array(run->arithmetics));
+    json_t *state = json_object();
+    for (int i = 0; i < PARTS; i++)
+        TRY_OUT(parts[i].store(run, state));
+    *out = json_incref(state);
+out:
+    json_decref(state);
+    return rc;
+}
+
+enum err state_parts_accept(void *arg, int64_t step, const json_t *state)
+{
+    struct state_run *run = arg;
+    run->step = step;
+    for (int i = 0; i < PARTS; i++)
+        if (parts[i].accept != NULL &&
+            (run->other == NULL || parts[i].take != NULL))
+            TRY(parts[i].accept(run, state));
+    return ERR_OK;
+}
+
+/* Whether the settings are those of the state: the user is told where changes
+ * are told. */
+static enum err tell_changes(const struct trainer *trainer, const json_t *state)
+{
+    char hash[65];
+    const char *old =
+        json_string_value(json_object_get(state, "config_sha256"));
+    TRY(train_settings_hash(&trainer->settings, hash));
+    if (trainer->rank == 0 && (old == NULL || strcmp(old, hash) != 0))
+        log_warn("settings have changed since this checkpoint was saved: "
+                 "ledger.jsonl tells which (event \"settings\")");
+    return ERR_OK;
+}
+
+enum err state_parts_restore(struct state_run *run, int64_t step,
+                             const json_t *state)
+{
+    const struct trainer *trainer = run->trainer;
+    assert(step >= 0);
+    run->step = step;
+    for (int i = 0; i < PARTS; i++) {
+        enum err (*call)(struct state_run *, const json_t *) =
+            run->other != NULL ? parts[i].take : parts[i].restore;
+        if (call != NULL)
+            TRY(call(run, state));
+    }
+    if (run->other != NULL)
+        return ERR_OK;
+    if (trainer->rank == 0)
+        log_info("resumed at step %lld (attempt %d, %d ranks)", (long long)step,
+                 trainer->attempt, trainer->ranks);
+    return tell_changes(trainer, state);
+}
