@@ -1,7 +1,7 @@
 # Tessera: one Makefile for everything. `make help` lists the targets, `make
 # info` shows what was found. Settings may stand in config.mk: V=1 shows
 # commands, WERROR=1 makes warnings errors, SAN=1 builds with ASan and UBSan in
-# build-san/, MPI and CUDA are auto, 0 (leave out) or 1 (insist).
+# build-san/, COVERAGE=1 with gcov's counters in build-cov/, MPI and CUDA are auto, 0 (leave out) or 1 (insist).
 -include config.mk
 
 VERSION   := 0.1.0
@@ -16,7 +16,8 @@ CUDA      ?= auto
 V         ?= 0
 WERROR    ?= 0
 SAN       ?= 0
-B         ?= $(if $(filter 1,$(SAN)),build-san,build)
+COVERAGE  ?= 0
+B         ?= $(if $(filter 1,$(SAN)),build-san,$(if $(filter 1,$(COVERAGE)),build-cov,build))
 Q         := $(if $(filter 1,$(V)),,@)
 PATH      := $(PATH):/usr/sbin:/sbin
 export PATH
@@ -65,6 +66,12 @@ ifeq ($(SAN),1)
 OPT      := -O1 -g -fno-omit-frame-pointer
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 endif
+# counters that threads, children and ranks share
+ifeq ($(COVERAGE),1)
+OPT      := -O1 -g
+COVER    := --coverage -fprofile-update=atomic
+KERNEL_OPT := -O1
+endif
 OPENMP   := -fopenmp
 USED     := $(PKGS) $(if $(filter 1,$(WITH_MPI)),ompi-c)
 WARN     := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes \
@@ -73,8 +80,8 @@ CPPFLAGS += -I. -D_GNU_SOURCE -DTESSERA_VERSION='"$(VERSION)"' \
     -DTESSERA_PREFIX='"$(PREFIX)"' -DTESSERA_WITH_MPI=$(WITH_MPI) \
     $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(USED) 2>/dev/null))
 # a fused multiply-add happens where it is written, whatever the compiler
-CFLAGS   += -std=c17 -ffp-contract=off $(OPT) $(WARN) $(SANITIZE) $(OPENMP) -pthread -MMD -MP
-LDFLAGS  += -Wl,--as-needed $(OPENMP) -pthread $(SANITIZE)
+CFLAGS   += -std=c17 -ffp-contract=off $(OPT) $(WARN) $(SANITIZE) $(COVER) $(OPENMP) -pthread -MMD -MP
+LDFLAGS  += -Wl,--as-needed $(OPENMP) -pthread $(SANITIZE) $(COVER)
 CUDA_ROOT := $(patsubst %/bin/,%,$(dir $(NVCC)))
 # cuBLASLt is opened at run time, where the loader or this path finds it
 HAVE_CUDNN := $(wildcard $(CUDA_ROOT)/include/cudnn.h)

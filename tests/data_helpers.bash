@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034 # variables of the bats files
+# shellcheck shell=bash disable=SC2034,SC2154 # variables of the bats files
 # Shared by the bats files of tessera-data: each test in a folder of its own.
 
 BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
@@ -21,7 +21,7 @@ teardown() {
 fails() {
     local code=$1 text=$2
     shift 2
-    run "$DATA" ${SUBCOMMAND:-} "$@"
+    run "$DATA" ${SUBCOMMAND:+"$SUBCOMMAND"} "$@"
     echo "status $status: $output"
     [ "$status" -eq "$code" ] && [[ "$output" == "tessera-data: "*"$text"* ]] &&
         [ "${#lines[@]}" -eq 1 ]

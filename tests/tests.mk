@@ -15,13 +15,13 @@ HAVE_CXX := $(shell command -v $(CXX))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
 TEST_SRC := $(if $(HAVE_CXX),$(TEST_SRC),$(foreach t,$(TEST_SRC),$(if $(findstring _emu,$(t)),,$(t))))
 TEST_SRC := $(filter-out $(if $(filter 1,$(WITH_CUDA)),,%_nvcc.c) $(if $(HAVE_CUDNN),,%_dnn_nvcc.c),$(TEST_SRC))
-TESTS    := $(TEST_SRC:tests/%.c=$(B)/tests/%)
+TEST_BIN := $(TEST_SRC:tests/%.c=$(B)/tests/%)
 # one wrapper for each number of ranks, for prove
 ranks_of  = $(foreach d,1 2 3 4 5 6 7 8,$(findstring $(d),$(lastword $(subst _n, ,$(1)))))
-TESTS_N  := $(shell printf '%s\n' $(TESTS) | grep -E '_n[1-8]+$$')
-TESTS_1  := $(filter-out $(TESTS_N),$(TESTS))
+TESTS_N  := $(shell printf '%s\n' $(TEST_BIN) | grep -E '_n[1-8]+$$')
+TESTS_1  := $(filter-out $(TESTS_N),$(TEST_BIN))
 WRAPPERS := $(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(t)),$(t).np$(n).t))
-TESTS_EMU := $(foreach t,$(TESTS),$(if $(findstring _emu,$(t)),$(t)))
+TESTS_EMU := $(foreach t,$(TEST_BIN),$(if $(findstring _emu,$(t)),$(t)))
 # Three lanes of about the same time, in each one test after the other: jobs on
 # Slurm, checks of health and killed checkpoints, which mostly wait; runs of whole
 # programs, on up to 4 ranks; and programs of one test each, most of one thread.
@@ -74,7 +74,7 @@ endef
 define shared
 @mkdir -p $(@D)
 @echo "  CC    $@"
-$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) $(1) -fPIC -shared \
+$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE) $(COVER),$(CPPFLAGS) $(CFLAGS)) $(1) -fPIC -shared \
     -Wl,-soname,$(@F) -o $@ $(filter %.c,$^) -ldl
 endef
 
@@ -108,7 +108,7 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/tests/tap.o $(CRASH) $(LIB)
 
 # those of the emulator itself have kernels of their own
 EMU_OWN := $(addprefix $(B)/tests/,test_cuda_race_emu test_cuda_emulator_emu)
-$(filter-out $(EMU_OWN) %_same,$(TESTS_EMU) $(filter $(B)/tests/test_kernels%,$(TESTS))): $(EMULATED)
+$(filter-out $(EMU_OWN) %_same,$(TESTS_EMU) $(filter $(B)/tests/test_kernels%,$(TEST_BIN))): $(EMULATED)
 $(EMU_OWN): $(B)/tests/cuda_emulator.o
 $(B)/tests/test_cuda_race_emu: $(B)/tests/cuda_race_cases.raced.o $(B)/tests/cuda_race.o
 $(B)/tests/test_cuda_emulator_emu: $(B)/tests/cuda_emulator_cases.emulated.o
@@ -119,7 +119,7 @@ $(addprefix $(B)/tests/,test_model test_model_tuned test_model_sequence test_mod
 $(B)/tests/test_cuda_blas_nvcc: $(B)/tests/cuda_blas_fake.o
 $(B)/tests/test_cuda_dnn_nvcc: $(B)/tests/cuda_dnn_fake.o | $(B)/tests/libcuda.so.1
 $(addprefix $(B)/tests/,test_health_gpu test_health_probe_emu test_system): | $(NVMLS)
-$(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device% $(B)/tests/test_replica_frozen% $(B)/tests/test_group_dead $(B)/tests/test_group_tensors%,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
+$(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device% $(B)/tests/test_replica_frozen% $(B)/tests/test_group_dead $(B)/tests/test_group_tensors%,$(TEST_BIN)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
 
 $(REPLAYS): $(B)/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(B)/tests/tap.o $(LIB)
 	$(call link,)
@@ -201,7 +201,7 @@ hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as r
 ifeq ($(MISSING_BUILD),)
 gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
 
-tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(NVMLS) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(INTEROP) $(BENCH)
+tests: $(TEST_BIN) $(REPLAYS) $(WRAPPERS) $(NVMLS) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(INTEROP) $(BENCH)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.
@@ -249,6 +249,15 @@ sanitize: ## the C tests under ASan and UBSan
 
 sanitize-run: $(TESTS_1) $(REPLAYS)
 	ASAN_OPTIONS=detect_leaks=1 TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1) $(REPLAYS)
+
+# TESTS="test_err tests/hash.bats" only these, else all that needs no GPU; kernels
+# of GPUs, which are C++, are not counted
+COVERED = $(if $(TESTS),$(patsubst test_%,$(B)/tests/test_%,$(TESTS)),$(TESTS_1) $(REPLAYS) $(WRAPPERS) $(BATS))
+coverage: ## lines and branches that tests reach, by folder, and what none does (TESTS="NAME...")
+	+@$(MAKE) --no-print-directory COVERAGE=1 coverage-run
+
+coverage-run: $(if $(filter tests/%,$(COVERED)),all tests tiny-data) $(filter $(B)/%,$(COVERED))
+	TESSERA_BIN=$(abspath $(B)/bin) tests/coverage $(B) prove --timer $(LANES) $(COVERED)
 
 # FUZZ="NAME..." only these; see tests/fuzz/run
 FUZZ ?= $(FUZZERS)
