@@ -79,6 +79,19 @@ bool replica_by_block(const struct replica_options *options);
 void *replica_piece(const struct replica *replica, int block);
 void *replica_shard(const struct replica *replica, int block);
 
+static inline bool replica_is_ddp(const struct replica *replica)
+{
+    return replica->options.strategy == REPLICA_DDP;
+}
+
+/* Where this rank's own piece of a block begins among masters and what is kept
+ * beside them, which under ddp have all elements; and its masters, the fp32
+ * weights that the optimizer updates. */
+int64_t replica_own_at(const struct replica *replica, int block);
+float *replica_own_master(const struct replica *replica, int block);
+/* All masters, which every rank has under ddp and only there. */
+float *replica_all_masters(const struct replica *replica);
+
 /* Where a moment of this element of the flat space lies, and of those that
  * follow in its tensor; NULL: not here. */
 const float *replica_moment_at(const struct replica *replica, int moment,

@@ -3,26 +3,6 @@
  * kept beside the moments. */
 #include "src/parallel/replica_impl.h"
 
-static bool is_ddp(const struct replica *replica)
-{
-    return replica->options.strategy == REPLICA_DDP;
-}
-
-/* Where this rank's piece of a block lies among masters and what is kept. */
-static int64_t piece_at(const struct replica *replica, int block)
-{
-    return is_ddp(replica) ? 0 : replica->owner->blocks[block].at;
-}
-
-/* Its masters; with ddp all of them. */
-static float *master_piece(const struct replica *replica, int block)
-{
-    if (replica->master != NULL)
-        return replica->master + piece_at(replica, block);
-    return is_ddp(replica) ? (float *)(void *)replica->weights
-                           : replica_piece(replica, block);
-}
-
 /* Elements [begin, end) of the flat space, which lie at `at` in what is kept
  * beside the masters. */
 static struct replica_piece piece_of(const struct replica *replica,
@@ -46,19 +26,20 @@ static enum err visit_own(const struct replica *replica,
 {
     const struct owner *owner = replica->owner;
     float *gradient = replica->gradient;
-    if (is_ddp(replica)) {
+    if (replica_is_ddp(replica)) {
         if (gradient != NULL)
             gradient -= owner->blocks[0].begin;
         struct replica_piece all =
             piece_of(replica, 0, replica->params->elements,
-                     master_piece(replica, 0), gradient, 0);
+                     replica_all_masters(replica), gradient, 0);
         return visit(arg, &all);
     }
     for (int i = 0; i < owner->block_count; i++) {
         const struct owner_block *b = &owner->blocks[i];
-        struct replica_piece piece = piece_of(
-            replica, b->begin, b->end, master_piece(replica, i),
-            gradient != NULL ? gradient + b->at : NULL, piece_at(replica, i));
+        struct replica_piece piece =
+            piece_of(replica, b->begin, b->end, replica_own_master(replica, i),
+                     gradient != NULL ? gradient + b->at : NULL,
+                     replica_own_at(replica, i));
         if (b->end > b->begin)
             TRY(visit(arg, &piece));
     }

@@ -10,29 +10,22 @@
 /* The host makes so many fresh weights at once for a device. */
 #define INIT_ELEMENTS ((int64_t)1 << 20)
 
-static bool is_ddp(const struct replica *replica)
-{
-    return replica->options.strategy == REPLICA_DDP;
-}
-
-/* Where this rank's piece of a block lies among its masters. */
-static int64_t piece_at(const struct replica *replica, int block)
+int64_t replica_own_at(const struct replica *replica, int block)
 {
     const struct owner_block *b = &replica->owner->blocks[block];
-    return is_ddp(replica) ? b->begin : b->at;
+    return replica_is_ddp(replica) ? b->begin : b->at;
 }
 
-/* The fp32 weights of the piece, which the optimizer updates. */
-static float *master_piece(const struct replica *replica, int block)
+float *replica_own_master(const struct replica *replica, int block)
 {
     if (replica->master == NULL)
         return replica_piece(replica, block);
-    return replica->master + piece_at(replica, block);
+    return replica->master + replica_own_at(replica, block);
 }
 
-/* All masters, which every rank has under ddp. */
-static float *masters(const struct replica *replica)
+float *replica_all_masters(const struct replica *replica)
 {
+    assert(replica_is_ddp(replica));
     return replica->master != NULL ? replica->master
                                    : (float *)(void *)replica->weights;
 }
@@ -40,9 +33,9 @@ static float *masters(const struct replica *replica)
 float *replica_master_at(const struct replica *replica, int block,
                          int64_t element)
 {
-    if (is_ddp(replica))
-        return masters(replica) + element;
-    return master_piece(replica, block) +
+    if (replica_is_ddp(replica))
+        return replica_all_masters(replica) + element;
+    return replica_own_master(replica, block) +
            (element - replica->owner->blocks[block].begin);
 }
 
@@ -154,7 +147,7 @@ static void list_kept(struct replica *replica, int kept)
         int64_t first;
         struct ckpt_item *item = add_item(replica, prefix, param, &first);
         if (first >= 0 && replica->arena.base != NULL)
-            item->data = replica->kept[kept] + piece_at(replica, block) +
+            item->data = replica->kept[kept] + replica_own_at(replica, block) +
                          (first - begin);
     }
 }
@@ -251,7 +244,8 @@ static enum err publish(struct replica *replica)
 {
     for (int i = 0; i < replica->owner->block_count; i++) {
         const struct owner_block *b = &replica->owner->blocks[i];
-        TRY(round_weights(replica, b->end - b->begin, master_piece(replica, i),
+        TRY(round_weights(replica, b->end - b->begin,
+                          replica_own_master(replica, i),
                           replica_piece(replica, i)));
     }
     return share_weights(replica);
@@ -259,22 +253,22 @@ static enum err publish(struct replica *replica)
 
 static enum err publish_ddp(struct replica *replica)
 {
-    return round_weights(replica, replica->params->elements, masters(replica),
-                         replica->weights);
+    return round_weights(replica, replica->params->elements,
+                         replica_all_masters(replica), replica->weights);
 }
 
 enum err replica_publish(struct replica *replica)
 {
-    return is_ddp(replica) ? publish_ddp(replica) : publish(replica);
+    return replica_is_ddp(replica) ? publish_ddp(replica) : publish(replica);
 }
 
 enum err replica_loaded(struct replica *replica)
 {
     int64_t elements = replica->params->elements;
-    if (!is_ddp(replica))
+    if (!replica_is_ddp(replica))
         return publish(replica);
     TRY(reduce_gather(replica->tensors, elements, replica->owner->cut,
-                      DTYPE_F32, masters(replica)));
+                      DTYPE_F32, replica_all_masters(replica)));
     const struct spans *spans = replica->spans;
     for (int i = 0; i < UPDATE_MOMENTS; i++)
         if (spans->moments[i] > 0)
@@ -332,8 +326,8 @@ static enum err begin_kept(struct replica *replica)
     if (replica->spans->states > 0)
         TRY(kernels->zero(replica->ctx, DTYPE_F32, replica->spans->states,
                           replica->states));
-    int64_t elements =
-        is_ddp(replica) ? replica->params->elements : replica->owner->own;
+    int64_t elements = replica_is_ddp(replica) ? replica->params->elements
+                                               : replica->owner->own;
     for (int i = 0; i < replica_kept_count(&replica->options); i++)
         TRY(kernels->zero(replica->ctx, DTYPE_F32, elements, replica->kept[i]));
     return ERR_OK;
@@ -345,7 +339,7 @@ static enum err begin_piece(struct replica *replica, uint64_t seed,
                             struct arena *host)
 {
     const struct owner_block *b = &replica->owner->blocks[block];
-    float *master = master_piece(replica, block);
+    float *master = replica_own_master(replica, block);
     if (b->begin == b->end)
         return ERR_OK;
     return host->base != NULL
