@@ -2,8 +2,11 @@
  * the same however tokens are cut into calls, on any number of threads, gathered
  * or held; its slots, and what it refuses. */
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 
+#include "src/infer/infer_impl.h"
+#include "src/model/model_known.h"
 #include "tests/infer_fixture.h"
 
 static const struct {
@@ -354,6 +357,37 @@ static void check_plan_adapters(const struct kernels *kernels)
     params_destroy(params[1]);
 }
 
+/* An option that somebody adds to the model: the engine refuses it until it is
+ * in its list, and knows all that there are. */
+static void check_unknown(void)
+{
+    struct more {
+        struct model_config config;
+        int64_t window;
+    } more = { .window = 0 };
+    struct setting rows[128];
+    int count = model_known_row_count;
+    memcpy(rows, model_known_rows, (size_t)count * sizeof rows[0]);
+    rows[count] = (struct setting){ .key = "window",
+                                    .help = "tokens that one attends to",
+                                    .type = SETTING_INT,
+                                    .offset = offsetof(struct more, window),
+                                    .preset = "0",
+                                    .max = 1e6 };
+    memset(&more.config, 0xff, sizeof more.config); /* no default anywhere */
+    tap_ok(model_known_check(model_known_rows, count, &more, infer_known,
+                             "generation") == ERR_OK,
+           "the engine knows all of %d options", count);
+    tap_ok(model_known_check(rows, count + 1, &more, infer_known,
+                             "generation") == ERR_OK,
+           "one more at its default");
+    more.window = 4096;
+    tap_ok(model_known_check(rows, count + 1, &more, infer_known,
+                             "generation") == ERR_UNSUPPORTED &&
+               strstr(err_text(), "model.window = 4096: generation") != NULL,
+           "one more is refused by its name: %s", err_text());
+}
+
 int main(void)
 {
     const struct kernels *kernels = NULL;
@@ -367,6 +401,7 @@ int main(void)
     check_slots(dense, kernels);
     check_slots((struct model_config){ .positions = POSITIONS_ALIBI }, kernels);
     check_wanted(dense, kernels);
+    check_unknown();
     check_errors(kernels);
     check_plan(kernels);
     check_plan_adapters(kernels);

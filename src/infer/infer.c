@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "src/infer/infer_impl.h"
+#include "src/model/model_known.h"
 
 /* --- layout --- */
 
@@ -149,6 +150,19 @@ static void infer_layout_host(struct infer *infer, struct arena *arena)
 
 /* --- making one --- */
 
+const char infer_known[] =
+    " preset d_model n_heads n_kv_heads n_layers vocab_size max_seq_len "
+    "expansion_ratio ffn_width positions rope_theta rope_scaling rope_factor "
+    "rope_low_freq_factor rope_high_freq_factor rope_original_len "
+    "alibi_bias_max norm norm_eps qk_norm clip_qkv ffn activation bias "
+    "qkv_bias "
+    "out_bias mlp_bias tied logit_scale residual_scale experts experts_top_k "
+    "router_normalize "
+    /* of training alone */
+    "attn_uses_sequence_id dropout_embedding dropout_attention "
+    "dropout_residual init init_std init_embedding_std router_jitter "
+    "balance_weight ";
+
 /* Numbers of keys, and as many of values. */
 static enum err count_cache(const struct infer *infer, int64_t *out)
 {
@@ -180,6 +194,8 @@ static enum err open_infer(const struct model_config *config,
     assert(config->positions != POSITIONS_LEARNED ||
            options->positions <= config->max_seq_len);
     assert(options->dtype == DTYPE_F32 || options->dtype == DTYPE_BF16);
+    TRY(model_known_check(model_known_rows, model_known_row_count, config,
+                          infer_known, "generation"));
     struct infer *infer = calloc(1, sizeof *infer);
     if (infer == NULL)
         return err_set(ERR_MEMORY, "infer: out of memory");

@@ -89,6 +89,10 @@ struct infer {
     struct infer_target *targets; /* [R] of its wanted rows */
 };
 
+/* The options of a model that the engine computes, or that decide nothing here
+ * (model_known.h). */
+extern const char infer_known[];
+
 /* Rows of the logits' buffer. */
 int64_t infer_logit_rows(const struct infer *infer);
 

@@ -11,6 +11,7 @@ struct attention model_attention_shape(const struct pass *pass)
 {
     const struct model *model = pass->model;
     const struct model_config *config = &model->config;
+    double dropout = pass->training ? config->dropout_attention : 0.0;
     return (struct attention){
         .batch = pass->leaf.samples,
         .seq = pass->leaf.seq_len,
@@ -20,10 +21,8 @@ struct attention model_attention_shape(const struct pass *pass)
         .scale = (float)(1.0 / sqrt((double)model->head_dim)),
         .alibi_slopes = model->slopes,
         .sequence_ids = pass->leaf.sequence_ids,
-        .dropout = pass->training ? (float)config->dropout_attention : 0.0f,
-        .random = { .seed = model->options.seed,
-                    .stream = pass->layer->dropout_probs,
-                    .first_sample = pass->leaf.first_sample },
+        .dropout = (float)dropout,
+        .random = model_random(pass, dropout, pass->layer->dropout_probs),
     };
 }
 

@@ -107,14 +107,6 @@ enum err model_norm_backward(struct pass *pass, enum param_role role,
         pass_norm_gradient(pass, role), pass_gradient(pass, role + 1));
 }
 
-static struct random_place branch_place(const struct pass *pass,
-                                        uint64_t stream)
-{
-    return (struct random_place){ .seed = pass->model->options.seed,
-                                  .stream = stream,
-                                  .first_sample = pass->leaf.first_sample };
-}
-
 static bool drops_depth(const struct pass *pass)
 {
     return pass->training && pass->model->options.drop_depth > 0.0;
@@ -129,10 +121,12 @@ static enum err drop_depth(const struct pass *pass, void *x)
     int64_t elements = leaf->seq_len * model->config.d_model;
     double p = model->options.drop_depth * (double)(pass->number + 1) /
                (double)model->config.n_layers;
-    struct random_place none = { 0 };
+    const struct random_place none = { 0 };
+    const struct random_place random =
+        model_random(pass, p, pass->layer->drop_depth);
     for (int64_t i = 0; i < leaf->samples; i++) {
-        double drawn = rng_uniform(model->options.seed, pass->layer->drop_depth,
-                                   (uint64_t)(leaf->first_sample + i));
+        double drawn = rng_uniform(random.seed, random.stream,
+                                   (uint64_t)(random.first_sample + i));
         float factor = drawn < p ? 0.0f : (float)(1.0 / (1.0 - p));
         void *sample = at(model, x, i * elements);
         TRY(model->kernels->dropout(&model->ctx, model->options.dtype, 1,
@@ -145,12 +139,12 @@ static enum err drop_depth(const struct pass *pass, void *x)
 enum err model_drop_branch(struct pass *pass, uint64_t stream)
 {
     struct model *model = pass->model;
-    float p = (float)model->config.dropout_residual;
-    struct random_place random = branch_place(pass, stream);
-    if (pass->training && p > 0.0f)
+    double p = pass->training ? model->config.dropout_residual : 0.0;
+    struct random_place random = model_random(pass, p, stream);
+    if (p > 0.0)
         TRY(model->kernels->dropout(
             &model->ctx, model->options.dtype, pass->leaf.samples,
-            pass->leaf.seq_len * model->config.d_model, p, &random, 1.0f,
+            pass->leaf.seq_len * model->config.d_model, (float)p, &random, 1.0f,
             model->ws.branch, model->ws.branch));
     return drops_depth(pass) ? drop_depth(pass, model->ws.branch) : ERR_OK;
 }
@@ -159,15 +153,15 @@ enum err model_branch_gradient(struct pass *pass, uint64_t stream,
                                const void **dbranch)
 {
     struct model *model = pass->model;
-    struct random_place random = branch_place(pass, stream);
+    float p = (float)model->config.dropout_residual;
+    struct random_place random = model_random(pass, p, stream);
     *dbranch = pass->dx;
     if (model->ws.dbranch == NULL)
         return ERR_OK;
     *dbranch = model->ws.dbranch;
     TRY(model->kernels->dropout(
         &model->ctx, model->options.dtype, pass->leaf.samples,
-        pass->leaf.seq_len * model->config.d_model,
-        (float)model->config.dropout_residual, &random,
+        pass->leaf.seq_len * model->config.d_model, p, &random,
         (float)model->config.residual_scale, pass->dx, model->ws.dbranch));
     return drops_depth(pass) ? drop_depth(pass, model->ws.dbranch) : ERR_OK;
 }

@@ -11,15 +11,14 @@
 static enum err drop_embedding(struct pass *pass, void *x)
 {
     const struct model *model = pass->model;
-    float p = (float)model->config.dropout_embedding;
-    struct random_place random = { .seed = model->options.seed,
-                                   .stream = pass->dropout_embedding,
-                                   .first_sample = pass->leaf.first_sample };
-    if (!pass->training || p == 0.0f)
+    double p = pass->training ? model->config.dropout_embedding : 0.0;
+    struct random_place random = model_random(pass, p, pass->dropout_embedding);
+    if (p == 0.0)
         return ERR_OK;
-    return model->kernels->dropout(
-        &model->ctx, model->options.dtype, pass->leaf.samples,
-        pass->leaf.seq_len * model->config.d_model, p, &random, 1.0f, x, x);
+    return model->kernels->dropout(&model->ctx, model->options.dtype,
+                                   pass->leaf.samples,
+                                   pass->leaf.seq_len * model->config.d_model,
+                                   (float)p, &random, 1.0f, x, x);
 }
 
 static enum err embed(struct pass *pass)

@@ -35,20 +35,11 @@ struct model_graphs {
 
 /* --- what can be kept --- */
 
-static bool draws(const struct model *model)
-{
-    const struct model_config *config = &model->config;
-    return model->options.lora.dropout > 0.0 ||
-           model->options.drop_depth > 0.0 || config->dropout_embedding > 0.0 ||
-           config->dropout_attention > 0.0 || config->dropout_residual > 0.0 ||
-           config->router_jitter > 0.0;
-}
-
 static bool is_wanted(const struct model *model)
 {
     const struct model_options *options = &model->options;
     return options->graphs && model->kernels->memory->capture_begin != NULL &&
-           options->chunks == 1 && options->expert_degree <= 1 && !draws(model);
+           options->chunks == 1 && options->expert_degree <= 1;
 }
 
 static int64_t loss_tokens_of(const struct model *model)
@@ -129,7 +120,7 @@ static enum err launch(struct model *model, void *graph)
 enum err model_graph_run(struct model *model, enum err (*run)(struct model *))
 {
     struct model_graphs *graphs = model->graphs;
-    if (graphs == NULL || graphs->failed ||
+    if (graphs == NULL || graphs->failed || model->draws ||
         kernel_profile_on(model->ctx.profile) ||
         model->passes[0].access->fixed == NULL)
         return run(model);

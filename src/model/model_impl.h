@@ -2,6 +2,8 @@
  * pass over one leaf. */
 #pragma once
 
+#include <assert.h>
+
 #include "src/base/arena.h"
 #include "src/model/model.h"
 #include "src/model/model_graph.h"
@@ -196,6 +198,7 @@ struct model {
     const struct stream_look *look; /* NULL: nobody looks */
     struct model_graphs *graphs;    /* NULL: leaves are not kept */
     bool capturing;                 /* the calls of a leaf are kept */
+    bool draws; /* random numbers: model_random() was asked for some */
     struct leaf_loss *graph_loss; /* a tensor, of the leaf at work as a graph */
     int64_t loss_tokens;          /* of the whole leaf: labels >= 0 */
     float *rope;                  /* [seq_len, 2, head_dim / 2] */
@@ -260,6 +263,22 @@ enum err model_frozen(const struct model *model, int block,
                       const void **weights);
 /* Find the gradients only. */
 enum err model_enter_gradient(struct model *model, int block);
+
+/* Where an op draws numbers for the pass's rows, each with probability p or as
+ * far from 1; 0: it draws none. Whatever draws asks here and nowhere else: so
+ * the model knows that leaves draw, and keeps none as a graph, which would draw
+ * the same each time. */
+static inline struct random_place model_random(const struct pass *pass,
+                                               double p, uint64_t stream)
+{
+    if (p == 0.0)
+        return (struct random_place){ 0 };
+    assert(!pass->model->capturing);
+    pass->model->draws = true;
+    return (struct random_place){ .seed = pass->model->options.seed,
+                                  .stream = stream,
+                                  .first_sample = pass->leaf.first_sample };
+}
 
 /* The host waits for an event of the model's stream, among messages of other
  * ranks: never by the memory's own waits, which have no deadline. */

@@ -39,9 +39,8 @@ static bool find(const struct pass *pass, enum lora_layer layer,
         out->db = pass_gradient(pass, param_lora_b(layer));
     }
     out->random =
-        (struct random_place){ .seed = model->options.seed,
-                               .stream = pass->layer->dropout_lora[layer],
-                               .first_sample = pass->leaf.first_sample };
+        model_random(pass, pass->training ? model->options.lora.dropout : 0.0,
+                     pass->layer->dropout_lora[layer]);
     return true;
 }
 

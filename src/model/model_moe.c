@@ -21,18 +21,17 @@ static struct route route_of(const struct pass *pass)
 static enum err router_input(struct pass *pass, const void **input)
 {
     struct model *model = pass->model;
-    struct random_place random = { .seed = model->options.seed,
-                                   .stream = pass->layer->jitter,
-                                   .first_sample = pass->leaf.first_sample };
+    double jitter = pass->training ? model->config.router_jitter : 0.0;
+    struct random_place random =
+        model_random(pass, jitter, pass->layer->jitter);
     *input = model->ws.norm;
-    if (!pass->training || model->config.router_jitter == 0.0)
+    if (jitter == 0.0)
         return ERR_OK;
     *input = model->ws.router_in;
-    return model->kernels->jitter(&model->ctx, model->options.dtype,
-                                  pass->leaf.samples,
-                                  pass->leaf.seq_len * model->config.d_model,
-                                  (float)model->config.router_jitter, &random,
-                                  model->ws.norm, model->ws.router_in);
+    return model->kernels->jitter(
+        &model->ctx, model->options.dtype, pass->leaf.samples,
+        pass->leaf.seq_len * model->config.d_model, (float)jitter, &random,
+        model->ws.norm, model->ws.router_in);
 }
 
 /* What one choice of an expert by the mean probability of it weighs in the
@@ -126,9 +125,9 @@ static enum err choose_backward(struct pass *pass)
     struct workspace *ws = &model->ws;
     const struct routing *routing = &pass->layer->routing;
     struct route route = route_of(pass);
-    struct random_place random = { .seed = model->options.seed,
-                                   .stream = pass->layer->jitter,
-                                   .first_sample = pass->leaf.first_sample };
+    double jitter = model->config.router_jitter;
+    struct random_place random =
+        model_random(pass, jitter, pass->layer->jitter);
     int64_t d = model->config.d_model;
     const void *input = NULL;
     TRY(k->balance_backward(ctx, &route, balance_scale(pass), routing->offsets,
@@ -139,9 +138,8 @@ static enum err choose_backward(struct pass *pass)
     TRY(router_backward(pass, input));
     if (input != ws->norm)
         TRY(k->jitter(ctx, model->options.dtype, pass->leaf.samples,
-                      pass->leaf.seq_len * d,
-                      (float)model->config.router_jitter, &random, ws->drouter,
-                      ws->drouter));
+                      pass->leaf.seq_len * d, (float)jitter, &random,
+                      ws->drouter, ws->drouter));
     return k->accumulate(ctx, model->options.dtype, pass->n * d, ws->drouter,
                          ws->dnorm);
 }
