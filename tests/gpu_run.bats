@@ -52,14 +52,10 @@ esac
 END
     stand_in bin/ldconfig <<<'echo "libcublasLt.so.13 (libc6,x86-64) => /here"'
     stand_in bin/compute-sanitizer <<<'while [[ $1 == -* ]]; do shift 2; done; exec "$@"'
-    stand_in build/gpu/bench_kernels <<'END'
+    stand_in build/gpu/products <<'END'
 : libcublasLt.so.13 libcudnn.so.9
 if [ "$1" = --describe ]; then echo "CUDA kernels, Pretended, cuBLASLt 130100, cuDNN 91900"; exit; fi
-if [ "$1" = --compare ]; then echo "ok - gemm 7b up NT: 8 algorithms"; exit; fi
-echo '{"op": "copy", "shape": "ceiling", "us": 500.00, "rate": 4294.97, "unit": "GB/s", "share": 1.0000, "goal": 0.00, "ok": true}'
-echo '{"op": "norm_forward", "shape": "16384x768", "us": 20.00, "rate": 2500.00, "unit": "GB/s", "share": 0.5821, "goal": 0.85, "ok": false}'
-echo '{"op": "lion", "shape": "1x1", "skipped": "the table has no lion yet"}'
-echo "# bench: 2 rows, 1 short, 0 failed, 1 skipped" >&2
+echo "ok - gemm 7b up NT: 8 algorithms"
 END
     stand_in build/gpu/test_attention_cudnn <<<'echo "ok 1 - 4 x 2048"; echo 1..1'
     stand_in build/gpu/test_nccl <<'END'
@@ -120,8 +116,8 @@ run_tree() {
 }
 
 @test "an archive of it runs in a clean folder: no GPU, status 77" {
-    [ -x "$BUILD/gpu/bench_kernels" ] || skip "this build has no CUDA kernels"
-    "$BUILD/gpu/bench_kernels" --describe && skip "there is a GPU: make gpu && tests/gpu/run"
+    [ -x "$BUILD/gpu/products" ] || skip "this build has no CUDA kernels"
+    "$BUILD/gpu/products" --describe && skip "there is a GPU: make gpu && tests/gpu/run"
     B=$BUILD run tests/gpu/pack "$DIR/gpu.tar.gz"
     echo "$output"
     [ "$status" -eq 0 ]
@@ -161,15 +157,12 @@ run_tree() {
     [[ "$output" == *"test_nccl "*"skipped  NCCL refuses two ranks on one GPU, and 1 are visible"* ]]
     [[ "$output" == *"shared-gpu-refused "*" ok "*"exchange-two-ranks "*" ok       staged"* ]]
     [[ "$output" == *"clocks   SM 1755 to 1980 MHz, at most 690 W, 71 C"* ]]
-    [[ "$output" == *"library-nccl"*"test_attention_cudnn"*"test_kernels_norm"*"sanitizer-"*"digest-"*"loss-"*"norm_forward"* ]]
+    [[ "$output" == *"library-nccl"*"test_attention_cudnn"*"test_kernels_norm"*"sanitizer-"*"digest-"*"loss-"*"model-125m"* ]]
     [[ "$output" == *"sanitizer-racecheck-update "*" ok "* ]]
-    [[ "$output" == *"norm_forward "*"16384x768"*"2500.0 GB/s     0.58  0.85 short"* ]]
-    [[ "$output" == *"lion "*"skipped: the table has no lion yet"* ]]
     [[ "$output" == *"model-125m "*" ok       12.5 ms a step, 100 tokens/s, MFU 0.5, causal 0.4 of known"* ]]
     [[ "$output" == *"attention-1b-fp8 "*" ok       cudnn"* ]]
     [[ "${lines[-1]}" =~ ^gpu:\ [0-9]+\ checks,\ 0\ failed,\ 2\ skipped$ ]]
     diff <(echo "$output") "$DIR/out/report.txt"
-    [ "$(wc -l <"$DIR/out/bench.json")" -eq 3 ]
 }
 
 @test "a failure is told with what the test said, status 1" {
@@ -182,7 +175,7 @@ run_tree() {
     [[ "$output" == *"test_kernels_rope "*" FAILED   exit status 139, 0 of 1 points"* ]]
     [[ "$output" == *"loss-cuda-bf16 "*" FAILED   2.500100, on the CPU 2.900000: more than 2e-2 apart"* ]]
     [[ "$output" == *"digest-resumed "*" FAILED   not that of cuda-bf16"* ]]
-    [[ "$output" != *"norm_forward"* ]]
+    [[ "$output" != *"model-125m"* ]]
     [[ "${lines[-1]}" =~ ^gpu:\ [0-9]+\ checks,\ [1-9][0-9]*\ failed ]]
 }
 
@@ -201,7 +194,7 @@ run_tree() {
 @test "a slower way, memory beyond the plan and missing libraries are failures" {
     make_tree
     rm "$TREE/bin/compute-sanitizer" "$TREE/build/gpu/test_nccl"
-    sed -i 's/libcudnn.so.9/libcudnn.so.99/' "$TREE/build/gpu/bench_kernels"
+    sed -i 's/libcudnn.so.9/libcudnn.so.99/' "$TREE/build/gpu/products"
     stand_in build/gpu/test_attention_cudnn <<<'echo "not ok 1 - 4 x 2048, 12 heads"; echo 1..1; exit 1'
     GPUS=2 STAGED=1 MEMORY=9000 run_tree --check-only
     [ "$status" -eq 1 ]
@@ -228,21 +221,16 @@ run_tree() {
     [[ "$output" == *"training "*"skipped  tessera-train has no setting hardware.backend"* ]]
 }
 
-@test "only the benchmark; a benchmark that fails" {
+@test "only whole models; one that fails" {
     make_tree
     run_tree --bench-only
     [ "$status" -eq 0 ]
     [[ "$output" != *"test_kernels_glu"* ]]
-    stand_in build/gpu/bench_kernels <<'END'
-: libcublasLt.so.13 libcudnn.so.9
-[ "$1" = --describe ] && echo here && exit
-echo "bench: CUDA error 700" >&2
-exit 1
-END
+    stand_in build/bin/tessera-train <<<'echo "train: CUDA error 700"; exit 1'
     run_tree --bench-only
     [ "$status" -eq 1 ]
-    [[ "$output" == *"bench_kernels "*"FAILED   exit status 1"*"CUDA error 700"* ]]
-    [[ "${lines[-1]}" == "gpu: 28 checks, 1 failed, 0 skipped" ]]
+    [[ "$output" == *"model-125m "*"FAILED   0 of 10 steps"*"CUDA error 700"* ]]
+    [[ "${lines[-1]}" == "gpu: 16 checks, 11 failed, 0 skipped" ]]
 }
 
 @test "a command line that makes no sense is refused" {

@@ -49,7 +49,7 @@ MANAGED  := $(addprefix $(B)/tests/gpu/,managed.o managed_again.o managed_memory
 WRAPPED  := -Wl,--wrap=aligned_alloc,--wrap=free,--wrap=kernels_all -Wl,--as-needed
 # what has nothing to compute with elsewhere: NCCL, and cuDNN where it is known
 GPU_ONLY := $(B)/gpu/test_nccl $(if $(HAVE_CUDNN),$(B)/gpu/test_attention_cudnn)
-GPU      := $(if $(filter 1,$(WITH_CUDA)),$(OP_TESTS:%=$(B)/gpu/%) $(GPU_ONLY) $(B)/gpu/bench_kernels)
+GPU      := $(if $(filter 1,$(WITH_CUDA)),$(OP_TESTS:%=$(B)/gpu/%) $(GPU_ONLY) $(B)/gpu/products)
 # what tests/gpu does around a test is the same for each: three small ones show it
 GPU_REHEARSAL := $(addprefix $(B)/gpu/rehearsal/test_kernels_,activation update $(if $(HAVE_CXX),bf16))
 RACES    := $(addprefix $(B)/race/,$(OP_TESTS) test_cuda_probe_emu)
@@ -150,7 +150,7 @@ $(filter %bf16,$(GPU_REHEARSAL)): $(EMULATED)
 $(B)/gpu/rehearsal/test_%: $(B)/tests/test_%.o $(B)/tests/tap.o $(MANAGED) $(B)/tests/gpu/managed_host.o $(LIB)
 	$(call link,$(WRAPPED))
 
-$(B)/gpu/bench_kernels: $(patsubst %.c,$(B)/%.o,$(wildcard tests/gpu/bench_*.c)) $(LIB)
+$(B)/gpu/products: $(B)/tests/gpu/products.o $(LIB)
 	$(call link,-Wl$(comma)--as-needed)
 
 $(B)/gpu/predict: $(patsubst %.c,$(B)/%.o,$(wildcard tests/gpu/predict*.c)) $(LIB)
@@ -199,7 +199,7 @@ hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as r
 	apt-get install -y -qq --no-install-recommends $(DEPS_HASH)
 
 ifeq ($(MISSING_BUILD),)
-gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
+gpu: $(GPU) ## tests for a machine with a GPU: tests/gpu/run
 
 tests: $(TEST_BIN) $(REPLAYS) $(WRAPPERS) $(NVMLS) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(INTEROP) $(BENCH)
 

@@ -4,12 +4,12 @@
 
 # Names as the programs open them; NVRTC is cuDNN's, of cuBLASLt's major version.
 library_names() {
-    local files=("$PROGRAMS/bench_kernels") name
+    local files=("$PROGRAMS/products") name
     [ ! -x "$PROGRAMS/test_nccl" ] || files+=("$PROGRAMS/test_nccl")
     for name in cublasLt cudnn nccl; do
         grep -ahoE "lib$name\\.so\\.[0-9]+" "${files[@]}" | head -n 1
     done
-    grep -aoE 'libcublasLt\.so\.[0-9]+' "$PROGRAMS/bench_kernels" | head -n 1 | sed 's/cublasLt/nvrtc/'
+    grep -aoE 'libcublasLt\.so\.[0-9]+' "$PROGRAMS/products" | head -n 1 | sed 's/cublasLt/nvrtc/'
 }
 
 library_folders() {

@@ -1,5 +1,9 @@
-/* Products at the shapes of models: the heuristics' first algorithm and the
- * measured one, and the experts'. */
+/* products [--rehearse] | --describe: whether products have the numbers that they
+ * should, by every algorithm of cuBLASLt, beside our own tiled kernel, at the
+ * shapes of models: a line for each shape. --describe says only which GPU there
+ * is, and which libraries; --rehearse takes small shapes on the CPU, where there
+ * is nothing to compare. What ops take of the time is told by train.profile, what
+ * the GPU can do by tessera-health. Exit status 77: there is no GPU. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,48 +11,124 @@
 
 #include "kernels/cuda/device/cuda.h"
 #include "kernels/cuda/libraries/cuda_blas.h"
-#include "tests/gpu/bench_device.h"
+#include "kernels/kernels.h"
+#include "src/base/log.h"
+#include "src/base/rng.h"
 
+#define NO_GPU 77
 #define LARGEST 8192
-#define GROUPS 8
+#define OPERANDS ((size_t)6 << 30)
+#define OPERANDS_REHEARSAL ((size_t)192 << 20)
+#define BLOCK ((size_t)16 << 20)
+
+/* The table that is tested, and memory of ordinary numbers for operands. */
+struct bench {
+    const struct kernels *table;
+    struct kernel_ctx ctx;
+    enum dtype dtype;      /* of tensors: bf16, on a CPU fp32 */
+    int64_t shrink;        /* what widths are divided by: 1, in a rehearsal 8 */
+    int64_t tokens;        /* of a step on one device */
+    struct arena operands; /* sums of bf16 and fp32 of order 1 */
+    struct arena scratch;
+    int failed;
+};
+
+static enum err scratch_create(struct bench *b)
+{
+    const struct kernel_limits limits = {
+        .threads = 1,
+        .tokens = b->tokens * 4,
+        .batch = 16,
+        .seq = b->tokens,
+        .width = 16384 / b->shrink,
+        .heads = 32,
+        .head_dim = 128 / b->shrink,
+        .vocab = 50368 / b->shrink,
+    };
+    size_t bytes = b->table->scratch_bytes(&limits);
+    TRY(b->table->memory->tensors_create(bytes, &b->scratch));
+    b->ctx.scratch = arena_take(&b->scratch, bytes);
+    b->ctx.scratch_bytes = bytes;
+    return ERR_OK;
+}
+
+/* Two bf16 numbers of 0.5 to 2 in size, which are a fp32 one of that size. */
+static void fill_block(uint32_t *block, size_t words)
+{
+    uint64_t key = rng_u64(17, 1, 0);
+    for (size_t i = 0; i < words; i++) {
+        uint64_t bits = rng_u64(key, 2, i);
+        block[i] = ((uint32_t)bits & 0x80ff80ffu) | 0x3f003f00u;
+    }
+}
+
+static enum err bench_fill(struct bench *b)
+{
+    const struct kernel_memory *memory = b->table->memory;
+    struct arena host = { 0 };
+    enum err rc = ERR_OK;
+    TRY_OUT(memory->host_create(BLOCK, &host));
+    fill_block((void *)host.base, BLOCK / sizeof(uint32_t));
+    for (size_t at = 0; at < b->operands.capacity; at += BLOCK)
+        TRY_OUT(memory->upload(b->ctx.stream, BLOCK, host.base,
+                               b->operands.base + at));
+    TRY_OUT(memory->wait(b->ctx.stream));
+out:
+    memory->host_destroy(&host);
+    return rc;
+}
+
+static enum err bench_create(bool cpu, struct bench *out)
+{
+    enum err rc = ERR_OK;
+    struct bench b = {
+        .ctx = { .threads = 1 },
+        .dtype = cpu ? DTYPE_F32 : DTYPE_BF16,
+        .shrink = cpu ? 8 : 1,
+        .tokens = cpu ? 256 : 16384,
+    };
+    memset(out, 0, sizeof *out);
+    TRY_OUT(kernels_find(cpu ? "cpu" : "cuda", "auto", &b.table));
+    TRY_OUT(b.table->memory->use(0));
+    TRY_OUT(b.table->memory->stream_create(false, &b.ctx.stream));
+    TRY_OUT(scratch_create(&b));
+    TRY_OUT(b.table->memory->tensors_create(cpu ? OPERANDS_REHEARSAL : OPERANDS,
+                                            &b.operands));
+    TRY_OUT(bench_fill(&b));
+out:
+    *out = b;
+    return rc;
+}
+
+static void bench_destroy(struct bench *b)
+{
+    if (b->table == NULL)
+        return;
+    b->table->memory->tensors_destroy(&b->operands);
+    b->table->memory->tensors_destroy(&b->scratch);
+    b->table->memory->stream_destroy(b->ctx.stream);
+}
+
+/* --- shapes --- */
 
 struct product {
     struct bench *b;
     struct gemm gemm;
-    struct grouped_gemm grouped;
     char shape[64];
-    double us[2]; /* of the heuristics' algorithm, of the measured one */
-    double goal;
-    enum err rc;
 };
 
 static const struct {
     const char *name;
     int64_t d;
-    double goal;
 } models[] = {
-    { "125m", 768, 0.55 }, { "350m", 1024, 0.65 }, { "760m", 1536, 0.7 },
-    { "1.3b", 2048, 0.8 }, { "7b", 4096, 0.85 },
+    { "125m", 768 },  { "350m", 1024 }, { "760m", 1536 },
+    { "1.3b", 2048 }, { "7b", 4096 },
 };
 
 #define MODELS (sizeof models / sizeof *models)
 #define LAYERS 5
 #define FORMS 3
 #define PRODUCTS (1 + MODELS * LAYERS * FORMS)
-
-static enum err run_gemm(void *argument)
-{
-    struct product *p = argument;
-    return p->b->table->gemm(&p->b->ctx, p->b->dtype, &p->gemm);
-}
-
-static enum err run_grouped(void *argument)
-{
-    struct product *p = argument;
-    if (p->b->table->grouped_gemm == NULL)
-        return bench_lacks("grouped_gemm");
-    return p->b->table->grouped_gemm(&p->b->ctx, p->b->dtype, &p->grouped);
-}
 
 /* Y[rows, outputs] = X[rows, inputs] W^T, dX and dW, of which dW is fp32. */
 static struct product product_of(struct bench *b, enum gemm_form form,
@@ -59,15 +139,15 @@ static struct product product_of(struct bench *b, enum gemm_form form,
     int64_t m = form == GEMM_TN ? outputs : rows;
     int64_t n = form == GEMM_NT ? outputs : inputs;
     int64_t k = form == GEMM_NT ? inputs : form == GEMM_NN ? outputs : rows;
-    bench_begin(b);
+    b->operands.used = 0;
     p.gemm = (struct gemm){
         .form = form,
         .m = m,
         .n = n,
         .k = k,
-        .a = bench_take(b, m * k, size),
-        .b = bench_take(b, n * k, size),
-        .c = bench_take(b, m * n, sizeof(float)),
+        .a = arena_take(&b->operands, (size_t)(m * k) * size),
+        .b = arena_take(&b->operands, (size_t)(n * k) * size),
+        .c = arena_take(&b->operands, (size_t)(m * n) * sizeof(float)),
         .accumulate = form == GEMM_TN,
     };
     return p;
@@ -81,7 +161,6 @@ static void list_products(struct bench *b, struct product *products)
     struct product *p = products;
     int64_t largest = LARGEST / b->shrink / b->shrink;
     *p = product_of(b, GEMM_NT, largest, largest, largest);
-    p->goal = 0.95;
     snprintf(p++->shape, sizeof p->shape, "%lld^3", (long long)largest);
     for (size_t i = 0; i < MODELS; i++) {
         int64_t d = models[i].d / b->shrink;
@@ -97,81 +176,10 @@ static void list_products(struct bench *b, struct product *products)
                 int64_t rows = l == LAYERS - 1 ? b->tokens / 4 : b->tokens;
                 *p = product_of(b, (enum gemm_form)f, rows, sizes[l][0],
                                 sizes[l][1]);
-                p->goal = models[i].goal;
                 snprintf(p->shape, sizeof p->shape, "%s %s %s", models[i].name,
                          layers[l], forms[f]);
                 p++;
             }
-    }
-}
-
-static void time_products(struct bench *b, struct product *products, int pass)
-{
-    for (size_t i = 0; i < PRODUCTS; i++) {
-        struct product *p = &products[i];
-        if (p->rc == ERR_OK)
-            p->rc = bench_time(b, run_gemm, p, &p->us[pass]);
-        if (p->rc != ERR_OK && pass == 0)
-            bench_failed(b, "gemm", p->shape, p->rc);
-    }
-}
-
-static double flops(const struct gemm *g)
-{
-    return 2 * (double)g->m * (double)g->n * (double)g->k;
-}
-
-/* On one device, the plans that the first pass made. */
-static enum err measure(struct bench *b)
-{
-    if (!b->table->memory->device)
-        return ERR_OK;
-    struct cuda_blas *blas = cuda_blas_shared();
-    if (blas == NULL)
-        return err_set(ERR_UNSUPPORTED, "there is no cuBLASLt");
-    TRY(cuda_blas_measure(blas, &b->ctx, b->operands.base,
-                          b->operands.capacity));
-    return bench_fill(b);
-}
-
-/* Rows of an expert each; the forms as above. */
-static void bench_grouped(struct bench *b)
-{
-    static const char *const names[] = { "NT", "NN", "TN" };
-    int64_t rows = 2 * b->tokens, d = 1024 / b->shrink, width = 4 * d;
-    size_t size = dtype_bytes(b->dtype);
-    int64_t offsets[GROUPS + 1];
-    for (int g = 0; g <= GROUPS; g++)
-        offsets[g] = rows * g / GROUPS;
-    for (int f = 0; f < FORMS; f++) {
-        struct product p = { .b = b };
-        bench_begin(b);
-        int64_t *lies = bench_take(b, GROUPS + 1, sizeof *lies);
-        enum err rc = bench_upload(b, sizeof offsets, offsets, lies);
-        p.grouped = (struct grouped_gemm){
-            .form = (enum gemm_form)f,
-            .groups = GROUPS,
-            .offsets = lies,
-            .m = f == GEMM_TN ? width : 0,
-            .n = f == GEMM_NT ? width : d,
-            .k = f == GEMM_NT   ? d
-                 : f == GEMM_NN ? width
-                                : 0,
-            .a = bench_take(b, rows * width, size),
-            .b = bench_take(b, GROUPS * rows * d / GROUPS + GROUPS * width * d,
-                            size),
-            .c =
-                bench_take(b, GROUPS * width * d + rows * width, sizeof(float)),
-            .accumulate = f == GEMM_TN,
-        };
-        snprintf(p.shape, sizeof p.shape, "8 x %lldx%lldx%lld %s",
-                 (long long)(rows / GROUPS), (long long)width, (long long)d,
-                 names[f]);
-        if (rc == ERR_OK)
-            bench_run(b, "grouped_gemm", p.shape, run_grouped, &p, BENCH_TFLOPS,
-                      2 * (double)rows * (double)width * (double)d, 0.5);
-        else
-            bench_failed(b, "grouped_gemm", p.shape, rc);
     }
 }
 
@@ -269,7 +277,7 @@ out:
     return rc;
 }
 
-enum err bench_products_compare(struct bench *b)
+static enum err compare_all(struct bench *b)
 {
     enum err rc = ERR_OK;
     struct arena host[2] = { { 0 }, { 0 } };
@@ -300,34 +308,43 @@ out:
     return rc;
 }
 
-enum err bench_products(struct bench *b)
+static enum err describe(void)
 {
-    struct product *products = calloc(PRODUCTS, sizeof *products);
-    if (products == NULL)
-        return err_set(ERR_MEMORY, "no memory for the list of products");
-    list_products(b, products);
-    time_products(b, products, 0);
-    enum err measured = measure(b);
-    if (measured == ERR_OK)
-        time_products(b, products, 1);
-    else
-        bench_failed(b, "gemm measured", "all", measured);
-    for (int pass = 0; pass < 2; pass++)
-        if (products[0].us[pass] > 0) {
-            double rate =
-                flops(&products[0].gemm) / products[0].us[pass] * 1e-6;
-            if (rate > b->gemm_tflops)
-                b->gemm_tflops = rate;
-        }
-    for (size_t i = 0; i < PRODUCTS && b->gemm_tflops > 0; i++)
-        for (int pass = 0; pass < 2; pass++)
-            if (products[i].us[pass] > 0)
-                bench_row(b, pass == 0 ? "gemm" : "gemm measured",
-                          products[i].shape, products[i].us[pass], BENCH_TFLOPS,
-                          flops(&products[i].gemm),
-                          pass == 0 ? 0 : products[i].goal);
-    free(products);
-    bench_grouped(b);
-    return b->gemm_tflops > 0 ? ERR_OK
-                              : err_set(ERR_INTERNAL, "no product was timed");
+    const struct kernels *table;
+    char text[256];
+    TRY(kernels_find("cuda", "auto", &table));
+    TRY(table->memory->use(0));
+    table->describe(text, sizeof text);
+    printf("%s\n", text);
+    return ERR_OK;
+}
+
+static enum err bench(bool rehearse, int *failed)
+{
+    struct bench bench;
+    enum err rc = bench_create(rehearse, &bench);
+    if (rc == ERR_OK)
+        rc = compare_all(&bench);
+    *failed = bench.failed;
+    bench_destroy(&bench);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    const char *option = argc > 1 ? argv[1] : "";
+    bool rehearse = strcmp(option, "--rehearse") == 0;
+    bool name = strcmp(option, "--describe") == 0;
+    int failed = 0;
+    log_init("products", -1, LOG_INFO);
+    if (argc > 2 || (argc == 2 && !rehearse && !name)) {
+        fprintf(stderr, "usage: products [--rehearse | --describe]\n");
+        return 64;
+    }
+    enum err rc = name ? describe() : bench(rehearse, &failed);
+    if (rc == ERR_UNSUPPORTED)
+        printf("# no GPU: %s\n", err_text());
+    else if (rc != ERR_OK)
+        log_error("%s", err_text());
+    return rc == ERR_UNSUPPORTED ? NO_GPU : rc != ERR_OK || failed > 0;
 }
