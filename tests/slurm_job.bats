@@ -36,6 +36,17 @@ setup_file() {
     load slurm_helpers
     "$CLUSTER" possible || return 0
     cluster_start 8
+    # A hook's own job. It has the variable that tells the processes of an attempt,
+    # as what is submitted by other means than hooks has.
+    cat >"$TESSERA_CLUSTER_DIR/home/submit_child" <<'END'
+#!/bin/bash
+[ ! -e child.begun ] || exit 0
+export TESSERA_ATTEMPT_OF=$SLURM_JOB_ID
+sbatch --parsable --job-name=child --nodes=1 --ntasks=1 --output=child.out \
+    --nodelist="$SLURMD_NODENAME" --wrap 'touch child.begun
+        until [ -e child.go ]; do sleep 0.2; done; echo to its end' >child.job
+END
+    chmod +x "$TESSERA_CLUSTER_DIR/home/submit_child"
 }
 
 teardown_file() {
@@ -49,8 +60,10 @@ setup() {
 
 @test "a killed rank while Slurm is away: the job starts again, same bits" {
     # With nobody to ask, srun cannot end the other rank: it leaves by itself.
-    submit rank --nodes=2 -- parallel.timeout_s=10
+    submit rank --nodes=2 -- parallel.timeout_s=10 hooks.on_fit_start=./submit_child
     within 180 trained rank 40
+    within 60 test -e "$home/child.begun"
+    cp "$home/child.job" "$DIR"
     node=$(hosts rank | tail -n 1)
     "$CLUSTER" controller stop
     "$CLUSTER" exec --root --node "$node" kill -KILL "$(rank_on "$node")"
@@ -61,6 +74,15 @@ setup() {
     [ "$(events rank start | wc -l)" -eq 2 ]
     events rank restart | grep '"progress":true'
     [ "$(last rank attempt)" -eq 2 ]
+    # What the hook has submitted to the job's own node outlives the second node
+    # check and the job's epilog.
+    [ "$(events rank check | wc -l)" -eq 2 ]
+    state_is child RUNNING
+    [ "$(job_field child NodeList)" = "$(hosts rank | head -n 1)" ]
+    touch "$home/child.go"
+    within 60 ended child
+    state_is child COMPLETED
+    [ "$(cat "$home/child.out")" = "to its end" ]
 }
 
 # Not while Slurm is away: a controller that comes back after the signal's time
