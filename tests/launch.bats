@@ -520,6 +520,29 @@ watch() {
     watch_attempt n1 || true # set -e would end it
 }
 
+@test "an attempt is ended before a scancel that tries again and again" {
+    slurm_stand_ins
+    # shellcheck source=jobs/lib/nodes.sh
+    . "$JOBS/lib/nodes.sh"
+    stand_in scancel <<'END'
+echo "$*" >>"$T/cancelled"
+for ((i = 0; i < 900; i++)); do
+    [ ! -e "$T/ended" ] || exit 0
+    sleep 0.1
+done
+touch "$T/given_up"
+END
+    step_name=train-1 srun_rc=''
+    step_id() { echo 7.1; }
+    sleep 1000 3>&- &
+    srun_pid=$!
+    PATH=$T/bin:$PATH end_step || true # set -e would end it
+    touch "$T/ended"
+    [ "$(cat "$T/cancelled")" = "--signal=KILL 7.1" ]
+    [ ! -e "$T/given_up" ]
+    [ "$step_rc" -eq 137 ]
+}
+
 @test "a slow start does not eat the time of the first step" {
     attempt_stand_ins
     watch_s=10 ticks=40 start=25 every=8 hang_s=100

@@ -54,11 +54,14 @@ step_code()
 }
 
 # Ends the step at once and for good, also where a dead node does not answer.
+# scancel tries for more than a minute where Slurm calls the step in transition;
+# what is left on the nodes is ended by their check.
 end_step()
 {
     local id tries
     id=$(step_id "$step_name")
-    [ -n "$id" ] && scancel --signal=KILL "$id" 2>/dev/null
+    [ -n "$id" ] &&
+        timeout --foreground 5 scancel --signal=KILL "$id" 2>/dev/null
     for tries in 1 2 3 4; do
         await 0.5 && break
         [ "$tries" -eq 3 ] && kill -KILL "$srun_pid" 2>/dev/null
