@@ -215,6 +215,9 @@ bench: $(BENCH) ## all benchmarks
 soak-ckpt: $(SOAK) ## kill, fill, damage and cut the power of checkpoints everywhere
 	tests/soak/matrix $(B)/soak
 
+soak-kills: all ## a run that is killed a thousand times on 1 to 4 ranks (KILLS)
+	KILLS=$(or $(KILLS),1000) TESSERA_BIN=$(abspath $(B)/bin) bats -f 'killed at random' tests/train.bats
+
 doors: all ## what a stranger on the node can do to a run (as root)
 	TESSERA_BIN=$(abspath $(B)/bin) tests/doors
 

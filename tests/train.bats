@@ -92,10 +92,11 @@ same_bits() { # RUN
 
 @test "killed at random moments on 1, 2, 3, 4, 1 ranks: the same bits" {
     run_dir=$DIR/kill
-    long=(train.max_duration=240ba checkpoint.interval=4ba)
+    local many=${KILLS:-10} # make soak-kills: 1000
+    long=("train.max_duration=$((many * 24))ba" checkpoint.interval=4ba)
     train 1 "$DIR/long" "${long[@]}"
     kills=0
-    while [ $kills -lt 24 ]; do
+    while [ $kills -lt "$many" ]; do
         ranks=$(echo 1 2 3 4 | cut -d' ' -f$((kills % 4 + 1)))
         lines=$(cat "$run_dir/metrics.jsonl" 2>/dev/null | wc -l)
         start $ranks "$run_dir" "${long[@]}"
@@ -115,7 +116,7 @@ same_bits() { # RUN
         wait_for 20 gone $victims
     done
     echo "$kills kills"
-    [ $kills -ge 5 ]
+    [ $kills -ge $((many / 2)) ]
     train 1 "$run_dir" "${long[@]}"
     [ "$(digest "$run_dir")" = "$(digest "$DIR/long")" ]
     equal_replays "$run_dir"
