@@ -10,6 +10,7 @@
 #include "checkpoint/files/ckpt_manifest.h"
 #include "checkpoint/files/ckpt_read.h"
 #include "checkpoint/files/ckpt_view.h"
+#include "src/base/new.h"
 
 enum err ckpt_sweep(const char *run_dir)
 {
@@ -54,11 +55,7 @@ enum err ckpt_list(const char *run_dir, struct ckpt_info **list, int *count)
     *count = 0;
     int found;
     TRY_OUT(ckpt_index_steps(run_dir, &steps, &found, &evidence));
-    infos = calloc((size_t)found + 1, sizeof *infos);
-    if (infos == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory", run_dir);
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&infos, (size_t)found + 1));
     for (int i = 0; i < found; i++) {
         char path[FSIO_PATH_MAX];
         TRY_OUT(ckpt_index_path(path, run_dir, steps[i]));

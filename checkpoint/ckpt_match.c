@@ -11,6 +11,7 @@
 #include "checkpoint/ckpt_place.h"
 #include "checkpoint/files/ckpt_named.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 
 #define MISMATCHES_LOGGED 20
 
@@ -153,14 +154,9 @@ enum err ckpt_match(const struct ckpt_manifest *manifest, const char *where,
                            .items = items,
                            .list.quiet = quiet };
     *item_of_tensor = NULL;
-    match.tensors = calloc(tensors, sizeof *match.tensors);
-    match.wanted = calloc((size_t)item_count + 1, sizeof *match.wanted);
-    match.item_of_tensor = calloc(tensors, sizeof *match.item_of_tensor);
-    if (match.tensors == NULL || match.wanted == NULL ||
-        match.item_of_tensor == NULL) {
-        rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&match.tensors, tensors));
+    TRY_OUT(new_zeroed(&match.wanted, (size_t)item_count + 1));
+    TRY_OUT(new_zeroed(&match.item_of_tensor, tensors));
     for (int t = 0; t < manifest->tensor_count; t++) {
         match.item_of_tensor[t] = -1;
         add(match.tensors, &match.tensor_count, manifest->tensors[t].name, t,

@@ -16,6 +16,7 @@
 #include "checkpoint/files/ckpt_view.h"
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 
 /* Room on disk for HDF5 metadata, the manifest and the file system's own
  * needs. */
@@ -25,9 +26,8 @@ static enum err check_unique(const struct ckpt_save *save)
 {
     enum err rc = ERR_OK;
     size_t count = (size_t)save->item_count;
-    struct ckpt_named *sorted = malloc((count + 1) * sizeof *sorted);
-    if (sorted == NULL)
-        return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    struct ckpt_named *sorted = NULL;
+    TRY(new_room(&sorted, count + 1));
     for (size_t i = 0; i < count; i++)
         sorted[i] = (struct ckpt_named){ save->items[i].name, (int)i };
     ckpt_named_sort(sorted, count);
@@ -80,9 +80,8 @@ enum err ckpt_save_plan(struct ckpt_save *save, struct comm *comm)
     size_t ranks = (size_t)save->ranks;
     assert(save->ranks == comm_size(comm) && save->rank == comm_rank(comm));
     assert(save->writers == 0 && save->bytes == 0); /* planned once */
-    int64_t *all = calloc(ranks + 2, sizeof *all);
-    if (all == NULL)
-        rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
+    int64_t *all = NULL;
+    rc = new_zeroed(&all, ranks + 2);
     TRY_OUT(comm_agree(comm, rc));
     for (int i = 0; i < save->item_count; i++)
         all[save->rank] +=
@@ -161,9 +160,7 @@ static enum err describe(const struct ckpt_save *save,
                                          .state = save->state,
                                          .items = save->items,
                                          .item_count = save->item_count };
-    *records = calloc((size_t)save->writers + 1, sizeof **records);
-    if (*records == NULL)
-        return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    TRY(new_zeroed(records, (size_t)save->writers + 1));
     for (int r = 0; r < save->ranks; record += save->lengths[r], r++)
         if (save->lengths[r] > 0)
             (*records)[count++] = record;

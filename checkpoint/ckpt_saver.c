@@ -13,6 +13,7 @@
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/clock.h"
+#include "src/base/new.h"
 
 #define TIMEOUT_S 600.0
 /* While training computes, or the process is stopped, nobody looks; so a gap
@@ -256,10 +257,9 @@ static enum err create(struct comm *comm, bool lent, const char *run_dir,
                        struct ckpt_saver **out)
 {
     enum err rc = ERR_OK;
-    struct ckpt_saver *saver = calloc(1, sizeof *saver);
+    struct ckpt_saver *saver = NULL;
     *out = NULL;
-    if (saver == NULL)
-        rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
+    rc = new_zeroed(&saver, 1);
     if (saver != NULL) {
         saver->comm = comm;
         saver->save.rank = comm_rank(comm);

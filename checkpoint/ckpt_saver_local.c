@@ -14,6 +14,7 @@
 #include "checkpoint/local/ckpt_sign.h"
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 
 struct ckpt_saver_local {
     char dir[FSIO_PATH_MAX];
@@ -29,13 +30,10 @@ struct ckpt_saver_local {
 enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir)
 {
     const struct ckpt_save *save = &saver->save;
-    struct ckpt_saver_local *local = calloc(1, sizeof *local);
-    if (local == NULL)
-        return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    struct ckpt_saver_local *local = NULL;
+    TRY(new_zeroed(&local, 1));
     saver->local = local;
-    local->shards = calloc((size_t)save->ranks, sizeof *local->shards);
-    if (local->shards == NULL)
-        return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    TRY(new_zeroed(&local->shards, (size_t)save->ranks));
     TRY(fsio_path(local->dir, "%s", dir));
     TRY(ckpt_redundancy_create(saver->comm, save->options.xor_group, dir,
                                &local->redundancy));
@@ -109,10 +107,8 @@ enum err ckpt_saver_local_share(struct ckpt_saver *saver, enum err rc)
     (void)rc;
     if (saver->save.rank != 0) {
         local->bytes = (size_t)saver->outcome.bytes;
-        local->text = malloc(local->bytes);
         /* The others are in the broadcast already: only an end tells them. */
-        if (local->text == NULL)
-            return err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
+        TRY(new_room(&local->text, local->bytes));
     }
     TRY(comm_start_broadcast(saver->comm, local->text, local->bytes, 0,
                              &request));

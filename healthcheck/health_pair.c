@@ -10,6 +10,7 @@
 
 #include "healthcheck/health_pair_impl.h"
 #include "src/base/clock.h"
+#include "src/base/new.h"
 
 #define PAIR_TAG 77
 #define PAIR_SLOW_S 0.3 /* injected delay */
@@ -39,9 +40,8 @@ static enum err pairs_create(struct comm *comm, size_t bytes,
                              struct health_pairs **out)
 {
     int size = comm_size(comm);
-    struct health_pairs *pairs = calloc(1, sizeof *pairs);
-    if (pairs == NULL)
-        return err_set(ERR_MEMORY, "pairs: no memory");
+    struct health_pairs *pairs = NULL;
+    TRY(new_zeroed(&pairs, 1));
     size_t most = (size_t)health_rounds_max(size);
     pairs->size = size;
     pairs->bytes = bytes;
@@ -175,9 +175,8 @@ static enum err pairs_round(struct health_pairs *pairs,
     int rank = comm_rank(bench->comm);
     struct health_meeting *meetings = pairs->meetings + pairs->count;
     assert(added > 0 && pairs->count + added <= health_rounds_max(pairs->size));
-    int64_t *values = calloc(2 * (size_t)added, sizeof *values);
-    if (values == NULL)
-        return err_set(ERR_MEMORY, "pairs: no memory for %d results", added);
+    int64_t *values = NULL;
+    TRY(new_zeroed(&values, 2 * (size_t)added));
     /* The list is in order of waves: nobody waits in a circle. */
     for (int i = 0; i < added; i++) {
         int a = meetings[i].a;

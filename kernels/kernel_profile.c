@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "src/base/clock.h"
+#include "src/base/new.h"
 
 /* Ops under way on the device at most, of which each has two events. */
 #define TIMERS 8192
@@ -50,9 +51,7 @@ void kernel_profile_kinds(struct timeline_kind kinds[KERNEL_OP_COUNT])
 static enum err make_timers(struct kernel_profile *profile)
 {
     const struct kernel_memory *memory = profile->memory;
-    profile->timers = calloc(TIMERS, sizeof profile->timers[0]);
-    if (profile->timers == NULL)
-        return err_set(ERR_MEMORY, "profile of ops: out of memory");
+    TRY(new_zeroed(&profile->timers, TIMERS));
     TRY(memory->event_create_timed(&profile->reference));
     for (int i = 0; i < TIMERS; i++) {
         TRY(memory->event_create_timed(&profile->timers[i].begin));
@@ -66,10 +65,9 @@ enum err kernel_profile_create(struct timeline *timeline, int first,
                                struct kernel_profile **out)
 {
     enum err rc = ERR_OK;
-    struct kernel_profile *profile = calloc(1, sizeof *profile);
+    struct kernel_profile *profile = NULL;
     *out = NULL;
-    if (profile == NULL)
-        return err_set(ERR_MEMORY, "profile of ops: out of memory");
+    TRY(new_zeroed(&profile, 1));
     profile->timeline = timeline;
     profile->first = first;
     profile->memory = memory;

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
+
 #define DTYPE_NAME_BYTES 8
 
 struct index_row {
@@ -90,9 +92,8 @@ enum err ckpt_hdf5_index_put(hid_t file, const char *path,
     hid_t space = H5I_INVALID_HID;
     hid_t set = H5I_INVALID_HID;
     const hsize_t count = (hsize_t)shard->piece_count;
-    struct index_row *rows = calloc((size_t)count, sizeof *rows);
-    if (rows == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory for its index", path);
+    struct index_row *rows = NULL;
+    TRY(new_zeroed(&rows, (size_t)count));
     for (hsize_t i = 0; i < count; i++)
         fill_row(&rows[i], &items[shard->pieces[i].tensor], &shard->pieces[i]);
     TRY_OUT(index_type(path, &type));

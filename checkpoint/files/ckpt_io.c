@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
@@ -131,10 +132,9 @@ enum err ckpt_io_open(const char *path, bool writing, bool direct,
 {
     enum err rc = ERR_OK;
     int flags = (writing ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_CLOEXEC;
-    struct ckpt_io *io = calloc(1, sizeof *io);
+    struct ckpt_io *io = NULL;
     *out = NULL;
-    if (io == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    TRY(new_zeroed(&io, 1));
     io->fd = -1;
     io->writing = writing;
     io->direct = direct;

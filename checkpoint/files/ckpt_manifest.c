@@ -15,6 +15,7 @@
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
+#include "src/base/new.h"
 
 #define MANIFEST_BYTES_MAX ((size_t)1 << 30)
 #define TENSOR_BYTES_MAX ((int64_t)1 << 62)
@@ -245,9 +246,7 @@ enum err ckpt_manifest_share(struct comm *comm, int root, char **text,
     TRY(comm_broadcast(comm, &size, sizeof size, root));
     if (comm_rank(comm) != root) {
         *bytes = (size_t)size;
-        *text = malloc(*bytes + 1);
-        if (*text == NULL)
-            rc = err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
+        rc = new_room(text, *bytes + 1);
     }
     TRY(comm_agree(comm, rc));
     return comm_broadcast(comm, *text, *bytes, root);

@@ -18,6 +18,7 @@
 #include "checkpoint/files/ckpt_stream.h"
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 
 #define WRITE_BYTES (2 * (int64_t)CKPT_BLOCK_BYTES)
 #define COPY_BYTES ((int64_t)256 << 10)
@@ -43,9 +44,8 @@ enum err ckpt_shard_frame_crc(int fd, const char *path,
 {
     enum err rc = ERR_OK;
     int64_t done = 0;
-    char *buffer = malloc((size_t)FRAME_READ_BYTES);
-    if (buffer == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    char *buffer = NULL;
+    TRY(new_room(&buffer, (size_t)FRAME_READ_BYTES));
     *crc = 0;
     for (int i = 0; i < shard->piece_count; i++) {
         const struct ckpt_piece *piece = &shard->pieces[i];
@@ -390,11 +390,7 @@ enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
     char from[FSIO_PATH_MAX], part[FSIO_PATH_MAX] = "";
     struct copy copy = { .from = from, .fd = -1, .shard = shard };
     TRY_OUT(fsio_path(from, "%s/%s", from_dir, shard->file));
-    copy.buffer = malloc((size_t)COPY_BYTES);
-    if (copy.buffer == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory", from);
-        goto out;
-    }
+    TRY_OUT(new_room(&copy.buffer, (size_t)COPY_BYTES));
     copy.fd = open(from, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (copy.fd < 0) {
         rc = err_set(ERR_CHECKPOINT, "%s: open: %s", from, strerror(errno));

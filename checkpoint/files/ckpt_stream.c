@@ -11,6 +11,7 @@
 
 #include "checkpoint/files/ckpt_io.h"
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 
 struct ckpt_stream {
     char path[FSIO_PATH_MAX];
@@ -39,10 +40,9 @@ enum err ckpt_stream_create(const char *path, int64_t bytes,
                             struct ckpt_stream **out)
 {
     enum err rc = ERR_OK;
-    struct ckpt_stream *stream = calloc(1, sizeof *stream);
+    struct ckpt_stream *stream = NULL;
     *out = NULL;
-    if (stream == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    TRY(new_zeroed(&stream, 1));
     stream->bytes = bytes;
     for (int i = 0; i < 2; i++)
         if ((stream->buffers[i] = ckpt_io_buffer(CKPT_STREAM_BUFFER_BYTES)) ==

@@ -11,6 +11,7 @@
 #include "checkpoint/files/ckpt_h5.h"
 #include "checkpoint/files/ckpt_view.h"
 #include "checkpoint/files/ckpt_view_about.h"
+#include "src/base/new.h"
 
 enum { LAYOUT_VERSION = 4, LAYOUT_CONTIGUOUS = 1, LAYOUT_VIRTUAL = 3 };
 enum { SELECT_BOX = 2, SELECT_ALL = 3 };
@@ -266,11 +267,9 @@ static enum err prepare(struct image *image, const struct ckpt_manifest *m)
     /* all of a group's at most, weights, config and what is in that */
     size_t links =
         tensors + 2 + json_object_size(json_object_get(m->state, "fixed"));
-    image->pieces = malloc((count + 1) * sizeof *image->pieces);
-    image->entries = malloc((tensors + 1) * sizeof *image->entries);
-    image->links = malloc(links * sizeof *image->links);
-    if (image->pieces == NULL || image->entries == NULL || image->links == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", CKPT_VIEW_FILE);
+    TRY(new_room(&image->pieces, count + 1));
+    TRY(new_room(&image->entries, tensors + 1));
+    TRY(new_room(&image->links, links));
     count = 0;
     for (int s = 0; s < m->shard_count; s++)
         for (int p = 0; p < m->shards[s].piece_count; p++)

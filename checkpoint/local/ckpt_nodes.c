@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 static bool same_node(const struct comm *comm, int a, int b)
 {
     return strcmp(comm_host(comm, a), comm_host(comm, b)) == 0;
@@ -13,10 +15,9 @@ static bool same_node(const struct comm *comm, int a, int b)
 enum err ckpt_nodes_create(const struct comm *comm, struct ckpt_nodes *out)
 {
     size_t size = (size_t)comm_size(comm);
-    int *numbers = calloc(4 * size, sizeof *numbers);
+    int *numbers = NULL;
     *out = (struct ckpt_nodes){ 0 };
-    if (numbers == NULL)
-        return err_set(ERR_MEMORY, "node-local checkpoints: out of memory");
+    TRY(new_zeroed(&numbers, 4 * size));
     out->node = numbers;
     out->place = numbers + size;
     out->lowest = numbers + 2 * size;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/base/crc32c.h"
+#include "src/base/new.h"
 
 #define PAGE 4096
 #define MAGIC "TSPARITY"
@@ -204,9 +205,8 @@ static enum err check_blocks(int fd, const char *path,
                              const struct ckpt_parity *parity, void *file)
 {
     enum err rc = ERR_OK;
-    char *buffer = malloc(CKPT_BLOCK_BYTES);
-    if (buffer == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    char *buffer = NULL;
+    TRY(new_room(&buffer, CKPT_BLOCK_BYTES));
     for (int64_t b = 0; b < block_count(parity); b++) {
         int64_t at = ckpt_parity_offset(parity) + b * CKPT_BLOCK_BYTES;
         size_t bytes = (size_t)block_bytes(parity, b);
@@ -239,11 +239,7 @@ enum err ckpt_parity_read(const char *path,
         return err_errno("%s: open", path);
     TRY_OUT(read_fixed(fd, path, &head, out));
     size_t bytes = (size_t)ckpt_parity_offset(out);
-    file = malloc(bytes);
-    if (file == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory", path);
-        goto out;
-    }
+    TRY_OUT(new_room(&file, bytes));
     TRY_OUT(fsio_pread(fd, file, bytes, 0, path));
     TRY_OUT(check_head(path, &head, file, manifest, manifest_crc, out));
     if (all)

@@ -10,6 +10,7 @@
 #include "checkpoint/local/ckpt_map.h"
 #include "checkpoint/local/ckpt_nodes.h"
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 
 #define TAG 1
 
@@ -62,21 +63,16 @@ static enum err create(struct comm *comm, int group_max,
 {
     enum err rc = ERR_OK;
     size_t size = (size_t)comm_size(comm);
-    struct ckpt_partner *partner = calloc(1, sizeof *partner);
+    struct ckpt_partner *partner = NULL;
     (void)group_max;
     *out = NULL;
-    if (partner == NULL)
-        return err_set(ERR_MEMORY, "node-local copies: out of memory");
+    TRY(new_zeroed(&partner, 1));
     partner->base = (struct ckpt_redundancy){ .ops = &ckpt_partner_ops,
                                               .comm = comm,
                                               .what = "copies on the next "
                                                       "node" };
-    partner->keepers = calloc(size, sizeof *partner->keepers);
-    partner->kept = calloc(size, sizeof *partner->kept);
-    if (partner->keepers == NULL || partner->kept == NULL) {
-        rc = err_set(ERR_MEMORY, "node-local copies: out of memory");
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&partner->keepers, size));
+    TRY_OUT(new_zeroed(&partner->kept, size));
     TRY_OUT(find_keepers(partner));
     *out = &partner->base;
     partner = NULL;

@@ -24,6 +24,7 @@
 #include "checkpoint/local/ckpt_parity.h"
 #include "checkpoint/local/ckpt_rebuild.h"
 #include "src/base/crc32c.h"
+#include "src/base/new.h"
 
 #define TAG 2 /* and one for each set behind it */
 #define TAGS 30000
@@ -129,9 +130,7 @@ static enum err find_sets(struct ckpt_xor *x, const struct ckpt_nodes *nodes,
     if (nodes->count < 2)
         return ERR_OK;
     TRY(check_load(nodes, groups));
-    x->sets = calloc((size_t)comm_size(x->base.comm), sizeof *x->sets);
-    if (x->sets == NULL)
-        return err_set(ERR_MEMORY, "node-local parity: out of memory");
+    TRY(new_zeroed(&x->sets, (size_t)comm_size(x->base.comm)));
     for (int g = 0; g < groups; g++) {
         int sets = sets_of(nodes, groups, g);
         for (int p = 0; p < sets; p++, number++) {
@@ -172,11 +171,10 @@ static enum err create(struct comm *comm, int group_max,
 {
     enum err rc = ERR_OK;
     struct ckpt_nodes nodes = { 0 };
-    struct ckpt_xor *x = calloc(1, sizeof *x);
+    struct ckpt_xor *x = NULL;
     assert(group_max >= 2 && group_max <= MEMBERS);
     *out = NULL;
-    if (x == NULL)
-        return err_set(ERR_MEMORY, "node-local parity: out of memory");
+    TRY(new_zeroed(&x, 1));
     x->base = (struct ckpt_redundancy){ .ops = &ckpt_xor_ops, .comm = comm };
     TRY_OUT(ckpt_nodes_create(comm, &nodes));
     TRY_OUT(find_sets(x, &nodes, group_max));

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "checkpoint/files/ckpt_read.h"
+#include "src/base/new.h"
 
 /* A piece, the shard that holds it, and what it spans of its tensor. */
 struct placed {
@@ -67,10 +68,8 @@ static enum err index_pieces(struct ckpt_tensor_reader *reader)
     for (int s = 0; s < manifest->shard_count; s++)
         count += (size_t)manifest->shards[s].piece_count;
     size_t tensors = (size_t)manifest->tensor_count;
-    reader->placed = calloc(count + 1, sizeof *reader->placed);
-    reader->first = calloc(tensors + 1, sizeof *reader->first);
-    if (reader->placed == NULL || reader->first == NULL)
-        return err_set(ERR_MEMORY, "checkpoint: out of memory for its index");
+    TRY(new_zeroed(&reader->placed, count + 1));
+    TRY(new_zeroed(&reader->first, tensors + 1));
     count = 0;
     for (int s = 0; s < manifest->shard_count; s++)
         for (int p = 0; p < manifest->shards[s].piece_count; p++)
@@ -91,10 +90,9 @@ enum err ckpt_tensor_create(const char *checkpoint_dir,
                             struct ckpt_tensor_reader **out)
 {
     enum err rc = ERR_OK;
-    struct ckpt_tensor_reader *reader = calloc(1, sizeof *reader);
+    struct ckpt_tensor_reader *reader = NULL;
     *out = NULL;
-    if (reader == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", checkpoint_dir);
+    TRY(new_zeroed(&reader, 1));
     reader->manifest = manifest;
     TRY_OUT(index_pieces(reader));
     TRY_OUT(ckpt_read_create(checkpoint_dir, manifest, &reader->read));

@@ -12,6 +12,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "src/base/new.h"
 #include "src/text/buffer.h"
 
 #define LINE_READ_BYTES 65536
@@ -27,9 +28,8 @@ struct chat_line {
 enum err chat_line_create(struct chat_line **out)
 {
     sigset_t set;
-    struct chat_line *line = calloc(1, sizeof *line);
-    if (line == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct chat_line *line = NULL;
+    TRY(new_zeroed(&line, 1));
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     pthread_sigmask(SIG_BLOCK, &set, NULL);

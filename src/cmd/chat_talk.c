@@ -11,6 +11,7 @@
 
 #include "src/base/jsontext.h"
 #include "src/base/lines.h"
+#include "src/base/new.h"
 #include "src/base/output.h"
 #include "src/text/unicode.h"
 
@@ -70,9 +71,8 @@ enum err chat_talk_reset(struct chat_talk *talk)
 enum err chat_talk_create(struct generate_engine *engine,
                           struct chat_talk **out)
 {
-    struct chat_talk *talk = calloc(1, sizeof *talk);
-    if (talk == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct chat_talk *talk = NULL;
+    TRY(new_zeroed(&talk, 1));
     talk->engine = engine;
     enum err rc = chat_talk_reset(talk);
     if (rc == ERR_OK)

@@ -12,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
+#include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
 
@@ -89,9 +90,7 @@ static enum err find(const char *path, struct ckpt_info **list, int *count)
                        "%s: no run directory: it has no folder checkpoints; "
                        "give a run directory or one of its checkpoints",
                        path);
-    *list = calloc(1, sizeof **list);
-    if (*list == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    TRY(new_zeroed(list, 1));
     TRY(ckpt_describe(path, *list));
     *count = 1;
     return ERR_OK;

@@ -6,6 +6,7 @@
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/base/output.h"
 #include "src/cmd/eval_model.h"
 #include "src/cmd/eval_options.h"
@@ -38,9 +39,7 @@ static enum err open_tasks(struct eval *eval)
         more = eval->gauntlet->task_count;
     }
     eval->task_count = options->task_count + more;
-    eval->tasks = calloc((size_t)eval->task_count + 1, sizeof eval->tasks[0]);
-    if (eval->tasks == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&eval->tasks, (size_t)eval->task_count + 1));
     memcpy(eval->tasks, options->tasks,
            (size_t)options->task_count * sizeof eval->tasks[0]);
     if (more > 0)

@@ -9,6 +9,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/memory.h"
+#include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/formats/weights_tokenizer.h"
 
@@ -221,9 +222,7 @@ static enum err engine_hold(struct generate_engine *engine)
                                          .gather = feed_gather,
                                          .release = feed_release };
     size_t blocks = (size_t)engine->params->block_count;
-    feed.block = calloc(blocks, sizeof *feed.block);
-    if (feed.block == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&feed.block, blocks));
     enum err rc = infer_hold(engine->infer, &access, engine->args->weights);
     for (size_t b = 0; b < blocks; b++) /* after a failure some are lent */
         free(feed.block[b]);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/data/texts/prompt_file.h"
 
 /* Nobody waits for so many, and numbers of them stay small. */
@@ -110,9 +111,7 @@ enum err generate_prompts_read(struct generate_engine *engine,
         TRY(prompts_add(engine, prompts, args->prompt, strlen(args->prompt)));
     else
         TRY(prompt_file_read(args->prompts, prompts_take, &taking));
-    prompts->list = calloc(prompts->count, sizeof *prompts->list);
-    if (prompts->list == NULL)
-        return err_set(ERR_MEMORY, "no memory for %zu prompts", prompts->count);
+    TRY(new_zeroed(&prompts->list, prompts->count));
     for (size_t p = 0; p < prompts->count; p++) {
         size_t end = p + 1 < prompts->count ? prompts->first[p + 1]
                                             : prompts->tokens.count;

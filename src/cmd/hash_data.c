@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/cmd/hash_text.h"
 #include "src/data/mds/mds_writer.h"
 #include "src/data/set/sidecar.h"
@@ -46,10 +47,9 @@ enum err hash_data_create(int64_t samples, int64_t seq_len,
     char prefix[FSIO_PATH_MAX];
     const char *parent = getenv("TMPDIR");
     size_t count = (size_t)(samples * seq_len);
-    int32_t *tokens = malloc(count * sizeof *tokens);
+    int32_t *tokens = NULL;
     folder[0] = '\0';
-    if (tokens == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_room(&tokens, count));
     if (parent == NULL || parent[0] == '\0')
         parent = "/tmp";
     TRY_OUT(fsio_path(prefix, "%s/tessera-hash", parent));

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/cmd/hash_data.h"
 #include "src/train/loop/trainer.h"
 
@@ -131,9 +132,8 @@ static enum err gather_item(struct comm *comm, const struct ckpt_item *item,
     enum err rc = ERR_OK;
     int ranks = comm_size(comm);
     int64_t mine[2] = { item->part.begin, item->part.end };
-    int64_t *all = calloc(2 * (size_t)ranks, sizeof *all);
-    if (all == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
+    int64_t *all = NULL;
+    rc = new_zeroed(&all, 2 * (size_t)ranks);
     TRY_OUT(comm_agree(comm, rc));
     for (int r = 0; r < ranks; r++) {
         bytes[r] = sizeof mine;

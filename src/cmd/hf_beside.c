@@ -7,6 +7,7 @@
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/cmd/hf_cmd.h"
 #include "src/formats/hf/hf_files.h"
 #include "src/text/tokenizer/byte_alphabet.h"
@@ -88,9 +89,7 @@ enum err hf_bytes_tokenizer(const struct weights_about *about, char **text,
     *text = NULL;
     *bytes = 0;
     if (about->tokenizer != NULL) {
-        *text = malloc(about->tokenizer_bytes + 1);
-        if (*text == NULL)
-            return err_set(ERR_MEMORY, "out of memory");
+        TRY(new_room(text, about->tokenizer_bytes + 1));
         memcpy(*text, about->tokenizer, about->tokenizer_bytes);
         (*text)[about->tokenizer_bytes] = '\0';
         *bytes = about->tokenizer_bytes;

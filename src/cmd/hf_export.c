@@ -8,6 +8,7 @@
 #include "src/base/clean.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/cmd/hf_cmd.h"
 #include "src/data/prepare/publish.h"
@@ -26,9 +27,8 @@ static enum err write_pieces(struct hf_model *model,
                              struct safetensors_writer *writer)
 {
     enum err rc = ERR_OK;
-    float *buffer = malloc((size_t)WEIGHTS_CUT_FLOATS * sizeof *buffer);
-    if (buffer == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    float *buffer = NULL;
+    TRY(new_room(&buffer, (size_t)WEIGHTS_CUT_FLOATS));
     for (int i = 0; i < names->count; i++)
         TRY_OUT(weights_cut(model->weights, model->params, &names->list[i],
                             buffer, append, writer));

@@ -12,6 +12,7 @@
 #include "src/base/digest.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/cmd/hf_cmd.h"
 #include "src/data/prepare/publish.h"
@@ -48,9 +49,7 @@ static enum err make_items(struct import *import)
 {
     const struct params *params = import->model.params;
     const struct weights_about *about = import->model.about;
-    import->items = calloc((size_t)params->count + 1, sizeof import->items[0]);
-    if (import->items == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&import->items, (size_t)params->count + 1));
     for (int i = 0; i < params->count; i++) {
         struct ckpt_item *item = &import->items[import->count++];
         item->dtype = DTYPE_F32;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/clean.h"
+#include "src/base/new.h"
 #include "src/cmd/hf_cmd.h"
 #include "src/formats/gguf/gguf_blocks.h"
 #include "src/formats/safetensors/half.h"
@@ -121,9 +122,8 @@ static enum err compare(struct hf_model *a, struct hf_model *b,
 {
     enum err rc = ERR_OK;
     *c = (struct comparison){ .as = { true, true, true, true } };
-    float *room = malloc(3 * (size_t)WINDOW * sizeof *room);
-    if (room == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    float *room = NULL;
+    TRY(new_room(&room, 3 * (size_t)WINDOW));
     const char *setting =
         hf_config_difference(&a->about->config, &b->about->config);
     if (setting != NULL) {

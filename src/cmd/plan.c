@@ -6,6 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/cmd/plan_print.h"
 #include "src/job/exit_code.h"
 #include "src/train/start/start_idle.h"
@@ -40,12 +41,10 @@ static enum err plan(int argc, char **argv, int *exit_code)
 {
     enum err rc = ERR_OK;
     struct plan_options options;
-    struct train_settings *settings = calloc(1, sizeof *settings);
-    struct plan_figures *figures = calloc(1, sizeof *figures);
-    if (settings == NULL || figures == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
+    struct train_settings *settings = NULL;
+    struct plan_figures *figures = NULL;
+    TRY_OUT(new_zeroed(&settings, 1));
+    TRY_OUT(new_zeroed(&figures, 1));
     TRY_OUT(plan_options_parse(argc, argv, &options));
     TRY_OUT(train_settings_load_partial(options.path, options.overrides,
                                         options.override_count, settings));

@@ -13,6 +13,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/base/output.h"
 #include "src/cmd/cmd_main.h"
 #include "src/cmd/sweep_folder.h"
@@ -289,10 +290,9 @@ static enum err submit(const struct sweep *sweep, const char *file,
     char quoted[2][2 * FSIO_PATH_MAX], wrap[5 * FSIO_PATH_MAX];
     char options[SETTINGS_TEXT_BYTES], *words[128], *next = NULL;
     int count = 0;
-    char *array = malloc(bytes);
+    char *array = NULL;
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (array == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_room(&array, bytes));
     TRY_OUT(check_folders(sweep));
     if (length < 0 || realpath(file, path) == NULL)
         TRY_OUT(err_errno("%s", file));
@@ -349,9 +349,8 @@ static enum err list(const struct sweep *sweep)
 static enum err compare(const struct sweep *sweep, struct output *json)
 {
     enum err rc = ERR_OK;
-    struct sweep_result *results = calloc((size_t)sweep->runs, sizeof *results);
-    if (results == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct sweep_result *results = NULL;
+    TRY(new_zeroed(&results, (size_t)sweep->runs));
     for (int64_t i = 0; i < sweep->runs; i++)
         TRY_OUT(sweep_result(sweep, i, &results[i]));
     sweep_front(sweep, results);
@@ -389,9 +388,8 @@ static enum err run(int argc, char **argv, int *exit_code)
     struct options options;
     struct output json = { .file = NULL };
     TRY(parse(argc, argv, &options));
-    struct sweep *sweep = calloc(1, sizeof *sweep);
-    if (sweep == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct sweep *sweep = NULL;
+    TRY(new_zeroed(&sweep, 1));
     TRY_OUT(add_own_folder());
     handle_signals();
     TRY_OUT(sweep_load(options.file, sweep));

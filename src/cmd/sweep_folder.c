@@ -6,6 +6,7 @@
 
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/train/settings/train_settings.h"
 
 static enum err digest_settings(const struct train_settings *settings,
@@ -43,10 +44,9 @@ static enum err digest_run(const struct sweep *sweep, int64_t number,
     enum err rc = ERR_OK;
     char **command = NULL;
     int count = 0;
-    struct train_settings *settings = calloc(1, sizeof *settings);
+    struct train_settings *settings = NULL;
     hex[0] = '\0';
-    if (settings == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&settings, 1));
     TRY_OUT(sweep_command(sweep, number, &command));
     while (command[count] != NULL)
         count++;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 
 struct axis_settings {
     settings_text_field key, values;
@@ -47,9 +48,8 @@ static enum err add_value(struct sweep_axis *axis, const char *text,
     if (bytes == 0)
         return err_set(ERR_USAGE, "grid: %s has an empty value in \"%s\"",
                        axis->key, axis->values);
-    char *value = strndup(text, bytes);
-    if (value == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    char *value = NULL;
+    TRY(new_text_part(&value, text, bytes));
     axis->list[axis->count++] = value;
     return ERR_OK;
 }
@@ -60,9 +60,7 @@ static enum err cut_values(struct sweep_axis *axis)
     size_t most = 1;
     for (const char *p = axis->values; *p != '\0'; p++)
         most += *p == '|';
-    axis->list = calloc(most, sizeof axis->list[0]);
-    if (axis->list == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&axis->list, most));
     for (const char *p = axis->values;; p++) {
         size_t bytes = strcspn(p, "|");
         TRY(add_value(axis, p, bytes));
@@ -199,9 +197,8 @@ static enum err add_words(const struct sweep *sweep, int64_t number,
 enum err sweep_command(const struct sweep *sweep, int64_t number, char ***out)
 {
     size_t most = strlen(sweep->settings.command) + SWEEP_AXES_MAX + 4;
-    char **words = calloc(most, sizeof *words);
-    if (words == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    char **words = NULL;
+    TRY(new_zeroed(&words, most));
     enum err rc = add_words(sweep, number, words);
     if (rc != ERR_OK)
         sweep_command_free(words);

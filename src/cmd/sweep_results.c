@@ -10,6 +10,7 @@
 #include "src/base/clean.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
+#include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/job/exit_code.h"
 #include "src/cmd/sweep_folder.h"
@@ -189,9 +190,8 @@ static int64_t next_best(const struct sweep *sweep,
 enum err sweep_print(const struct sweep *sweep,
                      const struct sweep_result *results, FILE *out)
 {
-    bool *done = calloc((size_t)sweep->runs, sizeof *done);
-    if (done == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    bool *done = NULL;
+    TRY(new_zeroed(&done, (size_t)sweep->runs));
     clean_fprintf(out, "%c %10s%8s%11s%10s%10s  run\n", ' ', "state", "steps",
                   sweep->settings.metric, "time", "to target");
     for (int64_t n = 0; n < sweep->runs; n++) {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "src/base/clock.h"
+#include "src/base/new.h"
 #include "src/comm/comm_impl.h"
 
 /* Waiting: poll without pause at first, then let others run, then sleep a
@@ -72,9 +73,7 @@ enum err comm_create(const char *kind, int *argc, char ***argv,
         return err_set(ERR_USAGE,
                        "communication '%s' is unknown; use auto, self or mpi",
                        kind);
-    comm = calloc(1, sizeof *comm);
-    if (comm == NULL)
-        return err_set(ERR_MEMORY, "communicator: out of memory");
+    TRY(new_zeroed(&comm, 1));
     comm->next = comm;
     comm->timeout_s = timeout_s;
     TRY_OUT(open_transport(comm, kind, argc, argv));
@@ -91,9 +90,8 @@ enum err comm_duplicate(struct comm *comm, struct comm **out)
     enum err rc = ERR_OK;
     *out = NULL;
     size_t hosts_bytes = (size_t)comm->size * sizeof *comm->hosts;
-    struct comm *copy = calloc(1, sizeof *copy);
-    if (copy == NULL)
-        return err_set(ERR_MEMORY, "communicator: out of memory");
+    struct comm *copy = NULL;
+    TRY(new_zeroed(&copy, 1));
     assert(comm->rank >= 0 && comm->rank < comm->size);
     copy->transport = comm->transport;
     copy->parent = comm;

@@ -18,6 +18,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 
 /* Guards the library, which is one for the process. */
 static pthread_mutex_t mpi_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -288,9 +289,7 @@ static enum err find_hosts(struct comm *comm)
 {
     enum err rc = ERR_OK;
     char host[COMM_HOST_BYTES] = "";
-    comm->hosts = calloc((size_t)comm->size, sizeof *comm->hosts);
-    if (comm->hosts == NULL)
-        return err_set(ERR_MEMORY, "communicator: out of memory");
+    TRY(new_zeroed(&comm->hosts, (size_t)comm->size));
     if (gethostname(host, sizeof host - 1) != 0)
         snprintf(host, sizeof host, "unknown");
     MPI_TRY(MPI_Allgather(host, sizeof host, MPI_CHAR, comm->hosts, sizeof host,

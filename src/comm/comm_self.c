@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/new.h"
+
 /* A started half of a message; 0 in `order` when not in use. */
 struct self_handle {
     uint64_t order;
@@ -121,9 +123,7 @@ enum err comm_self_open(struct comm *comm)
     comm->local_rank = 0;
     comm->local_size = 1;
     TRY(state_create(comm));
-    comm->hosts = calloc(1, sizeof *comm->hosts);
-    if (comm->hosts == NULL)
-        return err_set(ERR_MEMORY, "communicator: out of memory");
+    TRY(new_zeroed(&comm->hosts, 1));
     if (gethostname(comm->hosts[0], COMM_HOST_BYTES - 1) != 0)
         snprintf(comm->hosts[0], COMM_HOST_BYTES, "localhost");
     return ERR_OK;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/comm/comm_tensors_impl.h"
 
 /* What is left of a failed operation is only let go. */
@@ -65,10 +66,7 @@ static bool is_direct(const struct comm_tensors *tensors)
 static enum err make_room(struct comm_tensors *tensors)
 {
     size_t each = 2 * (size_t)tensors->comm->size;
-    tensors->pieces =
-        calloc(COMM_TENSORS_REQUESTS * each, sizeof *tensors->pieces);
-    if (tensors->pieces == NULL)
-        return err_set(ERR_MEMORY, "exchange of tensors: out of memory");
+    TRY(new_zeroed(&tensors->pieces, COMM_TENSORS_REQUESTS * each));
     for (int i = 0; i < COMM_TENSORS_REQUESTS; i++) {
         struct comm_tensors_request *request = &tensors->requests[i];
         request->pieces = tensors->pieces + (size_t)i * each;
@@ -158,10 +156,9 @@ enum err comm_tensors_create_lent(struct comm *comm,
                                   struct comm_tensors **out)
 {
     enum err rc = ERR_OK;
-    struct comm_tensors *tensors = calloc(1, sizeof *tensors);
+    struct comm_tensors *tensors = NULL;
     *out = NULL;
-    if (tensors == NULL)
-        rc = err_set(ERR_MEMORY, "exchange of tensors: out of memory");
+    rc = new_zeroed(&tensors, 1);
     TRY_OUT(comm_agree(comm, rc));
     tensors->memory = memory;
     tensors->stream = stream;

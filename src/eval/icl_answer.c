@@ -9,6 +9,7 @@
 #include <utf8proc.h>
 
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/text/chat/chat_lex.h"
 #include "src/text/unicode.h"
 
@@ -75,9 +76,8 @@ static enum err check_delimiter(const struct icl_task *task)
 
 enum err icl_answer_create(const struct icl_task *task, struct icl_answer **out)
 {
-    struct icl_answer *answer = calloc(1, sizeof *answer);
-    if (answer == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct icl_answer *answer = NULL;
+    TRY(new_zeroed(&answer, 1));
     answer->task = task;
     enum err rc = check_delimiter(task);
     if (rc == ERR_OK)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/eval/icl_shots.h"
 #include "src/text/buffer.h"
 #include "src/text/chat/chat_lex.h"
@@ -316,9 +317,8 @@ enum err icl_prompts_create(const struct icl_task *task,
                             const struct tokenizer *tokenizer,
                             int64_t positions, struct icl_prompts **out)
 {
-    struct icl_prompts *prompts = calloc(1, sizeof *prompts);
-    if (prompts == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct icl_prompts *prompts = NULL;
+    TRY(new_zeroed(&prompts, 1));
     prompts->task = task;
     prompts->part = part;
     prompts->tokenizer = tokenizer;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/data/texts/jsonl.h"
 #include "src/base/regular.h"
 
@@ -233,9 +234,8 @@ static enum err divide(struct icl_records *records)
 
 enum err icl_records_read(const struct icl_task *task, struct icl_records **out)
 {
-    struct icl_records *records = calloc(1, sizeof *records);
-    if (records == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct icl_records *records = NULL;
+    TRY(new_zeroed(&records, 1));
     enum err rc = read_file(records, task);
     if (rc == ERR_OK)
         rc = divide(records);

@@ -7,6 +7,7 @@
 #include "src/base/clock.h"
 #include "src/base/digest.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/eval/icl_answer.h"
 #include "src/eval/icl_lines.h"
 #include "src/eval/icl_same.h"
@@ -143,9 +144,8 @@ enum err icl_set_create(const struct icl_task *tasks, int count,
                         struct icl_set **out)
 {
     enum err rc = ERR_OK;
-    struct icl_set *set = calloc(1, sizeof *set);
-    if (set == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct icl_set *set = NULL;
+    TRY(new_zeroed(&set, 1));
     *set = (struct icl_set){ .tasks = tasks,
                              .count = count,
                              .tokenizer = tokenizer,

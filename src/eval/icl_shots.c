@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
 #include "src/eval/python_random.h"
 
 struct icl_shots {
@@ -17,9 +18,8 @@ enum err icl_shots_create(int64_t count, int64_t shots, uint64_t seed,
                           struct icl_shots **out)
 {
     assert(count > 0 && count <= UINT32_MAX && shots >= 0);
-    struct icl_shots *choice = calloc(1, sizeof *choice);
-    if (choice == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct icl_shots *choice = NULL;
+    TRY(new_zeroed(&choice, 1));
     choice->count = count;
     choice->shots = shots < count ? shots : count - 1;
     choice->list = malloc((size_t)(choice->shots + 1) * sizeof choice->list[0]);

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
+
 #define WORDS PYTHON_RANDOM_WORDS
 #define MIDDLE 397
 
@@ -95,9 +97,8 @@ static int64_t pool_max(int64_t k)
 static enum err sample_of_pool(struct python_random *random, int64_t n,
                                int64_t k, int64_t *out)
 {
-    int64_t *pool = malloc((size_t)(n + 1) * sizeof *pool);
-    if (pool == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    int64_t *pool = NULL;
+    TRY(new_room(&pool, (size_t)(n + 1)));
     for (int64_t i = 0; i < n; i++)
         pool[i] = i;
     for (int64_t i = 0; i < k; i++) {
@@ -156,9 +157,8 @@ static enum err set_resize(struct python_set *set, size_t least)
     size_t slots = SET_SLOTS_MIN;
     while (slots <= least)
         slots *= 2;
-    int64_t *slot = malloc(slots * sizeof *slot);
-    if (slot == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    int64_t *slot = NULL;
+    TRY(new_room(&slot, slots));
     for (size_t i = 0; i < slots; i++)
         slot[i] = SET_EMPTY;
     for (size_t i = 0; set->slot != NULL && i <= set->mask; i++)

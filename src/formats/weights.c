@@ -13,6 +13,7 @@
 #include "checkpoint/files/ckpt_named.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/formats/weights_impl.h"
 
 /* The first whose signs are there is it. */
@@ -82,9 +83,7 @@ static enum err sort_names(struct weights *weights)
 {
     const struct weights_source *source = &weights->source;
     size_t count = (size_t)source->count;
-    weights->names = calloc(count + 1, sizeof *weights->names);
-    if (weights->names == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", weights->path);
+    TRY(new_zeroed(&weights->names, count + 1));
     for (size_t i = 0; i < count; i++)
         weights->names[i] = (struct ckpt_named){ .name = source->list[i].name,
                                                  .index = (int)i };
@@ -96,10 +95,9 @@ static enum err sort_names(struct weights *weights)
 enum err weights_open(const char *path, struct weights **out)
 {
     enum err rc = ERR_OK;
-    struct weights *weights = calloc(1, sizeof *weights);
+    struct weights *weights = NULL;
     *out = NULL;
-    if (weights == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    TRY(new_zeroed(&weights, 1));
     TRY_OUT(fsio_path(weights->path, "%s", path));
     TRY_OUT(find_ops(path, &weights->ops));
     weights->source.about = (struct weights_about){
@@ -334,9 +332,8 @@ enum err weights_match_known(struct weights *weights,
                              const char *settings)
 {
     struct mismatches list = { .settings = settings };
-    struct ckpt_named *names = calloc((size_t)params->count + 1, sizeof *names);
-    if (names == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", weights->path);
+    struct ckpt_named *names = NULL;
+    TRY(new_zeroed(&names, (size_t)params->count + 1));
     for (int i = 0; i < params->count; i++) {
         const struct param *param = &params->list[i];
         const struct weights_tensor *tensor = find(weights, param->name);

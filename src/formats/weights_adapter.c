@@ -11,6 +11,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
+#include "src/base/new.h"
 #include "src/formats/hf/hf_names.h"
 #include "src/formats/safetensors/safetensors_writer.h"
 #include "src/formats/weights_cut.h"
@@ -204,9 +205,8 @@ static enum err append_b(struct adapter_export *e, const struct module *module,
     int64_t rank = e->lora->rank;
     int64_t cols = module->count * rank;
     float *b = NULL;
-    float *whole = calloc((size_t)(module->piece->rows * cols), sizeof *whole);
-    if (whole == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", module->name);
+    float *whole = NULL;
+    TRY(new_zeroed(&whole, (size_t)(module->piece->rows * cols)));
     for (int i = 0; i < module->count; i++) {
         int64_t rows = module->parts[i].rows;
         TRY_OUT(read_part(e, module->parts[i].prefix, 'B', rows, rank, &b));
@@ -276,9 +276,7 @@ static enum err check(const struct weights_about *about)
 static enum err open_tables(struct adapter_export *e)
 {
     size_t pieces = (size_t)e->names->count;
-    e->modules = calloc(pieces + 1, sizeof *e->modules);
-    if (e->modules == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&e->modules, pieces + 1));
     TRY(find_modules(e));
     e->texts = calloc(2 * (size_t)e->count + 1, sizeof *e->texts);
     e->list = calloc(2 * (size_t)e->count + 1, sizeof *e->list);

@@ -14,6 +14,7 @@
 #include "checkpoint/tools/ckpt_tensor.h"
 #include "src/base/digest.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/formats/hf/hf_files.h"
 #include "src/text/tokenizer/tokenizer.h"
 #include "src/formats/weights_ckpt_config.h"
@@ -183,10 +184,8 @@ static enum err list_tensors(struct ckpt_source *checkpoint,
     const struct ckpt_manifest *manifest = checkpoint->manifest;
     size_t count = (size_t)manifest->tensor_count;
     _Static_assert(WEIGHTS_NAME_BYTES >= CKPT_NAME_BYTES, "names fit");
-    source->list = calloc(count + 1, sizeof *source->list);
-    checkpoint->tensor_of = calloc(count + 1, sizeof *checkpoint->tensor_of);
-    if (source->list == NULL || checkpoint->tensor_of == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", checkpoint->path);
+    TRY(new_zeroed(&source->list, count + 1));
+    TRY(new_zeroed(&checkpoint->tensor_of, count + 1));
     for (int t = 0; t < manifest->tensor_count; t++) {
         const struct ckpt_tensor *tensor = &manifest->tensors[t];
         struct weights_tensor *entry = &source->list[source->count];
@@ -368,9 +367,8 @@ static enum err ckpt_open(const char *path, struct weights_source *source)
              checkpoint->mean);
     const json_t *state = checkpoint->manifest->state;
     const json_t *tokens = json_object_get(state, "tokens");
-    checkpoint->convert = malloc((size_t)CONVERT_ELEMENTS * sizeof(double));
-    if (checkpoint->convert == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", checkpoint->path);
+    TRY(new_room(&checkpoint->convert,
+                 (size_t)CONVERT_ELEMENTS * sizeof(double)));
     TRY(weights_ckpt_config_read(state, checkpoint->path, &about->config));
     TRY(ckpt_tensor_create(checkpoint->path, checkpoint->manifest,
                            &checkpoint->reader));

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/formats/gguf/gguf.h"
 
 /* A transposed piece is read strip by strip: so many of our columns, each
@@ -106,9 +107,8 @@ enum err weights_pieces_create(const struct weights_pieces_file *file,
                                struct weights_source *source,
                                struct weights_pieces **out)
 {
-    struct weights_pieces *p = calloc(1, sizeof *p);
-    if (p == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", source->about.path);
+    struct weights_pieces *p = NULL;
+    TRY(new_zeroed(&p, 1));
     p->file = *file;
     p->params = params;
     p->names = names;

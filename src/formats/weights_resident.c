@@ -8,6 +8,7 @@
 
 #include "checkpoint/ckpt_place.h"
 #include "src/base/arena.h"
+#include "src/base/new.h"
 
 #define FILL_ELEMENTS ((int64_t)1 << 18) /* that are read and rounded at once */
 #define READERS_MAX 8 /* of some 80 MiB each, if it is a checkpoint */
@@ -63,9 +64,8 @@ static enum err fill_part(struct weights_resident *resident,
     enum err rc = ERR_OK;
     int64_t elements = resident->params->elements;
     struct weights *own = NULL;
-    float *values = malloc((size_t)FILL_ELEMENTS * sizeof *values);
-    if (values == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    float *values = NULL;
+    TRY(new_room(&values, (size_t)FILL_ELEMENTS));
     if (part > 0)
         TRY_OUT(weights_open(weights_about(weights)->named, &own));
     TRY_OUT(fill_interval(
@@ -102,9 +102,7 @@ enum err weights_resident_create(struct weights *weights,
     struct weights_resident *resident = NULL;
     assert(dtype == DTYPE_F32 || dtype == DTYPE_BF16);
     TRY(weights_match(weights, params, NULL));
-    resident = calloc(1, sizeof *resident);
-    if (resident == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&resident, 1));
     resident->params = params;
     resident->dtype = dtype;
     resident->access = (struct param_access){ .arg = resident,

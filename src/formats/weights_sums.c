@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/crc32c.h"
+#include "src/base/new.h"
 
 static int64_t blocks_of(const struct param *param)
 {
@@ -17,10 +18,9 @@ enum err weights_sums_create(const struct params *params,
                              struct weights_sums **out)
 {
     size_t count = (size_t)params->count;
-    struct weights_sums *sums = calloc(1, sizeof *sums);
+    struct weights_sums *sums = NULL;
     *out = NULL;
-    if (sums == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&sums, 1));
     sums->params = params;
     sums->first = calloc(count + 1, sizeof *sums->first);
     sums->known = calloc(count + 1, sizeof *sums->known);

@@ -8,6 +8,7 @@
 
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/formats/weights_base.h"
 #include "src/formats/weights_sums.h"
 
@@ -202,9 +203,7 @@ static enum err open_sums(struct weights_tuned *tuned, const json_t *base,
     TRY(weights_sums_parse(json_object_get(base, "crc32c"), tuned->whole, where,
                            &tuned->sums));
     tuned->block_of = -1;
-    tuned->block = malloc((size_t)WEIGHTS_SUMS_BLOCK * sizeof *tuned->block);
-    if (tuned->block == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", where);
+    TRY(new_room(&tuned->block, (size_t)WEIGHTS_SUMS_BLOCK));
     for (int i = 0; i < tuned->whole->count; i++)
         unknown += !tuned->sums->known[i] &&
                    find_own(tuned, tuned->whole->list[i].name) < 0;
@@ -225,18 +224,15 @@ enum err weights_tuned_open(const json_t *state, const char *where,
     const json_t *fixed = json_object_get(state, "fixed");
     const char *ignore = json_string_value(json_object_get(base, "ignore"));
     TRY(weights_base_check(base, where));
-    struct weights_tuned *tuned = calloc(1, sizeof *tuned);
-    if (tuned == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", where);
+    struct weights_tuned *tuned = NULL;
+    TRY(new_zeroed(&tuned, 1));
     tuned->config = *config;
     tuned->own = *own;
     tuned->merged = -1;
     const json_t *seed = json_object_get(base, "seed");
     tuned->seed = (uint64_t)json_integer_value(
         seed != NULL ? seed : json_object_get(fixed, "train.seed"));
-    tuned->ignore = strdup(ignore != NULL ? ignore : "");
-    if (tuned->ignore == NULL)
-        TRY_OUT(err_set(ERR_MEMORY, "%s: out of memory", where));
+    TRY_OUT(new_text(&tuned->ignore, ignore != NULL ? ignore : ""));
     TRY_OUT(params_create(config, &tuned->whole));
     read_lora(tuned, base);
     TRY_OUT(check_own(tuned, where));
@@ -277,9 +273,7 @@ enum err weights_tuned_list(const struct weights_tuned *tuned,
                             struct weights_tensor **list, int *count)
 {
     const struct params *whole = tuned->whole;
-    *list = calloc((size_t)whole->count + 1, sizeof **list);
-    if (*list == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(list, (size_t)whole->count + 1));
     for (int i = 0; i < whole->count; i++) {
         const struct param *param = &whole->list[i];
         struct weights_tensor *entry = &(*list)[i];
@@ -307,9 +301,7 @@ enum err weights_tuned_matrix(struct weights_tuned *tuned, const char *name,
         return err_set(ERR_CHECKPOINT,
                        "%s is not [%lld, %lld], as the model's adapter is",
                        name, (long long)rows, (long long)cols);
-    *out = malloc((size_t)(rows * cols) * sizeof **out);
-    if (*out == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", name);
+    TRY(new_room(out, (size_t)(rows * cols)));
     enum err rc = tuned->own.read(tuned->own.arg, index, 0, rows * cols, *out);
     if (rc != ERR_OK) {
         free(*out);

@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 const char *const generate_end_names[] = { "eos", "stop", "max_tokens",
                                            "context", "interrupted" };
 
@@ -64,9 +66,8 @@ enum err generate_create(const struct generate_model *model,
     size_t slots = (size_t)model->sequences;
     assert(model->sequences > 0 && model->rows >= model->sequences);
     assert(model->vocab > 0 && model->vocab <= model->vocab_size);
-    struct generate *generate = calloc(1, sizeof *generate);
-    if (generate == NULL)
-        return err_set(ERR_MEMORY, "no memory to generate with");
+    struct generate *generate = NULL;
+    TRY(new_zeroed(&generate, 1));
     generate->model = *model;
     generate->slots = calloc(slots, sizeof *generate->slots);
     generate->calls = calloc(slots, sizeof *generate->calls);
@@ -361,9 +362,7 @@ enum err generate_run(struct generate *generate,
     generate->count = count;
     generate->begun = generate->delivered = 0;
     TRY(generate_check(generate));
-    generate->ended = calloc(count + 1, sizeof *generate->ended);
-    if (generate->ended == NULL)
-        return err_set(ERR_MEMORY, "no memory for %zu results", count);
+    TRY(new_zeroed(&generate->ended, count + 1));
     enum err rc = generate_loop(generate);
     for (int64_t s = 0; s < generate->model.sequences; s++) {
         generate->slots[s].prompt = GENERATE_NONE;
@@ -387,9 +386,8 @@ enum err generate_score(struct generate *generate, const int32_t *tokens,
     TRY(generate_check_tokens(generate, tokens, count));
     if (count < 2)
         return ERR_OK;
-    float *losses = malloc(rows * sizeof *losses);
-    if (losses == NULL)
-        return err_set(ERR_MEMORY, "no memory for %zu losses", rows);
+    float *losses = NULL;
+    TRY(new_room(&losses, rows));
     /* what the slot holds is not compared: all losses are wanted */
     generate->slots[0].held = 0;
     TRY_OUT(generate_give(generate, 0, tokens, count - 1));

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
 #include "src/infer/infer_impl.h"
 
 static const enum panel_type types[] = { [INFER_F32] = PANEL_F32,
@@ -118,10 +119,7 @@ enum err infer_hold(struct infer *infer, const struct param_access *access,
     assert(infer->held == NULL && infer->weights.base == NULL);
     assert(infer->experts == NULL);
     infer->access = access;
-    held =
-        calloc((size_t)infer->params->block_count * PARAM_ROLES, sizeof *held);
-    if (held == NULL)
-        return err_set(ERR_MEMORY, "infer: out of memory");
+    TRY(new_zeroed(&held, (size_t)infer->params->block_count * PARAM_ROLES));
     infer_hold_layout(infer, weights, held, &plan);
     TRY_OUT(memory->tensors_create(plan.used, &infer->weights));
     for (int b = 0; b < infer->params->block_count; b++)

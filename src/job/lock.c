@@ -21,6 +21,7 @@
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/job/lock_beat.h"
 #include "src/job/lock_record.h"
 #include "src/job/slurm.h"
@@ -287,9 +288,8 @@ enum err lock_acquire(const char *run_dir, double beat_s, struct lock **out)
     assert(run_dir != NULL && out != NULL);
     assert(beat_s >= LOCK_BEAT_S_MIN && beat_s <= LOCK_BEAT_S_MAX);
     *out = NULL;
-    struct lock *lock = calloc(1, sizeof *lock);
-    if (lock == NULL)
-        return err_set(ERR_MEMORY, "lock: no memory");
+    struct lock *lock = NULL;
+    TRY(new_zeroed(&lock, 1));
     lock->pid = getpid();
     TRY_OUT(lock_record_self(&lock->self, beat_s));
     TRY_OUT(fsio_path(lock->path, "%s/.lock", run_dir));

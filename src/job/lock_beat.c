@@ -16,6 +16,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 
 #define BEAT_BYTES 64
 #define BEAT_LOOKS 4.0   /* a period */
@@ -107,9 +108,8 @@ enum err lock_beat_start(const char *path, double beat_s,
 {
     assert(beat_s > 0.0 && strlen(path) < FSIO_PATH_MAX);
     *out = NULL;
-    struct lock_beat *beat = calloc(1, sizeof *beat);
-    if (beat == NULL)
-        return err_set(ERR_MEMORY, "lock: no memory");
+    struct lock_beat *beat = NULL;
+    TRY(new_zeroed(&beat, 1));
     snprintf(beat->path, sizeof beat->path, "%s", path);
     beat->beat_s = beat_s;
     beat->may_beat = may_beat;

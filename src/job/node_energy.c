@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 
 #define ZONES_MAX 64
 #define FOLDER "/sys/class/powercap"
@@ -92,9 +93,8 @@ static enum err find_zones(struct node_energy *energy)
 enum err node_energy_create(const char *root, struct node_energy **out)
 {
     char text[FSIO_PATH_MAX + 128];
-    struct node_energy *energy = calloc(1, sizeof *energy);
-    if (energy == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct node_energy *energy = NULL;
+    TRY(new_zeroed(&energy, 1));
     enum err rc = fsio_path(energy->folder, "%s" FOLDER, root);
     if (rc == ERR_OK)
         rc = find_zones(energy);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
 #include "src/base/rng.h"
 #include "src/model/model_impl.h"
 
@@ -15,10 +16,8 @@ static enum err model_open_passes(struct model *model)
 {
     size_t own = (size_t)model->options.own_chunks;
     size_t layers = (size_t)model->config.n_layers;
-    model->passes = calloc(own, sizeof model->passes[0]);
-    model->layers = calloc(own * layers, sizeof model->layers[0]);
-    if (model->passes == NULL || model->layers == NULL)
-        return err_set(ERR_MEMORY, "model: out of memory");
+    TRY(new_zeroed(&model->passes, own));
+    TRY(new_zeroed(&model->layers, own * layers));
     for (int i = 0; i < model->options.own_chunks; i++) {
         model->passes[i].model = model;
         model->passes[i].chunk = model->options.first_chunk + i;
@@ -38,9 +37,8 @@ static enum err model_open(const struct model_config *config,
     assert(
         options->expert_degree <= 1 ||
         (config->experts > 0 && config->experts % options->expert_degree == 0));
-    struct model *model = calloc(1, sizeof *model);
-    if (model == NULL)
-        return err_set(ERR_MEMORY, "model: out of memory");
+    struct model *model = NULL;
+    TRY(new_zeroed(&model, 1));
     model->kernels = kernels;
     model->config = *config;
     model->options = *options;

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
 #include "src/model/model_impl.h"
 
 #define ALIGN 16 /* of rows and columns of what is quantized */
@@ -74,9 +75,7 @@ enum err model_fp8_create(struct model *model)
                        "train.precision = fp8: %s/%s has no 8-bit floats: use "
                        "bf16",
                        model->kernels->backend, model->kernels->kernel_set);
-    ones = malloc(count * sizeof *ones);
-    if (ones == NULL)
-        return err_set(ERR_MEMORY, "model: out of memory");
+    TRY(new_room(&ones, count));
     for (size_t i = 0; i < count; i++)
         ones[i] = 1.0f;
     TRY_OUT(model_fp8_upload(model, ones, ones));

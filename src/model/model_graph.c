@@ -8,6 +8,7 @@
 
 #include "kernels/kernel_profile.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/model/model_impl.h"
 
 /* Whatever decides the calls of a leaf and their arguments. */
@@ -149,9 +150,7 @@ enum err model_graph_create(struct model *model)
 {
     if (!is_wanted(model))
         return ERR_OK;
-    model->graphs = calloc(1, sizeof *model->graphs);
-    if (model->graphs == NULL)
-        return err_set(ERR_MEMORY, "model: out of memory");
+    TRY(new_zeroed(&model->graphs, 1));
     return ERR_OK;
 }
 

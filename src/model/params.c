@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
+#include "src/base/new.h"
 #include "src/base/rng.h"
 #include "src/model/params_tuning.h"
 
@@ -336,15 +337,12 @@ static enum err open_table(const struct model_config *config,
 {
     enum err rc = ERR_OK;
     size_t layers = (size_t)config->n_layers;
-    struct params *params = calloc(1, sizeof *params);
-    if (params == NULL)
-        return err_set(ERR_MEMORY, "parameter table: out of memory");
+    struct params *params = NULL;
+    TRY(new_zeroed(&params, 1));
     params->layer_blocks = layer_blocks(config);
-    params->list = calloc((layers + 2) * PARAM_ROLES, sizeof params->list[0]);
-    params->blocks = calloc(layers * (size_t)params->layer_blocks + 2,
-                            sizeof params->blocks[0]);
-    if (params->list == NULL || params->blocks == NULL)
-        TRY_OUT(err_set(ERR_MEMORY, "parameter table: out of memory"));
+    TRY_OUT(new_zeroed(&params->list, (layers + 2) * PARAM_ROLES));
+    TRY_OUT(
+        new_zeroed(&params->blocks, layers * (size_t)params->layer_blocks + 2));
     *out = params;
     params = NULL;
 out:

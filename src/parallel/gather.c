@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "src/base/arena.h"
+#include "src/base/new.h"
 
 #define NO_BLOCK (-1)
 /* Gathers in flight at once: a communicator has requests for 64 collectives,
@@ -86,9 +87,8 @@ enum err gather_create(const struct gather_place *place, int prefetch,
 {
     enum err rc = ERR_OK;
     const struct params *params = place->params;
-    struct gather *gather = calloc(1, sizeof *gather);
-    if (gather == NULL)
-        return err_set(ERR_MEMORY, "weights: out of memory");
+    struct gather *gather = NULL;
+    TRY(new_zeroed(&gather, 1));
     *gather = (struct gather){
         .at = *place, .prefetch = prefetch, .dtype = dtype, .shard = shard
     };

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/parallel/norms_impl.h"
 #include "src/parallel/optimizer/optimizer_whole.h"
 
@@ -144,9 +145,8 @@ enum err norms_create(const struct replica *replica, bool units,
     const struct params *params = replica->params;
     const struct kernel_memory *memory = replica->kernels->memory;
     size_t ranks = (size_t)replica->owner->ranks;
-    struct norms *norms = calloc(1, sizeof *norms);
-    if (norms == NULL)
-        return err_set(ERR_MEMORY, "norms: out of memory");
+    struct norms *norms = NULL;
+    TRY(new_zeroed(&norms, 1));
     norms->replica = replica;
     norms->units = units;
     norms->first = calloc((size_t)params->count + 1, sizeof norms->first[0]);

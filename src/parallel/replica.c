@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
 #include "src/parallel/replica_impl.h"
 
 static int shard_degree(const struct replica_options *options, int ranks)
@@ -136,9 +137,8 @@ static enum err replica_open(const struct params *params, int rank, int ranks,
     enum err rc = ERR_OK;
     TRY(replica_check(options, ranks));
     TRY(replica_check_model(options, params));
-    struct replica *replica = calloc(1, sizeof *replica);
-    if (replica == NULL)
-        return err_set(ERR_MEMORY, "replica: out of memory");
+    struct replica *replica = NULL;
+    TRY(new_zeroed(&replica, 1));
     replica->params = params;
     replica->options = replica_filled(options);
     assert(replica->options.leaves % replica->options.sequence_chunks == 0);
@@ -206,10 +206,7 @@ static enum err make_sums(struct replica *replica)
     free(replica->leaf_values);
     replica->leaf_arena = (struct arena){ 0 };
     replica->scatter = NULL;
-    replica->leaf_values =
-        calloc(leaves + (size_t)options->slots, sizeof replica->leaf_values[0]);
-    if (replica->leaf_values == NULL)
-        return err_set(ERR_MEMORY, "replica: out of memory");
+    TRY(new_zeroed(&replica->leaf_values, leaves + (size_t)options->slots));
     if (replica_by_block(options))
         TRY(scatter_create(replica->tensors, replica->kernels, replica->ctx,
                            replica->params, replica->owner, &scatter,

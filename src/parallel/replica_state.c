@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "src/base/new.h"
 #include "src/parallel/replica_impl.h"
 
 /* The host makes so many fresh weights at once for a device. */
@@ -156,12 +156,9 @@ enum err replica_list_items(struct replica *replica)
 {
     size_t kinds = 1 + UPDATE_MOMENTS + OPTIMIZER_STATES + REPLICA_KEPT;
     size_t count = (size_t)replica->params->count * kinds;
-    replica->items = calloc(count, sizeof replica->items[0]);
-    replica->began = calloc(count, sizeof replica->began[0]);
-    replica->kept_items = calloc(count, sizeof replica->kept_items[0]);
-    if (replica->items == NULL || replica->began == NULL ||
-        replica->kept_items == NULL)
-        return err_set(ERR_MEMORY, "replica: out of memory");
+    TRY(new_zeroed(&replica->items, count));
+    TRY(new_zeroed(&replica->began, count));
+    TRY(new_zeroed(&replica->kept_items, count));
     for (size_t i = 0; i < count; i++)
         replica->kept_items[i] = -1;
     replica->item_count = 0;

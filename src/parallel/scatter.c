@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 #define SPAN_UNIT 16 /* elements: pieces begin at multiples of 64 bytes */
 
 /* Leaves of a full microstep. */
@@ -166,18 +168,14 @@ enum err scatter_create(struct comm_tensors *tensors,
 {
     enum err rc = ERR_OK;
     struct scatter_bytes bytes;
-    struct scatter *scatter = malloc(sizeof *scatter);
-    if (scatter == NULL)
-        return err_set(ERR_MEMORY, "gradients: out of memory");
+    struct scatter *scatter = NULL;
+    TRY(new_room(&scatter, 1));
     scatter_open(scatter, params, owner, options);
     scatter->tensors = tensors;
     scatter->kernels = kernels;
     scatter->ctx = ctx;
     scatter_plan(params, owner, options, &bytes);
-    scatter->opened =
-        calloc((size_t)params->block_count, sizeof scatter->opened[0]);
-    if (scatter->opened == NULL)
-        TRY_OUT(err_set(ERR_MEMORY, "gradients: out of memory"));
+    TRY_OUT(new_zeroed(&scatter->opened, (size_t)params->block_count));
     TRY_OUT(kernels->memory->tensors_create(bytes.total, &scatter->arena));
     scatter_layout(scatter, &scatter->arena, &bytes);
     *out = scatter;

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
+
 /* An interval of an owner's block that this rank updates. */
 struct interval {
     int64_t begin, end;
@@ -136,9 +138,8 @@ static void lay_out(struct spans *spans, const struct spans_input *input)
 static enum err make_cuts(struct spans *spans, int ranks)
 {
     size_t count = (size_t)ranks + 1;
-    int64_t *cuts = calloc((UPDATE_MOMENTS + 1) * count, sizeof *cuts);
-    if (cuts == NULL)
-        return err_set(ERR_MEMORY, "optimizer: out of memory");
+    int64_t *cuts = NULL;
+    TRY(new_zeroed(&cuts, (UPDATE_MOMENTS + 1) * count));
     for (int m = 0; m < UPDATE_MOMENTS; m++)
         spans->moment_cut[m] = cuts + (size_t)m * count;
     spans->state_cut = cuts + UPDATE_MOMENTS * count;
@@ -150,13 +151,10 @@ enum err spans_create(const struct spans_input *input, struct spans **out)
     enum err rc = ERR_OK;
     const struct params *params = input->params;
     int blocks = input->all ? 1 : input->owner->block_count;
-    struct spans *spans = calloc(1, sizeof *spans);
-    if (spans == NULL)
-        return err_set(ERR_MEMORY, "optimizer: out of memory");
+    struct spans *spans = NULL;
+    TRY(new_zeroed(&spans, 1));
     /* each tensor is in one of an owner's blocks */
-    spans->list = calloc((size_t)(params->count + blocks), sizeof *spans->list);
-    if (spans->list == NULL)
-        rc = err_set(ERR_MEMORY, "optimizer: out of memory");
+    rc = new_zeroed(&spans->list, (size_t)(params->count + blocks));
     if (rc == ERR_OK)
         rc = make_cuts(spans, input->owner->ranks);
     TRY_OUT(rc);

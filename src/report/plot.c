@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 #define LEFT 54.0
 #define RIGHT (PLOT_WIDTH - 12.0)
 #define HEIGHT 190.0 /* of the data */
@@ -394,9 +396,8 @@ enum err plot_draw(const struct plot *plot, FILE *out)
     for (int s = 0; s < plot->series_count; s++)
         if (plot->series[s].count > most)
             most = plot->series[s].count;
-    double *xy = malloc(most * 4 * sizeof *xy);
-    if (xy == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    double *xy = NULL;
+    TRY(new_room(&xy, most * 4));
     draw_axes(plot, &frame, out);
     (void)legend(plot, out);
     draw_marks(plot, &frame, out);

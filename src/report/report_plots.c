@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/report/report_parts.h"
 
 /* Points of all runs together, so that a page of many is no larger. */
@@ -289,9 +290,7 @@ static enum err make_all(struct maker *maker)
 enum err report_plots_make(struct report *report)
 {
     struct maker maker = { .report = report };
-    report->plots = calloc(REPORT_PLOTS_MAX, sizeof report->plots[0]);
-    if (report->plots == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&report->plots, REPORT_PLOTS_MAX));
     enum err rc = make_all(&maker);
     for (int r = 0; r < report->run_count; r++)
         free(maker.buckets[r]);

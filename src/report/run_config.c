@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/report/run_reader.h"
 #include "src/train/settings/secret_settings.h"
 
@@ -87,9 +88,8 @@ static enum err take_bytes(void *arg, const char *line, size_t bytes)
     reading->bytes += bytes;
     if (reading->bytes > CONFIG_BYTES_MAX)
         return too_large(reading);
-    char *text = strndup(line, bytes);
-    if (text == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    char *text = NULL;
+    TRY(new_text_part(&text, line, bytes));
     enum err rc = take_line(reading->history, text, reading->group);
     free(text);
     return rc;

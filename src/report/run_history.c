@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "src/base/new.h"
 #include "src/report/run_reader.h"
 
 const char *const run_value_names[RUN_VALUES] = { RUN_VALUE_NAMES };
@@ -57,16 +58,10 @@ static enum err set_paths(struct run_history *history, const char *dir)
 
 static enum err make_room(struct run_history *history)
 {
-    history->reader = calloc(1, sizeof *history->reader);
-    if (history->reader == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    history->reader->by_number =
-        calloc(RUN_ATTEMPTS_MAX + 1, sizeof history->reader->by_number[0]);
-    history->recent = calloc(RUN_RECENT_MAX, sizeof history->recent[0]);
-    history->old = calloc(RUN_BUCKETS_MAX, sizeof history->old[0]);
-    if (history->reader->by_number == NULL || history->recent == NULL ||
-        history->old == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&history->reader, 1));
+    TRY(new_zeroed(&history->reader->by_number, RUN_ATTEMPTS_MAX + 1));
+    TRY(new_zeroed(&history->recent, RUN_RECENT_MAX));
+    TRY(new_zeroed(&history->old, RUN_BUCKETS_MAX));
     history->reader->eval_stride = history->reader->commit_stride = 1;
     history->old_base = history->last_step = -1;
     history->old_width = 1;
@@ -95,10 +90,9 @@ static int64_t torn(const struct line_tail *tail)
 enum err run_history_create(const char *dir, struct run_history **out)
 {
     enum err rc = ERR_OK;
-    struct run_history *history = calloc(1, sizeof *history);
+    struct run_history *history = NULL;
     *out = NULL;
-    if (history == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&history, 1));
     TRY_OUT(make_room(history));
     TRY_OUT(set_paths(history, dir));
     TRY_OUT(run_history_update(history));

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/text/unicode_table.h"
 
 static bool unicode_is_space(int32_t point)
@@ -70,9 +71,8 @@ static int32_t unicode_row(const char *at, int32_t point, uint8_t *category)
 
 enum err unicode_create(struct unicode **out)
 {
-    struct unicode *unicode = calloc(1, sizeof *unicode);
-    if (unicode == NULL)
-        return err_set(ERR_MEMORY, "no memory for the classes of characters");
+    struct unicode *unicode = NULL;
+    TRY(new_zeroed(&unicode, 1));
     int32_t end = 0;
     for (size_t r = 0;
          r < sizeof unicode_table_categories / sizeof *unicode_table_categories;

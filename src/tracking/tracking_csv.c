@@ -16,6 +16,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
+#include "src/base/new.h"
 #include "src/tracking/tracking_file.h"
 #include "src/text/buffer.h"
 #include "src/tracking/tracking_sink.h"
@@ -129,11 +130,10 @@ static enum err csv_begin(void *self, int64_t step)
     enum err rc = ERR_OK;
     struct csv *csv = self;
     FILE *file = NULL;
-    char *line = malloc(LINE_BYTES_MAX + 1);
+    char *line = NULL;
     size_t bytes;
     off_t keep = 0;
-    if (line == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_room(&line, LINE_BYTES_MAX + 1));
     tracking_map_destroy(csv->columns);
     csv->columns = NULL;
     csv->written = -1;
@@ -178,10 +178,9 @@ static enum err csv_rows(const struct csv *csv, FILE *file)
 {
     enum err rc = ERR_OK;
     FILE *old = NULL;
-    char *line = malloc(LINE_BYTES_MAX + 1);
+    char *line = NULL;
     size_t bytes;
-    if (line == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_room(&line, LINE_BYTES_MAX + 1));
     TRY_OUT(csv_reader(csv, &old));
     TRY_OUT(csv_line(csv, old, line, &bytes)); /* the old first line */
     while (bytes > 0) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/base/jsontext.h"
+#include "src/base/new.h"
 #include "src/text/buffer.h"
 
 #define CONNECT_S 5L
@@ -115,9 +116,8 @@ enum err tracking_http_create(const char *base, const atomic_bool *given_up,
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     enum err rc = ERR_OK;
     pthread_once(&once, global_init);
-    struct tracking_http *http = calloc(1, sizeof *http);
-    if (http == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct tracking_http *http = NULL;
+    TRY(new_zeroed(&http, 1));
     http->given_up = given_up;
     snprintf(http->base, sizeof http->base, "%s", base);
     for (size_t n = strlen(http->base); n > 0 && http->base[n - 1] == '/';)

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/tracking/tracking_record.h"
 
 #define FIRST_ROOM 64
@@ -51,9 +52,8 @@ bool tracking_name_clean(const char *name, char out[TRACKING_NAME_BYTES])
 enum err tracking_list_create(struct tracking_list **out)
 {
     enum err rc = ERR_OK;
-    struct tracking_list *list = calloc(1, sizeof *list);
-    if (list == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct tracking_list *list = NULL;
+    TRY(new_zeroed(&list, 1));
     list->record.texts = list->texts;
     TRY_OUT(tracking_map_create(&list->names));
     *out = list;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 #define FIRST_SLOTS 64 /* a power of two */
 
 struct tracking_map {
@@ -29,9 +31,8 @@ static uint64_t hash(const char *name)
 
 enum err tracking_map_create(struct tracking_map **out)
 {
-    struct tracking_map *map = calloc(1, sizeof *map);
-    if (map == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct tracking_map *map = NULL;
+    TRY(new_zeroed(&map, 1));
     atomic_init(&map->owners, 1);
     map->room = FIRST_SLOTS / 2;
     map->slot_count = FIRST_SLOTS;
@@ -96,9 +97,8 @@ static enum err grow(struct tracking_map *map)
     if (names == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     map->names = names;
-    int32_t *slots = calloc(room * 2, sizeof slots[0]);
-    if (slots == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    int32_t *slots = NULL;
+    TRY(new_zeroed(&slots, room * 2));
     free(map->slots);
     map->slots = slots;
     map->slot_count = room * 2;
@@ -118,9 +118,8 @@ enum err tracking_map_add(struct tracking_map *map, const char *name,
         return err_set(ERR_DATA, "more than %d names", TRACKING_MAP_MAX);
     if (map->count == map->room)
         TRY(grow(map));
-    char *copy = strdup(name);
-    if (copy == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    char *copy = NULL;
+    TRY(new_text(&copy, name));
     *number = map->count;
     map->names[map->count++] = copy;
     *find(map, copy) = map->count;

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "src/base/clock.h"
+#include "src/base/new.h"
 #include "src/base/rng.h"
 #include "src/comm/comm.h"
 #include "src/model/model.h"
@@ -143,11 +144,10 @@ enum err bench_model_join(const struct bench_model_kind *kind, int threads,
 {
     enum err rc = ERR_OK;
     int leaves = options->slots * options->leaves;
-    struct bench_model *bench = calloc(1, sizeof *bench);
+    struct bench_model *bench = NULL;
     *out = NULL;
     assert(kind->samples % leaves == 0);
-    if (bench == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
+    rc = new_zeroed(&bench, 1);
     TRY_OUT(comm_agree(comm, rc));
     bench->kind = kind;
     bench->comm = comm;

@@ -14,6 +14,7 @@
 #include "kernels/cuda/libraries/cuda_dnn_attention.h"
 #include "kernels/cuda/libraries/cuda_fallback.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 
 #define SHAPES_MAX 64 /* others have the own kernels */
 #define ALIGNMENT ((size_t)256)
@@ -49,10 +50,9 @@ enum err cuda_attention_choice_create(const struct cuda_dnn_library *library,
                                       struct cuda_attention_choice **out)
 {
     enum err rc = ERR_OK;
-    struct cuda_attention_choice *choice = calloc(1, sizeof *choice);
+    struct cuda_attention_choice *choice = NULL;
     *out = NULL;
-    if (choice == NULL)
-        return err_set(ERR_MEMORY, "no memory for the choice of attention");
+    TRY(new_zeroed(&choice, 1));
     choice->own = *own;
     choice->library = library;
     if (library == NULL) {

@@ -13,6 +13,7 @@
 #include "kernels/cuda/libraries/cuda_blas_plan.h"
 #include "kernels/cuda/libraries/cuda_blas_text.h"
 #include "kernels/cuda/libraries/cuda_fallback.h"
+#include "src/base/new.h"
 
 #define CANDIDATES 8
 
@@ -28,10 +29,9 @@ enum err cuda_blas_create(const struct cuda_blas_library *library,
                           struct cuda_blas **out)
 {
     enum err rc = ERR_OK;
-    struct cuda_blas *blas = calloc(1, sizeof *blas);
+    struct cuda_blas *blas = NULL;
     *out = NULL;
-    if (blas == NULL)
-        return err_set(ERR_MEMORY, "no memory for the plans of products");
+    TRY(new_zeroed(&blas, 1));
     if (library == NULL)
         TRY_OUT(cuda_blas_library_open(&blas->own));
     blas->library = library != NULL ? library : &blas->own;

@@ -16,6 +16,7 @@
 #ifdef KERNELS_CUDNN /* the headers were there */
 #include "kernels/cuda/libraries/cuda_attention_choice.h"
 #include "kernels/cuda/libraries/cuda_attention_cut.h"
+#include "src/base/new.h"
 #endif
 
 /* Between the choices of products and those of attention. */
@@ -164,9 +165,7 @@ enum err cuda_choice_read(const char *text)
         return err_set(ERR_DATA, "the choices of algorithms are damaged: there "
                                  "is no line between products and attention");
     at += at == text ? 0 : 1;
-    products = strndup(text, (size_t)(at - text));
-    if (products == NULL)
-        return err_set(ERR_MEMORY, "no memory for the choices of algorithms");
+    TRY(new_text_part(&products, text, (size_t)(at - text)));
     if (*products != '\0' && blas == NULL)
         TRY_OUT(
             err_set(ERR_UNSUPPORTED,

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 #define TENSORS_MAX 64
 #define OPS_MAX 64
 #define PARTS_MAX 64 /* descriptors that operations are made of */
@@ -112,9 +114,7 @@ static cudnnBackendDescriptor_t make_op(struct cuda_dnn_graph *graph,
 enum err cuda_dnn_graph_create(const struct cuda_dnn_library *library,
                                struct cuda_dnn_graph **out)
 {
-    *out = calloc(1, sizeof **out);
-    if (*out == NULL)
-        return err_set(ERR_MEMORY, "cuDNN: no memory for a graph");
+    TRY(new_zeroed(out, 1));
     (*out)->library = library;
     return ERR_OK;
 }

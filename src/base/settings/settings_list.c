@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/base/settings/settings_node.h"
 
 static bool has_names(const struct setting *setting)
@@ -200,9 +201,8 @@ static enum err parse_text(const struct setting *setting, const char *text,
                            const char *place, config_t *config,
                            const config_setting_t **list)
 {
-    char *line = malloc(strlen(text) + sizeof "list = ;");
-    if (line == NULL)
-        return err_set(ERR_MEMORY, "settings: no memory for a list");
+    char *line = NULL;
+    TRY(new_room(&line, strlen(text) + sizeof "list = ;"));
     sprintf(line, "list = %s;", text);
     enum err rc = settings_scan_memory(line, place);
     if (rc == ERR_OK && config_read_string(config, line) != CONFIG_TRUE)

@@ -12,6 +12,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "src/base/new.h"
+
 enum checksum_kind { LIBCRYPTO, XXH_32, XXH_64, XXH3_64, XXH3_128 };
 
 static const struct checksum_algorithm {
@@ -103,9 +105,8 @@ enum err checksum_create(const char *name, struct checksum **out)
 {
     enum err rc = ERR_OK;
     *out = NULL;
-    struct checksum *checksum = calloc(1, sizeof *checksum);
-    if (checksum == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory for the state", name);
+    struct checksum *checksum = NULL;
+    TRY(new_zeroed(&checksum, 1));
     checksum->algorithm = checksum_find(name);
     assert(checksum->algorithm != NULL);
     TRY_OUT(checksum_begin(checksum));

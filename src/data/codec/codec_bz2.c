@@ -6,6 +6,8 @@
 #include <bzlib.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
+
 /* libbz2 counts bytes with 32 bits. */
 #define CODEC_BZ2_PART_BYTES ((size_t)1 << 30)
 
@@ -18,9 +20,8 @@ static enum err codec_bz2_begin(bz_stream *stream)
 
 static enum err codec_bz2_open(void **state)
 {
-    bz_stream *stream = calloc(1, sizeof *stream);
-    if (stream == NULL)
-        return err_set(ERR_MEMORY, "no memory to unpack bz2");
+    bz_stream *stream = NULL;
+    TRY(new_zeroed(&stream, 1));
     enum err rc = codec_bz2_begin(stream);
     if (rc == ERR_OK)
         *state = stream;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/new.h"
 #include "src/data/codec/codec.h"
 
 #define CODEC_READER_BYTES ((size_t)256 << 10)
@@ -81,16 +82,11 @@ enum err codec_reader_open(const char *path, const char *text,
     assert(path != NULL && out != NULL);
     enum err rc = ERR_OK;
     bool in = strcmp(path, "-") == 0;
-    struct codec_reader *reader = calloc(1, sizeof *reader);
-    if (reader == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    struct codec_reader *reader = NULL;
+    TRY(new_zeroed(&reader, 1));
     reader->in = reader->buffer;
-    reader->path = strdup(in ? "stdin" : path);
     reader->fd = in ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
-    if (reader->path == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory", path);
-        goto out;
-    }
+    TRY_OUT(new_text(&reader->path, in ? "stdin" : path));
     if (reader->fd < 0) {
         rc = errno == ENOENT ? err_set(ERR_DATA, "%s: no such file", path)
                              : err_errno("%s: open", reader->path);

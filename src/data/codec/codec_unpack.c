@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/data/codec/codec.h"
 #include "src/data/codec/file_sums.h"
 #include "src/base/regular.h"
@@ -57,9 +58,8 @@ static enum err codec_unpack_stream(const struct codec *codec, const char *from,
     struct codec_reader *reader = NULL;
     int64_t done = 0;
     size_t filled = CODEC_UNPACK_BYTES;
-    uint8_t *piece = malloc(CODEC_UNPACK_BYTES);
-    if (piece == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory to unpack it", from);
+    uint8_t *piece = NULL;
+    TRY(new_room(&piece, CODEC_UNPACK_BYTES));
     TRY_OUT(codec_reader_open(from, codec->name, &reader));
     while (filled == CODEC_UNPACK_BYTES) {
         TRY_OUT(codec_unpack_fill(reader, piece, &filled));
@@ -88,10 +88,8 @@ static enum err codec_unpack_whole(const struct codec *codec, const char *from,
     char *packed = NULL;
     size_t packed_bytes = 0;
     size_t most = (size_t)bytes + (size_t)bytes / 4 + 64;
-    uint8_t *data = malloc((size_t)bytes + 1);
-    if (data == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory for %lld bytes", from,
-                       (long long)bytes);
+    uint8_t *data = NULL;
+    TRY(new_room(&data, (size_t)bytes + 1));
     TRY_OUT(regular_read(from, most, &packed, &packed_bytes));
     rc = codec->ops->unpack((const uint8_t *)packed, packed_bytes, data,
                             (size_t)bytes);

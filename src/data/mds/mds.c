@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/new.h"
 #include "src/data/mds/mds_check.h"
 #include "src/base/regular.h"
 
@@ -83,9 +84,7 @@ static enum err mds_keep_offsets(struct mds_shard *shard)
     size_t bytes = 4 * ((size_t)shard->info->samples + 1);
     if (bytes > MDS_OFFSETS_BYTES_MAX)
         return ERR_OK;
-    shard->offsets = malloc(bytes);
-    if (shard->offsets == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", shard->path);
+    TRY(new_room(&shard->offsets, bytes));
     TRY(mds_pread(shard, shard->offsets, bytes, 4));
     for (int64_t s = 0; s < shard->info->samples; s++)
         TRY(mds_check_offsets(shard, s, mds_u32(shard->offsets + 4 * s),
@@ -101,16 +100,11 @@ enum err mds_shard_open(const char *path, const char *shown,
     enum err rc = ERR_OK;
     int64_t bytes = 0;
     TRY(mds_check_size(path, &info->raw));
-    struct mds_shard *shard = calloc(1, sizeof *shard);
-    if (shard == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", shown);
+    struct mds_shard *shard = NULL;
+    TRY(new_zeroed(&shard, 1));
     shard->info = info;
     shard->fd = -1;
-    shard->path = strdup(shown);
-    if (shard->path == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory", shown);
-        goto out;
-    }
+    TRY_OUT(new_text(&shard->path, shown));
     TRY_OUT(regular_open(path, &shard->fd, &bytes));
     if (!known)
         TRY_OUT(mds_check_head(shard));

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "src/base/new.h"
 #include "src/data/codec/codec.h"
 #include "src/data/mds/mds_check.h"
 #include "src/data/remote/store_url.h"
@@ -11,10 +12,7 @@
 enum err mds_cache_shards(const struct mds_index *index,
                           struct cache_shard **out)
 {
-    *out = calloc((size_t)index->shards + 1, sizeof **out);
-    if (*out == NULL)
-        return err_set(ERR_MEMORY, "no memory for %lld shards",
-                       (long long)index->shards);
+    TRY(new_zeroed(out, (size_t)index->shards + 1));
     for (int64_t s = 0; s < index->shards; s++) {
         const struct mds_shard_info *info = &index->shard[s];
         (*out)[s] = (struct cache_shard){

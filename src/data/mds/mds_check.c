@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/data/codec/checksum.h"
 #include "src/data/codec/file_sums.h"
 #include "src/base/regular.h"
@@ -52,9 +53,8 @@ static enum err mds_check_sum(int fd, const char *path,
 {
     enum err rc = ERR_OK;
     *whole = true;
-    uint8_t *piece = malloc(MDS_CHECK_BYTES);
-    if (piece == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    uint8_t *piece = NULL;
+    TRY(new_room(&piece, MDS_CHECK_BYTES));
     for (int64_t at = 0; at < file->bytes;) {
         int64_t left = file->bytes - at;
         if (watch != NULL && !watch->go_on(watch->self)) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/data/codec/checksum.h"
 #include "src/base/regular.h"
 
@@ -195,11 +196,7 @@ static enum err mds_index_fill(struct mds_index *index, const char *path)
         goto out;
     }
     size_t count = json_array_size(shards);
-    index->shard = calloc(count > 0 ? count : 1, sizeof *index->shard);
-    if (index->shard == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: no memory for %zu shards", path, count);
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&index->shard, count > 0 ? count : 1));
     for (size_t s = 0; s < count; s++) {
         index->shards++;
         rc = mds_index_shard(json_array_get(shards, s), &index->shard[s]);

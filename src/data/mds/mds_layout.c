@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 /* A shard's offsets are 32-bit. */
 #define MDS_LAYOUT_BYTES_MAX ((json_int_t)UINT32_MAX)
 
@@ -77,16 +79,11 @@ enum err mds_layout_read(const json_t *shard, struct mds_layout **out)
     if (columns > MDS_LAYOUT_COLUMNS_MAX)
         return err_set(ERR_DATA, "%zu columns; at most %d are supported",
                        columns, MDS_LAYOUT_COLUMNS_MAX);
-    struct mds_layout *layout = calloc(1, sizeof *layout);
-    if (layout == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct mds_layout *layout = NULL;
+    TRY(new_zeroed(&layout, 1));
     for (int r = 0; r < MDS_ROLES; r++)
         layout->role[r] = -1;
-    layout->column = calloc(columns, sizeof *layout->column);
-    if (layout->column == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&layout->column, columns));
     for (size_t c = 0; c < columns; c++)
         TRY_OUT(mds_layout_column(json_array_get(names, c),
                                   json_array_get(encodings, c),

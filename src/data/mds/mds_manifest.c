@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/data/codec/checksum.h"
 #include "src/data/codec/codec.h"
 #include "src/data/mds/mds_index.h"
@@ -27,9 +28,7 @@ static enum err mds_manifest_columns(struct mds_manifest *manifest,
                                      const struct mds_writer_options *options)
 {
     struct mds_encoding encoding;
-    manifest->column = calloc((size_t)options->count, sizeof *manifest->column);
-    if (manifest->column == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&manifest->column, (size_t)options->count));
     for (int c = 0; c < options->count; c++) {
         struct mds_manifest_column *column = &manifest->column[c];
         const struct mds_column *given = &options->columns[c];
@@ -66,14 +65,11 @@ static enum err mds_manifest_hashes(struct mds_manifest *manifest,
     size_t most = 1;
     for (const char *at = names; *at != '\0'; at++)
         most += *at == ',';
-    manifest->hash = calloc(most, sizeof *manifest->hash);
-    if (manifest->hash == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&manifest->hash, most));
     while (names[0] != '\0') {
         size_t length = strcspn(names, ",");
-        char *name = strndup(names, length);
-        if (name == NULL)
-            return err_set(ERR_MEMORY, "out of memory");
+        char *name = NULL;
+        TRY(new_text_part(&name, names, length));
         manifest->hash[manifest->hashes++] = name;
         if (checksum_digits(name) == 0)
             return err_set(ERR_USAGE, "hash '%.40s' is not known", name);
@@ -153,9 +149,8 @@ enum err mds_manifest_create(const struct mds_writer_options *options,
 {
     assert(options->columns != NULL && options->count > 0);
     enum err rc = ERR_OK;
-    struct mds_manifest *manifest = calloc(1, sizeof *manifest);
-    if (manifest == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct mds_manifest *manifest = NULL;
+    TRY(new_zeroed(&manifest, 1));
     manifest->size_limit = options->size_limit;
     TRY_OUT(mds_manifest_columns(manifest, options));
     TRY_OUT(mds_manifest_hashes(

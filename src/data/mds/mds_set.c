@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/data/codec/checksum.h"
 #include "src/data/set/dataset_format.h"
 #include "src/data/mds/mds_shards.h"
@@ -100,9 +101,8 @@ static enum err mds_set_open(const char *folder, const struct sidecar *sidecar,
                              struct dataset_contents *contents, void **state)
 {
     enum err rc = ERR_OK;
-    struct mds_set *set = calloc(1, sizeof *set);
-    if (set == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", folder);
+    struct mds_set *set = NULL;
+    TRY(new_zeroed(&set, 1));
     TRY_OUT(mds_shards_open(folder, &set->shards));
     TRY_OUT(mds_index_check(mds_shards_index(set->shards), folder));
     TRY_OUT(mds_set_token_type(set, sidecar->token_type));

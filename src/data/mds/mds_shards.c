@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/data/mds/mds_cache.h"
 #include "src/data/mds/mds_check.h"
 #include "src/base/regular.h"
@@ -38,11 +39,8 @@ static enum err mds_shards_number_samples(struct mds_shards *set)
                        "%s: there are no samples in it; make another data set "
                        "with tessera-data tokenize",
                        set->path);
-    set->first = calloc(count, sizeof *set->first);
-    set->files = calloc(count, sizeof *set->files);
-    if (set->first == NULL || set->files == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory for %zu shards", set->path,
-                       count);
+    TRY(new_zeroed(&set->first, count));
+    TRY(new_zeroed(&set->files, count));
     for (int64_t s = 0; s < index->shards; s++)
         set->first[s + 1] = set->first[s] + index->shard[s].samples;
     assert(set->first[index->shards] == index->samples);
@@ -52,9 +50,8 @@ static enum err mds_shards_number_samples(struct mds_shards *set)
 enum err mds_shards_open(const char *folder, struct mds_shards **out)
 {
     enum err rc = ERR_OK;
-    struct mds_shards *set = calloc(1, sizeof *set);
-    if (set == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", folder);
+    struct mds_shards *set = NULL;
+    TRY(new_zeroed(&set, 1));
     TRY_OUT(fsio_path(set->path, "%s", folder));
     TRY_OUT(mds_index_read(folder, &set->index));
     TRY_OUT(mds_shards_number_samples(set));

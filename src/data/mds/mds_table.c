@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
 #include "src/data/mds/mds_shards.h"
 #include "src/base/regular.h"
 
@@ -20,9 +21,8 @@ enum err mds_table_open(const char *folder, struct mds_table **out)
     struct dataset_access access = { NULL, &cache_defaults };
     enum err rc = ERR_OK;
     TRY(regular_local(folder));
-    struct mds_table *table = calloc(1, sizeof *table);
-    if (table == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", folder);
+    struct mds_table *table = NULL;
+    TRY(new_zeroed(&table, 1));
     TRY_OUT(mds_shards_open(folder, &table->shards));
     rc = mds_shards_use_cache(table->shards, &access);
     table->cache = access.cache;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/data/codec/codec.h"
 #include "src/data/mds/mds_encode.h"
 #include "src/data/mds/mds_encoding.h"
@@ -52,9 +53,8 @@ enum err mds_writer_create(const char *folder,
                        "a shard of %lld bytes is not possible; offsets are "
                        "32-bit, so choose 1 to 4294967295",
                        (long long)options->size_limit);
-    struct mds_writer *writer = calloc(1, sizeof *writer);
-    if (writer == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", folder);
+    struct mds_writer *writer = NULL;
+    TRY(new_zeroed(&writer, 1));
     TRY_OUT(fsio_path(writer->folder, "%s", folder));
     TRY_OUT(mds_manifest_create(options, &writer->manifest));
     mds_writer_reset(writer);
@@ -136,9 +136,8 @@ static enum err mds_writer_zip(struct mds_writer *writer,
     uint8_t *packed = NULL;
     struct mds_manifest_file zip = { .name = name };
     const char *compression = writer->manifest->compression;
-    uint8_t *whole = malloc(raw->bytes[0] + raw->bytes[1]);
-    if (whole == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory to pack it", raw->name);
+    uint8_t *whole = NULL;
+    TRY(new_room(&whole, raw->bytes[0] + raw->bytes[1]));
     memcpy(whole, raw->part[0], raw->bytes[0]);
     if (raw->bytes[1] > 0)
         memcpy(whole + raw->bytes[0], raw->part[1], raw->bytes[1]);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/base/jsontext.h"
+#include "src/base/new.h"
 #include "src/data/prepare/entropy.h"
 #include "src/data/prepare/progress.h"
 #include "src/data/prepare/scan.h"
@@ -179,14 +180,8 @@ enum err census_dataset(const char *path, bool show, int (*stop)(void),
     out->about.vocab_size = size;
     counter.eos = dataset_eos_token(counter.dataset);
     counter.bos = dataset_bos_token(counter.dataset);
-    counter.tokens = calloc((size_t)size, sizeof *counter.tokens);
-    counter.lengths =
-        calloc((size_t)CENSUS_LENGTHS + 1, sizeof *counter.lengths);
-    if (counter.tokens == NULL || counter.lengths == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: no memory to count %lld tokens", path,
-                     (long long)size);
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&counter.tokens, (size_t)size));
+    TRY_OUT(new_zeroed(&counter.lengths, (size_t)CENSUS_LENGTHS + 1));
     TRY_OUT(counter_read(&counter, show, stop));
     counter_describe(&counter);
     TRY_OUT(counter_text(&counter));

@@ -9,6 +9,7 @@
 
 #include "src/base/clean.h"
 #include "src/base/jsontext.h"
+#include "src/base/new.h"
 #include "src/data/prepare/entropy.h"
 #include "src/data/prepare/scan.h"
 
@@ -21,12 +22,7 @@ enum err describe_dataset(const char *path, bool show, int (*stop)(void),
     int64_t *counts = NULL;
     TRY_OUT(dataset_open(path, &dataset));
     int64_t size = dataset_vocab_size(dataset);
-    counts = calloc((size_t)size, sizeof *counts);
-    if (counts == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: no memory to count %lld tokens", path,
-                     (long long)size);
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&counts, (size_t)size));
     TRY_OUT(scan_samples(dataset, counts, show, stop, &result));
     *out = (struct describe){
         .samples = result.samples,

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/data/set/dataset.h"
 #include "src/data/mds/mds_index.h"
 #include "src/data/prepare/publish.h"
@@ -36,9 +37,8 @@ static enum err merge_copy(const char *from, const char *to)
     enum err rc = ERR_OK;
     int in = -1, out = -1;
     int64_t size = 0;
-    char *buffer = malloc(MERGE_COPY_BYTES);
-    if (buffer == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory to copy it", from);
+    char *buffer = NULL;
+    TRY(new_room(&buffer, MERGE_COPY_BYTES));
     TRY_OUT(regular_open(from, &in, &size));
     out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (out < 0) {

@@ -9,6 +9,7 @@
 
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/data/prepare/progress.h"
 #include "src/data/set/sidecar.h"
 #include "src/data/set/tokenizer_copy.h"
@@ -286,12 +287,7 @@ enum err scan_adopt(const char *path, const struct scan_adoption *given,
     }
     TRY_OUT(scan_name_tokenizer(&adoption, tokenizer, &sidecar));
     TRY_OUT(dataset_open_with(path, &sidecar, &dataset));
-    counts = calloc((size_t)sidecar.vocab_size, sizeof *counts);
-    if (counts == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: no memory to count %lld tokens", path,
-                     (long long)sidecar.vocab_size);
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&counts, (size_t)sidecar.vocab_size));
     TRY_OUT(scan_shards(dataset, show, stop));
     TRY_OUT(scan_samples(dataset, counts, show, stop, out));
     TRY_OUT(scan_check_divider(dataset, &adoption, counts));

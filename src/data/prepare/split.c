@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/data/set/dataset.h"
 #include "src/data/mds/mds_index.h"
 #include "src/data/mds/mds_table.h"
@@ -153,10 +154,8 @@ static enum err split_open(struct split *split)
     const struct mds_layout *layout = index->layout[0];
     size_t columns = (size_t)layout->columns;
     split->columns = layout->columns;
-    split->field = calloc(columns, sizeof *split->field);
-    split->column = calloc(columns, sizeof *split->column);
-    if (split->field == NULL || split->column == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", split->set);
+    TRY(new_zeroed(&split->field, columns));
+    TRY(new_zeroed(&split->column, columns));
     for (size_t c = 0; c < columns; c++)
         split->column[c] = (struct mds_column){ layout->column[c].name,
                                                 layout->column[c].text };

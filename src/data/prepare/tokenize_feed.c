@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 #define FEED_PIECE_BYTES ((size_t)1 << 20)
 #define FEED_PARTS_MAX ((size_t)1 << 14)
 
@@ -24,9 +26,8 @@ enum err tokenize_feed_create(struct documents *documents,
                               const struct tokenizer *tokenizer,
                               struct tokenize_feed **out)
 {
-    struct tokenize_feed *feed = calloc(1, sizeof *feed);
-    if (feed == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct tokenize_feed *feed = NULL;
+    TRY(new_zeroed(&feed, 1));
     feed->documents = documents;
     feed->tokenizer = tokenizer;
     *out = feed;

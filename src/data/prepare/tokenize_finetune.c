@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/data/texts/jsonl.h"
 #include "src/data/mds/mds_encode.h"
 #include "src/data/mds/mds_writer.h"
@@ -246,11 +247,7 @@ static enum err finetune_write_window(struct tokenize_finetune_job *job,
     if (job->options->packing)
         TRY_OUT(pack_rows(length, (int64_t)count, job->options->rules.seq_len,
                           row, &rows));
-    start = calloc((size_t)rows + 1, sizeof *start);
-    if (start == NULL) {
-        rc = err_set(ERR_MEMORY, "no memory to pack %zu examples", count);
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&start, (size_t)rows + 1));
     for (size_t i = 0; i < count; i++)
         start[row[i] + 1]++;
     for (int64_t r = 0; r < rows; r++)
@@ -375,12 +372,9 @@ static enum err finetune_begin(struct tokenize_finetune_job *job)
     struct finetune_rules rules = options->rules;
     rules.eos = (int32_t)options->eos_token;
     TRY(finetune_create(&rules, job->tokenizer, job->template, &job->finetune));
-    job->tokens = malloc(seq_len * sizeof *job->tokens);
-    job->mask = malloc(seq_len);
-    job->lengths = malloc(seq_len * sizeof *job->lengths);
-    if (job->tokens == NULL || job->mask == NULL || job->lengths == NULL)
-        return err_set(ERR_MEMORY, "no memory for samples of %zu tokens",
-                       seq_len);
+    TRY(new_room(&job->tokens, seq_len));
+    TRY(new_room(&job->mask, seq_len));
+    TRY(new_room(&job->lengths, seq_len));
     TRY(publish_begin(&job->publish, options->out, options->replace));
     /* without a name, so that nothing can leave it behind */
     TRY(fsio_path(path, "%s/spool", job->publish.building));

@@ -12,6 +12,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 
 #define JOURNAL_VERSION 1
 #define JOURNAL_BYTES_MAX ((size_t)1 << 30)
@@ -295,9 +296,8 @@ enum err tokenize_journal_open(const char *folder, const json_t *options,
 {
     enum err rc = ERR_OK;
     json_t *header = NULL;
-    struct tokenize_journal *journal = calloc(1, sizeof *journal);
-    if (journal == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", folder);
+    struct tokenize_journal *journal = NULL;
+    TRY(new_zeroed(&journal, 1));
     journal->lock = journal->fd = -1;
     journal->shards = json_array();
     TRY_OUT(fsio_path(journal->path, "%s/journal", folder));

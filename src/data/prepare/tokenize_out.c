@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 
 /* Most of the spool, between two lines of the journal. */
 #define OUT_SPOOL_BYTES ((int64_t)16 << 20)
@@ -15,10 +16,7 @@ enum err tokenize_out_begin(struct tokenize_out *out,
                             const struct tokenize_mark *mark)
 {
     assert((out->writer != NULL) != (out->spool != NULL));
-    out->sample = malloc((size_t)out->seq_len * sizeof *out->sample);
-    if (out->sample == NULL)
-        return err_set(ERR_MEMORY, "no memory for samples of %lld tokens",
-                       (long long)out->seq_len);
+    TRY(new_room(&out->sample, (size_t)out->seq_len));
     out->mark = *mark;
     out->result = mark->before;
     out->skip = mark->tokens;

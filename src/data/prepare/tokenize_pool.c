@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/new.h"
+
 #define POOL_THREADS_DEFAULT_MAX 32
 /* Text under way beyond which no further piece is begun. */
 #define POOL_BYTES_MAX ((size_t)512 << 20)
@@ -97,9 +99,8 @@ static enum err pool_start(struct tokenize_pool *pool,
 {
     for (int t = 0; t < threads; t++) {
         TRY(tokenizer_encoder_create(tokenizer, &pool->encoder[t]));
-        struct pool_thread *self = malloc(sizeof *self);
-        if (self == NULL)
-            return err_set(ERR_MEMORY, "no memory for %d threads", threads);
+        struct pool_thread *self = NULL;
+        TRY(new_room(&self, 1));
         *self = (struct pool_thread){ pool, pool->encoder[t] };
         int failed = pthread_create(&pool->thread[t], NULL, pool_work, self);
         if (failed != 0) {
@@ -119,9 +120,8 @@ enum err tokenize_pool_create(const struct tokenizer *tokenizer,
     assert(threads > 0 && threads <= TOKENIZE_POOL_THREADS_MAX);
     enum err rc = ERR_OK;
     size_t size = 2 * (size_t)threads + 2;
-    struct tokenize_pool *pool = calloc(1, sizeof *pool);
-    if (pool == NULL)
-        return err_set(ERR_MEMORY, "no memory for %d threads", threads);
+    struct tokenize_pool *pool = NULL;
+    TRY(new_zeroed(&pool, 1));
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->waiting, NULL);
     pthread_cond_init(&pool->done, NULL);

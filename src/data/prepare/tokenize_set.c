@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/base/regular.h"
 #include "src/data/set/sidecar.h"
 #include "src/data/prepare/tokenize_job.h"
@@ -64,9 +65,8 @@ static enum err set_copy(struct tokenize_job *job, const char *name,
     char folder[FSIO_PATH_MAX];
     int64_t tokens = 0, done = job->progress.done;
     size_t seq_len = (size_t)job->options->seq_len;
-    int32_t *sample = malloc(seq_len * sizeof *sample);
-    if (sample == NULL)
-        return err_set(ERR_MEMORY, "no memory for a sample");
+    int32_t *sample = NULL;
+    TRY(new_room(&sample, seq_len));
     TRY_OUT(fsio_path(folder, "%s/%s", job->publish.building, name));
     TRY_OUT(set_create(job, folder));
     for (int64_t i = 0; i < samples; i++) {

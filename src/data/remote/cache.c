@@ -16,6 +16,7 @@
 #include "src/base/clock.h"
 #include "src/base/digest.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/data/remote/cache_impl.h"
 
 #define CACHE_NAME "tessera-cache-"
@@ -318,9 +319,8 @@ enum err cache_open(const char *address, const struct cache_options *options,
     bool done = false;
     double begin = clock_now();
     struct store_options store = { options->deadline_s, CACHE_HEDGE };
-    struct cache *cache = calloc(1, sizeof *cache);
-    if (cache == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct cache *cache = NULL;
+    TRY(new_zeroed(&cache, 1));
     cache->users = cache->verified = cache->root.fd = cache->in.fd = -1;
     cache->options = *options;
     cache->failed_shard = -1;

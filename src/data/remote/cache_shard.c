@@ -12,6 +12,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/data/remote/cache_impl.h"
 #include "src/data/codec/codec.h"
 #include "src/data/codec/file_sums.h"
@@ -108,9 +109,8 @@ static enum err cache_sum(const char *path, int fd, struct file_sums *sums,
     enum err rc = ERR_OK;
     if (file_sums_is_empty(sums))
         return ERR_OK;
-    uint8_t *piece = malloc(CACHE_PIECE_BYTES);
-    if (piece == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    uint8_t *piece = NULL;
+    TRY(new_room(&piece, CACHE_PIECE_BYTES));
     for (int64_t at = 0; at < bytes; at += (int64_t)CACHE_PIECE_BYTES) {
         size_t count = bytes - at < (int64_t)CACHE_PIECE_BYTES
                            ? (size_t)(bytes - at)

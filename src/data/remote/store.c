@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/data/remote/store_scheme.h"
 
 static const struct store_scheme *const store_schemes[] = { STORE_SCHEMES };
@@ -16,9 +17,8 @@ enum err store_open(const char *url, const struct store_options *options,
 {
     assert(options->deadline_s > 0);
     enum err rc = ERR_OK;
-    struct store *store = calloc(1, sizeof *store);
-    if (store == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct store *store = NULL;
+    TRY(new_zeroed(&store, 1));
     pthread_mutex_init(&store->mutex, NULL);
     store->options = *options;
     TRY_OUT(store_url_parse(url, &store->url));

@@ -12,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/median.h"
+#include "src/base/new.h"
 #include "src/base/rng.h"
 
 #define STORE_RECENT 32      /* transfers whose times are remembered */
@@ -66,9 +67,8 @@ static void store_session_destroy(struct store_session *session)
 static enum err store_session_create(struct store_session **out)
 {
     enum err rc = ERR_OK;
-    struct store_session *session = calloc(1, sizeof *session);
-    if (session == NULL)
-        return err_set(ERR_MEMORY, "no memory for a transfer");
+    struct store_session *session = NULL;
+    TRY(new_zeroed(&session, 1));
     session->of[0].fd = session->of[1].fd = -1;
     session->multi = curl_multi_init();
     if (session->multi == NULL) {
@@ -114,9 +114,7 @@ enum err store_http_create(const struct store_http_source *source,
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, store_global_init);
-    *out = calloc(1, sizeof **out);
-    if (*out == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(out, 1));
     (*out)->source = source;
     return ERR_OK;
 }

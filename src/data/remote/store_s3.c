@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "src/base/new.h"
 #include "src/data/remote/store_http.h"
 #include "src/data/remote/store_keys.h"
 #include "src/data/remote/store_sign.h"
@@ -192,9 +193,8 @@ static enum err store_s3_open(struct store *store)
     enum err rc = ERR_OK;
     if (store->url.place[0] == '\0')
         return err_set(ERR_USAGE, "%s: names no bucket", store->address);
-    struct store_s3 *s3 = calloc(1, sizeof *s3);
-    if (s3 == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct store_s3 *s3 = NULL;
+    TRY(new_zeroed(&s3, 1));
     TRY_OUT(store_s3_settle(store, s3));
     TRY_OUT(store_http_create(&store_s3_source, &s3->http));
     store->state = s3;

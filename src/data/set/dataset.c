@@ -10,6 +10,7 @@
 
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/data/set/dataset_format.h"
 #include "src/data/remote/store_url.h"
 #include "src/data/set/tokenizer_copy.h"
@@ -150,9 +151,8 @@ static enum err dataset_create(const char *path, const struct sidecar *given,
     assert(path != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct sidecar sidecar = { 0 };
-    struct dataset *dataset = calloc(1, sizeof *dataset);
-    if (dataset == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    struct dataset *dataset = NULL;
+    TRY(new_zeroed(&dataset, 1));
     TRY_OUT(dataset_locate(dataset, path, options, given == NULL));
     TRY_OUT(dataset_find_format(dataset->folder, &dataset->format));
     if (dataset->format == NULL)

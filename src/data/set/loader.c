@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 /* What batch_create() hands out; the batch comes first. */
 struct loader_batch {
     struct batch batch;
@@ -16,9 +18,8 @@ struct loader_batch {
 enum err batch_create(int64_t samples, int64_t seq_len, struct batch **out)
 {
     assert(samples > 0 && seq_len > 0 && out != NULL);
-    struct loader_batch *own = calloc(1, sizeof *own);
-    if (own == NULL)
-        return err_set(ERR_MEMORY, "no memory for a batch");
+    struct loader_batch *own = NULL;
+    TRY(new_zeroed(&own, 1));
     struct batch *batch = &own->batch;
     size_t cells = 0;
     bool fits =

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/base/timeline.h"
 
 /* Batches whose shards are asked for before they are read. */
@@ -162,11 +163,7 @@ enum err loader_ahead_create(const struct loader_ahead_plan *plan,
     pthread_cond_init(&ahead->more, NULL);
     pthread_cond_init(&ahead->ready, NULL);
     ahead->plan = *plan;
-    ahead->offsets = calloc((size_t)plan->count, sizeof ahead->offsets[0]);
-    if (ahead->offsets == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&ahead->offsets, (size_t)plan->count));
     memcpy(ahead->offsets, plan->offsets,
            (size_t)plan->count * sizeof ahead->offsets[0]);
     for (int i = 0; i < plan->count; i++)

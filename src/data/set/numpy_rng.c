@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 __extension__ typedef unsigned __int128 numpy_u128;
 
 /* SeedSequence: a pool of 32-bit words, into which the seed is hashed. */
@@ -191,11 +193,9 @@ static void numpy_rng_shuffle_end(struct numpy_rng *rng, int64_t *values,
 static enum err numpy_rng_choose_end(struct numpy_rng *rng, int64_t population,
                                      int64_t count, int64_t *out)
 {
-    int64_t *all = malloc((size_t)population * sizeof *all);
+    int64_t *all = NULL;
     int64_t first = population - count;
-    if (all == NULL)
-        return err_set(ERR_MEMORY, "no memory to choose of %lld samples",
-                       (long long)population);
+    TRY(new_room(&all, (size_t)population));
     for (int64_t i = 0; i < population; i++)
         all[i] = i;
     numpy_rng_shuffle_end(rng, all, population, first > 1 ? first : 1);
@@ -210,10 +210,8 @@ static enum err numpy_rng_choose_few(struct numpy_rng *rng, int64_t population,
                                      int64_t count, int64_t *out)
 {
     uint64_t mask = numpy_rng_mask((uint64_t)(1.2 * (double)count));
-    int64_t *taken = malloc((size_t)(mask + 1) * sizeof *taken);
-    if (taken == NULL)
-        return err_set(ERR_MEMORY, "no memory to choose %lld samples",
-                       (long long)count);
+    int64_t *taken = NULL;
+    TRY(new_room(&taken, (size_t)(mask + 1)));
     for (uint64_t i = 0; i <= mask; i++)
         taken[i] = -1;
     for (int64_t i = 0; i < count; i++) {

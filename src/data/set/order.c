@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/base/rng.h"
 #include "src/data/set/order_canonical.h"
 
@@ -43,11 +44,9 @@ static bool is_streaming(enum order_kind kind)
 static enum err copy_streams(struct order *order, const struct order_spec *spec)
 {
     size_t count = (size_t)spec->count;
-    order->streams = calloc(count, sizeof *order->streams);
-    order->keys = calloc(count, sizeof *order->keys);
-    order->begin = calloc(count, sizeof *order->begin);
-    if (order->streams == NULL || order->keys == NULL || order->begin == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&order->streams, count));
+    TRY(new_zeroed(&order->keys, count));
+    TRY(new_zeroed(&order->begin, count));
     for (size_t i = 0; i < count; i++) {
         const struct stream *from = &spec->streams[i];
         size_t shards =
@@ -62,9 +61,8 @@ static enum err copy_streams(struct order *order, const struct order_spec *spec)
             order->begin[i] = spec->begin[i];
         if (shards == 0)
             continue;
-        int64_t *sizes = malloc(shards * sizeof *sizes);
-        if (sizes == NULL)
-            return err_set(ERR_MEMORY, "out of memory");
+        int64_t *sizes = NULL;
+        TRY(new_room(&sizes, shards));
         memcpy(sizes, from->shards, shards * sizeof *sizes);
         order->streams[i].shards = sizes;
     }
@@ -96,9 +94,8 @@ enum err order_create(const struct order_spec *spec, struct order **out)
 {
     enum err rc = ERR_OK;
     assert(spec->count > 0 && spec->count <= STREAMS_MAX && spec->first >= 0);
-    struct order *order = calloc(1, sizeof *order);
-    if (order == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct order *order = NULL;
+    TRY(new_zeroed(&order, 1));
     order->kind = spec->kind;
     order->seed = spec->seed;
     order->first = spec->first;

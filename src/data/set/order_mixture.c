@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 #define MIXTURE_UNIT ((int64_t)1 << 32) /* of a sample that is owed */
 #define MIXTURE_ANCHOR 1024             /* steps between those that are kept */
 
@@ -85,9 +87,8 @@ enum err order_mixture_create(const struct mixture_curve *curves, int count,
     assert(count > 0 && count <= STREAMS_MAX);
     assert(batch > 0 && batch < MIXTURE_UNIT / 4 && first >= 0);
     size_t bytes = (size_t)count * sizeof *curves;
-    struct order_mixture *mixture = calloc(1, sizeof *mixture);
-    if (mixture == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct order_mixture *mixture = NULL;
+    TRY(new_zeroed(&mixture, 1));
     mixture->count = count;
     mixture->batch = batch;
     mixture->first = first;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/base/regular.h"
 #include "src/data/set/values.h"
 
@@ -44,9 +45,7 @@ static enum err sidecar_hashes(const json_t *list, struct sidecar *out)
     size_t count = json_array_size(list);
     if (!json_is_array(list) || count == 0)
         return err_set(ERR_DATA, "'shards_sha256' has to be a list");
-    out->shards_sha256 = malloc(count * SIDECAR_SHA256_DIGITS);
-    if (out->shards_sha256 == NULL)
-        return err_set(ERR_MEMORY, "no memory for %zu shards", count);
+    TRY(new_room(&out->shards_sha256, count * SIDECAR_SHA256_DIGITS));
     for (size_t s = 0; s < count; s++) {
         const char *hex = json_string_value(json_array_get(list, s));
         if (hex == NULL || strlen(hex) != SIDECAR_SHA256_DIGITS)

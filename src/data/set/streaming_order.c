@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/data/set/numpy_rng.h"
 
 struct streaming_order {
@@ -156,9 +157,8 @@ enum err streaming_order_create(const struct streaming_order_spec *spec,
                                 struct streaming_order **out)
 {
     enum err rc = ERR_OK;
-    struct streaming_order *order = calloc(1, sizeof *order);
-    if (order == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct streaming_order *order = NULL;
+    TRY(new_zeroed(&order, 1));
     assert(spec->nodes > 0 && spec->batch > 0 && spec->block >= 0);
     order->spec = *spec;
     order->streams = streams;
@@ -279,11 +279,9 @@ static enum err shuffle_batches(const struct streaming_order *order,
 {
     struct numpy_rng rng;
     const struct streaming_order_spec *spec = &order->spec;
-    int64_t *origin = malloc((size_t)order->batches * sizeof *origin);
+    int64_t *origin = NULL;
     int64_t at = 0;
-    if (origin == NULL)
-        return err_set(ERR_MEMORY, "no memory for an order of %lld batches",
-                       (long long)order->batches);
+    TRY(new_room(&origin, (size_t)order->batches));
     for (int i = 0; i < order->count; i++)
         for (int64_t b = dealt(order, order->choose[i]) / spec->batch; b > 0;
              b--)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/data/set/numpy_rng.h"
 
 /* More samples in an epoch than this are nobody's intent, and doubles and
@@ -181,11 +182,8 @@ static enum err take_stream(const struct streaming_sample *how,
                             struct streaming_taken *out)
 {
     enum err rc = ERR_OK;
-    int64_t *of_shard =
-        calloc((size_t)stream->shard_count + 1, sizeof *of_shard);
-    if (of_shard == NULL)
-        return err_set(ERR_MEMORY, "no memory for %lld shards",
-                       (long long)stream->shard_count);
+    int64_t *of_shard = NULL;
+    TRY(new_zeroed(&of_shard, (size_t)stream->shard_count + 1));
     TRY_OUT(share_shards(how, stream, choose, of_shard));
     for (int64_t s = 0; s < stream->shard_count; s++) {
         TRY_OUT(take_shard(rng, first, stream->shards[s], of_shard[s], out));

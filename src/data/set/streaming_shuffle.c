@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/data/set/numpy_rng.h"
 
 struct span {
@@ -79,14 +80,10 @@ static enum err make_pieces(struct shuffling *s, const int64_t *units,
     enum err rc = ERR_OK;
     struct pieces *pieces = &s->pieces;
     int64_t nodes = s->how->nodes;
-    struct span *all = calloc((size_t)count + 1, sizeof *all);
-    pieces->spans = calloc((size_t)(count + nodes), sizeof *pieces->spans);
-    pieces->first = calloc((size_t)nodes + 1, sizeof *pieces->first);
-    if (all == NULL || pieces->spans == NULL || pieces->first == NULL) {
-        rc = err_set(ERR_MEMORY, "no memory for the order of %lld shards",
-                     (long long)count);
-        goto out;
-    }
+    struct span *all = NULL;
+    TRY_OUT(new_zeroed(&all, (size_t)count + 1));
+    TRY_OUT(new_zeroed(&pieces->spans, (size_t)(count + nodes)));
+    TRY_OUT(new_zeroed(&pieces->first, (size_t)nodes + 1));
     pieces->samples = 0;
     for (int64_t i = 0; i < count; i++) {
         assert(units[i] > 0);
@@ -221,11 +218,9 @@ static enum err shuffle_py1br(struct shuffling *s)
 {
     enum err rc = ERR_OK;
     int64_t nodes = s->how->nodes;
-    int64_t *stagger = calloc((size_t)nodes, sizeof *stagger);
+    int64_t *stagger = NULL;
     int64_t at = 0;
-    if (stagger == NULL)
-        return err_set(ERR_MEMORY, "no memory for %lld canonical nodes",
-                       (long long)nodes);
+    TRY(new_zeroed(&stagger, (size_t)nodes));
     assert(block_low(s) > 0);
     shuffle_nodes(s);
     for (int64_t node = 0; node < nodes; node++)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/data/texts/jsonl.h"
 #include "src/data/mds/mds_table.h"
 #include "src/data/texts/text.h"
@@ -29,9 +30,8 @@ enum err documents_create(const struct inputs *inputs,
                           struct documents **out)
 {
     TRY(text_check_separator(options->separator));
-    struct documents *documents = calloc(1, sizeof *documents);
-    if (documents == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct documents *documents = NULL;
+    TRY(new_zeroed(&documents, 1));
     documents->inputs = inputs;
     documents->options = *options;
     *out = documents;

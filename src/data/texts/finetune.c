@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/data/texts/jsonl.h"
 
 /* Characters of a field or role that are quoted in a message. */
@@ -49,9 +50,8 @@ enum err finetune_create(const struct finetune_rules *rules,
 {
     assert(rules->seq_len > 1 && rules->target_prompts >= 0);
     enum err rc = ERR_OK;
-    struct finetune *finetune = calloc(1, sizeof *finetune);
-    if (finetune == NULL)
-        return err_set(ERR_MEMORY, "no memory for examples");
+    struct finetune *finetune = NULL;
+    TRY(new_zeroed(&finetune, 1));
     finetune->rules = *rules;
     finetune->tokenizer = tokenizer;
     finetune->template = template;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/data/texts/jsonl_scan.h"
 
 #define JSONL_FIRST_BYTES ((size_t)1 << 18)
@@ -35,9 +36,8 @@ enum err jsonl_open_watched(const char *path, const struct source_watch *watch,
 {
     assert(path != NULL && out != NULL);
     enum err rc = ERR_OK;
-    struct jsonl *reader = calloc(1, sizeof *reader);
-    if (reader == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    struct jsonl *reader = NULL;
+    TRY(new_zeroed(&reader, 1));
     TRY_OUT(source_open(path, SOURCE_RECORDS, watch, &reader->source));
     snprintf(reader->place, sizeof reader->place, "%s",
              source_name(reader->source));

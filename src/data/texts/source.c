@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/data/codec/codec.h"
 #include "src/text/binary_kind.h"
 
@@ -161,9 +162,8 @@ static enum err source_create(const char *path, enum source_wanted wanted,
                               struct source **out)
 {
     enum err rc = ERR_OK;
-    struct source *source = calloc(1, sizeof *source);
-    if (source == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    struct source *source = NULL;
+    TRY(new_zeroed(&source, 1));
     source->fd = -1;
     source->wanted = wanted;
     source->count = (struct binary_count)BINARY_COUNT_NONE;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 #define TEXT_SEPARATOR_BYTES_MAX 4096
 
 struct text {
@@ -32,17 +34,12 @@ enum err text_open(const char *path, const char *separator, bool binary,
 {
     assert(path != NULL && out != NULL);
     enum err rc = ERR_OK;
-    struct text *text = calloc(1, sizeof *text);
-    if (text == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    struct text *text = NULL;
+    TRY(new_zeroed(&text, 1));
     TRY_OUT(text_check_separator(separator));
     text->separator = separator;
     text->separator_bytes = separator != NULL ? strlen(separator) : 0;
-    text->buffer = malloc(TEXT_SPAN_BYTES_MAX);
-    if (text->buffer == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: no memory for a buffer", path);
-        goto out;
-    }
+    TRY_OUT(new_room(&text->buffer, TEXT_SPAN_BYTES_MAX));
     TRY_OUT(source_open(path, binary ? SOURCE_ANY : SOURCE_TEXT, watch,
                         &text->source));
     *out = text;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/formats/gguf/gguf_head.h"
 
 struct gguf {
@@ -47,9 +48,8 @@ enum err gguf_open(const char *path, struct gguf **out)
 {
     enum err rc = ERR_OK;
     struct stat status;
-    struct gguf *gguf = calloc(1, sizeof *gguf);
-    if (gguf == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory", path);
+    struct gguf *gguf = NULL;
+    TRY(new_zeroed(&gguf, 1));
     gguf->head.fd = -1;
     gguf->head.path = gguf->path;
     TRY_OUT(fsio_path(gguf->path, "%s", path));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 
 #define HEAD_PIECE ((size_t)1 << 20) /* bytes that are read at once */
 #define HEAD_COUNT_MAX (1 << 20)     /* of keys, and of tensors */
@@ -364,14 +365,10 @@ static enum err head_alignment(struct gguf_head *head)
 
 static enum err head_room(struct gguf_head *head)
 {
-    head->key = calloc(head->keys + 1, sizeof *head->key);
-    head->tensor = calloc(head->tensors + 1, sizeof *head->tensor);
-    head->key_order = calloc(head->keys + 1, sizeof *head->key_order);
-    head->tensor_order = calloc(head->tensors + 1, sizeof *head->tensor_order);
-    if (head->key == NULL || head->tensor == NULL || head->key_order == NULL ||
-        head->tensor_order == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory for %zu keys and %zu tensors",
-                       head->path, head->keys, head->tensors);
+    TRY(new_zeroed(&head->key, head->keys + 1));
+    TRY(new_zeroed(&head->tensor, head->tensors + 1));
+    TRY(new_zeroed(&head->key_order, head->keys + 1));
+    TRY(new_zeroed(&head->tensor_order, head->tensors + 1));
     for (size_t i = 0; i < head->keys; i++)
         head->key_order[i] = &head->key[i];
     for (size_t i = 0; i < head->tensors; i++)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/base/output.h"
 #include "src/text/buffer.h"
 
@@ -33,9 +34,8 @@ static uint64_t writer_up(const struct gguf_writer *writer, uint64_t bytes)
 enum err gguf_writer_create(const char *path, struct gguf_writer **out)
 {
     enum err rc = ERR_OK;
-    struct gguf_writer *writer = calloc(1, sizeof *writer);
-    if (writer == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory", path);
+    struct gguf_writer *writer = NULL;
+    TRY(new_zeroed(&writer, 1));
     writer->alignment = GGUF_ALIGNMENT;
     TRY_OUT(output_begin(path, NULL, 0, &writer->out));
     *out = writer;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 static bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
@@ -119,9 +121,8 @@ enum err json_split_value(const struct json_member *member, json_t **object)
     if (bytes > JSON_SPLIT_VALUE_MAX)
         return err_set(ERR_DATA, "%.*s: an entry of %zu bytes, at most %d",
                        shown, member->key, bytes, JSON_SPLIT_VALUE_MAX);
-    char *text = malloc(bytes);
-    if (text == NULL)
-        return err_set(ERR_MEMORY, "%.*s: out of memory", shown, member->key);
+    char *text = NULL;
+    TRY(new_room(&text, bytes));
     char *at = text;
     *at++ = '{';
     memcpy(at, member->key, member->key_bytes);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/new.h"
 #include "src/formats/safetensors/half.h"
 #include "src/formats/safetensors/safetensors_impl.h"
 
@@ -40,9 +41,7 @@ static enum err open_shard(struct safetensors_shard *shard)
 
 static enum err add_shards(struct safetensors *set, int count)
 {
-    set->shards = calloc((size_t)count, sizeof set->shards[0]);
-    if (set->shards == NULL)
-        return err_set(ERR_MEMORY, "safetensors: out of memory");
+    TRY(new_zeroed(&set->shards, (size_t)count));
     set->shard_count = count;
     for (int i = 0; i < count; i++)
         set->shards[i].fd = -1;
@@ -148,9 +147,8 @@ static enum err open_path(struct safetensors *set, const char *path)
 
 enum err safetensors_open(const char *path, struct safetensors **out)
 {
-    struct safetensors *set = calloc(1, sizeof *set);
-    if (set == NULL)
-        return err_set(ERR_MEMORY, "safetensors: out of memory");
+    struct safetensors *set = NULL;
+    TRY(new_zeroed(&set, 1));
     enum err rc = open_path(set, path);
     if (rc != ERR_OK) {
         safetensors_close(set);

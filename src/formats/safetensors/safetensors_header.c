@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/formats/safetensors/json_split.h"
 #include "src/formats/safetensors/safetensors_impl.h"
 
@@ -148,11 +149,7 @@ static enum err add_entry(struct safetensors *set, int file,
     TRY_OUT(grow(set));
     TRY_OUT(json_split_value(member, &object));
     const char *key = json_object_iter_key(json_object_iter(object));
-    name = strdup(key);
-    if (name == NULL) {
-        rc = err_set(ERR_MEMORY, "%.200s: out of memory", key);
-        goto out;
-    }
+    TRY_OUT(new_text(&name, key));
     rc = read_entry(json_object_get(object, key), shard->bytes - shard->data,
                     &tensor);
     if (rc != ERR_OK) {
@@ -272,9 +269,7 @@ enum err safetensors_header_read(struct safetensors *set, int file)
     uint64_t bytes = 0;
     char *text = NULL;
     TRY(read_length(shard, &bytes));
-    text = malloc((size_t)bytes + 1);
-    if (text == NULL)
-        return err_set(ERR_MEMORY, "%s: header: out of memory", shard->path);
+    TRY(new_room(&text, (size_t)bytes + 1));
     TRY_OUT(fsio_pread(shard->fd, text, (size_t)bytes, 8, shard->path));
     rc = read_entries(set, file, text, (size_t)bytes);
     if (rc == ERR_OK)

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/formats/safetensors/json_split.h"
 #include "src/formats/safetensors/safetensors_impl.h"
 
@@ -108,9 +109,8 @@ static enum err collect(void *arg, const char *tensor, const char *file)
     if (index->name_count == SAFETENSORS_SHARDS_MAX)
         return err_set(ERR_UNSUPPORTED, "tensor '%.200s': more than %d files",
                        tensor, SAFETENSORS_SHARDS_MAX);
-    char *copy = strdup(file);
-    if (copy == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    char *copy = NULL;
+    TRY(new_text(&copy, file));
     memmove(index->names + low + 1, index->names + low,
             (size_t)(index->name_count - low) * sizeof index->names[0]);
     index->names[low] = copy;
@@ -122,9 +122,7 @@ enum err safetensors_index_read(struct safetensors_index *index)
 {
     TRY(fsio_read_file(index->path, SAFETENSORS_HEADER_MAX, &index->text,
                        &index->bytes));
-    index->names = calloc(SAFETENSORS_SHARDS_MAX, sizeof index->names[0]);
-    if (index->names == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", index->path);
+    TRY(new_zeroed(&index->names, SAFETENSORS_SHARDS_MAX));
     enum err rc = visit_all(index, collect, index);
     if (rc == ERR_OK && index->name_count == 0)
         rc = err_set(ERR_DATA, "weight_map is empty");
@@ -169,9 +167,7 @@ enum err safetensors_index_check(const struct safetensors_index *index,
                                  const struct safetensors *set)
 {
     struct check check = { .set = set };
-    check.listed = calloc((size_t)set->count, sizeof check.listed[0]);
-    if (check.listed == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", index->path);
+    TRY(new_zeroed(&check.listed, (size_t)set->count));
     enum err rc = visit_all(index, check_entry, &check);
     for (int i = 0; i < set->count && rc == ERR_OK; i++)
         if (!check.listed[i])

@@ -14,6 +14,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
+#include "src/base/new.h"
 #include "src/formats/safetensors/half.h"
 
 #define CHUNK 65536 /* elements that are converted at a time */
@@ -246,9 +247,8 @@ enum err safetensors_writer_create(const char *folder,
                                    struct safetensors_writer **out)
 {
     assert(count > 0 && count <= SAFETENSORS_TENSORS_MAX);
-    struct safetensors_writer *writer = calloc(1, sizeof *writer);
-    if (writer == NULL)
-        return err_set(ERR_MEMORY, "safetensors: out of memory");
+    struct safetensors_writer *writer = NULL;
+    TRY(new_zeroed(&writer, 1));
     writer->fd = -1;
     enum err rc = create(writer, folder, list, count, shard_bytes_max);
     if (rc != ERR_OK) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/text/chat/chat_parse.h"
 #include "src/text/chat/chat_render.h"
 
@@ -164,9 +165,8 @@ enum err chat_template_create_text(const char *name, const char *text,
                                    struct chat_template **out)
 {
     assert(name != NULL && tokenizer != NULL && out != NULL);
-    struct chat_template *template = calloc(1, sizeof *template);
-    if (template == NULL)
-        return err_set(ERR_MEMORY, "no memory for a template");
+    struct chat_template *template = NULL;
+    TRY(new_zeroed(&template, 1));
     enum err rc = chat_fill(template, name, text, bytes, tokenizer);
     if (rc == ERR_OK)
         *out = template;

@@ -3,8 +3,9 @@
 #include "src/text/chat/chat_parse_expr.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "src/base/new.h"
 
 bool chat_parse_expr_take(struct chat_parse *parse, const char *sign)
 {
@@ -52,9 +53,8 @@ enum err chat_parse_expr_make(struct chat_parse *parse,
                               struct chat_node *a, struct chat_node *b,
                               struct chat_node **out)
 {
-    struct chat_node *node = calloc(1, sizeof *node);
-    if (node == NULL)
-        return err_set(ERR_MEMORY, "no memory for a template");
+    struct chat_node *node = NULL;
+    TRY(new_zeroed(&node, 1));
     node->made = parse->tree->made;
     parse->tree->made = node;
     int below = chat_parse_expr_depth(a) > chat_parse_expr_depth(b)

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 #define ADDED_NONE UINT32_MAX
 
 struct added_edge {
@@ -81,9 +83,8 @@ static enum err added_new_node(struct added *added)
 enum err added_create(struct added **out)
 {
     enum err rc = ERR_OK;
-    struct added *added = calloc(1, sizeof *added);
-    if (added == NULL)
-        return err_set(ERR_MEMORY, "no memory for added tokens");
+    struct added *added = NULL;
+    TRY(new_zeroed(&added, 1));
     TRY_OUT(added_rehash(added, 64));
     TRY_OUT(added_new_node(added));
     *out = added;

@@ -7,6 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "src/base/new.h"
 #include "src/text/tokenizer/bpe_impl.h"
 
 #define BPE_NO_TOKEN UINT32_MAX
@@ -22,11 +23,10 @@ static size_t bpe_power(size_t at_least)
 enum err bpe_create(const struct bpe_options *options, size_t tokens,
                     size_t merges, int32_t highest, struct bpe **out)
 {
-    struct bpe *bpe = calloc(1, sizeof *bpe);
+    struct bpe *bpe = NULL;
     size_t slots = bpe_power(2 * tokens), pairs = bpe_power(2 * merges);
     size_t numbers = (size_t)highest + 1;
-    if (bpe == NULL)
-        return err_set(ERR_MEMORY, "no memory for a vocabulary");
+    TRY(new_zeroed(&bpe, 1));
     bpe->options = *options;
     bpe->highest = highest;
     bpe->token = malloc(numbers * sizeof *bpe->token);

@@ -6,6 +6,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
+
 #define BPE_PAIRS_SLOTS ((size_t)1 << 16)
 
 struct bpe_pairs_entry {
@@ -91,9 +93,8 @@ static enum err bpe_pairs_room(void *list, size_t count, size_t *capacity,
 static enum err bpe_pairs_more_slots(struct bpe_pairs *pairs)
 {
     size_t slots = 2 * pairs->slots;
-    uint32_t *slot = calloc(slots, sizeof *slot);
-    if (slot == NULL)
-        return err_set(ERR_MEMORY, "no memory for %zu pairs", slots);
+    uint32_t *slot = NULL;
+    TRY(new_zeroed(&slot, slots));
     for (size_t e = 0; e < pairs->count; e++) {
         size_t s =
             bpe_pairs_hash(pairs->entry[e].a, pairs->entry[e].b) & (slots - 1);

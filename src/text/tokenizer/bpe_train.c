@@ -9,6 +9,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "src/base/new.h"
 #include "src/text/tokenizer/bpe_pairs.h"
 #include "src/text/tokenizer/bpe_train_impl.h"
 #include "src/text/tokenizer/byte_alphabet.h"
@@ -121,11 +122,8 @@ static enum err bpe_train_fill(struct bpe_train *train)
     train->slots = 1;
     while (train->slots < 2 * train->capacity)
         train->slots *= 2;
-    train->token = malloc(train->capacity * sizeof *train->token);
-    train->slot = calloc(train->slots, sizeof *train->slot);
-    if (train->token == NULL || train->slot == NULL)
-        return err_set(ERR_MEMORY, "no memory for %lld tokens",
-                       (long long)options->vocab_size);
+    TRY(new_room(&train->token, train->capacity));
+    TRY(new_zeroed(&train->slot, train->slots));
     TRY(bpe_train_specials(train));
     return bpe_train_alphabet(train);
 }
@@ -133,9 +131,8 @@ static enum err bpe_train_fill(struct bpe_train *train)
 enum err bpe_train_create(const struct bpe_train_options *options,
                           struct bpe_train **out)
 {
-    struct bpe_train *train = calloc(1, sizeof *train);
-    if (train == NULL)
-        return err_set(ERR_MEMORY, "no memory for a vocabulary");
+    struct bpe_train *train = NULL;
+    TRY(new_zeroed(&train, 1));
     train->options = options;
     enum err rc = bpe_train_fill(train);
     if (rc == ERR_OK)
@@ -176,13 +173,10 @@ static enum err bpe_train_words_fill(const struct bpe_train *train,
     size_t count = bpe_words_count(from), total = 0;
     for (size_t w = 0; w < count; w++)
         total += bpe_words_at(from, w).bytes;
-    words->token = malloc((total + 1) * sizeof *words->token);
-    words->first = malloc((count + 1) * sizeof *words->first);
-    words->count = malloc((count + 1) * sizeof *words->count);
-    words->times = malloc((count + 1) * sizeof *words->times);
-    if (words->token == NULL || words->first == NULL || words->count == NULL ||
-        words->times == NULL)
-        return err_set(ERR_MEMORY, "no memory for %zu words", count);
+    TRY(new_room(&words->token, total + 1));
+    TRY(new_room(&words->first, count + 1));
+    TRY(new_room(&words->count, count + 1));
+    TRY(new_room(&words->times, count + 1));
     total = 0;
     for (size_t w = 0; w < count; w++) {
         struct bpe_word word = bpe_words_at(from, w);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/text/tokenizer/bpe_impl.h"
 #include "src/text/unicode.h"
 
@@ -59,9 +60,8 @@ struct bpe_word {
 
 enum err bpe_word_create(const struct bpe *bpe, struct bpe_word **out)
 {
-    struct bpe_word *work = calloc(1, sizeof *work);
-    if (work == NULL)
-        return err_set(ERR_MEMORY, "no memory to encode words in");
+    struct bpe_word *work = NULL;
+    TRY(new_zeroed(&work, 1));
     work->bpe = bpe;
     work->spare = -1;
     work->head = malloc((bpe->merges + 1) * sizeof *work->head);

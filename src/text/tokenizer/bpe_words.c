@@ -7,6 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "src/base/new.h"
 #include "src/text/buffer.h"
 #include "src/text/tokenizer/tokenizer_impl.h"
 
@@ -36,16 +37,11 @@ enum err bpe_words_create(const struct tokenizer *tokenizer,
 {
     assert(tokenizer->pretoken != NULL);
     enum err rc = ERR_OK;
-    struct bpe_words *words = calloc(1, sizeof *words);
-    if (words == NULL)
-        return err_set(ERR_MEMORY, "no memory for words");
+    struct bpe_words *words = NULL;
+    TRY(new_zeroed(&words, 1));
     words->tokenizer = tokenizer;
     words->slots = BPE_WORDS_SLOTS;
-    words->slot = calloc(words->slots, sizeof *words->slot);
-    if (words->slot == NULL) {
-        rc = err_set(ERR_MEMORY, "no memory for words");
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&words->slot, words->slots));
     TRY_OUT(pretoken_work_create(&words->work));
     *out = words;
     words = NULL;
@@ -80,9 +76,8 @@ static enum err bpe_words_grow(struct bpe_words *words)
     if (2 * words->count < words->slots)
         return ERR_OK;
     size_t slots = 2 * words->slots;
-    uint32_t *slot = calloc(slots, sizeof *slot);
-    if (slot == NULL)
-        return err_set(ERR_MEMORY, "no memory for %zu words", slots);
+    uint32_t *slot = NULL;
+    TRY(new_zeroed(&slot, slots));
     for (size_t e = 0; e < words->count; e++) {
         size_t s = words->entry[e].hash & (slots - 1);
         while (slot[s] != 0)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "src/base/new.h"
 #include "src/text/unicode.h"
 
 /* Below this nothing composes, decomposes or is put in order. */
@@ -38,9 +39,8 @@ static int normalize_compare(const void *a, const void *b)
 /* Put the marks in points[0, count) in order. */
 static enum err normalize_sort(int32_t *points, size_t count)
 {
-    struct normalize_mark *mark = malloc(count * sizeof *mark);
-    if (mark == NULL)
-        return err_set(ERR_MEMORY, "no memory for %zu marks in a row", count);
+    struct normalize_mark *mark = NULL;
+    TRY(new_room(&mark, count));
     for (size_t i = 0; i < count; i++)
         mark[i] =
             (struct normalize_mark){ .point = points[i],
@@ -97,9 +97,8 @@ static enum err normalize_all(const struct unicode *unicode,
 {
     enum err rc = ERR_OK;
     size_t count = 0, capacity = bytes + NORMALIZE_MOST;
-    int32_t *points = malloc(capacity * sizeof *points);
-    if (points == NULL)
-        return err_set(ERR_MEMORY, "no memory to normalize %zu bytes", bytes);
+    int32_t *points = NULL;
+    TRY(new_room(&points, capacity));
     for (size_t i = 0, length = 0; i < bytes; i += length) {
         int last = 0;
         int32_t point = (int32_t)unicode_at(text + i, &length);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/text/tokenizer/normalize.h"
 
 #define NORMALIZER_STEPS_MAX 16
@@ -31,9 +32,7 @@ struct normalizer {
 enum err normalizer_create(const struct unicode *unicode,
                            struct normalizer **out)
 {
-    *out = calloc(1, sizeof **out);
-    if (*out == NULL)
-        return err_set(ERR_MEMORY, "no memory for a normalizer");
+    TRY(new_zeroed(out, 1));
     (*out)->unicode = unicode;
     return ERR_OK;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/digest.h"
+#include "src/base/new.h"
 #include "src/text/tokenizer/tokenizer_encode.h"
 #include "src/text/tokenizer/tokenizer_impl.h"
 
@@ -31,9 +32,8 @@ enum err tokenizer_create(const char *name, struct tokenizer **out)
 {
     assert(name != NULL && out != NULL);
     enum err rc = ERR_OK;
-    struct tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
-    if (tokenizer == NULL)
-        return err_set(ERR_MEMORY, "no memory for a tokenizer");
+    struct tokenizer *tokenizer = NULL;
+    TRY(new_zeroed(&tokenizer, 1));
     TRY_OUT(strcmp(name, "bytes") == 0 ? tokenizer_bytes(tokenizer)
                                        : tokenizer_file_load(name, tokenizer));
     *out = tokenizer;
@@ -61,9 +61,8 @@ enum err tokenizer_create_json(const char *name, const char *json, size_t bytes,
                                int32_t bos, int32_t eos, struct tokenizer **out)
 {
     enum err rc = ERR_OK;
-    struct tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
-    if (tokenizer == NULL)
-        return err_set(ERR_MEMORY, "no memory for a tokenizer");
+    struct tokenizer *tokenizer = NULL;
+    TRY(new_zeroed(&tokenizer, 1));
     snprintf(tokenizer->name, sizeof tokenizer->name, "%s", name);
     TRY_OUT(tokenizer_file_json(name, json, bytes, tokenizer));
     rc = tokenizer_ends(tokenizer, bos, eos);
@@ -200,9 +199,8 @@ enum err tokenizer_encoder_create(const struct tokenizer *tokenizer,
                                   struct tokenizer_encoder **out)
 {
     enum err rc = ERR_OK;
-    struct tokenizer_encoder *encoder = calloc(1, sizeof *encoder);
-    if (encoder == NULL)
-        return err_set(ERR_MEMORY, "no memory to encode with");
+    struct tokenizer_encoder *encoder = NULL;
+    TRY(new_zeroed(&encoder, 1));
     if (tokenizer->bpe != NULL)
         TRY_OUT(tokenizer_encode_create(tokenizer, &encoder->work));
     *out = encoder;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/base/new.h"
 
 #define CACHE_BITS 16
 #define CACHE_WORD_MAX 15
@@ -36,15 +37,10 @@ enum err tokenizer_encode_create(const struct tokenizer *tokenizer,
                                  struct tokenizer_encode **out)
 {
     enum err rc = ERR_OK;
-    struct tokenizer_encode *work = calloc(1, sizeof *work);
-    if (work == NULL)
-        return err_set(ERR_MEMORY, "no memory to encode with");
+    struct tokenizer_encode *work = NULL;
+    TRY(new_zeroed(&work, 1));
     work->tokenizer = tokenizer;
-    work->cache = calloc((size_t)1 << CACHE_BITS, sizeof *work->cache);
-    if (work->cache == NULL) {
-        rc = err_set(ERR_MEMORY, "no memory to encode with");
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&work->cache, (size_t)1 << CACHE_BITS));
     TRY_OUT(bpe_word_create(tokenizer->bpe, &work->word));
     TRY_OUT(pretoken_work_create(&work->pretoken));
     *out = work;

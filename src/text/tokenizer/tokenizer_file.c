@@ -7,6 +7,7 @@
 
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/text/tokenizer/tokenizer_model.h"
 #include "src/text/tokenizer/tokenizer_parts.h"
 
@@ -131,9 +132,7 @@ enum err tokenizer_file_json(const char *name, const char *json, size_t bytes,
 {
     enum err rc = ERR_OK;
     json_t *parsed = NULL;
-    tokenizer->file = malloc(bytes + 1);
-    if (tokenizer->file == NULL)
-        return err_set(ERR_MEMORY, "no memory for a tokenizer");
+    TRY(new_room(&tokenizer->file, bytes + 1));
     memcpy(tokenizer->file, json, bytes);
     tokenizer->file[bytes] = '\0';
     tokenizer->file_bytes = bytes;

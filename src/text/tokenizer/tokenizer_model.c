@@ -2,9 +2,9 @@
 #include "src/text/tokenizer/tokenizer_model.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/text/tokenizer/byte_alphabet.h"
 
 /* Numbers without a token: a few are common, a table of 2^31 is not. */
@@ -458,9 +458,7 @@ static enum err model_open(struct model_reader *reader)
     TRY(bpe_create(&reader->options, tokens + added,
                    json_array_size(reader->merges.value), highest,
                    &reader->tokenizer->bpe));
-    reader->tokenizer->about = calloc((size_t)highest + 1, 1);
-    if (reader->tokenizer->about == NULL)
-        return err_set(ERR_MEMORY, "no memory for a vocabulary");
+    TRY(new_zeroed(&reader->tokenizer->about, (size_t)highest + 1));
     TRY(model_vocab(reader));
     TRY(model_merges(reader));
     if (!reader->byte_level)

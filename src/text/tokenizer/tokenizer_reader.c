@@ -3,8 +3,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "src/base/new.h"
 
 /* Set node->place; one that is too long ends with dots. */
 static void reader_place(struct tokenizer_node *node, const char *format, ...)
@@ -171,9 +172,8 @@ enum err tokenizer_reader_lacks(const struct tokenizer_node *root,
                                 unsigned count, unsigned first,
                                 const char *what, struct tokenizer_lacks **out)
 {
-    struct tokenizer_lacks *lacks = calloc(1, sizeof *lacks);
-    if (lacks == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct tokenizer_lacks *lacks = NULL;
+    TRY(new_zeroed(&lacks, 1));
     snprintf(lacks->text, sizeof lacks->text,
              "%s: %u bytes have no token, the first is 0x%02X: %s", root->path,
              count, first, what);

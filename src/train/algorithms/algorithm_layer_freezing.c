@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "src/base/globs.h"
+#include "src/base/new.h"
 #include "src/train/loop/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
 #include "src/train/loop/trainer.h"
@@ -57,9 +58,7 @@ static enum err layer_freezing_create(void *self, const void *settings,
     freezing->trainer = trainer;
     TRY(algorithm_steps(trainer, freezing, "start", s->start,
                         &freezing->start));
-    freezing->held = calloc((size_t)params->count, sizeof freezing->held[0]);
-    if (freezing->held == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&freezing->held, (size_t)params->count));
     for (int p = 0; p < params->count; p++)
         freezing->held[p] = globs_match(s->match, params->list[p].name);
     return ERR_OK;

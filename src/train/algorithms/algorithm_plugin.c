@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/train/loop/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
 #include "src/train/extend/plugin_file.h"
@@ -70,9 +71,7 @@ static enum err plugin_create(void *self, const void *settings,
                        "`plugins`",
                        s->path);
     plugin_host_make(trainer, own->name, &plugin->host);
-    plugin->list = calloc(count, sizeof plugin->list[0]);
-    if (plugin->list == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&plugin->list, count));
     for (size_t i = 0; i < count; i++)
         TRY(add_member(plugin, s, list[i]));
     return ERR_OK;

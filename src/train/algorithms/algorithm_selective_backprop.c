@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
 #include "src/base/real.h"
 #include "src/base/rng.h"
 #include "src/train/loop/algorithm.h"
@@ -58,11 +59,9 @@ static enum err selective_backprop_create(void *self, const void *settings,
     b->kept = (int64_t)(b->settings->keep * (double)count);
     TRY(algorithm_steps(trainer, b, "start", b->settings->start, &b->start));
     TRY(algorithm_steps(trainer, b, "end", b->settings->end, &b->end));
-    b->order = calloc(count, sizeof b->order[0]);
-    b->drawn = calloc(count, sizeof b->drawn[0]);
-    b->left_out = calloc(count, sizeof b->left_out[0]);
-    if (b->order == NULL || b->drawn == NULL || b->left_out == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&b->order, count));
+    TRY(new_zeroed(&b->drawn, count));
+    TRY(new_zeroed(&b->left_out, count));
     return trainer_samples_create(trainer, &b->samples);
 }
 

@@ -16,6 +16,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 
 extern char **environ;
 
@@ -326,9 +327,8 @@ static void *work(void *arg)
 enum err hook_runner_create(double timeout_s, struct hook_runner **out)
 {
     sigset_t all, before;
-    struct hook_runner *runner = calloc(1, sizeof *runner);
-    if (runner == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct hook_runner *runner = NULL;
+    TRY(new_zeroed(&runner, 1));
     runner->timeout_s = timeout_s;
     pthread_mutex_init(&runner->lock, NULL);
     pthread_cond_init(&runner->changed, NULL);

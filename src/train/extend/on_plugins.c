@@ -11,6 +11,7 @@
 
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/job/ledger.h"
 #include "src/train/extend/plugin_file.h"
 #include "src/train/extend/plugin_host.h"
@@ -149,9 +150,7 @@ static enum err start(struct plugin *plugin, const struct trainer *trainer)
     while (plugin->own->listeners != NULL &&
            plugin->own->listeners[count] != NULL)
         count++;
-    plugin->listening = calloc((size_t)count + 1, sizeof *plugin->listening);
-    if (plugin->listening == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&plugin->listening, (size_t)count + 1));
     for (int i = 0; i < count; i++)
         TRY(listen(plugin, plugin->own->listeners[i]));
     return ERR_OK;
@@ -197,9 +196,7 @@ static enum err on_plugins_create(void *self, struct trainer *trainer)
     TRY(settings_list_count(setting, list, &count));
     if (count == 0)
         return ERR_OK;
-    on->list = calloc((size_t)count, sizeof *on->list);
-    if (on->list == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&on->list, (size_t)count));
     for (int i = 0; i < count; i++) {
         struct plugin *other = NULL;
         struct plugin *plugin = &on->list[i];

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/train/listeners/monitor_due.h"
 #include "src/train/plan/train_memory.h"
 #include "src/train/loop/trainer.h"
@@ -62,12 +63,9 @@ static enum err on_activations_create(void *self, struct trainer *trainer)
         return ERR_OK;
     size_t figures =
         (size_t)on->slots * (size_t)on->look.chunks * (size_t)on->layers;
-    on->look.all = calloc(figures, sizeof on->look.all[0]);
-    on->values = calloc((size_t)on->slots * (size_t)on->look.leaves,
-                        sizeof on->values[0]);
-    on->largest = calloc((size_t)on->layers, sizeof on->largest[0]);
-    if (on->look.all == NULL || on->values == NULL || on->largest == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&on->look.all, figures));
+    TRY(new_zeroed(&on->values, (size_t)on->slots * (size_t)on->look.leaves));
+    TRY(new_zeroed(&on->largest, (size_t)on->layers));
     if (!memory->device)
         return ERR_OK;
     TRY(memory->host_create(HOST_BYTES, &on->host));

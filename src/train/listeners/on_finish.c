@@ -13,6 +13,7 @@
 
 #include "src/base/globs.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/tracking/tracking_record.h"
 #include "src/train/settings/finish_settings.h"
 #include "src/train/loop/trainer.h"
@@ -165,9 +166,7 @@ static enum err on_finish_create(void *self, struct trainer *trainer)
     on->trainer = trainer;
     on->met = -1;
     TRY(settings_list_count(setting, list, &on->count));
-    on->rules = calloc((size_t)on->count + 1, sizeof *on->rules);
-    if (on->rules == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&on->rules, (size_t)on->count + 1));
     for (int i = 0; i < on->count; i++) {
         TRY(read_rule(&trainer->settings, i, &on->rules[i]));
         TRY(set_rule(&on->rules[i], trainer));

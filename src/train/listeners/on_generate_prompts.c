@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/data/texts/prompt_file.h"
 
 /* What rank 0 has read, and what all get of it. */
@@ -77,9 +78,7 @@ out:
 static enum err prompts_list(struct on_generate_prompts *prompts,
                              const struct prompts_read *read)
 {
-    prompts->list = calloc((size_t)read->count, sizeof *prompts->list);
-    if (prompts->list == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&prompts->list, (size_t)read->count));
     prompts->count = (size_t)read->count;
     for (size_t p = 0; p < prompts->count; p++) {
         size_t count = (size_t)(read->first[p + 1] - read->first[p]);

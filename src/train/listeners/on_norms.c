@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/parallel/norms.h"
 #include "src/parallel/spans.h"
 #include "src/train/listeners/monitor_due.h"
@@ -59,9 +60,7 @@ static enum err on_norms_create(void *self, struct trainer *trainer)
                            trainer->settings.monitor.norms, false, &on->due));
     if (!monitor_due_ever(&on->due))
         return ERR_OK;
-    on->sums = calloc((size_t)trainer->params->count, sizeof on->sums[0]);
-    if (on->sums == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&on->sums, (size_t)trainer->params->count));
     return norms_watch_create(trainer->replica, &on->norms);
 }
 

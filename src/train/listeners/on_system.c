@@ -28,6 +28,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/memory.h"
+#include "src/base/new.h"
 #include "src/train/listeners/monitor_due.h"
 #include "src/train/loop/trainer.h"
 
@@ -255,10 +256,8 @@ static enum err on_system_create(void *self, struct trainer *trainer)
                            trainer->settings.monitor.system, true, &on->due));
     if (!monitor_due_ever(&on->due))
         return ERR_OK;
-    on->parts = calloc((size_t)trainer->ranks, sizeof on->parts[0]);
-    on->hosts = calloc((size_t)trainer->ranks, sizeof on->hosts[0]);
-    if (on->parts == NULL || on->hosts == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&on->parts, (size_t)trainer->ranks));
+    TRY(new_zeroed(&on->hosts, (size_t)trainer->ranks));
     for (int r = 0; r < trainer->ranks; r++)
         on->hosts[r] = comm_host(comm, r);
     bool gpu =

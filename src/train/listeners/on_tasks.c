@@ -15,6 +15,7 @@
 #include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/base/memory.h"
+#include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/eval/eval_report.h"
 #include "src/infer/infer.h"
@@ -52,9 +53,7 @@ static enum err tasks_read(struct on_tasks *on)
                                                         : NULL,
                           task.seed, &on->gauntlet));
     int more = on->gauntlet != NULL ? on->gauntlet->task_count : 0;
-    on->tasks = calloc((size_t)(TASKS_MAX + more), sizeof on->tasks[0]);
-    if (on->tasks == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&on->tasks, (size_t)(TASKS_MAX + more)));
     memcpy(on->text, s->eval.tasks, sizeof on->text);
     for (char *word; (word = strtok_r(rest, " \t\n", &rest)) != NULL;) {
         if (on->own_count == TASKS_MAX)

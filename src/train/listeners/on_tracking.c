@@ -12,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/job/ledger.h"
 #include "src/job/slurm.h"
 #include "src/tracking/tracking.h"
@@ -30,10 +31,7 @@ static enum err make_params(const struct train_settings *settings,
                             struct tracking_options *options)
 {
     char text[SETTINGS_VALUE_BYTES];
-    options->params =
-        calloc((size_t)train_settings_count, sizeof options->params[0]);
-    if (options->params == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&options->params, (size_t)train_settings_count));
     for (int i = 0; i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];
         settings_text(setting, settings, text);
@@ -66,9 +64,8 @@ static enum err start(struct on_tracking *on)
     const struct trainer *trainer = on->trainer;
     const struct train_settings *s = &trainer->settings;
     struct slurm slurm;
-    struct tracking_options *options = calloc(1, sizeof *options);
-    if (options == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct tracking_options *options = NULL;
+    TRY(new_zeroed(&options, 1));
     options->tensorboard = s->tracking.tensorboard;
     options->csv = s->tracking.csv;
     options->queue = (int)s->tracking.queue;

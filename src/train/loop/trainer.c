@@ -10,6 +10,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/job/stop.h"
 #include "src/train/start/trainer_backend.h"
 #include "src/train/start/trainer_base.h"
@@ -85,9 +86,8 @@ enum err trainer_create(struct comm *comm,
                         struct trainer **out)
 {
     enum err rc = ERR_OK;
-    struct trainer *trainer = calloc(1, sizeof *trainer);
-    if (trainer == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct trainer *trainer = NULL;
+    TRY(new_zeroed(&trainer, 1));
     trainer->settings = *settings;
     trainer->comm = comm;
     trainer->rank = comm_rank(comm);

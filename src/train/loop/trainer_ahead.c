@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "src/base/new.h"
+
 int64_t trainer_ahead_offset(const struct trainer *trainer, int leaf)
 {
     const struct train_settings *s = &trainer->settings;
@@ -19,9 +21,7 @@ enum err trainer_ahead_create(struct trainer *trainer)
     int count = 0;
     if (s->data.prefetch == 0 || microsteps == 0)
         return ERR_OK;
-    offsets = calloc((size_t)microsteps, sizeof offsets[0]);
-    if (offsets == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&offsets, (size_t)microsteps));
     for (int m = 0; m < microsteps; m++)
         if (replica_leaf(replica, m) >= 0)
             offsets[count++] =

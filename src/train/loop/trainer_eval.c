@@ -8,6 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/job/stop.h"
 #include "src/train/loop/trainer_leaf.h"
 
@@ -62,10 +63,7 @@ static enum err eval_layout(struct trainer_eval *eval)
     trainer_losses_destroy(&eval->sums);
     eval->micro = micro;
     eval->leaves = (eval->samples + micro - 1) / micro;
-    eval->losses = calloc((size_t)(eval->leaves * eval->chunks + 1),
-                          sizeof eval->losses[0]);
-    if (eval->losses == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&eval->losses, (size_t)(eval->leaves * eval->chunks + 1)));
     TRY(trainer_losses_create(trainer->kernels->memory,
                               eval_microsteps(eval) * eval->own, eval->own,
                               &eval->sums));
@@ -87,10 +85,8 @@ static enum err eval_fill(struct trainer_eval *eval)
     eval->chunks = (int)trainer->settings.parallel.sequence_chunks;
     eval->own = replica_own_leaves(trainer->replica);
     eval->groups = trainer->ranks / degree_of(eval);
-    eval->bytes = calloc((size_t)trainer->ranks, sizeof eval->bytes[0]);
-    eval->offsets = calloc((size_t)trainer->ranks, sizeof eval->offsets[0]);
-    if (eval->bytes == NULL || eval->offsets == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&eval->bytes, (size_t)trainer->ranks));
+    TRY(new_zeroed(&eval->offsets, (size_t)trainer->ranks));
     return eval_layout(eval);
 }
 
@@ -102,9 +98,8 @@ enum err trainer_eval_create(struct trainer *trainer, struct trainer_eval **out)
     *out = NULL;
     if (samples == 0)
         return ERR_OK;
-    struct trainer_eval *eval = calloc(1, sizeof *eval);
-    if (eval == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct trainer_eval *eval = NULL;
+    TRY(new_zeroed(&eval, 1));
     eval->trainer = trainer;
     eval->samples = limit > 0 && limit < samples ? limit : samples;
     enum err rc = eval_fill(eval);

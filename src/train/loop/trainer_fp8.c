@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 /* Bounds the exponents of scales: the product of two inverse ones stays
  * finite. */
 #define EXPONENT_MAX 60
@@ -56,10 +58,9 @@ enum err trainer_fp8_create(const struct kernel_memory *memory, int64_t count,
 {
     enum err rc = ERR_OK;
     struct arena plan = { 0 };
-    struct trainer_fp8 *fp8 = calloc(1, sizeof *fp8);
+    struct trainer_fp8 *fp8 = NULL;
     *out = NULL;
-    if (fp8 == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&fp8, 1));
     fp8->memory = memory;
     fp8->count = count;
     fp8->history = calloc(TRAINER_FP8_STEPS, row_bytes(fp8));
@@ -164,9 +165,8 @@ enum err trainer_fp8_restore(struct trainer_fp8 *fp8, const json_t *state)
         return ERR_OK;
     size_t numbers = TRAINER_FP8_STEPS * (size_t)fp8->count;
     bool fine = text != NULL && strlen(text) == numbers * DIGITS;
-    float *history = malloc(numbers * sizeof *history);
-    if (history == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    float *history = NULL;
+    TRY(new_room(&history, numbers));
     for (size_t i = 0; fine && i < numbers; i++)
         fine = read_number(text + i * DIGITS, &history[i]);
     if (!fine) {

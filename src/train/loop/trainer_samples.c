@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/train/loop/trainer_ahead.h"
 #include "src/train/loop/trainer_leaf.h"
 #include "src/train/loop/trainer_losses.h"
@@ -34,12 +35,9 @@ enum err trainer_samples_create(struct trainer *trainer,
     samples->samples = s->train.global_batch;
     samples->chunks = (int)s->parallel.sequence_chunks;
     samples->own = replica_own_leaves(replica);
-    samples->words = calloc((size_t)(samples->samples * (samples->chunks + 1)),
-                            sizeof samples->words[0]);
-    samples->losses =
-        calloc((size_t)samples->samples, sizeof samples->losses[0]);
-    if (samples->words == NULL || samples->losses == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&samples->words,
+                   (size_t)(samples->samples * (samples->chunks + 1))));
+    TRY(new_zeroed(&samples->losses, (size_t)samples->samples));
     /* smaller microbatches are more of them */
     return trainer_losses_create(trainer->kernels->memory,
                                  replica_microsteps(replica) *

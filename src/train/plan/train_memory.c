@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/train/listeners/on_norms.h"
 #include "src/train/start/start_weights.h"
@@ -219,9 +220,8 @@ enum err train_memory_auto(const struct train_settings *settings,
     struct train_memory_place place = { .threads = threads > 0
                                                        ? (int)threads
                                                        : TRAIN_MEMORY_THREADS };
-    struct train_settings *trial = malloc(sizeof *trial);
-    if (trial == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct train_settings *trial = NULL;
+    TRY(new_room(&trial, 1));
     *trial = *settings;
     trial->monitor.norms.value = 0.0; /* the run is the same with it */
     trial->train.microbatch =
@@ -356,9 +356,8 @@ enum err train_memory_check(const struct train_settings *settings,
     TRY(train_memory_plan(settings, place, &plan));
     if (train_memory_fits(&plan, place, limit_bytes))
         return ERR_OK;
-    struct train_memory_nearest *nearest = malloc(sizeof *nearest);
-    if (nearest == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct train_memory_nearest *nearest = NULL;
+    TRY(new_room(&nearest, 1));
     TRY_OUT(train_memory_nearest(settings, place, limit_bytes, nearest));
     units_bytes((double)plan.total, need, sizeof need);
     name_limit(&plan, place, limit_bytes, limit, sizeof limit);

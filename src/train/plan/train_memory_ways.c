@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/model/model_flops.h"
 #include "src/train/start/trainer_backend.h"
@@ -48,9 +49,7 @@ static enum err planner_open(const struct train_settings *settings,
     *out = (struct planner){ .settings = settings,
                              .place = place,
                              .limit_bytes = limit_bytes };
-    out->trial = malloc(sizeof *out->trial);
-    if (out->trial == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_room(&out->trial, 1));
     return train_settings_params(settings, &out->params);
 }
 

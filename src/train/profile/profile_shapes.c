@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 /* Slots of a table of hashes, a power of two; when it is half full, shapes that
  * were not seen before are left out. */
 #define SLOTS 4096
@@ -73,10 +75,9 @@ enum err profile_shapes(const struct timeline *timeline,
                         struct profile_shape out[PROFILE_SHAPES], int *count)
 {
     int used = 0;
-    struct profile_shape *slots = calloc(SLOTS, sizeof *slots);
+    struct profile_shape *slots = NULL;
     *count = 0;
-    if (slots == NULL)
-        return err_set(ERR_MEMORY, "profile: out of memory");
+    TRY(new_zeroed(&slots, SLOTS));
     for (size_t i = 0; i < timeline->count; i++)
         add(timeline, &timeline->events[i], slots, &used);
     qsort(slots, SLOTS, sizeof *slots, longest_first);

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "src/base/new.h"
+
 #define FIELDS 4 /* count, ns, mflop, kib */
 #define SPREADS 2
 
@@ -49,9 +51,8 @@ enum err profile_sums_gather(struct comm *comm, const struct timeline *timeline,
     int kinds = timeline->kind_count;
     size_t added_count = (size_t)(2 * kinds * FIELDS + 1);
     size_t spread_count = (size_t)(2 * kinds * SPREADS);
-    int64_t *added = calloc(added_count + spread_count, sizeof *added);
-    if (added == NULL)
-        rc = err_set(ERR_MEMORY, "profile: out of memory");
+    int64_t *added = NULL;
+    rc = new_zeroed(&added, added_count + spread_count);
     TRY_OUT(comm_agree(comm, rc));
     int64_t *spread = added + added_count;
     put(timeline, timeline->host, added, spread);

@@ -12,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/comm/comm_offset.h"
 #include "src/train/profile/profile_file.h"
 #include "src/train/profile/profile_ranges.h"
@@ -84,9 +85,8 @@ enum err trainer_profile_create(struct trainer *trainer)
     enum err rc = ERR_OK;
     if (trainer->settings.train.profile[0] == '\0')
         return ERR_OK;
-    struct trainer_profile *profile = calloc(1, sizeof *profile);
-    if (profile == NULL)
-        rc = err_set(ERR_MEMORY, "profile: out of memory");
+    struct trainer_profile *profile = NULL;
+    rc = new_zeroed(&profile, 1);
     trainer->profile = profile;
     if (rc == ERR_OK)
         rc = make(trainer, profile);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "src/base/globs.h"
+#include "src/base/new.h"
 #include "src/parallel/optimizer/optimizer.h"
 #include "src/train/plan/train_memory.h"
 #include "src/train/start/start_settings.h"
@@ -190,9 +191,8 @@ static enum err load(const struct setting *schema, const char *path,
 {
     enum err rc = ERR_OK;
     int count = train_settings_count;
-    struct settings_origin *origins = calloc((size_t)count, sizeof *origins);
-    if (origins == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct settings_origin *origins = NULL;
+    TRY(new_zeroed(&origins, (size_t)count));
     TRY_OUT(settings_load(schema, count, path, overrides, override_count, out,
                           origins));
     complete_site(out);

@@ -8,6 +8,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/train/start/run_data_mixture.h"
 #include "src/train/settings/trainer_schedule.h"
 
@@ -55,9 +56,8 @@ enum err run_data_open_set(const struct train_settings *s, const char *path,
 enum err run_data_open(const struct train_settings *s, struct run_data **out)
 {
     enum err rc = ERR_OK;
-    struct run_data *data = calloc(1, sizeof *data);
-    if (data == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct run_data *data = NULL;
+    TRY(new_zeroed(&data, 1));
     if (s->data.mixture[0] != '\0') {
         TRY_OUT(run_data_mixture(s, data));
     } else {
@@ -156,9 +156,8 @@ static enum err make_curves(const struct run_data *data,
 static enum err copy_shards(const struct dataset *set, struct stream *stream)
 {
     int64_t count = dataset_contents(set)->shards;
-    int64_t *shards = malloc((size_t)count * sizeof *shards);
-    if (shards == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    int64_t *shards = NULL;
+    TRY(new_room(&shards, (size_t)count));
     for (int64_t s = 0; s < count; s++)
         shards[s] = dataset_shard_samples(set, s);
     stream->shards = shards;
@@ -202,11 +201,10 @@ enum err run_data_order(const struct run_data *data,
     enum err rc = ERR_OK;
     struct stream streams[STREAMS_MAX];
     const char *names[STREAMS_MAX];
-    struct mixture_curve *curves = calloc(STREAMS_MAX, sizeof *curves);
+    struct mixture_curve *curves = NULL;
     struct order_spec spec = describe(data, s, begin);
     memset(streams, 0, sizeof streams);
-    if (curves == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&curves, STREAMS_MAX));
     for (int i = 0; i < data->count; i++) {
         const struct mixture_entry *entry = &data->text.entries[i];
         names[i] = entry->name;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "src/base/globs.h"
+#include "src/base/new.h"
 #include "src/tracking/tracking.h"
 #include "src/train/profile/profile_ranges.h"
 #include "src/train/start/run_data.h"
@@ -97,9 +98,7 @@ static enum err check_mixture(const struct train_settings *s)
     struct mixture_text *text = NULL;
     if (s->data.mixture[0] == '\0')
         return ERR_OK;
-    text = malloc(sizeof *text);
-    if (text == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_room(&text, 1));
     TRY_OUT(run_data_parse(s, text));
     if (text->scheduled && s->data.order != ORDER_CANONICAL) {
         rc = err_set(ERR_USAGE,

@@ -10,6 +10,7 @@
 
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/formats/weights_tokenizer.h"
 
 /* What of a model's settings a run may choose anew, and what is seen by
@@ -157,9 +158,8 @@ enum err start_weights_check(const struct train_settings *s,
     char known[2 * sizeof other.text + 2];
     struct start_from from = start_weights_from(s);
     const char *path = weights_about(weights)->path;
-    struct train_settings *theirs = calloc(1, sizeof *theirs);
-    if (theirs == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct train_settings *theirs = NULL;
+    TRY(new_zeroed(&theirs, 1));
     theirs->model = weights_about(weights)->config;
     compare(s, theirs, &other, &shapes);
     free(theirs);

@@ -8,6 +8,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/base/rng.h"
 #include "src/model/model_graph.h"
 #include "src/train/start/trainer_alone.h"
@@ -130,9 +131,7 @@ static enum err share(const struct trainer *trainer, char **text)
     TRY(comm_broadcast(trainer->comm, &bytes, sizeof bytes, 0));
     if (bytes > 0 && trainer->rank != 0) {
         free(*text);
-        *text = malloc((size_t)bytes);
-        if (*text == NULL)
-            rc = err_set(ERR_MEMORY, "out of memory");
+        rc = new_room(text, (size_t)bytes);
     }
     TRY(comm_agree(trainer->comm, rc));
     if (bytes > 0)

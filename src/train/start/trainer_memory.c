@@ -1,6 +1,7 @@
 /* Makes the model, replica and batch for a microbatch that fits into memory,
  * and makes them again with a smaller one where it must. Whether something fits
  * is decided in train_memory.c. */
+#include "src/base/new.h"
 #include "src/train/loop/trainer_ahead.h"
 #include "src/train/start/trainer_memory.h"
 #include "src/train/profile/trainer_profile.h"
@@ -177,10 +178,8 @@ static enum err make_leaf(struct trainer *trainer)
     trainer->batch->truncate = s->data.too_long == TOO_LONG_TRUNCATE;
     trainer->batch->joined = !s->model.attn_uses_sequence_id;
     TRY(probe_eval(trainer));
-    trainer->leaf_loss = calloc(leaves, sizeof trainer->leaf_loss[0]);
-    trainer->leaf_balance = calloc(leaves, sizeof trainer->leaf_balance[0]);
-    if (trainer->leaf_loss == NULL || trainer->leaf_balance == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&trainer->leaf_loss, leaves));
+    TRY(new_zeroed(&trainer->leaf_balance, leaves));
     return trainer_losses_create(trainer->kernels->memory, (int64_t)leaves,
                                  replica.sequence_chunks, &trainer->losses);
 }

@@ -11,6 +11,7 @@
 
 #include "kernels/kernels.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 
 #define TOO_MANY 8 /* threads per processor */
 
@@ -44,13 +45,12 @@ enum err trainer_threads(struct comm *comm, int requested, int *threads)
     int ranks = comm_size(comm);
     int rank = comm_rank(comm);
     int sharing = 0;
-    struct place *places = calloc((size_t)ranks, sizeof *places);
-    size_t *bytes = calloc((size_t)ranks, sizeof *bytes);
-    size_t *offsets = calloc((size_t)ranks, sizeof *offsets);
-    if (places == NULL || bytes == NULL || offsets == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
+    struct place *places = NULL;
+    size_t *bytes = NULL;
+    size_t *offsets = NULL;
+    TRY_OUT(new_zeroed(&places, (size_t)ranks));
+    TRY_OUT(new_zeroed(&bytes, (size_t)ranks));
+    TRY_OUT(new_zeroed(&offsets, (size_t)ranks));
     for (int r = 0; r < ranks; r++) {
         bytes[r] = sizeof *places;
         offsets[r] = (size_t)r * sizeof *places;

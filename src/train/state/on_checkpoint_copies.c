@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "src/base/new.h"
+
 struct on_checkpoint_copies {
     struct trainer *trainer;
     const struct kernel_memory *memory;
@@ -45,9 +47,8 @@ enum err on_checkpoint_copies_create(struct trainer *trainer,
     *out = NULL;
     if (!memory->device)
         return ERR_OK;
-    struct on_checkpoint_copies *copies = calloc(1, sizeof *copies);
-    if (copies == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct on_checkpoint_copies *copies = NULL;
+    TRY(new_zeroed(&copies, 1));
     *copies = (struct on_checkpoint_copies){
         .trainer = trainer,
         .memory = memory,

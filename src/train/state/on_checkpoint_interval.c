@@ -10,6 +10,7 @@
 #include "checkpoint/ckpt_interval.h"
 #include "src/base/log.h"
 #include "src/base/median.h"
+#include "src/base/new.h"
 #include "src/job/ledger_history.h"
 
 #define SECONDS_PER_HOUR 3600.0
@@ -57,9 +58,8 @@ enum err on_checkpoint_interval_create(const char *run_dir,
                                        struct on_checkpoint_interval **out)
 {
     struct ledger_history history;
-    struct on_checkpoint_interval *interval = calloc(1, sizeof *interval);
-    if (interval == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct on_checkpoint_interval *interval = NULL;
+    TRY(new_zeroed(&interval, 1));
     if (ledger_history_read(run_dir, &history) != ERR_OK) {
         log_warn("checkpoint interval: no failures are known: %s", err_text());
         history = (struct ledger_history){ 0 };
