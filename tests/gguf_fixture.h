@@ -3,7 +3,7 @@
 #pragma once
 
 #include "src/formats/gguf/gguf.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "tests/data_fixture.h"
 
 enum gguf_mark {

@@ -9,7 +9,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/eval/eval_report.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "tests/data_fixture.h"
 
 #define NEED fixture_need

@@ -253,7 +253,7 @@ static void write_marked(const char *path, const struct marked *row)
     const void *data[] = { marked_tokens, mask, lengths };
     struct mds_column used[3];
     struct mds_field fields[3];
-    struct mds_buffer buffer[3] = { { 0 } };
+    struct buffer buffer[3] = { { 0 } };
     struct mds_writer_options options = { .columns = used, .size_limit = 4000 };
     struct mds_writer *writer = NULL;
     struct sidecar sidecar = { .vocab_size = FIXTURE_VOCAB,

@@ -14,7 +14,7 @@ static const int64_t lengths[] = { 300, 1, 255, 256, 5, 40, 70000, 2 };
 #define SAMPLES ((int64_t)(sizeof lengths / sizeof lengths[0]))
 
 static enum err read_tokens(const struct mds_shard *shard, int64_t index,
-                            struct mds_buffer *buffer, struct values *out)
+                            struct buffer *buffer, struct values *out)
 {
     struct mds_sample sample;
     enum err rc = mds_shard_read(shard, index, 0, buffer, &sample);
@@ -122,7 +122,7 @@ static bool same_tokens(const struct values *values, int64_t sample)
 static void test_reader(const char *folder)
 {
     struct mds_index *index = NULL;
-    struct mds_buffer buffer = { 0 };
+    struct buffer buffer = { 0 };
     int64_t sample = 0;
     fixture_need(mds_index_read(fixture_path(folder, "hashed"), &index));
     for (int64_t s = 0; s < index->shards; s++) {
@@ -437,7 +437,7 @@ static void test_forms(const char *folder)
                                    .type = form->typed ? 33 : 0,
                                    .count = form->shaped ? 2 : 0 };
         struct mds_shard *shard = NULL;
-        struct mds_buffer buffer = { 0 };
+        struct buffer buffer = { 0 };
         struct values values = { 0 };
         fixture_write_file(path, file, bytes);
         fixture_need(mds_shard_open(path, path, &info, false, &shard));
@@ -461,7 +461,7 @@ static bool read_shard(const char *path, const struct mds_shard_info *info)
     bool refused = mds_shard_open(path, path, info, false, &shard) != ERR_OK;
     uint32_t sum = 0;
     for (int64_t i = 0; shard != NULL && i < info->samples; i++) {
-        struct mds_buffer buffer = { 0 };
+        struct buffer buffer = { 0 };
         struct values values;
         if (read_tokens(shard, i, &buffer, &values) != ERR_OK)
             refused = true;

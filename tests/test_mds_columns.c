@@ -39,7 +39,7 @@ static struct dataset *marked_set(const char *path, const char *compression,
     struct mds_writer_options options = { marked, 3, 1 << 20, compression,
                                           "xxh64,sha1" };
     struct mds_writer *writer = NULL;
-    struct mds_buffer field[3] = { 0 };
+    struct buffer field[3] = { 0 };
     struct dataset *dataset = NULL;
     fixture_need(fsio_remove_tree(path));
     fixture_need(fsio_mkdirs(path));

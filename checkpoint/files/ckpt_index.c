@@ -17,6 +17,7 @@
 #include "checkpoint/files/ckpt_index_private.h"
 #include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/log.h"
+#include "src/base/array.h"
 
 #define STEP_PREFIX "step-"
 #define BAD_PREFIX ".bad-step-"
@@ -134,14 +135,7 @@ static enum err add_step(void *arg, const char *run_dir, const char *name)
     int64_t step = number_after(name, strlen(name), STEP_PREFIX);
     if (step < 0)
         return ERR_OK;
-    if (steps->count == steps->room) {
-        int room = steps->room * 2 + 16;
-        int64_t *list = realloc(steps->list, (size_t)room * sizeof *list);
-        if (list == NULL)
-            return err_set(ERR_MEMORY, "list of checkpoints: out of memory");
-        steps->list = list;
-        steps->room = room;
-    }
+    TRY(array_room(&steps->list, &steps->room, steps->count + 1));
     steps->list[steps->count++] = step;
     return ERR_OK;
 }

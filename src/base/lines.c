@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "src/base/array.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
 
@@ -133,14 +134,7 @@ static enum err push(struct queue *queue, const char *line)
         queue->lost++;
         return ERR_OK;
     }
-    if (queue->bytes + more > queue->room) {
-        size_t room = 2 * queue->room + more;
-        char *text = realloc(queue->text, room);
-        if (text == NULL)
-            return err_set(ERR_MEMORY, "%s: no memory for a line", queue->path);
-        queue->text = text;
-        queue->room = room;
-    }
+    TRY(array_room(&queue->text, &queue->room, queue->bytes + more));
     memcpy(queue->text + queue->bytes, line, more - 1);
     queue->text[queue->bytes + more - 1] = '\n';
     queue->bytes += more;

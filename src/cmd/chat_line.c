@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "src/base/new.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 
 #define LINE_READ_BYTES 65536
 #define LINE_BYTES_MAX ((size_t)64 << 20)

@@ -11,6 +11,7 @@
 
 #include "src/base/jsontext.h"
 #include "src/base/lines.h"
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/base/output.h"
 #include "src/text/unicode.h"
@@ -30,15 +31,7 @@ static enum err talk_add(struct chat_talk *talk, const char *role,
                          const char *content, size_t bytes)
 {
     struct buffer valid = { 0 };
-    if (talk->count == talk->capacity) {
-        size_t capacity = 2 * talk->capacity + 8;
-        struct chat_message *messages =
-            realloc(talk->messages, capacity * sizeof *messages);
-        if (messages == NULL)
-            return err_set(ERR_MEMORY, "no memory for a message");
-        talk->messages = messages;
-        talk->capacity = capacity;
-    }
+    TRY(array_room(&talk->messages, &talk->capacity, talk->count + 1));
     enum err rc = buffer_reserve(&valid, bytes + 1);
     if (rc == ERR_OK)
         rc = unicode_repair((const uint8_t *)content, bytes, &valid);

@@ -11,7 +11,7 @@
 #include "src/base/log.h"
 #include "src/cmd/data_model.h"
 #include "src/text/binary_kind.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/text/tokenizer/tokenizer.h"
 
 #define ENCODE_READ_BYTES 65536

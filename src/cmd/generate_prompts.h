@@ -4,7 +4,7 @@
 
 #include "src/base/err.h"
 #include "src/cmd/generate_engine.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 
 /* All owned. */
 struct generate_prompts {

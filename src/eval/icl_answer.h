@@ -16,7 +16,7 @@
 #include "src/base/err.h"
 #include "src/eval/icl_records.h"
 #include "src/eval/icl_task.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 
 struct icl_answer;
 

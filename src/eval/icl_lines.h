@@ -11,7 +11,7 @@
 
 #include "src/base/err.h"
 #include "src/eval/icl_prompts.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 
 /* What came of an example; NULL and empty where the kind has none. */
 struct icl_outcome {

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/eval/icl_shots.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/text/chat/chat_lex.h"
 
 /* What an answer may take beyond the longest, after thoughts. */
@@ -157,15 +158,8 @@ static enum err add_row(struct icl_prompts *prompts,
         return err_set(ERR_DATA,
                        "nothing comes before what is to be predicted, and the "
                        "tokenizer puts no token there");
-    if (example->row_count == example->row_capacity) {
-        int64_t capacity = 2 * example->row_capacity + 4;
-        struct icl_row *rows =
-            realloc(example->rows, (size_t)capacity * sizeof *rows);
-        if (rows == NULL)
-            return err_set(ERR_MEMORY, "out of memory");
-        example->rows = rows;
-        example->row_capacity = capacity;
-    }
+    TRY(array_room(&example->rows, &example->row_capacity,
+                   example->row_count + 1));
     example->rows[example->row_count++] =
         (struct icl_row){ example->tokens.count,
                           (int64_t)(kept + answer->count),

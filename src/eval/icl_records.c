@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/data/texts/jsonl.h"
 #include "src/base/regular.h"
@@ -157,15 +158,7 @@ static enum err read_record(struct icl_records *records,
 static enum err append(struct icl_records *records,
                        const struct icl_record *record)
 {
-    if (records->count == records->capacity) {
-        int64_t capacity = 2 * records->capacity + 256;
-        struct icl_record *list =
-            realloc(records->list, (size_t)capacity * sizeof *list);
-        if (list == NULL)
-            return err_set(ERR_MEMORY, "out of memory");
-        records->list = list;
-        records->capacity = capacity;
-    }
+    TRY(array_room(&records->list, &records->capacity, records->count + 1));
     records->list[records->count++] = *record;
     return ERR_OK;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/real.h"
 #include "src/eval/icl_answer.h"
 #include "src/eval/icl_lines.h"
@@ -76,15 +77,8 @@ static enum err slot_take(struct scorer *scorer, struct slot *slot)
     slot->text.bytes = 0;
     /* what it goes on from is a text */
     slot->decoder = (struct tokenizer_decoder){ .inside = true };
-    if (slot->example.row_count > slot->score_capacity) {
-        size_t rows = (size_t)slot->example.row_count;
-        float *scores = realloc(slot->scores, rows * sizeof *scores);
-        if (scores == NULL)
-            return err_set(ERR_MEMORY, "out of memory");
-        slot->scores = scores;
-        slot->score_capacity = (int64_t)rows;
-    }
-    return ERR_OK;
+    return array_room(&slot->scores, &slot->score_capacity,
+                      slot->example.row_count);
 }
 
 /* What the slot has to read of its row: all but what it holds, and but the last

@@ -16,7 +16,7 @@
 #include "src/eval/icl_prompts.h"
 #include "src/eval/icl_records.h"
 #include "src/infer/infer.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/text/tokenizer/tokenizer.h"
 
 /* infer.h behind a table, since during training each call needs more around it.

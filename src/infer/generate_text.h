@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/text/tokenizer/tokenizer.h"
 
 /* All lent. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/array.h"
 #include "src/base/regular.h"
 #include "src/base/median.h"
 #include "src/job/exit_code.h"
@@ -36,14 +37,7 @@ struct scan {
 
 static enum err add(struct values *values, double value)
 {
-    if (values->count == values->room) {
-        size_t room = values->room * 2 + 64;
-        double *list = realloc(values->list, room * sizeof *list);
-        if (list == NULL)
-            return err_set(ERR_MEMORY, "ledger: out of memory");
-        values->list = list;
-        values->room = room;
-    }
+    TRY(array_room(&values->list, &values->room, values->count + 1));
     assert(values->count < values->room);
     values->list[values->count++] = value;
     return ERR_OK;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
 
 #define LEFT 54.0
@@ -43,14 +44,7 @@ struct plot_series *plot_add(struct plot *plot, const char *name,
 enum err plot_point(struct plot_series *series, double x, double y, double low,
                     double high)
 {
-    if (series->count == series->room) {
-        size_t room = series->room * 2 + 64;
-        double *more = realloc(series->at, room * 4 * sizeof *more);
-        if (more == NULL)
-            return err_set(ERR_MEMORY, "out of memory");
-        series->at = more;
-        series->room = room;
-    }
+    TRY(array_room(&series->at, &series->room, 4 * (series->count + 1)));
     double *at = series->at + 4 * series->count++;
     at[0] = x;
     at[1] = isfinite(y) ? y : NAN;

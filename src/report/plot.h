@@ -23,7 +23,7 @@ struct plot_series {
     enum plot_style style;
     int colour; /* 0 to INK_SERIES_COUNT - 1 */
     size_t count, room;
-    double *at; /* [room * 4] x, y, low, high of each, by x; NaN: a gap */
+    double *at; /* [room] x, y, low, high of each, by x; NaN: a gap */
 };
 
 enum plot_scale {

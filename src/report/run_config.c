@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/report/run_reader.h"
 #include "src/train/settings/secret_settings.h"
@@ -32,9 +33,8 @@ static enum err keep(struct run_history *history, const char *group,
     struct run_setting setting = { NULL, NULL };
     if (history->setting_count == RUN_SETTINGS_MAX)
         return ERR_OK;
-    TRY(run_reader_grow(&history->settings, history->setting_count,
-                        &history->reader->rooms.settings,
-                        sizeof history->settings[0]));
+    TRY(array_room(&history->settings, &history->reader->rooms.settings,
+                   history->setting_count + 1));
     if (bytes > 0 && value[bytes - 1] == ';')
         bytes--;
     if (asprintf(&setting.key, "%s%s%s", group, group[0] != '\0' ? "." : "",

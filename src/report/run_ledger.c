@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/report/run_reader.h"
+#include "src/base/array.h"
 #include "src/train/settings/secret_settings.h"
 
 static double number(const json_t *line, const char *key)
@@ -69,8 +70,8 @@ static enum err keep_commit(struct run_history *history,
         history->commit_count = kept;
         reader->commit_stride *= 2;
     }
-    TRY(run_reader_grow(&history->commits, history->commit_count,
-                        &reader->rooms.commits, sizeof history->commits[0]));
+    TRY(array_room(&history->commits, &reader->rooms.commits,
+                   history->commit_count + 1));
     history->commits[history->commit_count++] = *commit;
     return ERR_OK;
 }
@@ -231,8 +232,8 @@ static enum err keep_event(struct run_history *history,
         intervention_text(line, event.text, sizeof event.text);
     else
         run_reader_text(event.text, sizeof event.text, why);
-    TRY(run_reader_grow(&history->events, history->event_count,
-                        &reader->rooms.events, sizeof history->events[0]));
+    TRY(array_room(&history->events, &reader->rooms.events,
+                   history->event_count + 1));
     history->events[history->event_count++] = event;
     return ERR_OK;
 }

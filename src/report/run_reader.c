@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/array.h"
+
 int64_t run_reader_us(double seconds)
 {
     if (!(seconds > 0.0) || seconds * 1e6 > (double)RUN_US_MAX)
@@ -17,20 +19,6 @@ int64_t run_reader_add(int64_t a, int64_t b)
     return a > RUN_US_MAX - b ? RUN_US_MAX : a + b;
 }
 
-enum err run_reader_grow(void *list, size_t count, size_t *room, size_t bytes)
-{
-    void **place = list;
-    if (count < *room)
-        return ERR_OK;
-    size_t more = *room * 2 + 16;
-    void *grown = realloc(*place, more * bytes);
-    if (grown == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    *place = grown;
-    *room = more;
-    return ERR_OK;
-}
-
 enum err run_reader_attempt(struct run_history *history, double number,
                             int *index)
 {
@@ -41,10 +29,8 @@ enum err run_reader_attempt(struct run_history *history, double number,
         return ERR_OK;
     int *known = &reader->by_number[(int)number];
     if (*known == 0) {
-        TRY(run_reader_grow(&reader->clocks, count, &room,
-                            sizeof reader->clocks[0]));
-        TRY(run_reader_grow(&history->attempts, count, &reader->rooms.attempts,
-                            sizeof history->attempts[0]));
+        TRY(array_room(&reader->clocks, &room, count + 1));
+        TRY(array_room(&history->attempts, &reader->rooms.attempts, count + 1));
         history->attempts[count] = (struct run_attempt){
             .number = (int)number,
             .ranks = 1,

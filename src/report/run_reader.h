@@ -64,8 +64,6 @@ struct run_reader {
 int64_t run_reader_us(double seconds);
 /* The sum, at most RUN_US_MAX. */
 int64_t run_reader_add(int64_t a, int64_t b);
-/* Room for one more. */
-enum err run_reader_grow(void *list, size_t count, size_t *room, size_t bytes);
 /* Index of the attempt of this number, which is made if need be; -1 where no
  * run has such a number. ERR_MEMORY alone. */
 enum err run_reader_attempt(struct run_history *history, double number,

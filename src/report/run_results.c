@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/report/json_line.h"
+#include "src/base/array.h"
 #include "src/report/run_reader.h"
 
 #define SAMPLE_BYTES_MAX 2000
@@ -42,8 +43,8 @@ static enum err keep_eval(struct run_history *history,
         history->eval_count = kept;
         reader->eval_stride *= 2;
     }
-    TRY(run_reader_grow(&history->evals, history->eval_count,
-                        &reader->rooms.evals, sizeof history->evals[0]));
+    TRY(array_room(&history->evals, &reader->rooms.evals,
+                   history->eval_count + 1));
     history->evals[history->eval_count++] = *eval;
     return ERR_OK;
 }
@@ -95,9 +96,8 @@ static enum err keep_task(struct run_history *history, int64_t step,
         history->task_count == RUN_TASKS_MAX)
         return ERR_OK;
     run_reader_text(kept.name, sizeof kept.name, name);
-    TRY(run_reader_grow(&history->tasks, history->task_count,
-                        &history->reader->rooms.tasks,
-                        sizeof history->tasks[0]));
+    TRY(array_room(&history->tasks, &history->reader->rooms.tasks,
+                   history->task_count + 1));
     history->tasks[history->task_count++] = kept;
     return ERR_OK;
 }
@@ -171,9 +171,8 @@ static enum err keep_sample(struct run_history *history,
         drop_sample(history, 0);
         history->samples_left_out++;
     }
-    TRY(run_reader_grow(&history->samples, history->sample_count,
-                        &history->reader->rooms.samples,
-                        sizeof history->samples[0]));
+    TRY(array_room(&history->samples, &history->reader->rooms.samples,
+                   history->sample_count + 1));
     history->samples[history->sample_count++] = *sample;
     return ERR_OK;
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/base/err.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 
 /* Append the text, which is valid UTF-8, with all control characters but tab
  * and line feed written out as in JSON, "\u001b": a terminal would obey them. */

@@ -10,7 +10,7 @@
 
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 
 #define CONNECT_S 5L
 #define REQUEST_S 30L

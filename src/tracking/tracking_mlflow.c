@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "src/base/array.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
 
@@ -173,14 +174,8 @@ enum err tracking_mlflow_seen_find(struct tracking_mlflow_seen *seen,
     *known = *number >= 0;
     if (*known)
         return ERR_OK;
-    if (tracking_map_count(seen->names) == seen->room) {
-        int room = seen->room > 0 ? 2 * seen->room : 64;
-        void *last = realloc(seen->last, (size_t)room * sizeof seen->last[0]);
-        if (last == NULL)
-            return err_set(ERR_MEMORY, "out of memory");
-        seen->last = last;
-        seen->room = room;
-    }
+    TRY(array_room(&seen->last, &seen->room,
+                   tracking_map_count(seen->names) + 1));
     TRY(tracking_map_add(seen->names, name, number));
     seen->last[*number] = -1;
     return ERR_OK;

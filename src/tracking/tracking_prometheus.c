@@ -13,7 +13,8 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
-#include "src/text/buffer.h"
+#include "src/base/array.h"
+#include "src/base/buffer.h"
 #include "src/tracking/tracking_sink.h"
 
 #define METRIC_BYTES (TRACKING_NAME_BYTES + 16)
@@ -94,14 +95,7 @@ static enum err keep(struct prometheus *p, const char *name, double value)
         if (*c == '/' || *c == '-' || *c == '.')
             *c = '_';
     TRY(tracking_map_add(p->metrics, metric, &number));
-    if (number >= p->room) {
-        int room = number < 32 ? 64 : 2 * number;
-        void *gauges = realloc(p->gauges, (size_t)room * sizeof p->gauges[0]);
-        if (gauges == NULL)
-            return err_set(ERR_MEMORY, "out of memory");
-        p->gauges = gauges;
-        p->room = room;
-    }
+    TRY(array_room(&p->gauges, &p->room, number + 1));
     /* names that are one here share their last value */
     p->gauges[number].value = value;
     snprintf(p->gauges[number].help, sizeof p->gauges[number].help, "%s", name);

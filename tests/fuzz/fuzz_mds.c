@@ -54,7 +54,7 @@ static void lay_out(struct fuzz_set *set, unsigned choice)
 static void read_sample(const struct mds_shard *shard, int64_t sample,
                         const struct fuzz_set *set, FILE *null)
 {
-    struct mds_buffer buffer = { 0 };
+    struct buffer buffer = { 0 };
     struct mds_span spans[3];
     struct mds_sample out;
     struct mds_value value;

@@ -62,7 +62,7 @@ static const struct mds_column columns[] = {
 
 /* Dimensions have as few bytes as the largest needs. */
 static enum err encode_shape(const int64_t *size, int dimensions,
-                             struct mds_buffer *out)
+                             struct buffer *out)
 {
     int64_t largest = 0;
     for (int d = 0; d < dimensions; d++)
@@ -72,9 +72,9 @@ static enum err encode_shape(const int64_t *size, int dimensions,
                  : largest < (int64_t)1 << 32 ? 2
                                               : 3;
     uint8_t word = (uint8_t)((unsigned)dimensions << 2 | k);
-    TRY(mds_buffer_add(out, &word, 1));
+    TRY(buffer_add(out, &word, 1));
     for (int d = 0; d < dimensions; d++)
-        TRY(mds_buffer_add(out, &size[d], (size_t)1 << k));
+        TRY(buffer_add(out, &size[d], (size_t)1 << k));
     return ERR_OK;
 }
 
@@ -87,7 +87,7 @@ struct array {
 };
 
 static enum err encode_array(const char *encoding, const struct array *array,
-                             struct mds_buffer *out)
+                             struct buffer *out)
 {
     struct mds_encoding form;
     const struct values_type *type = values_type(array->type);
@@ -103,39 +103,37 @@ static enum err encode_array(const char *encoding, const struct array *array,
                        (long long)count, type->name, encoding);
     uint8_t code = (uint8_t)type->code;
     if (form.type == 0)
-        TRY(mds_buffer_add(out, &code, 1));
+        TRY(buffer_add(out, &code, 1));
     if (form.count == 0)
         TRY(encode_shape(array->size, array->dimensions, out));
-    return mds_buffer_add(out, array->values,
-                          (size_t)count * (size_t)type->width);
+    return buffer_add(out, array->values, (size_t)count * (size_t)type->width);
 }
 
 /* 'pil': an image of a mode of Pillow, and its pixels. */
 static enum err encode_pil(uint32_t width, uint32_t height, const char *mode,
-                           const void *pixels, size_t bytes,
-                           struct mds_buffer *out)
+                           const void *pixels, size_t bytes, struct buffer *out)
 {
     uint32_t head[3] = { width, height, (uint32_t)strlen(mode) };
-    TRY(mds_buffer_add(out, head, sizeof head));
-    TRY(mds_buffer_add(out, mode, strlen(mode)));
-    return mds_buffer_add(out, pixels, bytes);
+    TRY(buffer_add(out, head, sizeof head));
+    TRY(buffer_add(out, mode, strlen(mode)));
+    return buffer_add(out, pixels, bytes);
 }
 
 /* 'list[pil]' and 'jpeg_array': images that were encoded before. */
 static enum err encode_images(const char *encoding, const uint32_t *bytes,
                               uint32_t count, const void *data,
-                              struct mds_buffer *out)
+                              struct buffer *out)
 {
     const uint32_t reserved = 0; /* lists begin with a word for later use */
     size_t sum = 0;
     if (strncmp(encoding, "list", 4) == 0)
-        TRY(mds_buffer_add(out, &reserved, sizeof reserved));
-    TRY(mds_buffer_add(out, &count, sizeof count));
+        TRY(buffer_add(out, &reserved, sizeof reserved));
+    TRY(buffer_add(out, &count, sizeof count));
     for (uint32_t i = 0; i < count; i++) {
-        TRY(mds_buffer_add(out, &bytes[i], sizeof bytes[i]));
+        TRY(buffer_add(out, &bytes[i], sizeof bytes[i]));
         sum += bytes[i];
     }
-    return mds_buffer_add(out, data, sum);
+    return buffer_add(out, data, sum);
 }
 
 static void need(enum err rc)
@@ -146,12 +144,12 @@ static void need(enum err rc)
     exit(1);
 }
 
-static void put(struct mds_buffer *out, const void *data, size_t bytes)
+static void put(struct buffer *out, const void *data, size_t bytes)
 {
-    need(mds_buffer_add(out, data, bytes));
+    need(buffer_add(out, data, bytes));
 }
 
-static void put_text(struct mds_buffer *out, const char *format, int i)
+static void put_text(struct buffer *out, const char *format, int i)
 {
     char text[200];
     int length = snprintf(text, sizeof text, format, i);
@@ -159,12 +157,12 @@ static void put_text(struct mds_buffer *out, const char *format, int i)
 }
 
 /* The low bytes of a number. */
-static void put_int(struct mds_buffer *out, int64_t value, size_t bytes)
+static void put_int(struct buffer *out, int64_t value, size_t bytes)
 {
     put(out, &value, bytes);
 }
 
-static void put_array(struct mds_buffer *out, const char *encoding, int i)
+static void put_array(struct buffer *out, const char *encoding, int i)
 {
     int32_t wide[600];
     uint16_t typed[300];
@@ -195,11 +193,11 @@ static void put_array(struct mds_buffer *out, const char *encoding, int i)
     need(encode_array(encoding, &array, out));
 }
 
-static void put_image(struct mds_buffer *out, const char *encoding, int i)
+static void put_image(struct buffer *out, const char *encoding, int i)
 {
     uint8_t pixels[6];
     uint32_t bytes[3] = { 0, 0, 0 };
-    struct mds_buffer part = { 0 };
+    struct buffer part = { 0 };
     for (int p = 0; p < 6; p++)
         pixels[p] = (uint8_t)(i + p);
     if (strcmp(encoding, "pil") == 0) {
@@ -221,7 +219,7 @@ static void put_image(struct mds_buffer *out, const char *encoding, int i)
     free(part.data);
 }
 
-static void put_number(struct mds_buffer *out, const char *encoding, int i)
+static void put_number(struct buffer *out, const char *encoding, int i)
 {
     const struct values_type *type = values_type_named(encoding);
     float single = (float)i / 4 - 2;
@@ -238,7 +236,7 @@ static void put_number(struct mds_buffer *out, const char *encoding, int i)
         put_int(out, 3 * i - 50, type != NULL ? (size_t)type->width : 8);
 }
 
-static void put_value(struct mds_buffer *out, const struct mds_column *column,
+static void put_value(struct buffer *out, const struct mds_column *column,
                       int i)
 {
     int32_t tokens[100];
@@ -318,7 +316,7 @@ static int rate(const char *folder)
 
 int main(int argc, char **argv)
 {
-    struct mds_buffer buffer[COLUMNS];
+    struct buffer buffer[COLUMNS];
     struct mds_field field[COLUMNS];
     struct mds_writer *writer = NULL;
     if (argc == 3 && strcmp(argv[1], "rate") == 0)

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "src/base/fsio.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/text/tokenizer/tokenizer.h"
 
 #define TEXT_BYTES_MAX ((size_t)1 << 30)

@@ -128,7 +128,7 @@ void mds_shard_close(struct mds_shard *shard)
 }
 
 static enum err mds_read_sample(const struct mds_shard *shard, int64_t index,
-                                struct mds_buffer *buffer)
+                                struct buffer *buffer)
 {
     uint8_t pair[8];
     if (shard->offsets != NULL)
@@ -137,14 +137,16 @@ static enum err mds_read_sample(const struct mds_shard *shard, int64_t index,
         TRY(mds_pread(shard, pair, sizeof pair, 4 + 4 * index));
     int64_t begin = mds_u32(pair), end = mds_u32(pair + 4);
     TRY(mds_check_offsets(shard, index, begin, end));
-    buffer->bytes = (size_t)(end - begin);
-    TRY(mds_buffer_room(buffer, buffer->bytes + 1)); /* one to point to */
+    size_t bytes = (size_t)(end - begin);
+    buffer->bytes = 0;
+    TRY(buffer_reserve(buffer, bytes + 1)); /* one to point to */
+    buffer->bytes = bytes;
     return mds_pread(shard, buffer->data, buffer->bytes, begin);
 }
 
 /* Where the columns lie in a sample. */
 static enum err mds_divide(const struct mds_layout *layout,
-                           const struct mds_buffer *sample,
+                           const struct buffer *sample,
                            struct mds_span *columns)
 {
     if ((uint64_t)layout->head_bytes > sample->bytes)
@@ -169,7 +171,7 @@ static enum err mds_divide(const struct mds_layout *layout,
 }
 
 enum err mds_shard_columns(const struct mds_shard *shard, int64_t index,
-                           struct mds_buffer *buffer, struct mds_span *columns)
+                           struct buffer *buffer, struct mds_span *columns)
 {
     assert(index >= 0 && index < shard->info->samples);
     TRY(mds_read_sample(shard, index, buffer));
@@ -202,7 +204,7 @@ static enum err mds_decode_role(const struct mds_layout *layout,
 }
 
 enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
-                        int token_type, struct mds_buffer *buffer,
+                        int token_type, struct buffer *buffer,
                         struct mds_sample *out)
 {
     struct mds_span columns[MDS_LAYOUT_COLUMNS_MAX];

@@ -17,7 +17,7 @@
 
 #include "src/base/err.h"
 #include "src/data/set/dataset.h"
-#include "src/data/mds/mds_buffer.h"
+#include "src/base/buffer.h"
 #include "src/data/mds/mds_index.h"
 
 struct mds_shard;
@@ -46,12 +46,12 @@ void mds_shard_close(struct mds_shard *shard);
  * columns[layout->columns]; they are in `buffer` until its next use. ERR_DATA
  * when the sample is malformed. */
 enum err mds_shard_columns(const struct mds_shard *shard, int64_t index,
-                           struct mds_buffer *buffer, struct mds_span *columns);
+                           struct buffer *buffer, struct mds_span *columns);
 
 /* What training reads of it. `token_type`: of tokens in bytes, 0: int64. Also
  * ERR_DATA when the tokens are no whole numbers. The layout was checked. */
 enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
-                        int token_type, struct mds_buffer *buffer,
+                        int token_type, struct buffer *buffer,
                         struct mds_sample *out);
 
 /* mds_check_hashes() and mds_check_sha256() of the raw file. */

@@ -144,7 +144,7 @@ static void mds_column_print_number(const struct values *values, int64_t i,
 
 static enum err mds_column_print_str(const struct mds_span *span, FILE *file)
 {
-    struct mds_buffer text = { 0 };
+    struct buffer text = { 0 };
     enum err rc = mds_text_span(&text, (const char *)span->data, span->bytes);
     if (rc == ERR_OK)
         fwrite(text.data, 1, text.bytes, file);

@@ -14,7 +14,7 @@
 
 #include "src/base/err.h"
 #include "src/data/mds/mds.h"
-#include "src/data/mds/mds_buffer.h"
+#include "src/base/buffer.h"
 #include "src/data/mds/mds_layout.h"
 
 struct mds_value {

@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/data/mds/mds_buffer.h"
+#include "src/base/buffer.h"
 
 /* 'ndarray:TYPE': `count` > 0 values of a type of src/data/set/values.h in one
  * dimension. */
 enum err mds_encode_ndarray(int type, const void *values, int64_t count,
-                            struct mds_buffer *out);
+                            struct buffer *out);

@@ -101,7 +101,7 @@ static enum err mds_manifest_compression(struct mds_manifest *manifest,
 /* The lists of columns, up to the hashes' names. */
 static enum err mds_manifest_head(struct mds_manifest *manifest)
 {
-    struct mds_buffer *head = &manifest->head;
+    struct buffer *head = &manifest->head;
     TRY(mds_text_add(head, "{\"column_encodings\": ["));
     for (int c = 0; c < manifest->columns; c++) {
         TRY(mds_text_add(head, c > 0 ? ", " : ""));
@@ -132,7 +132,7 @@ static enum err mds_manifest_head(struct mds_manifest *manifest)
 
 static enum err mds_manifest_texts(struct mds_manifest *manifest)
 {
-    struct mds_buffer *tail = &manifest->tail;
+    struct buffer *tail = &manifest->tail;
     TRY(mds_manifest_head(manifest));
     if (manifest->size_limit > 0)
         TRY(mds_text_add(tail, "\"size_limit\": %lld, \"version\": 2",
@@ -186,7 +186,7 @@ void mds_manifest_destroy(struct mds_manifest *manifest)
 }
 
 /* "NAME": "DIGEST" */
-static enum err mds_manifest_hash(struct mds_buffer *text, const char *name,
+static enum err mds_manifest_hash(struct buffer *text, const char *name,
                                   const struct mds_manifest_file *file)
 {
     enum err rc = ERR_OK;
@@ -205,7 +205,7 @@ out:
 static enum err mds_manifest_file(struct mds_manifest *manifest,
                                   const struct mds_manifest_file *file)
 {
-    struct mds_buffer *text = &manifest->index;
+    struct buffer *text = &manifest->index;
     TRY(mds_text_add(text,
                      "{\"basename\": \"%s\", \"bytes\": %zu, \"hashes\": {",
                      file->name, file->bytes[0] + file->bytes[1]));
@@ -219,16 +219,16 @@ static enum err mds_manifest_file(struct mds_manifest *manifest,
 /* The place of the next entry, behind the others. */
 static enum err mds_manifest_begin(struct mds_manifest *manifest)
 {
-    struct mds_buffer *text = &manifest->index;
+    struct buffer *text = &manifest->index;
     TRY(mds_text_add(text, manifest->shards > 0 ? ", " : ""));
-    return mds_buffer_add(&manifest->begins, &text->bytes, sizeof text->bytes);
+    return buffer_add(&manifest->begins, &text->bytes, sizeof text->bytes);
 }
 
 enum err mds_manifest_add(struct mds_manifest *manifest, int64_t samples,
                           const struct mds_manifest_file *raw,
                           const struct mds_manifest_file *zip)
 {
-    struct mds_buffer *text = &manifest->index;
+    struct buffer *text = &manifest->index;
     assert((zip != NULL) == (manifest->compression != NULL));
     TRY(mds_manifest_begin(manifest));
     TRY(mds_text_add(text, "%s\"raw_data\": ", (char *)manifest->head.data));
@@ -271,7 +271,7 @@ enum err mds_manifest_again(struct mds_manifest *manifest, const char *entry)
 enum err mds_manifest_write(struct mds_manifest *manifest, const char *folder)
 {
     char path[FSIO_PATH_MAX];
-    struct mds_buffer *text = &manifest->index;
+    struct buffer *text = &manifest->index;
     TRY(fsio_path(path, "%s/%s", folder, MDS_INDEX_NAME));
     TRY(mds_text_add(text, "], \"version\": 2}"));
     return fsio_write_atomic(path, text->data, text->bytes);

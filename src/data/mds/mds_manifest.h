@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/data/mds/mds_buffer.h"
+#include "src/base/buffer.h"
 #include "src/data/mds/mds_writer.h"
 
 struct mds_manifest_column {
@@ -21,12 +21,12 @@ struct mds_manifest {
     int hashes;        /* sorted */
     char **hash;
     int64_t size_limit;
-    struct mds_buffer config;     /* of a shard file */
-    struct mds_buffer head, tail; /* of a shard's entry, around its own */
-    struct mds_buffer index;
+    struct buffer config;     /* of a shard file */
+    struct buffer head, tail; /* of a shard's entry, around its own */
+    struct buffer index;
     int64_t shards;
-    size_t end;               /* of the last entry in index */
-    struct mds_buffer begins; /* size_t of each: where its entry is in index */
+    size_t end;           /* of the last entry in index */
+    struct buffer begins; /* size_t of each: where its entry is in index */
 };
 
 /* Two parts of a file, one behind the other. */

@@ -13,7 +13,7 @@
 struct mds_set {
     struct mds_shards *shards;
     int token_type; /* of tokens in bytes; 0: int64 */
-    struct mds_buffer buffer;
+    struct buffer buffer;
 };
 
 /* The sidecar may name the type of tokens that are bytes. */

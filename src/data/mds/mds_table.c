@@ -11,7 +11,7 @@
 struct mds_table {
     struct mds_shards *shards;
     struct cache *cache; /* NULL: none is needed */
-    struct mds_buffer buffer;
+    struct buffer buffer;
     struct mds_span columns[MDS_LAYOUT_COLUMNS_MAX];
 };
 

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum err mds_text_add(struct mds_buffer *text, const char *format, ...)
+enum err mds_text_add(struct buffer *text, const char *format, ...)
 {
     va_list list;
-    TRY(mds_buffer_room(text, text->bytes + 1));
+    TRY(buffer_reserve(text, 1));
     for (;;) {
         size_t room = text->capacity - text->bytes;
         va_start(list, format);
@@ -22,11 +22,11 @@ enum err mds_text_add(struct mds_buffer *text, const char *format, ...)
             text->bytes += (size_t)length;
             return ERR_OK;
         }
-        TRY(mds_buffer_room(text, text->bytes + (size_t)length + 1));
+        TRY(buffer_reserve(text, (size_t)length + 1));
     }
 }
 
-static enum err mds_text_character(struct mds_buffer *text, int32_t character)
+static enum err mds_text_character(struct buffer *text, int32_t character)
 {
     static const char escaped[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
     const char *at = character != 0 && character < 128
@@ -53,8 +53,7 @@ static size_t mds_text_plain(const uint8_t *at, size_t bytes)
     return plain;
 }
 
-enum err mds_text_span(struct mds_buffer *text, const char *string,
-                       size_t bytes)
+enum err mds_text_span(struct buffer *text, const char *string, size_t bytes)
 {
     TRY(mds_text_add(text, "\""));
     const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)string;
@@ -62,7 +61,7 @@ enum err mds_text_span(struct mds_buffer *text, const char *string,
         utf8proc_int32_t character = 0;
         size_t plain = mds_text_plain(at, bytes);
         if (plain > 0) {
-            TRY(mds_buffer_add(text, at, plain));
+            TRY(buffer_add(text, at, plain));
             at += plain;
             bytes -= plain;
             continue;
@@ -79,7 +78,7 @@ enum err mds_text_span(struct mds_buffer *text, const char *string,
     return mds_text_add(text, "\"");
 }
 
-enum err mds_text_string(struct mds_buffer *text, const char *string)
+enum err mds_text_string(struct buffer *text, const char *string)
 {
     if (string == NULL)
         return mds_text_add(text, "null");

@@ -4,15 +4,14 @@
 #pragma once
 
 #include "src/base/err.h"
-#include "src/data/mds/mds_buffer.h"
+#include "src/base/buffer.h"
 
 /* As it stands, printf-like. */
-enum err mds_text_add(struct mds_buffer *text, const char *format, ...)
+enum err mds_text_add(struct buffer *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* A string in quotes; NULL: null. ERR_USAGE for what is no UTF-8. */
-enum err mds_text_string(struct mds_buffer *text, const char *string);
+enum err mds_text_string(struct buffer *text, const char *string);
 
 /* A string of so many bytes, which may have NULs. */
-enum err mds_text_span(struct mds_buffer *text, const char *string,
-                       size_t bytes);
+enum err mds_text_span(struct buffer *text, const char *string, size_t bytes);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/data/codec/codec.h"
 #include "src/data/mds/mds_encode.h"
@@ -26,8 +27,8 @@ struct mds_writer {
     size_t used, capacity;
     size_t *ends; /* where each ends in data */
     size_t samples, samples_capacity;
-    struct mds_buffer encoded; /* of mds_writer_add() */
-    json_t *entry;             /* that mds_writer_shard() lends */
+    struct buffer encoded; /* of mds_writer_add() */
+    json_t *entry;         /* that mds_writer_shard() lends */
 };
 
 static size_t mds_writer_config_bytes(const struct mds_writer *writer)
@@ -196,15 +197,8 @@ static enum err mds_writer_reserve(struct mds_writer *writer, size_t bytes)
         writer->data = data;
         writer->capacity = capacity;
     }
-    if (writer->samples == writer->samples_capacity) {
-        size_t capacity = writer->samples + writer->samples / 2 + 64;
-        size_t *ends = realloc(writer->ends, capacity * sizeof *ends);
-        if (ends == NULL)
-            return err_set(ERR_MEMORY, "no memory for a shard of %zu samples",
-                           capacity);
-        writer->ends = ends;
-        writer->samples_capacity = capacity;
-    }
+    TRY(array_room(&writer->ends, &writer->samples_capacity,
+                   writer->samples + 1));
     return ERR_OK;
 }
 

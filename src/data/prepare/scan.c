@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
@@ -25,12 +26,7 @@ enum err scan_read(struct dataset *dataset, int64_t index, int32_t **tokens,
     TRY(dataset_read(dataset, index, *tokens, *capacity, length));
     if (*length <= *capacity)
         return ERR_OK;
-    int32_t *grown = realloc(*tokens, (size_t)*length * sizeof *grown);
-    if (grown == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory for a sample of %lld tokens",
-                       dataset_path(dataset), (long long)*length);
-    *tokens = grown;
-    *capacity = *length;
+    TRY(array_room(tokens, capacity, *length));
     return dataset_read(dataset, index, *tokens, *capacity, length);
 }
 

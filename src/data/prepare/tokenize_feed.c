@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
 
 #define FEED_PIECE_BYTES ((size_t)1 << 20)
@@ -42,31 +43,10 @@ void tokenize_feed_destroy(struct tokenize_feed *feed)
     free(feed);
 }
 
-static enum err feed_reserve(uint8_t **data, size_t *capacity, size_t bytes)
-{
-    if (bytes <= *capacity)
-        return ERR_OK;
-    size_t larger = bytes + bytes / 2;
-    uint8_t *grown = realloc(*data, larger);
-    if (grown == NULL)
-        return err_set(ERR_MEMORY, "no memory for %zu bytes of text", larger);
-    *data = grown;
-    *capacity = larger;
-    return ERR_OK;
-}
-
 /* The part that ends where the piece does. */
 static enum err feed_part(struct tokenize_piece *piece, bool begins, bool ends)
 {
-    if (piece->parts == piece->parts_capacity) {
-        size_t capacity = 2 * piece->parts_capacity + 64;
-        struct tokenize_part *part =
-            realloc(piece->part, capacity * sizeof *part);
-        if (part == NULL)
-            return err_set(ERR_MEMORY, "no memory for %zu documents", capacity);
-        piece->part = part;
-        piece->parts_capacity = capacity;
-    }
+    TRY(array_room(&piece->part, &piece->parts_capacity, piece->parts + 1));
     piece->part[piece->parts++] = (struct tokenize_part){ .end = piece->bytes,
                                                           .begins = begins,
                                                           .ends = ends };
@@ -76,7 +56,7 @@ static enum err feed_part(struct tokenize_piece *piece, bool begins, bool ends)
 static enum err feed_append(struct tokenize_piece *piece, const uint8_t *text,
                             size_t bytes)
 {
-    TRY(feed_reserve(&piece->text, &piece->capacity, piece->bytes + bytes));
+    TRY(array_room(&piece->text, &piece->capacity, piece->bytes + bytes));
     if (bytes > 0)
         memcpy(piece->text + piece->bytes, text, bytes);
     piece->bytes += bytes;
@@ -96,7 +76,7 @@ static enum err feed_cut(struct tokenize_feed *feed,
     if (kept == 0)
         return ERR_OK;
     size_t carried = bytes - kept;
-    TRY(feed_reserve(&feed->carry, &feed->capacity, carried));
+    TRY(array_room(&feed->carry, &feed->capacity, carried));
     if (carried > 0)
         memcpy(feed->carry, piece->text + begin + kept, carried);
     feed->carried = carried;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/data/texts/jsonl.h"
 #include "src/data/mds/mds_encode.h"
@@ -62,7 +63,7 @@ struct tokenize_finetune_job {
     int32_t *lengths;
     int64_t filled, documents;
     int64_t longest; /* sample of the set */
-    struct mds_buffer field[COLUMNS];
+    struct buffer field[COLUMNS];
     struct tokenize_finetune_result result;
 };
 
@@ -86,15 +87,7 @@ static enum err finetune_spool(struct tokenize_finetune_job *job,
                                const struct finetune_example *example)
 {
     size_t count = (size_t)example->count;
-    if (job->entry_count == job->entry_capacity) {
-        size_t capacity = 2 * job->entry_capacity + 1024;
-        struct tokenize_finetune_entry *entries =
-            realloc(job->entries, capacity * sizeof *entries);
-        if (entries == NULL)
-            return err_set(ERR_MEMORY, "no memory for %zu examples", capacity);
-        job->entries = entries;
-        job->entry_capacity = capacity;
-    }
+    TRY(array_room(&job->entries, &job->entry_capacity, job->entry_count + 1));
     if (fwrite(example->tokens, sizeof *example->tokens, count, job->spool) !=
             count ||
         fwrite(example->mask, 1, count, job->spool) != count)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/array.h"
 #include "src/data/remote/cache_impl.h"
 
 struct cache_entry {
@@ -35,15 +36,7 @@ static int64_t cache_room_bytes(const struct cache *cache, int64_t shard)
 static enum err cache_add(struct cache_listing *list, const char *name,
                           const struct stat *status)
 {
-    if (list->count == list->room) {
-        size_t room = 2 * list->room + 64;
-        struct cache_entry *grown =
-            realloc(list->entries, room * sizeof *grown);
-        if (grown == NULL)
-            return err_set(ERR_MEMORY, "out of memory");
-        list->entries = grown;
-        list->room = room;
-    }
+    TRY(array_room(&list->entries, &list->room, list->count + 1));
     struct cache_entry *entry = &list->entries[list->count++];
     snprintf(entry->name, sizeof entry->name, "%s", name);
     entry->used_ns =

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/data/texts/jsonl.h"
 
@@ -317,14 +318,7 @@ static enum err finetune_add(struct finetune *finetune, const char *text,
     size_t count = tokens->count - first;
     bool learned = prompt ? (int64_t)count >= rules->target_prompts
                           : last || rules->all_responses;
-    if (tokens->count > finetune->mask_capacity) {
-        uint8_t *mask = realloc(finetune->mask, 2 * tokens->count);
-        if (mask == NULL)
-            return err_set(ERR_MEMORY, "no memory for %zu tokens",
-                           tokens->count);
-        finetune->mask = mask;
-        finetune->mask_capacity = 2 * tokens->count;
-    }
+    TRY(array_room(&finetune->mask, &finetune->mask_capacity, tokens->count));
     if (count > 0)
         memset(finetune->mask + first, learned, count);
     return ERR_OK;

@@ -11,6 +11,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/array.h"
 #include "src/data/mds/mds_index.h"
 #include "src/base/regular.h"
 #include "src/data/set/sidecar.h"
@@ -56,16 +57,7 @@ static bool inputs_as_json(const char *path, enum inputs_kind kind)
 static enum err inputs_add(struct inputs *inputs, const char *path,
                            const struct stat *status, enum inputs_kind kind)
 {
-    if (inputs->count == inputs->capacity) {
-        size_t capacity = 2 * inputs->capacity + 16;
-        struct inputs_file *file =
-            realloc(inputs->file, capacity * sizeof *file);
-        if (file == NULL)
-            return err_set(ERR_MEMORY, "no memory for %zu file names",
-                           capacity);
-        inputs->file = file;
-        inputs->capacity = capacity;
-    }
+    TRY(array_room(&inputs->file, &inputs->capacity, inputs->count + 1));
     bool regular = S_ISREG(status->st_mode); /* of stdin nothing is known */
     bool json = inputs_as_json(path, kind);
     struct inputs_file file = {

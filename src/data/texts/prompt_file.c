@@ -7,7 +7,7 @@
 #include "src/data/texts/jsonl.h"
 #include "src/base/regular.h"
 #include "src/data/texts/source.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 
 struct prompt_file {
     const char *path;

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/base/output.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 
 struct gguf_writer {
     struct output out;
@@ -144,16 +145,8 @@ enum err gguf_writer_item(struct gguf_writer *writer, const char *text,
 
 static enum err writer_room(struct gguf_writer *writer)
 {
-    if (writer->tensor_count < writer->capacity)
-        return ERR_OK;
-    size_t capacity = 2 * writer->capacity + 64;
-    uint64_t *bytes = realloc(writer->bytes, capacity * sizeof *bytes);
-    if (bytes == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory for %zu tensors",
-                       writer->out.path, capacity);
-    writer->bytes = bytes;
-    writer->capacity = capacity;
-    return ERR_OK;
+    return array_room(&writer->bytes, &writer->capacity,
+                      writer->tensor_count + 1);
 }
 
 enum err gguf_writer_tensor(struct gguf_writer *writer, const char *name,

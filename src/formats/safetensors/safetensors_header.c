@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "src/base/new.h"
+#include "src/base/array.h"
 #include "src/formats/safetensors/json_split.h"
 #include "src/formats/safetensors/safetensors_impl.h"
 
@@ -129,13 +130,7 @@ static enum err grow(struct safetensors *set)
     if (set->count == SAFETENSORS_TENSORS_MAX)
         return err_set(ERR_UNSUPPORTED, "more than %d tensors",
                        SAFETENSORS_TENSORS_MAX);
-    int capacity = set->capacity == 0 ? 64 : 2 * set->capacity;
-    void *list = realloc(set->list, (size_t)capacity * sizeof set->list[0]);
-    if (list == NULL)
-        return err_set(ERR_MEMORY, "%d tensors: out of memory", capacity);
-    set->list = list;
-    set->capacity = capacity;
-    return ERR_OK;
+    return array_room(&set->list, &set->capacity, set->count + 1);
 }
 
 static enum err add_entry(struct safetensors *set, int file,

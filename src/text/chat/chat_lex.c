@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
+
 struct chat_lex_place {
     struct chat_lex *lex;
     char *at, *end;
@@ -69,15 +71,7 @@ static enum err chat_lex_add(struct chat_lex_place *place,
                              size_t bytes)
 {
     struct chat_lex *lex = place->lex;
-    if (lex->count == lex->capacity) {
-        size_t capacity = lex->capacity == 0 ? 64 : 2 * lex->capacity;
-        struct chat_lex_word *word =
-            realloc(lex->word, capacity * sizeof *word);
-        if (word == NULL)
-            return err_set(ERR_MEMORY, "no memory for a template");
-        lex->word = word;
-        lex->capacity = capacity;
-    }
+    TRY(array_room(&lex->word, &lex->capacity, lex->count + 1));
     lex->word[lex->count++] =
         (struct chat_lex_word){ kind, place->line, text, bytes, 0 };
     return ERR_OK;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/text/chat/chat_value.h"
 
 struct value_print {

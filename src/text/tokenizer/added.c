@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
 
 #define ADDED_NONE UINT32_MAX
@@ -68,14 +69,7 @@ static enum err added_rehash(struct added *added, size_t size)
 
 static enum err added_new_node(struct added *added)
 {
-    if (added->nodes == added->nodes_capacity) {
-        size_t capacity = 2 * added->nodes_capacity + 64;
-        struct added_node *node = realloc(added->node, capacity * sizeof *node);
-        if (node == NULL)
-            return err_set(ERR_MEMORY, "no memory for added tokens");
-        added->node = node;
-        added->nodes_capacity = capacity;
-    }
+    TRY(array_room(&added->node, &added->nodes_capacity, added->nodes + 1));
     added->node[added->nodes++] = (struct added_node){ .token = -1 };
     return ERR_OK;
 }

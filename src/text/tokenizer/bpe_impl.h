@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/text/tokenizer/bpe.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 
 #define BPE_NO_RANK UINT32_MAX
 

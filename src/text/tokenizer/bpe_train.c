@@ -9,6 +9,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/text/tokenizer/bpe_pairs.h"
 #include "src/text/tokenizer/bpe_train_impl.h"
@@ -241,15 +242,7 @@ static enum err bpe_train_join(struct bpe_train *train, int32_t a, int32_t b,
     buffer_free(&text);
     if (rc != ERR_OK)
         return rc;
-    if (train->merges == train->merge_capacity) {
-        size_t capacity = 2 * train->merge_capacity + 1024;
-        struct bpe_train_merge *merge =
-            realloc(train->merge, capacity * sizeof *merge);
-        if (merge == NULL)
-            return err_set(ERR_MEMORY, "no memory for %zu merges", capacity);
-        train->merge = merge;
-        train->merge_capacity = capacity;
-    }
+    TRY(array_room(&train->merge, &train->merge_capacity, train->merges + 1));
     train->merge[train->merges++] = (struct bpe_train_merge){ a, b };
     return ERR_OK;
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/text/tokenizer/bpe_train.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 
 /* A token as files write it: bytes as characters. */
 struct bpe_train_token {

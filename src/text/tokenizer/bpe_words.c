@@ -8,7 +8,7 @@
 #include <xxhash.h>
 
 #include "src/base/new.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/text/tokenizer/tokenizer_impl.h"
 
 struct bpe_words_entry {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/base/err.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/text/unicode.h"
 
 /* Append the text, valid UTF-8, in Normalization Form C. Takes n log n however

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #include "src/base/err.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/text/unicode.h"
 
 /* What a text may grow to, per byte of it. */

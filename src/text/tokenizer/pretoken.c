@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/text/tokenizer/pretoken_regex.h"
 #include "src/text/tokenizer/pretoken_scan.h"
 

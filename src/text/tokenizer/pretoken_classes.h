@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/text/unicode.h"
 
 /* Intervals at most: what the characters of two bytes have room for. */

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "src/base/err.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/text/tokenizer/pretoken_classes.h"
 
 /* Append the expression for PCRE2, with a NUL, for texts with the stand-ins of

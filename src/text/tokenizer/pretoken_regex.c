@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "src/base/array.h"
 #include "src/text/tokenizer/pretoken_classes.h"
 #include "src/text/tokenizer/pretoken_onig.h"
 
@@ -88,15 +89,7 @@ void pretoken_regex_destroy(struct pretoken_regex *regex)
 static enum err pretoken_regex_add(struct pretoken_spans *spans, size_t start,
                                    size_t end, bool match)
 {
-    if (spans->count == spans->capacity) {
-        size_t capacity = 2 * spans->capacity + 64;
-        struct pretoken_span *span =
-            realloc(spans->span, capacity * sizeof *span);
-        if (span == NULL)
-            return err_set(ERR_MEMORY, "no memory for %zu words", capacity);
-        spans->span = span;
-        spans->capacity = capacity;
-    }
+    TRY(array_room(&spans->span, &spans->capacity, spans->count + 1));
     spans->span[spans->count++] =
         (struct pretoken_span){ .start = start, .end = end, .match = match };
     return ERR_OK;

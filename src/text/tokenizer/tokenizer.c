@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/digest.h"
 #include "src/base/new.h"
 #include "src/text/tokenizer/tokenizer_encode.h"
@@ -170,15 +171,7 @@ int64_t tokenizer_eos_of(const char *sha256)
 
 enum err token_list_room(struct token_list *list, size_t count)
 {
-    if (count > list->capacity - list->count) {
-        size_t capacity = 2 * (list->count + count);
-        int32_t *token = realloc(list->token, capacity * sizeof *token);
-        if (token == NULL)
-            return err_set(ERR_MEMORY, "no memory for %zu tokens", capacity);
-        list->token = token;
-        list->capacity = capacity;
-    }
-    return ERR_OK;
+    return array_room(&list->token, &list->capacity, list->count + count);
 }
 
 enum err token_list_add(struct token_list *list, const int32_t *tokens,

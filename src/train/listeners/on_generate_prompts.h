@@ -4,7 +4,7 @@
 
 #include "src/base/err.h"
 #include "src/infer/generate.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/text/tokenizer/tokenizer.h"
 #include "src/train/loop/trainer.h"
 

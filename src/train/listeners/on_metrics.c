@@ -29,7 +29,7 @@
 #include "src/base/jsontext.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/train/loop/trainer.h"
 #include "src/train/loop/trainer_rollback.h"
 #include "src/train/settings/trainer_schedule.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/base/err.h"
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 #include "src/train/profile/profile_shapes.h"
 #include "src/train/profile/profile_sums.h"
 

@@ -1,8 +1,10 @@
 /* Bytes that grow by doubling. */
-#include "src/text/buffer.h"
+#include "src/base/buffer.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "src/base/array.h"
 
 void buffer_free(struct buffer *buffer)
 {
@@ -14,13 +16,7 @@ enum err buffer_reserve(struct buffer *buffer, size_t more)
 {
     if (more <= buffer->capacity - buffer->bytes)
         return ERR_OK;
-    size_t capacity = 2 * (buffer->bytes + more);
-    uint8_t *data = realloc(buffer->data, capacity);
-    if (data == NULL)
-        return err_set(ERR_MEMORY, "no memory for %zu bytes of text", capacity);
-    buffer->data = data;
-    buffer->capacity = capacity;
-    return ERR_OK;
+    return array_room(&buffer->data, &buffer->capacity, buffer->bytes + more);
 }
 
 enum err buffer_add(struct buffer *buffer, const void *data, size_t bytes)

@@ -1,0 +1,31 @@
+/* Arrays that grow by doubling. */
+#include "src/base/array.h"
+
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum err array_grow(void *place, size_t bytes, void *capacity,
+                    size_t capacity_bytes, size_t count, const char *what)
+{
+    assert(bytes > 0 && count > 0);
+    assert(capacity_bytes == 4 || capacity_bytes == 8);
+    size_t most = capacity_bytes == 4 ? INT32_MAX : INT64_MAX;
+    size_t more = count < most / 2 ? 2 * count + 8 : most;
+    more = more < most ? more : most;
+    void *memory, *grown = NULL;
+    /* `place` is the address of a pointer of any type */
+    memcpy(&memory, place, sizeof memory);
+    if (count <= more && more <= SIZE_MAX / bytes)
+        grown = realloc(memory, more * bytes);
+    if (grown == NULL)
+        return err_set(ERR_MEMORY, "out of memory: %zu times %zu bytes for %s",
+                       more, bytes, what[0] == '&' ? what + 1 : what);
+    memcpy(place, &grown, sizeof grown);
+    if (capacity_bytes == 4)
+        *(uint32_t *)capacity = (uint32_t)more;
+    else
+        *(uint64_t *)capacity = (uint64_t)more;
+    return ERR_OK;
+}
