@@ -149,11 +149,6 @@ $(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1) $(if $(fil
 
 $(B)/src/data/codec/codec_%.o: CPPFLAGS += $(CODECS:%=-DCODEC_%=1)
 
-# the digests of README's table, against which tessera-hash compares
-DIGESTS  = $(shell sed -nE 's/^\| `([a-z-]+)` \| `([0-9a-f]{16})` \|.*/\1=\2/p' README.md)
-$(B)/src/cmd/hash.o: README.md
-$(B)/src/cmd/hash.o: CPPFLAGS += -DHASH_DIGESTS='"$(DIGESTS)"'
-
 $(B)/healthcheck/%.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
 $(B)/healthcheck/health.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DHEALTH_PROBES)
 

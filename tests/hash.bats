@@ -22,6 +22,8 @@ echo "hash: PASS 1 digests"
 END
     chmod +x "$BUILD/bin/tessera-hash"
     echo '| `mpt` | `0123456789abcdef` | what it is |' >"$HASH_README"
+    export HASH_HEADER=$BATS_TEST_TMPDIR/digests.h
+    echo '    { "mpt", "ffffffffffffffff" },' >"$HASH_HEADER"
 }
 
 @test "every kernel set, and two ranks: README's digests" {
@@ -34,6 +36,9 @@ END
 }
 
 @test "the program knows README's digests" {
+    cd "$BATS_TEST_DIRNAME/.."
+    diff <(sed -nE 's/^\| `([a-z-]+)` \| `([0-9a-f]{16})` \|.*/\1 \2/p' README.md) \
+        <(grep -oE '"[a-z-]+", "[0-9a-f]{16}"' src/cmd/hash_digests.h | tr -d '",')
     run "$HASH" mpt llama hardware.threads=1
     echo "$output"
     [ "$status" -eq 0 ]
@@ -89,6 +94,7 @@ waits() {
     echo "$output"
     [ "$status" -eq 0 ]
     [ "$(cat "$HASH_README")" = '| `mpt` | `0123456789abcdef` | what it is |' ]
+    [ "$(cat "$HASH_HEADER")" = '    { "mpt", "0123456789abcdef" },' ]
     echo nothing >"$HASH_README"
     run "$BATS_TEST_DIRNAME/hash" --short
     echo "$output"

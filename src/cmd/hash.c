@@ -7,17 +7,13 @@
 #include "kernels/kernels.h"
 #include "src/base/log.h"
 #include "src/cmd/cmd_main.h"
+#include "src/cmd/hash_digests.h"
 #include "src/cmd/hash_style.h"
 #include "src/job/exit_code.h"
 
 #define EXIT_DIFFERS 1
 #define STYLES_MAX 64
 #define TIMEOUT_S 300.0
-
-/* What is expected, "STYLE=DIGEST STYLE=DIGEST ...", from README. */
-#ifndef HASH_DIGESTS
-#define HASH_DIGESTS ""
-#endif
 
 struct arguments {
     bool help, version, alone;
@@ -83,20 +79,17 @@ static enum err parse(int argc, char **argv, struct arguments *out)
 }
 
 /* README's digest of the style, "" if it has none. */
-static void expected(const char *style, char digest[HASH_STYLE_DIGITS + 1])
+static const char *expected(const char *style)
 {
-    size_t length = strlen(style);
-    const char *at = " " HASH_DIGESTS;
-    digest[0] = '\0';
-    for (; (at = strchr(at, ' ')) != NULL; at++)
-        if (strncmp(at + 1, style, length) == 0 && at[length + 1] == '=')
-            snprintf(digest, HASH_STYLE_DIGITS + 1, "%s", at + length + 2);
+    for (size_t i = 0; i < sizeof hash_digests / sizeof hash_digests[0]; i++)
+        if (strcmp(hash_digests[i].style, style) == 0)
+            return hash_digests[i].digest;
+    return "";
 }
 
 static bool report(const char *style, const char *digest)
 {
-    char want[HASH_STYLE_DIGITS + 1];
-    expected(style, want);
+    const char *want = expected(style);
     bool same = strcmp(digest, want) == 0;
     printf("hash: %s %s %s%s\n", style, digest,
            same ? "ok" : "differs, README has ",
