@@ -1,5 +1,5 @@
-/* Arrays that grow: any type of element and of number, and what is said when
- * there is no memory. */
+/* Arrays that grow, with any type of number, and what is said when there is no
+ * memory. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,20 +11,16 @@
 #define TEST_CAPACITY(type)                                                    \
     do {                                                                       \
         int64_t *list = NULL;                                                  \
-        type capacity = 0, count = 0;                                          \
-        bool right = true;                                                     \
-        int grown = 0;                                                         \
-        while (count < 1000) {                                                 \
-            type before = capacity;                                            \
-            right &= array_room(&list, &capacity, count + 1) == ERR_OK;        \
-            grown += capacity != before;                                       \
-            list[count] = 7 * (int64_t)count;                                  \
-            count++;                                                           \
+        type capacity = 0, before = 0;                                         \
+        int64_t wrong = 0, grown = 0;                                          \
+        for (int i = 0; i < 1000; i++, grown += capacity != before) {          \
+            before = capacity;                                                 \
+            wrong += array_room(&list, &capacity, i + 1) != ERR_OK;            \
+            list[i] = 7 * i;                                                   \
         }                                                                      \
-        for (type i = 0; i < count; i++)                                       \
-            right &= list[i] == 7 * (int64_t)i;                                \
-        tap_ok(right &&capacity >= 1000, "all are there: " #type);             \
-        tap_ok(grown <= 10, "grown %d times", grown);                          \
+        for (int i = 0; i < 1000; i++)                                         \
+            wrong += list[i] != 7 * i;                                         \
+        tap_ok(wrong == 0 && grown <= 10, "all are there: " #type);            \
         free(list);                                                            \
     } while (0)
 
@@ -34,20 +30,15 @@ int main(void)
     TEST_CAPACITY(int64_t);
     TEST_CAPACITY(uint32_t);
     TEST_CAPACITY(int);
-    double one = 1, *list = &one;
-    size_t capacity = 1;
-    tap_ok(array_room(&list, &capacity, 0) == ERR_OK && list == &one,
-           "nothing moves where there is room");
-    list = NULL;
+    double *list = NULL;
+    size_t capacity = 0;
     tap_ok(array_room(&list, &capacity, SIZE_MAX / 4) == ERR_MEMORY &&
-               list == NULL && capacity == 1,
+               list == NULL && capacity == 0,
            "too much: ERR_MEMORY, and all as it was");
     tap_ok(strstr(err_text(), "times 8 bytes for list") != NULL, "what for: %s",
            err_text());
     int small = 0;
-    char *text = NULL;
-    tap_ok(array_room(&text, &small, (size_t)INT32_MAX + 1) == ERR_MEMORY &&
-               small == 0,
+    tap_ok(array_room(&list, &small, (size_t)INT32_MAX + 1) == ERR_MEMORY,
            "more than a number of 32 bits counts: %s", err_text());
     return tap_done();
 }

@@ -31,4 +31,3 @@ enum err new_memory(void *place, size_t count, size_t bytes, bool zeroed,
                     const char *what);
 enum err new_text_copy(char **place, const char *text, size_t bytes_max,
                        const char *what);
-

@@ -15,6 +15,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/median.h"
+#include "src/base/new.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_ckpt_stall.h"
 #include "tests/bench/bench_ranks.h"
@@ -113,11 +114,7 @@ static enum err make_state(struct bench *b)
     struct params *params = NULL;
     TRY_OUT(model_config_preset("mpt-125m", &config));
     TRY_OUT(params_create(&config, &params));
-    b->items = calloc((size_t)params->count * COPIES, sizeof *b->items);
-    if (b->items == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&b->items, (size_t)params->count * COPIES));
     struct arena plan = { 0 };
     lay_out(b, params, &plan);
     b->bytes = (int64_t)plan.used;
@@ -391,10 +388,9 @@ static enum err measure(struct bench *b, const struct bench_options *options,
 enum err bench_ckpt_rank(const struct bench_options *options, json_t **result)
 {
     enum err rc = ERR_OK;
-    struct bench *b = calloc(1, sizeof *b);
+    struct bench *b = NULL;
     *result = NULL;
-    if (b == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&b, 1));
     b->dir = options->dir;
     TRY_OUT(comm_create("mpi", NULL, NULL, TIMEOUT_S, &b->comm));
     if (comm_size(b->comm) != 2) {

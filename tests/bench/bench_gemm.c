@@ -13,6 +13,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/median.h"
+#include "src/base/new.h"
 #include "src/base/rng.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_flops.h"
@@ -377,11 +378,8 @@ enum err bench_gemm(const struct bench_options *options, json_t **result)
     enum err rc = ERR_OK;
     int64_t tokens = options->tokens > 0 ? options->tokens : ATTENTION_TOKENS;
     json_t *attention = json_array();
-    struct gemm_bench *bench = calloc(1, sizeof *bench);
-    if (bench == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
+    struct gemm_bench *bench = NULL;
+    TRY_OUT(new_zeroed(&bench, 1));
     TRY_OUT(add_shapes(options, bench));
     TRY_OUT(open_bench(options, tokens, bench));
     TRY_OUT(measure(options, bench));

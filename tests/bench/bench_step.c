@@ -12,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/median.h"
+#include "src/base/new.h"
 #include "tests/bench/bench_child.h"
 #include "tests/bench/bench_flops.h"
 #include "tests/bench/bench_model.h"
@@ -189,9 +190,8 @@ enum err bench_step(const struct bench_options *options, json_t **result)
     enum err rc = ERR_OK;
     struct bench_model_kind kind, dense;
     double begin = clock_now();
-    struct step_times *times = calloc(1, sizeof *times);
-    if (times == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct step_times *times = NULL;
+    TRY(new_zeroed(&times, 1));
     TRY_OUT(bench_model_find(options->model, &kind));
     if (options->parallel) {
         rc = bench_ranks("parallel", options, result);

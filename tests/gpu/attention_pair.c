@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/base/rng.h"
 
 #define NEARBY 128 /* tokens of a head that an error is relative to */
@@ -86,9 +87,7 @@ static enum err fetch(const struct run *run, const void *tensor, int64_t count,
 {
     const struct attention_pair *pair = run->pair;
     const uint16_t *halves = (const void *)run->host.base;
-    *out = malloc((size_t)count * sizeof **out);
-    if (*out == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_room(out, (size_t)count));
     TRY(pair->memory->download(pair->ctx.stream,
                                (size_t)count * dtype_bytes(dtype), tensor,
                                run->host.base));
@@ -338,10 +337,8 @@ static enum err compare_places(const struct run *run,
                                struct attention_errors *errors)
 {
     const struct attention *s = &run->shape;
-    double *memory = malloc((size_t)(s->seq + ATTENTION_PARTS * s->head_dim) *
-                            sizeof *memory);
-    if (memory == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    double *memory = NULL;
+    TRY(new_room(&memory, (size_t)(s->seq + ATTENTION_PARTS * s->head_dim)));
     for (int64_t b = 0; b < s->batch; b++)
         for (int i = 0; i < PLACES; i++) {
             uint64_t word = rng_u64(29, (uint64_t)b, (uint64_t)i);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/comm/comm.h"
 #include "src/train/start/trainer_backend.h"
 #include "src/train/plan/train_memory.h"
@@ -137,9 +138,8 @@ static enum err make(struct step *step, bool documents)
     TRY(replica_create(step->comm, step->kernels, model_ctx(step->model),
                        step->params, &replica, &step->replica));
     size_t tokens = (size_t)(s->train.microbatch * s->data.seq_len);
-    int32_t *numbers = calloc(2 * tokens, sizeof *numbers);
-    if (numbers == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    int32_t *numbers = NULL;
+    TRY(new_zeroed(&numbers, 2 * tokens));
     size_t seq = (size_t)s->data.seq_len;
     for (size_t i = 0; documents && i < tokens; i++)
         numbers[tokens + i] = i % seq >= seq / 2;
@@ -284,11 +284,8 @@ int main(int argc, char **argv)
 {
     enum err rc = ERR_OK;
     bool shapes = false, documents = false;
-    struct step *step = calloc(1, sizeof *step);
-    if (step == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
+    struct step *step = NULL;
+    TRY_OUT(new_zeroed(&step, 1));
     TRY_OUT(parse(argc, argv, &shapes, &documents, &step->settings));
     TRY_OUT(make(step, documents));
     TRY_OUT(run(step));

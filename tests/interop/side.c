@@ -16,6 +16,7 @@
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/model/params.h"
 
 #define TIMEOUT_S 300.0
@@ -58,10 +59,7 @@ static enum err make_items(struct side *side, int rank)
     struct arena plan = { 0 };
     TRY(model_config_preset("mpt-125m", &config));
     TRY(params_create(&config, &side->params));
-    side->items =
-        calloc((size_t)side->params->count * COPIES, sizeof *side->items);
-    if (side->items == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&side->items, (size_t)side->params->count * COPIES));
     lay_out(side, rank, &plan);
     TRY(arena_create(plan.used, &side->arena));
     lay_out(side, rank, &side->arena);

@@ -14,6 +14,7 @@
 
 #include "kernels/kernels.h"
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "tests/bench/bench_model.h"
 #include "src/job/exit_code.h"
 
@@ -66,9 +67,8 @@ static enum err write_batch(const char *dir,
     const struct model_config *config = &kind->config;
     size_t count = (size_t)kind->samples * (size_t)kind->seq_len;
     FILE *model = NULL, *batch = NULL;
-    int32_t *tokens = calloc(2 * count, sizeof tokens[0]);
-    if (tokens == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    int32_t *tokens = NULL;
+    TRY(new_zeroed(&tokens, 2 * count));
     bench_model_batch(config->vocab_size, kind->samples, kind->seq_len, tokens,
                       tokens + count);
     TRY_OUT(open_in(dir, "model", &model));

@@ -13,6 +13,7 @@
 
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/formats/hf/hf_names.h"
 #include "src/formats/safetensors/safetensors_writer.h"
 
@@ -54,9 +55,8 @@ static enum err copy(const struct safetensors *set, const char *folder,
     enum err rc = ERR_OK;
     int count = safetensors_count(set);
     struct safetensors_writer *writer = NULL;
-    struct safetensors_tensor *all = calloc((size_t)count, sizeof *all);
-    if (all == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct safetensors_tensor *all = NULL;
+    TRY(new_zeroed(&all, (size_t)count));
     for (int i = 0; i < count; i++) {
         all[i] = *safetensors_tensor(set, i);
         if (dtype != SAFETENSORS_DTYPES)
