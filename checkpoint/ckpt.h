@@ -64,8 +64,7 @@ struct ckpt_options {
                             * none. Swept when the saver is made */
     const char *local_key; /* signs what is saved there; NULL: "" */
     int xor_group; /* of the local shards: parity over groups of so many nodes
-                    * at most (2 to 32), instead of copies on the next node; 0:
-                    * copies */
+                    * at most (2 to 32); 0: over pairs */
     /* NULL: items' data is memory of the program. Otherwise every save copies,
      * whatever `stage` says. Lent to the saver. */
     const struct ckpt_memory *memory;

@@ -1,5 +1,5 @@
-/* What a save does in the nodes' own folders, which other nodes protect
- * (ckpt_redundancy.h). The order, and what ranks agree on in between, is in
+/* What a save does in the nodes' own folders, which parity on other
+ * nodes protects (ckpt_xor.h). The order, and what ranks agree on in between, is in
  * ckpt_saver_order.c. */
 #include <assert.h>
 #include <stdio.h>
@@ -10,15 +10,17 @@
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/local/ckpt_nodes.h"
-#include "checkpoint/local/ckpt_redundancy.h"
 #include "checkpoint/local/ckpt_sign.h"
+#include "checkpoint/local/ckpt_xor.h"
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 
+#define PAIR 2 /* nodes */
+
 struct ckpt_saver_local {
     char dir[FSIO_PATH_MAX];
-    struct ckpt_redundancy *redundancy;
+    struct ckpt_xor *parity;
     bool leads;  /* this rank does what is done once a node */
     int *shards; /* [ranks]: number in the manifest; -1: none */
     /* of one save */
@@ -35,8 +37,9 @@ enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir)
     saver->local = local;
     TRY(new_zeroed(&local->shards, (size_t)save->ranks));
     TRY(fsio_path(local->dir, "%s", dir));
-    TRY(ckpt_redundancy_create(saver->comm, save->options.xor_group, dir,
-                               &local->redundancy));
+    int group = save->options.xor_group;
+    TRY(ckpt_xor_create(saver->comm, group > 0 ? group : PAIR, dir,
+                        &local->parity));
     local->leads = ckpt_nodes_leads(saver->comm);
     if (local->leads)
         TRY(ckpt_index_sweep(local->dir));
@@ -61,7 +64,7 @@ void ckpt_saver_local_destroy(struct ckpt_saver *saver)
     if (local == NULL)
         return;
     ckpt_saver_local_forget(saver);
-    ckpt_redundancy_destroy(local->redundancy);
+    ckpt_xor_destroy(local->parity);
     free(local->shards);
     free(local);
     saver->local = NULL;
@@ -115,14 +118,14 @@ enum err ckpt_saver_local_share(struct ckpt_saver *saver, enum err rc)
     return ckpt_saver_meet(saver, request);
 }
 
-static struct ckpt_redundancy_save shared(const struct ckpt_saver *saver)
+static struct ckpt_xor_save shared(const struct ckpt_saver *saver)
 {
     const struct ckpt_saver_local *local = saver->local;
-    return (struct ckpt_redundancy_save){ .dir = saver->save.tmp,
-                                          .manifest = local->manifest,
-                                          .manifest_crc = crc32c(0, local->text,
-                                                                 local->bytes),
-                                          .shards = local->shards };
+    return (struct ckpt_xor_save){ .dir = saver->save.tmp,
+                                   .manifest = local->manifest,
+                                   .manifest_crc =
+                                       crc32c(0, local->text, local->bytes),
+                                   .shards = local->shards };
 }
 
 /* Ranks without anything to write have no shard. */
@@ -134,26 +137,26 @@ enum err ckpt_saver_local_prepare(struct ckpt_saver *saver)
                             &local->manifest));
     for (int r = 0; r < saver->save.ranks; r++)
         local->shards[r] = saver->numbers.lengths[r] > 0 ? count++ : -1;
-    struct ckpt_redundancy_save save = shared(saver);
-    TRY(local->redundancy->ops->prepare(local->redundancy, &save));
+    struct ckpt_xor_save save = shared(saver);
+    TRY(ckpt_xor_prepare(local->parity, &save));
     ckpt_crash_point("local-prepared", saver->save.rank);
     return ERR_OK;
 }
 
 enum err ckpt_saver_local_exchange(struct ckpt_saver *saver, enum err rc)
 {
-    struct ckpt_redundancy *redundancy = saver->local->redundancy;
     (void)rc;
-    return redundancy->ops->exchange(redundancy, saver->save.options.timeout_s);
+    return ckpt_xor_exchange(saver->local->parity,
+                             saver->save.options.timeout_s);
 }
 
 enum err ckpt_saver_local_verify(struct ckpt_saver *saver)
 {
     struct ckpt_saver_local *local = saver->local;
     const struct ckpt_options *options = &saver->save.options;
-    struct ckpt_redundancy_save save = shared(saver);
+    struct ckpt_xor_save save = shared(saver);
     char path[FSIO_PATH_MAX];
-    TRY(local->redundancy->ops->verify(local->redundancy, &save));
+    TRY(ckpt_xor_verify(local->parity, &save));
     ckpt_crash_point("local-verified", saver->save.rank);
     if (local->leads) {
         TRY(ckpt_sign(saver->save.tmp, options->local_key, local->text,
@@ -198,7 +201,7 @@ enum err ckpt_saver_local_revoke(struct ckpt_saver *saver)
 enum err ckpt_saver_local_clean(struct ckpt_saver *saver)
 {
     const struct ckpt_saver_local *local = saver->local;
-    local->redundancy->ops->release(local->redundancy);
+    ckpt_xor_release(local->parity);
     return local->leads ? ckpt_index_discard(local->dir, saver->save.tmp)
                         : ERR_OK;
 }

@@ -127,7 +127,7 @@ enum err ckpt_saver_local_write(struct ckpt_saver *saver);
 /* Rank 0 makes the manifest, and it goes to all. */
 enum err ckpt_saver_local_format(struct ckpt_saver *saver);
 enum err ckpt_saver_local_share(struct ckpt_saver *saver, enum err rc);
-/* The shards are protected by what other nodes hold (ckpt_redundancy.h). */
+/* The shards are protected by what other nodes hold (ckpt_xor.h). */
 enum err ckpt_saver_local_prepare(struct ckpt_saver *saver);
 enum err ckpt_saver_local_exchange(struct ckpt_saver *saver, enum err rc);
 /* The last that is asked before nodes commit, each for itself. */

@@ -4,7 +4,6 @@
 # have comes back, with its values, out of the others' folders.
 
 setup() {
-    GROUP=()
     PROGRAM=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/../tests/test_ckpt_local_n4
     FOLDER=$(mktemp -d "${TMPDIR:-/tmp}/tessera-local.XXXXXX")
     unshare --uts true || skip "host names can't be given here"
@@ -18,12 +17,11 @@ ranks() {
     timeout -k 5 120 "$BATS_TEST_DIRNAME/mpirun" 4 "$PROGRAM" "$@"
 }
 
-# dies POINT[:RANK]: saving step 3 over 1 and 2 ends there; with copies, or with
-# parity over groups of $GROUP nodes
+# dies POINT[:RANK]: saving step 3 over 1 and 2 ends there
 dies() {
     rm -rf "$FOLDER"/*
-    ranks save "$FOLDER" 1 "${GROUP[@]}" && ranks save "$FOLDER" 2 "${GROUP[@]}"
-    TESSERA_CRASH_AT=$1 ranks save "$FOLDER" 3 "${GROUP[@]}" >"$BATS_TEST_TMPDIR/out" 2>&1 && {
+    ranks save "$FOLDER" 1 && ranks save "$FOLDER" 2
+    TESSERA_CRASH_AT=$1 ranks save "$FOLDER" 3 >"$BATS_TEST_TMPDIR/out" 2>&1 && {
         echo "$1 was not reached"
         return 1
     }
@@ -41,14 +39,15 @@ goes_on() {
         [[ " ${*:2} " == *" $step "* ]]
         [ $lost = none ] || mv "$FOLDER/away" "$FOLDER/node$lost"
     done
-    ranks save "$FOLDER" 4 "${GROUP[@]}"
+    ranks save "$FOLDER" 4
     [ "$(ranks load "$FOLDER")" = 4 ]
     [ "$(find "$FOLDER" -name 'step-*' | sort -u | wc -l)" -eq 3 ]
     [ -z "$(find "$FOLDER" -name '.t*')" ]
 }
 
 @test "before all nodes have agreed the old step comes back" {
-    for point in local-folder-made local-shard-written:0 local-prepared:2 \
+    for point in local-folder-made local-shard-written:0 local-prepared:1 \
+        local-prepared:2 local-folded local-folded:2 local-sealed:3 \
         local-verified local-verified:3; do
         dies $point
         goes_on $point 2
@@ -69,21 +68,6 @@ goes_on() {
         dies $point
         goes_on $point 3
     done
-}
-
-@test "with parity instead of copies: before, while and when nodes commit" {
-    GROUP=(8)
-    for point in local-prepared:1 local-folded local-folded:2 local-sealed:3 \
-        local-verified:0; do
-        dies $point
-        goes_on $point 2
-    done
-    dies local-agreed:2
-    goes_on local-agreed:2 2 3
-    dies local-committed:2
-    goes_on local-committed:2 2 3
-    dies local-tidied
-    goes_on local-tidied 3
 }
 
 @test "death while lost shards are made again: the next load makes them" {

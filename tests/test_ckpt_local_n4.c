@@ -1,12 +1,12 @@
-/* Node-local checkpoints on four ranks of three nodes: who keeps copies, that
- * they arrive, and what can still be put together when folders are lost. The
+/* Node-local checkpoints on four ranks of three nodes, which are a pair that the
+ * odd one has joined: what can still be put together when folders are lost, also
+ * from copies on the next node, which versions before parity have left. The
  * nodes are this machine under several names, which only root can give.
  *
  *     test_ckpt_local_n4                    the tests
  *     test_ckpt_local_n4 save FOLDER STEP [GROUP]
- *                                           save a step on the nodes, with
- *                                           copies, or parity over groups of
- *                                           so many
+ *                                           save a step on the nodes, in pairs
+ *                                           or groups of so many
  *     test_ckpt_local_n4 load FOLDER        load the newest, print its step; 1
  *                                           if its values are wrong
  */
@@ -20,7 +20,7 @@
 
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/local/ckpt_local.h"
-#include "checkpoint/local/ckpt_redundancy.h"
+#include "checkpoint/local/ckpt_parity.h"
 #include "checkpoint/local/ckpt_sign.h"
 #include "tests/ckpt_fixture.h"
 
@@ -28,7 +28,7 @@
 #define RANKS 4
 
 static const int node_of[RANKS] = { 0, 0, 1, 2 };
-/* who has the copy of a rank's shard */
+/* who has the copy of a rank's shard, where there are copies */
 static const int keeper_of[RANKS] = { 2, 2, 3, 0 };
 
 /* A host name of its own for each node, before communication starts. */
@@ -49,76 +49,6 @@ static void everywhere(struct comm *comm, bool pass, const char *what)
                 err_text());
     enum err rc = comm_all_reduce_i64(comm, &good, 1, COMM_MIN);
     tap_ok(rc == ERR_OK && good == 1, "%s", what);
-}
-
-/* --- copies --- */
-
-static int64_t file_bytes(int rank)
-{
-    return 100000 * rank + 3;
-}
-
-static bool write_file(const char *path, int rank)
-{
-    FILE *file = fopen(path, "w");
-    if (file == NULL)
-        return false;
-    for (int64_t i = 0; i < file_bytes(rank); i++)
-        putc((int)(fixture_value(rank, 0, i) & 0xff), file);
-    return fclose(file) == 0;
-}
-
-static bool file_is(const char *path, int rank)
-{
-    FILE *file = fopen(path, "r");
-    bool same = file != NULL;
-    for (int64_t i = 0; same && i < file_bytes(rank); i++)
-        same = getc(file) == (int)(fixture_value(rank, 0, i) & 0xff);
-    same = same && getc(file) == EOF;
-    if (file != NULL)
-        fclose(file);
-    return same;
-}
-
-/* Four files instead of shards, on their ranks and on those that keep them. */
-static void test_copies(struct comm *comm, const char *folder)
-{
-    int rank = comm_rank(comm);
-    char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
-    int numbers[RANKS] = { 0, 1, 2, 3 };
-    struct ckpt_shard shards[RANKS] = { 0 };
-    struct ckpt_manifest manifest = { .shards = shards, .shard_count = RANKS };
-    struct ckpt_redundancy_save save = { .dir = dir,
-                                         .manifest = &manifest,
-                                         .shards = numbers };
-    struct ckpt_redundancy *copies = NULL;
-    for (int r = 0; r < RANKS; r++) {
-        snprintf(shards[r].file, sizeof shards[r].file, "shard-%d", r);
-        shards[r].bytes = file_bytes(r);
-    }
-    fsio_path(dir, "%s/copies-%d", folder, rank);
-    fsio_path(path, "%s/shard-%d", dir, rank);
-    bool written = fsio_mkdirs(dir) == ERR_OK && write_file(path, rank);
-    enum err rc = ckpt_redundancy_create(comm, 0, dir, &copies);
-    everywhere(comm, written && rc == ERR_OK, "copies");
-    rc = copies->ops->prepare(copies, &save);
-    everywhere(comm, rc == ERR_OK, "every rank is prepared");
-    rc = copies->ops->exchange(copies, comm_timeout_s(comm));
-    everywhere(comm, rc == ERR_OK, "everything has arrived");
-    bool same = true;
-    int count = 0;
-    for (int r = 0; r < RANKS; r++) {
-        fsio_path(path, "%s/shard-%d", dir, r);
-        bool kept = keeper_of[r] == rank;
-        count += kept;
-        same &= kept || r == rank ? file_is(path, r) : !fsio_exists(path);
-    }
-    everywhere(comm, same, "the copies are the same bytes on the next node");
-    rc = copies->ops->prepare(copies, &save);
-    copies->ops->release(copies);
-    everywhere(comm, (count == 0) == (rc == ERR_OK),
-               "a file that is there already is an error, and no more");
-    ckpt_redundancy_destroy(copies);
 }
 
 /* --- putting together --- */
@@ -154,8 +84,8 @@ static bool sign(const char *local, int64_t step, const char *key)
     return good;
 }
 
-/* A checkpoint of the run as the nodes would have it: own shards, those of the
- * ranks that they keep, and the manifest. */
+/* A checkpoint of the run as nodes have it from before there was parity alone:
+ * own shards, copies of those of the node before, and the manifest. */
 static bool spread(struct comm *comm, const char *run, int64_t step,
                    const char *local)
 {
@@ -222,7 +152,7 @@ static void test_choose(struct comm *comm, const char *folder)
     everywhere(comm, chooses(comm, local, 3, INT64_MAX, -1), "none above 3");
     lose(comm, local, 3, 1);
     everywhere(comm, chooses(comm, local, -1, INT64_MAX, 3),
-               "a lost node is made up for by its partner");
+               "a lost node is made up for by the copies on the next");
     lose(comm, local, 3, 2);
     everywhere(comm, chooses(comm, local, -1, INT64_MAX, 2),
                "two neighbours lost: the step before");
@@ -260,15 +190,22 @@ static bool committed(enum err rc, const struct ckpt_progress *progress,
            progress->local && progress->step == step;
 }
 
-/* What rank r saved under `step` is what this rank finds in its folder. */
-static bool keeps(const char *local, int rank, int of, int64_t step)
+/* The shards of its ranks and its parity, and no other shard. */
+static bool has_its_own(const char *local, int rank, int64_t step)
 {
     char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
-    bool should = of == rank || node_of[of] == node_of[rank] ||
-                  node_of[keeper_of[of]] == node_of[rank];
+    bool good = true;
     ckpt_index_path(dir, local, step);
-    fsio_path(path, "%s/shard-%05d-of-%05d.h5", dir, of, RANKS);
-    return fsio_exists(path) == should;
+    for (int r = 0; r < RANKS; r++) {
+        fsio_path(path, "%s/shard-%05d-of-%05d.h5", dir, r, RANKS);
+        good &= fsio_exists(path) == (node_of[r] == node_of[rank]);
+    }
+    for (int set = 0; set < 2; set++) {
+        fsio_path(path, "%s/%s%05d-%02d", dir, CKPT_PARITY_PREFIX, set,
+                  node_of[rank]);
+        good &= fsio_exists(path);
+    }
+    return good;
 }
 
 static void test_save(struct comm *comm, const char *folder)
@@ -290,10 +227,8 @@ static void test_save(struct comm *comm, const char *folder)
     everywhere(comm, rc == ERR_OK, "a saver with a local level");
     rc = save_local(comm, saver, items, 5, &progress);
     everywhere(comm, committed(rc, &progress, 5), "a local save is committed");
-    bool good = true;
-    for (int r = 0; r < RANKS; r++)
-        good &= keeps(local, rank, r, 5);
-    everywhere(comm, good, "each node has its own shards and those it keeps");
+    everywhere(comm, has_its_own(local, rank, 5),
+               "each node has its own shards, and parity of the two sets");
     everywhere(comm, fixture_count(run, "step-") == 0,
                "nothing is in the run directory");
     rc = save_local(comm, saver, items, 6, &progress);
@@ -324,6 +259,12 @@ static void test_save(struct comm *comm, const char *folder)
     lose(comm, local, 8, 0);
     everywhere(comm, chooses(comm, local, -1, INT64_MAX, 8),
                "its first node may be lost");
+    rc = save_local(comm, saver, items, 9, &progress);
+    everywhere(comm, committed(rc, &progress, 9), "one more");
+    lose(comm, local, 9, 1);
+    lose(comm, local, 9, 2);
+    everywhere(comm, chooses(comm, local, -1, INT64_MAX, -1),
+               "two of a group may not");
     ckpt_saver_destroy(saver);
     fixture_free(items, FIXTURE_ITEMS);
 }
@@ -422,7 +363,6 @@ int main(int argc, char **argv)
     if (comm_rank(comm) == 0)
         fixture_folder(folder);
     comm_broadcast(comm, folder, sizeof folder, 0);
-    test_copies(comm, folder);
     test_choose(comm, folder);
     test_save(comm, folder);
     comm_barrier(comm);

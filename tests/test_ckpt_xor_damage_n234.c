@@ -5,7 +5,7 @@
 
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/local/ckpt_parity.h"
-#include "checkpoint/local/ckpt_redundancy.h"
+#include "checkpoint/local/ckpt_xor.h"
 #include "tests/ckpt_world.h"
 
 /* --- damage --- */
@@ -130,15 +130,15 @@ static void test_exchange(const struct world *world, int64_t *step)
     int shards[RANKS_MAX] = { 0, 1, 2, 3 };
     char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
     struct ckpt_manifest *manifest = NULL;
-    struct ckpt_redundancy *x = NULL;
+    struct ckpt_xor *x = NULL;
     bool good = saves(world, world->ranks, cuts[0], ++*step);
     ckpt_index_path(dir, world->local, *step);
-    good = good && ckpt_manifest_read(dir, NULL, NULL, &manifest) == ERR_OK &&
-           ckpt_redundancy_create(world->comm, world->ranks, world->local,
-                                  &x) == ERR_OK;
+    good =
+        good && ckpt_manifest_read(dir, NULL, NULL, &manifest) == ERR_OK &&
+        ckpt_xor_create(world->comm, world->ranks, world->local, &x) == ERR_OK;
     everywhere(world, good, "a step to exchange again");
     fsio_path(dir, "%s/again", world->local);
-    struct ckpt_redundancy_save save = {
+    struct ckpt_xor_save save = {
         .dir = dir, .manifest = manifest, .manifest_crc = 1, .shards = shards
     };
     for (int i = 0; i < 3 && good; i++) {
@@ -146,7 +146,7 @@ static void test_exchange(const struct world *world, int64_t *step)
         good = own_shard(world, *step, dir, path);
         if (harmed && i == 1)
             good = good && flip(path, 300000);
-        enum err rc = x->ops->prepare(x, &save);
+        enum err rc = ckpt_xor_prepare(x, &save);
         if (harmed && i == 2)
             good = good && flip(path, 300000);
         tap_note("damage: %s", cases[i]);
@@ -154,18 +154,18 @@ static void test_exchange(const struct world *world, int64_t *step)
                    good && rc == (harmed && i == 1 ? ERR_CHECKPOINT : ERR_OK),
                    "a damaged shard is not taken");
         if (i == 1) {
-            x->ops->release(x);
+            ckpt_xor_release(x);
             continue;
         }
-        everywhere(world, x->ops->exchange(x, TIMEOUT_S) == ERR_OK,
+        everywhere(world, ckpt_xor_exchange(x, TIMEOUT_S) == ERR_OK,
                    "the exchange ends");
-        rc = x->ops->verify(x, &save);
+        rc = ckpt_xor_verify(x, &save);
         int64_t failed = rc == ERR_IO;
         comm_all_reduce_i64(world->comm, &failed, 1, COMM_SUM);
         everywhere(world, i == 0 ? rc == ERR_OK : failed == 1,
                    "who got damaged bytes says so");
     }
-    ckpt_redundancy_destroy(x);
+    ckpt_xor_destroy(x);
     ckpt_manifest_destroy(manifest);
 }
 

@@ -1,6 +1,5 @@
 /* Finds the newest checkpoint that the nodes' local folders hold together. The
- * saves are made in ckpt_saver_local.c, copies and parity by what
- * ckpt_redundancy.h lists. */
+ * saves are made in ckpt_saver_local.c, parity in ckpt_xor.c. */
 #include "checkpoint/local/ckpt_local.h"
 
 #include <assert.h>
@@ -13,7 +12,6 @@
 #include "checkpoint/files/ckpt_read.h"
 #include "checkpoint/local/ckpt_nodes.h"
 #include "checkpoint/local/ckpt_rebuild.h"
-#include "checkpoint/local/ckpt_redundancy.h"
 #include "checkpoint/local/ckpt_sign.h"
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
@@ -142,7 +140,7 @@ static enum err take_whole(struct comm *comm, struct ckpt_local *local,
                                  .here = local->here };
     if (*whole)
         return ERR_OK;
-    TRY(ckpt_redundancy_rebuild(comm, &lost, &rebuilt));
+    TRY(ckpt_rebuild(comm, &lost, &rebuilt));
     return rebuilt ? take_stock(comm, local, whole) : ERR_OK;
 }
 

@@ -1,14 +1,14 @@
 /* Node-local checkpoints: quick to write and to read, and lost with their node;
- * so other nodes keep copies of every shard, or parity (ckpt_redundancy.h).
+ * so other nodes keep parity of every shard (ckpt_xor.h).
  *
  * A folder of the node (tmpfs or NVMe) is laid out like a run directory:
  *
- *   LOCAL/checkpoints/step-000000060/shard-00002-of-00008.h5  own and kept
- *   LOCAL/checkpoints/step-000000060/parity-00001-02  only with groups
+ *   LOCAL/checkpoints/step-000000060/shard-00002-of-00008.h5  own
+ *   LOCAL/checkpoints/step-000000060/parity-00001-02  of other nodes'
  *   LOCAL/checkpoints/step-000000060/MANIFEST.json  the same on every node
  *
  * Nothing there is synced: what outlives the processes is enough, and a node
- * that loses power is replaced by its partners. Ranks on one node see the same
+ * that loses power is made up for by its group. Ranks on one node see the same
  * folder. */
 #pragma once
 
@@ -41,7 +41,7 @@ enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
                            int64_t below, struct ckpt_local *out);
 /* A read met damage: every shard is read on each node that has it, one that is
  * damaged is removed and counts as lost, and *whole says whether all are on some
- * node all the same, by a copy or made again. Collective. */
+ * node all the same, on another node or made again. Collective. */
 enum err ckpt_local_mend(struct comm *comm, struct ckpt_local *local,
                          bool *whole);
 /* Frees what it points to. */

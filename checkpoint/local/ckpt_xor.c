@@ -22,8 +22,8 @@
 #include "checkpoint/local/ckpt_map.h"
 #include "checkpoint/local/ckpt_nodes.h"
 #include "checkpoint/local/ckpt_parity.h"
-#include "checkpoint/local/ckpt_rebuild.h"
 #include "src/base/crc32c.h"
+#include "src/base/log.h"
 #include "src/base/new.h"
 
 #define TAG 2 /* and one for each set behind it */
@@ -52,7 +52,8 @@ struct set {
 };
 
 struct ckpt_xor {
-    struct ckpt_redundancy base; /* first */
+    struct comm *comm;     /* borrowed */
+    int smallest, largest; /* nodes of a group; 1: nothing is protected */
     struct set *sets;
     int set_count;
     /* of one save */
@@ -62,11 +63,6 @@ struct ckpt_xor {
     bool damaged;
     char failure[512];
 };
-
-static struct ckpt_xor *xor_of(struct ckpt_redundancy *self)
-{
-    return (struct ckpt_xor *)self;
-}
 
 /* --- who is in a set ------------------------------------------------------ */
 
@@ -125,17 +121,17 @@ static enum err find_sets(struct ckpt_xor *x, const struct ckpt_nodes *nodes,
 {
     int number = 0;
     int groups = group_count(nodes->count, group_max);
-    x->base.smallest = nodes->count / groups;
-    x->base.largest = (nodes->count + groups - 1) / groups;
+    x->smallest = nodes->count / groups;
+    x->largest = (nodes->count + groups - 1) / groups;
     if (nodes->count < 2)
         return ERR_OK;
     TRY(check_load(nodes, groups));
-    TRY(new_zeroed(&x->sets, (size_t)comm_size(x->base.comm)));
+    TRY(new_zeroed(&x->sets, (size_t)comm_size(x->comm)));
     for (int g = 0; g < groups; g++) {
         int sets = sets_of(nodes, groups, g);
         for (int p = 0; p < sets; p++, number++) {
             struct set *set = &x->sets[x->set_count];
-            fill_set(nodes, groups, g, p, comm_rank(x->base.comm), set);
+            fill_set(nodes, groups, g, p, comm_rank(x->comm), set);
             set->parity.set = number;
             x->set_count += set->parity.member >= 0;
         }
@@ -143,9 +139,8 @@ static enum err find_sets(struct ckpt_xor *x, const struct ckpt_nodes *nodes,
     return ERR_OK;
 }
 
-static void release(struct ckpt_redundancy *self)
+void ckpt_xor_release(struct ckpt_xor *x)
 {
-    struct ckpt_xor *x = xor_of(self);
     for (int i = 0; i < x->set_count; i++) {
         struct set *set = &x->sets[i];
         for (int w = 0; w < WINDOWS; w++) {
@@ -159,15 +154,31 @@ static void release(struct ckpt_redundancy *self)
     ckpt_map_release(&x->own);
 }
 
-static void destroy(struct ckpt_redundancy *self)
+void ckpt_xor_destroy(struct ckpt_xor *x)
 {
-    release(self);
-    free(xor_of(self)->sets);
-    free(self);
+    if (x == NULL)
+        return;
+    ckpt_xor_release(x);
+    free(x->sets);
+    free(x);
 }
 
-static enum err create(struct comm *comm, int group_max,
-                       struct ckpt_redundancy **out)
+static void tell_space(const struct ckpt_xor *x, const char *local_dir)
+{
+    if (x->smallest < 2) {
+        log_warn("node-local checkpoints in %s: all ranks are on one node, and "
+                 "nothing is kept elsewhere: they are lost with it",
+                 local_dir);
+        return;
+    }
+    double factor = (double)x->smallest / (x->smallest - 1);
+    log_info("node-local checkpoints in %s: XOR parity over groups of %d to %d "
+             "nodes, %.2f times the state, %.2f while saving",
+             local_dir, x->smallest, x->largest, factor, 2 * factor);
+}
+
+enum err ckpt_xor_create(struct comm *comm, int group_max,
+                         const char *local_dir, struct ckpt_xor **out)
 {
     enum err rc = ERR_OK;
     struct ckpt_nodes nodes = { 0 };
@@ -175,19 +186,23 @@ static enum err create(struct comm *comm, int group_max,
     assert(group_max >= 2 && group_max <= MEMBERS);
     *out = NULL;
     TRY(new_zeroed(&x, 1));
-    x->base = (struct ckpt_redundancy){ .ops = &ckpt_xor_ops, .comm = comm };
+    x->comm = comm;
     TRY_OUT(ckpt_nodes_create(comm, &nodes));
     TRY_OUT(find_sets(x, &nodes, group_max));
-    snprintf(x->base.what, sizeof x->base.what,
-             "XOR parity over groups of %d to %d nodes", x->base.smallest,
-             x->base.largest);
-    *out = &x->base;
+    if (comm_rank(comm) == 0)
+        tell_space(x, local_dir);
+    *out = x;
     x = NULL;
 out:
     ckpt_nodes_free(&nodes);
-    if (x != NULL)
-        destroy(&x->base);
+    ckpt_xor_destroy(x);
     return rc;
+}
+
+void ckpt_xor_groups(const struct ckpt_xor *x, int *smallest, int *largest)
+{
+    *smallest = x->smallest;
+    *largest = x->largest;
 }
 
 /* --- before: files, buffers, CRCs ----------------------------------------- */
@@ -206,7 +221,7 @@ static int64_t segment_at(const struct set *set, int of, int to, int number,
         ckpt_parity_inside(set->parity.bytes, within, set->segment));
 }
 
-static void describe(struct set *set, const struct ckpt_redundancy_save *save)
+static void describe(struct set *set, const struct ckpt_xor_save *save)
 {
     struct ckpt_parity *parity = &set->parity;
     const struct ckpt_manifest *manifest = save->manifest;
@@ -262,8 +277,8 @@ static void sum_own(const struct ckpt_xor *x, struct set *set)
 }
 
 /* Checks the own shard, on which others rely, against the manifest. */
-static enum err take_own(struct ckpt_xor *x,
-                         const struct ckpt_redundancy_save *save, int number)
+static enum err take_own(struct ckpt_xor *x, const struct ckpt_xor_save *save,
+                         int number)
 {
     enum err rc = ERR_OK;
     const struct ckpt_shard *shard = &save->manifest->shards[number];
@@ -278,11 +293,9 @@ out:
     return rc;
 }
 
-static enum err prepare(struct ckpt_redundancy *self,
-                        const struct ckpt_redundancy_save *save)
+enum err ckpt_xor_prepare(struct ckpt_xor *x, const struct ckpt_xor_save *save)
 {
-    struct ckpt_xor *x = xor_of(self);
-    int own = save->shards[comm_rank(self->comm)];
+    int own = save->shards[comm_rank(x->comm)];
     assert(x->own.data == NULL); /* released before */
     x->rounds = x->round = 0;
     x->damaged = false;
@@ -341,12 +354,11 @@ static enum err start_set(struct ckpt_xor *x, struct set *set)
         void *to = x->round == 0 ? (void *)(set->received + m * set->rounds)
                                  : slot(set, x->round - 1, m);
         if (in > 0)
-            TRY(comm_start_recv(x->base.comm, to, (size_t)in, set->ranks[m],
-                                tag, &set->receives[m]));
+            TRY(comm_start_recv(x->comm, to, (size_t)in, set->ranks[m], tag,
+                                &set->receives[m]));
         if (out > 0)
-            TRY(comm_start_send(x->base.comm, message_data(x, set, m),
-                                (size_t)out, set->ranks[m], tag,
-                                &set->sends[m]));
+            TRY(comm_start_send(x->comm, message_data(x, set, m), (size_t)out,
+                                set->ranks[m], tag, &set->sends[m]));
     }
     return ERR_OK;
 }
@@ -395,7 +407,7 @@ static void fold_segment(struct ckpt_xor *x, struct set *set, int segment,
                  "%.300s: bytes [%" PRId64 ", %" PRId64
                  ") of the shard of rank %d (%s) came damaged",
                  set->path, offset, offset + bytes, set->ranks[from],
-                 comm_host(x->base.comm, set->ranks[from]));
+                 comm_host(x->comm, set->ranks[from]));
     }
     ckpt_parity_xor((char *)set->file.data + ckpt_parity_offset(&set->parity) +
                         segment * set->segment,
@@ -410,13 +422,12 @@ static void fold(struct ckpt_xor *x, int segment)
             if (m != set->parity.member && segment < set->rounds)
                 fold_segment(x, set, segment, m);
     }
-    ckpt_crash_point("local-folded", comm_rank(x->base.comm));
+    ckpt_crash_point("local-folded", comm_rank(x->comm));
 }
 
 /* The segment of the last round is XORed while the next one travels. */
-static enum err exchange(struct ckpt_redundancy *self, double timeout_s)
+enum err ckpt_xor_exchange(struct ckpt_xor *x, double timeout_s)
 {
-    struct ckpt_xor *x = xor_of(self);
     for (x->round = 0; x->round <= x->rounds; x->round++) {
         TRY(start_round(x));
         if (x->round > 1)
@@ -429,16 +440,14 @@ static enum err exchange(struct ckpt_redundancy *self, double timeout_s)
 }
 
 /* Here the damage is told that was seen when segments came. */
-static enum err verify(struct ckpt_redundancy *self,
-                       const struct ckpt_redundancy_save *save)
+enum err ckpt_xor_verify(struct ckpt_xor *x, const struct ckpt_xor_save *save)
 {
-    struct ckpt_xor *x = xor_of(self);
     struct ckpt_parity again;
     for (int i = 0; i < x->set_count; i++)
         if (x->sets[i].rounds > 0)
             ckpt_parity_seal(&x->sets[i].parity, x->sets[i].file.data);
-    release(self);
-    ckpt_crash_point("local-sealed", comm_rank(self->comm));
+    ckpt_xor_release(x);
+    ckpt_crash_point("local-sealed", comm_rank(x->comm));
     if (x->damaged)
         return err_set(ERR_IO, "%s", x->failure);
     for (int i = 0; i < x->set_count; i++)
@@ -447,13 +456,3 @@ static enum err verify(struct ckpt_redundancy *self,
                                  save->manifest_crc, true, &again));
     return ERR_OK;
 }
-
-const struct ckpt_redundancy_ops ckpt_xor_ops = {
-    .create = create,
-    .destroy = destroy,
-    .prepare = prepare,
-    .exchange = exchange,
-    .verify = verify,
-    .release = release,
-    .rebuild = ckpt_rebuild,
-};

@@ -1,6 +1,7 @@
-/* Parity of node-local shards over groups of nodes: the loss of any one node of
- * a group loses no shard, for N/(N-1) of the space of the shards where partner
- * copies take twice (ckpt_parity.h says what is XORed with what).
+/* What keeps a node-local checkpoint when a node is lost: parity of its shards
+ * over groups of nodes. The loss of any one node of a group of N loses no shard,
+ * for N/(N-1) times the space of the shards: twice for pairs, whose parity is a
+ * copy of the other's shard (ckpt_parity.h says what is XORed with what).
  *
  * Groups are as equal as possible and take every so-manieth node, so that
  * neighbours, which may share a switch or a power supply, are in different
@@ -12,15 +13,46 @@
  * each chunk over the communicator of the caller. A segment is 1/32 of a chunk
  * or 1 MiB if that is more; two rounds are in memory: one is on its way while
  * the other is XORed into the parity file. So a save takes at most some 33
- * rounds, and 1/16 of a shard of memory (or a few MiB). Traffic is that of a
- * partner copy. */
+ * rounds, and 1/16 of a shard of memory (or a few MiB). Every shard travels once. */
 #pragma once
 
-#include "checkpoint/local/ckpt_redundancy.h"
+#include <stdint.h>
 
-/* Groups of group_max nodes at most (2 to CKPT_PARITY_MEMBERS_MAX; one more
- * only where a node would be left alone, with group_max 2). create is
- * ERR_UNSUPPORTED for nodes with so unequal numbers of ranks that one of them
- * would have too much to do at once; prepare checks the own shard against the
- * manifest; verify tells damage on the way. */
-extern const struct ckpt_redundancy_ops ckpt_xor_ops;
+#include "checkpoint/files/ckpt_manifest.h"
+#include "src/base/err.h"
+#include "src/comm/comm.h"
+
+struct ckpt_xor;
+
+/* One save, after every rank has written its shard. */
+struct ckpt_xor_save {
+    const char *dir; /* here; the own shard is in it */
+    const struct ckpt_manifest *manifest;
+    uint32_t manifest_crc; /* CRC32C of its text */
+    const int *shards;     /* [ranks]: number in the manifest; -1: none */
+};
+
+/* Groups of group_max nodes at most (2 to CKPT_PARITY_MEMBERS_MAX; one more only
+ * where a node would be left alone, with group_max 2). Rank 0 logs how much room
+ * that needs in local_dir. ERR_UNSUPPORTED: nodes have so unequal numbers of
+ * ranks that one of them would have too much to do at once. An error is the same
+ * on all ranks but for ERR_MEMORY. */
+enum err ckpt_xor_create(struct comm *comm, int group_max,
+                         const char *local_dir, struct ckpt_xor **out);
+/* Only when nothing is on its way; NULL is fine. */
+void ckpt_xor_destroy(struct ckpt_xor *x);
+/* Nodes of the smallest and of the largest group; 1: there is only one node, and
+ * nothing is protected. */
+void ckpt_xor_groups(const struct ckpt_xor *x, int *smallest, int *largest);
+
+/* A save calls these in this order, and release after a failure on any rank. */
+/* Check the own shard against the manifest and map it; make, reserve and map
+ * the parity files. */
+enum err ckpt_xor_prepare(struct ckpt_xor *x, const struct ckpt_xor_save *save);
+/* All ranks are prepared: send and receive. Each message may take timeout_s:
+ * ERR_COMM names who is missing, and leaves a communicator that is of no use. */
+enum err ckpt_xor_exchange(struct ckpt_xor *x, double timeout_s);
+/* Complete the parity files, tell damage on the way, read them again. */
+enum err ckpt_xor_verify(struct ckpt_xor *x, const struct ckpt_xor_save *save);
+/* Let go of what prepare made. */
+void ckpt_xor_release(struct ckpt_xor *x);

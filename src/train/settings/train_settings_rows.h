@@ -274,8 +274,8 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(checkpoint, DURATION, local_interval, "0ba", 0,                          \
       "between checkpoints in checkpoint.local_dir")                           \
     S(checkpoint, CHOICE(checkpoint_redundancy), redundancy, "partner", 0,     \
-      "of checkpoints in checkpoint.local_dir: copies on the next node, or "   \
-      "parity over groups of nodes")                                           \
+      "of checkpoints in checkpoint.local_dir: parity over pairs of nodes, "   \
+      "or over groups")                                                        \
     S(checkpoint, INT(2, 32), redundancy_group, "8", 0,                        \
       "nodes of a group at most, which survives the loss of one of them")      \
     S(checkpoint, INT(0, 1e6), keep, "3", 0,                                   \
