@@ -105,7 +105,7 @@ PROGRAMS := $(B)/bin/tessera $(MAINS:%=$(B)/bin/tessera-%) $(B)/bin/tessera-laun
 # the part of the health check that root runs: no MPI, no kernels, and of other
 # libraries their archives, where there are any
 NODE     := $(B)/libexec/node-health
-NODE_OBJ := $(addprefix $(B)/,src/cmd/health.node.o src/cmd/cmd_main.node.o healthcheck/health.node.o healthcheck/health_cpu.node.o)
+NODE_OBJ := $(addprefix $(B)/,src/cmd/health.node.o healthcheck/health.node.o healthcheck/health_cpu.node.o)
 archive   = $(or $(filter /%,$(shell $(CC) -print-file-name=lib$(1).a)),-l$(1))
 comma    := ,
 

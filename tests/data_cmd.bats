@@ -46,12 +46,12 @@ prepare() {
     [ "$status" -eq 0 ]
     [ "$output" = "set: 3 samples, 14 tokens, 2 documents, 12 bytes of text" ]
     [ "$(ls -A)" = "$(printf 'a\nb\nset')" ]
-    run "$DATA" cat set
+    run "$DATA" head --tokens set
     [ "${lines[0]}" = "104 101 108 108 111" ]
     [ "${lines[1]}" = "44 32 256 119 111" ]
     [ "${lines[2]}" = "114 108 100 256" ]
-    [ "$("$DATA" cat --from 2 --count 7 set)" = "114 108 100 256" ]
-    fails 64 "no sample 3" cat --from 3 set
+    [ "$("$DATA" head --tokens --from 2 --count 7 set)" = "114 108 100 256" ]
+    fails 64 "no sample 3" head --tokens --from 3 set
     run "$DATA" info set
     [ "$status" -eq 0 ]
     [[ "$output" == *"samples          3"* ]]
@@ -66,15 +66,15 @@ prepare() {
 @test "held-out data: the last samples" {
     run "$DATA" tokenize --out set --seq-len 5 --eval-fraction 0.3 a b
     [ "$status" -eq 0 ]
-    [ "$("$DATA" cat set/train | wc -l)" -eq 2 ]
-    [ "$("$DATA" cat set/eval)" = "114 108 100 256" ]
+    [ "$("$DATA" head --tokens set/train | wc -l)" -eq 2 ]
+    [ "$("$DATA" head --tokens set/eval)" = "114 108 100 256" ]
     [ "$(ls -A set)" = "$(printf 'eval\ntrain')" ]
     fails 93 "set/train" info set
 }
 
 @test "stdin, and documents between separator lines" {
     printf 'one\n%%\ntwo\n' | "$DATA" tokenize --out set --separator % -
-    [ "$("$DATA" cat set)" = "111 110 101 10 256 116 119 111 10 256" ]
+    [ "$("$DATA" head --tokens set)" = "111 110 101 10 256 116 119 111 10 256" ]
     printf '\xfd7zXZ\x00packed' >a.xz
     fails 93 "xz -dc" tokenize --out packed a.xz
     run bash -c "'$DATA' tokenize --out packed - <a.xz"
@@ -86,9 +86,9 @@ prepare() {
 @test "--force replaces a data set and nothing else" {
     "$DATA" tokenize --out set a
     fails 64 "exists already" tokenize --out set b
-    [ "$("$DATA" cat set | wc -w)" -eq 8 ]
+    [ "$("$DATA" head --tokens set | wc -w)" -eq 8 ]
     "$DATA" tokenize --force --out set b
-    [ "$("$DATA" cat set | wc -w)" -eq 6 ]
+    [ "$("$DATA" head --tokens set | wc -w)" -eq 6 ]
     mkdir home
     touch home/precious
     fails 64 "home/precious is not a file of a data set" tokenize --force --out home a
@@ -186,17 +186,17 @@ prepare() {
 
 @test "columns of any MDS set are listed and printed" {
     "$BATS_TEST_DIRNAME/mds-write" set text str 'a "text"' more ''
-    run "$DATA" columns set
+    run "$DATA" info --columns set
     [ "$output" = $'text\tstr\tany size' ]
-    run "$DATA" cat --column text set
+    run "$DATA" head --column text set
     [ "$output" = $'"a \\"text\\""\n"more"\n""' ]
-    run "$DATA" cat --column text --raw --from 1 --count 1 set
+    run "$DATA" head --column text --raw --from 1 --count 1 set
     [ "$output" = more ]
     "$BATS_TEST_DIRNAME/mds-write" numbers shape ndarray:float32 2x2/1,2.5,3,4
-    run "$DATA" cat --column shape numbers
+    run "$DATA" head --column shape numbers
     [ "$output" = "1 2.5 3 4" ]
     "$BATS_TEST_DIRNAME/mds-write" pickles a pkl x
-    fails 93 "a pickle" cat --column a pickles
-    fails 64 "no column 'b', only a (pkl)" cat --column b pickles
-    fails 64 "--raw needs --column" cat --raw set
+    fails 93 "a pickle" head --column a pickles
+    fails 64 "no column 'b', only a (pkl)" head --column b pickles
+    fails 64 "--raw needs --column" head --raw set
 }

@@ -17,7 +17,7 @@ prepare() {
     [ "$(wc -w <ids)" -lt $(($(wc -c <text) / 2)) ]
     [ "$(printf '<|pad|>' | "$DATA" encode --tokenizer tok)" = 1 ]
     "$DATA" tokenize --tokenizer tok --seq-len 128 --out set text
-    [ "$("$DATA" cat set | tail -n 1 | awk '{ print $NF }')" = 0 ]
+    [ "$("$DATA" head --tokens set | tail -n 1 | awk '{ print $NF }')" = 0 ]
     cmp tok/tokenizer.json set/tokenizer.json
 }
 

@@ -153,7 +153,7 @@ packed() {
     rm "$DIR/mixed/shard.00000.mds"
     train 2 "$DIR/unpacked" "${FEW[@]}" "data.train=$DIR/mixed"
     nothing_left
-    "$BIN/tessera-data" cat --count 1 "$DIR/mixed"
+    "$BIN/tessera-data" head --tokens --count 1 "$DIR/mixed"
     printf a | dd of="$DIR/mixed/shard.00001.mds" bs=1 conv=notrunc \
         seek=$(($(stat -c %s "$DIR/mixed/shard.00001.mds") - 4)) 2>/dev/null
     run -93 train 2 "$DIR/damaged" "${FEW[@]}" "data.train=$DIR/mixed"

@@ -104,29 +104,29 @@ same() {
     [ "$status" -eq 0 ]
     [[ "$output" == *"JSON lines by their names: 2 of 3 files; the text is in the field 'text'"* ]]
     [[ "$output" == *"hidden files and folders that are left out: 1"* ]]
-    [ "$("$DATA" cat set)" = "112 108 97 105 110 256 97 10 256 195 164 256 97 10 256 195 164 256" ]
+    [ "$("$DATA" head --tokens set)" = "112 108 97 105 110 256 97 10 256 195 164 256 97 10 256 195 164 256" ]
     printf '{"text": 1, "body": "b"}\n' >lines
     "$DATA" tokenize --field body --out other lines
-    [ "$("$DATA" cat other)" = "98 256" ]
+    [ "$("$DATA" head --tokens other)" = "98 256" ]
     for pack in cat gzip "zstd -q"; do
         $pack <lines | "$DATA" tokenize --force --field body --out other -
-        [ "$("$DATA" cat other)" = "98 256" ]
+        [ "$("$DATA" head --tokens other)" = "98 256" ]
     done
 }
 
 @test "tokens that begin and end documents" {
     printf 'ab\n%%\nc' >a
     "$DATA" tokenize --separator % --bos-id 1 --eos-id 2 --out set a
-    [ "$("$DATA" cat set)" = "1 97 98 10 2 1 99 2" ]
+    [ "$("$DATA" head --tokens set)" = "1 97 98 10 2 1 99 2" ]
     grep -q '"eos_token": 2' set/tessera.json
     "$DATA" tokenize --force --separator % --bos-id 1 --no-eos --out set a
-    [ "$("$DATA" cat set)" = "1 97 98 10 1 99" ]
+    [ "$("$DATA" head --tokens set)" = "1 97 98 10 1 99" ]
     grep -q '"bos_token": 1' set/tessera.json
     run grep eos_token set/tessera.json
     [ "$status" -eq 1 ]
     run "$DATA" tokenize --force --separator % --seq-len 3 --no-wrap --out set a
     [[ "$output" == *"1 tokens at the ends of documents are in no sample"* ]]
-    [ "$("$DATA" cat set)" = "$(printf '97 98 10\n99 256')" ]
+    [ "$("$DATA" head --tokens set)" = "$(printf '97 98 10\n99 256')" ]
 }
 
 @test "bad JSON lines: file, line and what" {
@@ -154,7 +154,7 @@ same() {
     fails 64 "--eos-id 273 is outside the vocabulary [0, 273) of tk" \
         tokenize --tokenizer tk --eos-id 273 --out set a
     "$DATA" tokenize --tokenizer tk --eos-id 272 --out set a
-    [ "$("$DATA" cat set)" = "259 271 272" ]
+    [ "$("$DATA" head --tokens set)" = "259 271 272" ]
     cmp tk/tokenizer.json set/tokenizer.json
     printf 'the word the word' >b
     "$DATA" tokenize --tokenizer named/tokenizer.json --seq-len 3 --eval-fraction 0.5 \
@@ -179,7 +179,7 @@ same() {
     grep -q '"eos_token": 272' set/tessera.json
     grep -q '"vocab_size": 273' set/tessera.json
     cmp tk/tokenizer.json set/tokenizer.json
-    run "$DATA" stat set
+    run "$DATA" info set
     [[ "$output" == *"documents        2"* ]]
     rm set/tessera.json
     "$DATA" adopt --tokenizer ./tk --vocab-size 300 set
@@ -219,7 +219,7 @@ same() {
     [[ "$status" -eq 93 && "$output" == *"--text: such files are text"*"package.json:1: not valid JSON"* ]]
     printf '{"files": []}' >tree/web/index.json
     "$DATA" tokenize --text --out set tree
-    [ "$("$DATA" cat set | tr ' ' '\n' | grep -c 256)" -eq 3 ]
+    [ "$("$DATA" head --tokens set | tr ' ' '\n' | grep -c 256)" -eq 3 ]
     fails 64 "exclude" tokenize --text --field text --out new tree
     fails 64 "exclude" tokenize --text --mds --out new tree
     "$DATA" train-tokenizer --text --vocab-size 260 --out tk2 tree
@@ -242,7 +242,7 @@ same() {
     "$DATA" tokenize --no-eos --out want a
     same want set
     "$DATA" tokenize --force --mds --field body --out set one two
-    run "$DATA" stat set
+    run "$DATA" info set
     [[ "$output" == *"documents        3"* ]]
     fails 64 "text" tokenize --mds --out new one
     fails 93 "is no MDS data set" tokenize --mds --field body --out new a

@@ -176,7 +176,7 @@ fails() { # CODE TEXT ARGUMENT...
 
 @test "wrong usage and wrong files are told" {
     fails 64 "MODEL is missing" --task schema:x
-    fails 64 "nothing to evaluate" run
+    fails 64 "needs one of --task" run
     fails 64 "one MODEL at a time" run run --task schema:x
     fails 64 "--weights takes fp32" run --weights fp4 --task schema:x
     fails 64 "--batch takes" run --batch 0 --task schema:x

@@ -214,7 +214,7 @@ says() {
     [ -z "$(ls -A "$DIR/there")" ]
     refused 64 "no command" "$HF" convert "$DIR/out"
     refused 64 "takes 2 paths" "$HF" verify "$DIR/out"
-    refused 64 "no 'int4'" "$HF" export "$DIR/llama" --out "$DIR/no" --dtype int4
+    refused 64 "--dtype takes fp32, bf16, fp16, q8_0, not 'int4'" "$HF" export "$DIR/llama" --out "$DIR/no" --dtype int4
     refused 64 "gguf" "$HF" export "$DIR/llama" --out "$DIR/no" --dtype q8_0
     refused 64 "already" "$HF" import "$DIR/llama" --out "$DIR/no"
     refused 64 "step 0" "$HF" import "$DIR/out" --out "$DIR/no/step-000000007"

@@ -34,9 +34,9 @@ loss_falls() { # DIR
 }
 
 @test "packed samples have documents, whole text has none" {
-    "$BIN/tessera-data" cat --count 20 "$DIR/packed/train" >"$DIR/cat"
+    "$BIN/tessera-data" head --tokens --count 20 "$DIR/packed/train" >"$DIR/cat"
     [ "$(grep -c '\b256\b' "$DIR/cat")" -ge 19 ]
-    "$BIN/tessera-data" cat --count 20 "$DIR/whole/train" >"$DIR/cat"
+    "$BIN/tessera-data" head --tokens --count 20 "$DIR/whole/train" >"$DIR/cat"
     ! grep -q '\b256\b' "$DIR/cat"
 }
 

@@ -181,7 +181,7 @@ static void test_encodings(void)
     }
 }
 
-/* A column as cat --column shows it. */
+/* A column as head --column shows it. */
 static void test_columns(void)
 {
     static const struct {

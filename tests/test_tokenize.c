@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "src/data/set/dataset.h"
+#include "src/data/prepare/census.h"
 #include "src/data/prepare/describe.h"
 #include "src/data/prepare/entropy.h"
 #include "src/data/prepare/progress.h"
@@ -385,17 +386,18 @@ static void test_entropy(void)
 
 static void test_describe(const char *folder)
 {
-    struct describe info;
+    struct census census;
+    const struct describe *info = &census.about;
     struct scan_result result;
     char *text = NULL, *lines = NULL;
     size_t bytes = 0;
     struct dataset *dataset = NULL;
     const char *path = fixture_path(folder, "same0");
-    fixture_need(describe_dataset(path, false, NULL, &info));
-    tap_ok(info.samples == 7 && info.tokens == STREAM && info.longest == 8 &&
-               info.vocab_size == 257,
+    fixture_need(census_dataset(path, false, NULL, &census));
+    tap_ok(info->samples == 7 && info->tokens == STREAM && info->longest == 8 &&
+               info->vocab_size == 257,
            "description");
-    fixture_need(describe_format(&info, true, &text));
+    fixture_need(census_format(&census, true, &text));
     tap_ok(strstr(text, "\"tokens\": 55") != NULL, "as JSON");
     free(text);
     fixture_need(dataset_open(path, &dataset));

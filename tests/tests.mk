@@ -294,9 +294,12 @@ lint: layers ## cppcheck, shellcheck, layers, style
 layers: ## no include against the direction of dependencies
 	@tests/layers
 
-man: all ## the table of settings in the manual page, from --help
+man: all ## settings and options in the manual pages, from --help
 	$(Q)docs/man/settings $(B)/bin/tessera-train docs/man/tessera-train.1 >$(B)/tessera-train.1
 	$(Q)cp $(B)/tessera-train.1 docs/man/tessera-train.1
+	$(Q)for p in chat ckpt data eval generate health hf plan report sweep top; do \
+	    docs/man/options $(B)/bin/tessera-$$p docs/man/tessera-$$p.1 >$(B)/page.1 && \
+	    cp $(B)/page.1 docs/man/tessera-$$p.1 || exit 1; done
 
 reference: all ## docs/reference, from the tables of the program
 	$(Q)$(B)/bin/tessera-train --reference >docs/reference/training.md

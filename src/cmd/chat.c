@@ -16,25 +16,6 @@
 #define TEMPERATURE 0.7
 #define TOP_P 0.9
 
-static const char usage_begin[] =
-    "usage: tessera chat MODEL [OPTION]...\n"
-    "       tessera chat --help | --version\n\n"
-    "A conversation with a model: a checkpoint, a run directory, a Hugging "
-    "Face folder\nor a GGUF file. A line is a message, one that ends with a "
-    "backslash goes on.\nAnswers go to standard output.\n\n"
-    "  /reset          a new conversation\n"
-    "  /save FILE      append it to FILE, for tessera-data tokenize --chat\n"
-    "  /quit, Ctrl-D   end\n"
-    "  Ctrl-C          end the answer\n\n"
-    "  --system TEXT           the system's message\n"
-    "  --max-tokens N          of an answer (what the context has left)\n";
-
-static const char usage_end[] =
-    "\nWithout options of sampling tokens are chosen as the "
-    "model's " GENERATE_CONFIG_FILE
-    "\nsays, and if it says nothing by --temperature 0.7 "
-    "--top-p 0.9.\n--context is 8192, if the model has as many.\n";
-
 struct chat {
     struct generate_engine engine;
     struct chat_line *line;
@@ -153,18 +134,17 @@ static enum err start(struct chat *chat)
     return chat_talk_create(engine, &chat->talk);
 }
 
-static enum err run(int argc, char **argv, int *exit_code)
+static enum err run(const struct options *options, int *exit_code)
 {
     enum err rc = ERR_OK;
-    struct generate_args args;
     struct chat chat = { .line = NULL };
     struct sample_options otherwise = sample_options_default;
     otherwise.temperature = TEMPERATURE;
     otherwise.top_p = TOP_P;
     (void)exit_code;
-    TRY(generate_args_parse(argc, argv, true, &args));
+    TRY(generate_args_check(options));
     TRY_OUT(chat_line_create(&chat.line));
-    TRY_OUT(generate_engine_open(&args, &otherwise, &chat.engine));
+    TRY_OUT(generate_engine_open(options->into, &otherwise, &chat.engine));
     TRY_OUT(start(&chat));
     TRY_OUT(talk(&chat));
 out:
@@ -174,14 +154,37 @@ out:
     return rc;
 }
 
-static void usage(FILE *out)
-{
-    fprintf(out, "%s%s%s", usage_begin, generate_args_usage, usage_end);
-}
+static const struct options_command commands[] = {
+    { .operands = "MODEL",
+      .rows = generate_args_rows,
+      .choice = "system max-tokens greedy temperature top-k top-p min-p "
+                "repetition-penalty seed stop weights context threads "
+                "tokenizer chat-template",
+      .operands_min = 1,
+      .operands_max = 1 }
+};
 
 int main(int argc, char **argv)
 {
-    const struct cmd_main chat = { .name = "chat", .usage = usage, .run = run };
+    static const struct options_program program = {
+        .name = "chat",
+        .about =
+            "A conversation with a model: a checkpoint, a run directory, a "
+            "Hugging Face folder\nor a GGUF file. A line is a message, one "
+            "that ends with a backslash goes on.\nAnswers go to standard "
+            "output.\n\n"
+            "  /reset          a new conversation\n"
+            "  /save FILE      append it to FILE, for tessera-data tokenize "
+            "--chat\n"
+            "  /quit, Ctrl-D   end\n"
+            "  Ctrl-C          end the answer\n",
+        .end = "Without options of sampling tokens are chosen as the "
+               "model's " GENERATE_CONFIG_FILE
+               "\nsays, and if it says nothing by --temperature 0.7 --top-p "
+               "0.9.\n--context is 8192, if the model has as many.\n",
+        OPTIONS_COMMANDS(commands),
+    };
+    struct generate_args args = { .talk = true, .chat = true };
     kernels_wait_passively(argv);
-    return cmd_main(&chat, argc, argv);
+    return cmd_main(&(struct cmd_main){ &program, &args, run }, argc, argv);
 }

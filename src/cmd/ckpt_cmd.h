@@ -24,12 +24,6 @@ struct ckpt_cmd {
     double prior_hours;
 };
 
-/* Read the arguments of a command, argv[0] being its name. `letters` are those
- * options (see ckpt_cmd_options.c) that it has, `paths_min` to `paths_max` how
- * many paths. ERR_USAGE with what is wrong. */
-enum err ckpt_cmd_parse(int argc, char **argv, const char *letters,
-                        int paths_min, int paths_max, struct ckpt_cmd *out);
-
 /* A command may set *exit_code (0 before) where its result is no error. */
 typedef enum err (*ckpt_cmd_fn)(const struct ckpt_cmd *cmd, int *exit_code);
 

@@ -82,11 +82,6 @@ enum err ckpt_cmd_prune(const struct ckpt_cmd *cmd, int *exit_code)
     int64_t bytes = 0;
     char size[32];
     (void)exit_code;
-    if (cmd->keep == 0 && cmd->keep_every == 0) {
-        rc = err_set(ERR_USAGE,
-                     "prune needs --keep K or --keep-every M; see --help");
-        goto out;
-    }
     TRY_OUT(ckpt_cmd_need_root(cmd->paths[0]));
     if (!cmd->dry_run)
         TRY_OUT(lock_acquire(cmd->paths[0], LOCK_BEAT_S, &lock));

@@ -13,8 +13,6 @@ enum err ckpt_cmd_reshard(const struct ckpt_cmd *cmd, int *exit_code)
     int64_t bytes;
     char size[32];
     (void)exit_code;
-    if (cmd->ranks == 0)
-        return err_set(ERR_USAGE, "reshard needs --ranks N; see --help");
     TRY(ckpt_reshard(cmd->paths[0], cmd->paths[1], (int)cmd->ranks, &bytes));
     if (cmd->json)
         return ckpt_cmd_print(json_pack(

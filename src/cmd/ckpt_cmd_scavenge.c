@@ -90,8 +90,6 @@ enum err ckpt_cmd_scavenge(const struct ckpt_cmd *cmd, int *exit_code)
     struct comm *comm = NULL;
     struct lock *lock = NULL;
     (void)exit_code;
-    if (cmd->local_dir == NULL || cmd->local_dir[0] == '\0')
-        return err_set(ERR_USAGE, "scavenge needs --local DIR; see --help");
     TRY_OUT(comm_create("auto", NULL, NULL,
                         cmd->timeout_s > 0 ? cmd->timeout_s : TIMEOUT_S,
                         &comm));

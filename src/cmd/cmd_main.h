@@ -1,33 +1,23 @@
 /* What the mains of several programs share. */
 #pragma once
 
-#include <getopt.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-
-#include "src/base/err.h"
+#include "src/base/settings/options.h"
 
 struct cmd_main {
-    const char *name; /* behind "tessera-" */
-    void (*usage)(FILE *out);
-    bool commands; /* the first argument is one, and --help may follow it */
+    const struct options_program *program;
+    void *into; /* the struct of the options, with its defaults */
     /* May set *exit_code (0 before) where its result is no error. */
-    enum err (*run)(int argc, char **argv, int *exit_code);
+    enum err (*run)(const struct options *options, int *exit_code);
 };
 
-/* The log, --help, --version, usage without arguments; then runs it, and tells
- * its error on stderr. The exit code. */
-int cmd_main(const struct cmd_main *program, int argc, char **argv);
+/* The log, --help, --version, usage without arguments; then reads the command
+ * line, runs it, and tells its error on stderr. The exit code. */
+int cmd_main(const struct cmd_main *cmd, int argc, char **argv);
 
-/* The row of a table whose rows begin with a name, `const char *`; ERR_USAGE:
- * there is no command of this name. */
-enum err cmd_main_command(const char *name, const void *table, size_t count,
-                          size_t row_bytes, const void **row);
-
-/* ERR_USAGE: "WHAT GIVEN; did you mean NAME?", of names that NULL ends. */
-enum err cmd_main_unknown(const char *what, const char *given,
-                          const char *const *names);
-/* The same of long options; `what` is such as "no option ". */
-enum err cmd_main_no_option(const char *what, const char *given,
-                            const struct option *options);
+/* Reads the command line; true: all is done, and *exit_code is there, as after
+ * --help, --version, and errors of usage, which are told. */
+bool cmd_main_options(const struct cmd_main *cmd, int argc, char **argv,
+                      struct options *options, int *exit_code);
+/* Tells an error, also that standard output could not be written; the exit
+ * code: that of the error, or this one. */
+int cmd_main_end(const struct cmd_main *cmd, enum err rc, int exit_code);

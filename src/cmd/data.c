@@ -5,31 +5,19 @@
 #include <string.h>
 
 #include "src/base/clean.h"
-#include "src/base/log.h"
-#include "src/cmd/data_encode.h"
+#include "src/cmd/cmd_main.h"
 #include "src/cmd/data_columns.h"
+#include "src/cmd/data_encode.h"
 #include "src/cmd/data_finetune.h"
 #include "src/cmd/data_model.h"
 #include "src/cmd/data_options.h"
 #include "src/cmd/data_tools.h"
 #include "src/cmd/data_train_tokenizer.h"
-#include "src/cmd/data_usage.h"
+#include "src/data/prepare/census.h"
 #include "src/data/set/dataset.h"
-#include "src/data/prepare/describe.h"
 #include "src/data/prepare/scan.h"
 #include "src/data/prepare/tokenize.h"
-#include "src/job/exit_code.h"
 #include "src/job/stop.h"
-
-enum err data_one_folder(const struct data_options *options)
-{
-    if (options->operand_count == 1)
-        return ERR_OK;
-    return err_set(ERR_USAGE,
-                   "this command takes one DIR, not %d; see "
-                   "tessera-data --help",
-                   options->operand_count);
-}
 
 static enum err command_tokenize_text(struct data_options *all)
 {
@@ -57,13 +45,12 @@ static enum err command_tokenize(struct data_options *all)
     enum err rc = ERR_OK;
     struct tokenize_options *options = &all->tokenize;
     char *template = NULL;
-    if (options->out == NULL || all->operand_count < 1)
-        return err_set(ERR_USAGE, "tokenize needs --out DIR and at least one "
-                                  "FILE; see tessera-data --help");
+    options->eos_given = options_given(all->options, "eos-id");
+    options->bos_given = options_given(all->options, "bos-id");
     options->stop = stop_requested;
     TRY_OUT(data_model_tokenizer(options->tokenizer, &options->lent,
                                  all->chat ? &template : NULL));
-    if (all->chat || all->prompts || all->finetune_option != NULL)
+    if (data_finetune_asked(all))
         TRY_OUT(data_finetune_run(all, template));
     else
         TRY_OUT(command_tokenize_text(all));
@@ -76,12 +63,13 @@ out:
 static enum err command_info(struct data_options *options)
 {
     enum err rc = ERR_OK;
-    struct describe info;
+    struct census census;
     char *text = NULL;
-    TRY_OUT(data_one_folder(options));
+    if (options->columns)
+        return data_columns_list(options->operands[0]);
     TRY_OUT(
-        describe_dataset(options->operands[0], true, stop_requested, &info));
-    TRY_OUT(describe_format(&info, options->json, &text));
+        census_dataset(options->operands[0], true, stop_requested, &census));
+    TRY_OUT(census_format(&census, options->json, &text));
     fputs(text, stdout);
 out:
     free(text);
@@ -93,7 +81,6 @@ static enum err command_verify(struct data_options *options)
     enum err rc = ERR_OK;
     struct scan_result result;
     struct dataset *dataset = NULL;
-    TRY_OUT(data_one_folder(options));
     TRY_OUT(dataset_open(options->operands[0], &dataset));
     TRY_OUT(scan_verify(dataset, true, stop_requested, &result));
     char known[256], unknown[256];
@@ -107,29 +94,6 @@ static enum err command_verify(struct data_options *options)
 out:
     dataset_close(dataset);
     return rc;
-}
-
-static enum err command_cat(struct data_options *options)
-{
-    enum err rc = ERR_OK;
-    struct dataset *dataset = NULL;
-    TRY_OUT(data_one_folder(options));
-    if (options->column != NULL || options->raw) {
-        rc = data_columns_cat(options);
-        goto out;
-    }
-    TRY_OUT(dataset_open(options->operands[0], &dataset));
-    TRY_OUT(describe_print(dataset, options->from, options->count, stdout,
-                           stop_requested));
-out:
-    dataset_close(dataset);
-    return rc;
-}
-
-static enum err command_columns(struct data_options *options)
-{
-    TRY(data_one_folder(options));
-    return data_columns_list(options->operands[0]);
 }
 
 /* What the new description leaves open. */
@@ -157,7 +121,6 @@ out:
 static enum err command_adopt(struct data_options *options)
 {
     struct scan_result result;
-    TRY(data_one_folder(options));
     const struct scan_adoption *adoption = &options->adoption;
     if (adoption->vocab_size == 0 && adoption->tokenizer == NULL)
         return err_set(ERR_USAGE, "adopt needs --vocab-size N or the "
@@ -169,59 +132,68 @@ static enum err command_adopt(struct data_options *options)
     return adopt_hint(options->operands[0]);
 }
 
-static enum err run(int argc, char **argv)
+static const struct command {
+    struct options_command command;
+    enum err (*run)(struct data_options *options);
+} commands[] = {
+    { { "tokenize", "FILE...", NULL, data_options_tokenize, "out! *", 1, -1 },
+      command_tokenize },
+    { { "info", "DIR", "documents, tokens, loss, padding, text, entropy",
+        data_options_sets, "json columns", 1, 1 },
+      command_info },
+    { { "head", "DIR", "samples as text (the first 3), or as tokens",
+        data_options_sets, "from count tokens column raw", 1, 1 },
+      data_head },
+    { { "verify", "DIR", "check every shard and sample", data_options_sets, "",
+        1, 1 },
+      command_verify },
+    { { "merge", "SET...", "one set of the shards of all", data_options_sets,
+        "out!", 1, -1 },
+      data_merge },
+    { { "split", "SET", "sets of whole samples, in order", data_options_sets,
+        "out! parts|fraction! shard-bytes", 1, 1 },
+      data_split },
+    { { "adopt", "DIR", NULL, data_options_adopt, "*", 1, 1 }, command_adopt },
+    { { "encode", "", "text on standard input to tokens", data_options_encode,
+        "*", 0, 0 },
+      data_encode },
+    { { "decode", "", "and back", data_options_encode, "tokenizer", 0, 0 },
+      data_encode_back },
+    { { "train-tokenizer", "TEXT...", NULL, data_options_learn,
+        "vocab-size! out! *", 1, -1 },
+      data_train_tokenizer_run },
+};
+
+static enum err run(const struct options *options, int *exit_code)
 {
-    static const struct {
-        const char *name;
-        enum err (*run)(struct data_options *options);
-    } commands[] = {
-        { "tokenize", command_tokenize },
-        { "info", command_info },
-        { "verify", command_verify },
-        { "cat", command_cat },
-        { "columns", command_columns },
-        { "adopt", command_adopt },
-        { "encode", data_encode },
-        { "decode", data_encode_back },
-        { "stat", data_stat },
-        { "head", data_head },
-        { "merge", data_merge },
-        { "split", data_split },
-        { "train-tokenizer", data_train_tokenizer_run },
-    };
-    struct data_options options;
-    TRY(data_options_parse(argv[1], argc - 1, argv + 1, &options));
+    struct data_options *all = options->into;
+    (void)exit_code;
+    all->options = options;
+    all->operands = options->operands;
+    all->operand_count = options->operand_count;
     TRY(stop_install());
-    if (options.tokenize.out !=
-        NULL) /* which nothing half made is to be left of */
+    if (all->tokenize.out !=
+        NULL) /* of which nothing half made is to be left */
         TRY(stop_outlive_readers());
-    for (size_t c = 0; c < sizeof commands / sizeof commands[0]; c++)
-        if (strcmp(argv[1], commands[c].name) == 0)
-            TRY(commands[c].run(&options));
-    return ERR_OK;
+    return ((const struct command *)options->command)->run(all);
 }
 
 int main(int argc, char **argv)
 {
-    log_init("data", -1, LOG_INFO);
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "--help") == 0) {
-            data_usage(stdout);
-            return EXIT_DONE;
-        }
-        if (i == 1 && strcmp(argv[i], "--version") == 0) {
-            puts("tessera " TESSERA_VERSION);
-            return EXIT_DONE;
-        }
-    }
-    if (argc < 2) {
-        data_usage(stderr);
-        return EXIT_USAGE;
-    }
-    enum err rc = run(argc, argv);
-    if (rc == ERR_OK && (fflush(stdout) != 0 || ferror(stdout)))
-        rc = err_errno("standard output");
-    if (rc != ERR_OK)
-        fprintf(stderr, "tessera-data: %s\n", err_text());
-    return err_exit_code(rc);
+    static const struct options_gone gone[] = {
+        { "cat", "head --tokens, or head --column NAME" },
+        { "stat", "info" },
+        { "columns", "info --columns" },
+        { NULL, NULL },
+    };
+    static const struct options_program program = {
+        .name = "data",
+        .about = "Makes data sets and tokenizers, and looks at them.\n",
+        .end = "exit codes: 0 done; 64 usage; 75 try again; 93 missing or "
+               "damaged data\n",
+        .gone = gone,
+        OPTIONS_COMMANDS(commands),
+    };
+    struct data_options options = data_options_default;
+    return cmd_main(&(struct cmd_main){ &program, &options, run }, argc, argv);
 }

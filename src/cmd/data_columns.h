@@ -1,4 +1,4 @@
-/* tessera-data columns, and cat --column: looks at any MDS data set, without a
+/* tessera-data info --columns, and head --column: looks at any MDS data set, without a
  * sidecar. */
 #pragma once
 

@@ -32,15 +32,6 @@ static enum err encode_read(struct buffer *text)
     }
 }
 
-static enum err encode_no_operands(const struct data_options *options,
-                                   const char *command)
-{
-    return options->operand_count == 0
-               ? ERR_OK
-               : err_set(ERR_USAGE, "%s reads standard input, not '%s'",
-                         command, options->operands[0]);
-}
-
 enum err data_encode(struct data_options *options)
 {
     enum err rc = ERR_OK;
@@ -50,7 +41,6 @@ enum err data_encode(struct data_options *options)
     struct buffer text = { 0 };
     unsigned flags = (options->no_special ? 0u : TOKENIZER_SPECIAL) |
                      (options->template ? TOKENIZER_TEMPLATE : 0u);
-    TRY_OUT(encode_no_operands(options, "encode"));
     TRY_OUT(
         data_model_tokenizer(options->tokenize.tokenizer, &tokenizer, NULL));
     TRY_OUT(tokenizer_encoder_create(tokenizer, &encoder));
@@ -108,7 +98,6 @@ enum err data_encode_back(struct data_options *options)
     const uint8_t *part = NULL;
     size_t bytes = 0;
     int32_t token = 0;
-    TRY_OUT(encode_no_operands(options, "decode"));
     TRY_OUT(
         data_model_tokenizer(options->tokenize.tokenizer, &tokenizer, NULL));
     TRY_OUT(encode_read(&text));

@@ -2,7 +2,6 @@
 #include "src/cmd/data_finetune.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,26 +10,36 @@
 #include "src/base/clean.h"
 #include "src/text/chat/chat.h"
 
-/* Which of `count` names the option's value is. */
-static enum err data_finetune_choose(const char *name, const char *const *names,
-                                     int count, int *out)
+/* Options that fine-tuning data alone has, and those that it has not. */
+static const char *const its_own[] = { "template",       "target-responses",
+                                       "target-prompts", "too-long",
+                                       "packing",        NULL };
+static const char *const of_text[] = { "separator", "field",   "mds",
+                                       "text",      "binary",  "bos-id",
+                                       "no-eos",    "no-wrap", "threads",
+                                       "fresh",     NULL };
+
+/* The last of them that was given; NULL: none. */
+static const char *given_of(const struct data_options *options,
+                            const char *const *names)
 {
-    char all[80] = "";
-    for (int i = 0; i < count; i++) {
-        if (strcmp(optarg, names[i]) == 0) {
-            *out = i;
-            return ERR_OK;
-        }
-        size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, "%s%s", i > 0 ? ", " : "",
-                 names[i]);
-    }
-    return err_set(ERR_USAGE, "--%s takes one of %s, not '%s'", name, all,
-                   optarg);
+    const char *given = NULL;
+    for (; *names != NULL; names++)
+        if (options_given(options->options, *names))
+            given = *names;
+    return given;
 }
 
-static enum err data_finetune_targets(const char *text, int64_t *out)
+bool data_finetune_asked(const struct data_options *options)
 {
+    return options->chat || options->prompts ||
+           given_of(options, its_own) != NULL;
+}
+
+enum err data_finetune_targets(void *into, char *text)
+{
+    int64_t *out =
+        &((struct data_options *)into)->finetune.rules.target_prompts;
     static const char at_least[] = "length>=";
     size_t length = sizeof at_least - 1;
     char *end = NULL;
@@ -55,43 +64,6 @@ static enum err data_finetune_targets(const char *text, int64_t *out)
     return ERR_OK;
 }
 
-enum err data_finetune_set(struct data_options *options, const char *name,
-                           int key)
-{
-    static const char *const responses[] = { "last", "all" };
-    static const char *const too_long[] = { FINETUNE_TOO_LONG_NAMES };
-    static const char *const packing[] = { "off", "on" };
-    struct tokenize_finetune_options *finetune = &options->finetune;
-    int choice = 0;
-    if (key > DATA_FINETUNE_PROMPTS)
-        options->finetune_option = name;
-    switch ((enum data_finetune_key)key) {
-    case DATA_FINETUNE_CHAT:
-        options->chat = true;
-        return ERR_OK;
-    case DATA_FINETUNE_PROMPTS:
-        options->prompts = true;
-        return ERR_OK;
-    case DATA_FINETUNE_TEMPLATE:
-        finetune->template = optarg;
-        return ERR_OK;
-    case DATA_FINETUNE_RESPONSES:
-        TRY(data_finetune_choose(name, responses, 2, &choice));
-        finetune->rules.all_responses = choice == 1;
-        return ERR_OK;
-    case DATA_FINETUNE_TARGETS:
-        return data_finetune_targets(optarg, &finetune->rules.target_prompts);
-    case DATA_FINETUNE_LONG:
-        TRY(data_finetune_choose(name, too_long, 3, &choice));
-        finetune->rules.too_long = (enum finetune_too_long)choice;
-        return ERR_OK;
-    default:
-        TRY(data_finetune_choose(name, packing, 2, &choice));
-        finetune->packing = choice == 1;
-        return ERR_OK;
-    }
-}
-
 static enum err data_finetune_check(const struct data_options *options)
 {
     const struct tokenize_options *tokenize = &options->tokenize;
@@ -101,31 +73,15 @@ static enum err data_finetune_check(const struct data_options *options)
         return err_set(ERR_USAGE,
                        "--%s is for fine-tuning data: give --chat or "
                        "--prompts, too",
-                       options->finetune_option);
+                       given_of(options, its_own));
     if (options->prompts && options->finetune.template != NULL)
         return err_set(ERR_USAGE, "--template is for --chat; --prompts joins "
                                   "prompt and response as they are");
-    const struct {
-        const char *name;
-        bool given;
-    } others[] = {
-        { "separator", tokenize->separator != NULL },
-        { "field", tokenize->field != NULL },
-        { "mds", tokenize->mds },
-        { "text", tokenize->text },
-        { "binary", tokenize->binary },
-        { "bos-id", tokenize->bos_given },
-        { "no-eos", tokenize->no_eos },
-        { "no-wrap", tokenize->no_wrap },
-        { "threads", tokenize->threads != 0 },
-        { "fresh", tokenize->fresh },
-    };
-    for (size_t o = 0; o < sizeof others / sizeof *others; o++)
-        if (others[o].given)
-            return err_set(ERR_USAGE,
-                           "--%s is for text; fine-tuning data has "
-                           "no use for it",
-                           others[o].name);
+    const char *other = given_of(options, of_text);
+    if (other != NULL)
+        return err_set(ERR_USAGE,
+                       "--%s is for text; fine-tuning data has no use for it",
+                       other);
     if (tokenize->seq_len < 2 || tokenize->seq_len > TOKENIZE_SEQ_LEN_MAX)
         return err_set(ERR_USAGE, "--seq-len has to be in [2, %lld], not %lld",
                        (long long)TOKENIZE_SEQ_LEN_MAX,

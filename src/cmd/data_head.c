@@ -1,11 +1,13 @@
-/* tessera-data head: the first samples of a data set, as text. */
+/* tessera-data head: samples of a data set, as text, tokens, or a column. */
 #include <stdio.h>
 
+#include "src/cmd/data_columns.h"
 #include "src/cmd/data_tools.h"
+#include "src/data/prepare/describe.h"
 #include "src/data/prepare/show.h"
 #include "src/job/stop.h"
 
-#define HEAD_SAMPLES 3
+#define HEAD_SAMPLES 3 /* of text */
 
 enum err data_head(struct data_options *options)
 {
@@ -14,12 +16,15 @@ enum err data_head(struct data_options *options)
     const struct show_options show = {
         .first = options->from,
         .count = options->count < INT64_MAX ? options->count : HEAD_SAMPLES,
-        .tokens = options->tokens,
         .stop = stop_requested,
     };
-    TRY_OUT(data_one_folder(options));
+    if (options->column != NULL || options->raw)
+        return data_columns_cat(options);
     TRY_OUT(dataset_open(options->operands[0], &dataset));
-    TRY_OUT(show_samples(dataset, &show, stdout));
+    TRY_OUT(options->tokens
+                ? describe_print(dataset, options->from, options->count, stdout,
+                                 stop_requested)
+                : show_samples(dataset, &show, stdout));
 out:
     dataset_close(dataset);
     return rc;

@@ -11,9 +11,6 @@ enum err data_merge(struct data_options *options)
 {
     struct merge_result result;
     const char *out = options->tokenize.out;
-    if (out == NULL || options->operand_count < 1)
-        return err_set(ERR_USAGE, "merge needs --out DIR and at least one data "
-                                  "set; see tessera-data --help");
     TRY(merge_sets(out, options->operands, options->operand_count,
                    stop_requested, &result));
     clean_printf("%s: %" PRId64 " samples, %" PRId64 " tokens, %" PRId64

@@ -1,298 +1,197 @@
 /* The options of tessera-data's commands. */
 #include "src/cmd/data_options.h"
 
-#include <errno.h>
-#include <getopt.h>
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "src/cmd/cmd_main.h"
 #include "src/cmd/data_finetune.h"
 #include "src/cmd/data_train_tokenizer.h"
+#include "src/text/tokenizer/bpe_train.h"
 #include "src/text/tokenizer/tokenizer.h"
 
-static const struct option data_options_tokenize[] = {
-    { "out", required_argument, NULL, 'o' },
-    { "seq-len", required_argument, NULL, 'l' },
-    { "shard-bytes", required_argument, NULL, 'b' },
-    { "eval-fraction", required_argument, NULL, 'e' },
-    { "separator", required_argument, NULL, 's' },
-    { "tokenizer", required_argument, NULL, 't' },
-    { "field", required_argument, NULL, 'F' },
-    { "eos-id", required_argument, NULL, 1 },
-    { "bos-id", required_argument, NULL, 2 },
-    { "no-eos", no_argument, NULL, 3 },
-    { "no-wrap", no_argument, NULL, 4 },
-    { "threads", required_argument, NULL, 5 },
-    { "fresh", no_argument, NULL, 6 },
-    { "mds", no_argument, NULL, 7 },
-    { "text", no_argument, NULL, 8 },
-    { "binary", no_argument, NULL, 9 },
-    { "force", no_argument, NULL, 'f' },
-    DATA_FINETUNE_OPTIONS,
-    { NULL, 0, NULL, 0 }
-};
-static const struct option data_options_info[] = {
-    { "json", no_argument, NULL, 'j' }, { NULL, 0, NULL, 0 }
-};
-static const struct option data_options_verify[] = { { NULL, 0, NULL, 0 } };
-static const struct option data_options_cat[] = {
-    { "from", required_argument, NULL, 'i' },
-    { "count", required_argument, NULL, 'n' },
-    { "column", required_argument, NULL, 'c' },
-    { "raw", no_argument, NULL, 'r' },
-    { NULL, 0, NULL, 0 }
-};
-static const struct option data_options_head[] = {
-    { "from", required_argument, NULL, 'i' },
-    { "count", required_argument, NULL, 'n' },
-    { "tokens", no_argument, NULL, 'k' },
-    { NULL, 0, NULL, 0 }
-};
-static const struct option data_options_merge[] = {
-    { "out", required_argument, NULL, 'o' }, { NULL, 0, NULL, 0 }
-};
-static const struct option data_options_split[] = {
-    { "out", required_argument, NULL, 'o' },
-    { "parts", required_argument, NULL, 'p' },
-    { "fraction", required_argument, NULL, 'e' },
-    { "shard-bytes", required_argument, NULL, 'b' },
-    { NULL, 0, NULL, 0 }
-};
-static const struct option data_options_columns[] = { { NULL, 0, NULL, 0 } };
-static const struct option data_options_adopt[] = {
-    { "vocab-size", required_argument, NULL, 'v' },
-    { "tokenizer", required_argument, NULL, 't' },
-    { "eos-token-id", required_argument, NULL, 'E' },
-    { "bos-token-id", required_argument, NULL, 'B' },
-    { "token-type", required_argument, NULL, 'T' },
-    { NULL, 0, NULL, 0 }
-};
-static const struct option data_options_encode[] = {
-    { "tokenizer", required_argument, NULL, 't' },
-    { "no-special", no_argument, NULL, 'S' },
-    { "template", no_argument, NULL, 'P' },
-    { "binary", no_argument, NULL, 9 },
-    { NULL, 0, NULL, 0 }
-};
-static const struct option data_options_decode[] = {
-    { "tokenizer", required_argument, NULL, 't' }, { NULL, 0, NULL, 0 }
-};
-static const struct option data_options_train_tokenizer[] = {
-    { "vocab-size", required_argument, NULL, 'v' },
-    { "out", required_argument, NULL, 'o' },
-    { "pattern", required_argument, NULL, DATA_TRAIN_TOKENIZER_PATTERN },
-    { "special", required_argument, NULL, DATA_TRAIN_TOKENIZER_SPECIAL },
-    { "min-frequency", required_argument, NULL,
-      DATA_TRAIN_TOKENIZER_FREQUENCY },
-    { "separator", required_argument, NULL, 's' },
-    { "field", required_argument, NULL, 'F' },
-    { "text", no_argument, NULL, 8 },
-    { "binary", no_argument, NULL, 9 },
-    { "threads", required_argument, NULL, 5 },
-    { "force", no_argument, NULL, 'f' },
-    { NULL, 0, NULL, 0 }
+const struct data_options data_options_default = {
+    .tokenize = { .seq_len = TOKENIZE_SEQ_LEN_DEFAULT,
+                  .shard_bytes = TOKENIZE_SHARD_BYTES_DEFAULT,
+                  .tokenizer = TOKENIZER_DEFAULT,
+                  .show = true },
+    .finetune = { .rules = { .target_prompts = FINETUNE_NO_PROMPTS, .eos = -1 },
+                  .eos_token = -1 },
+    .learn = { .min_frequency = 2 },
+    .adoption = { .eos_token = -1, .bos_token = -1 },
+    .count = INT64_MAX,
 };
 
-static const struct data_options_command {
-    const char *name;
-    const struct option *options;
-} data_options_commands[] = {
-    { "tokenize", data_options_tokenize },
-    { "info", data_options_info },
-    { "verify", data_options_verify },
-    { "cat", data_options_cat },
-    { "columns", data_options_columns },
-    { "adopt", data_options_adopt },
-    { "encode", data_options_encode },
-    { "decode", data_options_decode },
-    { "stat", data_options_info },
-    { "head", data_options_head },
-    { "merge", data_options_merge },
-    { "split", data_options_split },
-    { "train-tokenizer", data_options_train_tokenizer },
+static const char *const responses[] = { "last", "all", NULL };
+static const char *const too_long[] = { FINETUNE_TOO_LONG_NAMES, NULL };
+static const char *const packing[] = { "off", "on", NULL };
+static const char *const patterns[] = { BPE_TRAIN_PATTERN_NAMES, NULL };
+
+const struct options_row data_options_tokenize[] = {
+    OPTION_HEADING(
+        "tokenize makes a data set of texts: files, folders, '-' for stdin; "
+        "packed\n"
+        "with gz, zst, bz2 or br, or not. A text file is a document, and so is "
+        "one\n"
+        "field of each record of JSON lines; samples are cut from the stream "
+        "of all\n"
+        "documents. Killed, the same command goes on where it was."),
+    OPTION_TEXT(struct data_options, tokenize.out, "out", "DIR",
+                "where to put it; it must not exist"),
+    OPTION_WHOLE(struct data_options, tokenize.seq_len, "seq-len", "N", 1,
+                 INT64_MAX, "tokens per sample (128)"),
+    OPTION_WHOLE(struct data_options, tokenize.shard_bytes, "shard-bytes", "N",
+                 1, INT64_MAX, "size of a shard file (67108864)"),
+    OPTION_REAL(struct data_options, tokenize.eval_fraction, "eval-fraction",
+                "F", OPTION_ABOVE_0, OPTION_BELOW_1,
+                "hold out the last fraction of the samples, so the end of the "
+                "last inputs: makes DIR/train, DIR/eval"),
+    OPTION_TEXT(struct data_options, tokenize.tokenizer, "tokenizer", "NAME",
+                "a tokenizer.json, or bytes: one token per byte, vocabulary "
+                "257 (bytes); or a model that has one: a run, a checkpoint, a "
+                "Hugging Face folder, a GGUF file"),
+    OPTION_TEXT(struct data_options, tokenize.field, "field", "KEY",
+                "all inputs are JSON lines, with the text in KEY; else those "
+                "named .jsonl, .ndjson or .json (before .gz and so on), with "
+                "it in 'text'"),
+    OPTION_FLAG(struct data_options, tokenize.text, "text",
+                "all inputs are text, whatever their names"),
+    OPTION_FLAG(struct data_options, tokenize.binary, "binary",
+                "take what is no UTF-8 text as it is; else it is an error, and "
+                "passed over in folders"),
+    OPTION_FLAG(struct data_options, tokenize.mds, "mds",
+                "all inputs are MDS data sets, with a document in the column "
+                "KEY ('text') of each sample: str or bytes"),
+    OPTION_TEXT(struct data_options, tokenize.separator, "separator", "LINE",
+                "lines equal to this one divide a text file into documents "
+                "('': blank lines)"),
+    OPTION_WHOLE(struct data_options, tokenize.eos_token, "eos-id", "N", 0,
+                 INT64_MAX, "the token behind each document (the tokenizer's)"),
+    OPTION_FLAG(struct data_options, tokenize.no_eos, "no-eos", "none"),
+    OPTION_WHOLE(struct data_options, tokenize.bos_token, "bos-id", "N", 0,
+                 INT64_MAX, "the token before each document (none)"),
+    OPTION_FLAG(struct data_options, tokenize.no_wrap, "no-wrap",
+                "no document goes on in the next sample: the rest of it is "
+                "dropped"),
+    OPTION_WHOLE(struct data_options, tokenize.threads, "threads", "N", 1,
+                 INT_MAX, "encoding ones (as many as processors, up to 32)"),
+    OPTION_FLAG(struct data_options, tokenize.fresh, "fresh",
+                "leave what an unfinished call has done, begin anew"),
+    OPTION_FLAG(struct data_options, tokenize.replace, "force",
+                "replace DIR if tokenize made it"),
+    OPTION_HEADING(
+        "tokenize --chat and --prompts make fine-tuning data of JSON lines."),
+    OPTION_FLAG(struct data_options, chat, "chat",
+                "records have 'messages', or 'prompt' and 'response' (or "
+                "'completion'), in a chat template"),
+    OPTION_FLAG(struct data_options, prompts, "prompts",
+                "records have 'prompt' and 'response', joined"),
+    OPTION_TEXT(struct data_options, finetune.template, "template", "NAME",
+                "chatml, llama3, none, or a file in Jinja (the model's own, if "
+                "--tokenizer's has one, or chatml)"),
+    OPTION_CHOICE(struct data_options, finetune.rules.all_responses,
+                  "target-responses", responses,
+                  "which answers are learned (last)"),
+    OPTION_TAKE("target-prompts", "none|all|length>=N", data_finetune_targets,
+                "which prompts are (none)"),
+    OPTION_CHOICE(struct data_options, finetune.rules.too_long, "too-long",
+                  too_long,
+                  "examples of more than --seq-len tokens: cut, left out, an "
+                  "error (truncate)"),
+    OPTION_CHOICE(struct data_options, finetune.packing, "packing", packing,
+                  "several examples in a sample (off)"),
+    { 0 },
 };
 
-static enum err data_options_int(const char *name, const char *text,
-                                 int64_t min, int64_t *out)
-{
-    char *end = NULL;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || value < min)
-        return err_set(ERR_USAGE,
-                       "--%s takes a whole number of at least %lld, not '%s'",
-                       name, (long long)min, text);
-    *out = value;
-    return ERR_OK;
-}
+const struct options_row data_options_sets[] = {
+    OPTION_HEADING("info, head, verify, merge and split look at data sets, or "
+                   "make others of them."),
+    OPTION_FLAG(struct data_options, json, "json", "one JSON object"),
+    OPTION_FLAG(struct data_options, columns, "columns",
+                "only what a sample of any MDS data set has"),
+    OPTION_WHOLE(struct data_options, from, "from", "N", 0, INT64_MAX,
+                 "the first sample (0)"),
+    OPTION_WHOLE(struct data_options, count, "count", "N", 0, INT64_MAX,
+                 "how many (3 as text, else all)"),
+    OPTION_FLAG(struct data_options, tokens, "tokens",
+                "their tokens, a line per sample, not text"),
+    OPTION_TEXT(struct data_options, column, "column", "NAME",
+                "that column of any MDS data set, a line per sample"),
+    OPTION_FLAG(struct data_options, raw, "raw",
+                "its bytes, with nothing between them"),
+    OPTION_TEXT(struct data_options, tokenize.out, "out", "DIR",
+                "where to put what is made; it must not exist"),
+    OPTION_WHOLE(struct data_options, parts, "parts", "N", 1, INT64_MAX,
+                 "sets with equal numbers of samples"),
+    OPTION_REAL(struct data_options, tokenize.eval_fraction, "fraction", "F",
+                OPTION_ABOVE_0, OPTION_BELOW_1,
+                "or DIR/train, and of this share DIR/eval"),
+    OPTION_WHOLE(struct data_options, tokenize.shard_bytes, "shard-bytes", "N",
+                 1, INT64_MAX, "size of a shard file (67108864)"),
+    { 0 },
+};
 
-static enum err data_options_fraction(const char *name, const char *text,
-                                      double *out)
-{
-    char *end = NULL;
-    *out = strtod(text, &end);
-    if (end == text || *end != '\0' || !(*out > 0 && *out < 1))
-        return err_set(ERR_USAGE,
-                       "--%s takes a number between 0 and 1, not '%s'", name,
-                       text);
-    return ERR_OK;
-}
+const struct options_row data_options_adopt[] = {
+    OPTION_HEADING(
+        "adopt describes a data set that Python's Streaming library wrote "
+        "(column\ntokens: whole numbers), so that it can be used here."),
+    OPTION_WHOLE(struct data_options, adoption.vocab_size, "vocab-size", "N", 1,
+                 INT64_MAX, "size of the vocabulary"),
+    OPTION_TEXT(struct data_options, adoption.tokenizer, "tokenizer", "NAME",
+                "of the tokenizer, any name that identifies it; or its file "
+                "(with a '/', or .json at its end), which says all that the "
+                "other options do not"),
+    OPTION_WHOLE(struct data_options, adoption.eos_token, "eos-token-id", "N",
+                 0, INT64_MAX, "the token that ends a document, or"),
+    OPTION_WHOLE(struct data_options, adoption.bos_token, "bos-token-id", "N",
+                 0, INT64_MAX,
+                 "the one that begins it; without them documents of a sample "
+                 "are not separated"),
+    OPTION_TEXT(struct data_options, adoption.token_type, "token-type", "TYPE",
+                "of a column 'bytes': int8 to uint64 (int64)"),
+    { 0 },
+};
 
-static enum err data_options_threads(const char *name, const char *text,
-                                     int *out)
-{
-    int64_t threads = 0;
-    TRY(data_options_int(name, text, 1, &threads));
-    *out = threads < INT_MAX ? (int)threads : INT_MAX;
-    return ERR_OK;
-}
+const struct options_row data_options_encode[] = {
+    OPTION_HEADING(
+        "encode prints the tokens of all its input on one line; what is "
+        "written\nlike a special token (<|endoftext|>) becomes one."),
+    OPTION_TEXT(struct data_options, tokenize.tokenizer, "tokenizer", "NAME",
+                "bytes, a tokenizer.json, or a model"),
+    OPTION_FLAG(struct data_options, no_special, "no-special",
+                "such text is text like any other"),
+    OPTION_FLAG(struct data_options, template, "template",
+                "add the tokens that the file puts before and behind a text "
+                "(its post-processor)"),
+    OPTION_FLAG(struct data_options, tokenize.binary, "binary",
+                "take what is no UTF-8 text as it is"),
+    { 0 },
+};
 
-/* Those that only tokenize has. */
-static enum err data_options_set_tokenize(struct tokenize_options *out,
-                                          const char *name, int key)
-{
-    switch (key) {
-    case 'F':
-        out->field = optarg;
-        return ERR_OK;
-    case 1:
-        out->eos_given = true;
-        return data_options_int(name, optarg, 0, &out->eos_token);
-    case 2:
-        out->bos_given = true;
-        return data_options_int(name, optarg, 0, &out->bos_token);
-    case 3:
-        out->no_eos = true;
-        return ERR_OK;
-    case 4:
-        out->no_wrap = true;
-        return ERR_OK;
-    case 5:
-        return data_options_threads(name, optarg, &out->threads);
-    case 6:
-        out->fresh = true;
-        return ERR_OK;
-    case 7:
-        out->mds = true;
-        return ERR_OK;
-    case 8:
-        out->text = true;
-        return ERR_OK;
-    case 9:
-        out->binary = true;
-        return ERR_OK;
-    default:
-        return err_set(ERR_USAGE, "no option %s here; see tessera-data --help",
-                       name);
-    }
-}
-
-static enum err data_options_set(struct data_options *out, const char *name,
-                                 int key)
-{
-    struct tokenize_options *tokenize = &out->tokenize;
-    switch (key) {
-    case 'o':
-        tokenize->out = optarg;
-        return ERR_OK;
-    case 'l':
-        return data_options_int(name, optarg, 1, &tokenize->seq_len);
-    case 'b':
-        return data_options_int(name, optarg, 1, &tokenize->shard_bytes);
-    case 'e':
-        return data_options_fraction(name, optarg, &tokenize->eval_fraction);
-    case 's':
-        tokenize->separator = optarg;
-        return ERR_OK;
-    case 't':
-        tokenize->tokenizer = optarg;
-        out->adoption.tokenizer = optarg;
-        return ERR_OK;
-    case 'E':
-        return data_options_int(name, optarg, 0, &out->adoption.eos_token);
-    case 'B':
-        return data_options_int(name, optarg, 0, &out->adoption.bos_token);
-    case 'T':
-        out->adoption.token_type = optarg;
-        return ERR_OK;
-    case 'f':
-        tokenize->replace = true;
-        return ERR_OK;
-    case 'S':
-        out->no_special = true;
-        return ERR_OK;
-    case 'P':
-        out->template = true;
-        return ERR_OK;
-    case 'v':
-        return data_options_int(name, optarg, 1, &out->adoption.vocab_size);
-    case 'i':
-        return data_options_int(name, optarg, 0, &out->from);
-    case 'n':
-        return data_options_int(name, optarg, 0, &out->count);
-    case 'p':
-        return data_options_int(name, optarg, 1, &out->parts);
-    case 'k':
-        out->tokens = true;
-        return ERR_OK;
-    case 'c':
-        out->column = optarg;
-        return ERR_OK;
-    case 'r':
-        out->raw = true;
-        return ERR_OK;
-    case 'j':
-        out->json = true;
-        return ERR_OK;
-    case ':':
-        return err_set(ERR_USAGE, "%s needs a value; see tessera-data --help",
-                       name);
-    default:
-        if (key >= (int)DATA_TRAIN_TOKENIZER_PATTERN)
-            return data_train_tokenizer_set(out, name, key);
-        return key >= (int)DATA_FINETUNE_CHAT
-                   ? data_finetune_set(out, name, key)
-                   : data_options_set_tokenize(tokenize, name, key);
-    }
-}
-
-enum err data_options_parse(const char *command, int argc, char **argv,
-                            struct data_options *out)
-{
-    const void *row;
-    TRY(cmd_main_command(command, data_options_commands,
-                         sizeof data_options_commands /
-                             sizeof *data_options_commands,
-                         sizeof *data_options_commands, &row));
-    const struct option *options =
-        ((const struct data_options_command *)row)->options;
-    *out = (struct data_options){
-        .tokenize = { .seq_len = TOKENIZE_SEQ_LEN_DEFAULT,
-                      .shard_bytes = TOKENIZE_SHARD_BYTES_DEFAULT,
-                      .tokenizer = TOKENIZER_DEFAULT,
-                      .show = true },
-        .finetune = DATA_FINETUNE_DEFAULTS,
-        .learn = { .min_frequency = 2 },
-        .adoption = { .eos_token = -1, .bos_token = -1 },
-        .count = INT64_MAX,
-    };
-    int key = 0, place = -1;
-    opterr = 0;
-    while ((key = getopt_long(argc, argv, ":", options, &place)) != -1) {
-        /* of a short one, none of which exists, optind tells nothing */
-        char letter[] = { '-', (char)optopt, '\0' };
-        const char *name = place >= 0 && key != '?' && key != ':'
-                               ? options[place].name
-                           : key == '?' && optopt != 0 ? letter
-                                                       : argv[optind - 1];
-        if (key == '?')
-            return cmd_main_no_option("no option ", name, options);
-        TRY(data_options_set(out, name, key));
-        place = -1;
-    }
-    out->operands = argv + optind;
-    out->operand_count = argc - optind;
-    return ERR_OK;
-}
+const struct options_row data_options_learn[] = {
+    OPTION_HEADING("train-tokenizer learns a byte-level BPE of texts, as "
+                   "tokenize reads them."),
+    OPTION_WHOLE(struct data_options, adoption.vocab_size, "vocab-size", "N", 1,
+                 INT64_MAX, "tokens, with 256 bytes and the special ones"),
+    OPTION_TEXT(struct data_options, tokenize.out, "out", "PATH",
+                "FILE.json, or a folder for tokenizer.json and "
+                "tokenizer_config.json"),
+    OPTION_CHOICE(struct data_options, learn.pattern, "pattern", patterns,
+                  "what divides texts into words (gpt2; digits one by one)"),
+    OPTION_TEXTS(struct data_options, learn.special, "special", "TOKEN",
+                 "a special token, again for more; the first ends a document "
+                 "(<|endoftext|>)"),
+    OPTION_WHOLE(struct data_options, learn.min_frequency, "min-frequency", "N",
+                 1, INT64_MAX, "of a pair that is merged (2)"),
+    OPTION_TEXT(struct data_options, tokenize.separator, "separator", "LINE",
+                "as in tokenize, like the next three"),
+    OPTION_TEXT(struct data_options, tokenize.field, "field", "KEY",
+                "all inputs are JSON lines"),
+    OPTION_FLAG(struct data_options, tokenize.text, "text",
+                "all inputs are text"),
+    OPTION_FLAG(struct data_options, tokenize.binary, "binary",
+                "take what is no UTF-8 text as it is"),
+    OPTION_WHOLE(struct data_options, tokenize.threads, "threads", "N", 1,
+                 INT_MAX, "that count words"),
+    OPTION_FLAG(struct data_options, tokenize.replace, "force",
+                "replace files that are there"),
+    { 0 },
+};

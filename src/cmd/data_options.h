@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "src/base/err.h"
+#include "src/base/settings/options.h"
 #include "src/data/prepare/scan.h"
 #include "src/data/prepare/tokenize.h"
 #include "src/data/prepare/tokenize_finetune.h"
@@ -15,8 +15,7 @@
 struct data_train_tokenizer {
     int pattern; /* enum bpe_train_pattern */
     int64_t min_frequency;
-    const char *special[DATA_SPECIAL_MAX];
-    size_t special_count;
+    const char *special[DATA_SPECIAL_MAX + 1];
 };
 
 struct data_options {
@@ -24,7 +23,6 @@ struct data_options {
     struct tokenize_finetune_options finetune;
     struct data_train_tokenizer learn;
     bool chat, prompts;            /* fine-tuning data */
-    const char *finetune_option;   /* one that only it has; NULL: none given */
     struct scan_adoption adoption; /* vocab_size 0: not given */
     int64_t from;                  /* first sample */
     int64_t count;                 /* how many at most */
@@ -32,14 +30,19 @@ struct data_options {
     bool tokens;                   /* numbers, not text */
     const char *column;            /* NULL: the tokens */
     bool raw;
-    bool json;
+    bool json, columns;        /* of info */
     bool no_special, template; /* of encode */
+    const struct options *options;
     char **operands;
     int operand_count;
 };
 
-/* Read the options of `command` from its arguments, argv[0] being its name;
- * what is no option is an operand, in the given order. ERR_USAGE for an unknown
- * command, for options that it does not have and for values out of range. */
-enum err data_options_parse(const char *command, int argc, char **argv,
-                            struct data_options *out);
+extern const struct data_options data_options_default;
+
+/* Rows of struct data_options: of tokenize; of what looks at sets or makes others
+ * of them; of adopt; of encode and decode; of train-tokenizer. */
+extern const struct options_row data_options_tokenize[];
+extern const struct options_row data_options_sets[];
+extern const struct options_row data_options_adopt[];
+extern const struct options_row data_options_encode[];
+extern const struct options_row data_options_learn[];

@@ -16,10 +16,9 @@ enum err data_split(struct data_options *options)
         .show = true,
         .stop = stop_requested,
     };
-    TRY(data_one_folder(options));
-    if (split.out == NULL || (split.parts > 0) == (split.fraction > 0))
-        return err_set(ERR_USAGE, "split needs --out DIR, and one of --parts N "
-                                  "and --fraction F; see tessera-data --help");
+    if (split.parts > 0 && split.fraction > 0)
+        return err_set(ERR_USAGE,
+                       "split takes one of --parts N and --fraction F");
     TRY(split_set(options->operands[0], &split));
     if (split.parts > 0)
         clean_printf("%s/part.00000 and so on: %lld data sets\n", split.out,

@@ -4,10 +4,6 @@
 
 #include "src/cmd/data_options.h"
 
-enum err data_stat(struct data_options *options);
 enum err data_head(struct data_options *options);
 enum err data_merge(struct data_options *options);
 enum err data_split(struct data_options *options);
-
-/* ERR_USAGE unless there is one operand, a data set. */
-enum err data_one_folder(const struct data_options *options);

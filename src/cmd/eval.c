@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/output.h"
+#include "src/cmd/cmd_main.h"
 #include "src/cmd/eval_model.h"
 #include "src/cmd/eval_options.h"
 #include "src/eval/eval_report.h"
@@ -243,22 +244,16 @@ out:
 
 int main(int argc, char **argv)
 {
+    int exit_code;
+    struct options line;
     static struct eval_options options;
+    const struct cmd_main cmd = { &eval_options_program, &options, NULL };
     kernels_wait_passively(argv);
     log_init("eval", -1, LOG_INFO);
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "--help") == 0) {
-            eval_options_usage(stdout);
-            return EXIT_DONE;
-        }
-        if (i == 1 && strcmp(argv[i], "--version") == 0) {
-            puts("tessera " TESSERA_VERSION);
-            return EXIT_DONE;
-        }
-    }
-    if (eval_options_parse(argc, argv, &options) != ERR_OK) {
-        fprintf(stderr, "tessera-eval: %s\n", err_text());
-        return EXIT_USAGE;
-    }
-    return run(argc, argv, &options);
+    eval_options_default(&options);
+    if (cmd_main_options(&cmd, argc, argv, &line, &exit_code))
+        return exit_code;
+    enum err rc = eval_options_check(&line);
+    return rc != ERR_OK ? cmd_main_end(&cmd, rc, EXIT_DONE)
+                        : run(argc, argv, &options);
 }

@@ -1,262 +1,108 @@
-/* Reads the command line of tessera-eval. */
+/* The options of tessera-eval. */
 #include "src/cmd/eval_options.h"
-#include "src/cmd/cmd_main.h"
-
-#include <errno.h>
-#include <getopt.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define SHARE_MAX 100000 /* slots, threads */
 
-/* A compiler need not take longer texts than 4095 bytes. */
-static const char *const usage[] = {
-    "usage: tessera-eval MODEL --task KIND:FILE[:SHOTS] [OPTION]...\n"
-    "       tessera-eval MODEL --gauntlet FILE [--data DIR] [OPTION]...\n"
-    "       tessera-eval MODEL --perplexity DATASET [OPTION]...\n"
-    "       tessera-eval --help | --version\n"
-    "\n"
-    "Scores a model: a checkpoint, a run directory, a Hugging Face folder or "
-    "a\n"
-    "GGUF file. Under mpirun or srun the ranks share the examples; the result\n"
-    "is the same to the bit.\n"
-    "  --task KIND:FILE[:SHOTS]  examples as JSON lines, SHOTS of them before\n"
-    "                     each: language_modeling, multiple_choice, schema,\n"
-    "                     generation_task_with_answers\n"
-    "  --gauntlet FILE    its tasks, and scores of its categories\n"
-    "  --data DIR         where the gauntlet's files are (where it is itself)\n"
-    "  --perplexity DATASET  of a data set that tessera-data made; this and\n"
-    "                     --task may be given several times\n"
-    "  --limit N          the first N examples of each task, or samples\n"
-    "  --seed N           of the choice of shots (1234)\n"
-    "  --batch N          examples that are computed together (8)\n"
-    "  --weights fp32 | bf16 | int8  as what they are computed with (fp32)\n"
-    "  --threads N        (as many as processors)\n"
-    "  --max-seq-len N    tokens of a prompt (what the model takes)\n"
-    "  --tokenizer FILE   instead of the model's own\n"
-    "\n",
-    "results:\n"
-    "  --json             one object, instead of a table\n"
-    "  --out FILE         write that object there, too\n"
-    "  --examples FILE    tokens, scores and verdict of each example, as JSON\n"
-    "                     lines\n"
-    "  --dry-run          only make the prompts, for --examples\n"
-    "\n"
-    "of all tasks of --task, as they are written ($'\\n' is a line's end):\n"
-    "  --prompt-string TEXT           before everything\n"
-    "  --prelimiter TEXT              before each context\n"
-    "  --example-delimiter TEXT       between examples (a line's end)\n"
-    "  --continuation-delimiter TEXT  behind a context (a blank)\n"
-    "  --cot-delimiter TEXT           between thoughts and answer\n"
-    "  --stop REGEX       what ends a generated text; may be repeated\n"
-    "  --no-normalization  compare generated texts as they are\n"
-    "  --no-strip         leave white space around fields\n"
-    "  --categories       score each value of the field 'category' by itself\n"
-    "\n"
-    "exit codes: 0 done; 64 usage, or a path that names nothing; 75 try again, "
-    "or\n"
-    "there is no room; 93 damaged or unsupported data\n",
-};
-
-void eval_options_usage(FILE *out)
+static enum err add_task(void *into, char *text)
 {
-    for (size_t i = 0; i < sizeof usage / sizeof usage[0]; i++)
-        fputs(usage[i], out);
-}
-
-enum key {
-    KEY_TASK = 256,
-    KEY_GAUNTLET,
-    KEY_DATA,
-    KEY_PERPLEXITY,
-    KEY_LIMIT,
-    KEY_SEED,
-    KEY_BATCH,
-    KEY_WEIGHTS,
-    KEY_THREADS,
-    KEY_MAX_SEQ_LEN,
-    KEY_TOKENIZER,
-    KEY_JSON,
-    KEY_OUT,
-    KEY_EXAMPLES,
-    KEY_DRY_RUN,
-    KEY_OF_TASKS, /* from here on */
-    KEY_PROMPT_STRING,
-    KEY_PRELIMITER,
-    KEY_EXAMPLE_DELIMITER,
-    KEY_CONTINUATION_DELIMITER,
-    KEY_COT_DELIMITER,
-    KEY_STOP,
-    KEY_NO_NORMALIZATION,
-    KEY_NO_STRIP,
-    KEY_CATEGORIES
-};
-
-static const struct option options[] = {
-    { "task", required_argument, NULL, KEY_TASK },
-    { "gauntlet", required_argument, NULL, KEY_GAUNTLET },
-    { "data", required_argument, NULL, KEY_DATA },
-    { "perplexity", required_argument, NULL, KEY_PERPLEXITY },
-    { "limit", required_argument, NULL, KEY_LIMIT },
-    { "seed", required_argument, NULL, KEY_SEED },
-    { "batch", required_argument, NULL, KEY_BATCH },
-    { "weights", required_argument, NULL, KEY_WEIGHTS },
-    { "threads", required_argument, NULL, KEY_THREADS },
-    { "max-seq-len", required_argument, NULL, KEY_MAX_SEQ_LEN },
-    { "tokenizer", required_argument, NULL, KEY_TOKENIZER },
-    { "json", no_argument, NULL, KEY_JSON },
-    { "out", required_argument, NULL, KEY_OUT },
-    { "examples", required_argument, NULL, KEY_EXAMPLES },
-    { "dry-run", no_argument, NULL, KEY_DRY_RUN },
-    { "prompt-string", required_argument, NULL, KEY_PROMPT_STRING },
-    { "prelimiter", required_argument, NULL, KEY_PRELIMITER },
-    { "example-delimiter", required_argument, NULL, KEY_EXAMPLE_DELIMITER },
-    { "continuation-delimiter", required_argument, NULL,
-      KEY_CONTINUATION_DELIMITER },
-    { "cot-delimiter", required_argument, NULL, KEY_COT_DELIMITER },
-    { "stop", required_argument, NULL, KEY_STOP },
-    { "no-normalization", no_argument, NULL, KEY_NO_NORMALIZATION },
-    { "no-strip", no_argument, NULL, KEY_NO_STRIP },
-    { "categories", no_argument, NULL, KEY_CATEGORIES },
-    { NULL, 0, NULL, 0 },
-};
-
-static enum err whole(const char *name, int64_t least, int64_t most,
-                      int64_t *out)
-{
-    char *end;
-    errno = 0;
-    long long value = strtoll(optarg, &end, 10);
-    if (errno != 0 || *end != '\0' || end == optarg || value < least ||
-        value > most)
-        return err_set(ERR_USAGE,
-                       "--%s takes a whole number of %lld to %lld, not '%s'",
-                       name, (long long)least, (long long)most, optarg);
-    *out = value;
-    return ERR_OK;
-}
-
-static enum err choose_weights(struct eval_options *out)
-{
-    out->weights_given = true;
-    for (int w = 0; infer_weights_names[w] != NULL; w++)
-        if (strcmp(optarg, infer_weights_names[w]) == 0) {
-            out->weights = (enum infer_weights)w;
-            return ERR_OK;
-        }
-    return err_set(ERR_USAGE, "--weights takes fp32, bf16 or int8, not '%s'",
-                   optarg);
-}
-
-/* An option of the tasks. */
-static enum err set_of_tasks(int key, struct icl_task *task)
-{
-    int stops = 0;
-    switch (key) {
-    case KEY_PROMPT_STRING:
-        task->prompt_string = optarg;
-        return ERR_OK;
-    case KEY_PRELIMITER:
-        task->prelimiter = optarg;
-        return ERR_OK;
-    case KEY_EXAMPLE_DELIMITER:
-        task->example_delimiter = optarg;
-        return ERR_OK;
-    case KEY_CONTINUATION_DELIMITER:
-        task->continuation_delimiter = optarg;
-        return ERR_OK;
-    case KEY_COT_DELIMITER:
-        task->cot_delimiter = optarg;
-        return ERR_OK;
-    case KEY_NO_NORMALIZATION:
-        task->normalize = false;
-        return ERR_OK;
-    case KEY_NO_STRIP:
-        task->strip = false;
-        return ERR_OK;
-    case KEY_CATEGORIES:
-        task->categories = true;
-        return ERR_OK;
-    default:
-        while (task->stops[stops] != NULL)
-            stops++;
-        if (stops == ICL_STOPS_MAX)
-            return err_set(ERR_USAGE, "--stop is given more than %d times",
-                           ICL_STOPS_MAX);
-        task->stops[stops] = optarg;
-        return ERR_OK;
-    }
-}
-
-static enum err add_task(struct eval_options *out)
-{
+    struct eval_options *out = into;
     if (out->task_count == EVAL_TASKS_MAX)
         return err_set(ERR_USAGE, "more than %d tasks", EVAL_TASKS_MAX);
-    return icl_task_parse(optarg, &out->tasks[out->task_count++]);
+    return icl_task_parse(text, &out->tasks[out->task_count++]);
 }
 
-static enum err add_dataset(struct eval_options *out)
-{
-    if (out->dataset_count == EVAL_DATASETS_MAX)
-        return err_set(ERR_USAGE, "more than %d data sets", EVAL_DATASETS_MAX);
-    out->datasets[out->dataset_count++] = optarg;
-    return ERR_OK;
-}
+static const struct options_row rows[] = {
+    OPTION_TAKE("task", "KIND:FILE[:SHOTS]", add_task,
+                "examples as JSON lines, SHOTS of them before each: "
+                "language_modeling, multiple_choice, schema, "
+                "generation_task_with_answers"),
+    OPTION_TEXT(struct eval_options, gauntlet, "gauntlet", "FILE",
+                "its tasks, and scores of its categories"),
+    OPTION_TEXT(struct eval_options, data, "data", "DIR",
+                "where the gauntlet's files are (where it is itself)"),
+    OPTION_TEXTS(struct eval_options, datasets, "perplexity", "DATASET",
+                 "of a data set that tessera-data made; this and --task may "
+                 "be given several times"),
+    OPTION_WHOLE(struct eval_options, limit, "limit", "N", 1, INT64_MAX,
+                 "the first N examples of each task, or samples"),
+    OPTION_WHOLE(struct eval_options, seed, "seed", "N", 0, INT64_MAX,
+                 "of the choice of shots (1234)"),
+    OPTION_WHOLE(struct eval_options, batch, "batch", "N", 1, SHARE_MAX,
+                 "examples that are computed together (8)"),
+    OPTION_CHOICE(struct eval_options, weights, "weights", infer_weights_names,
+                  "as what they are computed with (fp32)"),
+    OPTION_WHOLE(struct eval_options, threads, "threads", "N", 1, SHARE_MAX,
+                 "(as many as processors)"),
+    OPTION_WHOLE(struct eval_options, max_seq_len, "max-seq-len", "N", 2,
+                 INT32_MAX, "tokens of a prompt (what the model takes)"),
+    OPTION_TEXT(struct eval_options, tokenizer, "tokenizer", "FILE",
+                "instead of the model's own"),
+    OPTION_HEADING("results:"),
+    OPTION_FLAG(struct eval_options, json, "json",
+                "one object, instead of a table"),
+    OPTION_TEXT(struct eval_options, out, "out", "FILE",
+                "write that object there, too"),
+    OPTION_TEXT(struct eval_options, examples, "examples", "FILE",
+                "tokens, scores and verdict of each example, as JSON lines"),
+    OPTION_FLAG(struct eval_options, dry_run, "dry-run",
+                "only make the prompts, for --examples"),
+    OPTION_HEADING("of all tasks of --task, as they are written ($'\\n' is a "
+                   "line's end):"),
+    OPTION_TEXT(struct eval_options, task.prompt_string, "prompt-string",
+                "TEXT", "before everything"),
+    OPTION_TEXT(struct eval_options, task.prelimiter, "prelimiter", "TEXT",
+                "before each context"),
+    OPTION_TEXT(struct eval_options, task.example_delimiter,
+                "example-delimiter", "TEXT", "between examples (a line's end)"),
+    OPTION_TEXT(struct eval_options, task.continuation_delimiter,
+                "continuation-delimiter", "TEXT", "behind a context (a blank)"),
+    OPTION_TEXT(struct eval_options, task.cot_delimiter, "cot-delimiter",
+                "TEXT", "between thoughts and answer"),
+    OPTION_TEXTS(struct eval_options, task.stops, "stop", "REGEX",
+                 "what ends a generated text; may be repeated"),
+    OPTION_OFF(struct eval_options, task.normalize, "no-normalization",
+               "compare generated texts as they are"),
+    OPTION_OFF(struct eval_options, task.strip, "no-strip",
+               "leave white space around fields"),
+    OPTION_FLAG(struct eval_options, task.categories, "categories",
+                "score each value of the field 'category' by itself"),
+    { 0 },
+};
 
-static enum err set(int key, const char *name, struct eval_options *out)
-{
-    int64_t number = 0;
-    switch (key) {
-    case KEY_TASK:
-        return add_task(out);
-    case KEY_PERPLEXITY:
-        return add_dataset(out);
-    case KEY_GAUNTLET:
-        out->gauntlet = optarg;
-        return ERR_OK;
-    case KEY_DATA:
-        out->data = optarg;
-        return ERR_OK;
-    case KEY_LIMIT:
-        return whole(name, 1, INT64_MAX, &out->limit);
-    case KEY_SEED:
-        TRY(whole(name, 0, INT64_MAX, &number));
-        out->seed = (uint64_t)number;
-        return ERR_OK;
-    case KEY_BATCH:
-        return whole(name, 1, SHARE_MAX, &out->batch);
-    case KEY_WEIGHTS:
-        return choose_weights(out);
-    case KEY_THREADS:
-        TRY(whole(name, 1, SHARE_MAX, &number));
-        out->threads = (int)number;
-        return ERR_OK;
-    case KEY_MAX_SEQ_LEN:
-        return whole(name, 2, INT32_MAX, &out->max_seq_len);
-    case KEY_TOKENIZER:
-        out->tokenizer = optarg;
-        return ERR_OK;
-    case KEY_JSON:
-        out->json = true;
-        return ERR_OK;
-    case KEY_OUT:
-        out->out = optarg;
-        return ERR_OK;
-    case KEY_EXAMPLES:
-        out->examples = optarg;
-        return ERR_OK;
-    default:
-        out->dry_run = true;
-        return ERR_OK;
-    }
-}
+static const char *const task_options[] = {
+    "prompt-string",     "prelimiter",
+    "example-delimiter", "continuation-delimiter",
+    "cot-delimiter",     "stop",
+    "no-normalization",  "no-strip",
+    "categories",        NULL
+};
 
-static enum err check(const struct eval_options *out, const char *of_tasks)
+static const struct options_command commands[] = {
+    { .operands = "MODEL",
+      .rows = rows,
+      .choice = "task|gauntlet|perplexity! *",
+      .operands_max = -1 }
+};
+
+const struct options_program eval_options_program = {
+    .name = "eval",
+    .about = "Scores a model: a checkpoint, a run directory, a Hugging Face "
+             "folder or a\nGGUF file. Under mpirun or srun the ranks share "
+             "the examples; the result\nis the same to the bit.\n",
+    .end = "exit codes: 0 done; 64 usage, or a path that names nothing; 75 try "
+           "again, or\nthere is no room; 93 damaged or unsupported data\n",
+    .bare = true,
+    OPTIONS_COMMANDS(commands),
+};
+
+static enum err check(const struct options *options,
+                      const struct eval_options *out)
 {
+    const char *of_tasks = NULL;
+    for (int i = 0; task_options[i] != NULL; i++)
+        if (options_given(options, task_options[i]))
+            of_tasks = task_options[i];
     bool scores = out->task_count > 0 || out->gauntlet != NULL;
-    if (!scores && out->dataset_count == 0)
-        return err_set(ERR_USAGE, "nothing to evaluate: give --task, "
-                                  "--gauntlet or --perplexity");
     if (out->data != NULL && out->gauntlet == NULL)
         return err_set(ERR_USAGE, "--data is for --gauntlet");
     if (of_tasks != NULL && out->task_count == 0)
@@ -268,7 +114,7 @@ static enum err check(const struct eval_options *out, const char *of_tasks)
     if (out->dry_run && (out->dataset_count > 0 || out->json || out->out))
         return err_set(ERR_USAGE, "--dry-run makes prompts alone: leave out "
                                   "--perplexity, --json and --out");
-    if (out->dataset_count > 0 && out->weights_given &&
+    if (out->dataset_count > 0 && options_given(options, "weights") &&
         out->weights != INFER_F32)
         return err_set(ERR_USAGE,
                        "--perplexity is computed with fp32 weights, as "
@@ -277,42 +123,33 @@ static enum err check(const struct eval_options *out, const char *of_tasks)
     return ERR_OK;
 }
 
-enum err eval_options_parse(int argc, char **argv, struct eval_options *out)
+void eval_options_default(struct eval_options *out)
 {
-    int key, index = 0;
-    const char *of_tasks = NULL;
-    struct icl_task task;
-    icl_task_default(&task);
-    *out = (struct eval_options){ .batch = 8, .seed = task.seed };
-    opterr = 0;
-    optind = 1;
-    while ((key = getopt_long(argc, argv, ":", options, &index)) != -1) {
-        if (key == '?')
-            return cmd_main_no_option("no option ", argv[optind - 1], options);
-        if (key == ':')
-            return err_set(ERR_USAGE, "%s needs a value; see --help",
-                           argv[optind - 1]);
-        if (key > KEY_OF_TASKS)
-            of_tasks = options[index].name;
-        TRY(key > KEY_OF_TASKS ? set_of_tasks(key, &task)
-                               : set(key, options[index].name, out));
-    }
-    if (optind == argc)
+    *out = (struct eval_options){ .batch = 8 };
+    icl_task_default(&out->task);
+    out->seed = out->task.seed;
+}
+
+enum err eval_options_check(const struct options *options)
+{
+    struct eval_options *out = options->into;
+    if (options->operand_count == 0)
         return err_set(ERR_USAGE, "MODEL is missing; see --help");
-    if (optind + 1 != argc)
+    if (options->operand_count > 1)
         return err_set(ERR_USAGE,
                        "'%s': one MODEL at a time; give --task and "
                        "--perplexity again before each of their values",
-                       argv[optind + 1]);
-    out->model = argv[optind];
+                       options->operands[1]);
+    out->model = options->operands[0];
+    out->dataset_count = options_texts_count(out->datasets);
     /* each has its own kind, file and shots, and all have the rest */
     for (int t = 0; t < out->task_count; t++) {
         const struct icl_task own = out->tasks[t];
-        out->tasks[t] = task;
+        out->tasks[t] = out->task;
         out->tasks[t].kind = own.kind;
         out->tasks[t].file = own.file;
         out->tasks[t].shots = own.shots;
         out->tasks[t].seed = out->seed;
     }
-    return check(out, of_tasks);
+    return check(options, out);
 }

@@ -3,9 +3,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
-#include "src/base/err.h"
+#include "src/base/settings/options.h"
 #include "src/eval/icl_task.h"
 #include "src/infer/infer.h"
 
@@ -16,14 +15,14 @@ struct eval_options {
     const char *model;
     struct icl_task tasks[EVAL_TASKS_MAX]; /* of --task */
     int task_count;
-    const char *datasets[EVAL_DATASETS_MAX]; /* of --perplexity */
+    struct icl_task task;                        /* what all of them have */
+    const char *datasets[EVAL_DATASETS_MAX + 1]; /* of --perplexity */
     int dataset_count;
     const char *gauntlet, *data;
     const char *tokenizer; /* NULL: the model's */
     const char *examples;  /* file; NULL: none */
     const char *out;       /* file of the JSON; NULL: none */
     bool json, dry_run;
-    bool weights_given;
     enum infer_weights weights;
     int threads; /* 0: as many as processors */
     int64_t limit, batch;
@@ -31,6 +30,8 @@ struct eval_options {
     uint64_t seed;
 };
 
-void eval_options_usage(FILE *out);
-/* Texts are of argv. ERR_USAGE. */
-enum err eval_options_parse(int argc, char **argv, struct eval_options *out);
+extern const struct options_program eval_options_program;
+/* What it has before the command line is read. */
+void eval_options_default(struct eval_options *out);
+/* Completes what options_parse() has made of it. ERR_USAGE. */
+enum err eval_options_check(const struct options *options);

@@ -19,28 +19,6 @@
 #define BATCH 8 /* of --prompts */
 #define SCORE_BYTES_MAX ((size_t)1 << 30)
 
-static const char usage_begin[] =
-    "usage: tessera-generate MODEL --prompt TEXT [OPTION]...\n"
-    "       tessera-generate MODEL --prompts FILE [OPTION]...\n"
-    "       tessera-generate MODEL --score <TEXT\n"
-    "       tessera-generate --help | --version\n\n"
-    "Continues texts with a model: a checkpoint, a run directory, a Hugging "
-    "Face\nfolder or a GGUF file. The continuation alone goes to standard "
-    "output; with\n--prompts a line of JSON for each.\n\n"
-    "  --prompts FILE          a prompt on each line; of a .jsonl the texts "
-    "'prompt'\n"
-    "  --chat                  prompts are messages of a user (chat template)\n"
-    "  --system TEXT           and this is the system's message before them\n"
-    "  --max-tokens N          the most that are added (128)\n"
-    "  --batch N               prompts at a time (8); changes no text\n"
-    "  --json                  of --prompt, too\n"
-    "  --score                 {\"tokens\": N, \"nll\": X} of a text: -log of "
-    "the\n                          probability of all tokens but the first\n";
-
-static const char usage_end[] = "\nWithout options of sampling tokens are "
-                                "chosen as the model's " GENERATE_CONFIG_FILE
-                                "\nsays, and greedily if it says nothing.\n";
-
 struct output {
     const struct generate_args *args;
     const struct generate_prompts *prompts;
@@ -205,32 +183,44 @@ out:
     return rc;
 }
 
-static enum err run(int argc, char **argv, int *exit_code)
+static enum err run(const struct options *options, int *exit_code)
 {
     enum err rc = ERR_OK;
-    struct generate_args args;
+    const struct generate_args *args = options->into;
     struct generate_engine engine = { .args = NULL };
     struct sample_options greedy = sample_options_default;
     greedy.greedy = true;
     (void)exit_code;
-    TRY(generate_args_parse(argc, argv, false, &args));
-    TRY_OUT(generate_engine_open(&args, &greedy, &engine));
-    TRY_OUT(args.score ? score_text(&engine) : continue_prompts(&engine));
+    TRY(generate_args_check(options));
+    TRY_OUT(generate_engine_open(args, &greedy, &engine));
+    TRY_OUT(args->score ? score_text(&engine) : continue_prompts(&engine));
 out:
     generate_engine_close(&engine);
     return rc;
 }
 
-static void usage(FILE *out)
-{
-    fprintf(out, "%s%s%s", usage_begin, generate_args_usage, usage_end);
-}
+static const struct options_command commands[] = {
+    { .operands = "MODEL",
+      .rows = generate_args_rows,
+      .choice = "prompt|prompts|score! *",
+      .operands_min = 1,
+      .operands_max = 1 }
+};
 
 int main(int argc, char **argv)
 {
-    const struct cmd_main generate = { .name = "generate",
-                                       .usage = usage,
-                                       .run = run };
+    static const struct options_program program = {
+        .name = "generate",
+        .about = "Continues texts with a model: a checkpoint, a run directory, "
+                 "a Hugging Face\nfolder or a GGUF file. The continuation "
+                 "alone goes to standard output; with\n--prompts a line of "
+                 "JSON for each. --score reads a text from standard input.\n",
+        .end = "Without options of sampling tokens are chosen as the "
+               "model's " GENERATE_CONFIG_FILE
+               "\nsays, and greedily if it says nothing.\n",
+        OPTIONS_COMMANDS(commands),
+    };
+    struct generate_args args = { .model = NULL };
     kernels_wait_passively(argv);
-    return cmd_main(&generate, argc, argv);
+    return cmd_main(&(struct cmd_main){ &program, &args, run }, argc, argv);
 }

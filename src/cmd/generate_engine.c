@@ -112,7 +112,7 @@ out:
 static void engine_stops(struct generate_engine *engine)
 {
     const struct generate_args *args = engine->args;
-    for (size_t s = 0; s < args->stop_count; s++) {
+    for (size_t s = 0; args->stop[s] != NULL; s++) {
         int32_t token = tokenizer_find(engine->tokenizer, args->stop[s]);
         if (token >= 0 && tokenizer_is_special(engine->tokenizer, token))
             engine_add_eos(engine, token);
@@ -128,7 +128,7 @@ static enum err engine_choices(struct generate_engine *engine,
     TRY(generate_config_read(engine->about, &config));
     generate_args_sample(engine->args, config.says ? &config.sample : NULL,
                          otherwise, &engine->sample);
-    engine->sample_of = engine->args->said != 0 ? "the command line"
+    engine->sample_of = generate_args_samples(engine->args) ? "the command line"
                         : config.says ? "the model's " GENERATE_CONFIG_FILE
                                       : "default, the model says nothing";
     engine_add_eos(engine, engine->about->eos);

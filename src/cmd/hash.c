@@ -16,22 +16,22 @@
 #define TIMEOUT_S 300.0
 
 struct arguments {
-    bool help, version, alone;
+    bool alone;
     bool chosen[STYLES_MAX];
     bool any; /* of the styles was named; else all are meant */
     char **overrides;
     int override_count;
 };
 
-static void usage(FILE *out)
+static const struct options_row rows[] = {
+    OPTION_FLAG(struct arguments, alone, "alone",
+                "each rank for itself, of any number"),
+    { 0 },
+};
+
+static void tell_more(FILE *out)
 {
-    fputs(
-        "usage: tessera-hash [--alone] [STYLE ...] [key=value ...]\n\n"
-        "Trains a tiny model of each style and compares the digest of what "
-        "was trained\nwith that of README: the same on every processor. Under "
-        "mpirun or srun up to 4\nranks train together; with --alone each of "
-        "any number for itself.\n\nstyles:",
-        out);
+    fputs("\nstyles:", out);
     for (int i = 0; hash_style_name(i) != NULL; i++)
         fprintf(out, " %s", hash_style_name(i));
     fputs("\nsettings: hardware.kernel_set, hardware.threads, "
@@ -54,26 +54,17 @@ static enum err choose_style(const char *name, struct arguments *out)
     return err_set(ERR_USAGE, "no style '%s'; --help lists them", name);
 }
 
-static enum err parse(int argc, char **argv, struct arguments *out)
+static enum err parse(const struct options *options, struct arguments *out)
 {
-    out->overrides = argv + 1; /* moved to the front */
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            out->help = true;
-        } else if (strcmp(argv[i], "--version") == 0) {
-            out->version = true;
-        } else if (strcmp(argv[i], "--alone") == 0) {
-            out->alone = true;
-        } else if (argv[i][0] == '-') {
-            return cmd_main_unknown(
-                "no option ", argv[i],
-                (const char *const[]){ "help", "version", "alone", NULL });
-        } else if (strchr(argv[i], '=') != NULL) {
-            TRY(hash_style_check(argv[i]));
-            out->overrides[out->override_count++] = argv[i];
-        } else {
-            TRY(choose_style(argv[i], out));
+    out->overrides = options->operands; /* moved to the front */
+    for (int i = 0; i < options->operand_count; i++) {
+        char *operand = options->operands[i];
+        if (strchr(operand, '=') == NULL) {
+            TRY(choose_style(operand, out));
+            continue;
         }
+        TRY(hash_style_check(operand));
+        out->overrides[out->override_count++] = operand;
     }
     return ERR_OK;
 }
@@ -145,20 +136,33 @@ out:
     return code;
 }
 
+static const struct options_command commands[] = {
+    { .operands = "[STYLE]... [key=value]...",
+      .rows = rows,
+      .operands_max = -1 }
+};
+
 int main(int argc, char **argv)
 {
+    static const struct options_program program = {
+        .name = "hash",
+        .about = "Trains a tiny model of each style and compares the digest of "
+                 "what was trained\nwith that of README: the same on every "
+                 "processor. Under mpirun or srun up to 4\nranks train "
+                 "together.\n",
+        .more = tell_more,
+        .bare = true,
+        OPTIONS_COMMANDS(commands),
+    };
+    int exit_code;
+    struct options options;
     struct arguments arguments = { 0 };
+    const struct cmd_main cmd = { &program, &arguments, NULL };
     kernels_wait_passively(argv);
     log_init("hash", -1, LOG_ERROR);
-    if (parse(argc, argv, &arguments) != ERR_OK) {
-        log_error("%s", err_text());
-        return EXIT_USAGE;
-    }
-    if (arguments.help)
-        usage(stdout);
-    else if (arguments.version)
-        puts("tessera " TESSERA_VERSION);
-    else
-        return hash(argc, argv, &arguments);
-    return EXIT_DONE;
+    if (cmd_main_options(&cmd, argc, argv, &options, &exit_code))
+        return exit_code;
+    enum err rc = parse(&options, &arguments);
+    return rc == ERR_OK ? hash(argc, argv, &arguments)
+                        : cmd_main_end(&cmd, rc, EXIT_DONE);
 }

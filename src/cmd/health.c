@@ -1,13 +1,12 @@
 /* tessera-health: is this node fit for a job? It reads options and prints
  * verdicts; the checks are in healthcheck/. See docs/man/tessera-health.1. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "src/base/log.h"
 #include "src/base/output.h"
-#include "src/cmd/cmd_main.h"
+#include "src/base/settings/options.h"
 #include "src/cmd/health_args.h"
 #ifndef HEALTH_NODE
 #include "kernels/kernels.h"
@@ -16,91 +15,48 @@
 #define HEALTH_EXIT_USAGE 64
 #define HEALTH_EXIT_BUDGET 76
 
-static const char usage_text[] =
-    "usage: tessera-health quick|prolog|epilog|job [options]\n"
-#ifndef HEALTH_NODE
-    "       srun -N4 --ntasks-per-node=1 tessera-health job --pairs ...\n"
-#endif
-    "       tessera-health --repaired | -h | --help | --version\n"
-    "  --json          the verdict as one line of JSON instead of a table\n"
-    "  --budget S      seconds that all checks together may take\n"
-    "  --gpus N        GPUs that the node must have, unless gpu.count says it\n"
-    "  --out FILE      also write the JSON line into FILE (or FILE/HOST.json)\n"
-    "  --root DIR      look at the files below DIR, for tests\n"
-    "  --config FILE   thresholds (default PREFIX/etc/health.cfg)\n"
-    "  --allow-inject  obey TESSERA_INJECT although run by root\n"
-    "  --repaired      GPU faults in the kernel's log up to now are settled\n"
-    "exit: 0 ok, 1 warn, 2 bad, 3 unknown or --out not written, 64 usage,\n"
-    "76 budget exceeded\n";
+static const struct options_row rows[] = {
+    OPTION_FLAG(struct health_args, json, "json",
+                "the verdict as one line of JSON instead of a table"),
+    OPTION_REAL(struct health_args, budget_s, "budget", "S", OPTION_ABOVE_0,
+                86400, "seconds that all checks together may take"),
+    OPTION_WHOLE(struct health_args, gpus, "gpus", "N", 1, 64,
+                 "GPUs that the node must have, unless gpu.count says it"),
+    OPTION_TEXT(struct health_args, out, "out", "FILE",
+                "also write the JSON line into FILE (or FILE/HOST.json)"),
+    OPTION_TEXT(struct health_args, root, "root", "DIR",
+                "look at the files below DIR, for tests"),
+    OPTION_TEXT(struct health_args, config, "config", "FILE",
+                "thresholds (default PREFIX/etc/health.cfg)"),
+    OPTION_FLAG(struct health_args, allow_inject, "allow-inject",
+                "obey TESSERA_INJECT although run by root"),
+    OPTION_FLAG(struct health_args, repaired, "repaired",
+                "GPU faults in the kernel's log up to now are settled"),
+    OPTION_FLAG(struct health_args, pairs, "pairs",
+                "of a job's ranks, one on each node: exchanges by twos"),
+    { 0 },
+};
 
-static void help(void)
+static void tell_checks(FILE *out)
 {
-    fputs(usage_text, stdout);
-    puts("\nchecks, and the phases that run them:");
-    health_print_checks(stdout);
+    fputs("\nchecks, and the phases that run them:\n", out);
+    health_print_checks(out);
 }
 
-static enum err parse_number(const char *name, const char *text, double max,
-                             double *number)
-{
-    char *end;
-    *number = 0;
-    if (text == NULL)
-        return ERR_OK;
-    *number = strtod(text, &end);
-    if (end == text || *end != '\0' || !(*number > 0 && *number <= max))
-        return err_set(ERR_USAGE,
-                       "--%s '%s': give a number above 0, at most %g", name,
-                       text, max);
-    return ERR_OK;
-}
-
-static enum err parse(int argc, char **argv, struct health_args *out)
-{
-    const char *budget = NULL, *gpus = NULL;
-    bool *const flags[] = { &out->json,     &out->pairs, &out->allow_inject,
-                            &out->repaired, &out->help,  &out->version };
-    const char **const texts[] = { &budget, &gpus, &out->out, &out->root,
-                                   &out->config };
-    static const struct option options[] = {
-        { "json", no_argument, NULL, 0 },
-        { "pairs", no_argument, NULL, 1 },
-        { "allow-inject", no_argument, NULL, 2 },
-        { "repaired", no_argument, NULL, 3 },
-        { "help", no_argument, NULL, 4 },
-        { "version", no_argument, NULL, 5 },
-        { "budget", required_argument, NULL, 6 },
-        { "gpus", required_argument, NULL, 7 },
-        { "out", required_argument, NULL, 8 },
-        { "root", required_argument, NULL, 9 },
-        { "config", required_argument, NULL, 10 },
-        { NULL, 0, NULL, 0 },
-    };
-    double count;
-    int which;
-    *out = (struct health_args){ .root = "" };
-    opterr = 0;
-    while ((which = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        if (which == '?')
-            return cmd_main_no_option("no option ", argv[optind - 1], options);
-        if (which == ':')
-            return err_set(ERR_USAGE, "%s needs a value; see --help",
-                           argv[optind - 1]);
-        if (which == 'h')
-            out->help = true;
-        else if (which < 6)
-            *flags[which] = true;
-        else
-            *texts[which - 6] = optarg;
-    }
-    out->phase = argv[optind];
-    if (argc - optind > 1)
-        return err_set(ERR_USAGE, "too many arguments: '%s'", argv[optind + 1]);
-    TRY(parse_number("budget", budget, 86400, &out->budget_s));
-    TRY(parse_number("gpus", gpus, 64, &count));
-    out->gpus = (int)count;
-    return ERR_OK;
-}
+static const struct options_command commands[] = {
+    { .operands = "[quick|prolog|epilog|job]",
+      .rows = rows,
+      .operands_max = -1 }
+};
+static const struct options_program program = {
+    .name = "health",
+    .about = "Judges this node, or under srun with --pairs all of a job: "
+             "is it fit to train?\n",
+    .end = "exit: 0 ok, 1 warn, 2 bad, 3 unknown or --out not written, 64 "
+           "usage,\n76 budget exceeded\n",
+    .more = tell_checks,
+    OPTIONS_COMMANDS(commands),
+};
 
 static const char *injection(bool allow)
 {
@@ -155,9 +111,15 @@ static int run_repaired(const char *root)
 }
 
 /* What there is to do must be said, once. */
-static enum err check_arguments(const struct health_args *arguments,
+static enum err check_arguments(const struct options *options,
+                                struct health_args *arguments,
                                 struct health_env *env)
 {
+    if (options->operand_count > 1)
+        return err_set(ERR_USAGE, "too many arguments: '%s'",
+                       options->operands[1]);
+    if (options->operand_count > 0)
+        arguments->phase = options->operands[0];
 #ifdef HEALTH_NODE
     if (arguments->pairs)
         return err_set(ERR_USAGE, "--pairs: this program has no MPI; use "
@@ -177,24 +139,25 @@ static enum err check_arguments(const struct health_args *arguments,
 
 int main(int argc, char **argv)
 {
-    struct health_args arguments;
+    struct options options;
+    struct health_args arguments = { .root = "" };
     char host[64];
     struct health_env env = { .host = host, .phase = HEALTH_JOB };
 #ifndef HEALTH_NODE
     kernels_wait_passively(argv);
 #endif
     log_init("health", -1, LOG_INFO);
-    if (parse(argc, argv, &arguments) != ERR_OK)
+    if (options_parse(&program, argc, argv, &arguments, &options) != ERR_OK)
         goto usage;
-    if (arguments.help) {
-        help();
+    if (options.help) {
+        options_usage(&program, stdout);
         return 0;
     }
-    if (arguments.version) {
+    if (options.version) {
         puts("tessera " TESSERA_VERSION);
         return 0;
     }
-    if (check_arguments(&arguments, &env) != ERR_OK)
+    if (check_arguments(&options, &arguments, &env) != ERR_OK)
         goto usage;
     if (arguments.repaired)
         return run_repaired(arguments.root);
@@ -214,6 +177,7 @@ int main(int argc, char **argv)
 #endif
     return run_phase(&arguments, &env);
 usage:
-    fprintf(stderr, "tessera-health: %s\n%s", err_text(), usage_text);
+    fprintf(stderr, "tessera-health: %s\n", err_text());
+    options_usage(&program, stderr);
     return HEALTH_EXIT_USAGE;
 }

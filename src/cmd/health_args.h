@@ -5,7 +5,7 @@
 #include "healthcheck/health.h"
 
 struct health_args {
-    bool json, pairs, allow_inject, repaired, help, version;
+    bool json, pairs, allow_inject, repaired;
     double budget_s; /* 0: the phase's own */
     int gpus;        /* 0: not said */
     const char *out, *root, *config, *phase;

@@ -5,31 +5,55 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
-#include "src/base/log.h"
 #include "src/base/new.h"
+#include "src/cmd/cmd_main.h"
 #include "src/cmd/plan_print.h"
 #include "src/job/exit_code.h"
 #include "src/train/start/start_idle.h"
 #include "src/train/start/start_weights.h"
 
-static const char usage[] =
-    "usage: tessera-plan [CFG] [key=value ...] [OPTION ...]\n"
-    "       tessera-plan --list | --help | --version\n\n"
-    "Says what a training run would need: parameters, FLOPs per token, memory "
-    "of a rank\nby kind, batch arithmetic, data, disk, and with what the "
-    "options tell, time,\ncheckpoint interval and goodput. The settings are "
-    "those of tessera-train; one such\nas model.preset=mpt-7b is enough.\n\n"
-    "  --memory BYTES        memory of a rank: 80GiB; does it fit?\n"
-    "  --ranks N             ranks of the job (1)\n"
-    "  --nodes N             nodes of the job (1)\n"
-    "  --rate N              tokens per second of the job\n"
-    "  --mfu SHARE           or the share of ranks x hardware.peak_flops\n"
-    "  --mtbf HOURS          mean time between failures of one node\n"
-    "  --write-rate BYTES    of checkpoints, per second: 2GiB\n"
-    "  --json                one JSON object\n"
-    "  --list                the presets\n\n"
-    "exit codes: 0 it fits, or no memory was given; 93 it does not fit; 64 "
-    "usage or\nconfiguration\n";
+#define RANKS_MAX 65536
+
+static const struct options_row rows[] = {
+    OPTION_BYTES(struct plan_options, memory_bytes, "memory", "BYTES",
+                 "memory of a rank: 80GiB; does it fit?"),
+    OPTION_WHOLE(struct plan_options, ranks, "ranks", "N", 1, RANKS_MAX,
+                 "ranks of the job (1)"),
+    OPTION_WHOLE(struct plan_options, nodes, "nodes", "N", 1, RANKS_MAX,
+                 "nodes of the job (1)"),
+    OPTION_REAL(struct plan_options, rate, "rate", "N", OPTION_ABOVE_0, 1e18,
+                "tokens per second of the job"),
+    OPTION_REAL(struct plan_options, mfu, "mfu", "SHARE", OPTION_ABOVE_0, 1,
+                "or the share of ranks x hardware.peak_flops"),
+    OPTION_REAL(struct plan_options, mtbf_h, "mtbf", "HOURS", OPTION_ABOVE_0,
+                1e9, "mean time between failures of one node"),
+    OPTION_BYTES(struct plan_options, write_bytes_per_s, "write-rate", "BYTES",
+                 "of checkpoints, per second: 2GiB"),
+    OPTION_FLAG(struct plan_options, json, "json", "one JSON object"),
+    OPTION_FLAG(struct plan_options, list, "list", "the presets"),
+    { 0 },
+};
+
+static enum err check(const struct options *line, struct plan_options *options)
+{
+    int first = 0;
+    if (options->nodes > options->ranks)
+        return err_set(ERR_USAGE,
+                       "--nodes %d, but only --ranks %d: each node has at "
+                       "least one rank",
+                       options->nodes, options->ranks);
+    if (options->rate > 0 && options->mfu > 0)
+        return err_set(ERR_USAGE, "--rate and --mfu say the same: give one");
+    if (options->mtbf_h > 0 && options->write_bytes_per_s == 0)
+        return err_set(ERR_USAGE,
+                       "--mtbf is for the interval of checkpoints, which takes "
+                       "--write-rate, too");
+    if (line->operand_count > 0 && strchr(line->operands[0], '=') == NULL)
+        options->path = line->operands[first++];
+    options->overrides = line->operands + first;
+    options->override_count = line->operand_count - first;
+    return ERR_OK;
+}
 
 static void list_presets(void)
 {
@@ -37,25 +61,29 @@ static void list_presets(void)
         puts(model_preset_names[i]);
 }
 
-static enum err plan(int argc, char **argv, int *exit_code)
+static enum err run(const struct options *line, int *exit_code)
 {
     enum err rc = ERR_OK;
-    struct plan_options options;
+    struct plan_options *options = line->into;
+    if (options->list) {
+        list_presets();
+        return ERR_OK;
+    }
+    TRY(check(line, options));
     struct train_settings *settings = NULL;
     struct plan_figures *figures = NULL;
     TRY_OUT(new_zeroed(&settings, 1));
     TRY_OUT(new_zeroed(&figures, 1));
-    TRY_OUT(plan_options_parse(argc, argv, &options));
-    TRY_OUT(train_settings_load_partial(options.path, options.overrides,
-                                        options.override_count, settings));
+    TRY_OUT(train_settings_load_partial(options->path, options->overrides,
+                                        options->override_count, settings));
     TRY_OUT(start_weights_plan(settings));
     start_idle(&(struct start_idle){ .settings = settings }, NULL, NULL);
     /* a job may have more ranks than the slots of a batch that is not known */
     if (settings->train.global_batch == 0 &&
-        settings->parallel.slots < options.ranks)
-        settings->parallel.slots = options.ranks;
-    TRY_OUT(plan_figures(&options, settings, figures));
-    if (options.json)
+        settings->parallel.slots < options->ranks)
+        settings->parallel.slots = options->ranks;
+    TRY_OUT(plan_figures(options, settings, figures));
+    if (options->json)
         TRY_OUT(plan_print_json(figures));
     else
         plan_print(figures);
@@ -69,28 +97,25 @@ out:
     return rc;
 }
 
+static const struct options_command commands[] = {
+    { .operands = "[CFG] [key=value]...", .rows = rows, .operands_max = -1 }
+};
+
 int main(int argc, char **argv)
 {
-    int exit_code = EXIT_DONE;
+    static const struct options_program program = {
+        .name = "plan",
+        .about = "Says what a training run would need: parameters, FLOPs per "
+                 "token, memory of a rank\nby kind, batch arithmetic, data, "
+                 "disk, and with what the options tell, time,\ncheckpoint "
+                 "interval and goodput. The settings are those of "
+                 "tessera-train; one such\nas model.preset=mpt-7b is "
+                 "enough.\n",
+        .end = "exit codes: 0 it fits, or no memory was given; 93 it does not "
+               "fit; 64 usage or\nconfiguration\n",
+        OPTIONS_COMMANDS(commands),
+    };
+    struct plan_options options = { .ranks = 1, .nodes = 1 };
     kernels_wait_passively(argv);
-    log_init("plan", -1, LOG_INFO);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        fputs(usage, stdout);
-    } else if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        puts("tessera " TESSERA_VERSION);
-    } else if (argc == 2 && strcmp(argv[1], "--list") == 0) {
-        list_presets();
-    } else if (argc < 2) {
-        fputs(usage, stderr);
-        return EXIT_USAGE;
-    } else {
-        enum err rc = plan(argc, argv, &exit_code);
-        if (rc == ERR_OK && (fflush(stdout) != 0 || ferror(stdout)))
-            rc = err_errno("standard output");
-        if (rc != ERR_OK) {
-            fprintf(stderr, "tessera-plan: %s\n", err_text());
-            return err_exit_code(rc);
-        }
-    }
-    return exit_code;
+    return cmd_main(&(struct cmd_main){ &program, &options, run }, argc, argv);
 }

@@ -4,13 +4,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "src/base/err.h"
-
 struct plan_options {
     const char *path; /* of the configuration; NULL: none */
     char **overrides; /* key=value, lent from argv */
     int override_count;
-    bool json;
+    bool json, list;
     int64_t memory_bytes;      /* of a rank; 0: not given */
     int ranks;                 /* 1 when not given */
     int nodes;                 /* 1 when not given */
@@ -19,6 +17,3 @@ struct plan_options {
     double mtbf_h;             /* of one node; 0: not given */
     int64_t write_bytes_per_s; /* of the whole job; 0: not given */
 };
-
-/* Reorders argv. ERR_USAGE says which argument is wrong. */
-enum err plan_options_parse(int argc, char **argv, struct plan_options *out);

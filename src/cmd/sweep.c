@@ -25,78 +25,23 @@ extern char **environ;
 
 #define TRIES 3 /* of a run that ends with EXIT_RETRY */
 
-static void usage(FILE *out)
-{
-    fputs(
-        "usage: tessera-sweep FILE [--report] [--json FILE] [--list]\n"
-        "       tessera-sweep FILE --slurm | --task NUMBER\n"
-        "       tessera-sweep --help | --version\n\n"
-        "Trains with every combination of the values in FILE's grid, each in a "
-        "run\ndirectory of its own, one after the other; runs that are "
-        "finished are left alone,\nothers go on. Then, or with --report alone, "
-        "compares them: quality, time, time to\nthe target, and which are not "
-        "beaten in both.\n\n"
-        "  --report       only compare\n"
-        "  --json FILE    the comparison for programs\n"
-        "  --list         only the command lines\n"
-        "  --slurm        as an array of jobs, of those that are not finished\n"
-        "  --task NUMBER  one run of them, in place of this program\n\n"
-        "exit codes: 0; 85 a run was stopped: the same command goes on; 93 "
-        "some "
-        "failed; 64\nusage or configuration\n\nFILE has:\n",
-        out);
-    sweep_help(out);
-}
-
-struct options {
-    const char *file, *json;
+struct sweep_options {
+    const char *json;
     bool report, list, slurm;
     int64_t task; /* -1: none */
 };
 
-static enum err parse_task(const char *text, int64_t *task)
-{
-    char *end = NULL;
-    errno = 0;
-    *task = strtoll(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || *task < 0)
-        return err_set(ERR_USAGE,
-                       "--task takes the number of a run, not "
-                       "'%.40s'",
-                       text);
-    return ERR_OK;
-}
-
-static enum err parse(int argc, char **argv, struct options *out)
-{
-    static const char *const names[] = { "json",  "task", "report",  "list",
-                                         "slurm", "help", "version", NULL };
-    *out = (struct options){ .task = -1 };
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i];
-        bool valued =
-            strcmp(word, "--json") == 0 || strcmp(word, "--task") == 0;
-        if (valued && i + 1 == argc)
-            return err_set(ERR_USAGE, "%s takes a value; see --help", word);
-        if (strcmp(word, "--json") == 0)
-            out->json = argv[++i];
-        else if (strcmp(word, "--task") == 0)
-            TRY(parse_task(argv[++i], &out->task));
-        else if (strcmp(word, "--report") == 0)
-            out->report = true;
-        else if (strcmp(word, "--list") == 0)
-            out->list = true;
-        else if (strcmp(word, "--slurm") == 0)
-            out->slurm = true;
-        else if (word[0] == '-' || out->file != NULL)
-            return cmd_main_unknown("no option ", word, names);
-        else
-            out->file = word;
-    }
-    if (out->file == NULL)
-        return err_set(ERR_USAGE, "which sweep? give its file; see --help");
-    return ERR_OK;
-}
+static const struct options_row rows[] = {
+    OPTION_FLAG(struct sweep_options, report, "report", "only compare"),
+    OPTION_TEXT(struct sweep_options, json, "json", "FILE",
+                "the comparison for programs"),
+    OPTION_FLAG(struct sweep_options, list, "list", "only the command lines"),
+    OPTION_FLAG(struct sweep_options, slurm, "slurm",
+                "as an array of jobs, of those that are not finished"),
+    OPTION_WHOLE(struct sweep_options, task, "task", "NUMBER", 0, INT64_MAX,
+                 "one run of them, in place of this program"),
+    { 0 },
+};
 
 /* --- running --- */
 
@@ -382,32 +327,32 @@ static enum err add_own_folder(void)
     return ERR_OK;
 }
 
-static enum err run(int argc, char **argv, int *exit_code)
+static enum err run(const struct options *line, int *exit_code)
 {
     enum err rc = ERR_OK;
-    struct options options;
+    const struct sweep_options *options = line->into;
+    const char *file = line->operands[0];
     struct output json = { .file = NULL };
-    TRY(parse(argc, argv, &options));
     struct sweep *sweep = NULL;
     TRY(new_zeroed(&sweep, 1));
     TRY_OUT(add_own_folder());
     handle_signals();
-    TRY_OUT(sweep_load(options.file, sweep));
-    if (options.list) {
+    TRY_OUT(sweep_load(file, sweep));
+    if (options->list) {
         rc = list(sweep);
         goto out;
     }
-    const char *const inputs[] = { options.file, sweep->settings.config };
-    if (options.json != NULL)
-        TRY_OUT(output_begin(options.json, inputs, 2, &json));
+    const char *const inputs[] = { file, sweep->settings.config };
+    if (options->json != NULL)
+        TRY_OUT(output_begin(options->json, inputs, 2, &json));
     TRY_OUT(fsio_mkdirs(sweep->settings.dir));
-    if (options.task >= 0)
-        rc = run_task(sweep, options.task);
-    else if (options.slurm)
-        rc = submit(sweep, options.file, exit_code);
-    else if (!options.report)
+    if (options->task >= 0)
+        rc = run_task(sweep, options->task);
+    else if (options->slurm)
+        rc = submit(sweep, file, exit_code);
+    else if (!options->report)
         rc = run_all(sweep, exit_code);
-    if (rc == ERR_OK && !options.slurm)
+    if (rc == ERR_OK && !options->slurm)
         rc = compare(sweep, &json);
 out:
     output_drop(&json);
@@ -416,10 +361,25 @@ out:
     return rc;
 }
 
+static const struct options_command commands[] = {
+    { .operands = "FILE", .rows = rows, .operands_min = 1, .operands_max = 1 }
+};
+
 int main(int argc, char **argv)
 {
-    static const struct cmd_main program = { .name = "sweep",
-                                             .usage = usage,
-                                             .run = run };
-    return cmd_main(&program, argc, argv);
+    static const struct options_program program = {
+        .name = "sweep",
+        .about =
+            "Trains with every combination of the values in FILE's grid, each "
+            "in a run\ndirectory of its own, one after the other; runs that "
+            "are finished are left alone,\nothers go on. Then, or with "
+            "--report alone, compares them: quality, time, time to\nthe "
+            "target, and which are not beaten in both.\n",
+        .end = "exit codes: 0; 85 a run was stopped: the same command goes on; "
+               "93 some failed; 64\nusage or configuration\n\nFILE has:\n",
+        .more = sweep_help,
+        OPTIONS_COMMANDS(commands),
+    };
+    struct sweep_options options = { .task = -1 };
+    return cmd_main(&(struct cmd_main){ &program, &options, run }, argc, argv);
 }

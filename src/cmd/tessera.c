@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/cmd/cmd_main.h"
+#include "src/base/settings/options.h"
 #include "src/job/exit_code.h"
 
 /* What each is for; one that is not named here is listed all the same. */
@@ -77,8 +77,10 @@ int main(int argc, char **argv)
     int n = snprintf(program, sizeof program, "%s/tessera-%s", folder, name);
     if (strchr(name, '/') == NULL && n < (int)sizeof program)
         execv(program, help ? ask : argv + 1);
-    const void *row;
-    (void)cmd_main_command(name, commands, COMMANDS, sizeof *commands, &row);
+    const char *names[COMMANDS + 1] = { NULL };
+    for (size_t c = 0; c < COMMANDS; c++)
+        names[c] = commands[c].name;
+    (void)options_unknown("no command ", name, names);
     fprintf(stderr, "tessera: %s\n", err_text());
     return EXIT_USAGE;
 }

@@ -1,5 +1,4 @@
 /* tessera-top RUN: a run, live in the terminal. */
-#include <getopt.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
@@ -18,21 +17,19 @@
 #define COLUMNS 80 /* where nobody knows */
 #define ROWS 24
 
-static const char help[] =
-    "usage: tessera-top RUN [OPTION ...]\n"
-    "       tessera-top --help | --version\n\n"
-    "Follows a run directory: progress, loss, throughput, utilization, times "
-    "of ranks,\ncheckpoints, goodput, nodes left out. Ctrl-C ends.\n\n"
-    "  --once             one picture, then end\n"
-    "  --interval N       seconds between pictures (1)\n"
-    "  --ascii            plain letters, as where the output is no terminal\n\n"
-    "exit codes: 0; 64 usage, or no such folder; 75 a file could not be read; "
-    "93 no\nrun there\n";
-
-struct options {
+struct top_options {
     const char *run;
     bool once, ascii;
     double interval_s;
+};
+
+static const struct options_row rows[] = {
+    OPTION_FLAG(struct top_options, once, "once", "one picture, then end"),
+    OPTION_REAL(struct top_options, interval_s, "interval", "SECONDS", 0.1,
+                86400, "between pictures (1)"),
+    OPTION_FLAG(struct top_options, ascii, "ascii",
+                "plain letters, as where the output is no terminal"),
+    { 0 },
 };
 
 static volatile sig_atomic_t ended;
@@ -47,44 +44,6 @@ static void on_resize(int number)
     (void)number; /* ends the pause, so that a new picture is drawn */
 }
 
-static enum err parse(int argc, char **argv, struct options *out)
-{
-    static const struct option names[] = {
-        { "once", no_argument, NULL, '1' },
-        { "ascii", no_argument, NULL, 'a' },
-        { "interval", required_argument, NULL, 'i' },
-        { NULL, 0, NULL, 0 },
-    };
-    *out = (struct options){ .interval_s = 1 };
-    opterr = 0;
-    for (;;) {
-        char *end = NULL;
-        int letter = getopt_long(argc, argv, ":", names, NULL);
-        if (letter == -1)
-            break;
-        if (letter == '?')
-            return cmd_main_no_option("no option ", argv[optind - 1], names);
-        if (letter == ':')
-            return err_set(ERR_USAGE, "%s needs a value; see --help",
-                           argv[optind - 1]);
-        out->once = out->once || letter == '1';
-        out->ascii = out->ascii || letter == 'a';
-        if (letter == 'i')
-            out->interval_s = strtod(optarg, &end);
-        if (letter == 'i' &&
-            (end == optarg || *end != '\0' ||
-             !(out->interval_s >= 0.1 && out->interval_s <= 86400)))
-            return err_set(ERR_USAGE,
-                           "--interval takes seconds from 0.1 to 86400, not "
-                           "'%.64s'",
-                           optarg);
-    }
-    if (argc - optind != 1)
-        return err_set(ERR_USAGE, "give one run directory; see --help");
-    out->run = argv[optind];
-    return ERR_OK;
-}
-
 static bool is_utf8(void)
 {
     static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
@@ -97,7 +56,7 @@ static bool is_utf8(void)
     return false;
 }
 
-static struct top_frame_style style_now(const struct options *options)
+static struct top_frame_style style_now(const struct top_options *options)
 {
     struct winsize size;
     const char *term = getenv("TERM");
@@ -122,7 +81,7 @@ static struct top_frame_style style_now(const struct options *options)
 
 /* The whole picture in one write, over the last one. */
 static enum err draw(const struct run_history *run,
-                     const struct options *options, bool over)
+                     const struct top_options *options, bool over)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -169,8 +128,8 @@ static bool is_over(const struct run_history *run)
 }
 
 /* On a terminal until somebody ends it; elsewhere also when the run has. */
-static enum err watch(const struct options *options, struct run_history **run,
-                      bool over)
+static enum err watch(const struct top_options *options,
+                      struct run_history **run, bool over)
 {
     while (ended == 0) {
         TRY(draw(*run, options, over));
@@ -197,23 +156,23 @@ static void take_signals(void)
     sigaction(SIGWINCH, &action, NULL);
 }
 
-static enum err run(int argc, char **argv, int *exit_code)
+static enum err run(const struct options *line, int *exit_code)
 {
     enum err rc = ERR_OK;
-    struct options options;
+    struct top_options *options = line->into;
     struct run_history *run = NULL;
     (void)exit_code;
-    TRY(parse(argc, argv, &options));
-    TRY_OUT(run_history_create(options.run, &run));
-    bool over = !options.once && style_now(&options).ansi;
-    if (options.once) {
-        rc = draw(run, &options, false);
+    options->run = line->operands[0];
+    TRY_OUT(run_history_create(options->run, &run));
+    bool over = !options->once && style_now(options).ansi;
+    if (options->once) {
+        rc = draw(run, options, false);
         goto out;
     }
     take_signals();
     if (over) /* a screen of its own, without the cursor */
         fputs("\x1b[?1049h\x1b[?25l", stdout);
-    rc = watch(&options, &run, over);
+    rc = watch(options, &run, over);
     if (over)
         fputs("\x1b[?25h\x1b[?1049l", stdout);
     fflush(stdout);
@@ -222,15 +181,21 @@ out:
     return rc;
 }
 
-static void usage(FILE *out)
-{
-    fputs(help, out);
-}
+static const struct options_command commands[] = {
+    { .operands = "RUN", .rows = rows, .operands_min = 1, .operands_max = 1 }
+};
 
 int main(int argc, char **argv)
 {
-    static const struct cmd_main program = { .name = "top",
-                                             .usage = usage,
-                                             .run = run };
-    return cmd_main(&program, argc, argv);
+    static const struct options_program program = {
+        .name = "top",
+        .about = "Follows a run directory: progress, loss, throughput, "
+                 "utilization, times of ranks,\ncheckpoints, goodput, nodes "
+                 "left out. Ctrl-C ends.\n",
+        .end = "exit codes: 0; 64 usage, or no such folder; 75 a file could "
+               "not be read; 93 no\nrun there\n",
+        OPTIONS_COMMANDS(commands),
+    };
+    struct top_options options = { .interval_s = 1 };
+    return cmd_main(&(struct cmd_main){ &program, &options, run }, argc, argv);
 }

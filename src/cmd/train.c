@@ -9,7 +9,7 @@
 #include "kernels/kernels.h"
 #include "src/base/log.h"
 #include "src/base/output.h"
-#include "src/cmd/cmd_main.h"
+#include "src/base/settings/options.h"
 #include "src/cmd/train_reference.h"
 #include "src/comm/comm.h"
 #include "src/job/exit_code.h"
@@ -199,9 +199,9 @@ int main(int argc, char **argv)
         log_error("which configuration? usage: tessera-train RUN.cfg "
                   "[key=value ...]; see --help");
     else if (argv[1][0] == '-') {
-        cmd_main_unknown("no option ", argv[1],
-                         (const char *const[]){ "print", "help", "reference",
-                                                "version", NULL });
+        options_unknown("no option ", argv[1],
+                        (const char *const[]){ "print", "help", "reference",
+                                               "version", NULL });
         log_error("%s", err_text());
     } else if (strchr(argv[1], '=') != NULL && access(argv[1], F_OK) != 0)
         log_error("RUN.cfg comes first: tessera-train RUN.cfg %s%s", argv[1],

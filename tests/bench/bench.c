@@ -8,7 +8,7 @@
 #include "kernels/kernels.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
-#include "src/cmd/cmd_main.h"
+#include "src/base/settings/options.h"
 #include "src/job/exit_code.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_ranks.h"
@@ -147,7 +147,7 @@ static enum err set_value(struct arguments *out, const char *option,
         out->options.tokens = (int)number;
         return number == (int)number ? ERR_OK : bad_value(option, value);
     } else {
-        return cmd_main_unknown(
+        return options_unknown(
             "no option ", option,
             (const char *const[]){ "dir", "model", "kernel-set", "seconds",
                                    "threads", "tokens", "json", "parallel",

@@ -359,7 +359,7 @@ def prepare():
             file.write(text)
         command("tessera-data", "tokenize", "--seq-len", str(LENGTH),
                 "--no-eos", "--out", f"{WORK}/{name}", f"{WORK}/{name}.txt")
-        rows = command("tessera-data", "cat", "--count", str(SAMPLES),
+        rows = command("tessera-data", "head", "--tokens", "--count", str(SAMPLES),
                        f"{WORK}/{name}").split()
         tokens[name] = torch.tensor([int(n) for n in rows])
     return tokens

@@ -6,7 +6,7 @@
     mds.py write DIR KIND      a data set of another form
     mds.py columns DIR COMPRESSION HASHES LIMIT
                                every encoding, as columns.c makes it; "-": none
-    mds.py column DIR NAME     a column, as tessera-data cat --column prints it
+    mds.py column DIR NAME     a column, as tessera-data head --column prints it
     mds.py same DIR DIR        the same raw shards
     mds.py names               the columns of `columns`, a line each
     mds.py big DIR COMPRESSION 64 MiB of samples of 2048 letters; "-": none

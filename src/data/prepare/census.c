@@ -274,7 +274,7 @@ enum err census_format(const struct census *census, bool json, char **text)
         *text = census_json(census);
         return *text != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
     }
-    TRY(describe_format(&census->about, false, &about));
+    TRY(describe_format(&census->about, &about));
     FILE *out = open_memstream(text, &bytes);
     if (out == NULL) {
         rc = err_set(ERR_MEMORY, "out of memory");

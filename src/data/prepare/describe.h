@@ -21,12 +21,8 @@ struct describe {
     double unigram_entropy; /* nats per token */
 };
 
-/* Reads every sample; show and stop as in src/data/prepare/scan.h. */
-enum err describe_dataset(const char *path, bool show, int (*stop)(void),
-                          struct describe *out);
-
-/* A line per value, or one JSON object; *text is malloc'ed. */
-enum err describe_format(const struct describe *info, bool json, char **text);
+/* A line per value; *text is malloc'ed. */
+enum err describe_format(const struct describe *info, char **text);
 
 /* The tokens of samples first .. first+count-1, or to the last one, a line per
  * sample, separated by spaces. ERR_USAGE when there is no sample `first`. */

@@ -13,7 +13,7 @@
 struct show {
     const struct show_options *options;
     struct dataset *dataset;
-    struct tokenizer *tokenizer; /* NULL: numbers are shown */
+    struct tokenizer *tokenizer;
     struct tokenizer_decoder decoder;
     FILE *out;
     bool line; /* something is on it */
@@ -45,11 +45,6 @@ static enum err show_token(struct show *show, int32_t token)
 {
     const uint8_t *text = NULL;
     size_t bytes = 0;
-    if (show->tokenizer == NULL) {
-        fprintf(show->out, "%s%" PRId32, show->line ? " " : "", token);
-        show->line = true;
-        return ERR_OK;
-    }
     if (token >= tokenizer_vocab_size(show->tokenizer)) {
         fprintf(show->out, "<%" PRId32 ">", token); /* of the model alone */
         show->line = true;
@@ -116,9 +111,8 @@ enum err show_samples(struct dataset *dataset,
         return err_set(ERR_USAGE, "%s: no sample %lld; there are %lld",
                        dataset_path(dataset), (long long)first,
                        (long long)samples);
-    if (!options->tokens)
-        TRY(scan_tokenizer(dataset, &show.tokenizer));
-    if (!options->tokens && show.tokenizer == NULL)
+    TRY(scan_tokenizer(dataset, &show.tokenizer));
+    if (show.tokenizer == NULL)
         return err_set(
             ERR_DATA,
             "%s has no tokenizer.json of tokenizer '%s', so its text "

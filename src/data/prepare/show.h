@@ -10,7 +10,6 @@
 
 struct show_options {
     int64_t first, count;
-    bool tokens; /* their numbers, in place of text */
     int (*stop)(void);
 };
 
