@@ -251,7 +251,7 @@ sanitize: ## the C tests under ASan and UBSan
 	+@$(MAKE) --no-print-directory SAN=1 sanitize-run
 
 sanitize-run: $(TESTS_1) $(REPLAYS)
-	ASAN_OPTIONS=detect_leaks=1 TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1) $(REPLAYS)
+	ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1) $(REPLAYS)
 
 # TESTS="test_err tests/hash.bats" only these, else all that needs no GPU; kernels
 # of GPUs, which are C++, are not counted

@@ -94,8 +94,9 @@ static enum err keep(struct prometheus *p, const char *name, double value)
     for (char *c = metric; *c != '\0'; c++)
         if (*c == '/' || *c == '-' || *c == '.')
             *c = '_';
+    /* first: a name that is in the map has a place here */
+    TRY(array_room(&p->gauges, &p->room, tracking_map_count(p->metrics) + 1));
     TRY(tracking_map_add(p->metrics, metric, &number));
-    TRY(array_room(&p->gauges, &p->room, number + 1));
     /* names that are one here share their last value */
     p->gauges[number].value = value;
     snprintf(p->gauges[number].help, sizeof p->gauges[number].help, "%s", name);

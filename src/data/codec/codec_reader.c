@@ -85,8 +85,9 @@ enum err codec_reader_open(const char *path, const char *text,
     struct codec_reader *reader = NULL;
     TRY(new_zeroed(&reader, 1));
     reader->in = reader->buffer;
-    reader->fd = in ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+    reader->fd = -1;
     TRY_OUT(new_text(&reader->path, in ? "stdin" : path));
+    reader->fd = in ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
     if (reader->fd < 0) {
         rc = errno == ENOENT ? err_set(ERR_DATA, "%s: no such file", path)
                              : err_errno("%s: open", reader->path);
