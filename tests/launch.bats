@@ -199,7 +199,7 @@ END
 echo "$*" >>"$T/cancelled"
 END
     stand_in tessera-train <<'END'
-[[ "$1 $2" != "--print run.dir"* ]] || echo "$T/run"
+[ "$1 $2" != "--print run.dir" ] || echo "$T/run"
 END
     ln -s "$(readlink -f "$JOBS/launch")" "$T/bin/tessera-launch"
     touch "$T/run.cfg"

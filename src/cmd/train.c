@@ -19,26 +19,25 @@
 
 static void usage(FILE *out)
 {
-    fprintf(
-        out,
-        "usage: tessera-train RUN.cfg [key=value ...]\n"
-        "       tessera-train --print KEY[,KEY...] RUN.cfg [key=value ...]\n"
-        "       tessera-train --help [RUN.cfg] [key=value ...]\n"
-        "       tessera-train --help KEY  (or how keys begin: "
-        "optimizer)\n"
-        "       tessera-train --reference\n"
-        "       tessera-train --version\n\n"
-        "Trains the model that RUN.cfg describes, alone or on the ranks "
-        "that mpirun or\nsrun starts, from the newest good checkpoint in "
-        "run.dir. --print shows\nresolved settings, a line each, --help all of "
-        "them: with RUN.cfg or key=value, such as\nmodel.preset=llama3-8b, "
-        "what they resolve "
-        "to; --reference the tables of events, listeners, algorithms, "
-        "optimizers and\nschedules, as docs/reference has them.\n\n"
-        "exit codes: 0 finished; 85 stopped by a signal or the file STOP, "
-        "checkpointed; 75\ntransient failure, start again; 93 do not start "
-        "again; 64 usage "
-        "or configuration\n\nsettings:\n");
+    fprintf(out,
+            "usage: tessera-train RUN.cfg [key=value ...]\n"
+            "       tessera-train --print KEY RUN.cfg [key=value ...]\n"
+            "       tessera-train --help [RUN.cfg] [key=value ...]\n"
+            "       tessera-train --help KEY  (or how keys begin: "
+            "optimizer)\n"
+            "       tessera-train --reference\n"
+            "       tessera-train --version\n\n"
+            "Trains the model that RUN.cfg describes, alone or on the ranks "
+            "that mpirun or\nsrun starts, from the newest good checkpoint in "
+            "run.dir. --print shows one\nresolved setting, --help all of "
+            "them: with RUN.cfg or key=value, such as\nmodel.preset=llama3-8b, "
+            "what they resolve "
+            "to; --reference the tables of events, listeners, algorithms, "
+            "optimizers and\nschedules, as docs/reference has them.\n\n"
+            "exit codes: 0 finished; 85 stopped by a signal or the file STOP, "
+            "checkpointed; 75\ntransient failure, start again; 93 do not start "
+            "again; 64 usage "
+            "or configuration\n\nsettings:\n");
 }
 
 /* A script must not take what could not be written for an empty value. */
@@ -96,64 +95,25 @@ static int help(int argc, char **argv)
     return err_exit_code(rc);
 }
 
-#define PRINT_MAX 16
-
-/* The settings that `keys` has, with commas between. */
-static enum err find_keys(char *keys, const struct setting **list, int *count)
+static int print_setting(const char *key, const char *path, char **overrides,
+                         int count)
 {
-    char *rest = NULL;
-    *count = 0;
-    for (char *key = strtok_r(keys, ",", &rest); key != NULL;
-         key = strtok_r(NULL, ",", &rest)) {
-        if (*count == PRINT_MAX)
-            return err_set(ERR_USAGE, "--print: at most %d keys", PRINT_MAX);
-        list[*count] = train_settings_setting(key);
-        if (list[(*count)++] == NULL)
-            return settings_no_such(train_settings_schema, train_settings_count,
-                                    key, "--print");
-    }
-    return *count > 0 ? ERR_OK : err_set(ERR_USAGE, "--print: no key is given");
-}
-
-static enum err print_list(const struct setting *const *list, int count,
-                           const struct train_settings *settings)
-{
-    char shown[SETTINGS_VALUE_BYTES];
-    for (int i = 0; i < count; i++) {
-        settings_text(list[i], settings, shown);
-        if (count > 1 && strchr(shown, '\n') != NULL)
-            return err_set(ERR_USAGE,
-                           "%s has a line break: print it alone, or leave that "
-                           "out",
-                           list[i]->key);
-        puts(shown);
-    }
-    return written();
-}
-
-/* The model is looked for where a value may come from it only: where a run is
- * can be asked without its weights. */
-static int print_settings(char *keys, const char *path, char **overrides,
-                          int override_count)
-{
-    enum err rc = ERR_OK;
-    const struct setting *list[PRINT_MAX];
-    int count = 0;
-    bool read = true;
     struct train_settings *settings = calloc(1, sizeof *settings);
-    if (settings == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
+    char *text = NULL;
+    enum err rc = settings == NULL
+                      ? err_set(ERR_MEMORY, "out of memory")
+                      : train_settings_load(path, overrides, count, settings);
     if (rc == ERR_OK)
-        rc = find_keys(keys, list, &count);
-    for (int i = 0; i < count && rc == ERR_OK; i++)
-        read = read && train_settings_written(list[i]);
-    if (rc == ERR_OK)
-        rc = (read ? train_settings_read : train_settings_load)(
-            path, overrides, override_count, settings);
-    if (rc == ERR_OK)
-        rc = print_list(list, count, settings);
+        rc = train_settings_print(settings, key, &text);
+    if (rc == ERR_OK) {
+        char shown[SETTINGS_VALUE_BYTES];
+        settings_text(train_settings_setting(key), settings, shown);
+        puts(shown);
+        rc = written();
+    }
     if (rc != ERR_OK)
         log_error("%s", err_text());
+    free(text);
     free(settings);
     return err_exit_code(rc);
 }
@@ -232,10 +192,9 @@ int main(int argc, char **argv)
     }
     bool print = argc >= 2 && strcmp(argv[1], "--print") == 0;
     if (print && argc >= 4)
-        return print_settings(argv[2], argv[3], argv + 4, argc - 4);
+        return print_setting(argv[2], argv[3], argv + 4, argc - 4);
     if (print)
-        log_error("usage: tessera-train --print KEY[,KEY...] RUN.cfg "
-                  "[key=value ...]");
+        log_error("usage: tessera-train --print KEY RUN.cfg [key=value ...]");
     else if (argc < 2)
         log_error("which configuration? usage: tessera-train RUN.cfg "
                   "[key=value ...]; see --help");

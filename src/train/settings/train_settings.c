@@ -248,29 +248,6 @@ enum err train_settings_load_partial(const char *path, char *const *overrides,
     return rc;
 }
 
-enum err train_settings_read(const char *path, char *const *overrides,
-                             int override_count, struct train_settings *out)
-{
-    struct settings_origin *origins =
-        calloc((size_t)train_settings_count, sizeof *origins);
-    if (origins == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    enum err rc = settings_load(train_settings_schema, train_settings_count,
-                                path, overrides, override_count, out, origins);
-    free(origins);
-    complete_site(out);
-    return rc;
-}
-
-bool train_settings_written(const struct setting *setting)
-{
-    static const char *const sections[] = { "run.", "checkpoint.", "log." };
-    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
-        if (strncmp(setting->key, sections[i], strlen(sections[i])) == 0)
-            return true;
-    return false;
-}
-
 enum err train_settings_print(const struct train_settings *settings,
                               const char *key, char **text)
 {

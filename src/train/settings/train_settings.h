@@ -64,14 +64,7 @@ const struct setting *train_settings_setting(const char *key);
 enum err train_settings_load(const char *path, char *const *overrides,
                              int override_count, struct train_settings *out);
 
-/* What path and overrides say, each setting within its limits: nothing is
- * completed or judged, and no other file is opened. */
-enum err train_settings_read(const char *path, char *const *overrides,
-                             int override_count, struct train_settings *out);
-/* Whether it is complete then, whatever the others and the model are. */
-bool train_settings_written(const struct setting *setting);
-
-/* As train_settings_load() for a plan: settings that a run must have may be missing, and are
+/* The same for a plan: settings that a run must have may be missing, and are
  * empty or 0 then. Slots and microbatch of a global batch that is not known are
  * 8 and 1. */
 enum err train_settings_load_partial(const char *path, char *const *overrides,
