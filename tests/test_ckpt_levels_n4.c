@@ -199,7 +199,10 @@ static void test_levels(struct levels *l)
     loads(l, 20, true, "the nodes have the newest intact one");
     everywhere(l, fixture_count(l->run, ".bad-step-000000030") == 1,
                "30 is set aside");
-    everywhere(l, node_damage(l, 20, -1, 0), "20 damaged on the nodes");
+    everywhere(l, node_damage(l, 20, -1, 0), "20 damaged on a node");
+    loads(l, 20, true, "made again from parity");
+    everywhere(l, node_damage(l, 20, -1, 0) && node_damage(l, 20, -1, 2),
+               "20 damaged on two nodes");
     loads(l, 20, false, "the run directory has the same step");
     everywhere(l, run_damage(l, 20, -1), "20's manifest damaged");
     loads(l, 10, false, "back to the oldest");
@@ -214,7 +217,8 @@ static void test_levels(struct levels *l)
     everywhere(l, save_on_nodes(l, 25) && run_damage(l, 10, 0),
                "25 on the nodes, 10 damaged");
     loads(l, 25, true, "the nodes alone");
-    everywhere(l, node_damage(l, 25, -1, 2), "25 damaged");
+    everywhere(l, node_damage(l, 25, -1, 2) && node_damage(l, 25, -1, 3),
+               "25 damaged");
     loads(l, -2, false, "nothing is left, and that is no fresh start");
 }
 
@@ -305,16 +309,15 @@ static void test_scavenge(struct levels *l)
     lose_node(l, 2);
     scavenges(l, -1, "two neighbours are lost");
     loads(l, 30, false, "the one before is there");
-    /* Shard 0 is on nodes 0 and 1, shard 3 on nodes 2 and 0. */
-    everywhere(l,
-               save_on_nodes(l, 50) && node_damage(l, 50, 0, 0) &&
-                   node_damage(l, 50, 0, 3),
+    everywhere(l, save_on_nodes(l, 50) && node_damage(l, 50, 0, 0),
                "50 on the nodes, damaged on one");
-    scavenges(l, 50, "the copies are whole");
+    scavenges(l, 50, "parity is whole");
     holds(l, 50);
-    everywhere(l, save_on_nodes(l, 60) && node_damage(l, 60, -1, 0),
-               "60 on the nodes, damaged everywhere");
-    scavenges(l, -1, "no copy is whole");
+    everywhere(l,
+               save_on_nodes(l, 60) && node_damage(l, 60, -1, 0) &&
+                   node_damage(l, 60, -1, 3),
+               "60 on the nodes, damaged on two");
+    scavenges(l, -1, "parity cannot make both");
     everywhere(l, save_on_nodes(l, 70) && identify(l, "u-2") == ERR_OK,
                "70 on the nodes, and another run here");
     scavenges(l, -1, "it is not this run's");

@@ -140,6 +140,10 @@ static enum err take_whole(struct comm *comm, struct ckpt_local *local,
                                  .here = local->here };
     if (*whole)
         return ERR_OK;
+    /* What a save that was cut off has left takes the room of lost shards;
+     * ckpt_rebuild() agrees before it makes files. */
+    if (ckpt_nodes_leads(comm) && ckpt_index_sweep(local->root) != ERR_OK)
+        log_warn("%s", err_text());
     TRY(ckpt_rebuild(comm, &lost, &rebuilt));
     return rebuilt ? take_stock(comm, local, whole) : ERR_OK;
 }
@@ -180,6 +184,8 @@ enum err ckpt_local_mend(struct comm *comm, struct ckpt_local *local,
                          bool *whole)
 {
     *whole = false;
+    /* the reader may have let go of a damaged shard, which is still there */
+    TRY(take_stock(comm, local, whole));
     TRY(comm_agree(comm, drop_damaged(comm, local)));
     return take_whole(comm, local, whole);
 }
@@ -206,6 +212,7 @@ static enum err try_newest(struct comm *comm, const struct local_search *search,
         rc = ckpt_manifest_parse(text, bytes, out->dir, &out->manifest);
     TRY_OUT(comm_agree(comm, rc));
     out->manifest_crc = crc32c(0, text, bytes);
+    out->root = search->dir;
     TRY_OUT(take_whole(comm, out, whole));
 out:
     free(text);

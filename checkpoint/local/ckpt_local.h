@@ -25,6 +25,7 @@ struct ckpt_local {
     int64_t ignored; /* the newest looked at that is another run's; -1: none */
     int64_t refused; /* of this run's uuid, without its signature; -1: none */
     char dir[FSIO_PATH_MAX];        /* of this rank's node */
+    const char *root;               /* the folder that this is in; lent */
     struct ckpt_manifest *manifest; /* NULL: there is none */
     uint32_t manifest_crc;          /* CRC32C of its text */
     bool here;                      /* this node has that very manifest */

@@ -30,7 +30,8 @@ static int offer_here(const struct ckpt_rebuild_run *b, const char *name,
         log_warn("%s", err_text());
         return 0;
     }
-    int shard = parity->shards[parity->member];
+    /* in a set of two the parity alone is the other's shard */
+    int shard = parity->members > 2 ? parity->shards[parity->member] : -1;
     return shard < 0 || b->lost->holds[shard];
 }
 

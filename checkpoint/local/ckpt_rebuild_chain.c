@@ -52,7 +52,7 @@ enum err ckpt_rebuild_chain_check(const struct ckpt_rebuild_run *b,
     TRY_OUT(ckpt_parity_path(path, b->lost->dir, &parity));
     TRY_OUT(ckpt_parity_read(path, b->lost->manifest, b->lost->manifest_crc,
                              true, &parity));
-    int own = parity.shards[parity.member];
+    int own = parity.members > 2 ? parity.shards[parity.member] : -1;
     if (own >= 0) {
         TRY_OUT(ckpt_read_create(b->lost->dir, b->lost->manifest, &reader));
         TRY_OUT(ckpt_read_all(reader, own));
@@ -98,7 +98,8 @@ static enum err open_part(const struct ckpt_rebuild_run *b,
                            .from = place > 0 ? job->ranks[place - 1] : -1,
                            .to = -1 };
     part->parity.member = job->chain[place];
-    int own = job->parity.shards[part->parity.member];
+    int own =
+        job->parity.members > 2 ? job->parity.shards[part->parity.member] : -1;
     TRY(ckpt_parity_path(part->path, b->lost->dir, &part->parity));
     part->parity_fd = open_file(part->path, O_RDONLY, &rc);
     if (own >= 0) {

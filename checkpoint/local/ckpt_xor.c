@@ -109,9 +109,9 @@ static enum err check_load(const struct ckpt_nodes *nodes, int groups)
         if (each * 2 * (members - 1) > MESSAGES_MAX)
             return err_set(ERR_UNSUPPORTED,
                            "node-local parity: a node has %d ranks and another "
-                           "%d: give all nodes as many, or choose smaller "
-                           "groups",
-                           nodes->ranks[n], sets);
+                           "%d: give all nodes as many%s",
+                           nodes->ranks[n], sets,
+                           members > 3 ? ", or choose smaller groups" : "");
     }
     return ERR_OK;
 }

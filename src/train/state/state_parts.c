@@ -113,8 +113,11 @@ static enum err arithmetic_store(const struct state_run *run, json_t *state)
 
 static enum err arithmetic_restore(struct state_run *run, const json_t *state)
 {
-    run->arithmetics = json_deep_copy(json_object_get(state, "arithmetic"));
-    return ERR_OK;
+    json_t *list = json_object_get(state, "arithmetic");
+    run->arithmetics =
+        json_is_array(list) ? json_deep_copy(list) : json_array();
+    return run->arithmetics != NULL ? ERR_OK
+                                    : err_set(ERR_MEMORY, "out of memory");
 }
 
 /* What the processor's results came from before they were the same everywhere:
