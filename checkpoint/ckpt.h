@@ -135,8 +135,8 @@ size_t ckpt_saver_stage_bytes(const struct ckpt_item *items, int item_count);
 enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
                           const json_t *state);
 
-/* The same to the nodes' own folders, with a copy of each shard on another node
- * or parity (ckpt_local.h): COMMITTED when all nodes have the step. An older
+/* The same to the nodes' own folders, with parity of each shard on other nodes
+ * (ckpt_local.h): COMMITTED when all nodes have the step. An older
  * local step stays until then, and goes afterwards. On rank 0 `state`
  * must not be NULL. */
 enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,

@@ -513,6 +513,7 @@ attempt_stand_ins() {
     step_id() { echo 7.1; }
     # shellcheck disable=SC2032 # xargs is not used here
     scancel() { echo "$tick" >>"$T/sent"; }
+    timeout() { shift 2 && "$@"; } # which runs no functions
 }
 
 watch() {

@@ -94,7 +94,7 @@ finishes() { # RUN [key=value ...]: with the bits of the undisturbed run
     done
     run scavenge "$DIR/torn"
     [ "$status" -eq 0 ]
-    [[ $output == *"damaged: looking for another copy"* ]]
+    [[ $output == *"damaged: looking whether another node has it"* ]]
     [[ $output == *"the nodes have nothing newer than the run directory" ]]
     [ -z "$(find "$DIR/torn/checkpoints" -name '*step*')" ]
 }

@@ -42,10 +42,10 @@ static const char *const names[] = {
 static const char *const local_names[] = {
     "local-folder-made",   /* the temporary folder exists on this node */
     "local-shard-written", /* this rank's shard is in it */
-    "local-prepared",      /* room for the copies is reserved */
+    "local-prepared",      /* room for the parity is reserved */
     "local-folded",        /* part of the parity is there */
     "local-sealed",        /* the parity files are complete */
-    "local-verified",      /* the copies or parity are here and good */
+    "local-verified",      /* the parity is here and good */
     "local-agreed",        /* every node has all that it must have */
     "local-committed",     /* this node has the step */
     "local-tidied",        /* all nodes have it, older ones are gone */

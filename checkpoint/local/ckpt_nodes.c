@@ -1,4 +1,4 @@
-/* Which ranks are on which node, as copies and parity need it. */
+/* Which ranks are on which node, as parity needs it. */
 #include "checkpoint/local/ckpt_nodes.h"
 
 #include <assert.h>

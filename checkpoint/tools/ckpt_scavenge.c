@@ -109,7 +109,7 @@ static enum err copy_mine(struct scavenge *s)
         enum err rc =
             ckpt_shard_copy(s->local.dir, s->tmp, &manifest->shards[i]);
         if (rc == ERR_CHECKPOINT) {
-            log_warn("%s: looking for another copy", err_text());
+            log_warn("%s: looking whether another node has it", err_text());
             s->local.holds[i] = false;
             continue;
         }

@@ -56,7 +56,7 @@ forward_stop()
     [ "$stop_forwarded" = no ] &&
         say "asking the ranks to checkpoint and stop ($stop_signal)"
     stop_forwarded=yes
-    scancel --signal=USR1 "$id" 2>/dev/null &&
+    timeout --foreground 5 scancel --signal=USR1 "$id" 2>/dev/null &&
         stop_again_at=$((SECONDS + STOP_AGAIN_S))
 }
 

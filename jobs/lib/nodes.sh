@@ -53,15 +53,16 @@ step_code()
     step_rc=$srun_rc
 }
 
-# Ends the step at once and for good, also where a dead node does not answer.
-# scancel tries for more than a minute where Slurm calls the step in transition;
-# what is left on the nodes is ended by their check.
+# end_step [SECONDS]: ends the step at once and for good, also where a dead node
+# does not answer. scancel tries for more than a minute where Slurm calls the step
+# in transition; what is left of an attempt is ended by the nodes' check, of a
+# check by nothing, so that one has longer.
 end_step()
 {
     local id tries
     id=$(step_id "$step_name")
     [ -n "$id" ] &&
-        timeout --foreground 5 scancel --signal=KILL "$id" 2>/dev/null
+        timeout --foreground "${1:-5}" scancel --signal=KILL "$id" 2>/dev/null
     for tries in 1 2 3 4; do
         await 0.5 && break
         [ "$tries" -eq 3 ] && kill -KILL "$srun_pid" 2>/dev/null
@@ -76,7 +77,7 @@ bounded_step()
     start_step "${@:2}"
     until await 1; do
         if [ "$SECONDS" -ge "$end" ] || [ -n "$stop_signal" ]; then
-            end_step
+            end_step 20
             return 1
         fi
     done
@@ -265,7 +266,8 @@ end_steps()
 {
     end_guard
     timeout --foreground 20 squeue -h -s -j "$slurm_id" -o %i 2>/dev/null |
-        grep '\.[0-9]*$' | xargs -r scancel --signal=KILL 2>/dev/null
+        grep '\.[0-9]*$' |
+        xargs -r timeout --foreground 20 scancel --signal=KILL 2>/dev/null
 }
 
 # keep_verdicts FOLDER NODE...: one file for all of them instead of one each, and

@@ -65,6 +65,8 @@ static enum err command_info(struct data_options *options)
     enum err rc = ERR_OK;
     struct census census;
     char *text = NULL;
+    if (options->columns && options->json)
+        return err_set(ERR_USAGE, "--columns prints no JSON: leave out --json");
     if (options->columns)
         return data_columns_list(options->operands[0]);
     TRY_OUT(

@@ -18,6 +18,8 @@ enum err data_head(struct data_options *options)
         .count = options->count < INT64_MAX ? options->count : HEAD_SAMPLES,
         .stop = stop_requested,
     };
+    if (options->tokens && options->column != NULL)
+        return err_set(ERR_USAGE, "--tokens and --column: give one of them");
     if (options->column != NULL || options->raw)
         return data_columns_cat(options);
     TRY_OUT(dataset_open(options->operands[0], &dataset));

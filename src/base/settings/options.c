@@ -212,7 +212,8 @@ static enum err no_option(const struct options_command *command,
     int count = 2;
     for (const struct options_row *row = command->rows;
          options_row_is(row) && count < OPTIONS_NAMES_MAX; row++)
-        if (row->name != NULL && row->kind != OPTIONS_GONE)
+        if (row->name != NULL && row->kind != OPTIONS_GONE &&
+            options_chosen(command->choice, row->name) != NULL)
             names[count++] = row->name;
     if (command->name != NULL)
         snprintf(what, sizeof what, "%.32s has no option ", command->name);
