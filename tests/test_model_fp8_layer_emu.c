@@ -8,6 +8,8 @@
  * sum in fp32. */
 #define ROUNDED_BF16 (1.0 / 256)
 #define SUMMED_F32 4e-6
+/* Of the parameters: the first layer, of which there are two. */
+#define BLOCK 1
 
 /* Nearest, ties to even; what is too large becomes the largest. */
 static double rounded(enum fp8 type, double x)
@@ -35,13 +37,16 @@ struct layer_test {
     struct arena tensors;
     enum linear linear;
     int64_t n, out, in;
+    void *weights;   /* the block's, of which this layer's are some */
+    float *gradient; /* likewise */
     struct both x, w, bias, dy, y, dx, dweight, dbias;
     float scale[FP8_OPERANDS];
 };
 
-/* In bf16, or the gradients of weights in fp32. */
-static struct both take(struct layer_test *t, int64_t count, bool wide,
-                        double size)
+/* In bf16, or the gradients of weights in fp32; at `device`, or, if that is
+ * NULL, where there is room. */
+static struct both take_at(struct layer_test *t, void *device, int64_t count,
+                           bool wide, double size)
 {
     static uint64_t seed;
     const struct kernel_memory *memory = t->device->kernels->memory;
@@ -49,7 +54,9 @@ static struct both take(struct layer_test *t, int64_t count, bool wide,
     uint16_t *half = check_alloc((size_t)count * sizeof *half);
     struct both b = { .count = count,
                       .host = check_random(count, ++seed, size),
-                      .device = arena_take(&t->tensors, bytes) };
+                      .device = device };
+    if (device == NULL)
+        b.device = arena_take(&t->tensors, bytes);
     for (int64_t i = 0; i < count && !wide; i++) {
         b.host[i] = check_bf16_of(b.host[i]);
         half[i] = to_bf16(b.host[i]);
@@ -59,6 +66,12 @@ static struct both take(struct layer_test *t, int64_t count, bool wide,
         abort();
     free(half);
     return b;
+}
+
+static struct both take(struct layer_test *t, int64_t count, bool wide,
+                        double size)
+{
+    return take_at(t, NULL, count, wide, size);
 }
 
 /* What the device has, into the host's. */
@@ -82,14 +95,23 @@ static void layer_open(struct layer_test *t)
     if (t->device->kernels->memory->tensors_create((size_t)1 << 20,
                                                    &t->tensors) != ERR_OK)
         abort();
+    const struct block_linear l = block_linear(&t->model->config, t->linear);
+    const struct param_block *block = &t->model->params->blocks[BLOCK];
+    size_t elements = (size_t)block->elements;
+    t->out = l.out;
+    t->in = l.in;
+    t->weights = arena_take(&t->tensors, elements * 2);
+    t->gradient = arena_take(&t->tensors, elements * sizeof(float));
+    int64_t weight = block->place[l.weight], bias = block->place[l.bias];
     t->x = take(t, t->n * t->in, false, 1.0);
-    t->w = take(t, t->out * t->in, false, 0.5);
+    t->w =
+        take_at(t, (char *)t->weights + 2 * weight, t->out * t->in, false, 0.5);
     t->dy = take(t, t->n * t->out, false, 0.125);
-    t->bias = take(t, t->out, false, 1.0);
+    t->bias = take_at(t, (char *)t->weights + 2 * bias, t->out, false, 1.0);
     t->y = take(t, t->n * t->out, false, NAN);
     t->dx = take(t, t->n * t->in, false, NAN);
-    t->dweight = take(t, t->out * t->in, true, 1.0);
-    t->dbias = take(t, t->out, true, 1.0);
+    t->dweight = take_at(t, t->gradient + weight, t->out * t->in, true, 1.0);
+    t->dbias = take_at(t, t->gradient + bias, t->out, true, 1.0);
 }
 
 static void layer_close(struct layer_test *t)
@@ -179,14 +201,15 @@ static enum err compute(struct layer_test *t)
     }
     pass->number = 1;
     pass->n = t->n;
+    pass->block = BLOCK;
+    pass->weights = t->weights;
+    pass->gradient = t->gradient;
     model->loss_tokens = 1;
     TRY_OUT(model_fp8_clear(model));
     TRY_OUT(model_fp8_upload(model, scales, scales + count));
-    TRY_OUT(model_linear(pass, t->linear, t->out, t->in, t->x.device,
-                         t->w.device, t->bias.device, t->y.device));
-    TRY_OUT(model_linear_backward(pass, t->linear, t->out, t->in, t->dy.device,
-                                  t->x.device, t->w.device, t->dx.device,
-                                  t->dweight.device, t->dbias.device));
+    TRY_OUT(model_linear(pass, t->linear, t->x.device, t->y.device));
+    TRY_OUT(model_linear_backward(pass, t->linear, t->dy.device, t->x.device,
+                                  t->dx.device));
 out:
     free(scales);
     return rc;
@@ -254,26 +277,22 @@ static void test_layers(const struct kernels *kernels)
     static const struct {
         const char *name;
         enum linear linear;
-        int64_t out, in;
         float scale[FP8_OPERANDS]; /* the second ones cut large elements */
     } layers[] = {
-        { "qkv", LINEAR_QKV, 64, 32, { 256, 512, 0x1p18f } },
-        { "attention's output", LINEAR_OUT, 32, 32, { 1024, 2048, 0x1p20f } },
-        { "gate and up", LINEAR_HIDDEN, 96, 32, { 16, 16, 0x1p10f } },
-        { "down", LINEAR_DOWN, 32, 48, { 1, 1, 1 } },
+        { "qkv", LINEAR_QKV, { 256, 512, 0x1p18f } },
+        { "attention's output", LINEAR_OUT, { 1024, 2048, 0x1p20f } },
+        { "gate and up", LINEAR_HIDDEN, { 16, 16, 0x1p10f } },
+        { "down", LINEAR_DOWN, { 1, 1, 1 } },
     };
-    struct model_config llama = { FP8_LLAMA };
+    struct model_config llama = { FP8_LLAMA, .bias = true };
     struct device d;
     struct model_fixture *f = fp8_fixture(llama);
     device_open(&d, f, kernels, DTYPE_BF16);
     struct model *model = fp8_model(&d, true, NULL);
     for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
-        struct layer_test t = { .device = &d,
-                                .model = model,
-                                .linear = layers[i].linear,
-                                .n = 48,
-                                .out = layers[i].out,
-                                .in = layers[i].in };
+        struct layer_test t = {
+            .device = &d, .model = model, .linear = layers[i].linear, .n = 48
+        };
         memcpy(t.scale, layers[i].scale, sizeof t.scale);
         layer_open(&t);
         check_layer(&t, layers[i].name);

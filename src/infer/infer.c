@@ -244,32 +244,6 @@ static enum err allocate(struct infer *infer)
     return ERR_OK;
 }
 
-/* The table of rotary positions, or ALiBi's slopes. */
-static enum err upload_positions(struct infer *infer)
-{
-    enum err rc = ERR_OK;
-    const struct kernel_memory *memory = infer->kernels->memory;
-    bool rope = infer->rope != NULL;
-    int64_t count =
-        rope ? infer->capacity * infer->head_dim : infer->config.n_heads;
-    size_t bytes = (size_t)count * sizeof(float);
-    if (!rope && infer->slopes == NULL)
-        return ERR_OK;
-    float *numbers = malloc(bytes);
-    if (numbers == NULL)
-        return err_set(ERR_MEMORY, "infer: out of memory");
-    if (rope)
-        model_config_rope_table(&infer->config, 0, infer->capacity, numbers);
-    else
-        model_config_alibi_slopes(&infer->config, numbers);
-    rc = memory->upload(infer->ctx.stream, bytes, numbers,
-                        rope ? infer->rope : infer->slopes);
-    if (rc == ERR_OK)
-        rc = memory->wait(infer->ctx.stream);
-    free(numbers);
-    return rc;
-}
-
 enum err infer_create(const struct model_config *config,
                       const struct params *params,
                       const struct kernels *kernels,
@@ -279,7 +253,8 @@ enum err infer_create(const struct model_config *config,
     struct infer *infer = NULL;
     TRY(open_infer(config, params, kernels, options, &infer));
     TRY_OUT(allocate(infer));
-    TRY_OUT(upload_positions(infer));
+    TRY_OUT(block_positions(config, kernels, infer->ctx.stream, infer->capacity,
+                            infer->rope, infer->slopes));
     *out = infer;
     infer = NULL;
 out:

@@ -7,26 +7,11 @@
 
 /* --- norms --- */
 
-struct norm infer_norm_shape(const struct infer *infer, int64_t rows)
-{
-    const struct model_config *config = &infer->config;
-    return (struct norm){
-        .kind = model_norm_is_rms(config->norm) ? NORM_RMS : NORM_LAYER,
-        .n = rows,
-        .groups = 1,
-        .d = config->d_model,
-        .stride = config->d_model,
-        .shared = true,
-        .eps = (float)config->norm_eps,
-        .low_precision = model_norm_is_low(config->norm),
-    };
-}
-
 /* x += scale * branch; norm = norm(x). */
 static enum err add_norm(struct infer *infer, int block, enum param_role role)
 {
     struct infer_work *work = &infer->work;
-    struct norm norm = infer_norm_shape(infer, infer->n);
+    struct norm norm = block_norm(&infer->config, infer->n);
     struct kernel_ctx ctx = infer_ctx(infer, infer->n * norm.d);
     return infer->kernels->add_norm_forward(
         &ctx, DTYPE_F32, &norm, work->x, (float)infer->config.residual_scale,
@@ -39,7 +24,7 @@ static enum err add_norm(struct infer *infer, int block, enum param_role role)
 static enum err first_norm(struct infer *infer, int block)
 {
     struct infer_work *work = &infer->work;
-    struct norm norm = infer_norm_shape(infer, infer->n);
+    struct norm norm = block_norm(&infer->config, infer->n);
     struct kernel_ctx ctx = infer_ctx(infer, infer->n * norm.d);
     return infer->kernels->norm_forward(
         &ctx, DTYPE_F32, &norm, work->x,
@@ -54,12 +39,8 @@ static enum err first_norm(struct infer *infer, int block)
 static enum err norm_heads(struct infer *infer, int block, enum param_role role,
                            int64_t heads, float *x)
 {
-    struct norm norm = infer_norm_shape(infer, infer->n);
-    bool each = infer->config.qk_norm == QK_NORM_HEAD;
+    struct norm norm = block_heads_norm(&infer->config, infer->n, heads);
     struct kernel_ctx ctx = infer_ctx(infer, infer->n * infer->qkv_width);
-    norm.groups = each ? heads : 1;
-    norm.d = each ? infer->head_dim : heads * infer->head_dim;
-    norm.stride = infer->qkv_width;
     return infer->kernels->norm_forward(&ctx, DTYPE_F32, &norm, x,
                                         infer_vector(infer, block, role),
                                         infer_vector(infer, block, role + 1), x,
@@ -114,53 +95,33 @@ static enum err attend(struct infer *infer, int layer)
 
 static enum err attention(struct infer *infer, int layer, int block)
 {
-    const struct model_config *config = &infer->config;
     struct infer_work *work = &infer->work;
-    int64_t d = config->d_model;
     TRY(layer == 0 ? first_norm(infer, block)
                    : add_norm(infer, block, PARAM_NORM_1_WEIGHT));
-    TRY(infer_linear(infer, block, PARAM_WQKV_WEIGHT, infer->n,
-                     infer->qkv_width, d, work->norm,
-                     infer_vector(infer, block, PARAM_WQKV_BIAS), work->qkv));
+    TRY(infer_linear(infer, block, LINEAR_QKV, work->norm, work->qkv));
     TRY(prepare(infer, block));
     TRY(attend(infer, layer));
-    TRY(infer_linear(infer, block, PARAM_OUT_WEIGHT, infer->n, d, d,
-                     work->attended, infer_vector(infer, block, PARAM_OUT_BIAS),
-                     work->branch));
+    TRY(infer_linear(infer, block, LINEAR_OUT, work->attended, work->branch));
     return add_norm(infer, block, PARAM_NORM_2_WEIGHT);
 }
 
 /* --- the other half --- */
 
-/* hidden to act, of `rows` rows; gates lie `stride` apart and ups begin at
- * `up`. */
-static enum err activate(struct infer *infer, int64_t rows, int64_t stride,
-                         const float *up)
+/* hidden to act, of `rows` rows. */
+static enum err activate(struct infer *infer, int64_t rows, bool apart)
 {
     struct infer_work *work = &infer->work;
-    enum activation act = model_activation_op(infer->config.activation);
-    int64_t f = infer->config.ffn_width;
-    struct kernel_ctx ctx = infer_ctx(infer, rows * f);
-    if (infer->config.ffn == FFN_GLU)
-        return infer->kernels->glu_forward(&ctx, DTYPE_F32, act, rows, f,
-                                           stride, work->hidden, up, work->act);
-    return infer->kernels->activation_forward(&ctx, DTYPE_F32, act, rows * f,
-                                              work->hidden, work->act);
+    struct kernel_ctx ctx = infer_ctx(infer, rows * infer->config.ffn_width);
+    return block_activate(&infer->config, infer->kernels, &ctx, DTYPE_F32, rows,
+                          apart, work->hidden, work->act);
 }
 
 static enum err mlp(struct infer *infer, int block)
 {
-    bool gated = infer->config.ffn == FFN_GLU;
-    enum param_role bias = gated ? PARAM_GATE_BIAS : PARAM_UP_BIAS;
     struct infer_work *work = &infer->work;
-    int64_t d = infer->config.d_model, f = infer->config.ffn_width;
-    TRY(infer_linear(infer, block, gated ? PARAM_GATE_WEIGHT : PARAM_UP_WEIGHT,
-                     infer->n, infer->hidden_width, d, work->norm,
-                     infer_vector(infer, block, bias), work->hidden));
-    TRY(activate(infer, infer->n, 2 * f, work->hidden + f));
-    return infer_linear(infer, block, PARAM_DOWN_WEIGHT, infer->n, d, f,
-                        work->act, infer_vector(infer, block, PARAM_DOWN_BIAS),
-                        work->branch);
+    TRY(infer_linear(infer, block, LINEAR_HIDDEN, work->norm, work->hidden));
+    TRY(activate(infer, infer->n, false));
+    return infer_linear(infer, block, LINEAR_DOWN, work->act, work->branch);
 }
 
 static enum err choose(struct infer *infer, int block,
@@ -168,9 +129,7 @@ static enum err choose(struct infer *infer, int block,
 {
     struct infer_work *work = &infer->work;
     const struct kernels *k = infer->kernels;
-    TRY(infer_linear(infer, block, PARAM_ROUTER, infer->n,
-                     infer->config.experts, infer->config.d_model, work->norm,
-                     NULL, work->probs));
+    TRY(infer_linear(infer, block, LINEAR_ROUTER, work->norm, work->probs));
     TRY(k->route_forward(&infer->ctx, route, work->probs, work->chosen,
                          work->weights));
     return k->route_sort(&infer->ctx, route, work->chosen, work->offsets,
@@ -188,7 +147,7 @@ static enum err experts(struct infer *infer, int block)
     int64_t d = config->d_model, f = config->ffn_width;
     int64_t rows = infer->n * config->experts_top_k;
     bool gated = config->ffn == FFN_GLU;
-    float *up = gated ? work->hidden + rows * f : work->hidden;
+    float *up = block_up(config, DTYPE_F32, rows, true, work->hidden);
     TRY(choose(infer, block, &route));
     TRY(infer->kernels->expert_gather(&infer->ctx, DTYPE_F32, &route, d,
                                       work->source, work->norm, work->sorted));
@@ -197,7 +156,7 @@ static enum err experts(struct infer *infer, int block)
                                  work->sorted, work->hidden));
     TRY(infer_experts_linear(infer, block, PARAM_EXPERTS_UP, rows, f, d,
                              work->sorted, up));
-    TRY(activate(infer, rows, f, up));
+    TRY(activate(infer, rows, true));
     TRY(infer_experts_linear(infer, block, PARAM_EXPERTS_DOWN, rows, d, f,
                              work->act, work->sorted));
     return infer->kernels->expert_combine(&infer->ctx, DTYPE_F32, &route, d,

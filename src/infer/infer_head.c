@@ -119,10 +119,10 @@ static enum err head_rows(struct infer *infer,
     wanted_of(targets, count, &wants_logits, &wants_losses);
     if (!wants_logits && !wants_losses)
         return ERR_OK;
-    TRY(infer_linear(infer, tied ? 0 : infer->params->block_count - 1,
-                     tied ? PARAM_WTE : PARAM_LM_HEAD, count,
-                     config->vocab_size, config->d_model, x, NULL,
-                     infer->work.logits));
+    TRY(infer_product(infer, tied ? 0 : infer->params->block_count - 1,
+                      tied ? PARAM_WTE : PARAM_LM_HEAD, count,
+                      config->vocab_size, config->d_model, x, NULL,
+                      infer->work.logits));
     /* in this order: losses may destroy logits */
     if (wants_logits)
         TRY(logits_to_host(infer, targets, count));
@@ -138,7 +138,7 @@ static enum err final_norm(struct infer *infer, int64_t count)
     struct infer_work *work = &infer->work;
     int last = infer->params->block_count - 1;
     int64_t d = infer->config.d_model;
-    struct norm norm = infer_norm_shape(infer, count);
+    struct norm norm = block_norm(&infer->config, count);
     struct kernel_ctx ctx = infer_ctx(infer, count * d);
     TRY(k->embedding_forward(&ctx, DTYPE_F32, count, count, d, work->wanted,
                              work->x, NULL, work->attended));

@@ -4,6 +4,7 @@
 
 #include "src/base/arena.h"
 #include "src/infer/infer.h"
+#include "src/model/block.h"
 
 /* Rows that have their logits at a time. */
 #define INFER_LOGIT_ROWS 128
@@ -114,11 +115,10 @@ const float *infer_lent(const struct infer *infer, int block,
 /* A vector of a block that was entered; NULL: the model has none. */
 const float *infer_vector(const struct infer *infer, int block,
                           enum param_role role);
-/* y[rows, out] = x[rows, in] W^T + bias, and what adapters add. */
-enum err infer_linear(struct infer *infer, int block, enum param_role role,
-                      int64_t rows, int64_t out, int64_t in, const float *x,
-                      const float *bias, float *y);
-/* The same without adapters. */
+/* y[n, out] = x[n, in] W^T + bias, and what adapters add. */
+enum err infer_linear(struct infer *infer, int block, enum linear linear,
+                      const float *x, float *y);
+/* y[rows, out] = x[rows, in] W^T + bias, of any matrix. */
 enum err infer_product(struct infer *infer, int block, enum param_role role,
                        int64_t rows, int64_t out, int64_t in, const float *x,
                        const float *bias, float *y);
@@ -128,11 +128,11 @@ enum err infer_product(struct infer *infer, int block, enum param_role role,
 void infer_experts_layout(struct infer *infer, struct arena *arena);
 enum err infer_experts_gather(struct infer *infer, int block,
                               const void **weights);
-/* Adapters (infer_lora.c): what they take, and y[rows, .] += theirs. Nothing
+/* Adapters (infer_lora.c): what they take, and y[n, .] += theirs. Nothing
  * happens where the product has none. */
 void infer_lora_layout(struct infer *infer, struct arena *arena);
-enum err infer_lora(struct infer *infer, int block, enum param_role role,
-                    int64_t rows, const float *x, float *y);
+enum err infer_lora(struct infer *infer, int block, enum linear linear,
+                    const float *x, float *y);
 /* Each expert's own rows, by work.offsets, with the layer's first block: y[rows,
  * out] from x[rows, in]. */
 enum err infer_experts_linear(struct infer *infer, int block,
@@ -146,9 +146,6 @@ enum err infer_embedding(struct infer *infer, int64_t count,
  * of the final norm. */
 enum err infer_embed(struct infer *infer);
 enum err infer_blocks(struct infer *infer);
-
-/* The norms of the residual stream, of so many rows. */
-struct norm infer_norm_shape(const struct infer *infer, int64_t rows);
 
 /* Logits and what is wanted of them, of rows work.wanted[count], to where
  * targets says. */

@@ -10,15 +10,6 @@ static bool is_adapted(const struct infer *infer, int block,
     return infer->params->blocks[block].place[param_lora_a(layer)] >= 0;
 }
 
-/* The product that the layer is a part of: up's is the gates'. */
-static enum param_role product_of(const struct infer *infer,
-                                  enum lora_layer layer)
-{
-    bool gated = infer->config.ffn == FFN_GLU;
-    return gated && layer == LORA_UP ? PARAM_GATE_WEIGHT
-                                     : param_lora_weight(layer);
-}
-
 void infer_lora_layout(struct infer *infer, struct arena *arena)
 {
     struct infer_work *work = &infer->work;
@@ -87,13 +78,12 @@ static enum err add_adapter(struct infer *infer, int block,
     return add_part(infer, &shape, rows, y);
 }
 
-enum err infer_lora(struct infer *infer, int block, enum param_role role,
-                    int64_t rows, const float *x, float *y)
+enum err infer_lora(struct infer *infer, int block, enum linear linear,
+                    const float *x, float *y)
 {
-    for (int i = 0; i < LORA_LAYERS; i++) {
-        enum lora_layer layer = (enum lora_layer)i;
-        if (is_adapted(infer, block, layer) && product_of(infer, layer) == role)
-            TRY(add_adapter(infer, block, layer, rows, x, y));
-    }
+    const struct block_linear l = block_linear(&infer->config, linear);
+    for (int i = l.lora; i < l.lora_end; i++)
+        if (is_adapted(infer, block, (enum lora_layer)i))
+            TRY(add_adapter(infer, block, (enum lora_layer)i, infer->n, x, y));
     return ERR_OK;
 }

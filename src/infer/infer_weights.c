@@ -187,12 +187,15 @@ enum err infer_product(struct infer *infer, int block, enum param_role role,
     return infer->kernels->panels_product(&infer->ctx, &product);
 }
 
-enum err infer_linear(struct infer *infer, int block, enum param_role role,
-                      int64_t rows, int64_t out, int64_t in, const float *x,
-                      const float *bias, float *y)
+enum err infer_linear(struct infer *infer, int block, enum linear linear,
+                      const float *x, float *y)
 {
-    TRY(infer_product(infer, block, role, rows, out, in, x, bias, y));
-    return infer_lora(infer, block, role, rows, x, y);
+    const struct block_linear l = block_linear(&infer->config, linear);
+    const float *bias =
+        l.bias == PARAM_ROLES ? NULL : infer_vector(infer, block, l.bias);
+    TRY(infer_product(infer, block, l.weight, infer->n, l.out, l.in, x, bias,
+                      y));
+    return infer_lora(infer, block, linear, x, y);
 }
 
 static bool has(const struct infer *infer, int block, enum param_role role)

@@ -131,38 +131,14 @@ static enum err upload_identity(struct model *model)
     return rc;
 }
 
-/* Uploads the table of rotary positions, or ALiBi's slopes. */
-static enum err upload_positions(struct model *model)
-{
-    enum err rc = ERR_OK;
-    bool rope = model->rope != NULL;
-    int64_t count =
-        rope ? model->options.seq_len * model->head_dim : model->config.n_heads;
-    size_t bytes = (size_t)count * sizeof(float);
-    float *numbers = malloc(bytes);
-    if (numbers == NULL)
-        return err_set(ERR_MEMORY, "model: out of memory");
-    if (rope)
-        model_config_rope_table(&model->config, 0, model->options.seq_len,
-                                numbers);
-    else
-        model_config_alibi_slopes(&model->config, numbers);
-    rc = model->kernels->memory->upload(model->ctx.stream, bytes, numbers,
-                                        rope ? model->rope : model->slopes);
-    if (rc == ERR_OK)
-        rc = model->kernels->memory->wait(model->ctx.stream);
-    free(numbers);
-    return rc;
-}
-
 static enum err model_constants(struct model *model)
 {
     for (int i = 0; i < model->options.own_chunks; i++)
         pass_streams(&model->passes[i]);
     if (model->ws.dispatch.rows > 0)
         TRY(upload_identity(model));
-    if (model->rope != NULL || model->slopes != NULL)
-        TRY(upload_positions(model));
+    TRY(block_positions(&model->config, model->kernels, model->ctx.stream,
+                        model->options.seq_len, model->rope, model->slopes));
     if (model->ws.unused != NULL)
         TRY(model->kernels->zero(&model->ctx, DTYPE_F32, model->config.d_model,
                                  model->ws.unused));

@@ -26,18 +26,6 @@ struct attention model_attention_shape(const struct pass *pass)
     };
 }
 
-/* The norm of the queries, or of the keys, inside packed qkv. */
-static struct norm qk_norm_shape(const struct pass *pass, int64_t heads)
-{
-    const struct model *model = pass->model;
-    struct norm norm = model_norm_shape(pass);
-    bool each = model->config.qk_norm == QK_NORM_HEAD;
-    norm.groups = each ? heads : 1;
-    norm.d = each ? model->head_dim : heads * model->head_dim;
-    norm.stride = model->qkv_width;
-    return norm;
-}
-
 static enum err rotate(struct pass *pass, bool inverse, void *qkv)
 {
     const struct model *model = pass->model;
@@ -57,8 +45,10 @@ static enum err norm_heads(struct pass *pass, const void *qkv)
     struct model *model = pass->model;
     const struct kernels *k = model->kernels;
     int64_t keys = model->config.n_heads * model->head_dim;
-    struct norm q = qk_norm_shape(pass, model->config.n_heads);
-    struct norm key = qk_norm_shape(pass, model->config.n_kv_heads);
+    struct norm q =
+        block_heads_norm(&model->config, pass->n, model->config.n_heads);
+    struct norm key =
+        block_heads_norm(&model->config, pass->n, model->config.n_kv_heads);
     TRY(k->norm_forward(&model->ctx, model->options.dtype, &q, qkv,
                         pass_weight(pass, PARAM_Q_NORM_WEIGHT),
                         pass_weight(pass, PARAM_Q_NORM_BIAS), pass->qkv,
@@ -95,9 +85,7 @@ enum err model_attention_before(struct pass *pass)
     const struct model_config *config = &model->config;
     void *qkv = layer->live[SAVED_QKV];
     TRY(model_norm(pass, PARAM_NORM_1_WEIGHT, layer->live[SAVED_X]));
-    TRY(model_linear(pass, LINEAR_QKV, model->qkv_width, config->d_model,
-                     model->ws.norm, pass_weight(pass, PARAM_WQKV_WEIGHT),
-                     pass_weight(pass, PARAM_WQKV_BIAS), qkv));
+    TRY(model_linear(pass, LINEAR_QKV, model->ws.norm, qkv));
     if (config->clip_qkv > 0.0)
         TRY(model->kernels->clip_forward(&model->ctx, model->options.dtype,
                                          pass->n * model->qkv_width,
@@ -123,11 +111,8 @@ enum err model_attention_after(struct pass *pass)
     struct model *model = pass->model;
     struct workspace *ws = &model->ws;
     const struct layer *layer = pass->layer;
-    int64_t d = model->config.d_model;
-    struct norm norm = model_norm_shape(pass);
-    TRY(model_linear(pass, LINEAR_OUT, d, d, layer->live[SAVED_ATT],
-                     pass_weight(pass, PARAM_OUT_WEIGHT),
-                     pass_weight(pass, PARAM_OUT_BIAS), ws->branch));
+    struct norm norm = block_norm(&model->config, pass->n);
+    TRY(model_linear(pass, LINEAR_OUT, layer->live[SAVED_ATT], ws->branch));
     TRY(model_drop_branch(pass, layer->dropout_attention));
     return model->kernels->add_norm_forward(
         &model->ctx, model->options.dtype, &norm, layer->live[SAVED_X],
@@ -141,8 +126,10 @@ static enum err norm_heads_backward(struct pass *pass, const void *qkv)
     struct model *model = pass->model;
     const struct kernels *k = model->kernels;
     int64_t keys = model->config.n_heads * model->head_dim;
-    struct norm q = qk_norm_shape(pass, model->config.n_heads);
-    struct norm key = qk_norm_shape(pass, model->config.n_kv_heads);
+    struct norm q =
+        block_heads_norm(&model->config, pass->n, model->config.n_heads);
+    struct norm key =
+        block_heads_norm(&model->config, pass->n, model->config.n_kv_heads);
     TRY(k->norm_backward(&model->ctx, model->options.dtype, &q, pass->dqkv, qkv,
                          pass_weight(pass, PARAM_Q_NORM_WEIGHT), pass->q_mean,
                          pass->q_rstd, false, pass->dqkv,
@@ -189,14 +176,10 @@ static enum err qkv_backward(struct pass *pass)
 enum err model_attention_after_backward(struct pass *pass)
 {
     const struct layer *layer = pass->layer;
-    int64_t d = pass->model->config.d_model;
     const void *dbranch = NULL;
     TRY(model_branch_gradient(pass, layer->dropout_attention, &dbranch));
-    TRY(model_linear_backward(pass, LINEAR_OUT, d, d, dbranch,
-                              layer->live[SAVED_ATT],
-                              pass_weight(pass, PARAM_OUT_WEIGHT), pass->x_last,
-                              pass_gradient(pass, PARAM_OUT_WEIGHT),
-                              pass_gradient(pass, PARAM_OUT_BIAS)));
+    TRY(model_linear_backward(pass, LINEAR_OUT, dbranch, layer->live[SAVED_ATT],
+                              pass->x_last));
     return make_ready(pass);
 }
 
@@ -214,16 +197,12 @@ enum err model_attention_backward(struct model *model)
 
 enum err model_attention_before_backward(struct pass *pass)
 {
-    struct model *model = pass->model;
-    struct workspace *ws = &model->ws;
+    struct workspace *ws = &pass->model->ws;
     const struct layer *layer = pass->layer;
-    int64_t d = model->config.d_model;
     TRY(qkv_backward(pass));
     TRY(model_norm(pass, PARAM_NORM_1_WEIGHT, layer->live[SAVED_X]));
-    TRY(model_linear_backward(pass, LINEAR_QKV, model->qkv_width, d, pass->dqkv,
-                              ws->norm, pass_weight(pass, PARAM_WQKV_WEIGHT),
-                              ws->dnorm, pass_gradient(pass, PARAM_WQKV_WEIGHT),
-                              pass_gradient(pass, PARAM_WQKV_BIAS)));
+    TRY(model_linear_backward(pass, LINEAR_QKV, pass->dqkv, ws->norm,
+                              ws->dnorm));
     return model_norm_backward(pass, PARAM_NORM_1_WEIGHT, layer->live[SAVED_X],
                                ws->dnorm, pass->dx);
 }

@@ -14,43 +14,45 @@ static bool in_fp8(const struct pass *pass, enum linear linear)
     return pass->model->options.fp8 && linear < LINEARS_FP8;
 }
 
-enum err model_linear(struct pass *pass, enum linear linear, int64_t out,
-                      int64_t in, const void *x, const void *weight,
-                      const void *bias, void *y)
+enum err model_linear(struct pass *pass, enum linear linear, const void *x,
+                      void *y)
 {
+    const struct model *model = pass->model;
+    const struct block_linear l = block_linear(&model->config, linear);
+    const void *bias = l.bias == PARAM_ROLES ? NULL : pass_weight(pass, l.bias);
     struct gemm gemm = { .form = GEMM_NT,
                          .m = pass->n,
-                         .n = out,
-                         .k = in,
+                         .n = l.out,
+                         .k = l.in,
                          .a = x,
-                         .b = weight,
+                         .b = pass_weight(pass, l.weight),
                          .c = y,
                          .bias = bias };
     if (in_fp8(pass, linear))
-        return model_fp8_linear(pass, linear, out, in, x, weight, bias, y);
-    TRY(pass->model->kernels->gemm(&pass->model->ctx,
-                                   pass->model->options.dtype, &gemm));
+        return model_fp8_linear(pass, linear, l.out, l.in, x, gemm.b, bias, y);
+    TRY(model->kernels->gemm(&model->ctx, model->options.dtype, &gemm));
     return model_lora_forward(pass, linear, x, y);
 }
 
 enum err model_linear_backward(struct pass *pass, enum linear linear,
-                               int64_t out, int64_t in, const void *dy,
-                               const void *x, const void *weight, void *dx,
-                               float *dweight, float *dbias)
+                               const void *dy, const void *x, void *dx)
 {
     const struct model *model = pass->model;
     const struct kernels *k = model->kernels;
     const struct kernel_ctx *ctx = &model->ctx;
+    const struct block_linear l = block_linear(&model->config, linear);
+    float *dweight = pass_gradient(pass, l.weight);
+    float *dbias = l.bias == PARAM_ROLES ? NULL : pass_gradient(pass, l.bias);
     struct gemm inputs = { .form = GEMM_NN,
                            .m = pass->n,
-                           .n = in,
-                           .k = out,
+                           .n = l.in,
+                           .k = l.out,
                            .a = dy,
-                           .b = weight,
+                           .b = pass_weight(pass, l.weight),
                            .c = dx };
     struct gemm weights = { .form = GEMM_TN,
-                            .m = out,
-                            .n = in,
+                            .m = l.out,
+                            .n = l.in,
                             .k = pass->n,
                             .a = dy,
                             .b = x,
@@ -58,38 +60,40 @@ enum err model_linear_backward(struct pass *pass, enum linear linear,
                             .accumulate = true,
                             .begins = model->begins };
     if (in_fp8(pass, linear)) {
-        TRY(model_fp8_linear_backward(pass, linear, out, in, dy, x, weight, dx,
-                                      dweight));
+        TRY(model_fp8_linear_backward(pass, linear, l.out, l.in, dy, x,
+                                      inputs.b, dx, dweight));
     } else {
         TRY(k->gemm(ctx, model->options.dtype, &inputs));
         if (dweight != NULL)
             TRY(k->gemm(ctx, model->options.dtype, &weights));
     }
     if (dbias != NULL)
-        TRY(k->bias_backward(ctx, model->options.dtype, pass->n, out, dy,
+        TRY(k->bias_backward(ctx, model->options.dtype, pass->n, l.out, dy,
                              dbias));
     return model_lora_backward(pass, linear, dy, x, dx);
 }
 
-struct norm model_norm_shape(const struct pass *pass)
+enum err model_activate_backward(const struct model *model, int64_t rows,
+                                 bool apart, const void *hidden)
 {
-    const struct model_config *config = &pass->model->config;
-    return (struct norm){
-        .kind = model_norm_is_rms(config->norm) ? NORM_RMS : NORM_LAYER,
-        .n = pass->n,
-        .groups = 1,
-        .d = config->d_model,
-        .stride = config->d_model,
-        .shared = true,
-        .eps = (float)config->norm_eps,
-        .low_precision = model_norm_is_low(config->norm),
-    };
+    const struct model_config *config = &model->config;
+    const struct workspace *ws = &model->ws;
+    enum dtype dtype = model->options.dtype;
+    enum activation op = model_activation_op(config->activation);
+    int64_t f = config->ffn_width;
+    if (config->ffn == FFN_GLU)
+        return model->kernels->glu_backward(
+            &model->ctx, dtype, op, rows, f, apart ? f : 2 * f, hidden,
+            block_up(config, dtype, rows, apart, hidden), ws->dact, ws->dhidden,
+            block_up(config, dtype, rows, apart, ws->dhidden));
+    return model->kernels->activation_backward(&model->ctx, dtype, op, rows * f,
+                                               hidden, ws->dact, ws->dhidden);
 }
 
 enum err model_norm(struct pass *pass, enum param_role role, const void *x)
 {
     struct workspace *ws = &pass->model->ws;
-    struct norm norm = model_norm_shape(pass);
+    struct norm norm = block_norm(&pass->model->config, pass->n);
     return pass->model->kernels->norm_forward(
         &pass->model->ctx, pass->model->options.dtype, &norm, x,
         pass_weight(pass, role), pass_weight(pass, role + 1), ws->norm,
@@ -100,7 +104,7 @@ enum err model_norm_backward(struct pass *pass, enum param_role role,
                              const void *x, const void *dnorm, void *dx)
 {
     struct workspace *ws = &pass->model->ws;
-    struct norm norm = model_norm_shape(pass);
+    struct norm norm = block_norm(&pass->model->config, pass->n);
     return pass->model->kernels->norm_backward(
         &pass->model->ctx, pass->model->options.dtype, &norm, dnorm, x,
         pass_weight(pass, role), ws->mean, ws->rstd, true, dx,

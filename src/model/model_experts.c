@@ -63,14 +63,11 @@ static enum err experts_gradient(struct pass *pass,
         &pass->model->ctx, pass->model->options.dtype, &gemm);
 }
 
-/* Gate and up of all rows, one after the other. */
 static void *up_of(const struct pass *pass, const struct expert_rows *rows,
                    void *hidden)
 {
-    const struct model_config *config = &pass->model->config;
-    if (config->ffn != FFN_GLU)
-        return hidden;
-    return at(pass->model, hidden, rows->count * config->ffn_width);
+    return block_up(&pass->model->config, pass->model->options.dtype,
+                    rows->count, true, hidden);
 }
 
 enum err model_experts_hidden(struct pass *pass, const struct expert_rows *rows)
@@ -90,37 +87,12 @@ enum err model_experts_hidden(struct pass *pass, const struct expert_rows *rows)
                         false, up_of(pass, rows, gate));
 }
 
-static enum err activate(struct pass *pass, const struct expert_rows *rows)
+/* SAVED_HIDDEN to ws.act. */
+static enum err activate(const struct pass *pass,
+                         const struct expert_rows *rows)
 {
-    const struct model *model = pass->model;
-    const struct kernels *k = model->kernels;
-    void *x = pass->layer->live[SAVED_HIDDEN];
-    int64_t f = model->config.ffn_width;
-    if (model->config.ffn == FFN_GLU)
-        return k->glu_forward(&model->ctx, model->options.dtype,
-                              activation_of(model), rows->count, f, f, x,
-                              up_of(pass, rows, x), model->ws.act);
-    return k->activation_forward(&model->ctx, model->options.dtype,
-                                 activation_of(model), rows->count * f, x,
-                                 model->ws.act);
-}
-
-static enum err activate_backward(struct pass *pass,
-                                  const struct expert_rows *rows)
-{
-    const struct model *model = pass->model;
-    const struct kernels *k = model->kernels;
-    const struct workspace *ws = &model->ws;
-    void *x = pass->layer->live[SAVED_HIDDEN];
-    int64_t f = model->config.ffn_width;
-    if (model->config.ffn == FFN_GLU)
-        return k->glu_backward(&model->ctx, model->options.dtype,
-                               activation_of(model), rows->count, f, f, x,
-                               up_of(pass, rows, x), ws->dact, ws->dhidden,
-                               up_of(pass, rows, ws->dhidden));
-    return k->activation_backward(&model->ctx, model->options.dtype,
-                                  activation_of(model), rows->count * f, x,
-                                  ws->dact, ws->dhidden);
+    return model_activate(pass->model, rows->count, true,
+                          pass->layer->live[SAVED_HIDDEN], pass->model->ws.act);
 }
 
 enum err model_experts_forward(struct pass *pass,
@@ -151,7 +123,8 @@ enum err model_experts_down_backward(struct pass *pass,
                                      f, rows->source, rows->weights, ws->act,
                                      ws->dact, rows->dweights));
     TRY(experts_gradient(pass, rows, ws->act, rows->dy, PARAM_EXPERTS_DOWN));
-    return activate_backward(pass, rows);
+    return model_activate_backward(pass->model, rows->count, true,
+                                   pass->layer->live[SAVED_HIDDEN]);
 }
 
 enum err model_experts_hidden_backward(struct pass *pass,

@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "src/base/arena.h"
+#include "src/model/block.h"
 #include "src/model/model.h"
 #include "src/model/model_graph.h"
 
@@ -81,17 +82,6 @@ struct expert_dispatch {
     float *in_weights[DISPATCH_BUFFERS];   /* [s] */
     float *out_dweights[DISPATCH_BUFFERS]; /* [s] */
     void *offsets_read;                    /* event: the host has them */
-};
-
-/* Linear layers of a block; products of those before LINEARS_FP8 may be in 8
- * bits. */
-enum linear {
-    LINEAR_QKV,
-    LINEAR_OUT,    /* of attention */
-    LINEAR_HIDDEN, /* MLP's up, or gate and up */
-    LINEAR_DOWN,
-    LINEARS_FP8,
-    LINEAR_ROUTER = LINEARS_FP8
 };
 
 /* Memory for products in 8 bits; nothing of it is there in other precisions. */
@@ -297,10 +287,17 @@ static inline void *at(const struct model *model, const void *base,
     return (char *)base + element * (int64_t)dtype_bytes(model->options.dtype);
 }
 
-static inline enum activation activation_of(const struct model *model)
+/* hidden to act (block.h). */
+static inline enum err model_activate(const struct model *model, int64_t rows,
+                                      bool apart, const void *hidden, void *act)
 {
-    return model_activation_op(model->config.activation);
+    return block_activate(&model->config, model->kernels, &model->ctx,
+                          model->options.dtype, rows, apart, hidden, act);
 }
+
+/* Back from ws.dact to ws.dhidden. */
+enum err model_activate_backward(const struct model *model, int64_t rows,
+                                 bool apart, const void *hidden);
 
 /* A tensor of the block that was entered; NULL: this configuration has none. */
 static inline const void *pass_weight(const struct pass *pass,
@@ -358,16 +355,13 @@ int64_t model_saved_cols(const struct model *model, enum saved kind);
  * errors do not feed back into a softmax or a norm's statistics. */
 enum packing model_packing(const struct model *model, enum saved kind);
 
-/* y[n, out] = x[n, in] W^T + bias (NULL: none), and what adapters add. */
-enum err model_linear(struct pass *pass, enum linear linear, int64_t out,
-                      int64_t in, const void *x, const void *weight,
-                      const void *bias, void *y);
-/* dx = dy W, dweight += dy^T x, dbias += column sums of dy (NULL: none, or
- * frozen, as dweight), and the adapters' part of it. */
+/* y[n, out] = x[n, in] W^T + bias, and what adapters add. */
+enum err model_linear(struct pass *pass, enum linear linear, const void *x,
+                      void *y);
+/* dx = dy W, dweight += dy^T x, dbias += column sums of dy, where they train,
+ * and the adapters' part of it. */
 enum err model_linear_backward(struct pass *pass, enum linear linear,
-                               int64_t out, int64_t in, const void *dy,
-                               const void *x, const void *weight, void *dx,
-                               float *dweight, float *dbias);
+                               const void *dy, const void *x, void *dx);
 
 /* Adapters (model_lora.c): what they take; y[n, .] += theirs; dx += theirs, and
  * the gradients of A and B. Nothing happens where a layer has none. */
@@ -394,7 +388,6 @@ enum err model_norm(struct pass *pass, enum param_role role, const void *x);
 /* dx += the gradient through it; after model_norm() of the same x. */
 enum err model_norm_backward(struct pass *pass, enum param_role role,
                              const void *x, const void *dnorm, void *dx);
-struct norm model_norm_shape(const struct pass *pass);
 
 /* ws.branch as it is added to the stream. */
 enum err model_drop_branch(struct pass *pass, uint64_t stream);

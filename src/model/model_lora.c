@@ -13,18 +13,6 @@ struct adapter {
     struct random_place random;
 };
 
-/* Adapters [*first, *end) can belong to the product. */
-static void adapters_of(enum linear linear, int *first, int *end)
-{
-    static const enum lora_layer begins[] = {
-        [LINEAR_QKV] = LORA_Q,         [LINEAR_OUT] = LORA_OUT,
-        [LINEAR_HIDDEN] = LORA_GATE,   [LINEAR_DOWN] = LORA_DOWN,
-        [LINEAR_ROUTER] = LORA_LAYERS, [LINEAR_ROUTER + 1] = LORA_LAYERS,
-    };
-    *first = (int)begins[linear];
-    *end = (int)begins[linear + 1];
-}
-
 /* false: the layer has none. */
 static bool find(const struct pass *pass, enum lora_layer layer,
                  struct adapter *out)
@@ -213,12 +201,11 @@ static enum err backward(const struct pass *pass, const struct adapter *adapter,
 enum err model_lora_forward(struct pass *pass, enum linear linear,
                             const void *x, void *y)
 {
+    const struct block_linear l = block_linear(&pass->model->config, linear);
     struct adapter adapter;
-    int first, end;
     if (pass->model->options.lora.rank == 0)
         return ERR_OK;
-    adapters_of(linear, &first, &end);
-    for (int i = first; i < end; i++)
+    for (int i = l.lora; i < l.lora_end; i++)
         if (find(pass, (enum lora_layer)i, &adapter))
             TRY(forward(pass, &adapter, x, y));
     return ERR_OK;
@@ -227,12 +214,11 @@ enum err model_lora_forward(struct pass *pass, enum linear linear,
 enum err model_lora_backward(struct pass *pass, enum linear linear,
                              const void *dy, const void *x, void *dx)
 {
+    const struct block_linear l = block_linear(&pass->model->config, linear);
     struct adapter adapter;
-    int first, end;
     if (pass->model->options.lora.rank == 0)
         return ERR_OK;
-    adapters_of(linear, &first, &end);
-    for (int i = first; i < end; i++)
+    for (int i = l.lora; i < l.lora_end; i++)
         if (find(pass, (enum lora_layer)i, &adapter))
             TRY(backward(pass, &adapter, dy, x, dx));
     return ERR_OK;

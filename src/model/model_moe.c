@@ -71,8 +71,7 @@ static enum err router_logits(struct pass *pass, const void *input,
     int64_t experts = model->config.experts;
     bool same = model->options.dtype == DTYPE_F32;
     void *product = same ? logits : model->ws.router_logits;
-    TRY(model_linear(pass, LINEAR_ROUTER, experts, model->config.d_model, input,
-                     pass_weight(pass, PARAM_ROUTER), NULL, product));
+    TRY(model_linear(pass, LINEAR_ROUTER, input, product));
     if (!same)
         TRY(model->kernels->convert(&model->ctx, pass->n * experts,
                                     model->options.dtype, product, DTYPE_F32,
@@ -93,10 +92,8 @@ static enum err router_backward(struct pass *pass, const void *input)
                                     ws->dlogits, model->options.dtype,
                                     ws->router_logits));
     }
-    return model_linear_backward(pass, LINEAR_ROUTER, experts,
-                                 model->config.d_model, dlogits, input,
-                                 pass_weight(pass, PARAM_ROUTER), ws->drouter,
-                                 pass_gradient(pass, PARAM_ROUTER), NULL);
+    return model_linear_backward(pass, LINEAR_ROUTER, dlogits, input,
+                                 ws->drouter);
 }
 
 static enum err choose(struct pass *pass)
