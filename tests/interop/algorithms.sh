@@ -5,15 +5,10 @@
 # build/interop) and stay there; without them the test is skipped.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 
 venv_models || skip "$VENV_MISSING"
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 export OMP_NUM_THREADS=1
 "$VENV/bin/python" "$HERE/algorithms.py" "$BIN" "$WORK" "$@"

@@ -7,12 +7,8 @@
 # build/interop) and stay there; without them the test is skipped.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 
 python() {
     OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} "$VENV/bin/python" "$HERE/cards.py" "$@"
@@ -34,8 +30,7 @@ export_of() { # MODEL OUT OPTION...
 }
 
 venv_models || skip "$VENV_MISSING"
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 "$HERE/../english-text" 40000 >"$WORK/text"
 check "a small chat model is made" python make "$WORK/text" "$WORK/model"
 check "data of its tokenizer" "$BIN/tessera-data" tokenize --seq-len 32 \

@@ -6,12 +6,8 @@
 # test is skipped.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 CHAT=$BIN/../interop/chat
 
 [ -x "$CHAT" ] || skip "$CHAT was not built"
@@ -29,8 +25,7 @@ if [ ! -d "$TEMPLATES" ]; then
     rm -rf "$TEMPLATES.parts"
 fi
 
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 export SOURCE_DATE_EPOCH=1763856000
 check "released templates" "$VENV/bin/python" "$HERE/chat.py" "$CHAT" 66 "$TEMPLATES"
 if [ -n "${TESSERA_TEMPLATES:-}" ]; then

@@ -13,46 +13,23 @@
 #   load     from the disk: the files were dropped from the page cache
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 SIDE=$BIN/../interop/side
 ROOT=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}
 ROUNDS=${ROUNDS:-5}
 KINDS="ours-sync dcp-sync ours-async dcp-async"
 BACKWARDS="dcp-async ours-async dcp-sync ours-sync"
-COUNT=0
-FAILED=0
-
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-
-skip() {
-    echo "1..0 # SKIP $1"
-    exit 0
-}
-
-# check NAME COMMAND...: one test point
-check() {
-    local name=$1
-    shift
-    COUNT=$((COUNT + 1))
-    if "$@"; then
-        echo "ok $COUNT - $name"
-    else
-        echo "not ok $COUNT - $name"
-        FAILED=$((FAILED + 1))
-    fi
-}
 
 # ours COMMAND ..., dcp COMMAND ...: one line on stdout
 ours() {
-    "$HERE/../mpirun" 2 "$SIDE" "$@" 2>>"$WORK/log"
+    "$HERE/../mpirun" 2 "$SIDE" "$@" 2>>"$WORK/errors"
 }
 
 dcp() {
     local command=$1
     shift
-    "$PYTHON" "$HERE/dcp.py" "$command" "$WORK/shapes" "$@" 2>>"$WORK/log"
+    "$PYTHON" "$HERE/dcp.py" "$command" "$WORK/shapes" "$@" 2>>"$WORK/errors"
 }
 
 # measure KIND: its line goes to its file; the checkpoint stays in $WORK/KIND
@@ -63,7 +40,7 @@ measure() {
     line=$($side times "$WORK/$1" "${1#*-}")
     if ! [[ $line =~ ^([0-9.]+\ ){3}[0-9.]+$ ]]; then
         echo "Bail out! $1: $line"
-        tail -n 5 "$WORK/log" | sed 's/^/# /'
+        tail -n 5 "$WORK/errors" | sed 's/^/# /'
         exit 1
     fi
     echo "$line" >>"$WORK/$1.times"
@@ -137,5 +114,4 @@ echo "# one bit flipped, DCP: $DCP"
 check "ours: one flipped bit is noticed" test -n "$OURS" -a "$OURS" != same \
     -a "$OURS" != differs
 
-echo "1..$COUNT"
-[ "$FAILED" -eq 0 ]
+finish_points

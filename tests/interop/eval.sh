@@ -6,12 +6,9 @@
 # examples are compared.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-EVAL=${TESSERA_BIN:-$HERE/../../build/bin}/tessera-eval
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
+EVAL=$BIN/tessera-eval
 
 [ -x "$EVAL" ] || skip "$EVAL was not built: make"
 [ -n "${TESSERA_FOUNDRY:-}" ] ||
@@ -20,8 +17,7 @@ venv_models || skip "$VENV_MISSING"
 venv_smollm2 || skip "$VENV_MISSING"
 venv_foundry || skip "$VENV_MISSING"
 
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 HF_HUB_OFFLINE=1 HF_DATASETS_DISABLE_PROGRESS_BARS=1 HF_HOME=$WORK TMPDIR=$WORK \
     "$VENV/bin/python" -W ignore \
     "$HERE/eval.py" "$TESSERA_FOUNDRY" "$SMOLLM2" "$EVAL"

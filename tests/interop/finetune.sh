@@ -8,17 +8,10 @@
 # LLM Foundry's scripts/data_prep.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
+PEER=finetune.py
 DATA=$BIN/tessera-data
-
-python() {
-    "$VENV/bin/python" "$HERE/finetune.py" "$@"
-}
 
 # same_vocabulary PATTERN SIZE TEXT: our file has BpeTrainer's tokens and merges
 same_vocabulary() {
@@ -46,8 +39,7 @@ venv_make finetune transformers==5.23.0 tokenizers==0.23.3 \
     jinja2==3.1.6 numpy ||
     skip "$VENV_MISSING"
 
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 "$HERE/../english-text" 6000000 | iconv -cf UTF-8 -t UTF-8 >"$WORK/english"
 cat "$HERE"/../../src/*/*.[ch] >"$WORK/code"
 for text in english code; do

@@ -6,13 +6,9 @@
 # there; without them the test is skipped.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 PROGRAM=$BIN/../interop/sample
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
 
 python() {
     OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} "$VENV/bin/python" \
@@ -21,8 +17,7 @@ python() {
 
 [ -x "$PROGRAM" ] || skip "$PROGRAM was not built"
 venv_models || skip "$VENV_MISSING"
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 check "distributions are those of transformers" \
     python distributions "$PROGRAM" 400
 if venv_smollm2; then

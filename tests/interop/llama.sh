@@ -6,12 +6,8 @@
 # where that or the model cannot be had, the test is skipped.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 TYPES="fp32 bf16 q8_0"
 
 python() {
@@ -43,8 +39,7 @@ venv_smollm2 || skip "$VENV_MISSING"
 venv_llama || skip "$VENV_MISSING"
 LLAMA=$VENV
 
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 for type in $TYPES; do
     check "a GGUF file of $type" export_file "$type"
 done

@@ -5,16 +5,10 @@
 # and stay there; without them the test is skipped.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-LOGITS=${TESSERA_BIN:-$HERE/../../build/bin}/../interop/logits
-
-python() {
-    "$VENV/bin/python" "$HERE/logits.py" "$@"
-}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
+PEER=logits.py
+LOGITS=$BIN/../interop/logits
 
 # found NAME: the line that says how a small model went
 found() {
@@ -25,8 +19,7 @@ found() {
 [ -x "$LOGITS" ] || skip "$LOGITS was not built: make tests"
 venv_models || skip "$VENV_MISSING"
 
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 
 python small "$LOGITS" "$WORK/models" >"$WORK/found" 2>"$WORK/errors"
 for name in $(python list); do

@@ -5,23 +5,15 @@
 # build/interop) and stay there; without them the test is skipped.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
+PEER=lora.py
 LORA=$BIN/../interop/lora
-
-python() {
-    "$VENV/bin/python" "$HERE/lora.py" "$@"
-}
 
 [ -x "$LORA" ] || skip "$LORA was not built: make tests"
 venv_models || skip "$VENV_MISSING"
 
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 
 # run NAME: adapters of all layers of the model, trained for a few steps
 run() {

@@ -6,12 +6,8 @@
 # there; TESSERA_GGUF names another file of SmolLM2.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 HF=$BIN/tessera-hf
 export OMP_NUM_THREADS=1
 
@@ -58,8 +54,7 @@ memory() {
 
 [ -x "$HF" ] || skip "$HF was not built"
 venv_models || skip "$VENV_MISSING"
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 
 python make_all "$WORK" >"$WORK/log" 2>&1 || skip "no models: $(tail -n 1 "$WORK/log")"
 all=() gguf=()

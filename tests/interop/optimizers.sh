@@ -4,12 +4,9 @@
 # (venv.bash; skipped without them).
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 PROGRAM=$BIN/../interop/optimizers
-
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
 
 skip() {
     echo "1..0 # SKIP $1"

@@ -5,12 +5,8 @@
 # skipped. CASES (2000) of each kind, SEED (1).
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 PROGRAM=$BIN/../interop/order
 CASES=${CASES:-2000}
 SEED=${SEED:-1}

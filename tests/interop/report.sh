@@ -6,10 +6,8 @@
 # test is skipped. No root is needed.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 ROOT=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/chromium
 PLOTS="loss learning-rate gradient-norm throughput mfu step-time rank-spread
     loader checkpoint-stall checkpoint-size memory tasks timeline goodput"
@@ -132,8 +130,7 @@ END
 }
 
 [ -x "$BIN/tessera-report" ] || skip "$BIN/tessera-report was not built: make"
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 find_chromium || skip "no Chromium, and Debian's package cannot be had"
 mkdir "$WORK/home"
 make_runs

@@ -5,12 +5,9 @@
 # not there is skipped).
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 PROGRAM=$BIN/../interop/schedules
-
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
 
 if [ ! -x "$PROGRAM" ]; then
     echo "1..0 # SKIP $PROGRAM was not built: make interop"

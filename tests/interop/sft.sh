@@ -6,12 +6,8 @@
 # without them the test is skipped. TESSERA_MODEL names a folder to use as well.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 RECORDS=24
 
 python() {
@@ -41,8 +37,7 @@ END
 }
 
 venv_models || skip "$VENV_MISSING"
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 
 cat "$HERE"/../../*.md >"$WORK/text"
 "$BIN/tessera-data" train-tokenizer --vocab-size 512 --out "$WORK/tokenizer" \

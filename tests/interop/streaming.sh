@@ -5,19 +5,12 @@
 # test is skipped. PyTorch is not installed: see mds.py.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
+PEER=mds.py
 DATA=$BIN/tessera-data
 COLUMNS=$BIN/../interop/columns
 HASHES=sha256,xxh3_64,xxh64
-
-python() {
-    "$VENV/bin/python" "$HERE/mds.py" "$@"
-}
 
 # reads_ours DIR: Streaming, which unpacks shards first, sees the tokens that
 # tessera-data shows
@@ -89,8 +82,7 @@ all_checksums() {
 [ -x "$COLUMNS" ] || skip "$COLUMNS was not built: make tests"
 venv_streaming || skip "$VENV_MISSING"
 
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 FILES=("$HERE/mds.py" "$HERE/streaming.sh" "$HERE/../tap.c")
 LIMIT=4000
 

@@ -6,18 +6,11 @@
 # are printed: ten times the library's or more, per core, on the same text.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
+PEER=tokens.py
 DATA=$BIN/tessera-data
 ENCODE=$BIN/../interop/encode
-
-python() {
-    "$VENV/bin/python" "$HERE/tokens.py" "$@"
-}
 
 # command FILE TEXT: tessera-data encode and decode
 command_line() {
@@ -32,8 +25,7 @@ command_line() {
 venv_make tokenizers tokenizers==0.23.3 ||
     skip "$VENV_MISSING"
 
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
+work_make
 export TOKENIZERS_PARALLELISM=false
 cat "$HERE"/../../src/*/*.[ch] >"$WORK/code"
 if [ -r /usr/share/dictd/gcide.dict.dz ]; then

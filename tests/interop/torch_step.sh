@@ -11,42 +11,19 @@
 # machine.
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 STEP=$BIN/../interop/step
 ROUNDS=${ROUNDS:-20}
 THREADS=${THREADS:-2}
 WARMING=3 # rounds that are not counted: first touch, compilation
 KINDS="ours eager compiled"
-COUNT=0
-FAILED=0
 PIDS=()
 declare -A ASK ANSWER
 
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-
-skip() {
-    echo "1..0 # SKIP $1"
-    exit 0
-}
-
-# check NAME COMMAND...: one test point
-check() {
-    local name=$1
-    shift
-    COUNT=$((COUNT + 1))
-    if "$@"; then
-        echo "ok $COUNT - $name"
-    else
-        echo "not ok $COUNT - $name"
-        FAILED=$((FAILED + 1))
-    fi
-}
-
 bail_out() {
     echo "Bail out! $1"
-    tail -n 5 "$WORK/log" | sed 's/^/# /'
+    tail -n 5 "$WORK/errors" | sed 's/^/# /'
     exit 1
 }
 
@@ -56,7 +33,7 @@ start() {
     shift
     rm -f "$WORK/$kind.ask" "$WORK/$kind.answer"
     mkfifo "$WORK/$kind.ask" "$WORK/$kind.answer"
-    "$@" <"$WORK/$kind.ask" >"$WORK/$kind.answer" 2>>"$WORK/log" &
+    "$@" <"$WORK/$kind.ask" >"$WORK/$kind.answer" 2>>"$WORK/errors" &
     PIDS+=($!)
     exec {ask}>"$WORK/$kind.ask" {answer}<"$WORK/$kind.answer"
     ASK[$kind]=$ask
@@ -138,5 +115,4 @@ for MODEL in ${MODELS:-125m 10m}; do
     report compiled
 done
 
-echo "1..$COUNT"
-[ "$FAILED" -eq 0 ]
+finish_points

@@ -6,12 +6,8 @@
 # shellcheck disable=SC2317 # functions that check calls
 set -u
 
-HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/venv.bash
-. "$HERE/venv.bash"
-# shellcheck source=tests/interop/points.bash
-. "$HERE/points.bash"
-BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/interop.bash
+. "$(dirname "$0")/interop.bash"
 export MLFLOW_ALLOW_FILE_STORE=true GIT_PYTHON_REFRESH=quiet OMP_NUM_THREADS=1
 
 read_by() {

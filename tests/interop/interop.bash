@@ -1,6 +1,21 @@
-# shellcheck shell=bash
-# Test points of the scripts beside this file, in TAP. They set WORK, a folder
-# of their own.
+# shellcheck shell=bash disable=SC2034 # variables of the scripts beside it
+# What the scripts beside this file have in common: HERE, their folder; BIN, the
+# programs; virtual environments (venv.bash); PEER, the Python program that python
+# runs; WORK, a folder of their own; and test points in TAP.
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+# shellcheck source=tests/interop/venv.bash
+. "$HERE/venv.bash"
+
+python() {
+    "$VENV/bin/python" "$HERE/$PEER" "$@"
+}
+
+work_make() {
+    WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
+    trap 'rm -rf "$WORK"' EXIT
+}
 
 COUNT=0
 FAILED=0
