@@ -1,6 +1,13 @@
 /* Reads each block of a checkpoint once and passes it to all ranks that want
- * it, down a binary tree. Who reads what is decided in ckpt_plan.c, where bytes
- * go in memory in ckpt_place.c. */
+ * it, down a binary tree.
+ *
+ * After a change of ranks or strategy nearly every rank wants a bit of nearly
+ * every shard. If each read for itself, a file system that gives one copy of
+ * the checkpoint in a minute would be asked for as many as there are ranks.
+ * Here each block is read and verified by one rank, which ckpt_plan.c has
+ * chosen so that all read alike, and the network has the rest: two rounds are
+ * in flight, so that reading goes on while the round before is passed on. Where
+ * bytes go in memory is ckpt_place.c's. */
 #include "checkpoint/ckpt_exchange.h"
 
 #include <assert.h>

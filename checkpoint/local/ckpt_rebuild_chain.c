@@ -1,5 +1,12 @@
 /* Makes one lost shard again: the members that are left pass segments along a
- * chain, each adding what it has by XOR. */
+ * chain, each adding what it has by XOR.
+ *
+ * The lost shard is the exclusive or of the group's other shards and parities
+ * in a fixed arrangement (ckpt_parity.h). If one member collected them it would
+ * receive all of them over one link; along a chain each link carries the lost
+ * shard once, all at the same time, and nobody has more than a segment in
+ * memory. Everybody checks its files before it is part of a chain, for what is
+ * wrong in one of them is wrong in the sum and can no longer be told whose. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,9 +1,16 @@
-/* Backward: recomputes the probabilities from lse (FlashAttention, Dao et al.
- * 2022).
+/* Attention backward (FlashAttention, Dao et al. 2022).
  *
- * Tile (i, j) adds to the queries' dq after (i, j + 1) and to the keys' dk and
- * dv after (i - 1, j), and after the group's head before: every order of tasks
- * that respects this gives the same bits. */
+ * Forward keeps no probabilities, only lse of each row: P = exp(S - lse) makes
+ * them again from queries and keys, a tile at a time, which costs a product
+ * more and saves a tensor of seq x seq. With D = the sum of dout * out of a row
+ * the softmax' own derivative is dS = P * (dout v^T - D), and dq, dk, dv are
+ * products of dS and P with what is there.
+ *
+ * A tile adds to dq of its queries and to dk and dv of its keys, so two tiles
+ * of a row or of a column must not add at once, and sums have bits by their
+ * order. Tile (i, j) adds to the queries' dq after (i, j + 1) and to the keys'
+ * dk and dv after (i - 1, j), and after the group's head before: every order of
+ * tasks that respects this gives the same bits. */
 #include "kernels/cpu/cpu_attention.h"
 
 /* Backward's heads are tasks of their own if threads are this often busy. */

@@ -1,5 +1,14 @@
 /* GEMM: the loops around the tile.
  *
+ * A product of n^3 multiplications has n^2 numbers, and a core multiplies far
+ * faster than memory gives: what counts is how often each number comes from
+ * where. So, as Goto and van de Geijn have it (Anatomy of High-Performance
+ * Matrix Multiplication, 2008), a tile of C stays in registers while k goes by,
+ * a narrow panel of B in the first cache while all panels of A pass it, and the
+ * panels of A in the second. Both are packed: copied into the order in which
+ * the tile reads them. Each element of C is one chain over k whatever the cuts
+ * (cpu_gemm_tile.h), so all sizes here are free to be those of the processor.
+ *
  * A piece packs its rows of A once for up to DEPTH of k. Then it walks over B
  * in blocks: each is packed, and all rows of A meet it while the next block is
  * on its way from memory. With hundreds of rows reading B hardly matters; with

@@ -1,6 +1,14 @@
 /* Shares memory between the ranks of a node through memory files that peers
  * open below /proc. There is no MPI window here: ranks read and write the
- * memory directly. */
+ * memory directly.
+ *
+ * A file in /dev/shm would have a name that others can take, and would outlive
+ * a rank that is killed. A memory file (memfd_create) has no name in any file
+ * system and ends with the last who maps it; a peer opens it as
+ * /proc/PID/fd/FD. PID and FD may be somebody else's by then, or of another PID
+ * namespace: so each rank shows its peers a card with a random name that it
+ * gave to the file, and who opens one compares the name and the size. A node
+ * shares if all of its ranks could; if not, its ranks send messages. */
 #include "src/comm/comm_window.h"
 
 #include <assert.h>

@@ -1,5 +1,11 @@
 /* Chooses tokens. What is kept is found in a heap, so that a few of many tokens
- * need no sorting of all. */
+ * need no sorting of all.
+ *
+ * Penalty and temperature change the scores; top-k, top-p (nucleus sampling,
+ * Holtzman et al. 2020) and min-p then keep a beginning of the tokens in
+ * falling order of probability; of these one is drawn. Only how many are kept
+ * is ever wanted in order, and that is few: a heap is built in one pass over
+ * the vocabulary and gives the next token for its logarithm. */
 #include "src/infer/sample.h"
 
 #include <assert.h>

@@ -1,5 +1,13 @@
 /* Keeps the calls of one leaf as a device graph and launches it for later
- * leaves of the same kind. What is called is in the other model_*.c files. */
+ * leaves of the same kind. What is called is in the other model_*.c files.
+ *
+ * A small model's leaf is a thousand kernels of some microseconds, and to
+ * enqueue one takes the host as long as the device takes to run it. A graph is
+ * enqueued as a whole. But it has its arguments in it, pointers and numbers: it
+ * may be launched again only where every one of them is the same. `struct kind`
+ * is the list of what decides them; what changes in every leaf (what draws
+ * random numbers) keeps the model from using graphs, and the loss, whose place
+ * changes, goes to a place of the graph's and is copied from there. */
 #include "src/model/model_graph.h"
 
 #include <assert.h>

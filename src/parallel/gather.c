@@ -1,6 +1,13 @@
 /* Gathers whole blocks of sharded weights into a few buffers, ahead of their
- * use, and keeps each until another block needs its buffer. Gradients go the
- * other way in scatter.c; the order of blocks comes from access_trace.c. */
+ * use, and keeps each until another block needs its buffer.
+ *
+ * Under zero3 (ZeRO, Rajbhandari et al. 2020; FSDP) no rank has all weights,
+ * and a model that waited for each block would compute half the time. But the
+ * order of blocks is the same in every leaf: access_trace.c has it from the
+ * first one. So a block's gather begins `prefetch` blocks before its use, into
+ * the buffer that was of use longest ago, and where backward follows forward
+ * its last blocks are still there and come for nothing. Gradients go the other
+ * way in scatter.c. */
 #include "src/parallel/gather.h"
 
 #include <assert.h>

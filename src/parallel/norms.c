@@ -1,5 +1,11 @@
 /* Walks over the fragments of this rank's pieces, sums each, and has all ranks'
- * fragments gathered and added. */
+ * fragments gathered and added.
+ *
+ * A sum of squares has other bits for every way of cutting it, and who has what
+ * of a tensor depends on strategy and ranks. So all cut where the flat space
+ * says, at multiples of KERNEL_CHUNK and at the ends of parts, wherever pieces
+ * end: pieces are whole chunks, so a fragment is always one rank's. A fragment
+ * is one double, and the doubles of all are added in the order of the space. */
 #include "src/parallel/norms.h"
 
 #include <assert.h>

@@ -1,5 +1,12 @@
 /* The model's way to weights and gradients: the calls of struct param_access,
- * which hide from the model whether a block is here or has to be gathered. */
+ * which hide from the model whether a block is here or has to be gathered.
+ *
+ * The model says of each block "gather", "release", "gradient", "done", in the
+ * order in which it walks, and knows no strategy. Under ddp and zero1 these
+ * calls return a place in memory, or do nothing; under zero2 "done" sends a
+ * gradient to its owners; under zero3 "gather" waits for weights that were
+ * asked for some blocks ago. So a strategy is a table of calls, and the model
+ * is written once for all. */
 #include <assert.h>
 
 #include "src/parallel/replica_impl.h"

@@ -1,5 +1,13 @@
 /* Sends a block's gradients to the block's owners while backward goes on with
- * the next block, and adds what arrives in the order of leaves. */
+ * the next block, and adds what arrives in the order of leaves.
+ *
+ * A reduce-scatter would add on the way, in an order that depends on the ring
+ * or tree of the day. Here nothing is added on the way: every rank gives each
+ * owner its piece of its leaf as it is (an all-to-all), and the owner, who then
+ * has the piece of every leaf, adds them one after the other as the tree of
+ * tree.h says. The bytes of each rank are the same, (N - 1) / N of the block,
+ * and the bits depend on the leaves alone. What it costs is room for the pieces
+ * of all leaves at once, so a block goes in rounds of a bounded width. */
 #include <assert.h>
 
 #include "src/parallel/scatter_impl.h"

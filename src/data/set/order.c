@@ -1,4 +1,12 @@
-/* Finds the sample at a position, whatever the order is. */
+/* Finds the sample at a position, whatever the order is.
+ *
+ * A run must go on anywhere with exactly the samples that it would have had,
+ * on other ranks and without a list of what was seen. So an order is a
+ * function: position in the endless stream -> sample. The canonical one
+ * computes it (order_canonical.c, a permutation by cipher) and has no state;
+ * a mixture knows how many of each stream came before a batch
+ * (order_mixture.c); Streaming's orders exist as whole epochs only, of which
+ * the last two are kept. The position is all that a checkpoint has of it. */
 #include "src/data/set/order.h"
 
 #include <assert.h>

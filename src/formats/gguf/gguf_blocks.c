@@ -1,4 +1,10 @@
-/* Numbers of GGUF files: the layouts of their blocks. */
+/* Numbers of GGUF files: the layouts of their blocks.
+ *
+ * Few bits a number are enough if neighbours share a scale: a block has so many
+ * whole numbers of 4 to 8 bits and one fp16 factor (Q4_0, Q8_0), or a factor
+ * and an offset (Q4_1, Q5_1). The K kinds share twice: 256 numbers have one
+ * fp16 pair, and each 16 or 32 of them a scale of 6 to 8 bits under it. Where
+ * which bit lies is ggml's (ggml-common.h). */
 #include "src/formats/gguf/gguf_blocks.h"
 
 #include <assert.h>

@@ -1,6 +1,14 @@
 /* The vocabulary that is learned, and the loop that learns it: take the pair
  * that occurs most often, make it a token, replace it in every word that has
- * it, and correct the counts of the pairs around. */
+ * it, and correct the counts of the pairs around (Sennrich et al. 2016).
+ *
+ * Counting all pairs again for every token would cost vocabulary times text.
+ * Two things make it cheap. Text counts as distinct words with a number each,
+ * of which even a large text has few; and a merge changes no pair but those
+ * beside the ones that it replaces, so bpe_pairs.h keeps for each pair its
+ * count and the words that may have it, and a heap of the counts. A step then
+ * costs what it changes. Ties go to the pair of the smaller tokens, so the
+ * vocabulary is a function of the text alone. */
 #include "src/text/tokenizer/bpe_train.h"
 
 #include <assert.h>
