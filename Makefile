@@ -105,7 +105,7 @@ PROGRAMS := $(B)/bin/tessera $(MAINS:%=$(B)/bin/tessera-%) $(B)/bin/tessera-laun
 # the part of the health check that root runs: no MPI, no kernels, and of other
 # libraries their archives, where there are any
 NODE     := $(B)/libexec/node-health
-NODE_OBJ := $(addprefix $(B)/,src/cmd/health.node.o healthcheck/health.node.o healthcheck/health_cpu.node.o)
+NODE_OBJ := $(addprefix $(B)/,src/cmd/health.node.o healthcheck/health_run.node.o healthcheck/health_cpu.node.o)
 archive   = $(or $(filter /%,$(shell $(CC) -print-file-name=lib$(1).a)),-l$(1))
 comma    := ,
 
@@ -150,7 +150,7 @@ $(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1) $(if $(fil
 $(B)/src/data/codec/codec_%.o: CPPFLAGS += $(CODECS:%=-DCODEC_%=1)
 
 $(B)/healthcheck/%.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
-$(B)/healthcheck/health.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DHEALTH_PROBES)
+$(B)/healthcheck/health_run.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DHEALTH_PROBES)
 
 # Without contraction, as in C: a fused multiply-add happens where it is written.
 NVCCFLAGS = -std=c++17 -O3 -fmad=false $(if $(filter 1,$(WERROR)),-Werror all-warnings) \
@@ -168,10 +168,8 @@ $(LIB): $(LIB_OBJ)
 	@echo "  AR    $@"
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-# what a program takes of another one's parts
-SHARES_chat     := generate_args generate_config generate_engine generate_show
 define program
-$(B)/bin/$(if $(filter tessera,$(1)),tessera,tessera-$(1)): $$(patsubst %.c,$(B)/%.o,src/cmd/$(1).c $$(wildcard src/cmd/$(1)_*.c) $(SHARES_$(1):%=src/cmd/%.c) src/cmd/cmd_main.c) $(LIB)
+$(B)/bin/$(if $(filter tessera,$(1)),tessera,tessera-$(1)): $$(patsubst %.c,$(B)/%.o,src/cmd/$(1).c $$(wildcard src/cmd/$(1)_*.c) src/cmd/cmd_main.c) $(LIB)
 	$$(call link,)
 endef
 $(foreach m,tessera $(MAINS),$(eval $(call program,$(m))))

@@ -117,7 +117,7 @@ struct health_verdict {
     struct health_result results[HEALTH_CHECKS_MAX];
 };
 
-/* --- health.c --- */
+/* --- health_run.c --- */
 
 /* The built-in checks. */
 const struct health_check *health_table(int *count);

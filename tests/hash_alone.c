@@ -6,7 +6,6 @@
 
 #include "src/base/settings/settings_private.h"
 #include "src/cmd/hash_data.h"
-#include "src/cmd/hash_text.h"
 #include "src/data/set/dataset.h"
 #include "src/train/start/run_data_mixture.h"
 #include "src/train/start/start_files.h"

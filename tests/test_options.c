@@ -149,7 +149,7 @@ static void test_refused(void)
         { &single, "a --stop ''", "--stop takes a text that is not empty" },
         { &single, "a --stop x --stop y --stop z",
           "--stop can be given 2 times" },
-        { &single, "", "tessera-one needs at least one RUN...; see --help" },
+        { &single, "", "needs at least one RUN...; see --help" },
         { &several, "maek", "no command maek; did you mean make? see --help" },
         { &several, "cat", "cat is gone: use list" },
         { &several, "make a", "make takes 2 paths (A B), not 1; see --help" },

@@ -384,6 +384,18 @@ static void test_entropy(void)
     tap_is_close(entropy_of_counts(even, 0), 0, 0, "no token");
 }
 
+/* So far, by this process. */
+static int64_t calls_to_read(void)
+{
+    long long calls = 0;
+    char line[128];
+    FILE *file = fopen("/proc/self/io", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        (void)sscanf(line, "syscr: %lld", &calls);
+    fclose(file);
+    return calls;
+}
+
 static void test_describe(const char *folder)
 {
     struct census census;
@@ -400,6 +412,16 @@ static void test_describe(const char *folder)
     fixture_need(census_format(&census, true, &text));
     tap_ok(strstr(text, "\"tokens\": 55") != NULL, "as JSON");
     free(text);
+    int64_t before = calls_to_read();
+    fixture_need(dataset_open(path, &dataset));
+    fixture_need(scan_samples(dataset, NULL, false, NULL, &result));
+    dataset_close(dataset);
+    int64_t once = calls_to_read() - before;
+    fixture_need(census_dataset(path, false, NULL, &census));
+    int64_t told = calls_to_read() - before - once;
+    tap_ok(once >= 7 && told < once + 7,
+           "no sample is read twice to describe the set: %lld and %lld",
+           (long long)once, (long long)told);
     fixture_need(dataset_open(path, &dataset));
     tap_is_int(scan_verify(dataset, false, NULL, &result), ERR_OK, "verified");
     tap_is_int(scan_verify(dataset, false, stop_now, &result), ERR_IO,

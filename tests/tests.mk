@@ -161,7 +161,7 @@ $(B)/gpu/predict: $(patsubst %.c,$(B)/%.o,$(wildcard tests/gpu/predict*.c)) $(LI
 $(B)/crash/bin/tessera-%: $(CRASH) $(B)/bin/tessera-%
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(CRASH) $(patsubst %.c,$(B)/%.o,src/cmd/$*.c $(wildcard src/cmd/$*_*.c) $(SHARES_$*:%=src/cmd/%.c) src/cmd/cmd_main.c) $(LIB) $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(CRASH) $(patsubst %.c,$(B)/%.o,src/cmd/$*.c $(wildcard src/cmd/$*_*.c) src/cmd/cmd_main.c) $(LIB) $(LDLIBS)
 
 $(B)/soak/victim: $(B)/tests/soak/victim.o $(B)/tests/soak/victim_flips.o $(B)/tests/tap.o $(CRASH) $(LIB)
 	$(call link,-rdynamic)

@@ -5,10 +5,10 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/cmd/chat_line.h"
-#include "src/cmd/chat_talk.h"
-#include "src/cmd/generate_engine.h"
-#include "src/cmd/generate_show.h"
+#include "src/generate/chat_line.h"
+#include "src/generate/chat_talk.h"
+#include "src/generate/generate_engine.h"
+#include "src/generate/generate_texts.h"
 #include "src/cmd/cmd_main.h"
 
 /* Without --context: more would take memory that few conversations need. */
@@ -38,7 +38,7 @@ static enum err show(void *arg, size_t prompt, const char *text, size_t bytes)
 {
     (void)arg;
     (void)prompt;
-    return generate_show(text, bytes);
+    return generate_texts_show(text, bytes);
 }
 
 static enum err answered(void *arg, size_t prompt,

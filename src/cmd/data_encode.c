@@ -1,5 +1,5 @@
 /* Text to tokens and back. */
-#include "src/cmd/data_encode.h"
+#include "src/cmd/data_cmd.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
-#include "src/cmd/data_model.h"
 #include "src/text/binary_kind.h"
 #include "src/base/buffer.h"
 #include "src/text/tokenizer/tokenizer.h"

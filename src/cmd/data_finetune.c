@@ -1,5 +1,5 @@
 /* Fine-tuning data: options, and what is told when it is made. */
-#include "src/cmd/data_finetune.h"
+#include "src/cmd/data_cmd.h"
 
 #include <errno.h>
 #include <inttypes.h>

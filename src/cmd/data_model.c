@@ -1,5 +1,5 @@
 /* The tokenizer of --tokenizer NAME: by name, of a file, or of a model. */
-#include "src/cmd/data_model.h"
+#include "src/cmd/data_cmd.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,8 @@
 /* The options of tessera-data's commands. */
-#include "src/cmd/data_options.h"
+#include "src/cmd/data_cmd.h"
 
 #include <limits.h>
 
-#include "src/cmd/data_finetune.h"
-#include "src/cmd/data_train_tokenizer.h"
 #include "src/text/tokenizer/bpe_train.h"
 #include "src/text/tokenizer/tokenizer.h"
 

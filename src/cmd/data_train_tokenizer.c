@@ -1,5 +1,5 @@
 /* Learning a tokenizer: options, and what is told of it. */
-#include "src/cmd/data_train_tokenizer.h"
+#include "src/cmd/data_cmd.h"
 
 #include <inttypes.h>
 #include <stdio.h>

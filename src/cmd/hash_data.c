@@ -6,7 +6,6 @@
 
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/cmd/hash_text.h"
 #include "src/data/mds/mds_writer.h"
 #include "src/data/set/sidecar.h"
 

@@ -32,8 +32,10 @@ static const struct options_row rows[] = {
                 "obey TESSERA_INJECT although run by root"),
     OPTION_FLAG(struct health_args, repaired, "repaired",
                 "GPU faults in the kernel's log up to now are settled"),
+#ifndef HEALTH_NODE
     OPTION_FLAG(struct health_args, pairs, "pairs",
                 "of a job's ranks, one on each node: exchanges by twos"),
+#endif
     { 0 },
 };
 
@@ -50,8 +52,12 @@ static const struct options_command commands[] = {
 };
 static const struct options_program program = {
     .name = "health",
+#ifdef HEALTH_NODE
+    .about = "Judges this node, as root may: is it fit to train?\n",
+#else
     .about = "Judges this node, or under srun with --pairs all of a job: "
              "is it fit to train?\n",
+#endif
     .end = "exit: 0 ok, 1 warn, 2 bad, 3 unknown or --out not written, 64 "
            "usage,\n76 budget exceeded\n",
     .more = tell_checks,
@@ -120,11 +126,6 @@ static enum err check_arguments(const struct options *options,
                        options->operands[1]);
     if (options->operand_count > 0)
         arguments->phase = options->operands[0];
-#ifdef HEALTH_NODE
-    if (arguments->pairs)
-        return err_set(ERR_USAGE, "--pairs: this program has no MPI; use "
-                                  "tessera-health");
-#endif
     if (arguments->phase == NULL && !arguments->pairs && !arguments->repaired)
         return err_set(ERR_USAGE, "give a phase: quick, prolog, epilog or job");
     if (arguments->phase != NULL &&

@@ -1,15 +1,11 @@
 /* tessera-hf: models of other programs in, and ours out. One process, no GPU,
- * no Slurm, memory of some tensors' pieces: a login node will do. */
+ * no Slurm, memory of parts of some tensors: a login node will do. */
 #include <stdio.h>
 
-#include "src/cmd/hf_cmd.h"
+#include "src/convert/hf_cmd.h"
 #include "src/cmd/cmd_main.h"
 #include "src/formats/safetensors/safetensors_writer.h"
 #include "src/job/stop.h"
-
-const char *const hf_cmd_dtypes[] = { "fp32", "bf16", "fp16", "q8_0", NULL };
-const char *const hf_cmd_torch_dtypes[] = { "float32", "bfloat16", "float16",
-                                            "q8_0" };
 
 static const char *const formats[] = { "hf", "gguf", NULL };
 
@@ -43,13 +39,6 @@ static const struct command {
     { { "verify", "A B", "are two models the same?", rows, "", 2, 2 },
       hf_verify },
 };
-
-enum err hf_poll(void)
-{
-    return stop_requested() == 0
-               ? ERR_OK
-               : err_set(ERR_IO, "interrupted: what was begun is removed");
-}
 
 static enum err run(const struct options *options, int *exit_code)
 {

@@ -7,7 +7,7 @@
 #include "kernels/kernels.h"
 #include "src/base/new.h"
 #include "src/cmd/cmd_main.h"
-#include "src/cmd/plan_print.h"
+#include "src/plan/plan.h"
 #include "src/job/exit_code.h"
 #include "src/train/start/start_idle.h"
 #include "src/train/start/start_weights.h"

@@ -11,8 +11,7 @@
 
 #include "src/base/clock.h"
 #include "src/cmd/cmd_main.h"
-#include "src/cmd/top_frame.h"
-#include "src/job/exit_code.h"
+#include "src/report/top_frame.h"
 
 #define COLUMNS 80 /* where nobody knows */
 #define ROWS 24
@@ -112,28 +111,13 @@ static enum err follow(const char *dir, struct run_history **run)
     return run_history_create(dir, run);
 }
 
-/* Nobody will start it again: it told an end from which it does not go on, or
- * the launch script has given up since. */
-static bool is_over(const struct run_history *run)
-{
-    if (run->attempt_count == 0)
-        return false;
-    const struct run_attempt *last = &run->attempts[run->attempt_count - 1];
-    for (size_t i = run->event_count; i-- > 0;)
-        if (run->events[i].kind == RUN_EVENT_GIVE_UP &&
-            run->events[i].time_us >= last->end_us)
-            return true;
-    return last->stop_code >= 0 && last->stop_code != EXIT_REQUEUE &&
-           last->stop_code != EXIT_RETRY;
-}
-
 /* On a terminal until somebody ends it; elsewhere also when the run has. */
 static enum err watch(const struct top_options *options,
                       struct run_history **run, bool over)
 {
     while (ended == 0) {
         TRY(draw(*run, options, over));
-        if (!over && is_over(*run))
+        if (!over && run_history_over(*run))
             break;
         /* a signal ends the pause */
         (void)poll(NULL, 0, (int)(options->interval_s * 1000));

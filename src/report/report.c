@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/report/report_parts.h"
+#include "src/report/report_impl.h"
 
 /* The folder's name, or where two have the same the end of the path. */
 static void name_run(struct report *report, int run)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "src/base/median.h"
-#include "src/report/report_parts.h"
+#include "src/report/report_impl.h"
 
 #define BUCKETS 1024
 

@@ -7,7 +7,7 @@
 #include "src/base/fsio.h"
 #include "src/base/units.h"
 #include "src/report/escape.h"
-#include "src/report/report_parts.h"
+#include "src/report/report_impl.h"
 #include "src/report/report_style.h"
 
 static void tile(FILE *out, const char *value, const char *what)

@@ -6,7 +6,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
-#include "src/report/report_parts.h"
+#include "src/report/report_impl.h"
 
 #define BUCKETS 1000
 

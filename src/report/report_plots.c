@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "src/base/new.h"
-#include "src/report/report_parts.h"
+#include "src/report/report_impl.h"
 
 /* Points of all runs together, so that a page of many is no larger. */
 #define POINTS 1000

@@ -7,7 +7,7 @@
 
 #include "src/base/units.h"
 #include "src/report/escape.h"
-#include "src/report/report_parts.h"
+#include "src/report/report_impl.h"
 
 #define ROWS_MAX 200 /* of attempts, and of events, of a run */
 

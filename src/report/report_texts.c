@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "src/report/escape.h"
-#include "src/report/report_parts.h"
+#include "src/report/report_impl.h"
 
 #define SAMPLES_MAX 24
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "src/report/run_reader.h"
+#include "src/report/run_history_impl.h"
 
 static int64_t take(int64_t wanted, int64_t *left)
 {

@@ -1,7 +1,7 @@
 /* Buckets of steps: least, largest and sum of each value. */
 #include <math.h>
 
-#include "src/report/run_reader.h"
+#include "src/report/run_history_impl.h"
 
 static void stat_add(struct run_stat *stat, const struct run_stat *more)
 {

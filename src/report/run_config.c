@@ -11,7 +11,7 @@
 #include "src/base/fsio.h"
 #include "src/base/array.h"
 #include "src/base/new.h"
-#include "src/report/run_reader.h"
+#include "src/report/run_history_impl.h"
 #include "src/train/settings/secret_settings.h"
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)

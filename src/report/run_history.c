@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 
 #include "src/base/new.h"
-#include "src/report/run_reader.h"
+#include "src/job/exit_code.h"
+#include "src/report/run_history_impl.h"
 
 const char *const run_value_names[RUN_VALUES] = { RUN_VALUE_NAMES };
 
@@ -188,11 +189,11 @@ enum err run_history_buckets(const struct run_history *history, size_t buckets,
                              struct run_bucket **out, size_t *count)
 {
     int64_t base = first_step(history) - 1;
-    int64_t span = history->last_step - base;
+    int64_t steps = history->last_step - base;
     assert(buckets > 0);
-    if (span < 1)
-        span = 1;
-    int64_t width = (span + (int64_t)buckets - 1) / (int64_t)buckets;
+    if (steps < 1)
+        steps = 1;
+    int64_t width = (steps + (int64_t)buckets - 1) / (int64_t)buckets;
     struct run_bucket *list = calloc(buckets, sizeof list[0]);
     *count = 0;
     *out = list;
@@ -209,4 +210,17 @@ enum err run_history_buckets(const struct run_history *history, size_t buckets,
         if (list[i].points > 0)
             list[(*count)++] = list[i];
     return ERR_OK;
+}
+
+bool run_history_over(const struct run_history *run)
+{
+    if (run->attempt_count == 0)
+        return false;
+    const struct run_attempt *last = &run->attempts[run->attempt_count - 1];
+    for (size_t i = run->event_count; i-- > 0;)
+        if (run->events[i].kind == RUN_EVENT_GIVE_UP &&
+            run->events[i].time_us >= last->end_us)
+            return true;
+    return last->stop_code >= 0 && last->stop_code != EXIT_REQUEUE &&
+           last->stop_code != EXIT_RETRY;
 }

@@ -240,3 +240,6 @@ enum err run_history_buckets(const struct run_history *history, size_t buckets,
 double run_stat_mean(const struct run_stat *stat);
 /* training / wall time; NaN of a run that took no time. */
 double run_history_goodput(const struct run_history *history);
+/* Nobody will start it again: it told an end from which it does not go on, or
+ * the launch script has given up since. */
+bool run_history_over(const struct run_history *run);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/report/run_reader.h"
+#include "src/report/run_history_impl.h"
 #include "src/base/array.h"
 #include "src/train/settings/secret_settings.h"
 

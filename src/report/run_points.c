@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "src/report/json_line.h"
-#include "src/report/run_reader.h"
+#include "src/report/run_history_impl.h"
 
 enum field {
     FIELD_ATTEMPT = RUN_VALUES,

@@ -1,5 +1,5 @@
 /* What the parts of the reader of run directories share. */
-#include "src/report/run_reader.h"
+#include "src/report/run_history_impl.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 
 #include "src/report/json_line.h"
 #include "src/base/array.h"
-#include "src/report/run_reader.h"
+#include "src/report/run_history_impl.h"
 
 #define SAMPLE_BYTES_MAX 2000
 

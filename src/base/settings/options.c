@@ -269,11 +269,13 @@ static enum err take_all(struct options *out, int argc, char **argv, int first)
     return ERR_OK;
 }
 
+/* "merge ", of the command; "": the program, whose name every error begins with,
+ * has only this one. */
 static const char *whose_name(const struct options *options, char text[64])
 {
     const char *name = options->command->name;
-    snprintf(text, 64, "%s%s", name != NULL ? "" : "tessera-",
-             name != NULL ? name : options->program->name);
+    snprintf(text, 64, "%s%s", name != NULL ? name : "",
+             name != NULL ? " " : "");
     return text;
 }
 
@@ -316,7 +318,7 @@ static enum err check_needed(const struct options *options)
         at += strspn(at, " ");
     }
     return complete ? ERR_OK
-                    : err_set(ERR_USAGE, "%s needs %s; see --help",
+                    : err_set(ERR_USAGE, "%sneeds %s; see --help",
                               whose_name(options, whose), text);
 }
 
@@ -328,19 +330,19 @@ static enum err check_operands(const struct options *options)
     int most = command->operands_max;
     if (most == 0 && count > 0)
         return err_set(ERR_USAGE,
-                       "%s reads standard input, not '%s'; see --help",
+                       "%sreads standard input, not '%s'; see --help",
                        whose_name(options, whose), options->operands[0]);
     if (count >= least && (most < 0 || count <= most))
         return ERR_OK;
     if (most == 1)
-        return err_set(ERR_USAGE, "%s takes %sone %s, not %d; see --help",
+        return err_set(ERR_USAGE, "%stakes %sone %s, not %d; see --help",
                        whose_name(options, whose), least == 0 ? "at most " : "",
                        command->operands, count);
     if (most > 1 && least == most)
-        return err_set(ERR_USAGE, "%s takes %d paths (%s), not %d; see --help",
+        return err_set(ERR_USAGE, "%stakes %d paths (%s), not %d; see --help",
                        whose_name(options, whose), most, command->operands,
                        count);
-    return err_set(ERR_USAGE, "%s needs at least one %s; see --help",
+    return err_set(ERR_USAGE, "%sneeds at least one %s; see --help",
                    whose_name(options, whose), command->operands);
 }
 

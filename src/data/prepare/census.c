@@ -100,9 +100,7 @@ static enum err counter_read(struct counter *counter, bool show,
         }
         if (i % CENSUS_POLL_SAMPLES == 0)
             progress_update(show ? &progress : NULL, i);
-        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length));
-        TRY_OUT(
-            dataset_read_marked(dataset, i, tokens, capacity, &length, &marks));
+        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length, &marks));
         counter_sample(counter, tokens, length, &marks);
     }
     progress.done = samples;

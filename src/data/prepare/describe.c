@@ -44,7 +44,8 @@ enum err describe_print(struct dataset *dataset, int64_t first, int64_t count,
                        (long long)samples);
     int64_t end = count < samples - first ? first + count : samples;
     for (int64_t i = first; i < end && (stop == NULL || stop() == 0); i++) {
-        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length));
+        struct dataset_marks marks;
+        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length, &marks));
         for (int64_t t = 0; t < length; t++)
             fprintf(out, t == 0 ? "%d" : " %d", tokens[t]);
         fputc('\n', out);

@@ -21,13 +21,15 @@
 #define SCAN_POLL_SAMPLES 256
 
 enum err scan_read(struct dataset *dataset, int64_t index, int32_t **tokens,
-                   int64_t *capacity, int64_t *length)
+                   int64_t *capacity, int64_t *length,
+                   struct dataset_marks *marks)
 {
-    TRY(dataset_read(dataset, index, *tokens, *capacity, length));
+    TRY(dataset_read_marked(dataset, index, *tokens, *capacity, length, marks));
     if (*length <= *capacity)
         return ERR_OK;
     TRY(array_room(tokens, capacity, *length));
-    return dataset_read(dataset, index, *tokens, *capacity, length);
+    return dataset_read_marked(dataset, index, *tokens, *capacity, length,
+                               marks);
 }
 
 enum err scan_tokenizer(const struct dataset *dataset, struct tokenizer **out)
@@ -64,9 +66,10 @@ enum err scan_samples(struct dataset *dataset, int64_t *counts, bool show,
     progress_begin(&progress, "reading", "samples", result.samples);
     for (int64_t i = 0; i < result.samples; i++) {
         int64_t length = 0;
+        struct dataset_marks marks;
         if (i % SCAN_POLL_SAMPLES == 0)
             TRY_OUT(scan_poll(dataset, stop, show ? &progress : NULL, i));
-        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length));
+        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length, &marks));
         for (int64_t t = 0; counts != NULL && t < length; t++)
             counts[tokens[t]]++;
         result.tokens += length;

@@ -17,10 +17,11 @@ struct scan_result {
     int64_t longest; /* tokens of the longest sample */
 };
 
-/* dataset_read() into a buffer that grows as needed: *tokens is malloc'ed (NULL
- * at first; the caller frees it), *capacity its tokens. */
+/* dataset_read_marked() into a buffer that grows as needed: *tokens is malloc'ed
+ * (NULL at first; the caller frees it), *capacity its tokens. */
 enum err scan_read(struct dataset *dataset, int64_t index, int32_t **tokens,
-                   int64_t *capacity, int64_t *length);
+                   int64_t *capacity, int64_t *length,
+                   struct dataset_marks *marks);
 
 /* The set's tokenizer, if it is here: of its file, or a built-in one. NULL: it
  * is not. The caller destroys it. */

@@ -123,9 +123,7 @@ enum err show_samples(struct dataset *dataset,
         struct dataset_marks marks;
         if (options->stop != NULL && options->stop() != 0)
             break;
-        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length));
-        TRY_OUT(
-            dataset_read_marked(dataset, i, tokens, capacity, &length, &marks));
+        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length, &marks));
         fprintf(out, "==== sample %" PRId64 ": %" PRId64 " tokens ====\n", i,
                 length);
         TRY_OUT(show_sample(&show, i == 0, tokens, length, &marks));

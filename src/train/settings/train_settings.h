@@ -94,6 +94,11 @@ bool train_settings_default(const struct train_settings *settings,
 /* Whether the result depends on the setting. */
 bool train_settings_decides(const struct setting *setting);
 
-/* SHA-256 over the resolved settings that decide the result. */
+/* SHA-256 over keys and resolved values of the settings that count. */
+typedef bool train_settings_counts(const struct train_settings *settings,
+                                   const struct setting *setting);
+enum err train_settings_digest(const struct train_settings *settings,
+                               train_settings_counts *counts, char hex[65]);
+/* The same of those that decide the result. */
 enum err train_settings_hash(const struct train_settings *settings,
                              char hex[65]);

@@ -25,19 +25,17 @@ bool train_settings_default(const struct train_settings *settings,
     return strcmp(text, setting->preset) == 0;
 }
 
-enum err train_settings_hash(const struct train_settings *settings,
-                             char hex[65])
+enum err train_settings_digest(const struct train_settings *settings,
+                               train_settings_counts *counts, char hex[65])
 {
     enum err rc = ERR_OK;
     struct digest *digest = NULL;
     char *text = NULL;
     TRY_OUT(digest_create(&digest));
     for (int i = 0; i < train_settings_count; i++) {
-        const char *key = train_settings_schema[i].key;
         const struct setting *setting = &train_settings_schema[i];
-        if (!train_settings_decides(setting) ||
-            ((setting->flags & TRAIN_STAYS_IF_GIVEN) != 0 &&
-             train_settings_default(settings, setting)))
+        const char *key = setting->key;
+        if (!counts(settings, setting))
             continue;
         TRY_OUT(train_settings_print(settings, key, &text));
         TRY_OUT(digest_update(digest, key, strlen(key) + 1));
@@ -50,4 +48,18 @@ out:
     free(text);
     digest_destroy(digest);
     return rc;
+}
+
+static bool decides_here(const struct train_settings *settings,
+                         const struct setting *setting)
+{
+    return train_settings_decides(setting) &&
+           ((setting->flags & TRAIN_STAYS_IF_GIVEN) == 0 ||
+            !train_settings_default(settings, setting));
+}
+
+enum err train_settings_hash(const struct train_settings *settings,
+                             char hex[65])
+{
+    return train_settings_digest(settings, decides_here, hex);
 }

@@ -1,0 +1,239 @@
+/* The small files of a Hugging Face folder: config.json, generation_config.json,
+ * tokenizer.json, tokenizer_config.json and the chat template. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/base/jsontext.h"
+#include "src/base/log.h"
+#include "src/base/new.h"
+#include "src/convert/hf_cmd.h"
+#include "src/formats/hf/hf_files.h"
+#include "src/text/tokenizer/byte_alphabet.h"
+#include "src/text/tokenizer/tokenizer.h"
+#include "src/text/tokenizer/tokenizer_config.h"
+#include "src/text/unicode.h"
+
+#define BYTES 256
+
+/* Writes and releases. */
+static enum err write_json(const char *folder, const char *name, json_t *root)
+{
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    enum err rc = root == NULL ? err_set(ERR_MEMORY, "out of memory")
+                               : jsontext_make(root, 2, &text);
+    if (rc == ERR_OK)
+        rc = fsio_path(path, "%s/%s", folder, name);
+    if (rc == ERR_OK)
+        rc = fsio_write_atomic(path, text, strlen(text));
+    free(text);
+    json_decref(root);
+    return rc;
+}
+
+static enum err write_text(const char *folder, const char *name,
+                           const char *text, size_t bytes)
+{
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_path(path, "%s/%s", folder, name));
+    return fsio_write_atomic(path, text, bytes);
+}
+
+/* --- the built-in tokenizer --- */
+
+static json_t *byte_level(void)
+{
+    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel",
+                     "add_prefix_space", 0, "trim_offsets", 0, "use_regex", 1);
+}
+
+/* Token b is byte b, the next one ends a document. */
+static enum err bytes_json(const struct tokenizer *tokenizer, char **text)
+{
+    static const char end[] = "<|endoftext|>";
+    struct byte_alphabet alphabet;
+    int32_t eos = tokenizer_eos(tokenizer);
+    json_t *vocab = json_object();
+    byte_alphabet_fill(&alphabet);
+    for (int b = 0; b < BYTES; b++) {
+        uint8_t name[4];
+        uint32_t point = 0;
+        while (alphabet.byte[point] != b)
+            point++;
+        json_object_setn_new(vocab, (const char *)name,
+                             unicode_put(point, name), json_integer(b));
+    }
+    json_object_set_new(vocab, end, json_integer(eos));
+    json_t *root = json_pack(
+        "{s:s, s:n, s:n, s:[{s:i, s:s, s:b, s:b, s:b, s:b, s:b}], s:n, s:o, "
+        "s:o, s:o, s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:[]}}",
+        "version", "1.0", "truncation", "padding", "added_tokens", "id",
+        (int)eos, "content", end, "single_word", 0, "lstrip", 0, "rstrip", 0,
+        "normalized", 0, "special", 1, "normalizer", "pre_tokenizer",
+        byte_level(), "post_processor", byte_level(), "decoder", byte_level(),
+        "model", "type", "BPE", "dropout", "unk_token",
+        "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
+        "byte_fallback", 0, "ignore_merges", 0, "vocab", vocab, "merges");
+    enum err rc = jsontext_make(root, 1, text);
+    json_decref(root);
+    return rc;
+}
+
+enum err hf_bytes_tokenizer(const struct weights_about *about, char **text,
+                            size_t *bytes)
+{
+    enum err rc = ERR_OK;
+    struct tokenizer *tokenizer = NULL;
+    *text = NULL;
+    *bytes = 0;
+    if (about->tokenizer != NULL) {
+        TRY(new_room(text, about->tokenizer_bytes + 1));
+        memcpy(*text, about->tokenizer, about->tokenizer_bytes);
+        (*text)[about->tokenizer_bytes] = '\0';
+        *bytes = about->tokenizer_bytes;
+    } else if (about->builtin_tokenizer != NULL) {
+        TRY_OUT(tokenizer_create(about->builtin_tokenizer, &tokenizer));
+        TRY_OUT(bytes_json(tokenizer, text));
+        *bytes = strlen(*text);
+    }
+out:
+    tokenizer_destroy(tokenizer);
+    return rc;
+}
+
+/* --- the files --- */
+
+/* What the model has brought with it, and what it lacks of that. New; NULL: it is
+ * no JSON. */
+static json_t *make_generation(const struct weights_about *about)
+{
+    const struct {
+        const char *key;
+        int32_t token;
+    } tokens[] = { { "bos_token_id", about->bos },
+                   { "eos_token_id", about->eos },
+                   { "pad_token_id",
+                     about->pad >= 0 ? about->pad : about->eos } };
+    json_t *root = about->generation != NULL
+                       ? json_loads(about->generation, 0, NULL)
+                       : json_object();
+    for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
+        const json_t *said = json_object_get(root, tokens[t].key);
+        if (tokens[t].token >= 0 && (said == NULL || json_is_null(said)))
+            json_object_set_new(root, tokens[t].key,
+                                json_integer(tokens[t].token));
+    }
+    return root;
+}
+
+static enum err write_generation(const struct weights_about *about,
+                                 const char *folder)
+{
+    json_t *root = make_generation(about);
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return err_set(ERR_DATA,
+                       "%s: its generation_config.json is no JSON "
+                       "object",
+                       about->path);
+    }
+    return write_json(folder, hf_files_name(HF_FILE_GENERATION_CONFIG), root);
+}
+
+/* The ends are all of them. transformers does not train the embedding of this
+ * file's padding, so an end that fills up texts, too, is not told here. */
+static void set_ids(json_t *root, const struct weights_about *about)
+{
+    json_t *generation = make_generation(about);
+    json_t *ends = json_object_get(generation, "eos_token_id");
+    if (about->bos >= 0)
+        json_object_set_new(root, "bos_token_id", json_integer(about->bos));
+    if (ends != NULL)
+        json_object_set(root, "eos_token_id", ends);
+    if (about->pad >= 0 && about->pad != about->eos)
+        json_object_set_new(root, "pad_token_id", json_integer(about->pad));
+    json_decref(generation);
+}
+
+static enum err write_config(const struct hf_model *model, enum hf_arch arch,
+                             enum hf_cmd_dtype dtype, const char *folder)
+{
+    char *text = NULL;
+    TRY(hf_config_text(arch, &model->about->config, hf_cmd_torch_dtypes[dtype],
+                       &text));
+    json_t *root = json_loads(text, 0, NULL);
+    free(text);
+    set_ids(root, model->about);
+    return write_json(folder, "config.json", root);
+}
+
+/* Its text; *out is NULL where there is no such token. Padding may be one of
+ * another tokenizer's, and is left out then. */
+static enum err make_name(const struct hf_files *files, const char *key,
+                          int32_t token, json_t **out)
+{
+    char *text = NULL;
+    *out = NULL;
+    if (token < 0)
+        return ERR_OK;
+    TRY(hf_files_token_text(files, "the model's tokenizer", token, &text));
+    if (text == NULL && strcmp(key, "pad_token") != 0)
+        return err_set(ERR_DATA,
+                       "the model's tokenizer has no token %d, its "
+                       "%s",
+                       token, key);
+    *out = text == NULL ? NULL : json_string(text);
+    free(text);
+    return ERR_OK;
+}
+
+static enum err write_tokenizer(const struct hf_model *model,
+                                const char *folder)
+{
+    enum err rc = ERR_OK;
+    const struct weights_about *about = model->about;
+    struct hf_files files = { .text = { NULL } };
+    json_t *root = NULL, *bos = NULL, *eos = NULL, *pad = NULL;
+    TRY_OUT(hf_bytes_tokenizer(about, &files.text[HF_FILE_TOKENIZER],
+                               &files.bytes[HF_FILE_TOKENIZER]));
+    if (files.text[HF_FILE_TOKENIZER] == NULL) {
+        log_warn("%s has no tokenizer: the folder will have none either",
+                 about->path);
+        goto out;
+    }
+    TRY_OUT(write_text(folder, hf_files_name(HF_FILE_TOKENIZER),
+                       files.text[HF_FILE_TOKENIZER],
+                       files.bytes[HF_FILE_TOKENIZER]));
+    TRY_OUT(make_name(&files, "bos_token", about->bos, &bos));
+    TRY_OUT(make_name(&files, "eos_token", about->eos, &eos));
+    TRY_OUT(make_name(&files, "pad_token", about->pad, &pad));
+    root = tokenizer_config_make(bos, eos, pad);
+    bos = eos = pad = NULL;
+    json_object_set_new(root, "model_max_length",
+                        json_integer(about->config.max_seq_len));
+    if (about->chat_template != NULL)
+        json_object_set_new(root, "chat_template",
+                            json_string(about->chat_template));
+    rc = write_json(folder, hf_files_name(HF_FILE_TOKENIZER_CONFIG), root);
+    root = NULL;
+    if (rc == ERR_OK && about->chat_template != NULL)
+        rc = write_text(folder, hf_files_name(HF_FILE_CHAT_TEMPLATE),
+                        about->chat_template, strlen(about->chat_template));
+out:
+    json_decref(root);
+    json_decref(bos);
+    json_decref(eos);
+    json_decref(pad);
+    hf_files_free(&files);
+    return rc;
+}
+
+enum err hf_beside_write(const struct hf_model *model, enum hf_arch arch,
+                         enum hf_cmd_dtype dtype, const char *folder)
+{
+    TRY(write_generation(model->about, folder));
+    TRY(write_config(model, arch, dtype, folder));
+    return write_tokenizer(model, folder);
+}

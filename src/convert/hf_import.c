@@ -1,0 +1,160 @@
+/* tessera-hf import: a checkpoint of weights alone, in full, of a Hugging Face
+ * folder or a GGUF file. The checkpoint asks for what it writes as it writes it,
+ * so that no more than some blocks are in memory. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/tools/ckpt_write.h"
+#include "src/base/clean.h"
+#include "src/base/digest.h"
+#include "src/base/jsontext.h"
+#include "src/base/log.h"
+#include "src/base/new.h"
+#include "src/base/units.h"
+#include "src/convert/hf_cmd.h"
+#include "src/data/prepare/publish.h"
+#include "src/train/state/on_checkpoint_about.h"
+#include "src/formats/weights_ckpt_config.h"
+#include "src/formats/weights_tokenizer.h"
+
+#define STEP 0
+#define ATTEMPT "import"
+
+struct import {
+    struct hf_model model;
+    struct ckpt_item *items;
+    int count;
+};
+
+static enum err feed(void *arg, int item, int64_t at, int64_t bytes, void *out)
+{
+    struct import *import = arg;
+    const struct params *params = import->model.params;
+    const int64_t size = (int64_t)sizeof(float);
+    assert(item < import->count);
+    TRY(hf_poll());
+    if (item < params->count) {
+        assert(at % size == 0 && bytes % size == 0);
+        return weights_read(import->model.weights, &params->list[item],
+                            at / size, (at + bytes) / size, out);
+    }
+    memcpy(out, import->model.about->tokenizer + at, (size_t)bytes);
+    return ERR_OK;
+}
+
+static enum err make_items(struct import *import)
+{
+    const struct params *params = import->model.params;
+    const struct weights_about *about = import->model.about;
+    TRY(new_zeroed(&import->items, (size_t)params->count + 1));
+    for (int i = 0; i < params->count; i++) {
+        struct ckpt_item *item = &import->items[import->count++];
+        item->dtype = DTYPE_F32;
+        item->dims = params->list[i].dims;
+        memcpy(item->shape, params->list[i].shape,
+               sizeof params->list[i].shape);
+        item->part.end = params->list[i].numel;
+        snprintf(item->name, sizeof item->name, "%s", params->list[i].name);
+    }
+    if (about->tokenizer == NULL)
+        return ERR_OK;
+    import->items[import->count++] = (struct ckpt_item){
+        .name = WEIGHTS_CKPT_TOKENIZER,
+        .dtype = DTYPE_U8,
+        .dims = 1,
+        .shape = { (int64_t)about->tokenizer_bytes },
+        .part.end = (int64_t)about->tokenizer_bytes,
+    };
+    return ERR_OK;
+}
+
+/* As a run's (src/train/state/state_parts.c), as far as weights have it. */
+static enum err make_state(const struct import *import, json_t **out)
+{
+    char sha256[65] = "";
+    const struct weights_about *about = import->model.about;
+    json_t *fixed = weights_ckpt_config_fixed(&about->config);
+    if (about->tokenizer != NULL)
+        TRY(digest_bytes(about->tokenizer, about->tokenizer_bytes, sha256));
+    if (fixed != NULL && sha256[0] != '\0')
+        json_object_set_new(fixed, "tokenizer", json_string(sha256));
+    *out = json_pack(
+        "{s:s, s:I, s:o, s:o, s:{s:o, s:s, s:s, s:s}, s:{s:{s:{s:s}}, s:o}}",
+        "code_version", TESSERA_VERSION, "step", (json_int_t)STEP, "fixed",
+        fixed, "text",
+        weights_ckpt_config_text(about->vocab, about->bos, about->eos, about),
+        "source", "path", jsontext_string(about->path), "kind",
+        weights_kind_name(import->model.weights), "dtype", about->dtype,
+        "sha256", about->sha256, "about", "kinds", "", "kind", "weight",
+        "tensors",
+        on_checkpoint_about_params(&about->config, import->model.params));
+    return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+}
+
+/* Where the checkpoint itself is: `out`, if it is named like one, or in the run
+ * directory `out`. */
+static enum err checkpoint_path(const char *out, char path[FSIO_PATH_MAX])
+{
+    int64_t step = ckpt_index_step_of(out);
+    if (step > STEP)
+        return err_set(ERR_USAGE,
+                       "%s: what is imported is step %d: name it "
+                       "step-000000000, or name a run directory",
+                       out, STEP);
+    return step == STEP ? fsio_path(path, "%s", out)
+                        : ckpt_index_path(path, out, STEP);
+}
+
+static enum err write_checkpoint(struct import *import, const char *out)
+{
+    enum err rc = ERR_OK;
+    char within[FSIO_PATH_MAX];
+    struct publish publish = { .building = "" };
+    json_t *state = NULL;
+    TRY(checkpoint_path(out, within));
+    if (fsio_exists(out))
+        return err_set(ERR_USAGE, "%s exists: name a new folder", out);
+    TRY_OUT(make_items(import));
+    TRY_OUT(make_state(import, &state));
+    TRY_OUT(publish_begin(&publish, out, false));
+    if (ckpt_index_step_of(out) != STEP) {
+        TRY_OUT(ckpt_index_path(within, publish.building, STEP));
+        TRY_OUT(fsio_mkdirs(within));
+    } else {
+        TRY_OUT(fsio_path(within, "%s", publish.building));
+    }
+    TRY_OUT(ckpt_write(within, STEP, ATTEMPT, state, import->items,
+                       import->count, feed, import));
+    TRY_OUT(publish_commit(&publish));
+out:
+    publish_end(&publish);
+    json_decref(state);
+    return rc;
+}
+
+enum err hf_import(const struct hf_cmd *cmd, int *exit_code)
+{
+    enum err rc = ERR_OK;
+    char size[32];
+    struct import import = { .items = NULL };
+    (void)exit_code;
+    TRY_OUT(hf_verify_open(cmd->paths[0], &import.model));
+    if (import.model.about->kind == WEIGHTS_CHECKPOINT) {
+        rc = err_set(ERR_USAGE, "%s is a checkpoint already", cmd->paths[0]);
+        goto out;
+    }
+    weights_tokenizer_warn_names(import.model.about);
+    TRY_OUT(write_checkpoint(&import, cmd->out));
+    if (cmd->verify)
+        TRY_OUT(hf_verify_written(&import.model, cmd->out, HF_CMD_F32));
+    units_count((double)import.model.params->numel, size, sizeof size);
+    clean_printf("%s: %s parameters of %s%s\n", cmd->out, size,
+                 import.model.about->dtype, cmd->verify ? ", verified" : "");
+out:
+    free(import.items);
+    hf_verify_close(&import.model);
+    return rc;
+}

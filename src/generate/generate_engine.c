@@ -1,0 +1,326 @@
+/* Opens a MODEL, finds out what ends its answers, and holds its weights. */
+#include "src/generate/generate_engine.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/base/memory.h"
+#include "src/base/new.h"
+#include "src/base/units.h"
+#include "src/formats/weights_tokenizer.h"
+
+/* Tokens of prompts that are computed at a time: more would be no quicker, and
+ * an interruption waits for them. */
+#define ENGINE_ROWS 256
+/* What no template says of itself. */
+#define ENGINE_MARK "tessera 7f3a"
+
+static enum err engine_tokenizer(struct generate_engine *engine)
+{
+    const struct weights_about *about = engine->about;
+    TRY(weights_tokenizer_create(about, engine->args->tokenizer,
+                                 &engine->tokenizer));
+    if (engine->tokenizer == NULL)
+        return err_set(ERR_USAGE,
+                       "%s: there is no tokenizer with the model: give its "
+                       "tokenizer.json with --tokenizer FILE, or --tokenizer "
+                       "bytes",
+                       about->path);
+    return tokenizer_encoder_create(engine->tokenizer, &engine->encoder);
+}
+
+static enum err engine_template(struct generate_engine *engine)
+{
+    const struct generate_args *args = engine->args;
+    const struct weights_about *about = engine->about;
+    if (!args->chat)
+        return ERR_OK;
+    if (args->chat_template != NULL)
+        return chat_template_create(args->chat_template, engine->tokenizer,
+                                    &engine->chat);
+    if (about->chat_template == NULL)
+        return err_set(ERR_USAGE,
+                       "%s: there is no chat template with the model: give "
+                       "one with --chat-template, a file, or chatml, llama3 or "
+                       "none",
+                       about->path);
+    return chat_template_create_text(about->path, about->chat_template,
+                                     strlen(about->chat_template),
+                                     engine->tokenizer, &engine->chat);
+}
+
+static void engine_add_eos(struct generate_engine *engine, int32_t token)
+{
+    for (size_t e = 0; e < engine->eos_count; e++)
+        if (engine->eos[e] == token)
+            return;
+    if (token >= 0)
+        engine->eos[engine->eos_count++] = token;
+}
+
+/* What a template puts behind an answer ends one: its first token if that is a
+ * special one, else its text without the white space around it. */
+static enum err engine_chat_end(struct generate_engine *engine)
+{
+    enum err rc = ERR_OK;
+    static const char white[] = " \t\r\n";
+    const struct chat_message talk[] = {
+        { "user", "a", 1 },
+        { CHAT_ROLE_ASSISTANT, ENGINE_MARK, sizeof ENGINE_MARK - 1 },
+    };
+    struct chat_text text = { 0 };
+    struct token_list tokens = { 0 };
+    TRY_OUT(chat_render(engine->chat, talk, 2, false, &text));
+    const char *end = NULL, *found = text.text;
+    size_t left = text.bytes;
+    while (left > 0 && (found = memmem(found, left, ENGINE_MARK,
+                                       sizeof ENGINE_MARK - 1)) != NULL) {
+        found += sizeof ENGINE_MARK - 1;
+        left = text.bytes - (size_t)(found - text.text);
+        end = found;
+    }
+    if (end == NULL)
+        goto out;
+    left = text.bytes - (size_t)(end - text.text);
+    TRY_OUT(generate_engine_encode(
+        engine, end, left, TOKENIZER_SPECIAL | TOKENIZER_INSIDE, &tokens));
+    if (tokens.count > 0 &&
+        tokenizer_is_special(engine->tokenizer, tokens.token[0])) {
+        engine_add_eos(engine, tokens.token[0]);
+        goto out;
+    }
+    for (; left > 0 && strchr(white, end[0]) != NULL; left--)
+        end++;
+    while (left > 0 && strchr(white, end[left - 1]) != NULL)
+        left--;
+    engine->chat_end = left > 0 ? strndup(end, left) : NULL;
+    if (left > 0 && engine->chat_end == NULL)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    else if (left > 0)
+        engine->stop[engine->stop_count++] = engine->chat_end;
+out:
+    free(text.text);
+    free(tokens.token);
+    return rc;
+}
+
+/* A text to stop at that is a special token has no text in an answer. */
+static void engine_stops(struct generate_engine *engine)
+{
+    const struct generate_args *args = engine->args;
+    for (size_t s = 0; args->stop[s] != NULL; s++) {
+        int32_t token = tokenizer_find(engine->tokenizer, args->stop[s]);
+        if (token >= 0 && tokenizer_is_special(engine->tokenizer, token))
+            engine_add_eos(engine, token);
+        else
+            engine->stop[engine->stop_count++] = args->stop[s];
+    }
+}
+
+static enum err engine_choices(struct generate_engine *engine,
+                               const struct sample_options *otherwise)
+{
+    struct generate_config config = { .eos_count = 0 };
+    TRY(generate_config_read(engine->about, &config));
+    generate_args_sample(engine->args, config.says ? &config.sample : NULL,
+                         otherwise, &engine->sample);
+    engine->sample_of = generate_args_samples(engine->args) ? "the command line"
+                        : config.says ? "the model's " GENERATE_CONFIG_FILE
+                                      : "default, the model says nothing";
+    engine_add_eos(engine, engine->about->eos);
+    engine_add_eos(engine, tokenizer_eos(engine->tokenizer));
+    for (size_t e = 0; e < config.eos_count; e++)
+        engine_add_eos(engine, config.eos[e]);
+    engine_stops(engine);
+    return engine->chat != NULL ? engine_chat_end(engine) : ERR_OK;
+}
+
+static enum err engine_context(struct generate_engine *engine)
+{
+    const struct model_config *config = &engine->about->config;
+    int64_t asked = engine->args->context;
+    engine->context = asked > 0 ? asked : config->max_seq_len;
+    if (engine->context <= config->max_seq_len)
+        return ERR_OK;
+    if (config->positions == POSITIONS_LEARNED)
+        return err_set(ERR_USAGE,
+                       "--context %" PRId64 ": the model has learned %" PRId64
+                       " positions, and there are no others",
+                       asked, config->max_seq_len);
+    log_warn("--context %" PRId64 ": the model was trained with texts of up "
+             "to %" PRId64 " tokens, beyond them it may talk nonsense",
+             asked, config->max_seq_len);
+    return ERR_OK;
+}
+
+enum err generate_engine_open(const struct generate_args *args,
+                              const struct sample_options *otherwise,
+                              struct generate_engine *engine)
+{
+    engine->args = args;
+    TRY(weights_open(args->model, &engine->weights));
+    engine->about = weights_about(engine->weights);
+    TRY(engine_context(engine));
+    TRY(engine_tokenizer(engine));
+    TRY(engine_template(engine));
+    return engine_choices(engine, otherwise);
+}
+
+void generate_engine_close(struct generate_engine *engine)
+{
+    generate_destroy(engine->generate);
+    infer_destroy(engine->infer);
+    params_destroy(engine->params);
+    free(engine->chat_end);
+    chat_template_destroy(engine->chat);
+    tokenizer_encoder_destroy(engine->encoder);
+    tokenizer_destroy(engine->tokenizer);
+    weights_close(engine->weights);
+    *engine = (struct generate_engine){ .args = NULL };
+}
+
+/* --- weights, a block at a time from the files --- */
+
+struct engine_feed {
+    const struct generate_engine *engine;
+    float **block; /* [block_count] those that are lent */
+};
+
+static enum err feed_gather(void *arg, int block, const void **weights)
+{
+    struct engine_feed *feed = arg;
+    const struct generate_engine *engine = feed->engine;
+    const struct param_block *b = &engine->params->blocks[block];
+    if (engine->interrupted != NULL &&
+        engine->interrupted(engine->interrupted_arg))
+        return err_set(ERR_USAGE, "interrupted while the weights were read");
+    feed->block[block] = malloc((size_t)b->elements * sizeof(float) + 1);
+    if (feed->block[block] == NULL)
+        return err_set(ERR_MEMORY, "no memory for block %d of the weights",
+                       block);
+    *weights = feed->block[block];
+    return weights_fill(engine->weights, engine->params, NULL, b->offset,
+                        b->offset + b->elements, feed->block[block]);
+}
+
+static enum err feed_release(void *arg, int block)
+{
+    struct engine_feed *feed = arg;
+    free(feed->block[block]);
+    feed->block[block] = NULL;
+    return ERR_OK;
+}
+
+static enum err engine_hold(struct generate_engine *engine)
+{
+    struct engine_feed feed = { .engine = engine };
+    const struct param_access access = { .arg = &feed,
+                                         .gather = feed_gather,
+                                         .release = feed_release };
+    size_t blocks = (size_t)engine->params->block_count;
+    TRY(new_zeroed(&feed.block, blocks));
+    enum err rc = infer_hold(engine->infer, &access, engine->args->weights);
+    for (size_t b = 0; b < blocks; b++) /* after a failure some are lent */
+        free(feed.block[b]);
+    free(feed.block);
+    return rc;
+}
+
+/* What it takes, said and compared with what there is. */
+static enum err engine_memory(const struct generate_engine *engine,
+                              const struct infer_options *options)
+{
+    size_t cache = 0, held = 0, total = 0, available = memory_available("");
+    char of[4][32];
+    TRY(infer_plan(&engine->about->config, engine->params, engine->kernels,
+                   options, engine->args->weights, &cache, &held, &total));
+    units_bytes((double)total, of[0], sizeof of[0]);
+    units_bytes((double)held, of[1], sizeof of[1]);
+    units_bytes((double)cache, of[2], sizeof of[2]);
+    units_bytes((double)available, of[3], sizeof of[3]);
+    if (available != SIZE_MAX && total > available)
+        return err_set(ERR_MEMORY,
+                       "%s of memory are needed, weights %s and %" PRId64
+                       " x %" PRId64 " tokens %s, and %s are left: choose "
+                       "--weights bf16 or int8, or a smaller --context",
+                       of[0], of[1], options->sequences, options->positions,
+                       of[2], of[3]);
+    log_info("memory %s: weights as %s %s, %" PRId64 " x %" PRId64 " tokens "
+             "%s; %d threads",
+             of[0], infer_weights_names[engine->args->weights], of[1],
+             options->sequences, options->positions, of[2], options->threads);
+    return ERR_OK;
+}
+
+enum err generate_engine_start(struct generate_engine *engine,
+                               int64_t sequences, int64_t positions)
+{
+    const struct weights_about *about = engine->about;
+    const struct generate_args *args = engine->args;
+    double begin = clock_now();
+    int64_t tokens = tokenizer_vocab_size(engine->tokenizer);
+    engine->threads =
+        args->threads > 0 ? (int)args->threads : kernels_threads_default(1);
+    kernels_spread_threads(engine->threads);
+    TRY(kernels_find("cpu", "auto", &engine->kernels));
+    TRY(params_create(&about->config, &engine->params));
+    TRY(weights_match(engine->weights, engine->params, NULL));
+    const struct infer_options options = {
+        .threads = engine->threads,
+        .dtype = DTYPE_F32,
+        .sequences = sequences,
+        .positions = positions,
+        .rows = sequences > ENGINE_ROWS ? sequences : ENGINE_ROWS,
+    };
+    TRY(engine_memory(engine, &options));
+    TRY(infer_create(&about->config, engine->params, engine->kernels, &options,
+                     &engine->infer));
+    TRY(engine_hold(engine));
+    const struct generate_model model = {
+        .infer = engine->infer,
+        .sequences = sequences,
+        .positions = positions,
+        .rows = options.rows,
+        .vocab_size = about->config.vocab_size,
+        .vocab = about->vocab < tokens ? about->vocab : tokens,
+        .tokenizer = engine->tokenizer,
+    };
+    TRY(generate_create(&model, &engine->generate));
+    log_info("%s: %.1fM parameters, stored as %s, read in %.1f s", about->path,
+             (double)engine->params->numel / 1e6, about->dtype,
+             clock_now() - begin);
+    return ERR_OK;
+}
+
+struct generate_options
+generate_engine_options(const struct generate_engine *engine,
+                        int64_t max_tokens)
+{
+    return (struct generate_options){
+        .sample = engine->sample,
+        .max_tokens = max_tokens,
+        .eos = engine->eos,
+        .eos_count = engine->eos_count,
+        .stop = engine->stop,
+        .stop_count = engine->stop_count,
+    };
+}
+
+enum err generate_engine_encode(struct generate_engine *engine,
+                                const char *text, size_t bytes, unsigned flags,
+                                struct token_list *out)
+{
+    uint64_t before = tokenizer_encoder_lost(engine->encoder);
+    TRY(tokenizer_encode(engine->encoder, (const uint8_t *)text, bytes, flags,
+                         out));
+    uint64_t lost = tokenizer_encoder_lost(engine->encoder) - before;
+    if (lost > 0)
+        log_warn("%" PRIu64 " bytes of the text are left out: the tokenizer "
+                 "%s has no tokens for them",
+                 lost, tokenizer_name(engine->tokenizer));
+    return ERR_OK;
+}

@@ -1,0 +1,209 @@
+/* Continues prompts, or scores a text: what tessera-generate shows. */
+#include "src/generate/generate_texts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/jsontext.h"
+#include "src/base/log.h"
+#include "src/generate/generate_prompts.h"
+#include "src/text/binary_kind.h"
+#include "src/text/unicode.h"
+#include "src/text/visible.h"
+
+#define MAX_TOKENS 128
+#define BATCH 8 /* of --prompts */
+#define SCORE_BYTES_MAX ((size_t)1 << 30)
+
+bool generate_texts_terminal(void)
+{
+    return isatty(STDOUT_FILENO) == 1;
+}
+
+static enum err show_bytes(const void *text, size_t bytes)
+{
+    if (fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout) != 0)
+        return err_errno("standard output");
+    return ERR_OK;
+}
+
+enum err generate_texts_show(const char *text, size_t bytes)
+{
+    struct buffer visible = { 0 };
+    if (!generate_texts_terminal())
+        return show_bytes(text, bytes);
+    enum err rc = visible_add(text, bytes, &visible);
+    if (rc == ERR_OK && visible.bytes > 0)
+        rc = show_bytes(visible.data, visible.bytes);
+    buffer_free(&visible);
+    return rc;
+}
+
+struct output {
+    const struct generate_args *args;
+    const struct generate_prompts *prompts;
+    bool terminal;
+    size_t tokens, prompt_tokens;
+};
+
+static enum err show_text(void *arg, size_t prompt, const char *text,
+                          size_t bytes)
+{
+    const struct output *output = arg;
+    (void)prompt;
+    return output->terminal ? generate_texts_show(text, bytes) : ERR_OK;
+}
+
+/* As a string of JSON, which is UTF-8. */
+static enum err json_text(const uint8_t *text, size_t bytes, json_t **out)
+{
+    struct buffer valid = { 0 };
+    enum err rc = unicode_repair(text, bytes, &valid);
+    *out = rc == ERR_OK ? json_stringn_nocheck(
+                              valid.bytes > 0 ? (const char *)valid.data : "",
+                              valid.bytes)
+                        : NULL;
+    buffer_free(&valid);
+    if (rc == ERR_OK && *out == NULL)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    return rc;
+}
+
+static enum err write_json(const struct output *output, size_t prompt,
+                           const struct generate_result *result)
+{
+    enum err rc = ERR_OK;
+    json_t *asked = NULL, *said = NULL, *line = NULL;
+    char *text = NULL;
+    const struct buffer *given = &output->prompts->texts[prompt];
+    TRY_OUT(json_text(given->data, given->bytes, &asked));
+    TRY_OUT(json_text((const uint8_t *)result->text, result->bytes, &said));
+    line = json_pack("{sI sO sO sI sI ss}", "number", (json_int_t)prompt,
+                     "prompt", asked, "completion", said, "prompt_tokens",
+                     (json_int_t)output->prompts->list[prompt].count, "tokens",
+                     (json_int_t)result->count, "end",
+                     generate_end_names[result->end]);
+    TRY_OUT(jsontext_make(line, 0, &text));
+    TRY_OUT(generate_texts_show(text, strlen(text)));
+    TRY_OUT(generate_texts_show("\n", 1));
+out:
+    json_decref(asked);
+    json_decref(said);
+    json_decref(line);
+    free(text);
+    return rc;
+}
+
+static enum err show_result(void *arg, size_t prompt,
+                            const struct generate_result *result)
+{
+    struct output *output = arg;
+    const struct generate_args *args = output->args;
+    output->tokens += result->count;
+    output->prompt_tokens += output->prompts->list[prompt].count;
+    if (result->end == GENERATE_CONTEXT)
+        log_warn("prompt %zu: the context is full, so its continuation ends "
+                 "after %zu tokens (--context)",
+                 prompt, result->count);
+    if (args->json || args->prompts != NULL)
+        return write_json(output, prompt, result);
+    if (output->terminal)
+        return generate_texts_show("\n", 1);
+    return generate_texts_show(result->text, result->bytes);
+}
+
+enum err generate_texts_continue(struct generate_engine *engine)
+{
+    enum err rc = ERR_OK;
+    char choice[160];
+    const struct generate_args *args = engine->args;
+    struct generate_prompts prompts = { .count = 0 };
+    struct output output = { .args = args, .prompts = &prompts };
+    const struct generate_hooks hooks = { .arg = &output,
+                                          .text = show_text,
+                                          .result = show_result };
+    int64_t most = args->max_tokens > 0 ? args->max_tokens : MAX_TOKENS;
+    struct generate_options options = generate_engine_options(engine, most);
+    TRY_OUT(generate_prompts_read(engine, &prompts));
+    int64_t longest = (int64_t)prompts.tokens_max + most - 1;
+    int64_t batch = args->batch > 0 ? args->batch : BATCH;
+    if (batch > (int64_t)prompts.count)
+        batch = (int64_t)prompts.count;
+    if (longest > engine->context)
+        longest = engine->context;
+    TRY_OUT(generate_engine_start(engine, batch, longest));
+    sample_describe(&options.sample, choice, sizeof choice);
+    log_info("tokens: %s (%s)", choice, engine->sample_of);
+    output.terminal =
+        generate_texts_terminal() && !args->json && args->prompts == NULL;
+    double begin = clock_now();
+    TRY_OUT(generate_run(engine->generate, &options, prompts.list,
+                         prompts.count, &hooks));
+    double seconds = clock_now() - begin;
+    log_info("%zu tokens behind %zu of %s in %.1f s: %.1f a second",
+             output.tokens, output.prompt_tokens,
+             prompts.count > 1 ? "prompts" : "a prompt", seconds,
+             (double)output.tokens / (seconds > 0 ? seconds : 1));
+out:
+    generate_prompts_free(&prompts);
+    return rc;
+}
+
+static enum err read_all(struct buffer *text)
+{
+    for (;;) {
+        if (text->bytes > SCORE_BYTES_MAX)
+            return err_set(ERR_USAGE, "standard input: more than %zu bytes",
+                           SCORE_BYTES_MAX);
+        TRY(buffer_reserve(text, 65536));
+        size_t got = fread(text->data + text->bytes, 1, 65536, stdin);
+        text->bytes += got;
+        if (got == 0)
+            break;
+    }
+    return ferror(stdin) != 0 ? err_errno("standard input") : ERR_OK;
+}
+
+enum err generate_texts_score(struct generate_engine *engine)
+{
+    enum err rc = ERR_OK;
+    struct buffer text = { 0 };
+    struct token_list tokens = { 0 };
+    double nll = 0;
+    char number[JSONTEXT_NUMBER_BYTES];
+    TRY_OUT(read_all(&text));
+    if (text.bytes == 0) {
+        rc = err_set(ERR_USAGE, "--score: there is no text on standard input");
+        goto out;
+    }
+    TRY_OUT(binary_kind_text("standard input", text.data, text.bytes));
+    TRY_OUT(generate_engine_encode(engine, (const char *)text.data, text.bytes,
+                                   TOKENIZER_SPECIAL, &tokens));
+    if ((int64_t)tokens.count > engine->context) {
+        rc = err_set(ERR_USAGE,
+                     "--score: the text has %zu tokens, and the context of the "
+                     "model %" PRId64 ": score its parts",
+                     tokens.count, engine->context);
+        goto out;
+    }
+    TRY_OUT(generate_engine_start(engine, 1, (int64_t)tokens.count));
+    TRY_OUT(generate_score(engine->generate, tokens.token, tokens.count, NULL,
+                           &nll));
+    if (!isfinite(nll))
+        rc = err_set(ERR_NUMERIC, "the loss is not a finite number: the "
+                                  "model's weights are damaged");
+    jsontext_number(nll, number);
+    if (rc == ERR_OK &&
+        (printf("{\"tokens\": %zu, \"nll\": %s}\n", tokens.count, number) < 0 ||
+         fflush(stdout) != 0))
+        rc = err_errno("standard output");
+out:
+    free(tokens.token);
+    buffer_free(&text);
+    return rc;
+}

@@ -1,0 +1,22 @@
+/* What tessera-generate does with a model, to standard output. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "src/base/err.h"
+#include "src/generate/generate_engine.h"
+
+bool generate_texts_terminal(void);
+
+/* Written at once: to a file or pipe as it is, to a terminal as visible_add()
+ * has it. Whole characters of valid UTF-8. */
+enum err generate_texts_show(const char *text, size_t bytes);
+
+/* The engine is open, and is started here. */
+/* Continues the prompts of its options. */
+enum err generate_texts_continue(struct generate_engine *engine);
+/* {"tokens": N, "nll": X} of the text on standard input. ERR_USAGE: there is
+ * none, or more of it than the context holds; ERR_NUMERIC: the loss is no finite
+ * number. */
+enum err generate_texts_score(struct generate_engine *engine);

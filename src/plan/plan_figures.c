@@ -1,0 +1,287 @@
+/* Works out every figure of tessera-plan from settings, model, memory plan and
+ * data set. plan_print.c shows them. */
+#include "src/plan/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "checkpoint/ckpt_interval.h"
+#include "src/base/fsio.h"
+#include "src/base/units.h"
+#include "src/model/model_flops.h"
+#include "src/parallel/replica.h"
+#include "src/train/start/trainer_backend.h"
+#include "src/train/plan/train_memory_ways.h"
+#include "src/train/settings/trainer_schedule.h"
+
+/* The rate of the copy that training waits for; docs/benchmarks.md has what
+ * machines reach. */
+#define COPY_BYTES_PER_S 4e9
+/* From a failure to the next attempt's first step; as tessera-ckpt interval. */
+#define RESTART_S 300.0
+#define SECONDS_PER_HOUR 3600.0
+#define STEPS_MAX 1e18 /* still whole in an int64_t */
+/* A checkpoint's weights and each of its moments, in fp32. */
+#define STATE_BYTES 4.0
+/* A run that may never have more ranks is told so. */
+#define FEW_RANKS 8
+#define SLOTS_MAX 65536 /* that are looked for */
+
+static enum err add_model(struct plan_figures *f)
+{
+    const struct model_config *config = &f->settings->model;
+    struct params *params = NULL;
+    TRY(train_settings_params(f->settings, &params));
+    struct replica_options options = train_memory_replica(f->settings);
+    int64_t seq_len = f->settings->data.seq_len;
+    double tokens = (double)seq_len;
+    f->trained = params->numel;
+    f->saved = params->numel + replica_kept_elements(&options, params);
+    for (int i = 0; i < REPLICA_KEPT && options.kept[i].name != NULL; i++)
+        f->saved += options.kept[i].saved ? params->numel : 0;
+    f->params = model_config_param_count(config);
+    f->active_params = model_config_active_count(config);
+    f->flops_mfu = model_flops_per_sequence(config, params, seq_len) / tokens;
+    f->flops_mfu_causal =
+        model_flops_per_sequence_causal(config, params, seq_len) / tokens;
+    params_destroy(params);
+    return ERR_OK;
+}
+
+static enum err add_memory(const struct plan_options *options,
+                           struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    struct train_memory_place place = {
+        .threads = f->threads,
+        .ranks = f->ranks,
+        .node_ranks = (f->ranks + options->nodes - 1) / options->nodes,
+        .order = f->data != NULL ? run_data_order_bytes(f->data, s) : 0,
+    };
+    TRY(trainer_backend_plan(s, &place.kernels));
+    f->cuda = strcmp(place.kernels->backend, "cuda") == 0;
+    f->limit_bytes = s->memory.limit;
+    if (options->memory_bytes > 0 &&
+        (f->limit_bytes == 0 || options->memory_bytes < f->limit_bytes))
+        f->limit_bytes = options->memory_bytes;
+    f->chosen = *s;
+    TRY(train_memory_strategy(&f->chosen, &place, (size_t)f->limit_bytes,
+                              f->why, sizeof f->why));
+    struct replica_options replica = train_memory_replica(&f->chosen);
+    TRY(replica_check(&replica, f->ranks));
+    TRY(train_memory_plan(&f->chosen, &place, &f->bytes));
+    f->fits = (int64_t)f->bytes.total <= f->limit_bytes;
+    if (f->limit_bytes > 0 && !f->fits)
+        TRY(train_memory_nearest(s, &place, (size_t)f->limit_bytes,
+                                 &f->nearest));
+    return ERR_OK;
+}
+
+/* A data set that is not there yet leaves its numbers open. */
+static void add_data(struct plan_figures *f)
+{
+    struct run_data *data = NULL;
+    if (f->settings->data.train[0] == '\0')
+        return;
+    enum err rc = run_data_open(f->settings, &data);
+    for (int i = 0; rc == ERR_OK && i < data->count; i++)
+        for (int64_t k = dataset_contents(data->sets[i])->shards - 1;
+             rc == ERR_OK && k >= 0; k--)
+            rc = dataset_look(data->sets[i], k);
+    if (rc != ERR_OK) {
+        fprintf(stderr, "tessera-plan: data.train is left out: %s\n",
+                err_text());
+        run_data_close(data);
+        return;
+    }
+    f->data = data;
+    f->samples = (double)run_data_samples(data);
+    f->epoch_samples = (double)run_data_epoch(data, f->settings);
+    f->data_tokens = 0;
+    for (int i = 0; i < data->count; i++)
+        f->data_tokens += (double)dataset_tokens(data->sets[i]);
+}
+
+static void add_steps(struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    struct duration duration = trainer_schedule_max_duration(s);
+    int64_t steps = 0;
+    f->batch_known = s->train.global_batch > 0;
+    if (!f->batch_known)
+        return;
+    struct unit_rates rates = {
+        .samples_per_step = s->train.global_batch,
+        .tokens_per_step = s->train.global_batch * s->data.seq_len,
+        .samples_per_epoch = f->samples > 0 ? (int64_t)f->epoch_samples : 0,
+    };
+    double tokens_per_step = (double)rates.tokens_per_step;
+    if (f->tokens_per_s > 0)
+        f->step_s = tokens_per_step / f->tokens_per_s;
+    if (duration.unit == UNIT_SEC && f->step_s > 0)
+        f->steps = ceil(duration.value / f->step_s);
+    else if (duration.unit != UNIT_SEC && duration.value > 0 &&
+             units_steps(duration, &rates, &steps) == ERR_OK)
+        f->steps = (double)steps;
+    if (f->steps < 0)
+        return;
+    f->tokens = f->steps * tokens_per_step;
+    if (f->samples > 0)
+        f->epochs = f->steps * (double)s->train.global_batch / f->epoch_samples;
+    if (f->step_s > 0)
+        f->train_s = f->steps * f->step_s;
+    if (f->data != NULL && s->data.mixture[0] != '\0' &&
+        f->steps <= STEPS_MAX &&
+        run_data_epochs(f->data, s, (int64_t)f->steps, f->stream_epochs,
+                        &f->streams_known) != ERR_OK)
+        fprintf(stderr, "tessera-plan: the mixture is left out: %s\n",
+                err_text());
+}
+
+/* The first folder on the way up from run.dir that is there. */
+static void add_free(struct plan_figures *f)
+{
+    char path[SETTINGS_TEXT_BYTES];
+    uint64_t bytes = 0;
+    memcpy(path, f->settings->run.dir, sizeof path);
+    while (path[0] != '\0') {
+        if (fsio_free_bytes(path, &bytes) == ERR_OK) {
+            f->free_bytes = (double)bytes;
+            return;
+        }
+        *strrchr(path, '/') = '\0';
+    }
+}
+
+static void add_disk(struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    struct duration interval = s->checkpoint.interval;
+    struct unit_rates rates = {
+        .samples_per_step = s->train.global_batch,
+        .tokens_per_step = s->train.global_batch * s->data.seq_len,
+        .samples_per_epoch = f->samples > 0 ? (int64_t)f->epoch_samples : 0,
+        .max_steps = f->steps > 0 ? (int64_t)fmin(f->steps, STEPS_MAX) : 0,
+    };
+    int64_t every = 0;
+    f->checkpoint_bytes = STATE_BYTES * (double)f->saved;
+    if (s->checkpoint.keep > 0)
+        f->kept = (double)s->checkpoint.keep + 1;
+    if (s->checkpoint.keep > 0 && s->checkpoint.keep_every > 0)
+        f->kept =
+            f->steps < 0
+                ? UNKNOWN
+                : f->kept + floor(f->steps / (double)s->checkpoint.keep_every);
+    if (s->checkpoint.keep == 0 && f->steps > 0 && interval.unit != UNIT_SEC &&
+        interval.value > 0 && units_steps(interval, &rates, &every) == ERR_OK &&
+        every > 0)
+        f->kept = ceil(f->steps / (double)every) + 1;
+    add_free(f);
+}
+
+static enum err add_interval(const struct plan_options *options,
+                             struct plan_figures *f)
+{
+    struct ckpt_interval best;
+    if (options->write_bytes_per_s == 0)
+        return ERR_OK;
+    double write_s = f->checkpoint_bytes / (double)options->write_bytes_per_s;
+    f->persist_s = f->settings->checkpoint.async ? write_s : 0;
+    f->cost_s = f->settings->checkpoint.async
+                    ? (double)f->bytes.staging / COPY_BYTES_PER_S
+                    : write_s;
+    if (options->mtbf_h <= 0)
+        return ERR_OK;
+    struct ckpt_interval_input input = {
+        .cost_s = f->cost_s,
+        .persist_s = f->persist_s,
+        .mtbf_s = options->mtbf_h * SECONDS_PER_HOUR / options->nodes,
+        .restart_s = RESTART_S,
+    };
+    TRY(ckpt_interval(&input, &best));
+    f->interval_s = best.recommended_s;
+    f->goodput = best.goodput;
+    if (f->step_s > 0)
+        f->interval_steps = fmax(1, ceil(best.recommended_s / f->step_s));
+    return ERR_OK;
+}
+
+/* A run's slots stay, and with them the most ranks that it may ever have. */
+static enum err add_slots(struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    int64_t batch = s->train.global_batch;
+    int64_t degree = s->parallel.sequence_degree;
+    f->ranks_max = train_memory_ranks_max(s);
+    int64_t wanted = f->ranks > FEW_RANKS ? f->ranks : FEW_RANKS;
+    if (f->ranks_max >= wanted)
+        return ERR_OK;
+    wanted = (wanted + degree - 1) / degree;
+    for (int64_t n = wanted; n <= batch && n <= SLOTS_MAX; n++)
+        if (batch % n == 0) {
+            f->more_slots = n;
+            break;
+        }
+    if (f->ranks <= f->ranks_max)
+        return ERR_OK;
+    if (f->more_slots > 0)
+        return err_set(ERR_USAGE,
+                       "%d ranks, but a batch of %lld has %lld slots, so at "
+                       "most %d ranks, for the whole run: give "
+                       "parallel.slots=%lld",
+                       f->ranks, (long long)batch, (long long)s->parallel.slots,
+                       f->ranks_max, (long long)f->more_slots);
+    return err_set(
+        ERR_USAGE,
+        "%d ranks, but a batch of %lld has %lld slots, so at most %d "
+        "ranks, and no divisor of it is enough: choose a "
+        "train.global_batch that %lld divides, and that as "
+        "parallel.slots",
+        f->ranks, (long long)batch, (long long)s->parallel.slots, f->ranks_max,
+        (long long)wanted);
+}
+
+enum err plan_figures(const struct plan_options *options,
+                      const struct train_settings *settings,
+                      struct plan_figures *out)
+{
+    struct plan_figures *f = out;
+    *f = (struct plan_figures){ .settings = settings,
+                                .ranks = options->ranks,
+                                .threads = (int)settings->hardware.threads };
+    double *const unknown[] = {
+        &f->steps,      &f->tokens,         &f->samples, &f->data_tokens,
+        &f->epochs,     &f->tokens_per_s,   &f->step_s,  &f->train_s,
+        &f->kept,       &f->free_bytes,     &f->cost_s,  &f->persist_s,
+        &f->interval_s, &f->interval_steps, &f->goodput,
+    };
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        *unknown[i] = UNKNOWN;
+    if (f->threads == 0)
+        f->threads = kernels_threads_default((f->ranks + options->nodes - 1) /
+                                             options->nodes);
+    if (options->mfu > 0 && settings->hardware.peak_flops <= 0)
+        return err_set(ERR_USAGE,
+                       "--mfu is a share of a rank's peak, which is not known: "
+                       "give hardware.peak_flops, in FLOP/s (989.5e12 for an "
+                       "H100 in bf16), or --rate");
+    TRY(add_slots(f));
+    TRY(add_model(f));
+    add_data(f);
+    TRY(add_memory(options, f));
+    if (options->rate > 0)
+        f->tokens_per_s = options->rate;
+    else if (options->mfu > 0)
+        f->tokens_per_s = options->mfu * settings->hardware.peak_flops *
+                          f->ranks / f->flops_mfu;
+    add_steps(f);
+    add_disk(f);
+    return add_interval(options, f);
+}
+
+void plan_figures_release(struct plan_figures *figures)
+{
+    run_data_close(figures->data);
+    figures->data = NULL;
+}

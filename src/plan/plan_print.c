@@ -1,0 +1,429 @@
+/* Shows the figures of tessera-plan as text for people or as JSON. */
+#include "src/plan/plan.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/units.h"
+#include "src/train/start/trainer_backend.h"
+#include "src/train/plan/train_memory_ways.h"
+
+#define KINDS (MEMORY_PLAN_KINDS + 1)
+
+struct kind {
+    const char *key;
+    size_t bytes;
+    const char *what;
+};
+
+/* The kinds of a rank's memory, the total last. */
+static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
+{
+    const struct memory_plan *b = &f->bytes;
+    struct memory_plan_kind list[MEMORY_PLAN_KINDS];
+    const char *const what[KINDS] = {
+        b->master > 0 ? "all of them, bf16" : "all of them, fp32",
+        "fp32 weights of this rank's part",
+        "of this rank's part",
+        "tensors beside the moments",
+        "do not train: whole on every rank",
+        "of the slot at work",
+        "of slots, waiting to be added",
+        "kept for backward",
+        "shared by all blocks",
+        "of the tokens at work",
+        "of kernels and threads",
+        "checkpoint.async: the copy",
+        "microbatches of tokens, the order of samples",
+        "gradient exchange",
+        "program, libraries, tables (measured)",
+        "of weights at the start, beyond the rest",
+        b->host > 0 ? "of the device" : "",
+    };
+    memory_plan_kinds(b, list);
+    for (int i = 0; i < MEMORY_PLAN_KINDS; i++)
+        kinds[i] = (struct kind){ list[i].name, list[i].bytes, what[i] };
+    kinds[MEMORY_PLAN_KINDS] =
+        (struct kind){ "total", b->total, what[MEMORY_PLAN_KINDS] };
+}
+
+static void line(const char *name, const char *value, const char *what)
+{
+    printf("  %-22s %12s%s%s\n", name, value, what[0] != '\0' ? "  " : "",
+           what);
+}
+
+static void line_bytes(const char *name, double bytes, const char *what)
+{
+    char text[32];
+    units_bytes(bytes, text, sizeof text);
+    if (bytes >= (double)ARENA_BYTES_MAX)
+        snprintf(text, sizeof text, "> 8 EiB");
+    line(name, bytes < 0 ? "?" : text, what);
+}
+
+static void line_count(const char *name, double count, const char *what)
+{
+    char text[32];
+    units_count(count, text, sizeof text);
+    line(name, count < 0 ? "?" : text, what);
+}
+
+static void line_whole(const char *name, double count, const char *what)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.0f", count);
+    line(name, count < 0 ? "?" : text, what);
+}
+
+static void line_seconds(const char *name, double seconds, const char *what)
+{
+    char text[32];
+    units_seconds(seconds, text, sizeof text);
+    line(name, seconds < 0 ? "?" : text, what);
+}
+
+static const char *precision(const struct plan_figures *f)
+{
+    return trainer_backend_dtype(f->settings) == DTYPE_BF16 ? "bf16" : "fp32";
+}
+
+/* What it is planned for, which nobody should have to guess. */
+static void print_hardware(const struct plan_figures *f)
+{
+    const struct kernels *kernels;
+    bool build = kernels_find_planned("cuda", "auto", &kernels) == ERR_OK;
+    printf("planned for %s in %s%s; for %s: hardware.backend=%s%s\n",
+           f->cuda ? "GPUs" : "processors", precision(f),
+           trainer_backend_fp8(f->settings) ? " and fp8" : "",
+           f->cuda ? "processors" : "GPUs", f->cuda ? "cpu" : "cuda",
+           build ? "" : " in a build with CUDA");
+}
+
+static void print_model(const struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    printf("model (%s)\n", model_preset_names[s->model.preset]);
+    line_count("parameters", (double)f->params, "");
+    if (f->active_params != f->params)
+        line_count("active parameters", (double)f->active_params,
+                   "of one token");
+    if (f->trained != f->params)
+        line_count("trained parameters", (double)f->trained,
+                   f->settings->lora.rank > 0
+                       ? "adapters and what is not frozen"
+                       : "the others are frozen");
+    line_count("FLOPs per token", f->flops_mfu,
+               "mfu: attention not halved (LLM Foundry)");
+    line_count("", f->flops_mfu_causal,
+               "mfu_causal: half of attention (llm.c, torchtitan)");
+}
+
+/* What each way takes and costs, the cheapest first. */
+static void print_nearest(const struct plan_figures *f)
+{
+    char changes[256], bytes[32], sent[32];
+    struct train_settings *near = malloc(sizeof *near);
+    const char *name = "nearest that fits";
+    if (!f->nearest.found || near == NULL)
+        printf("  %-22s none, on any number of ranks\n", name);
+    for (int i = 0; f->nearest.found && near != NULL && i < f->nearest.count;
+         i++) {
+        const struct train_memory_way *way = &f->nearest.ways[i];
+        train_memory_apply(f->settings, way, near);
+        train_memory_changes(f->settings, f->ranks, near, way->ranks, changes,
+                             sizeof changes);
+        units_bytes((double)way->bytes, bytes, sizeof bytes);
+        units_bytes(way->sent, sent, sizeof sent);
+        printf("  %-22s %s\n", i == 0 ? name : "or", changes);
+        printf("  %-22s %12s  a rank; it sends %s in a step", "", bytes, sent);
+        if (way->computed > 0)
+            printf(", computes %.0f %% more", 100 * way->computed);
+        if (way->packed)
+            printf(", keeps rounded values");
+        if (way->waiting)
+            printf(", waits for saves");
+        putchar('\n');
+    }
+    free(near);
+}
+
+static void print_memory(const struct plan_figures *f)
+{
+    struct kind kinds[KINDS];
+    char what[96];
+    list_kinds(f, kinds);
+    printf(
+        "memory of a rank (%d ranks, %d threads each, microbatch %lld x %lld "
+        "tokens, %s)\n",
+        f->ranks, f->threads, (long long)f->settings->train.microbatch,
+        (long long)f->settings->data.seq_len,
+        replica_strategy_names[f->chosen.parallel.strategy]);
+    for (int i = 0; i < KINDS; i++)
+        line_bytes(kinds[i].key, (double)kinds[i].bytes, kinds[i].what);
+    if (f->bytes.host > 0)
+        line_bytes("host", (double)f->bytes.host,
+                   "beside it: staging, data, comm, runtime, reading");
+    if (f->why[0] != '\0')
+        printf("  %s\n", f->why);
+    if (f->limit_bytes == 0)
+        return;
+    snprintf(what, sizeof what, "%s", f->fits ? "it fits" : "DOES NOT FIT");
+    line_bytes("limit", (double)f->limit_bytes, what);
+    if (f->fits)
+        return;
+    print_nearest(f);
+}
+
+static void print_batch(const struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    int64_t slot = s->train.global_batch / s->parallel.slots;
+    char text[64];
+    printf("batch and data\n");
+    if (!f->batch_known) {
+        printf("  train.global_batch is not given\n");
+    } else {
+        snprintf(text, sizeof text, "%lld slots of %lld, leaves of %lld",
+                 (long long)s->parallel.slots, (long long)slot,
+                 (long long)s->train.microbatch);
+        line_whole("global batch", (double)s->train.global_batch, text);
+        snprintf(text, sizeof text,
+                 f->more_slots > 0
+                     ? "for the whole run; parallel.slots=%lld: %lld"
+                     : "for the whole run",
+                 (long long)f->more_slots,
+                 (long long)(f->more_slots * s->parallel.sequence_degree));
+        line_whole("most ranks", f->ranks_max, text);
+        line_count("tokens per step",
+                   (double)(s->train.global_batch * s->data.seq_len), "");
+        line_whole("steps", f->steps, "");
+        line_count("tokens", f->tokens, "");
+    }
+    if (f->samples >= 0) {
+        snprintf(text, sizeof text, "in %.0f samples", f->samples);
+        line_count("data set tokens", f->data_tokens, text);
+    }
+    if (f->epochs >= 0) {
+        snprintf(text, sizeof text, "%.2f", f->epochs);
+        line("epochs", text, f->epochs > 1 ? "samples are repeated" : "");
+    }
+    for (int i = 0; f->streams_known && i < f->data->count; i++) {
+        char what[MIXTURE_NAME_BYTES + 16];
+        snprintf(what, sizeof what, "epochs of %s",
+                 f->data->text.entries[i].name);
+        snprintf(text, sizeof text, "%.2f", f->stream_epochs[i]);
+        line(what, text, f->stream_epochs[i] > 1 ? "samples are repeated" : "");
+    }
+}
+
+static void print_time(const struct plan_figures *f)
+{
+    char text[64];
+    if (f->tokens_per_s > 0) {
+        printf("throughput\n");
+        line_count("tokens per second", f->tokens_per_s, "");
+        line_seconds("step", f->step_s, "");
+        line_seconds("training", f->train_s, "without failures");
+    }
+    printf("checkpoints\n");
+    line_bytes("each", f->checkpoint_bytes, "weights and moments");
+    line_whole("at most on disk", f->kept, "with the one being written");
+    line_bytes("disk", f->kept < 0 ? -1 : f->kept * f->checkpoint_bytes, "");
+    if (f->free_bytes >= 0)
+        line_bytes("free", f->free_bytes, "where run.dir is");
+    if (f->cost_s < 0)
+        return;
+    line_seconds("training waits", f->cost_s, "for each");
+    if (f->persist_s > 0)
+        line_seconds("written in", f->persist_s, "beside the training");
+    if (f->goodput < 0)
+        return;
+    snprintf(text, sizeof text, "%.0f steps", f->interval_steps);
+    line_seconds("interval", f->interval_s, f->interval_steps > 0 ? text : "");
+    snprintf(text, sizeof text, "%.2f %%", 100 * f->goodput);
+    line("goodput", text, "of the time is training that counts");
+}
+
+void plan_print(const struct plan_figures *figures)
+{
+    print_hardware(figures);
+    print_model(figures);
+    print_memory(figures);
+    print_batch(figures);
+    print_time(figures);
+}
+
+static json_t *number(double value)
+{
+    return value < 0 || !isfinite(value) ? json_null() : json_real(value);
+}
+
+/* Beyond what a JSON integer holds it is a real number. */
+static json_t *whole(double value)
+{
+    if (value >= (double)INT64_MAX)
+        return number(value);
+    return value < 0 ? json_null() : json_integer((json_int_t)value);
+}
+
+static json_t *bytes_json(const struct plan_figures *f)
+{
+    struct kind kinds[KINDS];
+    json_t *object = json_object();
+    list_kinds(f, kinds);
+    for (int i = 0; i < KINDS; i++)
+        json_object_set_new(object, kinds[i].key,
+                            json_integer((json_int_t)kinds[i].bytes));
+    if (f->bytes.host > 0)
+        json_object_set_new(object, "host",
+                            json_integer((json_int_t)f->bytes.host));
+    return object;
+}
+
+/* The settings that `near` changes, by name, and "ranks". */
+static json_t *changes_json(const struct plan_figures *f,
+                            const struct train_settings *near, int ranks)
+{
+    const struct train_settings *s = f->settings;
+    json_t *object = json_object();
+    if (near->parallel.strategy != s->parallel.strategy)
+        json_object_set_new(
+            object, "parallel.strategy",
+            json_string(replica_strategy_names[near->parallel.strategy]));
+    if (near->parallel.shard_degree != s->parallel.shard_degree)
+        json_object_set_new(object, "parallel.shard_degree",
+                            json_integer(near->parallel.shard_degree));
+    if (near->train.microbatch != s->train.microbatch)
+        json_object_set_new(object, "train.microbatch",
+                            json_integer(near->train.microbatch));
+    if (strcmp(near->memory.checkpoint, s->memory.checkpoint) != 0)
+        json_object_set_new(object, "memory.checkpoint",
+                            json_string(near->memory.checkpoint));
+    if (near->memory.compression != s->memory.compression)
+        json_object_set_new(
+            object, "memory.compression",
+            json_string(packing_names[near->memory.compression]));
+    if (near->checkpoint.async != s->checkpoint.async)
+        json_object_set_new(object, "checkpoint.async", json_false());
+    if (ranks != f->ranks)
+        json_object_set_new(object, "ranks", json_integer(ranks));
+    return object;
+}
+
+static bool has_nearest(const struct plan_figures *f)
+{
+    return f->limit_bytes > 0 && !f->fits && f->nearest.found;
+}
+
+static json_t *nearest_json(const struct plan_figures *f)
+{
+    return has_nearest(f)
+               ? changes_json(f, &f->nearest.settings, f->nearest.ranks)
+               : json_null();
+}
+
+/* The cheapest ways that fit, "nearest" first, with what they cost. */
+static json_t *ways_json(const struct plan_figures *f)
+{
+    json_t *list = json_array();
+    struct train_settings *near = malloc(sizeof *near);
+    for (int i = 0; has_nearest(f) && near != NULL && i < f->nearest.count;
+         i++) {
+        const struct train_memory_way *way = &f->nearest.ways[i];
+        train_memory_apply(f->settings, way, near);
+        json_array_append_new(
+            list,
+            json_pack("{s:o, s:s, s:i, s:i, s:I, s:f, s:f}", "changes",
+                      changes_json(f, near, way->ranks), "strategy",
+                      replica_strategy_names[way->strategy], "shard_degree",
+                      way->shard_degree, "ranks", way->ranks, "bytes",
+                      (json_int_t)way->bytes, "sent_bytes", way->sent,
+                      "computed_more", way->computed));
+    }
+    free(near);
+    return list;
+}
+
+static json_t *batch_json(const struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    if (!f->batch_known)
+        return json_null();
+    return json_pack("{s:I, s:I, s:i, s:I, s:I, s:o, s:o}", "global_batch",
+                     (json_int_t)s->train.global_batch, "slots",
+                     (json_int_t)s->parallel.slots, "ranks_max", f->ranks_max,
+                     "slot_samples",
+                     (json_int_t)(s->train.global_batch / s->parallel.slots),
+                     "tokens_per_step",
+                     (json_int_t)(s->train.global_batch * s->data.seq_len),
+                     "steps", whole(f->steps), "tokens", whole(f->tokens));
+}
+
+/* microbatch is what the run would use; unknown without a batch or a setting.
+ */
+static json_t *microbatch_json(const struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    if (!f->batch_known && s->microbatch_automatic)
+        return json_null();
+    return json_integer(s->train.microbatch);
+}
+
+/* Epochs of each set of a mixture; null: none, or not known. */
+static json_t *streams_json(const struct plan_figures *f)
+{
+    json_t *streams = json_object();
+    if (!f->streams_known) {
+        json_decref(streams);
+        return json_null();
+    }
+    for (int i = 0; i < f->data->count; i++)
+        json_object_set_new(streams, f->data->text.entries[i].name,
+                            json_real(f->stream_epochs[i]));
+    return streams;
+}
+
+enum err plan_print_json(const struct plan_figures *figures)
+{
+    const struct plan_figures *f = figures;
+    double disk = f->kept < 0 ? UNKNOWN : f->kept * f->checkpoint_bytes;
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:o, s:o, s:o, "
+        "s:s, s:I, "
+        "s:o, "
+        "s:i, s:i, s:I, s:o, s:{s:o, s:o, s:o, s:o}, s:{s:o, s:o, s:o}, "
+        "s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}}",
+        "backend", f->cuda ? "cuda" : "cpu", "precision", precision(f),
+        "preset", model_preset_names[f->settings->model.preset], "params",
+        (json_int_t)f->params, "active_params", (json_int_t)f->active_params,
+        "trained_params", (json_int_t)f->trained, "bytes_per_rank",
+        bytes_json(f), "microbatch", microbatch_json(f), "flops_per_token",
+        "mfu", f->flops_mfu, "mfu_causal", f->flops_mfu_causal, "fits",
+        f->limit_bytes > 0 ? json_boolean(f->fits) : json_null(), "nearest",
+        nearest_json(f), "ways", ways_json(f), "strategy",
+        replica_strategy_names[f->chosen.parallel.strategy], "shard_degree",
+        (json_int_t)f->chosen.parallel.shard_degree, "limit_bytes",
+        f->limit_bytes > 0 ? json_integer(f->limit_bytes) : json_null(),
+        "ranks", f->ranks, "threads", f->threads, "seq_len",
+        (json_int_t)f->settings->data.seq_len, "batch", batch_json(f), "data",
+        "samples", whole(f->samples), "tokens", whole(f->data_tokens), "epochs",
+        number(f->epochs), "streams", streams_json(f), "throughput",
+        "tokens_per_s", number(f->tokens_per_s), "step_s", number(f->step_s),
+        "train_s", number(f->train_s), "checkpoint", "bytes",
+        whole(f->checkpoint_bytes), "kept", whole(f->kept), "disk_bytes",
+        whole(disk), "free_bytes", whole(f->free_bytes), "cost_s",
+        number(f->cost_s), "persist_s", number(f->persist_s), "interval_s",
+        number(f->interval_s), "interval_steps", whole(f->interval_steps),
+        "goodput", number(f->goodput));
+    char *text = object != NULL ? json_dumps(object, JSON_INDENT(2)) : NULL;
+    if (text != NULL)
+        puts(text);
+    json_decref(object);
+    bool printed = text != NULL;
+    free(text);
+    return printed ? ERR_OK : err_set(ERR_MEMORY, "JSON: out of memory");
+}

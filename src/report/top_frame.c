@@ -1,0 +1,347 @@
+/* Draws one picture of a run. */
+#include "src/report/top_frame.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/units.h"
+#include "src/report/escape.h"
+
+#define LINE_BYTES 512
+#define LABEL 14 /* columns of what a line is about: "tracking-lost" */
+#define CURVE_MAX 240
+#define EVENTS_MAX 5
+#define LINES_MAX 3 /* of one text */
+#define RECENT 20   /* steps that the rates are means of */
+
+struct frame {
+    const struct run_history *run;
+    const struct top_frame_style *style;
+    FILE *out;
+    int rows_left;
+    struct run_bucket *buckets; /* of a curve */
+    size_t bucket_count;
+};
+
+/* How much of the text goes into `width` columns: to its last blank. */
+static int fitting(const char *text, int width)
+{
+    int length = (int)strlen(text);
+    if (length <= width)
+        return length;
+    for (int at = width; at > width / 2; at--)
+        if (text[at] == ' ')
+            return at;
+    return width;
+}
+
+/* Its label, and text of up to LINES_MAX lines. */
+static void line(struct frame *frame, const char *label, const char *format,
+                 ...) __attribute__((format(printf, 3, 4)));
+
+static void line(struct frame *frame, const char *label, const char *format,
+                 ...)
+{
+    char text[LINE_BYTES], safe[LINE_BYTES], about[LABEL];
+    int width = frame->style->columns - LABEL - 1;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    escape_terminal(text, safe, sizeof safe);
+    escape_terminal(label, about, sizeof about);
+    const char *rest = safe;
+    for (int i = 0; i < LINES_MAX && (i == 0 || *rest != '\0'); i++) {
+        int count = width > 0 ? fitting(rest, width) : 0;
+        if (frame->rows_left-- <= 0)
+            return;
+        fprintf(frame->out, "%s%-*s%s%.*s\n",
+                frame->style->ansi ? "\x1b[36m" : "", LABEL,
+                i == 0 ? about : "", frame->style->ansi ? "\x1b[0m" : "", count,
+                rest);
+        rest += count;
+        rest += strspn(rest, " ");
+    }
+}
+
+/* The mean of the newest steps; NaN: not told. */
+static double recent_mean(const struct run_history *run, enum run_value value)
+{
+    double sum = 0;
+    int count = 0;
+    for (size_t i = run->recent_count; i-- > 0 && count < RECENT;)
+        if (!isnan(run->recent[i].of[value])) {
+            sum += run->recent[i].of[value];
+            count++;
+        }
+    return count > 0 ? sum / count : NAN;
+}
+
+static const char *setting(const struct run_history *run, const char *key)
+{
+    for (size_t i = 0; i < run->setting_count; i++)
+        if (strcmp(run->settings[i].key, key) == 0)
+            return run->settings[i].value;
+    return "";
+}
+
+/* The run's last step, by train.max_duration in steps or tokens; -1: unknown.
+ */
+static int64_t steps_max(const struct run_history *run)
+{
+    char text[64];
+    struct duration duration;
+    const char *value = setting(run, "train.max_duration");
+    snprintf(text, sizeof text, "%s", value[0] == '"' ? value + 1 : value);
+    text[strcspn(text, "\"")] = '\0';
+    if (text[0] == '\0' || units_parse(text, &duration) != ERR_OK)
+        return -1;
+    if (duration.unit == UNIT_TOK && run->last_step > 0 && run->tokens > 0)
+        duration.value *= (double)run->last_step / (double)run->tokens;
+    else if (duration.unit != UNIT_BA)
+        return -1;
+    return duration.value <= RUN_STEP_MAX ? (int64_t)ceil(duration.value) : -1;
+}
+
+/* --- curves ------------------------------------------------------------------ */
+
+static void put_level(struct frame *frame, double share)
+{
+    static const char *const blocks[] = { "\u2581", "\u2582", "\u2583",
+                                          "\u2584", "\u2585", "\u2586",
+                                          "\u2587", "\u2588" };
+    static const char ascii[] = "_.-:=+*#";
+    int level = (int)(share * 7.999);
+    level = level < 0 ? 0 : level > 7 ? 7 : level;
+    if (frame->style->blocks)
+        fputs(blocks[level], frame->out);
+    else
+        fputc(ascii[level], frame->out);
+}
+
+/* From the least to the largest mean; its newest end is at the right. */
+static void curve(struct frame *frame, const char *label, const char *now,
+                  enum run_value value)
+{
+    double low = INFINITY, high = -INFINITY;
+    const int figure = 12;
+    int width = frame->style->columns - LABEL - figure - 1;
+    if (frame->rows_left-- <= 0)
+        return;
+    for (size_t i = 0; i < frame->bucket_count; i++) {
+        double mean = run_stat_mean(&frame->buckets[i].of[value]);
+        low = fmin(low, mean);
+        high = fmax(high, mean);
+    }
+    fprintf(frame->out, "%s%-*s%s%-*.*s", frame->style->ansi ? "\x1b[36m" : "",
+            LABEL, label, frame->style->ansi ? "\x1b[0m" : "", figure,
+            figure - 1, now);
+    size_t first = frame->bucket_count > (size_t)(width > 0 ? width : 0)
+                       ? frame->bucket_count - (size_t)(width > 0 ? width : 0)
+                       : 0;
+    for (size_t i = first; i < frame->bucket_count; i++) {
+        double mean = run_stat_mean(&frame->buckets[i].of[value]);
+        if (isnan(mean))
+            fputc(' ', frame->out);
+        else
+            put_level(frame, high > low ? (mean - low) / (high - low) : 0.5);
+    }
+    fputc('\n', frame->out);
+}
+
+static void draw_curves(struct frame *frame)
+{
+    char now[64];
+    const struct run_history *run = frame->run;
+    const struct run_point *last = &run->recent[run->recent_count - 1];
+    snprintf(now, sizeof now, "%.4f", last->of[RUN_LOSS]);
+    curve(frame, "loss", now, RUN_LOSS);
+    units_count(recent_mean(run, RUN_TOKENS_PER_S), now, sizeof now);
+    curve(frame, "tokens/s", now, RUN_TOKENS_PER_S);
+    double mfu = recent_mean(run, RUN_MFU);
+    if (!isnan(mfu)) {
+        snprintf(now, sizeof now, "%.1f %%", 100 * mfu);
+        curve(frame, "MFU", now, RUN_MFU);
+    }
+    snprintf(now, sizeof now, "%.4g", last->of[RUN_GRAD_NORM]);
+    curve(frame, "grad norm", now, RUN_GRAD_NORM);
+}
+
+/* --- lines ------------------------------------------------------------------- */
+
+static void draw_title(struct frame *frame)
+{
+    const struct run_history *run = frame->run;
+    char name[96], ago[32], heard[64] = "", state[192];
+    double silent_s = frame->style->now_s - (double)run->end_us / 1e6;
+    units_seconds(silent_s > 0 ? silent_s : 0, ago, sizeof ago);
+    escape_terminal(run->name, name, sizeof name);
+    if (run->attempt_count == 0) {
+        snprintf(state, sizeof state, "nothing has started");
+    } else {
+        const struct run_attempt *last = &run->attempts[run->attempt_count - 1];
+        if (run->end_us > 0)
+            snprintf(heard, sizeof heard, ", %s %s ago",
+                     last->ended ? "ended" : "heard of", ago);
+        snprintf(state, sizeof state, "attempt %d, %d rank%s on %d node%s%s",
+                 last->number, last->ranks, last->ranks == 1 ? "" : "s",
+                 last->nodes, last->nodes == 1 ? "" : "s", heard);
+    }
+    int width = frame->style->columns - 1 - (int)strlen(name) - 2;
+    frame->rows_left--;
+    fprintf(frame->out, "%s%.*s%s  %.*s\n", frame->style->ansi ? "\x1b[1m" : "",
+            frame->style->columns - 1, name,
+            frame->style->ansi ? "\x1b[0m" : "", width > 0 ? width : 0, state);
+}
+
+/* The last attempt, if it has ended. */
+static const struct run_attempt *ended(const struct run_history *run)
+{
+    const struct run_attempt *last =
+        run->attempt_count > 0 ? &run->attempts[run->attempt_count - 1] : NULL;
+    return last != NULL && (last->ended || last->code >= 0) ? last : NULL;
+}
+
+static void draw_end(struct frame *frame)
+{
+    const struct run_attempt *last = ended(frame->run);
+    if (last != NULL)
+        line(frame, "ended", "code %d: %s", last->code,
+             last->reason[0] != '\0' ? last->reason : "told no reason");
+}
+
+static void draw_progress(struct frame *frame)
+{
+    const struct run_history *run = frame->run;
+    char tokens[32], left[32], eta[48] = "ETA ?, ";
+    int64_t most = steps_max(run), done = run->last_step;
+    double step_ms = recent_mean(run, RUN_STEP_MS);
+    units_count((double)run->tokens, tokens, sizeof tokens);
+    if (most < done) {
+        line(frame, "step", "%lld, %s tokens", (long long)done, tokens);
+        return;
+    }
+    double share = most > 0 ? (double)done / (double)most : 1;
+    if (ended(run) != NULL) {
+        eta[0] = '\0';
+    } else if (!isnan(step_ms)) {
+        units_seconds((double)(most - done) * step_ms / 1e3, left, sizeof left);
+        snprintf(eta, sizeof eta, "ETA %s, ", left);
+    }
+    char bar[21] = "....................";
+    memset(bar, '#', (size_t)(share * 20));
+    line(frame, "step", "%lld/%lld [%s] %.1f %%, %s%s tokens", (long long)done,
+         (long long)most, bar, 100 * share, eta, tokens);
+}
+
+static void draw_ranks(struct frame *frame)
+{
+    const struct run_history *run = frame->run;
+    double low = recent_mean(run, RUN_STEP_MS_MIN);
+    double high = recent_mean(run, RUN_STEP_MS_MAX);
+    double loader = recent_mean(run, RUN_LOADER_MS);
+    char waits[64] = "";
+    if (!isnan(loader))
+        snprintf(waits, sizeof waits, ", %.1f ms of it for samples", loader);
+    if (isnan(low) || isnan(high))
+        line(frame, "step time", "%.1f ms%s", recent_mean(run, RUN_STEP_MS),
+             waits);
+    else
+        line(frame, "step time",
+             "%.1f to %.1f ms by the ranks' clocks, waiting for others "
+             "included%s",
+             low, high, waits);
+}
+
+static void draw_saved(struct frame *frame)
+{
+    const struct run_history *run = frame->run;
+    if (run->eval_count > 0) {
+        const struct run_eval *eval = &run->evals[run->eval_count - 1];
+        line(frame, "eval", "%.4f at step %lld", eval->loss,
+             (long long)eval->step);
+    }
+    if (run->commit_count == 0) {
+        line(frame, "commit", "none yet");
+        return;
+    }
+    const struct run_commit *commit = &run->commits[run->commit_count - 1];
+    char ago[32], bytes[32], stall[32];
+    units_seconds(fmax(0, frame->style->now_s - (double)commit->time_us / 1e6),
+                  ago, sizeof ago);
+    units_bytes((double)commit->bytes, bytes, sizeof bytes);
+    units_seconds((double)commit->stall_us / 1e6, stall, sizeof stall);
+    line(frame, "commit", "step %lld%s, %s ago, %s, training waited %s",
+         (long long)commit->step, commit->local ? " (on the nodes)" : "", ago,
+         bytes, stall);
+}
+
+static void draw_time(struct frame *frame)
+{
+    const struct run_history *run = frame->run;
+    char text[LINE_BYTES];
+    double wall_us = (double)(run->end_us - run->begin_us);
+    size_t used = 0;
+    if (wall_us <= 0)
+        return;
+    used += (size_t)snprintf(text, sizeof text, "%.1f %%",
+                             100 * run_history_goodput(run));
+    for (int k = 1; k < RUN_TIMES && used < sizeof text; k++)
+        if ((double)run->time_us[k] >= 0.001 * wall_us)
+            used += (size_t)snprintf(
+                text + used, sizeof text - used, "%s%s %.1f %%",
+                strchr(text, ';') == NULL ? "; " : ", ", run_time_names[k],
+                100 * (double)run->time_us[k] / wall_us);
+    line(frame, "goodput", "%s", text);
+    if (run->replayed_steps > 0)
+        line(frame, "replayed", "%lld steps in %zu attempts",
+             (long long)run->replayed_steps, run->attempt_count);
+}
+
+/* The newest events of nodes and attempts. */
+static void draw_events(struct frame *frame)
+{
+    const struct run_history *run = frame->run;
+    int out = 0, shown = 0;
+    for (size_t i = 0; i < run->event_count; i++)
+        out += run->events[i].kind == RUN_EVENT_EXCLUDE;
+    line(frame, "nodes", "%d left out", out);
+    for (size_t i = run->event_count; i-- > 0 && shown < EVENTS_MAX;) {
+        const struct run_event *event = &run->events[i];
+        if (event->kind == RUN_EVENT_CHECK)
+            continue;
+        line(frame, event->name, "%s%s%s", event->node,
+             event->node[0] != '\0' ? ": " : "", event->text);
+        shown++;
+    }
+}
+
+enum err top_frame_draw(const struct run_history *run,
+                        const struct top_frame_style *style, FILE *out)
+{
+    struct frame frame = {
+        .run = run, .style = style, .out = out, .rows_left = style->rows - 1
+    };
+    int width = style->columns - LABEL - 12 - 1;
+    TRY(run_history_buckets(run,
+                            (size_t)(width < 8           ? 8
+                                     : width > CURVE_MAX ? CURVE_MAX
+                                                         : width),
+                            &frame.buckets, &frame.bucket_count));
+    draw_title(&frame);
+    if (run->recent_count > 0) {
+        draw_progress(&frame);
+        draw_curves(&frame);
+        draw_ranks(&frame);
+    } else {
+        line(&frame, "step", "none yet");
+    }
+    draw_end(&frame);
+    draw_saved(&frame);
+    draw_time(&frame);
+    draw_events(&frame);
+    free(frame.buckets);
+    return ERR_OK;
+}

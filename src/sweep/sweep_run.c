@@ -1,0 +1,264 @@
+/* Starts the runs of a sweep: one after the other, each in a process that gets
+ * our signals; one in our place; or all that are left as an array of jobs. */
+#include "src/sweep/sweep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/base/new.h"
+#include "src/job/exit_code.h"
+
+extern char **environ;
+
+#define TRIES 3 /* of a run that ends with EXIT_RETRY */
+
+static volatile sig_atomic_t running; /* a process; 0: nobody */
+static volatile sig_atomic_t asked;   /* to stop, by this signal; 0: not */
+
+/* The run stops and saves, and then so does the sweep. A second Ctrl-C would end
+ * tessera-train at once, so it gets SIGTERM, and only one. */
+static void pass_on(int number)
+{
+    bool again = asked == SIGINT && number == SIGINT;
+    asked = number;
+    if (running > 0 && !again)
+        kill((pid_t)running, number == SIGINT ? SIGTERM : number);
+}
+
+void sweep_run_signals(void)
+{
+    static const int signals[] = { SIGTERM, SIGINT, SIGUSR1, SIGQUIT, SIGHUP };
+    const struct sigaction action = { .sa_handler = pass_on,
+                                      .sa_flags = SA_RESTART };
+    struct sigaction now;
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        if (signals[i] != SIGHUP || (sigaction(SIGHUP, NULL, &now) == 0 &&
+                                     now.sa_handler != SIG_IGN)) /* nohup's */
+            sigaction(signals[i], &action, NULL);
+}
+
+/* In a process group of its own, so that what a terminal sends comes by
+ * pass_on() alone, and so without the terminal as its input. */
+static int spawn(char **command, const sigset_t *before, pid_t *pid)
+{
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_t actions;
+    int failed = posix_spawnattr_init(&attributes);
+    if (failed != 0)
+        return failed;
+    failed = posix_spawn_file_actions_init(&actions);
+    if (failed == 0) {
+        posix_spawnattr_setpgroup(&attributes, 0);
+        posix_spawnattr_setsigmask(&attributes, before);
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP |
+                                                  POSIX_SPAWN_SETSIGMASK);
+        failed = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO,
+                                                  "/dev/null", O_RDONLY, 0);
+        if (failed == 0)
+            failed = posix_spawnp(pid, command[0], &actions, &attributes,
+                                  command, environ);
+        posix_spawn_file_actions_destroy(&actions);
+    }
+    posix_spawnattr_destroy(&attributes);
+    return failed;
+}
+
+/* The child's exit code; 128 + a signal's number; EXIT_REQUEUE if it was not
+ * begun, because of a signal. */
+static enum err run_command(char **command, int *code)
+{
+    int status = 0, failed = 0;
+    pid_t pid = 0;
+    siginfo_t ended;
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    if (!asked)
+        failed = spawn(command, &before, &pid);
+    running = failed == 0 ? pid : 0;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (failed != 0)
+        return err_set(ERR_USAGE, "command %s: %s", command[0],
+                       strerror(failed));
+    *code = EXIT_REQUEUE;
+    if (pid == 0)
+        return ERR_OK;
+    /* nobody is signalled whose number is free again */
+    while (waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT) != 0)
+        if (errno != EINTR)
+            return err_errno("waitid");
+    running = 0;
+    if (waitpid(pid, &status, 0) < 0)
+        return err_errno("waitpid");
+    *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return ERR_OK;
+}
+
+static enum err run_one(const struct sweep *sweep, int64_t number, int *code)
+{
+    enum err rc = ERR_OK;
+    char name[SWEEP_NAME_BYTES];
+    char **command = NULL;
+    sweep_name(sweep, number, name);
+    TRY(sweep_folder_take(sweep, number));
+    TRY(sweep_command(sweep, number, &command));
+    log_info("run %lld of %lld: %s", (long long)number + 1,
+             (long long)sweep->runs, name);
+    *code = EXIT_RETRY;
+    for (int i = 0; i < TRIES && *code == EXIT_RETRY; i++)
+        TRY_OUT(run_command(command, code));
+out:
+    sweep_command_free(command);
+    return rc;
+}
+
+/* Before any is started. */
+static enum err check_folders(const struct sweep *sweep)
+{
+    for (int64_t i = 0; i < sweep->runs; i++)
+        TRY(sweep_folder_check(sweep, i));
+    return ERR_OK;
+}
+
+enum err sweep_run_all(const struct sweep *sweep, int *exit_code)
+{
+    TRY(check_folders(sweep));
+    for (int64_t i = 0; i < sweep->runs; i++) {
+        struct sweep_result result;
+        int code = EXIT_DONE;
+        TRY(sweep_result(sweep, i, &result));
+        if (result.state == SWEEP_FINISHED)
+            continue;
+        TRY(run_one(sweep, i, &code));
+        if (code == EXIT_REQUEUE || code > 128) {
+            *exit_code = EXIT_REQUEUE;
+            return ERR_OK;
+        }
+        if (code != EXIT_DONE) {
+            log_warn("it ended with exit code %d; the sweep goes on", code);
+            *exit_code = EXIT_STOP;
+        } else {
+            TRY(sweep_result(sweep, i, &result)); /* has it the metric? */
+        }
+    }
+    return ERR_OK;
+}
+
+enum err sweep_run_task(const struct sweep *sweep, int64_t number)
+{
+    char **command = NULL;
+    if (number >= sweep->runs)
+        return err_set(ERR_USAGE,
+                       "--task %lld: the sweep has %lld runs, from 0 "
+                       "on",
+                       (long long)number, (long long)sweep->runs);
+    TRY(sweep_folder_take(sweep, number));
+    TRY(sweep_command(sweep, number, &command));
+    execvp(command[0], command);
+    enum err rc =
+        err_set(ERR_USAGE, "command %s: %s", command[0], strerror(errno));
+    sweep_command_free(command);
+    return rc;
+}
+
+/* --- an array of jobs --- */
+
+/* "0,2,3" of those that are not finished; empty: all are. */
+static enum err unfinished(const struct sweep *sweep, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int64_t i = 0; i < sweep->runs; i++) {
+        struct sweep_result result;
+        TRY(sweep_result(sweep, i, &result));
+        if (result.state != SWEEP_FINISHED && used < bytes)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%lld",
+                                     used > 0 ? "," : "", (long long)i);
+    }
+    return ERR_OK;
+}
+
+/* For a shell, in quotes. */
+static void quote(char *out, size_t bytes, const char *text)
+{
+    size_t used = 0;
+    out[used++] = '\'';
+    for (const char *p = text; *p != '\0' && used + 6 < bytes; p++)
+        if (*p == '\'')
+            used += (size_t)snprintf(out + used, bytes - used, "'\\''");
+        else
+            out[used++] = *p;
+    out[used++] = '\'';
+    out[used] = '\0';
+}
+
+enum err sweep_run_submit(const struct sweep *sweep, const char *file,
+                          int *exit_code)
+{
+    enum err rc = ERR_OK;
+    size_t bytes = 8 * SWEEP_RUNS_MAX;
+    char path[FSIO_PATH_MAX], self[FSIO_PATH_MAX];
+    char quoted[2][2 * FSIO_PATH_MAX], wrap[5 * FSIO_PATH_MAX];
+    char options[SETTINGS_TEXT_BYTES], *words[128], *next = NULL;
+    int count = 0;
+    char *array = NULL;
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    TRY(new_room(&array, bytes));
+    TRY_OUT(check_folders(sweep));
+    if (length < 0 || realpath(file, path) == NULL)
+        TRY_OUT(err_errno("%s", file));
+    self[length] = '\0';
+    size_t head = (size_t)snprintf(array, bytes, "--array=");
+    TRY_OUT(unfinished(sweep, array + head, bytes - head));
+    if (array[head] == '\0') {
+        log_info("all %lld runs are finished", (long long)sweep->runs);
+        goto out;
+    }
+    quote(quoted[0], sizeof quoted[0], self);
+    quote(quoted[1], sizeof quoted[1], path);
+    snprintf(wrap, sizeof wrap,
+             "--wrap=exec %s %s --task \"$SLURM_ARRAY_TASK_ID\"", quoted[0],
+             quoted[1]);
+    words[count++] = (char[]){ "sbatch" };
+    words[count++] = array;
+    snprintf(options, sizeof options, "%s", sweep->settings.sbatch);
+    for (char *word = strtok_r(options, " \t\n", &next);
+         word != NULL && count < 120; word = strtok_r(NULL, " \t\n", &next))
+        words[count++] = word;
+    words[count++] = wrap;
+    words[count] = NULL;
+    TRY_OUT(run_command(words, exit_code));
+    if (*exit_code != 0) {
+        rc = err_set(ERR_USAGE, "sbatch ended with exit code %d", *exit_code);
+        goto out;
+    }
+out:
+    free(array);
+    return rc;
+}
+
+enum err sweep_run_list(const struct sweep *sweep)
+{
+    for (int64_t i = 0; i < sweep->runs; i++) {
+        char **command = NULL;
+        TRY(sweep_command(sweep, i, &command));
+        for (char **word = command; *word != NULL; word++) {
+            char quoted[2 * SETTINGS_VALUE_BYTES];
+            bool plain =
+                (*word)[strcspn(*word, " \t\n'\"\\$`(){};|&<>*?#~")] == '\0';
+            quote(quoted, sizeof quoted, *word);
+            printf("%s%s", word > command ? " " : "", plain ? *word : quoted);
+        }
+        putchar('\n');
+        sweep_command_free(command);
+    }
+    return ERR_OK;
+}
