@@ -10,7 +10,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/tracking/tracking_sink.h"
 #include "tests/tap.h"
 
 /* --- names and lists ------------------------------------------------------------ */
@@ -124,9 +123,9 @@ static struct played {
     atomic_bool closed;
 } played[2];
 
-static bool play_wanted(const struct tracking_options *options)
+static bool play_wanted(const struct tracking_settings *settings)
 {
-    (void)options;
+    (void)settings;
     return true;
 }
 
@@ -213,7 +212,7 @@ static struct tracking *start(int queue)
 {
     struct tracking *tracking = NULL;
     struct tracking_options *options = calloc(1, sizeof *options);
-    options->queue = queue;
+    options->settings.queue = queue;
     if (tracking_create(options, tracking_list_names(list), both, &tracking) !=
         ERR_OK)
         tap_ok(false, "create: %s", err_text());

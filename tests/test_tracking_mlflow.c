@@ -401,9 +401,9 @@ int main(void)
     options.param_count = 250;
     strcpy(options.run_dir, folder);
     strcpy(options.run_name, "r\"1");
-    strcpy(options.experiment, "a b/c");
-    snprintf(options.mlflow, sizeof options.mlflow, "http://127.0.0.1:%d/",
-             server.port);
+    strcpy(options.settings.experiment, "a b/c");
+    snprintf(options.settings.mlflow, sizeof options.settings.mlflow,
+             "http://127.0.0.1:%d/", server.port);
     void *self = calloc(1, ops->bytes);
     test_new(self);
     test_goes_on(self);

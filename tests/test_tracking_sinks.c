@@ -333,14 +333,14 @@ static void test_prometheus(void)
     const struct tracking_sink_ops *ops = &tracking_prometheus_ops;
     strcpy(options.run_name, "a\"b\\c\nd");
     strcpy(options.job, "42");
-    strcpy(options.prometheus, path_of("run.prom"));
+    strcpy(options.settings.prometheus, path_of("run.prom"));
     void *self = sink_open(ops, 0);
     tracking_list_clear(list);
     tracking_list_add(list, "train/loss", 2.25);
     tracking_list_add(list, "x/a-b", INFINITY);
     tracking_list_add(list, "x/a_b", NAN);
     tap_ok(self != NULL && write_one(ops, self, 8) == ERR_OK, "written");
-    is_file(options.prometheus,
+    is_file(options.settings.prometheus,
             "# HELP tessera_train_loss train/loss\n"
             "# TYPE tessera_train_loss gauge\n"
             "tessera_train_loss{run=\"a\\\"b\\\\c\\nd\",job=\"42\"} 2.25\n"
@@ -357,7 +357,7 @@ static void test_prometheus(void)
             "labels are escaped, and no series is there twice");
     tap_ok(
         ops->finish(self, TRACKING_FINISHED) == ERR_OK &&
-            strstr(read_text(options.prometheus),
+            strstr(read_text(options.settings.prometheus),
                    "tessera_running{run=\"a\\\"b\\\\c\\nd\",job=\"42\"} 0\n") !=
                 NULL,
         "the end is told");
@@ -386,8 +386,9 @@ static void test_mlflow(void)
 {
     const struct tracking_sink_ops *ops = &tracking_mlflow_file_ops;
     static struct tracking_param params[] = { { "optimizer.lr", "0.001" } };
-    snprintf(options.mlflow, sizeof options.mlflow, "file://%s/mlruns", folder);
-    strcpy(options.experiment, "first try");
+    snprintf(options.settings.mlflow, sizeof options.settings.mlflow,
+             "file://%s/mlruns", folder);
+    strcpy(options.settings.experiment, "first try");
     strcpy(options.run_name, "it's");
     options.params = params;
     options.param_count = 1;
@@ -419,7 +420,7 @@ static void test_mlflow(void)
     tap_ok(strstr(meta, "run_name: 'it''s'\n") != NULL &&
                strstr(meta, "\nstatus: 3\n") != NULL,
            "a name that has to be quoted; finished");
-    strcpy(options.experiment, "second");
+    strcpy(options.settings.experiment, "second");
     self = sink_open(ops, 0);
     tap_ok(self != NULL && strstr(read_text(path_of("tracking.json")),
                                   "\"second\"") != NULL,
@@ -470,8 +471,11 @@ static void test_addresses(void)
         { "", "a", ".prom", "end in .prom" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        enum err rc = tracking_check(cases[i].mlflow, cases[i].experiment,
-                                     cases[i].prometheus);
+        struct tracking_settings settings = { .csv = false };
+        strcpy(settings.mlflow, cases[i].mlflow);
+        strcpy(settings.experiment, cases[i].experiment);
+        strcpy(settings.prometheus, cases[i].prometheus);
+        enum err rc = tracking_check(&settings);
         tap_ok(cases[i].says == NULL
                    ? rc == ERR_OK
                    : rc == ERR_USAGE && strstr(err_text(), cases[i].says) &&

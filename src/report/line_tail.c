@@ -1,4 +1,4 @@
-/* Reads what has been added to a file, in pieces of one buffer. */
+/* Reads what has been added to a file, buffer by buffer. */
 #include "src/report/line_tail.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/report/report_parts.h"
+#include "src/report/report_impl.h"
 
 #define LEFT 150.0
 #define RIGHT (REPORT_WIDE - 24.0)
@@ -22,20 +22,20 @@ static const int colours[RUN_TIMES] = {
 };
 
 struct axis {
-    double span_s;
+    double length_s;
     double unit_s;
     const char *unit;
 };
 
 static struct axis axis_of(const struct report *report)
 {
-    struct axis axis = { .span_s = 1e-3 };
+    struct axis axis = { .length_s = 1e-3 };
     for (int r = 0; r < report->run_count; r++)
-        axis.span_s = fmax(axis.span_s, report->figures[r].wall_s);
-    axis.unit_s = axis.span_s > 3 * 86400  ? 86400
-                  : axis.span_s > 3 * 3600 ? 3600
-                  : axis.span_s > 180      ? 60
-                                           : 1;
+        axis.length_s = fmax(axis.length_s, report->figures[r].wall_s);
+    axis.unit_s = axis.length_s > 3 * 86400  ? 86400
+                  : axis.length_s > 3 * 3600 ? 3600
+                  : axis.length_s > 180      ? 60
+                                             : 1;
     axis.unit = axis.unit_s > 3600 ? "days"
                 : axis.unit_s > 60 ? "hours"
                 : axis.unit_s > 1  ? "minutes"
@@ -43,11 +43,11 @@ static struct axis axis_of(const struct report *report)
     return axis;
 }
 
-static double place(const struct axis *axis, const struct run_history *run,
-                    int64_t time_us)
+static double time_x(const struct axis *axis, const struct run_history *run,
+                     int64_t time_us)
 {
     double s = (double)(time_us - run->begin_us) / 1e6;
-    return LEFT + fmin(1, fmax(0, s / axis->span_s)) * (RIGHT - LEFT);
+    return LEFT + fmin(1, fmax(0, s / axis->length_s)) * (RIGHT - LEFT);
 }
 
 static void box(FILE *out, double x0, double x1, double y, double height,
@@ -75,10 +75,10 @@ static void draw_attempt(FILE *out, const struct axis *axis,
         begin_us = end_us;
     int64_t lost_us = begin_us < end_us ? attempt->time_us[RUN_TIME_WASTED] : 0;
     int64_t last_us = attempt->last_us > 0 ? attempt->last_us : end_us;
-    double start = place(axis, run, attempt->start_us);
-    double begin = place(axis, run, begin_us);
-    double lost = place(axis, run, last_us - lost_us);
-    double last = place(axis, run, last_us), end = place(axis, run, end_us);
+    double start = time_x(axis, run, attempt->start_us);
+    double begin = time_x(axis, run, begin_us);
+    double lost = time_x(axis, run, last_us - lost_us);
+    double last = time_x(axis, run, last_us), end = time_x(axis, run, end_us);
     box(out, start, begin, y, 14, colours[RUN_TIME_INITIALIZATION]);
     box(out, begin, lost, y, 14, colours[RUN_TIME_TRAINING]);
     if (lost_us > 0)
@@ -96,7 +96,7 @@ static void draw_events(FILE *out, const struct axis *axis,
 {
     for (size_t i = 0; i < run->event_count; i++) {
         const struct run_event *event = &run->events[i];
-        double x = place(axis, run, event->time_us);
+        double x = time_x(axis, run, event->time_us);
         if (event->kind == RUN_EVENT_EXCLUDE)
             dot(out, x, y + 7, 1);
         else if (event->kind == RUN_EVENT_RESTART)
@@ -128,7 +128,7 @@ static void draw_run(const struct report *report, int number,
     }
     double drawn = -1; /* nobody sees two attempts within half a unit */
     for (size_t i = 0; i < run->attempt_count; i++) {
-        double end = place(axis, run, run->attempts[i].end_us);
+        double end = time_x(axis, run, run->attempts[i].end_us);
         if (end - drawn < 0.5 && i + 1 < run->attempt_count)
             continue;
         draw_attempt(out, axis, run, &run->attempts[i], y);
@@ -136,11 +136,11 @@ static void draw_run(const struct report *report, int number,
     }
     size_t every = run->commit_count / DOTS_MAX + 1;
     for (size_t i = 0; i < run->commit_count; i += every)
-        dot(out, place(axis, run, run->commits[i].time_us), y + ROW + 7, 2);
+        dot(out, time_x(axis, run, run->commits[i].time_us), y + ROW + 7, 2);
     every = run->eval_count / DOTS_MAX + 1;
     for (size_t i = 0; i < run->eval_count; i += every)
         if (run->evals[i].time_us > 0)
-            dot(out, place(axis, run, run->evals[i].time_us), y + 2 * ROW + 7,
+            dot(out, time_x(axis, run, run->evals[i].time_us), y + 2 * ROW + 7,
                 3);
     draw_events(out, axis, run, y + 3 * ROW);
 }
@@ -148,14 +148,14 @@ static void draw_run(const struct report *report, int number,
 static void draw_ticks(const struct axis *axis, double y, FILE *out)
 {
     const double line[] = { LEFT, y, RIGHT, y };
-    double span = axis->span_s / axis->unit_s;
-    double power = pow(10, floor(log10(span / 6)));
-    double ratio = span / 6 / power;
+    double length = axis->length_s / axis->unit_s;
+    double power = pow(10, floor(log10(length / 6)));
+    double ratio = length / 6 / power;
     double step = power * (ratio > 5 ? 10 : ratio > 2 ? 5 : ratio > 1 ? 2 : 1);
     canvas_line(out, line, 2, INK_AXIS, 1);
-    for (int i = 0; i * step <= span * (1 + 1e-9); i++) {
+    for (int i = 0; i * step <= length * (1 + 1e-9); i++) {
         char text[32];
-        double x = LEFT + i * step / span * (RIGHT - LEFT);
+        double x = LEFT + i * step / length * (RIGHT - LEFT);
         const double tick[] = { x, y, x, y + 4 };
         plot_number(i * step, text, sizeof text);
         canvas_line(out, tick, 2, INK_AXIS, 1);

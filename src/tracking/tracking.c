@@ -1,10 +1,10 @@
-/* The table of sinks, and what brings records to them: for each sink that is
- * wanted a lane, which is a queue and the thread that empties it.
+/* What brings records to them: for each sink that is
+ * wanted a worker, which is a queue and the thread that empties it.
  *
- * A record is copied once, whatever the number of lanes, into a packet that the
- * last lane gives back; packets are used again, so that a run that logs the
+ * A record is copied once, whatever the number of workers, into a packet that the
+ * last worker gives back; packets are used again, so that a run that logs the
  * same names allocates nothing after its first steps. The run only ever holds
- * the mutex for that; lanes hold it to take packets, never while they write. */
+ * the mutex for that; workers hold it to take packets, never while they write. */
 #include "src/tracking/tracking.h"
 
 #include <assert.h>
@@ -19,28 +19,21 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/tracking/tracking_packet.h"
-#include "src/tracking/tracking_sink.h"
 
 #define BATCH 64
 #define STACK_BYTES ((size_t)1 << 20)
 #define PAUSE_FIRST_S 1.0
 #define PAUSE_MAX_S 60.0
-#define GRACE_S 1.0 /* for a lane that was told to give up */
+#define GRACE_S 1.0 /* for a worker that was told to give up */
 
-static const struct tracking_sink_ops *const all_sinks[] = {
-    &tracking_tensorboard_ops, &tracking_csv_ops,
-    &tracking_prometheus_ops,  &tracking_mlflow_file_ops,
-    &tracking_mlflow_rest_ops, NULL,
-};
-
-struct lane {
+struct worker {
     struct tracking *tracking;
     const struct tracking_sink_ops *ops;
     void *self;
     pthread_t thread;
     pthread_cond_t wake;
     bool started, done;
-    struct tracking_packet **queue; /* [options.queue], a ring */
+    struct tracking_packet **queue; /* [settings.queue], a ring */
     int first, count;
     struct tracking_packet *batch[BATCH]; /* taken from it, not written yet */
     int batched;
@@ -57,13 +50,13 @@ struct tracking {
     struct tracking_options options;
     struct tracking_map *names; /* held */
     pthread_mutex_t mutex;
-    pthread_cond_t ended; /* a lane is done */
+    pthread_cond_t ended; /* a worker is done */
     struct tracking_pool pool;
-    struct lane lanes[TRACKING_SINKS_MAX];
-    int lane_count;
+    struct worker workers[TRACKING_SINKS_MAX];
+    int worker_count;
     bool started;
     bool ending;
-    bool left; /* to the lanes that hang: the last of them frees it */
+    bool left; /* to the workers that hang: the last of them frees it */
     double ending_at;
     enum tracking_end end;
     atomic_bool given_up;
@@ -81,11 +74,11 @@ void tracking_params_free(struct tracking_param *params, int count)
 
 static void destroy(struct tracking *tracking)
 {
-    for (int i = 0; i < tracking->lane_count; i++) {
-        struct lane *lane = &tracking->lanes[i];
-        pthread_cond_destroy(&lane->wake);
-        free(lane->queue);
-        free(lane->self);
+    for (int i = 0; i < tracking->worker_count; i++) {
+        struct worker *worker = &tracking->workers[i];
+        pthread_cond_destroy(&worker->wake);
+        free(worker->queue);
+        free(worker->self);
     }
     tracking_pool_free(&tracking->pool);
     tracking_params_free(tracking->options.params,
@@ -98,39 +91,40 @@ static void destroy(struct tracking *tracking)
 
 static bool all_done(const struct tracking *tracking)
 {
-    for (int i = 0; i < tracking->lane_count; i++)
-        if (tracking->lanes[i].started && !tracking->lanes[i].done)
+    for (int i = 0; i < tracking->worker_count; i++)
+        if (tracking->workers[i].started && !tracking->workers[i].done)
             return false;
     return true;
 }
 
-/* --- lanes ------------------------------------------------------------------ */
+/* --- workers ------------------------------------------------------------------ */
 
-static void lane_lose(struct lane *lane, struct tracking_packet *packet)
+static void worker_lose(struct worker *worker, struct tracking_packet *packet)
 {
-    if (packet->turn > lane->turn && packet->turn_step < lane->low)
-        lane->low = packet->turn_step;
-    lane->lost++;
-    tracking_packet_give(&lane->tracking->pool, packet);
+    if (packet->turn > worker->turn && packet->turn_step < worker->low)
+        worker->low = packet->turn_step;
+    worker->lost++;
+    tracking_packet_give(&worker->tracking->pool, packet);
 }
 
 /* Its oldest, under the mutex. */
-static struct tracking_packet *lane_pop(struct lane *lane)
+static struct tracking_packet *worker_pop(struct worker *worker)
 {
-    struct tracking_packet *packet = lane->queue[lane->first];
-    lane->first = (lane->first + 1) % lane->tracking->options.queue;
-    lane->count--;
+    struct tracking_packet *packet = worker->queue[worker->first];
+    worker->first =
+        (worker->first + 1) % (int)worker->tracking->options.settings.queue;
+    worker->count--;
     return packet;
 }
 
-static void lane_push(struct lane *lane, struct tracking_packet *packet)
+static void worker_push(struct worker *worker, struct tracking_packet *packet)
 {
-    int room = lane->tracking->options.queue;
-    if (lane->count == room)
-        lane_lose(lane, lane_pop(lane));
-    lane->queue[(lane->first + lane->count) % room] = packet;
-    if (lane->count++ == 0)
-        pthread_cond_signal(&lane->wake);
+    int room = (int)worker->tracking->options.settings.queue;
+    if (worker->count == room)
+        worker_lose(worker, worker_pop(worker));
+    worker->queue[(worker->first + worker->count) % room] = packet;
+    if (worker->count++ == 0)
+        pthread_cond_signal(&worker->wake);
 }
 
 /* So long at most. */
@@ -146,116 +140,117 @@ static void wait_on(pthread_cond_t *cond, pthread_mutex_t *mutex,
 }
 
 /* So long, or until the run ends. */
-static void lane_pause(struct lane *lane, double seconds)
+static void worker_pause(struct worker *worker, double seconds)
 {
-    struct tracking *tracking = lane->tracking;
+    struct tracking *tracking = worker->tracking;
     double until = clock_now() + seconds;
     double left;
     pthread_mutex_lock(&tracking->mutex);
     while (!tracking->ending && (left = until - clock_now()) > 0)
-        wait_on(&lane->wake, &tracking->mutex, left);
+        wait_on(&worker->wake, &tracking->mutex, left);
     pthread_mutex_unlock(&tracking->mutex);
 }
 
 /* The next batch, of one turn; false: there is none and the run ends. */
-static bool lane_take(struct lane *lane)
+static bool worker_take(struct worker *worker)
 {
-    struct tracking *tracking = lane->tracking;
+    struct tracking *tracking = worker->tracking;
     pthread_mutex_lock(&tracking->mutex);
-    while (lane->count == 0 && !tracking->ending)
-        pthread_cond_wait(&lane->wake, &tracking->mutex);
-    while (lane->count > 0 && lane->batched < BATCH) {
-        if (lane->batched > 0 &&
-            lane->queue[lane->first]->turn != lane->batch[0]->turn)
+    while (worker->count == 0 && !tracking->ending)
+        pthread_cond_wait(&worker->wake, &tracking->mutex);
+    while (worker->count > 0 && worker->batched < BATCH) {
+        if (worker->batched > 0 &&
+            worker->queue[worker->first]->turn != worker->batch[0]->turn)
             break;
-        lane->batch[lane->batched++] = lane_pop(lane);
+        worker->batch[worker->batched++] = worker_pop(worker);
     }
-    bool any = lane->batched > 0;
+    bool any = worker->batched > 0;
     pthread_mutex_unlock(&tracking->mutex);
     return any;
 }
 
 /* What has been taken is written, or lost. */
-static void lane_done_with(struct lane *lane, bool lost)
+static void worker_done_with(struct worker *worker, bool lost)
 {
-    pthread_mutex_lock(&lane->tracking->mutex);
-    for (int i = 0; i < lane->batched; i++)
+    pthread_mutex_lock(&worker->tracking->mutex);
+    for (int i = 0; i < worker->batched; i++)
         if (lost)
-            lane_lose(lane, lane->batch[i]);
+            worker_lose(worker, worker->batch[i]);
         else
-            tracking_packet_give(&lane->tracking->pool, lane->batch[i]);
-    lane->batched = 0;
-    pthread_mutex_unlock(&lane->tracking->mutex);
+            tracking_packet_give(&worker->tracking->pool, worker->batch[i]);
+    worker->batched = 0;
+    pthread_mutex_unlock(&worker->tracking->mutex);
 }
 
-static void lane_close(struct lane *lane)
+static void worker_close(struct worker *worker)
 {
-    lane->ops->close(lane->self);
-    memset(lane->self, 0, lane->ops->bytes);
-    lane->begun = false;
+    worker->ops->close(worker->self);
+    memset(worker->self, 0, worker->ops->bytes);
+    worker->begun = false;
 }
 
-static enum err lane_open(struct lane *lane)
+static enum err worker_open(struct worker *worker)
 {
-    struct tracking *tracking = lane->tracking;
-    if (lane->begun && !lane->broken)
+    struct tracking *tracking = worker->tracking;
+    if (worker->begun && !worker->broken)
         return ERR_OK;
-    lane_close(lane);
-    return lane->ops->open(lane->self, &tracking->options, &tracking->given_up);
+    worker_close(worker);
+    return worker->ops->open(worker->self, &tracking->options,
+                             &tracking->given_up);
 }
 
 /* A turn that was begun before goes on behind what the sink has of it. */
-static enum err lane_begin(struct lane *lane)
+static enum err worker_begin(struct worker *worker)
 {
-    const struct tracking_packet *packet = lane->batch[0];
-    bool same = lane->turn == packet->turn;
-    if (lane->begun && same)
+    const struct tracking_packet *packet = worker->batch[0];
+    bool same = worker->turn == packet->turn;
+    if (worker->begun && same)
         return ERR_OK;
-    pthread_mutex_lock(&lane->tracking->mutex);
-    int64_t step = same                            ? lane->at
-                   : packet->turn_step < lane->low ? packet->turn_step
-                                                   : lane->low;
-    pthread_mutex_unlock(&lane->tracking->mutex);
-    TRY(lane->ops->begin(lane->self, step));
-    lane->begun = true;
-    lane->at = step;
-    pthread_mutex_lock(&lane->tracking->mutex);
-    lane->turn = packet->turn;
-    lane->low = same ? lane->low : INT64_MAX;
-    pthread_mutex_unlock(&lane->tracking->mutex);
+    pthread_mutex_lock(&worker->tracking->mutex);
+    int64_t step = same                              ? worker->at
+                   : packet->turn_step < worker->low ? packet->turn_step
+                                                     : worker->low;
+    pthread_mutex_unlock(&worker->tracking->mutex);
+    TRY(worker->ops->begin(worker->self, step));
+    worker->begun = true;
+    worker->at = step;
+    pthread_mutex_lock(&worker->tracking->mutex);
+    worker->turn = packet->turn;
+    worker->low = same ? worker->low : INT64_MAX;
+    pthread_mutex_unlock(&worker->tracking->mutex);
     return ERR_OK;
 }
 
-static enum err lane_write(struct lane *lane)
+static enum err worker_write(struct worker *worker)
 {
     const struct tracking_record *records[BATCH];
-    TRY(lane_open(lane));
-    TRY(lane_begin(lane));
-    for (int i = 0; i < lane->batched; i++)
-        records[i] = &lane->batch[i]->record;
-    TRY(lane->ops->write(lane->self, records, lane->batched));
-    lane->at = records[lane->batched - 1]->step;
+    TRY(worker_open(worker));
+    TRY(worker_begin(worker));
+    for (int i = 0; i < worker->batched; i++)
+        records[i] = &worker->batch[i]->record;
+    TRY(worker->ops->write(worker->self, records, worker->batched));
+    worker->at = records[worker->batched - 1]->step;
     return ERR_OK;
 }
 
 /* Only the first failure is news. */
-static void lane_note(struct lane *lane, enum err rc, const char *follows)
+static void worker_note(struct worker *worker, enum err rc, const char *follows)
 {
-    pthread_mutex_lock(&lane->tracking->mutex);
-    err_keep(&lane->failed, rc);
-    pthread_mutex_unlock(&lane->tracking->mutex);
-    if (lane->warned)
+    pthread_mutex_lock(&worker->tracking->mutex);
+    err_keep(&worker->failed, rc);
+    pthread_mutex_unlock(&worker->tracking->mutex);
+    if (worker->warned)
         return;
-    lane->warned = true;
-    log_warn("tracking: %s: %s; %s", lane->ops->name, lane->failed.text,
+    worker->warned = true;
+    log_warn("tracking: %s: %s; %s", worker->ops->name, worker->failed.text,
              follows);
 }
 
 /* The batch is written in the end, or lost: when the run has ended there is one
  * more try. */
-static void lane_deliver(struct lane *lane)
+static void worker_deliver(struct worker *worker)
 {
-    struct tracking *tracking = lane->tracking;
+    struct tracking *tracking = worker->tracking;
     double pause_s = PAUSE_FIRST_S;
     for (;;) {
         pthread_mutex_lock(&tracking->mutex);
@@ -263,36 +258,37 @@ static void lane_deliver(struct lane *lane)
         pthread_mutex_unlock(&tracking->mutex);
         enum err rc = atomic_load(&tracking->given_up)
                           ? err_set(ERR_IO, "there was no time left")
-                          : lane_write(lane);
-        lane->broken = rc != ERR_OK && rc != ERR_DATA;
+                          : worker_write(worker);
+        worker->broken = rc != ERR_OK && rc != ERR_DATA;
         if (rc != ERR_OK)
-            lane_note(lane, rc, "training goes on, and this is tried again");
+            worker_note(worker, rc,
+                        "training goes on, and this is tried again");
         if (rc == ERR_OK || rc == ERR_DATA || last) {
-            lane_done_with(lane, rc != ERR_OK);
+            worker_done_with(worker, rc != ERR_OK);
             return;
         }
-        lane_pause(lane, pause_s);
+        worker_pause(worker, pause_s);
         pause_s = pause_s * 2 < PAUSE_MAX_S ? pause_s * 2 : PAUSE_MAX_S;
     }
 }
 
-static void *lane_main(void *arg)
+static void *worker_main(void *arg)
 {
-    struct lane *lane = arg;
-    struct tracking *tracking = lane->tracking;
-    while (lane_take(lane)) {
-        lane_deliver(lane);
-        lane_pause(lane, lane->ops->pause_s);
+    struct worker *worker = arg;
+    struct tracking *tracking = worker->tracking;
+    while (worker_take(worker)) {
+        worker_deliver(worker);
+        worker_pause(worker, worker->ops->pause_s);
     }
-    if (lane->begun && lane->ops->finish != NULL &&
+    if (worker->begun && worker->ops->finish != NULL &&
         !atomic_load(&tracking->given_up)) {
-        enum err rc = lane->ops->finish(lane->self, tracking->end);
+        enum err rc = worker->ops->finish(worker->self, tracking->end);
         if (rc != ERR_OK)
-            lane_note(lane, rc, "it does not know that the run has ended");
+            worker_note(worker, rc, "it does not know that the run has ended");
     }
-    lane_close(lane);
+    worker_close(worker);
     pthread_mutex_lock(&tracking->mutex);
-    lane->done = true;
+    worker->done = true;
     bool last = tracking->left && all_done(tracking);
     pthread_cond_signal(&tracking->ended);
     pthread_mutex_unlock(&tracking->mutex);
@@ -302,7 +298,7 @@ static void *lane_main(void *arg)
 }
 
 /* Signals are the main thread's. */
-static void lane_start(struct lane *lane)
+static void worker_start(struct worker *worker)
 {
     sigset_t all, before;
     pthread_attr_t attributes;
@@ -310,14 +306,14 @@ static void lane_start(struct lane *lane)
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    lane->started =
-        pthread_create(&lane->thread, &attributes, lane_main, lane) == 0;
+    worker->started =
+        pthread_create(&worker->thread, &attributes, worker_main, worker) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
-    if (!lane->started)
+    if (!worker->started)
         log_warn("tracking: %s: no thread could be started, so nothing goes "
                  "there",
-                 lane->ops->name);
+                 worker->ops->name);
 }
 
 /* --- the whole --------------------------------------------------------------- */
@@ -331,17 +327,18 @@ static void make_cond(pthread_cond_t *cond)
     pthread_condattr_destroy(&attributes);
 }
 
-static enum err add_lane(struct tracking *tracking,
-                         const struct tracking_sink_ops *ops)
+static enum err add_worker(struct tracking *tracking,
+                           const struct tracking_sink_ops *ops)
 {
-    assert(tracking->lane_count < TRACKING_SINKS_MAX);
-    struct lane *lane = &tracking->lanes[tracking->lane_count++];
-    *lane = (struct lane){ .tracking = tracking, .ops = ops, .low = INT64_MAX };
-    make_cond(&lane->wake);
-    lane->self = calloc(1, ops->bytes);
-    lane->queue =
-        calloc((size_t)tracking->options.queue, sizeof lane->queue[0]);
-    return lane->self != NULL && lane->queue != NULL
+    assert(tracking->worker_count < TRACKING_SINKS_MAX);
+    struct worker *worker = &tracking->workers[tracking->worker_count++];
+    *worker =
+        (struct worker){ .tracking = tracking, .ops = ops, .low = INT64_MAX };
+    make_cond(&worker->wake);
+    worker->self = calloc(1, ops->bytes);
+    worker->queue = calloc((size_t)tracking->options.settings.queue,
+                           sizeof worker->queue[0]);
+    return worker->self != NULL && worker->queue != NULL
                ? ERR_OK
                : err_set(ERR_MEMORY, "out of memory");
 }
@@ -365,10 +362,11 @@ enum err tracking_create(struct tracking_options *options,
     pthread_mutex_init(&tracking->mutex, NULL);
     make_cond(&tracking->ended);
     tracking->turn = 1;
-    for (sinks = sinks != NULL ? sinks : all_sinks; *sinks != NULL; sinks++)
-        if ((*sinks)->wanted(&tracking->options))
-            TRY_OUT(add_lane(tracking, *sinks));
-    if (tracking->lane_count == 0)
+    for (sinks = sinks != NULL ? sinks : tracking_sinks; *sinks != NULL;
+         sinks++)
+        if ((*sinks)->wanted(&tracking->options.settings))
+            TRY_OUT(add_worker(tracking, *sinks));
+    if (tracking->worker_count == 0)
         goto out;
     *out = tracking;
     tracking = NULL;
@@ -388,8 +386,8 @@ void tracking_push(struct tracking *tracking,
                    const struct tracking_record *record)
 {
     if (!tracking->started)
-        for (int i = 0; i < tracking->lane_count; i++)
-            lane_start(&tracking->lanes[i]);
+        for (int i = 0; i < tracking->worker_count; i++)
+            worker_start(&tracking->workers[i]);
     tracking->started = true;
     pthread_mutex_lock(&tracking->mutex);
     struct tracking_packet *packet =
@@ -397,24 +395,24 @@ void tracking_push(struct tracking *tracking,
     if (packet != NULL) {
         packet->turn = tracking->turn;
         packet->turn_step = tracking->turn_step;
-        packet->lanes = 1; /* this function, until all have it */
+        packet->workers = 1; /* this function, until all have it */
     }
-    for (int i = 0; i < tracking->lane_count; i++) {
-        struct lane *lane = &tracking->lanes[i];
-        if (packet == NULL || !lane->started) {
-            lane->lost++;
+    for (int i = 0; i < tracking->worker_count; i++) {
+        struct worker *worker = &tracking->workers[i];
+        if (packet == NULL || !worker->started) {
+            worker->lost++;
             continue;
         }
-        packet->lanes++;
-        lane_push(lane, packet);
+        packet->workers++;
+        worker_push(worker, packet);
     }
     if (packet != NULL)
         tracking_packet_give(&tracking->pool, packet);
     pthread_mutex_unlock(&tracking->mutex);
 }
 
-/* Until all lanes are done, or until then; under the mutex. */
-static void await_lanes(struct tracking *tracking, double until)
+/* Until all workers are done, or until then; under the mutex. */
+static void await_workers(struct tracking *tracking, double until)
 {
     for (;;) {
         double left = until - clock_now();
@@ -424,25 +422,25 @@ static void await_lanes(struct tracking *tracking, double until)
     }
 }
 
-/* What the lanes have lost, and what those that do not end have left. */
+/* What the workers have lost, and what those that do not end have left. */
 static int count_lost(const struct tracking *tracking,
                       struct tracking_lost *lost)
 {
     int count = 0;
-    for (int i = 0; i < tracking->lane_count; i++) {
-        const struct lane *lane = &tracking->lanes[i];
+    for (int i = 0; i < tracking->worker_count; i++) {
+        const struct worker *worker = &tracking->workers[i];
         struct tracking_lost *one = &lost[count];
         *one = (struct tracking_lost){
-            .sink = lane->ops->name,
-            .records = lane->lost + lane->count + lane->batched,
+            .sink = worker->ops->name,
+            .records = worker->lost + worker->count + worker->batched,
         };
         if (one->records == 0)
             continue;
         snprintf(one->reason, sizeof one->reason, "%s",
-                 lane->failed.code != ERR_OK ? lane->failed.text
-                 : !lane->started            ? "no thread could be started"
-                 : !lane->done               ? "it hangs"
-                                             : "it is slower than the run");
+                 worker->failed.code != ERR_OK ? worker->failed.text
+                 : !worker->started            ? "no thread could be started"
+                 : !worker->done               ? "it hangs"
+                                               : "it is slower than the run");
         count++;
     }
     return count;
@@ -456,8 +454,8 @@ static void begin_end(struct tracking *tracking, enum tracking_end end)
     tracking->ending = true;
     tracking->ending_at = clock_now();
     tracking->end = end;
-    for (int i = 0; i < tracking->lane_count; i++)
-        pthread_cond_signal(&tracking->lanes[i].wake);
+    for (int i = 0; i < tracking->worker_count; i++)
+        pthread_cond_signal(&tracking->workers[i].wake);
 }
 
 void tracking_finish(struct tracking *tracking, enum tracking_end end)
@@ -474,17 +472,17 @@ int tracking_end(struct tracking *tracking, enum tracking_end end,
     int done = 0;
     pthread_mutex_lock(&tracking->mutex);
     begin_end(tracking, end);
-    await_lanes(tracking, tracking->ending_at + wait_s);
+    await_workers(tracking, tracking->ending_at + wait_s);
     atomic_store(&tracking->given_up, true);
-    await_lanes(tracking, clock_now() + GRACE_S);
+    await_workers(tracking, clock_now() + GRACE_S);
     int count = count_lost(tracking, lost);
     bool all = all_done(tracking);
-    for (int i = 0; i < tracking->lane_count; i++) {
-        const struct lane *lane = &tracking->lanes[i];
-        if (lane->started && lane->done)
-            threads[done++] = lane->thread;
-        else if (lane->started)
-            pthread_detach(lane->thread);
+    for (int i = 0; i < tracking->worker_count; i++) {
+        const struct worker *worker = &tracking->workers[i];
+        if (worker->started && worker->done)
+            threads[done++] = worker->thread;
+        else if (worker->started)
+            pthread_detach(worker->thread);
     }
     tracking->left = !all;
     pthread_mutex_unlock(&tracking->mutex);

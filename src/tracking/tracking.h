@@ -11,38 +11,11 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/base/fsio.h"
-#include "src/tracking/tracking_record.h"
+#include "src/tracking/tracking_sink.h"
 
 #define TRACKING_SINKS_MAX 8
 
-struct tracking_sink_ops;
 struct tracking;
-
-/* A setting of the run, as text. */
-struct tracking_param {
-    char *key, *value;
-};
-
-struct tracking_options {
-    char run_dir[FSIO_PATH_MAX];
-    char run_name[FSIO_PATH_MAX];
-    char job[32]; /* Slurm's number; "": none */
-    bool tensorboard, csv;
-    char prometheus[FSIO_PATH_MAX]; /* file; "": none */
-    char mlflow[FSIO_PATH_MAX];     /* address or folder; "": none */
-    char experiment[FSIO_PATH_MAX];
-    int queue; /* records that wait for a sink at most */
-    struct tracking_param *params;
-    int param_count;
-};
-
-/* How a run, or this attempt at it, has come to its end. */
-enum tracking_end {
-    TRACKING_FINISHED,
-    TRACKING_GOES_ON, /* stopped; another attempt is to follow */
-    TRACKING_FAILED
-};
 
 /* What a sink has not got. */
 struct tracking_lost {
@@ -51,11 +24,7 @@ struct tracking_lost {
     char reason[ERR_TEXT_BYTES];
 };
 
-/* ERR_USAGE where one of these, which are settings, cannot be meant. */
-enum err tracking_check(const char *mlflow, const char *experiment,
-                        const char *prometheus);
-
-/* For all sinks that the options want, in tests for these alone (`sinks`
+/* For all sinks that the settings want, in tests for these alone (`sinks`
  * ends with NULL; NULL: all). *out is NULL where there are none. Takes
  * options->params over, in any case. Nothing is opened before the first record.
  */

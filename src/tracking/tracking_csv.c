@@ -36,9 +36,9 @@ struct csv {
     struct buffer out;
 };
 
-static bool csv_wanted(const struct tracking_options *options)
+static bool csv_wanted(const struct tracking_settings *settings)
 {
-    return options->csv;
+    return settings->csv;
 }
 
 static enum err csv_open(void *self, const struct tracking_options *options,

@@ -1,5 +1,5 @@
 /* Names in an open-addressing hash table of their numbers. */
-#include "src/tracking/tracking_map.h"
+#include "src/tracking/tracking_record.h"
 
 #include <assert.h>
 #include <stdatomic.h>

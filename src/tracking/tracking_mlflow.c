@@ -24,58 +24,15 @@ const char *tracking_mlflow_folder(const char *address)
     return strncasecmp(address, "file://", 7) == 0 ? address + 7 : address;
 }
 
-/* For messages: what may hold a secret is not repeated. */
-static const char *shown(const char *address)
+const char *tracking_mlflow_shown(const char *address)
 {
     return strpbrk(address, "@?#") == NULL
                ? address
                : "(not shown, for it may have a password)";
 }
 
-static enum err check_http(const char *address)
+enum err tracking_mlflow_check_experiment(const char *experiment)
 {
-    const char *host = strstr(address, "://") + 3;
-    /* a password may have a "/", so "@" is looked for in all of it */
-    if (strchr(host, '@') != NULL)
-        return err_set(ERR_USAGE,
-                       "tracking.mlflow has a user or password, which would "
-                       "be written to the run's files: give "
-                       "MLFLOW_TRACKING_USERNAME and "
-                       "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, "
-                       "in the environment");
-    for (const char *c = address; *c != '\0'; c++)
-        if (*c == '?' || *c == '#' || (unsigned char)*c <= 0x20 || *c == 0x7f)
-            return err_set(ERR_USAGE,
-                           "tracking.mlflow = \"%s\": an address without "
-                           "blanks, \"?\" and \"#\", please",
-                           shown(address));
-    if (host[0] == '\0' || host[0] == '/' || host[0] == ':')
-        return err_set(ERR_USAGE, "tracking.mlflow = \"%s\": names no host",
-                       shown(address));
-    return ERR_OK;
-}
-
-enum err tracking_check(const char *mlflow, const char *experiment,
-                        const char *prometheus)
-{
-    const char *folder = tracking_mlflow_folder(mlflow);
-    size_t name = strlen(prometheus);
-    if (name > 0 && (name < 6 || strcmp(prometheus + name - 5, ".prom") != 0))
-        return err_set(ERR_USAGE,
-                       "tracking.prometheus = \"%s\": node_exporter reads "
-                       "files whose names end in .prom alone",
-                       prometheus);
-    if (mlflow[0] == '\0')
-        return ERR_OK;
-    if (tracking_mlflow_is_http(mlflow))
-        TRY(check_http(mlflow));
-    else if (strstr(folder, "://") != NULL ||
-             strstr(folder, "/file:") != NULL || folder[0] != '/')
-        return err_set(ERR_USAGE,
-                       "tracking.mlflow = \"%s\": give the address of a "
-                       "server, http://host:port or https://..., or a folder, "
-                       "as its path or as file:///path",
-                       shown(mlflow));
     size_t length = strlen(experiment);
     if (length == 0 || length > 128 || experiment[0] == ' ' ||
         experiment[length - 1] == ' ' ||
@@ -135,8 +92,10 @@ enum err tracking_mlflow_load(const struct tracking_options *options,
     const char *run = text_of(mlflow, "run_id");
     if (!tracking_mlflow_is_id(run))
         log_warn("tracking: mlflow: %s names no run: a new one begins", path);
-    else if (strcmp(text_of(mlflow, "address"), options->mlflow) == 0 &&
-             strcmp(text_of(mlflow, "experiment"), options->experiment) == 0)
+    else if (strcmp(text_of(mlflow, "address"), options->settings.mlflow) ==
+                 0 &&
+             strcmp(text_of(mlflow, "experiment"),
+                    options->settings.experiment) == 0)
         memcpy(id, run, strlen(run) + 1);
     *has_params = !json_is_false(json_object_get(mlflow, "has_params"));
     json_decref(state);
@@ -150,10 +109,10 @@ enum err tracking_mlflow_save(const struct tracking_options *options,
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *text = NULL;
-    json_t *address = jsontext_string(options->mlflow);
-    json_t *state = json_pack("{s:{s:o, s:s, s:s, s:b}}", "mlflow", "address",
-                              address, "experiment", options->experiment,
-                              "run_id", id, "has_params", has_params);
+    json_t *address = jsontext_string(options->settings.mlflow);
+    json_t *state = json_pack(
+        "{s:{s:o, s:s, s:s, s:b}}", "mlflow", "address", address, "experiment",
+        options->settings.experiment, "run_id", id, "has_params", has_params);
     TRY_OUT(jsontext_make(state, 2, &text));
     TRY_OUT(fsio_path(path, "%s/tracking.json", options->run_dir));
     TRY_OUT(fsio_write_atomic(path, text, strlen(text)));

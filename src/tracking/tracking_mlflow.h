@@ -9,7 +9,7 @@
 
 #include "src/base/err.h"
 #include "src/base/fsio.h"
-#include "src/tracking/tracking.h"
+#include "src/tracking/tracking_sink.h"
 
 #define TRACKING_MLFLOW_ID_BYTES 65
 #define TRACKING_MLFLOW_VALUE_BYTES                                            \
@@ -26,6 +26,11 @@ enum tracking_mlflow_status {
 bool tracking_mlflow_is_http(const char *address);
 /* The folder of "file:///folder" and "/folder". */
 const char *tracking_mlflow_folder(const char *address);
+
+/* For messages: what may hold a secret is not repeated. */
+const char *tracking_mlflow_shown(const char *address);
+/* ERR_USAGE: MLflow has no experiment of this name. */
+enum err tracking_mlflow_check_experiment(const char *experiment);
 
 enum tracking_mlflow_status tracking_mlflow_status(enum tracking_end end);
 int64_t tracking_mlflow_ms(double time_s);

@@ -36,10 +36,23 @@ struct mlflow_file {
     struct tracking_mlflow_seen seen;
 };
 
-static bool mlflow_file_wanted(const struct tracking_options *options)
+static bool mlflow_file_wanted(const struct tracking_settings *settings)
 {
-    return options->mlflow[0] != '\0' &&
-           !tracking_mlflow_is_http(options->mlflow);
+    return settings->mlflow[0] != '\0' &&
+           !tracking_mlflow_is_http(settings->mlflow);
+}
+
+static enum err mlflow_file_check(const struct tracking_settings *settings)
+{
+    const char *folder = tracking_mlflow_folder(settings->mlflow);
+    if (strstr(folder, "://") != NULL || strstr(folder, "/file:") != NULL ||
+        folder[0] != '/')
+        return err_set(ERR_USAGE,
+                       "tracking.mlflow = \"%s\": give the address of a "
+                       "server, http://host:port or https://..., or a folder, "
+                       "as its path or as file:///path",
+                       tracking_mlflow_shown(settings->mlflow));
+    return tracking_mlflow_check_experiment(settings->experiment);
 }
 
 static enum err random_bytes(void *out, size_t bytes)
@@ -116,7 +129,7 @@ static bool is_experiment(const struct mlflow_file *m, const char *id)
     yaml_value(text, "name", name, sizeof name);
     yaml_value(text, "lifecycle_stage", stage, sizeof stage);
     free(text);
-    return strcmp(name, m->options->experiment) == 0 &&
+    return strcmp(name, m->options->settings.experiment) == 0 &&
            strcmp(stage, "active") == 0;
 }
 
@@ -131,7 +144,7 @@ static enum err make_experiment(struct mlflow_file *m)
              UINT64_C(100000000000000000) +
                  number % UINT64_C(900000000000000000));
     TRY(fsio_path(folder, "%s/%s", m->root, m->experiment));
-    yaml_quote(m->options->experiment, name, sizeof name);
+    yaml_quote(m->options->settings.experiment, name, sizeof name);
     yaml_quote(folder, where, sizeof where);
     int64_t now = tracking_mlflow_ms(clock_wall());
     snprintf(text, sizeof text,
@@ -248,7 +261,7 @@ static enum err mlflow_file_open(void *self,
     bool has_params; /* or there is no run: it is saved last */
     (void)given_up;
     m->options = options;
-    m->root = tracking_mlflow_folder(options->mlflow);
+    m->root = tracking_mlflow_folder(options->settings.mlflow);
     TRY(tracking_mlflow_load(options, m->run, &has_params));
     TRY(find_experiment(m));
     if (find_run(m))
@@ -358,6 +371,7 @@ const struct tracking_sink_ops tracking_mlflow_file_ops = {
     .name = "mlflow",
     .bytes = sizeof(struct mlflow_file),
     .wanted = mlflow_file_wanted,
+    .check = mlflow_file_check,
     .open = mlflow_file_open,
     .begin = mlflow_file_begin,
     .write = mlflow_file_write,

@@ -29,9 +29,33 @@ struct mlflow_rest {
     json_t *metrics; /* of the next request */
 };
 
-static bool mlflow_rest_wanted(const struct tracking_options *options)
+static bool mlflow_rest_wanted(const struct tracking_settings *settings)
 {
-    return tracking_mlflow_is_http(options->mlflow);
+    return tracking_mlflow_is_http(settings->mlflow);
+}
+
+static enum err mlflow_rest_check(const struct tracking_settings *settings)
+{
+    const char *address = settings->mlflow;
+    const char *host = strstr(address, "://") + 3;
+    /* a password may have a "/", so "@" is looked for in all of it */
+    if (strchr(host, '@') != NULL)
+        return err_set(ERR_USAGE,
+                       "tracking.mlflow has a user or password, which would "
+                       "be written to the run's files: give "
+                       "MLFLOW_TRACKING_USERNAME and "
+                       "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, "
+                       "in the environment");
+    for (const char *c = address; *c != '\0'; c++)
+        if (*c == '?' || *c == '#' || (unsigned char)*c <= 0x20 || *c == 0x7f)
+            return err_set(ERR_USAGE,
+                           "tracking.mlflow = \"%s\": an address without "
+                           "blanks, \"?\" and \"#\", please",
+                           tracking_mlflow_shown(address));
+    if (host[0] == '\0' || host[0] == '/' || host[0] == ':')
+        return err_set(ERR_USAGE, "tracking.mlflow = \"%s\": names no host",
+                       tracking_mlflow_shown(address));
+    return tracking_mlflow_check_experiment(settings->experiment);
 }
 
 /* A call whose answer does not matter. */
@@ -61,8 +85,8 @@ static enum err find_experiment(struct mlflow_rest *m,
     char path[640] = API "experiments/get-by-name?experiment_name=";
     char *end = path + strlen(path);
     json_t *answer = NULL;
-    /* tracking_check() leaves no other characters to encode */
-    for (const char *c = m->options->experiment; *c != '\0'; c++)
+    /* mlflow_rest_check() leaves no other characters to encode */
+    for (const char *c = m->options->settings.experiment; *c != '\0'; c++)
         end += sprintf(end, *c == ' ' || *c == '/' ? "%%%02X" : "%c", *c);
     enum err rc = tracking_http_call(m->http, path, NULL,
                                      TRACKING_HTTP_ANSWER_BYTES, &answer);
@@ -73,9 +97,10 @@ static enum err find_experiment(struct mlflow_rest *m,
     json_decref(answer);
     if (rc != ERR_CHECKPOINT)
         return rc;
-    TRY(tracking_http_call(m->http, API "experiments/create",
-                           json_pack("{s:s}", "name", m->options->experiment),
-                           TRACKING_HTTP_ANSWER_BYTES, &answer));
+    TRY(tracking_http_call(
+        m->http, API "experiments/create",
+        json_pack("{s:s}", "name", m->options->settings.experiment),
+        TRACKING_HTTP_ANSWER_BYTES, &answer));
     rc = copy_id(json_object_get(answer, "experiment_id"), id);
     json_decref(answer);
     return rc;
@@ -132,7 +157,7 @@ static enum err make_run(struct mlflow_rest *m)
     TRY(rc);
     TRY(tracking_mlflow_save(m->options, m->run, false));
     log_info("tracking: mlflow: run %s of experiment \"%s\" at %s", m->run,
-             m->options->experiment, m->options->mlflow);
+             m->options->settings.experiment, m->options->settings.mlflow);
     return send_params(m);
 }
 
@@ -170,7 +195,7 @@ static enum err mlflow_rest_open(void *self,
     bool has_params;
     m->options = options;
     m->metrics = json_array();
-    TRY(tracking_http_create(options->mlflow, given_up, &m->http));
+    TRY(tracking_http_create(options->settings.mlflow, given_up, &m->http));
     TRY(tracking_mlflow_load(options, m->run, &has_params));
     if (m->run[0] == '\0')
         return make_run(m);
@@ -188,7 +213,7 @@ static enum err mlflow_rest_open(void *self,
     if (rc != ERR_OK && rc != ERR_CHECKPOINT)
         return rc;
     log_warn("tracking: mlflow: %s has no run %s any more: a new one begins",
-             options->mlflow, m->run);
+             options->settings.mlflow, m->run);
     return make_run(m);
 }
 
@@ -290,6 +315,7 @@ const struct tracking_sink_ops tracking_mlflow_rest_ops = {
     .bytes = sizeof(struct mlflow_rest),
     .pause_s = 0.1, /* what waits meanwhile is one request */
     .wanted = mlflow_rest_wanted,
+    .check = mlflow_rest_check,
     .open = mlflow_rest_open,
     .begin = mlflow_rest_begin,
     .write = mlflow_rest_write,

@@ -74,7 +74,7 @@ tracking_packet_make(struct tracking_pool *pool,
         return NULL;
     packet->record.step = record->step;
     packet->record.time_s = record->time_s;
-    packet->lanes = 0;
+    packet->workers = 0;
     if (copy_scalars(packet, record) && copy_texts(&packet->record, record))
         return packet;
     packet_free(packet);
@@ -84,7 +84,7 @@ tracking_packet_make(struct tracking_pool *pool,
 void tracking_packet_give(struct tracking_pool *pool,
                           struct tracking_packet *packet)
 {
-    if (--packet->lanes > 0)
+    if (--packet->workers > 0)
         return;
     empty(packet);
     packet->next = pool->unused;

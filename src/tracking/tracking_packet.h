@@ -8,7 +8,7 @@
 struct tracking_packet {
     struct tracking_record record; /* owns its arrays, but no names */
     int64_t turn, turn_step; /* of the last begin before it, and its step */
-    int lanes;               /* that still need it */
+    int workers;             /* that still need it */
     int room;                /* of record.scalars */
     struct tracking_packet *next; /* of those that nobody needs */
 };
@@ -18,11 +18,11 @@ struct tracking_pool {
     struct tracking_packet *unused;
 };
 
-/* A copy that no lane has yet; NULL: out of memory. */
+/* A copy that no worker has yet; NULL: out of memory. */
 struct tracking_packet *
 tracking_packet_make(struct tracking_pool *pool,
                      const struct tracking_record *record);
-/* By one lane, which does not need it any more. */
+/* By one worker, which does not need it any more. */
 void tracking_packet_give(struct tracking_pool *pool,
                           struct tracking_packet *packet);
 /* The packets that were given back. */

@@ -33,9 +33,20 @@ struct prometheus {
     struct buffer out;
 };
 
-static bool prometheus_wanted(const struct tracking_options *options)
+static bool prometheus_wanted(const struct tracking_settings *settings)
 {
-    return options->prometheus[0] != '\0';
+    return settings->prometheus[0] != '\0';
+}
+
+static enum err prometheus_check(const struct tracking_settings *settings)
+{
+    size_t name = strlen(settings->prometheus);
+    if (name < 6 || strcmp(settings->prometheus + name - 5, ".prom") != 0)
+        return err_set(ERR_USAGE,
+                       "tracking.prometheus = \"%s\": node_exporter reads "
+                       "files whose names end in .prom alone",
+                       settings->prometheus);
+    return ERR_OK;
 }
 
 /* A label's value: what would end it is escaped. */
@@ -132,7 +143,8 @@ static enum err put_file(struct prometheus *p, bool running)
     TRY(put_gauge(p, "tessera_time_seconds", "time of the newest values",
                   p->time_s));
     TRY(put_gauge(p, "tessera_running", "0 when the run has ended", running));
-    return fsio_write_hint(p->options->prometheus, p->out.data, p->out.bytes);
+    return fsio_write_hint(p->options->settings.prometheus, p->out.data,
+                           p->out.bytes);
 }
 
 static enum err prometheus_write(void *self,
@@ -160,6 +172,7 @@ const struct tracking_sink_ops tracking_prometheus_ops = {
     .bytes = sizeof(struct prometheus),
     .pause_s = 1.0,
     .wanted = prometheus_wanted,
+    .check = prometheus_check,
     .open = prometheus_open,
     .begin = prometheus_begin,
     .write = prometheus_write,

@@ -13,11 +13,12 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/tracking/tracking_map.h"
 
 #define TRACKING_NAME_BYTES 192
 #define TRACKING_TEXT_BYTES 65536 /* of one text; longer ones are cut */
 #define TRACKING_TEXTS_MAX 64
+
+struct tracking_map;
 
 struct tracking_scalar {
     const char *name;
@@ -67,3 +68,21 @@ struct tracking_map *tracking_list_names(const struct tracking_list *list);
 
 /* A name as records have it; true: it was one already. */
 bool tracking_name_clean(const char *name, char out[TRACKING_NAME_BYTES]);
+
+/* A table of names: each has a number, 0, 1, ... in the order in which they
+ * came, and a place in memory that stays. Never shrinks. */
+#define TRACKING_MAP_MAX 65536 /* names of a table */
+
+enum err tracking_map_create(struct tracking_map **out);
+/* One more owner, who calls destroy too. Only one thread adds names; others
+ * may read those that were given to them. */
+struct tracking_map *tracking_map_hold(struct tracking_map *map);
+void tracking_map_destroy(struct tracking_map *map);
+
+int tracking_map_count(const struct tracking_map *map);
+/* The name's number, -1: it is not there. */
+int tracking_map_find(const struct tracking_map *map, const char *name);
+/* The same, adding it: ERR_DATA beyond TRACKING_MAP_MAX, ERR_MEMORY. */
+enum err tracking_map_add(struct tracking_map *map, const char *name,
+                          int *number);
+const char *tracking_map_name(const struct tracking_map *map, int number);

@@ -1,9 +1,8 @@
-/* Where records go: the table of sinks is in tracking.c, a row for each.
+/* Where records go: the table of sinks is in tracking_rows.h.
  *
  * Each sink has a thread of its own (tracking.c), which makes all calls, so a
  * sink may block; it never runs while the run waits for it. To add one: its
- * file, which defines a `struct tracking_sink_ops`; a row in tracking.c; its
- * setting; a test. */
+ * file, which defines a `struct tracking_sink_ops`; its rows; a test. */
 #pragma once
 
 #include <stdatomic.h>
@@ -11,14 +10,39 @@
 #include <stddef.h>
 
 #include "src/base/err.h"
-#include "src/tracking/tracking.h"
+#include "src/base/fsio.h"
 #include "src/tracking/tracking_record.h"
+#include "src/tracking/tracking_rows.h"
+
+/* A setting of the run, as text. */
+struct tracking_param {
+    char *key, *value;
+};
+
+struct tracking_options {
+    struct tracking_settings settings;
+    char run_dir[FSIO_PATH_MAX];
+    char run_name[FSIO_PATH_MAX];
+    char job[32]; /* Slurm's number; "": none */
+    struct tracking_param *params;
+    int param_count;
+};
+
+/* How a run, or this attempt at it, has come to its end. */
+enum tracking_end {
+    TRACKING_FINISHED,
+    TRACKING_GOES_ON, /* stopped; another attempt is to follow */
+    TRACKING_FAILED
+};
 
 struct tracking_sink_ops {
     const char *name; /* for messages and the ledger */
     size_t bytes;     /* of its self, which comes zeroed */
     double pause_s;   /* at least so long between writes, but at the end */
-    bool (*wanted)(const struct tracking_options *options);
+    bool (*wanted)(const struct tracking_settings *settings);
+    /* Before the run starts, where it is wanted: ERR_USAGE where its settings
+     * cannot be meant, without what may be a secret. NULL: they always can. */
+    enum err (*check)(const struct tracking_settings *settings);
     /* Before anything else, and again, after close, when a call has failed but
      * for a write's ERR_DATA. Options are lent for the
      * sink's life. `*given_up` becomes true when nobody waits any more. */
@@ -40,8 +64,13 @@ struct tracking_sink_ops {
     void (*close)(void *self);
 };
 
-extern const struct tracking_sink_ops tracking_tensorboard_ops;
-extern const struct tracking_sink_ops tracking_csv_ops;
-extern const struct tracking_sink_ops tracking_prometheus_ops;
-extern const struct tracking_sink_ops tracking_mlflow_file_ops;
-extern const struct tracking_sink_ops tracking_mlflow_rest_ops;
+#define TRACKING_SINK_DECLARED(name)                                           \
+    extern const struct tracking_sink_ops tracking_##name##_ops;
+TRACKING_SINKS(TRACKING_SINK_DECLARED)
+/* All of them; NULL ends them. */
+extern const struct tracking_sink_ops *const tracking_sinks[];
+
+/* Is there a sink that they want? */
+bool tracking_wanted(const struct tracking_settings *settings);
+/* ERR_USAGE where a sink that they want finds that they cannot be meant. */
+enum err tracking_check(const struct tracking_settings *settings);

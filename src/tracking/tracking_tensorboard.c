@@ -27,9 +27,9 @@ struct tensorboard {
     struct buffer out;
 };
 
-static bool tensorboard_wanted(const struct tracking_options *options)
+static bool tensorboard_wanted(const struct tracking_settings *settings)
 {
-    return options->tensorboard;
+    return settings->tensorboard;
 }
 
 /* The folder's last time, 0: there is none. */

@@ -66,13 +66,8 @@ static enum err start(struct on_tracking *on)
     struct slurm slurm;
     struct tracking_options *options = NULL;
     TRY(new_zeroed(&options, 1));
-    options->tensorboard = s->tracking.tensorboard;
-    options->csv = s->tracking.csv;
-    options->queue = (int)s->tracking.queue;
+    options->settings = s->tracking;
     snprintf(options->run_dir, FSIO_PATH_MAX, "%s", s->run.dir);
-    snprintf(options->prometheus, FSIO_PATH_MAX, "%s", s->tracking.prometheus);
-    snprintf(options->mlflow, FSIO_PATH_MAX, "%s", s->tracking.mlflow);
-    snprintf(options->experiment, FSIO_PATH_MAX, "%s", s->tracking.experiment);
     if (s->tracking.run_name[0] != '\0')
         snprintf(options->run_name, FSIO_PATH_MAX, "%s", s->tracking.run_name);
     else

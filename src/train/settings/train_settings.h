@@ -36,7 +36,7 @@ struct train_settings {
     SETTINGS_STRUCT(CHECKPOINT_SETTINGS) checkpoint;
     SETTINGS_STRUCT(PARALLEL_SETTINGS) parallel;
     SETTINGS_STRUCT(HARDWARE_SETTINGS) hardware;
-    SETTINGS_STRUCT(TRACKING_SETTINGS) tracking;
+    struct tracking_settings tracking;
     SETTINGS_STRUCT(HOOK_SETTINGS) hooks;
     SETTINGS_STRUCT(MONITOR_SETTINGS) monitor;
     SETTINGS_STRUCT(LOG_SETTINGS) log;

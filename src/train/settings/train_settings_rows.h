@@ -10,6 +10,7 @@
 #include "src/data/set/order.h"
 #include "src/model/model_memory.h"
 #include "src/parallel/replica.h"
+#include "src/tracking/tracking_rows.h"
 #include "src/train/settings/finish_settings.h"
 #include "src/train/settings/algorithm_settings.h"
 #include "src/train/settings/plugin_settings.h"
@@ -357,29 +358,6 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "go on more slowly and say so; auto: refuse, with one rank warn")        \
     S(hardware, FLOAT(0, 1e18), peak_flops, "0", SETTING_LOCAL,                \
       "FLOP/s of one rank, for mfu; 0: those of its GPU, or measured")
-
-#define TRACKING_SETTINGS(S)                                                   \
-    S(tracking, BOOL, tensorboard, "false", 0,                                 \
-      "all metrics, and samples, as TensorBoard's event files in the run "     \
-      "directory's tensorboard")                                               \
-    S(tracking, BOOL, csv, "false", 0,                                         \
-      "all metrics as a table, metrics.csv in the run directory")              \
-    S(tracking, PATH, prometheus, "", 0,                                       \
-      "file with the newest metrics for node_exporter's textfile collector, "  \
-      "NAME.prom; empty: none")                                                \
-    S(tracking, PATH, mlflow, "", SETTING_ADDRESS,                             \
-      "all metrics and the settings to MLflow: http(s)://HOST:PORT, a "        \
-      "folder or file:///FOLDER; empty: none")                                 \
-    S(tracking, STRING, experiment, "tessera", 0,                              \
-      "of MLflow, made where there is none of this name")                      \
-    S(tracking, STRING, run_name, "", 0,                                       \
-      "of MLflow's run, and a label of Prometheus' metrics; empty: the run "   \
-      "directory's name")                                                      \
-    S(tracking, INT(1, 65536), queue, "1024", 0,                               \
-      "logged steps that wait for each of these at most; the oldest are "      \
-      "left out then")                                                         \
-    S(tracking, FLOAT(0, 3600), finish_s, "10", 0,                             \
-      "seconds that the end of a run waits for them at most")
 
 #define MONITOR_SETTINGS(S)                                                    \
     S(monitor, DURATION, norms, "0ba", 0,                                      \

@@ -9,15 +9,13 @@
 
 #include "src/base/globs.h"
 #include "src/base/log.h"
+#include "src/tracking/tracking_sink.h"
 #include "src/train/start/start_weights.h"
 
 /* --- what settings need --- */
 
 #define OR_HOOK(group, type, field, ...) || s->hooks.field[0] != '\0'
 #define GIVEN(text) ((text)[0] != '\0')
-#define TRACKS                                                                 \
-    (s->tracking.tensorboard || s->tracking.csv ||                             \
-     GIVEN(s->tracking.prometheus) || GIVEN(s->tracking.mlflow))
 #define MENDS(setting, ON)                                                     \
     ((setting) == ON##_SKIP || (setting) == ON##_ROLLBACK)
 
@@ -41,7 +39,7 @@
       "tracking.mlflow and tracking.prometheus are empty",                     \
       GIVEN(s->tracking.mlflow) || GIVEN(s->tracking.prometheus))              \
     X(tracks, "tracking.queue tracking.finish_s", "there is no tracker",       \
-      TRACKS)                                                                  \
+      tracking_wanted(&s->tracking))                                           \
     X(keeps, "checkpoint.keep_every", "checkpoint.keep = 0 keeps all",         \
       s->checkpoint.keep > 0)                                                  \
     X(parity, "checkpoint.redundancy_group",                                   \

@@ -8,7 +8,7 @@
 
 #include "src/base/globs.h"
 #include "src/base/new.h"
-#include "src/tracking/tracking.h"
+#include "src/tracking/tracking_sink.h"
 #include "src/train/profile/profile_ranges.h"
 #include "src/train/start/run_data.h"
 #include "src/train/start/start_weights.h"
@@ -262,8 +262,7 @@ enum err start_settings(const struct train_settings *s, bool partial)
     TRY(start_weights_settings(s));
     TRY(check_profile(s));
     TRY(check_local(s));
-    TRY(tracking_check(s->tracking.mlflow, s->tracking.experiment,
-                       s->tracking.prometheus));
+    TRY(tracking_check(&s->tracking));
     TRY(check_order(s));
     TRY(algorithm_check(s));
     TRY(finish_check(s));

@@ -1,0 +1,37 @@
+/* Trackers as rows: the settings tracking.*, and the sinks that are asked in turn
+ * whether they are wanted. A new tracker is its settings and its sink here, and
+ * its file (tracking_sink.h). */
+#pragma once
+
+#include "src/base/settings/settings.h"
+
+#define TRACKING_SETTINGS(S)                                                   \
+    S(tracking, BOOL, tensorboard, "false", 0,                                 \
+      "all metrics, and samples, as TensorBoard's event files in the run "     \
+      "directory's tensorboard")                                               \
+    S(tracking, BOOL, csv, "false", 0,                                         \
+      "all metrics as a table, metrics.csv in the run directory")              \
+    S(tracking, PATH, prometheus, "", 0,                                       \
+      "file with the newest metrics for node_exporter's textfile collector, "  \
+      "NAME.prom; empty: none")                                                \
+    S(tracking, PATH, mlflow, "", SETTING_ADDRESS,                             \
+      "all metrics and the settings to MLflow: http(s)://HOST:PORT, a "        \
+      "folder or file:///FOLDER; empty: none")                                 \
+    S(tracking, STRING, experiment, "tessera", 0,                              \
+      "of MLflow, made where there is none of this name")                      \
+    S(tracking, STRING, run_name, "", 0,                                       \
+      "of MLflow's run, and a label of Prometheus' metrics; empty: the run "   \
+      "directory's name")                                                      \
+    S(tracking, INT(1, 65536), queue, "1024", 0,                               \
+      "logged steps that wait for each of these at most; the oldest are "      \
+      "left out then")                                                         \
+    S(tracking, FLOAT(0, 3600), finish_s, "10", 0,                             \
+      "seconds that the end of a run waits for them at most")
+
+/* tracking_NAME_ops, in tracking_NAME.c. */
+#define TRACKING_SINKS(X)                                                      \
+    X(tensorboard) X(csv) X(prometheus) X(mlflow_file) X(mlflow_rest)
+
+struct tracking_settings {
+    TRACKING_SETTINGS(SETTINGS_FIELD)
+};
