@@ -207,7 +207,8 @@ static enum err compute(struct layer_test *t)
     model->loss_tokens = 1;
     TRY_OUT(model_fp8_clear(model));
     TRY_OUT(model_fp8_upload(model, scales, scales + count));
-    TRY_OUT(model_linear(pass, t->linear, t->x.device, t->y.device));
+    struct block b = model_block(pass);
+    TRY_OUT(block_apply(&b, t->linear, t->x.device, t->y.device));
     TRY_OUT(model_linear_backward(pass, t->linear, t->dy.device, t->x.device,
                                   t->dx.device));
 out:

@@ -36,21 +36,11 @@ static int64_t larger(int64_t a, int64_t b)
 /* First, because of its alignment. */
 static void layout_scratch(struct infer *infer, struct arena *arena)
 {
-    const struct model_config *config = &infer->config;
-    const struct kernel_limits limits = {
-        .threads = infer->ctx.threads,
-        .tokens = infer->options.rows,
-        .batch = 1,
-        .seq = infer->options.rows,
-        .width = larger(larger(config->d_model, infer->qkv_width),
-                        infer->hidden_width),
-        .heads = config->n_heads,
-        .head_dim = infer->head_dim,
-        .vocab = config->vocab_size,
-        .experts = config->experts,
-        .top_k = config->experts_top_k,
-        .positions = infer->capacity,
-    };
+    struct kernel_limits limits =
+        block_limits(&infer->config, infer->ctx.threads, infer->options.rows);
+    limits.batch = 1;
+    limits.seq = infer->options.rows;
+    limits.positions = infer->capacity;
     infer->ctx.scratch_bytes = infer->kernels->scratch_bytes(&limits);
     infer->ctx.scratch = arena_take(arena, infer->ctx.scratch_bytes);
 }
@@ -63,50 +53,48 @@ static size_t layout_cache(struct infer *infer, struct arena *arena)
     return arena->used - before;
 }
 
-static void layout_experts(struct infer *infer, struct arena *arena)
+static void layout_block(struct infer *infer, struct arena *arena)
 {
     const struct model_config *config = &infer->config;
-    struct infer_work *work = &infer->work;
-    int64_t n = infer->options.rows, chosen = n * config->experts_top_k;
-    work->probs = take(arena, n * config->experts);
-    work->weights = take(arena, chosen);
-    work->chosen = take_numbers(arena, chosen);
-    work->place = take_numbers(arena, chosen);
-    work->source = take_numbers(arena, chosen);
-    work->offsets =
-        arena_take(arena, (size_t)(config->experts + 1) * sizeof(int64_t));
-    work->sorted = take(arena, chosen * config->d_model);
+    struct block *b = &infer->b;
+    int64_t n = infer->options.rows, d = config->d_model, in;
+    int64_t most = n * larger(1, config->experts_top_k);
+    b->x = b->mid = take(arena, n * d);
+    b->branch = take(arena, n * d);
+    b->norm = take(arena, n * d);
+    b->mean = b->q_mean = b->k_mean = take(arena, n * config->n_heads);
+    b->rstd = b->q_rstd = b->k_rstd = take(arena, n * config->n_heads);
+    b->qkv = b->ready = take(arena, n * infer->qkv_width);
+    b->attended = take(arena, n * d);
+    b->hidden = take(arena, most * infer->hidden_width);
+    b->act = take(arena, most * config->ffn_width);
+    if (config->experts > 0) {
+        b->routing = &infer->work.routing;
+        b->sorted = take(arena, most * d);
+        block_routing_layout(&infer->work.routing, config, n, arena);
+    }
+    block_lora_layout(&b->lora, config, infer->params, NULL,
+                      (size_t)n * sizeof(float), arena, &in);
 }
 
 static void layout_work(struct infer *infer, struct arena *arena)
 {
     const struct model_config *config = &infer->config;
     struct infer_work *work = &infer->work;
-    int64_t n = infer->options.rows, d = config->d_model;
-    int64_t most = n * larger(1, config->experts_top_k);
+    int64_t n = infer->options.rows;
     int64_t logits = infer_logit_rows(infer);
     work->tokens = take_numbers(arena, n);
     work->positions = take_numbers(arena, n);
     work->slots = take_numbers(arena, n);
     work->wanted = take_numbers(arena, n);
-    work->x = take(arena, n * d);
-    work->branch = take(arena, n * d);
-    work->norm = take(arena, n * d);
-    work->mean = take(arena, n * config->n_heads);
-    work->rstd = take(arena, n * config->n_heads);
-    work->qkv = take(arena, n * infer->qkv_width);
-    work->attended = take(arena, n * d);
-    work->hidden = take(arena, most * infer->hidden_width);
-    work->act = take(arena, most * config->ffn_width);
+    layout_block(infer, arena);
     work->logits = take(arena, logits * config->vocab_size);
     work->losses = take(arena, logits);
     work->labels = take_numbers(arena, logits);
-    if (config->experts > 0)
-        layout_experts(infer, arena);
     infer_experts_layout(infer, arena);
-    infer_lora_layout(infer, arena);
     if (config->positions == POSITIONS_ROPE) {
         work->rotation = take(arena, n * infer->head_dim);
+        infer->b.rope = work->rotation;
         infer->rope = take(arena, infer->capacity * infer->head_dim);
     }
     if (config->positions == POSITIONS_ALIBI)
@@ -212,6 +200,16 @@ static enum err open_infer(const struct model_config *config,
         config->ffn == FFN_GLU ? 2 * config->ffn_width : config->ffn_width;
     infer->capacity = (options->positions + KERNEL_CACHE_KEYS - 1) /
                       KERNEL_CACHE_KEYS * KERNEL_CACHE_KEYS;
+    infer->b = (struct block){ .config = &infer->config,
+                               .params = params,
+                               .kernels = kernels,
+                               .ctx = &infer->ctx,
+                               .dtype = DTYPE_F32,
+                               .small = INFER_SMALL,
+                               .lora = { .rank = params->lora_rank,
+                                         .alpha = options->lora_alpha },
+                               .walker = &infer_walker,
+                               .arg = infer };
     enum err rc = count_cache(infer, &infer->cache_floats);
     if (rc == ERR_OK)
         *out = infer;

@@ -68,21 +68,21 @@ static int64_t fill(struct infer *infer, struct place *place)
 {
     struct infer_host *host = &infer->host;
     int64_t wanted = 0;
-    infer->n = 0;
+    infer->b.n = 0;
     for (; place->entry < place->count; place->entry++, place->at = 0) {
         const struct infer_tokens *t = &place->list[place->entry];
-        for (; place->at < t->count && infer->n < infer->options.rows;
-             place->at++, infer->n++) {
+        for (; place->at < t->count && infer->b.n < infer->options.rows;
+             place->at++, infer->b.n++) {
             int64_t first = t->count - t->wanted;
-            host->tokens[infer->n] = t->tokens[place->at];
-            host->slots[infer->n] = (int32_t)t->slot;
-            host->positions[infer->n] =
+            host->tokens[infer->b.n] = t->tokens[place->at];
+            host->slots[infer->b.n] = (int32_t)t->slot;
+            host->positions[infer->b.n] =
                 (int32_t)(infer->length[t->slot] + place->at);
             if (place->at < first)
                 continue;
             infer->targets[wanted] =
                 (struct infer_target){ .tokens = t, .at = place->at - first };
-            host->wanted[wanted++] = (int32_t)infer->n;
+            host->wanted[wanted++] = (int32_t)infer->b.n;
         }
         if (place->at < t->count)
             break;
@@ -93,7 +93,7 @@ static int64_t fill(struct infer *infer, struct place *place)
 static enum err upload(struct infer *infer)
 {
     const struct kernel_memory *memory = infer->kernels->memory;
-    size_t bytes = (size_t)infer->n * sizeof(int32_t);
+    size_t bytes = (size_t)infer->b.n * sizeof(int32_t);
     void *stream = infer->ctx.stream;
     if (!memory->device)
         return ERR_OK;
@@ -121,7 +121,7 @@ static enum err gather_only(struct infer *infer)
 
 static enum err pass(struct infer *infer, int64_t wanted)
 {
-    if (infer->n == 0)
+    if (infer->b.n == 0)
         return gather_only(infer);
     TRY(upload(infer));
     TRY(infer_embed(infer));

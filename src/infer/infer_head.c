@@ -131,35 +131,34 @@ static enum err head_rows(struct infer *infer,
 
 /* --- all wanted rows --- */
 
-/* x + scale * branch of the wanted rows, and its norm in work.x. */
+/* x + scale * branch of the wanted rows, and its norm in b.x. */
 static enum err final_norm(struct infer *infer, int64_t count)
 {
     const struct kernels *k = infer->kernels;
-    struct infer_work *work = &infer->work;
-    int last = infer->params->block_count - 1;
+    const int32_t *wanted = infer->work.wanted;
     int64_t d = infer->config.d_model;
-    struct norm norm = block_norm(&infer->config, count);
+    struct block *b = &infer->b, rows = *b;
     struct kernel_ctx ctx = infer_ctx(infer, count * d);
-    TRY(k->embedding_forward(&ctx, DTYPE_F32, count, count, d, work->wanted,
-                             work->x, NULL, work->attended));
-    TRY(k->embedding_forward(&ctx, DTYPE_F32, count, count, d, work->wanted,
-                             work->branch, NULL, work->norm));
-    return k->add_norm_forward(&ctx, DTYPE_F32, &norm, work->attended,
-                               (float)infer->config.residual_scale, work->norm,
-                               work->attended,
-                               infer_vector(infer, last, PARAM_NORM_F_WEIGHT),
-                               infer_vector(infer, last, PARAM_NORM_F_BIAS),
-                               work->x, work->mean, work->rstd);
+    TRY(k->embedding_forward(&ctx, DTYPE_F32, count, count, d, wanted, b->x,
+                             NULL, b->attended));
+    TRY(k->embedding_forward(&ctx, DTYPE_F32, count, count, d, wanted,
+                             b->branch, NULL, b->norm));
+    b->number = infer->params->block_count - 1;
+    rows.n = count;
+    rows.norm = b->x;
+    return block_add_norm(&rows, PARAM_NORM_F_WEIGHT, b->attended, b->norm,
+                          b->attended);
 }
 
 static enum err head(struct infer *infer, int64_t count)
 {
     int64_t most = infer_logit_rows(infer);
+    const float *x = infer->b.x;
     TRY(final_norm(infer, count));
     for (int64_t first = 0; first < count; first += most) {
         int64_t rows = count - first < most ? count - first : most;
         TRY(head_rows(infer, infer->targets + first, rows,
-                      infer->work.x + first * infer->config.d_model));
+                      x + first * infer->config.d_model));
     }
     return ERR_OK;
 }

@@ -9,27 +9,13 @@
 /* Rows that have their logits at a time. */
 #define INFER_LOGIT_ROWS 128
 
-/* Tensors that a pass of at most R = options.rows rows works in. */
+/* Tensors that a pass of at most R = options.rows rows works in, besides those
+ * of a block. */
 struct infer_work {
     int32_t *tokens, *positions, *slots; /* [R] */
     int32_t *wanted;                     /* [R] rows whose logits are wanted */
-    float *x;                            /* [R, d] the residual stream */
-    float *branch;                       /* [R, d] what is to be added to it */
-    float *norm;                         /* [R, d] */
-    float *mean, *rstd;                  /* [R, heads] */
-    float *qkv;                          /* [R, qkv] */
-    float *attended;                     /* [R, d] */
     float *rotation; /* [R, head_dim] of the rows' positions */
-    float *hidden;   /* [R', hidden]; R' is R, with experts R top_k */
-    float *act;      /* [R', f] */
-    /* adapters'; `slice` only where one adds to some columns of a product */
-    float *low;          /* [R, rank] */
-    float *part, *slice; /* [R, out], of the widest */
-    /* experts' */
-    float *probs, *weights; /* [R, experts], [R, top_k] */
-    int32_t *chosen, *place, *source;
-    int64_t *offsets; /* [experts + 1] */
-    float *sorted;    /* [R top_k, d] */
+    struct routing routing;
     /* the head's, of L = infer_logit_rows() rows */
     float *logits;   /* [L, V] */
     float *losses;   /* [L] */
@@ -73,6 +59,7 @@ struct infer {
     int64_t cache_floats; /* of all keys, and of all values */
     struct arena tensors, host_memory;
     struct infer_work work;
+    struct block b; /* what all rows of a pass go through, in fp32 */
     struct infer_host host;
     float *rope;             /* [capacity, 2, head_dim / 2]; NULL: not rotary */
     float *slopes;           /* [n_heads]; NULL: no ALiBi */
@@ -86,7 +73,6 @@ struct infer {
     const struct param_access *access;
     struct infer_lent *lent; /* [block_count] */
     char *experts;           /* all of a layer's, of which parts are lent */
-    int64_t n;               /* rows of the pass */
     struct infer_target *targets; /* [R] of its wanted rows */
 };
 
@@ -115,9 +101,6 @@ const float *infer_lent(const struct infer *infer, int block,
 /* A vector of a block that was entered; NULL: the model has none. */
 const float *infer_vector(const struct infer *infer, int block,
                           enum param_role role);
-/* y[n, out] = x[n, in] W^T + bias, and what adapters add. */
-enum err infer_linear(struct infer *infer, int block, enum linear linear,
-                      const float *x, float *y);
 /* y[rows, out] = x[rows, in] W^T + bias, of any matrix. */
 enum err infer_product(struct infer *infer, int block, enum param_role role,
                        int64_t rows, int64_t out, int64_t in, const float *x,
@@ -128,21 +111,13 @@ enum err infer_product(struct infer *infer, int block, enum param_role role,
 void infer_experts_layout(struct infer *infer, struct arena *arena);
 enum err infer_experts_gather(struct infer *infer, int block,
                               const void **weights);
-/* Adapters (infer_lora.c): what they take, and y[n, .] += theirs. Nothing
- * happens where the product has none. */
-void infer_lora_layout(struct infer *infer, struct arena *arena);
-enum err infer_lora(struct infer *infer, int block, enum linear linear,
-                    const float *x, float *y);
-/* Each expert's own rows, by work.offsets, with the layer's first block: y[rows,
- * out] from x[rows, in]. */
-enum err infer_experts_linear(struct infer *infer, int block,
-                              enum param_role role, int64_t rows, int64_t out,
-                              int64_t in, const float *x, float *y);
+/* What a block asks of who walks it (block.h). */
+extern const struct block_walker infer_walker;
 /* out[count, d]: rows of the token embedding. */
 enum err infer_embedding(struct infer *infer, int64_t count,
                          const int32_t *rows, float *out);
 
-/* work.tokens, positions and slots to work.x and branch, whose sum is the input
+/* work.tokens, positions and slots to b.x and b.branch, whose sum is the input
  * of the final norm. */
 enum err infer_embed(struct infer *infer);
 enum err infer_blocks(struct infer *infer);
@@ -151,12 +126,13 @@ enum err infer_blocks(struct infer *infer);
  * targets says. */
 enum err infer_head(struct infer *infer, int64_t count);
 
-/* A context for small ops: waking another thread takes longer than they do. */
+/* An op of fewer elements has one thread: waking another takes longer. */
+#define INFER_SMALL 16384
 static inline struct kernel_ctx infer_ctx(const struct infer *infer,
                                           int64_t elements)
 {
     struct kernel_ctx ctx = infer->ctx;
-    if (elements < 16384)
+    if (elements < INFER_SMALL)
         ctx.threads = 1;
     return ctx;
 }

@@ -187,17 +187,6 @@ enum err infer_product(struct infer *infer, int block, enum param_role role,
     return infer->kernels->panels_product(&infer->ctx, &product);
 }
 
-enum err infer_linear(struct infer *infer, int block, enum linear linear,
-                      const float *x, float *y)
-{
-    const struct block_linear l = block_linear(&infer->config, linear);
-    const float *bias =
-        l.bias == PARAM_ROLES ? NULL : infer_vector(infer, block, l.bias);
-    TRY(infer_product(infer, block, l.weight, infer->n, l.out, l.in, x, bias,
-                      y));
-    return infer_lora(infer, block, linear, x, y);
-}
-
 static bool has(const struct infer *infer, int block, enum param_role role)
 {
     const struct params *params = infer->params;
@@ -217,17 +206,18 @@ static int experts_block(const struct infer *infer, int block,
     return b;
 }
 
-enum err infer_experts_linear(struct infer *infer, int block,
-                              enum param_role role, int64_t rows, int64_t out,
-                              int64_t in, const float *x, float *y)
+static enum err experts(void *arg, const struct expert_rows *rows,
+                        enum param_role role, int64_t out, int64_t in,
+                        const void *x, void *y)
 {
-    int b = experts_block(infer, block, role);
+    struct infer *infer = arg;
+    int b = experts_block(infer, infer->b.number, role);
     if (infer->held == NULL) {
         const struct grouped_gemm gemm = { .form = role == PARAM_EXPERTS_DOWN
                                                        ? GEMM_NN
                                                        : GEMM_NT,
-                                           .groups = (int)infer->config.experts,
-                                           .offsets = infer->work.offsets,
+                                           .groups = rows->experts,
+                                           .offsets = rows->offsets,
                                            .n = out,
                                            .k = in,
                                            .a = x,
@@ -238,9 +228,29 @@ enum err infer_experts_linear(struct infer *infer, int block,
     const struct infer_held *held = held_of(infer, b, role);
     const struct panels_product product = { .shape = held->shape,
                                             .panels = panels_of(infer, held),
-                                            .m = rows,
-                                            .offsets = infer->work.offsets,
+                                            .m = rows->count,
+                                            .offsets = rows->offsets,
                                             .a = x,
                                             .c = y };
     return infer->kernels->panels_product(&infer->ctx, &product);
 }
+
+static const void *vector(const void *arg, enum param_role role)
+{
+    const struct infer *infer = arg;
+    return infer_vector(infer, infer->b.number, role);
+}
+
+static enum err product(void *arg, enum linear linear, enum param_role role,
+                        int64_t out, int64_t in, const void *x,
+                        const void *bias, void *y)
+{
+    struct infer *infer = arg;
+    (void)linear;
+    return infer_product(infer, infer->b.number, role, infer->b.n, out, in, x,
+                         bias, y);
+}
+
+const struct block_walker infer_walker = { .vector = vector,
+                                           .product = product,
+                                           .experts = experts };

@@ -1,9 +1,11 @@
-/* A block's linear layers as a table, and what of its forward pass needs no
- * memory of its own. */
+/* The parts of a block, forward. What has few elements is computed by one
+ * thread where the walker says so: waking another takes longer. */
 #include "src/model/block.h"
 
 #include <assert.h>
 #include <stdlib.h>
+
+/* --- linear layers --- */
 
 struct block_linear block_linear(const struct model_config *config,
                                  enum linear linear)
@@ -27,6 +29,171 @@ struct block_linear block_linear(const struct model_config *config,
     assert(linear <= LINEAR_ROUTER);
     return table[linear];
 }
+
+static struct kernel_ctx ctx_of(const struct block *b, int64_t elements)
+{
+    struct kernel_ctx ctx = *b->ctx;
+    if (elements < b->small)
+        ctx.threads = 1;
+    return ctx;
+}
+
+/* Element number `i` of x. */
+static void *at(const struct block *b, const void *x, int64_t i)
+{
+    return (char *)x + i * (int64_t)dtype_bytes(b->dtype);
+}
+
+/* --- memory --- */
+
+struct kernel_limits block_limits(const struct model_config *config,
+                                  int threads, int64_t rows)
+{
+    int64_t qkv = block_linear(config, LINEAR_QKV).out;
+    int64_t hidden = block_linear(config, LINEAR_HIDDEN).out;
+    int64_t width = config->d_model > qkv ? config->d_model : qkv;
+    assert(threads >= 1 && rows >= 1);
+    return (struct kernel_limits){
+        .threads = threads,
+        .tokens = rows,
+        .width = width > hidden ? width : hidden,
+        .heads = config->n_heads,
+        .head_dim = config->d_model / config->n_heads,
+        .vocab = config->vocab_size,
+        .experts = config->experts,
+        .top_k = config->experts_top_k,
+    };
+}
+
+void block_routing_layout(struct routing *routing,
+                          const struct model_config *config, int64_t n,
+                          struct arena *arena)
+{
+    size_t probs = (size_t)(n * config->experts);
+    size_t choices = (size_t)(n * config->experts_top_k);
+    assert(config->experts > 0);
+    routing->probs = arena_take(arena, probs * sizeof(float));
+    routing->chosen = arena_take(arena, choices * sizeof(int32_t));
+    routing->weights = arena_take(arena, choices * sizeof(float));
+    routing->place = arena_take(arena, choices * sizeof(int32_t));
+    routing->source = arena_take(arena, choices * sizeof(int32_t));
+    routing->offsets =
+        arena_take(arena, (size_t)(config->experts + 1) * sizeof(int64_t));
+}
+
+/* --- adapters (lora.h): the factor alpha / rank goes to the rows of `rank`
+ * numbers, where it is cheapest --- */
+
+static bool has(const struct params *params, int block, enum lora_layer layer)
+{
+    return params->blocks[block].place[param_lora_a(layer)] >= 0;
+}
+
+void block_lora_layout(struct block_lora *lora,
+                       const struct model_config *config,
+                       const struct params *params, const char *targets,
+                       size_t row, struct arena *arena, int64_t *in)
+{
+    int64_t out = 0;
+    bool slices = false;
+    *in = 0;
+    for (int i = 0; i < config->n_layers * LORA_LAYERS && lora->rank > 0; i++) {
+        enum lora_layer layer = (enum lora_layer)(i % LORA_LAYERS);
+        int at = i / LORA_LAYERS;
+        struct lora_shape shape;
+        if (!lora_shape(config, layer, &shape) ||
+            !(params != NULL
+                  ? has(params, params_layer_block(params, at), layer)
+                  : lora_is_target(targets, at, layer)))
+            continue;
+        *in = shape.in > *in ? shape.in : *in;
+        out = shape.out > out ? shape.out : out;
+        slices |= shape.out < shape.width;
+    }
+    if (*in == 0)
+        return;
+    int64_t part = params == NULL && *in > out ? *in : out;
+    lora->low = arena_take(arena, row * (size_t)lora->rank);
+    lora->part = arena_take(arena, row * (size_t)part);
+    if (slices)
+        lora->slice = arena_take(arena, row * (size_t)out);
+}
+
+enum err block_lora_scale(const struct block *b, void *x)
+{
+    const struct random_place none = { 0 };
+    const struct block_lora *lora = &b->lora;
+    struct kernel_ctx ctx = ctx_of(b, b->n * lora->rank);
+    assert(lora->rank > 0);
+    return b->kernels->dropout(&ctx, b->dtype, 1, b->n * lora->rank, 0.0f,
+                               &none, (float)(lora->alpha / (double)lora->rank),
+                               x, x);
+}
+
+enum err block_lora_low(const struct block *b, enum lora_layer layer,
+                        const void *x)
+{
+    struct lora_shape shape;
+    (void)lora_shape(b->config, layer, &shape);
+    TRY(b->walker->product(b->arg, LINEAR_NONE, param_lora_a(layer),
+                           b->lora.rank, shape.in, x, NULL, b->lora.low));
+    return block_lora_scale(b, b->lora.low);
+}
+
+enum err block_lora_slice(const struct block *b, const struct lora_shape *shape,
+                          const void *rows)
+{
+    struct kernel_ctx ctx = ctx_of(b, b->n * shape->out);
+    assert(shape->at + shape->out <= shape->width && b->lora.slice != NULL);
+    return b->kernels->copy_rows(&ctx, b->dtype, b->n, shape->out, shape->width,
+                                 at(b, rows, shape->at), shape->out,
+                                 b->lora.slice);
+}
+
+/* y[n, width] += part[n, out], to the columns from shape->at on. */
+static enum err add_part(const struct block *b, const struct lora_shape *shape,
+                         void *y)
+{
+    int64_t out = shape->out, width = shape->width;
+    struct kernel_ctx ctx = ctx_of(b, b->n * out);
+    if (out == width)
+        return b->kernels->accumulate(&ctx, b->dtype, b->n * out, b->lora.part,
+                                      y);
+    TRY(block_lora_slice(b, shape, y));
+    TRY(b->kernels->accumulate(&ctx, b->dtype, b->n * out, b->lora.part,
+                               b->lora.slice));
+    return b->kernels->copy_rows(&ctx, b->dtype, b->n, out, out, b->lora.slice,
+                                 width, at(b, y, shape->at));
+}
+
+static enum err add_adapter(const struct block *b, enum lora_layer layer,
+                            const void *x, void *y)
+{
+    const struct block_walker *walker = b->walker;
+    struct lora_shape shape;
+    (void)lora_shape(b->config, layer, &shape);
+    if (walker->adapter_input != NULL)
+        TRY(walker->adapter_input(b->arg, layer, &x));
+    TRY(block_lora_low(b, layer, x));
+    TRY(walker->product(b->arg, LINEAR_NONE, param_lora_b(layer), shape.out,
+                        b->lora.rank, b->lora.low, NULL, b->lora.part));
+    return add_part(b, &shape, y);
+}
+
+enum err block_apply(const struct block *b, enum linear linear, const void *x,
+                     void *y)
+{
+    const struct block_linear l = block_linear(b->config, linear);
+    const void *bias =
+        l.bias == PARAM_ROLES ? NULL : b->walker->vector(b->arg, l.bias);
+    TRY(b->walker->product(b->arg, linear, l.weight, l.out, l.in, x, bias, y));
+    for (int i = l.lora; i < l.lora_end; i++)
+        if (has(b->params, b->number, (enum lora_layer)i))
+            TRY(add_adapter(b, (enum lora_layer)i, x, y));
+    return ERR_OK;
+}
+
+/* --- norms --- */
 
 struct norm block_norm(const struct model_config *config, int64_t rows)
 {
@@ -54,6 +221,105 @@ struct norm block_heads_norm(const struct model_config *config, int64_t rows,
     return norm;
 }
 
+enum err block_norm_of(const struct block *b, enum param_role role,
+                       const void *x)
+{
+    struct norm norm = block_norm(b->config, b->n);
+    struct kernel_ctx ctx = ctx_of(b, b->n * norm.d);
+    return b->kernels->norm_forward(
+        &ctx, b->dtype, &norm, x, b->walker->vector(b->arg, role),
+        b->walker->vector(b->arg, role + 1), b->norm, b->mean, b->rstd);
+}
+
+enum err block_add_norm(const struct block *b, enum param_role role,
+                        const void *x, const void *branch, void *sum)
+{
+    struct norm norm = block_norm(b->config, b->n);
+    struct kernel_ctx ctx = ctx_of(b, b->n * norm.d);
+    return b->kernels->add_norm_forward(
+        &ctx, b->dtype, &norm, x, (float)b->config->residual_scale, branch, sum,
+        b->walker->vector(b->arg, role), b->walker->vector(b->arg, role + 1),
+        b->norm, b->mean, b->rstd);
+}
+
+/* --- attention's half --- */
+
+enum err block_rotate(const struct block *b, bool inverse, void *qkv)
+{
+    const struct model_config *config = b->config;
+    struct kernel_ctx ctx =
+        ctx_of(b, b->n * block_linear(config, LINEAR_QKV).out);
+    if (b->rope == NULL)
+        return ERR_OK;
+    assert(b->seq > 0 && b->n % b->seq == 0);
+    return b->kernels->rope(
+        &ctx, b->dtype, b->n, b->seq, config->n_heads + 2 * config->n_kv_heads,
+        config->n_heads + config->n_kv_heads, config->d_model / config->n_heads,
+        b->rope, inverse, qkv);
+}
+
+/* The queries, or the keys, `first` elements inside packed qkv. */
+static enum err norm_heads(const struct block *b, enum param_role role,
+                           int64_t heads, int64_t first, float *mean,
+                           float *rstd)
+{
+    struct norm norm = block_heads_norm(b->config, b->n, heads);
+    struct kernel_ctx ctx = ctx_of(b, b->n * norm.stride);
+    return b->kernels->norm_forward(&ctx, b->dtype, &norm, at(b, b->qkv, first),
+                                    b->walker->vector(b->arg, role),
+                                    b->walker->vector(b->arg, role + 1),
+                                    at(b, b->ready, first), mean, rstd);
+}
+
+enum err block_make_ready(const struct block *b)
+{
+    const struct model_config *config = b->config;
+    int64_t width = block_linear(config, LINEAR_QKV).out;
+    assert(b->qkv != NULL && b->ready != NULL);
+    if (b->ready != b->qkv)
+        TRY(b->kernels->copy_rows(b->ctx, b->dtype, b->n, width, width, b->qkv,
+                                  width, b->ready));
+    if (config->qk_norm != QK_NORM_NONE) {
+        TRY(norm_heads(b, PARAM_Q_NORM_WEIGHT, config->n_heads, 0, b->q_mean,
+                       b->q_rstd));
+        TRY(norm_heads(b, PARAM_K_NORM_WEIGHT, config->n_kv_heads,
+                       config->d_model, b->k_mean, b->k_rstd));
+    }
+    return block_rotate(b, false, b->ready);
+}
+
+enum err block_before(const struct block *b)
+{
+    int64_t width = block_linear(b->config, LINEAR_QKV).out;
+    struct kernel_ctx ctx = ctx_of(b, b->n * width);
+    if (b->owes)
+        TRY(block_add_norm(b, PARAM_NORM_1_WEIGHT, b->x, b->branch, b->x));
+    else
+        TRY(block_norm_of(b, PARAM_NORM_1_WEIGHT, b->x));
+    TRY(block_apply(b, LINEAR_QKV, b->norm, b->qkv));
+    if (b->config->clip_qkv > 0.0)
+        TRY(b->kernels->clip_forward(&ctx, b->dtype, b->n * width,
+                                     (float)b->config->clip_qkv, b->qkv));
+    return block_make_ready(b);
+}
+
+/* `branch` as it is added to the stream. */
+static enum err finish_branch(const struct block *b, bool attention)
+{
+    return b->walker->branch != NULL ? b->walker->branch(b->arg, attention)
+                                     : ERR_OK;
+}
+
+enum err block_after(const struct block *b)
+{
+    TRY(block_apply(b, LINEAR_OUT, b->attended, b->branch));
+    TRY(finish_branch(b, true));
+    return block_add_norm(b, PARAM_NORM_2_WEIGHT, b->x, b->branch, b->mid);
+}
+
+/* --- the other half: down(act(up(x))), or with a gate
+ * down(act(gate(x)) * up(x)) --- */
+
 void *block_up(const struct model_config *config, enum dtype dtype,
                int64_t rows, bool apart, const void *hidden)
 {
@@ -62,19 +328,111 @@ void *block_up(const struct model_config *config, enum dtype dtype,
            (config->ffn == FFN_GLU ? at : 0) * (int64_t)dtype_bytes(dtype);
 }
 
-enum err block_activate(const struct model_config *config,
-                        const struct kernels *kernels,
-                        const struct kernel_ctx *ctx, enum dtype dtype,
-                        int64_t rows, bool apart, const void *hidden, void *act)
+enum err block_activate(const struct block *b, int64_t rows, bool apart)
 {
-    enum activation op = model_activation_op(config->activation);
-    int64_t f = config->ffn_width;
-    if (config->ffn == FFN_GLU)
-        return kernels->glu_forward(
-            ctx, dtype, op, rows, f, apart ? f : 2 * f, hidden,
-            block_up(config, dtype, rows, apart, hidden), act);
-    return kernels->activation_forward(ctx, dtype, op, rows * f, hidden, act);
+    enum activation op = model_activation_op(b->config->activation);
+    int64_t f = b->config->ffn_width;
+    struct kernel_ctx ctx = ctx_of(b, rows * f);
+    assert(rows >= 0 && b->hidden != NULL && b->act != NULL);
+    if (b->config->ffn == FFN_GLU)
+        return b->kernels->glu_forward(
+            &ctx, b->dtype, op, rows, f, apart ? f : 2 * f, b->hidden,
+            block_up(b->config, b->dtype, rows, apart, b->hidden), b->act);
+    return b->kernels->activation_forward(&ctx, b->dtype, op, rows * f,
+                                          b->hidden, b->act);
 }
+
+static enum err mlp(const struct block *b)
+{
+    TRY(block_apply(b, LINEAR_HIDDEN, b->norm, b->hidden));
+    TRY(block_activate(b, b->n, false));
+    return block_apply(b, LINEAR_DOWN, b->act, b->branch);
+}
+
+/* --- or experts: dropless top-k routing (MegaBlocks, Gale et al. 2022; DBRX).
+ * Tokens are put into the experts' order, each expert works on its own rows,
+ * and a token's results are added with its weights. --- */
+
+struct route block_route(const struct block *b)
+{
+    return (struct route){
+        .n = b->n,
+        .experts = (int)b->config->experts,
+        .top_k = (int)b->config->experts_top_k,
+        .normalize = (float)b->config->router_normalize,
+    };
+}
+
+enum err block_sort_rows(const struct block *b, const void *x, void *sorted)
+{
+    struct route route = block_route(b);
+    assert(x != sorted);
+    return b->kernels->expert_gather(b->ctx, b->dtype, &route,
+                                     b->config->d_model, b->routing->source, x,
+                                     sorted);
+}
+
+enum err block_rows_hidden(const struct block *b,
+                           const struct expert_rows *rows)
+{
+    int64_t d = b->config->d_model, f = b->config->ffn_width;
+    if (b->config->ffn == FFN_GLU)
+        TRY(b->walker->experts(b->arg, rows, PARAM_EXPERTS_GATE, f, d, rows->x,
+                               b->hidden));
+    return b->walker->experts(
+        b->arg, rows, PARAM_EXPERTS_UP, f, d, rows->x,
+        block_up(b->config, b->dtype, rows->count, true, b->hidden));
+}
+
+enum err block_rows(const struct block *b, const struct expert_rows *rows)
+{
+    TRY(block_rows_hidden(b, rows));
+    TRY(block_activate(b, rows->count, true));
+    return b->walker->experts(b->arg, rows, PARAM_EXPERTS_DOWN,
+                              b->config->d_model, b->config->ffn_width, b->act,
+                              rows->x);
+}
+
+static enum err choose(const struct block *b)
+{
+    const struct routing *routing = b->routing;
+    struct route route = block_route(b);
+    const void *x = b->norm;
+    if (b->walker->router_input != NULL)
+        TRY(b->walker->router_input(b->arg, &x));
+    TRY(block_apply(b, LINEAR_ROUTER, x, routing->probs));
+    TRY(b->kernels->route_forward(b->ctx, &route, routing->probs,
+                                  routing->chosen, routing->weights));
+    TRY(b->kernels->route_sort(b->ctx, &route, routing->chosen,
+                               routing->offsets, routing->place,
+                               routing->source));
+    return b->walker->routed != NULL ? b->walker->routed(b->arg) : ERR_OK;
+}
+
+static enum err experts(const struct block *b)
+{
+    const struct routing *routing = b->routing;
+    const struct route route = block_route(b);
+    const struct expert_rows rows = { .count = b->n * route.top_k,
+                                      .experts = route.experts,
+                                      .offsets = routing->offsets,
+                                      .x = b->sorted };
+    TRY(choose(b));
+    TRY(block_sort_rows(b, b->norm, b->sorted));
+    TRY(b->walker->serve != NULL ? b->walker->serve(b->arg, &rows)
+                                 : block_rows(b, &rows));
+    return b->kernels->expert_combine(b->ctx, b->dtype, &route,
+                                      b->config->d_model, routing->place,
+                                      routing->weights, b->sorted, b->branch);
+}
+
+enum err block_ffn(const struct block *b)
+{
+    TRY(b->config->experts > 0 ? experts(b) : mlp(b));
+    return finish_branch(b, false);
+}
+
+/* --- positions --- */
 
 enum err block_positions(const struct model_config *config,
                          const struct kernels *kernels, void *stream,

@@ -14,24 +14,34 @@ static bool in_fp8(const struct pass *pass, enum linear linear)
     return pass->model->options.fp8 && linear < LINEARS_FP8;
 }
 
-enum err model_linear(struct pass *pass, enum linear linear, const void *x,
-                      void *y)
+static const void *vector(const void *arg, enum param_role role)
 {
+    return pass_weight(arg, role);
+}
+
+/* Probabilities of experts are fp32 whatever their product was computed in. */
+static enum err product(void *arg, enum linear linear, enum param_role role,
+                        int64_t out, int64_t in, const void *x,
+                        const void *bias, void *y)
+{
+    struct pass *pass = arg;
     const struct model *model = pass->model;
-    const struct block_linear l = block_linear(&model->config, linear);
-    const void *bias = l.bias == PARAM_ROLES ? NULL : pass_weight(pass, l.bias);
+    enum dtype dtype = model->options.dtype;
+    bool widens = linear == LINEAR_ROUTER && dtype != DTYPE_F32;
     struct gemm gemm = { .form = GEMM_NT,
                          .m = pass->n,
-                         .n = l.out,
-                         .k = l.in,
+                         .n = out,
+                         .k = in,
                          .a = x,
-                         .b = pass_weight(pass, l.weight),
-                         .c = y,
+                         .b = pass_weight(pass, role),
+                         .c = widens ? model->ws.router_logits : y,
                          .bias = bias };
     if (in_fp8(pass, linear))
-        return model_fp8_linear(pass, linear, l.out, l.in, x, gemm.b, bias, y);
-    TRY(model->kernels->gemm(&model->ctx, model->options.dtype, &gemm));
-    return model_lora_forward(pass, linear, x, y);
+        return model_fp8_linear(pass, linear, out, in, x, gemm.b, bias, y);
+    TRY(model->kernels->gemm(&model->ctx, dtype, &gemm));
+    return widens ? model->kernels->convert(&model->ctx, pass->n * out, dtype,
+                                            gemm.c, DTYPE_F32, y)
+                  : ERR_OK;
 }
 
 enum err model_linear_backward(struct pass *pass, enum linear linear,
@@ -90,16 +100,6 @@ enum err model_activate_backward(const struct model *model, int64_t rows,
                                                hidden, ws->dact, ws->dhidden);
 }
 
-enum err model_norm(struct pass *pass, enum param_role role, const void *x)
-{
-    struct workspace *ws = &pass->model->ws;
-    struct norm norm = block_norm(&pass->model->config, pass->n);
-    return pass->model->kernels->norm_forward(
-        &pass->model->ctx, pass->model->options.dtype, &norm, x,
-        pass_weight(pass, role), pass_weight(pass, role + 1), ws->norm,
-        ws->mean, ws->rstd);
-}
-
 enum err model_norm_backward(struct pass *pass, enum param_role role,
                              const void *x, const void *dnorm, void *dx)
 {
@@ -140,11 +140,14 @@ static enum err drop_depth(const struct pass *pass, void *x)
     return ERR_OK;
 }
 
-enum err model_drop_branch(struct pass *pass, uint64_t stream)
+static enum err drop_branch(void *arg, bool attention)
 {
+    struct pass *pass = arg;
     struct model *model = pass->model;
     double p = pass->training ? model->config.dropout_residual : 0.0;
-    struct random_place random = model_random(pass, p, stream);
+    struct random_place random = model_random(
+        pass, p,
+        attention ? pass->layer->dropout_attention : pass->layer->dropout_ffn);
     if (p > 0.0)
         TRY(model->kernels->dropout(
             &model->ctx, model->options.dtype, pass->leaf.samples,
@@ -168,6 +171,58 @@ enum err model_branch_gradient(struct pass *pass, uint64_t stream,
         pass->leaf.seq_len * model->config.d_model, p, &random,
         (float)model->config.residual_scale, pass->dx, model->ws.dbranch));
     return drops_depth(pass) ? drop_depth(pass, model->ws.dbranch) : ERR_OK;
+}
+
+static const struct block_walker walker = {
+    .vector = vector,
+    .product = product,
+    .experts = model_experts_product,
+    .adapter_input = model_lora_input,
+    .router_input = model_moe_input,
+    .routed = model_moe_balance,
+    .serve = model_moe_serve,
+    .branch = drop_branch,
+};
+
+struct block model_block(struct pass *pass)
+{
+    static const struct layer none; /* at both ends of the model */
+    struct model *model = pass->model;
+    const struct workspace *ws = &model->ws;
+    const struct layer *layer = pass->layer != NULL ? pass->layer : &none;
+    const float *rope = model->rope;
+    assert(pass->n > 0 && pass->block < model->params->block_count);
+    return (struct block){
+        .config = &model->config,
+        .params = model->params,
+        .kernels = model->kernels,
+        .ctx = &model->ctx,
+        .dtype = model->options.dtype,
+        .number = pass->block,
+        .n = pass->n,
+        .seq = pass->leaf.seq_len,
+        .rope = rope != NULL ? rope + pass->first * model->head_dim : NULL,
+        .x = layer->live[SAVED_X],
+        .mid = layer->live[SAVED_MID],
+        .branch = ws->branch,
+        .norm = ws->norm,
+        .mean = ws->mean,
+        .rstd = ws->rstd,
+        .qkv = layer->live[SAVED_QKV],
+        .ready = pass->qkv != NULL ? pass->qkv : layer->live[SAVED_QKV],
+        .q_mean = pass->q_mean,
+        .q_rstd = pass->q_rstd,
+        .k_mean = pass->k_mean,
+        .k_rstd = pass->k_rstd,
+        .attended = layer->live[SAVED_ATT],
+        .hidden = layer->live[SAVED_HIDDEN],
+        .act = layer->act,
+        .sorted = ws->rows,
+        .routing = &layer->routing,
+        .lora = model->lora.block,
+        .walker = &walker,
+        .arg = pass,
+    };
 }
 
 /* --- keeping and bringing back
@@ -210,8 +265,9 @@ static enum err bring_back_attention(struct model *model)
         struct pass *pass = &model->passes[i];
         for (int kind = SAVED_X; kind <= SAVED_LSE; kind++)
             TRY(unpack(pass, kind));
+        struct block b = model_block(pass);
         if (again)
-            TRY(model_attention_before(pass));
+            TRY(block_before(&b));
     }
     if (again)
         TRY(model_attention_forward(model));
@@ -223,10 +279,11 @@ static enum err bring_back_attention(struct model *model)
 static enum err bring_back_ffn(struct pass *pass)
 {
     const struct layer *layer = pass->layer;
+    struct block b = model_block(pass);
     TRY(unpack(pass, SAVED_MID));
     TRY(unpack(pass, SAVED_HIDDEN));
     if (layer->recompute[SAVED_MID])
-        TRY(model_attention_after(pass));
+        TRY(block_after(&b));
     if (layer->recompute[SAVED_HIDDEN])
         TRY(pass->model->config.experts > 0 ? model_moe_recompute(pass)
                                             : model_mlp_recompute(pass));
@@ -249,17 +306,14 @@ static void *output_of(const struct pass *pass)
 static enum err finish_forward(struct pass *pass)
 {
     struct model *model = pass->model;
-    const struct layer *layer = pass->layer;
-    TRY(model_attention_after(pass));
-    TRY(model->config.experts > 0 ? model_moe_forward(pass)
-                                  : model_mlp_forward(pass));
-    TRY(model_drop_branch(pass, layer->dropout_ffn));
+    struct block b = model_block(pass);
+    TRY(block_after(&b));
+    TRY(block_ffn(&b));
     for (int kind = SAVED_QKV; kind < SAVED_KINDS; kind++)
         TRY(pack(pass, kind));
     TRY(model->kernels->add(
         &model->ctx, model->options.dtype, pass->n * model->config.d_model,
-        layer->live[SAVED_MID], (float)model->config.residual_scale,
-        model->ws.branch, output_of(pass)));
+        b.mid, (float)model->config.residual_scale, b.branch, output_of(pass)));
     return pass->training && model->look != NULL
                ? model_look_at(pass, output_of(pass))
                : ERR_OK;
@@ -268,8 +322,9 @@ static enum err finish_forward(struct pass *pass)
 static enum err block_forward(struct model *model)
 {
     for (int i = 0; i < model->options.own_chunks; i++) {
+        struct block b = model_block(&model->passes[i]);
         TRY(pack(&model->passes[i], SAVED_X));
-        TRY(model_attention_before(&model->passes[i]));
+        TRY(block_before(&b));
     }
     TRY(model_attention_forward(model));
     for (int i = 0; i < model->options.own_chunks; i++)

@@ -200,7 +200,8 @@ static enum err head_pass(struct pass *pass, const struct head *head,
     struct workspace *ws = &model->ws;
     const struct kernels *k = model->kernels;
     const struct kernel_ctx *ctx = &model->ctx;
-    TRY(model_norm(pass, PARAM_NORM_F_WEIGHT, pass->x_last));
+    struct block b = model_block(pass);
+    TRY(block_norm_of(&b, PARAM_NORM_F_WEIGHT, pass->x_last));
     int64_t most = model_logit_rows(model, pass->n);
     for (int64_t first = 0; first < pass->n; first += most) {
         int64_t rows = pass->n - first;

@@ -63,47 +63,13 @@ static enum err experts_gradient(struct pass *pass,
         &pass->model->ctx, pass->model->options.dtype, &gemm);
 }
 
-static void *up_of(const struct pass *pass, const struct expert_rows *rows,
-                   void *hidden)
+enum err model_experts_product(void *arg, const struct expert_rows *rows,
+                               enum param_role role, int64_t out, int64_t in,
+                               const void *x, void *y)
 {
-    return block_up(&pass->model->config, pass->model->options.dtype,
-                    rows->count, true, hidden);
-}
-
-enum err model_experts_hidden(struct pass *pass, const struct expert_rows *rows)
-{
-    const struct model_config *config = &pass->model->config;
-    void *gate = pass->layer->live[SAVED_HIDDEN];
-    const struct model_options *options = &pass->model->options;
-    int64_t most = options->samples * options->seq_len / options->chunks;
-    int64_t d = config->d_model;
-    int64_t f = config->ffn_width;
-    assert(rows->count * (config->ffn == FFN_GLU ? 2 : 1) <=
-           model_saved_rows(pass->model, SAVED_HIDDEN, most));
-    if (config->ffn == FFN_GLU)
-        TRY(experts_gemm(pass, rows, GEMM_NT, f, d, rows->x, PARAM_EXPERTS_GATE,
-                         false, gate));
-    return experts_gemm(pass, rows, GEMM_NT, f, d, rows->x, PARAM_EXPERTS_UP,
-                        false, up_of(pass, rows, gate));
-}
-
-/* SAVED_HIDDEN to ws.act. */
-static enum err activate(const struct pass *pass,
-                         const struct expert_rows *rows)
-{
-    return model_activate(pass->model, rows->count, true,
-                          pass->layer->live[SAVED_HIDDEN], pass->model->ws.act);
-}
-
-enum err model_experts_forward(struct pass *pass,
-                               const struct expert_rows *rows)
-{
-    const struct model *model = pass->model;
-    TRY(model_experts_hidden(pass, rows));
-    TRY(activate(pass, rows));
-    return experts_gemm(pass, rows, GEMM_NN, model->config.d_model,
-                        model->config.ffn_width, model->ws.act,
-                        PARAM_EXPERTS_DOWN, false, rows->x);
+    return experts_gemm(arg, rows,
+                        role == PARAM_EXPERTS_DOWN ? GEMM_NN : GEMM_NT, out, in,
+                        x, role, false, y);
 }
 
 enum err model_experts_down_backward(struct pass *pass,
@@ -111,12 +77,13 @@ enum err model_experts_down_backward(struct pass *pass,
 {
     const struct model *model = pass->model;
     const struct workspace *ws = &model->ws;
+    struct block b = model_block(pass);
     struct route route = { .n = rows->count,
                            .experts = rows->experts,
                            .top_k = 1 };
     int64_t d = model->config.d_model;
     int64_t f = model->config.ffn_width;
-    TRY(activate(pass, rows));
+    TRY(block_activate(&b, rows->count, true));
     TRY(experts_gemm(pass, rows, GEMM_NT, f, d, rows->dy, PARAM_EXPERTS_DOWN,
                      false, ws->dact));
     TRY(model->kernels->expert_weigh(&model->ctx, model->options.dtype, &route,
@@ -135,7 +102,8 @@ enum err model_experts_hidden_backward(struct pass *pass,
     int64_t d = config->d_model;
     int64_t f = config->ffn_width;
     void *dgate = pass->model->ws.dhidden;
-    void *dup = up_of(pass, rows, dgate);
+    void *dup =
+        block_up(config, pass->model->options.dtype, rows->count, true, dgate);
     if (gated)
         TRY(experts_gradient(pass, rows, dgate, rows->x, PARAM_EXPERTS_GATE));
     TRY(experts_gradient(pass, rows, dup, rows->x, PARAM_EXPERTS_UP));

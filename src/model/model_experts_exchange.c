@@ -249,9 +249,10 @@ static enum err wait_combine(struct pass *pass, bool backward)
 static enum err serve(struct pass *pass, int round, bool backward)
 {
     struct expert_rows rows = round_rows(pass, round);
+    struct block b = model_block(pass);
     if (!backward)
-        return model_experts_forward(pass, &rows);
-    TRY(model_experts_hidden(pass, &rows));
+        return block_rows(&b, &rows);
+    TRY(block_rows_hidden(&b, &rows));
     TRY(model_experts_down_backward(pass, &rows));
     return model_experts_hidden_backward(pass, &rows);
 }

@@ -23,35 +23,6 @@ enum saved {
     SAVED_KINDS
 };
 
-/* Where each token of a chunk goes; always kept, it is small. */
-struct routing {
-    float *probs;     /* [n, experts] */
-    int32_t *chosen;  /* [n, top_k] */
-    float *weights;   /* [n, top_k] */
-    int32_t *place;   /* [n top_k] */
-    int32_t *source;  /* [n top_k] */
-    int64_t *offsets; /* [experts + 1] */
-    int64_t *served;  /* [degree, experts / degree + 1] offsets of the rows that
-                         each place of the group sends here; NULL: no group */
-    int64_t *host_offsets, *host_served; /* the same for the host, with a
-                                            group; on CPU the same memory */
-};
-
-/* Rows in the experts' order: all of a leaf, or those that one place of the
- * group sends to this one. */
-struct expert_rows {
-    int64_t count;
-    int experts;
-    const int64_t *offsets; /* [experts + 1] */
-    void *x;                /* [count, d] tokens; their results, or the tokens'
-                               gradient, take their place */
-    const void *dy;         /* [count, d] the results' gradient, not weighed */
-    const int32_t *source;  /* [count] where a row's weight is, in ... */
-    const float *weights;
-    float *dweights;
-    int place; /* of the group, whose leaf it is */
-};
-
 /* A transformer block's own memory for one chunk. */
 struct layer {
     void *live[SAVED_KINDS];   /* own, or the pass's when it is packed or
@@ -96,13 +67,11 @@ struct fp8_products {
     void *dy_across; /* [out, n] */
 };
 
-/* What adapters need; nothing of it is there without. */
+/* What adapters need besides; nothing of it is there without. */
 struct lora_products {
-    void *x;   /* [n, in] after dropout; NULL: there is none */
-    void *low; /* [n, rank] (alpha / rank) dropout(x) A^T */
-    void *dlow;
-    void *slice; /* [n, out] columns of the product, or of its gradient */
-    void *part;  /* [n, out], in backward [n, in]: what is added */
+    struct block_lora block;
+    void *x;    /* [n, in] after dropout; NULL: there is none */
+    void *dlow; /* [n, rank] */
 };
 
 /* Used by all blocks and all chunks in turn. */
@@ -234,7 +203,6 @@ struct pass {
     /* of the experts' blocks, by role from PARAM_EXPERTS_GATE on */
     const void *expert_weights[PARAM_EXPERT_KINDS];
     float *expert_gradient[PARAM_EXPERT_KINDS]; /* NULL as above */
-    const void *ready; /* queries, keys and values as attention reads them */
 };
 
 /* Gather the block's weights for all chunks and, with `gradient`, find its
@@ -287,14 +255,6 @@ static inline void *at(const struct model *model, const void *base,
     return (char *)base + element * (int64_t)dtype_bytes(model->options.dtype);
 }
 
-/* hidden to act (block.h). */
-static inline enum err model_activate(const struct model *model, int64_t rows,
-                                      bool apart, const void *hidden, void *act)
-{
-    return block_activate(&model->config, model->kernels, &model->ctx,
-                          model->options.dtype, rows, apart, hidden, act);
-}
-
 /* Back from ws.dact to ws.dhidden. */
 enum err model_activate_backward(const struct model *model, int64_t rows,
                                  bool apart, const void *hidden);
@@ -311,6 +271,12 @@ static inline const void *pass_weight(const struct pass *pass,
         return NULL;
     place = params->frozen->blocks[pass->block].place[role];
     return place < 0 ? NULL : at(pass->model, pass->frozen, place);
+}
+
+/* Queries, keys and values as attention reads them. */
+static inline const void *pass_ready(const struct pass *pass)
+{
+    return pass->qkv != NULL ? pass->qkv : pass->layer->live[SAVED_QKV];
 }
 
 /* NULL too where it is frozen. */
@@ -355,19 +321,18 @@ int64_t model_saved_cols(const struct model *model, enum saved kind);
  * errors do not feed back into a softmax or a norm's statistics. */
 enum packing model_packing(const struct model *model, enum saved kind);
 
-/* y[n, out] = x[n, in] W^T + bias, and what adapters add. */
-enum err model_linear(struct pass *pass, enum linear linear, const void *x,
-                      void *y);
+/* Where the parts of the pass's block have everything, forward. */
+struct block model_block(struct pass *pass);
+
 /* dx = dy W, dweight += dy^T x, dbias += column sums of dy, where they train,
  * and the adapters' part of it. */
 enum err model_linear_backward(struct pass *pass, enum linear linear,
                                const void *dy, const void *x, void *dx);
 
-/* Adapters (model_lora.c): what they take; y[n, .] += theirs; dx += theirs, and
- * the gradients of A and B. Nothing happens where a layer has none. */
+/* Adapters (model_lora.c): what they take; block_walker's input; dx += theirs,
+ * and the gradients of A and B. Nothing happens where a layer has none. */
 void model_lora_layout(struct model *model, int64_t n, struct arena *arena);
-enum err model_lora_forward(struct pass *pass, enum linear linear,
-                            const void *x, void *y);
+enum err model_lora_input(void *arg, enum lora_layer layer, const void **x);
 enum err model_lora_backward(struct pass *pass, enum linear linear,
                              const void *dy, const void *x, void *dx);
 
@@ -383,24 +348,16 @@ enum err model_fp8_linear_backward(struct pass *pass, enum linear linear,
                                    const void *x, const void *weight, void *dx,
                                    float *dweight);
 
-/* The norm whose weight has this role: ws.norm = norm(x), statistics to ws. */
-enum err model_norm(struct pass *pass, enum param_role role, const void *x);
-/* dx += the gradient through it; after model_norm() of the same x. */
+/* dx += the gradient through it; after block_norm_of() the same x. */
 enum err model_norm_backward(struct pass *pass, enum param_role role,
                              const void *x, const void *dnorm, void *dx);
 
-/* ws.branch as it is added to the stream. */
-enum err model_drop_branch(struct pass *pass, uint64_t stream);
-/* The gradient of ws.branch before model_drop_branch(), given dx. */
+/* The gradient of ws.branch before anything of it was dropped, given dx. */
 enum err model_branch_gradient(struct pass *pass, uint64_t stream,
                                const void **dbranch);
 
-/* The attention half. Before: SAVED_X to SAVED_QKV and `ready`. Then all chunks
- * together: SAVED_ATT and LSE. After: the stream in SAVED_MID and its norm_2 in
- * ws.norm. */
-enum err model_attention_before(struct pass *pass);
+/* Attention of all chunks together: pass_ready() to SAVED_ATT and LSE. */
 enum err model_attention_forward(struct model *model);
-enum err model_attention_after(struct pass *pass);
 /* Back from dx, the gradient of SAVED_MID: that of SAVED_ATT, in x_last, which
  * nobody needs any more; dqkv, all chunks together; dx of SAVED_X. */
 enum err model_attention_after_backward(struct pass *pass);
@@ -425,27 +382,30 @@ void model_sequence_layout(struct model *model, int64_t n, struct arena *arena);
 enum err model_sequence_forward(struct model *model);
 enum err model_sequence_backward(struct model *model);
 
-/* The other half, an MLP: forward from ws.norm and SAVED_MID to ws.branch;
- * recompute brings back SAVED_HIDDEN; backward turns dx from the gradient of
- * the block's output into that of SAVED_MID. */
-enum err model_mlp_forward(struct pass *pass);
+/* The other half, an MLP: recompute brings back SAVED_HIDDEN; backward turns dx
+ * from the gradient of the block's output into that of SAVED_MID. */
 enum err model_mlp_recompute(struct pass *pass);
 enum err model_mlp_backward(struct pass *pass);
 
-/* The same with experts. */
-enum err model_moe_forward(struct pass *pass);
+/* The same with experts, and what block_walker asks of training: the router's
+ * input with jitter; the balance of the choices: the sum over experts of
+ * (choices of it) (mean probability of it), smallest when both are even (Fedus,
+ * Zoph and Shazeer 2021), where choices of a leaf without loss do not count; and
+ * rows to results, with the group where one shares the experts. */
+enum err model_moe_input(void *arg, const void **x);
+enum err model_moe_balance(void *arg);
+enum err model_moe_serve(void *arg, const struct expert_rows *rows);
 enum err model_moe_recompute(struct pass *pass);
 enum err model_moe_backward(struct pass *pass);
 
-/* What experts do with rows. hidden fills SAVED_HIDDEN from rows->x; forward
- * goes on to the results. Backward comes in two parts: down turns rows->dy,
- * given SAVED_HIDDEN, into ws.dhidden and rows->dweights; hidden turns that
- * into the gradient of rows->x, in its place. Both add to the gradients of
- * rows->place. rows->x is not needed before the second part. */
-enum err model_experts_hidden(struct pass *pass,
-                              const struct expert_rows *rows);
-enum err model_experts_forward(struct pass *pass,
-                               const struct expert_rows *rows);
+/* What experts do with rows: block_walker's product. Backward comes in two
+ * parts: down turns rows->dy, given SAVED_HIDDEN, into ws.dhidden and
+ * rows->dweights; hidden turns that into the gradient of rows->x, in its place.
+ * Both add to the gradients of rows->place. rows->x is not needed before the
+ * second part. */
+enum err model_experts_product(void *arg, const struct expert_rows *rows,
+                               enum param_role role, int64_t out, int64_t in,
+                               const void *x, void *y);
 enum err model_experts_down_backward(struct pass *pass,
                                      const struct expert_rows *rows);
 enum err model_experts_hidden_backward(struct pass *pass,

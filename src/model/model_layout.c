@@ -149,19 +149,11 @@ static void layout_layer(const struct pass *pass, int64_t at,
 static void layout_routing(const struct model *model, struct routing *routing,
                            struct arena *arena)
 {
-    int64_t n = max_rows(model);
     int64_t experts = model->config.experts;
-    size_t choices = (size_t)max_choices(model);
     int degree = model_expert_degree(model);
     if (experts == 0)
         return;
-    routing->probs = take(arena, n * experts);
-    routing->chosen = arena_take(arena, choices * sizeof(int32_t));
-    routing->weights = arena_take(arena, choices * sizeof(float));
-    routing->place = arena_take(arena, choices * sizeof(int32_t));
-    routing->source = arena_take(arena, choices * sizeof(int32_t));
-    routing->offsets =
-        arena_take(arena, (size_t)(experts + 1) * sizeof(int64_t));
+    block_routing_layout(routing, &model->config, max_rows(model), arena);
     if (degree > 1)
         routing->served =
             arena_take(arena, (size_t)(experts + degree) * sizeof(int64_t));
@@ -315,33 +307,15 @@ static void layout_workspace(struct model *model, struct arena *arena)
         model->slopes = take(arena, config->n_heads);
 }
 
-static struct kernel_limits model_limits(const struct model *model)
-{
-    const struct model_config *config = &model->config;
-    int64_t width = config->d_model;
-    if (width < model->qkv_width)
-        width = model->qkv_width;
-    if (width < model->hidden_width)
-        width = model->hidden_width;
-    return (struct kernel_limits){
-        .threads = model->ctx.threads,
-        .tokens = max_rows(model),
-        .batch = model->options.samples,
-        .seq = model->options.seq_len / model->options.chunks,
-        .width = width,
-        .heads = config->n_heads,
-        .kv_heads = config->n_kv_heads,
-        .head_dim = model->head_dim,
-        .vocab = config->vocab_size,
-        .experts = config->experts,
-        .top_k = config->experts_top_k,
-    };
-}
-
 /* First, because of its alignment. */
 static void layout_scratch(struct model *model, struct arena *arena)
 {
-    struct kernel_limits limits = model_limits(model);
+    const struct model_options *options = &model->options;
+    struct kernel_limits limits =
+        block_limits(&model->config, model->ctx.threads, max_rows(model));
+    limits.batch = options->samples;
+    limits.seq = options->seq_len / options->chunks;
+    limits.kv_heads = model->config.n_kv_heads;
     model->ctx.scratch_bytes = model->kernels->scratch_bytes(&limits);
     model->ctx.scratch = arena_take(arena, model->ctx.scratch_bytes);
 }

@@ -73,7 +73,7 @@ static enum err collect_kv(const struct model *model)
         const struct pass *pass = &model->passes[i];
         TRY(model->kernels->copy_rows(
             &model->ctx, model->options.dtype, pass->n, width, model->qkv_width,
-            at(model, pass->ready, queries), width,
+            at(model, pass_ready(pass), queries), width,
             at(model, model->ring.kv, i * chunk_elements(model))));
     }
     return ERR_OK;
@@ -124,10 +124,10 @@ static enum err attend(const struct pass *pass, int j, int keys, const void *kv,
     int64_t first = j * chunk_elements(model);
     if (dkv == NULL)
         return k->attention_chunk_forward(
-            &model->ctx, model->options.dtype, &chunk, pass->ready,
+            &model->ctx, model->options.dtype, &chunk, pass_ready(pass),
             at(model, kv, first), keys == pass->chunk, out, lse);
     return k->attention_chunk_backward(
-        &model->ctx, model->options.dtype, &chunk, pass->ready,
+        &model->ctx, model->options.dtype, &chunk, pass_ready(pass),
         at(model, kv, first), out, lse, pass->x_last, pass->dqkv,
         at(model, dkv, first));
 }
