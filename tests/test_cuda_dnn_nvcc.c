@@ -2,11 +2,11 @@
  * told, when it is chosen, choices as text; then plans of the real library for
  * a described H200, over a driver that only loads (cuda_driver_double.c). */
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/libraries/cuda_attention_choice.h"
-#include "kernels/cuda/libraries/cuda_attention_cut.h"
 #include "kernels/cuda/libraries/cuda_dnn_attention.h"
 #include "kernels/cuda/libraries/cuda_fallback.h"
 #include "tests/cuda_dnn_fake.h"
@@ -165,7 +165,7 @@ static size_t scratch_of(int64_t batch, int64_t seq)
     const struct kernel_limits limits = {
         .batch = batch, .seq = seq, .heads = 2, .head_dim = 64
     };
-    return cuda_attention_cut_scratch(&limits);
+    return cuda_dnn_attention_cut_scratch(&limits);
 }
 
 /* 6 sequences of which 3 fit into the scratch; nothing is touched. */
@@ -184,7 +184,7 @@ static void check_parts(void)
     roomy.scratch_bytes = scratch_of(6, SEQ);
     tap_ok(scratch_of(3, SEQ) == roomy.scratch_bytes &&
                scratch_of(2, SEQ) < roomy.scratch_bytes &&
-               roomy.scratch_bytes <= CUDA_ATTENTION_CUT_SCRATCH_MAX,
+               roomy.scratch_bytes <= CUDA_DNN_ATTENTION_SCRATCH_MAX,
            "scratch is for as many sequences as fit");
     tap_ok(scratch_of(6, 32768) == 0, "for none where one is too long");
     own_us = 2;
@@ -257,7 +257,7 @@ static void check_long(size_t i)
                                           .head_dim = d };
     struct kernel_ctx roomy = ctx;
     struct cuda_attention_count count;
-    roomy.scratch_bytes = cuda_attention_cut_scratch(&limits);
+    roomy.scratch_bytes = cuda_dnn_attention_cut_scratch(&limits);
     fake_dnn.workspace = heads / each * seq * seq * 2 + (1 << 19);
     own_us = 2;
     dnn_us = 1;
@@ -281,7 +281,7 @@ static void check_long(size_t i)
                long_ones[i].what, (long long)seq);
     else
         tap_ok(good && own_runs == 0 && fake_dnn.runs >= slices &&
-                   roomy.scratch_bytes <= CUDA_ATTENTION_CUT_SCRATCH_MAX,
+                   roomy.scratch_bytes <= CUDA_DNN_ATTENTION_SCRATCH_MAX,
                "%s, %lld tokens: %d runs, %zu MiB of scratch: %s",
                long_ones[i].what, (long long)seq, fake_dnn.runs,
                roomy.scratch_bytes >> 20, good ? "good" : err_text());
@@ -338,6 +338,34 @@ static void check_own(void)
     check_kept("dropout", &dropped, DTYPE_BF16, 2, 3, 512, MEMORY);
     check_kept("documents", &documents, DTYPE_BF16, 2, 3, 512, MEMORY);
     check_kept("wide heads", &wide, DTYPE_BF16, 2, 3, 512, MEMORY);
+}
+
+/* Every byte of a shape that is of no member that cuDNN is told, nor a gap:
+ * cuDNN is not asked for a shape that sets it. */
+static void check_untold(void)
+{
+    static const struct {
+        size_t from, to;
+    } told[] = {
+        { 0, offsetof(struct attention, sequence_ids) },
+        { offsetof(struct attention, dropout) + sizeof plain.dropout,
+          sizeof plain },
+    };
+    int refused = 0, bytes = 0;
+    for (size_t b = 0; b < sizeof plain; b++) {
+        struct attention shape = plain;
+        bool is_told = false;
+        for (size_t i = 0; i < sizeof told / sizeof told[0]; i++)
+            is_told |= b >= told[i].from && b < told[i].to;
+        if (is_told)
+            continue;
+        memset((char *)&shape + b, 1, 1);
+        bytes++;
+        refused += !cuda_dnn_attention_fits(DTYPE_BF16, &shape);
+    }
+    tap_ok(bytes >= 12 && cuda_dnn_attention_fits(DTYPE_BF16, &plain),
+           "%d bytes of a shape are of members that cuDNN is not told", bytes);
+    tap_is_int(refused, bytes, "... and whoever sets one is refused");
 }
 
 /* Where cuDNN should be and cannot: an error, unless that is allowed; a shape
@@ -493,12 +521,12 @@ static void check_real(const struct cuda_dnn_library *library)
         for (int back = 0; back < 2; back++) {
             struct cuda_dnn_attention *plan = NULL;
             int64_t slices =
-                back ? cuda_attention_cut_of(&shapes[i]).slices : 1;
+                back ? cuda_dnn_attention_cut_of(&shapes[i]).slices : 1;
             enum err rc = cuda_dnn_attention_create(
                 library, NULL, h200, &shapes[i], back != 0, slices, &plan);
             size_t mib =
                 rc == ERR_OK ? cuda_dnn_attention_scratch(plan) >> 20 : 0;
-            tap_ok(rc == ERR_OK && mib <= CUDA_ATTENTION_CUT_SCRATCH_MAX >> 20,
+            tap_ok(rc == ERR_OK && mib <= CUDA_DNN_ATTENTION_SCRATCH_MAX >> 20,
                    "cuDNN plans shape %zu, %s, in %lld slices of %zu MiB: %s",
                    i, back ? "backward" : "forward", (long long)slices, mib,
                    rc == ERR_OK ? "yes" : err_text());
@@ -521,6 +549,7 @@ int main(void)
     for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++)
         check_long(i);
     check_own();
+    check_untold();
     check_fallback();
     check_text();
     bool driver = PLANS && dlopen(DRIVER_DOUBLE, RTLD_NOW | RTLD_GLOBAL);

@@ -1,14 +1,14 @@
 /* test_attention_cudnn: cuDNN's attention, by force, beside our own kernels and
  * fp64 at the shapes of production, forward and backward: a wrong sign, slope,
  * mask or stride of a graph. Backward goes through the batch in parts, and
- * through long samples in slices of heads, as cuda_attention_cut.h says. */
+ * through long samples in slices of heads, as cuda_dnn_attention.h says. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/device/cuda.h"
 #include "kernels/cuda/libraries/cuda_attention_choice.h"
-#include "kernels/cuda/libraries/cuda_attention_cut.h"
+#include "kernels/cuda/libraries/cuda_dnn_attention.h"
 #include "kernels/cuda/device/cuda_device.h"
 #include "tests/gpu/attention_pair.h"
 #include "tests/tap.h"
@@ -17,7 +17,7 @@
  * scores' gradients. */
 #define ROUNDINGS 0x1p-6
 #define LSE 1e-3
-#define SCRATCH (CUDA_ATTENTION_CUT_SCRATCH_MAX + ((size_t)64 << 20))
+#define SCRATCH (CUDA_DNN_ATTENTION_SCRATCH_MAX + ((size_t)64 << 20))
 
 static const struct {
     int64_t batch, seq, heads, kv_heads, head_dim;
@@ -76,7 +76,7 @@ static enum err force(struct cuda_attention_choice *choice,
     struct attention shape = *s;
     char text[256];
     shape.alibi_slopes = alibi ? &some_slopes : NULL;
-    struct cuda_attention_cut cut = cuda_attention_cut_of(&shape);
+    struct cuda_dnn_attention_cut cut = cuda_dnn_attention_cut_of(&shape);
     long long seq = s->seq, heads = s->heads, kv_heads = s->kv_heads;
     const char *bias = alibi ? "alibi" : "plain";
     int used = snprintf(text, sizeof text,

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/libraries/cuda_attention_cut.h"
 #include "kernels/cuda/libraries/cuda_dnn_attention.h"
 #include "kernels/cuda/libraries/cuda_fallback.h"
 #include "src/base/log.h"
@@ -98,9 +97,9 @@ void cuda_attention_choice_count(const struct cuda_attention_choice *choice,
 
 static struct key key_of(const struct attention *s, bool backward)
 {
-    struct cuda_attention_cut cut = { .sequences = s->batch, .slices = 1 };
+    struct cuda_dnn_attention_cut cut = { .sequences = s->batch, .slices = 1 };
     if (backward)
-        cut = cuda_attention_cut_of(s);
+        cut = cuda_dnn_attention_cut_of(s);
     return (struct key){ cut.sequences, s->seq,      s->heads,
                          s->kv_heads,   s->head_dim, s->alibi_slopes != NULL,
                          backward,      cut.slices };
@@ -116,6 +115,17 @@ static struct attention shape_of(const struct key *key, const float *slopes)
                                .head_dim = key->head_dim,
                                .scale = 1.0f,
                                .alibi_slopes = key->alibi ? slopes : NULL };
+}
+
+/* Whether the key says all of the shape that a plan is made of: sequences may be
+ * cut, scale and random numbers are given with each call. */
+static bool is_key_of(const struct key *key, const struct attention *s)
+{
+    struct attention shape = shape_of(key, s->alibi_slopes);
+    shape.batch = s->batch;
+    shape.scale = s->scale;
+    shape.random = s->random;
+    return cuda_dnn_attention_same(&shape, s);
 }
 
 /* NULL: one too many. */
@@ -167,7 +177,9 @@ static void note_unfit(struct cuda_attention_choice *choice, enum dtype dtype,
                       : shape->dropout > 0          ? "dropout"
                       : cuda_dnn_attention_fits(dtype, shape)
                           ? "samples of this length"
-                          : "heads of this width";
+                      : shape->head_dim % 8 != 0 || shape->head_dim > 128
+                          ? "heads of this width"
+                          : "an option of the model that cuDNN is not told";
     if (choice->unfit != NULL && strcmp(choice->unfit, why) == 0)
         return;
     choice->unfit = why;
@@ -197,7 +209,8 @@ static enum err look_up(struct cuda_attention_choice *choice, enum dtype dtype,
 {
     struct key key = key_of(shape, backward);
     *plan = NULL;
-    if (!cuda_dnn_attention_fits(dtype, shape) || key.slices == 0) {
+    if (!cuda_dnn_attention_fits(dtype, shape) || key.slices == 0 ||
+        !is_key_of(&key, shape)) {
         note_unfit(choice, dtype, shape);
         return ERR_OK;
     }

@@ -4,7 +4,7 @@
  * cuda_attention_choice_measure() or _choose() says otherwise, and goes into
  * checkpoints as text. cuDNN is asked only for what cuda_dnn_attention_fits(),
  * and taken only where ctx->scratch has room for it; backward goes through a
- * batch as cuda_attention_cut.h says, and a choice is one for a part. */
+ * batch as cuda_dnn_attention.h says, and a choice is one for a part. */
 #pragma once
 
 #include <stddef.h>

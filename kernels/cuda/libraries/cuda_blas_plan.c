@@ -11,6 +11,10 @@ _Static_assert(sizeof(struct cuda_blas_plan_key) == 40, "a key has no gaps");
 
 #define BLAS_TRY(status, what)                                                 \
     TRY(cuda_blas_library_error(library, (status), (what)))
+#define DESC_SET(attribute, value, what)                                       \
+    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_##attribute,   \
+                               &(value), sizeof(value)),                       \
+             what)
 
 static uint16_t alignment_of(const void *p)
 {
@@ -106,12 +110,8 @@ static enum err unscales_set(const struct cuda_blas_library *library,
                              const float *unscale_a, const float *unscale_b)
 {
     const char *what = "placing the scales";
-    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
-                               &unscale_b, sizeof unscale_b),
-             what);
-    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
-                               &unscale_a, sizeof unscale_a),
-             what);
+    DESC_SET(A_SCALE_POINTER, unscale_b, what);
+    DESC_SET(B_SCALE_POINTER, unscale_a, what);
     return ERR_OK;
 }
 
@@ -123,9 +123,7 @@ static enum err desc_fp8_make(const struct cuda_blas_library *library,
     const float *some = (const float *)(uintptr_t)CUDA_BLAS_PLAN_ALIGNMENT;
     int8_t fast = (int8_t)plan->key.fast;
     TRY(unscales_set(library, plan, some, some));
-    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM,
-                               &fast, sizeof fast),
-             "describing a product of 8-bit floats");
+    DESC_SET(FAST_ACCUM, fast, "describing a product of 8-bit floats");
     return ERR_OK;
 }
 
@@ -141,22 +139,14 @@ static enum err desc_make(const struct cuda_blas_library *library,
     uintptr_t bias = key->align_bias;
     BLAS_TRY(library->desc_create(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
              what);
-    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first,
-                               sizeof first),
-             what);
-    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second,
-                               sizeof second),
-             what);
+    DESC_SET(TRANSA, first, what);
+    DESC_SET(TRANSB, second, what);
     if (is_narrow(key))
         TRY(desc_fp8_make(library, plan));
     if (!key->bias)
         return ERR_OK;
-    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
-                               &epilogue, sizeof epilogue),
-             what);
-    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                               &bias, sizeof bias),
-             what);
+    DESC_SET(EPILOGUE, epilogue, what);
+    DESC_SET(BIAS_POINTER, bias, what);
     return ERR_OK;
 }
 

@@ -15,7 +15,7 @@
 #include "kernels/cuda/libraries/cuda_fallback.h"
 #ifdef KERNELS_CUDNN /* the headers were there */
 #include "kernels/cuda/libraries/cuda_attention_choice.h"
-#include "kernels/cuda/libraries/cuda_attention_cut.h"
+#include "kernels/cuda/libraries/cuda_dnn_attention.h"
 #include "src/base/new.h"
 #endif
 
@@ -78,7 +78,7 @@ enum err cuda_choice_attention_backward(const struct kernel_ctx *ctx,
 size_t cuda_choice_scratch(const struct kernel_limits *limits)
 {
 #ifdef KERNELS_CUDNN
-    return cuda_attention_cut_scratch(limits);
+    return cuda_dnn_attention_cut_scratch(limits);
 #else
     (void)limits;
     return 0;

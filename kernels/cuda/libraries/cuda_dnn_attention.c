@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cuda/libraries/cuda_dnn_graph.h"
 
@@ -29,6 +30,7 @@ enum {
     ID_COUNT
 };
 
+#define ALIGNED_FLOATS 4 /* where numbers of a part begin */
 #define ALIGNMENT ((size_t)256)
 
 struct cuda_dnn_attention {
@@ -238,12 +240,98 @@ static void build_backward(struct parts *p)
                               heads_shape(s, s->heads, p->packed), ID_DQ));
 }
 
+/* --- shapes --- */
+
+bool cuda_dnn_attention_same(const struct attention *a,
+                             const struct attention *b)
+{
+    struct attention x = *a, y = *b;
+#if __has_builtin(__builtin_clear_padding) /* else gaps may differ */
+    __builtin_clear_padding(&x);
+    __builtin_clear_padding(&y);
+#endif
+    return memcmp(&x, &y, sizeof x) == 0;
+}
+
 bool cuda_dnn_attention_fits(enum dtype dtype, const struct attention *shape)
 {
-    return dtype == DTYPE_BF16 && shape->sequence_ids == NULL &&
-           shape->dropout == 0 && shape->head_dim % 8 == 0 &&
-           shape->head_dim <= 128;
+    const struct attention told = {
+        .batch = shape->batch,
+        .seq = shape->seq,
+        .heads = shape->heads,
+        .kv_heads = shape->kv_heads,
+        .head_dim = shape->head_dim,
+        .scale = shape->scale,
+        .alibi_slopes = shape->alibi_slopes,
+        .random = shape->random, /* dropout's, of which there is none */
+    };
+    return dtype == DTYPE_BF16 && cuda_dnn_attention_same(shape, &told) &&
+           shape->head_dim % 8 == 0 && shape->head_dim <= 128;
 }
+
+/* For so many rows of heads: their scores in bf16, and in fp32 a sum and the
+ * gradient of queries; cuDNN 9.19 takes less. */
+static size_t scratch_of(int64_t rows, int64_t seq, int64_t head_dim)
+{
+    size_t row =
+        (size_t)seq * 2 + sizeof(float) + (size_t)head_dim * sizeof(float);
+    return (size_t)rows * row + ((size_t)1 << 20);
+}
+
+static bool is_roomy(const struct attention *s, int64_t sequences,
+                     int64_t heads)
+{
+    return scratch_of(sequences * heads * s->seq, s->seq, s->head_dim) <=
+           CUDA_DNN_ATTENTION_SCRATCH_MAX;
+}
+
+/* The most sequences, 0: not one fits. */
+static int64_t sequences_of(const struct attention *s)
+{
+    for (int64_t n = s->batch; n > 0; n--)
+        if (s->batch % n == 0 && is_roomy(s, n, s->heads) &&
+            (n == s->batch || n * s->heads * s->seq % ALIGNED_FLOATS == 0))
+            return n;
+    return 0;
+}
+
+/* The fewest slices, 0: none fits. Slopes are numbers of heads. */
+static int64_t slices_of(const struct attention *s)
+{
+    for (int64_t n = 2; n <= s->kv_heads; n++) {
+        int64_t heads = s->heads / n;
+        if (s->kv_heads % n == 0 && is_roomy(s, 1, heads) &&
+            heads * s->seq % ALIGNED_FLOATS == 0 &&
+            (heads % ALIGNED_FLOATS == 0 || s->alibi_slopes == NULL))
+            return n;
+    }
+    return 0;
+}
+
+struct cuda_dnn_attention_cut
+cuda_dnn_attention_cut_of(const struct attention *shape)
+{
+    int64_t sequences = sequences_of(shape);
+    if (sequences > 0)
+        return (struct cuda_dnn_attention_cut){ sequences, 1 };
+    return (struct cuda_dnn_attention_cut){ 1, slices_of(shape) };
+}
+
+size_t cuda_dnn_attention_cut_scratch(const struct kernel_limits *limits)
+{
+    const struct attention s = { .seq = limits->seq,
+                                 .heads = limits->heads,
+                                 .kv_heads = limits->kv_heads,
+                                 .head_dim = limits->head_dim };
+    int64_t slices = slices_of(&s);
+    for (int64_t n = limits->batch; n > 0; n--)
+        if (is_roomy(&s, n, s.heads))
+            return scratch_of(n * s.heads * s.seq, s.seq, s.head_dim);
+    return slices > 0 ? scratch_of(s.heads / slices * s.seq, s.seq, s.head_dim)
+                      : 0;
+}
+
+/* --- plans --- */
 
 static struct attention slice_of(const struct attention *shape, int64_t slices)
 {

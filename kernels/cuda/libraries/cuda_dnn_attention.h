@@ -9,11 +9,37 @@
 #include "kernels/cuda/libraries/cuda_dnn_library.h"
 #include "kernels/kernels.h"
 
+/* Members that cuDNN is not told are compared, too: whoever sets one is not
+ * served by it. */
+bool cuda_dnn_attention_same(const struct attention *a,
+                             const struct attention *b);
+
+/* How backward goes through a batch: what it takes grows with seq squared, so it
+ * does as many sequences at a time as the scratch is for or, where not one fits,
+ * one sequence in slices of its heads. */
+
+/* More scratch than this is not asked for. */
+#define CUDA_DNN_ATTENTION_SCRATCH_MAX ((size_t)1 << 30)
+
+struct cuda_dnn_attention_cut {
+    int64_t sequences; /* at a time; divides the batch */
+    int64_t slices;    /* of a sequence's heads, more than 1 only where
+                          sequences is 1; divides kv_heads; 0: none fits */
+};
+
+/* Every part's numbers begin at a multiple of 16 bytes, as plans are told. */
+struct cuda_dnn_attention_cut
+cuda_dnn_attention_cut_of(const struct attention *shape);
+
+/* Bytes for any batch within the limits, 0 where nothing fits. */
+size_t cuda_dnn_attention_cut_scratch(const struct kernel_limits *limits);
+
 /* A plan of one direction for one shape, whose heads may be cut into slices
  * that are computed one after the other, each with its keys' heads. */
 struct cuda_dnn_attention;
 
-/* Whether cuDNN is asked for such a shape at all. */
+/* Whether cuDNN is asked for such a shape at all: one of the members that it is
+ * told and no others. */
 bool cuda_dnn_attention_fits(enum dtype dtype, const struct attention *shape);
 
 /* Takes up to seconds: cuDNN compiles a kernel. `library` is borrowed. `handle`
