@@ -7,8 +7,8 @@
 #include "src/base/settings/settings_private.h"
 #include "src/cmd/hash_data.h"
 #include "src/data/set/dataset.h"
-#include "src/train/start/run_data_mixture.h"
-#include "src/train/start/start_files.h"
+#include "src/train/start/run_data.h"
+#include "src/train/start/start.h"
 
 #define TOKENS_MAX 16384
 
@@ -135,9 +135,9 @@ const char *dataset_path(const struct dataset *dataset)
 }
 
 /* There are no files whose bytes could be checked. */
-enum err start_files(struct trainer *trainer)
+enum err start_files(struct run *run)
 {
-    (void)trainer;
+    (void)run;
     return ERR_OK;
 }
 

@@ -1,6 +1,6 @@
 /* The list of algorithms in the settings: what goes together, what each asks of
  * the run's parts, and what of it stays. */
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 
 #include <string.h>
 

@@ -150,8 +150,8 @@ static const struct listener leaves_out = { "skip", LISTEN_TOGETHER,
 static struct lock *run_lock; /* rank 0's; NULL: none */
 
 /* A run of all listeners and those two, in a folder of this name. */
-static enum err run(struct world *world, const char *name, const char *more,
-                    struct trainer **out)
+static enum err run_all(struct world *world, const char *name, const char *more,
+                        struct run **out)
 {
     char dir[FSIO_PATH_MAX + 32], data[FSIO_PATH_MAX + 32];
     char held_out[FSIO_PATH_MAX + 32];
@@ -195,9 +195,9 @@ out:
 
 static void test_order(struct world *world)
 {
-    struct trainer *trainer;
+    struct run *run;
     forget();
-    enum err rc = run(world, "order", "log.interval=1", &trainer);
+    enum err rc = run_all(world, "order", "log.interval=1", &run);
 #define STEP                                                                   \
     " batch_start before_train_batch before_dataloader after_dataloader"       \
     " after_train_batch batch_ask"
@@ -213,16 +213,16 @@ static void test_order(struct world *world)
     everywhere(world, rc == ERR_OK && strcmp(notes.events, wanted) == 0,
                "the events of a run come in their order");
     everywhere(world, notes.records, "each record is whole");
-    everywhere(world, trainer->finished && !trainer->incomplete,
+    everywhere(world, run->now.finished && !run->now.incomplete,
                "the run is complete");
-    trainer_destroy(trainer);
+    trainer_destroy(run);
 }
 
 /* One rank fails by itself in this event: all end with its error. */
 static void test_failure(struct world *world, const char *name,
                          enum event event, int64_t step, int64_t ends_at)
 {
-    struct trainer *trainer;
+    struct run *run;
     char text[64], folder[64];
     forget();
     notes.rank = world->ranks - 1;
@@ -230,7 +230,7 @@ static void test_failure(struct world *world, const char *name,
     notes.step = step;
     notes.fails = ERR_SPACE;
     snprintf(folder, sizeof folder, "fails-%s-%lld", name, (long long)step);
-    enum err rc = run(world, folder, "eval.samples=2", &trainer);
+    enum err rc = run_all(world, folder, "eval.samples=2", &run);
     bool mine = world->rank == notes.rank;
     snprintf(text, sizeof text, mine ? "notes: as told" : "rank %d (",
              notes.rank);
@@ -239,39 +239,39 @@ static void test_failure(struct world *world, const char *name,
                    strncmp(err_text(), text, strlen(text)) == 0 &&
                    strstr(err_text(), "notes: as told") != NULL,
                "a failure of one rank's listener ends all");
-    everywhere(world, trainer->step == ends_at && notes.called_after == 0,
+    everywhere(world, run->position.step == ends_at && notes.called_after == 0,
                "at the next exchange, and it is not called again");
-    trainer_destroy(trainer);
+    trainer_destroy(run);
 }
 
 static void test_stop(struct world *world)
 {
-    struct trainer *trainer;
+    struct run *run;
     forget();
     notes.rank = world->ranks - 1;
     notes.event = EVENT_BATCH_START;
     notes.step = 1;
     notes.ask = ASK_STOP;
     notes.asks = 12;
-    enum err rc = run(world, "stop", "eval.samples=2", &trainer);
+    enum err rc = run_all(world, "stop", "eval.samples=2", &run);
     everywhere(world,
-               rc == ERR_OK && trainer->step == 2 && !trainer->finished &&
-                   trainer->stop_signal == 12,
+               rc == ERR_OK && run->position.step == 2 && !run->now.finished &&
+                   run->now.stop_signal == 12,
                "what one rank asks for, all do");
-    trainer_destroy(trainer);
+    trainer_destroy(run);
     forget();
-    rc = run(world, "stop", "eval.samples=2", &trainer);
+    rc = run_all(world, "stop", "eval.samples=2", &run);
     everywhere(world,
-               rc == ERR_OK && trainer->step == STEPS && trainer->finished,
+               rc == ERR_OK && run->position.step == STEPS && run->now.finished,
                "the next attempt goes on");
     everywhere(world, notes.stored == 17, "with what its listeners had stored");
-    trainer_destroy(trainer);
+    trainer_destroy(run);
 }
 
 /* The file of rank 0's lock has gone. */
 static void test_lost(struct world *world)
 {
-    struct trainer *trainer;
+    struct run *run;
     char dir[FSIO_PATH_MAX + 8], path[FSIO_PATH_MAX + 16];
     forget();
     snprintf(dir, sizeof dir, "%s/lost", world->folder);
@@ -280,48 +280,48 @@ static void test_lost(struct world *world)
                  (fsio_mkdirs(dir) == ERR_OK &&
                   lock_acquire(dir, LOCK_BEAT_S, &run_lock) == ERR_OK &&
                   unlink(path) == 0 && lock_check(run_lock) == ERR_BUSY);
-    enum err rc = run(world, "lost", "eval.samples=2", &trainer);
+    enum err rc = run_all(world, "lost", "eval.samples=2", &run);
     everywhere(world,
-               ready && rc == ERR_BUSY && trainer->step == 0 &&
+               ready && rc == ERR_BUSY && run->position.step == 0 &&
                    strstr(err_text(), "another process has taken") != NULL,
                "a lock that rank 0 has lost ends all before a step");
-    trainer_destroy(trainer);
+    trainer_destroy(run);
     lock_release(run_lock);
     run_lock = NULL;
 }
 
 static void test_skip(struct world *world)
 {
-    struct trainer *trainer;
+    struct run *run;
     double trained[STEPS], still[STEPS], left_out[STEPS];
     forget();
-    enum err rc = run(world, "trained", "eval.samples=2", &trainer);
+    enum err rc = run_all(world, "trained", "eval.samples=2", &run);
     memcpy(trained, notes.losses, sizeof trained);
-    trainer_destroy(trainer);
+    trainer_destroy(run);
     forget();
     if (rc == ERR_OK)
-        rc = run(world, "still", "optimizer.lr=0", &trainer);
+        rc = run_all(world, "still", "optimizer.lr=0", &run);
     memcpy(still, notes.losses, sizeof still);
-    trainer_destroy(trainer);
+    trainer_destroy(run);
     forget();
     leave_out_to = world->ranks - 1;
     if (rc == ERR_OK)
-        rc = run(world, "left-out", "eval.samples=2", &trainer);
+        rc = run_all(world, "left-out", "eval.samples=2", &run);
     memcpy(left_out, notes.losses, sizeof left_out);
     everywhere(world,
-               rc == ERR_OK && trainer->record.skipped &&
+               rc == ERR_OK && run->now.record.skipped &&
                    memcmp(left_out, still, sizeof still) == 0 &&
                    memcmp(trained, still, sizeof still) != 0,
                "an update that is left out leaves the weights");
-    trainer_destroy(trainer);
+    trainer_destroy(run);
     leave_out_to = 0;
-    rc = run(world, "torn", "eval.samples=2", &trainer);
+    rc = run_all(world, "torn", "eval.samples=2", &run);
     bool torn = world->ranks > 1;
     everywhere(world,
                rc == (torn ? ERR_INTERNAL : ERR_OK) &&
-                   trainer->step == (torn ? 1 : STEPS),
+                   run->position.step == (torn ? 1 : STEPS),
                "left out by some ranks only, it ends the run");
-    trainer_destroy(trainer);
+    trainer_destroy(run);
     leave_out_to = NEVER;
 }
 
@@ -343,10 +343,10 @@ static bool has_text(struct world *world, const char *name, const char *text,
 /* A listener has measured something: nobody else has to know. */
 static void test_scalars(struct world *world)
 {
-    struct trainer *trainer;
+    struct run *run;
     forget();
-    enum err rc = run(world, "tracked", "tracking.csv=true", &trainer);
-    trainer_destroy(trainer);
+    enum err rc = run_all(world, "tracked", "tracking.csv=true", &run);
+    trainer_destroy(run);
     everywhere(world,
                rc == ERR_OK && (world->rank != 0 ||
                                 has_text(world, "metrics.jsonl",

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "src/model/model_graph.h"
-#include "src/train/loop/trainer_fp8.h"
+#include "src/train/run/trainer_fp8.h"
 #include "tests/cuda_emulator_memory.h"
 #include "tests/kernel_check.h"
 #include "tests/model_fp8.h"

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "src/base/globs.h"
-#include "src/train/listeners/on_norms.h"
+#include "src/train/plan/train_memory.h"
 #include "src/train/loop/trainer.h"
 #include "tests/trainer_world.h"
 
@@ -117,7 +117,7 @@ static enum err run(struct world *world, struct comm *comm, const char *name,
                             "monitor.system=0ba",
                             "monitor.memory=0ba" };
     int count = 16;
-    struct trainer *trainer = NULL;
+    struct run *run = NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
     for (; *more != NULL; more++)
         overrides[count++] = (char *)*more;
@@ -128,14 +128,13 @@ static enum err run(struct world *world, struct comm *comm, const char *name,
     snprintf(data, sizeof data, "data.train=%s/data", world->folder);
     TRY_OUT(train_settings_load(NULL, overrides, count, settings));
     TRY_OUT(fsio_mkdirs(settings->run.dir));
-    TRY_OUT(trainer_create(comm, settings, 1, &trainer));
-    TRY_OUT(
-        comm_agree(comm, events_listen_table(&trainer->events, NULL, trainer)));
-    TRY_OUT(events_listen(&trainer->events, &hears, trainer));
-    TRY_OUT(trainer_start(trainer));
-    TRY_OUT(trainer_fit(trainer));
+    TRY_OUT(trainer_create(comm, settings, 1, &run));
+    TRY_OUT(comm_agree(comm, events_listen_table(&run->events, NULL, run)));
+    TRY_OUT(events_listen(&run->events, &hears, run));
+    TRY_OUT(trainer_start(run));
+    TRY_OUT(trainer_fit(run));
 out:
-    trainer_destroy(trainer);
+    trainer_destroy(run);
     free(settings);
     return rc;
 }
@@ -288,11 +287,11 @@ static void test_plan(struct world *world)
     enum err rc = train_settings_load(NULL, overrides, 5, settings);
     if (rc == ERR_OK)
         rc = train_settings_params(settings, &params);
-    size_t bytes = rc == ERR_OK ? on_norms_bytes(settings, params) : 0;
+    size_t bytes = rc == ERR_OK ? train_memory_norms(settings, params) : 0;
     settings->monitor.norms.value = 0.0;
     everywhere(world,
                bytes >= REPLICA_WATCHED * sizeof(float) &&
-                   on_norms_bytes(settings, params) == 0,
+                   train_memory_norms(settings, params) == 0,
                "the plan counts what norms take, where they are on");
     params_destroy(params);
     free(settings);

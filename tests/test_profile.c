@@ -9,7 +9,7 @@
 #include "src/base/fsio.h"
 #include "src/train/profile/profile_file.h"
 #include "src/train/profile/profile_ranges.h"
-#include "src/train/profile/profile_table.h"
+#include "src/train/profile/profile.h"
 #include "tests/tap.h"
 
 #define GEMM TIMELINE_KINDS_OWN

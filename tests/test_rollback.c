@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "src/base/rng.h"
-#include "src/train/loop/rollback.h"
+#include "src/train/run/rollback.h"
 #include "tests/tap.h"
 
 static void go_back(struct rollbacks *rollbacks, int64_t from, int64_t to)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/train/start/start_devices.h"
+#include "src/train/start/start.h"
 #include "tests/tap.h"
 
 static char name[16];

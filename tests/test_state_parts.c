@@ -1,6 +1,7 @@
 /* The parts of a checkpoint's state, row by row: what a run stores it stores
  * again after it was restored into a new trainer; a state without the row's
  * keys is refused or begins anew, as the row says; no key is two rows'. */
+#include "src/train/loop/trainer.h"
 #include "src/train/state/state_parts.h"
 #include "tests/trainer_world.h"
 
@@ -10,7 +11,7 @@
 
 static json_t *arithmetics;
 
-static struct trainer *open_run(struct world *world)
+static struct run *open_run(struct world *world)
 {
     char dir[FSIO_PATH_MAX + 32], data[FSIO_PATH_MAX + 16];
     char eval[FSIO_PATH_MAX + 16];
@@ -36,7 +37,7 @@ static struct trainer *open_run(struct world *world)
         "patience=\"5ba\";})",
     };
     struct train_settings *settings = calloc(1, sizeof *settings);
-    struct trainer *trainer = NULL;
+    struct run *run = NULL;
     snprintf(dir, sizeof dir, "run.dir=%s/run", world->folder);
     snprintf(data, sizeof data, "data.train=%s/data", world->folder);
     snprintf(eval, sizeof eval, "data.eval=%s/data", world->folder);
@@ -45,59 +46,59 @@ static struct trainer *open_run(struct world *world)
     if (rc == ERR_OK)
         rc = fsio_mkdirs(settings->run.dir);
     if (rc == ERR_OK)
-        rc = trainer_create(world->comm, settings, 2, &trainer);
+        rc = trainer_create(world->comm, settings, 2, &run);
     if (rc == ERR_OK)
-        rc = events_listen_table(&trainer->events, "finish", trainer);
+        rc = events_listen_table(&run->events, "finish", run);
     if (rc == ERR_OK)
-        rc = events_listen_table(&trainer->events, "spike", trainer);
+        rc = events_listen_table(&run->events, "spike", run);
     if (rc == ERR_OK)
-        rc = trainer_start(trainer);
+        rc = trainer_start(run);
     if (rc == ERR_OK)
-        rc = trainer_fp8_create(&kernel_memory_cpu, OPERANDS, &trainer->fp8);
+        rc = trainer_fp8_create(&kernel_memory_cpu, OPERANDS, &run->engine.fp8);
     if (rc != ERR_OK)
         tap_note("%s", err_text());
     free(settings);
-    return rc == ERR_OK ? trainer : NULL;
+    return rc == ERR_OK ? run : NULL;
 }
 
 /* A run of one step, of which every row has something to tell. */
-static struct trainer *run_with_all(struct world *world)
+static struct run *run_with_all(struct world *world)
 {
-    struct trainer *run = open_run(world);
+    struct run *run = open_run(world);
     struct rollback back = { .from = 1, .to = 0, .first = 0, .batches = 1 };
     int count = 0;
-    struct trainer_fp8 *fp8 = run != NULL ? run->fp8 : NULL;
+    struct trainer_fp8 *fp8 = run != NULL ? run->engine.fp8 : NULL;
     if (run == NULL)
         return NULL;
-    run->fp8 = NULL;
+    run->engine.fp8 = NULL;
     enum err rc = trainer_step(run);
-    run->fp8 = fp8;
+    run->engine.fp8 = fp8;
     for (int i = 0; i < OPERANDS; i++)
         trainer_fp8_found(fp8)[i] = 3.0f;
     if (rc != ERR_OK || trainer_fp8_learn(fp8, world->comm) != ERR_OK)
         return run;
-    replica_items(run->replica, &count);
+    replica_items(run->engine.replica, &count);
     for (int i = 0; i < count; i++)
-        replica_set_began(run->replica, i, i % 2);
-    snprintf(run->run_uuid, sizeof run->run_uuid,
+        replica_set_began(run->engine.replica, i, i % 2);
+    snprintf(run->uuid, sizeof run->uuid,
              "01234567-89ab-4def-8123-456789abcdef");
-    run->elapsed_s = 3.25;
-    run->lr0 = 0.125;
-    run->groups_lr0[0] = 0.75;
-    run->choices = strdup("some choices");
-    run->ended_early = true;
-    snprintf(run->record.why, sizeof run->record.why, "because");
-    run->tokens_left_out = 5;
-    if (rollback_add(&run->rollbacks, &back) != ERR_OK)
+    run->position.elapsed_s = 3.25;
+    run->position.lr0 = 0.125;
+    run->position.groups_lr0[0] = 0.75;
+    run->engine.choices = strdup("some choices");
+    run->position.ended_early = true;
+    snprintf(run->now.record.why, sizeof run->now.record.why, "because");
+    run->position.tokens_left_out = 5;
+    if (rollback_add(&run->position.rollbacks, &back) != ERR_OK)
         tap_note("%s", err_text());
     return run;
 }
 
-static json_t *stored(const struct state_part *part, struct trainer *trainer)
+static json_t *stored(const struct state_part *part, struct run *run)
 {
     json_t *json = json_object();
-    struct state_run run = { trainer, .arithmetics = arithmetics };
-    if (part->store(&run, json) != ERR_OK) {
+    struct state_run its = { run, .arithmetics = arithmetics };
+    if (part->store(&its, json) != ERR_OK) {
         tap_note("%s", err_text());
         json_decref(json);
         return NULL;
@@ -116,50 +117,51 @@ static bool equal(const char *name, json_t *a, json_t *b)
     return same;
 }
 
-static enum err restore(const struct state_part *part, struct state_run *run,
+static enum err restore(const struct state_part *part, struct state_run *its,
                         const json_t *state)
 {
-    enum err rc = part->accept != NULL ? part->accept(run, state) : ERR_OK;
-    return rc == ERR_OK && part->restore != NULL ? part->restore(run, state)
+    enum err rc = part->accept != NULL ? part->accept(its, state) : ERR_OK;
+    return rc == ERR_OK && part->restore != NULL ? part->restore(its, state)
                                                  : rc;
 }
 
 static void test_row(struct world *world, const struct state_part *part,
-                     struct trainer *old, json_t *state)
+                     struct run *old, json_t *state)
 {
     const char *key;
     json_t *value;
     json_t *then = stored(part, old);
-    struct state_run run = { open_run(world), .step = old->step };
+    struct state_run its = { open_run(world), .step = old->position.step };
     /* what some tell follows from other rows, too */
-    run.trainer->step = old->step;
-    run.trainer->tokens_left_out = old->tokens_left_out;
+    its.run->position.step = old->position.step;
+    its.run->position.tokens_left_out = old->position.tokens_left_out;
     if (strcmp(part->name, "data") == 0)
-        (void)rollback_restore(&run.trainer->rollbacks, 1, state, NULL, "");
+        (void)rollback_restore(&its.run->position.rollbacks, 1, state, NULL,
+                               "");
     tap_ok(json_object_size(then) > 0, "%s: stores something", part->name);
-    enum err rc = restore(part, &run, state);
-    json_t *now = stored(part, run.trainer);
+    enum err rc = restore(part, &its, state);
+    json_t *now = stored(part, its.run);
     tap_ok(rc == ERR_OK && equal(part->name, then, now),
            "%s: the same after it was restored", part->name);
-    trainer_destroy(run.trainer);
-    json_decref(run.arithmetics);
+    trainer_destroy(its.run);
+    json_decref(its.arithmetics);
 
     json_t *less = json_deep_copy(state);
-    run = (struct state_run){ open_run(world), .step = old->step };
+    its = (struct state_run){ open_run(world), .step = old->position.step };
     json_object_foreach(then, key, value) json_object_del(less, key);
-    rc = restore(part, &run, less);
+    rc = restore(part, &its, less);
     tap_ok(rc == (part->absent == STATE_REFUSED ? ERR_CHECKPOINT : ERR_OK),
            "%s: a state without it %s", part->name,
            part->absent == STATE_REFUSED ? "is refused" : "begins it anew");
-    trainer_destroy(run.trainer);
-    json_decref(run.arithmetics);
+    trainer_destroy(its.run);
+    json_decref(its.arithmetics);
     json_decref(less);
     json_decref(then);
     json_decref(now);
 }
 
 static void test_keys(const struct state_part *parts, int count,
-                      struct trainer *run, json_t *state)
+                      struct run *run, json_t *state)
 {
     size_t keys = 0;
     for (int i = 0; i < count; i++) {
@@ -171,43 +173,43 @@ static void test_keys(const struct state_part *parts, int count,
 }
 
 /* All rows at once, as a start does. */
-static void test_whole(struct world *world, struct trainer *old, json_t *state)
+static void test_whole(struct world *world, struct run *old, json_t *state)
 {
     json_t *again = NULL;
-    struct state_run run = { .trainer = open_run(world) };
-    enum err rc = state_parts_accept(&run, old->step, state);
+    struct state_run its = { .run = open_run(world) };
+    enum err rc = state_parts_accept(&its, old->position.step, state);
     if (rc == ERR_OK)
-        rc = state_parts_restore(&run, old->step, state);
+        rc = state_parts_restore(&its, old->position.step, state);
     if (rc == ERR_OK)
-        rc = state_parts_store(&run, &again);
+        rc = state_parts_store(&its, &again);
     tap_ok(rc == ERR_OK && equal("state", state, again),
            "a whole state is the same after it was restored: %s",
            rc == ERR_OK ? "" : err_text());
-    trainer_destroy(run.trainer);
-    json_decref(run.arithmetics);
+    trainer_destroy(its.run);
+    json_decref(its.arithmetics);
     json_decref(again);
 }
 
 /* Another run takes over what its rows say, and begins the others anew. */
 static void test_taken(struct world *world, const struct state_part *parts,
-                       int count, struct trainer *old, json_t *state)
+                       int count, struct run *old, json_t *state)
 {
-    struct trainer *fresh = open_run(world);
-    struct state_run run = { open_run(world), .other = "/nowhere/1" };
-    enum err rc = state_parts_accept(&run, old->step, state);
+    struct run *fresh = open_run(world);
+    struct state_run its = { open_run(world), .other = "/nowhere/1" };
+    enum err rc = state_parts_accept(&its, old->position.step, state);
     if (rc == ERR_OK)
-        rc = state_parts_restore(&run, old->step, state);
+        rc = state_parts_restore(&its, old->position.step, state);
     tap_ok(rc == ERR_OK, "another run takes a state over: %s",
            rc == ERR_OK ? "" : err_text());
     for (int i = 1; i < count; i++) {
-        json_t *now = stored(&parts[i], run.trainer);
+        json_t *now = stored(&parts[i], its.run);
         json_t *then = stored(&parts[i], parts[i].take != NULL ? old : fresh);
         tap_ok(equal(parts[i].name, then, now), "%s: %s", parts[i].name,
                parts[i].take != NULL ? "is taken over" : "begins anew");
         json_decref(now);
         json_decref(then);
     }
-    trainer_destroy(run.trainer);
+    trainer_destroy(its.run);
     trainer_destroy(fresh);
 }
 
@@ -216,12 +218,12 @@ static void tests(struct world *world)
     int count;
     json_t *state = NULL;
     const struct state_part *parts = state_parts(&count);
-    struct trainer *old = run_with_all(world);
-    if (!tap_ok(old != NULL && old->step == 1, "a run of one step"))
+    struct run *old = run_with_all(world);
+    if (!tap_ok(old != NULL && old->position.step == 1, "a run of one step"))
         return;
-    arithmetics = json_pack("[s]", old->arithmetic);
-    struct state_run run = { old, .arithmetics = arithmetics };
-    enum err rc = state_parts_store(&run, &state);
+    arithmetics = json_pack("[s]", old->engine.arithmetic);
+    struct state_run its = { old, .arithmetics = arithmetics };
+    enum err rc = state_parts_store(&its, &state);
     tap_ok(rc == ERR_OK, "stores its state");
     test_keys(parts, count, old, state);
     for (int i = 0; i < count; i++)

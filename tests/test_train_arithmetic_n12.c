@@ -1,7 +1,8 @@
 /* Which arithmetic a run may go on with: that of any kernel set, on any rank,
  * without a word; that of other versions only where the user allows it. */
 #include "checkpoint/files/ckpt_manifest.h"
-#include "src/train/start/start_same.h"
+#include "src/train/loop/trainer.h"
+#include "src/train/start/start.h"
 #include "tests/trainer_world.h"
 
 #include <jansson.h>
@@ -14,8 +15,8 @@
 #define PLAIN "parallel.determinism=elastic"
 #define ALLOWED "parallel.allow_arithmetic_change=true"
 
-struct run {
-    struct trainer *trainer;
+struct opened {
+    struct run *run;
 };
 
 static const char *set_name(int number)
@@ -30,7 +31,8 @@ static const char *set_name(int number)
 /* Opens the run with this rank's kernel set; with `claims` it computes as
  * always but says that this is its arithmetic. */
 static enum err open_run(struct world *world, const char *name, const char *set,
-                         const char *more, const char *claims, struct run *run)
+                         const char *more, const char *claims,
+                         struct opened *opened)
 {
     enum err rc = ERR_OK;
     char dir[FSIO_PATH_MAX + 32], data[FSIO_PATH_MAX + 16], kernels[64];
@@ -54,27 +56,27 @@ static enum err open_run(struct world *world, const char *name, const char *set,
     };
     int count = (int)(sizeof overrides / sizeof *overrides);
     struct train_settings *settings = calloc(1, sizeof *settings);
-    *run = (struct run){ NULL };
+    *opened = (struct opened){ NULL };
     snprintf(dir, sizeof dir, "run.dir=%s/%s", world->folder, name);
     snprintf(data, sizeof data, "data.train=%s/data", world->folder);
     snprintf(kernels, sizeof kernels, "hardware.kernel_set=%s", set);
     TRY_OUT(train_settings_load(NULL, overrides, count, settings));
     TRY_OUT(fsio_mkdirs(settings->run.dir));
-    TRY_OUT(trainer_create(world->comm, settings, 1, &run->trainer));
+    TRY_OUT(trainer_create(world->comm, settings, 1, &opened->run));
     if (claims != NULL)
-        snprintf(run->trainer->arithmetic, sizeof run->trainer->arithmetic,
-                 "%s", claims);
+        snprintf(opened->run->engine.arithmetic,
+                 sizeof opened->run->engine.arithmetic, "%s", claims);
     TRY_OUT(
-        events_listen_table(&run->trainer->events, "checkpoint", run->trainer));
-    TRY_OUT(trainer_start(run->trainer));
+        events_listen_table(&opened->run->events, "checkpoint", opened->run));
+    TRY_OUT(trainer_start(opened->run));
 out:
     free(settings);
     return rc;
 }
 
-static void close_run(struct run *run)
+static void close_run(struct opened *opened)
 {
-    trainer_destroy(run->trainer);
+    trainer_destroy(opened->run);
 }
 
 /* STEPS steps more and their checkpoint. */
@@ -82,15 +84,15 @@ static enum err go_on(struct world *world, const char *name, const char *set,
                       const char *more, const char *claims)
 {
     enum err rc = ERR_OK;
-    struct run run;
-    TRY_OUT(open_run(world, name, set, more, claims, &run));
+    struct opened opened;
+    TRY_OUT(open_run(world, name, set, more, claims, &opened));
     for (int i = 0; i < STEPS; i++) {
-        TRY_OUT(trainer_step(run.trainer));
-        run.trainer->finished = i == STEPS - 1; /* the save is awaited */
-        TRY_OUT(trainer_event(run.trainer, EVENT_BATCH_CHECKPOINT));
+        TRY_OUT(trainer_step(opened.run));
+        opened.run->now.finished = i == STEPS - 1; /* the save is awaited */
+        TRY_OUT(trainer_event(opened.run, EVENT_BATCH_CHECKPOINT));
     }
 out:
-    close_run(&run);
+    close_run(&opened);
     return rc;
 }
 
@@ -194,19 +196,19 @@ static void test_before(struct world *world)
 /* Ranks of one start. */
 static void test_same(struct world *world)
 {
-    struct run run;
+    struct opened opened;
     if (world->ranks == 1)
         return;
-    enum err rc = open_run(world, "same", set_name(0), PLAIN, NULL, &run);
+    enum err rc = open_run(world, "same", set_name(0), PLAIN, NULL, &opened);
     if (rc == ERR_OK && world->rank == 1)
-        snprintf(run.trainer->arithmetic, sizeof run.trainer->arithmetic,
-                 LATER);
+        snprintf(opened.run->engine.arithmetic,
+                 sizeof opened.run->engine.arithmetic, LATER);
     if (rc == ERR_OK)
-        rc = start_same(run.trainer);
+        rc = start_same(opened.run);
     everywhere(world,
                rc == ERR_UNSUPPORTED && strstr(err_text(), LATER) != NULL,
                "ranks with other versions are refused");
-    close_run(&run);
+    close_run(&opened);
 }
 
 static void tests(struct world *world)

@@ -5,7 +5,6 @@
 #include "src/model/params.h"
 #include "src/train/settings/train_settings.h"
 #include "src/train/start/trainer_groups.h"
-#include "src/train/start/trainer_optimizer.h"
 #include "tests/idle_fixture.h"
 #include "tests/tap.h"
 
@@ -122,7 +121,7 @@ static void test_unused(struct train_settings *s)
 /* What decays of a group is by its own rate, as parts of its own peak. */
 static void test_decay(struct train_settings *s)
 {
-    static struct trainer t;
+    static struct run t;
     struct optimizer_step steps[1 + OPTIMIZER_GROUPS];
     enum err rc =
         load("adamw",
@@ -130,17 +129,18 @@ static void test_decay(struct train_settings *s)
              "{ match = \"*\"; lr_scale = 2.0; weight_decay = 0.5; } )",
              "optimizer.lr=0", s);
     t.settings = *s;
-    t.schedule = (struct schedule){ .kind = SCHEDULE_CONSTANT, .warmup = 4 };
-    t.step = 2;
+    t.plan.schedule =
+        (struct schedule){ .kind = SCHEDULE_CONSTANT, .warmup = 4 };
+    t.position.step = 2;
     trainer_groups_begin(&t);
-    trainer_optimizer_steps(&t, 1.0, steps);
+    trainer_groups_steps(&t, 1.0, steps);
     tap_ok(rc == ERR_OK && steps[1].lr == 0.25 && steps[1].decay == 0.125 &&
                steps[2].decay == 0.0,
            "a group decays where the run's rate is 0: %g", steps[1].decay);
-    t.lr0 = 0.5;
-    t.record.lr = t.settings.optimizer.lr = 1.0;
-    t.groups_lr0[0] = 2.0;
-    trainer_optimizer_steps(&t, 1.0, steps);
+    t.position.lr0 = 0.5;
+    t.now.record.lr = t.settings.optimizer.lr = 1.0;
+    t.position.groups_lr0[0] = 2.0;
+    trainer_groups_steps(&t, 1.0, steps);
     tap_ok(steps[1].decay == 0.25 * 0.25 / 2.0 && steps[2].decay == 1.0,
            "by the rates of the run's first start: %g", steps[1].decay);
 }

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/train/start/trainer_backend.h"
+#include "src/data/set/dataset.h"
+#include "src/train/plan/trainer_backend.h"
 #include "src/train/start/start_fixed.h"
 #include "tests/data_fixture.h"
 #include "tests/idle_fixture.h"
@@ -258,7 +259,7 @@ static const struct {
 static void test_stored(struct train_settings *s)
 {
     struct dataset *data = NULL;
-    static struct trainer trainer = { .ranks = 4 };
+    static struct run run = { .ranks = 4 };
     const int64_t lengths[] = { 8 };
     char path[FSIO_PATH_MAX + 8];
     char hash[65] = "";
@@ -266,14 +267,14 @@ static void test_stored(struct train_settings *s)
     fixture_dataset(folder, "data", lengths, 1, 1 << 20, false);
     snprintf(path, sizeof path, "%s/data", folder);
     tap_ok(dataset_open(path, &data) == ERR_OK, "a data set");
-    trainer.train_data = &data;
+    run.inputs.train_data = &data;
     for (size_t i = 0; i < sizeof stored / sizeof stored[0]; i++) {
         tap_ok(load(stored[i].overrides, s) == ERR_OK &&
                    train_settings_hash(s, hash) == ERR_OK,
                "stored: %s", stored[i].overrides);
         tap_is_str(hash, stored[i].hash, "the hash is what it was");
-        trainer.settings = *s;
-        json_t *fixed = start_fixed_state(&trainer);
+        run.settings = *s;
+        json_t *fixed = start_fixed_state(&run);
         json_object_del(fixed, "data.train");
         json_object_del(fixed, "tokenizer");
         char *text = json_dumps(fixed, JSON_COMPACT);
@@ -304,22 +305,21 @@ static void test_added(struct train_settings *s)
         { "", "model.bias=false model.out_bias=true", "model.bias = true" },
     };
     struct dataset *data = NULL;
-    static struct trainer trainer;
+    static struct run run;
     const int64_t lengths[] = { 8 };
     char path[FSIO_PATH_MAX + 8];
     const char *folder = fixture_folder();
     fixture_dataset(folder, "data", lengths, 1, 1 << 20, false);
     snprintf(path, sizeof path, "%s/data", folder);
     tap_ok(dataset_open(path, &data) == ERR_OK, "a data set");
-    trainer.train_data = &data;
+    run.inputs.train_data = &data;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tap_ok(load(cases[i].then, s) == ERR_OK, "then: %s", cases[i].then);
-        trainer.settings = *s;
-        json_t *state =
-            json_pack("{s:o}", "fixed", start_fixed_state(&trainer));
+        run.settings = *s;
+        json_t *state = json_pack("{s:o}", "fixed", start_fixed_state(&run));
         tap_ok(load(cases[i].now, s) == ERR_OK, "now: %s", cases[i].now);
-        trainer.settings = *s;
-        enum err rc = start_fixed_check(&trainer, state);
+        run.settings = *s;
+        enum err rc = start_fixed_check(&run, state);
         if (cases[i].error == NULL)
             tap_ok(rc == ERR_OK, "goes on: %s", rc == ERR_OK ? "" : err_text());
         else

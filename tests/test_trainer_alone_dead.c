@@ -1,7 +1,7 @@
 /* A rank that stops or dies while rank 0 is at work for all is named by all
  * survivors, though that work takes longer than any deadline; one that is only
  * slow is waited for. The program starts itself as ranks under mpirun. */
-#include "src/train/start/trainer_alone.h"
+#include "src/train/start/start.h"
 #include "tests/dead_ranks.h"
 
 static const struct {
@@ -35,7 +35,7 @@ static enum err work(void *arg)
 static enum err act(struct comm *comm, int number)
 {
     struct job job = { .number = number };
-    TRY(trainer_alone(comm, work, &job));
+    TRY(start_alone(comm, work, &job));
     if (job.worked != (comm_rank(comm) == 0))
         return err_set(ERR_INTERNAL, "rank 0 works, and nobody else");
     if (comm_rank(comm) == cases[number].victim)

@@ -3,7 +3,7 @@
  * directory. Works with any number of ranks up to the slots. */
 #include "src/base/clock.h"
 #include "src/comm/comm_impl.h"
-#include "src/train/start/trainer_choices.h"
+#include "src/train/loop/trainer.h"
 #include "src/train/start/trainer_memory.h"
 #include "tests/trainer_world.h"
 
@@ -67,12 +67,12 @@ static enum err count_embedding KERNEL_LIKE(embedding_forward)
                                     out);
 }
 
-struct run {
-    struct trainer *trainer;
+struct opened {
+    struct run *run;
 };
 
 static enum err open_run(struct world *world, const char *name,
-                         const char *determinism, struct run *run)
+                         const char *determinism, struct opened *opened)
 {
     char dir[FSIO_PATH_MAX + 32], data[FSIO_PATH_MAX + 16], mode[64];
     char *overrides[] = { dir,
@@ -90,17 +90,17 @@ static enum err open_run(struct world *world, const char *name,
     static struct kernels table;
     static struct kernel_memory memory;
     struct train_settings *settings = calloc(1, sizeof *settings);
-    *run = (struct run){ NULL };
+    *opened = (struct opened){ NULL };
     snprintf(dir, sizeof dir, "run.dir=%s/%s", world->folder, name);
     snprintf(data, sizeof data, "data.train=%s/data", world->folder);
     snprintf(mode, sizeof mode, "parallel.determinism=%s", determinism);
     enum err rc = ERR_OK;
     TRY_OUT(train_settings_load(NULL, overrides, count, settings));
     TRY_OUT(fsio_mkdirs(settings->run.dir));
-    TRY_OUT(trainer_create(world->comm, settings, 1, &run->trainer));
+    TRY_OUT(trainer_create(world->comm, settings, 1, &opened->run));
     TRY_OUT(
-        events_listen_table(&run->trainer->events, "checkpoint", run->trainer));
-    whole = run->trainer->kernels;
+        events_listen_table(&opened->run->events, "checkpoint", opened->run));
+    whole = opened->run->engine.kernels;
     table = *whole;
     table.measure = table_measure;
     table.choices = table_choices;
@@ -109,38 +109,38 @@ static enum err open_run(struct world *world, const char *name,
     memory = *whole->memory;
     memory.tensors_create = crowded_create;
     table.memory = &memory;
-    run->trainer->kernels = &table;
+    opened->run->engine.kernels = &table;
     /* the model takes the table, too */
-    TRY_OUT(trainer_memory_adopt(run->trainer, 1));
+    TRY_OUT(trainer_memory_adopt(opened->run, 1));
     measured = embeddings = 0;
     snprintf(chosen, sizeof chosen, "none");
-    TRY_OUT(trainer_start(run->trainer));
+    TRY_OUT(trainer_start(opened->run));
 out:
     free(settings);
     return rc;
 }
 
-static void close_run(struct run *run)
+static void close_run(struct opened *opened)
 {
-    trainer_destroy(run->trainer);
+    trainer_destroy(opened->run);
 }
 
 /* One step, with its checkpoint. */
-static enum err go_on(struct run *run)
+static enum err go_on(struct opened *opened)
 {
-    TRY(trainer_step(run->trainer));
-    run->trainer->finished = true; /* the save is awaited */
-    return trainer_event(run->trainer, EVENT_BATCH_CHECKPOINT);
+    TRY(trainer_step(opened->run));
+    opened->run->now.finished = true; /* the save is awaited */
+    return trainer_event(opened->run, EVENT_BATCH_CHECKPOINT);
 }
 
 static void test_fresh(struct world *world)
 {
-    struct run run;
+    struct opened opened;
     bool first = world->rank == 0;
-    enum err rc = open_run(world, "run", "elastic", &run);
-    double before = rc == ERR_OK ? run.trainer->elapsed_s : 0;
+    enum err rc = open_run(world, "run", "elastic", &opened);
+    double before = rc == ERR_OK ? opened.run->position.elapsed_s : 0;
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(run.trainer);
+        rc = trainer_choices_settle(opened.run);
     everywhere(world, rc == ERR_OK && measured == (first ? 1 : 0),
                "a fresh run is measured, once, by rank 0");
     everywhere(world, !first || measured_bytes >= (size_t)64 << 20,
@@ -150,97 +150,98 @@ static void test_fresh(struct world *world)
     everywhere(world, strcmp(chosen, "1 measured\n") == 0,
                "all ranks take what rank 0 measured");
     everywhere(world,
-               run.trainer->step == 0 && run.trainer->elapsed_s == before,
+               opened.run->position.step == 0 &&
+                   opened.run->position.elapsed_s == before,
                "the run has not moved");
-    close_run(&run);
-    rc = open_run(world, "run", "elastic", &run);
+    close_run(&opened);
+    rc = open_run(world, "run", "elastic", &opened);
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(run.trainer);
+        rc = trainer_choices_settle(opened.run);
     everywhere(world,
                rc == ERR_OK && measured == 0 && embeddings == 0 &&
                    strcmp(chosen, "1 measured\n") == 0,
                "killed before its first checkpoint, it takes the same again");
     if (rc == ERR_OK)
-        rc = go_on(&run);
+        rc = go_on(&opened);
     everywhere(world, rc == ERR_OK, "a step and a checkpoint");
-    close_run(&run);
+    close_run(&opened);
 }
 
 static void test_resumed(struct world *world)
 {
     char path[FSIO_PATH_MAX];
-    struct run run;
+    struct opened opened;
     enum err rc = fsio_path(path, "%s/run/choices", world->folder);
     if (world->rank == 0 && rc == ERR_OK)
         rc = fsio_remove_tree(path);
     comm_barrier(world->comm);
     if (rc == ERR_OK)
-        rc = open_run(world, "run", "elastic", &run);
+        rc = open_run(world, "run", "elastic", &opened);
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(run.trainer);
+        rc = trainer_choices_settle(opened.run);
     everywhere(world,
-               rc == ERR_OK && run.trainer->step == 1 && measured == 0 &&
-                   strcmp(chosen, "1 measured\n") == 0,
+               rc == ERR_OK && opened.run->position.step == 1 &&
+                   measured == 0 && strcmp(chosen, "1 measured\n") == 0,
                "a checkpoint has them, too");
-    close_run(&run);
+    close_run(&opened);
     installed = "2";
-    rc = open_run(world, "run", "elastic", &run);
+    rc = open_run(world, "run", "elastic", &opened);
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(run.trainer);
+        rc = trainer_choices_settle(opened.run);
     everywhere(world, rc == ERR_UNSUPPORTED && measured == 0,
                "another library: elastic refuses");
-    close_run(&run);
+    close_run(&opened);
     installed = "1";
 }
 
 static void test_fast(struct world *world)
 {
-    struct run run;
-    enum err rc = open_run(world, "quick", "fast", &run);
+    struct opened opened;
+    enum err rc = open_run(world, "quick", "fast", &opened);
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(run.trainer);
+        rc = trainer_choices_settle(opened.run);
     if (rc == ERR_OK)
-        rc = go_on(&run);
-    close_run(&run);
+        rc = go_on(&opened);
+    close_run(&opened);
     installed = "2";
     if (rc == ERR_OK)
-        rc = open_run(world, "quick", "fast", &run);
+        rc = open_run(world, "quick", "fast", &opened);
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(run.trainer);
+        rc = trainer_choices_settle(opened.run);
     everywhere(world,
-               rc == ERR_OK && run.trainer->step == 1 &&
+               rc == ERR_OK && opened.run->position.step == 1 &&
                    strcmp(chosen, "2 measured\n") == 0,
                "another library: \"fast\" measures anew");
-    close_run(&run);
+    close_run(&opened);
     installed = "1";
 }
 
 /* The others wait as long as rank 0 measures. */
 static void test_slow(struct world *world)
 {
-    struct run run;
+    struct opened opened;
     double timeout_s = world->comm->timeout_s;
-    enum err rc = open_run(world, "slow", "elastic", &run);
+    enum err rc = open_run(world, "slow", "elastic", &opened);
     world->comm->timeout_s = 2.0;
     measure_s = 5.0;
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(run.trainer);
+        rc = trainer_choices_settle(opened.run);
     world->comm->timeout_s = timeout_s;
     measure_s = 0.0;
     everywhere(world, rc == ERR_OK && strcmp(chosen, "1 measured\n") == 0,
                "measuring may take longer than a deadline");
-    close_run(&run);
+    close_run(&opened);
 }
 
 /* The warm-up changes no bit, nor does measuring, also not where that has no
  * memory of its own. */
 static void test_same(struct world *world)
 {
-    struct run with, without;
+    struct opened with, without;
     enum err rc = open_run(world, "with", "elastic", &with);
     crowded = true;
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(with.trainer);
+        rc = trainer_choices_settle(with.run);
     crowded = false;
     everywhere(world,
                rc == ERR_OK &&
@@ -248,16 +249,16 @@ static void test_same(struct world *world)
                                          measured_bytes < (size_t)64 << 20)),
                "without memory, algorithms are measured in the model's");
     for (int i = 0; i < 2 && rc == ERR_OK; i++)
-        rc = trainer_step(with.trainer);
-    double loss = rc == ERR_OK ? with.trainer->record.loss : -1;
-    double norm = rc == ERR_OK ? with.trainer->record.grad_norm : -1;
+        rc = trainer_step(with.run);
+    double loss = rc == ERR_OK ? with.run->now.record.loss : -1;
+    double norm = rc == ERR_OK ? with.run->now.record.grad_norm : -1;
     close_run(&with);
     rc = open_run(world, "without", "elastic", &without);
     for (int i = 0; i < 2 && rc == ERR_OK; i++)
-        rc = trainer_step(without.trainer);
+        rc = trainer_step(without.run);
     everywhere(world,
-               rc == ERR_OK && without.trainer->record.loss == loss &&
-                   without.trainer->record.grad_norm == norm,
+               rc == ERR_OK && without.run->now.record.loss == loss &&
+                   without.run->now.record.grad_norm == norm,
                "the steps are those of a run without it");
     close_run(&without);
 }

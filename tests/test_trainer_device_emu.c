@@ -82,49 +82,49 @@ static enum err load_settings(const struct world *world, const char *run,
 
 /* Up to `steps`, with the checkpoints that are due, the last of them awaited.
  */
-static enum err train(struct trainer *trainer, int64_t steps,
-                      struct results *out)
+static enum err train(struct run *run, int64_t steps, struct results *out)
 {
-    while (trainer->step < steps) {
+    while (run->position.step < steps) {
         int64_t before = cuda_emulator_memory_waits();
-        TRY(trainer_step(trainer));
+        TRY(trainer_step(run));
         int64_t waits = cuda_emulator_memory_waits() - before;
-        if (trainer->step == 1) /* there is no saver's thread yet that waits */
+        /* there is no saver's thread yet that waits */
+        if (run->position.step == 1)
             out->waits = waits;
         else if (waits > out->later_waits)
             out->later_waits = waits;
-        out->losses[trainer->step - 1] = trainer->record.loss;
-        trainer->finished = trainer->step == steps;
-        TRY(trainer_event(trainer, EVENT_BATCH_CHECKPOINT));
+        out->losses[run->position.step - 1] = run->now.record.loss;
+        run->now.finished = run->position.step == steps;
+        TRY(trainer_event(run, EVENT_BATCH_CHECKPOINT));
     }
     snprintf(out->arithmetic, sizeof out->arithmetic, "%s",
-             trainer->arithmetic);
-    out->launches = model_graph_launches(trainer->model);
+             run->engine.arithmetic);
+    out->launches = model_graph_launches(run->engine.model);
     return ERR_OK;
 }
 
 /* Begin or go on in the run directory. */
-static enum err run_to(const struct world *world, const char *run,
+static enum err run_to(const struct world *world, const char *name,
                        const char *more, int64_t steps, struct results *out)
 {
     enum err rc = ERR_OK;
-    struct trainer *trainer = NULL;
+    struct run *run = NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
-    TRY_OUT(load_settings(world, run, more, settings));
+    TRY_OUT(load_settings(world, name, more, settings));
     TRY_OUT(fsio_mkdirs(settings->run.dir));
-    TRY_OUT(trainer_create(world->comm, settings, 1, &trainer));
-    TRY_OUT(events_listen_table(&trainer->events, "evaluation", trainer));
-    TRY_OUT(events_listen_table(&trainer->events, "checkpoint", trainer));
-    TRY_OUT(trainer_start(trainer));
-    TRY_OUT(trainer_calibrate(trainer));
-    TRY_OUT(train(trainer, steps, out));
-    trainer->finished = true;
-    TRY_OUT(trainer_event(trainer, EVENT_FIT_END));
-    out->eval_loss = trainer->record.eval.loss;
+    TRY_OUT(trainer_create(world->comm, settings, 1, &run));
+    TRY_OUT(events_listen_table(&run->events, "evaluation", run));
+    TRY_OUT(events_listen_table(&run->events, "checkpoint", run));
+    TRY_OUT(trainer_start(run));
+    TRY_OUT(trainer_calibrate(run));
+    TRY_OUT(train(run, steps, out));
+    run->now.finished = true;
+    TRY_OUT(trainer_event(run, EVENT_FIT_END));
+    out->eval_loss = run->now.record.eval.loss;
 out:
     if (rc != ERR_OK)
-        tap_note("%s: %s", run, err_text());
-    trainer_destroy(trainer);
+        tap_note("%s: %s", name, err_text());
+    trainer_destroy(run);
     free(settings);
     return rc;
 }

@@ -95,20 +95,20 @@ static enum err train(const struct world *world, struct comm *comm,
                       const char *both, const char *shared, struct results *out)
 {
     enum err rc = ERR_OK;
-    struct trainer *trainer = NULL;
+    struct run *run = NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
     TRY_OUT(load_settings(world, both, shared, settings));
-    TRY_OUT(trainer_create(comm, settings, 1, &trainer));
-    TRY_OUT(trainer_start(trainer));
-    TRY_OUT(trainer_calibrate(trainer));
+    TRY_OUT(trainer_create(comm, settings, 1, &run));
+    TRY_OUT(trainer_start(run));
+    TRY_OUT(trainer_calibrate(run));
     for (int i = 0; i < STEPS; i++) {
-        TRY_OUT(trainer_step(trainer));
-        out->losses[i] = trainer->record.loss;
-        out->norms[i] = trainer->record.grad_norm;
+        TRY_OUT(trainer_step(run));
+        out->losses[i] = run->now.record.loss;
+        out->norms[i] = run->now.record.grad_norm;
     }
-    out->launches = model_graph_launches(trainer->model);
+    out->launches = model_graph_launches(run->engine.model);
 out:
-    trainer_destroy(trainer);
+    trainer_destroy(run);
     free(settings);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* Scales of 8-bit operands: what they are after some batches, and the way of
  * their history through a checkpoint's state. */
-#include "src/train/loop/trainer_fp8.h"
+#include "src/train/run/trainer_fp8.h"
 
 #include <math.h>
 #include <stdlib.h>

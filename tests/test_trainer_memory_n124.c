@@ -1,6 +1,7 @@
 /* Too little memory in a run: all ranks go on with a smaller microbatch and the
  * same batch, or stop, whichever rank it was. Works with any number of ranks up
  * to the slots. */
+#include "src/train/loop/trainer.h"
 #include "src/train/start/trainer_memory.h"
 #include "tests/trainer_world.h"
 
@@ -22,7 +23,7 @@ static enum err failing_embedding KERNEL_LIKE(embedding_forward)
 }
 
 static enum err open_run(struct world *world, const char *determinism,
-                         int microbatch, int64_t limit, struct trainer **out)
+                         int microbatch, int64_t limit, struct run **out)
 {
     char run[FSIO_PATH_MAX + 16], data[FSIO_PATH_MAX + 16], mode[64], micro[64],
         bound[64];
@@ -54,22 +55,22 @@ out:
 }
 
 /* From here on the last rank's model fails so often. */
-static enum err inject(struct world *world, struct trainer *trainer, int times)
+static enum err inject(struct world *world, struct run *run, int times)
 {
     static struct kernels table;
-    whole = trainer->kernels;
+    whole = run->engine.kernels;
     table = *whole;
     table.embedding_forward = failing_embedding;
-    trainer->kernels = &table;
+    run->engine.kernels = &table;
     failures = world->rank == world->ranks - 1 ? times : 0;
-    return trainer_memory_adopt(trainer, trainer->settings.train.microbatch);
+    return trainer_memory_adopt(run, run->settings.train.microbatch);
 }
 
-static bool same_weights(const struct trainer *a, const struct trainer *b)
+static bool same_weights(const struct run *a, const struct run *b)
 {
     int count;
-    const struct ckpt_item *one = replica_items(a->replica, &count);
-    const struct ckpt_item *other = replica_items(b->replica, &count);
+    const struct ckpt_item *one = replica_items(a->engine.replica, &count);
+    const struct ckpt_item *other = replica_items(b->engine.replica, &count);
     bool same = true;
     for (int i = 0; i < count; i++) {
         size_t bytes = (size_t)(one[i].part.end - one[i].part.begin) * 4;
@@ -81,15 +82,15 @@ static bool same_weights(const struct trainer *a, const struct trainer *b)
 
 static void test_retry(struct world *world, const char *determinism)
 {
-    struct trainer *disturbed = NULL;
-    struct trainer *small = NULL;
+    struct run *disturbed = NULL;
+    struct run *small = NULL;
     enum err rc = open_run(world, determinism, 4, 0, &disturbed);
     if (rc == ERR_OK)
         rc = inject(world, disturbed, 1);
     everywhere(world, rc == ERR_OK, determinism);
     if (rc == ERR_OK)
         rc = trainer_step(disturbed);
-    everywhere(world, rc == ERR_OK && disturbed->step == 1,
+    everywhere(world, rc == ERR_OK && disturbed->position.step == 1,
                "no memory on the last rank: the batch is trained");
     everywhere(world, disturbed->settings.train.microbatch == 2,
                "with half of the microbatch, on all ranks");
@@ -104,7 +105,7 @@ static void test_retry(struct world *world, const char *determinism)
     everywhere(world,
                rc == ERR_MEMORY && strstr(err_text(), "injected") != NULL &&
                    disturbed->settings.train.microbatch == 1 &&
-                   disturbed->step == 1,
+                   disturbed->position.step == 1,
                "not even for one sample: the run stops with the reason");
     trainer_destroy(disturbed);
     failures = 0;
@@ -112,60 +113,60 @@ static void test_retry(struct world *world, const char *determinism)
 
 static void test_elastic(struct world *world)
 {
-    struct trainer *trainer = NULL;
-    enum err rc = open_run(world, "elastic", 4, 0, &trainer);
+    struct run *run = NULL;
+    enum err rc = open_run(world, "elastic", 4, 0, &run);
     if (rc == ERR_OK)
-        rc = inject(world, trainer, 1);
+        rc = inject(world, run, 1);
     everywhere(world, rc == ERR_OK, "elastic");
     if (rc == ERR_OK)
-        rc = trainer_step(trainer);
+        rc = trainer_step(run);
     everywhere(world,
-               rc == ERR_MEMORY && trainer->step == 0 &&
-                   trainer->settings.train.microbatch == 4,
+               rc == ERR_MEMORY && run->position.step == 0 &&
+                   run->settings.train.microbatch == 4,
                "the microbatch decides bits: it stays, and all ranks stop");
-    trainer_destroy(trainer);
+    trainer_destroy(run);
     failures = 0;
 }
 
 static void test_limit(struct world *world)
 {
-    struct trainer *trainer = NULL;
+    struct run *run = NULL;
     struct memory_plan plan = { 0 };
-    enum err rc = open_run(world, "elastic", 2, 0, &trainer);
+    enum err rc = open_run(world, "elastic", 2, 0, &run);
     if (rc == ERR_OK)
-        rc = trainer_memory_plan(trainer, &plan);
+        rc = trainer_memory_plan(run, &plan);
     everywhere(world, rc == ERR_OK && plan.total > 0, "the plan of 2 samples");
-    trainer_destroy(trainer);
-    trainer = NULL;
+    trainer_destroy(run);
+    run = NULL;
     int64_t limit = (int64_t)plan.total;
-    rc = open_run(world, "elastic", 2, limit, &trainer);
+    rc = open_run(world, "elastic", 2, limit, &run);
     everywhere(world, rc == ERR_OK, "fits into just as much");
-    trainer_destroy(trainer);
-    trainer = NULL;
-    rc = open_run(world, "elastic", 4, limit, &trainer);
+    trainer_destroy(run);
+    run = NULL;
+    rc = open_run(world, "elastic", 4, limit, &run);
     everywhere(world,
-               rc == ERR_MEMORY && trainer == NULL &&
+               rc == ERR_MEMORY && run == NULL &&
                    strstr(err_text(), "memory.limit") != NULL &&
                    strstr(err_text(), "train.microbatch=2") != NULL,
                "elastic: 4 do not, and the error says that 2 would");
-    trainer_destroy(trainer);
-    trainer = NULL;
-    rc = open_run(world, "fast", 2, 0, &trainer);
+    trainer_destroy(run);
+    run = NULL;
+    rc = open_run(world, "fast", 2, 0, &run);
     if (rc == ERR_OK)
-        rc = trainer_memory_plan(trainer, &plan);
-    trainer_destroy(trainer);
-    trainer = NULL;
+        rc = trainer_memory_plan(run, &plan);
+    trainer_destroy(run);
+    run = NULL;
     if (rc == ERR_OK)
-        rc = open_run(world, "fast", 4, (int64_t)plan.total, &trainer);
+        rc = open_run(world, "fast", 4, (int64_t)plan.total, &run);
     everywhere(world,
-               rc == ERR_OK && trainer->settings.train.microbatch == 2 &&
-                   trainer->shrunk && trainer_step(trainer) == ERR_OK,
+               rc == ERR_OK && run->settings.train.microbatch == 2 &&
+                   run->engine.shrunk && trainer_step(run) == ERR_OK,
                "fast: goes on with fewer");
-    trainer_destroy(trainer);
-    trainer = NULL;
-    rc = open_run(world, "run", 4, 1 << 20, &trainer);
+    trainer_destroy(run);
+    run = NULL;
+    rc = open_run(world, "run", 4, 1 << 20, &run);
     everywhere(world, rc == ERR_MEMORY, "run: nothing fits into 1 MiB");
-    trainer_destroy(trainer);
+    trainer_destroy(run);
 }
 
 static void run_tests(struct world *world)

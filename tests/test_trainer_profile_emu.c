@@ -44,7 +44,7 @@ static enum err run(struct comm *comm, const char *folder, const char *name,
         paths[2],
         paths[3],
     };
-    struct trainer *trainer = NULL;
+    struct run *run = NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
     snprintf(paths[0], sizeof paths[0], "run.dir=%s/%s", folder, name);
     snprintf(paths[1], sizeof paths[1], "data.train=%s/data", folder);
@@ -55,16 +55,16 @@ static enum err run(struct comm *comm, const char *folder, const char *name,
         (int)(sizeof settings_text / sizeof settings_text[0]), settings));
     settings->eval.interval = (struct duration){ 2, UNIT_BA };
     TRY_OUT(fsio_mkdirs(settings->run.dir));
-    TRY_OUT(trainer_create(comm, settings, 1, &trainer));
-    TRY_OUT(events_listen_table(&trainer->events, "evaluation", trainer));
-    TRY_OUT(trainer_start(trainer));
-    TRY_OUT(trainer_fit(trainer));
-    out->loss = trainer->record.loss;
-    out->launches = model_graph_launches(trainer->model);
+    TRY_OUT(trainer_create(comm, settings, 1, &run));
+    TRY_OUT(events_listen_table(&run->events, "evaluation", run));
+    TRY_OUT(trainer_start(run));
+    TRY_OUT(trainer_fit(run));
+    out->loss = run->now.record.loss;
+    out->launches = model_graph_launches(run->engine.model);
 out:
     if (rc != ERR_OK)
         tap_note("%s: %s", name, err_text());
-    trainer_destroy(trainer);
+    trainer_destroy(run);
     free(settings);
     return rc;
 }

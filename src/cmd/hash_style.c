@@ -155,24 +155,23 @@ out:
 }
 
 /* Weights and moments. */
-static enum err digest_items(const struct trainer *trainer,
-                             XXH64_state_t *state)
+static enum err digest_items(const struct run *run, XXH64_state_t *state)
 {
     enum err rc = ERR_OK;
     int count = 0;
-    const struct ckpt_item *items = replica_items(trainer->replica, &count);
-    size_t ranks = (size_t)trainer->ranks;
+    const struct ckpt_item *items = replica_items(run->engine.replica, &count);
+    size_t ranks = (size_t)run->ranks;
     size_t *bytes = calloc(ranks, sizeof *bytes);
     size_t *offsets = calloc(ranks, sizeof *offsets);
-    char *whole = malloc((size_t)trainer->params->numel * sizeof(float));
+    char *whole = malloc((size_t)run->engine.params->numel * sizeof(float));
     if (bytes == NULL || offsets == NULL || whole == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
-    TRY_OUT(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_agree(run->comm, rc));
     for (int i = 0; i < count; i++) {
         size_t elements = 1;
         for (int d = 0; d < items[i].dims; d++)
             elements *= (size_t)items[i].shape[d];
-        TRY_OUT(gather_item(trainer->comm, &items[i], bytes, offsets, whole));
+        TRY_OUT(gather_item(run->comm, &items[i], bytes, offsets, whole));
         XXH64_update(state, items[i].name, strlen(items[i].name));
         XXH64_update(state, whole, elements * sizeof(float));
     }
@@ -188,21 +187,21 @@ static enum err train(struct comm *comm, const struct train_settings *settings,
 {
     enum err rc = ERR_OK;
     XXH64_state_t state;
-    struct trainer *trainer = NULL;
+    struct run *run = NULL;
     XXH64_reset(&state, 0);
-    TRY_OUT(trainer_create(comm, settings, 1, &trainer));
-    TRY_OUT(trainer_start(trainer));
-    const struct step_record *record = &trainer->record;
-    while (trainer->step < trainer->max_steps) {
-        TRY_OUT(trainer_step(trainer));
+    TRY_OUT(trainer_create(comm, settings, 1, &run));
+    TRY_OUT(trainer_start(run));
+    const struct step_record *record = &run->now.record;
+    while (run->position.step < run->plan.max_steps) {
+        TRY_OUT(trainer_step(run));
         XXH64_update(&state, &record->loss, sizeof record->loss);
         XXH64_update(&state, &record->grad_norm, sizeof record->grad_norm);
     }
-    TRY_OUT(digest_items(trainer, &state));
+    TRY_OUT(digest_items(run, &state));
     snprintf(digest, HASH_STYLE_DIGITS + 1, "%016llx",
              (unsigned long long)XXH64_digest(&state));
 out:
-    trainer_destroy(trainer);
+    trainer_destroy(run);
     return rc;
 }
 

@@ -6,7 +6,7 @@
 
 #include "src/base/settings/settings_list.h"
 #include "src/parallel/optimizer/optimizer.h"
-#include "src/train/loop/events.h"
+#include "src/train/run/events.h"
 #include "src/train/settings/schedule.h"
 #include "src/train/settings/train_settings.h"
 

@@ -11,7 +11,7 @@
 #include "src/base/units.h"
 #include "src/model/model_flops.h"
 #include "src/parallel/replica.h"
-#include "src/train/start/trainer_backend.h"
+#include "src/train/plan/trainer_backend.h"
 #include "src/train/plan/train_memory_ways.h"
 #include "src/train/settings/trainer_schedule.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "src/base/units.h"
-#include "src/train/start/trainer_backend.h"
+#include "src/train/plan/trainer_backend.h"
 #include "src/train/plan/train_memory_ways.h"
 
 #define KINDS (MEMORY_PLAN_KINDS + 1)

@@ -10,7 +10,7 @@
 
 #include "src/base/new.h"
 #include "src/comm/comm.h"
-#include "src/train/start/trainer_backend.h"
+#include "src/train/plan/trainer_backend.h"
 #include "src/train/plan/train_memory.h"
 #include "src/train/settings/train_settings.h"
 #include "tests/gpu/predict_rate.h"

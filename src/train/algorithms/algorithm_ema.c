@@ -2,12 +2,12 @@
  * of them (Composer's EMA): from `start` on mean = s mean + (1 - s) weights
  * every `update_interval`, s = 2^(-update_interval / half_life). */
 #include "src/base/real.h"
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 struct ema {
-    struct trainer *trainer;
+    struct run *run;
     int kept;
     double smoothing;
     int64_t start, interval, half_life; /* steps */
@@ -40,19 +40,18 @@ static enum err ema_needs(const void *settings, struct algorithm_needs *needs)
     return algorithm_keep(needs, "ema", true);
 }
 
-static enum err ema_create(void *self, const void *settings,
-                           struct trainer *trainer)
+static enum err ema_create(void *self, const void *settings, struct run *run)
 {
     struct ema *ema = self;
     const struct algorithm_ema *s = settings;
-    ema->trainer = trainer;
-    ema->kept = algorithm_kept(trainer, "ema");
+    ema->run = run;
+    ema->kept = algorithm_kept(&run->settings.needs, "ema");
     ema->smoothing = s->smoothing;
-    TRY(algorithm_steps(trainer, ema, "start", s->start, &ema->start));
-    TRY(algorithm_steps(trainer, ema, "update_interval", s->update_interval,
-                        &ema->interval));
-    return algorithm_steps(trainer, ema, "half_life", s->half_life,
-                           &ema->half_life);
+    TRY(run_algorithm_steps(run, ema, "start", s->start, &ema->start));
+    TRY(run_algorithm_steps(run, ema, "update_interval", s->update_interval,
+                            &ema->interval));
+    return run_algorithm_steps(run, ema, "half_life", s->half_life,
+                               &ema->half_life);
 }
 
 static enum err ema_begin(void *self)
@@ -66,20 +65,20 @@ static enum err ema_begin(void *self)
 static enum err ema_after_update(void *self)
 {
     struct ema *ema = self;
-    int64_t step = ema->trainer->step;
+    int64_t step = ema->run->position.step;
     if (!ema->started && step >= ema->start) {
         ema->started = true;
-        return algorithm_average(ema->trainer, ema->kept, 0.0);
+        return run_average(ema->run, ema->kept, 0.0);
     }
     if (!ema->started || step % ema->interval != 0)
         return ERR_OK;
-    return algorithm_average(ema->trainer, ema->kept, ema->keep);
+    return run_average(ema->run, ema->kept, ema->keep);
 }
 
 static enum err ema_swap(void *self)
 {
     struct ema *ema = self;
-    return ema->started ? replica_swap(ema->trainer->replica, ema->kept)
+    return ema->started ? replica_swap(ema->run->engine.replica, ema->kept)
                         : ERR_OK;
 }
 

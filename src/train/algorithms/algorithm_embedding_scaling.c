@@ -1,15 +1,15 @@
 /* Scales the gradient that comes back to the embedding (Zeng et al. 2022: GLM's
  * embedding gradient shrink; LLM Foundry's embedding_fraction), in the model
  * (model_options.embedding_shrink). What is looked up stays as it is. */
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 /* Where no embedding trains there is no such gradient. */
 static enum err embedding_scaling_create(void *self, const void *settings,
-                                         struct trainer *trainer)
+                                         struct run *run)
 {
-    const struct params *params = trainer->params;
+    const struct params *params = run->engine.params;
     (void)self;
     (void)settings;
     for (int p = 0; p < params->count; p++)

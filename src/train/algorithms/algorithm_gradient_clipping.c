@@ -5,12 +5,12 @@
 #include <stdlib.h>
 
 #include "src/parallel/norms.h"
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 struct gradient_clipping {
-    struct trainer *trainer;
+    struct run *run;
     const struct algorithm_gradient_clipping *settings;
     struct norms *norms;         /* of adaptive, as the next */
     double *weights, *gradients; /* [units] sums of squares; then gradients
@@ -40,18 +40,18 @@ static enum err gradient_clipping_needs(const void *settings,
 }
 
 static enum err gradient_clipping_create(void *self, const void *settings,
-                                         struct trainer *trainer)
+                                         struct run *run)
 {
     struct gradient_clipping *clip = self;
-    clip->trainer = trainer;
+    clip->run = run;
     clip->settings = settings;
     if (clip->settings->type != CLIPPING_ADAPTIVE)
         return ERR_OK;
-    if (trainer->kernels->memory->device)
+    if (run->engine.kernels->memory->device)
         return err_set(ERR_USAGE, "type = adaptive computes on the processor "
                                   "only: use hardware.backend = cpu, or "
                                   "another type");
-    TRY(norms_create(trainer->replica, true, &clip->norms));
+    TRY(norms_create(run->engine.replica, true, &clip->norms));
     size_t units = (size_t)norms_count(clip->norms);
     clip->weights = calloc(units, sizeof clip->weights[0]);
     clip->gradients = calloc(units, sizeof clip->gradients[0]);
@@ -71,16 +71,16 @@ static void gradient_clipping_destroy(void *self)
 /* --- each element --- */
 
 struct cut {
-    const struct trainer *trainer;
+    const struct run *run;
     float limit;
 };
 
 static enum err cut_piece(void *arg, const struct replica_piece *piece)
 {
     const struct cut *cut = arg;
-    return cut->trainer->kernels->clip_forward(&cut->trainer->ctx, DTYPE_F32,
-                                               piece->elements, cut->limit,
-                                               piece->gradient);
+    return cut->run->engine.kernels->clip_forward(&cut->run->engine.ctx,
+                                                  DTYPE_F32, piece->elements,
+                                                  cut->limit, piece->gradient);
 }
 
 /* --- each unit --- */
@@ -121,7 +121,7 @@ static enum err clip_units(struct gradient_clipping *clip, double scale)
     TRY(norms_sum(clip->norms, NORMS_GRADIENT, 0, clip->gradients));
     for (int64_t unit = 0; unit < norms_count(clip->norms); unit++)
         clip->gradients[unit] = unit_factor(clip, unit, scale);
-    return replica_visit(clip->trainer->replica, adapt_piece, clip);
+    return replica_visit(clip->run->engine.replica, adapt_piece, clip);
 }
 
 /* --- a step --- */
@@ -134,15 +134,15 @@ static enum err gradient_clipping_change_gradient(void *self,
     if (step->scale <= 0.0)
         return ERR_OK;
     if (clip->settings->type == CLIPPING_VALUE) {
-        struct cut cut = { clip->trainer, (float)(threshold / step->scale) };
+        struct cut cut = { clip->run, (float)(threshold / step->scale) };
         step->stale = true;
-        return replica_visit(clip->trainer->replica, cut_piece, &cut);
+        return replica_visit(clip->run->engine.replica, cut_piece, &cut);
     }
     if (clip->settings->type == CLIPPING_ADAPTIVE) {
         step->stale = true;
         return clip_units(clip, step->scale);
     }
-    TRY(algorithm_norm(clip->trainer, step));
+    TRY(algorithm_norm(clip->run->engine.replica, step));
     if (step->norm > threshold)
         step->scale *= threshold / step->norm;
     return ERR_OK;

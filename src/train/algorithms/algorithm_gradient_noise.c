@@ -6,15 +6,15 @@
 
 #include "src/base/real.h"
 #include "src/base/rng.h"
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 /* So many numbers are drawn at once. */
 #define STRETCH ((int64_t)1 << 16)
 
 struct gradient_noise {
-    struct trainer *trainer;
+    struct run *run;
     const struct algorithm_gradient_noise *settings;
     struct arena host;  /* the numbers of a stretch */
     struct arena there; /* the same where tensors lie */
@@ -22,11 +22,11 @@ struct gradient_noise {
 };
 
 static enum err gradient_noise_create(void *self, const void *settings,
-                                      struct trainer *trainer)
+                                      struct run *run)
 {
     struct gradient_noise *noise = self;
-    const struct kernel_memory *memory = trainer->kernels->memory;
-    noise->trainer = trainer;
+    const struct kernel_memory *memory = run->engine.kernels->memory;
+    noise->run = run;
     noise->settings = settings;
     TRY(memory->host_create((size_t)STRETCH * sizeof(float), &noise->host));
     return memory->tensors_create((size_t)STRETCH * sizeof(float),
@@ -36,11 +36,11 @@ static enum err gradient_noise_create(void *self, const void *settings,
 static void gradient_noise_destroy(void *self)
 {
     struct gradient_noise *noise = self;
-    const struct trainer *trainer = noise->trainer;
-    if (trainer == NULL)
+    const struct run *run = noise->run;
+    if (run == NULL)
         return;
-    trainer->kernels->memory->tensors_destroy(&noise->there);
-    trainer->kernels->memory->host_destroy(&noise->host);
+    run->engine.kernels->memory->tensors_destroy(&noise->there);
+    run->engine.kernels->memory->host_destroy(&noise->host);
 }
 
 /* Draws the noise of elements [at, at + n) of the flat space, none where there
@@ -48,7 +48,7 @@ static void gradient_noise_destroy(void *self)
 static void draw(const struct gradient_noise *noise,
                  const struct params *params, int64_t at, int64_t n)
 {
-    const struct trainer *trainer = noise->trainer;
+    const struct run *run = noise->run;
     float *out = (float *)(void *)noise->host.base;
     char name[160];
     for (int64_t i = 0; i < n; i++)
@@ -61,29 +61,29 @@ static void draw(const struct gradient_noise *noise,
         if (begin >= end)
             continue;
         snprintf(name, sizeof name, "gradient_noise/%lld/%s",
-                 (long long)trainer->step, param->name);
-        rng_fill_normal((uint64_t)trainer->settings.train.seed,
-                        rng_stream(name), (uint64_t)(begin - param->offset),
-                        end - begin, noise->factor, out + (begin - at));
+                 (long long)run->position.step, param->name);
+        rng_fill_normal((uint64_t)run->settings.train.seed, rng_stream(name),
+                        (uint64_t)(begin - param->offset), end - begin,
+                        noise->factor, out + (begin - at));
     }
 }
 
 static enum err add_piece(void *arg, const struct replica_piece *piece)
 {
     const struct gradient_noise *noise = arg;
-    const struct trainer *trainer = noise->trainer;
-    const struct kernel_memory *memory = trainer->kernels->memory;
+    const struct run *run = noise->run;
+    const struct kernel_memory *memory = run->engine.kernels->memory;
     float *drawn = (float *)(void *)noise->there.base;
     for (int64_t at = 0; at < piece->elements; at += STRETCH) {
         int64_t n = piece->elements - at;
         n = n < STRETCH ? n : STRETCH;
         draw(noise, piece->params, piece->begin + at, n);
-        TRY(memory->upload(trainer->stream, (size_t)n * sizeof(float),
+        TRY(memory->upload(run->engine.stream, (size_t)n * sizeof(float),
                            noise->host.base, drawn));
-        TRY(trainer->kernels->add(&trainer->ctx, DTYPE_F32, n,
-                                  piece->gradient + at, 1.0f, drawn,
-                                  piece->gradient + at));
-        TRY(memory->wait(trainer->stream));
+        TRY(run->engine.kernels->add(&run->engine.ctx, DTYPE_F32, n,
+                                     piece->gradient + at, 1.0f, drawn,
+                                     piece->gradient + at));
+        TRY(memory->wait(run->engine.stream));
     }
     return ERR_OK;
 }
@@ -93,14 +93,14 @@ static enum err gradient_noise_change_gradient(void *self,
 {
     struct gradient_noise *noise = self;
     const struct algorithm_gradient_noise *s = noise->settings;
-    double t = (double)noise->trainer->step;
+    double t = (double)noise->run->position.step;
     double deviation = sqrt(s->eta / real_pow(1.0 + t, s->gamma));
     if (step->scale <= 0.0)
         return ERR_OK;
     /* the optimizer multiplies by the scale */
     noise->factor = (float)(deviation / step->scale);
     step->stale = true;
-    return replica_visit(noise->trainer->replica, add_piece, noise);
+    return replica_visit(noise->run->engine.replica, add_piece, noise);
 }
 
 const struct algorithm_ops algorithm_gradient_noise_ops = {

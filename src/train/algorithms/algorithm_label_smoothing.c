@@ -1,6 +1,6 @@
 /* Label smoothing (Szegedy et al. 2016), as PyTorch's cross entropy has it. The
  * training loss is the smoothed one, the evaluation's is the plain one. */
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
 
 static enum err label_smoothing_needs(const void *settings,

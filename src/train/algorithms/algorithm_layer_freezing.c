@@ -5,12 +5,12 @@
 
 #include "src/base/globs.h"
 #include "src/base/new.h"
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 struct layer_freezing {
-    struct trainer *trainer;
+    struct run *run;
     int64_t start; /* steps */
     bool *held;    /* [tensors] */
 };
@@ -50,14 +50,14 @@ static enum err layer_freezing_check(const void *settings,
 }
 
 static enum err layer_freezing_create(void *self, const void *settings,
-                                      struct trainer *trainer)
+                                      struct run *run)
 {
     struct layer_freezing *freezing = self;
     const struct algorithm_layer_freezing *s = settings;
-    const struct params *params = trainer->params;
-    freezing->trainer = trainer;
-    TRY(algorithm_steps(trainer, freezing, "start", s->start,
-                        &freezing->start));
+    const struct params *params = run->engine.params;
+    freezing->run = run;
+    TRY(run_algorithm_steps(run, freezing, "start", s->start,
+                            &freezing->start));
     TRY(new_zeroed(&freezing->held, (size_t)params->count));
     for (int p = 0; p < params->count; p++)
         freezing->held[p] = globs_match(s->match, params->list[p].name);
@@ -74,9 +74,9 @@ static enum err layer_freezing_before_batch(void *self,
                                             struct algorithm_step *step)
 {
     const struct layer_freezing *freezing = self;
-    bool held = freezing->trainer->step >= freezing->start;
+    bool held = freezing->run->position.step >= freezing->start;
     (void)step;
-    replica_hold(freezing->trainer->replica, held ? freezing->held : NULL);
+    replica_hold(freezing->run->engine.replica, held ? freezing->held : NULL);
     return ERR_OK;
 }
 

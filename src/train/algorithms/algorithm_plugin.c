@@ -8,11 +8,11 @@
 
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
 #include "src/train/extend/plugin_file.h"
 #include "src/train/extend/plugin_host.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 struct member {
     const struct tessera_algorithm *ops; /* the plug-in's, as the next */
@@ -21,7 +21,7 @@ struct member {
 };
 
 struct plugin_algorithms {
-    struct trainer *trainer;
+    struct run *run;
     struct plugin_host host;
     char sha256[65];
     struct member *list;
@@ -49,16 +49,15 @@ static enum err add_member(struct plugin_algorithms *plugin,
     return ERR_OK;
 }
 
-static enum err plugin_create(void *self, const void *settings,
-                              struct trainer *trainer)
+static enum err plugin_create(void *self, const void *settings, struct run *run)
 {
     struct plugin_algorithms *plugin = self;
     const struct algorithm_plugin *s = settings;
     const struct tessera_plugin *own = NULL;
     const struct tessera_algorithm *const *list;
     size_t count = 0;
-    plugin->trainer = trainer;
-    if (trainer->kernels->memory->device)
+    plugin->run = run;
+    if (run->engine.kernels->memory->device)
         return err_set(ERR_USAGE, "it computes on the processor only: use "
                                   "hardware.backend = cpu, or leave it out");
     TRY(plugin_file_open(s->path, plugin->sha256, &own));
@@ -70,7 +69,7 @@ static enum err plugin_create(void *self, const void *settings,
                        "%s has no algorithms: if it listens, name it in "
                        "`plugins`",
                        s->path);
-    plugin_host_make(trainer, own->name, &plugin->host);
+    plugin_host_make(run, own->name, &plugin->host);
     TRY(new_zeroed(&plugin->list, count));
     for (size_t i = 0; i < count; i++)
         TRY(add_member(plugin, s, list[i]));
@@ -90,8 +89,8 @@ static struct tessera_batch batch_of(const struct plugin_algorithms *plugin,
                                      double scale)
 {
     return (struct tessera_batch){ .bytes = sizeof(struct tessera_batch),
-                                   .step = plugin->trainer->step,
-                                   .max_steps = plugin->trainer->max_steps,
+                                   .step = plugin->run->position.step,
+                                   .max_steps = plugin->run->plan.max_steps,
                                    .scale = scale };
 }
 
@@ -161,7 +160,7 @@ static enum err visit_all(struct plugin_algorithms *plugin, enum moment moment,
         if (visit.call == NULL)
             continue;
         *any = true;
-        TRY(replica_visit(plugin->trainer->replica, visit_piece, &visit));
+        TRY(replica_visit(plugin->run->engine.replica, visit_piece, &visit));
     }
     return ERR_OK;
 }
@@ -176,7 +175,7 @@ static enum err compare_files(struct plugin_algorithms *plugin)
     if (plugin->compared)
         return ERR_OK;
     plugin->compared = true;
-    TRY(comm_all_reduce_i64(plugin->trainer->comm, ends, 2, COMM_MAX));
+    TRY(comm_all_reduce_i64(plugin->run->comm, ends, 2, COMM_MAX));
     return ends[0] == -ends[1]
                ? ERR_OK
                : err_set(ERR_USAGE,
@@ -199,7 +198,7 @@ static enum err plugin_before_batch(void *self, struct algorithm_step *step)
                 &plugin->host, member->ops->name, "before_batch",
                 member->ops->before_batch(member->self, &batch));
     }
-    return comm_agree(plugin->trainer->comm, rc);
+    return comm_agree(plugin->run->comm, rc);
 }
 
 static enum err plugin_after_gradient(void *self, struct algorithm_step *step)
@@ -222,15 +221,15 @@ static enum err plugin_after_update(void *self)
 {
     bool any = false;
     struct plugin_algorithms *plugin = self;
-    const struct trainer *trainer = plugin->trainer;
+    const struct run *run = plugin->run;
     for (int i = 0; i < plugin->count; i++)
         any |= plugin->list[i].ops->after_update != NULL;
     if (!any)
         return ERR_OK;
     /* ranks of a node may have the weights in common */
-    TRY(comm_barrier(trainer->comm));
+    TRY(comm_barrier(run->comm));
     TRY(visit_all(plugin, AFTER_UPDATE, 0.0, &any));
-    return replica_publish(trainer->replica);
+    return replica_publish(run->engine.replica);
 }
 
 /* --- a checkpoint's state --- */
@@ -270,7 +269,7 @@ static enum err plugin_restore(void *self, const json_t *state)
     const json_t *texts = json_object_get(state, "state");
     const char *then = json_string_value(json_object_get(state, "sha256"));
     if (then != NULL && strcmp(then, plugin->sha256) != 0 &&
-        plugin->trainer->rank == 0)
+        plugin->run->rank == 0)
         log_warn("plug-in %s is another file than the one of the checkpoint",
                  plugin->host.name);
     for (int i = 0; i < plugin->count; i++) {

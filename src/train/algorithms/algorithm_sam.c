@@ -2,12 +2,12 @@
  * weights go up the gradient to a distance of rho, the batch is computed once
  * more there, and the weights as they were are updated by that gradient. The
  * loss that is told is the first one. */
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 struct sam {
-    struct trainer *trainer;
+    struct run *run;
     const struct algorithm_sam *settings;
     int kept;    /* the weights as they were */
     float climb; /* times the summed gradient is how far they go */
@@ -20,50 +20,49 @@ static enum err sam_needs(const void *settings, struct algorithm_needs *needs)
     return algorithm_keep(needs, "sam", false);
 }
 
-static enum err sam_create(void *self, const void *settings,
-                           struct trainer *trainer)
+static enum err sam_create(void *self, const void *settings, struct run *run)
 {
     struct sam *sam = self;
-    sam->trainer = trainer;
+    sam->run = run;
     sam->settings = settings;
-    sam->kept = algorithm_kept(trainer, "sam");
+    sam->kept = algorithm_kept(&run->settings.needs, "sam");
     return ERR_OK;
 }
 
 static enum err climb_piece(void *arg, const struct replica_piece *piece)
 {
     const struct sam *sam = arg;
-    const struct trainer *trainer = sam->trainer;
-    TRY(trainer->kernels->memory->copy(trainer->stream,
-                                       (size_t)piece->elements * sizeof(float),
-                                       piece->weights, piece->kept[sam->kept]));
-    return trainer->kernels->add(&trainer->ctx, DTYPE_F32, piece->elements,
-                                 piece->weights, sam->climb, piece->gradient,
-                                 piece->weights);
+    const struct run *run = sam->run;
+    TRY(run->engine.kernels->memory->copy(
+        run->engine.stream, (size_t)piece->elements * sizeof(float),
+        piece->weights, piece->kept[sam->kept]));
+    return run->engine.kernels->add(&run->engine.ctx, DTYPE_F32,
+                                    piece->elements, piece->weights, sam->climb,
+                                    piece->gradient, piece->weights);
 }
 
 static enum err return_piece(void *arg, const struct replica_piece *piece)
 {
     const struct sam *sam = arg;
-    const struct trainer *trainer = sam->trainer;
-    return trainer->kernels->memory->copy(
-        trainer->stream, (size_t)piece->elements * sizeof(float),
+    const struct run *run = sam->run;
+    return run->engine.kernels->memory->copy(
+        run->engine.stream, (size_t)piece->elements * sizeof(float),
         piece->kept[sam->kept], piece->weights);
 }
 
 static enum err sam_after_gradient(void *self, struct algorithm_step *step)
 {
     struct sam *sam = self;
-    struct trainer *trainer = sam->trainer;
+    struct run *run = sam->run;
     double norm = step->norm + sam->settings->epsilon;
     /* of a gradient of zeros, as without labels, there is no way up */
-    if ((trainer->step + 1) % sam->settings->interval != 0 || norm == 0.0)
+    if ((run->position.step + 1) % sam->settings->interval != 0 || norm == 0.0)
         return ERR_OK;
     sam->climb = (float)(sam->settings->rho / norm * step->scale);
     sam->away = true;
     step->again = true;
-    TRY(replica_visit(trainer->replica, climb_piece, sam));
-    return replica_publish(trainer->replica);
+    TRY(replica_visit(run->engine.replica, climb_piece, sam));
+    return replica_publish(run->engine.replica);
 }
 
 /* The update, or replica_publish(), makes the weights at work of them. */
@@ -73,7 +72,7 @@ static enum err sam_after_again(void *self)
     if (!sam->away)
         return ERR_OK;
     sam->away = false;
-    return replica_visit(sam->trainer->replica, return_piece, sam);
+    return replica_visit(sam->run->engine.replica, return_piece, sam);
 }
 
 const struct algorithm_ops algorithm_sam_ops = {

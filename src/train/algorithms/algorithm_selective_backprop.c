@@ -13,9 +13,9 @@
 #include "src/base/new.h"
 #include "src/base/real.h"
 #include "src/base/rng.h"
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 #include "src/train/loop/trainer_samples.h"
 
 /* A sample in the order of losses; then a number of the order and when it is
@@ -26,7 +26,7 @@ struct ranked {
 };
 
 struct selective_backprop {
-    struct trainer *trainer;
+    struct run *run;
     const struct algorithm_selective_backprop *settings;
     struct trainer_samples *samples;
     int64_t start, end;           /* steps */
@@ -49,20 +49,20 @@ static enum err selective_backprop_check(const void *settings,
 }
 
 static enum err selective_backprop_create(void *self, const void *settings,
-                                          struct trainer *trainer)
+                                          struct run *run)
 {
     struct selective_backprop *b = self;
-    size_t count = (size_t)trainer->settings.train.global_batch;
-    b->trainer = trainer;
+    size_t count = (size_t)run->settings.train.global_batch;
+    b->run = run;
     b->settings = settings;
     b->count = (int64_t)count;
     b->kept = (int64_t)(b->settings->keep * (double)count);
-    TRY(algorithm_steps(trainer, b, "start", b->settings->start, &b->start));
-    TRY(algorithm_steps(trainer, b, "end", b->settings->end, &b->end));
+    TRY(run_algorithm_steps(run, b, "start", b->settings->start, &b->start));
+    TRY(run_algorithm_steps(run, b, "end", b->settings->end, &b->end));
     TRY(new_zeroed(&b->order, count));
     TRY(new_zeroed(&b->drawn, count));
     TRY(new_zeroed(&b->left_out, count));
-    return trainer_samples_create(trainer, &b->samples);
+    return trainer_samples_create(run, &b->samples);
 }
 
 static void selective_backprop_destroy(void *self)
@@ -88,9 +88,9 @@ static void draw(const struct selective_backprop *b)
 {
     char name[64];
     double power = 1.0 / b->settings->keep - 1.0;
-    uint64_t seed = (uint64_t)b->trainer->settings.train.seed;
+    uint64_t seed = (uint64_t)b->run->settings.train.seed;
     snprintf(name, sizeof name, "selective_backprop/%lld",
-             (long long)b->trainer->step);
+             (long long)b->run->position.step);
     for (int64_t r = 0; r < b->count; r++) {
         double share = ((double)r + 0.5) / (double)b->count;
         double u = rng_uniform(seed, rng_stream(name), (uint64_t)r);
@@ -103,7 +103,7 @@ static void draw(const struct selective_backprop *b)
 
 static bool chooses(const struct selective_backprop *b)
 {
-    int64_t step = b->trainer->step;
+    int64_t step = b->run->position.step;
     int64_t interrupt = b->settings->interrupt;
     return b->kept < b->count && step >= b->start && step < b->end &&
            (interrupt == 0 || (step + 1) % interrupt != 0);

@@ -1,12 +1,12 @@
 /* Short sequences first (Li, Zhang and He 2021; Composer's SeqLengthWarmup):
  * the length grows by step_size in equal times. Of each sample the first tokens
  * are trained on; the rest of it is not seen in this epoch. */
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 struct seq_length_warmup {
-    struct trainer *trainer;
+    struct run *run;
     int64_t least, most, size;
     int64_t duration, every; /* steps: until the longest, between lengths */
 };
@@ -50,15 +50,15 @@ static enum err seq_length_warmup_check(const void *settings,
 }
 
 static enum err seq_length_warmup_create(void *self, const void *settings,
-                                         struct trainer *trainer)
+                                         struct run *run)
 {
     struct seq_length_warmup *w = self;
     const struct algorithm_seq_length_warmup *s = settings;
-    w->trainer = trainer;
+    w->run = run;
     w->least = s->min_seq_len;
-    w->most = longest(s, &trainer->settings);
+    w->most = longest(s, &run->settings);
     w->size = s->step_size;
-    return algorithm_steps(trainer, w, "duration", s->duration, &w->duration);
+    return run_algorithm_steps(run, w, "duration", s->duration, &w->duration);
 }
 
 static enum err seq_length_warmup_begin(void *self)
@@ -73,7 +73,7 @@ static enum err seq_length_warmup_before_batch(void *self,
                                                struct algorithm_step *step)
 {
     const struct seq_length_warmup *w = self;
-    int64_t length = w->trainer->step / w->every;
+    int64_t length = w->run->position.step / w->every;
     /* so large a product is beyond the longest anyway */
     length = length > w->most / w->size ? w->most : length * w->size;
     if (length < w->least)

@@ -1,7 +1,7 @@
 /* Stochastic depth (Huang et al. 2016), in the model (model_options.drop_depth):
  * what a layer that was not left out adds is divided by the probability of
  * that, so that evaluations take the model as it is. */
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
 
 static enum err stochastic_depth_needs(const void *settings,

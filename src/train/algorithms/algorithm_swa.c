@@ -2,12 +2,12 @@
  * weights at every `update_interval` from `start` on, which evaluations read,
  * and which become the model's weights at `end`. The learning rate is the
  * schedule's. */
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 struct swa {
-    struct trainer *trainer;
+    struct run *run;
     int kept;
     int64_t start, end, interval; /* steps */
     int64_t count;                /* of weights in the mean */
@@ -24,17 +24,16 @@ static enum err swa_needs(const void *settings, struct algorithm_needs *needs)
     return algorithm_keep(needs, "swa", true);
 }
 
-static enum err swa_create(void *self, const void *settings,
-                           struct trainer *trainer)
+static enum err swa_create(void *self, const void *settings, struct run *run)
 {
     struct swa *swa = self;
     const struct algorithm_swa *s = settings;
-    swa->trainer = trainer;
-    swa->kept = algorithm_kept(trainer, "swa");
-    TRY(algorithm_steps(trainer, swa, "start", s->start, &swa->start));
-    TRY(algorithm_steps(trainer, swa, "end", s->end, &swa->end));
-    return algorithm_steps(trainer, swa, "update_interval", s->update_interval,
-                           &swa->interval);
+    swa->run = run;
+    swa->kept = algorithm_kept(&run->settings.needs, "swa");
+    TRY(run_algorithm_steps(run, swa, "start", s->start, &swa->start));
+    TRY(run_algorithm_steps(run, swa, "end", s->end, &swa->end));
+    return run_algorithm_steps(run, swa, "update_interval", s->update_interval,
+                               &swa->interval);
 }
 
 static enum err swa_begin(void *self)
@@ -63,23 +62,23 @@ static bool has_mean(const struct swa *swa)
 static enum err swa_after_update(void *self)
 {
     struct swa *swa = self;
-    int64_t step = swa->trainer->step;
+    int64_t step = swa->run->position.step;
     if (swa->done || step < swa->start)
         return ERR_OK;
     if (swa->count == 0 || step % swa->interval == 0) {
         double n = (double)swa->count++;
-        TRY(algorithm_average(swa->trainer, swa->kept, n / (n + 1.0)));
+        TRY(run_average(swa->run, swa->kept, n / (n + 1.0)));
     }
     if (step < swa->end)
         return ERR_OK;
     swa->done = true;
-    return replica_swap(swa->trainer->replica, swa->kept);
+    return replica_swap(swa->run->engine.replica, swa->kept);
 }
 
 static enum err swa_swap(void *self)
 {
     struct swa *swa = self;
-    return has_mean(swa) ? replica_swap(swa->trainer->replica, swa->kept)
+    return has_mean(swa) ? replica_swap(swa->run->engine.replica, swa->kept)
                          : ERR_OK;
 }
 

@@ -1,6 +1,6 @@
 /* The z-loss (Chowdhery et al. 2022): weight * log^2 of the softmax's sum is
  * added to each token's training loss. */
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
 
 static enum err z_loss_needs(const void *settings,

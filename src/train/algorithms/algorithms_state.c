@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 #include "src/formats/weights.h"
 
 static enum err named(const struct algorithm *a, enum err rc)
@@ -84,12 +84,12 @@ static enum err restore_one(const struct algorithm *a, const json_t *item)
 }
 
 /* Those that are not stored stay: of checkpoints that had none. */
-static enum err keep_times(const struct trainer *trainer,
-                           const struct algorithm *a, const json_t *item)
+static enum err keep_times(const struct run *run, const struct algorithm *a,
+                           const json_t *item)
 {
     char length[40];
     const json_t *steps = json_object_get(item, "steps");
-    units_format(trainer->settings.train.max_duration, length, sizeof length);
+    units_format(run->settings.train.max_duration, length, sizeof length);
     for (int i = 0; i < a->time_count; i++) {
         const struct algorithm_time *time = &a->times[i];
         const json_t *stored = json_object_get(steps, time->key);
@@ -100,7 +100,7 @@ static enum err keep_times(const struct trainer *trainer,
             return named(a, err_set(ERR_CHECKPOINT,
                                     "its %s in the checkpoint is no step",
                                     time->key));
-        if (then != *time->steps && trainer->rank == 0)
+        if (then != *time->steps && run->rank == 0)
             log_info("algorithms: %s: %s stays at %lld steps; by "
                      "train.max_duration = %s it would now be %lld",
                      a->name, time->key, (long long)then, length,
@@ -110,23 +110,23 @@ static enum err keep_times(const struct trainer *trainer,
     return ERR_OK;
 }
 
-enum err algorithms_restore(struct trainer *trainer, const json_t *state)
+enum err algorithms_restore(struct run *run, const json_t *state)
 {
-    for (int i = 0; i < trainer->algorithms.count; i++) {
-        const struct algorithm *a = &trainer->algorithms.list[i];
+    for (int i = 0; i < run->algorithms.count; i++) {
+        const struct algorithm *a = &run->algorithms.list[i];
         const json_t *item = find(state, a->name);
-        TRY(keep_times(trainer, a, item));
+        TRY(keep_times(run, a, item));
         TRY(restore_one(a, item));
     }
     return ERR_OK;
 }
 
-static bool is_ignored(const struct trainer *trainer, const char *name,
+static bool is_ignored(const struct run *run, const char *name,
                        const char *ignore)
 {
     char path[80];
     int count = 0;
-    const struct ckpt_item *items = replica_items(trainer->replica, &count);
+    const struct ckpt_item *items = replica_items(run->engine.replica, &count);
     int bytes = snprintf(path, sizeof path, "algorithms/%s/", name);
     for (int i = 0; i < count; i++)
         if (strncmp(items[i].name, path, (size_t)bytes) == 0 &&
@@ -136,14 +136,14 @@ static bool is_ignored(const struct trainer *trainer, const char *name,
     return weights_ignored(ignore, path);
 }
 
-enum err algorithms_take(struct trainer *trainer, const json_t *state,
+enum err algorithms_take(struct run *run, const json_t *state,
                          const char *ignore)
 {
-    for (int i = 0; i < trainer->algorithms.count; i++) {
-        const struct algorithm *a = &trainer->algorithms.list[i];
-        if (!is_ignored(trainer, a->name, ignore))
+    for (int i = 0; i < run->algorithms.count; i++) {
+        const struct algorithm *a = &run->algorithms.list[i];
+        if (!is_ignored(run, a->name, ignore))
             TRY(restore_one(a, find(state, a->name)));
-        else if (trainer->rank == 0 && a->ops->restore != NULL)
+        else if (run->rank == 0 && a->ops->restore != NULL)
             log_info("algorithms: %s begins anew, as checkpoint.load_ignore "
                      "leaves it out",
                      a->name);

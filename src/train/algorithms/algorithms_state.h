@@ -13,17 +13,17 @@
 #include "src/base/err.h"
 
 struct algorithms;
-struct trainer;
+struct run;
 
 enum err algorithms_store(const struct algorithms *algorithms, json_t *state);
 
 /* From the run's own checkpoint, tensors of the replica included. Rank 0 logs
  * steps that train.max_duration would now put elsewhere. May fail on one rank
  * alone. */
-enum err algorithms_restore(struct trainer *trainer, const json_t *state);
+enum err algorithms_restore(struct run *run, const json_t *state);
 
 /* From another run's: durations are those of the settings. What has a tensor,
  * or its name behind "algorithms/", among the globs of `ignore` begins anew, as
  * a whole, which rank 0 logs. */
-enum err algorithms_take(struct trainer *trainer, const json_t *state,
+enum err algorithms_take(struct run *run, const json_t *state,
                          const char *ignore);

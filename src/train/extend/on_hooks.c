@@ -15,7 +15,7 @@
 #include "src/job/ledger.h"
 #include "src/tracking/tracking_record.h"
 #include "src/train/extend/hook_runner.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 #define SIGNAL_WAIT_S 5.0
 
@@ -25,7 +25,7 @@ struct hook {
 };
 
 struct on_hooks {
-    const struct trainer *trainer;
+    const struct run *run;
     struct hook_runner *runner; /* NULL: there are no hooks */
     struct hook list[HOOK_RUNNER_MAX];
     int count;
@@ -39,14 +39,14 @@ struct on_hooks {
 #define EVENT_OF_on_eval_end EVENT_EVAL_END
 #define EVENT_OF_on_fit_end EVENT_FIT_END
 
-static enum err on_hooks_create(void *self, struct trainer *trainer)
+static enum err on_hooks_create(void *self, struct run *run)
 {
     struct on_hooks *on = self;
-    const struct train_settings *s = &trainer->settings;
+    const struct train_settings *s = &run->settings;
     const struct hook all[] = { HOOK_COMMANDS(HOOK) };
     _Static_assert(sizeof all / sizeof all[0] <= HOOK_RUNNER_MAX,
                    "room for all hooks");
-    on->trainer = trainer;
+    on->run = run;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].command[0] != '\0')
             on->list[on->count++] = all[i];
@@ -77,7 +77,7 @@ static char *line_of(const struct on_hooks *on, enum event event,
     char *text = NULL;
     json_t *line = json_pack(
         "{s:s, s:o, s:i, s:I, s:I, s:f, s:b}", "event", events_name(event),
-        "run", jsontext_string(on->trainer->settings.run.dir), "attempt",
+        "run", jsontext_string(on->run->settings.run.dir), "attempt",
         step->attempt, "step", (json_int_t)step->step, "tokens",
         (json_int_t)step->tokens, "elapsed_s", step->elapsed_s, "finished",
         (int)step->finished);
@@ -107,7 +107,7 @@ static bool is_due(const struct on_hooks *on, enum event event,
 {
     return event != EVENT_BATCH_END || step->finished ||
            step->stop_signal != 0 ||
-           trainer_due(on->trainer, on->trainer->settings.hooks.interval);
+           run_due(on->run, on->run->settings.hooks.interval);
 }
 
 static enum err on_hooks_handle(void *self, enum event event,
@@ -149,19 +149,18 @@ static void tell_counts(const struct on_hooks *on,
     }
     if (json_object_size(failures) == 0)
         json_decref(failures);
-    else if (ledger_append(on->trainer->settings.run.dir, "hooks",
-                           on->trainer->attempt,
+    else if (ledger_append(on->run->settings.run.dir, "hooks", on->run->attempt,
                            json_pack("{s:o}", "hooks", failures)) != ERR_OK)
         log_warn("hooks: %s", err_text());
 }
 
 /* How long the end of a run may wait for its commands: the other ranks wait,
  * too, and after a signal there is little time. */
-static double patience(const struct trainer *trainer)
+static double patience(const struct run *run)
 {
-    const struct train_settings *s = &trainer->settings;
+    const struct train_settings *s = &run->settings;
     double wait_s = fmin(s->hooks.timeout_s, s->parallel.timeout_s / 4);
-    return trainer->stop_signal != 0 ? fmin(wait_s, SIGNAL_WAIT_S) : wait_s;
+    return run->now.stop_signal != 0 ? fmin(wait_s, SIGNAL_WAIT_S) : wait_s;
 }
 
 static bool on_hooks_leave(void *self, bool together)
@@ -171,7 +170,7 @@ static bool on_hooks_leave(void *self, bool together)
     (void)together;
     if (on->runner == NULL)
         return true;
-    hook_runner_destroy(on->runner, patience(on->trainer), count);
+    hook_runner_destroy(on->runner, patience(on->run), count);
     on->runner = NULL;
     tell_counts(on, count);
     return true;

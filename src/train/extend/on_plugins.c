@@ -16,7 +16,7 @@
 #include "src/train/extend/plugin_file.h"
 #include "src/train/extend/plugin_host.h"
 #include "src/train/settings/plugin_settings.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 #define KEY "plugins"
 
@@ -142,11 +142,11 @@ static enum err listen(struct plugin *plugin,
     return ERR_OK;
 }
 
-static enum err start(struct plugin *plugin, const struct trainer *trainer)
+static enum err start(struct plugin *plugin, const struct run *run)
 {
     int count = 0;
     TRY(plugin_file_open(plugin->settings.path, plugin->sha256, &plugin->own));
-    plugin_host_make(trainer, plugin->own->name, &plugin->of_run);
+    plugin_host_make(run, plugin->own->name, &plugin->of_run);
     while (plugin->own->listeners != NULL &&
            plugin->own->listeners[count] != NULL)
         count++;
@@ -167,8 +167,7 @@ static enum err find(struct on_plugins *on, const char *name,
 }
 
 /* Which ones a run has had is in the ledger. */
-static enum err record(const struct on_plugins *on,
-                       const struct trainer *trainer)
+static enum err record(const struct on_plugins *on, const struct run *run)
 {
     json_t *list = json_array();
     for (int i = 0; i < on->count && list != NULL; i++) {
@@ -183,15 +182,15 @@ static enum err record(const struct on_plugins *on,
                       jsontext_string(plugin->settings.options), "sha256",
                       plugin->sha256));
     }
-    return ledger_append(trainer->settings.run.dir, "plugins", trainer->attempt,
+    return ledger_append(run->settings.run.dir, "plugins", run->attempt,
                          json_pack("{s:o}", "plugins", list));
 }
 
-static enum err on_plugins_create(void *self, struct trainer *trainer)
+static enum err on_plugins_create(void *self, struct run *run)
 {
     struct on_plugins *on = self;
     const struct setting *setting = train_settings_setting(KEY);
-    const char *list = trainer->settings.alone.plugins;
+    const char *list = run->settings.alone.plugins;
     int count = 0, kind = 0;
     TRY(settings_list_count(setting, list, &count));
     if (count == 0)
@@ -202,7 +201,7 @@ static enum err on_plugins_create(void *self, struct trainer *trainer)
         struct plugin *plugin = &on->list[i];
         TRY(settings_list_item(setting, list, i, &kind, &plugin->settings));
         on->count = i + 1;
-        TRY(start(plugin, trainer));
+        TRY(start(plugin, run));
         if (find(on, plugin->own->name, &other) == ERR_OK && other != plugin)
             return err_set(ERR_USAGE,
                            "plugins: %s and %s are both named %s: leave one "
@@ -213,7 +212,7 @@ static enum err on_plugins_create(void *self, struct trainer *trainer)
                  plugin->own->version != NULL ? plugin->own->version : "",
                  plugin->own->about != NULL ? plugin->own->about : "");
     }
-    return trainer->rank == 0 ? record(on, trainer) : ERR_OK;
+    return run->rank == 0 ? record(on, run) : ERR_OK;
 }
 
 static void on_plugins_destroy(void *self)

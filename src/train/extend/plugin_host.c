@@ -7,7 +7,7 @@
 
 #include "src/base/log.h"
 #include "src/tracking/tracking_record.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 static const struct plugin_host *of(const struct tessera_host *host)
 {
@@ -40,21 +40,21 @@ static void tell_scalar(const struct tessera_host *host, const char *name,
     tracking_list_add(own->scalars, name, value);
 }
 
-void plugin_host_make(const struct trainer *trainer, const char *name,
+void plugin_host_make(const struct run *run, const char *name,
                       struct plugin_host *out)
 {
     *out = (struct plugin_host){
         .host = { .bytes = sizeof out->host,
-                  .rank = trainer->rank,
-                  .ranks = trainer->ranks,
-                  .attempt = trainer->attempt,
-                  .run_dir = trainer->settings.run.dir,
+                  .rank = run->rank,
+                  .ranks = run->ranks,
+                  .attempt = run->attempt,
+                  .run_dir = run->settings.run.dir,
                   .info = tell_info,
                   .warn = tell_warn,
                   .fail = tell_failure,
                   .scalar = tell_scalar },
         .name = name,
-        .scalars = trainer->record.scalars,
+        .scalars = run->now.record.scalars,
     };
 }
 

@@ -8,7 +8,7 @@
 #include "src/train/extend/tessera_plugin.h"
 
 struct tracking_list;
-struct trainer;
+struct run;
 
 struct plugin_host {
     struct tessera_host host;      /* the first member, as callbacks get it */
@@ -18,7 +18,7 @@ struct plugin_host {
 };
 
 /* *out is lent to the plug-in: it stays where it is. */
-void plugin_host_make(const struct trainer *trainer, const char *name,
+void plugin_host_make(const struct run *run, const char *name,
                       struct plugin_host *out);
 
 /* A function `what` of the plug-in's part has returned `result`. */

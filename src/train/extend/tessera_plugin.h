@@ -38,7 +38,7 @@ extern "C" {
 
 #define TESSERA_PLUGIN_ABI 1
 
-/* In the order in which they come (src/train/loop/events.h tells when). Ranks
+/* In the order in which they come (src/train/run/events.h tells when). Ranks
  * may have different numbers of those about one batch that is read or
  * evaluated. */
 enum tessera_event {

@@ -17,10 +17,10 @@ static enum err due_find(const struct eval_due *due, bool *found)
     char *line = NULL;
     FILE *file = NULL;
     size_t capacity = 0;
-    const struct trainer *trainer = due->trainer;
-    TRY(fsio_path(path, "%s/" EVAL_DUE_FILE, trainer->settings.run.dir));
-    snprintf(key, sizeof key, "%s%lld%s", due->before, (long long)trainer->step,
-             due->behind);
+    const struct run *run = due->run;
+    TRY(fsio_path(path, "%s/" EVAL_DUE_FILE, run->settings.run.dir));
+    snprintf(key, sizeof key, "%s%lld%s", due->before,
+             (long long)run->position.step, due->behind);
     TRY(regular_stream(path, &file));
     *found = false;
     while (file != NULL && !*found && getline(&line, &capacity, file) >= 0)
@@ -35,14 +35,14 @@ static enum err due_find(const struct eval_due *due, bool *found)
  * was to follow it. */
 static enum err due_resume(struct eval_due *due)
 {
-    const struct trainer *trainer = due->trainer;
+    const struct run *run = due->run;
     enum err rc = ERR_OK;
     bool found = false;
-    if (trainer->rank == 0)
+    if (run->rank == 0)
         rc = due_find(due, &found);
-    TRY(comm_agree(trainer->comm, rc));
-    due->last_step = found ? trainer->step : -1;
-    return comm_all_reduce_i64(trainer->comm, &due->last_step, 1, COMM_MAX);
+    TRY(comm_agree(run->comm, rc));
+    due->last_step = found ? run->position.step : -1;
+    return comm_all_reduce_i64(run->comm, &due->last_step, 1, COMM_MAX);
 }
 
 /* After a step that is due, or the last one. */
@@ -53,14 +53,13 @@ static enum err due_step(struct eval_due *due, const struct step_record *step,
     if (due->last_step == step->step)
         return ERR_OK;
     if (last ? !step->finished
-             : step->agreed[due->ask] == 0 &&
-                   !trainer_due(due->trainer, due->interval))
+             : step->agreed[due->ask] == 0 && !run_due(due->run, due->interval))
         return ERR_OK;
     /* the time that a signal leaves is for the checkpoint */
     if (step->stop_signal == 0) {
-        TRY(algorithms_swap(due->trainer));
-        TRY(due->run(due->self, &done));
-        TRY(algorithms_swap(due->trainer));
+        TRY(run_swap(due->run));
+        TRY(due->evaluate(due->self, &done));
+        TRY(run_swap(due->run));
     }
     if (done)
         due->last_step = step->step;

@@ -6,17 +6,17 @@
 
 #include <stdbool.h>
 
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 #define EVAL_DUE_FILE "eval.jsonl" /* in the run directory */
 
 struct eval_due {
-    struct trainer *trainer;
+    struct run *run;
     enum ask ask; /* to evaluate */
     struct duration interval;
     const char *before, *behind; /* a step's number in a line of the file */
     /* Evaluates; *done: to the end, so that there is a line. */
-    enum err (*run)(void *self, bool *done);
+    enum err (*evaluate)(void *self, bool *done);
     void *self;
     double since;      /* rank 0's clock when the interval began */
     int64_t last_step; /* evaluated last, in any attempt; -1: never */

@@ -3,21 +3,20 @@
 
 #include <assert.h>
 
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
-enum err monitor_due_create(const struct trainer *trainer, const char *key,
+enum err monitor_due_create(const struct run *run, const char *key,
                             struct duration interval, bool seconds,
                             struct monitor_due *out)
 {
-    *out =
-        (struct monitor_due){ .log_interval = trainer->settings.log.interval };
+    *out = (struct monitor_due){ .log_interval = run->settings.log.interval };
     if (interval.value <= 0.0)
         return ERR_OK;
     if (interval.unit == UNIT_SEC && seconds) {
         out->seconds = interval.value;
         return ERR_OK;
     }
-    return trainer_steps(trainer, key, interval, &out->steps);
+    return run_steps(run, key, interval, &out->steps);
 }
 
 bool monitor_due_ever(const struct monitor_due *due)

@@ -11,7 +11,7 @@
 #include "src/base/units.h"
 
 struct step_record;
-struct trainer;
+struct run;
 
 struct monitor_due {
     int64_t log_interval;
@@ -22,7 +22,7 @@ struct monitor_due {
 };
 
 /* ERR_USAGE names the setting: seconds where they are not allowed. */
-enum err monitor_due_create(const struct trainer *trainer, const char *key,
+enum err monitor_due_create(const struct run *run, const char *key,
                             struct duration interval, bool seconds,
                             struct monitor_due *out);
 

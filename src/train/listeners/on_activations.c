@@ -17,14 +17,14 @@
 #include "src/base/new.h"
 #include "src/train/listeners/monitor_due.h"
 #include "src/train/plan/train_memory.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 #define HOST_BYTES ((size_t)1 << 20)
 
 struct on_activations {
-    struct trainer *trainer;
+    struct run *run;
     struct monitor_due due;
-    struct trainer_look look;
+    struct run_look look;
     struct arena host; /* of a device */
     int64_t layers;
     int slots;
@@ -35,9 +35,9 @@ struct on_activations {
 static void on_activations_destroy(void *self)
 {
     struct on_activations *on = self;
-    if (on->trainer == NULL)
+    if (on->run == NULL)
         return;
-    const struct kernel_memory *memory = on->trainer->kernels->memory;
+    const struct kernel_memory *memory = on->run->engine.kernels->memory;
     if (on->look.of_leaf.event != NULL)
         memory->event_destroy(on->look.of_leaf.event);
     memory->host_destroy(&on->host);
@@ -46,19 +46,19 @@ static void on_activations_destroy(void *self)
     free(on->largest);
 }
 
-static enum err on_activations_create(void *self, struct trainer *trainer)
+static enum err on_activations_create(void *self, struct run *run)
 {
     struct on_activations *on = self;
-    const struct train_settings *s = &trainer->settings;
-    const struct kernel_memory *memory = trainer->kernels->memory;
+    const struct train_settings *s = &run->settings;
+    const struct kernel_memory *memory = run->engine.kernels->memory;
     struct replica_options replica = train_memory_replica(s);
-    on->trainer = trainer;
+    on->run = run;
     on->layers = s->model.n_layers;
     on->slots = replica.slots;
     on->look.leaves = replica.leaves;
     on->look.chunks = (int)s->parallel.sequence_chunks;
-    TRY(monitor_due_create(trainer, "monitor.activations",
-                           s->monitor.activations, false, &on->due));
+    TRY(monitor_due_create(run, "monitor.activations", s->monitor.activations,
+                           false, &on->due));
     if (!monitor_due_ever(&on->due))
         return ERR_OK;
     size_t figures =
@@ -91,7 +91,7 @@ static enum err sum_up(const struct on_activations *on, int64_t layer,
             memcpy(&on->values[slot * on->look.leaves + c],
                    (const char *)figures_at(on, slot, c, layer) + offset,
                    sizeof(double));
-    return replica_leaf_sum(on->trainer->replica, on->values, sum);
+    return replica_leaf_sum(on->run->engine.replica, on->values, sum);
 }
 
 static enum err find_largest(const struct on_activations *on)
@@ -104,8 +104,8 @@ static enum err find_largest(const struct on_activations *on)
                     fmax(largest, figures_at(on, slot, c, layer)->largest);
         memcpy(&on->largest[layer], &largest, sizeof largest);
     }
-    return comm_all_reduce_i64(on->trainer->comm, on->largest,
-                               (size_t)on->layers, COMM_MAX);
+    return comm_all_reduce_i64(on->run->comm, on->largest, (size_t)on->layers,
+                               COMM_MAX);
 }
 
 static void tell(const struct step_record *step, const char *figure,
@@ -143,16 +143,16 @@ static enum err on_activations_handle(void *self, enum event event,
                                       struct asks *asks)
 {
     struct on_activations *on = self;
-    struct trainer *trainer = on->trainer;
+    struct run *run = on->run;
     (void)asks;
     if (event == EVENT_BEFORE_TRAIN_BATCH) {
-        trainer->look =
+        run->engine.look =
             monitor_due_step(&on->due, step->step + 1) ? &on->look : NULL;
         return ERR_OK;
     }
-    if (trainer->look == NULL)
+    if (run->engine.look == NULL)
         return ERR_OK;
-    trainer->look = NULL;
+    run->engine.look = NULL;
     TRY(find_largest(on));
     for (int64_t layer = 0; layer < on->layers; layer++)
         TRY(tell_layer(on, step, layer));

@@ -41,36 +41,36 @@ static enum err eval_write(const char *run_dir, int attempt,
 static enum err eval_now(void *self, bool *done)
 {
     struct on_eval *on = self;
-    const struct trainer *trainer = on->due.trainer;
-    const struct step_eval *result = &trainer->record.eval;
+    const struct run *run = on->due.run;
+    const struct step_eval *result = &run->now.record.eval;
     enum err rc = ERR_OK;
     TRY(trainer_eval_run(on->eval, done));
     if (!*done)
         return ERR_OK;
-    if (trainer->rank == 0) {
+    if (run->rank == 0) {
         log_info("step %lld eval loss %.4f (%lld tokens, %.1fs)",
                  (long long)result->step, result->loss,
                  (long long)result->tokens, result->seconds);
-        tracking_list_add(trainer->record.scalars, "eval/loss", result->loss);
-        tracking_list_add(trainer->record.scalars, "time/eval",
+        tracking_list_add(run->now.record.scalars, "eval/loss", result->loss);
+        tracking_list_add(run->now.record.scalars, "time/eval",
                           result->seconds);
-        rc = eval_write(trainer->settings.run.dir, trainer->attempt, result);
+        rc = eval_write(run->settings.run.dir, run->attempt, result);
     }
-    return comm_agree(trainer->comm, rc);
+    return comm_agree(run->comm, rc);
 }
 
-static enum err on_eval_create(void *self, struct trainer *trainer)
+static enum err on_eval_create(void *self, struct run *run)
 {
     struct on_eval *on = self;
-    on->due = (struct eval_due){ .trainer = trainer,
+    on->due = (struct eval_due){ .run = run,
                                  .ask = ASK_EVALUATE,
-                                 .interval = trainer->settings.eval.interval,
+                                 .interval = run->settings.eval.interval,
                                  .before = "\"step\": ",
                                  .behind = ",",
-                                 .run = eval_now,
+                                 .evaluate = eval_now,
                                  .self = on,
                                  .last_step = -1 };
-    return trainer_eval_create(trainer, &on->eval);
+    return trainer_eval_create(run, &on->eval);
 }
 
 static void on_eval_destroy(void *self)

@@ -9,7 +9,7 @@
 
 #include "src/base/median.h"
 #include "src/train/listeners/monitor_due.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 struct on_experts {
     struct monitor_due due;
@@ -23,14 +23,14 @@ static void on_experts_destroy(void *self)
     free(on->shares);
 }
 
-static enum err on_experts_create(void *self, struct trainer *trainer)
+static enum err on_experts_create(void *self, struct run *run)
 {
     struct on_experts *on = self;
-    const struct train_settings *s = &trainer->settings;
+    const struct train_settings *s = &run->settings;
     on->blocks = s->model.n_layers;
     on->experts = s->model.experts;
-    TRY(monitor_due_create(trainer, "monitor.experts", s->monitor.experts,
-                           false, &on->due));
+    TRY(monitor_due_create(run, "monitor.experts", s->monitor.experts, false,
+                           &on->due));
     if (on->experts == 0)
         return ERR_OK;
     on->shares = calloc((size_t)on->experts, sizeof on->shares[0]);

@@ -16,7 +16,7 @@
 #include "src/base/new.h"
 #include "src/tracking/tracking_record.h"
 #include "src/train/settings/finish_settings.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 #define KEY "finish"
 
@@ -49,7 +49,7 @@ struct rule {
 };
 
 struct on_finish {
-    const struct trainer *trainer; /* lent */
+    const struct run *run; /* lent */
     struct rule *rules;
     int count;
     int64_t met; /* the step after which a rule was met; -1: none was */
@@ -148,28 +148,28 @@ enum err finish_check(const struct train_settings *s)
 
 /* --- rules --- */
 
-static enum err set_rule(struct rule *rule, const struct trainer *trainer)
+static enum err set_rule(struct rule *rule, const struct run *run)
 {
     rule->best = NAN;
     if (rule->kind == FINISH_THRESHOLD)
         return ERR_OK;
     enum err rc = units_steps(rule->settings.early_stop.patience,
-                              &trainer->rates, &rule->patience);
+                              &run->plan.rates, &rule->patience);
     return rc == ERR_OK ? rc : err_prefix(rc, KEY ": early_stop: patience");
 }
 
-static enum err on_finish_create(void *self, struct trainer *trainer)
+static enum err on_finish_create(void *self, struct run *run)
 {
     struct on_finish *on = self;
     const struct setting *setting = train_settings_setting(KEY);
-    const char *list = trainer->settings.alone.finish;
-    on->trainer = trainer;
+    const char *list = run->settings.alone.finish;
+    on->run = run;
     on->met = -1;
     TRY(settings_list_count(setting, list, &on->count));
     TRY(new_zeroed(&on->rules, (size_t)on->count + 1));
     for (int i = 0; i < on->count; i++) {
-        TRY(read_rule(&trainer->settings, i, &on->rules[i]));
-        TRY(set_rule(&on->rules[i], trainer));
+        TRY(read_rule(&run->settings, i, &on->rules[i]));
+        TRY(set_rule(&on->rules[i], run));
     }
     return ERR_OK;
 }
@@ -289,7 +289,7 @@ static enum err on_finish_store(const void *self, json_t *state)
                                                   : json_null(),
                       "best_step", (json_int_t)on->rules[i].best_step));
     json_t *own = json_pack("{s:I, s:s, s:o, s:s}", "met", (json_int_t)on->met,
-                            "list", on->trainer->settings.alone.finish, "rules",
+                            "list", on->run->settings.alone.finish, "rules",
                             list, "why", on->why);
     return json_object_set_new(state, KEY, own) == 0
                ? ERR_OK
@@ -305,9 +305,9 @@ static enum err on_finish_restore(void *self, const json_t *state)
     const json_t *list = json_object_get(own, "rules");
     const char *then_list = json_string_value(json_object_get(own, "list"));
     bool goes_on = json_object_get(state, "ended_early") != NULL &&
-                   !on->trainer->ended_early;
+                   !on->run->position.ended_early;
     if (goes_on || then_list == NULL ||
-        strcmp(then_list, on->trainer->settings.alone.finish) != 0 ||
+        strcmp(then_list, on->run->settings.alone.finish) != 0 ||
         (int)json_array_size(list) != on->count)
         return ERR_OK;
     for (int i = 0; i < on->count; i++) {

@@ -17,18 +17,19 @@
 #include "src/base/log.h"
 #include "src/base/memory.h"
 #include "src/base/units.h"
+#include "src/data/set/dataset.h"
 #include "src/data/texts/prompt_file.h"
 #include "src/job/stop.h"
 #include "src/text/unicode.h"
 #include "src/train/listeners/on_generate_prompts.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 #define SAMPLES_FILE "samples.jsonl"
 #define SEQUENCES 4 /* prompts at a time */
 #define ROWS 64     /* tokens of them that are read at a time */
 
 struct on_generate {
-    struct trainer *trainer;
+    struct run *run;
     struct on_generate_prompts prompts;
     struct infer *infer; /* NULL: there are no prompts */
     struct generate *generate;
@@ -38,23 +39,22 @@ struct on_generate {
     struct err_kept failed; /* rank 0's, of writing */
 };
 
-static enum err on_generate_create(void *self, struct trainer *trainer)
+static enum err on_generate_create(void *self, struct run *run)
 {
     struct on_generate *on = self;
-    on->trainer = trainer;
+    on->run = run;
     on->last_step = -1;
-    if (trainer->settings.generate.prompts[0] != '\0' &&
-        strcmp(trainer->kernels->backend, "cpu") != 0)
+    if (run->settings.generate.prompts[0] != '\0' &&
+        strcmp(run->engine.kernels->backend, "cpu") != 0)
         return err_set(ERR_UNSUPPORTED,
                        "generate.prompts works with hardware.backend=cpu "
                        "only: leave it out, and give checkpoints to "
                        "tessera-generate");
     /* read later, with the tokenizer of the data; the run is not to wait for
      * its weights to hear that there is nothing */
-    enum err rc =
-        trainer->settings.generate.prompts[0] != '\0' && trainer->rank == 0
-            ? prompt_file_check(trainer->settings.generate.prompts)
-            : ERR_OK;
+    enum err rc = run->settings.generate.prompts[0] != '\0' && run->rank == 0
+                      ? prompt_file_check(run->settings.generate.prompts)
+                      : ERR_OK;
     return rc == ERR_OK ? ERR_OK : err_prefix(rc, "generate.prompts");
 }
 
@@ -68,26 +68,26 @@ static void on_generate_destroy(void *self)
 
 static enum err generate_room(struct on_generate *on)
 {
-    struct trainer *trainer = on->trainer;
-    const struct model_config *config = &trainer->settings.model;
-    int64_t vocab = dataset_vocab_size(trainer->train_data[0]);
+    struct run *run = on->run;
+    const struct model_config *config = &run->settings.model;
+    int64_t vocab = dataset_vocab_size(run->inputs.train_data[0]);
     int64_t longest =
-        (int64_t)on->prompts.tokens_max + trainer->settings.generate.max_tokens;
+        (int64_t)on->prompts.tokens_max + run->settings.generate.max_tokens;
     size_t cache, held, total, available = memory_available("");
     char text[2][32];
     const struct infer_options options = {
-        .threads = trainer->threads,
+        .threads = run->engine.threads,
         .sequences = on->prompts.count < SEQUENCES ? (int64_t)on->prompts.count
                                                    : SEQUENCES,
         .positions =
             longest < config->max_seq_len ? longest : config->max_seq_len,
         .rows = ROWS,
         .dtype = DTYPE_F32,
-        .stream = trainer->stream,
-        .lora_alpha = trainer->settings.lora.alpha,
-        .experts = replica_experts(trainer->replica),
+        .stream = run->engine.stream,
+        .lora_alpha = run->settings.lora.alpha,
+        .experts = replica_experts(run->engine.replica),
     };
-    TRY(infer_plan(config, trainer->params, trainer->kernels, &options,
+    TRY(infer_plan(config, run->engine.params, run->engine.kernels, &options,
                    INFER_F32, &cache, &held, &total));
     units_bytes((double)(total - held), text[0], sizeof text[0]);
     units_bytes((double)available, text[1], sizeof text[1]);
@@ -96,14 +96,14 @@ static enum err generate_room(struct on_generate *on)
                        "generate.prompts needs %s of memory, and %s are left: "
                        "leave it out, or use shorter prompts",
                        text[0], text[1]);
-    if (trainer->rank == 0)
+    if (run->rank == 0)
         log_info("samples of %zu prompts take %s of memory", on->prompts.count,
                  text[0]);
-    TRY(infer_create(config, trainer->params, trainer->kernels, &options,
+    TRY(infer_create(config, run->engine.params, run->engine.kernels, &options,
                      &on->infer));
     const struct generate_model model = {
         .infer = on->infer,
-        .access = replica_access(trainer->replica),
+        .access = replica_access(run->engine.replica),
         .sequences = options.sequences,
         .positions = options.positions,
         .rows = options.rows,
@@ -120,10 +120,10 @@ static enum err before(void *arg, bool *stop)
 {
     const struct on_generate *on = arg;
     int64_t stops = stop_requested() != 0;
-    TRY(comm_all_reduce_i64(on->trainer->comm, &stops, 1, COMM_MAX));
+    TRY(comm_all_reduce_i64(on->run->comm, &stops, 1, COMM_MAX));
     *stop = stops != 0;
     if (!*stop)
-        replica_begin_eval(on->trainer->replica);
+        replica_begin_eval(on->run->engine.replica);
     return ERR_OK;
 }
 
@@ -133,16 +133,16 @@ static enum err after(void *arg, enum err rc)
 {
     const struct on_generate *on = arg;
     struct err_kept kept;
-    bool experts = replica_experts(on->trainer->replica) != NULL;
-    on->trainer->adrift |=
+    bool experts = replica_experts(on->run->engine.replica) != NULL;
+    on->run->engine.adrift |=
         experts && rc != ERR_OK && rc != ERR_NUMERIC && rc != ERR_COMM;
-    if (rc == ERR_COMM || on->trainer->adrift)
+    if (rc == ERR_COMM || on->run->engine.adrift)
         return rc;
     err_keep(&kept, rc);
-    rc = replica_end_eval(on->trainer->replica);
+    rc = replica_end_eval(on->run->engine.replica);
     if (rc == ERR_COMM)
         return rc;
-    return comm_agree(on->trainer->comm,
+    return comm_agree(on->run->comm,
                       kept.code != ERR_OK ? err_again(&kept) : rc);
 }
 
@@ -162,19 +162,19 @@ static enum err write_sample(const struct on_generate *on, size_t prompt,
                              const struct generate_result *result, json_t *said)
 {
     enum err rc = ERR_OK;
-    const struct trainer *trainer = on->trainer;
+    const struct run *run = on->run;
     const struct buffer *asked = &on->prompts.texts[prompt];
     char path[FSIO_PATH_MAX], name[32];
     char *line = NULL;
     struct buffer text = { 0 };
     int fd = -1;
     json_t *json = json_pack(
-        "{si sI sI so* sO? sI ss}", "attempt", trainer->attempt, "step",
-        (json_int_t)trainer->step, "number", (json_int_t)prompt, "prompt",
+        "{si sI sI so* sO? sI ss}", "attempt", run->attempt, "step",
+        (json_int_t)run->position.step, "number", (json_int_t)prompt, "prompt",
         as_json(asked->data, asked->bytes), "text", said, "tokens",
         (json_int_t)result->count, "end", generate_end_names[result->end]);
     TRY_OUT(jsontext_make(json, 0, &line));
-    TRY_OUT(lines_open(trainer->settings.run.dir, SAMPLES_FILE, path, &fd));
+    TRY_OUT(lines_open(run->settings.run.dir, SAMPLES_FILE, path, &fd));
     TRY_OUT(lines_append(fd, path, line));
     snprintf(name, sizeof name, "samples/%zu", prompt);
     TRY_OUT(buffer_add(&text,
@@ -182,7 +182,7 @@ static enum err write_sample(const struct on_generate *on, size_t prompt,
                        json_string_length(json_object_get(json, "prompt"))));
     TRY_OUT(
         buffer_add(&text, json_string_value(said), json_string_length(said)));
-    tracking_list_text(trainer->record.scalars, name, (const char *)text.data,
+    tracking_list_text(run->now.record.scalars, name, (const char *)text.data,
                        text.bytes);
 out:
     buffer_free(&text);
@@ -198,13 +198,13 @@ static enum err show(void *arg, size_t prompt,
                      const struct generate_result *result)
 {
     struct on_generate *on = arg;
-    if (on->trainer->rank != 0 || result->end == GENERATE_INTERRUPTED)
+    if (on->run->rank != 0 || result->end == GENERATE_INTERRUPTED)
         return ERR_OK;
     json_t *said = as_json((const uint8_t *)result->text, result->bytes);
     char *text = said != NULL ? json_dumps(said, JSON_ENCODE_ANY) : NULL;
     if (text != NULL)
-        log_info("step %" PRId64 " sample %zu %s", on->trainer->step, prompt,
-                 text);
+        log_info("step %" PRId64 " sample %zu %s", on->run->position.step,
+                 prompt, text);
     if (on->failed.code == ERR_OK)
         err_keep(&on->failed, write_sample(on, prompt, result, said));
     free(text);
@@ -214,7 +214,7 @@ static enum err show(void *arg, size_t prompt,
 
 static enum err generate_now(struct on_generate *on)
 {
-    const struct train_settings *s = &on->trainer->settings;
+    const struct train_settings *s = &on->run->settings;
     struct generate_options options = {
         .sample = sample_options_default,
         .max_tokens = s->generate.max_tokens,
@@ -228,31 +228,31 @@ static enum err generate_now(struct on_generate *on)
     if (!options.sample.greedy)
         options.sample.temperature = s->generate.temperature;
     options.sample.seed = (uint64_t)s->train.seed;
-    on->last_step = on->trainer->step;
+    on->last_step = on->run->position.step;
     enum err rc = generate_run(on->generate, &options, on->prompts.list,
                                on->prompts.count, &hooks);
     /* the same on all ranks, and the training's own affair */
-    if (rc == ERR_NUMERIC && on->trainer->rank == 0)
-        log_warn("no samples at step %" PRId64 ": %s", on->trainer->step,
+    if (rc == ERR_NUMERIC && on->run->rank == 0)
+        log_warn("no samples at step %" PRId64 ": %s", on->run->position.step,
                  err_text());
     if (rc != ERR_OK && rc != ERR_NUMERIC)
         return rc;
-    return comm_agree(on->trainer->comm, err_again(&on->failed));
+    return comm_agree(on->run->comm, err_again(&on->failed));
 }
 
 static enum err generate_step(struct on_generate *on,
                               const struct step_record *step, bool last)
 {
-    const struct trainer *trainer = on->trainer;
+    const struct run *run = on->run;
     if (on->last_step == step->step || step->stop_signal != 0 || !on->stepped)
         return ERR_OK;
     if (last ? !step->finished
              : step->agreed[ASK_GENERATE] == 0 &&
-                   !trainer_due(trainer, trainer->settings.generate.interval))
+                   !run_due(run, run->settings.generate.interval))
         return ERR_OK;
-    TRY(algorithms_swap(trainer));
+    TRY(run_swap(run));
     TRY(generate_now(on));
-    return algorithms_swap(trainer);
+    return run_swap(run);
 }
 
 static enum err on_generate_handle(void *self, enum event event,
@@ -260,19 +260,19 @@ static enum err on_generate_handle(void *self, enum event event,
                                    struct asks *asks)
 {
     struct on_generate *on = self;
-    struct trainer *trainer = on->trainer;
-    if (trainer->settings.generate.prompts[0] == '\0')
+    struct run *run = on->run;
+    if (run->settings.generate.prompts[0] == '\0')
         return ERR_OK;
     switch (event) {
     case EVENT_FIT_START:
         on->since = clock_now();
-        TRY(on_generate_prompts_read(trainer, &on->prompts));
-        return comm_agree(trainer->comm, generate_room(on));
+        TRY(on_generate_prompts_read(run, &on->prompts));
+        return comm_agree(run->comm, generate_room(on));
     case EVENT_BATCH_ASK:
         if (step->rank == 0)
             events_ask(asks, ASK_GENERATE,
-                       step_record_seconds_due(
-                           trainer->settings.generate.interval, &on->since));
+                       step_record_seconds_due(run->settings.generate.interval,
+                                               &on->since));
         return ERR_OK;
     case EVENT_BATCH_END:
         on->stepped = true;

@@ -7,11 +7,12 @@
 
 #include "src/base/log.h"
 #include "src/base/new.h"
+#include "src/data/set/dataset.h"
 #include "src/data/texts/prompt_file.h"
 
 /* What rank 0 has read, and what all get of it. */
 struct prompts_read {
-    const struct trainer *trainer;
+    const struct run *run;
     struct on_generate_prompts *prompts;
     struct tokenizer_encoder *encoder;
     uint64_t count;
@@ -22,7 +23,7 @@ static enum err prompts_take(void *arg, const char *text, size_t bytes)
 {
     struct prompts_read *read = arg;
     struct on_generate_prompts *prompts = read->prompts;
-    int64_t room = read->trainer->settings.model.max_seq_len;
+    int64_t room = read->run->settings.model.max_seq_len;
     if (read->count == ON_GENERATE_PROMPTS_MAX)
         return err_set(ERR_USAGE, "a run continues at most %d",
                        ON_GENERATE_PROMPTS_MAX);
@@ -47,7 +48,7 @@ static enum err prompts_on_rank_0(struct prompts_read *read)
 {
     enum err rc = ERR_OK;
     struct on_generate_prompts *prompts = read->prompts;
-    const struct dataset *data = read->trainer->train_data[0];
+    const struct dataset *data = read->run->inputs.train_data[0];
     const char *file = dataset_tokenizer_file(data);
     const char *name = file[0] != '\0' ? file : dataset_tokenizer(data);
     TRY(tokenizer_create(name, &prompts->tokenizer));
@@ -59,14 +60,14 @@ static enum err prompts_on_rank_0(struct prompts_read *read)
                        "with --tokenizer",
                        dataset_path(data), dataset_tokenizer(data));
     TRY(tokenizer_encoder_create(prompts->tokenizer, &read->encoder));
-    TRY_OUT(prompt_file_read(read->trainer->settings.generate.prompts,
-                             prompts_take, read));
+    TRY_OUT(prompt_file_read(read->run->settings.generate.prompts, prompts_take,
+                             read));
     read->first[read->count] = prompts->tokens.count;
     uint64_t lost = tokenizer_encoder_lost(read->encoder);
     if (lost > 0)
         log_warn("%s: %" PRIu64 " bytes are left out, the tokenizer has no "
                  "tokens for them",
-                 read->trainer->settings.generate.prompts, lost);
+                 read->run->settings.generate.prompts, lost);
     prompts->eos = (int32_t)dataset_eos_token(data);
     if (prompts->eos < 0)
         prompts->eos = tokenizer_eos(prompts->tokenizer);
@@ -91,18 +92,18 @@ static enum err prompts_list(struct on_generate_prompts *prompts,
     return ERR_OK;
 }
 
-enum err on_generate_prompts_read(const struct trainer *trainer,
+enum err on_generate_prompts_read(const struct run *run,
                                   struct on_generate_prompts *prompts)
 {
     enum err rc = ERR_OK;
-    struct comm *comm = trainer->comm;
+    struct comm *comm = run->comm;
     struct prompts_read *read = calloc(1, sizeof *read);
     if (read == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
     else
-        *read = (struct prompts_read){ .trainer = trainer, .prompts = prompts };
+        *read = (struct prompts_read){ .run = run, .prompts = prompts };
     if (rc == ERR_OK)
-        rc = trainer->rank == 0
+        rc = run->rank == 0
                  ? prompts_on_rank_0(read)
                  : tokenizer_create(TOKENIZER_DEFAULT, &prompts->tokenizer);
     TRY_OUT(comm_agree(comm, rc));
@@ -110,7 +111,7 @@ enum err on_generate_prompts_read(const struct trainer *trainer,
     TRY_OUT(comm_broadcast(comm, read->first, sizeof read->first, 0));
     TRY_OUT(comm_broadcast(comm, &prompts->eos, sizeof prompts->eos, 0));
     size_t count = (size_t)read->first[read->count];
-    if (trainer->rank != 0)
+    if (run->rank != 0)
         rc = token_list_room(&prompts->tokens, count);
     TRY_OUT(comm_agree(comm, rc));
     prompts->tokens.count = count;

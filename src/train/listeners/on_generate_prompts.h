@@ -6,7 +6,7 @@
 #include "src/infer/generate.h"
 #include "src/base/buffer.h"
 #include "src/text/tokenizer/tokenizer.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 #define ON_GENERATE_PROMPTS_MAX 1024
 
@@ -22,6 +22,6 @@ struct on_generate_prompts {
 
 /* Zeroed by the caller, who frees in any case. ERR_USAGE: a prompt has no room
  * for an answer within model.max_seq_len. Collective. */
-enum err on_generate_prompts_read(const struct trainer *trainer,
+enum err on_generate_prompts_read(const struct run *run,
                                   struct on_generate_prompts *prompts);
 void on_generate_prompts_free(struct on_generate_prompts *prompts);

@@ -16,25 +16,25 @@
 #include "src/train/start/trainer_memory.h"
 
 struct on_memory {
-    struct trainer *trainer;
+    struct run *run;
     struct monitor_due due;
 };
 
-static enum err on_memory_create(void *self, struct trainer *trainer)
+static enum err on_memory_create(void *self, struct run *run)
 {
     struct on_memory *on = self;
-    on->trainer = trainer;
-    return monitor_due_create(trainer, "monitor.memory",
-                              trainer->settings.monitor.memory, true, &on->due);
+    on->run = run;
+    return monitor_due_create(run, "monitor.memory",
+                              run->settings.monitor.memory, true, &on->due);
 }
 
 /* The plan's kinds as words, and what is resident already. */
-static enum err log_kinds(const struct trainer *trainer)
+static enum err log_kinds(const struct run *run)
 {
     struct memory_plan plan;
     struct memory_plan_kind kinds[MEMORY_PLAN_KINDS];
     char text[1024] = "", bytes[32];
-    TRY(trainer_memory_plan(trainer, &plan));
+    TRY(trainer_memory_plan(run, &plan));
     memory_plan_kinds(&plan, kinds);
     for (int i = 0; i < MEMORY_PLAN_KINDS; i++) {
         size_t used = strlen(text);
@@ -44,7 +44,7 @@ static enum err log_kinds(const struct trainer *trainer)
                      used > 0 ? ", " : "", kinds[i].name, bytes);
     }
     units_bytes((double)memory_resident(), bytes, sizeof bytes);
-    if (trainer->rank == 0)
+    if (run->rank == 0)
         log_info("memory of a rank: %s; resident now: %s", text, bytes);
     return ERR_OK;
 }
@@ -54,31 +54,30 @@ static const char *const taken_names[TAKEN_COUNT] = { "memory/resident",
                                                       "memory/peak",
                                                       "memory/device" };
 
-static enum err tell_taken(const struct trainer *trainer,
+static enum err tell_taken(const struct run *run,
                            const struct step_record *step)
 {
-    const struct kernel_memory *memory = trainer->kernels->memory;
+    const struct kernel_memory *memory = run->engine.kernels->memory;
     size_t device = 0;
     int64_t taken[TAKEN_COUNT];
     if (memory->used != NULL)
-        TRY(comm_agree(trainer->comm, memory->used(&device)));
+        TRY(comm_agree(run->comm, memory->used(&device)));
     taken[TAKEN_RESIDENT] = (int64_t)memory_resident();
     taken[TAKEN_PEAK] = (int64_t)memory_peak();
     taken[TAKEN_DEVICE] = (int64_t)device;
-    TRY(comm_all_reduce_i64(trainer->comm, taken, TAKEN_COUNT, COMM_MAX));
+    TRY(comm_all_reduce_i64(run->comm, taken, TAKEN_COUNT, COMM_MAX));
     for (int i = 0; i < TAKEN_COUNT; i++)
         if (taken[i] > 0)
             tracking_list_add(step->scalars, taken_names[i], (double)taken[i]);
     return ERR_OK;
 }
 
-static enum err tell(const struct trainer *trainer,
-                     const struct step_record *step)
+static enum err tell(const struct run *run, const struct step_record *step)
 {
     struct memory_plan plan;
     struct memory_plan_kind kinds[MEMORY_PLAN_KINDS];
     char name[64];
-    TRY(comm_agree(trainer->comm, trainer_memory_plan(trainer, &plan)));
+    TRY(comm_agree(run->comm, trainer_memory_plan(run, &plan)));
     memory_plan_kinds(&plan, kinds);
     for (int i = 0; i < MEMORY_PLAN_KINDS; i++) {
         snprintf(name, sizeof name, "memory/planned/%s", kinds[i].name);
@@ -87,7 +86,7 @@ static enum err tell(const struct trainer *trainer,
     }
     tracking_list_add(step->scalars, "memory/planned/total",
                       (double)plan.total);
-    return tell_taken(trainer, step);
+    return tell_taken(run, step);
 }
 
 static enum err on_memory_handle(void *self, enum event event,
@@ -99,10 +98,9 @@ static enum err on_memory_handle(void *self, enum event event,
     if (!monitor_due_ever(&on->due))
         return ERR_OK;
     if (event == EVENT_FIT_START)
-        return step->finished
-                   ? ERR_OK
-                   : comm_agree(on->trainer->comm, log_kinds(on->trainer));
-    return monitor_due_now(&on->due, step) ? tell(on->trainer, step) : ERR_OK;
+        return step->finished ? ERR_OK
+                              : comm_agree(on->run->comm, log_kinds(on->run));
+    return monitor_due_now(&on->due, step) ? tell(on->run, step) : ERR_OK;
 }
 
 const struct listener_ops on_memory_ops = {

@@ -30,12 +30,15 @@
 #include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/base/buffer.h"
-#include "src/train/loop/trainer.h"
-#include "src/train/loop/trainer_rollback.h"
+#include "src/data/set/mixture_text.h"
+#include "src/data/set/order.h"
+#include "src/train/run/run.h"
+#include "src/train/start/trainer_rollback.h"
 #include "src/train/settings/trainer_schedule.h"
+#include "src/train/start/run_data.h"
 
 struct on_metrics {
-    const struct trainer *trainer; /* these four are lent */
+    const struct run *run; /* these four are lent */
     const struct train_settings *settings;
     const struct kernels *kernels;
     const struct replica *replica;
@@ -60,16 +63,16 @@ static void metrics_destroy(void *self)
     buffer_free(&metrics->line);
 }
 
-static enum err metrics_create(void *self, struct trainer *trainer)
+static enum err metrics_create(void *self, struct run *run)
 {
     struct on_metrics *metrics = self;
-    size_t experts = trainer->record.expert_count;
-    metrics->trainer = trainer;
-    metrics->settings = &trainer->settings;
-    metrics->kernels = trainer->kernels;
-    metrics->replica = trainer->replica;
+    size_t experts = run->now.record.expert_count;
+    metrics->run = run;
+    metrics->settings = &run->settings;
+    metrics->kernels = run->engine.kernels;
+    metrics->replica = run->engine.replica;
     metrics->fd = -1;
-    TRY(lines_open(trainer->settings.run.dir, "metrics.jsonl", metrics->path,
+    TRY(lines_open(run->settings.run.dir, "metrics.jsonl", metrics->path,
                    &metrics->fd));
     if (experts > 0)
         metrics->expert_counts =
@@ -184,22 +187,22 @@ static void format_hardware(const struct on_metrics *metrics, char *out,
 
 /* Positions that came of each data set of a mixture; empty without one, and
  * where the order does not count. Names need no escapes. */
-static void format_streams(const struct trainer *trainer,
+static void format_streams(const struct run *run,
                            const struct step_record *step, char *out,
                            size_t size)
 {
     int64_t counts[STREAMS_MAX];
-    const struct train_settings *s = &trainer->settings;
+    const struct train_settings *s = &run->settings;
     size_t used = 0;
     out[0] = '\0';
     if (s->data.mixture[0] == '\0' ||
-        !order_read(trainer->order, trainer_rollback_read(trainer, step->step),
+        !order_read(run->inputs.order, trainer_rollback_read(run, step->step),
                     counts))
         return;
-    for (int i = 0; i < trainer->train_count && used < size; i++)
+    for (int i = 0; i < run->inputs.train_count && used < size; i++)
         used += (size_t)snprintf(out + used, size - used, "%s\"%s\": %lld",
                                  i == 0 ? ", \"stream_tokens\": {" : ", ",
-                                 trainer->run_data->text.entries[i].name,
+                                 run->inputs.sets->text.entries[i].name,
                                  (long long)(counts[i] * s->data.seq_len));
     if (used < size)
         snprintf(out + used, size - used, "}");
@@ -235,7 +238,7 @@ static enum err write_line(struct on_metrics *metrics,
     format_times(step, times, sizeof times);
     format_experts(metrics, step, experts, sizeof experts);
     format_hardware(metrics, hardware, sizeof hardware);
-    format_streams(metrics->trainer, step, streams, sizeof streams);
+    format_streams(metrics->run, step, streams, sizeof streams);
     snprintf(line, sizeof line,
              "{\"attempt\": %d, \"step\": %lld, \"tokens\": %lld, "
              "\"loss\": %s, \"lr\": %s, \"grad_norm\": %s, "
@@ -251,19 +254,18 @@ static enum err write_line(struct on_metrics *metrics,
                         (const char *)metrics->line.data);
 }
 
-static void tell_streams(const struct trainer *trainer,
-                         const struct step_record *step)
+static void tell_streams(const struct run *run, const struct step_record *step)
 {
     int64_t counts[STREAMS_MAX];
     char name[MIXTURE_NAME_BYTES + 16];
-    const struct train_settings *s = &trainer->settings;
+    const struct train_settings *s = &run->settings;
     if (s->data.mixture[0] == '\0' ||
-        !order_read(trainer->order, trainer_rollback_read(trainer, step->step),
+        !order_read(run->inputs.order, trainer_rollback_read(run, step->step),
                     counts))
         return;
-    for (int i = 0; i < trainer->train_count; i++) {
+    for (int i = 0; i < run->inputs.train_count; i++) {
         snprintf(name, sizeof name, "data/%s/tokens",
-                 trainer->run_data->text.entries[i].name);
+                 run->inputs.sets->text.entries[i].name);
         tracking_list_add(step->scalars, name,
                           (double)(counts[i] * s->data.seq_len));
     }
@@ -294,7 +296,7 @@ static void tell_trackers(const struct on_metrics *metrics,
     tracking_list_add(list, "time/step", step->step_s);
     tracking_list_add(list, "time/loader", step->loader_s);
     tracking_list_add(list, "time/train", step->elapsed_s);
-    tell_streams(metrics->trainer, step);
+    tell_streams(metrics->run, step);
     if (step->expert_count == 0)
         return;
     struct spread spread = spread_of(metrics, step);

@@ -9,8 +9,6 @@
  * ranks and the strategy. Of an update a stretch of weights at a time is copied,
  * never all of them. An update that an algorithm makes of its own, after the
  * optimizer's, is not in it. */
-#include "src/train/listeners/on_norms.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,32 +16,16 @@
 
 #include "src/base/new.h"
 #include "src/parallel/norms.h"
-#include "src/parallel/spans.h"
 #include "src/train/listeners/monitor_due.h"
-#include "src/train/plan/train_memory.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 struct on_norms {
-    struct trainer *trainer;
+    struct run *run;
     struct monitor_due due;
     struct norms *norms; /* NULL: never due */
     double *sums;        /* [tensors] */
     bool taking;         /* the step at hand */
 };
-
-size_t on_norms_bytes(const struct train_settings *settings,
-                      const struct params *params)
-{
-    struct replica_options replica = train_memory_replica(settings);
-    const struct spans_input input = { .params = params,
-                                       .rest = replica.optimizer,
-                                       .groups = replica.groups,
-                                       .group_count = replica.group_count };
-    if (settings->monitor.norms.value <= 0.0)
-        return 0;
-    return norms_watch_bytes(params, spans_whole(&input) != NULL) +
-           (size_t)params->count * sizeof(double);
-}
 
 static void on_norms_destroy(void *self)
 {
@@ -52,23 +34,23 @@ static void on_norms_destroy(void *self)
     free(on->sums);
 }
 
-static enum err on_norms_create(void *self, struct trainer *trainer)
+static enum err on_norms_create(void *self, struct run *run)
 {
     struct on_norms *on = self;
-    on->trainer = trainer;
-    TRY(monitor_due_create(trainer, "monitor.norms",
-                           trainer->settings.monitor.norms, false, &on->due));
+    on->run = run;
+    TRY(monitor_due_create(run, "monitor.norms", run->settings.monitor.norms,
+                           false, &on->due));
     if (!monitor_due_ever(&on->due))
         return ERR_OK;
-    TRY(new_zeroed(&on->sums, (size_t)trainer->params->count));
-    return norms_watch_create(trainer->replica, &on->norms);
+    TRY(new_zeroed(&on->sums, (size_t)run->engine.params->count));
+    return norms_watch_create(run->engine.replica, &on->norms);
 }
 
 /* The sums' roots times `scale`, as norm/OF/NAME. */
 static void tell(const struct on_norms *on, const struct step_record *step,
                  const char *of, double scale)
 {
-    const struct params *params = on->trainer->params;
+    const struct params *params = on->run->engine.params;
     char name[TRACKING_NAME_BYTES];
     double all = 0.0;
     for (int p = 0; p < params->count; p++) {
@@ -85,7 +67,7 @@ static void tell(const struct on_norms *on, const struct step_record *step,
 static void tell_moment(const struct on_norms *on,
                         const struct step_record *step, int index)
 {
-    const struct params *params = on->trainer->params;
+    const struct params *params = on->run->engine.params;
     char name[TRACKING_NAME_BYTES];
     for (int p = 0; p < params->count; p++) {
         const char *moment = norms_moment_name(on->norms, p, index);
@@ -106,7 +88,7 @@ struct moment_total {
 static void add_totals(const struct on_norms *on, int index,
                        struct moment_total *totals, int *count)
 {
-    for (int p = 0; p < on->trainer->params->count; p++) {
+    for (int p = 0; p < on->run->engine.params->count; p++) {
         const char *name = norms_moment_name(on->norms, p, index);
         int t = 0;
         if (name == NULL)
@@ -121,7 +103,7 @@ static void add_totals(const struct on_norms *on, int index,
 
 static bool has_moment(const struct on_norms *on, int index)
 {
-    for (int p = 0; p < on->trainer->params->count; p++)
+    for (int p = 0; p < on->run->engine.params->count; p++)
         if (norms_moment_name(on->norms, p, index) != NULL)
             return true;
     return false;
@@ -149,7 +131,7 @@ static enum err take_moments(struct on_norms *on,
 static enum err before_update(struct on_norms *on,
                               const struct step_record *step)
 {
-    struct replica *replica = on->trainer->replica;
+    struct replica *replica = on->run->engine.replica;
     double scale =
         step->loss_tokens > 0 ? 1.0 / (double)step->loss_tokens : 0.0;
     on->taking = monitor_due_step(&on->due, step->step + 1);
@@ -165,7 +147,7 @@ static enum err after_update(struct on_norms *on,
                              const struct step_record *step)
 {
     on->taking = false;
-    TRY(norms_watched_update(on->norms, on->trainer->replica, on->sums));
+    TRY(norms_watched_update(on->norms, on->run->engine.replica, on->sums));
     tell(on, step, "update", 1.0);
     TRY(norms_sum(on->norms, NORMS_WEIGHTS, 0, on->sums));
     tell(on, step, "weight", 1.0);

@@ -13,7 +13,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/units.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 #define SIDE 256
 #define ELEMENTS ((size_t)SIDE * SIDE)
@@ -48,9 +48,9 @@ static double measure_thread(const struct kernels *kernels,
 }
 
 /* The rate of all threads together, FLOP/s; 0: no memory. */
-static double measure(const struct trainer *trainer, double peak_flops)
+static double measure(const struct run *run, double peak_flops)
 {
-    const struct kernels *kernels = trainer->kernels;
+    const struct kernels *kernels = run->engine.kernels;
     const struct kernel_limits limits = { .threads = 1,
                                           .tokens = SIDE,
                                           .batch = 1,
@@ -59,7 +59,7 @@ static double measure(const struct trainer *trainer, double peak_flops)
                                           .heads = 1,
                                           .head_dim = SIDE,
                                           .vocab = SIDE };
-    int threads = trainer->ctx.threads;
+    int threads = run->engine.ctx.threads;
     size_t scratch = (kernels->scratch_bytes(&limits) + 63) / 64 * 64;
     size_t bytes = ELEMENTS * sizeof(float) + scratch;
     float *operands = aligned_alloc(64, 2 * ELEMENTS * sizeof *operands);
@@ -80,31 +80,31 @@ static double measure(const struct trainer *trainer, double peak_flops)
     return rate;
 }
 
-static void warn(const struct trainer *trainer, const struct kernels *best,
-                 double rate, double peak)
+static void warn(const struct run *run, const struct kernels *best, double rate,
+                 double peak)
 {
     char rate_text[32], peak_text[32];
     units_count(rate, rate_text, sizeof rate_text);
     units_count(peak, peak_text, sizeof peak_text);
-    if (trainer->kernels != best && trainer->kernels != best->profiled)
+    if (run->engine.kernels != best && run->engine.kernels != best->profiled)
         log_warn("products take %s FLOP/s of the processor's %s: "
                  "hardware.kernel_set is %s, set it to auto",
-                 rate_text, peak_text, trainer->kernels->kernel_set);
+                 rate_text, peak_text, run->engine.kernels->kernel_set);
     else
         log_warn("products take %s FLOP/s of the processor's %s: its caches "
                  "are slow, or the kernels (%s) do not suit it; see "
                  "`tessera-health job` here",
-                 rate_text, peak_text, trainer->kernels->kernel_set);
+                 rate_text, peak_text, run->engine.kernels->kernel_set);
 }
 
 struct on_products {
-    const struct trainer *trainer;
+    const struct run *run;
 };
 
-static enum err products_create(void *self, struct trainer *trainer)
+static enum err products_create(void *self, struct run *run)
 {
     struct on_products *products = self;
-    products->trainer = trainer;
+    products->run = run;
     return ERR_OK;
 }
 
@@ -113,23 +113,23 @@ static enum err products_handle(void *self, enum event event,
                                 struct asks *asks)
 {
     const struct on_products *products = self;
-    const struct trainer *trainer = products->trainer;
+    const struct run *run = products->run;
     const struct kernels *best;
     const char *source;
     (void)event;
     (void)step;
     (void)asks;
     /* where the run goes back it was told already */
-    if (strcmp(trainer->kernels->backend, "cpu") != 0 ||
-        trainer->came_back.asked)
+    if (strcmp(run->engine.kernels->backend, "cpu") != 0 ||
+        run->position.came_back.asked)
         return ERR_OK;
     TRY(kernels_find("cpu", "auto", &best));
-    double peak = best->peak_flops(&trainer->ctx, DTYPE_F32, false, &source);
-    double rate = measure(trainer, peak);
+    double peak = best->peak_flops(&run->engine.ctx, DTYPE_F32, false, &source);
+    double rate = measure(run, peak);
     if (rate == 0.0)
         return err_set(ERR_MEMORY, "no memory to time products");
     if (rate < SHARE_MIN * peak)
-        warn(trainer, best, rate, peak);
+        warn(run, best, rate, peak);
     return ERR_OK;
 }
 

@@ -12,7 +12,7 @@
 #include "src/base/median.h"
 #include "src/job/ledger.h"
 #include "src/train/listeners/spike_budget.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 #define KEY "spike_history"
 
@@ -131,7 +131,7 @@ int on_spike_medians(const struct on_spike *spike, double *loss, double *norm)
 /* --- the listener --- */
 
 struct listening_spike {
-    struct trainer *trainer; /* lent */
+    struct run *run; /* lent */
     struct on_spike history;
     struct spike_budget budget;
 };
@@ -145,14 +145,14 @@ enum answer {
     ANSWER_ROLLBACK
 };
 
-static enum err spike_create(void *self, struct trainer *trainer)
+static enum err spike_create(void *self, struct run *run)
 {
     struct listening_spike *spike = self;
-    const struct train_settings *s = &trainer->settings;
-    spike->trainer = trainer;
+    const struct train_settings *s = &run->settings;
+    spike->run = run;
     spike->budget.limit = s->train.spike_budget;
-    return trainer_steps(trainer, "train.spike_window", s->train.spike_window,
-                         &spike->budget.window);
+    return run_steps(run, "train.spike_window", s->train.spike_window,
+                     &spike->budget.window);
 }
 
 static enum answer judge(struct listening_spike *spike,
@@ -163,7 +163,7 @@ static enum answer judge(struct listening_spike *spike,
                                             ANSWER_SKIP, ANSWER_ROLLBACK };
     static const enum answer of_nan[] = { ANSWER_STOP, ANSWER_SKIP,
                                           ANSWER_ROLLBACK };
-    const struct train_settings *s = &spike->trainer->settings;
+    const struct train_settings *s = &spike->run->settings;
     *cause = (struct rollback_cause){ .kind = step->diverged ? "nan" : "spike",
                                       .from = step->step,
                                       .loss = step->loss,
@@ -189,7 +189,7 @@ static enum err check_budget(const struct listening_spike *spike,
                              const struct rollback_cause *cause)
 {
     const struct spike_budget *budget = &spike->budget;
-    const struct rollbacks *rollbacks = &spike->trainer->rollbacks;
+    const struct rollbacks *rollbacks = &spike->run->position.rollbacks;
     char done[160];
     double loss, norm;
     int64_t used = spike_budget_used(budget, rollbacks, cause->from);
@@ -209,37 +209,38 @@ static enum err check_budget(const struct listening_spike *spike,
 
 /* Rank 0's, once for a batch: a step that is done again after a restart is left
  * out again. */
-static enum err record_skip(const struct trainer *trainer,
+static enum err record_skip(const struct run *run,
                             const struct rollback_cause *cause)
 {
     size_t i;
     json_t *event, *events = NULL;
-    const char *dir = trainer->settings.run.dir;
-    int64_t batch = rollback_batch(&trainer->rollbacks, cause->from);
+    const char *dir = run->settings.run.dir;
+    int64_t batch = rollback_batch(&run->position.rollbacks, cause->from);
     bool found = false;
     TRY(ledger_events(dir, "skip", &events));
     json_array_foreach(events, i, event)
     {
         const json_t *its = json_object_get(event, "batch");
-        const char *run = json_string_value(json_object_get(event, "run_uuid"));
-        found = found || (run != NULL && strcmp(run, trainer->run_uuid) == 0 &&
+        const char *uuid =
+            json_string_value(json_object_get(event, "run_uuid"));
+        found = found || (uuid != NULL && strcmp(uuid, run->uuid) == 0 &&
                           json_is_integer(its) &&
                           json_integer_value(its) == (json_int_t)batch);
     }
     json_decref(events);
     if (found)
         return ERR_OK;
-    event = rollback_cause_json(cause, trainer->run_uuid);
+    event = rollback_cause_json(cause, run->uuid);
     json_object_set_new(event, "batch", json_integer(batch));
     json_object_set_new(event, "batches", json_integer(1));
-    return ledger_append(dir, "skip", trainer->attempt, event);
+    return ledger_append(dir, "skip", run->attempt, event);
 }
 
 static enum err spike_judge(struct listening_spike *spike,
                             const struct step_record *step, struct asks *asks)
 {
     enum err rc = ERR_OK;
-    struct trainer *trainer = spike->trainer;
+    struct run *run = spike->run;
     struct on_spike before = spike->history;
     struct rollback_cause cause;
     static const char *const what[] = { [ANSWER_WARN] = "",
@@ -263,27 +264,28 @@ static enum err spike_judge(struct listening_spike *spike,
         log_warn("step %lld: %s%s", number, cause.text, what[answer]);
     if (answer == ANSWER_ROLLBACK) {
         cause.asked = true;
-        trainer->back = cause;
+        run->now.back = cause;
     }
     if (answer != ANSWER_SKIP)
         return ERR_OK;
     events_ask(asks, ASK_SKIP, 1);
     spike_budget_skip(&spike->budget, step->step);
     if (step->rank == 0)
-        rc = record_skip(trainer, &cause);
-    return comm_agree(trainer->comm, rc);
+        rc = record_skip(run, &cause);
+    return comm_agree(run->comm, rc);
 }
 
 /* Batches that are behind the run and not in its weights. */
 static void tell(const struct listening_spike *spike,
                  const struct step_record *step)
 {
-    const struct trainer *trainer = spike->trainer;
-    const struct train_settings *s = &trainer->settings;
+    const struct run *run = spike->run;
+    const struct train_settings *s = &run->settings;
     if (s->train.on_spike < ON_SPIKE_SKIP && s->train.on_nan == ON_NAN_STOP)
         return;
-    int64_t batches = spike->budget.left_out +
-                      rollback_left_out(&trainer->rollbacks, step->step - 1);
+    int64_t batches =
+        spike->budget.left_out +
+        rollback_left_out(&run->position.rollbacks, step->step - 1);
     tracking_list_add(step->scalars, "train/skipped_batches", (double)batches);
 }
 

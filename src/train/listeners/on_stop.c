@@ -18,7 +18,7 @@
 #include "src/job/slurm.h"
 #include "src/job/stop.h"
 #include "src/job/time_left.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 #define STOP_LEAD_S_MIN 30.0
 #define LOOKS 64
@@ -67,12 +67,12 @@ static enum err stop_handle(void *self, enum event event,
                                                        : ERR_OK;
 }
 
-static enum err stop_create(void *self, struct trainer *trainer)
+static enum err stop_create(void *self, struct run *run)
 {
     struct on_stop *stop = self;
-    stop->lock = trainer->lock;
-    stop->run_dir = trainer->settings.run.dir;
-    if (trainer->rank == 0) {
+    stop->lock = run->lock;
+    stop->run_dir = run->settings.run.dir;
+    if (run->rank == 0) {
         struct slurm slurm;
         slurm_read(&slurm);
         time_left_begin(&stop->left, slurm.job_id);

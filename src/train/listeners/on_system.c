@@ -30,7 +30,7 @@
 #include "src/base/memory.h"
 #include "src/base/new.h"
 #include "src/train/listeners/monitor_due.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 #define KEEP_S 60.0 /* energy is read so often at least */
 
@@ -229,7 +229,7 @@ void system_parts_tell(const struct system_part *parts, int count,
 /* --- the listener --- */
 
 struct on_system {
-    struct trainer *trainer;
+    struct run *run;
     struct monitor_due due;
     struct system_reader reader;
     struct system_part *parts; /* [ranks] */
@@ -244,35 +244,35 @@ static void on_system_destroy(void *self)
     free(on->hosts);
 }
 
-static enum err on_system_create(void *self, struct trainer *trainer)
+static enum err on_system_create(void *self, struct run *run)
 {
     struct on_system *on = self;
-    struct comm *comm = trainer->comm;
-    const struct kernel_memory *memory = trainer->kernels->memory;
+    struct comm *comm = run->comm;
+    const struct kernel_memory *memory = run->engine.kernels->memory;
     const char *root = getenv("TESSERA_SYSTEM_ROOT");
     char bus[64];
-    on->trainer = trainer;
-    TRY(monitor_due_create(trainer, "monitor.system",
-                           trainer->settings.monitor.system, true, &on->due));
+    on->run = run;
+    TRY(monitor_due_create(run, "monitor.system", run->settings.monitor.system,
+                           true, &on->due));
     if (!monitor_due_ever(&on->due))
         return ERR_OK;
-    TRY(new_zeroed(&on->parts, (size_t)trainer->ranks));
-    TRY(new_zeroed(&on->hosts, (size_t)trainer->ranks));
-    for (int r = 0; r < trainer->ranks; r++)
+    TRY(new_zeroed(&on->parts, (size_t)run->ranks));
+    TRY(new_zeroed(&on->hosts, (size_t)run->ranks));
+    for (int r = 0; r < run->ranks; r++)
         on->hosts[r] = comm_host(comm, r);
     bool gpu =
         memory->identify != NULL && memory->identify(bus, sizeof bus) == ERR_OK;
     system_reader_open(root != NULL ? root : "", comm_local_rank(comm) == 0,
-                       gpu ? bus : NULL, trainer->rank == 0, &on->reader);
+                       gpu ? bus : NULL, run->rank == 0, &on->reader);
     return ERR_OK;
 }
 
 static enum err exchange(struct on_system *on)
 {
-    struct comm *comm = on->trainer->comm;
+    struct comm *comm = on->run->comm;
     size_t *bytes = comm_sizes(comm, 0);
     size_t *offsets = comm_sizes(comm, 1);
-    for (int r = 0; r < on->trainer->ranks; r++) {
+    for (int r = 0; r < on->run->ranks; r++) {
         bytes[r] = sizeof on->parts[0];
         offsets[r] = (size_t)r * sizeof on->parts[0];
     }
@@ -299,7 +299,7 @@ static enum err on_system_handle(void *self, enum event event,
     if (step->rank != 0)
         return ERR_OK;
     system_parts_tell(on->parts, step->ranks, on->hosts, step->scalars);
-    if (fsio_free_bytes(on->trainer->settings.run.dir, &bytes) == ERR_OK)
+    if (fsio_free_bytes(on->run->settings.run.dir, &bytes) == ERR_OK)
         tracking_list_add(step->scalars, "system/disk_free", (double)bytes);
     return ERR_OK;
 }

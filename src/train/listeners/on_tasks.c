@@ -17,11 +17,12 @@
 #include "src/base/memory.h"
 #include "src/base/new.h"
 #include "src/base/units.h"
+#include "src/data/set/dataset.h"
 #include "src/eval/eval_report.h"
 #include "src/infer/infer.h"
 #include "src/job/stop.h"
 #include "src/train/listeners/eval_due.h"
-#include "src/train/start/trainer_backend.h"
+#include "src/train/plan/trainer_backend.h"
 
 #define TASKS_MAX 256
 /* Tokens of a call. */
@@ -43,7 +44,7 @@ struct on_tasks {
 
 static enum err tasks_read(struct on_tasks *on)
 {
-    const struct train_settings *s = &on->due.trainer->settings;
+    const struct train_settings *s = &on->due.run->settings;
     char *rest = on->text;
     struct icl_task task;
     icl_task_default(&task);
@@ -73,7 +74,7 @@ static enum err tasks_read(struct on_tasks *on)
 
 static enum err tasks_tokenizer(struct on_tasks *on)
 {
-    const struct dataset *data = on->due.trainer->train_data[0];
+    const struct dataset *data = on->due.run->inputs.train_data[0];
     const char *file = dataset_tokenizer_file(data);
     TRY(tokenizer_create(file[0] != '\0' ? file : dataset_tokenizer(data),
                          &on->tokenizer));
@@ -88,14 +89,13 @@ static enum err tasks_tokenizer(struct on_tasks *on)
 }
 
 /* Whether this rank has room when the run has taken what it plans with. */
-static enum err tasks_room(const struct trainer *trainer, size_t bytes)
+static enum err tasks_room(const struct run *run, size_t bytes)
 {
-    const struct kernel_memory *memory = trainer->kernels->memory;
+    const struct kernel_memory *memory = run->engine.kernels->memory;
     size_t available = SIZE_MAX;
     char text[2][32];
     if (!memory->device)
-        available =
-            memory_available("") / (size_t)comm_local_size(trainer->comm);
+        available = memory_available("") / (size_t)comm_local_size(run->comm);
     else if (memory->available != NULL && memory->available() > 0)
         available = memory->available();
     units_bytes((double)bytes, text[0], sizeof text[0]);
@@ -106,7 +106,7 @@ static enum err tasks_room(const struct trainer *trainer, size_t bytes)
                        "rank, and %s are left: lower eval.tasks_batch, or "
                        "score checkpoints with tessera-eval",
                        text[0], text[1]);
-    if (trainer->rank == 0)
+    if (run->rank == 0)
         log_info("scoring tasks takes %s of memory on each rank, beside what "
                  "the run plans with",
                  text[0]);
@@ -115,24 +115,24 @@ static enum err tasks_room(const struct trainer *trainer, size_t bytes)
 
 static enum err tasks_infer(struct on_tasks *on)
 {
-    const struct trainer *trainer = on->due.trainer;
-    const struct train_settings *s = &trainer->settings;
+    const struct run *run = on->due.run;
+    const struct train_settings *s = &run->settings;
     size_t cache, held, total;
     const struct infer_options options = {
-        .threads = trainer->threads,
+        .threads = run->engine.threads,
         .sequences = s->eval.tasks_batch,
         .positions = icl_set_positions(on->set),
         .rows = ROWS,
-        .stream = trainer->stream,
+        .stream = run->engine.stream,
         .dtype = trainer_backend_dtype(s),
         .lora_alpha = s->lora.alpha,
-        .experts = replica_experts(trainer->replica),
+        .experts = replica_experts(run->engine.replica),
     };
-    TRY(infer_plan(&s->model, trainer->params, trainer->kernels, &options,
+    TRY(infer_plan(&s->model, run->engine.params, run->engine.kernels, &options,
                    INFER_F32, &cache, &held, &total));
-    TRY(tasks_room(trainer, total - held));
-    return infer_create(&s->model, trainer->params, trainer->kernels, &options,
-                        &on->infer);
+    TRY(tasks_room(run, total - held));
+    return infer_create(&s->model, run->engine.params, run->engine.kernels,
+                        &options, &on->infer);
 }
 
 /* --- the model ----------------------------------------------------------- */
@@ -143,7 +143,7 @@ static enum err tasks_forward(void *self, const struct infer_tokens *list,
                               int count)
 {
     struct on_tasks *on = self;
-    struct replica *replica = on->due.trainer->replica;
+    struct replica *replica = on->due.run->engine.replica;
     bool experts = replica_experts(replica) != NULL;
     struct err_kept kept = { ERR_OK, "" };
     replica_begin_eval(replica);
@@ -155,7 +155,7 @@ static enum err tasks_forward(void *self, const struct infer_tokens *list,
     /* logits that are no numbers are found when all experts have come; after
      * another failure the others wait for some of this rank's */
     if (experts && kept.code != ERR_OK && kept.code != ERR_NUMERIC) {
-        on->due.trainer->adrift = true;
+        on->due.run->engine.adrift = true;
         return err_set(ERR_COMM, "%s", kept.text);
     }
     TRY(replica_end_eval(replica));
@@ -173,7 +173,7 @@ static enum err tasks_any(void *self, bool mine, bool *any)
 {
     struct on_tasks *on = self;
     int64_t words[2] = { mine, stop_requested() != 0 };
-    TRY(comm_all_reduce_i64(on->due.trainer->comm, words, 2, COMM_MAX));
+    TRY(comm_all_reduce_i64(on->due.run->comm, words, 2, COMM_MAX));
     on->stopped = on->stopped || words[1] != 0;
     *any = words[0] != 0 && !on->stopped;
     return ERR_OK;
@@ -201,7 +201,7 @@ static void tasks_tell(const struct on_tasks *on, struct tracking_list *scalars)
 
 static enum err tasks_write(const struct on_tasks *on)
 {
-    const struct trainer *trainer = on->due.trainer;
+    const struct run *run = on->due.run;
     const struct eval_report report = { .tasks = on->tasks,
                                         .task_count = on->task_count,
                                         .set = on->set };
@@ -211,13 +211,13 @@ static enum err tasks_write(const struct on_tasks *on)
     for (int t = 0; t < on->task_count; t++)
         json_array_append_new(tasks, eval_report_task(&report, t));
     json_t *line =
-        json_pack("{s:i, s:I, s:o, s:o}", "attempt", trainer->attempt, "step",
-                  (json_int_t)trainer->step, "tasks", tasks, "gauntlet",
+        json_pack("{s:i, s:I, s:o, s:o}", "attempt", run->attempt, "step",
+                  (json_int_t)run->position.step, "tasks", tasks, "gauntlet",
                   on->gauntlet != NULL ? eval_report_gauntlet(on->gauntlet)
                                        : json_null());
     enum err rc = jsontext_make(line, 0, &text);
     if (rc == ERR_OK)
-        rc = lines_open(trainer->settings.run.dir, EVAL_DUE_FILE, path, &fd);
+        rc = lines_open(run->settings.run.dir, EVAL_DUE_FILE, path, &fd);
     if (rc == ERR_OK)
         rc = lines_append(fd, path, text);
     if (fd >= 0)
@@ -232,10 +232,10 @@ static enum err tasks_write(const struct on_tasks *on)
 static enum err tasks_score(void *self, bool *done)
 {
     struct on_tasks *on = self;
-    const struct trainer *trainer = on->due.trainer;
+    const struct run *run = on->due.run;
     const struct icl_model model = {
         .self = on,
-        .slots = trainer->settings.eval.tasks_batch,
+        .slots = run->settings.eval.tasks_batch,
         .positions = icl_set_positions(on->set),
         .rows = ROWS,
         .forward = tasks_forward,
@@ -243,13 +243,13 @@ static enum err tasks_score(void *self, bool *done)
         .any = tasks_any,
     };
     on->stopped = false;
-    enum err rc = icl_set_score(on->set, &model, trainer->comm, NULL);
+    enum err rc = icl_set_score(on->set, &model, run->comm, NULL);
     *done = !on->stopped;
     if (rc == ERR_NUMERIC) {
         /* what becomes of such a run is decided elsewhere */
-        if (trainer->rank == 0)
+        if (run->rank == 0)
             log_warn("step %lld: tasks are not scored: %s",
-                     (long long)trainer->step, err_text());
+                     (long long)run->position.step, err_text());
         return ERR_OK;
     }
     TRY(rc);
@@ -257,23 +257,22 @@ static enum err tasks_score(void *self, bool *done)
         return ERR_OK;
     if (on->gauntlet != NULL)
         gauntlet_score(on->gauntlet, on->set, on->own_count);
-    tasks_tell(on, trainer->record.scalars);
-    return comm_agree(trainer->comm,
-                      trainer->rank == 0 ? tasks_write(on) : ERR_OK);
+    tasks_tell(on, run->now.record.scalars);
+    return comm_agree(run->comm, run->rank == 0 ? tasks_write(on) : ERR_OK);
 }
 
 /* --- the listener -------------------------------------------------------- */
 
-static enum err on_tasks_create(void *self, struct trainer *trainer)
+static enum err on_tasks_create(void *self, struct run *run)
 {
     struct on_tasks *on = self;
-    const struct train_settings *s = &trainer->settings;
-    on->due = (struct eval_due){ .trainer = trainer,
+    const struct train_settings *s = &run->settings;
+    on->due = (struct eval_due){ .run = run,
                                  .ask = ASK_TASKS,
                                  .interval = s->eval.tasks_interval,
                                  .before = "\"step\":",
                                  .behind = ",\"tasks\":",
-                                 .run = tasks_score,
+                                 .evaluate = tasks_score,
                                  .self = on,
                                  .last_step = -1 };
     if (s->eval.tasks[0] == '\0' && s->eval.gauntlet[0] == '\0')
@@ -304,7 +303,7 @@ static enum err tasks_handle(void *self, enum event event,
     if (on->set == NULL)
         return ERR_OK;
     if (event == EVENT_AFTER_LOAD)
-        TRY(icl_set_agree(on->set, on->due.trainer->comm));
+        TRY(icl_set_agree(on->set, on->due.run->comm));
     return eval_due_handle(&on->due, event, step, asks);
 }
 

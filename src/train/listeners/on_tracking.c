@@ -17,10 +17,10 @@
 #include "src/job/slurm.h"
 #include "src/tracking/tracking.h"
 #include "src/train/settings/secret_settings.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 struct on_tracking {
-    const struct trainer *trainer;
+    const struct run *run;
     struct tracking *tracking; /* NULL: nobody wants anything */
     int64_t last;              /* step of the last batch_end */
     enum tracking_end end;
@@ -61,8 +61,8 @@ static void name_run(const char *dir, char *out, size_t size)
 static enum err start(struct on_tracking *on)
 {
     enum err rc = ERR_OK;
-    const struct trainer *trainer = on->trainer;
-    const struct train_settings *s = &trainer->settings;
+    const struct run *run = on->run;
+    const struct train_settings *s = &run->settings;
     struct slurm slurm;
     struct tracking_options *options = NULL;
     TRY(new_zeroed(&options, 1));
@@ -77,7 +77,7 @@ static enum err start(struct on_tracking *on)
         snprintf(options->job, sizeof options->job, "%ld", slurm.job_id);
     TRY_OUT(make_params(s, options));
     TRY_OUT(tracking_create(options,
-                            tracking_list_names(trainer->record.scalars), NULL,
+                            tracking_list_names(run->now.record.scalars), NULL,
                             &on->tracking));
     options->params = NULL;
 out:
@@ -87,10 +87,10 @@ out:
     return rc;
 }
 
-static enum err on_tracking_create(void *self, struct trainer *trainer)
+static enum err on_tracking_create(void *self, struct run *run)
 {
     struct on_tracking *on = self;
-    on->trainer = trainer;
+    on->run = run;
     on->end = TRACKING_FAILED;
     if (start(on) != ERR_OK)
         log_warn("tracking: %s; the run goes on without trackers", err_text());
@@ -138,14 +138,14 @@ static enum err on_tracking_handle(void *self, enum event event,
 static void tell_lost(const struct on_tracking *on,
                       const struct tracking_lost *lost)
 {
-    const struct trainer *trainer = on->trainer;
+    const struct run *run = on->run;
     log_warn("tracking: %s has not got %lld records of this attempt: %s",
              lost->sink, (long long)lost->records, lost->reason);
-    enum err rc = ledger_append(
-        trainer->settings.run.dir, "tracking-lost", trainer->attempt,
-        json_pack("{s:s, s:I, s:o}", "sink", lost->sink, "records",
-                  (json_int_t)lost->records, "reason",
-                  jsontext_string(lost->reason)));
+    enum err rc =
+        ledger_append(run->settings.run.dir, "tracking-lost", run->attempt,
+                      json_pack("{s:s, s:I, s:o}", "sink", lost->sink,
+                                "records", (json_int_t)lost->records, "reason",
+                                jsontext_string(lost->reason)));
     if (rc != ERR_OK)
         log_warn("tracking: %s", err_text());
 }
@@ -157,15 +157,15 @@ static bool on_tracking_leave(void *self, bool together)
     (void)together;
     if (on->tracking == NULL)
         return true;
-    if (on->trainer->back.asked)
+    if (on->run->now.back.asked)
         on->end = TRACKING_GOES_ON;
-    int64_t left_out = tracking_list_left_out(on->trainer->record.scalars);
+    int64_t left_out = tracking_list_left_out(on->run->now.record.scalars);
     if (left_out > 0)
         log_warn("tracking: %lld values were left out: there are too many "
                  "names or texts",
                  (long long)left_out);
     int count = tracking_end(on->tracking, on->end,
-                             on->trainer->settings.tracking.finish_s, lost);
+                             on->run->settings.tracking.finish_s, lost);
     on->tracking = NULL;
     for (int i = 0; i < count; i++)
         tell_lost(on, &lost[i]);

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/train/loop/rollback.h"
+#include "src/train/run/rollback.h"
 #include "src/train/settings/train_settings.h"
 
 struct spike_budget {

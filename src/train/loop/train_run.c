@@ -25,21 +25,21 @@
 #include "src/job/stop.h"
 #include "src/train/start/train_access.h"
 #include "src/train/settings/secret_settings.h"
-#include "src/train/start/start_changes.h"
-#include "src/train/start/trainer_choices.h"
+#include "src/train/start/start.h"
 #include "src/train/loop/trainer.h"
+#include "src/train/start/run_data.h"
 #include "src/train/start/trainer_memory.h"
 
 #define ROOM_S 60.0 /* that a full file system is waited for */
 #define ROOM_PAUSE_S 0.5
 
-struct run {
+struct attempt {
     struct comm *comm;
     const struct train_settings *settings;
     int rank;
-    int attempt;
+    int number;
     struct lock *lock;
-    struct trainer *trainer;
+    struct run *run;
     struct rollback_cause back; /* why the trainer before this one has ended */
     double peak_flops;          /* of it, and how it was found */
     const char *peak_source;
@@ -82,17 +82,17 @@ static enum err make_run_dir(const struct train_settings *settings)
 }
 
 /* Rank 0 owns the run directory. */
-static enum err run_open(struct run *run)
+static enum err attempt_open(struct attempt *try)
 {
-    const char *dir = run->settings->run.dir;
+    const char *dir = try->settings->run.dir;
     char path[FSIO_PATH_MAX];
-    TRY(make_run_dir(run->settings));
-    TRY(train_access_give(run->settings));
-    TRY(lock_acquire(dir, LOCK_BEAT_S, &run->lock));
+    TRY(make_run_dir(try->settings));
+    TRY(train_access_give(try->settings));
+    TRY(lock_acquire(dir, LOCK_BEAT_S, &try->lock));
     TRY(fsio_path(path, "%s/checkpoints", dir));
     TRY(fsio_mkdirs(path));
     TRY(ckpt_sweep(dir));
-    return ledger_next_attempt(dir, &run->attempt);
+    return ledger_next_attempt(dir, &try->number);
 }
 
 static json_t *run_hosts(const struct comm *comm)
@@ -108,82 +108,83 @@ static json_t *run_hosts(const struct comm *comm)
     return hosts;
 }
 
-static enum err record_start(const struct run *run)
+static enum err record_start(const struct attempt *try)
 {
     struct slurm slurm;
     slurm_read(&slurm);
     return ledger_append(
-        run->settings->run.dir, "start", run->attempt,
+        try->settings->run.dir, "start", try->number,
         json_pack("{s:I, s:i, s:i, s:o, s:s}", "job", (json_int_t)slurm.job_id,
-                  "restart", slurm.restart_count, "ranks", comm_size(run->comm),
-                  "hosts", run_hosts(run->comm), "version", TESSERA_VERSION));
+                  "restart", slurm.restart_count, "ranks", comm_size(try->comm),
+                  "hosts", run_hosts(try->comm), "version", TESSERA_VERSION));
 }
 
 /* What computes, and how tensors travel: for the log and the ledger. */
-static void describe(const struct trainer *t, char exchange[64],
+static void describe(const struct run *t, char exchange[64],
                      struct kernel_chosen *chosen)
 {
     *chosen = (struct kernel_chosen){ .products = NULL };
-    replica_exchange(t->replica, exchange, 64);
-    if (t->kernels->chosen != NULL)
-        t->kernels->chosen(chosen);
+    replica_exchange(t->engine.replica, exchange, 64);
+    if (t->engine.kernels->chosen != NULL)
+        t->engine.kernels->chosen(chosen);
 }
 
 /* After "start", which stands there whatever happens meanwhile. */
-static enum err record_hardware(const struct run *run)
+static enum err record_hardware(const struct attempt *try)
 {
-    const struct trainer *t = run->trainer;
+    const struct run *t = try->run;
     struct kernel_chosen chosen;
     char exchange[64];
     describe(t, exchange, &chosen);
-    if (t->kernels->memory->device)
-        log_info("%s, exchange %s%s%s", t->devices, exchange,
+    if (t->engine.kernels->memory->device)
+        log_info("%s, exchange %s%s%s", t->engine.devices, exchange,
                  chosen.text[0] != '\0' ? ", " : "", chosen.text);
     return ledger_append(
-        run->settings->run.dir, "hardware", run->attempt,
+        try->settings->run.dir, "hardware", try->number,
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "arithmetic",
-                  t->arithmetic, "kernel_set", t->kernels->kernel_set,
-                  "devices", t->devices, "exchange", exchange, "algorithms",
-                  chosen.text, "fallback",
+                  t->engine.arithmetic, "kernel_set",
+                  t->engine.kernels->kernel_set, "devices", t->engine.devices,
+                  "exchange", exchange, "algorithms", chosen.text, "fallback",
                   hardware_fallback_names[t->settings.hardware.fallback],
-                  "step", (json_int_t)t->step, "memory_planned",
-                  (json_int_t)run->plan.total, "threads",
-                  (json_int_t)t->ctx.threads));
+                  "step", (json_int_t)t->position.step, "memory_planned",
+                  (json_int_t)try->plan.total, "threads",
+                  (json_int_t)t->engine.ctx.threads));
 }
 
-static enum err record_stop(const struct run *run, int code, const char *reason)
+static enum err record_stop(const struct attempt *try, int code,
+                            const char *reason)
 {
     return ledger_append(
-        run->settings->run.dir, "stop", run->attempt,
+        try->settings->run.dir, "stop", try->number,
         json_pack("{s:I, s:i, s:o}", "step",
-                  (json_int_t)(run->trainer ? run->trainer->step : -1), "code",
+                  (json_int_t)(try->run ? try->run->position.step : -1), "code",
                   code, "reason", jsontext_string(reason)));
 }
 
 /* The log's last line: what has come of the attempt, and what to type next.
  * Without a trainer's step there is nothing to type. */
-static void tell_end(const struct run *run, int code)
+static void tell_end(const struct attempt *try, int code)
 {
-    const struct trainer *t = run->trainer;
-    const struct step_record *record = &t->record;
+    const struct run *t = try->run;
+    const struct step_record *record = &t->now.record;
     char loss[64] = "", eval[64] = "";
     if (record->loss_tokens > 0)
         snprintf(loss, sizeof loss, "; loss %.4f", record->loss);
-    if (record->eval.step == t->step)
+    if (record->eval.step == t->position.step)
         snprintf(eval, sizeof eval, "; eval loss %.4f", record->eval.loss);
     if (code == EXIT_DONE)
         log_info("finished after step %lld: %s%s%s; next: tessera-generate %s, "
                  "or tessera-report %s",
-                 (long long)t->step, record->why, loss, eval,
+                 (long long)t->position.step, record->why, loss, eval,
                  t->settings.run.dir, t->settings.run.dir);
     else
         log_info("ended after step %lld with code %d: %s; the same command "
                  "goes on from there",
-                 (long long)t->step, code, record->why);
+                 (long long)t->position.step, code, record->why);
 }
 
 /* Why this rank leaves: for the launch script and for people. */
-static void write_reason(const struct run *run, enum err code)
+static void write_reason(const struct attempt *try, enum err code)
 {
     char path[FSIO_PATH_MAX];
     char line[FSIO_PATH_MAX];
@@ -191,26 +192,26 @@ static void write_reason(const struct run *run, enum err code)
     err_keep(&kept, code);
     int n =
         snprintf(line, sizeof line, "%d %s %s: %s\n", err_exit_code(code),
-                 err_name(code), comm_host(run->comm, run->rank), kept.text);
-    if (fsio_path(path, "%s/reasons", run->settings->run.dir) == ERR_OK &&
+                 err_name(code), comm_host(try->comm, try->rank), kept.text);
+    if (fsio_path(path, "%s/reasons", try->settings->run.dir) == ERR_OK &&
         fsio_mkdirs(path) == ERR_OK &&
         fsio_path(path, "%s/reasons/attempt-%04d.rank-%04d",
-                  run->settings->run.dir, run->attempt, run->rank) == ERR_OK)
+                  try->settings->run.dir, try->number, try->rank) == ERR_OK)
         (void)fsio_write_atomic(path, line, (size_t)n);
     err_again(&kept);
 }
 
-static enum err write_config(const struct run *run)
+static enum err write_config(const struct attempt *try)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *text = NULL;
-    TRY_OUT(start_changes_tell(run->trainer));
+    TRY_OUT(start_changes_tell(try->run));
     TRY_OUT(settings_format(train_settings_schema, train_settings_count,
-                            &run->trainer->settings, &text));
-    TRY_OUT(fsio_path(path, "%s/config.cfg", run->settings->run.dir));
+                            &try->run->settings, &text));
+    TRY_OUT(fsio_path(path, "%s/config.cfg", try->settings->run.dir));
     /* commands may hold tokens: then nobody else reads it */
-    if (secret_settings_any(&run->trainer->settings))
+    if (secret_settings_any(&try->run->settings))
         TRY_OUT(fsio_write_private(path, text, strlen(text)));
     else
         TRY_OUT(fsio_write_atomic(path, text, strlen(text)));
@@ -247,57 +248,58 @@ static void warn_of_decays(const struct train_settings *s)
     }
 }
 
-static void log_plan(const struct run *run)
+static void log_plan(const struct attempt *try)
 {
-    const struct trainer *t = run->trainer;
-    const struct params *frozen = t->params->frozen;
-    int64_t all = t->params->numel + (frozen != NULL ? frozen->numel : 0);
+    const struct run *t = try->run;
+    const struct params *frozen = t->engine.params->frozen;
+    int64_t all =
+        t->engine.params->numel + (frozen != NULL ? frozen->numel : 0);
     char count[32], trained[48] = "", some[32];
     char memory[32];
     units_count((double)all, count, sizeof count);
-    units_count((double)t->params->numel, some, sizeof some);
+    units_count((double)t->engine.params->numel, some, sizeof some);
     if (frozen != NULL)
         snprintf(trained, sizeof trained, " of which %s train", some);
-    units_bytes((double)run->plan.total, memory, sizeof memory);
+    units_bytes((double)try->plan.total, memory, sizeof memory);
     log_info("%s parameters%s, %d ranks x %d threads, %lld slots of %lld "
              "samples, %s per rank, %s (%s)",
-             count, trained, t->ranks, t->ctx.threads,
+             count, trained, t->ranks, t->engine.ctx.threads,
              (long long)t->settings.parallel.slots,
              (long long)(t->settings.train.global_batch /
                          t->settings.parallel.slots),
-             memory, t->arithmetic, t->kernels->kernel_set);
+             memory, t->engine.arithmetic, t->engine.kernels->kernel_set);
 }
 
 /* What was planned against the largest that any rank has taken; of a device
  * what is in use, its driver's and libraries' share included. */
-static enum err log_memory(const struct run *run)
+static enum err log_memory(const struct attempt *try)
 {
     enum err rc = ERR_OK;
-    const struct kernel_memory *memory = run->trainer->kernels->memory;
+    const struct kernel_memory *memory = try->run->engine.kernels->memory;
     size_t bytes = memory_peak();
     if (memory->used != NULL)
         rc = memory->used(&bytes);
-    TRY(comm_agree(run->comm, rc));
+    TRY(comm_agree(try->comm, rc));
     int64_t peak = (int64_t)bytes;
-    TRY(comm_all_reduce_i64(run->comm, &peak, 1, COMM_MAX));
-    if (run->rank == 0) {
-        log_info("memory: planned %zu MiB, %s %lld MiB", run->plan.total >> 20,
+    TRY(comm_all_reduce_i64(try->comm, &peak, 1, COMM_MAX));
+    if (try->rank == 0) {
+        log_info("memory: planned %zu MiB, %s %lld MiB", try->plan.total >> 20,
                  memory->used != NULL ? "in use on the GPU" : "peak",
                  (long long)(peak >> 20));
         rc = ledger_append(
-            run->settings->run.dir, "memory", run->attempt,
-            json_pack("{s:I, s:I, s:b}", "planned", (json_int_t)run->plan.total,
+            try->settings->run.dir, "memory", try->number,
+            json_pack("{s:I, s:I, s:b}", "planned", (json_int_t)try->plan.total,
                       "peak", (json_int_t)peak, "device", memory->device));
     }
-    return comm_agree(run->comm, rc);
+    return comm_agree(try->comm, rc);
 }
 
 /* Rank 0, at an attempt's start and end: for lines that found no room so far
  * there is waited a little, as the other ranks do for this one. */
-static enum err settle_lines(const struct run *run)
+static enum err settle_lines(const struct attempt *try)
 {
     enum err rc;
-    double wait_s = fmin(ROOM_S, run->settings->parallel.timeout_s / 2.0);
+    double wait_s = fmin(ROOM_S, try->settings->parallel.timeout_s / 2.0);
     double end_s = clock_now() + wait_s;
     while ((rc = lines_settle()) == ERR_FULL && clock_now() < end_s &&
            stop_requested() == 0)
@@ -306,24 +308,23 @@ static enum err settle_lines(const struct run *run)
 }
 
 /* The run's parts, up to its state. */
-static enum err start_trainer(struct run *run)
+static enum err start_trainer(struct attempt *try)
 {
-    struct trainer *trainer = NULL;
-    TRY(trainer_create(run->comm, run->settings, run->attempt, &run->trainer));
-    trainer = run->trainer;
-    trainer->lock = run->lock;
-    trainer->came_back = run->back;
-    if (run->back.asked) {
-        trainer->record.peak_flops = run->peak_flops;
-        trainer->record.peak_source = run->peak_source;
-    } else if (run->rank == 0) {
-        warn_of_decays(run->settings);
-        step_record_find_peak(trainer);
+    struct run *run = NULL;
+    TRY(trainer_create(try->comm, try->settings, try->number, &try->run));
+    run = try->run;
+    run->lock = try->lock;
+    run->position.came_back = try->back;
+    if (try->back.asked) {
+        run->now.record.peak_flops = try->peak_flops;
+        run->now.record.peak_source = try->peak_source;
+    } else if (try->rank == 0) {
+        warn_of_decays(try->settings);
+        trainer_record_find_peak(run);
     }
-    TRY(comm_agree(run->comm,
-                   events_listen_table(&trainer->events, NULL, trainer)));
-    TRY(trainer_start(trainer));
-    return comm_agree(run->comm, trainer_memory_plan(trainer, &run->plan));
+    TRY(comm_agree(try->comm, events_listen_table(&run->events, NULL, run)));
+    TRY(trainer_start(run));
+    return comm_agree(try->comm, trainer_memory_plan(run, &try->plan));
 }
 
 #define FEW_RANKS 8
@@ -351,145 +352,146 @@ static void tell_slots(const struct train_settings *s)
 }
 
 /* Rank 0: what an attempt begins with. */
-static enum err tell_start(const struct run *run)
+static enum err tell_start(const struct attempt *try)
 {
-    const struct trainer *trainer = run->trainer;
-    TRY(write_config(run));
-    if (trainer->finished) {
-        log_info("finished at step %lld already", (long long)trainer->step);
+    const struct run *run = try->run;
+    TRY(write_config(try));
+    if (run->now.finished) {
+        log_info("finished at step %lld already",
+                 (long long)run->position.step);
         return ERR_OK;
     }
-    log_plan(run);
-    if (run->attempt == 1)
-        tell_slots(&trainer->settings);
-    run_data_tell(trainer->run_data, &trainer->settings, trainer->order,
-                  trainer->max_steps, trainer->eval_data);
+    log_plan(try);
+    if (try->number == 1)
+        tell_slots(&run->settings);
+    run_data_tell(run->inputs.sets, &run->settings, run->inputs.order,
+                  run->plan.max_steps, run->inputs.eval_data);
     return ERR_OK;
 }
 
 /* A trainer that stands where the attempt began, or where it goes back to. */
-static enum err run_begin(struct run *run)
+static enum err attempt_begin(struct attempt *try)
 {
     enum err rc = ERR_OK;
-    bool tells = run->rank == 0 && !run->back.asked;
-    TRY(start_trainer(run));
+    bool tells = try->rank == 0 && !try->back.asked;
+    TRY(start_trainer(try));
     if (tells)
-        rc = tell_start(run);
-    TRY(comm_agree(run->comm, rc));
-    if (run->trainer->finished)
+        rc = tell_start(try);
+    TRY(comm_agree(try->comm, rc));
+    if (try->run->now.finished)
         return ERR_OK;
-    TRY(trainer_choices_settle(run->trainer));
+    TRY(trainer_choices_settle(try->run));
     if (tells)
-        rc = record_hardware(run);
-    TRY(comm_agree(run->comm, rc));
-    return trainer_calibrate(run->trainer);
+        rc = record_hardware(try);
+    TRY(comm_agree(try->comm, rc));
+    return trainer_calibrate(try->run);
 }
 
 /* The trainer's end, where the run goes back: a save in flight is awaited and
  * may be what the next one begins with. */
-static enum err go_back(struct run *run)
+static enum err go_back(struct attempt *try)
 {
-    run->back = run->trainer->back;
-    run->peak_flops = run->trainer->record.peak_flops;
-    run->peak_source = run->trainer->record.peak_source;
-    if (!trainer_destroy(run->trainer))
+    try->back = try->run->now.back;
+    try->peak_flops = try->run->now.record.peak_flops;
+    try->peak_source = try->run->now.record.peak_source;
+    if (!trainer_destroy(try->run))
         return err_set(ERR_COMM,
                        "the run cannot go back from step %lld: a "
                        "save of this rank does not end",
-                       (long long)run->back.from);
-    run->trainer = NULL;
+                       (long long)try->back.from);
+    try->run = NULL;
     return ERR_OK;
 }
 
-static enum err run_train(struct run *run, int *exit_code)
+static enum err attempt_train(struct attempt *try, int *exit_code)
 {
     enum err rc = ERR_OK;
-    TRY_OUT(run_begin(run));
-    TRY_OUT(trainer_fit(run->trainer));
-    while (run->trainer->back.asked) {
-        TRY_OUT(go_back(run));
-        TRY_OUT(run_begin(run));
-        TRY_OUT(trainer_fit(run->trainer));
+    TRY_OUT(attempt_begin(try));
+    TRY_OUT(trainer_fit(try->run));
+    while (try->run->now.back.asked) {
+        TRY_OUT(go_back(try));
+        TRY_OUT(attempt_begin(try));
+        TRY_OUT(trainer_fit(try->run));
     }
-    TRY_OUT(log_memory(run));
-    *exit_code = run->trainer->finished && !run->trainer->incomplete
+    TRY_OUT(log_memory(try));
+    *exit_code = try->run->now.finished && !try->run->now.incomplete
                      ? EXIT_DONE
                      : EXIT_REQUEUE;
-    if (run->trainer->incomplete)
-        snprintf(run->trainer->record.why, sizeof run->trainer->record.why,
+    if (try->run->now.incomplete)
+        snprintf(try->run->now.record.why, sizeof try->run->now.record.why,
                  "%s stopped it before its last evaluation was done",
                  stop_text(stop_requested()));
 out:
-    if (rc != ERR_OK && run->trainer != NULL)
-        rc = trainer_roll_call(run->trainer, rc);
+    if (rc != ERR_OK && try->run != NULL)
+        rc = trainer_roll_call(try->run, rc);
     return rc;
 }
 
 /* A save in flight is awaited, with the other ranks. Where they are not
  * together, or its thread hangs (false), the process ends by comm_abort(), and
  * what the thread still reads stays until then. */
-static bool run_close(struct run *run, bool together)
+static bool attempt_close(struct attempt *try, bool together)
 {
-    if (together && !trainer_destroy(run->trainer))
+    if (together && !trainer_destroy(try->run))
         return false;
-    if (!together && run->trainer != NULL)
-        (void)events_leave(&run->trainer->events, false);
-    lock_release(run->lock);
+    if (!together && try->run != NULL)
+        (void)events_leave(&try->run->events, false);
+    lock_release(try->lock);
     return together;
 }
 
-static bool is_adrift(const struct run *run)
+static bool is_adrift(const struct attempt *try)
 {
-    return run->trainer != NULL && run->trainer->adrift;
+    return try->run != NULL && try->run->engine.adrift;
 }
 
 enum err train_run(struct comm *comm, const struct train_settings *settings,
                    int *exit_code, bool *adrift)
 {
     enum err rc = ERR_OK;
-    int64_t attempt = 0;
-    struct run run = {
+    int64_t number = 0;
+    struct attempt try = {
         .comm = comm,
         .settings = settings,
         .rank = comm_rank(comm),
     };
-    if (run.rank == 0)
-        rc = run_open(&run);
+    if (try.rank == 0)
+        rc = attempt_open(&try);
     else
         train_access_mask(settings);
     TRY_OUT(comm_agree(comm, rc));
-    attempt = run.attempt;
-    TRY_OUT(comm_all_reduce_i64(comm, &attempt, 1, COMM_MAX));
-    run.attempt = (int)attempt;
+    number = try.number;
+    TRY_OUT(comm_all_reduce_i64(comm, &number, 1, COMM_MAX));
+    try.number = (int)number;
     lines_keep();
-    if (run.rank == 0)
-        rc = record_start(&run);
-    if (run.rank == 0 && rc == ERR_OK)
-        rc = settle_lines(&run);
+    if (try.rank == 0)
+        rc = record_start(&try);
+    if (try.rank == 0 && rc == ERR_OK)
+        rc = settle_lines(&try);
     TRY_OUT(comm_agree(comm, rc));
-    stop_watch_run(run.rank == 0 ? settings->run.dir : NULL, run.attempt);
-    rc = run_train(&run, exit_code);
+    stop_watch_run(try.rank == 0 ? settings->run.dir : NULL, try.number);
+    rc = attempt_train(&try, exit_code);
     if (rc != ERR_OK)
-        write_reason(&run, rc);
+        write_reason(&try, rc);
     stop_watch_run(NULL, 0);
-    if (run.rank == 0) {
+    if (try.rank == 0) {
         struct err_kept kept;
         err_keep(&kept, rc);
         int code = rc == ERR_OK ? *exit_code : err_exit_code(rc);
         enum err recorded = record_stop(
-            &run, code, rc != ERR_OK ? kept.text : run.trainer->record.why);
+            &try, code, rc != ERR_OK ? kept.text : try.run->now.record.why);
         if (recorded == ERR_OK)
-            recorded = rc == ERR_OK ? settle_lines(&run) : lines_settle();
+            recorded = rc == ERR_OK ? settle_lines(&try) : lines_settle();
         if (rc == ERR_OK) {
             rc = recorded;
-            tell_end(&run, code);
+            tell_end(&try, code);
         } else
             err_again(&kept);
     }
-    if (rc != ERR_COMM && !is_adrift(&run))
+    if (rc != ERR_COMM && !is_adrift(&try))
         rc = comm_agree(comm, rc);
 out:
-    *adrift = rc == ERR_COMM || is_adrift(&run);
-    *adrift = !run_close(&run, !*adrift);
+    *adrift = rc == ERR_COMM || is_adrift(&try);
+    *adrift = !attempt_close(&try, !*adrift);
     return rc;
 }

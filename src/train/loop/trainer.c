@@ -11,333 +11,305 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
+#include "src/data/set/loader.h"
+#include "src/data/set/order.h"
 #include "src/job/stop.h"
-#include "src/train/start/trainer_backend.h"
+#include "src/train/plan/trainer_backend.h"
 #include "src/train/start/trainer_base.h"
-#include "src/train/loop/trainer_ahead.h"
 #include "src/train/start/trainer_data.h"
-#include "src/train/start/start_devices.h"
+#include "src/train/start/start.h"
 #include "src/train/plan/train_memory.h"
-#include "src/train/start/start_same.h"
 #include "src/train/start/trainer_groups.h"
-#include "src/train/loop/trainer_rollback.h"
+#include "src/train/start/trainer_rollback.h"
 #include "src/train/settings/trainer_schedule.h"
-#include "src/train/start/trainer_threads.h"
 #include "src/train/start/trainer_weights.h"
-#include "src/train/start/start_files.h"
 #include "src/train/start/trainer_memory.h"
 #include "src/train/profile/trainer_profile.h"
 
 /* Kernel sets of the processor differ in speed only, those of GPUs in bits. */
-static void name_arithmetic(struct trainer *trainer)
+static void name_arithmetic(struct run *run)
 {
-    const struct kernels *kernels = trainer->kernels;
+    const struct kernels *kernels = run->engine.kernels;
     bool cpu = strcmp(kernels->backend, "cpu") == 0;
     char text[224];
     kernels->describe(text, sizeof text);
-    snprintf(trainer->arithmetic, sizeof trainer->arithmetic, "%s%s%s %s",
+    snprintf(run->engine.arithmetic, sizeof run->engine.arithmetic, "%s%s%s %s",
              kernels->backend, cpu ? "" : "/", cpu ? "" : kernels->kernel_set,
              text);
 }
 
-static enum err open_kernels(struct trainer *trainer)
+static enum err open_kernels(struct run *run)
 {
-    TRY(trainer_backend_find(&trainer->settings, trainer->ranks,
-                             &trainer->kernels));
-    const struct kernel_memory *memory = trainer->kernels->memory;
-    TRY(memory->use(comm_local_rank(trainer->comm)));
-    TRY(memory->stream_create(false, &trainer->stream));
-    TRY(memory->event_create(&trainer->copied));
-    trainer->ctx.stream = trainer->stream;
-    name_arithmetic(trainer);
+    TRY(trainer_backend_find(&run->settings, run->ranks, &run->engine.kernels));
+    const struct kernel_memory *memory = run->engine.kernels->memory;
+    TRY(memory->use(comm_local_rank(run->comm)));
+    TRY(memory->stream_create(false, &run->engine.stream));
+    TRY(memory->event_create(&run->engine.copied));
+    run->engine.ctx.stream = run->engine.stream;
+    name_arithmetic(run);
     return ERR_OK;
 }
 
 /* Durations become steps. */
-static enum err plan_steps(struct trainer *trainer)
+static enum err plan_steps(struct run *run)
 {
-    const struct train_settings *s = &trainer->settings;
-    struct trainer_schedule plan;
-    TRY(trainer_schedule(s, order_epoch(trainer->order), &plan));
-    TRY(trainer_schedule_check(s, &plan));
-    trainer->rates = plan.rates;
-    trainer->schedule = plan.schedule;
-    trainer->max_steps = plan.max_steps;
-    return ERR_OK;
+    const struct train_settings *s = &run->settings;
+    TRY(trainer_schedule(s, order_epoch(run->inputs.order), &run->plan));
+    return trainer_schedule_check(s, &run->plan);
 }
 
 /* What may fail on one rank alone; the caller agrees. */
-static enum err create_local(struct trainer *trainer)
+static enum err create_local(struct run *run)
 {
-    const struct train_settings *s = &trainer->settings;
+    const struct train_settings *s = &run->settings;
     const struct model_config *config = &s->model;
-    TRY(open_kernels(trainer));
-    TRY(trainer_data_open(trainer));
-    TRY(plan_steps(trainer));
-    TRY(train_settings_params(s, &trainer->params));
+    TRY(open_kernels(run));
+    TRY(trainer_data_open(run));
+    TRY(plan_steps(run));
+    TRY(train_settings_params(s, &run->engine.params));
     if (trainer_backend_fp8(s))
-        TRY(trainer_fp8_create(trainer->kernels->memory,
-                               model_fp8_count(config), &trainer->fp8));
-    return step_record_create(trainer);
+        TRY(trainer_fp8_create(run->engine.kernels->memory,
+                               model_fp8_count(config), &run->engine.fp8));
+    return trainer_record_create(run);
 }
 
 enum err trainer_create(struct comm *comm,
                         const struct train_settings *settings, int attempt,
-                        struct trainer **out)
+                        struct run **out)
 {
     enum err rc = ERR_OK;
-    struct trainer *trainer = NULL;
-    TRY(new_zeroed(&trainer, 1));
-    trainer->settings = *settings;
-    trainer->comm = comm;
-    trainer->rank = comm_rank(comm);
-    trainer->ranks = comm_size(comm);
-    trainer->attempt = attempt;
-    trainer->lr0 = settings->optimizer.lr;
-    trainer_groups_begin(trainer);
-    trainer->seq_len = settings->data.seq_len;
-    if (trainer->ranks > train_memory_ranks_max(settings))
+    struct run *run = NULL;
+    TRY(new_zeroed(&run, 1));
+    run->settings = *settings;
+    run->comm = comm;
+    run->rank = comm_rank(comm);
+    run->ranks = comm_size(comm);
+    run->events.rank = run->rank;
+    run->attempt = attempt;
+    run->position.lr0 = settings->optimizer.lr;
+    trainer_groups_begin(run);
+    run->now.seq_len = settings->data.seq_len;
+    if (run->ranks > train_memory_ranks_max(settings))
         rc = err_set(ERR_USAGE,
                      "%d ranks, but this run can have at most %d: a global "
                      "batch has parallel.slots = %lld%s; start at most that "
                      "many, or raise parallel.slots (a divisor of "
                      "train.global_batch) for a new run",
-                     trainer->ranks, train_memory_ranks_max(settings),
+                     run->ranks, train_memory_ranks_max(settings),
                      (long long)settings->parallel.slots,
                      settings->parallel.sequence_degree > 1
                          ? ", each for parallel.sequence_degree ranks"
                          : "");
     struct replica_options options = train_memory_replica(settings);
     if (rc == ERR_OK)
-        rc = replica_check(&options, trainer->ranks);
+        rc = replica_check(&options, run->ranks);
     TRY_OUT(comm_agree(comm, rc));
-    TRY_OUT(trainer_threads(comm, (int)settings->hardware.threads,
-                            &trainer->threads));
-    kernels_spread_threads(trainer->threads);
-    TRY_OUT(comm_agree(comm, create_local(trainer)));
-    TRY_OUT(start_devices(comm, trainer->kernels->memory,
-                          trainer_backend_falls_back(&trainer->settings),
-                          trainer->devices, sizeof trainer->devices));
-    TRY_OUT(start_same(trainer));
-    TRY_OUT(start_files(trainer));
-    TRY_OUT(trainer_profile_create(trainer));
-    TRY_OUT(trainer_memory_create(trainer));
-    TRY_OUT(comm_agree(comm, algorithms_create(trainer)));
-    *out = trainer;
-    trainer = NULL;
+    TRY_OUT(start_threads(comm, (int)settings->hardware.threads,
+                          &run->engine.threads));
+    kernels_spread_threads(run->engine.threads);
+    TRY_OUT(comm_agree(comm, create_local(run)));
+    TRY_OUT(start_devices(comm, run->engine.kernels->memory,
+                          trainer_backend_falls_back(&run->settings),
+                          run->engine.devices, sizeof run->engine.devices));
+    TRY_OUT(start_same(run));
+    TRY_OUT(start_files(run));
+    TRY_OUT(trainer_profile_create(run));
+    TRY_OUT(trainer_memory_create(run));
+    TRY_OUT(comm_agree(
+        comm, algorithms_create(&run->algorithms, &run->settings, run)));
+    *out = run;
+    run = NULL;
 out:
-    trainer_destroy(trainer);
+    trainer_destroy(run);
     return rc;
 }
 
 /* After all that is on the device. */
-static void close_kernels(struct trainer *trainer)
+static void close_kernels(struct run *run)
 {
-    if (trainer->copied != NULL)
-        trainer->kernels->memory->event_destroy(trainer->copied);
-    if (trainer->stream != NULL)
-        trainer->kernels->memory->stream_destroy(trainer->stream);
+    if (run->engine.copied != NULL)
+        run->engine.kernels->memory->event_destroy(run->engine.copied);
+    if (run->engine.stream != NULL)
+        run->engine.kernels->memory->stream_destroy(run->engine.stream);
 }
 
-bool trainer_destroy(struct trainer *trainer)
+bool trainer_destroy(struct run *run)
 {
-    if (trainer == NULL)
+    if (run == NULL)
         return true;
-    if (!events_leave(&trainer->events, true))
+    if (!events_leave(&run->events, true))
         return false;
-    events_destroy(&trainer->events);
-    algorithms_destroy(&trainer->algorithms);
-    model_destroy(trainer->model);
-    replica_destroy(trainer->replica);
-    params_destroy(trainer->params);
-    trainer_ahead_destroy(trainer);
-    batch_destroy(trainer->batch);
-    trainer_data_close(trainer);
-    trainer_losses_destroy(&trainer->losses);
-    trainer_fp8_destroy(trainer->fp8);
-    trainer_profile_destroy(trainer);
-    close_kernels(trainer);
-    free(trainer->leaf_loss);
-    free(trainer->leaf_balance);
-    step_record_destroy(trainer);
-    free(trainer->choices);
-    json_decref(trainer->text);
-    json_decref(trainer->base);
-    json_decref(trainer->rollback_events);
-    rollback_free(&trainer->rollbacks);
-    free(trainer);
+    events_destroy(&run->events);
+    algorithms_destroy(&run->algorithms);
+    model_destroy(run->engine.model);
+    replica_destroy(run->engine.replica);
+    params_destroy(run->engine.params);
+    trainer_ahead_destroy(run);
+    batch_destroy(run->inputs.batch);
+    trainer_data_close(run);
+    trainer_losses_destroy(&run->engine.losses);
+    trainer_fp8_destroy(run->engine.fp8);
+    trainer_profile_destroy(run);
+    close_kernels(run);
+    free(run->engine.leaf_loss);
+    free(run->engine.leaf_balance);
+    trainer_record_destroy(run);
+    free(run->engine.choices);
+    json_decref(run->inputs.text);
+    json_decref(run->engine.base);
+    json_decref(run->position.rollback_events);
+    rollback_free(&run->position.rollbacks);
+    free(run);
     return true;
 }
 
-enum err trainer_roll_call(struct trainer *trainer, enum err rc)
+enum err trainer_roll_call(struct run *run, enum err rc)
 {
-    bool shares = trainer->replica != NULL && replica_shares(trainer->replica);
-    if (!shares || (rc != ERR_COMM && !trainer->adrift))
+    bool shares =
+        run->engine.replica != NULL && replica_shares(run->engine.replica);
+    if (!shares || (rc != ERR_COMM && !run->engine.adrift))
         return rc;
-    trainer->adrift = true;
-    return replica_roll_call(trainer->replica, rc);
+    run->engine.adrift = true;
+    return replica_roll_call(run->engine.replica, rc);
 }
 
-enum err trainer_event(struct trainer *trainer, enum event event)
+enum err trainer_event(struct run *run, enum event event)
 {
-    step_record_position(trainer);
-    return events_run(&trainer->events, event, &trainer->record);
+    trainer_record_position(run);
+    return events_run(&run->events, event, &run->now.record);
 }
 
 /* By rank 0's clock where the duration is in seconds. */
-static bool reached_end(const struct trainer *trainer, double elapsed_s)
+static bool reached_end(const struct run *run, double elapsed_s)
 {
-    return trainer->max_steps >= 0
-               ? trainer->step >= trainer->max_steps
+    return run->plan.max_steps >= 0
+               ? run->position.step >= run->plan.max_steps
                : elapsed_s >=
-                     trainer_schedule_max_duration(&trainer->settings).value;
+                     trainer_schedule_max_duration(&run->settings).value;
 }
 
 /* For a run that needs no further step. */
-static void finish(struct trainer *trainer, double elapsed_s)
+static void finish(struct run *run, double elapsed_s)
 {
     char duration[40];
-    struct step_record *record = &trainer->record;
-    trainer->finished = trainer->ended_early || reached_end(trainer, elapsed_s);
-    if (!trainer->finished || trainer->ended_early)
+    struct step_record *record = &run->now.record;
+    run->now.finished =
+        run->position.ended_early || reached_end(run, elapsed_s);
+    if (!run->now.finished || run->position.ended_early)
         return;
-    units_format(trainer->settings.train.max_duration, duration,
-                 sizeof duration);
+    units_format(run->settings.train.max_duration, duration, sizeof duration);
     snprintf(record->why, sizeof record->why, "train.max_duration = %s reached",
              duration);
 }
 
-enum err trainer_start(struct trainer *trainer)
+enum err trainer_start(struct run *run)
 {
-    TRY(trainer_event(trainer, EVENT_INIT));
-    TRY(trainer_event(trainer, EVENT_BEFORE_LOAD));
-    if (trainer->fp8 != NULL)
-        TRY(trainer_fp8_give(trainer->fp8, trainer->model));
-    if (trainer->step == 0)
-        TRY(trainer_weights_init(trainer));
+    TRY(trainer_event(run, EVENT_INIT));
+    TRY(trainer_event(run, EVENT_BEFORE_LOAD));
+    if (run->engine.fp8 != NULL)
+        TRY(trainer_fp8_give(run->engine.fp8, run->engine.model));
+    if (run->position.step == 0)
+        TRY(trainer_weights_init(run));
     else
-        TRY(trainer_base_fill(trainer));
-    TRY(comm_agree(trainer->comm, algorithms_begin(&trainer->algorithms)));
-    TRY(trainer_event(trainer, EVENT_AFTER_LOAD));
-    finish(trainer, trainer->elapsed_s);
-    return comm_agree(trainer->comm, err_again(&trainer->events.held));
+        TRY(trainer_base_fill(run));
+    TRY(comm_agree(run->comm, algorithms_begin(&run->algorithms)));
+    TRY(trainer_event(run, EVENT_AFTER_LOAD));
+    finish(run, run->position.elapsed_s);
+    return comm_agree(run->comm, err_again(&run->events.held));
 }
 
 /* Does the step that follows `step` completed ones begin a new epoch? */
-static bool epoch_begins(const struct trainer *trainer, int64_t step)
+static bool epoch_begins(const struct run *run, int64_t step)
 {
-    int64_t epoch = trainer->rates.samples_per_epoch;
-    return step == 0 ||
-           trainer_rollback_position(trainer, step) / epoch !=
-               trainer_rollback_position(trainer, step - 1) / epoch;
+    int64_t epoch = run->plan.rates.samples_per_epoch;
+    return step == 0 || trainer_rollback_position(run, step) / epoch !=
+                            trainer_rollback_position(run, step - 1) / epoch;
 }
 
 /* The run ends here, by the largest of what was asked for. */
-static void stop(struct trainer *trainer, int number)
+static void stop(struct run *run, int number)
 {
-    struct step_record *record = &trainer->record;
-    trainer->stop_signal = number;
-    if (number != 0 && !trainer->finished)
+    struct step_record *record = &run->now.record;
+    run->now.stop_signal = number;
+    if (number != 0 && !run->now.finished)
         snprintf(record->why, sizeof record->why, "stopped by %s",
                  stop_text(number));
 }
 
 /* What the ranks have to tell each other decides whether the run goes on. */
-static enum err exchange(struct trainer *trainer)
+static enum err exchange(struct run *run)
 {
-    TRY(trainer_event(trainer, EVENT_BATCH_ASK));
-    TRY(step_record_exchange(trainer));
-    trainer->ended_early |= trainer->record.agreed[ASK_FINISH] != 0;
-    finish(trainer, trainer->of_rank[0].elapsed_s);
-    stop(trainer, (int)trainer->record.agreed[ASK_STOP]);
+    TRY(trainer_event(run, EVENT_BATCH_ASK));
+    TRY(trainer_record_exchange(run));
+    run->position.ended_early |= run->now.record.agreed[ASK_FINISH] != 0;
+    finish(run, run->now.of_rank[0].elapsed_s);
+    stop(run, (int)run->now.record.agreed[ASK_STOP]);
     return ERR_OK;
 }
 
 /* The ranks have agreed to stop amid the step, whose work is lost: what there
  * is to save is the state before it. */
-static enum err give_up(struct trainer *trainer, double begin_s)
+static enum err give_up(struct run *run, double begin_s)
 {
-    stop(trainer, trainer->stop.agreed);
-    if (trainer->rank == 0)
+    stop(run, run->now.stop.agreed);
+    if (run->rank == 0)
         log_info("step %lld is given up after %.1f s of it",
-                 (long long)trainer->step + 1, clock_now() - begin_s);
-    return trainer_event(trainer, EVENT_BATCH_CHECKPOINT);
+                 (long long)run->position.step + 1, clock_now() - begin_s);
+    return trainer_event(run, EVENT_BATCH_CHECKPOINT);
 }
 
-static enum err fit_step(struct trainer *trainer)
+static enum err fit_step(struct run *run)
 {
-    if (epoch_begins(trainer, trainer->step))
-        TRY(trainer_event(trainer, EVENT_EPOCH_START));
-    tracking_list_clear(trainer->record.scalars);
-    TRY(trainer_event(trainer, EVENT_BATCH_START));
-    TRY(trainer_event(trainer, EVENT_BEFORE_TRAIN_BATCH));
+    if (epoch_begins(run, run->position.step))
+        TRY(trainer_event(run, EVENT_EPOCH_START));
+    tracking_list_clear(run->now.record.scalars);
+    TRY(trainer_event(run, EVENT_BATCH_START));
+    TRY(trainer_event(run, EVENT_BEFORE_TRAIN_BATCH));
     double begin = clock_now();
-    TRY(trainer_step(trainer));
-    if (trainer->back.asked)
+    TRY(trainer_step(run));
+    if (run->now.back.asked)
         return ERR_OK;
-    if (trainer->stop.agreed != 0)
-        return give_up(trainer, begin);
-    step_record_time(trainer, clock_now() - begin);
-    trainer->elapsed_s += trainer->record.step_s;
-    TRY(exchange(trainer));
-    TRY(trainer_event(trainer, EVENT_BATCH_END));
-    TRY(trainer_event(trainer, EVENT_BATCH_CHECKPOINT));
-    if (!epoch_begins(trainer, trainer->step))
+    if (run->now.stop.agreed != 0)
+        return give_up(run, begin);
+    trainer_record_time(run, clock_now() - begin);
+    run->position.elapsed_s += run->now.record.step_s;
+    TRY(exchange(run));
+    TRY(trainer_event(run, EVENT_BATCH_END));
+    TRY(trainer_event(run, EVENT_BATCH_CHECKPOINT));
+    if (!epoch_begins(run, run->position.step))
         return ERR_OK;
-    TRY(trainer_event(trainer, EVENT_EPOCH_END));
-    return trainer_event(trainer, EVENT_EPOCH_CHECKPOINT);
+    TRY(trainer_event(run, EVENT_EPOCH_END));
+    return trainer_event(run, EVENT_EPOCH_CHECKPOINT);
 }
 
 /* The first step of an attempt may take minutes. */
-static void tell_first(const struct trainer *trainer)
+static void tell_first(const struct run *run)
 {
-    int count = replica_microsteps(trainer->replica);
-    if (trainer->rank == 0 && !trainer->finished && trainer->stop_signal == 0)
+    int count = replica_microsteps(run->engine.replica);
+    if (run->rank == 0 && !run->now.finished && run->now.stop_signal == 0)
         log_info("computing step %lld: %d microbatch%s of %lld samples on each "
                  "rank",
-                 (long long)trainer->step + 1, count, count == 1 ? "" : "es",
-                 (long long)trainer->settings.train.microbatch);
+                 (long long)run->position.step + 1, count,
+                 count == 1 ? "" : "es",
+                 (long long)run->settings.train.microbatch);
 }
 
-enum err trainer_fit(struct trainer *trainer)
+enum err trainer_fit(struct run *run)
 {
-    trainer_profile_tell(trainer);
-    TRY(trainer_event(trainer, EVENT_FIT_START));
+    trainer_profile_tell(run);
+    TRY(trainer_event(run, EVENT_FIT_START));
     /* a signal may have come while data and weights were loaded */
-    if (!trainer->finished)
-        TRY(exchange(trainer));
-    tell_first(trainer);
-    while (!trainer->finished && trainer->stop_signal == 0) {
-        TRY(trainer_profile_before_step(trainer));
-        TRY(fit_step(trainer));
-        if (trainer->back.asked)
-            return comm_agree(trainer->comm, err_again(&trainer->events.held));
-        TRY(trainer_profile_after_step(trainer));
+    if (!run->now.finished)
+        TRY(exchange(run));
+    tell_first(run);
+    while (!run->now.finished && run->now.stop_signal == 0) {
+        TRY(trainer_profile_before_step(run));
+        TRY(fit_step(run));
+        if (run->now.back.asked)
+            return comm_agree(run->comm, err_again(&run->events.held));
+        TRY(trainer_profile_after_step(run));
     }
-    TRY(trainer_event(trainer, EVENT_FIT_END));
-    trainer->incomplete = trainer->events.asks.of[ASK_CONTINUE] != 0;
-    return comm_agree(trainer->comm, err_again(&trainer->events.held));
-}
-
-bool trainer_due(const struct trainer *trainer, struct duration interval)
-{
-    int64_t steps = 0;
-    if (interval.unit == UNIT_SEC || interval.unit == UNIT_AUTO)
-        return false;
-    if (units_steps(interval, &trainer->rates, &steps) != ERR_OK || steps == 0)
-        return false;
-    return trainer->step % steps == 0;
-}
-
-enum err trainer_steps(const struct trainer *trainer, const char *key,
-                       struct duration duration, int64_t *steps)
-{
-    enum err rc = units_steps(duration, &trainer->rates, steps);
-    return rc == ERR_OK ? ERR_OK : err_prefix(rc, "%s", key);
-}
-
-int64_t trainer_tokens(const struct trainer *trainer)
-{
-    return trainer->step * trainer->rates.tokens_per_step -
-           trainer->tokens_left_out;
+    TRY(trainer_event(run, EVENT_FIT_END));
+    run->now.incomplete = run->events.asks.of[ASK_CONTINUE] != 0;
+    return comm_agree(run->comm, err_again(&run->events.held));
 }

@@ -9,11 +9,14 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
+#include "src/data/set/dataset.h"
+#include "src/data/set/loader.h"
 #include "src/job/stop.h"
+#include "src/train/loop/trainer.h"
 #include "src/train/loop/trainer_leaf.h"
 
 struct trainer_eval {
-    struct trainer *trainer;
+    struct run *run;
     int64_t samples; /* per evaluation */
     int64_t micro;   /* per leaf */
     int64_t leaves;
@@ -55,8 +58,8 @@ static int64_t eval_microsteps(const struct trainer_eval *eval)
 /* Leaves are the trainer's, whose size may have become smaller. */
 static enum err eval_layout(struct trainer_eval *eval)
 {
-    const struct trainer *trainer = eval->trainer;
-    int64_t micro = trainer->settings.train.microbatch;
+    const struct run *run = eval->run;
+    int64_t micro = run->settings.train.microbatch;
     if (eval->micro == micro)
         return ERR_OK;
     free(eval->losses);
@@ -64,10 +67,10 @@ static enum err eval_layout(struct trainer_eval *eval)
     eval->micro = micro;
     eval->leaves = (eval->samples + micro - 1) / micro;
     TRY(new_zeroed(&eval->losses, (size_t)(eval->leaves * eval->chunks + 1)));
-    TRY(trainer_losses_create(trainer->kernels->memory,
+    TRY(trainer_losses_create(run->engine.kernels->memory,
                               eval_microsteps(eval) * eval->own, eval->own,
                               &eval->sums));
-    for (int r = 0; r < trainer->ranks; r++) {
+    for (int r = 0; r < run->ranks; r++) {
         int group = r / degree_of(eval);
         int chunk = r % degree_of(eval) * eval->own;
         int64_t begin = leaf_begin(eval, group);
@@ -81,26 +84,27 @@ static enum err eval_layout(struct trainer_eval *eval)
 
 static enum err eval_fill(struct trainer_eval *eval)
 {
-    const struct trainer *trainer = eval->trainer;
-    eval->chunks = (int)trainer->settings.parallel.sequence_chunks;
-    eval->own = replica_own_leaves(trainer->replica);
-    eval->groups = trainer->ranks / degree_of(eval);
-    TRY(new_zeroed(&eval->bytes, (size_t)trainer->ranks));
-    TRY(new_zeroed(&eval->offsets, (size_t)trainer->ranks));
+    const struct run *run = eval->run;
+    eval->chunks = (int)run->settings.parallel.sequence_chunks;
+    eval->own = replica_own_leaves(run->engine.replica);
+    eval->groups = run->ranks / degree_of(eval);
+    TRY(new_zeroed(&eval->bytes, (size_t)run->ranks));
+    TRY(new_zeroed(&eval->offsets, (size_t)run->ranks));
     return eval_layout(eval);
 }
 
-enum err trainer_eval_create(struct trainer *trainer, struct trainer_eval **out)
+enum err trainer_eval_create(struct run *run, struct trainer_eval **out)
 {
-    int64_t limit = trainer->settings.eval.samples;
-    int64_t samples =
-        trainer->eval_data != NULL ? dataset_samples(trainer->eval_data) : 0;
+    int64_t limit = run->settings.eval.samples;
+    int64_t samples = run->inputs.eval_data != NULL
+                          ? dataset_samples(run->inputs.eval_data)
+                          : 0;
     *out = NULL;
     if (samples == 0)
         return ERR_OK;
     struct trainer_eval *eval = NULL;
     TRY(new_zeroed(&eval, 1));
-    eval->trainer = trainer;
+    eval->run = run;
     eval->samples = limit > 0 && limit < samples ? limit : samples;
     enum err rc = eval_fill(eval);
     if (rc == ERR_OK)
@@ -128,53 +132,53 @@ static int64_t leaf_samples(const struct trainer_eval *eval, int64_t number)
     return count > eval->micro ? eval->micro : count;
 }
 
-static enum err read_leaf(const struct trainer_eval *eval,
-                          struct trainer *trainer, int64_t number)
+static enum err read_leaf(const struct trainer_eval *eval, struct run *run,
+                          int64_t number)
 {
-    return loader_read(&trainer->eval_data, trainer->eval_order,
+    return loader_read(&run->inputs.eval_data, run->inputs.eval_order,
                        number * eval->micro, leaf_samples(eval, number),
-                       trainer->batch);
+                       run->inputs.batch);
 }
 
 /* Evaluates what is in the batch; it counts if it is this rank's leaf. */
-static enum err eval_leaf(struct trainer_eval *eval, struct trainer *trainer,
+static enum err eval_leaf(struct trainer_eval *eval, struct run *run,
                           int64_t number, bool counts, int64_t *tokens)
 {
     int degree = degree_of(eval);
-    int64_t microstep = number - leaf_begin(eval, trainer->rank / degree);
-    struct leaf leaf = trainer_leaf(trainer, 0);
+    int64_t microstep = number - leaf_begin(eval, run->rank / degree);
+    struct leaf leaf = trainer_leaf(run, 0);
     TRY(model_eval_leaf(
-        trainer->model, replica_access(trainer->replica), &leaf,
+        run->engine.model, replica_access(run->engine.replica), &leaf,
         trainer_losses_at(&eval->sums, counts ? microstep * eval->own : -1)));
-    if (counts && trainer->rank % degree == 0)
-        *tokens += trainer->batch->loss_tokens;
+    if (counts && run->rank % degree == 0)
+        *tokens += run->inputs.batch->loss_tokens;
     return ERR_OK;
 }
 
 /* One microstep; those with which the rank computes need it also when it has no
  * leaf or has failed. */
-static enum err eval_microstep(struct trainer_eval *eval,
-                               struct trainer *trainer, int64_t number,
-                               enum err *failed, int64_t *tokens)
+static enum err eval_microstep(struct trainer_eval *eval, struct run *run,
+                               int64_t number, enum err *failed,
+                               int64_t *tokens)
 {
     enum err rc = ERR_OK;
-    const struct replica *replica = trainer->replica;
-    int group = trainer->rank / degree_of(eval);
+    const struct replica *replica = run->engine.replica;
+    int group = run->rank / degree_of(eval);
     bool has = number < leaf_begin(eval, group + 1);
     bool serves = replica_experts(replica) != NULL ||
                   (replica_sequence(replica) != NULL && has);
     bool counts = has && *failed == ERR_OK && stop_requested() == 0;
     if (counts)
-        *failed = read_leaf(eval, trainer, number);
+        *failed = read_leaf(eval, run, number);
     counts = counts && *failed == ERR_OK;
     if (!counts && !serves)
         return ERR_OK;
     if (!counts)
         trainer_leaf_empty(has ? leaf_samples(eval, number) : eval->micro,
-                           trainer->batch);
-    rc = eval_leaf(eval, trainer, number, counts, tokens);
-    trainer->adrift = rc != ERR_OK && replica_shares(replica);
-    if (rc == ERR_COMM || trainer->adrift)
+                           run->inputs.batch);
+    rc = eval_leaf(eval, run, number, counts, tokens);
+    run->engine.adrift = rc != ERR_OK && replica_shares(replica);
+    if (rc == ERR_COMM || run->engine.adrift)
         return rc;
     *failed = rc != ERR_OK ? rc : *failed;
     return ERR_OK;
@@ -182,56 +186,55 @@ static enum err eval_microstep(struct trainer_eval *eval,
 
 /* Ranks that compute together end together, when a signal has come to one of
  * them or its leaf has failed. Others end by themselves. */
-static enum err eval_goes_on(const struct trainer *trainer, enum err failed,
+static enum err eval_goes_on(const struct run *run, enum err failed,
                              bool *goes_on)
 {
     int64_t ends = failed != ERR_OK || stop_requested() != 0;
     *goes_on = true;
-    if (!replica_shares(trainer->replica))
+    if (!replica_shares(run->engine.replica))
         return ERR_OK;
-    TRY(comm_all_reduce_i64(trainer->comm, &ends, 1, COMM_MAX));
+    TRY(comm_all_reduce_i64(run->comm, &ends, 1, COMM_MAX));
     *goes_on = ends == 0;
     return ERR_OK;
 }
 
 /* This rank's leaves; it stops early when a signal has come or a leaf fails,
  * but the others may need its part of the weights to their end. */
-static enum err eval_leaves(struct trainer_eval *eval, struct trainer *trainer,
+static enum err eval_leaves(struct trainer_eval *eval, struct run *run,
                             int64_t *tokens)
 {
     enum err failed = ERR_OK;
     struct err_kept kept = { ERR_OK, "" };
-    int64_t begin = leaf_begin(eval, trainer->rank / degree_of(eval));
+    int64_t begin = leaf_begin(eval, run->rank / degree_of(eval));
     int64_t microsteps = eval_microsteps(eval);
     for (int64_t microstep = 0; microstep < microsteps; microstep++) {
         enum err before = failed;
         bool goes_on;
-        TRY(eval_goes_on(trainer, failed, &goes_on));
-        if (!goes_on && trainer->rank == 0)
+        TRY(eval_goes_on(run, failed, &goes_on));
+        if (!goes_on && run->rank == 0)
             log_info("evaluation left after %lld of %lld microsteps",
                      (long long)microstep, (long long)microsteps);
         if (!goes_on)
             break;
-        TRY(trainer_event(trainer, EVENT_EVAL_BATCH_START));
-        replica_begin_eval(trainer->replica);
-        TRY(eval_microstep(eval, trainer, begin + microstep, &failed, tokens));
+        TRY(trainer_event(run, EVENT_EVAL_BATCH_START));
+        replica_begin_eval(run->engine.replica);
+        TRY(eval_microstep(eval, run, begin + microstep, &failed, tokens));
         if (failed != before)
             err_keep(&kept, failed);
-        TRY(replica_end_eval(trainer->replica));
-        TRY(trainer_event(trainer, EVENT_EVAL_BATCH_END));
+        TRY(replica_end_eval(run->engine.replica));
+        TRY(trainer_event(run, EVENT_EVAL_BATCH_END));
     }
     return err_again(&kept);
 }
 
 /* Brings to the host what the leaves of this rank have left on the device. */
-static enum err eval_fetch(struct trainer_eval *eval,
-                           const struct trainer *trainer)
+static enum err eval_fetch(struct trainer_eval *eval, const struct run *run)
 {
-    int group = trainer->rank / degree_of(eval);
-    int first = trainer->rank % degree_of(eval) * eval->own;
+    int group = run->rank / degree_of(eval);
+    int first = run->rank % degree_of(eval) * eval->own;
     int64_t begin = leaf_begin(eval, group), end = leaf_begin(eval, group + 1);
-    TRY(trainer_losses_fetch(&eval->sums, trainer->stream));
-    TRY(replica_settle(trainer->replica));
+    TRY(trainer_losses_fetch(&eval->sums, run->engine.stream));
+    TRY(replica_settle(run->engine.replica));
     const struct leaf_loss *loss = trainer_losses_host(&eval->sums);
     for (int64_t leaf = begin; leaf < end; leaf++)
         for (int i = 0; i < eval->own; i++, loss++)
@@ -257,28 +260,27 @@ static double eval_sum(const struct trainer_eval *eval)
 enum err trainer_eval_run(struct trainer_eval *eval, bool *done)
 {
     enum err rc = ERR_OK;
-    struct trainer *trainer = eval->trainer;
+    struct run *run = eval->run;
     double begin = clock_now();
     int64_t words[2] = { 0, 0 }; /* tokens, ranks that were cut short */
-    TRY(trainer_event(trainer, EVENT_EVAL_START));
-    TRY(comm_agree(trainer->comm, eval_layout(eval)));
-    rc = eval_leaves(eval, trainer, &words[0]);
-    if (!trainer->adrift)
-        rc = comm_agree(trainer->comm, rc);
+    TRY(trainer_event(run, EVENT_EVAL_START));
+    TRY(comm_agree(run->comm, eval_layout(eval)));
+    rc = eval_leaves(eval, run, &words[0]);
+    if (!run->engine.adrift)
+        rc = comm_agree(run->comm, rc);
     TRY(rc);
     /* waits for all ranks, so none may have left */
-    TRY(comm_agree(trainer->comm, eval_fetch(eval, trainer)));
+    TRY(comm_agree(run->comm, eval_fetch(eval, run)));
     words[1] = stop_requested() != 0;
-    TRY(comm_all_reduce_i64(trainer->comm, words, 2, COMM_SUM));
-    TRY(comm_all_gather(trainer->comm, eval->losses, eval->bytes,
-                        eval->offsets));
+    TRY(comm_all_reduce_i64(run->comm, words, 2, COMM_SUM));
+    TRY(comm_all_gather(run->comm, eval->losses, eval->bytes, eval->offsets));
     *done = words[1] == 0;
     if (*done)
-        trainer->record.eval = (struct step_eval){
-            .step = trainer->step,
+        run->now.record.eval = (struct step_eval){
+            .step = run->position.step,
             .loss = words[0] > 0 ? eval_sum(eval) / (double)words[0] : NAN,
             .tokens = words[0],
             .seconds = clock_now() - begin,
         };
-    return trainer_event(trainer, EVENT_EVAL_END);
+    return trainer_event(run, EVENT_EVAL_END);
 }

@@ -11,14 +11,13 @@
 #include <stdbool.h>
 
 #include "src/base/err.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 struct trainer_eval;
 
 /* Borrows the trainer, of whose eval_data eval.samples are evaluated. *out is
  * NULL where there are none. */
-enum err trainer_eval_create(struct trainer *trainer,
-                             struct trainer_eval **out);
+enum err trainer_eval_create(struct run *run, struct trainer_eval **out);
 /* NULL is fine. */
 void trainer_eval_destroy(struct trainer_eval *eval);
 

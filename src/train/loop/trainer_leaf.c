@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-struct leaf trainer_leaf(const struct trainer *trainer, int64_t first_sample)
+struct leaf trainer_leaf(const struct run *run, int64_t first_sample)
 {
-    const struct batch *batch = trainer->batch;
-    bool documents = trainer->settings.model.attn_uses_sequence_id &&
-                     !trainer->whole_samples;
+    const struct batch *batch = run->inputs.batch;
+    bool documents =
+        run->settings.model.attn_uses_sequence_id && !run->inputs.whole_samples;
     return (struct leaf){
         .samples = batch->samples,
         .seq_len = batch->seq_len,

@@ -5,11 +5,11 @@
 
 #include "src/data/set/loader.h"
 #include "src/model/model.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 /* first_sample: number of the first one in the whole run. Lends the batch's
  * arrays. */
-struct leaf trainer_leaf(const struct trainer *trainer, int64_t first_sample);
+struct leaf trainer_leaf(const struct run *run, int64_t first_sample);
 
 /* The first seq_len tokens of each of the leaf's samples, in the place of the
  * batch's; *loss_tokens becomes the number of labels. Nothing happens where they

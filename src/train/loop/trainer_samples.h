@@ -8,12 +8,11 @@
 
 #include "src/base/err.h"
 
-struct trainer;
+struct run;
 struct trainer_samples;
 
 /* Borrows the trainer. Fails on one rank alone. */
-enum err trainer_samples_create(struct trainer *trainer,
-                                struct trainer_samples **out);
+enum err trainer_samples_create(struct run *run, struct trainer_samples **out);
 /* NULL is fine. */
 void trainer_samples_destroy(struct trainer_samples *samples);
 

@@ -10,9 +10,9 @@
 
 #include "src/base/new.h"
 #include "src/base/units.h"
-#include "src/train/listeners/on_norms.h"
-#include "src/train/start/start_weights.h"
-#include "src/train/start/trainer_backend.h"
+#include "src/parallel/norms.h"
+#include "src/parallel/spans.h"
+#include "src/train/plan/trainer_backend.h"
 #include "src/train/plan/train_memory_ways.h"
 
 static enum replica_strategy strategy_of(const struct train_settings *s)
@@ -92,11 +92,27 @@ enum err train_memory_model(const struct train_settings *settings, int threads,
 /* At a later start a run reads what its checkpoints lack, and no more. */
 static bool reads_weights(const struct train_settings *settings, bool resumed)
 {
-    struct start_from from = start_weights_from(settings);
+    struct start_from from = train_settings_from(settings);
     bool named = from.path[0] != '\0';
     if (train_settings_freezes(settings))
         return named || resumed;
     return named && !from.state && !resumed;
+}
+
+size_t train_memory_norms(const struct train_settings *settings,
+                          const struct params *params)
+{
+    struct replica_options replica = train_memory_replica(settings);
+    const struct spans_input input = { .params = params,
+                                       .rest = replica.optimizer,
+                                       .groups = replica.groups,
+                                       .group_count = replica.group_count };
+    /* the fragments' sums, and of weights and gradient the units' */
+    size_t units = settings->needs.units ? 3 * norms_bytes(params, true) : 0;
+    if (settings->monitor.norms.value <= 0.0)
+        return units;
+    return units + norms_watch_bytes(params, spans_whole(&input) != NULL) +
+           (size_t)params->count * sizeof(double);
 }
 
 enum err train_memory_plan_with(const struct train_settings *settings,
@@ -113,8 +129,7 @@ enum err train_memory_plan_with(const struct train_settings *settings,
         .prefetch = (int)settings->data.prefetch,
         .order = place->order,
         .stage = settings->checkpoint.async,
-        .norms = (settings->needs.units ? algorithm_norms_bytes(params) : 0) +
-                 on_norms_bytes(settings, params),
+        .norms = train_memory_norms(settings, params),
         .reads = reads_weights(settings, place->resumed),
     };
     TRY(train_memory_model(settings, place->threads, &input.options));

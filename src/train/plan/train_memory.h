@@ -51,6 +51,11 @@ int train_memory_ranks_max(const struct train_settings *settings);
 enum err train_memory_model(const struct train_settings *settings, int threads,
                             struct model_options *out);
 
+/* What norms take of the host: those of rows that an algorithm asks for, and
+ * those of monitor.norms. */
+size_t train_memory_norms(const struct train_settings *settings,
+                          const struct params *params);
+
 /* "auto" is planned as the strategy that train_memory_replica() says. */
 enum err train_memory_plan(const struct train_settings *settings,
                            const struct train_memory_place *place,

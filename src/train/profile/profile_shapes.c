@@ -1,5 +1,5 @@
 /* Adds a timeline's ops by name and shape. */
-#include "src/train/profile/profile_shapes.h"
+#include "src/train/profile/profile.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Adds the sums of the ranks' timelines, and finds their spread. */
-#include "src/train/profile/profile_sums.h"
+#include "src/train/profile/profile.h"
 
 #include <stdlib.h>
 

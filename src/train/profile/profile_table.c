@@ -1,5 +1,5 @@
 /* The table of a profile: parts of a step, then kinds of work, then shapes. */
-#include "src/train/profile/profile_table.h"
+#include "src/train/profile/profile.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -16,7 +16,7 @@
 #include "src/comm/comm_offset.h"
 #include "src/train/profile/profile_file.h"
 #include "src/train/profile/profile_ranges.h"
-#include "src/train/profile/profile_table.h"
+#include "src/train/profile/profile.h"
 
 /* How long a range's end waits for a device, and a run's for its writer. */
 #define DEVICE_WAIT_S 30.0
@@ -42,18 +42,17 @@ struct trainer_profile {
 
 /* --- making one --- */
 
-static enum err make(struct trainer *trainer, struct trainer_profile *profile)
+static enum err make(struct run *run, struct trainer_profile *profile)
 {
     int count = TIMELINE_KINDS_OWN;
-    const struct kernel_memory *memory = trainer->kernels->memory;
-    TRY(profile_ranges_parse(trainer->settings.train.profile,
-                             &profile->ranges));
+    const struct kernel_memory *memory = run->engine.kernels->memory;
+    TRY(profile_ranges_parse(run->settings.train.profile, &profile->ranges));
     _Static_assert(TIMELINE_KINDS_OWN + EVENTS_LISTENERS_MAX +
                            KERNEL_OP_COUNT <=
                        TIMELINE_KINDS_MAX,
                    "room for all kinds");
     timeline_kinds(profile->kinds);
-    trainer->events.first_kind = count;
+    run->events.first_kind = count;
     count += events_kinds(profile->kinds + count);
     int first_op = count;
     kernel_profile_kinds(profile->kinds + count);
@@ -65,60 +64,60 @@ static enum err make(struct trainer *trainer, struct trainer_profile *profile)
 }
 
 /* Times count from here on rank 0's clock. Collective. */
-static enum err compare_clocks(struct trainer *trainer,
-                               struct profile_about *about)
+static enum err compare_clocks(struct run *run, struct profile_about *about)
 {
     int64_t origin = timeline_now();
-    TRY(comm_offset(trainer->comm, &about->offset_ns, &about->error_ns));
-    TRY(comm_broadcast(trainer->comm, &origin, sizeof origin, 0));
+    TRY(comm_offset(run->comm, &about->offset_ns, &about->error_ns));
+    TRY(comm_broadcast(run->comm, &origin, sizeof origin, 0));
     about->offset_ns -= origin;
-    about->rank = trainer->rank;
-    about->ranks = trainer->ranks;
-    about->attempt = trainer->attempt;
+    about->rank = run->rank;
+    about->ranks = run->ranks;
+    about->attempt = run->attempt;
     snprintf(about->host, sizeof about->host, "%s",
-             comm_host(trainer->comm, trainer->rank));
+             comm_host(run->comm, run->rank));
     return ERR_OK;
 }
 
-enum err trainer_profile_create(struct trainer *trainer)
+enum err trainer_profile_create(struct run *run)
 {
     enum err rc = ERR_OK;
-    if (trainer->settings.train.profile[0] == '\0')
+    if (run->settings.train.profile[0] == '\0')
         return ERR_OK;
     struct trainer_profile *profile = NULL;
     rc = new_zeroed(&profile, 1);
-    trainer->profile = profile;
+    run->profile = profile;
     if (rc == ERR_OK)
-        rc = make(trainer, profile);
-    TRY(comm_agree(trainer->comm, rc));
-    TRY(compare_clocks(trainer, &profile->about));
-    trainer->kernels = trainer->kernels->profiled;
-    trainer->timeline = profile->timeline;
-    trainer->events.timeline = profile->timeline;
-    comm_set_timeline(trainer->comm, profile->timeline, TIMELINE_AGREE);
+        rc = make(run, profile);
+    TRY(comm_agree(run->comm, rc));
+    TRY(compare_clocks(run, &profile->about));
+    run->engine.kernels = run->engine.kernels->profiled;
+    run->timeline = profile->timeline;
+    run->events.timeline = profile->timeline;
+    comm_set_timeline(run->comm, profile->timeline, TIMELINE_AGREE);
     return ERR_OK;
 }
 
-struct kernel_profile *trainer_profile_ops(const struct trainer *trainer)
+struct kernel_profile *trainer_profile_ops(const struct run *run)
 {
-    return trainer->profile != NULL ? trainer->profile->ops : NULL;
+    return run->profile != NULL ? run->profile->ops : NULL;
 }
 
-void trainer_profile_tell(const struct trainer *trainer)
+void trainer_profile_tell(const struct run *run)
 {
-    const struct trainer_profile *profile = trainer->profile;
+    const struct trainer_profile *profile = run->profile;
     for (int i = 0; profile != NULL && i < profile->ranges.count; i++) {
         const struct profile_range *range = &profile->ranges.list[i];
-        bool past = range->last <= trainer->step;
+        bool past = range->last <= run->position.step;
         bool beyond =
-            trainer->max_steps >= 0 && range->first > trainer->max_steps;
-        if (trainer->rank == 0 && (past || beyond))
-            log_warn("train.profile: steps %lld to %lld are not profiled: %s "
-                     "%lld",
-                     (long long)range->first, (long long)range->last,
-                     past ? "the run goes on behind step"
-                          : "the last step of the run is",
-                     (long long)(past ? trainer->step : trainer->max_steps));
+            run->plan.max_steps >= 0 && range->first > run->plan.max_steps;
+        if (run->rank == 0 && (past || beyond))
+            log_warn(
+                "train.profile: steps %lld to %lld are not profiled: %s "
+                "%lld",
+                (long long)range->first, (long long)range->last,
+                past ? "the run goes on behind step"
+                     : "the last step of the run is",
+                (long long)(past ? run->position.step : run->plan.max_steps));
     }
 }
 
@@ -180,14 +179,14 @@ static bool end_writing(struct trainer_profile *profile, double timeout_s)
     return true;
 }
 
-void trainer_profile_destroy(struct trainer *trainer)
+void trainer_profile_destroy(struct run *run)
 {
-    struct trainer_profile *profile = trainer->profile;
+    struct trainer_profile *profile = run->profile;
     if (profile == NULL)
         return;
-    comm_set_timeline(trainer->comm, NULL, TIMELINE_AGREE);
-    trainer->profile = NULL;
-    trainer->timeline = trainer->events.timeline = NULL;
+    comm_set_timeline(run->comm, NULL, TIMELINE_AGREE);
+    run->profile = NULL;
+    run->timeline = run->events.timeline = NULL;
     kernel_profile_destroy(profile->ops);
     if (!end_writing(profile, WRITER_WAIT_S)) {
         log_warn("profile: %s is not written after %.0f s; the run ends "
@@ -237,13 +236,13 @@ static enum err make_table(struct trainer_profile *profile,
 }
 
 /* Collective. */
-static enum err end_range(struct trainer *trainer)
+static enum err end_range(struct run *run)
 {
-    struct trainer_profile *profile = trainer->profile;
+    struct trainer_profile *profile = run->profile;
     struct profile_about *about = &profile->about;
     struct profile_sums sums = { .first = profile->first,
-                                 .last = trainer->step,
-                                 .peak_flops = trainer->record.peak_flops };
+                                 .last = run->position.step,
+                                 .peak_flops = run->now.record.peak_flops };
     int64_t uncertain_ns = 0;
     warn_of_device(kernel_profile_finish(profile->ops, DEVICE_WAIT_S));
     timeline_stop(profile->timeline);
@@ -252,12 +251,12 @@ static enum err end_range(struct trainer *trainer)
     about->first = sums.first;
     about->last = sums.last;
     profile->first = 0;
-    TRY(profile_sums_gather(trainer->comm, profile->timeline, &sums));
-    if (trainer->rank == 0 && make_table(profile, &sums) != ERR_OK)
+    TRY(profile_sums_gather(run->comm, profile->timeline, &sums));
+    if (run->rank == 0 && make_table(profile, &sums) != ERR_OK)
         log_warn("profile: no table: %s", err_text());
-    snprintf(about->run, sizeof about->run, "%s", trainer->run_uuid);
+    snprintf(about->run, sizeof about->run, "%s", run->uuid);
     if (fsio_path(profile->folder, "%s/profile/steps-%lld-%lld",
-                  trainer->settings.run.dir, (long long)sums.first,
+                  run->settings.run.dir, (long long)sums.first,
                   (long long)sums.last) == ERR_OK)
         start_writing(profile);
     else
@@ -266,54 +265,54 @@ static enum err end_range(struct trainer *trainer)
 }
 
 /* A range that this rank alone leaves out is in nobody's table. Collective. */
-static enum err begin_range(struct trainer *trainer)
+static enum err begin_range(struct run *run)
 {
-    struct trainer_profile *profile = trainer->profile;
+    struct trainer_profile *profile = run->profile;
     int64_t busy = !end_writing(profile, 0.0);
-    TRY(comm_all_reduce_i64(trainer->comm, &busy, 1, COMM_MAX));
+    TRY(comm_all_reduce_i64(run->comm, &busy, 1, COMM_MAX));
     if (busy != 0) {
-        if (trainer->rank == 0)
+        if (run->rank == 0)
             log_warn("profile: step %lld is left out: a trace is still being "
                      "written",
-                     (long long)trainer->step + 1);
+                     (long long)run->position.step + 1);
         return ERR_OK;
     }
-    profile->first = trainer->step + 1;
+    profile->first = run->position.step + 1;
     timeline_start(profile->timeline);
-    warn_of_device(kernel_profile_start(profile->ops, trainer->stream));
+    warn_of_device(kernel_profile_start(profile->ops, run->engine.stream));
     return ERR_OK;
 }
 
-enum err trainer_profile_before_step(struct trainer *trainer)
+enum err trainer_profile_before_step(struct run *run)
 {
-    struct trainer_profile *profile = trainer->profile;
+    struct trainer_profile *profile = run->profile;
     if (profile == NULL ||
-        profile_ranges_at(&profile->ranges, trainer->step + 1) == NULL)
+        profile_ranges_at(&profile->ranges, run->position.step + 1) == NULL)
         return ERR_OK;
     if (profile->first == 0)
-        TRY(begin_range(trainer));
+        TRY(begin_range(run));
     timeline_begin(profile->timeline, &profile->step, TIMELINE_STEP);
     return ERR_OK;
 }
 
-enum err trainer_profile_after_step(struct trainer *trainer)
+enum err trainer_profile_after_step(struct run *run)
 {
-    struct trainer_profile *profile = trainer->profile;
+    struct trainer_profile *profile = run->profile;
     struct timeline_detail detail = { .dims = "step",
-                                      .dim = { trainer->step } };
+                                      .dim = { run->position.step } };
     if (profile == NULL || profile->first == 0)
         return ERR_OK;
     timeline_end(&profile->step, &detail);
     warn_of_device(kernel_profile_follow(profile->ops));
-    if (trainer->step < profile->first) { /* the first one was given up */
+    if (run->position.step < profile->first) { /* the first one was given up */
         warn_of_device(kernel_profile_finish(profile->ops, DEVICE_WAIT_S));
         timeline_stop(profile->timeline);
         profile->first = 0;
         return ERR_OK;
     }
     const struct profile_range *range =
-        profile_ranges_at(&profile->ranges, trainer->step);
-    bool ends = trainer->step == range->last || trainer->finished ||
-                trainer->stop_signal != 0;
-    return ends ? end_range(trainer) : ERR_OK;
+        profile_ranges_at(&profile->ranges, run->position.step);
+    bool ends = run->position.step == range->last || run->now.finished ||
+                run->now.stop_signal != 0;
+    return ends ? end_range(run) : ERR_OK;
 }

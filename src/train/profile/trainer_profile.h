@@ -19,25 +19,25 @@
 
 #include "kernels/kernel_profile.h"
 #include "src/base/err.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 /* Spans that a rank keeps of a range: 88 bytes each, touched as they come. */
 #define TRAINER_PROFILE_SPANS 262144
 
-/* If there is train.profile: sets trainer->profile and timeline, has the ranks
- * compare their clocks, and puts a table in place of trainer->kernels whose ops
+/* If there is train.profile: sets run->profile and timeline, has the ranks
+ * compare their clocks, and puts a table in place of run->engine.kernels whose ops
  * tell. Before whatever computes or communicates is made. Collective. */
-enum err trainer_profile_create(struct trainer *trainer);
+enum err trainer_profile_create(struct run *run);
 /* Waits a while for what is being written. */
-void trainer_profile_destroy(struct trainer *trainer);
+void trainer_profile_destroy(struct run *run);
 
 /* For the ops of a model; NULL: nobody is told. */
-struct kernel_profile *trainer_profile_ops(const struct trainer *trainer);
+struct kernel_profile *trainer_profile_ops(const struct run *run);
 
 /* Warns of ranges that this attempt will not come to, when training begins. */
-void trainer_profile_tell(const struct trainer *trainer);
+void trainer_profile_tell(const struct run *run);
 
 /* Around all that a step does. The second one is collective where a range
  * ends. */
-enum err trainer_profile_before_step(struct trainer *trainer);
-enum err trainer_profile_after_step(struct trainer *trainer);
+enum err trainer_profile_before_step(struct run *run);
+enum err trainer_profile_after_step(struct run *run);

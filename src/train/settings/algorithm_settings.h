@@ -4,7 +4,21 @@
  * algorithm_NAME.c. */
 #pragma once
 
+#include <stdbool.h>
+
+#include "kernels/kernel_shapes.h"
 #include "src/base/settings/settings_list.h"
+#include "src/parallel/replica.h"
+
+/* What the algorithms of a run ask of its parts, before these are made. */
+struct algorithm_needs {
+    struct replica_kept kept[REPLICA_KEPT];
+    struct target target;                /* of the loss */
+    double drop_depth, embedding_shrink; /* struct model_options */
+    bool clips;                          /* train.clip_norm gives way */
+    bool swaps;                          /* has other weights for evaluations */
+    bool units; /* norms of rows (src/parallel/norms.h) */
+};
 
 enum clipping_type { CLIPPING_NORM, CLIPPING_VALUE, CLIPPING_ADAPTIVE };
 static const char *const clipping_type_names[] = { "norm", "value", "adaptive",

@@ -15,6 +15,7 @@
 #include "src/base/new.h"
 #include "src/parallel/optimizer/optimizer.h"
 #include "src/train/plan/train_memory.h"
+#include "src/train/run/algorithm.h"
 #include "src/train/start/start_settings.h"
 #include "src/train/start/start_weights.h"
 
@@ -81,7 +82,7 @@ static enum err find_shape(const struct train_settings *s, bool preset_given,
                            struct model_config *shape)
 {
     bool own = preset_given && s->model.preset != model_preset_weights;
-    if (own || start_weights_from(s).path[0] == '\0')
+    if (own || train_settings_from(s).path[0] == '\0')
         return model_config_preset(model_preset_names[s->model.preset], shape);
     return start_weights_shape(s, shape);
 }
@@ -91,7 +92,7 @@ static enum err check_adapted(const struct train_settings *s, bool preset_given,
                               const struct settings_origin *origins)
 {
     if (s->lora.rank == 0 || preset_given ||
-        start_weights_from(s).path[0] != '\0' ||
+        train_settings_from(s).path[0] != '\0' ||
         settings_given(train_settings_schema, train_settings_count, origins,
                        "model.d_model"))
         return ERR_OK;
@@ -289,4 +290,16 @@ enum err train_settings_memory(const struct train_settings *settings,
     out->packing = settings->memory.compression;
     return model_memory_parse(settings->memory.checkpoint,
                               settings->model.n_layers, out);
+}
+
+struct start_from train_settings_from(const struct train_settings *s)
+{
+    if (s->checkpoint.load[0] != '\0')
+        return (struct start_from){ .key = "checkpoint.load",
+                                    .path = s->checkpoint.load,
+                                    .ignore = s->checkpoint.load_ignore,
+                                    .state = !s->checkpoint.load_weights_only };
+    return (struct start_from){ .key = "model.weights",
+                                .path = s->start.weights,
+                                .ignore = s->start.weights_ignore };
 }

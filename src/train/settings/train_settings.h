@@ -9,7 +9,7 @@
 #include "src/model/model_config.h"
 #include "src/model/model_memory.h"
 #include "src/model/params.h"
-#include "src/train/loop/algorithm.h"
+#include "src/train/settings/algorithm_settings.h"
 #include "src/train/settings/train_groups.h"
 #include "src/train/settings/train_settings_rows.h"
 
@@ -102,3 +102,13 @@ enum err train_settings_digest(const struct train_settings *settings,
 /* The same of those that decide the result. */
 enum err train_settings_hash(const struct train_settings *settings,
                              char hex[65]);
+
+/* The weights that a first start takes instead of fresh ones. */
+struct start_from {
+    const char *key;    /* of the setting that names it */
+    const char *path;   /* "": none */
+    const char *ignore; /* globs */
+    bool state;         /* with optimizer and position, a checkpoint's */
+};
+
+struct start_from train_settings_from(const struct train_settings *s);

@@ -9,7 +9,6 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/train/start/run_data_mixture.h"
 #include "src/train/settings/trainer_schedule.h"
 
 /* Counting the samples of each set up to the last step takes time with both:

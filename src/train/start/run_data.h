@@ -41,6 +41,11 @@ enum err run_data_open_set(const struct train_settings *s, const char *path,
 enum err run_data_open(const struct train_settings *s, struct run_data **out);
 void run_data_close(struct run_data *data);
 
+/* Open those of data.mixture into `data`, with what identifies all. Those that were opened
+ * before a failure are the caller's to close. */
+enum err run_data_mixture(const struct train_settings *s,
+                          struct run_data *data);
+
 /* Samples of all sets. */
 int64_t run_data_samples(const struct run_data *data);
 

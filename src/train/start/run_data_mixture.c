@@ -1,9 +1,10 @@
 /* Opens the data sets of a mixture, which must be of one tokenizer. */
-#include "src/train/start/run_data_mixture.h"
+#include "src/train/start/run_data.h"
 
 #include <string.h>
 
 #include "src/base/digest.h"
+#include "src/data/set/dataset.h"
 
 static enum err same_tokenizer(const struct dataset *one,
                                const struct dataset *other)

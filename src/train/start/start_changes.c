@@ -1,7 +1,7 @@
 /* Compares the settings with config.cfg of the attempt before and tells what
  * has changed. It refuses nothing: what must not change is checked in
  * start_fixed.c. */
-#include "src/train/start/start_changes.h"
+#include "src/train/start/start.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -11,6 +11,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/data/set/dataset.h"
 #include "src/job/ledger.h"
 #include "src/train/settings/secret_settings.h"
 #include "src/train/start/start_idle.h"
@@ -42,14 +43,13 @@ static json_t *text_of(const char *text)
 }
 
 /* Log one setting if it differs, and put it into `changed`. */
-static void compare(const struct trainer *trainer,
-                    const struct train_settings *before,
+static void compare(const struct run *run, const struct train_settings *before,
                     const struct setting *setting, json_t *changed)
 {
     char was[SETTINGS_VALUE_BYTES];
     char is[SETTINGS_VALUE_BYTES];
     settings_text(setting, before, was);
-    settings_text(setting, &trainer->settings, is);
+    settings_text(setting, &run->settings, is);
     if (strcmp(was, is) == 0)
         return;
     if (secret_settings_has(setting->key, was) ||
@@ -69,102 +69,103 @@ static void compare(const struct trainer *trainer,
 }
 
 /* What the learning rate of the next step is and would have been. */
-static void compare_rates(const struct trainer *trainer,
+static void compare_rates(const struct run *run,
                           const struct train_settings *before, json_t *event)
 {
     struct trainer_schedule plan;
-    struct trainer_schedule now = { .schedule = trainer->schedule };
+    struct trainer_schedule now = { .schedule = run->plan.schedule };
     char advice[512];
     /* other data may have other epochs, which durations may count in */
-    int64_t epoch = trainer->epoch_before > 0
-                        ? trainer->epoch_before
-                        : trainer->rates.samples_per_epoch;
-    if (before->train.global_batch < 1 || trainer->step == 0 ||
+    int64_t epoch = run->inputs.epoch_before > 0
+                        ? run->inputs.epoch_before
+                        : run->plan.rates.samples_per_epoch;
+    if (before->train.global_batch < 1 || run->position.step == 0 ||
         trainer_schedule(before, epoch, &plan) != ERR_OK)
         return;
     double was = before->optimizer.lr *
-                 schedule_multiplier(&plan.schedule, trainer->step);
-    double is = trainer->settings.optimizer.lr *
-                schedule_multiplier(&trainer->schedule, trainer->step);
+                 schedule_multiplier(&plan.schedule, run->position.step);
+    double is = run->settings.optimizer.lr *
+                schedule_multiplier(&run->plan.schedule, run->position.step);
     if (fabs(is - was) <= JUMP * fmax(is, was))
         return;
-    trainer_schedule_again(before, &plan, &trainer->settings, &now, advice,
+    trainer_schedule_again(before, &plan, &run->settings, &now, advice,
                            sizeof advice);
     log_warn("the learning rate of step %lld is %.3g, with the settings before "
              "it would be %.3g:%s keeps the old curve",
-             (long long)trainer->step + 1, is, was, advice);
+             (long long)run->position.step + 1, is, was, advice);
     json_object_set_new(event, "lr", json_pack("[f, f]", was, is));
 }
 
 /* The set may have been replaced under its name. */
-static void compare_eval(const struct trainer *trainer, json_t *event)
+static void compare_eval(const struct run *run, json_t *event)
 {
-    const char *was = trainer->eval_before;
-    if (trainer->eval_data == NULL || was[0] == '\0' ||
-        strcmp(was, dataset_id(trainer->eval_data)) == 0)
+    const char *was = run->inputs.eval_before;
+    if (run->inputs.eval_data == NULL || was[0] == '\0' ||
+        strcmp(was, dataset_id(run->inputs.eval_data)) == 0)
         return;
     log_warn("data.eval (%s) is another set than the one at step %lld: "
              "evaluations before and after it do not compare",
-             trainer->settings.data.eval, (long long)trainer->step);
+             run->settings.data.eval, (long long)run->position.step);
     json_object_set_new(
         event, "eval_set",
-        json_pack("[s, s]", was, dataset_id(trainer->eval_data)));
+        json_pack("[s, s]", was, dataset_id(run->inputs.eval_data)));
 }
 
 /* The parts of what the run has read, with the one that begins here. */
-static enum err record_data(const struct trainer *trainer)
+static enum err record_data(const struct run *run)
 {
-    json_t *history = json_loads(trainer->data_history, 0, NULL);
+    json_t *history = json_loads(run->inputs.history, 0, NULL);
     if (history == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    return ledger_append(trainer->settings.run.dir, "data", trainer->attempt,
+    return ledger_append(run->settings.run.dir, "data", run->attempt,
                          json_pack("{s:I, s:o}", "step",
-                                   (json_int_t)trainer->step, "parts",
+                                   (json_int_t)run->position.step, "parts",
                                    history));
 }
 
 /* What has no effect, if it was not told by the attempt before. */
-static void tell_idle(const struct trainer *trainer,
+static void tell_idle(const struct run *run,
                       const struct train_settings *before)
 {
-    const struct trainer_schedule plan = { .rates = trainer->rates,
-                                           .schedule = trainer->schedule,
-                                           .max_steps = trainer->max_steps };
-    start_idle(&(struct start_idle){ &trainer->settings, before, &plan }, NULL,
+    const struct trainer_schedule plan = { .rates = run->plan.rates,
+                                           .schedule = run->plan.schedule,
+                                           .max_steps = run->plan.max_steps };
+    start_idle(&(struct start_idle){ &run->settings, before, &plan }, NULL,
                NULL);
 }
 
-enum err start_changes_tell(const struct trainer *trainer)
+enum err start_changes_tell(const struct run *run)
 {
     enum err rc = ERR_OK;
-    if (trainer->data_changed)
-        TRY(record_data(trainer));
+    if (run->inputs.changed)
+        TRY(record_data(run));
     struct train_settings *before = calloc(1, sizeof *before);
     struct settings_origin *origins =
         calloc((size_t)train_settings_count, sizeof *origins);
     json_t *changed = json_object();
-    json_t *event = json_pack("{s:I, s:O}", "step", (json_int_t)trainer->step,
-                              "changed", changed);
+    json_t *event =
+        json_pack("{s:I, s:O}", "step", (json_int_t)run->position.step,
+                  "changed", changed);
     if (before == NULL || origins == NULL || event == NULL) {
         rc = err_set(ERR_MEMORY, "out of memory");
         goto out;
     }
-    bool found = read_before(trainer->settings.run.dir, before, origins);
-    tell_idle(trainer, found ? before : NULL);
+    bool found = read_before(run->settings.run.dir, before, origins);
+    tell_idle(run, found ? before : NULL);
     if (!found)
         goto out;
     for (int i = 0; i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];
         /* an older version may lack some; a run may be moved */
         if (origins[i].place[0] != '\0' && strcmp(setting->key, "run.dir") != 0)
-            compare(trainer, before, setting, changed);
+            compare(run, before, setting, changed);
     }
-    compare_eval(trainer, event);
+    compare_eval(run, event);
     if (json_object_size(changed) == 0 &&
         json_object_get(event, "eval_set") == NULL)
         goto out;
-    compare_rates(trainer, before, event);
-    rc = ledger_append(trainer->settings.run.dir, "settings", trainer->attempt,
+    compare_rates(run, before, event);
+    rc = ledger_append(run->settings.run.dir, "settings", run->attempt,
                        json_incref(event));
 out:
     json_decref(event);

@@ -1,6 +1,6 @@
 /* Checks that every rank has a GPU of its own and that no GPU of a node is left
  * idle. Choosing a device is kernels/cuda/device/cuda_device.c. */
-#include "src/train/start/start_devices.h"
+#include "src/train/start/start.h"
 
 #include <stdarg.h>
 #include <stdio.h>

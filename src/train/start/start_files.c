@@ -1,6 +1,6 @@
 /* Checks the files of the data sets before training, each copy once, shared by
  * the ranks. How one shard is checked is src/data/mds/mds.c. */
-#include "src/train/start/start_files.h"
+#include "src/train/start/start.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "src/base/fsio.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"
+#include "src/data/set/dataset.h"
 #include "src/job/stop.h"
 
 #define ROUND_S 1.0
@@ -29,7 +30,7 @@ struct share {
 };
 
 struct watch {
-    const struct trainer *trainer;
+    const struct run *run;
     double round_at; /* when the ranks last met */
     double beat_at;
     bool ended;   /* agreed: a failure, a signal, or all are done */
@@ -61,49 +62,48 @@ static enum err identify(const struct dataset *data, struct identity *out)
 
 /* A node's ranks are those of its host name, if they are as many as they should
  * be; else a rank does not rely on another. */
-static struct share find_share(const struct trainer *trainer,
+static struct share find_share(const struct run *run,
                                const struct identity *all)
 {
-    const struct comm *comm = trainer->comm;
-    const struct identity *own = &all[trainer->rank];
+    const struct comm *comm = run->comm;
+    const struct identity *own = &all[run->rank];
     struct share everywhere = { 0, 0 }, here = { 0, 0 };
     int neighbours = 0;
-    for (int r = 0; r < trainer->ranks; r++) {
+    for (int r = 0; r < run->ranks; r++) {
         bool same = memcmp(&all[r], own, sizeof *own) == 0;
-        bool near =
-            strcmp(comm_host(comm, r), comm_host(comm, trainer->rank)) == 0;
-        everywhere.first += same && r < trainer->rank;
+        bool near = strcmp(comm_host(comm, r), comm_host(comm, run->rank)) == 0;
+        everywhere.first += same && r < run->rank;
         everywhere.ranks += same;
-        here.first += same && near && r < trainer->rank;
+        here.first += same && near && r < run->rank;
         here.ranks += same && near;
         neighbours += near;
     }
-    if (everywhere.ranks == trainer->ranks)
+    if (everywhere.ranks == run->ranks)
         return everywhere;
     if (neighbours == comm_local_size(comm))
         return here;
     return (struct share){ 0, 1 };
 }
 
-static enum err agree_on_share(const struct trainer *trainer,
+static enum err agree_on_share(const struct run *run,
                                const struct dataset *data, struct share *out)
 {
     enum err rc = ERR_OK;
-    size_t ranks = (size_t)trainer->ranks;
+    size_t ranks = (size_t)run->ranks;
     struct identity *all = calloc(ranks, sizeof *all);
     size_t *bytes = calloc(ranks, sizeof *bytes);
     size_t *offsets = calloc(ranks, sizeof *offsets);
     if (all == NULL || bytes == NULL || offsets == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
     else
-        rc = identify(data, &all[trainer->rank]);
-    TRY_OUT(comm_agree(trainer->comm, rc));
+        rc = identify(data, &all[run->rank]);
+    TRY_OUT(comm_agree(run->comm, rc));
     for (size_t r = 0; r < ranks; r++) {
         bytes[r] = sizeof *all;
         offsets[r] = r * sizeof *all;
     }
-    TRY_OUT(comm_all_gather(trainer->comm, all, bytes, offsets));
-    *out = find_share(trainer, all);
+    TRY_OUT(comm_all_gather(run->comm, all, bytes, offsets));
+    *out = find_share(run, all);
 out:
     free(all);
     free(bytes);
@@ -117,11 +117,11 @@ static void beat(struct watch *watch)
 {
     char path[FSIO_PATH_MAX];
     int fd = -1;
-    if (watch->trainer->rank != 0 || clock_now() - watch->beat_at < BEAT_S)
+    if (watch->run->rank != 0 || clock_now() - watch->beat_at < BEAT_S)
         return;
     watch->beat_at = clock_now();
-    if (lines_open(watch->trainer->settings.run.dir, "metrics.jsonl", path,
-                   &fd) != ERR_OK)
+    if (lines_open(watch->run->settings.run.dir, "metrics.jsonl", path, &fd) !=
+        ERR_OK)
         return;
     (void)futimens(fd, NULL);
     close(fd);
@@ -132,7 +132,7 @@ static enum err meet(struct watch *watch, bool failed, bool busy)
 {
     enum { FAILED, STOP, BUSY, WORDS };
     int64_t words[WORDS] = { failed, stop_requested() != 0, busy };
-    TRY(comm_all_reduce_i64(watch->trainer->comm, words, WORDS, COMM_MAX));
+    TRY(comm_all_reduce_i64(watch->run->comm, words, WORDS, COMM_MAX));
     watch->stopped = words[STOP] != 0 && words[BUSY] != 0;
     watch->ended = words[FAILED] != 0 || words[STOP] != 0 || words[BUSY] == 0;
     watch->round_at = clock_now();
@@ -166,20 +166,19 @@ static enum err check_share(struct watch *watch, struct dataset *data,
 }
 
 /* Whether the bytes are checked; the same on all ranks. */
-static enum err settle_bytes(const struct trainer *trainer,
-                             const struct dataset *data, struct share share,
-                             bool *bytes)
+static enum err settle_bytes(const struct run *run, const struct dataset *data,
+                             struct share share, bool *bytes)
 {
-    enum data_verify how = trainer->settings.data.verify;
+    enum data_verify how = run->settings.data.verify;
     const struct dataset_contents *has = dataset_contents(data);
     int64_t shards = (has->shards + share.ranks - 1) / share.ranks;
     int64_t most = shards * has->largest;
-    TRY(comm_all_reduce_i64(trainer->comm, &most, 1, COMM_MAX));
+    TRY(comm_all_reduce_i64(run->comm, &most, 1, COMM_MAX));
     *bytes = how == VERIFY_BYTES ||
              (how == VERIFY_AUTO && most <= START_FILES_BYTES);
-    if (trainer->rank != 0)
+    if (run->rank != 0)
         return ERR_OK;
-    int64_t limit = trainer->settings.data.cache_limit;
+    int64_t limit = run->settings.data.cache_limit;
     if (dataset_is_cached(data))
         log_info("%s: shards that are fetched or unpacked are checked then, "
                  "those that the cache has already %s",
@@ -211,49 +210,47 @@ static enum err settle_bytes(const struct trainer *trainer,
     return ERR_OK;
 }
 
-static enum err verify_one(struct trainer *trainer, struct dataset *data)
+static enum err verify_one(struct run *run, struct dataset *data)
 {
     enum err rc = ERR_OK;
     double now = clock_now();
     bool bytes = false;
     struct share share = { 0, 1 };
-    struct watch watch = { .trainer = trainer,
-                           .round_at = now,
-                           .beat_at = now };
-    TRY(agree_on_share(trainer, data, &share));
-    TRY(settle_bytes(trainer, data, share, &bytes));
+    struct watch watch = { .run = run, .round_at = now, .beat_at = now };
+    TRY(agree_on_share(run, data, &share));
+    TRY(settle_bytes(run, data, share, &bytes));
     rc = check_share(&watch, data, share, bytes);
     while (watch.rc == ERR_OK && !watch.ended)
         watch.rc = meet(&watch, rc != ERR_OK, false);
     if (watch.rc != ERR_OK)
         return watch.rc;
-    TRY(comm_agree(trainer->comm, rc));
-    if (watch.stopped && trainer->rank == 0)
+    TRY(comm_agree(run->comm, rc));
+    if (watch.stopped && run->rank == 0)
         log_info("%s: the checks end unfinished, by a signal",
                  dataset_path(data));
     return rc;
 }
 
 /* Rank 0: nothing is fetched or unpacked, but it was said where to. */
-static void warn_of_no_cache(const struct trainer *trainer)
+static void warn_of_no_cache(const struct run *run)
 {
-    const struct train_settings *s = &trainer->settings;
-    bool cached =
-        trainer->eval_data != NULL && dataset_is_cached(trainer->eval_data);
+    const struct train_settings *s = &run->settings;
+    bool cached = run->inputs.eval_data != NULL &&
+                  dataset_is_cached(run->inputs.eval_data);
     bool given = s->data.cache[0] != '\0' || s->data.cache_limit > 0;
-    for (int i = 0; i < trainer->train_count; i++)
-        cached = cached || dataset_is_cached(trainer->train_data[i]);
-    if (given && !cached && trainer->rank == 0)
+    for (int i = 0; i < run->inputs.train_count; i++)
+        cached = cached || dataset_is_cached(run->inputs.train_data[i]);
+    if (given && !cached && run->rank == 0)
         log_warn("data.cache and data.cache_limit change nothing: all shards "
                  "are files here, and not compressed");
 }
 
-enum err start_files(struct trainer *trainer)
+enum err start_files(struct run *run)
 {
-    for (int i = 0; i < trainer->train_count; i++)
-        TRY(verify_one(trainer, trainer->train_data[i]));
-    if (trainer->eval_data != NULL)
-        TRY(verify_one(trainer, trainer->eval_data));
-    warn_of_no_cache(trainer);
+    for (int i = 0; i < run->inputs.train_count; i++)
+        TRY(verify_one(run, run->inputs.train_data[i]));
+    if (run->inputs.eval_data != NULL)
+        TRY(verify_one(run, run->inputs.eval_data));
+    warn_of_no_cache(run);
     return ERR_OK;
 }

@@ -1,6 +1,8 @@
 /* The settings that must stay what they were at the start of a run: stored in
  * every checkpoint, checked on every resume. */
 #include "src/train/start/start_fixed.h"
+#include "src/data/set/dataset.h"
+#include "src/data/set/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,19 +63,19 @@ static json_t *add(json_t *fixed, const struct train_settings *settings,
     return fixed;
 }
 
-json_t *start_fixed_state(const struct trainer *trainer)
+json_t *start_fixed_state(const struct run *run)
 {
-    const struct train_settings *s = &trainer->settings;
+    const struct train_settings *s = &run->settings;
     json_t *fixed =
-        json_pack("{s:s, s:s}", "data.train", trainer->train_id, "tokenizer",
-                  dataset_tokenizer_sha256(trainer->train_data[0]));
+        json_pack("{s:s, s:s}", "data.train", run->inputs.train_id, "tokenizer",
+                  dataset_tokenizer_sha256(run->inputs.train_data[0]));
     fixed = add(fixed, s, SETTING_STAYS);
     fixed = add(fixed, s, SETTING_STAYS_ADDED);
     fixed = add(fixed, s, TRAIN_STAYS_OF_ORDER);
     if (s->memory.compression != PACKING_NONE)
         fixed = add(fixed, s, TRAIN_STAYS_IF_PACKED);
     if (s->parallel.determinism == DETERMINISM_RUN) {
-        json_object_set_new(fixed, "ranks", json_integer(trainer->ranks));
+        json_object_set_new(fixed, "ranks", json_integer(run->ranks));
         fixed = add(fixed, s, TRAIN_STAYS_IF_RUN);
     }
     return fixed;
@@ -96,32 +98,31 @@ static bool is_of_order(const char *key)
 
 /* The first member of the order that is in one and differs in the other; NULL:
  * none. */
-static const char *order_differs(const struct trainer *trainer, json_t *one,
+static const char *order_differs(const struct run *run, json_t *one,
                                  json_t *other)
 {
     const char *key;
     json_t *value;
     json_object_foreach(one, key, value)
     {
-        if (is_of_order(key) && !is_same(&trainer->settings, key, value,
-                                         json_object_get(other, key)))
+        if (is_of_order(key) &&
+            !is_same(&run->settings, key, value, json_object_get(other, key)))
             return key;
     }
     return NULL;
 }
 
-bool start_fixed_order_changed(const struct trainer *trainer,
-                               const json_t *state)
+bool start_fixed_order_changed(const struct run *run, const json_t *state)
 {
-    json_t *now = start_fixed_state(trainer);
+    json_t *now = start_fixed_state(run);
     json_t *then = json_object_get(state, "fixed");
-    bool changed = order_differs(trainer, now, then) != NULL ||
-                   order_differs(trainer, then, now) != NULL;
+    bool changed = order_differs(run, now, then) != NULL ||
+                   order_differs(run, then, now) != NULL;
     json_decref(now);
     return changed;
 }
 
-static enum err refuse(const struct trainer *trainer, const char *key,
+static enum err refuse(const struct run *run, const char *key,
                        const json_t *old, const json_t *value)
 {
     char *was = json_dumps(old, JSON_ENCODE_ANY);
@@ -130,7 +131,7 @@ static enum err refuse(const struct trainer *trainer, const char *key,
         ERR_CHECKPOINT,
         "the run in %s was started with %s = %s, now it is %s: use the old "
         "value, or another run.dir for a new run%s",
-        trainer->settings.run.dir, key, was ? was : "its default",
+        run->settings.run.dir, key, was ? was : "its default",
         is ? is : "its default",
         is_of_order(key)
             ? "; or go on with other data from here: data.change = continue"
@@ -140,12 +141,12 @@ static enum err refuse(const struct trainer *trainer, const char *key,
     return rc;
 }
 
-enum err start_fixed_check(const struct trainer *trainer, const json_t *state)
+enum err start_fixed_check(const struct run *run, const json_t *state)
 {
     enum err rc = ERR_OK;
-    json_t *now = start_fixed_state(trainer);
+    json_t *now = start_fixed_state(run);
     json_t *then = json_object_get(state, "fixed");
-    bool goes_on = trainer->settings.data.change == CHANGE_CONTINUE;
+    bool goes_on = run->settings.data.change == CHANGE_CONTINUE;
     const char *key;
     json_t *value;
     if (now == NULL) {
@@ -155,13 +156,13 @@ enum err start_fixed_check(const struct trainer *trainer, const json_t *state)
     json_object_foreach(now, key, value)
     {
         const json_t *old = json_object_get(then, key);
-        if (is_same(&trainer->settings, key, value, old) ||
+        if (is_same(&run->settings, key, value, old) ||
             (goes_on && is_of_order(key)))
             continue;
         if (strcmp(key, "train.microbatch") == 0 &&
-            start_fixed_microbatch(trainer, state) > 0)
+            start_fixed_microbatch(run, state) > 0)
             continue;
-        rc = refuse(trainer, key, old, value);
+        rc = refuse(run, key, old, value);
         goto out;
     }
     /* what has its default again */
@@ -171,7 +172,7 @@ enum err start_fixed_check(const struct trainer *trainer, const json_t *state)
             !(has_flag(key, SETTING_STAYS_ADDED) ||
               (!goes_on && is_of_order(key))))
             continue;
-        rc = refuse(trainer, key, value, NULL);
+        rc = refuse(run, key, value, NULL);
         goto out;
     }
 out:
@@ -179,10 +180,9 @@ out:
     return rc;
 }
 
-int64_t start_fixed_microbatch(const struct trainer *trainer,
-                               const json_t *state)
+int64_t start_fixed_microbatch(const struct run *run, const json_t *state)
 {
-    const struct train_settings *s = &trainer->settings;
+    const struct train_settings *s = &run->settings;
     const json_t *stored =
         json_object_get(json_object_get(state, "fixed"), "train.microbatch");
     int64_t slot = s->train.global_batch / s->parallel.slots;
@@ -193,7 +193,7 @@ int64_t start_fixed_microbatch(const struct trainer *trainer,
     bool elastic = s->parallel.determinism == DETERMINISM_ELASTIC;
     if (then < 1 || slot % then != 0)
         return 0;
-    if (then == now || (then > now && trainer->shrunk))
+    if (then == now || (then > now && run->engine.shrunk))
         return now;
     if (s->microbatch_automatic || (!elastic && then < now))
         return then;

@@ -11,20 +11,18 @@
 #include <jansson.h>
 
 #include "src/base/err.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 /* NULL: out of memory. */
-json_t *start_fixed_state(const struct trainer *trainer);
+json_t *start_fixed_state(const struct run *run);
 
 /* ERR_CHECKPOINT names the setting that differs from the stored state. With
  * data.change = "continue" data sets and their order may differ. */
-enum err start_fixed_check(const struct trainer *trainer, const json_t *state);
+enum err start_fixed_check(const struct run *run, const json_t *state);
 
 /* Whether data sets or their order differ from the stored state's. */
-bool start_fixed_order_changed(const struct trainer *trainer,
-                               const json_t *state);
+bool start_fixed_order_changed(const struct run *run, const json_t *state);
 
 /* The microbatch to go on with; 0: the stored one and the settings' can't be
  * one run. */
-int64_t start_fixed_microbatch(const struct trainer *trainer,
-                               const json_t *state);
+int64_t start_fixed_microbatch(const struct run *run, const json_t *state);

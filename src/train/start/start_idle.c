@@ -67,11 +67,11 @@
       s->model.init == MODEL_INIT_BASELINE)                                    \
     X(weights, "model.weights_tokenizer",                                      \
       "neither model.weights nor checkpoint.load is given",                    \
-      GIVEN(start_weights_from(s).path))                                       \
+      GIVEN(train_settings_from(s).path))                                      \
     X(fresh, "model.init model.init_std model.init_embedding_std",             \
       "the weights are those of model.weights or checkpoint.load",             \
-      !GIVEN(start_weights_from(s).path) ||                                    \
-          GIVEN(start_weights_from(s).ignore))                                 \
+      !GIVEN(train_settings_from(s).path) ||                                   \
+          GIVEN(train_settings_from(s).ignore))                                \
     X(width, "model.expansion_ratio", "model.ffn_width says another width",    \
       false)                                                                   \
     X(experts,                                                                 \

@@ -1,12 +1,13 @@
 /* Compares arithmetic, data sets and settings between the ranks before
  * training. start_fixed.c compares them with an earlier attempt. */
-#include "src/train/start/start_same.h"
+#include "src/train/start/start.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/crc32c.h"
+#include "src/data/set/dataset.h"
 #include "src/train/extend/plugin_file.h"
 
 struct facts {
@@ -17,21 +18,22 @@ struct facts {
     uint32_t settings[]; /* CRC32C of each one's text; 0: may differ */
 };
 
-static enum err collect(const struct trainer *trainer, struct facts *facts)
+static enum err collect(const struct run *run, struct facts *facts)
 {
     char *text = NULL;
     snprintf(facts->arithmetic, sizeof facts->arithmetic, "%s",
-             trainer->arithmetic);
-    snprintf(facts->train_id, sizeof facts->train_id, "%s", trainer->train_id);
-    if (trainer->eval_data != NULL)
+             run->engine.arithmetic);
+    snprintf(facts->train_id, sizeof facts->train_id, "%s",
+             run->inputs.train_id);
+    if (run->inputs.eval_data != NULL)
         snprintf(facts->eval_id, sizeof facts->eval_id, "%s",
-                 dataset_id(trainer->eval_data));
-    TRY(plugin_file_all(&trainer->settings, facts->plugins));
+                 dataset_id(run->inputs.eval_data));
+    TRY(plugin_file_all(&run->settings, facts->plugins));
     for (int i = 0; i < train_settings_count; i++) {
         const char *key = train_settings_schema[i].key;
         if ((train_settings_schema[i].flags & SETTING_LOCAL) != 0)
             continue;
-        TRY(train_settings_print(&trainer->settings, key, &text));
+        TRY(train_settings_print(&run->settings, key, &text));
         facts->settings[i] = crc32c(0, text, strlen(text));
         free(text);
         text = NULL;
@@ -39,17 +41,16 @@ static enum err collect(const struct trainer *trainer, struct facts *facts)
     return ERR_OK;
 }
 
-static enum err differs(const struct trainer *trainer, int rank,
-                        const char *what)
+static enum err differs(const struct run *run, int rank, const char *what)
 {
     return err_set(ERR_USAGE,
                    "rank %d (%s) has another %s than rank 0 (%s): give all "
                    "ranks the same configuration and data",
-                   rank, comm_host(trainer->comm, rank), what,
-                   comm_host(trainer->comm, 0));
+                   rank, comm_host(run->comm, rank), what,
+                   comm_host(run->comm, 0));
 }
 
-static enum err compare(const struct trainer *trainer, int rank,
+static enum err compare(const struct run *run, int rank,
                         const struct facts *first, const struct facts *other)
 {
     if (strcmp(first->arithmetic, other->arithmetic) != 0)
@@ -57,42 +58,42 @@ static enum err compare(const struct trainer *trainer, int rank,
                        "%s computes with %s, %s with %s: give both the same "
                        "version, GPUs and libraries, or set hardware.backend "
                        "to what both have (cpu)",
-                       comm_host(trainer->comm, 0), first->arithmetic,
-                       comm_host(trainer->comm, rank), other->arithmetic);
+                       comm_host(run->comm, 0), first->arithmetic,
+                       comm_host(run->comm, rank), other->arithmetic);
     for (int i = 0; i < train_settings_count; i++)
         if (first->settings[i] != other->settings[i])
-            return differs(trainer, rank, train_settings_schema[i].key);
+            return differs(run, rank, train_settings_schema[i].key);
     if (strcmp(first->train_id, other->train_id) != 0)
-        return differs(trainer, rank, "data set in data.train");
+        return differs(run, rank, "data set in data.train");
     if (strcmp(first->eval_id, other->eval_id) != 0)
-        return differs(trainer, rank, "data set in data.eval");
+        return differs(run, rank, "data set in data.eval");
     if (strcmp(first->plugins, other->plugins) != 0)
-        return differs(trainer, rank, "file, or list of files, in plugins");
+        return differs(run, rank, "file, or list of files, in plugins");
     return ERR_OK;
 }
 
-enum err start_same(struct trainer *trainer)
+enum err start_same(struct run *run)
 {
     enum err rc = ERR_OK;
     size_t width =
         sizeof(struct facts) + (size_t)train_settings_count * sizeof(uint32_t);
-    char *all = calloc((size_t)trainer->ranks, width);
-    size_t *bytes = calloc((size_t)trainer->ranks, sizeof *bytes);
-    size_t *offsets = calloc((size_t)trainer->ranks, sizeof *offsets);
+    char *all = calloc((size_t)run->ranks, width);
+    size_t *bytes = calloc((size_t)run->ranks, sizeof *bytes);
+    size_t *offsets = calloc((size_t)run->ranks, sizeof *offsets);
     struct facts *own = calloc(1, width);
     if (all == NULL || bytes == NULL || offsets == NULL || own == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
     else
-        rc = collect(trainer, own);
-    TRY_OUT(comm_agree(trainer->comm, rc));
-    for (int r = 0; r < trainer->ranks; r++) {
+        rc = collect(run, own);
+    TRY_OUT(comm_agree(run->comm, rc));
+    for (int r = 0; r < run->ranks; r++) {
         bytes[r] = width;
         offsets[r] = (size_t)r * width;
     }
-    memcpy(all + offsets[trainer->rank], own, width);
-    TRY_OUT(comm_all_gather(trainer->comm, all, bytes, offsets));
-    for (int r = 1; r < trainer->ranks && rc == ERR_OK; r++)
-        rc = compare(trainer, r, (const struct facts *)(const void *)all,
+    memcpy(all + offsets[run->rank], own, width);
+    TRY_OUT(comm_all_gather(run->comm, all, bytes, offsets));
+    for (int r = 1; r < run->ranks && rc == ERR_OK; r++)
+        rc = compare(run, r, (const struct facts *)(const void *)all,
                      (const struct facts *)(const void *)(all + offsets[r]));
 out:
     free(all);

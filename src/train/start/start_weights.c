@@ -29,18 +29,6 @@
  * texts. */
 #define WARNED "model.rope_*"
 
-struct start_from start_weights_from(const struct train_settings *s)
-{
-    if (s->checkpoint.load[0] != '\0')
-        return (struct start_from){ .key = "checkpoint.load",
-                                    .path = s->checkpoint.load,
-                                    .ignore = s->checkpoint.load_ignore,
-                                    .state = !s->checkpoint.load_weights_only };
-    return (struct start_from){ .key = "model.weights",
-                                .path = s->start.weights,
-                                .ignore = s->start.weights_ignore };
-}
-
 enum err start_weights_settings(const struct train_settings *s)
 {
     bool load = s->checkpoint.load[0] != '\0';
@@ -87,7 +75,7 @@ static struct weights *open_own(const char *run_dir)
 enum err start_weights_shape(const struct train_settings *s,
                              struct model_config *out)
 {
-    struct start_from from = start_weights_from(s);
+    struct start_from from = train_settings_from(s);
     struct weights *weights = open_own(s->run.dir);
     enum err rc = weights != NULL ? ERR_OK : weights_open(from.path, &weights);
     if (rc != ERR_OK)
@@ -156,7 +144,7 @@ enum err start_weights_check(const struct train_settings *s,
 {
     struct difference other = { .count = 0 }, shapes = { .count = 0 };
     char known[2 * sizeof other.text + 2];
-    struct start_from from = start_weights_from(s);
+    struct start_from from = train_settings_from(s);
     const char *path = weights_about(weights)->path;
     struct train_settings *theirs = NULL;
     TRY(new_zeroed(&theirs, 1));
@@ -282,7 +270,7 @@ enum err start_weights_tokens(const struct train_settings *s,
 enum err start_weights_plan(const struct train_settings *s)
 {
     enum err rc = ERR_OK;
-    struct start_from from = start_weights_from(s);
+    struct start_from from = train_settings_from(s);
     struct weights *weights = NULL;
     struct params *params = NULL;
     if (from.path[0] == '\0')

@@ -12,15 +12,6 @@
 #include "src/train/settings/train_settings.h"
 #include "src/formats/weights.h"
 
-struct start_from {
-    const char *key;    /* of the setting that names it */
-    const char *path;   /* "": none */
-    const char *ignore; /* globs */
-    bool state;         /* with optimizer and position, a checkpoint's */
-};
-
-struct start_from start_weights_from(const struct train_settings *s);
-
 /* ERR_USAGE: two are named, or something is said of one that is not. */
 enum err start_weights_settings(const struct train_settings *s);
 

@@ -15,40 +15,39 @@
 /* Ranks exchange so many checksums at once. */
 #define SUMS_AT_ONCE 4096
 
-static bool is_needed(const struct trainer *trainer)
+static bool is_needed(const struct run *run)
 {
-    return trainer->params->frozen != NULL;
+    return run->engine.params->frozen != NULL;
 }
 
 /* Where it can be found from everywhere: by its absolute path, and from the
  * run's directory. */
-static int set_path(const struct trainer *trainer, json_t *base,
-                    const char *path)
+static int set_path(const struct run *run, json_t *base, const char *path)
 {
     char way[FSIO_PATH_MAX] = "";
     char *absolute = realpath(path, NULL);
-    char *run = realpath(trainer->settings.run.dir, NULL);
+    char *home = realpath(run->settings.run.dir, NULL);
     int failed = json_object_set_new(
         base, "path", json_string(absolute != NULL ? absolute : path));
     if (absolute != NULL && run != NULL &&
-        fsio_relative(run, absolute, way) == ERR_OK)
+        fsio_relative(home, absolute, way) == ERR_OK)
         failed |= json_object_set_new(base, "from_run", json_string(way));
     else
         (void)json_object_del(base, "from_run");
     free(absolute);
-    free(run);
+    free(home);
     return failed;
 }
 
-static json_t *describe(const struct trainer *trainer, struct weights *weights)
+static json_t *describe(const struct run *run, struct weights *weights)
 {
-    struct start_from from = start_weights_from(&trainer->settings);
+    struct start_from from = train_settings_from(&run->settings);
     json_t *base =
-        json_pack("{s:I}", "seed", (json_int_t)trainer->settings.train.seed);
+        json_pack("{s:I}", "seed", (json_int_t)run->settings.train.seed);
     if (base == NULL || weights == NULL)
         return base;
     const struct weights_about *about = weights_about(weights);
-    if (set_path(trainer, base, about->path) != 0 ||
+    if (set_path(run, base, about->path) != 0 ||
         json_object_set_new(base, "sha256", json_string(about->sha256)) != 0 ||
         json_object_set_new(base, "ignore", json_string(from.ignore)) != 0) {
         json_decref(base);
@@ -58,10 +57,10 @@ static json_t *describe(const struct trainer *trainer, struct weights *weights)
 }
 
 /* What merges them, and is not in "fixed" where it is the default. */
-static int describe_lora(const struct trainer *trainer, json_t *base)
+static int describe_lora(const struct run *run, json_t *base)
 {
-    const struct train_settings *s = &trainer->settings;
-    if (trainer->params->lora_rank == 0) {
+    const struct train_settings *s = &run->settings;
+    if (run->engine.params->lora_rank == 0) {
         (void)json_object_del(base, "lora");
         return 0;
     }
@@ -123,12 +122,12 @@ out:
 }
 
 /* The same values as those of the first start; `from` is for messages. */
-static enum err check_sums(const struct trainer *trainer,
+static enum err check_sums(const struct run *run,
                            const struct weights_sums *sums, const char *from)
 {
     struct weights_sums *was = NULL;
     int unknown = 0;
-    TRY(weights_sums_parse(json_object_get(trainer->base, "crc32c"),
+    TRY(weights_sums_parse(json_object_get(run->engine.base, "crc32c"),
                            sums->params, "the checkpoint", &was));
     enum err rc = weights_sums_compare(was, sums, from, &unknown);
     weights_sums_destroy(was);
@@ -136,8 +135,8 @@ static enum err check_sums(const struct trainer *trainer,
         return err_prefix(rc, "what does not train has changed (give the "
                               "weights back that the run was started with, or "
                               "another run.dir for a new run)");
-    if (unknown > 0 && trainer->rank == 0 &&
-        json_object_get(trainer->base, "path") != NULL)
+    if (unknown > 0 && run->rank == 0 &&
+        json_object_get(run->engine.base, "path") != NULL)
         log_warn("the checkpoint has checksums of %d of the %d tensors that "
                  "do not train: whether %s has the values that the run was "
                  "started with can't be checked; its next checkpoints have "
@@ -147,24 +146,24 @@ static enum err check_sums(const struct trainer *trainer,
 }
 
 /* At a later start they must be those of the first. Collective. */
-static enum err fill_frozen(struct trainer *trainer, uint64_t seed,
+static enum err fill_frozen(struct run *run, uint64_t seed,
                             const struct replica_source *source,
                             const char *from, bool later)
 {
     enum err rc = ERR_OK;
     struct weights_sums *sums = NULL;
-    TRY_OUT(comm_agree(trainer->comm,
-                       weights_sums_create(trainer->params->frozen, &sums)));
+    TRY_OUT(comm_agree(run->comm,
+                       weights_sums_create(run->engine.params->frozen, &sums)));
     struct summed summed = { source, sums };
     struct replica_source all = { fill_summed, &summed,
                                   source != NULL && source->whole };
-    TRY_OUT(replica_init_frozen(trainer->replica, seed, &all));
-    TRY_OUT(join_sums(trainer->comm, sums));
-    rc = later ? check_sums(trainer, sums, from) : ERR_OK;
-    if (rc == ERR_OK && json_object_set_new(trainer->base, "crc32c",
+    TRY_OUT(replica_init_frozen(run->engine.replica, seed, &all));
+    TRY_OUT(join_sums(run->comm, sums));
+    rc = later ? check_sums(run, sums, from) : ERR_OK;
+    if (rc == ERR_OK && json_object_set_new(run->engine.base, "crc32c",
                                             weights_sums_json(sums)) != 0)
         rc = err_set(ERR_MEMORY, "out of memory");
-    TRY_OUT(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_agree(run->comm, rc));
 out:
     weights_sums_destroy(sums);
     return rc;
@@ -172,36 +171,37 @@ out:
 
 /* --- the first start --- */
 
-enum err trainer_base_begin(struct trainer *trainer, struct weights *weights,
+enum err trainer_base_begin(struct run *run, struct weights *weights,
                             const struct replica_source *source)
 {
     enum err rc = ERR_OK;
-    if (!is_needed(trainer))
+    if (!is_needed(run))
         return ERR_OK;
-    json_decref(trainer->base);
-    trainer->base = describe(trainer, weights);
-    if (trainer->base == NULL || describe_lora(trainer, trainer->base) != 0)
+    json_decref(run->engine.base);
+    run->engine.base = describe(run, weights);
+    if (run->engine.base == NULL || describe_lora(run, run->engine.base) != 0)
         rc = err_set(ERR_MEMORY, "%s cannot be kept as JSON",
                      weights != NULL ? weights_about(weights)->path : "base");
-    TRY(comm_agree(trainer->comm, rc));
-    return fill_frozen(trainer, (uint64_t)trainer->settings.train.seed, source,
-                       "", false);
+    TRY(comm_agree(run->comm, rc));
+    return fill_frozen(run, (uint64_t)run->settings.train.seed, source, "",
+                       false);
 }
 
 /* --- a later start --- */
 
-static const char *text_of(const struct trainer *trainer, const char *name)
+static const char *text_of(const struct run *run, const char *name)
 {
-    const char *text = json_string_value(json_object_get(trainer->base, name));
+    const char *text =
+        json_string_value(json_object_get(run->engine.base, name));
     return text != NULL ? text : "";
 }
 
 /* The seed of what no source has, whatever train.seed is now. */
-static uint64_t seed_of(const struct trainer *trainer)
+static uint64_t seed_of(const struct run *run)
 {
-    const json_t *seed = json_object_get(trainer->base, "seed");
+    const json_t *seed = json_object_get(run->engine.base, "seed");
     return seed != NULL ? (uint64_t)json_integer_value(seed)
-                        : (uint64_t)trainer->settings.train.seed;
+                        : (uint64_t)run->settings.train.seed;
 }
 
 /* Whether it is the base; else `out` is left closed. */
@@ -218,15 +218,15 @@ static bool open_if(const char *path, const char *sha256, struct weights **out)
 
 /* Where it was, or where it has moved to: together with the run, or as the
  * settings say. May fail on one rank alone. */
-static enum err open_base(const struct trainer *trainer, struct weights **out)
+static enum err open_base(const struct run *run, struct weights **out)
 {
     char moved[FSIO_PATH_MAX];
-    struct start_from from = start_weights_from(&trainer->settings);
+    struct start_from from = train_settings_from(&run->settings);
     bool named = from.path[0] != '\0' && !from.state;
-    const char *was = text_of(trainer, "sha256");
-    const char *path = text_of(trainer, "path");
+    const char *was = text_of(run, "sha256");
+    const char *path = text_of(run, "path");
     if (open_if(path, was, out) ||
-        (weights_base_moved(trainer->base, trainer->settings.run.dir, moved) &&
+        (weights_base_moved(run->engine.base, run->settings.run.dir, moved) &&
          open_if(moved, was, out)))
         return ERR_OK;
     enum err rc = weights_open(named ? from.path : path, out);
@@ -259,54 +259,54 @@ static enum err fill(void *arg, const struct params *params, int64_t begin,
                         out);
 }
 
-static enum err fill_from_weights(struct trainer *trainer)
+static enum err fill_from_weights(struct run *run)
 {
     enum err rc = ERR_OK;
     struct weights *weights = NULL;
-    TRY_OUT(comm_agree(trainer->comm, open_base(trainer, &weights)));
-    struct filling filling = { weights, text_of(trainer, "ignore") };
+    TRY_OUT(comm_agree(run->comm, open_base(run, &weights)));
+    struct filling filling = { weights, text_of(run, "ignore") };
     struct replica_source source = { fill, &filling,
                                      filling.ignore[0] == '\0' };
     const struct weights_about *about = weights_about(weights);
-    TRY_OUT(fill_frozen(trainer, seed_of(trainer), &source, about->path, true));
+    TRY_OUT(fill_frozen(run, seed_of(run), &source, about->path, true));
     /* it may have moved, and the digest be one of before (weights_is) */
-    if (set_path(trainer, trainer->base, about->path) != 0 ||
-        json_object_set_new(trainer->base, "sha256",
+    if (set_path(run, run->engine.base, about->path) != 0 ||
+        json_object_set_new(run->engine.base, "sha256",
                             json_string(about->sha256)) != 0)
         rc = err_set(ERR_MEMORY, "out of memory");
-    TRY_OUT(comm_agree(trainer->comm, rc));
-    if (trainer->rank == 0)
+    TRY_OUT(comm_agree(run->comm, rc));
+    if (run->rank == 0)
         log_info("what does not train is of %s", about->path);
 out:
     weights_close(weights);
     return rc;
 }
 
-enum err trainer_base_fill(struct trainer *trainer)
+enum err trainer_base_fill(struct run *run)
 {
-    if (!is_needed(trainer))
+    if (!is_needed(run))
         return ERR_OK;
-    if (text_of(trainer, "path")[0] != '\0')
-        return fill_from_weights(trainer);
-    return fill_frozen(trainer, seed_of(trainer), NULL,
+    if (text_of(run, "path")[0] != '\0')
+        return fill_from_weights(run);
+    return fill_frozen(run, seed_of(run), NULL,
                        "fresh values of the run's seed", true);
 }
 
 /* --- the state --- */
 
-enum err trainer_base_store(const struct trainer *trainer, json_t *state)
+enum err trainer_base_store(const struct run *run, json_t *state)
 {
-    if (!is_needed(trainer))
+    if (!is_needed(run))
         return ERR_OK;
-    return json_object_set(state, "base", trainer->base) == 0
+    return json_object_set(state, "base", run->engine.base) == 0
                ? ERR_OK
                : err_set(ERR_MEMORY, "out of memory");
 }
 
-enum err trainer_base_restore(struct trainer *trainer, const json_t *state)
+enum err trainer_base_restore(struct run *run, const json_t *state)
 {
     const json_t *base = json_object_get(state, "base");
-    if (!is_needed(trainer))
+    if (!is_needed(run))
         return ERR_OK;
     if (!json_is_object(base))
         return err_set(ERR_CHECKPOINT,
@@ -314,25 +314,25 @@ enum err trainer_base_restore(struct trainer *trainer, const json_t *state)
                        "model, this one does not (model.freeze, lora.rank): "
                        "take its weights alone, by model.weights");
     TRY(weights_base_check(base, "the checkpoint"));
-    json_decref(trainer->base);
-    trainer->base = json_deep_copy(base);
-    return trainer->base != NULL ? ERR_OK
-                                 : err_set(ERR_MEMORY, "out of memory");
+    json_decref(run->engine.base);
+    run->engine.base = json_deep_copy(base);
+    return run->engine.base != NULL ? ERR_OK
+                                    : err_set(ERR_MEMORY, "out of memory");
 }
 
-enum err trainer_base_take(struct trainer *trainer, const json_t *state,
+enum err trainer_base_take(struct run *run, const json_t *state,
                            const char *checkpoint)
 {
     char run_dir[FSIO_PATH_MAX], moved[FSIO_PATH_MAX];
-    TRY(trainer_base_restore(trainer, state));
-    if (!is_needed(trainer))
+    TRY(trainer_base_restore(run, state));
+    if (!is_needed(run))
         return ERR_OK;
     TRY(fsio_path(run_dir, "%s/../..", checkpoint));
-    const char *path = text_of(trainer, "path");
-    if (weights_base_moved(trainer->base, run_dir, moved))
+    const char *path = text_of(run, "path");
+    if (weights_base_moved(run->engine.base, run_dir, moved))
         path = moved;
-    int failed = describe_lora(trainer, trainer->base);
+    int failed = describe_lora(run, run->engine.base);
     if (path[0] != '\0')
-        failed |= set_path(trainer, trainer->base, path);
+        failed |= set_path(run, run->engine.base, path);
     return failed == 0 ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
 }

@@ -21,23 +21,23 @@
 
 #include "src/base/err.h"
 #include "src/parallel/replica.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 #include "src/formats/weights.h"
 
 /* At a first start: of the weights that are open, or fresh (NULL), by way of
  * `source`. Collective. */
-enum err trainer_base_begin(struct trainer *trainer, struct weights *weights,
+enum err trainer_base_begin(struct run *run, struct weights *weights,
                             const struct replica_source *source);
 /* At a later one: of what the state said. Collective. */
-enum err trainer_base_fill(struct trainer *trainer);
+enum err trainer_base_fill(struct run *run);
 
 /* To and from the state; nothing where everything trains. ERR_CHECKPOINT: the
  * state is of a run that trained the whole model. */
-enum err trainer_base_store(const struct trainer *trainer, json_t *state);
-enum err trainer_base_restore(struct trainer *trainer, const json_t *state);
+enum err trainer_base_store(const struct run *run, json_t *state);
+enum err trainer_base_restore(struct run *run, const json_t *state);
 /* The same of another run's state, whose checkpoint is open, for a run with
  * adapters and a folder of its own. */
-enum err trainer_base_take(struct trainer *trainer, const json_t *state,
+enum err trainer_base_take(struct run *run, const json_t *state,
                            const char *checkpoint);
 
 /* The names that no source has: those of adapters. */

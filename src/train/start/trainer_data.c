@@ -6,9 +6,12 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/data/set/dataset.h"
+#include "src/data/set/loader.h"
+#include "src/data/set/order.h"
+#include "src/train/start/run_data.h"
 #include "src/train/start/start_fixed.h"
-#include "src/train/loop/trainer_ahead.h"
-#include "src/train/loop/trainer_rollback.h"
+#include "src/train/start/trainer_rollback.h"
 
 static enum err check_vocabulary(const struct dataset *data,
                                  const struct train_settings *s)
@@ -37,14 +40,13 @@ static enum err check_documents(const struct dataset *data,
                    dataset_path(data));
 }
 
-static enum err check_lengths(const struct trainer *trainer,
-                              const struct dataset *data)
+static enum err check_lengths(const struct run *run, const struct dataset *data)
 {
-    const struct train_settings *s = &trainer->settings;
+    const struct train_settings *s = &run->settings;
     bool truncate = s->data.too_long == TOO_LONG_TRUNCATE;
     int64_t longest = 0;
     TRY(loader_check(data, s->data.seq_len, truncate, &longest));
-    if (longest > 0 && trainer->rank == 0)
+    if (longest > 0 && run->rank == 0)
         log_info("%s: samples of more than %lld tokens are cut "
                  "(data.too_long); the longest has %lld",
                  dataset_path(data), (long long)s->data.seq_len,
@@ -52,62 +54,62 @@ static enum err check_lengths(const struct trainer *trainer,
     return ERR_OK;
 }
 
-static enum err check_set(const struct trainer *trainer,
-                          const struct dataset *data)
+static enum err check_set(const struct run *run, const struct dataset *data)
 {
-    const struct train_settings *s = &trainer->settings;
+    const struct train_settings *s = &run->settings;
     TRY(check_vocabulary(data, s));
     TRY(check_documents(data, s));
-    return check_lengths(trainer, data);
+    return check_lengths(run, data);
 }
 
-static enum err open_train(struct trainer *trainer)
+static enum err open_train(struct run *run)
 {
-    const struct train_settings *s = &trainer->settings;
+    const struct train_settings *s = &run->settings;
     const struct run_data_begin begin = { 0 };
-    TRY(run_data_open(s, &trainer->run_data));
-    trainer->train_data = trainer->run_data->sets;
-    trainer->train_count = trainer->run_data->count;
-    memcpy(trainer->train_id, trainer->run_data->id, sizeof trainer->train_id);
-    for (int i = 0; i < trainer->train_count; i++)
-        TRY(check_set(trainer, trainer->train_data[i]));
-    return run_data_order(trainer->run_data, s, &begin, &trainer->order);
+    TRY(run_data_open(s, &run->inputs.sets));
+    run->inputs.train_data = run->inputs.sets->sets;
+    run->inputs.train_count = run->inputs.sets->count;
+    memcpy(run->inputs.train_id, run->inputs.sets->id,
+           sizeof run->inputs.train_id);
+    for (int i = 0; i < run->inputs.train_count; i++)
+        TRY(check_set(run, run->inputs.train_data[i]));
+    return run_data_order(run->inputs.sets, s, &begin, &run->inputs.order);
 }
 
-static enum err open_eval(struct trainer *trainer)
+static enum err open_eval(struct run *run)
 {
-    const struct train_settings *s = &trainer->settings;
+    const struct train_settings *s = &run->settings;
     if (s->data.eval[0] == '\0')
         return ERR_OK;
-    TRY(run_data_open_set(s, s->data.eval, &trainer->eval_data));
-    TRY(check_set(trainer, trainer->eval_data));
-    if (strcmp(dataset_tokenizer_sha256(trainer->eval_data),
-               dataset_tokenizer_sha256(trainer->train_data[0])) != 0)
+    TRY(run_data_open_set(s, s->data.eval, &run->inputs.eval_data));
+    TRY(check_set(run, run->inputs.eval_data));
+    if (strcmp(dataset_tokenizer_sha256(run->inputs.eval_data),
+               dataset_tokenizer_sha256(run->inputs.train_data[0])) != 0)
         return err_set(ERR_DATA,
                        "%s: made with another tokenizer than %s: tokenize both "
                        "with the same",
-                       s->data.eval, dataset_path(trainer->train_data[0]));
-    struct stream stream = { dataset_samples(trainer->eval_data), NULL, 0,
+                       s->data.eval, dataset_path(run->inputs.train_data[0]));
+    struct stream stream = { dataset_samples(run->inputs.eval_data), NULL, 0,
                              STREAM_ALL, 0 };
     struct order_spec spec = { .kind = ORDER_STRAIGHT,
                                .count = 1,
                                .streams = &stream };
-    return order_create(&spec, &trainer->eval_order);
+    return order_create(&spec, &run->inputs.eval_order);
 }
 
-enum err trainer_data_open(struct trainer *trainer)
+enum err trainer_data_open(struct run *run)
 {
-    TRY(open_train(trainer));
-    return open_eval(trainer);
+    TRY(open_train(run));
+    return open_eval(run);
 }
 
-void trainer_data_close(struct trainer *trainer)
+void trainer_data_close(struct run *run)
 {
-    order_destroy(trainer->order);
-    order_destroy(trainer->eval_order);
-    run_data_close(trainer->run_data);
-    dataset_close(trainer->eval_data);
-    free(trainer->data_history);
+    order_destroy(run->inputs.order);
+    order_destroy(run->inputs.eval_order);
+    run_data_close(run->inputs.sets);
+    dataset_close(run->inputs.eval_data);
+    free(run->inputs.history);
 }
 
 /* A data set's member of the history; NULL: it was not there. */
@@ -129,12 +131,12 @@ static const json_t *find_stream(const json_t *part, const char *name,
 
 /* Samples of each stream that were read: before the part began, or up to now,
  * which is `step`. */
-static enum err find_begin(const struct trainer *trainer, int64_t step,
+static enum err find_begin(const struct run *run, int64_t step,
                            const json_t *part, const char *member,
                            struct run_data_begin *begin)
 {
-    const struct run_data *data = trainer->run_data;
-    int64_t most = trainer_rollback_read(trainer, step);
+    const struct run_data *data = run->inputs.sets;
+    int64_t most = trainer_rollback_read(run, step);
     for (int i = 0; i < data->count; i++) {
         const char *name = data->text.entries[i].name;
         const json_t *stream =
@@ -151,10 +153,10 @@ static enum err find_begin(const struct trainer *trainer, int64_t step,
 }
 
 /* A part of the history: from a step on, these sets. */
-static json_t *make_part(const struct trainer *trainer, int64_t step,
+static json_t *make_part(const struct run *run, int64_t step,
                          const struct run_data_begin *begin)
 {
-    const struct run_data *data = trainer->run_data;
+    const struct run_data *data = run->inputs.sets;
     json_t *streams = json_array();
     for (int i = 0; i < data->count; i++)
         json_array_append_new(streams,
@@ -163,28 +165,28 @@ static json_t *make_part(const struct trainer *trainer, int64_t step,
                                         dataset_id(data->sets[i]), "begin",
                                         (json_int_t)begin->samples[i]));
     return json_pack("{s:I, s:s, s:I, s:o}", "from", (json_int_t)step, "id",
-                     trainer->train_id, "epoch",
-                     (json_int_t)order_epoch(trainer->order), "streams",
+                     run->inputs.train_id, "epoch",
+                     (json_int_t)order_epoch(run->inputs.order), "streams",
                      streams);
 }
 
 /* The parts so far; NULL: out of memory. */
-static json_t *load_history(const struct trainer *trainer)
+static json_t *load_history(const struct run *run)
 {
     const struct run_data_begin start = { 0 };
-    if (trainer->data_history != NULL)
-        return json_loads(trainer->data_history, 0, NULL);
+    if (run->inputs.history != NULL)
+        return json_loads(run->inputs.history, 0, NULL);
     json_t *history = json_array();
-    json_array_append_new(history, make_part(trainer, 0, &start));
+    json_array_append_new(history, make_part(run, 0, &start));
     return history;
 }
 
-static enum err keep_history(struct trainer *trainer, const json_t *history)
+static enum err keep_history(struct run *run, const json_t *history)
 {
-    free(trainer->data_history);
-    trainer->data_history = json_dumps(history, JSON_COMPACT);
-    return trainer->data_history != NULL ? ERR_OK
-                                         : err_set(ERR_MEMORY, "out of memory");
+    free(run->inputs.history);
+    run->inputs.history = json_dumps(history, JSON_COMPACT);
+    return run->inputs.history != NULL ? ERR_OK
+                                       : err_set(ERR_MEMORY, "out of memory");
 }
 
 static json_t *last_part(const json_t *history)
@@ -194,50 +196,51 @@ static json_t *last_part(const json_t *history)
 
 #define LEFT_OUT "tokens_left_out"
 
-enum err trainer_data_store(const struct trainer *trainer, json_t *state)
+enum err trainer_data_store(const struct run *run, json_t *state)
 {
     int64_t counts[STREAMS_MAX];
-    int64_t position = trainer_rollback_read(trainer, trainer->step);
-    json_t *history = load_history(trainer);
+    int64_t position = trainer_rollback_read(run, run->position.step);
+    json_t *history = load_history(run);
     json_t *streams = json_object_get(last_part(history), "streams");
-    if (order_read(trainer->order, position, counts))
-        for (int i = 0; i < trainer->train_count; i++)
+    if (order_read(run->inputs.order, position, counts))
+        for (int i = 0; i < run->inputs.train_count; i++)
             json_object_set_new(json_array_get(streams, (size_t)i), "read",
                                 json_integer(counts[i]));
     bool stored = json_object_set_new(state, "data", history) == 0;
-    if (trainer->tokens_left_out > 0)
-        stored &= json_object_set_new(
-                      state, LEFT_OUT,
-                      json_integer((json_int_t)trainer->tokens_left_out)) == 0;
+    if (run->position.tokens_left_out > 0)
+        stored &=
+            json_object_set_new(
+                state, LEFT_OUT,
+                json_integer((json_int_t)run->position.tokens_left_out)) == 0;
     return stored ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
 }
 
 /* Where the data of this start begin, if they are others than before. */
-static enum err change_data(struct trainer *trainer, int64_t step,
-                            json_t *history, struct run_data_begin *out)
+static enum err change_data(struct run *run, int64_t step, json_t *history,
+                            struct run_data_begin *out)
 {
     *out = (struct run_data_begin){ .batch = rollback_behind(
-                                        &trainer->rollbacks, step) };
+                                        &run->position.rollbacks, step) };
     /* a set that stays in a mixture goes on where it was */
-    if (trainer->settings.data.order == ORDER_CANONICAL &&
-        trainer->settings.data.mixture[0] != '\0')
-        TRY(find_begin(trainer, step, last_part(history), "read", out));
-    trainer->epoch_before =
+    if (run->settings.data.order == ORDER_CANONICAL &&
+        run->settings.data.mixture[0] != '\0')
+        TRY(find_begin(run, step, last_part(history), "read", out));
+    run->inputs.epoch_before =
         json_integer_value(json_object_get(last_part(history), "epoch"));
-    json_array_append_new(history, make_part(trainer, step, out));
-    trainer->data_changed = true;
-    if (trainer->rank == 0)
+    json_array_append_new(history, make_part(run, step, out));
+    run->inputs.changed = true;
+    if (run->rank == 0)
         log_warn("the data or their order change after step %lld "
                  "(%s)",
                  (long long)step,
-                 trainer->settings.data.change == CHANGE_CONTINUE
+                 run->settings.data.change == CHANGE_CONTINUE
                      ? "data.change = continue"
                      : "checkpoint.load");
     return ERR_OK;
 }
 
 /* Where they began at an earlier start. */
-static enum err find_data(const struct trainer *trainer, int64_t step,
+static enum err find_data(const struct run *run, int64_t step,
                           const json_t *part, struct run_data_begin *out)
 {
     int64_t from = json_integer_value(json_object_get(part, "from"));
@@ -247,30 +250,30 @@ static enum err find_data(const struct trainer *trainer, int64_t step,
                        "at step %lld",
                        (long long)step, (long long)from);
     *out = (struct run_data_begin){ .batch = rollback_behind(
-                                        &trainer->rollbacks, from) };
-    return find_begin(trainer, step, part, "begin", out);
+                                        &run->position.rollbacks, from) };
+    return find_begin(run, step, part, "begin", out);
 }
 
 /* The order that begins there, if the one that every start makes does not; what
  * reads ahead has the old one, and is made anew. */
-static enum err replace_order(struct trainer *trainer,
+static enum err replace_order(struct run *run,
                               const struct run_data_begin *begin)
 {
     const struct run_data_begin start = { 0 };
     struct order *order = NULL;
-    bool ahead = trainer->ahead != NULL;
+    bool ahead = run->inputs.ahead != NULL;
     if (memcmp(begin, &start, sizeof start) == 0)
         return ERR_OK;
-    TRY(run_data_order(trainer->run_data, &trainer->settings, begin, &order));
-    trainer_ahead_destroy(trainer);
-    order_destroy(trainer->order);
-    trainer->order = order;
-    return ahead ? trainer_ahead_create(trainer) : ERR_OK;
+    TRY(run_data_order(run->inputs.sets, &run->settings, begin, &order));
+    trainer_ahead_destroy(run);
+    order_destroy(run->inputs.order);
+    run->inputs.order = order;
+    return ahead ? trainer_ahead_create(run) : ERR_OK;
 }
 
 /* Checkpoints from before there was a history have read one set from step 0
  * on. */
-enum err trainer_data_restore(struct trainer *trainer, int64_t step,
+enum err trainer_data_restore(struct run *run, int64_t step,
                               const json_t *state)
 {
     enum err rc = ERR_OK;
@@ -281,14 +284,14 @@ enum err trainer_data_restore(struct trainer *trainer, int64_t step,
                           : json_pack("[{s:i}]", "from", 0);
     if (history == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    trainer->tokens_left_out =
+    run->position.tokens_left_out =
         json_integer_value(json_object_get(state, LEFT_OUT));
-    if (start_fixed_order_changed(trainer, state))
-        TRY_OUT(change_data(trainer, step, history, &begin));
+    if (start_fixed_order_changed(run, state))
+        TRY_OUT(change_data(run, step, history, &begin));
     else
-        TRY_OUT(find_data(trainer, step, last_part(history), &begin));
-    TRY_OUT(keep_history(trainer, history));
-    TRY_OUT(replace_order(trainer, &begin));
+        TRY_OUT(find_data(run, step, last_part(history), &begin));
+    TRY_OUT(keep_history(run, history));
+    TRY_OUT(replace_order(run, &begin));
 out:
     json_decref(history);
     return rc;

@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "src/base/err.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 /* Open data.train and data.eval into the trainer, with the orders in which
  * their samples are read. What the run asks for and the
@@ -13,17 +13,31 @@
  * apart with model.attn_uses_sequence_id, samples longer than data.seq_len with
  * data.too_long = "refuse". No shard is looked at (start_files.h). Not
  * collective. */
-enum err trainer_data_open(struct trainer *trainer);
-void trainer_data_close(struct trainer *trainer);
+enum err trainer_data_open(struct run *run);
+void trainer_data_close(struct run *run);
 
 /* What the run has read, and since which step, into a checkpoint's state as
  * "data": [{from, id, streams: [{name, id, begin, read}]}], a part for each
  * change of the data. `read` is missing where the order does not count. */
-enum err trainer_data_store(const struct trainer *trainer, json_t *state);
+enum err trainer_data_store(const struct run *run, json_t *state);
 
 /* Go on with the state of a checkpoint at `step`. Data or an order that differ
  * from its, which data.change = "continue" has allowed, begin here: a new part.
  * Everything else follows from the parts that are stored, so an attempt from a
  * checkpoint before a change makes the change anew, at its own step. */
-enum err trainer_data_restore(struct trainer *trainer, int64_t step,
+enum err trainer_data_restore(struct run *run, int64_t step,
                               const json_t *state);
+
+/* The thread that reads this rank's microbatches ahead (data.prefetch).
+ *
+ * For the replica and the microbatch as they are. Nothing with data.prefetch =
+ * 0. */
+enum err trainer_ahead_create(struct run *run);
+void trainer_ahead_destroy(struct run *run);
+
+/* The microbatch at `first` into the trainer's batch. */
+enum err trainer_ahead_read(struct run *run, int64_t first);
+
+/* The first position of the microbatch whose chunks begin with this leaf,
+ * counted from that of its batch. */
+int64_t trainer_ahead_offset(const struct run *run, int leaf);

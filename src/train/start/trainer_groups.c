@@ -1,63 +1,61 @@
-/* Compares the optimizers of tensors with those of a checkpoint, and keeps the
- * groups' rates. */
+/* Compares the optimizers of tensors with those of a checkpoint, keeps the
+ * groups' rates, and gives each group its settings, rate and decay of a step. */
 #include "src/train/start/trainer_groups.h"
 
 #include <string.h>
 
-void trainer_groups_begin(struct trainer *trainer)
+void trainer_groups_begin(struct run *run)
 {
-    const struct train_groups *groups = &trainer->settings.groups;
+    const struct train_groups *groups = &run->settings.groups;
     for (int i = 0; i < groups->count; i++)
-        trainer->groups_lr0[i] = groups->own[i].lr;
+        run->position.groups_lr0[i] = groups->own[i].lr;
 }
 
-static const struct optimizer_ops *of_run(const struct trainer *trainer)
+static const struct optimizer_ops *of_run(const struct run *run)
 {
-    return optimizer_at(trainer->settings.optimizer.name);
+    return optimizer_at(run->settings.optimizer.name);
 }
 
-static const struct optimizer_ops *of_tensor(const struct trainer *trainer,
+static const struct optimizer_ops *of_tensor(const struct run *run,
                                              const struct param *param)
 {
     const struct optimizer_ops *optimizer;
-    const struct train_groups *groups = &trainer->settings.groups;
-    optimizer_find(of_run(trainer), groups->list, groups->count, param,
-                   &optimizer);
+    const struct train_groups *groups = &run->settings.groups;
+    optimizer_find(of_run(run), groups->list, groups->count, param, &optimizer);
     return optimizer;
 }
 
-enum err trainer_groups_store(const struct trainer *trainer, json_t *state)
+enum err trainer_groups_store(const struct run *run, json_t *state)
 {
-    const struct params *params = trainer->params;
+    const struct params *params = run->engine.params;
     json_t *rates = json_array();
     json_t *optimizers = json_object();
     bool failed = json_object_set_new(state, "groups_lr0", rates) != 0;
     failed |= json_object_set_new(state, "optimizers", optimizers) != 0;
-    for (int i = 0; i < trainer->settings.groups.count && !failed; i++)
-        failed = json_array_append_new(rates,
-                                       json_real(trainer->groups_lr0[i])) != 0;
+    for (int i = 0; i < run->settings.groups.count && !failed; i++)
+        failed = json_array_append_new(
+                     rates, json_real(run->position.groups_lr0[i])) != 0;
     for (int p = 0; p < params->count && !failed; p++) {
-        const struct optimizer_ops *own = of_tensor(trainer, &params->list[p]);
-        if (own != of_run(trainer))
+        const struct optimizer_ops *own = of_tensor(run, &params->list[p]);
+        if (own != of_run(run))
             failed = json_object_set_new(optimizers, params->list[p].name,
                                          json_string(own->name)) != 0;
     }
     return failed ? err_set(ERR_MEMORY, "out of memory") : ERR_OK;
 }
 
-void trainer_groups_restore(struct trainer *trainer, const json_t *state)
+void trainer_groups_restore(struct run *run, const json_t *state)
 {
     const json_t *rates = json_object_get(state, "groups_lr0");
-    int count = trainer->settings.groups.count;
+    int count = run->settings.groups.count;
     for (int i = 0; i < count && json_array_size(rates) == (size_t)count; i++)
-        trainer->groups_lr0[i] =
+        run->position.groups_lr0[i] =
             json_number_value(json_array_get(rates, (size_t)i));
 }
 
-enum err trainer_groups_check(const struct trainer *trainer,
-                              const json_t *state)
+enum err trainer_groups_check(const struct run *run, const json_t *state)
 {
-    const struct params *params = trainer->params;
+    const struct params *params = run->engine.params;
     const json_t *optimizers = json_object_get(state, "optimizers");
     const char *of_all = json_string_value(
         json_object_get(json_object_get(state, "fixed"), "optimizer.name"));
@@ -65,7 +63,7 @@ enum err trainer_groups_check(const struct trainer *trainer,
         return ERR_OK;
     for (int p = 0; p < params->count; p++) {
         const char *name = params->list[p].name;
-        const char *now = of_tensor(trainer, &params->list[p])->name;
+        const char *now = of_tensor(run, &params->list[p])->name;
         const char *then = json_string_value(json_object_get(optimizers, name));
         then = then != NULL ? then : of_all;
         if (strcmp(then, now) != 0)
@@ -76,7 +74,75 @@ enum err trainer_groups_check(const struct trainer *trainer,
                 "the old groups; or begin another run from this one's state, "
                 "with checkpoint.load and checkpoint.load_ignore = "
                 "\"optimizer/*\"",
-                name, then, trainer->settings.run.dir, now);
+                name, then, run->settings.run.dir, now);
     }
     return ERR_OK;
+}
+
+/* For tensors that are in no group. */
+static struct optimizer_step rest_of(const struct run *run, double scale)
+{
+    const struct train_settings *s = &run->settings;
+    return (struct optimizer_step){
+        .lr = run->now.record.lr,
+        .grad_scale = scale,
+        .beta1 = s->optimizer.beta1,
+        .beta2 = s->optimizer.beta2,
+        .eps = s->optimizer.eps,
+        .count = run->position.step + 1,
+        .dampening = s->optimizer.dampening,
+        .nesterov = s->optimizer.nesterov,
+        .momentum = s->optimizer.momentum,
+        .ns_steps = (int)s->optimizer.ns_steps,
+        .match_rms = s->optimizer.adjust_lr == ADJUST_MATCH_RMS,
+        .clip_threshold = s->optimizer.clip_threshold,
+        .decay_rate = s->optimizer.decay_rate,
+        .scale_parameter = s->optimizer.scale_parameter,
+        .outlier_threshold = s->optimizer.outlier_threshold,
+        .outlier_penalty = s->optimizer.outlier_penalty,
+        .outlier_floor = s->optimizer.outlier_floor,
+        .outlier_timeout = s->optimizer.outlier_timeout,
+    };
+}
+
+/* Which part of its own peak a group's rate is; one that is scaled is as large
+ * a part as the rest's. */
+static double group_share(const struct run *run, int group, double lr,
+                          double share)
+{
+    double lr0 = run->position.groups_lr0[group];
+    if (!run->settings.groups.own[group].has_lr)
+        return share;
+    return lr0 > 0.0 ? lr / lr0 : 0.0;
+}
+
+void trainer_groups_steps(const struct run *run, double scale,
+                          struct optimizer_step *steps)
+{
+    const struct train_settings *s = &run->settings;
+    const struct train_groups *groups = &s->groups;
+    double part = schedule_multiplier(&run->plan.schedule, run->position.step);
+    /* a peak rate of 0 trains nothing and must not make NaN of 0 / 0 */
+    double share =
+        run->position.lr0 > 0.0 ? run->now.record.lr / run->position.lr0 : 0.0;
+    steps[0] = rest_of(run, scale);
+    steps[0].decay =
+        s->optimizer.weight_decay *
+        (optimizer_at(s->optimizer.name)->decay_by_lr ? steps[0].lr : share);
+    for (int i = 0; i < groups->count; i++) {
+        const struct train_group *own = &groups->own[i];
+        struct optimizer_step *step = &steps[1 + i];
+        bool by_lr = groups->list[i].optimizer->decay_by_lr;
+        *step = steps[0];
+        step->lr = own->lr * part;
+        step->decay = own->weight_decay *
+                      (by_lr ? step->lr : group_share(run, i, step->lr, share));
+        step->beta1 = own->beta1;
+        step->beta2 = own->beta2;
+        step->eps = own->eps;
+        step->outlier_threshold = own->outlier_threshold;
+    }
+    /* weights stay, moments decay as by a zero gradient */
+    for (int i = 0; i <= groups->count && run->now.record.skipped; i++)
+        steps[i].lr = steps[i].decay = steps[i].grad_scale = 0.0;
 }

@@ -2,7 +2,7 @@
  * and makes them again with a smaller one where it must. Whether something fits
  * is decided in train_memory.c. */
 #include "src/base/new.h"
-#include "src/train/loop/trainer_ahead.h"
+#include "src/train/start/trainer_data.h"
 #include "src/train/start/trainer_memory.h"
 #include "src/train/profile/trainer_profile.h"
 
@@ -14,14 +14,16 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/memory.h"
+#include "src/data/set/loader.h"
+#include "src/data/set/order.h"
 #include "src/train/plan/train_memory_ways.h"
 
 /* What there is, before anything is taken. The ranks of a node have equal parts
  * of what it has left. */
-static void measure_place(struct trainer *trainer)
+static void measure_place(struct run *run)
 {
-    const struct kernel_memory *memory = trainer->kernels->memory;
-    int node_ranks = comm_local_size(trainer->comm);
+    const struct kernel_memory *memory = run->engine.kernels->memory;
+    int node_ranks = comm_local_size(run->comm);
     size_t available = memory_available("");
     size_t space = memory_address_space();
     if (space != SIZE_MAX)
@@ -29,26 +31,26 @@ static void measure_place(struct trainer *trainer)
     size_t part = 0;
     if (available != SIZE_MAX)
         part = available / (size_t)node_ranks + memory_resident();
-    trainer->place = (struct train_memory_place){
-        .kernels = trainer->kernels,
-        .threads = trainer->threads,
-        .ranks = trainer->ranks,
+    run->engine.place = (struct train_memory_place){
+        .kernels = run->engine.kernels,
+        .threads = run->engine.threads,
+        .ranks = run->ranks,
         .node_ranks = node_ranks,
-        .order = order_bytes(trainer->order),
+        .order = order_bytes(run->inputs.order),
         .room = memory->device ? 0 : part,
         .host_room = memory->device ? part : 0,
         .address_space = space == SIZE_MAX ? 0 : space + 1,
     };
     if (memory->device && memory->available != NULL)
-        trainer->place.room = memory->available();
+        run->engine.place.room = memory->available();
 }
 
 /* What the last start had; NULL: the run is new, or nobody can tell. */
-static struct train_settings *read_started(const struct trainer *trainer)
+static struct train_settings *read_started(const struct run *run)
 {
     char path[FSIO_PATH_MAX];
     struct train_settings *started;
-    if (fsio_path(path, "%s/config.cfg", trainer->settings.run.dir) != ERR_OK ||
+    if (fsio_path(path, "%s/config.cfg", run->settings.run.dir) != ERR_OK ||
         !fsio_exists(path))
         return NULL;
     started = malloc(sizeof *started);
@@ -62,11 +64,10 @@ static struct train_settings *read_started(const struct trainer *trainer)
 }
 
 /* Only "run" promises its bits for one strategy: there it stays. */
-static void keep_strategy(struct trainer *trainer,
-                          const struct train_settings *started, char *why,
-                          size_t size)
+static void keep_strategy(struct run *run, const struct train_settings *started,
+                          char *why, size_t size)
 {
-    struct train_settings *s = &trainer->settings;
+    struct train_settings *s = &run->settings;
     size_t used = strlen(why);
     bool known = started->parallel.strategy != REPLICA_AUTO;
     if (started->parallel.strategy == s->parallel.strategy &&
@@ -99,11 +100,11 @@ static int64_t expected_microbatch(const struct train_settings *s,
 }
 
 /* Rank 0. */
-static enum err choose_strategy(struct trainer *trainer,
+static enum err choose_strategy(struct run *run,
                                 const struct train_memory_place *place,
                                 const struct train_settings *started)
 {
-    struct train_settings *s = &trainer->settings;
+    struct train_settings *s = &run->settings;
     int64_t microbatch = s->train.microbatch;
     char why[384];
     s->train.microbatch = expected_microbatch(s, started);
@@ -113,41 +114,41 @@ static enum err choose_strategy(struct trainer *trainer,
     if (rc != ERR_OK)
         return rc;
     if (started != NULL)
-        keep_strategy(trainer, started, why, sizeof why);
+        keep_strategy(run, started, why, sizeof why);
     log_info("%s", why);
     return ERR_OK;
 }
 
 /* "auto" becomes the same on all ranks, for the one that has least. */
-static enum err settle_strategy(struct trainer *trainer)
+static enum err settle_strategy(struct run *run)
 {
     enum err rc = ERR_OK;
-    struct train_settings *s = &trainer->settings;
+    struct train_settings *s = &run->settings;
     struct train_settings *started = NULL;
     struct train_memory_place place;
     int64_t least[3];
-    if (trainer->rank == 0)
-        started = read_started(trainer);
-    trainer->place.resumed = started != NULL;
-    TRY_OUT(comm_broadcast(trainer->comm, &trainer->place.resumed,
-                           sizeof trainer->place.resumed, 0));
+    if (run->rank == 0)
+        started = read_started(run);
+    run->engine.place.resumed = started != NULL;
+    TRY_OUT(comm_broadcast(run->comm, &run->engine.place.resumed,
+                           sizeof run->engine.place.resumed, 0));
     if (s->parallel.strategy != REPLICA_AUTO)
         goto out;
-    place = trainer->place;
+    place = run->engine.place;
     least[0] = place.room > 0 ? (int64_t)place.room : INT64_MAX;
     least[1] = place.host_room > 0 ? (int64_t)place.host_room : INT64_MAX;
     least[2] = -place.threads;
-    TRY_OUT(comm_all_reduce_i64(trainer->comm, least, 3, COMM_MIN));
+    TRY_OUT(comm_all_reduce_i64(run->comm, least, 3, COMM_MIN));
     place.room = least[0] == INT64_MAX ? 0 : (size_t)least[0];
     place.host_room = least[1] == INT64_MAX ? 0 : (size_t)least[1];
     place.threads = (int)-least[2];
     place.address_space = 0;
-    if (trainer->rank == 0)
-        rc = choose_strategy(trainer, &place, started);
-    TRY_OUT(comm_agree(trainer->comm, rc));
-    TRY_OUT(comm_broadcast(trainer->comm, &s->parallel.strategy,
+    if (run->rank == 0)
+        rc = choose_strategy(run, &place, started);
+    TRY_OUT(comm_agree(run->comm, rc));
+    TRY_OUT(comm_broadcast(run->comm, &s->parallel.strategy,
                            sizeof s->parallel.strategy, 0));
-    TRY_OUT(comm_broadcast(trainer->comm, &s->parallel.shard_degree,
+    TRY_OUT(comm_broadcast(run->comm, &s->parallel.shard_degree,
                            sizeof s->parallel.shard_degree, 0));
 out:
     free(started);
@@ -156,139 +157,138 @@ out:
 
 /* The first sample, so that an evaluation that cannot work fails now and not
  * after days. */
-static enum err probe_eval(struct trainer *trainer)
+static enum err probe_eval(struct run *run)
 {
-    if (trainer->eval_data == NULL)
+    if (run->inputs.eval_data == NULL)
         return ERR_OK;
-    return loader_read(&trainer->eval_data, trainer->eval_order, 0, 1,
-                       trainer->batch);
+    return loader_read(&run->inputs.eval_data, run->inputs.eval_order, 0, 1,
+                       run->inputs.batch);
 }
 
 /* What depends on the microbatch, as far as it is not there; may fail on one
  * rank alone. */
-static enum err make_leaf(struct trainer *trainer)
+static enum err make_leaf(struct run *run)
 {
-    const struct train_settings *s = &trainer->settings;
+    const struct train_settings *s = &run->settings;
     struct replica_options replica = train_memory_replica(s);
     size_t leaves = (size_t)replica.slots * (size_t)replica.leaves;
-    if (trainer->batch != NULL)
+    if (run->inputs.batch != NULL)
         return ERR_OK;
-    TRY(train_memory_check(s, &trainer->place));
-    TRY(batch_create(s->train.microbatch, s->data.seq_len, &trainer->batch));
-    trainer->batch->truncate = s->data.too_long == TOO_LONG_TRUNCATE;
-    trainer->batch->joined = !s->model.attn_uses_sequence_id;
-    TRY(probe_eval(trainer));
-    TRY(new_zeroed(&trainer->leaf_loss, leaves));
-    TRY(new_zeroed(&trainer->leaf_balance, leaves));
-    return trainer_losses_create(trainer->kernels->memory, (int64_t)leaves,
-                                 replica.sequence_chunks, &trainer->losses);
+    TRY(train_memory_check(s, &run->engine.place));
+    TRY(batch_create(s->train.microbatch, s->data.seq_len, &run->inputs.batch));
+    run->inputs.batch->truncate = s->data.too_long == TOO_LONG_TRUNCATE;
+    run->inputs.batch->joined = !s->model.attn_uses_sequence_id;
+    TRY(probe_eval(run));
+    TRY(new_zeroed(&run->engine.leaf_loss, leaves));
+    TRY(new_zeroed(&run->engine.leaf_balance, leaves));
+    return trainer_losses_create(run->engine.kernels->memory, (int64_t)leaves,
+                                 replica.sequence_chunks, &run->engine.losses);
 }
 
 /* With the replica's groups; may fail on one rank alone. */
-static enum err make_model(struct trainer *trainer)
+static enum err make_model(struct run *run)
 {
-    const struct model_config *config = &trainer->settings.model;
+    const struct model_config *config = &run->settings.model;
     struct model_options options;
-    if (trainer->model != NULL)
+    if (run->engine.model != NULL)
         return ERR_OK;
-    TRY(train_memory_model(&trainer->settings, trainer->threads, &options));
-    options.stream = trainer->stream;
-    options.profile = trainer_profile_ops(trainer);
-    options.sequence = replica_sequence(trainer->replica);
-    options.experts = replica_experts(trainer->replica);
+    TRY(train_memory_model(&run->settings, run->engine.threads, &options));
+    options.stream = run->engine.stream;
+    options.profile = trainer_profile_ops(run);
+    options.sequence = replica_sequence(run->engine.replica);
+    options.experts = replica_experts(run->engine.replica);
     if (options.sequence != NULL)
         options.first_chunk = options.sequence->rank * options.own_chunks;
-    TRY(model_create(config, trainer->params, trainer->kernels, &options,
-                     &trainer->model));
-    if (trainer->fp8 != NULL) {
-        TRY(trainer_fp8_give(trainer->fp8, trainer->model));
+    TRY(model_create(config, run->engine.params, run->engine.kernels, &options,
+                     &run->engine.model));
+    if (run->engine.fp8 != NULL) {
+        TRY(trainer_fp8_give(run->engine.fp8, run->engine.model));
         /* what is loaded next takes their place */
-        TRY(trainer->kernels->memory->wait(trainer->stream));
+        TRY(run->engine.kernels->memory->wait(run->engine.stream));
     }
-    trainer->ctx = *model_ctx(trainer->model);
-    return trainer_ahead_create(trainer);
+    run->engine.ctx = *model_ctx(run->engine.model);
+    return trainer_ahead_create(run);
 }
 
-static void drop_leaf(struct trainer *trainer)
+static void drop_leaf(struct run *run)
 {
-    model_destroy(trainer->model);
-    trainer_ahead_destroy(trainer);
-    batch_destroy(trainer->batch);
-    free(trainer->leaf_loss);
-    free(trainer->leaf_balance);
-    trainer_losses_destroy(&trainer->losses);
-    trainer->model = NULL;
-    trainer->batch = NULL;
-    trainer->leaf_loss = NULL;
-    trainer->leaf_balance = NULL;
+    model_destroy(run->engine.model);
+    trainer_ahead_destroy(run);
+    batch_destroy(run->inputs.batch);
+    free(run->engine.leaf_loss);
+    free(run->engine.leaf_balance);
+    trainer_losses_destroy(&run->engine.losses);
+    run->engine.model = NULL;
+    run->inputs.batch = NULL;
+    run->engine.leaf_loss = NULL;
+    run->engine.leaf_balance = NULL;
 }
 
 /* Its kernels have the context of the model that follows. */
-static enum err make_replica(struct trainer *trainer)
+static enum err make_replica(struct run *run)
 {
-    struct replica_options options = train_memory_replica(&trainer->settings);
-    if (trainer->replica != NULL)
-        return replica_set_leaves(trainer->replica, options.leaves);
-    return replica_create(trainer->comm, trainer->kernels, &trainer->ctx,
-                          trainer->params, &options, &trainer->replica);
+    struct replica_options options = train_memory_replica(&run->settings);
+    if (run->engine.replica != NULL)
+        return replica_set_leaves(run->engine.replica, options.leaves);
+    return replica_create(run->comm, run->engine.kernels, &run->engine.ctx,
+                          run->engine.params, &options, &run->engine.replica);
 }
 
 /* One smaller, without making it. */
-static enum err step_down(struct trainer *trainer)
+static enum err step_down(struct run *run)
 {
-    struct train_settings *s = &trainer->settings;
+    struct train_settings *s = &run->settings;
     int64_t smaller = train_memory_smaller(s->train.microbatch);
     if (s->parallel.determinism == DETERMINISM_ELASTIC || smaller == 0)
         return ERR_MEMORY;
-    if (trainer->rank == 0)
+    if (run->rank == 0)
         log_warn("train.microbatch is now %lld, no longer %lld: %s",
                  (long long)smaller, (long long)s->train.microbatch,
                  err_text());
     s->train.microbatch = smaller;
-    trainer->shrunk = true;
+    run->engine.shrunk = true;
     return ERR_OK;
 }
 
-enum err trainer_memory_create(struct trainer *trainer)
+enum err trainer_memory_create(struct run *run)
 {
     enum err rc = ERR_OK;
-    if (trainer->place.ranks == 0) {
-        measure_place(trainer);
-        rc = settle_strategy(trainer);
+    if (run->engine.place.ranks == 0) {
+        measure_place(run);
+        rc = settle_strategy(run);
         if (rc != ERR_OK)
             return rc;
     }
     for (;;) {
-        rc = comm_agree(trainer->comm, make_leaf(trainer));
+        rc = comm_agree(run->comm, make_leaf(run));
         if (rc == ERR_OK)
-            rc = comm_agree(trainer->comm, make_replica(trainer));
+            rc = comm_agree(run->comm, make_replica(run));
         if (rc == ERR_OK)
-            rc = comm_agree(trainer->comm, make_model(trainer));
+            rc = comm_agree(run->comm, make_model(run));
         if (rc != ERR_MEMORY)
             return rc;
-        rc = step_down(trainer);
+        rc = step_down(run);
         if (rc != ERR_OK)
             return rc;
-        drop_leaf(trainer);
+        drop_leaf(run);
     }
 }
 
-enum err trainer_memory_shrink(struct trainer *trainer)
+enum err trainer_memory_shrink(struct run *run)
 {
-    TRY(step_down(trainer));
-    drop_leaf(trainer);
-    return trainer_memory_create(trainer);
+    TRY(step_down(run));
+    drop_leaf(run);
+    return trainer_memory_create(run);
 }
 
-enum err trainer_memory_adopt(struct trainer *trainer, int64_t microbatch)
+enum err trainer_memory_adopt(struct run *run, int64_t microbatch)
 {
-    trainer->settings.train.microbatch = microbatch;
-    drop_leaf(trainer);
-    return trainer_memory_create(trainer);
+    run->settings.train.microbatch = microbatch;
+    drop_leaf(run);
+    return trainer_memory_create(run);
 }
 
-enum err trainer_memory_plan(const struct trainer *trainer,
-                             struct memory_plan *out)
+enum err trainer_memory_plan(const struct run *run, struct memory_plan *out)
 {
-    return train_memory_plan(&trainer->settings, &trainer->place, out);
+    return train_memory_plan(&run->settings, &run->engine.place, out);
 }

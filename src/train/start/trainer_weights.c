@@ -11,6 +11,7 @@
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
+#include "src/data/set/dataset.h"
 #include "src/job/ledger.h"
 #include "src/train/start/start_weights.h"
 #include "src/train/start/trainer_base.h"
@@ -22,23 +23,23 @@ struct found {
     char sha256[65];
 };
 
-enum err trainer_weights_open(struct trainer *trainer, struct weights **out)
+enum err trainer_weights_open(struct run *run, struct weights **out)
 {
     enum err rc = ERR_OK;
-    struct start_from from = start_weights_from(&trainer->settings);
+    struct start_from from = train_settings_from(&run->settings);
     struct found found = { 0 };
     struct weights *weights = NULL;
     *out = NULL;
-    if (trainer->rank == 0)
+    if (run->rank == 0)
         rc = weights_open(from.path, &weights);
-    if (trainer->rank == 0 && rc == ERR_OK) {
+    if (run->rank == 0 && rc == ERR_OK) {
         const struct weights_about *about = weights_about(weights);
         snprintf(found.path, sizeof found.path, "%s", about->named);
         snprintf(found.sha256, sizeof found.sha256, "%s", about->sha256);
     }
-    TRY_OUT(comm_agree(trainer->comm, rc));
-    TRY_OUT(comm_broadcast(trainer->comm, &found, sizeof found, 0));
-    if (trainer->rank != 0)
+    TRY_OUT(comm_agree(run->comm, rc));
+    TRY_OUT(comm_broadcast(run->comm, &found, sizeof found, 0));
+    if (run->rank != 0)
         rc = weights_open(found.path, &weights);
     if (rc == ERR_OK &&
         strcmp(weights_about(weights)->sha256, found.sha256) != 0)
@@ -46,7 +47,7 @@ enum err trainer_weights_open(struct trainer *trainer, struct weights **out)
                      "%s is not the same on all nodes, or was "
                      "replaced while the run started",
                      found.path);
-    TRY_OUT(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_agree(run->comm, rc));
     *out = weights;
     weights = NULL;
 out:
@@ -66,51 +67,50 @@ static json_t *ignored_names(const struct params *params, const char *ignore)
     return names;
 }
 
-enum err trainer_weights_record(const struct trainer *trainer,
-                                struct weights *weights, const char *event)
+enum err trainer_weights_record(const struct run *run, struct weights *weights,
+                                const char *event)
 {
     const struct weights_about *about = weights_about(weights);
-    struct start_from from = start_weights_from(&trainer->settings);
+    struct start_from from = train_settings_from(&run->settings);
     return ledger_append(
-        trainer->settings.run.dir, event, trainer->attempt,
+        run->settings.run.dir, event, run->attempt,
         json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:o, s:o}", "setting",
                   from.key, "path", jsontext_string(about->path), "kind",
                   weights_kind_name(weights), "dtype", about->dtype, "sha256",
                   about->sha256, "step", (json_int_t)about->step, "tokens",
                   (json_int_t)about->tokens, "ignore",
                   jsontext_string(from.ignore), "fresh",
-                  ignored_names(trainer->params, from.ignore)));
+                  ignored_names(run->engine.params, from.ignore)));
 }
 
 /* The whole model, whatever of it trains. */
-static enum err check_all(const struct trainer *trainer,
-                          struct weights *weights)
+static enum err check_all(const struct run *run, struct weights *weights)
 {
     struct params *whole = NULL;
-    TRY(params_create(&trainer->settings.model, &whole));
-    enum err rc = start_weights_check(&trainer->settings, weights, whole);
+    TRY(params_create(&run->settings.model, &whole));
+    enum err rc = start_weights_check(&run->settings, weights, whole);
     params_destroy(whole);
     return rc;
 }
 
 /* Rank 0. */
-static enum err check(struct trainer *trainer, struct weights *weights)
+static enum err check(struct run *run, struct weights *weights)
 {
     const struct weights_about *about = weights_about(weights);
-    const struct dataset *data = trainer->train_data[0];
+    const struct dataset *data = run->inputs.train_data[0];
     int64_t bos = dataset_bos_token(data);
     int64_t eos = dataset_eos_token(data);
     int64_t vocab = dataset_vocab_size(data);
     const struct start_weights_data tokens = start_weights_data(data);
-    TRY(check_all(trainer, weights));
-    TRY(start_weights_tokens(&trainer->settings, about, &tokens));
-    json_decref(trainer->text);
-    trainer->text =
+    TRY(check_all(run, weights));
+    TRY(start_weights_tokens(&run->settings, about, &tokens));
+    json_decref(run->inputs.text);
+    run->inputs.text =
         weights_ckpt_config_text(vocab > about->vocab ? vocab : about->vocab,
                                  about->bos >= 0 ? about->bos : bos,
                                  about->eos >= 0 ? about->eos : eos, about);
-    return trainer->text != NULL ? ERR_OK
-                                 : err_set(ERR_MEMORY, "out of memory");
+    return run->inputs.text != NULL ? ERR_OK
+                                    : err_set(ERR_MEMORY, "out of memory");
 }
 
 struct filling {
@@ -126,49 +126,49 @@ static enum err fill(void *arg, const struct params *params, int64_t begin,
                         out);
 }
 
-enum err trainer_weights_init(struct trainer *trainer)
+enum err trainer_weights_init(struct run *run)
 {
     enum err rc = ERR_OK;
-    struct start_from from = start_weights_from(&trainer->settings);
-    uint64_t seed = (uint64_t)trainer->settings.train.seed;
+    struct start_from from = train_settings_from(&run->settings);
+    uint64_t seed = (uint64_t)run->settings.train.seed;
     struct weights *weights = NULL;
     double begin_s = clock_now();
     assert(!from.state || from.path[0] == '\0');
     if (from.path[0] == '\0') {
-        TRY(replica_init(trainer->replica, seed, NULL));
-        return trainer_base_begin(trainer, NULL, NULL);
+        TRY(replica_init(run->engine.replica, seed, NULL));
+        return trainer_base_begin(run, NULL, NULL);
     }
-    TRY(trainer_weights_open(trainer, &weights));
-    if (trainer->rank == 0)
-        rc = check(trainer, weights);
-    TRY_OUT(comm_agree(trainer->comm, rc));
-    bool adapters = trainer->params->lora_rank > 0;
+    TRY(trainer_weights_open(run, &weights));
+    if (run->rank == 0)
+        rc = check(run, weights);
+    TRY_OUT(comm_agree(run->comm, rc));
+    bool adapters = run->engine.params->lora_rank > 0;
     bool all = from.ignore[0] == '\0';
     struct filling filling = { .weights = weights };
     struct replica_source source = { fill, &filling, all && !adapters };
     snprintf(filling.ignore, sizeof filling.ignore, "%s %s", from.ignore,
              adapters ? TRAINER_BASE_ADAPTERS : "");
-    TRY_OUT(replica_init(trainer->replica, seed, &source));
+    TRY_OUT(replica_init(run->engine.replica, seed, &source));
     source.whole = all;
-    TRY_OUT(trainer_base_begin(trainer, weights, &source));
-    if (trainer->rank == 0) {
+    TRY_OUT(trainer_base_begin(run, weights, &source));
+    if (run->rank == 0) {
         log_info("weights of %s (%s, %s) in %.2fs%s%s",
                  weights_about(weights)->path, weights_kind_name(weights),
                  weights_about(weights)->dtype, clock_now() - begin_s,
                  from.ignore[0] != '\0' ? ", but for " : "", from.ignore);
-        rc = trainer_weights_record(trainer, weights, "weights");
+        rc = trainer_weights_record(run, weights, "weights");
     }
-    TRY_OUT(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_agree(run->comm, rc));
 out:
     weights_close(weights);
     return rc;
 }
 
-enum err trainer_weights_store(const struct trainer *trainer, json_t *state)
+enum err trainer_weights_store(const struct run *run, json_t *state)
 {
-    const struct dataset *data = trainer->train_data[0];
-    json_t *text = trainer->text != NULL
-                       ? json_incref(trainer->text)
+    const struct dataset *data = run->inputs.train_data[0];
+    json_t *text = run->inputs.text != NULL
+                       ? json_incref(run->inputs.text)
                        : weights_ckpt_config_text(
                              dataset_vocab_size(data), dataset_bos_token(data),
                              dataset_eos_token(data), NULL);
@@ -177,12 +177,12 @@ enum err trainer_weights_store(const struct trainer *trainer, json_t *state)
                : err_set(ERR_MEMORY, "out of memory");
 }
 
-enum err trainer_weights_restore(struct trainer *trainer, const json_t *state)
+enum err trainer_weights_restore(struct run *run, const json_t *state)
 {
     const json_t *text = json_object_get(state, "text");
-    json_decref(trainer->text);
-    trainer->text = json_deep_copy(text);
-    return text == NULL || trainer->text != NULL
+    json_decref(run->inputs.text);
+    run->inputs.text = json_deep_copy(text);
+    return text == NULL || run->inputs.text != NULL
                ? ERR_OK
                : err_set(ERR_MEMORY, "out of memory");
 }

@@ -33,13 +33,11 @@
 #include "src/job/lock.h"
 #include "src/job/slurm.h"
 #include "src/job/stop.h"
-#include "src/train/state/on_checkpoint_copies.h"
+#include "src/train/state/on_checkpoint_parts.h"
 #include "src/train/state/on_checkpoint_interval.h"
-#include "src/train/state/on_checkpoint_items.h"
 #include "src/train/state/on_checkpoint_local.h"
-#include "src/train/state/on_checkpoint_restore.h"
 #include "src/train/state/state_parts.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 #include "src/train/start/trainer_memory.h"
 
 #define WAIT_PAUSE_S 5e-4 /* between looks at a save that all wait for */
@@ -48,7 +46,7 @@
 #define LAST_PAUSE_S 2.0
 
 struct on_checkpoint {
-    struct trainer *trainer;
+    struct run *run;
     int64_t last_step;   /* committed or restored; -1: none */
     json_t *arithmetics; /* all that this run has computed with, in order */
     struct on_checkpoint_copies *copies; /* NULL: the host reaches the state */
@@ -74,21 +72,20 @@ struct on_checkpoint {
 };
 
 static enum err checkpoint_restore(struct on_checkpoint *checkpoint,
-                                   struct trainer *trainer)
+                                   struct run *run)
 {
     struct on_checkpoint_from from = { 0 };
     struct on_checkpoint_restored restored = { 0 };
-    TRY(comm_agree(trainer->comm,
-                   on_checkpoint_copies_create(trainer, &checkpoint->copies)));
-    TRY(on_checkpoint_items_create(trainer, &checkpoint->items));
-    TRY(on_checkpoint_local_open(
-        trainer->comm, trainer->settings.checkpoint.local_dir,
-        trainer->settings.run.dir, &checkpoint->local));
+    TRY(comm_agree(run->comm,
+                   on_checkpoint_copies_create(run, &checkpoint->copies)));
+    TRY(on_checkpoint_items_create(run, &checkpoint->items));
+    TRY(on_checkpoint_local_open(run->comm, run->settings.checkpoint.local_dir,
+                                 run->settings.run.dir, &checkpoint->local));
     from.items = on_checkpoint_items_list(checkpoint->items, &from.count);
     from.memory = on_checkpoint_copies_memory(checkpoint->copies);
     from.local_dir = checkpoint->local.dir;
     from.local_key = checkpoint->local.secret;
-    TRY(on_checkpoint_restore(trainer, &from, &restored));
+    TRY(on_checkpoint_restore(run, &from, &restored));
     checkpoint->last_step = restored.committed;
     checkpoint->arithmetics = restored.arithmetics;
     return ERR_OK;
@@ -149,7 +146,7 @@ static void record_save(void *arg, const struct ckpt_progress *progress)
     };
     double took_s = persisted ? progress->persist_s : progress->commit_s;
     int64_t now_ns = timeline_now();
-    timeline_add(checkpoint->trainer->timeline, TIMELINE_SAVE,
+    timeline_add(checkpoint->run->timeline, TIMELINE_SAVE,
                  now_ns - (int64_t)(took_s * 1e9), now_ns, &detail);
     log_save(progress);
     if (progress->phase != CKPT_PERSISTED)
@@ -172,19 +169,19 @@ static enum err may_commit(void *arg)
 }
 
 static enum err checkpoint_open(struct on_checkpoint *checkpoint,
-                                struct trainer *trainer)
+                                struct run *run)
 {
     enum err rc = ERR_OK;
-    const struct train_settings *s = &trainer->settings;
+    const struct train_settings *s = &run->settings;
     char attempt[64];
     struct slurm slurm;
     int count = 0;
     const struct ckpt_item *items =
         on_checkpoint_items_list(checkpoint->items, &count);
     slurm_read(&slurm);
-    snprintf(attempt, sizeof attempt, "%ld.%d", slurm.job_id, trainer->attempt);
+    snprintf(attempt, sizeof attempt, "%ld.%d", slurm.job_id, run->attempt);
     checkpoint->run_dir = s->run.dir;
-    checkpoint->attempt = trainer->attempt;
+    checkpoint->attempt = run->attempt;
     struct ckpt_options options = {
         .attempt = attempt,
         .keep = (int)s->checkpoint.keep,
@@ -201,13 +198,13 @@ static enum err checkpoint_open(struct on_checkpoint *checkpoint,
     if (s->checkpoint.redundancy == REDUNDANCY_XOR)
         options.xor_group = (int)s->checkpoint.redundancy_group;
     for (;;) {
-        rc = ckpt_saver_create(trainer->comm, s->run.dir, &options, items,
-                               count, &checkpoint->saver);
+        rc = ckpt_saver_create(run->comm, s->run.dir, &options, items, count,
+                               &checkpoint->saver);
         /* a smaller microbatch leaves room for the copy, if that is where
          * tensors are */
         if (rc != ERR_MEMORY || options.memory != NULL)
             return rc;
-        TRY(trainer_memory_shrink(trainer));
+        TRY(trainer_memory_shrink(run));
     }
     return rc;
 }
@@ -254,12 +251,12 @@ static enum err checkpoint_follow(struct on_checkpoint *checkpoint)
  * may take checkpoint.timeout_s, a rank that does not answer is named after
  * parallel.timeout_s. Collective. */
 static enum err checkpoint_wait(struct on_checkpoint *checkpoint,
-                                struct trainer *trainer)
+                                struct run *run)
 {
     for (;;) {
         TRY(checkpoint_follow(checkpoint));
         int64_t busy = in_flight(checkpoint);
-        TRY(comm_all_reduce_i64(trainer->comm, &busy, 1, COMM_MAX));
+        TRY(comm_all_reduce_i64(run->comm, &busy, 1, COMM_MAX));
         if (busy == 0)
             break;
         clock_sleep(WAIT_PAUSE_S);
@@ -270,14 +267,14 @@ static enum err checkpoint_wait(struct on_checkpoint *checkpoint,
 /* Only where all ranks have seen the end of the last save. A full file system
  * has longer: the run could but wait for room in any case. Collective. */
 static enum err check_failures(const struct on_checkpoint *checkpoint,
-                               const struct trainer *trainer)
+                               const struct run *run)
 {
     const struct ckpt_progress *progress = &checkpoint->progress;
-    if (checkpoint->saves_failed < trainer->settings.checkpoint.failures_max)
+    if (checkpoint->saves_failed < run->settings.checkpoint.failures_max)
         return ERR_OK;
     int64_t over = progress->error != ERR_FULL ||
                    clock_now() - checkpoint->failing_since >= FULL_S;
-    TRY(comm_all_reduce_i64(trainer->comm, &over, 1, COMM_MAX));
+    TRY(comm_all_reduce_i64(run->comm, &over, 1, COMM_MAX));
     if (over == 0)
         return ERR_OK;
     return err_set(progress->error,
@@ -287,48 +284,48 @@ static enum err check_failures(const struct on_checkpoint *checkpoint,
 }
 
 /* One save at a time. */
-static enum err wait_for_last(struct on_checkpoint *checkpoint,
-                              struct trainer *trainer)
+static enum err wait_for_last(struct on_checkpoint *checkpoint, struct run *run)
 {
     bool waits = in_flight(checkpoint);
     double begin_s = clock_now();
-    TRY(checkpoint_wait(checkpoint, trainer));
-    if (waits && trainer->rank == 0 && !checkpoint->wait_logged) {
+    TRY(checkpoint_wait(checkpoint, run));
+    if (waits && run->rank == 0 && !checkpoint->wait_logged) {
         checkpoint->wait_logged = true;
         log_warn("step %lld waited %.2fs for the save of step %lld, which took "
                  "%.2fs: a longer checkpoint.%sinterval would not wait",
-                 (long long)trainer->step, clock_now() - begin_s,
+                 (long long)run->position.step, clock_now() - begin_s,
                  (long long)checkpoint->progress.step,
                  checkpoint->progress.total_s,
                  checkpoint->progress.local ? "local_" : "");
     }
-    return check_failures(checkpoint, trainer);
+    return check_failures(checkpoint, run);
 }
 
 static enum err checkpoint_start(struct on_checkpoint *checkpoint,
-                                 struct trainer *trainer, bool local)
+                                 struct run *run, bool local)
 {
     enum err rc = ERR_OK;
     json_t *state = NULL;
-    struct state_run run = { trainer, .arithmetics = checkpoint->arithmetics };
-    TRY_OUT(comm_agree(trainer->comm, state_parts_store(&run, &state)));
+    struct state_run its = { run, .arithmetics = checkpoint->arithmetics };
+    TRY_OUT(comm_agree(run->comm, state_parts_store(&its, &state)));
     double start_s = clock_now();
     TRY_OUT(on_checkpoint_copies_begin(checkpoint->copies));
     TRY_OUT(
-        local ? ckpt_saver_start_local(checkpoint->saver, trainer->step, state)
-              : ckpt_saver_start(checkpoint->saver, trainer->step, state));
+        local ? ckpt_saver_start_local(checkpoint->saver, run->position.step,
+                                       state)
+              : ckpt_saver_start(checkpoint->saver, run->position.step, state));
     TRY_OUT(on_checkpoint_copies_end(checkpoint->copies));
     checkpoint->progress = (struct ckpt_progress){ .phase = CKPT_STAGED,
                                                    .local = local,
-                                                   .step = trainer->step };
+                                                   .step = run->position.step };
     checkpoint->stall_s = clock_now() - start_s;
     if (!local)
         on_checkpoint_interval_started(checkpoint->interval);
-    if (trainer->rank == 0)
-        log_debug("step %lld staged: %.3fs", (long long)trainer->step,
+    if (run->rank == 0)
+        log_debug("step %lld staged: %.3fs", (long long)run->position.step,
                   checkpoint->stall_s);
-    if (!trainer->settings.checkpoint.async)
-        TRY_OUT(checkpoint_wait(checkpoint, trainer));
+    if (!run->settings.checkpoint.async)
+        TRY_OUT(checkpoint_wait(checkpoint, run));
 out:
     json_decref(state);
     return rc;
@@ -337,57 +334,57 @@ out:
 /* The last step of this attempt must be committed; a second try may meet a
  * better moment, and at a run's end room is waited for. */
 static enum err checkpoint_finish(struct on_checkpoint *checkpoint,
-                                  struct trainer *trainer, bool waits)
+                                  struct run *run, bool waits)
 {
     double end_s = clock_now() + LAST_S;
     int64_t again = 1;
-    TRY(checkpoint_wait(checkpoint, trainer));
-    while (checkpoint->last_step != trainer->step && again != 0) {
-        if (trainer->rank == 0)
+    TRY(checkpoint_wait(checkpoint, run));
+    while (checkpoint->last_step != run->position.step && again != 0) {
+        if (run->rank == 0)
             log_warn("step %lld is the last one: trying again",
-                     (long long)trainer->step);
-        TRY(checkpoint_start(checkpoint, trainer, false));
-        TRY(checkpoint_wait(checkpoint, trainer));
+                     (long long)run->position.step);
+        TRY(checkpoint_start(checkpoint, run, false));
+        TRY(checkpoint_wait(checkpoint, run));
         again = waits && checkpoint->progress.error == ERR_FULL &&
                 clock_now() < end_s && stop_requested() == 0;
-        TRY(comm_all_reduce_i64(trainer->comm, &again, 1, COMM_MIN));
+        TRY(comm_all_reduce_i64(run->comm, &again, 1, COMM_MIN));
         if (again != 0)
             clock_sleep(LAST_PAUSE_S);
     }
-    if (checkpoint->last_step != trainer->step)
+    if (checkpoint->last_step != run->position.step)
         return err_set(checkpoint->progress.error,
                        "step %lld, the last one, could not be saved twice: %s",
-                       (long long)trainer->step, checkpoint->progress.text);
+                       (long long)run->position.step,
+                       checkpoint->progress.text);
     return ERR_OK;
 }
 
 static enum err checkpoint_step(struct on_checkpoint *checkpoint,
                                 const struct step_record *step)
 {
-    struct trainer *trainer = checkpoint->trainer;
+    struct run *run = checkpoint->run;
     bool last = step->finished || step->stop_signal != 0;
     bool settle = step->agreed[ASK_SETTLE] != 0;
     bool due = last || step->agreed[ASK_SAVE] != 0 ||
-               trainer_due(trainer, trainer->settings.checkpoint.interval);
+               run_due(run, run->settings.checkpoint.interval);
     on_checkpoint_interval_step(checkpoint->interval, step->step_s);
-    TRY(settle ? checkpoint_wait(checkpoint, trainer)
+    TRY(settle ? checkpoint_wait(checkpoint, run)
                : checkpoint_follow(checkpoint));
     if (settle)
-        TRY(check_failures(checkpoint, trainer));
-    bool local_due =
-        !due && checkpoint->local.dir != NULL &&
-        (step->agreed[ASK_SAVE_LOCAL] != 0 ||
-         trainer_due(trainer, trainer->settings.checkpoint.local_interval));
+        TRY(check_failures(checkpoint, run));
+    bool local_due = !due && checkpoint->local.dir != NULL &&
+                     (step->agreed[ASK_SAVE_LOCAL] != 0 ||
+                      run_due(run, run->settings.checkpoint.local_interval));
     if ((!due && !local_due) || step->step == 0)
         return ERR_OK;
-    TRY(wait_for_last(checkpoint, trainer));
+    TRY(wait_for_last(checkpoint, run));
     /* After a step that was given up; not before the wait, as ranks see the end
      * of a save one after the other. */
     if (checkpoint->last_step == step->step)
         return ERR_OK;
-    TRY(checkpoint_start(checkpoint, trainer, local_due));
+    TRY(checkpoint_start(checkpoint, run, local_due));
     if (last)
-        TRY(checkpoint_finish(checkpoint, trainer, step->stop_signal == 0));
+        TRY(checkpoint_finish(checkpoint, run, step->stop_signal == 0));
     return ERR_OK;
 }
 
@@ -395,7 +392,7 @@ static enum err checkpoint_step(struct on_checkpoint *checkpoint,
 static void checkpoint_ask(struct on_checkpoint *checkpoint,
                            const struct step_record *step, struct asks *asks)
 {
-    const struct train_settings *s = &checkpoint->trainer->settings;
+    const struct train_settings *s = &checkpoint->run->settings;
     events_ask(asks, ASK_SETTLE,
                checkpoint->saves_failed >= s->checkpoint.failures_max);
     asks->end_s = fmax(asks->end_s, 2 * checkpoint->save_s);
@@ -418,9 +415,9 @@ static enum err checkpoint_handle(void *self, enum event event,
     struct on_checkpoint *checkpoint = self;
     switch (event) {
     case EVENT_BEFORE_LOAD:
-        return checkpoint_restore(checkpoint, checkpoint->trainer);
+        return checkpoint_restore(checkpoint, checkpoint->run);
     case EVENT_AFTER_LOAD:
-        return checkpoint_open(checkpoint, checkpoint->trainer);
+        return checkpoint_open(checkpoint, checkpoint->run);
     case EVENT_FIT_START:
         on_checkpoint_interval_begin(checkpoint->interval, step->step);
         checkpoint->commit_at = checkpoint->local_at = clock_now();
@@ -433,16 +430,15 @@ static enum err checkpoint_handle(void *self, enum event event,
     }
 }
 
-static enum err checkpoint_create(void *self, struct trainer *trainer)
+static enum err checkpoint_create(void *self, struct run *run)
 {
     struct on_checkpoint *checkpoint = self;
     pthread_mutex_init(&checkpoint->mutex, NULL);
-    checkpoint->trainer = trainer;
+    checkpoint->run = run;
     checkpoint->last_step = -1;
-    checkpoint->lock = trainer->lock;
-    if (trainer->rank == 0 &&
-        trainer->settings.checkpoint.interval.unit == UNIT_AUTO)
-        return on_checkpoint_interval_create(trainer->settings.run.dir,
+    checkpoint->lock = run->lock;
+    if (run->rank == 0 && run->settings.checkpoint.interval.unit == UNIT_AUTO)
+        return on_checkpoint_interval_create(run->settings.run.dir,
                                              &checkpoint->interval);
     return ERR_OK;
 }

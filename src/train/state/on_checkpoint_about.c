@@ -159,10 +159,10 @@ static json_t *about_kinds(const struct train_settings *s)
     return about;
 }
 
-json_t *on_checkpoint_about(const struct trainer *trainer)
+json_t *on_checkpoint_about(const struct run *run)
 {
-    const struct model_config *config = &trainer->settings.model;
-    return json_pack("{s:o, s:o}", "kinds", about_kinds(&trainer->settings),
+    const struct model_config *config = &run->settings.model;
+    return json_pack("{s:o, s:o}", "kinds", about_kinds(&run->settings),
                      "tensors",
-                     on_checkpoint_about_params(config, trainer->params));
+                     on_checkpoint_about_params(config, run->engine.params));
 }

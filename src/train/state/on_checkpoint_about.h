@@ -10,10 +10,10 @@
 
 #include <jansson.h>
 
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 /* NULL: out of memory. */
-json_t *on_checkpoint_about(const struct trainer *trainer);
+json_t *on_checkpoint_about(const struct run *run);
 /* Its member "tensors": roles and axes of a model's parameters. */
 json_t *on_checkpoint_about_params(const struct model_config *config,
                                    const struct params *params);

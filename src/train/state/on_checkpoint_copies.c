@@ -1,13 +1,13 @@
 /* Copies a device's tensors to and from the host for checkpoints, on a stream
  * beside the training. */
-#include "src/train/state/on_checkpoint_copies.h"
+#include "src/train/state/on_checkpoint_parts.h"
 
 #include <stdlib.h>
 
 #include "src/base/new.h"
 
 struct on_checkpoint_copies {
-    struct trainer *trainer;
+    struct run *run;
     const struct kernel_memory *memory;
     int local_rank;
     void *stream;
@@ -34,25 +34,25 @@ static enum err finish(void *arg)
 static enum err copy_in(void *arg, void *to, const void *from, size_t bytes)
 {
     const struct on_checkpoint_copies *copies = arg;
-    void *stream = copies->trainer->stream;
+    void *stream = copies->run->engine.stream;
     TRY(copies->memory->upload(stream, bytes, from, to));
     return copies->memory->wait(stream);
 }
 
-enum err on_checkpoint_copies_create(struct trainer *trainer,
+enum err on_checkpoint_copies_create(struct run *run,
                                      struct on_checkpoint_copies **out)
 {
     enum err rc = ERR_OK;
-    const struct kernel_memory *memory = trainer->kernels->memory;
+    const struct kernel_memory *memory = run->engine.kernels->memory;
     *out = NULL;
     if (!memory->device)
         return ERR_OK;
     struct on_checkpoint_copies *copies = NULL;
     TRY(new_zeroed(&copies, 1));
     *copies = (struct on_checkpoint_copies){
-        .trainer = trainer,
+        .run = run,
         .memory = memory,
-        .local_rank = comm_local_rank(trainer->comm),
+        .local_rank = comm_local_rank(run->comm),
         .table = { .arg = copies,
                    .copy_out = copy_out,
                    .finish = finish,
@@ -91,7 +91,7 @@ enum err on_checkpoint_copies_begin(struct on_checkpoint_copies *copies)
     if (copies == NULL)
         return ERR_OK;
     TRY(copies->memory->event_record(copies->computed,
-                                     copies->trainer->stream));
+                                     copies->run->engine.stream));
     return copies->memory->event_await(copies->computed, copies->stream);
 }
 
@@ -99,6 +99,6 @@ enum err on_checkpoint_copies_end(struct on_checkpoint_copies *copies)
 {
     if (copies == NULL)
         return ERR_OK;
-    return copies->memory->event_record(copies->trainer->copied,
+    return copies->memory->event_record(copies->run->engine.copied,
                                         copies->stream);
 }

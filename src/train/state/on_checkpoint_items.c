@@ -1,18 +1,19 @@
 /* Puts the tokenizer's file beside the tensors that a checkpoint saves. How they
  * are written is checkpoint/'s business, when is on_checkpoint.c's. */
-#include "src/train/state/on_checkpoint_items.h"
+#include "src/train/state/on_checkpoint_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/digest.h"
 #include "src/base/regular.h"
+#include "src/data/set/dataset.h"
 
 /* A tokenizer is text of a few MiB; those of a million tokens have 60. */
 #define TOKENIZER_BYTES_MAX ((size_t)1 << 28)
 
 struct on_checkpoint_items {
-    struct trainer *trainer;
+    struct run *run;
     struct arena tokenizer; /* where the backend's tensors are */
     struct ckpt_item *list;
     int count;
@@ -20,13 +21,13 @@ struct on_checkpoint_items {
 
 /* Rank 0: the file, whose digest must still be that with which the data set was
  * opened. */
-static enum err read_tokenizer(const struct trainer *trainer, char **text,
+static enum err read_tokenizer(const struct run *run, char **text,
                                size_t *bytes)
 {
     char sha256[65];
-    const struct dataset *data = trainer->train_data[0];
+    const struct dataset *data = run->inputs.train_data[0];
     const char *path = dataset_tokenizer_file(data);
-    if (trainer->rank != 0 || path[0] == '\0')
+    if (run->rank != 0 || path[0] == '\0')
         return ERR_OK;
     TRY(regular_read(path, TOKENIZER_BYTES_MAX, text, bytes));
     TRY(digest_bytes(*text, *bytes, sha256));
@@ -38,47 +39,48 @@ static enum err read_tokenizer(const struct trainer *trainer, char **text,
 static enum err put_tokenizer(struct on_checkpoint_items *items,
                               const char *text, size_t bytes)
 {
-    struct trainer *trainer = items->trainer;
-    const struct kernel_memory *memory = trainer->kernels->memory;
+    struct run *run = items->run;
+    const struct kernel_memory *memory = run->engine.kernels->memory;
     struct ckpt_item *item = &items->list[items->count++];
     *item = (struct ckpt_item){ .name = ON_CHECKPOINT_TOKENIZER,
                                 .dtype = DTYPE_U8,
                                 .dims = 1,
                                 .shape = { (int64_t)bytes } };
-    if (trainer->rank != 0)
+    if (run->rank != 0)
         return ERR_OK;
     TRY(memory->tensors_create(bytes, &items->tokenizer));
-    TRY(memory->upload(trainer->stream, bytes, text, items->tokenizer.base));
-    TRY(memory->wait(trainer->stream));
+    TRY(memory->upload(run->engine.stream, bytes, text, items->tokenizer.base));
+    TRY(memory->wait(run->engine.stream));
     item->part.end = (int64_t)bytes;
     item->data = items->tokenizer.base;
     return ERR_OK;
 }
 
-enum err on_checkpoint_items_create(struct trainer *trainer,
+enum err on_checkpoint_items_create(struct run *run,
                                     struct on_checkpoint_items **out)
 {
     enum err rc = ERR_OK;
     char *text = NULL;
     size_t read = 0;
     int count = 0;
-    const struct ckpt_item *tensors = replica_items(trainer->replica, &count);
+    const struct ckpt_item *tensors =
+        replica_items(run->engine.replica, &count);
     struct on_checkpoint_items *items = calloc(1, sizeof *items);
     if (items != NULL)
         items->list = calloc((size_t)count + 1, sizeof *items->list);
     if (items == NULL || items->list == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
     if (rc == ERR_OK)
-        rc = read_tokenizer(trainer, &text, &read);
-    TRY_OUT(comm_agree(trainer->comm, rc));
+        rc = read_tokenizer(run, &text, &read);
+    TRY_OUT(comm_agree(run->comm, rc));
     uint64_t bytes = read;
-    TRY_OUT(comm_broadcast(trainer->comm, &bytes, sizeof bytes, 0));
-    items->trainer = trainer;
+    TRY_OUT(comm_broadcast(run->comm, &bytes, sizeof bytes, 0));
+    items->run = run;
     items->count = count;
     memcpy(items->list, tensors, (size_t)count * sizeof *tensors);
     if (bytes > 0)
-        TRY_OUT(comm_agree(trainer->comm,
-                           put_tokenizer(items, text, (size_t)bytes)));
+        TRY_OUT(
+            comm_agree(run->comm, put_tokenizer(items, text, (size_t)bytes)));
     *out = items;
     items = NULL;
 out:
@@ -92,7 +94,7 @@ void on_checkpoint_items_destroy(struct on_checkpoint_items *items)
     if (items == NULL)
         return;
     if (items->tokenizer.base != NULL)
-        items->trainer->kernels->memory->tensors_destroy(&items->tokenizer);
+        items->run->engine.kernels->memory->tensors_destroy(&items->tokenizer);
     free(items->list);
     free(items);
 }

@@ -10,8 +10,9 @@
 
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
+#include "src/data/set/dataset.h"
 #include "src/train/algorithms/algorithms_state.h"
-#include "src/train/loop/trainer_fp8.h"
+#include "src/train/run/trainer_fp8.h"
 #include "src/train/start/start_fixed.h"
 #include "src/train/start/trainer_base.h"
 #include "src/train/start/trainer_data.h"
@@ -30,18 +31,19 @@ static enum err put(json_t *state, const char *key, json_t *value)
 
 /* --- position --- */
 
-static enum err position_store(const struct state_run *run, json_t *state)
+static enum err position_store(const struct state_run *its, json_t *state)
 {
-    const struct trainer *trainer = run->trainer;
+    const struct run *run = its->run;
     char hash[65];
-    TRY(train_settings_hash(&trainer->settings, hash));
+    TRY(train_settings_hash(&run->settings, hash));
     json_t *all = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:i}", "run_uuid",
-        trainer->run_uuid, "code_version", TESSERA_VERSION, "config_sha256",
-        hash, "step", (json_int_t)trainer->step, "samples",
-        (json_int_t)(trainer->step * trainer->settings.train.global_batch),
-        "tokens", (json_int_t)trainer_tokens(trainer), "elapsed_s",
-        trainer->elapsed_s, "lr0", trainer->lr0, "attempt", trainer->attempt);
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:i}", "run_uuid", run->uuid,
+        "code_version", TESSERA_VERSION, "config_sha256", hash, "step",
+        (json_int_t)run->position.step, "samples",
+        (json_int_t)(run->position.step * run->settings.train.global_batch),
+        "tokens", (json_int_t)run_tokens(run), "elapsed_s",
+        run->position.elapsed_s, "lr0", run->position.lr0, "attempt",
+        run->attempt);
     int failed = all == NULL || json_object_update(state, all) != 0;
     json_decref(all);
     return failed ? err_set(ERR_MEMORY, "out of memory") : ERR_OK;
@@ -53,36 +55,37 @@ static const char *uuid_of(const json_t *state)
     return uuid != NULL ? uuid : "";
 }
 
-static enum err position_restore(struct state_run *run, const json_t *state)
+static enum err position_restore(struct state_run *its, const json_t *state)
 {
-    struct trainer *trainer = run->trainer;
-    snprintf(trainer->run_uuid, sizeof trainer->run_uuid, "%s", uuid_of(state));
-    trainer->step = run->step;
-    trainer->elapsed_s = json_number_value(json_object_get(state, "elapsed_s"));
-    trainer->lr0 = json_number_value(json_object_get(state, "lr0"));
+    struct run *run = its->run;
+    snprintf(run->uuid, sizeof run->uuid, "%s", uuid_of(state));
+    run->position.step = its->step;
+    run->position.elapsed_s =
+        json_number_value(json_object_get(state, "elapsed_s"));
+    run->position.lr0 = json_number_value(json_object_get(state, "lr0"));
     return ERR_OK;
 }
 
-static enum err position_take(struct state_run *run, const json_t *state)
+static enum err position_take(struct state_run *its, const json_t *state)
 {
     (void)state;
-    run->trainer->step = run->step;
+    its->run->position.step = its->step;
     return ERR_OK;
 }
 
 /* --- what must not change --- */
 
-static enum err fixed_store(const struct state_run *run, json_t *state)
+static enum err fixed_store(const struct state_run *its, json_t *state)
 {
-    return put(state, "fixed", start_fixed_state(run->trainer));
+    return put(state, "fixed", start_fixed_state(its->run));
 }
 
 /* Weights that tessera-hf has imported look like a run's first checkpoint, but
  * have neither settings nor an optimizer. */
-static enum err check_run(const struct trainer *trainer, const json_t *state)
+static enum err check_run(const struct run *run, const json_t *state)
 {
     const json_t *source = json_object_get(state, "source");
-    const char *dir = trainer->settings.run.dir;
+    const char *dir = run->settings.run.dir;
     const char *path = json_string_value(json_object_get(source, "path"));
     if (source == NULL)
         return ERR_OK;
@@ -93,30 +96,30 @@ static enum err check_run(const struct trainer *trainer, const json_t *state)
                    dir, path != NULL ? path : "?", dir);
 }
 
-static enum err fixed_accept(struct state_run *run, const json_t *state)
+static enum err fixed_accept(struct state_run *its, const json_t *state)
 {
-    TRY(check_run(run->trainer, state));
-    return start_fixed_check(run->trainer, state);
+    TRY(check_run(its->run, state));
+    return start_fixed_check(its->run, state);
 }
 
-static enum err about_store(const struct state_run *run, json_t *state)
+static enum err about_store(const struct state_run *its, json_t *state)
 {
-    return put(state, "about", on_checkpoint_about(run->trainer));
+    return put(state, "about", on_checkpoint_about(its->run));
 }
 
 /* --- arithmetic --- */
 
-static enum err arithmetic_store(const struct state_run *run, json_t *state)
+static enum err arithmetic_store(const struct state_run *its, json_t *state)
 {
-    return put(state, "arithmetic", json_incref(run->arithmetics));
+    return put(state, "arithmetic", json_incref(its->arithmetics));
 }
 
-static enum err arithmetic_restore(struct state_run *run, const json_t *state)
+static enum err arithmetic_restore(struct state_run *its, const json_t *state)
 {
     json_t *list = json_object_get(state, "arithmetic");
-    run->arithmetics =
+    its->arithmetics =
         json_is_array(list) ? json_deep_copy(list) : json_array();
-    return run->arithmetics != NULL ? ERR_OK
+    return its->arithmetics != NULL ? ERR_OK
                                     : err_set(ERR_MEMORY, "out of memory");
 }
 
@@ -142,25 +145,25 @@ static const char *arithmetic_remedy(const char *then, const char *now)
     return "go on with such GPUs and libraries";
 }
 
-static enum err arithmetic_accept(struct state_run *run, const json_t *state)
+static enum err arithmetic_accept(struct state_run *its, const json_t *state)
 {
-    const struct trainer *trainer = run->trainer;
-    const struct train_settings *s = &trainer->settings;
+    const struct run *run = its->run;
+    const struct train_settings *s = &run->settings;
     const json_t *list = json_object_get(state, "arithmetic");
     size_t count = json_array_size(list);
     const char *then =
         count > 0 ? json_string_value(json_array_get(list, count - 1)) : NULL;
-    if (then != NULL && strcmp(then, trainer->arithmetic) == 0)
+    if (then != NULL && strcmp(then, run->engine.arithmetic) == 0)
         return ERR_OK;
     then = then != NULL ? then : "?";
     const char *before =
         is_before_first(then) ? ", Tessera's arithmetic before 1" : "";
     if (s->parallel.determinism == DETERMINISM_FAST ||
         s->parallel.allow_arithmetic_change) {
-        if (trainer->rank == 0)
+        if (run->rank == 0)
             log_warn("arithmetic changes from %s%s to %s: bits will differ "
                      "from an undisturbed run",
-                     then, before, trainer->arithmetic);
+                     then, before, run->engine.arithmetic);
         return ERR_OK;
     }
     return err_set(
@@ -168,83 +171,83 @@ static enum err arithmetic_accept(struct state_run *run, const json_t *state)
         "the checkpoint was computed with %s%s, this start would use %s: %s, "
         "or parallel.allow_arithmetic_change=true to give up the promise of "
         "the same bits, which its checkpoints record",
-        then, before, trainer->arithmetic,
-        arithmetic_remedy(then, trainer->arithmetic));
+        then, before, run->engine.arithmetic,
+        arithmetic_remedy(then, run->engine.arithmetic));
 }
 
 /* --- the end --- */
 
 /* What the run was to last. */
-static json_t *duration_text(const struct trainer *trainer)
+static json_t *duration_text(const struct run *run)
 {
     char text[40];
-    units_format(trainer->settings.train.max_duration, text, sizeof text);
+    units_format(run->settings.train.max_duration, text, sizeof text);
     return json_string(text);
 }
 
-static enum err end_store(const struct state_run *run, json_t *state)
+static enum err end_store(const struct state_run *its, json_t *state)
 {
-    const struct trainer *trainer = run->trainer;
-    if (!trainer->ended_early)
+    const struct run *run = its->run;
+    if (!run->position.ended_early)
         return ERR_OK;
-    TRY(put(state, "ended_early", duration_text(trainer)));
-    return put(state, "ended_why", jsontext_string(trainer->record.why));
+    TRY(put(state, "ended_early", duration_text(run)));
+    return put(state, "ended_why", jsontext_string(run->now.record.why));
 }
 
 /* A run that has ended early goes on where it is to last longer than it was
  * then. */
-static enum err end_restore(struct state_run *run, const json_t *state)
+static enum err end_restore(struct state_run *its, const json_t *state)
 {
-    struct trainer *trainer = run->trainer;
-    json_t *now = duration_text(trainer);
+    struct run *run = its->run;
+    json_t *now = duration_text(run);
     const json_t *then = json_object_get(state, "ended_early");
     const char *why = json_string_value(json_object_get(state, "ended_why"));
-    trainer->ended_early = then != NULL && json_equal(then, now) != 0;
-    if (trainer->ended_early)
-        snprintf(trainer->record.why, sizeof trainer->record.why, "%s",
+    run->position.ended_early = then != NULL && json_equal(then, now) != 0;
+    if (run->position.ended_early)
+        snprintf(run->now.record.why, sizeof run->now.record.why, "%s",
                  why != NULL ? why : "it was ended early");
-    if (then != NULL && trainer->rank == 0)
-        log_info(trainer->ended_early
+    if (then != NULL && run->rank == 0)
+        log_info(run->position.ended_early
                      ? "the run was ended early, at step %lld: change "
                        "train.max_duration to go on"
                      : "the run was ended early, at step %lld, and goes on, as "
                        "train.max_duration has changed",
-                 (long long)trainer->step);
+                 (long long)run->position.step);
     json_decref(now);
     return ERR_OK;
 }
 
 /* --- short texts --- */
 
-static enum err choices_store(const struct state_run *run, json_t *state)
+static enum err choices_store(const struct state_run *its, json_t *state)
 {
-    const char *choices = run->trainer->choices;
+    const char *choices = its->run->engine.choices;
     return choices != NULL ? put(state, "choices", json_string(choices))
                            : ERR_OK;
 }
 
-static enum err choices_restore(struct state_run *run, const json_t *state)
+static enum err choices_restore(struct state_run *its, const json_t *state)
 {
     const char *choices = json_string_value(json_object_get(state, "choices"));
-    free(run->trainer->choices);
-    run->trainer->choices = choices != NULL ? strdup(choices) : NULL;
-    return choices == NULL || run->trainer->choices != NULL
+    free(its->run->engine.choices);
+    its->run->engine.choices = choices != NULL ? strdup(choices) : NULL;
+    return choices == NULL || its->run->engine.choices != NULL
                ? ERR_OK
                : err_set(ERR_MEMORY, "out of memory");
 }
 
-static enum err eval_store(const struct state_run *run, json_t *state)
+static enum err eval_store(const struct state_run *its, json_t *state)
 {
-    const struct dataset *data = run->trainer->eval_data;
+    const struct dataset *data = its->run->inputs.eval_data;
     return data != NULL ? put(state, "eval_set", json_string(dataset_id(data)))
                         : ERR_OK;
 }
 
-static enum err eval_restore(struct state_run *run, const json_t *state)
+static enum err eval_restore(struct state_run *its, const json_t *state)
 {
-    struct trainer *trainer = run->trainer;
+    struct run *run = its->run;
     const char *eval = json_string_value(json_object_get(state, "eval_set"));
-    snprintf(trainer->eval_before, sizeof trainer->eval_before, "%s",
+    snprintf(run->inputs.eval_before, sizeof run->inputs.eval_before, "%s",
              eval != NULL ? eval : "");
     return ERR_OK;
 }
@@ -252,46 +255,44 @@ static enum err eval_restore(struct state_run *run, const json_t *state)
 /* --- those that others keep --- */
 
 #define STORE(name, call)                                                      \
-    static enum err name(const struct state_run *run, json_t *state)           \
+    static enum err name(const struct state_run *its, json_t *state)           \
     {                                                                          \
         return call;                                                           \
     }
 #define RESTORE(name, call)                                                    \
-    static enum err name(struct state_run *run, const json_t *state)           \
+    static enum err name(struct state_run *its, const json_t *state)           \
     {                                                                          \
         return call;                                                           \
     }
 
-STORE(groups_store, trainer_groups_store(run->trainer, state))
-RESTORE(groups_accept, trainer_groups_check(run->trainer, state))
-RESTORE(groups_restore, (trainer_groups_restore(run->trainer, state), ERR_OK))
-STORE(data_store, trainer_data_store(run->trainer, state))
-RESTORE(data_restore, trainer_data_restore(run->trainer, run->step, state))
-STORE(text_store, trainer_weights_store(run->trainer, state))
-RESTORE(text_restore, trainer_weights_restore(run->trainer, state))
-STORE(base_store, trainer_base_store(run->trainer, state))
-RESTORE(base_restore, trainer_base_restore(run->trainer, state))
-RESTORE(base_take, trainer_base_take(run->trainer, state, run->other))
-STORE(moments_store, trainer_moments_store(run->trainer, state))
-RESTORE(moments_restore,
-        trainer_moments_restore(run->trainer, run->step, state))
-STORE(fp8_store, trainer_fp8_store(run->trainer->fp8, state))
-RESTORE(fp8_restore, trainer_fp8_restore(run->trainer->fp8, state))
-STORE(methods_store, algorithms_store(&run->trainer->algorithms, state))
-RESTORE(methods_restore, algorithms_restore(run->trainer, state))
+STORE(groups_store, trainer_groups_store(its->run, state))
+RESTORE(groups_accept, trainer_groups_check(its->run, state))
+RESTORE(groups_restore, (trainer_groups_restore(its->run, state), ERR_OK))
+STORE(data_store, trainer_data_store(its->run, state))
+RESTORE(data_restore, trainer_data_restore(its->run, its->step, state))
+STORE(text_store, trainer_weights_store(its->run, state))
+RESTORE(text_restore, trainer_weights_restore(its->run, state))
+STORE(base_store, trainer_base_store(its->run, state))
+RESTORE(base_restore, trainer_base_restore(its->run, state))
+RESTORE(base_take, trainer_base_take(its->run, state, its->other))
+STORE(moments_store, trainer_moments_store(its->run, state))
+RESTORE(moments_restore, trainer_moments_restore(its->run, its->step, state))
+STORE(fp8_store, trainer_fp8_store(its->run->engine.fp8, state))
+RESTORE(fp8_restore, trainer_fp8_restore(its->run->engine.fp8, state))
+STORE(methods_store, algorithms_store(&its->run->algorithms, state))
+RESTORE(methods_restore, algorithms_restore(its->run, state))
 RESTORE(methods_take,
-        algorithms_take(run->trainer, state,
-                        run->trainer->settings.checkpoint.load_ignore))
-STORE(listeners_store, events_store(&run->trainer->events, state))
-RESTORE(listeners_restore, events_restore(&run->trainer->events, state))
+        algorithms_take(its->run, state,
+                        its->run->settings.checkpoint.load_ignore))
+STORE(listeners_store, events_store(&its->run->events, state))
+RESTORE(listeners_restore, events_restore(&its->run->events, state))
 
-STORE(rollbacks_store, rollback_store(&run->trainer->rollbacks, state))
+STORE(rollbacks_store, rollback_store(&its->run->position.rollbacks, state))
 /* The ledger's are those of the run that goes on. */
 RESTORE(rollbacks_accept,
-        rollback_restore(&run->trainer->rollbacks, run->step, state,
-                         run->trainer->rollback_events,
-                         run->other != NULL ? run->trainer->run_uuid
-                                            : uuid_of(state)))
+        rollback_restore(&its->run->position.rollbacks, its->step, state,
+                         its->run->position.rollback_events,
+                         its->other != NULL ? its->run->uuid : uuid_of(state)))
 
 /* --- the table --- */
 
@@ -330,13 +331,13 @@ const struct state_part *state_parts(int *count)
     return parts;
 }
 
-enum err state_parts_store(const struct state_run *run, json_t **out)
+enum err state_parts_store(const struct state_run *its, json_t **out)
 {
     enum err rc = ERR_OK;
-    assert(json_is_array(run->arithmetics));
+    assert(json_is_array(its->arithmetics));
     json_t *state = json_object();
     for (int i = 0; i < PARTS; i++)
-        TRY_OUT(parts[i].store(run, state));
+        TRY_OUT(parts[i].store(its, state));
     *out = json_incref(state);
 out:
     json_decref(state);
@@ -345,45 +346,45 @@ out:
 
 enum err state_parts_accept(void *arg, int64_t step, const json_t *state)
 {
-    struct state_run *run = arg;
-    run->step = step;
+    struct state_run *its = arg;
+    its->step = step;
     for (int i = 0; i < PARTS; i++)
         if (parts[i].accept != NULL &&
-            (run->other == NULL || parts[i].take != NULL))
-            TRY(parts[i].accept(run, state));
+            (its->other == NULL || parts[i].take != NULL))
+            TRY(parts[i].accept(its, state));
     return ERR_OK;
 }
 
 /* Whether the settings are those of the state: the user is told where changes
  * are told. */
-static enum err tell_changes(const struct trainer *trainer, const json_t *state)
+static enum err tell_changes(const struct run *run, const json_t *state)
 {
     char hash[65];
     const char *old =
         json_string_value(json_object_get(state, "config_sha256"));
-    TRY(train_settings_hash(&trainer->settings, hash));
-    if (trainer->rank == 0 && (old == NULL || strcmp(old, hash) != 0))
+    TRY(train_settings_hash(&run->settings, hash));
+    if (run->rank == 0 && (old == NULL || strcmp(old, hash) != 0))
         log_warn("settings have changed since this checkpoint was saved: "
                  "ledger.jsonl tells which (event \"settings\")");
     return ERR_OK;
 }
 
-enum err state_parts_restore(struct state_run *run, int64_t step,
+enum err state_parts_restore(struct state_run *its, int64_t step,
                              const json_t *state)
 {
-    const struct trainer *trainer = run->trainer;
+    const struct run *run = its->run;
     assert(step >= 0);
-    run->step = step;
+    its->step = step;
     for (int i = 0; i < PARTS; i++) {
         enum err (*call)(struct state_run *, const json_t *) =
-            run->other != NULL ? parts[i].take : parts[i].restore;
+            its->other != NULL ? parts[i].take : parts[i].restore;
         if (call != NULL)
-            TRY(call(run, state));
+            TRY(call(its, state));
     }
-    if (run->other != NULL)
+    if (its->other != NULL)
         return ERR_OK;
-    if (trainer->rank == 0)
+    if (run->rank == 0)
         log_info("resumed at step %lld (attempt %d, %d ranks)", (long long)step,
-                 trainer->attempt, trainer->ranks);
-    return tell_changes(trainer, state);
+                 run->attempt, run->ranks);
+    return tell_changes(run, state);
 }

@@ -9,14 +9,14 @@
 
 #define MEMBER "moments_began"
 
-enum err trainer_moments_store(const struct trainer *trainer, json_t *state)
+enum err trainer_moments_store(const struct run *run, json_t *state)
 {
     int count = 0;
-    const struct ckpt_item *items = replica_items(trainer->replica, &count);
+    const struct ckpt_item *items = replica_items(run->engine.replica, &count);
     json_t *list = json_object();
     bool failed = list == NULL;
     for (int i = 0; i < count && !failed; i++) {
-        int64_t began = replica_began(trainer->replica, i);
+        int64_t began = replica_began(run->engine.replica, i);
         if (began > 0)
             failed = json_object_set_new(list, items[i].name,
                                          json_integer((json_int_t)began)) != 0;
@@ -41,12 +41,12 @@ static enum err began_of(const json_t *list, const char *name, int64_t step,
                    (long long)step, name);
 }
 
-enum err trainer_moments_restore(struct trainer *trainer, int64_t step,
+enum err trainer_moments_restore(struct run *run, int64_t step,
                                  const json_t *state)
 {
     int count = 0;
     int64_t began = 0;
-    const struct ckpt_item *items = replica_items(trainer->replica, &count);
+    const struct ckpt_item *items = replica_items(run->engine.replica, &count);
     const json_t *list = json_object_get(state, MEMBER);
     if (list != NULL && !json_is_object(list))
         return err_set(ERR_CHECKPOINT, "the state's " MEMBER " is no object");
@@ -54,21 +54,20 @@ enum err trainer_moments_restore(struct trainer *trainer, int64_t step,
         TRY(began_of(list, items[i].name, step, &began));
     for (int i = 0; i < count; i++) {
         TRY(began_of(list, items[i].name, step, &began));
-        replica_set_began(trainer->replica, i, began);
+        replica_set_began(run->engine.replica, i, began);
     }
     return ERR_OK;
 }
 
-int trainer_moments_begin(struct trainer *trainer, const char *ignore,
-                          int64_t step)
+int trainer_moments_begin(struct run *run, const char *ignore, int64_t step)
 {
     int count = 0;
     int begun = 0;
-    const struct ckpt_item *items = replica_items(trainer->replica, &count);
+    const struct ckpt_item *items = replica_items(run->engine.replica, &count);
     for (int i = 0; i < count; i++)
         if (strncmp(items[i].name, "optimizer/", 10) == 0 &&
             weights_ignored(ignore, items[i].name)) {
-            replica_set_began(trainer->replica, i, step);
+            replica_set_began(run->engine.replica, i, step);
             begun++;
         }
     return begun;

@@ -11,14 +11,13 @@
 #include <jansson.h>
 
 #include "src/base/err.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/run/run.h"
 
 /* To and from the state of a checkpoint of this step. ERR_CHECKPOINT: it says
  * something else, and then nothing has changed. */
-enum err trainer_moments_store(const struct trainer *trainer, json_t *state);
-enum err trainer_moments_restore(struct trainer *trainer, int64_t step,
+enum err trainer_moments_store(const struct run *run, json_t *state);
+enum err trainer_moments_restore(struct run *run, int64_t step,
                                  const json_t *state);
 
 /* Those that match a glob begin after this step. How many tensors' these are. */
-int trainer_moments_begin(struct trainer *trainer, const char *ignore,
-                          int64_t step);
+int trainer_moments_begin(struct run *run, const char *ignore, int64_t step);

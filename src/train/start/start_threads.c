@@ -1,6 +1,6 @@
 /* How many threads a rank computes with: the node's processors divided among
  * its ranks. */
-#include "src/train/start/trainer_threads.h"
+#include "src/train/start/start.h"
 
 #include <omp.h>
 #include <sched.h>
@@ -39,7 +39,7 @@ static enum err check_requested(const struct comm *comm, int requested)
     return ERR_OK;
 }
 
-enum err trainer_threads(struct comm *comm, int requested, int *threads)
+enum err start_threads(struct comm *comm, int requested, int *threads)
 {
     enum err rc = ERR_OK;
     int ranks = comm_size(comm);

@@ -1,7 +1,7 @@
 /* Chooses the algorithms of matrix products and attention once per run, by
  * measurement on rank 0, and brings them to all ranks, to the run directory and
  * to checkpoints. The measurement itself is the kernel table's. */
-#include "src/train/start/trainer_choices.h"
+#include "src/train/loop/trainer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "src/base/new.h"
 #include "src/base/rng.h"
 #include "src/model/model_graph.h"
-#include "src/train/start/trainer_alone.h"
+#include "src/train/start/start.h"
 
 /* For the operands that are measured: the first that can be had, unless a
  * leaf's own memory is larger. Products that need more keep what the library
@@ -22,17 +22,17 @@ static const size_t room_bytes[] = { (size_t)2 << 30, (size_t)512 << 20,
 #define FILL_BYTES ((size_t)1 << 20)
 #define CHOICES_BYTES_MAX ((size_t)16 << 20)
 
-static enum err path_of(const struct trainer *trainer, char *path)
+static enum err path_of(const struct run *run, char *path)
 {
-    return fsio_path(path, "%s/choices", trainer->settings.run.dir);
+    return fsio_path(path, "%s/choices", run->settings.run.dir);
 }
 
 /* On rank 0; *text stays NULL where there is no file. */
-static enum err read_file(const struct trainer *trainer, char **text)
+static enum err read_file(const struct run *run, char **text)
 {
     char path[FSIO_PATH_MAX];
     size_t bytes = 0;
-    TRY(path_of(trainer, path));
+    TRY(path_of(run, path));
     if (fsio_exists(path))
         TRY(fsio_read_file(path, CHOICES_BYTES_MAX, text, &bytes));
     return ERR_OK;
@@ -40,10 +40,10 @@ static enum err read_file(const struct trainer *trainer, char **text)
 
 /* Fills the operands with numbers that are ordinary in bf16 as in fp32: times
  * depend on them. */
-static enum err fill(const struct trainer *trainer, struct arena *room)
+static enum err fill(const struct run *run, struct arena *room)
 {
     enum err rc = ERR_OK;
-    const struct kernel_memory *memory = trainer->kernels->memory;
+    const struct kernel_memory *memory = run->engine.kernels->memory;
     struct arena host = { 0 };
     TRY_OUT(memory->host_create(FILL_BYTES, &host));
     uint16_t *numbers = arena_take(&host, FILL_BYTES);
@@ -55,31 +55,31 @@ static enum err fill(const struct trainer *trainer, struct arena *room)
     }
     for (size_t at = 0; at < room->capacity; at += FILL_BYTES) {
         size_t left = room->capacity - at;
-        TRY_OUT(memory->upload(trainer->stream,
+        TRY_OUT(memory->upload(run->engine.stream,
                                left < FILL_BYTES ? left : FILL_BYTES, numbers,
                                room->base + at));
     }
-    TRY_OUT(memory->wait(trainer->stream));
+    TRY_OUT(memory->wait(run->engine.stream));
 out:
     memory->host_destroy(&host);
     return rc;
 }
 
 struct measuring {
-    const struct trainer *trainer;
+    const struct run *run;
     char *text;
 };
 
 /* Memory of its own, or between leaves the model's, which attention's operands
  * fit into, having been there. */
-static void take_room(const struct trainer *trainer, struct arena *own,
+static void take_room(const struct run *run, struct arena *own,
                       struct arena *room)
 {
-    const struct kernel_memory *memory = trainer->kernels->memory;
+    const struct kernel_memory *memory = run->engine.kernels->memory;
     void *spare;
     size_t count = sizeof room_bytes / sizeof *room_bytes;
     *room = (struct arena){ 0 };
-    model_spare(trainer->model, &spare, &room->capacity);
+    model_spare(run->engine.model, &spare, &room->capacity);
     room->base = spare;
     for (size_t i = 0; i < count && room_bytes[i] > room->capacity; i++)
         if (memory->tensors_create(room_bytes[i], own) == ERR_OK) {
@@ -94,20 +94,20 @@ static enum err measure(void *arg)
 {
     enum err rc = ERR_OK;
     struct measuring *measuring = arg;
-    const struct trainer *trainer = measuring->trainer;
-    const struct kernels *kernels = trainer->kernels;
-    const struct kernel_ctx *ctx = model_ctx(trainer->model);
+    const struct run *run = measuring->run;
+    const struct kernels *kernels = run->engine.kernels;
+    const struct kernel_ctx *ctx = model_ctx(run->engine.model);
     struct arena own = { 0 }, room;
-    TRY_OUT(kernels->memory->use(comm_local_rank(trainer->comm)));
-    TRY_OUT(kernels->memory->wait(trainer->stream));
-    take_room(trainer, &own, &room);
-    TRY_OUT(fill(trainer, &room));
+    TRY_OUT(kernels->memory->use(comm_local_rank(run->comm)));
+    TRY_OUT(kernels->memory->wait(run->engine.stream));
+    take_room(run, &own, &room);
+    TRY_OUT(fill(run, &room));
     TRY_OUT(kernels->measure(ctx, room.base, room.capacity));
     if (own.base == NULL) /* as it was when the model was made */
         TRY_OUT(kernels->zero(ctx, DTYPE_F32,
                               (int64_t)(room.capacity / sizeof(float)),
                               room.base));
-    TRY_OUT(kernels->memory->wait(trainer->stream));
+    TRY_OUT(kernels->memory->wait(run->engine.stream));
     TRY_OUT(kernels->choices(&measuring->text));
 out:
     kernels->memory->tensors_destroy(&own);
@@ -116,91 +116,91 @@ out:
 
 /* Stores the choices before they are used: who starts again after a kill takes
  * the same. */
-static enum err write_file(const struct trainer *trainer, const char *text)
+static enum err write_file(const struct run *run, const char *text)
 {
     char path[FSIO_PATH_MAX];
-    TRY(path_of(trainer, path));
+    TRY(path_of(run, path));
     return fsio_write_atomic(path, text, strlen(text));
 }
 
 /* Rank 0's text to everybody; NULL stays NULL. Collective. */
-static enum err share(const struct trainer *trainer, char **text)
+static enum err share(const struct run *run, char **text)
 {
     enum err rc = ERR_OK;
     int64_t bytes = *text != NULL ? (int64_t)strlen(*text) + 1 : 0;
-    TRY(comm_broadcast(trainer->comm, &bytes, sizeof bytes, 0));
-    if (bytes > 0 && trainer->rank != 0) {
+    TRY(comm_broadcast(run->comm, &bytes, sizeof bytes, 0));
+    if (bytes > 0 && run->rank != 0) {
         free(*text);
         rc = new_room(text, (size_t)bytes);
     }
-    TRY(comm_agree(trainer->comm, rc));
+    TRY(comm_agree(run->comm, rc));
     if (bytes > 0)
-        TRY(comm_broadcast(trainer->comm, *text, (size_t)bytes, 0));
+        TRY(comm_broadcast(run->comm, *text, (size_t)bytes, 0));
     return rc;
 }
 
 /* Collective. */
-static enum err measure_together(struct trainer *trainer, char **text)
+static enum err measure_together(struct run *run, char **text)
 {
     enum err rc = ERR_OK;
-    struct measuring measuring = { .trainer = trainer };
-    TRY(trainer_warm_up(trainer));
+    struct measuring measuring = { .run = run };
+    TRY(trainer_warm_up(run));
     /* so that rank 0 waits for its own work only, and not for peers */
-    TRY(replica_settle(trainer->replica));
-    rc = trainer_alone(trainer->comm, measure, &measuring);
+    TRY(replica_settle(run->engine.replica));
+    rc = start_alone(run->comm, measure, &measuring);
     *text = measuring.text;
     TRY(rc);
-    if (trainer->rank == 0)
-        rc = write_file(trainer, *text);
-    TRY(comm_agree(trainer->comm, rc));
-    return share(trainer, text);
+    if (run->rank == 0)
+        rc = write_file(run, *text);
+    TRY(comm_agree(run->comm, rc));
+    return share(run, text);
 }
 
 /* Collective. */
-static enum err find(struct trainer *trainer)
+static enum err find(struct run *run)
 {
     enum err rc = ERR_OK;
-    if (trainer->choices == NULL && trainer->rank == 0)
-        rc = read_file(trainer, &trainer->choices);
-    TRY(comm_agree(trainer->comm, rc));
-    TRY(share(trainer, &trainer->choices));
-    if (trainer->choices == NULL)
-        TRY(measure_together(trainer, &trainer->choices));
+    if (run->engine.choices == NULL && run->rank == 0)
+        rc = read_file(run, &run->engine.choices);
+    TRY(comm_agree(run->comm, rc));
+    TRY(share(run, &run->engine.choices));
+    if (run->engine.choices == NULL)
+        TRY(measure_together(run, &run->engine.choices));
     return rc;
 }
 
-static bool may_change(const struct trainer *trainer)
+static bool may_change(const struct run *run)
 {
-    return trainer->settings.parallel.determinism == DETERMINISM_FAST ||
-           trainer->settings.parallel.allow_arithmetic_change;
+    return run->settings.parallel.determinism == DETERMINISM_FAST ||
+           run->settings.parallel.allow_arithmetic_change;
 }
 
 /* What was kept of leaves would go on with other algorithms. */
-static enum err choose(struct trainer *trainer)
+static enum err choose(struct run *run)
 {
-    TRY(model_graph_forget(trainer->model));
-    return trainer->kernels->choose(trainer->choices);
+    TRY(model_graph_forget(run->engine.model));
+    return run->engine.kernels->choose(run->engine.choices);
 }
 
 /* Collective. */
-static enum err choose_together(struct trainer *trainer)
+static enum err choose_together(struct run *run)
 {
-    return comm_agree(trainer->comm, choose(trainer));
+    return comm_agree(run->comm, choose(run));
 }
 
-enum err trainer_choices_settle(struct trainer *trainer)
+enum err trainer_choices_settle(struct run *run)
 {
     enum err rc = ERR_OK;
-    if (trainer->kernels->measure == NULL)
+    if (run->engine.kernels->measure == NULL)
         return ERR_OK;
-    TRY(find(trainer));
-    rc = choose_together(trainer);
-    if (rc != ERR_UNSUPPORTED || !may_change(trainer))
+    TRY(find(run));
+    rc = choose_together(run);
+    if (rc != ERR_UNSUPPORTED || !may_change(run))
         return rc;
-    if (trainer->rank == 0)
+    if (run->rank == 0)
         log_warn("algorithms are measured anew: %s", err_text());
-    free(trainer->choices);
-    trainer->choices = NULL;
-    TRY(measure_together(trainer, &trainer->choices));
-    return choose_together(trainer);
+    free(run->engine.choices);
+    run->engine.choices = NULL;
+    TRY(measure_together(run, &run->engine.choices));
+    return choose_together(run);
 }

@@ -1,7 +1,7 @@
 /* Chooses the kernel table, the data type and the way of exchange from the
  * settings. The backends are found by kernels/kernels.c; which GPU a rank has
  * is start_devices.c. */
-#include "src/train/start/trainer_backend.h"
+#include "src/train/plan/trainer_backend.h"
 
 #include <string.h>
 

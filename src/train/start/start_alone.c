@@ -1,6 +1,6 @@
 /* Runs work of rank 0 in a thread while the other ranks wait and are told
  * several times per deadline that rank 0 lives. */
-#include "src/train/start/trainer_alone.h"
+#include "src/train/start/start.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -52,8 +52,7 @@ static enum err give_signs(struct comm *comm, const struct task *task)
     return ERR_OK;
 }
 
-enum err trainer_alone(struct comm *comm, enum err (*work)(void *arg),
-                       void *arg)
+enum err start_alone(struct comm *comm, enum err (*work)(void *arg), void *arg)
 {
     enum err rc = ERR_OK;
     struct task task = { .work = work, .arg = arg };

@@ -13,7 +13,7 @@
 #include "src/base/err.h"
 #include "src/base/units.h"
 #include "src/tracking/tracking_record.h"
-#include "src/train/loop/events.h"
+#include "src/train/run/events.h"
 
 /* What each rank brings to the exchange. */
 struct step_rank {
@@ -84,23 +84,6 @@ struct step_record {
 
 /* Whether the step is one of those that are logged, in batch_end. */
 bool step_record_logs(const struct step_record *step);
-
-/* Room for the trainer's record and what does not change in it. */
-enum err step_record_create(struct trainer *trainer);
-void step_record_destroy(struct trainer *trainer);
-
-/* Where utilization (MFU) is to be known: finds the peak, and logs it. */
-void step_record_find_peak(struct trainer *trainer);
-
-/* The trainer's position, which every event has. */
-void step_record_position(struct trainer *trainer);
-
-/* The step took so long. */
-void step_record_time(struct trainer *trainer, double step_s);
-
-/* The exchange, and the asks' end. A failure that a rank has held back is
- * everybody's. Collective. */
-enum err step_record_exchange(struct trainer *trainer);
 
 /* Has `interval`, in seconds, passed on this clock since *since? It begins
  * again then. Other intervals never have. */

@@ -40,7 +40,7 @@
 struct step_record;
 struct timeline;
 struct timeline_kind;
-struct trainer;
+struct run;
 
 enum event {
     EVENT_INIT,
@@ -124,7 +124,7 @@ struct listener_ops {
     size_t bytes; /* of its self, which comes zeroed; 0: NULL */
     /* Must not communicate. Only what is LISTEN_TOGETHER may change the
      * trainer, and that when it is called. NULL: zeros will do. */
-    enum err (*create)(void *self, struct trainer *trainer);
+    enum err (*create)(void *self, struct run *run);
     /* What self owns, also when create has failed. NULL: nothing. */
     void (*destroy)(void *self);
     /* The record, and what hangs from it, is lent for the call. */
@@ -151,8 +151,9 @@ struct listener {
 
 #define EVENTS_LISTENERS_MAX 32
 
-/* Who listens to a trainer. Zeroed: nobody. */
+/* Who listens to a run, on this rank. Zeroed: nobody, on rank 0. */
 struct events {
+    int rank;
     struct listening {
         const struct listener *row;
         void *self;
@@ -178,10 +179,10 @@ int events_kinds(struct timeline_kind *kinds);
 /* Create this row's listener, if it is for the trainer's rank, and append it.
  */
 enum err events_listen(struct events *events, const struct listener *row,
-                       struct trainer *trainer);
+                       struct run *run);
 /* The table's rows of this name; NULL: all rows. */
 enum err events_listen_table(struct events *events, const char *name,
-                             struct trainer *trainer);
+                             struct run *run);
 
 /* Call everybody who listens to `event`. A failure is prefixed by who. */
 enum err events_run(struct events *events, enum event event,

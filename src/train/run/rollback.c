@@ -1,7 +1,7 @@
 /* Which batches of the data a run's rollbacks leave out, as a list and as
  * intervals, to and from a checkpoint's state. When a run goes back, and what
  * the ledger says of it, is trainer_rollback.c. */
-#include "src/train/loop/rollback.h"
+#include "src/train/run/rollback.h"
 
 #include <assert.h>
 #include <math.h>

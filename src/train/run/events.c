@@ -1,7 +1,7 @@
 /* The table of a run's listeners, who they are and when they are called, and
  * the calls. When events happen is decided where the loop is, in trainer.c and
  * trainer_step.c, and in trainer_eval.c for evaluations. */
-#include "src/train/loop/events.h"
+#include "src/train/run/events.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -10,8 +10,6 @@
 #include <string.h>
 
 #include "src/base/timeline.h"
-#include "src/train/loop/step_record.h"
-#include "src/train/loop/trainer.h"
 
 #define AT(event) EVENT_BIT(EVENT_##event)
 
@@ -144,7 +142,7 @@ int events_kinds(struct timeline_kind *kinds)
 }
 
 enum err events_listen(struct events *events, const struct listener *row,
-                       struct trainer *trainer)
+                       struct run *run)
 {
     struct listening *next = &events->list[events->count];
     assert(events->count < EVENTS_LISTENERS_MAX);
@@ -152,23 +150,23 @@ enum err events_listen(struct events *events, const struct listener *row,
     *next = (struct listening){ .row = row };
     if (row >= table && row < table + ROWS)
         next->kind = events->first_kind + (int)(row - table);
-    if (row->place == LISTEN_RANK_0 && trainer->rank != 0)
+    if (row->place == LISTEN_RANK_0 && events->rank != 0)
         return ERR_OK;
     if (row->ops->bytes > 0)
         next->self = calloc(1, row->ops->bytes);
     if (row->ops->bytes > 0 && next->self == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     events->count++;
-    return row->ops->create != NULL ? row->ops->create(next->self, trainer)
+    return row->ops->create != NULL ? row->ops->create(next->self, run)
                                     : ERR_OK;
 }
 
 enum err events_listen_table(struct events *events, const char *name,
-                             struct trainer *trainer)
+                             struct run *run)
 {
     for (int i = 0; i < ROWS; i++)
         if (name == NULL || strcmp(table[i].name, name) == 0)
-            TRY(events_listen(events, &table[i], trainer));
+            TRY(events_listen(events, &table[i], run));
     return ERR_OK;
 }
 

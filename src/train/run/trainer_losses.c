@@ -1,6 +1,6 @@
 /* Memory for the losses of a rank's leaves, and their one copy to the host
  * after all of them. */
-#include "src/train/loop/trainer_losses.h"
+#include "src/train/run/trainer_losses.h"
 
 #include <assert.h>
 

@@ -1,6 +1,6 @@
 /* Scales of 8-bit operands from the largest magnitudes of the last steps. The
  * products that use them are in src/model/model_fp8.c. */
-#include "src/train/loop/trainer_fp8.h"
+#include "src/train/run/trainer_fp8.h"
 
 #include <math.h>
 #include <stdio.h>

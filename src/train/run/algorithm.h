@@ -22,22 +22,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/kernel_shapes.h"
 #include "src/base/err.h"
+#include "src/base/units.h"
 #include "src/parallel/replica.h"
+#include "src/train/settings/algorithm_settings.h"
 
 struct train_settings;
-struct trainer;
-
-/* What the algorithms of a run ask of its parts, before these are made. */
-struct algorithm_needs {
-    struct replica_kept kept[REPLICA_KEPT];
-    struct target target;                /* of the loss */
-    double drop_depth, embedding_shrink; /* struct model_options */
-    bool clips;                          /* train.clip_norm gives way */
-    bool swaps;                          /* has other weights for evaluations */
-    bool units; /* norms of rows (src/parallel/norms.h) */
-};
+struct run;
 
 /* A step on its way through the algorithms. */
 struct algorithm_step {
@@ -63,13 +54,12 @@ struct algorithm_ops {
     enum err (*needs)(const void *settings, struct algorithm_needs *needs);
     /* The trainer has its parts; settings are lent for good. Fails on one rank
      * alone. */
-    enum err (*create)(void *self, const void *settings,
-                       struct trainer *trainer);
+    enum err (*create)(void *self, const void *settings, struct run *run);
     void (*destroy)(void *self);
     /* The run is about to begin or go on: the steps of algorithm_steps() are
      * those that hold. Fails on one rank alone. */
     enum err (*begin)(void *self);
-    /* All collective. The steps completed are trainer->step; in after_update
+    /* All collective. The steps completed are run->position.step; in after_update
      * the one at hand is among them. */
     enum err (*before_batch)(void *self, struct algorithm_step *step);
     enum err (*after_gradient)(void *self, struct algorithm_step *step);
@@ -115,30 +105,25 @@ enum err algorithm_check(const struct train_settings *settings);
 enum err algorithm_needs(const struct train_settings *settings,
                          struct algorithm_needs *out);
 
-/* Memory of the host that needs.units takes. */
-size_t algorithm_norms_bytes(const struct params *params);
-
-/* Those of the trainer's settings. May fail on one rank alone. */
-enum err algorithms_create(struct trainer *trainer);
+/* Those of the settings, for the run. May fail on one rank alone. */
+enum err algorithms_create(struct algorithms *algorithms,
+                           const struct train_settings *settings,
+                           struct run *run);
 /* After all of the state is there, or none; may fail on one rank alone. */
 enum err algorithms_begin(const struct algorithms *algorithms);
 void algorithms_destroy(struct algorithms *algorithms);
 
 /* The calls above, of all in order; after_again in the opposite one. Failures
  * are prefixed by the name. */
-enum err algorithms_before_batch(struct algorithms *algorithms,
+enum err algorithms_before_batch(const struct algorithms *algorithms,
                                  struct algorithm_step *step);
-enum err algorithms_after_gradient(struct algorithms *algorithms,
+enum err algorithms_after_gradient(const struct algorithms *algorithms,
                                    struct algorithm_step *step);
-enum err algorithms_after_again(struct algorithms *algorithms);
-enum err algorithms_change_gradient(struct algorithms *algorithms,
+enum err algorithms_after_again(const struct algorithms *algorithms);
+enum err algorithms_change_gradient(const struct algorithms *algorithms,
                                     struct algorithm_step *step);
-enum err algorithms_after_update(struct algorithms *algorithms);
-
-/* Bring in the weights that are to be evaluated, and bring back those that
- * train: around everything that reads weights and does not train, between
- * steps. Nothing happens where there are no others. Collective. */
-enum err algorithms_swap(const struct trainer *trainer);
+enum err algorithms_after_update(const struct algorithms *algorithms);
+enum err algorithms_swap(const struct algorithms *algorithms);
 
 /* --- for algorithms --- */
 
@@ -146,18 +131,7 @@ enum err algorithms_swap(const struct trainer *trainer);
 enum err algorithm_keep(struct algorithm_needs *needs, const char *name,
                         bool saved);
 /* Its number when the replica is there. */
-int algorithm_kept(const struct trainer *trainer, const char *name);
-
-/* In create: a duration in steps, which a resume keeps (algorithms_state.h):
- * *steps, a part of self, holds from `begin` on. ERR_USAGE names the setting.
- */
-enum err algorithm_steps(struct trainer *trainer, const void *self,
-                         const char *key, struct duration duration,
-                         int64_t *steps);
+int algorithm_kept(const struct algorithm_needs *needs, const char *name);
 
 /* step->norm of the gradient as it is. Collective. */
-enum err algorithm_norm(const struct trainer *trainer,
-                        struct algorithm_step *step);
-
-/* kept = keep * kept + (1 - keep) * weights. */
-enum err algorithm_average(struct trainer *trainer, int kept, double keep);
+enum err algorithm_norm(struct replica *replica, struct algorithm_step *step);

@@ -1,14 +1,13 @@
 /* Makes the algorithms of a run from their settings, and calls them. What each
  * does is in its own file. */
-#include "src/train/loop/algorithm.h"
+#include "src/train/run/algorithm.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/parallel/norms.h"
 #include "src/train/settings/algorithm_settings.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/settings/train_settings.h"
 
 #define DECLARE(name, settings, help)                                          \
     extern const struct algorithm_ops algorithm_##name##_ops;
@@ -111,16 +110,12 @@ out:
     return rc;
 }
 
-size_t algorithm_norms_bytes(const struct params *params)
+enum err algorithms_create(struct algorithms *algorithms,
+                           const struct train_settings *settings,
+                           struct run *run)
 {
-    /* the fragments' sums, and of weights and gradient the units' */
-    return 3 * norms_bytes(params, true);
-}
-
-enum err algorithms_create(struct trainer *trainer)
-{
-    struct algorithms *algorithms = &trainer->algorithms;
-    TRY(read_list(&trainer->settings, algorithms));
+    assert(algorithms->count == 0);
+    TRY(read_list(settings, algorithms));
     for (int i = 0; i < algorithms->count; i++) {
         struct algorithm *a = &algorithms->list[i];
         if (a->ops->bytes > 0)
@@ -128,17 +123,7 @@ enum err algorithms_create(struct trainer *trainer)
         if (a->ops->bytes > 0 && a->self == NULL)
             return err_set(ERR_MEMORY, "out of memory");
         if (a->ops->create != NULL)
-            TRY(named(a, a->ops->create(a->self, a->settings, trainer)));
-    }
-    return ERR_OK;
-}
-
-enum err algorithms_begin(const struct algorithms *algorithms)
-{
-    for (int i = 0; i < algorithms->count; i++) {
-        const struct algorithm *a = &algorithms->list[i];
-        if (a->ops->begin != NULL)
-            TRY(named(a, a->ops->begin(a->self)));
+            TRY(named(a, a->ops->create(a->self, a->settings, run)));
     }
     return ERR_OK;
 }
@@ -157,76 +142,56 @@ void algorithms_destroy(struct algorithms *algorithms)
 
 /* --- the calls --- */
 
-enum err algorithms_before_batch(struct algorithms *algorithms,
+/* One of each that has it, in order. */
+#define CALL(call, ...)                                                        \
+    for (int i = 0; i < algorithms->count; i++) {                              \
+        const struct algorithm *a = &algorithms->list[i];                      \
+        if (a->ops->call != NULL)                                              \
+            TRY(named(a, a->ops->call(__VA_ARGS__)));                          \
+    }                                                                          \
+    return ERR_OK
+
+enum err algorithms_begin(const struct algorithms *algorithms)
+{
+    CALL(begin, a->self);
+}
+
+enum err algorithms_before_batch(const struct algorithms *algorithms,
                                  struct algorithm_step *step)
 {
-    for (int i = 0; i < algorithms->count; i++) {
-        struct algorithm *a = &algorithms->list[i];
-        if (a->ops->before_batch != NULL)
-            TRY(named(a, a->ops->before_batch(a->self, step)));
-    }
-    return ERR_OK;
+    CALL(before_batch, a->self, step);
 }
 
-enum err algorithms_after_gradient(struct algorithms *algorithms,
+enum err algorithms_after_gradient(const struct algorithms *algorithms,
                                    struct algorithm_step *step)
 {
-    for (int i = 0; i < algorithms->count; i++) {
-        struct algorithm *a = &algorithms->list[i];
-        if (a->ops->after_gradient != NULL)
-            TRY(named(a, a->ops->after_gradient(a->self, step)));
-    }
-    return ERR_OK;
+    CALL(after_gradient, a->self, step);
 }
 
-enum err algorithms_after_again(struct algorithms *algorithms)
+enum err algorithms_after_again(const struct algorithms *algorithms)
 {
     for (int i = algorithms->count - 1; i >= 0; i--) {
-        struct algorithm *a = &algorithms->list[i];
+        const struct algorithm *a = &algorithms->list[i];
         if (a->ops->after_again != NULL)
             TRY(named(a, a->ops->after_again(a->self)));
     }
     return ERR_OK;
 }
 
-enum err algorithms_change_gradient(struct algorithms *algorithms,
+enum err algorithms_change_gradient(const struct algorithms *algorithms,
                                     struct algorithm_step *step)
 {
-    for (int i = 0; i < algorithms->count; i++) {
-        struct algorithm *a = &algorithms->list[i];
-        if (a->ops->change_gradient != NULL)
-            TRY(named(a, a->ops->change_gradient(a->self, step)));
-    }
-    return ERR_OK;
+    CALL(change_gradient, a->self, step);
 }
 
-enum err algorithms_after_update(struct algorithms *algorithms)
+enum err algorithms_after_update(const struct algorithms *algorithms)
 {
-    for (int i = 0; i < algorithms->count; i++) {
-        struct algorithm *a = &algorithms->list[i];
-        if (a->ops->after_update != NULL)
-            TRY(named(a, a->ops->after_update(a->self)));
-    }
-    return ERR_OK;
+    CALL(after_update, a->self);
 }
 
-enum err algorithms_swap(const struct trainer *trainer)
+enum err algorithms_swap(const struct algorithms *algorithms)
 {
-    const struct algorithms *algorithms = &trainer->algorithms;
-    if (!trainer->settings.needs.swaps)
-        return ERR_OK;
-    /* ranks of a node may have the weights in common */
-    TRY(comm_barrier(trainer->comm));
-    for (int i = 0; i < algorithms->count; i++) {
-        const struct algorithm *a = &algorithms->list[i];
-        if (a->ops->swap == NULL)
-            continue;
-        /* a checkpoint may still be copying the weights */
-        TRY(trainer->kernels->memory->event_await(trainer->copied,
-                                                  trainer->stream));
-        TRY(named(a, a->ops->swap(a->self)));
-    }
-    return ERR_OK;
+    CALL(swap, a->self);
 }
 
 /* --- for algorithms --- */
@@ -244,60 +209,22 @@ enum err algorithm_keep(struct algorithm_needs *needs, const char *name,
                    REPLICA_KEPT);
 }
 
-int algorithm_kept(const struct trainer *trainer, const char *name)
+int algorithm_kept(const struct algorithm_needs *needs, const char *name)
 {
-    const struct algorithm_needs *needs = &trainer->settings.needs;
     int index = 0;
-    while (strcmp(needs->kept[index].name, name) != 0)
+    while (strcmp(needs->kept[index].name, name) != 0) {
         index++;
+        assert(index < REPLICA_KEPT && needs->kept[index].name != NULL);
+    }
     return index;
 }
 
-enum err algorithm_steps(struct trainer *trainer, const void *self,
-                         const char *key, struct duration duration,
-                         int64_t *steps)
-{
-    struct algorithm *a = trainer->algorithms.list;
-    TRY(trainer_steps(trainer, key, duration, steps));
-    while (a->self != self)
-        a++;
-    assert(a->time_count < ALGORITHM_TIMES);
-    a->times[a->time_count++] = (struct algorithm_time){ key, duration, steps };
-    return ERR_OK;
-}
-
-enum err algorithm_norm(const struct trainer *trainer,
-                        struct algorithm_step *step)
+enum err algorithm_norm(struct replica *replica, struct algorithm_step *step)
 {
     if (!step->stale)
         return ERR_OK;
-    TRY(replica_gradient_norm(trainer->replica, &step->norm));
+    TRY(replica_gradient_norm(replica, &step->norm));
     step->norm *= step->scale;
     step->stale = false;
     return ERR_OK;
-}
-
-struct average {
-    struct trainer *trainer;
-    int kept;
-    float keep;
-};
-
-/* weights + keep * (kept - weights): two additions of the op table. */
-static enum err average_piece(void *arg, const struct replica_piece *piece)
-{
-    const struct average *average = arg;
-    const struct trainer *trainer = average->trainer;
-    const struct kernels *kernels = trainer->kernels;
-    float *mean = piece->kept[average->kept];
-    TRY(kernels->add(&trainer->ctx, DTYPE_F32, piece->elements, mean, -1.0f,
-                     piece->weights, mean));
-    return kernels->add(&trainer->ctx, DTYPE_F32, piece->elements,
-                        piece->weights, average->keep, mean, mean);
-}
-
-enum err algorithm_average(struct trainer *trainer, int kept, double keep)
-{
-    struct average average = { trainer, kept, (float)keep };
-    return replica_visit(trainer->replica, average_piece, &average);
 }

@@ -1,0 +1,167 @@
+/* Makes the record of a step from the trainer and from the ranks' exchange at
+ * the step's end. Loss, norm and rate are put there by trainer_step.c, the
+ * results of an evaluation by trainer_eval.c. */
+#include "src/train/loop/trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/model/model_flops.h"
+#include "src/train/plan/trainer_backend.h"
+
+enum err trainer_record_create(struct run *run)
+{
+    size_t experts =
+        (size_t)(run->settings.model.n_layers * run->settings.model.experts);
+    run->now.of_rank = calloc((size_t)run->ranks, sizeof run->now.of_rank[0]);
+    if (experts > 0)
+        run->engine.expert_counts =
+            calloc(experts, sizeof run->engine.expert_counts[0]);
+    if (run->now.of_rank == NULL ||
+        (experts > 0 && run->engine.expert_counts == NULL))
+        return err_set(ERR_MEMORY, "out of memory");
+    run->now.record = (struct step_record){
+        .rank = run->rank,
+        .ranks = run->ranks,
+        .attempt = run->attempt,
+        .max_steps = run->plan.max_steps,
+        .expert_counts = run->engine.expert_counts,
+        .expert_count = experts,
+        .of_rank = run->now.of_rank,
+        .eval.step = -1,
+        .log_interval = run->settings.log.interval,
+    };
+    return run->rank == 0 ? tracking_list_create(&run->now.record.scalars)
+                          : ERR_OK;
+}
+
+void trainer_record_destroy(struct run *run)
+{
+    tracking_list_destroy(run->now.record.scalars);
+    free(run->now.of_rank);
+    free(run->engine.expert_counts);
+}
+
+void trainer_record_find_peak(struct run *run)
+{
+    const struct train_settings *s = &run->settings;
+    const struct kernels *kernels = run->engine.kernels;
+    struct step_record *record = &run->now.record;
+    char rate[32];
+    record->peak_flops = s->hardware.peak_flops;
+    record->peak_source = "setting";
+    if (record->peak_flops > 0.0)
+        return;
+    /* The processor's, whatever the kernel set makes of it. */
+    if (strcmp(kernels->backend, "cpu") == 0 &&
+        kernels_find("cpu", "auto", &kernels) != ERR_OK)
+        return;
+    if (kernels->peak_flops != NULL)
+        record->peak_flops =
+            kernels->peak_flops(&run->engine.ctx, trainer_backend_dtype(s),
+                                trainer_backend_fp8(s), &record->peak_source);
+    units_count(record->peak_flops, rate, sizeof rate);
+    if (record->peak_flops > 0.0)
+        log_info("mfu is of %s FLOP/s per rank (%s)", rate,
+                 record->peak_source);
+    else
+        log_info("mfu is not known: give hardware.peak_flops");
+}
+
+void trainer_record_position(struct run *run)
+{
+    struct step_record *record = &run->now.record;
+    record->step = run->position.step;
+    record->samples = run->position.step * run->settings.train.global_batch;
+    record->tokens = run_tokens(run);
+    record->elapsed_s = run->position.elapsed_s;
+    record->finished = run->now.finished;
+    record->stop_signal = run->now.stop_signal;
+}
+
+void trainer_record_time(struct run *run, double step_s)
+{
+    const struct train_settings *s = &run->settings;
+    const struct model_config *config = &s->model;
+    struct step_record *record = &run->now.record;
+    double peak = record->peak_flops * run->ranks;
+    double sequences_per_s = (double)run->now.samples / step_s;
+    record->step_s = step_s;
+    record->tokens_per_s =
+        (double)(run->now.samples * run->now.seq_len) / step_s;
+    if (peak <= 0.0)
+        return;
+    record->mfu =
+        model_flops_per_sequence(config, run->engine.params, run->now.seq_len) *
+        sequences_per_s / peak;
+    record->mfu_causal = model_flops_per_sequence_causal(
+                             config, run->engine.params, run->now.seq_len) *
+                         sequences_per_s / peak;
+}
+
+/* Joins the ranks' rows; false: they do not ask alike for what all must. */
+static bool answer(struct step_record *record)
+{
+    const struct step_rank *all = record->of_rank;
+    bool alike = true;
+    record->step_s_sum = record->loader_s_sum = 0.0;
+    memset(record->agreed, 0, sizeof record->agreed);
+    for (int r = 0; r < record->ranks; r++) {
+        record->step_s_sum += all[r].step_s;
+        record->loader_s_sum += all[r].loader_s;
+        for (int i = 0; i < ASK_COUNT; i++)
+            if (all[r].asks[i] > record->agreed[i])
+                record->agreed[i] = all[r].asks[i];
+        alike = alike && all[r].asks[ASK_SKIP] == all[0].asks[ASK_SKIP];
+    }
+    return alike;
+}
+
+/* The reason of the first rank that asks for the run's end. Collective, where
+ * one does. */
+static enum err learn_why(struct run *run, const char *mine)
+{
+    struct step_record *record = &run->now.record;
+    int asking = 0;
+    if (record->agreed[ASK_FINISH] == 0)
+        return ERR_OK;
+    while (record->of_rank[asking].asks[ASK_FINISH] == 0)
+        asking++;
+    memcpy(record->why, mine, sizeof record->why);
+    return comm_broadcast(run->comm, record->why, sizeof record->why, asking);
+}
+
+enum err trainer_record_exchange(struct run *run)
+{
+    struct events *events = &run->events;
+    struct step_record *record = &run->now.record;
+    struct step_rank *mine = &run->now.of_rank[run->rank];
+    size_t *bytes = comm_sizes(run->comm, 0);
+    size_t *offsets = comm_sizes(run->comm, 1);
+    bool failed = false;
+    *mine = (struct step_rank){ .step_s = record->step_s,
+                                .loader_s = record->loader_s,
+                                .elapsed_s = run->position.elapsed_s,
+                                .failed = events->held.code };
+    struct asks asks = events->asks;
+    memcpy(mine->asks, asks.of, sizeof mine->asks);
+    events->asks = (struct asks){ .of = { 0 } };
+    for (int r = 0; r < run->ranks; r++) {
+        bytes[r] = sizeof *mine;
+        offsets[r] = (size_t)r * sizeof *mine;
+    }
+    TRY(comm_all_gather(run->comm, run->now.of_rank, bytes, offsets));
+    bool alike = answer(record);
+    for (int r = 0; r < run->ranks; r++)
+        failed = failed || run->now.of_rank[r].failed != ERR_OK;
+    if (failed)
+        return comm_agree(run->comm, err_again(&events->held));
+    if (!alike)
+        return err_set(ERR_INTERNAL,
+                       "step %lld: not all ranks have left out the update: go "
+                       "on from the last checkpoint",
+                       (long long)run->position.step);
+    return learn_why(run, asks.why);
+}

@@ -1,0 +1,81 @@
+/* What of a run concerns several of its parts. */
+#include "src/train/run/run.h"
+
+#include <assert.h>
+
+bool run_due(const struct run *run, struct duration interval)
+{
+    int64_t steps = 0;
+    if (interval.unit == UNIT_SEC || interval.unit == UNIT_AUTO)
+        return false;
+    if (units_steps(interval, &run->plan.rates, &steps) != ERR_OK || steps == 0)
+        return false;
+    return run->position.step % steps == 0;
+}
+
+enum err run_steps(const struct run *run, const char *key,
+                   struct duration duration, int64_t *steps)
+{
+    enum err rc = units_steps(duration, &run->plan.rates, steps);
+    return rc == ERR_OK ? ERR_OK : err_prefix(rc, "%s", key);
+}
+
+int64_t run_tokens(const struct run *run)
+{
+    int64_t all = run->position.step * run->plan.rates.tokens_per_step;
+    assert(run->position.tokens_left_out >= 0);
+    assert(run->position.tokens_left_out <= all);
+    return all - run->position.tokens_left_out;
+}
+
+enum err run_swap(const struct run *run)
+{
+    const struct run_engine *engine = &run->engine;
+    if (!run->settings.needs.swaps)
+        return ERR_OK;
+    /* ranks of a node may have the weights in common */
+    TRY(comm_barrier(run->comm));
+    /* a checkpoint may still be copying the weights */
+    TRY(engine->kernels->memory->event_await(engine->copied, engine->stream));
+    return algorithms_swap(&run->algorithms);
+}
+
+enum err run_algorithm_steps(struct run *run, const void *self, const char *key,
+                             struct duration duration, int64_t *steps)
+{
+    struct algorithm *a = run->algorithms.list;
+    TRY(run_steps(run, key, duration, steps));
+    while (a->self != self)
+        a++;
+    assert(a < run->algorithms.list + run->algorithms.count);
+    assert(a->time_count < ALGORITHM_TIMES);
+    a->times[a->time_count++] = (struct algorithm_time){ key, duration, steps };
+    return ERR_OK;
+}
+
+struct average {
+    const struct run_engine *engine;
+    int kept;
+    float keep;
+};
+
+/* weights + keep * (kept - weights): two additions of the op table. */
+static enum err average_piece(void *arg, const struct replica_piece *piece)
+{
+    const struct average *average = arg;
+    const struct kernels *kernels = average->engine->kernels;
+    const struct kernel_ctx *ctx = &average->engine->ctx;
+    float *mean = piece->kept[average->kept];
+    TRY(kernels->add(ctx, DTYPE_F32, piece->elements, mean, -1.0f,
+                     piece->weights, mean));
+    return kernels->add(ctx, DTYPE_F32, piece->elements, piece->weights,
+                        average->keep, mean, mean);
+}
+
+enum err run_average(struct run *run, int kept, double keep)
+{
+    struct average average = { &run->engine, kept, (float)keep };
+    assert(kept >= 0 && kept < REPLICA_KEPT);
+    assert(keep >= 0.0 && keep <= 1.0);
+    return replica_visit(run->engine.replica, average_piece, &average);
+}
