@@ -27,7 +27,7 @@ small mpt-tiny hsdp 1 refused another reason
 small mpt-tiny fast 2 identical
 small mpt-tiny bf16 2 tolerance 1e-9
 END
-    run "$MATRIX"
+    run "$MATRIX" --small
     echo "$output"
     [ "$status" -eq 1 ]
     [ "${lines[-1]}" = "matrix: 6 cells, 1 identical, 0 within tolerance, 0 refused, 5 broken" ]

@@ -139,6 +139,24 @@ static inline void fixture_fill(struct model_fixture *f)
         fixture_fill_table(f->params->frozen, f->weights + f->params->elements);
 }
 
+/* The same for a configuration without tuning: drawing costs more than most tests
+ * do with it, and the next fixture is often like the last one. */
+static inline void fixture_fill_again(struct model_fixture *f)
+{
+    static struct model_config last;
+    static float *drawn;
+    if (drawn != NULL && memcmp(&last, &f->config, sizeof last) == 0) {
+        memcpy(f->weights, drawn, (size_t)f->all * sizeof *drawn);
+        return;
+    }
+    fixture_fill(f);
+    memcpy(&last, &f->config, sizeof last);
+    drawn = realloc(drawn, (size_t)f->all * sizeof *drawn);
+    if (drawn == NULL)
+        abort();
+    memcpy(drawn, f->weights, (size_t)f->all * sizeof *drawn);
+}
+
 /* samples * seq_len <= FIXTURE_TOKENS_MAX; packed: with sequence ids. */
 static inline void fixture_leaf(struct model_fixture *f, int64_t samples,
                                 int64_t seq_len, bool packed)
@@ -182,7 +200,10 @@ fixture_create_tuned(struct model_config config,
     f->gradient = aligned_alloc(64, fixture_bytes(f));
     if (f->weights == NULL || f->gradient == NULL)
         abort();
-    fixture_fill(f);
+    if (tuning == NULL)
+        fixture_fill_again(f);
+    else
+        fixture_fill(f);
     fixture_leaf(f, 2, 7, packed);
     return f;
 }

@@ -30,8 +30,8 @@ teardown_file() {
 }
 
 # A run so short that a suite can afford dozens: 8 slots, a commit every third
-# step.
-SHORT=(train.max_duration=24ba train.global_batch=8 data.seq_len=64
+# step, and one thread, since threads beside other tests wait for each other.
+SHORT=(train.max_duration=24ba train.global_batch=8 data.seq_len=64 hardware.threads=1
     scheduler.warmup=3ba checkpoint.interval=3ba checkpoint.keep=3
     eval.interval=12ba eval.samples=8 log.level=warn)
 
