@@ -39,7 +39,7 @@ struct on_hooks {
 #define EVENT_OF_on_eval_end EVENT_EVAL_END
 #define EVENT_OF_on_fit_end EVENT_FIT_END
 
-static enum err on_hooks_create(void *self, struct run *run)
+static enum err on_hooks_create(void *self, const struct run *run)
 {
     struct on_hooks *on = self;
     const struct train_settings *s = &run->settings;

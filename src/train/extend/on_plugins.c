@@ -186,7 +186,7 @@ static enum err record(const struct on_plugins *on, const struct run *run)
                          json_pack("{s:o}", "plugins", list));
 }
 
-static enum err on_plugins_create(void *self, struct run *run)
+static enum err on_plugins_create(void *self, const struct run *run)
 {
     struct on_plugins *on = self;
     const struct setting *setting = train_settings_setting(KEY);

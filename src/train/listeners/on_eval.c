@@ -89,7 +89,7 @@ static enum err eval_handle(void *self, enum event event,
 
 const struct listener_ops on_eval_ops = {
     .bytes = sizeof(struct on_eval),
-    .create = on_eval_create,
+    .create_together = on_eval_create,
     .destroy = on_eval_destroy,
     .handle = eval_handle,
 };

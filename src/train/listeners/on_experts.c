@@ -23,7 +23,7 @@ static void on_experts_destroy(void *self)
     free(on->shares);
 }
 
-static enum err on_experts_create(void *self, struct run *run)
+static enum err on_experts_create(void *self, const struct run *run)
 {
     struct on_experts *on = self;
     const struct train_settings *s = &run->settings;

@@ -158,7 +158,7 @@ static enum err set_rule(struct rule *rule, const struct run *run)
     return rc == ERR_OK ? rc : err_prefix(rc, KEY ": early_stop: patience");
 }
 
-static enum err on_finish_create(void *self, struct run *run)
+static enum err on_finish_create(void *self, const struct run *run)
 {
     struct on_finish *on = self;
     const struct setting *setting = train_settings_setting(KEY);

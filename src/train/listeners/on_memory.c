@@ -16,11 +16,11 @@
 #include "src/train/start/trainer_memory.h"
 
 struct on_memory {
-    struct run *run;
+    const struct run *run;
     struct monitor_due due;
 };
 
-static enum err on_memory_create(void *self, struct run *run)
+static enum err on_memory_create(void *self, const struct run *run)
 {
     struct on_memory *on = self;
     on->run = run;

@@ -63,7 +63,7 @@ static void metrics_destroy(void *self)
     buffer_free(&metrics->line);
 }
 
-static enum err metrics_create(void *self, struct run *run)
+static enum err metrics_create(void *self, const struct run *run)
 {
     struct on_metrics *metrics = self;
     size_t experts = run->now.record.expert_count;

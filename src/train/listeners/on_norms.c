@@ -20,7 +20,7 @@
 #include "src/train/run/run.h"
 
 struct on_norms {
-    struct run *run;
+    const struct run *run;
     struct monitor_due due;
     struct norms *norms; /* NULL: never due */
     double *sums;        /* [tensors] */
@@ -34,7 +34,7 @@ static void on_norms_destroy(void *self)
     free(on->sums);
 }
 
-static enum err on_norms_create(void *self, struct run *run)
+static enum err on_norms_create(void *self, const struct run *run)
 {
     struct on_norms *on = self;
     on->run = run;

@@ -101,7 +101,7 @@ struct on_products {
     const struct run *run;
 };
 
-static enum err products_create(void *self, struct run *run)
+static enum err products_create(void *self, const struct run *run)
 {
     struct on_products *products = self;
     products->run = run;

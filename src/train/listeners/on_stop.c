@@ -67,7 +67,7 @@ static enum err stop_handle(void *self, enum event event,
                                                        : ERR_OK;
 }
 
-static enum err stop_create(void *self, struct run *run)
+static enum err stop_create(void *self, const struct run *run)
 {
     struct on_stop *stop = self;
     stop->lock = run->lock;

@@ -229,7 +229,7 @@ void system_parts_tell(const struct system_part *parts, int count,
 /* --- the listener --- */
 
 struct on_system {
-    struct run *run;
+    const struct run *run;
     struct monitor_due due;
     struct system_reader reader;
     struct system_part *parts; /* [ranks] */
@@ -244,7 +244,7 @@ static void on_system_destroy(void *self)
     free(on->hosts);
 }
 
-static enum err on_system_create(void *self, struct run *run)
+static enum err on_system_create(void *self, const struct run *run)
 {
     struct on_system *on = self;
     struct comm *comm = run->comm;

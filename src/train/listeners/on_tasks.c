@@ -309,7 +309,7 @@ static enum err tasks_handle(void *self, enum event event,
 
 const struct listener_ops on_tasks_ops = {
     .bytes = sizeof(struct on_tasks),
-    .create = on_tasks_create,
+    .create_together = on_tasks_create,
     .destroy = on_tasks_destroy,
     .handle = tasks_handle,
 };

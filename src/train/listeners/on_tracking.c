@@ -87,7 +87,7 @@ out:
     return rc;
 }
 
-static enum err on_tracking_create(void *self, struct run *run)
+static enum err on_tracking_create(void *self, const struct run *run)
 {
     struct on_tracking *on = self;
     on->run = run;

@@ -8,6 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/model/model_flops.h"
 #include "src/train/plan/trainer_backend.h"
 
@@ -15,13 +16,9 @@ enum err trainer_record_create(struct run *run)
 {
     size_t experts =
         (size_t)(run->settings.model.n_layers * run->settings.model.experts);
-    run->now.of_rank = calloc((size_t)run->ranks, sizeof run->now.of_rank[0]);
+    TRY(new_zeroed(&run->now.of_rank, (size_t)run->ranks));
     if (experts > 0)
-        run->engine.expert_counts =
-            calloc(experts, sizeof run->engine.expert_counts[0]);
-    if (run->now.of_rank == NULL ||
-        (experts > 0 && run->engine.expert_counts == NULL))
-        return err_set(ERR_MEMORY, "out of memory");
+        TRY(new_zeroed(&run->engine.expert_counts, experts));
     run->now.record = (struct step_record){
         .rank = run->rank,
         .ranks = run->ranks,

@@ -147,6 +147,8 @@ enum err events_listen(struct events *events, const struct listener *row,
     struct listening *next = &events->list[events->count];
     assert(events->count < EVENTS_LISTENERS_MAX);
     assert(row->place != LISTEN_TOGETHER || (row->events & UNEVEN) == 0);
+    assert(row->ops->create_together == NULL ||
+           (row->place == LISTEN_TOGETHER && row->ops->create == NULL));
     *next = (struct listening){ .row = row };
     if (row >= table && row < table + ROWS)
         next->kind = events->first_kind + (int)(row - table);
@@ -157,6 +159,8 @@ enum err events_listen(struct events *events, const struct listener *row,
     if (row->ops->bytes > 0 && next->self == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     events->count++;
+    if (row->ops->create_together != NULL)
+        return row->ops->create_together(next->self, run);
     return row->ops->create != NULL ? row->ops->create(next->self, run)
                                     : ERR_OK;
 }

@@ -122,9 +122,11 @@ enum listener_place {
 
 struct listener_ops {
     size_t bytes; /* of its self, which comes zeroed; 0: NULL */
-    /* Must not communicate. Only what is LISTEN_TOGETHER may change the
-     * trainer, and that when it is called. NULL: zeros will do. */
-    enum err (*create)(void *self, struct run *run);
+    /* Must not communicate. NULL: zeros will do. */
+    enum err (*create)(void *self, const struct run *run);
+    /* In its place, of what is LISTEN_TOGETHER and changes the run, which it
+     * may when it is called. */
+    enum err (*create_together)(void *self, struct run *run);
     /* What self owns, also when create has failed. NULL: nothing. */
     void (*destroy)(void *self);
     /* The record, and what hangs from it, is lent for the call. */

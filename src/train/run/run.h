@@ -1,8 +1,6 @@
 /* A run on this rank, in one attempt: its settings and five parts with an owner
  * each. Who needs one of them includes its header, and takes it. What moves a
- * run is above: src/train/start makes it, src/train/loop trains it.
- *
- * Listeners read the record of the step (events.h). */
+ * run is above: src/train/start makes it, src/train/loop trains it. */
 #pragma once
 
 #include <stdbool.h>
@@ -63,8 +61,7 @@ enum err run_swap(const struct run *run);
 /* --- for algorithms --- */
 
 /* In create: a duration in steps, which a resume keeps (algorithms_state.h):
- * *steps, a part of self, holds from `begin` on. ERR_USAGE names the setting.
- */
+ * *steps, a part of self, holds from `begin` on. ERR_USAGE names the key. */
 enum err run_algorithm_steps(struct run *run, const void *self, const char *key,
                              struct duration duration, int64_t *steps);
 

@@ -45,9 +45,8 @@ enum err start_devices(struct comm *comm, const struct kernel_memory *memory,
  *
  * Arithmetic, the content of the data sets, and every setting that is not
  * SETTING_LOCAL (the paths of the data sets, hardware.*, log.level) must be
- * those of rank 0; the error
- * names what differs and where. Processors and their kernel sets may differ.
- * Collective, after the data sets are open. */
+ * those of rank 0; the error names what differs and where. Processors and their
+ * kernel sets may differ. Collective, after the data sets are open. */
 enum err start_same(struct run *run);
 
 /* Are the files of a run's data sets right? The ranks share this: where all of
