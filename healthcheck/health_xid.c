@@ -42,7 +42,7 @@ struct xid_tally {
     struct xid_gpu gpu[XID_GPUS_MAX];
 };
 
-static bool listed(const char *list, int number)
+static bool xid_listed(const char *list, int number)
 {
     char word[16];
     snprintf(word, sizeof word, "%d", number);
@@ -81,9 +81,9 @@ static void xid_event(struct xid_tally *tally, const char *bus, int number,
     if (again)
         return;
     tally->out->value += 1;
-    if (listed(tally->limits->gpu_xid_fatal, number)) {
+    if (xid_listed(tally->limits->gpu_xid_fatal, number)) {
         gpu->fatal = gpu->fatal == 0 ? number : gpu->fatal;
-    } else if (listed(tally->limits->gpu_xid_suspect, number)) {
+    } else if (xid_listed(tally->limits->gpu_xid_suspect, number)) {
         gpu->suspects++;
         gpu->suspect = number;
     }

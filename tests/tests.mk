@@ -221,6 +221,9 @@ soak-kills: all ## a run that is killed a thousand times on 1 to 4 ranks (KILLS)
 doors: all ## what a stranger on the node can do to a run (as root)
 	TESSERA_BIN=$(abspath $(B)/bin) tests/doors
 
+other-debian: ## build and a short test on Debian's next version, in a chroot (as root, by debootstrap; SUITE=trixie)
+	$(Q)tests/other-debian $(DEPS_BUILD) g++ bats jq hdf5-tools iproute2 util-linux procps
+
 matrix: all ## every strategy on 1 to 8 ranks, with every style of model
 	TESSERA_BIN=$(abspath $(B)/bin) tests/matrix
 

@@ -2,6 +2,7 @@
  * paths. */
 #include "src/cmd/ckpt_cmd.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ json_t *ckpt_cmd_number(double value)
 
 void ckpt_cmd_form(const struct ckpt_tensor *tensor, char *text, size_t size)
 {
+    assert(size > 0);
     int at = snprintf(text, size, "%s [", dtype_name(tensor->dtype));
     for (int d = 0; d < tensor->dims && at > 0 && (size_t)at < size; d++)
         at += snprintf(text + at, size - (size_t)at, "%s%" PRId64,

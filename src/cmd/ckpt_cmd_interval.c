@@ -19,7 +19,7 @@ struct plan {
     double steps;                        /* between saves; -1: unknown */
 };
 
-static double chosen(double given, double measured)
+static double interval_chosen(double given, double measured)
 {
     return given >= 0 ? given : measured;
 }
@@ -38,13 +38,14 @@ static enum err from_run(const struct ckpt_cmd *cmd,
         cmd->prior_hours, ledger->node_hours, ledger->failures);
     int nodes = ledger->nodes > 0 ? ledger->nodes : 1;
     plan->ledger = ledger;
-    plan->input.cost_s = chosen(plan->input.cost_s, ledger->cost_s);
-    plan->input.persist_s = chosen(plan->input.persist_s, ledger->persist_s);
-    plan->input.mtbf_s =
-        chosen(plan->input.mtbf_s, node_mtbf_h * SECONDS_PER_HOUR / nodes);
+    plan->input.cost_s = interval_chosen(plan->input.cost_s, ledger->cost_s);
+    plan->input.persist_s =
+        interval_chosen(plan->input.persist_s, ledger->persist_s);
+    plan->input.mtbf_s = interval_chosen(
+        plan->input.mtbf_s, node_mtbf_h * SECONDS_PER_HOUR / nodes);
     plan->input.restart_s =
-        chosen(plan->input.restart_s,
-               ledger->restart_s >= 0 ? ledger->restart_s : RESTART_S);
+        interval_chosen(plan->input.restart_s,
+                        ledger->restart_s >= 0 ? ledger->restart_s : RESTART_S);
     return ERR_OK;
 }
 
@@ -135,10 +136,10 @@ enum err ckpt_cmd_interval(const struct ckpt_cmd *cmd, int *exit_code)
                        "interval needs RUN, or --cost S and --mtbf S; see "
                        "--help");
     }
-    input->persist_s = chosen(input->persist_s, 0);
-    input->restart_s = chosen(input->restart_s, RESTART_S);
-    input->detect_s = chosen(input->detect_s, 0);
-    input->overhead_max = chosen(input->overhead_max, 0);
+    input->persist_s = interval_chosen(input->persist_s, 0);
+    input->restart_s = interval_chosen(input->restart_s, RESTART_S);
+    input->detect_s = interval_chosen(input->detect_s, 0);
+    input->overhead_max = interval_chosen(input->overhead_max, 0);
     TRY(ckpt_interval(input, &plan.best));
     /* Upwards: a limit must hold, and near the best T the loss is flat. */
     if (plan.ledger != NULL && ledger.step_s > 0)

@@ -78,7 +78,7 @@ static void print_list(const char *run_dir, const struct ckpt_info *list,
 }
 
 /* Those of a run, or a single one. */
-static enum err find(const char *path, struct ckpt_info **list, int *count)
+static enum err ls_find(const char *path, struct ckpt_info **list, int *count)
 {
     char root[FSIO_PATH_MAX], manifest[FSIO_PATH_MAX];
     TRY(ckpt_index_root(root, path));
@@ -103,7 +103,7 @@ enum err ckpt_cmd_ls(const struct ckpt_cmd *cmd, int *exit_code)
     int count = 0;
     (void)exit_code;
     TRY_OUT(ckpt_cmd_need_run(cmd->paths[0]));
-    TRY_OUT(find(cmd->paths[0], &list, &count));
+    TRY_OUT(ls_find(cmd->paths[0], &list, &count));
     if (cmd->json)
         rc = print_json(list, count);
     else

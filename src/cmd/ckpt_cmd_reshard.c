@@ -1,5 +1,6 @@
 /* tessera-ckpt reshard: the same checkpoint in another number of shards
  * (checkpoint/tools/ckpt_reshard.c). */
+#include <assert.h>
 #include <stdio.h>
 
 #include "checkpoint/tools/ckpt_reshard.h"
@@ -10,6 +11,7 @@
 
 enum err ckpt_cmd_reshard(const struct ckpt_cmd *cmd, int *exit_code)
 {
+    assert(cmd->paths[1] != NULL && cmd->ranks > 0);
     int64_t bytes;
     char size[32];
     (void)exit_code;

@@ -19,8 +19,8 @@
 
 /* It is a commit of the attempt that saved the step. The time is not called
  * "seconds": it tells nothing about what a save costs the training. */
-static enum err record(const char *run_dir,
-                       const struct ckpt_scavenged *scavenged)
+static enum err scavenge_record(const char *run_dir,
+                                const struct ckpt_scavenged *scavenged)
 {
     int next;
     TRY(ledger_next_attempt(run_dir, &next));
@@ -31,8 +31,8 @@ static enum err record(const char *run_dir,
                                    scavenged->seconds, "scavenged", 1));
 }
 
-static enum err report(const struct ckpt_cmd *cmd,
-                       const struct ckpt_scavenged *scavenged)
+static enum err scavenge_report(const struct ckpt_cmd *cmd,
+                                const struct ckpt_scavenged *scavenged)
 {
     char size[32];
     if (cmd->json)
@@ -76,11 +76,11 @@ static enum err scavenge(struct comm *comm, const struct ckpt_cmd *cmd,
     on_checkpoint_local_close(&local);
     TRY(rc);
     if (first && scavenged.step >= 0 &&
-        record(cmd->paths[0], &scavenged) != ERR_OK)
+        scavenge_record(cmd->paths[0], &scavenged) != ERR_OK)
         log_warn("step %lld: no line in the ledger: %s",
                  (long long)scavenged.step, err_text());
     if (first)
-        rc = report(cmd, &scavenged);
+        rc = scavenge_report(cmd, &scavenged);
     return comm_agree(comm, rc);
 }
 

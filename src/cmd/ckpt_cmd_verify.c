@@ -26,30 +26,32 @@ struct verify {
     int found;              /* in the shard at hand */
 };
 
+static enum err verify_note(struct verify *verify, json_t *list,
+                            const char *what, const char *text)
+{
+    if (!verify->json)
+        clean_printf("%s: %s\n", what, text);
+    return json_array_append_new(list, jsontext_string(text)) == 0
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "verify: out of memory");
+}
+
 static enum err note_damage(void *arg, const char *text)
 {
     struct verify *verify = arg;
     if (verify->first[0] == '\0')
         snprintf(verify->first, sizeof verify->first, "%s", text);
-    if (verify->found++ >= DAMAGE_LISTED)
-        return ERR_OK;
-    if (!verify->json)
-        clean_printf("damaged: %s\n", text);
-    return json_array_append_new(verify->damage, jsontext_string(text)) == 0
+    return verify->found++ >= DAMAGE_LISTED
                ? ERR_OK
-               : err_set(ERR_MEMORY, "verify: out of memory");
+               : verify_note(verify, verify->damage, "damaged", text);
 }
 
 static enum err note_other(void *arg, const char *text)
 {
     struct verify *verify = arg;
-    if (json_array_size(verify->notes) >= DAMAGE_LISTED)
-        return ERR_OK;
-    if (!verify->json)
-        clean_printf("note: %s\n", text);
-    return json_array_append_new(verify->notes, jsontext_string(text)) == 0
+    return json_array_size(verify->notes) >= DAMAGE_LISTED
                ? ERR_OK
-               : err_set(ERR_MEMORY, "verify: out of memory");
+               : verify_note(verify, verify->notes, "note", text);
 }
 
 static void clear_progress(const struct verify *verify)

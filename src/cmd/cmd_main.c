@@ -1,6 +1,8 @@
 /* Mains: from the command line to the exit code. */
 #include "src/cmd/cmd_main.h"
 
+#include <assert.h>
+
 #include "src/base/log.h"
 #include "src/job/exit_code.h"
 
@@ -18,6 +20,7 @@ int cmd_main_end(const struct cmd_main *cmd, enum err rc, int exit_code)
 bool cmd_main_options(const struct cmd_main *cmd, int argc, char **argv,
                       struct options *options, int *exit_code)
 {
+    assert(argc > 0 && cmd->into != NULL);
     *exit_code = EXIT_USAGE;
     if (argc < 2 && !cmd->program->bare) {
         options_usage(cmd->program, stderr);

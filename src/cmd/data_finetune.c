@@ -1,6 +1,7 @@
 /* Fine-tuning data: options, and what is told when it is made. */
 #include "src/cmd/data_cmd.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -125,6 +126,7 @@ static void data_finetune_tell(const struct tokenize_finetune_options *options,
 
 enum err data_finetune_run(struct data_options *options, const char *template)
 {
+    assert(data_finetune_asked(options) && options->operand_count > 0);
     struct tokenize_finetune_options *finetune = &options->finetune;
     const struct tokenize_options *tokenize = &options->tokenize;
     struct tokenize_finetune_result result;

@@ -2,6 +2,7 @@
  * others of them. */
 #include "src/cmd/data_cmd.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -42,6 +43,7 @@ enum err data_columns_list(const char *folder)
 
 enum err data_columns_cat(const struct data_options *options)
 {
+    assert(options->operand_count == 1);
     enum err rc = ERR_OK;
     struct mds_table *table = NULL;
     struct mds_value value;
@@ -71,6 +73,7 @@ out:
 
 enum err data_head(struct data_options *options)
 {
+    assert(options->operand_count == 1);
     enum err rc = ERR_OK;
     struct dataset *dataset = NULL;
     const struct show_options show = {
@@ -94,6 +97,7 @@ out:
 
 enum err data_merge(struct data_options *options)
 {
+    assert(options->operand_count > 0);
     struct merge_result result;
     const char *out = options->tokenize.out;
     TRY(merge_sets(out, options->operands, options->operand_count,
@@ -110,6 +114,7 @@ enum err data_merge(struct data_options *options)
 
 enum err data_split(struct data_options *options)
 {
+    assert(options->operand_count == 1);
     const struct split_options split = {
         .out = options->tokenize.out,
         .parts = options->parts,

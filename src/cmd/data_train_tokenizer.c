@@ -1,6 +1,7 @@
 /* Learning a tokenizer: options, and what is told of it. */
 #include "src/cmd/data_cmd.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -12,6 +13,7 @@ static const char *const data_special[] = { "<|endoftext|>" };
 
 enum err data_train_tokenizer_run(struct data_options *options)
 {
+    assert(options->operand_count > 0);
     const struct data_train_tokenizer *learn = &options->learn;
     const struct tokenize_options *tokenize = &options->tokenize;
     int64_t vocab_size = options->adoption.vocab_size;

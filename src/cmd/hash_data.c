@@ -1,6 +1,7 @@
 /* Makes and removes the data set that tessera-hash trains on. */
 #include "src/cmd/hash_data.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,7 @@ static enum err write_sidecar(const char *folder, int64_t samples,
 enum err hash_data_create(int64_t samples, int64_t seq_len,
                           char folder[FSIO_PATH_MAX])
 {
+    assert(samples > 0 && seq_len > 0);
     enum err rc = ERR_OK;
     char prefix[FSIO_PATH_MAX];
     const char *parent = getenv("TMPDIR");

@@ -2,6 +2,7 @@
  * README has the digests that they are compared with. */
 #include "src/cmd/hash_style.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,7 @@ static const struct style {
 
 const char *hash_style_name(int index)
 {
+    assert(index >= 0);
     int count = sizeof styles / sizeof styles[0];
     return index >= 0 && index < count ? styles[index].name : NULL;
 }
@@ -209,6 +211,7 @@ enum err hash_style_train(struct comm *comm, int index, char *const *overrides,
                           int override_count,
                           char digest[HASH_STYLE_DIGITS + 1])
 {
+    assert(hash_style_name(index) != NULL);
     enum err rc = ERR_OK;
     char folder[FSIO_PATH_MAX] = "";
     struct train_settings *settings = calloc(1, sizeof *settings);

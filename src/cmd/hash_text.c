@@ -1,6 +1,8 @@
 /* The text that tessera-hash trains on, made by arithmetic alone. */
 #include "src/cmd/hash_data.h"
 
+#include <assert.h>
+
 #include "src/base/rng.h"
 
 #define SEED 17
@@ -16,13 +18,13 @@ struct writer {
 };
 
 /* A whole number below `bound`. */
-static int draw(struct writer *writer, int bound)
+static int text_draw(struct writer *writer, int bound)
 {
     uint64_t bits = rng_u64(SEED, STREAM_TEXT, writer->drawn++);
     return (int)(bits % (uint64_t)bound);
 }
 
-static void put(struct writer *writer, int32_t token)
+static void text_put(struct writer *writer, int32_t token)
 {
     if (writer->at < writer->count)
         writer->tokens[writer->at++] = token;
@@ -38,33 +40,34 @@ static void put_word(struct writer *writer, int word)
     uint64_t bits = rng_u64(SEED, STREAM_LETTER, number);
     for (int i = 0; i < length; i++, bits >>= 4) {
         uint64_t letter = i % 2 == 1 ? bits % 5 : 5 + bits % 11;
-        put(writer, letters[letter]);
+        text_put(writer, letters[letter]);
     }
 }
 
 static void put_sentence(struct writer *writer)
 {
-    int words = 3 + draw(writer, 7);
+    int words = 3 + text_draw(writer, 7);
     for (int i = 0; i < words; i++) {
-        int one = draw(writer, WORDS);
-        int other = draw(writer, WORDS);
+        int one = text_draw(writer, WORDS);
+        int other = text_draw(writer, WORDS);
         if (i > 0)
-            put(writer, ' ');
+            text_put(writer, ' ');
         put_word(writer, one < other ? one : other);
     }
-    put(writer, '.');
+    text_put(writer, '.');
 }
 
 void hash_text_fill(int32_t *tokens, int64_t count)
 {
+    assert(count >= 0);
     struct writer writer = { .tokens = tokens, .count = count };
     while (writer.at < writer.count) {
-        int sentences = 1 + draw(&writer, 4);
+        int sentences = 1 + text_draw(&writer, 4);
         for (int i = 0; i < sentences; i++) {
             if (i > 0)
-                put(&writer, ' ');
+                text_put(&writer, ' ');
             put_sentence(&writer);
         }
-        put(&writer, HASH_TEXT_EOS);
+        text_put(&writer, HASH_TEXT_EOS);
     }
 }

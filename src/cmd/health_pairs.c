@@ -1,6 +1,7 @@
 /* tessera-health --pairs: tests ranks against each other. It is left out of
  * node-health, which needs no MPI (health_args.h). */
 #include "healthcheck/health_pair.h"
+
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/cmd/health_args.h"

@@ -11,7 +11,7 @@
 #include "src/train/settings/train_settings.h"
 
 /* A bar would end the cell. */
-static void cell(FILE *out, const char *text)
+static void reference_cell(FILE *out, const char *text)
 {
     for (const char *p = text; *p != '\0'; p++)
         fprintf(out, *p == '|' ? "\\%c" : "%c", *p);
@@ -27,7 +27,7 @@ static void events(FILE *out)
                 events_about((enum event)i));
 }
 
-static void listeners(FILE *out)
+static void reference_listeners(FILE *out)
 {
     static const char *const places[] = {
         [LISTEN_RANK_0] = "rank 0",
@@ -53,7 +53,7 @@ static void listeners(FILE *out)
 }
 
 /* "NUMBER, default 3", without a key. */
-static void member(FILE *out, const struct setting *setting)
+static void reference_member(FILE *out, const struct setting *setting)
 {
     fprintf(out, "`%s`", setting->key);
     if (setting->names != NULL) {
@@ -67,7 +67,7 @@ static void member(FILE *out, const struct setting *setting)
     else if (setting->preset[0] != '\0')
         fprintf(out, ", default %s", setting->preset);
     fputs(": ", out);
-    cell(out, setting->help);
+    reference_cell(out, setting->help);
 }
 
 static void kinds(FILE *out, const char *key)
@@ -76,17 +76,17 @@ static void kinds(FILE *out, const char *key)
     for (const struct settings_kind *kind = setting->kinds; kind->help != NULL;
          kind++) {
         fprintf(out, "| `%s` | ", kind->name != NULL ? kind->name : key);
-        cell(out, kind->help);
+        reference_cell(out, kind->help);
         fputs(" | ", out);
         for (int i = 0; i < kind->count; i++) {
             fputs(i > 0 ? "<br>" : "", out);
-            member(out, &kind->schema[i]);
+            reference_member(out, &kind->schema[i]);
         }
         fputs(" |\n", out);
     }
 }
 
-static void algorithms(FILE *out)
+static void reference_algorithms(FILE *out)
 {
     static const struct {
         const char *name, *key;
@@ -103,12 +103,12 @@ static void algorithms(FILE *out)
     kinds(out, "algorithms");
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         fprintf(out, "| %s | a model option | ", options[i].name);
-        member(out, train_settings_setting(options[i].key));
+        reference_member(out, train_settings_setting(options[i].key));
         fputs(" |\n", out);
     }
 }
 
-static void optimizers(FILE *out)
+static void reference_optimizers(FILE *out)
 {
     const struct optimizer_ops *ops;
     fputs("\n## Optimizers\n\n`optimizer.name`, or of some tensors "
@@ -135,7 +135,7 @@ static void optimizers(FILE *out)
     kinds(out, "optimizer.groups");
 }
 
-static void schedules(FILE *out)
+static void reference_schedules(FILE *out)
 {
 #define ROW(NAME, name, formula, uses) { #name, formula, uses },
     static const struct {
@@ -153,7 +153,7 @@ static void schedules(FILE *out)
 }
 
 /* The settings of a group. */
-static void group(FILE *out, const char *title, const char *prefix)
+static void reference_group(FILE *out, const char *title, const char *prefix)
 {
     fprintf(out, "\n## %s\n\n| setting | what |\n|---|---|\n", title);
     for (int i = 0; i < train_settings_count; i++) {
@@ -164,7 +164,7 @@ static void group(FILE *out, const char *title, const char *prefix)
                 setting->preset != NULL && setting->preset[0] != '\0'
                     ? setting->preset
                     : "empty");
-        cell(out, setting->help);
+        reference_cell(out, setting->help);
         fputs(" |\n", out);
     }
 }
@@ -177,14 +177,14 @@ void train_reference(FILE *out)
           "for.\n\n",
           out);
     events(out);
-    listeners(out);
-    algorithms(out);
-    optimizers(out);
-    schedules(out);
+    reference_listeners(out);
+    reference_algorithms(out);
+    reference_optimizers(out);
+    reference_schedules(out);
     fputs("\n## Rules that end a run\n\n`finish = ( { name = \"early_stop\"; "
           "... }, ... );`\n\n| rule | what | settings |\n|---|---|---|\n",
           out);
     kinds(out, "finish");
-    group(out, "Commands", "hooks.");
-    group(out, "Trackers", "tracking.");
+    reference_group(out, "Commands", "hooks.");
+    reference_group(out, "Trackers", "tracking.");
 }

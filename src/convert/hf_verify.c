@@ -117,8 +117,8 @@ static enum err compare_param(struct hf_model *left, struct hf_model *right,
     return ERR_OK;
 }
 
-static enum err compare(struct hf_model *a, struct hf_model *b,
-                        struct comparison *c)
+static enum err verify_compare(struct hf_model *a, struct hf_model *b,
+                               struct comparison *c)
 {
     enum err rc = ERR_OK;
     *c = (struct comparison){ .as = { true, true, true, true } };
@@ -147,7 +147,7 @@ enum err hf_verify_written(struct hf_model *model, const char *path,
     struct comparison c;
     enum err rc = hf_verify_open(path, &written);
     if (rc == ERR_OK)
-        rc = compare(model, &written, &c);
+        rc = verify_compare(model, &written, &c);
     if (rc == ERR_OK && !c.as[dtype])
         rc = err_set(ERR_DATA,
                      "%s: read back, %" PRId64 " numbers are not those that "
@@ -164,7 +164,7 @@ enum err hf_verify(const struct hf_cmd *cmd, int *exit_code)
     struct comparison c;
     TRY_OUT(hf_verify_open(cmd->paths[0], &a));
     TRY_OUT(hf_verify_open(cmd->paths[1], &b));
-    TRY_OUT(compare(&a, &b, &c));
+    TRY_OUT(verify_compare(&a, &b, &c));
     printf("%" PRId64 " numbers in %d tensors: ", c.numbers, a.params->count);
     if (c.as[HF_CMD_F32]) {
         printf("equal, bit for bit\n");

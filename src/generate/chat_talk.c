@@ -1,6 +1,7 @@
 /* Messages, their text by the template, and its tokens. */
 #include "src/generate/chat_talk.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -46,6 +47,7 @@ static enum err talk_add(struct chat_talk *talk, const char *role,
 
 static void talk_drop(struct chat_talk *talk)
 {
+    assert(talk->count > 0);
     free((void *)talk->messages[--talk->count].content);
 }
 
@@ -64,6 +66,7 @@ enum err chat_talk_reset(struct chat_talk *talk)
 enum err chat_talk_create(struct generate_engine *engine,
                           struct chat_talk **out)
 {
+    assert(engine->chat != NULL);
     struct chat_talk *talk = NULL;
     TRY(new_zeroed(&talk, 1));
     talk->engine = engine;
@@ -137,6 +140,7 @@ enum err chat_talk_say(struct chat_talk *talk, const char *text, size_t bytes,
 enum err chat_talk_answer(struct chat_talk *talk,
                           const struct generate_result *result)
 {
+    assert(talk->count > 0);
     const struct tokenizer *tokenizer = talk->engine->tokenizer;
     struct chat_text *text = &talk->text;
     TRY(talk_add(talk, CHAT_ROLE_ASSISTANT, result->text, result->bytes));

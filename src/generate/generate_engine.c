@@ -1,6 +1,7 @@
 /* Opens a MODEL, finds out what ends its answers, and holds its weights. */
 #include "src/generate/generate_engine.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -259,6 +260,7 @@ static enum err engine_memory(const struct generate_engine *engine,
 enum err generate_engine_start(struct generate_engine *engine,
                                int64_t sequences, int64_t positions)
 {
+    assert(engine->infer == NULL);
     const struct weights_about *about = engine->about;
     const struct generate_args *args = engine->args;
     double begin = clock_now();

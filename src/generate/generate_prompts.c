@@ -1,10 +1,12 @@
 /* Reads prompts and makes tokens of them. */
 #include "src/generate/generate_prompts.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/data/texts/prompt_file.h"
 
@@ -17,18 +19,9 @@ static enum err prompts_room(struct generate_prompts *prompts)
         return ERR_OK;
     if (prompts->count == PROMPTS_MAX)
         return err_set(ERR_USAGE, "more than %d prompts", PROMPTS_MAX);
-    size_t capacity = 2 * prompts->capacity + 16;
-    struct buffer *texts =
-        realloc(prompts->texts, capacity * sizeof *prompts->texts);
-    if (texts != NULL)
-        prompts->texts = texts;
-    size_t *first = realloc(prompts->first, capacity * sizeof *prompts->first);
-    if (first != NULL)
-        prompts->first = first;
-    if (texts == NULL || first == NULL)
-        return err_set(ERR_MEMORY, "no memory for %zu prompts", capacity);
-    prompts->capacity = capacity;
-    return ERR_OK;
+    size_t room = prompts->capacity;
+    TRY(array_room(&prompts->texts, &room, prompts->count + 1));
+    return array_room(&prompts->first, &prompts->capacity, prompts->count + 1);
 }
 
 static enum err encode_chat(struct generate_engine *engine,
@@ -105,6 +98,7 @@ static enum err prompts_take(void *arg, const char *text, size_t bytes)
 enum err generate_prompts_read(struct generate_engine *engine,
                                struct generate_prompts *prompts)
 {
+    assert(prompts->count == 0);
     const struct generate_args *args = engine->args;
     struct prompts_taking taking = { engine, prompts };
     if (args->prompt != NULL)

@@ -1,6 +1,7 @@
 /* Continues prompts, or scores a text: what tessera-generate shows. */
 #include "src/generate/generate_texts.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -171,6 +172,7 @@ static enum err read_all(struct buffer *text)
 
 enum err generate_texts_score(struct generate_engine *engine)
 {
+    assert(engine->args->score);
     enum err rc = ERR_OK;
     struct buffer text = { 0 };
     struct token_list tokens = { 0 };

@@ -2,6 +2,7 @@
  * data set. plan_print.c shows them. */
 #include "src/plan/plan.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -246,6 +247,7 @@ enum err plan_figures(const struct plan_options *options,
                       const struct train_settings *settings,
                       struct plan_figures *out)
 {
+    assert(options->ranks > 0 && options->nodes > 0);
     struct plan_figures *f = out;
     *f = (struct plan_figures){ .settings = settings,
                                 .ranks = options->ranks,

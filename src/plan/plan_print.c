@@ -50,43 +50,37 @@ static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
         (struct kind){ "total", b->total, what[MEMORY_PLAN_KINDS] };
 }
 
-static void line(const char *name, const char *value, const char *what)
+static void print_line(const char *name, const char *value, const char *what)
 {
     printf("  %-22s %12s%s%s\n", name, value, what[0] != '\0' ? "  " : "",
            what);
 }
 
-static void line_bytes(const char *name, double bytes, const char *what)
+typedef void text_of(double value, char *text, size_t bytes);
+
+static void bytes_of(double value, char *text, size_t bytes)
 {
-    char text[32];
-    units_bytes(bytes, text, sizeof text);
-    if (bytes >= (double)ARENA_BYTES_MAX)
-        snprintf(text, sizeof text, "> 8 EiB");
-    line(name, bytes < 0 ? "?" : text, what);
+    units_bytes(value, text, bytes);
+    if (value >= (double)ARENA_BYTES_MAX)
+        snprintf(text, bytes, "> 8 EiB");
 }
 
-static void line_count(const char *name, double count, const char *what)
+static void whole_of(double value, char *text, size_t bytes)
 {
-    char text[32];
-    units_count(count, text, sizeof text);
-    line(name, count < 0 ? "?" : text, what);
+    snprintf(text, bytes, "%.0f", value);
 }
 
-static void line_whole(const char *name, double count, const char *what)
+/* "?": it is not known. */
+static void line_of(text_of *made, const char *name, double value,
+                    const char *what)
 {
-    char text[32];
-    snprintf(text, sizeof text, "%.0f", count);
-    line(name, count < 0 ? "?" : text, what);
+    char text[32] = "?";
+    if (!(value < 0))
+        made(value, text, sizeof text);
+    print_line(name, text, what);
 }
 
-static void line_seconds(const char *name, double seconds, const char *what)
-{
-    char text[32];
-    units_seconds(seconds, text, sizeof text);
-    line(name, seconds < 0 ? "?" : text, what);
-}
-
-static const char *precision(const struct plan_figures *f)
+static const char *print_precision(const struct plan_figures *f)
 {
     return trainer_backend_dtype(f->settings) == DTYPE_BF16 ? "bf16" : "fp32";
 }
@@ -97,7 +91,7 @@ static void print_hardware(const struct plan_figures *f)
     const struct kernels *kernels;
     bool build = kernels_find_planned("cuda", "auto", &kernels) == ERR_OK;
     printf("planned for %s in %s%s; for %s: hardware.backend=%s%s\n",
-           f->cuda ? "GPUs" : "processors", precision(f),
+           f->cuda ? "GPUs" : "processors", print_precision(f),
            trainer_backend_fp8(f->settings) ? " and fp8" : "",
            f->cuda ? "processors" : "GPUs", f->cuda ? "cpu" : "cuda",
            build ? "" : " in a build with CUDA");
@@ -107,19 +101,18 @@ static void print_model(const struct plan_figures *f)
 {
     const struct train_settings *s = f->settings;
     printf("model (%s)\n", model_preset_names[s->model.preset]);
-    line_count("parameters", (double)f->params, "");
+    line_of(units_count, "parameters", (double)f->params, "");
     if (f->active_params != f->params)
-        line_count("active parameters", (double)f->active_params,
-                   "of one token");
+        line_of(units_count, "active parameters", (double)f->active_params,
+                "of one token");
     if (f->trained != f->params)
-        line_count("trained parameters", (double)f->trained,
-                   f->settings->lora.rank > 0
-                       ? "adapters and what is not frozen"
-                       : "the others are frozen");
-    line_count("FLOPs per token", f->flops_mfu,
-               "mfu: attention not halved (LLM Foundry)");
-    line_count("", f->flops_mfu_causal,
-               "mfu_causal: half of attention (llm.c, torchtitan)");
+        line_of(units_count, "trained parameters", (double)f->trained,
+                f->settings->lora.rank > 0 ? "adapters and what is not frozen"
+                                           : "the others are frozen");
+    line_of(units_count, "FLOPs per token", f->flops_mfu,
+            "mfu: attention not halved (LLM Foundry)");
+    line_of(units_count, "", f->flops_mfu_causal,
+            "mfu_causal: half of attention (llm.c, torchtitan)");
 }
 
 /* What each way takes and costs, the cheapest first. */
@@ -163,16 +156,16 @@ static void print_memory(const struct plan_figures *f)
         (long long)f->settings->data.seq_len,
         replica_strategy_names[f->chosen.parallel.strategy]);
     for (int i = 0; i < KINDS; i++)
-        line_bytes(kinds[i].key, (double)kinds[i].bytes, kinds[i].what);
+        line_of(bytes_of, kinds[i].key, (double)kinds[i].bytes, kinds[i].what);
     if (f->bytes.host > 0)
-        line_bytes("host", (double)f->bytes.host,
-                   "beside it: staging, data, comm, runtime, reading");
+        line_of(bytes_of, "host", (double)f->bytes.host,
+                "beside it: staging, data, comm, runtime, reading");
     if (f->why[0] != '\0')
         printf("  %s\n", f->why);
     if (f->limit_bytes == 0)
         return;
     snprintf(what, sizeof what, "%s", f->fits ? "it fits" : "DOES NOT FIT");
-    line_bytes("limit", (double)f->limit_bytes, what);
+    line_of(bytes_of, "limit", (double)f->limit_bytes, what);
     if (f->fits)
         return;
     print_nearest(f);
@@ -190,33 +183,34 @@ static void print_batch(const struct plan_figures *f)
         snprintf(text, sizeof text, "%lld slots of %lld, leaves of %lld",
                  (long long)s->parallel.slots, (long long)slot,
                  (long long)s->train.microbatch);
-        line_whole("global batch", (double)s->train.global_batch, text);
+        line_of(whole_of, "global batch", (double)s->train.global_batch, text);
         snprintf(text, sizeof text,
                  f->more_slots > 0
                      ? "for the whole run; parallel.slots=%lld: %lld"
                      : "for the whole run",
                  (long long)f->more_slots,
                  (long long)(f->more_slots * s->parallel.sequence_degree));
-        line_whole("most ranks", f->ranks_max, text);
-        line_count("tokens per step",
-                   (double)(s->train.global_batch * s->data.seq_len), "");
-        line_whole("steps", f->steps, "");
-        line_count("tokens", f->tokens, "");
+        line_of(whole_of, "most ranks", f->ranks_max, text);
+        line_of(units_count, "tokens per step",
+                (double)(s->train.global_batch * s->data.seq_len), "");
+        line_of(whole_of, "steps", f->steps, "");
+        line_of(units_count, "tokens", f->tokens, "");
     }
     if (f->samples >= 0) {
         snprintf(text, sizeof text, "in %.0f samples", f->samples);
-        line_count("data set tokens", f->data_tokens, text);
+        line_of(units_count, "data set tokens", f->data_tokens, text);
     }
     if (f->epochs >= 0) {
         snprintf(text, sizeof text, "%.2f", f->epochs);
-        line("epochs", text, f->epochs > 1 ? "samples are repeated" : "");
+        print_line("epochs", text, f->epochs > 1 ? "samples are repeated" : "");
     }
     for (int i = 0; f->streams_known && i < f->data->count; i++) {
         char what[MIXTURE_NAME_BYTES + 16];
         snprintf(what, sizeof what, "epochs of %s",
                  f->data->text.entries[i].name);
         snprintf(text, sizeof text, "%.2f", f->stream_epochs[i]);
-        line(what, text, f->stream_epochs[i] > 1 ? "samples are repeated" : "");
+        print_line(what, text,
+                   f->stream_epochs[i] > 1 ? "samples are repeated" : "");
     }
 }
 
@@ -225,27 +219,30 @@ static void print_time(const struct plan_figures *f)
     char text[64];
     if (f->tokens_per_s > 0) {
         printf("throughput\n");
-        line_count("tokens per second", f->tokens_per_s, "");
-        line_seconds("step", f->step_s, "");
-        line_seconds("training", f->train_s, "without failures");
+        line_of(units_count, "tokens per second", f->tokens_per_s, "");
+        line_of(units_seconds, "step", f->step_s, "");
+        line_of(units_seconds, "training", f->train_s, "without failures");
     }
     printf("checkpoints\n");
-    line_bytes("each", f->checkpoint_bytes, "weights and moments");
-    line_whole("at most on disk", f->kept, "with the one being written");
-    line_bytes("disk", f->kept < 0 ? -1 : f->kept * f->checkpoint_bytes, "");
+    line_of(bytes_of, "each", f->checkpoint_bytes, "weights and moments");
+    line_of(whole_of, "at most on disk", f->kept, "with the one being written");
+    line_of(bytes_of, "disk", f->kept < 0 ? -1 : f->kept * f->checkpoint_bytes,
+            "");
     if (f->free_bytes >= 0)
-        line_bytes("free", f->free_bytes, "where run.dir is");
+        line_of(bytes_of, "free", f->free_bytes, "where run.dir is");
     if (f->cost_s < 0)
         return;
-    line_seconds("training waits", f->cost_s, "for each");
+    line_of(units_seconds, "training waits", f->cost_s, "for each");
     if (f->persist_s > 0)
-        line_seconds("written in", f->persist_s, "beside the training");
+        line_of(units_seconds, "written in", f->persist_s,
+                "beside the training");
     if (f->goodput < 0)
         return;
     snprintf(text, sizeof text, "%.0f steps", f->interval_steps);
-    line_seconds("interval", f->interval_s, f->interval_steps > 0 ? text : "");
+    line_of(units_seconds, "interval", f->interval_s,
+            f->interval_steps > 0 ? text : "");
     snprintf(text, sizeof text, "%.2f %%", 100 * f->goodput);
-    line("goodput", text, "of the time is training that counts");
+    print_line("goodput", text, "of the time is training that counts");
 }
 
 void plan_print(const struct plan_figures *figures)
@@ -257,16 +254,16 @@ void plan_print(const struct plan_figures *figures)
     print_time(figures);
 }
 
-static json_t *number(double value)
+static json_t *print_number(double value)
 {
     return value < 0 || !isfinite(value) ? json_null() : json_real(value);
 }
 
 /* Beyond what a JSON integer holds it is a real number. */
-static json_t *whole(double value)
+static json_t *print_whole(double value)
 {
     if (value >= (double)INT64_MAX)
-        return number(value);
+        return print_number(value);
     return value < 0 ? json_null() : json_integer((json_int_t)value);
 }
 
@@ -288,27 +285,23 @@ static json_t *bytes_json(const struct plan_figures *f)
 static json_t *changes_json(const struct plan_figures *f,
                             const struct train_settings *near, int ranks)
 {
-    const struct train_settings *s = f->settings;
+    static const char *const keys[] = {
+        "parallel.strategy", "parallel.shard_degree", "train.microbatch",
+        "memory.checkpoint", "memory.compression",    "checkpoint.async"
+    };
+    char before[SETTINGS_VALUE_BYTES], after[SETTINGS_VALUE_BYTES];
     json_t *object = json_object();
-    if (near->parallel.strategy != s->parallel.strategy)
-        json_object_set_new(
-            object, "parallel.strategy",
-            json_string(replica_strategy_names[near->parallel.strategy]));
-    if (near->parallel.shard_degree != s->parallel.shard_degree)
-        json_object_set_new(object, "parallel.shard_degree",
-                            json_integer(near->parallel.shard_degree));
-    if (near->train.microbatch != s->train.microbatch)
-        json_object_set_new(object, "train.microbatch",
-                            json_integer(near->train.microbatch));
-    if (strcmp(near->memory.checkpoint, s->memory.checkpoint) != 0)
-        json_object_set_new(object, "memory.checkpoint",
-                            json_string(near->memory.checkpoint));
-    if (near->memory.compression != s->memory.compression)
-        json_object_set_new(
-            object, "memory.compression",
-            json_string(packing_names[near->memory.compression]));
-    if (near->checkpoint.async != s->checkpoint.async)
-        json_object_set_new(object, "checkpoint.async", json_false());
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const struct setting *setting = train_settings_setting(keys[i]);
+        settings_text(setting, f->settings, before);
+        settings_text(setting, near, after);
+        if (strcmp(before, after) != 0)
+            json_object_set_new(
+                object, keys[i],
+                setting->type == SETTING_INT    ? json_integer(atoll(after))
+                : setting->type == SETTING_BOOL ? json_false()
+                                                : json_string(after));
+    }
     if (ranks != f->ranks)
         json_object_set_new(object, "ranks", json_integer(ranks));
     return object;
@@ -353,14 +346,14 @@ static json_t *batch_json(const struct plan_figures *f)
     const struct train_settings *s = f->settings;
     if (!f->batch_known)
         return json_null();
-    return json_pack("{s:I, s:I, s:i, s:I, s:I, s:o, s:o}", "global_batch",
-                     (json_int_t)s->train.global_batch, "slots",
-                     (json_int_t)s->parallel.slots, "ranks_max", f->ranks_max,
-                     "slot_samples",
-                     (json_int_t)(s->train.global_batch / s->parallel.slots),
-                     "tokens_per_step",
-                     (json_int_t)(s->train.global_batch * s->data.seq_len),
-                     "steps", whole(f->steps), "tokens", whole(f->tokens));
+    return json_pack(
+        "{s:I, s:I, s:i, s:I, s:I, s:o, s:o}", "global_batch",
+        (json_int_t)s->train.global_batch, "slots",
+        (json_int_t)s->parallel.slots, "ranks_max", f->ranks_max,
+        "slot_samples", (json_int_t)(s->train.global_batch / s->parallel.slots),
+        "tokens_per_step",
+        (json_int_t)(s->train.global_batch * s->data.seq_len), "steps",
+        print_whole(f->steps), "tokens", print_whole(f->tokens));
 }
 
 /* microbatch is what the run would use; unknown without a batch or a setting.
@@ -397,7 +390,7 @@ enum err plan_print_json(const struct plan_figures *figures)
         "s:o, "
         "s:i, s:i, s:I, s:o, s:{s:o, s:o, s:o, s:o}, s:{s:o, s:o, s:o}, "
         "s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}}",
-        "backend", f->cuda ? "cuda" : "cpu", "precision", precision(f),
+        "backend", f->cuda ? "cuda" : "cpu", "precision", print_precision(f),
         "preset", model_preset_names[f->settings->model.preset], "params",
         (json_int_t)f->params, "active_params", (json_int_t)f->active_params,
         "trained_params", (json_int_t)f->trained, "bytes_per_rank",
@@ -410,15 +403,17 @@ enum err plan_print_json(const struct plan_figures *figures)
         f->limit_bytes > 0 ? json_integer(f->limit_bytes) : json_null(),
         "ranks", f->ranks, "threads", f->threads, "seq_len",
         (json_int_t)f->settings->data.seq_len, "batch", batch_json(f), "data",
-        "samples", whole(f->samples), "tokens", whole(f->data_tokens), "epochs",
-        number(f->epochs), "streams", streams_json(f), "throughput",
-        "tokens_per_s", number(f->tokens_per_s), "step_s", number(f->step_s),
-        "train_s", number(f->train_s), "checkpoint", "bytes",
-        whole(f->checkpoint_bytes), "kept", whole(f->kept), "disk_bytes",
-        whole(disk), "free_bytes", whole(f->free_bytes), "cost_s",
-        number(f->cost_s), "persist_s", number(f->persist_s), "interval_s",
-        number(f->interval_s), "interval_steps", whole(f->interval_steps),
-        "goodput", number(f->goodput));
+        "samples", print_whole(f->samples), "tokens",
+        print_whole(f->data_tokens), "epochs", print_number(f->epochs),
+        "streams", streams_json(f), "throughput", "tokens_per_s",
+        print_number(f->tokens_per_s), "step_s", print_number(f->step_s),
+        "train_s", print_number(f->train_s), "checkpoint", "bytes",
+        print_whole(f->checkpoint_bytes), "kept", print_whole(f->kept),
+        "disk_bytes", print_whole(disk), "free_bytes",
+        print_whole(f->free_bytes), "cost_s", print_number(f->cost_s),
+        "persist_s", print_number(f->persist_s), "interval_s",
+        print_number(f->interval_s), "interval_steps",
+        print_whole(f->interval_steps), "goodput", print_number(f->goodput));
     char *text = object != NULL ? json_dumps(object, JSON_INDENT(2)) : NULL;
     if (text != NULL)
         puts(text);

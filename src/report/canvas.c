@@ -1,5 +1,6 @@
 /* How each element is written. */
 #include "src/report/canvas.h"
+
 #include "src/report/escape.h"
 
 void canvas_begin(FILE *out, const char *name)

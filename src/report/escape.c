@@ -1,6 +1,7 @@
 /* Escapes for HTML and terminals. */
 #include "src/report/escape.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -60,6 +61,7 @@ void escape_html(FILE *out, const char *text)
 
 void escape_terminal(const char *text, char *out, size_t size)
 {
+    assert(size > 0);
     size_t used = 0;
     for (const unsigned char *c = (const unsigned char *)text;
          *c != '\0' && used + 1 < size; c++) {

@@ -2,6 +2,7 @@
  * `end` is looked at. */
 #include "src/report/json_line.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static void skip_blanks(struct cursor *c)
         c->at++;
 }
 
-static bool take(struct cursor *c, char wanted)
+static bool line_take(struct cursor *c, char wanted)
 {
     skip_blanks(c);
     if (c->at == c->end || *c->at != wanted)
@@ -32,7 +33,7 @@ static bool take(struct cursor *c, char wanted)
 /* The inside of a string, with its escapes as they are. */
 static bool take_string(struct cursor *c, const char **text, size_t *bytes)
 {
-    if (!take(c, '"'))
+    if (!line_take(c, '"'))
         return false;
     *text = c->at;
     while (c->at < c->end && *c->at != '"')
@@ -110,16 +111,17 @@ static bool take_value(struct cursor *c, double *value)
 bool json_line_numbers(const char *line, size_t bytes, const char *const *keys,
                        int count, double *values)
 {
+    assert(count > 0 && keys != NULL && values != NULL);
     struct cursor c = { line, line + bytes };
     for (int i = 0; i < count; i++)
         values[i] = NAN;
-    if (!take(&c, '{'))
+    if (!line_take(&c, '{'))
         return false;
-    while (!take(&c, '}')) {
+    while (!line_take(&c, '}')) {
         const char *key;
         size_t length;
         double value;
-        if (!take_string(&c, &key, &length) || !take(&c, ':') ||
+        if (!take_string(&c, &key, &length) || !line_take(&c, ':') ||
             !take_value(&c, &value))
             return false;
         for (int i = 0; i < count; i++)
@@ -128,7 +130,7 @@ bool json_line_numbers(const char *line, size_t bytes, const char *const *keys,
         skip_blanks(&c);
         if (c.at < c.end && *c.at == '}')
             continue;
-        if (!take(&c, ','))
+        if (!line_take(&c, ','))
             return false;
     }
     skip_blanks(&c);

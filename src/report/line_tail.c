@@ -1,6 +1,7 @@
 /* Reads what has been added to a file, buffer by buffer. */
 #include "src/report/line_tail.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -83,6 +84,7 @@ static enum err read_to(struct line_tail *tail, int fd, int64_t size,
 
 enum err line_tail_read(struct line_tail *tail, line_tail_fn take, void *arg)
 {
+    assert(tail->path[0] != '\0' && tail->held <= LINE_TAIL_BYTES_MAX);
     enum err rc = ERR_OK;
     int64_t size = 0;
     /* a pipe would wait for its writer */

@@ -1,6 +1,7 @@
 /* Scales, axes, legend and series of a plot. */
 #include "src/report/plot.h"
 
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@
 
 void plot_cut(const char *text, char *out, size_t size)
 {
+    assert(size > 4);
     size_t bytes = strlen(text);
     if (bytes < size) {
         memcpy(out, text, bytes + 1);
@@ -32,6 +34,7 @@ void plot_cut(const char *text, char *out, size_t size)
 struct plot_series *plot_add(struct plot *plot, const char *name,
                              enum plot_style style, int colour)
 {
+    assert(colour >= 0);
     if (plot->series_count == PLOT_SERIES_MAX)
         return NULL;
     struct plot_series *series = &plot->series[plot->series_count++];
@@ -79,6 +82,7 @@ void plot_free(struct plot *plot)
 
 void plot_number(double value, char *text, size_t size)
 {
+    assert(size > 0);
     double absolute = fabs(value);
     if (absolute >= 1e15 || (absolute < 1e-3 && absolute > 0)) {
         /* 1e-4 instead of 1e-04 */
@@ -106,7 +110,7 @@ static void include(double value, double *low, double *high)
 }
 
 /* A range that is not empty. */
-static void widen(double *low, double *high)
+static void plot_widen(double *low, double *high)
 {
     if (!(*low <= *high)) {
         *low = 0;
@@ -131,7 +135,7 @@ static void spread_y(const struct plot *plot, struct plot_frame *frame)
         frame->y1 = fmin(high * pow(high / low, 0.04), DBL_MAX);
         return;
     }
-    widen(&low, &high);
+    plot_widen(&low, &high);
     double margin = 0.05 * (high - low);
     frame->y0 = plot->scale == PLOT_FROM_ZERO && low == 0 ? 0 : low - margin;
     frame->y1 = high + margin;
@@ -180,7 +184,7 @@ static int log_ticks(double low, double high, double ticks[TICKS_MAX])
 /* --- legend ------------------------------------------------------------------ */
 
 /* Draws the names, unless `out` is NULL; returns their rows. */
-static int legend(const struct plot *plot, FILE *out)
+static int plot_legend(const struct plot *plot, FILE *out)
 {
     double x = 12;
     int row = 0, named = 0;
@@ -228,13 +232,13 @@ struct plot_frame plot_frame(const struct plot *plot)
                 include(series->at[4 * i + k], &frame.y0, &frame.y1);
         }
     }
-    widen(&frame.x0, &frame.x1);
+    plot_widen(&frame.x0, &frame.x1);
     if (bars) {
         frame.x0 -= 0.5;
         frame.x1 += 0.5;
     }
     spread_y(plot, &frame);
-    int rows = legend(plot, NULL);
+    int rows = plot_legend(plot, NULL);
     frame.top = rows > 0 ? LEGEND_TOP + 12 + LEGEND_ROW * (rows - 1) : 30;
     frame.bottom = frame.top + HEIGHT;
     frame.height = frame.bottom + 38;
@@ -385,6 +389,7 @@ static void draw_bars(const struct plot *plot, int number,
 
 enum err plot_draw(const struct plot *plot, FILE *out)
 {
+    assert(plot->series_count <= PLOT_SERIES_MAX);
     struct plot_frame frame = plot_frame(plot);
     size_t most = 1;
     for (int s = 0; s < plot->series_count; s++)
@@ -393,7 +398,7 @@ enum err plot_draw(const struct plot *plot, FILE *out)
     double *xy = NULL;
     TRY(new_room(&xy, most * 4));
     draw_axes(plot, &frame, out);
-    (void)legend(plot, out);
+    (void)plot_legend(plot, out);
     draw_marks(plot, &frame, out);
     for (int s = 0; s < plot->series_count; s++) {
         const struct plot_series *series = &plot->series[s];

@@ -1,6 +1,7 @@
 /* Makes a report's parts, and names its runs apart. */
 #include "src/report/report.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@ static void name_run(struct report *report, int run)
 enum err report_create(struct run_history *const *runs, int count, double price,
                        struct report *out)
 {
+    assert(count > 0 && count <= REPORT_RUNS_MAX);
     *out = (struct report){ .run_count = count, .price = price };
     for (int r = 0; r < count; r++)
         out->runs[r] = runs[r];

@@ -1,5 +1,6 @@
 /* The page: head, tiles, plots, tables. Everything from files goes through
  * escape_html(). */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "src/report/report_impl.h"
 #include "src/report/report_style.h"
 
-static void tile(FILE *out, const char *value, const char *what)
+static void html_tile(FILE *out, const char *value, const char *what)
 {
     fputs("<div class=\"tile\"><b>", out);
     escape_html(out, value);
@@ -27,7 +28,7 @@ static void tile_number(FILE *out, const char *format, double value,
         return;
     /* formats are those below */
     snprintf(text, sizeof text, format, value);
-    tile(out, text, what);
+    html_tile(out, text, what);
 }
 
 typedef void (*units_fn)(double value, char *text, size_t size);
@@ -39,10 +40,10 @@ static void tile_units(FILE *out, units_fn units, double value,
     if (isnan(value))
         return;
     units(value, text, sizeof text);
-    tile(out, text, what);
+    html_tile(out, text, what);
 }
 
-static void tiles(const struct report *report, FILE *out)
+static void html_tiles(const struct report *report, FILE *out)
 {
     const struct run_history *run = report->runs[0];
     const struct report_figures *f = &report->figures[0];
@@ -106,7 +107,7 @@ static void draw_wide(const struct report *report, const char *id,
     fputs("</svg></figure>\n", out);
 }
 
-static void head(const struct report *report, FILE *out)
+static void html_head(const struct report *report, FILE *out)
 {
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width\">\n"
@@ -141,7 +142,7 @@ static const char *state_of(const struct run_history *run)
                               : "ended with an error";
 }
 
-static void subtitle(const struct report *report, FILE *out)
+static void html_subtitle(const struct report *report, FILE *out)
 {
     for (int r = 0; r < report->run_count; r++) {
         const struct run_history *run = report->runs[r];
@@ -161,12 +162,12 @@ static void subtitle(const struct report *report, FILE *out)
     }
 }
 
-static enum err page(const struct report *report, FILE *out)
+static enum err html_page(const struct report *report, FILE *out)
 {
-    head(report, out);
-    subtitle(report, out);
+    html_head(report, out);
+    html_subtitle(report, out);
     if (report->run_count == 1)
-        tiles(report, out);
+        html_tiles(report, out);
     else
         report_tables_figures(report, out);
     fputs("<h2>Training</h2>\n<div class=\"plots\">\n", out);
@@ -196,13 +197,14 @@ static enum err page(const struct report *report, FILE *out)
 
 enum err report_html(const struct report *report, const char *path)
 {
+    assert(report->run_count > 0);
     enum err rc = ERR_OK;
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     if (out == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    rc = page(report, out);
+    rc = html_page(report, out);
     if (fclose(out) != 0 && rc == ERR_OK)
         rc = err_set(ERR_MEMORY, "out of memory");
     if (rc == ERR_OK)

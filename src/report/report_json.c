@@ -1,4 +1,5 @@
 /* All figures of a report as JSON, for programs. */
+#include <assert.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -178,6 +179,7 @@ static enum err run_json(const struct report *report, int number_of,
 
 enum err report_json(const struct report *report, const char *path)
 {
+    assert(report->run_count > 0);
     enum err rc = ERR_OK;
     char *text = NULL;
     json_t *runs = json_array();

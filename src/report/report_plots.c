@@ -289,6 +289,7 @@ static enum err make_all(struct maker *maker)
 
 enum err report_plots_make(struct report *report)
 {
+    assert(report->run_count > 0 && report->plots == NULL);
     struct maker maker = { .report = report };
     TRY(new_zeroed(&report->plots, REPORT_PLOTS_MAX));
     enum err rc = make_all(&maker);

@@ -11,7 +11,7 @@
 
 #define ROWS_MAX 200 /* of attempts, and of events, of a run */
 
-static void cell(FILE *out, const char *text)
+static void tables_cell(FILE *out, const char *text)
 {
     fputs("<td>", out);
     escape_html(out, text);
@@ -144,7 +144,7 @@ static void attempt_row(const struct run_attempt *a, FILE *out)
     if (a->start_us > 0)
         cell_seconds(out, a->end_us - a->start_us);
     else
-        cell(out, "");
+        tables_cell(out, "");
     cell_number(out, "%.0f", a->ranks);
     cell_number(out, "%.0f", a->nodes);
     cell_number(out, "%.0f", a->from_step >= 0 ? (double)a->from_step : NAN);
@@ -153,7 +153,8 @@ static void attempt_row(const struct run_attempt *a, FILE *out)
     cell_bytes(out, (double)a->memory_planned);
     cell_bytes(out, (double)a->memory_peak);
     cell_number(out, "%.0f", a->code >= 0 ? (double)a->code : NAN);
-    cell(out, a->reason[0] != '\0' || a->ended ? a->reason : "told no end");
+    tables_cell(out,
+                a->reason[0] != '\0' || a->ended ? a->reason : "told no end");
     fputs("</tr>\n", out);
 }
 
@@ -208,10 +209,10 @@ void report_tables_events(const struct report *report, FILE *out)
             const struct run_event *event = &run->events[i];
             fputs("<tr>", out);
             cell_time(out, event->time_us);
-            cell(out, event->name);
+            tables_cell(out, event->name);
             cell_number(out, "%.0f", event->attempt);
-            cell(out, event->node);
-            cell(out, event->text);
+            tables_cell(out, event->node);
+            tables_cell(out, event->text);
             fputs("</tr>\n", out);
         }
         fputs("</table></div></details>\n", out);
@@ -250,7 +251,7 @@ static void setting_row(const struct report *report, FILE *out, const char *key,
     escape_html(out, key);
     fputs("</code></td>", out);
     for (int r = 0; r < (differing ? report->run_count : 1); r++)
-        cell(out, value_of(report->runs[r], key));
+        tables_cell(out, value_of(report->runs[r], key));
     fputs("</tr>\n", out);
 }
 

@@ -1,5 +1,6 @@
 /* Wide drawings: each run's attempts, commits, evaluations and events on one
  * axis of time, and where the time went. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,8 +51,8 @@ static double time_x(const struct axis *axis, const struct run_history *run,
     return LEFT + fmin(1, fmax(0, s / axis->length_s)) * (RIGHT - LEFT);
 }
 
-static void box(FILE *out, double x0, double x1, double y, double height,
-                int colour)
+static void time_box(FILE *out, double x0, double x1, double y, double height,
+                     int colour)
 {
     const double xy[] = { x0, y, x1, y, x1, y + height, x0, y + height };
     if (x1 > x0)
@@ -79,14 +80,14 @@ static void draw_attempt(FILE *out, const struct axis *axis,
     double begin = time_x(axis, run, begin_us);
     double lost = time_x(axis, run, last_us - lost_us);
     double last = time_x(axis, run, last_us), end = time_x(axis, run, end_us);
-    box(out, start, begin, y, 14, colours[RUN_TIME_INITIALIZATION]);
-    box(out, begin, lost, y, 14, colours[RUN_TIME_TRAINING]);
+    time_box(out, start, begin, y, 14, colours[RUN_TIME_INITIALIZATION]);
+    time_box(out, begin, lost, y, 14, colours[RUN_TIME_TRAINING]);
     if (lost_us > 0)
-        box(out, lost, last, y, 14, colours[RUN_TIME_WASTED]);
-    box(out, last, end, y, 14, colours[RUN_TIME_OTHER]);
+        time_box(out, lost, last, y, 14, colours[RUN_TIME_WASTED]);
+    time_box(out, last, end, y, 14, colours[RUN_TIME_OTHER]);
 }
 
-static void dot(FILE *out, double x, double y, int colour)
+static void time_dot(FILE *out, double x, double y, int colour)
 {
     canvas_dot(out, x, y, 3.2, INK_SERIES + colour);
 }
@@ -98,12 +99,12 @@ static void draw_events(FILE *out, const struct axis *axis,
         const struct run_event *event = &run->events[i];
         double x = time_x(axis, run, event->time_us);
         if (event->kind == RUN_EVENT_EXCLUDE)
-            dot(out, x, y + 7, 1);
+            time_dot(out, x, y + 7, 1);
         else if (event->kind == RUN_EVENT_RESTART)
-            dot(out, x, y + ROW + 7, 4);
+            time_dot(out, x, y + ROW + 7, 4);
         else if (event->kind == RUN_EVENT_GIVE_UP ||
                  event->kind == RUN_EVENT_SAVE_FAILED)
-            dot(out, x, y + ROW + 7, 1);
+            time_dot(out, x, y + ROW + 7, 1);
     }
 }
 
@@ -136,12 +137,13 @@ static void draw_run(const struct report *report, int number,
     }
     size_t every = run->commit_count / DOTS_MAX + 1;
     for (size_t i = 0; i < run->commit_count; i += every)
-        dot(out, time_x(axis, run, run->commits[i].time_us), y + ROW + 7, 2);
+        time_dot(out, time_x(axis, run, run->commits[i].time_us), y + ROW + 7,
+                 2);
     every = run->eval_count / DOTS_MAX + 1;
     for (size_t i = 0; i < run->eval_count; i += every)
         if (run->evals[i].time_us > 0)
-            dot(out, time_x(axis, run, run->evals[i].time_us), y + 2 * ROW + 7,
-                3);
+            time_dot(out, time_x(axis, run, run->evals[i].time_us),
+                     y + 2 * ROW + 7, 3);
     draw_events(out, axis, run, y + 3 * ROW);
 }
 
@@ -177,7 +179,7 @@ static void draw_legend(FILE *out)
                   { "end", RUN_TIME_OTHER } };
     double x = LEFT;
     for (size_t i = 0; i < sizeof items / sizeof items[0]; i++) {
-        box(out, x, x + 12, 9, 12, colours[items[i].kind]);
+        time_box(out, x, x + 12, 9, 12, colours[items[i].kind]);
         canvas_text(out, x + 18, 19, ALIGN_LEFT, INK_MUTED, false,
                     items[i].name);
         x += 40 + 7.0 * (double)strlen(items[i].name);
@@ -186,6 +188,7 @@ static void draw_legend(FILE *out)
 
 void report_time_draw(const struct report *report, FILE *out)
 {
+    assert(report->run_count > 0);
     struct axis axis = axis_of(report);
     draw_legend(out);
     for (int r = 0; r < report->run_count; r++) {
@@ -205,9 +208,10 @@ double report_time_goodput_height(const struct report *report)
 
 void report_time_goodput_draw(const struct report *report, FILE *out)
 {
+    assert(report->run_count > 0);
     double x = 12;
     for (int k = 0; k < RUN_TIMES; k++) {
-        box(out, x, x + 11, 6, 11, colours[k]);
+        time_box(out, x, x + 11, 6, 11, colours[k]);
         canvas_text(out, x + 16, 16, ALIGN_LEFT, INK_MUTED, false,
                     run_time_names[k]);
         x += 30 + 6.6 * (double)strlen(run_time_names[k]);
@@ -223,7 +227,7 @@ void report_time_goodput_draw(const struct report *report, FILE *out)
         for (int k = 0; k < RUN_TIMES && wall_us > 0; k++) {
             double width =
                 (double)run->time_us[k] / wall_us * (RIGHT - 60 - LEFT);
-            box(out, at, at + width, y, 20, colours[k]);
+            time_box(out, at, at + width, y, 20, colours[k]);
             at += width;
         }
         snprintf(text, sizeof text, "%.1f %%",

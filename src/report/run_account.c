@@ -1,12 +1,13 @@
 /* Divides a run's wall time among its kinds (run_history.h). Shares are cut out
  * of what is left, in a fixed order, so that they add up to the whole whatever
  * the files say. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "src/report/run_history_impl.h"
 
-static int64_t take(int64_t wanted, int64_t *left)
+static int64_t account_take(int64_t wanted, int64_t *left)
 {
     int64_t taken = wanted < 0 ? 0 : wanted < *left ? wanted : *left;
     *left -= taken;
@@ -15,6 +16,7 @@ static int64_t take(int64_t wanted, int64_t *left)
 
 void run_account_stall(struct run_stalls *stalls, int64_t step, int64_t us)
 {
+    assert(stalls->count >= 0 && stalls->count <= RUN_STALLS_MAX);
     const int sum = RUN_STALLS_SUM;
     if (us <= 0)
         return;
@@ -72,8 +74,8 @@ static int64_t steps_by_clock(const struct run_attempt *attempt,
 }
 
 /* The wall time of one attempt. */
-static void divide(struct run_attempt *attempt, const struct run_clock *clock,
-                   int64_t wall_us)
+static void account_divide(struct run_attempt *attempt,
+                           const struct run_clock *clock, int64_t wall_us)
 {
     int64_t *us = attempt->time_us;
     int64_t left = wall_us;
@@ -85,18 +87,19 @@ static void divide(struct run_attempt *attempt, const struct run_clock *clock,
     int64_t init_us = attempt->begin_us > 0
                           ? attempt->begin_us - attempt->start_us - before_us
                           : wall_us;
-    us[RUN_TIME_INITIALIZATION] = take(init_us, &left);
-    us[RUN_TIME_CHECKPOINT] = take(attempt->checkpoint_us + tail_us, &left);
-    us[RUN_TIME_EVALUATION] = take(attempt->evaluation_us, &left);
-    us[RUN_TIME_DATA] = take(attempt->data_us, &left);
+    us[RUN_TIME_INITIALIZATION] = account_take(init_us, &left);
+    us[RUN_TIME_CHECKPOINT] =
+        account_take(attempt->checkpoint_us + tail_us, &left);
+    us[RUN_TIME_EVALUATION] = account_take(attempt->evaluation_us, &left);
+    us[RUN_TIME_DATA] = account_take(attempt->data_us, &left);
     if (clock->sampled && steps_us > 0) {
         int64_t clock_us = steps_by_clock(attempt, clock, before_us);
         double share = fmin(1, (double)wasted_us / (double)steps_us);
         wasted_us = (int64_t)(share * (double)clock_us);
         steps_us = clock_us;
     }
-    int64_t done_us = take(steps_us, &left);
-    us[RUN_TIME_WASTED] = take(wasted_us, &done_us);
+    int64_t done_us = account_take(steps_us, &left);
+    us[RUN_TIME_WASTED] = account_take(wasted_us, &done_us);
     us[RUN_TIME_TRAINING] = done_us;
     us[RUN_TIME_OTHER] = left;
 }
@@ -113,7 +116,7 @@ static void find_times(struct run_attempt *attempt,
 }
 
 /* Hours of a GPU, or of a core where no GPU computed. */
-static double hours(const struct run_attempt *attempt, int64_t wall_us)
+static double account_hours(const struct run_attempt *attempt, int64_t wall_us)
 {
     double devices =
         (double)attempt->ranks * (attempt->device ? 1 : attempt->threads);
@@ -146,10 +149,10 @@ void run_account(struct run_history *history)
             to = list[i + 1].start_us;
         if (to < from)
             to = from;
-        divide(&list[i], &clocks[i], to - from);
+        account_divide(&list[i], &clocks[i], to - from);
         if (i > 0)
             list[i - 1].time_us[RUN_TIME_BETWEEN] += from - cursor;
-        history->device_hours += hours(&list[i], to - from);
+        history->device_hours += account_hours(&list[i], to - from);
         history->device = history->device || list[i].device;
         cursor = to;
     }

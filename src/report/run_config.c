@@ -16,7 +16,7 @@
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 
-static char *trim(char *text)
+static char *config_trim(char *text)
 {
     while (isspace((unsigned char)*text))
         text++;
@@ -26,8 +26,8 @@ static char *trim(char *text)
     return text;
 }
 
-static enum err keep(struct run_history *history, const char *group,
-                     const char *name, const char *value)
+static enum err config_keep(struct run_history *history, const char *group,
+                            const char *name, const char *value)
 {
     size_t bytes = strlen(value);
     struct run_setting setting = { NULL, NULL };
@@ -52,7 +52,7 @@ static enum err keep(struct run_history *history, const char *group,
 static enum err take_line(struct run_history *history, char *line,
                           char group[RUN_TEXT_BYTES])
 {
-    line = trim(line);
+    line = config_trim(line);
     size_t bytes = strlen(line);
     if (line[0] == '}') {
         group[0] = '\0';
@@ -61,7 +61,8 @@ static enum err take_line(struct run_history *history, char *line,
     char *equals = strchr(line, '=');
     if (equals != NULL) {
         *equals = '\0';
-        return keep(history, group, trim(line), trim(equals + 1));
+        return config_keep(history, group, config_trim(line),
+                           config_trim(equals + 1));
     }
     if (bytes > 1 && line[bytes - 1] == '{') {
         line[strcspn(line, ": {")] = '\0';

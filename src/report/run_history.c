@@ -45,12 +45,8 @@ static enum err set_paths(struct run_history *history, const char *dir)
     if (!S_ISDIR(status.st_mode))
         return err_set(ERR_USAGE, "%s: is no folder: give a run directory",
                        dir);
-    history->dir = strdup(path);
-    if (history->dir == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    history->name = strdup(name_of(history->dir));
-    if (history->name == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_text(&history->dir, path));
+    TRY(new_text(&history->name, name_of(history->dir)));
     TRY(fsio_path(reader->metrics.path, "%s/metrics.jsonl", path));
     TRY(fsio_path(reader->eval.path, "%s/eval.jsonl", path));
     TRY(fsio_path(reader->ledger.path, "%s/ledger.jsonl", path));
@@ -83,7 +79,7 @@ enum err run_history_update(struct run_history *history)
 }
 
 /* A line without an end counts when nobody will end it: now. */
-static int64_t torn(const struct line_tail *tail)
+static int64_t history_torn(const struct line_tail *tail)
 {
     return (tail->held > 0) + tail->too_long;
 }
@@ -105,8 +101,9 @@ enum err run_history_create(const char *dir, struct run_history **out)
                      dir);
         goto out;
     }
-    history->skipped_lines += torn(&reader->metrics) + torn(&reader->eval) +
-                              torn(&reader->ledger) + torn(&reader->samples);
+    history->skipped_lines +=
+        history_torn(&reader->metrics) + history_torn(&reader->eval) +
+        history_torn(&reader->ledger) + history_torn(&reader->samples);
     *out = history;
 out:
     if (rc != ERR_OK)
@@ -194,11 +191,9 @@ enum err run_history_buckets(const struct run_history *history, size_t buckets,
     if (steps < 1)
         steps = 1;
     int64_t width = (steps + (int64_t)buckets - 1) / (int64_t)buckets;
-    struct run_bucket *list = calloc(buckets, sizeof list[0]);
     *count = 0;
-    *out = list;
-    if (list == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(out, buckets));
+    struct run_bucket *list = *out;
     for (size_t i = 0; i < RUN_BUCKETS_MAX; i++)
         if (history->old[i].points > 0)
             put_into(list, buckets, base, width, &history->old[i]);

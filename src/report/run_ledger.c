@@ -8,7 +8,7 @@
 #include "src/base/array.h"
 #include "src/train/settings/secret_settings.h"
 
-static double number(const json_t *line, const char *key)
+static double ledger_number(const json_t *line, const char *key)
 {
     const json_t *value = json_object_get(line, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
@@ -20,10 +20,10 @@ static const char *text(const json_t *line, const char *key)
 }
 
 /* `otherwise` where there is no such number. */
-static int64_t whole(const json_t *line, const char *key, double max,
-                     int64_t otherwise)
+static int64_t ledger_whole(const json_t *line, const char *key, double max,
+                            int64_t otherwise)
 {
-    double value = number(line, key);
+    double value = ledger_number(line, key);
     return value >= 0 && value <= max ? (int64_t)value : otherwise;
 }
 
@@ -35,7 +35,7 @@ static void take_start(struct run_attempt *attempt, const json_t *line,
     if (attempt->start_us > 0)
         return; /* told twice: the first counts */
     attempt->start_us = time_us;
-    attempt->ranks = (int)whole(line, "ranks", 1e7, 1);
+    attempt->ranks = (int)ledger_whole(line, "ranks", 1e7, 1);
     attempt->nodes = nodes > 0 ? (int)nodes : 1;
     run_reader_text(attempt->host, sizeof attempt->host,
                     json_string_value(json_array_get(hosts, 0)));
@@ -48,10 +48,10 @@ static void take_hardware(struct run_attempt *attempt, struct run_clock *clock,
     clock->hardware_us = time_us;
     attempt->device = devices != NULL && devices[0] != '\0';
     run_reader_text(attempt->devices, sizeof attempt->devices, devices);
-    attempt->threads = (int)whole(line, "threads", 1e5, 1);
-    attempt->memory_planned = whole(line, "memory_planned", 1e18, 0);
+    attempt->threads = (int)ledger_whole(line, "threads", 1e5, 1);
+    attempt->memory_planned = ledger_whole(line, "memory_planned", 1e18, 0);
     if (attempt->last_step < 0)
-        attempt->from_step = whole(line, "step", RUN_STEP_MAX, -1);
+        attempt->from_step = ledger_whole(line, "step", RUN_STEP_MAX, -1);
 }
 
 static enum err keep_commit(struct run_history *history,
@@ -82,11 +82,12 @@ static enum err take_commit(struct run_history *history, int attempt,
     struct run_attempt *of = &history->attempts[attempt];
     struct run_clock *clock = &history->reader->clocks[attempt];
     struct run_commit commit = {
-        .step = whole(line, "step", RUN_STEP_MAX, 0),
+        .step = ledger_whole(line, "step", RUN_STEP_MAX, 0),
         .time_us = time_us,
-        .bytes = whole(line, "bytes", 1e18, 0),
-        .seconds = fmax(0, number(line, "seconds")), /* fmax: 0 for NaN */
-        .stage_s = fmax(0, number(line, "stage_s")),
+        .bytes = ledger_whole(line, "bytes", 1e18, 0),
+        .seconds =
+            fmax(0, ledger_number(line, "seconds")), /* fmax: 0 for NaN */
+        .stage_s = fmax(0, ledger_number(line, "stage_s")),
         .attempt = attempt,
         .local = local,
     };
@@ -119,10 +120,10 @@ static void hooks_text(const json_t *line, char *out, size_t size)
             "%son_%s: of %lld calls %lld failed, %lld took too long, %lld were "
             "left out",
             used > 0 ? "; " : "", name,
-            (long long)whole(count, "called", 1e18, 0),
-            (long long)whole(count, "failed", 1e18, 0),
-            (long long)whole(count, "ended", 1e18, 0),
-            (long long)whole(count, "replaced", 1e18, 0));
+            (long long)ledger_whole(count, "called", 1e18, 0),
+            (long long)ledger_whole(count, "failed", 1e18, 0),
+            (long long)ledger_whole(count, "ended", 1e18, 0),
+            (long long)ledger_whole(count, "replaced", 1e18, 0));
     }
 }
 
@@ -185,11 +186,11 @@ static void intervention_text(const json_t *line, char *out, size_t size)
     if (json_object_get(line, "to") != NULL)
         snprintf(back, sizeof back,
                  "back from step %lld to %lld, %lld batches left out: ",
-                 (long long)whole(line, "from", RUN_STEP_MAX, -1),
-                 (long long)whole(line, "to", RUN_STEP_MAX, -1),
-                 (long long)whole(line, "batches", RUN_STEP_MAX, -1));
+                 (long long)ledger_whole(line, "from", RUN_STEP_MAX, -1),
+                 (long long)ledger_whole(line, "to", RUN_STEP_MAX, -1),
+                 (long long)ledger_whole(line, "batches", RUN_STEP_MAX, -1));
     snprintf(out, size, "%sstep %lld: %s", back,
-             (long long)whole(line, "step", RUN_STEP_MAX, -1), plain);
+             (long long)ledger_whole(line, "step", RUN_STEP_MAX, -1), plain);
 }
 
 static enum err keep_event(struct run_history *history,
@@ -200,7 +201,7 @@ static enum err keep_event(struct run_history *history,
     struct run_event event = {
         .kind = kind,
         .time_us = time_us,
-        .attempt = (int)whole(line, "attempt", RUN_ATTEMPTS_MAX, 0),
+        .attempt = (int)ledger_whole(line, "attempt", RUN_ATTEMPTS_MAX, 0),
     };
     const char *node = text(line, kind == RUN_EVENT_CHECK ? "nodes" : "node");
     const char *why = text(line, "reason");
@@ -261,10 +262,10 @@ static enum run_event_kind kind_of(const char *event)
 static void take_stop(struct run_attempt *attempt, struct run_clock *clock,
                       const json_t *line, int64_t time_us)
 {
-    attempt->stop_code = (int)whole(line, "code", 255, -1);
+    attempt->stop_code = (int)ledger_whole(line, "code", 255, -1);
     if (json_object_get(line, "by") != NULL && attempt->ended)
         return;
-    attempt->code = (int)whole(line, "code", 255, -1);
+    attempt->code = (int)ledger_whole(line, "code", 255, -1);
     run_reader_text(attempt->reason, sizeof attempt->reason,
                     text(line, "reason"));
     if (json_object_get(line, "by") != NULL)
@@ -278,7 +279,7 @@ static void take_decision(struct run_attempt *attempt, const json_t *line)
 {
     if (attempt->ended || attempt->start_us == 0)
         return;
-    attempt->code = (int)whole(line, "code", 255, -1);
+    attempt->code = (int)ledger_whole(line, "code", 255, -1);
     run_reader_text(attempt->reason, sizeof attempt->reason,
                     text(line, "reason"));
 }
@@ -295,7 +296,7 @@ static enum err take_event(struct run_history *history, int attempt,
     else if (strcmp(event, "hardware") == 0)
         take_hardware(of, clock, line, time_us);
     else if (strcmp(event, "memory") == 0)
-        of->memory_peak = whole(line, "peak", 1e18, 0);
+        of->memory_peak = ledger_whole(line, "peak", 1e18, 0);
     else if (strcmp(event, "commit") == 0)
         return take_commit(history, attempt, line, time_us, false);
     else if (strcmp(event, "commit-local") == 0)
@@ -324,8 +325,8 @@ enum err run_ledger_line(void *arg, const char *line, size_t bytes)
     int attempt = -1;
     json_t *object = json_loadb(line, bytes, 0, NULL);
     const char *event = text(object, "event");
-    int64_t time_us = run_reader_us(number(object, "time"));
-    int64_t known = whole(object, "attempt", RUN_ATTEMPTS_MAX, 0);
+    int64_t time_us = run_reader_us(ledger_number(object, "time"));
+    int64_t known = ledger_whole(object, "attempt", RUN_ATTEMPTS_MAX, 0);
     if (event == NULL || time_us == 0) {
         history->skipped_lines++;
         goto out;
@@ -342,7 +343,8 @@ enum err run_ledger_line(void *arg, const char *line, size_t bytes)
     if (json_object_get(object, "by") != NULL &&
         history->reader->by_number[known] == 0)
         goto out; /* the end of a job that started nothing */
-    TRY_OUT(run_reader_attempt(history, number(object, "attempt"), &attempt));
+    TRY_OUT(run_reader_attempt(history, ledger_number(object, "attempt"),
+                               &attempt));
     if (attempt < 0)
         history->skipped_lines++;
     else

@@ -31,7 +31,7 @@ static const char *const keys[FIELDS] = {
 /* --- buckets --------------------------------------------------------------- */
 
 /* Twice the width, half as many. */
-static void widen(struct run_history *history)
+static void points_widen(struct run_history *history)
 {
     struct run_bucket *old = history->old;
     for (size_t i = 0; i < RUN_BUCKETS_MAX; i++) {
@@ -55,7 +55,7 @@ static void put_away(struct run_history *history, const struct run_point *point)
     if (distance < 0)
         distance = 0;
     while (distance / history->old_width >= RUN_BUCKETS_MAX)
-        widen(history);
+        points_widen(history);
     run_buckets_add(&history->old[distance / history->old_width], &bucket);
 }
 
@@ -76,8 +76,8 @@ static int64_t at_most(int64_t value, int64_t most)
     return value < most ? value : most;
 }
 
-static void waste(struct run_history *history, int attempt, int64_t us,
-                  int64_t steps)
+static void points_waste(struct run_history *history, int attempt, int64_t us,
+                         int64_t steps)
 {
     struct run_attempt *of = &history->attempts[attempt];
     struct run_clock *clock = &history->reader->clocks[attempt];
@@ -97,15 +97,15 @@ static void waste_old(struct run_history *history, int attempt, int64_t us,
         const struct run_clock *clock = &history->reader->clocks[i];
         int64_t of_us = at_most(us, clock->kept_us);
         int64_t of_steps = at_most(steps, clock->kept_steps);
-        waste(history, i, of_us, of_steps);
+        points_waste(history, i, of_us, of_steps);
         us -= of_us;
         steps -= of_steps;
     }
     /* attempts that are not in order in the files */
-    waste(history, attempt, us, steps);
+    points_waste(history, attempt, us, steps);
 }
 
-static int64_t share(int64_t value, double of)
+static int64_t points_share(int64_t value, double of)
 {
     return (int64_t)((double)value * of);
 }
@@ -121,11 +121,11 @@ static void cut_bucket(struct run_bucket *bucket, int64_t step,
                (double)(bucket->last - bucket->first + 1);
     struct run_bucket left = *bucket;
     left.last = step;
-    left.points = share(left.points, kept);
-    left.steps = share(left.steps, kept);
-    left.training_us = share(left.training_us, kept);
+    left.points = points_share(left.points, kept);
+    left.steps = points_share(left.steps, kept);
+    left.training_us = points_share(left.training_us, kept);
     for (int v = 0; v < RUN_VALUES; v++) {
-        int64_t count = share(left.of[v].count, kept);
+        int64_t count = points_share(left.of[v].count, kept);
         left.of[v].sum = run_stat_mean(&left.of[v]) * (double)count;
         left.of[v].count = count;
     }
@@ -148,9 +148,10 @@ static void go_back(struct run_history *history, int64_t step)
         attempt = last->attempt;
         if (beyond > last->steps)
             beyond = last->steps;
-        waste(history, attempt,
-              share(last->training_us, (double)beyond / (double)last->steps),
-              beyond);
+        points_waste(history, attempt,
+                     points_share(last->training_us,
+                                  (double)beyond / (double)last->steps),
+                     beyond);
         history->recent_count--;
     }
     if (attempt < 0)
@@ -191,7 +192,7 @@ static int64_t steps_of(struct run_history *history,
     return history->reader->stride = step - attempt->last_step;
 }
 
-static int64_t scaled(double ms, int64_t steps)
+static int64_t points_scaled(double ms, int64_t steps)
 {
     double us = ms * 1e3 * (double)steps;
     return us > 0.0 && us < (double)RUN_US_MAX ? llround(us) : 0;
@@ -203,8 +204,8 @@ static void count_time(struct run_history *history, struct run_point *point)
     struct run_attempt *attempt = &history->attempts[point->attempt];
     struct run_clock *clock = &history->reader->clocks[point->attempt];
     double loader_ms = point->of[RUN_LOADER_MS];
-    int64_t whole_us = scaled(point->of[RUN_STEP_MS], point->steps);
-    int64_t data_us = scaled(loader_ms, point->steps);
+    int64_t whole_us = points_scaled(point->of[RUN_STEP_MS], point->steps);
+    int64_t data_us = points_scaled(loader_ms, point->steps);
     if (data_us > whole_us)
         data_us = whole_us;
     point->training_us = whole_us - data_us;
@@ -242,7 +243,7 @@ static void add_point(struct run_history *history,
     history->tokens = point->tokens;
 }
 
-static double limited(double value)
+static double points_limited(double value)
 {
     return fabs(value) < 1e300 ? value : NAN;
 }
@@ -271,7 +272,7 @@ enum err run_points_line(void *arg, const char *line, size_t bytes)
     if (values[FIELD_ENERGY] > 0 && values[FIELD_ENERGY] < 1e15)
         history->energy_j += values[FIELD_ENERGY];
     for (int v = 0; v < RUN_VALUES; v++)
-        point.of[v] = limited(values[v]);
+        point.of[v] = points_limited(values[v]);
     point.steps =
         steps_of(history, &history->attempts[point.attempt], point.step);
     count_time(history, &point);

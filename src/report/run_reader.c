@@ -1,6 +1,7 @@
 /* What the parts of the reader of run directories share. */
 #include "src/report/run_history_impl.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +52,7 @@ enum err run_reader_attempt(struct run_history *history, double number,
 
 void run_reader_heard(struct run_history *history, int attempt, int64_t us)
 {
+    assert(attempt >= 0 && (size_t)attempt < history->attempt_count);
     struct run_clock *clock = &history->reader->clocks[attempt];
     if (us > clock->heard_us)
         clock->heard_us = us;

@@ -1,6 +1,7 @@
 /* Draws one picture of a run. */
 #include "src/report/top_frame.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ struct frame {
 };
 
 /* How much of the text goes into `width` columns: to its last blank. */
-static int fitting(const char *text, int width)
+static int frame_fitting(const char *text, int width)
 {
     int length = (int)strlen(text);
     if (length <= width)
@@ -38,11 +39,12 @@ static int fitting(const char *text, int width)
 }
 
 /* Its label, and text of up to LINES_MAX lines. */
-static void line(struct frame *frame, const char *label, const char *format,
-                 ...) __attribute__((format(printf, 3, 4)));
+static void frame_line(struct frame *frame, const char *label,
+                       const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
-static void line(struct frame *frame, const char *label, const char *format,
-                 ...)
+static void frame_line(struct frame *frame, const char *label,
+                       const char *format, ...)
 {
     char text[LINE_BYTES], safe[LINE_BYTES], about[LABEL];
     int width = frame->style->columns - LABEL - 1;
@@ -54,7 +56,7 @@ static void line(struct frame *frame, const char *label, const char *format,
     escape_terminal(label, about, sizeof about);
     const char *rest = safe;
     for (int i = 0; i < LINES_MAX && (i == 0 || *rest != '\0'); i++) {
-        int count = width > 0 ? fitting(rest, width) : 0;
+        int count = width > 0 ? frame_fitting(rest, width) : 0;
         if (frame->rows_left-- <= 0)
             return;
         fprintf(frame->out, "%s%-*s%s%.*s\n",
@@ -79,7 +81,7 @@ static double recent_mean(const struct run_history *run, enum run_value value)
     return count > 0 ? sum / count : NAN;
 }
 
-static const char *setting(const struct run_history *run, const char *key)
+static const char *frame_setting(const struct run_history *run, const char *key)
 {
     for (size_t i = 0; i < run->setting_count; i++)
         if (strcmp(run->settings[i].key, key) == 0)
@@ -93,7 +95,7 @@ static int64_t steps_max(const struct run_history *run)
 {
     char text[64];
     struct duration duration;
-    const char *value = setting(run, "train.max_duration");
+    const char *value = frame_setting(run, "train.max_duration");
     snprintf(text, sizeof text, "%s", value[0] == '"' ? value + 1 : value);
     text[strcspn(text, "\"")] = '\0';
     if (text[0] == '\0' || units_parse(text, &duration) != ERR_OK)
@@ -122,8 +124,8 @@ static void put_level(struct frame *frame, double share)
 }
 
 /* From the least to the largest mean; its newest end is at the right. */
-static void curve(struct frame *frame, const char *label, const char *now,
-                  enum run_value value)
+static void frame_curve(struct frame *frame, const char *label, const char *now,
+                        enum run_value value)
 {
     double low = INFINITY, high = -INFINITY;
     const int figure = 12;
@@ -157,16 +159,16 @@ static void draw_curves(struct frame *frame)
     const struct run_history *run = frame->run;
     const struct run_point *last = &run->recent[run->recent_count - 1];
     snprintf(now, sizeof now, "%.4f", last->of[RUN_LOSS]);
-    curve(frame, "loss", now, RUN_LOSS);
+    frame_curve(frame, "loss", now, RUN_LOSS);
     units_count(recent_mean(run, RUN_TOKENS_PER_S), now, sizeof now);
-    curve(frame, "tokens/s", now, RUN_TOKENS_PER_S);
+    frame_curve(frame, "tokens/s", now, RUN_TOKENS_PER_S);
     double mfu = recent_mean(run, RUN_MFU);
     if (!isnan(mfu)) {
         snprintf(now, sizeof now, "%.1f %%", 100 * mfu);
-        curve(frame, "MFU", now, RUN_MFU);
+        frame_curve(frame, "MFU", now, RUN_MFU);
     }
     snprintf(now, sizeof now, "%.4g", last->of[RUN_GRAD_NORM]);
-    curve(frame, "grad norm", now, RUN_GRAD_NORM);
+    frame_curve(frame, "grad norm", now, RUN_GRAD_NORM);
 }
 
 /* --- lines ------------------------------------------------------------------- */
@@ -208,8 +210,8 @@ static void draw_end(struct frame *frame)
 {
     const struct run_attempt *last = ended(frame->run);
     if (last != NULL)
-        line(frame, "ended", "code %d: %s", last->code,
-             last->reason[0] != '\0' ? last->reason : "told no reason");
+        frame_line(frame, "ended", "code %d: %s", last->code,
+                   last->reason[0] != '\0' ? last->reason : "told no reason");
 }
 
 static void draw_progress(struct frame *frame)
@@ -220,7 +222,7 @@ static void draw_progress(struct frame *frame)
     double step_ms = recent_mean(run, RUN_STEP_MS);
     units_count((double)run->tokens, tokens, sizeof tokens);
     if (most < done) {
-        line(frame, "step", "%lld, %s tokens", (long long)done, tokens);
+        frame_line(frame, "step", "%lld, %s tokens", (long long)done, tokens);
         return;
     }
     double share = most > 0 ? (double)done / (double)most : 1;
@@ -232,8 +234,8 @@ static void draw_progress(struct frame *frame)
     }
     char bar[21] = "....................";
     memset(bar, '#', (size_t)(share * 20));
-    line(frame, "step", "%lld/%lld [%s] %.1f %%, %s%s tokens", (long long)done,
-         (long long)most, bar, 100 * share, eta, tokens);
+    frame_line(frame, "step", "%lld/%lld [%s] %.1f %%, %s%s tokens",
+               (long long)done, (long long)most, bar, 100 * share, eta, tokens);
 }
 
 static void draw_ranks(struct frame *frame)
@@ -246,13 +248,13 @@ static void draw_ranks(struct frame *frame)
     if (!isnan(loader))
         snprintf(waits, sizeof waits, ", %.1f ms of it for samples", loader);
     if (isnan(low) || isnan(high))
-        line(frame, "step time", "%.1f ms%s", recent_mean(run, RUN_STEP_MS),
-             waits);
+        frame_line(frame, "step time", "%.1f ms%s",
+                   recent_mean(run, RUN_STEP_MS), waits);
     else
-        line(frame, "step time",
-             "%.1f to %.1f ms by the ranks' clocks, waiting for others "
-             "included%s",
-             low, high, waits);
+        frame_line(frame, "step time",
+                   "%.1f to %.1f ms by the ranks' clocks, waiting for others "
+                   "included%s",
+                   low, high, waits);
 }
 
 static void draw_saved(struct frame *frame)
@@ -260,11 +262,11 @@ static void draw_saved(struct frame *frame)
     const struct run_history *run = frame->run;
     if (run->eval_count > 0) {
         const struct run_eval *eval = &run->evals[run->eval_count - 1];
-        line(frame, "eval", "%.4f at step %lld", eval->loss,
-             (long long)eval->step);
+        frame_line(frame, "eval", "%.4f at step %lld", eval->loss,
+                   (long long)eval->step);
     }
     if (run->commit_count == 0) {
-        line(frame, "commit", "none yet");
+        frame_line(frame, "commit", "none yet");
         return;
     }
     const struct run_commit *commit = &run->commits[run->commit_count - 1];
@@ -273,9 +275,9 @@ static void draw_saved(struct frame *frame)
                   ago, sizeof ago);
     units_bytes((double)commit->bytes, bytes, sizeof bytes);
     units_seconds((double)commit->stall_us / 1e6, stall, sizeof stall);
-    line(frame, "commit", "step %lld%s, %s ago, %s, training waited %s",
-         (long long)commit->step, commit->local ? " (on the nodes)" : "", ago,
-         bytes, stall);
+    frame_line(frame, "commit", "step %lld%s, %s ago, %s, training waited %s",
+               (long long)commit->step, commit->local ? " (on the nodes)" : "",
+               ago, bytes, stall);
 }
 
 static void draw_time(struct frame *frame)
@@ -294,10 +296,10 @@ static void draw_time(struct frame *frame)
                 text + used, sizeof text - used, "%s%s %.1f %%",
                 strchr(text, ';') == NULL ? "; " : ", ", run_time_names[k],
                 100 * (double)run->time_us[k] / wall_us);
-    line(frame, "goodput", "%s", text);
+    frame_line(frame, "goodput", "%s", text);
     if (run->replayed_steps > 0)
-        line(frame, "replayed", "%lld steps in %zu attempts",
-             (long long)run->replayed_steps, run->attempt_count);
+        frame_line(frame, "replayed", "%lld steps in %zu attempts",
+                   (long long)run->replayed_steps, run->attempt_count);
 }
 
 /* The newest events of nodes and attempts. */
@@ -307,13 +309,13 @@ static void draw_events(struct frame *frame)
     int out = 0, shown = 0;
     for (size_t i = 0; i < run->event_count; i++)
         out += run->events[i].kind == RUN_EVENT_EXCLUDE;
-    line(frame, "nodes", "%d left out", out);
+    frame_line(frame, "nodes", "%d left out", out);
     for (size_t i = run->event_count; i-- > 0 && shown < EVENTS_MAX;) {
         const struct run_event *event = &run->events[i];
         if (event->kind == RUN_EVENT_CHECK)
             continue;
-        line(frame, event->name, "%s%s%s", event->node,
-             event->node[0] != '\0' ? ": " : "", event->text);
+        frame_line(frame, event->name, "%s%s%s", event->node,
+                   event->node[0] != '\0' ? ": " : "", event->text);
         shown++;
     }
 }
@@ -321,6 +323,7 @@ static void draw_events(struct frame *frame)
 enum err top_frame_draw(const struct run_history *run,
                         const struct top_frame_style *style, FILE *out)
 {
+    assert(style->columns > 0 && style->rows > 0);
     struct frame frame = {
         .run = run, .style = style, .out = out, .rows_left = style->rows - 1
     };
@@ -336,7 +339,7 @@ enum err top_frame_draw(const struct run_history *run,
         draw_curves(&frame);
         draw_ranks(&frame);
     } else {
-        line(&frame, "step", "none yet");
+        frame_line(&frame, "step", "none yet");
     }
     draw_end(&frame);
     draw_saved(&frame);

@@ -1,6 +1,7 @@
 /* Resolves a run's settings as tessera-train will, and remembers them. */
 #include "src/sweep/sweep.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ static bool counts(const struct train_settings *settings,
 static enum err digest_run(const struct sweep *sweep, int64_t number,
                            char hex[65])
 {
+    assert(number >= 0 && number < sweep->runs);
     enum err rc = ERR_OK;
     char **command = NULL;
     int count = 0;

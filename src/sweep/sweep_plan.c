@@ -1,6 +1,7 @@
 /* Reads the file of a sweep, and makes its runs' names and command lines. */
 #include "src/sweep/sweep.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -123,6 +124,8 @@ void sweep_free(struct sweep *sweep)
 
 const char *sweep_value(const struct sweep *sweep, int64_t number, int axis)
 {
+    assert(number >= 0 && number < sweep->runs && axis >= 0 &&
+           axis < sweep->axis_count);
     for (int a = sweep->axis_count - 1; a > axis; a--)
         number /= sweep->axes[a].count;
     return sweep->axes[axis].list[number % sweep->axes[axis].count];
@@ -131,6 +134,7 @@ const char *sweep_value(const struct sweep *sweep, int64_t number, int axis)
 void sweep_name(const struct sweep *sweep, int64_t number,
                 char name[SWEEP_NAME_BYTES])
 {
+    assert(number >= 0 && number < sweep->runs);
     size_t used =
         (size_t)snprintf(name, SWEEP_NAME_BYTES, "%03lld", (long long)number);
     for (int a = 0; a < sweep->axis_count && used < SWEEP_NAME_BYTES; a++)
@@ -196,6 +200,7 @@ static enum err add_words(const struct sweep *sweep, int64_t number,
 
 enum err sweep_command(const struct sweep *sweep, int64_t number, char ***out)
 {
+    assert(number >= 0 && number < sweep->runs);
     size_t most = strlen(sweep->settings.command) + SWEEP_AXES_MAX + 4;
     char **words = NULL;
     TRY(new_zeroed(&words, most));

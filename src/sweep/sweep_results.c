@@ -1,6 +1,7 @@
 /* Reads the runs of a sweep with src/report/run_history.h. */
 #include "src/sweep/sweep.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ static bool better(const struct sweep *sweep, double value, double than)
 }
 
 /* Is `value` the target or beyond it? */
-static bool reaches(const struct sweep *sweep, double value)
+static bool results_reaches(const struct sweep *sweep, double value)
 {
     double target = sweep->settings.target;
     return target != 0 && !isnan(value) && !better(sweep, target, value);
@@ -42,37 +43,38 @@ static double seconds_until(const struct run_history *run, int attempt,
     return seconds + (double)(time_us - run->attempts[attempt].start_us) / 1e6;
 }
 
-static void take(const struct sweep *sweep, double value, double seconds,
-                 struct sweep_result *out)
+static void results_take(const struct sweep *sweep, double value,
+                         double seconds, struct sweep_result *out)
 {
     if (better(sweep, value, out->quality))
         out->quality = value;
-    if (reaches(sweep, value) && isnan(out->to_target))
+    if (results_reaches(sweep, value) && isnan(out->to_target))
         out->to_target = seconds;
 }
 
 /* How often the metric is in the run. */
-static size_t measure(const struct sweep *sweep, const struct run_history *run,
-                      struct sweep_result *out)
+static size_t results_measure(const struct sweep *sweep,
+                              const struct run_history *run,
+                              struct sweep_result *out)
 {
     const char *metric = sweep->settings.metric;
     size_t found = 0;
     if (strcmp(metric, "eval/loss") == 0)
         for (; found < run->eval_count; found++)
-            take(sweep, run->evals[found].loss,
-                 seconds_until(run, run->evals[found].attempt,
-                               run->evals[found].time_us),
-                 out);
+            results_take(sweep, run->evals[found].loss,
+                         seconds_until(run, run->evals[found].attempt,
+                                       run->evals[found].time_us),
+                         out);
     else if (strcmp(metric, "train/loss") == 0)
         for (; found < run->recent_count; found++)
-            take(sweep, run->recent[found].of[RUN_LOSS],
-                 seconds_until(run, run->recent[found].attempt,
-                               run->recent[found].time_us),
-                 out);
+            results_take(sweep, run->recent[found].of[RUN_LOSS],
+                         seconds_until(run, run->recent[found].attempt,
+                                       run->recent[found].time_us),
+                         out);
     else
         for (size_t i = 0; i < run->task_count; i++)
             if (strcmp(run->tasks[i].name, metric) == 0) {
-                take(sweep, run->tasks[i].accuracy, NAN, out);
+                results_take(sweep, run->tasks[i].accuracy, NAN, out);
                 found++;
             }
     return found;
@@ -95,6 +97,7 @@ static enum err no_metric(const struct sweep *sweep,
 enum err sweep_result(const struct sweep *sweep, int64_t number,
                       struct sweep_result *out)
 {
+    assert(number >= 0 && number < sweep->runs);
     char name[SWEEP_NAME_BYTES], path[FSIO_PATH_MAX], ledger[FSIO_PATH_MAX];
     struct run_history *run = NULL;
     struct stat st;
@@ -128,15 +131,16 @@ enum err sweep_result(const struct sweep *sweep, int64_t number,
         if (out->state == SWEEP_FAILED)
             snprintf(out->reason, sizeof out->reason, "%.150s", last->reason);
     }
-    if (measure(sweep, run, out) == 0 && out->state == SWEEP_FINISHED)
+    if (results_measure(sweep, run, out) == 0 && out->state == SWEEP_FINISHED)
         rc = no_metric(sweep, run);
     run_history_destroy(run);
     return rc;
 }
 
 /* At most as dear and at least as good, and one of both more so. */
-static bool beats(const struct sweep *sweep, const struct sweep_result *a,
-                  const struct sweep_result *b)
+static bool results_beats(const struct sweep *sweep,
+                          const struct sweep_result *a,
+                          const struct sweep_result *b)
 {
     if (isnan(a->quality) || better(sweep, b->quality, a->quality) ||
         a->seconds > b->seconds)
@@ -151,7 +155,7 @@ void sweep_front(const struct sweep *sweep, struct sweep_result *results)
             results[i].state == SWEEP_FINISHED && !isnan(results[i].quality);
         for (int64_t j = 0; j < sweep->runs && results[i].front; j++)
             results[i].front = results[j].state != SWEEP_FINISHED ||
-                               !beats(sweep, &results[j], &results[i]);
+                               !results_beats(sweep, &results[j], &results[i]);
     }
 }
 

@@ -2,6 +2,7 @@
  * our signals; one in our place; or all that are left as an array of jobs. */
 #include "src/sweep/sweep.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -154,6 +155,7 @@ enum err sweep_run_all(const struct sweep *sweep, int *exit_code)
 
 enum err sweep_run_task(const struct sweep *sweep, int64_t number)
 {
+    assert(number >= 0);
     char **command = NULL;
     if (number >= sweep->runs)
         return err_set(ERR_USAGE,
@@ -172,7 +174,8 @@ enum err sweep_run_task(const struct sweep *sweep, int64_t number)
 /* --- an array of jobs --- */
 
 /* "0,2,3" of those that are not finished; empty: all are. */
-static enum err unfinished(const struct sweep *sweep, char *text, size_t bytes)
+static enum err run_unfinished(const struct sweep *sweep, char *text,
+                               size_t bytes)
 {
     size_t used = 0;
     text[0] = '\0';
@@ -187,7 +190,7 @@ static enum err unfinished(const struct sweep *sweep, char *text, size_t bytes)
 }
 
 /* For a shell, in quotes. */
-static void quote(char *out, size_t bytes, const char *text)
+static void run_quote(char *out, size_t bytes, const char *text)
 {
     size_t used = 0;
     out[used++] = '\'';
@@ -217,13 +220,13 @@ enum err sweep_run_submit(const struct sweep *sweep, const char *file,
         TRY_OUT(err_errno("%s", file));
     self[length] = '\0';
     size_t head = (size_t)snprintf(array, bytes, "--array=");
-    TRY_OUT(unfinished(sweep, array + head, bytes - head));
+    TRY_OUT(run_unfinished(sweep, array + head, bytes - head));
     if (array[head] == '\0') {
         log_info("all %lld runs are finished", (long long)sweep->runs);
         goto out;
     }
-    quote(quoted[0], sizeof quoted[0], self);
-    quote(quoted[1], sizeof quoted[1], path);
+    run_quote(quoted[0], sizeof quoted[0], self);
+    run_quote(quoted[1], sizeof quoted[1], path);
     snprintf(wrap, sizeof wrap,
              "--wrap=exec %s %s --task \"$SLURM_ARRAY_TASK_ID\"", quoted[0],
              quoted[1]);
@@ -254,7 +257,7 @@ enum err sweep_run_list(const struct sweep *sweep)
             char quoted[2 * SETTINGS_VALUE_BYTES];
             bool plain =
                 (*word)[strcspn(*word, " \t\n'\"\\$`(){};|&<>*?#~")] == '\0';
-            quote(quoted, sizeof quoted, *word);
+            run_quote(quoted, sizeof quoted, *word);
             printf("%s%s", word > command ? " " : "", plain ? *word : quoted);
         }
         putchar('\n');

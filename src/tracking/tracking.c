@@ -18,6 +18,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/tracking/tracking_packet.h"
 
 #define BATCH 64
@@ -72,7 +73,7 @@ void tracking_params_free(struct tracking_param *params, int count)
     free(params);
 }
 
-static void destroy(struct tracking *tracking)
+static void tracking_destroy(struct tracking *tracking)
 {
     for (int i = 0; i < tracking->worker_count; i++) {
         struct worker *worker = &tracking->workers[i];
@@ -101,6 +102,7 @@ static bool all_done(const struct tracking *tracking)
 
 static void worker_lose(struct worker *worker, struct tracking_packet *packet)
 {
+    assert(packet->workers > 0);
     if (packet->turn > worker->turn && packet->turn_step < worker->low)
         worker->low = packet->turn_step;
     worker->lost++;
@@ -110,6 +112,7 @@ static void worker_lose(struct worker *worker, struct tracking_packet *packet)
 /* Its oldest, under the mutex. */
 static struct tracking_packet *worker_pop(struct worker *worker)
 {
+    assert(worker->count > 0);
     struct tracking_packet *packet = worker->queue[worker->first];
     worker->first =
         (worker->first + 1) % (int)worker->tracking->options.settings.queue;
@@ -119,6 +122,7 @@ static struct tracking_packet *worker_pop(struct worker *worker)
 
 static void worker_push(struct worker *worker, struct tracking_packet *packet)
 {
+    assert(packet->workers > 0);
     int room = (int)worker->tracking->options.settings.queue;
     if (worker->count == room)
         worker_lose(worker, worker_pop(worker));
@@ -172,6 +176,7 @@ static bool worker_take(struct worker *worker)
 /* What has been taken is written, or lost. */
 static void worker_done_with(struct worker *worker, bool lost)
 {
+    assert(worker->batched > 0);
     pthread_mutex_lock(&worker->tracking->mutex);
     for (int i = 0; i < worker->batched; i++)
         if (lost)
@@ -202,6 +207,7 @@ static enum err worker_open(struct worker *worker)
 /* A turn that was begun before goes on behind what the sink has of it. */
 static enum err worker_begin(struct worker *worker)
 {
+    assert(worker->batched > 0);
     const struct tracking_packet *packet = worker->batch[0];
     bool same = worker->turn == packet->turn;
     if (worker->begun && same)
@@ -223,6 +229,7 @@ static enum err worker_begin(struct worker *worker)
 
 static enum err worker_write(struct worker *worker)
 {
+    assert(worker->batched > 0 && worker->batched <= BATCH);
     const struct tracking_record *records[BATCH];
     TRY(worker_open(worker));
     TRY(worker_begin(worker));
@@ -293,7 +300,7 @@ static void *worker_main(void *arg)
     pthread_cond_signal(&tracking->ended);
     pthread_mutex_unlock(&tracking->mutex);
     if (last)
-        destroy(tracking);
+        tracking_destroy(tracking);
     return NULL;
 }
 
@@ -335,12 +342,8 @@ static enum err add_worker(struct tracking *tracking,
     *worker =
         (struct worker){ .tracking = tracking, .ops = ops, .low = INT64_MAX };
     make_cond(&worker->wake);
-    worker->self = calloc(1, ops->bytes);
-    worker->queue = calloc((size_t)tracking->options.settings.queue,
-                           sizeof worker->queue[0]);
-    return worker->self != NULL && worker->queue != NULL
-               ? ERR_OK
-               : err_set(ERR_MEMORY, "out of memory");
+    TRY(new_memory(&worker->self, 1, ops->bytes, true, ops->name));
+    return new_zeroed(&worker->queue, (size_t)tracking->options.settings.queue);
 }
 
 enum err tracking_create(struct tracking_options *options,
@@ -348,6 +351,7 @@ enum err tracking_create(struct tracking_options *options,
                          const struct tracking_sink_ops *const *sinks,
                          struct tracking **out)
 {
+    assert(options->settings.queue > 0);
     enum err rc = ERR_OK;
     struct tracking *tracking = calloc(1, sizeof *tracking);
     *out = NULL;
@@ -372,7 +376,7 @@ enum err tracking_create(struct tracking_options *options,
     tracking = NULL;
 out:
     if (tracking != NULL)
-        destroy(tracking);
+        tracking_destroy(tracking);
     return rc;
 }
 
@@ -489,6 +493,6 @@ int tracking_end(struct tracking *tracking, enum tracking_end end,
     while (done > 0)
         pthread_join(threads[--done], NULL);
     if (all)
-        destroy(tracking);
+        tracking_destroy(tracking);
     return count;
 }

@@ -6,6 +6,7 @@
  * columns behind the others, so that it always is one table. A run that goes
  * back cuts off the rows that come again. Names have no character that a cell
  * would have to be quoted for (tracking_record.h). */
+#include <assert.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/array.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
@@ -243,19 +245,9 @@ out:
 static enum err csv_room(struct csv *csv)
 {
     int count = tracking_map_count(csv->columns);
-    if (count <= csv->room)
-        return ERR_OK;
-    int room = 2 * count;
-    void *row = realloc(csv->row, (size_t)room * sizeof csv->row[0]);
-    if (row != NULL)
-        csv->row = row;
-    void *there = realloc(csv->there, (size_t)room * sizeof csv->there[0]);
-    if (there != NULL)
-        csv->there = there;
-    if (row == NULL || there == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    csv->room = room;
-    return ERR_OK;
+    int room = csv->room;
+    TRY(array_room(&csv->row, &room, count));
+    return array_room(&csv->there, &csv->room, count);
 }
 
 static enum err csv_row(struct csv *csv, const struct tracking_record *record)

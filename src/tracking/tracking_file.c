@@ -2,6 +2,7 @@
  * group; a link in it must not lead a run into other files. */
 #include "src/tracking/tracking_file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -21,6 +22,7 @@ enum err tracking_file_folder(const char *path, int *fd)
 enum err tracking_file_open(int at, const char *name, int flags,
                             const char *path, int *fd)
 {
+    assert(name[0] != '\0');
     struct stat status;
     *fd = openat(at, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (*fd < 0)
@@ -35,6 +37,7 @@ enum err tracking_file_open(int at, const char *name, int flags,
 enum err tracking_file_append(int fd, const char *path, const void *data,
                               size_t bytes)
 {
+    assert(fd >= 0 && (data != NULL || bytes == 0));
     off_t end = lseek(fd, 0, SEEK_END);
     if (end < 0)
         return err_errno("%s: seek", path);

@@ -1,6 +1,7 @@
 /* One libcurl handle, whose connection is kept between requests. */
 #include "src/tracking/tracking_http.h"
 
+#include <assert.h>
 #include <curl/curl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -149,8 +150,8 @@ void tracking_http_destroy(struct tracking_http *http)
 }
 
 /* The error of an answer other than 200. */
-static enum err refused(const struct tracking_http *http, long status,
-                        const json_t *answer)
+static enum err http_refused(const struct tracking_http *http, long status,
+                             const json_t *answer)
 {
     const char *code = json_string_value(json_object_get(answer, "error_code"));
     const char *text = json_string_value(json_object_get(answer, "message"));
@@ -175,8 +176,8 @@ static enum err refused(const struct tracking_http *http, long status,
                    "%s: HTTP %ld %s %.250s", http->base, status, code, text);
 }
 
-static enum err perform(struct tracking_http *http, const char *path,
-                        const char *text, json_t **answer)
+static enum err http_perform(struct tracking_http *http, const char *path,
+                             const char *text, json_t **answer)
 {
     char address[ADDRESS_BYTES];
     long status = 0;
@@ -209,7 +210,7 @@ static enum err perform(struct tracking_http *http, const char *path,
         http->answer.bytes > 0 ? (const char *)http->answer.data : "",
         http->answer.bytes, 0, NULL);
     if (status != 200)
-        return refused(http, status, *answer);
+        return http_refused(http, status, *answer);
     if (!json_is_object(*answer))
         return err_set(ERR_IO, "%s: does not answer as MLflow does",
                        http->base);
@@ -219,6 +220,7 @@ static enum err perform(struct tracking_http *http, const char *path,
 enum err tracking_http_call(struct tracking_http *http, const char *path,
                             json_t *body, size_t bytes_max, json_t **answer)
 {
+    assert(bytes_max > 0 && answer != NULL);
     enum err rc = ERR_OK;
     char *text = NULL;
     *answer = NULL;
@@ -226,7 +228,7 @@ enum err tracking_http_call(struct tracking_http *http, const char *path,
     if (body != NULL)
         rc = jsontext_make(body, 0, &text);
     if (rc == ERR_OK)
-        rc = perform(http, path, text, answer);
+        rc = http_perform(http, path, text, answer);
     if (rc != ERR_OK) {
         json_decref(*answer);
         *answer = NULL;

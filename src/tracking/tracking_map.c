@@ -21,7 +21,7 @@ struct tracking_map {
 
 /* FNV-1a. Names come from the program and its settings, nobody chooses them to
  * collide. */
-static uint64_t hash(const char *name)
+static uint64_t map_hash(const char *name)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
     for (; *name != '\0'; name++)
@@ -75,9 +75,10 @@ const char *tracking_map_name(const struct tracking_map *map, int number)
 }
 
 /* Where the name is, or would be. */
-static int32_t *find(const struct tracking_map *map, const char *name)
+static int32_t *map_find(const struct tracking_map *map, const char *name)
 {
-    size_t at = hash(name) & (map->slot_count - 1);
+    assert((map->slot_count & (map->slot_count - 1)) == 0);
+    size_t at = map_hash(name) & (map->slot_count - 1);
     while (map->slots[at] != 0 &&
            strcmp(map->names[map->slots[at] - 1], name) != 0)
         at = (at + 1) & (map->slot_count - 1);
@@ -86,12 +87,13 @@ static int32_t *find(const struct tracking_map *map, const char *name)
 
 int tracking_map_find(const struct tracking_map *map, const char *name)
 {
-    return *find(map, name) - 1;
+    return *map_find(map, name) - 1;
 }
 
 /* Twice the room: the slots are never more than half full. */
-static enum err grow(struct tracking_map *map)
+static enum err map_grow(struct tracking_map *map)
 {
+    assert(map->count == map->room);
     size_t room = (size_t)map->room * 2;
     char **names = realloc(map->names, room * sizeof names[0]);
     if (names == NULL)
@@ -104,7 +106,7 @@ static enum err grow(struct tracking_map *map)
     map->slot_count = room * 2;
     map->room = (int)room;
     for (int i = 0; i < map->count; i++)
-        *find(map, map->names[i]) = i + 1;
+        *map_find(map, map->names[i]) = i + 1;
     return ERR_OK;
 }
 
@@ -117,11 +119,11 @@ enum err tracking_map_add(struct tracking_map *map, const char *name,
     if (map->count == TRACKING_MAP_MAX)
         return err_set(ERR_DATA, "more than %d names", TRACKING_MAP_MAX);
     if (map->count == map->room)
-        TRY(grow(map));
+        TRY(map_grow(map));
     char *copy = NULL;
     TRY(new_text(&copy, name));
     *number = map->count;
     map->names[map->count++] = copy;
-    *find(map, copy) = map->count;
+    *map_find(map, copy) = map->count;
     return ERR_OK;
 }

@@ -1,6 +1,7 @@
 /* MLflow's runs, wherever they are kept. */
 #include "src/tracking/tracking_mlflow.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -106,6 +107,7 @@ enum err tracking_mlflow_load(const struct tracking_options *options,
 enum err tracking_mlflow_save(const struct tracking_options *options,
                               const char *id, bool has_params)
 {
+    assert(tracking_mlflow_is_id(id));
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *text = NULL;

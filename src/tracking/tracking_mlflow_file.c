@@ -6,6 +6,7 @@
  *   ROOT/EXPERIMENT/RUN/metrics/train/loss   lines "milliseconds value step"
  *   ROOT/EXPERIMENT/RUN/params/optimizer.lr  the value
  *   ROOT/EXPERIMENT/RUN/tags/mlflow.runName  the value */
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -44,6 +45,7 @@ static bool mlflow_file_wanted(const struct tracking_settings *settings)
 
 static enum err mlflow_file_check(const struct tracking_settings *settings)
 {
+    assert(settings->mlflow[0] != '\0');
     const char *folder = tracking_mlflow_folder(settings->mlflow);
     if (strstr(folder, "://") != NULL || strstr(folder, "/file:") != NULL ||
         folder[0] != '/')
@@ -348,6 +350,7 @@ static enum err mlflow_file_write(void *self,
                                   const struct tracking_record *const *records,
                                   int count)
 {
+    assert(count > 0);
     struct mlflow_file *m = self;
     for (int r = 0; r < count; r++)
         for (int i = 0; i < records[r]->count; i++)

@@ -1,6 +1,7 @@
 /* Sink: an MLflow server, by its REST interface (2.0). What is sent twice, after
  * an answer that was lost, is the same value of the same step and time, which
  * the server keeps once. */
+#include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -36,6 +37,7 @@ static bool mlflow_rest_wanted(const struct tracking_settings *settings)
 
 static enum err mlflow_rest_check(const struct tracking_settings *settings)
 {
+    assert(tracking_mlflow_is_http(settings->mlflow));
     const char *address = settings->mlflow;
     const char *host = strstr(address, "://") + 3;
     /* a password may have a "/", so "@" is looked for in all of it */
@@ -59,7 +61,7 @@ static enum err mlflow_rest_check(const struct tracking_settings *settings)
 }
 
 /* A call whose answer does not matter. */
-static enum err send(struct mlflow_rest *m, const char *path, json_t *body)
+static enum err rest_send(struct mlflow_rest *m, const char *path, json_t *body)
 {
     json_t *answer = NULL;
     TRY(tracking_http_call(m->http, path, body, TRACKING_HTTP_ANSWER_BYTES,
@@ -120,8 +122,9 @@ static enum err send_all_params(struct mlflow_rest *m)
                 params, json_pack("{s:s, s:o}", "key", options->params[i].key,
                                   "value", jsontext_string(value)));
         }
-        TRY(send(m, API "runs/log-batch",
-                 json_pack("{s:s, s:o}", "run_id", m->run, "params", params)));
+        TRY(rest_send(
+            m, API "runs/log-batch",
+            json_pack("{s:s, s:o}", "run_id", m->run, "params", params)));
     }
     return ERR_OK;
 }
@@ -183,7 +186,7 @@ static enum err set_status(struct mlflow_rest *m,
         json_object_set_new(
             body, "end_time",
             json_integer((json_int_t)tracking_mlflow_ms(clock_wall())));
-    return send(m, API "runs/update", body);
+    return rest_send(m, API "runs/update", body);
 }
 
 static enum err mlflow_rest_open(void *self,
@@ -252,9 +255,9 @@ static enum err send_metrics(struct mlflow_rest *m)
 {
     if (json_array_size(m->metrics) == 0)
         return ERR_OK;
-    enum err rc =
-        send(m, API "runs/log-batch",
-             json_pack("{s:s, s:O}", "run_id", m->run, "metrics", m->metrics));
+    enum err rc = rest_send(
+        m, API "runs/log-batch",
+        json_pack("{s:s, s:O}", "run_id", m->run, "metrics", m->metrics));
     json_array_clear(m->metrics);
     return rc;
 }
@@ -289,6 +292,7 @@ static enum err mlflow_rest_write(void *self,
                                   const struct tracking_record *const *records,
                                   int count)
 {
+    assert(count > 0);
     struct mlflow_rest *m = self;
     json_array_clear(m->metrics);
     for (int r = 0; r < count; r++)

@@ -2,10 +2,13 @@
  * run which logs the same names allocates nothing after its first steps. */
 #include "src/tracking/tracking_packet.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void empty(struct tracking_packet *packet)
+#include "src/base/array.h"
+
+static void packet_empty(struct tracking_packet *packet)
 {
     for (int i = 0; i < packet->record.text_count; i++)
         free(packet->record.texts[i].text);
@@ -17,7 +20,7 @@ static void empty(struct tracking_packet *packet)
 
 static void packet_free(struct tracking_packet *packet)
 {
-    empty(packet);
+    packet_empty(packet);
     free(packet->record.scalars);
     free(packet);
 }
@@ -46,14 +49,8 @@ static bool copy_scalars(struct tracking_packet *packet,
                          const struct tracking_record *from)
 {
     struct tracking_record *to = &packet->record;
-    if (from->count > packet->room) {
-        void *scalars =
-            realloc(to->scalars, (size_t)from->count * sizeof to->scalars[0]);
-        if (scalars == NULL)
-            return false;
-        to->scalars = scalars;
-        packet->room = from->count;
-    }
+    if (array_room(&to->scalars, &packet->room, from->count) != ERR_OK)
+        return false;
     if (from->count > 0)
         memcpy(to->scalars, from->scalars,
                (size_t)from->count * sizeof to->scalars[0]);
@@ -84,9 +81,10 @@ tracking_packet_make(struct tracking_pool *pool,
 void tracking_packet_give(struct tracking_pool *pool,
                           struct tracking_packet *packet)
 {
+    assert(packet->workers > 0);
     if (--packet->workers > 0)
         return;
-    empty(packet);
+    packet_empty(packet);
     packet->next = pool->unused;
     pool->unused = packet;
 }

@@ -6,6 +6,7 @@
  * Besides tessera_step, tessera_time_seconds (of the newest record, since 1970)
  * and tessera_running, which is 0 when the run has ended by itself: of one that
  * was killed only the time tells. */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -40,6 +41,7 @@ static bool prometheus_wanted(const struct tracking_settings *settings)
 
 static enum err prometheus_check(const struct tracking_settings *settings)
 {
+    assert(settings->prometheus[0] != '\0');
     size_t name = strlen(settings->prometheus);
     if (name < 6 || strcmp(settings->prometheus + name - 5, ".prom") != 0)
         return err_set(ERR_USAGE,
@@ -97,7 +99,8 @@ static enum err prometheus_begin(void *self, int64_t step)
     return ERR_OK;
 }
 
-static enum err keep(struct prometheus *p, const char *name, double value)
+static enum err prometheus_keep(struct prometheus *p, const char *name,
+                                double value)
 {
     char metric[METRIC_BYTES];
     int number;
@@ -151,11 +154,12 @@ static enum err prometheus_write(void *self,
                                  const struct tracking_record *const *records,
                                  int count)
 {
+    assert(count > 0);
     struct prometheus *p = self;
     for (int r = 0; r < count; r++)
         for (int i = 0; i < records[r]->count; i++)
-            TRY(keep(p, records[r]->scalars[i].name,
-                     records[r]->scalars[i].value));
+            TRY(prometheus_keep(p, records[r]->scalars[i].name,
+                                records[r]->scalars[i].value));
     p->step = records[count - 1]->step;
     p->time_s = records[count - 1]->time_s;
     return put_file(p, true);

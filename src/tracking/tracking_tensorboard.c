@@ -4,6 +4,7 @@
  * drops what restarts have made stale (TensorBoard does) shows each step once.
  * Readers take files in the order of their names, which begin with a time: it is
  * made later than that of all files that are there, whatever the clock says. */
+#include <assert.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -99,6 +100,7 @@ static enum err tensorboard_write(void *self,
                                   const struct tracking_record *const *records,
                                   int count)
 {
+    assert(count > 0);
     struct tensorboard *tb = self;
     tb->out.bytes = 0;
     for (int i = 0; i < count; i++)
