@@ -129,7 +129,7 @@ static const struct {
 
 static void test_read(void)
 {
-    enum hf_arch arch;
+    enum arch arch;
     struct model_config model;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *text = cases[i].text;
@@ -146,7 +146,7 @@ static void test_read(void)
               "\"tie_word_embeddings\":true}";
     tap_ok(hf_config_parse(rope, sizeof rope - 1, "c", &arch, &model) == ERR_OK,
            "a Llama");
-    tap_ok(arch == HF_LLAMA && model.d_model == 64 && model.n_kv_heads == 2 &&
+    tap_ok(arch == ARCH_LLAMA && model.d_model == 64 && model.n_kv_heads == 2 &&
                model.ffn_width == 96 && model.rope_theta == 5e5 &&
                model.norm_eps == 1e-5 && model.tied && !model.bias &&
                model.positions == POSITIONS_ROPE && model.max_seq_len == 2048,
@@ -202,20 +202,20 @@ static void as_mixtral(struct model_config *model)
 
 static const struct {
     const char *preset;
-    enum hf_arch arch;
+    enum arch arch;
     int parts; /* pieces more than parameters, of each layer */
     void (*change)(struct model_config *model);
 } models[] = {
-    { "mpt-125m", HF_GPT2, 0, NULL },
-    { "mpt-125m", HF_GPT2, 0, as_released },
-    { "mpt-7b-released", HF_MPT, 0, NULL },
-    { "llama3-8b", HF_LLAMA, 2, NULL },
-    { "llama3-8b", HF_LLAMA, 4, with_biases },
-    { "llama3-8b", HF_LLAMA, 2, scaled },
-    { "llama-tiny", HF_MISTRAL, 2, NULL },
-    { "llama-tiny", HF_QWEN2, 4, as_qwen },
-    { "dbrx", HF_DBRX, 0, NULL },
-    { "dbrx", HF_MIXTRAL, 2 + 3 * 15, as_mixtral },
+    { "mpt-125m", ARCH_GPT2, 0, NULL },
+    { "mpt-125m", ARCH_GPT2, 0, as_released },
+    { "mpt-7b-released", ARCH_MPT, 0, NULL },
+    { "llama3-8b", ARCH_LLAMA, 2, NULL },
+    { "llama3-8b", ARCH_LLAMA, 4, with_biases },
+    { "llama3-8b", ARCH_LLAMA, 2, scaled },
+    { "llama-tiny", ARCH_MISTRAL, 2, NULL },
+    { "llama-tiny", ARCH_QWEN2, 4, as_qwen },
+    { "dbrx", ARCH_DBRX, 0, NULL },
+    { "dbrx", ARCH_MIXTRAL, 2 + 3 * 15, as_mixtral },
 };
 
 static bool make_model(int i, struct model_config *model)
@@ -227,15 +227,16 @@ static bool make_model(int i, struct model_config *model)
     return model_config_check(model) == ERR_OK;
 }
 
-static void test_pieces(enum hf_arch arch, const struct model_config *model,
+static void test_pieces(enum arch arch, const struct model_config *model,
                         int parts)
 {
     struct params *params = NULL;
     struct hf_names *names = NULL;
     int64_t vocab = model->vocab_size - 3;
     bool made = params_create(model, &params) == ERR_OK &&
-                hf_names_create(arch, model, params, vocab, &names) == ERR_OK;
-    tap_ok(made, "%s: pieces: %s", hf_config_arch_name(arch),
+                hf_names_create(&arch_rows[arch].hf, model, params, vocab,
+                                &names) == ERR_OK;
+    tap_ok(made, "%s: pieces: %s", arch_rows[arch].hf.name,
            made ? "" : err_text());
     if (made) {
         int wrong = 0;
@@ -270,12 +271,12 @@ static void test_both_ways(void)
     struct model_config model;
     for (int i = 0; i < (int)(sizeof models / sizeof models[0]); i++) {
         char *text = NULL;
-        enum hf_arch arch;
+        enum arch arch;
         struct model_config again;
         if (!tap_ok(make_model(i, &model), "%s", models[i].preset))
             continue;
         enum err rc = hf_config_text(models[i].arch, &model, "bfloat16", &text);
-        tap_ok(rc == ERR_OK, "as %s: %s", hf_config_arch_name(models[i].arch),
+        tap_ok(rc == ERR_OK, "as %s: %s", arch_rows[models[i].arch].hf.name,
                rc == ERR_OK ? "" : err_text());
         if (rc == ERR_OK)
             tap_ok(hf_config_parse(text, strlen(text), "c", &arch, &again) ==
@@ -286,7 +287,7 @@ static void test_both_ways(void)
                    "and back");
         free(text);
         test_pieces(models[i].arch, &model, models[i].parts);
-        if (models[i].arch == HF_MISTRAL)
+        if (models[i].arch == ARCH_MISTRAL)
             continue;
         tap_ok(hf_config_choose(&model, &arch) == ERR_OK &&
                    arch == models[i].arch,
@@ -297,13 +298,13 @@ static void test_both_ways(void)
 static void test_not_expressed(void)
 {
     struct model_config model;
-    enum hf_arch arch;
+    enum arch arch;
     char *text = NULL;
     struct params *params = NULL;
     struct hf_names *names = NULL;
     (void)make_model(3, &model);
     model.clip_qkv = 8;
-    tap_ok(hf_config_text(HF_LLAMA, &model, "float32", &text) ==
+    tap_ok(hf_config_text(ARCH_LLAMA, &model, "float32", &text) ==
                    ERR_UNSUPPORTED &&
                strstr(err_text(), "model.clip_qkv") != NULL,
            "refused: %s", err_text());
@@ -312,20 +313,20 @@ static void test_not_expressed(void)
     model.clip_qkv = 0;
     struct model_config mpt;
     tap_ok(make_model(2, &mpt) && (mpt.alibi_bias_max = 4) > 0 &&
-               hf_config_text(HF_MPT, &mpt, "float32", &text) ==
+               hf_config_text(ARCH_MPT, &mpt, "float32", &text) ==
                    ERR_UNSUPPORTED &&
                strstr(err_text(), "model.alibi_bias_max") != NULL,
            "refused: %s", err_text());
     model.qkv_bias = true;
-    tap_ok(hf_config_text(HF_LLAMA, &model, "float32", &text) ==
+    tap_ok(hf_config_text(ARCH_LLAMA, &model, "float32", &text) ==
                    ERR_UNSUPPORTED &&
                strstr(err_text(), "biases of queries") != NULL,
            "refused: %s", err_text());
     model.qkv_bias = false;
     model.bias = true;
     tap_ok(params_create(&model, &params) == ERR_OK &&
-               hf_names_create(HF_QWEN2, &model, params, model.vocab_size,
-                               &names) == ERR_UNSUPPORTED,
+               hf_names_create(&arch_rows[ARCH_QWEN2].hf, &model, params,
+                               model.vocab_size, &names) == ERR_UNSUPPORTED,
            "a parameter without a tensor: %s", err_text());
     params_destroy(params);
 }
@@ -358,7 +359,7 @@ static void test_names(void)
     model.experts = 2;
     model.experts_top_k = 1;
     if (!tap_ok(params_create(&model, &params) == ERR_OK &&
-                    hf_names_create(HF_MIXTRAL, &model, params,
+                    hf_names_create(&arch_rows[ARCH_MIXTRAL].hf, &model, params,
                                     model.vocab_size, &names) == ERR_OK,
                 "a Mixtral of one layer"))
         return;
@@ -371,8 +372,8 @@ static void test_names(void)
                down->shape[1] == model.ffn_width &&
                down->row == model.ffn_width,
            "an expert's way down lies transposed");
-    tap_ok(hf_names_is_buffer(HF_GPT2, "h.3.attn.bias") &&
-               !hf_names_is_buffer(HF_GPT2, "h.3.attn.c_attn.bias"),
+    tap_ok(hf_names_is_buffer(ARCH_GPT2, "h.3.attn.bias") &&
+               !hf_names_is_buffer(ARCH_GPT2, "h.3.attn.c_attn.bias"),
            "a mask is told from a bias");
     hf_names_destroy(names);
     params_destroy(params);
@@ -389,7 +390,7 @@ static void test_mutations(void)
     int accepted = 0;
     for (uint64_t round = 0; round < 4000; round++) {
         char text[512];
-        enum hf_arch arch;
+        enum arch arch;
         struct model_config model;
         struct params *params = NULL;
         snprintf(text, sizeof text, "%s", seeds[round % 2]);

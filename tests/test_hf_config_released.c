@@ -21,7 +21,7 @@ static const struct released {
     const char *name;
     const char *text;  /* without the braces, " written as ' */
     const char *lacks; /* NULL: nothing */
-    enum hf_arch arch;
+    enum arch arch;
     long long parameters;
 } released[] = {
     { "TinyLlama 1.1B",
@@ -32,7 +32,7 @@ static const struct released {
       "'max_position_embeddings': 2048, 'rms_norm_eps': 1e-05, "
       "'rope_theta': 10000.0, 'tie_word_embeddings': false, "
       "'attention_dropout': 0.0, 'hidden_act': 'silu'",
-      NULL, HF_LLAMA, 1100048384 },
+      NULL, ARCH_LLAMA, 1100048384 },
     { "Llama 2 7B",
       "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
           LLAMA_BIASES
@@ -42,7 +42,7 @@ static const struct released {
       "'max_position_embeddings': 4096, 'rms_norm_eps': 1e-05, "
       "'rope_theta': 10000.0, 'tie_word_embeddings': false, "
       "'attention_dropout': 0.0, 'hidden_act': 'silu'",
-      NULL, HF_LLAMA, 6738415616 },
+      NULL, ARCH_LLAMA, 6738415616 },
     { "Llama 2 70B",
       "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
           LLAMA_BIASES
@@ -52,7 +52,7 @@ static const struct released {
       "'max_position_embeddings': 4096, 'rms_norm_eps': 1e-05, "
       "'rope_theta': 10000.0, 'tie_word_embeddings': false, "
       "'attention_dropout': 0.0, 'hidden_act': 'silu'",
-      NULL, HF_LLAMA, 68976648192 },
+      NULL, ARCH_LLAMA, 68976648192 },
     { "Llama 3 8B",
       "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
           LLAMA_BIASES
@@ -62,7 +62,7 @@ static const struct released {
       "'max_position_embeddings': 8192, 'rms_norm_eps': 1e-05, "
       "'rope_theta': 500000.0, 'tie_word_embeddings': false, "
       "'attention_dropout': 0.0, 'hidden_act': 'silu'",
-      NULL, HF_LLAMA, 8030261248 },
+      NULL, ARCH_LLAMA, 8030261248 },
     { "Llama 3.1 8B",
       "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
           LLAMA_BIASES
@@ -74,7 +74,7 @@ static const struct released {
       "'hidden_act': 'silu', 'rope_scaling': {'factor': 8.0, "
       "'low_freq_factor': 1.0, 'high_freq_factor': 4.0, "
       "'original_max_position_embeddings': 8192, 'rope_type': 'llama3'}",
-      NULL, HF_LLAMA, 8030261248 },
+      NULL, ARCH_LLAMA, 8030261248 },
     { "Llama 3.1 70B",
       "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
           LLAMA_BIASES
@@ -86,7 +86,7 @@ static const struct released {
       "'hidden_act': 'silu', 'rope_scaling': {'factor': 8.0, "
       "'low_freq_factor': 1.0, 'high_freq_factor': 4.0, "
       "'original_max_position_embeddings': 8192, 'rope_type': 'llama3'}",
-      NULL, HF_LLAMA, 70553706496 },
+      NULL, ARCH_LLAMA, 70553706496 },
     { "Llama 3.2 1B",
       "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
           LLAMA_BIASES
@@ -98,7 +98,7 @@ static const struct released {
       "'attention_dropout': 0.0, 'hidden_act': 'silu', 'rope_scaling': "
       "{'factor': 32.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0, "
       "'original_max_position_embeddings': 8192, 'rope_type': 'llama3'}",
-      NULL, HF_LLAMA, 1235814400 },
+      NULL, ARCH_LLAMA, 1235814400 },
     { "Llama 3.2 3B",
       "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
           LLAMA_BIASES
@@ -110,7 +110,7 @@ static const struct released {
       "'attention_dropout': 0.0, 'hidden_act': 'silu', 'rope_scaling': "
       "{'factor': 32.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0, "
       "'original_max_position_embeddings': 8192, 'rope_type': 'llama3'}",
-      NULL, HF_LLAMA, 3212749824 },
+      NULL, ARCH_LLAMA, 3212749824 },
     { "SmolLM2 135M",
       "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
           LLAMA_BIASES
@@ -122,7 +122,7 @@ static const struct released {
       "'rope_theta': 100000, 'tie_word_embeddings': true, "
       "'attention_dropout': 0.0, 'hidden_act': 'silu', "
       "'transformers.js_config': {'kv_cache_dtype': {'q4f16': 'float16'}}",
-      NULL, HF_LLAMA, 134515008 },
+      NULL, ARCH_LLAMA, 134515008 },
     { "SmolLM2 1.7B",
       "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
           LLAMA_BIASES
@@ -132,7 +132,7 @@ static const struct released {
       "'max_position_embeddings': 8192, 'rms_norm_eps': 1e-05, "
       "'rope_theta': 130000, 'tie_word_embeddings': true, "
       "'attention_dropout': 0.0, 'hidden_act': 'silu'",
-      NULL, HF_LLAMA, 1711376384 },
+      NULL, ARCH_LLAMA, 1711376384 },
     { "DeepSeek Coder 6.7B",
       "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
       "'pretraining_tp': 1, 'vocab_size': 32256, 'hidden_size': 4096, "
@@ -142,7 +142,7 @@ static const struct released {
       "'rope_theta': 100000, 'tie_word_embeddings': false, "
       "'attention_dropout': 0.0, 'hidden_act': 'silu', 'rope_scaling': "
       "{'factor': 4.0, 'type': 'linear'}",
-      NULL, HF_LLAMA, 6740512768 },
+      NULL, ARCH_LLAMA, 6740512768 },
     { "a Llama with angles by the length",
       "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
       "'vocab_size': 32000, 'hidden_size': 4096, 'intermediate_size': "
@@ -152,7 +152,7 @@ static const struct released {
       "'tie_word_embeddings': false, 'attention_dropout': 0.0, "
       "'hidden_act': 'silu', 'rope_scaling': {'factor': 2.0, 'type': "
       "'dynamic'}",
-      "rope_scaling.type is \"dynamic\"", HF_LLAMA, 0 },
+      "rope_scaling.type is \"dynamic\"", ARCH_LLAMA, 0 },
     { "a Llama in 4 bits",
       "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
       "'vocab_size': 32000, 'hidden_size': 4096, 'intermediate_size': "
@@ -162,7 +162,7 @@ static const struct released {
       "'tie_word_embeddings': false, 'attention_dropout': 0.0, "
       "'hidden_act': 'silu', 'quantization_config': {'bits': 4, "
       "'quant_method': 'gptq'}",
-      "the weights are quantized (gptq)", HF_LLAMA, 0 },
+      "the weights are quantized (gptq)", ARCH_LLAMA, 0 },
     { "Mistral 7B v0.3",
       "'architectures': ['MistralForCausalLM'], 'model_type': "
       "'mistral', " COMMON
@@ -172,7 +172,7 @@ static const struct released {
       "'max_position_embeddings': 32768, 'rms_norm_eps': 1e-05, "
       "'rope_theta': 1000000.0, 'tie_word_embeddings': false, "
       "'attention_dropout': 0.0, 'hidden_act': 'silu'",
-      NULL, HF_MISTRAL, 7248023552 },
+      NULL, ARCH_MISTRAL, 7248023552 },
     { "Mistral 7B v0.1",
       "'architectures': ['MistralForCausalLM'], 'model_type': "
       "'mistral', " COMMON
@@ -183,7 +183,7 @@ static const struct released {
       "'rope_theta': 10000.0, 'tie_word_embeddings': false, "
       "'attention_dropout': 0.0, 'hidden_act': 'silu'",
       "sliding_window is 4096, less than max_position_embeddings (32768)",
-      HF_MISTRAL, 0 },
+      ARCH_MISTRAL, 0 },
     { "Mistral 7B v0.1, shortened",
       "'architectures': ['MistralForCausalLM'], 'model_type': "
       "'mistral', " COMMON
@@ -193,7 +193,7 @@ static const struct released {
       "'max_position_embeddings': 4096, 'rms_norm_eps': 1e-05, "
       "'rope_theta': 10000.0, 'tie_word_embeddings': false, "
       "'attention_dropout': 0.0, 'hidden_act': 'silu'",
-      NULL, HF_MISTRAL, 7241732096 },
+      NULL, ARCH_MISTRAL, 7241732096 },
     { "Mistral Nemo",
       "'architectures': ['MistralForCausalLM'], 'model_type': "
       "'mistral', " COMMON
@@ -203,7 +203,7 @@ static const struct released {
       "null, 'max_position_embeddings': 131072, 'rms_norm_eps': 1e-05, "
       "'rope_theta': 1000000.0, 'tie_word_embeddings': false, "
       "'attention_dropout': 0.0, 'hidden_act': 'silu'",
-      "head_dim is 128", HF_MISTRAL, 0 },
+      "head_dim is 128", ARCH_MISTRAL, 0 },
     { "Qwen2 1.5B",
       "'architectures': ['Qwen2ForCausalLM'], 'model_type': 'qwen2', " COMMON
       "'vocab_size': 151936, 'hidden_size': 1536, 'intermediate_size': "
@@ -214,7 +214,7 @@ static const struct released {
       "'hidden_act': 'silu', 'use_sliding_window': false, "
       "'sliding_window': 131072, 'max_window_layers': 28, 'use_mrope': "
       "false",
-      NULL, HF_QWEN2, 1543714304 },
+      NULL, ARCH_QWEN2, 1543714304 },
     { "Qwen2.5 0.5B",
       "'architectures': ['Qwen2ForCausalLM'], 'model_type': 'qwen2', " COMMON
       "'vocab_size': 151936, 'hidden_size': 896, 'intermediate_size': "
@@ -225,7 +225,7 @@ static const struct released {
       "'hidden_act': 'silu', 'use_sliding_window': false, "
       "'sliding_window': 32768, 'max_window_layers': 24, 'use_mrope': "
       "false",
-      NULL, HF_QWEN2, 494032768 },
+      NULL, ARCH_QWEN2, 494032768 },
     { "Qwen2.5 7B",
       "'architectures': ['Qwen2ForCausalLM'], 'model_type': 'qwen2', " COMMON
       "'vocab_size': 152064, 'hidden_size': 3584, 'intermediate_size': "
@@ -236,7 +236,7 @@ static const struct released {
       "'hidden_act': 'silu', 'use_sliding_window': false, "
       "'sliding_window': 131072, 'max_window_layers': 28, 'use_mrope': "
       "false",
-      NULL, HF_QWEN2, 7615616512 },
+      NULL, ARCH_QWEN2, 7615616512 },
     { "Qwen2.5 7B with YaRN",
       "'architectures': ['Qwen2ForCausalLM'], 'model_type': 'qwen2', " COMMON
       "'vocab_size': 152064, 'hidden_size': 3584, 'intermediate_size': "
@@ -246,7 +246,7 @@ static const struct released {
       "'tie_word_embeddings': false, 'attention_dropout': 0.0, "
       "'hidden_act': 'silu', 'rope_scaling': {'factor': 4.0, "
       "'original_max_position_embeddings': 32768, 'type': 'yarn'}",
-      "rope_scaling.type is \"yarn\"", HF_QWEN2, 0 },
+      "rope_scaling.type is \"yarn\"", ARCH_QWEN2, 0 },
     { "Qwen3 0.6B",
       "'architectures': ['Qwen3ForCausalLM'], 'model_type': 'qwen3', " COMMON
       "'vocab_size': 151936, 'hidden_size': 1024, 'intermediate_size': "
@@ -255,7 +255,7 @@ static const struct released {
       "'rms_norm_eps': 1e-06, 'rope_theta': 1000000, "
       "'tie_word_embeddings': true, 'attention_dropout': 0.0, "
       "'hidden_act': 'silu'",
-      "architecture Qwen3ForCausalLM", HF_QWEN2, 0 },
+      "architecture Qwen3ForCausalLM", ARCH_QWEN2, 0 },
     { "GPT-2",
       "'architectures': ['GPT2LMHeadModel'], 'model_type': 'gpt2', " COMMON
       "'activation_function': 'gelu_new', 'attn_pdrop': 0.1, "
@@ -266,7 +266,7 @@ static const struct released {
       "'summary_type': 'cls_index', 'summary_use_proj': true, "
       "'task_specific_params': {'text-generation': {'do_sample': true, "
       "'max_length': 50}}, 'vocab_size': 50257",
-      NULL, HF_GPT2, 124439808 },
+      NULL, ARCH_GPT2, 124439808 },
     { "GPT-2 medium",
       "'architectures': ['GPT2LMHeadModel'], 'model_type': 'gpt2', " COMMON
       "'activation_function': 'gelu_new', 'attn_pdrop': 0.1, "
@@ -277,7 +277,7 @@ static const struct released {
       "'summary_type': 'cls_index', 'summary_use_proj': true, "
       "'task_specific_params': {'text-generation': {'do_sample': true, "
       "'max_length': 50}}, 'vocab_size': 50257",
-      NULL, HF_GPT2, 354823168 },
+      NULL, ARCH_GPT2, 354823168 },
     { "GPT-2 XL",
       "'architectures': ['GPT2LMHeadModel'], 'model_type': 'gpt2', " COMMON
       "'activation_function': 'gelu_new', 'attn_pdrop': 0.1, "
@@ -288,7 +288,7 @@ static const struct released {
       "'summary_type': 'cls_index', 'summary_use_proj': true, "
       "'task_specific_params': {'text-generation': {'do_sample': true, "
       "'max_length': 50}}, 'vocab_size': 50257",
-      NULL, HF_GPT2, 1557611200 },
+      NULL, ARCH_GPT2, 1557611200 },
     { "MPT-7B",
       "'architectures': ['MPTForCausalLM'], 'model_type': 'mpt', " COMMON
       "'attn_config': {'alibi': true, 'alibi_bias_max': 8, 'attn_impl': "
@@ -303,7 +303,7 @@ static const struct released {
       "'logit_scale': null, 'no_bias': true, 'verbose': 0, 'norm_type': "
       "'low_precision_layernorm', 'init_device': 'cpu', "
       "'tokenizer_name': 'EleutherAI/gpt-neox-20b', 'vocab_size': 50432",
-      NULL, HF_MPT, 6649286656 },
+      NULL, ARCH_MPT, 6649286656 },
     { "MPT-30B",
       "'architectures': ['MPTForCausalLM'], 'model_type': 'mpt', " COMMON
       "'attn_config': {'alibi': true, 'alibi_bias_max': 8, 'attn_impl': "
@@ -318,7 +318,7 @@ static const struct released {
       "'logit_scale': null, 'no_bias': true, 'verbose': 0, 'norm_type': "
       "'low_precision_layernorm', 'init_device': 'cpu', "
       "'tokenizer_name': 'EleutherAI/gpt-neox-20b', 'vocab_size': 50432",
-      NULL, HF_MPT, 29957200896 },
+      NULL, ARCH_MPT, 29957200896 },
     { "Mixtral 8x7B",
       "'architectures': ['MixtralForCausalLM'], 'model_type': "
       "'mixtral', " COMMON
@@ -330,7 +330,7 @@ static const struct released {
       "'max_position_embeddings': 32768, 'rms_norm_eps': 1e-05, "
       "'rope_theta': 1000000.0, 'tie_word_embeddings': false, "
       "'attention_dropout': 0.0, 'hidden_act': 'silu'",
-      NULL, HF_MIXTRAL, 46702792704 },
+      NULL, ARCH_MIXTRAL, 46702792704 },
     { "DBRX",
       "'architectures': ['DbrxForCausalLM'], 'model_type': 'dbrx', " COMMON
       "'d_model': 6144, 'n_heads': 48, 'n_layers': 40, 'max_seq_len': "
@@ -341,7 +341,7 @@ static const struct released {
       "'ffn_config': {'ffn_hidden_size': 10752, 'model_type': '', "
       "'moe_jitter_eps': 0.01, 'moe_loss_weight': 0.05, "
       "'moe_num_experts': 16, 'moe_top_k': 4}",
-      NULL, HF_DBRX, 131596523520 },
+      NULL, ARCH_DBRX, 131596523520 },
 };
 
 static bool same_shape(const struct model_config *a,
@@ -361,7 +361,7 @@ static void check(const struct released *r)
 {
     char text[4096];
     char *again = NULL;
-    enum hf_arch arch = HF_ARCHS, other = HF_ARCHS;
+    enum arch arch = ARCHS, other = ARCHS;
     struct model_config model, back;
     int bytes = snprintf(text, sizeof text, "{%s}", r->text);
     for (char *c = text; *c != '\0'; c++)
@@ -378,7 +378,9 @@ static void check(const struct released *r)
     tap_is_int(model_config_param_count(&model), r->parameters,
                "%s: the published number of parameters", r->name);
     /* Mixtral's 0.02 is of a sum over two choices */
-    double balance = arch == HF_MIXTRAL ? 0.04 : arch == HF_DBRX ? 0.05 : 0.0;
+    double balance = arch == ARCH_MIXTRAL ? 0.04
+                     : arch == ARCH_DBRX  ? 0.05
+                                          : 0.0;
     tap_is_close(model.balance_weight, balance, 1e-12,
                  "%s: how much its experts' balance counts", r->name);
     tap_ok(hf_config_text(arch, &model, "bfloat16", &again) == ERR_OK &&
@@ -392,7 +394,7 @@ static void check(const struct released *r)
 /* As large as the setting may be, and larger. */
 static void check_balance(void)
 {
-    enum hf_arch arch;
+    enum arch arch;
     struct model_config model, back = { .balance_weight = 0 };
     char *text = NULL;
     if (!tap_ok(model_config_preset("dbrx", &model) == ERR_OK, "dbrx"))
@@ -401,7 +403,7 @@ static void check_balance(void)
     model.positions = POSITIONS_ROPE;
     model.norm = MODEL_NORM_RMSNORM;
     model.clip_qkv = 0;
-    tap_ok(hf_config_text(HF_MIXTRAL, &model, "float32", &text) == ERR_OK &&
+    tap_ok(hf_config_text(ARCH_MIXTRAL, &model, "float32", &text) == ERR_OK &&
                hf_config_parse(text, strlen(text), "c", &arch, &back) ==
                    ERR_OK &&
                back.balance_weight == 1e3,

@@ -1,12 +1,13 @@
 /* Models of Hugging Face folders and GGUF files: every element is where
- * hf_names.h and gguf_names.h say, whatever interval is read; what does not
+ * arch.h says, whatever interval is read; what does not
  * fit is refused or listed. */
 #include "src/formats/weights.h"
 
 #include "src/base/rng.h"
-#include "src/formats/gguf/gguf_names.h"
+#include "src/formats/gguf/gguf_config.h"
 #include "src/formats/gguf/gguf_writer.h"
 #include "src/formats/safetensors/half.h"
+#include "src/formats/hf/hf_config.h"
 #include "src/formats/hf/hf_names.h"
 #include "src/formats/safetensors/safetensors_writer.h"
 #include "src/formats/weights_cut.h"
@@ -32,7 +33,7 @@ struct model {
 
 static const char *folder;
 
-static struct model_config shape(enum hf_arch arch)
+static struct model_config shape(enum arch arch)
 {
     struct model_config c;
     fixture_need(model_config_preset("mpt-tiny", &c));
@@ -46,27 +47,27 @@ static struct model_config shape(enum hf_arch arch)
     c.dropout_attention = c.dropout_residual = c.dropout_embedding = 0;
     c.positions = POSITIONS_LEARNED;
     c.tied = true;
-    if (arch == HF_GPT2) {
+    if (arch == ARCH_GPT2) {
         c.ffn_width = 96;
         return c;
     }
     c.bias = false;
     c.positions = POSITIONS_ALIBI;
-    if (arch == HF_MPT)
+    if (arch == ARCH_MPT)
         return c;
     c.positions = POSITIONS_ROPE;
-    c.qkv_bias = arch == HF_QWEN2;
+    c.qkv_bias = arch == ARCH_QWEN2;
     c.n_kv_heads = 2;
     c.ffn = FFN_GLU;
     c.activation = MODEL_SILU;
     c.ffn_width = 80;
     c.tied = false;
-    if (arch == HF_MIXTRAL || arch == HF_DBRX) {
+    if (arch == ARCH_MIXTRAL || arch == ARCH_DBRX) {
         c.experts = 4;
         c.experts_top_k = 2;
         c.router_normalize = 1;
     }
-    if (arch != HF_DBRX)
+    if (arch != ARCH_DBRX)
         c.norm = MODEL_NORM_RMSNORM;
     return c;
 }
@@ -147,7 +148,7 @@ static void add_tensor(struct safetensors_tensor *list, int *count,
 }
 
 /* A folder of the model, with its pieces in the order of their names. */
-static void write_folder(const char *path, struct model *m, enum hf_arch arch,
+static void write_folder(const char *path, struct model *m, enum arch arch,
                          const struct other *other)
 {
     struct safetensors_tensor list[512];
@@ -157,7 +158,7 @@ static void write_folder(const char *path, struct model *m, enum hf_arch arch,
     int count = 0;
     enum safetensors_dtype dtype =
         other->dtype != 0 ? other->dtype : SAFETENSORS_F32;
-    size_t prefix = other->bare ? strlen(hf_names_prefix(arch)) : 0;
+    size_t prefix = other->bare ? strlen(arch_rows[arch].prefix) : 0;
     fixture_need(fsio_remove_tree(path));
     fixture_need(fsio_mkdirs(path));
     fixture_need(hf_config_text(arch, &m->config, "float32", &config));
@@ -177,7 +178,7 @@ static void write_folder(const char *path, struct model *m, enum hf_arch arch,
     }
     if (other->twice) {
         pieces[count] = &m->names->list[0];
-        add_tensor(list, &count, HF_NAMES_HEAD, dtype, pieces[count]);
+        add_tensor(list, &count, ARCH_HF_HEAD, dtype, pieces[count]);
     }
     if (other->extra != NULL) {
         pieces[count] = &m->names->list[1];
@@ -249,19 +250,19 @@ static bool cuts(struct weights *weights, const struct model *m)
     return same;
 }
 
-static void hf_model(enum hf_arch arch, struct model *m)
+static void hf_model(enum arch arch, struct model *m)
 {
     *m = (struct model){ .config = shape(arch) };
     make_values(m);
-    fixture_need(
-        hf_names_create(arch, &m->config, m->params, VOCAB, &m->names));
+    fixture_need(hf_names_create(&arch_rows[arch].hf, &m->config, m->params,
+                                 VOCAB, &m->names));
 }
 
 static void test_folders(void)
 {
-    static const enum hf_arch archs[] = { HF_LLAMA, HF_MISTRAL, HF_QWEN2,
-                                          HF_GPT2,  HF_MPT,     HF_MIXTRAL,
-                                          HF_DBRX };
+    static const enum arch archs[] = { ARCH_LLAMA, ARCH_MISTRAL, ARCH_QWEN2,
+                                       ARCH_GPT2,  ARCH_MPT,     ARCH_MIXTRAL,
+                                       ARCH_DBRX };
     const struct other other = { .bare = false };
     const char *path = strdup(fixture_path(folder, "hf"));
     for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
@@ -269,7 +270,7 @@ static void test_folders(void)
         struct weights *weights = NULL;
         hf_model(archs[i], &m);
         write_folder(path, &m, archs[i], &other);
-        const char *name = hf_config_arch_name(archs[i]);
+        const char *name = arch_rows[archs[i]].hf.name;
         if (!tap_ok(weights_open(path, &weights) == ERR_OK, "%s opens", name))
             tap_note("%s", err_text());
         tap_ok(weights != NULL && reads(weights, &m), "%s: any interval", name);
@@ -286,8 +287,8 @@ static void test_about(void)
     struct weights *weights = NULL;
     const struct other other = { .dtype = SAFETENSORS_BF16, .tokens = 20 };
     const char *path = strdup(fixture_path(folder, "about"));
-    hf_model(HF_LLAMA, &m);
-    write_folder(path, &m, HF_LLAMA, &other);
+    hf_model(ARCH_LLAMA, &m);
+    write_folder(path, &m, ARCH_LLAMA, &other);
     fixture_need(weights_open(path, &weights));
     const struct weights_about *about = weights_about(weights);
     tap_is_str(about->dtype, "bfloat16", "dtype");
@@ -303,8 +304,8 @@ static void test_about(void)
 }
 
 /* Opens and matches, or is refused with this in the text. */
-static void refused(enum hf_arch arch, const struct other *other,
-                    const char *want, const char *what)
+static void refused(enum arch arch, const struct other *other, const char *want,
+                    const char *what)
 {
     struct model m;
     struct weights *weights = NULL;
@@ -326,23 +327,23 @@ static void refused(enum hf_arch arch, const struct other *other,
 
 static void test_others(void)
 {
-    refused(HF_GPT2, &(struct other){ .bare = true }, NULL,
+    refused(ARCH_GPT2, &(struct other){ .bare = true }, NULL,
             "names without their prefix");
-    refused(HF_GPT2, &(struct other){ .twice = true }, NULL,
+    refused(ARCH_GPT2, &(struct other){ .twice = true }, NULL,
             "a tied output layer once more");
-    refused(HF_GPT2, &(struct other){ .twice = true, .head_differs = true },
+    refused(ARCH_GPT2, &(struct other){ .twice = true, .head_differs = true },
             "lm_head.weight", "... which differs");
-    refused(HF_GPT2, &(struct other){ .extra = "transformer.h.0.attn.bias" },
+    refused(ARCH_GPT2, &(struct other){ .extra = "transformer.h.0.attn.bias" },
             NULL, "a mask of old files");
-    refused(HF_LLAMA, &(struct other){ .extra = "model.more.weight" },
+    refused(ARCH_LLAMA, &(struct other){ .extra = "model.more.weight" },
             "model.more.weight", "a tensor too many");
     refused(
-        HF_LLAMA,
+        ARCH_LLAMA,
         &(struct other){ .missing = "model.layers.1.self_attn.k_proj.weight" },
         "transformer.blocks.1.attn.Wqkv.weight", "a tensor too few");
-    refused(HF_LLAMA, &(struct other){ .transposed_shape = true }, "norm_1",
+    refused(ARCH_LLAMA, &(struct other){ .transposed_shape = true }, "norm_1",
             "a tensor of another shape");
-    refused(HF_LLAMA, &(struct other){ .tokens = VOCAB + 1 }, "vocab_size",
+    refused(ARCH_LLAMA, &(struct other){ .tokens = VOCAB + 1 }, "vocab_size",
             "a tokenizer with more tokens than the model");
 }
 
@@ -385,27 +386,27 @@ static void test_our_names(void)
     const struct other other = { .bare = false };
     const char *path = strdup(fixture_path(folder, "ours"));
     struct model m;
-    hf_model(HF_LLAMA, &m);
+    hf_model(ARCH_LLAMA, &m);
     snprintf(piece_of(&m, "model.norm.weight")->name, sizeof norm, "%s", norm);
-    write_folder(path, &m, HF_LLAMA, &other);
+    write_folder(path, &m, ARCH_LLAMA, &other);
     is_no_parameter(path, &m, norm, "norm_f.weight is [64] there, [64] in",
                     "a norm of a Llama under our name");
     free_model(&m);
-    hf_model(HF_MPT, &m);
+    hf_model(ARCH_MPT, &m);
     piece_of(&m, wte)->shape[0] = VOCAB - 8;
-    write_folder(path, &m, HF_MPT, &other);
+    write_folder(path, &m, ARCH_MPT, &other);
     is_no_parameter(path, &m, wte, "wte.weight is [40, 64] there, [48, 64] in",
                     "an embedding of too few rows");
     free_model(&m);
     free((char *)path);
-    refused(HF_LLAMA, &(struct other){ .extra = norm },
+    refused(ARCH_LLAMA, &(struct other){ .extra = norm },
             "norm_f.weight is there once more, [64]",
             "a norm once more, under our name");
 }
 
 /* --- GGUF --- */
 
-static void write_keys(struct gguf_writer *writer, enum gguf_arch arch,
+static void write_keys(struct gguf_writer *writer, enum arch arch,
                        const struct model *m)
 {
     static const char kind[] = "gpt2", pre[] = "gpt-2";
@@ -428,7 +429,7 @@ static enum gguf_blocks_type type_of(const struct hf_piece *piece,
 }
 
 /* Values become what the type can hold. */
-static void write_gguf(const char *path, enum gguf_arch arch, struct model *m,
+static void write_gguf(const char *path, enum arch arch, struct model *m,
                        enum gguf_blocks_type type)
 {
     struct gguf_writer *writer = NULL;
@@ -476,35 +477,35 @@ static void round_values(struct model *m, enum gguf_blocks_type type)
 static void test_gguf(void)
 {
     static const struct {
-        enum gguf_arch gguf;
-        enum hf_arch hf;
+        enum arch gguf;
+        enum arch hf;
         enum gguf_blocks_type type;
     } cases[] = {
-        { GGUF_LLAMA, HF_LLAMA, GGUF_BLOCKS_F32 },
-        { GGUF_LLAMA, HF_LLAMA, GGUF_BLOCKS_BF16 },
-        { GGUF_LLAMA, HF_LLAMA, GGUF_BLOCKS_Q8_0 },
-        { GGUF_QWEN2, HF_LLAMA, GGUF_BLOCKS_BF16 },
-        { GGUF_GPT2, HF_GPT2, GGUF_BLOCKS_F32 },
-        { GGUF_MPT, HF_MPT, GGUF_BLOCKS_BF16 },
+        { ARCH_LLAMA, ARCH_LLAMA, GGUF_BLOCKS_F32 },
+        { ARCH_LLAMA, ARCH_LLAMA, GGUF_BLOCKS_BF16 },
+        { ARCH_LLAMA, ARCH_LLAMA, GGUF_BLOCKS_Q8_0 },
+        { ARCH_QWEN2, ARCH_LLAMA, GGUF_BLOCKS_BF16 },
+        { ARCH_GPT2, ARCH_GPT2, GGUF_BLOCKS_F32 },
+        { ARCH_MPT, ARCH_MPT, GGUF_BLOCKS_BF16 },
     };
     const char *path = strdup(fixture_path(folder, "m.gguf"));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct weights *weights = NULL;
         struct model m = { .config = shape(cases[i].hf) };
-        if (cases[i].gguf == GGUF_LLAMA)
+        if (cases[i].gguf == ARCH_LLAMA)
             m.config.ffn_width = 96; /* whole blocks */
         if (i == 1) {
             m.config.rope_scaling = ROPE_SCALING_LINEAR;
             m.config.rope_factor = 4;
             m.config.out_bias = m.config.mlp_bias = true;
         }
-        m.config.qkv_bias = i == 1 || cases[i].gguf == GGUF_QWEN2;
+        m.config.qkv_bias = i == 1 || cases[i].gguf == ARCH_QWEN2;
         make_values(&m);
         round_values(&m, cases[i].type);
-        fixture_need(gguf_names_create(cases[i].gguf, &m.config, m.params,
-                                       VOCAB, &m.names));
+        fixture_need(hf_names_create(arch_rows[cases[i].gguf].gguf, &m.config,
+                                     m.params, VOCAB, &m.names));
         write_gguf(path, cases[i].gguf, &m, cases[i].type);
-        const char *name = gguf_config_arch_name(cases[i].gguf);
+        const char *name = arch_rows[cases[i].gguf].gguf->name;
         const char *type = gguf_blocks_name(cases[i].type);
         if (!tap_ok(weights_open(path, &weights) == ERR_OK, "%s of %s opens",
                     name, type))
@@ -525,12 +526,12 @@ static void test_our_names_in_gguf(void)
 {
     static const char norm[] = "transformer.norm_f.weight";
     const char *path = strdup(fixture_path(folder, "ours.gguf"));
-    struct model m = { .config = shape(HF_LLAMA) };
+    struct model m = { .config = shape(ARCH_LLAMA) };
     make_values(&m);
-    fixture_need(
-        gguf_names_create(GGUF_LLAMA, &m.config, m.params, VOCAB, &m.names));
+    fixture_need(hf_names_create(arch_rows[ARCH_LLAMA].gguf, &m.config,
+                                 m.params, VOCAB, &m.names));
     snprintf(piece_of(&m, "output_norm.weight")->name, sizeof norm, "%s", norm);
-    write_gguf(path, GGUF_LLAMA, &m, GGUF_BLOCKS_F32);
+    write_gguf(path, ARCH_LLAMA, &m, GGUF_BLOCKS_F32);
     is_no_parameter(path, &m, norm, "norm_f.weight is [64] there, [64] in",
                     "a norm of a GGUF file under our name");
     free_model(&m);
@@ -539,9 +540,9 @@ static void test_our_names_in_gguf(void)
 
 static void test_not_in_gguf(void)
 {
-    enum gguf_arch arch = GGUF_ARCHS;
-    struct model_config config = shape(HF_LLAMA);
-    tap_ok(gguf_config_choose(&config, &arch) == ERR_OK && arch == GGUF_LLAMA,
+    enum arch arch = ARCHS;
+    struct model_config config = shape(ARCH_LLAMA);
+    tap_ok(gguf_config_choose(&config, &arch) == ERR_OK && arch == ARCH_LLAMA,
            "a Llama is one");
     config.rope_scaling = ROPE_SCALING_LLAMA3;
     config.rope_factor = 8;
@@ -551,7 +552,7 @@ static void test_not_in_gguf(void)
     tap_ok(gguf_config_choose(&config, &arch) == ERR_UNSUPPORTED &&
                strstr(err_text(), "rope_scaling") != NULL,
            "angles that files have as a table are refused");
-    config = shape(HF_DBRX);
+    config = shape(ARCH_DBRX);
     tap_ok(gguf_config_choose(&config, &arch) == ERR_UNSUPPORTED &&
                strstr(err_text(), "Dbrx") != NULL,
            "so are experts");

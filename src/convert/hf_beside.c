@@ -157,7 +157,7 @@ static void set_ids(json_t *root, const struct weights_about *about)
     json_decref(generation);
 }
 
-static enum err write_config(const struct hf_model *model, enum hf_arch arch,
+static enum err write_config(const struct hf_model *model, enum arch arch,
                              enum hf_cmd_dtype dtype, const char *folder)
 {
     char *text = NULL;
@@ -230,7 +230,7 @@ out:
     return rc;
 }
 
-enum err hf_beside_write(const struct hf_model *model, enum hf_arch arch,
+enum err hf_beside_write(const struct hf_model *model, enum arch arch,
                          enum hf_cmd_dtype dtype, const char *folder)
 {
     TRY(write_generation(model->about, folder));

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/formats/hf/hf_config.h"
 #include "src/formats/hf/hf_names.h"
 #include "src/formats/weights.h"
 
@@ -54,7 +55,7 @@ enum err hf_verify_written(struct hf_model *model, const char *path,
 
 /* config.json, generation_config.json, tokenizer, template and model card, into
  * a folder; file: of the weights, for the card. */
-enum err hf_beside_write(const struct hf_model *model, enum hf_arch arch,
+enum err hf_beside_write(const struct hf_model *model, enum arch arch,
                          enum hf_cmd_dtype dtype, const char *folder);
 enum err hf_card_write(const struct hf_model *model, const char *what,
                        enum hf_cmd_dtype dtype, const char *folder);

@@ -61,22 +61,21 @@ static enum err write_folder(struct hf_model *model, const struct hf_cmd *cmd,
                              const char *folder)
 {
     enum err rc = ERR_OK;
-    enum hf_arch arch = HF_ARCHS;
+    enum arch arch = ARCHS;
     struct hf_names *names = NULL;
     struct safetensors_tensor *list = NULL;
     struct safetensors_writer *writer = NULL;
     const struct model_config *config = &model->about->config;
     TRY_OUT(hf_config_choose(config, &arch));
-    TRY_OUT(hf_names_create(arch, config, model->params, config->vocab_size,
-                            &names));
+    TRY_OUT(hf_names_create(&arch_rows[arch].hf, config, model->params,
+                            config->vocab_size, &names));
     list = tensor_list(names, cmd->dtype);
     if (list == NULL) {
         rc = err_set(ERR_MEMORY, "out of memory");
         goto out;
     }
     TRY_OUT(hf_beside_write(model, arch, cmd->dtype, folder));
-    TRY_OUT(
-        hf_card_write(model, hf_config_arch_name(arch), cmd->dtype, folder));
+    TRY_OUT(hf_card_write(model, arch_rows[arch].hf.name, cmd->dtype, folder));
     TRY_OUT(safetensors_writer_create(folder, list, names->count,
                                       cmd->shard_bytes_max, &writer));
     TRY_OUT(write_pieces(model, names, writer));

@@ -9,7 +9,8 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/convert/hf_cmd.h"
-#include "src/formats/gguf/gguf_names.h"
+#include "src/formats/gguf/gguf_config.h"
+#include "src/formats/hf/hf_names.h"
 #include "src/formats/gguf/gguf_tokenizer_write.h"
 #include "src/formats/weights_cut.h"
 
@@ -95,7 +96,7 @@ static enum err write_tokenizer(struct gguf_writer *writer,
     return rc;
 }
 
-static enum err write_keys(struct gguf_writer *writer, enum gguf_arch arch,
+static enum err write_keys(struct gguf_writer *writer, enum arch arch,
                            const struct weights_about *about,
                            enum hf_cmd_dtype dtype)
 {
@@ -157,13 +158,13 @@ enum err hf_gguf_write(struct hf_model *model, enum hf_cmd_dtype dtype,
                        const char *path)
 {
     enum err rc = ERR_OK;
-    enum gguf_arch arch = GGUF_ARCHS;
+    enum arch arch = ARCHS;
     struct hf_names *names = NULL;
     struct gguf_writer *writer = NULL;
     const struct model_config *config = &model->about->config;
     TRY_OUT(gguf_config_choose(config, &arch));
-    TRY_OUT(gguf_names_create(arch, config, model->params, config->vocab_size,
-                              &names));
+    TRY_OUT(hf_names_create(arch_rows[arch].gguf, config, model->params,
+                            config->vocab_size, &names));
     tell_activation(config);
     TRY_OUT(gguf_writer_create(path, &writer));
     TRY_OUT(write_keys(writer, arch, model->about, dtype));

@@ -12,6 +12,7 @@
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
+#include "src/formats/hf/hf_config.h"
 #include "src/formats/hf/hf_names.h"
 #include "src/formats/safetensors/safetensors_writer.h"
 #include "src/formats/weights_cut.h"
@@ -36,7 +37,7 @@ struct module {
 struct adapter_export {
     struct weights *weights;
     const struct weights_lora *lora;
-    enum hf_arch arch;
+    enum arch arch;
     struct params *params;
     struct hf_names *names;
     struct module *modules;
@@ -125,6 +126,7 @@ static enum err write_config(const struct adapter_export *e, const char *folder)
     char path[FSIO_PATH_MAX], name[WEIGHTS_NAME_MAX];
     char *text = NULL;
     const char *origin = weights_about(e->weights)->origin;
+    bool turned = e->count > 0 && e->modules[0].piece->transposed;
     json_t *targets = json_array(), *ranks = json_object();
     json_t *alphas = json_object();
     list_modules(e, targets, ranks, alphas);
@@ -136,7 +138,7 @@ static enum err write_config(const struct adapter_export *e, const char *folder)
         origin != NULL ? jsontext_string(name) : json_null(), "r",
         (json_int_t)e->lora->rank, "lora_alpha", number(e->lora->alpha),
         "lora_dropout", e->lora->dropout, "target_modules", targets, "bias",
-        "none", "fan_in_fan_out", e->arch == HF_GPT2, "inference_mode", true,
+        "none", "fan_in_fan_out", turned, "inference_mode", true,
         "rank_pattern", ranks, "alpha_pattern", alphas);
     if (config != NULL)
         text = json_dumps(config, JSON_INDENT(2));
@@ -316,7 +318,7 @@ enum err weights_adapter_export(struct weights *weights, const char *folder)
     TRY_OUT(hf_config_choose(&about->config, &e.arch));
     TRY_OUT(params_create(&about->config, &e.params));
     TRY_OUT(check_base(&e));
-    TRY_OUT(hf_names_create(e.arch, &about->config, e.params,
+    TRY_OUT(hf_names_create(&arch_rows[e.arch].hf, &about->config, e.params,
                             about->config.vocab_size, &e.names));
     TRY_OUT(open_tables(&e));
     TRY_OUT(write_tensors(&e, folder));

@@ -10,7 +10,8 @@
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
-#include "src/formats/gguf/gguf_names.h"
+#include "src/formats/gguf/gguf_config.h"
+#include "src/formats/hf/hf_names.h"
 #include "src/formats/gguf/gguf_tokenizer.h"
 #include "src/formats/hf/hf_files.h"
 #include "src/formats/weights_pieces.h"
@@ -22,7 +23,7 @@
 
 struct state {
     struct gguf *gguf;
-    enum gguf_arch arch;
+    enum arch arch;
     struct params *params;
     struct hf_names *names;
     struct weights_pieces *pieces;
@@ -213,8 +214,9 @@ static enum err open_gguf(const char *path, struct weights_source *source)
     TRY(gguf_open(path, &state->gguf));
     TRY(gguf_config_read(state->gguf, &state->arch, &about->config));
     TRY(params_create(&about->config, &state->params));
-    TRY(gguf_names_create(state->arch, &about->config, state->params,
-                          about->config.vocab_size, &state->names));
+    TRY(hf_names_create(arch_rows[state->arch].gguf, &about->config,
+                        state->params, about->config.vocab_size,
+                        &state->names));
     const struct weights_pieces_file file = {
         .arg = state,
         .count = (int)gguf_tensors(state->gguf),

@@ -19,7 +19,7 @@
 
 struct state {
     struct safetensors *set;
-    enum hf_arch arch;
+    enum arch arch;
     bool bare;    /* names lack what hf_names_prefix() says */
     bool twice;   /* a tied model's file has the output layer, too */
     char *config; /* text */
@@ -63,7 +63,7 @@ static void at(void *arg, int tensor, struct weights_tensor *out)
 static int find(void *arg, const char *name)
 {
     const struct state *state = arg;
-    const char *prefix = hf_names_prefix(state->arch);
+    const char *prefix = arch_rows[state->arch].prefix;
     size_t bytes = strlen(prefix);
     if (state->bare && strncmp(name, prefix, bytes) == 0)
         name += bytes;
@@ -76,7 +76,7 @@ static bool is_buffer(void *arg, const char *name)
 {
     const struct state *state = arg;
     return hf_names_is_buffer(state->arch, name) ||
-           (state->twice && strcmp(name, HF_NAMES_HEAD) == 0);
+           (state->twice && strcmp(name, ARCH_HF_HEAD) == 0);
 }
 
 static enum err read_tensor(void *arg, int tensor, int64_t first, int64_t count,
@@ -92,7 +92,7 @@ static enum err read_tensor(void *arg, int tensor, int64_t first, int64_t count,
 /* Whether no name begins with what the architecture's begin with. */
 static bool is_bare(const struct state *state)
 {
-    const char *prefix = hf_names_prefix(state->arch);
+    const char *prefix = arch_rows[state->arch].prefix;
     for (int i = 0; i < safetensors_count(state->set); i++)
         if (strncmp(safetensors_tensor(state->set, i)->name, prefix,
                     strlen(prefix)) == 0)
@@ -122,7 +122,7 @@ static enum err check_head(struct state *state, const char *path)
 {
     bool same = false;
     const struct safetensors_tensor *head =
-        safetensors_find(state->set, HF_NAMES_HEAD);
+        safetensors_find(state->set, ARCH_HF_HEAD);
     int embedding = find(state, state->names->list[0].name);
     if (head == NULL || embedding < 0)
         return ERR_OK;
@@ -134,7 +134,7 @@ static enum err check_head(struct state *state, const char *path)
                        "%s: config.json says that the output layer is the "
                        "embedding (tie_word_embeddings), but %s differs from "
                        "%s",
-                       path, HF_NAMES_HEAD, first->name);
+                       path, ARCH_HF_HEAD, first->name);
     state->twice = true;
     return ERR_OK;
 }
@@ -235,8 +235,9 @@ static enum err open_hf(const char *path, struct weights_source *source)
     TRY(open_files(path, state, about));
     state->bare = is_bare(state);
     TRY(params_create(&about->config, &state->params));
-    TRY(hf_names_create(state->arch, &about->config, state->params,
-                        about->config.vocab_size, &state->names));
+    TRY(hf_names_create(&arch_rows[state->arch].hf, &about->config,
+                        state->params, about->config.vocab_size,
+                        &state->names));
     if (about->config.tied)
         TRY(check_head(state, path));
     const struct weights_pieces_file file = {

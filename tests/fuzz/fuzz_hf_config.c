@@ -16,10 +16,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static void check_model(enum hf_arch arch, const struct model_config *model)
+static void check_model(enum arch arch, const struct model_config *model)
 {
     char *text = NULL;
-    enum hf_arch again = HF_ARCHS;
+    enum arch again = ARCHS;
     struct model_config read;
     assert(model_config_check(model) == ERR_OK);
     enum err rc = hf_config_text(arch, model, "float32", &text);
@@ -32,7 +32,7 @@ static void check_model(enum hf_arch arch, const struct model_config *model)
     free(text);
 }
 
-static void check_names(enum hf_arch arch, const struct model_config *model)
+static void check_names(enum arch arch, const struct model_config *model)
 {
     struct params *params = NULL;
     struct hf_names *names = NULL;
@@ -40,8 +40,8 @@ static void check_names(enum hf_arch arch, const struct model_config *model)
         model->experts > NAMES_EXPERTS_MAX)
         return;
     if (params_create(model, &params) == ERR_OK &&
-        hf_names_create(arch, model, params, model->vocab_size, &names) ==
-            ERR_OK) {
+        hf_names_create(&arch_rows[arch].hf, model, params, model->vocab_size,
+                        &names) == ERR_OK) {
         int64_t numel = 0;
         for (int i = 0; i < names->count; i++)
             numel += names->list[i].shape[0] *
@@ -71,7 +71,7 @@ static void check_files(char *text, size_t bytes)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    enum hf_arch arch = HF_ARCHS;
+    enum arch arch = ARCHS;
     struct model_config model;
     char *text = malloc(bytes + 1);
     if (text == NULL)

@@ -14,6 +14,7 @@
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
+#include "src/formats/hf/hf_config.h"
 #include "src/formats/hf/hf_names.h"
 #include "src/formats/safetensors/safetensors_writer.h"
 
@@ -104,13 +105,13 @@ static enum err with_set(int argc, char **argv)
     return rc;
 }
 
-static enum err print_names(enum hf_arch arch, const struct model_config *model)
+static enum err print_names(enum arch arch, const struct model_config *model)
 {
     struct params *params = NULL;
     struct hf_names *names = NULL;
     TRY(params_create(model, &params));
-    enum err rc =
-        hf_names_create(arch, model, params, model->vocab_size, &names);
+    enum err rc = hf_names_create(&arch_rows[arch].hf, model, params,
+                                  model->vocab_size, &names);
     for (int i = 0; rc == ERR_OK && i < names->count; i++) {
         printf("%s ", names->list[i].name);
         print_shape(names->list[i].shape, names->list[i].dims);
@@ -123,7 +124,7 @@ static enum err print_names(enum hf_arch arch, const struct model_config *model)
 
 static enum err with_config(char **argv)
 {
-    enum hf_arch arch;
+    enum arch arch;
     struct model_config model;
     char *text = NULL;
     char path[FSIO_PATH_MAX];

@@ -1,347 +1,143 @@
-/* Reads and writes config.json by the tables of hf_config_keys.c. */
+/* Reads and writes config.json by the tables of arch.c. What an architecture
+ * cannot express is found by reading the text again. */
 #include "src/formats/hf/hf_config.h"
 
-#include <assert.h>
 #include <jansson.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/fsio.h"
 #include "src/base/jsontext.h"
-#include "src/formats/hf/hf_config_impl.h"
+#include "src/formats/arch/arch_impl.h"
+#include "src/formats/arch/arch_keys.h"
 
-#define FILE_MAX (1 << 20)
-#define LAYER_NORM_EPS 1e-5 /* DBRX has no key for it */
-#define BALANCE_MAX 1e3     /* model.balance_weight */
-
-const char *hf_config_arch_name(enum hf_arch arch)
-{
-    return hf_config_archs[arch].name;
-}
+/* Keys that any file may have. */
+static const struct arch_key common[] = {
+    NOTHING("architectures"),
+    NOTHING("model_type"),
+    NOTHING("torch_dtype"),
+    NOTHING("dtype"),
+    NOTHING("transformers_version"),
+    NOTHING("_name_or_path"),
+    NOTHING("_model_name_or_path"), /* of models out of GGUF files */
+    NOTHING("auto_map"),
+    NOTHING("bos_token_id"),
+    NOTHING("eos_token_id"),
+    NOTHING("pad_token_id"),
+    NOTHING("unk_token_id"),
+    NOTHING("tokenizer_class"),
+    NOTHING("tokenizer_name"),
+    NOTHING("use_cache"),
+    NOTHING("initializer_range"),
+    NOTHING("_attn_implementation_autoset"),
+    NOTHING("output_attentions"),
+    NOTHING("output_hidden_states"),
+    NOTHING("return_dict"),
+    NOTHING("id2label"),
+    NOTHING("label2id"),
+    NOTHING("problem_type"),
+    NOTHING("chunk_size_feed_forward"),
+    NOTHING("task_specific_params"),
+    NOTHING("transformers.js_config"),
+    /* how it is run, by whom it was tuned, and texts are made */
+    NOTHING("attn_implementation"),
+    NOTHING("_attn_implementation"),
+    NOTHING("_attn_implementation_internal"),
+    NOTHING("_flash_attn_2_enabled"),
+    NOTHING("use_flash_attn"),
+    NOTHING("use_flash_attention"),
+    NOTHING("use_flash_attention_2"),
+    NOTHING("unsloth_version"),
+    NOTHING("unsloth_fixed"),
+    NOTHING("max_sequence_length"),
+    NOTHING("model_max_length"),
+    NOTHING("tokenizer_model_max_length"),
+    NOTHING("tokenizer_padding_side"),
+    NOTHING("gradient_checkpointing"),
+    NOTHING("use_gradient_checkpointing"),
+    NOTHING("finetuning_task"),
+    NOTHING("torchscript"),
+    NOTHING("use_bfloat16"),
+    NOTHING("tf_legacy_loss"),
+    NOTHING("tie_encoder_decoder"),
+    NOTHING("cross_attention_hidden_size"),
+    NOTHING("decoder_start_token_id"),
+    NOTHING("sep_token_id"),
+    NOTHING("prefix"),
+    NOTHING("remove_invalid_values"),
+    NOTHING("use_return_dict"),
+    NOTHING("output_scores"),
+    NOTHING("return_dict_in_generate"),
+    NOTHING("bad_words_ids"),
+    NOTHING("begin_suppress_tokens"),
+    NOTHING("diversity_penalty"),
+    NOTHING("do_sample"),
+    NOTHING("early_stopping"),
+    NOTHING("encoder_no_repeat_ngram_size"),
+    NOTHING("exponential_decay_length_penalty"),
+    NOTHING("forced_bos_token_id"),
+    NOTHING("forced_eos_token_id"),
+    NOTHING("length_penalty"),
+    NOTHING("max_length"),
+    NOTHING("max_new_tokens"),
+    NOTHING("min_length"),
+    NOTHING("no_repeat_ngram_size"),
+    NOTHING("num_beam_groups"),
+    NOTHING("num_beams"),
+    NOTHING("num_return_sequences"),
+    NOTHING("repetition_penalty"),
+    NOTHING("suppress_tokens"),
+    NOTHING("temperature"),
+    NOTHING("top_k"),
+    NOTHING("top_p"),
+    NOTHING("typical_p"),
+    MUST("pruned_heads", "[{}, null]", ""),
+    MUST("is_encoder_decoder", "[false]", ""),
+    MUST("is_decoder", "[false, true]", ""),
+    MUST("add_cross_attention", "[false]", ""),
+    END,
+};
 
 /* --- reading --- */
 
-/* A member of the file, or of an object in it: NULL where there is none. */
-static const json_t *find(const json_t *root, const char *name)
-{
-    char outer[64];
-    const char *dot = strchr(name, '.');
-    const json_t *value = json_object_get(root, name);
-    if (value != NULL || dot == NULL)
-        return value;
-    snprintf(outer, sizeof outer, "%.*s", (int)(dot - name), name);
-    return json_object_get(json_object_get(root, outer), dot + 1);
-}
-
-/* The value as text, cut, for messages. */
-static void show(const json_t *value, char out[80])
-{
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    snprintf(out, 80, "%.79s", text == NULL ? "?" : text);
-    free(text);
-}
-
-static bool same(const json_t *a, const json_t *b)
-{
-    if (json_is_number(a) && json_is_number(b))
-        return json_number_value(a) == json_number_value(b);
-    return json_equal(a, b) != 0;
-}
-
-static enum err check_allowed(const struct hf_key *key, const json_t *value)
-{
-    char shown[80];
-    bool found = false;
-    json_t *allowed = json_loads(key->allowed, 0, NULL);
-    for (size_t i = 0; i < json_array_size(allowed); i++)
-        found = found || same(json_array_get(allowed, i), value);
-    json_decref(allowed);
-    if (found)
-        return ERR_OK;
-    show(value, shown);
-    return err_set(ERR_UNSUPPORTED,
-                   "%s is %s; of what it can be Tessera has %s", key->name,
-                   shown, key->allowed);
-}
-
-static enum err check_full(const struct hf_key *key, const json_t *value)
-{
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        const char *name = json_string_value(json_array_get(value, i));
-        if (name == NULL || strcmp(name, "full_attention") != 0)
-            return err_set(ERR_UNSUPPORTED,
-                           "%s[%zu] is '%.60s'; Tessera has full_attention",
-                           key->name, i, name == NULL ? "?" : name);
-    }
-    if (!json_is_array(value) && !json_is_null(value))
-        return err_set(ERR_DATA, "%s is no array", key->name);
-    return ERR_OK;
-}
-
-static enum err read_name(const struct hf_key *key, const json_t *value,
-                          void *field)
-{
-    char shown[80];
-    char names[160] = "";
-    size_t used = 0;
-    const char *text = json_string_value(value);
-    for (const struct hf_name *n = key->names; n->name != NULL; n++) {
-        if (text != NULL && strcmp(text, n->name) == 0) {
-            memcpy(field, &n->value, sizeof n->value);
-            return ERR_OK;
-        }
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
-                                 used == 0 ? "" : ", ", n->name);
-        assert(used < sizeof names);
-    }
-    show(value, shown);
-    return err_set(ERR_UNSUPPORTED,
-                   "%s is %s; of what it can be Tessera has %s", key->name,
-                   shown, names);
-}
-
-static enum err read_number(const struct hf_key *key, const json_t *value,
-                            void *field)
-{
-    char shown[80];
-    bool whole = key->kind == HF_INT || key->kind == HF_LENGTH;
-    double number = json_number_value(value); /* null is 0 */
-    bool typed = json_is_null(value) ||
-                 (whole ? json_is_integer(value) : json_is_number(value));
-    if (!typed || !(number >= key->min && number <= key->max)) {
-        show(value, shown);
-        return err_set(ERR_DATA, "%s is %s, no %s from %g to %g", key->name,
-                       shown, whole ? "whole number" : "number", key->min,
-                       key->max);
-    }
-    if (whole)
-        *(int64_t *)field = json_integer_value(value);
-    else
-        *(double *)field = number;
-    return ERR_OK;
-}
-
-static enum err read_value(const struct hf_key *key, const json_t *value,
-                           struct hf_values *values)
-{
-    void *field = (char *)values + key->offset;
-    switch (key->kind) {
-    case HF_INT:
-    case HF_REAL:
-    case HF_WHOLE:
-    case HF_CLIP:
-    case HF_LENGTH:
-        return read_number(key, value, field);
-    case HF_BOOL:
-        if (!json_is_boolean(value))
-            return err_set(ERR_DATA, "%s is neither true nor false", key->name);
-        *(bool *)field = json_is_true(value);
-        return ERR_OK;
-    case HF_NAME:
-        return read_name(key, value, field);
-    case HF_MUST:
-        return check_allowed(key, value);
-    case HF_FULL:
-        return check_full(key, value);
-    case HF_NOTHING:
-        break;
-    }
-    return ERR_OK;
-}
-
-static enum err read_key(const struct hf_key *key, const json_t *root,
-                         struct hf_values *values)
-{
-    const json_t *value = find(root, key->name);
-    if (value != NULL)
-        return read_value(key, value, values);
-    if (key->absent == NULL)
-        return err_set(ERR_DATA, "no %s", key->name);
-    if (key->absent[0] == '\0')
-        return ERR_OK;
-    json_t *otherwise = json_loads(key->absent, JSON_DECODE_ANY, NULL);
-    enum err rc = read_value(key, otherwise, values);
-    json_decref(otherwise);
-    return rc;
-}
-
-/* Two keys for one field, as old and new files have them, must agree. */
-static enum err check_twice(const struct hf_key *keys, const json_t *root)
-{
-    for (const struct hf_key *a = keys; a->name != NULL; a++) {
-        const json_t *first = find(root, a->name);
-        if (first == NULL || a->kind > HF_NAME)
-            continue;
-        for (const struct hf_key *b = a + 1; b->name != NULL; b++) {
-            const json_t *second = find(root, b->name);
-            if (second != NULL && b->kind <= HF_NAME &&
-                a->offset == b->offset && !same(first, second))
-                return err_set(ERR_DATA, "%s and %s differ", a->name, b->name);
-        }
-    }
-    return ERR_OK;
-}
-
-/* Is the key one of a table's, or is it an object of which keys are? */
-static bool is_known(const struct hf_key *keys, const char *name, bool *outer)
-{
-    size_t bytes = strlen(name);
-    for (; keys->name != NULL; keys++) {
-        if (strcmp(keys->name, name) == 0)
-            return true;
-        *outer = *outer || (strncmp(keys->name, name, bytes) == 0 &&
-                            keys->name[bytes] == '.');
-    }
-    return false;
-}
-
-static enum err check_quantization(const json_t *value)
-{
-    const char *method =
-        json_string_value(json_object_get(value, "quant_method"));
-    if (json_is_null(value))
-        return ERR_OK;
-    return err_set(ERR_UNSUPPORTED,
-                   "quantization_config: the weights are quantized (%.40s), "
-                   "which are not read: take the model as it was before, or a "
-                   "GGUF file of it",
-                   method != NULL ? method : "of a kind that is not named");
-}
-
-static enum err check_known(const struct hf_key *keys, const json_t *object,
-                            const char *prefix)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)object, key, value)
-    {
-        char name[128];
-        bool outer = false;
-        snprintf(name, sizeof name, "%s%.100s", prefix, key);
-        /* inner objects are written as configurations of their own */
-        if (is_known(keys, name, &outer) ||
-            is_known(hf_config_common, key, &outer))
-            continue;
-        if (strcmp(name, "quantization_config") == 0) {
-            TRY(check_quantization(value));
-            continue;
-        }
-        if (!outer)
-            return err_set(ERR_UNSUPPORTED,
-                           "%s is not known: it may change what the model "
-                           "computes; remove it if it does not",
-                           name);
-        if (!json_is_object(value) && !json_is_null(value))
-            return err_set(ERR_DATA, "%s is no object", name);
-        snprintf(name, sizeof name, "%.100s.", key);
-        TRY(check_known(keys, value, name));
-    }
-    return ERR_OK;
-}
-
-static enum err find_arch(const json_t *root, enum hf_arch *arch)
+static enum err find_arch(const json_t *root, enum arch *arch)
 {
     const json_t *list = json_object_get(root, "architectures");
     const char *name = json_string_value(json_array_get(list, 0));
     const char *type = json_string_value(json_object_get(root, "model_type"));
+    char titles[ARCH_TITLES_BYTES];
     if (json_array_size(list) > 1 || (list != NULL && name == NULL))
         return err_set(ERR_DATA, "architectures is no array of one name");
-    for (int i = 0; i < HF_ARCHS; i++) {
-        const struct hf_arch_row *row = &hf_config_archs[i];
+    for (int i = 0; i < ARCHS; i++) {
+        const struct arch_row *row = &arch_rows[i];
         if (name == NULL
                 ? type != NULL && strcmp(type, row->model_type) == 0
-                : strcmp(name, row->name) == 0 ||
+                : strcmp(name, row->hf.name) == 0 ||
                       (row->also != NULL && strcmp(name, row->also) == 0)) {
-            *arch = (enum hf_arch)i;
+            *arch = (enum arch)i;
             return ERR_OK;
         }
     }
     if (name == NULL && type == NULL)
         return err_set(ERR_DATA, "neither architectures nor model_type");
     return err_set(ERR_UNSUPPORTED,
-                   "architecture %.100s; Tessera has those of Llama, Mistral, "
-                   "Qwen2, GPT-2, MPT, Mixtral and DBRX",
-                   name == NULL ? type : name);
+                   "architecture %.100s; Tessera has those of %s",
+                   name == NULL ? type : name, arch_titles(false, titles));
 }
 
-/* What no key says. */
-static enum err begin_values(const struct hf_arch_row *row,
-                             struct hf_values *values)
-{
-    struct model_config *model = &values->model;
-    *values = (struct hf_values){ .head_dim = 0 };
-    TRY(model_config_preset("mpt-tiny", model));
-    model->n_kv_heads = 0;
-    model->ffn_width = 0;
-    model->positions = (int)row->positions;
-    model->norm = (int)row->norm;
-    model->norm_eps = LAYER_NORM_EPS;
-    model->ffn = (int)row->ffn;
-    model->activation = (int)row->activation;
-    model->bias = row->bias;
-    model->qkv_bias = row->qkv_bias;
-    model->router_normalize = row->router_normalize;
-    return ERR_OK;
-}
-
-static enum err end_values(struct hf_values *values)
-{
-    struct model_config *model = &values->model;
-    if (values->attention_bias)
-        model->qkv_bias = model->out_bias = true;
-    double balance = values->balance * (double)model->experts_top_k;
-    if (balance > BALANCE_MAX * (1 + 1e-9)) /* rounded up, when written */
-        return err_set(ERR_UNSUPPORTED,
-                       "router_aux_loss_coef is %g: times num_experts_per_tok "
-                       "it is more than %g, the most of model.balance_weight",
-                       values->balance, BALANCE_MAX);
-    if (balance > 0)
-        model->balance_weight = fmin(balance, BALANCE_MAX);
-    if (model->n_kv_heads == 0)
-        model->n_kv_heads = model->n_heads;
-    if (model->ffn_width == 0)
-        model->ffn_width = 4 * model->d_model;
-    model->expansion_ratio = (double)model->ffn_width / (double)model->d_model;
-    if (values->head_dim != 0 &&
-        values->head_dim * model->n_heads != model->d_model)
-        return err_set(ERR_UNSUPPORTED,
-                       "head_dim is %lld; Tessera has heads of hidden_size / "
-                       "num_attention_heads",
-                       (long long)values->head_dim);
-    if (values->window != 0 && values->window < model->max_seq_len)
-        return err_set(ERR_UNSUPPORTED,
-                       "sliding_window is %lld, less than "
-                       "max_position_embeddings (%lld): Tessera's attention "
-                       "has no window; where the latter is made %lld, too, it "
-                       "has no effect",
-                       (long long)values->window, (long long)model->max_seq_len,
-                       (long long)values->window);
-    enum err rc = model_config_check(model);
-    return rc == ERR_OK ? ERR_OK : err_set(ERR_UNSUPPORTED, "%s", err_text());
-}
-
-static enum err read_root(const json_t *root, enum hf_arch *arch,
-                          struct hf_values *values)
+static enum err read_root(const json_t *root, enum arch *arch,
+                          struct arch_values *values)
 {
     TRY(find_arch(root, arch));
-    const struct hf_arch_row *row = &hf_config_archs[*arch];
-    TRY(begin_values(row, values));
-    for (const struct hf_key *key = hf_config_common; key->name != NULL; key++)
-        TRY(read_key(key, root, values));
-    for (const struct hf_key *key = row->keys; key->name != NULL; key++)
-        TRY(read_key(key, root, values));
-    TRY(check_twice(row->keys, root));
-    TRY(check_known(row->keys, root, ""));
-    return end_values(values);
+    const struct arch_row *row = &arch_rows[*arch];
+    TRY(arch_keys_read(row, row->hf.keys, common, root, values));
+    return arch_keys_end(values);
 }
 
 enum err hf_config_parse(const char *text, size_t bytes, const char *path,
-                         enum hf_arch *arch, struct model_config *model)
+                         enum arch *arch, struct model_config *model)
 {
     json_error_t problem;
-    struct hf_values values;
+    struct arch_values values;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
     if (!json_is_object(root)) {
         enum err rc = err_set(ERR_DATA, "%s: line %d: no JSON object: %s", path,
@@ -355,4 +151,183 @@ enum err hf_config_parse(const char *text, size_t bytes, const char *path,
         return err_prefix(rc, "%s", path);
     *model = values.model;
     return ERR_OK;
+}
+
+/* --- writing --- */
+
+/* 0: set; -1: out of memory. */
+static int set_key(json_t *root, const struct arch_key *key,
+                   const struct arch_values *values)
+{
+    const char *dot = strchr(key->name, '.');
+    const char *name = key->name;
+    if (dot != NULL) {
+        char outer[64];
+        size_t bytes = (size_t)(dot - name);
+        memcpy(outer, name, bytes);
+        outer[bytes] = '\0';
+        if (json_object_get(root, outer) == NULL &&
+            json_object_set_new(root, outer, json_object()) != 0)
+            return -1;
+        root = json_object_get(root, outer);
+        name = dot + 1;
+    }
+    return json_object_set_new(root, name, arch_keys_value(key, values));
+}
+
+static bool is_of(const struct arch_key *key, const char *object)
+{
+    size_t bytes = strlen(object);
+    return strncmp(key->name, object, bytes) == 0 && key->name[bytes] == '.';
+}
+
+/* Keys that are there in every file; "": those that only some files have. Where
+ * positions turn versions of the library look in different places, so both have
+ * it: how angles are scaled is in the old place only where they are. */
+static bool is_written(const struct arch_key *key,
+                       const struct arch_values *values)
+{
+    bool scaled = values->model.rope_scaling != ROPE_SCALING_NONE;
+    if (key->kind > ARCH_MUST)
+        return false;
+    if (is_of(key, "rope_parameters") || (scaled && is_of(key, "rope_scaling")))
+        return strcmp(key->name, "rope_scaling.type") != 0 &&
+               arch_keys_given(key, values);
+    return key->absent == NULL || key->absent[0] != '\0';
+}
+
+static enum err make_text(const struct arch_row *row,
+                          const struct model_config *model, const char *dtype,
+                          char **text)
+{
+    struct arch_values values;
+    arch_keys_begin(model, &values);
+    json_t *root =
+        json_pack("{s:[s],s:s,s:s}", "architectures", row->hf.name,
+                  "model_type", row->model_type, "torch_dtype", dtype);
+    int failed = root == NULL;
+    for (const struct arch_key *key = row->hf.keys; key->name != NULL; key++)
+        if (is_written(key, &values))
+            failed |= set_key(root, key, &values);
+    enum err rc = failed ? err_set(ERR_MEMORY, "config.json: out of memory")
+                         : jsontext_make(root, 2, text);
+    json_decref(root);
+    return rc;
+}
+
+static int plain_norm(int norm)
+{
+    return model_norm_is_rms((enum model_norm_kind)norm) ? MODEL_NORM_RMSNORM
+                                                         : MODEL_NORM_LAYERNORM;
+}
+
+static bool has_norm_bias(const struct model_config *config)
+{
+    return config->bias &&
+           !model_norm_is_rms((enum model_norm_kind)config->norm);
+}
+
+#define DIFFERS(field)                                                         \
+    if (a->field != b->field)                                                  \
+    return "model." #field
+/* Other programs' files have floats. */
+#define DIFFERS_REAL(field)                                                    \
+    if ((float)a->field != (float)b->field)                                    \
+    return "model." #field
+
+const char *hf_config_difference(const struct model_config *a,
+                                 const struct model_config *b)
+{
+    DIFFERS(d_model);
+    DIFFERS(n_heads);
+    DIFFERS(n_kv_heads);
+    DIFFERS(n_layers);
+    DIFFERS(vocab_size);
+    DIFFERS(max_seq_len);
+    DIFFERS(ffn_width);
+    DIFFERS(positions);
+    if (a->positions == POSITIONS_ROPE) {
+        DIFFERS_REAL(rope_theta);
+        DIFFERS(rope_scaling);
+        DIFFERS_REAL(rope_factor);
+        DIFFERS_REAL(rope_low_freq_factor);
+        DIFFERS_REAL(rope_high_freq_factor);
+        DIFFERS(rope_original_len);
+    }
+    if (a->positions == POSITIONS_ALIBI)
+        DIFFERS_REAL(alibi_bias_max);
+    if (plain_norm(a->norm) != plain_norm(b->norm))
+        return "model.norm";
+    DIFFERS_REAL(norm_eps);
+    DIFFERS(qk_norm);
+    DIFFERS_REAL(clip_qkv);
+    DIFFERS(ffn);
+    DIFFERS(activation);
+    if (has_norm_bias(a) != has_norm_bias(b))
+        return "model.bias";
+    if (model_config_qkv_bias(a) != model_config_qkv_bias(b))
+        return "biases of queries, keys and values";
+    if (model_config_out_bias(a) != model_config_out_bias(b))
+        return "a bias of attention's output";
+    if (a->experts == 0 && model_config_mlp_bias(a) != model_config_mlp_bias(b))
+        return "biases of the MLP";
+    DIFFERS(tied);
+    DIFFERS_REAL(logit_scale);
+    DIFFERS_REAL(residual_scale);
+    DIFFERS(experts);
+    if (a->experts > 0) {
+        DIFFERS(experts_top_k);
+        DIFFERS_REAL(router_normalize);
+    }
+    return NULL;
+}
+
+enum err hf_config_text(enum arch arch, const struct model_config *model,
+                        const char *dtype, char **text)
+{
+    char *made = NULL;
+    enum arch again;
+    struct model_config read;
+    const struct arch_row *row = &arch_rows[arch];
+    TRY(make_text(row, model, dtype, &made));
+    enum err rc =
+        hf_config_parse(made, strlen(made), "config.json", &again, &read);
+    const char *setting =
+        rc == ERR_OK ? hf_config_difference(model, &read) : NULL;
+    if (setting != NULL)
+        rc = err_set(ERR_UNSUPPORTED, "%s cannot express %s", row->hf.name,
+                     setting);
+    if (rc != ERR_OK) {
+        free(made);
+        return rc;
+    }
+    *text = made;
+    return ERR_OK;
+}
+
+enum err hf_config_choose(const struct model_config *model, enum arch *arch)
+{
+    char reasons[ERR_TEXT_BYTES] = "";
+    size_t used = 0;
+    for (int i = 0; i < ARCHS; i++) {
+        char *text = NULL;
+        if (arch_rows[i].alias)
+            continue;
+        enum err rc = hf_config_text((enum arch)i, model, "float32", &text);
+        free(text);
+        if (rc == ERR_OK) {
+            *arch = (enum arch)i;
+            return ERR_OK;
+        }
+        if (rc == ERR_MEMORY)
+            return rc;
+        size_t bytes = strlen(err_text());
+        if (used + bytes + 3 > sizeof reasons)
+            continue;
+        memcpy(reasons + used, "; ", 2);
+        memcpy(reasons + used + 2, err_text(), bytes + 1);
+        used += bytes + 2;
+    }
+    return err_set(ERR_UNSUPPORTED, "no architecture expresses this model%s",
+                   reasons);
 }

@@ -1,156 +1,142 @@
-/* One row for each tensor of each architecture: which of our parameters it is,
- * or which part of one. */
+/* Divides our parameters into the pieces that a table of tensors says. */
 #include "src/formats/hf/hf_names.h"
 
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "src/formats/hf/hf_names_impl.h"
+#include "src/base/new.h"
 
-#define LLAMA                                                                  \
-    HF_NAMES_ONE(WTE, "model.embed_tokens.weight"),                            \
-        HF_NAMES_ONE(NORM_1_WEIGHT, "input_layernorm.weight"),                 \
-        HF_NAMES_PART(WQKV_WEIGHT, "self_attn.q_proj.weight", QUERIES),        \
-        HF_NAMES_PART(WQKV_WEIGHT, "self_attn.k_proj.weight", KEYS),           \
-        HF_NAMES_PART(WQKV_WEIGHT, "self_attn.v_proj.weight", VALUES),         \
-        HF_NAMES_ONE(OUT_WEIGHT, "self_attn.o_proj.weight"),                   \
-        HF_NAMES_ONE(NORM_2_WEIGHT, "post_attention_layernorm.weight"),        \
-        HF_NAMES_ONE(NORM_F_WEIGHT, "model.norm.weight"),                      \
-        HF_NAMES_ONE(LM_HEAD, HF_NAMES_HEAD)
-#define GATED                                                                  \
-    HF_NAMES_ONE(GATE_WEIGHT, "mlp.gate_proj.weight"),                         \
-        HF_NAMES_ONE(UP_WEIGHT, "mlp.up_proj.weight"),                         \
-        HF_NAMES_ONE(DOWN_WEIGHT, "mlp.down_proj.weight")
-
-#define QKV_BIAS                                                               \
-    HF_NAMES_PART(WQKV_BIAS, "self_attn.q_proj.bias", QUERIES),                \
-        HF_NAMES_PART(WQKV_BIAS, "self_attn.k_proj.bias", KEYS),               \
-        HF_NAMES_PART(WQKV_BIAS, "self_attn.v_proj.bias", VALUES)
-
-static const struct hf_names_row llama[] = {
-    LLAMA,
-    GATED,
-    QKV_BIAS,
-    HF_NAMES_ONE(OUT_BIAS, "self_attn.o_proj.bias"),
-    HF_NAMES_ONE(GATE_BIAS, "mlp.gate_proj.bias"),
-    HF_NAMES_ONE(UP_BIAS, "mlp.up_proj.bias"),
-    HF_NAMES_ONE(DOWN_BIAS, "mlp.down_proj.bias"),
-    HF_NAMES_END,
-};
-static const struct hf_names_row mistral[] = { LLAMA, GATED, HF_NAMES_END };
-static const struct hf_names_row qwen2[] = { LLAMA, GATED, QKV_BIAS,
-                                             HF_NAMES_END };
-static const struct hf_names_row mixtral[] = {
-    LLAMA,
-    HF_NAMES_ONE(ROUTER, "block_sparse_moe.gate.weight"),
-    HF_NAMES_PART(EXPERTS_GATE, "block_sparse_moe.experts.%d.w1.weight", EACH),
-    HF_NAMES_PART(EXPERTS_UP, "block_sparse_moe.experts.%d.w3.weight", EACH),
-    { PARAM_EXPERTS_DOWN, "block_sparse_moe.experts.%d.w2.weight",
-      HF_NAMES_EACH, true },
-    HF_NAMES_END,
-};
-static const struct hf_names_row gpt2[] = {
-    HF_NAMES_ONE(WTE, "transformer.wte.weight"),
-    HF_NAMES_ONE(WPE, "transformer.wpe.weight"),
-    HF_NAMES_ONE(NORM_1_WEIGHT, "ln_1.weight"),
-    HF_NAMES_ONE(NORM_1_BIAS, "ln_1.bias"),
-    HF_NAMES_TURNED(WQKV_WEIGHT, "attn.c_attn.weight"),
-    HF_NAMES_ONE(WQKV_BIAS, "attn.c_attn.bias"),
-    HF_NAMES_TURNED(OUT_WEIGHT, "attn.c_proj.weight"),
-    HF_NAMES_ONE(OUT_BIAS, "attn.c_proj.bias"),
-    HF_NAMES_ONE(NORM_2_WEIGHT, "ln_2.weight"),
-    HF_NAMES_ONE(NORM_2_BIAS, "ln_2.bias"),
-    HF_NAMES_TURNED(UP_WEIGHT, "mlp.c_fc.weight"),
-    HF_NAMES_ONE(UP_BIAS, "mlp.c_fc.bias"),
-    HF_NAMES_TURNED(DOWN_WEIGHT, "mlp.c_proj.weight"),
-    HF_NAMES_ONE(DOWN_BIAS, "mlp.c_proj.bias"),
-    HF_NAMES_ONE(NORM_F_WEIGHT, "transformer.ln_f.weight"),
-    HF_NAMES_ONE(NORM_F_BIAS, "transformer.ln_f.bias"),
-    HF_NAMES_ONE(LM_HEAD, HF_NAMES_HEAD),
-    HF_NAMES_END,
-};
-static const struct hf_names_row mpt[] = {
-    HF_NAMES_ONE(WTE, "transformer.wte.weight"),
-    HF_NAMES_ONE(NORM_1_WEIGHT, "norm_1.weight"),
-    HF_NAMES_ONE(WQKV_WEIGHT, "attn.Wqkv.weight"),
-    HF_NAMES_ONE(OUT_WEIGHT, "attn.out_proj.weight"),
-    HF_NAMES_ONE(NORM_2_WEIGHT, "norm_2.weight"),
-    HF_NAMES_ONE(UP_WEIGHT, "ffn.up_proj.weight"),
-    HF_NAMES_ONE(DOWN_WEIGHT, "ffn.down_proj.weight"),
-    HF_NAMES_ONE(NORM_F_WEIGHT, "transformer.norm_f.weight"),
-    HF_NAMES_ONE(LM_HEAD, HF_NAMES_HEAD),
-    HF_NAMES_END,
-};
-static const struct hf_names_row dbrx[] = {
-    HF_NAMES_ONE(WTE, "transformer.wte.weight"),
-    HF_NAMES_ONE(NORM_1_WEIGHT, "norm_attn_norm.norm_1.weight"),
-    HF_NAMES_ONE(WQKV_WEIGHT, "norm_attn_norm.attn.Wqkv.weight"),
-    HF_NAMES_ONE(OUT_WEIGHT, "norm_attn_norm.attn.out_proj.weight"),
-    HF_NAMES_ONE(NORM_2_WEIGHT, "norm_attn_norm.norm_2.weight"),
-    HF_NAMES_ONE(ROUTER, "ffn.router.layer.weight"),
-    HF_NAMES_ONE(EXPERTS_GATE, "ffn.experts.mlp.w1"),
-    HF_NAMES_ONE(EXPERTS_UP, "ffn.experts.mlp.v1"),
-    HF_NAMES_ONE(EXPERTS_DOWN, "ffn.experts.mlp.w2"),
-    HF_NAMES_ONE(NORM_F_WEIGHT, "transformer.norm_f.weight"),
-    HF_NAMES_ONE(LM_HEAD, HF_NAMES_HEAD),
-    HF_NAMES_END,
+struct maker {
+    const struct arch_form *form;
+    const struct model_config *model;
+    const struct params *params;
+    int64_t vocab;
+    struct hf_names *names;
 };
 
-static const struct {
-    const char *prefix;
-    const char *layers; /* with %d for the layer */
-    const struct hf_names_row *rows;
-    const char *buffers[4]; /* how names of such end */
-} archs[HF_ARCHS] = {
-    [HF_LLAMA] = { "model.",
-                   "model.layers.%d.",
-                   llama,
-                   { ".self_attn.rotary_emb.inv_freq" } },
-    [HF_MISTRAL] = { "model.",
-                     "model.layers.%d.",
-                     mistral,
-                     { ".self_attn.rotary_emb.inv_freq" } },
-    [HF_QWEN2] = { "model.",
-                   "model.layers.%d.",
-                   qwen2,
-                   { ".self_attn.rotary_emb.inv_freq" } },
-    [HF_GPT2] = { "transformer.",
-                  "transformer.h.%d.",
-                  gpt2,
-                  { ".attn.bias", ".attn.masked_bias" } },
-    [HF_MPT] = { "transformer.", "transformer.blocks.%d.", mpt, { NULL } },
-    [HF_MIXTRAL] = { "model.",
-                     "model.layers.%d.",
-                     mixtral,
-                     { ".self_attn.rotary_emb.inv_freq" } },
-    [HF_DBRX] = { "transformer.",
-                  "transformer.blocks.%d.",
-                  dbrx,
-                  { ".rotary_emb.inv_freq" } },
-};
-
-const char *hf_names_prefix(enum hf_arch arch)
+/* Begins a piece of our rows [row, row + rows). */
+static struct hf_piece *add(struct maker *m, int param,
+                            const struct arch_tensor *row, int64_t first,
+                            int64_t rows)
 {
-    return archs[arch].prefix;
+    const struct param *ours = &m->params->list[param];
+    struct hf_piece *piece = &m->names->list[m->names->count++];
+    piece->param = param;
+    piece->dims = ours->dims;
+    piece->row = first;
+    piece->rows = rows;
+    piece->transposed = row->transposed;
+    piece->shape[0] = row->transposed ? ours->shape[1] : rows;
+    piece->shape[1] = row->transposed ? rows : ours->shape[1];
+    return piece;
 }
 
-bool hf_names_is_buffer(enum hf_arch arch, const char *name)
+static void name(struct maker *m, struct hf_piece *piece,
+                 const struct arch_tensor *row, int expert)
 {
-    size_t bytes = strlen(name);
-    for (int i = 0; archs[arch].buffers[i] != NULL; i++) {
-        size_t end = strlen(archs[arch].buffers[i]);
-        if (bytes > end &&
-            strcmp(name + bytes - end, archs[arch].buffers[i]) == 0)
-            return true;
+    char layers[64] = "";
+    size_t used;
+    const struct params *params = m->params;
+    int block = params->list[piece->param].block;
+    if (block > 0 && block < params->block_count - 1) {
+        const char *prefix = m->form->layers;
+        const char *number = strchr(prefix, '%');
+        snprintf(layers, sizeof layers, "%.*s%d%s", (int)(number - prefix),
+                 prefix, params_layer(params, block), number + 2);
     }
-    return false;
+    const char *number = strchr(row->name, '%');
+    if (number == NULL)
+        used = (size_t)snprintf(piece->name, sizeof piece->name, "%s%s", layers,
+                                row->name);
+    else
+        used = (size_t)snprintf(piece->name, sizeof piece->name, "%s%.*s%d%s",
+                                layers, (int)(number - row->name), row->name,
+                                expert, number + 2);
+    assert(used < sizeof piece->name);
+    (void)used;
 }
 
-enum err hf_names_create(enum hf_arch arch, const struct model_config *model,
+static void add_row(struct maker *m, int param, const struct arch_tensor *row)
+{
+    const struct model_config *model = m->model;
+    int64_t head_dim = model->d_model / model->n_heads;
+    int64_t kv = model->n_kv_heads * head_dim;
+    int64_t d = model->d_model;
+    int64_t first = 0, rows = m->params->list[param].shape[0];
+    if (row->part == ARCH_EACH) {
+        rows = model->ffn_width;
+        for (int e = 0; e < model->experts; e++)
+            name(m, add(m, param, row, e * rows, rows), row, e);
+        return;
+    }
+    if (row->role == PARAM_WTE || row->role == PARAM_LM_HEAD)
+        rows = m->vocab;
+    if (row->part == ARCH_QUERIES || row->part == ARCH_QUERIES_PAIRS) {
+        rows = d;
+    } else if (row->part != ARCH_WHOLE_PARAM) {
+        first = row->part == ARCH_VALUES ? d + kv : d;
+        rows = kv;
+    }
+    struct hf_piece *piece = add(m, param, row, first, rows);
+    if (row->part == ARCH_QUERIES_PAIRS || row->part == ARCH_KEYS_PAIRS)
+        piece->pairs = head_dim;
+    name(m, piece, row, 0);
+}
+
+static enum err add_param(struct maker *m, int param)
+{
+    int before = m->names->count;
+    const struct param *ours = &m->params->list[param];
+    for (const struct arch_tensor *row = m->form->tensors; row->name != NULL;
+         row++)
+        if (row->role == ours->role)
+            add_row(m, param, row);
+    if (m->names->count == before)
+        return err_set(ERR_UNSUPPORTED, "%s has no tensor for our %s",
+                       m->form->name, ours->name);
+    return ERR_OK;
+}
+
+enum err hf_names_create(const struct arch_form *form,
+                         const struct model_config *model,
                          const struct params *params, int64_t vocab,
                          struct hf_names **out)
 {
-    const struct hf_names_table table = { hf_config_arch_name(arch),
-                                          archs[arch].layers,
-                                          archs[arch].rows };
-    return hf_names_make(&table, model, params, vocab, out);
+    enum err rc = ERR_OK;
+    assert(vocab > 0 && vocab <= model->vocab_size);
+    /* at most 3 pieces of a parameter, or one of each expert */
+    size_t pieces = model->experts > 3 ? (size_t)model->experts : 3;
+    struct hf_names *names = NULL;
+    TRY(new_zeroed(&names, 1));
+    TRY_OUT(new_zeroed(&names->list, (size_t)params->count * pieces));
+    struct maker maker = { form, model, params, vocab, names };
+    for (int i = 0; i < params->count; i++)
+        TRY_OUT(add_param(&maker, i));
+    *out = names;
+    names = NULL;
+out:
+    hf_names_destroy(names);
+    return rc;
+}
+
+void hf_names_destroy(struct hf_names *names)
+{
+    if (names == NULL)
+        return;
+    free(names->list);
+    free(names);
+}
+
+bool hf_names_is_buffer(enum arch arch, const char *name)
+{
+    size_t bytes = strlen(name);
+    const char *const *ends = arch_rows[arch].buffers;
+    for (int i = 0; ends[i] != NULL; i++) {
+        size_t end = strlen(ends[i]);
+        if (bytes > end && strcmp(name + bytes - end, ends[i]) == 0)
+            return true;
+    }
+    return false;
 }

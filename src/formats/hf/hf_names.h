@@ -1,17 +1,17 @@
-/* The tensors of a Hugging Face model and the parameters of ours.
+/* The tensors of a Hugging Face model or GGUF file and the parameters of ours.
  *
  * Seen as a matrix (a vector has one column), each of our parameters is, row
  * after row, one or more pieces, each a tensor of theirs: queries, keys and
  * values apart, experts one by one, or the whole. A piece may lie transposed
  * (GPT-2's linear layers, Mixtral's down projections). Rotary positions turn
  * halves of a head here and there: no rows are permuted, but in GGUF files of the
- * Llama family, whose names gguf_names.h has. */
+ * Llama family. */
 #pragma once
 
 #include <stdbool.h>
 
 #include "src/base/err.h"
-#include "src/formats/hf/hf_config.h"
+#include "src/formats/arch/arch.h"
 #include "src/model/params.h"
 
 struct hf_piece {
@@ -34,18 +34,12 @@ struct hf_names {
 /* vocab: rows of their embedding and output layer, at most ours; rows beyond it
  * belong to no piece. ERR_UNSUPPORTED names a parameter that the architecture
  * has no tensor for. */
-enum err hf_names_create(enum hf_arch arch, const struct model_config *model,
+enum err hf_names_create(const struct arch_form *form,
+                         const struct model_config *model,
                          const struct params *params, int64_t vocab,
                          struct hf_names **out);
 void hf_names_destroy(struct hf_names *names);
 
-/* What names begin with, "model." or "transformer.", and lack in files of the
- * model without its output layer, as GPT-2's are published. */
-const char *hf_names_prefix(enum hf_arch arch);
 /* Is it a tensor that old files have beside the weights: masks, rotary
  * frequencies? */
-bool hf_names_is_buffer(enum hf_arch arch, const char *name);
-
-/* The output layer, which a file of a tied model may have once more: then it
- * must be equal to the embedding. */
-#define HF_NAMES_HEAD "lm_head.weight"
+bool hf_names_is_buffer(enum arch arch, const char *name);

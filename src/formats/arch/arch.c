@@ -1,0 +1,363 @@
+/* The rows: what each key of config.json means, with the defaults of the
+ * library's classes, and which of our parameters each tensor is. */
+#include "src/formats/arch/arch.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "src/formats/arch/arch_impl.h"
+
+/* The library's names; where several mean the same, the first is written. */
+static const struct arch_name activations[] = {
+    { "gelu", MODEL_GELU },
+    { "silu", MODEL_SILU },
+    { "swish", MODEL_SILU },
+    { "gelu_new", MODEL_GELU_TANH },
+    { "gelu_pytorch_tanh", MODEL_GELU_TANH },
+    { "gelu_fast", MODEL_GELU_TANH },
+    { NULL, 0 },
+};
+static const struct arch_name scalings[] = {
+    { "default", ROPE_SCALING_NONE },
+    { "linear", ROPE_SCALING_LINEAR },
+    { "llama3", ROPE_SCALING_LLAMA3 },
+    { NULL, 0 },
+};
+
+/* How angles are scaled, in an object of old or new files. */
+#define SCALING(object)                                                        \
+    NAME(object ".rope_type", rope_scaling, scalings, ""),                     \
+        REAL(object ".factor", rope_factor, 0, 1e6, ""),                       \
+        REAL(object ".low_freq_factor", rope_low_freq_factor, 0, 1e6, ""),     \
+        REAL(object ".high_freq_factor", rope_high_freq_factor, 0, 1e6, ""),   \
+        INT(object ".original_max_position_embeddings", rope_original_len, 0,  \
+            1048576, "")
+
+/* Both ways of saying how positions turn. */
+#define ROPE(theta)                                                            \
+    REAL("rope_theta", rope_theta, 1, 1e12, theta),                            \
+        REAL("rope_parameters.rope_theta", rope_theta, 1, 1e12, ""),           \
+        SCALING("rope_parameters"), SCALING("rope_scaling"),                   \
+        NAME("rope_scaling.type", rope_scaling, scalings, "")
+
+/* What Llama's descendants share; kv: heads of keys where the key is absent. */
+#define LLAMA(kv, length, eps, theta)                                          \
+    VOCABULARY, INT("hidden_size", d_model, 1, 65536, NULL),                   \
+        INT("intermediate_size", ffn_width, 1, 1048576, NULL),                 \
+        INT("num_hidden_layers", n_layers, 1, MODEL_LAYERS_MAX, NULL),         \
+        INT("num_attention_heads", n_heads, 1, 1024, NULL),                    \
+        INT("num_key_value_heads", n_kv_heads, 0, 1024, kv),                   \
+        INT("max_position_embeddings", max_seq_len, 1, 1048576, length),       \
+        REAL("rms_norm_eps", norm_eps, 1e-20, 1, eps), ROPE(theta),            \
+        NAME("hidden_act", activation, activations, "\"silu\""),               \
+        DROPOUT("attention_dropout", dropout_attention, "0"),                  \
+        BOOL("tie_word_embeddings", tied, "false"),                            \
+        HEAD_DIM("head_dim", 0, "0")
+
+static const struct arch_key llama_keys[] = {
+    LLAMA("0", "2048", "1e-6", "10000"),
+    ATTENTION_BIAS("attention_bias"),
+    BOOL("mlp_bias", mlp_bias, "false"),
+    MUST("partial_rotary_factor", "[1]", ""),
+    MUST("rope_interleaved", "[false]", ""),
+    NOTHING("pretraining_tp"), /* the same sums in pieces */
+    NOTHING("is_llama_config"),
+    MUST("sliding_window", "[null]", ""),
+    MUST("use_sliding_window", "[false]", ""),
+    END,
+};
+
+static const struct arch_key mistral_keys[] = {
+    LLAMA("8", "131072", "1e-6", "10000"),
+    WINDOW("sliding_window", "4096"),
+    MUST("attention_bias", "[false]", ""),
+    MUST("mlp_bias", "[false]", ""),
+    END,
+};
+
+static const struct arch_key qwen2_keys[] = {
+    LLAMA("32", "32768", "1e-6", "10000"),
+    MUST("use_sliding_window", "[false]", "false"),
+    FULL("layer_types"),
+    NOTHING("sliding_window"), /* not used without use_sliding_window */
+    NOTHING("max_window_layers"),
+    MUST("use_mrope", "[false]", ""),
+    END,
+};
+
+static const struct arch_key gpt2_keys[] = {
+    VOCABULARY,
+    INT("n_embd", d_model, 1, 65536, NULL),
+    INT("n_layer", n_layers, 1, MODEL_LAYERS_MAX, NULL),
+    INT("n_head", n_heads, 1, 1024, NULL),
+    INT("n_inner", ffn_width, 0, 1048576, "0"),
+    INT("n_positions", max_seq_len, 1, 1048576, "1024"),
+    NOTHING("n_ctx"), /* of old files: n_positions once more */
+    REAL("layer_norm_epsilon", norm_eps, 1e-20, 1, "1e-5"),
+    DROPOUT("embd_pdrop", dropout_embedding, "0.1"),
+    DROPOUT("attn_pdrop", dropout_attention, "0.1"),
+    DROPOUT("resid_pdrop", dropout_residual, "0.1"),
+    BOOL("tie_word_embeddings", tied, "true"),
+    NAME("activation_function", activation, activations, "\"gelu_new\""),
+    MUST("scale_attn_weights", "[true]", "true"),
+    MUST("scale_attn_by_inverse_layer_idx", "[false]", "false"),
+    NOTHING("reorder_and_upcast_attn"), /* rounding alone */
+    NOTHING("summary_type"),
+    NOTHING("summary_use_proj"),
+    NOTHING("summary_activation"),
+    NOTHING("summary_proj_to_labels"),
+    NOTHING("summary_first_dropout"),
+    END,
+};
+
+/* The library's own class has neither another width of the MLP nor biases nor
+ * norms of queries and keys nor other slopes, whatever its file says. */
+static const struct arch_key mpt_keys[] = {
+    VOCABULARY,
+    INT("d_model", d_model, 1, 65536, NULL),
+    INT("n_layers", n_layers, 1, MODEL_LAYERS_MAX, NULL),
+    INT("n_heads", n_heads, 1, 1024, NULL),
+    INT("max_seq_len", max_seq_len, 1, 1048576, "2048"),
+    REAL("layer_norm_epsilon", norm_eps, 1e-20, 1, "1e-5"),
+    DROPOUT("emb_pdrop", dropout_embedding, "0"),
+    DROPOUT("resid_pdrop", dropout_residual, "0"),
+    WHOLE("attn_config.attn_pdrop", dropout_attention, 0, 0.99, "0"),
+    CLIP("attn_config.clip_qkv", clip_qkv, 1e6),
+    MUST("attn_config.alibi_bias_max", "[8]", "8"), /* the class has 8 */
+    BOOL("tie_word_embeddings", tied, "true"),
+    MUST("attn_config.alibi", "[true]", "true"),
+    MUST("attn_config.attn_type", "[\"multihead_attention\"]", ""),
+    MUST("attn_config.softmax_scale", "[null]", "null"),
+    MUST("attn_config.prefix_lm", "[false]", "false"),
+    MUST("attn_config.qk_ln", "[false]", "false"),
+    NOTHING("attn_config.attn_impl"),
+    NOTHING("attn_config.attn_uses_sequence_id"), /* of packed batches */
+    NOTHING("attn_config.model_type"),
+    MUST("expansion_ratio", "[4]", "4"),
+    MUST("no_bias", "[true]", "true"),
+    MUST("logit_scale", "[null]", "null"),
+    MUST("embedding_fraction", "[1.0]", "1"), /* 1: no effect */
+    MUST("norm_type", "[\"low_precision_layernorm\", \"layernorm\"]",
+         "\"layernorm\""),
+    NOTHING("learned_pos_emb"), /* none beside ALiBi */
+    NOTHING("init_device"),
+    NOTHING("init_config"),
+    NOTHING("verbose"),
+    END,
+};
+
+static const struct arch_key mixtral_keys[] = {
+    LLAMA("8", "131072", "1e-5", "1e6"),
+    INT("num_local_experts", experts, 1, 256, "8"),
+    INT("num_experts_per_tok", experts_top_k, 1, 16, "2"),
+    REAL("router_jitter_noise", router_jitter, 0, 0.99, "0"),
+    WINDOW("sliding_window", "null"),
+    BALANCE("router_aux_loss_coef", "0.001"),
+    NOTHING("output_router_logits"),
+    END,
+};
+
+static const struct arch_key dbrx_keys[] = {
+    VOCABULARY,
+    INT("d_model", d_model, 1, 65536, NULL),
+    INT("n_layers", n_layers, 1, MODEL_LAYERS_MAX, NULL),
+    INT("n_heads", n_heads, 1, 1024, NULL),
+    INT("max_seq_len", max_seq_len, 1, 1048576, "2048"),
+    DROPOUT("emb_pdrop", dropout_embedding, "0"),
+    DROPOUT("resid_pdrop", dropout_residual, "0"),
+    DROPOUT("attn_config.attn_pdrop", dropout_attention, "0"),
+    CLIP("attn_config.clip_qkv", clip_qkv, 1e6),
+    INT("attn_config.kv_n_heads", n_kv_heads, 1, 1024, "1"),
+    REAL("attn_config.rope_theta", rope_theta, 1, 1e12, "10000"),
+    REAL("rope_parameters.rope_theta", rope_theta, 1, 1e12, ""),
+    MUST("rope_parameters.rope_type", "[\"default\"]", ""),
+    NOTHING("attn_config.model_type"),
+    INT("ffn_config.ffn_hidden_size", ffn_width, 1, 1048576, "3584"),
+    INT("ffn_config.moe_num_experts", experts, 1, 256, "4"),
+    INT("ffn_config.moe_top_k", experts_top_k, 1, 16, "1"),
+    CLIP("ffn_config.moe_jitter_eps", router_jitter, 0.99),
+    REAL("ffn_config.moe_normalize_expert_weights", router_normalize, 0, 64,
+         "1"),
+    MUST("ffn_config.ffn_act_fn", "[{\"name\": \"silu\"}]",
+         "{\"name\": \"silu\"}"),
+    REAL("ffn_config.moe_loss_weight", balance_weight, 0, 1e3, "0.01"),
+    NOTHING("ffn_config.moe_uniform_expert_assignment"),
+    NOTHING("ffn_config.hidden_size"), /* d_model once more */
+    NOTHING("ffn_config.model_type"),
+    NOTHING("output_router_logits"),
+    NOTHING("router_aux_loss_coef"), /* moe_loss_weight once more */
+    NOTHING("num_key_value_heads"),  /* kv_n_heads once more */
+    BOOL("tie_word_embeddings", tied, "false"),
+    END,
+};
+
+/* --- names of tensors --- */
+
+#define LLAMA_TENSORS                                                          \
+    T_ONE(WTE, "model.embed_tokens.weight"),                                   \
+        T_ONE(NORM_1_WEIGHT, "input_layernorm.weight"),                        \
+        T_PART(WQKV_WEIGHT, "self_attn.q_proj.weight", QUERIES),               \
+        T_PART(WQKV_WEIGHT, "self_attn.k_proj.weight", KEYS),                  \
+        T_PART(WQKV_WEIGHT, "self_attn.v_proj.weight", VALUES),                \
+        T_ONE(OUT_WEIGHT, "self_attn.o_proj.weight"),                          \
+        T_ONE(NORM_2_WEIGHT, "post_attention_layernorm.weight"),               \
+        T_ONE(NORM_F_WEIGHT, "model.norm.weight"),                             \
+        T_ONE(LM_HEAD, ARCH_HF_HEAD)
+#define GATED                                                                  \
+    T_ONE(GATE_WEIGHT, "mlp.gate_proj.weight"),                                \
+        T_ONE(UP_WEIGHT, "mlp.up_proj.weight"),                                \
+        T_ONE(DOWN_WEIGHT, "mlp.down_proj.weight")
+
+#define QKV_BIAS                                                               \
+    T_PART(WQKV_BIAS, "self_attn.q_proj.bias", QUERIES),                       \
+        T_PART(WQKV_BIAS, "self_attn.k_proj.bias", KEYS),                      \
+        T_PART(WQKV_BIAS, "self_attn.v_proj.bias", VALUES)
+
+static const struct arch_tensor llama_tensors[] = {
+    LLAMA_TENSORS,
+    GATED,
+    QKV_BIAS,
+    T_ONE(OUT_BIAS, "self_attn.o_proj.bias"),
+    T_ONE(GATE_BIAS, "mlp.gate_proj.bias"),
+    T_ONE(UP_BIAS, "mlp.up_proj.bias"),
+    T_ONE(DOWN_BIAS, "mlp.down_proj.bias"),
+    T_END,
+};
+static const struct arch_tensor mistral_tensors[] = { LLAMA_TENSORS, GATED,
+                                                      T_END };
+static const struct arch_tensor qwen2_tensors[] = { LLAMA_TENSORS, GATED,
+                                                    QKV_BIAS, T_END };
+static const struct arch_tensor mixtral_tensors[] = {
+    LLAMA_TENSORS,
+    T_ONE(ROUTER, "block_sparse_moe.gate.weight"),
+    T_PART(EXPERTS_GATE, "block_sparse_moe.experts.%d.w1.weight", EACH),
+    T_PART(EXPERTS_UP, "block_sparse_moe.experts.%d.w3.weight", EACH),
+    { PARAM_EXPERTS_DOWN, "block_sparse_moe.experts.%d.w2.weight", ARCH_EACH,
+      true },
+    T_END,
+};
+static const struct arch_tensor gpt2_tensors[] = {
+    T_ONE(WTE, "transformer.wte.weight"),
+    T_ONE(WPE, "transformer.wpe.weight"),
+    T_ONE(NORM_1_WEIGHT, "ln_1.weight"),
+    T_ONE(NORM_1_BIAS, "ln_1.bias"),
+    T_TURNED(WQKV_WEIGHT, "attn.c_attn.weight"),
+    T_ONE(WQKV_BIAS, "attn.c_attn.bias"),
+    T_TURNED(OUT_WEIGHT, "attn.c_proj.weight"),
+    T_ONE(OUT_BIAS, "attn.c_proj.bias"),
+    T_ONE(NORM_2_WEIGHT, "ln_2.weight"),
+    T_ONE(NORM_2_BIAS, "ln_2.bias"),
+    T_TURNED(UP_WEIGHT, "mlp.c_fc.weight"),
+    T_ONE(UP_BIAS, "mlp.c_fc.bias"),
+    T_TURNED(DOWN_WEIGHT, "mlp.c_proj.weight"),
+    T_ONE(DOWN_BIAS, "mlp.c_proj.bias"),
+    T_ONE(NORM_F_WEIGHT, "transformer.ln_f.weight"),
+    T_ONE(NORM_F_BIAS, "transformer.ln_f.bias"),
+    T_ONE(LM_HEAD, ARCH_HF_HEAD),
+    T_END,
+};
+static const struct arch_tensor mpt_tensors[] = {
+    T_ONE(WTE, "transformer.wte.weight"),
+    T_ONE(NORM_1_WEIGHT, "norm_1.weight"),
+    T_ONE(WQKV_WEIGHT, "attn.Wqkv.weight"),
+    T_ONE(OUT_WEIGHT, "attn.out_proj.weight"),
+    T_ONE(NORM_2_WEIGHT, "norm_2.weight"),
+    T_ONE(UP_WEIGHT, "ffn.up_proj.weight"),
+    T_ONE(DOWN_WEIGHT, "ffn.down_proj.weight"),
+    T_ONE(NORM_F_WEIGHT, "transformer.norm_f.weight"),
+    T_ONE(LM_HEAD, ARCH_HF_HEAD),
+    T_END,
+};
+static const struct arch_tensor dbrx_tensors[] = {
+    T_ONE(WTE, "transformer.wte.weight"),
+    T_ONE(NORM_1_WEIGHT, "norm_attn_norm.norm_1.weight"),
+    T_ONE(WQKV_WEIGHT, "norm_attn_norm.attn.Wqkv.weight"),
+    T_ONE(OUT_WEIGHT, "norm_attn_norm.attn.out_proj.weight"),
+    T_ONE(NORM_2_WEIGHT, "norm_attn_norm.norm_2.weight"),
+    T_ONE(ROUTER, "ffn.router.layer.weight"),
+    T_ONE(EXPERTS_GATE, "ffn.experts.mlp.w1"),
+    T_ONE(EXPERTS_UP, "ffn.experts.mlp.v1"),
+    T_ONE(EXPERTS_DOWN, "ffn.experts.mlp.w2"),
+    T_ONE(NORM_F_WEIGHT, "transformer.norm_f.weight"),
+    T_ONE(LM_HEAD, ARCH_HF_HEAD),
+    T_END,
+};
+
+#define LLAMA_SHAPE                                                            \
+    .positions = POSITIONS_ROPE, .norm = MODEL_NORM_RMSNORM, .ffn = FFN_GLU,   \
+    .activation = MODEL_SILU, .prefix = "model.",                              \
+    .buffers = { ".self_attn.rotary_emb.inv_freq" }
+#define FORM(name, layers, arch)                                               \
+    {                                                                          \
+        name, layers, arch##_keys, arch##_tensors                              \
+    }
+
+const struct arch_row arch_rows[ARCHS] = {
+    [ARCH_LLAMA] = { .title = "Llama",
+                     .model_type = "llama",
+                     LLAMA_SHAPE,
+                     .hf = FORM("LlamaForCausalLM", "model.layers.%d.", llama),
+                     .gguf = &arch_gguf_llama },
+    [ARCH_MISTRAL] = { .title = "Mistral",
+                       .model_type = "mistral",
+                       .alias = true,
+                       LLAMA_SHAPE,
+                       .hf = FORM("MistralForCausalLM", "model.layers.%d.",
+                                  mistral),
+                       .gguf = &arch_gguf_llama },
+    [ARCH_QWEN2] = { .title = "Qwen2",
+                     .model_type = "qwen2",
+                     LLAMA_SHAPE,
+                     .qkv_bias = true,
+                     .hf = FORM("Qwen2ForCausalLM", "model.layers.%d.", qwen2),
+                     .gguf = &arch_gguf_qwen2 },
+    [ARCH_GPT2] = { .title = "GPT-2",
+                    .model_type = "gpt2",
+                    .positions = POSITIONS_LEARNED,
+                    .norm = MODEL_NORM_LAYERNORM,
+                    .ffn = FFN_MLP,
+                    .activation = MODEL_GELU_TANH,
+                    .bias = true,
+                    .hf = FORM("GPT2LMHeadModel", "transformer.h.%d.", gpt2),
+                    .gguf = &arch_gguf_gpt2,
+                    .prefix = "transformer.",
+                    .buffers = { ".attn.bias", ".attn.masked_bias" } },
+    [ARCH_MPT] = { .title = "MPT",
+                   .model_type = "mpt",
+                   .also = "MPTForCausalLM",
+                   .positions = POSITIONS_ALIBI,
+                   .norm = MODEL_NORM_LAYERNORM,
+                   .ffn = FFN_MLP,
+                   .activation = MODEL_GELU,
+                   .hf = FORM("MptForCausalLM", "transformer.blocks.%d.", mpt),
+                   .gguf = &arch_gguf_mpt,
+                   .prefix = "transformer." },
+    [ARCH_MIXTRAL] = { .title = "Mixtral",
+                       .model_type = "mixtral",
+                       LLAMA_SHAPE,
+                       .router_normalize = 1,
+                       .hf = FORM("MixtralForCausalLM", "model.layers.%d.",
+                                  mixtral) },
+    [ARCH_DBRX] = { .title = "DBRX",
+                    .model_type = "dbrx",
+                    .positions = POSITIONS_ROPE,
+                    .norm = MODEL_NORM_LAYERNORM,
+                    .ffn = FFN_GLU,
+                    .activation = MODEL_SILU,
+                    .hf =
+                        FORM("DbrxForCausalLM", "transformer.blocks.%d.", dbrx),
+                    .prefix = "transformer.",
+                    .buffers = { ".rotary_emb.inv_freq" } },
+};
+
+const char *arch_titles(bool gguf, char out[ARCH_TITLES_BYTES])
+{
+    size_t used = 0;
+    for (int i = 0; i < ARCHS; i++)
+        if (!gguf || arch_rows[i].gguf != NULL)
+            used +=
+                (size_t)snprintf(out + used, ARCH_TITLES_BYTES - used, "%s%s",
+                                 used == 0 ? "" : ", ", arch_rows[i].title);
+    assert(used < ARCH_TITLES_BYTES);
+    return out;
+}
