@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "checkpoint/ckpt_place.h"
+#include "src/base/new.h"
 
 #define NO_TENSOR (-1)
 
@@ -67,11 +68,6 @@ static void add_want(struct want *wants, size_t *count, int64_t base,
                                            .tensor = NO_TENSOR };
 }
 
-static enum err no_memory(void)
-{
-    return err_set(ERR_MEMORY, "checkpoint: out of memory for the load plan");
-}
-
 /* Own wants in front of a temporary array, *bytes of them. */
 static enum err own_wants(const struct ckpt_plan *plan,
                           const struct ckpt_item *items,
@@ -80,9 +76,7 @@ static enum err own_wants(const struct ckpt_plan *plan,
 {
     const struct ckpt_manifest *manifest = plan->manifest;
     size_t count = 0;
-    *wants = calloc((size_t)manifest->tensor_count + 1, sizeof **wants);
-    if (*wants == NULL)
-        return no_memory();
+    TRY(new_zeroed(wants, (size_t)manifest->tensor_count + 1));
     for (int t = 0; t < manifest->tensor_count; t++)
         if (item_of_tensor[t] >= 0)
             add_want(*wants, &count, plan->bases[t],
@@ -112,9 +106,10 @@ static enum err gather_wants(struct ckpt_plan *plan, struct comm *comm,
         plan->want_at[r] = total;
         total += plan->want_bytes[r];
     }
-    plan->wants = malloc(total + 1);
-    TRY_OUT(comm_agree(comm, plan->wants == NULL ? no_memory() : ERR_OK));
-    char *all = (char *)plan->wants;
+    char *all = NULL;
+    rc = new_room(&all, total + 1);
+    plan->wants = (struct want *)(void *)all;
+    TRY_OUT(comm_agree(comm, rc));
     memcpy(all + plan->want_at[rank], own, plan->want_bytes[rank]);
     TRY_OUT(comm_all_gather(comm, all, plan->want_bytes, plan->want_at));
 out:
@@ -326,17 +321,13 @@ static enum err allocate(struct ckpt_plan *plan)
     size_t ranks = (size_t)plan->ranks;
     size_t tensors = (size_t)plan->manifest->tensor_count;
     size_t shards = (size_t)plan->manifest->shard_count;
-    plan->bases = calloc(tensors + 1, sizeof *plan->bases);
-    plan->want_bytes = calloc(ranks, sizeof *plan->want_bytes);
-    plan->want_at = calloc(ranks, sizeof *plan->want_at);
-    plan->holds = calloc(ranks * shards + 1, sizeof *plan->holds);
-    plan->duty = calloc(ranks, sizeof *plan->duty);
-    plan->takers = calloc(ranks, sizeof *plan->takers);
-    plan->candidates = calloc(ranks, sizeof *plan->candidates);
-    if (plan->bases == NULL || plan->want_bytes == NULL ||
-        plan->want_at == NULL || plan->holds == NULL || plan->duty == NULL ||
-        plan->takers == NULL || plan->candidates == NULL)
-        return no_memory();
+    TRY(new_zeroed(&plan->bases, tensors + 1));
+    TRY(new_zeroed(&plan->want_bytes, ranks));
+    TRY(new_zeroed(&plan->want_at, ranks));
+    TRY(new_zeroed(&plan->holds, ranks * shards + 1));
+    TRY(new_zeroed(&plan->duty, ranks));
+    TRY(new_zeroed(&plan->takers, ranks));
+    TRY(new_zeroed(&plan->candidates, ranks));
     for (size_t t = 0; t < tensors; t++)
         plan->bases[t + 1] =
             plan->bases[t] + plan->manifest->tensors[t].elements;
@@ -348,12 +339,10 @@ enum err ckpt_plan_create(struct comm *comm, const struct ckpt_source *source,
                           const struct ckpt_item *items,
                           const int *item_of_tensor, struct ckpt_plan **out)
 {
-    enum err rc = ERR_OK;
-    struct ckpt_plan *plan = calloc(1, sizeof *plan);
+    struct ckpt_plan *plan = NULL;
     *out = NULL;
-    if (plan == NULL) {
-        rc = no_memory();
-    } else {
+    enum err rc = new_zeroed(&plan, 1);
+    if (rc == ERR_OK) {
         plan->manifest = manifest;
         plan->ranks = comm_size(comm);
         rc = allocate(plan);

@@ -225,13 +225,10 @@ static enum err create_local(struct ckpt_saver *saver, const char *run_dir,
     size_t count = (size_t)save->item_count;
     size_t ranks = (size_t)save->ranks;
     struct ckpt_saver_numbers *numbers = &saver->numbers;
-    saver->sources = calloc(count + 1, sizeof *items);
-    saver->items = calloc(count + 1, sizeof *items);
+    TRY(new_zeroed(&saver->sources, count + 1));
+    TRY(new_zeroed(&saver->items, count + 1));
     numbers->count = 4 * ranks;
-    numbers->codes = calloc(numbers->count, sizeof *numbers->codes);
-    if (saver->sources == NULL || saver->items == NULL ||
-        numbers->codes == NULL)
-        return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    TRY(new_zeroed(&numbers->codes, numbers->count));
     numbers->lengths = numbers->codes + ranks;
     numbers->stage_us = numbers->lengths + ranks;
     numbers->write_us = numbers->stage_us + ranks;

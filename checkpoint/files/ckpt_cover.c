@@ -7,15 +7,11 @@
  * plane keeps apart: in the grids that models are cut into, planes soon part
  * all. */
 #include "checkpoint/files/ckpt_cover.h"
+#include "src/base/new.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
-
-static enum err no_memory(void)
-{
-    return err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
-}
 
 int ckpt_cover_boxes(const struct ckpt_part *part, int dims,
                      const int64_t *shape,
@@ -171,10 +167,8 @@ static enum err check_boxes(const struct ckpt_tensor *tensor,
     enum err rc = ERR_OK;
     int64_t missing = tensor->elements;
     size_t box_count = 0;
-    struct ckpt_part *boxes =
-        malloc(count * CKPT_COVER_BOXES_MAX * sizeof *boxes);
-    if (boxes == NULL)
-        return no_memory();
+    struct ckpt_part *boxes = NULL;
+    TRY(new_room(&boxes, count * CKPT_COVER_BOXES_MAX));
     for (size_t i = 0; i < count && missing >= 0; i++) {
         missing -= ckpt_part_elements(&pieces[i]->part, tensor->dims);
         box_count += (size_t)ckpt_cover_boxes(&pieces[i]->part, tensor->dims,
@@ -214,9 +208,8 @@ enum err ckpt_cover_check(const struct ckpt_manifest *manifest)
     size_t count = 0;
     for (int s = 0; s < manifest->shard_count; s++)
         count += (size_t)manifest->shards[s].piece_count;
-    const struct ckpt_piece **sorted = malloc((count + 1) * sizeof *sorted);
-    if (sorted == NULL)
-        return no_memory();
+    const struct ckpt_piece **sorted = NULL;
+    TRY(new_room(&sorted, count + 1));
     count = 0;
     for (int s = 0; s < manifest->shard_count; s++)
         for (int p = 0; p < manifest->shards[s].piece_count; p++)

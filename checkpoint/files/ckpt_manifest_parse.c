@@ -10,11 +10,7 @@
 #include "checkpoint/files/ckpt_cover.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/crc32c.h"
-
-static enum err no_memory(void)
-{
-    return err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
-}
+#include "src/base/new.h"
 
 #define CRC_TAIL_BYTES                                                         \
     (sizeof CKPT_MANIFEST_CRC_BEFORE - 1 + CRC_DIGITS +                        \
@@ -84,9 +80,7 @@ static enum err parse_tensors(const json_t *list, struct ckpt_manifest *out)
     if (!json_is_array(list) || json_array_size(list) > INT32_MAX)
         return malformed("tensors");
     int count = (int)json_array_size(list);
-    out->tensors = calloc((size_t)count + 1, sizeof *out->tensors);
-    if (out->tensors == NULL)
-        return no_memory();
+    TRY(new_zeroed(&out->tensors, (size_t)count + 1));
     out->tensor_count = count;
     for (int i = 0; i < count; i++)
         TRY(parse_tensor(json_array_get(list, (size_t)i), &out->tensors[i]));
@@ -153,10 +147,7 @@ static enum err parse_blocks(const json_t *list, struct ckpt_shard *shard)
     if (!json_is_array(list) ||
         json_array_size(list) != (size_t)shard->block_count)
         return malformed("number of block CRCs");
-    shard->blocks =
-        calloc((size_t)shard->block_count + 1, sizeof *shard->blocks);
-    if (shard->blocks == NULL)
-        return no_memory();
+    TRY(new_zeroed(&shard->blocks, (size_t)shard->block_count + 1));
     for (size_t i = 0; i < (size_t)shard->block_count; i++) {
         int64_t crc;
         if (!get_integer(json_array_get(list, i), 0, UINT32_MAX, &crc))
@@ -200,9 +191,7 @@ static enum err parse_shard(const json_t *value, const struct ckpt_manifest *m,
         return malformed("shard");
     shard->frame_crc = (uint32_t)frame_crc;
     size_t count = json_array_size(pieces);
-    shard->pieces = calloc(count + 1, sizeof *shard->pieces);
-    if (shard->pieces == NULL)
-        return no_memory();
+    TRY(new_zeroed(&shard->pieces, count + 1));
     shard->piece_count = (int)count;
     int64_t end = 0;
     for (size_t i = 0; i < count; i++) {
@@ -221,9 +210,7 @@ static enum err parse_shards(const json_t *list, struct ckpt_manifest *out)
     if (!json_is_array(list) || json_array_size(list) > INT32_MAX)
         return malformed("shards");
     int count = (int)json_array_size(list);
-    out->shards = calloc((size_t)count + 1, sizeof *out->shards);
-    if (out->shards == NULL)
-        return no_memory();
+    TRY(new_zeroed(&out->shards, (size_t)count + 1));
     out->shard_count = count;
     for (int i = 0; i < count; i++) {
         TRY(parse_shard(json_array_get(list, (size_t)i), out, &out->shards[i]));
@@ -282,10 +269,9 @@ enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
     enum err rc = ERR_OK;
     json_t *root = NULL;
     json_error_t error;
-    struct ckpt_manifest *manifest = calloc(1, sizeof *manifest);
+    struct ckpt_manifest *manifest = NULL;
     *out = NULL;
-    if (manifest == NULL)
-        return no_memory();
+    TRY(new_zeroed(&manifest, 1));
     TRY_OUT(check_crc(text, bytes));
     root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
                       &error);

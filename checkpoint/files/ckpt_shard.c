@@ -219,16 +219,10 @@ static enum err fill(struct writer *w)
 {
     enum err rc = ERR_OK;
     struct stat status;
-    w->frame = malloc((size_t)FRAME_READ_BYTES);
-    w->shard->blocks =
-        calloc((size_t)w->shard->block_count, sizeof *w->shard->blocks);
+    TRY_OUT(new_room(&w->frame, (size_t)FRAME_READ_BYTES));
+    TRY_OUT(new_zeroed(&w->shard->blocks, (size_t)w->shard->block_count));
     if (w->feed != NULL)
-        w->fed = malloc((size_t)CKPT_SHARD_FEED_BYTES);
-    if (w->frame == NULL || w->shard->blocks == NULL ||
-        (w->feed != NULL && w->fed == NULL)) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory", w->path);
-        goto out;
-    }
+        TRY_OUT(new_room(&w->fed, (size_t)CKPT_SHARD_FEED_BYTES));
     w->fd = open(w->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (w->fd < 0 || fstat(w->fd, &status) != 0) {
         rc = err_errno("%s: open", w->path);

@@ -9,6 +9,7 @@
 
 #include "checkpoint/files/ckpt_named.h"
 #include "checkpoint/tools/ckpt_stats.h"
+#include "src/base/new.h"
 
 struct pair {
     struct ckpt_tensor_reader *a, *b;
@@ -27,10 +28,8 @@ static enum err pair_open(const char *dir_a, const struct ckpt_manifest *a,
                           const char *dir_b, const struct ckpt_manifest *b,
                           struct pair *pair)
 {
-    pair->window_a = malloc((size_t)CKPT_TENSOR_WINDOW_BYTES);
-    pair->window_b = malloc((size_t)CKPT_TENSOR_WINDOW_BYTES);
-    if (pair->window_a == NULL || pair->window_b == NULL)
-        return err_set(ERR_MEMORY, "diff: out of memory");
+    TRY(new_room(&pair->window_a, (size_t)CKPT_TENSOR_WINDOW_BYTES));
+    TRY(new_room(&pair->window_b, (size_t)CKPT_TENSOR_WINDOW_BYTES));
     TRY(ckpt_tensor_create(dir_a, a, &pair->a));
     return ckpt_tensor_create(dir_b, b, &pair->b);
 }

@@ -1,5 +1,6 @@
 /* Spans into an array, and their sums. */
 #include "src/base/timeline.h"
+#include "src/base/new.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -32,21 +33,14 @@ enum err timeline_create(const struct timeline_kind *kinds, int count,
 {
     enum err rc = ERR_OK;
     assert(count >= TIMELINE_KINDS_OWN && count <= TIMELINE_KINDS_MAX);
-    struct timeline *timeline = calloc(1, sizeof *timeline);
+    struct timeline *timeline = NULL;
     *out = NULL;
-    if (timeline != NULL) {
-        timeline->kinds = kinds;
-        timeline->kind_count = count;
-        timeline->room = events;
-        timeline->events = calloc(events, sizeof timeline->events[0]);
-        timeline->lock = calloc(1, sizeof *timeline->lock);
-    }
-    if (timeline == NULL || timeline->events == NULL ||
-        timeline->lock == NULL) {
-        rc =
-            err_set(ERR_MEMORY, "timeline of %zu spans: out of memory", events);
-        goto out;
-    }
+    TRY(new_zeroed(&timeline, 1));
+    timeline->kinds = kinds;
+    timeline->kind_count = count;
+    timeline->room = events;
+    TRY_OUT(new_zeroed(&timeline->events, events));
+    TRY_OUT(new_zeroed(&timeline->lock, 1));
     pthread_mutex_init(&timeline->lock->mutex, NULL);
     *out = timeline;
     timeline = NULL;

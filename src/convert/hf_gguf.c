@@ -8,6 +8,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/convert/hf_cmd.h"
 #include "src/formats/gguf/gguf_config.h"
 #include "src/formats/hf/hf_names.h"
@@ -119,13 +120,10 @@ static enum err write_tensors(struct hf_model *model,
                               struct gguf_writer *writer)
 {
     enum err rc = ERR_OK;
-    float *buffer = malloc((size_t)WEIGHTS_CUT_FLOATS * sizeof *buffer);
-    struct gguf_out out = { .writer = writer,
-                            .blocks = malloc((size_t)WRITE_NUMBERS * 4) };
-    if (buffer == NULL || out.blocks == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
+    float *buffer = NULL;
+    struct gguf_out out = { .writer = writer };
+    TRY_OUT(new_room(&buffer, WEIGHTS_CUT_FLOATS));
+    TRY_OUT(new_room(&out.blocks, (size_t)WRITE_NUMBERS * 4));
     for (int i = 0; i < names->count; i++) {
         const struct hf_piece *piece = &names->list[i];
         const uint64_t dim[2] = { (uint64_t)piece->shape[piece->dims - 1],

@@ -280,19 +280,15 @@ static enum err open_tables(struct adapter_export *e)
     size_t pieces = (size_t)e->names->count;
     TRY(new_zeroed(&e->modules, pieces + 1));
     TRY(find_modules(e));
-    e->texts = calloc(2 * (size_t)e->count + 1, sizeof *e->texts);
-    e->list = calloc(2 * (size_t)e->count + 1, sizeof *e->list);
-    return e->texts != NULL && e->list != NULL
-               ? ERR_OK
-               : err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&e->texts, 2 * (size_t)e->count + 1));
+    return new_zeroed(&e->list, 2 * (size_t)e->count + 1);
 }
 
 /* Every number once, by which the base's are compared with what they were. */
 static enum err check_base(struct adapter_export *e)
 {
-    float *values = malloc((size_t)WEIGHTS_CUT_FLOATS * sizeof *values);
-    enum err rc =
-        values != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+    float *values = NULL;
+    enum err rc = new_room(&values, WEIGHTS_CUT_FLOATS);
     for (int p = 0; p < e->params->count && rc == ERR_OK; p++) {
         const struct param *param = &e->params->list[p];
         for (int64_t at = 0; at < param->numel && rc == ERR_OK;

@@ -233,9 +233,7 @@ static enum err read_tokenizer(struct ckpt_source *checkpoint,
             tensor->elements > TOKENIZER_BYTES_MAX)
             return err_set(ERR_CHECKPOINT, "%s: %s is no file of a tokenizer",
                            checkpoint->path, tensor->name);
-        checkpoint->tokenizer = malloc((size_t)tensor->elements + 1);
-        if (checkpoint->tokenizer == NULL)
-            return err_set(ERR_MEMORY, "%s: out of memory", checkpoint->path);
+        TRY(new_room(&checkpoint->tokenizer, (size_t)tensor->elements + 1));
         TRY(ckpt_tensor_read(checkpoint->reader, t, 0, tensor->elements,
                              checkpoint->tokenizer));
         checkpoint->tokenizer[tensor->elements] = '\0';
@@ -353,10 +351,9 @@ static enum err complete(struct ckpt_source *checkpoint,
 static enum err ckpt_open(const char *path, struct weights_source *source)
 {
     struct weights_about *about = &source->about;
-    struct ckpt_source *checkpoint = calloc(1, sizeof *checkpoint);
+    struct ckpt_source *checkpoint = NULL;
+    TRY(new_zeroed(&checkpoint, 1));
     source->state = checkpoint;
-    if (checkpoint == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
     char place[FSIO_PATH_MAX];
     split_path(path, place, checkpoint->mean);
     TRY(find_checkpoint(checkpoint, place));

@@ -10,6 +10,7 @@
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/formats/gguf/gguf_config.h"
 #include "src/formats/hf/hf_names.h"
 #include "src/formats/gguf/gguf_tokenizer.h"
@@ -133,17 +134,15 @@ static enum err make_sha256(const char *path, struct state *state)
 {
     enum err rc = ERR_OK;
     struct digest *digest = NULL;
-    char *buffer = malloc(HEAD_READ_BYTES);
+    char *buffer = NULL;
     uint64_t bytes = UINT64_MAX;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     for (size_t i = 0; i < gguf_tensors(state->gguf); i++)
         if (gguf_tensor(state->gguf, i)->offset < bytes)
             bytes = gguf_tensor(state->gguf, i)->offset;
-    if (buffer == NULL || fd < 0) {
-        rc = buffer == NULL ? err_set(ERR_MEMORY, "%s: out of memory", path)
-                            : err_errno("%s", path);
-        goto out;
-    }
+    if (fd < 0)
+        return err_errno("%s", path);
+    TRY_OUT(new_room(&buffer, HEAD_READ_BYTES));
     TRY_OUT(digest_create(&digest));
     for (uint64_t done = 0; done < bytes;) {
         size_t step = bytes - done < HEAD_READ_BYTES ? (size_t)(bytes - done)
@@ -207,10 +206,9 @@ static enum err open_tokenizer(const char *path, struct state *state,
 static enum err open_gguf(const char *path, struct weights_source *source)
 {
     struct weights_about *about = &source->about;
-    struct state *state = calloc(1, sizeof *state);
+    struct state *state = NULL;
+    TRY(new_zeroed(&state, 1));
     source->state = state;
-    if (state == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
     TRY(gguf_open(path, &state->gguf));
     TRY(gguf_config_read(state->gguf, &state->arch, &about->config));
     TRY(params_create(&about->config, &state->params));

@@ -9,6 +9,7 @@
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/formats/hf/hf_config.h"
 #include "src/formats/hf/hf_files.h"
 #include "src/formats/safetensors/safetensors.h"
@@ -223,10 +224,9 @@ static enum err open_hf(const char *path, struct weights_source *source)
 {
     char name[FSIO_PATH_MAX];
     struct weights_about *about = &source->about;
-    struct state *state = calloc(1, sizeof *state);
+    struct state *state = NULL;
+    TRY(new_zeroed(&state, 1));
     source->state = state;
-    if (state == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
     TRY(fsio_path(name, "%s/config.json", path));
     TRY(fsio_read_file(name, CONFIG_MAX, &state->config, &state->bytes));
     TRY(hf_config_parse(state->config, state->bytes, name, &state->arch,

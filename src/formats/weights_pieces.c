@@ -78,15 +78,11 @@ static enum err make_list(struct weights_pieces *p,
 {
     const struct hf_names *names = p->names;
     size_t most = (size_t)p->params->count + (size_t)p->file.count;
-    bool *used = calloc((size_t)p->file.count + 1, sizeof *used);
-    source->list = calloc(most + 1, sizeof *source->list);
-    p->first = calloc(most + 1, sizeof *p->first);
-    p->tensors = calloc((size_t)names->count + 1, sizeof *p->tensors);
-    if (used == NULL || source->list == NULL || p->first == NULL ||
-        p->tensors == NULL) {
-        free(used);
-        return err_set(ERR_MEMORY, "%s: out of memory", source->about.path);
-    }
+    bool *used = NULL;
+    TRY(new_zeroed(&source->list, most + 1));
+    TRY(new_zeroed(&p->first, most + 1));
+    TRY(new_zeroed(&p->tensors, (size_t)names->count + 1));
+    TRY(new_zeroed(&used, (size_t)p->file.count + 1));
     for (int i = 0; i < names->count; i++)
         p->tensors[i] = find_piece(p, &names->list[i]);
     for (int i = 0, end; i < names->count; i = end) {

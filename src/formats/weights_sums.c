@@ -19,23 +19,22 @@ enum err weights_sums_create(const struct params *params,
 {
     size_t count = (size_t)params->count;
     struct weights_sums *sums = NULL;
+    enum err rc = ERR_OK;
     *out = NULL;
     TRY(new_zeroed(&sums, 1));
     sums->params = params;
-    sums->first = calloc(count + 1, sizeof *sums->first);
-    sums->known = calloc(count + 1, sizeof *sums->known);
-    for (size_t i = 0; i < count && sums->first != NULL; i++)
+    TRY_OUT(new_zeroed(&sums->first, count + 1));
+    TRY_OUT(new_zeroed(&sums->known, count + 1));
+    for (size_t i = 0; i < count; i++) {
         sums->first[i + 1] = sums->first[i] + blocks_of(&params->list[i]);
-    if (sums->first != NULL)
-        sums->list = calloc((size_t)sums->first[count] + 1, sizeof *sums->list);
-    if (sums->list == NULL || sums->known == NULL) {
-        weights_sums_destroy(sums);
-        return err_set(ERR_MEMORY, "out of memory");
-    }
-    for (size_t i = 0; i < count; i++)
         sums->known[i] = true;
+    }
+    TRY_OUT(new_zeroed(&sums->list, (size_t)sums->first[count] + 1));
     *out = sums;
-    return ERR_OK;
+    sums = NULL;
+out:
+    weights_sums_destroy(sums);
+    return rc;
 }
 
 void weights_sums_destroy(struct weights_sums *sums)

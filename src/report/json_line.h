@@ -9,6 +9,6 @@
  * values[i] to the number behind keys[i], NaN where there is none (null, a
  * string, no such key); of a key that comes twice the last counts. false: the
  * line is no object, or it is torn. Numbers that JSON does not have (nan, inf)
- * are taken as none. What is nested is passed over, at most 64 levels deep. */
+ * are taken as none. What is nested is passed over. */
 bool json_line_numbers(const char *line, size_t bytes, const char *const *keys,
                        int count, double *values);

@@ -1,6 +1,7 @@
 /* First-fit decreasing over a tree of the room that rows have left, in which
  * the first row with room is found by going down once. */
 #include "src/data/prepare/pack.h"
+#include "src/base/new.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -20,20 +21,16 @@ static int pack_compare(const void *left, const void *right)
 enum err pack_rows(const int64_t *length, int64_t count, int64_t seq_len,
                    int64_t *row, int64_t *rows)
 {
-    int64_t leaves = 1;
+    enum err rc = ERR_OK;
+    struct pack_example *sorted = NULL;
+    int64_t leaves = 1, *room = NULL;
     *rows = 0;
     if (count == 0)
         return ERR_OK;
     while (leaves < count)
         leaves *= 2;
-    struct pack_example *sorted = malloc((size_t)count * sizeof *sorted);
-    int64_t *room = malloc((size_t)(2 * leaves) * sizeof *room);
-    if (sorted == NULL || room == NULL) {
-        free(sorted);
-        free(room);
-        return err_set(ERR_MEMORY, "no memory to pack %lld examples",
-                       (long long)count);
-    }
+    TRY_OUT(new_room(&sorted, (size_t)count));
+    TRY_OUT(new_room(&room, (size_t)(2 * leaves)));
     for (int64_t i = 0; i < count; i++) {
         assert(length[i] > 0 && length[i] <= seq_len);
         sorted[i] = (struct pack_example){ length[i], i };
@@ -54,7 +51,8 @@ enum err pack_rows(const int64_t *length, int64_t count, int64_t seq_len,
                              ? room[2 * node]
                              : room[2 * node + 1];
     }
+out:
     free(sorted);
     free(room);
-    return ERR_OK;
+    return rc;
 }

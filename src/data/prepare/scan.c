@@ -219,10 +219,7 @@ static enum err scan_hash_shards(struct dataset *dataset,
     int64_t shards = dataset_contents(dataset)->shards;
     if (dataset_contents(dataset)->unchecked == 0)
         return ERR_OK;
-    sidecar->shards_sha256 = malloc((size_t)shards * 64);
-    if (sidecar->shards_sha256 == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory for %lld shards",
-                       dataset_path(dataset), (long long)shards);
+    TRY(new_room(&sidecar->shards_sha256, (size_t)shards * 64));
     sidecar->shards_hashed = shards;
     for (int64_t s = 0; s < shards; s++) {
         TRY(dataset_shard_sha256(dataset, s, hex));

@@ -225,13 +225,11 @@ static enum err finetune_write_window(struct tokenize_finetune_job *job,
                                       int64_t *samples)
 {
     enum err rc = ERR_OK;
-    int64_t *length = malloc(count * sizeof *length);
-    int64_t *row = malloc(count * sizeof *row), rows = 0;
-    size_t *start = NULL, *member = malloc(count * sizeof *member);
-    if (length == NULL || row == NULL || member == NULL) {
-        rc = err_set(ERR_MEMORY, "no memory to pack %zu examples", count);
-        goto out;
-    }
+    int64_t *length = NULL, *row = NULL, rows = 0;
+    size_t *start = NULL, *member = NULL;
+    TRY_OUT(new_room(&length, count));
+    TRY_OUT(new_room(&row, count));
+    TRY_OUT(new_room(&member, count));
     for (size_t i = 0; i < count; i++) {
         length[i] = job->entries[first + i].count;
         row[i] = (int64_t)i;

@@ -126,15 +126,10 @@ enum err tokenize_pool_create(const struct tokenizer *tokenizer,
     pthread_cond_init(&pool->waiting, NULL);
     pthread_cond_init(&pool->done, NULL);
     pool->marks = marks;
+    TRY_OUT(new_zeroed(&pool->piece, size));
     pool->size = size;
-    pool->piece = calloc(size, sizeof *pool->piece);
-    pool->thread = calloc((size_t)threads, sizeof *pool->thread);
-    pool->encoder = calloc((size_t)threads, sizeof *pool->encoder);
-    if (pool->piece == NULL || pool->thread == NULL || pool->encoder == NULL) {
-        pool->size = pool->piece == NULL ? 0 : size;
-        rc = err_set(ERR_MEMORY, "no memory for %d threads", threads);
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&pool->thread, (size_t)threads));
+    TRY_OUT(new_zeroed(&pool->encoder, (size_t)threads));
     TRY_OUT(pool_start(pool, tokenizer, threads));
     *out = pool;
     pool = NULL;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 #include "src/base/output.h"
 #include "src/data/texts/documents.h"
 #include "src/data/texts/inputs.h"
@@ -147,11 +148,8 @@ static enum err train_open(struct train_tokenizer_job *job, char *const *files,
     TRY(train_words_of_file(job));
     TRY(documents_create(&job->inputs, &reading, &job->documents));
     TRY(tokenize_feed_create(job->documents, job->tokenizer, &job->feed));
-    job->words = calloc((size_t)threads, sizeof(struct bpe_words *));
-    job->piece =
-        calloc((size_t)threads * TRAIN_TOKENIZER_PIECES, sizeof *job->piece);
-    if (job->words == NULL || job->piece == NULL)
-        return err_set(ERR_MEMORY, "no memory for %d threads", threads);
+    TRY(new_zeroed(&job->words, (size_t)threads));
+    TRY(new_zeroed(&job->piece, (size_t)threads * TRAIN_TOKENIZER_PIECES));
     job->threads = threads;
     for (int t = 0; t < threads; t++)
         TRY(bpe_words_create(job->tokenizer, &job->words[t]));

@@ -86,19 +86,14 @@ enum err order_mixture_create(const struct mixture_curve *curves, int count,
     enum err rc = ERR_OK;
     assert(count > 0 && count <= STREAMS_MAX);
     assert(batch > 0 && batch < MIXTURE_UNIT / 4 && first >= 0);
-    size_t bytes = (size_t)count * sizeof *curves;
     struct order_mixture *mixture = NULL;
     TRY(new_zeroed(&mixture, 1));
     mixture->count = count;
     mixture->batch = batch;
     mixture->first = first;
     mixture->step = -1;
-    mixture->curves = malloc(bytes);
-    if (mixture->curves == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
-    memcpy(mixture->curves, curves, bytes);
+    TRY_OUT(new_room(&mixture->curves, (size_t)count));
+    memcpy(mixture->curves, curves, (size_t)count * sizeof *curves);
     TRY_OUT(check_weights(mixture));
     *out = mixture;
     mixture = NULL;

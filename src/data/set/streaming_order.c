@@ -228,11 +228,8 @@ static enum err make_part(const struct streaming_order *order, int64_t epoch,
     TRY(streaming_sample(&how, order->streams, first, count, order->choose,
                          &taken));
     out->samples = taken.samples;
-    out->ids = malloc(((size_t)taken.samples + 1) * sizeof *out->ids);
-    if (out->ids == NULL)
-        rc = err_set(ERR_MEMORY, "no memory for an order of %lld samples",
-                     (long long)taken.samples);
-    else
+    rc = new_room(&out->ids, (size_t)taken.samples + 1);
+    if (rc == ERR_OK)
         rc = streaming_shuffle(&shuffle, taken.units, taken.unit_count,
                                out->ids);
     for (int64_t i = 0; rc == ERR_OK && i < taken.samples; i++)

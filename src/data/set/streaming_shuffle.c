@@ -149,11 +149,8 @@ static enum err shuffle_py1s(struct shuffling *s)
 static enum err shuffle_py2s(struct shuffling *s)
 {
     size_t bytes = (size_t)s->pieces.samples * sizeof s->ids[0];
-    int64_t *from = malloc(bytes + 1);
-    int64_t at = 0;
-    if (from == NULL)
-        return err_set(ERR_MEMORY, "no memory for the order of %lld samples",
-                       (long long)s->pieces.samples);
+    int64_t *from = NULL, at = 0;
+    TRY(new_room(&from, (size_t)s->pieces.samples + 1));
     memcpy(from, s->ids, bytes);
     for (int64_t node = 0; node < s->how->nodes; node++) {
         int64_t count = 0;
@@ -303,18 +300,11 @@ static enum err shuffle_py1e(struct shuffling *s)
     enum err rc = ERR_OK;
     int64_t nodes = s->how->nodes, done = 0;
     size_t most = (size_t)(s->pieces.samples / nodes + 1);
-    struct sorting sorting = {
-        calloc(most, sizeof *sorting.place),
-        calloc(most, sizeof *sorting.sample),
-        calloc(most, sizeof *sorting.sorted),
-        calloc(most + 2, sizeof *sorting.begin),
-    };
-    if (sorting.place == NULL || sorting.sample == NULL ||
-        sorting.sorted == NULL || sorting.begin == NULL) {
-        rc = err_set(ERR_MEMORY, "no memory for the order of %lld samples",
-                     (long long)s->pieces.samples);
-        goto out;
-    }
+    struct sorting sorting = { .place = NULL };
+    TRY_OUT(new_zeroed(&sorting.place, most));
+    TRY_OUT(new_zeroed(&sorting.sample, most));
+    TRY_OUT(new_zeroed(&sorting.sorted, most));
+    TRY_OUT(new_zeroed(&sorting.begin, most + 2));
     shuffle_nodes(s);
     for (int64_t node = 0; node < nodes; node++) {
         int64_t count = 0, samples = 0;

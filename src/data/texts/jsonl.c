@@ -233,10 +233,7 @@ static enum err jsonl_reserve(struct jsonl *reader, size_t bytes)
         return ERR_OK;
     free(reader->text);
     reader->text_capacity = 0;
-    reader->text = malloc(bytes + bytes / 2 + 1);
-    if (reader->text == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory for a text of %zu bytes",
-                       reader->place, bytes);
+    TRY(new_room(&reader->text, bytes + bytes / 2 + 1));
     reader->text_capacity = bytes + bytes / 2 + 1;
     return ERR_OK;
 }

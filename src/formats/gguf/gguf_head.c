@@ -381,9 +381,7 @@ enum err gguf_head_read(struct gguf_head *head)
     head->capacity =
         (size_t)(head->file_bytes < GGUF_HEAD_BYTES_MAX ? head->file_bytes
                                                         : GGUF_HEAD_BYTES_MAX);
-    head->data = malloc(head->capacity + 1);
-    if (head->data == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory for its keys", head->path);
+    TRY(new_room(&head->data, head->capacity + 1));
     TRY(head_begin(head));
     TRY(head_room(head));
     TRY(head_keys(head));

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/formats/gguf/gguf_generation.h"
 #include "src/formats/gguf/gguf_tokenizer_pre.h"
 #include "src/text/tokenizer/tokenizer_config.h"
@@ -319,12 +320,7 @@ static enum err maker_chat(const struct maker *maker, char **text)
         return ERR_OK;
     TRY(gguf_get_string(maker->gguf, key, &from, &bytes));
     TRY(maker_text(maker, "key tokenizer.chat_template", 0, value));
-    *text = malloc(bytes + 1);
-    if (*text == NULL)
-        return maker_memory(maker);
-    memcpy(*text, from, bytes);
-    (*text)[bytes] = '\0';
-    return ERR_OK;
+    return new_text_part(text, from, bytes);
 }
 
 enum err gguf_tokenizer_make(const struct gguf *gguf,

@@ -9,6 +9,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
+#include "src/base/new.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -72,14 +73,9 @@ static enum err template_within(const char *folder, struct hf_files *files)
     const json_t *value =
         default_template(json_object_get(config, "chat_template"));
     if (rc == ERR_OK && json_is_string(value)) {
-        size_t bytes = json_string_length(value);
-        char *text = malloc(bytes + 1);
-        if (text == NULL)
-            rc = err_set(ERR_MEMORY, "%s: out of memory", folder);
-        else
-            memcpy(text, json_string_value(value), bytes + 1);
-        files->text[HF_FILE_CHAT_TEMPLATE] = text;
-        files->bytes[HF_FILE_CHAT_TEMPLATE] = bytes;
+        files->bytes[HF_FILE_CHAT_TEMPLATE] = json_string_length(value);
+        rc = new_text(&files->text[HF_FILE_CHAT_TEMPLATE],
+                      json_string_value(value));
     } else if (rc == ERR_OK && value != NULL && !json_is_null(value)) {
         rc = err_set(ERR_DATA,
                      "%s/%s: chat_template is neither a text nor a list with "

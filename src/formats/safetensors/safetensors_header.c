@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/json_split.h"
 #include "src/base/new.h"
 #include "src/base/array.h"
-#include "src/formats/safetensors/json_split.h"
 #include "src/formats/safetensors/safetensors_impl.h"
 
 static const struct {

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/json_split.h"
 #include "src/base/new.h"
-#include "src/formats/safetensors/json_split.h"
 #include "src/formats/safetensors/safetensors_impl.h"
 
 static bool key_is(const struct json_member *member, const char *name)

@@ -225,9 +225,7 @@ static enum err create(struct safetensors_writer *writer, const char *folder,
                        int64_t bytes_max)
 {
     TRY(fsio_path(writer->folder, "%s", folder));
-    writer->list = calloc((size_t)count, sizeof list[0]);
-    if (writer->list == NULL)
-        return err_set(ERR_MEMORY, "safetensors: out of memory");
+    TRY(new_zeroed(&writer->list, (size_t)count));
     for (int i = 0; i < count; i++) {
         writer->list[i] = list[i];
         writer->list[i].name = strdup(list[i].name);

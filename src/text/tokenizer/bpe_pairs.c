@@ -39,17 +39,15 @@ struct bpe_pairs {
 
 enum err bpe_pairs_create(struct bpe_pairs **out)
 {
-    struct bpe_pairs *pairs = calloc(1, sizeof *pairs);
-    if (pairs != NULL) {
-        pairs->slots = BPE_PAIRS_SLOTS;
-        pairs->slot = calloc(pairs->slots, sizeof *pairs->slot);
-    }
-    if (pairs == NULL || pairs->slot == NULL) {
+    struct bpe_pairs *pairs = NULL;
+    TRY(new_zeroed(&pairs, 1));
+    pairs->slots = BPE_PAIRS_SLOTS;
+    enum err rc = new_zeroed(&pairs->slot, pairs->slots);
+    if (rc == ERR_OK)
+        *out = pairs;
+    else
         free(pairs);
-        return err_set(ERR_MEMORY, "no memory for pairs");
-    }
-    *out = pairs;
-    return ERR_OK;
+    return rc;
 }
 
 void bpe_pairs_destroy(struct bpe_pairs *pairs)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/buffer.h"
+#include "src/base/new.h"
 #include "src/text/tokenizer/pretoken_regex.h"
 #include "src/text/tokenizer/pretoken_scan.h"
 
@@ -40,8 +41,7 @@ struct pretoken_work {
 
 enum err pretoken_create(struct pretoken **out)
 {
-    *out = calloc(1, sizeof **out);
-    return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "no memory for steps");
+    return new_zeroed(out, 1);
 }
 
 void pretoken_destroy(struct pretoken *pretoken)
@@ -136,9 +136,7 @@ enum err pretoken_add_split(struct pretoken *pretoken,
 
 enum err pretoken_work_create(struct pretoken_work **out)
 {
-    *out = calloc(1, sizeof **out);
-    return *out != NULL ? ERR_OK
-                        : err_set(ERR_MEMORY, "no memory to divide texts");
+    return new_zeroed(out, 1);
 }
 
 void pretoken_work_destroy(struct pretoken_work *work)

@@ -1,5 +1,5 @@
 /* Finds where members of an object end: strings are skipped, brackets counted. */
-#include "src/formats/safetensors/json_split.h"
+#include "src/base/json_split.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,13 @@
 static bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* What is in no number, true, false or null. */
+static bool is_mark(char c)
+{
+    return c == '"' || c == ',' || c == ':' || c == '{' || c == '}' ||
+           c == '[' || c == ']' || is_space(c);
 }
 
 static void skip_space(struct json_split *split)
@@ -48,25 +55,31 @@ static enum err skip_string(struct json_split *split)
     return wrong(split, "a string does not end");
 }
 
-/* Past a value: up to a comma or bracket that is not its own. */
+/* Past a value: a string, a word, or what is in brackets, of whichever kind. */
 static enum err skip_value(struct json_split *split)
 {
     size_t depth = 0;
-    while (split->at < split->bytes) {
+    do {
+        skip_space(split);
+        if (split->at == split->bytes)
+            return wrong(split, "a value does not end");
         char c = split->text[split->at];
-        bool opens = c == '{' || c == '[';
         bool closes = c == '}' || c == ']';
         if (depth == 0 && (closes || c == ','))
-            return ERR_OK;
+            return wrong(split, "no value");
         if (c == '"') {
             TRY(skip_string(split));
             continue;
         }
-        depth += opens;
-        depth -= closes;
         split->at++;
-    }
-    return wrong(split, "a value does not end");
+        depth += c == '{' || c == '[';
+        depth -= closes;
+        if (is_mark(c))
+            continue;
+        while (split->at < split->bytes && !is_mark(split->text[split->at]))
+            split->at++;
+    } while (depth > 0);
+    return ERR_OK;
 }
 
 struct json_split json_split_begin(const char *text, size_t bytes)
@@ -97,7 +110,9 @@ enum err json_split_next(struct json_split *split, struct json_member *member,
         if (take(split, '}'))
             return end(split, done);
         if (!take(split, ','))
-            return wrong(split, "neither , nor }");
+            return wrong(split, split->at == split->bytes
+                                    ? "a value does not end"
+                                    : "neither , nor }");
     }
     skip_space(split);
     if (split->at == split->bytes || split->text[split->at] != '"')

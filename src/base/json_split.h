@@ -1,7 +1,8 @@
 /* An object of JSON, member by member, in one pass and without memory: for
- * files in which there may be a million members, each of them small. Who reads
- * a member's value gives it to jansson, which checks it; this module checks what
- * lies between the values. */
+ * files in which there may be a million members, each of them small, or a
+ * million lines. Who reads a member's value gives it to jansson, which checks
+ * it, or reads the number that it is; this module checks what lies between the
+ * values. */
 #pragma once
 
 #include <jansson.h>
