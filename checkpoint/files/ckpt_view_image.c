@@ -6,10 +6,10 @@
  * a dataset without numbers, whose header lists boxes of it and where each one
  * lies in which file. A file of them for a large run has some hundred thousand
  * boxes; the library takes up to 45 times as long to make it, and the bytes
- * depend on its version. So the few structures that are needed are laid out here, as the
- * HDF5 File Format Specification 3.0 has them (ckpt_h5.h has the parts): first
- * the mappings, in a heap, then a header for each dataset, then the groups from
- * the leaves to the root, each after what it points to. */
+ * depend on its version. So the few structures that are needed are laid out
+ * here, as the HDF5 File Format Specification 3.0 has them (ckpt_h5.h has the
+ * parts): first the mappings, in a heap, then a header for each dataset, then
+ * the groups from the leaves to the root, each after what it points to. */
 #include "checkpoint/files/ckpt_view_image.h"
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 # with transformers, of folders, of GGUF files, and of adapters with peft. Answers,
 # ends, padding and sampling are those of the model that went in. The libraries
 # come from the Python package index into TESSERA_INTEROP_DIR (default
-# build/interop) and stay there; without them the test is skipped.
+# build/peers) and stay there; without them the test is skipped.
 set -u
 
 # shellcheck source=tests/interop/interop.bash

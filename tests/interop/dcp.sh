@@ -3,7 +3,7 @@
 # on this machine save and load the same 1.5 GB (mpt-125m and both moments, half
 # of each tensor in each process), in turns, and then one bit of a file is
 # flipped. PyTorch comes from the Python package index (venv.bash) into
-# TESSERA_INTEROP_DIR (default build/interop); without it the test is skipped.
+# TESSERA_INTEROP_DIR (default build/peers); without it the test is skipped.
 # ROUNDS (5) of about a minute; DCP_WORK is where the checkpoints go, 7 GB
 # (default: beside the environment).
 #
@@ -16,7 +16,7 @@ set -u
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 SIDE=$BIN/../interop/side
-ROOT=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}
+ROOT=${TESSERA_INTEROP_DIR:-$HERE/../../build/peers}
 ROUNDS=${ROUNDS:-5}
 KINDS="ours-sync dcp-sync ours-async dcp-async"
 BACKWARDS="dcp-async ours-async dcp-sync ours-sync"

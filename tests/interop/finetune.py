@@ -52,16 +52,18 @@ TEMPLATES = list(BUILT_IN.values()) + [
     "{% if m.role in ['user', 'tool'] %}\n{% set ns.n = ns.n + 1 %}\n"
     "{{ ns.n }}: {{ m.content }}\n  {% elif loop.last %}\nA{{ m.get('content')"
     " | length }}\n  {% else %}\n{{ m.content.split(' ')[0] }}\n  {% endif %}\n"
-    "{% endfor %}\n{# done #}\n{% if tools is defined %}.{% endif %}\n\n",
+    "{% endfor %}\n{# done #}\n{% if tools is not none or documents %}.{% endif %}\n\n",
 ]
 WORDS = ["yes", "no", "Größe", "\u00a0", "\n", "  ", "日本", "{{ x }}", "1234",
          "a'b", "<|im_end|>", "\t", "end.", "🙂", "\"q\""]
 
 
 def environment():
+    """With what transformers gives to every template."""
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True
     )
+    env.globals.update(tools=None, documents=None)
     return env
 
 

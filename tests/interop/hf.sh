@@ -1,7 +1,7 @@
 #!/bin/bash
 # Files of the safetensors library and configurations of transformers, both ways.
 # The libraries come from the Python package index into a virtual environment
-# under TESSERA_INTEROP_DIR (default build/interop) and stay there; without them
+# under TESSERA_INTEROP_DIR (default build/peers) and stay there; without them
 # the test is skipped.
 set -u
 

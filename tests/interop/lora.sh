@@ -2,7 +2,7 @@
 # Adapters (LoRA) beside peft's: gradients of the first step and losses of 20 on
 # small models with random weights, and whether peft loads what we export. The
 # libraries come from the Python package index into TESSERA_INTEROP_DIR (default
-# build/interop) and stay there; without them the test is skipped.
+# build/peers) and stay there; without them the test is skipped.
 set -u
 
 # shellcheck source=tests/interop/interop.bash

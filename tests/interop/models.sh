@@ -2,7 +2,7 @@
 # Models in and out beside transformers and the gguf package: random ones of
 # every architecture, and SmolLM2, from a Hugging Face folder and from a GGUF
 # file, come out with the same bits, tokens and chats. The environment and the
-# model (venv.bash) go into TESSERA_INTEROP_DIR (default build/interop) and stay
+# model (venv.bash) go into TESSERA_INTEROP_DIR (default build/peers) and stay
 # there; TESSERA_GGUF names another file of SmolLM2.
 set -u
 

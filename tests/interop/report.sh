@@ -2,13 +2,13 @@
 # A report in a real browser, headless Chromium: no script error, nothing
 # fetched, every plot drawn, light and dark, wide and narrow. Chromium is
 # TESSERA_CHROMIUM, one that is installed, or Debian's package, unpacked into
-# TESSERA_INTEROP_DIR (default build/interop), where it stays; without any the
+# TESSERA_INTEROP_DIR (default build/peers), where it stays; without any the
 # test is skipped. No root is needed.
 set -u
 
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
-ROOT=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/chromium
+ROOT=${TESSERA_INTEROP_DIR:-$HERE/../../build/peers}/chromium
 PLOTS="loss learning-rate gradient-norm throughput mfu step-time rank-spread
     loader checkpoint-stall checkpoint-size memory tasks timeline goodput"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Data sets at s3:// addresses, put there by boto3, from a server that checks
 # signatures: moto's, from the Python package index, into a virtual environment
-# under TESSERA_INTEROP_DIR (default build/interop), where it stays; without it
+# under TESSERA_INTEROP_DIR (default build/peers), where it stays; without it
 # the test is skipped.
 # shellcheck disable=SC2317 # functions that check calls
 set -u

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Data sets, both ways, between tessera-data and Python's Streaming library. The
 # library comes from the Python package index into a virtual environment under
-# TESSERA_INTEROP_DIR (default build/interop) and stays there; without it the
+# TESSERA_INTEROP_DIR (default build/peers) and stays there; without it the
 # test is skipped. PyTorch is not installed: see mds.py.
 set -u
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Tokens beside those of the Hugging Face tokenizers library, which comes from the
 # Python package index into a virtual environment under TESSERA_INTEROP_DIR (default
-# build/interop) and stays there; without it the test is skipped. It trains files of
+# build/peers) and stays there; without it the test is skipped. It trains files of
 # several kinds; TESSERA_TOKENIZERS names more, such as a released model's. Rates
 # are printed: ten times the library's or more, per core, on the same text.
 set -u

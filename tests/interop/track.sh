@@ -2,7 +2,7 @@
 # Trackers' own packages read what runs have sent: TensorBoard, MLflow from a file
 # store and from a server of its own that is started here, Prometheus' parser. All
 # of it comes from the Python package index into TESSERA_INTEROP_DIR (default
-# build/interop) and stays there; without it the test is skipped.
+# build/peers) and stays there; without it the test is skipped.
 # shellcheck disable=SC2317 # functions that check calls
 set -u
 

@@ -1,8 +1,9 @@
 # shellcheck shell=bash disable=SC2034 # variables of the scripts beside it
 # Virtual environments with what the Python package index has, for the scripts
-# beside this file: made once, whole or not at all, and they stay there.
+# beside this file: made once, whole or not at all, and they stay there, apart from
+# the programs of build/interop, which have some of the same names.
 
-VENV_ROOT=${TESSERA_INTEROP_DIR:-$(dirname "${BASH_SOURCE[0]}")/../../build/interop}
+VENV_ROOT=${TESSERA_INTEROP_DIR:-$(dirname "${BASH_SOURCE[0]}")/../../build/peers}
 
 # venv_make NAME ARGUMENT...: one environment, of these arguments of pip install;
 # behind a -- those of another. Sets VENV, its folder; or returns 1 with the reason
