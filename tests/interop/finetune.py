@@ -60,9 +60,7 @@ WORDS = ["yes", "no", "Größe", "\u00a0", "\n", "  ", "日本", "{{ x }}", "123
 
 def environment():
     """With what transformers gives to every template."""
-    env = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True
-    )
+    env = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     env.globals.update(tools=None, documents=None)
     return env
 

@@ -1,7 +1,6 @@
 # shellcheck shell=bash disable=SC2034 # variables of the scripts beside it
 # Virtual environments with what the Python package index has, for the scripts
-# beside this file: made once, whole or not at all, and they stay there, apart from
-# the programs of build/interop, which have some of the same names.
+# beside this file: made once, whole or not at all, apart from build/interop's programs.
 
 VENV_ROOT=${TESSERA_INTEROP_DIR:-$(dirname "${BASH_SOURCE[0]}")/../../build/peers}
 
