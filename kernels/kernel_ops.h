@@ -8,8 +8,8 @@
  * arguments are the parameters' names, for functions that pass them on. The
  * tensors are all pointers to the backend's memory, those in structures of
  * kernel_shapes.h included; some may be NULL. A new op gets an entry, its name
- * in KERNEL_OPS at the end of this file, and a function in a cpu_*.c and in a
- * cuda_*.cu.
+ * in KERNEL_OPS at the end of this file, its row in kernel_work.c, and a function
+ * in a cpu_*.c and in a cuda_*.cu.
  *
  * Contract of every op
  *   - Tensors are row-major and contiguous; pointers are 64-byte aligned unless

@@ -482,9 +482,6 @@ static void run_optimizers(const struct kernels *table,
     }
 }
 
-/* With the CRC32C of the bits, which every compiler and processor must come to:
- * whoever changes an op's bits on purpose raises KERNEL_ARITHMETIC and records
- * the new ones. Products and attention are the last to come. */
 /* One row and many, of every type. */
 static void run_panels(const struct kernels *table,
                        const struct kernel_ctx *ctx, struct kept *kept)
@@ -552,6 +549,9 @@ static void run_cached(const struct kernels *table,
     free(slots);
 }
 
+/* With the CRC32C of the bits, which every compiler and processor must come to:
+ * whoever changes an op's bits on purpose raises KERNEL_ARITHMETIC and records
+ * the new ones. Products and attention are the last to come. */
 static const struct {
     const char *op;
     run_fn *run;

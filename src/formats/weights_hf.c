@@ -21,7 +21,7 @@
 struct state {
     struct safetensors *set;
     enum arch arch;
-    bool bare;    /* names lack what hf_names_prefix() says */
+    bool bare;    /* names lack the architecture's prefix (arch.h) */
     bool twice;   /* a tied model's file has the output layer, too */
     char *config; /* text */
     size_t bytes; /* of it */

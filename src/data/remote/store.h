@@ -8,7 +8,7 @@
  * to do. No error or log line has a password, secret key or token in it.
  *
  * Environment: HTTP(S)_PROXY, NO_PROXY, CURL_CA_BUNDLE and ~/.netrc as for
- * curl; of s3 what store_s3.h says. */
+ * curl; of s3 what store_keys.h and store_s3.c say. */
 #pragma once
 
 #include <stdbool.h>

@@ -56,7 +56,7 @@ struct algorithm_ops {
      * alone. */
     enum err (*create)(void *self, const void *settings, struct run *run);
     void (*destroy)(void *self);
-    /* The run is about to begin or go on: the steps of algorithm_steps() are
+    /* The run is about to begin or go on: the steps of run_algorithm_steps() are
      * those that hold. Fails on one rank alone. */
     enum err (*begin)(void *self);
     /* All collective. The steps completed are run->position.step; in after_update

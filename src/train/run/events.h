@@ -20,7 +20,7 @@
  * is an evaluation, which a listener of batch_end or fit_end may start. It has
  * no eval_end when a failure ends it.
  *
- * Where ranks agree to stop amid a step (trainer_stop.h), it is given up, and
+ * Where ranks agree to stop amid a step (trainer_stop.c), it is given up, and
  * batch_checkpoint and fit_end follow what it had come to.
  *
  * Events come in the same order on every rank, but for those about one batch

@@ -1,6 +1,5 @@
 /* What a run reads: its data sets, the order of their samples, and the
- * microbatch at hand. Made by src/train/start (trainer_data.h,
- * trainer_ahead.h). */
+ * microbatch at hand. Made by src/train/start (trainer_data.h). */
 #pragma once
 
 #include <jansson.h>

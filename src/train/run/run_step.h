@@ -10,7 +10,7 @@
 
 struct comm_request;
 
-/* Stops within the batch at hand (trainer_stop.h). Zeroed: nobody looks. */
+/* Stops within the batch at hand (trainer_stop.c). Zeroed: nobody looks. */
 struct run_stop {
     int every, looks;             /* a look each so many microsteps; how many */
     int64_t asked;                /* by the look in flight */

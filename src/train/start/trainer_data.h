@@ -11,7 +11,7 @@
  * data cannot give is an error here, not in the middle of the run: a vocabulary
  * beyond the model's, tokenizers that differ, documents that cannot be told
  * apart with model.attn_uses_sequence_id, samples longer than data.seq_len with
- * data.too_long = "refuse". No shard is looked at (start_files.h). Not
+ * data.too_long = "refuse". No shard is looked at (start_files.c). Not
  * collective. */
 enum err trainer_data_open(struct run *run);
 void trainer_data_close(struct run *run);
