@@ -199,7 +199,7 @@ END
 echo "$*" >>"$T/cancelled"
 END
     stand_in tessera-train <<'END'
-[ "$1 $2" != "--print run.dir" ] || echo "$T/run"
+[[ "$1 $2" != "--print run.dir"* ]] || echo "$T/run"
 END
     ln -s "$(readlink -f "$JOBS/launch")" "$T/bin/tessera-launch"
     touch "$T/run.cfg"
@@ -217,6 +217,38 @@ launch() {
     [ "$status" -eq 85 ]
     [ -e "$T/requeued" ]
     [ "$(grep -c '"event":"requeue"' "$T/run/ledger.jsonl")" -eq 1 ]
+}
+
+# refused WORDS [key=value ...]: the job ends at once, and says so
+refused() {
+    run env PATH="$T/bin:$PATH" SLURM_JOB_ID=7 TESSERA_CHECK_S=0 timeout -k 1 100 \
+        "$T/bin/tessera-launch" "$conf" "${@:2}"
+    echo "$output"
+    [ "$status" -eq 64 ]
+    [[ $output == *"$1"* ]]
+    [[ $output != *"syntax error"* ]]
+    [ ! -e "$T/executed" ]
+}
+
+@test "what cannot be meant of run.dir and run.mode ends a job with 64" {
+    slurm_stand_ins
+    ln -sf "$(readlink -f "$JOBS/../build/bin/tessera-train")" "$T/bin/tessera-train"
+    conf=$JOBS/conf/lora-smollm2.cfg
+    refused 'run.mode = "rwx"' run.mode=rwx
+    refused 'run.mode = "a[$(touch executed)]"' 'run.mode=a[$(touch executed)]'
+    refused 'run.dir is empty' run.dir=
+    refused "unknown setting 'run.dri'" run.dri=x
+}
+
+@test "what a program says of a run is looked at before it is used" {
+    slurm_stand_ins
+    conf=$T/run.cfg
+    stand_in tessera-train <<<'echo'
+    refused 'run.dir= '
+    stand_in tessera-train <<<'echo "$T/run"; echo; echo "a[\$(touch $T/executed)]"'
+    refused 'run.mode=a['
+    stand_in tessera-train <<<'echo "$T/run"; echo here'
+    refused 'checkpoint.local_dir=here'
 }
 
 @test "a run that has seen STOP before its launch script did is not requeued" {

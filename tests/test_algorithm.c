@@ -6,6 +6,7 @@
 
 #include "src/train/settings/algorithm_settings.h"
 #include "src/train/settings/train_settings.h"
+#include "src/train/start/start_settings.h"
 #include "tests/tap.h"
 
 static struct train_settings settings;
@@ -23,7 +24,7 @@ static enum err load(const char *list, const char *more)
                           other };
     snprintf(text, sizeof text, "algorithms=(%s)", list);
     snprintf(other, sizeof other, "%s", more);
-    return train_settings_load(NULL, overrides, 6 + (more[0] != '\0'),
+    return start_settings_load(NULL, overrides, 6 + (more[0] != '\0'),
                                &settings);
 }
 

@@ -6,6 +6,7 @@
 #include "src/job/lock.h"
 #include "src/train/loop/trainer.h"
 #include "tests/trainer_world.h"
+#include "src/train/start/start_settings.h"
 
 #define SAMPLES 8
 #define BATCH 4 /* two steps are an epoch */
@@ -178,7 +179,7 @@ static enum err run_all(struct world *world, const char *name, const char *more,
     snprintf(dir, sizeof dir, "run.dir=%s/%s", world->folder, name);
     snprintf(data, sizeof data, "data.train=%s/data", world->folder);
     snprintf(held_out, sizeof held_out, "data.eval=%s/data", world->folder);
-    TRY_OUT(train_settings_load(NULL, overrides, count, settings));
+    TRY_OUT(start_settings_load(NULL, overrides, count, settings));
     TRY_OUT(fsio_mkdirs(settings->run.dir));
     TRY_OUT(trainer_create(world->comm, settings, 1, out));
     (*out)->lock = run_lock;

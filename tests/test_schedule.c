@@ -6,6 +6,7 @@
 #include "src/train/settings/schedule.h"
 #include "src/train/start/start_idle.h"
 #include "src/train/settings/trainer_schedule.h"
+#include "src/train/start/start_settings.h"
 #include "tests/tap.h"
 
 #define COSINE(...)                                                            \
@@ -134,7 +135,7 @@ static enum err load(const char *text, struct train_settings *s)
     for (char *word = strtok_r(words, ";", &rest); word != NULL && count < 16;
          word = strtok_r(NULL, ";", &rest))
         list[count++] = word;
-    return train_settings_load(NULL, list, count, s);
+    return start_settings_load(NULL, list, count, s);
 }
 
 /* Steps and multipliers of settings, in a data set of 100 samples. */

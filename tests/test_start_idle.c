@@ -7,6 +7,7 @@
 
 #include "tests/idle_fixture.h"
 #include "tests/tap.h"
+#include "src/train/start/start_settings.h"
 
 #define BASE                                                                   \
     "run.dir=/tmp/x", "data.train=/tmp/y", "train.max_duration=60ba",          \
@@ -280,7 +281,7 @@ static enum err load(const char *more, struct train_settings *out)
         overrides[count++] = word;
     for (char *at = text; at < text + sizeof text; at++)
         *at = *at == '~' ? ' ' : *at;
-    return train_settings_load(NULL, overrides, count, out);
+    return start_settings_load(NULL, overrides, count, out);
 }
 
 static void test_row(size_t i, struct train_settings *s)
@@ -326,12 +327,12 @@ static void test_again(struct train_settings *s)
                         &text) != ERR_OK ||
         fputs(text, file) == EOF || fclose(file) != 0)
         tap_note("%s", err_text());
-    tap_ok(train_settings_load(name, NULL, 0, &again) == ERR_OK &&
+    tap_ok(start_settings_load(name, NULL, 0, &again) == ERR_OK &&
                idle_are(&again, "eval.interval parallel.prefetch"),
            "a resolved configuration tells what the given one does");
     tap_is_int(idle_of(&again, s, &plan).count, 0, "and nothing twice");
     struct idle_lines lines = { .count = 0 };
-    if (train_settings_load(name, path, 1, &other) == ERR_OK)
+    if (start_settings_load(name, path, 1, &other) == ERR_OK)
         lines = idle_of(&other, s, &plan);
     tap_ok(lines.count == 1 && strstr(lines.text, "hooks.interval") != NULL,
            "but what another attempt gives");

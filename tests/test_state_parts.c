@@ -4,6 +4,7 @@
 #include "src/train/loop/trainer.h"
 #include "src/train/state/state_parts.h"
 #include "tests/trainer_world.h"
+#include "src/train/start/start_settings.h"
 
 #define SAMPLES 32
 #define SEQ_LEN 16
@@ -42,7 +43,7 @@ static struct run *open_run(struct world *world)
     snprintf(data, sizeof data, "data.train=%s/data", world->folder);
     snprintf(eval, sizeof eval, "data.eval=%s/data", world->folder);
     int count = (int)(sizeof overrides / sizeof *overrides);
-    enum err rc = train_settings_load(NULL, overrides, count, settings);
+    enum err rc = start_settings_load(NULL, overrides, count, settings);
     if (rc == ERR_OK)
         rc = fsio_mkdirs(settings->run.dir);
     if (rc == ERR_OK)

@@ -4,6 +4,7 @@
 #include "src/train/loop/trainer.h"
 #include "src/train/start/start.h"
 #include "tests/trainer_world.h"
+#include "src/train/start/start_settings.h"
 
 #include <jansson.h>
 
@@ -60,7 +61,7 @@ static enum err open_run(struct world *world, const char *name, const char *set,
     snprintf(dir, sizeof dir, "run.dir=%s/%s", world->folder, name);
     snprintf(data, sizeof data, "data.train=%s/data", world->folder);
     snprintf(kernels, sizeof kernels, "hardware.kernel_set=%s", set);
-    TRY_OUT(train_settings_load(NULL, overrides, count, settings));
+    TRY_OUT(start_settings_load(NULL, overrides, count, settings));
     TRY_OUT(fsio_mkdirs(settings->run.dir));
     TRY_OUT(trainer_create(world->comm, settings, 1, &opened->run));
     if (claims != NULL)

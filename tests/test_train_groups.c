@@ -4,6 +4,7 @@
 
 #include "src/model/params.h"
 #include "src/train/settings/train_settings.h"
+#include "src/train/start/start_settings.h"
 #include "src/train/start/trainer_groups.h"
 #include "tests/idle_fixture.h"
 #include "tests/tap.h"
@@ -26,7 +27,7 @@ static enum err load(const char *name, const char *groups, const char *more,
     snprintf(optimizer, sizeof optimizer, "optimizer.name=%s", name);
     snprintf(other, sizeof other, "%s",
              more[0] != '\0' ? more : "train.seed=17");
-    return train_settings_load(NULL, overrides,
+    return start_settings_load(NULL, overrides,
                                sizeof overrides / sizeof overrides[0], out);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/tap.h"
+#include "src/train/start/start_settings.h"
 
 static enum err load(const char *more, struct train_settings *out)
 {
@@ -18,7 +19,7 @@ static enum err load(const char *more, struct train_settings *out)
     snprintf(text, sizeof text, "%s", more);
     for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " "))
         overrides[count++] = word;
-    return train_settings_load(NULL, overrides, count, out);
+    return start_settings_load(NULL, overrides, count, out);
 }
 
 static struct train_memory_place place_for(int ranks)

@@ -1,5 +1,6 @@
 /* The run's settings: completion, cross-checks, the hash, and what stays. */
 #include "src/train/settings/train_settings.h"
+#include "src/train/start/start_settings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static enum err load(const char *more, struct train_settings *out)
     strcpy(text, more);
     for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " "))
         overrides[count++] = word;
-    return train_settings_load(NULL, overrides, count, out);
+    return start_settings_load(NULL, overrides, count, out);
 }
 
 static const struct {

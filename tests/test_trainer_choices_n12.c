@@ -6,6 +6,7 @@
 #include "src/train/loop/trainer.h"
 #include "src/train/start/trainer_memory.h"
 #include "tests/trainer_world.h"
+#include "src/train/start/start_settings.h"
 
 #define SAMPLES 32
 #define SEQ_LEN 32
@@ -96,7 +97,7 @@ static enum err open_run(struct world *world, const char *name,
     snprintf(data, sizeof data, "data.train=%s/data", world->folder);
     snprintf(mode, sizeof mode, "parallel.determinism=%s", determinism);
     enum err rc = ERR_OK;
-    TRY_OUT(train_settings_load(NULL, overrides, count, settings));
+    TRY_OUT(start_settings_load(NULL, overrides, count, settings));
     TRY_OUT(fsio_mkdirs(settings->run.dir));
     TRY_OUT(trainer_create(world->comm, settings, 1, &opened->run));
     TRY_OUT(

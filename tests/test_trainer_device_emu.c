@@ -9,6 +9,7 @@
 #include "src/train/loop/trainer.h"
 #include "tests/cuda_emulator_memory.h"
 #include "tests/data_fixture.h"
+#include "src/train/start/start_settings.h"
 
 #define SAMPLES 24
 #define SEQ_LEN 16
@@ -77,7 +78,7 @@ static enum err load_settings(const struct world *world, const char *run,
     for (char *word = strtok(words, " "); word != NULL;
          word = strtok(NULL, " "))
         overrides[count++] = word;
-    return train_settings_load(NULL, overrides, count, out);
+    return start_settings_load(NULL, overrides, count, out);
 }
 
 /* Up to `steps`, with the checkpoints that are due, the last of them awaited.

@@ -6,6 +6,7 @@
 #include "src/model/model_graph.h"
 #include "src/train/loop/trainer.h"
 #include "tests/trainer_world.h"
+#include "src/train/start/start_settings.h"
 
 #define SAMPLES 24
 #define SEQ_LEN 16
@@ -88,7 +89,7 @@ static enum err load_settings(const struct world *world, const char *both,
     for (char *word = strtok(words, " "); word != NULL;
          word = strtok(NULL, " "))
         overrides[count++] = word;
-    return train_settings_load(NULL, overrides, count, out);
+    return start_settings_load(NULL, overrides, count, out);
 }
 
 static enum err train(const struct world *world, struct comm *comm,

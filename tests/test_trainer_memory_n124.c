@@ -4,6 +4,7 @@
 #include "src/train/loop/trainer.h"
 #include "src/train/start/trainer_memory.h"
 #include "tests/trainer_world.h"
+#include "src/train/start/start_settings.h"
 
 #define SAMPLES 32
 #define SEQ_LEN 128
@@ -46,7 +47,7 @@ static enum err open_run(struct world *world, const char *determinism,
     snprintf(micro, sizeof micro, "train.microbatch=%d", microbatch);
     snprintf(bound, sizeof bound, "memory.limit=%lldB", (long long)limit);
     enum err rc = ERR_OK;
-    TRY_OUT(train_settings_load(NULL, overrides, count, settings));
+    TRY_OUT(start_settings_load(NULL, overrides, count, settings));
     TRY_OUT(trainer_create(world->comm, settings, 1, out));
     TRY_OUT(trainer_start(*out));
 out:

@@ -10,6 +10,7 @@
 #include "src/train/loop/trainer.h"
 #include "tests/cuda_emulator_memory.h"
 #include "tests/data_fixture.h"
+#include "src/train/start/start_settings.h"
 
 #define SAMPLES 24
 #define SEQ_LEN 16
@@ -50,7 +51,7 @@ static enum err run(struct comm *comm, const char *folder, const char *name,
     snprintf(paths[1], sizeof paths[1], "data.train=%s/data", folder);
     snprintf(paths[2], sizeof paths[2], "data.eval=%s/data", folder);
     snprintf(paths[3], sizeof paths[3], "train.profile=%s", profile);
-    TRY_OUT(train_settings_load(
+    TRY_OUT(start_settings_load(
         NULL, settings_text,
         (int)(sizeof settings_text / sizeof settings_text[0]), settings));
     settings->eval.interval = (struct duration){ 2, UNIT_BA };

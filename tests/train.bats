@@ -491,6 +491,44 @@ limited() {
     [ "$(digest "$DIR/same")" = "$(digest "$DIR/fast")" ]
 }
 
+@test "where a run is, without a look at its model" {
+    conf=$BATS_TEST_DIRNAME/../jobs/conf/lora-smollm2.cfg
+    mkdir "$DIR/model"
+    mkfifo "$DIR/model/config.json" "$DIR/model/model.safetensors"
+    for model in "$DIR/model" "$DIR/none"; do
+        run "$BIN/tessera-train" --print run.dir,run.mode,checkpoint.interval "$conf" \
+            "model.weights=$model" run.dir=/a/b run.mode=0750 checkpoint.interval=7ba
+        echo "$output"
+        [ "$status" -eq 0 ]
+        [ "$output" = $'/a/b\n0750\n7ba' ]
+        # what follows from the model asks for it
+        run "$BIN/tessera-train" --print run.dir,model.d_model "$conf" "model.weights=$model"
+        [ "$status" -ne 0 ]
+        [[ $output == *"$model"* ]]
+    done
+    command -v strace >/dev/null || return 0
+    strace -f -o "$DIR/calls" "$BIN/tessera-train" --print run.dir "$conf" \
+        "model.weights=$DIR/model"
+    grep -q 'lora-smollm2.cfg' "$DIR/calls"
+    run grep -v '^[0-9]* execve' "$DIR/calls"
+    [[ $output != *"$DIR/model"* ]]
+}
+
+@test "--print takes several keys, and judges what it prints" {
+    for wrong in run.dirr train.global_batch,run.dirr run.dir, ''; do
+        run "$BIN/tessera-train" --print "$wrong" "$CONF"
+        [ "$status" -eq 64 ]
+        [[ $output == *"--print: "* ]]
+    done
+    for wrong in run.mode=rwx run.mode=0050 run.dir= run.dir=/ data.train= $'run.group=a\nb' \
+        train.global_batch=7 model.n_heads=7; do
+        run "$BIN/tessera-train" --print run.dir,run.mode,run.group "$CONF" "$wrong"
+        echo "$output"
+        [ "$status" -eq 64 ]
+        [[ $output == *"${wrong%%=*}"* ]]
+    done
+}
+
 @test "--help as the manual page has it, --version, --print" {
     "$BIN/tessera-train" --help | grep -q 'checkpoint.interval'
     diff "$BATS_TEST_DIRNAME/../docs/man/tessera-train.1" \

@@ -131,6 +131,27 @@ uuid() { # DIR
     [ "$output" = 128 ]
 }
 
+@test "one rank looks for the shape, none for what needs no model" {
+    command -v strace >/dev/null || skip "no strace"
+    mkdir "$DIR/bin"
+    printf '#!/bin/sh\nexec strace -qq -ff -e trace=open,openat -o "%s/calls" "%s" "$@"\n' \
+        "$DIR" "$BIN/tessera-train" >"$DIR/bin/tessera-train"
+    chmod 755 "$DIR/bin/tessera-train"
+    BIN=$DIR/bin run train 2 "$DIR/long" "${FROM[@]}" "model.weights=$DIR/base" \
+        data.seq_len=100000
+    echo "$output"
+    [ "$status" -eq 64 ]
+    [[ "$output" == *"data.seq_len (100000) is larger than model.max_seq_len"* ]]
+    # of two ranks, and their threads
+    [ "$(grep -l 'tiny.*cfg' "$DIR"/calls.* | wc -l)" -eq 2 ]
+    [ "$(grep -l "$DIR/base/" "$DIR"/calls.* | wc -l)" -eq 1 ]
+    rm "$DIR"/calls.*
+    BIN=$DIR/bin run train 2 "$DIR/long" "${FROM[@]}" "model.weights=$DIR/base" run.mode=rwx
+    [ "$status" -eq 64 ]
+    run grep -l "$DIR/base/" "$DIR"/calls.*
+    [ "$status" -eq 1 ]
+}
+
 @test "settings that do nothing, and paths without a model, are errors" {
     run train 1 "$DIR/none" model.weights_ignore='*'
     [ "$status" -eq 64 ]

@@ -10,6 +10,7 @@
 #include "src/base/new.h"
 #include "src/cmd/hash_data.h"
 #include "src/train/loop/trainer.h"
+#include "src/train/start/start_settings.h"
 
 /* All of it from the header: nothing to install where the programs run. */
 #define XXH_INLINE_ALL
@@ -124,7 +125,7 @@ static enum err load_settings(const struct style *style, char *const *overrides,
         all[count++] = (char *)(uintptr_t)style->settings[i];
     for (int i = 0; i < override_count; i++)
         all[count++] = overrides[i];
-    return train_settings_load(NULL, all, count, out);
+    return start_settings_load(NULL, all, count, out);
 }
 
 /* The whole tensor, of which every rank has an interval. */

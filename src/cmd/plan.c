@@ -11,6 +11,7 @@
 #include "src/job/exit_code.h"
 #include "src/train/start/start_idle.h"
 #include "src/train/start/start_weights.h"
+#include "src/train/start/start_settings.h"
 
 #define RANKS_MAX 65536
 
@@ -74,8 +75,9 @@ static enum err run(const struct options *line, int *exit_code)
     struct plan_figures *figures = NULL;
     TRY_OUT(new_zeroed(&settings, 1));
     TRY_OUT(new_zeroed(&figures, 1));
-    TRY_OUT(train_settings_load_partial(options->path, options->overrides,
-                                        options->override_count, settings));
+    TRY_OUT(start_settings_read(options->path, options->overrides,
+                                options->override_count, true, settings));
+    TRY_OUT(start_settings_complete(settings));
     TRY_OUT(start_weights_plan(settings));
     start_idle(&(struct start_idle){ .settings = settings }, NULL, NULL);
     /* a job may have more ranks than the slots of a batch that is not known */

@@ -1,6 +1,7 @@
 /* tessera-train RUN.cfg [key=value ...]: starts a run or goes on with it. Here
  * are its command line and its exit code only: an attempt is
  * src/train/loop/train_run.c. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 
 #include "kernels/kernels.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/base/output.h"
 #include "src/base/settings/options.h"
 #include "src/cmd/train_reference.h"
@@ -16,28 +18,30 @@
 #include "src/job/stop.h"
 #include "src/train/loop/train_run.h"
 #include "src/train/settings/train_settings.h"
+#include "src/train/start/start_settings.h"
 
 static void usage(FILE *out)
 {
-    fprintf(out,
-            "usage: tessera-train RUN.cfg [key=value ...]\n"
-            "       tessera-train --print KEY RUN.cfg [key=value ...]\n"
-            "       tessera-train --help [RUN.cfg] [key=value ...]\n"
-            "       tessera-train --help KEY  (or how keys begin: "
-            "optimizer)\n"
-            "       tessera-train --reference\n"
-            "       tessera-train --version\n\n"
-            "Trains the model that RUN.cfg describes, alone or on the ranks "
-            "that mpirun or\nsrun starts, from the newest good checkpoint in "
-            "run.dir. --print shows one\nresolved setting, --help all of "
-            "them: with RUN.cfg or key=value, such as\nmodel.preset=llama3-8b, "
-            "what they resolve "
-            "to; --reference the tables of events, listeners, algorithms, "
-            "optimizers and\nschedules, as docs/reference has them.\n\n"
-            "exit codes: 0 finished; 85 stopped by a signal or the file STOP, "
-            "checkpointed; 75\ntransient failure, start again; 93 do not start "
-            "again; 64 usage "
-            "or configuration\n\nsettings:\n");
+    fprintf(
+        out,
+        "usage: tessera-train RUN.cfg [key=value ...]\n"
+        "       tessera-train --print KEY[,KEY...] RUN.cfg [key=value ...]\n"
+        "       tessera-train --help [RUN.cfg] [key=value ...]\n"
+        "       tessera-train --help KEY  (or how keys begin: "
+        "optimizer)\n"
+        "       tessera-train --reference\n"
+        "       tessera-train --version\n\n"
+        "Trains the model that RUN.cfg describes, alone or on the ranks "
+        "that mpirun or\nsrun starts, from the newest good checkpoint in "
+        "run.dir. --print shows\nresolved settings, a line each, --help all "
+        "of them: with RUN.cfg or key=value, such as\nmodel.preset=llama3-8b, "
+        "what they resolve "
+        "to; --reference the tables of events, listeners, algorithms, "
+        "optimizers and\nschedules, as docs/reference has them.\n\n"
+        "exit codes: 0 finished; 85 stopped by a signal or the file STOP, "
+        "checkpointed; 75\ntransient failure, start again; 93 do not start "
+        "again; 64 usage "
+        "or configuration\n\nsettings:\n");
 }
 
 /* A script must not take what could not be written for an empty value. */
@@ -81,8 +85,10 @@ static int help(int argc, char **argv)
     enum err rc =
         settings == NULL ? err_set(ERR_MEMORY, "out of memory") : ERR_OK;
     if (rc == ERR_OK && argc > 0)
-        rc = train_settings_load_partial(path, argv + has_path, argc - has_path,
-                                         settings);
+        rc = start_settings_read(path, argv + has_path, argc - has_path, true,
+                                 settings);
+    if (rc == ERR_OK && argc > 0)
+        rc = start_settings_complete(settings);
     if (rc == ERR_OK) {
         usage(stdout);
         settings_help(train_settings_schema, train_settings_count,
@@ -95,25 +101,56 @@ static int help(int argc, char **argv)
     return err_exit_code(rc);
 }
 
-static int print_setting(const char *key, const char *path, char **overrides,
-                         int count)
+/* Whether the model says what the setting is, where that does not. */
+static bool of_model(const struct setting *setting)
 {
-    struct train_settings *settings = calloc(1, sizeof *settings);
-    char *text = NULL;
-    enum err rc = settings == NULL
-                      ? err_set(ERR_MEMORY, "out of memory")
-                      : train_settings_load(path, overrides, count, settings);
-    if (rc == ERR_OK)
-        rc = train_settings_print(settings, key, &text);
-    if (rc == ERR_OK) {
-        char shown[SETTINGS_VALUE_BYTES];
-        settings_text(train_settings_setting(key), settings, shown);
+    return setting->offset - offsetof(struct train_settings, model) <
+               sizeof(struct model_config) ||
+           strcmp(setting->key, "data.seq_len") == 0 ||
+           strcmp(setting->key, "train.microbatch") == 0;
+}
+
+/* The settings of `keys`, which have commas between, a line each. The model's
+ * file is opened for what only that says: where a run is can be asked without
+ * its weights. */
+static enum err print_keys(char *keys, struct train_settings *settings)
+{
+    char shown[SETTINGS_VALUE_BYTES];
+    bool many = strchr(keys, ',') != NULL;
+    bool open = start_settings_asks(settings);
+    if (!open)
+        TRY(start_settings_complete(settings));
+    for (char *key; (key = strsep(&keys, ",")) != NULL;) {
+        const struct setting *setting = train_settings_setting(key);
+        if (setting == NULL)
+            return settings_no_such(train_settings_schema, train_settings_count,
+                                    key, "--print");
+        if (open && of_model(setting))
+            TRY(start_settings_complete(settings));
+        open = open && !of_model(setting);
+        settings_text(setting, settings, shown);
+        if (many && strchr(shown, '\n') != NULL)
+            return err_set(ERR_USAGE,
+                           "%s has a line break: print it alone, or leave that "
+                           "out",
+                           key);
         puts(shown);
-        rc = written();
     }
+    return written();
+}
+
+static int print_settings(char *keys, const char *path, char **overrides,
+                          int override_count)
+{
+    enum err rc = ERR_OK;
+    struct train_settings *settings = NULL;
+    TRY_OUT(new_zeroed(&settings, 1));
+    TRY_OUT(
+        start_settings_read(path, overrides, override_count, false, settings));
+    TRY_OUT(print_keys(keys, settings));
+out:
     if (rc != ERR_OK)
         log_error("%s", err_text());
-    free(text);
     free(settings);
     return err_exit_code(rc);
 }
@@ -143,7 +180,7 @@ static int train(int argc, char **argv)
     if (settings == NULL)
         return EXIT_STOP;
     enum err loaded =
-        train_settings_load(argv[1], argv + 2, argc - 2, settings);
+        start_settings_read(argv[1], argv + 2, argc - 2, false, settings);
     if (loaded == ERR_OK)
         loaded = check_outputs(argv[1], settings);
     struct err_kept loading;
@@ -158,6 +195,7 @@ static int train(int argc, char **argv)
     TRY_OUT(comm_agree(comm, err_again(&loading)));
     if (rank == 0)
         log_set_level(settings->log.level);
+    TRY_OUT(start_settings_share(comm, settings));
     TRY_OUT(train_run(comm, settings, &exit_code, &adrift));
 out:
     if (rc != ERR_OK) {
@@ -192,9 +230,10 @@ int main(int argc, char **argv)
     }
     bool print = argc >= 2 && strcmp(argv[1], "--print") == 0;
     if (print && argc >= 4)
-        return print_setting(argv[2], argv[3], argv + 4, argc - 4);
+        return print_settings(argv[2], argv[3], argv + 4, argc - 4);
     if (print)
-        log_error("usage: tessera-train --print KEY RUN.cfg [key=value ...]");
+        log_error("usage: tessera-train --print KEY[,KEY...] RUN.cfg "
+                  "[key=value ...]");
     else if (argc < 2)
         log_error("which configuration? usage: tessera-train RUN.cfg "
                   "[key=value ...]; see --help");

@@ -8,6 +8,7 @@
 #include "src/base/fsio.h"
 #include "src/base/new.h"
 #include "src/train/settings/train_settings.h"
+#include "src/train/start/start_settings.h"
 
 static bool counts(const struct train_settings *settings,
                    const struct setting *setting)
@@ -35,7 +36,7 @@ static enum err digest_run(const struct sweep *sweep, int64_t number,
         count++;
     /* what stands last are its run.dir and the values of the grid */
     int own = 1 + sweep->axis_count;
-    if (train_settings_load(sweep->settings.config, command + count - own, own,
+    if (start_settings_load(sweep->settings.config, command + count - own, own,
                             settings) == ERR_OK)
         TRY_OUT(train_settings_digest(settings, counts, hex));
 out:

@@ -13,6 +13,7 @@
 #include "src/train/plan/trainer_backend.h"
 #include "src/train/plan/train_memory.h"
 #include "src/train/settings/train_settings.h"
+#include "src/train/start/start_settings.h"
 #include "tests/gpu/predict_rate.h"
 
 #define OVERRIDES_MAX 64
@@ -106,7 +107,7 @@ static enum err parse(int argc, char **argv, bool *shapes, bool *documents,
         else if (count < OVERRIDES_MAX)
             overrides[count++] = argv[i];
     }
-    TRY(train_settings_load(NULL, overrides, count, settings));
+    TRY(start_settings_load(NULL, overrides, count, settings));
     if (settings->model.experts > 0)
         return err_set(ERR_UNSUPPORTED,
                        "a mixture of experts: only dense models are predicted");

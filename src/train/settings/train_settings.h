@@ -23,7 +23,7 @@ enum {
 
 struct train_settings {
     SETTINGS_STRUCT(RUN_SETTINGS) run;
-    struct model_config model; /* after train_settings_load() complete */
+    struct model_config model; /* as written; start_settings.h completes it */
     SETTINGS_STRUCT(START_SETTINGS) start; /* model.weights, ... */
     SETTINGS_STRUCT(MEMORY_SETTINGS) memory;
     SETTINGS_STRUCT(DATA_SETTINGS) data;
@@ -50,6 +50,9 @@ struct train_settings {
     /* By file or command line, another value than the default and that of the
      * preset; in the order of the schema. */
     bool given[TRAIN_SETTINGS_COUNT];
+    struct settings_origin origins[TRAIN_SETTINGS_COUNT];
+    struct settings_origin source; /* of all: the file, or the command line */
+    bool partial;                  /* what a run must have may be missing */
 };
 
 extern const struct setting train_settings_schema[];
@@ -58,18 +61,20 @@ extern const int train_settings_count;
 /* The setting of this key; NULL: there is none. */
 const struct setting *train_settings_setting(const char *key);
 
-/* Load, complete (preset, automatic values) and cross-check. path may be NULL.
- * Automatic values depend on other settings only, never on the machine or the
- * number of ranks. */
-enum err train_settings_load(const char *path, char *const *overrides,
-                             int override_count, struct train_settings *out);
-
-/* The same for a plan: settings that a run must have may be missing, and are
- * empty or 0 then. Slots and microbatch of a global batch that is not known are
- * 8 and 1. */
-enum err train_settings_load_partial(const char *path, char *const *overrides,
-                                     int override_count,
-                                     struct train_settings *out);
+/* What path, which may be NULL, and overrides say, each setting within its
+ * limits, and what follows from settings alone. No other file is opened: the
+ * model and data.seq_len are as written. partial, for a plan: what a run must
+ * have may be missing, and is empty or 0 then; slots and microbatch of a global
+ * batch that is not known are 8 and 1. */
+enum err train_settings_read(const char *path, char *const *overrides,
+                             int override_count, bool partial,
+                             struct train_settings *out);
+/* Whether it was given at all, by file or override. */
+bool train_settings_given(const struct train_settings *settings,
+                          const char *key);
+/* rc, its text with the place of the setting that is to blame before it. */
+enum err train_settings_blame(const struct train_settings *settings,
+                              enum err rc);
 
 /* The parameters of the run's model, as they train or are frozen. */
 enum err train_settings_params(const struct train_settings *settings,

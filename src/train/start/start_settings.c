@@ -2,6 +2,7 @@
  * data set or on the number of ranks is checked where that is known. */
 #include "src/train/start/start_settings.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -226,25 +227,22 @@ static enum err check_profile(const struct train_settings *s)
     return profile_ranges_parse(s->train.profile, &ranges);
 }
 
-enum err start_settings(const struct train_settings *s, bool partial)
+/* Adapters are of a model: where none is said, model.weights was forgotten. */
+static enum err check_adapted(const struct train_settings *s)
 {
-    struct model_memory memory;
-    if (!partial || s->run.dir[0] != '\0')
-        TRY(check_run_dir(s->run.dir));
-    if (!partial)
-        TRY(check_data(s));
-    TRY(train_access_check(s));
-    TRY(model_config_check(&s->model));
-    TRY(train_settings_memory(s, &memory));
-    TRY(check_tuning(s));
-    TRY(check_parallel(s));
-    TRY(trainer_backend_check(s));
-    if (s->data.seq_len > s->model.max_seq_len)
-        return err_set(ERR_USAGE,
-                       "data.seq_len (%lld) is larger than model.max_seq_len "
-                       "(%lld): make one of them fit",
-                       (long long)s->data.seq_len,
-                       (long long)s->model.max_seq_len);
+    if (s->lora.rank == 0 || train_settings_from(s).path[0] != '\0' ||
+        train_settings_given(s, "model.preset") ||
+        train_settings_given(s, "model.d_model"))
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "lora.rank is %lld and model.weights is empty: give the "
+                   "weights that get adapters; for fresh ones, give "
+                   "model.preset",
+                   (long long)s->lora.rank);
+}
+
+static enum err check_batch(const struct train_settings *s)
+{
     if (s->train.global_batch % s->parallel.slots != 0)
         return err_set(ERR_USAGE,
                        "train.global_batch (%lld) is not divisible by "
@@ -258,15 +256,27 @@ enum err start_settings(const struct train_settings *s, bool partial)
                        "parallel.slots), not divisible by train.microbatch "
                        "(%lld): choose a divisor",
                        (long long)slot, (long long)s->train.microbatch);
-    if (!partial || s->train.max_duration.value > 0)
+    return ERR_OK;
+}
+
+/* What can be judged without the model. */
+static enum err check_alone(const struct train_settings *s)
+{
+    if (!s->partial || s->run.dir[0] != '\0')
+        TRY(check_run_dir(s->run.dir));
+    if (!s->partial)
+        TRY(check_data(s));
+    TRY(train_access_check(s));
+    TRY(check_adapted(s));
+    TRY(check_tuning(s));
+    TRY(check_batch(s));
+    if (!s->partial || s->train.max_duration.value > 0)
         TRY(check_durations(s));
     TRY(start_weights_settings(s));
     TRY(check_profile(s));
     TRY(check_local(s));
     TRY(tracking_check(&s->tracking));
     TRY(check_order(s));
-    TRY(algorithm_check(s));
-    TRY(finish_check(s));
     TRY(check_mixture(s));
     if (s->optimizer.lr > 0 && (float)s->optimizer.lr == 0.0f)
         return err_set(ERR_USAGE,
@@ -276,4 +286,138 @@ enum err start_settings(const struct train_settings *s, bool partial)
     if (s->eval.samples > 0 && s->data.eval[0] == '\0')
         return err_set(ERR_USAGE, "eval.samples needs data.eval");
     return ERR_OK;
+}
+
+/* And what cannot. */
+static enum err check_whole(const struct train_settings *s)
+{
+    struct model_memory memory;
+    TRY(model_config_check(&s->model));
+    TRY(train_settings_memory(s, &memory));
+    TRY(check_parallel(s));
+    TRY(trainer_backend_check(s));
+    if (s->data.seq_len > s->model.max_seq_len)
+        return err_set(ERR_USAGE,
+                       "data.seq_len (%lld) is larger than model.max_seq_len "
+                       "(%lld): make one of them fit",
+                       (long long)s->data.seq_len,
+                       (long long)s->model.max_seq_len);
+    TRY(algorithm_check(s));
+    return finish_check(s);
+}
+
+/* --- the model ---------------------------------------------------------------- */
+
+bool start_settings_asks(const struct train_settings *s)
+{
+    return train_settings_from(s).path[0] != '\0' &&
+           (!train_settings_given(s, "model.preset") ||
+            s->model.preset == model_preset_weights);
+}
+
+static enum err find_shape(const struct train_settings *s,
+                           struct model_config *out)
+{
+    if (start_settings_asks(s))
+        return train_settings_blame(s, start_weights_shape(s, out));
+    return train_settings_blame(
+        s, model_config_preset(model_preset_names[s->model.preset], out));
+}
+
+/* Whether both widths of the MLP were given, and are two. */
+static bool two_widths(const struct train_settings *s,
+                       const struct model_config *shape)
+{
+    int64_t d = s->model.d_model > 0 ? s->model.d_model : shape->d_model;
+    return s->model.ffn_width > 0 && s->model.expansion_ratio > 0.0 &&
+           llround(s->model.expansion_ratio * (double)d) != s->model.ffn_width;
+}
+
+/* What is given and the preset's as well is not a choice. */
+static void note_given(struct train_settings *s,
+                       const struct train_settings *preset)
+{
+    char value[SETTINGS_VALUE_BYTES], theirs[SETTINGS_VALUE_BYTES];
+    for (int i = 0; i < train_settings_count; i++) {
+        const struct setting *setting = &train_settings_schema[i];
+        if (!s->given[i] || strncmp(setting->key, "model.", 6) != 0)
+            continue;
+        settings_text(setting, s, value);
+        settings_text(setting, preset, theirs);
+        s->given[i] = strcmp(setting->key, "model.expansion_ratio") == 0
+                          ? two_widths(s, &preset->model)
+                          : strcmp(value, theirs) != 0;
+    }
+}
+
+/* Model settings that were not given, or given as 0 where 0 says so, become the
+ * preset's; those that follow from others are left to them, but for a preset
+ * from which nothing may differ. */
+static enum err complete_model(struct train_settings *s,
+                               const struct model_config *shape)
+{
+    struct train_settings *preset = NULL;
+    TRY(new_zeroed(&preset, 1));
+    preset->model = *shape;
+    note_given(s, preset);
+    if (shape->preset != model_preset_weights)
+        preset->model.n_kv_heads = 0;
+    if (shape->preset != model_preset_weights ||
+        train_settings_given(s, "model.expansion_ratio"))
+        preset->model.ffn_width = 0;
+    for (int i = 0; i < train_settings_count; i++)
+        if (s->origins[i].place[0] == '\0' &&
+            strncmp(train_settings_schema[i].key, "model.", 6) == 0)
+            settings_copy(&train_settings_schema[i], preset, s);
+    model_config_complete(&s->model, shape);
+    free(preset);
+    return ERR_OK;
+}
+
+static enum err complete(struct train_settings *s,
+                         const struct model_config *shape)
+{
+    TRY(complete_model(s, shape));
+    if (s->data.seq_len == 0)
+        s->data.seq_len = s->model.max_seq_len;
+    TRY(algorithm_needs(s, &s->needs));
+    TRY(check_whole(s));
+    return s->microbatch_automatic && s->train.global_batch > 0
+               ? train_memory_auto(s, &s->train.microbatch)
+               : ERR_OK;
+}
+
+/* --- settings from their text to the run --------------------------------------- */
+
+enum err start_settings_read(const char *path, char *const *overrides,
+                             int override_count, bool partial,
+                             struct train_settings *out)
+{
+    TRY(train_settings_read(path, overrides, override_count, partial, out));
+    return train_settings_blame(out, check_alone(out));
+}
+
+enum err start_settings_complete(struct train_settings *s)
+{
+    struct model_config shape;
+    TRY(find_shape(s, &shape));
+    return train_settings_blame(s, complete(s, &shape));
+}
+
+enum err start_settings_share(struct comm *comm, struct train_settings *s)
+{
+    enum err rc = ERR_OK;
+    struct model_config shape = { .preset = 0 };
+    if (comm_rank(comm) == 0)
+        rc = find_shape(s, &shape);
+    TRY(comm_agree(comm, rc));
+    TRY(comm_broadcast(comm, &shape, sizeof shape, 0));
+    return comm_agree(comm, train_settings_blame(s, complete(s, &shape)));
+}
+
+enum err start_settings_load(const char *path, char *const *overrides,
+                             int override_count, struct train_settings *out)
+{
+    TRY(start_settings_read(path, overrides, override_count, false, out));
+    return start_settings_complete(out);
 }

@@ -55,7 +55,7 @@ static struct train_settings *read_started(const struct run *run)
         return NULL;
     started = malloc(sizeof *started);
     if (started != NULL &&
-        train_settings_load_partial(path, NULL, 0, started) == ERR_OK)
+        train_settings_read(path, NULL, 0, true, started) == ERR_OK)
         return started;
     log_warn("%s does not tell what the last start had: %s", path,
              started != NULL ? err_text() : "out of memory");
