@@ -30,27 +30,22 @@ struct values {
 #define AT(field) offsetof(struct values, field)
 
 /* "train" is interleaved with others on purpose. */
+#define ROW(field, key, ...) SETTINGS_ROW(AT(field), key, __VA_ARGS__)
 static const struct setting schema[] = {
-    { "name", SETTING_STRING, AT(name), "run", 0, 0, NULL, "name of the run", 0,
-      NULL },
-    { "train.global_batch", SETTING_INT, AT(batch), "256", 1, 65536, NULL,
-      "samples per step", 0, NULL },
-    { "data.path", SETTING_PATH, AT(data), NULL, 0, 0, NULL,
-      "folder of the data set", 0, NULL },
-    { "train.optimizer.lr", SETTING_FLOAT, AT(lr), "1e-3", 0, 10, NULL,
-      "peak learning rate", 0, NULL },
-    { "train.optimizer.decay", SETTING_FLOAT, AT(decay), "0", 0, 1e300, NULL,
-      "weight decay", 0, NULL },
-    { "data.cache", SETTING_PATH, AT(cache), "", 0, 0, NULL, "cache folder", 0,
-      NULL },
-    { "train.max_tokens", SETTING_INT, AT(tokens), "-1", 0, 0, NULL,
-      "limit in tokens", 0, NULL },
-    { "train.resume", SETTING_BOOL, AT(resume), "true", 0, 0, NULL,
-      "go on from the newest checkpoint", 0, NULL },
-    { "train.optimizer.kind", SETTING_CHOICE, AT(kind), "adamw", 0, 0,
-      kind_names, "algorithm", 0, NULL },
-    { "train.max_duration", SETTING_DURATION, AT(length), "60ba", 0, 0, NULL,
-      "length of the run", 0, NULL },
+    ROW(name, "name", STRING, "run", 0, "name of the run"),
+    ROW(batch, "train.global_batch", INT(1, 65536), "256", 0,
+        "samples per step"),
+    ROW(data, "data.path", PATH, NULL, 0, "folder of the data set"),
+    ROW(lr, "train.optimizer.lr", FLOAT(0, 10), "1e-3", 0,
+        "peak learning rate"),
+    ROW(decay, "train.optimizer.decay", FLOAT(0, 1e300), "0", 0,
+        "weight decay"),
+    ROW(cache, "data.cache", PATH, "", 0, "cache folder"),
+    ROW(tokens, "train.max_tokens", INT(0, 0), "-1", 0, "limit in tokens"),
+    ROW(resume, "train.resume", BOOL, "true", 0,
+        "go on from the newest checkpoint"),
+    ROW(kind, "train.optimizer.kind", CHOICE(kind), "adamw", 0, "algorithm"),
+    ROW(length, "train.max_duration", DURATION, "60ba", 0, "length of the run"),
 };
 
 enum { COUNT = sizeof schema / sizeof *schema };

@@ -74,7 +74,7 @@ static const char *const choices[] = {
     "attention: range-1-3; block: 1, last-1",
     "attention: middle-2; ffn: all",
 };
-#define CHOICES (sizeof choices / sizeof choices[0])
+#define COUNT (sizeof choices / sizeof choices[0])
 
 static size_t saved_bytes(const struct model_fixture *f,
                           const struct kernels *kernels,
@@ -116,7 +116,7 @@ static void test_choices(const struct kernels *kernels)
         if (tap_ok(gradient != NULL && fixture_run(f, kernels, &options, &loss),
                    "%s: trains", styles[i].name)) {
             memcpy(gradient, f->gradient, fixture_bytes(f));
-            for (size_t j = 0; j < CHOICES; j++)
+            for (size_t j = 0; j < COUNT; j++)
                 check_choice(f, kernels, styles[i].name, choices[j], gradient,
                              loss);
         }

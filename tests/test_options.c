@@ -48,6 +48,16 @@ static const struct options_row rows[] = {
     { 0 },
 };
 
+/* A limit on one side alone. */
+static const struct options_row from_two[] = {
+    OPTION_REAL(struct fields, any, "any", "X", 2, INFINITY, "all"),
+    { 0 },
+};
+static const struct options_command half_command[] = { { .rows = from_two } };
+static const struct options_program half = { .name = "half",
+                                             .about = "About it.\n",
+                                             OPTIONS_COMMANDS(half_command) };
+
 static const struct options_command one[] = { { .operands = "RUN...",
                                                 .rows = rows,
                                                 .operands_min = 1,
@@ -112,6 +122,8 @@ static void test_values(void)
     tap_is_str(o.operands[3], "--json", "behind -- nothing is an option");
     tap_is_str(o.operands[4], "-", "a dash is an operand");
     tap_ok(options_given(&o, "ranks") && options_given(&o, "task"), "given");
+    tap_ok(parse(&half, "--any 2", &f, &o) == ERR_OK && f.any == 2,
+           "a number that is the least");
     parse(&single, "--ranks 1 --ranks 2 a --js", &f, &o);
     tap_ok(f.ranks == 2 && f.json && !options_given(&o, "out"),
            "the last counts, and the beginning of a name will do");
@@ -144,6 +156,8 @@ static void test_refused(void)
         { &single, "a --share nan",
           "--share takes a number above 0 and below 1, not 'nan'" },
         { &single, "a --any x", "--any takes a number, not 'x'" },
+        { &half, "--any 1", "--any takes a number of at least 2, not '1'" },
+        { &half, "--any nan", "--any takes a number of at least 2, not 'nan'" },
         { &single, "a --format x", "--format takes hf, gguf, not 'x'" },
         { &single, "a --memory 0", "--memory: a size above 0 is needed" },
         { &single, "a --stop ''", "--stop takes a text that is not empty" },

@@ -222,7 +222,7 @@ static void test_override_failures(void)
 static void test_bad_schema(void)
 {
     static const struct setting bad[] = {
-        { "size", SETTING_INT, AT(batch), "0", 1, 9, NULL, "a size", 0, NULL },
+        ROW(batch, "size", INT(1, 9), "0", 0, "a size"),
     };
     struct values v;
     tap_is_int(settings_load(bad, 1, NULL, NULL, 0, &v, NULL), ERR_INTERNAL,

@@ -119,93 +119,136 @@ extern const int model_preset_weights;
     S(model, INDEX(model_preset), preset, "mpt-tiny", SETTING_DECIDES,         \
       "shape of the model; every other model setting that is not given is "    \
       "the preset's; weights: that of model.weights or checkpoint.load, as "   \
-      "it is where one is given and no preset")                                \
+      "it is where one is given and no preset",                                \
+      .theirs = {                                                              \
+          ALSO("flavor model_name model_type model_name_or_path "              \
+               "pretrained_model_name_or_path"),                               \
+          THEIRS("model.name*", "a shape: \"mpt-125m\", \"llama3-8b\"") })     \
     S(model, INT(0, 65536), d_model, "0", SETTING_STAYS,                       \
-      "width of the residual stream; 0: the preset's")                         \
+      "width of the residual stream; 0: the preset's",                         \
+      .theirs = { ALSO("n_embd hidden_size hidden_dim dim") })                 \
     S(model, INT(0, 1024), n_heads, "0", SETTING_STAYS,                        \
-      "attention heads; 0: the preset's")                                      \
+      "attention heads; 0: the preset's",                                      \
+      .theirs = { ALSO("num_attention_heads num_heads") })                     \
     S(model, INT(0, 1024), n_kv_heads, "0", SETTING_STAYS,                     \
       "heads of keys and values, a divisor of model.n_heads; 0: as many "      \
-      "queries for each as in the preset")                                     \
+      "queries for each as in the preset",                                     \
+      .theirs = { ALSO("num_key_value_heads num_query_groups kv_n_heads") })   \
     S(model, INT(0, MODEL_LAYERS_MAX), n_layers, "0", SETTING_STAYS,           \
-      "transformer blocks; 0: the preset's")                                   \
+      "transformer blocks; 0: the preset's",                                   \
+      .theirs = { ALSO("n_layer num_layers num_hidden_layers") })              \
     S(model, INT(0, 16777216), vocab_size, "0", SETTING_STAYS,                 \
-      "rows of the embedding, at least the data set's; 0: the preset's")       \
+      "rows of the embedding, at least the data set's; 0: the preset's",       \
+      .theirs = { ALSO("padded_vocab_size") })                                 \
     S(model, INT(0, 1048576), max_seq_len, "0", SETTING_STAYS,                 \
-      "longest sequence; 0: the preset's")                                     \
+      "longest sequence; 0: the preset's",                                     \
+      .theirs = { ALSO("n_positions max_position_embeddings") })               \
     S(model, FLOAT(0, 64), expansion_ratio, "0", SETTING_STAYS,                \
       "width of the MLP / d_model; 0: the preset's")                           \
     S(model, INT(0, 1048576), ffn_width, "0", SETTING_STAYS,                   \
       "width of the MLP, of each expert; 0: model.expansion_ratio x "          \
-      "model.d_model")                                                         \
+      "model.d_model",                                                         \
+      .theirs = { ALSO("intermediate_size ffn_hidden_size") })                 \
     S(model, CHOICE(model_positions), positions, "learned", SETTING_STAYS,     \
-      "how the model knows the order of tokens")                               \
+      "how the model knows the order of tokens",                               \
+      .theirs = { THEIRS("alibi", "\"alibi\""), THEIRS("rope", "\"rope\""),    \
+                  THEIRS("learned_pos_emb", "\"learned\""),                    \
+                  ALSO("position_embedding_type") })                           \
     S(model, FLOAT(1, 1e12), rope_theta, "1e4", SETTING_STAYS,                 \
       "base of the rotary angles")                                             \
     S(model, CHOICE(model_rope_scaling), rope_scaling, "none",                 \
       SETTING_STAYS_ADDED, "change of the rotary angles for longer sequences") \
     S(model, FLOAT(0, 1e6), rope_factor, "0", SETTING_STAYS_ADDED,             \
-      "of model.rope_scaling: what angles are divided by, at least 1")         \
+      "of model.rope_scaling: what angles are divided by, at least 1",         \
+      .theirs = { ALSO("rope_scaling_factor") })                               \
     S(model, FLOAT(0, 1e6), rope_low_freq_factor, "0", SETTING_STAYS_ADDED,    \
       "of llama3: turns within the original length up to which angles are "    \
       "divided by all of the factor")                                          \
     S(model, FLOAT(0, 1e6), rope_high_freq_factor, "0", SETTING_STAYS_ADDED,   \
       "of llama3: turns from which they stay")                                 \
     S(model, INT(0, 1048576), rope_original_len, "0", SETTING_STAYS_ADDED,     \
-      "of llama3: the original longest sequence")                              \
+      "of llama3: the original longest sequence",                              \
+      .theirs = { ALSO("original_max_position_embeddings") })                  \
     S(model, FLOAT(0, 64), alibi_bias_max, "8", SETTING_STAYS,                 \
       "exponent of ALiBi's smallest slope, 2^-this")                           \
     S(model, CHOICE(model_norm_kind), norm, "layernorm", SETTING_STAYS,        \
-      "normalisation; low_precision: of bf16 values")                          \
+      "normalisation; low_precision: of bf16 values",                          \
+      .theirs = { ALSO("normalization norm_type") })                           \
     S(model, FLOAT(1e-20, 1), norm_eps, "1e-5", SETTING_STAYS,                 \
-      "added to the variance")                                                 \
+      "added to the variance",                                                 \
+      .theirs = { ALSO("rms_norm_eps layer_norm_eps layer_norm_epsilon "       \
+                       "layernorm_epsilon") })                                 \
     S(model, CHOICE(model_qk_norm), qk_norm, "none", SETTING_STAYS,            \
-      "norm of queries and keys: of all heads, or each")                       \
+      "norm of queries and keys: of all heads, or each",                       \
+      .theirs = { ALSO("qk_ln attn_qk_ln qk_layernorm") })                     \
     S(model, FLOAT(0, 1e6), clip_qkv, "0", SETTING_STAYS,                      \
       "bound of queries, keys and values; 0: none")                            \
     S(model, BOOL, attn_uses_sequence_id, "true", SETTING_STAYS,               \
       "tokens attend within their document; false: within their sample")       \
     S(model, CHOICE(model_ffn), ffn, "mlp", SETTING_STAYS,                     \
-      "down(act(up(x))), or down(act(gate(x)) up(x))")                         \
+      "down(act(up(x))), or down(act(gate(x)) up(x))",                         \
+      .theirs = {                                                              \
+          THEIRS("swiglu", "\"glu\", with model.activation = \"silu\""),       \
+          ALSO("ffn_type") })                                                  \
     S(model, CHOICE(model_activation), activation, "gelu", SETTING_STAYS,      \
-      "of the MLP")                                                            \
+      "of the MLP", .theirs = { ALSO("hidden_act activation_function") })      \
     S(model, BOOL, bias, "true", SETTING_STAYS,                                \
-      "biases of linear layers and layer norms")                               \
+      "biases of linear layers and layer norms",                               \
+      .theirs = { THEIRS("no_bias", "the opposite"),                           \
+                  ALSO("add_bias_linear") })                                   \
     S(model, BOOL, qkv_bias, "false", SETTING_STAYS_ADDED,                     \
-      "biases of queries, keys and values where model.bias is false")          \
+      "biases of queries, keys and values where model.bias is false",          \
+      .theirs = { ALSO("add_qkv_bias"),                                        \
+                  THEIRS("attention_bias", "and model.out_bias") })            \
     S(model, BOOL, out_bias, "false", SETTING_STAYS_ADDED,                     \
       "bias of attention's output where model.bias is false")                  \
     S(model, BOOL, mlp_bias, "false", SETTING_STAYS_ADDED,                     \
       "biases of a dense MLP where model.bias is false")                       \
     S(model, BOOL, tied, "true", SETTING_STAYS,                                \
-      "the output layer is the embedding")                                     \
+      "the output layer is the embedding",                                     \
+      .theirs = {                                                              \
+          ALSO("tie_word_embeddings"),                                         \
+          THEIRS("untie_embeddings_and_output_weights", "the opposite") })     \
     S(model, FLOAT(1e-6, 1e6), logit_scale, "1", SETTING_STAYS,                \
       "multiplies logits")                                                     \
     S(model, FLOAT(1e-6, 1e6), residual_scale, "1", SETTING_STAYS,             \
       "multiplies what a block adds to the stream")                            \
     S(model, FLOAT(0, 0.99), dropout_embedding, "0", SETTING_STAYS,            \
-      "probability of dropping after the embedding")                           \
+      "probability of dropping after the embedding",                           \
+      .theirs = { ALSO("emb_pdrop embd_pdrop") })                              \
     S(model, FLOAT(0, 0.99), dropout_attention, "0", SETTING_STAYS,            \
-      "probability of dropping an attention weight")                           \
+      "probability of dropping an attention weight",                           \
+      .theirs = { ALSO("attn_pdrop attention_dropout") })                      \
     S(model, FLOAT(0, 0.99), dropout_residual, "0", SETTING_STAYS,             \
-      "probability of dropping what a block adds")                             \
+      "probability of dropping what a block adds",                             \
+      .theirs = { ALSO("resid_pdrop hidden_dropout"),                          \
+                  THEIRS("dropout",                                            \
+                         "model.dropout_embedding and "                        \
+                         "model.dropout_attention are the others") })          \
     S(model, CHOICE(model_init), init, "kaiming_normal", SETTING_STAYS,        \
       "fresh matrices; those that write into the stream are smaller, and "     \
       "with kaiming the one that makes logits")                                \
     S(model, FLOAT(0, 1e3), init_std, "0", SETTING_STAYS,                      \
-      "standard deviation of model.init = \"baseline\"")                       \
+      "standard deviation of model.init = \"baseline\"",                       \
+      .theirs = { THEIRS("initializer_range init_method_std",                  \
+                         "with model.init = \"baseline\"") })                  \
     S(model, FLOAT(0, 1e3), init_embedding_std, "0", SETTING_STAYS,            \
       "of the embedding; 0: by model.init")                                    \
     S(model, INT(0, 256), experts, "0", SETTING_STAYS,                         \
-      "experts of each block; 0: a dense model")                               \
+      "experts of each block; 0: a dense model",                               \
+      .theirs = { ALSO("num_experts num_local_experts moe_num_experts") })     \
     S(model, INT(0, 16), experts_top_k, "0", SETTING_STAYS,                    \
-      "experts of each token")                                                 \
+      "experts of each token",                                                 \
+      .theirs = { ALSO("num_experts_per_tok moe_router_topk moe_top_k") })     \
     S(model, FLOAT(0, 0.99), router_jitter, "0", SETTING_STAYS,                \
-      "the router's input is multiplied by U(1 - j, 1 + j)")                   \
+      "the router's input is multiplied by U(1 - j, 1 + j)",                   \
+      .theirs = { ALSO("moe_jitter_eps") })                                    \
     S(model, FLOAT(0, 64), router_normalize, "0", SETTING_STAYS,               \
       "p of the L_p norm of a token's weights; 0: as they are")                \
     S(model, FLOAT(0, 1e3), balance_weight, "0", SETTING_STAYS,                \
-      "weight of the load-balance loss")
+      "weight of the load-balance loss",                                       \
+      .theirs = {                                                              \
+          ALSO("router_aux_loss_coef moe_aux_loss_coeff moe_loss_weight") })
 
 struct model_config {
     MODEL_SETTINGS(SETTINGS_FIELD)

@@ -8,7 +8,17 @@
 #define TRACKING_SETTINGS(S)                                                   \
     S(tracking, BOOL, tensorboard, "false", 0,                                 \
       "all metrics, and samples, as TensorBoard's event files in the run "     \
-      "directory's tensorboard")                                               \
+      "directory's tensorboard",                                               \
+      .theirs = {                                                              \
+          NOT_HERE("loggers.wandb* wandb*",                                    \
+                   "nothing is sent to Weights & Biases: use "                 \
+                   "tracking.mlflow, tracking.tensorboard or tracking.csv, "   \
+                   "or a command in hooks.on_batch_end"),                      \
+          THEIRS("report_to",                                                  \
+                 "true; or tracking.mlflow, tracking.csv, "                    \
+                 "tracking.prometheus; Weights & Biases is not here"),         \
+          THEIRS("loggers*", "true; or tracking.mlflow, tracking.csv, "        \
+                             "tracking.prometheus") })                         \
     S(tracking, BOOL, csv, "false", 0,                                         \
       "all metrics as a table, metrics.csv in the run directory")              \
     S(tracking, PATH, prometheus, "", 0,                                       \

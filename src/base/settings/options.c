@@ -93,21 +93,24 @@ static enum err parse_real(const struct options_row *row, const char *text,
                            double *field)
 {
     char *end = NULL;
+    char from[64] = "";
     double value = strtod(text, &end);
-    bool number = end != text && *end == '\0';
-    if (!isfinite(row->high) && !number)
-        return err_set(ERR_USAGE, "--%s takes a number, not '%.64s'", row->name,
-                       text);
-    if (isfinite(row->high) &&
-        !(number && value >= row->low && value <= row->high))
-        return err_set(
-            ERR_USAGE, "--%s takes a number %s%.10g %s %.10g, not '%.64s'",
-            row->name, row->low == OPTION_ABOVE_0 ? "above " : "from ",
-            row->low == OPTION_ABOVE_0 ? 0 : row->low,
-            row->high == OPTION_BELOW_1 ? "and below" : "to",
-            row->high == OPTION_BELOW_1 ? 1 : row->high, text);
+    bool bounded = isfinite(row->low) || isfinite(row->high);
     *field = value;
-    return ERR_OK;
+    if (end != text && *end == '\0' &&
+        (!bounded || (value >= row->low && value <= row->high)))
+        return ERR_OK;
+    if (bounded)
+        snprintf(from, sizeof from, " of at least %.10g", row->low);
+    if (!isfinite(row->high))
+        return err_set(ERR_USAGE, "--%s takes a number%s, not '%.64s'",
+                       row->name, from, text);
+    return err_set(ERR_USAGE,
+                   "--%s takes a number %s%.10g %s %.10g, not '%.64s'",
+                   row->name, row->low == OPTION_ABOVE_0 ? "above " : "from ",
+                   row->low == OPTION_ABOVE_0 ? 0 : row->low,
+                   row->high == OPTION_BELOW_1 ? "and below" : "to",
+                   row->high == OPTION_BELOW_1 ? 1 : row->high, text);
 }
 
 static enum err parse_bytes(const struct options_row *row, const char *text,

@@ -36,18 +36,15 @@ enum err settings_unknown(const struct settings_table *table, const char *key,
         return err_set(ERR_USAGE, "%s: '%s' is a group: name one of %s.*",
                        place, key, key);
     char near[SETTINGS_KEY_BYTES];
-    const char *ours = NULL;
     const char *note = NULL;
-    if (settings_foreign(table, key, &ours, &note)) {
-        if (ours == NULL)
-            return err_set(ERR_USAGE, "%s: unknown setting '%s': %s", place,
-                           key, note);
-        if (note == NULL)
-            note = table->schema[settings_find(table, ours)].help;
+    const struct setting *ours = settings_foreign(table, key, &note);
+    if (ours != NULL && note[0] == '!')
+        return err_set(ERR_USAGE, "%s: unknown setting '%s': %s", place, key,
+                       note + 1);
+    if (ours != NULL)
         return err_set(ERR_USAGE,
                        "%s: unknown setting '%s'; here it is '%s': %s", place,
-                       key, ours, note);
-    }
+                       key, ours->key, note);
     if (settings_nearest(table->schema, table->count, key, near) == NULL)
         return err_set(ERR_USAGE,
                        "%s: unknown setting '%s'; --help lists all settings",

@@ -73,6 +73,7 @@ enum setting_flag {
 };
 
 struct settings_kind; /* settings_list.h */
+#define SETTING_THEIRS 10
 
 struct setting {
     const char *key; /* "train.global_batch" */
@@ -85,7 +86,16 @@ struct setting {
     const char *help;                  /* one line, with the unit */
     unsigned flags;                    /* enum setting_flag */
     const struct settings_kind *kinds; /* LIST: of items, ends with NULL help */
+    const char *theirs[SETTING_THEIRS]; /* what other programs call it */
 };
+
+/* Entries of `theirs`: names with a blank between (in small letters with _; how
+ * they begin, with a *), and what to know, where help does not say it; names of
+ * something that is not here, and why; choices, and what they are here. */
+#define ALSO(names) names
+#define THEIRS(names, note) names "\t" note
+#define NOT_HERE(names, why) names "\t!" why
+#define CHOICES(names, ours) "=" names "\t" ours
 
 typedef char settings_text_field[SETTINGS_TEXT_BYTES];
 typedef char settings_list_field[SETTINGS_VALUE_BYTES];
@@ -94,7 +104,8 @@ typedef char settings_list_field[SETTINGS_VALUE_BYTES];
  *
  *     #define NAME_SETTINGS(S) S(group, TYPE, field, default, flags, help) ...
  *
- * with one entry per setting, whose key is "group.field". TYPE is INT(min,
+ * with one entry per setting, whose key is "group.field"; behind help may stand
+ * .theirs = { ... }. TYPE is INT(min,
  * max), FLOAT(min, max), BYTES(min, max), BOOL, STRING, PATH, DURATION,
  * CHOICE(name) of an `enum name` with a table `name_names`, INDEX(name) of such
  * a table without an enum, or LIST(name) of kinds in a table `name_kinds`. */
@@ -116,10 +127,10 @@ typedef char settings_list_field[SETTINGS_VALUE_BYTES];
 
 /* The entry of the table for the key `name`, whose field is `at` so many bytes
  * into the struct. */
-#define SETTINGS_ROW(at, name, type_, default_, flags_, help_)                 \
+#define SETTINGS_ROW(at, name, type_, default_, flags_, ...)                   \
     {                                                                          \
         .key = (name), .offset = (at), .preset = (default_),                   \
-        .flags = (flags_), .help = help_, SETTINGS_TYPE_##type_                \
+        .flags = (flags_), SETTINGS_TYPE_##type_, .help = __VA_ARGS__          \
     }
 #define SETTINGS_TYPE_INT(low, high)                                           \
     .type = SETTING_INT, .min = (low), .max = (high)

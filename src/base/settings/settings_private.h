@@ -108,15 +108,14 @@ enum err settings_scan_read(const char *path, size_t bytes_max, char **text,
  * wrong group or in none. The text lives in `out`. */
 const char *settings_nearest(const struct setting *schema, int count,
                              const char *key, char out[SETTINGS_KEY_BYTES]);
-/* The schema's setting that has the name `key`, or one with its last component,
- * in other trainers: its key, and what to know of it (NULL: nothing). The key
- * is NULL, with a note, where nothing here is like it. False if the name is not
- * known. */
-bool settings_foreign(const struct settings_table *table, const char *key,
-                      const char **ours, const char **note);
-
-/* What a choice of another trainer's is here; NULL: not known. */
-const char *settings_foreign_choice(const char *key, const char *text);
+/* The schema's setting that other programs call so, by the whole key or its last
+ * component, in any case and with dashes; NULL: none. *note: what to know of it,
+ * or behind a ! why there is nothing like it here. */
+const struct setting *settings_foreign(const struct settings_table *table,
+                                       const char *key, const char **note);
+/* The same of a choice: what it is here. */
+const char *settings_foreign_choice(const struct setting *setting,
+                                    const char *text);
 
 /* What a text is that can't be libconfig, and how that is written here; NULL if
  * it could be libconfig by what it begins with, in *line. `bytes` without the

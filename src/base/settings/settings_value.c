@@ -184,7 +184,7 @@ static enum err settings_value_choice(const struct setting *setting,
         if (strcmp(setting->names[out->integer], text) == 0)
             return ERR_OK;
     const char *near = settings_nearest_choice(setting->names, text);
-    const char *ours = settings_foreign_choice(setting->key, text);
+    const char *ours = settings_foreign_choice(setting, text);
     settings_value_choices(setting, choices);
     if (ours != NULL)
         return err_set(ERR_USAGE,

@@ -33,20 +33,29 @@ static const char *const adjust_lr_names[] = { "match_rms_adamw", "original",
 
 #define OPTIMIZER_SETTINGS(S)                                                  \
     S(optimizer, INDEX(optimizer), name, "adamw", SETTING_STAYS,               \
-      "each has its own moments")                                              \
+      "each has its own moments",                                              \
+      .theirs = { ALSO("optim"), CHOICES("decoupled_adamw", "\"adamw\""),      \
+                  CHOICES("decoupled_lionw lionw", "\"lion\""),                \
+                  CHOICES("adamw_torch adamw_torch_fused adamw_hf",            \
+                          "\"torch_adamw\"") })                                \
     S(optimizer, FLOAT(0, 1e3), lr, "6e-4", SETTING_DECIDES,                   \
-      "peak learning rate")                                                    \
+      "peak learning rate",                                                    \
+      .theirs = { ALSO("learning_rate max_lr peak_lr") })                      \
     S(optimizer, FLOAT(0, 0.99999), beta1, "0.9", SETTING_DECIDES,             \
       "decay of the first moment, for Lion that of the sum whose sign "        \
-      "counts, for SGD its momentum")                                          \
+      "counts, for SGD its momentum",                                          \
+      .theirs = { ALSO("adam_beta1") })                                        \
     S(optimizer, FLOAT(0, 0.999999), beta2, "0.95", SETTING_DECIDES,           \
       "decay of the second moment, of Lion's one moment (then 0.99 where "     \
-      "it is not given)")                                                      \
+      "it is not given)",                                                      \
+      .theirs = { ALSO("adam_beta2") })                                        \
     S(optimizer, FLOAT(1e-20, 1), eps, "1e-8", SETTING_DECIDES,                \
-      "added to the root of the second moment")                                \
+      "added to the root of the second moment",                                \
+      .theirs = { ALSO("adam_eps adam_epsilon epsilon") })                     \
     S(optimizer, FLOAT(0, 1), weight_decay, "0", SETTING_DECIDES,              \
       "decoupled: weights shrink by lr / peak lr * this per step; by lr * "    \
-      "this with torch_adamw, adafactor and muon")                             \
+      "this with torch_adamw, adafactor and muon",                             \
+      .theirs = { ALSO("wd") })                                                \
     S(optimizer, FLOAT(0, 1), dampening, "0", TRAIN_DECIDES_ADDED,             \
       "of sgd: 1 - dampening of a gradient goes into the momentum")            \
     S(optimizer, BOOL, nesterov, "false", TRAIN_DECIDES_ADDED,                 \
@@ -81,15 +90,38 @@ static const char *const adjust_lr_names[] = { "match_rms_adamw", "original",
 
 #define SCHEDULER_SETTINGS(S)                                                  \
     S(scheduler, CHOICE(schedule_kind), name, "cosine", SETTING_DECIDES,       \
-      "learning rate after warm-up")                                           \
+      "learning rate after warm-up",                                           \
+      .theirs = {                                                              \
+          ALSO("lr_scheduler_type lr_scheduler lr_decay_style decay_lr"),      \
+          CHOICES("cosine_with_warmup", "\"cosine\", with scheduler.warmup"),  \
+          CHOICES("constant_with_warmup",                                      \
+                  "\"constant\", with scheduler.warmup"),                      \
+          CHOICES("linear_decay_with_warmup",                                  \
+                  "\"linear\", with scheduler.warmup"),                        \
+          CHOICES("inv_sqrt_with_warmup",                                      \
+                  "\"inverse_sqrt\", with scheduler.warmup"),                  \
+          CHOICES("cosine_with_restarts", "\"cosine_restarts\""),              \
+          CHOICES("cosine_with_min_lr",                                        \
+                  "\"cosine\", with scheduler.alpha_final"),                   \
+          CHOICES("warmup_stable_decay", "\"wsd\"") })                         \
     S(scheduler, DURATION, warmup, "0ba", SETTING_DECIDES,                     \
       "linear warm-up from 0: the rate of step 1 is 0 and changes nothing, "   \
       "as "                                                                    \
-      "in Composer and Hugging Face")                                          \
+      "in Composer and Hugging Face",                                          \
+      .theirs = { THEIRS("warmup_steps num_warmup_steps warmup_iters "         \
+                         "lr_warmup_iters lr_warmup_steps",                    \
+                         "as \"100ba\""),                                      \
+                  THEIRS("lr_warmup_samples", "as \"100sp\""),                 \
+                  THEIRS("lr_warmup_fraction warmup_ratio", "as \"0.01dur\""), \
+                  ALSO("t_warmup") })                                          \
     S(scheduler, FLOAT(0, 1), alpha_final, "0.1", SETTING_DECIDES,             \
-      "final learning rate / peak (inverse_sqrt: 0 where it is not given)")    \
+      "final learning rate / peak (inverse_sqrt: 0 where it is not given)",    \
+      .theirs = { THEIRS("min_lr", "final learning rate / peak"),              \
+                  ALSO("min_lr_ratio min_lr_rate min_lr_factor alpha_f") })    \
     S(scheduler, DURATION, t_max, "1dur", SETTING_DECIDES,                     \
-      "where the schedule ends")                                               \
+      "where the schedule ends",                                               \
+      .theirs = { THEIRS("lr_decay_iters lr_decay_steps", "as \"1000ba\""),    \
+                  THEIRS("lr_decay_samples", "as \"5000sp\"") })               \
     S(scheduler, FLOAT(0, 1), alpha_initial, "1", TRAIN_DECIDES_ADDED,         \
       "of linear: learning rate after warm-up / peak")                         \
     S(scheduler, FLOAT(0, 1e3), power, "2", TRAIN_DECIDES_ADDED,               \

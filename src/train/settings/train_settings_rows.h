@@ -4,7 +4,6 @@
  * and the names of what can be chosen. A new setting is a row here. */
 #pragma once
 
-#include "src/base/log.h"
 #include "src/base/settings/settings.h"
 #include "src/comm/comm_tensors.h"
 #include "src/data/set/order.h"
@@ -15,6 +14,7 @@
 #include "src/train/settings/algorithm_settings.h"
 #include "src/train/settings/plugin_settings.h"
 #include "src/train/settings/train_settings_optimizer.h"
+#include "src/train/settings/train_settings_watch.h"
 
 #define TRAIN_SPIKE_BUDGET_MAX 1000
 #define TRAIN_SAMPLES_MAX 1e9 /* of a batch: times the longest still exact */
@@ -88,7 +88,12 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
 
 #define RUN_SETTINGS(S)                                                        \
     S(run, PATH, dir, NULL, 0,                                                 \
-      "run directory: checkpoints, metrics, ledger, resolved configuration")   \
+      "run directory: checkpoints, metrics, ledger, resolved configuration",   \
+      .theirs = {                                                              \
+          ALSO("output_dir out_dir save_folder dump_folder save run_name"),    \
+          THEIRS("load load_path resume autoresume resume_from_checkpoint "    \
+                 "init_from",                                                  \
+                 "a run goes on from its newest checkpoint by itself") })      \
     S(run, STRING, mode, "", 0,                                                \
       "permissions of the run's folders, such as 0750 or 0770, files "         \
       "alike; empty: TESSERA_RUN_MODE, or what the umask leaves")              \
@@ -116,7 +121,11 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(memory, STRING, checkpoint, "none", TRAIN_STAYS_IF_PACKED,               \
       "what backward computes again: \"block: all\", \"ffn: first-4; "         \
       "attention: last-2\" (block, attention, norm_attn_norm, ffn, "           \
-      "activation, norm)")                                                     \
+      "activation, norm)",                                                     \
+      .theirs = {                                                              \
+          THEIRS("gradient_checkpointing activation_checkpointing "            \
+                 "fsdp_activation_checkpointing recompute_granularity",        \
+                 "\"block\"") })                                               \
     S(memory, CHOICE(packing), compression, "none", SETTING_STAYS,             \
       "what forward keeps for backward, in fewer bits")                        \
     S(memory, BYTES(0, SETTINGS_LARGE), limit, "none", 0,                      \
@@ -127,7 +136,9 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(data, PATH, train, NULL, SETTING_LOCAL | SETTING_ADDRESS,                \
       "training data set: a folder made by tessera-data, or the address of "   \
       "one (s3://, https://, http://, file://); with data.mixture what its "   \
-      "data sets are in")                                                      \
+      "data sets are in",                                                      \
+      .theirs = { ALSO("dataset dataset_path dataset_name data_path data_dir " \
+                       "train_data train_loader train_file") })                \
     S(data, STRING, mixture, "", TRAIN_STAYS_OF_ORDER,                         \
       "several data sets by weight, \"web 0.7, code 0.3\", each a folder in "  \
       "data.train or NAME=FOLDER; weights change with \"to W at TIME\" and "   \
@@ -159,9 +170,14 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "samples of an epoch of Streaming's orders; 0: as many as there are, "   \
       "or as data.mixture says")                                               \
     S(data, PATH, eval, "", SETTING_LOCAL | SETTING_ADDRESS,                   \
-      "held-out data set; empty: no evaluation")                               \
+      "held-out data set; empty: no evaluation",                               \
+      .theirs = { ALSO("eval_loader eval_data validation_file"),               \
+                  THEIRS("eval_loaders*",                                      \
+                         "one set; others after the run: "                     \
+                         "tessera-eval RUN --perplexity SET") })               \
     S(data, INT(0, 1048576), seq_len, "0", SETTING_STAYS,                      \
-      "tokens per sample; 0: model.max_seq_len")                               \
+      "tokens per sample; 0: model.max_seq_len",                               \
+      .theirs = { ALSO("block_size seq_length sequence_length max_length") })  \
     S(data, CHOICE(data_too_long), too_long, "refuse", 0,                      \
       "samples of more than data.seq_len tokens")                              \
     S(data, CHOICE(data_verify), verify, "auto", 0,                            \
@@ -181,22 +197,53 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
 
 #define TRAIN_SETTINGS(S)                                                      \
     S(train, DURATION, max_duration, NULL, SETTING_DECIDES,                    \
-      "length of the run: ba, tok, sp, ep or sec")                             \
+      "length of the run: ba, tok, sp, ep or sec",                             \
+      .theirs = { THEIRS("steps max_steps num_steps total_steps train_steps "  \
+                         "max_iters train_iters",                              \
+                         "as \"1000ba\", \"1e9tok\" or \"2ep\""),              \
+                  THEIRS("train_samples", "as \"5000sp\""),                    \
+                  THEIRS("train_tokens max_train_tokens", "as \"1e9tok\""),    \
+                  THEIRS("epochs max_epochs num_epochs num_train_epochs",      \
+                         "as \"2ep\"") })                                      \
     S(train, INT(1, TRAIN_SAMPLES_MAX), global_batch, NULL, SETTING_STAYS,     \
-      "samples per optimizer step, over all ranks")                            \
+      "samples per optimizer step, over all ranks",                            \
+      .theirs = { THEIRS("batch_size train_batch_size",                        \
+                         "samples per optimizer step, over all ranks"),        \
+                  ALSO("global_batch_size global_train_batch_size") })         \
     S(train, INT(0, TRAIN_SAMPLES_MAX), microbatch, "auto",                    \
       SETTING_STAYS | SETTING_AUTO,                                            \
       "samples computed at once (a leaf); auto: a whole slot, or with "        \
       "memory.limit the largest part that fits it; a run that does not fit "   \
-      "its machine ends and says what would")                                  \
+      "its machine ends and says what would",                                  \
+      .theirs = {                                                              \
+          THEIRS("per_device_train_batch_size per_gpu_train_batch_size",       \
+                 "samples computed at once; train.global_batch is that of "    \
+                 "all ranks"),                                                 \
+          ALSO("per_device_eval_batch_size device_eval_batch_size "            \
+               "eval_batch_size device_train_microbatch_size "                 \
+               "micro_batch_size local_batch_size"),                           \
+          THEIRS("gradient_accumulation_steps gradient_accumulation",          \
+                 "what is accumulated follows from it, from "                  \
+                 "train.global_batch and from the ranks") })                   \
     S(train, INT(0, SETTINGS_LARGE), seed, "17", SETTING_STAYS,                \
-      "seed of weights and sample order")                                      \
+      "seed of weights and sample order",                                      \
+      .theirs = { ALSO("global_seed random_seed data_seed") })                 \
     S(train, CHOICE(train_precision), precision, "auto", SETTING_STAYS,        \
       "of weights and activations at work, beside fp32 masters; auto: bf16 "   \
       "with cuda, fp32 with cpu, which has no other; fp8: bf16, but 8 bits "   \
-      "in the products of the blocks")                                         \
+      "in the products of the blocks",                                         \
+      .theirs = { THEIRS("bf16", "\"bf16\""),                                  \
+                  THEIRS("fp16", "\"bf16\"; there is no fp16"),                \
+                  ALSO("dtype amp mixed_precision"),                           \
+                  CHOICES("amp_bf16 bfloat16", "\"bf16\""),                    \
+                  CHOICES("amp_fp8", "\"fp8\""),                               \
+                  CHOICES("amp_fp16 fp16", "\"bf16\"; there is no fp16"),      \
+                  CHOICES("float32", "\"fp32\"") })                            \
     S(train, FLOAT(0, SETTINGS_LARGE), clip_norm, "1.0", SETTING_DECIDES,      \
-      "limit of the gradient's global L2 norm; 0: no clipping")                \
+      "limit of the gradient's global L2 norm; 0: no clipping",                \
+      .theirs = {                                                              \
+          ALSO("max_grad_norm max_norm grad_clip clip_grad grad_norm_clip "    \
+               "gradient_clip_val clipping_threshold") })                      \
     S(train, CHOICE(train_on_spike), on_spike, "warn", SETTING_DECIDES,        \
       "at a step far beyond the last 32: a warning; the end of the run; no "   \
       "update; back to the last checkpoint, on with the data behind it")       \
@@ -219,7 +266,9 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
 
 #define LORA_SETTINGS(S)                                                       \
     S(lora, INT(0, 4096), rank, "0", SETTING_STAYS_ADDED,                      \
-      "of adapters (LoRA), which train instead of the model; 0: none")         \
+      "of adapters (LoRA), which train instead of the model; 0: none",         \
+      .theirs = { THEIRS("peft_config*", "with lora.alpha and lora.targets"),  \
+                  ALSO("lora_r") })                                            \
     S(lora, FLOAT(1e-6, 1e6), alpha, "16", SETTING_STAYS_ADDED,                \
       "what an adapter adds is multiplied by this / lora.rank")                \
     S(lora, FLOAT(0, 0.99), dropout, "0", SETTING_STAYS_ADDED,                 \
@@ -232,12 +281,15 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
 #define EVAL_SETTINGS(S)                                                       \
     S(eval, DURATION, interval, "1dur", 0,                                     \
       "between evaluations on data.eval, of which the last step has one in "   \
-      "any case (0ba: it alone)")                                              \
+      "any case (0ba: it alone)",                                              \
+      .theirs = { THEIRS("eval_steps eval_every", "as \"100ba\"") })           \
     S(eval, INT(0, SETTINGS_LARGE), samples, "0", 0,                           \
-      "samples per evaluation; 0: all")                                        \
+      "samples per evaluation; 0: all",                                        \
+      .theirs = { ALSO("eval_iters eval_subset_num_batches") })                \
     S(eval, STRING, tasks, "", 0,                                              \
       "in-context tasks to score, \"KIND:FILE:SHOTS ...\", as tessera-eval "   \
-      "has them")                                                              \
+      "has them",                                                              \
+      .theirs = { ALSO("icl_tasks*") })                                        \
     S(eval, PATH, gauntlet, "", 0,                                             \
       "a file of such tasks with scores of their categories")                  \
     S(eval, PATH, tasks_data, "", 0,                                           \
@@ -267,7 +319,9 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(checkpoint, DURATION, interval, "100ba", SETTING_AUTO,                   \
       "between checkpoints, of which the last step has one in any case "       \
       "(0ba: it alone); auto: what loses the least time by measured cost "     \
-      "and the ledger's failures")                                             \
+      "and the ledger's failures",                                             \
+      .theirs = {                                                              \
+          THEIRS("save_steps save_every save_interval", "as \"100ba\"") })     \
     S(checkpoint, STRING, local_dir, "", 0,                                    \
       "folder on every node (tmpfs, NVMe) for checkpoints of its own, "        \
       "which survive the loss of a node; %j is the job's number; empty: "      \
@@ -280,12 +334,15 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(checkpoint, INT(2, 32), redundancy_group, "8", 0,                        \
       "nodes of a group at most, which survives the loss of one of them")      \
     S(checkpoint, INT(0, 1e6), keep, "3", 0,                                   \
-      "committed checkpoints to keep; 0: all")                                 \
+      "committed checkpoints to keep; 0: all",                                 \
+      .theirs = { ALSO(                                                        \
+          "save_total_limit save_num_checkpoints_to_keep keep_latest_k") })    \
     S(checkpoint, INT(0, SETTINGS_LARGE), keep_every, "0", 0,                  \
       "steps that are a multiple of it are kept for good; 0: none")            \
     S(checkpoint, BOOL, async, "true", 0,                                      \
       "copy the state and write it while training goes on; needs memory "      \
-      "for the copy")                                                          \
+      "for the copy",                                                          \
+      .theirs = { ALSO("async_save async_mode") })                             \
     S(checkpoint, FLOAT(0.1, 1e6), timeout_s, "600", 0,                        \
       "seconds a rank may write, or be waited for in a save")                  \
     S(checkpoint, INT(1, 1e6), failures_max, "3", 0,                           \
@@ -304,29 +361,48 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(parallel, CHOICE(replica_strategy), strategy, "auto",                    \
       TRAIN_STAYS_IF_RUN,                                                      \
       "what is spread over the ranks: nothing; optimizer state; gradients "    \
-      "too; weights too; auto: the cheapest of the last three that fits")      \
+      "too; weights too; auto: the cheapest of the last three that fits",      \
+      .theirs = {                                                              \
+          NOT_HERE("tensor_model_parallel_size tensor_parallel_degree",        \
+                   "there is no tensor parallelism: parallel.strategy = "      \
+                   "\"zero3\" spreads the weights"),                           \
+          NOT_HERE("pipeline_model_parallel_size pipeline_parallel_degree "    \
+                   "pipeline",                                                 \
+                   "there is no pipeline parallelism: parallel.strategy = "    \
+                   "\"zero3\" spreads the weights"),                           \
+          THEIRS("fsdp fsdp_config", "\"zero3\""),                             \
+          ALSO("deepspeed zero_stage sharding_strategy"),                      \
+          THEIRS("use_distributed_optimizer", "\"zero1\""),                    \
+          CHOICES("FULL_SHARD", "\"zero3\""),                                  \
+          CHOICES("SHARD_GRAD_OP", "\"zero2\""),                               \
+          CHOICES("HYBRID_SHARD", "\"zero3\", with parallel.shard_degree"),    \
+          CHOICES("NO_SHARD", "\"ddp\"") })                                    \
     S(parallel, INT(0, 65536), shard_degree, "0", 0,                           \
       "of zero3: neighbouring ranks that have all weights together, a "        \
-      "divisor of the ranks; 0: all ranks")                                    \
+      "divisor of the ranks; 0: all ranks",                                    \
+      .theirs = { ALSO("data_parallel_shard_degree") })                        \
     S(parallel, INT(0, 1024), prefetch, "1", 0,                                \
       "of zero3: blocks of weights gathered ahead of their use")               \
     S(parallel, INT(1, 256), expert_degree, "1",                               \
       TRAIN_STAYS_IF_PACKED | TRAIN_STAYS_IF_RUN,                              \
       "of zero2 and zero3: neighbouring ranks that share the experts, a "      \
       "divisor of model.experts and of the ranks; tokens travel instead of "   \
-      "weights")                                                               \
+      "weights",                                                               \
+      .theirs = { ALSO("expert_model_parallel_size expert_parallel_degree") }) \
     S(parallel, INT(1, 1024), sequence_chunks, "1", SETTING_STAYS,             \
       "of zero2 and zero3: parts of each sequence whose gradients are "        \
       "added one after the other, a divisor of data.seq_len")                  \
     S(parallel, INT(1, 1024), sequence_degree, "1", TRAIN_STAYS_IF_RUN,        \
       "neighbouring ranks that share a microbatch's sequences, a divisor "     \
-      "of parallel.sequence_chunks and of the ranks")                          \
+      "of parallel.sequence_chunks and of the ranks",                          \
+      .theirs = { ALSO("context_parallel_size context_parallel_degree") })     \
     S(parallel, CHOICE(parallel_reduce), reduce_precision, "fp32",             \
       TRAIN_STAYS_IF_RUN,                                                      \
       "of gradients on their way to another rank; bf16 needs zero2 or "        \
       "zero3, and another determinism than elastic")                           \
     S(parallel, CHOICE(parallel_determinism), determinism, "elastic",          \
-      SETTING_STAYS, "elastic: same bits for any number of ranks")             \
+      SETTING_STAYS, "elastic: same bits for any number of ranks",             \
+      .theirs = { ALSO("deterministic") })                                     \
     S(parallel, CHOICE(comm_exchange), exchange, "auto", 0,                    \
       "how tensors travel between GPUs; auto: by NCCL, see "                   \
       "hardware.fallback; nccl: also where two ranks seem to share a GPU; "    \
@@ -335,17 +411,22 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "canonical parts of a global batch, at least the number of ranks; 0: "   \
       "the largest power of two up to 8 that divides it")                      \
     S(parallel, FLOAT(0.1, 1e6), timeout_s, "300", 0,                          \
-      "seconds to wait for another rank before naming it")                     \
+      "seconds to wait for another rank before naming it",                     \
+      .theirs = { ALSO("dist_timeout") })                                      \
     S(parallel, BOOL, allow_arithmetic_change, "false", 0,                     \
       "resume with another backend, GPUs' libraries or version of "            \
       "arithmetic although the bits will differ")
 
 #define HARDWARE_SETTINGS(S)                                                   \
     S(hardware, INT(0, 4096), threads, "0", SETTING_LOCAL,                     \
-      "threads per rank; 0: from affinity and ranks on the node")              \
+      "threads per rank; 0: from affinity and ranks on the node",              \
+      .theirs = {                                                              \
+          ALSO("num_threads"),                                                 \
+          THEIRS("num_workers", "of a rank; data is read without workers") })  \
     S(hardware, CHOICE(hardware_backend), backend, "auto", SETTING_LOCAL,      \
       "what computes; auto: the GPU, where there is one, this build can "      \
-      "use it and hardware.kernel_set is auto, else the processor")            \
+      "use it and hardware.kernel_set is auto, else the processor",            \
+      .theirs = { ALSO("device") })                                            \
     S(hardware, STRING, kernel_set, "auto", SETTING_LOCAL,                     \
       "of the processor, for tests: auto, avx512, avx2 or generic; decides "   \
       "speed, never bits")                                                     \
@@ -359,27 +440,6 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(hardware, FLOAT(0, 1e18), peak_flops, "0", SETTING_LOCAL,                \
       "FLOP/s of one rank, for mfu; 0: those of its GPU, or measured")
 
-#define MONITOR_SETTINGS(S)                                                    \
-    S(monitor, DURATION, norms, "0ba", 0,                                      \
-      "between L2 norms of each tensor's gradient, weight, update and "        \
-      "moments, at logged steps; 0ba: none, as for all of these")              \
-    S(monitor, DURATION, activations, "0ba", 0,                                \
-      "between figures of what each block puts out: mean, standard "           \
-      "deviation, largest magnitude, share of zeros")                          \
-    S(monitor, DURATION, experts, "0ba", 0,                                    \
-      "between figures of how each block's tokens spread over its experts")    \
-    S(monitor, DURATION, system, "60sec", 0,                                   \
-      "between figures of processors, memory, disk, network, GPUs and "        \
-      "energy, of which the last step has some in any case (0ba: none)")       \
-    S(monitor, DURATION, memory, "60sec", 0,                                   \
-      "between figures of memory, planned by kind and taken")
-
-#define LOG_SETTINGS(S)                                                        \
-    S(log, INT(1, 1e6), interval, "1", 0,                                      \
-      "steps between lines of metrics and progress")                           \
-    S(log, CHOICE(log_level), level, "info", SETTING_LOCAL,                    \
-      "what goes to stderr")
-
 /* Those of no group. */
 #define ALONE_SETTINGS(S)                                                      \
     S(algorithms, LIST(algorithm), "()", SETTING_STAYS_ADDED,                  \
@@ -387,32 +447,13 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "half_life = \"100ba\"; }, ... )")                                       \
     S(finish, LIST(finish), "()", TRAIN_DECIDES_ADDED,                         \
       "when the run ends before train.max_duration: ( { name = "               \
-      "\"early_stop\"; patience = \"2000ba\"; } )")                            \
+      "\"early_stop\"; patience = \"2000ba\"; } )",                            \
+      .theirs = {                                                              \
+          THEIRS("early_stopping*",                                            \
+                 "( { name = \"early_stop\"; patience = \"2000ba\"; } )") })   \
     S(plugins, LIST(plugin), "()", 0,                                          \
       "shared objects that listen to the run (tessera_plugin.h): "             \
       "[ \"path.so\" ], or ( { path = \"path.so\"; options = \"...\"; } )")
-/* Each has an event in on_hooks.c. */
-#define HOOK_COMMANDS(S)                                                       \
-    S(hooks, STRING, on_fit_start, "", 0,                                      \
-      "command that sh runs when training begins, with a line of JSON about "  \
-      "it on its input; empty: none")                                          \
-    S(hooks, STRING, on_epoch_start, "", 0, "and when an epoch begins")        \
-    S(hooks, STRING, on_batch_end, "", 0,                                      \
-      "and every hooks.interval, with the step's figures")                     \
-    S(hooks, STRING, on_epoch_end, "", 0, "and when an epoch ends")            \
-    S(hooks, STRING, on_eval_end, "", 0, "and after an evaluation")            \
-    S(hooks, STRING, on_fit_end, "", 0, "and when training ends")
-#define HOOK_SETTINGS(S)                                                       \
-    HOOK_COMMANDS(S)                                                           \
-    S(hooks, DURATION, interval, "100ba", 0,                                   \
-      "between calls of hooks.on_batch_end, which the last step has in any "   \
-      "case")                                                                  \
-    S(hooks, FLOAT(0.1, 3600), timeout_s, "10", 0,                             \
-      "seconds that such a command may take; they run beside training, one "   \
-      "at a time; the end of a run waits so long for all that are left and "   \
-      "again for the last one, but a quarter of parallel.timeout_s, and 5 s "  \
-      "after a signal, at most")
-
 /* All groups, in the order of --help and config.cfg; START for those of a
  * group's rows whose fields are not in its member of struct train_settings. */
 #define TRAIN_GROUPS(S, START)                                                 \

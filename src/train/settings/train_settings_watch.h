@@ -1,0 +1,55 @@
+/* The rows of what watches a run: monitors, the log, users' commands.
+ * See train_settings_rows.h. */
+#pragma once
+
+#include "src/base/log.h"
+#include "src/base/settings/settings.h"
+
+#define MONITOR_SETTINGS(S)                                                    \
+    S(monitor, DURATION, norms, "0ba", 0,                                      \
+      "between L2 norms of each tensor's gradient, weight, update and "        \
+      "moments, at logged steps; 0ba: none, as for all of these")              \
+    S(monitor, DURATION, activations, "0ba", 0,                                \
+      "between figures of what each block puts out: mean, standard "           \
+      "deviation, largest magnitude, share of zeros")                          \
+    S(monitor, DURATION, experts, "0ba", 0,                                    \
+      "between figures of how each block's tokens spread over its experts")    \
+    S(monitor, DURATION, system, "60sec", 0,                                   \
+      "between figures of processors, memory, disk, network, GPUs and "        \
+      "energy, of which the last step has some in any case (0ba: none)")       \
+    S(monitor, DURATION, memory, "60sec", 0,                                   \
+      "between figures of memory, planned by kind and taken")
+
+#define LOG_SETTINGS(S)                                                        \
+    S(log, INT(1, 1e6), interval, "1", 0,                                      \
+      "steps between lines of metrics and progress",                           \
+      .theirs = {                                                              \
+          ALSO("logging_steps log_every log_freq console_log_interval") })     \
+    S(log, CHOICE(log_level), level, "info", SETTING_LOCAL,                    \
+      "what goes to stderr", .theirs = { ALSO("python_log_level") })
+
+/* Each has an event in on_hooks.c. */
+#define HOOK_COMMANDS(S)                                                       \
+    S(hooks, STRING, on_fit_start, "", 0,                                      \
+      "command that sh runs when training begins, with a line of JSON about "  \
+      "it on its input; empty: none")                                          \
+    S(hooks, STRING, on_epoch_start, "", 0, "and when an epoch begins")        \
+    S(hooks, STRING, on_batch_end, "", 0,                                      \
+      "and every hooks.interval, with the step's figures",                     \
+      .theirs = { NOT_HERE(                                                    \
+          "callbacks*",                                                        \
+          "there are no callbacks to name: monitor.*, checkpoint.*, finish "   \
+          "and hooks.* do what most are for, plugins the rest") })             \
+    S(hooks, STRING, on_epoch_end, "", 0, "and when an epoch ends")            \
+    S(hooks, STRING, on_eval_end, "", 0, "and after an evaluation")            \
+    S(hooks, STRING, on_fit_end, "", 0, "and when training ends")
+#define HOOK_SETTINGS(S)                                                       \
+    HOOK_COMMANDS(S)                                                           \
+    S(hooks, DURATION, interval, "100ba", 0,                                   \
+      "between calls of hooks.on_batch_end, which the last step has in any "   \
+      "case")                                                                  \
+    S(hooks, FLOAT(0.1, 3600), timeout_s, "10", 0,                             \
+      "seconds that such a command may take; they run beside training, one "   \
+      "at a time; the end of a run waits so long for all that are left and "   \
+      "again for the last one, but a quarter of parallel.timeout_s, and 5 s "  \
+      "after a signal, at most")
