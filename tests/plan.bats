@@ -73,6 +73,23 @@ TABLE
     [ "${output:0:1}" = "{" ]
 }
 
+@test "parity of node-local checkpoints counts, with several nodes" {
+    local=(checkpoint.local_dir=/tmp/x checkpoint.local_interval=10ba)
+    plan 0 model.preset=mpt-125m --ranks 4 --json "${local[@]}"
+    [ "$(value parity)" -eq 0 ]
+    plan 0 model.preset=mpt-125m --ranks 4 --nodes 4 --json
+    [ "$(value parity)" -eq 0 ]
+    total=$(value total)
+    plan 0 model.preset=mpt-125m --ranks 4 --nodes 4 --json "${local[@]}"
+    parity=$(value parity)
+    [ $((parity >> 20)) -eq $(($(value staging) >> 24)) ]
+    [ "$(value total)" -eq $((total + parity)) ]
+    plan 0 model.preset=mpt-tiny --ranks 4 --nodes 4 --json "${local[@]}" \
+        checkpoint.redundancy=xor
+    [ "$(value parity)" -gt 0 ]
+    [ "$(value parity)" -le $((6 << 20)) ]
+}
+
 @test "FLOPs per token by both conventions" {
     # N = 125311488, L = 12, d = 768, S = 2048
     plan 0 model.preset=mpt-125m --json

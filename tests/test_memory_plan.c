@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "checkpoint/local/ckpt_xor.h"
 #include "src/parallel/shard.h"
 #include "src/formats/weights.h"
 #include "tests/tap.h"
@@ -44,10 +45,37 @@ static void test_kinds(const struct memory_plan_input *base)
         tap_is_int((int64_t)plan.total,
                    (int64_t)(plan.weights + plan.moments + plan.gradients +
                              plan.partial_sums + plan.model.total +
-                             plan.staging + plan.data + plan.comm +
-                             plan.runtime + plan.reading),
+                             plan.staging + plan.parity + plan.data +
+                             plan.comm + plan.runtime + plan.reading),
                    "total: the sum of the kinds");
     }
+}
+
+/* Two segments of each other member: 1/16 of a shard, at least 1 MiB each, and
+ * never more than two shards. */
+static void test_parity(const struct memory_plan_input *base)
+{
+    const size_t mib = (size_t)1 << 20;
+    tap_is_int((int64_t)ckpt_xor_bytes(512 * mib, 2, 2), 32 * mib, "a pair");
+    tap_is_int((int64_t)ckpt_xor_bytes(512 * mib, 3, 2), 32 * mib, "a three");
+    tap_is_int((int64_t)ckpt_xor_bytes(448 * mib, 8, 8), 28 * mib, "an eight");
+    tap_is_int((int64_t)ckpt_xor_bytes(112 * mib, 64, 8), 14 * mib,
+               "two MiB of each other one");
+    tap_is_int((int64_t)ckpt_xor_bytes(1000, 2, 2), 1000, "all in one round");
+    tap_is_int((int64_t)ckpt_xor_bytes(512 * mib, 1, 8), 0, "no other node");
+    struct memory_plan_input input = *base;
+    struct memory_plan without = plan_of(&input);
+    input.parity_nodes = 4;
+    input.parity_group = 2;
+    struct memory_plan with = plan_of(&input);
+    tap_ok(with.parity == ckpt_xor_bytes(without.staging, 4, 2) &&
+               with.parity > 0 && without.parity == 0 &&
+               with.total - with.reading ==
+                   without.total - without.reading + with.parity,
+           "parity counts");
+    input.stage = false;
+    tap_is_int((int64_t)plan_of(&input).parity, (int64_t)with.parity,
+               "as it does without a copy");
 }
 
 /* A reader at the start counts as far as nothing larger comes later. */
@@ -204,6 +232,7 @@ int main(void)
         test_kinds(&input);
         test_model(&input);
         test_reading(&input);
+        test_parity(&input);
         test_shared(&input);
         test_nccl(&input);
         params_destroy(params);

@@ -7,6 +7,7 @@
 #include "src/base/globs.h"
 #include "src/train/plan/train_memory.h"
 #include "src/train/loop/trainer.h"
+#include "src/train/start/start_settings.h"
 #include "tests/trainer_world.h"
 
 #define SAMPLES 16
@@ -126,7 +127,7 @@ static enum err run(struct world *world, struct comm *comm, const char *name,
     snprintf(dir, sizeof dir, "run.dir=%s/%s-%d", world->folder, name,
              comm == world->comm ? 0 : 1 + world->rank);
     snprintf(data, sizeof data, "data.train=%s/data", world->folder);
-    TRY_OUT(train_settings_load(NULL, overrides, count, settings));
+    TRY_OUT(start_settings_load(NULL, overrides, count, settings));
     TRY_OUT(fsio_mkdirs(settings->run.dir));
     TRY_OUT(trainer_create(comm, settings, 1, &run));
     TRY_OUT(comm_agree(comm, events_listen_table(&run->events, NULL, run)));
@@ -284,7 +285,7 @@ static void test_plan(struct world *world)
                           "data.train=x", "run.dir=y", "monitor.norms=1ba" };
     struct train_settings *settings = calloc(1, sizeof *settings);
     struct params *params = NULL;
-    enum err rc = train_settings_load(NULL, overrides, 5, settings);
+    enum err rc = start_settings_load(NULL, overrides, 5, settings);
     if (rc == ERR_OK)
         rc = train_settings_params(settings, &params);
     size_t bytes = rc == ERR_OK ? train_memory_norms(settings, params) : 0;

@@ -74,6 +74,24 @@ static int group_count(int nodes, int group_max)
     return groups;
 }
 
+static int64_t segment_bytes(int64_t chunk)
+{
+    int64_t segment = (chunk + ROUNDS_MAX - 1) / ROUNDS_MAX;
+    segment = segment < SEGMENT_MIN ? SEGMENT_MIN : segment;
+    return segment < chunk ? segment : chunk;
+}
+
+size_t ckpt_xor_bytes(size_t shard, int nodes, int group_max)
+{
+    if (nodes < 2)
+        return 0;
+    int groups = group_count(nodes, group_max);
+    int64_t others = (nodes + groups - 1) / groups - 1;
+    int64_t chunk = ((int64_t)shard + others - 1) / others;
+    int64_t segment = segment_bytes(chunk);
+    return (size_t)((segment < chunk ? WINDOWS : 1) * others * segment);
+}
+
 /* The most ranks of any node of the group: it has so many sets. */
 static int sets_of(const struct ckpt_nodes *nodes, int groups, int group)
 {
@@ -233,11 +251,7 @@ static void describe(struct set *set, const struct ckpt_xor_save *save)
         set->sizes[m] = shard < 0 ? 0 : manifest->shards[shard].bytes;
     }
     parity->bytes = ckpt_parity_chunk_bytes(parity, manifest);
-    set->segment = (parity->bytes + ROUNDS_MAX - 1) / ROUNDS_MAX;
-    if (set->segment < SEGMENT_MIN)
-        set->segment = SEGMENT_MIN;
-    if (set->segment > parity->bytes)
-        set->segment = parity->bytes;
+    set->segment = segment_bytes(parity->bytes);
     set->rounds =
         parity->bytes == 0
             ? 0

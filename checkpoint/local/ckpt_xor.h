@@ -16,6 +16,7 @@
  * rounds, and 1/16 of a shard of memory (or a few MiB). Every shard travels once. */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "checkpoint/files/ckpt_manifest.h"
@@ -44,6 +45,10 @@ void ckpt_xor_destroy(struct ckpt_xor *x);
 /* Nodes of the smallest and of the largest group; 1: there is only one node, and
  * nothing is protected. */
 void ckpt_xor_groups(const struct ckpt_xor *x, int *smallest, int *largest);
+
+/* Memory that a save takes on a rank, whose shard has so many bytes, of so many
+ * nodes: 0 where there is one. */
+size_t ckpt_xor_bytes(size_t shard, int nodes, int group_max);
 
 /* A save calls these in this order, and release after a failure on any rank. */
 /* Check the own shard against the manifest and map it; make, reserve and map

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "checkpoint/local/ckpt_xor.h"
 #include "src/data/set/loader.h"
 #include "src/parallel/frozen.h"
 #include "src/formats/weights.h"
@@ -128,6 +129,8 @@ enum err memory_plan(const struct memory_plan_input *input,
     out->partial_sums = replica.partial_sums;
     out->staging =
         input->stage || input->kernels->memory->device ? replica.staging : 0;
+    out->parity = ckpt_xor_bytes(replica.staging, input->parity_nodes,
+                                 input->parity_group);
     out->data = (size_t)(1 + input->prefetch) *
                     batch_bytes(options->samples, options->seq_len) +
                 input->order;
@@ -145,8 +148,9 @@ enum err memory_plan(const struct memory_plan_input *input,
                                      out->kept, out->frozen, out->gradients,
                                      out->partial_sums, out->model.total },
                          8);
-    size_t others =
-        sum((size_t[]){ out->staging, out->data, out->comm, out->runtime }, 4);
+    size_t others = sum((size_t[]){ out->staging, out->parity, out->data,
+                                    out->comm, out->runtime },
+                        5);
     bool device = input->kernels->memory->device;
     size_t nccl = nccl_bytes(input);
     out->host = device ? arena_sum(others, out->model.host) : 0;
@@ -172,6 +176,7 @@ void memory_plan_kinds(const struct memory_plan *plan,
         { "logits", plan->model.logits },
         { "scratch", plan->model.scratch },
         { "staging", plan->staging },
+        { "parity", plan->parity },
         { "data", plan->data },
         { "comm", plan->comm },
         { "runtime", plan->runtime },

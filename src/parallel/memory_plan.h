@@ -33,12 +33,14 @@ struct memory_plan_input {
     struct model_options options; /* microbatch, sequence, threads, shares */
     struct replica_options replica;
     int ranks;
-    int prefetch; /* microbatches of tokens beside the one at work */
-    size_t order; /* bytes of the sample order */
-    size_t norms; /* and of sums of rows (norms.h) */
-    bool stage;   /* asynchronous checkpoints: a copy of the state, which
+    int prefetch;     /* microbatches of tokens beside the one at work */
+    size_t order;     /* bytes of the sample order */
+    size_t norms;     /* and of sums of rows (norms.h) */
+    bool stage;       /* asynchronous checkpoints: a copy of the state, which
                    a device needs in any case */
-    bool reads;   /* weights at the start (src/formats/weights.h) */
+    bool reads;       /* weights at the start (src/formats/weights.h) */
+    int parity_nodes; /* of node-local checkpoints, and of a group of them at */
+    int parity_group; /* most (ckpt_xor.h); 0: there are none */
 };
 
 /* Bytes on the rank that needs most; ARENA_BYTES_MAX: that much or more. */
@@ -52,6 +54,7 @@ struct memory_plan {
     size_t partial_sums;      /* of slots, until they can be added */
     struct model_bytes model; /* activations and what computes them */
     size_t staging;           /* the copy that is being saved */
+    size_t parity;            /* other nodes' shards on their way in a save */
     size_t data;              /* microbatches of tokens, the order of samples */
     size_t comm;              /* gradient exchange, the libraries' buffers */
     size_t runtime;           /* program, libraries, threads, tables */
@@ -59,8 +62,8 @@ struct memory_plan {
                        it is more than what the steps take later */
     size_t
         shared; /* of the weights, frozen ones too, what the ranks of a node have together */
-    size_t host;  /* beside tensors on a device: staging, data, comm, runtime,
-                     reading */
+    size_t host;  /* beside tensors on a device: staging, parity, data, comm,
+                     runtime, reading */
     size_t total; /* of the memory in which tensors lie: with 0 as host all */
 };
 
@@ -71,7 +74,7 @@ enum err memory_plan(const struct memory_plan_input *input,
 
 /* The plan by kind, which together are the total and what the host has beside a
  * device. */
-#define MEMORY_PLAN_KINDS 16
+#define MEMORY_PLAN_KINDS 17
 struct memory_plan_kind {
     const char *name;
     size_t bytes;

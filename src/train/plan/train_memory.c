@@ -115,6 +115,15 @@ size_t train_memory_norms(const struct train_settings *settings,
            (size_t)params->count * sizeof(double);
 }
 
+/* Nodes that keep parity of each other's shards; 0: none. */
+static int parity_nodes(const struct train_settings *s,
+                        const struct train_memory_place *place)
+{
+    if (s->checkpoint.local_dir[0] == '\0' || place->node_ranks == 0)
+        return 0;
+    return (place->ranks + place->node_ranks - 1) / place->node_ranks;
+}
+
 enum err train_memory_plan_with(const struct train_settings *settings,
                                 const struct train_memory_place *place,
                                 const struct params *params,
@@ -131,6 +140,10 @@ enum err train_memory_plan_with(const struct train_settings *settings,
         .stage = settings->checkpoint.async,
         .norms = train_memory_norms(settings, params),
         .reads = reads_weights(settings, place->resumed),
+        .parity_nodes = parity_nodes(settings, place),
+        .parity_group = settings->checkpoint.redundancy == REDUNDANCY_XOR
+                            ? (int)settings->checkpoint.redundancy_group
+                            : 2,
     };
     TRY(train_memory_model(settings, place->threads, &input.options));
     return memory_plan(&input, out);
