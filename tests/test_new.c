@@ -19,8 +19,10 @@ int main(void)
     free(values);
     tap_ok(new_room(&text, SIZE_MAX / 2) == ERR_MEMORY && text == NULL,
            "more than there can be: ERR_MEMORY and NULL");
-    tap_is_str(err_text(), "out of memory: 9223372036854775807 bytes for text",
-               "what for, and how much");
+    tap_is_str(
+        err_text(),
+        "out of memory: 9223372036854775807 bytes for text of tests/test_new.c",
+        "what for, and how much");
     tap_ok(new_zeroed(&values, SIZE_MAX / 2) == ERR_MEMORY && values == NULL,
            "a product that no size_t holds: %s", err_text());
     tap_ok(new_room(&values, SIZE_MAX / 8 + 1) == ERR_MEMORY,

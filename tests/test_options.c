@@ -122,8 +122,6 @@ static void test_values(void)
     tap_is_str(o.operands[3], "--json", "behind -- nothing is an option");
     tap_is_str(o.operands[4], "-", "a dash is an operand");
     tap_ok(options_given(&o, "ranks") && options_given(&o, "task"), "given");
-    tap_ok(parse(&half, "--any 2", &f, &o) == ERR_OK && f.any == 2,
-           "a number that is the least");
     parse(&single, "--ranks 1 --ranks 2 a --js", &f, &o);
     tap_ok(f.ranks == 2 && f.json && !options_given(&o, "out"),
            "the last counts, and the beginning of a name will do");

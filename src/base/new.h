@@ -1,4 +1,5 @@
-/* Memory, or ERR_MEMORY with a text that says for what and how many bytes:
+/* Memory, or ERR_MEMORY with a text that says how many bytes, for what, and in
+ * which file of the source:
  *
  *     TRY(new_zeroed(&model->layers, layers));
  *
@@ -14,16 +15,18 @@
 
 /* `count` of what `*place` points to, all bytes 0. */
 #define new_zeroed(place, count)                                               \
-    new_memory((place), (count), sizeof **(place), true, #place)
+    new_memory((place), (count), sizeof **(place), true, NEW_NAME(place))
 
 /* The same with unspecified contents. */
 #define new_room(place, count)                                                 \
-    new_memory((place), (count), sizeof **(place), false, #place)
+    new_memory((place), (count), sizeof **(place), false, NEW_NAME(place))
 
 /* A copy of a text, or of its first `bytes_max` bytes. */
-#define new_text(place, text) new_text_copy((place), (text), SIZE_MAX, #place)
+#define new_text(place, text) new_text_part((place), (text), SIZE_MAX)
 #define new_text_part(place, text, bytes_max)                                  \
-    new_text_copy((place), (text), (bytes_max), #place)
+    new_text_copy((place), (text), (bytes_max), NEW_NAME(place))
+
+#define NEW_NAME(place) #place " of " __FILE__
 
 /* What the macros above call: `place` points to the pointer, `what` is what a
  * message calls it. */

@@ -50,6 +50,7 @@ void escape_html(FILE *out, const char *text)
         } else {
             uint32_t point = unicode_at(at, &length);
             put_html(out, point, (const char *)at, length);
+            assert(length >= 1 && length <= valid);
             valid -= length;
         }
         at += length;
@@ -72,6 +73,7 @@ void escape_terminal(const char *text, char *out, size_t size)
         else if ((*c & 0xc0) != 0x80) /* once for a character */
             out[used++] = '?';
     }
+    assert(size == 0 || used < size);
     if (size > 0)
         out[used] = '\0';
 }

@@ -33,6 +33,7 @@ static enum err take_lines(struct line_tail *tail, size_t scanned,
     char *from = tail->data + scanned;
     char *end = tail->data + tail->held;
     char *newline;
+    assert(scanned <= tail->held && tail->held <= LINE_TAIL_BYTES_MAX);
     while ((newline = memchr(from, '\n', (size_t)(end - from))) != NULL) {
         if (!tail->passing && newline > line)
             TRY(take(arg, line, (size_t)(newline - line)));
@@ -65,6 +66,7 @@ static enum err read_to(struct line_tail *tail, int fd, int64_t size,
 {
     while (tail->offset < size) {
         size_t room = LINE_TAIL_BYTES_MAX - tail->held, scanned = tail->held;
+        assert(tail->held < LINE_TAIL_BYTES_MAX); /* else it goes on for ever */
         if ((int64_t)room > size - tail->offset)
             room = (size_t)(size - tail->offset);
         ssize_t got =
@@ -105,6 +107,7 @@ enum err line_tail_read(struct line_tail *tail, line_tail_fn take, void *arg)
         goto out;
     }
     TRY_OUT(check_file(tail, fd, &size));
+    assert(tail->offset <= size);
     TRY_OUT(read_to(tail, fd, size, take, arg));
 out:
     close(fd);

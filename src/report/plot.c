@@ -24,6 +24,7 @@ void plot_cut(const char *text, char *out, size_t size)
 {
     assert(size > 4);
     size_t bytes = strlen(text);
+    assert(size >= 4); /* "..." */
     if (bytes < size) {
         memcpy(out, text, bytes + 1);
         return;
@@ -37,6 +38,7 @@ struct plot_series *plot_add(struct plot *plot, const char *name,
     assert(colour >= 0);
     if (plot->series_count == PLOT_SERIES_MAX)
         return NULL;
+    assert(colour >= 0);
     struct plot_series *series = &plot->series[plot->series_count++];
     *series = (struct plot_series){ .style = style,
                                     .colour = colour % INK_SERIES_COUNT };
@@ -47,6 +49,7 @@ struct plot_series *plot_add(struct plot *plot, const char *name,
 enum err plot_point(struct plot_series *series, double x, double y, double low,
                     double high)
 {
+    assert(isfinite(x));
     TRY(array_room(&series->at, &series->room, 4 * (series->count + 1)));
     double *at = series->at + 4 * series->count++;
     at[0] = x;
@@ -168,6 +171,7 @@ static int log_ticks(double low, double high, double ticks[TICKS_MAX])
 {
     static const double of[] = { 1, 2, 5 };
     int count = 0;
+    assert(low > 0 && high > low);
     double decades = log10(high) - log10(low); /* the ratio may be infinite */
     int every = (int)ceil(decades / 6);
     for (double e = floor(log10(low)); e <= ceil(log10(high)); e++)
@@ -316,6 +320,7 @@ static void draw_band(const struct plot_series *series, size_t first,
                       FILE *out)
 {
     size_t count = 0, points = end - first;
+    assert(first < end && end <= series->count);
     for (size_t i = 0; i < 2 * points; i++) {
         bool back = i >= points;
         size_t index = back ? end - 1 - (i - points) : first + i;

@@ -18,6 +18,7 @@ static void name_run(struct report *report, int run)
     size_t bytes = strlen(text);
     if (bytes >= PLOT_NAME_BYTES)
         text += bytes - PLOT_NAME_BYTES + 1;
+    assert(strlen(text) < PLOT_NAME_BYTES);
     memcpy(report->names[run], text, strlen(text) + 1);
 }
 

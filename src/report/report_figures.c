@@ -1,4 +1,5 @@
 /* What a run has come to, in numbers. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -92,6 +93,7 @@ enum err report_figures_make(const struct run_history *run, double price,
             run->energy_j > 0 ? (double)run->tokens / run->energy_j : NAN,
     };
     TRY(run_history_buckets(run, BUCKETS, &list, &count));
+    assert(count <= BUCKETS);
     take_steps(list, count, room, out);
     take_evals(run, out);
     take_commits(run, out);

@@ -37,6 +37,7 @@ static struct plot *new_plot(struct maker *maker, const char *id,
 static void end_plot(struct maker *maker)
 {
     struct report *report = maker->report;
+    assert(report->plot_count > 0);
     struct plot *plot = &report->plots[report->plot_count - 1];
     if (!plot_is_empty(plot))
         return;
@@ -73,6 +74,7 @@ static enum err add_value(struct maker *maker, struct plot *plot, int run,
                           int colour)
 {
     char name[PLOT_NAME_BYTES * 2];
+    assert(run >= 0 && run < maker->report->run_count);
     series_name(maker, run, what, name);
     struct plot_series *series = plot_add(plot, name, PLOT_LINE, colour);
     if (series == NULL)

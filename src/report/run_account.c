@@ -11,6 +11,7 @@ static int64_t account_take(int64_t wanted, int64_t *left)
 {
     int64_t taken = wanted < 0 ? 0 : wanted < *left ? wanted : *left;
     *left -= taken;
+    assert(taken >= 0 && *left >= 0);
     return taken;
 }
 
@@ -29,6 +30,7 @@ void run_account_stall(struct run_stalls *stalls, int64_t step, int64_t us)
         stalls->summed = true;
         stalls->count--;
     }
+    assert(stalls->count < RUN_STALLS_MAX);
     stalls->step[stalls->count] = step;
     stalls->us[stalls->count++] = us;
 }
@@ -158,6 +160,9 @@ void run_account(struct run_history *history)
     }
     history->end_us = cursor;
     for (size_t i = 0; i < count; i++)
-        for (int k = 0; k < RUN_TIMES; k++)
+        for (int k = 0; k < RUN_TIMES; k++) {
             history->time_us[k] += list[i].time_us[k];
+            cursor -= list[i].time_us[k];
+        }
+    assert(cursor == history->begin_us); /* without rest */
 }

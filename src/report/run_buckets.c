@@ -1,4 +1,5 @@
 /* Buckets of steps: least, largest and sum of each value. */
+#include <assert.h>
 #include <math.h>
 
 #include "src/report/run_history_impl.h"
@@ -15,6 +16,7 @@ static void stat_add(struct run_stat *stat, const struct run_stat *more)
     stat->max = fmax(stat->max, more->max);
     stat->sum += more->sum;
     stat->count += more->count;
+    assert(stat->min <= stat->max && stat->count > 0);
 }
 
 void run_buckets_add(struct run_bucket *bucket, const struct run_bucket *more)
@@ -36,12 +38,14 @@ void run_buckets_add(struct run_bucket *bucket, const struct run_bucket *more)
     bucket->steps += more->steps;
     bucket->training_us =
         run_reader_add(bucket->training_us, more->training_us);
+    assert(bucket->first <= bucket->last && bucket->points > 0);
     for (int v = 0; v < RUN_VALUES; v++)
         stat_add(&bucket->of[v], &more->of[v]);
 }
 
 struct run_bucket run_buckets_of(const struct run_point *point)
 {
+    assert(point->step >= 1 && point->steps >= 1);
     struct run_bucket bucket = {
         .first = point->step,
         .last = point->step,

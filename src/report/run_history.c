@@ -166,6 +166,7 @@ double run_history_goodput(const struct run_history *history)
 static void put_into(struct run_bucket *list, size_t buckets, int64_t base,
                      int64_t width, const struct run_bucket *bucket)
 {
+    assert(width > 0 && bucket->points > 0);
     int64_t at = (bucket->last - 1 - base) / width;
     if (at < 0)
         at = 0;
@@ -194,6 +195,7 @@ enum err run_history_buckets(const struct run_history *history, size_t buckets,
     *count = 0;
     TRY(new_zeroed(out, buckets));
     struct run_bucket *list = *out;
+    assert(history->recent_count <= RUN_RECENT_MAX);
     for (size_t i = 0; i < RUN_BUCKETS_MAX; i++)
         if (history->old[i].points > 0)
             put_into(list, buckets, base, width, &history->old[i]);

@@ -1,4 +1,5 @@
 /* The ledger of a run: its attempts, commits and what happened to nodes. */
+#include <assert.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -70,6 +71,7 @@ static enum err keep_commit(struct run_history *history,
         history->commit_count = kept;
         reader->commit_stride *= 2;
     }
+    assert(history->commit_count < RUN_COMMITS_MAX);
     TRY(array_room(&history->commits, &reader->rooms.commits,
                    history->commit_count + 1));
     history->commits[history->commit_count++] = *commit;

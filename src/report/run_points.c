@@ -62,6 +62,7 @@ static void put_away(struct run_history *history, const struct run_point *point)
 static void put_half_away(struct run_history *history)
 {
     size_t half = RUN_RECENT_MAX / 2;
+    assert(history->recent_count >= half);
     for (size_t i = 0; i < half; i++)
         put_away(history, &history->recent[i]);
     history->recent_count -= half;
@@ -81,6 +82,7 @@ static void points_waste(struct run_history *history, int attempt, int64_t us,
 {
     struct run_attempt *of = &history->attempts[attempt];
     struct run_clock *clock = &history->reader->clocks[attempt];
+    assert(us >= 0 && steps >= 0);
     of->wasted_us = run_reader_add(of->wasted_us, us);
     of->wasted_steps = run_reader_add(of->wasted_steps, steps);
     clock->kept_us -= at_most(us, clock->kept_us);
@@ -116,6 +118,7 @@ static void cut_bucket(struct run_bucket *bucket, int64_t step,
                        struct run_bucket *cut)
 {
     double kept = 0.0;
+    assert(bucket->points > 0 && bucket->last > step);
     if (bucket->first <= step)
         kept = (double)(step - bucket->first + 1) /
                (double)(bucket->last - bucket->first + 1);
@@ -225,6 +228,7 @@ static void count_time(struct run_history *history, struct run_point *point)
     clock->kept_steps = run_reader_add(clock->kept_steps, point->steps);
     if (clock->first_step < 0)
         clock->first_step = point->step;
+    assert(clock->kept_us >= 0 && clock->kept_steps > 0);
     clock->sampled = clock->sampled || point->steps > 1;
     run_reader_heard(history, point->attempt, point->time_us);
 }
@@ -234,6 +238,8 @@ static void add_point(struct run_history *history,
 {
     struct run_attempt *attempt = &history->attempts[point->attempt];
     go_back(history, point->step - point->steps);
+    assert(history->recent_count == 0 ||
+           history->recent[history->recent_count - 1].step < point->step);
     if (history->recent_count == RUN_RECENT_MAX)
         put_half_away(history);
     assert(history->recent_count < RUN_RECENT_MAX);

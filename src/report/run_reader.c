@@ -17,6 +17,7 @@ int64_t run_reader_us(double seconds)
 
 int64_t run_reader_add(int64_t a, int64_t b)
 {
+    assert(a >= 0 && b >= 0);
     return a > RUN_US_MAX - b ? RUN_US_MAX : a + b;
 }
 
@@ -47,6 +48,7 @@ enum err run_reader_attempt(struct run_history *history, double number,
         *known = (int)++history->attempt_count;
     }
     *index = *known - 1;
+    assert(history->attempts[*index].number == (int)number);
     return ERR_OK;
 }
 
@@ -54,6 +56,7 @@ void run_reader_heard(struct run_history *history, int attempt, int64_t us)
 {
     assert(attempt >= 0 && (size_t)attempt < history->attempt_count);
     struct run_clock *clock = &history->reader->clocks[attempt];
+    assert(attempt >= 0 && (size_t)attempt < history->attempt_count);
     if (us > clock->heard_us)
         clock->heard_us = us;
 }

@@ -1,5 +1,6 @@
 /* What a run has been evaluated to, and what it has written: eval.jsonl and
  * samples.jsonl. */
+#include <assert.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -31,6 +32,8 @@ static enum err keep_eval(struct run_history *history,
 {
     struct run_reader *reader = history->reader;
     drop_evals(history, eval->step);
+    assert(history->eval_count == 0 ||
+           history->evals[history->eval_count - 1].step < eval->step);
     if (reader->evals_seen++ % reader->eval_stride != 0 &&
         history->eval_count > 0) {
         history->evals[history->eval_count - 1] = *eval;
@@ -151,6 +154,7 @@ static char *copy_text(const json_t *object, const char *key)
 /* The oldest makes room. */
 static void drop_sample(struct run_history *history, size_t at)
 {
+    assert(at < history->sample_count);
     free(history->samples[at].prompt);
     free(history->samples[at].text);
     history->sample_count--;

@@ -51,6 +51,7 @@ static double between(double final, double left)
 static double restarts(const struct schedule *s, int64_t n)
 {
     int64_t length = s->period;
+    assert(length > 0 && n >= 0 && s->t_mult >= 1.0);
     while (n >= length) {
         double grown = floor(s->t_mult * (double)length);
         n -= length;
@@ -66,6 +67,7 @@ static double restarts(const struct schedule *s, int64_t n)
 static double inverse_sqrt(const struct schedule *s, int64_t step)
 {
     int64_t end = s->t_max - s->cooldown; /* of the decay */
+    assert(s->t_scale > 0);
     int64_t at = step < end ? step : end;
     double stretched =
         (double)(at - s->warmup + s->t_scale) / (double)s->t_scale;
@@ -88,6 +90,7 @@ static double wsd(const struct schedule *s, int64_t step)
 static int passed(const struct schedule *s, int64_t step)
 {
     int count = 0;
+    assert(s->milestone_count <= SCHEDULE_MILESTONES);
     for (int i = 0; i < s->milestone_count; i++)
         count += step >= s->milestones[i];
     return count;
@@ -101,6 +104,7 @@ double schedule_multiplier(const struct schedule *s, int64_t step)
                (s->kind == SCHEDULE_LINEAR ? s->alpha_initial : 1.0);
     int64_t n = step - s->warmup;
     double tau = share(n, s->t_max - s->warmup);
+    assert(n >= 0 && tau >= 0.0 && tau <= 1.0);
     switch (s->kind) {
     case SCHEDULE_COSINE:
         return between(s->alpha_final, half_cosine(tau));
@@ -109,8 +113,10 @@ double schedule_multiplier(const struct schedule *s, int64_t step)
     case SCHEDULE_POLYNOMIAL:
         return between(s->alpha_final, real_pow(1.0 - tau, s->power));
     case SCHEDULE_STEP:
+        assert(s->period > 0);
         return real_pow(s->gamma, (double)(n / s->period));
     case SCHEDULE_EXPONENTIAL:
+        assert(s->period > 0);
         return real_pow(s->gamma, (double)n / (double)s->period);
     case SCHEDULE_MULTISTEP:
         return real_pow(s->gamma, passed(s, step));

@@ -3,6 +3,7 @@
  * and nothing to the run's own optimizer. */
 #include "src/train/settings/train_groups.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,6 +74,7 @@ static double value_of(const struct train_settings *s, bool same,
     char key[64];
     snprintf(key, sizeof key, "optimizer.%s", value->field);
     const struct setting *setting = train_settings_setting(key);
+    assert(setting != NULL && setting->type == SETTING_FLOAT);
     if (value->given >= 0.0)
         return value->given;
     /* what the run does not go by itself was given for its groups */
@@ -133,6 +135,7 @@ static enum err read_item(const struct train_settings *s, int index,
     const struct optimizer_ops *rest = optimizer_at(s->optimizer.name);
     const struct optimizer_ops *own;
     struct train_group *group = &out->own[index];
+    assert(index >= 0 && index < OPTIMIZER_GROUPS);
     TRY(settings_list_item(train_settings_setting(KEY), s->optimizer.groups,
                            index, &kind, &item));
     TRY(find_optimizer(item.optimizer, index + 1, rest, &own));
@@ -185,6 +188,7 @@ enum err train_groups_check(const struct train_groups *groups,
 {
     bool used[1 + OPTIMIZER_GROUPS] = { false };
     const struct optimizer_ops *optimizer;
+    assert(groups->count <= OPTIMIZER_GROUPS);
     for (int p = 0; p < params->count; p++)
         used[optimizer_find(optimizer_at(0), groups->list, groups->count,
                             &params->list[p], &optimizer)] = true;

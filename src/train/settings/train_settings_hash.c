@@ -1,4 +1,5 @@
 /* Which settings decide the result of a run, and the hash over them. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ bool train_settings_default(const struct train_settings *settings,
                             const struct setting *setting)
 {
     char text[SETTINGS_VALUE_BYTES];
+    assert(setting->preset != NULL);    /* what is required has no default */
     if (setting->type == SETTING_FLOAT) /* 1e-8 may be written 1e-08 */
         return *(const double *)(const void *)((const char *)settings +
                                                setting->offset) ==

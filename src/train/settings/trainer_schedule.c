@@ -2,6 +2,7 @@
  * other. The multiplier of a step is schedule.c. */
 #include "src/train/settings/trainer_schedule.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -175,6 +176,7 @@ static enum err find_steps(const struct train_settings *s,
     /* the part of a step to which a scale may bring it */
     if (schedule->period == 0)
         schedule->period = 1;
+    assert(schedule->t_scale > 0 && schedule->period > 0);
     return schedule->kind == SCHEDULE_MULTISTEP
                ? find_milestones(s, rates, schedule)
                : ERR_OK;
@@ -184,6 +186,7 @@ enum err trainer_schedule(const struct train_settings *s,
                           int64_t samples_per_epoch,
                           struct trainer_schedule *out)
 {
+    assert(samples_per_epoch >= 0);
     *out = (struct trainer_schedule){
         .rates = { .samples_per_step = s->train.global_batch,
                    .tokens_per_step = s->train.global_batch * s->data.seq_len,

@@ -306,8 +306,6 @@ static enum err check_whole(const struct train_settings *s)
     return finish_check(s);
 }
 
-/* --- the model ---------------------------------------------------------------- */
-
 bool start_settings_asks(const struct train_settings *s)
 {
     return train_settings_from(s).path[0] != '\0' &&
@@ -318,10 +316,10 @@ bool start_settings_asks(const struct train_settings *s)
 static enum err find_shape(const struct train_settings *s,
                            struct model_config *out)
 {
-    if (start_settings_asks(s))
-        return train_settings_blame(s, start_weights_shape(s, out));
-    return train_settings_blame(
-        s, model_config_preset(model_preset_names[s->model.preset], out));
+    const char *name = model_preset_names[s->model.preset];
+    return train_settings_blame(s, start_settings_asks(s)
+                                       ? start_weights_shape(s, out)
+                                       : model_config_preset(name, out));
 }
 
 /* Whether both widths of the MLP were given, and are two. */
@@ -386,8 +384,6 @@ static enum err complete(struct train_settings *s,
                ? train_memory_auto(s, &s->train.microbatch)
                : ERR_OK;
 }
-
-/* --- settings from their text to the run --------------------------------------- */
 
 enum err start_settings_read(const char *path, char *const *overrides,
                              int override_count, bool partial,
