@@ -217,3 +217,15 @@ static inline double reference_slope_error(const struct attention *s,
         free(all[i]);
     return worst;
 }
+
+static struct kernel_ctx ctx_of(const struct kernels *table,
+                                const struct attention *s, int threads)
+{
+    struct kernel_limits limits = { .tokens = s->batch * s->seq,
+                                    .batch = s->batch,
+                                    .seq = s->seq,
+                                    .width = s->heads * s->head_dim,
+                                    .heads = s->heads,
+                                    .head_dim = s->head_dim };
+    return check_ctx(table, limits, threads);
+}

@@ -9,16 +9,7 @@
 #define TOKENS (SLOTS * LENGTH)
 #define VOCAB 37 /* fixture_complete() */
 
-#define FOUNDRY .bias = true, .tied = true
-#define DBRX                                                                   \
-    .positions = POSITIONS_ROPE, .n_kv_heads = 2, .clip_qkv = 0.6,             \
-    .ffn = FFN_GLU, .activation = MODEL_SILU, .experts = 8,                    \
-    .experts_top_k = 2, .router_normalize = 1.0
-
 /* Of which some is frozen, or that have adapters. */
-#define LLAMA                                                                  \
-    .positions = POSITIONS_ROPE, .norm = MODEL_NORM_RMSNORM, .ffn = FFN_GLU,   \
-    .activation = MODEL_SILU, .n_kv_heads = 2
 static const struct tuned_case {
     const char *name;
     struct model_config config;

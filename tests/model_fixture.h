@@ -10,6 +10,18 @@
 #include "src/model/model.h"
 #include "tests/tap.h"
 
+/* Styles of a configuration that is completed by fixture_complete(). */
+#define FOUNDRY .bias = true, .tied = true
+#define DROPOUTS                                                               \
+    .dropout_embedding = 0.2, .dropout_attention = 0.3, .dropout_residual = 0.1
+#define LLAMA                                                                  \
+    .positions = POSITIONS_ROPE, .norm = MODEL_NORM_RMSNORM, .ffn = FFN_GLU,   \
+    .activation = MODEL_SILU, .n_kv_heads = 2
+#define DBRX                                                                   \
+    .positions = POSITIONS_ROPE, .n_kv_heads = 2, .clip_qkv = 0.6,             \
+    .ffn = FFN_GLU, .activation = MODEL_SILU, .experts = 8,                    \
+    .experts_top_k = 2, .router_normalize = 1.0
+
 #define FIXTURE_TOKENS_MAX 1024
 #define FIXTURE_BLOCKS_MAX 32
 #define FIXTURE_SEED 23

@@ -6,7 +6,6 @@
 #include "src/job/lock.h"
 #include "src/train/loop/trainer.h"
 #include "tests/trainer_world.h"
-#include "src/train/start/start_settings.h"
 
 #define SAMPLES 8
 #define BATCH 4 /* two steps are an epoch */

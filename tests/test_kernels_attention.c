@@ -61,18 +61,6 @@ static int64_t outputs(const struct attention *s)
     return reference_out(s) + reference_qkv(s) + reference_rows(s);
 }
 
-static struct kernel_ctx ctx_of(const struct kernels *table,
-                                const struct attention *s, int threads)
-{
-    struct kernel_limits limits = { .tokens = s->batch * s->seq,
-                                    .batch = s->batch,
-                                    .seq = s->seq,
-                                    .width = s->heads * s->head_dim,
-                                    .heads = s->heads,
-                                    .head_dim = s->head_dim };
-    return check_ctx(table, limits, threads);
-}
-
 static float *run(const struct kernels *table, const struct attention *s,
                   const float *qkv, const float *dout, int threads)
 {

@@ -178,18 +178,6 @@ static int64_t step_keys(const struct chunk_case *c, int64_t i, int64_t k)
     return c->ascending ? k : i - k;
 }
 
-static struct kernel_ctx ctx_of(const struct kernels *table,
-                                const struct attention *s, int threads)
-{
-    struct kernel_limits limits = { .tokens = s->batch * s->seq,
-                                    .batch = s->batch,
-                                    .seq = s->seq,
-                                    .width = s->heads * s->head_dim,
-                                    .heads = s->heads,
-                                    .head_dim = s->head_dim };
-    return check_ctx(table, limits, threads);
-}
-
 static void ring_forward(const struct kernels *table, struct kernel_ctx *ctx,
                          struct ring *r)
 {

@@ -132,67 +132,27 @@ static void test_slopes(void)
 /* --- what a configuration may not be
  * ----------------------------------------------- */
 
-static void wrong_heads(struct model_config *c)
-{
-    c->n_heads = 3;
-}
-static void wrong_kv(struct model_config *c)
-{
-    c->n_kv_heads = 3;
-}
-static void wrong_width(struct model_config *c)
-{
-    c->d_model = 120;
-}
-static void wrong_ffn(struct model_config *c)
-{
-    c->ffn_width = 40;
-}
-static void wrong_no_ffn(struct model_config *c)
-{
-    c->ffn_width = 0;
-}
-static void wrong_overflow(struct model_config *c)
-{
-    c->ffn_width = INT64_MIN;
-}
-static void wrong_no_layers(struct model_config *c)
-{
-    c->n_layers = 0;
-}
-static void wrong_head_dim(struct model_config *c)
-{
-    c->d_model = 2048;
-}
-static void wrong_baseline(struct model_config *c)
-{
-    c->init = MODEL_INIT_BASELINE;
-}
-static void wrong_pairs(struct model_config *c)
-{
-    c->positions = POSITIONS_ROPE;
-    c->d_model = 48;
-    c->n_heads = c->n_kv_heads = 16;
-}
-static void wrong_top_k(struct model_config *c)
-{
-    c->experts = 4;
-    c->experts_top_k = 5;
-}
-static void wrong_no_choice(struct model_config *c)
-{
-    c->experts = 4;
-}
-static void wrong_twice(struct model_config *c)
-{
-    c->out_bias = true;
-}
-static void wrong_expert_bias(struct model_config *c)
-{
-    c->bias = false;
-    c->mlp_bias = true;
-    c->experts = c->experts_top_k = 4;
-}
+#define WRONG(what, ...)                                                       \
+    static void wrong_##what(struct model_config *c)                           \
+    {                                                                          \
+        __VA_ARGS__;                                                           \
+    }
+WRONG(heads, c->n_heads = 3)
+WRONG(kv, c->n_kv_heads = 3)
+WRONG(width, c->d_model = 120)
+WRONG(ffn, c->ffn_width = 40)
+WRONG(no_ffn, c->ffn_width = 0)
+WRONG(overflow, c->ffn_width = INT64_MIN)
+WRONG(no_layers, c->n_layers = 0)
+WRONG(head_dim, c->d_model = 2048)
+WRONG(baseline, c->init = MODEL_INIT_BASELINE)
+WRONG(pairs, c->positions = POSITIONS_ROPE; c->d_model = 48;
+      c->n_heads = c->n_kv_heads = 16)
+WRONG(top_k, c->experts = 4; c->experts_top_k = 5)
+WRONG(no_choice, c->experts = 4)
+WRONG(twice, c->out_bias = true)
+WRONG(expert_bias, c->bias = false; c->mlp_bias = true;
+      c->experts = c->experts_top_k = 4)
 
 static void test_failures(void)
 {
@@ -231,6 +191,8 @@ static void test_failures(void)
 /* --- the table of tensors
  * ----------------------------------------------------------- */
 
+#define LAYOUT .d_model = 64, .n_heads = 4, .vocab_size = 100, .max_seq_len = 20
+
 /* A line per tensor of the embeddings, the first block and the end. */
 static const struct {
     const char *name;
@@ -238,14 +200,7 @@ static const struct {
     const char *tensors;
 } layouts[] = {
     { "mpt",
-      { .d_model = 64,
-        .n_heads = 4,
-        .n_kv_heads = 4,
-        .n_layers = 2,
-        .vocab_size = 100,
-        .max_seq_len = 20,
-        .ffn_width = 80,
-        .bias = true,
+      { LAYOUT, .n_kv_heads = 4, .n_layers = 2, .ffn_width = 80, .bias = true,
         .tied = true },
       "transformer.wte.weight 100 64\n"
       "transformer.wpe.weight 20 64\n"
@@ -264,17 +219,8 @@ static const struct {
       "transformer.norm_f.weight 64\n"
       "transformer.norm_f.bias 64\n" },
     { "gated, qk norm, untied",
-      { .d_model = 64,
-        .n_heads = 4,
-        .n_kv_heads = 2,
-        .n_layers = 2,
-        .vocab_size = 100,
-        .max_seq_len = 20,
-        .ffn_width = 80,
-        .bias = true,
-        .positions = POSITIONS_ROPE,
-        .ffn = FFN_GLU,
-        .qk_norm = QK_NORM_FULL },
+      { LAYOUT, .n_kv_heads = 2, .n_layers = 2, .ffn_width = 80, .bias = true,
+        .positions = POSITIONS_ROPE, .ffn = FFN_GLU, .qk_norm = QK_NORM_FULL },
       "transformer.wte.weight 100 64\n"
       "transformer.blocks.0.norm_1.weight 64\n"
       "transformer.blocks.0.norm_1.bias 64\n"
@@ -298,18 +244,9 @@ static const struct {
       "transformer.norm_f.bias 64\n"
       "lm_head.weight 100 64\n" },
     { "biases of queries, keys and values, and of a gated MLP",
-      { .d_model = 64,
-        .n_heads = 4,
-        .n_kv_heads = 2,
-        .n_layers = 1,
-        .vocab_size = 100,
-        .max_seq_len = 20,
-        .ffn_width = 48,
-        .qkv_bias = true,
-        .mlp_bias = true,
-        .positions = POSITIONS_ROPE,
-        .ffn = FFN_GLU,
-        .tied = true },
+      { LAYOUT, .n_kv_heads = 2, .n_layers = 1, .ffn_width = 48,
+        .qkv_bias = true, .mlp_bias = true, .positions = POSITIONS_ROPE,
+        .ffn = FFN_GLU, .tied = true },
       "transformer.wte.weight 100 64\n"
       "transformer.blocks.0.norm_1.weight 64\n"
       "transformer.blocks.0.attn.Wqkv.weight 128 64\n"
@@ -324,20 +261,9 @@ static const struct {
       "transformer.blocks.0.ffn.down_proj.bias 64\n"
       "transformer.norm_f.weight 64\n" },
     { "gated experts, RMSNorm",
-      { .d_model = 64,
-        .n_heads = 4,
-        .n_kv_heads = 2,
-        .n_layers = 2,
-        .vocab_size = 100,
-        .max_seq_len = 20,
-        .ffn_width = 48,
-        .bias = true,
-        .positions = POSITIONS_ALIBI,
-        .norm = MODEL_NORM_RMSNORM,
-        .ffn = FFN_GLU,
-        .qk_norm = QK_NORM_HEAD,
-        .tied = true,
-        .experts = 3,
+      { LAYOUT, .n_kv_heads = 2, .n_layers = 2, .ffn_width = 48, .bias = true,
+        .positions = POSITIONS_ALIBI, .norm = MODEL_NORM_RMSNORM,
+        .ffn = FFN_GLU, .qk_norm = QK_NORM_HEAD, .tied = true, .experts = 3,
         .experts_top_k = 2 },
       "transformer.wte.weight 100 64\n"
       "transformer.blocks.0.norm_1.weight 64\n"
@@ -354,16 +280,8 @@ static const struct {
       "transformer.blocks.0.ffn.experts.mlp.w2 144 64\n"
       "transformer.norm_f.weight 64\n" },
     { "plain experts",
-      { .d_model = 64,
-        .n_heads = 4,
-        .n_kv_heads = 4,
-        .n_layers = 1,
-        .vocab_size = 100,
-        .max_seq_len = 20,
-        .ffn_width = 48,
-        .positions = POSITIONS_ALIBI,
-        .tied = true,
-        .experts = 3,
+      { LAYOUT, .n_kv_heads = 4, .n_layers = 1, .ffn_width = 48,
+        .positions = POSITIONS_ALIBI, .tied = true, .experts = 3,
         .experts_top_k = 2 },
       "transformer.wte.weight 100 64\n"
       "transformer.blocks.0.norm_1.weight 64\n"

@@ -12,16 +12,6 @@
 #include "tests/model_device.h"
 #include "tests/model_probe.h"
 
-#define DROPOUTS                                                               \
-    .dropout_embedding = 0.2, .dropout_attention = 0.3, .dropout_residual = 0.1
-#define LLAMA                                                                  \
-    .positions = POSITIONS_ROPE, .norm = MODEL_NORM_RMSNORM, .ffn = FFN_GLU,   \
-    .activation = MODEL_SILU, .n_kv_heads = 2
-#define DBRX                                                                   \
-    .positions = POSITIONS_ROPE, .n_kv_heads = 2, .clip_qkv = 0.6,             \
-    .ffn = FFN_GLU, .activation = MODEL_SILU, .experts = 8,                    \
-    .experts_top_k = 2, .router_normalize = 1.0
-
 static const struct {
     const char *name;
     struct model_config config;

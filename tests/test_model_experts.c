@@ -7,11 +7,10 @@
 #include "tests/expert_group.h"
 #include "tests/played_device.h"
 
-#define FOUNDRY .bias = true, .tied = true
 #define GATED                                                                  \
     .positions = POSITIONS_ROPE, .n_kv_heads = 2, .ffn = FFN_GLU,              \
     .activation = MODEL_SILU, .router_normalize = 1.0
-#define DBRX GATED, .experts = 8
+#define GATED_8 GATED, .experts = 8
 
 /* --- what is compared
  * ------------------------------------------------------------ */
@@ -26,11 +25,11 @@ struct style {
 
 static const struct style styles[] = {
     { .name = "gated, top 2, jitter, dropout",
-      .config = { DBRX, .experts_top_k = 2, .router_jitter = 0.2,
+      .config = { GATED_8, .experts_top_k = 2, .router_jitter = 0.2,
                   .balance_weight = 0.1, .dropout_residual = 0.1,
                   .dropout_attention = 0.2 } },
     { .name = "gated, top 4, block computed again",
-      .config = { DBRX, .experts_top_k = 4, .router_jitter = 0.01,
+      .config = { GATED_8, .experts_top_k = 4, .router_jitter = 0.01,
                   .balance_weight = 0.05, .residual_scale = 0.7 },
       .memory = "block" },
     { .name = "gated, top 3 of 16",
@@ -45,7 +44,7 @@ static const struct style styles[] = {
                   .router_normalize = 2.0 },
       .memory = "ffn: 1; block: last-1" },
     { .name = "gated, top 2, packed to bf16",
-      .config = { DBRX, .experts_top_k = 2, .balance_weight = 0.1,
+      .config = { GATED_8, .experts_top_k = 2, .balance_weight = 0.1,
                   .clip_qkv = 0.6 },
       .packing = PACKING_BF16 },
     { .name = "plain, top 4, packed to int8",
@@ -53,7 +52,7 @@ static const struct style styles[] = {
       .memory = "attention: last-1",
       .packing = PACKING_INT8 },
     { .name = "gated, top 2, half of the experts without a row",
-      .config = { DBRX, .bias = true, .experts_top_k = 2,
+      .config = { GATED_8, .bias = true, .experts_top_k = 2,
                   .balance_weight = 0.1 },
       .dull = true },
     { .name = "plain, top 1, half of the experts without a row",

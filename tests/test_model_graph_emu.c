@@ -6,9 +6,6 @@
 
 #define SMALL .n_layers = 1, .d_model = 16, .n_heads = 2, .ffn_width = 16
 #define FEW 4 /* leaves, where that will do */
-#define LLAMA                                                                  \
-    .positions = POSITIONS_ROPE, .norm = MODEL_NORM_RMSNORM, .ffn = FFN_GLU,   \
-    .activation = MODEL_SILU, .n_kv_heads = 2
 #define MOE                                                                    \
     LLAMA, .experts = 4, .experts_top_k = 2, .router_normalize = 1.0,          \
            .balance_weight = 0.5

@@ -6,10 +6,6 @@
 #include "src/model/model_impl.h"
 #include "tests/model_probe.h"
 
-#define FOUNDRY .bias = true, .tied = true
-#define LLAMA                                                                  \
-    .positions = POSITIONS_ROPE, .norm = MODEL_NORM_RMSNORM, .ffn = FFN_GLU,   \
-    .activation = MODEL_SILU, .n_kv_heads = 2
 #define EXPERTS                                                                \
     .positions = POSITIONS_ROPE, .n_kv_heads = 2, .ffn = FFN_GLU,              \
     .activation = MODEL_SILU, .experts = 4, .experts_top_k = 2,                \

@@ -7,7 +7,6 @@
 #include "src/base/globs.h"
 #include "src/train/plan/train_memory.h"
 #include "src/train/loop/trainer.h"
-#include "src/train/start/start_settings.h"
 #include "tests/trainer_world.h"
 
 #define SAMPLES 16

@@ -4,7 +4,6 @@
 #include "src/train/loop/trainer.h"
 #include "src/train/start/start.h"
 #include "tests/trainer_world.h"
-#include "src/train/start/start_settings.h"
 
 #include <jansson.h>
 

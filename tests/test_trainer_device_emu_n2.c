@@ -6,7 +6,6 @@
 #include "src/model/model_graph.h"
 #include "src/train/loop/trainer.h"
 #include "tests/trainer_world.h"
-#include "src/train/start/start_settings.h"
 
 #define SAMPLES 24
 #define SEQ_LEN 16

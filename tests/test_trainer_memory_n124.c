@@ -4,7 +4,6 @@
 #include "src/train/loop/trainer.h"
 #include "src/train/start/trainer_memory.h"
 #include "tests/trainer_world.h"
-#include "src/train/start/start_settings.h"
 
 #define SAMPLES 32
 #define SEQ_LEN 128

@@ -12,12 +12,6 @@
 
 #define PARTS 7
 
-static void is_ok(enum err rc, const char *what)
-{
-    tap_ok(rc == ERR_OK, "%s%s%s", what, rc == ERR_OK ? "" : ": ",
-           rc == ERR_OK ? "" : err_text());
-}
-
 static int64_t sum_count(const struct weights_sums *sums)
 {
     return sums->first[sums->params->count];

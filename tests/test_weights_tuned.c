@@ -25,21 +25,6 @@ static const struct replica_options zero1 = { .strategy = REPLICA_ZERO1,
                                               .slots = 1,
                                               .leaves = 1 };
 
-static void is_ok(enum err rc, const char *what)
-{
-    tap_ok(rc == ERR_OK, "%s%s%s", what, rc == ERR_OK ? "" : ": ",
-           rc == ERR_OK ? "" : err_text());
-}
-
-static void fails(enum err rc, enum err want, const char *part,
-                  const char *what)
-{
-    bool pass = rc == want && strstr(err_text(), part) != NULL;
-    tap_ok(pass, "%s", what);
-    if (!pass)
-        tap_note("%s: %s", err_name(rc), rc == ERR_OK ? "" : err_text());
-}
-
 /* --- what has trained --- */
 
 static enum err read_own(void *arg, int index, int64_t begin, int64_t end,

@@ -2,6 +2,7 @@
  * a folder of their own, and points that hold on every rank. */
 #pragma once
 
+#include "src/train/start/start_settings.h"
 #include "src/base/log.h"
 #include "src/comm/comm.h"
 #include "tests/data_fixture.h"

@@ -119,3 +119,18 @@ static inline bool weights_fixture_same(const struct params *params,
     free(want);
     return same;
 }
+
+static inline void is_ok(enum err rc, const char *what)
+{
+    tap_ok(rc == ERR_OK, "%s%s%s", what, rc == ERR_OK ? "" : ": ",
+           rc == ERR_OK ? "" : err_text());
+}
+
+static inline void fails(enum err rc, enum err want, const char *part,
+                         const char *what)
+{
+    bool pass = rc == want && strstr(err_text(), part) != NULL;
+    tap_ok(pass, "%s", what);
+    if (!pass)
+        tap_note("%s: %s", err_name(rc), rc == ERR_OK ? "" : err_text());
+}
