@@ -8,7 +8,7 @@
  * 512 + 4 x 256 + 32 = 1568. Head 592, its norm 16. All without the embedding:
  * 3744. Sequences of 3: attention 4 x 16 x 9 = 576 of a layer in each of three
  * parts, half of that causal. */
-#define LLAMA                                                                  \
+#define GATED                                                                  \
     {                                                                          \
         .d_model = 16, .n_heads = 2, .n_kv_heads = 1, .ffn_width = 16,         \
         .positions = POSITIONS_ROPE, .norm = MODEL_NORM_RMSNORM,               \
@@ -42,37 +42,37 @@ static const struct {
     double flops, causal;
 } cases[] = {
     { "adapters of queries: 2 x (16 + 16)",
-      LLAMA,
+      GATED,
       { "", "q_proj", 1 },
       LLAMA_WHOLE - 2 * 3744 * 3 + 6 * 64 * 3,
       LLAMA_WHOLE - 2 * 3744 * 3 + 6 * 64 * 3 - 3 * 576 },
     { "adapters of rank 3 of all: 3 x (5 x 32 + 2 x 24)",
-      LLAMA,
+      GATED,
       { "", "*", 3 },
       LLAMA_WHOLE - 2 * 3744 * 3 + 6 * 2 * 624 * 3,
       LLAMA_WHOLE - 2 * 3744 * 3 + 6 * 2 * 624 * 3 - 3 * 576 },
     { "adapters of the last layer: the first one only forward",
-      LLAMA,
+      GATED,
       { "", "*.1.attn.q_proj", 1 },
       LLAMA_WHOLE - 2 * 3744 * 3 + 6 * 32 * 3 - 2 * 1568 * 3 - 2 * 576,
       LLAMA_WHOLE - 2 * 3744 * 3 + 6 * 32 * 3 - 2 * 1568 * 3 - 576 - 3 * 576 },
     { "adapters beside what trains: the head does",
-      LLAMA,
+      GATED,
       { "*wte* *blocks* *norm_f*", "q_proj", 1 },
       LLAMA_WHOLE - 2 * 3152 * 3 + 6 * 64 * 3,
       LLAMA_WHOLE - 2 * 3152 * 3 + 6 * 64 * 3 - 3 * 576 },
     { "an embedding that nothing is multiplied with",
-      LLAMA,
+      GATED,
       { "*wte*", "", 0 },
       LLAMA_WHOLE,
       LLAMA_WHOLE - 3 * 576 },
     { "attention frozen: 768 of each layer",
-      LLAMA,
+      GATED,
       { "*attn*", "", 0 },
       LLAMA_WHOLE - 2 * 1536 * 3,
       LLAMA_WHOLE - 2 * 1536 * 3 - 3 * 576 },
     { "only the head: layers only forward",
-      LLAMA,
+      GATED,
       { "*wte* *blocks*", "", 0 },
       LLAMA_WHOLE - 4 * 3136 * 3 - 2 * 2 * 576,
       LLAMA_WHOLE - 4 * 3136 * 3 - 2 * 576 - 3 * 576 },
