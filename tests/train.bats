@@ -521,7 +521,7 @@ limited() {
         [[ $output == *"--print: "* ]]
     done
     for wrong in run.mode=rwx run.mode=0050 run.dir= run.dir=/ data.train= $'run.group=a\nb' \
-        train.global_batch=7 model.n_heads=7; do
+        train.microbatch=5 model.n_heads=7; do
         run "$BIN/tessera-train" --print run.dir,run.mode,run.group "$CONF" "$wrong"
         echo "$output"
         [ "$status" -eq 64 ]
