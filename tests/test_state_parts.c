@@ -185,6 +185,13 @@ static void test_whole(struct world *world, struct run *old, json_t *state)
     tap_ok(rc == ERR_OK && equal("state", state, again),
            "a whole state is the same after it was restored: %s",
            rc == ERR_OK ? "" : err_text());
+    for (int64_t wrong = -1; wrong <= 65; wrong += 66) { /* a step has 64 */
+        json_object_set_new(again, "tokens_left_out", json_integer(wrong));
+        tap_ok(state_parts_restore(&its, old->position.step, again) ==
+                   ERR_CHECKPOINT,
+               "%lld tokens left out of a step: %s", (long long)wrong,
+               err_text());
+    }
     trainer_destroy(its.run);
     json_decref(its.arithmetics);
     json_decref(again);

@@ -224,5 +224,6 @@ enum err eval_run(const struct eval_options *options, struct comm *comm)
     eval->comm = comm;
     enum err rc = evaluate(eval);
     eval_free(eval);
+    free(eval);
     return rc;
 }

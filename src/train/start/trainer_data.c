@@ -278,14 +278,21 @@ enum err trainer_data_restore(struct run *run, int64_t step,
 {
     enum err rc = ERR_OK;
     struct run_data_begin begin;
+    int64_t left_out = json_integer_value(json_object_get(state, LEFT_OUT));
+    int64_t each = run->plan.rates.tokens_per_step;
+    if (left_out < 0 || left_out / each > step ||
+        (left_out / each == step && left_out % each > 0))
+        return err_set(ERR_CHECKPOINT,
+                       "%lld tokens are said to be left out of %lld steps: go "
+                       "on from another checkpoint",
+                       (long long)left_out, (long long)step);
     const json_t *stored = json_object_get(state, "data");
     json_t *history = json_array_size(stored) > 0
                           ? json_deep_copy(stored)
                           : json_pack("[{s:i}]", "from", 0);
     if (history == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    run->position.tokens_left_out =
-        json_integer_value(json_object_get(state, LEFT_OUT));
+    run->position.tokens_left_out = left_out;
     if (start_fixed_order_changed(run, state))
         TRY_OUT(change_data(run, step, history, &begin));
     else
