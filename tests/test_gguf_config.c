@@ -25,10 +25,13 @@ static const struct more {
       .wants = "attention.sliding_window is 9" },
     { "llama.rope.scaling.factor", .kind = GGUF_F32, .real = 0.5f,
       .wants = "rope.scaling.factor is 0.5" },
+    { "llama.rope.scaling.factor", .text = "2", .wants = "is \"2\"" },
     { "llama.attn_logit_softcapping", .kind = GGUF_F32, .real = 30,
       .wants = "attn_logit_softcapping is not known" },
+    { "split.count", .kind = GGUF_U32, .count = 2, .wants = "--merge" },
     { "llama.expert_count", .kind = GGUF_U32 },
     { "llama.tensor_data_layout", .text = "reference" },
+    { "general.name", .text = "\xff" },
 };
 
 static enum err read_again(const char *path, const struct model_config *model,

@@ -250,6 +250,11 @@ static enum err serve(struct pass *pass, int round, bool backward)
 {
     struct expert_rows rows = round_rows(pass, round);
     struct block b = model_block(pass);
+    const struct model_options *options = &pass->model->options;
+    assert(rows.count * (b.config->ffn == FFN_GLU ? 2 : 1) <=
+           model_saved_rows(pass->model, SAVED_HIDDEN,
+                            options->samples * options->seq_len /
+                                options->chunks));
     if (!backward)
         return block_rows(&b, &rows);
     TRY(block_rows_hidden(&b, &rows));

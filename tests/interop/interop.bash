@@ -1,7 +1,6 @@
 # shellcheck shell=bash disable=SC2034 # variables of the scripts beside it
-# What the scripts beside this file have in common: HERE, their folder; BIN, the
-# programs; virtual environments (venv.bash); PEER, the Python program that python
-# runs; WORK, a folder of their own; and test points in TAP.
+# What the scripts beside this file share: HERE, their folder; BIN, the programs;
+# PEER, what `python` runs; WORK, a folder of their own; and test points in TAP.
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,7 +168,12 @@ static enum err check_twice(const struct arch_key *keys, const json_t *root)
             const json_t *second = find(root, b->name);
             if (second != NULL && b->kind <= ARCH_NAME &&
                 a->offset == b->offset && !same(first, second))
-                return err_set(ERR_DATA, "%s and %s differ", a->name, b->name);
+                /* heads whose keys, values and rotation are not as wide */
+                return err_set(a->offset ==
+                                       offsetof(struct arch_values, head_dim)
+                                   ? ERR_UNSUPPORTED
+                                   : ERR_DATA,
+                               "%s and %s differ", a->name, b->name);
         }
     }
     return ERR_OK;
@@ -285,9 +291,11 @@ enum err arch_keys_end(struct arch_values *values)
     if (values->head_dim != 0 &&
         values->head_dim * model->n_heads != model->d_model)
         return err_set(ERR_UNSUPPORTED,
-                       "head_dim is %lld; Tessera has heads of hidden_size / "
-                       "num_attention_heads",
-                       (long long)values->head_dim);
+                       "head_dim is %lld (key_length in GGUF); Tessera's "
+                       "heads are as wide as the model, %lld, by their number, "
+                       "%lld",
+                       (long long)values->head_dim, (long long)model->d_model,
+                       (long long)model->n_heads);
     if (values->window != 0 && values->window < model->max_seq_len)
         return err_set(ERR_UNSUPPORTED,
                        "sliding_window is %lld, less than "
