@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "src/base/digest.h"
-#include "src/text/tokenizer/normalize.h"
+#include "src/text/tokenizer/normalizer.h"
 #include "src/text/tokenizer/pretoken_regex.h"
 #include "tests/tap.h"
 
@@ -185,8 +185,8 @@ static void test_normalize(void)
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         struct buffer out = { 0 };
-        bool done = normalize_nfc(unicode, (const uint8_t *)rows[r].text,
-                                  strlen(rows[r].text), &out) == ERR_OK &&
+        bool done = normalizer_nfc(unicode, (const uint8_t *)rows[r].text,
+                                   strlen(rows[r].text), &out) == ERR_OK &&
                     buffer_add(&out, "", 1) == ERR_OK;
         tap_is_str(done ? (char *)out.data : err_text(), rows[r].want,
                    "normal form %zu", r);

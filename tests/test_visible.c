@@ -3,13 +3,12 @@
 #include <string.h>
 
 #include "src/text/unicode.h"
-#include "src/text/visible.h"
 #include "tests/tap.h"
 
 static void check(const char *text, const char *want)
 {
     struct buffer out = { 0 };
-    enum err rc = visible_add(text, strlen(text), &out);
+    enum err rc = unicode_add_visible(text, strlen(text), &out);
     if (rc == ERR_OK)
         rc = buffer_add(&out, "", 1);
     tap_ok(rc == ERR_OK && strcmp((char *)out.data, want) == 0, "%s", want);
@@ -27,7 +26,8 @@ static void check_all(void)
         if (point >= 0xD800 && point < 0xE000)
             continue;
         size_t length = unicode_put(point, bytes);
-        right = visible_add((char *)bytes, length, &out) == ERR_OK && right;
+        right =
+            unicode_add_visible((char *)bytes, length, &out) == ERR_OK && right;
         bool same = out.bytes == length && memcmp(out.data, bytes, length) == 0;
         bool escape = out.bytes == 6 && memcmp(out.data, "\\u00", 4) == 0;
         right = right &&

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/text/tokenizer/byte_alphabet.h"
+#include "src/text/tokenizer/bpe.h"
 #include "src/text/tokenizer/tokenizer.h"
 #include "src/text/unicode.h"
 #include "tests/data_fixture.h"

@@ -10,9 +10,9 @@
 #include "src/base/new.h"
 #include "src/convert/hf_cmd.h"
 #include "src/formats/hf/hf_files.h"
-#include "src/text/tokenizer/byte_alphabet.h"
+#include "src/text/tokenizer/bpe.h"
 #include "src/text/tokenizer/tokenizer.h"
-#include "src/text/tokenizer/tokenizer_config.h"
+#include "src/text/tokenizer/bpe_train.h"
 #include "src/text/unicode.h"
 
 #define BYTES 256
@@ -209,7 +209,7 @@ static enum err write_tokenizer(const struct hf_model *model,
     TRY_OUT(make_name(&files, "bos_token", about->bos, &bos));
     TRY_OUT(make_name(&files, "eos_token", about->eos, &eos));
     TRY_OUT(make_name(&files, "pad_token", about->pad, &pad));
-    root = tokenizer_config_make(bos, eos, pad);
+    root = bpe_train_config(bos, eos, pad);
     bos = eos = pad = NULL;
     json_object_set_new(root, "model_max_length",
                         json_integer(about->config.max_seq_len));

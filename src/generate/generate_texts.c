@@ -15,7 +15,6 @@
 #include "src/generate/generate_prompts.h"
 #include "src/text/binary_kind.h"
 #include "src/text/unicode.h"
-#include "src/text/visible.h"
 
 #define MAX_TOKENS 128
 #define BATCH 8 /* of --prompts */
@@ -38,7 +37,7 @@ enum err generate_texts_show(const char *text, size_t bytes)
     struct buffer visible = { 0 };
     if (!generate_texts_terminal())
         return show_bytes(text, bytes);
-    enum err rc = visible_add(text, bytes, &visible);
+    enum err rc = unicode_add_visible(text, bytes, &visible);
     if (rc == ERR_OK && visible.bytes > 0)
         rc = show_bytes(visible.data, visible.bytes);
     buffer_free(&visible);

@@ -9,7 +9,7 @@
 
 bool generate_texts_terminal(void);
 
-/* Written at once: to a file or pipe as it is, to a terminal as visible_add()
+/* Written at once: to a file or pipe as it is, to a terminal as unicode_add_visible()
  * has it. Whole characters of valid UTF-8. */
 enum err generate_texts_show(const char *text, size_t bytes);
 

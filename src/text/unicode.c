@@ -2,6 +2,9 @@
 #include "src/text/unicode.h"
 
 #include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -204,6 +207,29 @@ enum err unicode_repair(const uint8_t *text, size_t bytes, struct buffer *out)
             TRY(buffer_add(out, "\xEF\xBF\xBD", 3));
             i += part;
         }
+    }
+    return ERR_OK;
+}
+
+static bool unicode_control(uint32_t point)
+{
+    return (point < 0x20 && point != '\n' && point != '\t') ||
+           (point >= 0x7F && point < 0xA0);
+}
+
+enum err unicode_add_visible(const char *text, size_t bytes, struct buffer *out)
+{
+    const uint8_t *at = (const uint8_t *)text;
+    const uint8_t *end = at + bytes;
+    for (size_t length; at < end; at += length) {
+        char written[16];
+        uint32_t point = unicode_at(at, &length);
+        if (!unicode_control(point)) {
+            TRY(buffer_add(out, at, length));
+            continue;
+        }
+        snprintf(written, sizeof written, "\\u%04x", (unsigned)point);
+        TRY(buffer_add(out, written, strlen(written)));
     }
     return ERR_OK;
 }

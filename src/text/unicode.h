@@ -106,3 +106,8 @@ size_t unicode_invalid(const uint8_t *text, size_t bytes, size_t *rest);
 
 /* Append the text with U+FFFD for each maximal part of an invalid sequence. */
 enum err unicode_repair(const uint8_t *text, size_t bytes, struct buffer *out);
+
+/* Append the text, which is valid UTF-8, with all control characters but tab
+ * and line feed written out as in JSON, "\u001b": a terminal would obey them. */
+enum err unicode_add_visible(const char *text, size_t bytes,
+                             struct buffer *out);

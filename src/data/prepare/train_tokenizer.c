@@ -22,7 +22,7 @@
 #include "src/base/regular.h"
 #include "src/data/prepare/tokenize_feed.h"
 #include "src/text/tokenizer/tokenizer.h"
-#include "src/text/tokenizer/tokenizer_config.h"
+#include "src/text/tokenizer/bpe_train.h"
 
 /* Pieces for each thread in a round, so that none waits long for another. */
 #define TRAIN_TOKENIZER_PIECES 4
@@ -250,7 +250,7 @@ static enum err train_write_all(struct train_tokenizer_job *job)
     TRY_OUT(bpe_train_json(job->train, &text));
     fprintf(job->file.file, "%s\n", text);
     if (job->folder) {
-        json_t *root = tokenizer_config_make(
+        json_t *root = bpe_train_config(
             NULL,
             train->special_count > 0 ? json_string(train->special[0]) : NULL,
             NULL);

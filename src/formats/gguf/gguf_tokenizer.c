@@ -10,7 +10,7 @@
 #include "src/base/new.h"
 #include "src/formats/gguf/gguf_generation.h"
 #include "src/formats/gguf/gguf_tokenizer_pre.h"
-#include "src/text/tokenizer/tokenizer_config.h"
+#include "src/text/tokenizer/bpe_train.h"
 #include "src/text/unicode.h"
 
 #define KEY(name) "tokenizer.ggml." name
@@ -302,9 +302,9 @@ static enum err maker_json(const struct maker *maker, char **text)
 
 static enum err maker_config(const struct maker *maker, char **text)
 {
-    json_t *root = tokenizer_config_make(maker_string(&maker->bos),
-                                         maker_string(&maker->eos),
-                                         maker_string(&maker->pad));
+    json_t *root =
+        bpe_train_config(maker_string(&maker->bos), maker_string(&maker->eos),
+                         maker_string(&maker->pad));
     *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     return *text != NULL ? ERR_OK : maker_memory(maker);

@@ -60,3 +60,17 @@ uint64_t bpe_word_lacking(const struct bpe_word *work);
 /* Append the tokens of a word. */
 enum err bpe_word_encode(struct bpe_word *work, const uint8_t *word,
                          size_t bytes, struct token_list *out);
+
+/* The characters that byte-level files write bytes as: a printable one is
+ * itself, others follow from U+0100 on, so that a blank is U+0120. */
+struct byte_alphabet {
+    int16_t byte[324]; /* by character; -1: it stands for none */
+};
+
+void byte_alphabet_fill(struct byte_alphabet *alphabet);
+
+/* The bytes that a text stands for, at most as many as it has, into out;
+ * false: a character stands for none. */
+bool byte_alphabet_bytes(const struct byte_alphabet *alphabet,
+                         const uint8_t *text, size_t bytes, uint8_t *out,
+                         size_t *out_bytes);

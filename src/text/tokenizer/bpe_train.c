@@ -21,7 +21,7 @@
 #include "src/base/new.h"
 #include "src/text/tokenizer/bpe_pairs.h"
 #include "src/text/tokenizer/bpe_train_impl.h"
-#include "src/text/tokenizer/byte_alphabet.h"
+#include "src/text/tokenizer/bpe.h"
 #include "src/text/unicode.h"
 
 #define BPE_TRAIN_BYTES 256

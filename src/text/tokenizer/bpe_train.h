@@ -7,6 +7,7 @@
  * the Hugging Face library's BpeTrainer, whatever the order of the words. */
 #pragma once
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -47,3 +48,9 @@ int64_t bpe_train_tokens(const struct bpe_train *train);
 
 /* The text of a tokenizer.json, to be freed. */
 enum err bpe_train_json(const struct bpe_train *train, char **text);
+
+/* A tokenizer_config.json: which inputs a model has, on which side a batch of
+ * prompts is filled up (where answers do not begin), and tokens by their texts,
+ * which it takes over; NULL: there is none. Without one for padding it is that
+ * of the end. NULL: out of memory. */
+json_t *bpe_train_config(json_t *bos, json_t *eos, json_t *pad);

@@ -93,3 +93,14 @@ enum err bpe_train_json(const struct bpe_train *train, char **text)
     return *text != NULL ? ERR_OK
                          : err_set(ERR_MEMORY, "no memory for a tokenizer");
 }
+
+json_t *bpe_train_config(json_t *bos, json_t *eos, json_t *pad)
+{
+    if (pad == NULL)
+        pad = json_incref(eos);
+    return json_pack("{s:s, s:[s, s], s:s, s:b, s:o*, s:o*, s:o*}",
+                     "tokenizer_class", "PreTrainedTokenizerFast",
+                     "model_input_names", "input_ids", "attention_mask",
+                     "padding_side", "left", "clean_up_tokenization_spaces", 0,
+                     "bos_token", bos, "eos_token", eos, "pad_token", pad);
+}

@@ -44,3 +44,8 @@ void normalizer_work_free(struct normalizer_work *work);
 enum err normalizer_run(const struct normalizer *normalizer,
                         struct normalizer_work *work, bool prepend,
                         const uint8_t **text, size_t *bytes);
+
+/* Append the text, valid UTF-8, in Normalization Form C. Takes n log n however
+ * many marks follow each other. */
+enum err normalizer_nfc(const struct unicode *unicode, const uint8_t *text,
+                        size_t bytes, struct buffer *out);

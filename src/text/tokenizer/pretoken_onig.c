@@ -8,7 +8,7 @@
  *   \w \b     have other characters: refused, and so is all else
  *   (?i:ss)   matches one character there, U+00DF: refused, and so are
  *             categories, and beside them characters beyond ASCII */
-#include "src/text/tokenizer/pretoken_onig.h"
+#include "src/text/tokenizer/pretoken_regex.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 
 #include "src/base/array.h"
 #include "src/text/tokenizer/pretoken_classes.h"
-#include "src/text/tokenizer/pretoken_onig.h"
 
 /* Steps of one match, and seconds of processor time for one text, 20 us a byte
  * beyond. Ordinary patterns take a ten-thousandth of it. */

@@ -6,8 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "src/base/err.h"
-#include "src/text/unicode.h"
+#include "src/text/tokenizer/pretoken_classes.h"
 
 struct pretoken_regex;
 
@@ -38,3 +37,11 @@ void pretoken_regex_free(struct pretoken_spans *spans);
 enum err pretoken_regex_split(const struct pretoken_regex *regex,
                               const uint8_t *text, size_t bytes,
                               struct pretoken_spans *spans);
+
+/* Append the expression for PCRE2, with a NUL, for texts with the stand-ins of
+ * `classes`, which are filled; zeros: for texts as they are. ERR_DATA names the
+ * first byte of what can't be used. */
+enum err pretoken_onig_translate(const struct unicode *unicode,
+                                 const char *pattern,
+                                 struct pretoken_classes *classes,
+                                 struct buffer *out);

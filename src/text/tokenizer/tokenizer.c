@@ -9,7 +9,6 @@
 #include "src/base/array.h"
 #include "src/base/digest.h"
 #include "src/base/new.h"
-#include "src/text/tokenizer/tokenizer_encode.h"
 #include "src/text/tokenizer/tokenizer_impl.h"
 
 /* What the digest is taken over. Changing the tokenizer means a new text. */

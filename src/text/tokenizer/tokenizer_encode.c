@@ -2,7 +2,7 @@
  * Most words come again and again: each encoder remembers those of up to 15
  * bytes with up to 4 tokens, in a table of fixed size in which a new word takes
  * the place of an old one. */
-#include "src/text/tokenizer/tokenizer_encode.h"
+#include "src/text/tokenizer/tokenizer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

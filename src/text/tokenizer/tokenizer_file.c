@@ -8,8 +8,7 @@
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
-#include "src/text/tokenizer/tokenizer_model.h"
-#include "src/text/tokenizer/tokenizer_parts.h"
+#include "src/text/tokenizer/tokenizer_decode.h"
 
 #define FILE_BYTES_MAX (256 << 20)
 #define FILE_NAME "tokenizer.json"

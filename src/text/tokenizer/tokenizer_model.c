@@ -1,11 +1,11 @@
 /* The vocabulary, the merges and the added tokens of a tokenizer.json. */
-#include "src/text/tokenizer/tokenizer_model.h"
+#include "src/text/tokenizer/tokenizer_decode.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "src/base/new.h"
-#include "src/text/tokenizer/byte_alphabet.h"
+#include "src/text/tokenizer/bpe.h"
 
 /* Numbers without a token: a few are common, a table of 2^31 is not. */
 #define MODEL_GAPS_MAX 1000000

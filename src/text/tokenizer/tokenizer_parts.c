@@ -1,5 +1,5 @@
 /* Normalizer, pre-tokenizer, decoder and post-processor of a tokenizer.json. */
-#include "src/text/tokenizer/tokenizer_parts.h"
+#include "src/text/tokenizer/tokenizer_decode.h"
 
 #include <string.h>
 

@@ -55,3 +55,22 @@ enum err tokenizer_reader_lacks(const struct tokenizer_node *root,
                                 const char *what, struct tokenizer_lacks **out);
 enum err tokenizer_reader_array(const struct tokenizer_node *node);
 enum err tokenizer_reader_object(const struct tokenizer_node *node);
+
+struct tokenizer_decode;
+
+/* The keys of the file. model and added_tokens, of which the latter's numbers follow the former's,
+ * after all parts but the post-processor. */
+enum err tokenizer_model_read(const struct tokenizer_node *root,
+                              const struct tokenizer_decode *decode,
+                              struct tokenizer *tokenizer);
+
+enum err tokenizer_parts_normalizer(const struct tokenizer_node *root,
+                                    struct tokenizer *tokenizer);
+enum err tokenizer_parts_pre_tokenizer(const struct tokenizer_node *root,
+                                       struct tokenizer *tokenizer);
+enum err tokenizer_parts_decoder(const struct tokenizer_node *root,
+                                 const struct tokenizer *tokenizer,
+                                 struct tokenizer_decode *decode);
+/* After the model. */
+enum err tokenizer_parts_post_processor(const struct tokenizer_node *root,
+                                        struct tokenizer *tokenizer);
