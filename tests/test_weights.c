@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "src/base/log.h"
-#include "src/formats/weights_resident.h"
+#include "src/formats/weights.h"
 #include "tests/weights_fixture.h"
 
 struct place {

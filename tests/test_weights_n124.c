@@ -1,7 +1,7 @@
 /* Weights of checkpoints that any strategy has written on any number of ranks
  * are read by one process, to the bit, from any interval. */
 #include "src/base/log.h"
-#include "src/formats/weights_resident.h"
+#include "src/formats/weights.h"
 #include "tests/weights_fixture.h"
 
 #define INTERVALS 40

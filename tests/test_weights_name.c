@@ -1,6 +1,6 @@
 /* Names of models for others to read: no path of this machine, nothing that
  * breaks a table. */
-#include "src/formats/weights_name.h"
+#include "src/formats/weights.h"
 
 #include <string.h>
 

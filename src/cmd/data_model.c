@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
-#include "src/formats/weights_tokenizer.h"
+#include "src/formats/weights.h"
 
 #define MODEL_TEMPLATE_BYTES_MAX (1 << 20)
 

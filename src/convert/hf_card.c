@@ -11,7 +11,7 @@
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/convert/hf_cmd.h"
-#include "src/formats/weights_name.h"
+#include "src/formats/weights.h"
 
 static void put_shape(FILE *out, const struct hf_model *model, const char *what,
                       enum hf_cmd_dtype dtype)

@@ -13,7 +13,7 @@
 #include "src/convert/hf_cmd.h"
 #include "src/data/prepare/publish.h"
 #include "src/formats/safetensors/safetensors_writer.h"
-#include "src/formats/weights_adapter.h"
+#include "src/formats/weights.h"
 #include "src/formats/weights_cut.h"
 
 static enum err append(void *arg, const float *data, int64_t count)

@@ -12,7 +12,7 @@
 #include "src/convert/hf_cmd.h"
 #include "src/formats/gguf/gguf_config.h"
 #include "src/formats/hf/hf_names.h"
-#include "src/formats/gguf/gguf_tokenizer_write.h"
+#include "src/formats/gguf/gguf_tokenizer.h"
 #include "src/formats/weights_cut.h"
 
 #define QUANTIZATION_VERSION 2

@@ -18,7 +18,7 @@
 #include "src/data/prepare/publish.h"
 #include "src/train/state/on_checkpoint_about.h"
 #include "src/formats/weights_ckpt_config.h"
-#include "src/formats/weights_tokenizer.h"
+#include "src/formats/weights.h"
 
 #define STEP 0
 #define ATTEMPT "import"

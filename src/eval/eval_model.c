@@ -5,7 +5,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/formats/weights_tokenizer.h"
+#include "src/formats/weights.h"
 
 /* Tokens that are computed at a time. */
 #define ROWS 512

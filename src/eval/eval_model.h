@@ -10,7 +10,6 @@
 #include "src/model/params.h"
 #include "src/text/tokenizer/tokenizer.h"
 #include "src/formats/weights.h"
-#include "src/formats/weights_resident.h"
 
 struct eval_model {
     struct weights *weights;

@@ -21,6 +21,7 @@
 #include "src/base/err.h"
 #include "src/model/model_config.h"
 #include "src/model/params.h"
+#include "src/text/tokenizer/tokenizer.h"
 
 struct weights;
 
@@ -122,3 +123,57 @@ bool weights_ignored(const char *ignore, const char *name);
 enum err weights_fill(struct weights *weights, const struct params *params,
                       const char *ignore, int64_t begin, int64_t end,
                       float *out);
+
+/* What a MODEL is called where others read it: model cards and configurations
+ * that leave this machine have no paths of it. */
+#define WEIGHTS_NAME_MAX 256
+
+/* "org/name" of a folder in a cache of the Hugging Face hub
+ * (models--org--name/snapshots/...), the run's folder's name of a checkpoint in
+ * it, otherwise the last part of the path. */
+void weights_name(const char *path, char name[WEIGHTS_NAME_MAX]);
+
+/* Adapters of a checkpoint in PEFT's format, which Hugging Face's peft loads
+ * beside the base: adapter_model.safetensors (F32) with names
+ * "base_model.model." MODULE ".lora_A.weight", and adapter_config.json.
+ *
+ * Where a module of theirs is several layers of ours (Wqkv, c_attn), its
+ * adapter is theirs together: A one below the other, B in blocks, rank and
+ * alpha as many times as large, by rank_pattern and alpha_pattern.
+ *
+ * The folder exists and has no such files. ERR_USAGE: the weights have no
+ * adapters, or something else of the model has trained, too, which an adapter's
+ * file cannot hold; ERR_UNSUPPORTED: no architecture of theirs is the model's. */
+enum err weights_adapter_export(struct weights *weights, const char *folder);
+
+/* All of a model's weights in this process's memory, for programs of one
+ * process: generation, evaluation, comparisons. */
+struct weights_resident;
+
+/* Reads them all, which must match, with at most `threads` threads. DTYPE_F32
+ * or DTYPE_BF16 (rounded to nearest even); memory of the host. `params` is
+ * lent. ERR_MEMORY says how much is missing. */
+enum err weights_resident_create(struct weights *weights,
+                                 const struct params *params, enum dtype dtype,
+                                 int threads, struct weights_resident **out);
+void weights_resident_destroy(struct weights_resident *resident);
+
+/* gather and release only; there are no gradients. Lent. */
+const struct param_access *
+weights_resident_access(struct weights_resident *resident);
+
+/* A MODEL's tokenizer: the one that is called `given`, as tokenizer_create() has it, with a warning
+ * if it is not the one that the model was trained with, as far as that is
+ * known; NULL: the model's own, *out NULL where it has none. ERR_USAGE, of the
+ * model's own ERR_DATA: it has more tokens than the model's embedding has rows.
+ */
+enum err weights_tokenizer_create(const struct weights_about *about,
+                                  const char *given, struct tokenizer **out);
+
+/* For who makes something lasting with it: warns of tokens that the model's
+ * files name and number differently. */
+void weights_tokenizer_warn_names(const struct weights_about *about);
+
+/* That of the model's own; false: it is not known. */
+bool weights_tokenizer_sha256(const struct weights_about *about,
+                              char sha256[65]);

@@ -1,6 +1,5 @@
 /* Writes a checkpoint's adapters as files of peft. How they are read is
  * weights_tuned.c, what tensors are called there src/formats/hf/hf_names.c. */
-#include "src/formats/weights_adapter.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -16,7 +15,7 @@
 #include "src/formats/hf/hf_names.h"
 #include "src/formats/safetensors/safetensors_writer.h"
 #include "src/formats/weights_cut.h"
-#include "src/formats/weights_name.h"
+#include "src/formats/weights.h"
 
 #define ADAPTER_FILE "adapter_model.safetensors"
 #define ADAPTER_CONFIG "adapter_config.json"

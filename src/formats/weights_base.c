@@ -1,5 +1,5 @@
 /* Checks what a state says of its base, and finds where that is. */
-#include "src/formats/weights_base.h"
+#include "src/formats/weights_tuned.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Makes a name of a path. */
-#include "src/formats/weights_name.h"
+#include "src/formats/weights.h"
 
 #include <ctype.h>
 #include <stdio.h>

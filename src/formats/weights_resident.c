@@ -1,7 +1,7 @@
 /* Fills one arena with all parameters, in as many intervals as there are
  * threads. Sources are for one thread at a time, so each thread opens its own.
  */
-#include "src/formats/weights_resident.h"
+#include "src/formats/weights.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Makes a model's tokenizer, and says if another one takes its place. */
-#include "src/formats/weights_tokenizer.h"
+#include "src/formats/weights.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -9,7 +9,6 @@
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/formats/weights_base.h"
 #include "src/formats/weights_sums.h"
 
 /* A base may be such a checkpoint itself; one that is its own base has no end.

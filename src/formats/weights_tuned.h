@@ -5,9 +5,11 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "src/base/fsio.h"
 #include "src/formats/weights_impl.h"
+#include "src/base/err.h"
 
 struct weights_tuned;
 
@@ -48,3 +50,15 @@ enum err weights_tuned_matrix(struct weights_tuned *tuned, const char *name,
 /* Elements of a tensor of that list. */
 enum err weights_tuned_read(struct weights_tuned *tuned, int index,
                             int64_t begin, int64_t end, float *out);
+
+/* The same "base", which may come from anybody.
+ *
+ * Whether its members are what they must be: what is there has its type, within
+ * the limits of settings, and nothing is missing. ERR_CHECKPOINT names the
+ * first that is not; `where` is the checkpoint. */
+enum err weights_base_check(const json_t *base, const char *where);
+
+/* Where the base is if it is not where it was, but where it was from the run's
+ * directory: both have moved together. false: it is not there, either. */
+bool weights_base_moved(const json_t *base, const char *run_dir,
+                        char out[FSIO_PATH_MAX]);

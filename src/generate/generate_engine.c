@@ -12,7 +12,7 @@
 #include "src/base/memory.h"
 #include "src/base/new.h"
 #include "src/base/units.h"
-#include "src/formats/weights_tokenizer.h"
+#include "src/formats/weights.h"
 
 /* Tokens of prompts that are computed at a time: more would be no quicker, and
  * an interruption waits for them. */

@@ -15,7 +15,7 @@
 #include "src/infer/infer.h"
 #include "src/job/exit_code.h"
 #include "src/model/model.h"
-#include "src/formats/weights_resident.h"
+#include "src/formats/weights.h"
 
 #define LENGTH_MAX 4096
 

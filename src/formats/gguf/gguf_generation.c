@@ -1,5 +1,5 @@
 /* The two tables: keys of tokens, and of sampling. */
-#include "src/formats/gguf/gguf_generation.h"
+#include "src/formats/gguf/gguf_tokenizer.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "src/base/new.h"
-#include "src/formats/gguf/gguf_generation.h"
 #include "src/formats/gguf/gguf_tokenizer_pre.h"
 #include "src/text/tokenizer/bpe_train.h"
 #include "src/text/unicode.h"

@@ -1,6 +1,5 @@
 /* Writes a tokenizer's tokens, types and merges, and by which name other
  * programs divide texts as it does. */
-#include "src/formats/gguf/gguf_tokenizer_write.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -8,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/formats/gguf/gguf_generation.h"
+#include "src/formats/gguf/gguf_tokenizer.h"
 #include "src/formats/gguf/gguf_tokenizer_pre.h"
 
 #define KEY(name) "tokenizer.ggml." name

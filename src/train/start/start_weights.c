@@ -11,7 +11,7 @@
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/formats/weights_tokenizer.h"
+#include "src/formats/weights.h"
 
 /* What of a model's settings a run may choose anew, and what is seen by
  * names and shapes of tensors. */

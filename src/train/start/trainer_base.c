@@ -9,7 +9,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/train/start/start_weights.h"
-#include "src/formats/weights_base.h"
+#include "src/formats/weights_tuned.h"
 #include "src/formats/weights_sums.h"
 
 /* Ranks exchange so many checksums at once. */
