@@ -6,7 +6,6 @@
 
 #include "src/base/rng.h"
 #include "src/data/set/dataset.h"
-#include "src/data/prepare/pack.h"
 #include "src/data/prepare/tokenize_finetune.h"
 #include "tests/data_fixture.h"
 

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "src/base/rng.h"
-#include "src/data/texts/jsonl_scan.h"
 #include "tests/data_fixture.h"
 
 static const struct {

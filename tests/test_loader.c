@@ -1,9 +1,9 @@
 /* Batches: labels, padding, documents, epochs. */
 #include "src/data/set/loader.h"
 
-#include "src/data/set/order_canonical.h"
+#include "src/data/set/order.h"
 
-#include "src/data/mds/mds_encode.h"
+#include "src/data/mds/mds_encoding.h"
 #include "tests/data_fixture.h"
 
 #define IGNORE LOADER_IGNORE

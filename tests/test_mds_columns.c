@@ -5,7 +5,7 @@
 
 #include "src/data/codec/codec.h"
 #include "src/data/set/dataset.h"
-#include "src/data/mds/mds_encode.h"
+#include "src/data/mds/mds_encoding.h"
 #include "src/data/set/values.h"
 #include "tests/data_fixture.h"
 

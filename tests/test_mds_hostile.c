@@ -5,7 +5,7 @@
 
 #include "src/data/set/dataset.h"
 #include "src/data/mds/mds_column.h"
-#include "src/data/mds/mds_encode.h"
+#include "src/data/mds/mds_encoding.h"
 #include "src/data/mds/mds_table.h"
 #include "src/data/mds/mds_writer.h"
 #include "tests/data_fixture.h"

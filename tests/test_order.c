@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "src/data/set/order_canonical.h"
 #include "tests/tap.h"
 
 static struct order *make(enum order_kind kind, uint64_t seed, int64_t samples)

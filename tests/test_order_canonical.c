@@ -1,5 +1,5 @@
 /* Our own sample order: a permutation in every epoch, and a pure function. */
-#include "src/data/set/order_canonical.h"
+#include "src/data/set/order.h"
 
 #include <stdlib.h>
 #include <string.h>

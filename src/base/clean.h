@@ -1,7 +1,7 @@
 /* Texts that nobody here wrote, shown to people: a terminal obeys control
  * characters, and what is in a file is not to move its cursor, rename its window
  * or write its clipboard. Whole texts in a language's own form are
- * src/text/visible.h's. */
+ * src/text/unicode.h's. */
 #pragma once
 
 #include <stdbool.h>

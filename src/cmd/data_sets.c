@@ -9,9 +9,7 @@
 #include "src/base/clean.h"
 #include "src/data/mds/mds_table.h"
 #include "src/data/prepare/describe.h"
-#include "src/data/prepare/merge.h"
-#include "src/data/prepare/show.h"
-#include "src/data/prepare/split.h"
+#include "src/data/prepare/finished_sets.h"
 #include "src/job/stop.h"
 
 /* Columns that change on the way are listed where they change. */

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "src/data/texts/jsonl.h"
-#include "src/data/texts/jsonl_scan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

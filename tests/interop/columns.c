@@ -17,7 +17,6 @@
 #include "src/base/fsio.h"
 #include "src/data/codec/codec.h"
 #include "src/data/set/dataset.h"
-#include "src/data/mds/mds_encode.h"
 #include "src/data/mds/mds_encoding.h"
 #include "src/data/mds/mds_writer.h"
 #include "src/data/set/values.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "src/base/new.h"
-#include "src/data/mds/mds_check.h"
+#include "src/data/mds/mds_index.h"
 #include "src/base/regular.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,

@@ -1,5 +1,5 @@
 /* Compares a file with what its index says. */
-#include "src/data/mds/mds_check.h"
+#include "src/data/mds/mds_index.h"
 
 #include <assert.h>
 #include <stdlib.h>

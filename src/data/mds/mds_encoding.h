@@ -20,6 +20,7 @@
 
 #include "src/base/err.h"
 #include "src/data/set/values.h"
+#include "src/base/buffer.h"
 
 #define MDS_ENCODING_VARIABLE (-1)
 /* Most dimensions of an array. */
@@ -58,3 +59,13 @@ enum err mds_encoding_check_tokens(const struct mds_encoding *encoding,
 enum err mds_encoding_decode(const struct mds_encoding *encoding,
                              const uint8_t *data, size_t bytes,
                              struct values *out);
+
+/* Encode for a column of an MDS data set: the bytes that Streaming's MDSWriter
+ * makes, behind what `out` holds. What has no function here is its own bytes:
+ * numbers of a fixed type and int (little-endian), bytes, str, jpeg, png, and
+ * the texts of str_int, str_float, str_decimal and json.
+ *
+ * 'ndarray:TYPE': `count` > 0 values of a type of src/data/set/values.h in one
+ * dimension. */
+enum err mds_encode_ndarray(int type, const void *values, int64_t count,
+                            struct buffer *out);

@@ -13,7 +13,6 @@
 #include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/data/codec/codec.h"
-#include "src/data/mds/mds_encode.h"
 #include "src/data/mds/mds_encoding.h"
 #include "src/data/mds/mds_manifest.h"
 #include "src/base/regular.h"

@@ -30,7 +30,7 @@ struct mds_writer_options {
     const char *hashes; /* of the files, in the index: "sha256,xxh64"; NULL */
 };
 
-/* The bytes of a column, as src/data/mds/mds_encode.h makes them. */
+/* The bytes of a column, as src/data/mds/mds_encoding.h makes them. */
 struct mds_field {
     const void *data;
     size_t bytes;

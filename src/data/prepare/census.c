@@ -4,13 +4,13 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
-#include "src/data/prepare/entropy.h"
 #include "src/data/prepare/progress.h"
 #include "src/data/prepare/scan.h"
 #include "src/text/tokenizer/tokenizer.h"
@@ -154,8 +154,7 @@ static void counter_describe(const struct counter *counter)
     struct describe *about = &out->about;
     const struct dataset *dataset = counter->dataset;
     about->shards = dataset_contents(dataset)->shards;
-    about->unigram_entropy =
-        entropy_of_counts(counter->tokens, about->vocab_size);
+    about->unigram_entropy = census_entropy(counter->tokens, about->vocab_size);
     snprintf(about->tokenizer, sizeof about->tokenizer, "%s",
              dataset_tokenizer(dataset));
     snprintf(about->tokenizer_sha256, sizeof about->tokenizer_sha256, "%s",
@@ -285,4 +284,16 @@ enum err census_format(const struct census *census, bool json, char **text)
 out:
     free(about);
     return rc;
+}
+
+double census_entropy(const int64_t *counts, int64_t size)
+{
+    double total = 0, sum = 0;
+    for (int64_t i = 0; i < size; i++)
+        total += (double)counts[i];
+    for (int64_t i = 0; i < size; i++) {
+        double p = counts[i] > 0 ? (double)counts[i] / total : 1;
+        sum -= p * log(p);
+    }
+    return fabs(sum);
 }

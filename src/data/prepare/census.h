@@ -36,3 +36,9 @@ enum err census_dataset(const char *path, bool show, int (*stop)(void),
 
 /* A line per value, or one JSON object; *text is malloc'ed. */
 enum err census_format(const struct census *census, bool json, char **text);
+
+/* Unigram entropy: what a model reaches that knows only how frequent each token
+ * is. A training loss below it shows that the model uses context.
+ *
+ * -sum p ln p in nats per token, p = count / sum of counts; 0 if all are 0. */
+double census_entropy(const int64_t *counts, int64_t size);

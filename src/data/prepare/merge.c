@@ -1,5 +1,5 @@
 /* Links shards under new names and writes their entries into one index. */
-#include "src/data/prepare/merge.h"
+#include "src/data/prepare/finished_sets.h"
 
 #include <assert.h>
 #include <errno.h>

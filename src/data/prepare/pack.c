@@ -1,6 +1,6 @@
 /* First-fit decreasing over a tree of the room that rows have left, in which
  * the first row with room is found by going down once. */
-#include "src/data/prepare/pack.h"
+#include "src/data/prepare/tokenize_finetune.h"
 #include "src/base/new.h"
 
 #include <assert.h>

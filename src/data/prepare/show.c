@@ -1,5 +1,5 @@
 /* Decodes samples and says where their documents end. */
-#include "src/data/prepare/show.h"
+#include "src/data/prepare/finished_sets.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Copies the columns of samples into new sets. */
-#include "src/data/prepare/split.h"
+#include "src/data/prepare/finished_sets.h"
 
 #include <assert.h>
 #include <math.h>

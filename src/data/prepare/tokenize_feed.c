@@ -1,6 +1,6 @@
 /* Fills pieces: whole documents while there is room, and of a document that is
  * longer as much as the tokenizer lets us cut off. */
-#include "src/data/prepare/tokenize_feed.h"
+#include "src/data/prepare/tokenize_pool.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Fine-tuning data: JSON lines to a data set whose samples say what is learned.
  *
  * Each record becomes an example (src/data/texts/finetune.h), each sample holds one,
- * or, with packing, as many as fit into seq_len tokens (src/data/prepare/pack.h). Beside
+ * or, with packing, as many as fit into seq_len tokens. Beside
  * `tokens` a set has the columns `loss_mask`, 1 where a token is to be
  * predicted, and `lengths`, the tokens of each example of the sample in order,
  * which keep them apart in training whatever tokens are in them. The samples are
@@ -52,3 +52,17 @@ struct tokenize_finetune_result {
 enum err tokenize_finetune(const struct tokenize_finetune_options *options,
                            char *const *files, int count,
                            struct tokenize_finetune_result *out);
+
+/* Several short examples in one row: first-fit decreasing, the longest first,
+ * each into the first row that has room for it. The same lengths give the same
+ * rows. Examples are packed in windows, so that those of a row were near each
+ * other and memory is bounded. */
+
+/* Examples that are packed together. */
+#define PACK_WINDOW 16384
+
+/* row[i]: the row of example i, 0 .. *rows - 1, for `count` examples of 1 to
+ * seq_len tokens. Rows are numbered by their longest example, and hold their
+ * examples in the order in which they came. */
+enum err pack_rows(const int64_t *length, int64_t count, int64_t seq_len,
+                   int64_t *row, int64_t *rows);

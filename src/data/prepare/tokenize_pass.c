@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "src/base/log.h"
-#include "src/data/prepare/tokenize_feed.h"
+#include "src/data/prepare/tokenize_pool.h"
 #include "src/data/prepare/tokenize_job.h"
 
 static enum err pass_idle(void *context)

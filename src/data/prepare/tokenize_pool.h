@@ -61,3 +61,20 @@ void tokenize_pool_give(struct tokenize_pool *pool);
 enum err tokenize_pool_take(struct tokenize_pool *pool,
                             struct tokenize_piece **piece);
 void tokenize_pool_return(struct tokenize_pool *pool);
+
+/* Text of a document that cannot be cut anywhere; more is an error. */
+#define TOKENIZE_FEED_UNCUT_MAX ((size_t)256 << 20)
+
+/* Cuts the documents of the inputs into pieces, at places where the tokens of
+ * the parts are those of the whole. */
+struct tokenize_feed;
+
+/* Lends both. */
+enum err tokenize_feed_create(struct documents *documents,
+                              const struct tokenizer *tokenizer,
+                              struct tokenize_feed **out);
+void tokenize_feed_destroy(struct tokenize_feed *feed);
+
+/* Fill an empty piece. *more false: there was nothing left, and it is empty. */
+enum err tokenize_feed_fill(struct tokenize_feed *feed,
+                            struct tokenize_piece *piece, bool *more);

@@ -20,7 +20,7 @@
 #include "src/data/prepare/progress.h"
 #include "src/data/prepare/publish.h"
 #include "src/base/regular.h"
-#include "src/data/prepare/tokenize_feed.h"
+#include "src/data/prepare/tokenize_pool.h"
 #include "src/text/tokenizer/tokenizer.h"
 #include "src/text/tokenizer/bpe_train.h"
 

@@ -5,7 +5,7 @@
  * A data set of the run is a stream of it. Orders:
  *
  *   canonical  our own: each stream has its permutation of every epoch
- *              (src/data/set/order_canonical.h), computed and not stored. Of a
+ *              (order_canonical() below), computed and not stored. Of a
  *              mixture, each step has whole samples of each stream
  *              (src/data/set/order_mixture.h), which a permutation keyed by (seed,
  *              step) deals to the places of the batch.
@@ -82,3 +82,14 @@ enum err order_sample(struct order *order, int64_t position, int *stream,
  * several threads likewise. */
 bool order_read(struct order *order, int64_t position,
                 int64_t counts[STREAMS_MAX]);
+
+/* Our own order of one data set: a pure function of (seed, samples, position).
+ *
+ * Position p of the endless sample stream lies in epoch p / samples; within an
+ * epoch samples appear in the order of a keyed permutation: a Feistel network
+ * of 8 rounds over the smallest even-bit domain that holds `samples`, round
+ * function Philox4x32-10 keyed by (seed, epoch), with cycle walking. O(1) per
+ * sample, no state.
+ *
+ * Sample index in [0, samples) at stream position >= 0; samples > 0. */
+int64_t order_canonical(uint64_t seed, int64_t samples, int64_t position);

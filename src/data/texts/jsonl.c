@@ -10,7 +10,6 @@
 
 #include "src/base/fsio.h"
 #include "src/base/new.h"
-#include "src/data/texts/jsonl_scan.h"
 
 #define JSONL_FIRST_BYTES ((size_t)1 << 18)
 /* A buffer that a rare line has made larger than this is given back. */

@@ -1,6 +1,6 @@
 /* A validator of JSON that remembers where one member of the outermost object
  * is. Eight bytes of a string at a time, since strings are most of a line. */
-#include "src/data/texts/jsonl_scan.h"
+#include "src/data/texts/jsonl.h"
 
 #include <assert.h>
 #include <stdint.h>
