@@ -28,7 +28,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "checkpoint/files/ckpt_item.h"
+#include "checkpoint/files/ckpt_part.h"
 #include "src/base/arena.h"
 #include "src/base/err.h"
 #include "src/comm/comm.h"

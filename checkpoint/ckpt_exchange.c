@@ -8,7 +8,7 @@
  * chosen so that all read alike, and the network has the rest: two rounds are
  * in flight, so that reading goes on while the round before is passed on. Where
  * bytes go in memory is ckpt_place.c's. */
-#include "checkpoint/ckpt_exchange.h"
+#include "checkpoint/ckpt_load_private.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_exchange.h"
-#include "checkpoint/ckpt_match.h"
+#include "checkpoint/ckpt_load_private.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_manifest.h"
 #include "checkpoint/local/ckpt_local.h"

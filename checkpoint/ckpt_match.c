@@ -1,6 +1,6 @@
 /* Finds the caller's item for each tensor of a checkpoint by name, and lists
  * all that does not fit. */
-#include "checkpoint/ckpt_match.h"
+#include "checkpoint/ckpt_load_private.h"
 
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "checkpoint/ckpt_place.h"
-#include "checkpoint/files/ckpt_named.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 

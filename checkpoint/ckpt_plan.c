@@ -1,6 +1,6 @@
 /* Decides for each block of a checkpoint who reads it and who gets it. Nothing
  * is read here: ckpt_exchange.c carries the plan out. */
-#include "checkpoint/ckpt_plan.h"
+#include "checkpoint/ckpt_load_private.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/files/ckpt_index.h"
-#include "checkpoint/files/ckpt_named.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "checkpoint/files/ckpt_shard.h"
 #include "checkpoint/files/ckpt_view.h"
 #include "src/base/crc32c.h"

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_stage.h"
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/clock.h"

@@ -10,7 +10,7 @@
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/local/ckpt_nodes.h"
-#include "checkpoint/local/ckpt_sign.h"
+#include "checkpoint/local/ckpt_local.h"
 #include "checkpoint/local/ckpt_xor.h"
 #include "src/base/crc32c.h"
 #include "src/base/log.h"

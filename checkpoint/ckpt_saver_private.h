@@ -5,6 +5,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stddef.h>
 
 #include "checkpoint/ckpt_save.h"
 #include "src/base/arena.h"
@@ -139,3 +140,11 @@ enum err ckpt_saver_local_revoke(struct ckpt_saver *saver);
 enum err ckpt_saver_local_clean(struct ckpt_saver *saver);
 /* All nodes have the step: older ones go. */
 enum err ckpt_saver_local_tidy(struct ckpt_saver *saver);
+
+/* The copy that training waits for. memcpy() of one tensor takes nearly twice
+ * as long as that of the whole state: it reads what it overwrites and drives
+ * the training's data out of the cache. Stores past the cache do neither. */
+#define CKPT_STAGE_ALIGN ((size_t)4096)
+
+/* `to` is aligned to CKPT_STAGE_ALIGN. */
+void ckpt_stage_copy(void *to, const void *from, size_t bytes);

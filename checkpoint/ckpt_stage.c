@@ -1,7 +1,7 @@
 /* The copy of the state from memory to memory that training waits for, with
  * stores past the cache. Copies from a device are
  * src/train/state/on_checkpoint_copies.c. */
-#include "checkpoint/ckpt_stage.h"
+#include "checkpoint/ckpt_saver_private.h"
 
 #include <assert.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* Two checkpoints compared: values, forms, catalogues, states. */
-#include "checkpoint/tools/ckpt_diff.h"
+#include "checkpoint/tools/ckpt_tools.h"
 
 #include <math.h>
 

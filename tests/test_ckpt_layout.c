@@ -1,7 +1,7 @@
 /* Where datasets lie and how long shards are, direct transfers, and whether
  * pieces cover a tensor. */
 #include "checkpoint/ckpt.h"
-#include "checkpoint/files/ckpt_cover.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "checkpoint/files/ckpt_io.h"
 #include "checkpoint/files/ckpt_shard.h"
 #include "src/base/log.h"

@@ -3,8 +3,7 @@
  * some ranks can open; and damage that one rank meets. Any number of ranks. */
 #include <fcntl.h>
 
-#include "checkpoint/ckpt_exchange.h"
-#include "checkpoint/ckpt_match.h"
+#include "checkpoint/ckpt_load_private.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
 #include "tests/ckpt_sharding.h"

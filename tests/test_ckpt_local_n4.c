@@ -21,7 +21,6 @@
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/local/ckpt_local.h"
 #include "checkpoint/local/ckpt_parity.h"
-#include "checkpoint/local/ckpt_sign.h"
 #include "tests/ckpt_fixture.h"
 
 #define TIMEOUT_S 60.0

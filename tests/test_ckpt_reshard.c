@@ -1,10 +1,9 @@
 /* Copies with another number of shards, checks that name all damage, pins. */
-#include "checkpoint/tools/ckpt_reshard.h"
 
 #include <fcntl.h>
 
 #include "checkpoint/files/ckpt_index.h"
-#include "checkpoint/tools/ckpt_check.h"
+#include "checkpoint/tools/ckpt_tools.h"
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 

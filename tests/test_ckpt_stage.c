@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_stage.h"
+#include "checkpoint/ckpt_saver_private.h"
 #include "tests/tap.h"
 
 #define ROOM ((size_t)1 << 17)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "checkpoint/files/ckpt_shard.h"
-#include "checkpoint/tools/ckpt_stats.h"
+#include "checkpoint/tools/ckpt_tools.h"
 #include "checkpoint/tools/ckpt_tensor.h"
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"

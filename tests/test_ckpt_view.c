@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "checkpoint/files/ckpt_lookup3.h"
-#include "checkpoint/files/ckpt_view_image.h"
+#include "checkpoint/files/ckpt_h5.h"
+#include "checkpoint/files/ckpt_view.h"
 #include "tests/tap.h"
 
 #define SHARDS 2

@@ -6,7 +6,7 @@
  * overlap, they cover it. Overlaps are looked for only among boxes that no
  * plane keeps apart: in the grids that models are cut into, planes soon part
  * all. */
-#include "checkpoint/files/ckpt_cover.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/new.h"
 
 #include <assert.h>

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/files/ckpt_lookup3.h"
-
 #define HEADER_PREFIX_BYTES 10 /* OHDR, version, flags, size of messages */
 /* A collection of heap objects: readers load all of one to see any. */
 #define HEAP_BYTES_MIN 4096
@@ -310,4 +308,39 @@ void ckpt_h5_superblock(struct ckpt_h5 *file, uint64_t root)
     ckpt_h5_number(file, root, 8);
     ckpt_h5_checksum(file, 0);
     file->bytes = end;
+}
+
+static uint32_t rotate(uint32_t x, int bits)
+{
+    return x << bits | x >> (32 - bits);
+}
+
+uint32_t ckpt_lookup3(const unsigned char *data, size_t bytes)
+{
+    uint32_t a = 0xdeadbeef + (uint32_t)bytes, b = a, c = a;
+    while (bytes > 0) {
+        uint32_t words[3] = { 0 };
+        size_t part = bytes < sizeof words ? bytes : sizeof words;
+        memcpy(words, data, part);
+        a += words[0], b += words[1], c += words[2];
+        data += part;
+        bytes -= part;
+        if (bytes == 0) {
+            c ^= b, c -= rotate(b, 14);
+            a ^= c, a -= rotate(c, 11);
+            b ^= a, b -= rotate(a, 25);
+            c ^= b, c -= rotate(b, 16);
+            a ^= c, a -= rotate(c, 4);
+            b ^= a, b -= rotate(a, 14);
+            c ^= b, c -= rotate(b, 24);
+        } else {
+            a -= c, a ^= rotate(c, 4), c += b;
+            b -= a, b ^= rotate(a, 6), a += c;
+            c -= b, c ^= rotate(b, 8), b += a;
+            a -= c, a ^= rotate(c, 16), c += b;
+            b -= a, b ^= rotate(a, 19), a += c;
+            c -= b, c ^= rotate(b, 4), b += a;
+        }
+    }
+    return c;
 }

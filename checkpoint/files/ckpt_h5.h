@@ -82,3 +82,7 @@ void ckpt_h5_attribute_texts(struct ckpt_h5 *file, const char *name,
  * put first. */
 #define CKPT_H5_SUPERBLOCK_BYTES 48
 void ckpt_h5_superblock(struct ckpt_h5 *file, uint64_t root);
+
+/* The checksum of HDF5's own metadata, Bob Jenkins' lookup3 of bytes, hashlittle() with an initial value of 0:
+ * http://burtleburtle.net/bob/c/lookup3.c. */
+uint32_t ckpt_lookup3(const unsigned char *data, size_t bytes);

@@ -27,9 +27,10 @@
 #pragma once
 
 #include <jansson.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "checkpoint/files/ckpt_item.h"
+#include "checkpoint/files/ckpt_part.h"
 #include "src/base/err.h"
 #include "src/comm/comm.h"
 
@@ -146,3 +147,32 @@ struct ckpt_item *ckpt_manifest_items(const struct ckpt_manifest *manifest);
 void ckpt_manifest_destroy(struct ckpt_manifest *manifest);
 /* Frees what a shard points to, not the shard. */
 void ckpt_manifest_free_shard(struct ckpt_shard *shard);
+
+/* Names in the order of strcmp(), each with a number: how tensors, items and
+ * files are found by name. */
+struct ckpt_named {
+    const char *name; /* lent */
+    int index;
+};
+
+void ckpt_named_sort(struct ckpt_named *list, size_t count);
+/* In a sorted list; -1: it is not there. */
+int ckpt_named_find(const struct ckpt_named *list, size_t count,
+                    const char *name);
+
+/* The manifest's tensors, sorted; malloc'ed. NULL: out of memory. */
+struct ckpt_named *ckpt_named_tensors(const struct ckpt_manifest *manifest);
+
+/* Whether the pieces hold every element of every tensor exactly once, and
+ * intervals as boxes (ckpt_cover.c). */
+#define CKPT_COVER_BOXES_MAX (2 * CKPT_DIMS_MAX - 1)
+
+/* The part as boxes that follow each other in the flattened tensor; returns how
+ * many, at most 2 dims - 1, none when empty. dims >= 1. */
+int ckpt_cover_boxes(const struct ckpt_part *part, int dims,
+                     const int64_t *shape,
+                     struct ckpt_part boxes[CKPT_COVER_BOXES_MAX]);
+
+/* ERR_CHECKPOINT with the first tensor of which an element is stored twice or
+ * not at all. Every piece lies inside its tensor. */
+enum err ckpt_cover_check(const struct ckpt_manifest *manifest);

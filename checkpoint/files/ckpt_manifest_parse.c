@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/files/ckpt_cover.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/crc32c.h"
 #include "src/base/new.h"

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/base/dtype.h"
 
 #define CKPT_DIMS_MAX 4
 
@@ -40,3 +41,21 @@ int64_t ckpt_part_runs(const struct ckpt_part *part, int dims,
 /* Where run number `run` begins in the flattened tensor; ascending. */
 int64_t ckpt_part_run_begin(const struct ckpt_part *part, int dims,
                             const int64_t *shape, int64_t run);
+
+/* What is the same in all checkpoints. */
+#define CKPT_NAME_BYTES 128
+#define CKPT_BLOCK_BYTES (4u << 20)
+
+/* One tensor as this rank sees it. On save the rank writes the part of it that
+ * `data` holds; over all ranks each element must be written exactly once, which
+ * is checked before the commit. On load the same fields say what the rank
+ * wants; any part, any rank count, overlaps allowed. An empty part: nothing,
+ * but every rank lists every tensor, in the same order. */
+struct ckpt_item {
+    char name[CKPT_NAME_BYTES];
+    enum dtype dtype;
+    int dims;
+    int64_t shape[CKPT_DIMS_MAX];
+    struct ckpt_part part;
+    void *data; /* the part's elements, one after the other */
+};

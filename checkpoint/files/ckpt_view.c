@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "checkpoint/files/ckpt_crash.h"
-#include "checkpoint/files/ckpt_view_image.h"
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
 

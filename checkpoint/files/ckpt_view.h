@@ -35,3 +35,12 @@ enum err ckpt_view_mend(const char *checkpoint_dir,
 /* Size and CRC are those of the manifest; ERR_CHECKPOINT if not. */
 enum err ckpt_view_check(const char *checkpoint_dir,
                          const struct ckpt_manifest *manifest);
+
+/* The view without the HDF5 library (ckpt_h5.h), which takes some 20 times as
+ * long (checkpoint/DESIGN.md has the figures). A group's links are in its header,
+ * the mappings of the virtual datasets in global heaps.
+ *
+ * The whole file, the same bytes for the same tensors and pieces; *image is
+ * malloc'ed. ERR_MEMORY alone. */
+enum err ckpt_view_image(const struct ckpt_manifest *manifest, void **image,
+                         size_t *bytes);

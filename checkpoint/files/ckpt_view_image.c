@@ -10,14 +10,13 @@
  * here, as the HDF5 File Format Specification 3.0 has them (ckpt_h5.h has the
  * parts): first the mappings, in a heap, then a header for each dataset, then
  * the groups from the leaves to the root, each after what it points to. */
-#include "checkpoint/files/ckpt_view_image.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/files/ckpt_cover.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "checkpoint/files/ckpt_h5.h"
 #include "checkpoint/files/ckpt_view.h"
 #include "checkpoint/files/ckpt_view_about.h"

@@ -13,11 +13,13 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/fsio.h"
 #include "src/comm/comm.h"
+#include "src/base/err.h"
 
 /* A local checkpoint that the nodes of a communicator hold together. */
 struct ckpt_local {
@@ -35,7 +37,7 @@ struct ckpt_local {
 /* The newest one of a step in (above, below) of which every shard is on some
  * node, or was made again there from parity (ckpt_rebuild.h); *out is empty
  * when there is none. A folder that is not there, or whose manifest is damaged,
- * of another run than run_uuid, not signed by the key (ckpt_sign.h) or another
+ * of another run than run_uuid, not signed by the key, or another
  * than that of the lowest rank that has the step, holds nothing. Collective. */
 enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
                            const char *key, const char *run_uuid, int64_t above,
@@ -47,3 +49,14 @@ enum err ckpt_local_mend(struct comm *comm, struct ckpt_local *local,
                          bool *whole);
 /* Frees what it points to. */
 void ckpt_local_free(struct ckpt_local *local);
+
+/* The signature of a node-local checkpoint, file SIGNATURE beside its manifest:
+ * HMAC-SHA256 of the manifest's text, which holds the checksums of all else. Who
+ * does not have the key, the run's secret, can lay no checkpoint there that a run
+ * believes; DESIGN.md says what that is good for, and what not.
+ *
+ * Keys are texts; NULL is "". */
+enum err ckpt_sign(const char *checkpoint_dir, const char *key,
+                   const char *manifest, size_t bytes);
+bool ckpt_sign_is_good(const char *checkpoint_dir, const char *key,
+                       const char *manifest, size_t bytes);

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "checkpoint/files/ckpt_manifest.h"
@@ -65,3 +66,16 @@ enum err ckpt_parity_read(const char *path,
                           const struct ckpt_manifest *manifest,
                           uint32_t manifest_crc, bool all,
                           struct ckpt_parity *out);
+
+/* A whole file as memory, for bytes that travel between nodes without a copy. */
+struct ckpt_map {
+    void *data; /* NULL: nothing is mapped */
+    size_t bytes;
+};
+
+/* Map a file of `bytes` > 0 bytes to read it; or make it, with its folder, all
+ * zero, its space reserved, to write it. */
+enum err ckpt_map_file(const char *path, int64_t bytes, bool make,
+                       struct ckpt_map *out);
+/* Nothing mapped is fine. */
+void ckpt_map_release(struct ckpt_map *map);

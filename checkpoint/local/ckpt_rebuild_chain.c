@@ -15,7 +15,7 @@
 
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/files/ckpt_read.h"
-#include "checkpoint/local/ckpt_map.h"
+#include "checkpoint/local/ckpt_parity.h"
 #include "checkpoint/local/ckpt_rebuild_private.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"

@@ -19,7 +19,6 @@
 
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/files/ckpt_read.h"
-#include "checkpoint/local/ckpt_map.h"
 #include "checkpoint/local/ckpt_nodes.h"
 #include "checkpoint/local/ckpt_parity.h"
 #include "src/base/crc32c.h"

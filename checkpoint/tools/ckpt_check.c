@@ -1,7 +1,7 @@
 /* Checks every byte of a shard and names all damage, for tessera-ckpt verify. A
  * load checks its bytes by itself (ckpt_read.c) and ends at the first
  * damage. */
-#include "checkpoint/tools/ckpt_check.h"
+#include "checkpoint/tools/ckpt_tools.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "checkpoint/files/ckpt_index_private.h"
-#include "checkpoint/files/ckpt_named.h"
+#include "checkpoint/files/ckpt_manifest.h"
 
 /* Passes damage on as a line of text; other errors stay errors. */
 static enum err report(enum err rc, ckpt_check_fn damaged, void *arg)

@@ -1,14 +1,13 @@
 /* Compares two checkpoints tensor by tensor and entry by entry of their states.
  * The text that people see is made in src/cmd/ckpt_cmd_diff.c. */
-#include "checkpoint/tools/ckpt_diff.h"
+#include "checkpoint/tools/ckpt_tools.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/files/ckpt_named.h"
-#include "checkpoint/tools/ckpt_stats.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/new.h"
 
 struct pair {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/files/ckpt_named.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "checkpoint/tools/ckpt_tensor.h"
 #include "src/base/digest.h"
 

@@ -1,6 +1,6 @@
 /* Counts, extremes, mean and deviation of a tensor's values, for tessera-ckpt
  * show. */
-#include "checkpoint/tools/ckpt_stats.h"
+#include "checkpoint/tools/ckpt_tools.h"
 
 #include <math.h>
 #include <stdlib.h>

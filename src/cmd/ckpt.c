@@ -1,6 +1,6 @@
 /* tessera-ckpt: look at the checkpoints of a run, prove that they are good, and
  * look after them. One process, no GPU, no Slurm: a login node will do. */
-#include "checkpoint/tools/ckpt_reshard.h"
+#include "checkpoint/tools/ckpt_tools.h"
 #include "src/cmd/ckpt_cmd.h"
 #include "src/cmd/cmd_main.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "checkpoint/tools/ckpt_diff.h"
+#include "checkpoint/tools/ckpt_tools.h"
 #include "src/base/clean.h"
 #include "src/cmd/ckpt_cmd.h"
 

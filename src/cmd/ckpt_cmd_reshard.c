@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-#include "checkpoint/tools/ckpt_reshard.h"
+#include "checkpoint/tools/ckpt_tools.h"
 #include "src/base/clean.h"
 #include "src/base/jsontext.h"
 #include "src/base/units.h"

@@ -6,7 +6,7 @@
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_index.h"
-#include "checkpoint/tools/ckpt_stats.h"
+#include "checkpoint/tools/ckpt_tools.h"
 #include "src/base/clean.h"
 #include "src/base/jsontext.h"
 #include "src/base/units.h"

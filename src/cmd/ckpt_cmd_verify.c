@@ -7,7 +7,7 @@
 
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_view.h"
-#include "checkpoint/tools/ckpt_check.h"
+#include "checkpoint/tools/ckpt_tools.h"
 #include "src/base/clean.h"
 #include "src/base/jsontext.h"
 #include "src/base/units.h"

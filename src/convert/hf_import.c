@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "checkpoint/files/ckpt_index.h"
-#include "checkpoint/tools/ckpt_write.h"
+#include "checkpoint/tools/ckpt_tools.h"
 #include "src/base/clean.h"
 #include "src/base/digest.h"
 #include "src/base/jsontext.h"

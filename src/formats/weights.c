@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "checkpoint/files/ckpt_named.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
