@@ -1,6 +1,7 @@
 /* The table of first bytes, and the count of what no text has. */
 #include "src/text/binary_kind.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "src/text/unicode.h"
@@ -144,6 +145,7 @@ const struct binary_kind *binary_kind_find(const uint8_t *head, size_t bytes)
 enum err binary_kind_check(const char *file, const char *wanted,
                            const uint8_t *head, size_t bytes)
 {
+    assert(file != NULL && wanted != NULL);
     const struct binary_kind *kind = binary_kind_find(head, bytes);
     if (kind == NULL)
         return ERR_OK;
@@ -183,6 +185,7 @@ static void count_judge(struct binary_count *count)
 bool binary_count_add(struct binary_count *count, const uint8_t *text,
                       size_t bytes)
 {
+    assert(count != NULL && (text != NULL || bytes == 0));
     if (bytes == 0) {
         count->invalid += (int64_t)count->rest_bytes;
         count->rest_bytes = 0;
@@ -204,6 +207,7 @@ bool binary_count_add(struct binary_count *count, const uint8_t *text,
 
 void binary_count_skip(struct binary_count *count, int64_t bytes)
 {
+    assert(count != NULL && bytes >= 0);
     count->rest_bytes = 0;
     count->bytes += bytes;
     while (count->due <= count->bytes)
@@ -226,6 +230,7 @@ enum err binary_count_refuse(const struct binary_count *count, const char *file)
 
 enum err binary_kind_text(const char *file, const uint8_t *text, size_t bytes)
 {
+    assert(file != NULL && (text != NULL || bytes == 0));
     struct binary_count count = BINARY_COUNT_NONE;
     TRY(binary_kind_check(file, "text", text, bytes));
     if (binary_count_add(&count, text, bytes) &&

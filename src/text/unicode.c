@@ -74,6 +74,7 @@ static int32_t unicode_row(const char *at, int32_t point, uint8_t *category)
 
 enum err unicode_create(struct unicode **out)
 {
+    assert(out != NULL);
     struct unicode *unicode = NULL;
     TRY(new_zeroed(&unicode, 1));
     int32_t end = 0;
@@ -172,6 +173,7 @@ size_t unicode_valid(const uint8_t *text, size_t bytes)
 
 size_t unicode_invalid(const uint8_t *text, size_t bytes, size_t *rest)
 {
+    assert(rest != NULL);
     size_t invalid = 0, part = 0;
     *rest = 0;
     for (size_t i = 0; (i += unicode_valid(text + i, bytes - i)) < bytes;
@@ -198,6 +200,7 @@ uint32_t unicode_before(const uint8_t *text, size_t end)
 
 enum err unicode_repair(const uint8_t *text, size_t bytes, struct buffer *out)
 {
+    assert(out != NULL && (text != NULL || bytes == 0));
     for (size_t i = 0; i < bytes;) {
         size_t part = 0, valid = unicode_valid(text + i, bytes - i);
         TRY(buffer_add(out, text + i, valid));
@@ -219,6 +222,7 @@ static bool unicode_control(uint32_t point)
 
 enum err unicode_add_visible(const char *text, size_t bytes, struct buffer *out)
 {
+    assert(out != NULL && (text != NULL || bytes == 0));
     const uint8_t *at = (const uint8_t *)text;
     const uint8_t *end = at + bytes;
     for (size_t length; at < end; at += length) {

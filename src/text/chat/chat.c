@@ -164,6 +164,7 @@ enum err chat_template_create_text(const char *name, const char *text,
                                    const struct tokenizer *tokenizer,
                                    struct chat_template **out)
 {
+    assert(name != NULL && text != NULL && out != NULL);
     assert(name != NULL && tokenizer != NULL && out != NULL);
     struct chat_template *template = NULL;
     TRY(new_zeroed(&template, 1));
@@ -179,6 +180,7 @@ enum err chat_template_create(const char *name,
                               const struct tokenizer *tokenizer,
                               struct chat_template **out)
 {
+    assert(name != NULL && out != NULL);
     enum err rc = ERR_OK;
     char *text = NULL;
     size_t bytes = 0;
@@ -231,6 +233,7 @@ enum err chat_render(const struct chat_template *template,
                      const struct chat_message *messages, size_t count,
                      bool add_generation_prompt, struct chat_text *out)
 {
+    assert(template != NULL && (messages != NULL || count == 0));
     struct chat_memory memory = { 0 };
     return chat_render_part(template, messages, count, add_generation_prompt,
                             &memory, out, NULL, NULL);
@@ -249,6 +252,7 @@ enum err chat_divide(const struct chat_template *template,
                      bool last_only, struct chat_text *out,
                      struct chat_turn *turns, size_t *turn_count)
 {
+    assert(out != NULL && turns != NULL && turn_count != NULL);
     enum err rc = ERR_OK;
     struct chat_memory memory = { 0 };
     struct chat_text prompt = { 0 }, so_far = { 0 };

@@ -1,5 +1,6 @@
 /* Calls: functions, macros, filters and methods of chat templates, a table of
  * names each. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,6 +218,7 @@ static enum err call_run(struct chat_eval_arguments *arguments,
                          const struct chat_eval_function *of,
                          struct chat_value *out)
 {
+    assert(of->least > 0 && of->most <= CHAT_EVAL_ARGUMENTS);
     const struct chat_value *object = &arguments->value[0];
     if (arguments->count < of->least)
         return err_set(ERR_DATA, "line %d: '%s' with too few arguments",

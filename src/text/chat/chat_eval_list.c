@@ -1,4 +1,5 @@
 /* Functions of lists and dictionaries. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 enum err chat_eval_iterate(struct chat_scope *scope, int line,
                            const struct chat_value *of, struct chat_value *out)
 {
+    assert(of != NULL && out != NULL);
     struct chat_value list;
     size_t count = 0;
     if (of->kind == CHAT_VALUE_LIST) {
@@ -138,6 +140,7 @@ static enum err list_attributes(struct chat_eval_arguments *arguments,
 enum err chat_eval_join(struct chat_eval_arguments *arguments,
                         struct chat_value *out)
 {
+    assert(arguments->count >= 1);
     struct chat_memory *memory = arguments->scope->memory;
     struct chat_value list, by = arguments->value[1];
     size_t bytes = 0;
@@ -203,12 +206,14 @@ enum err chat_eval_items(struct chat_eval_arguments *arguments,
 enum err chat_eval_keys(struct chat_eval_arguments *arguments,
                         struct chat_value *out)
 {
+    assert(arguments->value[0].kind == CHAT_VALUE_RECORD);
     return list_fields(arguments, true, false, out);
 }
 
 enum err chat_eval_values(struct chat_eval_arguments *arguments,
                           struct chat_value *out)
 {
+    assert(arguments->value[0].kind == CHAT_VALUE_RECORD);
     return list_fields(arguments, false, true, out);
 }
 
@@ -296,6 +301,7 @@ enum err chat_eval_sort(struct chat_eval_arguments *arguments,
 enum err chat_eval_dictsort(struct chat_eval_arguments *arguments,
                             struct chat_value *out)
 {
+    assert(arguments->value[0].kind == CHAT_VALUE_RECORD);
     struct chat_value keys;
     TRY(chat_eval_items(arguments, out));
     TRY(chat_eval_keys(arguments, &keys));
@@ -353,6 +359,7 @@ enum err chat_eval_max(struct chat_eval_arguments *arguments,
 enum err chat_eval_get(struct chat_eval_arguments *arguments,
                        struct chat_value *out)
 {
+    assert(arguments->value[0].kind == CHAT_VALUE_RECORD);
     const struct chat_value *value = arguments->value;
     struct chat_value key;
     TRY(chat_value_key(arguments->scope->memory, &value[1], &key));
@@ -369,6 +376,7 @@ enum err chat_eval_get(struct chat_eval_arguments *arguments,
 enum err chat_eval_range(struct chat_eval_arguments *arguments,
                          struct chat_value *out)
 {
+    assert(arguments->count >= 1);
     int64_t bound[3] = { 0, 0, 1 }, count = 0;
     for (size_t a = 0; a < arguments->count; a++) {
         const struct chat_value *value = &arguments->value[a];
@@ -430,12 +438,14 @@ static enum err list_select(struct chat_eval_arguments *arguments,
 enum err chat_eval_selectattr(struct chat_eval_arguments *arguments,
                               struct chat_value *out)
 {
+    assert(arguments->count >= 2);
     return list_select(arguments, true, true, out);
 }
 
 enum err chat_eval_rejectattr(struct chat_eval_arguments *arguments,
                               struct chat_value *out)
 {
+    assert(arguments->count >= 2);
     return list_select(arguments, true, false, out);
 }
 
@@ -455,6 +465,7 @@ enum err chat_eval_reject(struct chat_eval_arguments *arguments,
 enum err chat_eval_map(struct chat_eval_arguments *arguments,
                        struct chat_value *out)
 {
+    assert(arguments->count >= 2);
     const struct chat_value *name = &arguments->value[1];
     struct chat_value list;
     TRY(list_copy(arguments, &list));

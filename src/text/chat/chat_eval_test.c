@@ -1,4 +1,5 @@
 /* Tests of templates, "is name" and those of select() and its like. */
+#include <assert.h>
 #include <string.h>
 
 #include "src/text/chat/chat_eval_impl.h"
@@ -50,6 +51,7 @@ static bool test_alone(const struct chat_value *value, const char *name,
 enum err chat_eval_holds(struct chat_eval_arguments *arguments,
                          const char *name, size_t bytes, bool *out)
 {
+    assert(name != NULL && out != NULL);
     /* names, whether it is of equal values, and the order that they have not */
     static const struct {
         const char *name;

@@ -1,4 +1,5 @@
 /* Functions of texts. */
+#include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -105,18 +106,21 @@ static enum err chat_eval_case(struct chat_eval_arguments *arguments, char from,
 enum err chat_eval_upper(struct chat_eval_arguments *arguments,
                          struct chat_value *out)
 {
+    assert(arguments->value[0].kind == CHAT_VALUE_STRING);
     return chat_eval_case(arguments, 'a', 'A' - 'a', out);
 }
 
 enum err chat_eval_lower(struct chat_eval_arguments *arguments,
                          struct chat_value *out)
 {
+    assert(arguments->value[0].kind == CHAT_VALUE_STRING);
     return chat_eval_case(arguments, 'A', 'a' - 'A', out);
 }
 
 enum err chat_eval_starts(struct chat_eval_arguments *arguments,
                           struct chat_value *out)
 {
+    assert(arguments->count == 2);
     const struct chat_value *text = &arguments->value[0];
     const struct chat_value *with = &arguments->value[1];
     TRY(chat_eval_texts(arguments));
@@ -129,6 +133,7 @@ enum err chat_eval_starts(struct chat_eval_arguments *arguments,
 enum err chat_eval_ends(struct chat_eval_arguments *arguments,
                         struct chat_value *out)
 {
+    assert(arguments->count == 2);
     const struct chat_value *text = &arguments->value[0];
     const struct chat_value *with = &arguments->value[1];
     TRY(chat_eval_texts(arguments));
@@ -170,6 +175,7 @@ static enum err text_split_blanks(struct chat_eval_arguments *arguments,
 enum err chat_eval_split(struct chat_eval_arguments *arguments,
                          struct chat_value *out)
 {
+    assert(arguments->value[0].kind == CHAT_VALUE_STRING);
     const struct chat_value *text = &arguments->value[0];
     const struct chat_value *by = &arguments->value[1];
     const struct chat_value *most = &arguments->value[2];
@@ -202,6 +208,7 @@ enum err chat_eval_split(struct chat_eval_arguments *arguments,
 enum err chat_eval_replace(struct chat_eval_arguments *arguments,
                            struct chat_value *out)
 {
+    assert(arguments->count == 3);
     const struct chat_value *by = &arguments->value[2];
     struct chat_value parts;
     void *room = NULL;
@@ -261,6 +268,7 @@ enum err chat_eval_capitalize(struct chat_eval_arguments *arguments,
 enum err chat_eval_indent(struct chat_eval_arguments *arguments,
                           struct chat_value *out)
 {
+    assert(arguments->value[0].kind == CHAT_VALUE_STRING);
     static const char blanks[] = "                ";
     const struct chat_value *value = arguments->value;
     struct chat_memory *memory = arguments->scope->memory;
@@ -318,6 +326,7 @@ enum err chat_eval_int(struct chat_eval_arguments *arguments,
 enum err chat_eval_find(struct chat_eval_arguments *arguments,
                         struct chat_value *out)
 {
+    assert(arguments->count == 2);
     const struct chat_value *text = &arguments->value[0];
     const struct chat_value *what = &arguments->value[1];
     const char *end = text->as.text + text->count;
@@ -338,6 +347,7 @@ enum err chat_eval_find(struct chat_eval_arguments *arguments,
 enum err chat_eval_format(struct chat_eval_arguments *arguments,
                           struct chat_value *out)
 {
+    assert(arguments->value[0].kind == CHAT_VALUE_STRING);
     struct chat_memory *memory = arguments->scope->memory;
     const char *at = arguments->value[0].as.text;
     const char *end = at + arguments->value[0].count;

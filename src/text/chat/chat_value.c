@@ -38,6 +38,7 @@ enum err chat_value_call(struct chat_memory *memory)
 
 enum err chat_value_room(struct chat_memory *memory, size_t bytes, void **out)
 {
+    assert(memory != NULL && out != NULL);
     struct chat_value_block *block = memory->last;
     TRY(chat_value_work(memory, bytes));
     bytes = (bytes + 15) & ~(size_t)15;
@@ -182,12 +183,14 @@ enum err chat_value_equal(struct chat_memory *memory,
                           const struct chat_value *a,
                           const struct chat_value *b, bool *out)
 {
+    assert(a != NULL && b != NULL && out != NULL);
     return chat_value_same(memory, a, b, 0, out);
 }
 
 enum err chat_value_text(struct chat_memory *memory,
                          const struct chat_value *value, struct chat_value *out)
 {
+    assert(value != NULL && out != NULL);
     char number[24];
     void *room = NULL;
     switch (value->kind) {
@@ -251,6 +254,7 @@ enum err chat_value_add_field(struct chat_memory *memory,
                               struct chat_value *record, const char *name,
                               size_t bytes, struct chat_value value)
 {
+    assert(record->kind == CHAT_VALUE_RECORD);
     void *room = NULL;
     assert(record->kind == CHAT_VALUE_RECORD);
     TRY(chat_value_room(memory, sizeof(struct chat_field), &room));
@@ -264,6 +268,7 @@ enum err chat_value_set_field(struct chat_memory *memory,
                               struct chat_value *record, const char *name,
                               size_t bytes, struct chat_value value)
 {
+    assert(record->kind == CHAT_VALUE_RECORD);
     struct chat_field **last = &record->as.record;
     struct chat_value rest = { .kind = CHAT_VALUE_RECORD };
     size_t steps = 0;
@@ -295,6 +300,7 @@ enum err chat_value_list(struct chat_memory *memory, size_t count,
 enum err chat_value_key(struct chat_memory *memory,
                         const struct chat_value *key, struct chat_value *out)
 {
+    assert(key != NULL && out != NULL);
     static const struct chat_value mark = { .kind = CHAT_VALUE_STRING,
                                             .as.text = "\1",
                                             .count = 1 };

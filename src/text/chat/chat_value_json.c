@@ -1,4 +1,5 @@
 /* Values as texts: as JSON, and as Python shows lists and dictionaries. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,11 +153,13 @@ enum err chat_value_json(struct chat_memory *memory,
                          const struct chat_value *value, int64_t indent,
                          struct chat_value *out)
 {
+    assert(value != NULL && out != NULL);
     return print_all(memory, value, indent, true, out);
 }
 
 enum err chat_value_repr(struct chat_memory *memory,
                          const struct chat_value *value, struct chat_value *out)
 {
+    assert(value != NULL && out != NULL);
     return print_all(memory, value, -1, false, out);
 }

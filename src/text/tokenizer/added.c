@@ -2,6 +2,7 @@
  * where the first two bytes of a token stand. */
 #include "src/text/tokenizer/added.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,6 +77,7 @@ static enum err added_new_node(struct added *added)
 
 enum err added_create(struct added **out)
 {
+    assert(out != NULL);
     enum err rc = ERR_OK;
     struct added *added = NULL;
     TRY(new_zeroed(&added, 1));
@@ -120,6 +122,7 @@ static void added_pair(struct added *added, const uint8_t *text, size_t bytes)
 enum err added_add(struct added *added, const uint8_t *text, size_t bytes,
                    int32_t token, unsigned flags)
 {
+    assert(added != NULL && (text != NULL || bytes == 0));
     uint32_t at = 0;
     if (bytes == 0)
         return err_set(ERR_DATA, "an added token is empty");
@@ -156,6 +159,7 @@ unsigned added_flags(const struct added *added)
 
 int32_t added_find(const struct added *added, const uint8_t *text, size_t bytes)
 {
+    assert(added != NULL && (text != NULL || bytes == 0));
     uint32_t at = 0;
     for (size_t i = 0; i < bytes && at != ADDED_NONE; i++)
         at = added_edge(added, at, text[i])->to;
@@ -234,6 +238,7 @@ bool added_next(const struct added *added, const struct unicode *unicode,
                 const uint8_t *text, size_t bytes, bool special,
                 struct added_search *search, struct added_match *match)
 {
+    assert(search != NULL && match != NULL);
     for (;;) {
         uint32_t node = 0;
         size_t start = added_begin(added, text, bytes, search->from);
@@ -262,6 +267,7 @@ bool added_next(const struct added *added, const struct unicode *unicode,
 bool added_straddles(const struct added *added, const uint8_t *text,
                      size_t bytes, size_t cut, bool touch)
 {
+    assert(added != NULL && cut <= bytes);
     size_t from = cut > added->longest ? cut - added->longest : 0;
     for (size_t start = from; start < cut; start++) {
         uint32_t at = 0;

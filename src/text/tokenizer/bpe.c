@@ -1,6 +1,7 @@
 /* The tables of a byte pair encoding. */
 #include "src/text/tokenizer/bpe.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ static size_t bpe_power(size_t at_least)
 enum err bpe_create(const struct bpe_options *options, size_t tokens,
                     size_t merges, int32_t highest, struct bpe **out)
 {
+    assert(options != NULL && highest >= -1 && out != NULL);
     struct bpe *bpe = NULL;
     size_t slots = bpe_power(2 * tokens), pairs = bpe_power(2 * merges);
     size_t numbers = (size_t)highest + 1;
@@ -87,6 +89,7 @@ int32_t bpe_find(const struct bpe *bpe, const uint8_t *text, size_t bytes)
 enum err bpe_show(struct bpe *bpe, int32_t token, const uint8_t *text,
                   size_t bytes)
 {
+    assert(token >= 0 && token <= bpe->highest);
     size_t at = bpe->texts.bytes;
     TRY(buffer_add(&bpe->texts, text, bytes));
     bpe->token[token].text = at;
@@ -97,6 +100,7 @@ enum err bpe_show(struct bpe *bpe, int32_t token, const uint8_t *text,
 enum err bpe_add(struct bpe *bpe, int32_t token, const uint8_t *text,
                  size_t bytes, bool found)
 {
+    assert(token >= 0 && token <= bpe->highest);
     struct bpe_token *into = &bpe->token[token];
     if (into->text_bytes != BPE_NO_TOKEN)
         return err_set(ERR_DATA, "token %d is given twice", token);
@@ -115,6 +119,7 @@ enum err bpe_add(struct bpe *bpe, int32_t token, const uint8_t *text,
 
 void bpe_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t both)
 {
+    assert(left >= 0 && right >= 0 && both >= 0);
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
     size_t hash = bpe_pair_hash(key), i = hash & bpe->pair_mask;
     size_t bit = bpe_filter_bit(bpe, hash);
@@ -144,6 +149,7 @@ void bpe_seal(struct bpe *bpe)
 bool bpe_text(const struct bpe *bpe, int32_t token, const uint8_t **text,
               size_t *bytes)
 {
+    assert(text != NULL && bytes != NULL);
     if (token < 0 || token > bpe->highest ||
         bpe->token[token].text_bytes == BPE_NO_TOKEN)
         return false;
@@ -168,12 +174,14 @@ void byte_alphabet_fill(struct byte_alphabet *alphabet)
             (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
         alphabet->byte[shown ? (size_t)b : next++] = b;
     }
+    assert(next == count);
 }
 
 bool byte_alphabet_bytes(const struct byte_alphabet *alphabet,
                          const uint8_t *text, size_t bytes, uint8_t *out,
                          size_t *out_bytes)
 {
+    assert(out != NULL && out_bytes != NULL);
     size_t count = 0;
     for (size_t i = 0, length = 0; i < bytes; i += length) {
         uint32_t point = unicode_at(text + i, &length);

@@ -39,6 +39,7 @@ struct bpe_pairs {
 
 enum err bpe_pairs_create(struct bpe_pairs **out)
 {
+    assert(out != NULL);
     struct bpe_pairs *pairs = NULL;
     TRY(new_zeroed(&pairs, 1));
     pairs->slots = BPE_PAIRS_SLOTS;
@@ -210,6 +211,7 @@ enum err bpe_pairs_settle(struct bpe_pairs *pairs)
 
 bool bpe_pairs_pop(struct bpe_pairs *pairs, struct bpe_pairs_top *out)
 {
+    assert(out != NULL);
     while (pairs->waiting > 0) {
         struct bpe_pairs_waiting *top = &pairs->heap[0];
         const struct bpe_pairs_entry *entry = &pairs->entry[top->entry];

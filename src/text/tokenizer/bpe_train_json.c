@@ -1,5 +1,6 @@
 /* A learned vocabulary as a tokenizer.json, as the Hugging Face library writes
  * one of a byte-level BPE. */
+#include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,7 @@ static json_t *bpe_train_added(const struct bpe_train *train)
 
 enum err bpe_train_json(const struct bpe_train *train, char **text)
 {
+    assert(train != NULL && text != NULL);
     json_t *root = json_pack(
         "{s:s, s:n, s:n, s:o, s:n, s:o, s:o, s:o, s:{s:s, s:n, s:n, s:n, s:n, "
         "s:b, s:b, s:b, s:o, s:o}}",

@@ -7,6 +7,7 @@
  * first: so lists that are being worked on lie on a stack. Each position is put
  * into a list at most three times, so that a word of n symbols costs n log n,
  * and nearly n where lists are few and long. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,7 @@ struct bpe_word {
 
 enum err bpe_word_create(const struct bpe *bpe, struct bpe_word **out)
 {
+    assert(bpe != NULL && out != NULL);
     struct bpe_word *work = NULL;
     TRY(new_zeroed(&work, 1));
     work->bpe = bpe;

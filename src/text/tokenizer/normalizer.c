@@ -1,6 +1,7 @@
 /* The steps of a normalizer, from one buffer to the other. */
 #include "src/text/tokenizer/normalizer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -33,6 +34,7 @@ struct normalizer {
 enum err normalizer_create(const struct unicode *unicode,
                            struct normalizer **out)
 {
+    assert(unicode != NULL && out != NULL);
     TRY(new_zeroed(out, 1));
     (*out)->unicode = unicode;
     return ERR_OK;
@@ -74,12 +76,14 @@ enum err normalizer_add_nfc(struct normalizer *normalizer)
 
 enum err normalizer_add_prepend(struct normalizer *normalizer, const char *text)
 {
+    assert(text != NULL);
     return normalizer_add(normalizer, NORMALIZER_PREPEND, "", text);
 }
 
 enum err normalizer_add_replace(struct normalizer *normalizer,
                                 const char *pattern, const char *content)
 {
+    assert(pattern != NULL && content != NULL);
     if (*pattern == '\0')
         return err_set(ERR_DATA, "the pattern is empty");
     return normalizer_add(normalizer, NORMALIZER_REPLACE, pattern, content);
@@ -112,6 +116,7 @@ bool normalizer_replaces(const struct normalizer *normalizer)
 bool normalizer_marks_blanks(const struct normalizer *normalizer,
                              const uint8_t *mark, size_t bytes)
 {
+    assert(mark != NULL);
     bool only = true;
     for (int i = 0; i < normalizer->steps; i++) {
         const struct normalizer_step *step = &normalizer->step[i];
@@ -159,6 +164,7 @@ enum err normalizer_run(const struct normalizer *normalizer,
                         struct normalizer_work *work, bool prepend,
                         const uint8_t **text, size_t *bytes)
 {
+    assert(normalizer != NULL && work != NULL && bytes != NULL);
     size_t limit = NORMALIZER_GROWTH_MAX * *bytes + NORMALIZER_GROWTH_LEAST;
     for (int i = 0; i < normalizer->steps; i++) {
         const struct normalizer_step *step = &normalizer->step[i];

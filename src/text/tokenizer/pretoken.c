@@ -2,6 +2,7 @@
  * others the places of a whole part are listed first. */
 #include "src/text/tokenizer/pretoken.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +42,7 @@ struct pretoken_work {
 
 enum err pretoken_create(struct pretoken **out)
 {
+    assert(out != NULL);
     return new_zeroed(out, 1);
 }
 
@@ -93,6 +95,7 @@ bool pretoken_only_metaspace(const struct pretoken *pretoken)
 enum err pretoken_add_metaspace(struct pretoken *pretoken, const char *mark,
                                 enum pretoken_prepend prepend, bool split)
 {
+    assert(mark != NULL && prepend <= PRETOKEN_ALWAYS);
     struct pretoken_step step = { .metaspace = { .prepend = prepend,
                                                  .split = split } };
     size_t length = 0, bytes = strlen(mark);
@@ -119,6 +122,7 @@ enum err pretoken_add_split(struct pretoken *pretoken,
                             bool literal, enum pretoken_behavior behavior,
                             bool invert)
 {
+    assert(pattern != NULL && behavior <= PRETOKEN_CONTIGUOUS);
     struct pretoken_step step = { .behavior = behavior, .invert = invert };
     if (*pattern == '\0')
         return err_set(ERR_DATA, "the pattern is empty");
@@ -136,6 +140,7 @@ enum err pretoken_add_split(struct pretoken *pretoken,
 
 enum err pretoken_work_create(struct pretoken_work **out)
 {
+    assert(out != NULL);
     return new_zeroed(out, 1);
 }
 
@@ -308,6 +313,7 @@ enum err pretoken_run(const struct pretoken *pretoken,
                       enum pretoken_place place, const uint8_t *text,
                       size_t bytes, pretoken_word_fn *word, void *arg)
 {
+    assert(place <= PRETOKEN_INSIDE && word != NULL);
     struct pretoken_walk walk = { .pretoken = pretoken,
                                   .unicode = unicode,
                                   .work = work,

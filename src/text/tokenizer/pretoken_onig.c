@@ -10,6 +10,7 @@
  *             categories, and beside them characters beyond ASCII */
 #include "src/text/tokenizer/pretoken_regex.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 #include <strings.h>
@@ -274,6 +275,7 @@ enum err pretoken_onig_translate(const struct unicode *unicode,
                                  struct pretoken_classes *classes,
                                  struct buffer *out)
 {
+    assert(unicode != NULL && classes != NULL && out != NULL);
     size_t begin = out->bytes;
     struct onig onig = { .pattern = pattern,
                          .at = pattern,

@@ -2,6 +2,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "src/text/tokenizer/pretoken_regex.h"
 
+#include <assert.h>
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,7 @@ enum err pretoken_regex_create(const struct unicode *unicode,
                                const char *pattern, bool literal,
                                struct pretoken_regex **out)
 {
+    assert(unicode != NULL && pattern != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct buffer text = { 0 };
     struct pretoken_regex *regex = calloc(1, sizeof *regex);
@@ -173,6 +175,7 @@ enum err pretoken_regex_split(const struct pretoken_regex *regex,
                               const uint8_t *text, size_t bytes,
                               struct pretoken_spans *spans)
 {
+    assert(regex != NULL && spans != NULL);
     size_t from = 0, end = 0;
     bool found = false, any = false;
     if (spans->search == NULL) {

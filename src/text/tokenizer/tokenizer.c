@@ -31,6 +31,7 @@ static enum err tokenizer_bytes(struct tokenizer *tokenizer)
 enum err tokenizer_create(const char *name, struct tokenizer **out)
 {
     assert(name != NULL && out != NULL);
+    assert(name != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct tokenizer *tokenizer = NULL;
     TRY(new_zeroed(&tokenizer, 1));
@@ -60,6 +61,7 @@ static enum err tokenizer_ends(struct tokenizer *tokenizer, int32_t bos,
 enum err tokenizer_create_json(const char *name, const char *json, size_t bytes,
                                int32_t bos, int32_t eos, struct tokenizer **out)
 {
+    assert(name != NULL && json != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct tokenizer *tokenizer = NULL;
     TRY(new_zeroed(&tokenizer, 1));
@@ -147,6 +149,7 @@ static int32_t tokenizer_find_normalized(const struct tokenizer *tokenizer,
 
 int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *text)
 {
+    assert(text != NULL);
     const uint8_t *bytes = (const uint8_t *)text;
     size_t length = strlen(text);
     if (tokenizer->bpe == NULL)
@@ -176,6 +179,7 @@ enum err token_list_room(struct token_list *list, size_t count)
 enum err token_list_add(struct token_list *list, const int32_t *tokens,
                         size_t count)
 {
+    assert(list != NULL && (tokens != NULL || count == 0));
     TRY(token_list_room(list, count));
     if (count > 0)
         memcpy(list->token + list->count, tokens, count * sizeof *tokens);
@@ -190,6 +194,7 @@ struct tokenizer_encoder {
 enum err tokenizer_encoder_create(const struct tokenizer *tokenizer,
                                   struct tokenizer_encoder **out)
 {
+    assert(tokenizer != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct tokenizer_encoder *encoder = NULL;
     TRY(new_zeroed(&encoder, 1));
@@ -219,6 +224,7 @@ enum err tokenizer_encode(struct tokenizer_encoder *encoder,
                           const uint8_t *text, size_t bytes, unsigned flags,
                           struct token_list *out)
 {
+    assert(encoder != NULL && out != NULL);
     if (encoder->work != NULL)
         return tokenizer_encode_text(encoder->work, text, bytes, flags, out);
     int32_t tokens[256];
@@ -242,6 +248,7 @@ size_t tokenizer_cut(const struct tokenizer *tokenizer, const uint8_t *text,
 enum err tokenizer_decode(const struct tokenizer *tokenizer, int32_t token,
                           const uint8_t **text, size_t *bytes)
 {
+    assert(text != NULL && bytes != NULL);
     int64_t size = tokenizer_vocab_size(tokenizer);
     if (token < 0 || token >= size)
         return err_set(ERR_DATA, "token %d is outside the vocabulary [0, %lld)",
@@ -269,6 +276,7 @@ enum err tokenizer_decode_next(const struct tokenizer *tokenizer,
                                struct tokenizer_decoder *decoder, int32_t token,
                                const uint8_t **text, size_t *bytes)
 {
+    assert(decoder != NULL);
     TRY(tokenizer_decode(tokenizer, token, text, bytes));
     if (tokenizer->prepends && !decoder->inside && *bytes > 0 &&
         **text == ' ' && !tokenizer_is(tokenizer, token, TOKENIZER_IS_ADDED)) {

@@ -1,6 +1,7 @@
 /* Decoders of files of characters, of which each token's text is made once. */
 #include "src/text/tokenizer/tokenizer_decode.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -109,6 +110,7 @@ static enum err decode_read(const struct tokenizer_node *node, int depth,
 enum err tokenizer_decode_read(const struct tokenizer_node *root,
                                struct tokenizer_decode *decode)
 {
+    assert(root != NULL && decode != NULL);
     bool fused = false;
     struct tokenizer_node node = tokenizer_reader_member(root, "decoder");
     if (node.value == NULL)
@@ -244,6 +246,7 @@ out:
 enum err tokenizer_decode_text(const struct tokenizer_decode *decode,
                                const char *text, struct buffer *out)
 {
+    assert(decode != NULL && text != NULL && out != NULL);
     size_t begin = out->bytes;
     TRY(buffer_add(out, text, strlen(text)));
     for (int i = 0; i < decode->steps; i++) {

@@ -4,6 +4,7 @@
  * the place of an old one. */
 #include "src/text/tokenizer/tokenizer_impl.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ struct tokenizer_encode {
 enum err tokenizer_encode_create(const struct tokenizer *tokenizer,
                                  struct tokenizer_encode **out)
 {
+    assert(tokenizer->bpe != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct tokenizer_encode *work = NULL;
     TRY(new_zeroed(&work, 1));
@@ -307,6 +309,7 @@ static bool encode_may_cut(const uint8_t *text, size_t cut, bool strips)
 size_t tokenizer_encode_cut(const struct tokenizer *tokenizer,
                             const uint8_t *text, size_t bytes)
 {
+    assert(tokenizer->bpe != NULL);
     bool byte_level = tokenizer->byte_level;
     if (!encode_cuts(tokenizer) ||
         (byte_level ? normalizer_replaces(tokenizer->normalizer)

@@ -1,4 +1,5 @@
 /* A tokenizer.json, and what lies beside it. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,6 +130,7 @@ static void file_name(const char *path, struct tokenizer *tokenizer)
 enum err tokenizer_file_json(const char *name, const char *json, size_t bytes,
                              struct tokenizer *tokenizer)
 {
+    assert(json != NULL && tokenizer->bpe == NULL);
     enum err rc = ERR_OK;
     json_t *parsed = NULL;
     TRY(new_room(&tokenizer->file, bytes + 1));
@@ -146,6 +148,7 @@ out:
 
 enum err tokenizer_file_load(const char *name, struct tokenizer *tokenizer)
 {
+    assert(name != NULL && tokenizer->bpe == NULL);
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     struct stat status;

@@ -1,6 +1,7 @@
 /* The vocabulary, the merges and the added tokens of a tokenizer.json. */
 #include "src/text/tokenizer/tokenizer_decode.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -473,6 +474,7 @@ enum err tokenizer_model_read(const struct tokenizer_node *root,
                               const struct tokenizer_decode *decode,
                               struct tokenizer *tokenizer)
 {
+    assert(decode != NULL && tokenizer->unicode != NULL);
     struct model_reader reader = { .root = *root,
                                    .tokenizer = tokenizer,
                                    .decode = *decode,

@@ -1,6 +1,7 @@
 /* JSON values with their places. */
 #include "src/text/tokenizer/tokenizer_reader.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,6 +69,7 @@ enum err tokenizer_reader_array(const struct tokenizer_node *node)
 enum err tokenizer_reader_keys(const struct tokenizer_node *node,
                                const char *const *keys)
 {
+    assert(keys != NULL);
     const char *key = NULL;
     json_t *value = NULL;
     TRY(tokenizer_reader_object(node));
@@ -89,6 +91,7 @@ enum err tokenizer_reader_keys(const struct tokenizer_node *node,
 enum err tokenizer_reader_string(const struct tokenizer_node *node,
                                  const char *key, const char **out)
 {
+    assert(key != NULL && out != NULL);
     struct tokenizer_node member = tokenizer_reader_member(node, key);
     if (!json_is_string(member.value))
         return tokenizer_reader_refuse(&member, "a string is expected");
@@ -99,6 +102,7 @@ enum err tokenizer_reader_string(const struct tokenizer_node *node,
 enum err tokenizer_reader_bool(const struct tokenizer_node *node,
                                const char *key, bool otherwise, bool *out)
 {
+    assert(key != NULL && out != NULL);
     struct tokenizer_node member = tokenizer_reader_member(node, key);
     *out = otherwise;
     if (member.value == NULL)
@@ -111,6 +115,7 @@ enum err tokenizer_reader_bool(const struct tokenizer_node *node,
 
 enum err tokenizer_reader_token(const struct tokenizer_node *node, int32_t *out)
 {
+    assert(out != NULL);
     json_int_t value = json_integer_value(node->value);
     if (!json_is_integer(node->value) || value < 0 || value >= INT32_MAX)
         return tokenizer_reader_refuse(
@@ -122,6 +127,7 @@ enum err tokenizer_reader_token(const struct tokenizer_node *node, int32_t *out)
 enum err tokenizer_reader_pattern(const struct tokenizer_node *node,
                                   const char **out)
 {
+    assert(out != NULL);
     static const char *const keys[] = { "String", "Regex", NULL };
     struct tokenizer_node pattern = tokenizer_reader_member(node, "pattern");
     TRY(tokenizer_reader_keys(&pattern, keys));
@@ -172,6 +178,7 @@ enum err tokenizer_reader_lacks(const struct tokenizer_node *root,
                                 unsigned count, unsigned first,
                                 const char *what, struct tokenizer_lacks **out)
 {
+    assert(count > 0 && first < 256 && out != NULL);
     struct tokenizer_lacks *lacks = NULL;
     TRY(new_zeroed(&lacks, 1));
     snprintf(lacks->text, sizeof lacks->text,
