@@ -3,6 +3,8 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 #include "src/base/err.h"
 
@@ -18,3 +20,40 @@ void jsontext_number(double value, char text[JSONTEXT_NUMBER_BYTES]);
 /* A string, in which bytes that are no UTF-8 become '?': JSON is UTF-8, a path
  * need not be, nor an error text that was cut. NULL: out of memory. */
 json_t *jsontext_string(const char *text);
+
+/* An object of JSON, member by member, in one pass and without memory: for
+ * files in which there may be a million members, each of them small, or a
+ * million lines. Who reads a member's value gives it to jansson, which checks
+ * it, or reads the number that it is; json_split checks what lies between the
+ * values.
+ *
+ * Longest text of a member that is read with json_split_value. */
+#define JSON_SPLIT_VALUE_MAX 65536
+
+struct json_split {
+    const char *text;
+    size_t bytes;
+    size_t at;
+    bool begun;
+};
+
+struct json_member {
+    const char *key; /* with its quotes and escapes */
+    size_t key_bytes;
+    const char *value;
+    size_t value_bytes;
+};
+
+/* `text` is an object, maybe with white space around it. */
+struct json_split json_split_begin(const char *text, size_t bytes);
+
+/* The next member; *done: there was none, and nothing follows the object.
+ * ERR_DATA says what is wrong at which byte; the caller puts the file before
+ * it. */
+enum err json_split_next(struct json_split *split, struct json_member *member,
+                         bool *done);
+
+/* The whole member as an object of one key, which the caller releases. ERR_DATA
+ * where it is no JSON, has a key twice, a NUL in a string, or over
+ * JSON_SPLIT_VALUE_MAX bytes. */
+enum err json_split_value(const struct json_member *member, json_t **object);

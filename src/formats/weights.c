@@ -94,6 +94,7 @@ static enum err sort_names(struct weights *weights)
 
 enum err weights_open(const char *path, struct weights **out)
 {
+    assert(path != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct weights *weights = NULL;
     *out = NULL;
@@ -331,6 +332,7 @@ enum err weights_match_known(struct weights *weights,
                              const struct params *params, const char *ignore,
                              const char *settings)
 {
+    assert(weights != NULL && params != NULL);
     struct mismatches list = { .settings = settings };
     struct ckpt_named *names = NULL;
     TRY(new_zeroed(&names, (size_t)params->count + 1));

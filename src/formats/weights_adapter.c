@@ -1,6 +1,7 @@
 /* Writes a checkpoint's adapters as files of peft. How they are read is
  * weights_tuned.c, what tensors are called there src/formats/hf/hf_names.c. */
 
+#include <assert.h>
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -306,6 +307,7 @@ static enum err check_base(struct adapter_export *e)
 
 enum err weights_adapter_export(struct weights *weights, const char *folder)
 {
+    assert(weights != NULL && folder != NULL);
     enum err rc = ERR_OK;
     const struct weights_about *about = weights_about(weights);
     struct adapter_export e = { .weights = weights, .lora = about->lora };

@@ -1,6 +1,7 @@
 /* Checks what a state says of its base, and finds where that is. */
 #include "src/formats/weights_tuned.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,6 +54,7 @@ static enum err check_lora(const json_t *lora, const char *where)
 
 enum err weights_base_check(const json_t *base, const char *where)
 {
+    assert(where != NULL);
     const json_t *path = json_object_get(base, "path");
     const json_t *sha256 = json_object_get(base, "sha256");
     const json_t *seed = json_object_get(base, "seed");
@@ -82,6 +84,7 @@ enum err weights_base_check(const json_t *base, const char *where)
 bool weights_base_moved(const json_t *base, const char *run_dir,
                         char out[FSIO_PATH_MAX])
 {
+    assert(run_dir != NULL && out != NULL);
     const char *path = json_string_value(json_object_get(base, "path"));
     const char *way = json_string_value(json_object_get(base, "from_run"));
     return path != NULL && way != NULL && !fsio_exists(path) &&

@@ -2,6 +2,7 @@
  * that runs are started with, so that limits and names are the same. */
 #include "src/formats/weights_ckpt_config.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,7 @@ static char * override(const char *key, const json_t *value)
 enum err weights_ckpt_config_read(const json_t *state, const char *where,
                                   struct model_config *out)
 {
+    assert(where != NULL && out != NULL);
     enum err rc = ERR_OK;
     const json_t *fixed = json_object_get(state, "fixed");
     char *overrides[COUNT];

@@ -1,6 +1,7 @@
 /* Makes a name of a path. */
 #include "src/formats/weights.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +47,7 @@ static void clean(char *name)
 
 void weights_name(const char *path, char name[WEIGHTS_NAME_MAX])
 {
+    assert(path != NULL && name != NULL);
     char rest[FSIO_PATH_MAX];
     const char *hub = find_hub(path);
     size_t length = strlen(path);

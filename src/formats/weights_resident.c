@@ -98,6 +98,7 @@ enum err weights_resident_create(struct weights *weights,
                                  const struct params *params, enum dtype dtype,
                                  int threads, struct weights_resident **out)
 {
+    assert(threads > 0 && out != NULL);
     enum err rc = ERR_OK;
     struct weights_resident *resident = NULL;
     assert(dtype == DTYPE_F32 || dtype == DTYPE_BF16);

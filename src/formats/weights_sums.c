@@ -17,6 +17,7 @@ static int64_t blocks_of(const struct param *param)
 enum err weights_sums_create(const struct params *params,
                              struct weights_sums **out)
 {
+    assert(params != NULL && out != NULL);
     size_t count = (size_t)params->count;
     struct weights_sums *sums = NULL;
     enum err rc = ERR_OK;
@@ -129,6 +130,7 @@ static enum err parse_tensor(const json_t *list, const char *where, int index,
 enum err weights_sums_parse(const json_t *json, const struct params *params,
                             const char *where, struct weights_sums **out)
 {
+    assert(params != NULL && where != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct weights_sums *sums = NULL;
     *out = NULL;
@@ -164,6 +166,7 @@ enum err weights_sums_compare(const struct weights_sums *was,
                               const struct weights_sums *is, const char *path,
                               int *unknown)
 {
+    assert(was != NULL && is != NULL && unknown != NULL);
     char names[256] = "";
     size_t used = 0;
     int differ = 0;

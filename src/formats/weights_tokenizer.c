@@ -1,6 +1,7 @@
 /* Makes a model's tokenizer, and says if another one takes its place. */
 #include "src/formats/weights.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 bool weights_tokenizer_sha256(const struct weights_about *about,
                               char sha256[65])
 {
+    assert(about != NULL && sha256 != NULL);
     struct tokenizer *tokenizer = NULL;
     if (about->tokenizer != NULL)
         return digest_bytes(about->tokenizer, about->tokenizer_bytes, sha256) ==
@@ -61,6 +63,7 @@ void weights_tokenizer_warn_names(const struct weights_about *about)
 enum err weights_tokenizer_create(const struct weights_about *about,
                                   const char *given, struct tokenizer **out)
 {
+    assert(about != NULL && out != NULL);
     *out = NULL;
     if (given != NULL)
         TRY(tokenizer_create(given, out));

@@ -218,6 +218,7 @@ enum err weights_tuned_open(const json_t *state, const char *where,
                             const struct weights_tuned_own *own,
                             struct weights_tuned **out)
 {
+    assert(config != NULL && own != NULL && out != NULL);
     enum err rc = ERR_OK;
     const json_t *base = json_object_get(state, "base");
     const json_t *fixed = json_object_get(state, "fixed");
@@ -271,6 +272,7 @@ void weights_tuned_close(struct weights_tuned *tuned)
 enum err weights_tuned_list(const struct weights_tuned *tuned,
                             struct weights_tensor **list, int *count)
 {
+    assert(list != NULL && count != NULL);
     const struct params *whole = tuned->whole;
     TRY(new_zeroed(list, (size_t)whole->count + 1));
     for (int i = 0; i < whole->count; i++) {
@@ -290,6 +292,7 @@ enum err weights_tuned_list(const struct weights_tuned *tuned,
 enum err weights_tuned_matrix(struct weights_tuned *tuned, const char *name,
                               int64_t rows, int64_t cols, float **out)
 {
+    assert(name != NULL && rows > 0 && cols > 0);
     int index = find_own(tuned, name);
     *out = NULL;
     if (index < 0)
@@ -446,6 +449,7 @@ static enum err read_checked(struct weights_tuned *tuned, int index,
 enum err weights_tuned_read(struct weights_tuned *tuned, int index,
                             int64_t begin, int64_t end, float *out)
 {
+    assert(begin >= 0 && begin <= end && out != NULL);
     const struct param *param = &tuned->whole->list[index];
     int own = find_own(tuned, param->name);
     assert(begin >= 0 && begin <= end && end <= param->numel);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/json_split.h"
+#include "src/base/jsontext.h"
 
 #define NUMBER_BYTES 64
 

@@ -46,6 +46,7 @@ static const char *gguf_kind_name(enum gguf_kind kind)
 
 enum err gguf_open(const char *path, struct gguf **out)
 {
+    assert(path != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct stat status;
     struct gguf *gguf = NULL;

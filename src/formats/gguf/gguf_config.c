@@ -138,6 +138,7 @@ out:
 enum err gguf_config_read(const struct gguf *gguf, enum arch *arch,
                           struct model_config *model)
 {
+    assert(arch != NULL && model != NULL);
     uint64_t parts = 1;
     struct arch_values values;
     TRY(find_arch(gguf, arch));
@@ -178,6 +179,7 @@ static enum err check_activation(const struct model_config *model,
 
 enum err gguf_config_choose(const struct model_config *model, enum arch *arch)
 {
+    assert(model != NULL && arch != NULL);
     char titles[ARCH_TITLES_BYTES];
     TRY(hf_config_choose(model, arch));
     const struct arch_row *row = &arch_rows[*arch];

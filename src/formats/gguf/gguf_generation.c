@@ -1,6 +1,7 @@
 /* The two tables: keys of tokens, and of sampling. */
 #include "src/formats/gguf/gguf_tokenizer.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -71,6 +72,7 @@ static enum err generation_draws(const struct gguf *gguf, json_t *root)
 enum err gguf_generation_make(const struct gguf *gguf, uint64_t tokens,
                               char **text)
 {
+    assert(gguf != NULL && text != NULL);
     enum err rc = ERR_OK;
     json_t *root = json_object(), *list = json_array();
     int64_t pad = generation_token(gguf, KEY("padding_token_id"), tokens);
@@ -158,6 +160,7 @@ static enum err write_draws(struct gguf_writer *writer, const json_t *root)
 enum err gguf_generation_write(struct gguf_writer *writer,
                                const char *generation, int32_t eos, int32_t pad)
 {
+    assert(writer != NULL && eos >= -1 && pad >= -1);
     enum err rc = ERR_OK;
     json_error_t problem;
     json_t *root =

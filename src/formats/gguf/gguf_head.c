@@ -2,6 +2,7 @@
  * only touched as far as the head goes. */
 #include "src/formats/gguf/gguf_head.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -378,6 +379,7 @@ static enum err head_room(struct gguf_head *head)
 
 enum err gguf_head_read(struct gguf_head *head)
 {
+    assert(head != NULL);
     head->capacity =
         (size_t)(head->file_bytes < GGUF_HEAD_BYTES_MAX ? head->file_bytes
                                                         : GGUF_HEAD_BYTES_MAX);

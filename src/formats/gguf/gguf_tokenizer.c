@@ -1,6 +1,7 @@
 /* A tokenizer.json, tokenizer_config.json and chat template of a GGUF file. */
 #include "src/formats/gguf/gguf_tokenizer.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -325,6 +326,7 @@ static enum err maker_chat(const struct maker *maker, char **text)
 enum err gguf_tokenizer_make(const struct gguf *gguf,
                              struct gguf_tokenizer *out)
 {
+    assert(gguf != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct gguf_tokenizer made = { NULL };
     struct maker maker = { .gguf = gguf,

@@ -2,6 +2,7 @@
  * is what programs that read GGUF do by these names. */
 #include "src/formats/gguf/gguf_tokenizer_pre.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,6 +75,7 @@ const struct gguf_tokenizer_pre *gguf_tokenizer_pre_find(const char *name,
 
 void gguf_tokenizer_pre_names(char *out, size_t size)
 {
+    assert(out != NULL && size > 0);
     size_t at = 0;
     out[0] = '\0';
     for (size_t p = 0; p < PRE_KNOWN; p++)

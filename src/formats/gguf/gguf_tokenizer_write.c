@@ -1,6 +1,7 @@
 /* Writes a tokenizer's tokens, types and merges, and by which name other
  * programs divide texts as it does. */
 
+#include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -152,6 +153,7 @@ static enum err write_all(struct gguf_writer *writer, const json_t *root,
 enum err gguf_tokenizer_write(struct gguf_writer *writer,
                               const struct gguf_tokenizer_texts *from)
 {
+    assert(writer != NULL && from->tokenizer != NULL);
     enum err rc = ERR_OK;
     json_error_t problem;
     struct texts texts = {

@@ -2,6 +2,7 @@
  * cannot express is found by reading the text again. */
 #include "src/formats/hf/hf_config.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +137,7 @@ static enum err read_root(const json_t *root, enum arch *arch,
 enum err hf_config_parse(const char *text, size_t bytes, const char *path,
                          enum arch *arch, struct model_config *model)
 {
+    assert(text != NULL && arch != NULL && model != NULL);
     json_error_t problem;
     struct arch_values values;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
@@ -285,6 +287,7 @@ const char *hf_config_difference(const struct model_config *a,
 enum err hf_config_text(enum arch arch, const struct model_config *model,
                         const char *dtype, char **text)
 {
+    assert(model != NULL && dtype != NULL && text != NULL);
     char *made = NULL;
     enum arch again;
     struct model_config read;

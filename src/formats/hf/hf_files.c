@@ -2,6 +2,7 @@
  * a part to play. Whether the tokenizer can be used is src/text's matter. */
 #include "src/formats/hf/hf_files.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -88,6 +89,7 @@ static enum err template_within(const char *folder, struct hf_files *files)
 
 enum err hf_files_read(const char *folder, struct hf_files *files)
 {
+    assert(folder != NULL && files != NULL);
     char path[FSIO_PATH_MAX];
     for (int i = 0; i < HF_FILES; i++) {
         TRY(fsio_path(path, "%s/%s", folder, hf_files[i].name));
@@ -336,6 +338,7 @@ enum err hf_files_tokens(const struct hf_files *files, const char *where,
                          const char *config, size_t config_bytes,
                          struct hf_tokens *out)
 {
+    assert(files != NULL && where != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct sources s = { .where = where };
     *out = (struct hf_tokens){ .vocab = 0 };
@@ -357,6 +360,7 @@ out:
 enum err hf_files_token_text(const struct hf_files *files, const char *where,
                              int32_t token, char **text)
 {
+    assert(files != NULL && where != NULL && text != NULL);
     struct vocabulary vocabulary;
     enum err rc = open_vocabulary(files, where, &vocabulary);
     const char *found = rc == ERR_OK ? find_text(&vocabulary, token) : NULL;

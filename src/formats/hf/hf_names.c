@@ -104,6 +104,7 @@ enum err hf_names_create(const struct arch_form *form,
                          const struct params *params, int64_t vocab,
                          struct hf_names **out)
 {
+    assert(form != NULL && model != NULL && out != NULL);
     enum err rc = ERR_OK;
     assert(vocab > 0 && vocab <= model->vocab_size);
     /* at most 3 pieces of a parameter, or one of each expert */

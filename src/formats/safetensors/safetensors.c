@@ -147,6 +147,7 @@ static enum err open_path(struct safetensors *set, const char *path)
 
 enum err safetensors_open(const char *path, struct safetensors **out)
 {
+    assert(path != NULL && out != NULL);
     struct safetensors *set = NULL;
     TRY(new_zeroed(&set, 1));
     enum err rc = open_path(set, path);

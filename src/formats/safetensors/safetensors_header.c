@@ -1,8 +1,9 @@
 /* The header of one safetensors file: read, and every number in it checked. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/json_split.h"
+#include "src/base/jsontext.h"
 #include "src/base/new.h"
 #include "src/base/array.h"
 #include "src/formats/safetensors/safetensors_impl.h"
@@ -258,6 +259,7 @@ static enum err read_length(struct safetensors_shard *shard, uint64_t *bytes)
 
 enum err safetensors_header_read(struct safetensors *set, int file)
 {
+    assert(set != NULL && file >= 0);
     enum err rc = ERR_OK;
     struct safetensors_shard *shard = &set->shards[file];
     int first = set->count;

@@ -1,8 +1,9 @@
 /* model.safetensors.index.json: which tensor is in which file. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/json_split.h"
+#include "src/base/jsontext.h"
 #include "src/base/new.h"
 #include "src/formats/safetensors/safetensors_impl.h"
 
@@ -120,6 +121,7 @@ static enum err collect(void *arg, const char *tensor, const char *file)
 
 enum err safetensors_index_read(struct safetensors_index *index)
 {
+    assert(index != NULL);
     TRY(fsio_read_file(index->path, SAFETENSORS_HEADER_MAX, &index->text,
                        &index->bytes));
     TRY(new_zeroed(&index->names, SAFETENSORS_SHARDS_MAX));
@@ -166,6 +168,7 @@ static enum err check_entry(void *arg, const char *tensor, const char *file)
 enum err safetensors_index_check(const struct safetensors_index *index,
                                  const struct safetensors *set)
 {
+    assert(index != NULL && set != NULL);
     struct check check = { .set = set };
     TRY(new_zeroed(&check.listed, (size_t)set->count));
     enum err rc = visit_all(index, check_entry, &check);
