@@ -103,6 +103,7 @@ static enum err checksum_begin(struct checksum *checksum)
 
 enum err checksum_create(const char *name, struct checksum **out)
 {
+    assert(name != NULL && out != NULL);
     enum err rc = ERR_OK;
     *out = NULL;
     struct checksum *checksum = NULL;
@@ -129,6 +130,7 @@ void checksum_destroy(struct checksum *checksum)
 enum err checksum_update(struct checksum *checksum, const void *data,
                          size_t bytes)
 {
+    assert(checksum != NULL && (data != NULL || bytes == 0));
     switch (checksum->algorithm->kind) {
     case LIBCRYPTO:
         if (EVP_DigestUpdate(checksum->context, data, bytes) != 1)

@@ -57,6 +57,7 @@ bool file_sums_is_empty(const struct file_sums *sums)
 enum err file_sums_update(struct file_sums *sums, const void *data,
                           size_t bytes)
 {
+    assert(sums != NULL && (data != NULL || bytes == 0));
     for (int s = 0; s < sums->count; s++)
         TRY(checksum_update(sums->one[s].sum, data, bytes));
     return ERR_OK;

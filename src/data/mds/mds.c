@@ -228,6 +228,7 @@ enum err mds_shard_verify(const struct mds_shard *shard,
 
 enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65])
 {
+    assert(shard != NULL && hex != NULL);
     return mds_check_sha256(shard->fd, shard->path, &shard->info->raw, hex);
 }
 

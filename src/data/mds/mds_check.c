@@ -16,6 +16,7 @@
 
 enum err mds_check_size(const char *path, const struct mds_file *file)
 {
+    assert(path != NULL && file != NULL);
     int64_t bytes = 0;
     enum err rc = regular_size(path, &bytes);
     if (rc == ERR_DATA && !fsio_exists(path))

@@ -69,6 +69,7 @@ static bool mds_column_is_number(const struct mds_span *span, bool whole)
 enum err mds_column_decode(const struct mds_layout_column *column,
                            const struct mds_span *span, struct mds_value *out)
 {
+    assert(column != NULL && span != NULL && out != NULL);
     *out = (struct mds_value){ .kind = column->encoding.kind, .column = *span };
     switch (column->encoding.kind) {
     case MDS_SCALAR:
@@ -154,6 +155,7 @@ static enum err mds_column_print_str(const struct mds_span *span, FILE *file)
 
 enum err mds_column_print(const struct mds_value *value, FILE *file)
 {
+    assert(value != NULL && file != NULL);
     const struct mds_span *span = &value->column;
     switch (value->kind) {
     case MDS_SCALAR:

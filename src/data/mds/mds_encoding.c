@@ -155,6 +155,7 @@ enum err mds_encoding_decode(const struct mds_encoding *encoding,
                              const uint8_t *data, size_t bytes,
                              struct values *out)
 {
+    assert(encoding != NULL && out != NULL);
     int code = encoding->type;
     assert(encoding->kind == MDS_BYTES || encoding->kind == MDS_SCALAR ||
            encoding->kind == MDS_ARRAY);

@@ -54,6 +54,7 @@ static bool mds_index_name_is_safe(const char *name)
 enum err mds_index_add_hash(struct mds_file *file, const char *name,
                             const char *hex)
 {
+    assert(file != NULL && name != NULL && hex != NULL);
     size_t digits = checksum_digits(name);
     if (digits > 0 &&
         (strlen(hex) != digits || strspn(hex, "0123456789abcdef") != digits))
@@ -234,6 +235,7 @@ enum err mds_index_parse(const char *path, char *text, size_t bytes,
 
 enum err mds_index_read(const char *folder, struct mds_index **out)
 {
+    assert(folder != NULL && out != NULL);
     char path[FSIO_PATH_MAX];
     char *text = NULL;
     size_t bytes = 0;
@@ -245,6 +247,7 @@ enum err mds_index_read(const char *folder, struct mds_index **out)
 
 enum err mds_index_check(const struct mds_index *index, const char *folder)
 {
+    assert(index != NULL && folder != NULL);
     const struct mds_layout *last = NULL;
     for (int64_t s = 0; s < index->shards; s++) {
         const struct mds_layout *layout = index->shard[s].layout;

@@ -270,6 +270,7 @@ enum err mds_manifest_again(struct mds_manifest *manifest, const char *entry)
 
 enum err mds_manifest_write(struct mds_manifest *manifest, const char *folder)
 {
+    assert(manifest != NULL && folder != NULL);
     char path[FSIO_PATH_MAX];
     struct buffer *text = &manifest->index;
     TRY(fsio_path(path, "%s/%s", folder, MDS_INDEX_NAME));

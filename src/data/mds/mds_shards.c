@@ -115,6 +115,7 @@ static enum err mds_shards_number_samples(struct mds_shards *set)
 
 enum err mds_shards_open(const char *folder, struct mds_shards **out)
 {
+    assert(folder != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct mds_shards *set = NULL;
     TRY(new_zeroed(&set, 1));

@@ -53,6 +53,7 @@ const struct mds_index *mds_table_index(const struct mds_table *table)
 
 enum err mds_table_check(const struct mds_table *table, const char *column)
 {
+    assert(table != NULL && column != NULL);
     char names[300];
     const struct mds_index *index = mds_shards_index(table->shards);
     for (int64_t l = 0; l < index->layouts; l++) {

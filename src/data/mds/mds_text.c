@@ -1,6 +1,7 @@
 /* Writes JSON as Python does. */
 #include "src/data/mds/mds_text.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,6 +56,7 @@ static size_t mds_text_plain(const uint8_t *at, size_t bytes)
 
 enum err mds_text_span(struct buffer *text, const char *string, size_t bytes)
 {
+    assert(text != NULL && (string != NULL || bytes == 0));
     TRY(mds_text_add(text, "\""));
     const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)string;
     while (bytes > 0) {

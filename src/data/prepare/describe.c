@@ -2,6 +2,7 @@
  * read through scan.c. */
 #include "src/data/prepare/describe.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 
 enum err describe_format(const struct describe *info, char **text)
 {
+    assert(info != NULL && text != NULL);
     *text = NULL;
     if (asprintf(text,
                  "samples          %" PRId64 "\n"

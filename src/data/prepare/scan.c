@@ -34,6 +34,7 @@ enum err scan_read(struct dataset *dataset, int64_t index, int32_t **tokens,
 
 enum err scan_tokenizer(const struct dataset *dataset, struct tokenizer **out)
 {
+    assert(dataset != NULL && out != NULL);
     const char *file = dataset_tokenizer_file(dataset);
     *out = NULL;
     if (file[0] != '\0')

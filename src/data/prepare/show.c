@@ -1,6 +1,7 @@
 /* Decodes samples and says where their documents end. */
 #include "src/data/prepare/finished_sets.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,7 @@ static enum err show_sample(struct show *show, bool beginning,
 enum err show_samples(struct dataset *dataset,
                       const struct show_options *options, FILE *out)
 {
+    assert(options != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct show show = { .options = options, .dataset = dataset, .out = out };
     int64_t samples = dataset_samples(dataset), length = 0, capacity = 0;

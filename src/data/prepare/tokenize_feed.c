@@ -27,6 +27,7 @@ enum err tokenize_feed_create(struct documents *documents,
                               const struct tokenizer *tokenizer,
                               struct tokenize_feed **out)
 {
+    assert(documents != NULL && tokenizer != NULL && out != NULL);
     struct tokenize_feed *feed = NULL;
     TRY(new_zeroed(&feed, 1));
     feed->documents = documents;

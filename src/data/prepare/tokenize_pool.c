@@ -195,6 +195,7 @@ void tokenize_pool_give(struct tokenize_pool *pool)
 enum err tokenize_pool_take(struct tokenize_pool *pool,
                             struct tokenize_piece **out)
 {
+    assert(pool != NULL && out != NULL);
     *out = NULL;
     if (pool->first == pool->end)
         return ERR_OK;

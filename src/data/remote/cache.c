@@ -419,6 +419,7 @@ void cache_stop(struct cache *cache, bool stop)
 enum err cache_describe(struct cache *cache, const struct cache_shard *shards,
                         int64_t count)
 {
+    assert(shards != NULL && count >= 0);
     for (int64_t s = 0; s < count; s++) {
         int64_t zip = shards[s].zip.name != NULL ? shards[s].zip.bytes : 0;
         if (shards[s].raw.bytes + zip > cache->largest)

@@ -112,6 +112,7 @@ static void store_global_init(void)
 enum err store_http_create(const struct store_http_source *source,
                            struct store_http **out)
 {
+    assert(source != NULL && out != NULL);
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, store_global_init);
     TRY(new_zeroed(out, 1));

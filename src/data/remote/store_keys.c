@@ -2,6 +2,7 @@
  */
 #include "src/data/remote/store_keys.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,7 @@ static enum err store_keys_region(const char *profile, struct store_keys *out)
 
 enum err store_keys_find(struct store_keys *out)
 {
+    assert(out != NULL);
     memset(out, 0, sizeof *out);
     const char *profile = store_keys_env("AWS_PROFILE");
     if (profile[0] == '\0')

@@ -2,6 +2,7 @@
  * of credentials. No network here. */
 #include "src/data/remote/store_url.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,6 +42,7 @@ static const char *store_url_wrong(const char *rest, size_t place, bool blanks)
 
 enum err store_url_parse(const char *text, struct store_url *out)
 {
+    assert(text != NULL && out != NULL);
     memset(out, 0, sizeof *out);
     size_t scheme = store_url_scheme(text);
     if (scheme == 0 || scheme >= sizeof out->scheme)

@@ -199,6 +199,7 @@ enum err dataset_open_with(const char *path, const struct sidecar *sidecar,
 
 enum err dataset_open(const char *path, struct dataset **out)
 {
+    assert(path != NULL && out != NULL);
     return dataset_create(path, NULL, true, &cache_defaults, out);
 }
 

@@ -1,6 +1,7 @@
 /* Reads the text of a mixture, word by word. */
 #include "src/data/set/mixture_text.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -162,6 +163,7 @@ static enum err read_entry(struct reader *reader, struct mixture_text *out)
 
 enum err mixture_text_parse(const char *text, struct mixture_text *out)
 {
+    assert(text != NULL && out != NULL);
     struct reader reader = { .at = text };
     memset(out, 0, sizeof *out);
     do {

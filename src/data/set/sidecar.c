@@ -113,6 +113,7 @@ static enum err sidecar_parse(const json_t *root, struct sidecar *out)
 
 enum err sidecar_read(const char *folder, struct sidecar *out)
 {
+    assert(folder != NULL && out != NULL);
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *text = NULL;
@@ -187,6 +188,7 @@ static void sidecar_set_more(json_t *root, const struct sidecar *sidecar)
 
 enum err sidecar_write(const char *folder, const struct sidecar *sidecar)
 {
+    assert(folder != NULL && sidecar != NULL);
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *text = NULL;

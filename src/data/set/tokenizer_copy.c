@@ -1,6 +1,7 @@
 /* Writes and checks the copy of a tokenizer's file. */
 #include "src/data/set/tokenizer_copy.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 enum err tokenizer_copy_write(const char *folder,
                               const struct tokenizer *tokenizer)
 {
+    assert(folder != NULL && tokenizer != NULL);
     char path[FSIO_PATH_MAX];
     size_t bytes = 0;
     const char *file = tokenizer_file(tokenizer, &bytes);

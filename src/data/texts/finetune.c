@@ -356,6 +356,7 @@ static enum err finetune_encode(struct finetune *finetune, size_t count)
 enum err finetune_read(struct finetune *finetune, const json_t *record,
                        struct finetune_example *out)
 {
+    assert(record != NULL && out != NULL);
     const struct finetune_rules *rules = &finetune->rules;
     size_t messages = 0;
     TRY(finetune_parse(finetune, record, &messages));

@@ -268,6 +268,7 @@ enum err inputs_find_sets(char *const *operands, int count, struct inputs *out)
 enum err inputs_check_separator(const struct inputs *inputs,
                                 const char *separator)
 {
+    assert(inputs != NULL);
     bool text = false;
     for (size_t i = 0; i < inputs->count; i++)
         text = text || (!inputs->file[i].json && !inputs->file[i].set);

@@ -49,6 +49,7 @@ out:
 
 enum err jsonl_open(const char *path, struct jsonl **out)
 {
+    assert(path != NULL && out != NULL);
     return jsonl_open_watched(path, NULL, out);
 }
 
@@ -218,6 +219,7 @@ static enum err jsonl_parse(const struct jsonl *reader, const char *line,
 
 enum err jsonl_next(struct jsonl *reader, json_t **record)
 {
+    assert(reader != NULL && record != NULL);
     const char *line = NULL;
     size_t bytes = 0;
     *record = NULL;

@@ -1,6 +1,7 @@
 /* Reads files of prompts, lines or records. */
 #include "src/data/texts/prompt_file.h"
 
+#include <assert.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -90,6 +91,7 @@ enum err prompt_file_read(const char *path,
                                            size_t bytes),
                           void *arg)
 {
+    assert(path != NULL && take != NULL);
     struct prompt_file file = { .path = path, .take = take, .arg = arg };
     size_t length = strlen(path);
     TRY(prompt_file_check(path));

@@ -262,6 +262,7 @@ static enum err source_seek(struct source *source, int64_t *bytes)
 
 enum err source_skip(struct source *source, int64_t bytes)
 {
+    assert(source != NULL);
     uint8_t data[SOURCE_SKIP_BYTES];
     TRY(source_seek(source, &bytes));
     while (bytes > 0) {
