@@ -188,9 +188,12 @@ CHOICES(expert_weigh, width, 4, dtype)
 
 /* --- updates --- */
 
-#define UPDATE(op, moments)                                                    \
-    struct timeline_detail kernel_work_##op KERNEL_UPDATE_LIKE(op)             \
-        BODY("n", (n), 0, (double)n *(E(dtype) + 2.0 * F32 * (1 + (moments))))
-UPDATE(adamw, 2)
-UPDATE(lion, 1)
-UPDATE(sgd, 1)
+/* A row of kernel_updates.h: weights and moments are read and written. */
+#define UPDATE(OP, op, names, ...)                                             \
+    struct timeline_detail kernel_work_##op KERNEL_UPDATE_LIKE(op) BODY(       \
+        "n", (n), 0,                                                           \
+        (double)n *(E(dtype) +                                                 \
+                    2.0 * F32 *                                                \
+                        (1 + sizeof((const char *[]){ KERNEL_BARE names }) /   \
+                                 sizeof(char *))))
+KERNEL_UPDATES(UPDATE, )
