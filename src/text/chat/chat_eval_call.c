@@ -78,9 +78,17 @@ static enum err call_strftime(struct chat_eval_arguments *arguments,
                        given);
     bool known = given != NULL ? gmtime_r(&now, &date) != NULL
                                : localtime_r(&now, &date) != NULL;
-    if (!known || format->count >= sizeof pattern)
-        return err_set(ERR_DATA, "line %d: strftime_now('%.40s..')",
-                       arguments->node->line, "");
+    if (!known)
+        return err_set(ERR_USAGE,
+                       "%lld seconds since 1970 (SOURCE_DATE_EPOCH, else the "
+                       "clock): there is no such date",
+                       (long long)now);
+    if (format->count >= sizeof pattern)
+        return err_set(ERR_DATA,
+                       "line %d: strftime_now('%.40s..') has a format of %zu "
+                       "bytes, at most %zu",
+                       arguments->node->line, format->as.text, format->count,
+                       sizeof pattern - 1);
     memcpy(pattern, format->as.text, format->count);
     pattern[format->count] = '\0';
     void *room = NULL;
