@@ -353,8 +353,7 @@ static enum err chat_lex_all(struct chat_lex_place *place)
 
 enum err chat_lex_read(const char *text, size_t bytes, struct chat_lex *out)
 {
-    assert(text != NULL && out->word == NULL);
-    assert(text != NULL && out != NULL);
+    assert((text != NULL || bytes == 0) && out != NULL);
     if (bytes > CHAT_LEX_BYTES_MAX)
         return err_set(ERR_DATA, "%zu bytes are too many for a template",
                        bytes);

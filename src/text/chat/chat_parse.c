@@ -273,8 +273,7 @@ static enum err chat_parse_body(struct chat_parse *parse,
 
 enum err chat_parse_read(const char *text, size_t bytes, struct chat_tree *out)
 {
-    assert(text != NULL && out->made == NULL);
-    assert(text != NULL && out != NULL);
+    assert((text != NULL || bytes == 0) && out != NULL);
     enum err rc = ERR_OK;
     *out = (struct chat_tree){ .made = NULL };
     TRY(chat_lex_read(text, bytes, &out->lex));
