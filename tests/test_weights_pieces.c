@@ -10,7 +10,6 @@
 #include "src/formats/hf/hf_config.h"
 #include "src/formats/hf/hf_names.h"
 #include "src/formats/safetensors/safetensors_writer.h"
-#include "src/formats/weights_cut.h"
 #include "tests/data_fixture.h"
 
 #define SEED 5

@@ -14,7 +14,7 @@
 #include "src/data/prepare/publish.h"
 #include "src/formats/safetensors/safetensors_writer.h"
 #include "src/formats/weights.h"
-#include "src/formats/weights_cut.h"
+#include "src/formats/hf/hf_names.h"
 
 static enum err append(void *arg, const float *data, int64_t count)
 {

@@ -13,7 +13,7 @@
 #include "src/formats/gguf/gguf_config.h"
 #include "src/formats/hf/hf_names.h"
 #include "src/formats/gguf/gguf_tokenizer.h"
-#include "src/formats/weights_cut.h"
+#include "src/formats/weights.h"
 
 #define QUANTIZATION_VERSION 2
 #define WRITE_NUMBERS ((int64_t)1 << 16)

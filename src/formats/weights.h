@@ -177,3 +177,21 @@ void weights_tokenizer_warn_names(const struct weights_about *about);
 /* That of the model's own; false: it is not known. */
 bool weights_tokenizer_sha256(const struct weights_about *about,
                               char sha256[65]);
+
+/* The way back of weights_pieces.h: a MODEL's parameters as the tensors that
+ * other programs' files have (weights_cut.c, src/formats/hf/hf_names.h). */
+struct hf_piece;
+
+/* Gets a tensor's next elements. */
+typedef enum err (*weights_cut_sink)(void *arg, const float *data,
+                                     int64_t count);
+
+/* Floats that are held at a time: 16 MiB. */
+#define WEIGHTS_CUT_FLOATS ((int64_t)4 << 20)
+
+/* The elements of a piece's tensor, from its first to its last, through
+ * `buffer` of WEIGHTS_CUT_FLOATS floats. Of a transposed piece larger than the
+ * buffer the parameter is read as many times as it is larger. */
+enum err weights_cut(struct weights *weights, const struct params *params,
+                     const struct hf_piece *piece, float *buffer,
+                     weights_cut_sink sink, void *arg);

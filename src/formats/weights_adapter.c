@@ -15,7 +15,6 @@
 #include "src/formats/hf/hf_config.h"
 #include "src/formats/hf/hf_names.h"
 #include "src/formats/safetensors/safetensors_writer.h"
-#include "src/formats/weights_cut.h"
 #include "src/formats/weights.h"
 
 #define ADAPTER_FILE "adapter_model.safetensors"

@@ -1,9 +1,10 @@
 /* Cuts parameters into the tensors of other programs, through one buffer. */
-#include "src/formats/weights_cut.h"
+#include "src/formats/weights.h"
 
 #include <assert.h>
 
 #include "src/formats/gguf/gguf.h"
+#include "src/formats/hf/hf_names.h"
 
 /* How much of the buffer is for what is read, where rows change places. */
 #define READ_FLOATS (WEIGHTS_CUT_FLOATS / 4)

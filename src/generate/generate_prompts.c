@@ -8,7 +8,7 @@
 
 #include "src/base/array.h"
 #include "src/base/new.h"
-#include "src/data/texts/prompt_file.h"
+#include "src/data/texts/inputs.h"
 
 /* Nobody waits for so many, and numbers of them stay small. */
 #define PROMPTS_MAX 10000000

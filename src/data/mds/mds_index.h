@@ -12,7 +12,7 @@
 #include "src/base/err.h"
 #include "src/data/codec/file_sums.h"
 #include "src/data/mds/mds_layout.h"
-#include "src/data/set/dataset.h"
+#include "src/data/set/dataset_format.h"
 
 #define MDS_INDEX_NAME "index.json"
 

@@ -9,6 +9,7 @@
 #include "src/base/new.h"
 #include "src/data/codec/checksum.h"
 #include "src/data/codec/codec.h"
+#include "src/data/mds/mds_encoding.h"
 #include "src/data/mds/mds_index.h"
 #include "src/data/mds/mds_text.h"
 

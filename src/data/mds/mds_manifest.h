@@ -6,7 +6,19 @@
 
 #include "src/base/err.h"
 #include "src/base/buffer.h"
-#include "src/data/mds/mds_writer.h"
+
+struct mds_column {
+    const char *name;
+    const char *encoding; /* Streaming's name, src/data/mds/mds_encoding.h */
+};
+
+struct mds_writer_options {
+    const struct mds_column *columns; /* of different names, in any order */
+    int count;
+    int64_t size_limit;      /* bytes of a shard, below 2^32; 0: one shard */
+    const char *compression; /* "zstd:3"; NULL: none */
+    const char *hashes; /* of the files, in the index: "sha256,xxh64"; NULL */
+};
 
 struct mds_manifest_column {
     char *name, *encoding;

@@ -14,7 +14,6 @@
 #include "src/base/new.h"
 #include "src/data/codec/codec.h"
 #include "src/data/mds/mds_encoding.h"
-#include "src/data/mds/mds_manifest.h"
 #include "src/base/regular.h"
 #include "src/data/set/values.h"
 

@@ -14,21 +14,9 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/data/mds/mds_manifest.h"
 
 struct mds_writer;
-
-struct mds_column {
-    const char *name;
-    const char *encoding; /* Streaming's name, src/data/mds/mds_encoding.h */
-};
-
-struct mds_writer_options {
-    const struct mds_column *columns; /* of different names, in any order */
-    int count;
-    int64_t size_limit;      /* bytes of a shard, below 2^32; 0: one shard */
-    const char *compression; /* "zstd:3"; NULL: none */
-    const char *hashes; /* of the files, in the index: "sha256,xxh64"; NULL */
-};
 
 /* The bytes of a column, as src/data/mds/mds_encoding.h makes them. */
 struct mds_field {

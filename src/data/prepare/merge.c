@@ -17,7 +17,6 @@
 #include "src/data/prepare/publish.h"
 #include "src/base/regular.h"
 #include "src/data/set/sidecar.h"
-#include "src/data/set/tokenizer_copy.h"
 
 #define MERGE_COPY_BYTES ((size_t)1 << 20)
 

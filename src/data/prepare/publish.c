@@ -14,7 +14,6 @@
 #include "src/base/output.h"
 #include "src/data/mds/mds_index.h"
 #include "src/data/set/sidecar.h"
-#include "src/data/set/tokenizer_copy.h"
 
 static bool publish_is_shard(const char *name)
 {

@@ -13,7 +13,6 @@
 #include "src/base/new.h"
 #include "src/data/prepare/progress.h"
 #include "src/data/set/sidecar.h"
-#include "src/data/set/tokenizer_copy.h"
 #include "src/data/set/values.h"
 #include "src/text/tokenizer/tokenizer.h"
 

@@ -17,7 +17,6 @@
 #include "src/data/prepare/publish.h"
 #include "src/base/regular.h"
 #include "src/data/prepare/scan.h"
-#include "src/data/set/tokenizer_copy.h"
 
 #define SPLIT_POLL_SAMPLES 256
 

@@ -10,7 +10,7 @@
 #include "src/base/digest.h"
 #include "src/base/regular.h"
 #include "src/data/set/sidecar.h"
-#include "src/data/prepare/tokenize_job.h"
+#include "src/data/prepare/tokenize_impl.h"
 
 enum err tokenize_job_poll(struct tokenize_job *job, int64_t done)
 {

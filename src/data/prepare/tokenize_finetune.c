@@ -20,7 +20,6 @@
 #include "src/data/prepare/publish.h"
 #include "src/base/regular.h"
 #include "src/data/set/sidecar.h"
-#include "src/data/set/tokenizer_copy.h"
 #include "src/data/set/values.h"
 
 /* Examples between looks at the clock and the stop flag. */

@@ -4,7 +4,7 @@
 
 #include "src/base/log.h"
 #include "src/data/prepare/tokenize_pool.h"
-#include "src/data/prepare/tokenize_job.h"
+#include "src/data/prepare/tokenize_impl.h"
 
 static enum err pass_idle(void *context)
 {

@@ -12,8 +12,7 @@
 #include "src/base/new.h"
 #include "src/base/regular.h"
 #include "src/data/set/sidecar.h"
-#include "src/data/prepare/tokenize_job.h"
-#include "src/data/set/tokenizer_copy.h"
+#include "src/data/prepare/tokenize_impl.h"
 
 /* Samples between looks at the clock and the stop flag. */
 #define SET_POLL_SAMPLES 256

@@ -1,5 +1,5 @@
 /* Opens an address by its scheme, and counts. How files travel is the scheme's
- * (store_scheme.h). */
+ * (store_impl.h). */
 #include "src/data/remote/store.h"
 
 #include <assert.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "src/base/new.h"
-#include "src/data/remote/store_scheme.h"
+#include "src/data/remote/store_impl.h"
 
 static const struct store_scheme *const store_schemes[] = { STORE_SCHEMES };
 #define STORE_SCHEME_COUNT (sizeof store_schemes / sizeof store_schemes[0])

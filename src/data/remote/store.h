@@ -1,5 +1,5 @@
 /* Where files of a data set come from when that is no folder of this machine:
- * file://, http://, https:// and s3://, each a row of store_scheme.h.
+ * file://, http://, https:// and s3://, each a row of store_impl.h.
  *
  * A store is one folder there; its files are fetched whole. store_get() may be
  * called by any number of threads at once. What may pass (a lost connection, a

@@ -8,7 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/regular.h"
-#include "src/data/remote/store_scheme.h"
+#include "src/data/remote/store_impl.h"
 
 #define STORE_FILE_PIECE ((size_t)1 << 20)
 

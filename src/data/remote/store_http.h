@@ -3,7 +3,7 @@
  * source's (store_http.c, store_s3.c). */
 #pragma once
 
-#include "src/data/remote/store_scheme.h"
+#include "src/data/remote/store_impl.h"
 #include "src/data/remote/store_transfer.h"
 
 struct store_http;

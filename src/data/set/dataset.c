@@ -11,9 +11,7 @@
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
-#include "src/data/set/dataset_format.h"
 #include "src/data/remote/store_url.h"
-#include "src/data/set/tokenizer_copy.h"
 #include "src/text/tokenizer/tokenizer.h"
 
 /* Names of data sets in a message. */

@@ -15,21 +15,9 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/data/remote/cache.h"
-#include "src/data/set/sidecar.h"
-#include "src/data/set/values.h"
+#include "src/data/set/dataset_format.h"
 
 struct dataset;
-
-struct dataset_contents {
-    int64_t samples;   /* > 0 */
-    int64_t shards;    /* files that are checked one by one, > 0 */
-    int64_t bytes;     /* of all shards */
-    int64_t largest;   /* shard's bytes */
-    int64_t longest;   /* sample's tokens; 0: the index does not tell */
-    int64_t unchecked; /* shards without a checksum that is known here */
-    bool lengths;      /* every sample tells the lengths of its documents */
-};
 
 enum err dataset_open(const char *path, struct dataset **out);
 /* The same without a look at the shards, for ranks that share that; where it
@@ -109,13 +97,6 @@ struct dataset_marks {
 enum err dataset_read_marked(struct dataset *dataset, int64_t index,
                              int32_t *tokens, int64_t capacity, int64_t *length,
                              struct dataset_marks *marks);
-
-/* Asked before every MiB of a long reading. Once it says false, the reading
- * ends with ERR_OK and has found nothing. */
-struct dataset_watch {
-    bool (*go_on)(void *self);
-    void *self;
-};
 
 /* Check all checksums of the file of shard `index` that index and sidecar
  * record and that are known here. Shards without samples are checked too.

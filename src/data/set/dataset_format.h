@@ -14,9 +14,25 @@
 #include "src/base/digest.h"
 #include "src/base/err.h"
 #include "src/data/remote/cache.h"
-#include "src/data/set/dataset.h"
 #include "src/data/set/sidecar.h"
 #include "src/data/set/values.h"
+
+struct dataset_contents {
+    int64_t samples;   /* > 0 */
+    int64_t shards;    /* files that are checked one by one, > 0 */
+    int64_t bytes;     /* of all shards */
+    int64_t largest;   /* shard's bytes */
+    int64_t longest;   /* sample's tokens; 0: the index does not tell */
+    int64_t unchecked; /* shards without a checksum that is known here */
+    bool lengths;      /* every sample tells the lengths of its documents */
+};
+
+/* Asked before every MiB of a long reading. Once it says false, the reading
+ * ends with ERR_OK and has found nothing. */
+struct dataset_watch {
+    bool (*go_on)(void *self);
+    void *self;
+};
 
 /* Where the files of a set are that are not in its folder. */
 struct dataset_access {

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/base/fsio.h"
 
 #define SIDECAR_NAME "tessera.json"
 #define SIDECAR_FORMAT "tessera-data/1"
@@ -42,3 +43,17 @@ struct sidecar {
 enum err sidecar_read(const char *folder, struct sidecar *out);
 void sidecar_release(struct sidecar *sidecar);
 enum err sidecar_write(const char *folder, const struct sidecar *sidecar);
+
+/* The tokenizer's file travels with what was made with it, as "tokenizer.json"
+ * in the folder (tokenizer_copy.c). "bytes" has no file. */
+struct tokenizer;
+#define TOKENIZER_COPY_NAME "tokenizer.json"
+
+/* Put it there, if it has a file. */
+enum err tokenizer_copy_write(const char *folder,
+                              const struct tokenizer *tokenizer);
+
+/* Its path, "" if there is none. ERR_DATA when it is another one than that with
+ * this digest, which the folder's description names `name`. */
+enum err tokenizer_copy_find(const char *folder, const char *name,
+                             const char *sha256, char path[FSIO_PATH_MAX]);

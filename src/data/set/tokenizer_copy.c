@@ -1,5 +1,5 @@
 /* Writes and checks the copy of a tokenizer's file. */
-#include "src/data/set/tokenizer_copy.h"
+#include "src/data/set/sidecar.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 
 #include "src/base/digest.h"
 #include "src/base/regular.h"
+#include "src/text/tokenizer/tokenizer.h"
 
 #define COPY_BYTES_MAX ((size_t)1 << 30)
 

@@ -1,5 +1,5 @@
 /* Reads files of prompts, lines or records. */
-#include "src/data/texts/prompt_file.h"
+#include "src/data/texts/inputs.h"
 
 #include <assert.h>
 #include <string.h>

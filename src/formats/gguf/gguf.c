@@ -12,7 +12,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/new.h"
-#include "src/formats/gguf/gguf_head.h"
+#include "src/formats/gguf/gguf_impl.h"
 
 struct gguf {
     char path[FSIO_PATH_MAX];

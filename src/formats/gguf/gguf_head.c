@@ -1,6 +1,6 @@
 /* The head of a GGUF file. Memory for it is as large as the file at most, and is
  * only touched as far as the head goes. */
-#include "src/formats/gguf/gguf_head.h"
+#include "src/formats/gguf/gguf_impl.h"
 
 #include <assert.h>
 #include <inttypes.h>

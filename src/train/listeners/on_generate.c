@@ -18,7 +18,7 @@
 #include "src/base/memory.h"
 #include "src/base/units.h"
 #include "src/data/set/dataset.h"
-#include "src/data/texts/prompt_file.h"
+#include "src/data/texts/inputs.h"
 #include "src/job/stop.h"
 #include "src/text/unicode.h"
 #include "src/train/listeners/on_generate_prompts.h"

@@ -8,7 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/data/set/dataset.h"
-#include "src/data/texts/prompt_file.h"
+#include "src/data/texts/inputs.h"
 
 /* What rank 0 has read, and what all get of it. */
 struct prompts_read {
