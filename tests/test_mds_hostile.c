@@ -19,11 +19,14 @@
 
 static enum err parse(const char *text, size_t bytes, struct mds_index **out)
 {
-    char *copy = malloc(bytes + 1);
-    memcpy(copy, text, bytes);
-    copy[bytes] = '\0';
+    static const char *folder;
+    if (folder == NULL)
+        folder = fixture_folder();
     *out = NULL;
-    return mds_index_parse("index.json", copy, bytes, out);
+    fixture_write_file(fixture_path(folder, MDS_INDEX_NAME), text, bytes);
+    enum err rc = mds_index_read(folder, out);
+    unlink(fixture_path(folder, MDS_INDEX_NAME));
+    return rc;
 }
 
 /* SHARD as the second of two, with `old` replaced. */

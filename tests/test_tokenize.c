@@ -8,7 +8,7 @@
 
 #include "src/data/set/dataset.h"
 #include "src/data/prepare/census.h"
-#include "src/data/prepare/describe.h"
+#include "src/data/prepare/finished_sets.h"
 #include "src/data/prepare/progress.h"
 #include "src/data/prepare/scan.h"
 #include "src/data/texts/text.h"
@@ -397,7 +397,8 @@ static int64_t calls_to_read(void)
 static void test_describe(const char *folder)
 {
     struct census census;
-    const struct describe *info = &census.about;
+    const struct census *info = &census;
+    const struct show_options last = { 6, 9, NULL }, none = { 7, 1, NULL };
     struct scan_result result;
     char *text = NULL, *lines = NULL;
     size_t bytes = 0;
@@ -425,14 +426,14 @@ static void test_describe(const char *folder)
     tap_is_int(scan_verify(dataset, false, stop_now, &result), ERR_IO,
                "verifying can be interrupted");
     FILE *out = open_memstream(&lines, &bytes);
-    fixture_need(describe_print(dataset, 6, 9, out, NULL));
+    fixture_need(show_tokens(dataset, &last, out));
     fclose(out);
     char want[64];
     snprintf(want, sizeof want, "%d %d %d %d %d %d 256\n", stream[48],
              stream[49], stream[50], stream[51], stream[52], stream[53]);
     tap_is_str(lines, want, "printed tokens");
     free(lines);
-    tap_is_int(describe_print(dataset, 7, 1, stdout, NULL), ERR_USAGE,
+    tap_is_int(show_tokens(dataset, &none, stdout), ERR_USAGE,
                "no such sample");
     dataset_close(dataset);
 }

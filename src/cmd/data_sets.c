@@ -8,7 +8,6 @@
 
 #include "src/base/clean.h"
 #include "src/data/mds/mds_table.h"
-#include "src/data/prepare/describe.h"
 #include "src/data/prepare/finished_sets.h"
 #include "src/job/stop.h"
 
@@ -76,7 +75,8 @@ enum err data_head(struct data_options *options)
     struct dataset *dataset = NULL;
     const struct show_options show = {
         .first = options->from,
-        .count = options->count < INT64_MAX ? options->count : HEAD_SAMPLES,
+        .count = options->count < INT64_MAX || options->tokens ? options->count
+                                                               : HEAD_SAMPLES,
         .stop = stop_requested,
     };
     if (options->tokens && options->column != NULL)
@@ -84,10 +84,8 @@ enum err data_head(struct data_options *options)
     if (options->column != NULL || options->raw)
         return data_columns_cat(options);
     TRY_OUT(dataset_open(options->operands[0], &dataset));
-    TRY_OUT(options->tokens
-                ? describe_print(dataset, options->from, options->count, stdout,
-                                 stop_requested)
-                : show_samples(dataset, &show, stdout));
+    TRY_OUT(options->tokens ? show_tokens(dataset, &show, stdout)
+                            : show_samples(dataset, &show, stdout));
 out:
     dataset_close(dataset);
     return rc;

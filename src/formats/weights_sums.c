@@ -89,16 +89,12 @@ json_t *weights_sums_json(const struct weights_sums *sums)
     json_t *json = json_object();
     for (int i = 0; i < sums->params->count && json != NULL; i++) {
         json_t *list = json_array();
-        int failed = list == NULL;
-        for (int64_t b = sums->first[i]; b < sums->first[i + 1] && !failed; b++)
-            failed = json_array_append_new(
+        int failed = 0; /* jansson's calls fail without a list */
+        for (int64_t b = sums->first[i]; b < sums->first[i + 1]; b++)
+            failed |= json_array_append_new(
                 list, json_integer((json_int_t)sums->list[b]));
-        if (failed) {
-            json_decref(list);
-            list = NULL;
-        }
-        /* takes the list, and fails without one */
-        if (json_object_set_new(json, sums->params->list[i].name, list) != 0) {
+        failed |= json_object_set_new(json, sums->params->list[i].name, list);
+        if (failed != 0) {
             json_decref(json);
             json = NULL;
         }

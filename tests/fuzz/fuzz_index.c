@@ -2,12 +2,16 @@
  * promises. */
 #include <assert.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/fsio.h"
 #include "src/data/mds/mds_index.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static char folder[64];
 
 static void check_file(const struct mds_file *file)
 {
@@ -34,16 +38,36 @@ static void check_layout(const struct mds_layout *layout)
         assert(layout->role[MDS_TOKENS] >= 0);
 }
 
+static void remove_folder(void)
+{
+    (void)fsio_remove_tree(folder);
+}
+
+static void write_index(const void *data, size_t bytes)
+{
+    char path[FSIO_PATH_MAX];
+    const char *base = getenv("TMPDIR");
+    if (folder[0] == '\0') {
+        snprintf(folder, sizeof folder, "%.40s/index.XXXXXX",
+                 base != NULL ? base : "/dev/shm");
+        if (mkdtemp(folder) == NULL)
+            abort();
+        atexit(remove_folder);
+    }
+    if (fsio_path(path, "%s/" MDS_INDEX_NAME, folder) != ERR_OK)
+        abort();
+    FILE *file = fopen(path, "wb");
+    if (file == NULL || fwrite(data, 1, bytes, file) != bytes ||
+        fclose(file) != 0)
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct mds_index *index = NULL;
     int64_t samples = 0;
-    char *text = malloc(bytes + 1);
-    if (text == NULL)
-        return 0;
-    memcpy(text, data, bytes);
-    text[bytes] = '\0';
-    if (mds_index_parse("index.json", text, bytes, &index) != ERR_OK)
+    write_index(data, bytes);
+    if (mds_index_read(folder, &index) != ERR_OK)
         return 0;
     for (int64_t s = 0; s < index->shards; s++) {
         const struct mds_shard_info *info = &index->shard[s];

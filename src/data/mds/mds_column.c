@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 #include "src/data/mds/mds_text.h"
+#include "src/text/unicode.h"
 
 /* Digits of a number that is written as text; Python converts no more. */
 #define MDS_COLUMN_DIGITS_MAX 4300
@@ -25,23 +25,6 @@ enum err mds_column_check(const struct mds_layout_column *column)
                        "column '%.60s' is '%.60s', which is not known",
                        column->name, column->text);
     return ERR_OK;
-}
-
-static bool mds_column_is_utf8(const struct mds_span *span)
-{
-    for (size_t at = 0; at < span->bytes;) {
-        utf8proc_int32_t character = 0;
-        utf8proc_ssize_t bytes =
-            span->data[at] < 0x80
-                ? 1
-                : utf8proc_iterate(span->data + at,
-                                   (utf8proc_ssize_t)(span->bytes - at),
-                                   &character);
-        if (bytes <= 0)
-            return false;
-        at += (size_t)bytes;
-    }
-    return true;
 }
 
 /* A number as str_int has it; else as str_float or str_decimal. */
@@ -78,7 +61,7 @@ enum err mds_column_decode(const struct mds_layout_column *column,
                                    &out->numbers);
     case MDS_STR:
     case MDS_JSON:
-        if (!mds_column_is_utf8(span))
+        if (unicode_valid(span->data, span->bytes) != span->bytes)
             return err_set(ERR_DATA, "is damaged: its text is no valid UTF-8");
         return ERR_OK;
     case MDS_NUMBER_TEXT:

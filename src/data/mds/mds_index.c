@@ -67,11 +67,9 @@ enum err mds_index_add_hash(struct mds_file *file, const char *name,
         return err_set(ERR_MEMORY, "out of memory");
     file->hash = grown;
     struct file_sum *hash = &grown[file->hashes++];
-    hash->name = strdup(name);
-    hash->hex = strdup(hex);
-    if (hash->name == NULL || hash->hex == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    return ERR_OK;
+    hash->hex = NULL;
+    TRY(new_text(&hash->name, name));
+    return new_text(&hash->hex, hex);
 }
 
 static enum err mds_index_hashes(const json_t *object, struct mds_file *file)
@@ -94,12 +92,6 @@ static enum err mds_index_hashes(const json_t *object, struct mds_file *file)
     return ERR_OK;
 }
 
-static enum err mds_index_copy(const char *text, char **out)
-{
-    *out = strdup(text);
-    return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
-}
-
 /* 'raw_data' or 'zip_data' */
 static enum err mds_index_file(const json_t *object, const char *key,
                                json_int_t least, json_int_t most,
@@ -117,7 +109,7 @@ static enum err mds_index_file(const json_t *object, const char *key,
         rc = mds_index_hashes(value, file);
     if (rc != ERR_OK)
         return err_prefix(rc, "'%s'", key);
-    return mds_index_copy(name, &file->name);
+    return new_text(&file->name, name);
 }
 
 static enum err mds_index_files(const json_t *object,
@@ -135,7 +127,7 @@ static enum err mds_index_files(const json_t *object,
                                  "text");
     TRY(mds_index_file(object, "zip_data", 0, MDS_INDEX_ZIP_BYTES_MAX,
                        &info->zip));
-    return mds_index_copy(compression, &info->compression);
+    return new_text(&info->compression, compression);
 }
 
 static enum err mds_index_shard(const json_t *object,
@@ -214,35 +206,22 @@ out:
     return rc;
 }
 
-enum err mds_index_parse(const char *path, char *text, size_t bytes,
-                         struct mds_index **out)
-{
-    assert(path != NULL && text != NULL && out != NULL);
-    struct mds_index *index = calloc(1, sizeof *index);
-    if (index == NULL) {
-        free(text);
-        return err_set(ERR_MEMORY, "out of memory");
-    }
-    index->text = text;
-    index->text_bytes = bytes;
-    enum err rc = mds_index_fill(index, path);
-    if (rc == ERR_OK)
-        *out = index;
-    else
-        mds_index_destroy(index);
-    return rc;
-}
-
 enum err mds_index_read(const char *folder, struct mds_index **out)
 {
     assert(folder != NULL && out != NULL);
+    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
-    char *text = NULL;
-    size_t bytes = 0;
-    assert(folder != NULL && out != NULL);
+    struct mds_index *index = NULL;
     TRY(fsio_path(path, "%s/%s", folder, MDS_INDEX_NAME));
-    TRY(regular_read(path, MDS_INDEX_BYTES_MAX, &text, &bytes));
-    return mds_index_parse(path, text, bytes, out);
+    TRY(new_zeroed(&index, 1));
+    TRY_OUT(regular_read(path, MDS_INDEX_BYTES_MAX, &index->text,
+                         &index->text_bytes));
+    TRY_OUT(mds_index_fill(index, path));
+    *out = index;
+    index = NULL;
+out:
+    mds_index_destroy(index);
+    return rc;
 }
 
 enum err mds_index_check(const struct mds_index *index, const char *folder)

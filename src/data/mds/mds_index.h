@@ -43,10 +43,6 @@ struct mds_index {
 /* Read FOLDER/index.json. ERR_DATA when it is missing, malformed or of a form
  * that is not supported; the text names the file and the shard. */
 enum err mds_index_read(const char *folder, struct mds_index **out);
-/* The same of a text of so many bytes, malloc'ed, which belongs to the index or
- * is freed; `path` is for messages. */
-enum err mds_index_parse(const char *path, char *text, size_t bytes,
-                         struct mds_index **out);
 /* Training can read every shard: mds_layout_check(), with its place. */
 enum err mds_index_check(const struct mds_index *index, const char *folder);
 void mds_index_destroy(struct mds_index *index);

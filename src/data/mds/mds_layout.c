@@ -46,11 +46,9 @@ static enum err mds_layout_column(const json_t *name, const json_t *encoding,
     if (!json_is_string(name) || !json_is_string(encoding))
         return err_set(ERR_DATA, "a column's name or encoding is no string");
     TRY(mds_layout_size(size, &column->bytes));
-    column->name = strdup(json_string_value(name));
-    column->text = strdup(json_string_value(encoding));
     layout->columns++;
-    if (column->name == NULL || column->text == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_text(&column->name, json_string_value(name)));
+    TRY(new_text(&column->text, json_string_value(encoding)));
     mds_encoding_parse(column->text, &column->encoding);
     layout->head_bytes += column->bytes < 0 ? 4 : 0;
     for (int r = 0; r < MDS_ROLES; r++) {

@@ -19,12 +19,6 @@ static int mds_manifest_by_name(const void *a, const void *b)
     return strcmp(left->name, right->name);
 }
 
-static enum err mds_manifest_copy(const char *text, char **out)
-{
-    *out = strdup(text);
-    return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
-}
-
 static enum err mds_manifest_columns(struct mds_manifest *manifest,
                                      const struct mds_writer_options *options)
 {
@@ -34,8 +28,8 @@ static enum err mds_manifest_columns(struct mds_manifest *manifest,
         struct mds_manifest_column *column = &manifest->column[c];
         const struct mds_column *given = &options->columns[c];
         manifest->columns++;
-        TRY(mds_manifest_copy(given->name, &column->name));
-        TRY(mds_manifest_copy(given->encoding, &column->encoding));
+        TRY(new_text(&column->name, given->name));
+        TRY(new_text(&column->encoding, given->encoding));
         mds_encoding_parse(given->encoding, &encoding);
         if (encoding.kind == MDS_UNKNOWN || encoding.kind == MDS_PICKLE)
             return err_set(ERR_USAGE,
@@ -96,7 +90,7 @@ static enum err mds_manifest_compression(struct mds_manifest *manifest,
         rc = err_set(ERR_USAGE, "%s", err_text());
     if (rc != ERR_OK || codec->extension == NULL)
         return rc;
-    return mds_manifest_copy(compression, &manifest->compression);
+    return new_text(&manifest->compression, compression);
 }
 
 /* The lists of columns, up to the hashes' names. */

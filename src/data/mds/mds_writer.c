@@ -21,9 +21,8 @@ struct mds_writer {
     char folder[FSIO_PATH_MAX];
     struct mds_manifest *manifest;
     int64_t shard_bytes; /* the next shard's, by the rotation rule */
-    uint8_t *data;       /* its samples */
-    size_t used, capacity;
-    size_t *ends; /* where each ends in data */
+    struct buffer data;  /* its samples */
+    size_t *ends;        /* where each ends in data */
     size_t samples, samples_capacity;
     struct buffer encoded; /* of mds_writer_add() */
     json_t *entry;         /* that mds_writer_shard() lends */
@@ -36,7 +35,7 @@ static size_t mds_writer_config_bytes(const struct mds_writer *writer)
 
 static void mds_writer_reset(struct mds_writer *writer)
 {
-    writer->used = 0;
+    writer->data.bytes = 0;
     writer->samples = 0;
     writer->shard_bytes = 8 + (int64_t)mds_writer_config_bytes(writer);
 }
@@ -83,8 +82,8 @@ void mds_writer_destroy(struct mds_writer *writer)
         return;
     mds_manifest_destroy(writer->manifest);
     json_decref(writer->entry);
-    free(writer->encoded.data);
-    free(writer->data);
+    buffer_free(&writer->encoded);
+    buffer_free(&writer->data);
     free(writer->ends);
     free(writer);
 }
@@ -110,11 +109,9 @@ static enum err mds_writer_save(const struct mds_writer *writer,
 }
 
 /* Offset table and configuration, as they stand before the samples. */
-static uint8_t *mds_writer_head(const struct mds_writer *writer, size_t bytes)
+static void mds_writer_head(const struct mds_writer *writer, size_t bytes,
+                            uint8_t *head)
 {
-    uint8_t *head = malloc(bytes);
-    if (head == NULL)
-        return NULL;
     uint32_t word = (uint32_t)writer->samples;
     memcpy(head, &word, 4);
     for (size_t i = 0; i <= writer->samples; i++) {
@@ -123,7 +120,6 @@ static uint8_t *mds_writer_head(const struct mds_writer *writer, size_t bytes)
     }
     size_t config = mds_writer_config_bytes(writer);
     memcpy(head + bytes - config, writer->manifest->config.data, config);
-    return head;
 }
 
 /* The packed form of a shard, which is what is saved. */
@@ -161,15 +157,14 @@ static enum err mds_writer_flush(struct mds_writer *writer)
     snprintf(name, sizeof name, "shard.%05lld.mds",
              (long long)writer->manifest->shards);
     size_t bytes = 8 + 4 * writer->samples + mds_writer_config_bytes(writer);
-    assert(writer->shard_bytes == (int64_t)(bytes + writer->used));
-    assert(bytes + writer->used <= UINT32_MAX); /* its offsets have 32 bits */
-    uint8_t *head = mds_writer_head(writer, bytes);
-    if (head == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory for %zu offsets", name,
-                       writer->samples);
+    assert(writer->shard_bytes == (int64_t)(bytes + writer->data.bytes));
+    assert(writer->shard_bytes <= UINT32_MAX); /* its offsets have 32 bits */
+    uint8_t *head = NULL;
+    TRY(new_room(&head, bytes));
+    mds_writer_head(writer, bytes, head);
     struct mds_manifest_file raw = { name,
-                                     { head, writer->data },
-                                     { bytes, writer->used } };
+                                     { head, writer->data.data },
+                                     { bytes, writer->data.bytes } };
     if (writer->manifest->compression != NULL) {
         TRY_OUT(mds_writer_zip(writer, &raw));
     } else {
@@ -181,23 +176,6 @@ static enum err mds_writer_flush(struct mds_writer *writer)
 out:
     free(head);
     return rc;
-}
-
-static enum err mds_writer_reserve(struct mds_writer *writer, size_t bytes)
-{
-    if (writer->used + bytes > writer->capacity) {
-        size_t capacity = writer->used + bytes;
-        capacity += capacity / 2;
-        uint8_t *data = realloc(writer->data, capacity);
-        if (data == NULL)
-            return err_set(ERR_MEMORY, "no memory for a shard of %zu bytes",
-                           capacity);
-        writer->data = data;
-        writer->capacity = capacity;
-    }
-    TRY(array_room(&writer->ends, &writer->samples_capacity,
-                   writer->samples + 1));
-    return ERR_OK;
 }
 
 /* Bytes of a sample with its size words, of fields that fit their columns. */
@@ -227,15 +205,6 @@ static enum err mds_writer_measure(const struct mds_writer *writer,
     return ERR_OK;
 }
 
-static void mds_writer_put(struct mds_writer *writer, const void *data,
-                           size_t bytes)
-{
-    assert(writer->used + bytes <= writer->capacity);
-    if (bytes > 0)
-        memcpy(writer->data + writer->used, data, bytes);
-    writer->used += bytes;
-}
-
 enum err mds_writer_add_fields(struct mds_writer *writer,
                                const struct mds_field *fields)
 {
@@ -250,18 +219,20 @@ enum err mds_writer_add_fields(struct mds_writer *writer,
                        "%s: one shard can have 4 GiB and no more; give a size "
                        "limit of shards",
                        writer->folder);
-    TRY(mds_writer_reserve(writer, (size_t)bytes));
+    TRY(buffer_reserve(&writer->data, (size_t)bytes));
+    TRY(array_room(&writer->ends, &writer->samples_capacity,
+                   writer->samples + 1));
     for (int c = 0; c < manifest->columns; c++) {
         uint32_t size = (uint32_t)fields[manifest->column[c].given].bytes;
         if (manifest->column[c].bytes < 0)
-            mds_writer_put(writer, &size, sizeof size);
+            TRY(buffer_add(&writer->data, &size, sizeof size));
     }
     for (int c = 0; c < manifest->columns; c++) {
         const struct mds_field *field = &fields[manifest->column[c].given];
-        mds_writer_put(writer, field->data, field->bytes);
+        TRY(buffer_add(&writer->data, field->data, field->bytes));
     }
     assert(writer->samples < writer->samples_capacity);
-    writer->ends[writer->samples++] = writer->used;
+    writer->ends[writer->samples++] = writer->data.bytes;
     writer->shard_bytes += bytes + 4;
     return ERR_OK;
 }

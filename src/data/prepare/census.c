@@ -9,17 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
-#include "src/data/prepare/progress.h"
 #include "src/data/prepare/scan.h"
 #include "src/text/tokenizer/tokenizer.h"
 
 /* Lengths that are counted one by one; longer ones as the last. */
 #define CENSUS_LENGTHS ((int64_t)1 << 20)
-#define CENSUS_POLL_SAMPLES 256
 
-const int census_percents[CENSUS_QUANTILES] = { 0, 10, 25, 50, 75, 90, 100 };
+static const int census_percents[CENSUS_QUANTILES] = { 0,  10, 25, 50,
+                                                       75, 90, 100 };
 
 struct counter {
     struct dataset *dataset;
@@ -64,14 +64,11 @@ static void counter_documents(struct counter *counter, const int32_t *tokens,
     }
 }
 
-static void counter_sample(struct counter *counter, const int32_t *tokens,
-                           int64_t count, const struct dataset_marks *marks)
+static void counter_sample(void *self, const int32_t *tokens, int64_t count,
+                           const struct dataset_marks *marks)
 {
+    struct counter *counter = self;
     struct census *out = counter->out;
-    out->about.samples++;
-    out->about.tokens += count;
-    if (count > out->about.longest)
-        out->about.longest = count;
     out->masked = out->masked || marks->loss_mask.count > 0;
     for (int64_t t = 0; t < count; t++) {
         counter->tokens[tokens[t]]++;
@@ -79,36 +76,6 @@ static void counter_sample(struct counter *counter, const int32_t *tokens,
             t > 0 && (marks->loss_mask.count == 0 || marks->loss_mask.data[t]);
     }
     counter_documents(counter, tokens, count, &marks->lengths);
-}
-
-static enum err counter_read(struct counter *counter, bool show,
-                             int (*stop)(void))
-{
-    enum err rc = ERR_OK;
-    int32_t *tokens = NULL;
-    int64_t capacity = 0;
-    struct progress progress;
-    struct dataset *dataset = counter->dataset;
-    int64_t samples = dataset_samples(dataset);
-    progress_begin(&progress, "reading", "samples", samples);
-    for (int64_t i = 0; i < samples; i++) {
-        int64_t length = 0;
-        struct dataset_marks marks;
-        if (i % CENSUS_POLL_SAMPLES == 0 && stop != NULL && stop() != 0) {
-            rc = err_set(ERR_IO, "%s: interrupted", dataset_path(dataset));
-            goto out;
-        }
-        if (i % CENSUS_POLL_SAMPLES == 0)
-            progress_update(show ? &progress : NULL, i);
-        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length, &marks));
-        counter_sample(counter, tokens, length, &marks);
-    }
-    progress.done = samples;
-    counter_end(counter);
-out:
-    progress_end(&progress);
-    free(tokens);
-    return rc;
 }
 
 static void counter_quantiles(const struct counter *counter)
@@ -134,7 +101,7 @@ static enum err counter_text(const struct counter *counter)
     struct census *out = counter->out;
     TRY(scan_tokenizer(counter->dataset, &tokenizer));
     out->text_bytes = tokenizer != NULL ? 0 : -1;
-    for (int64_t t = 0; tokenizer != NULL && t < out->about.vocab_size; t++) {
+    for (int64_t t = 0; tokenizer != NULL && t < out->vocab_size; t++) {
         const uint8_t *text = NULL;
         size_t bytes = 0;
         if (counter->tokens[t] == 0 || t >= tokenizer_vocab_size(tokenizer) ||
@@ -151,18 +118,17 @@ out:
 static void counter_describe(const struct counter *counter)
 {
     struct census *out = counter->out;
-    struct describe *about = &out->about;
     const struct dataset *dataset = counter->dataset;
-    about->shards = dataset_contents(dataset)->shards;
-    about->unigram_entropy = census_entropy(counter->tokens, about->vocab_size);
-    snprintf(about->tokenizer, sizeof about->tokenizer, "%s",
-             dataset_tokenizer(dataset));
-    snprintf(about->tokenizer_sha256, sizeof about->tokenizer_sha256, "%s",
-             dataset_tokenizer_sha256(dataset));
-    snprintf(about->id, sizeof about->id, "%s", dataset_id(dataset));
+    out->shards = dataset_contents(dataset)->shards;
     out->bytes = dataset_contents(dataset)->bytes;
-    out->padding_share = 1 - (double)about->tokens / (double)about->samples /
-                                 (double)about->longest;
+    out->unigram_entropy = census_entropy(counter->tokens, out->vocab_size);
+    snprintf(out->tokenizer, sizeof out->tokenizer, "%s",
+             dataset_tokenizer(dataset));
+    snprintf(out->tokenizer_sha256, sizeof out->tokenizer_sha256, "%s",
+             dataset_tokenizer_sha256(dataset));
+    snprintf(out->id, sizeof out->id, "%s", dataset_id(dataset));
+    out->padding_share =
+        1 - (double)out->tokens / (double)out->samples / (double)out->longest;
     counter_quantiles(counter);
 }
 
@@ -171,15 +137,21 @@ enum err census_dataset(const char *path, bool show, int (*stop)(void),
 {
     enum err rc = ERR_OK;
     struct counter counter = { .out = out };
+    const struct scan_visit visit = { counter_sample, &counter };
+    struct scan_result result;
     *out = (struct census){ .documents = 0 };
     TRY_OUT(dataset_open(path, &counter.dataset));
     int64_t size = dataset_vocab_size(counter.dataset);
-    out->about.vocab_size = size;
+    out->vocab_size = size;
     counter.eos = dataset_eos_token(counter.dataset);
     counter.bos = dataset_bos_token(counter.dataset);
     TRY_OUT(new_zeroed(&counter.tokens, (size_t)size));
     TRY_OUT(new_zeroed(&counter.lengths, (size_t)CENSUS_LENGTHS + 1));
-    TRY_OUT(counter_read(&counter, show, stop));
+    TRY_OUT(scan_samples(counter.dataset, &visit, show, stop, &result));
+    counter_end(&counter);
+    out->samples = result.samples;
+    out->tokens = result.tokens;
+    out->longest = result.longest;
     counter_describe(&counter);
     TRY_OUT(counter_text(&counter));
     /* all of it as one document: nothing has divided it */
@@ -194,15 +166,15 @@ out:
 
 static char *census_json(const struct census *census)
 {
-    const struct describe *about = &census->about;
     json_t *root = json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:f, s:f, s:I, s:b}",
-        "samples", (json_int_t)about->samples, "tokens",
-        (json_int_t)about->tokens, "longest_sample", (json_int_t)about->longest,
-        "shards", (json_int_t)about->shards, "bytes", (json_int_t)census->bytes,
-        "vocab_size", (json_int_t)about->vocab_size, "tokenizer",
-        about->tokenizer, "tokenizer_sha256", about->tokenizer_sha256, "id",
-        about->id, "unigram_entropy", about->unigram_entropy, "padding_share",
+        "samples", (json_int_t)census->samples, "tokens",
+        (json_int_t)census->tokens, "longest_sample",
+        (json_int_t)census->longest, "shards", (json_int_t)census->shards,
+        "bytes", (json_int_t)census->bytes, "vocab_size",
+        (json_int_t)census->vocab_size, "tokenizer", census->tokenizer,
+        "tokenizer_sha256", census->tokenizer_sha256, "id", census->id,
+        "unigram_entropy", census->unigram_entropy, "padding_share",
         census->padding_share, "loss_tokens", (json_int_t)census->loss_tokens,
         "loss_mask", census->masked);
     if (census->documents >= 0) {
@@ -231,6 +203,19 @@ static char *census_json(const struct census *census)
 
 static void census_lines(const struct census *census, FILE *out)
 {
+    fprintf(out,
+            "samples          %" PRId64 "\n"
+            "tokens           %" PRId64 "\n"
+            "longest sample   %" PRId64 " tokens\n"
+            "shards           %" PRId64 "\n"
+            "vocabulary       %" PRId64 "\n"
+            "tokenizer        %s\n"
+            "tokenizer sha256 %s\n"
+            "id               %s\n"
+            "unigram entropy  %.6f nats per token\n",
+            census->samples, census->tokens, census->longest, census->shards,
+            census->vocab_size, census->tokenizer, census->tokenizer_sha256,
+            census->id, census->unigram_entropy);
     if (census->documents < 0)
         fputs("documents        not told apart: tessera.json names no token "
               "that ends or begins one\n",
@@ -250,40 +235,33 @@ static void census_lines(const struct census *census, FILE *out)
             "padding          %.2f%% if all were as long as the longest\n"
             "bytes            %" PRId64 "\n",
             census->loss_tokens,
-            100 * (double)census->loss_tokens / (double)census->about.tokens,
+            100 * (double)census->loss_tokens / (double)census->tokens,
             census->masked ? " (by loss_mask)" : "",
             100 * census->padding_share, census->bytes);
     if (census->text_bytes >= 0)
         fprintf(out, "text             %" PRId64 " bytes, %.3f a token\n",
                 census->text_bytes,
-                (double)census->text_bytes / (double)census->about.tokens);
+                (double)census->text_bytes / (double)census->tokens);
     else
         fputs("text             unknown: the set has no tokenizer.json\n", out);
 }
 
 enum err census_format(const struct census *census, bool json, char **text)
 {
-    enum err rc = ERR_OK;
-    char *about = NULL;
     size_t bytes = 0;
     *text = NULL;
     if (json) {
         *text = census_json(census);
         return *text != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
     }
-    TRY(describe_format(&census->about, &about));
     FILE *out = open_memstream(text, &bytes);
-    if (out == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
-    fputs(about, out);
+    if (out == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
     census_lines(census, out);
     if (fclose(out) != 0)
-        rc = err_set(ERR_MEMORY, "out of memory");
-out:
-    free(about);
-    return rc;
+        return err_set(ERR_MEMORY, "out of memory");
+    clean_text(*text, true);
+    return ERR_OK;
 }
 
 double census_entropy(const int64_t *counts, int64_t size)

@@ -6,16 +6,22 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/data/prepare/describe.h"
+#include "src/data/set/sidecar.h"
 
-/* Quantiles of the documents' tokens, in per cent. */
-#define CENSUS_QUANTILES 7
-extern const int census_percents[CENSUS_QUANTILES];
+#define CENSUS_QUANTILES 7 /* 0, 10, 25, 50, 75, 90 and 100 per cent */
 
 struct census {
-    struct describe about;
-    int64_t bytes;     /* of the shards, unpacked */
-    int64_t documents; /* -1: nothing tells them apart */
+    int64_t samples;
+    int64_t tokens;  /* counted */
+    int64_t longest; /* tokens of the longest sample */
+    int64_t shards;
+    int64_t vocab_size;
+    char tokenizer[SIDECAR_TOKENIZER_BYTES];
+    char tokenizer_sha256[65];
+    char id[65];
+    double unigram_entropy; /* nats per token */
+    int64_t bytes;          /* of the shards, unpacked */
+    int64_t documents;      /* -1: nothing tells them apart */
     /* tokens of a document, with those that begin and end it; above 2^20 that
      * of the longest one. Zeros without documents. */
     int64_t quantile[CENSUS_QUANTILES];

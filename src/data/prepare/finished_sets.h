@@ -40,8 +40,8 @@ struct split_options {
 enum err split_set(const char *set, const struct split_options *options);
 
 struct show_options {
-    int64_t first, count;
-    int (*stop)(void);
+    int64_t first, count; /* or to the last one */
+    int (*stop)(void);    /* NULL: nobody stops it */
 };
 
 /* For each sample a line that says what it is, then its text, with a line at
@@ -50,3 +50,7 @@ struct show_options {
  * sample `first`, ERR_DATA for text without a tokenizer's file. */
 enum err show_samples(struct dataset *dataset,
                       const struct show_options *options, FILE *out);
+
+/* The tokens of the samples, a line for each, with blanks between them. */
+enum err show_tokens(struct dataset *dataset,
+                     const struct show_options *options, FILE *out);

@@ -55,8 +55,8 @@ static enum err scan_poll(struct dataset *dataset, int (*stop)(void),
     return ERR_OK;
 }
 
-enum err scan_samples(struct dataset *dataset, int64_t *counts, bool show,
-                      int (*stop)(void), struct scan_result *out)
+enum err scan_samples(struct dataset *dataset, const struct scan_visit *visit,
+                      bool show, int (*stop)(void), struct scan_result *out)
 {
     enum err rc = ERR_OK;
     int32_t *tokens = NULL;
@@ -70,8 +70,8 @@ enum err scan_samples(struct dataset *dataset, int64_t *counts, bool show,
         if (i % SCAN_POLL_SAMPLES == 0)
             TRY_OUT(scan_poll(dataset, stop, show ? &progress : NULL, i));
         TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length, &marks));
-        for (int64_t t = 0; counts != NULL && t < length; t++)
-            counts[tokens[t]]++;
+        if (visit != NULL)
+            visit->sample(visit->self, tokens, length, &marks);
         result.tokens += length;
         if (length > result.longest)
             result.longest = length;
@@ -259,6 +259,15 @@ static enum err scan_check_divider(const struct dataset *dataset,
                    adoption->eos_token >= 0 ? "eos" : "bos");
 }
 
+static void scan_count(void *self, const int32_t *tokens, int64_t count,
+                       const struct dataset_marks *marks)
+{
+    int64_t *counts = self;
+    (void)marks;
+    for (int64_t t = 0; t < count; t++)
+        counts[tokens[t]]++;
+}
+
 enum err scan_adopt(const char *path, const struct scan_adoption *given,
                     bool show, int (*stop)(void), struct scan_result *out)
 {
@@ -285,7 +294,8 @@ enum err scan_adopt(const char *path, const struct scan_adoption *given,
     TRY_OUT(dataset_open_with(path, &sidecar, &dataset));
     TRY_OUT(new_zeroed(&counts, (size_t)sidecar.vocab_size));
     TRY_OUT(scan_shards(dataset, show, stop));
-    TRY_OUT(scan_samples(dataset, counts, show, stop, out));
+    const struct scan_visit visit = { scan_count, counts };
+    TRY_OUT(scan_samples(dataset, &visit, show, stop, out));
     TRY_OUT(scan_check_divider(dataset, &adoption, counts));
     scan_choose_divider(&adoption, tokenizer, counts, &sidecar);
     TRY_OUT(scan_hash_shards(dataset, &sidecar));

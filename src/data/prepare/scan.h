@@ -27,10 +27,16 @@ enum err scan_read(struct dataset *dataset, int64_t index, int32_t **tokens,
  * is not. The caller destroys it. */
 enum err scan_tokenizer(const struct dataset *dataset, struct tokenizer **out);
 
-/* Read every sample, which checks it. counts, if not NULL, has vocab_size
- * entries and is increased by how often each token occurs. */
-enum err scan_samples(struct dataset *dataset, int64_t *counts, bool show,
-                      int (*stop)(void), struct scan_result *out);
+/* Who is shown every sample of a pass, in order; all is lent for the call. */
+struct scan_visit {
+    void (*sample)(void *self, const int32_t *tokens, int64_t count,
+                   const struct dataset_marks *marks);
+    void *self;
+};
+
+/* Read every sample, which checks it. visit NULL: nobody else looks. */
+enum err scan_samples(struct dataset *dataset, const struct scan_visit *visit,
+                      bool show, int (*stop)(void), struct scan_result *out);
 
 /* scan_samples(), the checksums of every shard, and whether samples and tokens
  * agree with tessera.json. */

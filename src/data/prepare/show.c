@@ -100,19 +100,53 @@ static enum err show_sample(struct show *show, bool beginning,
     return ERR_OK;
 }
 
+/* The sample behind the last one that is wanted. */
+static enum err show_end(const struct dataset *dataset,
+                         const struct show_options *options, int64_t *end)
+{
+    int64_t samples = dataset_samples(dataset), first = options->first;
+    if (first < 0 || first >= samples)
+        return err_set(ERR_USAGE, "%s: no sample %lld; there are %lld",
+                       dataset_path(dataset), (long long)first,
+                       (long long)samples);
+    *end = options->count < samples - first ? first + options->count : samples;
+    return ERR_OK;
+}
+
+static bool show_stops(const struct show_options *options)
+{
+    return options->stop != NULL && options->stop() != 0;
+}
+
+enum err show_tokens(struct dataset *dataset,
+                     const struct show_options *options, FILE *out)
+{
+    assert(options != NULL && out != NULL);
+    enum err rc = ERR_OK;
+    int64_t end = 0, length = 0, capacity = 0;
+    int32_t *tokens = NULL;
+    TRY(show_end(dataset, options, &end));
+    for (int64_t i = options->first; i < end && !show_stops(options); i++) {
+        struct dataset_marks marks;
+        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length, &marks));
+        for (int64_t t = 0; t < length; t++)
+            fprintf(out, t == 0 ? "%d" : " %d", tokens[t]);
+        fputc('\n', out);
+    }
+out:
+    free(tokens);
+    return rc;
+}
+
 enum err show_samples(struct dataset *dataset,
                       const struct show_options *options, FILE *out)
 {
     assert(options != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct show show = { .options = options, .dataset = dataset, .out = out };
-    int64_t samples = dataset_samples(dataset), length = 0, capacity = 0;
-    int64_t first = options->first, count = options->count;
+    int64_t end = 0, length = 0, capacity = 0;
     int32_t *tokens = NULL;
-    if (first < 0 || first >= samples)
-        return err_set(ERR_USAGE, "%s: no sample %lld; there are %lld",
-                       dataset_path(dataset), (long long)first,
-                       (long long)samples);
+    TRY(show_end(dataset, options, &end));
     TRY(scan_tokenizer(dataset, &show.tokenizer));
     if (show.tokenizer == NULL)
         return err_set(
@@ -120,11 +154,8 @@ enum err show_samples(struct dataset *dataset,
             "%s has no tokenizer.json of tokenizer '%s', so its text "
             "can't be shown; --tokens shows numbers",
             dataset_path(dataset), dataset_tokenizer(dataset));
-    int64_t end = count < samples - first ? first + count : samples;
-    for (int64_t i = first; i < end; i++) {
+    for (int64_t i = options->first; i < end && !show_stops(options); i++) {
         struct dataset_marks marks;
-        if (options->stop != NULL && options->stop() != 0)
-            break;
         TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length, &marks));
         fprintf(out, "==== sample %" PRId64 ": %" PRId64 " tokens ====\n", i,
                 length);

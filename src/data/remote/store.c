@@ -1,4 +1,4 @@
-/* Opens an address by its scheme, and counts. How files travel is the scheme's
+/* Opens an address by its scheme. How files travel is the scheme's
  * (store_impl.h). */
 #include "src/data/remote/store.h"
 
@@ -47,7 +47,7 @@ void store_close(struct store *store)
 {
     if (store == NULL)
         return;
-    if (store->scheme != NULL)
+    if (store->scheme != NULL && store->scheme->close != NULL)
         store->scheme->close(store);
     pthread_mutex_destroy(&store->mutex);
     free(store);
@@ -59,10 +59,6 @@ enum err store_get(struct store *store, const char *name, const char *path,
     assert(name != NULL && path != NULL);
     TRY(store->scheme->get(store, name, path, expected, bytes));
     assert(expected < 0 || *bytes == expected);
-    pthread_mutex_lock(&store->mutex);
-    store->counts.files++;
-    store->counts.bytes += *bytes;
-    pthread_mutex_unlock(&store->mutex);
     return ERR_OK;
 }
 
@@ -75,13 +71,6 @@ bool store_local(const struct store *store, const char *name, char *path)
 void store_stop(struct store *store, bool stop)
 {
     atomic_store(&store->stopped, stop);
-}
-
-void store_count(struct store *store, struct store_counts *out)
-{
-    pthread_mutex_lock(&store->mutex);
-    *out = store->counts;
-    pthread_mutex_unlock(&store->mutex);
 }
 
 const char *store_address(const struct store *store)

@@ -29,13 +29,6 @@ struct store_options {
     double hedge;
 };
 
-/* What has happened so far. */
-struct store_counts {
-    int64_t files, bytes;         /* fetched */
-    int64_t requests, retries;    /* sent, after a failure */
-    int64_t hedges, hedges_first; /* second transfers, and those that won */
-};
-
 /* ERR_USAGE for an address that is malformed or of another scheme. Nothing is
  * fetched yet. */
 enum err store_open(const char *url, const struct store_options *options,
@@ -59,6 +52,5 @@ bool store_local(const struct store *store, const char *name, char *path);
  */
 void store_stop(struct store *store, bool stop);
 
-void store_count(struct store *store, struct store_counts *out);
 /* As it was given. Lent. */
 const char *store_address(const struct store *store);

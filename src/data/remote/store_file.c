@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/new.h"
 #include "src/base/regular.h"
 #include "src/data/remote/store_impl.h"
 
@@ -22,11 +23,6 @@ static enum err store_file_open(struct store *store)
     if (url->path[0] == '\0')
         return err_set(ERR_USAGE, "%s: names no folder", store->address);
     return store_url_decode(url->path);
-}
-
-static void store_file_close(struct store *store)
-{
-    (void)store;
 }
 
 /* What a copy has come to; a call of the system that hangs is beyond it. */
@@ -51,14 +47,13 @@ static enum err store_file_copy(struct store *store, int in, const char *from,
 {
     enum err rc = ERR_OK;
     double begin = clock_now();
-    uint8_t *piece = malloc(STORE_FILE_PIECE);
+    uint8_t *piece = NULL;
     int fd =
         open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
-        rc = err_errno("%s: open", path);
-    else if (piece == NULL)
-        rc = err_set(ERR_MEMORY, "%s: out of memory", from);
-    for (int64_t at = 0; rc == ERR_OK && at < bytes;) {
+        return err_errno("%s: open", path);
+    TRY_OUT(new_room(&piece, STORE_FILE_PIECE));
+    for (int64_t at = 0; at < bytes;) {
         size_t count = bytes - at < (int64_t)STORE_FILE_PIECE
                            ? (size_t)(bytes - at)
                            : STORE_FILE_PIECE;
@@ -69,7 +64,7 @@ static enum err store_file_copy(struct store *store, int in, const char *from,
     }
 out:
     free(piece);
-    if (fd >= 0 && close(fd) != 0 && rc == ERR_OK)
+    if (close(fd) != 0 && rc == ERR_OK)
         rc = err_errno("%s: close", path);
     return rc;
 }
@@ -99,6 +94,5 @@ static enum err store_file_get(struct store *store, const char *name,
 const struct store_scheme store_file_scheme = {
     .name = "file",
     .open = store_file_open,
-    .close = store_file_close,
     .get = store_file_get,
 };

@@ -145,7 +145,7 @@ static double store_hedge_after(const struct store_job *job)
         http->finished < STORE_RECENT ? (int)http->finished : STORE_RECENT;
     bool may = store->options.hedge > 0 && count >= STORE_RECENT_LEAST &&
                job->session->of[0].expected >= 0 &&
-               store->counts.hedges <
+               store->hedges <
                    STORE_HEDGE_ONE_IN + http->finished / STORE_HEDGE_ONE_IN;
     memcpy(values, http->recent, sizeof values);
     pthread_mutex_unlock(&store->mutex);
@@ -165,18 +165,10 @@ static void store_remember(const struct store_job *job, double seconds)
     pthread_mutex_unlock(&job->store->mutex);
 }
 
-static void store_tally(const struct store_job *job, int64_t *count)
-{
-    pthread_mutex_lock(&job->store->mutex);
-    (*count)++;
-    pthread_mutex_unlock(&job->store->mutex);
-}
-
 static enum err store_send(struct store_job *job, struct store_transfer *t)
 {
-    struct store *store = job->store;
     struct store_request request = { .headers = NULL };
-    enum err rc = job->http->source->request(store, job->name, &request);
+    enum err rc = job->http->source->request(job->store, job->name, &request);
     if (rc == ERR_OK)
         rc = store_transfer_prepare(t, &request);
     curl_slist_free_all(request.headers);
@@ -186,7 +178,6 @@ static enum err store_send(struct store_job *job, struct store_transfer *t)
         return err_set(ERR_MEMORY, "no memory for a transfer");
     t->sent = true;
     job->running++;
-    store_tally(job, &store->counts.requests);
     return ERR_OK;
 }
 
@@ -199,7 +190,9 @@ static enum err store_send_second(struct store_job *job)
     TRY(fsio_path(path, "%s.second", job->path));
     TRY(store_transfer_open(second, first->address, path, first->expected));
     TRY(store_send(job, second));
-    store_tally(job, &job->store->counts.hedges);
+    pthread_mutex_lock(&job->store->mutex);
+    job->store->hedges++;
+    pthread_mutex_unlock(&job->store->mutex);
     return ERR_OK;
 }
 
@@ -354,7 +347,6 @@ static enum err store_try(struct store_job *job)
                  last, pause);
         if (!store_pause(job, pause))
             return err_set(ERR_IO, "given up, the program ends: %s", last);
-        store_tally(job, &job->store->counts.retries);
     }
 }
 
@@ -372,7 +364,6 @@ static enum err store_settle(struct store_job *job, enum err rc)
     }
     if (other == ERR_OK && rename(of[1].path, job->path) != 0)
         other = err_errno("%s: rename", of[1].path);
-    store_tally(job, &job->store->counts.hedges_first);
     return other;
 }
 

@@ -16,13 +16,13 @@ struct store {
     void *state;         /* the scheme's */
     atomic_bool stopped; /* by store_stop() */
     pthread_mutex_t mutex;
-    struct store_counts counts; /* under the mutex */
+    int64_t hedges; /* second transfers so far, under the mutex */
 };
 
 struct store_scheme {
     const char *name;
     enum err (*open)(struct store *store);
-    void (*close)(struct store *store);
+    void (*close)(struct store *store); /* NULL: nothing to do */
     /* As store_get(). */
     enum err (*get)(struct store *store, const char *name, const char *path,
                     int64_t expected, int64_t *bytes);

@@ -21,7 +21,7 @@ struct finetune {
     int32_t eos, bos; /* bos -1: none is put before a prompt */
     struct chat_message *messages;
     struct chat_turn *turns;
-    size_t capacity; /* of messages and turns */
+    size_t messages_capacity, turns_capacity;
     struct chat_text text;
     struct token_list tokens;
     uint8_t *mask;
@@ -118,19 +118,8 @@ static void finetune_note_unused(struct finetune *finetune, const char *name)
 /* Room for `count` messages, and as many turns. */
 static enum err finetune_room(struct finetune *finetune, size_t count)
 {
-    if (count <= finetune->capacity)
-        return ERR_OK;
-    struct chat_message *messages =
-        realloc(finetune->messages, count * sizeof *messages);
-    if (messages != NULL)
-        finetune->messages = messages;
-    struct chat_turn *turns = realloc(finetune->turns, count * sizeof *turns);
-    if (turns != NULL)
-        finetune->turns = turns;
-    if (messages == NULL || turns == NULL)
-        return err_set(ERR_MEMORY, "no memory for %zu messages", count);
-    finetune->capacity = count;
-    return ERR_OK;
+    TRY(array_room(&finetune->messages, &finetune->messages_capacity, count));
+    return array_room(&finetune->turns, &finetune->turns_capacity, count);
 }
 
 static const char *const finetune_type_names[] = {

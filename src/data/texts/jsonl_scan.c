@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "src/text/unicode.h"
+
 /* Beyond these the parser looks. */
 #define SCAN_DEPTH_MAX 32
 #define SCAN_KEYS_MAX 128
@@ -55,24 +57,6 @@ static const char *scan_plain(const char *at, const char *end)
     return at;
 }
 
-/* Bytes of the UTF-8 sequence at `at`, whose first byte is not ASCII; 0: it is
- * none. */
-static size_t scan_utf8(const char *at, const char *end)
-{
-    const uint8_t *b = (const uint8_t *)at;
-    size_t bytes = b[0] >= 0xf0 ? 4 : b[0] >= 0xe0 ? 3 : 2;
-    if (b[0] < 0xc2 || b[0] > 0xf4 || (size_t)(end - at) < bytes)
-        return 0;
-    for (size_t i = 1; i < bytes; i++)
-        if ((b[i] & 0xc0) != 0x80)
-            return 0;
-    bool overlong =
-        (b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xf0 && b[1] < 0x90);
-    bool no_character =
-        (b[0] == 0xed && b[1] >= 0xa0) || (b[0] == 0xf4 && b[1] >= 0x90);
-    return overlong || no_character ? 0 : bytes;
-}
-
 /* Four hexadecimal digits; -1: they are not. */
 static int32_t scan_hex(const char *at, const char *end)
 {
@@ -118,13 +102,11 @@ static bool scan_string(struct scan *scan, struct jsonl_scan *out)
     *out = (struct jsonl_scan){ .text = at };
     for (;;) {
         at = scan_plain(at, end);
-        while (at < end && (uint8_t)*at >= 0x80) {
-            size_t bytes = scan_utf8(at, end);
-            if (bytes == 0)
-                return false;
-            at += bytes;
-        }
-        if (at == end)
+        const uint8_t *high = (const uint8_t *)at;
+        while (at < end && (uint8_t)*at >= 0x80)
+            at++;
+        size_t bytes = (size_t)((const uint8_t *)at - high);
+        if (at == end || unicode_valid(high, bytes) != bytes)
             return false;
         if (*at == '"')
             break;
@@ -317,26 +299,6 @@ bool jsonl_scan(const char *line, size_t bytes, const char *field,
     return scan.at == scan.end;
 }
 
-static char *scan_put_utf8(char *to, int32_t value)
-{
-    if (value < 0x80) {
-        *to++ = (char)value;
-    } else if (value < 0x800) {
-        *to++ = (char)(0xc0 | value >> 6);
-        *to++ = (char)(0x80 | (value & 0x3f));
-    } else if (value < 0x10000) {
-        *to++ = (char)(0xe0 | value >> 12);
-        *to++ = (char)(0x80 | (value >> 6 & 0x3f));
-        *to++ = (char)(0x80 | (value & 0x3f));
-    } else {
-        *to++ = (char)(0xf0 | value >> 18);
-        *to++ = (char)(0x80 | (value >> 12 & 0x3f));
-        *to++ = (char)(0x80 | (value >> 6 & 0x3f));
-        *to++ = (char)(0x80 | (value & 0x3f));
-    }
-    return to;
-}
-
 size_t jsonl_scan_unescape(const char *text, size_t bytes, char *to)
 {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
@@ -354,7 +316,7 @@ size_t jsonl_scan_unescape(const char *text, size_t bytes, char *to)
         char kind = at[1];
         at += 2;
         if (kind == 'u')
-            to = scan_put_utf8(to, scan_escape(&at, end));
+            to += unicode_put((uint32_t)scan_escape(&at, end), (uint8_t *)to);
         else
             *to++ = values[strchr(names, kind) - names];
     }

@@ -11,6 +11,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/formats/safetensors/half.h"
+
 #define SMALL 32 /* numbers of a block */
 #define LARGE 256
 #define SCALES 12 /* bytes of the scales of Q4_K and Q5_K */
@@ -57,26 +59,12 @@ const char *gguf_blocks_name(uint32_t type)
                : "?";
 }
 
-static float blocks_float(uint32_t bits)
+static uint16_t blocks_u16(const uint8_t *at)
 {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
+    return (uint16_t)(at[0] | at[1] << 8);
 }
 
-static uint32_t blocks_bits(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static uint32_t blocks_u16(const uint8_t *at)
-{
-    return at[0] | (uint32_t)at[1] << 8;
-}
-
-static void blocks_put_u16(uint8_t *at, uint32_t bits)
+static void blocks_put_u16(uint8_t *at, uint16_t bits)
 {
     at[0] = (uint8_t)bits;
     at[1] = (uint8_t)(bits >> 8);
@@ -84,39 +72,7 @@ static void blocks_put_u16(uint8_t *at, uint32_t bits)
 
 static float blocks_f16(const uint8_t *at)
 {
-    uint32_t half = blocks_u16(at), sign = (half & 0x8000) << 16;
-    uint32_t exponent = half >> 10 & 0x1F, fraction = half & 0x3FF;
-    if (exponent == 0x1F) /* infinite or NaN */
-        return blocks_float(sign | 0x7F800000 | fraction << 13);
-    if (exponent != 0)
-        return blocks_float(sign | (exponent + 112) << 23 | fraction << 13);
-    float tiny = (float)fraction * 0x1p-24f; /* exact */
-    return sign != 0 ? -tiny : tiny;
-}
-
-/* To the nearest half, of two the even one. */
-static uint32_t blocks_half(float x)
-{
-    uint32_t bits = blocks_bits(x), sign = bits >> 16 & 0x8000;
-    uint32_t size = bits & 0x7FFFFFFF;
-    if (size > 0x7F800000) /* a NaN stays one */
-        return sign | 0x7E00 | (size >> 13 & 0x3FF);
-    if (size >= 0x477FF000) /* 65520 and more */
-        return sign | 0x7C00;
-    if (size < 0x38800000) { /* below 2^-14: whole numbers of 2^-24 */
-        float steps = rintf(blocks_float(size) * 0x1p24f);
-        return sign | (uint32_t)steps;
-    }
-    size += 0xFFF + (size >> 13 & 1);
-    return sign | (size - (112u << 23)) >> 13;
-}
-
-static uint32_t blocks_bfloat(float x)
-{
-    uint32_t bits = blocks_bits(x);
-    if ((bits & 0x7FFFFFFF) > 0x7F800000) /* a NaN stays one */
-        return bits >> 16 | 0x40;
-    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+    return half_from_f16(blocks_u16(at));
 }
 
 /* Nibble `i` of 16 bytes: the low ones first. */
@@ -229,7 +185,7 @@ static void blocks_read_one(enum gguf_blocks_type type, const uint8_t *block,
         *out = blocks_f16(block);
         break;
     case GGUF_BLOCKS_BF16:
-        *out = blocks_float(blocks_u16(block) << 16);
+        *out = half_from_bf16(blocks_u16(block));
         break;
     case GGUF_BLOCKS_Q4_0:
         blocks_read_q4_0(block, out);
@@ -286,7 +242,7 @@ static size_t blocks_write_q8_0(const float *numbers, uint8_t *block)
         finite = finite && isfinite(numbers[i]);
     }
     float scale = most / 127;
-    uint32_t half = blocks_half(scale);
+    uint16_t half = half_to_f16(scale);
     if (!finite || half == 0x7C00) {
         memset(block, 0, 2 + SMALL);
         blocks_put_u16(block, 0x7E00);
@@ -312,17 +268,17 @@ size_t gguf_blocks_write(enum gguf_blocks_type type, const float *numbers,
     size_t lost = 0;
     for (size_t b = 0; b < count; b++, block += layout->bytes) {
         float x = numbers[b * layout->numbers];
-        uint32_t bits = 0;
+        uint16_t bits = 0;
         if (type == GGUF_BLOCKS_Q8_0) {
             lost += blocks_write_q8_0(numbers + b * SMALL, block);
         } else if (type == GGUF_BLOCKS_F32) {
             memcpy(block, &x, sizeof x);
         } else if (type == GGUF_BLOCKS_F16) {
-            bits = blocks_half(x);
+            bits = half_to_f16(x);
             lost += isfinite(x) && (bits & 0x7C00) == 0x7C00;
             blocks_put_u16(block, bits);
         } else {
-            bits = blocks_bfloat(x);
+            bits = half_to_bf16(x);
             lost += isfinite(x) && (bits & 0x7F80) == 0x7F80;
             blocks_put_u16(block, bits);
         }

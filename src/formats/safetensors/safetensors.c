@@ -3,13 +3,13 @@
 #include "src/formats/safetensors/safetensors.h"
 
 #include <assert.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/new.h"
+#include "src/base/regular.h"
 #include "src/formats/safetensors/half.h"
 #include "src/formats/safetensors/safetensors_impl.h"
 
@@ -24,19 +24,9 @@ static int by_name(const void *left, const void *right)
 
 static enum err open_shard(struct safetensors_shard *shard)
 {
-    struct stat status;
     const char *slash = strrchr(shard->path, '/');
     shard->name = slash == NULL ? shard->path : slash + 1;
-    /* a FIFO of that name must not be waited for */
-    shard->fd = open(shard->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (shard->fd < 0)
-        return err_errno("%s: open", shard->path);
-    if (fstat(shard->fd, &status) != 0)
-        return err_errno("%s: fstat", shard->path);
-    if (!S_ISREG(status.st_mode))
-        return err_set(ERR_DATA, "%s: no regular file", shard->path);
-    shard->bytes = status.st_size;
-    return ERR_OK;
+    return regular_open(shard->path, &shard->fd, &shard->bytes);
 }
 
 static enum err add_shards(struct safetensors *set, int count)
@@ -62,7 +52,7 @@ static enum err read_shards(struct safetensors *set)
         const struct safetensors_tensor *b = &set->list[i];
         if (strcmp(a->name, b->name) == 0)
             return err_set(ERR_DATA, "%s: tensor '%.200s' is there twice%s%s",
-                           safetensors_path(set, a), a->name,
+                           set->shards[a->file].path, a->name,
                            a->file == b->file ? "" : ", also in ",
                            a->file == b->file ? "" : set->shards[b->file].name);
     }
@@ -193,12 +183,6 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *set,
                    by_name);
 }
 
-const char *safetensors_path(const struct safetensors *set,
-                             const struct safetensors_tensor *tensor)
-{
-    return set->shards[tensor->file].path;
-}
-
 enum err safetensors_read(const struct safetensors *set,
                           const struct safetensors_tensor *tensor,
                           int64_t first, int64_t count, void *out)
@@ -240,6 +224,6 @@ enum err safetensors_read_f32(const struct safetensors *set,
     return err_set(ERR_UNSUPPORTED,
                    "%s: tensor '%.200s' is of %s; weights are of F32, F16 or "
                    "BF16",
-                   safetensors_path(set, tensor), tensor->name,
+                   set->shards[tensor->file].path, tensor->name,
                    safetensors_dtype_name(tensor->dtype));
 }

@@ -73,9 +73,6 @@ safetensors_tensor(const struct safetensors *set, int index);
 /* NULL: there is none of that name. */
 const struct safetensors_tensor *safetensors_find(const struct safetensors *set,
                                                   const char *name);
-/* The file that a tensor is in, for messages. */
-const char *safetensors_path(const struct safetensors *set,
-                             const struct safetensors_tensor *tensor);
 
 /* Elements [first, first + count) as they are in the file. Any thread may. */
 enum err safetensors_read(const struct safetensors *set,
