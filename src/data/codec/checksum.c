@@ -1,5 +1,13 @@
-/* Computes the checksums that an index may name, one after the other over a
- * shard's bytes. What is compared with what is decided in mds.c. */
+/* Computes the checksums that an index may name. What is compared with what is
+ * decided in mds_check.c and cache_shard.c.
+ *
+ * An index has its checksums by Python's names, so this is a table from those to
+ * whoever computes them: OpenSSL's libcrypto what Python's hashlib has, xxhash
+ * the others. A checksum is an object that is fed piece by piece, since a shard
+ * is never in memory whole; all of one file are fed with the same piece while it
+ * is in the processor's cache (file_sums.c). A name that is not in the table is
+ * no error: a set of a later Streaming is to be read, unchecked, and
+ * dataset_checksums() says so. */
 #include "src/data/codec/checksum.h"
 
 #include <assert.h>
@@ -68,6 +76,7 @@ static enum err checksum_begin(struct checksum *checksum)
 {
     const struct checksum_algorithm *algorithm = checksum->algorithm;
     switch (algorithm->kind) {
+    /* md5 may be refused here at run time: in FIPS mode libcrypto has it not */
     case LIBCRYPTO:
         checksum->context = EVP_MD_CTX_new();
         if (checksum->context == NULL)
@@ -193,6 +202,7 @@ enum err checksum_finish(struct checksum *checksum,
                  (unsigned long long)pair.low64);
         break;
     }
+    /* the table's digits are what an index is checked against when it is read */
     assert(strlen(hex) == checksum->algorithm->digits);
     return ERR_OK;
 }

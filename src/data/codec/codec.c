@@ -1,4 +1,15 @@
-/* The table of compressions, and packing. Unpacking is in codec_reader.c. */
+/* The table of compressions, and packing. Unpacking is in codec_reader.c and
+ * codec_unpack.c.
+ *
+ * A codec unpacks by steps over two windows, what is left to read and the room
+ * for what comes out (struct codec_flow), as zlib has it: a call goes on as far as
+ * either allows. So no codec knows files or sizes, and one loop drives all of
+ * them. `complete` says that all that has begun has ended. Only there may the
+ * input end, which tells a file that was cut short from a whole one.
+ *
+ * Packing is of a whole shard at once, which the writer has in memory anyway; its
+ * bytes are to be those of Python's modules, so every codec calls its library in
+ * the way in which that module does. */
 #include "src/data/codec/codec.h"
 
 #include <assert.h>
@@ -37,15 +48,15 @@ static enum err codec_none_step(void *state, struct codec_flow *flow)
     flow->in_bytes -= bytes;
     flow->out += bytes;
     flow->out_bytes -= bytes;
-    flow->complete = true;
+    flow->complete = true; /* plain bytes may end anywhere */
     return ERR_OK;
 }
 
 static enum err codec_none_pack(int level, const uint8_t *data, size_t bytes,
-                                struct codec_packed *out)
+                                struct buffer *out)
 {
     (void)level;
-    TRY(codec_packed_room(out, bytes));
+    TRY(buffer_reserve(out, bytes));
     if (bytes > 0)
         memcpy(out->data, data, bytes);
     out->bytes = bytes;
@@ -114,6 +125,8 @@ enum err codec_find(const char *text, const struct codec **out, int *level)
     return ERR_OK;
 }
 
+/* Files are called by what programs append (.zst) and by what Streaming does
+ * (.zstd); both count. */
 const struct codec *codec_by_extension(const char *path)
 {
     const char *end = strrchr(path, '.');
@@ -145,6 +158,8 @@ static bool codec_is_zstd(const uint8_t *data, size_t bytes)
                            memcmp(data + 1, "\x2a\x4d\x18", 3) == 0));
 }
 
+/* For files whose name says nothing, such as stdin. A text may begin with any
+ * letters, so marks that are letters alone are not enough. */
 const struct codec *codec_by_magic(const uint8_t *data, size_t bytes)
 {
     const struct codec_ops *ops = NULL;
@@ -160,29 +175,13 @@ const struct codec *codec_by_magic(const uint8_t *data, size_t bytes)
     return NULL;
 }
 
-enum err codec_packed_room(struct codec_packed *packed, size_t more)
-{
-    if (more <= packed->capacity - packed->bytes)
-        return ERR_OK;
-    if (more > SIZE_MAX / 2 - packed->bytes)
-        return err_set(ERR_MEMORY, "no memory to pack %zu bytes", more);
-    size_t capacity = packed->bytes + more + packed->bytes / 2;
-    uint8_t *grown = realloc(packed->data, capacity);
-    if (grown == NULL)
-        return err_set(ERR_MEMORY, "no memory to pack into %zu bytes",
-                       capacity);
-    packed->data = grown;
-    packed->capacity = capacity;
-    return ERR_OK;
-}
-
 enum err codec_pack(const char *text, const void *data, size_t bytes,
                     uint8_t **out, size_t *out_bytes)
 {
     assert(out != NULL && out_bytes != NULL && (data != NULL || bytes == 0));
     int level = 0;
     const struct codec *codec = NULL;
-    struct codec_packed packed = { 0 };
+    struct buffer packed = { 0 };
     TRY(codec_find(text, &codec, &level));
     enum err rc = codec->ops->pack(level, data, bytes, &packed);
     if (rc != ERR_OK) {

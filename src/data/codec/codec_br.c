@@ -25,6 +25,7 @@ static enum err codec_br_step(void *state, struct codec_flow *flow)
         return err_set(
             ERR_DATA, "is no valid br data: %s",
             BrotliDecoderErrorString(BrotliDecoderGetErrorCode(state)));
+    /* one stream is all there is: brotli knows none behind each other */
     flow->complete = rc == BROTLI_DECODER_RESULT_SUCCESS;
     if (flow->complete && flow->in_bytes > 0)
         return err_set(ERR_DATA, "has more behind the end of its br data");
@@ -34,7 +35,7 @@ static enum err codec_br_step(void *state, struct codec_flow *flow)
 /* All input first, then the end: with the end at once the bytes are others
  * than those of Python's module. */
 static enum err codec_br_pack(int level, const uint8_t *data, size_t bytes,
-                              struct codec_packed *out)
+                              struct buffer *out)
 {
     enum err rc = ERR_OK;
     BrotliEncoderState *state = BrotliEncoderCreateInstance(NULL, NULL, NULL);
@@ -47,7 +48,7 @@ static enum err codec_br_pack(int level, const uint8_t *data, size_t bytes,
     while (BrotliEncoderIsFinished(state) != BROTLI_TRUE) {
         BrotliEncoderOperation step =
             bytes > 0 ? BROTLI_OPERATION_PROCESS : BROTLI_OPERATION_FINISH;
-        TRY_OUT(codec_packed_room(out, bytes / 2 + (1 << 16)));
+        TRY_OUT(buffer_reserve(out, bytes / 2 + (1 << 16)));
         uint8_t *next = out->data + out->bytes;
         size_t room = out->capacity - out->bytes;
         if (BrotliEncoderCompressStream(state, step, &bytes, &data, &room,

@@ -46,6 +46,8 @@ static enum err codec_bz2_step(void *state, struct codec_flow *flow)
     bz_stream *stream = state;
     if (flow->in_bytes == 0 && flow->complete)
         return ERR_OK;
+    /* what follows the end of a stream is another one (pbzip2 writes many), and
+     * a state of libbz2 is good for one */
     if (flow->complete) {
         BZ2_bzDecompressEnd(stream);
         TRY(codec_bz2_begin(stream));
@@ -70,7 +72,7 @@ static enum err codec_bz2_step(void *state, struct codec_flow *flow)
 }
 
 static enum err codec_bz2_pack(int level, const uint8_t *data, size_t bytes,
-                               struct codec_packed *out)
+                               struct buffer *out)
 {
     enum err rc = ERR_OK;
     bz_stream stream = { 0 };
@@ -79,12 +81,14 @@ static enum err codec_bz2_pack(int level, const uint8_t *data, size_t bytes,
         return err_set(ERR_MEMORY, "no memory to pack bz2");
     while (state != BZ_STREAM_END) {
         size_t in = codec_bz2_part(bytes);
-        TRY_OUT(codec_packed_room(out, in / 2 + (1 << 16)));
+        TRY_OUT(buffer_reserve(out, in / 2 + (1 << 16)));
         size_t room = codec_bz2_part(out->capacity - out->bytes);
         stream.next_in = (char *)data;
         stream.avail_in = (unsigned)in;
         stream.next_out = (char *)out->data + out->bytes;
         stream.avail_out = (unsigned)room;
+        /* BZ_RUN takes input until the last part, BZ_FINISH may need several
+         * calls to give all that is left */
         state = BZ2_bzCompress(&stream, in == bytes ? BZ_FINISH : BZ_RUN);
         if (state < 0) {
             rc = err_set(ERR_INTERNAL, "libbz2 refused to pack: %d", state);

@@ -1,6 +1,12 @@
 /* gzip, by zlib: members behind each other are one text, zeros behind the last
- * one are padding. Headers are those that Python's gzip writes, but for the
- * time. */
+ * one are padding, as tapes and block devices leave them.
+ *
+ * A member (RFC 1952) is a header of 10 bytes, deflate's bits (RFC 1951), and a
+ * trailer: CRC-32 of the text and its length modulo 2^32. zlib reads all three by
+ * itself and checks the sums. Writing, it would make a header of its own; so
+ * packing takes bare deflate (negative window bits) and puts Python's header and
+ * the trailer around it, but for the time, which is 0: the same data are the same
+ * file. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +48,7 @@ static enum err codec_gz_step(void *state, struct codec_flow *flow)
     }
     if (flow->in_bytes == 0 && flow->complete)
         return ERR_OK;
+    /* another member begins */
     if (flow->complete && inflateReset(stream) != Z_OK)
         return err_set(ERR_INTERNAL, "zlib refused to begin again");
     flow->complete = false;
@@ -73,17 +80,18 @@ static void codec_gz_header(int level, uint8_t header[CODEC_GZ_HEADER_BYTES])
     static const uint8_t start[] = { 0x1f, 0x8b, 8 };
     memset(header, 0, CODEC_GZ_HEADER_BYTES);
     memcpy(header, start, sizeof start);
+    /* XFL: 2 for the best, 4 for the fastest; OS: 255, not known */
     header[8] = level == 9 ? 2 : level == 1 ? 4 : 0;
     header[9] = 255;
 }
 
 static enum err codec_gz_deflate(z_stream *stream, const uint8_t *data,
-                                 size_t bytes, struct codec_packed *out)
+                                 size_t bytes, struct buffer *out)
 {
     int rc = Z_OK;
     while (rc != Z_STREAM_END) {
         size_t in = bytes < CODEC_GZ_PART_BYTES ? bytes : CODEC_GZ_PART_BYTES;
-        TRY(codec_packed_room(out, in / 2 + (1 << 16)));
+        TRY(buffer_reserve(out, in / 2 + (1 << 16)));
         size_t room = out->capacity - out->bytes;
         room = room < CODEC_GZ_PART_BYTES ? room : CODEC_GZ_PART_BYTES;
         stream->next_in = (z_const Bytef *)data;
@@ -101,20 +109,20 @@ static enum err codec_gz_deflate(z_stream *stream, const uint8_t *data,
 }
 
 static enum err codec_gz_pack(int level, const uint8_t *data, size_t bytes,
-                              struct codec_packed *out)
+                              struct buffer *out)
 {
     enum err rc = ERR_OK;
     z_stream stream = { 0 };
     uint32_t trailer[2] = { (uint32_t)crc32_z(0, data, bytes),
                             (uint32_t)bytes };
-    TRY(codec_packed_room(out, CODEC_GZ_HEADER_BYTES));
+    TRY(buffer_reserve(out, CODEC_GZ_HEADER_BYTES));
     codec_gz_header(level, out->data);
     out->bytes = CODEC_GZ_HEADER_BYTES;
     if (deflateInit2(&stream, level, Z_DEFLATED, -CODEC_GZ_WINDOW_BITS,
                      CODEC_GZ_MEMORY_LEVEL, Z_DEFAULT_STRATEGY) != Z_OK)
         return err_set(ERR_MEMORY, "no memory to pack gz");
     TRY_OUT(codec_gz_deflate(&stream, data, bytes, out));
-    TRY_OUT(codec_packed_room(out, sizeof trailer));
+    TRY_OUT(buffer_reserve(out, sizeof trailer));
     memcpy(out->data + out->bytes, trailer, sizeof trailer);
     out->bytes += sizeof trailer;
 out:

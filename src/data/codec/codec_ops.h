@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "src/base/buffer.h"
 #include "src/base/err.h"
 
 /* What is left to unpack, and room for what comes out. */
@@ -17,12 +18,6 @@ struct codec_flow {
     bool complete; /* all that began has ended; the input may end here */
 };
 
-/* Packed bytes, which grow. */
-struct codec_packed {
-    uint8_t *data;
-    size_t bytes, capacity;
-};
-
 /* All NULL: left out of this build. */
 struct codec_ops {
     enum err (*open)(void **state);
@@ -30,7 +25,7 @@ struct codec_ops {
     /* Move on as far as input and room allow. */
     enum err (*step)(void *state, struct codec_flow *flow);
     enum err (*pack)(int level, const uint8_t *data, size_t bytes,
-                     struct codec_packed *out);
+                     struct buffer *out);
     /* A whole file to exactly `out_bytes`, in place of open, close and step. */
     enum err (*unpack)(const uint8_t *data, size_t bytes, uint8_t *out,
                        size_t out_bytes);
@@ -38,6 +33,3 @@ struct codec_ops {
 
 extern const struct codec_ops codec_none_ops, codec_zstd_ops, codec_gz_ops,
     codec_bz2_ops, codec_snappy_ops, codec_br_ops;
-
-/* Room for `more` bytes behind those that are there. */
-enum err codec_packed_room(struct codec_packed *packed, size_t more);

@@ -1,5 +1,9 @@
-/* snappy, by libsnappy, where the build has it: the format without frames,
- * which is one block. */
+/* snappy, by libsnappy, where the build has it: the format without frames.
+ *
+ * That is one block: its unpacked length as a varint, then literals and copies,
+ * and no checksum. The library takes it whole, so there is an `unpack` in place of
+ * steps. The length that a file claims is compared with the index's before memory
+ * is touched: five bytes could ask for 4 GiB. */
 #include "src/data/codec/codec_ops.h"
 
 #ifdef CODEC_snappy
@@ -22,10 +26,10 @@ static enum err codec_snappy_unpack(const uint8_t *data, size_t bytes,
 }
 
 static enum err codec_snappy_pack(int level, const uint8_t *data, size_t bytes,
-                                  struct codec_packed *out)
+                                  struct buffer *out)
 {
     (void)level;
-    TRY(codec_packed_room(out, snappy_max_compressed_length(bytes)));
+    TRY(buffer_reserve(out, snappy_max_compressed_length(bytes)));
     out->bytes = out->capacity;
     if (snappy_compress((const char *)data, bytes, (char *)out->data,
                         &out->bytes) != SNAPPY_OK)

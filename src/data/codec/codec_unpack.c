@@ -114,6 +114,7 @@ enum err codec_unpack_file(const char *text, const char *from, const char *to,
     if (rc != ERR_OK)
         return err_prefix(rc, "%s", from);
     TRY(regular_size(from, &packed)); /* a pipe would keep us waiting */
+    /* never over a file that is there: somebody may be reading it */
     int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_errno("%s: create", to);

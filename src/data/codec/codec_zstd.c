@@ -27,15 +27,17 @@ static enum err codec_zstd_step(void *state, struct codec_flow *flow)
     flow->in_bytes -= in.pos;
     flow->out += out.pos;
     flow->out_bytes -= out.pos;
+    /* 0 is the end of a frame, if anything moved: a call without input gives a
+     * hint of how much it would like */
     if (in.pos > 0 || out.pos > 0)
         flow->complete = rc == 0;
     return ERR_OK;
 }
 
 static enum err codec_zstd_pack(int level, const uint8_t *data, size_t bytes,
-                                struct codec_packed *out)
+                                struct buffer *out)
 {
-    TRY(codec_packed_room(out, ZSTD_compressBound(bytes)));
+    TRY(buffer_reserve(out, ZSTD_compressBound(bytes)));
     size_t packed = ZSTD_compress(out->data, out->capacity, data, bytes, level);
     if (ZSTD_isError(packed))
         return err_set(ERR_MEMORY, "zstd: %s", ZSTD_getErrorName(packed));

@@ -1,4 +1,5 @@
-/* Computes a file's checksums together. */
+/* Computes a file's checksums together, in one pass over its bytes: reading a
+ * shard from a file server costs more than all of its sums. */
 #include "src/data/codec/file_sums.h"
 
 #include <assert.h>
@@ -26,6 +27,7 @@ enum err file_sums_create(const struct file_sum *hash, int count,
     if (sums == NULL)
         return err_set(ERR_MEMORY, "no memory for %d checksums", count);
     for (int h = 0; h < count; h++) {
+        /* not known here: others of the same file may be */
         if (checksum_digits(hash[h].name) == 0)
             continue;
         struct file_sums_one *one = &sums->one[sums->count];

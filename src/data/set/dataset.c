@@ -1,5 +1,12 @@
 /* A data set of any format: opened, described, identified and read. What its
- * files look like is the format's (src/data/set/dataset_format.h). */
+ * files look like is the format's (src/data/set/dataset_format.h).
+ *
+ * Two files make a set: the index, which the format reads, and tessera.json, which
+ * says what formats do not (vocabulary, tokenizer). Opening joins them and asks
+ * whether they agree; a shard's bytes are only looked at when a sample is read.
+ * The identity is a digest over both, of what changes the tokens that a run sees
+ * and their order, and of nothing else: not of the path, for data may move, and
+ * not of names in the description. */
 #include "src/data/set/dataset.h"
 
 #include <assert.h>
@@ -162,6 +169,8 @@ static enum err dataset_create(const char *path, const struct sidecar *given,
     TRY_OUT(tokenizer_copy_find(dataset->folder, dataset->sidecar.tokenizer,
                                 dataset->sidecar.tokenizer_sha256,
                                 dataset->tokenizer_file));
+    /* of an address the cache is there already, for the index came through it;
+     * of packed shards the format may make one, which is ours to close */
     struct dataset_access access = { dataset->cache, options };
     rc = dataset->format->open(dataset->folder, &dataset->sidecar, &access,
                                &dataset->contents, &dataset->state);
@@ -212,6 +221,8 @@ void dataset_close(struct dataset *dataset)
 {
     if (dataset == NULL)
         return;
+    /* its threads read tables that the format lends, so they end first; files
+     * of it are open until the format has closed them */
     if (dataset->cache != NULL)
         cache_end(dataset->cache);
     if (dataset->state != NULL)

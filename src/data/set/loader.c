@@ -1,5 +1,12 @@
 /* Fills a batch from a data set: tokens, labels, padding and documents. Which
- * samples a rank reads is the trainer's business. */
+ * samples a rank reads is the trainer's business.
+ *
+ * A model predicts at each position the token behind it, so labels are the tokens
+ * moved by one, and LOADER_IGNORE wherever there is nothing to be learned: behind
+ * the last token, where the next one begins another example, where a mask says so,
+ * and in padding. Losses are divided by how many labels are left, which is why the
+ * batch counts them. sequence_ids number the documents of a row; attention that
+ * uses them goes over no border. */
 #include "src/data/set/loader.h"
 
 #include <assert.h>
@@ -18,30 +25,25 @@ struct loader_batch {
 enum err batch_create(int64_t samples, int64_t seq_len, struct batch **out)
 {
     assert(samples > 0 && seq_len > 0 && out != NULL);
+    enum err rc = ERR_OK;
     struct loader_batch *own = NULL;
     TRY(new_zeroed(&own, 1));
     struct batch *batch = &own->batch;
     size_t cells = 0;
-    bool fits =
-        !__builtin_mul_overflow((size_t)samples, (size_t)seq_len, &cells);
-    if (fits) {
-        batch->tokens = calloc(cells, sizeof *batch->tokens);
-        batch->labels = calloc(cells, sizeof *batch->labels);
-        batch->sequence_ids = calloc(cells, sizeof *batch->sequence_ids);
-        batch->sample_ids = calloc((size_t)samples, sizeof *batch->sample_ids);
-    }
-    own->capacity = samples;
-    batch->samples = samples;
+    if (__builtin_mul_overflow((size_t)samples, (size_t)seq_len, &cells))
+        cells = SIZE_MAX; /* which no memory has */
+    own->capacity = batch->samples = samples;
     batch->seq_len = seq_len;
-    if (batch->tokens == NULL || batch->labels == NULL ||
-        batch->sequence_ids == NULL || batch->sample_ids == NULL) {
-        batch_destroy(batch);
-        return err_set(ERR_MEMORY,
-                       "no memory for a batch of %lld samples of %lld tokens",
-                       (long long)samples, (long long)seq_len);
-    }
+    TRY_OUT(new_zeroed(&batch->tokens, cells));
+    TRY_OUT(new_zeroed(&batch->labels, cells));
+    TRY_OUT(new_zeroed(&batch->sequence_ids, cells));
+    TRY_OUT(new_zeroed(&batch->sample_ids, (size_t)samples));
     *out = batch;
-    return ERR_OK;
+    own = NULL;
+out:
+    if (own != NULL)
+        batch_destroy(batch);
+    return rc;
 }
 
 size_t batch_bytes(int64_t samples, int64_t seq_len)

@@ -101,6 +101,7 @@ static void ahead_fill(struct loader_ahead *ahead, bool cached)
         wanted = number;
     ahead->wanted = number + AHEAD_WANTED + 1;
     pthread_mutex_unlock(&ahead->mutex);
+    /* shards of later batches first, so that they travel while this one is read */
     if (cached)
         ahead_want(ahead, wanted, number + AHEAD_WANTED);
     slot->batch->truncate = plan->truncate;
@@ -112,7 +113,7 @@ static void ahead_fill(struct loader_ahead *ahead, bool cached)
     timeline_end(&span, NULL);
     pthread_mutex_lock(&ahead->mutex);
     if (restarts != ahead->restarts)
-        return;
+        return; /* somebody began anew meanwhile: not counted, so overwritten */
     ahead->count++;
     ahead->runs = slot->failed.code == ERR_OK; /* what follows is for nobody */
     pthread_cond_signal(&ahead->ready);
@@ -188,6 +189,7 @@ void loader_ahead_destroy(struct loader_ahead *ahead)
         ahead->ended = true;
         pthread_cond_signal(&ahead->more);
         pthread_mutex_unlock(&ahead->mutex);
+        /* the thread may be waiting for a file that never comes */
         for (int d = 0; d < ahead->plan.dataset_count; d++)
             dataset_stop(ahead->plan.datasets[d], true);
         pthread_join(ahead->thread, NULL);
@@ -223,6 +225,7 @@ enum err loader_ahead_read(struct loader_ahead *ahead, int64_t first,
         ahead_restart(ahead, first);
     while (ahead->count == 0)
         pthread_cond_wait(&ahead->ready, &ahead->mutex);
+    /* the slot stays the trainer's until `head` moves: the thread fills others */
     struct ahead_slot *slot = &ahead->slot[ahead->head];
     pthread_mutex_unlock(&ahead->mutex);
     enum err rc = err_again(&slot->failed);

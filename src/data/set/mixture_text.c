@@ -1,4 +1,11 @@
-/* Reads the text of a mixture, word by word. */
+/* Reads the text of a mixture, word by word, by recursive descent:
+ *
+ *     mixture := entry { "," entry }
+ *     entry   := NAME [ "=" FOLDER ] [ weight ]
+ *     weight  := [ "proportion" ] W { ( "to" | "then" ) W "at" TIME }
+ *              | "repeat" R | "choose" K
+ *
+ * Errors name the entry, since a setting of many lines has no line numbers. */
 #include "src/data/set/mixture_text.h"
 
 #include <assert.h>

@@ -1,4 +1,14 @@
-/* NumPy's generator and its draws; what follows from what is in the header. */
+/* NumPy's generator and its draws; what follows from what is in the header.
+ *
+ * Streaming shuffles with NumPy, so its orders can only be had with the same bits
+ * drawn in the same sequence. Three layers: SeedSequence hashes the seed into a
+ * pool and fills the state from it; PCG64 is a 128-bit linear congruential
+ * generator (state * factor + increment) of which each output folds the two
+ * halves by XOR and rotates them by the top six bits (XSL-RR); on top are the ways
+ * to a number below a limit, of which NumPy has two that draw differently: by
+ * masks and rejection where shuffle() and permutation() are concerned, by Lemire's
+ * multiplication in integers() and choice(). Constants are NumPy's
+ * (numpy/random/bit_generator.pyx and src/pcg64). */
 #include "src/data/set/numpy_rng.h"
 
 #include <assert.h>
@@ -36,11 +46,13 @@ static void numpy_rng_spread(uint64_t seed, uint64_t out[4])
     uint32_t constant = 0x43b0d7e5u;
     for (int i = 0; i < NUMPY_POOL; i++)
         pool[i] = numpy_rng_hash(entropy[i], &constant);
+    /* every word of the pool is mixed into every other one */
     for (int from = 0; from < NUMPY_POOL; from++)
         for (int to = 0; to < NUMPY_POOL; to++)
             if (from != to)
                 pool[to] = numpy_rng_mix(pool[to],
                                          numpy_rng_hash(pool[from], &constant));
+    /* out of the pool again, with other constants: eight words */
     constant = 0x8b51f9ddu;
     for (int i = 0; i < 8; i++) {
         uint32_t value = pool[i % NUMPY_POOL] ^ constant;
@@ -76,6 +88,8 @@ void numpy_rng_seed(struct numpy_rng *rng, uint64_t seed)
     memset(rng, 0, sizeof *rng);
     rng->increment[0] = (uint64_t)increment;
     rng->increment[1] = (uint64_t)(increment >> 64);
+    /* the increment has to be odd for the full period; the seed enters between
+     * two steps, as in PCG's own seeding */
     numpy_rng_step(rng, 0);
     numpy_rng_step(rng, numpy_rng_wide(words[0], words[1]));
 }
@@ -108,7 +122,10 @@ double numpy_rng_uniform(struct numpy_rng *rng, double low, double high)
     return low + (high - low) * numpy_rng_random(rng);
 }
 
-/* Lemire's way (2019): 0 <= x <= max, in as many bits as max needs. */
+/* Lemire's way ("Fast Random Integer Generation in an Interval", 2019):
+ * 0 <= x <= max, in as many bits as max needs. The high half of draw * count is
+ * the number; the low halves below 2^bits mod count would come once too often
+ * for some numbers, and are drawn again. */
 static uint64_t numpy_rng_bounded(struct numpy_rng *rng, uint64_t max)
 {
     if (max == 0)
@@ -140,6 +157,7 @@ int64_t numpy_rng_integers(struct numpy_rng *rng, int64_t low, int64_t high)
     return (int64_t)((uint64_t)low + numpy_rng_bounded(rng, max));
 }
 
+/* The smallest 2^k - 1 that is not below. */
 static uint64_t numpy_rng_mask(uint64_t max)
 {
     for (int shift = 1; shift < 64; shift *= 2)
@@ -238,6 +256,7 @@ enum err numpy_rng_choice(struct numpy_rng *rng, int64_t population,
                           int64_t count, int64_t *out)
 {
     assert(count >= 0 && count <= population);
+    /* NumPy's own limit between a tail shuffle and Floyd's set */
     return population > 10000 && count > population / 50
                ? numpy_rng_choose_end(rng, population, count, out)
                : numpy_rng_choose_few(rng, population, count, out);

@@ -165,7 +165,10 @@ size_t order_bytes(const struct order *order)
                      streaming_order_bytes(order->streaming);
 }
 
-/* Which stream the slot of a step belongs to, and its how many-th sample. */
+/* Which stream the slot of a step belongs to, and its how many-th sample: a
+ * step's slots are those of the first stream, then those of the second, and so
+ * on. sample_mixture() has permuted them before, so that a rank's part of the
+ * batch is not all of one stream. */
 static enum err find_slot(struct order *order, int64_t step, int64_t slot,
                           int *stream, int64_t *number)
 {
@@ -238,7 +241,7 @@ static enum err sample_streaming(struct order *order, int64_t place,
     pthread_mutex_unlock(&order->lock);
     if (rc != ERR_OK)
         return rc;
-    *stream = 0;
+    *stream = 0; /* ids are numbered through all streams */
     while (id >= order->streams[*stream].samples)
         id -= order->streams[(*stream)++].samples;
     *sample = id;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
 
 #define MIXTURE_UNIT ((int64_t)1 << 32) /* of a sample that is owed */
@@ -29,13 +30,13 @@ struct order_mixture {
     int64_t batch, first;
     struct mixture_curve *curves;
     int64_t *anchors; /* [anchor_count][2][count]: before, owed */
-    int64_t anchor_count, anchor_room;
+    int64_t anchor_count, anchor_room; /* room: elements of `anchors` */
     int64_t step; /* of `state` and `counts`; -1: of none */
     struct state state;
     struct mixture_counts counts;
 };
 
-double order_mixture_weight(const struct mixture_curve *curve, int64_t step)
+static double weight_at(const struct mixture_curve *curve, int64_t step)
 {
     int i = 0;
     while (i + 1 < curve->count && curve->points[i + 1].step <= step)
@@ -54,8 +55,7 @@ static double weigh(const struct order_mixture *mixture, int64_t step,
 {
     double sum = 0.0;
     for (int i = 0; i < mixture->count; i++) {
-        weights[i] =
-            order_mixture_weight(&mixture->curves[i], mixture->first + step);
+        weights[i] = weight_at(&mixture->curves[i], mixture->first + step);
         sum += weights[i];
     }
     return sum;
@@ -116,6 +116,8 @@ void order_mixture_destroy(struct order_mixture *mixture)
 static void owe(const struct order_mixture *mixture, const double *weights,
                 double sum, int64_t *owed)
 {
+    /* what rounding leaves of the unit, and what a stream without weight was
+     * owed, goes to the heaviest: all that is owed is always whole batches */
     int64_t left = MIXTURE_UNIT, idle = 0;
     int most = 0;
     for (int i = 0; i < mixture->count; i++) {
@@ -165,6 +167,8 @@ static void deal(struct order_mixture *mixture, int64_t step)
         now[i] = state->owed[i] > 0 ? state->owed[i] / MIXTURE_UNIT : 0;
         left -= now[i];
     }
+    /* one more for whoever is owed most; one less where debts below 0, of those
+     * that had more before, made the others' whole numbers too many */
     for (; left > 0; left--)
         now[find(mixture, weights, state->owed, now, false)]++;
     for (; left < 0; left++)
@@ -184,17 +188,10 @@ static void go_on(struct order_mixture *mixture)
 static enum err keep(struct order_mixture *mixture)
 {
     size_t count = (size_t)mixture->count;
-    if (mixture->anchor_count == mixture->anchor_room) {
-        int64_t room = 2 * mixture->anchor_room + 8;
-        int64_t *more =
-            realloc(mixture->anchors, (size_t)room * 2 * count * sizeof *more);
-        if (more == NULL)
-            return err_set(ERR_MEMORY, "no memory for a mixture's steps");
-        mixture->anchors = more;
-        mixture->anchor_room = room;
-    }
-    int64_t *at =
-        mixture->anchors + (size_t)mixture->anchor_count++ * 2 * count;
+    size_t used = (size_t)mixture->anchor_count * 2 * count;
+    TRY(array_room(&mixture->anchors, &mixture->anchor_room, used + 2 * count));
+    int64_t *at = mixture->anchors + used;
+    mixture->anchor_count++;
     memcpy(at, mixture->state.before, count * sizeof *at);
     memcpy(at + count, mixture->state.owed, count * sizeof *at);
     return ERR_OK;

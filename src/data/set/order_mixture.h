@@ -2,12 +2,9 @@
  * a schedule: a pure function of the step.
  *
  * A stream's weight is a line through points, or a jump; its share is that by
- * the sum of all, in units of 2^-32. Each step every stream is owed its share
- * of the batch, and gets whole samples by what it is owed: rounded down, then
- * one more to whoever is owed most, so that what is left over is less than two
- * samples, and shares hold in the long run. A stream of no weight gets none; it
- * leaves what it is owed to the one of most weight. Counts follow from the
- * steps before: they are kept every 1024 steps, so any step is near. */
+ * the sum of all. Counts are right within a sample or two at every step; a
+ * stream of no weight gets none. How they are dealt is told in
+ * order_mixture.c. */
 #pragma once
 
 #include <stdbool.h>
@@ -43,9 +40,6 @@ enum err order_mixture_create(const struct mixture_curve *curves, int count,
                               int64_t batch, int64_t first,
                               struct order_mixture **out);
 void order_mixture_destroy(struct order_mixture *mixture);
-
-/* The weight of a curve at a step. */
-double order_mixture_weight(const struct mixture_curve *curve, int64_t step);
 
 /* For one thread at a time; *out is lent until the next call. ERR_MEMORY. */
 enum err order_mixture_at(struct order_mixture *mixture, int64_t step,

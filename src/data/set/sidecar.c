@@ -1,4 +1,9 @@
-/* Reads, checks and writes tessera.json. */
+/* Reads, checks and writes tessera.json.
+ *
+ * The file is the description that training relies on and that no format has,
+ * so what is missing is told with the command that makes it. Keys that are not
+ * known are passed over: an older build is to read what a newer one has
+ * written, unless `format` says otherwise. */
 #include "src/data/set/sidecar.h"
 
 #include <assert.h>

@@ -1,5 +1,15 @@
 /* Streaming's get_partitions() and its batching methods, for one node with one
- * rank and one worker. */
+ * rank and one worker.
+ *
+ * An epoch is made in three steps, each of which draws with NumPy's generator
+ * in Streaming's sequence: how many samples of which shards
+ * (streaming_sample.c), their shuffle (streaming_shuffle.c), and here the
+ * dealing. The shuffled samples are cut into as many equal parts as there are
+ * canonical nodes, and the order takes one of each part in turn, which is what
+ * makes a global batch the same set of samples on any number of real nodes.
+ * What is one shuffle for "random" is one for each stream with the other two
+ * methods, which then are put together batch by batch. All of an epoch is made
+ * at once, since a shuffle has no shorter description than itself. */
 #include "src/data/set/streaming_order.h"
 
 #include <assert.h>
@@ -32,6 +42,7 @@ static int64_t deal(const struct streaming_order *order, int64_t samples,
 {
     int64_t nodes = order->spec.nodes;
     int64_t node = k % nodes, at = k / nodes;
+    /* too few for all nodes, which take them in turn */
     if (samples < nodes)
         return k % samples;
     int64_t whole = samples / nodes, rest = samples % nodes;

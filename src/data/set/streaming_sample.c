@@ -1,4 +1,11 @@
-/* Streaming's apply_weights(), get_sampling() and resample_streams(). */
+/* Streaming's apply_weights(), get_sampling() and resample_streams().
+ *
+ * Which samples an epoch has, before any of them is shuffled. Weights become
+ * whole numbers of samples for each stream, those of a stream become so many of
+ * each shard (whole repeats of the shard, and for the rest a draw without
+ * return), and each repeat of a shard is a unit of its own for the shuffle.
+ * Sums and roundings are done in Streaming's order on doubles: one that rounds
+ * otherwise would be another epoch. */
 #include "src/data/set/streaming_sample.h"
 
 #include <assert.h>
@@ -120,6 +127,7 @@ static enum err share_shards(const struct streaming_sample *how,
                              const struct stream *stream, int64_t choose,
                              int64_t *of_shard)
 {
+    enum err rc = ERR_OK;
     struct numpy_rng rng;
     int64_t repeats = choose / stream->samples;
     int64_t rest = choose % stream->samples;
@@ -127,14 +135,9 @@ static enum err share_shards(const struct streaming_sample *how,
         of_shard[s] = stream->shards[s] * repeats;
     if (rest == 0)
         return ERR_OK;
-    int64_t *order = malloc((size_t)stream->samples * sizeof *order);
-    int64_t *first = calloc((size_t)stream->samples, sizeof *first);
-    if (order == NULL || first == NULL) {
-        free(order);
-        free(first);
-        return err_set(ERR_MEMORY, "no memory to choose of %lld samples",
-                       (long long)stream->samples);
-    }
+    int64_t *order = NULL, *first = NULL;
+    TRY_OUT(new_room(&order, (size_t)stream->samples));
+    TRY_OUT(new_zeroed(&first, (size_t)stream->samples));
     numpy_rng_seed(&rng, how->fixed || !how->shuffled ? how->seed
                                                       : how->seed + how->epoch);
     numpy_rng_permutation(&rng, stream->samples, order);
@@ -143,9 +146,10 @@ static enum err share_shards(const struct streaming_sample *how,
     for (int64_t s = 0, at = 0; s < stream->shard_count; s++)
         for (int64_t k = 0; k < stream->shards[s]; k++)
             of_shard[s] += first[at++];
+out:
     free(order);
     free(first);
-    return ERR_OK;
+    return rc;
 }
 
 static int compare(const void *a, const void *b)
@@ -169,6 +173,7 @@ static enum err take_shard(struct numpy_rng *rng, int64_t first,
     out->samples += taken;
     if (rest == 0)
         return ERR_OK;
+    /* which ones is drawn, but they stay in the shard's order */
     TRY(numpy_rng_choice(rng, samples, rest, places));
     for (int64_t i = 0; i < rest; i++)
         places[i] += first;

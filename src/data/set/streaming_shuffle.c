@@ -5,13 +5,26 @@
  * nodes; within a node samples are shuffled only among those of a few
  * neighbouring shards. The algorithms differ in what is a neighbourhood. Every
  * draw of NumPy's generators and its place among the others counts, so what
- * looks as if it could be left out cannot. */
+ * looks as if it could be left out cannot.
+ *
+ * Samples come in units: a shard, or what an epoch takes of it. py1s, py1br and
+ * py1e order the units by the seed, cut them where one canonical node's part
+ * ends, order the pieces of each node anew in every epoch, and mix samples
+ * within a piece (py1s), within blocks of it (py1br), or move each by up to
+ * half a block (py1e). py2s mixes samples once before they are cut and once
+ * more in the epoch; naive mixes all. Sorting by moved places, py1e has equal
+ * ones in their order; NumPy's sort there depends on the processor.
+ *
+ * Two generators are at work: `run`, seeded by the seed alone, orders what stays
+ * for all epochs (which shards a node has), `epoch`, seeded by seed + epoch, the
+ * rest. */
 #include "src/data/set/streaming_shuffle.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/data/set/numpy_rng.h"
 
@@ -185,6 +198,7 @@ static int64_t draw_block(struct shuffling *s)
 static enum err mix_blocks(struct shuffling *s, struct span node,
                            int64_t stagger)
 {
+    enum err rc = ERR_OK;
     int64_t count = 0, room = 0;
     struct span *blocks = NULL;
     for (int64_t end = node.begin; end < node.end;) {
@@ -192,23 +206,16 @@ static enum err mix_blocks(struct shuffling *s, struct span node,
         int64_t begin = end - stagger, stop = end + size - stagger;
         begin = begin > node.begin ? begin : node.begin;
         stop = stop < node.end ? stop : node.end;
-        if (count == room) {
-            room = 2 * room + 16;
-            struct span *more = realloc(blocks, (size_t)room * sizeof *more);
-            if (more == NULL) {
-                free(blocks);
-                return err_set(ERR_MEMORY, "no memory for blocks of samples");
-            }
-            blocks = more;
-        }
+        TRY_OUT(array_room(&blocks, &room, count + 1));
         blocks[count++] = (struct span){ begin, stop };
         end += stop - begin;
     }
     for (int64_t i = 0; i < count; i++)
         numpy_rng_shuffle(&s->epoch, s->ids + blocks[i].begin,
                           blocks[i].end - blocks[i].begin);
+out:
     free(blocks);
-    return ERR_OK;
+    return rc;
 }
 
 static enum err shuffle_py1br(struct shuffling *s)
@@ -258,6 +265,7 @@ static void sort_places(const struct sorting *sorting, int64_t count,
         begin[k + 1] += begin[k];
     for (int64_t i = 0; i < count; i++)
         sorted[begin[(int64_t)place[i]]++] = i;
+    /* insertion sort; stable, as equal places keep their order */
     for (int64_t i = 1; i < count; i++) {
         int64_t one = sorted[i], k = i;
         for (; k > 0 && place[sorted[k - 1]] > place[one]; k--)

@@ -1,13 +1,6 @@
 /* The shuffles of the Streaming library: which sample is at each place of an
- * epoch, the same as its get_shuffle() gives.
- *
- * Samples come in units: a shard, or what an epoch takes of it. py1s, py1br and
- * py1e order the units by the seed, cut them where one canonical node's part
- * ends, order the pieces of each node anew in every epoch, and mix samples
- * within a piece (py1s), within blocks of it (py1br), or move each by up to
- * half a block (py1e). py2s mixes samples once before they are cut and once
- * more in the epoch; naive mixes all. Sorting by moved places, py1e has equal
- * ones in their order; NumPy's sort there depends on the processor. */
+ * epoch, the same as its get_shuffle() gives. What each of them does is told in
+ * streaming_shuffle.c. */
 #pragma once
 
 #include <stdint.h>

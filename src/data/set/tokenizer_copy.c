@@ -1,4 +1,9 @@
-/* Writes and checks the copy of a tokenizer's file. */
+/* Writes and checks the copy of a tokenizer's file.
+ *
+ * Numbers of tokens mean nothing without the file that they were made with, and
+ * a path or a name does not keep it. So a set carries it, and the digest in
+ * tessera.json, which is part of the set's identity, says whether it still is
+ * that one. */
 #include "src/data/set/sidecar.h"
 
 #include <assert.h>

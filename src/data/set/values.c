@@ -1,5 +1,11 @@
 /* Types of whole numbers, and their values as tokens. Where the values come
- * from, and which type they have, is the format's. */
+ * from, and which type they have, is the format's.
+ *
+ * Samples lie in a file at any byte, so values are copied out of it and never
+ * pointed at as their type. Tokens become int32 whatever width they were stored
+ * with, and all are compared with the vocabulary: an index into an embedding that
+ * came from a file must not go unlooked at. int32, the common type, has a way of
+ * its own without a branch. */
 #include "src/data/set/values.h"
 
 #include <assert.h>
@@ -97,6 +103,7 @@ enum err values_tokens(const struct values *values, int64_t count,
             tokens[t] = (int32_t)value;
         }
     }
+    /* only where one is outside: which it is, for the message */
     for (int64_t t = 0; t < count && !inside; t++) {
         int64_t value = values_whole(values, t);
         if (value < 0 && values->type == VALUES_UINT64)
