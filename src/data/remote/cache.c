@@ -1,4 +1,22 @@
-/* Makes, joins and leaves the folder of a cache, and fetches its index. */
+/* Makes, joins and leaves the folder of a cache, and fetches its index.
+ *
+ * FOLDER/ADDRESS-HASH has index.json, tessera.json, shards as NUMBER_NAME and
+ *     users     locked shared by each process that uses it, alone by the first
+ *               one while it fetches the index
+ *     locks     one byte for each shard, locked by who fetches it, one for room
+ *     boot      when the machine started
+ *     verified  one byte for each shard, 1: since the first of its users came
+ *     NUMBER_NAME.part, .zip   what is being fetched; .room keeps its space
+ *
+ * A shard file is locked shared while it is held.
+ *
+ * Locks of files are all that processes agree by: the kernel lets them go
+ * however a process ends, so nobody is in charge, and nothing has to be mended
+ * before the next one goes on. Who gets `users` alone is the first process or
+ * the last one. Nobody else relies on the folder then: the first may fetch the
+ * index anew and throw shards away, the last may remove all of it. Between
+ * open() and flock() the folder may have gone, so whoever has a lock looks
+ * whether its file still has its name. */
 #include "src/data/remote/cache.h"
 
 #include <assert.h>
@@ -235,6 +253,8 @@ static enum err cache_join(struct cache *cache, const char *const *names,
         rc = cache_open_verified(cache);
     if (joined && first && rc == ERR_OK) {
         rc = cache_refresh(cache, names, needed, count);
+        /* the lone lock is given up before the shared one is there: somebody
+         * may slip in between, so all is looked at once more below */
         joined = rc == ERR_OK && flock(fd, LOCK_SH) == 0;
     }
     if (rc != ERR_OK) {
@@ -248,7 +268,7 @@ static enum err cache_join(struct cache *cache, const char *const *names,
         return ERR_OK;
     }
     cache->users = fd;
-    (void)futimens(fd, NULL);
+    (void)futimens(fd, NULL); /* how old an abandoned cache is: its last user */
     return ERR_OK;
 }
 
@@ -275,8 +295,8 @@ static void cache_sweep_root(int root)
         closedir(sets);
 }
 
-/* Caches of jobs of this user that were killed. Only where they are named by us.
- */
+/* Caches of jobs of this user that were killed. Only where they are named by
+ * us. */
 static void cache_sweep_stale(const struct cache *cache)
 {
     char mine[64], parent[FSIO_PATH_MAX];
@@ -330,6 +350,7 @@ enum err cache_open(const char *address, const struct cache_options *options,
     TRY_OUT(cache_enter(cache));
     if (cache->temporary)
         cache_sweep_stale(cache);
+    /* who is not the first waits until the first has the index, or is gone */
     while (!done) {
         TRY_OUT(cache_join(cache, names, needed, count, &done));
         if (!done && clock_now() - begin > options->deadline_s) {
@@ -439,6 +460,8 @@ enum err cache_describe(struct cache *cache, const struct cache_shard *shards,
 
 int64_t cache_open_max(const struct cache *cache, int64_t most)
 {
+    /* files that are open although evicted take space that no listing shows: an
+     * eighth of the limit for them */
     int64_t fit = cache->options.limit / (8 * (cache->largest + 1));
     return cache->options.limit == 0 || fit > most ? most : fit < 1 ? 1 : fit;
 }

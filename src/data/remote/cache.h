@@ -9,16 +9,7 @@
  * there before the machine started again is thrown away, as is everything when
  * the index has become another one. What a cache has already is verified again
  * when it is first held after all who used it before have ended; damage there
- * is fetched anew.
- *
- * FOLDER/ADDRESS-HASH has index.json, tessera.json, shards as NUMBER_NAME, and:
- *   users   locked shared by each process that uses it, alone by the first one
- *           while it fetches the index
- *   locks   one byte for each shard, locked by who fetches it, and one for room
- *   boot    when the machine started
- *   verified  one byte for each shard, 1: since the first of its users came
- *   NUMBER_NAME.part, .zip   what is being fetched; .room keeps its space
- * A shard file is locked shared while it is held. */
+ * is fetched anew. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,10 @@
 /* Threads that fetch the shards that will be needed soon, in the order in which
- * they were asked for. */
+ * they were asked for.
+ *
+ * To fetch ahead is to hold a shard and to let go of it at once: it stays by
+ * its name, as long as nobody needs its room. So there is one way to fetch,
+ * with one set of locks. A wish that finds the ring full is forgotten: whoever
+ * needs the shard fetches it then. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -30,6 +35,7 @@ static void *cache_ahead_run(void *arg)
         int64_t shard = ahead->wanted[ahead->first];
         ahead->first = (ahead->first + 1) % CACHE_WANTED_MAX;
         ahead->count--;
+        assert(ahead->count >= 0);
         pthread_mutex_unlock(&cache->mutex);
         struct cache_hold hold;
         /* a failure is met by who needs the shard */
@@ -45,6 +51,7 @@ static void *cache_ahead_run(void *arg)
 /* Under the mutex. Without memory nothing is fetched ahead. */
 static struct cache_ahead *cache_ahead_create(const struct cache *cache)
 {
+    assert(cache->options.threads > 0 && cache->count > 0);
     size_t threads = (size_t)cache->options.threads;
     struct cache_ahead *ahead =
         calloc(1, sizeof *ahead + threads * sizeof(pthread_t));

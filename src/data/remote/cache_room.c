@@ -1,8 +1,16 @@
 /* Keeps the shards of a cache within its limit. Who needs room holds the lock
- * of the room; a file FETCHED.room is as long as what will come, without
- * taking space, until it is there. */
-#include <errno.h>
+ * of the room; a file FETCHED.room is as long as what will come, without taking
+ * space, until it is there.
+ *
+ * What goes first was not held for longest: each hold sets a file's time. What
+ * somebody holds is locked shared, so the lone lock that removing takes fails
+ * on it. Files on their way have to count before they are there, or every
+ * process of the node would see the same free room. A .room file that a dead
+ * process has left is known by its shard's byte, which is locked as long as
+ * somebody fetches. */
+#include <assert.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +64,7 @@ static bool cache_ends(const char *name, const char *end)
 static enum err cache_list(const struct cache *cache, int locks, int64_t shard,
                            struct cache_listing *list)
 {
+    assert(locks >= 0 && shard >= 0);
     enum err rc = ERR_OK;
     struct dirent *entry = NULL;
     DIR *dir = opendir(cache->folder);
@@ -97,6 +106,7 @@ static enum err cache_evict(const struct cache *cache,
                             bool *fit)
 {
     char path[FSIO_PATH_MAX];
+    assert(cache->options.limit > 0 && bytes >= 0);
     if (list->count > 0)
         qsort(list->entries, list->count, sizeof *list->entries, cache_by_use);
     for (size_t e = 0; e < list->count; e++) {
@@ -144,6 +154,7 @@ enum err cache_room_take(struct cache *cache, int64_t shard)
             rc = cache_evict(cache, &list, bytes, &fit);
         if (rc == ERR_OK && fit)
             rc = cache_room_make(cache, shard, bytes);
+        /* others may make room, or take it, until the next look */
         close(lock);
         if (rc == ERR_OK && !fit && atomic_load(&cache->stopped))
             rc = err_set(ERR_IO, "%s: given up, the program ends",

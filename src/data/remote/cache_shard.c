@@ -1,5 +1,19 @@
 /* Fetches, unpacks and verifies a shard, which gets its name then, and holds
- * it. */
+ * it.
+ *
+ *   its byte of `locks`   the first one takes it, others of the node wait
+ *   room                  is kept (cache_room.c)
+ *   NAME.zip, NAME.part   come from the store, are unpacked and summed up
+ *   rename() to NAME      once every length and sum is right
+ *
+ * So a name is the proof of a whole file. Whoever finds it needs no byte: it
+ * opens the file and locks it shared, which keeps it from being removed. Bytes
+ * are locked for an open file (F_OFD_SETLK), since POSIX's older locks belong
+ * to a process: they would let a second thread in, and end when the process
+ * closes any descriptor of the file.
+ *
+ * What arrived damaged is fetched once more, for it may have been damaged on
+ * its way. Damaged twice it is damaged where it comes from. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +36,7 @@
 enum err cache_path(const struct cache *cache, int64_t shard, const char *end,
                     char path[FSIO_PATH_MAX])
 {
+    assert(shard >= 0 && shard < cache->count);
     const char *name = cache->shards[shard].raw.name;
     const char *slash = strrchr(name, '/');
     return fsio_path(path, "%s/%lld_%s%s", cache->folder, (long long)shard,
@@ -43,6 +58,7 @@ bool cache_is_free(int locks, int64_t at)
 
 enum err cache_lock(struct cache *cache, int64_t at, const char *what, int *fd)
 {
+    assert(at >= 0 && cache->options.deadline_s > 0);
     char path[FSIO_PATH_MAX];
     double begin = clock_now();
     enum err rc = ERR_OK;
@@ -178,6 +194,7 @@ static enum err cache_bring(struct cache *cache, int64_t shard,
                       &bytes));
         return cache_verify(part, &info->raw);
     }
+    /* what lies in a folder here is unpacked from there, without a copy */
     const char *from = packed;
     if (store_local(cache->store, info->zip.name, local))
         from = local;
@@ -273,7 +290,9 @@ static void cache_look(const struct cache *cache, int64_t shard,
     *held = false;
 }
 
-/* A failure since `begin` of another thread that fetched the same. */
+/* A failure since `begin` of another thread that fetched the same: it has
+ * waited for as long as anybody may, and who waited behind it need not wait
+ * once more. */
 static enum err cache_failed(struct cache *cache, int64_t shard, double begin)
 {
     enum err rc = ERR_OK;
@@ -293,6 +312,7 @@ enum err cache_hold(struct cache *cache, int64_t shard, struct cache_hold *hold)
     int stops = cache->stops;
     hold->fd = -1;
     TRY(cache_try(cache, shard, hold, &held));
+    /* most holds end here; else whoever has the byte fetches or verifies */
     if (held && cache_is_trusted(cache, shard))
         return ERR_OK;
     cache_release(hold);
@@ -315,5 +335,6 @@ enum err cache_hold(struct cache *cache, int64_t shard, struct cache_hold *hold)
         }
     }
     close(lock);
+    assert((rc == ERR_OK) == (hold->fd >= 0));
     return rc;
 }

@@ -56,7 +56,7 @@ void store_close(struct store *store)
 enum err store_get(struct store *store, const char *name, const char *path,
                    int64_t expected, int64_t *bytes)
 {
-    assert(name != NULL && path != NULL);
+    assert(name != NULL && path != NULL && expected >= -1);
     TRY(store->scheme->get(store, name, path, expected, bytes));
     assert(expected < 0 || *bytes == expected);
     return ERR_OK;

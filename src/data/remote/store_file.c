@@ -1,5 +1,7 @@
 /* file:// as a store: a folder of a file system that is too slow to be read
- * sample by sample. */
+ * sample by sample. Copied by pieces, so that a stop and the deadline are
+ * looked at in between. */
+#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +31,7 @@ static enum err store_file_open(struct store *store)
 static enum err store_file_check(struct store *store, const char *from,
                                  int64_t at, int64_t bytes, double begin)
 {
+    assert(at >= 0 && at <= bytes);
     double spent = clock_now() - begin;
     double most = store->options.deadline_s + (double)bytes / (double)(1 << 20);
     if (atomic_load(&store->stopped))

@@ -1,5 +1,23 @@
 /* Sends the requests for a file until it is there, refused, or its time is
- * over; and the schemes http and https. */
+ * over; and the schemes http and https.
+ *
+ * Requests to object stores fail, and they hang. What failed and may pass is
+ * sent again after a pause that doubles up to 20 s and is shortened by chance,
+ * for the ranks of a job fail at the same moment and should not come back at
+ * the same moment; a server's own wish (Retry-After) is obeyed. A request goes
+ * on where the last one ended, if the server can tell that it is the same file
+ * (store_transfer.c).
+ *
+ * What hangs is met twice. A transfer that gives less than a kilobyte a second
+ * counts as failed. One that takes some times as long as the median of the last
+ * ones gets a second beside it, into a file of its own, and the first that is
+ * whole wins (hedged requests: Dean and Barroso, "The Tail at Scale", 2013).
+ * Only one in ten transfers may have a second: a server that is slow for
+ * everybody must not be asked for everything twice. Above all stands one
+ * deadline for the file, so that there is an end whatever a server does.
+ *
+ * Whoever gets a file has a session of its own, two handles of libcurl and the
+ * connections that they keep; idle ones wait in a list for the next file. */
 #include "src/data/remote/store_http.h"
 
 #include <assert.h>
@@ -167,6 +185,7 @@ static void store_remember(const struct store_job *job, double seconds)
 
 static enum err store_send(struct store_job *job, struct store_transfer *t)
 {
+    assert(!t->sent && t->fd >= 0);
     struct store_request request = { .headers = NULL };
     enum err rc = job->http->source->request(job->store, job->name, &request);
     if (rc == ERR_OK)
@@ -223,6 +242,7 @@ static enum store_verdict store_end(struct store_job *job,
                                     struct store_transfer *t, CURLcode code,
                                     enum err *kind)
 {
+    assert(t->sent && job->running > 0);
     curl_multi_remove_handle(job->session->multi, t->easy);
     t->sent = false;
     job->running--;
@@ -292,6 +312,7 @@ static enum store_verdict store_round(struct store_job *job, enum err *kind)
             wait = fmin(wait, fmax(hedge_at - now, 0.0));
         curl_multi_poll(multi, NULL, 0, (int)(wait * 1e3) + 1, NULL);
     }
+    /* whoever has lost is broken off */
     for (int i = 0; i < 2; i++) {
         if (job->session->of[i].sent)
             curl_multi_remove_handle(multi, job->session->of[i].easy);
@@ -314,6 +335,7 @@ static bool store_pause(const struct store_job *job, double seconds)
  * once do not come back at once. */
 static double store_backoff(int attempt)
 {
+    assert(attempt >= 0);
     double most = fmin(ldexp(STORE_PAUSE_S, attempt), STORE_PAUSE_MAX_S);
     double chance = rng_uniform((uint64_t)getpid(), (uint64_t)attempt,
                                 (uint64_t)(clock_now() * 1e6));
@@ -333,6 +355,8 @@ static enum err store_try(struct store_job *job)
         if (verdict == STORE_NEVER)
             return kind;
         snprintf(last, sizeof last, "%s", err_text());
+        /* a name server may be away for a moment, but mostly the name is wrong
+         */
         bool unknown = job->session->of[0].code == CURLE_COULDNT_RESOLVE_HOST ||
                        job->session->of[0].code == CURLE_COULDNT_RESOLVE_PROXY;
         if (unknown && ++unresolved >= STORE_UNRESOLVED_MAX)
@@ -353,6 +377,7 @@ static enum err store_try(struct store_job *job)
 /* The file is at its path, or nothing is. */
 static enum err store_settle(struct store_job *job, enum err rc)
 {
+    assert(rc != ERR_OK || job->whole != NULL);
     struct store_transfer *of = job->session->of;
     enum err first = store_transfer_close(&of[0]);
     bool second = of[1].fd >= 0;

@@ -1,5 +1,5 @@
-/* What a scheme of addresses provides (src/data/remote/store.h). A further one is a
- * file with its row, declared and listed below. */
+/* What a scheme of addresses provides (src/data/remote/store.h). A further one
+ * is a file with its row, declared and listed below. */
 #pragma once
 
 #include <pthread.h>

@@ -1,4 +1,7 @@
 /* Looks for credentials in the environment and in the files of a home folder.
+ *
+ * They are looked for with every request, since tokens expire and are replaced
+ * in the file. No message has a secret in it, and what held one is overwritten.
  */
 #include "src/data/remote/store_keys.h"
 
@@ -90,6 +93,8 @@ static enum err store_keys_region(const char *profile, struct store_keys *out)
                             sizeof out->region));
     if (out->region[0] == '\0') {
         TRY(store_keys_file("AWS_CONFIG_FILE", "config", path, &text));
+        /* in this file sections are called "profile NAME", but for the
+         * default's */
         bool is_default = strcmp(profile, "default") == 0;
         snprintf(section, sizeof section, "%s%.60s",
                  is_default ? "" : "profile ", profile);

@@ -2,7 +2,13 @@
  * AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or S3_ENDPOINT_URL, where the bucket
  * then is the first part of the path. Credentials are looked for in each
  * request anew where they come from a file, so that those that expire may be
- * replaced (store_keys.h). */
+ * replaced (store_keys.h).
+ *
+ * With Amazon a bucket stands before the host's name, which says where it is,
+ * unless it has dots: the certificate is for one part before the service's
+ * name. A signature is for one host and one path, so redirects are not
+ * followed; which region the bucket is in the answer says, and the advice
+ * passes it on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,21 @@
-/* Signs requests to S3. */
+/* Signs requests to S3: AWS Signature Version 4, in its four steps.
+ *
+ *   1 the canonical request: method, path, query, a line for each signed header
+ *     by name, the names, and the SHA-256 of the body (of no bytes here)
+ *   2 what is signed: algorithm, time, the scope DAY/REGION/s3/aws4_request, and
+ *     the SHA-256 of 1
+ *   3 the key: HMAC-SHA256 of day, region, service, "aws4_request", each keyed
+ *     by the result before it, the first by "AWS4" and the secret. A key that
+ *     leaks is good for one day and one region
+ *   4 the signature: the HMAC of 2 by 3, in hex
+ *
+ * The server does the same with what it receives, so every byte here has to be
+ * the one that libcurl sends. libcurl could sign by itself (CURLOPT_AWS_SIGV4),
+ * but not in the versions that some distributions have, and what it signs has
+ * changed. */
 #include "src/data/remote/store_sign.h"
 
+#include <assert.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <stdbool.h>
@@ -56,6 +71,7 @@ enum err store_sign(const struct store_sign *in,
                     const char date[STORE_SIGN_DATE_BYTES], char *header,
                     size_t bytes)
 {
+    assert(strlen(date) == STORE_SIGN_DATE_BYTES - 1 && in->path[0] == '/');
     enum err rc = ERR_OK;
     char hash[65], day[9], text[512], hex[65], *request = NULL;
     struct store_mac key, mac;

@@ -1,7 +1,20 @@
 /* Sends one request by libcurl, writes what comes to a file, and judges how it
- * ended. */
+ * ended.
+ *
+ * A transfer can be gone on with: `received` bytes are in the file, of what the
+ * server called `etag`. The next request asks for the rest under the condition
+ * that it is the same still (Range and If-Match, RFC 9110). 206 goes on; 412
+ * and 416 say that the file has changed, so it is begun anew; 200 sends all of
+ * it, by a server that knows no ranges, and the file is emptied first. A weak
+ * ETag ("W/...") does not promise equal bytes and does not count.
+ *
+ * A status that may pass is tried again, one that will not is told at once: 403
+ * and 404 stay as they are, and a run should end with them in seconds. What
+ * comes in place of a file is kept, as far as a message needs it, and never
+ * written to one. */
 #include "src/data/remote/store_transfer.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -101,6 +114,7 @@ static enum err store_write(struct store_transfer *t, const char *data,
                        t->expected >= 0 ? "the index says" : "it may have");
     TRY(fsio_pwrite(t->fd, data, bytes, t->received, t->path));
     t->received += (int64_t)bytes;
+    assert(t->received <= most);
     return ERR_OK;
 }
 
@@ -138,6 +152,7 @@ void store_transfer_destroy(struct store_transfer *transfer)
 enum err store_transfer_open(struct store_transfer *t, const char *address,
                              const char *path, int64_t expected)
 {
+    assert(t->fd < 0 && expected >= -1);
     t->address = address;
     t->expected = expected;
     t->received = 0;
@@ -155,7 +170,7 @@ enum err store_transfer_close(struct store_transfer *t)
     return fd < 0 || close(fd) == 0 ? ERR_OK : err_errno("%s: close", t->path);
 }
 
-/* Takes over the list in any case. */
+/* One more header of the request. */
 static enum err store_add_header(struct store_transfer *t, const char *text)
 {
     struct curl_slist *grown = curl_slist_append(t->headers, text);
@@ -165,6 +180,8 @@ static enum err store_add_header(struct store_transfer *t, const char *text)
     return ERR_OK;
 }
 
+/* From TLS never down to plain text; and no other protocol that libcurl knows,
+ * such as file:, whatever a redirect says. */
 static void store_set_protocols(CURL *easy, const char *url)
 {
     bool tls = strncasecmp(url, "https:", 6) == 0;
@@ -204,6 +221,7 @@ static void store_set_options(struct store_transfer *t)
 enum err store_transfer_prepare(struct store_transfer *t,
                                 struct store_request *request)
 {
+    assert(t->fd >= 0 && t->received >= 0);
     char line[160];
     curl_easy_reset(t->easy);
     curl_slist_free_all(t->headers);
@@ -246,6 +264,8 @@ static enum store_verdict store_judge_file(struct store_transfer *t,
     if (t->expected < 0 || t->received == t->expected)
         return STORE_DONE;
     curl_easy_getinfo(t->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    /* a whole answer of a length that was announced: the file is another one.
+     * Of an answer without a length nobody knows whether it was cut off */
     if (length >= 0) {
         *kind = err_set(ERR_DATA,
                         "has %lld bytes, but the index says %lld; copy the "
@@ -261,6 +281,7 @@ static enum store_verdict store_judge_file(struct store_transfer *t,
 
 bool store_transfer_stalls(struct store_transfer *t, double stall_s)
 {
+    assert(stall_s > 0);
     double now = clock_now();
     int64_t came = t->received - t->mark;
     if (came < 0 || (double)came >= STORE_SLOW_BYTES * stall_s) {

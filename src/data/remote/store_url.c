@@ -1,5 +1,7 @@
 /* Takes addresses apart and makes them, and finds words in answers and in files
- * of credentials. No network here. */
+ * of credentials. No network here. What an address may have is narrow on
+ * purpose: it is written to a run's files and its log, so a password in it is
+ * refused, without being repeated. */
 #include "src/data/remote/store_url.h"
 
 #include <assert.h>
@@ -75,6 +77,7 @@ static bool store_url_is_plain(char c)
 enum err store_url_encode(const char *path, const char *name, bool keep,
                           char *out, size_t bytes)
 {
+    assert(path != NULL && name != NULL && bytes > 0);
     size_t at = 0;
     const char *parts[] = { path, "/", name };
     for (int p = 0; p < 3; p++)
@@ -116,11 +119,13 @@ enum err store_url_decode(char *text)
 void store_url_tag(const char *body, size_t body_bytes, const char *tag,
                    char *out, size_t bytes)
 {
+    assert(bytes > 0 && tag[0] != '\0');
     char mark[64];
     out[0] = '\0';
     int length = snprintf(mark, sizeof mark, "<%s>", tag);
     if (length <= 0 || (size_t)length >= sizeof mark)
         return;
+    /* answers are XML, of which a word or two are shown: no parser is needed */
     const char *begin = memmem(body, body_bytes, mark, (size_t)length);
     if (begin == NULL)
         return;
@@ -155,6 +160,7 @@ static bool store_url_equals(const char *begin, size_t length, const char *text)
 bool store_url_ini(const char *text, const char *section, const char *key,
                    char *out, size_t bytes)
 {
+    assert(section[0] != '\0' && key[0] != '\0' && bytes > 0);
     bool inside = false;
     for (const char *line = text; *line != '\0';) {
         const char *begin = line;

@@ -21,13 +21,13 @@ bool store_url_is(const char *text);
 
 /* ERR_USAGE where it is malformed, and for what an address of a data set may
  * not have: a user or password (it would be written to the run's files; say
- * where it belongs), "?", "#", control characters, "..", and blanks but for those of S3's keys,
- * which are not encoded. */
+ * where it belongs), "?", "#", control characters, "..", and blanks but for
+ * those of S3's keys, which are not encoded. */
 enum err store_url_parse(const char *text, struct store_url *out);
 
 /* PATH/NAME with what is no letter, digit or one of "-._~/" as %XX of its
- * bytes. `keep`: the path is so already, and only the name is encoded. ERR_USAGE
- * when longer than `bytes`. */
+ * bytes. `keep`: the path is so already, and only the name is encoded.
+ * ERR_USAGE when longer than `bytes`. */
 enum err store_url_encode(const char *path, const char *name, bool keep,
                           char *out, size_t bytes);
 
