@@ -1,12 +1,12 @@
 /* Computes the checksums that an index may name. What is compared with what is
  * decided in mds_check.c and cache_shard.c.
  *
- * An index has its checksums by Python's names, so this is a table from those to
- * whoever computes them: OpenSSL's libcrypto what Python's hashlib has, xxhash
- * the others. A checksum is an object that is fed piece by piece, since a shard
- * is never in memory whole; all of one file are fed with the same piece while it
- * is in the processor's cache (file_sums.c). A name that is not in the table is
- * no error: a set of a later Streaming is to be read, unchecked, and
+ * An index has its checksums by Python's names, so this is a table from those
+ * to whoever computes them: OpenSSL's libcrypto what Python's hashlib has,
+ * xxhash the others. A checksum is an object that is fed piece by piece, since
+ * a shard is never in memory whole; all of one file are fed with the same piece
+ * while it is in the processor's cache (file_sums.c). A name that is not in the
+ * table is no error: a set of a later Streaming is to be read, unchecked, and
  * dataset_checksums() says so. */
 #include "src/data/codec/checksum.h"
 
@@ -202,7 +202,8 @@ enum err checksum_finish(struct checksum *checksum,
                  (unsigned long long)pair.low64);
         break;
     }
-    /* the table's digits are what an index is checked against when it is read */
+    /* the table's digits are what an index is checked against when it is read
+     */
     assert(strlen(hex) == checksum->algorithm->digits);
     return ERR_OK;
 }

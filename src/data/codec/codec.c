@@ -2,14 +2,14 @@
  * codec_unpack.c.
  *
  * A codec unpacks by steps over two windows, what is left to read and the room
- * for what comes out (struct codec_flow), as zlib has it: a call goes on as far as
- * either allows. So no codec knows files or sizes, and one loop drives all of
- * them. `complete` says that all that has begun has ended. Only there may the
- * input end, which tells a file that was cut short from a whole one.
+ * for what comes out (struct codec_flow), as zlib has it: a call goes on as far
+ * as either allows. So no codec knows files or sizes, and one loop drives all
+ * of them. `complete` says that all that has begun has ended. Only there may
+ * the input end, which tells a file that was cut short from a whole one.
  *
- * Packing is of a whole shard at once, which the writer has in memory anyway; its
- * bytes are to be those of Python's modules, so every codec calls its library in
- * the way in which that module does. */
+ * Packing is of a whole shard at once, which the writer has in memory anyway;
+ * its bytes are to be those of Python's modules, so every codec calls its
+ * library in the way in which that module does. */
 #include "src/data/codec/codec.h"
 
 #include <assert.h>

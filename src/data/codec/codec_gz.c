@@ -2,11 +2,11 @@
  * one are padding, as tapes and block devices leave them.
  *
  * A member (RFC 1952) is a header of 10 bytes, deflate's bits (RFC 1951), and a
- * trailer: CRC-32 of the text and its length modulo 2^32. zlib reads all three by
- * itself and checks the sums. Writing, it would make a header of its own; so
- * packing takes bare deflate (negative window bits) and puts Python's header and
- * the trailer around it, but for the time, which is 0: the same data are the same
- * file. */
+ * trailer: CRC-32 of the text and its length modulo 2^32. zlib reads all three
+ * by itself and checks the sums. Writing, it would make a header of its own; so
+ * packing takes bare deflate (negative window bits) and puts Python's header
+ * and the trailer around it, but for the time, which is 0: the same data are
+ * the same file. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

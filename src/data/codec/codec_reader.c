@@ -1,11 +1,11 @@
 /* Unpacks a file as a stream, whatever it is packed with.
  *
- * Three ends are told apart: that of the file (`ended`: read() gave nothing), that
- * of the packed data (`complete`: whatever began has ended), and that of the text,
- * which is where both are. The file's end without the other is data that were cut
- * short. A codec takes all that it is given into its own state, so a step that
- * neither takes nor gives while the file has more is damage, and the loop cannot
- * hang on it. */
+ * Three ends are told apart: that of the file (`ended`: read() gave nothing),
+ * that of the packed data (`complete`: whatever began has ended), and that of
+ * the text, which is where both are. The file's end without the other is data
+ * that were cut short. A codec takes all that it is given into its own state,
+ * so a step that neither takes nor gives while the file has more is damage, and
+ * the loop cannot hang on it. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>

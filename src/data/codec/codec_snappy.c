@@ -1,9 +1,9 @@
 /* snappy, by libsnappy, where the build has it: the format without frames.
  *
  * That is one block: its unpacked length as a varint, then literals and copies,
- * and no checksum. The library takes it whole, so there is an `unpack` in place of
- * steps. The length that a file claims is compared with the index's before memory
- * is touched: five bytes could ask for 4 GiB. */
+ * and no checksum. The library takes it whole, so there is an `unpack` in place
+ * of steps. The length that a file claims is compared with the index's before
+ * memory is touched: five bytes could ask for 4 GiB. */
 #include "src/data/codec/codec_ops.h"
 
 #ifdef CODEC_snappy

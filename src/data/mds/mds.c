@@ -1,6 +1,20 @@
 /* Reads samples out of one MDS shard, and checks its size and checksums. Which
  * shards there are is read in mds_index.c, values are decoded in
- * mds_encoding.c. */
+ * mds_encoding.c.
+ *
+ * A shard, little-endian:
+ *
+ *   u32 samples
+ *   u32 offset[samples + 1]   of each sample from the file's start; the last is
+ *                             the file's length
+ *   a JSON text               of the columns; the index has it, too: not read
+ *   the samples, back to back, each of them
+ *     u32 size                of each column that has no fixed one
+ *     the columns' bytes      in the same order, by name (mds_encoding.h)
+ *
+ * A sample is found by two reads at most, of its pair of offsets and of its
+ * bytes. Nothing of it is believed: offsets have to lie behind the table and
+ * grow, and the sizes have to add up to the sample, before a byte is taken. */
 #include "src/data/mds/mds.h"
 
 #include <assert.h>
@@ -99,6 +113,7 @@ enum err mds_shard_open(const char *path, const char *shown,
     assert(path != NULL && shown != NULL && info != NULL && out != NULL);
     enum err rc = ERR_OK;
     int64_t bytes = 0;
+    /* before it is opened, which says best what is wrong with a path */
     TRY(mds_check_size(path, &info->raw));
     struct mds_shard *shard = NULL;
     TRY(new_zeroed(&shard, 1));
@@ -152,6 +167,7 @@ static enum err mds_divide(const struct mds_layout *layout,
     if ((uint64_t)layout->head_bytes > sample->bytes)
         return err_set(ERR_DATA,
                        "is damaged: it is too short for its column sizes");
+    /* two walks at once: `next` over the size words, `end` over the columns */
     uint64_t end = (uint64_t)layout->head_bytes;
     const uint8_t *next = sample->data;
     for (int c = 0; c < layout->columns; c++) {
@@ -190,6 +206,7 @@ static enum err mds_decode_role(const struct mds_layout *layout,
     if (c < 0)
         return ERR_OK;
     struct mds_encoding encoding = layout->column[c].encoding;
+    /* bytes have no type of their own: the sidecar's, or int64 */
     if (encoding.kind == MDS_BYTES && token_type != 0)
         encoding.type = token_type;
     enum err rc =

@@ -1,11 +1,6 @@
 /* One MDS shard file, read with pread(): a file that becomes shorter while it
  * is in use is an error with its name, where a map would end the process.
  *
- * Layout, little-endian: u32 samples, u32 offset[samples + 1] from the start of
- * the file, a JSON text that readers do not need, the samples back to back.
- * A sample is a u32 size for each column without a fixed one, then the
- * columns' bytes (src/data/mds/mds_encoding.h).
- *
  * Opening checks size, samples and, unless there are very many, all offsets; a
  * sample's own offsets and sizes are checked when it is read, so that whatever
  * the file holds, nothing outside of it is. */

@@ -1,4 +1,6 @@
-/* Compares a file with what its index says. */
+/* Compares a file with what its index says: there, regular, as long, and of the
+ * same checksums. Each message says which of these it was and what to do, since
+ * "damaged" alone would send people to the wrong disk. */
 #include "src/data/mds/mds_index.h"
 
 #include <assert.h>
@@ -58,6 +60,7 @@ static enum err mds_check_sum(int fd, const char *path,
     TRY(new_room(&piece, MDS_CHECK_BYTES));
     for (int64_t at = 0; at < file->bytes;) {
         int64_t left = file->bytes - at;
+        /* a MiB at a time is some milliseconds: so soon a signal is heard */
         if (watch != NULL && !watch->go_on(watch->self)) {
             *whole = false;
             break;

@@ -1,4 +1,9 @@
-/* Decodes and prints single columns of MDS samples. */
+/* Decodes and prints single columns of MDS samples, for whoever looks at a set.
+ *
+ * Encodings are many, what is done with them is little: numbers are found and
+ * left where they are, texts are checked, and the rest is bytes. Texts are
+ * checked for what Python could not convert. Floats are printed with the fewest
+ * digits that give them back. */
 #include "src/data/mds/mds_column.h"
 
 #include <assert.h>

@@ -1,5 +1,17 @@
 /* Reads the name of a column's encoding, and finds the numbers in a sample's
- * bytes. */
+ * bytes.
+ *
+ * What is said of an array once, in the encoding's name, is not in the samples:
+ *
+ *   ndarray:int32:8,16   the values alone; their size is fixed
+ *   ndarray:int32        a shape before them: u8 dimensions << 2 | k, then each
+ *                        dimension in 2^k bytes, as few as all of them fit in
+ *   ndarray              a u8 for the type before the shape
+ *
+ * So the common tokens of one dimension begin with 5 (1 << 2 | 1: a size of two
+ * bytes), unless there are fewer than 256 of them. Sizes are compared with the
+ * bytes that are there, never the other way round: a shape may claim anything.
+ */
 #include "src/data/mds/mds_encoding.h"
 
 #include <assert.h>
@@ -21,6 +33,7 @@ static bool mds_encoding_parse_shape(const char *text, int64_t *count)
         unsigned long long size = strtoull(text, &end, 10);
         if (size == 0 || size > MDS_ENCODING_COUNT_MAX)
             return false;
+        /* both are below 2^32, so the product cannot overflow */
         product *= size;
         if (product > MDS_ENCODING_COUNT_MAX)
             return false;
@@ -159,6 +172,7 @@ enum err mds_encoding_decode(const struct mds_encoding *encoding,
     int code = encoding->type;
     assert(encoding->kind == MDS_BYTES || encoding->kind == MDS_SCALAR ||
            encoding->kind == MDS_ARRAY);
+    /* the type is in the sample, or known already */
     if (code == 0) {
         if (bytes < 1)
             return err_set(ERR_DATA, "is damaged: its type is missing");
@@ -180,6 +194,7 @@ enum err mds_encoding_decode(const struct mds_encoding *encoding,
                        "its %zu bytes are no %s values; name their type with "
                        "tessera-data adopt --token-type",
                        bytes, type->name);
+    /* what the shape or the name says has to fill the bytes exactly */
     if (count == 0 || bytes % width != 0 || count != bytes / width)
         return err_set(ERR_DATA, "is damaged: its shape does not agree with "
                                  "its size");

@@ -1,5 +1,19 @@
 /* Reads index.json into a list of shards and columns, and refuses what can't be
- * right. No shard is opened here. */
+ * right. No shard is opened here.
+ *
+ *   {"shards": [{"column_encodings": [..], "column_names": [..],
+ *                "column_sizes": [..], "compression": "zstd:3" or null,
+ *                "format": "mds", "hashes": [..], "raw_data": FILE,
+ *                "samples": N, "size_limit": N, "version": 2,
+ *                "zip_data": FILE or null}, ..], "version": 2}
+ *   FILE: {"basename": NAME, "bytes": N, "hashes": {"sha1": HEX, ..}}
+ *
+ * Everything that a shard is measured by later comes from here, so limits are
+ * checked here, once: names stay in the set's folder, sizes fit the 32 bits of
+ * a shard's offsets, counts fit the sizes. Keys that are not known are passed
+ * over, for indexes of later versions have some. A set has up to some 600,000
+ * shards, mostly of the same columns: these are kept once for all shards that
+ * follow each other with the same ones. */
 #include "src/data/mds/mds_index.h"
 
 #include <assert.h>
@@ -145,6 +159,7 @@ static enum err mds_index_shard(const json_t *object,
                        format != NULL ? format : "");
     TRY(mds_index_int(object, "version", 2, 2, &version));
     TRY(mds_index_files(object, info));
+    /* each sample has an offset of four bytes at least */
     return mds_index_int(object, "samples", 0, (info->raw.bytes - 8) / 4,
                          &info->samples);
 }

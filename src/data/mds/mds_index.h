@@ -58,8 +58,8 @@ enum err mds_index_add_hash(struct mds_file *file, const char *name,
  * There, regular and as long. */
 enum err mds_check_size(const char *path, const struct mds_file *file);
 
-/* All its checksums that src/data/codec/checksum.h knows, in one pass. `path`: for
- * messages. watch NULL: unwatched. */
+/* All its checksums that src/data/codec/checksum.h knows, in one pass. `path`:
+ * for messages. watch NULL: unwatched. */
 enum err mds_check_hashes(int fd, const char *path, const struct mds_file *file,
                           const struct dataset_watch *watch);
 

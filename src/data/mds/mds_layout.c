@@ -1,4 +1,9 @@
-/* Reads the columns of a shard out of its part of index.json. */
+/* Reads the columns of a shard out of its part of index.json.
+ *
+ * Three of them have a role in training, which is found by name once, so that
+ * reading a sample compares no names. A column of such a name with another
+ * encoding is refused rather than passed over: it would train something else
+ * without a word. All others may be anything. */
 #include "src/data/mds/mds_layout.h"
 
 #include <assert.h>

@@ -1,4 +1,11 @@
-/* Makes the texts of an MDS data set. */
+/* Makes the texts of an MDS data set.
+ *
+ * They are to be the bytes that Python writes, because an index identifies a
+ * set. Keys are sorted. What all entries of an index share is made once:
+ * `head`, up to raw_data, and `tail`, behind samples; the two joined are the
+ * text that every shard file has in it. The index grows by an entry a shard, in
+ * memory; where each begins is kept, so that the journal of an unfinished set
+ * can have single entries and a later process can put them back. */
 #include "src/data/mds/mds_manifest.h"
 
 #include <assert.h>
@@ -39,6 +46,7 @@ static enum err mds_manifest_columns(struct mds_manifest *manifest,
         column->bytes = mds_encoding_bytes(&encoding);
         column->given = c;
     }
+    /* Streaming orders columns by name, in the index and in samples */
     qsort(manifest->column, (size_t)manifest->columns, sizeof *manifest->column,
           mds_manifest_by_name);
     for (int c = 1; c < manifest->columns; c++)
@@ -248,6 +256,7 @@ void mds_manifest_entry(const struct mds_manifest *manifest, int64_t shard,
     if (shard + 1 < manifest->shards) {
         memcpy(&end, manifest->begins.data + (size_t)(shard + 1) * sizeof end,
                sizeof end);
+        /* where the next one begins, less what stands between them */
         end -= strlen(", ");
     }
     *text = (const char *)manifest->index.data + begin;

@@ -1,5 +1,6 @@
-/* MDS as a format of data sets. How its index, its shards and their samples are
- * found and read is known to mds_index.c, mds_shards.c and mds.c. */
+/* MDS as a format of data sets (src/data/set/dataset_format.h). How its index,
+ * its shards and their samples are found and read is known to mds_index.c,
+ * mds_shards.c and mds.c; here is what a data set is asked, in their words. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,7 @@ static void mds_set_count(const struct mds_index *index,
         out->bytes += info->raw.bytes;
         if (info->raw.bytes > out->largest)
             out->largest = info->raw.bytes;
+        /* 0 where samples have lengths of their own */
         int64_t count =
             info->layout->column[info->layout->role[MDS_TOKENS]].encoding.count;
         fixed = fixed && count > 0;

@@ -1,5 +1,15 @@
-/* Finds, opens and closes the shards of an MDS data set. What is in them is read
- * in mds.c. */
+/* Finds, opens and closes the shards of an MDS data set. What is in them is
+ * read in mds.c.
+ *
+ * A set may have more shards than a process may have files open. So many are
+ * open as are allowed, and the one that was used longest ago makes room:
+ * samples are shuffled over few shards at a time, which then stay open. Which
+ * shard a sample is in is found by bisection of the shards' first samples.
+ *
+ * A shard's file is in the folder, or comes through a cache: all of a set at an
+ * address, and those that the folder has packed only. A cache's file may be
+ * evicted while it is open here, which takes its name and leaves its bytes, so
+ * it is held just until it is open. */
 #include "src/data/mds/mds_shards.h"
 
 #include <assert.h>
@@ -54,7 +64,8 @@ static enum err mds_cache_look(const char *folder,
     return rc == ERR_OK ? rc : err_prefix(rc, "%s", path);
 }
 
-/* A cache for a folder that has such a shard; NULL where it has none. */
+/* A cache for a folder that has such a shard; NULL where it has none. To the
+ * cache the folder is a store like any other, at file://. */
 static enum err mds_cache_open(const char *folder,
                                const struct mds_index *index,
                                const struct cache_options *options,
@@ -200,7 +211,7 @@ enum err mds_shards_look(const struct mds_shards *set, int64_t index)
 int64_t mds_shards_find(const struct mds_shards *set, int64_t sample,
                         int64_t *number)
 {
-    int64_t low = 0, high = set->index->shards - 1;
+    int64_t low = 0, high = set->index->shards - 1; /* it is in [low, high] */
     while (low < high) {
         int64_t middle = low + (high - low + 1) / 2;
         if (set->first[middle] <= sample)

@@ -1,4 +1,6 @@
-/* Reads any columns of MDS data sets. */
+/* Reads any columns of MDS data sets. It has shards and a cache as a data set
+ * for training has, but no sidecar, no vocabulary and no identity: nothing is
+ * learned of what is read here. */
 #include "src/data/mds/mds_table.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
-/* Writes JSON as Python does. */
+/* Writes JSON as Python does: only ASCII, with short escapes where there are
+ * some, \uXXXX in lower case for the others, and a pair of surrogates beyond
+ * U+FFFF. jansson's own writer escapes other characters. */
 #include "src/data/mds/mds_text.h"
 
 #include <assert.h>
@@ -11,6 +13,7 @@ enum err mds_text_add(struct buffer *text, const char *format, ...)
 {
     va_list list;
     TRY(buffer_reserve(text, 1));
+    /* a second turn where the first one finds out how much room it needs */
     for (;;) {
         size_t room = text->capacity - text->bytes;
         va_start(list, format);

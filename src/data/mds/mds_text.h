@@ -1,6 +1,6 @@
 /* JSON as Python's json module writes it with sorted keys, for an index.json
- * that is the same bytes: ", " and ": " between things, and ASCII only. Keys are
- * given in order. */
+ * that is the same bytes: ", " and ": " between things, and ASCII only. Keys
+ * are given in order. */
 #pragma once
 
 #include "src/base/err.h"

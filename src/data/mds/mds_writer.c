@@ -1,5 +1,14 @@
 /* Writes shards and their index as Streaming does. The folder appears by
- * publish.c; text becomes tokens in tokenize.c. */
+ * publish.c; text becomes tokens in tokenize.c.
+ *
+ * A shard's table of offsets stands before its samples and is as long as there
+ * are of them, so a shard is built in memory, and written when the next sample
+ * would make it longer than allowed. Two buffers make a file: the head (count,
+ * offsets, JSON text), which is made last, and the samples as they came.
+ *
+ * The order in which things reach the disk is what makes an interrupted set
+ * good for something: each shard is synced before the next begins, and the
+ * index, which makes a folder a set, comes last. */
 #include "src/data/mds/mds_writer.h"
 
 #include <assert.h>
@@ -222,6 +231,7 @@ enum err mds_writer_add_fields(struct mds_writer *writer,
     TRY(buffer_reserve(&writer->data, (size_t)bytes));
     TRY(array_room(&writer->ends, &writer->samples_capacity,
                    writer->samples + 1));
+    /* size words first, then the columns, both in the order of their names */
     for (int c = 0; c < manifest->columns; c++) {
         uint32_t size = (uint32_t)fields[manifest->column[c].given].bytes;
         if (manifest->column[c].bytes < 0)
@@ -268,6 +278,7 @@ enum err mds_writer_shard_bytes(struct mds_writer *writer, int64_t count,
                        "a sample of %lld tokens does not fit a "
                        "shard",
                        (long long)count);
+    /* the shape, mds_encoding.c; beside it the sample's offset and size word */
     int64_t shape = count < 1 << 8 ? 2 : count < 1 << 16 ? 3 : 5;
     *bytes = 8 + (int64_t)mds_writer_config_bytes(writer) + 4 + 4 + shape +
              4 * count;

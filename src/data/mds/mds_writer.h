@@ -1,6 +1,6 @@
 /* Write an MDS data set: byte for byte what the Streaming library's MDSWriter
- * writes with the same options (src/data/codec/codec.h says what packed shards are),
- * including its rotation: a shard counts 8 bytes, its JSON text, and each
+ * writes with the same options (src/data/codec/codec.h says what packed shards
+ * are), including its rotation: a shard counts 8 bytes, its JSON text, and each
  * sample's bytes + 4; a sample that would pass the limit starts the next one
  * (so a first sample above the limit leaves an empty shard before it).
  *

@@ -1,12 +1,12 @@
 /* A data set of any format: opened, described, identified and read. What its
  * files look like is the format's (src/data/set/dataset_format.h).
  *
- * Two files make a set: the index, which the format reads, and tessera.json, which
- * says what formats do not (vocabulary, tokenizer). Opening joins them and asks
- * whether they agree; a shard's bytes are only looked at when a sample is read.
- * The identity is a digest over both, of what changes the tokens that a run sees
- * and their order, and of nothing else: not of the path, for data may move, and
- * not of names in the description. */
+ * Two files make a set: the index, which the format reads, and tessera.json,
+ * which says what formats do not (vocabulary, tokenizer). Opening joins them
+ * and asks whether they agree; a shard's bytes are only looked at when a sample
+ * is read. The identity is a digest over both, of what changes the tokens that
+ * a run sees and their order, and of nothing else: not of the path, for data
+ * may move, and not of names in the description. */
 #include "src/data/set/dataset.h"
 
 #include <assert.h>

@@ -1,7 +1,8 @@
 /* A data set: a folder of shards, or the address of one
  * (src/data/remote/store.h), files of samples, in a format of
- * src/data/set/dataset_format.h, whose index says what is in them, plus the sidecar
- * tessera.json (src/data/set/sidecar.h). A sample is whole numbers of any width.
+ * src/data/set/dataset_format.h, whose index says what is in them, plus the
+ * sidecar tessera.json (src/data/set/sidecar.h). A sample is whole numbers of
+ * any width.
  *
  * Opening reads the index and looks at every shard (there, regular, as long as
  * the index says), so that no run meets a missing one after hours. Shards

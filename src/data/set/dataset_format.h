@@ -4,7 +4,8 @@
  * identity (src/data/set/dataset.c), the order of samples.
  *
  * A further format is a file with its row, declared and listed below. Making
- * data sets (src/data/prepare/tokenize.h) is not part of this: those are MDS. */
+ * data sets (src/data/prepare/tokenize.h) is not part of this: those are MDS.
+ */
 #pragma once
 
 #include <stdbool.h>

@@ -1,12 +1,12 @@
 /* Fills a batch from a data set: tokens, labels, padding and documents. Which
  * samples a rank reads is the trainer's business.
  *
- * A model predicts at each position the token behind it, so labels are the tokens
- * moved by one, and LOADER_IGNORE wherever there is nothing to be learned: behind
- * the last token, where the next one begins another example, where a mask says so,
- * and in padding. Losses are divided by how many labels are left, which is why the
- * batch counts them. sequence_ids number the documents of a row; attention that
- * uses them goes over no border. */
+ * A model predicts at each position the token behind it, so labels are the
+ * tokens moved by one, and LOADER_IGNORE wherever there is nothing to be
+ * learned: behind the last token, where the next one begins another example,
+ * where a mask says so, and in padding. Losses are divided by how many labels
+ * are left, which is why the batch counts them. sequence_ids number the
+ * documents of a row; attention that uses them goes over no border. */
 #include "src/data/set/loader.h"
 
 #include <assert.h>

@@ -101,7 +101,8 @@ static void ahead_fill(struct loader_ahead *ahead, bool cached)
         wanted = number;
     ahead->wanted = number + AHEAD_WANTED + 1;
     pthread_mutex_unlock(&ahead->mutex);
-    /* shards of later batches first, so that they travel while this one is read */
+    /* shards of later batches first, so that they travel while this one is read
+     */
     if (cached)
         ahead_want(ahead, wanted, number + AHEAD_WANTED);
     slot->batch->truncate = plan->truncate;
@@ -225,7 +226,8 @@ enum err loader_ahead_read(struct loader_ahead *ahead, int64_t first,
         ahead_restart(ahead, first);
     while (ahead->count == 0)
         pthread_cond_wait(&ahead->ready, &ahead->mutex);
-    /* the slot stays the trainer's until `head` moves: the thread fills others */
+    /* the slot stays the trainer's until `head` moves: the thread fills others
+     */
     struct ahead_slot *slot = &ahead->slot[ahead->head];
     pthread_mutex_unlock(&ahead->mutex);
     enum err rc = err_again(&slot->failed);

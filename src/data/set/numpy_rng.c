@@ -1,14 +1,14 @@
 /* NumPy's generator and its draws; what follows from what is in the header.
  *
- * Streaming shuffles with NumPy, so its orders can only be had with the same bits
- * drawn in the same sequence. Three layers: SeedSequence hashes the seed into a
- * pool and fills the state from it; PCG64 is a 128-bit linear congruential
- * generator (state * factor + increment) of which each output folds the two
- * halves by XOR and rotates them by the top six bits (XSL-RR); on top are the ways
- * to a number below a limit, of which NumPy has two that draw differently: by
- * masks and rejection where shuffle() and permutation() are concerned, by Lemire's
- * multiplication in integers() and choice(). Constants are NumPy's
- * (numpy/random/bit_generator.pyx and src/pcg64). */
+ * Streaming shuffles with NumPy, so its orders can only be had with the same
+ * bits drawn in the same sequence. Three layers: SeedSequence hashes the seed
+ * into a pool and fills the state from it; PCG64 is a 128-bit linear
+ * congruential generator (state * factor + increment) of which each output
+ * folds the two halves by XOR and rotates them by the top six bits (XSL-RR); on
+ * top are the ways to a number below a limit, of which NumPy has two that draw
+ * differently: by masks and rejection where shuffle() and permutation() are
+ * concerned, by Lemire's multiplication in integers() and choice(). Constants
+ * are NumPy's (numpy/random/bit_generator.pyx and src/pcg64). */
 #include "src/data/set/numpy_rng.h"
 
 #include <assert.h>

@@ -200,8 +200,8 @@ int64_t streaming_order_batches(const struct streaming_order *order)
     return order->batches;
 }
 
-/* Samples that are taken and their shuffled places, and what the algorithm needs
- * to shuffle them. */
+/* Samples that are taken and their shuffled places, and what the algorithm
+ * needs to shuffle them. */
 size_t streaming_order_bytes(const struct streaming_order *order)
 {
     int64_t samples = 0, of_sample = 2, of_node = 0;

@@ -1,10 +1,11 @@
 /* The order of the Streaming library (mosaicml-streaming 0.13): which samples
  * are in each global batch of an epoch.
  *
- * An epoch takes samples of the streams (src/data/set/streaming_sample.h), shuffles
- * them (src/data/set/streaming_shuffle.h) and deals them to canonical nodes: node c
- * has the places from c * N / nodes to (c + 1) * N / nodes, short ones repeat
- * their last, and the order takes one of each node in turn. Batches are
+ * An epoch takes samples of the streams (src/data/set/streaming_sample.h),
+ * shuffles them (src/data/set/streaming_shuffle.h) and deals them to canonical
+ * nodes: node c has the places from c * N / nodes to (c + 1) * N / nodes, short
+ * ones repeat their last, and the order takes one of each node in turn. Batches
+ * are
  *
  *   random      the next samples of that order;
  *   stratified  so many of each stream's own order, the same in every batch;

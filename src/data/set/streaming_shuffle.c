@@ -15,9 +15,9 @@
  * more in the epoch; naive mixes all. Sorting by moved places, py1e has equal
  * ones in their order; NumPy's sort there depends on the processor.
  *
- * Two generators are at work: `run`, seeded by the seed alone, orders what stays
- * for all epochs (which shards a node has), `epoch`, seeded by seed + epoch, the
- * rest. */
+ * Two generators are at work: `run`, seeded by the seed alone, orders what
+ * stays for all epochs (which shards a node has), `epoch`, seeded by seed +
+ * epoch, the rest. */
 #include "src/data/set/streaming_shuffle.h"
 
 #include <assert.h>

@@ -3,9 +3,9 @@
  *
  * Samples lie in a file at any byte, so values are copied out of it and never
  * pointed at as their type. Tokens become int32 whatever width they were stored
- * with, and all are compared with the vocabulary: an index into an embedding that
- * came from a file must not go unlooked at. int32, the common type, has a way of
- * its own without a branch. */
+ * with, and all are compared with the vocabulary: an index into an embedding
+ * that came from a file must not go unlooked at. int32, the common type, has a
+ * way of its own without a branch. */
 #include "src/data/set/values.h"
 
 #include <assert.h>

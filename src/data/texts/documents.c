@@ -1,4 +1,14 @@
-/* Opens one input after the other, as text or as JSON lines. */
+/* Opens one input after the other, as text or as JSON lines, or as a data set
+ * of texts.
+ *
+ * Whatever it is, the reader gets spans: bytes of one document, which may come
+ * in several, with marks where it begins and ends. Every span has a place from
+ * which it can be read again: an offset for a text; for records the line and
+ * how much of its text was taken, as a position within a record's JSON would
+ * mean nothing after unescaping. From these places an interrupted tokenizing
+ * goes on. A file is compared with what it was when it was found, before and
+ * after it is read: a set that was made of two states of a file could not be
+ * made again. */
 #include "src/data/texts/documents.h"
 
 #include <assert.h>
@@ -120,6 +130,8 @@ static enum err documents_record(struct documents *documents,
     struct documents_place *place = &documents->place;
     const char *text = NULL;
     size_t bytes = 0, skip = documents->skip;
+    /* records without a text are no documents, but for one that is gone on in
+     */
     do
         TRY(jsonl_next_text(documents->lines, documents->options.field, &text,
                             &bytes));

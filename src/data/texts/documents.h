@@ -1,5 +1,5 @@
-/* The documents of text files, of JSON lines and of a column of MDS data sets, one
- * after the other. */
+/* The documents of text files, of JSON lines and of a column of MDS data sets,
+ * one after the other. */
 #pragma once
 
 #include <stdbool.h>
@@ -36,7 +36,8 @@ struct documents_options {
     bool binary; /* not only text */
 };
 
-/* Inputs and the texts of the options are lent. ERR_USAGE for a separator that can't be one. */
+/* Inputs and the texts of the options are lent. ERR_USAGE for a separator that
+ * can't be one. */
 enum err documents_create(const struct inputs *inputs,
                           const struct documents_options *options,
                           struct documents **out);

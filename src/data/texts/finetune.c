@@ -1,4 +1,18 @@
-/* Reads records, has them rendered and encoded, and says what is learned. */
+/* Reads records, has them rendered and encoded, and says what is learned.
+ *
+ * A record is a conversation, whichever form it has: a prompt and a response
+ * are one of two messages. With a chat template each beginning of it is
+ * rendered, and where one goes on from the one before is where a turn's prompt
+ * and response part (chat_divide()): no template is asked how it marks an
+ * answer. Each part is encoded by itself, so that no token spans the border
+ * between what is given and what is learned, and a mask of 0 and 1 beside the
+ * tokens says which is which. Without a template the two texts are joined as
+ * they are.
+ *
+ * A prompt bears loss if it has target_prompts tokens or more; of the responses
+ * the last one does, or all. The first token never does, for nothing predicts
+ * it. What is too long loses its end, and with that maybe all that was to be
+ * learned: then the example is left out, and counted. */
 #include "src/data/texts/finetune.h"
 
 #include <assert.h>
@@ -32,6 +46,7 @@ struct finetune {
 /* Whether the tokenizer begins a text with its bos token. */
 static enum err finetune_find_bos(struct finetune *finetune)
 {
+    /* only encoding a text tells: the tokenizer's own template may add it */
     static const uint8_t any[] = { 'a' };
     int32_t bos = tokenizer_bos(finetune->tokenizer);
     finetune->bos = -1;
@@ -305,6 +320,7 @@ static enum err finetune_add(struct finetune *finetune, const char *text,
          tokens->token[tokens->count - 1] != finetune->eos))
         TRY(token_list_add(tokens, &finetune->eos, 1));
     size_t count = tokens->count - first;
+    /* the rule of LLM Foundry's target_prompts and target_responses */
     bool learned = prompt ? (int64_t)count >= rules->target_prompts
                           : last || rules->all_responses;
     TRY(array_room(&finetune->mask, &finetune->mask_capacity, tokens->count));

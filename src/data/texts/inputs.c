@@ -1,4 +1,12 @@
-/* Finds the files to read, and tells whether they change. */
+/* Finds the files to read, and tells whether they change.
+ *
+ * What a user names is taken as it is, and refused loudly if it is not text.
+ * What merely lies in a folder that was named is looked at first: programs and
+ * pictures there are passed over, and told of. Files of a folder come in the
+ * order of their names, byte by byte, so that two machines read the same
+ * stream. Size and time of each are kept from here on, for a file that grows
+ * while it is read belongs to no set (documents.c), and one that has changed
+ * since an interrupted run to no other (tokenize_journal.c). */
 #include "src/data/texts/inputs.h"
 
 #include <assert.h>
@@ -159,6 +167,7 @@ static enum err inputs_entry(struct inputs *inputs, const char *folder,
         inputs->hidden++;
         return ERR_OK;
     }
+    /* "data/" and "data" name the same files */
     bool slash = folder[strlen(folder) - 1] == '/';
     TRY(fsio_path(path, "%s%s%s", folder, slash ? "" : "/", name));
     if (lstat(path, &itself) != 0)

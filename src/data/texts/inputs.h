@@ -38,11 +38,11 @@ enum inputs_kind { INPUTS_BY_NAME, INPUTS_TEXT, INPUTS_JSON };
 /* Files in the given order; in place of a folder all that is in it and in its
  * folders, sorted by name, without what is hidden (".name"). Links to files are
  * followed. INPUTS_BY_NAME: those are JSON lines, but of stdin, whose names end
- * in .jsonl, .ndjson or .json, before .gz, .zst, .bz2 or .br.
- * Files of a folder that are no text, by their beginnings, are passed over unless
- * `binary`; those that are named are kept, so that their reader refuses them.
- * ERR_DATA for a missing file, a folder with nothing in it, a link to a folder
- * or to nothing in one, and a data set. inputs_release() also after an error. */
+ * in .jsonl, .ndjson or .json, before .gz, .zst, .bz2 or .br. Files of a folder
+ * that are no text, by their beginnings, are passed over unless `binary`; those
+ * that are named are kept, so that their reader refuses them. ERR_DATA for a
+ * missing file, a folder with nothing in it, a link to a folder or to nothing
+ * in one, and a data set. inputs_release() also after an error. */
 enum err inputs_find(char *const *operands, int count, enum inputs_kind kind,
                      bool binary, struct inputs *out);
 /* INPUTS_JSON where a field is named; ERR_USAGE for both. */
@@ -66,9 +66,9 @@ bool inputs_stay(const struct inputs *inputs);
 /* ERR_DATA when the file is not what it was when it was found. */
 enum err inputs_check(const struct inputs_file *file);
 
-/* Files of prompts (prompt_file.c): a .jsonl has a record with a text "prompt" on
- * each line, any other file a prompt on each line, which may end with a carriage
- * return. */
+/* Files of prompts (prompt_file.c): a .jsonl has a record with a text "prompt"
+ * on each line, any other file a prompt on each line, which may end with a
+ * carriage return. */
 
 /* Whether it can be read: it is there, and a regular file or a descriptor that
  * the process was given (regular_readable()). */

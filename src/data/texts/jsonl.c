@@ -1,5 +1,13 @@
 /* Reads JSON lines: lines out of a growing buffer, records by jansson, single
- * texts by the faster scanner where that is sure of the line. */
+ * texts by the faster scanner where that is sure of the line.
+ *
+ * The buffer holds [begin, end) of what was read; a line is lent out of it and
+ * valid until the next call. It doubles for a longer line and moves what is
+ * left to its front first, so that memory is the longest line's and copies stay
+ * linear. `searched` remembers how far no line end was found: without it a line
+ * of 256 MiB would be searched anew for each piece that arrives. Jansson
+ * decides about every line that the scanner does not take, so the fast way
+ * accepts nothing that the long way refuses. */
 #include "src/data/texts/jsonl.h"
 
 #include <assert.h>
@@ -176,6 +184,7 @@ static enum err jsonl_record(struct jsonl *reader, const char **line,
         TRY(jsonl_line(reader, line, bytes));
         if (*line == NULL)
             return ERR_OK;
+        /* a byte-order mark, as Windows' programs write */
         if (reader->mark.offset == 0 && *bytes >= 3 &&
             memcmp(*line, "\xef\xbb\xbf", 3) == 0) {
             *line += 3;

@@ -1,5 +1,17 @@
 /* A validator of JSON that remembers where one member of the outermost object
- * is. Eight bytes of a string at a time, since strings are most of a line. */
+ * is. Eight bytes of a string at a time, since strings are most of a line.
+ *
+ * A tree of a record is many small allocations, to take one text out of it. So
+ * this walks over a line once (recursive descent, no memory), and answers only
+ * where it is sure that jansson would take the line: common numbers, keys
+ * without escapes, few keys, little depth. Of anything else it says that it
+ * does not know. That way every rule of JSON that is easy to get wrong stays
+ * with the parser that has it right.
+ *
+ * A word of eight bytes is looked at by arithmetic on all of its bytes at once
+ * (Mycroft's test): (w - 0x01..01) & ~w has the high bit of a byte set if one
+ * is 0, so w ^ "\"\"..\"" shows quotes, and a like difference shows what is
+ * below 0x20. Where any shows, bytes are looked at one by one. */
 #include "src/data/texts/jsonl.h"
 
 #include <assert.h>
@@ -196,6 +208,7 @@ static bool scan_key(struct scan *scan, int first, struct jsonl_scan *key)
     if (scan->at == scan->end || *scan->at != '"' || !scan_string(scan, key) ||
         key->escaped || scan->key_count == SCAN_KEYS_MAX)
         return false;
+    /* jansson refuses a key that an object has twice */
     for (int k = first; k < scan->key_count; k++)
         if (scan->keys[k].bytes == key->bytes &&
             memcmp(scan->keys[k].text, key->text, key->bytes) == 0)

@@ -1,4 +1,6 @@
-/* Reads files of prompts, lines or records. */
+/* Reads files of prompts, lines or records. A prompt is handed on as it is
+ * found, so that a file of any length takes no memory here; what is wrong with
+ * one is told with its number. */
 #include "src/data/texts/inputs.h"
 
 #include <assert.h>

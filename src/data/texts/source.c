@@ -1,4 +1,11 @@
-/* Opens and reads files and stdin, unpacked where they are packed. */
+/* Opens and reads files and stdin, unpacked where they are packed.
+ *
+ * The first bytes decide: what a file is packed with, and whether it is text at
+ * all. They are read into `head` and given out again before the rest, as a pipe
+ * cannot be rewound. A text is judged to its end while it is read
+ * (binary_count), since a file may begin well; JSON lines have a parser for
+ * that. Waiting is done in poll() with a limit, so that a user who stops a
+ * program that reads a silent pipe is heard. */
 #include "src/data/texts/source.h"
 
 #include <assert.h>
@@ -140,6 +147,7 @@ static enum err source_begin_file(struct source *source)
         return err_set(ERR_DATA,
                        "%s is compressed with %s, and a pipe; give it on stdin",
                        path, codec->name);
+    /* again from its beginning, by a descriptor of the codec's own */
     TRY(codec_reader_open(path, codec->name, &source->unpacking));
     return source_look(source);
 }

@@ -1,5 +1,5 @@
-/* Text to read: a file, or "-" for stdin, as a stream of bytes, unpacked if it is
- * packed with what src/data/codec/codec.h knows. */
+/* Text to read: a file, or "-" for stdin, as a stream of bytes, unpacked if it
+ * is packed with what src/data/codec/codec.h knows. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,9 +17,10 @@ struct source_watch {
     void *context;
 };
 
-/* What is to be in it: text or prompts (src/text/binary_kind.h; also judged as they
- * are read), JSON lines, whose reader judges them but for known kinds of other
- * files, or anything. Whoever takes SOURCE_TEXT has an option --binary. */
+/* What is to be in it: text or prompts (src/text/binary_kind.h; also judged as
+ * they are read), JSON lines, whose reader judges them but for known kinds of
+ * other files, or anything. Whoever takes SOURCE_TEXT has an option --binary.
+ */
 enum source_wanted { SOURCE_TEXT, SOURCE_PROMPTS, SOURCE_RECORDS, SOURCE_ANY };
 
 /* ERR_DATA for a missing file, a folder, and what is not wanted. The watch is
@@ -38,8 +39,8 @@ enum err source_skip(struct source *source, int64_t bytes);
 /* How much of the file was read, packed as it is. */
 int64_t source_position(const struct source *source);
 
-/* Why a file is not what is wanted, in a word or two; *why NULL: it is, as far as
- * its beginning tells. Errors are those of a file that cannot be read. */
+/* Why a file is not what is wanted, in a word or two; *why NULL: it is, as far
+ * as its beginning tells. Errors are those of a file that cannot be read. */
 enum err source_kind(const char *path, enum source_wanted wanted,
                      const char **why);
 

@@ -1,5 +1,12 @@
 /* Reads a text and divides it into documents, a piece at a time. What becomes
- * of the text is the caller's business. */
+ * of the text is the caller's business.
+ *
+ * A separator is a whole line, so a place needs two bits beside its offset:
+ * whether a document has begun before it, and whether it is in the middle of a
+ * line, where no separator can begin. With these reading goes on anywhere. A
+ * line whose end is not in the buffer yet may be a separator or not
+ * (TEXT_UNKNOWN): nothing of it is given until more is read. The buffer is
+ * longer than the longest separator, so that is decided at last. */
 #include "src/data/texts/text.h"
 
 #include <assert.h>
