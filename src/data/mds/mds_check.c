@@ -101,6 +101,7 @@ enum err mds_check_sha256(int fd, const char *path, const struct mds_file *file,
                           char hex[65])
 {
     enum err rc = ERR_OK;
+    /* a checksum without a value to compare with: it is computed alone */
     char name[] = "sha256", text[CHECKSUM_TEXT_BYTES];
     const struct file_sum hash = { name, NULL };
     struct file_sums *sums = NULL;

@@ -50,6 +50,7 @@ static bool mds_column_is_number(const struct mds_span *span, bool whole)
     }
     if (strspn(text, "0123456789+-.eEinfatysNIF") != span->bytes)
         return false;
+    /* what float() and Decimal() take; the latter knows a NaN that signals */
     (void)strtod(text, &end);
     return *end == '\0' || strcmp(text, "sNaN") == 0;
 }
@@ -97,6 +98,7 @@ static double mds_column_half(uint16_t bits)
 static void mds_column_print_real(double value, bool single, FILE *file)
 {
     char text[64];
+    /* 17 digits give any double back, most need fewer */
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         bool same = single ? strtof(text, NULL) == (float)value

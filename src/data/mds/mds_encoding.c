@@ -71,13 +71,13 @@ static enum mds_kind mds_encoding_kind(const char *text)
         const char *name;
         enum mds_kind kind;
     } known[] = {
-        { "bytes", MDS_BYTES },
-        { "str", MDS_STR },
-        { "str_int", MDS_NUMBER_TEXT },
-        { "str_float", MDS_NUMBER_TEXT },
-        { "str_decimal", MDS_NUMBER_TEXT },
-        { "json", MDS_JSON },
-        { "pil", MDS_IMAGE },
+        { "bytes", MDS_BYTES },             /* as they are */
+        { "str", MDS_STR },                 /* UTF-8 */
+        { "str_int", MDS_NUMBER_TEXT },     /* "-12" */
+        { "str_float", MDS_NUMBER_TEXT },   /* "1e-05" */
+        { "str_decimal", MDS_NUMBER_TEXT }, /* "0.10" */
+        { "json", MDS_JSON },               /* any value */
+        { "pil", MDS_IMAGE },               /* mode, size, pixels */
         { "jpeg", MDS_IMAGE },
         { "png", MDS_IMAGE },
         { "jpeg_array", MDS_IMAGE },

@@ -151,6 +151,7 @@ static enum err mds_index_shard(const json_t *object,
     if (!json_is_object(object))
         return err_set(ERR_DATA, "is not an object");
     const char *format = json_string_value(json_object_get(object, "format"));
+    /* Streaming has JSON and CSV as well, whose samples are text */
     if (format == NULL || strcmp(format, "mds") != 0)
         return err_set(ERR_DATA,
                        "'format' is '%.20s', not 'mds': it holds no tokens; "
@@ -169,6 +170,7 @@ static enum err mds_index_columns(struct mds_index *index, const json_t *shards,
                                   size_t s)
 {
     const json_t *object = json_array_get(shards, s);
+    /* compared as JSON, before anything is made of it */
     if (s > 0 && mds_layout_same(object, json_array_get(shards, s - 1))) {
         index->shard[s].layout = index->shard[s - 1].layout;
         return ERR_OK;

@@ -23,9 +23,9 @@ static const char *const mds_layout_keys[] = { "column_names",
 static const struct {
     const char *name, *encoding; /* NULL: mds_encoding_check_tokens() */
 } mds_layout_roles[MDS_ROLES] = {
-    [MDS_TOKENS] = { "tokens", NULL },
-    [MDS_LOSS_MASK] = { "loss_mask", "ndarray:uint8" },
-    [MDS_LENGTHS] = { "lengths", "ndarray:int32" },
+    [MDS_TOKENS] = { "tokens", NULL },                  /* of any width */
+    [MDS_LOSS_MASK] = { "loss_mask", "ndarray:uint8" }, /* 1: bears loss */
+    [MDS_LENGTHS] = { "lengths", "ndarray:int32" },     /* of its documents */
 };
 
 static enum err mds_layout_size(const json_t *size, int64_t *bytes)

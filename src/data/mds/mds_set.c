@@ -50,6 +50,7 @@ static enum err mds_set_describe_shards(struct mds_set *set,
                        "%lld; copy the data set again",
                        mds_shards_folder(set->shards), SIDECAR_NAME,
                        (long long)hashed, (long long)index->shards);
+    /* from here on they are checksums of the index like others */
     for (int64_t s = 0; s < hashed; s++) {
         memcpy(hex, sidecar->shards_sha256 + 64 * s, 64);
         enum err rc = mds_index_add_hash(&index->shard[s].raw, "sha256", hex);

@@ -228,6 +228,7 @@ int64_t mds_shards_find(const struct mds_shards *set, int64_t sample,
 static void mds_shards_evict(struct mds_shards *set)
 {
     struct mds_shards_file *oldest = NULL;
+    /* looking through all costs less than the open() that follows */
     for (int64_t s = 0; s < set->index->shards; s++) {
         struct mds_shards_file *file = &set->files[s];
         if (file->shard != NULL &&

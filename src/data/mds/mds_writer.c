@@ -142,6 +142,7 @@ static enum err mds_writer_zip(struct mds_writer *writer,
     const char *compression = writer->manifest->compression;
     uint8_t *whole = NULL;
     TRY(new_room(&whole, raw->bytes[0] + raw->bytes[1]));
+    /* codecs pack one piece of memory */
     memcpy(whole, raw->part[0], raw->bytes[0]);
     if (raw->bytes[1] > 0)
         memcpy(whole + raw->bytes[0], raw->part[1], raw->bytes[1]);
@@ -220,6 +221,8 @@ enum err mds_writer_add_fields(struct mds_writer *writer,
     const struct mds_manifest *manifest = writer->manifest;
     int64_t bytes = 0;
     TRY(mds_writer_measure(writer, fields, &bytes));
+    /* Streaming's rule to the byte, for its sets are to be ours: a sample that
+     * is larger than the limit leaves an empty shard before it */
     if (manifest->size_limit > 0 &&
         manifest->size_limit < writer->shard_bytes + bytes + 4)
         TRY(mds_writer_flush(writer));

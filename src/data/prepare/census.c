@@ -1,4 +1,10 @@
-/* Counts in one pass over the samples. */
+/* Counts in one pass over the samples.
+ *
+ * Documents' lengths are counted in a table with an entry for each length, so
+ * that quantiles need neither memory by document nor sorting. A document may go
+ * on from one sample to the next; `open` is what has come of it. How many bytes
+ * of text all tokens are follows from how often each occurs: every token of the
+ * vocabulary is decoded once, not every token of the set. */
 #include "src/data/prepare/census.h"
 
 #include <assert.h>
@@ -72,6 +78,7 @@ static void counter_sample(void *self, const int32_t *tokens, int64_t count,
     out->masked = out->masked || marks->loss_mask.count > 0;
     for (int64_t t = 0; t < count; t++) {
         counter->tokens[tokens[t]]++;
+        /* nothing predicts a sample's first token */
         out->loss_tokens +=
             t > 0 && (marks->loss_mask.count == 0 || marks->loss_mask.data[t]);
     }
@@ -86,7 +93,10 @@ static void counter_quantiles(const struct counter *counter)
         return;
     out->mean = (double)counter->document_tokens / (double)out->documents;
     for (int q = 0; q < CENSUS_QUANTILES; q++) {
+        /* the document that is so far in their order by length; ranks only
+         * grow, so the table is walked through once */
         int64_t rank = (out->documents - 1) * census_percents[q] / 100;
+        assert(rank >= 0 && rank < out->documents);
         while (before + counter->lengths[length] <= rank)
             before += counter->lengths[length++];
         out->quantile[q] = length < CENSUS_LENGTHS ? length : counter->longest;
@@ -104,6 +114,7 @@ static enum err counter_text(const struct counter *counter)
     for (int64_t t = 0; tokenizer != NULL && t < out->vocab_size; t++) {
         const uint8_t *text = NULL;
         size_t bytes = 0;
+        /* a model may have more rows than the tokenizer has tokens */
         if (counter->tokens[t] == 0 || t >= tokenizer_vocab_size(tokenizer) ||
             tokenizer_is_special(tokenizer, (int32_t)t))
             continue;
@@ -266,6 +277,7 @@ enum err census_format(const struct census *census, bool json, char **text)
 
 double census_entropy(const int64_t *counts, int64_t size)
 {
+    assert(counts != NULL && size >= 0);
     double total = 0, sum = 0;
     for (int64_t i = 0; i < size; i++)
         total += (double)counts[i];

@@ -35,8 +35,8 @@ struct census {
                              not here */
 };
 
-/* Reads every sample; show and stop as in src/data/prepare/scan.h. A document that a
- * sample's end has cut off is counted with what follows. */
+/* Reads every sample; show and stop as in src/data/prepare/scan.h. A document
+ * that a sample's end has cut off is counted with what follows. */
 enum err census_dataset(const char *path, bool show, int (*stop)(void),
                         struct census *out);
 

@@ -1,4 +1,12 @@
-/* Links shards under new names and writes their entries into one index. */
+/* Links shards under new names and writes their entries into one index.
+ *
+ * No shard is read: an entry of an index says all of a shard that another index
+ * needs. Entries are taken over as JSON with whatever is in them, known here or
+ * not; only the files' names change, for two sets have a shard.00000 each. A
+ * hard link takes no space and no time, and the bytes are the same file's. What
+ * stands beside an index (digests of shards that it has none of) has to be
+ * there for all shards or for none, so the others' are computed where one set
+ * has some. */
 #include "src/data/prepare/finished_sets.h"
 
 #include <assert.h>
@@ -70,6 +78,7 @@ static enum err merge_file(struct merge *merge, const char *from,
     TRY(fsio_path(to, "%s/%s", merge->publish.building, name));
     if (linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) == 0)
         return ERR_OK;
+    /* another file system, or one without links: any reason is one to copy */
     if (errno == EEXIST)
         return err_errno("%s: link to %s", to, from);
     merge->result->copied++;
@@ -251,6 +260,7 @@ static enum err merge_look(struct merge *merge, char *const *sets, int count)
 
 static enum err merge_finish(struct merge *merge)
 {
+    assert(json_array_size(merge->shards) == (size_t)merge->result->shards);
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     const char *folder = merge->publish.building;

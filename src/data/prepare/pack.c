@@ -1,5 +1,14 @@
-/* First-fit decreasing over a tree of the room that rows have left, in which
- * the first row with room is found by going down once. */
+/* Several short examples in one row: first-fit decreasing, the longest first,
+ * each into the first row that has room for it. The same lengths give the same
+ * rows. Examples are packed in windows, so that those of a row were near each
+ * other and memory is bounded.
+ *
+ * Finding the fewest rows is bin packing, which nobody does exactly; this rule
+ * takes at most 11/9 of them and a part of one (Dosa 2007). To find the first
+ * row with room without looking at all of them, rows are the leaves of a binary
+ * tree in which each node has the most room of the rows below it: from the root
+ * the way goes left wherever that is enough. There are as many leaves as
+ * examples, so there always is a row. */
 #include "src/data/prepare/tokenize_finetune.h"
 #include "src/base/new.h"
 
@@ -21,6 +30,7 @@ static int pack_compare(const void *left, const void *right)
 enum err pack_rows(const int64_t *length, int64_t count, int64_t seq_len,
                    int64_t *row, int64_t *rows)
 {
+    assert(count >= 0 && seq_len > 0);
     enum err rc = ERR_OK;
     struct pack_example *sorted = NULL;
     int64_t leaves = 1, *room = NULL;
@@ -46,11 +56,13 @@ enum err pack_rows(const int64_t *length, int64_t count, int64_t seq_len,
         if (node - leaves >= *rows)
             *rows = node - leaves + 1;
         room[node] -= sorted[i].length;
+        /* and up again, since the most may have been this row's */
         for (node /= 2; node > 0; node /= 2)
             room[node] = room[2 * node] > room[2 * node + 1]
                              ? room[2 * node]
                              : room[2 * node + 1];
     }
+    assert(*rows > 0 && *rows <= count);
 out:
     free(sorted);
     free(room);

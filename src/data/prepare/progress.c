@@ -1,5 +1,6 @@
 /* Prints how far long work has come. Those that do the work call it; it keeps
- * no thread. */
+ * no thread. The rate is that of this process: what an earlier one has done
+ * (`from`) would make the time that is left look short. */
 #include "src/data/prepare/progress.h"
 
 #include <stdio.h>

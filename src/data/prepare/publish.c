@@ -1,5 +1,16 @@
 /* Builds a data set's folder under a hidden name and puts it in its place, over
- * an older one only if that holds nothing but a data set. */
+ * an older one only if that holds nothing but a data set.
+ *
+ * Linux can rename a folder so that nothing is replaced (RENAME_NOREPLACE), and
+ * exchange two of them (RENAME_EXCHANGE): with these there is a whole set under
+ * the name at every moment, the old or the new one. Some network file systems
+ * know neither; there the old folder steps aside first.
+ *
+ * Replacing means removing what a user has, so it goes by names and never by
+ * trees: before anything is built every name in the old folder must be one that
+ * tokenizing makes; after the exchange only such names are removed, one by one.
+ * A file that came in between stays, with its folder, and the error says where.
+ */
 #include "src/data/prepare/publish.h"
 
 #include <assert.h>
@@ -193,6 +204,7 @@ enum err publish_begin(struct publish *publish, const char *path, bool replace)
 
 enum err publish_again(struct publish *publish, bool replace)
 {
+    assert(publish->work[0] != '\0');
     publish->replace = replace;
     publish->again = true;
     TRY(publish_check(publish->path, replace));
@@ -205,6 +217,7 @@ enum err publish_again(struct publish *publish, bool replace)
 static enum err publish_step_aside(struct publish *publish,
                                    char old[FSIO_PATH_MAX])
 {
+    assert(publish->replace);
     enum err rc = ERR_OK;
     TRY(fsio_path(old, "%s.old", publish->building));
     if (rename(publish->path, old) != 0)
@@ -233,6 +246,8 @@ enum err publish_commit(struct publish *publish)
     /* Some network file systems know no flags. */
     if (!moved && errno != EEXIST && errno != EINVAL && errno != ENOSYS)
         return err_errno("%s: rename", publish->building);
+    /* no flags here, and nothing in the way: a plain rename, which replaces at
+     * most an empty folder that came this moment */
     if (!moved && !fsio_exists(publish->path)) {
         if (rename(publish->building, publish->path) != 0)
             return err_errno("%s: rename", publish->building);

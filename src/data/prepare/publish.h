@@ -21,10 +21,10 @@ struct publish {
 enum err publish_name(struct publish *publish, const char *path);
 
 /* Make PARENT/.NAME.tmp.HOST.PID.N, and remove those that processes who are
- * gone have left. ERR_USAGE when `path` exists, unless replace is true and it is
- * empty or a data set of our own making: index.json, a tessera.json that is not
- * of an adopted set, tokenizer.json, shard.NNNNN.mds, nothing else; or train/
- * and eval/ that are so. Anything else is never removed. */
+ * gone have left. ERR_USAGE when `path` exists, unless replace is true and it
+ * is empty or a data set of our own making: index.json, a tessera.json that is
+ * not of an adopted set, tokenizer.json, shard.NNNNN.mds, nothing else; or
+ * train/ and eval/ that are so. Anything else is never removed. */
 enum err publish_begin(struct publish *publish, const char *path, bool replace);
 /* The same with WORK/set to build in, which may be there already, of an earlier
  * process; publish_name() was called, and the caller has WORK for itself. */

@@ -1,5 +1,16 @@
 /* Passes over whole data sets: to count, to verify, to adopt. What one sample's
- * bytes mean is the format's business. */
+ * bytes mean is the format's business.
+ *
+ * There is one loop over all samples (scan_samples()), which shows progress,
+ * hears a stop, and shows each sample to whoever counts. Reading is checking: a
+ * token outside the vocabulary ends it.
+ *
+ * To adopt a set that another program has written is to write down what its
+ * files do not say: tokenizer, vocabulary, the token that divides documents.
+ * Whoever mistypes one of these gets a model that learns rubbish, so all that
+ * can be compared with the data is: every token with the vocabulary, the
+ * dividing token with whether it occurs. Shards without checksums get digests,
+ * for the identity of a set must cover the bytes that are trained on. */
 #include "src/data/prepare/scan.h"
 
 #include <assert.h>
@@ -38,6 +49,7 @@ enum err scan_tokenizer(const struct dataset *dataset, struct tokenizer **out)
     *out = NULL;
     if (file[0] != '\0')
         return tokenizer_create(file, out);
+    /* without a file it may be the built-in one, which its digest tells */
     TRY(tokenizer_create(TOKENIZER_DEFAULT, out));
     if (strcmp(tokenizer_sha256(*out), dataset_tokenizer_sha256(dataset)) == 0)
         return ERR_OK;
@@ -147,6 +159,7 @@ static enum err scan_put_tokenizer(const struct scan_adoption *adoption,
     TRY(scan_put_name(sidecar, tokenizer_name(tokenizer)));
     memcpy(sidecar->tokenizer_sha256, tokenizer_sha256(tokenizer),
            sizeof sidecar->tokenizer_sha256);
+    /* a model's vocabulary is often padded, so a file's may be smaller */
     if (built_in ? sidecar->vocab_size != size : sidecar->vocab_size < size)
         return err_set(ERR_USAGE,
                        "tokenizer '%s' has a vocabulary of %lld, not %lld",
@@ -175,6 +188,9 @@ static enum err scan_name_tokenizer(const struct scan_adoption *adoption,
                        "--tokenizer NAME, such as gpt-neox-20b; the name only "
                        "has to be the same for all data of a run",
                        (long long)adoption->vocab_size);
+    /* of a tokenizer that is not here the name stands for it: its digest is
+     * that of the name and the vocabulary, the same for all data that were
+     * adopted so */
     TRY(scan_put_name(sidecar, name));
     snprintf(text, sizeof text, "tokenizer %s, vocab_size %lld\n", name,
              (long long)sidecar->vocab_size);

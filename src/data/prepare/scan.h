@@ -17,8 +17,8 @@ struct scan_result {
     int64_t longest; /* tokens of the longest sample */
 };
 
-/* dataset_read_marked() into a buffer that grows as needed: *tokens is malloc'ed
- * (NULL at first; the caller frees it), *capacity its tokens. */
+/* dataset_read_marked() into a buffer that grows as needed: *tokens is
+ * malloc'ed (NULL at first; the caller frees it), *capacity its tokens. */
 enum err scan_read(struct dataset *dataset, int64_t index, int32_t **tokens,
                    int64_t *capacity, int64_t *length,
                    struct dataset_marks *marks);
@@ -61,7 +61,8 @@ struct scan_adoption {
  * has to have this vocabulary; otherwise only its name is known and identifies
  * it. A tokenizer's file is copied into the set; its vocabulary may be smaller,
  * and of the tokens that it names for the end and the beginning of a document
- * the first that occurs is recorded. ERR_USAGE when tessera.json exists or the options do not fit together,
- * ERR_DATA when the token that divides documents occurs nowhere. */
+ * the first that occurs is recorded. ERR_USAGE when tessera.json exists or the
+ * options do not fit together, ERR_DATA when the token that divides documents
+ * occurs nowhere. */
 enum err scan_adopt(const char *path, const struct scan_adoption *adoption,
                     bool show, int (*stop)(void), struct scan_result *out);

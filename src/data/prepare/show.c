@@ -1,4 +1,7 @@
-/* Decodes samples and says where their documents end. */
+/* Decodes samples and says where their documents end. What the data hold comes
+ * from anybody, so whatever could steer a terminal is written out. Whether a
+ * sample begins a document decides how its first word is decoded (a tokenizer
+ * may put a blank before words), hence `inside`. */
 #include "src/data/prepare/finished_sets.h"
 
 #include <assert.h>
@@ -62,6 +65,7 @@ static void show_mask(struct show *show, const struct values *mask, int64_t t)
 {
     if (mask->count == 0)
         return;
+    assert(t >= 0 && t < mask->count);
     bool before = t > 0 && mask->data[t - 1] == 0;
     if ((mask->data[t] == 0) == before)
         return;
@@ -81,6 +85,7 @@ static enum err show_sample(struct show *show, bool beginning,
     show->decoder.inside = !beginning && lengths->count == 0;
     for (int64_t t = 0; t < count; t++) {
         int32_t length = 0;
+        /* documents by their lengths, where the set has them, else by tokens */
         if (document < lengths->count && t == end + 1) {
             memcpy(&length, lengths->data + 4 * document++, sizeof length);
             end = t + length - 1;

@@ -1,4 +1,8 @@
-/* Copies the columns of samples into new sets. */
+/* Copies the columns of samples into new sets, byte by byte, whatever they are:
+ * nothing is decoded, so no encoding has to be known. Parts are cut where equal
+ * shares of the samples end, so their sizes differ by one at most. An
+ * evaluation part is the last samples, not drawn ones: neighbours are of one
+ * document, and would be on both sides. */
 #include "src/data/prepare/finished_sets.h"
 
 #include <assert.h>
@@ -71,6 +75,7 @@ static enum err split_count(struct split *split, int64_t sample,
 static enum err split_part(struct split *split, const char *name, int64_t first,
                            int64_t count)
 {
+    assert(count > 0 && first + count <= dataset_samples(split->dataset));
     enum err rc = ERR_OK;
     char folder[FSIO_PATH_MAX];
     struct mds_writer *writer = NULL;
@@ -81,6 +86,7 @@ static enum err split_part(struct split *split, const char *name, int64_t first,
         .size_limit = split->options->shard_bytes,
         .hashes = "sha256",
     };
+    /* what the whole's says holds for a part but for its numbers */
     sidecar.samples = sidecar.tokens = sidecar.longest = 0;
     sidecar.shards_sha256 = NULL;
     sidecar.shards_hashed = 0;
@@ -114,6 +120,7 @@ static enum err split_parts(struct split *split)
     progress_begin(&split->progress, "copying", "samples", samples);
     for (int64_t p = 0; p < parts; p++) {
         char name[32];
+        /* samples * p / parts, without the product, which could overflow */
         int64_t first = samples / parts * p + samples % parts * p / parts;
         int64_t end =
             samples / parts * (p + 1) + samples % parts * (p + 1) / parts;

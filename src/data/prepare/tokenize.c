@@ -1,5 +1,21 @@
 /* Makes a data set of text: what the options mean, and the steps from the text
- * to a folder in its place. */
+ * to a folder in its place.
+ *
+ *   documents   spans of text with their places       texts/documents.c
+ *   pieces      a MiB of them, cut where tokens allow  tokenize_feed.c
+ *   tokens      encoded by threads, taken in order     tokenize_pool.c
+ *   samples     seq_len of the stream                  tokenize_out.c
+ *   shards      or a spool                             tokenize_set.c
+ *
+ * tokenize_pass.c is the loop over these. With an evaluation fraction the last
+ * samples make a set of their own; which those are is known at the end, so all
+ * tokens go to a spool, and a second pass over that writes shards.
+ *
+ * What is on disk is in the journal (tokenize_journal.c), so that the same
+ * command goes on after a kill, anywhere: in the text, in the second pass, and
+ * between "complete" and the rename. A rename cannot be journaled, so the last
+ * line has the folder's inode: that of the folder in its place tells that it
+ * was done. */
 #include "src/data/prepare/tokenize.h"
 
 #include <assert.h>
@@ -178,6 +194,7 @@ static enum err tokenize_begin(struct tokenize_job *job,
     struct tokenize_result result;
     const struct tokenize_options *options = job->options;
     *state = TOKENIZE_BEGUN;
+    /* a pipe cannot be read again: there is nothing to go on with */
     if (!inputs_stay(&job->inputs))
         return publish_begin(&job->publish, options->out, options->replace);
     TRY(publish_name(&job->publish, options->out));
@@ -191,6 +208,7 @@ static enum err tokenize_begin(struct tokenize_job *job,
     job->publish.again = true;
     if (built)
         job->out.result = result;
+    /* killed between the rename and the removal of the work folder */
     if (built && tokenize_inode(job->publish.path) == inode) {
         *state = TOKENIZE_PUBLISHED;
         return ERR_OK;
@@ -227,6 +245,7 @@ static void tokenize_destroy(struct tokenize_job *job, enum err rc)
     tokenize_out_release(&job->out);
     if (job->options->lent == NULL)
         tokenizer_destroy(job->tokenizer);
+    /* after an error in the data the same command would meet it again */
     if (job->journal != NULL && tokenize_journal_steps(job->journal) > 0 &&
         rc != ERR_OK && rc != ERR_DATA)
         job->publish.keep = true; /* for the next time */

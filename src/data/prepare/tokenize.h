@@ -2,21 +2,22 @@
  *
  * Inputs are text files, of which each is a document, or the parts between
  * separator lines are, and JSON lines with a document in one field of each
- * record (src/data/texts/inputs.h). Documents become tokens, each ended by the token
- * that ends one and, if that is asked for, begun by another; documents without
- * text are left out. What is written in the text is text, special tokens, too.
+ * record (src/data/texts/inputs.h). Documents become tokens, each ended by the
+ * token that ends one and, if that is asked for, begun by another; documents
+ * without text are left out. What is written in the text is text, special
+ * tokens, too.
  *
  * The stream of all documents is cut into samples of seq_len tokens; the last
  * one may be shorter. Without wrapping, what is left of a document when a
  * sample is full is dropped, so that the next sample begins with the next one.
- * With an evaluation fraction, the last samples go to OUT/eval and the others to
- * OUT/train, else all go to OUT. The tokenizer's file goes with them.
+ * With an evaluation fraction, the last samples go to OUT/eval and the others
+ * to OUT/train, else all go to OUT. The tokenizer's file goes with them.
  *
  * The bytes of the output do not depend on the number of threads, nor on
  * whether the process was killed on the way: unless stdin or another pipe is
  * read, what is done stays in PARENT/.NAME.tokenize, and the same call goes on
- * with it (src/data/prepare/tokenize_journal.h). It is removed at the end, and after an
- * error in the data.
+ * with it (src/data/prepare/tokenize_journal.h). It is removed at the end, and
+ * after an error in the data.
  *
  * Memory: one shard, and some MiB for each thread; more only for documents that
  * the tokenizer cannot cut. OUT appears when it is complete
@@ -62,9 +63,9 @@ struct tokenize_options {
 };
 
 /* Read files and folders in order; "-" is stdin. ERR_DATA for a missing,
- * malformed or empty text, ERR_USAGE for a tokenizer without a token that ends a
- * document where none is given, ERR_BUSY while another process makes `out`. On
- * failure nothing is left of `out`. */
+ * malformed or empty text, ERR_USAGE for a tokenizer without a token that ends
+ * a document where none is given, ERR_BUSY while another process makes `out`.
+ * On failure nothing is left of `out`. */
 enum err tokenize_files(const struct tokenize_options *options,
                         char *const *files, int count,
                         struct tokenize_result *out);

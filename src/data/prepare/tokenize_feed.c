@@ -1,5 +1,12 @@
 /* Fills pieces: whole documents while there is room, and of a document that is
- * longer as much as the tokenizer lets us cut off. */
+ * longer as much as the tokenizer lets us cut off.
+ *
+ * A piece is what one thread encodes by itself, so it may only end where the
+ * tokens of both sides are those of the whole: between documents, or in one
+ * where tokenizer_cut() finds a place. What is behind the cut is carried into
+ * the next piece. A tokenizer may find none for long (a word of a megabyte);
+ * then twice as much is read before it is asked again, so that looking stays
+ * linear, up to a limit on what is held in memory. */
 #include "src/data/prepare/tokenize_pool.h"
 
 #include <assert.h>
@@ -81,6 +88,7 @@ static enum err feed_cut(struct tokenize_feed *feed,
     if (carried > 0)
         memcpy(feed->carry, piece->text + begin + kept, carried);
     feed->carried = carried;
+    /* the carried bytes begin in the document's place less their number */
     feed->place =
         documents_back(feed->documents,
                        documents_at(feed->documents, &feed->span, feed->taken),
@@ -115,6 +123,7 @@ static enum err feed_span(struct tokenize_feed *feed, bool *more)
 static enum err feed_take(struct tokenize_feed *feed,
                           struct tokenize_piece *piece, size_t limit)
 {
+    assert(feed->open && feed->taken <= feed->span.bytes);
     size_t rest = feed->span.bytes - feed->taken;
     size_t room = limit > piece->bytes ? limit - piece->bytes : 0;
     size_t part = rest < room ? rest : room;

@@ -1,5 +1,10 @@
 /* Makes a data set of fine-tuning examples: all records are read and checked
- * first, then packed and written. */
+ * first, then packed and written.
+ *
+ * Packing needs lengths before tokens, and a fraction for evaluation needs how
+ * many there are, so encoded examples lie in a spool, an unnamed file, and
+ * memory has two numbers of each. A window of examples is packed at a time; its
+ * rows are written with their examples in the order in which they came. */
 #include "src/data/prepare/tokenize_finetune.h"
 
 #include <assert.h>
@@ -84,6 +89,7 @@ static enum err finetune_idle(void *context)
 static enum err finetune_spool(struct tokenize_finetune_job *job,
                                const struct finetune_example *example)
 {
+    assert(example->count > 1); /* one that is learned, and one before it */
     size_t count = (size_t)example->count;
     TRY(array_room(&job->entries, &job->entry_capacity, job->entry_count + 1));
     if (fwrite(example->tokens, sizeof *example->tokens, count, job->spool) !=
@@ -199,6 +205,7 @@ static enum err finetune_append(struct tokenize_finetune_job *job,
 
 static enum err finetune_write_sample(struct tokenize_finetune_job *job)
 {
+    assert(job->filled > 0 && job->documents > 0);
     const void *data[COLUMNS] = { job->tokens, job->mask, job->lengths };
     int64_t count[COLUMNS] = { job->filled, job->filled, job->documents };
     struct mds_field fields[COLUMNS];
@@ -222,6 +229,7 @@ static enum err finetune_write_window(struct tokenize_finetune_job *job,
                                       size_t first, size_t count,
                                       int64_t *samples)
 {
+    assert(count > 0 && count <= PACK_WINDOW);
     enum err rc = ERR_OK;
     int64_t *length = NULL, *row = NULL, rows = 0;
     size_t *start = NULL, *member = NULL;
@@ -237,12 +245,15 @@ static enum err finetune_write_window(struct tokenize_finetune_job *job,
         TRY_OUT(pack_rows(length, (int64_t)count, job->options->rules.seq_len,
                           row, &rows));
     TRY_OUT(new_zeroed(&start, (size_t)rows + 1));
+    /* members of each row, by counting: start[r + 1] becomes where those of row
+     * r begin in `member` */
     for (size_t i = 0; i < count; i++)
         start[row[i] + 1]++;
     for (int64_t r = 0; r < rows; r++)
         start[r + 1] += start[r];
     for (size_t i = count; i-- > 0;) /* from the end, as start[r + 1] shrinks */
         member[--start[row[i] + 1]] = i;
+    /* read each row's examples back from the spool, and write it */
     for (int64_t r = 0; r < rows; r++) {
         size_t end = r + 1 < rows ? start[r + 2] : count;
         for (size_t m = start[r + 1]; m < end; m++)

@@ -1,12 +1,11 @@
 /* Fine-tuning data: JSON lines to a data set whose samples say what is learned.
  *
- * Each record becomes an example (src/data/texts/finetune.h), each sample holds one,
- * or, with packing, as many as fit into seq_len tokens. Beside
- * `tokens` a set has the columns `loss_mask`, 1 where a token is to be
- * predicted, and `lengths`, the tokens of each example of the sample in order,
- * which keep them apart in training whatever tokens are in them. The samples are
- * ordinary ones: nothing is packed in training, so nothing of it has to be
- * resumed.
+ * Each record becomes an example (src/data/texts/finetune.h), each sample holds
+ * one, or, with packing, as many as fit into seq_len tokens. Beside `tokens` a
+ * set has the columns `loss_mask`, 1 where a token is to be predicted, and
+ * `lengths`, the tokens of each example of the sample in order, which keep them
+ * apart in training whatever tokens are in them. The samples are ordinary ones:
+ * nothing is packed in training, so nothing of it has to be resumed.
  *
  * With an evaluation fraction the last examples go to OUT/eval, the others to
  * OUT/train. Examples lie in an unnamed file in between; memory: 16 bytes for
@@ -53,12 +52,7 @@ enum err tokenize_finetune(const struct tokenize_finetune_options *options,
                            char *const *files, int count,
                            struct tokenize_finetune_result *out);
 
-/* Several short examples in one row: first-fit decreasing, the longest first,
- * each into the first row that has room for it. The same lengths give the same
- * rows. Examples are packed in windows, so that those of a row were near each
- * other and memory is bounded. */
-
-/* Examples that are packed together. */
+/* Examples that are packed together (pack.c). */
 #define PACK_WINDOW 16384
 
 /* row[i]: the row of example i, 0 .. *rows - 1, for `count` examples of 1 to

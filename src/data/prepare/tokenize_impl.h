@@ -26,7 +26,8 @@ struct tokenize_job {
 /* Show progress, and ERR_IO when a stop is wanted. */
 enum err tokenize_job_poll(struct tokenize_job *job, int64_t done);
 
-/* Read all text, from the place of out.mark on, into the writer or the spool. */
+/* Read all text, from the place of out.mark on, into the writer or the spool.
+ */
 enum err tokenize_pass(struct tokenize_job *job);
 
 /* Make out: where the tokens go. What the journal does not have is removed. */

@@ -1,4 +1,21 @@
-/* Writes, reads and compares the journal. */
+/* Writes, reads and compares the journal.
+ *
+ * The folder PARENT/.NAME.tokenize holds "journal", "lock", perhaps "spool",
+ * and in "set" what becomes PARENT/NAME. The journal's first line says what is
+ * made of what; every further line is a step that is on disk: JSON objects.
+ *
+ *   {"version": 1, "options": {..}, "inputs": [[PATH, BYTES, NS], ..]}
+ *   {"shard": ENTRY, "mark": MARK}     a shard, by its entry in the index
+ *   {"mark": MARK, "spooled": false}   the spool to the mark; true: all of it
+ *   {"complete": RESULT, "inode": N}   the set; its place may be open
+ *
+ * A line is appended and synced after the files that it speaks of, never
+ * before; half a line at the end, of a process that was killed, is left out.
+ * What lies in the folder beyond the last line is removed and made again.
+ *
+ * Options and inputs are compared before anything is gone on with. Work of
+ * hours would go if a mistyped option began anew, so a difference is an error
+ * that names it. */
 #include "src/data/prepare/tokenize_journal.h"
 
 #include <assert.h>
@@ -70,6 +87,8 @@ static json_t *journal_header(const json_t *options,
     json_t *list = json_array();
     for (size_t i = 0; i < inputs->count; i++) {
         const struct inputs_file *file = &inputs->file[i];
+        /* files are compared as what they are called, how long, and when
+         * changed */
         json_t *path = json_string(file->path);
         if (path == NULL) /* not UTF-8: its bytes, as numbers */
             path = json_array();
@@ -190,6 +209,8 @@ static enum err journal_step(struct tokenize_journal *journal,
         return err_set(ERR_MEMORY, "%s: out of memory", journal->path);
     if (mark != NULL)
         journal_get_mark(mark, &journal->mark);
+    /* each step replaces what the one before said, but for shards, which add up
+     */
     journal->spooled = json_is_true(json_object_get(step, "spooled"));
     if (complete != NULL) {
         journal->complete = true;
@@ -229,6 +250,7 @@ static enum err journal_lines(struct tokenize_journal *journal,
 
 static enum err journal_append(struct tokenize_journal *journal, json_t *line)
 {
+    assert(journal->fd >= 0);
     enum err rc = ERR_OK;
     char *text = line != NULL ? json_dumps(line, JSON_COMPACT) : NULL;
     json_decref(line);
@@ -364,6 +386,7 @@ int64_t tokenize_journal_steps(const struct tokenize_journal *journal)
 
 static enum err journal_add(struct tokenize_journal *journal, json_t *step)
 {
+    assert(!journal->complete);
     TRY(journal_append(journal, step));
     journal->steps++;
     return ERR_OK;

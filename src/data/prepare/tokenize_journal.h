@@ -1,11 +1,5 @@
 /* How far the making of a data set has come, on disk, so that the same command
- * goes on after it was killed.
- *
- * The folder PARENT/.NAME.tokenize holds "journal", "lock", perhaps "spool", and
- * in "set" what becomes PARENT/NAME. The journal's first line says what is made
- * of what; every further line is a step that is on disk: JSON objects. A line is
- * appended and synced after the files that it speaks of; half a line at the end
- * is left out. */
+ * goes on after it was killed. */
 #pragma once
 
 #include <jansson.h>

@@ -1,4 +1,11 @@
-/* Cuts samples, and tells the journal of what is on disk. */
+/* Cuts samples, and tells the journal of what is on disk.
+ *
+ * A sample begins in the middle of a document, and a tokenizer cannot be
+ * stopped and gone on with there. So a mark is no state of it: it is the place
+ * of the piece in which the next unwritten sample begins, and how many of the
+ * tokens from there are in samples already. After a kill these are made once
+ * more and skipped. Every cut of the text gives the tokens of the whole, so the
+ * pieces need not be the same again, nor the number of threads. */
 #include "src/data/prepare/tokenize_out.h"
 
 #include <assert.h>
@@ -15,7 +22,7 @@
 enum err tokenize_out_begin(struct tokenize_out *out,
                             const struct tokenize_mark *mark)
 {
-    assert((out->writer != NULL) != (out->spool != NULL));
+    assert((out->writer != NULL) != (out->spool != NULL) && out->seq_len > 0);
     TRY(new_room(&out->sample, (size_t)out->seq_len));
     out->mark = *mark;
     out->result = mark->before;
@@ -76,6 +83,7 @@ static enum err out_sample(struct tokenize_out *out)
 static enum err out_tokens(struct tokenize_out *out, const int32_t *tokens,
                            int64_t count, struct tokenize_mark *at)
 {
+    assert(count > 0 && out->skip >= 0 && out->filled < out->seq_len);
     int64_t skipped = count < out->skip ? count : out->skip;
     out->skip -= skipped;
     at->tokens += skipped;
@@ -93,6 +101,8 @@ static enum err out_tokens(struct tokenize_out *out, const int32_t *tokens,
         if (part < room)
             break;
         TRY(out_sample(out));
+        /* the next sample begins behind this token; without wrapping, behind
+         * this document */
         out->dropping = out->no_wrap;
         out->mark = *at;
         out->mark.dropping = out->dropping;
@@ -126,6 +136,7 @@ enum err tokenize_out_piece(struct tokenize_out *out,
         token = part->tokens_end;
         byte = part->end;
     }
+    assert(token == piece->tokens.count); /* each is of a part */
     return ERR_OK;
 }
 
@@ -135,6 +146,7 @@ enum err tokenize_out_end(struct tokenize_out *out)
         TRY(out_sample(out));
     if (out->spool == NULL)
         return ERR_OK;
+    /* no place any more: what the spool has is all */
     out->mark = (struct tokenize_mark){ .before = out->result };
     return out_sync_spool(out, true);
 }

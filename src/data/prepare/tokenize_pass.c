@@ -1,5 +1,9 @@
 /* The pass over the text: read, cut into pieces, encode in threads, and write
- * in order. Reading and writing share the calling thread. */
+ * in order. Reading and writing share the calling thread: pieces are given as
+ * long as the pool has a free one, else the oldest is waited for and written.
+ * Encoding is the work, so one thread feeds many; and as one thread does all
+ * the rest, the order of the output needs no lock and cannot depend on the
+ * others. */
 #include <inttypes.h>
 
 #include "src/base/log.h"
@@ -33,6 +37,7 @@ static enum err pass_run(struct tokenize_job *job,
 {
     bool more = true, again = job->out.result.samples > 0;
     while (more) {
+        /* room in the ring: read on; none: write what is done first */
         struct tokenize_piece *piece = tokenize_pool_free(pool);
         if (piece == NULL) {
             TRY(pass_take(job, pool, &more));

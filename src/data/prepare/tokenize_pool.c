@@ -1,5 +1,15 @@
-/* A ring of pieces: the free ones, those that wait for a thread, those that one
- * works at, and those that are done, in the order in which they were given. */
+/* A ring of pieces, counted by three numbers that only grow:
+ *
+ *   first <= next <= end
+ *   [first, next)  taken by a thread, encoded or about to be
+ *   [next, end)    wait for a thread
+ *   the others     are free, to be filled and given
+ *
+ * Pieces are given at `end` and taken back at `first`, so they come out in the
+ * order in which they went in, whichever thread was faster. A thread that fails
+ * keeps its error with its piece: it is told when that one's turn comes, and so
+ * is the first in the text, not the first in time. There are two pieces for
+ * each thread and two more, so that none waits while the caller writes. */
 #include "src/data/prepare/tokenize_pool.h"
 
 #include <assert.h>
@@ -82,6 +92,7 @@ static void *pool_work(void *context)
             pthread_cond_wait(&pool->waiting, &pool->lock);
             continue;
         }
+        /* it is this thread's until `done`: no lock while it is encoded */
         struct tokenize_piece *piece = &pool->piece[pool->next++ % pool->size];
         pthread_mutex_unlock(&pool->lock);
         err_keep(&piece->failure,
@@ -195,7 +206,7 @@ void tokenize_pool_give(struct tokenize_pool *pool)
 enum err tokenize_pool_take(struct tokenize_pool *pool,
                             struct tokenize_piece **out)
 {
-    assert(pool != NULL && out != NULL);
+    assert(pool != NULL && out != NULL && pool->first <= pool->end);
     *out = NULL;
     if (pool->first == pool->end)
         return ERR_OK;
@@ -213,6 +224,7 @@ void tokenize_pool_return(struct tokenize_pool *pool)
     struct tokenize_piece *piece = &pool->piece[pool->first % pool->size];
     assert(pool->first < pool->end && piece->done);
     pool->bytes -= piece->bytes;
+    /* buffers go round with the ring; just large ones are given back */
     if (piece->capacity > POOL_KEPT_BYTES) {
         free(piece->text);
         piece->text = NULL;

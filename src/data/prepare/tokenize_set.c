@@ -1,5 +1,11 @@
 /* The sets that tokenizing writes: shards that go on where a killed process
- * left them, and a spool that is divided at the end. */
+ * left them, and a spool that is divided at the end.
+ *
+ * Going on, shards that the journal has are given to a fresh writer by their
+ * entries, unread but for their sizes; a shard that was begun behind them is
+ * removed. A spool is cut to what the journal speaks of. Where the files are
+ * not what the journal says, nothing of the unfinished set is kept: going on
+ * with it would make a set that no undisturbed run makes. */
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
@@ -22,6 +28,7 @@
 static enum err set_finish(struct tokenize_job *job, const char *folder,
                            int64_t samples, int64_t tokens)
 {
+    assert(job->writer != NULL && samples > 0);
     enum err rc = ERR_OK;
     struct sidecar sidecar = {
         .vocab_size = tokenizer_vocab_size(job->tokenizer),
@@ -60,6 +67,7 @@ static enum err set_create(struct tokenize_job *job, const char *folder)
 static enum err set_copy(struct tokenize_job *job, const char *name,
                          int64_t samples)
 {
+    assert(samples > 0 && job->spool != NULL);
     enum err rc = ERR_OK;
     char folder[FSIO_PATH_MAX];
     int64_t tokens = 0, done = job->progress.done;
@@ -195,6 +203,7 @@ enum err tokenize_set_begin(struct tokenize_job *job)
     } else {
         TRY(set_create(job, job->publish.building));
     }
+    /* the writer was just for what lies in the folder: tokens go to a spool */
     if (options->eval_fraction > 0) {
         mds_writer_destroy(job->writer);
         job->writer = NULL;

@@ -1,5 +1,12 @@
 /* Learns a tokenizer: pieces of text are read by one thread, a round of them is
- * counted by all, and merges are learned of the sum. */
+ * counted by all, and merges are learned of the sum.
+ *
+ * Byte-level BPE needs of a text just its different words and how often each
+ * occurs, as merges never go over the border of a word. Those are some millions
+ * for any amount of text. Each thread has a table of words of its own; tables
+ * are added up at the end, and a sum does not depend on who has counted what,
+ * so the result is the same with any number of threads. What a word is says a
+ * tokenizer without merges, made of the same pre-tokenizer. */
 #include "src/data/prepare/train_tokenizer.h"
 
 #include <assert.h>
@@ -194,6 +201,7 @@ static enum err train_count_round(struct train_tokenizer_job *job)
     struct train_counter counter[TOKENIZE_POOL_THREADS_MAX] = {
         { job, job->words[0], 0 }
     };
+    assert(job->filled <= job->threads * TRAIN_TOKENIZER_PIECES);
     int started = 0;
     atomic_store(&job->taken, 0);
     for (int t = 1; t < job->threads; t++)
@@ -217,6 +225,7 @@ static enum err train_count(struct train_tokenizer_job *job)
     progress_begin(&job->progress, "counting words", NULL,
                    inputs_bytes(&job->inputs));
     while (more) {
+        /* a round is read by one thread, then counted by all */
         for (job->filled = 0; job->filled < pieces && more;
              job->filled += more) {
             struct tokenize_piece *piece = &job->piece[job->filled];
@@ -228,6 +237,7 @@ static enum err train_count(struct train_tokenizer_job *job)
         TRY(train_count_round(job));
         TRY(train_poll(job, documents_done(job->documents)));
     }
+    /* one table of all threads' words */
     for (int t = 1; t < job->threads; t++) {
         TRY(bpe_words_merge(job->words[0], job->words[t]));
         bpe_words_destroy(job->words[t]);

@@ -1,9 +1,10 @@
-/* Texts to a tokenizer: which words they have, how often, and the byte-level BPE
- * that is learned of them (src/text/tokenizer/bpe_train.h).
+/* Texts to a tokenizer: which words they have, how often, and the byte-level
+ * BPE that is learned of them (src/text/tokenizer/bpe_train.h).
  *
- * Inputs are as for tokenizing (src/data/prepare/tokenize.h): a word never goes from one
- * document to the next. Threads count; what is learned does not depend on how
- * many there are. Memory: the different words and some MiB for each thread. */
+ * Inputs are as for tokenizing (src/data/prepare/tokenize.h): a word never goes
+ * from one document to the next. Threads count; what is learned does not depend
+ * on how many there are. Memory: the different words and some MiB for each
+ * thread. */
 #pragma once
 
 #include <stdbool.h>

@@ -2,7 +2,7 @@
  *
  *   1 the canonical request: method, path, query, a line for each signed header
  *     by name, the names, and the SHA-256 of the body (of no bytes here)
- *   2 what is signed: algorithm, time, the scope DAY/REGION/s3/aws4_request, and
+ *   2 what is signed: algorithm, time, scope DAY/REGION/s3/aws4_request, and
  *     the SHA-256 of 1
  *   3 the key: HMAC-SHA256 of day, region, service, "aws4_request", each keyed
  *     by the result before it, the first by "AWS4" and the secret. A key that

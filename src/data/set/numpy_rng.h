@@ -1,7 +1,5 @@
-/* Draws of NumPy's random.default_rng(seed), bit for bit: PCG64 (O'Neill 2014;
- * the XSL-RR output of a 128-bit LCG) seeded by SeedSequence, and the bounded
- * draws that Generator makes of it. The Streaming library orders samples with
- * these, so this is what makes its orders ours.
+/* Draws of NumPy's random.default_rng(seed), bit for bit (numpy_rng.c). The
+ * Streaming library orders samples with these.
  *
  * A draw of 32 bits takes the low half of 64, and the next one the high half,
  * whatever was drawn in between. */

@@ -79,6 +79,7 @@ enum err documents_go(struct documents *documents,
     assert(place->file >= 0 &&
            place->file <= (int64_t)documents->inputs->count);
     documents->place = *place;
+    /* progress counts the files that an earlier process has read, too */
     for (int64_t f = 0; f < place->file; f++)
         if (!documents_file(documents, f)->set)
             documents->before += documents_file(documents, f)->bytes;
@@ -238,6 +239,7 @@ enum err documents_next(struct documents *documents,
         documents_close(documents);
         if (!documents_file(documents, file)->set)
             documents->before += documents_file(documents, file)->bytes;
+        /* the next file from its beginning */
         documents->place = (struct documents_place){ .file = file + 1 };
     }
     return ERR_OK;
@@ -271,6 +273,7 @@ struct documents_place documents_back(const struct documents *documents,
                                       struct documents_place place,
                                       size_t bytes, uint8_t last)
 {
+    /* what is not text counts bytes of one record's text, where a part lies */
     if (bytes == 0)
         return place;
     if (!documents_is_text(documents, place.file)) {

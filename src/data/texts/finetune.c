@@ -212,6 +212,7 @@ static enum err finetune_messages(struct finetune *finetune, const json_t *list,
     struct chat_message *messages = finetune->messages;
     for (size_t m = 0; m < *count; m++) {
         TRY(finetune_message(json_array_get(list, m), m, &messages[m]));
+        /* roles are the table's pointers */
         if (m > 0 && messages[m].role == messages[m - 1].role)
             return err_set(ERR_DATA,
                            "'messages[%zu].role' is '%s' twice in "
@@ -315,6 +316,7 @@ static enum err finetune_add(struct finetune *finetune, const char *text,
         TRY(token_list_add(tokens, &finetune->bos, 1));
     TRY(tokenizer_encode(finetune->encoder, (const uint8_t *)text, bytes,
                          TOKENIZER_SPECIAL, tokens));
+    /* the model has to learn where to stop; a template may have said so */
     if (!prompt && last &&
         (tokens->count == first ||
          tokens->token[tokens->count - 1] != finetune->eos))
@@ -382,6 +384,7 @@ enum err finetune_read(struct finetune *finetune, const json_t *record,
     /* nothing predicts the first token */
     if (count > 0)
         finetune->mask[0] = 0;
+    /* is anything left to learn of what is kept? */
     for (int64_t t = 1; t < out->count && !learned; t++)
         learned = finetune->mask[t] != 0;
     if (cut && rules->too_long == FINETUNE_DROP)

@@ -101,6 +101,7 @@ static enum err inputs_add_text(struct inputs *inputs, const char *path,
                     &why));
     if (why == NULL)
         return inputs_add(inputs, path, status, way.kind);
+    /* how many of each kind were passed over, for one line at the end */
     while (k < INPUTS_KINDS_MAX - 1 && inputs->passed[k].why != NULL &&
            strcmp(inputs->passed[k].why, why) != 0)
         k++;
@@ -149,6 +150,7 @@ static enum err inputs_no_set(const char *folder)
         TRY(fsio_path(path, "%s/%s", folder, signs[i]));
         set = set || fsio_exists(path);
     }
+    /* last, as it takes longest: whether it reads as an index of MDS */
     set = set || mds_index_read(folder, &index) == ERR_OK;
     mds_index_destroy(index);
     return set ? err_set(ERR_DATA, "%s is a data set, not text", folder)
@@ -178,6 +180,8 @@ static enum err inputs_entry(struct inputs *inputs, const char *folder,
         return err_errno("%s: stat", path);
     if (S_ISREG(status.st_mode))
         return inputs_add_text(inputs, path, &status, way);
+    /* links to folders are refused: they may lead round in a circle, or to the
+     * same files a second time */
     if (S_ISDIR(status.st_mode) && !S_ISLNK(itself.st_mode))
         return inputs_folder(inputs, path, way, depth + 1);
     return err_set(ERR_DATA, "%s is %s; name what to read of it", path,

@@ -175,6 +175,7 @@ static enum err jsonl_record(struct jsonl *reader, const char **line,
                              size_t *bytes)
 {
     do {
+        /* one long line in a file should not cost its memory to the end */
         if (reader->capacity > JSONL_KEPT_BYTES &&
             reader->begin == reader->end) {
             free(reader->buffer);
@@ -314,6 +315,7 @@ enum err jsonl_next_text(struct jsonl *reader, const char *field,
     *bytes = found.bytes;
     if (!found.escaped)
         return ERR_OK;
+    /* escapes are resolved aside: a line is not written to */
     TRY(jsonl_reserve(reader, found.bytes));
     *bytes = jsonl_scan_unescape(found.text, found.bytes, reader->text);
     *text = reader->text;

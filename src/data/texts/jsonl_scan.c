@@ -96,6 +96,7 @@ static int32_t scan_escape(const char **at, const char *end)
     *at += 4;
     if (value <= 0 || (value >= 0xdc00 && value < 0xe000))
         return -1;
+    /* half of a pair (UTF-16), whose other half has to follow as an escape */
     if (value < 0xd800 || value >= 0xe000)
         return value;
     if (end - *at < 6 || (*at)[0] != '\\' || (*at)[1] != 'u')
@@ -188,6 +189,7 @@ static bool scan_number(struct scan *scan)
         if (part == 0 || part > SCAN_EXPONENT_DIGITS_MAX)
             return false;
     }
+    /* so few fit whatever they are; jansson refuses what does not */
     return digits <= (real ? SCAN_REAL_DIGITS_MAX : SCAN_DIGITS_MAX);
 }
 

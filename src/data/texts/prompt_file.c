@@ -33,6 +33,7 @@ static enum err file_take(struct prompt_file *file, const char *text,
 static enum err file_line(struct prompt_file *file, struct buffer *line)
 {
     size_t bytes = line->bytes;
+    /* Windows' line ends */
     bytes -= bytes > 0 && line->data[bytes - 1] == '\r';
     line->bytes = 0;
     return file_take(file, (const char *)line->data, bytes);

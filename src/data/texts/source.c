@@ -138,6 +138,7 @@ static enum err source_begin_file(struct source *source)
     if (source->fd < 0)
         return err_errno("%s: open", path);
     TRY(source_look(source));
+    /* a name first, since brotli's bytes have no mark */
     const struct codec *codec = codec_by_extension(path);
     if (codec == NULL)
         codec = codec_by_magic(source->head, source->head_bytes);
@@ -261,6 +262,8 @@ static enum err source_seek(struct source *source, int64_t *bytes)
         return ERR_OK;
     if (lseek(source->fd, to, SEEK_SET) < 0)
         return err_errno("%s: seek", source->path);
+    /* the beginning was looked at and is not given out; what is jumped over is
+     * not judged */
     source->head_used = source->head_bytes;
     binary_count_skip(&source->count, to - source->count.bytes);
     source->position = to;

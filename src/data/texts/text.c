@@ -144,6 +144,8 @@ enum err text_next(struct text *text, struct text_span *span, bool *more)
         size_t bytes = text_extent(text, text->place.midline);
         bool inside = text->place.inside;
         *more = true;
+        /* text of a document; then a separator, which ends it; then the end,
+         * which does; else the buffer has too little to tell */
         if (bytes > 0) {
             text_take(text, bytes, 0, span);
             return ERR_OK;
@@ -159,6 +161,7 @@ enum err text_next(struct text *text, struct text_span *span, bool *more)
             TRY(text_fill(text));
             continue;
         }
+        /* an end that no beginning was given for is of an empty document */
         if (inside)
             return ERR_OK;
     }
