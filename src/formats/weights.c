@@ -1,5 +1,16 @@
 /* The table of kinds of MODEL, and what is the same for all of them: finding a
- * tensor by name, comparing with a parameter table, filling an interval. */
+ * tensor by name, comparing with a parameter table, filling an interval.
+ *
+ * A kind lists its tensors as params.h sees them and reads any interval of one;
+ * all else is here, once. Two lists of names are compared by bisection in
+ * sorted copies, in both directions: a parameter that is not there, and a
+ * tensor that is none. All that do not match are told together, as whoever
+ * converts models mends them together. An embedding may have fewer rows there,
+ * for vocabularies are padded, and the rows that are missing are 0.
+ *
+ * What is filled is an interval of the flat space in which a rank owns its
+ * part, so it may begin and end anywhere in a parameter. Gaps between
+ * parameters are 0; one that is ignored keeps the fresh values that it has. */
 #include "src/formats/weights.h"
 
 #include <assert.h>
@@ -214,6 +225,7 @@ enum err weights_read(struct weights *weights, const struct param *param,
                        param->name, text);
     }
     int64_t has = tensor->shape[0] * (tensor->dims == 2 ? tensor->shape[1] : 1);
+    /* what the source has of it, and zeros behind */
     int64_t last = end < has ? end : has;
     for (int64_t i = begin > last ? begin : last; i < end; i++)
         out[i - begin] = 0.0f;

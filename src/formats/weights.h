@@ -25,11 +25,11 @@
 
 struct weights;
 
-/* What an open one takes at most beside its tables while it is read in order: of
- * a checkpoint two spans from the disk, and a verified block of each of two
+/* What an open one takes at most beside its tables while it is read in order:
+ * of a checkpoint two spans from the disk, and a verified block of each of two
  * pieces (checkpoint/tools/ckpt_tensor.h), and what checksums are made of
- * (weights_sums.h). Measured. A base of adapters that is itself
- * one with adapters is two that are open. */
+ * (weights_sums.h). Measured. A base of adapters that is itself one with
+ * adapters is two that are open. */
 #define WEIGHTS_READING_BYTES ((size_t)36 << 20)
 
 enum weights_kind { WEIGHTS_CHECKPOINT, WEIGHTS_HF, WEIGHTS_GGUF };
@@ -86,8 +86,8 @@ struct weights_about {
 enum err weights_open(const char *path, struct weights **out);
 void weights_close(struct weights *weights);
 const struct weights_about *weights_about(const struct weights *weights);
-/* Whether it has this digest (NULL: none), or had it when a folder's counted its
- * tokenizer's files. */
+/* Whether it has this digest (NULL: none), or had it when a folder's counted
+ * its tokenizer's files. */
 bool weights_is(const struct weights *weights, const char *sha256);
 /* "checkpoint", "hf", "gguf": for ledgers. Lent. */
 const char *weights_kind_name(const struct weights *weights);
@@ -137,13 +137,10 @@ void weights_name(const char *path, char name[WEIGHTS_NAME_MAX]);
  * beside the base: adapter_model.safetensors (F32) with names
  * "base_model.model." MODULE ".lora_A.weight", and adapter_config.json.
  *
- * Where a module of theirs is several layers of ours (Wqkv, c_attn), its
- * adapter is theirs together: A one below the other, B in blocks, rank and
- * alpha as many times as large, by rank_pattern and alpha_pattern.
- *
  * The folder exists and has no such files. ERR_USAGE: the weights have no
  * adapters, or something else of the model has trained, too, which an adapter's
- * file cannot hold; ERR_UNSUPPORTED: no architecture of theirs is the model's. */
+ * file cannot hold; ERR_UNSUPPORTED: no architecture of theirs is the model's.
+ */
 enum err weights_adapter_export(struct weights *weights, const char *folder);
 
 /* All of a model's weights in this process's memory, for programs of one
@@ -162,11 +159,11 @@ void weights_resident_destroy(struct weights_resident *resident);
 const struct param_access *
 weights_resident_access(struct weights_resident *resident);
 
-/* A MODEL's tokenizer: the one that is called `given`, as tokenizer_create() has it, with a warning
- * if it is not the one that the model was trained with, as far as that is
- * known; NULL: the model's own, *out NULL where it has none. ERR_USAGE, of the
- * model's own ERR_DATA: it has more tokens than the model's embedding has rows.
- */
+/* A MODEL's tokenizer: the one that is called `given`, as tokenizer_create()
+ * has it, with a warning if it is not the one that the model was trained with,
+ * as far as that is known; NULL: the model's own, *out NULL where it has none.
+ * ERR_USAGE, of the model's own ERR_DATA: it has more tokens than the model's
+ * embedding has rows. */
 enum err weights_tokenizer_create(const struct weights_about *about,
                                   const char *given, struct tokenizer **out);
 

@@ -1,5 +1,16 @@
 /* Writes a checkpoint's adapters as files of peft. How they are read is
- * weights_tuned.c, what tensors are called there src/formats/hf/hf_names.c. */
+ * weights_tuned.c, what tensors are called there src/formats/hf/hf_names.c.
+ *
+ * An adapter adds (alpha / rank) B A to a layer's weight. Where a module of
+ * theirs is several layers of ours (Wqkv, c_attn), its adapter is theirs
+ * together: A one below the other, B in blocks along the diagonal, so that each
+ * part of the rows meets its own A alone. That is an adapter of as many times
+ * the rank, and with alpha as many times as large the factor stays what it was;
+ * rank_pattern and alpha_pattern say so of these modules.
+ *
+ * Peft loads an adapter beside any base of that shape. So it is written only
+ * where the base is known to be what it was trained beside: every number of the
+ * model is read once before, which compares it with the checkpoint's sums. */
 
 #include <assert.h>
 #include <errno.h>
@@ -47,7 +58,8 @@ struct adapter_export {
 
 /* --- which modules --- */
 
-/* The adapter of a layer of ours, if there is one and the piece has its rows. */
+/* The adapter of a layer of ours, if there is one and the piece has its rows.
+ */
 static enum err add_part(struct adapter_export *e, const struct param *param,
                          enum lora_layer layer, struct module *module)
 {
@@ -68,6 +80,7 @@ static enum err add_part(struct adapter_export *e, const struct param *param,
     if (a == NULL)
         return ERR_OK;
     free(a);
+    assert(module->count < PARTS);
     int part = module->count++;
     snprintf(module->parts[part].prefix, sizeof prefix, "%s", prefix);
     module->parts[part].row = row - piece->row;
@@ -77,6 +90,8 @@ static enum err add_part(struct adapter_export *e, const struct param *param,
 
 static enum err find_modules(struct adapter_export *e)
 {
+    /* a module of theirs is a piece of a weight of ours that can have adapters
+     */
     for (int i = 0; i < e->names->count; i++) {
         const struct hf_piece *piece = &e->names->list[i];
         const struct param *param = &e->params->list[piece->param];

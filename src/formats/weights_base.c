@@ -1,4 +1,10 @@
-/* Checks what a state says of its base, and finds where that is. */
+/* Checks what a state says of its base, and finds where that is.
+ *
+ * A checkpoint may come from anybody, and its state is JSON that was written by
+ * some version of some program, so each member is looked at before it is used
+ * as a path, a rank or a list. A run's folder is often moved or copied together
+ * with what it was trained from; the way from one to the other is in the state
+ * beside the path, and is tried where the path leads nowhere. */
 #include "src/formats/weights_tuned.h"
 
 #include <assert.h>

@@ -1,7 +1,13 @@
 /* A checkpoint of ours, or a run directory, which is its newest good one. One
  * process reads any interval of any tensor from the shards, whatever strategy
  * and number of ranks has written them; every byte is checked against its CRC
- * (checkpoint/tools/ckpt_tensor.h). */
+ * (checkpoint/tools/ckpt_tensor.h).
+ *
+ * A checkpoint has more than weights: moments of the optimizer, and what
+ * algorithms keep, under names with a prefix. PATH#NAME means the weights that
+ * an algorithm keeps (an average, say), which have the model's names behind
+ * that prefix. One that has only a part of its model, as after tuning with
+ * adapters, is completed by weights_tuned.c, and then looks like any other. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,6 +103,7 @@ static enum err read_newest(struct ckpt_source *source, const char *run_dir)
     bool evidence = false;
     bool found = false;
     TRY_OUT(ckpt_index_steps(run_dir, &steps, &count, &evidence));
+    /* from the newest back */
     for (int i = count - 1; i >= 0 && !found; i--) {
         TRY_OUT(ckpt_index_path(source->path, run_dir, steps[i]));
         rc = read_manifest(source);
@@ -134,8 +141,8 @@ static enum err find_checkpoint(struct ckpt_source *source, const char *path)
 /* The optimizer's moments and what lies beside the model are no weights. */
 static bool is_weight(const char *name)
 {
-    return strncmp(name, "optimizer/", 10) != 0 &&
-           strncmp(name, "algorithms/", 11) != 0 &&
+    return strncmp(name, "optimizer/", 10) != 0 &&  /* moments */
+           strncmp(name, "algorithms/", 11) != 0 && /* averages and such */
            strncmp(name, "data/", 5) != 0;
 }
 
@@ -250,6 +257,7 @@ static enum err find_builtin(const json_t *state, struct weights_about *about)
     struct tokenizer *tokenizer = NULL;
     const char *sha256 = json_string_value(
         json_object_get(json_object_get(state, "fixed"), "tokenizer"));
+    /* nothing to look for: it has a file, or it is older than that record */
     if (about->tokenizer != NULL || sha256 == NULL)
         return ERR_OK;
     TRY_OUT(tokenizer_create(TOKENIZER_DEFAULT, &tokenizer));

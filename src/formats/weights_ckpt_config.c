@@ -1,5 +1,8 @@
 /* Reads a model's settings from a checkpoint's state by the table of settings
- * that runs are started with, so that limits and names are the same. */
+ * that runs are started with, so that limits and names are the same: each
+ * becomes a KEY=VALUE as on a command line. A setting that is younger than the
+ * checkpoint has its default there, which is by rule what older versions did.
+ */
 #include "src/formats/weights_ckpt_config.h"
 
 #include <assert.h>

@@ -1,4 +1,11 @@
-/* Cuts parameters into the tensors of other programs, through one buffer. */
+/* Cuts parameters into the tensors of other programs, through one buffer.
+ *
+ * A piece is written in its own order from our rows. Mostly that is ours, and
+ * it goes straight through. Pairs of rotary rows are fetched one by one from
+ * where our halves have them. A transposed piece is written by columns of ours:
+ * as many as the buffer holds are gathered from all rows, for which a quarter
+ * of it is set aside, and a piece that is larger is read several times. Memory
+ * is bounded whatever the model. */
 #include "src/formats/weights.h"
 
 #include <assert.h>
@@ -50,6 +57,7 @@ static enum err cut_pairs(const struct cut *cut)
     for (int64_t row = 0; row < cut->piece->rows;) {
         int64_t rows =
             cut->piece->rows - row < most ? cut->piece->rows - row : most;
+        /* rows of the file in its order, each from where ours is */
         for (int64_t r = 0; r < rows; r++) {
             int64_t ours = (int64_t)gguf_row_to_halves((uint64_t)(row + r),
                                                        (uint64_t)head);

@@ -1,5 +1,10 @@
 /* A GGUF file as a MODEL. Blocks of numbers become floats as they are read, and
- * rows of q and k that lie in pairs' order come in ours. */
+ * rows of q and k that lie in pairs' order come in ours.
+ *
+ * What is asked for are elements, what can be read are blocks of up to 256 of
+ * them: whole blocks go straight to where they are wanted, those at either end
+ * through a block aside. A file whose tokenizer we do not know is still a
+ * model; it is read without one, with a warning. */
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -100,6 +105,7 @@ static enum err read_tensor(void *arg, int number, int64_t first, int64_t count,
         uint64_t in = begin % size;
         uint64_t take = (end - begin) / size * size;
         take = take > READ_NUMBERS ? READ_NUMBERS / size * size : take;
+        /* an end within a block, or whole blocks */
         if (in > 0 || take == 0) {
             take = size - in < end - begin ? size - in : end - begin;
             TRY(read_within(state, tensor, begin / size, in, take, out));
@@ -137,6 +143,7 @@ static enum err make_sha256(const char *path, struct state *state)
     char *buffer = NULL;
     uint64_t bytes = UINT64_MAX;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    /* where the first tensor's data begin */
     for (size_t i = 0; i < gguf_tensors(state->gguf); i++)
         if (gguf_tensor(state->gguf, i)->offset < bytes)
             bytes = gguf_tensor(state->gguf, i)->offset;

@@ -1,7 +1,14 @@
 /* A Hugging Face folder as a MODEL: config.json, safetensors, tokenizer files.
  *
  * What is listed follows from config.json: a folder whose tensors are others is
- * one whose list does not match (weights_match). */
+ * one whose list does not match (weights_match). Two habits of published
+ * folders are known: names may lack the prefix of the whole model, where only
+ * its inner part was saved, and a tied output layer may be there a second time,
+ * which then has to be the embedding byte by byte.
+ *
+ * The digest that a run remembers a folder by covers the configuration and what
+ * the headers say, not the numbers: reading all of them would take as long as
+ * filling the model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

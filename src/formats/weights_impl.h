@@ -3,8 +3,8 @@
  * includes this.
  *
  * A row lists the tensors as they are seen from params.h (queries, keys and
- * values as one, rows in our order), so that comparing names and shapes, filling
- * and ignoring are the same code for all kinds. */
+ * values as one, rows in our order), so that comparing names and shapes,
+ * filling and ignoring are the same code for all kinds. */
 #pragma once
 
 #include "src/formats/weights.h"

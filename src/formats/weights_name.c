@@ -1,4 +1,7 @@
-/* Makes a name of a path. */
+/* Makes a name of a path. Names go where paths must not: a model card that is
+ * published should say "org/name" and not where that lay on somebody's disk. So
+ * a hub's cache gives the name that it is made of, and of checkpoints the run
+ * is named, as a step number says nothing. */
 #include "src/formats/weights.h"
 
 #include <assert.h>
@@ -63,6 +66,7 @@ void weights_name(const char *path, char name[WEIGHTS_NAME_MAX])
             memmove(dashes + 1, dashes + 2, strlen(dashes + 2) + 1);
         }
     } else {
+        /* RUN/checkpoints/STEP is called RUN */
         if (ckpt_index_step_of(last_of(rest)) >= 0 && strchr(rest, '/') != NULL)
             cut_last(rest);
         if (strcmp(last_of(rest), "checkpoints") == 0 &&

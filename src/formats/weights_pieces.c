@@ -1,5 +1,15 @@
 /* Puts parameters together from the pieces in which a source has them: rows one
- * after the other, transposed, or in the order of rotary pairs. */
+ * after the other, transposed, or in the order of rotary pairs.
+ *
+ * The list is made once. A parameter whose pieces are all there in their shapes
+ * is listed as one; any tensor that is no piece of such a parameter is listed
+ * under its own name as another, unless it is a buffer that old files have. So
+ * a parameter that lacks a piece shows up twice in what does not match: as
+ * missing, and by the pieces that it has.
+ *
+ * Reading cuts what is wanted by pieces. A transposed piece is read in strips
+ * of few columns and many rows, in runs along the file's order, for a single
+ * column of floats would be a read of four bytes for each. */
 #include "src/formats/weights_pieces.h"
 
 #include <assert.h>
@@ -85,6 +95,7 @@ static enum err make_list(struct weights_pieces *p,
     TRY(new_zeroed(&used, (size_t)p->file.count + 1));
     for (int i = 0; i < names->count; i++)
         p->tensors[i] = find_piece(p, &names->list[i]);
+    /* pieces of one parameter follow each other */
     for (int i = 0, end; i < names->count; i = end) {
         end = i;
         while (end < names->count &&
@@ -206,9 +217,9 @@ static enum err read_want(const struct weights_pieces *p,
 enum err weights_pieces_read(const struct weights_pieces *pieces, int index,
                              int64_t begin, int64_t end, float *out)
 {
+    assert(index >= 0 && begin >= 0 && begin < end);
     const struct hf_names *names = pieces->names;
     int first = pieces->first[index];
-    assert(begin < end);
     if (first < 0)
         return err_set(ERR_DATA,
                        "tensor %d of the model is none of its parameters and "

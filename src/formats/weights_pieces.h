@@ -1,5 +1,5 @@
-/* Parameters that a source has as pieces, each a tensor of its own (hf_names.h):
- * what is the same for a Hugging Face folder and a GGUF file. */
+/* Parameters that a source has as pieces, each a tensor of its own
+ * (hf_names.h): what is the same for a Hugging Face folder and a GGUF file. */
 #pragma once
 
 #include "src/formats/hf/hf_names.h"

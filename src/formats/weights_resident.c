@@ -1,6 +1,7 @@
 /* Fills one arena with all parameters, in as many intervals as there are
  * threads. Sources are for one thread at a time, so each thread opens its own.
- */
+ * Floats that are to be bf16 pass through a small buffer: the whole in fp32 may
+ * not fit. */
 #include "src/formats/weights.h"
 
 #include <assert.h>
@@ -82,6 +83,7 @@ static enum err fill_all(struct weights_resident *resident,
 {
     struct err_kept kept[READERS_MAX] = { 0 };
     int parts = threads < READERS_MAX ? threads : READERS_MAX;
+    /* a thread and a source for less than one fill are not worth it */
     if (parts > resident->params->elements / FILL_ELEMENTS)
         parts = (int)(resident->params->elements / FILL_ELEMENTS);
     if (parts < 1)

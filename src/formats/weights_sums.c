@@ -1,4 +1,12 @@
-/* Adds up, keeps and compares checksums of tensors. */
+/* Adds up, keeps and compares checksums of tensors.
+ *
+ * They do not depend on who reads what: any intervals of the flat space of
+ * params, each element once, in any order and on any ranks, whose sums are
+ * joined by XOR. That works because a CRC is linear: the sum of A followed by B
+ * is that of A, moved on by the length of B, XOR that of B (crc32c_shift()). So
+ * an interval's sum is moved on by what follows it in its block, and XORed to
+ * what is there. Blocks, and not tensors, since a reader of an interval checks
+ * what it reads. */
 #include "src/formats/weights_sums.h"
 
 #include <assert.h>

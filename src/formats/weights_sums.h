@@ -1,10 +1,6 @@
 /* Checksums of a model's tensors as a run has them, fp32, so that another base
  * of the same shape is noticed: CRC32C per WEIGHTS_SUMS_BLOCK elements of each.
- *
- * They do not depend on who reads what: any intervals of the flat space of
- * params, each element once, in any order and on any ranks, whose sums are
- * joined by XOR. Blocks, and not tensors, since a reader of an interval checks
- * what it reads. */
+ * They do not depend on who reads what (weights_sums.c). */
 #pragma once
 
 #include <jansson.h>
@@ -40,8 +36,8 @@ json_t *weights_sums_json(const struct weights_sums *sums);
 enum err weights_sums_parse(const json_t *json, const struct params *params,
                             const char *where, struct weights_sums **out);
 
-/* ERR_CHECKPOINT names the tensors whose sums both know and that differ; `path` is of
- * what was read. *unknown: tensors that `was` does not know. */
+/* ERR_CHECKPOINT names the tensors whose sums both know and that differ; `path`
+ * is of what was read. *unknown: tensors that `was` does not know. */
 enum err weights_sums_compare(const struct weights_sums *was,
                               const struct weights_sums *is, const char *path,
                               int *unknown);

@@ -1,4 +1,7 @@
-/* Makes a model's tokenizer, and says if another one takes its place. */
+/* Makes a model's tokenizer, and says if another one takes its place. A wrong
+ * one fails nowhere: numbers of tokens mean something else, and the text that
+ * comes out is nonsense. So what was trained with is compared as far as it is
+ * known, by digest or else by the size of the vocabulary. */
 #include "src/formats/weights.h"
 
 #include <assert.h>

@@ -1,4 +1,16 @@
-/* Puts a model together of a checkpoint and its base. */
+/* Puts a model together of a checkpoint and its base.
+ *
+ * The checkpoint has what has trained: whole tensors, or pairs of small
+ * matrices A [rank, in] and B [out, rank] beside a weight that stayed. The rest
+ * is in the base, which the state names by path and digest, or fresh from the
+ * run's seed. A tensor is read from the first of these that has it, and if
+ * adapters belong to it, W + (alpha / rank) B A is formed row by row, summed in
+ * fp64 and rounded once. A base may be such a checkpoint itself, so this nests.
+ *
+ * The digest of a base says that its headers are the same. That its values are,
+ * the sums in the state say (weights_sums.h), for blocks of elements: a block
+ * is read whole, compared, and kept until another one is wanted, as readers go
+ * in order. */
 #include "src/formats/weights_tuned.h"
 
 #include <assert.h>
@@ -165,6 +177,7 @@ static enum err open_base(struct weights_tuned *tuned, const json_t *base,
                        "%s: more than %d bases one behind the "
                        "other",
                        where, DEPTH_MAX);
+    /* opening a base may come here again; one that is its own has no end */
     depth++;
     enum err rc = weights_open(path, &tuned->base);
     depth--;
@@ -315,6 +328,7 @@ enum err weights_tuned_matrix(struct weights_tuned *tuned, const char *name,
 static enum err read_pair(struct weights_tuned *tuned, const char *prefix,
                           const struct lora_shape *shape, bool part)
 {
+    assert(tuned->pair_count < PAIRS);
     char name[WEIGHTS_NAME_BYTES];
     struct pair *pair = &tuned->pairs[tuned->pair_count++];
     *pair = (struct pair){ .in = shape->in,
@@ -409,6 +423,7 @@ static enum err read_block(struct weights_tuned *tuned, int index,
     int64_t begin = block * WEIGHTS_SUMS_BLOCK;
     int64_t end = begin + WEIGHTS_SUMS_BLOCK;
     int64_t sum = tuned->sums->first[index] + block;
+    assert(begin >= 0 && begin < param->numel);
     end = end < param->numel ? end : param->numel;
     if (tuned->block_of == index && tuned->block_at == begin)
         return ERR_OK;
@@ -449,7 +464,6 @@ static enum err read_checked(struct weights_tuned *tuned, int index,
 enum err weights_tuned_read(struct weights_tuned *tuned, int index,
                             int64_t begin, int64_t end, float *out)
 {
-    assert(begin >= 0 && begin <= end && out != NULL);
     const struct param *param = &tuned->whole->list[index];
     int own = find_own(tuned, param->name);
     assert(begin >= 0 && begin <= end && end <= param->numel);

@@ -1,5 +1,14 @@
 /* The rows: what each key of config.json means, with the defaults of the
- * library's classes, and which of our parameters each tensor is. */
+ * library's classes, and which of our parameters each tensor is.
+ *
+ * An architecture is data. Its keys are a table from names to fields of our
+ * configuration, each with its limits and with what is meant where a file
+ * leaves it out, which is what the class of transformers takes then. Its
+ * tensors are a table from roles of our parameters to names. Both are read in
+ * both directions, so a model that can be read can be written. Keys that change
+ * nothing of what a model computes are in the tables, too (NOTHING): only so
+ * can one that nobody knows be refused. A key whose other values we lack has
+ * the values that we have (MUST). */
 #include "src/formats/arch/arch.h"
 
 #include <assert.h>
@@ -67,6 +76,8 @@ static const struct arch_key llama_keys[] = {
     END,
 };
 
+/* A window as long as the context, or none, has no effect; else it is refused.
+ */
 static const struct arch_key mistral_keys[] = {
     LLAMA("8", "131072", "1e-6", "10000"),
     WINDOW("sliding_window", "4096"),
@@ -85,6 +96,7 @@ static const struct arch_key qwen2_keys[] = {
     END,
 };
 
+/* Learned positions; n_inner of 0 or null is 4 n_embd. */
 static const struct arch_key gpt2_keys[] = {
     VOCABULARY,
     INT("n_embd", d_model, 1, 65536, NULL),
@@ -193,6 +205,8 @@ static const struct arch_key dbrx_keys[] = {
 
 /* --- names of tensors --- */
 
+/* Queries, keys and values are three matrices there and one of ours, Wqkv,
+ * whose rows they are in this order. */
 #define LLAMA_TENSORS                                                          \
     T_ONE(WTE, "model.embed_tokens.weight"),                                   \
         T_ONE(NORM_1_WEIGHT, "input_layernorm.weight"),                        \
@@ -227,6 +241,7 @@ static const struct arch_tensor mistral_tensors[] = { LLAMA_TENSORS, GATED,
                                                       T_END };
 static const struct arch_tensor qwen2_tensors[] = { LLAMA_TENSORS, GATED,
                                                     QKV_BIAS, T_END };
+/* A tensor for each expert; ours are stacked, and the way down is [in, out]. */
 static const struct arch_tensor mixtral_tensors[] = {
     LLAMA_TENSORS,
     T_ONE(ROUTER, "block_sparse_moe.gate.weight"),
@@ -236,6 +251,7 @@ static const struct arch_tensor mixtral_tensors[] = {
       true },
     T_END,
 };
+/* Its linear layers are Conv1D, whose weights are [in, out]: turned. */
 static const struct arch_tensor gpt2_tensors[] = {
     T_ONE(WTE, "transformer.wte.weight"),
     T_ONE(WPE, "transformer.wpe.weight"),
@@ -268,6 +284,7 @@ static const struct arch_tensor mpt_tensors[] = {
     T_ONE(LM_HEAD, ARCH_HF_HEAD),
     T_END,
 };
+/* Experts are stacked as ours are, w1, v1 and w2 alike. */
 static const struct arch_tensor dbrx_tensors[] = {
     T_ONE(WTE, "transformer.wte.weight"),
     T_ONE(NORM_1_WEIGHT, "norm_attn_norm.norm_1.weight"),

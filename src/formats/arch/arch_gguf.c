@@ -1,5 +1,13 @@
 /* The architectures in GGUF files: keys behind the architecture's name, and
- * tensors by the names that llama.cpp knows. */
+ * tensors by the names that llama.cpp knows.
+ *
+ * What a program that reads GGUF does is decided by the architecture's name
+ * alone: which norm, which activation, and how positions turn. So a key that a
+ * file need not have is one with a fixed value here, or is seen from the
+ * tensors (gguf_config.c). llama.cpp turns neighbouring rows of a head for
+ * "llama", so converters store queries and keys in that order
+ * (gguf_row_to_pairs()); for "qwen2" it turns halves, as Hugging Face does, and
+ * nothing is reordered. */
 #include "src/formats/arch/arch_impl.h"
 
 static const struct arch_name scalings[] = {

@@ -1,4 +1,14 @@
-/* Reads values by a table of keys, and what a table writes of them. */
+/* Reads values by a table of keys, and what a table writes of them.
+ *
+ * A name with a dot is a member of an inner object. A key that is not in the
+ * file has its table's text, which is parsed and read like the file's own
+ * value, so there is one way in. Old and new files may say the same under two
+ * names; where both are there they must agree. At last every member of the file
+ * is looked for in the tables: a key that nobody knows may change what the
+ * model computes, and a model that computes something else is worse than none.
+ *
+ * What no single key can tell (widths that follow from others, limits of our
+ * model) is completed and checked at the end, in arch_keys_end(). */
 #include "src/formats/arch/arch_keys.h"
 
 #include <assert.h>
@@ -45,6 +55,7 @@ static enum err check_allowed(const struct arch_key *key, const json_t *value)
     char shown[80];
     bool found = false;
     json_t *allowed = json_loads(key->allowed, 0, NULL);
+    assert(json_array_size(allowed) > 0); /* the table's own text */
     for (size_t i = 0; i < json_array_size(allowed); i++)
         found = found || same(json_array_get(allowed, i), value);
     json_decref(allowed);
@@ -116,6 +127,7 @@ static enum err read_number(const struct arch_key *key, const json_t *value,
 static enum err read_value(const struct arch_key *key, const json_t *value,
                            struct arch_values *values)
 {
+    assert(key->offset < sizeof *values);
     void *field = (char *)values + key->offset;
     switch (key->kind) {
     case ARCH_INT:
@@ -152,6 +164,7 @@ static enum err read_key(const struct arch_key *key, const json_t *root,
     if (key->absent[0] == '\0')
         return ERR_OK;
     json_t *otherwise = json_loads(key->absent, JSON_DECODE_ANY, NULL);
+    assert(otherwise != NULL); /* the table's own text */
     enum err rc = read_value(key, otherwise, values);
     json_decref(otherwise);
     return rc;
@@ -241,6 +254,7 @@ static enum err begin(const struct arch_row *row, struct arch_values *values)
 {
     struct model_config *model = &values->model;
     *values = (struct arch_values){ .head_dim = 0 };
+    /* any preset: it fills what no file has, and the rest is overwritten */
     TRY(model_config_preset("mpt-tiny", model));
     model->vocab_size = 0;
     model->n_kv_heads = 0;
@@ -327,6 +341,7 @@ void arch_keys_begin(const struct model_config *model,
 bool arch_keys_given(const struct arch_key *key,
                      const struct arch_values *values)
 {
+    assert(key->kind <= ARCH_MUST);
     const void *field = (const char *)values + key->offset;
     if (key->kind == ARCH_INT)
         return *(const int64_t *)field != 0;
@@ -338,6 +353,7 @@ bool arch_keys_given(const struct arch_key *key,
 json_t *arch_keys_value(const struct arch_key *key,
                         const struct arch_values *values)
 {
+    assert(key->offset < sizeof *values);
     const void *field = (const char *)values + key->offset;
     switch (key->kind) {
     case ARCH_INT:
@@ -368,6 +384,7 @@ json_t *arch_keys_value(const struct arch_key *key,
     case ARCH_NOTHING:
         break;
     }
+    assert(key->kind == ARCH_MUST); /* the others are not written */
     json_t *allowed = json_loads(key->allowed, 0, NULL);
     json_t *first = json_incref(json_array_get(allowed, 0));
     json_decref(allowed);

@@ -1,4 +1,9 @@
-/* GGUF files: values of keys, and pieces of tensors. */
+/* GGUF files: values of keys, and pieces of tensors.
+ *
+ * All that a file says lies in its head, which gguf_head.c has read and checked
+ * when a file is open; what is here only looks it up, so no bound is checked
+ * again. Whole numbers come in eight kinds, and which one a writer chose means
+ * nothing: whoever wants a number takes any that holds it. */
 #include "src/formats/gguf/gguf.h"
 
 #include <assert.h>
@@ -144,6 +149,7 @@ bool gguf_value_whole(const struct gguf_value *value, int64_t *out)
         value->kind == GGUF_BOOL)
         return false;
     memcpy(&bits, value->data, bytes);
+    /* extend the sign of a shorter number */
     if (sign && bytes < sizeof bits && (bits >> (8 * bytes - 1)) != 0)
         bits |= UINT64_MAX << 8 * bytes;
     if (!sign && bits > INT64_MAX)
@@ -179,6 +185,7 @@ enum err gguf_get_real(const struct gguf *gguf, const char *key, double *out)
     const struct gguf_value *value = gguf_find(gguf, key);
     int64_t whole = 0;
     float single = 0;
+    /* any kind of number: writers differ */
     if (value == NULL)
         return gguf_wrong(gguf, key, "");
     if (value->kind == GGUF_F32) {
@@ -245,6 +252,8 @@ bool gguf_value_next(struct gguf_value *array, struct gguf_value *item)
         memcpy(&item->count, at + 4, 8);
         item->item = (enum gguf_kind)kind;
         item->data = at + 12;
+        /* items have no length of their own: it ends where its last item does
+         */
         struct gguf_value inner = *item, skipped;
         while (gguf_value_next(&inner, &skipped))
             continue;
@@ -278,6 +287,8 @@ enum err gguf_read_floats(const struct gguf *gguf,
     return ERR_OK;
 }
 
+/* Pair p of a head is rows 2p and 2p + 1 in the one order, p and p + head_dim /
+ * 2 in the other. */
 uint64_t gguf_row_to_halves(uint64_t row, uint64_t head_dim)
 {
     uint64_t in = row % head_dim;

@@ -108,7 +108,7 @@ enum err gguf_read_floats(const struct gguf *gguf,
 
 /* Rotary position embedding turns pairs of rows of a head's q and k. Files of
  * the Llama family have the rows of a pair beside each other (0 1, 2 3, ..),
- * Hugging Face has the first rows of all pairs in the head's first half. Where a
- * row of one is in the other; head_dim is even. */
+ * Hugging Face has the first rows of all pairs in the head's first half. Where
+ * a row of one is in the other; head_dim is even. */
 uint64_t gguf_row_to_halves(uint64_t row, uint64_t head_dim);
 uint64_t gguf_row_to_pairs(uint64_t row, uint64_t head_dim);

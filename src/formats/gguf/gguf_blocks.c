@@ -4,7 +4,20 @@
  * whole numbers of 4 to 8 bits and one fp16 factor (Q4_0, Q8_0), or a factor
  * and an offset (Q4_1, Q5_1). The K kinds share twice: 256 numbers have one
  * fp16 pair, and each 16 or 32 of them a scale of 6 to 8 bits under it. Where
- * which bit lies is ggml's (ggml-common.h). */
+ * which bit lies is ggml's (ggml-common.h):
+ *
+ *   Q8_0  f16 d; i8 q[32]                              d q
+ *   Q4_0  f16 d; u4 q[32]                              d (q - 8)
+ *   Q4_1  f16 d, m; u4 q[32]                           d q + m
+ *   Q5_0  f16 d; u1 h[32]; u4 q[32]                    d (16 h + q - 16)
+ *   Q5_1  f16 d, m; u1 h[32]; u4 q[32]                 d (16 h + q) + m
+ *   Q4_K  f16 d, m; u6 s[8], l[8]; u4 q[256]           d s q - m l
+ *   Q5_K  f16 d, m; u6 s[8], l[8]; u1 h[256]; u4 ..    d s (16 h + q) - m l
+ *   Q6_K  u4 q[256]; u2 h[256]; i8 s[16]; f16 d        d s (16 h + q - 32)
+ *
+ * Of two numbers in a byte of the small kinds the low half is number i and the
+ * high half number i + 16. Products are rounded one by one, in the order of
+ * Python's gguf package, whose floats these are bit for bit. */
 #include "src/formats/gguf/gguf_blocks.h"
 
 #include <assert.h>
@@ -32,14 +45,14 @@ static const char *const blocks_names[] = {
 static const struct gguf_blocks_layout blocks_layouts[] = {
     [GGUF_BLOCKS_F32] = { "F32", 1, 4 },
     [GGUF_BLOCKS_F16] = { "F16", 1, 2 },
-    [GGUF_BLOCKS_Q4_0] = { "Q4_0", SMALL, 2 + 16 },
-    [GGUF_BLOCKS_Q4_1] = { "Q4_1", SMALL, 4 + 16 },
-    [GGUF_BLOCKS_Q5_0] = { "Q5_0", SMALL, 2 + 4 + 16 },
-    [GGUF_BLOCKS_Q5_1] = { "Q5_1", SMALL, 4 + 4 + 16 },
-    [GGUF_BLOCKS_Q8_0] = { "Q8_0", SMALL, 2 + 32 },
-    [GGUF_BLOCKS_Q4_K] = { "Q4_K", LARGE, 4 + SCALES + 128 },
-    [GGUF_BLOCKS_Q5_K] = { "Q5_K", LARGE, 4 + SCALES + 32 + 128 },
-    [GGUF_BLOCKS_Q6_K] = { "Q6_K", LARGE, 128 + 64 + 16 + 2 },
+    [GGUF_BLOCKS_Q4_0] = { "Q4_0", SMALL, 2 + 16 },           /* d, q */
+    [GGUF_BLOCKS_Q4_1] = { "Q4_1", SMALL, 4 + 16 },           /* d, m, q */
+    [GGUF_BLOCKS_Q5_0] = { "Q5_0", SMALL, 2 + 4 + 16 },       /* d, h, q */
+    [GGUF_BLOCKS_Q5_1] = { "Q5_1", SMALL, 4 + 4 + 16 },       /* d, m, h, q */
+    [GGUF_BLOCKS_Q8_0] = { "Q8_0", SMALL, 2 + 32 },           /* d, q */
+    [GGUF_BLOCKS_Q4_K] = { "Q4_K", LARGE, 4 + SCALES + 128 }, /* d, m, s l, q */
+    [GGUF_BLOCKS_Q5_K] = { "Q5_K", LARGE, 4 + SCALES + 32 + 128 }, /* .. h, q */
+    [GGUF_BLOCKS_Q6_K] = { "Q6_K", LARGE, 128 + 64 + 16 + 2 }, /* q, h, s, d */
     [GGUF_BLOCKS_BF16] = { "BF16", 1, 2 },
 };
 
@@ -126,10 +139,10 @@ static void blocks_read_q8_0(const uint8_t *block, float *out)
         out[i] = (float)(int8_t)block[2 + i] * scale;
 }
 
-/* The scale and the least number of part `part` of 8 in a block of Q4_K or Q5_K,
- * of 6 bits each: those of the first four parts are the low bits of bytes 0 to 3
- * and 4 to 7; of the others the low four bits are in bytes 8 to 11, and the high
- * two where the first bytes have them to spare. */
+/* The scale and the least number of part `part` of 8 in a block of Q4_K or
+ * Q5_K, of 6 bits each: those of the first four parts are the low bits of bytes
+ * 0 to 3 and 4 to 7; of the others the low four bits are in bytes 8 to 11, and
+ * the high two where the first bytes have them to spare. */
 static void blocks_scales(const uint8_t *scales, int part, unsigned *scale,
                           unsigned *least)
 {
@@ -232,7 +245,9 @@ static bool gguf_blocks_writes(enum gguf_blocks_type type)
            type == GGUF_BLOCKS_BF16 || type == GGUF_BLOCKS_Q8_0;
 }
 
-/* A block of Q8_0; how many numbers it cannot hold. */
+/* A block of Q8_0; how many numbers it cannot hold. The largest number is 127
+ * of the scale, and all are divided by the scale before that is rounded to 16
+ * bits, as ggml does it. */
 static size_t blocks_write_q8_0(const float *numbers, uint8_t *block)
 {
     float most = 0;

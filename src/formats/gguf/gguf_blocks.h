@@ -1,5 +1,5 @@
-/* How GGUF files store numbers: types of tensors, whose numbers lie in blocks of
- * a fixed number of bytes, and floats out of them and back.
+/* How GGUF files store numbers: types of tensors, whose numbers lie in blocks
+ * of a fixed number of bytes, and floats out of them and back.
  *
  * Floats out of blocks are those of the gguf package of Python, bit for bit (a
  * NaN is a NaN, of some payload): every product and sum is rounded to a float,
@@ -48,7 +48,7 @@ void gguf_blocks_read(enum gguf_blocks_type type, const void *blocks,
 
 /* `count` blocks of a type that can be written, as the gguf package and
  * llama.cpp make them. Returns how many numbers the type cannot hold: those too
- * large for it, which become infinite, and with Q8_0 all of a block that has such
- * a number, an infinity or a NaN, which become NaN. */
+ * large for it, which become infinite, and with Q8_0 all of a block that has
+ * such a number, an infinity or a NaN, which become NaN. */
 size_t gguf_blocks_write(enum gguf_blocks_type type, const float *numbers,
                          size_t count, void *blocks);

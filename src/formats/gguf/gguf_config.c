@@ -1,5 +1,12 @@
 /* Keys of GGUF files and the settings of a model: the keys behind the
- * architecture's name are a JSON object for arch_keys.h. */
+ * architecture's name are a JSON object for arch_keys.h.
+ *
+ * So there is one engine for both kinds of files, and a GGUF file is just
+ * another source of the same object. What is not in keys there is seen from the
+ * tensors: the vocabulary is the embedding's rows, a file without an output
+ * layer is of a tied model, and biases are there or not. Numbers lie in files
+ * as floats; 1e-5 comes out as 9.99999974e-06 unless the shortest text that
+ * gives the float again is taken for what was meant. */
 #include "src/formats/gguf/gguf_config.h"
 
 #include <assert.h>
@@ -78,6 +85,8 @@ static enum err read_keys(const struct gguf *gguf, const char *arch,
     size_t prefix = strlen(arch);
     for (size_t i = 0; i < gguf_keys(gguf); i++) {
         const char *name = gguf_key(gguf, i);
+        /* "llama.block_count" is block_count; general.* and tokenizer.* are
+         * others' matter */
         if (strncmp(name, arch, prefix) == 0 && name[prefix] == '.')
             name += prefix + 1;
         else if (strcmp(name, ARCH_GGUF_ACTIVATION) != 0)
@@ -113,6 +122,7 @@ static enum err look_at_tensors(const struct gguf *gguf,
                        " there, the rows of " GGUF_CONFIG_EMBEDDING,
                        gguf_path(gguf), named, model->vocab_size);
     model->tied = !has(gguf, "output.weight");
+    /* what the first block has of biases all of them have */
     model->bias = model->bias || has(gguf, "blk.0.attn_qkv.bias");
     model->qkv_bias = has(gguf, "blk.0.attn_q.bias");
     model->out_bias = !model->bias && has(gguf, "blk.0.attn_output.bias");

@@ -1,7 +1,7 @@
 /* The shape of a model in the keys of a GGUF file.
  *
- * The architecture's table (arch.h) says what each key means. What files leave to the architecture's
- * name, say biases, is seen from the tensors. */
+ * The architecture's table (arch.h) says what each key means. What files leave
+ * to the architecture's name, say biases, is seen from the tensors. */
 #pragma once
 
 #include "src/base/err.h"

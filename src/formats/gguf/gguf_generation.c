@@ -1,4 +1,9 @@
-/* The two tables: keys of tokens, and of sampling. */
+/* The two tables: keys of tokens, and of sampling, of which each is read and
+ * written.
+ *
+ * A GGUF file has a key for each of three tokens that end a text (of a text, of
+ * a turn, of a message), where generation_config.json has a list. It knows no
+ * "do_sample": a temperature of 0 is the choice of the likeliest token. */
 #include "src/formats/gguf/gguf_tokenizer.h"
 
 #include <assert.h>
@@ -20,10 +25,10 @@ static const struct {
     double neutral;         /* where it is not said */
     enum gguf_kind kind;
 } draws[] = {
-    { "general.sampling.temp", "temperature", 1, GGUF_F32 },
-    { "general.sampling.top_k", "top_k", 0, GGUF_I32 },
-    { "general.sampling.top_p", "top_p", 1, GGUF_F32 },
-    { "general.sampling.min_p", "min_p", 0, GGUF_F32 },
+    { "general.sampling.temp", "temperature", 1, GGUF_F32 }, /* 0: greedy */
+    { "general.sampling.top_k", "top_k", 0, GGUF_I32 },      /* 0: all tokens */
+    { "general.sampling.top_p", "top_p", 1, GGUF_F32 },      /* 1: all tokens */
+    { "general.sampling.min_p", "min_p", 0, GGUF_F32 },      /* 0: all tokens */
     { "general.sampling.penalty_repeat", "repetition_penalty", 1, GGUF_F32 },
 };
 
@@ -82,6 +87,7 @@ enum err gguf_generation_make(const struct gguf *gguf, uint64_t tokens,
         if (token >= 0 && !generation_has(list, token))
             json_array_append_new(list, json_integer(token));
     }
+    /* one end is a number, several are a list */
     if (json_array_size(list) > 0)
         json_object_set(root, "eos_token_id",
                         json_array_size(list) > 1 ? list

@@ -1,5 +1,18 @@
-/* The head of a GGUF file. Memory for it is as large as the file at most, and is
- * only touched as far as the head goes. */
+/* The head of a GGUF file. Memory for it is as large as the file at most, and
+ * is only touched as far as the head goes.
+ *
+ *   "GGUF", u32 version, u64 tensors, u64 keys
+ *   of each key      STRING name, u32 kind, value
+ *   of each tensor   STRING name, u32 dims, u64 dim[dims], u32 type, u64 offset
+ *   zeros up to a multiple of the alignment, which is itself a key
+ *   the tensors' data, each at its offset from here
+ *   STRING: u64 bytes, the bytes. An array: u32 kind, u64 count, the items
+ *
+ * Nothing in it tells its own length: it can only be walked through. So it is
+ * read into one piece of memory, a MiB ahead of the walk, and what is found is
+ * pointed at there. Every number is compared with what the file has left before
+ * it is used, and a count with the fewest bytes that so many things would take;
+ * then a file of any bytes costs no more than its own size. */
 #include "src/formats/gguf/gguf_impl.h"
 
 #include <assert.h>
@@ -25,7 +38,8 @@ void gguf_head_release(struct gguf_head *head)
     free(head->tensor_order);
 }
 
-/* The next bytes, all at once; NULL with an error set: there are not so many. */
+/* The next bytes, all at once; NULL with an error set: there are not so many.
+ */
 static enum err head_take(struct gguf_head *head, uint64_t bytes,
                           const char *what, uint8_t **out)
 {
@@ -196,6 +210,7 @@ static enum err head_begin(struct gguf_head *head)
                        "with " GGUF_MAGIC,
                        head->path);
     TRY(head_u32(head, "the version", &head->version));
+    /* a small number, read the wrong way round */
     if ((head->version & 0xFFFF) == 0 && head->version != 0)
         return err_set(ERR_UNSUPPORTED,
                        "%s: its numbers have their high bytes first: convert "
@@ -241,6 +256,7 @@ static enum err head_shape(const struct gguf_head *head, uint32_t type,
                            head->path, tensor->name, d, tensor->dim[d]);
         tensor->numbers *= tensor->dim[d];
     }
+    /* blocks do not go over the ends of rows */
     if (tensor->dim[0] % layout->numbers != 0)
         return err_set(ERR_DATA,
                        "%s: tensor '%s': rows of %" PRIu64
@@ -337,6 +353,7 @@ static enum err head_places(struct gguf_head *head)
     if (head->tensors > 0)
         qsort(head->tensor_order, head->tensors, sizeof *head->tensor_order,
               head_by_offset);
+    /* gaps are fine, but no byte may be of two */
     for (size_t i = 0; i < head->tensors; i++) {
         const struct gguf_tensor *tensor = head->tensor_order[i];
         if (tensor->offset < end)
@@ -387,6 +404,7 @@ enum err gguf_head_read(struct gguf_head *head)
     TRY(head_begin(head));
     TRY(head_room(head));
     TRY(head_keys(head));
+    /* the alignment is found among the keys, and is needed for the tensors */
     TRY(head_sort(head, head->key_order, head->keys, "key"));
     TRY(head_alignment(head));
     for (size_t i = 0; i < head->tensors; i++)

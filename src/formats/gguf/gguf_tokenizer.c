@@ -1,4 +1,12 @@
-/* A tokenizer.json, tokenizer_config.json and chat template of a GGUF file. */
+/* A tokenizer.json, tokenizer_config.json and chat template of a GGUF file.
+ *
+ * The file has three arrays: tokens by number, a type for each, and merges as
+ * "LEFT RIGHT". Of these the vocabulary and the merges of a byte-level BPE are
+ * made as they are, tokens of the types control and unknown become special
+ * ones. Which words a text is divided into is not in the file, just a name for
+ * it (gguf_tokenizer_pre.c). From there on it is a tokenizer like any: what is
+ * made here is text, and is loaded as a folder's file is, so there is one
+ * loader, and an imported model carries a file that other programs can read. */
 #include "src/formats/gguf/gguf_tokenizer.h"
 
 #include <assert.h>
@@ -102,6 +110,7 @@ static enum err maker_flag(const struct maker *maker, const char *key,
                            bool *out)
 {
     bool said = gguf_find(maker->gguf, key) != NULL;
+    /* what llama.cpp does for this name where the file does not say */
     *out = standard && role->number >= 0;
     if (said)
         TRY(gguf_get_bool(maker->gguf, key, out));
@@ -192,6 +201,7 @@ static enum err maker_tokens(struct maker *maker)
                    gguf_tokenizer_pre_bos(maker->pre), &maker->add_bos));
     TRY(maker_flag(maker, KEY("add_eos_token"), &maker->eos, false,
                    &maker->add_eos));
+    /* types may be missing: then all tokens are found by merges */
     for (uint64_t i = 0; gguf_value_next(&tokens, &text); i++) {
         int64_t number = NORMAL;
         if (typed && gguf_value_next(&types, &type))
@@ -272,6 +282,7 @@ static json_t *maker_post(const struct maker *maker)
                                             "A", "type_id", 0));
     if (maker->add_eos)
         maker_special(&maker->eos, single, specials);
+    /* of two texts: nothing here encodes pairs, but the format wants one */
     json_t *pair = json_deep_copy(single);
     json_array_append_new(
         pair, json_pack("{s:{s:s, s:i}}", "Sequence", "id", "B", "type_id", 1));

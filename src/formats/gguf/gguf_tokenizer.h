@@ -1,12 +1,13 @@
-/* The tokenizer of a GGUF file (tokenizer.ggml.*) as the files of a Hugging Face
- * folder: what src/text/tokenizer/tokenizer.h and src/text/chat/chat.h load.
+/* The tokenizer of a GGUF file (tokenizer.ggml.*) as the files of a Hugging
+ * Face folder: what src/text/tokenizer/tokenizer.h and src/text/chat/chat.h
+ * load.
  *
  * There is the kind "gpt2", a byte-level BPE, with the pre-tokenizers of
  * gguf_tokenizer_pre.c; other kinds ("llama", "bert", ..) and names are refused
- * by name, also a file without tokenizer.ggml.pre: which words texts have is not
- * to be guessed. Tokens of the type control or unknown are special added tokens,
- * user defined ones are added tokens, all others are found by merges. Bytes that
- * the vocabulary lacks have no token. */
+ * by name, also a file without tokenizer.ggml.pre: which words texts have is
+ * not to be guessed. Tokens of the type control or unknown are special added
+ * tokens, user defined ones are added tokens, all others are found by merges.
+ * Bytes that the vocabulary lacks have no token. */
 #pragma once
 
 #include <stdint.h>
@@ -55,7 +56,7 @@ struct gguf_tokenizer_texts {
 };
 
 /* ERR_UNSUPPORTED: it is no byte-level BPE, or divides texts in a way that has
- * no name in these files (gguf_tokenizer_pre.h); ERR_DATA: malformed, or of more
- * tokens than rows. */
+ * no name in these files (gguf_tokenizer_pre.h); ERR_DATA: malformed, or of
+ * more tokens than rows. */
 enum err gguf_tokenizer_write(struct gguf_writer *writer,
                               const struct gguf_tokenizer_texts *texts);

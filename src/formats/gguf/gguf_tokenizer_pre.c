@@ -1,5 +1,12 @@
 /* Pre-tokenizers by name: those of the models' own tokenizer.json files, which
- * is what programs that read GGUF do by these names. */
+ * is what programs that read GGUF do by these names.
+ *
+ * A file says "llama-bpe" where tokenizer.json has a regular expression, and to
+ * divide texts otherwise than the model was trained would give other tokens for
+ * the same text without a word. So names stand here with what they mean, and
+ * one that does not is refused. Writing, the way back is the same table: the
+ * parts of a tokenizer.json are compared with those that each row would make.
+ */
 #include "src/formats/gguf/gguf_tokenizer_pre.h"
 
 #include <assert.h>
@@ -154,6 +161,7 @@ static bool pre_is_nothing(const json_t *part)
 /* Takes `made`. */
 static bool pre_same(const json_t *there, json_t *made)
 {
+    /* compared as JSON, without what makes no difference to tokens */
     json_t *copy = pre_is_nothing(there) ? json_null() : json_deep_copy(there);
     pre_strip(copy);
     pre_strip(made);

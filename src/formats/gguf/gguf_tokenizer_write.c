@@ -1,5 +1,10 @@
 /* Writes a tokenizer's tokens, types and merges, and by which name other
- * programs divide texts as it does. */
+ * programs divide texts as it does.
+ *
+ * Tokens are by number and without holes there, and as many as the embedding
+ * has rows, so numbers that the tokenizer lacks get a text that no other has
+ * ("[PAD7]") and the type of tokens that are not used: converters of others do
+ * so, and gguf_tokenizer.c knows them again. */
 
 #include <assert.h>
 #include <inttypes.h>
@@ -55,6 +60,7 @@ static enum err collect(const json_t *root, struct texts *texts)
     for (size_t i = 0; i < json_array_size(added); i++) {
         const json_t *token = json_array_get(added, i);
         bool special = json_is_true(json_object_get(token, "special"));
+        /* also in the vocabulary, mostly: the type of an added one counts */
         TRY(put_token(
             texts, json_string_value(json_object_get(token, "content")),
             json_object_get(token, "id"), special ? CONTROL : USER_DEFINED));
@@ -86,6 +92,8 @@ static enum err write_merges(struct gguf_writer *writer, const json_t *merges)
     TRY(gguf_writer_strings(writer, KEY("merges"), json_array_size(merges)));
     for (size_t i = 0; i < json_array_size(merges) && rc == ERR_OK; i++) {
         const json_t *merge = json_array_get(merges, i);
+        /* files of newer tokenizers have pairs, since a token may have a blank
+         */
         const char *a = json_string_value(json_array_get(merge, 0));
         const char *b = json_string_value(json_array_get(merge, 1));
         const char *both = json_string_value(merge);

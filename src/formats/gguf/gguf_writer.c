@@ -1,4 +1,10 @@
-/* Writes GGUF files: a head in memory, then data behind it. */
+/* Writes GGUF files: a head in memory, then data behind it.
+ *
+ * A head lists tensors with their offsets before any data, so all names and
+ * shapes come first, in two buffers that are already as the file has them. The
+ * first data end that: what a key or tensor after it would need is written
+ * already. Data come in any pieces; the writer knows where a tensor ends and
+ * fills up to the next multiple of the alignment there. */
 #include "src/formats/gguf/gguf_writer.h"
 
 #include <assert.h>
@@ -177,6 +183,7 @@ enum err gguf_writer_tensor(struct gguf_writer *writer, const char *name,
     TRY(writer_u64(&writer->tensors, writer->data_bytes));
     uint64_t bytes = numbers / layout->numbers * layout->bytes;
     writer->bytes[writer->tensor_count++] = bytes;
+    /* where the next one begins, which is what its entry says */
     writer->data_bytes += writer_up(writer, bytes);
     return ERR_OK;
 }

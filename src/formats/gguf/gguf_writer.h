@@ -13,8 +13,8 @@ enum err gguf_writer_create(const char *path, struct gguf_writer **out);
 void gguf_writer_destroy(struct gguf_writer *writer);
 
 /* A key and its value, which has not been there: a number or bool of this kind
- * (`value` points at it), a string, an array of numbers or bools, or of strings.
- * A general.alignment is obeyed (uint32, a power of two from 8 on). */
+ * (`value` points at it), a string, an array of numbers or bools, or of
+ * strings. A general.alignment is obeyed (uint32, a power of two from 8 on). */
 enum err gguf_writer_number(struct gguf_writer *writer, const char *key,
                             enum gguf_kind kind, const void *value);
 enum err gguf_writer_string(struct gguf_writer *writer, const char *key,

@@ -1,5 +1,11 @@
-/* Reads and writes config.json by the tables of arch.c. What an architecture
- * cannot express is found by reading the text again. */
+/* Reads and writes config.json by the tables of arch.c.
+ *
+ * Which architecture expresses a model is not worked out from its settings.
+ * Each is tried: the text is made, read again as any file is, and compared
+ * setting by setting with what it was made of. What a table has no key for
+ * comes back with another value, and that setting is the reason why this
+ * architecture is not it. Only what changes the computation is compared
+ * (hf_config_difference()). */
 #include "src/formats/hf/hf_config.h"
 
 #include <assert.h>
@@ -106,10 +112,12 @@ static enum err find_arch(const json_t *root, enum arch *arch)
     const char *name = json_string_value(json_array_get(list, 0));
     const char *type = json_string_value(json_object_get(root, "model_type"));
     char titles[ARCH_TITLES_BYTES];
+    /* "architectures" decides, model_type stands in for it */
     if (json_array_size(list) > 1 || (list != NULL && name == NULL))
         return err_set(ERR_DATA, "architectures is no array of one name");
     for (int i = 0; i < ARCHS; i++) {
         const struct arch_row *row = &arch_rows[i];
+        /* old files have a model_type alone */
         if (name == NULL
                 ? type != NULL && strcmp(type, row->model_type) == 0
                 : strcmp(name, row->hf.name) == 0 ||
@@ -271,6 +279,7 @@ const char *hf_config_difference(const struct model_config *a,
         return "biases of queries, keys and values";
     if (model_config_out_bias(a) != model_config_out_bias(b))
         return "a bias of attention's output";
+    /* experts never have biases, whatever the setting says */
     if (a->experts == 0 && model_config_mlp_bias(a) != model_config_mlp_bias(b))
         return "biases of the MLP";
     DIFFERS(tied);
@@ -312,6 +321,7 @@ enum err hf_config_choose(const struct model_config *model, enum arch *arch)
 {
     char reasons[ERR_TEXT_BYTES] = "";
     size_t used = 0;
+    /* the first that fits, so the rows' order is what is preferred */
     for (int i = 0; i < ARCHS; i++) {
         char *text = NULL;
         if (arch_rows[i].alias)

@@ -2,10 +2,10 @@
  *
  * The architecture's table (arch.h) says what each key means. Keys that do not
  * change what the model computes are those of tokens, caches, names, numeric
- * implementations, and of first values of weights. The weight of a router's balance in the loss is read for who trains
- * the model: DBRX's moe_loss_weight as it is; Mixtral's router_aux_loss_coef
- * times experts_top_k, because the library adds up the choices of a token where
- * we take their mean.
+ * implementations, and of first values of weights. The weight of a router's
+ * balance in the loss is read for who trains the model: DBRX's moe_loss_weight
+ * as it is; Mixtral's router_aux_loss_coef times experts_top_k, because the
+ * library adds up the choices of a token where we take their mean.
  *
  * Of low_precision_* norms (model_config.h) a file knows nothing: they are
  * written as the plain ones; MPT's norm_type is read as the plain one. */

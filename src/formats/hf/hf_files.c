@@ -1,5 +1,12 @@
 /* The files beside a model's weights: read, and asked for the tokens that have
- * a part to play. Whether the tokenizer can be used is src/text's matter. */
+ * a part to play. Whether the tokenizer can be used is src/text's matter.
+ *
+ * Four files may say which tokens begin and end texts, and in published models
+ * they disagree. Numbers count before names, as transformers itself generates
+ * by them and has written wrong names when it converted GGUF files: first those
+ * of generation_config.json, then those of config.json, then the names of
+ * tokenizer_config.json. Where a name and a number differ both are handed on,
+ * so that who makes something lasting of it can warn. */
 #include "src/formats/hf/hf_files.h"
 
 #include <assert.h>
@@ -97,6 +104,7 @@ enum err hf_files_read(const char *folder, struct hf_files *files)
             TRY(fsio_read_file(path, hf_files[i].bytes_max, &files->text[i],
                                &files->bytes[i]));
     }
+    /* a file of its own counts before a member of another */
     if (files->text[HF_FILE_CHAT_TEMPLATE] == NULL)
         TRY(template_within(folder, files));
     return ERR_OK;
@@ -126,6 +134,7 @@ static enum err open_vocabulary(const struct hf_files *files, const char *where,
     TRY(load_file(files, HF_FILE_TOKENIZER, where, &out->root));
     out->vocab = json_object_get(json_object_get(out->root, "model"), "vocab");
     out->added = json_object_get(out->root, "added_tokens");
+    /* BPE has an object there, Unigram a list */
     if (out->root != NULL && !json_is_object(out->vocab) &&
         !json_is_array(out->vocab))
         return err_set(ERR_DATA, "%s: %s: no model.vocab", where,
@@ -150,6 +159,8 @@ static enum err count_tokens(const struct vocabulary *v, int64_t *count)
     const char *key;
     const json_t *value;
     int64_t number;
+    /* a list has numbers by place; an object may have holes, and added tokens
+     * lie behind or within: one more than the highest counts */
     *count = (int64_t)json_array_size(v->vocab);
     json_object_foreach((json_t *)v->vocab, key, value)
     {
@@ -248,6 +259,7 @@ static enum err numbered_token(const json_t *root, const char *key,
         if (!json_is_integer(item) || number < 0 || number >= INT32_MAX)
             return err_set(ERR_DATA, "%s: %s is no number of a token", where,
                            key);
+        /* of several ends the one that has the name */
         if (*out < 0 || number == named)
             *out = (int32_t)number;
     }

@@ -42,11 +42,11 @@ struct hf_tokens {
 };
 
 /* Tokens that end and begin texts: generation_config.json's, or else those of
- * the text of a config.json (NULL: there is none), by number; or else those that
- * tokenizer_config.json names. Of a list of numbers it is the one that is named,
- * or else the first. Padding is the token that is named, or else by number; one
- * that the tokenizer lacks is none. ERR_DATA: a file is malformed, or a token is
- * not in the tokenizer; `where` is for messages. */
+ * the text of a config.json (NULL: there is none), by number; or else those
+ * that tokenizer_config.json names. Of a list of numbers it is the one that is
+ * named, or else the first. Padding is the token that is named, or else by
+ * number; one that the tokenizer lacks is none. ERR_DATA: a file is malformed,
+ * or a token is not in the tokenizer; `where` is for messages. */
 enum err hf_files_tokens(const struct hf_files *files, const char *where,
                          const char *config, size_t config_bytes,
                          struct hf_tokens *out);

@@ -1,4 +1,15 @@
-/* Divides our parameters into the pieces that a table of tensors says. */
+/* Divides our parameters into the pieces that a table of tensors says.
+ *
+ * Seen as a matrix (a vector has one column), each of our parameters is, row
+ * after row, one or more pieces, each a tensor of theirs: queries, keys and
+ * values apart, experts one by one, or the whole. A piece may lie transposed
+ * (GPT-2's linear layers, Mixtral's down projections). Rotary positions turn
+ * halves of a head here and there: no rows are permuted, but in GGUF files of
+ * the Llama family.
+ *
+ * That is all that an import and an export need to know, in both directions:
+ * which rows, under which name, in which order. A parameter without a piece is
+ * one that the architecture cannot hold. */
 #include "src/formats/hf/hf_names.h"
 
 #include <assert.h>
@@ -22,6 +33,7 @@ static struct hf_piece *add(struct maker *m, int param,
                             int64_t rows)
 {
     const struct param *ours = &m->params->list[param];
+    assert(first >= 0 && rows > 0 && first + rows <= ours->shape[0]);
     struct hf_piece *piece = &m->names->list[m->names->count++];
     piece->param = param;
     piece->dims = ours->dims;
@@ -46,6 +58,7 @@ static void name(struct maker *m, struct hf_piece *piece,
         snprintf(layers, sizeof layers, "%.*s%d%s", (int)(number - prefix),
                  prefix, params_layer(params, block), number + 2);
     }
+    /* names have one %d at most, which is an expert's number */
     const char *number = strchr(row->name, '%');
     if (number == NULL)
         used = (size_t)snprintf(piece->name, sizeof piece->name, "%s%s", layers,
@@ -71,6 +84,7 @@ static void add_row(struct maker *m, int param, const struct arch_tensor *row)
             name(m, add(m, param, row, e * rows, rows), row, e);
         return;
     }
+    /* rows that pad our vocabulary are in no file */
     if (row->role == PARAM_WTE || row->role == PARAM_LM_HEAD)
         rows = m->vocab;
     if (row->part == ARCH_QUERIES || row->part == ARCH_QUERIES_PAIRS) {

@@ -1,11 +1,5 @@
 /* The tensors of a Hugging Face model or GGUF file and the parameters of ours.
- *
- * Seen as a matrix (a vector has one column), each of our parameters is, row
- * after row, one or more pieces, each a tensor of theirs: queries, keys and
- * values apart, experts one by one, or the whole. A piece may lie transposed
- * (GPT-2's linear layers, Mixtral's down projections). Rotary positions turn
- * halves of a head here and there: no rows are permuted, but in GGUF files of the
- * Llama family. */
+ * A piece is some rows of one of our parameters, and a tensor of theirs. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,11 @@
-/* Conversions by bits, the same on every machine. */
+/* Conversions by bits, the same on every machine.
+ *
+ * bf16 is the upper half of a float; what is cut off decides whether it is
+ * rounded up: more than a half does, and a half where the rest is odd. fp16 has
+ * another bias (15 in place of 127, hence 112) and 10 bits of fraction. Below
+ * 2^-14 its numbers are whole multiples of 2^-24, and from 65520 on, the middle
+ * to what would be the next number, it has infinity. A NaN keeps its upper bits
+ * and gets the bit that makes it quiet. */
 #include "src/formats/safetensors/half.h"
 
 #include <string.h>

@@ -1,5 +1,10 @@
-/* Opens a file or a folder of safetensors and reads from it. Files stay open, so
- * that reading needs no state. */
+/* Opens a file or a folder of safetensors and reads from it. Files stay open,
+ * so that reading needs no state and several threads may read at once.
+ *
+ * The tensors of all files are one list, sorted by name. A folder's index and
+ * its files say the same thing twice, so both are read, and each tensor has to
+ * be where the index says: an index of another version of the model would pass
+ * otherwise. */
 #include "src/formats/safetensors/safetensors.h"
 
 #include <assert.h>
@@ -47,6 +52,7 @@ static enum err read_shards(struct safetensors *set)
     if (set->count == 0)
         return err_set(ERR_DATA, "%s: no tensors", set->shards[0].path);
     qsort(set->list, (size_t)set->count, sizeof set->list[0], by_name);
+    /* sorted, so those of one name are neighbours */
     for (int i = 1; i < set->count; i++) {
         const struct safetensors_tensor *a = &set->list[i - 1];
         const struct safetensors_tensor *b = &set->list[i];
@@ -109,6 +115,7 @@ static enum err open_folder(struct safetensors *set, const char *folder)
     TRY(fsio_path(file, "%s/%s", folder, SAFETENSORS_FILE));
     TRY(fsio_path(index, "%s/%s", folder, SAFETENSORS_INDEX));
     if (fsio_exists(index)) {
+        /* two models, or a leftover: to choose one would be to guess */
         if (fsio_exists(file))
             return err_set(ERR_DATA,
                            "%s has %s and %s: which is the model? Remove one",

@@ -1,12 +1,7 @@
 /* Files of tensors in the safetensors format, read in place.
  *
- * A file is a header's length (8 bytes, little-endian), the header, a JSON
- * object, and the data. The header has for each tensor its dtype, shape and
- * data_offsets [begin, end) from the end of the header, and may have
- * "__metadata__", strings; blanks may follow it. Data is little-endian, rows
- * first (C order), without holes: a tensor begins where another ends, the last
- * ends with the file. What is not so is refused when the file is opened, so that
- * no later read is out of bounds.
+ * What is not in order (safetensors_header.c) is refused when the file is
+ * opened, so that no later read is out of bounds.
  *
  * A folder has model.safetensors, or several files and
  * model.safetensors.index.json, whose weight_map says which tensor is where. It

@@ -1,4 +1,18 @@
-/* The header of one safetensors file: read, and every number in it checked. */
+/* The header of one safetensors file: read, and every number in it checked.
+ *
+ * A file is a header's length (8 bytes, little-endian), the header, a JSON
+ * object, and the data. The header has for each tensor its dtype, shape and
+ * data_offsets [begin, end) from the end of the header, and may have
+ * "__metadata__", strings; blanks may follow it. Data is little-endian, rows
+ * first (C order), without holes: a tensor begins where another ends, the last
+ * ends with the file.
+ *
+ * A header may have 100 MB, all of it from anybody. It is taken apart member by
+ * member (json_split_next()), and just one member at a time becomes a tree,
+ * which is bounded. Products of shapes are formed with overflow noticed, an
+ * empty side makes an empty tensor whatever the others say, and dtype, shape
+ * and offsets must agree on the bytes. That there are no holes is seen by
+ * sorting the tensors by their offsets. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,18 +29,18 @@ static const struct {
     [SAFETENSORS_BOOL] = { "BOOL", 1 },
     [SAFETENSORS_U8] = { "U8", 1 },
     [SAFETENSORS_I8] = { "I8", 1 },
-    [SAFETENSORS_F8_E4M3] = { "F8_E4M3", 1 },
-    [SAFETENSORS_F8_E5M2] = { "F8_E5M2", 1 },
+    [SAFETENSORS_F8_E4M3] = { "F8_E4M3", 1 }, /* exponent 4 bits, fraction 3 */
+    [SAFETENSORS_F8_E5M2] = { "F8_E5M2", 1 }, /* 5 and 2 */
     [SAFETENSORS_I16] = { "I16", 2 },
     [SAFETENSORS_U16] = { "U16", 2 },
-    [SAFETENSORS_F16] = { "F16", 2 },
-    [SAFETENSORS_BF16] = { "BF16", 2 },
+    [SAFETENSORS_F16] = { "F16", 2 },   /* 5 and 10 */
+    [SAFETENSORS_BF16] = { "BF16", 2 }, /* 8 and 7 */
     [SAFETENSORS_I32] = { "I32", 4 },
     [SAFETENSORS_U32] = { "U32", 4 },
-    [SAFETENSORS_F32] = { "F32", 4 },
+    [SAFETENSORS_F32] = { "F32", 4 }, /* 8 and 23 */
     [SAFETENSORS_I64] = { "I64", 8 },
     [SAFETENSORS_U64] = { "U64", 8 },
-    [SAFETENSORS_F64] = { "F64", 8 },
+    [SAFETENSORS_F64] = { "F64", 8 }, /* 11 and 52 */
 };
 
 const char *safetensors_dtype_name(enum safetensors_dtype dtype)
@@ -153,6 +167,7 @@ static enum err add_entry(struct safetensors *set, int file,
         goto out;
     }
     tensor.name = name;
+    /* from the file's beginning from here on */
     tensor.offset += shard->data;
     set->list[set->count++] = tensor;
     name = NULL;
@@ -244,6 +259,7 @@ static enum err read_length(struct safetensors_shard *shard, uint64_t *bytes)
                        "with 8 bytes of length",
                        shard->path, (long long)shard->bytes);
     TRY(fsio_pread(shard->fd, raw, sizeof raw, 0, shard->path));
+    /* little-endian, whatever this machine is */
     *bytes = 0;
     for (int i = 7; i >= 0; i--)
         *bytes = *bytes << 8 | raw[i];

@@ -1,4 +1,9 @@
-/* model.safetensors.index.json: which tensor is in which file. */
+/* model.safetensors.index.json: which tensor is in which file.
+ *
+ * Its weight_map is walked over twice: first for the names of the files, which
+ * have to be opened before anything can be compared, then to compare each entry
+ * with the tensors that were found in them. Neither keeps the map as a tree,
+ * which may have a million entries. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +100,7 @@ static enum err visit_all(const struct safetensors_index *index, visit *call,
 static enum err collect(void *arg, const char *tensor, const char *file)
 {
     struct safetensors_index *index = arg;
+    /* few files and many entries: a sorted list that each looks into */
     int low = 0;
     int high = index->name_count;
     while (low < high) {

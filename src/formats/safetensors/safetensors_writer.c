@@ -1,5 +1,11 @@
 /* Where each tensor goes is decided first, so that a file begins with its
- * header and is written in one pass. */
+ * header and is written in one pass.
+ *
+ * The header has all offsets, and so the list of tensors has to be known; their
+ * data come later, in order, in any pieces. Files are filled as Hugging Face's
+ * libraries fill them: a tensor that would make one too large begins the next.
+ * Each is written under a temporary name and has its own once it is on the
+ * disk, and the index comes last, so a folder with an index is whole. */
 #include "src/formats/safetensors/safetensors_writer.h"
 
 #include <assert.h>
@@ -161,6 +167,7 @@ out:
         *out = NULL;
         return rc;
     }
+    /* the length, little-endian, over the dashes */
     for (int i = 0; i < 8; i++)
         (*out)[i] = (char)((*bytes - 8) >> (8 * i) & 0xff);
     return ERR_OK;
@@ -208,6 +215,7 @@ static enum err advance(struct safetensors_writer *writer)
         int file = writer->list[writer->at].file;
         writer->at++;
         writer->done = 0;
+        /* one without elements is over as soon as it begins */
         bool last = writer->at == writer->count;
         if (!last && writer->list[writer->at].file == file)
             continue;
@@ -258,7 +266,8 @@ enum err safetensors_writer_create(const char *folder,
 }
 
 /* Whole spans go to the disk while the next are made, so that the sync at the
- * end of a file has little left to wait for. A hint: who cannot, syncs later. */
+ * end of a file has little left to wait for. A hint: who cannot, syncs later.
+ */
 static void begin_writing(const struct safetensors_writer *writer,
                           int64_t bytes)
 {
@@ -349,6 +358,7 @@ enum err safetensors_writer_finish(struct safetensors_writer *writer)
     char *text = NULL;
     char path[FSIO_PATH_MAX];
     assert(writer->at == writer->count);
+    /* a single file needs no index */
     if (writer->files == 1)
         return ERR_OK;
     TRY(fsio_path(path, "%s/%s", writer->folder, SAFETENSORS_INDEX));
