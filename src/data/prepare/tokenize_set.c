@@ -119,13 +119,11 @@ static enum err set_divide(struct tokenize_job *job)
 /* What the journal speaks of is not there; after ERR_DATA nothing stays. */
 static enum err set_lost(void)
 {
-    char text[ERR_TEXT_BYTES];
-    snprintf(text, sizeof text, "%s", err_text());
     return err_set(
         ERR_DATA,
         "%s: the unfinished data set is damaged and is removed; give "
         "the command again",
-        text);
+        err_text());
 }
 
 /* A temporary file for an input that comes but once, without a name, so that

@@ -36,7 +36,6 @@ struct order {
     int64_t *begin;
     int64_t epoch; /* samples of one */
     pthread_mutex_t lock;
-    bool locks; /* the lock is made */
     struct order_mixture *mixture;
     struct streaming_order *streaming;
     struct order_kept kept[ORDER_EPOCHS]; /* under the lock, as the mixture */
@@ -103,6 +102,7 @@ enum err order_create(const struct order_spec *spec, struct order **out)
     assert(spec->count > 0 && spec->count <= STREAMS_MAX && spec->first >= 0);
     struct order *order = NULL;
     TRY(new_zeroed(&order, 1));
+    pthread_mutex_init(&order->lock, NULL);
     order->kind = spec->kind;
     order->seed = spec->seed;
     order->first = spec->first;
@@ -111,11 +111,6 @@ enum err order_create(const struct order_spec *spec, struct order **out)
     for (int i = 0; i < ORDER_EPOCHS; i++)
         order->kept[i].epoch = -1;
     TRY_OUT(make_parts(order, spec));
-    order->locks = pthread_mutex_init(&order->lock, NULL) == 0;
-    if (!order->locks) {
-        rc = err_set(ERR_MEMORY, "no lock for the sample order");
-        goto out;
-    }
     *out = order;
     order = NULL;
 out:
@@ -136,8 +131,7 @@ void order_destroy(struct order *order)
     free(order->streams);
     free(order->keys);
     free(order->begin);
-    if (order->locks)
-        pthread_mutex_destroy(&order->lock);
+    pthread_mutex_destroy(&order->lock);
     free(order);
 }
 

@@ -20,6 +20,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/array.h"
+#include "src/base/new.h"
 #include "src/data/mds/mds_index.h"
 #include "src/base/regular.h"
 #include "src/data/set/sidecar.h"
@@ -69,13 +70,11 @@ static enum err inputs_add(struct inputs *inputs, const char *path,
     bool regular = S_ISREG(status->st_mode); /* of stdin nothing is known */
     bool json = inputs_as_json(path, kind);
     struct inputs_file file = {
-        .path = strdup(path),
         .bytes = regular ? (int64_t)status->st_size : -1,
         .changed_ns = regular ? inputs_ns(status) : 0,
         .json = json,
     };
-    if (file.path == NULL)
-        return err_set(ERR_MEMORY, "no memory for a file name");
+    TRY(new_text(&file.path, path));
     inputs->file[inputs->count++] = file;
     inputs->by_name += json && kind == INPUTS_BY_NAME;
     return ERR_OK;
@@ -107,11 +106,8 @@ static enum err inputs_add_text(struct inputs *inputs, const char *path,
         k++;
     inputs->passed[k].why = k < INPUTS_KINDS_MAX - 1 ? why : "others";
     inputs->passed[k].files++;
-    if (inputs->passed_first == NULL)
-        inputs->passed_first = strdup(path);
-    return inputs->passed_first != NULL
-               ? ERR_OK
-               : err_set(ERR_MEMORY, "no memory for a file name");
+    return inputs->passed_first != NULL ? ERR_OK
+                                        : new_text(&inputs->passed_first, path);
 }
 
 /* "2 ELF program, 1 zip". */

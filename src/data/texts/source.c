@@ -191,16 +191,13 @@ enum err source_open(const char *path, enum source_wanted wanted,
                      const struct source_watch *watch, struct source **out)
 {
     assert(path != NULL && out != NULL);
-    enum err rc = ERR_OK;
     struct source *source = NULL;
     TRY(source_create(path, wanted, watch, &source));
-    if (!source_begins_well(source)) {
-        rc = source_refuse(source);
-        goto out;
+    if (source_begins_well(source)) {
+        *out = source;
+        return ERR_OK;
     }
-    *out = source;
-    source = NULL;
-out:
+    enum err rc = source_refuse(source);
     source_close(source);
     return rc;
 }

@@ -376,9 +376,9 @@ enum err hf_files_token_text(const struct hf_files *files, const char *where,
     struct vocabulary vocabulary;
     enum err rc = open_vocabulary(files, where, &vocabulary);
     const char *found = rc == ERR_OK ? find_text(&vocabulary, token) : NULL;
-    *text = found == NULL ? NULL : strdup(found);
-    if (found != NULL && *text == NULL)
-        rc = err_set(ERR_MEMORY, "%s: out of memory", where);
+    *text = NULL;
+    if (found != NULL)
+        rc = new_text(text, found);
     json_decref(vocabulary.root);
     return rc;
 }
