@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/train/start/start_idle.h"
+#include "src/train/start/start_settings.h"
 
 struct idle_lines {
     char text[4096];

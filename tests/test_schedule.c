@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "src/train/settings/schedule.h"
-#include "src/train/start/start_idle.h"
 #include "src/train/settings/trainer_schedule.h"
 #include "src/train/start/start_settings.h"
 #include "tests/tap.h"

@@ -1,6 +1,5 @@
 /* Combinations of settings, one of which needs another: each is refused, told
  * to change nothing, or works; none is taken without a word. */
-#include "src/train/start/start_idle.h"
 
 #include <stdlib.h>
 #include <string.h>

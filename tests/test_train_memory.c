@@ -1,6 +1,6 @@
 /* Memory and settings: the automatic microbatch is a function of the file, and
  * what does not fit is told with what does. */
-#include "src/train/plan/train_memory_ways.h"
+#include "src/train/plan/train_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>

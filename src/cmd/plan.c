@@ -9,7 +9,6 @@
 #include "src/cmd/cmd_main.h"
 #include "src/plan/plan.h"
 #include "src/job/exit_code.h"
-#include "src/train/start/start_idle.h"
 #include "src/train/start/start_weights.h"
 #include "src/train/start/start_settings.h"
 

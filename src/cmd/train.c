@@ -16,7 +16,7 @@
 #include "src/comm/comm.h"
 #include "src/job/exit_code.h"
 #include "src/job/stop.h"
-#include "src/train/loop/train_run.h"
+#include "src/train/loop/trainer.h"
 #include "src/train/settings/train_settings.h"
 #include "src/train/start/start_settings.h"
 

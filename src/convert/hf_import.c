@@ -16,7 +16,7 @@
 #include "src/base/units.h"
 #include "src/convert/hf_cmd.h"
 #include "src/data/prepare/publish.h"
-#include "src/train/state/on_checkpoint_about.h"
+#include "src/train/state/state_parts.h"
 #include "src/formats/weights_ckpt_config.h"
 #include "src/formats/weights.h"
 

@@ -13,7 +13,7 @@
 #include "src/model/model_flops.h"
 #include "src/parallel/replica.h"
 #include "src/train/plan/trainer_backend.h"
-#include "src/train/plan/train_memory_ways.h"
+#include "src/train/plan/train_memory.h"
 #include "src/train/settings/trainer_schedule.h"
 
 /* The rate of the copy that training waits for; docs/benchmarks.md has what

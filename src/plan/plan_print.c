@@ -9,7 +9,7 @@
 
 #include "src/base/units.h"
 #include "src/train/plan/trainer_backend.h"
-#include "src/train/plan/train_memory_ways.h"
+#include "src/train/plan/train_memory.h"
 
 #define KINDS (MEMORY_PLAN_KINDS + 1)
 

@@ -12,7 +12,7 @@
 #include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/report/run_history_impl.h"
-#include "src/train/settings/secret_settings.h"
+#include "src/train/settings/train_settings.h"
 
 #define CONFIG_BYTES_MAX ((size_t)1 << 20)
 
@@ -40,7 +40,7 @@ static enum err config_keep(struct run_history *history, const char *group,
     if (asprintf(&setting.key, "%s%s%s", group, group[0] != '\0' ? "." : "",
                  name) < 0)
         return err_set(ERR_MEMORY, "out of memory");
-    setting.value = secret_settings_has(setting.key, value)
+    setting.value = train_settings_secret(setting.key, value)
                         ? strdup("(not shown)")
                         : strndup(value, bytes);
     history->settings[history->setting_count++] = setting;

@@ -7,7 +7,7 @@
 
 #include "src/report/run_history_impl.h"
 #include "src/base/array.h"
-#include "src/train/settings/secret_settings.h"
+#include "src/train/settings/train_settings.h"
 
 static double ledger_number(const json_t *line, const char *key)
 {
@@ -132,7 +132,8 @@ static void hooks_text(const json_t *line, char *out, size_t size)
 static size_t add_text(char *out, size_t size, size_t used, const char *key,
                        const char *was, const char *is)
 {
-    bool secret = secret_settings_has(key, was) || secret_settings_has(key, is);
+    bool secret =
+        train_settings_secret(key, was) || train_settings_secret(key, is);
     if (used < size)
         used += (size_t)snprintf(
             out + used, size - used, "%s%s %s -> %s", used > 0 ? ", " : "", key,
@@ -141,7 +142,7 @@ static size_t add_text(char *out, size_t size, size_t used, const char *key,
 }
 
 /* Settings that an attempt has changed: key, old and new value. */
-static void settings_text(const json_t *line, char *out, size_t size)
+static void changes_text(const json_t *line, char *out, size_t size)
 {
     const char *key;
     json_t *values;
@@ -222,7 +223,7 @@ static enum err keep_event(struct run_history *history,
     if (strcmp(name, "hooks") == 0)
         hooks_text(line, event.text, sizeof event.text);
     else if (strcmp(name, "settings") == 0)
-        settings_text(line, event.text, sizeof event.text);
+        changes_text(line, event.text, sizeof event.text);
     else if (strcmp(name, "plugins") == 0)
         names_text(json_object_get(line, "plugins"), event.text,
                    sizeof event.text);

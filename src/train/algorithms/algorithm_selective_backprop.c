@@ -16,7 +16,7 @@
 #include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
 #include "src/train/run/run.h"
-#include "src/train/loop/trainer_samples.h"
+#include "src/train/loop/trainer_eval.h"
 
 /* A sample in the order of losses; then a number of the order and when it is
  * drawn, the lowest first. */

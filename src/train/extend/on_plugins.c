@@ -13,9 +13,7 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/job/ledger.h"
-#include "src/train/extend/plugin_file.h"
 #include "src/train/extend/plugin_host.h"
-#include "src/train/settings/plugin_settings.h"
 #include "src/train/run/run.h"
 
 #define KEY "plugins"

@@ -1,5 +1,5 @@
 /* Looks at files of plug-ins before they are loaded, and loads them. */
-#include "src/train/extend/plugin_file.h"
+#include "src/train/extend/plugin_host.h"
 
 #include <stddef.h>
 #include <dlfcn.h>

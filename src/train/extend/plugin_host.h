@@ -1,5 +1,5 @@
-/* What a plug-in gets of the run (struct tessera_host), and what its functions'
- * results mean. */
+/* A plug-in (tessera_plugin.h) from our side: what it gets of the run (struct
+ * tessera_host), what its functions' results mean, and its file. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,6 +9,7 @@
 
 struct tracking_list;
 struct run;
+struct train_settings;
 
 struct plugin_host {
     struct tessera_host host;      /* the first member, as callbacks get it */
@@ -27,3 +28,19 @@ enum err plugin_host_judge(struct plugin_host *host, const char *part,
 
 /* A part of a name: letters, digits and '_'. */
 bool plugin_host_is_name(const char *name);
+
+/* --- its file (plugin_file.c) --- */
+
+/* Loads just the file that was looked at, whatever stands at its path meanwhile;
+ * it stays in memory. hex: its SHA-256. ERR_USAGE where it is no plug-in, one of
+ * another ABI, or a file that others could have changed. */
+enum err plugin_file_open(const char *path, char hex[65],
+                          const struct tessera_plugin **out);
+
+/* Its algorithms; NULL where it has none, or is older than these. */
+const struct tessera_algorithm *const *
+plugin_file_algorithms(const struct tessera_plugin *plugin);
+
+/* SHA-256 over those of all of a run's plug-ins, in order; "" where there are
+ * none. */
+enum err plugin_file_all(const struct train_settings *settings, char hex[65]);

@@ -11,26 +11,40 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/buffer.h"
 #include "src/base/clock.h"
 #include "src/base/jsontext.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/base/memory.h"
+#include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/data/set/dataset.h"
 #include "src/data/texts/inputs.h"
+#include "src/infer/generate.h"
 #include "src/job/stop.h"
+#include "src/text/tokenizer/tokenizer.h"
 #include "src/text/unicode.h"
-#include "src/train/listeners/on_generate_prompts.h"
 #include "src/train/run/run.h"
 
 #define SAMPLES_FILE "samples.jsonl"
 #define SEQUENCES 4 /* prompts at a time */
 #define ROWS 64     /* tokens of them that are read at a time */
+#define PROMPTS_MAX 1024
+
+struct prompts {
+    struct generate_prompt *list; /* [count] lent from tokens */
+    size_t count, tokens_max;     /* of the longest */
+    struct token_list tokens;
+    int32_t eos; /* -1: none */
+    /* On rank 0; others have one that never gives text. */
+    struct tokenizer *tokenizer;
+    struct buffer texts[PROMPTS_MAX]; /* rank 0's */
+};
 
 struct on_generate {
     struct run *run;
-    struct on_generate_prompts prompts;
+    struct prompts prompts;
     struct infer *infer; /* NULL: there are no prompts */
     struct generate *generate;
     double since;           /* rank 0's clock when the interval began */
@@ -38,6 +52,132 @@ struct on_generate {
     bool stepped;           /* this attempt has done a step */
     struct err_kept failed; /* rank 0's, of writing */
 };
+
+/* --- the prompts: rank 0 reads and encodes them, by the tokenizer of the data --- */
+
+/* What rank 0 has read, and what all get of it. */
+struct prompts_read {
+    const struct run *run;
+    struct prompts *prompts;
+    struct tokenizer_encoder *encoder;
+    uint64_t count;
+    uint64_t first[PROMPTS_MAX + 1]; /* where each begins */
+};
+
+static enum err prompts_take(void *arg, const char *text, size_t bytes)
+{
+    struct prompts_read *read = arg;
+    struct prompts *prompts = read->prompts;
+    int64_t room = read->run->settings.model.max_seq_len;
+    if (read->count == PROMPTS_MAX)
+        return err_set(ERR_USAGE, "a run continues at most %d", PROMPTS_MAX);
+    size_t before = prompts->tokens.count;
+    read->first[read->count] = before;
+    TRY(buffer_add(&prompts->texts[read->count++], text, bytes));
+    TRY(tokenizer_encode(read->encoder, (const uint8_t *)text, bytes,
+                         TOKENIZER_SPECIAL | TOKENIZER_TEMPLATE,
+                         &prompts->tokens));
+    size_t count = prompts->tokens.count - before;
+    if (count == 0)
+        return err_set(ERR_USAGE, "it has no token, and nothing can follow "
+                                  "nothing");
+    if ((int64_t)count >= room)
+        return err_set(ERR_USAGE,
+                       "it has %zu tokens, and model.max_seq_len is %" PRId64,
+                       count, room);
+    return ERR_OK;
+}
+
+static enum err prompts_on_rank_0(struct prompts_read *read)
+{
+    enum err rc = ERR_OK;
+    struct prompts *prompts = read->prompts;
+    const struct dataset *data = read->run->inputs.train_data[0];
+    const char *file = dataset_tokenizer_file(data);
+    const char *name = file[0] != '\0' ? file : dataset_tokenizer(data);
+    TRY(tokenizer_create(name, &prompts->tokenizer));
+    if (strcmp(tokenizer_sha256(prompts->tokenizer),
+               dataset_tokenizer_sha256(data)) != 0)
+        return err_set(ERR_USAGE,
+                       "the data set %s does not have the tokenizer that it "
+                       "was made with ('%s'), which prompts need: adopt it "
+                       "with --tokenizer",
+                       dataset_path(data), dataset_tokenizer(data));
+    TRY(tokenizer_encoder_create(prompts->tokenizer, &read->encoder));
+    TRY_OUT(prompt_file_read(read->run->settings.generate.prompts, prompts_take,
+                             read));
+    read->first[read->count] = prompts->tokens.count;
+    uint64_t lost = tokenizer_encoder_lost(read->encoder);
+    if (lost > 0)
+        log_warn("%s: %" PRIu64 " bytes are left out, the tokenizer has no "
+                 "tokens for them",
+                 read->run->settings.generate.prompts, lost);
+    prompts->eos = (int32_t)dataset_eos_token(data);
+    if (prompts->eos < 0)
+        prompts->eos = tokenizer_eos(prompts->tokenizer);
+out:
+    tokenizer_encoder_destroy(read->encoder);
+    return rc;
+}
+
+static enum err prompts_list(struct prompts *prompts,
+                             const struct prompts_read *read)
+{
+    TRY(new_zeroed(&prompts->list, (size_t)read->count));
+    prompts->count = (size_t)read->count;
+    for (size_t p = 0; p < prompts->count; p++) {
+        size_t count = (size_t)(read->first[p + 1] - read->first[p]);
+        prompts->list[p] =
+            (struct generate_prompt){ prompts->tokens.token + read->first[p],
+                                      count };
+        if (count > prompts->tokens_max)
+            prompts->tokens_max = count;
+    }
+    return ERR_OK;
+}
+
+/* The same tokens on all ranks. ERR_USAGE: a prompt has no room for an answer
+ * within model.max_seq_len. Collective. */
+static enum err prompts_share(const struct run *run, struct prompts *prompts)
+{
+    enum err rc = ERR_OK;
+    struct comm *comm = run->comm;
+    struct prompts_read *read = calloc(1, sizeof *read);
+    if (read == NULL)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    else
+        *read = (struct prompts_read){ .run = run, .prompts = prompts };
+    if (rc == ERR_OK)
+        rc = run->rank == 0
+                 ? prompts_on_rank_0(read)
+                 : tokenizer_create(TOKENIZER_DEFAULT, &prompts->tokenizer);
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(comm_broadcast(comm, &read->count, sizeof read->count, 0));
+    TRY_OUT(comm_broadcast(comm, read->first, sizeof read->first, 0));
+    TRY_OUT(comm_broadcast(comm, &prompts->eos, sizeof prompts->eos, 0));
+    size_t count = (size_t)read->first[read->count];
+    if (run->rank != 0)
+        rc = token_list_room(&prompts->tokens, count);
+    TRY_OUT(comm_agree(comm, rc));
+    prompts->tokens.count = count;
+    TRY_OUT(comm_broadcast(comm, prompts->tokens.token,
+                           count * sizeof *prompts->tokens.token, 0));
+    TRY_OUT(comm_agree(comm, prompts_list(prompts, read)));
+out:
+    free(read);
+    return rc;
+}
+
+static void prompts_free(struct prompts *prompts)
+{
+    free(prompts->list);
+    free(prompts->tokens.token);
+    tokenizer_destroy(prompts->tokenizer);
+    for (size_t p = 0; p < PROMPTS_MAX; p++)
+        buffer_free(&prompts->texts[p]);
+}
+
+/* --- the listener's parts --- */
 
 static enum err on_generate_create(void *self, struct run *run)
 {
@@ -63,7 +203,7 @@ static void on_generate_destroy(void *self)
     struct on_generate *on = self;
     generate_destroy(on->generate);
     infer_destroy(on->infer);
-    on_generate_prompts_free(&on->prompts);
+    prompts_free(&on->prompts);
 }
 
 static enum err generate_room(struct on_generate *on)
@@ -266,7 +406,7 @@ static enum err on_generate_handle(void *self, enum event event,
     switch (event) {
     case EVENT_FIT_START:
         on->since = clock_now();
-        TRY(on_generate_prompts_read(run, &on->prompts));
+        TRY(prompts_share(run, &on->prompts));
         return comm_agree(run->comm, generate_room(on));
     case EVENT_BATCH_ASK:
         if (step->rank == 0)

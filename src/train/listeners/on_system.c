@@ -34,6 +34,56 @@
 
 #define KEEP_S 60.0 /* energy is read so often at least */
 
+/* --- its GPU, by the health check's declarations of NVML --- */
+
+enum err gpu_usage_open(const char *file, const char *bus,
+                        struct gpu_usage *out)
+{
+    struct gpu_reading first;
+    *out = (struct gpu_usage){ .last_j = NAN };
+    TRY(health_nvml_open(file, &out->library));
+    TRY(health_nvml_find(&out->library, bus, &out->index));
+    return gpu_usage_read(out, &first);
+}
+
+void gpu_usage_close(struct gpu_usage *usage)
+{
+    health_nvml_close(&usage->library);
+}
+
+static double known(double value, double unit)
+{
+    return value < 0.0 ? NAN : value * unit;
+}
+
+static double has(int64_t throttle, int64_t reasons)
+{
+    return throttle < 0 ? NAN : (throttle & reasons) != 0;
+}
+
+enum err gpu_usage_read(struct gpu_usage *usage, struct gpu_reading *out)
+{
+    struct health_nvml_state state;
+    bool hidden = false;
+    TRY(health_nvml_load(&usage->library, usage->index, &state, &hidden));
+    if (hidden)
+        return err_set(ERR_IO, "NVML: the GPU is not ours any more");
+    double joules = known((double)state.millijoules, 1e-3);
+    *out = (struct gpu_reading){
+        .utilization = known(state.utilization, 0.01),
+        .memory = known((double)state.used_bytes, 1.0),
+        .celsius = known(state.celsius, 1.0),
+        .watts = known(state.milliwatts, 1e-3),
+        .mhz = known(state.sm_mhz, 1.0),
+        .throttled =
+            has(state.throttle, HEALTH_NVML_HARDWARE | HEALTH_NVML_SW_THERMAL),
+        .capped = has(state.throttle, HEALTH_NVML_POWER_CAP),
+        .joules = joules - usage->last_j,
+    };
+    usage->last_j = joules;
+    return ERR_OK;
+}
+
 /* --- a rank's part --- */
 
 void system_reader_open(const char *root, bool node, const char *bus, bool says,
@@ -267,18 +317,6 @@ static enum err on_system_create(void *self, const struct run *run)
     return ERR_OK;
 }
 
-static enum err exchange(struct on_system *on)
-{
-    struct comm *comm = on->run->comm;
-    size_t *bytes = comm_sizes(comm, 0);
-    size_t *offsets = comm_sizes(comm, 1);
-    for (int r = 0; r < on->run->ranks; r++) {
-        bytes[r] = sizeof on->parts[0];
-        offsets[r] = (size_t)r * sizeof on->parts[0];
-    }
-    return comm_all_gather(comm, on->parts, bytes, offsets);
-}
-
 static enum err on_system_handle(void *self, enum event event,
                                  const struct step_record *step,
                                  struct asks *asks)
@@ -295,7 +333,7 @@ static enum err on_system_handle(void *self, enum event event,
         return ERR_OK;
     }
     system_reader_read(&on->reader, &on->parts[step->rank]);
-    TRY(exchange(on));
+    TRY(run_gather(on->run->comm, on->parts, sizeof on->parts[0]));
     if (step->rank != 0)
         return ERR_OK;
     system_parts_tell(on->parts, step->ranks, on->hosts, step->scalars);

@@ -16,7 +16,6 @@
 #include "src/job/ledger.h"
 #include "src/job/slurm.h"
 #include "src/tracking/tracking.h"
-#include "src/train/settings/secret_settings.h"
 #include "src/train/run/run.h"
 
 struct on_tracking {
@@ -35,7 +34,7 @@ static enum err make_params(const struct train_settings *settings,
     for (int i = 0; i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];
         settings_text(setting, settings, text);
-        if (text[0] == '\0' || secret_settings_has(setting->key, text))
+        if (text[0] == '\0' || train_settings_secret(setting->key, text))
             continue;
         struct tracking_param *param = &options->params[options->param_count++];
         param->key = strdup(setting->key);

@@ -1,7 +1,6 @@
 /* One attempt from the run lock to the exit code: makes the run directory and
  * the parts of a run, trains, and records how it ended. The steps themselves
  * are trainer.c and trainer_step.c. */
-#include "src/train/loop/train_run.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -23,8 +22,6 @@
 #include "src/job/lock.h"
 #include "src/job/slurm.h"
 #include "src/job/stop.h"
-#include "src/train/start/train_access.h"
-#include "src/train/settings/secret_settings.h"
 #include "src/train/start/start.h"
 #include "src/train/loop/trainer.h"
 #include "src/train/start/run_data.h"
@@ -211,7 +208,7 @@ static enum err write_config(const struct attempt *try)
                             &try->run->settings, &text));
     TRY_OUT(fsio_path(path, "%s/config.cfg", try->settings->run.dir));
     /* commands may hold tokens: then nobody else reads it */
-    if (secret_settings_any(&try->run->settings))
+    if (train_settings_any_secret(&try->run->settings))
         TRY_OUT(fsio_write_private(path, text, strlen(text)));
     else
         TRY_OUT(fsio_write_atomic(path, text, strlen(text)));

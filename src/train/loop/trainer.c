@@ -20,7 +20,6 @@
 #include "src/train/start/start.h"
 #include "src/train/plan/train_memory.h"
 #include "src/train/start/trainer_groups.h"
-#include "src/train/start/trainer_rollback.h"
 #include "src/train/settings/trainer_schedule.h"
 #include "src/train/start/trainer_weights.h"
 #include "src/train/start/trainer_memory.h"

@@ -135,8 +135,6 @@ enum err trainer_record_exchange(struct run *run)
     struct events *events = &run->events;
     struct step_record *record = &run->now.record;
     struct step_rank *mine = &run->now.of_rank[run->rank];
-    size_t *bytes = comm_sizes(run->comm, 0);
-    size_t *offsets = comm_sizes(run->comm, 1);
     bool failed = false;
     *mine = (struct step_rank){ .step_s = record->step_s,
                                 .loader_s = record->loader_s,
@@ -145,11 +143,7 @@ enum err trainer_record_exchange(struct run *run)
     struct asks asks = events->asks;
     memcpy(mine->asks, asks.of, sizeof mine->asks);
     events->asks = (struct asks){ .of = { 0 } };
-    for (int r = 0; r < run->ranks; r++) {
-        bytes[r] = sizeof *mine;
-        offsets[r] = (size_t)r * sizeof *mine;
-    }
-    TRY(comm_all_gather(run->comm, run->now.of_rank, bytes, offsets));
+    TRY(run_gather(run->comm, run->now.of_rank, sizeof *mine));
     bool alike = answer(record);
     for (int r = 0; r < run->ranks; r++)
         failed = failed || run->now.of_rank[r].failed != ERR_OK;

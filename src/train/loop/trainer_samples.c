@@ -1,7 +1,7 @@
 /* Walks over the microsteps of the batch as training does, evaluates the samples
  * of this rank's leaves one by one, and brings all ranks' to everybody: as sums
  * of integers of which one alone is not 0, for a sum of numbers has an order. */
-#include "src/train/loop/trainer_samples.h"
+#include "src/train/loop/trainer_eval.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,6 @@
 #include "src/train/start/trainer_data.h"
 #include "src/train/loop/trainer_leaf.h"
 #include "src/train/run/trainer_losses.h"
-#include "src/train/start/trainer_rollback.h"
 
 struct trainer_samples {
     struct run *run;

@@ -17,7 +17,6 @@
 #include "src/train/start/trainer_data.h"
 #include "src/train/start/trainer_memory.h"
 #include "src/train/start/trainer_groups.h"
-#include "src/train/start/trainer_rollback.h"
 
 /* The first sample of the microbatch whose chunks begin with this leaf. */
 static int64_t first_sample(const struct run *run, int leaf)

@@ -13,7 +13,6 @@
 #include "src/parallel/norms.h"
 #include "src/parallel/spans.h"
 #include "src/train/plan/trainer_backend.h"
-#include "src/train/plan/train_memory_ways.h"
 
 static enum replica_strategy strategy_of(const struct train_settings *s)
 {

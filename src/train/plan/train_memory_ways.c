@@ -1,7 +1,7 @@
 /* Lists the ways in which a configuration can run on a number of ranks,
  * estimates what each costs, and chooses the strategy under "auto". The costs
  * are assumptions for an order, not measurements. */
-#include "src/train/plan/train_memory_ways.h"
+#include "src/train/plan/train_memory.h"
 
 #include <math.h>
 #include <stdio.h>

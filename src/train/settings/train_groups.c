@@ -1,8 +1,6 @@
 /* Reads optimizer.groups. What a group does not say is as the run has it. A
  * group with another optimizer has that one's defaults, but for what is given
  * and nothing to the run's own optimizer. */
-#include "src/train/settings/train_groups.h"
-
 #include <assert.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/digest.h"
 #include "src/base/globs.h"
 #include "src/base/new.h"
 #include "src/parallel/optimizer/optimizer.h"
@@ -211,4 +212,89 @@ struct start_from train_settings_from(const struct train_settings *s)
     return (struct start_from){ .key = "model.weights",
                                 .path = s->start.weights,
                                 .ignore = s->start.weights_ignore };
+}
+
+/* --- what decides the result, and the hash over it --- */
+
+bool train_settings_decides(const struct setting *setting)
+{
+    return (setting->flags &
+            (SETTING_DECIDES | SETTING_STAYS | TRAIN_STAYS_IF_GIVEN)) != 0;
+}
+
+bool train_settings_default(const struct train_settings *settings,
+                            const struct setting *setting)
+{
+    char text[SETTINGS_VALUE_BYTES];
+    assert(setting->preset != NULL);    /* what is required has no default */
+    if (setting->type == SETTING_FLOAT) /* 1e-8 may be written 1e-08 */
+        return *(const double *)(const void *)((const char *)settings +
+                                               setting->offset) ==
+               strtod(setting->preset, NULL);
+    settings_text(setting, settings, text);
+    if ((setting->flags & SETTING_AUTO) != 0 && strcmp(text, "0") == 0)
+        return strcmp(setting->preset, "auto") == 0;
+    return strcmp(text, setting->preset) == 0;
+}
+
+enum err train_settings_digest(const struct train_settings *settings,
+                               train_settings_counts *counts, char hex[65])
+{
+    enum err rc = ERR_OK;
+    struct digest *digest = NULL;
+    char *text = NULL;
+    TRY_OUT(digest_create(&digest));
+    for (int i = 0; i < train_settings_count; i++) {
+        const struct setting *setting = &train_settings_schema[i];
+        const char *key = setting->key;
+        if (!counts(settings, setting))
+            continue;
+        TRY_OUT(train_settings_print(settings, key, &text));
+        TRY_OUT(digest_update(digest, key, strlen(key) + 1));
+        TRY_OUT(digest_update(digest, text, strlen(text) + 1));
+        free(text);
+        text = NULL;
+    }
+    TRY_OUT(digest_finish(digest, hex));
+out:
+    free(text);
+    digest_destroy(digest);
+    return rc;
+}
+
+static bool decides_here(const struct train_settings *settings,
+                         const struct setting *setting)
+{
+    return train_settings_decides(setting) &&
+           ((setting->flags & TRAIN_STAYS_IF_GIVEN) == 0 ||
+            !train_settings_default(settings, setting));
+}
+
+enum err train_settings_hash(const struct train_settings *settings,
+                             char hex[65])
+{
+    return train_settings_digest(settings, decides_here, hex);
+}
+
+/* --- what users run, and what they tell it --- */
+
+bool train_settings_secret(const char *key, const char *text)
+{
+    return strncmp(key, "hooks.", strlen("hooks.")) == 0 ||
+           strncmp(key, "plugins", strlen("plugins")) == 0 ||
+           (strcmp(key, "algorithms") == 0 &&
+            strstr(text, "\"plugin\"") != NULL);
+}
+
+bool train_settings_any_secret(const struct train_settings *settings)
+{
+    char text[SETTINGS_VALUE_BYTES];
+    for (int i = 0; i < train_settings_count; i++) {
+        const struct setting *setting = &train_settings_schema[i];
+        settings_text(setting, settings, text);
+        if (train_settings_secret(setting->key, text) &&
+            (setting->preset == NULL || strcmp(text, setting->preset) != 0))
+            return true;
+    }
+    return false;
 }

@@ -10,7 +10,6 @@
 #include "src/model/model_memory.h"
 #include "src/model/params.h"
 #include "src/train/settings/algorithm_settings.h"
-#include "src/train/settings/train_groups.h"
 #include "src/train/settings/train_settings_rows.h"
 
 #define TRAIN_ALONE_FIELD(field, type, ...) SETTINGS_CTYPE_##type field;
@@ -107,6 +106,26 @@ enum err train_settings_digest(const struct train_settings *settings,
 /* The same of those that decide the result. */
 enum err train_settings_hash(const struct train_settings *settings,
                              char hex[65]);
+
+/* Whether the setting of this key, as this text, may hold a token or a password:
+ * nothing that leaves the run's folder repeats it. Whether settings have any. */
+bool train_settings_secret(const char *key, const char *text);
+bool train_settings_any_secret(const struct train_settings *settings);
+
+/* --- optimizer.groups (train_groups.c) --- */
+
+/* From settings whose optimizer is complete. ERR_USAGE: an optimizer that there
+ * is not, two rates, a decay that would mean another thing than the run's,
+ * numbers below 0 other than -1. */
+enum err train_groups_read(const struct train_settings *settings,
+                           struct train_groups *out);
+
+/* ERR_USAGE: a group that no tensor is in. */
+enum err train_groups_check(const struct train_groups *groups,
+                            const struct params *params);
+
+/* Whether one of them goes by optimizer.FIELD. */
+bool train_groups_use(const struct train_groups *groups, const char *field);
 
 /* The weights that a first start takes instead of fresh ones. */
 struct start_from {

@@ -1,11 +1,10 @@
-/* The settings of optimizer and schedule, part of train_settings_rows.h; and the
- * flags that all rows there may have. */
+/* The settings of optimizer, its groups and the schedule, part of
+ * train_settings_rows.h; and the flags that all rows there may have. */
 #pragma once
 
-#include "src/base/settings/settings.h"
+#include "src/base/settings/settings_list.h"
 #include "src/parallel/optimizer/optimizer.h"
 #include "src/train/settings/schedule.h"
-#include "src/train/settings/train_groups.h"
 
 /* More of enum setting_flag: stays with compression, for what is computed again
  * is exact and what is packed is not; stays under parallel.determinism = "run",
@@ -150,3 +149,25 @@ static const char *const adjust_lr_names[] = { "match_rms_adamw", "original",
       "scale_schedule_ratio)")                                                 \
     S(scheduler, BOOL, scale_warmup, "false", TRAIN_DECIDES_ADDED,             \
       "scheduler.scale multiplies the warm-up, too")
+
+/* --- optimizer.groups, as settings and as what a replica is made of --- */
+
+/* The kind of optimizer.groups' items. */
+extern const struct settings_kind optimizer_group_kinds[];
+
+/* What a group has of its own, resolved. */
+struct train_group {
+    double lr;   /* at the peak */
+    bool has_lr; /* not as parts of the others' */
+    double weight_decay;
+    double beta1, beta2, eps;
+    double outlier_threshold;
+    const char *unused; /* a field that was given to another optimizer than
+                           those that use it; NULL: none */
+};
+
+struct train_groups {
+    int count;
+    struct optimizer_group list[OPTIMIZER_GROUPS];
+    struct train_group own[OPTIMIZER_GROUPS];
+};

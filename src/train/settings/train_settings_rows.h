@@ -12,7 +12,6 @@
 #include "src/tracking/tracking_rows.h"
 #include "src/train/settings/finish_settings.h"
 #include "src/train/settings/algorithm_settings.h"
-#include "src/train/settings/plugin_settings.h"
 #include "src/train/settings/train_settings_optimizer.h"
 #include "src/train/settings/train_settings_watch.h"
 

@@ -1,9 +1,9 @@
-/* The rows of what watches a run: monitors, the log, users' commands.
+/* The rows of what watches a run: monitors, the log, users' commands and plug-ins.
  * See train_settings_rows.h. */
 #pragma once
 
 #include "src/base/log.h"
-#include "src/base/settings/settings.h"
+#include "src/base/settings/settings_list.h"
 
 #define MONITOR_SETTINGS(S)                                                    \
     S(monitor, DURATION, norms, "0ba", 0,                                      \
@@ -53,3 +53,16 @@
       "at a time; the end of a run waits so long for all that are left and "   \
       "again for the last one, but a quarter of parallel.timeout_s, and 5 s "  \
       "after a signal, at most")
+
+/* The items of the list `plugins`. */
+#define PLUGIN_SETTINGS(S)                                                     \
+    S(plugin, PATH, path, NULL, 0, "the shared object")                        \
+    S(plugin, STRING, options, "", 0,                                          \
+      "for the plug-in, which says what it "                                   \
+      "takes")
+
+struct plugin_settings {
+    PLUGIN_SETTINGS(SETTINGS_FIELD)
+};
+
+extern const struct settings_kind plugin_kinds[];

@@ -13,8 +13,7 @@
 #include "src/base/log.h"
 #include "src/data/set/dataset.h"
 #include "src/job/ledger.h"
-#include "src/train/settings/secret_settings.h"
-#include "src/train/start/start_idle.h"
+#include "src/train/start/start_settings.h"
 #include "src/train/settings/trainer_schedule.h"
 
 /* Smaller changes of the learning rate are no jump. */
@@ -52,8 +51,8 @@ static void compare(const struct run *run, const struct train_settings *before,
     settings_text(setting, &run->settings, is);
     if (strcmp(was, is) == 0)
         return;
-    if (secret_settings_has(setting->key, was) ||
-        secret_settings_has(setting->key, is)) {
+    if (train_settings_secret(setting->key, was) ||
+        train_settings_secret(setting->key, is)) {
         snprintf(was, sizeof was, "%s", was[0] != '\0' ? "(not shown)" : "");
         snprintf(is, sizeof is, "%s", is[0] != '\0' ? "(not shown)" : "");
     }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/base/new.h"
 
 struct facts {
     char device[64]; /* its PCI address; empty: not known */
@@ -133,41 +134,19 @@ static enum err ask(const struct kernel_memory *memory, struct facts *own)
     return ERR_OK;
 }
 
-/* Collective. */
-static enum err gather(struct ranks *all, const struct facts *own)
-{
-    enum err rc = ERR_OK;
-    struct comm *comm = all->comm;
-    size_t count = (size_t)comm_size(comm);
-    size_t *bytes = calloc(2 * count, sizeof *bytes), *offsets;
-    all->facts = calloc(count, sizeof *all->facts);
-    if (bytes == NULL || all->facts == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
-    TRY_OUT(comm_agree(comm, rc));
-    offsets = bytes + count;
-    for (size_t r = 0; r < count; r++) {
-        bytes[r] = sizeof *all->facts;
-        offsets[r] = r * sizeof *all->facts;
-    }
-    all->facts[comm_rank(comm)] = *own;
-    TRY_OUT(comm_all_gather(comm, all->facts, bytes, offsets));
-out:
-    free(bytes);
-    return rc;
-}
-
 enum err start_devices(struct comm *comm, const struct kernel_memory *memory,
                        bool allowed, char *text, size_t bytes)
 {
     enum err rc = ERR_OK;
     struct ranks all = { .comm = comm, .allowed = allowed };
-    struct facts own = { .visible = 0 };
     int devices = 0, ranks = comm_size(comm);
     text[0] = '\0';
     if (!memory->device)
         return ERR_OK;
-    TRY_OUT(comm_agree(comm, ask(memory, &own)));
-    TRY_OUT(gather(&all, &own));
+    rc = new_zeroed(&all.facts, (size_t)ranks);
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, ask(memory, &all.facts[comm_rank(comm)])));
+    TRY_OUT(run_gather(comm, all.facts, sizeof *all.facts));
     TRY_OUT(check(&all));
     for (int r = 0; r < ranks; r++)
         devices += first_with(&all, r) == r;

@@ -12,6 +12,7 @@
 #include "src/base/fsio.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/data/set/dataset.h"
 #include "src/job/stop.h"
 
@@ -89,25 +90,15 @@ static enum err agree_on_share(const struct run *run,
                                const struct dataset *data, struct share *out)
 {
     enum err rc = ERR_OK;
-    size_t ranks = (size_t)run->ranks;
-    struct identity *all = calloc(ranks, sizeof *all);
-    size_t *bytes = calloc(ranks, sizeof *bytes);
-    size_t *offsets = calloc(ranks, sizeof *offsets);
-    if (all == NULL || bytes == NULL || offsets == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
-    else
+    struct identity *all = NULL;
+    rc = new_zeroed(&all, (size_t)run->ranks);
+    if (rc == ERR_OK)
         rc = identify(data, &all[run->rank]);
     TRY_OUT(comm_agree(run->comm, rc));
-    for (size_t r = 0; r < ranks; r++) {
-        bytes[r] = sizeof *all;
-        offsets[r] = r * sizeof *all;
-    }
-    TRY_OUT(comm_all_gather(run->comm, all, bytes, offsets));
+    TRY_OUT(run_gather(run->comm, all, sizeof *all));
     *out = find_share(run, all);
 out:
     free(all);
-    free(bytes);
-    free(offsets);
     return rc;
 }
 

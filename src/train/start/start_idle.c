@@ -1,7 +1,7 @@
 /* Finds settings that were given and change nothing: tables of what settings
  * and items of lists need, and one loop over all settings. A row for a new
  * setting is all there is to add. */
-#include "src/train/start/start_idle.h"
+#include "src/train/start/start_settings.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 
 #include "src/base/crc32c.h"
 #include "src/data/set/dataset.h"
-#include "src/train/extend/plugin_file.h"
+#include "src/train/extend/plugin_host.h"
 
 struct facts {
     char arithmetic[256];
@@ -72,33 +72,26 @@ static enum err compare(const struct run *run, int rank,
     return ERR_OK;
 }
 
+static struct facts *facts_at(char *all, size_t width, int rank)
+{
+    return (struct facts *)(void *)(all + (size_t)rank * width);
+}
+
 enum err start_same(struct run *run)
 {
     enum err rc = ERR_OK;
     size_t width =
         sizeof(struct facts) + (size_t)train_settings_count * sizeof(uint32_t);
     char *all = calloc((size_t)run->ranks, width);
-    size_t *bytes = calloc((size_t)run->ranks, sizeof *bytes);
-    size_t *offsets = calloc((size_t)run->ranks, sizeof *offsets);
-    struct facts *own = calloc(1, width);
-    if (all == NULL || bytes == NULL || offsets == NULL || own == NULL)
+    if (all == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
     else
-        rc = collect(run, own);
+        rc = collect(run, facts_at(all, width, run->rank));
     TRY_OUT(comm_agree(run->comm, rc));
-    for (int r = 0; r < run->ranks; r++) {
-        bytes[r] = width;
-        offsets[r] = (size_t)r * width;
-    }
-    memcpy(all + offsets[run->rank], own, width);
-    TRY_OUT(comm_all_gather(run->comm, all, bytes, offsets));
+    TRY_OUT(run_gather(run->comm, all, width));
     for (int r = 1; r < run->ranks && rc == ERR_OK; r++)
-        rc = compare(run, r, (const struct facts *)(const void *)all,
-                     (const struct facts *)(const void *)(all + offsets[r]));
+        rc = compare(run, r, facts_at(all, width, 0), facts_at(all, width, r));
 out:
     free(all);
-    free(bytes);
-    free(offsets);
-    free(own);
     return rc;
 }

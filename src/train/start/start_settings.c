@@ -13,7 +13,7 @@
 #include "src/train/profile/profile_ranges.h"
 #include "src/train/start/run_data.h"
 #include "src/train/start/start_weights.h"
-#include "src/train/start/train_access.h"
+#include "src/train/start/start.h"
 #include "src/train/plan/trainer_backend.h"
 #include "src/train/plan/train_memory.h"
 #include "src/train/run/algorithm.h"

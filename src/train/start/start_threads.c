@@ -46,20 +46,12 @@ enum err start_threads(struct comm *comm, int requested, int *threads)
     int rank = comm_rank(comm);
     int sharing = 0;
     struct place *places = NULL;
-    size_t *bytes = NULL;
-    size_t *offsets = NULL;
     TRY_OUT(new_zeroed(&places, (size_t)ranks));
-    TRY_OUT(new_zeroed(&bytes, (size_t)ranks));
-    TRY_OUT(new_zeroed(&offsets, (size_t)ranks));
-    for (int r = 0; r < ranks; r++) {
-        bytes[r] = sizeof *places;
-        offsets[r] = (size_t)r * sizeof *places;
-    }
     strncpy(places[rank].host, comm_host(comm, rank),
             sizeof places[rank].host - 1);
     /* a failure leaves an empty mask: then ranks of one host share */
     (void)sched_getaffinity(0, sizeof places[rank].mask, &places[rank].mask);
-    TRY_OUT(comm_all_gather(comm, places, bytes, offsets));
+    TRY_OUT(run_gather(comm, places, sizeof *places));
     for (int r = 0; r < ranks; r++)
         sharing += memcmp(&places[r], &places[rank], sizeof *places) == 0;
     *threads = requested > 0 ? requested : kernels_threads_default(sharing);
@@ -68,7 +60,5 @@ enum err start_threads(struct comm *comm, int requested, int *threads)
     omp_set_num_threads(*threads);
 out:
     free(places);
-    free(bytes);
-    free(offsets);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* Gives the run directory and what is made in it the permissions of run.mode
  * and the group of run.group. */
-#include "src/train/start/train_access.h"
+#include "src/train/start/start.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,6 +8,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/train/start/start_weights.h"
 #include "src/formats/weights_tuned.h"
 #include "src/formats/weights_sums.h"
@@ -96,28 +97,21 @@ static enum err join_sums(struct comm *comm, struct weights_sums *sums)
     size_t ranks = (size_t)comm_size(comm);
     size_t rank = (size_t)comm_rank(comm);
     int64_t all = sums->first[sums->params->count];
-    uint32_t *parts = calloc(ranks * SUMS_AT_ONCE, sizeof *parts);
-    size_t *places = calloc(2 * ranks, sizeof *places);
-    if (parts == NULL || places == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
+    uint32_t *parts = NULL;
+    rc = new_zeroed(&parts, ranks * SUMS_AT_ONCE);
     TRY_OUT(comm_agree(comm, rc));
     for (int64_t at = 0; at < all; at += SUMS_AT_ONCE) {
         size_t count =
             (size_t)(all - at < SUMS_AT_ONCE ? all - at : SUMS_AT_ONCE);
         size_t bytes = count * sizeof *parts;
-        for (size_t r = 0; r < ranks; r++) {
-            places[r] = bytes;
-            places[ranks + r] = r * bytes;
-        }
         memcpy(parts + rank * count, sums->list + at, bytes);
         memset(sums->list + at, 0, bytes);
-        TRY_OUT(comm_all_gather(comm, parts, places, places + ranks));
+        TRY_OUT(run_gather(comm, parts, bytes));
         for (size_t i = 0; i < ranks * count; i++)
             sums->list[at + (int64_t)(i % count)] ^= parts[i];
     }
 out:
     free(parts);
-    free(places);
     return rc;
 }
 

@@ -11,7 +11,6 @@
 #include "src/data/set/order.h"
 #include "src/train/start/run_data.h"
 #include "src/train/start/start_fixed.h"
-#include "src/train/start/trainer_rollback.h"
 
 static enum err check_vocabulary(const struct dataset *data,
                                  const struct train_settings *s)

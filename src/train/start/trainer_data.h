@@ -1,4 +1,5 @@
-/* The data sets of a run: opened, and found to fit the run's settings. */
+/* The data sets of a run: opened, found to fit the run's settings, read ahead,
+ * and where in them its steps are, of which rollbacks leave some out. */
 #pragma once
 
 #include <jansson.h>
@@ -41,3 +42,23 @@ enum err trainer_ahead_read(struct run *run, int64_t first);
 /* The first position of the microbatch whose chunks begin with this leaf,
  * counted from that of its batch. */
 int64_t trainer_ahead_offset(const struct run *run, int leaf);
+
+/* A run goes back: its trainer ends, and another one begins at the newest good
+ * checkpoint, or at step 0 where there is none, as a resume does. What the
+ * steps between have read is left out (rollback.h). */
+
+/* The position in the order of samples at which the batch of a step begins. */
+int64_t trainer_rollback_position(const struct run *run, int64_t step);
+/* That behind the batches of all completed steps; before it lies what was read,
+ * and what rollbacks have left out meanwhile. */
+int64_t trainer_rollback_read(const struct run *run, int64_t step);
+
+/* The ledger's rollbacks, on all ranks, for rollback_restore(). Collective. */
+enum err trainer_rollback_find(struct run *run);
+
+/* The state is restored, or begun: a trainer that was made to go back
+ * (run->position.came_back) leaves out what it has to from here on, and the ledger
+ * has it before anything is computed. A process that ends earlier has changed
+ * nothing: the next one comes to the same step and goes back likewise.
+ * Collective. */
+enum err trainer_rollback_begin(struct run *run);

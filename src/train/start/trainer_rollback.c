@@ -1,6 +1,6 @@
 /* Reads and writes the ledger's rollbacks, and places the run's steps in its
  * data. What is left out is counted by rollback.c. */
-#include "src/train/start/trainer_rollback.h"
+#include "src/train/start/trainer_data.h"
 
 #include <stdlib.h>
 #include <string.h>

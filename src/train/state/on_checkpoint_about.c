@@ -1,6 +1,6 @@
 /* Describes each tensor of a checkpoint (kind, role, axes) for readers without
  * Tessera. checkpoint/files/ckpt_view_about.c makes HDF5 attributes of it. */
-#include "src/train/state/on_checkpoint_about.h"
+#include "src/train/state/state_parts.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -11,8 +11,7 @@
 #include "src/train/start/start_fixed.h"
 #include "src/train/start/start_weights.h"
 #include "src/train/start/trainer_memory.h"
-#include "src/train/state/trainer_moments.h"
-#include "src/train/start/trainer_rollback.h"
+#include "src/train/start/trainer_data.h"
 #include "src/train/start/trainer_weights.h"
 
 static enum err make_uuid(char uuid[37])

@@ -18,8 +18,6 @@
 #include "src/train/start/trainer_data.h"
 #include "src/train/start/trainer_groups.h"
 #include "src/train/start/trainer_weights.h"
-#include "src/train/state/on_checkpoint_about.h"
-#include "src/train/state/trainer_moments.h"
 
 /* A new reference to `value` becomes the state's; NULL: there was no memory. */
 static enum err put(json_t *state, const char *key, json_t *value)

@@ -49,3 +49,40 @@ enum err state_parts_accept(void *arg, int64_t step, const json_t *state);
 /* It goes on from there: by restore, or where `other` is set by take. */
 enum err state_parts_restore(struct state_run *its, int64_t step,
                              const json_t *state);
+
+/* --- the part "about" (on_checkpoint_about.c) --- */
+
+/* What the tensors of a checkpoint are, for who reads it without Tessera: in
+ * every state as "about" (checkpoint/files/ckpt_view_about.h says how it is
+ * read).
+ *
+ *   kind        "weight", "first moment", "second moment", "of an algorithm"
+ *   trained_in  of weights: train.precision; they are stored in full
+ *   role        what it does in the model
+ *   axes        what each dimension counts, by the names of the settings */
+
+/* NULL: out of memory. */
+json_t *on_checkpoint_about(const struct run *run);
+/* Its member "tensors": roles and axes of a model's parameters. */
+json_t *on_checkpoint_about_params(const struct model_config *config,
+                                   const struct params *params);
+
+/* --- the part "moments" (trainer_moments.c) --- */
+
+/* When the moments of the optimizer began: with the run, or where
+ * checkpoint.load_ignore left them out of another run's state, in its middle.
+ * What corrects them for having begun at 0 (AdamW) counts from there. In a
+ * checkpoint's state "moments_began" has the tensors of moments that did not
+ * begin with the run, and the steps that were completed then:
+ *
+ *   {"optimizer/exp_avg/lm_head.weight": 60, ...}
+ */
+
+/* To and from the state of a checkpoint of this step. ERR_CHECKPOINT: it says
+ * something else, and then nothing has changed. */
+enum err trainer_moments_store(const struct run *run, json_t *state);
+enum err trainer_moments_restore(struct run *run, int64_t step,
+                                 const json_t *state);
+
+/* Those that match a glob begin after this step. How many tensors' these are. */
+int trainer_moments_begin(struct run *run, const char *ignore, int64_t step);

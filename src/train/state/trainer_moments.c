@@ -1,6 +1,6 @@
 /* Keeps when moments began. What counts from there is in
  * src/parallel/replica_state.c. */
-#include "src/train/state/trainer_moments.h"
+#include "src/train/state/state_parts.h"
 
 #include <string.h>
 
