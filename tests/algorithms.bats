@@ -48,6 +48,14 @@ eval_losses() { # DIR
     [ "$(eval_losses "$DIR/on")" != "$want" ]
 }
 
+@test "a mean whose interval is less than any step is refused" {
+    run train 1 "$DIR/never" "${SIX[@]}" \
+        'algorithms=({name="ema";update_interval="1e-15dur";})'
+    echo "$output"
+    [ "$status" -eq 64 ]
+    [[ "$output" == *"ema: half_life and update_interval must be above 0"* ]]
+}
+
 @test "the state of an algorithm is found by its name, in another list" {
     train 1 "$DIR/turned" "${NEXT[@]}" "checkpoint.load=$DIR/means" \
         'algorithms=({name="z_loss";},{name="ema";half_life="4ba";})'

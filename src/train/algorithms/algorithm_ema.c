@@ -1,6 +1,10 @@
 /* An exponential moving average of the weights, which evaluations read instead
  * of them (Composer's EMA): from `start` on mean = s mean + (1 - s) weights
- * every `update_interval`, s = 2^(-update_interval / half_life). */
+ * every `update_interval`, s = 2^(-update_interval / half_life). The mean begins
+ * as a copy of the weights and not at 0, so nothing has to be divided by
+ * 1 - s^t for its beginning, as Adam's moments have to. */
+#include <assert.h>
+
 #include "src/base/real.h"
 #include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
@@ -57,6 +61,9 @@ static enum err ema_create(void *self, const void *settings, struct run *run)
 static enum err ema_begin(void *self)
 {
     struct ema *ema = self;
+    if (ema->interval == 0 || ema->half_life == 0)
+        return err_set(ERR_USAGE,
+                       "half_life and update_interval must be above 0");
     double lives = (double)ema->interval / (double)ema->half_life;
     ema->keep = ema->smoothing > 0.0 ? ema->smoothing : real_pow(2.0, -lives);
     return ERR_OK;
@@ -66,6 +73,7 @@ static enum err ema_after_update(void *self)
 {
     struct ema *ema = self;
     int64_t step = ema->run->position.step;
+    assert(step > 0 && ema->interval > 0); /* begun, and a step is done */
     if (!ema->started && step >= ema->start) {
         ema->started = true;
         return run_average(ema->run, ema->kept, 0.0);
@@ -85,10 +93,7 @@ static enum err ema_swap(void *self)
 static enum err ema_store(const void *self, json_t *state)
 {
     const struct ema *ema = self;
-    return json_object_set_new(state, "weights", json_boolean(ema->started)) ==
-                   0
-               ? ERR_OK
-               : err_set(ERR_MEMORY, "out of memory");
+    return run_put(state, "weights", json_boolean(ema->started));
 }
 
 static enum err ema_restore(void *self, const json_t *state)
