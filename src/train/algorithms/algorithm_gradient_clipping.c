@@ -1,9 +1,16 @@
 /* Limits the gradient: its norm over all tensors, each element, or, adaptively,
  * each unit's norm by that of its weights (Brock et al. 2021): a unit is all
- * that one output is made of, mostly a row of a matrix (norms.h). */
+ * that one output is made of, mostly a row of a matrix (norms.h).
+ *
+ * Adaptive clipping goes by what a step does to a unit, not by how large its
+ * gradient is: with lr 1 the unit would change by |G| / |W| of itself, which is
+ * held at `threshold`. `eps` stands for |W| where weights begin at 0, which
+ * would otherwise never leave it. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
 #include "src/parallel/norms.h"
 #include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
@@ -17,14 +24,18 @@ struct gradient_clipping {
                                     has what each is multiplied by */
 };
 
+static enum err refuse_device(void)
+{
+    return err_set(ERR_USAGE, "type = adaptive computes on the processor only: "
+                              "use hardware.backend = cpu, or another type");
+}
+
 static enum err gradient_clipping_check(const void *settings,
                                         const struct train_settings *all)
 {
     const struct algorithm_gradient_clipping *s = settings;
     if (s->type == CLIPPING_ADAPTIVE && all->hardware.backend == BACKEND_CUDA)
-        return err_set(ERR_USAGE, "type = adaptive computes on the processor "
-                                  "only: use hardware.backend = cpu, or "
-                                  "another type");
+        return refuse_device();
     if (s->type != CLIPPING_ADAPTIVE && s->eps != 1e-3)
         return err_set(ERR_USAGE, "eps is for type = adaptive: leave it out");
     return ERR_OK;
@@ -48,16 +59,11 @@ static enum err gradient_clipping_create(void *self, const void *settings,
     if (clip->settings->type != CLIPPING_ADAPTIVE)
         return ERR_OK;
     if (run->engine.kernels->memory->device)
-        return err_set(ERR_USAGE, "type = adaptive computes on the processor "
-                                  "only: use hardware.backend = cpu, or "
-                                  "another type");
+        return refuse_device();
     TRY(norms_create(run->engine.replica, true, &clip->norms));
     size_t units = (size_t)norms_count(clip->norms);
-    clip->weights = calloc(units, sizeof clip->weights[0]);
-    clip->gradients = calloc(units, sizeof clip->gradients[0]);
-    return clip->weights != NULL && clip->gradients != NULL
-               ? ERR_OK
-               : err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(&clip->weights, units));
+    return new_zeroed(&clip->gradients, units);
 }
 
 static void gradient_clipping_destroy(void *self)
@@ -89,6 +95,7 @@ static enum err cut_piece(void *arg, const struct replica_piece *piece)
 static double unit_factor(const struct gradient_clipping *clip, int64_t unit,
                           double scale)
 {
+    assert(unit >= 0 && unit < norms_count(clip->norms));
     double weights = sqrt(clip->weights[unit]);
     double norm = sqrt(clip->gradients[unit]) * scale;
     double least = clip->settings->eps;
@@ -102,6 +109,7 @@ static enum err adapt_piece(void *arg, const struct replica_piece *piece)
 {
     const struct gradient_clipping *clip = arg;
     int64_t end = piece->begin + piece->elements;
+    assert(piece->gradient != NULL);
     for (int p = 0; p < piece->params->count; p++) {
         const struct param *param = &piece->params->list[p];
         int64_t at =

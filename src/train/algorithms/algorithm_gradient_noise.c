@@ -1,6 +1,7 @@
 /* Normal noise on the gradient (Neelakantan et al. 2015): of step t, counted
  * from 0, its variance is eta / (1 + t)^gamma. An element's number is drawn from
  * the seed, the step, the tensor's name and its place in the tensor. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -51,6 +52,7 @@ static void draw(const struct gradient_noise *noise,
     const struct run *run = noise->run;
     float *out = (float *)(void *)noise->host.base;
     char name[160];
+    assert(n > 0 && n <= STRETCH);
     for (int64_t i = 0; i < n; i++)
         out[i] = 0.0f;
     for (int p = 0; p < params->count; p++) {
@@ -74,6 +76,7 @@ static enum err add_piece(void *arg, const struct replica_piece *piece)
     const struct run *run = noise->run;
     const struct kernel_memory *memory = run->engine.kernels->memory;
     float *drawn = (float *)(void *)noise->there.base;
+    assert(piece->gradient != NULL);
     for (int64_t at = 0; at < piece->elements; at += STRETCH) {
         int64_t n = piece->elements - at;
         n = n < STRETCH ? n : STRETCH;
@@ -97,7 +100,8 @@ static enum err gradient_noise_change_gradient(void *self,
     double deviation = sqrt(s->eta / real_pow(1.0 + t, s->gamma));
     if (step->scale <= 0.0)
         return ERR_OK;
-    /* the optimizer multiplies by the scale */
+    /* the optimizer multiplies the sum by the scale, the noise with it: this
+     * much is `deviation` of the mean's gradient */
     noise->factor = (float)(deviation / step->scale);
     step->stale = true;
     return replica_visit(noise->run->engine.replica, add_piece, noise);

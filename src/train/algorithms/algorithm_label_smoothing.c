@@ -1,5 +1,7 @@
-/* Label smoothing (Szegedy et al. 2016), as PyTorch's cross entropy has it. The
- * training loss is the smoothed one, the evaluation's is the plain one. */
+/* Label smoothing (Szegedy et al. 2016), as PyTorch's cross entropy has it: of V
+ * tokens the label is wanted with 1 - s + s/V and each other one with s/V, so
+ * that no logit has to grow for ever. The training loss is the smoothed one, the
+ * evaluation's is the plain one. The model's loss does it (struct target). */
 #include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
 

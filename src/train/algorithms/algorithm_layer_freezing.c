@@ -1,6 +1,8 @@
 /* Holds parameters from some time on, as Composer's LayerFreezing does by
  * layers: neither weights nor moments change. Their gradients are computed as
- * before, and count in the norm. */
+ * before, and count in the norm. The replica is told before each batch, since a
+ * resume or a rollback may begin on either side of `start`. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "src/base/globs.h"
@@ -76,6 +78,7 @@ static enum err layer_freezing_before_batch(void *self,
     const struct layer_freezing *freezing = self;
     bool held = freezing->run->position.step >= freezing->start;
     (void)step;
+    assert(freezing->held != NULL && freezing->start >= 0);
     replica_hold(freezing->run->engine.replica, held ? freezing->held : NULL);
     return ERR_OK;
 }

@@ -1,7 +1,15 @@
 /* The algorithms of a plug-in (tessera_plugin.h): each gets this rank's pieces
  * tensor by tensor. All ranks agree after its calls, for it may fail on one.
  *
+ * A piece of the replica is cut where ranks and strategy cut the flat space of
+ * parameters; the plug-in gets the part of it that lies in each tensor, with the
+ * place of its first element there. What it does to an element may depend on
+ * value, tensor and place, so its bits are the same however the space was cut.
+ * That all ranks have loaded the same file is compared at the start
+ * (start_same.c).
+ *
  * Its part of the state: "sha256", of the file, and "state", {ALGORITHM: text}. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +33,6 @@ struct plugin_algorithms {
     char sha256[65];
     struct member *list;
     int count;
-    bool compared; /* the file is that of all ranks */
 };
 
 static enum err add_member(struct plugin_algorithms *plugin,
@@ -130,6 +137,7 @@ static enum err visit_piece(void *arg, const struct replica_piece *piece)
         };
         if (visit->gradient)
             span.gradient = piece->gradient + (begin - piece->begin);
+        assert(!visit->gradient || span.gradient != NULL);
         int result = visit->call(visit->member->self, &visit->batch, &span);
         TRY(plugin_host_judge(&visit->plugin->host, visit->member->ops->name,
                               visit->what, result));
@@ -146,6 +154,7 @@ static enum err visit_all(struct plugin_algorithms *plugin, enum moment moment,
                           double scale, bool *any)
 {
     *any = false;
+    assert((size_t)moment < sizeof moment_names / sizeof moment_names[0]);
     for (int i = 0; i < plugin->count; i++) {
         const struct tessera_algorithm *ops = plugin->list[i].ops;
         const span_call calls[] = { ops->after_gradient, ops->change_gradient,
@@ -164,32 +173,12 @@ static enum err visit_all(struct plugin_algorithms *plugin, enum moment moment,
     return ERR_OK;
 }
 
-/* Once: the ranks have loaded one file. */
-static enum err compare_files(struct plugin_algorithms *plugin)
-{
-    char digits[16] = "";
-    memcpy(digits, plugin->sha256, sizeof digits - 1);
-    int64_t number = strtoll(digits, NULL, 16);
-    int64_t ends[2] = { number, -number };
-    if (plugin->compared)
-        return ERR_OK;
-    plugin->compared = true;
-    TRY(comm_all_reduce_i64(plugin->run->comm, ends, 2, COMM_MAX));
-    return ends[0] == -ends[1]
-               ? ERR_OK
-               : err_set(ERR_USAGE,
-                         "plug-in %s is not the same file on all "
-                         "ranks",
-                         plugin->host.name);
-}
-
 static enum err plugin_before_batch(void *self, struct algorithm_step *step)
 {
     struct plugin_algorithms *plugin = self;
     const struct tessera_batch batch = batch_of(plugin, 0.0);
     enum err rc = ERR_OK;
     (void)step;
-    TRY(compare_files(plugin));
     for (int i = 0; i < plugin->count && rc == ERR_OK; i++) {
         const struct member *member = &plugin->list[i];
         if (member->ops->before_batch != NULL)
@@ -238,26 +227,15 @@ static enum err plugin_store(const void *self, json_t *state)
     const struct plugin_algorithms *plugin = self;
     struct plugin_host host = plugin->host;
     json_t *texts = json_object();
-    if (json_object_set_new(state, "sha256", json_string(plugin->sha256)) !=
-            0 ||
-        json_object_set_new(state, "state", texts) != 0)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(run_put(state, "sha256", json_string(plugin->sha256)));
+    TRY(run_put(state, "state", texts));
     for (int i = 0; i < plugin->count; i++) {
-        const struct member *member = &plugin->list[i];
+        const struct tessera_algorithm *ops = plugin->list[i].ops;
         char *text = NULL;
-        if (member->ops->store == NULL)
+        if (ops->store == NULL)
             continue;
-        enum err rc =
-            plugin_host_judge(&host, member->ops->name, "store",
-                              member->ops->store(member->self, &text));
-        if (rc == ERR_OK && text != NULL &&
-            json_object_set_new(texts, member->ops->name, json_string(text)) !=
-                0)
-            rc = err_set(ERR_UNSUPPORTED,
-                         "plug-in %s: %s: store gives a text that is no UTF-8",
-                         host.name, member->ops->name);
-        free(text);
-        TRY(rc);
+        int result = ops->store(plugin->list[i].self, &text);
+        TRY(plugin_host_store(&host, ops->name, result, text, texts));
     }
     return ERR_OK;
 }

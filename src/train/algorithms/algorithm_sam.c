@@ -1,7 +1,15 @@
 /* Sharpness-aware minimization (Foret et al. 2021): every `interval` steps the
  * weights go up the gradient to a distance of rho, the batch is computed once
  * more there, and the weights as they were are updated by that gradient. The
- * loss that is told is the first one. */
+ * loss that is told is the first one.
+ *
+ *   W' = W + rho g / (|g| + epsilon)     g: the mean's gradient at W
+ *   W  = W - optimizer(gradient at W')
+ *
+ * So W goes where all of its surroundings have a low loss. The way back is a
+ * copy, not a subtraction, which would not give the same bits again. */
+#include <assert.h>
+
 #include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
 #include "src/train/run/run.h"
@@ -55,6 +63,8 @@ static enum err sam_after_gradient(void *self, struct algorithm_step *step)
     struct sam *sam = self;
     struct run *run = sam->run;
     double norm = step->norm + sam->settings->epsilon;
+    assert(!sam->away && !step->again &&
+           norm >= 0.0); /* a number: not diverged */
     /* of a gradient of zeros, as without labels, there is no way up */
     if ((run->position.step + 1) % sam->settings->interval != 0 || norm == 0.0)
         return ERR_OK;

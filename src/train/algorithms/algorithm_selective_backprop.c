@@ -7,6 +7,7 @@
  *
  * It costs a forward pass of all samples, one by one. What is left out is not
  * computed otherwise; of a microbatch of which nothing is kept one sample is. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -116,6 +117,7 @@ static enum err selective_backprop_before_batch(void *self,
     const double *losses;
     if (!chooses(b))
         return ERR_OK;
+    assert(step->left_out == NULL && b->kept > 0);
     TRY(trainer_samples_losses(b->samples, step->seq_len, &losses));
     for (int64_t i = 0; i < b->count; i++)
         b->order[i] = (struct ranked){ losses[i], i };

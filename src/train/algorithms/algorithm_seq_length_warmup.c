@@ -1,6 +1,11 @@
 /* Short sequences first (Li, Zhang and He 2021; Composer's SeqLengthWarmup):
  * the length grows by step_size in equal times. Of each sample the first tokens
- * are trained on; the rest of it is not seen in this epoch. */
+ * are trained on; the rest of it is not seen in this epoch. With n lengths in
+ * `duration` steps, step t trains on step_size floor(t / (duration / n)) tokens,
+ * at least min_seq_len and at most max_seq_len. Long sequences are where early
+ * gradients vary most, and short ones cost less. */
+#include <assert.h>
+
 #include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
 #include "src/train/run/run.h"
@@ -73,6 +78,7 @@ static enum err seq_length_warmup_before_batch(void *self,
                                                struct algorithm_step *step)
 {
     const struct seq_length_warmup *w = self;
+    assert(w->every > 0 && w->least <= w->most);
     int64_t length = w->run->position.step / w->every;
     /* so large a product is beyond the longest anyway */
     length = length > w->most / w->size ? w->most : length * w->size;

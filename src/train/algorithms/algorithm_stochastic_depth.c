@@ -1,6 +1,8 @@
 /* Stochastic depth (Huang et al. 2016), in the model (model_options.drop_depth):
- * what a layer that was not left out adds is divided by the probability of
- * that, so that evaluations take the model as it is. */
+ * of a sample, layer l of L, from 1 on, is left out with the probability
+ * drop_rate l / L, for early layers have what all others build on. What a layer
+ * that was not left out adds is divided by the probability of that, so that
+ * evaluations take the model as it is. */
 #include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
 

@@ -1,7 +1,10 @@
 /* Stochastic weight averaging (Izmailov et al. 2018): the plain mean of the
  * weights at every `update_interval` from `start` on, which evaluations read,
  * and which become the model's weights at `end`. The learning rate is the
- * schedule's. */
+ * schedule's. No sum is kept: with n weights in it the mean becomes
+ * n/(n + 1) mean + 1/(n + 1) weights, which stays in the range of weights. */
+#include <assert.h>
+
 #include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
 #include "src/train/run/run.h"
@@ -63,6 +66,7 @@ static enum err swa_after_update(void *self)
 {
     struct swa *swa = self;
     int64_t step = swa->run->position.step;
+    assert(step > 0 && swa->interval > 0); /* begun, and a step is done */
     if (swa->done || step < swa->start)
         return ERR_OK;
     if (swa->count == 0 || step % swa->interval == 0) {
@@ -71,6 +75,7 @@ static enum err swa_after_update(void *self)
     }
     if (step < swa->end)
         return ERR_OK;
+    assert(swa->count > 0);
     swa->done = true;
     return replica_swap(swa->run->engine.replica, swa->kept);
 }
@@ -85,12 +90,9 @@ static enum err swa_swap(void *self)
 static enum err swa_store(const void *self, json_t *state)
 {
     const struct swa *swa = self;
-    if (json_object_set_new(state, "count",
-                            json_integer((json_int_t)swa->count)) != 0 ||
-        json_object_set_new(state, "done", json_boolean(swa->done)) != 0 ||
-        json_object_set_new(state, "weights", json_boolean(has_mean(swa))) != 0)
-        return err_set(ERR_MEMORY, "out of memory");
-    return ERR_OK;
+    TRY(run_put(state, "count", json_integer((json_int_t)swa->count)));
+    TRY(run_put(state, "done", json_boolean(swa->done)));
+    return run_put(state, "weights", json_boolean(has_mean(swa)));
 }
 
 static enum err swa_restore(void *self, const json_t *state)

@@ -2,6 +2,7 @@
  * on to the steps of durations. */
 #include "src/train/algorithms/algorithms_state.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,15 +10,11 @@
 #include "src/train/run/run.h"
 #include "src/formats/weights.h"
 
-static enum err named(const struct algorithm *a, enum err rc)
-{
-    return rc == ERR_OK ? rc : err_prefix(rc, "algorithms: %s", a->name);
-}
-
 /* As a new reference, which may be empty; NULL: no memory. */
 static json_t *times_json(const struct algorithm *a)
 {
     json_t *steps = json_object();
+    assert(a->time_count <= ALGORITHM_TIMES);
     for (int i = 0; steps != NULL && i < a->time_count; i++) {
         const struct algorithm_time *time = &a->times[i];
         if (time->duration.unit == UNIT_DUR &&
@@ -40,8 +37,9 @@ static enum err store_one(const struct algorithm *a, json_t *list)
     json_decref(steps);
     if (json_array_append_new(list, item) != 0 || failed)
         return err_set(ERR_MEMORY, "out of memory");
-    return a->ops->store != NULL ? named(a, a->ops->store(a->self, item))
-                                 : ERR_OK;
+    return a->ops->store != NULL
+               ? algorithm_named(a, a->ops->store(a->self, item))
+               : ERR_OK;
 }
 
 enum err algorithms_store(const struct algorithms *algorithms, json_t *state)
@@ -49,8 +47,7 @@ enum err algorithms_store(const struct algorithms *algorithms, json_t *state)
     if (algorithms->count == 0)
         return ERR_OK;
     json_t *list = json_array();
-    if (json_object_set_new(state, "algorithms", list) != 0)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(run_put(state, "algorithms", list));
     for (int i = 0; i < algorithms->count; i++)
         TRY(store_one(&algorithms->list[i], list));
     return ERR_OK;
@@ -75,12 +72,12 @@ static enum err restore_one(const struct algorithm *a, const json_t *item)
     if (a->ops->restore == NULL)
         return ERR_OK;
     if (item == NULL)
-        return named(
+        return algorithm_named(
             a, err_set(
                    ERR_CHECKPOINT,
                    "the checkpoint has no state of it: "
                    "checkpoint.load_ignore = \"algorithms/*\" begins it anew"));
-    return named(a, a->ops->restore(a->self, item));
+    return algorithm_named(a, a->ops->restore(a->self, item));
 }
 
 /* Those that are not stored stay: of checkpoints that had none. */
@@ -97,9 +94,9 @@ static enum err keep_times(const struct run *run, const struct algorithm *a,
         if (stored == NULL || time->duration.unit != UNIT_DUR)
             continue;
         if (!json_is_integer(stored) || then < 0)
-            return named(a, err_set(ERR_CHECKPOINT,
-                                    "its %s in the checkpoint is no step",
-                                    time->key));
+            return algorithm_named(
+                a, err_set(ERR_CHECKPOINT,
+                           "its %s in the checkpoint is no step", time->key));
         if (then != *time->steps && run->rank == 0)
             log_info("algorithms: %s: %s stays at %lld steps; by "
                      "train.max_duration = %s it would now be %lld",

@@ -1,6 +1,21 @@
-/* The thread that runs commands, and how one is run. */
+/* The thread that runs commands, and how one is run.
+ *
+ * Training must not wait for a command, and a command that hangs must not keep
+ * others from running for ever. So there is one thread, and one place for each
+ * hook in which a call waits; a newer call of the same hook takes its place and
+ * its turn, which bounds what can pile up behind a slow command.
+ *
+ * A command is a process group of its own, so that what it starts ends with it.
+ * It is looked at every NAP_MS, as three things are waited for at once: its end,
+ * room for the rest of its input, and what it writes. Its end is looked for
+ * without reaping it (WNOWAIT): until the group is killed its number must not
+ * become another process's.
+ *
+ * At a run's end all that waits has `wait_s` together, then the newest call
+ * alone, which tells of the end, as long again. */
 #include "src/train/extend/hook_runner.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -131,6 +146,7 @@ static pid_t spawn(const struct call *call, int input, int output)
 /* Gives the command what it will read of the rest of its input. */
 static void feed(int *fd, const char **rest)
 {
+    assert(*fd >= 0);
     size_t left = strlen(*rest);
     ssize_t sent =
         left > 0 ? send(*fd, *rest, left, MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
@@ -170,19 +186,24 @@ static double end_of(struct hook_runner *runner, double deadline)
     return end_s > 0 && end_s < deadline ? end_s : deadline;
 }
 
-/* Has it ended by `deadline`, and before all is to be over? It is not waited for
- * yet, so that its number stays its own. */
+/* It is not waited for yet, so that its number stays its own. */
+static bool has_ended(const struct line *line)
+{
+    siginfo_t info = { 0 };
+    return waitid(P_PID, (id_t)line->pid, &info, WEXITED | WNOHANG | WNOWAIT) ==
+               0 &&
+           info.si_pid == line->pid;
+}
+
+/* Has it ended by `deadline`, and before all is to be over? */
 static bool wait_until(struct hook_runner *runner, struct line *line,
                        double deadline)
 {
     for (;;) {
-        siginfo_t info = { 0 };
         if (line->in >= 0)
             feed(&line->in, &line->rest);
         drain(line->out);
-        if (waitid(P_PID, (id_t)line->pid, &info,
-                   WEXITED | WNOHANG | WNOWAIT) == 0 &&
-            info.si_pid == line->pid)
+        if (has_ended(line))
             return true;
         if (clock_now() >= end_of(runner, deadline))
             return false;
@@ -196,17 +217,13 @@ enum outcome { RAN, FAILED, ENDED };
 static enum outcome attend(struct hook_runner *runner, struct line *line,
                            int *status)
 {
+    assert(line->pid > 0); /* kill(-1) would be everybody */
     bool ended = wait_until(runner, line, clock_now() + runner->timeout_s);
     double grace = clock_now() + GRACE_S;
     if (!ended)
         kill(-line->pid, SIGTERM);
-    while (!ended && clock_now() < grace) {
-        siginfo_t info = { 0 };
+    while (!ended && clock_now() < grace && !has_ended(line)) {
         drain(line->out);
-        if (waitid(P_PID, (id_t)line->pid, &info,
-                   WEXITED | WNOHANG | WNOWAIT) == 0 &&
-            info.si_pid == line->pid)
-            break;
         (void)poll(NULL, 0, NAP_MS);
     }
     kill(-line->pid, SIGKILL); /* what it has left behind, too */
@@ -280,6 +297,7 @@ static int first(const struct hook_runner *runner)
 static void leave_out(struct hook_runner *runner)
 {
     int newest = -1;
+    assert(runner->closing && runner->end_s > 0);
     for (int i = 0; i < HOOK_RUNNER_MAX && runner->last_s > 0; i++)
         if (runner->waiting[i].command != NULL &&
             runner->waiting[i].turn == runner->turns)
@@ -318,6 +336,7 @@ static void *work(void *arg)
             tell(&call, outcome, status, runner->timeout_s);
         count->failed += outcome == FAILED;
         count->ended += outcome == ENDED;
+        assert(count->failed + count->ended + count->replaced <= count->called);
         call_free(&call);
     }
     pthread_mutex_unlock(&runner->lock);
@@ -349,7 +368,9 @@ void hook_runner_call(struct hook_runner *runner, int number, const char *event,
                       const char *command, const char *input)
 {
     struct call call = { strdup(event), strdup(command), strdup(input), 0 };
+    assert(number >= 0 && number < HOOK_RUNNER_MAX);
     pthread_mutex_lock(&runner->lock);
+    assert(!runner->closing);
     runner->count[number].called++;
     if (call.event == NULL || call.command == NULL || call.input == NULL) {
         runner->count[number].failed++;

@@ -5,7 +5,12 @@
  * grad_norm, eval_loss and "scalars", all that was measured of the step by the
  * name that trackers have it under. The last step's batch_end is always told.
  * At the end the ledger's event "hooks" has the counts of calls that did not go
- * well. */
+ * well.
+ *
+ * The line is made when the event comes, for what it says may change while the
+ * command waits for its turn; the command runs beside the training
+ * (hook_runner.c), and only the end of a run waits for it. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +124,7 @@ static enum err on_hooks_handle(void *self, enum event event,
     for (int i = 0; i < on->count; i++) {
         if (on->list[i].event != event || !is_due(on, event, step))
             continue;
+        assert(on->runner != NULL && step->rank == 0);
         char *line = line_of(on, event, step);
         hook_runner_call(on->runner, i, events_name(event), on->list[i].command,
                          line != NULL ? line : "{}\n");
@@ -131,6 +137,7 @@ static void tell_counts(const struct on_hooks *on,
                         const struct hook_count *count)
 {
     json_t *failures = json_object();
+    assert(on->count <= HOOK_RUNNER_MAX);
     for (int i = 0; i < on->count; i++) {
         const struct hook_count *c = &count[i];
         const char *name = events_name(on->list[i].event);

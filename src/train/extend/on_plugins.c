@@ -4,7 +4,14 @@
  * The ledger's event "plugins" has each one's name, version, path and SHA-256.
  * A checkpoint's state has "plugins": [{name, sha256, state: {LISTENER: text}}];
  * a run that goes on with another file of a name warns, and so does one that
- * lacks a plug-in whose state there is. */
+ * lacks a plug-in whose state there is.
+ *
+ * Plug-ins are one listener of the table, whatever their number, so that a list
+ * of them has one place among the others' rows. Its own listeners follow each
+ * other in the order of the list, then of each plug-in's. One that wants rank 0
+ * alone is never made elsewhere; what fails on one rank is held back as any
+ * listener's failure, until the ranks' exchange. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,28 +48,10 @@ struct on_plugins {
     int count;
 };
 
-static const int32_t event_number[EVENT_COUNT] = {
-    [EVENT_INIT] = TESSERA_INIT,
-    [EVENT_BEFORE_LOAD] = TESSERA_BEFORE_LOAD,
-    [EVENT_AFTER_LOAD] = TESSERA_AFTER_LOAD,
-    [EVENT_FIT_START] = TESSERA_FIT_START,
-    [EVENT_EPOCH_START] = TESSERA_EPOCH_START,
-    [EVENT_BATCH_START] = TESSERA_BATCH_START,
-    [EVENT_BEFORE_TRAIN_BATCH] = TESSERA_BEFORE_TRAIN_BATCH,
-    [EVENT_BEFORE_DATALOADER] = TESSERA_BEFORE_DATALOADER,
-    [EVENT_AFTER_DATALOADER] = TESSERA_AFTER_DATALOADER,
-    [EVENT_AFTER_TRAIN_BATCH] = TESSERA_AFTER_TRAIN_BATCH,
-    [EVENT_BATCH_ASK] = TESSERA_BATCH_ASK,
-    [EVENT_BATCH_END] = TESSERA_BATCH_END,
-    [EVENT_BATCH_CHECKPOINT] = TESSERA_BATCH_CHECKPOINT,
-    [EVENT_EPOCH_END] = TESSERA_EPOCH_END,
-    [EVENT_EPOCH_CHECKPOINT] = TESSERA_EPOCH_CHECKPOINT,
-    [EVENT_EVAL_START] = TESSERA_EVAL_START,
-    [EVENT_EVAL_BATCH_START] = TESSERA_EVAL_BATCH_START,
-    [EVENT_EVAL_BATCH_END] = TESSERA_EVAL_BATCH_END,
-    [EVENT_EVAL_END] = TESSERA_EVAL_END,
-    [EVENT_FIT_END] = TESSERA_FIT_END,
-};
+/* What an event is called outside: numbers that stay, whatever is put between
+ * ours. */
+#define NUMBER(NAME, ...) [EVENT_##NAME] = TESSERA_##NAME,
+static const int32_t event_number[EVENT_COUNT] = { EVENTS(NUMBER) };
 
 /* Whom a plug-in asks, and who it is. */
 struct plugin_asks {
@@ -143,6 +132,7 @@ static enum err listen(struct plugin *plugin,
 static enum err start(struct plugin *plugin, const struct run *run)
 {
     int count = 0;
+    assert(plugin->own == NULL && plugin->count == 0);
     TRY(plugin_file_open(plugin->settings.path, plugin->sha256, &plugin->own));
     plugin_host_make(run, plugin->own->name, &plugin->of_run);
     while (plugin->own->listeners != NULL &&
@@ -168,6 +158,7 @@ static enum err find(struct on_plugins *on, const char *name,
 static enum err record(const struct on_plugins *on, const struct run *run)
 {
     json_t *list = json_array();
+    assert(run->rank == 0); /* the ledger is rank 0's */
     for (int i = 0; i < on->count && list != NULL; i++) {
         const struct plugin *plugin = &on->list[i];
         const char *version = plugin->own->version;
@@ -233,6 +224,8 @@ static enum err on_plugins_handle(void *self, enum event event,
                                   struct asks *asks)
 {
     struct on_plugins *on = self;
+    assert((int)event >= 0 && event < EVENT_COUNT);
+    assert(record->step >= 0 && record->attempt > 0);
     uint64_t bit = TESSERA_EVENT_BIT(event_number[event]);
     struct tessera_step step = step_of(record);
     for (int i = 0; i < on->count; i++) {
@@ -259,15 +252,8 @@ static enum err store_listeners(struct plugin *plugin, json_t *state)
         if (listening->ops->store == NULL)
             continue;
         int result = listening->ops->store(listening->self, &text);
-        enum err rc = judge(plugin, listening->ops, "store", result);
-        if (rc == ERR_OK && text != NULL &&
-            json_object_set_new(state, listening->ops->name,
-                                json_string(text)) != 0)
-            rc = err_set(ERR_UNSUPPORTED,
-                         "plug-in %s: %s: store gives a text that is no UTF-8",
-                         plugin->own->name, listening->ops->name);
-        free(text);
-        TRY(rc);
+        TRY(plugin_host_store(&plugin->of_run, listening->ops->name, result,
+                              text, state));
     }
     return ERR_OK;
 }

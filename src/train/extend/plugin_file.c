@@ -1,4 +1,13 @@
-/* Looks at files of plug-ins before they are loaded, and loads them. */
+/* Looks at files of plug-ins before they are loaded, and loads them.
+ *
+ * What is loaded runs as the user, in every rank of the job, so it has to be the
+ * user's or root's and nobody else may be able to write it. A path could be
+ * another file between that look and the load: all is done with one open file,
+ * which dlopen() gets by its number (/proc/self/fd), and what was digested is
+ * what runs. An object that was loaded is never unloaded.
+ *
+ * All ranks must have loaded the same: a start compares one digest over the files
+ * of all plug-ins, those that listen, then those that are algorithms. */
 #include "src/train/extend/plugin_host.h"
 
 #include <stddef.h>
@@ -155,26 +164,55 @@ enum err plugin_file_open(const char *path, char hex[65],
     return rc;
 }
 
+/* The file of an item of `plugins`, or of `algorithms` if it is a plug-in's; NULL:
+ * it has none. */
+union item {
+    struct plugin_settings listens;
+    _Alignas(max_align_t) char any[4 * SETTINGS_TEXT_BYTES]; /* any kind's */
+    struct algorithm_plugin changes;
+};
+
+static const char *file_of(const struct setting *list, int kind,
+                           const union item *item)
+{
+    const char *name = list->kinds[kind].name;
+    if (name == NULL) /* `plugins` has one kind, without a name */
+        return item->listens.path;
+    return strcmp(name, "plugin") == 0 ? item->changes.path : NULL;
+}
+
+static enum err digest_list(const char *key, const char *text,
+                            struct digest *digest, int *files)
+{
+    union item item;
+    char own[65];
+    const struct setting *list = train_settings_setting(key);
+    int count = 0, kind = 0;
+    TRY(settings_list_count(list, text, &count));
+    for (int i = 0; i < count; i++) {
+        TRY(settings_list_item(list, text, i, &kind, &item));
+        const char *path = file_of(list, kind, &item);
+        if (path == NULL)
+            continue;
+        TRY(plugin_file_digest(path, own));
+        TRY(digest_update(digest, own, sizeof own));
+        ++*files;
+    }
+    return ERR_OK;
+}
+
 enum err plugin_file_all(const struct train_settings *settings, char hex[65])
 {
     enum err rc = ERR_OK;
     struct digest *digest = NULL;
-    struct plugin_settings item;
-    int count = 0, kind = 0;
-    hex[0] = '\0';
-    const char *list = settings->alone.plugins;
-    const struct setting *setting = train_settings_setting("plugins");
-    TRY(settings_list_count(setting, list, &count));
-    if (count == 0)
-        return ERR_OK;
+    int files = 0;
     TRY(digest_create(&digest));
-    for (int i = 0; i < count; i++) {
-        char own[65];
-        TRY_OUT(settings_list_item(setting, list, i, &kind, &item));
-        TRY_OUT(plugin_file_digest(item.path, own));
-        TRY_OUT(digest_update(digest, own, sizeof own));
-    }
+    TRY_OUT(digest_list("plugins", settings->alone.plugins, digest, &files));
+    TRY_OUT(
+        digest_list("algorithms", settings->alone.algorithms, digest, &files));
     TRY_OUT(digest_finish(digest, hex));
+    if (files == 0)
+        hex[0] = '\0';
 out:
     digest_destroy(digest);
     return rc;

@@ -1,8 +1,16 @@
-/* The functions that a plug-in may call, and how its failures become ours. */
+/* The functions that a plug-in may call, and how its failures become ours.
+ *
+ * A plug-in sees struct tessera_host alone, in plain C and with `bytes` in front,
+ * so that it can be older or newer than the program. Ours is the struct around
+ * it, found again from the pointer that comes back. A plug-in's function gives an
+ * int and no text; the reason is what it told by fail() before, which is used
+ * once, so that an old one is never told of a later failure. */
 #include "src/train/extend/plugin_host.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/log.h"
@@ -43,6 +51,7 @@ static void tell_scalar(const struct tessera_host *host, const char *name,
 void plugin_host_make(const struct run *run, const char *name,
                       struct plugin_host *out)
 {
+    assert(run->rank >= 0 && run->rank < run->ranks && run->attempt > 0);
     *out = (struct plugin_host){
         .host = { .bytes = sizeof out->host,
                   .rank = run->rank,
@@ -67,6 +76,20 @@ enum err plugin_host_judge(struct plugin_host *host, const char *part,
         ERR_UNSUPPORTED, "plug-in %s: %s: %s failed: %s", host->name, part,
         what, host->failure[0] != '\0' ? host->failure : "it does not say why");
     host->failure[0] = '\0';
+    return rc;
+}
+
+enum err plugin_host_store(struct plugin_host *host, const char *part,
+                           int result, char *text, json_t *state)
+{
+    enum err rc = plugin_host_judge(host, part, "store", result);
+    assert(json_is_object(state));
+    if (rc == ERR_OK && text != NULL &&
+        json_object_set_new(state, part, json_string(text)) != 0)
+        rc = err_set(ERR_UNSUPPORTED,
+                     "plug-in %s: %s: store gives a text that is no UTF-8",
+                     host->name, part);
+    free(text);
     return rc;
 }
 

@@ -2,6 +2,7 @@
  * tessera_host), what its functions' results mean, and its file. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 
 #include "src/base/err.h"
@@ -25,6 +26,10 @@ void plugin_host_make(const struct run *run, const char *name,
 /* A function `what` of the plug-in's part has returned `result`. */
 enum err plugin_host_judge(struct plugin_host *host, const char *part,
                            const char *what, int result);
+
+/* The same of `store`, whose text, which is released, becomes state[part]. */
+enum err plugin_host_store(struct plugin_host *host, const char *part,
+                           int result, char *text, json_t *state);
 
 /* A part of a name: letters, digits and '_'. */
 bool plugin_host_is_name(const char *name);

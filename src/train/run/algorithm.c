@@ -1,11 +1,20 @@
 /* Makes the algorithms of a run from their settings, and calls them. What each
- * does is in its own file. */
+ * does is in its own file.
+ *
+ * The list is read three times, as it is needed at three moments: settings are
+ * judged (algorithm_check), what the list asks of model and replica must be known
+ * before these are made (algorithm_needs), and the algorithms themselves need
+ * both to be there (algorithms_create). Then they are called in the order of the
+ * list, but for the way back from a second gradient (after_again), which undoes
+ * what was done last first. An algorithm that has not got a call is passed over,
+ * so a run pays for nothing that it did not ask for. */
 #include "src/train/run/algorithm.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/train/settings/algorithm_settings.h"
 #include "src/train/settings/train_settings.h"
 
@@ -32,9 +41,8 @@ static enum err read_item(const struct train_settings *settings, int index,
     TRY(settings_list_item(setting, text, index, &kind, NULL));
     out->name = algorithm_kinds[kind].name;
     out->ops = table[kind].ops;
-    out->settings = calloc(1, table[kind].settings_bytes);
-    if (out->settings == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_memory(&out->settings, 1, table[kind].settings_bytes, true,
+                   "settings of an algorithm"));
     return settings_list_item(setting, text, index, &kind, out->settings);
 }
 
@@ -62,13 +70,6 @@ static enum err read_list(const struct train_settings *settings,
     return ERR_OK;
 }
 
-static enum err named(const struct algorithm *algorithm, enum err rc)
-{
-    if (rc != ERR_OK)
-        err_prefix(rc, "algorithms: %s", algorithm->name);
-    return rc;
-}
-
 enum err algorithm_check(const struct train_settings *settings)
 {
     enum err rc = ERR_OK;
@@ -78,7 +79,7 @@ enum err algorithm_check(const struct train_settings *settings)
     for (int i = 0; i < list.count; i++) {
         const struct algorithm *a = &list.list[i];
         if (a->ops->check != NULL)
-            TRY_OUT(named(a, a->ops->check(a->settings, settings)));
+            TRY_OUT(algorithm_named(a, a->ops->check(a->settings, settings)));
     }
     TRY_OUT(algorithm_needs(settings, &needs));
     double preset =
@@ -103,7 +104,7 @@ enum err algorithm_needs(const struct train_settings *settings,
     for (int i = 0; i < list.count; i++) {
         const struct algorithm *a = &list.list[i];
         if (a->ops->needs != NULL)
-            TRY_OUT(named(a, a->ops->needs(a->settings, out)));
+            TRY_OUT(algorithm_named(a, a->ops->needs(a->settings, out)));
     }
 out:
     algorithms_destroy(&list);
@@ -119,11 +120,9 @@ enum err algorithms_create(struct algorithms *algorithms,
     for (int i = 0; i < algorithms->count; i++) {
         struct algorithm *a = &algorithms->list[i];
         if (a->ops->bytes > 0)
-            a->self = calloc(1, a->ops->bytes);
-        if (a->ops->bytes > 0 && a->self == NULL)
-            return err_set(ERR_MEMORY, "out of memory");
+            TRY(new_memory(&a->self, 1, a->ops->bytes, true, a->name));
         if (a->ops->create != NULL)
-            TRY(named(a, a->ops->create(a->self, a->settings, run)));
+            TRY(algorithm_named(a, a->ops->create(a->self, a->settings, run)));
     }
     return ERR_OK;
 }
@@ -147,7 +146,7 @@ void algorithms_destroy(struct algorithms *algorithms)
     for (int i = 0; i < algorithms->count; i++) {                              \
         const struct algorithm *a = &algorithms->list[i];                      \
         if (a->ops->call != NULL)                                              \
-            TRY(named(a, a->ops->call(__VA_ARGS__)));                          \
+            TRY(algorithm_named(a, a->ops->call(__VA_ARGS__)));                \
     }                                                                          \
     return ERR_OK
 
@@ -173,7 +172,7 @@ enum err algorithms_after_again(const struct algorithms *algorithms)
     for (int i = algorithms->count - 1; i >= 0; i--) {
         const struct algorithm *a = &algorithms->list[i];
         if (a->ops->after_again != NULL)
-            TRY(named(a, a->ops->after_again(a->self)));
+            TRY(algorithm_named(a, a->ops->after_again(a->self)));
     }
     return ERR_OK;
 }
@@ -195,6 +194,12 @@ enum err algorithms_swap(const struct algorithms *algorithms)
 }
 
 /* --- for algorithms --- */
+
+enum err algorithm_named(const struct algorithm *algorithm, enum err rc)
+{
+    return rc == ERR_OK ? rc
+                        : err_prefix(rc, "algorithms: %s", algorithm->name);
+}
 
 enum err algorithm_keep(struct algorithm_needs *needs, const char *name,
                         bool saved)
@@ -219,6 +224,8 @@ int algorithm_kept(const struct algorithm_needs *needs, const char *name)
     return index;
 }
 
+/* Of several that need the norm only the first one sums, unless the gradient has
+ * changed between them. */
 enum err algorithm_norm(struct replica *replica, struct algorithm_step *step)
 {
     if (!step->stale)

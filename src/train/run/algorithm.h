@@ -133,5 +133,8 @@ enum err algorithm_keep(struct algorithm_needs *needs, const char *name,
 /* Its number when the replica is there. */
 int algorithm_kept(const struct algorithm_needs *needs, const char *name);
 
+/* rc, whose text says whose it is. */
+enum err algorithm_named(const struct algorithm *algorithm, enum err rc);
+
 /* step->norm of the gradient as it is. Collective. */
 enum err algorithm_norm(struct replica *replica, struct algorithm_step *step);

@@ -1,6 +1,13 @@
 /* The table of a run's listeners, who they are and when they are called, and
  * the calls. When events happen is decided where the loop is, in trainer.c and
- * trainer_step.c, and in trainer_eval.c for evaluations. */
+ * trainer_step.c, and in trainer_eval.c for evaluations.
+ *
+ * What holds the ranks together here: a listener that is not LISTEN_TOGETHER may
+ * fail on one rank, and that rank cannot just return, as the others would wait
+ * for it in the step's next exchange. So its failure is held, its listeners that
+ * are alone stay silent, those that communicate go on, and the exchange of the
+ * step's record brings the failure to all. A step's events therefore come in the
+ * same order everywhere, whoever has failed. */
 #include "src/train/run/events.h"
 
 #include <assert.h>
@@ -9,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/base/timeline.h"
 
 #define AT(event) EVENT_BIT(EVENT_##event)
@@ -83,38 +91,10 @@ static const struct listener table[] = { LISTENERS(ROW) };
     (AT(BEFORE_DATALOADER) | AT(AFTER_DATALOADER) | AT(EVAL_BATCH_START) |     \
      AT(EVAL_BATCH_END))
 
+#define NAME(NAME_, name_, about_) { #name_, about_ },
 static const struct {
     const char *name, *about;
-} names[EVENT_COUNT] = {
-    [EVENT_INIT] = { "init", "the run's parts are there" },
-    [EVENT_BEFORE_LOAD] = { "before_load", "a checkpoint is looked for" },
-    [EVENT_AFTER_LOAD] = { "after_load", "weights are there, fresh or loaded" },
-    [EVENT_FIT_START] = { "fit_start", "training begins, or goes on" },
-    [EVENT_EPOCH_START] = { "epoch_start", "a step begins an epoch" },
-    [EVENT_BATCH_START] = { "batch_start", "a step begins" },
-    [EVENT_BEFORE_TRAIN_BATCH] = { "before_train_batch",
-                                   "its gradients are to be computed" },
-    [EVENT_BEFORE_DATALOADER] = { "before_dataloader",
-                                  "a microbatch is to be read" },
-    [EVENT_AFTER_DATALOADER] = { "after_dataloader", "it was read" },
-    [EVENT_AFTER_TRAIN_BATCH] = { "after_train_batch",
-                                  "loss and gradient norm are known, the "
-                                  "weights are as before" },
-    [EVENT_BATCH_ASK] = { "batch_ask",
-                          "the weights are new; the last occasion to ask, "
-                          "before all ranks agree; also before the first "
-                          "step" },
-    [EVENT_BATCH_END] = { "batch_end", "the step's record is complete" },
-    [EVENT_BATCH_CHECKPOINT] = { "batch_checkpoint",
-                                 "a checkpoint is made if one is due" },
-    [EVENT_EPOCH_END] = { "epoch_end", "a step has ended an epoch" },
-    [EVENT_EPOCH_CHECKPOINT] = { "epoch_checkpoint", "after that" },
-    [EVENT_EVAL_START] = { "eval_start", "an evaluation begins" },
-    [EVENT_EVAL_BATCH_START] = { "eval_batch_start", "one batch of it begins" },
-    [EVENT_EVAL_BATCH_END] = { "eval_batch_end", "and ends" },
-    [EVENT_EVAL_END] = { "eval_end", "its loss is known" },
-    [EVENT_FIT_END] = { "fit_end", "training ends" },
-};
+} names[EVENT_COUNT] = { EVENTS(NAME) };
 
 const char *events_name(enum event event)
 {
@@ -155,9 +135,7 @@ enum err events_listen(struct events *events, const struct listener *row,
     if (row->place == LISTEN_RANK_0 && events->rank != 0)
         return ERR_OK;
     if (row->ops->bytes > 0)
-        next->self = calloc(1, row->ops->bytes);
-    if (row->ops->bytes > 0 && next->self == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+        TRY(new_memory(&next->self, 1, row->ops->bytes, true, row->name));
     events->count++;
     if (row->ops->create_together != NULL)
         return row->ops->create_together(next->self, run);
@@ -187,6 +165,7 @@ void events_ask_finish(struct asks *asks, const char *format, ...)
 enum err events_run(struct events *events, enum event event,
                     const struct step_record *step)
 {
+    assert((int)event >= 0 && event < EVENT_COUNT && step != NULL);
     for (int i = 0; i < events->count; i++) {
         const struct listener *row = events->list[i].row;
         bool together = row->place == LISTEN_TOGETHER;

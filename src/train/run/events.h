@@ -42,29 +42,36 @@ struct timeline;
 struct timeline_kind;
 struct run;
 
-enum event {
-    EVENT_INIT,
-    EVENT_BEFORE_LOAD,
-    EVENT_AFTER_LOAD,
-    EVENT_FIT_START,
-    EVENT_EPOCH_START,
-    EVENT_BATCH_START,
-    EVENT_BEFORE_TRAIN_BATCH,
-    EVENT_BEFORE_DATALOADER,
-    EVENT_AFTER_DATALOADER,
-    EVENT_AFTER_TRAIN_BATCH,
-    EVENT_BATCH_ASK,
-    EVENT_BATCH_END,
-    EVENT_BATCH_CHECKPOINT,
-    EVENT_EPOCH_END,
-    EVENT_EPOCH_CHECKPOINT,
-    EVENT_EVAL_START,
-    EVENT_EVAL_BATCH_START,
-    EVENT_EVAL_BATCH_END,
-    EVENT_EVAL_END,
-    EVENT_FIT_END,
-    EVENT_COUNT
-};
+/* X(NAME, name, when it comes) */
+#define EVENTS(X)                                                              \
+    X(INIT, init, "the run's parts are there")                                 \
+    X(BEFORE_LOAD, before_load, "a checkpoint is looked for")                  \
+    X(AFTER_LOAD, after_load, "weights are there, fresh or loaded")            \
+    X(FIT_START, fit_start, "training begins, or goes on")                     \
+    X(EPOCH_START, epoch_start, "a step begins an epoch")                      \
+    X(BATCH_START, batch_start, "a step begins")                               \
+    X(BEFORE_TRAIN_BATCH, before_train_batch,                                  \
+      "its gradients are to be computed")                                      \
+    X(BEFORE_DATALOADER, before_dataloader, "a microbatch is to be read")      \
+    X(AFTER_DATALOADER, after_dataloader, "it was read")                       \
+    X(AFTER_TRAIN_BATCH, after_train_batch,                                    \
+      "loss and gradient norm are known, the weights are as before")           \
+    X(BATCH_ASK, batch_ask,                                                    \
+      "the weights are new; the last occasion to ask, before all "             \
+      "ranks agree; also before the first step")                               \
+    X(BATCH_END, batch_end, "the step's record is complete")                   \
+    X(BATCH_CHECKPOINT, batch_checkpoint,                                      \
+      "a checkpoint is made if one is due")                                    \
+    X(EPOCH_END, epoch_end, "a step has ended an epoch")                       \
+    X(EPOCH_CHECKPOINT, epoch_checkpoint, "after that")                        \
+    X(EVAL_START, eval_start, "an evaluation begins")                          \
+    X(EVAL_BATCH_START, eval_batch_start, "one batch of it begins")            \
+    X(EVAL_BATCH_END, eval_batch_end, "and ends")                              \
+    X(EVAL_END, eval_end, "its loss is known")                                 \
+    X(FIT_END, fit_end, "training ends")
+
+#define EVENT_ONE(NAME, ...) EVENT_##NAME,
+enum event { EVENTS(EVENT_ONE) EVENT_COUNT };
 
 /* What a listener may ask of the loop. */
 enum ask {

@@ -1,6 +1,16 @@
 /* Which batches of the data a run's rollbacks leave out, as a list and as
  * intervals, to and from a checkpoint's state. When a run goes back, and what
- * the ledger says of it, is trainer_rollback.c. */
+ * the ledger says of it, is trainer_rollback.c.
+ *
+ * Two counts run side by side: completed steps, and batches of the data. Without
+ * rollbacks both are the same. One from step 12 back to 10 leaves out the batches
+ * 10, 11 and 12, that of the step that was judged among them, and step 10 reads
+ * batch 13 from then on. What steps before 10 have read stays, so the list may
+ * grow, but an entry never changes; and a run that begins again at an older
+ * checkpoint finds later entries in the ledger and reads as it would have read.
+ *
+ * What the list leaves out is kept as intervals that are ascending and apart, so
+ * that a step's batch is found by one walk. */
 #include "src/train/run/rollback.h"
 
 #include <assert.h>
@@ -8,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/jsontext.h"
 
 #define KEY "rollbacks"
@@ -38,6 +49,7 @@ void rollback_free(struct rollbacks *rollbacks)
 int64_t rollback_batch(const struct rollbacks *rollbacks, int64_t step)
 {
     int64_t batch = step;
+    assert(step >= 0);
     for (int i = 0; i < rollbacks->gap_count; i++) {
         if (rollbacks->gaps[i].first > batch)
             break;
@@ -89,18 +101,13 @@ static void leave_out(struct rollbacks *rollbacks, int64_t first, int64_t end)
 enum err rollback_add(struct rollbacks *rollbacks,
                       const struct rollback *rollback)
 {
-    size_t room = (size_t)rollbacks->count + 1;
-    struct rollback *list =
-        realloc(rollbacks->list, room * sizeof rollbacks->list[0]);
-    if (list != NULL)
-        rollbacks->list = list;
-    struct rollback *gaps =
-        realloc(rollbacks->gaps, room * sizeof rollbacks->gaps[0]);
-    if (gaps != NULL)
-        rollbacks->gaps = gaps;
-    if (list == NULL || gaps == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    list[rollbacks->count++] = *rollback;
+    /* each can make one interval more, at most */
+    assert(rollbacks->gap_count <= rollbacks->count);
+    TRY(array_room(&rollbacks->list, &rollbacks->list_room,
+                   rollbacks->count + 1));
+    TRY(array_room(&rollbacks->gaps, &rollbacks->gap_room,
+                   rollbacks->count + 1));
+    rollbacks->list[rollbacks->count++] = *rollback;
     leave_out(rollbacks, rollback->first, rollback->first + rollback->batches);
     return ERR_OK;
 }

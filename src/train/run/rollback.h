@@ -28,7 +28,7 @@ struct rollbacks {
     struct rollback *list; /* [count] in the order in which they happened */
     struct rollback *gaps; /* [gap_count] of `first` and `batches` alone: what
                               the list leaves out, ascending and apart */
-    int count, gap_count;
+    int count, gap_count, list_room, gap_room;
 };
 
 /* Why a run is to go back, or an update is left out. */

@@ -1,4 +1,10 @@
-/* What of a run concerns several of its parts. */
+/* What of a run concerns several of its parts.
+ *
+ * Nothing here decides what is trained: durations become steps by the rates that
+ * the schedule has settled, tokens are counted from the position, so that neither
+ * is kept twice; and the swap of weights brackets whatever looks at the model
+ * between steps. It is a swap and not a copy: who comes back to the weights that
+ * train finds the same bits, and no third set of them has to have room. */
 #include "src/train/run/run.h"
 
 #include <assert.h>
@@ -6,6 +12,7 @@
 bool run_due(const struct run *run, struct duration interval)
 {
     int64_t steps = 0;
+    assert(run->position.step >= 0);
     if (interval.unit == UNIT_SEC || interval.unit == UNIT_AUTO)
         return false;
     if (units_steps(interval, &run->plan.rates, &steps) != ERR_OK || steps == 0)
@@ -61,6 +68,7 @@ enum err run_algorithm_steps(struct run *run, const void *self, const char *key,
                              struct duration duration, int64_t *steps)
 {
     struct algorithm *a = run->algorithms.list;
+    assert(self != NULL);
     TRY(run_steps(run, key, duration, steps));
     while (a->self != self)
         a++;

@@ -1,7 +1,13 @@
 /* Scales of 8-bit operands from the largest magnitudes of the last steps. The
- * products that use them are in src/model/model_fp8.c. */
+ * products that use them are in src/model/model_fp8.c.
+ *
+ * A row of the history is a step's magnitudes, the newest in front, and a scale
+ * is made of the largest of a column. In a checkpoint the history is text, each
+ * number's 32 bits in hexadecimal: decimal digits would have to be right in
+ * reader and writer for a resumed run to have the same scales. */
 #include "src/train/run/trainer_fp8.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,14 +65,13 @@ enum err trainer_fp8_create(const struct kernel_memory *memory, int64_t count,
     enum err rc = ERR_OK;
     struct arena plan = { 0 };
     struct trainer_fp8 *fp8 = NULL;
+    assert(count > 0);
     *out = NULL;
     TRY(new_zeroed(&fp8, 1));
     fp8->memory = memory;
     fp8->count = count;
-    fp8->history = calloc(TRAINER_FP8_STEPS, row_bytes(fp8));
-    fp8->bits = calloc((size_t)count, sizeof fp8->bits[0]);
-    if (fp8->history == NULL || fp8->bits == NULL)
-        TRY_OUT(err_set(ERR_MEMORY, "out of memory"));
+    TRY_OUT(new_zeroed(&fp8->history, TRAINER_FP8_STEPS * (size_t)count));
+    TRY_OUT(new_zeroed(&fp8->bits, (size_t)count));
     for (int i = 0; i < 3; i++)
         (void)arena_take(&plan, row_bytes(fp8));
     TRY_OUT(memory->host_create(plan.used, &fp8->pinned));

@@ -1,5 +1,7 @@
 /* Memory for the losses of a rank's leaves, and their one copy to the host
- * after all of them. */
+ * after all of them: a copy for each leaf would have the host wait for the device
+ * as often. Behind the leaves that count are places that nobody reads, for leaves
+ * that are computed only because other ranks need this one in them. */
 #include "src/train/run/trainer_losses.h"
 
 #include <assert.h>
@@ -33,7 +35,7 @@ void trainer_losses_destroy(struct trainer_losses *losses)
 struct leaf_loss *trainer_losses_at(const struct trainer_losses *losses,
                                     int64_t first)
 {
-    assert(first < losses->count);
+    assert(first < losses->count && losses->memory != NULL);
     struct leaf_loss *all = (void *)losses->tensors.base;
     return all + (first < 0 ? losses->count : first);
 }

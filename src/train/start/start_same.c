@@ -1,7 +1,12 @@
 /* Compares arithmetic, data sets and settings between the ranks before
- * training. start_fixed.c compares them with an earlier attempt. */
+ * training. start_fixed.c compares them with an earlier attempt.
+ *
+ * Each rank brings a row of short texts and a checksum of each setting, so that
+ * what differs can be named and not only that something does. All ranks compare
+ * all rows with rank 0's and come to the same error. */
 #include "src/train/start/start.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +58,7 @@ static enum err differs(const struct run *run, int rank, const char *what)
 static enum err compare(const struct run *run, int rank,
                         const struct facts *first, const struct facts *other)
 {
+    assert(rank > 0 && rank < run->ranks);
     if (strcmp(first->arithmetic, other->arithmetic) != 0)
         return err_set(ERR_UNSUPPORTED,
                        "%s computes with %s, %s with %s: give both the same "
@@ -68,7 +74,7 @@ static enum err compare(const struct run *run, int rank,
     if (strcmp(first->eval_id, other->eval_id) != 0)
         return differs(run, rank, "data set in data.eval");
     if (strcmp(first->plugins, other->plugins) != 0)
-        return differs(run, rank, "file, or list of files, in plugins");
+        return differs(run, rank, "file, or list of files, of plug-ins");
     return ERR_OK;
 }
 
