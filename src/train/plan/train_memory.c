@@ -1,9 +1,21 @@
 /* Compares what a configuration needs with what there is: the automatic
  * microbatch, and whether a run fits. What it needs is counted by
  * src/parallel/memory_plan.c; other ways to run it are in
- * train_memory_ways.c. */
+ * train_memory_ways.c.
+ *
+ * A plan is laid out by the code that lays out the run, with nothing behind the
+ * addresses: no estimate that could drift from what is taken. It holds for one
+ * microbatch and one strategy, so what fits is found by trying: microbatches from
+ * the largest down, ranks from few to many.
+ *
+ * Four limits are compared with one plan: memory.limit with all of it; where
+ * tensors lie, what the place has there, in which the weights that ranks of a
+ * node share count once; on a device also the host's part; and with ulimit -v the
+ * address space, of which stacks of threads take some that they never touch. */
 #include "src/train/plan/train_memory.h"
 
+#include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +43,7 @@ struct replica_options
 train_memory_replica(const struct train_settings *settings)
 {
     const struct train_settings *s = settings;
+    assert(s->parallel.slots > 0 && s->parallel.sequence_chunks > 0);
     int64_t slot = s->train.global_batch / s->parallel.slots;
     int64_t leaves = s->train.microbatch > 0 ? slot / s->train.microbatch : 1;
     int chunks = (int)s->parallel.sequence_chunks;
@@ -144,6 +157,7 @@ enum err train_memory_plan_with(const struct train_settings *settings,
                             ? (int)settings->checkpoint.redundancy_group
                             : 2,
     };
+    assert(place->ranks > 0 && place->threads > 0 && place->kernels != NULL);
     TRY(train_memory_model(settings, place->threads, &input.options));
     return memory_plan(&input, out);
 }
@@ -173,6 +187,7 @@ bool train_memory_fits(const struct memory_plan *plan,
 {
     size_t node =
         (size_t)(place->node_ranks > 0 ? place->node_ranks : place->ranks);
+    assert(node > 0 && plan->shared <= plan->total);
     size_t here = plan->total - plan->shared / node * (node - 1);
     /* all that the plan counts and the threads' stacks, the saver's and the
      * lock's among them: little more than is missing at this moment */
@@ -189,6 +204,7 @@ bool train_memory_fits(const struct memory_plan *plan,
 
 int64_t train_memory_smaller(int64_t microbatch)
 {
+    assert(microbatch > 0);
     for (int64_t factor = 2; factor * factor <= microbatch; factor++)
         if (microbatch % factor == 0)
             return microbatch / factor;
@@ -198,13 +214,16 @@ int64_t train_memory_smaller(int64_t microbatch)
 static int64_t common_multiple(int64_t a, int64_t b)
 {
     int64_t multiple = a;
+    assert(a > 0 && b > 0);
     while (multiple % b != 0)
         multiple += a;
     return multiple;
 }
 
 /* The number of ranks that is tried after `ranks`, which the degrees divide;
- * 0: none. */
+ * 0: none. From the least common multiple of the degrees on it doubles, and ends
+ * with the most that there can be: few tries find a number that is at most twice
+ * the smallest with which the run fits. */
 static int more_ranks(int ranks, const struct train_settings *settings)
 {
     int64_t shard = settings->parallel.shard_degree;
@@ -271,6 +290,7 @@ enum err train_memory_auto(const struct train_settings *settings,
     *microbatch = fits ? trial->train.microbatch : 1;
 out:
     free(trial);
+    assert(rc != ERR_OK || *microbatch > 0);
     return rc;
 }
 
@@ -294,48 +314,45 @@ enum err train_memory_nearest(const struct train_settings *settings,
     return ERR_OK;
 }
 
-static void append(char *text, size_t size, const char *format,
-                   const char *value)
+__attribute__((format(printf, 3, 4))) static void
+append(char *text, size_t size, const char *format, ...)
 {
+    va_list list;
     size_t used = strlen(text);
+    assert(used < size);
     if (used > 0)
-        snprintf(text + used, size - used, " ");
-    used = strlen(text);
-    snprintf(text + used, size - used, format, value);
+        used += (size_t)snprintf(text + used, size - used, " ");
+    va_start(list, format);
+    if (used < size)
+        vsnprintf(text + used, size - used, format, list);
+    va_end(list);
 }
 
 void train_memory_changes(const struct train_settings *settings, int ranks,
                           const struct train_settings *near, int near_ranks,
                           char *text, size_t size)
 {
-    char number[32];
     text[0] = '\0';
     if (near->parallel.strategy != settings->parallel.strategy)
         append(text, size, "parallel.strategy=%s",
                replica_strategy_names[near->parallel.strategy]);
-    if (near->parallel.shard_degree != settings->parallel.shard_degree) {
-        snprintf(number, sizeof number, "%lld",
-                 (long long)near->parallel.shard_degree);
-        append(text, size, "parallel.shard_degree=%s", number);
-    }
-    if (near->train.microbatch != settings->train.microbatch) {
-        snprintf(number, sizeof number, "%lld",
-                 (long long)near->train.microbatch);
-        append(text, size, "train.microbatch=%s", number);
-    }
+    if (near->parallel.shard_degree != settings->parallel.shard_degree)
+        append(text, size, "parallel.shard_degree=%lld",
+               (long long)near->parallel.shard_degree);
+    if (near->train.microbatch != settings->train.microbatch)
+        append(text, size, "train.microbatch=%lld",
+               (long long)near->train.microbatch);
     if (strcmp(near->memory.checkpoint, settings->memory.checkpoint) != 0)
         append(text, size, "memory.checkpoint=\"%s\"", near->memory.checkpoint);
     if (near->memory.compression != settings->memory.compression)
         append(text, size, "memory.compression=%s",
                packing_names[near->memory.compression]);
     if (near->checkpoint.async != settings->checkpoint.async)
-        append(text, size, "checkpoint.async=%s", "false");
-    if (near_ranks != ranks) {
-        snprintf(number, sizeof number, "%d", near_ranks);
-        append(text, size, "%s ranks", number);
-    }
+        append(text, size, "checkpoint.async=false");
+    if (near_ranks != ranks)
+        append(text, size, "%d ranks", near_ranks);
     if (text[0] == '\0') /* "auto" finds it there */
-        append(text, size, "%s", "as it is");
+        append(text, size, "as it is");
 }
 
 /* Which limit it is that the plan exceeds, and how much it leaves. */

@@ -1,8 +1,18 @@
 /* Lists the ways in which a configuration can run on a number of ranks,
  * estimates what each costs, and chooses the strategy under "auto". The costs
- * are assumptions for an order, not measurements. */
+ * are assumptions for an order, not measurements.
+ *
+ * A way is a strategy with its degree, times any of three changes (blocks computed
+ * again, saved tensors packed, checkpoints that are waited for), with the largest
+ * microbatch that fits then. That are at most SPREADS_MAX * CHANGES, so all are
+ * tried and sorted. What a user is told are the cheapest that differ in kind, for
+ * four variants of one microbatch would be one answer.
+ *
+ * "auto" looks at strategies alone, for the microbatch as it is: the three changes
+ * are the user's to choose. */
 #include "src/train/plan/train_memory.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +89,8 @@ static bool all_again(const struct train_settings *settings, double *missing)
 static void apply_spread(const struct spread *spread, int ranks,
                          struct train_settings *s)
 {
+    assert((spread->strategy == REPLICA_ZERO3) == (spread->degree > 0));
+    assert(spread->degree <= ranks);
     s->parallel.strategy = spread->strategy;
     s->parallel.shard_degree =
         spread->degree == ranks ? 0 : (int64_t)spread->degree;
@@ -186,6 +198,7 @@ static int list_spreads(const struct planner *planner, bool others,
 static double weigh(const struct train_memory_place *place, double group)
 {
     double node = (double)node_ranks(place);
+    assert(node >= 1.0);
     if (group <= 1.0)
         return 0.0;
     double near = fmin(node, group) - 1.0;
@@ -193,7 +206,12 @@ static double weigh(const struct train_memory_place *place, double group)
 }
 
 /* Bytes that a rank sends in a step; *weighed: with those on its node as so
- * much less. src/parallel/DESIGN.md has the sums. */
+ * much less. Of n ranks each sends (n - 1)/n of a tensor when it is summed into
+ * pieces, and as much when the pieces are gathered: ddp and zero1 do so once with
+ * the gradient (twice where slots do not divide by the ranks) and once with what
+ * was updated, zero2 with the gradient of every leaf. zero3 besides gathers the
+ * weights of each leaf twice, forward and backward, within its degree.
+ * src/parallel/DESIGN.md has the sums. */
 static double sent(const struct planner *planner,
                    const struct train_memory_way *way, double *weighed)
 {
@@ -206,6 +224,7 @@ static double sent(const struct planner *planner,
     bool bf16 = s->parallel.reduce_precision == REDUCE_BF16;
     double share = (ranks - 1.0) / ranks;
     double degree = (double)way->shard_degree;
+    assert(way->ranks > 0 && way->microbatch > 0 && slots > 0.0);
     double leaves = ceil(slots / ranks) * ceil(slot / (double)way->microbatch) *
                     (double)s->parallel.sequence_chunks;
     bool whole = fmod(slots, ranks) == 0.0 ||
@@ -362,6 +381,7 @@ enum err train_memory_ways(const struct train_settings *settings,
     struct spread spreads[SPREADS_MAX];
     struct planner planner;
     int found = 0;
+    assert(max > 0 && place->ranks > 0);
     *count = 0;
     TRY_OUT(planner_open(settings, place, limit_bytes, &planner));
     int spread_count = list_spreads(&planner, true, spreads);
@@ -461,6 +481,7 @@ enum err train_memory_strategy(struct train_settings *settings,
         TRY_OUT(replica_check(&options, place->ranks));
         TRY_OUT(replica_check_model(&options, planner.params));
     }
+    assert(count > 0); /* one of the two has said why not */
     for (int i = 0; i < count; i++) {
         (void)make_way(&planner, &spreads[i], 0, &ways[i]);
         set_cost(&planner, &ways[i]);

@@ -1,8 +1,15 @@
 /* Chooses the kernel table, the data type and the way of exchange from the
  * settings. The backends are found by kernels/kernels.c; which GPU a rank has
- * is start_devices.c. */
+ * is start_devices.c.
+ *
+ * "auto" is a GPU where there is one that this build can use, and bf16 there;
+ * else the processor and fp32. Who asks for bf16 or fp8 and has no GPU gets an
+ * error, never other bits. For a plan "auto" is the processor, so that a plan says
+ * the same on a login node and on the node that trains; a precision that only a
+ * GPU has is planned as a GPU's, which needs its sizes alone. */
 #include "src/train/plan/trainer_backend.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define AUTO "auto"
@@ -98,6 +105,7 @@ enum err trainer_backend_find(struct train_settings *settings, int ranks,
     if (s->hardware.fallback == FALLBACK_AUTO)
         s->hardware.fallback =
             !cpu && ranks > 1 ? FALLBACK_REFUSE : FALLBACK_WARN;
+    assert(s->hardware.backend != BACKEND_AUTO && ranks > 0);
     if ((*out)->allow_fallback != NULL)
         TRY((*out)->allow_fallback(trainer_backend_falls_back(s)));
     return ERR_OK;

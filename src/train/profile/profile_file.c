@@ -1,6 +1,14 @@
-/* Writes a rank's trace as JSON, event by event. */
+/* Writes a rank's trace as JSON, event by event: a trace has up to a quarter of a
+ * million of them, which no tree of JSON in memory has to hold. Names are words of
+ * our own tables, so nothing has to be escaped; a host's name and the run's uuid
+ * are letters, digits, dots and dashes.
+ *
+ * Who reads the file counts in microseconds and has one clock, so every event is
+ * moved by this rank's offset to rank 0's. How far that may be off stands beside
+ * it: two events of two ranks that are nearer than that have no order. */
 #include "src/train/profile/profile_file.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,6 +62,7 @@ static void put_event(FILE *file, const struct timeline *timeline,
     const struct timeline_kind *kind = &timeline->kinds[event->kind];
     const struct timeline_detail *detail = &event->detail;
     const char *comma = "";
+    assert(event->kind >= 0 && event->kind < timeline->kind_count);
     int64_t ns = event->end_ns - event->begin_ns;
     fprintf(file,
             ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,"
@@ -145,6 +154,8 @@ enum err profile_file_write(const char *path, const struct timeline *timeline,
     enum err rc = ERR_OK;
     char temporary[FSIO_PATH_MAX];
     int fd = -1;
+    assert(about->rank >= 0 && about->rank < about->ranks);
+    assert(about->first <= about->last);
     TRY(fsio_create_temporary(path, temporary, &fd));
     FILE *file = fdopen(fd, "w");
     if (file == NULL) {

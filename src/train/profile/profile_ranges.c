@@ -1,6 +1,8 @@
-/* Reads the ranges of train.profile. */
+/* Reads the ranges of train.profile. They must rise and not meet, so that a step
+ * belongs to one at most and the end of one is known when it comes. */
 #include "src/train/profile/profile_ranges.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -98,6 +100,7 @@ enum err profile_ranges_parse(const char *text, struct profile_ranges *out)
 const struct profile_range *
 profile_ranges_at(const struct profile_ranges *ranges, int64_t step)
 {
+    assert(step > 0 && ranges->count <= PROFILE_RANGES_MAX);
     for (int i = 0; i < ranges->count; i++)
         if (step >= ranges->list[i].first && step <= ranges->list[i].last)
             return &ranges->list[i];

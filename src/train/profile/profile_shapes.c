@@ -1,6 +1,13 @@
-/* Adds a timeline's ops by name and shape. */
+/* Adds a timeline's ops by name and shape.
+ *
+ * A hash table of fixed size with open addresses: a model has some dozens of
+ * shapes, a profile a quarter of a million events, and nothing is ever taken out.
+ * When it is half full what is new is left out, which keeps every search short;
+ * then there are more shapes than anybody would read a table of. A name is
+ * compared as text, for equal names may come from two tables. */
 #include "src/train/profile/profile.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +44,7 @@ static struct profile_shape *find(struct profile_shape *slots, int *used,
         at = (at + 1) % SLOTS;
     if (slots[at].name != NULL)
         return &slots[at];
+    assert(*used >= 0 && *used <= SLOTS / 2); /* the search has an end */
     if (*used >= SLOTS / 2)
         return NULL;
     ++*used;

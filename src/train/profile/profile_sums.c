@@ -1,6 +1,16 @@
-/* Adds the sums of the ranks' timelines, and finds their spread. */
+/* Adds the sums of the ranks' timelines, and finds their spread.
+ *
+ * Two exchanges for all kinds at once, of integers, which add in any order: sums
+ * of what was counted, and maxima of times and of their negatives, of which the
+ * second is minus the least. FLOPs go as millions and bytes as KiB, so that the
+ * sums of many ranks stay within 64 bits.
+ *
+ * A step's time is a frame's; work and ops inside it have each nanosecond once
+ * (a span's own time is without what lies in it), so the step less all of them is
+ * the time that nobody has accounted for. */
 #include "src/train/profile/profile.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "src/base/new.h"
@@ -49,6 +59,8 @@ enum err profile_sums_gather(struct comm *comm, const struct timeline *timeline,
 {
     enum err rc = ERR_OK;
     int kinds = timeline->kind_count;
+    assert(kinds > TIMELINE_STEP && kinds <= TIMELINE_KINDS_MAX);
+    assert(sums->first > 0 && sums->first <= sums->last);
     size_t added_count = (size_t)(2 * kinds * FIELDS + 1);
     size_t spread_count = (size_t)(2 * kinds * SPREADS);
     int64_t *added = NULL;
@@ -78,6 +90,7 @@ int64_t profile_sums_steps(const struct profile_sums *sums)
     return sums->host[TIMELINE_STEP].ns;
 }
 
+/* The time of all that is work, whose spans lie in frames. */
 static int64_t busy(const struct profile_sums *sums,
                     const struct profile_row *rows)
 {

@@ -1,6 +1,13 @@
-/* The table of a profile: parts of a step, then kinds of work, then shapes. */
+/* The table of a profile: parts of a step, then kinds of work, then shapes.
+ *
+ * The first two say the same time twice, once by where in a step it went and once
+ * by what was done: parts are frames that lie side by side, and what is between
+ * them has a line; kinds are spans' own times, wherever they were. Each adds up to
+ * the step. Times are of a step and the mean of ranks, while rates are amounts by
+ * the time that they took, so they need no mean. */
 #include "src/train/profile/profile.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,6 +27,7 @@ struct table {
 
 static enum err add(const struct table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* A line, cut to LINE_BYTES, without blanks at its end. */
 static enum err add(const struct table *table, const char *format, ...)
 {
     char line[LINE_BYTES];
@@ -199,6 +207,8 @@ enum err profile_table(const struct profile_sums *sums,
                        struct buffer *out)
 {
     int64_t steps = sums->last - sums->first + 1;
+    assert(steps > 0 && sums->ranks > 0);
+    assert(count >= 0 && count <= PROFILE_SHAPES);
     char peak[64] = "";
     struct table table = { .sums = sums,
                            .out = out,

@@ -1,7 +1,14 @@
 /* Switches the timeline on and off step by step, brings the ranks' sums
- * together, and hands what is to be written to a thread. */
+ * together, and hands what is to be written to a thread.
+ *
+ * The timeline belongs to the training while a range is on, and to the writer from
+ * the range's end until it has written: begin_range() asks for that, together with
+ * the other ranks, for a range that one rank has and another lacks could not be
+ * added up. A step that is given up ends the range with the steps that were done;
+ * where it is the first one there was no range. */
 #include "src/train/profile/trainer_profile.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -63,7 +70,9 @@ static enum err make(struct run *run, struct trainer_profile *profile)
                                  &profile->ops);
 }
 
-/* Times count from here on rank 0's clock. Collective. */
+/* Times count from here on rank 0's clock. Hosts' clocks run alike for the length
+ * of an attempt, but begin anywhere: their difference is measured once, before
+ * anything is timed, and put to each event when it is written. Collective. */
 static enum err compare_clocks(struct run *run, struct profile_about *about)
 {
     int64_t origin = timeline_now();
@@ -84,6 +93,7 @@ enum err trainer_profile_create(struct run *run)
     if (run->settings.train.profile[0] == '\0')
         return ERR_OK;
     struct trainer_profile *profile = NULL;
+    assert(run->profile == NULL && run->engine.model == NULL);
     rc = new_zeroed(&profile, 1);
     run->profile = profile;
     if (rc == ERR_OK)
@@ -151,6 +161,7 @@ static void *write_main(void *arg)
 static void start_writing(struct trainer_profile *profile)
 {
     sigset_t all, before;
+    assert(!profile->writing);
     atomic_store(&profile->written, false);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -244,6 +255,7 @@ static enum err end_range(struct run *run)
                                  .last = run->position.step,
                                  .peak_flops = run->now.record.peak_flops };
     int64_t uncertain_ns = 0;
+    assert(profile->first > 0 && profile->first <= run->position.step);
     warn_of_device(kernel_profile_finish(profile->ops, DEVICE_WAIT_S));
     timeline_stop(profile->timeline);
     sums.device = kernel_profile_times_device(profile->ops, &uncertain_ns);
@@ -268,6 +280,7 @@ static enum err end_range(struct run *run)
 static enum err begin_range(struct run *run)
 {
     struct trainer_profile *profile = run->profile;
+    assert(profile->first == 0);
     int64_t busy = !end_writing(profile, 0.0);
     TRY(comm_all_reduce_i64(run->comm, &busy, 1, COMM_MAX));
     if (busy != 0) {

@@ -1,4 +1,6 @@
-/* The table of the algorithms' settings, made of the rows of the header. */
+/* The table of the algorithms' settings, made of the rows of the header: a kind
+ * of list items for each algorithm, in the order of ALGORITHMS, which is that of
+ * the table of their functions (src/train/run/algorithm.c) as well. */
 #include "src/train/settings/algorithm_settings.h"
 
 #define ROW(kind, type, field, ...)                                            \

@@ -1,5 +1,10 @@
 /* The learning rate's multiplier as a function of the step alone. Durations
- * become steps in trainer_schedule.c. */
+ * become steps in trainer_schedule.c.
+ *
+ * Of the step alone: nothing is kept from one step to the next, so a run that is
+ * resumed, goes back or asks for the rate of another step gets the same double.
+ * Cosines and powers are src/base/real.c's, whose bits do not depend on a library.
+ * The formulas stand in the rows of schedule.h. */
 #include "src/train/settings/schedule.h"
 
 #include <assert.h>
@@ -47,7 +52,9 @@ static double between(double final, double left)
     return final + (1.0 - final) * left;
 }
 
-/* Cycles that do not grow any more are all alike. */
+/* Each cycle is a cosine from 1 to alpha_final and t_mult times as long as the one
+ * before (Loshchilov and Hutter 2017: SGDR), in whole steps. Cycles that do not
+ * grow any more are all alike. */
 static double restarts(const struct schedule *s, int64_t n)
 {
     int64_t length = s->period;
@@ -64,6 +71,8 @@ static double restarts(const struct schedule *s, int64_t n)
     return between(s->alpha_final, half_cosine(share(n, length)));
 }
 
+/* 1 at the end of the warm-up, then falling as 1 / sqrt(step) does, stretched by
+ * t_scale; over the cooldown a line from where that has come to. */
 static double inverse_sqrt(const struct schedule *s, int64_t step)
 {
     int64_t end = s->t_max - s->cooldown; /* of the decay */
@@ -75,6 +84,8 @@ static double inverse_sqrt(const struct schedule *s, int64_t step)
     return a + share(step - end, s->cooldown) * (s->alpha_final - a);
 }
 
+/* Warm-up, stable, decay: all of the run but its end is at the peak, so that one
+ * can decide late how long it is to be (Hu et al. 2024: MiniCPM). */
 static double wsd(const struct schedule *s, int64_t step)
 {
     int64_t end = s->t_max - s->cooldown; /* of what is stable */
@@ -96,6 +107,7 @@ static int passed(const struct schedule *s, int64_t step)
     return count;
 }
 
+/* Step 0 of a warm-up has rate 0: moments begin to fill, weights stay. */
 double schedule_multiplier(const struct schedule *s, int64_t step)
 {
     assert(step >= 0);

@@ -1,6 +1,12 @@
 /* Reads optimizer.groups. What a group does not say is as the run has it. A
  * group with another optimizer has that one's defaults, but for what is given
- * and nothing to the run's own optimizer. */
+ * and nothing to the run's own optimizer: an eps for groups with AdamW can be
+ * given once, though the run's Lion does not use it.
+ *
+ * The first group whose globs match a tensor has it. Groups are resolved here,
+ * to numbers and optimizers; which tensor is whose is found by name, later and
+ * wherever it is asked (optimizer_find()), so nothing depends on an order of
+ * tensors. */
 #include <assert.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -72,7 +72,9 @@ static void complete_schedule(struct train_settings *s)
 }
 
 /* The slots and microbatch that are left to us; memory.limit may have another
- * word (train_memory_auto()). */
+ * word (train_memory_auto()). Slots are powers of 2 up to 8, as far as they divide
+ * the batch: as many ranks can share it, and it must not depend on how many there
+ * are. */
 static void complete_batch(struct train_settings *s)
 {
     if (s->parallel.slots == 0) {
@@ -216,6 +218,10 @@ struct start_from train_settings_from(const struct train_settings *s)
 
 /* --- what decides the result, and the hash over it --- */
 
+/* Equal hashes mean the same bits, as far as settings decide them. So the hash is
+ * over those that do, key by key with its value as text, in the order of the table; a setting
+ * that a later version has added counts only where it is not its default, or the
+ * hashes of older runs would all be others. */
 bool train_settings_decides(const struct setting *setting)
 {
     return (setting->flags &

@@ -1,5 +1,12 @@
 /* Turns the durations of the settings into steps and checks them against each
- * other. The multiplier of a step is schedule.c. */
+ * other. The multiplier of a step is schedule.c.
+ *
+ * Settings say how long something is in steps, tokens, samples, epochs or parts of
+ * the run; the schedule knows steps alone. That needs the rates: of a step the
+ * samples and tokens are settings, of an epoch they come from the data, and of a
+ * "dur" from the run's length, which is found first. So durations become steps
+ * once, when the data are open, and a duration in seconds never does: bits would
+ * depend on how fast a machine is. */
 #include "src/train/settings/trainer_schedule.h"
 
 #include <assert.h>
@@ -37,6 +44,7 @@ static int64_t *steps_at(struct schedule *schedule, const struct timing *timing)
 /* Fractions of the run follow its length, which is scaled already. */
 static struct duration scaled(struct duration duration, double scale)
 {
+    assert(scale > 0.0 && duration.value >= 0.0);
     bool whole = duration.unit == UNIT_BA || duration.unit == UNIT_TOK ||
                  duration.unit == UNIT_SP;
     if (duration.unit == UNIT_DUR || scale == 1.0)
@@ -240,6 +248,8 @@ enum err trainer_schedule_check(const struct train_settings *s,
     return ERR_OK;
 }
 
+/* --- what a changed schedule was --- */
+
 /* The timing of a setting, NULL: it is no duration. */
 static const struct timing *timing_of(const char *field)
 {
@@ -255,6 +265,7 @@ void trainer_schedule_again(const struct train_settings *old,
                             const struct trainer_schedule *new_plan, char *text,
                             size_t bytes)
 {
+    assert(bytes > 0);
     struct schedule was = old_plan->schedule;
     struct schedule is = new_plan->schedule;
     bool scales = old->scheduler.scale != 1.0 || new->scheduler.scale != 1.0;
