@@ -1,7 +1,15 @@
 /* One attempt from the run lock to the exit code: makes the run directory and
  * the parts of a run, trains, and records how it ended. The steps themselves
- * are trainer.c and trainer_step.c. */
+ * are trainer.c and trainer_step.c.
+ *
+ * A run that goes back ends its trainer and makes another one, within the same
+ * attempt: with the lock held and the ranks together, but everything that a step
+ * has touched made anew, as a restart of the process would. What follows a failure
+ * depends on whether the ranks are still together. If they are, all have the same
+ * code and leave in order; if one has left the others amid a computation, nothing
+ * collective may follow, and comm_abort() ends the process. */
 
+#include <assert.h>
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -116,23 +124,16 @@ static enum err record_start(const struct attempt *try)
                   "hosts", run_hosts(try->comm), "version", TESSERA_VERSION));
 }
 
-/* What computes, and how tensors travel: for the log and the ledger. */
-static void describe(const struct run *t, char exchange[64],
-                     struct kernel_chosen *chosen)
-{
-    *chosen = (struct kernel_chosen){ .products = NULL };
-    replica_exchange(t->engine.replica, exchange, 64);
-    if (t->engine.kernels->chosen != NULL)
-        t->engine.kernels->chosen(chosen);
-}
-
-/* After "start", which stands there whatever happens meanwhile. */
+/* What computes, and how tensors travel. After "start", which stands there
+ * whatever happens meanwhile. */
 static enum err record_hardware(const struct attempt *try)
 {
     const struct run *t = try->run;
-    struct kernel_chosen chosen;
+    struct kernel_chosen chosen = { .products = NULL };
     char exchange[64];
-    describe(t, exchange, &chosen);
+    replica_exchange(t->engine.replica, exchange, sizeof exchange);
+    if (t->engine.kernels->chosen != NULL)
+        t->engine.kernels->chosen(&chosen);
     if (t->engine.kernels->memory->device)
         log_info("%s, exchange %s%s%s", t->engine.devices, exchange,
                  chosen.text[0] != '\0' ? ", " : "", chosen.text);
@@ -371,6 +372,7 @@ static enum err attempt_begin(struct attempt *try)
 {
     enum err rc = ERR_OK;
     bool tells = try->rank == 0 && !try->back.asked;
+    assert(try->run == NULL);
     TRY(start_trainer(try));
     if (tells)
         rc = tell_start(try);
@@ -388,6 +390,7 @@ static enum err attempt_begin(struct attempt *try)
  * may be what the next one begins with. */
 static enum err go_back(struct attempt *try)
 {
+    assert(try->run->now.back.asked && !try->run->now.finished);
     try->back = try->run->now.back;
     try->peak_flops = try->run->now.record.peak_flops;
     try->peak_source = try->run->now.record.peak_source;

@@ -1,9 +1,18 @@
 /* A training run on this rank: makes its parts, resolves its schedule, and runs
  * the loop of epochs, steps and events. One step is in trainer_step.c, memory
  * in trainer_memory.c, and what surrounds a run (lock, ledger, exit code) in
- * train_run.c. */
+ * train_run.c.
+ *
+ * Ranks call the same functions in the same order; where one could fail alone, all
+ * agree behind it (comm_agree), so that none waits for one that has left. A start
+ * does so after each part; a step when its gradients are there, and by the
+ * exchange at its end, which brings times, what listeners ask for, and who has
+ * failed. Whether the run goes on is decided from what all ranks have alike: what
+ * was exchanged, sums, the settings, never from a rank's own clock or signal.
+ */
 #include "src/train/loop/trainer.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +87,7 @@ enum err trainer_create(struct comm *comm,
 {
     enum err rc = ERR_OK;
     struct run *run = NULL;
+    assert(attempt > 0 && !settings->partial);
     TRY(new_zeroed(&run, 1));
     run->settings = *settings;
     run->comm = comm;
@@ -164,6 +174,7 @@ bool trainer_destroy(struct run *run)
 
 enum err trainer_roll_call(struct run *run, enum err rc)
 {
+    assert(rc != ERR_OK);
     bool shares =
         run->engine.replica != NULL && replica_shares(run->engine.replica);
     if (!shares || (rc != ERR_COMM && !run->engine.adrift))
@@ -203,6 +214,7 @@ static void finish(struct run *run, double elapsed_s)
 
 enum err trainer_start(struct run *run)
 {
+    assert(run->position.step == 0 && !run->now.finished);
     TRY(trainer_event(run, EVENT_INIT));
     TRY(trainer_event(run, EVENT_BEFORE_LOAD));
     if (run->engine.fp8 != NULL)
@@ -221,6 +233,7 @@ enum err trainer_start(struct run *run)
 static bool epoch_begins(const struct run *run, int64_t step)
 {
     int64_t epoch = run->plan.rates.samples_per_epoch;
+    assert(epoch > 0 && step >= 0);
     return step == 0 || trainer_rollback_position(run, step) / epoch !=
                             trainer_rollback_position(run, step - 1) / epoch;
 }
@@ -250,6 +263,7 @@ static enum err exchange(struct run *run)
  * is to save is the state before it. */
 static enum err give_up(struct run *run, double begin_s)
 {
+    assert(run->now.stop.agreed != 0);
     stop(run, run->now.stop.agreed);
     if (run->rank == 0)
         log_info("step %lld is given up after %.1f s of it",
@@ -259,7 +273,8 @@ static enum err give_up(struct run *run, double begin_s)
 
 static enum err fit_step(struct run *run)
 {
-    if (epoch_begins(run, run->position.step))
+    const int64_t before = run->position.step;
+    if (epoch_begins(run, before))
         TRY(trainer_event(run, EVENT_EPOCH_START));
     tracking_list_clear(run->now.record.scalars);
     TRY(trainer_event(run, EVENT_BATCH_START));
@@ -270,6 +285,7 @@ static enum err fit_step(struct run *run)
         return ERR_OK;
     if (run->now.stop.agreed != 0)
         return give_up(run, begin);
+    assert(run->position.step == before + 1);
     trainer_record_time(run, clock_now() - begin);
     run->position.elapsed_s += run->now.record.step_s;
     TRY(exchange(run));

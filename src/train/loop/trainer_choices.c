@@ -1,8 +1,14 @@
 /* Chooses the algorithms of matrix products and attention once per run, by
  * measurement on rank 0, and brings them to all ranks, to the run directory and
- * to checkpoints. The measurement itself is the kernel table's. */
+ * to checkpoints. The measurement itself is the kernel table's.
+ *
+ * Algorithms of a library differ in bits, and which one is fastest differs from
+ * measurement to measurement: so it is decided once, for all ranks, and kept with
+ * the run as long as it lives. What is measured are the shapes that a microbatch
+ * has asked for, which is why one is computed before. */
 #include "src/train/loop/trainer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,6 +150,7 @@ static enum err measure_together(struct run *run, char **text)
 {
     enum err rc = ERR_OK;
     struct measuring measuring = { .run = run };
+    assert(*text == NULL);
     TRY(trainer_warm_up(run));
     /* so that rank 0 waits for its own work only, and not for peers */
     TRY(replica_settle(run->engine.replica));

@@ -1,8 +1,15 @@
 /* Computes an evaluation: deals the leaves of the data set to the ranks, reads
  * and evaluates them, and sums their losses. When one is due and where its
- * result goes is on_eval.c's. */
+ * result goes is on_eval.c's.
+ *
+ * Leaves are dealt in contiguous ranges to groups of ranks that compute one
+ * together; a group that has a leaf less still takes part in the last microstep.
+ * Losses lie in one array, rank by rank, so that one all-gather brings them to
+ * all; each rank then adds them in the order of leaves and chunks, whoever has
+ * computed them. A stop signal ends it between leaves, without a result. */
 #include "src/train/loop/trainer_eval.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,6 +37,7 @@ struct trainer_eval {
 
 static int64_t leaf_begin(const struct trainer_eval *eval, int group)
 {
+    assert(group >= 0 && group <= eval->groups);
     return eval->leaves * group / eval->groups;
 }
 
@@ -39,6 +47,7 @@ static int64_t loss_at(const struct trainer_eval *eval, int group, int64_t leaf,
 {
     int64_t begin = leaf_begin(eval, group);
     int64_t count = leaf_begin(eval, group + 1) - begin;
+    assert(leaf >= begin && leaf <= begin + count);
     return begin * eval->chunks + chunk / eval->own * count * eval->own +
            (leaf - begin) * eval->own + chunk % eval->own;
 }
@@ -129,6 +138,7 @@ void trainer_eval_destroy(struct trainer_eval *eval)
 static int64_t leaf_samples(const struct trainer_eval *eval, int64_t number)
 {
     int64_t count = eval->samples - number * eval->micro;
+    assert(number >= 0 && count > 0);
     return count > eval->micro ? eval->micro : count;
 }
 
@@ -262,6 +272,7 @@ enum err trainer_eval_run(struct trainer_eval *eval, bool *done)
     enum err rc = ERR_OK;
     struct run *run = eval->run;
     double begin = clock_now();
+    assert(run->now.left_out == NULL && !run->engine.adrift);
     int64_t words[2] = { 0, 0 }; /* tokens, ranks that were cut short */
     TRY(trainer_event(run, EVENT_EVAL_START));
     TRY(comm_agree(run->comm, eval_layout(eval)));

@@ -1,7 +1,10 @@
 /* Makes the model's leaf (its tokens, labels and documents) of a loader's
- * batch. */
+ * batch. Rows that are made shorter or left out move within the batch's arrays,
+ * always to a lower place and in rising order, so nothing is overwritten that is
+ * still wanted, and a step allocates nothing. */
 #include "src/train/loop/trainer_leaf.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct leaf trainer_leaf(const struct run *run, int64_t first_sample)
@@ -38,6 +41,7 @@ static int64_t labels_of(const struct batch *batch, const struct leaf *leaf)
 void trainer_leaf_shorten(struct batch *batch, int64_t seq_len,
                           struct leaf *leaf, int64_t *loss_tokens)
 {
+    assert(seq_len > 0 && seq_len <= leaf->seq_len);
     if (seq_len == leaf->seq_len)
         return;
     shorten(batch->tokens, leaf->samples, leaf->seq_len, seq_len);
@@ -74,6 +78,7 @@ void trainer_leaf_choose(struct batch *batch, const bool *left_out,
 void trainer_leaf_empty(int64_t samples, struct batch *batch)
 {
     size_t count = (size_t)(samples * batch->seq_len);
+    assert(samples > 0);
     batch->samples = samples;
     batch->loss_tokens = 0;
     memset(batch->tokens, 0, count * sizeof batch->tokens[0]);

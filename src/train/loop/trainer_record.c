@@ -1,8 +1,14 @@
 /* Makes the record of a step from the trainer and from the ranks' exchange at
  * the step's end. Loss, norm and rate are put there by trainer_step.c, the
- * results of an evaluation by trainer_eval.c. */
+ * results of an evaluation by trainer_eval.c.
+ *
+ * The exchange is one all-gather of a row per rank, whatever the number of
+ * listeners: they ask by raising a number (the largest of all ranks counts), and
+ * fail by having their failure held. Before it a rank knows only its own asks,
+ * behind it all know the same, so each can go on by itself. */
 #include "src/train/loop/trainer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +76,7 @@ void trainer_record_find_peak(struct run *run)
 void trainer_record_position(struct run *run)
 {
     struct step_record *record = &run->now.record;
+    assert(run->position.step >= record->step); /* one that goes back ends */
     record->step = run->position.step;
     record->samples = run->position.step * run->settings.train.global_batch;
     record->tokens = run_tokens(run);
@@ -84,6 +91,7 @@ void trainer_record_time(struct run *run, double step_s)
     const struct model_config *config = &s->model;
     struct step_record *record = &run->now.record;
     double peak = record->peak_flops * run->ranks;
+    assert(run->now.samples > 0 && run->now.seq_len > 0);
     double sequences_per_s = (double)run->now.samples / step_s;
     record->step_s = step_s;
     record->tokens_per_s =
@@ -126,6 +134,7 @@ static enum err learn_why(struct run *run, const char *mine)
         return ERR_OK;
     while (record->of_rank[asking].asks[ASK_FINISH] == 0)
         asking++;
+    assert(asking < record->ranks);
     memcpy(record->why, mine, sizeof record->why);
     return comm_broadcast(run->comm, record->why, sizeof record->why, asking);
 }

@@ -3,6 +3,7 @@
  * of integers of which one alone is not 0, for a sum of numbers has an order. */
 #include "src/train/loop/trainer_eval.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,10 +27,9 @@ enum err trainer_samples_create(struct run *run, struct trainer_samples **out)
 {
     const struct train_settings *s = &run->settings;
     const struct replica *replica = run->engine.replica;
-    struct trainer_samples *samples = calloc(1, sizeof *samples);
-    *out = samples;
-    if (samples == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct trainer_samples *samples = NULL;
+    TRY(new_zeroed(out, 1));
+    samples = *out;
     samples->run = run;
     samples->samples = s->train.global_batch;
     samples->chunks = (int)s->parallel.sequence_chunks;
@@ -80,6 +80,7 @@ static enum err eval_sample(struct trainer_samples *samples, int64_t number,
     struct run *run = samples->run;
     struct leaf leaf = trainer_leaf(run, 0);
     int64_t first = number * seq_len;
+    assert(number >= 0 && number < leaf.samples && seq_len <= leaf.seq_len);
     leaf.samples = 1;
     leaf.seq_len = seq_len;
     leaf.tokens += first;
@@ -159,6 +160,7 @@ enum err trainer_samples_losses(struct trainer_samples *samples,
     struct run *run = samples->run;
     size_t words = (size_t)(samples->samples * (samples->chunks + 1));
     const int64_t *labels = samples->words + samples->samples * samples->chunks;
+    assert(seq_len > 0 && seq_len <= run->settings.data.seq_len);
     memset(samples->words, 0, words * sizeof samples->words[0]);
     enum err rc = eval_all(samples, seq_len);
     if (!run->engine.adrift)

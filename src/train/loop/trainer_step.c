@@ -1,8 +1,20 @@
-/* Loads and computes the leaves of this rank microstep by microstep, then all
- * ranks add gradients, judge the step and update. Events around a step come
- * from trainer.c.
+/* One optimizer step. Events around it come from trainer.c.
  *
- * One optimizer step: slots, reduction, clipping, update. */
+ * A batch is cut into slots and a slot into leaves: microbatches, or chunks of
+ * them. A leaf is the unit of arithmetic. Whoever computes it, its gradient has
+ * the same bits, and the replica adds leaves within a slot and slots in one order,
+ * so ranks decide who computes what and nothing else. All ranks go through the
+ * same number of microsteps, each with one leaf of its own or without: weights,
+ * experts and gradients come from ranks that are in the same one.
+ *
+ * The order of a step:
+ *   algorithms say which samples and how much of them there is to train on;
+ *   the leaves' gradients are summed, and where an algorithm asks a second time;
+ *   the step is judged, and may leave out the update or have the run go back;
+ *   clipping, the algorithms' changes, the optimizer, the algorithms again.
+ * The position counts the step behind the update. Whatever ends it before that
+ * leaves position, weights and moments as they were, but for what the replica
+ * makes anew of its masters. */
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
@@ -21,6 +33,7 @@
 /* The first sample of the microbatch whose chunks begin with this leaf. */
 static int64_t first_sample(const struct run *run, int leaf)
 {
+    assert(leaf >= 0);
     return trainer_rollback_position(run, run->position.step) +
            trainer_ahead_offset(run, leaf);
 }
@@ -56,6 +69,8 @@ static enum err train_leaf(struct run *run, int number, int64_t *loss_tokens)
 {
     const struct train_settings *s = &run->settings;
     struct batch *batch = run->inputs.batch;
+    assert(number < run->engine.losses.count);
+    assert(run->now.seq_len > 0 && run->now.seq_len <= s->data.seq_len);
     if (number < 0)
         trainer_leaf_empty(s->train.microbatch, batch);
     struct leaf leaf =
@@ -82,6 +97,7 @@ static enum err train_microstep(struct run *run, int microstep, bool wanted,
                                 struct err_kept *failed, int64_t *loss_tokens)
 {
     struct replica *replica = run->engine.replica;
+    assert(microstep >= 0 && microstep < replica_microsteps(replica));
     int leaf = wanted && failed->code == ERR_OK
                    ? replica_leaf(replica, microstep)
                    : -1;
@@ -122,34 +138,37 @@ static enum err train_leaves(struct run *run, int microsteps,
     return err_again(&failed);
 }
 
-/* The leaves of this rank in so many microsteps, again in smaller ones when
- * they do not fit. */
+/* The leaves of this rank in so many microsteps, and the way of what they leave
+ * beside gradients to the host. */
+static enum err compute_batch(struct run *run, int microsteps,
+                              int64_t *loss_tokens)
+{
+    struct model *model = run->engine.model;
+    *loss_tokens = 0;
+    replica_begin_batch(run->engine.replica);
+    TRY(model_expert_counts_clear(model));
+    TRY(model_fp8_clear(model));
+    TRY(train_leaves(run, microsteps, loss_tokens));
+    TRY(trainer_losses_fetch(&run->engine.losses, run->engine.stream));
+    TRY(model_expert_counts_fetch(model));
+    return run->engine.fp8 != NULL
+               ? model_fp8_download(model, trainer_fp8_found(run->engine.fp8))
+               : ERR_OK;
+}
+
+/* Again in smaller ones when they do not fit on some rank. */
 static enum err train_batch(struct run *run, int microsteps,
                             int64_t *loss_tokens)
 {
-    enum err rc = ERR_OK;
+    assert(!run->engine.adrift && microsteps > 0);
     for (;;) {
-        *loss_tokens = 0;
-        replica_begin_batch(run->engine.replica);
-        rc = model_expert_counts_clear(run->engine.model);
-        if (rc == ERR_OK)
-            rc = model_fp8_clear(run->engine.model);
-        if (rc == ERR_OK)
-            rc = train_leaves(run, microsteps, loss_tokens);
-        if (rc == ERR_OK)
-            rc = trainer_losses_fetch(&run->engine.losses, run->engine.stream);
-        if (rc == ERR_OK)
-            rc = model_expert_counts_fetch(run->engine.model);
-        if (rc == ERR_OK && run->engine.fp8 != NULL)
-            rc = model_fp8_download(run->engine.model,
-                                    trainer_fp8_found(run->engine.fp8));
+        enum err rc = compute_batch(run, microsteps, loss_tokens);
         if (!run->engine.adrift)
             rc = comm_agree(run->comm, rc);
         if (rc != ERR_MEMORY || run->engine.adrift)
             return rc;
         TRY(trainer_memory_shrink(run));
     }
-    return rc;
 }
 
 /* What the leaves have left on the device, after it was waited for. */
@@ -232,6 +251,8 @@ static enum err sum_batch(struct run *run, int64_t tokens, double *scale)
     TRY(replica_gradient_norm(run->engine.replica, &norm));
     TRY(sum_leaves(run, &loss_sum, &balance_sum));
     TRY(comm_all_reduce_i64(run->comm, &tokens, 1, COMM_SUM));
+    /* the mean is over labels and not over samples: a batch whose samples differ
+     * in that has the same gradient however it is cut */
     *scale = tokens > 0 ? 1.0 / (double)tokens : 0.0;
     record->loss_tokens = tokens;
     record->loss = loss_sum * *scale;
@@ -310,6 +331,7 @@ static enum err step_gradient(struct run *run, struct algorithm_step *step)
 static enum err change_gradient(struct run *run, struct algorithm_step *step)
 {
     const struct train_settings *s = &run->settings;
+    assert(!run->now.record.diverged && step->scale >= 0.0);
     double limit = s->needs.clips ? 0.0 : s->train.clip_norm;
     if (limit > 0.0 && step->norm > limit) {
         step->scale *= limit / step->norm;
@@ -340,9 +362,12 @@ enum err trainer_step(struct run *run)
                                  .samples = s->train.global_batch };
     struct timeline_span span;
 
+    assert(!run->now.back.asked && !run->engine.adrift);
     *skip = 0;
     record->loader_s = 0.0;
     TRY(algorithms_before_batch(&run->algorithms, &at));
+    assert(at.seq_len > 0 && at.seq_len <= s->data.seq_len);
+    assert(at.samples > 0 && at.samples <= s->train.global_batch);
     run->now.seq_len = at.seq_len;
     run->now.samples = at.samples;
     run->now.left_out = at.left_out;

@@ -1,6 +1,13 @@
-/* The looks at the stop flag between microsteps, and what the ranks agree on. */
+/* The looks at the stop flag between microsteps, and what the ranks agree on.
+ *
+ * A look is an all-reduce that is started and not waited for: the look after it
+ * hears what all ranks had to say, so on several ranks a stop is heard one look
+ * late, and on the same microstep everywhere. How many microsteps lie between two
+ * looks follows from rank 0's time of the last step, which all ranks have from its
+ * exchange, and not from a clock of their own. */
 #include "src/train/loop/trainer.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "src/job/stop.h"
@@ -28,6 +35,7 @@ void trainer_stop_begin(struct run *run, bool may)
     struct run_stop *stop = &run->now.stop;
     int microsteps = replica_microsteps_least(run->engine.replica);
     double step_s = run->now.of_rank[0].step_s;
+    assert(stop->request == NULL); /* the last batch's was heard */
     *stop = (struct run_stop){ .every = 1 };
     if (!may || !listens(run))
         return;
