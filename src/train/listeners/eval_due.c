@@ -1,6 +1,13 @@
-/* Decides whether it is time to evaluate. */
+/* Decides whether it is time to evaluate.
+ *
+ * Two attempts must not write two lines for one step, and an evaluation that a
+ * kill has prevented is made up for. So the file of results itself says what was
+ * done: a start looks whether it has a whole line for the step at which it stands.
+ * Intervals in steps follow from the step alone, those in seconds from rank 0's
+ * clock, of which the others hear in the exchange. */
 #include "src/train/listeners/eval_due.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +25,7 @@ static enum err due_find(const struct eval_due *due, bool *found)
     FILE *file = NULL;
     size_t capacity = 0;
     const struct run *run = due->run;
+    assert(run->rank == 0);
     TRY(fsio_path(path, "%s/" EVAL_DUE_FILE, run->settings.run.dir));
     snprintf(key, sizeof key, "%s%lld%s", due->before,
              (long long)run->position.step, due->behind);
@@ -50,6 +58,8 @@ static enum err due_step(struct eval_due *due, const struct step_record *step,
                          bool last, struct asks *asks)
 {
     bool done = false;
+    assert(step->step == due->run->position.step);
+    assert(due->last_step <= step->step); /* what is ahead was never done */
     if (due->last_step == step->step)
         return ERR_OK;
     if (last ? !step->finished

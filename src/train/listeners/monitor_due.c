@@ -9,6 +9,7 @@ enum err monitor_due_create(const struct run *run, const char *key,
                             struct duration interval, bool seconds,
                             struct monitor_due *out)
 {
+    assert(run->settings.log.interval > 0);
     *out = (struct monitor_due){ .log_interval = run->settings.log.interval };
     if (interval.value <= 0.0)
         return ERR_OK;
@@ -26,6 +27,7 @@ bool monitor_due_ever(const struct monitor_due *due)
 
 bool monitor_due_step(const struct monitor_due *due, int64_t step)
 {
+    assert(step > 0 && due->log_interval > 0);
     return due->steps > 0 && step % due->log_interval == 0 &&
            step / due->steps > (step - due->log_interval) / due->steps;
 }

@@ -8,6 +8,7 @@
  * of the first microbatch of every slot, as training computes it, padding
  * included. So they are the same bits whatever the ranks and the strategy. Where
  * the gradient is computed twice they are of the second time. */
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -77,6 +78,8 @@ static enum err on_activations_create(void *self, struct run *run)
 static struct stream_figures *figures_at(const struct on_activations *on,
                                          int slot, int chunk, int64_t layer)
 {
+    assert(slot >= 0 && slot < on->slots && layer >= 0 && layer < on->layers);
+    assert(chunk >= 0 && chunk < on->look.chunks);
     return &on->look
                 .all[((int64_t)slot * on->look.chunks + chunk) * on->layers +
                      layer];
@@ -146,6 +149,7 @@ static enum err on_activations_handle(void *self, enum event event,
     struct run *run = on->run;
     (void)asks;
     if (event == EVENT_BEFORE_TRAIN_BATCH) {
+        assert(run->engine.look == NULL); /* the last batch's is told */
         run->engine.look =
             monitor_due_step(&on->due, step->step + 1) ? &on->look : NULL;
         return ERR_OK;

@@ -4,6 +4,7 @@
  * Results go to the record and to RUN/eval.jsonl: attempt, step, eval_loss
  * (nats per token; null where it is not finite), tokens, seconds. A stop
  * signal ends an evaluation early, without a result. */
+#include <assert.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -47,6 +48,7 @@ static enum err eval_now(void *self, bool *done)
     TRY(trainer_eval_run(on->eval, done));
     if (!*done)
         return ERR_OK;
+    assert(result->step == run->position.step);
     if (run->rank == 0) {
         log_info("step %lld eval loss %.4f (%lld tokens, %.1fs)",
                  (long long)result->step, result->loss,

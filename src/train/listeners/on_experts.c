@@ -2,12 +2,14 @@
  * block's experts, "experts/FIGURE/transformer.blocks.N" with min, median, max
  * and std, relative to an even share: 1 is even. Of all blocks together metrics
  * have the same in every line. Rank 0; nothing without experts. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/median.h"
+#include "src/base/new.h"
 #include "src/train/listeners/monitor_due.h"
 #include "src/train/run/run.h"
 
@@ -33,8 +35,7 @@ static enum err on_experts_create(void *self, const struct run *run)
                            &on->due));
     if (on->experts == 0)
         return ERR_OK;
-    on->shares = calloc((size_t)on->experts, sizeof on->shares[0]);
-    return on->shares != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+    return new_zeroed(&on->shares, (size_t)on->experts);
 }
 
 static void tell(const struct step_record *step, const char *figure,
@@ -49,6 +50,7 @@ static void tell(const struct step_record *step, const char *figure,
 static void tell_block(const struct on_experts *on,
                        const struct step_record *step, int64_t block)
 {
+    assert((size_t)((block + 1) * on->experts) <= step->expert_count);
     const int64_t *counts = step->expert_counts + block * on->experts;
     int count = (int)on->experts;
     double tokens = 0.0, variance = 0.0, least = INFINITY, most = 0.0;

@@ -5,6 +5,7 @@
  * every checkpoint (state["finish"], a list in the order of the rules). A rule
  * that is met ends the run after the step that follows, in every attempt the
  * same one. An evaluation that a stop signal has left out is not judged. */
+#include <assert.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -204,6 +205,7 @@ static bool is_better(const struct rule *rule, double value, double than)
 /* Is the rule met by this value, after this step? */
 static bool judge(struct rule *rule, double value, int64_t step)
 {
+    assert(rule->patience >= 0);
     if (rule->kind == FINISH_THRESHOLD)
         return is_better(rule, value, rule->settings.threshold.value);
     double delta = rule->settings.early_stop.min_delta;
@@ -220,6 +222,7 @@ static bool judge(struct rule *rule, double value, int64_t step)
 static void meet(struct on_finish *on, int number, double value, int64_t step)
 {
     const struct rule *rule = &on->rules[number];
+    assert(on->met < 0 && number < on->count);
     on->met = step;
     if (rule->kind == FINISH_THRESHOLD)
         snprintf(on->why, sizeof on->why,
@@ -291,9 +294,7 @@ static enum err on_finish_store(const void *self, json_t *state)
     json_t *own = json_pack("{s:I, s:s, s:o, s:s}", "met", (json_int_t)on->met,
                             "list", on->run->settings.alone.finish, "rules",
                             list, "why", on->why);
-    return json_object_set_new(state, KEY, own) == 0
-               ? ERR_OK
-               : err_set(ERR_MEMORY, "out of memory");
+    return run_put(state, KEY, own);
 }
 
 /* What other rules have seen says nothing to these; and a run that was ended and

@@ -6,6 +6,7 @@
  * on the weights as the run has them spread, so the text depends on neither
  * ranks nor strategy, and nothing of the training on the text. A stop signal
  * ends it; steps that another attempt does again are sampled again. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +69,7 @@ static enum err prompts_take(void *arg, const char *text, size_t bytes)
 {
     struct prompts_read *read = arg;
     struct prompts *prompts = read->prompts;
+    assert(read->run->rank == 0 && read->count <= PROMPTS_MAX);
     int64_t room = read->run->settings.model.max_seq_len;
     if (read->count == PROMPTS_MAX)
         return err_set(ERR_USAGE, "a run continues at most %d", PROMPTS_MAX);
@@ -142,10 +144,9 @@ static enum err prompts_share(const struct run *run, struct prompts *prompts)
 {
     enum err rc = ERR_OK;
     struct comm *comm = run->comm;
-    struct prompts_read *read = calloc(1, sizeof *read);
-    if (read == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
-    else
+    struct prompts_read *read = NULL;
+    rc = new_zeroed(&read, 1);
+    if (rc == ERR_OK)
         *read = (struct prompts_read){ .run = run, .prompts = prompts };
     if (rc == ERR_OK)
         rc = run->rank == 0
@@ -368,6 +369,7 @@ static enum err generate_now(struct on_generate *on)
     if (!options.sample.greedy)
         options.sample.temperature = s->generate.temperature;
     options.sample.seed = (uint64_t)s->train.seed;
+    assert(on->last_step < on->run->position.step);
     on->last_step = on->run->position.step;
     enum err rc = generate_run(on->generate, &options, on->prompts.list,
                                on->prompts.count, &hooks);

@@ -7,6 +7,7 @@
  *   memory/planned/total   where tensors lie
  *   memory/resident, memory/peak   a process's, of the rank that has most
  *   memory/device          in use on the GPU that has most, by whomever */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -77,6 +78,7 @@ static enum err tell(const struct run *run, const struct step_record *step)
     struct memory_plan plan;
     struct memory_plan_kind kinds[MEMORY_PLAN_KINDS];
     char name[64];
+    assert(step->step > 0);
     TRY(comm_agree(run->comm, trainer_memory_plan(run, &plan)));
     memory_plan_kinds(&plan, kinds);
     for (int i = 0; i < MEMORY_PLAN_KINDS; i++) {

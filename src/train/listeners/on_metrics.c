@@ -18,6 +18,7 @@
  * listeners have added to the step's scalars before this one, by its name, null
  * where it is not finite. Append-only; a step that is replayed after a resume
  * appears again with the same loss, and after a rollback with another. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@
 #include "src/base/jsontext.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/base/buffer.h"
 #include "src/data/set/mixture_text.h"
 #include "src/data/set/order.h"
@@ -74,12 +76,7 @@ static enum err metrics_create(void *self, const struct run *run)
     metrics->fd = -1;
     TRY(lines_open(run->settings.run.dir, "metrics.jsonl", metrics->path,
                    &metrics->fd));
-    if (experts > 0)
-        metrics->expert_counts =
-            malloc(experts * sizeof metrics->expert_counts[0]);
-    if (experts > 0 && metrics->expert_counts == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    return ERR_OK;
+    return experts > 0 ? new_room(&metrics->expert_counts, experts) : ERR_OK;
 }
 
 /* The step's utilization; null: the machine's peak is not known. */
@@ -114,6 +111,7 @@ static struct spread spread_of(const struct on_metrics *metrics,
     int64_t *counts = metrics->expert_counts;
     size_t count = step->expert_count;
     double mean = 0.0, variance = 0.0;
+    assert(count > 0 && counts != NULL && step->expert_counts != NULL);
     memcpy(counts, step->expert_counts, count * sizeof counts[0]);
     qsort(counts, count, sizeof counts[0], compare);
     for (size_t i = 0; i < count; i++)
@@ -150,6 +148,7 @@ static void format_times(const struct step_record *step, char *out, size_t size)
 {
     const struct step_rank *ranks = step->of_rank;
     double loader_s = 0.0;
+    assert(step->ranks > 0 && step->of_rank != NULL);
     int fastest = 0, slowest = 0;
     for (int r = 0; r < step->ranks; r++) {
         loader_s = fmax(loader_s, ranks[r].loader_s);
@@ -312,6 +311,7 @@ static void take_time(struct on_metrics *metrics,
                       const struct step_record *step)
 {
     double now_s = clock_now();
+    assert(step->rank == 0 && step->step_s >= 0.0);
     metrics->step_s_mean =
         metrics->step_s_mean == 0.0
             ? step->step_s

@@ -9,6 +9,7 @@
  * ranks and the strategy. Of an update a stretch of weights at a time is copied,
  * never all of them. An update that an algorithm makes of its own, after the
  * optimizer's, is not in it. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,6 +122,7 @@ static enum err take_moments(struct on_norms *on,
         tell_moment(on, step, m);
         add_totals(on, m, totals, &count);
     }
+    assert((size_t)count <= sizeof totals / sizeof totals[0]);
     for (int t = 0; t < count; t++) {
         snprintf(name, sizeof name, "norm/moment/%s/global", totals[t].name);
         tracking_list_add(step->scalars, name, sqrt(totals[t].sum));
@@ -132,6 +134,7 @@ static enum err before_update(struct on_norms *on,
                               const struct step_record *step)
 {
     struct replica *replica = on->run->engine.replica;
+    assert(!on->taking && step->step == on->run->position.step);
     double scale =
         step->loss_tokens > 0 ? 1.0 / (double)step->loss_tokens : 0.0;
     on->taking = monitor_due_step(&on->due, step->step + 1);

@@ -6,6 +6,7 @@
  * counts in neither. Takes 20 ms, 0.2 s where products are slow. On a GPU
  * nothing is looked at. tessera-health has the same comparison for nodes. */
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,7 @@ static double measure(const struct run *run, double peak_flops)
                                           .head_dim = SIDE,
                                           .vocab = SIDE };
     int threads = run->engine.ctx.threads;
+    assert(threads > 0 && peak_flops >= 0.0);
     size_t scratch = (kernels->scratch_bytes(&limits) + 63) / 64 * 64;
     size_t bytes = ELEMENTS * sizeof(float) + scratch;
     float *operands = aligned_alloc(64, 2 * ELEMENTS * sizeof *operands);

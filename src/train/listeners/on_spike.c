@@ -1,9 +1,14 @@
 /* The listener that judges whether a step's loss or gradient is far beyond
  * those before, and keeps the history by which it judges. An update that it
  * asks to leave out is left out by trainer_step.c, and where it asks to go back
- * train_run.c does. */
+ * train_run.c does.
+ *
+ * The median of the last steps and not their mean, which one spike would move for
+ * as long as it is among them. All ranks judge by the same sums and come to the
+ * same answer, so nothing has to be exchanged before the update. */
 #include "src/train/listeners/on_spike.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +25,7 @@
 static double median(const double *values, int count)
 {
     double sorted[ON_SPIKE_STEPS];
+    assert(count > 0 && count <= ON_SPIKE_STEPS);
     memcpy(sorted, values, (size_t)count * sizeof sorted[0]);
     return median_upper(sorted, count);
 }
@@ -81,10 +87,7 @@ enum err on_spike_store(const struct on_spike *spike, json_t *state)
     json_t *history =
         json_pack("{s:o, s:o}", "loss", numbers(spike->loss, spike->count),
                   "grad_norm", numbers(spike->norm, spike->count));
-    /* refuses NULL */
-    return json_object_set_new(state, KEY, history) == 0
-               ? ERR_OK
-               : err_set(ERR_MEMORY, "out of memory");
+    return run_put(state, KEY, history);
 }
 
 static bool read_numbers(const json_t *array, int count, double *out)
@@ -248,6 +251,7 @@ static enum err spike_judge(struct listening_spike *spike,
                                             ": the update is left out",
                                         [ANSWER_ROLLBACK] =
                                             ": the run goes back" };
+    assert(step->step == run->position.step && !run->now.back.asked);
     enum answer answer = judge(spike, step, &cause);
     long long number = (long long)step->step + 1;
     if (answer == ANSWER_NOTHING)

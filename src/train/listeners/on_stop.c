@@ -9,6 +9,7 @@
  * listeners need at the end, and at least half a minute. So a run whose steps
  * or saves take longer than the signal of its job's script leads loses nothing
  * either. */
+#include <assert.h>
 #include <math.h>
 #include <signal.h>
 
@@ -37,6 +38,7 @@ static void look_at_time(struct on_stop *stop, double end_s)
 {
     double now = clock_now();
     double longest_s = 0;
+    assert(end_s >= 0.0 && now >= stop->look_at);
     stop->look_s[stop->looks++ % LOOKS] = now - stop->look_at;
     stop->look_at = now;
     for (int i = 0; i < LOOKS; i++)

@@ -18,6 +18,7 @@
  * What a machine does not tell is left out. */
 #include "src/train/listeners/on_system.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -141,6 +142,7 @@ static void read_node(struct system_reader *reader,
 {
     const struct node_usage *last = &reader->last;
     double all_s = now->all_s - last->all_s;
+    assert(reader->node && passed_s > 0.0);
     keep(reader);
     /* a processor's tick is 10 ms: nothing may have passed */
     out->node_cpu = all_s > 0.0 ? (now->busy_s - last->busy_s) / all_s : NAN;
@@ -235,6 +237,7 @@ static bool is_again(const struct system_part *parts, const char *const *hosts,
 static double fold(const struct figure *figure, const struct system_part *parts,
                    int count, const char *const *hosts)
 {
+    assert(count > 0 && figure->at <= offsetof(struct system_part, interval_s));
     double sum = 0.0, most = -INFINITY, least = INFINITY;
     int known = 0;
     bool of_gpu = figure->at >= offsetof(struct system_part, gpu) &&
@@ -332,6 +335,7 @@ static enum err on_system_handle(void *self, enum event event,
         system_reader_keep(&on->reader);
         return ERR_OK;
     }
+    assert(on->parts != NULL && step->rank < step->ranks);
     system_reader_read(&on->reader, &on->parts[step->rank]);
     TRY(run_gather(on->run->comm, on->parts, sizeof on->parts[0]));
     if (step->rank != 0)

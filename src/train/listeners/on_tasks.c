@@ -5,6 +5,7 @@
  * is an evaluation's microstep, which all ranks make. Results go to
  * RUN/eval.jsonl, one line for all tasks: attempt, step, "tasks" and "gauntlet"
  * (src/eval/eval_report.h). A stop signal ends it early, without a result. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,7 @@ static enum err tasks_read(struct on_tasks *on)
     const struct train_settings *s = &on->due.run->settings;
     char *rest = on->text;
     struct icl_task task;
+    assert(on->tasks == NULL && on->own_count == 0);
     icl_task_default(&task);
     if (s->eval.gauntlet[0] != '\0')
         TRY(gauntlet_read(s->eval.gauntlet,
@@ -215,11 +217,11 @@ static enum err tasks_write(const struct on_tasks *on)
                   (json_int_t)run->position.step, "tasks", tasks, "gauntlet",
                   on->gauntlet != NULL ? eval_report_gauntlet(on->gauntlet)
                                        : json_null());
-    enum err rc = jsontext_make(line, 0, &text);
-    if (rc == ERR_OK)
-        rc = lines_open(run->settings.run.dir, EVAL_DUE_FILE, path, &fd);
-    if (rc == ERR_OK)
-        rc = lines_append(fd, path, text);
+    enum err rc = ERR_OK;
+    TRY_OUT(jsontext_make(line, 0, &text));
+    TRY_OUT(lines_open(run->settings.run.dir, EVAL_DUE_FILE, path, &fd));
+    TRY_OUT(lines_append(fd, path, text));
+out:
     if (fd >= 0)
         close(fd);
     free(text);
@@ -242,6 +244,7 @@ static enum err tasks_score(void *self, bool *done)
         .cut = tasks_cut,
         .any = tasks_any,
     };
+    assert(on->task_count > 0 && run->now.left_out == NULL);
     on->stopped = false;
     enum err rc = icl_set_score(on->set, &model, run->comm, NULL);
     *done = !on->stopped;

@@ -5,6 +5,7 @@
  * log and, at the end, the ledger's event "tracking-lost". The last step is sent
  * when the run ends, together with what is evaluated then, so that each step is
  * one record. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,7 @@ static enum err make_params(const struct train_settings *settings,
         settings_text(setting, settings, text);
         if (text[0] == '\0' || train_settings_secret(setting->key, text))
             continue;
+        assert(options->param_count < train_settings_count);
         struct tracking_param *param = &options->params[options->param_count++];
         param->key = strdup(setting->key);
         param->value = strdup(text);
@@ -99,6 +101,7 @@ static enum err on_tracking_create(void *self, const struct run *run)
 static void send(struct on_tracking *on, const struct step_record *step)
 {
     struct tracking_record record = *tracking_list_record(step->scalars);
+    assert(step->rank == 0 && step->step >= 0);
     record.step = step->step;
     record.time_s = clock_wall();
     if (record.count > 0 || record.text_count > 0)

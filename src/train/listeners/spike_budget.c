@@ -2,6 +2,7 @@
  * trainer_rollback.c's. */
 #include "src/train/listeners/spike_budget.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 
 static bool counts(const struct spike_budget *budget, int64_t at, int64_t step)
 {
+    assert(budget->window >= 0 && step >= 0);
     return at > step - budget->window;
 }
 
@@ -39,6 +41,8 @@ void spike_budget_skip(struct spike_budget *budget, int64_t step)
         drop++;
     if (budget->count - drop == TRAIN_SPIKE_BUDGET_MAX)
         drop++;
+    assert(drop <= budget->count &&
+           budget->count - drop < TRAIN_SPIKE_BUDGET_MAX);
     budget->count -= drop;
     memmove(budget->skips, budget->skips + drop,
             (size_t)budget->count * sizeof budget->skips[0]);

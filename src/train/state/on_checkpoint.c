@@ -19,6 +19,7 @@
  * setting; one with other arithmetic (backend, its version; a GPU's libraries)
  * too, unless parallel.allow_arithmetic_change is set or determinism is "fast".
  */
+#include <assert.h>
 #include <jansson.h>
 #include <math.h>
 #include <pthread.h>
@@ -75,6 +76,7 @@ static enum err checkpoint_restore(struct on_checkpoint *checkpoint,
                                    struct run *run)
 {
     struct on_checkpoint_from from = { 0 };
+    assert(checkpoint->items == NULL && checkpoint->last_step == -1);
     struct on_checkpoint_restored restored = { 0 };
     TRY(comm_agree(run->comm,
                    on_checkpoint_copies_create(run, &checkpoint->copies)));
@@ -176,6 +178,7 @@ static enum err checkpoint_open(struct on_checkpoint *checkpoint,
     char attempt[64];
     struct slurm slurm;
     int count = 0;
+    assert(checkpoint->saver == NULL);
     const struct ckpt_item *items =
         on_checkpoint_items_list(checkpoint->items, &count);
     slurm_read(&slurm);
@@ -270,6 +273,7 @@ static enum err check_failures(const struct on_checkpoint *checkpoint,
                                const struct run *run)
 {
     const struct ckpt_progress *progress = &checkpoint->progress;
+    assert(!in_flight(checkpoint) && checkpoint->saves_failed >= 0);
     if (checkpoint->saves_failed < run->settings.checkpoint.failures_max)
         return ERR_OK;
     int64_t over = progress->error != ERR_FULL ||
@@ -307,6 +311,7 @@ static enum err checkpoint_start(struct on_checkpoint *checkpoint,
     enum err rc = ERR_OK;
     json_t *state = NULL;
     struct state_run its = { run, .arithmetics = checkpoint->arithmetics };
+    assert(!in_flight(checkpoint) && run->position.step > 0);
     TRY_OUT(comm_agree(run->comm, state_parts_store(&its, &state)));
     double start_s = clock_now();
     TRY_OUT(on_checkpoint_copies_begin(checkpoint->copies));
@@ -363,6 +368,7 @@ static enum err checkpoint_step(struct on_checkpoint *checkpoint,
                                 const struct step_record *step)
 {
     struct run *run = checkpoint->run;
+    assert(step->step == run->position.step);
     bool last = step->finished || step->stop_signal != 0;
     bool settle = step->agreed[ASK_SETTLE] != 0;
     bool due = last || step->agreed[ASK_SAVE] != 0 ||

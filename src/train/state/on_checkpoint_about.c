@@ -2,6 +2,7 @@
  * Tessera. checkpoint/files/ckpt_view_about.c makes HDF5 attributes of it. */
 #include "src/train/state/state_parts.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,6 +79,7 @@ static bool is_head_norm(const struct model_config *config, int role)
 static json_t *about_param(const struct model_config *config,
                            const struct param *param)
 {
+    assert((int)param->role < PARAM_ROLES && roles[param->role].role != NULL);
     const char *role = roles[param->role].role;
     const char *const *axes = roles[param->role].axes;
     if (param->role == PARAM_WTE && config->tied)

@@ -1,7 +1,14 @@
 /* Copies a device's tensors to and from the host for checkpoints, on a stream
- * beside the training. */
+ * beside the training.
+ *
+ * Two events put the streams in order without the host: the copies wait for what
+ * the training has enqueued so far (`computed`), and the next update, which would
+ * change what is being copied, waits for the copies (run->engine.copied). Forward
+ * and backward of the next step read weights alone and run beside them. The saver's
+ * thread waits for the copies to come before it writes. */
 #include "src/train/state/on_checkpoint_parts.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "src/base/new.h"
@@ -90,6 +97,7 @@ enum err on_checkpoint_copies_begin(struct on_checkpoint_copies *copies)
 {
     if (copies == NULL)
         return ERR_OK;
+    assert(copies->run->engine.copied != NULL);
     TRY(copies->memory->event_record(copies->computed,
                                      copies->run->engine.stream));
     return copies->memory->event_await(copies->computed, copies->stream);

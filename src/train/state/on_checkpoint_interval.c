@@ -3,6 +3,7 @@
  * checkpoint/ckpt_interval.c. */
 #include "src/train/state/on_checkpoint_interval.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,7 @@ struct on_checkpoint_interval {
 
 static void window_add(struct window *window, double value)
 {
+    assert(window->next >= 0 && window->next < WINDOW_VALUES);
     window->values[window->next] = value;
     window->next = (window->next + 1) % WINDOW_VALUES;
     if (window->count < WINDOW_VALUES)
@@ -50,6 +52,7 @@ static double window_median(const struct window *window)
 {
     double sorted[WINDOW_VALUES];
     size_t count = (size_t)window->count;
+    assert(count > 0 && count <= WINDOW_VALUES);
     memcpy(sorted, window->values, count * sizeof sorted[0]);
     return median_upper(sorted, window->count);
 }
@@ -167,5 +170,6 @@ void on_checkpoint_interval_ended(struct on_checkpoint_interval *interval,
         window_add(&interval->persists, staged ? save_s : 0);
         choose(interval);
     }
+    assert(interval->length_steps > 0);
     interval->due_step = progress->step + interval->length_steps;
 }

@@ -2,10 +2,12 @@
  * are written is checkpoint/'s business, when is on_checkpoint.c's. */
 #include "src/train/state/on_checkpoint_parts.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/digest.h"
+#include "src/base/new.h"
 #include "src/base/regular.h"
 #include "src/data/set/dataset.h"
 
@@ -42,6 +44,7 @@ static enum err put_tokenizer(struct on_checkpoint_items *items,
     struct run *run = items->run;
     const struct kernel_memory *memory = run->engine.kernels->memory;
     struct ckpt_item *item = &items->list[items->count++];
+    assert(bytes > 0); /* without a file there is no item */
     *item = (struct ckpt_item){ .name = ON_CHECKPOINT_TOKENIZER,
                                 .dtype = DTYPE_U8,
                                 .dims = 1,
@@ -65,11 +68,10 @@ enum err on_checkpoint_items_create(struct run *run,
     int count = 0;
     const struct ckpt_item *tensors =
         replica_items(run->engine.replica, &count);
-    struct on_checkpoint_items *items = calloc(1, sizeof *items);
-    if (items != NULL)
-        items->list = calloc((size_t)count + 1, sizeof *items->list);
-    if (items == NULL || items->list == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
+    struct on_checkpoint_items *items = NULL;
+    rc = new_zeroed(&items, 1);
+    if (rc == ERR_OK)
+        rc = new_zeroed(&items->list, (size_t)count + 1);
     if (rc == ERR_OK)
         rc = read_tokenizer(run, &text, &read);
     TRY_OUT(comm_agree(run->comm, rc));

@@ -1,5 +1,9 @@
 /* The folder of node-local checkpoints from checkpoint.local_dir, the job's
- * number and the run, and the run's secret. */
+ * number and the run, and the run's secret.
+ *
+ * A folder of a node, such as below /tmp, may be one that others write to. So what
+ * is found there must be signed to be believed, and the key lies where only the
+ * run's owner can put it: in the run directory. */
 #include "src/train/state/on_checkpoint_local.h"
 
 #include <errno.h>

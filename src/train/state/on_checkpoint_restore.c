@@ -1,6 +1,13 @@
-/* Restores a run from its own checkpoint, or begins it with another's. */
+/* Restores a run from its own checkpoint, or begins it with another's.
+ *
+ * The order of it: what the ledger has of rollbacks comes first, for it says which
+ * checkpoints are of steps that were given up. A checkpoint is judged by its state
+ * before a tensor of it is read, and the next older one is tried where one is
+ * damaged (checkpoint/), but not where one is of another run: that is an error. Only
+ * when tensors are there do the state's parts change the run. */
 #include "src/train/state/on_checkpoint_parts.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +119,7 @@ struct globs {
 static enum err cut_globs(const char *ignore, struct globs *out)
 {
     char *rest = NULL;
+    assert(out->text == NULL && out->count == 0);
     out->text = strdup(ignore);
     if (out->text == NULL)
         return err_set(ERR_MEMORY, "out of memory");
@@ -171,6 +179,7 @@ static enum err load_other(struct run *run,
     struct globs globs = { 0 };
     struct ckpt_load_stats stats;
     int64_t step = -1;
+    assert(run->position.step == 0);
     TRY(trainer_weights_open(run, &weights));
     its.other = weights_about(weights)->path;
     rc = run->rank == 0 ? check_other(run, weights) : ERR_OK;
@@ -247,6 +256,7 @@ enum err on_checkpoint_restore(struct run *run,
                                struct on_checkpoint_restored *out)
 {
     int64_t step = -1;
+    assert(from->count > 0 && run->position.step == 0);
     *out = (struct on_checkpoint_restored){ .committed = -1 };
     TRY(trainer_rollback_find(run));
     TRY(resume(run, from, &step, out));

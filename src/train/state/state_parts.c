@@ -19,20 +19,13 @@
 #include "src/train/start/trainer_groups.h"
 #include "src/train/start/trainer_weights.h"
 
-/* A new reference to `value` becomes the state's; NULL: there was no memory. */
-static enum err put(json_t *state, const char *key, json_t *value)
-{
-    return json_object_set_new(state, key, value) == 0
-               ? ERR_OK
-               : err_set(ERR_MEMORY, "out of memory");
-}
-
 /* --- position --- */
 
 static enum err position_store(const struct state_run *its, json_t *state)
 {
     const struct run *run = its->run;
     char hash[65];
+    assert(run->position.step >= 0 && run->position.elapsed_s >= 0.0);
     TRY(train_settings_hash(&run->settings, hash));
     json_t *all = json_pack(
         "{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:i}", "run_uuid", run->uuid,
@@ -75,7 +68,7 @@ static enum err position_take(struct state_run *its, const json_t *state)
 
 static enum err fixed_store(const struct state_run *its, json_t *state)
 {
-    return put(state, "fixed", start_fixed_state(its->run));
+    return run_put(state, "fixed", start_fixed_state(its->run));
 }
 
 /* Weights that tessera-hf has imported look like a run's first checkpoint, but
@@ -102,14 +95,14 @@ static enum err fixed_accept(struct state_run *its, const json_t *state)
 
 static enum err about_store(const struct state_run *its, json_t *state)
 {
-    return put(state, "about", on_checkpoint_about(its->run));
+    return run_put(state, "about", on_checkpoint_about(its->run));
 }
 
 /* --- arithmetic --- */
 
 static enum err arithmetic_store(const struct state_run *its, json_t *state)
 {
-    return put(state, "arithmetic", json_incref(its->arithmetics));
+    return run_put(state, "arithmetic", json_incref(its->arithmetics));
 }
 
 static enum err arithmetic_restore(struct state_run *its, const json_t *state)
@@ -188,8 +181,8 @@ static enum err end_store(const struct state_run *its, json_t *state)
     const struct run *run = its->run;
     if (!run->position.ended_early)
         return ERR_OK;
-    TRY(put(state, "ended_early", duration_text(run)));
-    return put(state, "ended_why", jsontext_string(run->now.record.why));
+    TRY(run_put(state, "ended_early", duration_text(run)));
+    return run_put(state, "ended_why", jsontext_string(run->now.record.why));
 }
 
 /* A run that has ended early goes on where it is to last longer than it was
@@ -220,7 +213,7 @@ static enum err end_restore(struct state_run *its, const json_t *state)
 static enum err choices_store(const struct state_run *its, json_t *state)
 {
     const char *choices = its->run->engine.choices;
-    return choices != NULL ? put(state, "choices", json_string(choices))
+    return choices != NULL ? run_put(state, "choices", json_string(choices))
                            : ERR_OK;
 }
 
@@ -237,8 +230,9 @@ static enum err choices_restore(struct state_run *its, const json_t *state)
 static enum err eval_store(const struct state_run *its, json_t *state)
 {
     const struct dataset *data = its->run->inputs.eval_data;
-    return data != NULL ? put(state, "eval_set", json_string(dataset_id(data)))
-                        : ERR_OK;
+    return data != NULL
+               ? run_put(state, "eval_set", json_string(dataset_id(data)))
+               : ERR_OK;
 }
 
 static enum err eval_restore(struct state_run *its, const json_t *state)
@@ -345,6 +339,7 @@ out:
 enum err state_parts_accept(void *arg, int64_t step, const json_t *state)
 {
     struct state_run *its = arg;
+    assert(its->arithmetics == NULL); /* judged before it is restored */
     its->step = step;
     for (int i = 0; i < PARTS; i++)
         if (parts[i].accept != NULL &&

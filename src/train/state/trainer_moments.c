@@ -1,7 +1,9 @@
 /* Keeps when moments began. What counts from there is in
- * src/parallel/replica_state.c. */
+ * src/parallel/replica_state.c. A list is judged as a whole before any of it is
+ * taken over, so that a state with a mistake changes nothing. */
 #include "src/train/state/state_parts.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "src/parallel/replica.h"
@@ -63,6 +65,7 @@ int trainer_moments_begin(struct run *run, const char *ignore, int64_t step)
 {
     int count = 0;
     int begun = 0;
+    assert(step > 0 && step == run->position.step);
     const struct ckpt_item *items = replica_items(run->engine.replica, &count);
     for (int i = 0; i < count; i++)
         if (strncmp(items[i].name, "optimizer/", 10) == 0 &&
