@@ -1,7 +1,6 @@
 /* tessera-train RUN.cfg [key=value ...]: starts a run or goes on with it. Here
  * are its command line and its exit code only: an attempt is
  * src/train/loop/train_run.c. */
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,6 @@
 #include "kernels/kernels.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/base/output.h"
 #include "src/base/settings/options.h"
 #include "src/cmd/train_reference.h"
 #include "src/comm/comm.h"
@@ -101,44 +99,6 @@ static int help(int argc, char **argv)
     return err_exit_code(rc);
 }
 
-/* Whether the model says what the setting is, where that does not. */
-static bool of_model(const struct setting *setting)
-{
-    return setting->offset - offsetof(struct train_settings, model) <
-               sizeof(struct model_config) ||
-           strcmp(setting->key, "data.seq_len") == 0 ||
-           strcmp(setting->key, "train.microbatch") == 0;
-}
-
-/* The settings of `keys`, which have commas between, a line each. The model's
- * file is opened for what only that says: where a run is can be asked without
- * its weights. */
-static enum err print_keys(char *keys, struct train_settings *settings)
-{
-    char shown[SETTINGS_VALUE_BYTES];
-    bool many = strchr(keys, ',') != NULL;
-    bool open = start_settings_asks(settings);
-    if (!open)
-        TRY(start_settings_complete(settings));
-    for (char *key; (key = strsep(&keys, ",")) != NULL;) {
-        const struct setting *setting = train_settings_setting(key);
-        if (setting == NULL)
-            return settings_no_such(train_settings_schema, train_settings_count,
-                                    key, "--print");
-        if (open && of_model(setting))
-            TRY(start_settings_complete(settings));
-        open = open && !of_model(setting);
-        settings_text(setting, settings, shown);
-        if (many && strchr(shown, '\n') != NULL)
-            return err_set(ERR_USAGE,
-                           "%s has a line break: print it alone, or leave that "
-                           "out",
-                           key);
-        puts(shown);
-    }
-    return written();
-}
-
 static int print_settings(char *keys, const char *path, char **overrides,
                           int override_count)
 {
@@ -147,27 +107,13 @@ static int print_settings(char *keys, const char *path, char **overrides,
     TRY_OUT(new_zeroed(&settings, 1));
     TRY_OUT(
         start_settings_read(path, overrides, override_count, false, settings));
-    TRY_OUT(print_keys(keys, settings));
+    TRY_OUT(start_settings_print(keys, settings, stdout));
+    TRY_OUT(written());
 out:
     if (rc != ERR_OK)
         log_error("%s", err_text());
     free(settings);
     return err_exit_code(rc);
-}
-
-/* What trackers write is none of what is read. */
-static enum err check_outputs(const char *path, const struct train_settings *s)
-{
-    const char *const inputs[] = { path,
-                                   s->data.train,
-                                   s->data.eval,
-                                   s->start.weights,
-                                   s->eval.gauntlet,
-                                   s->generate.prompts };
-    return s->tracking.prometheus[0] == '\0'
-               ? ERR_OK
-               : output_check(s->tracking.prometheus, inputs,
-                              sizeof inputs / sizeof *inputs);
 }
 
 static int train(int argc, char **argv)
@@ -182,7 +128,7 @@ static int train(int argc, char **argv)
     enum err loaded =
         start_settings_read(argv[1], argv + 2, argc - 2, false, settings);
     if (loaded == ERR_OK)
-        loaded = check_outputs(argv[1], settings);
+        loaded = start_settings_outputs(argv[1], settings);
     struct err_kept loading;
     err_keep(&loading, loaded);
     double timeout_s = loaded == ERR_OK ? settings->parallel.timeout_s : 60.0;

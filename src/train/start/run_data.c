@@ -1,6 +1,14 @@
-/* Opens the training sets of a run and makes their order of the settings. */
+/* Opens the training sets of a run and makes their order of the settings.
+ *
+ * One data set is a mixture of one, so nothing above asks which it is. A set's
+ * share may be given as a weight, a number of samples or of passes, and a weight
+ * may change with time; an order takes a curve for each set, in samples and steps,
+ * so times become steps by the rates that the schedule will have. An order is a
+ * function from a place in the run's endless stream to a sample: nothing of it is
+ * kept between starts but where it began. */
 #include "src/train/start/run_data.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +117,7 @@ static enum err make_curve(const struct mixture_entry *entry,
                            struct mixture_curve *out)
 {
     double unit = weight_of(stream);
+    assert(entry->count > 0);
     memset(out, 0, sizeof *out);
     out->count = entry->count;
     out->points[0].weight =
@@ -202,6 +211,7 @@ enum err run_data_order(const struct run_data *data,
     const char *names[STREAMS_MAX];
     struct mixture_curve *curves = NULL;
     struct order_spec spec = describe(data, s, begin);
+    assert(data->count > 0 && data->count <= STREAMS_MAX && begin->batch >= 0);
     memset(streams, 0, sizeof streams);
     TRY(new_zeroed(&curves, STREAMS_MAX));
     for (int i = 0; i < data->count; i++) {
@@ -227,16 +237,24 @@ out:
     return rc;
 }
 
-int64_t run_data_epoch(const struct run_data *data,
-                       const struct train_settings *s)
+/* An order from the run's beginning, to be asked; NULL: the canonical one is the
+ * sets' samples, and without a batch there is none. */
+static struct order *first_order(const struct run_data *data,
+                                 const struct train_settings *s)
 {
     const struct run_data_begin begin = { 0 };
     struct order *order = NULL;
-    int64_t samples = run_data_samples(data);
-    if (s->data.order == ORDER_CANONICAL || s->train.global_batch == 0 ||
-        run_data_order(data, s, &begin, &order) != ERR_OK)
-        return samples;
-    samples = order_epoch(order);
+    if (s->data.order != ORDER_CANONICAL && s->train.global_batch > 0)
+        (void)run_data_order(data, s, &begin, &order);
+    return order;
+}
+
+int64_t run_data_epoch(const struct run_data *data,
+                       const struct train_settings *s)
+{
+    struct order *order = first_order(data, s);
+    int64_t samples =
+        order != NULL ? order_epoch(order) : run_data_samples(data);
     order_destroy(order);
     return samples;
 }
@@ -244,12 +262,8 @@ int64_t run_data_epoch(const struct run_data *data,
 size_t run_data_order_bytes(const struct run_data *data,
                             const struct train_settings *s)
 {
-    const struct run_data_begin begin = { 0 };
-    struct order *order = NULL;
-    if (s->data.order == ORDER_CANONICAL || s->train.global_batch == 0 ||
-        run_data_order(data, s, &begin, &order) != ERR_OK)
-        return 0;
-    size_t bytes = order_bytes(order);
+    struct order *order = first_order(data, s);
+    size_t bytes = order != NULL ? order_bytes(order) : 0;
     order_destroy(order);
     return bytes;
 }
@@ -261,6 +275,7 @@ enum err run_data_epochs(const struct run_data *data,
     const struct run_data_begin begin = { 0 };
     struct order *order = NULL;
     int64_t counts[STREAMS_MAX];
+    assert(steps >= 0);
     TRY(run_data_order(data, s, &begin, &order));
     *known = steps <= TELL_STEPS_MAX &&
              order_read(order, steps * s->train.global_batch, counts);
@@ -310,6 +325,7 @@ void run_data_tell(const struct run_data *data, const struct train_settings *s,
     int64_t before[STREAMS_MAX], first[STREAMS_MAX], all[STREAMS_MAX];
     int64_t batch = s->train.global_batch;
     int64_t samples = order_epoch(order);
+    assert(batch > 0);
     for (int i = 0; i < data->count && eval != NULL; i++)
         if (are_same(data->sets[i], eval))
             log_warn("data.eval (%s) is the same data set as %s, which is "

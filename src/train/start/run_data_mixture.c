@@ -1,6 +1,11 @@
-/* Opens the data sets of a mixture, which must be of one tokenizer. */
+/* Opens the data sets of a mixture, which must be of one tokenizer: a token's
+ * number means the same in all of them, or the model would learn two languages in
+ * one vocabulary. What identifies a mixture is a digest of names and ids in the
+ * order of the setting, for the order of streams decides which sample stands
+ * where. */
 #include "src/train/start/run_data.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "src/base/digest.h"
@@ -44,6 +49,7 @@ out:
 enum err run_data_mixture(const struct train_settings *s, struct run_data *data)
 {
     char path[FSIO_PATH_MAX];
+    assert(data->count == 0);
     TRY(run_data_parse(s, &data->text));
     for (int i = 0; i < data->text.count; i++) {
         TRY(run_data_folder(s, &data->text.entries[i], path));

@@ -1,7 +1,13 @@
 /* Runs work of rank 0 in a thread while the other ranks wait and are told
- * several times per deadline that rank 0 lives. */
+ * several times per deadline that rank 0 lives.
+ *
+ * A wait for another rank has a deadline, so that a dead node is found; work that
+ * takes minutes would look like one. A longer deadline would be a guess and find
+ * the dead one late. So rank 0's own thread broadcasts "not done yet" while another
+ * thread works, which also means that the work must not use comm. */
 #include "src/train/start/start.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -42,6 +48,7 @@ static enum err give_signs(struct comm *comm, const struct task *task)
 {
     double sign_s = SIGN_SHARE * comm_timeout_s(comm);
     bool done = false;
+    assert(sign_s > 0.0);
     if (sign_s > SIGN_MAX_S)
         sign_s = SIGN_MAX_S;
     while (!done) {

@@ -1,8 +1,15 @@
 /* Compares the settings with config.cfg of the attempt before and tells what
  * has changed. It refuses nothing: what must not change is checked in
- * start_fixed.c. */
+ * start_fixed.c.
+ *
+ * Who comes back to a run after a week wants to see what was changed, and a
+ * learning rate that jumps is worth a warning whichever of ten settings has made
+ * it: so the rate of the next step is computed with both sets of settings, and the
+ * warning names the settings that would give the old curve again. Values that may
+ * be secrets are compared and not shown. */
 #include "src/train/start/start.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +18,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/data/set/dataset.h"
 #include "src/job/ledger.h"
 #include "src/train/start/start_settings.h"
@@ -72,7 +80,6 @@ static void compare_rates(const struct run *run,
                           const struct train_settings *before, json_t *event)
 {
     struct trainer_schedule plan;
-    struct trainer_schedule now = { .schedule = run->plan.schedule };
     char advice[512];
     /* other data may have other epochs, which durations may count in */
     int64_t epoch = run->inputs.epoch_before > 0
@@ -87,7 +94,7 @@ static void compare_rates(const struct run *run,
                 schedule_multiplier(&run->plan.schedule, run->position.step);
     if (fabs(is - was) <= JUMP * fmax(is, was))
         return;
-    trainer_schedule_again(before, &plan, &run->settings, &now, advice,
+    trainer_schedule_again(before, &plan, &run->settings, &run->plan, advice,
                            sizeof advice);
     log_warn("the learning rate of step %lld is %.3g, with the settings before "
              "it would be %.3g:%s keeps the old curve",
@@ -122,35 +129,27 @@ static enum err record_data(const struct run *run)
                                    history));
 }
 
-/* What has no effect, if it was not told by the attempt before. */
-static void tell_idle(const struct run *run,
-                      const struct train_settings *before)
-{
-    const struct trainer_schedule plan = { .rates = run->plan.rates,
-                                           .schedule = run->plan.schedule,
-                                           .max_steps = run->plan.max_steps };
-    start_idle(&(struct start_idle){ &run->settings, before, &plan }, NULL,
-               NULL);
-}
-
 enum err start_changes_tell(const struct run *run)
 {
     enum err rc = ERR_OK;
+    assert(run->rank == 0);
     if (run->inputs.changed)
         TRY(record_data(run));
-    struct train_settings *before = calloc(1, sizeof *before);
-    struct settings_origin *origins =
-        calloc((size_t)train_settings_count, sizeof *origins);
+    struct train_settings *before = NULL;
+    struct settings_origin *origins = NULL;
     json_t *changed = json_object();
     json_t *event =
         json_pack("{s:I, s:O}", "step", (json_int_t)run->position.step,
                   "changed", changed);
-    if (before == NULL || origins == NULL || event == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
+    TRY_OUT(new_zeroed(&before, 1));
+    TRY_OUT(new_zeroed(&origins, (size_t)train_settings_count));
+    if (event == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "out of memory"));
     bool found = read_before(run->settings.run.dir, before, origins);
-    tell_idle(run, found ? before : NULL);
+    /* what has no effect, if it was not told by the attempt before */
+    start_idle(&(struct start_idle){ &run->settings, found ? before : NULL,
+                                     &run->plan },
+               NULL, NULL);
     if (!found)
         goto out;
     for (int i = 0; i < train_settings_count; i++) {

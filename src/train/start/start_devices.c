@@ -1,7 +1,13 @@
 /* Checks that every rank has a GPU of its own and that no GPU of a node is left
- * idle. Choosing a device is kernels/cuda/device/cuda_device.c. */
+ * idle. Choosing a device is kernels/cuda/device/cuda_device.c.
+ *
+ * Both go unnoticed otherwise: two ranks on one GPU train at half the speed with
+ * the right bits, and an idle one is paid for. Each rank tells the address of its
+ * device and how many it sees; a device is one by its host and that address, for
+ * its number depends on what a rank is shown. */
 #include "src/train/start/start.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +41,7 @@ static int first_with(const struct ranks *all, int r)
     while (!same_host(all, other, r) ||
            strcmp(all->facts[other].device, all->facts[r].device) != 0)
         other++;
+    assert(other <= r); /* it has its own */
     return other;
 }
 
@@ -43,6 +50,7 @@ static int ranks_beside(const struct ranks *all, int r)
     int count = 0;
     for (int other = 0; other < comm_size(all->comm); other++)
         count += same_host(all, other, r);
+    assert(count > 0);
     return count;
 }
 

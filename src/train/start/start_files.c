@@ -1,7 +1,14 @@
 /* Checks the files of the data sets before training, each copy once, shared by
- * the ranks. How one shard is checked is src/data/mds/mds.c. */
+ * the ranks. How one shard is checked is src/data/mds/mds.c.
+ *
+ * Which ranks read one copy is found by what their index file is: path, inode,
+ * size and times. Ranks with the same deal its shards out, one after the other in
+ * turn. While they read they meet once a second, for a signal or a damaged file of
+ * one must end the others' reading; a rank that is done keeps meeting until all
+ * are, so that every meeting has all ranks in it. */
 #include "src/train/start/start.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -145,6 +152,7 @@ static enum err check_share(struct watch *watch, struct dataset *data,
                             struct share share, bool bytes)
 {
     struct dataset_watch reading = { go_on, watch };
+    assert(share.first >= 0 && share.first < share.ranks);
     int64_t shards = dataset_contents(data)->shards;
     for (int64_t s = share.first; s < shards && go_on(watch); s += share.ranks)
         TRY(dataset_look(data, s));
@@ -162,6 +170,7 @@ static enum err settle_bytes(const struct run *run, const struct dataset *data,
 {
     enum data_verify how = run->settings.data.verify;
     const struct dataset_contents *has = dataset_contents(data);
+    assert(share.ranks > 0 && share.ranks <= run->ranks);
     int64_t shards = (has->shards + share.ranks - 1) / share.ranks;
     int64_t most = shards * has->largest;
     TRY(comm_all_reduce_i64(run->comm, &most, 1, COMM_MAX));

@@ -1,9 +1,17 @@
 /* The settings that must stay what they were at the start of a run: stored in
- * every checkpoint, checked on every resume. */
+ * every checkpoint, checked on every resume.
+ *
+ * Which these are is a flag of a setting's row. A row that is younger than some
+ * runs is stored only where it is not its default, which is how older runs had it;
+ * so what a checkpoint lacks is compared with the default, in both directions.
+ * What decides the order of samples may change under data.change, and the
+ * microbatch where the settings leave it to the program. Everything else that
+ * differs is an error that names one setting and both values. */
 #include "src/train/start/start_fixed.h"
 #include "src/data/set/dataset.h"
 #include "src/data/set/order.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,6 +124,7 @@ bool start_fixed_order_changed(const struct run *run, const json_t *state)
 {
     json_t *now = start_fixed_state(run);
     json_t *then = json_object_get(state, "fixed");
+    assert(run->inputs.train_count > 0);
     bool changed = order_differs(run, now, then) != NULL ||
                    order_differs(run, then, now) != NULL;
     json_decref(now);
@@ -185,6 +194,7 @@ int64_t start_fixed_microbatch(const struct run *run, const json_t *state)
     const struct train_settings *s = &run->settings;
     const json_t *stored =
         json_object_get(json_object_get(state, "fixed"), "train.microbatch");
+    assert(s->parallel.slots > 0 && s->train.microbatch > 0);
     int64_t slot = s->train.global_batch / s->parallel.slots;
     int64_t now = s->train.microbatch;
     int64_t then = json_is_string(stored)

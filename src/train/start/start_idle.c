@@ -1,8 +1,14 @@
 /* Finds settings that were given and change nothing: tables of what settings
  * and items of lists need, and one loop over all settings. A row for a new
- * setting is all there is to add. */
+ * setting is all there is to add.
+ *
+ * Given means: by file or command line, and not as the default or the preset has
+ * it. The first row that matches tells, so that a setting has one reason. What was
+ * told at the attempt before is not told again as long as the setting is the same;
+ * where the run's length has changed, what depends on it is looked at anew. */
 #include "src/train/start/start_settings.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -245,6 +251,7 @@ static void look_at_items(const struct teller *teller,
     _Alignas(max_align_t) char item[4 * SETTINGS_TEXT_BYTES]; /* any kind's */
     int count = 0, kind = 0;
     const char *text = (const char *)teller->run->settings + setting->offset;
+    assert(setting->type == SETTING_LIST && setting->kinds != NULL);
     if (settings_list_count(setting, text, &count) != ERR_OK)
         return;
     for (int i = 0; i < count; i++) {
@@ -345,6 +352,7 @@ void start_idle(const struct start_idle *run, start_idle_tell tell_it,
 {
     const struct teller teller = { run, tell_it != NULL ? tell_it : warn, arg };
     const struct setting *length = train_settings_setting("train.max_duration");
+    assert(run->settings != run->before);
     bool as_long = is_told(run, length);
     for (int i = 0; i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];

@@ -1,14 +1,28 @@
 /* Checks between settings each of which is valid by itself. What depends on the
- * data set or on the number of ranks is checked where that is known. */
+ * data set or on the number of ranks is checked where that is known.
+ *
+ * Three moments, each judged as early as it can be:
+ *   reading    every rank by itself, without a file of the model: folders, batch,
+ *              durations, contradictions (check_alone). --print and the launch
+ *              script stop here, before a job has begun;
+ *   the shape  rank 0 looks at the weights where only they say it, and tells the
+ *              others, so that a thousand ranks do not open one folder;
+ *   completed  what the shape decides: defaults of the model, the sequence length,
+ *              what algorithms need, whether strategy and model go together
+ *              (check_whole), and last the microbatch, which is a matter of
+ *              memory and so of everything before it. */
 #include "src/train/start/start_settings.h"
 
+#include <assert.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "src/base/globs.h"
 #include "src/base/new.h"
+#include "src/base/output.h"
 #include "src/tracking/tracking_sink.h"
 #include "src/train/profile/profile_ranges.h"
 #include "src/train/start/run_data.h"
@@ -23,6 +37,7 @@
  * files. */
 #define RUN_DIR_MAX (SETTINGS_TEXT_BYTES - 128)
 
+/* Before anything is made there: every file of a run is below it. */
 static enum err check_run_dir(const char *dir)
 {
     if (dir[0] == '\0')
@@ -51,6 +66,7 @@ static bool same_folder(const char *a, const char *b)
             first.st_dev == second.st_dev && first.st_ino == second.st_ino);
 }
 
+/* A run writes into its folder and prunes there, so it is nobody else's. */
 static enum err check_data(const struct train_settings *s)
 {
     if (s->data.train[0] == '\0')
@@ -93,6 +109,8 @@ static enum err check_order(const struct train_settings *s)
     return ERR_OK;
 }
 
+/* The sets' folders as they are written; whether there are data in them is found
+ * when they are opened. */
 static enum err check_mixture(const struct train_settings *s)
 {
     enum err rc = ERR_OK;
@@ -124,6 +142,8 @@ out:
     return rc;
 }
 
+/* Folders of the nodes: a folder, a rhythm and how shards are protected go
+ * together. */
 static enum err check_local(const struct train_settings *s)
 {
     bool dir = s->checkpoint.local_dir[0] != '\0';
@@ -161,6 +181,7 @@ static enum err check_degree(const char *name, int degree,
                              const struct train_settings *s)
 {
     int ranks = train_memory_ranks_max(s);
+    assert(degree > 0 && ranks > 0);
     if (degree <= ranks)
         return ERR_OK;
     return err_set(ERR_USAGE,
@@ -221,12 +242,6 @@ static enum err check_tuning(const struct train_settings *s)
     return ERR_OK;
 }
 
-static enum err check_profile(const struct train_settings *s)
-{
-    struct profile_ranges ranges;
-    return profile_ranges_parse(s->train.profile, &ranges);
-}
-
 /* Adapters are of a model: where none is said, model.weights was forgotten. */
 static enum err check_adapted(const struct train_settings *s)
 {
@@ -241,6 +256,7 @@ static enum err check_adapted(const struct train_settings *s)
                    (long long)s->lora.rank);
 }
 
+/* global_batch = slots x leaves x microbatch, whole numbers all of them. */
 static enum err check_batch(const struct train_settings *s)
 {
     if (s->train.global_batch % s->parallel.slots != 0)
@@ -262,6 +278,7 @@ static enum err check_batch(const struct train_settings *s)
 /* What can be judged without the model. */
 static enum err check_alone(const struct train_settings *s)
 {
+    struct profile_ranges ranges;
     if (!s->partial || s->run.dir[0] != '\0')
         TRY(check_run_dir(s->run.dir));
     if (!s->partial)
@@ -273,7 +290,7 @@ static enum err check_alone(const struct train_settings *s)
     if (!s->partial || s->train.max_duration.value > 0)
         TRY(check_durations(s));
     TRY(start_weights_settings(s));
-    TRY(check_profile(s));
+    TRY(profile_ranges_parse(s->train.profile, &ranges));
     TRY(check_local(s));
     TRY(tracking_check(&s->tracking));
     TRY(check_order(s));
@@ -375,6 +392,7 @@ static enum err complete_model(struct train_settings *s,
 static enum err complete(struct train_settings *s,
                          const struct model_config *shape)
 {
+    assert(s->parallel.slots > 0);
     TRY(complete_model(s, shape));
     if (s->data.seq_len == 0)
         s->data.seq_len = s->model.max_seq_len;
@@ -404,6 +422,7 @@ enum err start_settings_share(struct comm *comm, struct train_settings *s)
 {
     enum err rc = ERR_OK;
     struct model_config shape = { .preset = 0 };
+    assert(!s->partial);
     if (comm_rank(comm) == 0)
         rc = find_shape(s, &shape);
     TRY(comm_agree(comm, rc));
@@ -416,4 +435,57 @@ enum err start_settings_load(const char *path, char *const *overrides,
 {
     TRY(start_settings_read(path, overrides, override_count, false, out));
     return start_settings_complete(out);
+}
+
+/* --- what the command line asks --- */
+
+/* Whether the model says what the setting is, where that does not. */
+static bool of_model(const struct setting *setting)
+{
+    return setting->offset - offsetof(struct train_settings, model) <
+               sizeof(struct model_config) ||
+           strcmp(setting->key, "data.seq_len") == 0 ||
+           strcmp(setting->key, "train.microbatch") == 0;
+}
+
+enum err start_settings_print(char *keys, struct train_settings *settings,
+                              FILE *out)
+{
+    char shown[SETTINGS_VALUE_BYTES];
+    bool many = strchr(keys, ',') != NULL;
+    bool open = start_settings_asks(settings);
+    if (!open)
+        TRY(start_settings_complete(settings));
+    for (char *key; (key = strsep(&keys, ",")) != NULL;) {
+        const struct setting *setting = train_settings_setting(key);
+        if (setting == NULL)
+            return settings_no_such(train_settings_schema, train_settings_count,
+                                    key, "--print");
+        if (open && of_model(setting))
+            TRY(start_settings_complete(settings));
+        open = open && !of_model(setting);
+        settings_text(setting, settings, shown);
+        if (many && strchr(shown, '\n') != NULL)
+            return err_set(ERR_USAGE,
+                           "%s has a line break: print it alone, or leave that "
+                           "out",
+                           key);
+        fprintf(out, "%s\n", shown);
+    }
+    return ERR_OK;
+}
+
+enum err start_settings_outputs(const char *path,
+                                const struct train_settings *s)
+{
+    const char *const inputs[] = { path,
+                                   s->data.train,
+                                   s->data.eval,
+                                   s->start.weights,
+                                   s->eval.gauntlet,
+                                   s->generate.prompts };
+    return s->tracking.prometheus[0] == '\0'
+               ? ERR_OK
+               : output_check(s->tracking.prometheus, inputs,
+                              sizeof inputs / sizeof *inputs);
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "src/base/err.h"
 #include "src/comm/comm.h"
@@ -31,6 +32,16 @@ enum err start_settings_share(struct comm *comm,
 /* Read and completed. */
 enum err start_settings_load(const char *path, char *const *overrides,
                              int override_count, struct train_settings *out);
+
+/* Settings that were read, by keys with commas between, a line each. The model's
+ * file is opened for what only that says: where a run is can be asked without its
+ * weights. `keys` is cut up. */
+enum err start_settings_print(char *keys, struct train_settings *settings,
+                              FILE *out);
+/* ERR_USAGE: what trackers write is something that is read; path: the file of
+ * settings. */
+enum err start_settings_outputs(const char *path,
+                                const struct train_settings *settings);
 
 /* Settings that were given and have no effect, by what else the settings say:
  * told once, so that nobody believes in what is not there. What is dangerous is

@@ -1,7 +1,10 @@
 /* How many threads a rank computes with: the node's processors divided among
- * its ranks. */
+ * its ranks. Ranks that share processors are found by host and affinity mask, as
+ * the launcher has set it: with one mask for all the processors are divided, with
+ * a mask for each every rank has those of its own. */
 #include "src/train/start/start.h"
 
+#include <assert.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdint.h>
@@ -54,8 +57,10 @@ enum err start_threads(struct comm *comm, int requested, int *threads)
     TRY_OUT(run_gather(comm, places, sizeof *places));
     for (int r = 0; r < ranks; r++)
         sharing += memcmp(&places[r], &places[rank], sizeof *places) == 0;
+    assert(sharing > 0); /* itself at least */
     *threads = requested > 0 ? requested : kernels_threads_default(sharing);
     TRY_OUT(comm_agree(comm, check_requested(comm, requested)));
+    assert(*threads > 0);
     /* also of loops that name no number, whatever OMP_NUM_THREADS says */
     omp_set_num_threads(*threads);
 out:

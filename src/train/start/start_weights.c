@@ -1,5 +1,12 @@
 /* Chooses and checks the weights that settings name. trainer_weights.c fills
- * them in. */
+ * them in.
+ *
+ * Weights of another function than the model's are not noticed by shapes: with
+ * other heads, another activation or eps they load and train, from a loss that
+ * looks like bad luck. So all settings of the model are compared, by the table:
+ * those in OWN are the run's own, those in SHAPES are told together with the
+ * tensors that show them, and whatever is in neither list must be equal. A setting
+ * that is added to the model is therefore compared until somebody says otherwise. */
 #include "src/train/start/start_weights.h"
 
 #include <errno.h>

@@ -1,7 +1,13 @@
 /* Gives the run directory and what is made in it the permissions of run.mode
- * and the group of run.group. */
+ * and the group of run.group.
+ *
+ * New files get theirs from the umask and, by the folder's set-group-ID bit, from
+ * its group, so nobody who writes has to think of them. A folder is opened before
+ * it is looked at and changed by that descriptor: what stands at its path later is
+ * left alone. */
 #include "src/train/start/start.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -83,6 +89,7 @@ static enum err give_open(const struct train_settings *settings, int fd,
     struct stat status;
     mode_t mode;
     gid_t gid;
+    assert(fd >= 0);
     if (fstat(fd, &status) != 0)
         return err_errno("%s", path);
     TRY(find_access(settings, &status, &mode, &gid));
@@ -106,15 +113,13 @@ static enum err give_inner(const struct train_settings *settings, int run,
                            const char *name)
 {
     char path[FSIO_PATH_MAX];
-    enum err rc = fsio_path(path, "%s/%s", settings->run.dir, name);
-    if (rc != ERR_OK)
-        return rc;
+    TRY(fsio_path(path, "%s/%s", settings->run.dir, name));
     int fd = openat(run, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP))
         return ERR_OK;
     if (fd < 0)
         return err_errno("%s: run.mode and run.group: open", path);
-    rc = give_open(settings, fd, path, true);
+    enum err rc = give_open(settings, fd, path, true);
     close(fd);
     return rc;
 }

@@ -1,7 +1,9 @@
 /* Tells the loader's thread which microbatches this rank computes in each step,
- * and takes them from it. */
+ * and takes them from it. These are the same places of every batch, so the thread
+ * gets them once, with the batch's length as the stride. */
 #include "src/train/start/trainer_data.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "src/base/new.h"
@@ -11,6 +13,7 @@
 int64_t trainer_ahead_offset(const struct run *run, int leaf)
 {
     const struct train_settings *s = &run->settings;
+    assert(leaf >= 0);
     return leaf / s->parallel.sequence_chunks * s->train.microbatch;
 }
 
@@ -28,6 +31,7 @@ enum err trainer_ahead_create(struct run *run)
         if (replica_leaf(replica, m) >= 0)
             offsets[count++] =
                 trainer_ahead_offset(run, replica_leaf(replica, m));
+    assert(run->inputs.ahead == NULL && run->inputs.batch != NULL);
     struct loader_ahead_plan plan = {
         .datasets = run->inputs.train_data,
         .dataset_count = run->inputs.train_count,

@@ -1,7 +1,18 @@
 /* Finds and reads the base of a run that trains a part of a model. How its own
- * weights begin is trainer_weights.c. */
+ * weights begin is trainer_weights.c.
+ *
+ * The base is as large as the model and never changes, so checkpoints name it
+ * instead of holding it. That is a promise about a file of somebody else's, and is
+ * kept by sums: each rank sums what it fills, tensor by tensor, the ranks' sums are
+ * joined, and a later start compares them with the first one's. Each stretch
+ * that has a sum is filled by one rank, and the others have 0 there, so joining is
+ * an exclusive or of the rows.
+ *
+ * A later start looks for it in this order: where it was; where it would be if it
+ * had moved together with the run; where the settings say. */
 #include "src/train/start/trainer_base.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +108,7 @@ static enum err join_sums(struct comm *comm, struct weights_sums *sums)
     size_t ranks = (size_t)comm_size(comm);
     size_t rank = (size_t)comm_rank(comm);
     int64_t all = sums->first[sums->params->count];
+    assert(all >= 0);
     uint32_t *parts = NULL;
     rc = new_zeroed(&parts, ranks * SUMS_AT_ONCE);
     TRY_OUT(comm_agree(comm, rc));
@@ -146,6 +158,7 @@ static enum err fill_frozen(struct run *run, uint64_t seed,
 {
     enum err rc = ERR_OK;
     struct weights_sums *sums = NULL;
+    assert(is_needed(run) && run->engine.base != NULL);
     TRY_OUT(comm_agree(run->comm,
                        weights_sums_create(run->engine.params->frozen, &sums)));
     struct summed summed = { source, sums };
@@ -171,6 +184,7 @@ enum err trainer_base_begin(struct run *run, struct weights *weights,
     enum err rc = ERR_OK;
     if (!is_needed(run))
         return ERR_OK;
+    assert(run->position.step == 0);
     json_decref(run->engine.base);
     run->engine.base = describe(run, weights);
     if (run->engine.base == NULL || describe_lora(run, run->engine.base) != 0)
@@ -280,6 +294,7 @@ enum err trainer_base_fill(struct run *run)
 {
     if (!is_needed(run))
         return ERR_OK;
+    assert(run->position.step > 0);
     if (text_of(run, "path")[0] != '\0')
         return fill_from_weights(run);
     return fill_frozen(run, seed_of(run), NULL,

@@ -1,7 +1,18 @@
 /* Opens the data sets of a run and checks that they fit the settings. It reads
- * no shard: start_files.c does. */
+ * no shard: start_files.c does.
+ *
+ * What a run has read is a history of parts. A part begins at a step and has the
+ * data sets of that time; its order begins at the batch behind the step before, and
+ * in a mixture each set where it was. So data can be changed amid a run, and a
+ * start that goes on from an older checkpoint makes the same change again where
+ * the parts say, or anew at its own step where they do not reach. Only the last
+ * part matters for what comes; the others are told to people.
+ *
+ * A start makes an order from the beginning first, for the plan and the epochs need
+ * one, and replaces it when a checkpoint says that its order begins elsewhere. */
 #include "src/train/start/trainer_data.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,6 +146,7 @@ static enum err find_begin(const struct run *run, int64_t step,
                            struct run_data_begin *begin)
 {
     const struct run_data *data = run->inputs.sets;
+    assert(step >= 0 && data->count <= STREAMS_MAX);
     int64_t most = trainer_rollback_read(run, step);
     for (int i = 0; i < data->count; i++) {
         const char *name = data->text.entries[i].name;
@@ -205,13 +217,12 @@ enum err trainer_data_store(const struct run *run, json_t *state)
         for (int i = 0; i < run->inputs.train_count; i++)
             json_object_set_new(json_array_get(streams, (size_t)i), "read",
                                 json_integer(counts[i]));
-    bool stored = json_object_set_new(state, "data", history) == 0;
-    if (run->position.tokens_left_out > 0)
-        stored &=
-            json_object_set_new(
-                state, LEFT_OUT,
-                json_integer((json_int_t)run->position.tokens_left_out)) == 0;
-    return stored ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+    TRY(run_put(state, "data", history));
+    assert(run->position.tokens_left_out >= 0);
+    return run->position.tokens_left_out > 0
+               ? run_put(state, LEFT_OUT,
+                         json_integer(run->position.tokens_left_out))
+               : ERR_OK;
 }
 
 /* Where the data of this start begin, if they are others than before. */
@@ -260,6 +271,7 @@ static enum err replace_order(struct run *run,
 {
     const struct run_data_begin start = { 0 };
     struct order *order = NULL;
+    assert(begin->batch >= 0 && run->inputs.order != NULL);
     bool ahead = run->inputs.ahead != NULL;
     if (memcmp(begin, &start, sizeof start) == 0)
         return ERR_OK;
@@ -279,6 +291,7 @@ enum err trainer_data_restore(struct run *run, int64_t step,
     struct run_data_begin begin;
     int64_t left_out = json_integer_value(json_object_get(state, LEFT_OUT));
     int64_t each = run->plan.rates.tokens_per_step;
+    assert(step >= 0 && each > 0);
     if (left_out < 0 || left_out / each > step ||
         (left_out / each == step && left_out % each > 0))
         return err_set(ERR_CHECKPOINT,

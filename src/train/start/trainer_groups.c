@@ -1,12 +1,20 @@
 /* Compares the optimizers of tensors with those of a checkpoint, keeps the
- * groups' rates, and gives each group its settings, rate and decay of a step. */
+ * groups' rates, and gives each group its settings, rate and decay of a step.
+ *
+ * Decoupled weight decay (Loshchilov and Hutter 2019) is decay * lr(t) / lr0: it
+ * follows the schedule and not how high the peak is. lr0 is the peak of the run's
+ * first start and in every checkpoint, so a rate that is changed amid a run changes
+ * the decay in proportion, as it would have with one schedule. Optimizers that
+ * multiply by the rate itself, as PyTorch's AdamW does, get decay * lr(t). */
 #include "src/train/start/trainer_groups.h"
 
+#include <assert.h>
 #include <string.h>
 
 void trainer_groups_begin(struct run *run)
 {
     const struct train_groups *groups = &run->settings.groups;
+    assert(groups->count <= OPTIMIZER_GROUPS);
     for (int i = 0; i < groups->count; i++)
         run->position.groups_lr0[i] = groups->own[i].lr;
 }
@@ -111,6 +119,7 @@ static double group_share(const struct run *run, int group, double lr,
                           double share)
 {
     double lr0 = run->position.groups_lr0[group];
+    assert(group >= 0 && group < run->settings.groups.count);
     if (!run->settings.groups.own[group].has_lr)
         return share;
     return lr0 > 0.0 ? lr / lr0 : 0.0;

@@ -1,11 +1,22 @@
 /* Makes the model, replica and batch for a microbatch that fits into memory,
  * and makes them again with a smaller one where it must. Whether something fits
- * is decided in train_memory.c. */
+ * is decided in train_memory.c.
+ *
+ * What a machine has is measured once, before anything is taken: afterwards the
+ * run's own share would count as gone. "auto" of parallel.strategy is chosen by
+ * rank 0 for the least that any rank has, and told to the others; it looks at the
+ * last start's config.cfg, for the checkpoint with the run's microbatch is read
+ * only when there is a replica to read it into.
+ *
+ * An allocation that fails on one rank is a smaller microbatch on all, as leaves
+ * must be alike, or under "elastic" the run's end, as bits depend on it. The replica stays and only counts leaves anew; model, batch and
+ * losses are made for one microbatch and go. */
 #include "src/base/new.h"
 #include "src/train/start/trainer_data.h"
 #include "src/train/start/trainer_memory.h"
 #include "src/train/profile/trainer_profile.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +35,7 @@ static void measure_place(struct run *run)
 {
     const struct kernel_memory *memory = run->engine.kernels->memory;
     int node_ranks = comm_local_size(run->comm);
+    assert(node_ranks > 0 && run->engine.place.ranks == 0);
     size_t available = memory_available("");
     size_t space = memory_address_space();
     if (space != SIZE_MAX)
@@ -93,6 +105,7 @@ static void keep_strategy(struct run *run, const struct train_settings *started,
 static int64_t expected_microbatch(const struct train_settings *s,
                                    const struct train_settings *started)
 {
+    assert(s->parallel.slots > 0);
     int64_t slot = s->train.global_batch / s->parallel.slots;
     int64_t then = started != NULL ? started->train.microbatch : 0;
     bool known = then > 0 && slot % then == 0;
@@ -174,6 +187,7 @@ static enum err make_leaf(struct run *run)
     size_t leaves = (size_t)replica.slots * (size_t)replica.leaves;
     if (run->inputs.batch != NULL)
         return ERR_OK;
+    assert(leaves > 0 && run->engine.model == NULL);
     TRY(train_memory_check(s, &run->engine.place));
     TRY(batch_create(s->train.microbatch, s->data.seq_len, &run->inputs.batch));
     run->inputs.batch->truncate = s->data.too_long == TOO_LONG_TRUNCATE;
@@ -255,10 +269,9 @@ enum err trainer_memory_create(struct run *run)
     enum err rc = ERR_OK;
     if (run->engine.place.ranks == 0) {
         measure_place(run);
-        rc = settle_strategy(run);
-        if (rc != ERR_OK)
-            return rc;
+        TRY(settle_strategy(run));
     }
+    assert(run->settings.parallel.strategy != REPLICA_AUTO);
     for (;;) {
         rc = comm_agree(run->comm, make_leaf(run));
         if (rc == ERR_OK)
@@ -267,9 +280,7 @@ enum err trainer_memory_create(struct run *run)
             rc = comm_agree(run->comm, make_model(run));
         if (rc != ERR_MEMORY)
             return rc;
-        rc = step_down(run);
-        if (rc != ERR_OK)
-            return rc;
+        TRY(step_down(run));
         drop_leaf(run);
     }
 }
@@ -284,6 +295,7 @@ enum err trainer_memory_shrink(struct run *run)
 enum err trainer_memory_adopt(struct run *run, int64_t microbatch)
 {
     run->settings.train.microbatch = microbatch;
+    assert(microbatch > 0);
     drop_leaf(run);
     return trainer_memory_create(run);
 }

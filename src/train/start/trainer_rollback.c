@@ -1,7 +1,15 @@
 /* Reads and writes the ledger's rollbacks, and places the run's steps in its
- * data. What is left out is counted by rollback.c. */
+ * data. What is left out is counted by rollback.c.
+ *
+ * Rank 0 reads the ledger, all get its events: the list decides what each rank
+ * reads, so it must not depend on whose file system is a second behind. A rollback
+ * is written to the ledger before anything of the new way is computed. A process
+ * that dies before that comes to the same step again and judges it as before; one
+ * that dies behind it finds the rollback in the ledger. Either way the batches are
+ * left out once. */
 #include "src/train/start/trainer_data.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +18,7 @@
 
 int64_t trainer_rollback_position(const struct run *run, int64_t step)
 {
+    assert(step >= 0);
     return rollback_batch(&run->position.rollbacks, step) *
            run->settings.train.global_batch;
 }
@@ -79,6 +88,7 @@ enum err trainer_rollback_begin(struct run *run)
     enum err rc = ERR_OK;
     if (!run->position.came_back.asked)
         return ERR_OK;
+    assert(run->position.step <= run->position.came_back.from);
     struct rollback rollback =
         rollback_make(&run->position.rollbacks, run->position.came_back.from,
                       run->position.step);

@@ -1,5 +1,12 @@
 /* Fills a replica with the weights that a run starts from, and keeps what they
- * say of their tokens. */
+ * say of their tokens.
+ *
+ * Each rank reads what it owns, so a model that no node could hold comes in from
+ * one folder. Where the weights leave something out, fresh values are drawn for all
+ * first, by seed and name, and written over: so what is left out is as fresh as in
+ * a run without weights. Rank 0 finds out which checkpoint or folder it is, as "the
+ * newest" may change meanwhile, and the others must find the same digest.
+ */
 #include "src/train/start/trainer_weights.h"
 
 #include <assert.h>
@@ -133,6 +140,7 @@ enum err trainer_weights_init(struct run *run)
     uint64_t seed = (uint64_t)run->settings.train.seed;
     struct weights *weights = NULL;
     double begin_s = clock_now();
+    assert(run->position.step == 0);
     assert(!from.state || from.path[0] == '\0');
     if (from.path[0] == '\0') {
         TRY(replica_init(run->engine.replica, seed, NULL));
@@ -172,9 +180,7 @@ enum err trainer_weights_store(const struct run *run, json_t *state)
                        : weights_ckpt_config_text(
                              dataset_vocab_size(data), dataset_bos_token(data),
                              dataset_eos_token(data), NULL);
-    return json_object_set_new(state, "text", text) == 0
-               ? ERR_OK
-               : err_set(ERR_MEMORY, "out of memory");
+    return run_put(state, "text", text);
 }
 
 enum err trainer_weights_restore(struct run *run, const json_t *state)
