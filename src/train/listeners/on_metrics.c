@@ -40,10 +40,7 @@
 #include "src/train/start/run_data.h"
 
 struct on_metrics {
-    const struct run *run; /* these four are lent */
-    const struct train_settings *settings;
-    const struct kernels *kernels;
-    const struct replica *replica;
+    const struct run *run;  /* lent */
     int64_t *expert_counts; /* sorted, of one step; NULL without experts */
     struct buffer line;
     int fd;
@@ -70,9 +67,6 @@ static enum err metrics_create(void *self, const struct run *run)
     struct on_metrics *metrics = self;
     size_t experts = run->now.record.expert_count;
     metrics->run = run;
-    metrics->settings = &run->settings;
-    metrics->kernels = run->engine.kernels;
-    metrics->replica = run->engine.replica;
     metrics->fd = -1;
     TRY(lines_open(run->settings.run.dir, "metrics.jsonl", metrics->path,
                    &metrics->fd));
@@ -174,10 +168,10 @@ static void format_hardware(const struct on_metrics *metrics, char *out,
     struct kernel_chosen chosen;
     char exchange[64];
     out[0] = '\0';
-    if (metrics->kernels->chosen == NULL)
+    if (metrics->run->engine.kernels->chosen == NULL)
         return;
-    metrics->kernels->chosen(&chosen);
-    replica_exchange(metrics->replica, exchange, sizeof exchange);
+    metrics->run->engine.kernels->chosen(&chosen);
+    replica_exchange(metrics->run->engine.replica, exchange, sizeof exchange);
     snprintf(out, size,
              ", \"exchange\": \"%s\", \"attention\": \"%s\", "
              "\"products\": \"%s\"",
@@ -275,7 +269,7 @@ static void tell_trackers(const struct on_metrics *metrics,
                           const struct step_record *step)
 {
     struct tracking_list *list = step->scalars;
-    double samples = (double)metrics->settings->train.global_batch;
+    double samples = (double)metrics->run->settings.train.global_batch;
     double ranks = step->ranks;
     tracking_list_add(list, "train/loss", step->loss);
     tracking_list_add(list, "train/lr", step->lr);
@@ -333,8 +327,9 @@ static double remaining_s(const struct on_metrics *metrics,
     if (step->max_steps >= 0)
         return (double)(step->max_steps - step->step) *
                (metrics->step_s_mean + between_s);
-    double left_s = trainer_schedule_max_duration(metrics->settings).value -
-                    step->elapsed_s;
+    double left_s =
+        trainer_schedule_max_duration(&metrics->run->settings).value -
+        step->elapsed_s;
     double more =
         metrics->steps > 0 ? metrics->between_s / metrics->steps_s : 0.0;
     return fmax(left_s, 0.0) * (1.0 + more);

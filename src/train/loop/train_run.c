@@ -406,13 +406,12 @@ static enum err go_back(struct attempt *try)
 static enum err attempt_train(struct attempt *try, int *exit_code)
 {
     enum err rc = ERR_OK;
-    TRY_OUT(attempt_begin(try));
-    TRY_OUT(trainer_fit(try->run));
-    while (try->run->now.back.asked) {
-        TRY_OUT(go_back(try));
+    do {
+        if (try->run != NULL)
+            TRY_OUT(go_back(try));
         TRY_OUT(attempt_begin(try));
         TRY_OUT(trainer_fit(try->run));
-    }
+    } while (try->run->now.back.asked);
     TRY_OUT(log_memory(try));
     *exit_code = try->run->now.finished && !try->run->now.incomplete
                      ? EXIT_DONE

@@ -4,9 +4,8 @@
  *
  * A way is a strategy with its degree, times any of three changes (blocks computed
  * again, saved tensors packed, checkpoints that are waited for), with the largest
- * microbatch that fits then. That are at most SPREADS_MAX * CHANGES, so all are
- * tried and sorted. What a user is told are the cheapest that differ in kind, for
- * four variants of one microbatch would be one answer.
+ * microbatch that fits then. These are at most SPREADS_MAX * CHANGES, so all are
+ * tried and sorted, and the cheapest that differ in kind are told.
  *
  * "auto" looks at strategies alone, for the microbatch as it is: the three changes
  * are the user's to choose. */

@@ -224,7 +224,7 @@ int algorithm_kept(const struct algorithm_needs *needs, const char *name)
     return index;
 }
 
-/* Of several that need the norm only the first one sums, unless the gradient has
+/* Where several need the norm only the first one sums, unless the gradient has
  * changed between them. */
 enum err algorithm_norm(struct replica *replica, struct algorithm_step *step)
 {

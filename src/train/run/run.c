@@ -9,6 +9,8 @@
 
 #include <assert.h>
 
+#include "src/base/clock.h"
+
 bool run_due(const struct run *run, struct duration interval)
 {
     int64_t steps = 0;
@@ -103,4 +105,21 @@ enum err run_average(struct run *run, int kept, double keep)
     assert(kept >= 0 && kept < REPLICA_KEPT);
     assert(keep >= 0.0 && keep <= 1.0);
     return replica_visit(run->engine.replica, average_piece, &average);
+}
+
+/* --- what listeners ask of a record --- */
+
+bool step_record_logs(const struct step_record *step)
+{
+    return step->step % step->log_interval == 0 || step->finished ||
+           step->stop_signal != 0;
+}
+
+bool step_record_seconds_due(struct duration interval, double *since)
+{
+    if (interval.unit != UNIT_SEC || interval.value <= 0 ||
+        clock_now() - *since < interval.value)
+        return false;
+    *since = clock_now();
+    return true;
 }
