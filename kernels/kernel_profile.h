@@ -15,7 +15,6 @@
 
 #include "kernels/kernel_memory.h"
 #include "kernels/kernel_ops.h"
-#include "kernels/kernel_work.h"
 #include "src/base/err.h"
 #include "src/base/timeline.h"
 
@@ -27,6 +26,16 @@ enum kernel_op {
     /* clang-format on */
     KERNEL_OP_COUNT
 };
+
+/* What an op is asked for, of which each has a row in kernel_work.c: its shape,
+ * floating-point operations (a multiply-add is two; of attention those below the
+ * diagonal) and the bytes of its tensors, each counted once, as if caches held
+ * nothing else. What is known only on a device, such as experts' rows, is as if
+ * all were even. */
+#define KERNEL_WORK_DECLARE(op, parameters, ...)                               \
+    struct timeline_detail kernel_work_##op KERNEL_PARAMETERS(parameters);
+KERNEL_OPS(KERNEL_WORK_DECLARE)
+KERNEL_OPS_FP8(KERNEL_WORK_DECLARE)
 
 struct kernel_profile;
 
@@ -60,7 +69,7 @@ enum err kernel_profile_finish(struct kernel_profile *profile,
 bool kernel_profile_times_device(const struct kernel_profile *profile,
                                  int64_t *uncertain_ns);
 
-/* Around an op, while a profile is on. work: kernel_work.h. */
+/* Around an op, while a profile is on. work: of kernel_work_OP(). */
 void kernel_profile_begin(const struct kernel_ctx *ctx, enum kernel_op op,
                           struct kernel_profile_span *span);
 void kernel_profile_end(const struct kernel_ctx *ctx, enum kernel_op op,

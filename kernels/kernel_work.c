@@ -1,5 +1,5 @@
 /* Shape, operations and bytes of every op, from its arguments. */
-#include "kernels/kernel_work.h"
+#include "kernels/kernel_profile.h"
 
 /* A row uses of an op's arguments what it needs. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"

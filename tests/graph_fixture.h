@@ -3,7 +3,7 @@
  * them. */
 #pragma once
 
-#include "src/model/model_graph.h"
+#include "src/model/model.h"
 #include "tests/cuda_emulator_memory.h"
 #include "tests/model_fixture.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "src/infer/infer_impl.h"
-#include "src/model/model_known.h"
+#include "src/model/model_config.h"
 #include "tests/infer_fixture.h"
 
 static const struct {

@@ -1,6 +1,6 @@
 /* The table of rotary angles against long double, far out, too, and what is not
  * a way to scale them. */
-#include "src/model/model_config_rope.h"
+#include "src/model/model_config.h"
 
 #include <stdlib.h>
 #include <string.h>

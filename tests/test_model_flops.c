@@ -1,6 +1,6 @@
 /* FLOPs of models of which a part trains, against figures that were counted by
  * hand. */
-#include "src/model/model_flops.h"
+#include "src/model/model.h"
 #include "tests/model_fixture.h"
 
 /* d 16, 2 heads of 8, 1 of keys and values, ffn 16, 2 layers, vocabulary 37, no

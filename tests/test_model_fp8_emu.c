@@ -2,7 +2,7 @@
  * touch, beside bf16 and fp32; which magnitudes count; plans and refusals. */
 #include <stdio.h>
 
-#include "src/model/model_graph.h"
+#include "src/model/model.h"
 #include "src/train/run/trainer_fp8.h"
 #include "tests/cuda_emulator_memory.h"
 #include "tests/kernel_check.h"

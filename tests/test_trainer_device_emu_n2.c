@@ -3,7 +3,7 @@
  * each step has the bits of one rank alone on such a device. */
 #include <string.h>
 
-#include "src/model/model_graph.h"
+#include "src/model/model.h"
 #include "src/train/loop/trainer.h"
 #include "tests/trainer_world.h"
 

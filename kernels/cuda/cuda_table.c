@@ -10,7 +10,6 @@
 #include "kernels/cuda/libraries/cuda_blas.h"
 #include "kernels/cuda/libraries/cuda_choice.h"
 #include "kernels/cuda/device/cuda_device.h"
-#include "kernels/cuda/device/cuda_memory.h"
 #endif
 
 #ifdef CUDA_EMULATED
@@ -57,7 +56,6 @@ static size_t cuda_scratch_bytes(const struct kernel_limits *limits)
         CUDA_SYMBOL(route_scratch)(limits),
         CUDA_SYMBOL(attention_scratch)(limits),
 #ifndef CUDA_EMULATED
-        CUDA_BLAS_WORKSPACE,
         cuda_choice_scratch(limits),
 #endif
     };

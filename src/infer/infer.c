@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "src/infer/infer_impl.h"
-#include "src/model/model_known.h"
+#include "src/model/model_config.h"
 
 /* --- layout --- */
 

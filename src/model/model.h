@@ -84,7 +84,7 @@ struct model_options {
     /* That is told of blocks, and of ops by kernels->profiled; while it is on
      * there are no graphs. Borrowed; NULL: nobody is. */
     struct kernel_profile *profile;
-    bool graphs; /* of leaves, where there can be some (model_graph.h) */
+    bool graphs; /* of leaves, where there can be some (model_graph.c) */
     /* Expert parallelism: a group of so many ranks shares each block's experts,
      * the place s of it has [s experts / degree, (s + 1) experts / degree). 0
      * or 1: no group */
@@ -122,6 +122,32 @@ enum err model_plan(const struct model_config *config,
                     const struct kernels *kernels,
                     const struct model_options *options,
                     struct model_bytes *out);
+
+/* Model FLOPs of one sequence of `seq_len` tokens, forward and backward, of a
+ * model of which not all trains: what model_config.h counts, by its two
+ * conventions, without what such a model does not compute, and with its
+ * adapters: the basis of `mfu`, and of `mfu_causal`.
+ *
+ * A matrix has three products: forward, its input's gradient and its own. Those
+ * that are frozen lack the last one; below the lowest block that trains there
+ * is only forward, of attention too. The embedding, where it is the output
+ * layer, is multiplied above all layers. Adapters (lora.h) have all three, of
+ * each of their matrices. Where all trains it is the same number, to the
+ * bit. */
+double model_flops_per_sequence(const struct model_config *config,
+                                const struct params *params, int64_t seq_len);
+double model_flops_per_sequence_causal(const struct model_config *config,
+                                       const struct params *params,
+                                       int64_t seq_len);
+
+/* Forget all kinds of leaves that are kept as graphs (model_graph.c): to be
+ * called when the ops do otherwise than before (kernels->choose). Waits for the
+ * stream. */
+enum err model_graph_forget(struct model *model);
+/* Leaves that were launched as graphs so far. */
+int64_t model_graph_launches(const struct model *model);
+/* Kinds of a model; leaves of more of them are enqueued op by op. */
+#define MODEL_GRAPHS_MAX 64
 
 /* The context (threads, scratch) for ops that run between leaves. Lent. */
 const struct kernel_ctx *model_ctx(const struct model *model);

@@ -6,7 +6,6 @@
 #include <stddef.h>
 
 #include "src/base/real.h"
-#include "src/model/model_config_rope.h"
 
 /* Every size is at least 1: what follows divides by them, and a product with
  * one of 0 would be none. */

@@ -312,3 +312,16 @@ void model_config_alibi_slopes(const struct model_config *config,
  * fp64. */
 void model_config_rope_table(const struct model_config *config, int64_t first,
                              int64_t count, float *table);
+/* What model_config_check() says of rotary positions; for it alone. */
+enum err model_config_rope_check(const struct model_config *config);
+
+/* Whoever computes a model anew can do so with the options that he knows, and
+ * says which: one that is not in his list is refused by itself until somebody
+ * teaches him. MODEL_SETTINGS as a table, by names within the group: */
+extern const struct setting model_known_rows[];
+extern const int model_known_row_count;
+/* `known` has names, each between two blanks. ERR_UNSUPPORTED names the first
+ * row of the table that is not among them and whose value is not its default. */
+enum err model_known_check(const struct setting *rows, int count,
+                           const void *config, const char *known,
+                           const char *who);

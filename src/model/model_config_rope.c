@@ -1,6 +1,6 @@
 /* The angles of rotary positions, and how they are changed for sequences longer
  * than those of the training (Chen et al. 2023; Llama 3.1). */
-#include "src/model/model_config_rope.h"
+#include "src/model/model_config.h"
 
 #include <assert.h>
 

@@ -1,5 +1,5 @@
 /* Counts what a model computes of which a part is frozen. */
-#include "src/model/model_flops.h"
+#include "src/model/model.h"
 
 /* Elements that a token is multiplied with, as the convention has it. */
 static double multiplied(const struct model_config *config,

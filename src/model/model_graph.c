@@ -1,14 +1,24 @@
-/* Keeps the calls of one leaf as a device graph and launches it for later
- * leaves of the same kind. What is called is in the other model_*.c files.
+/* Keeps the calls of one leaf as a device graph (kernel_memory.h) and launches
+ * it for later leaves of the same kind. What is called is in the other
+ * model_*.c files. The bits are the same.
  *
  * A small model's leaf is a thousand kernels of some microseconds, and to
  * enqueue one takes the host as long as the device takes to run it. A graph is
- * enqueued as a whole. But it has its arguments in it, pointers and numbers: it
- * may be launched again only where every one of them is the same. `struct kind`
- * is the list of what decides them; what changes in every leaf (what draws
- * random numbers) keeps the model from using graphs, and the loss, whose place
- * changes, goes to a place of the graph's and is copied from there. */
-#include "src/model/model_graph.h"
+ * enqueued as a whole. So the calls of a leaf are made twice at most for all
+ * leaves of its kind: the first leaf is enqueued op by op, because libraries
+ * make their plans then; the second one is kept, and from then on a leaf is one
+ * launch.
+ *
+ * But a graph has its arguments in it, pointers and numbers: it may be launched
+ * again only where every one of them is the same. `struct kind` is the list of
+ * what decides them. A leaf's numbers are uploaded before, and its loss goes to
+ * a place of the model's and is copied from there, so that neither belongs to
+ * the graph. Not kept are leaves with dropout or jitter, which draw by the
+ * number of the sample, those of a group of ranks, and those whose weights come
+ * by exchanges (params.h: `fixed`). What cannot be captured is said once, and
+ * goes on op by op, as do leaves while a profile is on, which is to show their
+ * ops. */
+#include "src/model/model_impl.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -17,7 +27,6 @@
 #include "kernels/kernel_profile.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/model/model_impl.h"
 
 /* Whatever decides the calls of a leaf and their arguments. */
 struct kind {

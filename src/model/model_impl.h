@@ -7,7 +7,6 @@
 #include "src/base/arena.h"
 #include "src/model/block.h"
 #include "src/model/model.h"
-#include "src/model/model_graph.h"
 
 /* What backward needs from forward, per transformer block and chunk; n rows of
  * a chunk, r rows of its hidden layer: n, or with experts the most that one
@@ -328,6 +327,14 @@ struct block model_block(struct pass *pass);
  * and the adapters' part of it. */
 enum err model_linear_backward(struct pass *pass, enum linear linear,
                                const void *dy, const void *x, void *dx);
+
+/* Leaves as graphs (model_graph.c): a place for the loss; what there is to
+ * remember; and a leaf, whose numbers are there, by run(model) or as a graph of
+ * it. */
+void model_graph_layout(struct model *model, struct arena *arena);
+enum err model_graph_create(struct model *model);
+void model_graph_destroy(struct model *model);
+enum err model_graph_run(struct model *model, enum err (*run)(struct model *));
 
 /* Adapters (model_lora.c): what they take; block_walker's input; dx += theirs,
  * and the gradients of A and B. Nothing happens where a layer has none. */

@@ -1,11 +1,9 @@
 /* Compares a configuration with the options that a part knows. */
-#include "src/model/model_known.h"
+#include "src/model/model_config.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "src/model/model_config.h"
 
 #define ROW(group, type, field, ...)                                           \
     SETTINGS_ROW(offsetof(struct model_config, field), #field, type,           \

@@ -11,7 +11,6 @@
 #include "kernels/kernels.h"
 #include "src/base/new.h"
 #include "src/base/rng.h"
-#include "src/model/params_tuning.h"
 
 #define PARAM_ALIGN 16 /* floats: 64 bytes */
 

@@ -161,6 +161,17 @@ enum err params_create_tuned(const struct model_config *config,
                              struct params **out);
 void params_destroy(struct params *params);
 
+/* For params.c alone: whether a parameter, of which name and role are known, is
+ * frozen (tuning NULL: nothing is); before the table is made, what does not
+ * depend on it; after it, whether each glob has matched, something trains, and
+ * what goes together is together. */
+bool params_tuning_freezes(const struct params_tuning *tuning,
+                           const struct param *param);
+enum err params_tuning_check(const struct model_config *config,
+                             const struct params_tuning *tuning);
+enum err params_tuning_fits(const struct params_tuning *tuning,
+                            const struct params *params);
+
 /* The first block of a layer, counted from 0; the experts' follow. */
 static inline int params_layer_block(const struct params *params, int layer)
 {
@@ -255,7 +266,7 @@ struct param_access {
     /* A number that decides, with the block of each call, what the calls of the
      * leaf at hand answer and enqueue. A later leaf with the same number may do
      * without the calls if what they have enqueued is done once more
-     * (model_graph.h), and a leaf's calls may be made again from the first on.
+     * (model_graph.c), and a leaf's calls may be made again from the first on.
      * NULL: there is no such number, for exchanges happen. */
     int64_t (*fixed)(void *arg);
 };

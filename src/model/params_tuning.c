@@ -1,6 +1,6 @@
 /* Decides which parameters are frozen, and refuses what cannot be. The tables
  * are made in params.c. */
-#include "src/model/params_tuning.h"
+#include "src/model/params.h"
 
 #include <assert.h>
 #include <fnmatch.h>

@@ -14,7 +14,16 @@
 #include "src/base/err.h"
 #include "src/comm/comm_tensors.h"
 #include "src/model/params.h"
-#include "src/parallel/replica.h"
+
+/* Where weights come from besides: puts elements [begin, end) of the flat
+ * space of `params` over what is there, fresh values, or leaves some of them.
+ * Each rank asks for what it owns. */
+struct replica_source {
+    enum err (*fill)(void *arg, const struct params *params, int64_t begin,
+                     int64_t end, float *out);
+    void *arg;
+    bool whole; /* it leaves nothing, so that no fresh values are made */
+};
 
 struct frozen;
 

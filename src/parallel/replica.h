@@ -55,6 +55,7 @@
 #include "src/comm/comm_tensors.h"
 #include "src/model/group_access.h"
 #include "src/model/params.h"
+#include "src/parallel/frozen.h"
 #include "src/parallel/optimizer/optimizer.h"
 
 struct replica;
@@ -151,16 +152,6 @@ struct replica_bytes {
 enum err replica_plan(const struct params *params, int ranks,
                       const struct replica_options *options,
                       struct replica_bytes *out);
-
-/* Where weights come from besides: puts elements [begin, end) of the flat
- * space of `params` over what is there, fresh values, or leaves some of them.
- * Each rank asks for what it owns. */
-struct replica_source {
-    enum err (*fill)(void *arg, const struct params *params, int64_t begin,
-                     int64_t end, float *out);
-    void *arg;
-    bool whole; /* it leaves nothing, so that no fresh values are made */
-};
 
 /* What trains: fresh weights, a function of the seed, and over them what the source has
  * (NULL: nothing); moments zero. Collective; fails on all ranks or on none. */

@@ -3,7 +3,6 @@
 
 #include "src/base/arena.h"
 #include "src/parallel/access_trace.h"
-#include "src/parallel/frozen.h"
 #include "src/parallel/gather.h"
 #include "src/parallel/group.h"
 #include "src/parallel/owner.h"

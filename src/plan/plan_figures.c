@@ -10,7 +10,7 @@
 #include "checkpoint/ckpt_interval.h"
 #include "src/base/fsio.h"
 #include "src/base/units.h"
-#include "src/model/model_flops.h"
+#include "src/model/model.h"
 #include "src/parallel/replica.h"
 #include "src/train/plan/trainer_backend.h"
 #include "src/train/plan/train_memory.h"

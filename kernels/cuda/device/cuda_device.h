@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "kernels/kernel_memory.h"
 #include "src/base/arena.h"
 #include "src/base/err.h"
 
@@ -106,3 +107,6 @@ enum err cuda_device_download(void *stream, size_t bytes, const void *tensor,
                               void *host);
 enum err cuda_device_copy(void *stream, size_t bytes, const void *from,
                           void *to);
+
+/* All that as the table of a kernel set (cuda_memory.c). */
+extern const struct kernel_memory cuda_memory;

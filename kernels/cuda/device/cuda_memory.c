@@ -1,10 +1,8 @@
 /* Tensors in the memory of a GPU; copies, graphs and events on CUDA's streams.
  */
-#include "kernels/cuda/device/cuda_memory.h"
+#include "kernels/cuda/device/cuda_device.h"
 
 #include <stdio.h>
-
-#include "kernels/cuda/device/cuda_device.h"
 
 static enum err use(int local_rank)
 {

@@ -11,7 +11,6 @@
 
 #include "kernels/cuda/device/cuda.h"
 #include "kernels/cuda/libraries/cuda_blas_plan.h"
-#include "kernels/cuda/libraries/cuda_blas_text.h"
 #include "kernels/cuda/libraries/cuda_fallback.h"
 #include "src/base/new.h"
 

@@ -11,10 +11,6 @@
 
 #include "kernels/kernels.h"
 
-/* Bytes of ctx->scratch that products use, from its beginning, which is
- * 256-byte aligned. */
-#define CUDA_BLAS_WORKSPACE ((size_t)32 << 20)
-
 /* Used by one thread at a time. */
 struct cuda_blas;
 struct cuda_blas_library;

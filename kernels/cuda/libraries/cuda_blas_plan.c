@@ -5,8 +5,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "kernels/cuda/libraries/cuda_blas.h"
-
 _Static_assert(sizeof(struct cuda_blas_plan_key) == 40, "a key has no gaps");
 
 #define BLAS_TRY(status, what)                                                 \

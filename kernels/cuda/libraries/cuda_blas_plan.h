@@ -4,9 +4,14 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "kernels/cuda/libraries/cuda_blas_library.h"
 #include "kernels/kernels.h"
+
+/* Bytes of ctx->scratch that products use, from its beginning, which is
+ * 256-byte aligned. */
+#define CUDA_BLAS_WORKSPACE ((size_t)32 << 20)
 
 /* Alignments that algorithms tell apart; better ones count as this, so that
  * bits do not depend on them. */
@@ -77,3 +82,23 @@ enum err cuda_blas_plan_run(const struct cuda_blas_library *library,
                             const cublasLtMatmulAlgo_t *algo,
                             const struct cuda_blas_plan_operands *operands,
                             const struct kernel_ctx *ctx);
+
+/* Plans' algorithms as text: a line with cuBLASLt's version, then a line for
+ * every plan with its key and its algorithm in hexadecimal, or "-" for none:
+ *   cublasLt 130100
+ *   NT bf16 bf16 bf16 8192 4096 1024 0 1 0 16 16 16 16 0123...cdef
+ * Beside the form and the types of a, b and c: m n k, +=, bias, fast sums of
+ * 8-bit floats, alignments of a, b, c, bias. */
+/* "NT", of enum gemm_form; "bf16", of enum cuda_blas_plan_type. */
+const char *cuda_blas_text_form(int form);
+const char *cuda_blas_text_type(int type);
+
+/* The caller frees *text. */
+enum err cuda_blas_text_write(size_t version,
+                              const struct cuda_blas_plan *plans, size_t count,
+                              char **text);
+
+/* The caller frees *plans, which have no descriptors. ERR_DATA names the line
+ * that is damaged; ERR_UNSUPPORTED: another version's. */
+enum err cuda_blas_text_read(size_t version, const char *text,
+                             struct cuda_blas_plan **plans, size_t *count);

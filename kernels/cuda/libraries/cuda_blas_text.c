@@ -1,6 +1,6 @@
 /* The chosen algorithms of products as lines of text, and back. Checkpoints
  * keep this text, so a resumed run has the same bits. */
-#include "kernels/cuda/libraries/cuda_blas_text.h"
+#include "kernels/cuda/libraries/cuda_blas_plan.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -10,8 +10,9 @@
 #include <string.h>
 
 #include "kernels/cuda/device/cuda.h"
-#include "kernels/cuda/libraries/cuda_blas.h"
 #include "kernels/cuda/device/cuda_device.h"
+#include "kernels/cuda/libraries/cuda_blas.h"
+#include "kernels/cuda/libraries/cuda_blas_plan.h"
 #include "kernels/cuda/libraries/cuda_fallback.h"
 #ifdef KERNELS_CUDNN /* the headers were there */
 #include "kernels/cuda/libraries/cuda_attention_choice.h"
@@ -77,12 +78,14 @@ enum err cuda_choice_attention_backward(const struct kernel_ctx *ctx,
 
 size_t cuda_choice_scratch(const struct kernel_limits *limits)
 {
+    size_t bytes = CUDA_BLAS_WORKSPACE;
 #ifdef KERNELS_CUDNN
-    return cuda_dnn_attention_cut_scratch(limits);
+    size_t cut = cuda_dnn_attention_cut_scratch(limits);
+    bytes = cut > bytes ? cut : bytes;
 #else
     (void)limits;
-    return 0;
 #endif
+    return bytes;
 }
 
 static enum err attention_measure(const struct kernel_ctx *ctx, void *memory,

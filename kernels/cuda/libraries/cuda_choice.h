@@ -15,7 +15,7 @@ enum err cuda_choice_read(const char *text);
 /* The table's attention: the own kernels' or cuDNN's. */
 enum err cuda_choice_attention_forward KERNEL_LIKE(attention_forward);
 enum err cuda_choice_attention_backward KERNEL_LIKE(attention_backward);
-/* Scratch that it may take, besides the own kernels'. */
+/* Scratch that libraries may take, besides the own kernels'. */
 size_t cuda_choice_scratch(const struct kernel_limits *limits);
 
 /* The table's allow_fallback and chosen. */

@@ -7,7 +7,6 @@
 
 #include "src/base/globs.h"
 #include "src/base/real.h"
-#include "src/parallel/optimizer/optimizer_whole.h"
 
 /* The op of a row, with what it needs of the step. */
 #define UPDATE(OP, name, names, members, ...)                                  \

@@ -68,6 +68,13 @@ struct optimizer_ops {
                        const struct optimizer_piece *piece);
 };
 
+/* Those that are no op of the kernel table. */
+extern const struct optimizer_ops optimizer_torch_adamw;
+extern const struct optimizer_ops optimizer_adalr_lion;
+extern const struct optimizer_ops optimizer_clip_lion;
+extern const struct optimizer_ops optimizer_adafactor;
+extern const struct optimizer_ops optimizer_muon;
+
 /* The names as choices of a setting, NULL after the last, by which
  * optimizer_at() finds them; the first is AdamW's. */
 extern const char *const optimizer_names[];

@@ -1,15 +1,8 @@
-/* Optimizers that are no op of the kernel table (optimizer.h), and what those
- * of whole tensors share: they work in the host's memory, and sum in an order
- * that threads do not change. */
+/* What optimizers of whole tensors share: they work in the host's memory, and
+ * sum in an order that threads do not change. */
 #pragma once
 
 #include "src/parallel/optimizer/optimizer.h"
-
-extern const struct optimizer_ops optimizer_torch_adamw;
-extern const struct optimizer_ops optimizer_adalr_lion;
-extern const struct optimizer_ops optimizer_clip_lion;
-extern const struct optimizer_ops optimizer_adafactor;
-extern const struct optimizer_ops optimizer_muon;
 
 /* How many matrices of equal shape the tensor is made of: the experts', 1 of all
  * others. */

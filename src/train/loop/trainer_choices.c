@@ -16,7 +16,7 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/rng.h"
-#include "src/model/model_graph.h"
+#include "src/model/model.h"
 #include "src/train/start/start.h"
 
 /* For the operands that are measured: the first that can be had, unless a

@@ -19,7 +19,7 @@
 
 #include "src/base/new.h"
 #include "src/base/units.h"
-#include "src/model/model_flops.h"
+#include "src/model/model.h"
 #include "src/train/plan/trainer_backend.h"
 
 /* zero1, zero2, zero3 over 1, 2, 4, ... nodes, and what the settings say */

@@ -60,7 +60,7 @@ enum err profile_shapes(const struct timeline *timeline,
  *
  * Lines of text, each with its end. Times are of a step and the mean of the
  * ranks, shares are of the step; rates count what an op is asked for
- * (kernels/kernel_work.h) by the time that it took. shapes: rank 0's, [count].
+ * (kernels/kernel_work.c) by the time that it took. shapes: rank 0's, [count].
  */
 enum err profile_table(const struct profile_sums *sums,
                        const struct profile_shape *shapes, int count,
