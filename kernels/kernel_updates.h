@@ -18,9 +18,9 @@
  *     ROW(OP, name, (moments), (members), uses, (defaults))
  *
  * moments: their names in checkpoints, as PyTorch has them. members: set from
- * `s`, a struct optimizer_step. uses: the settings that it goes by. defaults: of
- * settings that this optimizer has otherwise than AdamW (struct
- * optimizer_ops). */
+ * `s`, a struct optimizer_step (src/parallel/optimizer/optimizer.h). uses: the
+ * settings that it goes by. defaults: of settings that this optimizer has
+ * otherwise than AdamW (struct optimizer_ops). */
 #pragma once
 
 #include <stdbool.h>
@@ -28,23 +28,6 @@
 
 /* No optimizer has more moments. */
 #define UPDATE_MOMENTS 2
-
-/* What a step has for any optimizer. */
-struct optimizer_step {
-    double lr, decay, grad_scale;
-    double beta1, beta2, eps;
-    int64_t count;                 /* of the steps of the run, with this one */
-    int64_t began[UPDATE_MOMENTS]; /* of them were before each moment was 0 */
-    double dampening;
-    bool nesterov;
-    double momentum; /* Muon's */
-    int ns_steps;
-    bool match_rms; /* its rate is 0.2 sqrt(largest side) times lr */
-    double clip_threshold, decay_rate; /* Adafactor's */
-    bool scale_parameter;
-    double outlier_threshold, outlier_penalty, outlier_floor; /* Lion's */
-    int64_t outlier_timeout;
-};
 
 /* How many steps old a moment is in step s, with this one; number 0 of an
  * optimizer without moments is that of its states. */

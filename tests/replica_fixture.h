@@ -247,7 +247,7 @@ static inline enum err play_done(struct player *player, int block)
 static inline enum err play_head(struct player *player, bool training)
 {
     int last = player->world->params->block_count - 1;
-    bool tied = access_trace_tied(player->world->params);
+    bool tied = params_tied(player->world->params);
     if (training)
         play_once(player, last);
     TRY(play_gather(player, last));
@@ -299,7 +299,7 @@ static inline enum err play(struct player *player, bool training)
          layer >= params_lowest_layer(params) && training; layer--)
         TRY(play_layer(player, layer, true));
     if (training) {
-        if (!access_trace_tied(params))
+        if (!params_tied(params))
             play_once(player, 0);
         TRY(play_gradient(player, 0, 0));
         TRY(play_done(player, 0));
@@ -362,6 +362,7 @@ play_batch(const struct world *world, struct replica *replica,
                                             .count = batch + 1 + EARLIER,
                                             .momentum = 0.95,
                                             .ns_steps = 5,
+                                            .adjust_lr = ADJUST_ORIGINAL,
                                             .clip_threshold = 1.0,
                                             .decay_rate = 0.8,
                                             .outlier_threshold = 5.0,

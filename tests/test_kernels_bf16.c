@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "src/base/real.h"
+#include "src/parallel/optimizer/optimizer.h"
 
 /* Of a rounding to 8 significant bits, with room for the fp32 error before. */
 #define ROUNDING 0x1.002p-8

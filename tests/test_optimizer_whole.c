@@ -115,7 +115,8 @@ static void test_muon(int64_t rows, int64_t columns)
                                          .decay = 0.125,
                                          .grad_scale = 0.25,
                                          .momentum = 0.75,
-                                         .ns_steps = 5 };
+                                         .ns_steps = 5,
+                                         .adjust_lr = ADJUST_ORIGINAL };
     double error = 0.0;
     double largest = 0.0;
     double rate = 0.5 * sqrt(fmax(1.0, (double)rows / (double)columns));
@@ -151,7 +152,6 @@ static void test_qkv(const struct optimizer_ops *optimizer)
     const struct optimizer_step step = { .lr = 0.5,
                                          .grad_scale = 1.0,
                                          .ns_steps = 5,
-                                         .match_rms = true,
                                          .count = 1,
                                          .clip_threshold = 0.75,
                                          .decay_rate = 0.8,

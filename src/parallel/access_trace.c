@@ -6,6 +6,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
+
 /* A block has one call to gather and one to release forward, and four calls
  * backward. */
 #define CALLS_PER_BLOCK 6
@@ -18,18 +20,13 @@ struct access_trace {
     int next;
 };
 
-bool access_trace_tied(const struct params *params)
-{
-    return params_tied(params);
-}
-
 int access_trace_place(const struct params *params, int block)
 {
     if (block == 0)
         return 0;
     if (block + 1 < params->block_count)
         return TRACE_LAYER + (block - 1) % params->layer_blocks;
-    return access_trace_tied(params) ? 1 : 0;
+    return params_tied(params) ? 1 : 0;
 }
 
 int64_t access_trace_place_elements(const struct params *params, int place)
@@ -59,7 +56,7 @@ static void put(struct list *list, enum trace_kind kind, int block)
 static void list_head(struct list *list, bool training)
 {
     int last = list->params->block_count - 1;
-    bool tied = access_trace_tied(list->params);
+    bool tied = params_tied(list->params);
     put(list, TRACE_GATHER, last);
     if (training)
         put(list, TRACE_GRADIENT, last);
@@ -120,22 +117,21 @@ static int list_calls(const struct params *params, bool training,
 enum err access_trace_create(const struct params *params,
                              struct access_trace **out)
 {
+    enum err rc = ERR_OK;
     size_t most = (size_t)params->block_count * CALLS_PER_BLOCK + CALLS_OF_HEAD;
-    struct access_trace *trace = calloc(1, sizeof *trace);
-    for (int t = 0; t < 2 && trace != NULL; t++) {
-        trace->calls[t] = calloc(most, sizeof trace->calls[t][0]);
-        if (trace->calls[t] == NULL) {
-            access_trace_destroy(trace);
-            trace = NULL;
-        } else {
-            trace->count[t] = list_calls(params, t, trace->calls[t]);
-        }
+    struct access_trace *trace = NULL;
+    TRY(new_zeroed(&trace, 1));
+    for (int t = 0; t < 2; t++) {
+        TRY_OUT(new_zeroed(&trace->calls[t], most));
+        trace->count[t] = list_calls(params, t, trace->calls[t]);
+        assert((size_t)trace->count[t] <= most);
     }
-    if (trace == NULL)
-        return err_set(ERR_MEMORY, "order of blocks: out of memory");
     trace->next = trace->count[0]; /* nothing is begun */
     *out = trace;
-    return ERR_OK;
+    trace = NULL;
+out:
+    access_trace_destroy(trace);
+    return rc;
 }
 
 void access_trace_destroy(struct access_trace *trace)

@@ -45,7 +45,3 @@ const struct trace_call *access_trace_look(const struct access_trace *trace,
 #define TRACE_PLACES (TRACE_LAYER + 1 + PARAM_EXPERT_KINDS)
 int access_trace_place(const struct params *params, int block);
 int64_t access_trace_place_elements(const struct params *params, int place);
-
-/* Whether the head multiplies by the embedding, whose block it gathers: not
- * where that is frozen. */
-bool access_trace_tied(const struct params *params);

@@ -95,7 +95,7 @@ static void read_fields(struct job *job, int count, char **words)
         else if (strncmp(words[i], "ns_steps=", 9) == 0)
             s->ns_steps = whole;
         else if (strncmp(words[i], "match_rms=", 10) == 0)
-            s->match_rms = whole != 0;
+            s->adjust_lr = whole != 0 ? ADJUST_MATCH_RMS : ADJUST_ORIGINAL;
         else if (strncmp(words[i], "scale_parameter=", 16) == 0)
             s->scale_parameter = whole != 0;
         else if (strncmp(words[i], "outlier_timeout=", 16) == 0)
@@ -186,7 +186,7 @@ int main(int argc, char **argv)
     static struct param list[TENSORS];
     struct params params = { .list = list, .layer_blocks = 1 };
     struct tensor tensors[TENSORS];
-    struct job job = { .optimizer = NULL };
+    struct job job = { .step.adjust_lr = ADJUST_ORIGINAL };
     int32_t count;
     int index = 0;
     if (argc < 2)

@@ -3,6 +3,7 @@
  * elements, is in replica_update.c. */
 #include "src/parallel/optimizer/optimizer.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "src/base/globs.h"
@@ -81,6 +82,7 @@ int64_t optimizer_state_elements(const struct optimizer_ops *optimizer,
                                  const struct param *param, int state)
 {
     int64_t shape[2] = { 1, 1 };
+    assert(state >= 0 && state < optimizer_states(optimizer));
     int dims = optimizer->state_shape(params, param, state, shape);
     return dims == 0 ? 0 : dims == 1 ? shape[0] : shape[0] * shape[1];
 }
@@ -103,6 +105,7 @@ int optimizer_find(const struct optimizer_ops *rest,
                    const struct optimizer_ops **optimizer)
 {
     int group = 0;
+    assert(count >= 0 && count <= OPTIMIZER_GROUPS);
     while (group < count && !globs_match(groups[group].match, param->name))
         group++;
     *optimizer = group < count ? groups[group].optimizer : rest;

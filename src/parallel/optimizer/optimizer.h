@@ -13,6 +13,18 @@
 #include "kernels/kernels.h"
 #include "src/base/err.h"
 #include "src/model/params.h"
+#include "src/parallel/optimizer/optimizer_settings.h"
+
+/* What a step has for any optimizer, and what each has of its own. */
+struct optimizer_step {
+    double lr, decay, grad_scale;
+    double beta1, beta2, eps;
+    int64_t count;                 /* of the steps of the run, with this one */
+    int64_t began[UPDATE_MOMENTS]; /* of them were before each moment was 0 */
+    struct {
+        OPTIMIZER_OWN_SETTINGS(SETTINGS_FIELD, 0)
+    };
+};
 
 /* No optimizer keeps more of a tensor besides its moments. */
 #define OPTIMIZER_STATES 3

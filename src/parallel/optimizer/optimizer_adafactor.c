@@ -5,6 +5,7 @@
  * threshold is scaled down to it. Queries, keys and values are layers of their
  * own; experts are matrices of their own, with the tensor's root mean square.
  */
+#include <assert.h>
 #include <math.h>
 
 #include "src/base/real.h"
@@ -23,6 +24,7 @@ static int adafactor_shape(const struct params *params,
 {
     int64_t matrices =
         optimizer_layers(param) * optimizer_experts(params, param);
+    assert(state >= ADAFACTOR_ALL && state <= ADAFACTOR_COLUMNS);
     if ((param->dims == 2) == (state == ADAFACTOR_ALL))
         return 0;
     shape[0] = param->shape[0];
@@ -167,6 +169,7 @@ static enum err adafactor_update(const struct optimizer_step *step,
                              .keep = (float)(1.0 - fresh),
                              .fresh = (float)fresh };
     (void)kernels;
+    assert(n == tensor->numel && piece->begin == tensor->offset);
     if (tensor->dims == 1) {
         update_of_vector(&job, piece, u);
         apply(step, ctx, n, u, piece->weights, sums);

@@ -7,6 +7,7 @@
  * as many outliers as there are, down to a floor.
  * clip_lion: where the gradient's norm is, it is scaled down to the threshold.
  */
+#include <assert.h>
 #include <math.h>
 
 #include "src/base/real.h"
@@ -64,6 +65,7 @@ static int recent_outliers(const float *ring, int64_t steps)
     int64_t today = (int64_t)ring[COUNT] - 1;
     int64_t first = today > steps ? today - steps : 0;
     int outliers = 0;
+    assert(steps >= 0 && steps < RING);
     for (int64_t i = first; i <= today; i++)
         outliers += ring[i % RING] < 0.0f;
     return outliers;
@@ -80,6 +82,8 @@ static enum err lion(const struct optimizer_step *step,
                      const struct optimizer_piece *piece, double scale_rate,
                      double scale_gradient)
 {
+    assert(piece->elements == piece->tensor->numel);
+    assert(scale_rate >= 0.0 && scale_rate <= 1.0);
     const struct lion lion = {
         .lr = (float)(step->lr * scale_rate),
         .decay = (float)(step->decay * scale_rate),

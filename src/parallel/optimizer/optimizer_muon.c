@@ -5,6 +5,7 @@
  *
  * Queries, keys and values are three matrices, each expert's are its own: what
  * is a layer of its own elsewhere is orthogonalized by itself. */
+#include <assert.h>
 #include <math.h>
 
 #include "src/parallel/optimizer/optimizer_whole.h"
@@ -37,6 +38,7 @@ static bool matrix_at(const struct params *params, const struct param *param,
     int64_t columns = param->shape[1];
     int64_t parts = optimizer_experts(params, param);
     int64_t rows = param->shape[0] / parts;
+    assert(param->dims == 2 && param->shape[0] % parts == 0);
     int64_t begin = number * rows;
     if (optimizer_layers(param) > 1) {
         parts = optimizer_layers(param);
@@ -157,8 +159,9 @@ static double rate_of(const struct optimizer_step *step, const struct matrix *m)
 {
     double rows = (double)(m->transposed ? m->columns : m->rows);
     double columns = (double)(m->transposed ? m->rows : m->columns);
-    return step->match_rms ? step->lr * 0.2 * sqrt(fmax(rows, columns))
-                           : step->lr * sqrt(fmax(1.0, rows / columns));
+    return step->adjust_lr == ADJUST_MATCH_RMS
+               ? step->lr * 0.2 * sqrt(fmax(rows, columns))
+               : step->lr * sqrt(fmax(1.0, rows / columns));
 }
 
 static enum err update_matrix(const struct optimizer_step *step,
@@ -175,7 +178,7 @@ static enum err update_matrix(const struct optimizer_step *step,
     double norm = sqrt(
         optimizer_sum_squares(ctx, n, work.x, 1.0f, NULL, 0.0f, work.sums));
     scale(ctx, n, work.x, (float)(1.0 / fmax(norm, EPS)));
-    for (int i = 0; i < step->ns_steps; i++)
+    for (int64_t i = 0; i < step->ns_steps; i++)
         TRY(iterate(kernels, ctx, m, &work));
     combine(ctx, n, -(float)rate_of(step, m), work.x,
             (float)(1.0 - step->decay), weights);
@@ -188,6 +191,8 @@ static enum err muon_update(const struct optimizer_step *step,
                             const struct optimizer_piece *piece)
 {
     struct matrix m;
+    assert(muon_takes(piece->tensor));
+    assert(piece->elements == piece->tensor->numel);
     for (int64_t i = 0; matrix_at(piece->params, piece->tensor, i, &m); i++)
         TRY(update_matrix(step, kernels, ctx, piece, &m));
     return ERR_OK;

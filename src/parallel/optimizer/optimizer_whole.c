@@ -1,6 +1,8 @@
 /* What optimizers of whole tensors share. */
 #include "src/parallel/optimizer/optimizer_whole.h"
 
+#include <assert.h>
+
 /* Chains that are summed beside each other, which vectors can hold. */
 #define LANES 8
 
@@ -47,6 +49,7 @@ double optimizer_squares(int64_t n, const float *x, float a, const float *y,
 {
     double lanes[LANES] = { 0 };
     double sum = 0.0;
+    assert(n >= 0);
     for (int64_t i = 0; i < n; i += LANES)
         for (int64_t l = 0; l < LANES && i + l < n; l++) {
             float value = a * x[i + l];

@@ -26,10 +26,6 @@ enum train_setting_flag {
     (TRAIN_STAYS_OF_ORDER | SETTING_STAYS_ADDED | TRAIN_DECIDES_START |        \
      TRAIN_DECIDES_ADDED)
 
-enum adjust_lr { ADJUST_MATCH_RMS, ADJUST_ORIGINAL };
-static const char *const adjust_lr_names[] = { "match_rms_adamw", "original",
-                                               NULL };
-
 #define OPTIMIZER_SETTINGS(S)                                                  \
     S(optimizer, INDEX(optimizer), name, "adamw", SETTING_STAYS,               \
       "each has its own moments",                                              \
@@ -55,34 +51,7 @@ static const char *const adjust_lr_names[] = { "match_rms_adamw", "original",
       "decoupled: weights shrink by lr / peak lr * this per step; by lr * "    \
       "this with torch_adamw, adafactor and muon",                             \
       .theirs = { ALSO("wd") })                                                \
-    S(optimizer, FLOAT(0, 1), dampening, "0", TRAIN_DECIDES_ADDED,             \
-      "of sgd: 1 - dampening of a gradient goes into the momentum")            \
-    S(optimizer, BOOL, nesterov, "false", TRAIN_DECIDES_ADDED,                 \
-      "of sgd: Nesterov's momentum")                                           \
-    S(optimizer, FLOAT(0, 0.99999), momentum, "0.95", TRAIN_DECIDES_ADDED,     \
-      "of muon; beta1, beta2 and eps are of AdamW, which has the other "       \
-      "tensors")                                                               \
-    S(optimizer, INT(0, 99), ns_steps, "5", TRAIN_DECIDES_ADDED,               \
-      "of muon: Newton-Schulz iterations")                                     \
-    S(optimizer, CHOICE(adjust_lr), adjust_lr, "match_rms_adamw",              \
-      TRAIN_DECIDES_ADDED,                                                     \
-      "of muon: a matrix's rate is 0.2 sqrt(longer side) lr, so that lr and "  \
-      "decay are as AdamW's, or sqrt(max(1, rows / columns)) lr (original)")   \
-    S(optimizer, FLOAT(1e-6, 1e6), clip_threshold, "1", TRAIN_DECIDES_ADDED,   \
-      "of adafactor: the largest root mean square of an update")               \
-    S(optimizer, FLOAT(0, 10), decay_rate, "0.8", TRAIN_DECIDES_ADDED,         \
-      "of adafactor: the second moment's decay is 1 - step^-this")             \
-    S(optimizer, BOOL, scale_parameter, "false", TRAIN_DECIDES_ADDED,          \
-      "of adafactor: lr is multiplied by a tensor's root mean square")         \
-    S(optimizer, FLOAT(1, 1e6), outlier_threshold, "10", TRAIN_DECIDES_ADDED,  \
-      "of adalr_lion and clip_lion: a norm so many times the usual one is an " \
-      "outlier (clip_lion: 5 where it is not given)")                          \
-    S(optimizer, INT(0, 999), outlier_timeout, "100", TRAIN_DECIDES_ADDED,     \
-      "of adalr_lion: steps for which an outlier lowers its tensor's rate")    \
-    S(optimizer, FLOAT(0, 1), outlier_penalty, "0.707", TRAIN_DECIDES_ADDED,   \
-      "of adalr_lion: what each outlier multiplies the rate by")               \
-    S(optimizer, FLOAT(0, 1), outlier_floor, "1e-4", TRAIN_DECIDES_ADDED,      \
-      "of adalr_lion: the rate's share that is left at least")                 \
+    OPTIMIZER_OWN_SETTINGS(S, TRAIN_DECIDES_ADDED)                             \
     S(optimizer, LIST(optimizer_group), groups, "()", TRAIN_DECIDES_ADDED,     \
       "tensors that are updated otherwise; the first group that matches "      \
       "counts: ( { match = \"*norm*\"; weight_decay = 0.0; } )")

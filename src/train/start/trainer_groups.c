@@ -88,29 +88,17 @@ enum err trainer_groups_check(const struct run *run, const json_t *state)
 }
 
 /* For tensors that are in no group. */
+#define OWN(group, type, field, ...) .field = s->optimizer.field,
 static struct optimizer_step rest_of(const struct run *run, double scale)
 {
     const struct train_settings *s = &run->settings;
-    return (struct optimizer_step){
-        .lr = run->now.record.lr,
-        .grad_scale = scale,
-        .beta1 = s->optimizer.beta1,
-        .beta2 = s->optimizer.beta2,
-        .eps = s->optimizer.eps,
-        .count = run->position.step + 1,
-        .dampening = s->optimizer.dampening,
-        .nesterov = s->optimizer.nesterov,
-        .momentum = s->optimizer.momentum,
-        .ns_steps = (int)s->optimizer.ns_steps,
-        .match_rms = s->optimizer.adjust_lr == ADJUST_MATCH_RMS,
-        .clip_threshold = s->optimizer.clip_threshold,
-        .decay_rate = s->optimizer.decay_rate,
-        .scale_parameter = s->optimizer.scale_parameter,
-        .outlier_threshold = s->optimizer.outlier_threshold,
-        .outlier_penalty = s->optimizer.outlier_penalty,
-        .outlier_floor = s->optimizer.outlier_floor,
-        .outlier_timeout = s->optimizer.outlier_timeout,
-    };
+    return (struct optimizer_step){ .lr = run->now.record.lr,
+                                    .grad_scale = scale,
+                                    .beta1 = s->optimizer.beta1,
+                                    .beta2 = s->optimizer.beta2,
+                                    .eps = s->optimizer.eps,
+                                    .count = run->position.step + 1,
+                                    OPTIMIZER_OWN_SETTINGS(OWN, 0) };
 }
 
 /* Which part of its own peak a group's rate is; one that is scaled is as large
