@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "src/base/arena.h"
+#include "src/base/new.h"
 #include "src/parallel/reduce.h"
 #include "src/parallel/shard.h"
 #include "src/parallel/shared_weights.h"
@@ -43,10 +44,9 @@ enum err frozen_create(struct comm_tensors *tensors,
 {
     enum err rc = ERR_OK;
     struct comm *comm = comm_tensors_comm(tensors);
-    struct frozen *frozen = calloc(1, sizeof *frozen);
+    struct frozen *frozen = NULL;
     size_t bytes = frozen_plan(params, dtype);
-    TRY_OUT(comm_agree(
-        comm, frozen != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory")));
+    TRY_OUT(comm_agree(comm, new_zeroed(&frozen, 1)));
     *frozen = (struct frozen){ .tensors = tensors,
                                .kernels = kernels,
                                .ctx = ctx,

@@ -3,8 +3,8 @@
  *
  * Under zero3 (ZeRO, Rajbhandari et al. 2020; FSDP) no rank has all weights,
  * and a model that waited for each block would compute half the time. But the
- * order of blocks is the same in every leaf: access_trace.c has it from the
- * first one. So a block's gather begins `prefetch` blocks before its use, into
+ * order of blocks is the same in every leaf, and access_trace.c has written it
+ * down. So a block's gather begins `prefetch` blocks before its use, into
  * the buffer that was of use longest ago, and where backward follows forward
  * its last blocks are still there and come for nothing. Gradients go the other
  * way in scatter.c. */
@@ -102,21 +102,16 @@ enum err gather_create(const struct gather_place *place, int prefetch,
     gather->depth = buffer_depth(params, prefetch);
     gather->kinds = gathered_kinds(params, place->owner);
     gather->buffer_count = TRACE_LAYER + gather->depth * gather->kinds;
-    gather->buffers =
-        calloc((size_t)gather->buffer_count, sizeof gather->buffers[0]);
-    if (gather->buffers == NULL)
-        rc = err_set(ERR_MEMORY, "weights: out of memory");
-    else
-        rc = place->memory->tensors_create(
-            gather_plan(params, place->owner, prefetch, dtype), &gather->arena);
-    if (rc != ERR_OK) {
-        gather_destroy(gather);
-        return rc;
-    }
+    TRY_OUT(new_zeroed(&gather->buffers, (size_t)gather->buffer_count));
+    TRY_OUT(place->memory->tensors_create(
+        gather_plan(params, place->owner, prefetch, dtype), &gather->arena));
     gather_layout(params, gather->depth, gather->kinds, dtype, gather->buffers,
                   &gather->arena);
     *out = gather;
-    return ERR_OK;
+    gather = NULL;
+out:
+    gather_destroy(gather);
+    return rc;
 }
 
 void gather_destroy(struct gather *gather)

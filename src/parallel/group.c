@@ -1,12 +1,19 @@
 /* Messages between the ranks that share experts or sequences, and the roll call
  * that finds out who is missing. It exchanges bytes only: what is computed with
- * them is in src/model/model_experts_exchange.c and model_sequence.c. */
+ * them is in src/model/model_experts_exchange.c and model_sequence.c.
+ *
+ * Say that of ranks in a ring 2 has died. 3 waits for it and is right to name it
+ * at its deadline; but 0 waits for 3, and may reach its own deadline first and
+ * name 3. So nobody who misses a message believes it: all go to a barrier, and
+ * who does not come there is the one. */
 #include "src/parallel/group.h"
 
 #include <assert.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "src/base/new.h"
 
 /* How many deadlines a roll call waits. Ranks that miss somebody's messages may
  * have begun to wait for them a deadline apart. One with an error of its own
@@ -60,11 +67,9 @@ enum err group_create(struct comm *comm, struct comm_tensors *tensors,
 {
     enum err rc = ERR_OK;
     int rank = comm_rank(comm);
-    struct group *group = calloc(1, sizeof *group);
+    struct group *group = NULL;
     assert(degree >= 1 && comm_size(comm) % degree == 0);
-    TRY_OUT(comm_agree(
-        comm,
-        group != NULL ? ERR_OK : err_set(ERR_MEMORY, "group: out of memory")));
+    TRY_OUT(comm_agree(comm, new_zeroed(&group, 1)));
     group->tensors = tensors;
     group->first = rank - rank % degree;
     group->access = (struct group_access){ .arg = group,

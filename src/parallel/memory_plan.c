@@ -1,6 +1,10 @@
 /* Adds up what a rank will take: the arenas by the layout code of the model and
  * the replica, the rest by measured constants. It looks at no machine;
- * src/train/plan/train_memory.c compares the plan with one. */
+ * src/train/plan/train_memory.c compares the plan with one.
+ *
+ * What is laid out by the same code that a run uses cannot be forgotten here; a
+ * new kind of memory that is not in an arena must be added, and tests/plan_memory.bats
+ * compares processes with their plans. */
 #include "src/parallel/memory_plan.h"
 
 #include <assert.h>

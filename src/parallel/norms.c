@@ -155,22 +155,14 @@ enum err norms_create(const struct replica *replica, bool units,
     TRY(new_zeroed(&norms, 1));
     norms->replica = replica;
     norms->units = units;
-    norms->first = calloc((size_t)params->count + 1, sizeof norms->first[0]);
-    norms->columns =
-        calloc((size_t)params->count + 1, sizeof norms->columns[0]);
-    norms->packed =
-        calloc(sums_max(params, units) + 1, sizeof norms->packed[0]);
-    norms->at = calloc(ranks + 1, sizeof norms->at[0]);
-    norms->next = calloc(ranks, sizeof norms->next[0]);
-    if (norms->first == NULL || norms->columns == NULL ||
-        norms->packed == NULL || norms->at == NULL || norms->next == NULL)
-        rc = err_set(ERR_MEMORY, "norms: out of memory");
-    if (rc == ERR_OK && memory->device)
-        rc = memory->host_create(KERNEL_CHUNK * sizeof(float), &norms->host);
-    if (rc != ERR_OK) {
-        norms_destroy(norms);
-        return rc;
-    }
+    TRY_OUT(new_zeroed(&norms->first, (size_t)params->count + 1));
+    TRY_OUT(new_zeroed(&norms->columns, (size_t)params->count + 1));
+    TRY_OUT(new_zeroed(&norms->packed, sums_max(params, units) + 1));
+    TRY_OUT(new_zeroed(&norms->at, ranks + 1));
+    TRY_OUT(new_zeroed(&norms->next, ranks));
+    if (memory->device)
+        TRY_OUT(
+            memory->host_create(KERNEL_CHUNK * sizeof(float), &norms->host));
     for (int p = 0; p < params->count; p++) {
         const struct param *param = &params->list[p];
         norms->columns[p] = columns_of(params, param, units);
@@ -180,7 +172,10 @@ enum err norms_create(const struct replica *replica, bool units,
     }
     place(norms);
     *out = norms;
-    return ERR_OK;
+    norms = NULL;
+out:
+    norms_destroy(norms);
+    return rc;
 }
 
 void norms_destroy(struct norms *norms)

@@ -1,12 +1,26 @@
 /* Cuts each block into the shards and pieces of the ranks, and starts the
  * exchanges that bring a block's parts together. It has no tensors of its own:
- * weights and moments lie in the replica (replica_state.c). */
+ * weights and moments lie in the replica (replica_state.c).
+ *
+ * Two cuts, one in the other. Of N ranks every D neighbours are a shard group,
+ * and each rank of it keeps a Dth of the weights, its shard; the N / D ranks with
+ * the same shard are a replica group, and each of them updates one piece of it:
+ *
+ *     N = 4, D = 2      shard 0           shard 1
+ *     group 0           rank 0: piece 0   rank 1: piece 2
+ *     group 1           rank 2: piece 1   rank 3: piece 3
+ *
+ * So a gather of weights stays within a shard group, which lies on one node
+ * where D is its ranks (HSDP), and only updated pieces travel between the groups.
+ * zero3 without groups is D = N, zero1 and zero2 are D = 1. Experts that are
+ * apart have the same picture with their own degree. */
 #include "src/parallel/owner.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 #include "kernels/kernels.h"
+#include "src/base/new.h"
 #include "src/parallel/shard.h"
 
 /* Shard groups are the ranks [g degree, (g + 1) degree). */
@@ -70,20 +84,16 @@ enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
                       int ranks, int degree, int expert_degree,
                       struct owner **out)
 {
+    enum err rc = ERR_OK;
     bool by_block = cut == OWNER_CUT_BLOCKS;
     assert(degree >= 1 && ranks % degree == 0);
     assert(expert_degree >= 1 && ranks % expert_degree == 0);
     int count = by_block ? params->block_count : 1;
-    struct owner *owner = calloc(1, sizeof *owner);
-    if (owner != NULL)
-        owner->blocks = calloc((size_t)count, sizeof owner->blocks[0]);
-    if (owner != NULL && cut == OWNER_CUT_WHOLE)
-        owner->cut = calloc((size_t)ranks + 1, sizeof owner->cut[0]);
-    if (owner == NULL || owner->blocks == NULL ||
-        (cut == OWNER_CUT_WHOLE && owner->cut == NULL)) {
-        owner_destroy(owner);
-        return err_set(ERR_MEMORY, "shards: out of memory");
-    }
+    struct owner *owner = NULL;
+    TRY(new_zeroed(&owner, 1));
+    TRY_OUT(new_zeroed(&owner->blocks, (size_t)count));
+    if (cut == OWNER_CUT_WHOLE)
+        TRY_OUT(new_zeroed(&owner->cut, (size_t)ranks + 1));
     if (owner->cut != NULL)
         shard_cut_whole(params, ranks, owner->cut);
     owner->ranks = ranks;
@@ -103,7 +113,10 @@ enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
     }
     assert(owner->elements == params->elements);
     *out = owner;
-    return ERR_OK;
+    owner = NULL;
+out:
+    owner_destroy(owner);
+    return rc;
 }
 
 void owner_destroy(struct owner *owner)

@@ -1,13 +1,25 @@
 /* Adds the gradients of whole slots under ddp and zero1: each rank adds what
  * lies within its range of slots, by the tree of tree.h. The exchange between
  * ranks that ends it is in reduce_finish.c, the sums under zero2 and zero3 are
- * in scatter.c. */
+ * in scatter.c.
+ *
+ * An all-reduce of each rank's sum would add N sums in an order of its own, and
+ * with other ranks it would be other sums. The tree over slots is there whatever
+ * the ranks are: with 8 slots on 2 ranks,
+ *
+ *     rank 0: ((0+1)+(2+3))    rank 1: ((4+5)+(6+7))    then one + the other
+ *
+ * and on 3 ranks, whose ranges are 0 1, 2 3 4 and 5 6 7, the second is left with
+ * (2+3) and 4, the third with 5 and (6+7), which can be added only when all have
+ * met. A rank keeps as many gradients as its list of complete subtrees gets
+ * long, which is the price of the order: a logarithm. */
 #include "src/parallel/reduce.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/parallel/reduce_impl.h"
 #include "src/parallel/shard.h"
 
@@ -42,6 +54,10 @@ int64_t reduce_interval(const struct reduce *reduce, int rank)
 }
 
 /* Only elements, cut and ranks of `reduce` are there. */
+/* What each kind of memory must hold follows from how long every rank's list of
+ * subtrees gets, which all can compute of all. What is received goes in rounds:
+ * a piece of each subtree at a time, small enough for some tens of MiB and large
+ * enough for a message to be worth it. */
 static void make_plan(const struct reduce *reduce, int rank, int slots,
                       struct shape *plan)
 {
@@ -203,10 +219,9 @@ enum err reduce_create(struct comm *comm, struct comm_tensors *tensors,
                        "%d ranks for %d slots; start at most %d ranks or train "
                        "with more slots",
                        comm_size(comm), slots, slots);
-    struct reduce *reduce = calloc(1, sizeof *reduce);
-    if (reduce == NULL)
-        rc = err_set(ERR_MEMORY, "gradient reduction: out of memory");
-    else
+    struct reduce *reduce = NULL;
+    rc = new_zeroed(&reduce, 1);
+    if (rc == ERR_OK)
         reduce->kernels = kernels;
     TRY_OUT(comm_agree(comm, rc));
     reduce->comm = comm;

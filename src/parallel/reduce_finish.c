@@ -1,6 +1,13 @@
 /* The last part of the reduction: each owner gets, for its interval, the
  * subtrees that all ranks are left with, and adds them up in slot order. Under
- * ddp the total then goes to every rank. */
+ * ddp the total then goes to every rank.
+ *
+ * It is a reduce-scatter whose order of additions is ours: pieces travel as they
+ * are, and only the owner adds, in the order of the tree. Of ranks on the same
+ * node nothing travels, as their stacks are memory that this rank can read; of
+ * others the pieces come in rounds, of which one is received while the one
+ * before is added. The owner's result is written over its own first subtree,
+ * once that was read. */
 #include <assert.h>
 #include <string.h>
 

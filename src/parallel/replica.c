@@ -1,7 +1,15 @@
 /* Makes a replica by its strategy: lays out weights, gradients and moments, and
  * opens the exchanges that the strategy needs. The model's calls are in
  * replica_access.c, the leaves of a batch in replica_batch.c, the optimizer's
- * update and checkpoint items in replica_state.c. */
+ * update and checkpoint items in replica_state.c.
+ *
+ * The strategies are ZeRO's stages (Rajbhandari et al. 2020): spread moments,
+ * then gradients, then weights over the ranks. Each is here a set of parts that
+ * are there or not, and no rank is told which strategy it is: `reduce` or
+ * `scatter` for gradients, `gather` where weights are spread, `shared` where a
+ * node has one copy, `group` where ranks compute together. Memory is laid out
+ * twice by one function, with an arena that counts and then with one that has
+ * memory, so that a plan is what a replica takes. */
 #include "src/parallel/replica.h"
 
 #include <assert.h>

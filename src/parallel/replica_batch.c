@@ -1,5 +1,9 @@
 /* Deals the leaves of a batch to the ranks, and does what comes before and
- * after each leaf. The leaf itself is computed by src/model. */
+ * after each leaf. The leaf itself is computed by src/model.
+ *
+ * Numbers of leaves (losses) are summed as gradients are: gathered from all,
+ * added leaf by leaf within a slot, and slots by the tree. So a loss that is
+ * printed has the bits of one rank alone, too. */
 #include <string.h>
 
 #include "src/parallel/replica_impl.h"

@@ -1,5 +1,7 @@
 /* Completes the options of a replica with their defaults and checks which go
- * together, and whether they fit the number of ranks and the model. */
+ * together, and whether they fit the number of ranks and the model. Here alone
+ * it says what cannot be, before anything is made: the other files assert it.
+ */
 #include "src/parallel/replica_impl.h"
 
 #include <assert.h>

@@ -1,5 +1,11 @@
 /* The state of a replica: how it begins, which items a checkpoint has, and how
- * ranks share the weights. How optimizers update it is in replica_update.c. */
+ * ranks share the weights. How optimizers update it is in replica_update.c.
+ *
+ * Masters are what is true: the fp32 weights, of which those at work are
+ * roundings. Everything that changes weights (a first value, a load, an update)
+ * changes masters and then publishes: they are rounded, and sent to those who
+ * keep them. A checkpoint has tensors by name with the interval that this rank
+ * owns, so it does not depend on strategy or ranks, and is read by any. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,14 @@
 /* Keeps the sums of gradients under zero2 and zero3 on the owners of each
  * block: memory for a block's gradients, the stack of partial sums, and the
  * order of microsteps. The exchange of one block and its addition are in
- * scatter_exchange.c. */
+ * scatter_exchange.c.
+ *
+ * Leaves are dealt in turn to the ranks, not in ranges as slots are
+ * under ddp and zero1: so the N gradients that meet at an owner in a microstep
+ * are neighbours in the order of sums, and it adds them to what there was and
+ * forgets them. With ranges each rank would work at another place of the tree,
+ * and the owner would have to keep a sum for each: together all gradients, which
+ * is what these strategies are to save. */
 #include "src/parallel/scatter_impl.h"
 
 #include <assert.h>

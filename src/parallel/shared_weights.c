@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "src/comm/comm_window.h"
+#include "src/base/new.h"
 #include "src/parallel/shard.h"
 
 struct shared_weights {
@@ -60,19 +61,18 @@ enum err shared_weights_create(struct comm *comm, int64_t elements,
 {
     enum err rc = ERR_OK;
     size_t size = (size_t)comm_size(comm);
-    struct shared_weights *weights = calloc(1, sizeof *weights);
+    struct shared_weights *weights = NULL;
     *out = NULL;
-    if (weights != NULL) {
-        weights->comm = comm;
-        weights->elements = elements;
-        weights->cut = cut;
-        weights->item = dtype_bytes(dtype);
-        weights->receivers = calloc(size, sizeof *weights->receivers);
-        weights->taken = calloc(size, sizeof *weights->taken);
-    }
-    if (weights == NULL || weights->receivers == NULL || weights->taken == NULL)
-        rc = err_set(ERR_MEMORY, "weights: out of memory");
+    rc = new_zeroed(&weights, 1);
+    if (rc == ERR_OK)
+        rc = new_zeroed(&weights->receivers, size);
+    if (rc == ERR_OK)
+        rc = new_zeroed(&weights->taken, size);
     TRY_OUT(comm_agree(comm, rc));
+    weights->comm = comm;
+    weights->elements = elements;
+    weights->cut = cut;
+    weights->item = dtype_bytes(dtype);
     TRY_OUT(comm_window_create(comm, COMM_WINDOW_NODE,
                                (size_t)elements * weights->item,
                                &weights->window));

@@ -1,4 +1,10 @@
-/* Cuts what a rank updates into spans and lays out what is kept of them. */
+/* Cuts what a rank updates into spans and lays out what is kept of them.
+ *
+ * A span is the longest interval whose tensors have one optimizer, one group's
+ * settings and, where the optimizer wants whole tensors, that is one tensor:
+ * an update is one call for each. Moments are packed span after span and not as
+ * the flat space is, since optimizers keep different numbers of them, and room
+ * for what is not kept would be lost. */
 #include "src/parallel/spans.h"
 
 #include <assert.h>
