@@ -139,30 +139,30 @@ static void check_without(void)
     tap_is_int(device, 0, "and tells no device");
     refused(cuda_device_info(&info), NULL, "info");
     tap_is_int(info.major, 0, "and tells nothing");
-    refused(cuda_device_stream_create(true, &made), &made, "stream_create");
-    refused(cuda_device_stream_wait(NULL), NULL, "stream_wait");
+    refused(cuda_memory.stream_create(true, &made), &made, "stream_create");
+    refused(cuda_memory.wait(NULL), NULL, "stream_wait");
     made = &info;
-    refused(cuda_device_event_create(true, &made), &made, "event_create");
-    refused(cuda_device_tensors_create(4096, &arena), NULL,
+    refused(cuda_memory.event_create_timed(&made), &made, "event_create");
+    refused(cuda_memory.tensors_create(4096, &arena), NULL,
             "memory of the device");
     tap_ok(arena.base == NULL, "and gives none");
-    refused(cuda_device_host_create(4096, &arena), NULL, "pinned memory");
+    refused(cuda_memory.host_create(4096, &arena), NULL, "pinned memory");
     tap_ok(arena.base == NULL, "and gives none");
     tap_ok(strstr(err_text(), "4096 bytes of pinned") != NULL,
            "and names the bytes");
-    refused(cuda_device_upload(NULL, 4, bytes + 4, bytes), NULL, "upload");
-    refused(cuda_device_download(NULL, 4, bytes + 4, bytes), NULL, "download");
-    refused(cuda_device_capture_begin(NULL), NULL, "capture_begin");
+    refused(cuda_memory.upload(NULL, 4, bytes + 4, bytes), NULL, "upload");
+    refused(cuda_memory.download(NULL, 4, bytes + 4, bytes), NULL, "download");
+    refused(cuda_memory.capture_begin(NULL), NULL, "capture_begin");
     made = &info;
-    refused(cuda_device_capture_end(NULL, &made), &made, "capture_end");
-    refused(cuda_device_graph_launch(NULL, NULL), NULL, "graph_launch");
-    cuda_device_graph_destroy(NULL);
-    (void)cuda_device_event_elapsed(NULL, NULL, &us);
+    refused(cuda_memory.capture_end(NULL, &made), &made, "capture_end");
+    refused(cuda_memory.graph_launch(NULL, NULL), NULL, "graph_launch");
+    cuda_memory.graph_destroy(NULL);
+    (void)cuda_memory.event_elapsed(NULL, NULL, &us);
     tap_ok(us == 0, "no time between no events");
-    cuda_device_tensors_destroy(&arena);
-    cuda_device_host_destroy(&arena);
-    cuda_device_event_destroy(NULL);
-    cuda_device_stream_destroy(NULL);
+    cuda_memory.tensors_destroy(&arena);
+    cuda_memory.host_destroy(&arena);
+    cuda_memory.event_destroy(NULL);
+    cuda_memory.stream_destroy(NULL);
 }
 
 static void check_copies(struct arena *device, struct arena *host)
@@ -173,27 +173,27 @@ static void check_copies(struct arena *device, struct arena *host)
     double us = -1;
     bool same = true, done = false;
     enum err rc = ERR_OK;
-    TRY_OUT(cuda_device_stream_create(false, &stream));
-    TRY_OUT(cuda_device_event_create(true, &begin));
-    TRY_OUT(cuda_device_event_create(true, &end));
+    TRY_OUT(cuda_memory.stream_create(false, &stream));
+    TRY_OUT(cuda_memory.event_create_timed(&begin));
+    TRY_OUT(cuda_memory.event_create_timed(&end));
     memset(here, 1, 4096);
-    TRY_OUT(cuda_device_event_record(begin, stream));
-    TRY_OUT(cuda_device_upload(stream, 2048, here, on + 2048));
-    TRY_OUT(cuda_device_copy(stream, 1024, on + 2048, on + 1024));
-    TRY_OUT(cuda_device_download(stream, 4096, on, here));
-    TRY_OUT(cuda_device_event_record(end, stream));
-    TRY_OUT(cuda_device_event_wait(end));
-    TRY_OUT(cuda_device_event_done(end, &done));
-    TRY_OUT(cuda_device_event_elapsed(begin, end, &us));
-    TRY_OUT(cuda_device_stream_wait(stream));
+    TRY_OUT(cuda_memory.event_record(begin, stream));
+    TRY_OUT(cuda_memory.upload(stream, 2048, here, on + 2048));
+    TRY_OUT(cuda_memory.copy(stream, 1024, on + 2048, on + 1024));
+    TRY_OUT(cuda_memory.download(stream, 4096, on, here));
+    TRY_OUT(cuda_memory.event_record(end, stream));
+    TRY_OUT(cuda_memory.event_wait(end));
+    TRY_OUT(cuda_memory.event_done(end, &done));
+    TRY_OUT(cuda_memory.event_elapsed(begin, end, &us));
+    TRY_OUT(cuda_memory.wait(stream));
     for (int i = 0; i < 4096; i++)
         same &= here[i] == (i < 1024 ? 0 : 1);
     tap_ok(same && done && us >= 0, "bytes go to the device and come back");
 out:
     tap_ok(rc == ERR_OK, "streams, events and copies: %s", err_text());
-    cuda_device_event_destroy(end);
-    cuda_device_event_destroy(begin);
-    cuda_device_stream_destroy(stream);
+    cuda_memory.event_destroy(end);
+    cuda_memory.event_destroy(begin);
+    cuda_memory.stream_destroy(stream);
 }
 
 /* A copy that is kept happens at each launch, and never before. */
@@ -204,32 +204,32 @@ static void check_graph(struct arena *device, struct arena *host)
     unsigned char *here = arena_take(host, 256);
     bool same = true;
     enum err rc = ERR_OK;
-    TRY_OUT(cuda_device_stream_create(false, &stream));
-    TRY_OUT(cuda_device_capture_begin(stream));
-    TRY_OUT(cuda_device_copy(stream, 64, on, on + 64));
-    TRY_OUT(cuda_device_capture_end(stream, &graph));
+    TRY_OUT(cuda_memory.stream_create(false, &stream));
+    TRY_OUT(cuda_memory.capture_begin(stream));
+    TRY_OUT(cuda_memory.copy(stream, 64, on, on + 64));
+    TRY_OUT(cuda_memory.capture_end(stream, &graph));
     for (int i = 0; i < 2; i++) {
         memset(here + 64 * i, i + 1, 64);
-        TRY_OUT(cuda_device_upload(stream, 64, here + 64 * i, on));
-        TRY_OUT(cuda_device_graph_launch(graph, stream));
-        TRY_OUT(cuda_device_download(stream, 64, on + 64, here + 128 + 64 * i));
+        TRY_OUT(cuda_memory.upload(stream, 64, here + 64 * i, on));
+        TRY_OUT(cuda_memory.graph_launch(graph, stream));
+        TRY_OUT(cuda_memory.download(stream, 64, on + 64, here + 128 + 64 * i));
     }
-    TRY_OUT(cuda_device_stream_wait(stream));
+    TRY_OUT(cuda_memory.wait(stream));
     for (int i = 0; i < 128; i++)
         same &= here[128 + i] == i / 64 + 1;
     tap_ok(same, "a kept copy takes what is there at each launch");
-    TRY_OUT(cuda_device_capture_begin(stream));
-    tap_is_int(cuda_device_stream_wait(stream), ERR_UNSUPPORTED,
+    TRY_OUT(cuda_memory.capture_begin(stream));
+    tap_is_int(cuda_memory.wait(stream), ERR_UNSUPPORTED,
                "nobody waits for what is only kept");
-    tap_ok(cuda_device_capture_end(stream, &none) == ERR_UNSUPPORTED &&
+    tap_ok(cuda_memory.capture_end(stream, &none) == ERR_UNSUPPORTED &&
                none == NULL,
            "and then nothing is kept: %s", err_text());
-    TRY_OUT(cuda_device_copy(stream, 64, on, on + 64));
-    TRY_OUT(cuda_device_stream_wait(stream));
+    TRY_OUT(cuda_memory.copy(stream, 64, on, on + 64));
+    TRY_OUT(cuda_memory.wait(stream));
 out:
     tap_ok(rc == ERR_OK, "graphs: %s", err_text());
-    cuda_device_graph_destroy(graph);
-    cuda_device_stream_destroy(stream);
+    cuda_memory.graph_destroy(graph);
+    cuda_memory.stream_destroy(stream);
 }
 
 static void check_with(void)
@@ -243,14 +243,14 @@ static void check_with(void)
     tap_ok(info.multiprocessors > 0 && info.bytes_total > 0 &&
                info.bytes_free <= info.bytes_total,
            "GPU %d is known: %s", device, info.name);
-    TRY_OUT(cuda_device_tensors_create(8192, &device_memory));
-    TRY_OUT(cuda_device_host_create(8192, &host));
+    TRY_OUT(cuda_memory.tensors_create(8192, &device_memory));
+    TRY_OUT(cuda_memory.host_create(8192, &host));
     check_copies(&device_memory, &host);
     check_graph(&device_memory, &host);
 out:
     tap_ok(rc == ERR_OK, "a GPU can be used: %s", err_text());
-    cuda_device_tensors_destroy(&device_memory);
-    cuda_device_host_destroy(&host);
+    cuda_memory.tensors_destroy(&device_memory);
+    cuda_memory.host_destroy(&host);
 }
 
 int main(void)

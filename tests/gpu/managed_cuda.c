@@ -16,7 +16,7 @@ static void noise(bool on)
 {
     enum err rc = ERR_OK;
     if (!on) {
-        (void)cuda_device_stream_wait(noise_ctx.stream);
+        (void)cuda_memory.wait(noise_ctx.stream);
         return;
     }
     for (int i = 0; i < NOISE_KERNELS && rc == ERR_OK; i++)
@@ -30,10 +30,10 @@ static enum err start(const struct kernels **inner, void **stream)
     int device;
     TRY(kernels_find("cuda", "auto", inner));
     TRY(cuda_device_use(0, &device));
-    TRY(cuda_device_stream_create(false, stream));
+    TRY(cuda_memory.stream_create(false, stream));
     noise_table = *inner;
-    TRY(cuda_device_stream_create(false, &noise_ctx.stream));
-    return cuda_device_tensors_create((size_t)NOISE_ELEMENTS * sizeof(float),
+    TRY(cuda_memory.stream_create(false, &noise_ctx.stream));
+    return cuda_memory.tensors_create((size_t)NOISE_ELEMENTS * sizeof(float),
                                       &noise_memory);
 }
 
@@ -49,11 +49,16 @@ static void release(void *memory)
     (void)cudaFree(memory);
 }
 
+static enum err settle(void *stream)
+{
+    return cuda_memory.wait(stream);
+}
+
 const struct managed_source managed_source = {
     .start = start,
     .allocate = allocate,
     .release = release,
-    .wait = cuda_device_stream_wait,
+    .wait = settle,
     .noise = noise,
     .failed = managed_failed,
 };

@@ -1,5 +1,13 @@
 /* Translates CUDA's errors, chooses a device and says what it is. Its memory
- * and streams are in cuda_device_memory.c. */
+ * and streams are in cuda_memory.c.
+ *
+ * Errors of CUDA are of two kinds. Some are a call's own; others are left by a
+ * kernel that failed long before, and the next call that looks tells of them:
+ * so a message names what was tried, and what stands in the code may have
+ * happened earlier. Most of the latter kind spoil the context, after which only
+ * another process helps: who gets ERR_IO ends the attempt, and the next one may
+ * be on other nodes. The table says for each code that is known whether it is
+ * the user's, the node's or ours, and what to do. */
 #include "kernels/cuda/device/cuda_device.h"
 
 #include <assert.h>
@@ -60,6 +68,7 @@ enum err cuda_device_error(int code, const char *format, ...)
     va_end(arguments);
     (void)cudaGetLastError(); /* told here, so not by the next launch */
     enum err rc = ERR_INTERNAL;
+    /* what is not in the table is taken for a mistake of ours */
     const char *todo = "run under compute-sanitizer and report it";
     for (size_t i = 0; i < sizeof advices / sizeof *advices; i++)
         if ((int)advices[i].code == code) {
@@ -81,7 +90,9 @@ enum err cuda_device_count(int *count)
     return cuda_device_error((int)code, "looking for GPUs");
 }
 
-/* The first device counts: the GPUs of a node are of one kind. */
+/* The first device counts: the GPUs of a node are of one kind. Machine code for
+ * 8.0 runs on all of 8.x; that for 9.0a, which has instructions of Hopper's
+ * alone, runs on 9.0 and nowhere else. */
 enum err cuda_device_check(void)
 {
     enum err rc = ERR_OK;
@@ -118,6 +129,7 @@ enum err cuda_device_choose(int local_rank, int count, int *device)
 enum err cuda_device_use(int local_rank, int *device)
 {
     int count, chosen;
+    assert(local_rank >= 0);
     *device = 0;
     TRY(cuda_device_count(&count));
     TRY(cuda_device_choose(local_rank, count, &chosen));
@@ -159,6 +171,7 @@ enum err cuda_device_info(struct cuda_device_info *info)
 void cuda_device_describe(const struct cuda_device_info *info, char *text,
                           size_t bytes)
 {
+    assert(bytes > 0 && info->multiprocessors > 0);
     snprintf(text, bytes, "%s, %d.%d, %d SMs, driver %d.%d, runtime %d.%d",
              info->name, info->major, info->minor, info->multiprocessors,
              info->driver / 1000, info->driver % 1000 / 10,
@@ -180,7 +193,8 @@ static const struct {
     { "A100", 108, 19.5e12, 312e12, 0 },
 };
 
-/* What a multiprocessor does in a cycle. */
+/* What a multiprocessor does in a cycle, a fused multiply-add counted as two
+ * operations, for GPUs that no sheet above names. */
 static const struct {
     int major, minor;
     double fp32, bf16, fp8;

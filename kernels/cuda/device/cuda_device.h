@@ -58,55 +58,11 @@ void cuda_device_describe(const struct cuda_device_info *info, char *text,
 double cuda_device_peak_flops(const struct cuda_device_info *info, bool fp32,
                               bool fp8, const char **source);
 
-/* A cudaStream_t that waits for no other; work on an urgent one goes first. */
-enum err cuda_device_stream_create(bool urgent, void **stream);
-void cuda_device_stream_destroy(void *stream);
-
-/* Until all work on the stream is done; errors of its kernels show here. */
-enum err cuda_device_stream_wait(void *stream);
-
-/* A cudaEvent_t. Only timed ones have a time. */
-enum err cuda_device_event_create(bool timed, void **event);
-void cuda_device_event_destroy(void *event);
-enum err cuda_device_event_record(void *event, void *stream);
-
-/* What comes on the stream from now on waits for the event. */
-enum err cuda_device_event_await(void *event, void *stream);
-
-/* Waits for `end`, then tells the time since `begin` was reached. */
-enum err cuda_device_event_elapsed(void *begin, void *end, double *us);
-
 /* The mean time of one of several run(argument), which enqueue on the stream;
  * waits for them. */
 enum err cuda_device_time(void *stream, enum err (*run)(void *), void *argument,
                           double *us);
 
-/* What the thread enqueues on a stream, as a cudaGraphExec_t
- * (kernel_memory.h). capture_end comes after capture_begin in any case. */
-enum err cuda_device_capture_begin(void *stream);
-enum err cuda_device_capture_end(void *stream, void **graph);
-enum err cuda_device_graph_launch(void *graph, void *stream);
-void cuda_device_graph_destroy(void *graph);
-
-/* Until the event is reached; whether it is, without waiting. */
-enum err cuda_device_event_wait(void *event);
-enum err cuda_device_event_done(void *event, bool *done);
-
-/* Device memory, zeroed, and host memory that copies reach without the CPU
- * (pinned); 256-byte aligned. ERR_MEMORY names the bytes asked for. */
-enum err cuda_device_tensors_create(size_t bytes, struct arena *out);
-void cuda_device_tensors_destroy(struct arena *arena);
-enum err cuda_device_host_create(size_t bytes, struct arena *out);
-void cuda_device_host_destroy(struct arena *arena);
-
-/* Enqueue copies: to the device, from it, and within it. Host memory must be
- * pinned, or the call may wait. It stays untouched until the copy is done. */
-enum err cuda_device_upload(void *stream, size_t bytes, const void *host,
-                            void *tensor);
-enum err cuda_device_download(void *stream, size_t bytes, const void *tensor,
-                              void *host);
-enum err cuda_device_copy(void *stream, size_t bytes, const void *from,
-                          void *to);
-
-/* All that as the table of a kernel set (cuda_memory.c). */
+/* Its memory, streams, graphs and events (cuda_memory.c): streams are
+ * cudaStream_t, events cudaEvent_t, graphs cudaGraphExec_t. */
 extern const struct kernel_memory cuda_memory;
