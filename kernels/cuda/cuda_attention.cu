@@ -1,8 +1,23 @@
 /* Attention forward: a block per tile of queries, which goes through the keys
- * from the first to the last with a running maximum and sum per query (Milakov
- * and Gimelshein 2018; Dao et al. 2022). The scores become probabilities in the
- * registers that they were summed in. A tile of keys and values comes while the
- * one before is computed. */
+ * from the first to the last and never has the matrix of scores in memory (Dao
+ * et al. 2022, with Dao 2023's division of the work).
+ *
+ * The softmax is an online one (Milakov and Gimelshein 2018): with a running
+ * maximum m and sum l of a query, a tile of scores x gives
+ *
+ *     m' = max(m, max x), l' = l 2^(m - m') + sum of 2^(x - m')
+ *     out' = out 2^(m - m') + 2^(x - m') V
+ *
+ * and at the end out / l and lse = m + log l, which is all that backward needs
+ * to have the probabilities again. Each warp has queries of its own and all keys
+ * of a tile, so that maximum and sum need no other warp; the scores become
+ * probabilities in the registers that they were summed in, which are the ones
+ * that the next product reads. A tile of keys and values comes while the one
+ * before is computed.
+ *
+ * A query's keys are added in one order, tile by tile, on one block: bits depend
+ * on the shape alone. To cut the keys among blocks would fill a device that has
+ * few queries, but add the parts in an order of chance or in another pass. */
 #include "kernels/cuda/cuda_attention.h"
 
 #include <float.h>

@@ -1,8 +1,21 @@
 /* Attention backward without atomics: one kernel for dq, a block per tile of
  * queries, and one for dk and dv, a block per tile of keys, which takes the
- * query heads of its group one after the other. Both compute the probabilities
- * anew, the second one turned, so that they are in the registers that the next
- * product reads. */
+ * query heads of its group one after the other. With P = 2^(x - lse), the
+ * probabilities that forward had, and delta = rowsum(out * dout),
+ *
+ *     dV = P^T dout
+ *     dS = P * (dout V^T - delta)
+ *     dQ = scale dS K, dK = scale dS^T Q
+ *
+ * delta stands for rowsum(P * dP), by which a softmax's gradient is centred: it
+ * is the same number, as out = P V, and needs no second pass over the keys (Dao
+ * et al. 2022, appendix B).
+ *
+ * Dao's kernel goes through the keys once and adds to dq from all blocks by
+ * atomics, whose order is that of chance. Here scores and dP are computed twice,
+ * seven products instead of five, and every sum has one order: dq's over keys,
+ * dk's and dv's over queries. The second kernel computes the matrices turned, so
+ * that they are in the registers that the next product reads. */
 #include "kernels/cuda/cuda_attention.h"
 
 /* Two matrices of scores are in registers, beside one or two of sums. */

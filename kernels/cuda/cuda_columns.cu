@@ -1,6 +1,8 @@
 /* Sums over rows: bias gradients, and the last step of the norms' weight
  * gradients. Rows are cut into chunks whose number follows from the shape, each
- * is summed in order into its own row of scratch, then the chunks. */
+ * is summed in order into its own row of scratch, then the chunks. One thread
+ * per column would leave the device idle, and atomics would add in an order of
+ * chance; with chunks there is work for all, and one order. */
 #include "kernels/cuda/cuda_held.h"
 #include "kernels/cuda/cuda_reduce.h"
 

@@ -1,6 +1,11 @@
 /* Cross entropy: a block per row, which reads it once for maximum and sum and,
  * where the gradient is wanted, once more from the L2 cache. Blocks are as
- * large as they may be, so that few rows are under way and stay there. */
+ * large as they may be, so that few rows are under way and stay there.
+ *
+ * The gradient softmax - target overwrites the logits: they are the largest
+ * tensor of a model with a wide vocabulary, and nobody needs them after. Maximum
+ * and sum are found in one pass, the sum rescaled whenever the maximum rises
+ * (Milakov and Gimelshein 2018). */
 #include "kernels/cuda/cuda_reduce.h"
 #include "kernels/cuda/cuda_vec.h"
 

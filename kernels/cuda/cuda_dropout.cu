@@ -1,5 +1,10 @@
 /* Dropout and jitter: a product with a random factor per element. A block has
- * one sample's elements, so that the sample's key is computed once. */
+ * one sample's elements, so that the sample's key is computed once.
+ *
+ * The generator is Philox (Salmon et al. 2011), which has no state: the words of
+ * an element follow from seed, stream, sample and its place. So backward draws
+ * what forward drew instead of keeping a mask, and a sample is treated alike
+ * whichever rank and microbatch has it. */
 #include "kernels/cuda/cuda_map.h"
 #include "kernels/cuda/cuda_random.h"
 

@@ -1,4 +1,6 @@
-/* Rows on their way to experts and back: a block per row. */
+/* Rows on their way to experts and back: a block per row. Nobody adds to a row
+ * that another writes: tokens are gathered by who reads them, and a token's
+ * results are combined by the token, over its top_k choices in their order. */
 #include "kernels/cuda/cuda_held.h"
 #include "kernels/cuda/cuda_reduce.h"
 

@@ -1,5 +1,8 @@
 /* The product of two matrices for where cuBLASLt is not: in the emulator, on
- * machines without the library, and for shapes that it has no algorithm for. */
+ * machines without the library, and for shapes that it has no algorithm for. A
+ * block has a tile of C and all of k, which is not cut: an element of C is one
+ * chain of additions in order of k, in fp32 on the cores, in bf16 on tensor
+ * cores, whose own order within 16 of k is the device's. */
 #include "kernels/cuda/cuda_gemm.h"
 #include "kernels/cuda/cuda_gemm_mma.h"
 

@@ -1,72 +1,38 @@
-/* DecoupledLionW in one pass: 20 bytes per parameter with gradients in fp32, 18
- * in bf16, 2 more with a copy, so the speed is memory's. */
-#include "kernels/cuda/cuda_vec.h"
+/* DecoupledLionW: 20 bytes per parameter with gradients in fp32, 18 in bf16, 2
+ * more with a copy. Every weight moves by the rate, up or down: only the sign of
+ * what momentum and gradient make together counts. */
+#include "kernels/cuda/cuda_update.h"
 
-#define LANES 4
-
-struct coefficients {
+struct lion_update {
+    static const int moments = 1;
     float keep; /* 1 - decay */
     float beta1, rest1, beta2, rest2;
     float scale; /* of the gradient */
     float rate;
-};
 
-/* rate * sign(x); 0 stays 0 and a NaN a NaN. */
-CUDA_DEVICE float signed_rate(float x, float rate)
-{
-    return x > 0 ? rate : x < 0 ? -rate : x;
-}
-
-template <class T>
-static __global__ void lion_step(int64_t n, struct coefficients c, float *p,
-                                 const T *g, float *m, struct cuda_bf16 *copy)
-{
-    float weight[LANES], gradient[LANES], mean[LANES];
-    int64_t at = cuda_index() * LANES, left = n - at;
-    if (left <= 0)
-        return;
-    cuda_load<LANES>(p + at, left, 0, weight);
-    cuda_load<LANES>(m + at, left, 0, mean);
-    /* last, as bf16 becomes fp32 at once, which waits for it */
-    cuda_load<LANES>(g + at, left, 0, gradient);
-    for (int i = 0; i < LANES; i++) {
-        float slope = gradient[i] * c.scale;
-        float toward = fmaf(c.rest1, slope, mean[i] * c.beta1);
-        weight[i] = weight[i] * c.keep - signed_rate(toward, c.rate);
-        mean[i] = fmaf(c.rest2, slope, mean[i] * c.beta2);
+    __device__ void operator()(float gradient, float &weight, float &mean,
+                               float &) const
+    {
+        float slope = gradient * scale;
+        float toward = fmaf(rest1, slope, mean * beta1);
+        /* rate * sign(toward); 0 stays 0 and a NaN a NaN */
+        float step = toward > 0 ? rate : toward < 0 ? -rate : toward;
+        weight = weight * keep - step;
+        mean = fmaf(rest2, slope, mean * beta2);
     }
-    cuda_store<LANES>(m + at, left, mean);
-    cuda_store<LANES>(p + at, left, weight);
-    if (copy != NULL)
-        cuda_store<LANES>(copy + at, left, weight);
-}
-
-template <class T>
-static enum err lion_run(const struct kernel_ctx *ctx, int64_t n,
-                         struct coefficients c, float *p, const void *g,
-                         float *m, void *copy)
-{
-    int64_t vectors = cuda_parts(n, LANES);
-    unsigned threads = cuda_threads(vectors);
-    CUDA_LAUNCH(lion_step<T>, cuda_blocks(cuda_parts(vectors, threads)),
-                threads, 0, cuda_stream(ctx), n, c, p, (const T *)g, m,
-                (struct cuda_bf16 *)copy);
-    return cuda_launched("lion");
-}
+};
 
 enum err CUDA_SYMBOL(lion)(const struct kernel_ctx *ctx, enum dtype dtype,
                            int64_t n, const struct lion *step, float *p,
                            const void *g, float *const m[UPDATE_MOMENTS])
 {
-    const struct coefficients c = { 1.0f - step->decay,
-                                    step->beta1,
-                                    1.0f - step->beta1,
-                                    step->beta2,
-                                    1.0f - step->beta2,
-                                    step->grad_scale,
-                                    step->lr };
-    if (n == 0)
-        return ERR_OK;
-    return CUDA_BY_DTYPE(dtype, "lion", lion_run, ctx, n, c, p, g, m[0],
+    const struct lion_update f = { 1.0f - step->decay,
+                                   step->beta1,
+                                   1.0f - step->beta1,
+                                   step->beta2,
+                                   1.0f - step->beta2,
+                                   step->grad_scale,
+                                   step->lr };
+    return CUDA_BY_DTYPE(dtype, "lion", cuda_update, ctx, "lion", n, f, p, g, m,
                          step->copy);
 }

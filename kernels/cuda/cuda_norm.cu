@@ -1,5 +1,7 @@
 /* LayerNorm and RMSNorm forward. A RMSNorm is a LayerNorm whose mean is zero:
- * its mean, beta and their gradients are left out, the rest is one code. */
+ * its mean, beta and their gradients are left out, the rest is one code. The
+ * variance is summed in a second pass, over distances from the mean: E(x^2) -
+ * E(x)^2 would be the difference of two large numbers. */
 #include "kernels/cuda/cuda_norm.h"
 
 /* Vectors of a group that a thread holds at most: 32 elements. */

@@ -1,5 +1,15 @@
 /* LayerNorm and RMSNorm backward: a team takes the groups of its chunk of rows
- * one after the other, each of which comes while the one before is computed. */
+ * one after the other, each of which comes while the one before is computed.
+ * With normed = (x - mean) rstd and g = dy gamma,
+ *
+ *     dx = rstd (g - mean(g) - normed mean(g normed))
+ *     dgamma = sum over rows of dy normed, dbeta = sum over rows of dy
+ *
+ * where mean(g) is 0 for an RMSNorm. dx needs two sums over a row, dgamma and
+ * dbeta sums over all rows. The latter are the difficult ones: a team adds
+ * those of its chunk, row after row, and the chunks' are added in order by
+ * another kernel. How many chunks there are follows from the shape
+ * and not from the device, so the sums have the same order on each. */
 #include "kernels/cuda/cuda_norm.h"
 
 /* Vectors that a thread holds, of two tensors and for two groups. */

@@ -1,5 +1,7 @@
 /* Packs activations into fewer bits and back; the bytes are the same as the
- * CPU's. */
+ * CPU's. In int8 a row is its numbers times 127 / its largest magnitude, and
+ * that scale: a row is a token, so an outlier coarsens its own token and no
+ * other. */
 #include "kernels/cuda/cuda_reduce.h"
 #include "kernels/cuda/cuda_vec.h"
 

@@ -1,6 +1,8 @@
 /* Matrices in panels: a warp's lanes are a panel's rows, so that a column of it
- * is read at once, and each lane has one chain over k for each row of A. Written
- * to be right, not fast with many rows. */
+ * is read at once, and each lane has one chain over k for each row of A. That is
+ * how a token is generated: a row or a few times a matrix that is read once, so
+ * that its bytes are what the time is. Written to be right, not fast with many
+ * rows. */
 #include "kernels/cuda/cuda_reduce.h"
 #include "kernels/cuda/cuda_vec.h"
 

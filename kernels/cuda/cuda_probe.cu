@@ -1,5 +1,9 @@
 /* Patterns, numbers and counts of health checks. A thread takes every so
- * many'th word, so that a grid of fixed size covers any length. */
+ * many'th word, so that a grid of fixed size covers any length.
+ *
+ * What is written is a function of place and seed, so it is checked where it
+ * lies, against the same function, and nothing but counts goes to the host. Numbers that are added are small whole ones, whose sums are exact
+ * in any order: a sum that is off by one is a fault. */
 #include "kernels/cuda/cuda_probe.h"
 
 #include "kernels/cuda/cuda_reduce.h"

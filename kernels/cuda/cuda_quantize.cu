@@ -1,4 +1,14 @@
-/* Tensors in 8-bit floats, read once for themselves and for their transpose. */
+/* Tensors in 8-bit floats, read once for themselves and for their transpose.
+ *
+ * A product in 8 bits wants the index that is summed over innermost in both
+ * operands, so what forward reads by rows backward reads by columns: both are
+ * written while the numbers are in registers, the transpose by way of shared
+ * memory. Numbers are multiplied by a scale that brings the tensor's range into
+ * that of the format: E4M3 (3 bits of mantissa, up to 448) for what forward
+ * multiplies, E5M2 (2 bits, up to 57344) for gradients, whose range is wider
+ * (Micikevicius et al. 2022). The scale is that of former steps, as today's
+ * largest number is known only when all were read; it is found on the way, for
+ * the steps to come. */
 #include "kernels/cuda/cuda_fp8.h"
 #include "kernels/cuda/cuda_reduce.h"
 

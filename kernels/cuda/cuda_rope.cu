@@ -1,6 +1,9 @@
-/* Rotary positions: a block per row of x. A thread has a pair of vectors' place
- * in the head (x), whose cosines and sines it loads once, and some heads (y).
- */
+/* Rotary positions (Su et al. 2021): a block per row of x. A thread has a pair
+ * of vectors' place in the head (x), whose cosines and sines it loads once, and
+ * some heads (y). Element j is turned with element j + head_dim / 2, as in
+ * GPT-NeoX and Hugging Face's Llama, not with its neighbour: so both are read as vectors. Backward is
+ * the same with the angle's sign changed, for a rotation's transpose is its
+ * inverse. */
 #include "kernels/cuda/cuda_vec.h"
 
 template <class T>

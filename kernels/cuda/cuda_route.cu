@@ -1,5 +1,18 @@
 /* Dropless top-k routing: a warp per token for what experts it goes to, and a
- * counting sort for the order in which experts find their tokens. */
+ * counting sort for the order in which experts find their tokens.
+ *
+ * An expert with a capacity drops the tokens beyond it. Here each gets as many
+ * as chose it (Gale et al. 2022, MegaBlocks): rows are sorted by expert, and the
+ * products run over groups of unlike length (cuda_grouped_gemm.cu). The sort is
+ * stable, by expert and then by token, so that the order of rows, and of all
+ * that is added over them, follows from the choices alone:
+ *
+ *     count   of each chunk of tokens, how many choose each expert
+ *     scan    where each expert's rows begin, and in them each chunk's
+ *     place   each choice behind those of its chunk before it
+ *
+ * Within a warp the lanes with the same expert rank themselves by a vote, so there
+ * is no counter that many add to in an order of chance. */
 #include "kernels/cuda/cuda_reduce.h"
 #include "kernels/cuda/cuda_vec.h"
 

@@ -1,5 +1,8 @@
 /* Sums in fp64 over chunks of KERNEL_CHUNK: a block per chunk, whose threads
- * add every CUDA_THREADS'th vector. */
+ * add every CUDA_THREADS'th vector. Sums over whole tensors are made of these
+ * (norms of gradients, losses): the cuts are at fixed places of the flat space,
+ * so whoever owns a chunk computes the same number, and the numbers are added in
+ * order of chunks. */
 #include "kernels/cuda/cuda_reduce.h"
 #include "kernels/cuda/cuda_vec.h"
 

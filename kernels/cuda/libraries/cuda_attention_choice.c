@@ -1,6 +1,7 @@
 /* Which way computes attention for which shape: our kernels or cuDNN, by
  * measurement, kept as text for checkpoints. The ways themselves are
- * cuda_attention.cu and cuda_dnn_attention.c. */
+ * cuda_attention.cu and cuda_dnn_attention.c. A run has few shapes,
+ * so a list that is looked through serves. */
 #include "kernels/cuda/libraries/cuda_attention_choice.h"
 
 #include <assert.h>

@@ -1,6 +1,14 @@
 /* Products by cuBLASLt: keeps a plan for each shape that a process has met, and
  * measures or reads which algorithm each takes. One plan is made in
- * cuda_blas_plan.c; where there is no cuBLASLt, cuda_gemm.cu computes. */
+ * cuda_blas_plan.c; where there is no cuBLASLt, cuda_gemm.cu computes.
+ *
+ * cuBLASLt has many kernels for a product (tiles, stages, ways to cut k) and a
+ * heuristic that puts them in order. Its first is mostly good and sometimes far
+ * from the best, so after the first steps, when all shapes of a run are known,
+ * up to 8 of each are timed on operands that are aligned as the real ones are.
+ * What is measured differs from time to time, and algorithms differ in bits, for
+ * they add in other orders. So one rank measures, all take its text, and
+ * checkpoints have it: the next attempt computes the same. */
 #include "kernels/cuda/libraries/cuda_blas.h"
 
 #include <assert.h>
@@ -12,6 +20,7 @@
 #include "kernels/cuda/device/cuda.h"
 #include "kernels/cuda/libraries/cuda_blas_plan.h"
 #include "kernels/cuda/libraries/cuda_fallback.h"
+#include "src/base/array.h"
 #include "src/base/new.h"
 
 #define CANDIDATES 8
@@ -69,14 +78,8 @@ static struct cuda_blas_plan *plan_of(struct cuda_blas *blas,
     for (size_t i = 0; i < blas->count; i++)
         if (memcmp(&blas->plans[i].key, key, sizeof *key) == 0)
             return &blas->plans[i];
-    if (blas->count == blas->room) {
-        size_t room = blas->room == 0 ? 64 : 2 * blas->room;
-        void *plans = realloc(blas->plans, room * sizeof *blas->plans);
-        if (plans == NULL)
-            return NULL;
-        blas->plans = plans;
-        blas->room = room;
-    }
+    if (array_room(&blas->plans, &blas->room, blas->count + 1) != ERR_OK)
+        return NULL;
     struct cuda_blas_plan *plan = &blas->plans[blas->count++];
     memset(plan, 0, sizeof *plan);
     plan->key = *key;
@@ -99,6 +102,9 @@ static enum err none_found(const struct cuda_blas_plan_key *key)
                    key->bias ? " with a bias" : "");
 }
 
+/* Planned at the first product of its kind, which is in the first steps, and
+ * then a look into a short list: a model has some dozens of kinds. An algorithm
+ * that the heuristics propose may still refuse when it is launched. */
 static enum err multiply(struct cuda_blas *blas, const struct kernel_ctx *ctx,
                          const struct cuda_blas_plan_key *key,
                          const struct cuda_blas_plan_operands *operands)
@@ -143,7 +149,9 @@ enum err cuda_blas_gemm_fp8(struct cuda_blas *blas,
     return multiply(blas, ctx, &key, &operands);
 }
 
-/* After an ERR_UNSUPPORTED, whose text is the reason. */
+/* Asked once for each kind of product: the answer of a run does not change, and
+ * thousands of calls a step must not fill the log. After an ERR_UNSUPPORTED,
+ * whose text is the reason. */
 static enum err ask_for_own(struct cuda_blas *blas,
                             const struct cuda_blas_plan_key *key)
 {
@@ -210,6 +218,8 @@ enum err cuda_blas_gemm_by(struct cuda_blas *blas, const struct kernel_ctx *ctx,
     return rc == ERR_UNSUPPORTED ? ERR_OK : rc;
 }
 
+/* A kind is one that was planned, or handed to the own kernel; those that a text
+ * has named and nobody has used yet do not count. */
 void cuda_blas_count(const struct cuda_blas *blas, int *kinds, int *own)
 {
     *kinds = *own = 0;
@@ -263,6 +273,8 @@ static bool operands_place(const struct cuda_blas_plan_key *key, char *memory,
     return used <= bytes;
 }
 
+/* Memory is one place for all kinds of products, of ordinary numbers: a GPU that
+ * multiplies zeros draws less power and clocks higher. */
 static enum err plan_measure(struct cuda_blas *blas,
                              const struct kernel_ctx *ctx,
                              struct cuda_blas_plan *plan,
@@ -333,6 +345,8 @@ out:
     return rc;
 }
 
+/* One for the process, made when it is first asked for: a handle is of the GPU
+ * that the thread uses then. */
 static struct cuda_blas *shared;
 static char missing[256];
 static pthread_once_t shared_once = PTHREAD_ONCE_INIT;

@@ -1,5 +1,9 @@
 /* Opens cuBLASLt with dlopen and finds its functions. What is computed with it
- * is in cuda_blas.c. */
+ * is in cuda_blas.c.
+ *
+ * The types of the functions are the headers', the file is that of their major
+ * version, and every call goes through the table: so tests put in a double that
+ * needs no GPU. */
 #include "kernels/cuda/libraries/cuda_blas_library.h"
 
 #include <dlfcn.h>
@@ -71,6 +75,8 @@ void cuda_blas_library_close(struct cuda_blas_library *library)
     memset(library, 0, sizeof *library);
 }
 
+/* Those that our own kernels can help with are ERR_UNSUPPORTED, on which callers
+ * fall back; what is left is a mistake in what it was asked. */
 enum err cuda_blas_library_error(const struct cuda_blas_library *library,
                                  cublasStatus_t status, const char *what)
 {

@@ -1,5 +1,22 @@
 /* One product as cuBLASLt wants it: descriptors, candidate algorithms, the
- * launch. Which candidate is taken is decided in cuda_blas.c. */
+ * launch. Which candidate is taken is decided in cuda_blas.c.
+ *
+ * cuBLAS counts columns first, so our row-major C [m, n] is to it a matrix of n
+ * rows and m columns, which is C^T = B^T A^T. Hence b is its first operand and
+ * a the second, and nothing is moved for it:
+ *
+ *     form    c = ...     its first     its second
+ *     NT      a b^T       b, turned     a
+ *     NN      a b         b             a
+ *     TN      a^T b       b             a, turned
+ *
+ * A bias, one number for each of our columns, is one for each of its rows, which
+ * its epilogue adds.
+ *
+ * Bits follow from the algorithm, and the algorithm from what the heuristics are
+ * told. So all they are told is in the key, and what only happens to be so is
+ * not: an address that is better aligned than algorithms tell apart counts as
+ * one that is just so. */
 #include "kernels/cuda/libraries/cuda_blas_plan.h"
 
 #include <assert.h>
@@ -103,6 +120,7 @@ static enum err layout_make(const struct cuda_blas_library *library,
         "describing a matrix");
 }
 
+/* Scales of operands in 8 bits change places as these do: cuBLASLt's A is our b. */
 static enum err unscales_set(const struct cuda_blas_library *library,
                              const struct cuda_blas_plan *plan,
                              const float *unscale_a, const float *unscale_b)
@@ -226,6 +244,8 @@ out:
     return rc;
 }
 
+/* An algorithm from a text is of the version that is loaded, but maybe of
+ * another GPU: the library says whether it runs here and in what workspace. */
 static enum err chosen_check(const struct cuda_blas_library *library,
                              cublasLtHandle_t handle,
                              const struct cuda_blas_plan *plan)

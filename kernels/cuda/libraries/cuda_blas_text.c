@@ -1,5 +1,10 @@
 /* The chosen algorithms of products as lines of text, and back. Checkpoints
- * keep this text, so a resumed run has the same bits. */
+ * keep this text, so a resumed run has the same bits.
+ *
+ * An algorithm is a structure that only cuBLASLt understands, and only the
+ * version that filled it: it is kept as it is, in hexadecimal, behind the key
+ * in words, and the first line has the version. All of a text is read before any
+ * of it is taken, so a damaged one changes nothing. */
 #include "kernels/cuda/libraries/cuda_blas_plan.h"
 
 #include <assert.h>
@@ -91,7 +96,8 @@ static uint8_t number_of(const char *const *names, uint8_t count,
     return i;
 }
 
-/* Combinations that ops ask for. */
+/* Combinations that ops ask for: a line of any other is of another program, and
+ * an algorithm must never meet operands that it was not made for. */
 static bool types_fit(const struct cuda_blas_plan_key *k)
 {
     if (k->a_type >= CUDA_BLAS_PLAN_E4M3)

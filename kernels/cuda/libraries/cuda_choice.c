@@ -1,6 +1,12 @@
 /* The kernel table's choices together: those of products (cuda_blas.c) and of
  * attention (cuda_attention_choice.c) in one text, measured, read and
- * written. */
+ * written.
+ *
+ * Who computes is part of what a run is, because it decides bits. So a
+ * run that begins measures, once, on one rank, and all take what that has found;
+ * one that goes on takes what its checkpoint says, and ends with the reason
+ * where that cannot be had. Until then all ranks have the heuristics' first
+ * products and our own attention, which need no choice. */
 #include "kernels/cuda/libraries/cuda_choice.h"
 
 #include <assert.h>

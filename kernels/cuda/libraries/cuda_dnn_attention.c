@@ -1,6 +1,29 @@
 /* Attention forward and backward as graphs of cuDNN operations. Our own kernels
  * are cuda_attention.cu; which of both runs is decided in
- * cuda_attention_choice.c. */
+ * cuda_attention_choice.c.
+ *
+ * cuDNN is not asked for attention but for products, elementwise operations and
+ * reductions, one after the other, on whole matrices of scores [batch, heads,
+ * seq, seq]. None of these matrices is in memory: the engine that is found for
+ * the graph recognises the pattern and computes all of it tile by tile in one
+ * kernel. It recognises patterns and not meanings, so what looks idle, such as
+ * the product of delta with one, is there to belong to a pattern.
+ *
+ * Forward, with x the scores, and -Inf where a key comes after its query:
+ *
+ *     x = scale q k^T + slope (column - row)
+ *     m = max x, e = exp(x - m), l = sum e
+ *     lse = m + log l, out = (e / l) v
+ *
+ * Backward has the probabilities again by lse:
+ *
+ *     delta = sum over a row of out * dout
+ *     p = exp(x - lse), dv = p^T dout
+ *     ds = scale p (dout v^T - delta)
+ *     dk = ds^T q, dq = ds k
+ *
+ * Where several heads share keys, gradients of keys are made for each head of
+ * queries and then added. */
 #include "kernels/cuda/libraries/cuda_dnn_attention.h"
 
 #include <assert.h>
@@ -30,7 +53,6 @@ enum {
     ID_COUNT
 };
 
-#define ALIGNED_FLOATS 4 /* where numbers of a part begin */
 #define ALIGNMENT ((size_t)256)
 
 struct cuda_dnn_attention {
@@ -63,7 +85,9 @@ static struct cuda_dnn_shape rows_shape(const struct attention *s)
     return cuda_dnn_packed(s->batch, s->heads, s->seq, 1);
 }
 
-/* [batch, heads, seq, head_dim] within rows of `width` heads. */
+/* [batch, heads, seq, head_dim] within rows of `width` heads: queries, keys and
+ * values lie side by side in a token's row, and what cuDNN takes for a tensor
+ * is a choice of strides. */
 static struct cuda_dnn_shape heads_shape(const struct attention *s,
                                          int64_t heads, int64_t width)
 {
@@ -72,6 +96,7 @@ static struct cuda_dnn_shape heads_shape(const struct attention *s,
                                     { s->seq * width * d, d, width * d, 1 } };
 }
 
+/* The transpose, for which nothing is moved. */
 static struct cuda_dnn_shape turned(struct cuda_dnn_shape shape)
 {
     struct cuda_dnn_shape other = shape;
@@ -138,7 +163,8 @@ static int scores(struct parts *p)
     return pointwise(p, CUDNN_POINTWISE_ADD, x, bias, like_scores(p));
 }
 
-/* -Inf where the key comes after the query. */
+/* -Inf where the key comes after the query, by the elements' own places, which
+ * the kernel knows: a mask is no tensor. */
 static int causal(struct parts *p, int x)
 {
     int seen = inner(p, CUDNN_DATA_BOOLEAN, scores_shape(p->s));
@@ -187,7 +213,8 @@ static int build_delta(struct parts *p, int dout)
                      cuda_dnn_scalar(p->graph, ID_ONE), delta);
 }
 
-/* x, rounded to bf16, by keys and queries. */
+/* x, rounded to bf16, by keys and queries: tensor cores multiply in bf16, as our
+ * own kernels do. */
 static int turn(struct parts *p, int x)
 {
     int y = inner(p, CUDNN_DATA_BFLOAT16, turned(scores_shape(p->s)));
@@ -273,70 +300,10 @@ bool cuda_dnn_attention_fits(enum dtype dtype, const struct attention *shape)
            shape->head_dim % 8 == 0 && shape->head_dim <= 128;
 }
 
-/* For so many rows of heads: their scores in bf16, and in fp32 a sum and the
- * gradient of queries; cuDNN 9.19 takes less. */
-static size_t scratch_of(int64_t rows, int64_t seq, int64_t head_dim)
-{
-    size_t row =
-        (size_t)seq * 2 + sizeof(float) + (size_t)head_dim * sizeof(float);
-    return (size_t)rows * row + ((size_t)1 << 20);
-}
-
-static bool is_roomy(const struct attention *s, int64_t sequences,
-                     int64_t heads)
-{
-    return scratch_of(sequences * heads * s->seq, s->seq, s->head_dim) <=
-           CUDA_DNN_ATTENTION_SCRATCH_MAX;
-}
-
-/* The most sequences, 0: not one fits. */
-static int64_t sequences_of(const struct attention *s)
-{
-    for (int64_t n = s->batch; n > 0; n--)
-        if (s->batch % n == 0 && is_roomy(s, n, s->heads) &&
-            (n == s->batch || n * s->heads * s->seq % ALIGNED_FLOATS == 0))
-            return n;
-    return 0;
-}
-
-/* The fewest slices, 0: none fits. Slopes are numbers of heads. */
-static int64_t slices_of(const struct attention *s)
-{
-    for (int64_t n = 2; n <= s->kv_heads; n++) {
-        int64_t heads = s->heads / n;
-        if (s->kv_heads % n == 0 && is_roomy(s, 1, heads) &&
-            heads * s->seq % ALIGNED_FLOATS == 0 &&
-            (heads % ALIGNED_FLOATS == 0 || s->alibi_slopes == NULL))
-            return n;
-    }
-    return 0;
-}
-
-struct cuda_dnn_attention_cut
-cuda_dnn_attention_cut_of(const struct attention *shape)
-{
-    int64_t sequences = sequences_of(shape);
-    if (sequences > 0)
-        return (struct cuda_dnn_attention_cut){ sequences, 1 };
-    return (struct cuda_dnn_attention_cut){ 1, slices_of(shape) };
-}
-
-size_t cuda_dnn_attention_cut_scratch(const struct kernel_limits *limits)
-{
-    const struct attention s = { .seq = limits->seq,
-                                 .heads = limits->heads,
-                                 .kv_heads = limits->kv_heads,
-                                 .head_dim = limits->head_dim };
-    int64_t slices = slices_of(&s);
-    for (int64_t n = limits->batch; n > 0; n--)
-        if (is_roomy(&s, n, s.heads))
-            return scratch_of(n * s.heads * s.seq, s.seq, s.head_dim);
-    return slices > 0 ? scratch_of(s.heads / slices * s.seq, s.seq, s.head_dim)
-                      : 0;
-}
-
 /* --- plans --- */
 
+/* A plan is made for a slice of the heads, with strides of the whole: where the
+ * heads of a slice begin is a matter of the pointers that a call gives. */
 static struct attention slice_of(const struct attention *shape, int64_t slices)
 {
     struct attention slice = *shape;

@@ -1,5 +1,17 @@
 /* Builds, plans and runs graphs of cuDNN's backend interface. It knows tensors
- * and operations, but not attention. */
+ * and operations, but not attention.
+ *
+ * All in that interface is a descriptor: made, given attributes by number, type
+ * and count, and finalized, after which it may be an attribute of another.
+ * Tensors are those of operations, operations those of the graph, the graph that
+ * of the heuristics; these propose engines in the order in which they expect
+ * them to be fast, and an engine becomes a plan, which compiles a kernel for the
+ * device. What is wrong with a graph shows late, when no engine takes it, and
+ * cuDNN's log (CUDNN_LOGLEVEL_DBG) is the only one to say why.
+ *
+ * Each of these calls may fail. So that whoever builds a graph can write it
+ * down like a formula, the first failure is kept and makes the rest do
+ * nothing; it is returned when the plan is made. */
 #include "kernels/cuda/libraries/cuda_dnn_graph.h"
 
 #include <assert.h>
@@ -281,6 +293,8 @@ void cuda_dnn_transpose(struct cuda_dnn_graph *graph, int x, int y)
 
 /* --- plans --- */
 
+/* The GPU of the handle; or one that is described in JSON, so that plans for it
+ * can be made where there is none. */
 static void describe_device(struct cuda_dnn_graph *graph, cudnnHandle_t handle,
                             const char *device)
 {
@@ -294,6 +308,8 @@ static void describe_device(struct cuda_dnn_graph *graph, cudnnHandle_t handle,
     finish(graph, graph->device, "describing a device");
 }
 
+/* Mode A is the one that is quick and knows most patterns; engines come in the
+ * order of the speed that is expected of them. */
 static void find_engines(struct cuda_dnn_graph *graph)
 {
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
@@ -375,6 +391,8 @@ size_t cuda_dnn_graph_workspace(const struct cuda_dnn_graph *graph)
     return (size_t)graph->workspace;
 }
 
+/* Pointers are put in by id at each call, and the plan, which has none, serves
+ * every layer and leaf. The pack of them is made for the call and dropped after it. */
 enum err cuda_dnn_graph_run(const struct cuda_dnn_graph *graph,
                             cudnnHandle_t handle, int count, const int64_t *ids,
                             void *const *pointers, void *workspace)

@@ -1,4 +1,6 @@
-/* Opens cuDNN with dlopen and finds its functions. */
+/* Opens cuDNN with dlopen and finds its functions. libcudnn.so is a small file
+ * that loads the large ones, of engines and their compiler, when it first needs
+ * them: a missing one shows as a status of a later call, not here. */
 #include "kernels/cuda/libraries/cuda_dnn_library.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,7 @@
 /* Warns, or refuses by hardware.fallback, when a kernel of ours has to do what
- * a library was meant to do faster. */
+ * a library was meant to do faster. A run that is twice as slow for want of a
+ * file is right and yet not what anybody wants: who waits for days would rather
+ * be told at once. */
 #include "kernels/cuda/libraries/cuda_fallback.h"
 
 #include <stdarg.h>
