@@ -1,4 +1,8 @@
-/* Tensors in the program's own memory, work done when a call returns. */
+/* Tensors in the program's own memory, work done when a call returns.
+ *
+ * So a stream is nothing, an event is reached as soon as it is recorded, and
+ * host and tensors are one memory: who uses the table as a device wants it is
+ * right here, too, and nothing but copies costs anything. */
 #include <assert.h>
 #include <string.h>
 
@@ -6,7 +10,7 @@
 
 static enum err use(int local_rank)
 {
-    (void)local_rank;
+    assert(local_rank >= 0);
     return ERR_OK;
 }
 
@@ -46,8 +50,7 @@ static enum err event_create(void **event)
 
 static enum err event_at(void *event, void *stream)
 {
-    (void)event;
-    (void)stream;
+    assert(event == NULL && stream == NULL);
     return ERR_OK;
 }
 

@@ -1,4 +1,12 @@
-/* Tells ops to a timeline, and times those of a device by pairs of its events. */
+/* Tells ops to a timeline, and times those of a device by pairs of its events.
+ *
+ * An op of a device is recorded twice: as a launch, which is the host's time,
+ * and by two events around it on its stream. These are not read at once, for
+ * that would wait: they go into a ring, whose oldest are looked at whenever
+ * room is needed and at the end of a step. CUDA tells the time between two
+ * events and not when one was, and only in floats of milliseconds: so an op's
+ * begin is counted from a reference, an event whose time by the host's clock is
+ * known, and every second or so the reference moves on to a nearer one. */
 #include "kernels/kernel_profile.h"
 
 #include <assert.h>
@@ -67,6 +75,8 @@ enum err kernel_profile_create(struct timeline *timeline, int first,
     enum err rc = ERR_OK;
     struct kernel_profile *profile = NULL;
     *out = NULL;
+    assert(first >= TIMELINE_KINDS_OWN &&
+           first + KERNEL_OP_COUNT <= timeline->kind_count);
     TRY(new_zeroed(&profile, 1));
     profile->timeline = timeline;
     profile->first = first;
@@ -113,6 +123,9 @@ bool kernel_profile_times_device(const struct kernel_profile *profile,
 
 /* --- the device's clock --- */
 
+/* The stream is idle, so an event that is recorded now is reached at once, some
+ * time between the call and the end of the wait: its middle is taken, wrong by
+ * half of it at most. The shortest of some tries counts. */
 enum err kernel_profile_start(struct kernel_profile *profile, void *stream)
 {
     const struct kernel_memory *memory = profile->memory;
@@ -142,6 +155,7 @@ static enum err take_in(struct kernel_profile *profile, struct timer *timer)
 {
     const struct kernel_memory *memory = profile->memory;
     double since_us = 0, took_us = 0;
+    assert(profile->known < profile->taken);
     TRY(memory->event_elapsed(profile->reference, timer->begin, &since_us));
     TRY(memory->event_elapsed(timer->begin, timer->end, &took_us));
     int64_t begin_ns = profile->reference_ns + (int64_t)(since_us * 1e3);
@@ -157,8 +171,11 @@ static enum err take_in(struct kernel_profile *profile, struct timer *timer)
     return ERR_OK;
 }
 
+/* In the order in which they were enqueued; the first that is not done ends it,
+ * even if one on another stream behind it is. */
 static enum err follow(struct kernel_profile *profile)
 {
+    assert(profile->taken - profile->known <= TIMERS);
     while (profile->known < profile->taken) {
         struct timer *timer = &profile->timers[profile->known % TIMERS];
         bool done = false;
@@ -183,6 +200,7 @@ enum err kernel_profile_follow(struct kernel_profile *profile)
 
 enum err kernel_profile_finish(struct kernel_profile *profile, double timeout_s)
 {
+    assert(timeout_s >= 0);
     double until_s = clock_now() + timeout_s;
     enum err rc = kernel_profile_follow(profile);
     while (rc == ERR_OK && profile->known < profile->taken &&
@@ -214,6 +232,7 @@ void kernel_profile_begin(const struct kernel_ctx *ctx, enum kernel_op op,
 {
     struct kernel_profile *profile = ctx->profile;
     bool device = profile->memory->device;
+    assert(op < KERNEL_OP_COUNT);
     span->timer = -1;
     timeline_begin(profile->timeline, &span->host,
                    device ? TIMELINE_LAUNCH : profile->first + (int)op);
@@ -233,6 +252,7 @@ void kernel_profile_end(const struct kernel_ctx *ctx, enum kernel_op op,
     const struct kernel_memory *memory = profile->memory;
     struct timeline_detail launch = *work;
     int kind = profile->first + (int)op;
+    assert(span->timer < 0 || span->timer == (int)(profile->taken % TIMERS));
     if (span->timer >= 0 &&
         memory->event_record(profile->timers[span->timer].end, ctx->stream) ==
             ERR_OK) {

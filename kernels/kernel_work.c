@@ -1,5 +1,14 @@
-/* Shape, operations and bytes of every op, from its arguments. */
+/* Shape, operations and bytes of every op, from its arguments.
+ *
+ * Together with an op's time they say what it is limited by: operations over
+ * bytes, its intensity, is above or below what the machine has of the two in a
+ * second (the roofline: Williams, Waterman and Patterson 2009). So only the
+ * operations of products count, which is what a machine's peak is told in, and
+ * bytes are those that must move if nothing is read twice: an op that is far
+ * from both limits has something to gain. */
 #include "kernels/kernel_profile.h"
+
+#include <assert.h>
 
 /* A row uses of an op's arguments what it needs. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -44,6 +53,7 @@ struct timeline_detail kernel_work_gemm KERNEL_LIKE(gemm) {
     static const char *const labels[] = {
         [GEMM_NT] = "gemm NT", [GEMM_NN] = "gemm NN", [GEMM_TN] = "gemm TN"
     };
+    assert(gemm->form < sizeof labels / sizeof labels[0]);
     return (struct timeline_detail){
         .label = labels[gemm->form],
         .dims = "m n k",
@@ -68,6 +78,7 @@ ROW(gemm_fp8, "m n k", (gemm->m, gemm->n, gemm->k),
 
 struct timeline_detail kernel_work_grouped_gemm KERNEL_LIKE(grouped_gemm) {
     int64_t rows = grouped_rows(ctx, gemm);
+    assert(rows >= 0);
     double r = (double)rows, n = (double)gemm->n, groups = gemm->groups;
     double k = (double)(gemm->form == GEMM_TN ? gemm->m : gemm->k);
     return (struct timeline_detail){
@@ -95,8 +106,13 @@ ROW(panels_product, "m n k", (product->m, product->shape.n, product->shape.k),
 
 /* --- attention: causal, documents are not looked at --- */
 
+/* `products` counts halves: a product of queries and keys has 2 S S head_dim
+ * operations of a head, of which those below the diagonal are half. Forward has
+ * two such products, backward five: the scores again, and the gradients of
+ * probabilities, values, queries and keys. */
 static double attention_flop(const struct attention *a, double products)
 {
+    assert(products > 0);
     return products * (double)a->batch * (double)a->heads * (double)a->seq *
            (double)a->seq * (double)a->head_dim;
 }
@@ -106,6 +122,7 @@ static double attention_flop(const struct attention *a, double products)
 static double attention_bytes(const struct attention *a, enum dtype dtype,
                               double packed, double rows)
 {
+    assert(a->kv_heads > 0 && a->heads % a->kv_heads == 0);
     double tokens = (double)a->batch * (double)a->seq;
     double d = (double)a->head_dim;
     return tokens * d * E(dtype) *

@@ -1,5 +1,12 @@
 /* Finds a table of ops by name among those of this build that this machine can
- * run, and sets up threads. The ops are in the cpu_*.c and cuda_* files. */
+ * run, and sets up threads. The ops are in the cpu_*.c and cuda_* files.
+ *
+ * The same files are compiled once for each kernel set, with the instructions
+ * that it may use, and each makes a table; which one runs is found out here, at
+ * run time, so that a program that was built once runs on every node of a
+ * partition, on each as fast as that can. Any of them has the same bits
+ * (DESIGN.md), so ranks on unlike processors may share a run, and a run may go
+ * on elsewhere. */
 #include "kernels/kernels.h"
 
 #include <assert.h>
@@ -41,6 +48,8 @@ static const char *avx2_missing(void)
 #if defined(KERNEL_SET_avx512)
 extern const struct kernels cpu_table_avx512;
 
+/* AVX-512 comes in parts, of which these five were together from Skylake's
+ * servers on; its code also has AVX2's instructions. */
 static const char *avx512_missing(void)
 {
     NEED("avx512f");
@@ -109,6 +118,7 @@ static void tables_fill(void)
             tables[count++] = sets[i].table;
     if (&cuda_table_emulated != NULL)
         tables[count++] = &cuda_table_emulated;
+    assert(count < TABLES_MAX && tables[count] == NULL);
 }
 
 const struct kernels *const *kernels_all(void)
@@ -126,6 +136,7 @@ static const char *names_here(char names[NAMES_BYTES])
         if (strcmp((*t)->backend, "cpu") == 0)
             used += (size_t)snprintf(names + used, NAMES_BYTES - used, "%s%s",
                                      used > 0 ? ", " : "", (*t)->kernel_set);
+    assert(used < NAMES_BYTES);
     return names;
 }
 
@@ -185,6 +196,7 @@ static enum err find_cuda(const char *kernel_set, bool planned,
 #endif
 }
 
+/* Eight bits are a number for each element and a scale for each row. */
 size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols)
 {
     assert(rows >= 0 && cols >= 0);
@@ -196,6 +208,8 @@ size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols)
     return (bytes + 63) / 64 * 64;
 }
 
+/* A panel is KERNEL_PANEL rows of a matrix, one element of each beside the
+ * other, as a product with a few rows reads them; the last one is filled up. */
 static int64_t panels_of(const struct panels *shape)
 {
     assert(shape->groups >= 1 && shape->n >= 1 && shape->k >= 1);
@@ -213,6 +227,7 @@ size_t kernels_panels_elements_bytes(const struct panels *shape)
 
 size_t kernels_panels_bytes(const struct panels *shape)
 {
+    assert(shape->type <= PANEL_INT8);
     size_t scales = shape->type == PANEL_INT8
                         ? (size_t)panels_of(shape) * KERNEL_PANEL * 4
                         : 0;
@@ -279,6 +294,7 @@ int kernels_threads_default(int shared_by)
 static void keep_to(const cpu_set_t *mask, int index)
 {
     cpu_set_t one;
+    assert(index >= 0 && index < CPU_COUNT(mask));
     CPU_ZERO(&one);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, mask) && index-- == 0) {
