@@ -1,5 +1,17 @@
 /* The parts of a block, forward. What has few elements is computed by one
- * thread where the walker says so: waking another takes longer. */
+ * thread where the walker says so: waking another takes longer.
+ *
+ * A block is two halves, each of which reads the stream through a norm and adds
+ * to it (pre-norm, as in GPT-2), s the residual scale:
+ *
+ *     qkv = clip(norm_1(x) Wqkv^T)
+ *     mid = x + s attention(rope(norm(q)), rope(norm(k)), v) Wout^T
+ *     out = mid + s ffn(norm_2(mid))
+ *
+ * Training keeps what its way back needs, inference keeps keys and values in a
+ * cache, and both call these functions: what differs is behind struct
+ * block_walker. An addition to the stream and the norm that follows it are one
+ * op, for both pass over the same rows. */
 #include "src/model/block.h"
 
 #include <assert.h>

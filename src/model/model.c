@@ -1,6 +1,11 @@
 /* Makes a model, and trains or evaluates one leaf with it: the two entries.
  * What a leaf computes is in the files of its parts (model_ends.c,
- * model_blocks.c, model_attention.c, model_mlp.c, model_moe.c). */
+ * model_blocks.c, model_attention.c, model_mlp.c, model_moe.c).
+ *
+ * All memory is laid out by one walk (model_layout.c) that is gone twice: with
+ * an arena that only counts, which is also what a plan asks, then with one of
+ * that size. So a plan cannot forget what a run takes, and a leaf allocates
+ * nothing. */
 #include "src/model/model.h"
 
 #include <assert.h>
@@ -123,10 +128,10 @@ static enum err upload_identity(struct model *model)
         return err_set(ERR_MEMORY, "model: out of memory");
     for (int64_t i = 0; i < rows; i++)
         numbers[i] = (int32_t)i;
-    rc = model->kernels->memory->upload(model->ctx.stream, bytes, numbers,
-                                        model->ws.dispatch.identity);
-    if (rc == ERR_OK)
-        rc = model->kernels->memory->wait(model->ctx.stream);
+    TRY_OUT(model->kernels->memory->upload(model->ctx.stream, bytes, numbers,
+                                           model->ws.dispatch.identity));
+    TRY_OUT(model->kernels->memory->wait(model->ctx.stream));
+out:
     free(numbers);
     return rc;
 }

@@ -1,5 +1,14 @@
 /* All transformer blocks in order: entering them, packing what forward keeps,
- * bringing back what backward needs. */
+ * bringing back what backward needs.
+ *
+ * To enter a block is to ask whoever keeps the parameters for its weights and,
+ * backward, for the place of its gradient; to leave it tells that they are not
+ * needed any more and that the gradient is complete. That is all the model knows
+ * of other ranks: weights may come from them while a block is computed, and
+ * gradients leave while the next one is.
+ *
+ * The chunks of a sequence go through a block together, all to attention, and
+ * all from there, because attention is where they look at each other. */
 #include "src/model/model_impl.h"
 
 #include <assert.h>
@@ -225,8 +234,7 @@ struct block model_block(struct pass *pass)
     };
 }
 
-/* --- keeping and bringing back
- * ------------------------------------------------ */
+/* --- keeping and bringing back --- */
 
 static enum err pack(struct pass *pass, enum saved kind)
 {
@@ -290,8 +298,7 @@ static enum err bring_back_ffn(struct pass *pass)
     return ERR_OK;
 }
 
-/* --- the blocks
- * ------------------------------------------------------------------ */
+/* --- the blocks --- */
 
 /* The block's output is the next one's input. */
 static void *output_of(const struct pass *pass)

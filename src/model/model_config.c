@@ -54,9 +54,7 @@ static enum err check_biases(const struct model_config *c)
 enum err model_config_check(const struct model_config *config)
 {
     const struct model_config *c = config;
-    enum err rc = check_sizes(c);
-    if (rc != ERR_OK)
-        return rc;
+    TRY(check_sizes(c));
     if (c->d_model % c->n_heads != 0)
         return err_set(ERR_USAGE,
                        "model.d_model (%lld) is not divisible by model.n_heads "
@@ -177,6 +175,10 @@ int64_t model_config_active_count(const struct model_config *config)
     return count_with(config, config->experts_top_k);
 }
 
+/* FLOPs: a parameter that is multiplied costs two operations a token, forward
+ * once and backward twice, as each product has two gradients: the 3. Attention's
+ * two products have 2 d S operations a token and layer each; the second count
+ * takes half of them, those below the diagonal. */
 /* Active parameters without an untied embedding: it is looked up, not
  * multiplied. */
 static double multiplied(const struct model_config *config)
@@ -207,6 +209,9 @@ double model_config_flops_per_sequence_causal(const struct model_config *config,
                                     (double)config->d_model * s * s);
 }
 
+/* ALiBi adds slope * (key - query) to a score, which is a penalty that grows
+ * with the distance, each head with another slope; there is nothing to learn,
+ * and sequences may be longer than in training. */
 void model_config_alibi_slopes(const struct model_config *config, float *slopes)
 {
     int64_t heads = config->n_heads;

@@ -1,5 +1,16 @@
 /* The angles of rotary positions, and how they are changed for sequences longer
- * than those of the training (Chen et al. 2023; Llama 3.1). */
+ * than those of the training (Chen et al. 2023; Llama 3.1).
+ *
+ * Rotary positions (Su et al. 2021) turn pair j of a query's or key's elements at
+ * position t by t theta^(-2 j / head_dim). The product of a query and a key then
+ * depends on the difference of their positions alone. Low pairs turn fast and
+ * tell neighbours apart, high ones slowly and tell far from near.
+ *
+ * A position beyond all that were trained brings slow pairs to angles that the
+ * model has never seen. "linear" divides all angles by a factor, as if positions
+ * were closer together, at the price of neighbours. "llama3" divides only what
+ * turns less than low_freq_factor times within the original length, leaves what
+ * turns more than high_freq_factor times, and goes over between. */
 #include "src/model/model_config.h"
 
 #include <assert.h>

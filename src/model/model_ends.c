@@ -1,11 +1,20 @@
 /* Both ends of the model: the embedding, and the head with the loss. The blocks
- * in between are model_blocks.c. */
+ * in between are model_blocks.c.
+ *
+ * Logits are never there as a whole: with a wide vocabulary they would be
+ * larger than all else of a leaf. Some rows at a time are computed, turned into
+ * losses and, in place, into their gradient, and multiplied on both sides before
+ * the next rows overwrite them. So the head has no backward of its own: when its
+ * forward is done, dx is there.
+ *
+ * Where the head's matrix is the embedding, one gradient gets two
+ * contributions, of the head at the turn from forward to backward and of the
+ * tokens at the very end; its block is done only then. */
 #include "src/model/model_impl.h"
 
 #include <assert.h>
 
-/* --- embedding
- * ------------------------------------------------------------------- */
+/* --- embedding --- */
 
 /* x = dropout(x), of the stream's first value or of its gradient. */
 static enum err drop_embedding(struct pass *pass, void *x)
@@ -95,8 +104,7 @@ enum err model_embed_backward(struct model *model)
     return access->gradient_done(access->arg, 0);
 }
 
-/* --- head
- * -------------------------------------------------------------------------- */
+/* --- head --- */
 
 /* The matrix of the head. */
 struct head {

@@ -1,6 +1,11 @@
 /* What experts compute. Every grouped GEMM has one group for each expert and
  * leaf, so that bits follow from that expert's rows of that leaf alone,
- * wherever they are computed. */
+ * wherever they are computed.
+ *
+ * A token's result is a sum over its experts, w_e e(x). Backward does not need
+ * the results e(x) = act W: with dy the gradient of the sum, the gradient of the
+ * weight is dy . (act W) = act . (dy W^T), and dy W^T is computed anyway, as
+ * what act's own gradient is before it is weighed. */
 #include "src/model/model_impl.h"
 
 #include <assert.h>

@@ -1,6 +1,23 @@
 /* Products of blocks in 8 bits (Micikevicius et al. 2022): E4M3 for activations
  * and weights, E5M2 for gradients. Operands are made anew for each product, in
- * workspace that all linear layers share, by scales that were there before. */
+ * workspace that all linear layers share, by scales that were there before.
+ *
+ * A scale brings the largest number of a tensor near that of its format, else
+ * gradients would vanish and activations be cut off. The largest number is known
+ * only when all were read, so the scale is made from those of former steps
+ * (trainer_fp8.h), and the rounding finds today's on its way. Scales are numbers
+ * on the device, not arguments: they change and the calls do not, so a leaf can
+ * be kept as a graph.
+ *
+ * The three products of a layer and their operands:
+ *
+ *     y  = x W^T        x by rows, W by rows
+ *     dx = dy W         dy by rows, W turned
+ *     dW = dy^T x       dy turned, x turned
+ *
+ * as the index that is summed over must be innermost in both. Forward may add
+ * in the tensor cores' short sums, for an error there is one of activations;
+ * gradients, which are summed over steps, have the full ones. */
 #include <assert.h>
 #include <stdlib.h>
 

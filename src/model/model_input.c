@@ -8,6 +8,8 @@
 
 #define ALIGN 16 /* numbers: 64 bytes */
 
+/* With chunks, too: a chunk's tokens are not contiguous in a leaf of several
+ * samples, and ops want them so. */
 static bool copies(const struct model *model)
 {
     return model->kernels->memory->device || model->options.chunks > 1;

@@ -1,5 +1,11 @@
 /* Where a model's activations lie in its arena, for the plan and for the
- * run. */
+ * run.
+ *
+ * What is live at the same time has places of its own, and nothing else has:
+ * each block keeps for backward what it was told to keep, as it is or packed;
+ * all that lives within a block, or is brought back for one, is one workspace
+ * that all blocks use in turn. So a model's memory is a workspace, and as many
+ * times what a block keeps as there are blocks. */
 #include "src/model/model_impl.h"
 
 #include <assert.h>

@@ -1,4 +1,18 @@
-/* Adapters in training (block.h): dropout before them, and the way back. */
+/* Adapters in training (block.h): dropout before them, and the way back.
+ *
+ * An adapter of a frozen matrix W [out, in] is a product of two thin ones (Hu et
+ * al. 2021): A [rank, in] and B [out, rank], so that with s = alpha / rank
+ *
+ *     low = s drop(x) A^T              y = x W^T + low B^T
+ *     dB += dy^T low                   dlow = s dy B
+ *     dA += dlow^T drop(x)             dx += drop'(dlow A)
+ *
+ * B begins at zero, so a model with adapters begins as the one without. s stands
+ * where numbers are fewest, at the rows of `rank`. Backward keeps nothing: low
+ * is computed again from x, which the layer has anyway, and dropout draws the
+ * same numbers. An adapter of queries, keys or values adds to some columns of
+ * the one product Wqkv, which are copied out and back, as products want their
+ * rows without gaps. */
 #include <assert.h>
 
 #include "src/model/model_impl.h"

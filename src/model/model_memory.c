@@ -1,5 +1,11 @@
 /* Reads memory.checkpoint: what of which blocks is computed again in backward.
- * How many bytes that takes follows in model_layout.c. */
+ * How many bytes that takes follows in model_layout.c.
+ *
+ *     text    = part { ";" part }          part = target [ ":" range { "," range } ]
+ *     range   = all | none | N | first-N | middle-N | last-N | range-I-J
+ *
+ * as in LLM Foundry's activation_checkpointing_target. A block may be named by
+ * two targets, but not twice by one, nor beside "block". */
 #include "src/model/model_memory.h"
 
 #include <ctype.h>

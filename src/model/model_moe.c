@@ -1,10 +1,16 @@
 /* The other half of a block with experts: what training adds to it (block.h),
  * jitter, balance and a group of ranks that share the experts, and the way
- * back. */
+ * back.
+ *
+ * The router's choice has no gradient, only the weights of those chosen have.
+ * Left alone it would send ever more tokens to the experts that are ahead, so a
+ * second loss asks for balance (Fedus, Zoph and Shazeer 2021): the sum over
+ * experts of (share of the choices) (mean probability), of which the first
+ * factor is a count and the second is what the gradient passes through. It is
+ * weighed by the leaf's tokens that bear loss, as losses here are sums. */
 #include "src/model/model_impl.h"
 
-/* --- routing
- * -------------------------------------------------------------------- */
+/* --- routing --- */
 
 enum err model_moe_input(void *arg, const void **x)
 {
@@ -99,8 +105,7 @@ static enum err choose_backward(struct pass *pass)
                          ws->dnorm);
 }
 
-/* --- the half
- * ------------------------------------------------------------------- */
+/* --- the half --- */
 
 /* A number for each choice, in the experts' order or, by routing.place, back.
  */

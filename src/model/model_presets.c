@@ -1,6 +1,5 @@
 /* The named shapes (model.preset): rows of settings of the group "model", in
  * which what a row does not name has the setting's default. */
-#include <stddef.h>
 #include <string.h>
 
 #include "src/model/model_config.h"
@@ -17,46 +16,37 @@
         "activation=silu", "bias=false", "tied=false", "router_jitter=0.01",   \
         "router_normalize=1", "balance_weight=0.05"
 
+/* What every shape says. */
+#define SHAPE(d, heads, layers, vocab, len)                                    \
+    "d_model=" #d, "n_heads=" #heads, "n_layers=" #layers,                     \
+        "vocab_size=" #vocab, "max_seq_len=" #len
+
 /* The first three are for tests and the demo: bytes as tokens. MPT's released
  * ones are as their weights were published. */
 #define PRESETS(P)                                                             \
-    P("mpt-tiny", MPT, "d_model=128", "n_heads=4", "n_layers=4",               \
-      "vocab_size=320", "max_seq_len=128")                                     \
-    P("llama-tiny", LLAMA, "d_model=128", "n_heads=4", "n_kv_heads=2",         \
-      "n_layers=4", "vocab_size=320", "max_seq_len=128", "ffn_width=352")      \
-    P("moe-tiny", DBRX, "d_model=128", "n_heads=4", "n_kv_heads=2",            \
-      "n_layers=4", "vocab_size=320", "max_seq_len=128", "ffn_width=128",      \
-      "experts=8", "experts_top_k=2")                                          \
-    P("mpt-125m", MPT, "d_model=768", "n_heads=12", "n_layers=12",             \
-      "vocab_size=50368", "max_seq_len=2048")                                  \
-    P("mpt-350m", MPT, "d_model=1024", "n_heads=16", "n_layers=24",            \
-      "vocab_size=50368", "max_seq_len=2048")                                  \
-    P("mpt-760m", MPT, "d_model=1536", "n_heads=12", "n_layers=24",            \
-      "vocab_size=50368", "max_seq_len=2048")                                  \
-    P("mpt-1b", MPT, "d_model=2048", "n_heads=16", "n_layers=24",              \
-      "vocab_size=50368", "max_seq_len=2048")                                  \
-    P("mpt-3b", MPT, "d_model=2560", "n_heads=20", "n_layers=32",              \
-      "vocab_size=50368", "max_seq_len=2048")                                  \
-    P("mpt-7b", MPT, "d_model=4096", "n_heads=32", "n_layers=32",              \
-      "vocab_size=50368", "max_seq_len=2048")                                  \
-    P("mpt-13b", MPT, "d_model=5120", "n_heads=40", "n_layers=40",             \
-      "vocab_size=50368", "max_seq_len=2048")                                  \
-    P("mpt-30b", MPT, "d_model=7168", "n_heads=56", "n_layers=48",             \
-      "vocab_size=50368", "max_seq_len=2048")                                  \
-    P("mpt-70b", MPT, "d_model=8192", "n_heads=64", "n_layers=80",             \
-      "vocab_size=50368", "max_seq_len=2048")                                  \
-    P("mpt-7b-released", MPT, "d_model=4096", "n_heads=32", "n_layers=32",     \
-      "vocab_size=50432", "max_seq_len=2048", "positions=alibi", "bias=false") \
-    P("mpt-30b-released", MPT, "d_model=7168", "n_heads=64", "n_layers=48",    \
-      "vocab_size=50432", "max_seq_len=8192", "positions=alibi", "bias=false") \
-    P("smollm2-135m", LLAMA, "d_model=576", "n_heads=9", "n_kv_heads=3",       \
-      "n_layers=30", "vocab_size=49152", "max_seq_len=8192", "ffn_width=1536", \
-      "rope_theta=1e5", "tied=true")                                           \
-    P("llama3-8b", LLAMA, "d_model=4096", "n_heads=32", "n_kv_heads=8",        \
-      "n_layers=32", "vocab_size=128256", "max_seq_len=8192",                  \
+    P("mpt-tiny", MPT, SHAPE(128, 4, 4, 320, 128))                             \
+    P("llama-tiny", LLAMA, SHAPE(128, 4, 4, 320, 128), "n_kv_heads=2",         \
+      "ffn_width=352")                                                         \
+    P("moe-tiny", DBRX, SHAPE(128, 4, 4, 320, 128), "n_kv_heads=2",            \
+      "ffn_width=128", "experts=8", "experts_top_k=2")                         \
+    P("mpt-125m", MPT, SHAPE(768, 12, 12, 50368, 2048))                        \
+    P("mpt-350m", MPT, SHAPE(1024, 16, 24, 50368, 2048))                       \
+    P("mpt-760m", MPT, SHAPE(1536, 12, 24, 50368, 2048))                       \
+    P("mpt-1b", MPT, SHAPE(2048, 16, 24, 50368, 2048))                         \
+    P("mpt-3b", MPT, SHAPE(2560, 20, 32, 50368, 2048))                         \
+    P("mpt-7b", MPT, SHAPE(4096, 32, 32, 50368, 2048))                         \
+    P("mpt-13b", MPT, SHAPE(5120, 40, 40, 50368, 2048))                        \
+    P("mpt-30b", MPT, SHAPE(7168, 56, 48, 50368, 2048))                        \
+    P("mpt-70b", MPT, SHAPE(8192, 64, 80, 50368, 2048))                        \
+    P("mpt-7b-released", MPT, SHAPE(4096, 32, 32, 50432, 2048),                \
+      "positions=alibi", "bias=false")                                         \
+    P("mpt-30b-released", MPT, SHAPE(7168, 64, 48, 50432, 8192),               \
+      "positions=alibi", "bias=false")                                         \
+    P("smollm2-135m", LLAMA, SHAPE(576, 9, 30, 49152, 8192), "n_kv_heads=3",   \
+      "ffn_width=1536", "rope_theta=1e5", "tied=true")                         \
+    P("llama3-8b", LLAMA, SHAPE(4096, 32, 32, 128256, 8192), "n_kv_heads=8",   \
       "ffn_width=14336")                                                       \
-    P("dbrx", DBRX, "d_model=6144", "n_heads=48", "n_kv_heads=8",              \
-      "n_layers=40", "vocab_size=100352", "max_seq_len=32768",                 \
+    P("dbrx", DBRX, SHAPE(6144, 48, 40, 100352, 32768), "n_kv_heads=8",        \
       "ffn_width=10752", "experts=16", "experts_top_k=4")
 
 #define PRESET_SETTINGS(name, ...) { { __VA_ARGS__ } },
@@ -68,12 +58,6 @@ static const struct {
 const char *const model_preset_names[] = { PRESETS(PRESET_NAME) "weights",
                                            NULL };
 const int model_preset_weights = sizeof presets / sizeof presets[0];
-
-/* By their names within the group, and in a configuration alone. */
-#define ROW(group, type, field, ...)                                           \
-    SETTINGS_ROW(offsetof(struct model_config, field), #field, type,           \
-                 __VA_ARGS__),
-static const struct setting settings[] = { MODEL_SETTINGS(ROW) };
 
 enum err model_config_preset(const char *name, struct model_config *out)
 {
@@ -94,7 +78,7 @@ enum err model_config_preset(const char *name, struct model_config *out)
                        name);
     while (presets[i].settings[count] != NULL)
         count++;
-    TRY(settings_load(settings, sizeof settings / sizeof settings[0], NULL,
+    TRY(settings_load(model_known_rows, model_known_row_count, NULL,
                       presets[i].settings, count, out, NULL));
     out->preset = i;
     if (out->n_kv_heads == 0)

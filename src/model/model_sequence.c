@@ -7,7 +7,13 @@
  * backward the gradient of a set of keys and values passes through its owner
  * and all later ranks, each of which adds what its queries give: so it is added
  * in the order of queries. A rank has the set in step t and the next rank in
- * step t + 1, so nobody waits for a turn; the last rank sends it home. */
+ * step t + 1, so nobody waits for a turn; the last rank sends it home.
+ *
+ * To gather all keys first would take one exchange instead of many, and the
+ * memory of all ranks' keys on each of them, which is what a long sequence has
+ * not. Here two sets are there at a time. A query chunk's results are merged with
+ * those of the key chunks before by their lse, as attention's tiles are within a
+ * chunk. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -144,8 +150,7 @@ static enum err work(const struct model *model, int owner, const void *kv,
     return ERR_OK;
 }
 
-/* --- exchanges
- * ------------------------------------------------------------------- */
+/* --- exchanges --- */
 
 /* A set to one rank, and one from another; a rank that there is not: nothing to
  * it or from it. */
@@ -227,8 +232,7 @@ static enum err finish(const struct model *model, struct exchange e)
     return group->wait(group->arg, e.slot);
 }
 
-/* --- both directions
- * ------------------------------------------------------------- */
+/* --- both directions --- */
 
 static const void *kv_of_step(const struct model *model, int t)
 {

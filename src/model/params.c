@@ -1,5 +1,16 @@
 /* Names, shapes, places and first values of a model's parameters. Who keeps
- * them in a run is src/parallel's matter. */
+ * them in a run is src/parallel's matter.
+ *
+ * All of a model is one flat space of numbers, block after block, and in a block
+ * tensor after tensor. Blocks are what is gathered, sent and reduced, the flat
+ * space is what is dealt to owners, and a tensor is only an interval with a name:
+ * so whoever moves parameters needs no list of kinds. Blocks end at multiples of
+ * KERNEL_CHUNK, over which sums of squares are made, so that no chunk has two
+ * blocks' numbers, and the order of the sums is that of the space.
+ *
+ * A fresh value follows from seed, name and number of the element (Philox is
+ * asked by place), so a rank can fill any interval, and a model's first values do
+ * not change when a tensor is added elsewhere. */
 #include "src/model/params.h"
 
 #include <assert.h>
