@@ -94,6 +94,15 @@ struct health_result {
     bool cut;    /* ended by the budget */
 };
 
+/* Says what was found: state, code and a text as printf() makes it, cut to its
+ * room, of a result or of one GPU's measure. */
+#define health_say(out, state_, code_, ...)                                    \
+    do {                                                                       \
+        (out)->state = (state_);                                               \
+        snprintf((out)->code, sizeof(out)->code, "%s", (code_));               \
+        snprintf((out)->text, sizeof(out)->text, __VA_ARGS__);                 \
+    } while (0)
+
 struct health_check { /* a row of health_checks.h */
     const char *id;
     const char *group;

@@ -1,5 +1,17 @@
 /* Starts processes that may hang, waits for them with a deadline, and tells a
- * hang from slow work. What they check is in the files of the checks. */
+ * hang from slow work. What they check is in the files of the checks.
+ *
+ * A process that waits in the kernel for a sick device (state D) takes no
+ * signal, not even SIGKILL, until the device answers; so a check that may meet
+ * one can neither be interrupted nor always be killed. All that is left is to
+ * have it somewhere else, to look at it from outside, by /proc, and to go on
+ * without it. Such a child is abandoned: it stays until the device answers or
+ * the node is rebooted, and holds nothing of ours.
+ *
+ * A deadline that is missed proves a hang only if nothing moved: a node that is
+ * busy makes everything late. So before a verdict a child is looked at for a
+ * quarter of a second, by its threads' states, its processor time and the page
+ * faults for which it had to read. */
 #include "healthcheck/health_child.h"
 
 #include <assert.h>
@@ -22,6 +34,10 @@
 #define CHILD_WATCH_S 0.25
 #define CHILD_LOOKS 5
 
+/* A session of its own, so that signals for the terminal's group do not meet it;
+ * nothing open but the pipe; and it ends with its parent. That may have ended
+ * before the kernel was asked for this, which a look at the parent's number
+ * afterwards finds out. */
 int health_child_isolate(int pipe_fd, pid_t parent)
 {
     int null = open("/dev/null", O_RDWR);
@@ -103,6 +119,8 @@ bool health_child_moves(pid_t pid)
     return false;
 }
 
+/* Reads what is there before it looks at the clock: a result that came while
+ * the parent had no processor is in time. */
 bool health_child_wait(int fd, double deadline, void *result, size_t size,
                        size_t *bytes)
 {

@@ -3,7 +3,16 @@
  * A core that computes wrongly is rare and does not say so: every core must
  * reproduce, bit for bit, one product that was checked against fp64. Products
  * that take far longer than their multiply-adds come from kernels that do not
- * suit the processor, or from memory: all jobs would be that slow. */
+ * suit the processor, or from memory: all jobs would be that slow.
+ *
+ * Each thread is bound to a processor of its own, so that a wrong element has a
+ * name that an administrator can use. The product is small enough for a core's
+ * cache: it is the arithmetic that is looked at, and memory has a check of its
+ * own, McCalpin's triad, on arrays that no cache holds.
+ *
+ * Root's program (HEALTH_NODE) is linked with libc alone, and its product is a
+ * plain loop for three instruction sets: a node on which nothing is
+ * installed must still be judged. */
 #include "healthcheck/health_checks.h"
 
 #include <assert.h>
@@ -363,6 +372,8 @@ static double cpu_triad_pass(double *a, const double *b, const double *c,
     return clock_now() - start;
 }
 
+/* The best of some passes is the memory's speed; all of a is checked, since
+ * numbers are whole and small and so exact. */
 enum err health_cpu_triad(const struct health_env *env,
                           struct health_result *out)
 {
@@ -393,10 +404,8 @@ enum err health_cpu_triad(const struct health_env *env,
     out->value = 24.0 * (double)count / fmax(best_s, 1e-9) / 1e9;
     out->limit = env->limits.triad_min_gbps;
     if (wrong > 0) {
-        out->state = HEALTH_BAD;
-        snprintf(out->code, sizeof out->code, "MEMORY_WRONG");
-        snprintf(out->text, sizeof out->text, "%lld elements are wrong",
-                 (long long)wrong);
+        health_say(out, HEALTH_BAD, "MEMORY_WRONG", "%lld elements are wrong",
+                   (long long)wrong);
     } else if (out->value < out->limit) {
         out->state = HEALTH_BAD;
         out->retest = true;

@@ -1,5 +1,14 @@
 /* Local file systems: a full /dev/shm crashes MPI and NCCL at start-up with
- * errors that do not name it, a full /tmp stops Slurm's own step launch. */
+ * errors that do not name it, a full /tmp stops Slurm's own step launch.
+ *
+ * Room and writing are looked at apart: a file system that was made read-only
+ * after an error still tells how much room it has. So some bytes are written,
+ * read and compared, in a file without a name, that leaves no trace when the
+ * check is killed.
+ *
+ * Before and after jobs, where a bad verdict drains the node, a full file system
+ * is bad only if root's own files are what fills it: users could fill it on
+ * purpose, and drain every node of a cluster one after the other. */
 #include "healthcheck/health_checks.h"
 
 #include <dirent.h>

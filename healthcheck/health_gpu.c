@@ -3,7 +3,16 @@
  * health_probe*.c do.
  *
  * The classes (bad or worth a warning) are those on which the public health
- * checks of GPU clusters agree; DESIGN.md has the list. */
+ * checks of GPU clusters agree; DESIGN.md has the list. Their sense is: what a
+ * job would meet is bad (memory that lies, a link that is down, a reset that is
+ * due), what has happened and was mended is a warning (errors of a card's past,
+ * retries on a link). A number that the driver does not know is -1 and no fault:
+ * older drivers know less, and not every card has all of it.
+ *
+ * How many GPUs must be there is asked of the administrator first, then of
+ * Slurm, then of the PCI bus, which may show a card that the driver has lost:
+ * a check that only looked at the driver's would be content with seven of
+ * eight. */
 #include "healthcheck/health_checks.h"
 #include "healthcheck/health_gpu.h"
 
@@ -115,6 +124,10 @@ void health_gpu_found(struct health_result *out, enum health_state state,
 #define WARN(code, ...)                                                        \
     health_gpu_found(out, HEALTH_WARN, code, gpu, s->bus, __VA_ARGS__)
 
+/* Memory cards mend themselves: rows with errors are replaced by spare ones, and
+ * pages of older cards are no longer used. Both take effect at the next reset,
+ * which is why one that waits is bad, and a card without spare rows is at its
+ * end. */
 static void judge_memory(const struct health_nvml_state *s, int gpu,
                          struct health_result *out)
 {

@@ -1,5 +1,8 @@
 /* Checks of the host by what /proc says: load, memory, blocked processes and
- * zombies. */
+ * zombies. Few of them are a fault by themselves: they tell that something else
+ * is at work, a job of before that did not end or a file system that hangs
+ * (processes in state D), and stand in the report beside what is bad. A file is
+ * read below a root, so that tests bring machines of their own. */
 #include "healthcheck/health_checks.h"
 
 #include <assert.h>
@@ -53,9 +56,7 @@ static void host_judge(const char *code, const char *text, double max,
     out->limit = max;
     if (max <= 0 || out->value <= max)
         return;
-    out->state = HEALTH_WARN;
-    snprintf(out->code, sizeof out->code, "%s", code);
-    snprintf(out->text, sizeof out->text, "%s", text);
+    health_say(out, HEALTH_WARN, code, "%s", text);
 }
 
 enum err health_host_load(const struct health_env *env,
@@ -93,11 +94,11 @@ enum err health_host_memory(const struct health_env *env,
     out->value = available_kib / 1024;
     out->limit = env->limits.memory_available_min_mib;
     if (out->value < out->limit) {
-        out->state = (env->phase & (HEALTH_PROLOG | HEALTH_EPILOG)) != 0
-                         ? HEALTH_WARN
-                         : HEALTH_BAD;
-        snprintf(out->code, sizeof out->code, "MEMORY_LOW");
-        snprintf(out->text, sizeof out->text, "little memory is available");
+        health_say(out,
+                   (env->phase & (HEALTH_PROLOG | HEALTH_EPILOG)) != 0
+                       ? HEALTH_WARN
+                       : HEALTH_BAD,
+                   "MEMORY_LOW", "little memory is available");
     }
 out:
     free(text);

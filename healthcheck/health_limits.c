@@ -1,7 +1,9 @@
 /* The administrator's thresholds: the schema of health.cfg.
  *
  * Every threshold has its unit in its name and its help line, because a floor
- * in the wrong unit never fires. */
+ * in the wrong unit never fires. Without a file nothing about speed is bad: who
+ * does not know the machine cannot say what is slow, and a verdict drains
+ * nodes. */
 #include "healthcheck/health.h"
 
 #include <assert.h>

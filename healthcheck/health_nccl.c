@@ -1,5 +1,7 @@
 /* Opens NCCL with dlopen for the all-reduce of one node's GPUs. The training
- * run has its own table of NCCL's functions (src/comm/comm_nccl_library.c). */
+ * run has its own table of NCCL's functions (src/comm/comm_nccl_library.c): this
+ * one is for a process that joins all GPUs at once, needs few of them, and goes
+ * on with any version. */
 #include "healthcheck/health_nccl.h"
 
 #include <dlfcn.h>

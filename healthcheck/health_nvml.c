@@ -1,5 +1,10 @@
 /* Opens NVML with dlopen and asks each GPU for its state. What of it is bad is
- * decided in health_gpu.c. */
+ * decided in health_gpu.c.
+ *
+ * The library belongs to the driver and not to CUDA: it is on every node with
+ * GPUs, in the version of that node, so functions that an older driver lacks are
+ * left out and their answers are unknown. No context is made on the GPU, so
+ * asking takes no memory there, and works while a job computes. */
 #include "healthcheck/health_nvml.h"
 
 #include <assert.h>
@@ -142,6 +147,9 @@ static void look_memory(const struct health_nvml *library, void *device,
     }
 }
 
+/* Sums over the links that the card has; -1 as long as no link has answered. What
+ * counts is replays, recoveries and wrong checksums, of which a good link has
+ * next to none. */
 static void look_links(const struct health_nvml *library, void *device,
                        struct health_nvml_state *out)
 {

@@ -1,5 +1,13 @@
-/* The rounds over a communicator. All ranks hold the same list of meetings and
- * the same results, so they all draw the same conclusions without a leader. */
+/* The rounds over a communicator, and what came of them. All ranks hold the same
+ * list of meetings and the same results, so they all draw the same conclusions
+ * without a leader.
+ *
+ * In a meeting both send their vector to the other and add what comes: an
+ * all-reduce of two, whose bytes on the wire are those of one vector each way.
+ * The best of some repeats counts, as others use the network, too, and of the
+ * two sides' times the longer. Numbers are small and whole, so that each side
+ * knows every sum without having seen the other's vector, and one wrong bit on
+ * the way, in memory or in an adder, shows. */
 #include "healthcheck/health_pair.h"
 
 #include <assert.h>
@@ -122,6 +130,7 @@ static enum err bench_create(struct comm *comm,
     return ERR_OK;
 }
 
+/* Both receive before they send, so that no message has to wait for room. */
 static enum err bench_exchange(struct pair_bench *bench, int peer)
 {
     struct comm_request *recv = NULL;
@@ -180,6 +189,8 @@ static enum err pairs_share(struct pair_bench *bench, int64_t *values,
     return rc != ERR_OK ? rc : comm_wait(request, bench->options->timeout_s);
 }
 
+/* Who is in no meeting of the round goes on to the exchange of results at once,
+ * and waits there for the others. */
 static enum err pairs_round(struct health_pairs *pairs,
                             struct pair_bench *bench, int added)
 {

@@ -1,6 +1,16 @@
 /* What all probes share: a process for each GPU with a deadline, comparison of
  * GPUs with each other, and tables of results. Each probe has a file of its
- * own. */
+ * own.
+ *
+ * There is no number that says how fast a GPU must be: it depends on the model,
+ * the power cap, the cooling and the room. But the GPUs of a node are of one
+ * kind, have one load and breathe the same air, so each is compared with the
+ * others: it is slow if it is far below their median. What is far is told by
+ * their spread, the median of the distances from the median (times 1.4826 it
+ * estimates the deviation of a normal distribution), which one sick GPU among
+ * eight cannot widen as it would a variance. Below both, by ratio and by spread,
+ * it is bad; with few GPUs, whose median says little, it is worth a warning.
+ * Administrators who know their machine set floors besides. */
 #include "healthcheck/health_probe.h"
 
 #include <assert.h>
@@ -34,9 +44,7 @@ struct member {
 static void measure_fail(struct health_measure *out, enum health_state state,
                          const char *code, const char *text)
 {
-    out->state = state;
-    snprintf(out->code, sizeof out->code, "%s", code);
-    snprintf(out->text, sizeof out->text, "%.79s", text);
+    health_say(out, state, code, "%.79s", text);
 }
 
 /* An I/O error of CUDA is the GPU's; others may be the program's or the
@@ -49,6 +57,8 @@ static void measure_error(enum err rc, struct health_measure *out)
         measure_fail(out, HEALTH_UNKNOWN, "CHECK_FAILED", err_text());
 }
 
+/* A process that has used CUDA cannot fork another that does, so this one, which
+ * has not, is the parent of all. */
 static struct member member_start(const struct health_probe *probe, int gpu,
                                   health_probe_run *run)
 {

@@ -96,7 +96,16 @@ void health_probe_close(struct health_probe_gpu *gpu);
 /* Waits; *sum: of the counts since the last call. */
 enum err health_probe_counted(struct health_probe_gpu *gpu, uint64_t *sum);
 
-/* --- what the checks do, on what is lent --- */
+/* --- what the checks do, on what is lent, and on the real ones --- */
+
+#define HEALTH_PROBE_CHECK(name)                                               \
+    enum err health_probe_##name(const struct health_env *env,                 \
+                                 struct health_result *out)                    \
+    {                                                                          \
+        struct health_probe probe;                                             \
+        TRY(health_probe_default(env, &probe));                                \
+        return health_probe_##name##_run(&probe, out);                         \
+    }
 
 enum err health_probe_gemm_run(const struct health_probe *probe,
                                struct health_result *out);

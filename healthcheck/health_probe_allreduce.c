@@ -2,7 +2,11 @@
  * conventions: a size is the bytes of one GPU's vector, a time the mean of many
  * calls; algbw = size / time and busbw = algbw * 2 (n - 1) / n, in 1e9 bytes
  * per second; #wrong is counted after a separate call on fresh numbers, whose
- * sums are whole and so exact in any order. */
+ * sums are whole and so exact in any order.
+ *
+ * busbw is the speed of the slowest link that a ring would need for such an
+ * algbw, each of whose n links carries 2 (n - 1) / n of the vector, so it can be
+ * compared with what the hardware should have, whatever n is. */
 #include <assert.h>
 
 #include "healthcheck/health_checks.h"
@@ -172,10 +176,8 @@ static void reduce_judge(const struct reduce_probe *test,
         out->value /= 2;
     out->limit = env->limits.gpu_allreduce_min_gbps;
     if (test->wrong > 0) {
-        out->state = HEALTH_BAD;
-        snprintf(out->code, sizeof out->code, "ALLREDUCE_WRONG");
-        snprintf(out->text, sizeof out->text, "%llu sums are wrong",
-                 (unsigned long long)test->wrong);
+        health_say(out, HEALTH_BAD, "ALLREDUCE_WRONG", "%llu sums are wrong",
+                   (unsigned long long)test->wrong);
     } else if (out->value < out->limit) {
         out->state = HEALTH_BAD;
         out->retest = true;
@@ -209,9 +211,7 @@ enum err health_probe_allreduce_run(const struct health_probe *probe,
         test.nccl = *probe->nccl;
     } else if (health_nccl_open(&test.nccl) != ERR_OK) {
         /* Training goes without it, slower. */
-        out->state = HEALTH_WARN;
-        snprintf(out->code, sizeof out->code, "NCCL_MISSING");
-        snprintf(out->text, sizeof out->text, "%.79s", err_text());
+        health_say(out, HEALTH_WARN, "NCCL_MISSING", "%.79s", err_text());
         return ERR_OK;
     }
     TRY_OUT(probe->gpus->count(&test.count));
@@ -233,10 +233,4 @@ out:
     return rc;
 }
 
-enum err health_probe_allreduce(const struct health_env *env,
-                                struct health_result *out)
-{
-    struct health_probe probe;
-    enum err rc = health_probe_default(env, &probe);
-    return rc == ERR_OK ? health_probe_allreduce_run(&probe, out) : rc;
-}
+HEALTH_PROBE_CHECK(allreduce)

@@ -2,7 +2,12 @@
  * are whole numbers, so that the exact product is known and each element may be
  * off by its rounding to bf16 only; the first product is checked on some rows,
  * its checksum must be that of the other GPUs, and every later one must have
- * its bits. */
+ * its bits.
+ *
+ * That finds three kinds of fault: a GPU that computes wrongly always (by the
+ * exact rows, or by the others' checksum), one that does so now and then (by the
+ * repetition), and one that is slowed by heat or by its supply, of which its
+ * sensors are asked meanwhile. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -113,10 +118,8 @@ static enum err gemm_first(struct gemm_probe *test, struct health_measure *out)
     if (wrong < 0)
         rc = err_set(ERR_MEMORY, "no memory for some rows");
     if (wrong > 0) {
-        out->state = HEALTH_BAD;
-        snprintf(out->code, sizeof out->code, "GPUGEMM_WRONG");
-        snprintf(out->text, sizeof out->text,
-                 "%lld elements of a product are wrong", (long long)wrong);
+        health_say(out, HEALTH_BAD, "GPUGEMM_WRONG",
+                   "%lld elements of a product are wrong", (long long)wrong);
     }
     return rc;
 }
@@ -149,10 +152,10 @@ static void gemm_throttled(const struct gemm_probe *test,
     bool slowed = test->slowed > GEMM_SLOWED_MAX * test->samples;
     if (out->state != HEALTH_OK || (!slowed && test->hot == 0))
         return;
-    out->state = slowed ? HEALTH_BAD : HEALTH_WARN;
-    snprintf(out->code, sizeof out->code, slowed ? "GPU_SLOWED" : "GPU_HOT");
-    snprintf(out->text, sizeof out->text, "slowed in %d of %d samples, %d C",
-             slowed ? test->slowed : test->hot, test->samples, out->celsius);
+    health_say(out, slowed ? HEALTH_BAD : HEALTH_WARN,
+               slowed ? "GPU_SLOWED" : "GPU_HOT",
+               "slowed in %d of %d samples, %d C",
+               slowed ? test->slowed : test->hot, test->samples, out->celsius);
 }
 
 static enum err gemm_loop(struct gemm_probe *test, struct health_measure *out)
@@ -183,11 +186,9 @@ static enum err gemm_loop(struct gemm_probe *test, struct health_measure *out)
     } while (span_s < test->probe->seconds);
     out->values[0] = 2 * side * side * side * products / span_s / 1e12;
     if (wrong > 0) {
-        out->state = HEALTH_BAD;
-        snprintf(out->code, sizeof out->code, "GPUGEMM_WRONG");
-        snprintf(out->text, sizeof out->text,
-                 "%llu words differ from the first product",
-                 (unsigned long long)wrong);
+        health_say(out, HEALTH_BAD, "GPUGEMM_WRONG",
+                   "%llu words differ from the first product",
+                   (unsigned long long)wrong);
     }
     return ERR_OK;
 }
@@ -234,10 +235,8 @@ static void gemm_checksums(struct health_measure *measures, int count)
         if (measures[i].checksum == 0 || measures[i].state != HEALTH_OK ||
             2 * same >= answered)
             continue;
-        measures[i].state = HEALTH_BAD;
-        snprintf(measures[i].code, sizeof measures[i].code, "GPUGEMM_WRONG");
-        snprintf(measures[i].text, sizeof measures[i].text,
-                 "its product has other bits than most GPUs'");
+        health_say(&measures[i], HEALTH_BAD, "GPUGEMM_WRONG",
+                   "its product has other bits than most GPUs'");
     }
 }
 
@@ -267,10 +266,4 @@ enum err health_probe_gemm_run(const struct health_probe *probe,
     return ERR_OK;
 }
 
-enum err health_probe_gemm(const struct health_env *env,
-                           struct health_result *out)
-{
-    struct health_probe probe;
-    enum err rc = health_probe_default(env, &probe);
-    return rc == ERR_OK ? health_probe_gemm_run(&probe, out) : rc;
-}
+HEALTH_PROBE_CHECK(gemm)

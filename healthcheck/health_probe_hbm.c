@@ -1,5 +1,9 @@
 /* The GPUs' own memory: patterns over most of what is free, written, copied and
- * read back; the speed of the copy counts what is read and what is written. */
+ * read back; the speed of the copy counts what is read and what is written.
+ *
+ * A word of a pattern follows from its place, so an address that is mapped
+ * twice shows as well as a bit that is stuck. Errors that the card corrects do
+ * not show. */
 #include <assert.h>
 
 #include "healthcheck/health_checks.h"
@@ -56,10 +60,8 @@ static enum err hbm_one(const struct health_probe *probe, int number,
     }
     out->values[1] = 2 * (double)half / 1073741824.0;
     if (wrong > 0) {
-        out->state = HEALTH_BAD;
-        snprintf(out->code, sizeof out->code, "HBM_WRONG");
-        snprintf(out->text, sizeof out->text, "%llu words of its memory lie",
-                 (unsigned long long)wrong);
+        health_say(out, HEALTH_BAD, "HBM_WRONG", "%llu words of its memory lie",
+                   (unsigned long long)wrong);
     }
 out:
     health_probe_close(&gpu);
@@ -89,10 +91,4 @@ enum err health_probe_hbm_run(const struct health_probe *probe,
     return ERR_OK;
 }
 
-enum err health_probe_hbm(const struct health_env *env,
-                          struct health_result *out)
-{
-    struct health_probe probe;
-    enum err rc = health_probe_default(env, &probe);
-    return rc == ERR_OK ? health_probe_hbm_run(&probe, out) : rc;
-}
+HEALTH_PROBE_CHECK(hbm)

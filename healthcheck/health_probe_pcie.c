@@ -1,6 +1,10 @@
 /* The bus between host and GPUs: pinned memory both ways, one GPU after the
  * other, since some share a switch. Its generation and width are looked at
- * while it is busy, because an idle bus saves power. */
+ * while it is busy, because an idle bus saves power.
+ *
+ * A pattern is made on the GPU, brought to the host and back into memory that
+ * holds its opposite by then: what was lost on the way is not hidden by what
+ * was there. */
 #include <assert.h>
 #include <string.h>
 
@@ -48,11 +52,9 @@ static enum err pcie_look(const struct health_probe *probe,
     if (looked == ERR_OK && !hidden && out->state == HEALTH_OK &&
         s.generation > 0 && s.width > 0 &&
         (s.generation < s.generation_max || s.width < s.width_max)) {
-        out->state = HEALTH_BAD;
-        snprintf(out->code, sizeof out->code, "PCIE_LINK");
-        snprintf(out->text, sizeof out->text,
-                 "PCIe generation %d x%d under load, of %d x%d", s.generation,
-                 s.width, s.generation_max, s.width_max);
+        health_say(out, HEALTH_BAD, "PCIE_LINK",
+                   "PCIe generation %d x%d under load, of %d x%d", s.generation,
+                   s.width, s.generation_max, s.width_max);
     }
 out:
     health_nvml_close(&nvml);
@@ -88,11 +90,9 @@ static enum err pcie_one(const struct health_probe *probe, int number,
                             (uint64_t *)(void *)gpu.counts.base));
     TRY_OUT(health_probe_counted(&gpu, &wrong));
     if (wrong > 0) {
-        out->state = HEALTH_BAD;
-        snprintf(out->code, sizeof out->code, "PCIE_WRONG");
-        snprintf(out->text, sizeof out->text,
-                 "%llu words changed on the way to the host and back",
-                 (unsigned long long)wrong);
+        health_say(out, HEALTH_BAD, "PCIE_WRONG",
+                   "%llu words changed on the way to the host and back",
+                   (unsigned long long)wrong);
     }
     TRY_OUT(pcie_look(probe, &gpu, bytes, out));
 out:
@@ -127,10 +127,4 @@ enum err health_probe_pcie_run(const struct health_probe *probe,
     return ERR_OK;
 }
 
-enum err health_probe_pcie(const struct health_env *env,
-                           struct health_result *out)
-{
-    struct health_probe probe;
-    enum err rc = health_probe_default(env, &probe);
-    return rc == ERR_OK ? health_probe_pcie_run(&probe, out) : rc;
-}
+HEALTH_PROBE_CHECK(pcie)

@@ -1,5 +1,8 @@
 /* Copies between all pairs of GPUs, over NVLink where there is one. A sick link
- * shows on both its ends, a sick GPU in all its pairs. */
+ * shows on both its ends, a sick GPU in all its pairs. Each GPU is judged by the
+ * slowest of its pairs, against the slowest of the others'; the table of all
+ * pairs is printed, for people see at a glance whether it is a row, a column or
+ * one entry that stands out. */
 #include <assert.h>
 #include <string.h>
 
@@ -74,10 +77,9 @@ static enum err peer_pair(struct peer_probe *test, int from, int to)
     TRY(health_probe_counted(b, &wrong));
     struct health_measure *m = &test->measures[from];
     if (wrong > 0 && m->state == HEALTH_OK) {
-        m->state = HEALTH_BAD;
-        snprintf(m->code, sizeof m->code, "PEER_WRONG");
-        snprintf(m->text, sizeof m->text, "%llu words changed on the way to %d",
-                 (unsigned long long)wrong, to);
+        health_say(m, HEALTH_BAD, "PEER_WRONG",
+                   "%llu words changed on the way to %d",
+                   (unsigned long long)wrong, to);
     }
     return ERR_OK;
 }
@@ -139,10 +141,4 @@ out:
     return rc;
 }
 
-enum err health_probe_peer(const struct health_env *env,
-                           struct health_result *out)
-{
-    struct health_probe probe;
-    enum err rc = health_probe_default(env, &probe);
-    return rc == ERR_OK ? health_probe_peer_run(&probe, out) : rc;
-}
+HEALTH_PROBE_CHECK(peer)

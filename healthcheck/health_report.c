@@ -1,4 +1,9 @@
-/* Verdicts as one JSON line for programs and a table for people. */
+/* Verdicts as one JSON line for programs and a table for people.
+ *
+ * The reason is what is left of a verdict in Slurm: scontrol show node has it
+ * until somebody mends the node, who may know nothing of this program. So it
+ * says who speaks, a code to look up, the check, what was measured and what
+ * would have been enough, and the job, in one line of printable letters. */
 #include "healthcheck/health.h"
 
 #include <assert.h>
@@ -169,7 +174,9 @@ out:
     return rc;
 }
 
-/* Replaces a file that we may write, or makes one; nothing else. */
+/* Replaces a file that we may write, or makes one; nothing else. The program may
+ * be root's and the path somebody's: a link there could have it write over any
+ * file of the system. */
 static enum err report_replace(const char *path, const char *text)
 {
     struct stat status;

@@ -1,6 +1,24 @@
 /* The logic of pairing rounds: who meets whom, which meeting is suspicious, who
  * is to blame. Messages and measurements are in health_pair.c.
  *
+ * A meeting of two says that one of them is sick, or what is between them, and
+ * not which. In round 1 neighbours meet, 0 with 1, 2 with 3. Say that 2 and 3 are
+ * slow. In round 2 each meets one of a pair that was fine, here 0 and 1, and in
+ * round 3 another:
+ *
+ *     2 slow with 0 and 4, 3 fine      2 is sick
+ *     both slow with all               both are
+ *     both fine                        neither is: the link 2 - 3 is
+ *
+ * A rank is clear as soon as one meeting was good, for that took both of them;
+ * it is blamed only if it had two partners at least, since with one alone the
+ * other could be the cause. Partners are only such as had a good meeting, so a
+ * suspect never meets a suspect.
+ *
+ * Meetings of a round are in waves, in each of which a rank is in one at most:
+ * whoever goes through the list in its order finds his partner free, and nobody
+ * waits in a circle. All ranks compute all of this from the same numbers.
+ *
  * Quadratic in the number of suspects and meetings, which are few. */
 #include "healthcheck/health_rounds.h"
 

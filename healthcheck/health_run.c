@@ -1,5 +1,18 @@
 /* The runner: runs the checks of a phase, each in a process of its own, and
- * makes a verdict of their results. It trusts no check to end: see health.h. */
+ * makes a verdict of their results. It trusts no check to end: see health.h.
+ *
+ * What can be said of a check, from the clearest on:
+ *
+ *     it wrote a whole result     that is it; an error of the check: unknown
+ *     it ended without one        unknown: it crashed
+ *     it is late and moves        unknown: the node is busy
+ *     it is late and sleeps       bad: what it looks at does not answer
+ *     the budget is over          unknown: it was not given its time
+ *
+ * A measure that is bad, or a short hang, is looked at twice, for one bad
+ * moment of a node that computes for others must not drain it. Only what bad
+ * luck cannot explain (wrong numbers) is bad the first time. Checks run one
+ * after the other: a node is judged by what it does undisturbed. */
 #include "healthcheck/health_checks.h"
 
 #include <assert.h>
@@ -124,6 +137,8 @@ const char *health_state_name(enum health_state state)
     return names[state];
 }
 
+/* Unknown is graver than a warning: a node of which something is not known gets
+ * no job, one that is only worth a look does. */
 enum health_state health_worse(enum health_state a, enum health_state b)
 {
     static const int gravity[] = { [HEALTH_OK] = 0,
@@ -155,6 +170,8 @@ bool health_listed(const char *list, const char *word)
     return false;
 }
 
+/* Tests and drills must see every verdict on nodes that are well: each check asks
+ * here whether it is to find a fault. */
 bool health_injected(const char *inject, const char *kind, const char *name,
                      const char *what)
 {
@@ -172,9 +189,7 @@ bool health_injected(const char *inject, const char *kind, const char *name,
 static void result_fail(struct health_result *result, enum health_state state,
                         const char *code, const char *text)
 {
-    result->state = state;
-    snprintf(result->code, sizeof result->code, "%s", code);
-    snprintf(result->text, sizeof result->text, "%s", text);
+    health_say(result, state, code, "%s", text);
 }
 
 static bool hang_injected(const struct health_env *env,
@@ -281,6 +296,8 @@ static void run_once(const struct health_check *check,
 
 /* --- all --- */
 
+/* Again only if it is worth it, and if there is time: what could not be confirmed
+ * within the budget is unknown, not bad. */
 static void run_check(const struct health_check *check,
                       const struct health_env *env, double end_s,
                       struct health_result *out)

@@ -3,7 +3,15 @@
  * once. What programs do wrong themselves (13, 31, 43, 45) says nothing.
  *
  * Users can have words of theirs in that log, as names of programs and files,
- * so a record counts only if it is the driver's from its first letter on. */
+ * so a record counts only if it is the driver's from its first letter on.
+ *
+ * The log outlives what it tells of. A record does not count if it is older than
+ * the administrator wants, if the driver itself said later that the GPU needs
+ * nothing more (Xid 154 with the action 0), or if somebody has repaired the node
+ * since (tessera-health --repaired): records are numbered from the start of the
+ * machine, so the last number and the boot's id say which are settled. One event
+ * has a record for each process that was hit, which is why equal numbers within
+ * ten seconds are one. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -114,6 +122,8 @@ static void xid_record(struct xid_tally *tally, const char *record)
                          "NVSwitch: SXid %d of the one at %s", number, bus);
 }
 
+/* One fatal Xid is enough; of those about which the lists disagree it takes two
+ * of one GPU. */
 static void xid_judge(const struct xid_tally *tally)
 {
     for (int i = 0; i < tally->gpus; i++) {
