@@ -17,7 +17,7 @@ struct device {
     float *gradient;
     struct leaf_loss *loss; /* [DEVICE_LEAVES] */
     int reached;            /* events that the host has waited for */
-    bool fixed;             /* leaves may be kept (model_graph.h) */
+    bool fixed;             /* leaves may be kept (model_graph.c) */
 };
 
 static inline enum err device_gather(void *arg, int block, const void **weights)

@@ -77,7 +77,7 @@ struct infer {
 };
 
 /* The options of a model that the engine computes, or that decide nothing here
- * (model_known.h). */
+ * (model_config.h). */
 extern const char infer_known[];
 
 /* Rows of the logits' buffer. */

@@ -1,15 +1,13 @@
 /* Gradient reduction in one fixed order, whatever the number of ranks.
  *
- * Slots are the leaves of one binary tree over slot numbers: node (level l,
- * index i) covers slots [i 2^l, min((i+1) 2^l, slots)) and its value is left
- * child + right child (left child alone where the right one is empty). Each
- * rank owns a contiguous range of slots, adds what is complete within its range
- * as slots finish (a stack like a binary counter), and is left with at most 2
- * log2(slots) complete subtrees; the owner of each interval of the arena takes
- * the pieces of all ranks for its interval and finishes the tree in slot order.
- * Pieces of ranks on its node it reads where they lie (src/comm/comm_window.h);
- * those of other nodes come in messages. fp32 adds by kernels->accumulate and
- * add, so that the sum has the same bits for 1 rank or `slots` ranks.
+ * Slots are added by the tree of tree.h. Each rank owns a contiguous range of
+ * slots, adds what is complete within its range as slots finish, and is left
+ * with at most 2 log2(slots) complete subtrees; the owner of each interval of
+ * the arena takes the pieces of all ranks for its interval and finishes the tree
+ * in slot order. Pieces of ranks on its node it reads where they lie
+ * (src/comm/comm_window.h); those of other nodes come in messages. fp32 adds by
+ * kernels->accumulate and add, so that the sum has the same bits for 1 rank or
+ * `slots` ranks.
  *
  * Memory: as many gradient buffers of the whole arena as the stack of this rank
  * ever gets deep (1 + log2(slots) for one rank, at most twice that for a range
