@@ -4,20 +4,14 @@
  * on with any version. */
 #include "healthcheck/health_nccl.h"
 
-#include <dlfcn.h>
-#include <string.h>
+#include "src/base/library.h"
 
-#define FILE_NAME "libnccl.so.2"
-
-#define MEMBER(name, symbol)                                                   \
+#define MEMBER(name, symbol_)                                                  \
     {                                                                          \
-        symbol, offsetof(struct health_nccl, name)                             \
+        .symbol = symbol_, .offset = offsetof(struct health_nccl, name)        \
     }
 
-static const struct {
-    const char *symbol;
-    size_t offset;
-} members[] = {
+static const struct library_member members[] = {
     MEMBER(create_all, "ncclCommInitAll"),
     MEMBER(destroy, "ncclCommDestroy"),
     MEMBER(all_reduce, "ncclAllReduce"),
@@ -29,30 +23,20 @@ static const struct {
 
 enum err health_nccl_open(struct health_nccl *library)
 {
-    memset(library, 0, sizeof *library);
-    library->opened = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (library->opened == NULL)
-        return err_set(ERR_UNSUPPORTED,
-                       "%s; install NCCL or add it to LD_LIBRARY_PATH",
-                       dlerror());
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        void *symbol = dlsym(library->opened, members[i].symbol);
-        if (symbol == NULL) {
-            health_nccl_close(library);
-            return err_set(ERR_UNSUPPORTED,
-                           FILE_NAME " lacks %s; install NCCL 2",
-                           members[i].symbol);
-        }
-        memcpy((char *)library + members[i].offset, &symbol, sizeof symbol);
-    }
-    return ERR_OK;
+    static const struct library what = {
+        .name = "",
+        .file = "libnccl.so.2",
+        .missing = "install NCCL or add it to LD_LIBRARY_PATH",
+        .old = "install NCCL 2",
+        .members = members,
+        .count = sizeof members / sizeof members[0],
+    };
+    return library_open(&what, library, sizeof *library);
 }
 
 void health_nccl_close(struct health_nccl *library)
 {
-    if (library->opened != NULL)
-        (void)dlclose(library->opened);
-    memset(library, 0, sizeof *library);
+    library_close(library, sizeof *library);
 }
 
 enum err health_nccl_error(const struct health_nccl *library, int code,

@@ -8,11 +8,12 @@
 #include "healthcheck/health_nvml.h"
 
 #include <assert.h>
-#include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+
+#include "src/base/library.h"
 
 /* Numbers of NVML's enumerations that are asked for here only. */
 #define ECC_UNCORRECTED 1
@@ -27,14 +28,10 @@ static const int link_counters[] = { 0, 1, 3, 4 }; /* not flits: they retry */
 
 #define MEMBER(name, symbol, needed)                                           \
     {                                                                          \
-        symbol, offsetof(struct health_nvml, name), needed                     \
+        symbol, offsetof(struct health_nvml, name), !(needed)                  \
     }
 
-static const struct {
-    const char *symbol;
-    size_t offset;
-    bool needed;
-} members[] = {
+static const struct library_member members[] = {
     MEMBER(init, "nvmlInit_v2", true),
     MEMBER(shutdown, "nvmlShutdown", true),
     MEMBER(error, "nvmlErrorString", true),
@@ -74,37 +71,27 @@ static enum err nvml_error(const struct health_nvml *library, int code,
 
 enum err health_nvml_open(const char *file, struct health_nvml *library)
 {
-    enum err rc = ERR_OK;
-    memset(library, 0, sizeof *library);
-    library->opened = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (library->opened == NULL)
-        return err_set(ERR_UNSUPPORTED, "%s; install NVIDIA's driver",
-                       dlerror());
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        void *symbol = dlsym(library->opened, members[i].symbol);
-        memcpy((char *)library + members[i].offset, &symbol, sizeof symbol);
-        if (symbol == NULL && members[i].needed) {
-            rc = err_set(ERR_UNSUPPORTED, "%s lacks %s; install a newer driver",
-                         file, members[i].symbol);
-            goto out;
-        }
-    }
-    TRY_OUT(nvml_error(library, library->init(), "starting"));
-out:
-    if (rc != ERR_OK) {
-        (void)dlclose(library->opened);
-        memset(library, 0, sizeof *library);
-    }
+    const struct library what = {
+        .name = "",
+        .file = file,
+        .missing = "install NVIDIA's driver",
+        .old = "install a newer driver",
+        .unloads = true,
+        .members = members,
+        .count = sizeof members / sizeof members[0],
+    };
+    TRY(library_open(&what, library, sizeof *library));
+    enum err rc = nvml_error(library, library->init(), "starting");
+    if (rc != ERR_OK)
+        library_close(library, sizeof *library);
     return rc;
 }
 
 void health_nvml_close(struct health_nvml *library)
 {
-    if (library->opened != NULL) {
+    if (library->opened != NULL)
         (void)library->shutdown();
-        (void)dlclose(library->opened);
-    }
-    memset(library, 0, sizeof *library);
+    library_close(library, sizeof *library);
 }
 
 enum err health_nvml_count(const struct health_nvml *library, int *count)

@@ -3,22 +3,18 @@
  * its own, with fewer functions. */
 #include "src/comm/comm_nccl_library.h"
 
-#include <dlfcn.h>
-#include <string.h>
+#include "src/base/library.h"
 
 #define FILE_NAME "libnccl.so.2"
 /* ncclCommInitRankConfig that does not block, and ncclCommFinalize. */
 #define OLDEST 21400
 
-#define MEMBER(name, symbol)                                                   \
+#define MEMBER(name, symbol_)                                                  \
     {                                                                          \
-#symbol, offsetof(struct comm_nccl_library, name)                      \
+        .symbol = #symbol_, .offset = offsetof(struct comm_nccl_library, name) \
     }
 
-static const struct {
-    const char *symbol;
-    size_t offset;
-} members[] = {
+static const struct library_member members[] = {
     MEMBER(version, ncclGetVersion),
     MEMBER(unique_id, ncclGetUniqueId),
     MEMBER(init, ncclCommInitRankConfig),
@@ -36,26 +32,16 @@ static const struct {
 
 enum err comm_nccl_library_open(struct comm_nccl_library *library)
 {
+    static const struct library what = {
+        .name = "NCCL: ",
+        .file = FILE_NAME,
+        .missing = "install libnccl2 or add its folder to LD_LIBRARY_PATH",
+        .old = "install version 2.14 or newer",
+        .members = members,
+        .count = sizeof members / sizeof members[0],
+    };
     int version = 0;
-    memset(library, 0, sizeof *library);
-    /* It stays in memory when closed: threads of its own may still run. */
-    library->opened = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (library->opened == NULL)
-        return err_set(ERR_UNSUPPORTED,
-                       "NCCL: %s; install libnccl2 or add its folder to "
-                       "LD_LIBRARY_PATH",
-                       dlerror());
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        void *symbol = dlsym(library->opened, members[i].symbol);
-        if (symbol == NULL) {
-            comm_nccl_library_close(library);
-            return err_set(ERR_UNSUPPORTED,
-                           "NCCL: " FILE_NAME " lacks %s; install version "
-                           "2.14 or newer",
-                           members[i].symbol);
-        }
-        memcpy((char *)library + members[i].offset, &symbol, sizeof symbol);
-    }
+    TRY(library_open(&what, library, sizeof *library));
     if (library->version(&version) != COMM_NCCL_SUCCESS || version < OLDEST) {
         comm_nccl_library_close(library);
         return err_set(ERR_UNSUPPORTED,
@@ -68,9 +54,7 @@ enum err comm_nccl_library_open(struct comm_nccl_library *library)
 
 void comm_nccl_library_close(struct comm_nccl_library *library)
 {
-    if (library->opened != NULL)
-        (void)dlclose(library->opened);
-    memset(library, 0, sizeof *library);
+    library_close(library, sizeof *library);
 }
 
 enum err comm_nccl_library_error(const struct comm_nccl_library *library,

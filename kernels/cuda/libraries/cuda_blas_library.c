@@ -6,26 +6,22 @@
  * needs no GPU. */
 #include "kernels/cuda/libraries/cuda_blas_library.h"
 
-#include <dlfcn.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "kernels/cuda/device/cuda_device.h"
+#include "src/base/library.h"
 
 /* The file of the version that the headers are of, which its ABI follows. */
 #define TEXT(number) #number
 #define FILE_OF(major) "libcublasLt.so." TEXT(major)
 #define FILE_NAME FILE_OF(CUBLAS_VER_MAJOR)
 
-#define MEMBER(name, symbol)                                                   \
+#define MEMBER(name, symbol_)                                                  \
     {                                                                          \
-#symbol, offsetof(struct cuda_blas_library, name)                      \
+        .symbol = #symbol_, .offset = offsetof(struct cuda_blas_library, name) \
     }
 
-static const struct {
-    const char *symbol;
-    size_t offset;
-} members[] = {
+static const struct library_member members[] = {
     MEMBER(create, cublasLtCreate),
     MEMBER(destroy, cublasLtDestroy),
     MEMBER(version, cublasLtGetVersion),
@@ -45,34 +41,23 @@ static const struct {
 
 enum err cuda_blas_library_open(struct cuda_blas_library *library)
 {
-    memset(library, 0, sizeof *library);
-    /* It never frees what it allocates when it is loaded, so it stays. */
-    library->opened = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (library->opened == NULL)
-        return err_set(ERR_UNSUPPORTED,
-                       "cuBLASLt: %s; install CUDA's libcublas or add its "
-                       "folder to LD_LIBRARY_PATH",
-                       dlerror());
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        void *symbol = dlsym(library->opened, members[i].symbol);
-        if (symbol == NULL) {
-            cuda_blas_library_close(library);
-            return err_set(ERR_UNSUPPORTED,
-                           "cuBLASLt: " FILE_NAME " lacks %s; install the "
-                           "libcublas of the CUDA this was built with",
-                           members[i].symbol);
-        }
-        memcpy((char *)library + members[i].offset, &symbol, sizeof symbol);
-    }
+    static const struct library what = {
+        .name = "cuBLASLt: ",
+        .file = FILE_NAME,
+        .missing = "install CUDA's libcublas or add its folder to "
+                   "LD_LIBRARY_PATH",
+        .old = "install the libcublas of the CUDA this was built with",
+        .members = members,
+        .count = sizeof members / sizeof members[0],
+    };
+    TRY(library_open(&what, library, sizeof *library));
     library->time = cuda_device_time;
     return ERR_OK;
 }
 
 void cuda_blas_library_close(struct cuda_blas_library *library)
 {
-    if (library->opened != NULL)
-        (void)dlclose(library->opened);
-    memset(library, 0, sizeof *library);
+    library_close(library, sizeof *library);
 }
 
 /* Those that our own kernels can help with are ERR_UNSUPPORTED, on which callers

@@ -3,24 +3,21 @@
  * them: a missing one shows as a status of a later call, not here. */
 #include "kernels/cuda/libraries/cuda_dnn_library.h"
 
-#include <dlfcn.h>
 #include <stddef.h>
-#include <string.h>
+
+#include "src/base/library.h"
 
 /* The file of the version that the headers are of, which its ABI follows. */
 #define TEXT(number) #number
 #define FILE_OF(major) "libcudnn.so." TEXT(major)
 #define FILE_NAME FILE_OF(CUDNN_MAJOR)
 
-#define MEMBER(name, symbol)                                                   \
+#define MEMBER(name, symbol_)                                                  \
     {                                                                          \
-#symbol, offsetof(struct cuda_dnn_library, name)                       \
+        .symbol = #symbol_, .offset = offsetof(struct cuda_dnn_library, name)  \
     }
 
-static const struct {
-    const char *symbol;
-    size_t offset;
-} members[] = {
+static const struct library_member members[] = {
     MEMBER(version, cudnnGetVersion),
     MEMBER(status_name, cudnnGetErrorString),
     MEMBER(last_error, cudnnGetLastErrorString),
@@ -37,31 +34,20 @@ static const struct {
 
 enum err cuda_dnn_library_open(struct cuda_dnn_library *library)
 {
-    memset(library, 0, sizeof *library);
-    library->opened = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (library->opened == NULL)
-        return err_set(ERR_UNSUPPORTED,
-                       "cuDNN: %s; install it or add its folder to "
-                       "LD_LIBRARY_PATH",
-                       dlerror());
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        void *symbol = dlsym(library->opened, members[i].symbol);
-        if (symbol == NULL) {
-            cuda_dnn_library_close(library);
-            return err_set(ERR_UNSUPPORTED,
-                           "cuDNN: " FILE_NAME " lacks %s; install a newer one",
-                           members[i].symbol);
-        }
-        memcpy((char *)library + members[i].offset, &symbol, sizeof symbol);
-    }
-    return ERR_OK;
+    static const struct library what = {
+        .name = "cuDNN: ",
+        .file = FILE_NAME,
+        .missing = "install it or add its folder to LD_LIBRARY_PATH",
+        .old = "install a newer one",
+        .members = members,
+        .count = sizeof members / sizeof members[0],
+    };
+    return library_open(&what, library, sizeof *library);
 }
 
 void cuda_dnn_library_close(struct cuda_dnn_library *library)
 {
-    if (library->opened != NULL)
-        (void)dlclose(library->opened);
-    memset(library, 0, sizeof *library);
+    library_close(library, sizeof *library);
 }
 
 enum err cuda_dnn_library_error(const struct cuda_dnn_library *library,
