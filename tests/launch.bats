@@ -202,6 +202,7 @@ END
 [[ "$1 $2" != "--print run.dir"* ]] || echo "$T/run"
 END
     ln -s "$(readlink -f "$JOBS/launch")" "$T/bin/tessera-launch"
+    ln -s "$(readlink -f "${TESSERA_BIN:-$JOBS/../build/bin}")"/tessera-{ckpt,health} "$T/bin"
     touch "$T/run.cfg"
 }
 

@@ -8,6 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
+#include "src/job/ledger_history.h"
 #include "tests/tap.h"
 
 static char folder[FSIO_PATH_MAX];
@@ -85,10 +86,11 @@ static void test_append(void)
 {
     unlink(ledger);
     double before = clock_wall();
-    tap_is_int(
-        ledger_append(folder, "start", 1,
-                      json_pack("{s:i, s:s}", "ranks", 4, "hosts", "n1\nn2")),
-        ERR_OK, "append start");
+    tap_is_int(ledger_append(folder, "start", 1,
+                             json_pack("{s:i, s:i, s:i, s:[], s:s}", "job", 7,
+                                       "restart", 0, "ranks", 4, "hosts",
+                                       "version", "n1\nn2")),
+               ERR_OK, "append start");
     tap_is_int(ledger_append(folder, "stop", 1, NULL), ERR_OK,
                "append without fields");
     char *text = read_ledger();
@@ -104,7 +106,7 @@ static void test_append(void)
                "attempt");
     tap_is_int(json_integer_value(json_object_get(object, "ranks")), 4,
                "field");
-    tap_is_str(json_string_value(json_object_get(object, "hosts")), "n1\nn2",
+    tap_is_str(json_string_value(json_object_get(object, "version")), "n1\nn2",
                "a newline in a field stays inside");
     json_decref(object);
     free(text);
@@ -138,9 +140,96 @@ static void test_failures(void)
     tap_ok(ledger_next_attempt(folder, &attempt) != ERR_OK,
            "a folder is not a ledger");
     rmdir(ledger);
-    tap_is_int(ledger_append(folder, "start\xff", 1, json_object()),
-               ERR_INTERNAL, "an event that is not UTF-8");
-    tap_ok(!fsio_exists(ledger), "nothing was written");
+}
+
+/* What the launch script has as words. */
+static void test_words(void)
+{
+    static const struct {
+        const char *event, *words[4];
+        const char *want; /* behind the time; NULL: ERR_USAGE */
+    } cases[] = {
+        { "restart",
+          { "job=7", "code=137", "reason=12", "progress=null" },
+          "\"attempt\":2,\"job\":7,\"code\":137,\"reason\":\"12\","
+          "\"progress\":null}\n" },
+        { "stop",
+          { "code=75", "reason=a\n\"b\" \xff", "by=launch", "progress=true" },
+          "\"reason\":\"a \\\"b\\\" ?\",\"by\":\"launch\",\"progress\":true}" },
+        { "reload", { "job=7" }, NULL },
+        { "exclude", { "job=7", "node=a", "code=b" }, NULL },
+        { "stop", { "code=75", "reason=x", "node=a" }, NULL },
+        { "stop", { "code=75", "reason=x", "reason" }, NULL },
+        { "stop", { "code=75x", "reason=x" }, NULL },
+        { "stop", { "code=75", "reason=x", "progress=maybe" }, NULL },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char words[4][32], *list[4];
+        int count = 0;
+        for (; count < 4 && cases[i].words[count] != NULL; count++) {
+            snprintf(words[count], sizeof words[0], "%s",
+                     cases[i].words[count]);
+            list[count] = words[count];
+        }
+        unlink(ledger);
+        tap_is_int(ledger_append_words(folder, cases[i].event, 2, list, count),
+                   cases[i].want != NULL ? ERR_OK : ERR_USAGE, "words %zu: %s",
+                   i, cases[i].event);
+        char *text = read_ledger();
+        tap_ok(cases[i].want != NULL ? strstr(text, cases[i].want) != NULL
+                                     : text[0] == '\0',
+               "words %zu: what was written", i);
+        free(text);
+    }
+}
+
+/* What the launch script asks. */
+static void test_job(void)
+{
+    static const struct {
+        const char *line;
+        int attempts, started, futile, unstarted, local;
+    } steps[] = {
+        { "{\"event\":\"start\",\"attempt\":1,\"job\":6}", 1, 0, 0, 0, -1 },
+        { "{\"event\":\"start\",\"attempt\":2,\"job\":7}", 2, 2, 0, 0, -1 },
+        { "{\"event\":\"commit-local\",\"step\":5}", 2, 2, 0, 0, 5 },
+        { "{\"event\":\"restart\",\"job\":7,\"progress\":false}", 2, 2, 1, 0,
+          5 },
+        { "{\"event\":\"restart\",\"job\":6,\"progress\":false}", 2, 2, 1, 0,
+          5 },
+        { "{\"event\":\"requeue\",\"job\":7,\"progress\":null,\"reason\":"
+          "\"" LEDGER_UNSTARTED "\"}",
+          2, 2, 1, 1, 5 },
+        { "{\"event\":\"requeue\",\"job\":7,\"progress\":false}\n{\"ev", 2, 2,
+          2, 1, 5 },
+        { "\n{\"event\":\"start\",\"attempt\":3,\"job\":7}", 3, 3, 2, 0, 5 },
+        { "{\"event\":\"restart\",\"job\":7,\"progress\":true}", 3, 3, 0, 0,
+          5 },
+        { "{\"event\":\"restart\",\"job\":7,\"progress\":false}", 3, 3, 1, 0,
+          5 },
+        { "{\"event\":\"hold\",\"job\":7}", 3, 3, 0, 0, 5 },
+    };
+    struct ledger_job job;
+    unlink(ledger);
+    tap_ok(ledger_job_read(folder, 7, &job) == ERR_OK && job.attempts == 0 &&
+               job.local_step == -1,
+           "no ledger: nothing has begun");
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        FILE *file = fopen(ledger, "a");
+        if (file == NULL || fprintf(file, "%s\n", steps[i].line) < 0 ||
+            fclose(file) != 0)
+            tap_ok(false, "write %s", ledger);
+        tap_ok(ledger_job_read(folder, 7, &job) == ERR_OK &&
+                   job.attempts == steps[i].attempts &&
+                   job.started == steps[i].started &&
+                   job.futile == steps[i].futile &&
+                   job.unstarted == steps[i].unstarted &&
+                   job.local_step == steps[i].local,
+               "step %zu: attempts %d, started %d, futile %d, unstarted %d, "
+               "local %lld",
+               i, job.attempts, job.started, job.futile, job.unstarted,
+               (long long)job.local_step);
+    }
 }
 
 int main(void)
@@ -156,6 +245,8 @@ int main(void)
     test_append();
     test_heal();
     test_failures();
+    test_words();
+    test_job();
     fsio_remove_tree(folder);
     return tap_done();
 }

@@ -163,7 +163,7 @@ watch_attempt()
 # Has the training program come so far that the attempt is in the ledger?
 attempt_started()
 {
-    [ "$(ledger_started)" -ge "$attempt" ]
+    [ "$(ledger_word started)" -ge "$attempt" ]
 }
 
 # What the ranks of the attempt wrote about why they left: "CODE TEXT", the
@@ -171,7 +171,7 @@ attempt_started()
 attempt_reason()
 {
     local number
-    number=$(ledger_started)
+    number=$(ledger_word started)
     [ "$number" -ge "$attempt" ] || return
     # Files may lack their last newline.
     awk '

@@ -62,7 +62,7 @@ mapfile -t good < <(nodes_usable "${nodes[@]}")
 scavenge "${good[@]}"
 # Meanwhile it may have been cancelled.
 [ "$(job_state)" = RUNNING ] || exit 0
-ledger requeue "$(ledger_attempts)" code=75 progress=null \
+ledger requeue "$(ledger_word attempts)" code=75 progress=null \
     reason="lost $(job_field BatchHost), the node of the launch script"
 ask scontrol requeue "$slurm_id"
 # An answer that got lost may have been a yes. Only a no leaves the job there.

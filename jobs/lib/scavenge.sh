@@ -24,14 +24,14 @@ scavenge()
 {
     local before end seconds step_rc
     before=$(newest_checkpoint)
-    [ -n "$local_dir" ] && [ $# -gt 0 ] && [[ $(newest_local) > $before ]] ||
+    [ -n "$local_dir" ] && [ $# -gt 0 ] && [[ $(ledger_word local) > $before ]] ||
         return
     seconds=$(scavenge_time)
     if [ "$seconds" -lt 5 ]; then
-        say "no time is left to save $(newest_local) from the nodes"
+        say "no time is left to save $(ledger_word local) from the nodes"
         return 1
     fi
-    say "saving $(newest_local) from the nodes $(join "$@")"
+    say "saving $(ledger_word local) from the nodes $(join "$@")"
     end=$((SECONDS + seconds))
     TESSERA_ATTEMPT_OF=$job start_step scavenge --mpi="$mpi" --nodes=$# \
         --ntasks=$# --ntasks-per-node=1 --nodelist="$(join "$@")" \

@@ -40,6 +40,12 @@ static const struct options_row rows[] = {
                 NUMBER_MAX, "largest share of the time in saves"),
     OPTION_REAL(struct ckpt_cmd, prior_hours, "prior-hours", "H", 0, NUMBER_MAX,
                 "node-hours per failure before any were seen (6000)"),
+    OPTION_WHOLE(struct ckpt_cmd, job, "job", "ID", 0, INT64_MAX,
+                 "whose decisions count"),
+    OPTION_TEXT(struct ckpt_cmd, event, "event", "NAME",
+                "add such a line, with each KEY=VALUE"),
+    OPTION_WHOLE(struct ckpt_cmd, attempt, "attempt", "N", 0, INT32_MAX,
+                 "whose line it is"),
     { 0 },
 };
 
@@ -96,13 +102,20 @@ static const struct command {
         "local! timeout json", 1, 1 },
       ckpt_cmd_scavenge,
       0 },
+    { { "ledger", "RUN [KEY=VALUE...]",
+        "what a launch script asks of the ledger, or adds", rows,
+        "job event attempt", 1, -1 },
+      ckpt_cmd_ledger,
+      0 },
 };
 
 static enum err run(const struct options *options, int *exit_code)
 {
     struct ckpt_cmd *cmd = options->into;
     const struct command *command = (const void *)options->command;
-    for (int i = 0; i < options->operand_count; i++) {
+    cmd->words = options->operands + 1;
+    cmd->word_count = options->operand_count - 1;
+    for (int i = 0; i < options->operand_count && i < CKPT_CMD_PATHS; i++) {
         cmd->paths[i] = options->operands[i];
         if (cmd->paths[i][0] == '\0')
             return err_set(ERR_USAGE, "%s: a path is empty",

@@ -10,7 +10,8 @@
 
 /* What stands on the command line behind the command's name. */
 struct ckpt_cmd {
-    const char *paths[2]; /* NULL: not given */
+#define CKPT_CMD_PATHS 2
+    const char *paths[CKPT_CMD_PATHS]; /* NULL: not given */
     bool json;
     bool stats;
     bool dry_run;
@@ -22,6 +23,11 @@ struct ckpt_cmd {
     double timeout_s;                    /* 0: not given */
     struct ckpt_interval_input interval; /* -1: not given */
     double prior_hours;
+    /* of the ledger: what is added, NULL: nothing; KEY=VALUE behind RUN */
+    const char *event;
+    int64_t attempt, job;
+    char *const *words;
+    int word_count;
 };
 
 /* A command may set *exit_code (0 before) where its result is no error. */
@@ -40,6 +46,7 @@ enum err ckpt_cmd_pin(const struct ckpt_cmd *cmd, int *exit_code);
 enum err ckpt_cmd_unpin(const struct ckpt_cmd *cmd, int *exit_code);
 enum err ckpt_cmd_prune(const struct ckpt_cmd *cmd, int *exit_code);
 enum err ckpt_cmd_interval(const struct ckpt_cmd *cmd, int *exit_code);
+enum err ckpt_cmd_ledger(const struct ckpt_cmd *cmd, int *exit_code);
 
 /* The only one for several ranks: one on each node. */
 enum err ckpt_cmd_scavenge(const struct ckpt_cmd *cmd, int *exit_code);

@@ -55,6 +55,12 @@ static double number(const json_t *line, const char *key)
     return json_is_number(value) ? json_number_value(value) : -1;
 }
 
+static bool is_give_up(const char *event)
+{
+    return strcmp(event, "give-up") == 0 ||
+           strcmp(event, "hold") == 0 /* its name in older ledgers */;
+}
+
 static void fail(struct scan *scan)
 {
     scan->out->failures += !scan->failed;
@@ -116,8 +122,7 @@ static enum err take_event(void *arg, const json_t *line)
         scan->open = false;
         scan->decided_s = time_s;
         return ERR_OK;
-    } else if (strcmp(event, "give-up") == 0 ||
-               strcmp(event, "hold") == 0 /* its name in older ledgers */) {
+    } else if (is_give_up(event)) {
         scan->open = false;
     }
     if (scan->decided_s == 0 && time_s > scan->last_s)
@@ -190,4 +195,38 @@ out:
     free(scan.restarts.list);
     free(scan.steps.list);
     return rc;
+}
+
+static enum err take_decision(void *arg, const json_t *line)
+{
+    struct ledger_job *job = arg;
+    const char *event = json_string_value(json_object_get(line, "event"));
+    const char *reason = json_string_value(json_object_get(line, "reason"));
+    const json_t *progress = json_object_get(line, "progress");
+    if (event == NULL)
+        return ERR_OK;
+    bool start = strcmp(event, "start") == 0, end = is_give_up(event);
+    job->attempts += start;
+    if (strcmp(event, "commit-local") == 0)
+        job->local_step = (int64_t)number(line, "step");
+    if (number(line, "job") != (double)job->number)
+        return ERR_OK;
+    if (start)
+        job->started = (int)number(line, "attempt");
+    if (start || end)
+        job->unstarted = 0;
+    if (reason != NULL && strcmp(reason, LEDGER_UNSTARTED) == 0)
+        job->unstarted++;
+    if (end || json_is_true(progress))
+        job->futile = 0;
+    job->futile += json_is_false(progress);
+    return ERR_OK;
+}
+
+enum err ledger_job_read(const char *run_dir, int64_t number,
+                         struct ledger_job *out)
+{
+    *out = (struct ledger_job){ .number = number, .local_step = -1 };
+    enum err rc = each_line(run_dir, "ledger.jsonl", 0, take_decision, out);
+    return rc == ERR_DATA ? ERR_OK : rc; /* of a run that has not begun */
 }

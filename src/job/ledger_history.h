@@ -3,6 +3,8 @@
  * unknown are passed over. */
 #pragma once
 
+#include <stdint.h>
+
 #include "src/base/err.h"
 
 /* A failure is an attempt that was followed by a "restart" or "requeue" with a
@@ -21,3 +23,23 @@ struct ledger_history {
 
 /* ERR_DATA when the run has no ledger. */
 enum err ledger_history_read(const char *run_dir, struct ledger_history *out);
+
+/* What a launch script has to know before it decides whether its job goes on. */
+struct ledger_job {
+    int64_t number; /* Slurm's, of the job */
+    int attempts;   /* of all jobs of the run */
+    int started;    /* the newest one that this job has started; 0: none */
+    /* Decisions of this job in a row, up to now, that followed an attempt
+     * without a newly committed checkpoint, and requeues by the signal of its
+     * time limit before an attempt began. Having given up ends either row:
+     * someone has looked. */
+    int futile, unstarted;
+    int64_t local_step; /* the newest on the nodes' own folders; -1: none */
+};
+
+/* The reason of such a requeue. */
+#define LEDGER_UNSTARTED "asked to stop (USR1) before the start"
+
+/* A run without a ledger has not begun. */
+enum err ledger_job_read(const char *run_dir, int64_t number,
+                         struct ledger_job *out);
