@@ -191,6 +191,12 @@ json_t *health_report_json(const struct health_verdict *verdict);
 void health_report_print(const struct health_verdict *verdict, FILE *file);
 /* An array of verdicts, one line each. */
 enum err health_report_dump(const json_t *verdicts, FILE *file);
+/* The same for shells, which should see no JSON: "verdict HOST STATE CODE CODES
+ * REASON", where CODES are those of all checks that are not ok, with commas
+ * between them, REASON may have blanks, and - stands for what there is not. */
+void health_report_words(const json_t *verdicts, FILE *file);
+/* The verdicts of a file of such lines, others passed over, as a new array. */
+enum err health_report_read(const char *path, json_t **verdicts);
 /* The same into PATH, or each into PATH/HOST.json when PATH is a folder; files
  * are replaced in one step. ERR_USAGE where something else than a file that may
  * be written is in the way: a device, a link, somebody's file. */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/regular.h"
 
 #define REPORT_DIGITS 6
 
@@ -174,6 +175,54 @@ out:
     return rc;
 }
 
+static const char *report_word(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL && text[0] != '\0' ? text : "-";
+}
+
+void health_report_words(const json_t *verdicts, FILE *file)
+{
+    size_t v, c;
+    const json_t *verdict, *check;
+    json_array_foreach(verdicts, v, verdict)
+    {
+        const char *comma = "";
+        fprintf(file, "verdict %s %s %s ", report_word(verdict, "host"),
+                report_word(verdict, "verdict"), report_word(verdict, "code"));
+        json_array_foreach(json_object_get(verdict, "checks"), c, check)
+        {
+            if (strcmp(report_word(check, "st"), "ok") == 0)
+                continue;
+            fprintf(file, "%s%s", comma, report_word(check, "code"));
+            comma = ",";
+        }
+        fprintf(file, "%s %s\n", comma[0] == '\0' ? "-" : "",
+                report_word(verdict, "reason"));
+    }
+}
+
+enum err health_report_read(const char *path, json_t **verdicts)
+{
+    FILE *file = NULL;
+    char *line = NULL;
+    size_t room = 0;
+    TRY(regular_stream(path, &file));
+    *verdicts = json_array();
+    for (ssize_t bytes;
+         file != NULL && (bytes = getline(&line, &room, file)) > 0;) {
+        json_t *verdict = json_loadb(line, (size_t)bytes, 0, NULL);
+        if (json_object_get(verdict, "verdict") != NULL)
+            json_array_append(*verdicts, verdict);
+        json_decref(verdict);
+    }
+    free(line);
+    if (file != NULL)
+        fclose(file);
+    return ERR_OK;
+}
+
+/* Replaces a file that we may write, or makes one; nothing else. */
 /* Replaces a file that we may write, or makes one; nothing else. The program may
  * be root's and the path somebody's: a link there could have it write over any
  * file of the system. */

@@ -43,8 +43,9 @@ install_check() { # FILE
 
 # check_says CODE-OF-EXIT JSON [WORDS ON STDERR]
 check_says() {
-    printf '#!/bin/bash\necho "%s" >&2\necho %q\nexit %d\n' "${3:-}" "$2" "$1" \
-        >"$NODE/check"
+    echo "$2" >"$NODE/verdict"
+    printf '#!/bin/bash\necho "%s" >&2\necho %q\nexit %d\n' "${3:-}" \
+        "$("$BIN/tessera-health" --read "$NODE/verdict")" "$1" >"$NODE/check"
     install_check "$NODE/check"
 }
 

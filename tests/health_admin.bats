@@ -191,9 +191,9 @@ END
 @test "a bad node that is well at the second look stays" {
     cat >"$NODE/check" <<END
 #!/bin/bash
-[ ! -e "$NODE/again" ] || { echo '{"verdict":"ok"}'; exit 0; }
+[ ! -e "$NODE/again" ] || { echo 'verdict - ok - - -'; exit 0; }
 touch "$NODE/again"
-echo '{"verdict":"bad","code":"HANG_TMP","reason":"tessera: HANG_TMP"}'
+echo 'verdict - bad HANG_TMP HANG_TMP tessera: HANG_TMP'
 exit 2
 END
     install_check "$NODE/check"
@@ -521,7 +521,7 @@ node_check() {
     unshare -m true 2>/dev/null || skip "mounting needs root"
     cat >"$NODE/check" <<'END'
 #!/bin/bash
-echo "{\"verdict\":\"warn\",\"reason\":\"tessera: called with $*\"}"
+echo "verdict - warn - - tessera: called with $*"
 exit 1
 END
     install_check "$NODE/check"

@@ -237,7 +237,7 @@ drained_by_user() {
     cat >"$DIR/slow" <<'END'
 #!/bin/bash
 sleep 1.3
-echo '{"verdict":"bad","code":"SHM_FULL","reason":"tessera: SHM_FULL shm 0/64"}'
+echo 'verdict n1 bad SHM_FULL SHM_FULL tessera: SHM_FULL shm 0/64'
 exit 2
 END
     install_check "$DIR/slow"

@@ -211,13 +211,6 @@ find_slurm()
 
 # --- looking ------------------------------------------------------------------
 
-# json_text LINE KEY: the first string of that name in a line of JSON.
-json_text()
-{
-    local pattern="\"$2\": ?\"([^\"]*)\""
-    [[ $1 =~ $pattern ]] && printf '%s' "${BASH_REMATCH[1]}"
-}
-
 # Sets gres to how many GPUs Slurm's Gres has, asked once an hour. What looks
 # like a slice of MIG is no GPU of its own, but not all slices look like one, and
 # a Gres may have more than there are on purpose.
@@ -273,23 +266,24 @@ find_gpus()
 }
 
 # check PHASE SECONDS: looks at the node; sets check_state (ok, warn, bad or
-# unknown), check_reason and check_line. Whatever is not ok is said.
+# unknown), check_reason and check_codes. Whatever is not ok is said.
 check()
 {
-    local line words=
-    bounded $(($2 + 2)) "$here/node-health" "$1" --json --budget "$2" \
+    local line rest words=
+    bounded $(($2 + 2)) "$here/node-health" "$1" --words --budget "$2" \
         ${gpus:+--gpus "$gpus"}
-    check_line=
+    check_state='' check_reason='' check_codes=''
     while IFS= read -r line; do
         case $line in
-        *'"verdict":'*) check_line=$line ;;
+        'verdict '*)
+            read -r _ _ check_state check_reason check_codes rest \
+                < <(printf '%s\n' "$line")
+            [ "$rest" = - ] || check_reason=$rest
+            ;;
         ?*) words+=" $line" ;;
         esac
     done < <(printf '%s\n' "$out")
     words=${words:0:300}
-    check_state=$(json_text "$check_line" verdict)
-    check_reason=$(json_text "$check_line" reason)
-    check_reason=${check_reason:-$(json_text "$check_line" code)}
     case $rc:$check_state in
     0:ok) [ -z "$words" ] || say "the check is ok, but says:$words" ;;
     1:warn) say "warning: $check_reason$words" ;;
@@ -309,8 +303,8 @@ check()
 # Whether users' files fill that folder.
 used_up()
 {
-    case $1:$check_line in
-    /dev/shm:*'"SHM_USED"'* | /tmp:*'"TMP_USED"'*) return 0 ;;
+    case $1:,$check_codes, in
+    /dev/shm:*,SHM_USED,* | /tmp:*,TMP_USED,*) return 0 ;;
     esac
     return 1
 }

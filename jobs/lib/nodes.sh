@@ -84,42 +84,36 @@ bounded_step()
     step_code
 }
 
-# read_verdict NODE FILE: the last complete verdict about a node; sets verdict,
-# code and reason, "unknown" where there is none.
+# read_verdict NODE FILE: the last complete verdict about a node; sets host,
+# verdict, code and reason, "unknown" where there is none.
 read_verdict()
 {
     local line
     verdict=unknown code=NO_VERDICT reason=$check_end
-    [ -s "$2" ] || return
     while read -r line; do
-        [ "$(json_text "$line" host | cut -d. -f1)" = "${1%%.*}" ] || continue
-        [ -n "$(json_text "$line" verdict)" ] || continue
-        verdict=$(json_text "$line" verdict)
-        code=$(json_text "$line" code)
-        reason=$(json_text "$line" reason)
-        verdict_line=$line
-    done <"$2"
+        [[ $line == "verdict ${1%%.*}"[.\ ]* ]] || continue
+        read -r _ host verdict code _ reason <<<"$line"
+    done < <("$bin/tessera-health" --read "$2")
 }
 
-# leave_verdict NODE: for root's epilog, which looks for itself.
+# leave_verdict NODE FILE: for root's epilog, which looks for itself.
 leave_verdict()
 {
     local file
     [ -n "$spool" ] && [ -d "$spool" ] && [ -w "$spool" ] || return
     file=$(mktemp "$spool/.verdict.XXXXXX") || return
-    printf '%s\n' "$verdict_line" >"$file" && chmod 644 "$file" &&
-        mv -f "$file" "$spool/verdict.$job.$1"
+    grep -F "\"host\":\"$host\"" "$2" | tail -n 1 >"$file" &&
+        chmod 644 "$file" && mv -f "$file" "$spool/verdict.$job.$1"
 }
 
 # judge FILES NODE...: reads the verdicts, where %s in FILES stands for a node;
 # sets good, bad and unknown.
 judge()
 {
-    local node files=$1 verdict code reason verdict_line
+    local node files=$1 host verdict code reason
     shift
     good=() bad=() unknown=()
     for node in "$@"; do
-        verdict_line=
         read_verdict "$node" "${files//%s/$node}"
         case $verdict in
         ok) good+=("$node") ;;
@@ -131,7 +125,7 @@ judge()
             ;;
         bad)
             bad+=("$node")
-            leave_verdict "$node"
+            leave_verdict "$node" "${files//%s/$node}"
             ledger exclude "$attempt" node="$node" code="$code" reason="$reason"
             say "node $node is bad and left out: $code: $reason"
             ;;

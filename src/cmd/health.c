@@ -18,6 +18,10 @@
 static const struct options_row rows[] = {
     OPTION_FLAG(struct health_args, json, "json",
                 "the verdict as one line of JSON instead of a table"),
+    OPTION_FLAG(struct health_args, words, "words",
+                "the same as words, for scripts"),
+    OPTION_TEXT(struct health_args, read, "read", "FILE",
+                "check nothing: the verdicts in FILE as words"),
     OPTION_REAL(struct health_args, budget_s, "budget", "S", OPTION_ABOVE_0,
                 86400, "seconds that all checks together may take"),
     OPTION_WHOLE(struct health_args, gpus, "gpus", "N", 1, 64,
@@ -80,6 +84,8 @@ enum err health_publish(const struct health_args *arguments, json_t *verdicts)
     fflush(stdout);
     if (verdicts == NULL)
         rc = err_set(ERR_MEMORY, "no memory for the verdict");
+    if (rc == ERR_OK && arguments->words)
+        health_report_words(verdicts, stdout);
     if (rc == ERR_OK && arguments->json)
         rc = health_report_dump(verdicts, stdout);
     if (rc == ERR_OK && arguments->out != NULL)
@@ -97,7 +103,7 @@ static int run_phase(const struct health_args *arguments,
         arguments->budget_s > 0 ? arguments->budget_s : health_budget_s(env);
     const struct health_check *table = health_table(&count);
     health_run(table, count, env, budget_s, &verdict);
-    if (!arguments->json)
+    if (!arguments->json && !arguments->words)
         health_report_print(&verdict, stdout);
     if (health_publish(arguments, health_report_json(&verdict)) != ERR_OK) {
         log_error("%s", err_text());
@@ -116,6 +122,18 @@ static int run_repaired(const char *root)
     return HEALTH_UNKNOWN;
 }
 
+static int run_read(const char *path)
+{
+    json_t *verdicts = NULL;
+    if (health_report_read(path, &verdicts) != ERR_OK) {
+        log_error("%s", err_text());
+        return HEALTH_UNKNOWN;
+    }
+    health_report_words(verdicts, stdout);
+    json_decref(verdicts);
+    return 0;
+}
+
 /* What there is to do must be said, once. */
 static enum err check_arguments(const struct options *options,
                                 struct health_args *arguments,
@@ -126,7 +144,8 @@ static enum err check_arguments(const struct options *options,
                        options->operands[1]);
     if (options->operand_count > 0)
         arguments->phase = options->operands[0];
-    if (arguments->phase == NULL && !arguments->pairs && !arguments->repaired)
+    if (arguments->phase == NULL && !arguments->pairs && !arguments->repaired &&
+        arguments->read == NULL)
         return err_set(ERR_USAGE, "give a phase: quick, prolog, epilog or job");
     if (arguments->phase != NULL &&
         !health_phase_parse(arguments->phase, &env->phase))
@@ -160,6 +179,8 @@ int main(int argc, char **argv)
     }
     if (check_arguments(&options, &arguments, &env) != ERR_OK)
         goto usage;
+    if (arguments.read != NULL)
+        return run_read(arguments.read);
     if (arguments.repaired)
         return run_repaired(arguments.root);
     if ((arguments.config != NULL

@@ -5,10 +5,10 @@
 #include "healthcheck/health.h"
 
 struct health_args {
-    bool json, pairs, allow_inject, repaired;
+    bool json, words, pairs, allow_inject, repaired;
     double budget_s; /* 0: the phase's own */
     int gpus;        /* 0: not said */
-    const char *out, *root, *config, *phase;
+    const char *out, *read, *root, *config, *phase;
 };
 
 /* Prints and stores verdicts; steals them. They are out before a sick shared

@@ -31,7 +31,7 @@ int health_pairs(const struct health_args *arguments,
     TRY_OUT(health_pair_run(comm, &options, &pairs));
     state = health_pair_state(pairs);
     if (comm_rank(comm) == 0) {
-        if (!arguments->json)
+        if (!arguments->json && !arguments->words)
             health_pair_print(pairs, stdout);
         TRY_OUT(health_publish(arguments, health_pair_json(pairs)));
     }
