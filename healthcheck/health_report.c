@@ -222,7 +222,6 @@ enum err health_report_read(const char *path, json_t **verdicts)
     return ERR_OK;
 }
 
-/* Replaces a file that we may write, or makes one; nothing else. */
 /* Replaces a file that we may write, or makes one; nothing else. The program may
  * be root's and the path somebody's: a link there could have it write over any
  * file of the system. */

@@ -1,5 +1,5 @@
 /* squeue is a script of the test that prints what a file says. */
-#include "src/job/time_left.h"
+#include "src/job/slurm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

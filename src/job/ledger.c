@@ -182,38 +182,57 @@ enum err ledger_append_words(const char *run_dir, const char *event,
     return rc;
 }
 
-/* The line's event, if it is of this name; else NULL. */
-static json_t *ledger_event(const char *line, size_t bytes, const char *name)
-{
-    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
-    const char *event = json_string_value(json_object_get(object, "event"));
-    if (event != NULL && strcmp(event, name) == 0)
-        return object;
-    json_decref(object);
-    return NULL;
-}
-
-/* Closes the file, which may be NULL. */
-static enum err add_events(FILE *file, const char *path, const char *name,
-                           json_t *events)
+/* Every line that is a JSON object; closes the file, which may be NULL. */
+static enum err each_object(FILE *file, const char *path, ledger_line_fn take,
+                            void *arg)
 {
     enum err rc = ERR_OK;
-    char *line = NULL;
-    size_t capacity = 0;
-    while (rc == ERR_OK && file != NULL) {
-        ssize_t bytes = getline(&line, &capacity, file);
-        if (bytes < 0)
-            break;
-        json_t *event = ledger_event(line, (size_t)bytes, name);
-        if (event != NULL && json_array_append_new(events, event) != 0)
-            rc = err_set(ERR_MEMORY, "%s: out of memory", path);
+    char *text = NULL;
+    size_t room = 0;
+    for (ssize_t bytes; rc == ERR_OK && file != NULL &&
+                        (bytes = getline(&text, &room, file)) > 0;) {
+        json_t *line =
+            json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, NULL);
+        if (json_is_object(line))
+            rc = take(arg, line);
+        json_decref(line);
     }
     if (rc == ERR_OK && file != NULL && ferror(file))
         rc = err_errno("%s: read", path);
-    free(line);
+    free(text);
     if (file != NULL)
         fclose(file);
     return rc;
+}
+
+enum err ledger_each_line(const char *run_dir, const char *name, long tail,
+                          ledger_line_fn take, void *arg)
+{
+    char path[FSIO_PATH_MAX];
+    FILE *file = NULL;
+    TRY(fsio_path(path, "%s/%s", run_dir, name));
+    TRY(regular_stream(path, &file));
+    if (file == NULL)
+        return err_set(ERR_DATA, "%s: no such file", path);
+    /* A file shorter than the tail is read from its beginning. */
+    if (tail > 0)
+        (void)fseek(file, -tail, SEEK_END);
+    return each_object(file, path, take, arg);
+}
+
+struct wanted {
+    const char *name;
+    json_t *events;
+};
+
+static enum err collect(void *arg, json_t *line)
+{
+    const struct wanted *wanted = arg;
+    const char *event = json_string_value(json_object_get(line, "event"));
+    return event == NULL || strcmp(event, wanted->name) != 0 ||
+                   json_array_append(wanted->events, line) == 0
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "ledger: out of memory");
 }
 
 enum err ledger_events(const char *run_dir, const char *name, json_t **out)
@@ -222,20 +241,20 @@ enum err ledger_events(const char *run_dir, const char *name, json_t **out)
     char path[FSIO_PATH_MAX];
     char *kept = NULL;
     FILE *file = NULL;
-    json_t *events = json_array();
-    assert(run_dir != NULL && name != NULL);
+    struct wanted wanted = { name, json_array() };
+    assert(fields_of(name) != NULL);
     TRY_OUT(fsio_path(path, "%s/%s", run_dir, LEDGER_NAME));
     TRY_OUT(regular_stream(path, &file));
-    TRY_OUT(add_events(file, path, name, events));
+    TRY_OUT(each_object(file, path, collect, &wanted));
     kept = lines_kept(path);
     if (kept != NULL)
-        TRY_OUT(
-            add_events(fmemopen(kept, strlen(kept), "r"), path, name, events));
-    *out = events;
-    events = NULL;
+        TRY_OUT(each_object(fmemopen(kept, strlen(kept), "r"), path, collect,
+                            &wanted));
+    *out = wanted.events;
+    wanted.events = NULL;
 out:
     free(kept);
-    json_decref(events);
+    json_decref(wanted.events);
     return rc;
 }
 

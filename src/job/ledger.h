@@ -20,6 +20,12 @@ enum err ledger_append(const char *run_dir, const char *event, int attempt,
 enum err ledger_append_words(const char *run_dir, const char *event,
                              int attempt, char *const *fields, int count);
 
+/* Every line of RUN/NAME that is a JSON object, or of its last `tail` bytes (0:
+ * of all): torn and unknown ones are passed over. ERR_DATA: no such file. */
+typedef enum err (*ledger_line_fn)(void *arg, json_t *line);
+enum err ledger_each_line(const char *run_dir, const char *name, long tail,
+                          ledger_line_fn take, void *arg);
+
 /* All events of this name, oldest first and those included that the process
  * keeps, as a new array (json_decref); empty where there is no ledger. A torn
  * last line (power cut) is ignored and healed by the next append. */

@@ -3,19 +3,16 @@
 #include "src/job/ledger_history.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/fsio.h"
 #include "src/base/array.h"
-#include "src/base/regular.h"
 #include "src/base/median.h"
 #include "src/job/exit_code.h"
+#include "src/job/ledger.h"
 
 #define SECONDS_PER_HOUR 3600.0
 /* The end of metrics.jsonl that is read: some thousand steps. */
@@ -92,7 +89,7 @@ static enum err take_start(struct scan *scan, const json_t *line, double time_s)
     return ERR_OK;
 }
 
-static enum err take_event(void *arg, const json_t *line)
+static enum err take_event(void *arg, json_t *line)
 {
     struct scan *scan = arg;
     const char *event = json_string_value(json_object_get(line, "event"));
@@ -130,48 +127,11 @@ static enum err take_event(void *arg, const json_t *line)
     return ERR_OK;
 }
 
-static enum err take_step(void *arg, const json_t *line)
+static enum err take_step(void *arg, json_t *line)
 {
     struct scan *scan = arg;
     double step_ms = number(line, "step_ms");
     return step_ms > 0 ? add(&scan->steps, step_ms / 1e3) : ERR_OK;
-}
-
-typedef enum err (*line_fn)(void *arg, const json_t *line);
-
-/* Every line that is a JSON object, of the last `tail` bytes; 0: of all. */
-static enum err each_line(const char *run_dir, const char *name, long tail,
-                          line_fn take, void *arg)
-{
-    enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX];
-    char *text = NULL;
-    size_t room = 0;
-    FILE *file = NULL;
-    TRY_OUT(fsio_path(path, "%s/%s", run_dir, name));
-    TRY_OUT(regular_stream(path, &file));
-    if (file == NULL) {
-        rc = err_set(ERR_DATA, "%s: no such file", path);
-        goto out;
-    }
-    /* A file shorter than the tail is read from its beginning. */
-    if (tail > 0)
-        (void)fseek(file, -tail, SEEK_END);
-    for (ssize_t length; (length = getline(&text, &room, file)) > 0;) {
-        json_t *line =
-            json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, NULL);
-        rc = json_is_object(line) ? take(arg, line) : ERR_OK;
-        json_decref(line);
-        if (rc != ERR_OK)
-            goto out;
-    }
-    if (ferror(file))
-        rc = err_errno("%s: read", path);
-out:
-    free(text);
-    if (file != NULL)
-        fclose(file);
-    return rc;
 }
 
 enum err ledger_history_read(const char *run_dir, struct ledger_history *out)
@@ -179,10 +139,10 @@ enum err ledger_history_read(const char *run_dir, struct ledger_history *out)
     enum err rc = ERR_OK;
     struct scan scan = { .out = out };
     *out = (struct ledger_history){ 0 };
-    TRY_OUT(each_line(run_dir, "ledger.jsonl", 0, take_event, &scan));
+    TRY_OUT(ledger_each_line(run_dir, "ledger.jsonl", 0, take_event, &scan));
     close_attempt(&scan);
-    rc = each_line(run_dir, "metrics.jsonl", METRICS_TAIL_BYTES, take_step,
-                   &scan);
+    rc = ledger_each_line(run_dir, "metrics.jsonl", METRICS_TAIL_BYTES,
+                          take_step, &scan);
     if (rc == ERR_DATA) /* a run that was cut off before its first step */
         rc = ERR_OK;
     out->cost_s = median(&scan.costs);
@@ -197,7 +157,7 @@ out:
     return rc;
 }
 
-static enum err take_decision(void *arg, const json_t *line)
+static enum err take_decision(void *arg, json_t *line)
 {
     struct ledger_job *job = arg;
     const char *event = json_string_value(json_object_get(line, "event"));
@@ -227,6 +187,7 @@ enum err ledger_job_read(const char *run_dir, int64_t number,
                          struct ledger_job *out)
 {
     *out = (struct ledger_job){ .number = number, .local_step = -1 };
-    enum err rc = each_line(run_dir, "ledger.jsonl", 0, take_decision, out);
+    enum err rc =
+        ledger_each_line(run_dir, "ledger.jsonl", 0, take_decision, out);
     return rc == ERR_DATA ? ERR_OK : rc; /* of a run that has not begun */
 }

@@ -1,7 +1,7 @@
 /* A counter of RAPL is a zone: packages have numbers, and zones within them,
  * "core" and "uncore", which are part of the package, and "dram", which is not.
  * "psys" is of the whole machine, where there is one, and would count twice. */
-#include "src/job/node_energy.h"
+#include "src/job/node_usage.h"
 
 #include <dirent.h>
 #include <errno.h>

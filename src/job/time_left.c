@@ -1,11 +1,10 @@
 /* Whether the job's time limit is near, asking Slurm as rarely as possible. The
  * question itself is slurm.c's. */
-#include "src/job/time_left.h"
+#include "src/job/slurm.h"
 
 #include <math.h>
 
 #include "src/base/clock.h"
-#include "src/job/slurm.h"
 
 #define TIME_LEFT_ASK_S 30.0
 #define TIME_LEFT_UNKNOWN_S 300.0

@@ -18,7 +18,6 @@
 #include "src/job/lock.h"
 #include "src/job/slurm.h"
 #include "src/job/stop.h"
-#include "src/job/time_left.h"
 #include "src/train/run/run.h"
 
 #define STOP_LEAD_S_MIN 30.0

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "healthcheck/health_nvml.h"
-#include "src/job/node_energy.h"
 #include "src/job/node_usage.h"
 #include "src/tracking/tracking_record.h"
 
