@@ -1,5 +1,5 @@
-/* What works on checkpoints without a communicator: listing, verifying,
- * sweeping. Saves begin in ckpt_saver.c, loads in ckpt_load.c. */
+/* What works on checkpoints without a communicator: listing, sweeping,
+ * naming. Saves begin in ckpt_saver.c, loads in ckpt_load.c. */
 #include "checkpoint/ckpt.h"
 
 #include <stdio.h>
@@ -8,8 +8,6 @@
 
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_manifest.h"
-#include "checkpoint/files/ckpt_read.h"
-#include "checkpoint/files/ckpt_view.h"
 #include "src/base/new.h"
 
 enum err ckpt_sweep(const char *run_dir)
@@ -22,7 +20,7 @@ enum err ckpt_describe(const char *checkpoint_dir, struct ckpt_info *info)
 {
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
-    *info = (struct ckpt_info){ .step = ckpt_index_step_of(checkpoint_dir) };
+    *info = (struct ckpt_info){ .step = ckpt_manifest_step_of(checkpoint_dir) };
     TRY_OUT(fsio_path(info->path, "%s", checkpoint_dir));
     rc = ckpt_manifest_read(info->path, NULL, NULL, &manifest);
     if (rc == ERR_OK) {
@@ -70,25 +68,9 @@ out:
     return rc;
 }
 
-enum err ckpt_verify(const char *checkpoint_dir)
-{
-    enum err rc = ERR_OK;
-    struct ckpt_manifest *manifest = NULL;
-    struct ckpt_read *reader = NULL;
-    TRY_OUT(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
-    TRY_OUT(ckpt_read_create(checkpoint_dir, manifest, &reader));
-    for (int s = 0; s < manifest->shard_count; s++)
-        TRY_OUT(ckpt_read_all(reader, s));
-    TRY_OUT(ckpt_view_check(checkpoint_dir, manifest));
-out:
-    ckpt_read_destroy(reader);
-    ckpt_manifest_destroy(manifest);
-    return rc;
-}
-
 enum err ckpt_identify(const char *run_dir, const char *run_uuid)
 {
-    if (!ckpt_index_uuid_valid(run_uuid))
+    if (!ckpt_manifest_uuid_valid(run_uuid))
         return err_set(
             ERR_CHECKPOINT,
             "%s: the checkpoint names the run '%s', which is no uuid: "

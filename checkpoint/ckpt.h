@@ -265,9 +265,6 @@ enum err ckpt_describe(const char *checkpoint_dir, struct ckpt_info *info);
 /* All committed checkpoints of a run, oldest first; *list is malloc'ed. */
 enum err ckpt_list(const char *run_dir, struct ckpt_info **list, int *count);
 
-/* Verify every byte of a checkpoint folder against its CRCs. */
-enum err ckpt_verify(const char *checkpoint_dir);
-
 /* SHA-256 over tensors sorted by name: name NUL dtype-name NUL dims(int64 LE)
  * shape[](int64 LE) row-major bytes; then the step (int64 LE); CRCs verified,
  * independent of sharding. hex has 65 bytes. */

@@ -17,6 +17,7 @@
 
 #include "checkpoint/ckpt_place.h"
 #include "checkpoint/files/ckpt_read.h"
+#include "src/base/new.h"
 
 /* Two rounds are in flight; each slot has at most one receive and two sends,
  * which fits into comm's pool of requests. */
@@ -326,15 +327,10 @@ static void read_private(struct exchange *x)
 
 static enum err allocate(struct exchange *x, const char *dir)
 {
-    x->bytes = calloc((size_t)x->ranks, sizeof *x->bytes);
-    x->counts = calloc((size_t)x->ranks, sizeof *x->counts);
-    bool good = x->bytes != NULL && x->counts != NULL;
-    for (int i = 0; i < ROUNDS; i++) {
-        x->rounds[i].window = calloc(1, (size_t)CKPT_EXCHANGE_BYTES);
-        good = good && x->rounds[i].window != NULL;
-    }
-    if (!good)
-        return err_set(ERR_MEMORY, "%s: out of memory for loading", dir);
+    TRY(new_zeroed(&x->bytes, (size_t)x->ranks));
+    TRY(new_zeroed(&x->counts, (size_t)x->ranks));
+    for (int i = 0; i < ROUNDS; i++)
+        TRY(new_zeroed(&x->rounds[i].window, (size_t)CKPT_EXCHANGE_BYTES));
     TRY(ckpt_read_create(dir, x->manifest, &x->reader));
     x->stats->buffer_bytes =
         (int64_t)ROUNDS * CKPT_EXCHANGE_BYTES + CKPT_BLOCK_BYTES;

@@ -42,28 +42,9 @@ static int64_t run_begin(const struct runs *runs, int64_t run)
     return ckpt_part_run_begin(runs->part, runs->dims, runs->shape, run);
 }
 
-/* The first run that ends after `at`; runs->count: none. */
 static int64_t run_after(const struct runs *runs, int64_t at)
 {
-    int64_t low = 0, high = runs->count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (run_begin(runs, middle) + runs->elements > at)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
-
-static bool boxes_apart(const struct ckpt_part *a, const struct ckpt_part *b,
-                        int dims)
-{
-    for (int d = 0; d < dims && a->boxed && b->boxed; d++)
-        if (a->origin[d] >= b->origin[d] + b->extent[d] ||
-            b->origin[d] >= a->origin[d] + a->extent[d])
-            return true;
-    return false;
+    return ckpt_part_run_after(runs->part, runs->dims, runs->shape, at);
 }
 
 /* The stretch of the flattened tensor that run `run` shares with the stored
@@ -85,7 +66,8 @@ bool ckpt_place_touches(int dims, const int64_t *shape,
     struct runs have = runs_of(stored, dims, shape);
     struct runs want = runs_of(wanted, dims, shape);
     if (first >= end || have.count == 0 || want.count == 0 ||
-        boxes_apart(stored, wanted, dims))
+        (stored->boxed && wanted->boxed &&
+         ckpt_part_boxes_apart(stored, wanted, dims)))
         return false;
     int64_t want_end = run_begin(&want, want.count - 1) + want.elements;
     int64_t run =
@@ -173,24 +155,35 @@ bool ckpt_place_converts(enum dtype from, enum dtype to)
     return from == to || (dtype_is_real(from) && dtype_is_real(to));
 }
 
-static double get(enum dtype dtype, const char *at)
+double ckpt_place_value(enum dtype dtype, const void *data, int64_t i)
 {
-    double wide;
+    const char *at = (const char *)data + (size_t)i * dtype_bytes(dtype);
+    double wide = 0;
     float narrow;
     uint16_t half;
     uint32_t bits;
-    if (dtype == DTYPE_F64) {
-        memcpy(&wide, at, sizeof wide);
-        return wide;
-    }
-    if (dtype == DTYPE_BF16) {
+    int32_t whole;
+    switch (dtype) {
+    case DTYPE_F32:
+        memcpy(&narrow, at, sizeof narrow);
+        return (double)narrow;
+    case DTYPE_BF16:
         memcpy(&half, at, sizeof half);
         bits = (uint32_t)half << 16;
         memcpy(&narrow, &bits, sizeof narrow);
-    } else {
-        memcpy(&narrow, at, sizeof narrow);
+        return (double)narrow;
+    case DTYPE_I32:
+        memcpy(&whole, at, sizeof whole);
+        return whole;
+    case DTYPE_U8:
+        return *(const unsigned char *)at;
+    case DTYPE_F64:
+        memcpy(&wide, at, sizeof wide);
+        break;
+    case DTYPES:
+        break;
     }
-    return (double)narrow;
+    return wide;
 }
 
 /* Rounded once: the float in between is rounded to odd (cut off, the last bit
@@ -227,8 +220,7 @@ static void put(enum dtype dtype, char *at, double value)
 void ckpt_place_convert(enum dtype from, const void *source, enum dtype to,
                         void *target, int64_t count)
 {
-    size_t step = dtype_bytes(from), size = dtype_bytes(to);
-    const char *at = source;
+    size_t size = dtype_bytes(to);
     char *out = target;
     assert(count >= 0);
     assert(ckpt_place_converts(from, to));
@@ -236,6 +228,6 @@ void ckpt_place_convert(enum dtype from, const void *source, enum dtype to,
         memcpy(target, source, (size_t)count * size);
         return;
     }
-    for (int64_t i = 0; i < count; i++, at += step, out += size)
-        put(to, out, get(from, at));
+    for (int64_t i = 0; i < count; i++, out += size)
+        put(to, out, ckpt_place_value(from, source, i));
 }

@@ -28,6 +28,9 @@ bool ckpt_place_touches(int dims, const int64_t *shape,
 enum err ckpt_place_copy(const struct ckpt_place *place, int64_t first,
                          int64_t end, const void *elements);
 
+/* The value of element number i of an array. */
+double ckpt_place_value(enum dtype dtype, const void *data, int64_t i);
+
 /* Two dtypes between which elements can be converted. */
 bool ckpt_place_converts(enum dtype from, enum dtype to);
 

@@ -13,9 +13,28 @@
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_manifest.h"
+#include "checkpoint/files/ckpt_read.h"
+#include "checkpoint/files/ckpt_view.h"
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
 #include "tests/tap.h"
+
+/* Every byte against its CRCs. */
+static inline enum err fixture_verify(const char *checkpoint_dir)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_manifest *manifest = NULL;
+    struct ckpt_read *reader = NULL;
+    TRY_OUT(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
+    TRY_OUT(ckpt_read_create(checkpoint_dir, manifest, &reader));
+    for (int s = 0; s < manifest->shard_count; s++)
+        TRY_OUT(ckpt_read_all(reader, s));
+    TRY_OUT(ckpt_view_check(checkpoint_dir, manifest));
+out:
+    ckpt_read_destroy(reader);
+    ckpt_manifest_destroy(manifest);
+    return rc;
+}
 
 #define FIXTURE_ITEMS 7
 

@@ -60,7 +60,7 @@ static void test_list(const char *run)
     tap_is_str(count > 0 ? list[0].state : "", "good", "good");
     tap_is_int(count > 0 ? list[0].ranks : 0, 1, "one rank");
     for (int i = 0; i < count; i++)
-        is_ok(ckpt_verify(list[i].path), "every byte verifies");
+        is_ok(fixture_verify(list[i].path), "every byte verifies");
     free(list);
     is_ok(ckpt_list("/nonexistent", &list, &count), "no run is an empty list");
     tap_is_int(count, 0, "of no entries");

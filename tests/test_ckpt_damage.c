@@ -192,7 +192,7 @@ static void test_fall_back(struct comm *comm, const char *folder)
             rc = fixture_save(comm, run, 2, 2, 0);
         damages[i].damage(run);
         ckpt_index_path(path, run, 2);
-        tap_ok(rc == ERR_OK && ckpt_verify(path) == ERR_CHECKPOINT,
+        tap_ok(rc == ERR_OK && fixture_verify(path) == ERR_CHECKPOINT,
                "%s does not verify", damages[i].what);
         rc = fixture_load(comm, run, &step, &values);
         tap_ok(rc == ERR_OK && step == 1 && values == 1,
@@ -220,7 +220,7 @@ static void test_lost_view(struct comm *comm, const char *folder)
         enum err rc = fixture_save(comm, run, 2, 2, 0);
         losses[i](run);
         ckpt_index_path(path, run, 2);
-        tap_ok(rc == ERR_OK && ckpt_verify(path) == ERR_CHECKPOINT &&
+        tap_ok(rc == ERR_OK && fixture_verify(path) == ERR_CHECKPOINT &&
                    strstr(err_text(), CKPT_VIEW_FILE) != NULL,
                "a %s view does not verify", i == 0 ? "missing" : "truncated");
         tap_ok(fixture_load(comm, run, &step, &values) == ERR_OK && step == 2 &&
@@ -272,7 +272,7 @@ static void test_every_byte(const char *dir, const char *file)
     for (size_t i = 0; i < bytes; i++) {
         char changed = (char)(data[i] ^ (1 << (i % 8)));
         bool wrote = pwrite(fd, &changed, 1, (off_t)i) == 1;
-        bool noticed = ckpt_verify(dir) != ERR_OK;
+        bool noticed = fixture_verify(dir) != ERR_OK;
         wrote &= pwrite(fd, &data[i], 1, (off_t)i) == 1;
         if (!noticed || !wrote) {
             missed++;
@@ -302,11 +302,11 @@ static void test_exhaustive(struct comm *comm, const char *run)
     struct ckpt_options options = { .attempt = "1.1", .keep = 1 };
     enum err rc = ckpt_save(comm, run, 1, NULL, items, 2, &options, NULL);
     ckpt_index_path(dir, run, 1);
-    tap_ok(rc == ERR_OK && ckpt_verify(dir) == ERR_OK, "a tiny checkpoint");
+    tap_ok(rc == ERR_OK && fixture_verify(dir) == ERR_OK, "a tiny checkpoint");
     test_every_byte(dir, SHARD);
     test_every_byte(dir, CKPT_VIEW_FILE);
     test_every_byte(dir, CKPT_MANIFEST_FILE);
-    tap_ok(ckpt_verify(dir) == ERR_OK, "it is good again");
+    tap_ok(fixture_verify(dir) == ERR_OK, "it is good again");
 }
 
 /* --- manifests with a good CRC and wrong contents --- */

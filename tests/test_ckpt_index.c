@@ -102,7 +102,7 @@ static void test_pins(struct comm *comm, const char *run)
     is_ok(ckpt_index_pin(dir, "first"), "pin");
     is_ok(ckpt_index_pin(dir, "second"), "pin again");
     tap_ok(ckpt_index_pinned(dir), "it is pinned");
-    is_ok(ckpt_verify(dir), "and good");
+    is_ok(fixture_verify(dir), "and good");
     is_ok(fixture_save(comm, run, 5, 6, 0), "it is replaced by a replay");
     is_ok(fsio_read_file(path, 100, &text, &bytes), "the pin stays");
     tap_is_str(text, "second", "with its reason");

@@ -279,7 +279,7 @@ static void holds(struct levels *l, int64_t step)
     ckpt_index_path(dir, l->run, step);
     everywhere(l,
                ckpt_index_latest_read(l->run) == step &&
-                   (comm_rank(l->comm) != 0 || ckpt_verify(dir) == ERR_OK),
+                   (comm_rank(l->comm) != 0 || fixture_verify(dir) == ERR_OK),
                "step %lld is verified, with its view", (long long)step);
 }
 

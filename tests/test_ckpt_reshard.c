@@ -207,7 +207,7 @@ static void test_pins(const char *dir)
     tap_ok(fsio_read_file(path, 64, &text, &bytes) == ERR_OK, "its reason");
     tap_is_str(text != NULL ? text : "", "two", "is the last");
     free(text);
-    tap_ok(ckpt_verify(dir) == ERR_OK, "a pin is no damage");
+    tap_ok(fixture_verify(dir) == ERR_OK, "a pin is no damage");
     tap_ok(ckpt_index_unpin(dir) == ERR_OK && !ckpt_index_pinned(dir),
            "unpinned");
     tap_is_int(ckpt_index_pin("/nonexistent", ""), ERR_CHECKPOINT,

@@ -198,7 +198,7 @@ static void check_contents(const char *dir, const char *what)
         }
     tap_is_int(wrong, 0, "%s: every element is where it belongs (%d boxes)",
                what, boxes / 2);
-    is_ok(ckpt_verify(dir), "and every byte verifies");
+    is_ok(fixture_verify(dir), "and every byte verifies");
     ckpt_read_destroy(reader);
     ckpt_manifest_destroy(m);
 }

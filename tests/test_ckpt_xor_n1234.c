@@ -12,30 +12,6 @@ static int members_of(int ranks, int group)
     return ranks == 3 ? 3 : ranks < group ? ranks : group;
 }
 
-/* --- groups --- */
-
-static void test_groups(const struct world *world)
-{
-    static const struct {
-        int ranks, group, smallest, largest;
-    } cases[] = { { 1, 8, 1, 1 }, { 2, 2, 2, 2 }, { 2, 8, 2, 2 },
-                  { 3, 8, 3, 3 }, { 3, 3, 3, 3 }, { 3, 2, 3, 3 },
-                  { 4, 8, 4, 4 }, { 4, 3, 2, 2 }, { 4, 2, 2, 2 } };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct ckpt_xor *parity = NULL;
-        int smallest = 0, largest = 0;
-        if (cases[i].ranks != world->ranks)
-            continue;
-        if (ckpt_xor_create(world->comm, cases[i].group, world->local,
-                            &parity) == ERR_OK)
-            ckpt_xor_groups(parity, &smallest, &largest);
-        ckpt_xor_destroy(parity);
-        tap_ok(smallest == cases[i].smallest && largest == cases[i].largest,
-               "%d nodes in groups of up to %d: %d to %d", world->ranks,
-               cases[i].group, smallest, largest);
-    }
-}
-
 /* --- any node lost --- */
 
 static int64_t bytes_here(const char *dir, const char *prefix, int *count)
@@ -170,7 +146,6 @@ static void run_tests(struct world *world)
 {
     int64_t step = 1;
     bool local;
-    test_groups(world);
     if (world->ranks == 1) {
         everywhere(world, saves(world, 8, cuts[0], 2) && comes_back(world, 2),
                    "one node: saved without parity");

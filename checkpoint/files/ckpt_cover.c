@@ -72,22 +72,12 @@ static int order_3(const void *a, const void *b)
     return order_in(a, b, 3);
 }
 
-static bool overlap(const struct ckpt_part *x, const struct ckpt_part *y,
-                    int dims)
-{
-    for (int d = 0; d < dims; d++)
-        if (x->origin[d] >= y->origin[d] + y->extent[d] ||
-            y->origin[d] >= x->origin[d] + x->extent[d])
-            return false;
-    return true;
-}
-
 static bool overlap_in_pairs(const struct ckpt_part *boxes, size_t count,
                              int dims)
 {
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < i; k++)
-            if (overlap(&boxes[i], &boxes[k], dims))
+            if (!ckpt_part_boxes_apart(&boxes[i], &boxes[k], dims))
                 return true;
     return false;
 }

@@ -11,64 +11,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const names[] = {
-    "staged",           /* the state is copied, no file was touched */
-    "begin",            /* rank 0 is about to make the temporary folder */
-    "folder-made",      /* the temporary folder exists */
-    "owner-written",    /* and says whose it is */
-    "folder-agreed",    /* every rank knows of it */
-    "shard-created",    /* HDF5 metadata is written, no payload */
-    "shard-half",       /* part of the payload is written */
-    "shard-written",    /* all of it, not yet synced */
-    "shard-synced",     /* synced under its .part name */
-    "shard-renamed",    /* under its final name */
-    "shards-agreed",    /* every rank's shard is durable */
-    "records-gathered", /* rank 0 has every shard's record */
-    "manifest-checked", /* the manifest is in memory and proven */
-    "view-written",     /* checkpoint.h5 is there */
-    "manifest-written", /* the temporary folder is a whole checkpoint */
-    "owner-removed",    /* nothing but the checkpoint is in the folder */
-    "old-aside",        /* only where two folders can't be exchanged */
-    "commit-renamed",   /* committed, the rename not yet synced */
-    "commit-synced",    /* committed and durable */
-    "latest-written",   /* LATEST names the new step */
-    "prune-renamed",    /* an old step is trash, not yet deleted */
-    "pruned",           /* retention is done */
-    "result-agreed",    /* every rank knows of the commit */
-    "done",             /* everything is done */
-    NULL
-};
-
-static const char *const local_names[] = {
-    "local-folder-made",   /* the temporary folder exists on this node */
-    "local-shard-written", /* this rank's shard is in it */
-    "local-prepared",      /* room for the parity is reserved */
-    "local-folded",        /* part of the parity is there */
-    "local-sealed",        /* the parity files are complete */
-    "local-verified",      /* the parity is here and good */
-    "local-agreed",        /* every node has all that it must have */
-    "local-committed",     /* this node has the step */
-    "local-tidied",        /* all nodes have it, older ones are gone */
-    "local-rebuilding",    /* loading: a lost shard is about to be made again */
-    "local-rebuilt",       /* it is good, but has not its name yet */
-    NULL
-};
-
-const char *const *ckpt_crash_names(void)
-{
-    return names;
-}
-
-static bool is_in(const char *const *list, const char *name)
-{
-    while (*list != NULL && strcmp(*list, name) != 0)
-        list++;
-    return *list != NULL;
-}
+static const char *const names[] = { CKPT_CRASH_RUN, CKPT_CRASH_NODES };
 
 static bool crash_known(const char *name)
 {
-    return is_in(names, name) || is_in(local_names, name);
+    size_t i = 0, count = sizeof names / sizeof names[0];
+    while (i < count && strcmp(names[i], name) != 0)
+        i++;
+    return i < count;
 }
 
 #ifdef CKPT_CRASH_POINTS

@@ -4,7 +4,6 @@
 #include "checkpoint/files/ckpt_index.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,14 +14,11 @@
 
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/files/ckpt_index_private.h"
-#include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/log.h"
 #include "src/base/array.h"
 
-#define STEP_PREFIX "step-"
 #define BAD_PREFIX ".bad-step-"
 #define OLD_PREFIX ".old-step-"
-#define STEP_DIGITS 9
 
 /* --- names --- */
 
@@ -35,13 +31,13 @@ static enum err index_name(char out[FSIO_PATH_MAX], const char *run_dir,
                            const char *prefix, int64_t step)
 {
     return fsio_path(out, "%s/checkpoints/%s%0*" PRId64, run_dir, prefix,
-                     STEP_DIGITS, step);
+                     CKPT_STEP_DIGITS, step);
 }
 
 enum err ckpt_index_path(char out[FSIO_PATH_MAX], const char *run_dir,
                          int64_t step)
 {
-    return index_name(out, run_dir, STEP_PREFIX, step);
+    return index_name(out, run_dir, CKPT_STEP_PREFIX, step);
 }
 
 enum err ckpt_index_tmp_path(char out[FSIO_PATH_MAX], const char *run_dir,
@@ -49,42 +45,13 @@ enum err ckpt_index_tmp_path(char out[FSIO_PATH_MAX], const char *run_dir,
 {
     assert(step >= 0);
     return fsio_path(out, "%s/checkpoints/%s%s%0*" PRId64 ".%s", run_dir,
-                     CKPT_INDEX_TMP_PREFIX, STEP_PREFIX, STEP_DIGITS, step,
-                     attempt);
+                     CKPT_INDEX_TMP_PREFIX, CKPT_STEP_PREFIX, CKPT_STEP_DIGITS,
+                     step, attempt);
 }
 
 bool ckpt_index_has_prefix(const char *name, const char *prefix)
 {
     return strncmp(name, prefix, strlen(prefix)) == 0;
-}
-
-/* The number in PREFIXnnnnnnnnn, written as we write it and nothing after it;
- * -1: no. */
-static int64_t number_after(const char *name, size_t length, const char *prefix)
-{
-    size_t skip = strlen(prefix);
-    if (length < skip + STEP_DIGITS || strncmp(name, prefix, skip) != 0 ||
-        length > skip + 18)
-        return -1;
-    int64_t step = 0;
-    for (size_t i = skip; i < length; i++) {
-        if (!isdigit((unsigned char)name[i]))
-            return -1;
-        step = step * 10 + (name[i] - '0');
-    }
-    bool padded = length > skip + STEP_DIGITS && name[skip] == '0';
-    return padded ? -1 : step;
-}
-
-int64_t ckpt_index_step_of(const char *path)
-{
-    size_t length = strlen(path);
-    while (length > 0 && path[length - 1] == '/')
-        length--;
-    size_t start = length;
-    while (start > 0 && path[start - 1] != '/')
-        start--;
-    return number_after(path + start, length - start, STEP_PREFIX);
 }
 
 /* --- listing --- */
@@ -129,10 +96,11 @@ static enum err add_step(void *arg, const char *run_dir, const char *name)
 {
     struct steps *steps = arg;
     (void)run_dir;
-    if (ckpt_index_has_prefix(name, STEP_PREFIX) ||
+    if (ckpt_index_has_prefix(name, CKPT_STEP_PREFIX) ||
         ckpt_index_has_prefix(name, BAD_PREFIX))
         steps->evidence = true;
-    int64_t step = number_after(name, strlen(name), STEP_PREFIX);
+    int64_t step =
+        ckpt_manifest_step_after(name, strlen(name), CKPT_STEP_PREFIX);
     if (step < 0)
         return ERR_OK;
     TRY(array_room(&steps->list, &steps->room, steps->count + 1));
@@ -243,7 +211,7 @@ static enum err recover_entry(void *arg, const char *run_dir, const char *name)
 {
     char path[FSIO_PATH_MAX], old[FSIO_PATH_MAX];
     (void)arg;
-    int64_t step = number_after(name, strlen(name), OLD_PREFIX);
+    int64_t step = ckpt_manifest_step_after(name, strlen(name), OLD_PREFIX);
     if (step < 0)
         return ERR_OK;
     TRY(index_name(old, run_dir, OLD_PREFIX, step));
@@ -368,8 +336,8 @@ enum err ckpt_index_latest_write(const char *run_dir, int64_t step)
 {
     assert(step >= 0);
     char path[FSIO_PATH_MAX], text[64];
-    int length = snprintf(text, sizeof text, "%s%0*" PRId64 "\n", STEP_PREFIX,
-                          STEP_DIGITS, step);
+    int length = snprintf(text, sizeof text, "%s%0*" PRId64 "\n",
+                          CKPT_STEP_PREFIX, CKPT_STEP_DIGITS, step);
     TRY(fsio_path(path, "%s/checkpoints/%s", run_dir, CKPT_INDEX_LATEST));
     return fsio_write_hint(path, text, (size_t)length);
 }
@@ -383,7 +351,8 @@ int64_t ckpt_index_latest_read(const char *run_dir)
     if (fsio_path(path, "%s/checkpoints/%s", run_dir, CKPT_INDEX_LATEST) ==
             ERR_OK &&
         fsio_read_file(path, 64, &text, &bytes) == ERR_OK)
-        step = number_after(text, strcspn(text, "\n"), STEP_PREFIX);
+        step = ckpt_manifest_step_after(text, strcspn(text, "\n"),
+                                        CKPT_STEP_PREFIX);
     free(text);
     return step;
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/err.h"
 #include "src/base/fsio.h"
 
@@ -18,10 +19,6 @@ enum err ckpt_index_path(char out[FSIO_PATH_MAX], const char *run_dir,
                          int64_t step);
 enum err ckpt_index_tmp_path(char out[FSIO_PATH_MAX], const char *run_dir,
                              int64_t step, const char *attempt);
-
-/* The step that a path ending in "step-000000060" (with or without slashes
- * after it) is named after; -1: another name. */
-int64_t ckpt_index_step_of(const char *path);
 
 /* The committed steps, ascending; *steps is malloc'ed (NULL when none).
  * *evidence: something is or was here (step-* or .bad-step-*). A missing folder
@@ -55,11 +52,7 @@ int64_t ckpt_index_latest_read(const char *run_dir);
 /* The uuid of the run that the folder belongs to, in a file RUN_UUID. A folder
  * that is made anew is of no run until it is written: node-local checkpoints of
  * what was there before do not count then. Reading gives "" if there is none;
- * where the file is damaged, what the newest checkpoint says, with a warning. A
- * uuid has printable characters without blanks, at least one and fewer than
- * CKPT_UUID_BYTES. */
-#define CKPT_UUID_BYTES 64
-bool ckpt_index_uuid_valid(const char *uuid);
+ * where the file is damaged, what the newest checkpoint says, with a warning. */
 enum err ckpt_index_uuid_write(const char *run_dir, const char *uuid);
 enum err ckpt_index_uuid_read(const char *run_dir, char uuid[CKPT_UUID_BYTES]);
 

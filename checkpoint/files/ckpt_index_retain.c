@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/files/ckpt_manifest.h"
-
 #define REASON_BYTES_MAX 4096
 
 /* --- pins --- */

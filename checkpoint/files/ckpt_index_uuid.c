@@ -1,7 +1,6 @@
 /* The file RUN_UUID and the rules that say whose run a checkpoints folder
  * is. */
 #include <assert.h>
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,17 +8,7 @@
 #include <sys/stat.h>
 
 #include "checkpoint/files/ckpt_index_private.h"
-#include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/log.h"
-
-bool ckpt_index_uuid_valid(const char *uuid)
-{
-    size_t length = strlen(uuid);
-    for (size_t i = 0; i < length; i++)
-        if (!isgraph((unsigned char)uuid[i]))
-            return false;
-    return length > 0 && length < CKPT_UUID_BYTES;
-}
 
 /* What the newest checkpoint that can be read says; "" if none does. */
 static void uuid_of_newest(const char *run_dir, char uuid[CKPT_UUID_BYTES])
@@ -38,7 +27,7 @@ static void uuid_of_newest(const char *run_dir, char uuid[CKPT_UUID_BYTES])
             continue;
         const char *text =
             json_string_value(json_object_get(manifest->state, "run_uuid"));
-        if (text != NULL && ckpt_index_uuid_valid(text))
+        if (text != NULL && ckpt_manifest_uuid_valid(text))
             snprintf(uuid, CKPT_UUID_BYTES, "%s", text);
         ckpt_manifest_destroy(manifest);
     }
@@ -75,7 +64,7 @@ static enum err uuid_stored(const char *run_dir, char uuid[CKPT_UUID_BYTES],
         goto out;
     if (text != NULL)
         text[strcspn(text, "\n")] = '\0';
-    *damaged = text == NULL || !ckpt_index_uuid_valid(text);
+    *damaged = text == NULL || !ckpt_manifest_uuid_valid(text);
     if (!*damaged)
         snprintf(uuid, CKPT_UUID_BYTES, "%s", text);
 out:
@@ -100,7 +89,7 @@ enum err ckpt_index_uuid_write(const char *run_dir, const char *uuid)
 {
     char path[FSIO_PATH_MAX], root[FSIO_PATH_MAX], known[CKPT_UUID_BYTES];
     bool damaged;
-    assert(ckpt_index_uuid_valid(uuid));
+    assert(ckpt_manifest_uuid_valid(uuid));
     TRY(uuid_stored(run_dir, known, &damaged));
     if (strcmp(known, uuid) == 0)
         return ERR_OK;

@@ -183,11 +183,6 @@ int ckpt_io_fd(const struct ckpt_io *io)
     return io->fd;
 }
 
-bool ckpt_io_is_direct(const struct ckpt_io *io)
-{
-    return io->direct;
-}
-
 /* With the mutex held: wait until no more than `left` are under way, or all
  * after a failure, which is told once. */
 static enum err drain(struct ckpt_io *io, int left)

@@ -30,8 +30,6 @@ enum err ckpt_io_open(const char *path, bool writing, bool direct,
 void ckpt_io_close(struct ckpt_io *io);
 
 int ckpt_io_fd(const struct ckpt_io *io);
-/* Whether transfers still go past the page cache. */
-bool ckpt_io_is_direct(const struct ckpt_io *io);
 
 /* Begin a transfer, after waiting for a place in the queue. The memory stays
  * untouched until the transfer has ended. Its error is given by the next call

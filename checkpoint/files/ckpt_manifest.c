@@ -3,6 +3,7 @@
 #include "checkpoint/files/ckpt_manifest.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "checkpoint/files/ckpt_index.h"
 #include "src/base/clock.h"
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
@@ -41,6 +41,46 @@ int64_t ckpt_manifest_block_count(int64_t bytes)
 {
     assert(bytes >= 0);
     return (bytes + CKPT_BLOCK_BYTES - 1) / CKPT_BLOCK_BYTES;
+}
+
+/* --- names --- */
+
+int64_t ckpt_manifest_step_after(const char *name, size_t length,
+                                 const char *prefix)
+{
+    size_t skip = strlen(prefix);
+    if (length < skip + CKPT_STEP_DIGITS || strncmp(name, prefix, skip) != 0 ||
+        length > skip + 18)
+        return -1;
+    int64_t step = 0;
+    for (size_t i = skip; i < length; i++) {
+        if (!isdigit((unsigned char)name[i]))
+            return -1;
+        step = step * 10 + (name[i] - '0');
+    }
+    bool padded = length > skip + CKPT_STEP_DIGITS && name[skip] == '0';
+    return padded ? -1 : step;
+}
+
+int64_t ckpt_manifest_step_of(const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 0 && path[length - 1] == '/')
+        length--;
+    size_t start = length;
+    while (start > 0 && path[start - 1] != '/')
+        start--;
+    return ckpt_manifest_step_after(path + start, length - start,
+                                    CKPT_STEP_PREFIX);
+}
+
+bool ckpt_manifest_uuid_valid(const char *uuid)
+{
+    size_t length = strlen(uuid);
+    for (size_t i = 0; i < length; i++)
+        if (!isgraph((unsigned char)uuid[i]))
+            return false;
+    return length > 0 && length < CKPT_UUID_BYTES;
 }
 
 /* --- writing --- */
@@ -191,7 +231,7 @@ enum err ckpt_manifest_read(const char *checkpoint_dir, char **text,
     if (rc != ERR_OK)
         goto out;
     TRY_OUT(ckpt_manifest_parse(data, length, path, out));
-    int64_t step = ckpt_index_step_of(checkpoint_dir);
+    int64_t step = ckpt_manifest_step_of(checkpoint_dir);
     if (step >= 0 && step != (*out)->step) {
         rc = err_set(ERR_CHECKPOINT,
                      "%s: holds step %" PRId64 ", not what the folder's name "

@@ -101,6 +101,21 @@ struct ckpt_manifest_head {
     int item_count;
 };
 
+/* The number in PREFIXnnnnnnnnn, written as we write it and nothing after it;
+ * -1: another name. */
+#define CKPT_STEP_PREFIX "step-"
+#define CKPT_STEP_DIGITS 9
+int64_t ckpt_manifest_step_after(const char *name, size_t length,
+                                 const char *prefix);
+/* The step that a path ending in "step-000000060" (with or without slashes
+ * after it) is named after; -1: another name. */
+int64_t ckpt_manifest_step_of(const char *path);
+
+/* The uuid of a run has printable characters without blanks, at least one and
+ * fewer than CKPT_UUID_BYTES. */
+#define CKPT_UUID_BYTES 64
+bool ckpt_manifest_uuid_valid(const char *uuid);
+
 /* Elements of a shape; ERR_CHECKPOINT when a dimension is negative or the
  * tensor would have 2^62 bytes or more. */
 enum err ckpt_manifest_elements(enum dtype dtype, int dims,

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/files/ckpt_index.h"
 #include "src/base/crc32c.h"
 #include "src/base/new.h"
 
@@ -253,7 +252,7 @@ static enum err parse_root(const json_t *root, struct ckpt_manifest *out)
         return malformed("step, ranks or state");
     const json_t *uuid = json_object_get(out->state, "run_uuid");
     if (uuid != NULL && (!json_is_string(uuid) ||
-                         !ckpt_index_uuid_valid(json_string_value(uuid))))
+                         !ckpt_manifest_uuid_valid(json_string_value(uuid))))
         return malformed("run_uuid");
     out->ranks = (int)ranks;
     TRY(parse_view(json_object_get(root, "view"), &out->view));

@@ -90,6 +90,32 @@ int64_t ckpt_part_run_begin(const struct ckpt_part *part, int dims,
     return begin;
 }
 
+int64_t ckpt_part_run_after(const struct ckpt_part *part, int dims,
+                            const int64_t *shape, int64_t at)
+{
+    int64_t elements;
+    int64_t low = 0, high = ckpt_part_runs(part, dims, shape, &elements);
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (ckpt_part_run_begin(part, dims, shape, middle) + elements > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+bool ckpt_part_boxes_apart(const struct ckpt_part *a, const struct ckpt_part *b,
+                           int dims)
+{
+    assert(a->boxed && b->boxed);
+    for (int d = 0; d < dims; d++)
+        if (a->origin[d] >= b->origin[d] + b->extent[d] ||
+            b->origin[d] >= a->origin[d] + a->extent[d])
+            return true;
+    return false;
+}
+
 void ckpt_part_normalise(struct ckpt_part *part, int dims, const int64_t *shape)
 {
     int64_t run_elements;

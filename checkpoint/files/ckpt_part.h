@@ -42,6 +42,13 @@ int64_t ckpt_part_runs(const struct ckpt_part *part, int dims,
 int64_t ckpt_part_run_begin(const struct ckpt_part *part, int dims,
                             const int64_t *shape, int64_t run);
 
+/* The first run that ends after element `at`; as many as there are: none. */
+int64_t ckpt_part_run_after(const struct ckpt_part *part, int dims,
+                            const int64_t *shape, int64_t at);
+/* Whether two boxes have no element in common. */
+bool ckpt_part_boxes_apart(const struct ckpt_part *a, const struct ckpt_part *b,
+                           int dims);
+
 /* What is the same in all checkpoints. */
 #define CKPT_NAME_BYTES 128
 #define CKPT_BLOCK_BYTES (4u << 20)

@@ -15,6 +15,7 @@
 #include "checkpoint/files/ckpt_shard.h"
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 
 /* One read from disk. */
 #define SPAN_BYTES ((int64_t)8 << 20)
@@ -60,27 +61,24 @@ enum err ckpt_read_create(const char *checkpoint_dir,
                           struct ckpt_read **out)
 {
     enum err rc = ERR_OK;
-    struct ckpt_read *reader = calloc(1, sizeof *reader);
+    struct ckpt_read *reader = NULL;
     *out = NULL;
-    if (reader == NULL)
-        goto no_memory;
+    TRY(new_zeroed(&reader, 1));
     reader->manifest = manifest;
     reader->shard = -1;
     reader->fd = -1;
-    reader->aside.data = malloc(ASIDE_SPAN_BYTES);
-    reader->checked =
-        calloc((size_t)manifest->shard_count + 1, sizeof *reader->checked);
+    TRY_OUT(new_room(&reader->aside.data, (size_t)ASIDE_SPAN_BYTES));
+    TRY_OUT(new_zeroed(&reader->checked, (size_t)manifest->shard_count + 1));
     reader->now.data = ckpt_io_buffer(SPAN_BYTES + 2 * CKPT_IO_ALIGN);
     reader->ahead.data = ckpt_io_buffer(SPAN_BYTES + 2 * CKPT_IO_ALIGN);
-    if (reader->checked == NULL || reader->aside.data == NULL ||
-        reader->now.data == NULL || reader->ahead.data == NULL)
-        goto no_memory;
+    if (reader->now.data == NULL || reader->ahead.data == NULL) {
+        rc = err_set(ERR_MEMORY, "%s: out of memory for reading",
+                     checkpoint_dir);
+        goto out;
+    }
     TRY_OUT(fsio_path(reader->dir, "%s", checkpoint_dir));
     *out = reader;
     reader = NULL;
-    goto out;
-no_memory:
-    rc = err_set(ERR_MEMORY, "%s: out of memory for reading", checkpoint_dir);
 out:
     ckpt_read_destroy(reader);
     return rc;

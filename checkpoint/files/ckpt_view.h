@@ -10,7 +10,7 @@
  * Attributes: see ckpt_view_about.h; the root's format_version is 2 (1 had no
  * weights group, no other attributes, and read as 0 where a shard was missing).
  *
- * Loading never reads it; ckpt_verify() checks it against the manifest. */
+ * Loading never reads it; `tessera-ckpt verify` checks it against the manifest. */
 #pragma once
 
 #include "checkpoint/files/ckpt_manifest.h"

@@ -16,6 +16,7 @@
 #include "src/base/log.h"
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 
 static bool is_of_run(const struct ckpt_manifest *manifest,
                       const char *run_uuid)
@@ -110,10 +111,11 @@ static enum err take_stock(struct comm *comm, struct ckpt_local *local,
     enum err rc = ERR_OK;
     free(local->holds);
     size_t count = (size_t)local->manifest->shard_count;
-    int64_t *holders = calloc(count + 1, sizeof *holders);
-    local->holds = calloc(count + 1, sizeof *local->holds);
-    if (holders == NULL || local->holds == NULL)
-        rc = err_set(ERR_MEMORY, "node-local checkpoint: out of memory");
+    int64_t *holders = NULL;
+    local->holds = NULL;
+    rc = new_zeroed(&holders, count + 1);
+    if (rc == ERR_OK)
+        rc = new_zeroed(&local->holds, count + 1);
     TRY_OUT(comm_agree(comm, rc));
     for (size_t s = 0; s < count; s++) {
         local->holds[s] = local->here && has_shard(local, (int)s);

@@ -11,8 +11,10 @@
 
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/local/ckpt_rebuild_private.h"
+#include "src/base/array.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 
 /* --- what is there --- */
 
@@ -41,6 +43,7 @@ static enum err list_here(const struct ckpt_rebuild_run *b,
 {
     enum err rc = ERR_OK;
     DIR *folder = b->lost->here ? opendir(b->lost->dir) : NULL;
+    int room = 0;
     *offers = NULL;
     *count = 0;
     for (struct dirent *entry;
@@ -48,14 +51,9 @@ static enum err list_here(const struct ckpt_rebuild_run *b,
         if (strncmp(entry->d_name, CKPT_PARITY_PREFIX,
                     strlen(CKPT_PARITY_PREFIX)) != 0)
             continue;
-        struct ckpt_rebuild_offer *more =
-            realloc(*offers, ((size_t)*count + 1) * sizeof *more);
-        if (more == NULL) {
-            rc = err_set(ERR_MEMORY, "node-local parity: out of memory");
+        if ((rc = array_room(offers, &room, *count + 1)) != ERR_OK)
             break;
-        }
-        *offers = more;
-        *count += offer_here(b, entry->d_name, &more[*count]);
+        *count += offer_here(b, entry->d_name, &(*offers)[*count]);
     }
     if (folder != NULL)
         closedir(folder);
@@ -69,11 +67,13 @@ static enum err gather_offers(struct ckpt_rebuild_run *b)
     struct ckpt_rebuild_offer *mine = NULL;
     int count = 0;
     size_t ranks = (size_t)comm_size(b->comm);
-    int64_t *counts = calloc(ranks, sizeof *counts);
-    size_t *sizes = calloc(2 * ranks, sizeof *sizes);
+    int64_t *counts = NULL;
+    size_t *sizes = NULL;
     rc = list_here(b, &mine, &count);
-    if (counts == NULL || sizes == NULL)
-        rc = err_set(ERR_MEMORY, "node-local parity: out of memory");
+    if (rc == ERR_OK)
+        rc = new_zeroed(&counts, ranks);
+    if (rc == ERR_OK)
+        rc = new_zeroed(&sizes, 2 * ranks);
     TRY_OUT(comm_agree(b->comm, rc));
     counts[b->rank] = count;
     TRY_OUT(comm_all_reduce_i64(b->comm, counts, ranks, COMM_SUM));
@@ -82,11 +82,8 @@ static enum err gather_offers(struct ckpt_rebuild_run *b)
         sizes[ranks + r] = (size_t)b->offer_count * sizeof *mine;
         b->offer_count += (int)counts[r];
     }
-    b->offers = calloc((size_t)b->offer_count + 1, sizeof *b->offers);
-    rc = b->offers != NULL
-             ? ERR_OK
-             : err_set(ERR_MEMORY, "node-local parity: out of memory");
-    TRY_OUT(comm_agree(b->comm, rc));
+    TRY_OUT(comm_agree(b->comm,
+                       new_zeroed(&b->offers, (size_t)b->offer_count + 1)));
     if (count > 0)
         memcpy((char *)b->offers + sizes[ranks + (size_t)b->rank], mine,
                sizes[b->rank]);
@@ -239,21 +236,13 @@ static enum err rebuild_all(struct ckpt_rebuild_run *b, bool *rebuilt)
 
 static enum err prepare(struct ckpt_rebuild_run *b)
 {
-    enum err rc = ERR_OK;
     size_t shards = (size_t)b->lost->manifest->shard_count;
     TRY(fsio_path(b->tmp, "%s/.rebuild-%d", b->lost->dir, b->rank));
-    b->jobs = calloc(shards + 1, sizeof *b->jobs);
-    b->scratch = malloc((size_t)CKPT_REBUILD_SEGMENT_BYTES);
-    bool good = b->jobs != NULL && b->scratch != NULL;
-    for (int i = 0; i < CKPT_REBUILD_BUFFERS; i++) {
-        b->buffers[i] = malloc((size_t)CKPT_REBUILD_SEGMENT_BYTES);
-        good = good && b->buffers[i] != NULL;
-    }
-    if (!good)
-        rc = err_set(ERR_MEMORY, "node-local parity: out of memory");
-    else if (b->lost->here)
-        TRY(fsio_remove_tree(b->tmp));
-    return rc;
+    TRY(new_zeroed(&b->jobs, shards + 1));
+    TRY(new_room(&b->scratch, (size_t)CKPT_REBUILD_SEGMENT_BYTES));
+    for (int i = 0; i < CKPT_REBUILD_BUFFERS; i++)
+        TRY(new_room(&b->buffers[i], (size_t)CKPT_REBUILD_SEGMENT_BYTES));
+    return b->lost->here ? fsio_remove_tree(b->tmp) : ERR_OK;
 }
 
 enum err ckpt_rebuild(struct comm *comm, const struct ckpt_rebuild *lost,
@@ -264,11 +253,10 @@ enum err ckpt_rebuild(struct comm *comm, const struct ckpt_rebuild *lost,
                                   .rank = comm_rank(comm),
                                   .lost = lost };
     size_t shards = (size_t)lost->manifest->shard_count;
-    int64_t *holders = calloc(shards + 1, sizeof *holders);
+    int64_t *holders = NULL;
     *rebuilt = false;
-    if (holders == NULL)
-        rc = err_set(ERR_MEMORY, "node-local parity: out of memory");
-    else
+    rc = new_zeroed(&holders, shards + 1);
+    if (rc == ERR_OK)
         rc = prepare(&b);
     TRY_OUT(comm_agree(comm, rc));
     for (size_t s = 0; s < shards; s++)

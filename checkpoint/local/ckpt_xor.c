@@ -216,12 +216,6 @@ out:
     return rc;
 }
 
-void ckpt_xor_groups(const struct ckpt_xor *x, int *smallest, int *largest)
-{
-    *smallest = x->smallest;
-    *largest = x->largest;
-}
-
 /* --- before: files, buffers, CRCs ----------------------------------------- */
 
 /* Bytes of segment `number` of what member `of` gives to member `to`, and where

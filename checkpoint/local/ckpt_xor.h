@@ -42,9 +42,6 @@ enum err ckpt_xor_create(struct comm *comm, int group_max,
                          const char *local_dir, struct ckpt_xor **out);
 /* Only when nothing is on its way; NULL is fine. */
 void ckpt_xor_destroy(struct ckpt_xor *x);
-/* Nodes of the smallest and of the largest group; 1: there is only one node, and
- * nothing is protected. */
-void ckpt_xor_groups(const struct ckpt_xor *x, int *smallest, int *largest);
 
 /* Memory that a save takes on a rank, whose shard has so many bytes, of so many
  * nodes: 0 where there is one. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/ckpt_place.h"
 #include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/new.h"
 
@@ -37,8 +38,8 @@ static void compare_element(struct ckpt_diff *diff, const struct pair *pair,
                             int64_t i)
 {
     enum dtype dtype = diff->a->dtype;
-    double x = ckpt_stats_value(dtype, pair->window_a, i);
-    double y = ckpt_stats_value(dtype, pair->window_b, i);
+    double x = ckpt_place_value(dtype, pair->window_a, i);
+    double y = ckpt_place_value(dtype, pair->window_b, i);
     if (!isfinite(x) || !isfinite(y)) {
         diff->non_finite++;
         return;

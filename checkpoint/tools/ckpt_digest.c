@@ -7,6 +7,7 @@
 #include "checkpoint/files/ckpt_manifest.h"
 #include "checkpoint/tools/ckpt_tensor.h"
 #include "src/base/digest.h"
+#include "src/base/new.h"
 
 static enum err digest_i64(struct digest *digest, int64_t value)
 {
@@ -47,12 +48,11 @@ static enum err digest_all(struct digest *digest,
                            const struct ckpt_manifest *manifest)
 {
     enum err rc = ERR_OK;
+    char *window = NULL;
     struct ckpt_named *sorted = ckpt_named_tensors(manifest);
-    void *window = malloc((size_t)CKPT_TENSOR_WINDOW_BYTES);
-    if (sorted == NULL || window == NULL) {
-        rc = err_set(ERR_MEMORY, "digest: out of memory");
-        goto out;
-    }
+    if (sorted == NULL)
+        return err_set(ERR_MEMORY, "digest: out of memory");
+    TRY_OUT(new_room(&window, (size_t)CKPT_TENSOR_WINDOW_BYTES));
     for (int i = 0; i < manifest->tensor_count; i++) {
         int t = sorted[i].index;
         TRY_OUT(digest_head(digest, &manifest->tensors[t]));

@@ -167,7 +167,7 @@ static enum err check_out(const char *out, int64_t step,
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/')
         path[--length] = '\0';
-    int64_t named = ckpt_index_step_of(path);
+    int64_t named = ckpt_manifest_step_of(path);
     if (path[0] == '\0' || fsio_exists(path))
         return err_set(ERR_USAGE, "'%s' exists: name a new folder", path);
     if (named >= 0 && named != step)

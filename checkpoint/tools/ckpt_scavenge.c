@@ -15,6 +15,7 @@
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 
 /* Room on disk for the view, the manifest and the file system's own needs. */
 #define SPACE_EXTRA_BYTES ((int64_t)1 << 20)
@@ -188,11 +189,10 @@ static enum err take(struct scavenge *s)
     s->bytes = 0;
     for (size_t i = 0; i < count; i++)
         s->bytes += s->local.manifest->shards[i].bytes;
-    s->source = calloc(count + 1, sizeof *s->source);
-    s->copied = calloc(count + 1, sizeof *s->copied);
-    if (s->source == NULL || s->copied == NULL)
-        rc = err_set(ERR_MEMORY, "node-local checkpoint: out of memory");
-    else
+    rc = new_zeroed(&s->source, count + 1);
+    if (rc == ERR_OK)
+        rc = new_zeroed(&s->copied, count + 1);
+    if (rc == ERR_OK)
         rc = ckpt_index_tmp_path(s->tmp, s->run_dir, s->local.step, s->attempt);
     TRY_OUT(comm_agree(s->comm, rc));
     TRY_OUT(comm_agree(s->comm, first ? begin(s) : ERR_OK));

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/ckpt_place.h"
+#include "src/base/new.h"
+
 /* Sums over the finite values so far. They are wider than double, so that
  * squares of large values do not overflow. */
 struct sums {
@@ -14,37 +17,6 @@ struct sums {
     long double deviation; /* sum of squared differences from the mean */
     long double squares;
 };
-
-double ckpt_stats_value(enum dtype dtype, const void *data, int64_t i)
-{
-    const char *at = (const char *)data + (size_t)i * dtype_bytes(dtype);
-    uint32_t bits = 0;
-    uint16_t half;
-    int32_t whole;
-    float single;
-    double value = 0;
-    switch (dtype) {
-    case DTYPE_F32:
-        memcpy(&single, at, sizeof single);
-        return (double)single;
-    case DTYPE_BF16:
-        memcpy(&half, at, sizeof half);
-        bits = (uint32_t)half << 16;
-        memcpy(&single, &bits, sizeof single);
-        return (double)single;
-    case DTYPE_I32:
-        memcpy(&whole, at, sizeof whole);
-        return whole;
-    case DTYPE_U8:
-        return *(const unsigned char *)at;
-    case DTYPE_F64:
-        memcpy(&value, at, sizeof value);
-        break;
-    case DTYPES:
-        break;
-    }
-    return value;
-}
 
 /* Count the window's values and turn `values` into the finite ones. */
 static int64_t sort_out(struct ckpt_stats *stats, double *values, int64_t count)
@@ -99,7 +71,7 @@ static enum err add_tensor(struct ckpt_tensor_reader *reader,
         count = ckpt_tensor_window(tensor, at);
         TRY(ckpt_tensor_read(reader, number, at, at + count, window));
         for (int64_t i = 0; i < count; i++)
-            values[i] = ckpt_stats_value(tensor->dtype, window, i);
+            values[i] = ckpt_place_value(tensor->dtype, window, i);
         add_window(sums, values, sort_out(stats, values, count));
     }
     return ERR_OK;
@@ -112,19 +84,17 @@ enum err ckpt_stats_tensor(struct ckpt_tensor_reader *reader,
     enum err rc = ERR_OK;
     const struct ckpt_tensor *which = &manifest->tensors[tensor];
     struct sums sums = { 0 };
-    void *window = malloc((size_t)CKPT_TENSOR_WINDOW_BYTES);
+    char *window = NULL;
+    double *values = NULL;
     size_t most = (size_t)ckpt_tensor_window(which, 0);
-    double *values = malloc((most + 1) * sizeof *values);
     *out = (struct ckpt_stats){ .elements = which->elements,
                                 .min = NAN,
                                 .max = NAN,
                                 .mean = NAN,
                                 .std = NAN,
                                 .l2 = NAN };
-    if (window == NULL || values == NULL) {
-        rc = err_set(ERR_MEMORY, "tensor %s: out of memory", which->name);
-        goto out;
-    }
+    TRY_OUT(new_room(&window, (size_t)CKPT_TENSOR_WINDOW_BYTES));
+    TRY_OUT(new_room(&values, most + 1));
     TRY_OUT(add_tensor(reader, which, tensor, window, values, out, &sums));
     if (sums.count > 0) {
         out->mean = (double)sums.mean;

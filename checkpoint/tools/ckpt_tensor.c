@@ -230,25 +230,6 @@ static enum err copy_bytes(struct ckpt_tensor_reader *reader,
     return ERR_OK;
 }
 
-/* The piece's first run that ends behind `begin`. */
-static int64_t first_run(const struct ckpt_tensor *tensor,
-                         const struct placed *placed, int64_t begin)
-{
-    int64_t low = 0;
-    int64_t high = placed->runs;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        int64_t end = ckpt_part_run_begin(&placed->piece->part, tensor->dims,
-                                          tensor->shape, middle) +
-                      placed->run_elements;
-        if (end <= begin)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Copy what the piece holds of [begin, end); *found counts its elements. */
 static enum err copy_runs(struct ckpt_tensor_reader *reader,
                           const struct placed *placed, int64_t begin,
@@ -257,7 +238,9 @@ static enum err copy_runs(struct ckpt_tensor_reader *reader,
     const struct ckpt_tensor *tensor =
         &reader->manifest->tensors[placed->piece->tensor];
     int64_t size = (int64_t)dtype_bytes(tensor->dtype);
-    for (int64_t r = first_run(tensor, placed, begin); r < placed->runs; r++) {
+    int64_t r = ckpt_part_run_after(&placed->piece->part, tensor->dims,
+                                    tensor->shape, begin);
+    for (; r < placed->runs; r++) {
         int64_t run = ckpt_part_run_begin(&placed->piece->part, tensor->dims,
                                           tensor->shape, r);
         int64_t from = run > begin ? run : begin;

@@ -78,9 +78,6 @@ struct ckpt_stats {
     double min, max, mean, std, l2;
 };
 
-/* The value of element number i of an array. */
-double ckpt_stats_value(enum dtype dtype, const void *data, int64_t i);
-
 /* Streams the tensor; every byte is checked. */
 enum err ckpt_stats_tensor(struct ckpt_tensor_reader *reader,
                            const struct ckpt_manifest *manifest, int tensor,

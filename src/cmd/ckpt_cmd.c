@@ -117,7 +117,7 @@ enum err ckpt_cmd_need_checkpoint(const char *checkpoint_dir)
         return err_set(ERR_USAGE, "%s: no such checkpoint folder",
                        checkpoint_dir);
     TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
-    if (fsio_exists(path) || ckpt_index_step_of(checkpoint_dir) >= 0)
+    if (fsio_exists(path) || ckpt_manifest_step_of(checkpoint_dir) >= 0)
         return ERR_OK;
     TRY(ckpt_index_root(path, checkpoint_dir));
     return fsio_exists(path)

@@ -85,7 +85,7 @@ static enum err ls_find(const char *path, struct ckpt_info **list, int *count)
     if (fsio_exists(root))
         return ckpt_list(path, list, count);
     TRY(fsio_path(manifest, "%s/%s", path, CKPT_MANIFEST_FILE));
-    if (!fsio_exists(manifest) && ckpt_index_step_of(path) < 0)
+    if (!fsio_exists(manifest) && ckpt_manifest_step_of(path) < 0)
         return err_set(ERR_USAGE,
                        "%s: no run directory: it has no folder checkpoints; "
                        "give a run directory or one of its checkpoints",

@@ -98,7 +98,7 @@ static enum err make_state(const struct import *import, json_t **out)
  * directory `out`. */
 static enum err checkpoint_path(const char *out, char path[FSIO_PATH_MAX])
 {
-    int64_t step = ckpt_index_step_of(out);
+    int64_t step = ckpt_manifest_step_of(out);
     if (step > STEP)
         return err_set(ERR_USAGE,
                        "%s: what is imported is step %d: name it "
@@ -120,7 +120,7 @@ static enum err write_checkpoint(struct import *import, const char *out)
     TRY_OUT(make_items(import));
     TRY_OUT(make_state(import, &state));
     TRY_OUT(publish_begin(&publish, out, false));
-    if (ckpt_index_step_of(out) != STEP) {
+    if (ckpt_manifest_step_of(out) != STEP) {
         TRY_OUT(ckpt_index_path(within, publish.building, STEP));
         TRY_OUT(fsio_mkdirs(within));
     } else {

@@ -67,7 +67,8 @@ void weights_name(const char *path, char name[WEIGHTS_NAME_MAX])
         }
     } else {
         /* RUN/checkpoints/STEP is called RUN */
-        if (ckpt_index_step_of(last_of(rest)) >= 0 && strchr(rest, '/') != NULL)
+        if (ckpt_manifest_step_of(last_of(rest)) >= 0 &&
+            strchr(rest, '/') != NULL)
             cut_last(rest);
         if (strcmp(last_of(rest), "checkpoints") == 0 &&
             strchr(rest, '/') != NULL)

@@ -31,7 +31,7 @@ static void flip_one(struct flips *flips, bool loaded)
 {
     int64_t step = -2, values = -2;
     flips->done++;
-    flips->missed += ckpt_verify(flips->dir) != ERR_CHECKPOINT;
+    flips->missed += fixture_verify(flips->dir) != ERR_CHECKPOINT;
     enum err rc = fixture_load(flips->comm, flips->run, &step, &values);
     bool back = fsio_exists(flips->bad) && put_back(flips);
     bool right = rc == ERR_OK && step == values &&
