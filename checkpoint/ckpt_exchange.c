@@ -80,6 +80,7 @@ static enum err scatter(const struct exchange *x,
                         int64_t end, const void *data)
 {
     const struct ckpt_tensor *tensor = &x->manifest->tensors[piece->tensor];
+    assert(x->item_of_tensor[piece->tensor] >= 0); /* or nobody wants it */
     const struct ckpt_item *item = &x->items[x->item_of_tensor[piece->tensor]];
     struct ckpt_place place = { .dims = tensor->dims,
                                 .shape = tensor->shape,
@@ -131,6 +132,7 @@ static void read_elements(struct exchange *x, int shard,
 {
     struct target target = { x, piece, first, data };
     enum dtype dtype = x->manifest->tensors[piece->tensor].dtype;
+    assert(first >= 0 && first < end);
     if (x->failed.code != ERR_OK)
         return;
     note(x,

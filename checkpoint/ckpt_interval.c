@@ -1,8 +1,13 @@
 /* The formulas for how often to save (Young, Daly, and the exact one by
- * Lambert's W). Their inputs are measured in src/train/state/on_checkpoint_interval.c and
+ * Lambert's W). Who saves often pays for saves, who saves seldom for the work
+ * that a failure takes; Young's root is where the two are equal at first order,
+ * and is good while a save is short beside the time between failures. There the
+ * exact formula is a difference of nearly equal numbers, hence the series.
+ * Their inputs are measured in src/train/state/on_checkpoint_interval.c and
  * src/job/ledger_history.c. */
 #include "checkpoint/ckpt_interval.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,6 +21,7 @@
 /* W0 + 1 near the branch point x = -1/e, for p = sqrt(2 (e x + 1)). */
 static double branch_series(double p)
 {
+    assert(p >= 0);
     return p * (1 - p / 3 * (1 - p * (11.0 / 24)));
 }
 
@@ -28,6 +34,8 @@ double ckpt_interval_lambert_w0(double x)
     double p = sqrt(fmax(0, 2 * (M_E * x + 1)));
     if (p < SERIES_MAX)
         return branch_series(p) - 1;
+    /* Halley's iteration triples the good digits a round; it begins with the
+     * series, or with what W is like for small and for large x. */
     double w = x < 0     ? branch_series(fmin(p, 1)) - 1
                : x < M_E ? log1p(x)
                          : log(x) - log(log(x));
@@ -117,5 +125,6 @@ enum err ckpt_interval(const struct ckpt_interval_input *input,
 double ckpt_interval_node_mtbf_h(double prior_hours, double node_hours,
                                  int failures)
 {
+    assert(failures >= 0);
     return (prior_hours + node_hours) / (1 + failures);
 }

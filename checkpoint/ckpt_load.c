@@ -1,5 +1,15 @@
 /* Loading: rank 0 lists and chooses, all ranks read what they want, all agree;
- * a damaged checkpoint is set aside and the next older one is tried. */
+ * a damaged checkpoint is set aside and the next older one is tried.
+ *
+ * Ranks may see different lists of one folder, as on NFS for some seconds, so
+ * only rank 0 looks and tells the others. Candidates come from two places, the
+ * run directory and the nodes' own folders, newest first in both together.
+ * Damage shows late, when the payload is read: the items are half overwritten
+ * then, which does no harm, since the next candidate overwrites all of them and
+ * without one the load fails. Damage alone leads to an older step. What may
+ * pass (an error of reading) or is the caller's (another model) ends the load,
+ * or hours of work would be thrown away for a moment's trouble; and where
+ * checkpoints were and none is good there is no fresh start either. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,10 @@
 /* Finds the caller's item for each tensor of a checkpoint by name, and lists
- * all that does not fit. */
+ * all that does not fit.
+ *
+ * Both sides are sorted by name and walked side by side, as two lists are
+ * merged: a name that only one of them has is seen when the other has passed
+ * it. All differences are told, not the first: one wrong setting changes many
+ * tensors, and the pattern tells which. */
 #include "checkpoint/ckpt_load_private.h"
 
 #include <fnmatch.h>

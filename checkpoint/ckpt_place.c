@@ -1,5 +1,11 @@
 /* Copies stored elements to their places in a rank's memory, converted where
- * types differ. */
+ * types differ.
+ *
+ * The two sides may have cut the tensor in different ways, say into rows for
+ * the file and columns for the rank. Either cut is a list of runs, ascending in
+ * the flattened tensor, so that it is enough to intersect runs: for each stored
+ * one the first wanted run that ends behind its beginning is found by bisection,
+ * and those after it follow while they overlap. */
 #include "checkpoint/ckpt_place.h"
 
 #include <assert.h>

@@ -1,5 +1,10 @@
 /* Decides for each block of a checkpoint who reads it and who gets it. Nothing
- * is read here: ckpt_exchange.c carries the plan out. */
+ * is read here: ckpt_exchange.c carries the plan out.
+ *
+ * No rank is told what to do. All know what all want, which is small as
+ * intervals, and all walk the blocks in the same order with the same rule, so
+ * that they come to the same plan; it is never stored, for a large checkpoint
+ * has millions of blocks, but walked again when it is needed again. */
 #include "checkpoint/ckpt_load_private.h"
 
 #include <assert.h>
@@ -281,6 +286,7 @@ bool ckpt_plan_next(struct ckpt_plan *plan, struct ckpt_stretch *out)
                 if (out->reader < 0)
                     out->reader =
                         least_busy(plan, plan->shard, NULL, plan->ranks);
+                assert(out->reader >= 0); /* check_holders() */
                 if (out->private)
                     extend(plan, blocks, out);
                 plan->duty[out->reader] += out->bytes;

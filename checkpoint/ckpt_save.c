@@ -1,6 +1,15 @@
 /* The steps of a save to the run directory: checks, plan, temporary folder,
  * shard, manifest, commit. Their order, and what ranks agree on in between, is
- * ckpt_saver_order.c. */
+ * ckpt_saver_order.c.
+ *
+ * A checkpoint is there or not, whenever the power fails: nothing is written
+ * into a folder that a load would look at. Shards and manifest go into a folder
+ * of another name, and the last thing that happens is one rename(2), which file
+ * systems do whole or not at all. It means something only if all that it names
+ * is on the disk by then; so each shard is synced by its rank and all ranks have
+ * agreed before rank 0 writes the manifest, which lists them with their sums,
+ * and that is synced before the rename. What may go wrong behind it (a hint, an
+ * old step that stays) is a warning, for the step is safe. */
 #include "checkpoint/ckpt_save.h"
 
 #include <assert.h>

@@ -122,6 +122,7 @@ enum err ckpt_saver_staged(struct ckpt_saver *saver)
 
 static void begin(struct ckpt_saver *saver, int64_t step)
 {
+    assert(saver->progress.phase == CKPT_IDLE);
     saver->start_s = saver->polled_s = clock_now();
     saver->waited_s = 0.0;
     err_keep(&saver->staged, ERR_OK);
@@ -207,6 +208,7 @@ static void stage_destroy(struct ckpt_saver *saver)
 static enum err copy_texts(struct ckpt_save *save, const char *run_dir,
                            const struct ckpt_options *options)
 {
+    assert(options->keep >= 0 && options->keep_every >= 0);
     save->options = *options;
     if (save->options.timeout_s <= 0.0)
         save->options.timeout_s = TIMEOUT_S;

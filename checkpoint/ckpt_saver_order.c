@@ -3,6 +3,7 @@
  * caller's thread has copied the items (ckpt_saver_stage() in ckpt_saver.c) and
  * is all in the saver's thread. What is done to files is in ckpt_save.c and,
  * for the nodes' own folders, in ckpt_saver_local.c. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,6 +256,7 @@ static const struct row rows[] = {
 
 enum err ckpt_saver_run(struct ckpt_saver *saver, enum ckpt_saver_state state)
 {
+    assert(state > SAVER_QUIT && state <= NODE_TIDY);
     saver->outcome = (struct ckpt_saver_outcome){ 0 };
     saver->met_s = clock_now();
     while (state != SAVER_IDLE) {

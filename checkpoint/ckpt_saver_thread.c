@@ -1,5 +1,12 @@
 /* The saver's thread: takes one save at a time, runs it and holds its outcome
- * until the caller asks. */
+ * until the caller asks.
+ *
+ * Caller and thread share little, and all of it under one mutex: `first` is the
+ * mailbox (a state: run the save that begins so; idle: nothing to do, or done),
+ * `progress` what the caller may see. The thread works on a copy, `work`, and
+ * publishes it where the caller may learn of it, so that neither ever waits for
+ * the other's work; `meets` says whether a long silence is that of other ranks
+ * or of this rank's own file system. */
 #include "checkpoint/ckpt_saver_private.h"
 
 #include <assert.h>
@@ -96,6 +103,7 @@ bool ckpt_saver_thread_idle(struct ckpt_saver *saver)
 void ckpt_saver_thread_wait(struct ckpt_saver *saver, double seconds)
 {
     struct timespec end;
+    assert(seconds > 0);
     clock_gettime(CLOCK_MONOTONIC, &end);
     int64_t ns = end.tv_nsec + (int64_t)(seconds * 1e9);
     end.tv_sec += ns / NANOSECONDS;

@@ -1,5 +1,7 @@
 /* The copy of the state from memory to memory that training waits for, with
- * stores past the cache. Copies from a device are
+ * stores past the cache. An ordinary store first reads the line that it is about
+ * to overwrite, a third of all traffic, and leaves it in the cache, where the
+ * training's own data was. Copies from a device are
  * src/train/state/on_checkpoint_copies.c. */
 #include "checkpoint/ckpt_saver_private.h"
 

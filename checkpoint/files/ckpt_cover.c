@@ -24,6 +24,9 @@ int ckpt_cover_boxes(const struct ckpt_part *part, int dims,
         return ckpt_part_elements(part, dims) > 0;
     }
     assert(dims >= 1 && dims <= CKPT_DIMS_MAX);
+    /* A row that is begun is ended, then a plane, then whole steps of the
+     * outermost dimension, and inwards again to what is left: each dimension
+     * gives a box on the way out and one on the way in, the outermost a single one. */
     stride[dims - 1] = 1;
     for (int d = dims - 1; d > 0; d--)
         stride[d - 1] = stride[d] * shape[d];
@@ -42,6 +45,7 @@ int ckpt_cover_boxes(const struct ckpt_part *part, int dims,
         box->extent[k] = steps < room ? steps : room;
         at += box->extent[k] * stride[k];
     }
+    assert(count <= CKPT_COVER_BOXES_MAX);
     return count;
 }
 

@@ -1,5 +1,20 @@
 /* Puts together the bytes of an HDF5 file in memory, without the HDF5 library,
- * for checkpoint.h5. Shards are made with the library, in ckpt_hdf5.c. */
+ * for checkpoint.h5. Shards are made with the library, in ckpt_hdf5.c.
+ *
+ * Everything in an HDF5 file is found by its offset. The superblock, the first
+ * 48 bytes, has that of the root's object header; an object header is a list of
+ * messages (kind, length, flags, contents), and what an object is follows from
+ * those that it has: link messages make a group, each a name and the offset of
+ * another header; data space, data type, fill value and layout make a dataset,
+ * whose layout says where the numbers are; attributes are messages, too. What
+ * has no fixed length lies in a global heap, a collection of numbered objects,
+ * and is named by the collection's offset and its number.
+ *
+ * So a file is written from its leaves to its root, each offset known when it
+ * is needed, and only the superblock afterwards, into room that was left for it.
+ * Older files find links by B-trees and symbol tables; the latest format may
+ * have them in the header itself, as here all are, however many. Superblock and
+ * headers end with a checksum of theirs; a heap has none. */
 #include "checkpoint/files/ckpt_h5.h"
 
 #include <assert.h>
@@ -107,6 +122,7 @@ struct ckpt_h5_object ckpt_h5_object_begin(struct ckpt_h5 *file)
 
 void ckpt_h5_object_end(struct ckpt_h5 *file, struct ckpt_h5_object *object)
 {
+    assert(object->heap == file->heap && object->begin <= file->bytes);
     object->bytes = file->bytes - object->begin;
     ckpt_h5_set(file, object->begin - 8, object->bytes, 8);
     ckpt_h5_zeros(file, (8 - object->bytes % 8) % 8);
@@ -220,6 +236,7 @@ void ckpt_h5_link(struct ckpt_h5 *file, const char *name, size_t length,
 static void begin_attribute(struct ckpt_h5 *file, const char *name,
                             size_t type_bytes, size_t bytes, int count)
 {
+    assert(count >= -1);
     size_t length = strlen(name) + 1, space = count < 0 ? 4 : 12;
     ckpt_h5_message(file, CKPT_H5_ATTRIBUTE,
                     9 + length + type_bytes + space + bytes, 0);
@@ -296,6 +313,7 @@ void ckpt_h5_attribute_texts(struct ckpt_h5 *file, const char *name,
 void ckpt_h5_superblock(struct ckpt_h5 *file, uint64_t root)
 {
     size_t end = file->bytes;
+    assert(file->failed || end >= CKPT_H5_SUPERBLOCK_BYTES);
     file->bytes = 0;
     ckpt_h5_put(file, "\x89HDF\r\n\x1a\n", 8);
     ckpt_h5_number(file, 3, 1); /* version */

@@ -1,6 +1,12 @@
 /* Makes the frame of a shard with the HDF5 library: datasets that have their
  * places in the file but not yet their values. ckpt_shard.c writes the values,
- * ckpt_read.c reads them, both without the library. */
+ * ckpt_read.c reads them, both without the library.
+ *
+ * The library gives no crash consistency, is not thread-safe, and its checksums
+ * cost more than twice the time (checkpoint/DESIGN.md). But a dataset that is contiguous,
+ * allocated early and never filled is nothing but room, and H5Dget_offset tells
+ * where; so the library is asked for the room, closes its file, and the rest is
+ * plain writes, which h5py cannot tell from its own. */
 #include "checkpoint/files/ckpt_hdf5_private.h"
 #include "checkpoint/files/ckpt_view.h"
 

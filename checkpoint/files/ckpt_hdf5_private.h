@@ -6,7 +6,9 @@
 
 #include "checkpoint/files/ckpt_hdf5.h"
 
-/* Run an HDF5 call; negative is failure. Wants `rc`, `path` and `out:`. */
+/* Run an HDF5 call; negative is failure. Wants `rc`, `path` and `out:`, which
+ * closes each handle that is not negative: a handle is a number, and each kind
+ * of it has a function of its own to close it. */
 #define HDF5_TRY(call)                                                         \
     do {                                                                       \
         if ((call) < 0) {                                                      \

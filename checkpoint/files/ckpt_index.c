@@ -1,6 +1,14 @@
 /* The folder RUN/checkpoints: names, lists, quick checks, the commit by one
  * rename, and LATEST. What may be deleted is decided in ckpt_index_retain.c; no
- * file of a checkpoint is written here. */
+ * file of a checkpoint is written here.
+ *
+ * A name is all that a folder's state is: step-* is committed, .tmp-* is being
+ * written, .bad-* damaged, .trash-* on its way out, and going from one to the
+ * other is a rename. So a deletion that is cut off leaves trash and never half a
+ * step, and a list of names tells all without a file being opened. A rename is
+ * durable when its folder has been synced, which each of them waits for. LATEST
+ * is for people and scripts: the newest step is found by listing, since two
+ * files could not be changed at once. */
 #include "checkpoint/files/ckpt_index.h"
 
 #include <assert.h>
@@ -194,6 +202,7 @@ enum err ckpt_index_quarantine(const char *run_dir, int64_t step,
 {
     char path[FSIO_PATH_MAX], prefix[FSIO_PATH_MAX], bad[FSIO_PATH_MAX];
     char note[FSIO_PATH_MAX];
+    assert(step >= 0);
     TRY(ckpt_index_path(path, run_dir, step));
     TRY(index_name(prefix, run_dir, BAD_PREFIX, step));
     TRY(move_numbered(path, prefix, bad));

@@ -26,7 +26,10 @@
 /* How long a silent writer on another host is believed to live. */
 #define QUIET_S 3600
 
-/* When the process started, in clock ticks since boot; -1: no such process. */
+/* A number of a process is given out again; number and start time together are
+ * not, before the next boot.
+ *
+ * When the process started, in clock ticks since boot; -1: no such process. */
 static int64_t start_time(int64_t pid)
 {
     char path[FSIO_PATH_MAX];

@@ -1,5 +1,6 @@
 /* Pins of checkpoints, and the retention that deletes those beyond the newest
- * few. */
+ * few. Only good ones are counted among these, or damaged steps would push out
+ * the last that can be loaded. */
 #include "checkpoint/files/ckpt_index_private.h"
 
 #include <assert.h>

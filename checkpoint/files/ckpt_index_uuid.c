@@ -1,5 +1,9 @@
-/* The file RUN_UUID and the rules that say whose run a checkpoints folder
- * is. */
+/* The file RUN_UUID and the rules that say whose run a checkpoints folder is.
+ *
+ * The nodes' own folders outlive a run directory that somebody deletes to begin
+ * anew: without a name of the run its old steps, being newer, would win over a
+ * fresh start. The file is written after a load, when it is known whether a run
+ * goes on or begins. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,9 @@
 /* Direct reads and writes of one file in a thread, with the next transfer
- * queued. It knows nothing of checkpoints; checksums are its callers' work. */
+ * queued. It knows nothing of checkpoints; checksums are its callers' work.
+ *
+ * Past the page cache, because a checkpoint is written once and read in another
+ * process's life: its pages would push out those of the training's data, and be
+ * copied once more for it. */
 #include "checkpoint/files/ckpt_io.h"
 
 #include <assert.h>

@@ -197,6 +197,7 @@ enum err ckpt_manifest_format(const struct ckpt_manifest_head *head,
                               char *const *shard_texts, int shard_count,
                               char **text, size_t *bytes)
 {
+    assert(shard_count >= 0 && head->item_count >= 0);
     *text = NULL;
     FILE *out = open_memstream(text, bytes);
     if (out == NULL)
@@ -283,6 +284,7 @@ enum err ckpt_manifest_share(struct comm *comm, int root, char **text,
 {
     enum err rc = ERR_OK;
     int64_t size = (int64_t)*bytes;
+    assert(root >= 0 && root < comm_size(comm));
     TRY(comm_broadcast(comm, &size, sizeof size, root));
     if (comm_rank(comm) != root) {
         *bytes = (size_t)size;

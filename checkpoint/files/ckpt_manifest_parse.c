@@ -1,5 +1,9 @@
 /* The strict reader of MANIFEST.json: what it accepts needs no further checks.
- */
+ *
+ * A CRC finds damage, not a mistake of who computed it, and anybody can make a
+ * file with a good one. So every number is held to its limits here, once:
+ * offsets inside the file and ascending, pieces inside their tensors, names
+ * inside the folder. Code behind it may index with what it finds. */
 #include "checkpoint/files/ckpt_manifest.h"
 
 #include <inttypes.h>

@@ -1,5 +1,9 @@
 /* Arithmetic of parts of a tensor: intervals, boxes, and the runs of
- * consecutive elements that they are made of. */
+ * consecutive elements that they are made of.
+ *
+ * Of a box, the innermost dimensions that it takes whole and the one outside of
+ * them make a run; those further out count the runs, as the digits of a number
+ * with different bases. */
 #include "checkpoint/files/ckpt_part.h"
 
 #include <assert.h>
@@ -35,6 +39,7 @@ enum err ckpt_part_check(const struct ckpt_part *part, int dims,
 
 int64_t ckpt_part_elements(const struct ckpt_part *part, int dims)
 {
+    assert(dims >= 0 && dims <= CKPT_DIMS_MAX);
     if (!part->boxed)
         return part->end - part->begin;
     int64_t elements = 1;

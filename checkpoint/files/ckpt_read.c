@@ -1,5 +1,11 @@
 /* Reads blocks of shards past the page cache and checks each against its CRC
- * before anybody sees it. */
+ * before anybody sees it.
+ *
+ * A block is read whole even where a few of its elements are wanted, since its
+ * sum is of all of it. What is read at a time is a span of blocks, and while one
+ * is checked and given out the next is on its way, if the caller goes through
+ * the file in its order: that is a guess, made where he asks for what follows
+ * what he had last, and a wrong one costs one read. */
 #include "checkpoint/files/ckpt_read.h"
 
 #include <assert.h>

@@ -1,5 +1,12 @@
 /* Writes the file of one shard: HDF5 frame, values, checksums, sync and rename.
- * The form of the frame is made in ckpt_hdf5.c. */
+ * The form of the frame is made in ckpt_hdf5.c.
+ *
+ * A sum a block of 4 MiB, and not one a file, lets a load that wants a part of
+ * a shard check that part alone, and a damaged shard be told by its tensors. Sums
+ * are taken of what is on its way to the disk, while it is in the processor's
+ * cache, and not of what was read back, which would tell no more than that the
+ * page cache is good. All bytes outside the pieces, the frame, have one sum
+ * together. */
 #include "checkpoint/files/ckpt_shard.h"
 
 #include <assert.h>
@@ -281,6 +288,7 @@ enum err ckpt_shard_write_fed(const char *dir, const char *file,
                              .shard = shard,
                              .fd = -1 };
     assert(strlen(file) < sizeof shard->file);
+    assert(identity->rank >= 0 && identity->rank < identity->ranks);
     *shard = (struct ckpt_shard){ 0 };
     snprintf(shard->file, sizeof shard->file, "%s", file);
     TRY(fsio_path(part, "%s/%s.part", dir, file));

@@ -1,5 +1,10 @@
 /* Writes a file from its first to its last byte in aligned buffers, with the
- * transfers of ckpt_io.c. */
+ * transfers of ckpt_io.c.
+ *
+ * Direct transfers want memory, offset and length in whole pages, and tensors
+ * begin and end anywhere. As a stream the file has no other borders than those
+ * of the buffers; only its end is none of a page, so the last write is longer
+ * than the file, which is cut afterwards. */
 #include "checkpoint/files/ckpt_stream.h"
 
 #include <assert.h>

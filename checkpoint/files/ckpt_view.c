@@ -49,6 +49,10 @@ enum err ckpt_view_seal(const char *checkpoint_dir,
     size_t bytes;
     struct ckpt_manifest *check = NULL;
     TRY_OUT(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
+    /* Made twice. The first, without a view, goes through the reader that a
+     * load uses: what that would refuse must not be committed, whoever's
+     * mistake it is. The view is made of what the reader has found, and the
+     * second manifest has its sum. */
     TRY_OUT(ckpt_manifest_format(head, records, record_count, &text, &bytes));
     TRY_OUT(ckpt_manifest_parse(text, bytes, path, &check));
     TRY_OUT(ckpt_manifest_check_sizes(check, checkpoint_dir));

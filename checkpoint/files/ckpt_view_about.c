@@ -1,7 +1,12 @@
 /* The attributes of checkpoint.h5: what the run was and what each tensor is,
- * from the state. */
+ * from the state.
+ *
+ * Many tensors have the same ones, so each set is put into messages once, by a
+ * file of its own that is nothing but messages, and copied into every header
+ * that it belongs to; its texts are in the heap once. */
 #include "checkpoint/files/ckpt_view_about.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,6 +244,7 @@ void ckpt_view_about_config(const struct ckpt_view_about *about,
 static const struct attributes *group_at(const struct ckpt_view_about *about,
                                          int i)
 {
+    assert(i >= 0);
     size_t first = find_set(&about->config, "") != NULL;
     size_t at = first + (size_t)i;
     return at < about->config.count ? &about->config.list[at] : NULL;

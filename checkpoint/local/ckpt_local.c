@@ -1,5 +1,14 @@
 /* Finds the newest checkpoint that the nodes' local folders hold together. The
- * saves are made in ckpt_saver_local.c, parity in ckpt_xor.c. */
+ * saves are made in ckpt_saver_local.c, parity in ckpt_xor.c.
+ *
+ * No node sees another's folder, and after a failure they differ: one is new
+ * and empty, one has a step that the others did not get to. So the ranks say
+ * their newest step, and the largest is the candidate; whoever has it sends its
+ * manifest, and what counts is who has that very text, byte for byte, not who
+ * has a folder of that name. Then each shard must be somewhere, or be made
+ * again from parity; else the next older step is tried. A step counts only if
+ * it is this run's and signed with its secret, since a node's folder is often
+ * one in which any user may write. */
 #include "checkpoint/local/ckpt_local.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
-/* Which ranks are on which node, as parity needs it. */
+/* Which ranks are on which node, as parity needs it. Nodes are told apart by
+ * their host's name alone, and numbered in the order of their lowest rank, so
+ * that all ranks number them alike without a word. */
 #include "checkpoint/local/ckpt_nodes.h"
 
 #include <assert.h>

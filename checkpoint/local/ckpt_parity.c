@@ -1,5 +1,13 @@
 /* The form of parity files: chunks, XOR, head and checksums. Which nodes form a
- * group, and the messages between them, are in ckpt_xor.c. */
+ * group, and the messages between them, are in ckpt_xor.c.
+ *
+ * With three members a, b, c, each shard in two chunks, it looks so:
+ *
+ *   a keeps  b1 ^ c0     b keeps  a0 ^ c1     c keeps  a1 ^ b0
+ *
+ * Each chunk is at one other member, and no parity has a chunk of its keeper's
+ * own. Where b is lost, b0 is c's parity and a1, and b1 is a's parity and c0: the
+ * work is everybody's alike, as are room and traffic. */
 #include "checkpoint/local/ckpt_parity.h"
 
 #include <assert.h>
@@ -132,6 +140,7 @@ void ckpt_parity_seal(const struct ckpt_parity *parity, void *file)
     assert(parity->bytes > 0 && parity->member >= 0);
     assert(parity->member < parity->members);
     char *data = (char *)file + ckpt_parity_offset(parity);
+    /* The sum of the head is of all that stands behind it, so it comes last. */
     struct head head = { .manifest_crc = parity->manifest_crc,
                          .step = parity->step,
                          .bytes = parity->bytes,
@@ -158,7 +167,9 @@ static enum err damaged(const char *path, const char *what)
     return err_set(ERR_CHECKPOINT, "%s: parity file: %s", path, what);
 }
 
-/* The fixed part says how long the rest is. */
+/* Nothing of the head is believed before its sum is right, but the length of
+ * what is summed stands in it. So the fixed part is held to limits first, and
+ * must give the very size that the file has. */
 static enum err read_fixed(int fd, const char *path, struct head *head,
                            struct ckpt_parity *out)
 {

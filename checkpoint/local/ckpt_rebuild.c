@@ -1,5 +1,12 @@
 /* Finds out which lost shards of a node-local checkpoint can be made again from
- * parity, and which ranks do it. ckpt_rebuild_chain.c does it. */
+ * parity, and which ranks do it. ckpt_rebuild_chain.c does it.
+ *
+ * After a restart ranks are elsewhere, and nodes come back in another order, so
+ * nothing is concluded from who a rank is: it reads what files its node has and
+ * offers to stand for the member whose parity and shard it finds. All get all
+ * offers, and plan alike: a lost shard can be made again if each other member of
+ * its set has somebody who stands for it. That is judged for all lost shards
+ * before any is begun, since a step with one shard missing is of no use. */
 #include "checkpoint/local/ckpt_rebuild.h"
 
 #include <assert.h>

@@ -7,6 +7,7 @@
  * shard once, all at the same time, and nobody has more than a segment in
  * memory. Everybody checks its files before it is part of a chain, for what is
  * wrong in one of them is wrong in the sum and can no longer be told whose. */
+#include <assert.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -142,6 +143,7 @@ static enum err add_chunk(const struct ckpt_rebuild_run *b,
                           char *data)
 {
     const struct ckpt_parity *parity = &part->parity;
+    assert(begin >= 0 && begin % parity->bytes + bytes <= parity->bytes);
     int chunk = (int)(begin / parity->bytes);
     int64_t within = begin % parity->bytes;
     int keeper = (part->job->member + 1 + chunk) % parity->members;
@@ -176,7 +178,10 @@ static enum err add_segment(const struct ckpt_rebuild_run *b,
     return ERR_OK;
 }
 
-/* A rank that failed passes on all the same, so that nobody waits in vain; the
+/* While segment i is added to and passed on, segment i + 1 comes into the other
+ * buffer, which is free as soon as the send of i - 1 has ended.
+ *
+ * A rank that failed passes on all the same, so that nobody waits in vain; the
  * result will not match the manifest. */
 static enum err run_chain(struct ckpt_rebuild_run *b, struct part *part)
 {

@@ -283,7 +283,9 @@ static void sum_own(const struct ckpt_xor *x, struct set *set)
         }
 }
 
-/* Checks the own shard, on which others rely, against the manifest. */
+/* Checks the own shard, on which others rely, against the manifest: a flipped bit
+ * in it would be in a parity of each other member, and come back from there as
+ * the bit of a shard that was good. */
 static enum err take_own(struct ckpt_xor *x, const struct ckpt_xor_save *save,
                          int number)
 {

@@ -1,8 +1,12 @@
 /* Checks every byte of a shard and names all damage, for tessera-ckpt verify. A
- * load checks its bytes by itself (ckpt_read.c) and ends at the first
- * damage. */
+ * load checks its bytes by itself (ckpt_read.c) and ends at the first damage;
+ * who looks after a broken disk wants to know which tensors are left. It goes on
+ * block by block, but not behind a wrong size or frame: nothing says then that
+ * pieces are where the manifest has them. Files that the manifest does not name
+ * are told as well. They harm nothing, but somebody put them there. */
 #include "checkpoint/tools/ckpt_tools.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
@@ -39,6 +43,7 @@ enum err ckpt_check_shard(struct ckpt_read *reader,
                           const struct ckpt_manifest *manifest, int shard,
                           ckpt_check_fn damaged, void *arg)
 {
+    assert(shard >= 0 && shard < manifest->shard_count);
     enum err rc = ckpt_read_shard(reader, shard);
     /* Without a good frame and size no payload can be told from others. */
     if (rc != ERR_OK)

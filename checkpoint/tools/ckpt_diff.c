@@ -1,7 +1,13 @@
 /* Compares two checkpoints tensor by tensor and entry by entry of their states.
- * The text that people see is made in src/cmd/ckpt_cmd_diff.c. */
+ * The text that people see is made in src/cmd/ckpt_cmd_diff.c.
+ *
+ * Equal is what has the same bits: 0 and -0 differ, and two NaN with the same
+ * bits do not, which no comparison of numbers would say. Most windows of most
+ * tensors are equal, so memory is compared first and elements only where it
+ * differs. How the two are sharded plays no part. */
 #include "checkpoint/tools/ckpt_tools.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +61,7 @@ static void compare_window(struct ckpt_diff *diff, const struct pair *pair,
                            int64_t at, int64_t count)
 {
     size_t size = dtype_bytes(diff->a->dtype);
+    assert(count > 0 && at + count <= diff->a->elements);
     if (memcmp(pair->window_a, pair->window_b, (size_t)count * size) == 0)
         return;
     for (int64_t i = 0; i < count; i++) {
@@ -70,6 +77,7 @@ static void compare_window(struct ckpt_diff *diff, const struct pair *pair,
 static enum err compare_values(struct pair *pair, int number_a, int number_b,
                                struct ckpt_diff *diff)
 {
+    assert(diff->a->elements == diff->b->elements);
     for (int64_t at = 0, count; at < diff->a->elements; at += count) {
         count = ckpt_tensor_window(diff->a, at);
         TRY(ckpt_tensor_read(pair->a, number_a, at, at + count,

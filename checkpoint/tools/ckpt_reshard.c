@@ -1,6 +1,11 @@
 /* Writes a copy of a checkpoint with another number of shards, for tessera-ckpt
  * reshard. A load needs no such copy: it reads any number of shards
- * (ckpt_load.c). */
+ * (ckpt_load.c).
+ *
+ * All tensors are laid end to end, in bytes, and that line is cut into equal
+ * pieces, one a rank, each border moved on to the next whole element. So shards
+ * are equally large whatever the sizes of the tensors, each tensor is in one
+ * shard or in neighbours, and a part is an interval of its tensor. */
 #include "checkpoint/tools/ckpt_tools.h"
 
 #include <assert.h>
@@ -46,6 +51,7 @@ static int64_t share_begin(const struct reshard *reshard, int rank)
 static int64_t element_at(const struct ckpt_tensor *tensor, int64_t start,
                           int64_t place)
 {
+    assert(start >= 0 && place >= 0);
     int64_t size = (int64_t)dtype_bytes(tensor->dtype);
     if (place <= start)
         return 0;

@@ -1,8 +1,15 @@
 /* Copies the newest node-local checkpoint into the run directory before a job
  * ends, for tessera-ckpt scavenge. A load takes node-local shards where they
- * lie (ckpt_load.c). */
+ * lie (ckpt_load.c).
+ *
+ * It runs where the training has just died, against the clock of a job that is
+ * about to end, so it asks for nothing but the nodes: no GPU, no model, one
+ * process each. Each shard is copied by the lowest rank that has it; who finds
+ * it damaged says so by not having it any more, and the next round gives it to
+ * another. When the rounds are over the commit is the same as a save's. */
 #include "checkpoint/tools/ckpt_scavenge.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,6 +193,7 @@ static enum err take(struct scavenge *s)
     enum err rc = ERR_OK;
     bool first = comm_rank(s->comm) == 0;
     size_t count = (size_t)s->local.manifest->shard_count;
+    assert(s->local.step >= 0 && s->source == NULL);
     s->bytes = 0;
     for (size_t i = 0; i < count; i++)
         s->bytes += s->local.manifest->shards[i].bytes;

@@ -2,6 +2,7 @@
  * show. */
 #include "checkpoint/tools/ckpt_tools.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,7 @@ static int64_t sort_out(struct ckpt_stats *stats, double *values, int64_t count)
  * for the sums of two groups: no cancellation, however many windows. */
 static void add_window(struct sums *sums, const double *values, int64_t count)
 {
+    assert(count >= 0);
     if (count == 0)
         return;
     long double total = 0;
@@ -82,6 +84,7 @@ enum err ckpt_stats_tensor(struct ckpt_tensor_reader *reader,
                            struct ckpt_stats *out)
 {
     enum err rc = ERR_OK;
+    assert(tensor >= 0 && tensor < manifest->tensor_count);
     const struct ckpt_tensor *which = &manifest->tensors[tensor];
     struct sums sums = { 0 };
     char *window = NULL;

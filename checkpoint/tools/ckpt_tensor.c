@@ -1,5 +1,10 @@
 /* Reads any interval of a tensor as if it lay in one piece, for the tools that
- * compare, digest and copy. Loads go by ckpt_exchange.c instead. */
+ * compare, digest and copy. Loads go by ckpt_exchange.c instead.
+ *
+ * A tensor that was cut into columns lies in pieces that all have a bit of each
+ * row: who walks its rows comes by every piece again and again. A block must be
+ * read whole to be checked, so without keeping some each would be read as often
+ * as it has rows. */
 #include "checkpoint/tools/ckpt_tensor.h"
 
 #include <assert.h>
@@ -117,6 +122,7 @@ void ckpt_tensor_destroy(struct ckpt_tensor_reader *reader)
 
 int64_t ckpt_tensor_window(const struct ckpt_tensor *tensor, int64_t at)
 {
+    assert(at >= 0 && at <= tensor->elements);
     int64_t most =
         CKPT_TENSOR_WINDOW_BYTES / (int64_t)dtype_bytes(tensor->dtype);
     return tensor->elements - at < most ? tensor->elements - at : most;

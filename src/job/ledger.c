@@ -2,7 +2,10 @@
  * ledger_history.c.
  *
  * Lines are only ever added; readers skip what does not parse, so a torn line
- * costs itself and nothing else. */
+ * costs itself and nothing else. A power cut can leave half a line, and who
+ * comes then does not know: he looks at the last byte and begins with a newline
+ * where there is none (lines.h). Rank 0 and the launch script both write, each a
+ * line in one write(2) at the file's end, so no lock is needed. */
 #include "src/job/ledger.h"
 
 #include <assert.h>
@@ -38,7 +41,10 @@ static bool cut_mark(char *word)
     return mark != NULL;
 }
 
-/* The field at `*at` of a row's fields, which goes on behind it. */
+/* The table is text, so that it can be read as it stands; its words are taken
+ * apart here, a few hundred bytes an event, of which a run has few.
+ *
+ * The field at `*at` of a row's fields, which goes on behind it. */
 static bool next_field(const char **at, struct field *out)
 {
     int length = 0;
@@ -80,7 +86,8 @@ static const char *fields_of(const char *event)
     return NULL;
 }
 
-/* ERR_USAGE unless the event is as its row has it. */
+/* Programs are held to the table by an assertion, the command line by an error,
+ * which is this one: ERR_USAGE unless the event is as its row has it. */
 static enum err check(const char *event, const json_t *fields)
 {
     struct field field;

@@ -1,5 +1,11 @@
 /* Reads a run's ledger and metrics for what saves cost and how often the run
- * failed. The ledger is written by ledger.c. */
+ * failed. The ledger is written by ledger.c.
+ *
+ * It is read once, from its beginning, as a little machine: an attempt is open
+ * from its "start" until something tells its end. Who dies with its node tells
+ * nothing, so a "start" while one is open is itself the news that the one before
+ * has failed. Medians, not means: one save that met a full file system must not
+ * set the interval of all that follow. */
 #include "src/job/ledger_history.h"
 
 #include <assert.h>
@@ -60,6 +66,7 @@ static bool is_give_up(const char *event)
 
 static void fail(struct scan *scan)
 {
+    assert(scan->out->attempts > 0);
     scan->out->failures += !scan->failed;
     scan->failed = true;
 }

@@ -1,6 +1,11 @@
 /* Takes, checks and gives up the run lock, so that one run directory has one
  * run.
  *
+ * A lock of the kernel's would go with its process, but not every shared file
+ * system has them, and none tells another node that its holder's node is dead. So
+ * the lock is a file that stays, and the question is when it may be taken from
+ * somebody who cannot answer; lock.h has the rule.
+ *
  * A stale lock is judged first, without holding anything, because squeue may
  * take seconds; then, under the guard, it is replaced only if it still is the
  * very record that was judged. So two processes that find the same dead owner

@@ -1,5 +1,15 @@
 /* The heartbeat of a run lock: the thread that writes it, and the look of
- * another process at it. Who may take a lock over is decided in lock.c. */
+ * another process at it. Who may take a lock over is decided in lock.c.
+ *
+ * A beat is a change of the file's contents, a counter. Contents and not the
+ * time of change, because clocks of hosts differ, and some file systems show
+ * times late; the watcher needs no clock but his own to see that five periods
+ * have gone by and the number is the same. Only where the file is old already,
+ * by the clock of the file system itself (that of a file which the watcher has
+ * just touched there), is a shorter look enough.
+ *
+ * An owner that was suspended beats again when it wakes. So it reads the lock
+ * before each beat, and where that is another's it stops for good. */
 #include "src/job/lock_beat.h"
 
 #include <assert.h>

@@ -1,4 +1,10 @@
-/* What a lock file says of its owner, and whether that process still lives. */
+/* What a lock file says of its owner, and whether that process still lives.
+ *
+ * A process is named by more than its number, which is given out again: by the
+ * host, the boot of it, the namespace in which the number counts, and the time
+ * at which the process started. Where host, boot and namespace are ours, /proc
+ * answers for certain. A container that shares the host's name and boot, but not its
+ * processes, is told by the namespace. */
 #include "src/job/lock_record.h"
 
 #include <assert.h>
@@ -161,6 +167,7 @@ enum err lock_record_read(const char *path, struct lock_file *out)
 bool lock_record_gone(const struct lock_owner *owner)
 {
     long long start_time;
+    assert(owner->pid > 0); /* or kill() asks of a group */
     return process_state(owner->pid, &start_time) == PROCESS_GONE ||
            (start_time >= 0 && start_time != owner->start_time);
 }

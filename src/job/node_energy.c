@@ -3,6 +3,7 @@
  * "psys" is of the whole machine, where there is one, and would count twice. */
 #include "src/job/node_usage.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -57,6 +58,7 @@ static enum err read_number(const char *folder, const char *zone,
 
 static enum err add_zone(struct node_energy *energy, const char *name)
 {
+    assert(energy->count >= 0 && energy->count <= ZONES_MAX);
     struct zone *zone = &energy->zones[energy->count];
     char kind[64];
     TRY(read_line(energy->folder, name, "name", kind, sizeof kind));

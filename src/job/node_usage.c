@@ -1,4 +1,6 @@
-/* Reads /proc/stat, /proc/loadavg, /proc/net/dev and the process's own times. */
+/* Reads /proc/stat, /proc/loadavg, /proc/net/dev and the process's own times.
+ * What a kernel does not show, as in some containers, is NaN and no error: nobody
+ * should lose a run for a figure. */
 #include "src/job/node_usage.h"
 
 #include <math.h>

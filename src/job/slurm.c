@@ -2,7 +2,12 @@
  * with a deadline.
  *
  * squeue may hang for minutes when the controller is away, and a failed squeue
- * is not a finished job: both are told apart here. */
+ * is not a finished job: both are told apart here. Other traps are in the
+ * environment: a user's SQUEUE_FORMAT or SLURM_CLUSTERS changes what a command
+ * answers or whom it asks, so such variables are left out; a task
+ * of an array has the array's number in SLURM_JOB_ID, for which squeue lists all
+ * tasks, so the number is looked for in the answer; and what is in the
+ * environment was true when the job began, so the time limit is asked for. */
 #include "src/job/slurm.h"
 
 #include <assert.h>
@@ -214,6 +219,7 @@ static int slurm_run(char *const *argv, char *text, size_t bytes)
 static const char *slurm_line(char *text, long job_id)
 {
     char *rest;
+    assert(job_id > 0);
     for (char *line = strtok_r(text, "\r\n", &rest); line != NULL;
          line = strtok_r(NULL, "\r\n", &rest)) {
         char *end;

@@ -1,5 +1,8 @@
 /* The stop flag, the signal handlers that set it, and the thread that answers
- * SIGINT. Ranks agree on a stop in src/train/listeners/on_stop.c and trainer_stop.c.
+ * SIGINT. A handler may do next to nothing: no lock, no memory, no log. So it
+ * writes a number, which training looks at, and for SIGINT, where a person waits
+ * for an answer while a step may take minutes, it posts a semaphore for a thread
+ * that may write. Ranks agree on a stop in src/train/listeners/on_stop.c and trainer_stop.c.
  *
  * The flag is a lock-free atomic: handlers may write it, threads may read it.
  */

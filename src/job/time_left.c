@@ -1,7 +1,10 @@
 /* Whether the job's time limit is near, asking Slurm as rarely as possible. The
- * question itself is slurm.c's. */
+ * question itself is slurm.c's. A limit is moved seldom, so while the end that is
+ * known is far nobody asks; when it is near it is worth a question, but a thousand
+ * jobs ask the same controller. */
 #include "src/job/slurm.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "src/base/clock.h"
@@ -29,6 +32,7 @@ void time_left_begin(struct time_left *left, long job_id)
 bool time_left_under(struct time_left *left, double need_s)
 {
     double now = clock_now();
+    assert(need_s >= 0);
     bool known = left->end_at >= 0;
     if (known && left->end_at - now >= need_s)
         return false;
