@@ -10,7 +10,6 @@
 
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/text/chat/chat_lex.h"
 #include "src/text/unicode.h"
 
 /* Limit of a search: what a pattern may take on a text of some hundred tokens.
@@ -226,7 +225,7 @@ static enum err join(const struct buffer *text, struct buffer *out)
         bytes = piece(text, at, &word);
         const uint8_t *data = text->data + at;
         if ((word && is_article(data, bytes)) ||
-            chat_lex_blank_front((const char *)data, bytes) == bytes) {
+            unicode_blank_front((const char *)data, bytes) == bytes) {
             blank = true;
             continue;
         }
@@ -245,9 +244,9 @@ static enum err clean(struct icl_answer *answer, const uint8_t *text,
         TRY(lower(text, bytes, &answer->work));
         TRY(join(&answer->work, out));
     } else {
-        size_t front = chat_lex_blank_front((const char *)text, bytes);
+        size_t front = unicode_blank_front((const char *)text, bytes);
         bytes -= front;
-        bytes -= chat_lex_blank_back((const char *)text + front, bytes);
+        bytes -= unicode_blank_back((const char *)text + front, bytes);
         out->bytes = 0;
         TRY(buffer_add(out, text + front, bytes));
     }

@@ -8,7 +8,7 @@
 #include "src/base/new.h"
 #include "src/eval/icl_shots.h"
 #include "src/base/buffer.h"
-#include "src/text/chat/chat_lex.h"
+#include "src/text/unicode.h"
 
 /* What an answer may take beyond the longest, after thoughts. */
 #define THOUGHT_ROOM 10
@@ -39,9 +39,9 @@ static enum err add_field(const struct icl_task *task, struct buffer *out,
 {
     size_t bytes = strlen(text), front = 0;
     if (task->strip) {
-        front = chat_lex_blank_front(text, bytes);
+        front = unicode_blank_front(text, bytes);
         bytes -= front;
-        bytes -= chat_lex_blank_back(text + front, bytes);
+        bytes -= unicode_blank_back(text + front, bytes);
     }
     return buffer_add(out, text + front, bytes);
 }
@@ -114,7 +114,7 @@ static void strip_back(struct icl_prompts *prompts)
     struct buffer *text = &prompts->text;
     if (prompts->task->strip)
         text->bytes -=
-            chat_lex_blank_back((const char *)text->data, text->bytes);
+            unicode_blank_back((const char *)text->data, text->bytes);
 }
 
 static enum err encode_answer(struct icl_prompts *prompts)

@@ -237,3 +237,56 @@ enum err unicode_add_visible(const char *text, size_t bytes, struct buffer *out)
     }
     return ERR_OK;
 }
+
+/* --- white space as Python has it --- */
+
+/* The code point at a place of UTF-8; 0 where there is none that matters. */
+static unsigned unicode_point(const unsigned char *at, size_t bytes)
+{
+    if (at[0] < 0x80)
+        return at[0];
+    if (bytes == 2 && (at[0] & 0xe0) == 0xc0)
+        return (at[0] & 0x1fu) << 6 | (at[1] & 0x3fu);
+    if (bytes == 3 && (at[0] & 0xf0) == 0xe0)
+        return (at[0] & 0x0fu) << 12 | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu);
+    return 0;
+}
+
+static bool unicode_is_blank(unsigned point)
+{
+    return (point >= 0x09 && point <= 0x0d) ||
+           (point >= 0x1c && point <= 0x20) || point == 0x85 || point == 0xa0 ||
+           point == 0x1680 || (point >= 0x2000 && point <= 0x200a) ||
+           point == 0x2028 || point == 0x2029 || point == 0x202f ||
+           point == 0x205f || point == 0x3000;
+}
+
+size_t unicode_blank_front(const char *text, size_t bytes)
+{
+    size_t at = 0;
+    while (at < bytes) {
+        unsigned char first = (unsigned char)text[at];
+        size_t width = first < 0x80 ? 1 : first < 0xe0 ? 2 : 3;
+        if (width > bytes - at || !unicode_is_blank(unicode_point(
+                                      (const unsigned char *)text + at, width)))
+            break;
+        at += width;
+    }
+    return at;
+}
+
+size_t unicode_blank_back(const char *text, size_t bytes)
+{
+    size_t left = bytes;
+    while (left > 0) {
+        size_t width = 1;
+        while (width < 3 && width < left &&
+               ((unsigned char)text[left - width] & 0xc0) == 0x80)
+            width++;
+        if (!unicode_is_blank(unicode_point(
+                (const unsigned char *)text + left - width, width)))
+            break;
+        left -= width;
+    }
+    return bytes - left;
+}

@@ -111,3 +111,8 @@ enum err unicode_repair(const uint8_t *text, size_t bytes, struct buffer *out);
  * and line feed written out as in JSON, "\u001b": a terminal would obey them. */
 enum err unicode_add_visible(const char *text, size_t bytes,
                              struct buffer *out);
+
+/* Bytes of the white space that begins or ends a text of UTF-8, as Python's
+ * str.strip() has it. */
+size_t unicode_blank_front(const char *text, size_t bytes);
+size_t unicode_blank_back(const char *text, size_t bytes);

@@ -36,9 +36,9 @@ static enum err text_strip(struct chat_eval_arguments *arguments, bool front,
     TRY(chat_value_work(memory, text->count));
     if (set->kind == CHAT_VALUE_UNDEFINED || set->kind == CHAT_VALUE_NONE) {
         if (front)
-            at += chat_lex_blank_front(at, text->count);
+            at += unicode_blank_front(at, text->count);
         if (back)
-            end -= chat_lex_blank_back(at, (size_t)(end - at));
+            end -= unicode_blank_back(at, (size_t)(end - at));
         *out = chat_value_string(at, (size_t)(end - at));
         return ERR_OK;
     }
@@ -161,9 +161,9 @@ static enum err text_split_blanks(struct chat_eval_arguments *arguments,
     TRY(chat_value_list(arguments->scope->memory, text->count / 2 + 1, out));
     out->count = 0;
     for (;;) {
-        at += chat_lex_blank_front(at, (size_t)(end - at));
+        at += unicode_blank_front(at, (size_t)(end - at));
         const char *from = at;
-        while (at < end && chat_lex_blank_front(at, (size_t)(end - at)) == 0)
+        while (at < end && unicode_blank_front(at, (size_t)(end - at)) == 0)
             at++;
         if (at == from)
             return ERR_OK;

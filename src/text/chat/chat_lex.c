@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/array.h"
+#include "src/text/unicode.h"
 
 struct chat_lex_place {
     struct chat_lex *lex;
@@ -14,57 +15,6 @@ struct chat_lex_place {
     int line;
     bool line_begins; /* what was read last ended a line */
 };
-
-/* The code point at a place of UTF-8; 0 where there is none that matters. */
-static unsigned chat_lex_point(const unsigned char *at, size_t bytes)
-{
-    if (at[0] < 0x80)
-        return at[0];
-    if (bytes == 2 && (at[0] & 0xe0) == 0xc0)
-        return (at[0] & 0x1fu) << 6 | (at[1] & 0x3fu);
-    if (bytes == 3 && (at[0] & 0xf0) == 0xe0)
-        return (at[0] & 0x0fu) << 12 | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu);
-    return 0;
-}
-
-static bool chat_lex_is_blank(unsigned point)
-{
-    return (point >= 0x09 && point <= 0x0d) ||
-           (point >= 0x1c && point <= 0x20) || point == 0x85 || point == 0xa0 ||
-           point == 0x1680 || (point >= 0x2000 && point <= 0x200a) ||
-           point == 0x2028 || point == 0x2029 || point == 0x202f ||
-           point == 0x205f || point == 0x3000;
-}
-
-size_t chat_lex_blank_front(const char *text, size_t bytes)
-{
-    size_t at = 0;
-    while (at < bytes) {
-        unsigned char first = (unsigned char)text[at];
-        size_t width = first < 0x80 ? 1 : first < 0xe0 ? 2 : 3;
-        if (width > bytes - at || !chat_lex_is_blank(chat_lex_point(
-                                      (const unsigned char *)text + at, width)))
-            break;
-        at += width;
-    }
-    return at;
-}
-
-size_t chat_lex_blank_back(const char *text, size_t bytes)
-{
-    size_t left = bytes;
-    while (left > 0) {
-        size_t width = 1;
-        while (width < 3 && width < left &&
-               ((unsigned char)text[left - width] & 0xc0) == 0x80)
-            width++;
-        if (!chat_lex_is_blank(chat_lex_point(
-                (const unsigned char *)text + left - width, width)))
-            break;
-        left -= width;
-    }
-    return bytes - left;
-}
 
 static enum err chat_lex_add(struct chat_lex_place *place,
                              enum chat_lex_kind kind, const char *text,
@@ -239,7 +189,7 @@ static void chat_lex_after(struct chat_lex_place *place, char mark, bool block)
 {
     if (mark == '-')
         chat_lex_skip(place,
-                      chat_lex_blank_front(place->at, chat_lex_left(place)));
+                      unicode_blank_front(place->at, chat_lex_left(place)));
     else if (block && mark != '+' && chat_lex_left(place) > 0 &&
              *place->at == '\n')
         chat_lex_skip(place, 1);
@@ -252,7 +202,7 @@ static enum err chat_lex_inside(struct chat_lex_place *place, bool block)
     int line = place->line;
     for (size_t braces = 0;;) { /* of dictionaries, which are open */
         chat_lex_skip(place,
-                      chat_lex_blank_front(place->at, chat_lex_left(place)));
+                      unicode_blank_front(place->at, chat_lex_left(place)));
         if (chat_lex_left(place) == 0)
             return err_set(ERR_DATA, "line %d: '%s' is not closed", line,
                            block ? "{%" : "{{");
@@ -300,13 +250,13 @@ static enum err chat_lex_data(struct chat_lex_place *place)
     size_t keep = bytes;
     char mark = bytes + 2 < all ? text[bytes + 2] : '\0';
     if (bytes < all && mark == '-') {
-        keep -= chat_lex_blank_back(text, bytes);
+        keep -= unicode_blank_back(text, bytes);
     } else if (bytes < all && mark != '+' && text[bytes + 1] != '{') {
         size_t first = bytes;
         while (first > 0 && text[first - 1] != '\n')
             first--;
         if ((first > 0 || line_begins) &&
-            chat_lex_blank_front(text + first, bytes - first) == bytes - first)
+            unicode_blank_front(text + first, bytes - first) == bytes - first)
             keep = first;
     }
     if (keep > 0)

@@ -51,8 +51,3 @@ void chat_lex_release(struct chat_lex *lex);
 
 bool chat_lex_is(const struct chat_lex_word *word, enum chat_lex_kind kind,
                  const char *text);
-
-/* Bytes of the white space that begins or ends a text of UTF-8, as Python's
- * str.strip() has it. */
-size_t chat_lex_blank_front(const char *text, size_t bytes);
-size_t chat_lex_blank_back(const char *text, size_t bytes);
