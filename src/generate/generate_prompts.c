@@ -1,5 +1,5 @@
 /* Reads prompts and makes tokens of them. */
-#include "src/generate/generate_prompts.h"
+#include "src/generate/generate_texts.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -12,7 +12,6 @@
 #include "src/base/clock.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
-#include "src/generate/generate_prompts.h"
 #include "src/text/binary_kind.h"
 #include "src/text/unicode.h"
 
@@ -20,7 +19,7 @@
 #define BATCH 8 /* of --prompts */
 #define SCORE_BYTES_MAX ((size_t)1 << 30)
 
-bool generate_texts_terminal(void)
+static bool texts_terminal(void)
 {
     return isatty(STDOUT_FILENO) == 1;
 }
@@ -35,7 +34,7 @@ static enum err show_bytes(const void *text, size_t bytes)
 enum err generate_texts_show(const char *text, size_t bytes)
 {
     struct buffer visible = { 0 };
-    if (!generate_texts_terminal())
+    if (!texts_terminal())
         return show_bytes(text, bytes);
     enum err rc = unicode_add_visible(text, bytes, &visible);
     if (rc == ERR_OK && visible.bytes > 0)
@@ -139,8 +138,7 @@ enum err generate_texts_continue(struct generate_engine *engine)
     TRY_OUT(generate_engine_start(engine, batch, longest));
     sample_describe(&options.sample, choice, sizeof choice);
     log_info("tokens: %s (%s)", choice, engine->sample_of);
-    output.terminal =
-        generate_texts_terminal() && !args->json && args->prompts == NULL;
+    output.terminal = texts_terminal() && !args->json && args->prompts == NULL;
     double begin = clock_now();
     TRY_OUT(generate_run(engine->generate, &options, prompts.list,
                          prompts.count, &hooks));
