@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/eval/icl_shots.h"
+#include "src/eval/icl_prompts.h"
 #include "tests/tap.h"
 
 static const struct {

@@ -6,7 +6,6 @@
 
 #include "src/base/array.h"
 #include "src/base/new.h"
-#include "src/eval/icl_shots.h"
 #include "src/base/buffer.h"
 #include "src/text/unicode.h"
 

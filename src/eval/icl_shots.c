@@ -1,5 +1,5 @@
 /* The choice of examples in few-shot prompts. */
-#include "src/eval/icl_shots.h"
+#include "src/eval/icl_prompts.h"
 
 #include <assert.h>
 #include <stdlib.h>
