@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/report/escape.h"
 #include "src/report/plot.h"
+#include "src/report/top_frame.h"
 #include "tests/tap.h"
 
 static void test_plot(void)
@@ -43,8 +43,8 @@ static void test_escape(void)
     char *text = NULL, line[8];
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
-    escape_html(out, "<a href='x' b=\"y\">&\x01\x7f\xff\xc3\xa9"
-                     "\xe2\x80\xae\xc2\x9b\n\xe2\x82");
+    canvas_escape(out, "<a href='x' b=\"y\">&\x01\x7f\xff\xc3\xa9"
+                       "\xe2\x80\xae\xc2\x9b\n\xe2\x82");
     fclose(out);
     tap_is_str(text,
                "&lt;a href=&#39;x&#39; b=&quot;y&quot;&gt;&amp;"
@@ -52,7 +52,7 @@ static void test_escape(void)
                "\xef\xbf\xbd\xef\xbf\xbd\n\xef\xbf\xbd\xef\xbf\xbd",
                "HTML is escaped");
     free(text);
-    escape_terminal("a\x1b[2Jb\nc", line, sizeof line);
+    top_frame_plain("a\x1b[2Jb\nc", line, sizeof line);
     tap_is_str(line, "a?[2Jb ", "no escape sequence reaches a terminal");
 }
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
-#include "src/report/json_line.h"
+#include "src/report/line_tail.h"
 #include "src/report/run_history.h"
 #include "tests/tap.h"
 
@@ -504,7 +504,7 @@ static void test_numbers(void)
         char *line = malloc(bytes);
         double values[2];
         memcpy(line, cases[i].line, bytes);
-        bool good = json_line_numbers(line, bytes, keys, 2, values);
+        bool good = line_tail_numbers(line, bytes, keys, 2, values);
         tap_ok(good == cases[i].good &&
                    (!good || values[0] == cases[i].a ||
                     (isnan(values[0]) && isnan(cases[i].a))),

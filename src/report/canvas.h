@@ -23,6 +23,11 @@ enum ink {
 
 enum align { ALIGN_LEFT, ALIGN_MIDDLE, ALIGN_RIGHT };
 
+/* Text from files in HTML and SVG, between tags and in quoted attributes: what is
+ * no UTF-8, control characters, and those that turn the direction of writing
+ * become U+FFFD. Line ends stay. */
+void canvas_escape(FILE *out, const char *text);
+
 /* What follows up to the end belongs to the series of this name. */
 void canvas_begin(FILE *out, const char *name);
 void canvas_end(FILE *out);

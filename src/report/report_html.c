@@ -1,5 +1,5 @@
 /* The page: head, tiles, plots, tables. Everything from files goes through
- * escape_html(). */
+ * canvas_escape(). */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,16 +7,15 @@
 
 #include "src/base/fsio.h"
 #include "src/base/units.h"
-#include "src/report/escape.h"
 #include "src/report/report_impl.h"
 #include "src/report/report_style.h"
 
 static void html_tile(FILE *out, const char *value, const char *what)
 {
     fputs("<div class=\"tile\"><b>", out);
-    escape_html(out, value);
+    canvas_escape(out, value);
     fputs("</b><span>", out);
-    escape_html(out, what);
+    canvas_escape(out, what);
     fputs("</span></div>\n", out);
 }
 
@@ -78,7 +77,7 @@ static void svg_begin(FILE *out, const char *id, const char *title,
             "<svg id=\"%s\" role=\"img\" viewBox=\"0 0 %g %g\"%s>"
             "<title>",
             id, width, height, more);
-    escape_html(out, title);
+    canvas_escape(out, title);
     fputs("</title>\n", out);
 }
 
@@ -117,7 +116,7 @@ static void html_head(const struct report *report, FILE *out)
           out);
     for (int r = 0; r < report->run_count; r++) {
         fputs(r == 0 ? "" : ", ", out);
-        escape_html(out, report->names[r]);
+        canvas_escape(out, report->names[r]);
     }
     fprintf(out,
             " - tessera report</title>\n<style>\n%s</style></head>\n"
@@ -125,7 +124,7 @@ static void html_head(const struct report *report, FILE *out)
             report_style);
     for (int r = 0; r < report->run_count; r++) {
         fputs(r == 0 ? "" : ", ", out);
-        escape_html(out, report->names[r]);
+        canvas_escape(out, report->names[r]);
     }
     fputs("</h1>\n", out);
 }
@@ -147,7 +146,7 @@ static void html_subtitle(const struct report *report, FILE *out)
     for (int r = 0; r < report->run_count; r++) {
         const struct run_history *run = report->runs[r];
         fputs("<p class=\"muted\">", out);
-        escape_html(out, run->dir);
+        canvas_escape(out, run->dir);
         fprintf(out, ": %s", state_of(run));
         if (run->attempt_count > 0) {
             const struct run_attempt *last =
@@ -156,7 +155,7 @@ static void html_subtitle(const struct report *report, FILE *out)
                     last->ranks == 1 ? "" : "s", last->nodes,
                     last->nodes == 1 ? "" : "s");
             fputs(last->devices[0] != '\0' ? ", " : "", out);
-            escape_html(out, last->devices);
+            canvas_escape(out, last->devices);
         }
         fputs("</p>\n", out);
     }

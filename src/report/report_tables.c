@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "src/base/units.h"
-#include "src/report/escape.h"
 #include "src/report/report_impl.h"
 
 #define ROWS_MAX 200 /* of attempts, and of events, of a run */
@@ -14,7 +13,7 @@
 static void tables_cell(FILE *out, const char *text)
 {
     fputs("<td>", out);
-    escape_html(out, text);
+    canvas_escape(out, text);
     fputs("</td>", out);
 }
 
@@ -73,7 +72,7 @@ static void head_of_runs(const struct report *report, FILE *out)
     fputs("<div class=\"scroll\"><table><tr><th></th>", out);
     for (int r = 0; r < report->run_count; r++) {
         fputs("<th class=\"n\">", out);
-        escape_html(out, report->names[r]);
+        canvas_escape(out, report->names[r]);
         fputs("</th>", out);
     }
     fputs("</tr>\n", out);
@@ -167,7 +166,7 @@ void report_tables_attempts(const struct report *report, FILE *out)
         fputs("<details open><summary>Attempts", out);
         if (report->run_count > 1) {
             fputs(" of ", out);
-            escape_html(out, report->names[r]);
+            canvas_escape(out, report->names[r]);
         }
         if (first > 0)
             fprintf(out, ", the last %d of %zu", ROWS_MAX, run->attempt_count);
@@ -196,7 +195,7 @@ void report_tables_events(const struct report *report, FILE *out)
         fputs("<details open><summary>Nodes, restarts and changes", out);
         if (report->run_count > 1) {
             fputs(" of ", out);
-            escape_html(out, report->names[r]);
+            canvas_escape(out, report->names[r]);
         }
         if (first > 0 || run->events_left_out > 0)
             fprintf(out, " (%d of %lld)", ROWS_MAX,
@@ -248,7 +247,7 @@ static void setting_row(const struct report *report, FILE *out, const char *key,
     if (differs != differing || strcmp(key, "run.dir") == 0)
         return;
     fputs("<tr><td><code>", out);
-    escape_html(out, key);
+    canvas_escape(out, key);
     fputs("</code></td>", out);
     for (int r = 0; r < (differing ? report->run_count : 1); r++)
         tables_cell(out, value_of(report->runs[r], key));
@@ -261,8 +260,9 @@ static void setting_table(const struct report *report, FILE *out,
     fputs("<div class=\"scroll\"><table><tr><th>setting</th>", out);
     for (int r = 0; r < (differing ? report->run_count : 1); r++) {
         fputs("<th>", out);
-        escape_html(out, differing || report->run_count == 1 ? report->names[r]
-                                                             : "all");
+        canvas_escape(out, differing || report->run_count == 1
+                               ? report->names[r]
+                               : "all");
         fputs("</th>", out);
     }
     fputs("</tr>\n", out);

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "src/report/escape.h"
 #include "src/report/report_impl.h"
 
 #define SAMPLES_MAX 24
@@ -25,9 +24,9 @@ void report_texts_tasks(const struct report *report, FILE *out)
                       out);
             begun = true;
             fputs("<tr><td>", out);
-            escape_html(out, report->names[r]);
+            canvas_escape(out, report->names[r]);
             fputs("</td><td>", out);
-            escape_html(out, task->name);
+            canvas_escape(out, task->name);
             fprintf(out,
                     "</td><td class=\"n\">%lld</td><td class=\"n\">%lld</td>"
                     "<td class=\"n\">%.1f %%</td></tr>\n",
@@ -51,7 +50,7 @@ void report_texts_samples(const struct report *report, FILE *out)
         fputs("<h2>Samples", out);
         if (report->run_count > 1) {
             fputs(" of ", out);
-            escape_html(out, report->names[r]);
+            canvas_escape(out, report->names[r]);
         }
         if (first > 0 || run->samples_left_out > 0)
             fprintf(out, ", the last %d", SAMPLES_MAX);
@@ -62,9 +61,9 @@ void report_texts_samples(const struct report *report, FILE *out)
             const struct run_sample *sample = &run->samples[i];
             fprintf(out, "<tr><td class=\"n\">%lld</td><td><pre><i>",
                     (long long)sample->step);
-            escape_html(out, sample->prompt != NULL ? sample->prompt : "");
+            canvas_escape(out, sample->prompt != NULL ? sample->prompt : "");
             fputs("</i>", out);
-            escape_html(out, sample->text);
+            canvas_escape(out, sample->text);
             fputs("</pre></td></tr>\n", out);
         }
         fputs("</table></div>\n", out);
@@ -76,7 +75,7 @@ static void note_lines(const struct report *report, FILE *out)
     for (int r = 0; r < report->run_count; r++) {
         const struct run_history *run = report->runs[r];
         fputs("<p>", out);
-        escape_html(out, report->names[r]);
+        canvas_escape(out, report->names[r]);
         fprintf(out,
                 ": %lld steps were done again; %lld lines of its files were "
                 "torn or foreign and passed over.</p>\n",

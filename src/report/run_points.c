@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/report/json_line.h"
 #include "src/report/run_history_impl.h"
 
 enum field {
@@ -261,7 +260,7 @@ enum err run_points_line(void *arg, const char *line, size_t bytes)
     double values[FIELDS];
     double step;
     point.attempt = -1;
-    bool good = json_line_numbers(line, bytes, keys, FIELDS, values);
+    bool good = line_tail_numbers(line, bytes, keys, FIELDS, values);
     step = values[FIELD_STEP];
     if (good && step >= 1 && step <= RUN_STEP_MAX && step == floor(step))
         TRY(run_reader_attempt(history, values[FIELD_ATTEMPT], &point.attempt));

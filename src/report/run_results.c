@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/report/json_line.h"
 #include "src/base/array.h"
 #include "src/report/run_history_impl.h"
 
@@ -129,7 +128,7 @@ enum err run_results_eval(void *arg, const char *line, size_t bytes)
     static const char loss[] = "\"eval_loss\"";
     struct run_history *history = arg;
     double values[4];
-    if (!json_line_numbers(line, bytes, keys, 4, values) ||
+    if (!line_tail_numbers(line, bytes, keys, 4, values) ||
         !good_step(values[1])) {
         history->skipped_lines++;
         return ERR_OK;

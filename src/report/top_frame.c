@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "src/base/units.h"
-#include "src/report/escape.h"
 
 #define LINE_BYTES 512
 #define LABEL 14 /* columns of what a line is about: "tracking-lost" */
@@ -25,6 +24,23 @@ struct frame {
     struct run_bucket *buckets; /* of a curve */
     size_t bucket_count;
 };
+
+void top_frame_plain(const char *text, char *out, size_t size)
+{
+    assert(size > 0);
+    size_t used = 0;
+    for (const unsigned char *c = (const unsigned char *)text;
+         *c != '\0' && used + 1 < size; c++) {
+        if (*c == '\n' || *c == '\t')
+            out[used++] = ' ';
+        else if (*c >= 0x20 && *c < 0x7f)
+            out[used++] = (char)*c;
+        else if ((*c & 0xc0) != 0x80) /* once for a character */
+            out[used++] = '?';
+    }
+    assert(used < size);
+    out[used] = '\0';
+}
 
 /* How much of the text goes into `width` columns: to its last blank. */
 static int frame_fitting(const char *text, int width)
@@ -52,8 +68,8 @@ static void frame_line(struct frame *frame, const char *label,
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    escape_terminal(text, safe, sizeof safe);
-    escape_terminal(label, about, sizeof about);
+    top_frame_plain(text, safe, sizeof safe);
+    top_frame_plain(label, about, sizeof about);
     const char *rest = safe;
     for (int i = 0; i < LINES_MAX && (i == 0 || *rest != '\0'); i++) {
         int count = width > 0 ? frame_fitting(rest, width) : 0;
@@ -179,7 +195,7 @@ static void draw_title(struct frame *frame)
     char name[96], ago[32], heard[64] = "", state[192];
     double silent_s = frame->style->now_s - (double)run->end_us / 1e6;
     units_seconds(silent_s > 0 ? silent_s : 0, ago, sizeof ago);
-    escape_terminal(run->name, name, sizeof name);
+    top_frame_plain(run->name, name, sizeof name);
     if (run->attempt_count == 0) {
         snprintf(state, sizeof state, "nothing has started");
     } else {

@@ -13,6 +13,12 @@ struct top_frame_style {
     double now_s;      /* seconds since the epoch */
 };
 
-/* Text from files has no control characters then. ERR_MEMORY alone. */
+/* Text of a file for a terminal: printable ASCII, in at most size - 1 letters;
+ * line ends and tabs become blanks, controls go, any other character is one
+ * '?'. */
+void top_frame_plain(const char *text, char *out, size_t size);
+
+/* All text that comes from files passes through top_frame_plain(). ERR_MEMORY
+ * alone. */
 enum err top_frame_draw(const struct run_history *run,
                         const struct top_frame_style *style, FILE *out);
