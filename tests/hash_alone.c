@@ -1,11 +1,11 @@
 /* tessera-hash for a processor whose libraries are not here: linked in place of
  * src/data's files and what else needs jansson, libconfig or libcrypto, so that
- * nothing but the C library is left. The data set of hash_data.h is in memory;
+ * nothing but the C library is left. The data set of hash_style.h is in memory;
  * all that computes is what users run. */
 #include <string.h>
 
 #include "src/base/settings/settings_private.h"
-#include "src/cmd/hash_data.h"
+#include "src/hash/hash_style.h"
 #include "src/data/set/dataset.h"
 #include "src/train/start/run_data.h"
 #include "src/train/start/start.h"

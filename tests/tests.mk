@@ -179,7 +179,7 @@ $(INTEROP): $(B)/interop/%: $(B)/tests/interop/%.o $(LIB)
 # the program of make hash without libraries, for another processor's emulator;
 # what it does not reach may lack its library
 $(B)/alone/tessera-hash: LDLIBS := -ldl -lm
-$(B)/alone/tessera-hash: $(addprefix $(B)/,src/cmd/hash.o src/cmd/hash_style.o src/cmd/hash_text.o tests/hash_alone.o) $(LIB)
+$(B)/alone/tessera-hash: $(addprefix $(B)/,src/cmd/hash.o tests/hash_alone.o) $(LIB)
 	$(call link,-Wl$(comma)--gc-sections)
 
 $(B)/http_server: $(B)/tests/http_server.o

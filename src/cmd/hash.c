@@ -8,7 +8,7 @@
 #include "src/base/log.h"
 #include "src/cmd/cmd_main.h"
 #include "src/cmd/hash_digests.h"
-#include "src/cmd/hash_style.h"
+#include "src/hash/hash_style.h"
 #include "src/job/exit_code.h"
 
 #define EXIT_DIFFERS 1

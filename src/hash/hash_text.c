@@ -1,5 +1,5 @@
 /* The text that tessera-hash trains on, made by arithmetic alone. */
-#include "src/cmd/hash_data.h"
+#include "src/hash/hash_style.h"
 
 #include <assert.h>
 

@@ -1,5 +1,5 @@
 /* Makes and removes the data set that tessera-hash trains on. */
-#include "src/cmd/hash_data.h"
+#include "src/hash/hash_style.h"
 
 #include <assert.h>
 #include <stdlib.h>

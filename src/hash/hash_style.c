@@ -1,6 +1,6 @@
 /* The model styles of tessera-hash, and the training whose bits are hashed.
  * README has the digests that they are compared with. */
-#include "src/cmd/hash_style.h"
+#include "src/hash/hash_style.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "src/base/new.h"
-#include "src/cmd/hash_data.h"
 #include "src/train/loop/trainer.h"
 #include "src/train/start/start_settings.h"
 
