@@ -31,6 +31,11 @@ void jsontext_number(double value, char text[JSONTEXT_NUMBER_BYTES])
     }
 }
 
+json_t *jsontext_real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
 static void put_real(struct writer *w, double value)
 {
     char text[JSONTEXT_NUMBER_BYTES];

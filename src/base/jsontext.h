@@ -17,6 +17,9 @@ enum err jsontext_make(const json_t *value, int indent, char **text);
 #define JSONTEXT_NUMBER_BYTES 32
 void jsontext_number(double value, char text[JSONTEXT_NUMBER_BYTES]);
 
+/* The number, or null, since JSON has neither NaN nor infinity. */
+json_t *jsontext_real(double value);
+
 /* A string, in which bytes that are no UTF-8 become '?': JSON is UTF-8, a path
  * need not be, nor an error text that was cut. NULL: out of memory. */
 json_t *jsontext_string(const char *text);

@@ -123,7 +123,9 @@ static enum err run(const struct options *options, int *exit_code)
     }
     for (int p = 0; p < command->checkpoints; p++)
         TRY(ckpt_cmd_need_checkpoint(cmd->paths[p]));
-    return command->run(cmd, exit_code);
+    TRY(command->run(cmd));
+    *exit_code = cmd->exit_code;
+    return ERR_OK;
 }
 
 int main(int argc, char **argv)

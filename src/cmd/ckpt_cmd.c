@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +22,6 @@ enum err ckpt_cmd_print(json_t *value)
     json_decref(value);
     free(text);
     return rc;
-}
-
-json_t *ckpt_cmd_number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
 }
 
 void ckpt_cmd_form(const struct ckpt_tensor *tensor, char *text, size_t size)

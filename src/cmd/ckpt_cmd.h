@@ -28,35 +28,33 @@ struct ckpt_cmd {
     int64_t attempt, job;
     char *const *words;
     int word_count;
+    int exit_code; /* set by a command whose result is no error; 0 before */
 };
 
-/* A command may set *exit_code (0 before) where its result is no error. */
-typedef enum err (*ckpt_cmd_fn)(const struct ckpt_cmd *cmd, int *exit_code);
+typedef enum err (*ckpt_cmd_fn)(struct ckpt_cmd *cmd);
 
-enum err ckpt_cmd_ls(const struct ckpt_cmd *cmd, int *exit_code);
-enum err ckpt_cmd_show(const struct ckpt_cmd *cmd, int *exit_code);
-enum err ckpt_cmd_verify(const struct ckpt_cmd *cmd, int *exit_code);
-enum err ckpt_cmd_view(const struct ckpt_cmd *cmd, int *exit_code);
-enum err ckpt_cmd_digest(const struct ckpt_cmd *cmd, int *exit_code);
-/* *exit_code is CKPT_CMD_DIFFERENT when the checkpoints differ. */
+enum err ckpt_cmd_ls(struct ckpt_cmd *cmd);
+enum err ckpt_cmd_show(struct ckpt_cmd *cmd);
+enum err ckpt_cmd_verify(struct ckpt_cmd *cmd);
+enum err ckpt_cmd_view(struct ckpt_cmd *cmd);
+enum err ckpt_cmd_digest(struct ckpt_cmd *cmd);
+/* exit_code is CKPT_CMD_DIFFERENT when the checkpoints differ. */
 #define CKPT_CMD_DIFFERENT 1
-enum err ckpt_cmd_diff(const struct ckpt_cmd *cmd, int *exit_code);
-enum err ckpt_cmd_reshard(const struct ckpt_cmd *cmd, int *exit_code);
-enum err ckpt_cmd_pin(const struct ckpt_cmd *cmd, int *exit_code);
-enum err ckpt_cmd_unpin(const struct ckpt_cmd *cmd, int *exit_code);
-enum err ckpt_cmd_prune(const struct ckpt_cmd *cmd, int *exit_code);
-enum err ckpt_cmd_interval(const struct ckpt_cmd *cmd, int *exit_code);
-enum err ckpt_cmd_ledger(const struct ckpt_cmd *cmd, int *exit_code);
+enum err ckpt_cmd_diff(struct ckpt_cmd *cmd);
+enum err ckpt_cmd_reshard(struct ckpt_cmd *cmd);
+enum err ckpt_cmd_pin(struct ckpt_cmd *cmd);
+enum err ckpt_cmd_unpin(struct ckpt_cmd *cmd);
+enum err ckpt_cmd_prune(struct ckpt_cmd *cmd);
+enum err ckpt_cmd_interval(struct ckpt_cmd *cmd);
+enum err ckpt_cmd_ledger(struct ckpt_cmd *cmd);
 
 /* The only one for several ranks: one on each node. */
-enum err ckpt_cmd_scavenge(const struct ckpt_cmd *cmd, int *exit_code);
+enum err ckpt_cmd_scavenge(struct ckpt_cmd *cmd);
 
 /* --- shared by the commands --- */
 
 /* Print and release; ERR_MEMORY when value is NULL. */
 enum err ckpt_cmd_print(json_t *value);
-/* A number for JSON, which has no NaN and Inf: null. */
-json_t *ckpt_cmd_number(double value);
 /* "f32[50, 8]" */
 struct ckpt_tensor;
 void ckpt_cmd_form(const struct ckpt_tensor *tensor, char *text, size_t size);

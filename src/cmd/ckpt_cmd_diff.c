@@ -95,7 +95,7 @@ static void print_state(const json_t *states)
     }
 }
 
-enum err ckpt_cmd_diff(const struct ckpt_cmd *cmd, int *exit_code)
+enum err ckpt_cmd_diff(struct ckpt_cmd *cmd)
 {
     enum err rc = ERR_OK;
     struct ckpt_manifest *a = NULL, *b = NULL;
@@ -112,7 +112,7 @@ enum err ckpt_cmd_diff(const struct ckpt_cmd *cmd, int *exit_code)
         ckpt_diff_tensors(cmd->paths[0], a, cmd->paths[1], b, take, &compared));
     bool equal = compared.different == 0 && a->step == b->step;
     if (!equal)
-        *exit_code = CKPT_CMD_DIFFERENT;
+        cmd->exit_code = CKPT_CMD_DIFFERENT;
     if (cmd->json) {
         rc = ckpt_cmd_print(json_pack("{s:b, s:[I, I], s:O, s:O}", "equal",
                                       equal, "steps", (json_int_t)a->step,

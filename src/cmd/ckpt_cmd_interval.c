@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
 #include "src/job/ledger_history.h"
@@ -67,7 +68,7 @@ static json_t *plan_json(const struct plan *plan)
         "exact_s", best->exact_s, "recommended_s", best->recommended_s, "limit",
         limit_name(best->limit), "steps",
         plan->steps >= 0 ? json_integer((json_int_t)plan->steps) : json_null(),
-        "wall_factor", ckpt_cmd_number(best->wall_factor), "goodput",
+        "wall_factor", jsontext_real(best->wall_factor), "goodput",
         best->goodput);
     const struct ledger_history *ledger = plan->ledger;
     if (object == NULL || ledger == NULL)
@@ -122,13 +123,12 @@ static void print_plan(const struct plan *plan)
            100 * best->goodput, best->wall_factor);
 }
 
-enum err ckpt_cmd_interval(const struct ckpt_cmd *cmd, int *exit_code)
+enum err ckpt_cmd_interval(struct ckpt_cmd *cmd)
 {
     enum err rc = ERR_OK;
     struct ledger_history ledger;
     struct plan plan = { .input = cmd->interval, .steps = -1 };
     struct ckpt_interval_input *input = &plan.input;
-    (void)exit_code;
     if (cmd->paths[0] != NULL)
         TRY(from_run(cmd, &ledger, &plan));
     if (input->cost_s < 0 || input->mtbf_s < 0) {

@@ -8,10 +8,9 @@
 #include "src/job/ledger.h"
 #include "src/job/ledger_history.h"
 
-enum err ckpt_cmd_ledger(const struct ckpt_cmd *cmd, int *exit_code)
+enum err ckpt_cmd_ledger(struct ckpt_cmd *cmd)
 {
     struct ledger_job job;
-    (void)exit_code;
     if (cmd->event != NULL)
         return ledger_append_words(cmd->paths[0], cmd->event, (int)cmd->attempt,
                                    cmd->words, cmd->word_count);

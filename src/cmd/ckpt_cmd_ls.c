@@ -96,12 +96,11 @@ static enum err ls_find(const char *path, struct ckpt_info **list, int *count)
     return ERR_OK;
 }
 
-enum err ckpt_cmd_ls(const struct ckpt_cmd *cmd, int *exit_code)
+enum err ckpt_cmd_ls(struct ckpt_cmd *cmd)
 {
     enum err rc = ERR_OK;
     struct ckpt_info *list = NULL;
     int count = 0;
-    (void)exit_code;
     TRY_OUT(ckpt_cmd_need_run(cmd->paths[0]));
     TRY_OUT(ls_find(cmd->paths[0], &list, &count));
     if (cmd->json)
@@ -123,17 +122,15 @@ static enum err say_pinned(const struct ckpt_cmd *cmd, bool pinned)
     return ERR_OK;
 }
 
-enum err ckpt_cmd_pin(const struct ckpt_cmd *cmd, int *exit_code)
+enum err ckpt_cmd_pin(struct ckpt_cmd *cmd)
 {
-    (void)exit_code;
     enum err rc =
         ckpt_index_pin(cmd->paths[0], cmd->reason != NULL ? cmd->reason : "");
     return rc == ERR_OK ? say_pinned(cmd, true) : rc;
 }
 
-enum err ckpt_cmd_unpin(const struct ckpt_cmd *cmd, int *exit_code)
+enum err ckpt_cmd_unpin(struct ckpt_cmd *cmd)
 {
-    (void)exit_code;
     enum err rc = ckpt_index_unpin(cmd->paths[0]);
     return rc == ERR_OK ? say_pinned(cmd, false) : rc;
 }

@@ -74,14 +74,13 @@ out:
     return rc;
 }
 
-enum err ckpt_cmd_prune(const struct ckpt_cmd *cmd, int *exit_code)
+enum err ckpt_cmd_prune(struct ckpt_cmd *cmd)
 {
     enum err rc = ERR_OK;
     struct lock *lock = NULL;
     json_t *removed = json_array();
     int64_t bytes = 0;
     char size[32];
-    (void)exit_code;
     TRY_OUT(ckpt_cmd_need_root(cmd->paths[0]));
     if (!cmd->dry_run)
         TRY_OUT(lock_acquire(cmd->paths[0], LOCK_BEAT_S, &lock));

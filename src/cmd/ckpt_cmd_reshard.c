@@ -1,20 +1,20 @@
 /* tessera-ckpt reshard: the same checkpoint in another number of shards
- * (checkpoint/tools/ckpt_reshard.c). */
+ * (checkpoint/tools/ckpt_reshard.c); view: its file checkpoint.h5 again. */
 #include <assert.h>
 #include <stdio.h>
 
+#include "checkpoint/files/ckpt_view.h"
 #include "checkpoint/tools/ckpt_tools.h"
 #include "src/base/clean.h"
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
 
-enum err ckpt_cmd_reshard(const struct ckpt_cmd *cmd, int *exit_code)
+enum err ckpt_cmd_reshard(struct ckpt_cmd *cmd)
 {
     assert(cmd->paths[1] != NULL && cmd->ranks > 0);
     int64_t bytes;
     char size[32];
-    (void)exit_code;
     TRY(ckpt_reshard(cmd->paths[0], cmd->paths[1], (int)cmd->ranks, &bytes));
     if (cmd->json)
         return ckpt_cmd_print(json_pack(
@@ -23,4 +23,22 @@ enum err ckpt_cmd_reshard(const struct ckpt_cmd *cmd, int *exit_code)
     units_bytes((double)bytes, size, sizeof size);
     clean_printf("%s: %s for %d ranks\n", cmd->paths[1], size, (int)cmd->ranks);
     return ERR_OK;
+}
+
+enum err ckpt_cmd_view(struct ckpt_cmd *cmd)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_manifest *manifest = NULL;
+    const char *path = cmd->paths[0];
+    TRY_OUT(ckpt_manifest_read(path, NULL, NULL, &manifest));
+    TRY_OUT(ckpt_view_mend(path, manifest));
+    if (cmd->json)
+        TRY_OUT(ckpt_cmd_print(json_pack(
+            "{s:o, s:s, s:I}", "path", jsontext_string(path), "file",
+            CKPT_VIEW_FILE, "bytes", (json_int_t)manifest->view.bytes)));
+    else
+        clean_printf("%s/%s: written\n", path, CKPT_VIEW_FILE);
+out:
+    ckpt_manifest_destroy(manifest);
+    return rc;
 }

@@ -84,12 +84,11 @@ static enum err scavenge(struct comm *comm, const struct ckpt_cmd *cmd,
     return comm_agree(comm, rc);
 }
 
-enum err ckpt_cmd_scavenge(const struct ckpt_cmd *cmd, int *exit_code)
+enum err ckpt_cmd_scavenge(struct ckpt_cmd *cmd)
 {
     enum err rc = ERR_OK;
     struct comm *comm = NULL;
     struct lock *lock = NULL;
-    (void)exit_code;
     TRY_OUT(comm_create("auto", NULL, NULL,
                         cmd->timeout_s > 0 ? cmd->timeout_s : TIMEOUT_S,
                         &comm));

@@ -26,9 +26,9 @@ static json_t *tensor_json(const struct ckpt_tensor *tensor,
         "{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "elements",
         (json_int_t)stats->elements, "nan", (json_int_t)stats->nan, "inf",
         (json_int_t)stats->inf, "zero", (json_int_t)stats->zero, "min",
-        ckpt_cmd_number(stats->min), "max", ckpt_cmd_number(stats->max), "mean",
-        ckpt_cmd_number(stats->mean), "std", ckpt_cmd_number(stats->std), "l2",
-        ckpt_cmd_number(stats->l2));
+        jsontext_real(stats->min), "max", jsontext_real(stats->max), "mean",
+        jsontext_real(stats->mean), "std", jsontext_real(stats->std), "l2",
+        jsontext_real(stats->l2));
     if (json_object_set_new(object, "stats", numbers) == 0)
         return object;
     json_decref(object);
@@ -115,12 +115,11 @@ static enum err show_json(const struct ckpt_cmd *cmd,
         "state", manifest->state, "tensors", tensors));
 }
 
-enum err ckpt_cmd_show(const struct ckpt_cmd *cmd, int *exit_code)
+enum err ckpt_cmd_show(struct ckpt_cmd *cmd)
 {
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
     char size[32];
-    (void)exit_code;
     TRY_OUT(ckpt_manifest_read(cmd->paths[0], NULL, NULL, &manifest));
     TRY_OUT(ckpt_manifest_check_sizes(manifest, cmd->paths[0]));
     if (cmd->json) {
@@ -139,10 +138,9 @@ out:
     return rc;
 }
 
-enum err ckpt_cmd_digest(const struct ckpt_cmd *cmd, int *exit_code)
+enum err ckpt_cmd_digest(struct ckpt_cmd *cmd)
 {
     char hex[65];
-    (void)exit_code;
     enum err rc = ckpt_digest(cmd->paths[0], hex);
     if (rc == ERR_OK && cmd->json)
         return ckpt_cmd_print(json_pack("{s:o, s:s}", "path",

@@ -1,5 +1,5 @@
-/* verify: every byte of a checkpoint, or of all checkpoints of a run; view: the
- * file checkpoint.h5 again. */
+/* tessera-ckpt verify: every byte of a checkpoint, or of all checkpoints of a
+ * run. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,7 +164,7 @@ out:
     return rc;
 }
 
-enum err ckpt_cmd_verify(const struct ckpt_cmd *cmd, int *exit_code)
+enum err ckpt_cmd_verify(struct ckpt_cmd *cmd)
 {
     enum err rc = ERR_OK;
     char root[FSIO_PATH_MAX];
@@ -172,7 +172,6 @@ enum err ckpt_cmd_verify(const struct ckpt_cmd *cmd, int *exit_code)
     struct verify verify = { .json = cmd->json,
                              .progress = isatty(STDERR_FILENO) == 1,
                              .list = json_array() };
-    (void)exit_code;
     TRY_OUT(ckpt_index_root(root, path));
     if (!fsio_exists(root))
         TRY_OUT(ckpt_cmd_need_checkpoint(path));
@@ -185,24 +184,5 @@ enum err ckpt_cmd_verify(const struct ckpt_cmd *cmd, int *exit_code)
                      verify.bad, verify.checkpoints, verify.first);
 out:
     json_decref(verify.list);
-    return rc;
-}
-
-enum err ckpt_cmd_view(const struct ckpt_cmd *cmd, int *exit_code)
-{
-    enum err rc = ERR_OK;
-    struct ckpt_manifest *manifest = NULL;
-    const char *path = cmd->paths[0];
-    (void)exit_code;
-    TRY_OUT(ckpt_manifest_read(path, NULL, NULL, &manifest));
-    TRY_OUT(ckpt_view_mend(path, manifest));
-    if (cmd->json)
-        TRY_OUT(ckpt_cmd_print(json_pack(
-            "{s:o, s:s, s:I}", "path", jsontext_string(path), "file",
-            CKPT_VIEW_FILE, "bytes", (json_int_t)manifest->view.bytes)));
-    else
-        clean_printf("%s/%s: written\n", path, CKPT_VIEW_FILE);
-out:
-    ckpt_manifest_destroy(manifest);
     return rc;
 }

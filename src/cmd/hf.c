@@ -28,7 +28,7 @@ static const struct options_row rows[] = {
 
 static const struct command {
     struct options_command command;
-    enum err (*run)(const struct hf_cmd *cmd, int *exit_code);
+    enum err (*run)(struct hf_cmd *cmd);
 } commands[] = {
     { { "import", "DIR|FILE.gguf",
         "a checkpoint of a Hugging Face folder or GGUF file", rows,
@@ -47,7 +47,9 @@ static enum err run(const struct options *options, int *exit_code)
         cmd->paths[i] = options->operands[i];
     TRY(stop_install());
     TRY(stop_outlive_readers());
-    return ((const struct command *)options->command)->run(cmd, exit_code);
+    TRY(((const struct command *)options->command)->run(cmd));
+    *exit_code = cmd->exit_code;
+    return ERR_OK;
 }
 
 int main(int argc, char **argv)

@@ -24,12 +24,12 @@ struct hf_cmd {
     int64_t shard_bytes_max;
     bool adapter;
     bool verify;
+    int exit_code; /* set by a command whose result is no error; 0 before */
 };
 
-/* A command may set *exit_code (0 before) where its result is no error. */
-enum err hf_import(const struct hf_cmd *cmd, int *exit_code);
-enum err hf_export(const struct hf_cmd *cmd, int *exit_code);
-enum err hf_verify(const struct hf_cmd *cmd, int *exit_code);
+enum err hf_import(struct hf_cmd *cmd);
+enum err hf_export(struct hf_cmd *cmd);
+enum err hf_verify(struct hf_cmd *cmd);
 
 /* --- shared --- */
 

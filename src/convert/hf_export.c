@@ -143,12 +143,11 @@ out:
     return rc;
 }
 
-enum err hf_export(const struct hf_cmd *cmd, int *exit_code)
+enum err hf_export(struct hf_cmd *cmd)
 {
     enum err rc = ERR_OK;
     char written[FSIO_PATH_MAX], size[32];
     struct hf_model model = { .weights = NULL };
-    (void)exit_code;
     if (cmd->dtype == HF_CMD_Q8_0 && cmd->format != HF_CMD_GGUF)
         return err_set(ERR_USAGE, "--dtype q8_0 needs --format gguf");
     if (cmd->format != HF_CMD_GGUF && names_gguf(cmd->out))

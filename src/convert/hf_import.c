@@ -135,12 +135,11 @@ out:
     return rc;
 }
 
-enum err hf_import(const struct hf_cmd *cmd, int *exit_code)
+enum err hf_import(struct hf_cmd *cmd)
 {
     enum err rc = ERR_OK;
     char size[32];
     struct import import = { .items = NULL };
-    (void)exit_code;
     TRY_OUT(hf_verify_open(cmd->paths[0], &import.model));
     if (import.model.about->kind == WEIGHTS_CHECKPOINT) {
         rc = err_set(ERR_USAGE, "%s is a checkpoint already", cmd->paths[0]);

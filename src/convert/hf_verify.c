@@ -12,11 +12,23 @@
 #include "src/formats/gguf/gguf_blocks.h"
 #include "src/formats/safetensors/half.h"
 #include "src/formats/hf/hf_config.h"
+#include "src/job/stop.h"
 
 /* Numbers that are compared at a time, whole blocks of every type. */
 #define WINDOW ((int64_t)1 << 20)
 #define BLOCK 32 /* of Q8_0 */
 #define TYPES 4  /* of enum hf_cmd_dtype */
+
+const char *const hf_cmd_dtypes[] = { "fp32", "bf16", "fp16", "q8_0", NULL };
+const char *const hf_cmd_torch_dtypes[] = { "float32", "bfloat16", "float16",
+                                            "q8_0" };
+
+enum err hf_poll(void)
+{
+    return stop_requested() == 0
+               ? ERR_OK
+               : err_set(ERR_IO, "interrupted: what was begun is removed");
+}
 
 enum err hf_verify_open(const char *path, struct hf_model *out)
 {
@@ -157,7 +169,7 @@ enum err hf_verify_written(struct hf_model *model, const char *path,
     return rc;
 }
 
-enum err hf_verify(const struct hf_cmd *cmd, int *exit_code)
+enum err hf_verify(struct hf_cmd *cmd)
 {
     enum err rc = ERR_OK;
     struct hf_model a, b = { .weights = NULL };
@@ -179,7 +191,7 @@ enum err hf_verify(const struct hf_cmd *cmd, int *exit_code)
                  "]\n",
                  c.differing, c.largest, c.name, c.element);
     if (!c.as[HF_CMD_BF16] && !c.as[HF_CMD_F16] && !c.as[HF_CMD_Q8_0])
-        *exit_code = HF_VERIFY_DIFFERENT;
+        cmd->exit_code = HF_VERIFY_DIFFERENT;
 out:
     hf_verify_close(&a);
     hf_verify_close(&b);

@@ -1,7 +1,6 @@
 /* Results of evaluations for people and programs. */
 #include "src/eval/eval_report.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "src/base/clean.h"
@@ -12,11 +11,6 @@
 static double accuracy_of(const struct icl_result *result)
 {
     return (double)result->right / (double)result->examples;
-}
-
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
 }
 
 json_t *eval_report_task(const struct eval_report *report, int number_of)
@@ -66,8 +60,9 @@ static json_t *benchmarks_json(const struct gauntlet_category *category)
                       jsontext_string(benchmark->name), "shots",
                       (json_int_t)benchmark->shots, "random_baseline",
                       benchmark->baseline, "accuracy",
-                      there ? number(benchmark->accuracy) : json_null(),
-                      "score", there ? number(benchmark->score) : json_null()));
+                      there ? jsontext_real(benchmark->accuracy) : json_null(),
+                      "score",
+                      there ? jsontext_real(benchmark->score) : json_null()));
     }
     return list;
 }
@@ -81,18 +76,20 @@ json_t *eval_report_gauntlet(const struct gauntlet *gauntlet)
             categories,
             json_pack("{s:o?, s:o, s:o}", "category",
                       jsontext_string(category->name), "score",
-                      category->missing ? json_null() : number(category->score),
+                      category->missing ? json_null()
+                                        : jsontext_real(category->score),
                       "benchmarks", benchmarks_json(category)));
     }
     for (int a = 0; a < gauntlet->average_count; a++) {
         const struct gauntlet_average *average = &gauntlet->averages[a];
-        json_array_append_new(
-            averages,
-            json_pack("{s:o?, s:o, s:i, s:i}", "average",
-                      jsontext_string(average->name), "score",
-                      average->there > 0 ? number(average->score) : json_null(),
-                      "categories", average->count, "missing",
-                      average->count - average->there));
+        json_array_append_new(averages,
+                              json_pack("{s:o?, s:o, s:i, s:i}", "average",
+                                        jsontext_string(average->name), "score",
+                                        average->there > 0
+                                            ? jsontext_real(average->score)
+                                            : json_null(),
+                                        "categories", average->count, "missing",
+                                        average->count - average->there));
     }
     return json_pack("{s:s, s:o, s:o}", "weighting",
                      gauntlet_weighting_names[gauntlet->weighting],
@@ -106,11 +103,11 @@ static json_t *perplexity_json(const char *dataset,
     return json_pack(
         "{s:o?, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "dataset",
         jsontext_string(dataset), "samples", (json_int_t)result->samples,
-        "tokens", (json_int_t)result->tokens, "nll", number(result->nll),
-        "nll_per_token", number(result->per_token), "perplexity",
-        number(result->perplexity), "bytes",
+        "tokens", (json_int_t)result->tokens, "nll", jsontext_real(result->nll),
+        "nll_per_token", jsontext_real(result->per_token), "perplexity",
+        jsontext_real(result->perplexity), "bytes",
         bytes ? json_integer(result->bytes) : json_null(), "nll_per_byte",
-        bytes ? number(result->per_byte) : json_null());
+        bytes ? jsontext_real(result->per_byte) : json_null());
 }
 
 json_t *eval_report_json(const struct eval_report *report)

@@ -1,7 +1,6 @@
 /* All figures of a report as JSON, for programs. */
 #include <assert.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +10,6 @@
 
 #define BUCKETS 1000
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *seconds(int64_t us)
 {
     return json_real((double)us / 1e6);
@@ -24,7 +18,7 @@ static json_t *seconds(int64_t us)
 static json_t *figures_json(const struct report_figures *f)
 {
     json_t *out = json_object();
-#define PUT(name) json_object_set_new(out, #name, number(f->name))
+#define PUT(name) json_object_set_new(out, #name, jsontext_real(f->name))
     PUT(loss);
     PUT(loss_min);
     PUT(eval_loss);
@@ -43,7 +37,7 @@ static json_t *figures_json(const struct report_figures *f)
     PUT(memory_planned);
     PUT(memory_peak);
 #undef PUT
-    json_object_set_new(out, "rank_spread", number(f->spread));
+    json_object_set_new(out, "rank_spread", jsontext_real(f->spread));
     json_object_set_new(out, "eval_best_step", json_integer(f->eval_best_step));
     json_object_set_new(out, "commits", json_integer(f->commits));
     json_object_set_new(out, "commit_bytes", json_integer(f->commit_bytes));
@@ -103,8 +97,8 @@ static json_t *results_json(const struct run_history *run)
         json_array_append_new(evals,
                               json_pack("{s:I, s:o, s:f}", "step",
                                         (json_int_t)run->evals[i].step, "loss",
-                                        number(run->evals[i].loss), "seconds",
-                                        run->evals[i].seconds));
+                                        jsontext_real(run->evals[i].loss),
+                                        "seconds", run->evals[i].seconds));
     for (size_t i = 0; i < run->task_count; i++)
         json_array_append_new(
             tasks, json_pack("{s:I, s:o?, s:I, s:f}", "step",
@@ -117,8 +111,8 @@ static json_t *results_json(const struct run_history *run)
 
 static json_t *stat_json(const struct run_stat *stat)
 {
-    return json_pack("[o, o, o]", number(run_stat_mean(stat)),
-                     number(stat->min), number(stat->max));
+    return json_pack("[o, o, o]", jsontext_real(run_stat_mean(stat)),
+                     jsontext_real(stat->min), jsontext_real(stat->max));
 }
 
 /* For each value a list of [mean, least, largest], beside the list of steps. */

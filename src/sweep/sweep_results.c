@@ -216,11 +216,6 @@ enum err sweep_print(const struct sweep *sweep,
     return ERR_OK;
 }
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 enum err sweep_json(const struct sweep *sweep,
                     const struct sweep_result *results, FILE *out)
 {
@@ -239,10 +234,11 @@ enum err sweep_json(const struct sweep *sweep,
             json_pack("{s:s, s:o, s:s, s:I, s:o, s:f, s:o, s:o, s:b}", "run",
                       name, "settings", settings, "state",
                       state_names[r->state], "steps", (json_int_t)r->steps,
-                      "quality", number(r->quality), "seconds", r->seconds,
-                      "seconds_to_target", number(r->to_target), "energy_j",
-                      number(r->energy_j > 0 ? r->energy_j : NAN), "front",
-                      (int)r->front));
+                      "quality", jsontext_real(r->quality), "seconds",
+                      r->seconds, "seconds_to_target",
+                      jsontext_real(r->to_target), "energy_j",
+                      jsontext_real(r->energy_j > 0 ? r->energy_j : NAN),
+                      "front", (int)r->front));
     }
     json_t *all =
         json_pack("{s:s, s:o}", "metric", sweep->settings.metric, "runs", runs);
