@@ -150,6 +150,27 @@ out:
     return rc;
 }
 
+enum err ckpt_index_newest(char path[FSIO_PATH_MAX], const char *run_dir)
+{
+    enum err rc = ERR_OK;
+    int64_t *steps = NULL;
+    int count = 0;
+    bool evidence = false;
+    TRY_OUT(ckpt_index_steps(run_dir, &steps, &count, &evidence));
+    while (count > 0) {
+        TRY_OUT(ckpt_index_path(path, run_dir, steps[--count]));
+        rc = ckpt_index_quick_check(path);
+        if (rc != ERR_CHECKPOINT)
+            goto out;
+        log_warn("%s is passed over: %s", path, err_text());
+    }
+    rc = err_set(ERR_CHECKPOINT, "%s: no %scheckpoint in the run directory",
+                 run_dir, evidence ? "good " : "");
+out:
+    free(steps);
+    return rc;
+}
+
 /* --- renames --- */
 
 static enum err sync_root(const char *run_dir)

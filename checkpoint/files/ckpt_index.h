@@ -29,6 +29,11 @@ enum err ckpt_index_steps(const char *run_dir, int64_t **steps, int *count,
 /* Manifest and sizes are good (ERR_OK), or not (ERR_CHECKPOINT). */
 enum err ckpt_index_quick_check(const char *checkpoint_dir);
 
+/* The newest step whose quick check is good. Damaged ones are passed over, which
+ * the log tells; a file system that is away does not lead to an older one.
+ * ERR_CHECKPOINT: there is none. */
+enum err ckpt_index_newest(char path[FSIO_PATH_MAX], const char *run_dir);
+
 /* Finish a replacement that was cut off: .old-step-N becomes step-N again
  * unless there is one. Part of load, save and sweep. */
 enum err ckpt_index_recover(const char *run_dir);

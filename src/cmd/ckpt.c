@@ -49,64 +49,71 @@ static const struct options_row rows[] = {
     { 0 },
 };
 
+/* What stands behind a command's name, as far as it is judged before. */
+enum paths {
+    PATH_OTHER,      /* the command itself sees what it is */
+    PATH_CHECKPOINT, /* the first one is a checkpoint's folder */
+    PATHS_FOUND      /* each is one, or a run, whose newest good one is meant */
+};
+
 static const struct command {
     struct options_command command;
     ckpt_cmd_fn run;
-    int checkpoints; /* so many paths, from the first on, are checkpoints */
+    enum paths paths;
 } commands[] = {
     { { "ls", "RUN|CHECKPOINT", "committed checkpoints of a run", rows, "json",
         1, 1 },
       ckpt_cmd_ls,
-      0 },
-    { { "show", "CHECKPOINT", "step, ranks and tensors", rows, "json stats", 1,
-        1 },
+      PATH_OTHER },
+    { { "show", "CHECKPOINT|RUN", "step, ranks and tensors", rows, "json stats",
+        1, 1 },
       ckpt_cmd_show,
-      1 },
+      PATHS_FOUND },
     { { "verify", "CHECKPOINT|RUN", "check every byte", rows, "json", 1, 1 },
       ckpt_cmd_verify,
-      0 },
+      PATH_OTHER },
     { { "view", "CHECKPOINT", "write a lost or damaged checkpoint.h5 again",
         rows, "json", 1, 1 },
       ckpt_cmd_view,
-      1 },
-    { { "digest", "CHECKPOINT",
+      PATH_CHECKPOINT },
+    { { "digest", "CHECKPOINT|RUN",
         "SHA-256 of the contents, whatever the number of shards", rows, "json",
         1, 1 },
       ckpt_cmd_digest,
-      1 },
+      PATHS_FOUND },
     { { "diff", "A B", "which tensors differ, where and how much", rows, "json",
         2, 2 },
       ckpt_cmd_diff,
-      2 },
+      PATHS_FOUND },
     { { "reshard", "CHECKPOINT OUT", "copy, as N ranks would write it", rows,
         "ranks! json", 2, 2 },
       ckpt_cmd_reshard,
-      1 },
+      PATH_CHECKPOINT },
     { { "pin", "CHECKPOINT", "never delete it", rows, "json reason", 1, 1 },
       ckpt_cmd_pin,
-      1 },
+      PATH_CHECKPOINT },
     { { "unpin", "CHECKPOINT", "let it be deleted again", rows, "json", 1, 1 },
       ckpt_cmd_unpin,
-      1 },
+      PATH_CHECKPOINT },
     { { "prune", "RUN", "delete old checkpoints", rows,
         "keep|keep-every! dry-run json", 1, 1 },
       ckpt_cmd_prune,
-      0 },
+      PATH_OTHER },
     { { "interval", "[RUN]", "how often to save, by RUN or --cost and --mtbf",
         rows, "json cost mtbf persist restart detect overhead prior-hours", 0,
         1 },
       ckpt_cmd_interval,
-      0 },
+      PATH_OTHER },
     { { "scavenge", "RUN",
         "on each node of a job: what only they have goes to RUN", rows,
         "local! timeout json", 1, 1 },
       ckpt_cmd_scavenge,
-      0 },
+      PATH_OTHER },
     { { "ledger", "RUN [KEY=VALUE...]",
         "what a launch script asks of the ledger, or adds", rows,
         "job event attempt", 1, -1 },
       ckpt_cmd_ledger,
-      0 },
+      PATH_OTHER },
 };
 
 static enum err run(const struct options *options, int *exit_code)
@@ -121,8 +128,11 @@ static enum err run(const struct options *options, int *exit_code)
             return err_set(ERR_USAGE, "%s: a path is empty",
                            command->command.name);
     }
-    for (int p = 0; p < command->checkpoints; p++)
-        TRY(ckpt_cmd_need_checkpoint(cmd->paths[p]));
+    if (command->paths == PATH_CHECKPOINT)
+        TRY(ckpt_cmd_need_checkpoint(cmd->paths[0]));
+    for (int p = 0; p < options->operand_count; p++)
+        if (command->paths == PATHS_FOUND)
+            TRY(ckpt_cmd_find_checkpoint(&cmd->paths[p], cmd->found[p]));
     TRY(command->run(cmd));
     *exit_code = cmd->exit_code;
     return ERR_OK;
@@ -132,8 +142,9 @@ int main(int argc, char **argv)
 {
     static const struct options_program program = {
         .name = "ckpt",
-        .about = "RUN is a run directory; CHECKPOINT, A and B are folders "
-                 "RUN/checkpoints/step-*.\n",
+        .about = "RUN is a run directory; CHECKPOINT is a folder "
+                 "RUN/checkpoints/step-*; A and B\nare either. Of a RUN show, "
+                 "digest and diff take the newest good checkpoint.\n",
         .end = "exit codes: 0 good, or equal; 1 diff: they differ; 64 usage; "
                "75 the file system\nfailed, try again; 93 damaged, missing, "
                "not readable, or no room\n",

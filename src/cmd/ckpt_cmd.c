@@ -104,20 +104,38 @@ out:
     return rc;
 }
 
+/* Its folder has the manifest, or at least the name. */
+static bool is_checkpoint(const char *path)
+{
+    char manifest[FSIO_PATH_MAX];
+    return ckpt_manifest_step_of(path) >= 0 ||
+           (fsio_path(manifest, "%s/%s", path, CKPT_MANIFEST_FILE) == ERR_OK &&
+            fsio_exists(manifest));
+}
+
 enum err ckpt_cmd_need_checkpoint(const char *checkpoint_dir)
 {
-    char path[FSIO_PATH_MAX];
+    char root[FSIO_PATH_MAX];
     if (!fsio_exists(checkpoint_dir))
         return err_set(ERR_USAGE, "%s: no such checkpoint folder",
                        checkpoint_dir);
-    TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
-    if (fsio_exists(path) || ckpt_manifest_step_of(checkpoint_dir) >= 0)
+    if (is_checkpoint(checkpoint_dir))
         return ERR_OK;
-    TRY(ckpt_index_root(path, checkpoint_dir));
-    return fsio_exists(path)
+    TRY(ckpt_index_root(root, checkpoint_dir));
+    return fsio_exists(root)
                ? is_run(checkpoint_dir)
                : err_set(ERR_USAGE,
                          "%s: no checkpoint: it has no %s; give a folder "
                          "RUN/checkpoints/step-*",
                          checkpoint_dir, CKPT_MANIFEST_FILE);
+}
+
+enum err ckpt_cmd_find_checkpoint(const char **path, char room[FSIO_PATH_MAX])
+{
+    TRY(ckpt_index_root(room, *path));
+    if (is_checkpoint(*path) || !fsio_exists(room))
+        return ckpt_cmd_need_checkpoint(*path);
+    TRY(ckpt_index_newest(room, *path));
+    *path = room;
+    return ERR_OK;
 }

@@ -7,11 +7,13 @@
 
 #include "checkpoint/ckpt_interval.h"
 #include "src/base/err.h"
+#include "src/base/fsio.h"
 
 /* What stands on the command line behind the command's name. */
 struct ckpt_cmd {
 #define CKPT_CMD_PATHS 2
-    const char *paths[CKPT_CMD_PATHS]; /* NULL: not given */
+    const char *paths[CKPT_CMD_PATHS];         /* NULL: not given */
+    char found[CKPT_CMD_PATHS][FSIO_PATH_MAX]; /* newest checkpoints of runs */
     bool json;
     bool stats;
     bool dry_run;
@@ -65,3 +67,6 @@ enum err ckpt_cmd_need_run(const char *run_dir);
 enum err ckpt_cmd_need_root(const char *run_dir);
 /* ERR_USAGE unless it is the folder of a checkpoint, damaged or not. */
 enum err ckpt_cmd_need_checkpoint(const char *checkpoint_dir);
+/* The same, but of a run directory *path becomes its newest good checkpoint,
+ * which is written into room. */
+enum err ckpt_cmd_find_checkpoint(const char **path, char room[FSIO_PATH_MAX]);

@@ -94,45 +94,12 @@ out:
     return rc;
 }
 
-/* Only damage leads to an older one: a file system that is away does not. */
-static enum err read_newest(struct ckpt_source *source, const char *run_dir)
-{
-    enum err rc = ERR_OK;
-    int64_t *steps = NULL;
-    int count = 0;
-    bool evidence = false;
-    bool found = false;
-    TRY_OUT(ckpt_index_steps(run_dir, &steps, &count, &evidence));
-    /* from the newest back */
-    for (int i = count - 1; i >= 0 && !found; i--) {
-        TRY_OUT(ckpt_index_path(source->path, run_dir, steps[i]));
-        rc = read_manifest(source);
-        found = rc == ERR_OK;
-        if (rc != ERR_OK && rc != ERR_CHECKPOINT)
-            goto out;
-        if (found)
-            continue;
-        log_warn("%s is passed over: %s", source->path, err_text());
-        ckpt_manifest_destroy(source->manifest);
-        source->manifest = NULL;
-    }
-    rc = found ? ERR_OK
-               : err_set(ERR_CHECKPOINT,
-                         "%s: no %scheckpoint in the run "
-                         "directory",
-                         run_dir, evidence ? "good " : "");
-out:
-    free(steps);
-    return rc;
-}
-
 static enum err find_checkpoint(struct ckpt_source *source, const char *path)
 {
     char manifest[FSIO_PATH_MAX];
     TRY(fsio_path(manifest, "%s/%s", path, CKPT_MANIFEST_FILE));
-    if (!fsio_exists(manifest))
-        return read_newest(source, path);
-    TRY(fsio_path(source->path, "%s", path));
+    TRY(fsio_exists(manifest) ? fsio_path(source->path, "%s", path)
+                              : ckpt_index_newest(source->path, path));
     return read_manifest(source);
 }
 
