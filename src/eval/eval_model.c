@@ -1,6 +1,11 @@
-/* Opens models for tessera-eval. */
+/* Opens models for tessera-eval. In three steps, since each costs more than the one
+ * before and may be the last: the tokenizer, by which all prompts are made and
+ * judged; the weights in fp32, which perplexity needs; and the engine with its
+ * cache, whose size the longest prompt decides. The engine has a copy of the
+ * weights in its own form, so the first ones go where nobody else needs them. */
 #include "src/eval/eval_model.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "src/base/clock.h"
@@ -70,6 +75,7 @@ enum err eval_model_open(const struct eval_options *options, struct comm *comm,
 enum err eval_model_load(struct eval_model *model)
 {
     double begin = clock_now();
+    assert(model->params == NULL);
     TRY(kernels_find("cpu", "auto", &model->kernels));
     TRY(params_create(&model->about->config, &model->params));
     TRY(weights_resident_create(model->weights, model->params, DTYPE_F32,
@@ -94,6 +100,7 @@ enum err eval_model_start(struct eval_model *model,
                           const struct eval_options *options, int64_t positions,
                           bool alone)
 {
+    assert(positions > 0 && model->resident != NULL && model->infer == NULL);
     const struct infer_options infer = { .threads = model->threads,
                                          .sequences = options->batch,
                                          .positions = positions,

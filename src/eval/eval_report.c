@@ -1,6 +1,7 @@
 /* Results of evaluations for people and programs. */
 #include "src/eval/eval_report.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "src/base/clean.h"
@@ -10,6 +11,7 @@
 
 static double accuracy_of(const struct icl_result *result)
 {
+    assert(result->examples > 0 && result->right <= result->examples);
     return (double)result->right / (double)result->examples;
 }
 
@@ -21,6 +23,7 @@ json_t *eval_report_task(const struct eval_report *report, int number_of)
     const struct icl_result *results = icl_set_results(report->set, &count);
     json_int_t right = 0, examples = 0, shots = 0;
     json_t *categories = json_array();
+    assert(number_of >= 0 && number_of < report->task_count);
     icl_task_name(task, name, sizeof name);
     for (int i = 0; i < count; i++) {
         const struct icl_result *result = &results[i];
@@ -126,6 +129,8 @@ json_t *eval_report_json(const struct eval_report *report)
                          : json_null());
 }
 
+/* A line for each part, and behind the parts of a task with categories one more
+ * with their mean, which is what counts as the task's accuracy. */
 static void print_tasks(const struct eval_report *report, FILE *out)
 {
     int count;

@@ -1,4 +1,9 @@
-/* Tasks, gauntlets and perplexity of one model on all ranks, and their report. */
+/* Tasks, gauntlets and perplexity of one model on all ranks, and their report.
+ *
+ * Nothing is computed before all that can be wrong was looked at: files are read,
+ * prompts made, outputs begun. Every step ends with all ranks agreeing, so that
+ * they fail together and by the name of the first mistake. Results are counts and
+ * sums that each rank has; rank 0 shows them. */
 #include "src/eval/eval_options.h"
 
 #include <stdlib.h>
@@ -58,10 +63,8 @@ static enum err open_outputs(struct eval *eval)
                    ? ERR_OK
                    : err_errno("/dev/null");
     }
-    const char **inputs = calloc(
-        (size_t)eval->task_count + EVAL_DATASETS_MAX + 4, sizeof *inputs);
-    if (inputs == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    const char **inputs = NULL;
+    TRY(new_zeroed(&inputs, (size_t)eval->task_count + EVAL_DATASETS_MAX + 4));
     for (int t = 0; t < eval->task_count; t++)
         inputs[count++] = eval->tasks[t].file;
     for (int d = 0; d < options->dataset_count; d++)

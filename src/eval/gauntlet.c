@@ -1,15 +1,31 @@
-/* Reads gauntlets, and works out their scores. */
+/* Reads gauntlets, and works out their scores.
+ *
+ * Accuracies of tasks cannot be averaged as they are: a coin is right in half of
+ * the cases with two choices and in a quarter of those with four. So the
+ * accuracy of chance is subtracted first, and what is left is stretched until a
+ * model without a mistake has 1 (LLM Foundry's subtract_random_baseline and
+ * rescale_accuracy): (0.62 - 0.5) / (1 - 0.5) = 0.24. A model that is worse than
+ * chance has less than 0, which is not cut off.
+ *
+ * A file names tasks, and benchmarks of categories by label and number of
+ * shots. Whoever has only a part of the tasks' files still gets the scores that
+ * can be had: a task without its file is left out, with it each category that
+ * needs it, and an average is taken over the categories that are left. How many
+ * are missing is told with every score, since it is another score then. */
 #include "src/eval/gauntlet.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/array.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
-#include "src/base/settings/settings_parse.h"
+#include "src/base/new.h"
 #include "src/base/regular.h"
+#include "src/base/settings/settings_parse.h"
 #include "src/eval/gauntlet_file.h"
 
 #define SHOTS_LISTED_MAX 16
@@ -17,7 +33,8 @@
 struct gauntlet_texts {
     config_t config;
     char **paths; /* of the tasks */
-    int path_count;
+    int path_count, path_room;
+    int task_room; /* of the gauntlet's list */
 };
 
 #define TEXT(name, of, field, needed)                                          \
@@ -79,11 +96,6 @@ static const struct gauntlet_file_field average_fields[] = {
 
 #define COUNT(fields) (int)(sizeof(fields) / sizeof(fields)[0])
 
-static enum err no_memory(void)
-{
-    return err_set(ERR_MEMORY, "out of memory");
-}
-
 /* Whether there is a file, and more than a pointer to what Git LFS would fetch;
  * if not, err_text() says what. */
 static bool is_there(const char *path)
@@ -113,17 +125,13 @@ static enum err find_file(struct gauntlet *gauntlet, const char *folder,
     *there = is_there(path);
     if (!*there)
         log_warn("task '%s' is left out: %s", task->label, err_text());
-    char **paths =
-        realloc(texts->paths, (size_t)(texts->path_count + 1) * sizeof *paths);
-    if (paths == NULL)
-        return no_memory();
-    texts->paths = paths;
-    if ((paths[texts->path_count] = strdup(path)) == NULL)
-        return no_memory();
-    task->file = paths[texts->path_count++];
+    TRY(array_room(&texts->paths, &texts->path_room, texts->path_count + 1));
+    TRY(new_text(&texts->paths[texts->path_count], path));
+    task->file = texts->paths[texts->path_count++];
     return ERR_OK;
 }
 
+/* `shots = 5` or `shots = [0, 5]`; without it, 0. */
 static enum err read_shots(const config_setting_t *from, int64_t *shots,
                            int *count)
 {
@@ -169,12 +177,9 @@ static enum err read_stops(const config_setting_t *from, struct icl_task *task)
 
 static enum err add_task(struct gauntlet *gauntlet, const struct icl_task *task)
 {
-    struct icl_task *tasks = realloc(
-        gauntlet->tasks, (size_t)(gauntlet->task_count + 1) * sizeof *tasks);
-    if (tasks == NULL)
-        return no_memory();
-    gauntlet->tasks = tasks;
-    tasks[gauntlet->task_count++] = *task;
+    TRY(array_room(&gauntlet->tasks, &gauntlet->texts->task_room,
+                   gauntlet->task_count + 1));
+    gauntlet->tasks[gauntlet->task_count++] = *task;
     return ERR_OK;
 }
 
@@ -204,7 +209,8 @@ static enum err read_task(struct gauntlet *gauntlet,
     return ERR_OK;
 }
 
-/* The task whose label and shots they are; -1: none. */
+/* The task whose label and shots they are; -1: none. A task that lists several
+ * numbers of shots is several tasks by now. */
 static int find_task(const struct gauntlet *gauntlet, const char *name,
                      int64_t shots)
 {
@@ -226,10 +232,7 @@ static enum err read_category(struct gauntlet *gauntlet,
     TRY(gauntlet_file_list(from, "benchmarks", &list, &count));
     if (count == 0)
         return gauntlet_file_wrong(from, "a category needs benchmarks");
-    category->benchmarks =
-        calloc((size_t)count, sizeof category->benchmarks[0]);
-    if (category->benchmarks == NULL)
-        return no_memory();
+    TRY(new_zeroed(&category->benchmarks, (size_t)count));
     for (; category->count < count; category->count++) {
         struct gauntlet_benchmark *benchmark =
             &category->benchmarks[category->count];
@@ -274,9 +277,7 @@ static enum err read_average(const struct gauntlet *gauntlet,
                                    "'%s' is a category's name already; an "
                                    "average needs another",
                                    average->name);
-    average->categories = calloc((size_t)count + 1, sizeof(int));
-    if (average->categories == NULL)
-        return no_memory();
+    TRY(new_zeroed(&average->categories, (size_t)count + 1));
     for (; average->count < count; average->count++) {
         const char *name = config_setting_get_string_elem(list, average->count);
         int category = name != NULL ? find_category(gauntlet, name) : -1;
@@ -295,9 +296,7 @@ static enum err average_all(struct gauntlet *gauntlet)
     gauntlet->average_count = 1;
     average->name = "default_average";
     average->count = gauntlet->category_count;
-    average->categories = calloc((size_t)average->count + 1, sizeof(int));
-    if (average->categories == NULL)
-        return no_memory();
+    TRY(new_zeroed(&average->categories, (size_t)average->count + 1));
     for (int c = 0; c < average->count; c++)
         average->categories[c] = c;
     return ERR_OK;
@@ -333,20 +332,14 @@ static enum err read_lists(struct gauntlet *gauntlet,
         TRY(read_task(gauntlet, config_setting_get_elem(list, (unsigned)i),
                       folder, seed));
     TRY(gauntlet_file_list(root, "categories", &list, &count));
-    gauntlet->categories =
-        calloc((size_t)count + 1, sizeof gauntlet->categories[0]);
-    if (gauntlet->categories == NULL)
-        return no_memory();
+    TRY(new_zeroed(&gauntlet->categories, (size_t)count + 1));
     for (int i = 0; i < count; i++) {
         gauntlet->category_count = i + 1;
         TRY(read_category(gauntlet, config_setting_get_elem(list, (unsigned)i),
                           &gauntlet->categories[i]));
     }
     TRY(gauntlet_file_list(root, "averages", &list, &count));
-    gauntlet->averages =
-        calloc((size_t)count + 1, sizeof gauntlet->averages[0]);
-    if (gauntlet->averages == NULL)
-        return no_memory();
+    TRY(new_zeroed(&gauntlet->averages, (size_t)count + 1));
     if (list == NULL && gauntlet->category_count > 0)
         return average_all(gauntlet);
     for (int i = 0; i < count; i++) {
@@ -366,6 +359,8 @@ static enum err read_all(struct gauntlet *gauntlet, const char *path,
     TRY(data != NULL    ? fsio_path(folder, "%s", data)
         : slash == NULL ? fsio_path(folder, ".")
                         : fsio_path(folder, "%.*s", (int)(slash - path), path));
+    /* libconfig is given the text, not the file: what it gets wrong of numbers
+     * and ends is refused before (settings_parse.h) */
     TRY(settings_parse(path, beside, config));
     const config_setting_t *root = config_root_setting(config);
     enum err rc =
@@ -383,23 +378,20 @@ static enum err read_all(struct gauntlet *gauntlet, const char *path,
 enum err gauntlet_read(const char *path, const char *data, uint64_t seed,
                        struct gauntlet **out)
 {
-    struct gauntlet *gauntlet = calloc(1, sizeof *gauntlet);
-    if (gauntlet == NULL)
-        return no_memory();
-    gauntlet->texts = calloc(1, sizeof *gauntlet->texts);
-    if (gauntlet->texts == NULL) {
-        free(gauntlet);
-        return no_memory();
-    }
+    enum err rc = ERR_OK;
+    struct gauntlet *gauntlet = NULL;
+    TRY(new_zeroed(&gauntlet, 1));
+    TRY_OUT(new_zeroed(&gauntlet->texts, 1));
     gauntlet->subtract = gauntlet->rescale = true;
     config_init(&gauntlet->texts->config);
-    enum err rc = read_all(gauntlet, path, data, seed);
-    if (rc == ERR_OK && gauntlet->task_count == 0)
-        rc = err_set(ERR_DATA, "%s: none of the tasks' files is there", path);
-    if (rc == ERR_OK)
-        *out = gauntlet;
-    else
-        gauntlet_destroy(gauntlet);
+    TRY_OUT(read_all(gauntlet, path, data, seed));
+    if (gauntlet->task_count == 0)
+        TRY_OUT(
+            err_set(ERR_DATA, "%s: none of the tasks' files is there", path));
+    *out = gauntlet;
+    gauntlet = NULL;
+out:
+    gauntlet_destroy(gauntlet);
     return rc;
 }
 
@@ -411,17 +403,22 @@ void gauntlet_destroy(struct gauntlet *gauntlet)
         free(gauntlet->categories[c].benchmarks);
     for (int a = 0; a < gauntlet->average_count; a++)
         free(gauntlet->averages[a].categories);
-    for (int p = 0; p < gauntlet->texts->path_count; p++)
-        free(gauntlet->texts->paths[p]);
-    free(gauntlet->texts->paths);
-    config_destroy(&gauntlet->texts->config);
-    free(gauntlet->texts);
+    struct gauntlet_texts *texts = gauntlet->texts;
+    if (texts != NULL) {
+        for (int p = 0; p < texts->path_count; p++)
+            free(texts->paths[p]);
+        free(texts->paths);
+        config_destroy(&texts->config);
+        free(texts);
+    }
     free(gauntlet->tasks);
     free(gauntlet->categories);
     free(gauntlet->averages);
     free(gauntlet);
 }
 
+/* Of a benchmark within its category, by the file's weighting. The size is that
+ * of the task's file, whatever part of it was scored (--limit). */
 static double weight_of(const struct gauntlet *gauntlet,
                         const struct icl_set *set, int task)
 {
@@ -446,6 +443,7 @@ static void score_category(const struct gauntlet *gauntlet,
                            struct gauntlet_category *category)
 {
     double sum = 0.0, total = 0.0;
+    /* what is there is worked out for the report, also where one is missing */
     for (int b = 0; b < category->count; b++) {
         struct gauntlet_benchmark *benchmark = &category->benchmarks[b];
         if (benchmark->task < 0)
@@ -459,6 +457,7 @@ static void score_category(const struct gauntlet *gauntlet,
             benchmark->score /= 1 - benchmark->baseline;
         total += benchmark->weight;
     }
+    assert(category->missing || total > 0);
     for (int b = 0; b < category->count && !category->missing; b++)
         sum += category->benchmarks[b].score *
                (category->benchmarks[b].weight / total);
@@ -468,6 +467,7 @@ static void score_category(const struct gauntlet *gauntlet,
 void gauntlet_score(struct gauntlet *gauntlet, const struct icl_set *set,
                     int first)
 {
+    assert(first >= 0);
     for (int c = 0; c < gauntlet->category_count; c++)
         score_category(gauntlet, set, first, &gauntlet->categories[c]);
     for (int a = 0; a < gauntlet->average_count; a++) {
@@ -480,6 +480,7 @@ void gauntlet_score(struct gauntlet *gauntlet, const struct icl_set *set,
             sum += category->missing ? 0 : category->score;
             average->there += !category->missing;
         }
+        assert(average->there <= average->count);
         average->score = average->there > 0 ? sum / average->there : 0;
     }
 }

@@ -1,6 +1,13 @@
-/* Reads groups of libconfig. */
+/* Reads groups of libconfig.
+ *
+ * A gauntlet is no setting of a run, so it is not in the settings' tables; but it
+ * is held to the same rule: what is misspelt must not be taken for something that
+ * was left out, or a score would be another one without a word. So each group has
+ * a table of all its members, and every member of the file is looked up in it,
+ * also those that the caller reads by itself (GAUNTLET_FILE_OTHER). */
 #include "src/eval/gauntlet_file.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -65,6 +72,7 @@ enum err gauntlet_file_group(const config_setting_t *group,
                              const struct gauntlet_file_field *fields,
                              int count, void *out)
 {
+    assert(count > 0 && out != NULL);
     if (config_setting_type(group) != CONFIG_TYPE_GROUP)
         return gauntlet_file_wrong(group, "a group in braces is expected");
     for (int i = 0; i < config_setting_length(group); i++) {
@@ -78,6 +86,7 @@ enum err gauntlet_file_group(const config_setting_t *group,
             return gauntlet_file_wrong(value, "'%s' is not known here", name);
         TRY(read_field(value, &fields[f], out));
     }
+    /* a member that is known may still be absent */
     for (int f = 0; f < count; f++)
         if (fields[f].needed &&
             config_setting_get_member(group, fields[f].name) == NULL)

@@ -1,6 +1,18 @@
-/* Judges generated answers. */
+/* Judges generated answers. What a model writes is "The answer is: a Paris.\n\nQ:",
+ * and what it should have written is "Paris". Four steps bring them together,
+ * each as LLM Foundry's code in Python does it:
+ *
+ *   up to the first match of a stop    The answer is: a Paris.
+ *   behind the last cot_delimiter      a Paris.        (if it is "answer is:")
+ *   normalised                         paris
+ *   begins with a wanted text, which is normalised likewise
+ *
+ * "Begins with" forgives all that comes behind the answer, and makes an answer of
+ * which nothing is left once it is normalised right for every text; such
+ * examples are counted when a task is read (icl_answer_always). */
 #include "src/eval/icl_answer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +38,9 @@ struct icl_answer {
     struct buffer cleaned, wanted, work;
 };
 
-/* The alternatives as Python joins them, "|" between. */
+/* The alternatives as Python joins them, "|" between: one search finds the first
+ * place at which any of them matches. They are compiled as Python's `re` has
+ * them for str: on code points, with classes of all of Unicode. */
 static enum err compile_stops(struct icl_answer *answer)
 {
     int code = 0;
@@ -78,13 +92,13 @@ enum err icl_answer_create(const struct icl_task *task, struct icl_answer **out)
     struct icl_answer *answer = NULL;
     TRY(new_zeroed(&answer, 1));
     answer->task = task;
-    enum err rc = check_delimiter(task);
-    if (rc == ERR_OK)
-        rc = compile_stops(answer);
-    if (rc == ERR_OK)
-        *out = answer;
-    else
-        icl_answer_destroy(answer);
+    enum err rc = ERR_OK;
+    TRY_OUT(check_delimiter(task));
+    TRY_OUT(compile_stops(answer));
+    *out = answer;
+    answer = NULL;
+out:
+    icl_answer_destroy(answer);
     return rc;
 }
 
@@ -122,6 +136,7 @@ static enum err find_stop(struct icl_answer *answer, size_t *end)
     if (found < 0)
         return ERR_OK;
     *end = pcre2_get_ovector_pointer(answer->match)[0];
+    assert(*end <= text->bytes);
     return ERR_OK;
 }
 
@@ -166,6 +181,8 @@ static bool is_word(uint32_t point)
     }
 }
 
+/* Python's string.punctuation, and three quotes that LLM Foundry adds. They become
+ * blanks and do not just go: "ice-cream" is two words, not one. */
 static bool is_punctuation(uint32_t point)
 {
     return (point > 0x20 && point < 0x30) || (point > 0x39 && point < 0x41) ||
@@ -180,6 +197,9 @@ static enum err put(struct buffer *out, uint32_t point)
     return buffer_add(out, utf8, length);
 }
 
+/* Case by code points, one by one. Python looks at the neighbours of one letter,
+ * the sigma that ends a word; here it is lowered as in the middle of one, in the
+ * text and in the answer alike. */
 static enum err lower(const uint8_t *text, size_t bytes, struct buffer *out)
 {
     size_t length;
@@ -196,6 +216,7 @@ static enum err lower(const uint8_t *text, size_t bytes, struct buffer *out)
     return ERR_OK;
 }
 
+/* Of \b(a|an|the)\b: between word boundaries is a whole run of letters. */
 static bool is_article(const uint8_t *word, size_t bytes)
 {
     return (bytes == 1 && word[0] == 'a') ||
@@ -207,6 +228,7 @@ static bool is_article(const uint8_t *word, size_t bytes)
 static size_t piece(const struct buffer *text, size_t at, bool *word)
 {
     size_t length, end = at;
+    assert(at < text->bytes);
     *word = is_word(unicode_at(text->data + at, &length));
     do
         end += length;
@@ -255,6 +277,7 @@ static enum err clean(struct icl_answer *answer, const uint8_t *text,
     return ERR_OK;
 }
 
+/* *right stays true once it is: any of several answers will do. */
 static enum err is_answer(struct icl_answer *answer, const char *want,
                           bool *right)
 {
@@ -278,6 +301,7 @@ enum err icl_answer_judge(struct icl_answer *answer,
     while (length > 0 && (found = memmem(data + begin, end - begin, delimiter,
                                          length)) != NULL)
         begin = (size_t)(found - data) + length;
+    assert(begin <= end && end <= answer->text.bytes);
     TRY(clean(answer, data + begin, end - begin, &answer->cleaned));
     *right = false;
     TRY(is_answer(answer, record->answer, right));

@@ -1,6 +1,7 @@
 /* Lines of JSON about examples. */
 #include "src/eval/icl_lines.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@ static json_t *rows_json(const struct icl_example *example)
     for (int64_t r = 0; r < example->row_count; r++) {
         const struct icl_row *row = &example->rows[r];
         const int32_t *token = icl_example_tokens(example, r);
+        assert(row->span >= 0 && row->span < row->count);
         json_t *tokens = json_array();
         for (int64_t i = 0; i < row->count; i++)
             json_array_append_new(tokens, json_integer(token[i]));
@@ -38,6 +40,8 @@ static json_t *scores_json(const struct icl_example *example,
     return scores;
 }
 
+/* Both, so that who looks for why an answer did not count sees what was left of
+ * it when it was compared. */
 static enum err set_text(json_t *line, const struct icl_outcome *outcome)
 {
     struct buffer valid = { 0 };

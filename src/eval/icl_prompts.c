@@ -1,6 +1,25 @@
-/* Makes the prompts of tasks. */
+/* Makes the prompts of tasks.
+ *
+ *   preamble   prompt_string, and of each shot
+ *              [example_delimiter] prelimiter context continuation_delimiter
+ *              answer
+ *   context    [example_delimiter] prelimiter context continuation_delimiter
+ *   then       the continuation, of which each choice makes a row
+ *
+ * in which the delimiter in brackets is not there before the very first part. Of
+ * a schema it is the other way round: the options are contexts, and the
+ * continuation is one.
+ *
+ * These three are encoded each by itself and their tokens joined. To encode the
+ * joined text would be the obvious way, and give other tokens at the seams: a
+ * tokenizer merges "Answer: " with what follows. But it must be known which
+ * tokens are the continuation's, for these alone are scored; and scores are to be
+ * those of LLM Foundry, which joins tokens. Hence also the blank that goes to the
+ * continuation and not to the context: " Paris" is one token of most
+ * vocabularies, and "Answer: " with a blank at its end is an odd text. */
 #include "src/eval/icl_prompts.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +115,10 @@ static enum err write_preamble(struct icl_prompts *prompts)
     return ERR_OK;
 }
 
+/* Tokens of the preamble, with those that the tokenizer puts around a text; what
+ * ends a text must go, for it goes on. One that is nothing but that token keeps
+ * it: in many vocabularies the same token begins texts, and something has to come
+ * before the first that is predicted. */
 static enum err encode_preamble(struct icl_prompts *prompts)
 {
     struct token_list *out = &prompts->context;
@@ -137,7 +160,9 @@ static enum err make_answer(struct icl_prompts *prompts, const char *answer,
     return encode_answer(prompts);
 }
 
-/* A row of prompts->context and prompts->answer. */
+/* A row of prompts->context and prompts->answer. Where both are too long the
+ * context loses tokens at its left, the most distant ones; the answer never does,
+ * or scores of rows would be of different things. */
 static enum err add_row(struct icl_prompts *prompts,
                         struct icl_example *example)
 {
@@ -157,6 +182,7 @@ static enum err add_row(struct icl_prompts *prompts,
         return err_set(ERR_DATA,
                        "nothing comes before what is to be predicted, and the "
                        "tokenizer puts no token there");
+    assert(kept + answer->count <= room);
     TRY(array_room(&example->rows, &example->row_capacity,
                    example->row_count + 1));
     example->rows[example->row_count++] =
@@ -235,6 +261,8 @@ enum err icl_prompts_next(struct icl_prompts *prompts,
                           struct icl_example *example)
 {
     int64_t number = prompts->next++;
+    assert(number < prompts->part->count);
+    /* in any case, since it draws the shots */
     TRY(write_preamble(prompts));
     if (example == NULL)
         return ERR_OK;
@@ -270,6 +298,9 @@ static enum err measure_answer(struct icl_prompts *prompts,
     return ERR_OK;
 }
 
+/* How many tokens an answer may have: as many as the longest of the whole part,
+ * so that it does not depend on which examples are scored. They must fit behind
+ * the prompt, whose room shrinks by them. */
 static enum err measure_answers(struct icl_prompts *prompts)
 {
     const struct icl_part *part = prompts->part;
@@ -290,6 +321,7 @@ static enum err measure_answers(struct icl_prompts *prompts)
                        prompts->task->file, (long long)prompts->generated_max,
                        (long long)prompts->positions);
     prompts->positions -= prompts->generated_max;
+    assert(prompts->positions > 0);
     return ERR_OK;
 }
 
@@ -299,6 +331,8 @@ static enum err fill(struct icl_prompts *prompts)
     TRY(tokenizer_encoder_create(prompts->tokenizer, &prompts->encoder));
     TRY(icl_shots_create(prompts->part->count, task->shots, task->seed,
                          &prompts->shots));
+    /* byte-level vocabularies have a word with the blank before it as a token;
+     * where this is two tokens a blank of ours would be one of its own */
     TRY(add(&prompts->text, " a"));
     TRY(encode_answer(prompts));
     prompts->blank = prompts->answer.count == 1;
@@ -311,6 +345,7 @@ enum err icl_prompts_create(const struct icl_task *task,
                             int64_t positions, struct icl_prompts **out)
 {
     struct icl_prompts *prompts = NULL;
+    assert(part->count > 0 && positions > 0);
     TRY(new_zeroed(&prompts, 1));
     prompts->task = task;
     prompts->part = part;

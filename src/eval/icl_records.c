@@ -1,6 +1,14 @@
-/* Reads the examples of a task. */
+/* Reads the examples of a task.
+ *
+ * A file has up to some hundred thousand examples with a handful of short texts
+ * each. All are kept, since any may be a shot of any other; texts are copied one
+ * behind the other into blocks of 1 MiB, so that a million of them are not a
+ * million allocations and go at once. The list of records may move while it
+ * grows, the texts never do, and pointers to records are taken only when the
+ * list is whole (divide()). */
 #include "src/eval/icl_records.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +53,7 @@ static void *take(struct icl_records *records, size_t bytes)
     }
     void *data = block->data + block->used;
     block->used += need;
+    assert(block->used <= block->bytes);
     return data;
 }
 
@@ -202,13 +211,14 @@ static int by_category(const void *a, const void *b)
     return left < right ? -1 : left > right; /* as they stand in the file */
 }
 
+/* Parts are runs of a list of pointers that is sorted by category, in which the
+ * file's order stays: qsort() may not keep it, so it is a part of the order. */
 static enum err divide(struct icl_records *records)
 {
     size_t count = (size_t)records->count;
-    records->order = malloc(count * sizeof records->order[0]);
-    records->parts = calloc(count, sizeof records->parts[0]);
-    if (records->order == NULL || records->parts == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    assert(count > 0);
+    TRY(new_room(&records->order, count));
+    TRY(new_zeroed(&records->parts, count));
     for (size_t i = 0; i < count; i++)
         records->order[i] = &records->list[i];
     qsort(records->order, count, sizeof records->order[0], by_category);
@@ -229,13 +239,13 @@ enum err icl_records_read(const struct icl_task *task, struct icl_records **out)
 {
     struct icl_records *records = NULL;
     TRY(new_zeroed(&records, 1));
-    enum err rc = read_file(records, task);
-    if (rc == ERR_OK)
-        rc = divide(records);
-    if (rc == ERR_OK)
-        *out = records;
-    else
-        icl_records_destroy(records);
+    enum err rc = ERR_OK;
+    TRY_OUT(read_file(records, task));
+    TRY_OUT(divide(records));
+    *out = records;
+    records = NULL;
+out:
+    icl_records_destroy(records);
     return rc;
 }
 
@@ -262,5 +272,6 @@ int icl_records_parts(const struct icl_records *records)
 const struct icl_part *icl_records_part(const struct icl_records *records,
                                         int part)
 {
+    assert(part >= 0 && part < records->part_count);
     return &records->parts[part];
 }

@@ -1,8 +1,14 @@
-/* Compares what the ranks have read. */
+/* Compares what the ranks have read: a SHA-256 of each task, by which 64
+ * characters stand for gigabytes. What goes in is what a score depends on, not
+ * what was read: paths may differ between nodes, and prompts go in as tokens, so
+ * that another tokenizer of the same name shows. */
 #include "src/eval/icl_same.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "src/base/new.h"
 
 /* With its end, so that what is in one text cannot be in the next. */
 static enum err add_text(struct digest *digest, const char *text)
@@ -108,12 +114,11 @@ enum err icl_same_check(const struct icl_same *list, int count,
 {
     enum err rc = ERR_OK;
     int64_t first_count = count;
+    assert(count >= 0);
     struct icl_same *first = NULL;
     TRY(comm_broadcast(comm, &first_count, sizeof first_count, 0));
     size_t bytes = (size_t)first_count * sizeof *first;
-    first = malloc(bytes + 1);
-    TRY_OUT(comm_agree(
-        comm, first != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory")));
+    TRY_OUT(comm_agree(comm, new_room(&first, (size_t)first_count + 1)));
     if (comm_rank(comm) == 0)
         memcpy(first, list, bytes);
     TRY_OUT(comm_broadcast(comm, first, bytes, 0));

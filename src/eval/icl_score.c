@@ -1,4 +1,20 @@
-/* Scores examples with a model. */
+/* Scores examples with a model, by LLM Foundry's rules.
+ *
+ * Of a row only its span counts, the tokens of the continuation, each by what the
+ * model gives it after all tokens before it; the context costs nothing. A row's
+ * score is exp(mean cross entropy of the span): the perplexity of the
+ * continuation. By the mean, not the sum, a long choice does not lose for its
+ * length alone. Where there are choices the row of the least score is chosen; of
+ * language_modeling an example is right if each token of the span is the
+ * likeliest; of generation what was written is compared (icl_answer.c).
+ *
+ * Examples differ in length, number of rows and, generated, in when they end.
+ * So there are no batches that wait for their longest one: as in generation
+ * (src/infer/generate.c) each slot asks for what its example needs next, one
+ * call computes it for all, each slot hears what came of it, and one whose
+ * example is done takes the next in the next call. Since examples end in any
+ * order, lines about them go into a place of their own and are joined at the
+ * end. */
 #include "src/eval/icl_score.h"
 
 #include <assert.h>
@@ -7,6 +23,7 @@
 #include <string.h>
 
 #include "src/base/array.h"
+#include "src/base/new.h"
 #include "src/base/real.h"
 #include "src/eval/icl_answer.h"
 #include "src/eval/icl_lines.h"
@@ -47,11 +64,9 @@ struct scorer {
 
 static enum err slot_create(struct slot *slot, int64_t positions)
 {
-    slot->nll = malloc((size_t)positions * sizeof slot->nll[0]);
-    slot->argmax = malloc((size_t)positions * sizeof slot->argmax[0]);
-    return slot->nll != NULL && slot->argmax != NULL
-               ? ERR_OK
-               : err_set(ERR_MEMORY, "out of memory");
+    assert(positions > 0);
+    TRY(new_room(&slot->nll, (size_t)positions));
+    return new_room(&slot->argmax, (size_t)positions);
 }
 
 static void slot_free(struct slot *slot)
@@ -82,7 +97,14 @@ static enum err slot_take(struct scorer *scorer, struct slot *slot)
 }
 
 /* What the slot has to read of its row: all but what it holds, and but the last
- * token of what is predicted, which predicts nothing. */
+ * token of what is predicted, which predicts nothing.
+ *
+ *     c c c c s s s      c: context, s: span of 3
+ *           * * *        tokens whose logits are wanted: those before the span's
+ *
+ * So the context's last token is read again even where the slot holds it: its
+ * logits were not kept. Of a row that is to go on by itself it is the last token
+ * of all. */
 static enum err slot_begin_row(struct scorer *scorer, struct slot *slot,
                                int64_t number)
 {
@@ -93,6 +115,7 @@ static enum err slot_begin_row(struct scorer *scorer, struct slot *slot,
     while (keep < known && (size_t)keep < slot->held.count &&
            slot->held.token[keep] == tokens[keep])
         keep++;
+    assert(known >= 0 && keep <= known && keep < last);
     scorer->model->cut(scorer->model->self, number, keep);
     slot->held.count = (size_t)keep;
     slot->begun = true;
@@ -112,12 +135,14 @@ static enum err slot_ask(struct scorer *scorer, struct slot *slot,
     int64_t first = (int64_t)slot->feed.count - wanted; /* that is wanted */
     int64_t count = left < room ? left : room;
     int64_t at = fed > first ? fed - first : 0; /* of what is wanted */
+    assert(left > 0 && room > 0 && first >= 0);
     *ask = (struct infer_tokens){
         .slot = number,
         .count = count,
         .tokens = slot->feed.token + fed,
         .wanted = fed + count > first ? fed + count - first - at : 0,
     };
+    assert(ask->wanted >= 0 && ask->wanted <= count);
     if (scorer->task->kind == ICL_LANGUAGE_MODELING || row->span == 0)
         ask->argmax = slot->argmax + at;
     if (row->span > 0) {
@@ -128,13 +153,16 @@ static enum err slot_ask(struct scorer *scorer, struct slot *slot,
     return ERR_OK;
 }
 
-/* exp(mean cross entropy) in fp32, where torch has it */
+/* exp(mean cross entropy). The mean is rounded to fp32 before exp and the score
+ * after it, as torch has them: scores that are equal there are equal here, and
+ * of equal ones the first is chosen. The sum is fp64. */
 static void slot_score_row(struct slot *slot, bool argmax)
 {
     const struct icl_row *row = &slot->example.rows[slot->row];
     const int32_t *labels =
         icl_example_tokens(&slot->example, slot->row) + row->count - row->span;
     double sum = 0.0;
+    assert(row->span > 0 && row->span < row->count);
     slot->likeliest = true;
     for (int64_t i = 0; i < row->span; i++) {
         sum += slot->nll[i];
@@ -149,6 +177,7 @@ static void slot_score_row(struct slot *slot, bool argmax)
 static int64_t least(const float *scores, int64_t count)
 {
     int64_t choice = 0;
+    assert(count > 0);
     for (int64_t i = 1; i < count; i++)
         if (scores[i] < scores[choice] || isnan(scores[choice]))
             choice = i;
@@ -159,6 +188,8 @@ static enum err slot_finish(struct scorer *scorer, struct slot *slot)
 {
     const struct icl_example *example = &slot->example;
     struct icl_outcome outcome = { 0 };
+    assert(slot->busy && example->number >= scorer->range->begin &&
+           example->number < scorer->range->end);
     slot->busy = false;
     if (scorer->answer != NULL) {
         TRY(buffer_reserve(&slot->text, 1));
@@ -182,7 +213,9 @@ static enum err slot_finish(struct scorer *scorer, struct slot *slot)
         &scorer->lines[example->number - scorer->range->begin]);
 }
 
-/* One more token was generated. */
+/* One more token was generated: greedily, as LLM Foundry asks for. It ends the
+ * answer if it ends a text, if there are as many as the longest answer has, or
+ * if a stop text is there now. Else it is what the slot reads next. */
 static enum err slot_generate(struct scorer *scorer, struct slot *slot,
                               bool *done)
 {
@@ -210,6 +243,7 @@ static enum err slot_hear(struct scorer *scorer, struct slot *slot,
                           size_t count)
 {
     bool done = false;
+    assert(slot->begun && slot->fed + count <= slot->feed.count);
     TRY(token_list_add(&slot->held, slot->feed.token + slot->fed, count));
     slot->fed += count;
     if (slot->fed < slot->feed.count)
@@ -253,8 +287,12 @@ static enum err hear_all(struct scorer *scorer, int count)
     return ERR_OK;
 }
 
-/* Until nobody has anything left. This rank's failure is kept while the others
- * go on: it makes their calls with nothing in them. */
+/* Until nobody has anything left. During training weights are spread over the
+ * ranks, so a call is made by all of them or it hangs, though they have different
+ * numbers of examples left. Before each they agree whether anybody has some, and
+ * who has none makes the call with an empty list, which only lends its weights.
+ * For the same reason this rank's failure is kept while the others go on; only
+ * when ranks cannot be reached there is nobody to go on with. */
 static enum err score_all(struct scorer *scorer, struct err_kept *kept)
 {
     const struct icl_model *model = scorer->model;
@@ -289,16 +327,14 @@ static enum err scorer_fill(struct scorer *scorer)
                            model->positions, &scorer->prompts));
     if (scorer->task->kind == ICL_GENERATION)
         TRY(icl_answer_create(scorer->task, &scorer->answer));
-    scorer->slots = calloc(slots, sizeof scorer->slots[0]);
-    scorer->list = calloc(slots, sizeof scorer->list[0]);
+    TRY(new_zeroed(&scorer->slots, slots));
+    TRY(new_zeroed(&scorer->list, slots));
     if (range->lines)
-        scorer->lines = calloc((size_t)(range->end - range->begin) + 1,
-                               sizeof scorer->lines[0]);
-    if (scorer->slots == NULL || scorer->list == NULL ||
-        (range->lines && scorer->lines == NULL))
-        return err_set(ERR_MEMORY, "out of memory");
+        TRY(new_zeroed(&scorer->lines,
+                       (size_t)(range->end - range->begin) + 1));
     for (size_t s = 0; s < slots; s++)
         TRY(slot_create(&scorer->slots[s], model->positions));
+    /* shots are drawn one example after the other, also for those before */
     for (; scorer->next < range->begin; scorer->next++)
         TRY(icl_prompts_next(scorer->prompts, NULL));
     return ERR_OK;

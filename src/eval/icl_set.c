@@ -1,6 +1,19 @@
-/* Scores several tasks, on all ranks. */
+/* Scores several tasks, on all ranks.
+ *
+ * A part's examples are cut into as many ranges as there are ranks, and what is
+ * added up over the ranks are counts: whole numbers, whose sum has no order. So
+ * is the accuracy the same for any number of ranks, and a rank need not know who
+ * had which example. Each rank draws the shots of all examples before its own
+ * too, so that a prompt does not depend on the range that it is in.
+ *
+ * All prompts are made once before anything is scored, and thrown away. That
+ * costs little beside a model's forward and finds what is wrong in the last line
+ * of the last file before hours are spent; it also tells how long the longest
+ * one is, which decides the memory of the model's cache, and gives the digest by
+ * which ranks see that they have read the same. */
 #include "src/eval/icl_set.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,21 +158,20 @@ enum err icl_set_create(const struct icl_task *tasks, int count,
 {
     enum err rc = ERR_OK;
     struct icl_set *set = NULL;
+    assert(count >= 0 && options->positions > 0 && options->limit >= 0);
     TRY(new_zeroed(&set, 1));
     *set = (struct icl_set){ .tasks = tasks,
                              .count = count,
                              .tokenizer = tokenizer,
                              .options = *options };
-    set->records = calloc((size_t)count + 1, sizeof set->records[0]);
-    set->same = calloc((size_t)count + 1, sizeof set->same[0]);
-    if (set->records == NULL || set->same == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
-    for (int t = 0; t < count && rc == ERR_OK; t++)
-        rc = add_task(set, t, prompts);
-    if (rc == ERR_OK)
-        *out = set;
-    else
-        icl_set_destroy(set);
+    TRY_OUT(new_zeroed(&set->records, (size_t)count + 1));
+    TRY_OUT(new_zeroed(&set->same, (size_t)count + 1));
+    for (int t = 0; t < count; t++)
+        TRY_OUT(add_task(set, t, prompts));
+    *out = set;
+    set = NULL;
+out:
+    icl_set_destroy(set);
     return rc;
 }
 
@@ -185,29 +197,28 @@ int64_t icl_set_positions(const struct icl_set *set)
     return set->longest;
 }
 
-/* Rank 0 writes the lines of all ranks in their order. */
+/* Rank 0 writes the lines of all ranks in their order. First the sizes, then the
+ * bytes, each rank's where it belongs in the whole: what rank 0 writes is then
+ * what one rank alone would have written. */
 static enum err write_lines(struct comm *comm, const struct buffer *own,
                             FILE *lines)
 {
     enum err rc = ERR_OK;
     int ranks = comm_size(comm), rank = comm_rank(comm);
-    size_t total = 0, *bytes = calloc(2 * (size_t)ranks, sizeof *bytes);
-    size_t *offsets = bytes != NULL ? bytes + ranks : NULL;
-    int64_t *sizes = calloc((size_t)ranks, sizeof *sizes);
+    size_t total = 0, *bytes = comm_sizes(comm, 0);
+    size_t *offsets = comm_sizes(comm, 1);
+    int64_t *sizes = NULL;
     char *all = NULL;
-    if (bytes == NULL || sizes == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
-    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, new_zeroed(&sizes, (size_t)ranks)));
     sizes[rank] = (int64_t)own->bytes;
     TRY_OUT(comm_all_reduce_i64(comm, sizes, (size_t)ranks, COMM_SUM));
+    for (int r = 0; r < ranks; r++)
+        total += (size_t)sizes[r];
+    TRY_OUT(comm_agree(comm, new_room(&all, total + 1)));
     for (int r = 0; r < ranks; r++) {
         bytes[r] = (size_t)sizes[r];
-        offsets[r] = total;
-        total += bytes[r];
+        offsets[r] = r > 0 ? offsets[r - 1] + bytes[r - 1] : 0;
     }
-    all = malloc(total + 1);
-    TRY_OUT(comm_agree(
-        comm, all != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory")));
     if (own->bytes > 0)
         memcpy(all + offsets[rank], own->data, own->bytes);
     TRY_OUT(comm_all_gather(comm, all, bytes, offsets));
@@ -217,7 +228,6 @@ static enum err write_lines(struct comm *comm, const struct buffer *own,
 out:
     free(all);
     free(sizes);
-    free(bytes);
     return rc;
 }
 
@@ -240,6 +250,8 @@ static enum err score_part(struct icl_set *set, struct icl_result *result,
         rc = comm_agree(comm, rc);
     if (rc != ERR_OK)
         goto out;
+    assert(score.examples == range.end - range.begin &&
+           score.right <= score.examples);
     int64_t counts[3] = { score.examples, score.right, score.cut };
     TRY_OUT(comm_all_reduce_i64(comm, counts, 3, COMM_SUM));
     result->examples = counts[0];
@@ -301,8 +313,10 @@ double icl_set_accuracy(const struct icl_set *set, int task)
         const struct icl_result *result = &set->results[i];
         if (result->task != task)
             continue;
+        assert(result->examples > 0);
         sum += (double)result->right / (double)result->examples;
         parts++;
     }
+    assert(parts > 0);
     return sum / parts;
 }

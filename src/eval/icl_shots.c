@@ -1,4 +1,13 @@
-/* The choice of examples in few-shot prompts. */
+/* The choice of examples in few-shot prompts.
+ *
+ * LLM Foundry samples the numbers of as many examples as shots are wanted, out of
+ * all, the one at hand among them. If that is in the sample, it goes, and numbers
+ * are drawn until one is neither it nor there already. All of this is done with a
+ * set, and shots are written in the order in which Python walks through it, which
+ * is neither that of the sample nor that of the numbers: so both CPython's
+ * generator and its sets are needed to show the same examples in the same order
+ * (python_random.h). One generator serves the whole task, and what it draws for
+ * an example depends on all that came before. */
 #include "src/eval/icl_prompts.h"
 
 #include <assert.h>
@@ -22,10 +31,10 @@ enum err icl_shots_create(int64_t count, int64_t shots, uint64_t seed,
     TRY(new_zeroed(&choice, 1));
     choice->count = count;
     choice->shots = shots < count ? shots : count - 1;
-    choice->list = malloc((size_t)(choice->shots + 1) * sizeof choice->list[0]);
-    if (choice->list == NULL) {
+    enum err rc = new_room(&choice->list, (size_t)(choice->shots + 1));
+    if (rc != ERR_OK) {
         free(choice);
-        return err_set(ERR_MEMORY, "out of memory");
+        return rc;
     }
     python_random_seed(&choice->random, seed);
     *out = choice;
@@ -64,6 +73,7 @@ enum err icl_shots_next(struct icl_shots *choice, const int64_t **list,
         TRY_OUT(python_set_add(&set, choice->list[i]));
     if (python_set_has(&set, choice->at))
         TRY_OUT(shots_replace(choice, &set));
+    assert((int64_t)set.used == choice->shots);
     python_set_list(&set, choice->list);
     *list = choice->list;
     *listed = (int64_t)set.used;

@@ -1,6 +1,7 @@
 /* Options of in-context tasks. */
 #include "src/eval/icl_task.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +70,7 @@ void icl_task_name(const struct icl_task *task, char *name, size_t bytes)
     const char *slash = strrchr(task->file, '/');
     const char *stem = slash != NULL ? slash + 1 : task->file;
     size_t length = strcspn(stem, ".");
+    assert(bytes > 0);
     if (task->label[0] != '\0')
         snprintf(name, bytes, "%s", task->label);
     else

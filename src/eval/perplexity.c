@@ -1,9 +1,23 @@
-/* Measures perplexity. */
+/* Measures perplexity: exp of the mean of -log p over all tokens that bear loss.
+ *
+ * A mean over batches of means would weigh tokens by the batch that they are in,
+ * and a sum of fp32 losses in batches would have another last digit for every
+ * size of a batch. So each sample is a leaf of its own, whose summed loss is a
+ * function of the sample; the losses of all samples are gathered on every rank,
+ * one number each, and added from the first to the last in fp64; and the one
+ * division comes at the end. The result is the same to the bit for any number of
+ * ranks, and nothing that somebody may set for speed has a say in it.
+ *
+ * Perplexities of models with different tokenizers cannot be compared, since a
+ * token is more text for one than for the other. nll per byte of the text can:
+ * hence the bytes are counted where the model's tokenizer is known. */
 #include "src/eval/perplexity.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/base/real.h"
 #include "src/data/set/dataset.h"
 #include "src/data/set/loader.h"
@@ -43,6 +57,7 @@ static enum err check(const struct measure *measure)
     return ERR_OK;
 }
 
+/* The order of the files: nothing is shuffled, and one pass is enough. */
 static enum err open_order(struct measure *measure)
 {
     struct stream stream = { dataset_samples(measure->dataset), NULL, 0,
@@ -95,12 +110,10 @@ static enum err open_all(struct measure *measure, const char *path)
     measure->begin = measure->samples * rank / ranks;
     measure->end = measure->samples * (rank + 1) / ranks;
     measure->decodes = options->tokenizer != NULL;
-    measure->losses =
-        calloc((size_t)measure->samples, sizeof measure->losses[0]);
-    return measure->losses != NULL ? ERR_OK
-                                   : err_set(ERR_MEMORY, "out of memory");
+    return new_zeroed(&measure->losses, (size_t)measure->samples);
 }
 
+/* The text of what is predicted, not of what it is predicted from. */
 static enum err count_bytes(struct measure *measure)
 {
     const struct batch *batch = measure->batch;
@@ -122,6 +135,7 @@ static enum err measure_sample(struct measure *measure, int64_t sample)
     struct batch *batch = measure->batch;
     struct leaf_loss loss;
     bool documents = options->config->attn_uses_sequence_id;
+    assert(sample >= measure->begin && sample < measure->end);
     TRY(loader_read(&measure->dataset, measure->order, sample, 1, batch));
     const struct leaf leaf = {
         .samples = 1,
@@ -131,6 +145,7 @@ static enum err measure_sample(struct measure *measure, int64_t sample)
         .sequence_ids = documents ? batch->sequence_ids : NULL,
     };
     TRY(model_eval_leaf(measure->model, options->access, &leaf, &loss));
+    assert(batch->loss_tokens >= 0 && batch->loss_tokens <= batch->seq_len);
     measure->losses[sample] = loss.cross_entropy;
     measure->counts[0] += batch->loss_tokens;
     return count_bytes(measure);
@@ -178,6 +193,7 @@ enum err perplexity_measure(const char *path,
 {
     enum err rc = ERR_OK;
     struct measure measure = { .options = options, .comm = comm };
+    assert(options->limit >= 0 && options->seq_len >= 0);
     TRY_OUT(comm_agree(comm, open_all(&measure, path)));
     for (int64_t s = measure.begin; s < measure.end && rc == ERR_OK; s++)
         rc = measure_sample(&measure, s);

@@ -1,4 +1,19 @@
-/* CPython's random numbers, and the order of its sets. */
+/* CPython's random numbers, and the order of its sets.
+ *
+ * The Mersenne Twister has a state of 624 words x[0..623]. When they are used up
+ * all are made anew, each from itself, its neighbour and the one 397 further on:
+ *
+ *   y = top bit of x[i], the other 31 of x[i + 1]
+ *   x[i] = x[i + 397] ^ y >> 1 ^ (0x9908b0df if y is odd)
+ *
+ * and what is drawn is a word whose bits were mixed once more (tempering). Python
+ * starts it by the reference's init_by_array(), also of a small number: the seed
+ * in words of 32 bits, the lowest first, is the array.
+ *
+ * What is made of the words is CPython's Lib/random.py. A number below n is
+ * getrandbits() of as many bits as n has, drawn again while it is not below n;
+ * no remainder, so all are equally likely. sample() has two ways with different
+ * results, of which it takes the one that needs less memory by its reckoning. */
 #include "src/eval/python_random.h"
 
 #include <assert.h>
@@ -46,6 +61,8 @@ void python_random_seed(struct python_random *random, uint64_t seed)
     random->next = WORDS;
 }
 
+/* In place: word i + 397 is an old one up to the 227th and a new one behind it,
+ * as the recurrence wants. */
 static void refill(struct python_random *random)
 {
     uint32_t *word = random->word;
@@ -82,7 +99,9 @@ int64_t python_random_choice(struct python_random *random, int64_t n)
     return drawn;
 }
 
-/* Up to so many elements sample() draws from a list of all. */
+/* Up to so many elements sample() draws from a list of all: 21, "the size of a
+ * small set minus the size of an empty list", and for more than 5 of them a
+ * set's table, 4 ** ceil(log(3 k, 4)). */
 static int64_t pool_max(int64_t k)
 {
     int64_t table = 1;
@@ -130,6 +149,13 @@ enum err python_random_sample(struct python_random *random, int64_t n,
 
 /* --- sets ---------------------------------------------------------------- */
 
+/* As in Objects/setobject.c. A set is a table of 2^n slots. A number goes to the
+ * slot of its lowest bits or, if that is taken, to one of the 9 behind it, then
+ * on to a place that its higher bits choose, more of them each time. The order of
+ * iteration is that of the slots: it depends on the table's size, so on when it
+ * has grown (at 3/5, to four times what is in it, or twice of many), and on what
+ * was removed, whose slot is not empty but stays taken until the next growth. */
+
 #define SET_SLOTS_MIN 8
 #define SET_NEIGHBOURS 9 /* slots that are looked at one after the other */
 #define SET_EMPTY (-1)
@@ -158,6 +184,7 @@ static enum err set_resize(struct python_set *set, size_t least)
     while (slots <= least)
         slots *= 2;
     int64_t *slot = NULL;
+    assert(set->used < slots);
     TRY(new_room(&slot, slots));
     for (size_t i = 0; i < slots; i++)
         slot[i] = SET_EMPTY;
@@ -189,6 +216,7 @@ enum err python_set_add(struct python_set *set, int64_t number)
 
 void python_set_remove(struct python_set *set, int64_t number)
 {
+    assert(number >= 0);
     if (set->slot == NULL)
         return;
     size_t at = set_find(set->slot, set->mask, number);
@@ -200,6 +228,7 @@ void python_set_remove(struct python_set *set, int64_t number)
 
 bool python_set_has(const struct python_set *set, int64_t number)
 {
+    assert(number >= 0 && set->used <= set->fill);
     return set->slot != NULL &&
            set->slot[set_find(set->slot, set->mask, number)] == number;
 }
