@@ -1,4 +1,8 @@
-/* How each element is written. */
+/* How each element is written: paths and text with as few letters as they need,
+ * for a page may have ten thousand points. A coordinate has five digits, a
+ * hundredth of a unit and less than a pixel of any screen. Nothing says a colour:
+ * classes do, so that one page serves light and dark and a printer, and a series
+ * is found by script through its group (data-n). */
 #include "src/report/canvas.h"
 
 #include <assert.h>
@@ -18,6 +22,7 @@ static bool is_harmful(uint32_t point)
            (point & 0xfffe) == 0xfffe;
 }
 
+/* One character, safe between tags and in attributes of either quotes. */
 static void put_html(FILE *out, uint32_t point, const char *bytes,
                      size_t length)
 {
@@ -37,6 +42,8 @@ static void put_html(FILE *out, uint32_t point, const char *bytes,
         fwrite(bytes, 1, length, out);
 }
 
+/* `valid` counts the bytes of whole characters that lie ahead; where there are
+ * none, one byte is replaced, and it is looked again behind it. */
 void canvas_escape(FILE *out, const char *text)
 {
     const uint8_t *at = (const uint8_t *)text;
@@ -81,6 +88,7 @@ static void put_points(FILE *out, const double *xy, size_t points)
 void canvas_line(FILE *out, const double *xy, size_t points, enum ink ink,
                  double width)
 {
+    assert(ink < INKS && points > 0);
     fprintf(out, "<path class=\"s%d\" stroke-width=\"%g\" d=\"", (int)ink,
             width);
     put_points(out, xy, points);

@@ -1,4 +1,15 @@
-/* Reads what has been added to a file, buffer by buffer. */
+/* Reads what has been added to a file, buffer by buffer.
+ *
+ * The file grows while it is read, and its last line may be half there: the bytes
+ * behind the last line's end stay in the buffer until the rest comes. Nothing is
+ * read twice, whatever the size of the file, so a live view of a run of a million
+ * steps costs what is new. That the path names the same file as before is told by
+ * its inode, and that it was not cut by its size; otherwise the caller begins
+ * anew, since what it has taken may no longer stand there.
+ *
+ * A line is handed out as it lies in the buffer, so none may be longer than that.
+ * A longer one is passed over: its bytes are dropped until its end comes, up to a
+ * limit, behind which the file is none of lines at all. */
 #include "src/report/line_tail.h"
 
 #include <assert.h>
@@ -127,6 +138,7 @@ void line_tail_free(struct line_tail *tail)
 
 #define NUMBER_BYTES 64
 
+/* strtod() wants a text that ends, and takes more than JSON has (inf, nan, hex). */
 static double tail_number(const struct json_member *member)
 {
     char word[NUMBER_BYTES];
@@ -141,6 +153,9 @@ static double tail_number(const struct json_member *member)
     return *end == '\0' && isfinite(value) ? value : NAN;
 }
 
+/* One pass over the line's members; those that nobody asks for are stepped over
+ * without a look at their values. There are few keys, so they are compared one
+ * after the other. */
 bool line_tail_numbers(const char *line, size_t bytes, const char *const *keys,
                        int count, double *values)
 {

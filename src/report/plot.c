@@ -1,4 +1,13 @@
-/* Scales, axes, legend and series of a plot. */
+/* Scales, axes, legend and series of a plot.
+ *
+ * A plot is drawn in two walks over its series: the first finds the ranges, from
+ * which the frame follows (plot_frame()), the second draws into it. Data become
+ * units by two straight lines, y by one of logarithms where that shows more. The
+ * page's script has the frame's numbers as attributes and goes the same way back,
+ * from the pointer to the value, so no value is written twice.
+ *
+ * Points are x, y, low, high, four doubles each; a y that is not finite breaks
+ * the line there, which is how a gap, a NaN loss or a missing bucket looks. */
 #include "src/report/plot.h"
 
 #include <assert.h>
@@ -22,9 +31,8 @@
 
 void plot_cut(const char *text, char *out, size_t size)
 {
-    assert(size > 4);
+    assert(size > 4); /* "..." */
     size_t bytes = strlen(text);
-    assert(size >= 4); /* "..." */
     if (bytes < size) {
         memcpy(out, text, bytes + 1);
         return;
@@ -38,7 +46,6 @@ struct plot_series *plot_add(struct plot *plot, const char *name,
     assert(colour >= 0);
     if (plot->series_count == PLOT_SERIES_MAX)
         return NULL;
-    assert(colour >= 0);
     struct plot_series *series = &plot->series[plot->series_count++];
     *series = (struct plot_series){ .style = style,
                                     .colour = colour % INK_SERIES_COUNT };
@@ -126,6 +133,10 @@ static void plot_widen(double *low, double *high)
     }
 }
 
+/* Losses fall by half in the first percent of a run and by hundredths in the rest:
+ * where the largest value is 30 times the least, and none is 0 or below, the
+ * scale is logarithmic. Margins are 4 and 5 % of the height, so that a line does
+ * not run along the frame. */
 static void spread_y(const struct plot *plot, struct plot_frame *frame)
 {
     double low = frame->y0, high = frame->y1;
@@ -147,11 +158,14 @@ static void spread_y(const struct plot *plot, struct plot_frame *frame)
 /* The step between ticks that makes about `count` of them: 1, 2 or 5. */
 static double tick_step(double span, int count)
 {
+    assert(span > 0 && count > 0);
     double raw = span / count, power = pow(10, floor(log10(raw)));
     double ratio = raw / power;
     return power * (ratio > 5 ? 10 : ratio > 2 ? 5 : ratio > 1 ? 2 : 1);
 }
 
+/* Multiples of the step from the first inside on, each computed and not added up;
+ * a hair outside counts as inside, and nearly 0 is 0. */
 static int linear_ticks(double low, double high, int wanted,
                         double ticks[TICKS_MAX])
 {
@@ -256,6 +270,8 @@ static double place_x(const struct plot_frame *f, double x)
     return f->left + (x - f->x0) / (f->x1 - f->x0) * (f->right - f->left);
 }
 
+/* Down is positive in SVG. What is outside, as a band's end may be, lies on the
+ * frame. */
 static double place_y(const struct plot_frame *f, double y)
 {
     double share = f->log ? log(fmax(y, f->y0) / f->y0) / log(f->y1 / f->y0)
@@ -314,7 +330,8 @@ static void draw_marks(const struct plot *plot, const struct plot_frame *f,
     }
 }
 
-/* The band of the points from `first` to before `end`, which have one. */
+/* The band of the points from `first` to before `end`, which have one: along the
+ * upper edge and back along the lower one, as one closed path. */
 static void draw_band(const struct plot_series *series, size_t first,
                       size_t end, const struct plot_frame *f, double *xy,
                       FILE *out)
@@ -332,6 +349,8 @@ static void draw_band(const struct plot_series *series, size_t first,
         canvas_area(out, xy, count, INK_SERIES + series->colour, 0.28);
 }
 
+/* One band for each run of points without a gap. Where every point is a single
+ * step low and high are the value itself, and nothing is to be seen. */
 static void draw_bands(const struct plot_series *series,
                        const struct plot_frame *f, double *xy, FILE *out)
 {
@@ -348,6 +367,7 @@ static void draw_bands(const struct plot_series *series,
     }
 }
 
+/* Pieces between gaps. One point alone makes no line, so it is a dot. */
 static void draw_line(const struct plot_series *series,
                       const struct plot_frame *f, double *xy, FILE *out)
 {

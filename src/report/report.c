@@ -1,4 +1,6 @@
-/* Makes a report's parts, and names its runs apart. */
+/* Makes a report's parts, and names its runs apart. All that is drawn or printed
+ * is worked out here, once, from histories that are read: page and JSON show the
+ * same figures, and a page of a run that goes on is one moment of it. */
 #include "src/report/report.h"
 
 #include <assert.h>
@@ -48,4 +50,12 @@ void report_free(struct report *report)
 const char *report_device(const struct run_history *run)
 {
     return run->device ? "GPU" : "core";
+}
+
+void report_put_of(const struct report *report, int run, FILE *out)
+{
+    if (report->run_count == 1)
+        return;
+    fputs(" of ", out);
+    canvas_escape(out, report->names[run]);
 }

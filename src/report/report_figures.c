@@ -1,4 +1,11 @@
-/* What a run has come to, in numbers. */
+/* What a run has come to, in numbers.
+ *
+ * Rates are medians, not means: a run that stood still for an hour, or computed
+ * its first steps while files were read, has the throughput that it usually has.
+ * They are medians over the means of buckets, so that a run of a million steps
+ * needs no list of them; losses are those of the newest bucket and the least of
+ * any step. What files do not tell is NaN, and is left out where it would be
+ * shown. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -49,6 +56,7 @@ static void take_evals(const struct run_history *run,
     }
 }
 
+/* Commits on the nodes are left out: they are another kind, with another price. */
 static void take_commits(const struct run_history *run,
                          struct report_figures *out)
 {

@@ -1,5 +1,8 @@
-/* The page: head, tiles, plots, tables. Everything from files goes through
- * canvas_escape(). */
+/* The page: head, tiles, plots, tables. It is one file that needs nothing else: no
+ * font, no image, no library, no network, and its policy (CSP) forbids the
+ * browser to fetch any. So it can be sent by mail and opened in ten years.
+ * Everything from files goes through canvas_escape(): names of runs, nodes,
+ * settings and generated texts are other people's. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -81,6 +84,8 @@ static void svg_begin(FILE *out, const char *id, const char *title,
     fputs("</title>\n", out);
 }
 
+/* data-frame: where the data lie and what they range over, by which the script
+ * tells values under the pointer; the last number is 1 for a logarithmic y. */
 static enum err draw_plot(const struct plot *plot, FILE *out)
 {
     char more[320];
@@ -106,6 +111,14 @@ static void draw_wide(const struct report *report, const char *id,
     fputs("</svg></figure>\n", out);
 }
 
+static void put_names(const struct report *report, FILE *out)
+{
+    for (int r = 0; r < report->run_count; r++) {
+        fputs(r == 0 ? "" : ", ", out);
+        canvas_escape(out, report->names[r]);
+    }
+}
+
 static void html_head(const struct report *report, FILE *out)
 {
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
@@ -114,18 +127,12 @@ static void html_head(const struct report *report, FILE *out)
           "default-src 'none'; style-src 'unsafe-inline'; script-src "
           "'unsafe-inline'; img-src data:\">\n<title>",
           out);
-    for (int r = 0; r < report->run_count; r++) {
-        fputs(r == 0 ? "" : ", ", out);
-        canvas_escape(out, report->names[r]);
-    }
+    put_names(report, out);
     fprintf(out,
             " - tessera report</title>\n<style>\n%s</style></head>\n"
             "<body><main>\n<h1>",
             report_style);
-    for (int r = 0; r < report->run_count; r++) {
-        fputs(r == 0 ? "" : ", ", out);
-        canvas_escape(out, report->names[r]);
-    }
+    put_names(report, out);
     fputs("</h1>\n", out);
 }
 
@@ -194,6 +201,7 @@ static enum err html_page(const struct report *report, FILE *out)
     return ERR_OK;
 }
 
+/* Written in memory first: a page is either whole or not there. */
 enum err report_html(const struct report *report, const char *path)
 {
     assert(report->run_count > 0);

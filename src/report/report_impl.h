@@ -28,5 +28,7 @@ void report_texts_tasks(const struct report *report, FILE *out);
 void report_texts_samples(const struct report *report, FILE *out);
 void report_texts_notes(const struct report *report, FILE *out);
 
+/* " of NAME" in a heading, where there are several runs. */
+void report_put_of(const struct report *report, int run, FILE *out);
 /* "GPU" or "core": of what hours are counted. */
 const char *report_device(const struct run_history *run);

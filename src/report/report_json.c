@@ -1,4 +1,8 @@
-/* All figures of a report as JSON, for programs. */
+/* All figures of a report as JSON, for programs: a list of runs, each with all that
+ * the page shows of it. Steps are at most 1000 buckets as
+ * columns, so that a program reads what the eye sees; whoever wants every step
+ * has metrics.jsonl. A number that is not known is null, and every key is always
+ * there. */
 #include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,4 +1,13 @@
-/* The plots of a report: which there are, and what is in them. */
+/* The plots of a report: which there are, and what is in them.
+ *
+ * All of a plot's series share its axes, so runs are compared by lying over each
+ * other; a run's colour is its number in every plot, and in the plots of one run
+ * colours tell the series apart. A plot of which no file tells anything is made,
+ * found empty and dropped: so a new kind of run needs no list of what it has.
+ *
+ * The points of a series are the buckets of run_history.h, mean with least and
+ * largest, never more than the page has pixels for; evaluations and commits
+ * are thinned likewise. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +27,8 @@ struct maker {
     size_t counts[REPORT_RUNS_MAX];
 };
 
+/* An entry of the report; end_plot() keeps or drops it, so there is one open at a
+ * time. */
 static struct plot *new_plot(struct maker *maker, const char *id,
                              const char *title, const char *y_label,
                              enum plot_scale scale)
@@ -46,6 +57,8 @@ static void end_plot(struct maker *maker)
     report->plot_count--;
 }
 
+/* Upright lines where attempts began: a step in a curve that lies on one has its
+ * cause there. */
 static void mark_attempts(const struct maker *maker, struct plot *plot)
 {
     const struct run_history *run = maker->report->runs[0];
@@ -68,7 +81,8 @@ static void series_name(const struct maker *maker, int run, const char *what,
                  what[0] != '\0' ? ", " : "", what);
 }
 
-/* A value over the steps of a run; NULL: no room for another series. */
+/* A value over the steps of a run. A series without a point goes again, with its
+ * entry in the legend; where there is no room for another one it is left out. */
 static enum err add_value(struct maker *maker, struct plot *plot, int run,
                           enum run_value value, double scale, const char *what,
                           int colour)
@@ -201,6 +215,8 @@ static enum err commit_plot(struct maker *maker, bool size)
     return ERR_OK;
 }
 
+/* What was planned beside what was taken, of each attempt, since a plan may change
+ * with its ranks. The newest 40 have room. */
 static enum err memory_plot(struct maker *maker)
 {
     struct report *report = maker->report;

@@ -1,4 +1,7 @@
-/* The tables of the page. */
+/* The tables of the page. A cell is empty where nothing is known, so a table has
+ * the same columns for every run; rows of which no run knows anything are left
+ * out. Long ones show their newest rows and say how many there are, for somebody
+ * who asks what has happened begins at the end. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,6 +81,8 @@ static void head_of_runs(const struct report *report, FILE *out)
     fputs("</tr>\n", out);
 }
 
+/* Rows of the table that compares runs: what, how it is printed, its value of run
+ * r with the figures f, and what it is multiplied with. */
 #define FIGURES(X)                                                             \
     X("training loss", "%.4f", f->loss, 1)                                     \
     X("evaluation loss", "%.4f", f->eval_loss, 1)                              \
@@ -164,10 +169,7 @@ void report_tables_attempts(const struct report *report, FILE *out)
         size_t first =
             run->attempt_count > ROWS_MAX ? run->attempt_count - ROWS_MAX : 0;
         fputs("<details open><summary>Attempts", out);
-        if (report->run_count > 1) {
-            fputs(" of ", out);
-            canvas_escape(out, report->names[r]);
-        }
+        report_put_of(report, r, out);
         if (first > 0)
             fprintf(out, ", the last %d of %zu", ROWS_MAX, run->attempt_count);
         fputs("</summary><div class=\"scroll\"><table><tr><th class=\"n\">"
@@ -193,10 +195,7 @@ void report_tables_events(const struct report *report, FILE *out)
         if (run->event_count == 0)
             continue;
         fputs("<details open><summary>Nodes, restarts and changes", out);
-        if (report->run_count > 1) {
-            fputs(" of ", out);
-            canvas_escape(out, report->names[r]);
-        }
+        report_put_of(report, r, out);
         if (first > 0 || run->events_left_out > 0)
             fprintf(out, " (%d of %lld)", ROWS_MAX,
                     (long long)(run->event_count + run->events_left_out));
@@ -228,6 +227,8 @@ static const char *value_of(const struct run_history *run, const char *key)
     return "";
 }
 
+/* Whether no run before this one has the setting: so each key of any run comes
+ * once, in the order of the first run that has it. */
 static bool first_with(const struct report *report, int run, const char *key)
 {
     for (int r = 0; r < run; r++)
@@ -237,6 +238,8 @@ static bool first_with(const struct report *report, int run, const char *key)
     return true;
 }
 
+/* Settings are two tables, those that differ with a column for each run, and those
+ * that are the same with one. run.dir is no difference that anybody asks for. */
 static void setting_row(const struct report *report, FILE *out, const char *key,
                         bool differing)
 {

@@ -7,6 +7,7 @@
 
 #define SAMPLES_MAX 24
 
+/* Of each run the scores of its newest scoring alone; the plot has the others. */
 void report_texts_tasks(const struct report *report, FILE *out)
 {
     bool begun = false;
@@ -48,10 +49,7 @@ void report_texts_samples(const struct report *report, FILE *out)
         if (run->sample_count == 0)
             continue;
         fputs("<h2>Samples", out);
-        if (report->run_count > 1) {
-            fputs(" of ", out);
-            canvas_escape(out, report->names[r]);
-        }
+        report_put_of(report, r, out);
         if (first > 0 || run->samples_left_out > 0)
             fprintf(out, ", the last %d", SAMPLES_MAX);
         fputs("</h2><div class=\"scroll\"><table><tr><th class=\"n\">step</th>"
@@ -83,6 +81,7 @@ static void note_lines(const struct report *report, FILE *out)
     }
 }
 
+/* The page explains its own figures: who gets it by mail has no manual. */
 void report_texts_notes(const struct report *report, FILE *out)
 {
     fputs(

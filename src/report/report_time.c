@@ -1,5 +1,16 @@
 /* Wide drawings: each run's attempts, commits, evaluations and events on one
- * axis of time, and where the time went. */
+ * axis of time, and where the time went.
+ *
+ * The axis is time since the run's first start, and all runs have the same: two
+ * of them are compared by laying their beginnings over each other, however many
+ * days apart they were. An attempt is a bar of what it did, one after the other:
+ * from its start to its first step, its steps, of these at the end those that a
+ * later attempt did again, and what it did behind its last step. That steps were
+ * lost at an attempt's end and nowhere else is what a restart from a checkpoint
+ * means.
+ *
+ * The second drawing has no time any more, but shares: the same microseconds
+ * (run_account.c) by kind, so the bars of all runs are equally long. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -44,6 +55,7 @@ static struct axis axis_of(const struct report *report)
     return axis;
 }
 
+/* Clamped: clocks of nodes differ, and nothing is drawn outside. */
 static double time_x(const struct axis *axis, const struct run_history *run,
                      int64_t time_us)
 {
@@ -92,6 +104,8 @@ static void time_dot(FILE *out, double x, double y, int colour)
     canvas_dot(out, x, y, 3.2, INK_SERIES + colour);
 }
 
+/* Excluded nodes on a row of their own; on the next what ended an attempt, a restart
+ * in another colour than a failure. */
 static void draw_events(FILE *out, const struct axis *axis,
                         const struct run_history *run, double y)
 {

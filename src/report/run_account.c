@@ -1,6 +1,16 @@
-/* Divides a run's wall time among its kinds (run_history.h). Shares are cut out
- * of what is left, in a fixed order, so that they add up to the whole whatever
- * the files say. */
+/* Divides a run's wall time among its kinds (run_history.h).
+ *
+ * Goodput is training / wall time, and is worth something only if nothing is
+ * counted twice or forgotten. The sources do not agree to the microsecond: steps
+ * are measured by one clock, a line of the ledger has that of the node that wrote
+ * it, and a run may have logged one step of ten. So kinds are
+ * not measured and added, but cut out of the wall time, one after the other, each
+ * at most what is left; "other" is the rest. The sum is the whole by
+ * construction, and an error in one source makes one kind wrong, not all.
+ *
+ * Attempts are laid on one axis first: one begins no earlier than the one before
+ * has ended, and ends no later than the next begins, so time in which two of them
+ * seem to run is the later one's. What lies between is RUN_TIME_BETWEEN. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -15,6 +25,10 @@ static int64_t account_take(int64_t wanted, int64_t *left)
     return taken;
 }
 
+/* Waits are needed one by one at both ends of an attempt only: those before its
+ * first logged step and those since its last. In the middle they are one sum, so
+ * an attempt has 32 of them however long it runs. When there is no more room the
+ * oldest of the newer half is added to the sum. */
 void run_account_stall(struct run_stalls *stalls, int64_t step, int64_t us)
 {
     assert(stalls->count >= 0 && stalls->count <= RUN_STALLS_MAX);
@@ -75,7 +89,10 @@ static int64_t steps_by_clock(const struct run_attempt *attempt,
     return us < 0 ? 0 : us < RUN_US_MAX ? us : RUN_US_MAX;
 }
 
-/* The wall time of one attempt. */
+/* The wall time of one attempt. What is known best is cut first: the start, then
+ * what the program itself says that training waited for; steps get what they say
+ * that they took, or where not all were logged what the clock says, shared
+ * between wasted and training as the logged ones are. */
 static void account_divide(struct run_attempt *attempt,
                            const struct run_clock *clock, int64_t wall_us)
 {

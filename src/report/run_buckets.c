@@ -1,4 +1,10 @@
-/* Buckets of steps: least, largest and sum of each value. */
+/* Buckets of steps: least, largest and sum of each value.
+ *
+ * Two buckets become one without a look at their points: the least of both, the
+ * largest of both, the sums and counts added. So a bucket may be put together
+ * from any others in any order, and is what it would be if all points had gone
+ * into it at once; that lets old buckets be halved and new ones be filled from
+ * old ones (run_points.c, run_history_buckets()). A median could not be kept so. */
 #include <assert.h>
 #include <math.h>
 

@@ -26,6 +26,8 @@ static char *config_trim(char *text)
     return text;
 }
 
+/* Secrets by their names or by what they look like are shown as such, not left
+ * out: that one was set is no secret. */
 static enum err config_keep(struct run_history *history, const char *group,
                             const char *name, const char *value)
 {
@@ -48,7 +50,9 @@ static enum err config_keep(struct run_history *history, const char *group,
                                  : err_set(ERR_MEMORY, "out of memory");
 }
 
-/* `group` holds the name of the group that is open, or nothing. */
+/* Three kinds of lines matter: "name: {" and "}" open and close a group, and
+ * "name = value;" is a setting of it. `group` holds the name of the group that is
+ * open, or nothing. */
 static enum err take_line(struct run_history *history, char *line,
                           char group[RUN_TEXT_BYTES])
 {
@@ -106,7 +110,9 @@ void run_config_forget(struct run_history *history)
     }
 }
 
-/* It is replaced, never changed: another file is another inode. */
+/* It is replaced, never changed: another file is another inode. lstat(), since a
+ * link is not followed (line_tail.h), and a missing file is all zeros, which is
+ * as good a state as any. */
 static bool is_as_read(struct stat *was, const char *path)
 {
     struct stat is = { .st_ino = 0 };

@@ -1,4 +1,15 @@
-/* The reader of run directories: opens, reads on, and lets go. */
+/* The reader of run directories: opens, reads on, and lets go.
+ *
+ *     metrics.jsonl --> points --> recent ones one by one, old ones in buckets
+ *     ledger.jsonl  --> attempts, commits, events
+ *     eval.jsonl    --> losses and scores of tasks
+ *     samples.jsonl --> the newest texts
+ *     config.cfg    --> settings
+ *
+ * Each line is taken once and forgotten, so memory does not grow with the run. An
+ * update reads what has come since and works the account of time out again from
+ * the attempts' sums, which is all that it needs: nothing of it is changed step by
+ * step, so that it cannot drift. */
 #include "src/report/run_history.h"
 
 #include <assert.h>
@@ -163,6 +174,8 @@ double run_history_goodput(const struct run_history *history)
 
 /* --- all steps -------------------------------------------------------------- */
 
+/* A bucket goes where its last step lies. An old one may be wider than the new
+ * ones: it is not divided, for nobody knows how its values lie in it. */
 static void put_into(struct run_bucket *list, size_t buckets, int64_t base,
                      int64_t width, const struct run_bucket *bucket)
 {

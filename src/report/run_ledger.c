@@ -1,4 +1,14 @@
-/* The ledger of a run: its attempts, commits and what happened to nodes. */
+/* The ledger of a run: its attempts, commits and what happened to nodes.
+ *
+ * Two programs write it (src/job/ledger.h): the training, whose lines are signs of
+ * life of the attempt that they name, and the launch script, whose lines tell what
+ * it decided between attempts and may name one that never began. A line that
+ * neither is known for is an event to be shown by its name, so that a newer
+ * program's ledger can be read.
+ *
+ * The same end may be told twice, by the training when it stops and by the launch
+ * script that finds it dead; the training's own word counts. Without either the
+ * attempt has ended with its last sign of life. */
 #include <assert.h>
 #include <jansson.h>
 #include <math.h>
@@ -55,6 +65,9 @@ static void take_hardware(struct run_attempt *attempt, struct run_clock *clock,
         attempt->from_step = ledger_whole(line, "step", RUN_STEP_MAX, -1);
 }
 
+/* When the list is full every second one goes, and from then on every second one
+ * comes in: what is kept is spread evenly over the run, however long it is. The
+ * newest is always there, in the last place, until the next takes it. */
 static enum err keep_commit(struct run_history *history,
                             const struct run_commit *commit)
 {
@@ -93,6 +106,7 @@ static enum err take_commit(struct run_history *history, int attempt,
         .attempt = attempt,
         .local = local,
     };
+    /* without a copy in memory training waits for all of the save */
     commit.stall_us =
         run_reader_us(commit.stage_s > 0 ? commit.stage_s : commit.seconds);
     of->checkpoint_us = run_reader_add(of->checkpoint_us, commit.stall_us);

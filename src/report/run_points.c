@@ -1,5 +1,17 @@
 /* The steps of a run: each line of metrics.jsonl becomes a point; old points
- * become buckets; what is done again is taken back. */
+ * become buckets; what is done again is taken back.
+ *
+ * This is how 10^6 steps become few. The newest 4096 points lie in a list. When it
+ * is full its older half is put away into 2048 buckets of equally many steps each;
+ * when a step lies behind the last bucket neighbours are joined, so that the
+ * buckets are twice as wide and half of them are free again. Both happen rarely:
+ * a step costs a constant on average, and a run of any length fits in 1 MiB.
+ *
+ * An attempt that went on from a checkpoint does steps again. Its first point
+ * begins behind a step that is known already, and all beyond that is taken back:
+ * recent points exactly, by their attempts; of buckets, which do not know whose
+ * steps they have, the share of their steps. What was taken back is wasted time
+ * of the attempt that had done it. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -200,7 +212,10 @@ static int64_t points_scaled(double ms, int64_t steps)
     return us > 0.0 && us < (double)RUN_US_MAX ? llround(us) : 0;
 }
 
-/* The account of the attempt, and what of it is the point's. */
+/* The account of the attempt, and what of it is the point's. Of steps that were
+ * not logged the logged one stands for all since the one before, so its times
+ * count as often. Where metrics lack the time of a step, as those of older
+ * versions, it is the step before it and how long it took. */
 static void count_time(struct run_history *history, struct run_point *point)
 {
     struct run_attempt *attempt = &history->attempts[point->attempt];

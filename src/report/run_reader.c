@@ -1,4 +1,6 @@
-/* What the parts of the reader of run directories share. */
+/* What the parts of the reader of run directories share. Numbers come from files
+ * that anybody may have written: a time is limited before it becomes a whole
+ * number, and sums stop at the limit instead of running over. */
 #include "src/report/run_history_impl.h"
 
 #include <assert.h>
@@ -21,6 +23,8 @@ int64_t run_reader_add(int64_t a, int64_t b)
     return a > RUN_US_MAX - b ? RUN_US_MAX : a + b;
 }
 
+/* Numbers of attempts have gaps and files name them in any order, so a table leads
+ * from each number to its place in the list, which is that of first mention. */
 enum err run_reader_attempt(struct run_history *history, double number,
                             int *index)
 {
@@ -56,7 +60,6 @@ void run_reader_heard(struct run_history *history, int attempt, int64_t us)
 {
     assert(attempt >= 0 && (size_t)attempt < history->attempt_count);
     struct run_clock *clock = &history->reader->clocks[attempt];
-    assert(attempt >= 0 && (size_t)attempt < history->attempt_count);
     if (us > clock->heard_us)
         clock->heard_us = us;
 }

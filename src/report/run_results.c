@@ -1,5 +1,7 @@
 /* What a run has been evaluated to, and what it has written: eval.jsonl and
- * samples.jsonl. */
+ * samples.jsonl. Lists are by step, and what an attempt finds at a step that is
+ * there already is done again: it takes the place of all from that step on, so
+ * that what is shown is one run and not its attempts over each other. */
 #include <assert.h>
 #include <jansson.h>
 #include <math.h>
@@ -61,6 +63,7 @@ static int64_t time_of(const struct run_history *history, int64_t step)
     return 0;
 }
 
+/* The seconds are no step's time: training waited. */
 static enum err take_loss(struct run_history *history, const double *values)
 {
     struct run_eval eval = {

@@ -1,4 +1,14 @@
-/* Draws one picture of a run. */
+/* Draws one picture of a run in letters.
+ *
+ * Lines come in the order of what one looks for: does it run, how far is it, is
+ * the loss all right, is it fast, is it saved, where did the time go, what has
+ * happened to nodes. A terminal that is too low loses them from the end
+ * (rows_left); one that is too narrow has texts folded at blanks and curves cut at
+ * their old end, since the newest value is what is watched.
+ *
+ * A curve is one row of eight heights, by means of as many buckets as there are
+ * columns. It ranges from its least to its largest mean: what it shows is a
+ * direction, and the figure before it the height. */
 #include "src/report/top_frame.h"
 
 #include <assert.h>
@@ -230,6 +240,9 @@ static void draw_end(struct frame *frame)
                    last->reason[0] != '\0' ? last->reason : "told no reason");
 }
 
+/* What is left of the steps, at the pace of the newest ones. A
+ * limit in another unit than steps or tokens cannot be told from the files, and
+ * there is no bar then. */
 static void draw_progress(struct frame *frame)
 {
     const struct run_history *run = frame->run;
@@ -296,6 +309,7 @@ static void draw_saved(struct frame *frame)
                ago, bytes, stall);
 }
 
+/* Goodput, and what else took a thousandth of the time or more. */
 static void draw_time(struct frame *frame)
 {
     const struct run_history *run = frame->run;
