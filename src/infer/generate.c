@@ -69,22 +69,17 @@ enum err generate_create(const struct generate_model *model,
     struct generate *generate = NULL;
     TRY(new_zeroed(&generate, 1));
     generate->model = *model;
-    generate->slots = calloc(slots, sizeof *generate->slots);
-    generate->calls = calloc(slots, sizeof *generate->calls);
-    generate->called = calloc(slots, sizeof *generate->called);
-    generate->logits =
-        malloc(slots * (size_t)model->vocab_size * sizeof *generate->logits);
-    if (generate->slots == NULL || generate->calls == NULL ||
-        generate->called == NULL || generate->logits == NULL)
-        rc = err_set(ERR_MEMORY, "no memory for %zu rows of logits", slots);
-    if (rc == ERR_OK)
-        rc = sample_create(model->vocab, &generate->sample);
-    for (size_t s = 0; rc == ERR_OK && s < slots; s++)
+    TRY_OUT(new_zeroed(&generate->slots, slots));
+    TRY_OUT(new_zeroed(&generate->calls, slots));
+    TRY_OUT(new_zeroed(&generate->called, slots));
+    TRY_OUT(new_room(&generate->logits, slots * (size_t)model->vocab_size));
+    TRY_OUT(sample_create(model->vocab, &generate->sample));
+    for (size_t s = 0; s < slots; s++)
         generate->slots[s].prompt = GENERATE_NONE;
-    if (rc == ERR_OK)
-        *out = generate;
-    else
-        generate_destroy(generate);
+    *out = generate;
+    generate = NULL;
+out:
+    generate_destroy(generate);
     return rc;
 }
 
@@ -195,6 +190,8 @@ static void generate_forget(struct generate_ended *ended)
     *ended = (struct generate_ended){ .is = false };
 }
 
+/* Results that are next in the order of prompts; one that has ended before its
+ * turn waits. */
 static enum err generate_deliver(struct generate *generate)
 {
     const struct generate_hooks *hooks = generate->hooks;

@@ -1,4 +1,8 @@
-/* Tokens into text: characters that tokens cut, and stop texts. */
+/* Tokens into text: characters that tokens cut, and stop texts. Text is shown as
+ * it comes, and what was shown cannot be taken back. So two kinds of endings are
+ * held back: bytes that may become a character with the next token, and text with
+ * which a stop text may begin; both come out when it is known that they do not, or
+ * nothing follows. */
 #include "src/infer/generate_text.h"
 
 #include <assert.h>

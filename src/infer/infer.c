@@ -1,5 +1,12 @@
 /* Makes an engine: memory laid out once, tables of positions; and keeps what its
- * slots hold. A call is infer_forward.c. */
+ * slots hold. A call is infer_forward.c.
+ *
+ * Nearly all of the memory is the cache of keys and values: two numbers for each
+ * layer, key head and column of a head, for every position of every slot, there
+ * from the start, since a slot's text grows token by token and nothing is to be
+ * moved or to fail on the way. All of it is one arena that is laid out twice by
+ * the same code: first without memory, which counts the bytes, then in it. So
+ * what infer_plan() foretells is what infer_create() takes. */
 #include "src/infer/infer.h"
 
 #include <assert.h>
@@ -7,6 +14,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
 #include "src/infer/infer_impl.h"
 #include "src/model/model_config.h"
 
@@ -33,7 +41,8 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* First, because of its alignment. */
+/* First, because of its alignment. As large as any op needs it for `rows` rows, of
+ * attention that looks at all positions of a slot. */
 static void layout_scratch(struct infer *infer, struct arena *arena)
 {
     struct kernel_limits limits =
@@ -151,7 +160,8 @@ const char infer_known[] =
     "dropout_residual init init_std init_embedding_std router_jitter "
     "balance_weight ";
 
-/* Numbers of keys, and as many of values. */
+/* Numbers of keys, and as many of values. People choose slots and positions, and
+ * their product may be more than 64 bits hold. */
 static enum err count_cache(const struct infer *infer, int64_t *out)
 {
     const struct model_config *config = &infer->config;
@@ -184,9 +194,8 @@ static enum err open_infer(const struct model_config *config,
     assert(options->dtype == DTYPE_F32 || options->dtype == DTYPE_BF16);
     TRY(model_known_check(model_known_rows, model_known_row_count, config,
                           infer_known, "generation"));
-    struct infer *infer = calloc(1, sizeof *infer);
-    if (infer == NULL)
-        return err_set(ERR_MEMORY, "infer: out of memory");
+    struct infer *infer = NULL;
+    TRY(new_zeroed(&infer, 1));
     infer->config = *config;
     infer->options = *options;
     infer->params = params;
@@ -223,15 +232,10 @@ static enum err allocate(struct infer *infer)
     const struct kernel_memory *memory = infer->kernels->memory;
     size_t sequences = (size_t)infer->options.sequences, cache;
     struct arena plan = { 0 }, host = { 0 };
-    infer->length = calloc(sequences, sizeof infer->length[0]);
-    infer->busy = calloc(sequences, sizeof infer->busy[0]);
-    infer->lent =
-        calloc((size_t)infer->params->block_count, sizeof infer->lent[0]);
-    infer->targets =
-        calloc((size_t)infer->options.rows, sizeof infer->targets[0]);
-    if (infer->length == NULL || infer->busy == NULL || infer->lent == NULL ||
-        infer->targets == NULL)
-        return err_set(ERR_MEMORY, "infer: out of memory");
+    TRY(new_zeroed(&infer->length, sequences));
+    TRY(new_zeroed(&infer->busy, sequences));
+    TRY(new_zeroed(&infer->lent, (size_t)infer->params->block_count));
+    TRY(new_zeroed(&infer->targets, (size_t)infer->options.rows));
     infer_layout(infer, &plan, &cache);
     infer_layout_host(infer, &host);
     TRY(memory->tensors_create(plan.used, &infer->tensors));

@@ -1,5 +1,11 @@
 /* Rows through the embedding and the transformer blocks (block.h). What a block
- * adds to the residual stream is added by the norm that comes next. */
+ * adds to the residual stream is added by the norm that comes next.
+ *
+ * Of a block only attention knows that rows belong to texts. Each row writes its
+ * key and value to its position of its slot's cache and then looks at all of that
+ * slot up to itself, in one fixed order: whether its neighbours of the same text
+ * are in this pass, in an earlier call, or were copied makes no difference to a
+ * bit of it. Everything else is row by row. */
 #include <assert.h>
 #include <math.h>
 

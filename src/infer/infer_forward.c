@@ -1,5 +1,9 @@
 /* A call: the tokens of all its slots, one after the other, options.rows at a
- * time. */
+ * time. A pass may end in the middle of a slot's tokens and the next goes on
+ * there, since what it needs of them is in the cache; so a call may have any
+ * number of tokens, and memory is that of a pass. Lengths of slots change at the
+ * end, when everything has gone well: what a failed call has written to the
+ * cache lies behind them and is written over. */
 #include <assert.h>
 
 #include "src/infer/infer_impl.h"

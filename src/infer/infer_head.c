@@ -1,5 +1,8 @@
 /* From the residual stream to what is wanted of rows: logits, losses, the most
- * likely token. */
+ * likely token. The head is the largest product of all, vocabulary times width,
+ * and of a prompt only the last row is wanted: so wanted rows are picked out
+ * before the final norm, and their logits made 128 at a time, which bounds the
+ * room for them. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>

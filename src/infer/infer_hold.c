@@ -1,5 +1,11 @@
 /* A copy of all weights in the form that decoding reads: matrices in panels, the
- * rest as it is. */
+ * rest as it is.
+ *
+ * A step of decoding has a row or a few, and reads every weight once for them: it
+ * is as fast as memory gives weights. Panels are read from their first byte to
+ * their last, in the order in which the product needs them, and hold 4, 2 or about
+ * 1 byte a number. The copy is made block by block, so that beside it only one
+ * block of the weights need be in memory as it was. */
 #include <assert.h>
 #include <stdlib.h>
 

@@ -1,5 +1,7 @@
 /* Weights on their way to the ops: those of a block that is held, or that was
- * gathered for the call at hand. */
+ * gathered for the call at hand. The engine walks its blocks in one order and
+ * asks by block and role; only here is it known which of the two it is. What is
+ * lent in bf16 is widened into a buffer, since all ops of the engine are fp32. */
 #include <assert.h>
 
 #include "src/infer/infer_impl.h"

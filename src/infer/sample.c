@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/base/real.h"
 #include "src/base/rng.h"
 
@@ -83,23 +84,19 @@ void sample_describe(const struct sample_options *options, char *text,
 enum err sample_create(int64_t vocab, struct sample **out)
 {
     assert(vocab > 0 && vocab <= INT32_MAX);
-    struct sample *sample = calloc(1, sizeof *sample);
-    if (sample != NULL) {
-        sample->vocab = vocab;
-        sample->score = malloc((size_t)vocab * sizeof *sample->score);
-        sample->probability =
-            malloc((size_t)vocab * sizeof *sample->probability);
-        sample->heap = malloc((size_t)vocab * sizeof *sample->heap);
-        sample->seen = calloc((size_t)vocab, sizeof *sample->seen);
-    }
-    if (sample == NULL || sample->score == NULL ||
-        sample->probability == NULL || sample->heap == NULL ||
-        sample->seen == NULL) {
-        sample_destroy(sample);
-        return err_set(ERR_MEMORY, "no memory for %" PRId64 " scores", vocab);
-    }
+    enum err rc = ERR_OK;
+    struct sample *sample = NULL;
+    TRY(new_zeroed(&sample, 1));
+    sample->vocab = vocab;
+    TRY_OUT(new_room(&sample->score, (size_t)vocab));
+    TRY_OUT(new_room(&sample->probability, (size_t)vocab));
+    TRY_OUT(new_room(&sample->heap, (size_t)vocab));
+    TRY_OUT(new_zeroed(&sample->seen, (size_t)vocab));
     *out = sample;
-    return ERR_OK;
+    sample = NULL;
+out:
+    sample_destroy(sample);
+    return rc;
 }
 
 void sample_destroy(struct sample *sample)
@@ -113,6 +110,10 @@ void sample_destroy(struct sample *sample)
     free(sample);
 }
 
+/* A token counts once, however often the text has it: `seen` remembers, and is
+ * cleared by a second walk over the text and not over the vocabulary. A penalty
+ * must make any score smaller, so it divides what is positive and multiplies what
+ * is negative. */
 static void sample_penalise(struct sample *sample, float penalty,
                             struct sample_history history)
 {
@@ -222,6 +223,8 @@ static double sample_sum(const struct sample *sample)
     return sum;
 }
 
+/* The token that passes the limit still belongs to those that are kept, so there
+ * is always one. The share is of what top-k has left. */
 static void sample_top_p(struct sample *sample, double share)
 {
     double limit = share * sample_sum(sample), before = 0;
@@ -269,6 +272,8 @@ enum err sample_next(struct sample *sample,
     if (options->greedy)
         return sample_scores(sample, options, logits, history, token);
     TRY(sample_distribution(sample, options, logits, history, &probability));
+    /* the first token at which the sum of probabilities is beyond the draw; where
+     * rounding leaves the whole sum below it, the last one that may come */
     double draw =
         rng_uniform(options->seed, rng_stream("sample") + prompt, position);
     double sum = 0;
