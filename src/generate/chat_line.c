@@ -1,7 +1,12 @@
 /* Reads lines and signals at the same time: SIGINT is blocked and read from a
- * descriptor, so that there is no handler and no global. */
+ * descriptor, so that there is no handler and no global. poll() waits for both;
+ * while the model computes nobody waits, and whoever computes asks between two
+ * calls (chat_line_interrupted). The mask is inherited, so it is set before the
+ * threads of the kernels are there, or one of them would get the signal and end
+ * the program. */
 #include "src/generate/chat_line.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -106,6 +111,7 @@ static enum err line_take(struct chat_line *line, size_t *bytes)
         input->bytes > 0 ? memchr(input->data, '\n', input->bytes) : NULL;
     *bytes = end != NULL ? (size_t)(end - input->data) : input->bytes;
     size_t taken = *bytes + (end != NULL);
+    assert(taken <= input->bytes && (end != NULL || line->ended));
     TRY(buffer_add(&line->line, input->data, *bytes));
     if (taken > 0)
         memmove(input->data, input->data + taken, input->bytes - taken);
@@ -113,6 +119,9 @@ static enum err line_take(struct chat_line *line, size_t *bytes)
     return ERR_OK;
 }
 
+/* Lines are put together until one does not end with a backslash, which becomes
+ * the line's end that it stands for. What was typed before Ctrl-C is dropped, also
+ * whole lines of the same message. */
 enum err chat_line_read(struct chat_line *line, const char *prompt,
                         enum chat_line_got *got, const char **text,
                         size_t *bytes)

@@ -1,4 +1,16 @@
-/* Messages, their text by the template, and its tokens. */
+/* Messages, their text by the template, and its tokens.
+ *
+ * A template renders the whole conversation at every turn, and encoding that anew
+ * would be right in letters and wrong in tokens: the model has written "Hello" as
+ * "Hel" "lo", a tokenizer may find one token for it, and from there on nothing that
+ * the model's slot holds would fit. So the text of the last turn with the answer
+ * behind it is kept, beside the tokens that were really read and written. If what
+ * is rendered now begins with that text to the byte, only what follows is encoded
+ * and appended, and the slot reads just that. Else, as with templates that drop an
+ * answer's thoughts later, all of it is encoded anew.
+ *
+ * Nothing is cut from a conversation that is too long for the context: what the
+ * model would forget is for people to say (/reset). */
 #include "src/generate/chat_talk.h"
 
 #include <assert.h>
@@ -99,6 +111,7 @@ static enum err talk_encode(struct chat_talk *talk,
         talk->exact && talk->text.bytes <= rendered->bytes &&
         memcmp(talk->text.text, rendered->text, talk->text.bytes) == 0;
     size_t from = goes_on ? talk->text.bytes : 0;
+    assert(from <= rendered->bytes);
     if (!goes_on)
         talk->tokens.count = 0;
     return generate_engine_encode(
@@ -106,10 +119,13 @@ static enum err talk_encode(struct chat_talk *talk,
         TOKENIZER_SPECIAL | (goes_on ? TOKENIZER_INSIDE : 0), &talk->tokens);
 }
 
+/* All or nothing: what cannot be said is taken back, so that the conversation is as
+ * it was and goes on. */
 enum err chat_talk_say(struct chat_talk *talk, const char *text, size_t bytes,
                        struct generate_prompt *prompt)
 {
     int64_t context = talk->engine->context;
+    assert(context > 0);
     struct chat_text rendered = { 0 };
     TRY(talk_add(talk, "user", text, bytes));
     enum err rc = chat_render(talk->engine->chat, talk->messages, talk->count,
@@ -137,10 +153,14 @@ enum err chat_talk_say(struct chat_talk *talk, const char *text, size_t bytes,
     return ERR_OK;
 }
 
+/* What the model wrote, as tokens and as text. They no longer belong together where
+ * a stop text was cut off the text, or a special token has none: then the next
+ * turn encodes everything. */
 enum err chat_talk_answer(struct chat_talk *talk,
                           const struct generate_result *result)
 {
-    assert(talk->count > 0);
+    assert(talk->count > 0 &&
+           strcmp(talk->messages[talk->count - 1].role, "user") == 0);
     const struct tokenizer *tokenizer = talk->engine->tokenizer;
     struct chat_text *text = &talk->text;
     TRY(talk_add(talk, CHAT_ROLE_ASSISTANT, result->text, result->bytes));
@@ -181,6 +201,9 @@ static size_t talk_answered(const struct chat_talk *talk, json_t *list)
     return answers > 0 ? count : 0;
 }
 
+/* One line, appended in one write: a file of conversations may be shared by
+ * several talks, and a program that reads it sees whole ones. The file is opened
+ * so that a pipe or terminal of that name is refused and never waited for. */
 enum err chat_talk_save(const struct chat_talk *talk, const char *path)
 {
     enum err rc = ERR_OK;

@@ -1,6 +1,11 @@
-/* The options of tessera-generate and tessera-chat. */
+/* The options of tessera-generate and tessera-chat. How tokens are chosen is said
+ * in three places: the command line, the model's generation_config.json, and the
+ * program (greedily, or as in a chat). An option takes the place of its own value
+ * alone; only whether tokens are drawn at all follows from any of them, since
+ * --top-p means nothing where the likeliest is taken. */
 #include "src/generate/generate_args.h"
 
+#include <assert.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -64,6 +69,7 @@ const struct options_row generate_args_rows[] = {
 static bool any_given(const struct generate_args *args, int first, int end)
 {
     bool any = false;
+    assert(first >= 0 && end <= SAMPLING);
     for (int i = first; i < end; i++)
         any = any || options_given(&args->options, drawing[i]);
     return any;
@@ -104,9 +110,12 @@ static enum err check_generate(const struct generate_args *args)
     return ERR_OK;
 }
 
+/* What no row can say of itself: options that need or exclude each other, and a
+ * limit that is the machine's. */
 enum err generate_args_check(const struct options *options)
 {
     struct generate_args *args = options->into;
+    assert(options->operand_count == 1);
     long threads_max = 8 * sysconf(_SC_NPROCESSORS_ONLN);
     args->model = options->operands[0];
     args->options = *options;

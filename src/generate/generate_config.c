@@ -1,6 +1,11 @@
-/* Reads generation_config.json. */
+/* Reads generation_config.json. The file is transformers', and means what that
+ * library would do with it: without do_sample nothing is drawn, whatever
+ * temperature stands there. What it may ask for beyond sampling (beams, contrastive
+ * search, forced tokens) is not done here; a value that asks for it is warned of,
+ * one that asks for nothing passes. */
 #include "src/generate/generate_config.h"
 
+#include <assert.h>
 #include <jansson.h>
 
 #include "src/base/fsio.h"
@@ -37,6 +42,7 @@ static enum err config_eos(const char *path, const json_t *value,
                            "%s: 'eos_token_id' is no token, nor a list of "
                            "tokens",
                            path);
+        assert(out->eos_count < GENERATE_CONFIG_EOS_MAX);
         out->eos[out->eos_count++] = (int32_t)token;
     }
     return ERR_OK;

@@ -1,4 +1,14 @@
-/* Opens a MODEL, finds out what ends its answers, and holds its weights. */
+/* Opens a MODEL, finds out what ends its answers, and holds its weights.
+ *
+ * An answer ends with a token that ends texts, and nobody knows all of them: a
+ * model names one in its config, more in its generation_config.json, its tokenizer
+ * may name another, and a model that was tuned for chats was taught to end a turn
+ * with what its template puts there, which may be none of these. So all are
+ * collected, and the template is asked by a trial: it renders a conversation whose
+ * answer is a mark, and what stands behind the mark ends an answer.
+ *
+ * Weights pass through memory one block at a time, from the files into the
+ * engine's own copy: a model of 7 GB in int8 needs its 7 GB and a block in fp32. */
 #include "src/generate/generate_engine.h"
 
 #include <assert.h>
@@ -34,6 +44,8 @@ static enum err engine_tokenizer(struct generate_engine *engine)
     return tokenizer_encoder_create(engine->tokenizer, &engine->encoder);
 }
 
+/* Only where a chat is asked for: a template that is damaged, or in more of Jinja
+ * than is known here, is no reason not to continue a text. */
 static enum err engine_template(struct generate_engine *engine)
 {
     const struct generate_args *args = engine->args;
@@ -59,6 +71,7 @@ static void engine_add_eos(struct generate_engine *engine, int32_t token)
     for (size_t e = 0; e < engine->eos_count; e++)
         if (engine->eos[e] == token)
             return;
+    assert(engine->eos_count < sizeof engine->eos / sizeof engine->eos[0]);
     if (token >= 0)
         engine->eos[engine->eos_count++] = token;
 }
@@ -122,6 +135,7 @@ static void engine_stops(struct generate_engine *engine)
     }
 }
 
+/* How tokens are chosen, and what ends a text, out of all that may say so. */
 static enum err engine_choices(struct generate_engine *engine,
                                const struct sample_options *otherwise)
 {
@@ -140,6 +154,8 @@ static enum err engine_choices(struct generate_engine *engine,
     return engine->chat != NULL ? engine_chat_end(engine) : ERR_OK;
 }
 
+/* The longest text: what was asked for, or what the model was trained with. Beyond
+ * that learned positions have no numbers; others have, and are warned of. */
 static enum err engine_context(struct generate_engine *engine)
 {
     const struct model_config *config = &engine->about->config;
@@ -191,11 +207,14 @@ struct engine_feed {
     float **block; /* [block_count] those that are lent */
 };
 
+/* A block is lent until it is released. Files are slow, so between blocks it is
+ * asked whether somebody wants to end it. */
 static enum err feed_gather(void *arg, int block, const void **weights)
 {
     struct engine_feed *feed = arg;
     const struct generate_engine *engine = feed->engine;
     const struct param_block *b = &engine->params->blocks[block];
+    assert(feed->block[block] == NULL);
     if (engine->interrupted != NULL &&
         engine->interrupted(engine->interrupted_arg))
         return err_set(ERR_USAGE, "interrupted while the weights were read");
@@ -216,6 +235,7 @@ static enum err feed_release(void *arg, int block)
     return ERR_OK;
 }
 
+/* The engine asks for blocks as it asks a training run, through param_access. */
 static enum err engine_hold(struct generate_engine *engine)
 {
     struct engine_feed feed = { .engine = engine };
@@ -260,7 +280,8 @@ static enum err engine_memory(const struct generate_engine *engine,
 enum err generate_engine_start(struct generate_engine *engine,
                                int64_t sequences, int64_t positions)
 {
-    assert(engine->infer == NULL);
+    assert(engine->infer == NULL && sequences > 0 && positions > 0);
+    assert(positions <= engine->context);
     const struct weights_about *about = engine->about;
     const struct generate_args *args = engine->args;
     double begin = clock_now();

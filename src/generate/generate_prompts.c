@@ -1,4 +1,7 @@
-/* Reads prompts and makes tokens of them. */
+/* Reads prompts and makes tokens of them, all before the first is continued: the
+ * longest decides the memory of a slot, and a mistake in the last line is told
+ * before hours of work. Tokens of all lie in one list that moves while it grows;
+ * pointers into it are made at the end. */
 #include "src/generate/generate_texts.h"
 
 #include <assert.h>
@@ -60,6 +63,8 @@ static enum err encode_text(struct generate_engine *engine,
     return token_list_add(out, &bos, 1);
 }
 
+/* A prompt that fills the context is still fine: one token can follow, for its
+ * logits are there when the prompt is. */
 static enum err prompts_add(struct generate_engine *engine,
                             struct generate_prompts *prompts, const char *text,
                             size_t bytes)
@@ -74,6 +79,7 @@ static enum err prompts_add(struct generate_engine *engine,
     TRY(engine->chat != NULL ? encode_chat(engine, kept, &prompts->tokens)
                              : encode_text(engine, kept, &prompts->tokens));
     size_t count = prompts->tokens.count - prompts->first[prompts->count - 1];
+    assert(prompts->first[prompts->count - 1] <= prompts->tokens.count);
     if (count > (size_t)engine->context)
         return err_set(ERR_USAGE,
                        "the prompt has %zu tokens, and the context of the "

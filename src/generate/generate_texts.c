@@ -1,4 +1,7 @@
-/* Continues prompts, or scores a text: what tessera-generate shows. */
+/* Continues prompts, or scores a text: what tessera-generate shows. On a terminal a
+ * text appears as it is written, its controls made visible; in a file or pipe a
+ * continuation comes whole and to the byte, so that what is read there is what the
+ * model wrote. Several prompts are lines of JSON, in their order. */
 #include "src/generate/generate_texts.h"
 
 #include <assert.h>
@@ -116,6 +119,9 @@ static enum err show_result(void *arg, size_t prompt,
     return generate_texts_show(result->text, result->bytes);
 }
 
+/* As many slots as are asked for, but no more than there are prompts, each as long
+ * as the longest prompt with its answer: memory follows from what is to be done,
+ * not from what the model could do. */
 enum err generate_texts_continue(struct generate_engine *engine)
 {
     enum err rc = ERR_OK;
@@ -135,6 +141,7 @@ enum err generate_texts_continue(struct generate_engine *engine)
         batch = (int64_t)prompts.count;
     if (longest > engine->context)
         longest = engine->context;
+    assert(batch > 0 && longest > 0);
     TRY_OUT(generate_engine_start(engine, batch, longest));
     sample_describe(&options.sample, choice, sizeof choice);
     log_info("tokens: %s (%s)", choice, engine->sample_of);
@@ -167,6 +174,8 @@ static enum err read_all(struct buffer *text)
     return ferror(stdin) != 0 ? err_errno("standard input") : ERR_OK;
 }
 
+/* The text's own tokens alone, none that the tokenizer would put before it: nobody
+ * would know whether its nll is in the sum. */
 enum err generate_texts_score(struct generate_engine *engine)
 {
     assert(engine->args->score);
