@@ -1,5 +1,12 @@
 /* The small files of a Hugging Face folder: config.json, generation_config.json,
- * tokenizer.json, tokenizer_config.json and the chat template. */
+ * tokenizer.json, tokenizer_config.json and the chat template.
+ *
+ * What a model has brought with it goes out as it came in, to the byte where it is
+ * a file of its own (tokenizer, template). What it lacks is made: a tokenizer of
+ * bytes is written as a BPE without merges, so that any program can read what was
+ * trained with it; tokens that begin and end texts are named in each place where
+ * some program looks for them. */
+#include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +56,8 @@ static json_t *byte_level(void)
                      "add_prefix_space", 0, "trim_offsets", 0, "use_regex", 1);
 }
 
-/* Token b is byte b, the next one ends a document. */
+/* Token b is byte b, the next one ends a document. JSON has no bytes, so a byte is
+ * written as the letter that GPT-2's byte-level alphabet has for it. */
 static enum err bytes_json(const struct tokenizer *tokenizer, char **text)
 {
     static const char end[] = "<|endoftext|>";
@@ -62,6 +70,7 @@ static enum err bytes_json(const struct tokenizer *tokenizer, char **text)
         uint32_t point = 0;
         while (alphabet.byte[point] != b)
             point++;
+        assert(alphabet.byte[point] == b);
         json_object_setn_new(vocab, (const char *)name,
                              unicode_put(point, name), json_integer(b));
     }

@@ -1,5 +1,8 @@
 /* The model card, README.md: what the model is and where it comes from, as far
- * as the checkpoint says. */
+ * as the checkpoint says. It is written from what was recorded while training, not
+ * from what somebody remembers: the data sets of all parts of the run with the
+ * steps they began at, the settings that stayed, the model that it began with, and
+ * the SHA-256 by which each of them can be found again. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>

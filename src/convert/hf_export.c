@@ -1,5 +1,14 @@
 /* tessera-hf export: a Hugging Face folder, or a GGUF file. Tensors go from the
- * model to the file through one buffer. */
+ * model to the file through one buffer: sizes are known beforehand, so the head of
+ * a file is written first and then the numbers in the order of the file, each read
+ * from wherever the checkpoint has it. No tensor is ever whole in memory.
+ *
+ * A folder is built beside its place under another name and renamed when
+ * it is whole, so a crash leaves no folder that looks like a model. With --verify
+ * it is then opened again, as anybody would, and every number is compared with the
+ * checkpoint's, rounded as it was to be (hf_verify.c): that finds what a check of
+ * the writer's own sums cannot, a wrong name, shape or order. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +54,7 @@ static struct safetensors_tensor *tensor_list(const struct hf_names *names,
         [HF_CMD_BF16] = SAFETENSORS_BF16,
         [HF_CMD_F16] = SAFETENSORS_F16,
     };
+    assert(dtype == HF_CMD_F32 || dtype == HF_CMD_BF16 || dtype == HF_CMD_F16);
     struct safetensors_tensor *list =
         calloc((size_t)names->count, sizeof *list);
     for (int i = 0; i < names->count && list != NULL; i++) {
@@ -57,6 +67,9 @@ static struct safetensors_tensor *tensor_list(const struct hf_names *names,
     return list;
 }
 
+/* Which architecture of other programs the model is, if it is any, decides names
+ * of tensors and keys of config.json (src/formats/arch). Small files go first, so
+ * that what cannot be told of the model fails before gigabytes are written. */
 static enum err write_folder(struct hf_model *model, const struct hf_cmd *cmd,
                              const char *folder)
 {
@@ -101,6 +114,7 @@ static enum err write_out(struct hf_model *model, const struct hf_cmd *cmd,
     enum err rc = ERR_OK;
     char file[FSIO_PATH_MAX];
     struct publish publish = { .building = "" };
+    assert(model->params != NULL && !cmd->adapter);
     if (cmd->format == HF_CMD_GGUF && names_gguf(cmd->out)) {
         TRY(fsio_path(written, "%s", cmd->out));
         return hf_gguf_write(model, cmd->dtype, cmd->out);

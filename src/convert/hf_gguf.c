@@ -1,6 +1,11 @@
 /* A model as a GGUF file: keys, tokenizer, and tensors in the order of layers.
  * Matrices are of the type that was asked for, vectors and tables of positions
- * in full, as other programs write them. */
+ * in full, as other programs write them.
+ *
+ * The file has a head with all keys and the name, type and shape of each tensor,
+ * and then the numbers, aligned. Tensors are declared in a first walk and filled
+ * in a second one in the same order. A shape is written with the fastest dimension
+ * first, the other way round than ours, and is the same memory. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +45,8 @@ static enum err append(void *arg, const float *data, int64_t count)
 {
     struct gguf_out *out = arg;
     const struct gguf_blocks_layout *layout = gguf_blocks_layout(out->type);
-    assert(count % layout->numbers == 0);
+    assert(count % layout->numbers == 0 &&
+           WRITE_NUMBERS % layout->numbers == 0);
     TRY(hf_poll());
     while (count > 0) {
         int64_t numbers = count < WRITE_NUMBERS ? count : WRITE_NUMBERS;
@@ -97,6 +103,7 @@ static enum err write_tokenizer(struct gguf_writer *writer,
     return rc;
 }
 
+/* Keys that say what the file is, beside those of the architecture. */
 static enum err write_keys(struct gguf_writer *writer, enum arch arch,
                            const struct weights_about *about,
                            enum hf_cmd_dtype dtype)
@@ -126,6 +133,7 @@ static enum err write_tensors(struct hf_model *model,
     TRY_OUT(new_room(&out.blocks, (size_t)WRITE_NUMBERS * 4));
     for (int i = 0; i < names->count; i++) {
         const struct hf_piece *piece = &names->list[i];
+        assert(piece->dims == 1 || piece->dims == 2);
         const uint64_t dim[2] = { (uint64_t)piece->shape[piece->dims - 1],
                                   (uint64_t)piece->shape[0] };
         TRY_OUT(gguf_writer_tensor(writer, piece->name,

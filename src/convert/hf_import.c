@@ -1,6 +1,12 @@
 /* tessera-hf import: a checkpoint of weights alone, in full, of a Hugging Face
  * folder or a GGUF file. The checkpoint asks for what it writes as it writes it,
- * so that no more than some blocks are in memory. */
+ * so that no more than some blocks are in memory.
+ *
+ * What comes out is a checkpoint like any other, of step 0: with the model's
+ * settings as a run has them, the tokenizer as a tensor of bytes, and where it
+ * came from under "source". So everything that takes a MODEL or loads a checkpoint
+ * takes it without knowing that it was imported. There is no optimizer's state in
+ * it; who trains on begins with moments of 0. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +47,8 @@ static enum err feed(void *arg, int item, int64_t at, int64_t bytes, void *out)
         return weights_read(import->model.weights, &params->list[item],
                             at / size, (at + bytes) / size, out);
     }
+    assert(item == params->count && at >= 0 &&
+           (size_t)(at + bytes) <= import->model.about->tokenizer_bytes);
     memcpy(out, import->model.about->tokenizer + at, (size_t)bytes);
     return ERR_OK;
 }
@@ -108,6 +116,8 @@ static enum err checkpoint_path(const char *out, char path[FSIO_PATH_MAX])
                         : ckpt_index_path(path, out, STEP);
 }
 
+/* Built beside its place and renamed; a run directory has the folders above the
+ * checkpoint, too. */
 static enum err write_checkpoint(struct import *import, const char *out)
 {
     enum err rc = ERR_OK;

@@ -1,5 +1,13 @@
 /* tessera-hf verify: two models compared, number by number. A number of the
- * second may be that of the first rounded to a smaller type. */
+ * second may be that of the first rounded to a smaller type.
+ *
+ * Nothing is measured with a tolerance: rounding is a function, so the first
+ * model's numbers are rounded here to each type in turn and must then be the
+ * second's to the bit (or be the first's as they are, in a tensor that a file has in
+ * full). All types are tried at once while the numbers pass, and one
+ * is out at its first wrong bit; what is left at the end is what the second model
+ * is. Only where none is left do the differences themselves matter. */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -59,6 +67,7 @@ static void round_to(enum hf_cmd_dtype dtype, const float *from, int64_t count,
                      float *to)
 {
     char block[2 * BLOCK];
+    assert(count > 0 && (dtype != HF_CMD_Q8_0 || count % BLOCK == 0));
     switch (dtype) {
     case HF_CMD_F32:
         memcpy(to, from, (size_t)count * sizeof *to);
@@ -80,6 +89,7 @@ static void round_to(enum hf_cmd_dtype dtype, const float *from, int64_t count,
     }
 }
 
+/* How many differ, and the worst; a NaN is worse than any difference. */
 static void look_closely(struct comparison *c, const struct param *param,
                          int64_t first, const float *a, const float *b,
                          int64_t count)
@@ -99,6 +109,9 @@ static void look_closely(struct comparison *c, const struct param *param,
 }
 
 /* a, b and rounded have room for WINDOW. */
+/* In windows, since a tensor may be larger than memory. Equal bytes need no look,
+ * unless a type was ruled out before by others: then which types are left does not
+ * change, either. */
 static enum err compare_param(struct hf_model *left, struct hf_model *right,
                               const struct param *param, float *a, float *b,
                               float *rounded, struct comparison *c)
@@ -157,6 +170,7 @@ enum err hf_verify_written(struct hf_model *model, const char *path,
 {
     struct hf_model written;
     struct comparison c;
+    assert((int)dtype >= 0 && dtype < TYPES);
     enum err rc = hf_verify_open(path, &written);
     if (rc == ERR_OK)
         rc = verify_compare(model, &written, &c);
