@@ -1,5 +1,24 @@
 /* Works out every figure of tessera-plan from settings, model, memory plan and
- * data set. plan_print.c shows them. */
+ * data set. plan_print.c shows them.
+ *
+ * Nothing is estimated that a run would know exactly: parameters come from the
+ * same tables, memory from the same plan (src/train/plan/train_memory.h), steps
+ * from the same conversion of durations, the order's epochs from the order. Time
+ * is the one thing that must be given, as tokens per second or as a share of the
+ * peak:
+ *
+ *   tokens/s = mfu x peak x ranks / (FLOPs of a token)
+ *   step     = tokens of a batch / (tokens/s)
+ *   training = steps x step, without failures and without saves
+ *
+ * and the price of failures comes last, by what a save costs and how often a node
+ * fails: the interval that loses least, and the goodput that is left
+ * (checkpoint/ckpt_interval.h).
+ *
+ * Figures depend on each other, and what one needs may not be known. There is no
+ * case for each: unknown is -1 from the start, each step reads what was known
+ * before it, and leaves its own at -1 where that is not enough. So their order in
+ * plan_figures() matters. */
 #include "src/plan/plan.h"
 
 #include <assert.h>
@@ -29,6 +48,9 @@
 #define FEW_RANKS 8
 #define SLOTS_MAX 65536 /* that are looked for */
 
+/* What trains, computes and is saved are three different counts: adapters train
+ * beside frozen weights, a token passes some of the experts, and a checkpoint has
+ * the optimizer's moments, too. */
 static enum err add_model(struct plan_figures *f)
 {
     const struct model_config *config = &f->settings->model;
@@ -50,6 +72,8 @@ static enum err add_model(struct plan_figures *f)
     return ERR_OK;
 }
 
+/* What a rank takes, by the run's own plan; where that is too much, what nearby
+ * would fit. An "auto" strategy is resolved here as the run will do it. */
 static enum err add_memory(const struct plan_options *options,
                            struct plan_figures *f)
 {
@@ -72,6 +96,7 @@ static enum err add_memory(const struct plan_options *options,
     struct replica_options replica = train_memory_replica(&f->chosen);
     TRY(replica_check(&replica, f->ranks));
     TRY(train_memory_plan(&f->chosen, &place, &f->bytes));
+    assert(place.node_ranks >= 1 && place.node_ranks <= f->ranks);
     f->fits = (int64_t)f->bytes.total <= f->limit_bytes;
     if (f->limit_bytes > 0 && !f->fits)
         TRY(train_memory_nearest(s, &place, (size_t)f->limit_bytes,
@@ -155,6 +180,8 @@ static void add_free(struct plan_figures *f)
     }
 }
 
+/* A checkpoint's size, and how many lie there at the same time: those that are
+ * kept and the one being written, which is renamed before an old one goes. */
 static void add_disk(struct plan_figures *f)
 {
     const struct train_settings *s = f->settings;
@@ -181,10 +208,14 @@ static void add_disk(struct plan_figures *f)
     add_free(f);
 }
 
+/* Saved behind the training a checkpoint blocks it for a copy in memory; otherwise
+ * for as long as it takes to write. Nodes fail independently of each other, so a
+ * job of n of them fails n times as often as one. */
 static enum err add_interval(const struct plan_options *options,
                              struct plan_figures *f)
 {
     struct ckpt_interval best;
+    assert(f->checkpoint_bytes > 0);
     if (options->write_bytes_per_s == 0)
         return ERR_OK;
     double write_s = f->checkpoint_bytes / (double)options->write_bytes_per_s;
@@ -218,6 +249,7 @@ static enum err add_slots(struct plan_figures *f)
     int64_t wanted = f->ranks > FEW_RANKS ? f->ranks : FEW_RANKS;
     if (f->ranks_max >= wanted)
         return ERR_OK;
+    assert(degree >= 1);
     wanted = (wanted + degree - 1) / degree;
     for (int64_t n = wanted; n <= batch && n <= SLOTS_MAX; n++)
         if (batch % n == 0) {
@@ -248,6 +280,8 @@ enum err plan_figures(const struct plan_options *options,
                       struct plan_figures *out)
 {
     assert(options->ranks > 0 && options->nodes > 0);
+    assert(options->nodes <= options->ranks);
+    assert(options->rate == 0 || options->mfu == 0);
     struct plan_figures *f = out;
     *f = (struct plan_figures){ .settings = settings,
                                 .ranks = options->ranks,

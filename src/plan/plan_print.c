@@ -1,4 +1,7 @@
-/* Shows the figures of tessera-plan as text for people or as JSON. */
+/* Shows the figures of tessera-plan as text for people or as JSON. The two are not
+ * one table: a line is left out where it says nothing (parameters that are all
+ * trained, a limit that was not given) and explained where it needs it, while a
+ * program finds every key every time, with null for what is not known. */
 #include "src/plan/plan.h"
 
 #include <jansson.h>
@@ -98,6 +101,7 @@ static void print_hardware(const struct plan_figures *f)
            build ? "" : " in a build with CUDA");
 }
 
+/* Two counts of FLOPs, for utilizations are told by either. */
 static void print_model(const struct plan_figures *f)
 {
     const struct train_settings *s = f->settings;
@@ -172,6 +176,8 @@ static void print_memory(const struct plan_figures *f)
     print_nearest(f);
 }
 
+/* What is fixed for the run's whole life stands here, the slots and so the most
+ * ranks, for whoever would add ranks later. */
 static void print_batch(const struct plan_figures *f)
 {
     const struct train_settings *s = f->settings;
@@ -215,6 +221,7 @@ static void print_batch(const struct plan_figures *f)
     }
 }
 
+/* What depends on a rate that was given comes only with one. */
 static void print_time(const struct plan_figures *f)
 {
     char text[64];

@@ -1,4 +1,12 @@
-/* Resolves a run's settings as tessera-train will, and remembers them. */
+/* Resolves a run's settings as tessera-train will, and remembers them.
+ *
+ * A run's folder is named after its values of the grid, so that the same command
+ * finds it again and goes on. But the rest of its settings stands in the
+ * configuration, which somebody may have edited since: the folder would then hold
+ * a run of other settings under the same name, and a comparison would be of two
+ * different things. So the folder has a SHA-256 of all settings that count, each
+ * with its value as it is used, not the text of a file: comments, order and what
+ * is written though it is the default change nothing. */
 #include "src/sweep/sweep.h"
 
 #include <assert.h>
@@ -36,6 +44,7 @@ static enum err digest_run(const struct sweep *sweep, int64_t number,
         count++;
     /* what stands last are its run.dir and the values of the grid */
     int own = 1 + sweep->axis_count;
+    assert(count > own);
     if (start_settings_load(sweep->settings.config, command + count - own, own,
                             settings) == ERR_OK)
         TRY_OUT(train_settings_digest(settings, counts, hex));
@@ -49,6 +58,7 @@ static enum err folder_path(const struct sweep *sweep, int64_t number,
                             const char *file, char path[FSIO_PATH_MAX])
 {
     char name[SWEEP_NAME_BYTES];
+    assert(number >= 0 && number < sweep->runs);
     sweep_name(sweep, number, name);
     return fsio_path(path, "%s/%s/%s", sweep->settings.dir, name, file);
 }

@@ -1,4 +1,15 @@
-/* Reads the file of a sweep, and makes its runs' names and command lines. */
+/* Reads the file of a sweep, and makes its runs' names and command lines.
+ *
+ * Nothing is listed: run `number` is a number in a system of mixed radix, whose
+ * digits are the places of its values in the lists of the axes, the last axis
+ * lowest. So ten thousand runs cost nothing, a job of an array needs its number
+ * alone, and adding a value to the first axis leaves the numbers of all runs
+ * before it as they were.
+ *
+ * A name has the values in it, for whoever looks into the folder. Values are
+ * anybody's text: what no file should be called becomes "_", and a name that is
+ * too long is cut and ends with a hash of all values (FNV-1a, each with its end),
+ * so that two runs do not become one. */
 #include "src/sweep/sweep.h"
 
 #include <assert.h>
@@ -51,6 +62,7 @@ static enum err add_value(struct sweep_axis *axis, const char *text,
                        axis->key, axis->values);
     char *value = NULL;
     TRY(new_text_part(&value, text, bytes));
+    assert(axis->list[axis->count] == NULL);
     axis->list[axis->count++] = value;
     return ERR_OK;
 }

@@ -1,4 +1,11 @@
-/* Reads the runs of a sweep with src/report/run_history.h. */
+/* Reads the runs of a sweep with src/report/run_history.h, and judges them.
+ *
+ * Two things make a run good, its quality and the time that it took, and there is
+ * no rate at which one buys the other. So runs are not ranked by a score: those
+ * are marked that nobody beats in both (the Pareto front). Quality is the best
+ * that a run has had, time is that of its attempts, without what lay between them
+ * and which the cluster decided. Only finished runs are compared; one that is half
+ * done has spent half of its time and would be on the front for that. */
 #include "src/sweep/sweep.h"
 
 #include <assert.h>
@@ -43,6 +50,7 @@ static double seconds_until(const struct run_history *run, int attempt,
     return seconds + (double)(time_us - run->attempts[attempt].start_us) / 1e6;
 }
 
+/* The best value so far, and when the target was reached first. */
 static void results_take(const struct sweep *sweep, double value,
                          double seconds, struct sweep_result *out)
 {
@@ -150,6 +158,7 @@ static bool results_beats(const struct sweep *sweep,
 
 void sweep_front(const struct sweep *sweep, struct sweep_result *results)
 {
+    /* every pair: 10^4 runs at the most */
     for (int64_t i = 0; i < sweep->runs; i++) {
         results[i].front =
             results[i].state == SWEEP_FINISHED && !isnan(results[i].quality);
@@ -201,6 +210,7 @@ enum err sweep_print(const struct sweep *sweep,
         int64_t i = next_best(sweep, results, done);
         const struct sweep_result *r = &results[i];
         char name[SWEEP_NAME_BYTES];
+        assert(i >= 0);
         done[i] = true;
         sweep_name(sweep, i, name);
         clean_fprintf(out, "%c %10s%8lld", r->front ? '*' : ' ',

@@ -1,5 +1,10 @@
 /* Starts the runs of a sweep: one after the other, each in a process that gets
- * our signals; one in our place; or all that are left as an array of jobs. */
+ * our signals; one in our place; or all that are left as an array of jobs.
+ *
+ * Signals are the difficult part. One that comes between the fork and the moment
+ * when the child's number is known would not reach the run, so
+ * all are blocked there and the child gets the mask that was before. The number is
+ * forgotten before the child is reaped, for then it may be another process's. */
 #include "src/sweep/sweep.h"
 
 #include <assert.h>
@@ -103,6 +108,8 @@ static enum err run_command(char **command, int *code)
     return ERR_OK;
 }
 
+/* What may go well another time (EXIT_RETRY) is tried again at once; a run that
+ * ends otherwise is left as it is. */
 static enum err run_one(const struct sweep *sweep, int64_t number, int *code)
 {
     enum err rc = ERR_OK;
@@ -193,6 +200,7 @@ static enum err run_unfinished(const struct sweep *sweep, char *text,
 static void run_quote(char *out, size_t bytes, const char *text)
 {
     size_t used = 0;
+    assert(bytes > 8);
     out[used++] = '\'';
     for (const char *p = text; *p != '\0' && used + 6 < bytes; p++)
         if (*p == '\'')
@@ -203,6 +211,9 @@ static void run_quote(char *out, size_t bytes, const char *text)
     out[used] = '\0';
 }
 
+/* One array whose jobs are the numbers of those that are left, each of which calls
+ * this program again with its number: what runs is then in one place, and a job
+ * that Slurm requeues goes on with the same run. */
 enum err sweep_run_submit(const struct sweep *sweep, const char *file,
                           int *exit_code)
 {
