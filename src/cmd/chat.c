@@ -1,4 +1,6 @@
-/* tessera-chat MODEL: a conversation, on a terminal or from a pipe. */
+/* tessera-chat MODEL: a conversation, on a terminal or from a pipe. Answers go to
+ * standard output and all else to standard error, so that a pipe has the model's
+ * words alone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +43,7 @@ static enum err show(void *arg, size_t prompt, const char *text, size_t bytes)
     return generate_texts_show(text, bytes);
 }
 
+/* An answer is over: why, if not by itself, and it becomes part of the talk. */
 static enum err answered(void *arg, size_t prompt,
                          const struct generate_result *result)
 {

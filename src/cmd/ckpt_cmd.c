@@ -1,5 +1,10 @@
 /* What the commands of tessera-ckpt share: JSON, forms of tensors, checks of
- * paths. */
+ * paths.
+ *
+ * People name the wrong one of four folders: the run, its folder checkpoints, one
+ * checkpoint, or something else. Each of these is told apart here before a command
+ * looks into it, and the message names the folder that was probably meant; "no
+ * manifest" would be true of three of them and help with none. */
 #include "src/cmd/ckpt_cmd.h"
 
 #include <assert.h>
@@ -42,7 +47,8 @@ enum err ckpt_cmd_need_run(const char *run_dir)
                : err_set(ERR_USAGE, "%s: no such run directory", run_dir);
 }
 
-/* "a/run" of "a/run/checkpoints/"; empty: it does not end so. */
+/* "a/run" of "a/run/checkpoints/"; empty: it does not end so. By the name alone:
+ * the folder need not be there. */
 static enum err above_root(const char *path, char run_dir[FSIO_PATH_MAX])
 {
     static const char name[] = "checkpoints";
@@ -82,7 +88,7 @@ enum err ckpt_cmd_need_root(const char *run_dir)
     return ERR_OK;
 }
 
-/* Say which one to give instead. */
+/* For a command that changes or copies one checkpoint: which one must be said. */
 static enum err is_run(const char *run_dir)
 {
     enum err rc = ERR_OK;
@@ -136,6 +142,7 @@ enum err ckpt_cmd_find_checkpoint(const char **path, char room[FSIO_PATH_MAX])
     if (is_checkpoint(*path) || !fsio_exists(room))
         return ckpt_cmd_need_checkpoint(*path);
     TRY(ckpt_index_newest(room, *path));
+    assert(is_checkpoint(room));
     *path = room;
     return ERR_OK;
 }

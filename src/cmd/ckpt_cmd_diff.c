@@ -1,5 +1,8 @@
 /* tessera-ckpt diff: shows what checkpoint/tools/ckpt_diff.c finds between two
- * checkpoints, tensor by tensor. */
+ * checkpoints, tensor by tensor. Whether they are equal is what their digests would
+ * say: tensors and step. The state is shown and does not count, since every run has
+ * a uuid and times of its own. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +21,13 @@ static const char *kind_name(enum ckpt_diff_kind kind)
 {
     static const char *const names[] = { "equal", "values", "form", "only in a",
                                          "only in b" };
+    assert((size_t)kind < sizeof names / sizeof names[0]);
     return names[kind];
 }
 
 static json_t *diff_json(const struct ckpt_diff *diff)
 {
+    assert(diff->a != NULL || diff->b != NULL);
     const char *name = diff->a != NULL ? diff->a->name : diff->b->name;
     if (diff->kind != CKPT_DIFF_VALUES)
         return json_pack("{s:s, s:s}", "name", name, "result",
@@ -66,6 +71,7 @@ static void print_diff(const struct ckpt_diff *diff)
     }
 }
 
+/* Of each tensor of either checkpoint; equal ones are counted, and named in JSON. */
 static enum err take(void *arg, const struct ckpt_diff *diff)
 {
     struct compared *compared = arg;
@@ -97,6 +103,7 @@ static void print_state(const json_t *states)
 
 enum err ckpt_cmd_diff(struct ckpt_cmd *cmd)
 {
+    assert(cmd->paths[0] != NULL && cmd->paths[1] != NULL);
     enum err rc = ERR_OK;
     struct ckpt_manifest *a = NULL, *b = NULL;
     json_t *states = NULL;

@@ -1,5 +1,12 @@
-/* interval: how often to save, from given numbers or from what a run has
- * measured; what is given on the command line counts more. */
+/* tessera-ckpt interval: how often to save, from given numbers or from what a run
+ * has measured; what is given on the command line counts more.
+ *
+ * The formula is checkpoint/ckpt_interval.h's; here its inputs are found. The
+ * hardest is how often a node fails, of which a run has seen little: a run without
+ * a failure must not be told that there are none. So the mean starts from a prior,
+ * one failure in so many node-hours, and each hour and failure that the ledger
+ * tells moves it; a long run is judged by what happened to it. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -25,6 +32,8 @@ static double interval_chosen(double given, double measured)
     return given >= 0 ? given : measured;
 }
 
+/* What a failure costs beyond the lost work, the way to the next step, was seen as
+ * well; a run without one has none, and gets a guess. */
 static enum err from_run(const struct ckpt_cmd *cmd,
                          struct ledger_history *ledger, struct plan *plan)
 {
@@ -38,6 +47,7 @@ static enum err from_run(const struct ckpt_cmd *cmd,
     double node_mtbf_h = ckpt_interval_node_mtbf_h(
         cmd->prior_hours, ledger->node_hours, ledger->failures);
     int nodes = ledger->nodes > 0 ? ledger->nodes : 1;
+    assert(ledger->failures >= 0 && ledger->node_hours >= 0);
     plan->ledger = ledger;
     plan->input.cost_s = interval_chosen(plan->input.cost_s, ledger->cost_s);
     plan->input.persist_s =
@@ -53,6 +63,7 @@ static enum err from_run(const struct ckpt_cmd *cmd,
 static const char *limit_name(enum ckpt_interval_limit limit)
 {
     static const char *const names[] = { "exact", "persist", "overhead" };
+    assert((size_t)limit < sizeof names / sizeof names[0]);
     return names[limit];
 }
 
@@ -140,6 +151,7 @@ enum err ckpt_cmd_interval(struct ckpt_cmd *cmd)
     input->restart_s = interval_chosen(input->restart_s, RESTART_S);
     input->detect_s = interval_chosen(input->detect_s, 0);
     input->overhead_max = interval_chosen(input->overhead_max, 0);
+    assert(input->persist_s >= 0 && input->restart_s >= 0);
     TRY(ckpt_interval(input, &plan.best));
     /* Upwards: a limit must hold, and near the best T the loss is flat. */
     if (plan.ledger != NULL && ledger.step_s > 0)

@@ -1,5 +1,8 @@
 /* tessera-ckpt prune: deletes what nobody wants to go back to, by the rules of
- * checkpoint/files/ckpt_index_retain.c. */
+ * checkpoint/files/ckpt_index_retain.c, as the training itself does after a save.
+ * It holds the run's lock meanwhile: a job that starts now would find a checkpoint
+ * and see it go while it is loaded. --dry-run only looks and takes no lock. */
+#include <assert.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -33,11 +36,14 @@ static enum err folder_bytes(const char *path, int64_t *bytes)
     return ERR_OK;
 }
 
+/* The size is looked at before, since afterwards there is none; what was deleted is
+ * told one by one, so that an interrupted prune has told what it did. */
 static enum err prune_step(const struct ckpt_cmd *cmd, int64_t step,
                            json_t *removed, int64_t *bytes)
 {
     char path[FSIO_PATH_MAX], size[32];
     int64_t own;
+    assert(step >= 0);
     TRY(ckpt_index_path(path, cmd->paths[0], step));
     TRY(folder_bytes(path, &own));
     if (!cmd->dry_run)
@@ -59,6 +65,7 @@ static enum err prune_step(const struct ckpt_cmd *cmd, int64_t step,
 static enum err prune(const struct ckpt_cmd *cmd, json_t *removed,
                       int64_t *bytes)
 {
+    assert(cmd->keep > 0 || cmd->keep_every > 0);
     enum err rc = ERR_OK;
     struct ckpt_retention retention = { .keep =
                                             cmd->keep > 0 ? (int)cmd->keep : 1,

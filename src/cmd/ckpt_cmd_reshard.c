@@ -12,7 +12,8 @@
 
 enum err ckpt_cmd_reshard(struct ckpt_cmd *cmd)
 {
-    assert(cmd->paths[1] != NULL && cmd->ranks > 0);
+    assert(cmd->paths[1] != NULL && cmd->ranks > 0 &&
+           cmd->ranks <= CKPT_RESHARD_RANKS_MAX);
     int64_t bytes;
     char size[32];
     TRY(ckpt_reshard(cmd->paths[0], cmd->paths[1], (int)cmd->ranks, &bytes));
@@ -25,6 +26,8 @@ enum err ckpt_cmd_reshard(struct ckpt_cmd *cmd)
     return ERR_OK;
 }
 
+/* The view is made of the manifest and names shards that are there, so its bytes
+ * can be made again at any time. */
 enum err ckpt_cmd_view(struct ckpt_cmd *cmd)
 {
     enum err rc = ERR_OK;

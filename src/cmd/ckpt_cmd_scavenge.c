@@ -1,5 +1,12 @@
-/* scavenge: before a job ends, what only its nodes have goes into the run
- * directory. Started by the launch script, once on each node. */
+/* tessera-ckpt scavenge: before a job ends, what only its nodes have goes into the
+ * run directory. Started by the launch script, once on each node.
+ *
+ * Checkpoints on the nodes may be taken every few minutes and shared ones every
+ * hour; when the job's nodes are given back, what the former have more is gone. The
+ * ranks of the training are dead by then and perhaps a node, so one process on each
+ * node that is left tells what it has, and the newest step that can be put
+ * together is written where the next job looks. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,6 +31,7 @@ static enum err scavenge_record(const char *run_dir,
 {
     int next;
     TRY(ledger_next_attempt(run_dir, &next));
+    assert(scavenged->step >= 0 && next >= 1);
     return ledger_append(run_dir, "commit", next - 1,
                          json_pack("{s:I, s:I, s:f, s:b}", "step",
                                    (json_int_t)scavenged->step, "bytes",
@@ -56,11 +64,15 @@ static enum err open_run(const struct ckpt_cmd *cmd, struct lock **lock)
     return ckpt_sweep(cmd->paths[0]);
 }
 
+/* Rank 0 alone touches the run directory and holds its lock; ranks agree on whether
+ * it could before anybody reads gigabytes. A ledger without the line is worth a
+ * warning, not the checkpoint, which is there. */
 static enum err scavenge(struct comm *comm, const struct ckpt_cmd *cmd,
                          struct lock **lock)
 {
     enum err rc = ERR_OK;
     bool first = comm_rank(comm) == 0;
+    assert(cmd->local_dir != NULL);
     char attempt[64];
     struct on_checkpoint_local local = { .own.fd = -1 };
     struct ckpt_scavenged scavenged;

@@ -1,4 +1,8 @@
-/* tessera-ckpt show and digest: what a checkpoint holds. */
+/* tessera-ckpt show and digest: what a checkpoint holds. Without --stats show reads
+ * the manifest alone, whatever the size of the checkpoint. With it
+ * every tensor is put together from all shards and checked on the way;
+ * statistics are of finite values, and counts tell of the others. */
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +20,7 @@ static json_t *tensor_json(const struct ckpt_tensor *tensor,
                            const struct ckpt_stats *stats)
 {
     json_t *shape = json_array();
+    assert(tensor->dims >= 0 && tensor->dims <= CKPT_DIMS_MAX);
     for (int d = 0; d < tensor->dims; d++)
         json_array_append_new(shape, json_integer(tensor->shape[d]));
     json_t *object = json_pack("{s:s, s:s, s:o}", "name", tensor->name, "dtype",
@@ -52,7 +57,8 @@ static void print_tensor(const struct ckpt_tensor *tensor,
            stats->inf, stats->zero);
 }
 
-/* Every tensor as text, or into the array. */
+/* Every tensor as text, or into the array. Text comes tensor by tensor, for
+ * statistics of a large checkpoint take minutes. */
 static enum err show_tensors(const struct ckpt_cmd *cmd,
                              const struct ckpt_manifest *manifest,
                              json_t *array)
@@ -98,6 +104,8 @@ static enum err print_members(const char *title, json_t *object)
     return ERR_OK;
 }
 
+/* All in one document, which is printed when it is whole: what fails on the way
+ * leaves no half of one. */
 static enum err show_json(const struct ckpt_cmd *cmd,
                           const struct ckpt_manifest *manifest)
 {

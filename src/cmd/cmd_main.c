@@ -1,4 +1,9 @@
-/* Mains: from the command line to the exit code. */
+/* Mains: from the command line to the exit code. What is the same in all programs
+ * is here: that a call without arguments shows the usage, that --help is a result
+ * and goes to standard output while a mistake is none and goes to standard error,
+ * that an error is one line with the program's name, and which code it ends with.
+ * The exit codes are a contract with the launch script (src/job/exit_code.h): they
+ * say whether another attempt may help. */
 #include "src/cmd/cmd_main.h"
 
 #include <assert.h>
@@ -9,6 +14,7 @@
 int cmd_main_end(const struct cmd_main *cmd, enum err rc, int exit_code)
 {
     /* before the error, so that the two come in order on one terminal */
+    assert(exit_code >= 0 && exit_code < 256);
     bool printed = fflush(stdout) == 0 && !ferror(stdout);
     if (rc == ERR_OK && !printed)
         rc = err_errno("standard output");
@@ -45,6 +51,7 @@ int cmd_main(const struct cmd_main *cmd, int argc, char **argv)
     if (cmd_main_options(cmd, argc, argv, &options, &exit_code))
         return exit_code;
     exit_code = EXIT_DONE;
+    assert(cmd->run != NULL && !options.help && !options.version);
     enum err rc = cmd->run(&options, &exit_code);
     return cmd_main_end(cmd, rc, exit_code);
 }

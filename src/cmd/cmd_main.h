@@ -1,4 +1,6 @@
-/* What the mains of several programs share. */
+/* What the mains of several programs share. Most are a struct of options with its
+ * rows and a function, which cmd_main() calls; those that must start ranks between
+ * the two, or end otherwise, call its two halves. */
 #pragma once
 
 #include "src/base/settings/options.h"

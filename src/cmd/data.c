@@ -1,4 +1,6 @@
-/* tessera-data: make, describe and check data sets. */
+/* tessera-data: make, describe and check data sets. One table of commands, each
+ * with the rows of options that it takes; all options lie in one struct, for
+ * commands share most of them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

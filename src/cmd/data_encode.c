@@ -1,6 +1,10 @@
-/* Text to tokens and back. */
+/* tessera-data encode and decode: text to tokens and back, between standard input
+ * and output, to look at what a tokenizer does. The whole input is one text: cut
+ * into parts it would have other tokens where it was cut. Decoding needs no such
+ * care and writes token by token, though a character may come in several. */
 #include "src/cmd/data_cmd.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,6 +35,8 @@ static enum err encode_read(struct buffer *text)
     }
 }
 
+/* What is no text is refused, as in tokenize: a compressed file would become tokens
+ * without a word. */
 enum err data_encode(struct data_options *options)
 {
     enum err rc = ERR_OK;
@@ -72,6 +78,7 @@ static enum err encode_number(const struct buffer *text, size_t *at,
     char number[ENCODE_DIGITS_MAX + 1];
     char *end = NULL;
     size_t length = 0;
+    assert(*at < text->bytes && text->data[*at] > ' ');
     while (*at + length < text->bytes && text->data[*at + length] > ' ')
         length++;
     snprintf(number, sizeof number, "%.*s",

@@ -1,4 +1,11 @@
-/* Fine-tuning data: options, and what is told when it is made. */
+/* tessera-data tokenize --chat and --prompts: options of fine-tuning data, and what
+ * is told when it is made.
+ *
+ * The command is the same as for text, since users think of it as one; but most
+ * options mean something for one of the two alone. A list names those of either,
+ * and one that has no meaning is refused: silently ignored it would be taken for
+ * done. What was cut, dropped or not used is told at the end, for all of it changes
+ * what a model learns. */
 #include "src/cmd/data_cmd.h"
 
 #include <assert.h>
@@ -95,6 +102,7 @@ static void data_finetune_tell(const struct tokenize_finetune_options *options,
 {
     int64_t samples = result->samples + result->eval_samples;
     double cells = (double)samples * (double)options->rules.seq_len;
+    assert(result->tokens >= result->learned && samples >= 0);
     clean_printf("%s: %" PRId64 " samples of %" PRId64 " examples, %" PRId64
                  " tokens, %" PRId64 " of them learned, %.1f %% padding\n",
                  options->out, samples,
@@ -139,6 +147,7 @@ enum err data_finetune_run(struct data_options *options, const char *template)
             template != NULL ? tokenize->tokenizer : CHAT_TEMPLATE_DEFAULT;
         finetune->template_text = template;
     }
+    assert(tokenize->out != NULL);
     finetune->rules.seq_len = tokenize->seq_len;
     finetune->eos_token = tokenize->eos_given ? tokenize->eos_token : -1;
     finetune->shard_bytes = tokenize->shard_bytes;

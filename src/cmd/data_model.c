@@ -1,6 +1,10 @@
-/* The tokenizer of --tokenizer NAME: by name, of a file, or of a model. */
+/* The tokenizer of --tokenizer NAME: by name, of a file, or of a model. A model's
+ * folder has a tokenizer.json that could be read as it is, but which of its tokens
+ * end a text is said by the model's numbers, and the two may differ. So a model is
+ * asked first, if it is one that we know, and the file is what is left. */
 #include "src/cmd/data_cmd.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +50,8 @@ static const char *model_stem(const char *name)
     return slash == NULL || slash[1] == '\0' ? name : slash + 1;
 }
 
+/* Its tokenizer as the model uses it: with the numbers of the tokens that begin and
+ * end its texts, and the template that it was taught with. */
 static enum err model_of_weights(const char *name, struct tokenizer **tokenizer,
                                  char **template)
 {
@@ -80,6 +86,7 @@ enum err data_model_tokenizer(const char *name, struct tokenizer **tokenizer,
                               char **template)
 {
     struct stat status;
+    assert(template == NULL || *template == NULL);
     if (!model_is_file(name) && stat(name, &status) == 0)
         return model_of_weights(name, tokenizer, template);
     /* A model's numbers say which token ends a text, where names may differ; a

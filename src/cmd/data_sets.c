@@ -1,5 +1,7 @@
 /* tessera-data head, info --columns, merge, split: looks at data sets and makes
- * others of them. */
+ * others of them. A data set's tokens can be looked at whatever its format; columns
+ * are MDS' own, and are printed of sets that nothing here could train on. merge
+ * links the shards of its sets where the file system lets it. */
 #include "src/cmd/data_cmd.h"
 
 #include <assert.h>
@@ -49,6 +51,7 @@ enum err data_columns_cat(const struct data_options *options)
     TRY_OUT(mds_table_open(options->operands[0], &table));
     TRY_OUT(mds_table_check(table, options->column));
     int64_t samples = mds_table_index(table)->samples;
+    assert(options->from >= 0 && options->count >= 0);
     int64_t end = options->from > samples - options->count
                       ? samples
                       : options->from + options->count;
@@ -68,6 +71,7 @@ out:
 
 #define HEAD_SAMPLES 3 /* of text */
 
+/* As text unless it is said otherwise: whoever looks at a data set wants to read. */
 enum err data_head(struct data_options *options)
 {
     assert(options->operand_count == 1);
@@ -98,6 +102,7 @@ enum err data_merge(struct data_options *options)
     const char *out = options->tokenize.out;
     TRY(merge_sets(out, options->operands, options->operand_count,
                    stop_requested, &result));
+    assert(result.copied >= 0);
     clean_printf("%s: %" PRId64 " samples, %" PRId64 " tokens, %" PRId64
                  " shards",
                  out, result.samples, result.tokens, result.shards);

@@ -1,4 +1,6 @@
-/* Learning a tokenizer: options, and what is told of it. */
+/* tessera-data train-tokenizer: its options, and what is told of it. A text may not
+ * have as many pairs that are worth a token as were asked for; that is told and no
+ * failure, for the tokenizer is as good as the text allows. */
 #include "src/cmd/data_cmd.h"
 
 #include <assert.h>

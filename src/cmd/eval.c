@@ -1,5 +1,7 @@
 /* tessera-eval: tasks, gauntlets and perplexity of a model, alone or on the
- * ranks that mpirun or srun starts. */
+ * ranks that mpirun or srun starts. Each rank reads the command line, and rank 0
+ * speaks for all; only one that has lost the others speaks for itself, and ends
+ * them all, since nobody can be asked any more. */
 #include "kernels/kernels.h"
 #include "src/base/log.h"
 #include "src/cmd/cmd_main.h"
@@ -8,6 +10,7 @@
 
 #define TIMEOUT_S 86400.0 /* ranks may end at different times */
 
+/* Ranks wait for each other as long as it takes: one may have the long examples. */
 static int run(int argc, char **argv, const struct eval_options *options)
 {
     enum err rc = ERR_OK;

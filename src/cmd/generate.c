@@ -2,6 +2,8 @@
 #include "src/cmd/cmd_main.h"
 #include "src/generate/generate_texts.h"
 
+/* Greedily, unless the model or somebody says otherwise: without a word the same
+ * prompt has the same continuation. */
 static enum err run(const struct options *options, int *exit_code)
 {
     enum err rc = ERR_OK;

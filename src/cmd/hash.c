@@ -1,5 +1,10 @@
 /* tessera-hash: trains a tiny model of each style and compares the bits with
- * README's digests, on this machine or on all ranks of a job. */
+ * README's digests, on this machine or on all ranks of a job. It answers the
+ * question that everything else rests on, whether a machine computes the same bits
+ * as every other, in seconds and without sources or data. Users may say how to
+ * compute (threads, strategy, instruction set), not what: a digest must be the same
+ * in all of these ways. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,12 +53,14 @@ static enum err choose_style(const char *name, struct arguments *out)
     for (int i = 0; hash_style_name(i) != NULL; i++) {
         if (strcmp(hash_style_name(i), name) != 0)
             continue;
+        assert(i < STYLES_MAX);
         out->any = out->chosen[i] = true;
         return ERR_OK;
     }
     return err_set(ERR_USAGE, "no style '%s'; --help lists them", name);
 }
 
+/* Styles and settings come in any order; what has a '=' is a setting. */
 static enum err parse(const struct options *options, struct arguments *out)
 {
     out->overrides = options->operands; /* moved to the front */
@@ -81,6 +88,7 @@ static const char *expected(const char *style)
 static bool report(const char *style, const char *digest)
 {
     const char *want = expected(style);
+    assert(strlen(digest) == HASH_STYLE_DIGITS);
     bool same = strcmp(digest, want) == 0;
     printf("hash: %s %s %s%s\n", style, digest,
            same ? "ok" : "differs, README has ",
@@ -114,6 +122,8 @@ static enum err hash_styles(struct comm *comm,
     return ERR_OK;
 }
 
+/* With --alone each rank is a run of its own: one that differs is a machine that
+ * computes other bits, and the job's exit code tells. */
 static int hash(int argc, char **argv, const struct arguments *arguments)
 {
     enum err rc = ERR_OK;

@@ -1,5 +1,7 @@
 /* tessera-health: is this node fit for a job? It reads options and prints
- * verdicts; the checks are in healthcheck/. See docs/man/tessera-health.1. */
+ * verdicts; the checks are in healthcheck/. See docs/man/tessera-health.1. A bad
+ * verdict counts more than any trouble in telling it: a node that is sick and cannot
+ * write its file ends as sick. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,5 +1,7 @@
 /* tessera-health --pairs: tests ranks against each other. It is left out of
- * node-health, which needs no MPI (health_args.h). */
+ * node-health, which needs no MPI (health_args.h). A slow link has two ends, and
+ * one measurement does not say which; members of a suspicious pair meet
+ * others, and the one that is suspicious with all of them is the sick one (healthcheck/health_pair.h). */
 #include "healthcheck/health_pair.h"
 
 #include "src/base/clock.h"

@@ -40,6 +40,8 @@ static const struct command {
       hf_verify },
 };
 
+/* Signals are remembered and looked for between pieces of the work, so that what
+ * was begun is removed. */
 static enum err run(const struct options *options, int *exit_code)
 {
     struct hf_cmd *cmd = options->into;

@@ -1,5 +1,9 @@
 /* tessera-plan [CFG] [key=value ...]: what a run would need and how long it
- * would take, before anything is queued. */
+ * would take, before anything is queued. It reads settings as tessera-train does
+ * and judges them likewise, but starts nothing and needs neither data nor GPUs: what
+ * is not there leaves its figures open. A configuration may be half done, one preset
+ * is enough. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +54,7 @@ static enum err check(const struct options *line, struct plan_options *options)
                        "--write-rate, too");
     if (line->operand_count > 0 && strchr(line->operands[0], '=') == NULL)
         options->path = line->operands[first++];
+    assert(first <= line->operand_count);
     options->overrides = line->operands + first;
     options->override_count = line->operand_count - first;
     return ERR_OK;
@@ -61,6 +66,7 @@ static void list_presets(void)
         puts(model_preset_names[i]);
 }
 
+/* The way of tessera-train to its settings, up to where it would start. */
 static enum err run(const struct options *line, int *exit_code)
 {
     enum err rc = ERR_OK;

@@ -1,4 +1,6 @@
-/* tessera-report RUN...: what runs have come to, as a page and figures. */
+/* tessera-report RUN...: what runs have come to, as a page and figures. It reads
+ * files that others write at this moment and writes none of theirs. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +52,7 @@ static enum err write_all(const struct report_options *options,
 {
     if (options->out != NULL)
         TRY(report_html(report, options->out));
+    assert(options->out != NULL || options->json != NULL);
     if (options->json != NULL)
         TRY(report_json(report, options->json));
     if (options->out != NULL)
@@ -57,6 +60,8 @@ static enum err write_all(const struct report_options *options,
     return ERR_OK;
 }
 
+/* All runs are read before anything is written: a run that cannot be read leaves
+ * the page of yesterday. */
 static enum err run(const struct options *options, int *exit_code)
 {
     enum err rc = ERR_OK;

@@ -29,6 +29,7 @@ static const struct options_row rows[] = {
     { 0 },
 };
 
+/* A table for people, in any case, and JSON if it is asked for. */
 static enum err compare(const struct sweep *sweep, struct output *json)
 {
     enum err rc = ERR_OK;
@@ -65,6 +66,8 @@ static enum err add_own_folder(void)
     return ERR_OK;
 }
 
+/* What is finished is left alone and what is not goes on, so a sweep that was
+ * stopped, by anybody and at any time, is continued by the same command. */
 static enum err run(const struct options *line, int *exit_code)
 {
     enum err rc = ERR_OK;

@@ -1,5 +1,8 @@
 /* tessera: list the commands, or run one: `tessera train ...` is
- * `tessera-train ...` from the same folder. */
+ * `tessera-train ...` from the same folder. Commands are found there, not in a
+ * list: what is beside this program is a command, whoever has put it there. It
+ * becomes the command and is gone, so that signals, exit codes and process numbers
+ * are the command's own. */
 #include <dirent.h>
 #include <libgen.h>
 #include <limits.h>

@@ -1,4 +1,8 @@
-/* tessera-top RUN: a run, live in the terminal. */
+/* tessera-top RUN: a run, live in the terminal. It only reads files: it needs no
+ * connection to the job, and works on any node that sees the file system. A picture
+ * is drawn whole in memory and written at once, so it does not flicker; on a
+ * terminal it has a screen of its own, which is left as it was found. */
+#include <assert.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
@@ -75,6 +79,7 @@ static struct top_frame_style style_now(const struct top_options *options)
     }
     if (style.columns < 20)
         style.columns = 20;
+    assert(style.rows > 0);
     return style;
 }
 
@@ -100,9 +105,11 @@ static enum err draw(const struct run_history *run,
     return rc;
 }
 
-/* Files that have become others are read anew. */
+/* Files that have become others are read anew: a run directory may be deleted and
+ * made again while somebody watches. */
 static enum err follow(const char *dir, struct run_history **run)
 {
+    assert(*run != NULL);
     enum err rc = run_history_update(*run);
     if (rc != ERR_DATA)
         return rc;

@@ -1,4 +1,6 @@
-/* Makes and removes the data set that tessera-hash trains on. */
+/* Makes and removes the data set that tessera-hash trains on: a real one in a
+ * folder, by the library's own writer, so that its reader takes part in what is
+ * hashed. */
 #include "src/hash/hash_style.h"
 
 #include <assert.h>

@@ -1,5 +1,11 @@
 /* The model styles of tessera-hash, and the training whose bits are hashed.
- * README has the digests that they are compared with. */
+ * README has the digests that they are compared with.
+ *
+ * A digest covers everything in which a bit may go wrong: each step's loss and
+ * gradient norm as they come, and at the end all weights and moments by name, in
+ * full, wherever the ranks have their parts of them. One flipped bit in the first
+ * step changes all that follows. A style is a handful of settings over common
+ * ones; together they reach every op and every path of the model. */
 #include "src/hash/hash_style.h"
 
 #include <assert.h>
@@ -157,6 +163,7 @@ out:
 }
 
 /* Weights and moments. */
+/* In the order of the items, which is the same on every rank. */
 static enum err digest_items(const struct run *run, XXH64_state_t *state)
 {
     enum err rc = ERR_OK;
@@ -184,6 +191,8 @@ out:
     return rc;
 }
 
+/* As tessera-train does, without listeners: nothing is written, and nothing is
+ * between the steps that could change them. */
 static enum err train(struct comm *comm, const struct train_settings *settings,
                       char digest[HASH_STYLE_DIGITS + 1])
 {

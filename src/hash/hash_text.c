@@ -1,4 +1,7 @@
-/* The text that tessera-hash trains on, made by arithmetic alone. */
+/* The text that tessera-hash trains on, made by arithmetic alone: a file would have
+ * to be there, and floats might differ. Words are drawn twice and the lower number
+ * is taken, so that low ones are frequent as in real text and there is something
+ * to learn; each word's letters are a function of its number. */
 #include "src/hash/hash_style.h"
 
 #include <assert.h>
