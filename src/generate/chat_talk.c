@@ -63,6 +63,7 @@ static void talk_drop(struct chat_talk *talk)
     free((void *)talk->messages[--talk->count].content);
 }
 
+/* A system message that was given stays, as it stood at the beginning. */
 enum err chat_talk_reset(struct chat_talk *talk)
 {
     const char *system = talk->engine->args->system;

@@ -277,6 +277,7 @@ static enum err engine_memory(const struct generate_engine *engine,
     return ERR_OK;
 }
 
+/* Memory is compared with what the machine has before any of it is asked for. */
 enum err generate_engine_start(struct generate_engine *engine,
                                int64_t sequences, int64_t positions)
 {

@@ -216,6 +216,7 @@ out:
     return rc;
 }
 
+/* Every rank has a data set of its own, so that ranks need no shared folder. */
 enum err hash_style_train(struct comm *comm, int index, char *const *overrides,
                           int override_count,
                           char digest[HASH_STYLE_DIGITS + 1])

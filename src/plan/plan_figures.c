@@ -143,6 +143,7 @@ static void add_steps(struct plan_figures *f)
         .samples_per_epoch = f->samples > 0 ? (int64_t)f->epoch_samples : 0,
     };
     double tokens_per_step = (double)rates.tokens_per_step;
+    assert(tokens_per_step > 0);
     if (f->tokens_per_s > 0)
         f->step_s = tokens_per_step / f->tokens_per_s;
     if (duration.unit == UNIT_SEC && f->step_s > 0)

@@ -275,6 +275,8 @@ static json_t *print_whole(double value)
     return value < 0 ? json_null() : json_integer((json_int_t)value);
 }
 
+/* "host" is memory beside a GPU's, and is no key where ranks compute on
+ * processors. */
 static json_t *bytes_json(const struct plan_figures *f)
 {
     struct kind kinds[KINDS];
