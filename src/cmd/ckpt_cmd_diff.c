@@ -71,7 +71,7 @@ static void print_diff(const struct ckpt_diff *diff)
     }
 }
 
-/* Of each tensor of either checkpoint; equal ones are counted, and named in JSON. */
+/* Each tensor of either checkpoint; equal ones are counted, and named in JSON. */
 static enum err take(void *arg, const struct ckpt_diff *diff)
 {
     struct compared *compared = arg;

@@ -417,7 +417,7 @@ void gauntlet_destroy(struct gauntlet *gauntlet)
     free(gauntlet);
 }
 
-/* Of a benchmark within its category, by the file's weighting. The size is that
+/* A benchmark's within its category, by the file's weighting. The size is that
  * of the task's file, whatever part of it was scored (--limit). */
 static double weight_of(const struct gauntlet *gauntlet,
                         const struct icl_set *set, int task)

@@ -216,7 +216,7 @@ static enum err lower(const uint8_t *text, size_t bytes, struct buffer *out)
     return ERR_OK;
 }
 
-/* Of \b(a|an|the)\b: between word boundaries is a whole run of letters. */
+/* The pattern \b(a|an|the)\b: between word boundaries is a whole run of letters. */
 static bool is_article(const uint8_t *word, size_t bytes)
 {
     return (bytes == 1 && word[0] == 'a') ||

@@ -18,7 +18,7 @@ struct generate_prompts {
     size_t tokens_max; /* of the longest */
 };
 
-/* Reads (prompt_file.h) and encodes them: the user's message of a chat where
+/* Reads (src/data/texts/inputs.h) and encodes them: the user's message of a chat where
  * there is a template, behind the --system message; else the text behind the
  * token that begins texts, if the tokenizer has one. Zeroed by the caller, who
  * frees in any case. */

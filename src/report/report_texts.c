@@ -7,7 +7,7 @@
 
 #define SAMPLES_MAX 24
 
-/* Of each run the scores of its newest scoring alone; the plot has the others. */
+/* The scores of each run's newest scoring alone; the plot has the others. */
 void report_texts_tasks(const struct report *report, FILE *out)
 {
     bool begun = false;
