@@ -203,11 +203,11 @@ enum err ckpt_manifest_format(const struct ckpt_manifest_head *head,
     if (out == NULL)
         return no_memory();
     bool good = print_all(out, head, shard_texts, shard_count);
-    if (fflush(out) == 0 && good)
+    if (fflush(out) == 0 && good && *text != NULL)
         fprintf(out, "%08" PRIx32 "%s", crc32c(0, *text, *bytes),
                 CKPT_MANIFEST_CRC_AFTER);
     good &= !ferror(out);
-    good &= fclose(out) == 0;
+    good &= fclose(out) == 0 && *text != NULL;
     if (good)
         return ERR_OK;
     free(*text);

@@ -13,6 +13,7 @@
 
 #include "src/base/crc32c.h"
 #include "src/base/new.h"
+#include "src/base/jsontext.h"
 
 #define CRC_TAIL_BYTES                                                         \
     (sizeof CKPT_MANIFEST_CRC_BEFORE - 1 + CRC_DIGITS +                        \
@@ -275,10 +276,12 @@ enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
     *out = NULL;
     TRY(new_zeroed(&manifest, 1));
     TRY_OUT(check_crc(text, bytes));
-    root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
-                      &error);
+    root = jsontext_load(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
+                         &error);
     if (root == NULL) {
-        rc = malformed(error.text);
+        rc = jsontext_wrong(&error) == ERR_MEMORY
+                 ? err_set(ERR_MEMORY, "%s", error.text)
+                 : malformed(error.text);
         goto out;
     }
     TRY_OUT(parse_root(root, manifest));

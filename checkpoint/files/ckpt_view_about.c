@@ -5,6 +5,7 @@
  * file of its own that is nothing but messages, and copied into every header
  * that it belongs to; its texts are in the heap once. */
 #include "checkpoint/files/ckpt_view_about.h"
+#include "src/base/jsontext.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -147,7 +148,7 @@ static void put_set(struct ckpt_h5 *file, const struct attributes *set)
 
 /* --- the whole --- */
 
-/* {"a.b": x, "c": y} as {"a": {"b": x}, "": {"c": y}} */
+/* {"a.b": x, "c": y} as {"a": {"b": x}, "": {"c": y}}; NULL: out of memory. */
 static json_t *cut_keys(json_t *flat)
 {
     const char *key;
@@ -161,10 +162,11 @@ static json_t *cut_keys(json_t *flat)
         if (length >= sizeof group || memchr(key, '/', length) != NULL)
             continue;
         memcpy(group, key, length);
-        if (json_object_get(cut, group) == NULL)
-            json_object_set_new(cut, group, json_object());
-        json_object_set(json_object_get(cut, group), length > 0 ? dot + 1 : key,
-                        value);
+        json_t *inner = json_incref(json_object_get(cut, group));
+        if (inner == NULL)
+            inner = json_object();
+        jsontext_set(&inner, length > 0 ? dot + 1 : key, json_incref(value));
+        jsontext_set(&cut, group, inner);
     }
     return cut;
 }
@@ -176,11 +178,15 @@ static bool add_root(struct ckpt_h5 *file, struct sets *root,
     json_t *own =
         json_pack("{s:i, s:I, s:i}", "format_version", FORMAT_VERSION, "step",
                   (json_int_t)manifest->step, "ranks", manifest->ranks);
-    bool good =
-        own != NULL && (manifest->state == NULL ||
-                        json_object_update_missing(own, manifest->state) == 0);
-    json_t *only = good ? json_pack("{s:O}", "", own) : NULL;
-    good = only != NULL && add_sets(file, root, only);
+    const char *key;
+    json_t *value;
+    json_object_foreach(manifest->state, key, value)
+    {
+        if (json_object_get(own, key) == NULL)
+            jsontext_set(&own, key, json_incref(value));
+    }
+    json_t *only = own != NULL ? json_pack("{s:O}", "", own) : NULL;
+    bool good = only != NULL && add_sets(file, root, only);
     if (good)
         root->list[0].of = "";
     json_decref(only);

@@ -3,6 +3,7 @@
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -123,11 +124,53 @@ enum err jsontext_make(const json_t *value, int indent, char **text)
         w.failed |= ferror(w.out) != 0;
         w.failed |= fclose(w.out) != 0;
     }
-    if (w.out != NULL && !w.failed)
+    if (w.out != NULL && !w.failed && *text != NULL)
         return ERR_OK;
     free(*text);
     *text = NULL;
     return err_set(ERR_MEMORY, "JSON: out of memory");
+}
+
+static void put(json_t **into, int failed)
+{
+    if (failed == 0)
+        return;
+    json_decref(*into);
+    *into = NULL;
+}
+
+void jsontext_set(json_t **object, const char *key, json_t *value)
+{
+    put(object, json_object_set_new(*object, key, value));
+}
+
+void jsontext_set_part(json_t **object, const char *key, size_t key_bytes,
+                       json_t *value)
+{
+    put(object, json_object_setn_new(*object, key, key_bytes, value));
+}
+
+void jsontext_append(json_t **array, json_t *value)
+{
+    put(array, json_array_append_new(*array, value));
+}
+
+json_t *jsontext_load(const char *text, size_t bytes, size_t flags,
+                      json_error_t *problem)
+{
+    errno = 0;
+    json_t *root = json_loadb(text, bytes, flags, problem);
+    if (root == NULL && errno == ENOMEM) {
+        snprintf(problem->text, sizeof problem->text, "out of memory");
+        problem->text[sizeof problem->text - 1] = json_error_out_of_memory;
+    }
+    return root;
+}
+
+enum err jsontext_wrong(const json_error_t *problem)
+{
+    return json_error_code(problem) == json_error_out_of_memory ? ERR_MEMORY
+                                                                : ERR_DATA;
 }
 
 json_t *jsontext_string(const char *text)
@@ -284,10 +327,10 @@ enum err json_split_value(const struct json_member *member, json_t **object)
     at += member->value_bytes;
     *at = '}';
     json_error_t problem;
-    *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
+    *object = jsontext_load(text, bytes, JSON_REJECT_DUPLICATES, &problem);
     free(text);
     if (*object == NULL)
-        return err_set(ERR_DATA, "%.*s: no JSON: %s", shown, member->key,
-                       problem.text);
+        return err_set(jsontext_wrong(&problem), "%.*s: no JSON: %s", shown,
+                       member->key, problem.text);
     return ERR_OK;
 }

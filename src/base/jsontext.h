@@ -24,6 +24,21 @@ json_t *jsontext_real(double value);
  * need not be, nor an error text that was cut. NULL: out of memory. */
 json_t *jsontext_string(const char *text);
 
+/* Puts a new value into an object, or behind an array's end. Where that fails,
+ * for want of memory, the object or array goes, and is NULL: who makes something
+ * of many parts looks once, at the end. */
+void jsontext_set(json_t **object, const char *key, json_t *value);
+void jsontext_set_part(json_t **object, const char *key, size_t key_bytes,
+                       json_t *value);
+void jsontext_append(json_t **array, json_t *value);
+
+/* json_loadb(), whose error tells a text that is wrong from memory that is
+ * missing: jansson calls a string that it has no room for an invalid token. */
+json_t *jsontext_load(const char *text, size_t bytes, size_t flags,
+                      json_error_t *problem);
+/* The kind of that error: ERR_MEMORY, or ERR_DATA. */
+enum err jsontext_wrong(const json_error_t *problem);
+
 /* An object of JSON, member by member, in one pass and without memory: for
  * files in which there may be a million members, each of them small, or a
  * million lines. Who reads a member's value gives it to jansson, which checks

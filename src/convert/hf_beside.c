@@ -71,10 +71,10 @@ static enum err bytes_json(const struct tokenizer *tokenizer, char **text)
         while (alphabet.byte[point] != b)
             point++;
         assert(alphabet.byte[point] == b);
-        json_object_setn_new(vocab, (const char *)name,
-                             unicode_put(point, name), json_integer(b));
+        jsontext_set_part(&vocab, (const char *)name, unicode_put(point, name),
+                          json_integer(b));
     }
-    json_object_set_new(vocab, end, json_integer(eos));
+    jsontext_set(&vocab, end, json_integer(eos));
     json_t *root = json_pack(
         "{s:s, s:n, s:n, s:[{s:i, s:s, s:b, s:b, s:b, s:b, s:b}], s:n, s:o, "
         "s:o, s:o, s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:[]}}",
@@ -114,10 +114,10 @@ out:
 
 /* --- the files --- */
 
-/* What the model has brought with it, and what it lacks of that. New; NULL: it is
- * no JSON. */
-static json_t *make_generation(const struct weights_about *about)
+/* What the model has brought with it, and what it lacks of that. New. */
+static enum err make_generation(const struct weights_about *about, json_t **out)
 {
+    json_error_t problem;
     const struct {
         const char *key;
         int32_t token;
@@ -125,45 +125,49 @@ static json_t *make_generation(const struct weights_about *about)
                    { "eos_token_id", about->eos },
                    { "pad_token_id",
                      about->pad >= 0 ? about->pad : about->eos } };
-    json_t *root = about->generation != NULL
-                       ? json_loads(about->generation, 0, NULL)
-                       : json_object();
+    const char *text = about->generation != NULL ? about->generation : "{}";
+    json_t *root = jsontext_load(text, strlen(text), 0, &problem);
+    enum err wrong = root == NULL ? jsontext_wrong(&problem) : ERR_DATA;
+    *out = NULL;
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return err_set(wrong,
+                       "%s: its generation_config.json is no JSON "
+                       "object",
+                       about->path);
+    }
     for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
         const json_t *said = json_object_get(root, tokens[t].key);
         if (tokens[t].token >= 0 && (said == NULL || json_is_null(said)))
-            json_object_set_new(root, tokens[t].key,
-                                json_integer(tokens[t].token));
+            jsontext_set(&root, tokens[t].key, json_integer(tokens[t].token));
     }
-    return root;
+    *out = root;
+    return root != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
 }
 
 static enum err write_generation(const struct weights_about *about,
                                  const char *folder)
 {
-    json_t *root = make_generation(about);
-    if (!json_is_object(root)) {
-        json_decref(root);
-        return err_set(ERR_DATA,
-                       "%s: its generation_config.json is no JSON "
-                       "object",
-                       about->path);
-    }
+    json_t *root = NULL;
+    TRY(make_generation(about, &root));
     return write_json(folder, hf_files_name(HF_FILE_GENERATION_CONFIG), root);
 }
 
 /* The ends are all of them. transformers does not train the embedding of this
  * file's padding, so an end that fills up texts, too, is not told here. */
-static void set_ids(json_t *root, const struct weights_about *about)
+static enum err set_ids(json_t **root, const struct weights_about *about)
 {
-    json_t *generation = make_generation(about);
+    json_t *generation = NULL;
+    TRY(make_generation(about, &generation));
     json_t *ends = json_object_get(generation, "eos_token_id");
     if (about->bos >= 0)
-        json_object_set_new(root, "bos_token_id", json_integer(about->bos));
+        jsontext_set(root, "bos_token_id", json_integer(about->bos));
     if (ends != NULL)
-        json_object_set(root, "eos_token_id", ends);
+        jsontext_set(root, "eos_token_id", json_incref(ends));
     if (about->pad >= 0 && about->pad != about->eos)
-        json_object_set_new(root, "pad_token_id", json_integer(about->pad));
+        jsontext_set(root, "pad_token_id", json_integer(about->pad));
     json_decref(generation);
+    return ERR_OK;
 }
 
 static enum err write_config(const struct hf_model *model, enum arch arch,
@@ -174,7 +178,11 @@ static enum err write_config(const struct hf_model *model, enum arch arch,
                        &text));
     json_t *root = json_loads(text, 0, NULL);
     free(text);
-    set_ids(root, model->about);
+    enum err rc = set_ids(&root, model->about);
+    if (rc != ERR_OK) {
+        json_decref(root);
+        return rc;
+    }
     return write_json(folder, "config.json", root);
 }
 
@@ -194,8 +202,9 @@ static enum err make_name(const struct hf_files *files, const char *key,
                        "%s",
                        token, key);
     *out = text == NULL ? NULL : json_string(text);
+    bool lost = text != NULL && *out == NULL;
     free(text);
-    return ERR_OK;
+    return lost ? err_set(ERR_MEMORY, "no memory for %s", key) : ERR_OK;
 }
 
 static enum err write_tokenizer(const struct hf_model *model,
@@ -220,11 +229,10 @@ static enum err write_tokenizer(const struct hf_model *model,
     TRY_OUT(make_name(&files, "pad_token", about->pad, &pad));
     root = bpe_train_config(bos, eos, pad);
     bos = eos = pad = NULL;
-    json_object_set_new(root, "model_max_length",
-                        json_integer(about->config.max_seq_len));
+    jsontext_set(&root, "model_max_length",
+                 json_integer(about->config.max_seq_len));
     if (about->chat_template != NULL)
-        json_object_set_new(root, "chat_template",
-                            json_string(about->chat_template));
+        jsontext_set(&root, "chat_template", json_string(about->chat_template));
     rc = write_json(folder, hf_files_name(HF_FILE_TOKENIZER_CONFIG), root);
     root = NULL;
     if (rc == ERR_OK && about->chat_template != NULL)

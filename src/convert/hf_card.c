@@ -38,18 +38,19 @@ static void put_shape(FILE *out, const struct hf_model *model, const char *what,
                 config->experts, config->experts_top_k);
 }
 
-static void put_plain(FILE *out, const json_t *state, const char *key,
-                      const char *title)
+static enum err put_plain(FILE *out, const json_t *state, const char *key,
+                          const char *title)
 {
     char *text = NULL;
     const json_t *value = json_object_get(state, key);
     if (value == NULL)
-        return;
-    if (json_is_string(value))
-        fprintf(out, "| %s | %s |\n", title, json_string_value(value));
-    else if (jsontext_make(value, 0, &text) == ERR_OK)
-        fprintf(out, "| %s | %s |\n", title, text);
+        return ERR_OK;
+    if (!json_is_string(value))
+        TRY(jsontext_make(value, 0, &text));
+    fprintf(out, "| %s | %s |\n", title,
+            text != NULL ? text : json_string_value(value));
     free(text);
+    return ERR_OK;
 }
 
 /* The data sets of all parts of the run. */
@@ -74,7 +75,7 @@ static void put_data(FILE *out, const json_t *state)
     }
 }
 
-static void put_settings(FILE *out, const json_t *fixed)
+static enum err put_settings(FILE *out, const json_t *fixed)
 {
     const char *key;
     json_t *value;
@@ -82,15 +83,17 @@ static void put_settings(FILE *out, const json_t *fixed)
     json_object_foreach((json_t *)fixed, key, value)
     {
         char *text = NULL;
-        if (jsontext_make(value, 0, &text) == ERR_OK)
-            fprintf(out, "%s = %s\n", key, text);
+        TRY(jsontext_make(value, 0, &text));
+        fprintf(out, "%s = %s\n", key, text);
         free(text);
     }
     fprintf(out, "```\n");
+    return ERR_OK;
 }
 
 static enum err put_checkpoint(FILE *out, const struct weights_about *about)
 {
+    enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
     TRY(ckpt_manifest_read(about->path, NULL, NULL, &manifest));
     const json_t *state = manifest->state;
@@ -99,21 +102,22 @@ static enum err put_checkpoint(FILE *out, const struct weights_about *about)
     char name[WEIGHTS_NAME_MAX];
     fprintf(out, "\n## Training\n\n| | |\n|---|---|\n| step | %" PRId64 " |\n",
             about->step);
-    put_plain(out, state, "tokens", "tokens");
-    put_plain(out, state, "samples", "samples");
-    put_plain(out, state, "run_uuid", "run");
-    put_plain(out, state, "code_version", "Tessera");
-    put_plain(out, state, "config_sha256", "settings, SHA-256");
-    put_plain(out, state, "arithmetic", "arithmetic");
+    TRY_OUT(put_plain(out, state, "tokens", "tokens"));
+    TRY_OUT(put_plain(out, state, "samples", "samples"));
+    TRY_OUT(put_plain(out, state, "run_uuid", "run"));
+    TRY_OUT(put_plain(out, state, "code_version", "Tessera"));
+    TRY_OUT(put_plain(out, state, "config_sha256", "settings, SHA-256"));
+    TRY_OUT(put_plain(out, state, "arithmetic", "arithmetic"));
     put_data(out, state);
     if (about->origin != NULL) {
         weights_name(about->origin, name);
         fprintf(out, "| began with | %s |\n", name);
-        put_plain(out, source, "sha256", "began with, SHA-256");
+        TRY_OUT(put_plain(out, source, "sha256", "began with, SHA-256"));
     }
-    put_settings(out, json_object_get(state, "fixed"));
+    TRY_OUT(put_settings(out, json_object_get(state, "fixed")));
+out:
     ckpt_manifest_destroy(manifest);
-    return ERR_OK;
+    return rc;
 }
 
 enum err hf_card_write(const struct hf_model *model, const char *what,
@@ -143,7 +147,7 @@ enum err hf_card_write(const struct hf_model *model, const char *what,
     enum err rc =
         about->kind == WEIGHTS_CHECKPOINT ? put_checkpoint(out, about) : ERR_OK;
     bool failed = ferror(out) != 0;
-    failed = fclose(out) != 0 || failed;
+    failed = fclose(out) != 0 || text == NULL || failed;
     if (rc == ERR_OK && failed)
         rc = err_set(ERR_MEMORY, "out of memory");
     if (rc == ERR_OK)

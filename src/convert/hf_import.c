@@ -88,7 +88,7 @@ static enum err make_state(const struct import *import, json_t **out)
     if (about->tokenizer != NULL)
         TRY(digest_bytes(about->tokenizer, about->tokenizer_bytes, sha256));
     if (fixed != NULL && sha256[0] != '\0')
-        json_object_set_new(fixed, "tokenizer", json_string(sha256));
+        jsontext_set(&fixed, "tokenizer", json_string(sha256));
     *out = json_pack(
         "{s:s, s:I, s:o, s:o, s:{s:o, s:s, s:s, s:s}, s:{s:{s:{s:s}}, s:o}}",
         "code_version", TESSERA_VERSION, "step", (json_int_t)STEP, "fixed",

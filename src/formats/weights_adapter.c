@@ -119,18 +119,18 @@ static json_t *number(double value)
                : json_real(value);
 }
 
-static void list_modules(const struct adapter_export *e, json_t *targets,
-                         json_t *ranks, json_t *alphas)
+static void list_modules(const struct adapter_export *e, json_t **targets,
+                         json_t **ranks, json_t **alphas)
 {
     for (int i = 0; i < e->count; i++) {
         const struct module *module = &e->modules[i];
-        json_array_append_new(targets, json_string(module->name));
+        jsontext_append(targets, json_string(module->name));
         if (module->count == 1)
             continue;
-        json_object_set_new(ranks, module->name,
-                            json_integer(module->count * e->lora->rank));
-        json_object_set_new(alphas, module->name,
-                            number(module->count * e->lora->alpha));
+        jsontext_set(ranks, module->name,
+                     json_integer(module->count * e->lora->rank));
+        jsontext_set(alphas, module->name,
+                     number(module->count * e->lora->alpha));
     }
 }
 
@@ -143,7 +143,7 @@ static enum err write_config(const struct adapter_export *e, const char *folder)
     bool turned = e->count > 0 && e->modules[0].piece->transposed;
     json_t *targets = json_array(), *ranks = json_object();
     json_t *alphas = json_object();
-    list_modules(e, targets, ranks, alphas);
+    list_modules(e, &targets, &ranks, &alphas);
     weights_name(origin != NULL ? origin : "", name);
     json_t *config = json_pack(
         "{s:s, s:s, s:o, s:I, s:o, s:f, s:o, s:s, s:b, s:b, s:o, s:o}",

@@ -302,10 +302,13 @@ enum err lock_acquire(const char *run_dir, double beat_s, struct lock **out)
     TRY_OUT(fsio_path(lock->beat_path, "%s/.lock.beat", run_dir));
     TRY_OUT(fsio_path(lock->temporary, "%s/.lock.tmp.%s.%lld", run_dir,
                       lock->self.host, lock->self.pid));
+    errno = 0;
     lock->record = lock_record_format(&lock->self);
     if (lock->record == NULL) {
-        rc = err_set(ERR_INTERNAL, "lock: host name '%s' is not UTF-8",
-                     lock->self.host);
+        rc = errno == ENOMEM
+                 ? err_set(ERR_MEMORY, "lock: out of memory")
+                 : err_set(ERR_INTERNAL, "lock: host name '%s' is not UTF-8",
+                           lock->self.host);
         goto out;
     }
     TRY_OUT(lock_write_temporary(lock, &temporary));

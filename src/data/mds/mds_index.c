@@ -26,6 +26,7 @@
 #include "src/base/new.h"
 #include "src/data/codec/checksum.h"
 #include "src/base/regular.h"
+#include "src/base/jsontext.h"
 
 /* Some 600,000 shards. */
 #define MDS_INDEX_BYTES_MAX ((size_t)256 << 20)
@@ -190,11 +191,11 @@ static enum err mds_index_fill(struct mds_index *index, const char *path)
     enum err rc = ERR_OK;
     int64_t version = 0;
     json_error_t problem;
-    json_t *root = json_loadb(index->text, index->text_bytes,
-                              JSON_REJECT_DUPLICATES, &problem);
+    json_t *root = jsontext_load(index->text, index->text_bytes,
+                                 JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL) {
-        rc = err_set(ERR_DATA, "%s:%d: not valid JSON: %s", path, problem.line,
-                     problem.text);
+        rc = err_set(jsontext_wrong(&problem), "%s:%d: not valid JSON: %s",
+                     path, problem.line, problem.text);
         goto out;
     }
     rc = mds_index_int(root, "version", 2, 2, &version);

@@ -193,16 +193,14 @@ static char *census_json(const struct census *census)
         for (int q = 0; q < CENSUS_QUANTILES; q++) {
             char name[16];
             snprintf(name, sizeof name, "p%d", census_percents[q]);
-            json_object_set_new(list, name, json_integer(census->quantile[q]));
+            jsontext_set(&list, name, json_integer(census->quantile[q]));
         }
-        json_object_set_new(root, "documents", json_integer(census->documents));
-        json_object_set_new(root, "document_tokens_mean",
-                            json_real(census->mean));
-        json_object_set_new(root, "document_tokens", list);
+        jsontext_set(&root, "documents", json_integer(census->documents));
+        jsontext_set(&root, "document_tokens_mean", json_real(census->mean));
+        jsontext_set(&root, "document_tokens", list);
     }
     if (census->text_bytes >= 0)
-        json_object_set_new(root, "text_bytes",
-                            json_integer(census->text_bytes));
+        jsontext_set(&root, "text_bytes", json_integer(census->text_bytes));
     char *dump = NULL, *text = NULL;
     if (jsontext_make(root, 2, &dump) != ERR_OK ||
         asprintf(&text, "%s\n", dump) < 0)
@@ -269,7 +267,7 @@ enum err census_format(const struct census *census, bool json, char **text)
     if (out == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     census_lines(census, out);
-    if (fclose(out) != 0)
+    if (fclose(out) != 0 || *text == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     clean_text(*text, true);
     return ERR_OK;

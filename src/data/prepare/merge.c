@@ -157,6 +157,8 @@ static enum err merge_index(struct merge *merge, const char *set,
     enum err rc = ERR_OK;
     json_t *root = json_loadb(index->text, index->text_bytes, 0, NULL);
     const json_t *shards = json_object_get(root, "shards");
+    if (root == NULL) /* it was read before */
+        return err_set(ERR_MEMORY, "%s: no memory for its index", set);
     assert(json_array_size(shards) == (size_t)index->shards);
     for (int64_t s = 0; s < index->shards; s++)
         TRY_OUT(merge_shard(merge, set, &index->shard[s],

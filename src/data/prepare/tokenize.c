@@ -19,6 +19,7 @@
 #include "src/data/prepare/tokenize.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -145,9 +146,12 @@ static enum err tokenize_check_names(const struct tokenize_job *job)
     TRY(inputs_check_separator(&job->inputs, options->separator));
     snprintf(sidecar.tokenizer, sizeof sidecar.tokenizer, "%s",
              tokenizer_name(job->tokenizer));
+    errno = 0;
     json_t *name = json_string(sidecar.tokenizer);
     bool text = json_string_length(name) > 0;
     json_decref(name);
+    if (name == NULL && errno == ENOMEM)
+        return err_set(ERR_MEMORY, "out of memory");
     return text ? ERR_OK
                 : err_set(ERR_USAGE,
                           "the name of tokenizer %s is not UTF-8 text; give "
@@ -164,6 +168,7 @@ static enum err tokenize_describe(const struct tokenize_job *job, json_t **out)
     if (options->separator != NULL)
         TRY(digest_bytes(options->separator, strlen(options->separator),
                          separator)); /* it need not be UTF-8 */
+    errno = 0;
     *out = json_pack(
         "{s:s, s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:b, s:b, s:b}",
         "--tokenizer", tokenizer_sha256(job->tokenizer), "--separator",
@@ -172,8 +177,10 @@ static enum err tokenize_describe(const struct tokenize_job *job, json_t **out)
         (json_int_t)options->shard_bytes, "--eval-fraction", fraction,
         "--eos-id", job->marks.eos, "--bos-id", job->marks.bos, "--no-wrap",
         options->no_wrap, "--mds", options->mds, "--text", options->text);
-    return *out != NULL ? ERR_OK
-                        : err_set(ERR_USAGE, "--field has to be UTF-8 text");
+    if (*out != NULL)
+        return ERR_OK;
+    return errno == ENOMEM ? err_set(ERR_MEMORY, "out of memory")
+                           : err_set(ERR_USAGE, "--field has to be UTF-8 text");
 }
 
 /* The number of a folder's inode; 0: there is none. */

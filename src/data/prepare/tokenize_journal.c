@@ -30,6 +30,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
+#include "src/base/jsontext.h"
 
 #define JOURNAL_VERSION 1
 #define JOURNAL_BYTES_MAX ((size_t)1 << 30)
@@ -93,10 +94,10 @@ static json_t *journal_header(const json_t *options,
         if (path == NULL) /* not UTF-8: its bytes, as numbers */
             path = json_array();
         for (const char *c = file->path; json_is_array(path) && *c != '\0'; c++)
-            json_array_append_new(path, json_integer((unsigned char)*c));
-        json_array_append_new(list, json_pack("[o, I, I]", path,
-                                              (json_int_t)file->bytes,
-                                              (json_int_t)file->changed_ns));
+            jsontext_append(&path, json_integer((unsigned char)*c));
+        jsontext_append(&list,
+                        json_pack("[o, I, I]", path, (json_int_t)file->bytes,
+                                  (json_int_t)file->changed_ns));
     }
     return json_pack("{s:i, s:O, s:o}", "version", JOURNAL_VERSION, "options",
                      (json_t *)options, "inputs", list);
@@ -227,13 +228,16 @@ static enum err journal_lines(struct tokenize_journal *journal,
 {
     enum err rc = ERR_OK;
     const char *at = text, *end = text + bytes;
+    json_error_t problem;
     for (int64_t n = 1; rc == ERR_OK && at < end; n++) {
         const char *next = memchr(at, '\n', (size_t)(end - at));
         if (next == NULL)
             break; /* killed while it was written */
-        json_t *line =
-            json_loadb(at, (size_t)(next - at), JSON_REJECT_DUPLICATES, NULL);
-        if (!json_is_object(line))
+        json_t *line = jsontext_load(at, (size_t)(next - at),
+                                     JSON_REJECT_DUPLICATES, &problem);
+        if (line == NULL && jsontext_wrong(&problem) == ERR_MEMORY)
+            rc = err_set(ERR_MEMORY, "%s: %s", journal->path, problem.text);
+        else if (!json_is_object(line))
             rc = err_set(ERR_DATA,
                          "%s:%lld: is damaged; --fresh begins the data set "
                          "anew",

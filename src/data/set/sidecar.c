@@ -7,6 +7,7 @@
 #include "src/data/set/sidecar.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "src/base/fsio.h"
 #include "src/base/new.h"
 #include "src/base/regular.h"
+#include "src/base/jsontext.h"
 #include "src/data/set/values.h"
 
 /* The limit of an index: both have a line per shard. */
@@ -136,10 +138,10 @@ enum err sidecar_read(const char *folder, struct sidecar *out)
         goto out;
     }
     TRY_OUT(regular_read(path, SIDECAR_BYTES_MAX, &text, &bytes));
-    root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
+    root = jsontext_load(text, bytes, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL) {
-        rc = err_set(ERR_DATA, "%s:%d: not valid JSON: %s", path, problem.line,
-                     problem.text);
+        rc = err_set(jsontext_wrong(&problem), "%s:%d: not valid JSON: %s",
+                     path, problem.line, problem.text);
         goto out;
     }
     rc = sidecar_parse(root, out);
@@ -160,35 +162,34 @@ void sidecar_release(struct sidecar *sidecar)
     sidecar->shards_hashed = 0;
 }
 
-static void sidecar_set(json_t *root, const char *key, int64_t value,
+static void sidecar_set(json_t **root, const char *key, int64_t value,
                         int64_t least)
 {
     if (value >= least)
-        json_object_set_new(root, key, json_integer(value));
+        jsontext_set(root, key, json_integer(value));
 }
 
-static void sidecar_set_more(json_t *root, const struct sidecar *sidecar)
+static void sidecar_set_more(json_t **root, const struct sidecar *sidecar)
 {
     sidecar_set(root, "eos_token", sidecar->eos_token, 0);
     sidecar_set(root, "bos_token", sidecar->bos_token, 0);
     if (sidecar->unicode[0] != '\0')
-        json_object_set_new(root, "unicode", json_string(sidecar->unicode));
+        jsontext_set(root, "unicode", json_string(sidecar->unicode));
     sidecar_set(root, "longest", sidecar->longest, 1);
     if (sidecar->token_type != 0)
-        json_object_set_new(
-            root, "token_type",
-            json_string(values_type(sidecar->token_type)->name));
+        jsontext_set(root, "token_type",
+                     json_string(values_type(sidecar->token_type)->name));
     if (sidecar->adopted)
-        json_object_set_new(root, "adopted", json_true());
+        jsontext_set(root, "adopted", json_true());
     if (sidecar->shards_sha256 == NULL)
         return;
     json_t *hashes = json_array();
     for (int64_t s = 0; s < sidecar->shards_hashed; s++)
-        json_array_append_new(
-            hashes, json_stringn(sidecar->shards_sha256 +
-                                     (size_t)s * SIDECAR_SHA256_DIGITS,
-                                 SIDECAR_SHA256_DIGITS));
-    json_object_set_new(root, "shards_sha256", hashes);
+        jsontext_append(&hashes,
+                        json_stringn(sidecar->shards_sha256 +
+                                         (size_t)s * SIDECAR_SHA256_DIGITS,
+                                     SIDECAR_SHA256_DIGITS));
+    jsontext_set(root, "shards_sha256", hashes);
 }
 
 enum err sidecar_write(const char *folder, const struct sidecar *sidecar)
@@ -201,17 +202,20 @@ enum err sidecar_write(const char *folder, const struct sidecar *sidecar)
     assert(sidecar->eos_token < 0 || sidecar->bos_token < 0);
     assert((sidecar->shards_sha256 != NULL) == (sidecar->shards_hashed > 0));
     TRY_OUT(fsio_path(path, "%s/%s", folder, SIDECAR_NAME));
+    errno = 0;
     root = json_pack("{s:s, s:I, s:s, s:s, s:I, s:I}", "format", SIDECAR_FORMAT,
                      "vocab_size", (json_int_t)sidecar->vocab_size, "tokenizer",
                      sidecar->tokenizer, "tokenizer_sha256",
                      sidecar->tokenizer_sha256, "samples",
                      (json_int_t)sidecar->samples, "tokens",
                      (json_int_t)sidecar->tokens);
-    sidecar_set_more(root, sidecar);
-    text = json_dumps(root, JSON_INDENT(2));
+    sidecar_set_more(&root, sidecar);
+    text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
     if (text == NULL) {
-        rc = err_set(ERR_DATA, "%s: the tokenizer's name is not UTF-8 text",
-                     path);
+        rc = errno == ENOMEM
+                 ? err_set(ERR_MEMORY, "%s: out of memory", path)
+                 : err_set(ERR_DATA,
+                           "%s: the tokenizer's name is not UTF-8 text", path);
         goto out;
     }
     /* The NUL becomes the line end. */

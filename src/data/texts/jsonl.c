@@ -18,6 +18,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/new.h"
+#include "src/base/jsontext.h"
 
 #define JSONL_FIRST_BYTES ((size_t)1 << 18)
 /* A buffer that a rare line has made larger than this is given back. */
@@ -205,8 +206,8 @@ static enum err jsonl_parse(const struct jsonl *reader, const char *line,
                             size_t bytes, json_t **record)
 {
     json_error_t problem;
-    json_t *root = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &problem);
-    if (root == NULL && json_error_code(&problem) == json_error_out_of_memory)
+    json_t *root = jsontext_load(line, bytes, JSON_REJECT_DUPLICATES, &problem);
+    if (root == NULL && jsontext_wrong(&problem) == ERR_MEMORY)
         return err_set(ERR_MEMORY, "%s: no memory for a line of %zu bytes",
                        reader->place, bytes);
     if (root == NULL)

@@ -55,7 +55,8 @@ static enum err check_allowed(const struct arch_key *key, const json_t *value)
     char shown[80];
     bool found = false;
     json_t *allowed = json_loads(key->allowed, 0, NULL);
-    assert(json_array_size(allowed) > 0); /* the table's own text */
+    if (allowed == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", key->name);
     for (size_t i = 0; i < json_array_size(allowed); i++)
         found = found || same(json_array_get(allowed, i), value);
     json_decref(allowed);
@@ -164,7 +165,8 @@ static enum err read_key(const struct arch_key *key, const json_t *root,
     if (key->absent[0] == '\0')
         return ERR_OK;
     json_t *otherwise = json_loads(key->absent, JSON_DECODE_ANY, NULL);
-    assert(otherwise != NULL); /* the table's own text */
+    if (otherwise == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", key->name);
     enum err rc = read_value(key, otherwise, values);
     json_decref(otherwise);
     return rc;

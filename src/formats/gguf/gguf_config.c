@@ -10,6 +10,7 @@
 #include "src/formats/gguf/gguf_config.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -64,6 +65,7 @@ static json_t *json_of(const struct gguf *gguf, size_t i)
     json_t *made = NULL;
     int64_t whole = 0;
     double real = NAN;
+    errno = 0;
     if (value->kind == GGUF_BOOL)
         made = json_boolean(value->data[0] != 0);
     else if (value->kind == GGUF_STRING &&
@@ -75,7 +77,7 @@ static json_t *json_of(const struct gguf *gguf, size_t i)
              gguf_get_real(gguf, gguf_key(gguf, i), &real) == ERR_OK &&
              isfinite(real))
         made = json_real(gguf_config_shortest(real));
-    return made != NULL ? made : json_array();
+    return made != NULL || errno == ENOMEM ? made : json_array();
 }
 
 /* The keys of the architecture, and ours. */

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
@@ -54,7 +55,7 @@ static bool generation_has(const json_t *list, int64_t token)
     return false;
 }
 
-static enum err generation_draws(const struct gguf *gguf, json_t *root)
+static enum err generation_draws(const struct gguf *gguf, json_t **root)
 {
     double value = 1;
     for (size_t d = 0; d < DRAWS; d++) {
@@ -62,14 +63,13 @@ static enum err generation_draws(const struct gguf *gguf, json_t *root)
             continue;
         TRY(gguf_get_real(gguf, draws[d].key, &value));
         if (d == 0)
-            json_object_set_new(root, "do_sample", json_boolean(value > 0));
+            jsontext_set(root, "do_sample", json_boolean(value > 0));
         if (d == 0 && !(value > 0))
             continue;
-        json_object_set_new(
-            root, draws[d].name,
-            draws[d].kind == GGUF_I32
-                ? json_integer(value < 0 ? 0 : (json_int_t)value)
-                : json_real(gguf_config_shortest(value)));
+        jsontext_set(root, draws[d].name,
+                     draws[d].kind == GGUF_I32
+                         ? json_integer(value < 0 ? 0 : (json_int_t)value)
+                         : json_real(gguf_config_shortest(value)));
     }
     return ERR_OK;
 }
@@ -85,17 +85,20 @@ enum err gguf_generation_make(const struct gguf *gguf, uint64_t tokens,
     for (size_t e = 0; e < ENDS; e++) {
         int64_t token = generation_token(gguf, ends[e], tokens);
         if (token >= 0 && !generation_has(list, token))
-            json_array_append_new(list, json_integer(token));
+            jsontext_append(&list, json_integer(token));
     }
+    if (list == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "out of memory"));
     /* one end is a number, several are a list */
     if (json_array_size(list) > 0)
-        json_object_set(root, "eos_token_id",
-                        json_array_size(list) > 1 ? list
-                                                  : json_array_get(list, 0));
+        jsontext_set(&root, "eos_token_id",
+                     json_incref(json_array_size(list) > 1
+                                     ? list
+                                     : json_array_get(list, 0)));
     if (pad >= 0)
-        json_object_set_new(root, "pad_token_id", json_integer(pad));
-    TRY_OUT(generation_draws(gguf, root));
-    if (json_object_size(root) > 0)
+        jsontext_set(&root, "pad_token_id", json_integer(pad));
+    TRY_OUT(generation_draws(gguf, &root));
+    if (root == NULL || json_object_size(root) > 0)
         rc = jsontext_make(root, 2, text);
 out:
     json_decref(list);
@@ -119,13 +122,15 @@ static enum err write_ends(struct gguf_writer *writer, const json_t *root,
     const json_t *said = json_object_get(root, "eos_token_id");
     json_t *list = json_array();
     if (eos >= 0)
-        json_array_append_new(list, json_integer(eos));
+        jsontext_append(&list, json_integer(eos));
     for (size_t i = 0; i < json_array_size(said); i++) {
         json_t *token = json_array_get(said, i);
         if (json_is_integer(token) &&
             !generation_has(list, json_integer_value(token)))
-            json_array_append(list, token);
+            jsontext_append(&list, json_incref(token));
     }
+    if (list == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
     for (size_t e = 0; e < ENDS && e < json_array_size(list); e++)
         TRY_OUT(write_token(writer, ends[e],
                             json_integer_value(json_array_get(list, e))));
@@ -170,9 +175,11 @@ enum err gguf_generation_write(struct gguf_writer *writer,
     enum err rc = ERR_OK;
     json_error_t problem;
     json_t *root =
-        generation == NULL ? NULL : json_loads(generation, 0, &problem);
+        generation == NULL
+            ? NULL
+            : jsontext_load(generation, strlen(generation), 0, &problem);
     if (generation != NULL && !json_is_object(root)) {
-        rc = err_set(ERR_DATA,
+        rc = err_set(root == NULL ? jsontext_wrong(&problem) : ERR_DATA,
                      "generation_config.json: line %d: no JSON "
                      "object",
                      root == NULL ? problem.line : 1);

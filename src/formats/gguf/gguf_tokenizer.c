@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "src/base/new.h"
+#include "src/base/jsontext.h"
 #include "src/formats/gguf/gguf_tokenizer_pre.h"
 #include "src/text/tokenizer/bpe_train.h"
 #include "src/text/unicode.h"
@@ -258,16 +259,16 @@ static json_t *maker_byte_level(void)
 }
 
 /* {"SpecialToken": ..} of a template, and what it stands for. */
-static void maker_special(const struct token_role *role, json_t *pieces,
-                          json_t *specials)
+static void maker_special(const struct token_role *role, json_t **pieces,
+                          json_t **specials)
 {
     json_t *name = maker_string(role);
-    json_array_append_new(pieces, json_pack("{s:{s:O, s:i}}", "SpecialToken",
-                                            "id", name, "type_id", 0));
-    json_object_setn_new(specials, (const char *)role->text.data,
-                         (size_t)role->text.count,
-                         json_pack("{s:O, s:[I], s:[O]}", "id", name, "ids",
-                                   (json_int_t)role->number, "tokens", name));
+    jsontext_append(pieces, json_pack("{s:{s:O, s:i}}", "SpecialToken", "id",
+                                      name, "type_id", 0));
+    jsontext_set_part(specials, (const char *)role->text.data,
+                      (size_t)role->text.count,
+                      json_pack("{s:O, s:[I], s:[O]}", "id", name, "ids",
+                                (json_int_t)role->number, "tokens", name));
     json_decref(name);
 }
 
@@ -277,15 +278,15 @@ static json_t *maker_post(const struct maker *maker)
         return maker_byte_level();
     json_t *single = json_array(), *specials = json_object();
     if (maker->add_bos)
-        maker_special(&maker->bos, single, specials);
-    json_array_append_new(single, json_pack("{s:{s:s, s:i}}", "Sequence", "id",
-                                            "A", "type_id", 0));
+        maker_special(&maker->bos, &single, &specials);
+    jsontext_append(&single, json_pack("{s:{s:s, s:i}}", "Sequence", "id", "A",
+                                       "type_id", 0));
     if (maker->add_eos)
-        maker_special(&maker->eos, single, specials);
+        maker_special(&maker->eos, &single, &specials);
     /* of two texts: nothing here encodes pairs, but the format wants one */
     json_t *pair = json_deep_copy(single);
-    json_array_append_new(
-        pair, json_pack("{s:{s:s, s:i}}", "Sequence", "id", "B", "type_id", 1));
+    jsontext_append(&pair, json_pack("{s:{s:s, s:i}}", "Sequence", "id", "B",
+                                     "type_id", 1));
     return json_pack("{s:s, s:[o, {s:s, s:o, s:o, s:o}]}", "type", "Sequence",
                      "processors", maker_byte_level(), "type",
                      "TemplateProcessing", "single", single, "pair", pair,

@@ -8,6 +8,7 @@
  * parts of a tokenizer.json are compared with those that each row would make.
  */
 #include "src/formats/gguf/gguf_tokenizer_pre.h"
+#include "src/base/jsontext.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -116,8 +117,8 @@ json_t *gguf_tokenizer_pre_tokenizer(const struct gguf_tokenizer_pre *pre)
         return bytes;
     json_t *steps = json_array();
     for (int i = 0; i < PRE_STEPS && pre->step[i] != NULL; i++)
-        json_array_append_new(steps, pre_step(pre->step[i]));
-    json_array_append_new(steps, bytes);
+        jsontext_append(&steps, pre_step(pre->step[i]));
+    jsontext_append(&steps, bytes);
     return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", steps);
 }
 
@@ -158,11 +159,12 @@ static bool pre_is_nothing(const json_t *part)
            (json_is_array(steps) && json_array_size(steps) == 0);
 }
 
-/* Takes `made`. */
-static bool pre_same(const json_t *there, json_t *made)
+/* Takes `made`; *whole false: there was no memory to tell. */
+static bool pre_same(const json_t *there, json_t *made, bool *whole)
 {
     /* compared as JSON, without what makes no difference to tokens */
     json_t *copy = pre_is_nothing(there) ? json_null() : json_deep_copy(there);
+    *whole = *whole && copy != NULL && made != NULL;
     pre_strip(copy);
     pre_strip(made);
     bool same = json_equal(copy, made) != 0;
@@ -190,20 +192,22 @@ static bool pre_is_plain(const json_t *model)
            json_object_get(json_object_get(model, "vocab"), "<0x00>") == NULL;
 }
 
-const char *gguf_tokenizer_pre_of(const json_t *root)
+enum err gguf_tokenizer_pre_of(const json_t *root, const char **name)
 {
+    bool memory = true;
     const json_t *model = json_object_get(root, "model");
     bool whole = json_is_true(json_object_get(model, "ignore_merges"));
+    *name = NULL;
     if (!pre_is_plain(model))
-        return NULL;
-    for (size_t p = 0; p < PRE_KNOWN; p++) {
+        return ERR_OK;
+    for (size_t p = 0; p < PRE_KNOWN && *name == NULL; p++) {
         const struct gguf_tokenizer_pre *pre = &pre_known[p];
         if (pre->whole == whole &&
             pre_same(json_object_get(root, "normalizer"),
-                     gguf_tokenizer_pre_normalizer(pre)) &&
+                     gguf_tokenizer_pre_normalizer(pre), &memory) &&
             pre_same(json_object_get(root, "pre_tokenizer"),
-                     gguf_tokenizer_pre_tokenizer(pre)))
-            return pre->name[0];
+                     gguf_tokenizer_pre_tokenizer(pre), &memory))
+            *name = pre->name[0];
     }
-    return NULL;
+    return memory ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
 }

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "src/base/err.h"
+
 struct gguf_tokenizer_pre;
 
 /* NULL: the name is not known here. It is not ended by a NUL. */
@@ -20,7 +22,7 @@ json_t *gguf_tokenizer_pre_tokenizer(const struct gguf_tokenizer_pre *pre);
 /* The name of the one that does what a tokenizer.json does, whose root this is:
  * a byte-level BPE with the same normalizer and pre-tokenizer. NULL: there is
  * none. Lent. */
-const char *gguf_tokenizer_pre_of(const json_t *root);
+enum err gguf_tokenizer_pre_of(const json_t *root, const char **name);
 /* A word that is a token is that token, whatever merges make. */
 bool gguf_tokenizer_pre_whole(const struct gguf_tokenizer_pre *pre);
 /* Whether a text begins with the bos token where the file does not say. */

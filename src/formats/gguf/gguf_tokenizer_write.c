@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/jsontext.h"
+
 #include "src/formats/gguf/gguf_tokenizer.h"
 #include "src/formats/gguf/gguf_tokenizer_pre.h"
 
@@ -130,7 +132,8 @@ static enum err write_all(struct gguf_writer *writer, const json_t *root,
 {
     static const char kind[] = "gpt2";
     const json_t *post = json_object_get(root, "post_processor");
-    const char *pre = gguf_tokenizer_pre_of(root);
+    const char *pre = NULL;
+    TRY(gguf_tokenizer_pre_of(root, &pre));
     uint8_t bos = adds(post, true) && from->bos >= 0, no = 0;
     uint8_t eos = adds(post, false) && from->eos >= 0;
     if (pre == NULL)
@@ -169,12 +172,13 @@ enum err gguf_tokenizer_write(struct gguf_writer *writer,
         .type = calloc((size_t)from->rows, sizeof *texts.type),
         .rows = from->rows,
     };
-    json_t *root = json_loadb(from->tokenizer, from->bytes,
-                              JSON_REJECT_DUPLICATES, &problem);
+    json_t *root = jsontext_load(from->tokenizer, from->bytes,
+                                 JSON_REJECT_DUPLICATES, &problem);
     if (texts.text == NULL || texts.type == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
     else if (!json_is_object(root))
-        rc = err_set(ERR_DATA, "tokenizer.json: line %d: no JSON object: %s",
+        rc = err_set(root == NULL ? jsontext_wrong(&problem) : ERR_DATA,
+                     "tokenizer.json: line %d: no JSON object: %s",
                      problem.line, root == NULL ? problem.text : "");
     else
         rc = write_all(writer, root, from, &texts);

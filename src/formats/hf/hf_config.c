@@ -148,10 +148,12 @@ enum err hf_config_parse(const char *text, size_t bytes, const char *path,
     assert(text != NULL && arch != NULL && model != NULL);
     json_error_t problem;
     struct arch_values values;
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
+    json_t *root = jsontext_load(text, bytes, JSON_REJECT_DUPLICATES, &problem);
     if (!json_is_object(root)) {
-        enum err rc = err_set(ERR_DATA, "%s: line %d: no JSON object: %s", path,
-                              problem.line, root == NULL ? problem.text : "");
+        enum err rc =
+            err_set(root == NULL ? jsontext_wrong(&problem) : ERR_DATA,
+                    "%s: line %d: no JSON object: %s", path, problem.line,
+                    root == NULL ? problem.text : "");
         json_decref(root);
         return rc;
     }

@@ -40,10 +40,11 @@ static enum err load(const char *text, size_t bytes, const char *where,
                      const char *name, size_t flags, json_t **out)
 {
     json_error_t problem;
-    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | flags, &problem);
+    *out = jsontext_load(text, bytes, JSON_REJECT_DUPLICATES | flags, &problem);
     if (json_is_object(*out))
         return ERR_OK;
-    return err_set(ERR_DATA, "%s: %s: line %d: no JSON object: %s", where, name,
+    return err_set(*out == NULL ? jsontext_wrong(&problem) : ERR_DATA,
+                   "%s: %s: line %d: no JSON object: %s", where, name,
                    problem.line, *out == NULL ? problem.text : "");
 }
 

@@ -155,9 +155,12 @@ static enum err header_text(const struct safetensors_writer *writer, int first,
         TRY_OUT(print_entry(text, &writer->list[i]));
     fputc('}', text);
     while (ftell(text) % 8 != 0)
-        fputc(' ', text);
+        if (fputc(' ', text) == EOF)
+            break;
 out:
-    if (fclose(text) != 0 && rc == ERR_OK)
+    bool failed = ferror(text) != 0;
+    failed |= fclose(text) != 0 || *out == NULL || *bytes % 8 != 0;
+    if (failed && rc == ERR_OK)
         rc = err_set(ERR_MEMORY, "safetensors header: out of memory");
     if (rc == ERR_OK && *bytes - 8 > SAFETENSORS_HEADER_MAX)
         rc = err_set(ERR_UNSUPPORTED, "a safetensors header of %zu bytes",

@@ -10,6 +10,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/new.h"
+#include "src/base/jsontext.h"
 #include "src/text/chat/chat_parse.h"
 #include "src/text/chat/chat_render.h"
 
@@ -72,11 +73,12 @@ static enum err chat_unpack_json(const char *path, char **text, size_t *bytes)
     json_error_t error;
     /* model_max_length may be 10^30, which no whole number here is */
     json_t *root =
-        json_loadb(*text, *bytes,
-                   JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &error);
+        jsontext_load(*text, *bytes,
+                      JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &error);
     const json_t *found = json_object_get(root, "chat_template");
     if (root == NULL)
-        rc = err_set(ERR_DATA, "%s: line %d: %s", path, error.line, error.text);
+        rc = err_set(jsontext_wrong(&error), "%s: line %d: %s", path,
+                     error.line, error.text);
     else if (!json_is_string(found))
         rc = err_set(ERR_DATA, "%s: no text named \"chat_template\"", path);
     if (rc == ERR_OK) {

@@ -7,6 +7,7 @@
 
 #include "src/text/tokenizer/bpe_train.h"
 #include "src/text/tokenizer/bpe_train_impl.h"
+#include "src/base/jsontext.h"
 
 /* Llama 3's words. */
 #define BPE_TRAIN_LLAMA3_PATTERN                                               \
@@ -43,8 +44,8 @@ static json_t *bpe_train_vocab(const struct bpe_train *train)
 {
     json_t *vocab = json_object();
     for (size_t t = 0; t < train->count; t++)
-        json_object_setn_new(vocab, bpe_train_text(train, t),
-                             train->token[t].bytes, json_integer((int)t));
+        jsontext_set_part(&vocab, bpe_train_text(train, t),
+                          train->token[t].bytes, json_integer((int)t));
     return vocab;
 }
 
@@ -55,11 +56,11 @@ static json_t *bpe_train_merges(const struct bpe_train *train)
     for (size_t m = 0; m < train->merges; m++) {
         const struct bpe_train_merge *merge = &train->merge[m];
         size_t a = (size_t)merge->a, b = (size_t)merge->b;
-        json_array_append_new(merges, json_sprintf("%.*s %.*s",
-                                                   (int)train->token[a].bytes,
-                                                   bpe_train_text(train, a),
-                                                   (int)train->token[b].bytes,
-                                                   bpe_train_text(train, b)));
+        jsontext_append(&merges,
+                        json_sprintf("%.*s %.*s", (int)train->token[a].bytes,
+                                     bpe_train_text(train, a),
+                                     (int)train->token[b].bytes,
+                                     bpe_train_text(train, b)));
     }
     return merges;
 }
@@ -68,11 +69,11 @@ static json_t *bpe_train_added(const struct bpe_train *train)
 {
     json_t *added = json_array();
     for (size_t i = 0; i < train->options->special_count; i++)
-        json_array_append_new(
-            added,
-            json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (int)i,
-                      "content", train->options->special[i], "single_word", 0,
-                      "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1));
+        jsontext_append(&added,
+                        json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id",
+                                  (int)i, "content", train->options->special[i],
+                                  "single_word", 0, "lstrip", 0, "rstrip", 0,
+                                  "normalized", 0, "special", 1));
     return added;
 }
 
@@ -90,7 +91,7 @@ enum err bpe_train_json(const struct bpe_train *train, char **text)
         "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
         "byte_fallback", 0, "ignore_merges", 0, "vocab", bpe_train_vocab(train),
         "merges", bpe_train_merges(train));
-    *text = json_dumps(root, JSON_INDENT(2));
+    *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     return *text != NULL ? ERR_OK
                          : err_set(ERR_MEMORY, "no memory for a tokenizer");

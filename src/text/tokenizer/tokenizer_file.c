@@ -9,6 +9,7 @@
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
+#include "src/base/jsontext.h"
 #include "src/text/tokenizer/tokenizer_decode.h"
 
 #define FILE_BYTES_MAX (256 << 20)
@@ -56,10 +57,10 @@ static enum err file_json(const char *path, const char *text, size_t bytes,
                           size_t flags, json_t **out)
 {
     json_error_t error;
-    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | flags, &error);
+    *out = jsontext_load(text, bytes, JSON_REJECT_DUPLICATES | flags, &error);
     return *out != NULL ? ERR_OK
-                        : err_set(ERR_DATA, "%s:%d:%d: %s", path, error.line,
-                                  error.column, error.text);
+                        : err_set(jsontext_wrong(&error), "%s:%d:%d: %s", path,
+                                  error.line, error.column, error.text);
 }
 
 /* The token that this file beside the tokenizer's names: a text, or an object
@@ -154,7 +155,10 @@ enum err tokenizer_file_load(const char *name, struct tokenizer *tokenizer)
     struct stat status;
     char *text = NULL;
     size_t bytes = 0;
-    if (stat(name, &status) != 0)
+    bool there = stat(name, &status) == 0;
+    if (!there && errno != ENOENT && errno != ENOTDIR)
+        return err_errno("%s: look at", name);
+    if (!there)
         return err_set(ERR_USAGE,
                        "unknown tokenizer '%s': there is: bytes, or the path "
                        "of a tokenizer.json (%s)",
