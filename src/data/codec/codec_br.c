@@ -21,10 +21,15 @@ static enum err codec_br_step(void *state, struct codec_flow *flow)
 {
     BrotliDecoderResult rc = BrotliDecoderDecompressStream(
         state, &flow->in_bytes, &flow->in, &flow->out_bytes, &flow->out, NULL);
-    if (rc == BROTLI_DECODER_RESULT_ERROR)
-        return err_set(
-            ERR_DATA, "is no valid br data: %s",
-            BrotliDecoderErrorString(BrotliDecoderGetErrorCode(state)));
+    if (rc == BROTLI_DECODER_RESULT_ERROR) {
+        BrotliDecoderErrorCode code = BrotliDecoderGetErrorCode(state);
+        const char *text = BrotliDecoderErrorString(code);
+        /* the library numbers what it had no memory for one after the other */
+        return code <= BROTLI_DECODER_ERROR_ALLOC_CONTEXT_MODES &&
+                       code >= BROTLI_DECODER_ERROR_ALLOC_BLOCK_TYPE_TREES
+                   ? err_set(ERR_MEMORY, "no memory to unpack br: %s", text)
+                   : err_set(ERR_DATA, "is no valid br data: %s", text);
+    }
     /* one stream is all there is: brotli knows none behind each other */
     flow->complete = rc == BROTLI_DECODER_RESULT_SUCCESS;
     if (flow->complete && flow->in_bytes > 0)

@@ -51,8 +51,9 @@ static enum err chat_eval_dict(struct chat_scope *scope,
          item = item->next->next) {
         TRY(chat_eval(scope, item->a, &key));
         TRY(chat_eval(scope, item->next->a, &value));
-        if (chat_value_key(scope->memory, &key, &key) != ERR_OK)
-            return err_prefix(ERR_DATA, "line %d", node->line);
+        enum err rc = chat_value_key(scope->memory, &key, &key);
+        if (rc != ERR_OK)
+            return err_prefix(rc, "line %d", node->line);
         TRY(chat_value_set_field(scope->memory, &record, key.as.text, key.count,
                                  value));
     }
@@ -318,7 +319,7 @@ static enum err chat_eval_binary(struct chat_scope *scope,
         enum err rc = chat_value_text(scope->memory, &a, &a);
         rc = rc == ERR_OK ? chat_value_text(scope->memory, &b, &b) : rc;
         if (rc != ERR_OK)
-            return err_prefix(ERR_DATA, "line %d", node->line);
+            return err_prefix(rc, "line %d", node->line);
         return chat_value_join(scope->memory, &a, &b, out);
     }
     if (sign == '+' && a.kind == CHAT_VALUE_STRING &&

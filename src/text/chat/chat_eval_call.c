@@ -25,9 +25,10 @@ static enum err call_default(struct chat_eval_arguments *arguments,
 static enum err call_string(struct chat_eval_arguments *arguments,
                             struct chat_value *out)
 {
-    if (chat_value_text(arguments->scope->memory, &arguments->value[0], out) !=
-        ERR_OK)
-        return err_prefix(ERR_DATA, "line %d", arguments->node->line);
+    enum err rc =
+        chat_value_text(arguments->scope->memory, &arguments->value[0], out);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "line %d", arguments->node->line);
     return ERR_OK;
 }
 
@@ -43,9 +44,10 @@ static enum err call_tojson(struct chat_eval_arguments *arguments,
     if (indent > 64)
         return err_set(ERR_DATA, "line %d: 'tojson' with %lld blanks",
                        arguments->node->line, (long long)indent);
-    if (chat_value_json(arguments->scope->memory, &value[0], indent, out) !=
-        ERR_OK)
-        return err_prefix(ERR_DATA, "line %d", arguments->node->line);
+    enum err rc =
+        chat_value_json(arguments->scope->memory, &value[0], indent, out);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "line %d", arguments->node->line);
     return ERR_OK;
 }
 

@@ -246,8 +246,9 @@ static enum err chat_render_print(struct chat_render_job *job,
 {
     struct chat_value value;
     TRY(chat_eval(&job->scope, node->a, &value));
-    if (chat_value_text(job->memory, &value, &value) != ERR_OK)
-        return err_prefix(ERR_DATA, "line %d", node->line);
+    enum err rc = chat_value_text(job->memory, &value, &value);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "line %d", node->line);
     return chat_render_put(job, value.as.text, value.count);
 }
 

@@ -45,8 +45,8 @@ static enum err regex_compile(struct pretoken_regex *regex, bool literal,
     if (regex->code == NULL) {
         char reason[128] = "";
         pcre2_get_error_message(code, (PCRE2_UCHAR *)reason, sizeof reason);
-        return err_set(ERR_DATA, "the pattern '%s': %s", regex->pattern,
-                       reason);
+        return err_set(code == PCRE2_ERROR_HEAP_FAILED ? ERR_MEMORY : ERR_DATA,
+                       "the pattern '%s': %s", regex->pattern, reason);
     }
     /* without it (another processor) matching is slower and else the same */
     (void)pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE);
