@@ -351,10 +351,13 @@ static enum err fsio_mkdir_one(const char *path)
      * something else than EEXIST: what counts is that it is there */
     int saved = errno;
     struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+    bool seen = stat(path, &st) == 0;
+    if (seen && S_ISDIR(st.st_mode))
         return ERR_OK;
-    if (saved == EEXIST)
+    if (saved == EEXIST && (seen || errno == ENOENT || errno == ELOOP))
         return fsio_not_folder(path);
+    if (saved == EEXIST)
+        return err_errno("%s: look at", path);
     /* /proc says so of what it does not know */
     if (saved == ENOENT && fsio_parent(path, parent) == ERR_OK &&
         fsio_exists(parent))

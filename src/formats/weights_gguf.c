@@ -41,7 +41,8 @@ static bool is_gguf(const char *path)
 {
     char magic[4] = "";
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    bool same = fd >= 0 && read(fd, magic, sizeof magic) == sizeof magic &&
+    bool same = fd >= 0 &&
+                fsio_pread(fd, magic, sizeof magic, 0, path) == ERR_OK &&
                 memcmp(magic, GGUF_MAGIC, sizeof magic) == 0;
     if (fd >= 0)
         close(fd);

@@ -76,6 +76,8 @@ static enum err publish_check_sidecar(const char *path)
 {
     struct sidecar sidecar;
     enum err rc = sidecar_read(path, &sidecar);
+    if (rc == ERR_MEMORY || rc == ERR_IO)
+        return rc;
     if (rc != ERR_OK)
         return publish_foreign(path, " is not a data set of tessera-data "
                                      "tokenize");
@@ -276,9 +278,12 @@ enum err publish_commit(struct publish *publish)
 
 void publish_end(struct publish *publish)
 {
+    struct err_kept kept; /* why it ends is told, not what stays */
+    err_keep(&kept, ERR_INTERNAL);
     if (publish->again && !publish->keep)
         (void)fsio_remove_tree(publish->work);
     else if (publish->building[0] != '\0' && !publish->again)
         (void)fsio_remove_tree(publish->building);
     publish->building[0] = '\0';
+    (void)err_again(&kept);
 }

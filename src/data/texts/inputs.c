@@ -338,7 +338,10 @@ enum err inputs_check(const struct inputs_file *file)
         return ERR_OK;
     TRY(fsio_path(path, "%s%s", file->path,
                   file->set ? "/" MDS_INDEX_NAME : ""));
-    if (stat(path, &status) != 0)
+    bool there = stat(path, &status) == 0;
+    if (!there && errno != ENOENT && errno != ENOTDIR)
+        return err_errno("%s: look at", path);
+    if (!there)
         return err_set(ERR_DATA, "%s: was there at the beginning, and is gone",
                        file->path);
     if (status.st_size != file->bytes || inputs_ns(&status) != file->changed_ns)
