@@ -304,6 +304,8 @@ static const struct damage {
       "\"bos_token\": 1, \"eos_token\"", "bos_token" },
     { "no type of bytes", "tessera.json", "\"eos_token\"",
       "\"token_type\": \"float32\", \"eos_token\"", "token_type" },
+    { "digests that are no list", "tessera.json", "\"eos_token\"",
+      "\"shards_sha256\": 1, \"eos_token\"", "has to be a list" },
     { "digests of fewer shards", "tessera.json", "\"eos_token\"",
       "\"shards_sha256\": [\"" DIGEST "\"], \"eos_token\"", "1 shards" },
     { "a digest of another length", "tessera.json", "\"eos_token\"",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/rng.h"
+#include "src/formats/hf/hf_files.h"
 #include "src/formats/hf/hf_names.h"
 #include "tests/tap.h"
 
@@ -410,9 +411,75 @@ static void test_mutations(void)
            "of 4000 changed files %d are accepted", accepted);
 }
 
+#define VOCAB(added)                                                           \
+    "{\"model\":{\"vocab\":{\"a\":0,\"b\":1}},\"added_tokens\":[" added "]}"
+#define LIST "{\"model\":{\"vocab\":[[\"a\",0.5],[\"b\",1]]}}"
+#define END "{\"id\":2,\"content\":\"<e>\"}"
+
+/* Tokens that the files beside the weights name, or the error. */
+static const struct {
+    const char *tokenizer, *named, *generation, *config, *error;
+    int64_t vocab;
+    int32_t bos, eos, pad;
+} tokens[] = {
+    { VOCAB(END), "{\"bos_token\":\"a\",\"eos_token\":{\"content\":\"<e>\"}}",
+      NULL, "{\"pad_token_id\":1}", NULL, 3, 0, 2, 1 },
+    { LIST, "{\"eos_token\":\"b\",\"pad_token\":\"a\"}",
+      "{\"eos_token_id\":[0,1]}", "{\"bos_token_id\":0}", NULL, 2, 0, 1, 0 },
+    { NULL, "{\"eos_token\":\"x\"}", "{\"eos_token_id\":[null,7]}", NULL, NULL,
+      0, -1, 7, -1 },
+    { VOCAB(END), NULL, NULL, "{\"eos_token_id\":null,\"pad_token_id\":9}",
+      NULL, 3, -1, -1, -1 },
+    { "{\"model\":1}", NULL, NULL, NULL, "no model.vocab", 0, 0, 0, 0 },
+    { "{", NULL, NULL, NULL, "tokenizer.json: line 1: no JSON", 0, 0, 0, 0 },
+    { LIST, "[]", NULL, NULL, "tokenizer_config.json", 0, 0, 0, 0 },
+    { VOCAB("{\"id\":-1}"), NULL, NULL, NULL, "whole number", 0, 0, 0, 0 },
+    { "{\"model\":{\"vocab\":{\"a\":\"b\"}}}", NULL, NULL, NULL, "whole number",
+      0, 0, 0, 0 },
+    { LIST, "{\"eos_token\":\"x\"}", NULL, NULL, "'x', which is no token", 0, 0,
+      0, 0 },
+    { LIST, "{\"bos_token\":7}", NULL, NULL, "'?', which is no token", 0, 0, 0,
+      0 },
+    { LIST, NULL, "{\"eos_token_id\":\"b\"}", NULL, "no number of a token", 0,
+      0, 0, 0 },
+    { LIST, NULL, NULL, "{\"eos_token_id\":2}", "token 2 begins or ends", 0, 0,
+      0, 0 },
+    { LIST, NULL, NULL, "[1]", "config.json", 0, 0, 0, 0 },
+};
+
+static void test_tokens(void)
+{
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        struct hf_files files = { .text = { NULL } };
+        struct hf_tokens out;
+        const char *texts[] = { [HF_FILE_TOKENIZER] = tokens[i].tokenizer,
+                                [HF_FILE_TOKENIZER_CONFIG] = tokens[i].named,
+                                [HF_FILE_GENERATION_CONFIG] =
+                                    tokens[i].generation };
+        const char *config = tokens[i].config;
+        for (int f = 0; f < HF_FILES; f++) {
+            files.text[f] = (char *)(uintptr_t)texts[f];
+            files.bytes[f] = texts[f] != NULL ? strlen(texts[f]) : 0;
+        }
+        enum err rc = hf_files_tokens(
+            &files, "w", config, config != NULL ? strlen(config) : 0, &out);
+        if (tokens[i].error != NULL)
+            tap_ok(rc == ERR_DATA &&
+                       strstr(err_text(), tokens[i].error) != NULL,
+                   "tokens %zu are refused: %s", i, tokens[i].error);
+        else
+            tap_ok(rc == ERR_OK && out.vocab == tokens[i].vocab &&
+                       out.bos == tokens[i].bos && out.eos == tokens[i].eos &&
+                       out.pad == tokens[i].pad,
+                   "tokens %zu", i);
+        free(out.generation);
+    }
+}
+
 int main(void)
 {
     test_read();
+    test_tokens();
     test_both_ways();
     test_not_expressed();
     test_names();

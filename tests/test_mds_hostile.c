@@ -93,6 +93,8 @@ static const struct change {
       "not valid JSON" },
     { "hashes that are a list", "\"hashes\": {}", "\"hashes\": [1]",
       "'raw_data': 'hashes'" },
+    { "a hash that is a number", "\"hashes\": {}", "\"hashes\": {\"sha1\": 1}",
+      "'hashes.sha1' is not a text" },
     { "a hash of another length", "\"hashes\": {}",
       "\"hashes\": {\"sha1\": \"00\"}", "'hashes.sha1'" },
 };

@@ -339,9 +339,9 @@ static enum err make_generation(const struct sources *s, char **text)
         json_t *value = json_object_get(s->config, keys[k]);
         if ((said == NULL || json_is_null(said)) && value != NULL &&
             !json_is_null(value))
-            json_object_set(root, keys[k], value);
+            jsontext_set(&root, keys[k], json_incref(value));
     }
-    if (json_object_size(root) > 0)
+    if (root == NULL || json_object_size(root) > 0)
         rc = jsontext_make(root, 2, text);
     json_decref(root);
     return rc;
