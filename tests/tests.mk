@@ -3,6 +3,8 @@
 #
 #   _n124   runs on 1, 2 and on 4 ranks (each digit is a number of them)
 #   _emu    links the CUDA kernels compiled for the processor; needs a C++ compiler
+#   _faults links tests/faults.c, whose calls for memory and files fail, and the
+#           programs data, ckpt and hf as functions
 #   _nvcc   needs the headers of the CUDA toolkit, or of cuDNN
 #
 # tests/*.bats are jobs and commands, tests/gpu what a machine with a GPU runs.
@@ -31,6 +33,8 @@ FUZZERS  := $(sort $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*
 REPLAYS  := $(FUZZERS:%=$(B)/fuzz/%)
 BATS     := tests/style.t $(sort $(wildcard tests/*.bats)) tests/inputs.t
 
+# programs that tests/faults.c calls
+FAULTS   := $(B)/tests/faults.o $(foreach m,data ckpt hf,$(B)/src/cmd/$(m).called.o $(patsubst %.c,$(B)/%.o,$(wildcard src/cmd/$(m)_*.c)))
 # linked before the library, this object makes crash points work
 CRASH    := $(B)/checkpoint/files/ckpt_crash.points.o
 CRASHING := $(B)/crash/bin/tessera-train
@@ -98,6 +102,10 @@ $(B)/%.raced.o: %.cu
 $(CRASH): checkpoint/files/ckpt_crash.c
 	$(call compile, (crash points),-DCKPT_CRASH_POINTS)
 
+# its main by another name
+$(B)/%.called.o: $(B)/%.o
+	$(Q)objcopy --redefine-sym main=$(notdir $*)_main $< $@
+
 # one of the processor's threads: it is the kernels' that count here
 $(B)/race/%.o: tests/%.c
 	$(call compile, (raced),-DCHECK_THREADS_MAX=1)
@@ -116,6 +124,7 @@ $(B)/tests/test_gpu_attention_emu: $(B)/tests/gpu/attention_pair.o
 $(B)/tests/test_gpu_managed: $(MANAGED)
 $(B)/tests/test_gpu_managed: LDFLAGS += $(WRAPPED)
 $(addprefix $(B)/tests/,test_model test_model_tuned test_model_sequence test_model_device_emu): $(B)/tests/model_reference.o
+$(filter %_faults,$(TEST_BIN)): $(FAULTS)
 $(B)/tests/test_cuda_blas_nvcc: $(B)/tests/cuda_blas_fake.o
 $(B)/tests/test_cuda_dnn_nvcc: $(B)/tests/cuda_dnn_fake.o | $(B)/tests/libcuda.so.1
 $(addprefix $(B)/tests/,test_health_gpu test_health_probe_emu test_system): | $(NVMLS)
