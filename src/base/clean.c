@@ -1,6 +1,14 @@
-/* Finds control characters in UTF-8, and what is not UTF-8. */
+/* Texts for people: control characters in UTF-8 and what is not UTF-8 are
+ * replaced, and paths through descriptors by those that people know.
+ *
+ * err.c and log.c call this for whatever they are given, so it stands below all
+ * that reports errors and reports none itself. The table of paths is here for
+ * the same reason, and not in own.c, whose folders they are: a text is put right
+ * at the one place where every text comes by. */
 #include "src/base/clean.h"
 
+#include <assert.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,4 +72,59 @@ void clean_fprintf(FILE *out, const char *format, ...)
     va_start(args, format);
     clean_print(out, format, args);
     va_end(args);
+}
+
+/* --- paths --- */
+
+#define PATH_BYTES 1024
+
+static struct {
+    pthread_mutex_t mutex;
+    struct {
+        char at[32]; /* "": a free entry */
+        char path[PATH_BYTES];
+    } entries[CLEAN_ALIASES_MAX];
+} aliases = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+
+/* .../fd/1 is not the beginning of .../fd/12. */
+static void replace(const char *at, const char *path, char *text, size_t bytes)
+{
+    size_t length = strlen(at);
+    for (char *p = strstr(text, at); p != NULL; p = strstr(p, at)) {
+        char rest[2 * PATH_BYTES];
+        if (p[length] >= '0' && p[length] <= '9') {
+            p += length;
+            continue;
+        }
+        snprintf(rest, sizeof rest, "%s", p + length);
+        snprintf(p, bytes - (size_t)(p - text), "%s%s", path, rest);
+        p += strlen(p) < strlen(path) ? strlen(p) : strlen(path);
+    }
+}
+
+void clean_paths(char *text, size_t bytes)
+{
+    assert(strlen(text) < bytes);
+    if (strstr(text, CLEAN_AT) == NULL)
+        return;
+    pthread_mutex_lock(&aliases.mutex);
+    for (int i = 0; i < CLEAN_ALIASES_MAX; i++)
+        if (aliases.entries[i].at[0] != '\0')
+            replace(aliases.entries[i].at, aliases.entries[i].path, text,
+                    bytes);
+    pthread_mutex_unlock(&aliases.mutex);
+}
+
+void clean_alias(const char *from, const char *at, const char *path)
+{
+    assert(strlen(at) < sizeof aliases.entries[0].at);
+    pthread_mutex_lock(&aliases.mutex);
+    for (int i = 0; i < CLEAN_ALIASES_MAX; i++) {
+        if (strcmp(aliases.entries[i].at, from) != 0)
+            continue;
+        snprintf(aliases.entries[i].at, sizeof aliases.entries[i].at, "%s", at);
+        snprintf(aliases.entries[i].path, PATH_BYTES, "%s", path);
+        break;
+    }
+    pthread_mutex_unlock(&aliases.mutex);
 }

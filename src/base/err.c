@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "src/base/clean.h"
-#include "src/base/own.h"
 
 static _Thread_local char err_buffer[ERR_TEXT_BYTES];
 
@@ -23,7 +22,7 @@ enum err err_set(enum err code, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    own_say(text, sizeof text);
+    clean_paths(text, sizeof text);
     /* what comes from a file or a user may hold line ends, and more that a
      * terminal obeys */
     clean_text(text, false);

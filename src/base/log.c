@@ -18,7 +18,6 @@
 
 #include "src/base/clean.h"
 #include "src/base/err.h"
-#include "src/base/own.h"
 
 #define LOG_LINE_BYTES 1024
 /* How long a reader may keep a line waiting before lines are dropped. */
@@ -113,7 +112,7 @@ static void log_line(enum log_level level, const char *format, va_list args)
     }
     char text[LOG_LINE_BYTES];
     int length = vsnprintf(text, sizeof text, format, args);
-    own_say(text, sizeof text);
+    clean_paths(text, sizeof text);
     if (length >= 0)
         clean_text(text, false);
     int dropped = atomic_exchange(&log_sink.dropped, 0);

@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,69 +14,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define OWN_OPEN_MAX 32 /* with a path in texts */
+#include "src/base/clean.h"
+
 #define OWN_LINKS_MAX 40
 #define OWN_RACES_MAX 100
 #define OWN_NAMES_MAX 32 /* of ours for one path: more than one is a race */
-#define OWN_AT "/proc/self/fd/"
 #define OWN_FOLDER (O_PATH | O_DIRECTORY | O_CLOEXEC)
 #define OWN_OTHERS (S_IWGRP | S_IWOTH)
 /* The one that was agreed on. It means nothing else on a folder that only its
  * owner may write to. */
 #define OWN_TAKEN S_ISVTX
-
-static struct {
-    pthread_mutex_t mutex;
-    struct {
-        char at[32];
-        char path[FSIO_PATH_MAX];
-    } open[OWN_OPEN_MAX];
-} own_table = { .mutex = PTHREAD_MUTEX_INITIALIZER };
-
-/* --- texts --- */
-
-static void own_tell(const char *at, const char *path, char *text, size_t bytes)
-{
-    size_t length = strlen(at);
-    for (char *p = strstr(text, at); p != NULL; p = strstr(p, at)) {
-        char rest[2 * FSIO_PATH_MAX];
-        if (p[length] >= '0' && p[length] <= '9') {
-            p += length;
-            continue;
-        }
-        snprintf(rest, sizeof rest, "%s", p + length);
-        snprintf(p, bytes - (size_t)(p - text), "%s%s", path, rest);
-        p += strlen(p) < strlen(path) ? strlen(p) : strlen(path);
-    }
-}
-
-void own_say(char *text, size_t bytes)
-{
-    if (strstr(text, OWN_AT) == NULL)
-        return;
-    pthread_mutex_lock(&own_table.mutex);
-    for (int i = 0; i < OWN_OPEN_MAX; i++)
-        if (own_table.open[i].at[0] != '\0')
-            own_tell(own_table.open[i].at, own_table.open[i].path, text, bytes);
-    pthread_mutex_unlock(&own_table.mutex);
-}
-
-/* Under the name "", free places are found. */
-static bool own_enter(const char *from, const char *to, const char *path)
-{
-    bool found = false;
-    pthread_mutex_lock(&own_table.mutex);
-    for (int i = 0; i < OWN_OPEN_MAX && !found; i++) {
-        found = strcmp(own_table.open[i].at, from) == 0;
-        if (found) {
-            snprintf(own_table.open[i].at, sizeof own_table.open[i].at, "%s",
-                     to);
-            snprintf(own_table.open[i].path, FSIO_PATH_MAX, "%s", path);
-        }
-    }
-    pthread_mutex_unlock(&own_table.mutex);
-    return found;
-}
 
 /* --- what is ours --- */
 
@@ -368,7 +314,7 @@ static enum err own_finish(int fd, const char *path, struct own *out)
     }
     out->fd = fd;
     snprintf(out->path, sizeof out->path, "%s", path);
-    snprintf(out->at, sizeof out->at, OWN_AT "%d", fd);
+    snprintf(out->at, sizeof out->at, CLEAN_AT "%d", fd);
     if (access(out->at, F_OK) != 0) {
         close(fd);
         out->fd = -1;
@@ -376,7 +322,7 @@ static enum err own_finish(int fd, const char *path, struct own *out)
                        "%s: nothing is put there, as /proc is not mounted",
                        path);
     }
-    (void)own_enter("", out->at, out->path);
+    clean_alias("", out->at, out->path);
     return ERR_OK;
 }
 
@@ -431,7 +377,7 @@ void own_close(struct own *own)
 {
     if (own->fd < 0)
         return;
-    (void)own_enter(own->at, "", "");
+    clean_alias(own->at, "", "");
     close(own->fd);
     own->fd = -1;
 }
@@ -458,7 +404,7 @@ enum err own_remove(int parent_fd, const char *parent, const char *name)
     while (rc == ERR_OK && dir != NULL && (entry = readdir(dir)) != NULL) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        rc = fsio_path(path, OWN_AT "%d/%s", fd, entry->d_name);
+        rc = fsio_path(path, CLEAN_AT "%d/%s", fd, entry->d_name);
         if (rc == ERR_OK)
             rc = fsio_remove_tree(path);
     }

@@ -41,6 +41,3 @@ void own_close(struct own *own);
 /* rm -r of a folder in an open one, by descriptors; only if it is ours. What is
  * not there is fine. `parent` is for texts. */
 enum err own_remove(int parent_fd, const char *parent, const char *name);
-
-/* Put the paths for people where `text` has those through descriptors. */
-void own_say(char *text, size_t bytes);
