@@ -23,7 +23,7 @@
 #include "checkpoint/files/ckpt_manifest.h"
 #include "checkpoint/files/ckpt_shard.h"
 #include "checkpoint/files/ckpt_view.h"
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 

@@ -9,10 +9,10 @@
 #include "checkpoint/ckpt_saver_private.h"
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/files/ckpt_index.h"
-#include "checkpoint/local/ckpt_nodes.h"
 #include "checkpoint/local/ckpt_local.h"
+#include "checkpoint/local/ckpt_nodes.h"
 #include "checkpoint/local/ckpt_xor.h"
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 

@@ -26,7 +26,7 @@
 #include "healthcheck/health_gpu.h"
 #include "kernels/cuda/device/cuda_device.h"
 #include "src/base/clock.h"
-#include "src/base/median.h"
+#include "src/base/real.h"
 
 #define PROBE_WARN_RATIO 0.95
 #define PROBE_COHORT 8 /* fewer GPUs do not show what is normal */
@@ -178,12 +178,12 @@ enum health_state health_probe_among(const double *values, int count, int at,
             others[n++] = values[i];
     if (n == 0 || ratio_min <= 0)
         return HEALTH_OK;
-    double middle = median_of(others, n);
+    double middle = real_median(others, n);
     if (values[at] >= fmax(PROBE_WARN_RATIO, ratio_min) * middle)
         return HEALTH_OK;
     for (int i = 0; i < n; i++)
         others[i] = fabs(others[i] - middle);
-    double spread = fmax(median_of(others, n), PROBE_MAD_MIN * middle);
+    double spread = fmax(real_median(others, n), PROBE_MAD_MIN * middle);
     bool far =
         values[at] - middle < -PROBE_SIGMAS * PROBE_SIGMA_OF_MAD * spread;
     return values[at] < ratio_min * middle && far && n + 1 >= PROBE_COHORT

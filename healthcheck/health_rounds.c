@@ -25,7 +25,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "src/base/median.h"
+#include "src/base/real.h"
 
 #define ROUNDS_PARTNERS_MIN 2
 
@@ -131,7 +131,7 @@ double health_rounds_median(const struct health_meeting *meetings, int count)
     for (int i = 0; i < count; i++)
         if (meetings[i].round == 1 && meetings[i].wrong == 0)
             values[used++] = meetings[i].gbps;
-    median_sort(values, used);
+    real_sort(values, used);
     int middle = used < HEALTH_COHORT_MIN ? used * 3 / 4 : used / 2;
     double median = used > 0 ? values[middle] : 0;
     free(values);

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "tests/model_fixture.h"
 
 /* More than GROUP_SLOTS. */

@@ -2,8 +2,8 @@
  * file would change. */
 #pragma once
 
+#include "src/base/array.h"
 #include "src/formats/gguf/gguf.h"
-#include "src/base/buffer.h"
 #include "tests/data_fixture.h"
 
 enum gguf_mark {

@@ -1,4 +1,4 @@
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/array.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/eval/eval_report.h"
-#include "src/base/buffer.h"
 #include "tests/data_fixture.h"
 
 #define NEED fixture_need

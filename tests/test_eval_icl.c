@@ -1,7 +1,7 @@
 /* In-context tasks: what prompts are made of, and what is wrong with a file. */
 #include <sys/stat.h>
 
-#include "src/base/buffer.h"
+#include "src/base/array.h"
 #include "tests/icl_fixture.h"
 
 /* --- prompts ------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  * slots, calls and ranges there are. */
 #include <math.h>
 
-#include "src/base/buffer.h"
+#include "src/base/array.h"
 #include "tests/icl_fixture.h"
 
 #define SLOTS 8

@@ -2,7 +2,7 @@
  * with 1 and 3 threads on the same operands, of sizes that no vector divides
  * and with numbers that sloppy arithmetic treats differently. A NaN may have
  * any payload. */
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "tests/kernel_check.h"
 
 /* What an op wrote, one output after the other. */

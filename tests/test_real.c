@@ -1,5 +1,5 @@
 /* Elementary functions against long double's of libm, over the ranges that
- * programs use and at what is special. */
+ * programs use and at what is special; medians. */
 #include "src/base/real.h"
 
 #include <float.h>
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/base/rng.h"
 #include "tests/tap.h"
 
@@ -170,6 +170,22 @@ static void check_bits(void)
     tap_is_int(crc, 3064636149, "the bits of 120000 results");
 }
 
+static void check_medians(void)
+{
+    double one[] = { 3 };
+    double odd[] = { 9, -1, 4, 4, 100 };
+    double even[] = { 8, 2, -INFINITY, 5 };
+    tap_ok(real_median(one, 1) == 3 && real_median_upper(one, 1) == 3,
+           "one value");
+    tap_ok(real_median(odd, 5) == 4 && real_median_upper(odd, 5) == 4,
+           "odd count");
+    tap_ok(real_median(even, 4) == 3.5, "even count: the mean of two");
+    tap_ok(real_median_upper(even, 4) == 5, "or the upper one");
+    tap_ok(even[0] == -INFINITY && even[3] == 8, "which sort the values");
+    real_sort(odd, 0);
+    tap_ok(odd[0] == -1, "nothing to sort");
+}
+
 int main(void)
 {
     check_exp();
@@ -178,5 +194,6 @@ int main(void)
     check_turns();
     check_special();
     check_bits();
+    check_medians();
     return tap_done();
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/base/rng.h"
 #include "tests/weights_fixture.h"
 

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #include "src/base/clock.h"
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/new.h"

@@ -19,7 +19,7 @@
 
 #include "checkpoint/files/ckpt_io.h"
 #include "checkpoint/files/ckpt_shard.h"
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
 

@@ -23,7 +23,7 @@
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/files/ckpt_io.h"
 #include "checkpoint/files/ckpt_stream.h"
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
 

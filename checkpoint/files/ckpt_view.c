@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "checkpoint/files/ckpt_crash.h"
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/base/fsio.h"
 
 /* Make the view and write it; `want`: only these bytes. */

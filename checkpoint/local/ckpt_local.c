@@ -21,11 +21,10 @@
 #include "checkpoint/files/ckpt_read.h"
 #include "checkpoint/local/ckpt_nodes.h"
 #include "checkpoint/local/ckpt_rebuild.h"
-#include "src/base/crc32c.h"
-#include "src/base/log.h"
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
+#include "src/base/log.h"
 
 static bool is_of_run(const struct ckpt_manifest *manifest,
                       const char *run_uuid)

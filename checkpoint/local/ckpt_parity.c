@@ -20,9 +20,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "src/base/crc32c.h"
-#include "src/base/new.h"
+#include "src/base/digest.h"
 #include "src/base/fsio.h"
+#include "src/base/new.h"
 
 #define PAGE 4096
 #define MAGIC "TSPARITY"

@@ -21,7 +21,7 @@
 #include "checkpoint/files/ckpt_read.h"
 #include "checkpoint/local/ckpt_nodes.h"
 #include "checkpoint/local/ckpt_parity.h"
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 

@@ -1,4 +1,4 @@
-/* Arrays that grow by doubling. */
+/* Arrays and bytes that grow by doubling. */
 #include "src/base/array.h"
 
 #include <assert.h>
@@ -27,5 +27,27 @@ enum err array_grow(void *place, size_t bytes, void *capacity,
         *(uint32_t *)capacity = (uint32_t)more;
     else
         *(uint64_t *)capacity = (uint64_t)more;
+    return ERR_OK;
+}
+
+void buffer_free(struct buffer *buffer)
+{
+    free(buffer->data);
+    *buffer = (struct buffer){ 0 };
+}
+
+enum err buffer_reserve(struct buffer *buffer, size_t more)
+{
+    if (more <= buffer->capacity - buffer->bytes)
+        return ERR_OK;
+    return array_room(&buffer->data, &buffer->capacity, buffer->bytes + more);
+}
+
+enum err buffer_add(struct buffer *buffer, const void *data, size_t bytes)
+{
+    TRY(buffer_reserve(buffer, bytes));
+    if (bytes > 0)
+        memcpy(buffer->data + buffer->bytes, data, bytes);
+    buffer->bytes += bytes;
     return ERR_OK;
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "src/base/err.h"
 
@@ -25,3 +26,15 @@
  * `what` is what a message calls it. */
 enum err array_grow(void *place, size_t bytes, void *capacity,
                     size_t capacity_bytes, size_t count, const char *what);
+
+/* Bytes that grow. Zeros are an empty one; the memory stays when `bytes` is set
+ * back. */
+struct buffer {
+    uint8_t *data;
+    size_t bytes, capacity;
+};
+
+void buffer_free(struct buffer *buffer);
+/* Room for `more` bytes behind those that are there. */
+enum err buffer_reserve(struct buffer *buffer, size_t more);
+enum err buffer_add(struct buffer *buffer, const void *data, size_t bytes);

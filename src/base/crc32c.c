@@ -7,7 +7,7 @@
  * product by x^(8B-33) followed by the instruction (which multiplies by x^32
  * and reduces; reflected products are one bit short) gives such a term in two
  * instructions. */
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 
 #include <string.h>
 

@@ -13,6 +13,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 _Static_assert(FLT_EVAL_METHOD == 0, "a double must be computed as a double");
 #if defined(__FAST_MATH__)
@@ -215,4 +216,31 @@ double real_cos(double x)
     double r = angle_of(x, &low, &quarter);
     double y = (quarter & 1) != 0 ? sin_of(r, low) : cos_of(r, low);
     return ((quarter + 1) & 2) != 0 ? -y : y;
+}
+
+/* --- medians --- */
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void real_sort(double *values, int count)
+{
+    assert(count >= 0);
+    qsort(values, (size_t)count, sizeof *values, compare);
+}
+
+double real_median_upper(double *values, int count)
+{
+    assert(count > 0);
+    real_sort(values, count);
+    return values[count / 2];
+}
+
+double real_median(double *values, int count)
+{
+    double upper = real_median_upper(values, count);
+    return (values[(count - 1) / 2] + upper) / 2;
 }

@@ -1,6 +1,6 @@
 /* Elementary functions of doubles whose bits depend on this file alone, for
  * whatever decides the bits of a run: libm's change with its version and with
- * the processor. Only + - * / and functions that are exact everywhere (frexp,
+ * the processor; and medians. Only + - * / and functions that are exact everywhere (frexp,
  * ldexp) are used, no fused multiply-add, which is a slow call where the
  * processor has none. Within 1 ulp, real_pow within 1 + |y log x| / 16: tests
  * hold that against long double.
@@ -19,3 +19,10 @@ double real_pow(double x, double y);
 /* For |x| <= REAL_ANGLE_MAX, in radians. */
 double real_sin(double x);
 double real_cos(double x);
+
+/* Medians of doubles without NaNs, which they sort; count > 0. The mean of the
+ * two in the middle where the count is even, or the upper one of them. */
+double real_median(double *values, int count);
+double real_median_upper(double *values, int count);
+/* Ascending; count >= 0. */
+void real_sort(double *values, int count);

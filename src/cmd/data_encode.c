@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/array.h"
 #include "src/base/log.h"
 #include "src/text/binary_kind.h"
-#include "src/base/buffer.h"
 #include "src/text/tokenizer/tokenizer.h"
 
 #define ENCODE_READ_BYTES 65536

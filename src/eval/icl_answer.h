@@ -13,10 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "src/base/array.h"
 #include "src/base/err.h"
 #include "src/eval/icl_records.h"
 #include "src/eval/icl_task.h"
-#include "src/base/buffer.h"
 
 struct icl_answer;
 

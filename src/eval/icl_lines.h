@@ -9,9 +9,9 @@
  * was compared, instead of scores and choice. Prompts alone end with "rows". */
 #pragma once
 
+#include "src/base/array.h"
 #include "src/base/err.h"
 #include "src/eval/icl_prompts.h"
-#include "src/base/buffer.h"
 
 /* What came of an example; NULL and empty where the kind has none. */
 struct icl_outcome {

@@ -12,11 +12,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "src/base/array.h"
 #include "src/base/err.h"
 #include "src/eval/icl_prompts.h"
 #include "src/eval/icl_records.h"
 #include "src/infer/infer.h"
-#include "src/base/buffer.h"
 #include "src/text/tokenizer/tokenizer.h"
 
 /* infer.h behind a table, since during training each call needs more around it.

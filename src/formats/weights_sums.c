@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/base/new.h"
 
 static int64_t blocks_of(const struct param *param)

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/formats/weights_sums.h"

@@ -17,8 +17,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
-#include "src/base/buffer.h"
 
 #define LINE_READ_BYTES 65536
 #define LINE_BYTES_MAX ((size_t)64 << 20)

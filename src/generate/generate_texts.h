@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "src/base/buffer.h"
+#include "src/base/array.h"
 #include "src/base/err.h"
 #include "src/generate/generate_engine.h"
 

@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "src/base/array.h"
 #include "src/base/err.h"
-#include "src/base/buffer.h"
 #include "src/text/tokenizer/tokenizer.h"
 
 /* All lent. */

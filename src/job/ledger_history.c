@@ -17,6 +17,9 @@
 
 #include "src/base/array.h"
 #include "src/base/median.h"
+#include "src/base/fsio.h"
+#include "src/base/real.h"
+#include "src/base/regular.h"
 #include "src/job/exit_code.h"
 #include "src/job/ledger.h"
 
@@ -49,7 +52,8 @@ static enum err add(struct values *values, double value)
 static double median(struct values *values)
 {
     assert(values->count <= INT_MAX);
-    return values->count > 0 ? median_of(values->list, (int)values->count) : -1;
+    return values->count > 0 ? real_median(values->list, (int)values->count)
+                             : -1;
 }
 
 static double number(const json_t *line, const char *key)

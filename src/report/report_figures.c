@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "src/base/median.h"
+#include "src/base/real.h"
 #include "src/report/report_impl.h"
 
 #define BUCKETS 1024
@@ -22,7 +22,7 @@ static double median_of_value(const struct run_bucket *list, size_t count,
     for (size_t i = 0; i < count; i++)
         if (list[i].of[value].count > 0)
             room[there++] = run_stat_mean(&list[i].of[value]);
-    return there > 0 ? median_of(room, there) : NAN;
+    return there > 0 ? real_median(room, there) : NAN;
 }
 
 static void take_steps(const struct run_bucket *list, size_t count,

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "src/base/array.h"
 #include "src/base/err.h"
-#include "src/base/buffer.h"
 
 #define UNICODE_COUNT 0x110000
 #define UNICODE_VERSION "16.0" /* of the table */

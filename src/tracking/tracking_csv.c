@@ -20,7 +20,6 @@
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
 #include "src/tracking/tracking_file.h"
-#include "src/base/buffer.h"
 #include "src/tracking/tracking_sink.h"
 
 #define FIRST "step,time"

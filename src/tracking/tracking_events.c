@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 
 /* Event */
 enum {

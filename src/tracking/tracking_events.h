@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "src/base/array.h"
 #include "src/base/err.h"
-#include "src/base/buffer.h"
 #include "src/tracking/tracking_record.h"
 
 /* Masked CRC32C, as frames have it. */

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
-#include "src/base/buffer.h"
 
 #define CONNECT_S 5L
 #define REQUEST_S 30L

@@ -13,9 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/fsio.h"
 #include "src/base/array.h"
-#include "src/base/buffer.h"
+#include "src/base/fsio.h"
 #include "src/tracking/tracking_sink.h"
 
 #define METRIC_BYTES (TRACKING_NAME_BYTES + 16)

@@ -14,12 +14,12 @@
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
-#include "src/base/median.h"
 #include "src/base/new.h"
+#include "src/base/real.h"
+#include "src/model/params.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_ckpt_stall.h"
 #include "tests/bench/bench_ranks.h"
-#include "src/model/params.h"
 
 #define TIMEOUT_S 300.0
 #define ROUNDS_MAX 7
@@ -334,14 +334,14 @@ static json_t *report(struct bench *b, const int64_t *sums, double stall_s,
                       double copy_s)
 {
     int n = b->rounds;
-    double ours_write = median_of(b->write_s[OURS], n);
-    double ours_read = median_of(b->read_s[OURS], n);
-    double raw_write = smaller(median_of(b->write_s[RAW_DIRECT], n),
-                               median_of(b->write_s[RAW_CACHED], n));
-    double raw_read = smaller(median_of(b->read_s[RAW_DIRECT], n),
-                              median_of(b->read_s[RAW_CACHED], n));
-    double many = median_of(b->index_s[INDEX_MANY], n);
-    double few = median_of(b->index_s[INDEX_FEW], n);
+    double ours_write = real_median(b->write_s[OURS], n);
+    double ours_read = real_median(b->read_s[OURS], n);
+    double raw_write = smaller(real_median(b->write_s[RAW_DIRECT], n),
+                               real_median(b->write_s[RAW_CACHED], n));
+    double raw_read = smaller(real_median(b->read_s[RAW_DIRECT], n),
+                              real_median(b->read_s[RAW_CACHED], n));
+    double many = real_median(b->index_s[INDEX_MANY], n);
+    double few = real_median(b->index_s[INDEX_FEW], n);
     return json_pack(
         "{s:s, s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
         "s:f, s:f, s:f, s:I}",

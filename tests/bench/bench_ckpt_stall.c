@@ -6,7 +6,7 @@
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
-#include "src/base/median.h"
+#include "src/base/real.h"
 
 #define STATE_BYTES_MAX ((int64_t)256 << 20)
 #define ROUNDS 9
@@ -76,8 +76,8 @@ enum err bench_ckpt_stall(struct comm *comm, const char *run_dir,
         copies[round] = clock_now() - begin;
     }
     if (comm_rank(comm) == 0) {
-        *stall_s = median_of(stalls, ROUNDS);
-        *copy_s = median_of(copies, ROUNDS);
+        *stall_s = real_median(stalls, ROUNDS);
+        *copy_s = real_median(copies, ROUNDS);
     }
 out:
     ckpt_saver_destroy(saver);

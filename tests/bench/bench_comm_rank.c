@@ -6,10 +6,10 @@
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/base/median.h"
+#include "src/base/real.h"
+#include "src/parallel/reduce.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_ranks.h"
-#include "src/parallel/reduce.h"
 
 #if TESSERA_WITH_MPI
 #include <mpi.h>
@@ -134,9 +134,9 @@ static enum err add_figures(struct bench *b, int mib, json_t *result)
 {
     char name[64];
     double bytes = (double)(mib * MIB);
-    double ours = median_upper(b->seconds[OURS], b->rounds);
-    double other = median_upper(b->seconds[MPI_APART], b->rounds);
-    double in_place = median_upper(b->seconds[MPI_INSIDE], b->rounds);
+    double ours = real_median_upper(b->seconds[OURS], b->rounds);
+    double other = real_median_upper(b->seconds[MPI_APART], b->rounds);
+    double in_place = real_median_upper(b->seconds[MPI_INSIDE], b->rounds);
     double mpi = other < in_place ? other : in_place;
     const struct {
         const char *format;

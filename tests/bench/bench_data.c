@@ -7,10 +7,10 @@
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
-#include "src/base/median.h"
+#include "src/base/real.h"
 #include "src/base/rng.h"
-#include "src/data/set/loader_ahead.h"
 #include "src/data/mds/mds_writer.h"
+#include "src/data/set/loader_ahead.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_model.h"
 #include "tests/http_server.h"
@@ -40,7 +40,7 @@ static enum err step_rate(int threads, double *step_s, double *tokens_per_s)
     TRY_OUT(bench_model_create(&kind, threads, 1, &bench));
     for (int i = -1; i < STEP_TIMES; i++) /* the first one touches memory */
         TRY_OUT(bench_model_step(bench, &loss, &seconds[i < 0 ? 0 : i]));
-    *step_s = median_of(seconds, STEP_TIMES);
+    *step_s = real_median(seconds, STEP_TIMES);
     *tokens_per_s = STEP_SAMPLES * kind.seq_len / *step_s;
 out:
     bench_model_destroy(bench);

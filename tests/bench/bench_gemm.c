@@ -12,8 +12,8 @@
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/base/median.h"
 #include "src/base/new.h"
+#include "src/base/real.h"
 #include "src/base/rng.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_flops.h"
@@ -331,11 +331,11 @@ static enum err measure_attention(const struct gemm_bench *bench,
         peak[at] = peak_of(bench);
         TRY_OUT(attend(bench, &a, true, &seconds[1][at]));
     }
-    double most = median_of(peak, rounds);
+    double most = real_median(peak, rounds);
     for (int backward = 0; backward < 2; backward++)
         json_array_append_new(
             list, attention_json(&a, backward == 1,
-                                 median_of(seconds[backward], rounds), most));
+                                 real_median(seconds[backward], rounds), most));
 out:
     arena_destroy(&a.arena);
     return rc;
@@ -345,8 +345,8 @@ out:
 
 static json_t *shape_json(struct shape *s, double *fraction)
 {
-    double ours = median_of(s->ours, s->count);
-    double peak = median_of(s->peak, s->count);
+    double ours = real_median(s->ours, s->count);
+    double peak = real_median(s->peak, s->count);
     *fraction = ours / peak;
     return json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:f, s:f, s:f}", "what",
                      s->what, "form", form_names[s->form], "groups", s->groups,
@@ -364,7 +364,7 @@ static json_t *report(struct gemm_bench *bench, json_t *attention)
     for (int i = 0; i < bench->count; i++)
         json_array_append_new(list,
                               shape_json(&bench->shapes[i], &fractions[i]));
-    double median = median_of(fractions, bench->count); /* sorts */
+    double median = real_median(fractions, bench->count); /* sorts */
     return json_pack("{s:s, s:s, s:s, s:i, s:i, s:o, s:f, s:f, s:O}", "bench",
                      "gemm", "kernel_set", bench->kernels->kernel_set,
                      "arithmetic", about, "threads", bench->ctx.threads,

@@ -8,10 +8,10 @@
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/base/median.h"
-#include "tests/bench/bench_flops.h"
-#include "src/infer/infer.h"
+#include "src/base/real.h"
 #include "src/formats/weights.h"
+#include "src/infer/infer.h"
+#include "tests/bench/bench_flops.h"
 
 #define PROMPT 512
 #define CONTEXT 64 /* tokens before those that are timed */
@@ -192,10 +192,10 @@ static void set(json_t *result, const char *form, const char *what,
 static void report(struct infer_bench *bench, const char *form, json_t *result)
 {
     int rounds = bench->rounds;
-    double token = median_of(bench->token, rounds * RUN);
-    double read = median_of(bench->read, rounds * 2);
-    double prompt = median_of(bench->prompt, rounds);
-    double peak = median_of(bench->peak, rounds);
+    double token = real_median(bench->token, rounds * RUN);
+    double read = real_median(bench->read, rounds * 2);
+    double prompt = real_median(bench->prompt, rounds);
+    double peak = real_median(bench->peak, rounds);
     set(result, form, "decode_tokens_per_s", 1.0 / token);
     set(result, form, "decode_gbps", bench->bytes / token * 1e-9);
     set(result, form, "read_gbps", bench->bytes / read * 1e-9);

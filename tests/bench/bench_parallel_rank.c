@@ -2,9 +2,9 @@
  * turns with steps of one. */
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/base/median.h"
-#include "tests/bench/bench_model.h"
+#include "src/base/real.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/bench_model.h"
 #include "tests/bench/bench_ranks.h"
 
 #define TIMEOUT_S 300.0
@@ -173,7 +173,7 @@ static enum err add_figures(struct bench *b, json_t *result)
     int failed = 0;
     double ms[KINDS];
     for (int kind = 0; kind < KINDS; kind++) {
-        ms[kind] = 1e3 * median_of(b->seconds[kind], b->rounds[kind]);
+        ms[kind] = 1e3 * real_median(b->seconds[kind], b->rounds[kind]);
         failed |=
             json_object_set_new(result, kinds[kind].name, json_real(ms[kind]));
         log_info("%s %.0f (%.0f to %.0f, %d steps)", kinds[kind].name, ms[kind],

@@ -11,8 +11,8 @@
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/base/median.h"
 #include "src/base/new.h"
+#include "src/base/real.h"
 #include "tests/bench/bench_child.h"
 #include "tests/bench/bench_flops.h"
 #include "tests/bench/bench_model.h"
@@ -164,8 +164,8 @@ static json_t *report(const struct step_phase *step, struct step_times *times)
     double median[OF_COUNT];
     int count = times->phases * kind->steps;
     for (int of = 0; of < OF_COUNT; of++)
-        median[of] = median_of(times->values[of], count);
-    double triad = median_of(times->triad, times->phases * TRIAD_ROUNDS);
+        median[of] = real_median(times->values[of], count);
+    double triad = real_median(times->triad, times->phases * TRIAD_ROUNDS);
     double flops = bench_flops_step(kind);
     json_t *result =
         json_pack("{s:s, s:s, s:i, s:i}", "bench", "step", "model", kind->name,

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-#include "src/base/buffer.h"
+#include "src/base/array.h"
 #include "tests/tokenizer_fallback.h"
 
 /* Each of bytes without and with NFC and added tokens, then those of

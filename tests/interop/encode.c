@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "src/base/array.h"
 #include "src/base/fsio.h"
-#include "src/base/buffer.h"
 #include "src/text/tokenizer/tokenizer.h"
 
 #define TEXT_BYTES_MAX ((size_t)1 << 30)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
 #include "src/formats/hf/hf_config.h"

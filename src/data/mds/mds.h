@@ -10,10 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "src/base/array.h"
 #include "src/base/err.h"
-#include "src/data/set/dataset.h"
-#include "src/base/buffer.h"
 #include "src/data/mds/mds_index.h"
+#include "src/data/set/dataset.h"
 
 struct mds_shard;
 

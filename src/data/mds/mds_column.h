@@ -12,9 +12,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "src/base/array.h"
 #include "src/base/err.h"
 #include "src/data/mds/mds.h"
-#include "src/base/buffer.h"
 #include "src/data/mds/mds_layout.h"
 
 struct mds_value {

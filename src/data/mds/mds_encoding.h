@@ -18,9 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "src/base/array.h"
 #include "src/base/err.h"
 #include "src/data/set/values.h"
-#include "src/base/buffer.h"
 
 #define MDS_ENCODING_VARIABLE (-1)
 /* Most dimensions of an array. */

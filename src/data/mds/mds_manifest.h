@@ -4,8 +4,9 @@
 
 #include <stdint.h>
 
+#include "src/base/array.h"
 #include "src/base/err.h"
-#include "src/base/buffer.h"
+#include "src/base/array.h"
 
 struct mds_column {
     const char *name;

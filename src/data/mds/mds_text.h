@@ -3,8 +3,8 @@
  * are given in order. */
 #pragma once
 
+#include "src/base/array.h"
 #include "src/base/err.h"
-#include "src/base/buffer.h"
 
 /* As it stands, printf-like. */
 enum err mds_text_add(struct buffer *text, const char *format, ...)

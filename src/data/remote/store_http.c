@@ -29,8 +29,8 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/base/median.h"
 #include "src/base/new.h"
+#include "src/base/real.h"
 #include "src/base/rng.h"
 
 #define STORE_RECENT 32      /* transfers whose times are remembered */
@@ -168,7 +168,7 @@ static double store_hedge_after(const struct store_job *job)
     memcpy(values, http->recent, sizeof values);
     pthread_mutex_unlock(&store->mutex);
     if (may)
-        after = fmax(store->options.hedge * median_of(values, count),
+        after = fmax(store->options.hedge * real_median(values, count),
                      STORE_HEDGE_LEAST_S);
     return after;
 }

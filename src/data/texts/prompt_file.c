@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/data/texts/jsonl.h"
+#include "src/base/array.h"
 #include "src/base/regular.h"
+#include "src/data/texts/jsonl.h"
 #include "src/data/texts/source.h"
-#include "src/base/buffer.h"
 
 struct prompt_file {
     const char *path;

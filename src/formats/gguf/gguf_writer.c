@@ -16,7 +16,6 @@
 #include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/base/output.h"
-#include "src/base/buffer.h"
 
 struct gguf_writer {
     struct output out;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/buffer.h"
+#include "src/base/array.h"
 #include "src/text/chat/chat_value.h"
 
 struct value_print {

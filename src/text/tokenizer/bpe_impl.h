@@ -1,8 +1,8 @@
 /* The tables of a byte pair encoding: bpe.c makes them, bpe_word.c reads. */
 #pragma once
 
+#include "src/base/array.h"
 #include "src/text/tokenizer/bpe.h"
-#include "src/base/buffer.h"
 
 #define BPE_NO_RANK UINT32_MAX
 

@@ -1,8 +1,8 @@
 /* What bpe_train.c makes, and bpe_train_json.c writes. */
 #pragma once
 
+#include "src/base/array.h"
 #include "src/text/tokenizer/bpe_train.h"
-#include "src/base/buffer.h"
 
 /* A token as files write it: bytes as characters. */
 struct bpe_train_token {

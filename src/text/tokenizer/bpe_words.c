@@ -7,8 +7,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
-#include "src/base/buffer.h"
 #include "src/text/tokenizer/tokenizer_impl.h"
 
 struct bpe_words_entry {

@@ -3,8 +3,8 @@
 
 #include <stdbool.h>
 
+#include "src/base/array.h"
 #include "src/base/err.h"
-#include "src/base/buffer.h"
 #include "src/text/unicode.h"
 
 /* What a text may grow to, per byte of it. */

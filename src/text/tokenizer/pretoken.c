@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/buffer.h"
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/text/tokenizer/pretoken_regex.h"
 #include "src/text/tokenizer/pretoken_scan.h"

@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "src/base/array.h"
 #include "src/base/err.h"
-#include "src/base/buffer.h"
 #include "src/text/unicode.h"
 
 /* Intervals at most: what the characters of two bytes have room for. */

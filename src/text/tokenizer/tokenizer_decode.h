@@ -1,7 +1,7 @@
 /* The decoder of a file of characters: the text of each token. */
 #pragma once
 
-#include "src/base/buffer.h"
+#include "src/base/array.h"
 #include "src/text/tokenizer/tokenizer_reader.h"
 
 #define TOKENIZER_DECODE_STEPS_MAX 8

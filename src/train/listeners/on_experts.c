@@ -10,6 +10,7 @@
 
 #include "src/base/median.h"
 #include "src/base/new.h"
+#include "src/base/real.h"
 #include "src/train/listeners/monitor_due.h"
 #include "src/train/run/run.h"
 
@@ -66,7 +67,7 @@ static void tell_block(const struct on_experts *on,
     tell(step, "min", block, least);
     tell(step, "max", block, most);
     tell(step, "std", block, sqrt(variance));
-    tell(step, "median", block, median_upper(on->shares, count));
+    tell(step, "median", block, real_median_upper(on->shares, count));
 }
 
 static enum err on_experts_handle(void *self, enum event event,

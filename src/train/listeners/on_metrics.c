@@ -25,6 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/array.h"
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
@@ -38,6 +39,7 @@
 #include "src/train/start/trainer_data.h"
 #include "src/train/settings/trainer_schedule.h"
 #include "src/train/start/run_data.h"
+#include "src/train/start/trainer_rollback.h"
 
 struct on_metrics {
     const struct run *run;  /* lent */

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
-#include "src/base/median.h"
+#include "src/base/real.h"
 #include "src/job/ledger.h"
 #include "src/train/listeners/spike_budget.h"
 #include "src/train/run/run.h"
@@ -27,7 +27,7 @@ static double median(const double *values, int count)
     double sorted[ON_SPIKE_STEPS];
     assert(count > 0 && count <= ON_SPIKE_STEPS);
     memcpy(sorted, values, (size_t)count * sizeof sorted[0]);
-    return median_upper(sorted, count);
+    return real_median_upper(sorted, count);
 }
 
 static void take(struct on_spike *spike, double loss, double norm)

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "src/base/buffer.h"
+#include "src/base/array.h"
 #include "src/base/err.h"
 #include "src/base/timeline.h"
 #include "src/comm/comm.h"

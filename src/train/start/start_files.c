@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"

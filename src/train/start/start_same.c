@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/data/set/dataset.h"
 #include "src/train/extend/plugin_host.h"
 

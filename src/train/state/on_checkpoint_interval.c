@@ -10,8 +10,8 @@
 
 #include "checkpoint/ckpt_interval.h"
 #include "src/base/log.h"
-#include "src/base/median.h"
 #include "src/base/new.h"
+#include "src/base/real.h"
 #include "src/job/ledger_history.h"
 
 #define SECONDS_PER_HOUR 3600.0
@@ -54,7 +54,7 @@ static double window_median(const struct window *window)
     size_t count = (size_t)window->count;
     assert(count > 0 && count <= WINDOW_VALUES);
     memcpy(sorted, window->values, count * sizeof sorted[0]);
-    return median_upper(sorted, window->count);
+    return real_median_upper(sorted, window->count);
 }
 
 enum err on_checkpoint_interval_create(const char *run_dir,

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "src/base/crc32c.h"
+#include "src/base/digest.h"
 #include "src/base/log.h"
 #include "src/job/slurm.h"
 
