@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "src/base/new.h"
 #include "src/text/unicode.h"
 #include "src/text/tokenizer/bpe_impl.h"
@@ -28,28 +25,24 @@ enum err bpe_create(const struct bpe_options *options, size_t tokens,
 {
     assert(options != NULL && highest >= -1 && out != NULL);
     struct bpe *bpe = NULL;
-    size_t slots = bpe_power(2 * tokens), pairs = bpe_power(2 * merges);
+    size_t pairs = bpe_power(2 * merges);
     size_t numbers = (size_t)highest + 1;
     TRY(new_zeroed(&bpe, 1));
     bpe->options = *options;
     bpe->highest = highest;
     bpe->token = malloc(numbers * sizeof *bpe->token);
-    bpe->slot = malloc(slots * sizeof *bpe->slot);
     bpe->pair = malloc(pairs * sizeof *bpe->pair);
     bpe->filter = calloc(pairs / 8, sizeof *bpe->filter);
-    if (bpe->filter == NULL || bpe->token == NULL || bpe->slot == NULL ||
-        bpe->pair == NULL) {
+    if (bpe->filter == NULL || bpe->token == NULL || bpe->pair == NULL ||
+        map_room(&bpe->found, tokens) != ERR_OK) {
         bpe_destroy(bpe);
         return err_set(ERR_MEMORY, "no memory for %zu tokens, %zu merges",
                        numbers, merges);
     }
     for (size_t i = 0; i < numbers; i++)
         bpe->token[i] = (struct bpe_token){ .text_bytes = BPE_NO_TOKEN };
-    for (size_t i = 0; i < slots; i++)
-        bpe->slot[i] = -1;
     for (size_t i = 0; i < pairs; i++)
         bpe->pair[i] = (struct bpe_pair){ .rank = BPE_NO_RANK };
-    bpe->slot_mask = slots - 1;
     bpe->pair_mask = pairs - 1;
     *out = bpe;
     return ERR_OK;
@@ -61,29 +54,20 @@ void bpe_destroy(struct bpe *bpe)
         return;
     buffer_free(&bpe->texts);
     free(bpe->token);
-    free(bpe->slot);
+    map_free(&bpe->found);
     free(bpe->pair);
     free(bpe->filter);
     free(bpe);
 }
 
-/* Where the text is, or where it would be put. */
-static size_t bpe_slot(const struct bpe *bpe, const uint8_t *text, size_t bytes)
-{
-    size_t i = (size_t)XXH3_64bits(text, bytes) & bpe->slot_mask;
-    while (bpe->slot[i] >= 0) {
-        const struct bpe_token *token = &bpe->token[bpe->slot[i]];
-        if (token->key_bytes == bytes &&
-            memcmp(bpe->texts.data + token->key, text, bytes) == 0)
-            break;
-        i = (i + 1) & bpe->slot_mask;
-    }
-    return i;
-}
-
 int32_t bpe_find(const struct bpe *bpe, const uint8_t *text, size_t bytes)
 {
-    return bpe->slot[bpe_slot(bpe, text, bytes)];
+    uint32_t hash = map_hash_bytes(text, bytes);
+    for (size_t at = 0, i; map_next(&bpe->found, hash, &at, &i);)
+        if (bpe->token[i].key_bytes == bytes &&
+            memcmp(bpe->texts.data + bpe->token[i].key, text, bytes) == 0)
+            return (int32_t)i;
+    return -1;
 }
 
 enum err bpe_show(struct bpe *bpe, int32_t token, const uint8_t *text,
@@ -104,13 +88,12 @@ enum err bpe_add(struct bpe *bpe, int32_t token, const uint8_t *text,
     struct bpe_token *into = &bpe->token[token];
     if (into->text_bytes != BPE_NO_TOKEN)
         return err_set(ERR_DATA, "token %d is given twice", token);
-    if (found) {
-        size_t slot = bpe_slot(bpe, text, bytes);
-        if (bpe->slot[slot] >= 0)
-            return err_set(ERR_DATA, "tokens %d and %d have the same text",
-                           bpe->slot[slot], token);
-        bpe->slot[slot] = token;
-    }
+    int32_t same = found ? bpe_find(bpe, text, bytes) : -1;
+    if (same >= 0)
+        return err_set(ERR_DATA, "tokens %d and %d have the same text", same,
+                       token);
+    if (found)
+        TRY(map_add(&bpe->found, map_hash_bytes(text, bytes), (size_t)token));
     TRY(bpe_show(bpe, token, text, bytes));
     into->key = into->text;
     into->key_bytes = into->text_bytes;

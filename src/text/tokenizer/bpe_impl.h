@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/base/array.h"
+#include "src/base/map.h"
 #include "src/text/tokenizer/bpe.h"
 
 #define BPE_NO_RANK UINT32_MAX
@@ -25,9 +26,11 @@ struct bpe {
     struct buffer texts;
     struct bpe_token *token; /* by number */
     int32_t highest;
-    int32_t *slot; /* open addressing by text; -1: empty */
-    size_t slot_mask;
-    struct bpe_pair *pair; /* open addressing by both tokens */
+    struct map found; /* tokens by their texts */
+    /* Open addressing by both tokens, and no struct map: the pairs themselves
+     * lie in the slots, as an index beside them would be a second miss of the
+     * cache for every two neighbours of every word. */
+    struct bpe_pair *pair;
     size_t pair_mask, merges;
     /* bits by hash, 8 for each slot of pairs: 0 where there is no pair, which
      * is the answer for most, out of a nearer cache than the pairs */

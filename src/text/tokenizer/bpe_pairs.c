@@ -6,9 +6,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "src/base/array.h"
+#include "src/base/map.h"
 #include "src/base/new.h"
-
-#define BPE_PAIRS_SLOTS ((size_t)1 << 16)
 
 struct bpe_pairs_entry {
     int32_t a, b;
@@ -29,8 +29,7 @@ struct bpe_pairs_waiting {
 struct bpe_pairs {
     struct bpe_pairs_entry *entry;
     size_t count, capacity;
-    uint32_t *slot; /* entry + 1; 0: free */
-    size_t slots;   /* a power of two */
+    struct map numbers; /* of entries, by both tokens */
     uint32_t *touched;
     size_t touched_count, touched_capacity;
     struct bpe_pairs_waiting *heap;
@@ -42,13 +41,8 @@ enum err bpe_pairs_create(struct bpe_pairs **out)
     assert(out != NULL);
     struct bpe_pairs *pairs = NULL;
     TRY(new_zeroed(&pairs, 1));
-    pairs->slots = BPE_PAIRS_SLOTS;
-    enum err rc = new_zeroed(&pairs->slot, pairs->slots);
-    if (rc == ERR_OK)
-        *out = pairs;
-    else
-        free(pairs);
-    return rc;
+    *out = pairs;
+    return ERR_OK;
 }
 
 void bpe_pairs_destroy(struct bpe_pairs *pairs)
@@ -60,71 +54,24 @@ void bpe_pairs_destroy(struct bpe_pairs *pairs)
     for (size_t h = 0; h < pairs->waiting; h++)
         free(pairs->heap[h].word);
     free(pairs->entry);
-    free(pairs->slot);
+    map_free(&pairs->numbers);
     free(pairs->touched);
     free(pairs->heap);
     free(pairs);
 }
 
-static size_t bpe_pairs_hash(int32_t a, int32_t b)
-{
-    uint64_t key = (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
-    key *= 0x9E3779B97F4A7C15u;
-    return (size_t)(key ^ key >> 32);
-}
-
-/* Room for one more element behind `count` of them. */
-static enum err bpe_pairs_room(void *list, size_t count, size_t *capacity,
-                               size_t bytes)
-{
-    void **data = list;
-    if (count < *capacity)
-        return ERR_OK;
-    size_t larger = 2 * *capacity + 1024;
-    void *grown = realloc(*data, larger * bytes);
-    if (grown == NULL || larger >= UINT32_MAX)
-        return err_set(ERR_MEMORY, "no memory for %zu pairs", larger);
-    *data = grown;
-    *capacity = larger;
-    return ERR_OK;
-}
-
-static enum err bpe_pairs_more_slots(struct bpe_pairs *pairs)
-{
-    size_t slots = 2 * pairs->slots;
-    uint32_t *slot = NULL;
-    TRY(new_zeroed(&slot, slots));
-    for (size_t e = 0; e < pairs->count; e++) {
-        size_t s =
-            bpe_pairs_hash(pairs->entry[e].a, pairs->entry[e].b) & (slots - 1);
-        while (slot[s] != 0)
-            s = (s + 1) & (slots - 1);
-        slot[s] = (uint32_t)e + 1;
-    }
-    free(pairs->slot);
-    pairs->slot = slot;
-    pairs->slots = slots;
-    return ERR_OK;
-}
-
 static enum err bpe_pairs_entry(struct bpe_pairs *pairs, int32_t a, int32_t b,
                                 size_t *out)
 {
-    size_t s = bpe_pairs_hash(a, b) & (pairs->slots - 1);
-    for (; pairs->slot[s] != 0; s = (s + 1) & (pairs->slots - 1)) {
-        const struct bpe_pairs_entry *entry = &pairs->entry[pairs->slot[s] - 1];
-        if (entry->a == a && entry->b == b) {
-            *out = pairs->slot[s] - 1;
+    uint32_t hash = map_hash_number((uint64_t)(uint32_t)a << 32 | (uint32_t)b);
+    for (size_t at = 0; map_next(&pairs->numbers, hash, &at, out);)
+        if (pairs->entry[*out].a == a && pairs->entry[*out].b == b)
             return ERR_OK;
-        }
-    }
-    TRY(bpe_pairs_room(&pairs->entry, pairs->count, &pairs->capacity,
-                       sizeof *pairs->entry));
+    TRY(array_room(&pairs->entry, &pairs->capacity, pairs->count + 1));
+    TRY(map_add(&pairs->numbers, hash, pairs->count));
     *out = pairs->count;
     pairs->entry[pairs->count++] = (struct bpe_pairs_entry){ .a = a, .b = b };
-    pairs->slot[s] = (uint32_t)pairs->count;
-    return 2 * pairs->count > pairs->slots ? bpe_pairs_more_slots(pairs)
-                                           : ERR_OK;
+    return ERR_OK;
 }
 
 enum err bpe_pairs_add(struct bpe_pairs *pairs, int32_t a, int32_t b,
@@ -138,8 +85,8 @@ enum err bpe_pairs_add(struct bpe_pairs *pairs, int32_t a, int32_t b,
         (entry->words > 0 && entry->word[entry->words - 1] == word))
         return ERR_OK;
     if (entry->words == 0) {
-        TRY(bpe_pairs_room(&pairs->touched, pairs->touched_count,
-                           &pairs->touched_capacity, sizeof *pairs->touched));
+        TRY(array_room(&pairs->touched, &pairs->touched_capacity,
+                       pairs->touched_count + 1));
         pairs->touched[pairs->touched_count++] = (uint32_t)e;
     }
     if (entry->words == entry->capacity) {
@@ -188,8 +135,8 @@ enum err bpe_pairs_settle(struct bpe_pairs *pairs)
     struct bpe_pairs_waiting waiting;
     for (size_t t = 0; t < pairs->touched_count; t++) {
         struct bpe_pairs_entry *entry = &pairs->entry[pairs->touched[t]];
-        TRY(bpe_pairs_room(&pairs->heap, pairs->waiting, &pairs->heap_capacity,
-                           sizeof *pairs->heap));
+        TRY(array_room(&pairs->heap, &pairs->heap_capacity,
+                       pairs->waiting + 1));
         waiting = (struct bpe_pairs_waiting){ entry->count, pairs->touched[t],
                                               entry->words, entry->word };
         entry->word = NULL;

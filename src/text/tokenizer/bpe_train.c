@@ -14,8 +14,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "src/base/array.h"
 #include "src/base/new.h"
@@ -34,37 +32,24 @@ struct bpe_train_words {
     int64_t *times;  /* that it occurs */
 };
 
-/* The token with this text; -1: there is none. */
-static int32_t bpe_train_find(const struct bpe_train *train,
-                              const uint8_t *text, size_t bytes)
-{
-    size_t s = XXH3_64bits(text, bytes) & (train->slots - 1);
-    for (; train->slot[s] != 0; s = (s + 1) & (train->slots - 1)) {
-        const struct bpe_train_token *token = &train->token[train->slot[s] - 1];
-        if (token->bytes == bytes &&
-            memcmp(train->text.data + token->first, text, bytes) == 0)
-            return (int32_t)(train->slot[s] - 1);
-    }
-    return -1;
-}
-
 /* The token with this text, made if there is none. */
 static enum err bpe_train_token(struct bpe_train *train, const uint8_t *text,
                                 size_t bytes, int32_t *out)
 {
-    *out = bpe_train_find(train, text, bytes);
-    if (*out >= 0)
-        return ERR_OK;
+    uint32_t hash = map_hash_bytes(text, bytes);
+    for (size_t at = 0, i; map_next(&train->numbers, hash, &at, &i);) {
+        const struct bpe_train_token *token = &train->token[i];
+        *out = (int32_t)i;
+        if (token->bytes == bytes &&
+            memcmp(train->text.data + token->first, text, bytes) == 0)
+            return ERR_OK;
+    }
     assert(train->count < train->capacity);
     *out = (int32_t)train->count;
-    size_t s = XXH3_64bits(text, bytes) & (train->slots - 1);
+    TRY(map_add(&train->numbers, hash, train->count));
     train->token[train->count++] =
         (struct bpe_train_token){ train->text.bytes, (uint32_t)bytes };
-    TRY(buffer_add(&train->text, text, bytes));
-    while (train->slot[s] != 0)
-        s = (s + 1) & (train->slots - 1);
-    train->slot[s] = (uint32_t)train->count;
-    return ERR_OK;
+    return buffer_add(&train->text, text, bytes);
 }
 
 /* A special token that text makes, too, would divide documents where none
@@ -128,11 +113,7 @@ static enum err bpe_train_fill(struct bpe_train *train)
                        (long long)least, (long long)BPE_TRAIN_VOCAB_MAX,
                        (long long)options->vocab_size, options->special_count);
     train->capacity = (size_t)options->vocab_size;
-    train->slots = 1;
-    while (train->slots < 2 * train->capacity)
-        train->slots *= 2;
     TRY(new_room(&train->token, train->capacity));
-    TRY(new_zeroed(&train->slot, train->slots));
     TRY(bpe_train_specials(train));
     return bpe_train_alphabet(train);
 }
@@ -157,7 +138,7 @@ void bpe_train_destroy(struct bpe_train *train)
         return;
     buffer_free(&train->text);
     free(train->token);
-    free(train->slot);
+    map_free(&train->numbers);
     free(train->merge);
     free(train);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/base/array.h"
+#include "src/base/map.h"
 #include "src/text/tokenizer/bpe_train.h"
 
 /* A token as files write it: bytes as characters. */
@@ -19,8 +20,7 @@ struct bpe_train {
     struct buffer text; /* of all tokens */
     struct bpe_train_token *token;
     size_t count, capacity;
-    uint32_t *slot; /* token + 1, by its text; 0: free */
-    size_t slots;   /* a power of two */
+    struct map numbers; /* of tokens, by their texts */
     struct bpe_train_merge *merge;
     size_t merges, merge_capacity;
     int32_t of_byte[256];

@@ -1,20 +1,18 @@
-/* A hash table of words; their bytes lie one behind the other. */
+/* Words by their bytes, which lie one behind the other. */
 #include "src/text/tokenizer/bpe_words.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "src/base/array.h"
+#include "src/base/map.h"
 #include "src/base/new.h"
 #include "src/text/tokenizer/tokenizer_impl.h"
 
 struct bpe_words_entry {
-    uint64_t hash;
     size_t first; /* of its bytes */
-    uint32_t bytes;
+    uint32_t hash, bytes;
     int64_t count;
 };
 
@@ -25,12 +23,9 @@ struct bpe_words {
     struct buffer text; /* of all words */
     struct bpe_words_entry *entry;
     size_t count, capacity;
-    uint32_t *slot; /* entry + 1; 0: free */
-    size_t slots;   /* a power of two */
+    struct map numbers; /* of entries */
     int64_t left_out;
 };
-
-#define BPE_WORDS_SLOTS ((size_t)1 << 12)
 
 enum err bpe_words_create(const struct tokenizer *tokenizer,
                           struct bpe_words **out)
@@ -40,8 +35,6 @@ enum err bpe_words_create(const struct tokenizer *tokenizer,
     struct bpe_words *words = NULL;
     TRY(new_zeroed(&words, 1));
     words->tokenizer = tokenizer;
-    words->slots = BPE_WORDS_SLOTS;
-    TRY_OUT(new_zeroed(&words->slot, words->slots));
     TRY_OUT(pretoken_work_create(&words->work));
     *out = words;
     words = NULL;
@@ -58,45 +51,16 @@ void bpe_words_destroy(struct bpe_words *words)
     buffer_free(&words->repaired);
     buffer_free(&words->text);
     free(words->entry);
-    free(words->slot);
+    map_free(&words->numbers);
     free(words);
 }
 
-static enum err bpe_words_grow(struct bpe_words *words)
-{
-    if (words->count == words->capacity) {
-        size_t capacity = 2 * words->capacity + BPE_WORDS_SLOTS / 2;
-        struct bpe_words_entry *entry =
-            realloc(words->entry, capacity * sizeof *entry);
-        if (entry == NULL || capacity >= UINT32_MAX)
-            return err_set(ERR_MEMORY, "no memory for %zu words", capacity);
-        words->entry = entry;
-        words->capacity = capacity;
-    }
-    if (2 * words->count < words->slots)
-        return ERR_OK;
-    size_t slots = 2 * words->slots;
-    uint32_t *slot = NULL;
-    TRY(new_zeroed(&slot, slots));
-    for (size_t e = 0; e < words->count; e++) {
-        size_t s = words->entry[e].hash & (slots - 1);
-        while (slot[s] != 0)
-            s = (s + 1) & (slots - 1);
-        slot[s] = (uint32_t)e + 1;
-    }
-    free(words->slot);
-    words->slot = slot;
-    words->slots = slots;
-    return ERR_OK;
-}
-
-static enum err bpe_words_put(struct bpe_words *words, uint64_t hash,
+static enum err bpe_words_put(struct bpe_words *words, uint32_t hash,
                               const uint8_t *text, size_t bytes, int64_t count)
 {
-    size_t s = hash & (words->slots - 1);
-    for (; words->slot[s] != 0; s = (s + 1) & (words->slots - 1)) {
-        struct bpe_words_entry *entry = &words->entry[words->slot[s] - 1];
-        if (entry->hash == hash && entry->bytes == bytes &&
+    for (size_t at = 0, i; map_next(&words->numbers, hash, &at, &i);) {
+        struct bpe_words_entry *entry = &words->entry[i];
+        if (entry->bytes == bytes &&
             memcmp(words->text.data + entry->first, text, bytes) == 0) {
             entry->count += count;
             return ERR_OK;
@@ -104,13 +68,10 @@ static enum err bpe_words_put(struct bpe_words *words, uint64_t hash,
     }
     size_t first = words->text.bytes;
     TRY(buffer_add(&words->text, text, bytes));
-    TRY(bpe_words_grow(words));
-    s = hash & (words->slots - 1);
-    while (words->slot[s] != 0)
-        s = (s + 1) & (words->slots - 1);
-    words->entry[words->count] =
-        (struct bpe_words_entry){ hash, first, (uint32_t)bytes, count };
-    words->slot[s] = (uint32_t)++words->count;
+    TRY(array_room(&words->entry, &words->capacity, words->count + 1));
+    TRY(map_add(&words->numbers, hash, words->count));
+    words->entry[words->count++] =
+        (struct bpe_words_entry){ first, hash, (uint32_t)bytes, count };
     return ERR_OK;
 }
 
@@ -121,7 +82,7 @@ static enum err bpe_words_one(void *arg, const uint8_t *text, size_t bytes)
         words->left_out++;
         return ERR_OK;
     }
-    return bpe_words_put(words, XXH3_64bits(text, bytes), text, bytes, 1);
+    return bpe_words_put(words, map_hash_bytes(text, bytes), text, bytes, 1);
 }
 
 enum err bpe_words_add(struct bpe_words *words, const uint8_t *text,
