@@ -16,6 +16,7 @@
 #include "src/base/array.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/regular.h"
 
 #define AGAIN_S 1.0
 
@@ -38,21 +39,8 @@ static struct {
 
 static enum err open_file(const char *path, int *fd)
 {
-    struct stat status;
-    *fd = open(
-        path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
-        0666);
-    if (*fd < 0 && errno == ELOOP)
-        return err_set(ERR_SPACE,
-                       "%s: is a link, which is not followed: move it away",
-                       path);
-    if (*fd < 0)
-        return err_errno("%s: open", path);
-    if (fstat(*fd, &status) == 0 && S_ISREG(status.st_mode))
-        return ERR_OK;
-    close(*fd);
-    *fd = -1;
-    return err_set(ERR_SPACE, "%s: is no regular file: move it away", path);
+    return regular_open_at(AT_FDCWD, path, O_RDWR | O_APPEND | O_CREAT,
+                           REGULAR_NO_LINK, path, fd);
 }
 
 enum err lines_open(const char *dir, const char *name, char path[FSIO_PATH_MAX],

@@ -1,8 +1,11 @@
-/* Opens, sizes and reads regular files, and says what else a path may be. */
+/* Opens, sizes, reads and extends regular files, and says what else a path may
+ * be. */
 #include "src/base/regular.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -10,7 +13,7 @@
 
 #include "src/base/fsio.h"
 
-static const char *regular_kind(mode_t mode)
+const char *regular_kind(mode_t mode)
 {
     return S_ISDIR(mode)    ? "a folder"
            : S_ISFIFO(mode) ? "a pipe"
@@ -18,21 +21,21 @@ static const char *regular_kind(mode_t mode)
                             : "a device";
 }
 
-static enum err regular_check(const char *path, const struct stat *status,
-                              int64_t *bytes)
+static enum err regular_check(const char *path, const struct stat *status)
 {
-    if (!S_ISREG(status->st_mode))
-        return err_set(ERR_DATA, "%s: is %s, not a regular file", path,
-                       regular_kind(status->st_mode));
-    *bytes = (int64_t)status->st_size;
-    return ERR_OK;
+    return S_ISREG(status->st_mode)
+               ? ERR_OK
+               : err_set(ERR_DATA, "%s: is %s, not a regular file", path,
+                         regular_kind(status->st_mode));
 }
 
 enum err regular_size(const char *path, int64_t *bytes)
 {
     struct stat status;
-    if (stat(path, &status) == 0)
-        return regular_check(path, &status, bytes);
+    if (stat(path, &status) == 0) {
+        *bytes = (int64_t)status.st_size;
+        return regular_check(path, &status);
+    }
     if (errno == ENOENT || errno == ENOTDIR)
         return err_set(ERR_DATA, "%s: no such file", path);
     return err_errno("%s: stat", path);
@@ -49,26 +52,61 @@ enum err regular_readable(const char *path)
     return rc == ERR_DATA ? err_set(ERR_USAGE, "%s", err_text()) : rc;
 }
 
-enum err regular_open(const char *path, int *fd, int64_t *bytes)
+/* What stands where nobody may lay anything but a file. */
+static enum err regular_refuse(const char *path, int flags, const char *wrong)
 {
-    enum err rc = ERR_OK;
+    bool reads = (flags & O_ACCMODE) == O_RDONLY;
+    return err_set(reads ? ERR_DATA : ERR_SPACE, "%s: is %s: move it away",
+                   path, wrong);
+}
+
+/* The open of it has failed: what the name is says it better, if it can. */
+static enum err regular_cannot(int at, const char *name, int flags,
+                               enum regular_links links, const char *path)
+{
+    int number = errno;
     struct stat status;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (*fd < 0) {
-        int number = errno;
-        TRY(regular_size(path, bytes)); /* says it better, if it can */
-        errno = number;
-        return err_errno("%s: open", path);
-    }
+    if (links == REGULAR_NO_LINK && number == ELOOP)
+        return regular_refuse(path, flags, "a link, which is not followed");
+    if (links == REGULAR_FOLLOW && fstatat(at, name, &status, 0) == 0)
+        TRY(regular_check(path, &status));
+    if (links == REGULAR_FOLLOW && (flags & O_CREAT) == 0 &&
+        (number == ENOENT || number == ENOTDIR))
+        return err_set(ERR_DATA, "%s: no such file", path);
+    errno = number;
+    return err_errno("%s: open", path);
+}
+
+enum err regular_open_at(int at, const char *name, int flags,
+                         enum regular_links links, const char *path, int *fd)
+{
+    struct stat status;
+    assert(name[0] != '\0' && (flags & O_TRUNC) == 0);
+    flags |= O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+    *fd = openat(at, name, flags | (links == REGULAR_NO_LINK ? O_NOFOLLOW : 0),
+                 0666);
+    if (*fd < 0)
+        return regular_cannot(at, name, flags, links, path);
+    enum err rc = ERR_OK;
     if (fstat(*fd, &status) != 0)
         rc = err_errno("%s: stat", path);
-    else
-        rc = regular_check(path, &status, bytes);
+    else if (links == REGULAR_FOLLOW)
+        rc = regular_check(path, &status);
+    else if (!S_ISREG(status.st_mode))
+        rc = regular_refuse(path, flags, "no regular file");
     if (rc != ERR_OK) {
         close(*fd);
         *fd = -1;
     }
     return rc;
+}
+
+enum err regular_open(const char *path, int *fd, int64_t *bytes)
+{
+    struct stat status;
+    TRY(regular_open_at(AT_FDCWD, path, O_RDONLY, REGULAR_FOLLOW, path, fd));
+    *bytes = fstat(*fd, &status) == 0 ? (int64_t)status.st_size : 0;
+    return ERR_OK;
 }
 
 enum err regular_stream(const char *path, FILE **file)
@@ -124,4 +162,30 @@ enum err regular_local(const char *path)
                    "%s is not in this machine's file systems; copy the data "
                    "set to a folder, and name that",
                    path);
+}
+
+enum err regular_folder(const char *path, int *fd)
+{
+    *fd = -1;
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return err_errno("%s: make the folder", path);
+    *fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return *fd >= 0 ? ERR_OK : err_errno("%s: open the folder", path);
+}
+
+enum err regular_append(int fd, const char *path, const void *data,
+                        size_t bytes)
+{
+    assert(fd >= 0 && (data != NULL || bytes == 0));
+    off_t end = lseek(fd, 0, SEEK_END);
+    if (end < 0)
+        return err_errno("%s: seek", path);
+    enum err rc = fsio_pwrite(fd, data, bytes, end, path);
+    if (rc == ERR_OK)
+        return ERR_OK;
+    struct err_kept kept;
+    err_keep(&kept, rc);
+    if (ftruncate(fd, end) != 0)
+        return err_errno("%s: cut off what was written in part", path);
+    return err_again(&kept);
 }

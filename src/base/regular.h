@@ -1,17 +1,44 @@
-/* Files that are read: regular ones only. Opening never waits, as for the
- * writer of a FIFO. Links to regular files are fine. */
+/* Regular files, and nothing else that has the name. Opening never waits, as for
+ * the writer of a FIFO.
+ *
+ * Whether a link is followed depends on whose the folder is. A user's own path
+ * may be one. Run directories may be writable for a group: a link in one of
+ * them must not lead a run into other files, neither to write nor to read. The
+ * folder itself may be a link. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "src/base/err.h"
+
+enum regular_links { REGULAR_FOLLOW, REGULAR_NO_LINK };
+
+/* Open the file called `name` in the folder `at` (AT_FDCWD: `path` itself), made
+ * where the flags of open() say so; `path` is for messages. Where it is none,
+ * or a link that is not to be followed, ERR_DATA if it is to be read, ERR_SPACE
+ * if it is to be written. The caller closes *fd, -1 after an error. */
+enum err regular_open_at(int at, const char *name, int flags,
+                         enum regular_links links, const char *path, int *fd);
+
+/* The folder `path`, made if need be, but not its parents, and no link: *fd is
+ * open on it. ERR_SPACE where something else has the name. */
+enum err regular_folder(const char *path, int *fd);
+
+/* All of it to the file's end, or none: what came of a write that failed is cut
+ * off. */
+enum err regular_append(int fd, const char *path, const void *data,
+                        size_t bytes);
+
+/* "a folder", "a pipe", ... of what is no regular file. */
+const char *regular_kind(mode_t mode);
 
 /* ERR_DATA when there is no such file or it is not a regular one. */
 enum err regular_size(const char *path, int64_t *bytes);
 
-/* The same, and open it for reading. */
+/* The same, and open it for reading; a link is followed. */
 enum err regular_open(const char *path, int *fd, int64_t *bytes);
 
 /* The same as a stream; where there is no such file ERR_OK and NULL. */

@@ -25,6 +25,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
+#include "src/base/regular.h"
 #include "src/formats/weights_impl.h"
 
 /* The first whose signs are there is it. */
@@ -56,9 +57,7 @@ static enum err find_ops(const char *path, const struct weights_ops **out)
         !S_ISDIR(status.st_mode))
         return err_set(ERR_USAGE,
                        "%s: is %s, not a regular file, and no folder", path,
-                       S_ISFIFO(status.st_mode)   ? "a pipe"
-                       : S_ISSOCK(status.st_mode) ? "a socket"
-                                                  : "a device");
+                       regular_kind(status.st_mode));
     for (size_t i = 0; i < KINDS; i++) {
         if (table[i]->is(path)) {
             *out = table[i];

@@ -27,6 +27,7 @@
 #include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/base/output.h"
+#include "src/base/regular.h"
 #include "src/text/unicode.h"
 
 struct chat_talk {
@@ -209,7 +210,6 @@ enum err chat_talk_save(const struct chat_talk *talk, const char *path)
 {
     enum err rc = ERR_OK;
     int fd = -1;
-    struct stat status;
     const struct generate_args *args = talk->engine->args;
     const char *const inputs[] = { args->model, args->tokenizer };
     char *text = NULL;
@@ -226,17 +226,8 @@ enum err chat_talk_save(const struct chat_talk *talk, const char *path)
         goto out;
     }
     TRY_OUT(output_check(path, inputs, 2));
-    fd = open(path,
-              O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
-              0666);
-    if (fd < 0 || fstat(fd, &status) != 0) {
-        rc = err_errno("%s: open", path);
-        goto out;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        rc = err_set(ERR_SPACE, "%s: is no regular file", path);
-        goto out;
-    }
+    TRY_OUT(regular_open_at(AT_FDCWD, path, O_RDWR | O_CREAT | O_APPEND,
+                            REGULAR_FOLLOW, path, &fd));
     TRY_OUT(jsontext_make(line, 0, &text));
     TRY_OUT(lines_append(fd, path, text));
 out:

@@ -22,14 +22,14 @@
 #include <unistd.h>
 
 #include "src/base/jsontext.h"
+#include "src/base/new.h"
+#include "src/base/regular.h"
 
 static enum err check_file(struct line_tail *tail, int fd, int64_t *size)
 {
     struct stat status;
     if (fstat(fd, &status) != 0)
         return err_errno("%s: stat", tail->path);
-    if (!S_ISREG(status.st_mode))
-        return err_set(ERR_DATA, "%s: is no regular file", tail->path);
     if ((tail->file != 0 && tail->file != (uint64_t)status.st_ino) ||
         status.st_size < tail->offset)
         return err_set(ERR_DATA, "%s: has become another file or shorter",
@@ -103,23 +103,14 @@ enum err line_tail_read(struct line_tail *tail, line_tail_fn take, void *arg)
     assert(tail->path[0] != '\0' && tail->held <= LINE_TAIL_BYTES_MAX);
     enum err rc = ERR_OK;
     int64_t size = 0;
-    /* a pipe would wait for its writer */
-    int fd = open(tail->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-    if (fd < 0 && errno == ENOENT && tail->file == 0)
+    int fd = -1;
+    struct stat status;
+    if (tail->file == 0 && lstat(tail->path, &status) != 0 && errno == ENOENT)
         return ERR_OK;
-    if (fd < 0 && errno == ELOOP)
-        return err_set(ERR_DATA,
-                       "%s: is a link, and links in run directories are not "
-                       "followed: put the file itself there",
-                       tail->path);
-    if (fd < 0)
-        return err_errno("%s: open", tail->path);
+    TRY(regular_open_at(AT_FDCWD, tail->path, O_RDONLY, REGULAR_NO_LINK,
+                        tail->path, &fd));
     if (tail->data == NULL)
-        tail->data = malloc(LINE_TAIL_BYTES_MAX);
-    if (tail->data == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
+        TRY_OUT(new_room(&tail->data, LINE_TAIL_BYTES_MAX));
     TRY_OUT(check_file(tail, fd, &size));
     assert(tail->offset <= size);
     TRY_OUT(read_to(tail, fd, size, take, arg));

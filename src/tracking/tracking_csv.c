@@ -19,7 +19,7 @@
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
-#include "src/tracking/tracking_file.h"
+#include "src/base/regular.h"
 #include "src/tracking/tracking_sink.h"
 
 #define FIRST "step,time"
@@ -52,8 +52,8 @@ static enum err csv_open(void *self, const struct tracking_options *options,
     csv->written = -1;
     TRY(fsio_path(csv->path, "%s/metrics.csv", options->run_dir));
     TRY(tracking_map_create(&csv->columns));
-    return tracking_file_open(AT_FDCWD, csv->path, O_RDWR | O_CREAT, csv->path,
-                              &csv->fd);
+    return regular_open_at(AT_FDCWD, csv->path, O_RDWR | O_CREAT,
+                           REGULAR_NO_LINK, csv->path, &csv->fd);
 }
 
 static void csv_close(void *self)
@@ -218,7 +218,8 @@ static enum err csv_widen(struct csv *csv)
     }
     TRY_OUT(csv_header(csv, file));
     TRY_OUT(csv_rows(csv, file));
-    TRY_OUT(tracking_file_open(AT_FDCWD, temporary, O_RDWR, temporary, &fd));
+    TRY_OUT(regular_open_at(AT_FDCWD, temporary, O_RDWR, REGULAR_NO_LINK,
+                            temporary, &fd));
     bool flushed = fclose(file) == 0;
     file = NULL;
     if (!flushed || rename(temporary, csv->path) != 0) {
@@ -289,8 +290,7 @@ csv_write(void *self, const struct tracking_record *const *records, int count)
         TRY(csv_widen(csv));
     for (int r = 0; r < count; r++)
         TRY(csv_row(csv, records[r]));
-    return tracking_file_append(csv->fd, csv->path, csv->out.data,
-                                csv->out.bytes);
+    return regular_append(csv->fd, csv->path, csv->out.data, csv->out.bytes);
 }
 
 const struct tracking_sink_ops tracking_csv_ops = {

@@ -21,7 +21,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/tracking/tracking_file.h"
+#include "src/base/regular.h"
 #include "src/tracking/tracking_mlflow.h"
 #include "src/tracking/tracking_sink.h"
 
@@ -331,14 +331,15 @@ static enum err add_metric(struct mlflow_file *m,
         *slash = '/';
     }
     TRY_OUT(rc);
-    TRY_OUT(tracking_file_open(AT_FDCWD, path, O_RDWR | O_CREAT, path, &fd));
+    TRY_OUT(regular_open_at(AT_FDCWD, path, O_RDWR | O_CREAT, REGULAR_NO_LINK,
+                            path, &fd));
     if (!known)
         TRY_OUT(last_step(fd, path, &m->seen.last[number]));
     if (m->seen.last[number] >= step)
         goto out;
     int bytes = snprintf(line, sizeof line, "%" PRId64 " %.17g %" PRId64 "\n",
                          tracking_mlflow_ms(time_s), scalar->value, step);
-    TRY_OUT(tracking_file_append(fd, path, line, (size_t)bytes));
+    TRY_OUT(regular_append(fd, path, line, (size_t)bytes));
     m->seen.last[number] = step;
 out:
     if (fd >= 0)

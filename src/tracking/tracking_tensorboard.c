@@ -15,8 +15,8 @@
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
+#include "src/base/regular.h"
 #include "src/tracking/tracking_events.h"
-#include "src/tracking/tracking_file.h"
 #include "src/tracking/tracking_sink.h"
 
 #define PREFIX "events.out.tfevents."
@@ -71,17 +71,16 @@ static enum err tensorboard_open(void *self,
     tb->fd = -1;
     tb->opened = true;
     TRY_OUT(fsio_path(folder, "%s/tensorboard", options->run_dir));
-    TRY_OUT(tracking_file_folder(folder, &at));
+    TRY_OUT(regular_folder(folder, &at));
     TRY_OUT(last_time(at, folder, &last));
     gethostname(host, sizeof host - 1);
     snprintf(name, sizeof name, PREFIX "%010" PRId64 ".%s.%d",
              now > last ? now : last + 1, host, (int)getpid());
     TRY_OUT(fsio_path(tb->path, "%s/%s", folder, name));
-    TRY_OUT(tracking_file_open(at, name, O_WRONLY | O_CREAT | O_EXCL, tb->path,
-                               &tb->fd));
+    TRY_OUT(regular_open_at(at, name, O_WRONLY | O_CREAT | O_EXCL,
+                            REGULAR_NO_LINK, tb->path, &tb->fd));
     TRY_OUT(tracking_events_version(clock_wall(), &tb->out));
-    TRY_OUT(
-        tracking_file_append(tb->fd, tb->path, tb->out.data, tb->out.bytes));
+    TRY_OUT(regular_append(tb->fd, tb->path, tb->out.data, tb->out.bytes));
 out:
     if (at >= 0)
         close(at);
@@ -93,7 +92,7 @@ static enum err tensorboard_begin(void *self, int64_t step)
     struct tensorboard *tb = self;
     tb->out.bytes = 0;
     TRY(tracking_events_restart(clock_wall(), step + 1, &tb->out));
-    return tracking_file_append(tb->fd, tb->path, tb->out.data, tb->out.bytes);
+    return regular_append(tb->fd, tb->path, tb->out.data, tb->out.bytes);
 }
 
 static enum err tensorboard_write(void *self,
@@ -105,7 +104,7 @@ static enum err tensorboard_write(void *self,
     tb->out.bytes = 0;
     for (int i = 0; i < count; i++)
         TRY(tracking_events_record(records[i], &tb->out));
-    TRY(tracking_file_append(tb->fd, tb->path, tb->out.data, tb->out.bytes));
+    TRY(regular_append(tb->fd, tb->path, tb->out.data, tb->out.bytes));
     tb->wrote = true;
     return ERR_OK;
 }
