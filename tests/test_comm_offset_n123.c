@@ -1,6 +1,6 @@
 /* Clocks of other nodes: all ranks of this test have the same clock, also where
  * it is made to believe that they are on nodes of their own. */
-#include "src/comm/comm_offset.h"
+#include "src/comm/comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Measures the offset of nodes' clocks by messages to rank 0 and back. */
-#include "src/comm/comm_offset.h"
+#include "src/comm/comm.h"
 
 #include <stdlib.h>
 #include <string.h>

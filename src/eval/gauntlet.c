@@ -24,6 +24,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
+#include "src/base/settings/settings.h"
 #include "src/base/regular.h"
 #include "src/base/settings/settings_parse.h"
 #include "src/eval/gauntlet_file.h"

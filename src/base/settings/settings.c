@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/settings/settings_list.h"
-
 int settings_find(const struct settings_table *table, const char *key)
 {
     for (int i = 0; i < table->count; i++)

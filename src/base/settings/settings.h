@@ -72,8 +72,16 @@ enum setting_flag {
     SETTING_OWN = 64
 };
 
-struct settings_kind; /* settings_list.h */
 #define SETTING_THEIRS 10
+
+/* What a group in a LIST may be (settings_list.h). A table of them ends with one
+ * without help. */
+struct settings_kind {
+    const char *name; /* NULL: the only kind of its list, items have no name */
+    const char *help; /* one line */
+    const struct setting *schema;
+    int count;
+};
 
 struct setting {
     const char *key; /* "train.global_batch" */
@@ -196,3 +204,11 @@ enum err settings_no_such(const struct setting *schema, int count,
 /* The name of a list that NULL ends that is nearest to the text; NULL if none is
  * near. */
 const char *settings_nearest_choice(const char *const *names, const char *text);
+
+struct config_t; /* libconfig's */
+/* A libconfig file of whatever content, read as safely and with as clear errors
+ * as one of settings, into `config`, which the caller initialises and destroys.
+ * `folder` becomes that of the file, absolute, where what @include names is
+ * looked for. ERR_USAGE names file and line. */
+enum err settings_parse(const char *path, char folder[SETTINGS_TEXT_BYTES],
+                        struct config_t *config);

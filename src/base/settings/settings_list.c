@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "src/base/new.h"
-#include "src/base/settings/settings_node.h"
+#include "src/base/settings/settings_private.h"
 
 static bool has_names(const struct setting *setting)
 {

@@ -26,14 +26,6 @@
 #include "src/base/err.h"
 #include "src/base/settings/settings.h"
 
-/* A table of them ends with one without help. */
-struct settings_kind {
-    const char *name; /* NULL: the only kind of its list, items have no name */
-    const char *help; /* one line */
-    const struct setting *schema;
-    int count;
-};
-
 /* How many items the text of a list has, which settings_load() has made. */
 enum err settings_list_count(const struct setting *setting, const char *text,
                              int *count);

@@ -1,11 +1,12 @@
 /* What the parts of the settings reader share: settings.c puts them together,
- * settings_parse.c reads libconfig files, settings_file.c takes settings out of
- * them, settings_scan.c guards libconfig against what it gets wrong, settings_value.c turns text into checked values,
- * settings_nearest.c and settings_foreign.c guess which setting was meant,
- * settings_hint.c what was meant by a text that is no libconfig,
- * settings_list.c reads and writes lists of groups, settings_format.c writes. */
+ * settings_file.c reads libconfig files, settings_scan.c guards libconfig against
+ * what it gets wrong, settings_value.c turns text into checked values,
+ * settings_nearest.c guesses which setting was meant, settings_hint.c what was
+ * meant by a text that is no libconfig, settings_list.c reads and writes lists
+ * of groups, settings_format.c writes. */
 #pragma once
 
+#include <libconfig.h>
 #include <stdint.h>
 
 #include "src/base/settings/settings.h"
@@ -85,6 +86,17 @@ void settings_format_value(FILE *stream, const struct setting *setting,
 enum err settings_list_value(const struct setting *setting, const char *text,
                              const char *folder, const char *place,
                              struct settings_value *out);
+
+/* The node's value, checked; `place` begins error texts, paths are relative to
+ * `folder`. */
+enum err settings_node_value(const struct setting *setting,
+                             const config_setting_t *node, const char *folder,
+                             const char *place, struct settings_value *value);
+
+/* The same of a list of groups (settings_list.h). */
+enum err settings_list_node(const struct setting *setting,
+                            const config_setting_t *node, const char *folder,
+                            const char *place, struct settings_value *value);
 
 /* Read a file into the table: all keys known, all values checked. */
 enum err settings_file_read(const char *path, struct settings_table *table);

@@ -20,7 +20,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/comm/comm_offset.h"
+#include "src/comm/comm.h"
 #include "src/train/profile/profile_file.h"
 #include "src/train/profile/profile_ranges.h"
 #include "src/train/profile/profile.h"
