@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "src/text/chat/chat_parse.h"
-#include "src/text/chat/chat_render.h"
+#include "src/text/chat/chat_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

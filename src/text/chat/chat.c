@@ -12,7 +12,7 @@
 #include "src/base/new.h"
 #include "src/base/jsontext.h"
 #include "src/text/chat/chat_parse.h"
-#include "src/text/chat/chat_render.h"
+#include "src/text/chat/chat_impl.h"
 
 const char *const chat_roles[] = { "system", "user", CHAT_ROLE_ASSISTANT,
                                    "tool", NULL };

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "src/text/chat/chat_eval_impl.h"
-#include "src/text/chat/chat_render.h"
 
 enum err chat_eval_variable(struct chat_scope *scope, const char *name,
                             size_t bytes, struct chat_value *out)

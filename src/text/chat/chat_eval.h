@@ -31,3 +31,10 @@ enum err chat_eval_filter(struct chat_scope *scope,
 /* The variable of this name; zeros if there is none. */
 enum err chat_eval_variable(struct chat_scope *scope, const char *name,
                             size_t bytes, struct chat_value *out);
+
+/* The text of statements, with the variables of `scope`, for macros and blocks
+ * that are values: an expression may hold statements, as these hold expressions,
+ * so chat_render.c does it. */
+enum err chat_render_capture(struct chat_scope *scope,
+                             const struct chat_node *body,
+                             struct chat_value *out);

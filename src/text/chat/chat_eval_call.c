@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "src/text/chat/chat_eval_impl.h"
-#include "src/text/chat/chat_render.h"
 
 static enum err call_default(struct chat_eval_arguments *arguments,
                              struct chat_value *out)

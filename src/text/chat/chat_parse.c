@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/text/chat/chat_parse_expr.h"
+#include "src/text/chat/chat_parse_impl.h"
 
 static enum err chat_parse_close(struct chat_parse *parse)
 {

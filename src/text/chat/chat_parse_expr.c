@@ -1,6 +1,6 @@
 /* Values of expressions, and what follows them: . [] () | is. Their operators
  * are in chat_parse_operator.c. */
-#include "src/text/chat/chat_parse_expr.h"
+#include "src/text/chat/chat_parse_impl.h"
 
 #include <assert.h>
 #include <string.h>

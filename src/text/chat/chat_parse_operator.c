@@ -1,6 +1,6 @@
 /* Operators are read by descent, in the order in which Jinja's bind: if-else, or,
  * and, not, comparisons, + and -, ~, products, minus. */
-#include "src/text/chat/chat_parse_expr.h"
+#include "src/text/chat/chat_parse_impl.h"
 
 static enum err chat_parse_unary(struct chat_parse *parse,
                                  struct chat_node **out)

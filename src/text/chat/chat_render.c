@@ -1,7 +1,7 @@
 /* Runs a template's statements over a conversation. A `for` has variables of
  * its own, anew for each item, as in Jinja, and so has a macro; an `if` has
  * not. */
-#include "src/text/chat/chat_render.h"
+#include "src/text/chat/chat_impl.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/text/tokenizer/tokenizer.h"
+#include "src/text/tokenizer/token_list.h"
 
 struct bpe_options {
     bool bytes;         /* a word begins as bytes, else as characters */

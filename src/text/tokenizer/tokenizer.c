@@ -171,22 +171,6 @@ int64_t tokenizer_eos_of(const char *sha256)
     return eos;
 }
 
-enum err token_list_room(struct token_list *list, size_t count)
-{
-    return array_room(&list->token, &list->capacity, list->count + count);
-}
-
-enum err token_list_add(struct token_list *list, const int32_t *tokens,
-                        size_t count)
-{
-    assert(list != NULL && (tokens != NULL || count == 0));
-    TRY(token_list_room(list, count));
-    if (count > 0)
-        memcpy(list->token + list->count, tokens, count * sizeof *tokens);
-    list->count += count;
-    return ERR_OK;
-}
-
 struct tokenizer_encoder {
     struct tokenizer_encode *work; /* NULL: "bytes" */
 };

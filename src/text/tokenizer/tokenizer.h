@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/text/tokenizer/token_list.h"
 
 #define TOKENIZER_DEFAULT "bytes"
 
@@ -50,17 +51,6 @@ int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *text);
 
 /* tokenizer_eos() of the built-in one with this SHA-256; -1: there is none. */
 int64_t tokenizer_eos_of(const char *sha256);
-
-/* A list that grows; the caller frees `token`. Zeros: an empty one. */
-struct token_list {
-    int32_t *token;
-    size_t count, capacity;
-};
-
-/* Room for so many more. */
-enum err token_list_room(struct token_list *list, size_t count);
-enum err token_list_add(struct token_list *list, const int32_t *tokens,
-                        size_t count);
 
 struct tokenizer_encoder;
 

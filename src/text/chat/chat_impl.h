@@ -1,4 +1,5 @@
-/* Statements of chat templates, which write a text. */
+/* Statements of chat templates, which write a text: chat_render.c runs them for
+ * chat.c. */
 #pragma once
 
 #include "src/base/err.h"
@@ -21,8 +22,3 @@ enum err chat_render_tree(const struct chat_tree *tree,
                           const struct chat_render_input *input,
                           struct chat_memory *memory, struct chat_text *out,
                           struct chat_turn *turns, size_t *turn_count);
-
-/* The text of statements, with the variables of `scope`. */
-enum err chat_render_capture(struct chat_scope *scope,
-                             const struct chat_node *body,
-                             struct chat_value *out);
