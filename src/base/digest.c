@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 #define DIGEST_BYTES 32
 
 struct digest {
@@ -21,8 +23,10 @@ enum err digest_create(struct digest **out)
 {
     enum err rc = ERR_OK;
     *out = NULL;
-    struct digest *digest = calloc(1, sizeof *digest);
-    if (digest == NULL || (digest->context = EVP_MD_CTX_new()) == NULL) {
+    struct digest *digest = NULL;
+    TRY(new_zeroed(&digest, 1));
+    digest->context = EVP_MD_CTX_new();
+    if (digest->context == NULL) {
         rc = err_set(ERR_MEMORY, "sha256: no memory for the state");
         goto out;
     }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "src/base/clean.h"
+#include "src/base/new.h"
 
 #define OWN_LINKS_MAX 40
 #define OWN_RACES_MAX 100
@@ -163,9 +164,8 @@ static enum err own_agree(int parent, const char *stem, char *name,
 {
     enum err rc = ERR_OK;
     bool done = false;
-    struct own_names *now = calloc(2, sizeof *now);
-    if (now == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct own_names *now = NULL;
+    TRY(new_zeroed(&now, 2));
     struct own_names *again = now + 1;
     while (!done) {
         TRY_OUT(own_scan(parent, stem, now));

@@ -105,11 +105,7 @@ enum err comm_duplicate(struct comm *comm, struct comm **out)
     copy->timeout_s = comm->timeout_s;
     copy->timeline = comm->timeline;
     copy->timeline_kind = comm->timeline_kind;
-    copy->hosts = malloc(hosts_bytes);
-    if (copy->hosts == NULL) {
-        rc = err_set(ERR_MEMORY, "communicator: out of memory");
-        goto out;
-    }
+    TRY_OUT(new_room(&copy->hosts, (size_t)comm->size));
     memcpy(copy->hosts, comm->hosts, hosts_bytes);
     TRY_OUT(comm_request_pool_create(copy));
     TRY_OUT(comm->transport->duplicate(comm, copy));
@@ -433,31 +429,31 @@ enum err comm_wait(struct comm_request *request, double timeout_s)
 enum err comm_broadcast(struct comm *comm, void *data, size_t bytes, int root)
 {
     struct comm_request *request;
-    enum err rc = comm_start_broadcast(comm, data, bytes, root, &request);
-    return rc == ERR_OK ? comm_wait(request, 0.0) : rc;
+    TRY(comm_start_broadcast(comm, data, bytes, root, &request));
+    return comm_wait(request, 0.0);
 }
 
 enum err comm_all_gather(struct comm *comm, void *data, const size_t *bytes,
                          const size_t *offsets)
 {
     struct comm_request *request;
-    enum err rc = comm_start_all_gather(comm, data, bytes, offsets, &request);
-    return rc == ERR_OK ? comm_wait(request, 0.0) : rc;
+    TRY(comm_start_all_gather(comm, data, bytes, offsets, &request));
+    return comm_wait(request, 0.0);
 }
 
 enum err comm_all_reduce_i64(struct comm *comm, int64_t *values, size_t count,
                              enum comm_op op)
 {
     struct comm_request *request;
-    enum err rc = comm_start_all_reduce_i64(comm, values, count, op, &request);
-    return rc == ERR_OK ? comm_wait(request, 0.0) : rc;
+    TRY(comm_start_all_reduce_i64(comm, values, count, op, &request));
+    return comm_wait(request, 0.0);
 }
 
 enum err comm_barrier(struct comm *comm)
 {
     struct comm_request *request;
-    enum err rc = comm_start_barrier(comm, &request);
-    return rc == ERR_OK ? comm_wait(request, 0.0) : rc;
+    TRY(comm_start_barrier(comm, &request));
+    return comm_wait(request, 0.0);
 }
 
 enum err comm_agree(struct comm *comm, enum err rc)

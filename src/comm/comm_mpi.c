@@ -150,18 +150,13 @@ static void mpi_cancel(struct comm_request *request)
 static enum err state_create(struct comm *comm, struct mpi_state **out)
 {
     size_t size = (size_t)comm->size;
-    struct mpi_state *state = calloc(1, sizeof *state);
+    TRY(new_zeroed(out, 1));
+    struct mpi_state *state = *out;
     comm->state = state;
-    *out = state;
-    if (state != NULL) {
-        state->point = MPI_COMM_NULL;
-        state->collective = MPI_COMM_NULL;
-        state->indices = calloc(2 * size, sizeof *state->indices);
-        state->statuses = calloc(2 * size, sizeof *state->statuses);
-    }
-    if (state == NULL || state->indices == NULL || state->statuses == NULL)
-        return err_set(ERR_MEMORY, "communicator: out of memory");
-    return ERR_OK;
+    state->point = MPI_COMM_NULL;
+    state->collective = MPI_COMM_NULL;
+    TRY(new_zeroed(&state->indices, 2 * size));
+    return new_zeroed(&state->statuses, 2 * size);
 }
 
 /* Wait with a deadline for MPI_Comm_idup(). All ranks are known to take part:
@@ -257,9 +252,8 @@ static const struct comm_transport mpi_transport = {
 static enum err meet_local_ranks(MPI_Comm local, int size)
 {
     enum err rc = ERR_OK;
-    MPI_Request *handles = malloc(2 * (size_t)size * sizeof(MPI_Request));
-    if (handles == NULL)
-        return err_set(ERR_MEMORY, "communicator: out of memory");
+    MPI_Request *handles = NULL;
+    TRY(new_room(&handles, 2 * (size_t)size));
     for (int r = 0; r < size; r++) {
         MPI_TRY(MPI_Irecv(NULL, 0, MPI_BYTE, r, 0, local, &handles[2 * r]));
         MPI_TRY(MPI_Isend(NULL, 0, MPI_BYTE, r, 0, local, &handles[2 * r + 1]));

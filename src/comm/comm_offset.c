@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/base/timeline.h"
 
 #define ROUNDS 16
@@ -66,11 +67,9 @@ enum err comm_offset(struct comm *comm, int64_t *offset_ns, int64_t *error_ns)
     enum err rc = ERR_OK;
     int rank = comm_rank(comm), size = comm_size(comm);
     size_t *bytes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
-    int64_t(*found)[2] = calloc((size_t)size, sizeof *found);
+    int64_t(*found)[2] = NULL;
     *offset_ns = *error_ns = 0;
-    if (found == NULL)
-        rc = err_set(ERR_MEMORY, "clocks of %d ranks: out of memory", size);
-    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, new_zeroed(&found, (size_t)size)));
     for (int r = 1; r < size && rank == 0; r++)
         if (lowest_there(comm, r) == r)
             TRY_OUT(answer(comm, r));

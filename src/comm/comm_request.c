@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
+
 #define REQUESTS (COMM_POINT_REQUESTS + COMM_COLLECTIVE_REQUESTS)
 #define NAMED_MAX 4
 
@@ -16,17 +18,11 @@ enum err comm_request_pool_create(struct comm *comm)
     size_t transfers = COMM_POINT_REQUESTS + COMM_COLLECTIVE_REQUESTS * each;
     size_t fold = size * COMM_FOLD_COUNT;
     size_t handle_bytes = comm->transport->handle_bytes;
-    comm->requests = calloc(REQUESTS, sizeof *comm->requests);
-    comm->transfers = calloc(transfers, sizeof *comm->transfers);
-    comm->handles = calloc(transfers, handle_bytes);
-    comm->fold_scratch =
-        calloc(COMM_COLLECTIVE_REQUESTS * fold, sizeof *comm->fold_scratch);
-    comm->sizes = calloc(COMM_SIZES * size, sizeof *comm->sizes);
-    if (comm->requests == NULL || comm->transfers == NULL ||
-        comm->handles == NULL || comm->fold_scratch == NULL ||
-        comm->sizes == NULL)
-        return err_set(ERR_MEMORY, "communicator of %d ranks: out of memory",
-                       comm->size);
+    TRY(new_zeroed(&comm->requests, REQUESTS));
+    TRY(new_zeroed(&comm->transfers, transfers));
+    TRY(new_zeroed(&comm->handles, transfers * handle_bytes));
+    TRY(new_zeroed(&comm->fold_scratch, COMM_COLLECTIVE_REQUESTS * fold));
+    TRY(new_zeroed(&comm->sizes, COMM_SIZES * size));
     size_t next = 0;
     for (size_t i = 0; i < REQUESTS; i++) {
         struct comm_request *request = &comm->requests[i];
@@ -242,11 +238,8 @@ static enum err advance(struct comm_request *request)
     while (request->pending == 0 && !request->done) {
         if (fold->active && fold->done < fold->count) {
             fold_round_end(request);
-            if (fold->done < fold->count) {
-                enum err rc = fold_round_start(request);
-                if (rc != ERR_OK)
-                    return rc;
-            }
+            if (fold->done < fold->count)
+                TRY(fold_round_start(request));
         } else {
             request->done = true;
         }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/comm/comm_tensors_impl.h"
 
 /* Operations that the host is ahead of the device at most. A queue of kernels
@@ -140,10 +141,9 @@ static enum err failed(struct comm_tensors *tensors, enum err rc,
 static enum err prepare(struct comm_tensors *tensors, char device[DEVICE_BYTES])
 {
     const struct kernel_memory *memory = tensors->memory;
-    struct nccl *nccl = calloc(1, sizeof *nccl);
+    struct nccl *nccl = NULL;
+    TRY(new_zeroed(&nccl, 1));
     tensors->state = nccl;
-    if (nccl == NULL)
-        return err_set(ERR_MEMORY, "exchange of tensors: out of memory");
     if (memory->identify == NULL)
         return err_set(ERR_UNSUPPORTED, "NCCL does not know this device");
     if (tensors->library != NULL)
@@ -175,10 +175,8 @@ static enum err check_devices(struct comm *comm,
 {
     enum err rc = ERR_OK;
     size_t *bytes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
-    char(*devices)[DEVICE_BYTES] = calloc((size_t)comm->size, sizeof *devices);
-    if (devices == NULL)
-        rc = err_set(ERR_MEMORY, "exchange of tensors: out of memory");
-    TRY_OUT(comm_agree(comm, rc));
+    char(*devices)[DEVICE_BYTES] = NULL;
+    TRY_OUT(comm_agree(comm, new_zeroed(&devices, (size_t)comm->size)));
     for (int r = 0; r < comm->size; r++) {
         bytes[r] = sizeof *devices;
         offsets[r] = (size_t)r * sizeof *devices;

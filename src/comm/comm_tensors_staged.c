@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
 #include "src/comm/comm_tensors_impl.h"
 
 #define PIECE_ALIGN ((size_t)64)
@@ -39,10 +40,9 @@ static void staged_close(struct comm_tensors *tensors)
 static enum err staged_open(struct comm_tensors *tensors)
 {
     const struct kernel_memory *memory = tensors->memory;
-    struct staged *staged = calloc(1, sizeof *staged);
+    struct staged *staged = NULL;
+    TRY(new_zeroed(&staged, 1));
     tensors->state = staged;
-    if (staged == NULL)
-        return err_set(ERR_MEMORY, "exchange of tensors: out of memory");
     TRY(memory->stream_create(true, &staged->down));
     TRY(memory->stream_create(true, &staged->up));
     for (int i = 0; i < COMM_TENSORS_REQUESTS; i++)

@@ -26,6 +26,7 @@
 
 #include "src/base/arena.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/comm/comm_impl.h"
 
 #define NAME "tessera-%016" PRIx64 "%016" PRIx64
@@ -90,6 +91,18 @@ static bool wanted(const struct comm_window *window)
                           host_first(comm, comm->rank) == comm->rank);
 }
 
+static enum err make_room(struct comm *comm, struct comm_window **out)
+{
+    size_t size = (size_t)comm->size;
+    TRY(new_zeroed(out, 1));
+    (*out)->comm = comm;
+    TRY(new_zeroed(&(*out)->parts, size));
+    TRY(new_zeroed(&(*out)->nodes, size));
+    TRY(new_zeroed(&(*out)->cards, size));
+    (*out)->cards[comm->rank].fd = -1; /* 0 would be standard input */
+    return ERR_OK;
+}
+
 /* Makes this rank's memory, still without pages, and its card. */
 static enum err make_card(size_t bytes, struct card *card)
 {
@@ -148,9 +161,7 @@ static enum err map_part(struct comm_window *window, const struct card *card,
     struct part *part = &window->parts[rank];
     int fd = -1;
     assert(rank != window->comm->rank && part->base == NULL);
-    enum err rc = open_part(card, rank, &fd);
-    if (rc != ERR_OK)
-        return rc;
+    TRY(open_part(card, rank, &fd));
     void *base = arena_map_file(card->bytes, fd);
     int why = errno;
     close(fd);
@@ -244,23 +255,12 @@ enum err comm_window_create(struct comm *comm, enum comm_window_kind kind,
                             size_t bytes, struct comm_window **out)
 {
     enum err rc = ERR_OK;
-    size_t size = (size_t)comm->size;
-    struct comm_window *window = calloc(1, sizeof *window);
+    struct comm_window *window = NULL;
     assert(bytes > 0);
     *out = NULL;
-    if (window != NULL) {
-        window->comm = comm;
-        window->kind = kind;
-        window->parts = calloc(size, sizeof *window->parts);
-        window->nodes = calloc(size, sizeof *window->nodes);
-        window->cards = calloc(size, sizeof *window->cards);
-    }
-    if (window == NULL || window->parts == NULL || window->nodes == NULL ||
-        window->cards == NULL)
-        rc = err_set(ERR_MEMORY, "shared memory: out of memory");
-    else
-        window->cards[comm->rank].fd = -1;
-    TRY_OUT(comm_agree(comm, rc));
+    /* a rank without memory must not leave the others waiting */
+    TRY_OUT(comm_agree(comm, make_room(comm, &window)));
+    window->kind = kind;
     TRY_OUT(share(window, bytes));
     TRY_OUT(comm_agree(comm, take_pages(window, bytes)));
     *out = window;

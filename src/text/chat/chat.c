@@ -146,9 +146,7 @@ static enum err chat_fill(struct chat_template *template, const char *name,
                           const char *text, size_t bytes,
                           const struct tokenizer *tokenizer)
 {
-    template->name = strdup(name);
-    if (template->name == NULL)
-        return err_set(ERR_MEMORY, "no memory for a template");
+    TRY(new_text(&template->name, name));
     enum err rc = chat_parse_read(text, bytes, &template->tree);
     if (rc != ERR_OK)
         return err_prefix(rc, "chat template %s", name);
@@ -166,8 +164,7 @@ enum err chat_template_create_text(const char *name, const char *text,
                                    const struct tokenizer *tokenizer,
                                    struct chat_template **out)
 {
-    assert(name != NULL && text != NULL && out != NULL);
-    assert(name != NULL && tokenizer != NULL && out != NULL);
+    assert(text != NULL && tokenizer != NULL && out != NULL);
     struct chat_template *template = NULL;
     TRY(new_zeroed(&template, 1));
     enum err rc = chat_fill(template, name, text, bytes, tokenizer);

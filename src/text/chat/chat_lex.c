@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/array.h"
+#include "src/base/new.h"
 #include "src/text/unicode.h"
 
 struct chat_lex_place {
@@ -307,9 +308,8 @@ enum err chat_lex_read(const char *text, size_t bytes, struct chat_lex *out)
     if (bytes > CHAT_LEX_BYTES_MAX)
         return err_set(ERR_DATA, "%zu bytes are too many for a template",
                        bytes);
-    *out = (struct chat_lex){ .source = malloc(bytes + 1) };
-    if (out->source == NULL)
-        return err_set(ERR_MEMORY, "no memory for a template");
+    *out = (struct chat_lex){ 0 };
+    TRY(new_room(&out->source, bytes + 1));
     char *to = out->source;
     for (size_t i = 0; i < bytes; i++)
         if (text[i] != '\r')

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/text/chat/chat_eval_impl.h"
 
 enum render_leaves { RENDER_GOES_ON, RENDER_BREAKS, RENDER_CONTINUES };
@@ -34,14 +35,7 @@ static enum err chat_render_put(struct chat_render_job *job, const char *text,
                        "the conversation is too long: more than "
                        "%zu MiB of text",
                        CHAT_VALUE_BYTES_MAX >> 20);
-    if (bytes >= out->capacity - out->bytes) {
-        size_t capacity = 2 * (out->bytes + bytes) + 64;
-        char *grown = realloc(out->text, capacity);
-        if (grown == NULL)
-            return err_set(ERR_MEMORY, "no memory for a conversation");
-        out->text = grown;
-        out->capacity = capacity;
-    }
+    TRY(array_room(&out->text, &out->capacity, out->bytes + bytes + 1));
     memcpy(out->text + out->bytes, text, bytes);
     out->bytes += bytes;
     out->text[out->bytes] = '\0';

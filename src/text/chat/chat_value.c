@@ -254,7 +254,6 @@ enum err chat_value_add_field(struct chat_memory *memory,
                               struct chat_value *record, const char *name,
                               size_t bytes, struct chat_value value)
 {
-    assert(record->kind == CHAT_VALUE_RECORD);
     void *room = NULL;
     assert(record->kind == CHAT_VALUE_RECORD);
     TRY(chat_value_room(memory, sizeof(struct chat_field), &room));

@@ -1,5 +1,11 @@
-/* Added tokens in a trie whose edges lie in a hash table. A search walks it only
- * where the first two bytes of a token stand. */
+/* Added tokens in a trie, of which the longest that stands at a place is wanted.
+ *
+ * A node is a beginning of some tokens. There may be a hundred thousand tokens,
+ * and most nodes have one child, so a node has no table of 256 children: all
+ * edges are in one map, by node and byte. A text has an added token at very few
+ * of its places, and at the others the answer must cost next to nothing: a bit
+ * for each pair of bytes says whether a token begins with it, and only where it
+ * is set the trie is walked. */
 #include "src/text/tokenizer/added.h"
 
 #include <assert.h>
@@ -7,16 +13,13 @@
 #include <string.h>
 
 #include "src/base/array.h"
+#include "src/base/map.h"
 #include "src/base/new.h"
 
 #define ADDED_NONE UINT32_MAX
 
-struct added_edge {
-    uint64_t key; /* node, byte */
-    uint32_t to;  /* ADDED_NONE: empty */
-};
-
 struct added_node {
+    uint64_t key;  /* of the edge to it: the node before it, a byte */
     int32_t token; /* that ends here; -1: none does */
     uint32_t flags;
 };
@@ -24,54 +27,34 @@ struct added_node {
 struct added {
     struct added_node *node;
     size_t nodes, nodes_capacity;
-    struct added_edge *edge;
-    size_t edges, edge_mask;
+    struct map edges;           /* nodes by their keys */
     uint64_t pairs[65536 / 64]; /* first two bytes */
     size_t longest;
     unsigned flags;
 };
 
-static size_t added_hash(uint64_t key)
+static uint64_t added_key(uint32_t node, uint8_t byte)
 {
-    key *= 0x9E3779B97F4A7C15;
-    return (size_t)(key ^ key >> 32);
+    return (uint64_t)node << 8 | byte;
 }
 
-static struct added_edge *added_edge(const struct added *added, uint32_t node,
-                                     uint8_t byte)
+/* The node behind this one by the byte; ADDED_NONE: no token goes on so. */
+static uint32_t added_child(const struct added *added, uint32_t node,
+                            uint8_t byte)
 {
-    uint64_t key = (uint64_t)node << 8 | byte;
-    size_t i = added_hash(key) & added->edge_mask;
-    while (added->edge[i].to != ADDED_NONE && added->edge[i].key != key)
-        i = (i + 1) & added->edge_mask;
-    return &added->edge[i];
+    uint64_t key = added_key(node, byte);
+    uint32_t hash = map_hash_number(key);
+    for (size_t at = 0, i; map_next(&added->edges, hash, &at, &i);)
+        if (added->node[i].key == key)
+            return (uint32_t)i;
+    return ADDED_NONE;
 }
 
-/* The edges in a table of this size. */
-static enum err added_rehash(struct added *added, size_t size)
-{
-    struct added_edge *old = added->edge;
-    size_t old_size = old == NULL ? 0 : added->edge_mask + 1;
-    added->edge = malloc(size * sizeof *added->edge);
-    if (added->edge == NULL) {
-        added->edge = old;
-        return err_set(ERR_MEMORY, "no memory for added tokens");
-    }
-    added->edge_mask = size - 1;
-    for (size_t i = 0; i < size; i++)
-        added->edge[i] = (struct added_edge){ .to = ADDED_NONE };
-    for (size_t i = 0; i < old_size; i++)
-        if (old[i].to != ADDED_NONE)
-            *added_edge(added, (uint32_t)(old[i].key >> 8),
-                        (uint8_t)old[i].key) = old[i];
-    free(old);
-    return ERR_OK;
-}
-
-static enum err added_new_node(struct added *added)
+static enum err added_new_node(struct added *added, uint64_t key)
 {
     TRY(array_room(&added->node, &added->nodes_capacity, added->nodes + 1));
-    added->node[added->nodes++] = (struct added_node){ .token = -1 };
+    added->node[added->nodes++] =
+        (struct added_node){ .key = key, .token = -1 };
     return ERR_OK;
 }
 
@@ -81,8 +64,7 @@ enum err added_create(struct added **out)
     enum err rc = ERR_OK;
     struct added *added = NULL;
     TRY(new_zeroed(&added, 1));
-    TRY_OUT(added_rehash(added, 64));
-    TRY_OUT(added_new_node(added));
+    TRY_OUT(added_new_node(added, 0)); /* the root, which no edge leads to */
     *out = added;
     added = NULL;
 out:
@@ -95,7 +77,7 @@ void added_destroy(struct added *added)
     if (added == NULL)
         return;
     free(added->node);
-    free(added->edge);
+    map_free(&added->edges);
     free(added);
 }
 
@@ -130,21 +112,20 @@ enum err added_add(struct added *added, const uint8_t *text, size_t bytes,
         return err_set(ERR_DATA, "an added token has %zu bytes, at most %d",
                        bytes, ADDED_BYTES_MAX);
     for (size_t i = 0; i < bytes; i++) {
-        if (2 * added->edges > added->edge_mask)
-            TRY(added_rehash(added, 2 * (added->edge_mask + 1)));
-        struct added_edge *edge = added_edge(added, at, text[i]);
-        if (edge->to == ADDED_NONE) {
-            TRY(added_new_node(added));
-            edge->key = (uint64_t)at << 8 | text[i];
-            edge->to = (uint32_t)(added->nodes - 1);
-            added->edges++;
+        uint32_t child = added_child(added, at, text[i]);
+        if (child == ADDED_NONE) {
+            uint64_t key = added_key(at, text[i]);
+            child = (uint32_t)added->nodes;
+            TRY(added_new_node(added, key));
+            TRY(map_add(&added->edges, map_hash_number(key), child));
         }
-        at = edge->to;
+        at = child;
     }
     if (added->node[at].token >= 0)
         return err_set(ERR_DATA, "added tokens %d and %d have the same text",
                        added->node[at].token, token);
-    added->node[at] = (struct added_node){ .token = token, .flags = flags };
+    added->node[at].token = token;
+    added->node[at].flags = flags;
     added_pair(added, text, bytes);
     if (bytes > added->longest)
         added->longest = bytes;
@@ -162,7 +143,7 @@ int32_t added_find(const struct added *added, const uint8_t *text, size_t bytes)
     assert(added != NULL && (text != NULL || bytes == 0));
     uint32_t at = 0;
     for (size_t i = 0; i < bytes && at != ADDED_NONE; i++)
-        at = added_edge(added, at, text[i])->to;
+        at = added_child(added, at, text[i]);
     return at == ADDED_NONE ? -1 : added->node[at].token;
 }
 
@@ -185,7 +166,7 @@ static size_t added_longest(const struct added *added, const uint8_t *text,
     size_t end = 0;
     uint32_t at = 0;
     for (size_t i = from; i < bytes; i++) {
-        at = added_edge(added, at, text[i])->to;
+        at = added_child(added, at, text[i]);
         if (at == ADDED_NONE)
             break;
         if (added->node[at].token >= 0) {
@@ -273,7 +254,7 @@ bool added_straddles(const struct added *added, const uint8_t *text,
         uint32_t at = 0;
         size_t i = start;
         while (i < bytes) {
-            at = added_edge(added, at, text[i])->to;
+            at = added_child(added, at, text[i]);
             if (at == ADDED_NONE)
                 break;
             i++;

@@ -24,28 +24,27 @@ enum err bpe_create(const struct bpe_options *options, size_t tokens,
                     size_t merges, int32_t highest, struct bpe **out)
 {
     assert(options != NULL && highest >= -1 && out != NULL);
+    enum err rc = ERR_OK;
     struct bpe *bpe = NULL;
     size_t pairs = bpe_power(2 * merges);
     size_t numbers = (size_t)highest + 1;
     TRY(new_zeroed(&bpe, 1));
     bpe->options = *options;
     bpe->highest = highest;
-    bpe->token = malloc(numbers * sizeof *bpe->token);
-    bpe->pair = malloc(pairs * sizeof *bpe->pair);
-    bpe->filter = calloc(pairs / 8, sizeof *bpe->filter);
-    if (bpe->filter == NULL || bpe->token == NULL || bpe->pair == NULL ||
-        map_room(&bpe->found, tokens) != ERR_OK) {
-        bpe_destroy(bpe);
-        return err_set(ERR_MEMORY, "no memory for %zu tokens, %zu merges",
-                       numbers, merges);
-    }
+    TRY_OUT(new_room(&bpe->token, numbers));
+    TRY_OUT(new_room(&bpe->pair, pairs));
+    TRY_OUT(new_zeroed(&bpe->filter, pairs / 8));
+    TRY_OUT(map_room(&bpe->found, tokens));
     for (size_t i = 0; i < numbers; i++)
         bpe->token[i] = (struct bpe_token){ .text_bytes = BPE_NO_TOKEN };
     for (size_t i = 0; i < pairs; i++)
         bpe->pair[i] = (struct bpe_pair){ .rank = BPE_NO_RANK };
     bpe->pair_mask = pairs - 1;
     *out = bpe;
-    return ERR_OK;
+    bpe = NULL;
+out:
+    bpe_destroy(bpe);
+    return rc;
 }
 
 void bpe_destroy(struct bpe *bpe)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/text/tokenizer/bpe_impl.h"
 #include "src/text/unicode.h"
@@ -66,10 +67,10 @@ enum err bpe_word_create(const struct bpe *bpe, struct bpe_word **out)
     TRY(new_zeroed(&work, 1));
     work->bpe = bpe;
     work->spare = -1;
-    work->head = malloc((bpe->merges + 1) * sizeof *work->head);
-    if (work->head == NULL) {
+    enum err rc = new_room(&work->head, bpe->merges + 1);
+    if (rc != ERR_OK) {
         bpe_word_destroy(work);
-        return err_set(ERR_MEMORY, "no memory to encode words in");
+        return rc;
     }
     for (size_t i = 0; i <= bpe->merges; i++)
         work->head[i] = -1;
@@ -89,21 +90,6 @@ void bpe_word_destroy(struct bpe_word *work)
     free(work->frame);
     free(work->tokens.token);
     free(work);
-}
-
-/* Room for `count` elements of `size` bytes at *array. */
-static enum err bpe_word_room(void **array, size_t *capacity, size_t count,
-                              size_t size)
-{
-    if (count <= *capacity)
-        return ERR_OK;
-    void *more = realloc(*array, 2 * count * size);
-    if (more == NULL)
-        return err_set(ERR_MEMORY, "no memory for a word of %zu symbols",
-                       count);
-    *array = more;
-    *capacity = 2 * count;
-    return ERR_OK;
 }
 
 /* One character that has no token of its own. *unk: one before waits for its
@@ -209,8 +195,7 @@ static enum err bpe_word_short(struct bpe_word *work, struct token_list *out)
 /* A heap of ranks, the lowest on top. */
 static enum err bpe_word_push_rank(struct bpe_word *work, uint32_t rank)
 {
-    TRY(bpe_word_room((void **)&work->heap, &work->ranks_capacity,
-                      work->ranks + 1, sizeof *work->heap));
+    TRY(array_room(&work->heap, &work->ranks_capacity, work->ranks + 1));
     size_t i = work->ranks++;
     while (i > 0 && work->heap[(i - 1) / 2] > rank) {
         work->heap[i] = work->heap[(i - 1) / 2];
@@ -247,8 +232,7 @@ static enum err bpe_word_chunk(struct bpe_word *work, int32_t *head)
     if (new >= 0) {
         work->spare = work->chunk[new].next;
     } else {
-        TRY(bpe_word_room((void **)&work->chunk, &work->chunks_capacity,
-                          work->chunks + 1, sizeof *work->chunk));
+        TRY(array_room(&work->chunk, &work->chunks_capacity, work->chunks + 1));
         new = (int32_t)work->chunks++;
     }
     work->chunk[new].next = *head;
@@ -294,10 +278,8 @@ static enum err bpe_word_take(struct bpe_word *work)
     size_t count = 0;
     for (int32_t c = *head; c >= 0; c = work->chunk[c].next)
         count += (size_t)work->chunk[c].count;
-    TRY(bpe_word_room((void **)&work->order, &work->order_capacity,
-                      work->ordered + count, sizeof *work->order));
-    TRY(bpe_word_room((void **)&work->frame, &work->frames_capacity,
-                      work->frames + 1, sizeof *work->frame));
+    TRY(array_room(&work->order, &work->order_capacity, work->ordered + count));
+    TRY(array_room(&work->frame, &work->frames_capacity, work->frames + 1));
     work->ordered += count;
     size_t i = work->ordered;
     while (*head >= 0) {
@@ -372,8 +354,7 @@ static enum err bpe_word_long(struct bpe_word *work, struct token_list *out)
 {
     enum err rc = ERR_OK;
     size_t count = work->tokens.count;
-    TRY_OUT(bpe_word_room((void **)&work->symbol, &work->symbols_capacity,
-                          count, sizeof *work->symbol));
+    TRY_OUT(array_room(&work->symbol, &work->symbols_capacity, count));
     for (size_t i = 0; i < count; i++)
         work->symbol[i] = (struct bpe_word_symbol){
             .token = work->tokens.token[i],
