@@ -15,7 +15,6 @@
 #include "checkpoint/files/ckpt_manifest.h"
 #include "checkpoint/files/ckpt_read.h"
 #include "checkpoint/files/ckpt_view.h"
-#include "src/base/crc32c.h"
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "tests/tap.h"

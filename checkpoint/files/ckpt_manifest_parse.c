@@ -11,9 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/crc32c.h"
-#include "checkpoint/files/ckpt_index.h"
 #include "src/base/digest.h"
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/new.h"
 #include "src/base/jsontext.h"
 

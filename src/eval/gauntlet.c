@@ -26,7 +26,6 @@
 #include "src/base/new.h"
 #include "src/base/settings/settings.h"
 #include "src/base/regular.h"
-#include "src/base/settings/settings_parse.h"
 #include "src/eval/gauntlet_file.h"
 
 #define SHOTS_LISTED_MAX 16

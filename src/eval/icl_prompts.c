@@ -25,9 +25,7 @@
 
 #include "src/base/array.h"
 #include "src/base/new.h"
-#include "src/base/buffer.h"
 #include "src/text/unicode.h"
-#include "src/eval/icl_shots.h"
 #include "src/text/chat/chat_lex.h"
 
 /* What an answer may take beyond the longest, after thoughts. */

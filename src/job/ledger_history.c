@@ -16,9 +16,8 @@
 #include <string.h>
 
 #include "src/base/array.h"
-#include "src/base/median.h"
-#include "src/base/fsio.h"
 #include "src/base/real.h"
+#include "src/base/fsio.h"
 #include "src/base/regular.h"
 #include "src/job/exit_code.h"
 #include "src/job/ledger.h"

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "src/base/buffer.h"
+#include "src/base/array.h"
 #include "src/base/err.h"
 
 /* What is left to unpack, and room for what comes out. */

@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/median.h"
-#include "src/base/new.h"
 #include "src/base/real.h"
+#include "src/base/new.h"
 #include "src/train/listeners/monitor_due.h"
 #include "src/train/run/run.h"
 

@@ -32,14 +32,12 @@
 #include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/base/buffer.h"
 #include "src/data/set/mixture_text.h"
 #include "src/data/set/order.h"
 #include "src/train/run/run.h"
 #include "src/train/start/trainer_data.h"
 #include "src/train/settings/trainer_schedule.h"
 #include "src/train/start/run_data.h"
-#include "src/train/start/trainer_rollback.h"
 
 struct on_metrics {
     const struct run *run;  /* lent */
