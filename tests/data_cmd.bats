@@ -70,6 +70,8 @@ prepare() {
     [ "$("$DATA" head --tokens set/eval)" = "114 108 100 256" ]
     [ "$(ls -A set)" = "$(printf 'eval\ntrain')" ]
     fails 93 "set/train" info set
+    # the smallest share is a sample, but not the only one
+    fails 93 "one sample only" tokenize --out one --seq-len 64 --eval-fraction 0.05 a
 }
 
 @test "stdin, and documents between separator lines" {

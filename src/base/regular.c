@@ -105,8 +105,14 @@ enum err regular_open(const char *path, int *fd, int64_t *bytes)
 {
     struct stat status;
     TRY(regular_open_at(AT_FDCWD, path, O_RDONLY, REGULAR_FOLLOW, path, fd));
-    *bytes = fstat(*fd, &status) == 0 ? (int64_t)status.st_size : 0;
-    return ERR_OK;
+    if (fstat(*fd, &status) == 0) {
+        *bytes = (int64_t)status.st_size;
+        return ERR_OK;
+    }
+    enum err rc = err_errno("%s: stat", path);
+    close(*fd);
+    *fd = -1;
+    return rc;
 }
 
 enum err regular_stream(const char *path, FILE **file)

@@ -100,7 +100,8 @@ static enum err set_divide(struct tokenize_job *job)
     double fraction = job->options->eval_fraction;
     int64_t total = result->samples;
     int64_t eval = (int64_t)floor((double)total * fraction + 0.5);
-    eval = eval < 1 ? 1 : eval > total - 1 ? total - 1 : eval;
+    eval = eval < 1 ? 1 : eval;
+    eval = eval < total ? eval : total - 1; /* each set has one at least */
     if (eval < 1)
         return err_set(ERR_DATA, "the text gives one sample only, which can't "
                                  "be divided; give more text or a shorter "
