@@ -183,7 +183,6 @@ static inline double reference_run(const struct attention *s, int64_t length,
                 reference_query_backward(s, length, qkv, out + row, dout + row,
                                          b, h, t, p, dqkv);
             }
-    free(p);
     return loss;
 }
 
@@ -212,19 +211,15 @@ static inline double reference_slope_error(const struct attention *s,
         qkv[i] = whole;
         worst = fmax(worst, fabs((loss[0] - loss[1]) / 2e-5 - grad[i]));
     }
-    void *all[] = { unused, grad, lse, out, dout, qkv };
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
     return worst;
 }
 
-static struct kernel_ctx ctx_of(const struct kernels *table,
-                                const struct attention *s, int threads)
+static inline struct kernel_ctx ctx_of(const struct kernels *table,
+                                       const struct attention *s, int threads)
 {
     struct kernel_limits limits = { .tokens = s->batch * s->seq,
                                     .batch = s->batch,
                                     .seq = s->seq,
-                                    .width = s->heads * s->head_dim,
                                     .heads = s->heads,
                                     .head_dim = s->head_dim };
     return check_ctx(table, limits, threads);

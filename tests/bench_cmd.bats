@@ -6,11 +6,7 @@ setup() {
     BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
     BENCH=$BIN/../bench/tessera-bench
     [ -x "$BENCH" ] || skip "$BENCH was not built"
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-bench-cmd.XXXXXX")
-}
-
-teardown() {
-    rm -rf "$DIR"
+    DIR=$BATS_TEST_TMPDIR
 }
 
 # number KEY: its value in $output

@@ -1,28 +1,15 @@
 #!/usr/bin/env bats
 # tessera-ckpt, and that the shards are ordinary HDF5.
 
+load ckpt_helpers
+
 setup() {
-    BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
-    CKPT=$BIN/tessera-ckpt
-    [ -x "$BIN/../tests/test_ckpt_n1234" ] || skip "test_ckpt_n1234 was not built"
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-ckpt-cmd.XXXXXX")
+    need_saver
     RUN=$DIR/run
     STEP=$RUN/checkpoints/step-000000007
     SHARD=$STEP/shard-00000-of-00001.h5
-    "$BIN/../tests/test_ckpt_n1234" save "$RUN" 5
-    "$BIN/../tests/test_ckpt_n1234" save "$RUN" 7
-}
-
-teardown() {
-    rm -rf "$DIR"
-}
-
-# damage FILE OFFSET: changes one byte
-damage() {
-    local byte
-    byte=$(od -An -tu1 -j "$2" -N 1 "$1")
-    printf '%b' "\\0$(printf %o $((byte ^ 255)))" |
-        dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+    "$SAVER" save "$RUN" 5
+    "$SAVER" save "$RUN" 7
 }
 
 @test "--help, --version and wrong usage" {

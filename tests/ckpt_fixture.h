@@ -4,12 +4,7 @@
 
 #include <dirent.h>
 #include <inttypes.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_manifest.h"
@@ -17,6 +12,7 @@
 #include "checkpoint/files/ckpt_view.h"
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
+#include "src/base/log.h"
 #include "tests/tap.h"
 
 /* Every byte against its CRCs. */
@@ -201,13 +197,17 @@ static inline char *fixture_edit(const char *text, size_t bytes,
     return edited;
 }
 
-/* mkdtemp; the caller removes it with fsio_remove_tree(). */
-static inline char *fixture_folder(char path[FSIO_PATH_MAX])
+/* A folder for the program, and a rank of its own. */
+static inline struct comm *fixture_alone(char path[FSIO_PATH_MAX])
 {
-    const char *base = getenv("TMPDIR");
-    enum err rc =
-        fsio_path(path, "%s/tessera-ckpt.XXXXXX", base != NULL ? base : "/tmp");
-    return rc == ERR_OK ? mkdtemp(path) : NULL;
+    struct comm *comm = NULL;
+    log_init("test", 0, LOG_ERROR);
+    fsio_path(path, "%s", tap_folder());
+    if (comm_create("self", NULL, NULL, 30.0, &comm) != ERR_OK) {
+        tap_ok(false, "set up: %s", err_text());
+        exit(tap_done());
+    }
+    return comm;
 }
 
 /* Names in RUN/checkpoints that start with `prefix`. */

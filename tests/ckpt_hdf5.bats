@@ -4,19 +4,10 @@
 # program that saved known values finds them again.
 
 load run_helpers
+load ckpt_helpers
 
 setup() {
-    SAVER=$BIN/../tests/test_ckpt_n1234
-    CKPT=$BIN/tessera-ckpt
-    [ -x "$SAVER" ] || skip "test_ckpt_n1234 was not built"
-    command -v h5dump >/dev/null || skip "h5dump is not installed"
-    command -v python3 >/dev/null || skip "python3 is not installed"
-    "$MPIRUN" 2 true || skip "no working mpirun"
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-hdf5.XXXXXX")
-}
-
-teardown() {
-    rm -rf "$DIR"
+    need_saver h5dump python3 ranks
 }
 
 # export CHECKPOINT: each tensor's bytes as DIR/raw/NUMBER, the shards' datasets

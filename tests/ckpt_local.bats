@@ -5,12 +5,9 @@
 
 setup() {
     PROGRAM=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/../tests/test_ckpt_local_n4
-    FOLDER=$(mktemp -d "${TMPDIR:-/tmp}/tessera-local.XXXXXX")
+    FOLDER=$BATS_TEST_TMPDIR/nodes
+    mkdir "$FOLDER"
     unshare --uts true || skip "host names can't be given here"
-}
-
-teardown() {
-    rm -rf "$FOLDER"
 }
 
 ranks() {

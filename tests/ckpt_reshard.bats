@@ -2,22 +2,14 @@
 # A checkpoint written by one number of ranks is read by every other, bit for
 # bit, also after a rank was killed in the middle of a save.
 
-MPIRUN=$BATS_TEST_DIRNAME/mpirun
+load ckpt_helpers
 
 setup() {
-    TEST_PROGRAM=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/../tests/test_ckpt_n1234
-    CKPT=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/tessera-ckpt
-    [ -x "$TEST_PROGRAM" ] || skip "test_ckpt_n1234 was not built"
-    "$MPIRUN" 2 true || skip "no working mpirun"
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-reshard.XXXXXX")
-}
-
-teardown() {
-    rm -rf "$DIR"
+    need_saver ranks
 }
 
 ranks() { # N save|load STEP
-    "$MPIRUN" "$1" "$TEST_PROGRAM" "$2" "$DIR/run" "$3"
+    "$MPIRUN" "$1" "$SAVER" "$2" "$DIR/run" "$3"
 }
 
 @test "1 -> 2 -> 3 -> 4 -> 1 ranks" {

@@ -2,12 +2,10 @@
 # tessera-ckpt: statistics, verification of runs, diff, reshard, pins, pruning,
 # intervals.
 
+load ckpt_helpers
+
 setup() {
-    BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
-    CKPT=$BIN/tessera-ckpt
-    SAVER=$BIN/../tests/test_ckpt_n1234
-    [ -x "$SAVER" ] || skip "test_ckpt_n1234 was not built"
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-ckpt-tools.XXXXXX")
+    need_saver
     RUN=$DIR/run
     ROOT=$RUN/checkpoints
     "$SAVER" save "$RUN" 5
@@ -15,16 +13,7 @@ setup() {
 }
 
 teardown() {
-    mountpoint -q "$DIR/full" && umount "$DIR/full"
-    rm -rf "$DIR"
-}
-
-# damage FILE OFFSET: changes one byte
-damage() {
-    local byte
-    byte=$(od -An -tu1 -j "$2" -N 1 "$1")
-    printf '%b' "\\0$(printf %o $((byte ^ 255)))" |
-        dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+    ! mountpoint -q "$DIR/full" || umount "$DIR/full"
 }
 
 # json EXPRESSION: of the JSON document d on standard input, in Python

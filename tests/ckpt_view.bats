@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # checkpoint.h5 shows a sharded checkpoint as one HDF5 file.
 
-MPIRUN=$BATS_TEST_DIRNAME/mpirun
+load ckpt_helpers
+
 # number in the catalogue, name, elements, bytes of an element
 TENSORS="0 transformer.wte.weight 400 4
 1 optimizer/exp_avg/transformer.wte.weight 400 4
@@ -11,20 +12,12 @@ TENSORS="0 transformer.wte.weight 400 4
 7 big 1740800 4"
 
 setup() {
-    TEST_PROGRAM=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/../tests/test_ckpt_n1234
-    [ -x "$TEST_PROGRAM" ] || skip "test_ckpt_n1234 was not built"
-    command -v h5dump >/dev/null || skip "h5dump is not installed"
-    "$MPIRUN" 2 true || skip "no working mpirun"
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-view.XXXXXX")
+    need_saver h5dump ranks
     STEP=$DIR/three/checkpoints/step-000000007
     # the same values by one rank, whose shard has every tensor whole
-    "$MPIRUN" 3 "$TEST_PROGRAM" save "$DIR/three" 7
-    "$TEST_PROGRAM" save "$DIR/one" 7
+    "$MPIRUN" 3 "$SAVER" save "$DIR/three" 7
+    "$SAVER" save "$DIR/one" 7
     ONE=$DIR/one/checkpoints/step-000000007
-}
-
-teardown() {
-    rm -rf "$DIR"
 }
 
 # stored NUMBER ELEMENTS BYTES: the tensor's bytes in the single shard

@@ -4,10 +4,6 @@
 #pragma once
 
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
@@ -193,7 +189,7 @@ static inline int world_main(int argc, char **argv,
         return tap_done();
     }
     if (world.rank == 0)
-        fixture_folder(folder);
+        (void)fsio_path(folder, "%s", tap_folder());
     comm_broadcast(world.comm, folder, sizeof folder, 0);
     fsio_path(world.run, "%s/run", folder);
     fsio_path(world.local, "%s/node%d", folder, world.rank);
@@ -202,8 +198,6 @@ static inline int world_main(int argc, char **argv,
     comm_barrier(world.comm);
     run_tests(&world);
     comm_barrier(world.comm);
-    if (world.rank == 0)
-        fsio_remove_tree(folder);
     comm_destroy(world.comm);
     return tap_done();
 }

@@ -6,12 +6,8 @@ load run_helpers
 
 setup() {
     PROGRAM=$BIN/../tests/test_reduce_n1234
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-window.XXXXXX")
+    DIR=$BATS_TEST_TMPDIR
     unshare --uts --mount true || skip "nodes can't be made up here"
-}
-
-teardown() {
-    rm -rf "$DIR"
 }
 
 # reduces RANKS: all points pass; the log is in $DIR/log

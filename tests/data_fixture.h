@@ -1,30 +1,12 @@
 /* Small data sets for tests, in a folder of their own. */
 #pragma once
 
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "src/base/fsio.h"
 #include "src/data/mds/mds_writer.h"
 #include "src/data/set/sidecar.h"
 #include "tests/tap.h"
 
 #define FIXTURE_VOCAB 257
-
-static inline char *fixture_folder(void)
-{
-    static char folder[FSIO_PATH_MAX];
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/tessera-data.XXXXXX",
-             base != NULL && base[0] != '\0' ? base : "/tmp");
-    if (mkdtemp(folder) == NULL) {
-        perror("mkdtemp");
-        exit(1);
-    }
-    return folder;
-}
 
 /* A fixture that cannot be made ends the test. */
 static inline void fixture_need(enum err rc)

@@ -35,7 +35,7 @@ static const char *const mode_names[] = { "memory", "memory from then on",
                                           "files", "files from then on",
                                           "short transfers" };
 
-static char *folder;
+static const char *folder;
 static int terminal = -1; /* stdout, which is /dev/null while programs run */
 static int errors = -1;   /* stderr */
 static int nothing = -1;
@@ -407,7 +407,7 @@ static void died(int number)
 void faults_begin(void)
 {
     char temporary[FSIO_PATH_MAX];
-    folder = fixture_folder();
+    folder = tap_folder();
     terminal = dup(STDOUT_FILENO);
     errors = dup(STDERR_FILENO);
     nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -437,7 +437,6 @@ void faults_rest(void)
 
 int faults_done(void)
 {
-    fixture_need(fsio_remove_tree(folder));
     return tap_done();
 }
 

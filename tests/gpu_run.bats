@@ -7,12 +7,8 @@ bats_require_minimum_version 1.5.0
 setup() {
     cd "$BATS_TEST_DIRNAME/.." || exit
     BUILD=$(dirname "${TESSERA_BIN:-$PWD/build/bin}")
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-gpu-test.XXXXXX")
+    DIR=$BATS_TEST_TMPDIR
     TREE=$DIR/tree
-}
-
-teardown() {
-    rm -rf "$DIR"
 }
 
 # stand_in FILE: a program of the tree, its text on stdin

@@ -6,17 +6,13 @@
 setup() {
     HEALTH=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/tessera-health
     MPIRUN=$BATS_TEST_DIRNAME/mpirun
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-health.XXXXXX")
+    DIR=$BATS_TEST_TMPDIR
     # Local file systems of the test machine must not decide these tests.
     cat >"$DIR/health.cfg" <<'CFG'
 shm: { free_min_mib = 0; inodes_min = 0; };
 tmp: { free_min_mib = 0; inodes_min = 0; };
 CFG
     unset TESSERA_INJECT SLURMD_NODENAME SLURM_JOB_ID
-}
-
-teardown() {
-    rm -rf "$DIR"
 }
 
 check() {

@@ -7,7 +7,7 @@ setup() {
     BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
     HEALTH=$BIN/tessera-health
     FAKE=$BIN/../fake
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-health-gpu.XXXXXX")
+    DIR=$BATS_TEST_TMPDIR
     mkdir -p "$DIR/root/tmp" "$DIR/root/dev/shm" \
         "$DIR/root/sys/bus/pci/devices"
     cp -r "$BATS_TEST_DIRNAME/machines/busy/proc" "$DIR/root/"
@@ -16,10 +16,6 @@ setup() {
     thresholds 2
     unset TESSERA_INJECT SLURMD_NODENAME SLURM_JOB_ID SLURM_GPUS_ON_NODE \
         CUDA_VISIBLE_DEVICES
-}
-
-teardown() {
-    rm -rf "$DIR"
 }
 
 # thresholds COUNT: that many GPUs; other checks must not decide

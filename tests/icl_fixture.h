@@ -36,13 +36,12 @@ static inline const char *write_task(const char *name, const char *lines)
 
 static inline void icl_fixture_begin(void)
 {
-    folder = fixture_folder();
+    folder = tap_folder();
     NEED(tokenizer_create("bytes", &tokenizer));
 }
 
 static inline int icl_fixture_end(void)
 {
     tokenizer_destroy(tokenizer);
-    fsio_remove_tree(folder);
     return tap_done();
 }

@@ -2,11 +2,7 @@
  * poisoned scratch, and errors against an fp64 reference. */
 #pragma once
 
-#include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stdarg.h>
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #endif
@@ -27,17 +23,37 @@ static inline double check_uniform(uint64_t seed, int64_t index)
     return (double)((z ^ (z >> 29)) >> 11) * 0x1p-52 - 1.0;
 }
 
-/* Ends where it ends: AddressSanitizer finds what is read behind it. */
+/* What check_alloc() has given since check_release(). */
+static struct {
+    void **pieces;
+    size_t count, room;
+} check_kept;
+
+/* Memory until check_release(). Ends where it ends: AddressSanitizer finds what
+ * is read behind it. */
 static inline void *check_alloc(size_t bytes)
 {
     size_t whole = (bytes + 63) / 64 * 64;
     char *p = aligned_alloc(64, whole);
-    if (p == NULL)
+    if (check_kept.count == check_kept.room) {
+        check_kept.room = 2 * check_kept.room + 64;
+        check_kept.pieces =
+            realloc(check_kept.pieces, check_kept.room * sizeof(char *));
+    }
+    if (p == NULL || check_kept.pieces == NULL)
         abort();
+    check_kept.pieces[check_kept.count++] = p;
 #if defined(__SANITIZE_ADDRESS__)
     __asan_poison_memory_region(p + bytes, whole - bytes);
 #endif
     return p;
+}
+
+/* All memory of a case goes at once, at its end: a test has no more to name. */
+static inline void check_release(void)
+{
+    while (check_kept.count > 0)
+        free(check_kept.pieces[--check_kept.count]);
 }
 
 /* NaNs with a payload, which sloppy bit tricks turn into numbers. */
@@ -159,11 +175,6 @@ check_ctx(const struct kernels *table, struct kernel_limits limits, int threads)
     return ctx;
 }
 
-static inline void check_ctx_free(struct kernel_ctx *ctx)
-{
-    free(ctx->scratch);
-}
-
 /* For ops whose scratch does not depend on shapes. */
 static inline struct kernel_ctx check_ctx_of(const struct kernels *table,
                                              int threads)
@@ -199,10 +210,6 @@ static inline bool check_lacks_gemm(const struct kernels *table)
     bool lacks =
         check_lacks(table, table->gemm(&ctx, DTYPE_F32, &gemm)) ||
         check_lacks(table, table->grouped_gemm(&ctx, DTYPE_F32, &grouped));
-    check_ctx_free(&ctx);
-    free(offsets);
-    free(c);
-    free(one);
     return lacks;
 }
 
@@ -221,11 +228,28 @@ static inline int check_runs(const struct kernels *table)
                                               : 2;
 }
 
+/* A point that says which table: "cpu/avx2 add: ...". */
+#define check_that(table, pass, ...)                                           \
+    check_point((table), (pass), __FILE__, __LINE__, __VA_ARGS__)
+
+__attribute__((format(printf, 5, 6))) static inline bool
+check_point(const struct kernels *table, bool pass, const char *file, int line,
+            const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return tap_check(pass, file, line, "%s/%s %s", table->backend,
+                     table->kernel_set, text);
+}
+
 /* "cpu/avx2 <op>" is below the tolerance. */
 static inline void check_below(const struct kernels *table, const char *op,
                                const char *what, double error, double tolerance)
 {
-    if (!tap_ok(error <= tolerance, "%s/%s %s: %s within %.1e", table->backend,
-                table->kernel_set, op, what, tolerance))
+    if (!check_that(table, error <= tolerance, "%s: %s within %.1e", op, what,
+                    tolerance))
         tap_note("error %.3e", error);
 }

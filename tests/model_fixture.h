@@ -2,10 +2,6 @@
  * leaf, and access to them that watches the protocol. */
 #pragma once
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "src/base/rng.h"
 #include "src/model/model.h"
 #include "tests/tap.h"

@@ -5,8 +5,6 @@
  * each weight is its master rounded. */
 #pragma once
 
-#include <stdlib.h>
-
 #include "src/parallel/access_trace.h"
 #include "src/parallel/replica.h"
 #include "tests/reduce_fixture.h"

@@ -7,14 +7,9 @@ bats_require_minimum_version 1.5.0
 BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
 
 setup_file() {
-    export DIR
-    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-report.XXXXXX")
+    export DIR=$BATS_FILE_TMPDIR
     make_run "$DIR/one" 200 2e-3
     make_run "$DIR/two" 150 6e-3
-}
-
-teardown_file() {
-    rm -rf "$DIR"
 }
 
 # make_run DIR STEPS LR: two attempts, the second begins again ten steps before

@@ -2,8 +2,6 @@
  * test. */
 #pragma once
 
-#include <stdio.h>
-
 #include "tests/model_probe.h"
 #include "tests/thread_group.h"
 

@@ -1,11 +1,6 @@
 /* The schema of the settings tests and a folder for their files. */
 #pragma once
 
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "src/base/fsio.h"
 #include "src/base/settings/settings.h"
 #include "src/base/units.h"

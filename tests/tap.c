@@ -1,9 +1,8 @@
 #include "tests/tap.h"
 
-#include <math.h>
+#include <ftw.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
+#include <sys/stat.h>
 
 static int tap_count;
 static int tap_failed;
@@ -98,8 +97,48 @@ void tap_silence(void)
     tap_silent = true;
 }
 
+static char tap_path[1024]; /* which all folders are in */
+static pid_t tap_owner;
+
+const char *tap_folder(void)
+{
+    static char folders[8][1100];
+    static size_t count;
+    const char *base = getenv("TMPDIR");
+    char *folder = folders[count % 8];
+    if (count == 0) {
+        tap_owner = getpid();
+        snprintf(tap_path, sizeof tap_path, "%.900s/tessera-test.XXXXXX",
+                 base != NULL && base[0] != '\0' ? base : "/tmp");
+    }
+    /* other users may reach what is in it, where a test lets them */
+    if (count == 0 &&
+        (mkdtemp(tap_path) == NULL || chmod(tap_path, 0711) != 0)) {
+        perror(tap_path);
+        exit(1);
+    }
+    snprintf(folder, sizeof folders[0], "%s/%zu", tap_path, count++);
+    if (mkdir(folder, 0700) != 0) {
+        perror(folder);
+        exit(1);
+    }
+    return folder;
+}
+
+static int tap_remove(const char *path, const struct stat *status, int kind,
+                      struct FTW *level)
+{
+    (void)status;
+    (void)kind;
+    (void)level;
+    (void)remove(path);
+    return 0;
+}
+
 int tap_done(void)
 {
+    if (tap_owner == getpid()) /* no child's */
+        (void)nftw(tap_path, tap_remove, 16, FTW_DEPTH | FTW_MOUNT | FTW_PHYS);
     if (!tap_silent)
         printf("1..%d\n", tap_count);
     fflush(stdout);

@@ -2,10 +2,17 @@
  *
  *     int main(void) { tap_ok(1 + 1 == 2, "adds"); return tap_done(); }
  *
- * The plan is printed by tap_done(). Diagnostics start with '#'. */
+ * The plan is printed by tap_done(). Diagnostics start with '#'. What tests take
+ * of the C library comes along. */
 #pragma once
 
+#include <math.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 /* One test point; prints ok / not ok with a number. Returns `pass`. */
 bool tap_check(bool pass, const char *file, int line, const char *format, ...)
@@ -34,3 +41,14 @@ void tap_silence(void);
 
 /* Print the plan; the process's exit status (0 all passed, 1 otherwise). */
 int tap_done(void);
+
+/* A list within a row of a table: bare braces make clang-format give each value of
+ * the row a line. */
+#define TUPLE(...)                                                             \
+    {                                                                          \
+        __VA_ARGS__                                                            \
+    }
+
+/* A new folder below TMPDIR, gone with tap_done(); valid until the eighth next
+ * call. One that cannot be made ends the test. */
+const char *tap_folder(void);

@@ -2,9 +2,6 @@
  * the end, so that a copy, message or op out of order shows in what arrives. */
 #pragma once
 
-#include <stdint.h>
-#include <string.h>
-
 #include "src/comm/comm_tensors_impl.h"
 #include "tests/tap.h"
 

@@ -2,8 +2,6 @@
  * the run's parts, and what of it stays. */
 #include "src/train/run/algorithm.h"
 
-#include <string.h>
-
 #include "src/train/settings/algorithm_settings.h"
 #include "src/train/settings/train_settings.h"
 #include "src/train/start/start_settings.h"

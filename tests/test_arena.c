@@ -1,10 +1,6 @@
 /* Memory of a file: where it is mapped, what is in it, and in which pages. */
 #include <inttypes.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "src/base/arena.h"
 #include "tests/tap.h"

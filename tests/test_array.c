@@ -1,8 +1,5 @@
 /* Arrays that grow, with any type of number, and what is said when there is no
  * memory. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/base/array.h"
 #include "tests/tap.h"

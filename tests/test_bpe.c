@@ -1,8 +1,6 @@
 /* Words under random vocabularies, whose merges come in any order, against the
  * rule itself: of all pairs that merge the one of the lowest rank, the leftmost
  * of several, until none is left. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/base/rng.h"
 #include "src/text/tokenizer/bpe.h"

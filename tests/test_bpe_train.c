@@ -3,7 +3,6 @@
 #include "src/text/tokenizer/bpe_train.h"
 
 #include <jansson.h>
-#include <unistd.h>
 
 #include "src/base/rng.h"
 #include "src/data/prepare/train_tokenizer.h"
@@ -265,11 +264,10 @@ static void test_files(const char *folder)
 
 int main(void)
 {
-    char *folder = fixture_folder();
+    const char *folder = tap_folder();
     test_words(folder);
     test_merges(folder);
     test_refused();
     test_files(folder);
-    fixture_need(fsio_remove_tree(folder));
     return tap_done();
 }

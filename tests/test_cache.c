@@ -15,7 +15,7 @@
 #define SAMPLES 60
 #define LENGTH 64
 
-static char *folder;
+static const char *folder;
 static struct http_server server;
 static char address[5][64];
 
@@ -504,7 +504,7 @@ static void test_ahead(void)
 int main(void)
 {
     log_init("test", -1, LOG_ERROR);
-    folder = fixture_folder();
+    folder = tap_folder();
     fixture_need(fsio_mkdirs(fixture_path(folder, "tmp")));
     setenv("TMPDIR", fixture_path(folder, "tmp"), 1);
     unsetenv("http_proxy");
@@ -526,6 +526,5 @@ int main(void)
     test_places();
     test_ahead();
     http_server_stop(&server);
-    fsio_remove_tree(folder);
     return tap_done();
 }

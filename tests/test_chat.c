@@ -2,11 +2,6 @@
  * makes, whose results stand here; and templates that are none. */
 #include "src/text/chat/chat.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "tests/chat_cases.h"
 #include "tests/tap.h"
 

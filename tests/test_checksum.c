@@ -2,9 +2,6 @@
  * xxhash over the bytes 0 to 255, 41 times. */
 #include "src/data/codec/checksum.h"
 
-#include <stdint.h>
-#include <string.h>
-
 #include "tests/tap.h"
 
 #define BYTES ((size_t)256 * 41)

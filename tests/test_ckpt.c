@@ -317,15 +317,9 @@ static void test_full(struct comm *comm, const char *folder)
 
 int main(void)
 {
-    struct comm *comm = NULL;
     char folder[FSIO_PATH_MAX], run[8][FSIO_PATH_MAX];
-    log_init("test", 0, LOG_ERROR);
     umask(0);
-    enum err rc = comm_create("self", NULL, NULL, 30.0, &comm);
-    if (rc != ERR_OK || fixture_folder(folder) == NULL) {
-        tap_ok(false, "set up: %s", err_text());
-        return tap_done();
-    }
+    struct comm *comm = fixture_alone(folder);
     chmod(folder, 0755);
     for (int i = 0; i < 8; i++)
         if (fsio_path(run[i], "%s/run%d", folder, i) != ERR_OK)
@@ -339,7 +333,6 @@ int main(void)
     test_big(comm, run[3]);
     test_read_only(comm, run[4]);
     test_full(comm, folder);
-    fsio_remove_tree(folder);
     comm_destroy(comm);
     return tap_done();
 }

@@ -381,14 +381,8 @@ static void test_edits(struct comm *comm, const char *run)
 
 int main(void)
 {
-    struct comm *comm = NULL;
     char folder[FSIO_PATH_MAX], run[4][FSIO_PATH_MAX];
-    log_init("test", 0, LOG_ERROR);
-    enum err rc = comm_create("self", NULL, NULL, 30.0, &comm);
-    if (rc != ERR_OK || fixture_folder(folder) == NULL) {
-        tap_ok(false, "set up: %s", err_text());
-        return tap_done();
-    }
+    struct comm *comm = fixture_alone(folder);
     for (int i = 0; i < 4; i++)
         if (fsio_path(run[i], "%s/run%d", folder, i) != ERR_OK)
             return 1;
@@ -398,7 +392,6 @@ int main(void)
     test_no_fresh_start(comm, run[1]);
     test_exhaustive(comm, run[2]);
     test_edits(comm, run[3]);
-    fsio_remove_tree(folder);
     comm_destroy(comm);
     return tap_done();
 }

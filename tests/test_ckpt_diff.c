@@ -1,8 +1,6 @@
 /* Two checkpoints compared: values, forms, catalogues, states. */
 #include "checkpoint/tools/ckpt_tools.h"
 
-#include <math.h>
-
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 
@@ -59,27 +57,17 @@ static const struct {
     float a[4], b[4];
     struct ckpt_diff want;
 } values[] = {
-    { "same", { 1, 2, 3, 4 }, { 1, 2, 3, 4 }, { .kind = CKPT_DIFF_EQUAL } },
-    { "nan.same",
-      { 1, NAN, 3, 4 },
-      { 1, NAN, 3, 4 },
-      { .kind = CKPT_DIFF_EQUAL } },
-    { "one",
-      { 1, 2, 3, 4 },
-      { 1, 2, 3.5f, 4 },
-      { CKPT_DIFF_VALUES, NULL, NULL, 1, 2, 0, 0.5, 0.5 / 3.5 } },
-    { "two",
-      { 0, 2, -1, 4 },
-      { 1e-3f, 2, 1, 4 },
-      { CKPT_DIFF_VALUES, NULL, NULL, 2, 0, 0, 2, 2 } },
-    { "signed.zero",
-      { 0, 0, 0, 0 },
-      { 0, -0.0f, 0, 0 },
-      { CKPT_DIFF_VALUES, NULL, NULL, 1, 1, 0, 0, 0 } },
-    { "nan",
-      { 1, NAN, INFINITY, 4 },
-      { 1, 2, -INFINITY, 4.5f },
-      { CKPT_DIFF_VALUES, NULL, NULL, 3, 1, 2, 0.5, 0.5 / 4.5 } },
+    { "same", TUPLE(1, 2, 3, 4), { 1, 2, 3, 4 }, { .kind = CKPT_DIFF_EQUAL } },
+    { "nan.same", TUPLE(1, NAN, 3, 4), TUPLE(1, NAN, 3, 4),
+      TUPLE(.kind = CKPT_DIFF_EQUAL) },
+    { "one", TUPLE(1, 2, 3, 4), TUPLE(1, 2, 3.5f, 4),
+      TUPLE(CKPT_DIFF_VALUES, NULL, NULL, 1, 2, 0, 0.5, 0.5 / 3.5) },
+    { "two", TUPLE(0, 2, -1, 4), TUPLE(1e-3f, 2, 1, 4),
+      TUPLE(CKPT_DIFF_VALUES, NULL, NULL, 2, 0, 0, 2, 2) },
+    { "signed.zero", TUPLE(0, 0, 0, 0), TUPLE(0, -0.0f, 0, 0),
+      TUPLE(CKPT_DIFF_VALUES, NULL, NULL, 1, 1, 0, 0, 0) },
+    { "nan", TUPLE(1, NAN, INFINITY, 4), TUPLE(1, 2, -INFINITY, 4.5f),
+      TUPLE(CKPT_DIFF_VALUES, NULL, NULL, 3, 1, 2, 0.5, 0.5 / 4.5) },
 };
 #define VALUES ((int)(sizeof values / sizeof values[0]))
 
@@ -203,14 +191,8 @@ static void test_states(void)
 
 int main(void)
 {
-    struct comm *comm = NULL;
     char folder[FSIO_PATH_MAX], run[4][FSIO_PATH_MAX];
-    log_init("test", 0, LOG_ERROR);
-    enum err rc = comm_create("self", NULL, NULL, 30.0, &comm);
-    if (rc != ERR_OK || fixture_folder(folder) == NULL) {
-        tap_ok(false, "set up: %s", err_text());
-        return tap_done();
-    }
+    struct comm *comm = fixture_alone(folder);
     for (int i = 0; i < 4; i++)
         if (fsio_path(run[i], "%s/run%d", folder, i) != ERR_OK)
             return 1;
@@ -220,7 +202,6 @@ int main(void)
     struct seen seen;
     tap_ok(compare(run[0], "/nonexistent", &seen) == ERR_CHECKPOINT,
            "a missing side is an error: %s", err_text());
-    fsio_remove_tree(folder);
     comm_destroy(comm);
     return tap_done();
 }

@@ -223,14 +223,8 @@ static void test_umask(struct comm *comm, const char *folder)
 
 int main(void)
 {
-    struct comm *comm = NULL;
     char folder[FSIO_PATH_MAX], run[FSIO_PATH_MAX];
-    log_init("test", 0, LOG_ERROR);
-    enum err rc = comm_create("self", NULL, NULL, 30.0, &comm);
-    if (rc != ERR_OK || fixture_folder(folder) == NULL) {
-        tap_ok(false, "set up: %s", err_text());
-        return tap_done();
-    }
+    struct comm *comm = fixture_alone(folder);
     fsio_path(run, "%s/retention", folder);
     test_retention(comm, run);
     fsio_path(run, "%s/pins", folder);
@@ -238,7 +232,6 @@ int main(void)
     fsio_path(run, "%s/sweep", folder);
     test_sweep(run);
     test_umask(comm, folder);
-    fsio_remove_tree(folder);
     comm_destroy(comm);
     return tap_done();
 }

@@ -1,8 +1,6 @@
 /* The interval between saves: Lambert's W, the three formulas, the limits and
  * the goodput. */
 #include <float.h>
-#include <math.h>
-#include <string.h>
 
 #include "checkpoint/ckpt_interval.h"
 #include "tests/tap.h"

@@ -292,18 +292,13 @@ static void test_stripe_hint(const char *folder)
 
 int main(void)
 {
-    char folder[FSIO_PATH_MAX];
+    const char *folder = tap_folder();
     log_init("test", 0, LOG_ERROR);
-    if (fixture_folder(folder) == NULL) {
-        tap_ok(false, "a temporary folder");
-        return tap_done();
-    }
     test_direct_refused(folder);
     test_bound(folder);
     test_small_bound(folder);
     test_boxes_of_intervals();
     test_cover();
     test_stripe_hint(folder);
-    fsio_remove_tree(folder);
     return tap_done();
 }

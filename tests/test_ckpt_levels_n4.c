@@ -5,11 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/tools/ckpt_scavenge.h"
@@ -385,15 +381,13 @@ int main(int argc, char **argv)
         return tap_done();
     }
     if (comm_rank(l.comm) == 0)
-        fixture_folder(l.folder);
+        (void)fsio_path(l.folder, "%s", tap_folder());
     comm_broadcast(l.comm, l.folder, sizeof l.folder, 0);
     test_levels(&l);
     test_afresh(&l);
     test_scavenge(&l);
     test_scavenge_fails(&l);
     comm_barrier(l.comm);
-    if (comm_rank(l.comm) == 0)
-        fsio_remove_tree(l.folder);
     comm_destroy(l.comm);
     return tap_done();
 }

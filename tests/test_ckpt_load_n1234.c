@@ -360,8 +360,6 @@ static int run_tests(struct comm *comm, char folder[FSIO_PATH_MAX])
     comm_barrier(comm);
     test_damage(comm, other);
     comm_barrier(comm);
-    if (comm_rank(comm) == 0)
-        fsio_remove_tree(folder);
     return tap_done();
 }
 
@@ -376,7 +374,7 @@ int main(int argc, char **argv)
     log_init("test", comm_rank(comm), LOG_ERROR);
     if (comm_rank(comm) != 0)
         tap_silence();
-    else if (fixture_folder(folder) == NULL)
+    else if (fsio_path(folder, "%s", tap_folder()) != ERR_OK)
         folder[0] = '\0';
     int status = run_tests(comm, folder);
     comm_destroy(comm);

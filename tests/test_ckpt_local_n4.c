@@ -12,11 +12,7 @@
  */
 #include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/local/ckpt_local.h"
@@ -360,13 +356,11 @@ int main(int argc, char **argv)
         return tap_done();
     }
     if (comm_rank(comm) == 0)
-        fixture_folder(folder);
+        (void)fsio_path(folder, "%s", tap_folder());
     comm_broadcast(comm, folder, sizeof folder, 0);
     test_choose(comm, folder);
     test_save(comm, folder);
     comm_barrier(comm);
-    if (comm_rank(comm) == 0)
-        fsio_remove_tree(folder);
     comm_destroy(comm);
     return tap_done();
 }

@@ -373,7 +373,7 @@ int main(int argc, char **argv)
     if (world.rank != 0)
         tap_silence();
     else
-        fixture_folder(folder);
+        (void)fsio_path(folder, "%s", tap_folder());
     comm_broadcast(world.comm, folder, sizeof folder, 0);
     fsio_path(world.run, "%s/run", folder);
     fsio_path(world.local, "%s/node", folder);
@@ -382,8 +382,6 @@ int main(int argc, char **argv)
     comm_barrier(world.comm);
     run_tests(&world);
     comm_barrier(world.comm);
-    if (world.rank == 0)
-        fsio_remove_tree(folder);
     comm_destroy(world.comm);
     return tap_done();
 }

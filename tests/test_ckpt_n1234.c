@@ -209,7 +209,7 @@ static int run_tests(struct comm *comm)
     char folder[FSIO_PATH_MAX] = "", run[FSIO_PATH_MAX];
     if (comm_rank(comm) != 0)
         tap_silence();
-    else if (fixture_folder(folder) == NULL)
+    else if (fsio_path(folder, "%s", tap_folder()) != ERR_OK)
         folder[0] = '\0';
     comm_broadcast(comm, folder, sizeof folder, 0);
     if (folder[0] == '\0' || fsio_path(run, "%s/run", folder) != ERR_OK) {
@@ -222,8 +222,6 @@ static int run_tests(struct comm *comm)
     test_refusals(comm, run);
     test_lost(comm, run);
     comm_barrier(comm);
-    if (comm_rank(comm) == 0)
-        fsio_remove_tree(folder);
     return tap_done();
 }
 

@@ -1,7 +1,5 @@
 /* Parts of tensors: the runs of a box against a walk over every element, and
  * what is refused. */
-#include <stdio.h>
-#include <string.h>
 
 #include "checkpoint/files/ckpt_part.h"
 #include "tests/tap.h"
@@ -19,25 +17,32 @@ struct box_case {
 };
 
 static const struct box_case boxes[] = {
-    { "all of a vector", 1, { 7 }, { 0 }, { 7 }, 1, true },
-    { "middle of a vector", 1, { 7 }, { 2 }, { 3 }, 1, true },
-    { "all of a matrix", 2, { 4, 5 }, { 0, 0 }, { 4, 5 }, 1, true },
-    { "rows", 2, { 4, 5 }, { 1, 0 }, { 2, 5 }, 1, true },
-    { "columns", 2, { 4, 5 }, { 0, 1 }, { 4, 2 }, 4, false },
-    { "one row of columns", 2, { 4, 5 }, { 3, 1 }, { 1, 2 }, 1, true },
-    { "a corner", 2, { 4, 5 }, { 2, 3 }, { 2, 2 }, 2, false },
-    { "middle dimension", 3, { 3, 4, 5 }, { 0, 1, 0 }, { 3, 2, 5 }, 3, false },
-    { "last dimension", 3, { 3, 4, 5 }, { 0, 0, 4 }, { 3, 4, 1 }, 12, false },
-    { "one plane", 3, { 3, 4, 5 }, { 1, 0, 0 }, { 1, 4, 5 }, 1, true },
-    { "four dimensions",
-      4,
-      { 2, 3, 4, 5 },
-      { 1, 1, 1, 1 },
-      { 1, 2, 2, 3 },
-      4,
+    { "all of a vector", 1, TUPLE(7), { 0 }, { 7 }, 1, true },
+    { "middle of a vector", 1, TUPLE(7), { 2 }, { 3 }, 1, true },
+    { "all of a matrix", 2, TUPLE(4, 5), { 0, 0 }, { 4, 5 }, 1, true },
+    { "rows", 2, TUPLE(4, 5), { 1, 0 }, { 2, 5 }, 1, true },
+    { "columns", 2, TUPLE(4, 5), { 0, 1 }, { 4, 2 }, 4, false },
+    { "one row of columns", 2, TUPLE(4, 5), { 3, 1 }, { 1, 2 }, 1, true },
+    { "a corner", 2, TUPLE(4, 5), { 2, 3 }, { 2, 2 }, 2, false },
+    { "middle dimension",
+      3,
+      TUPLE(3, 4, 5),
+      { 0, 1, 0 },
+      { 3, 2, 5 },
+      3,
       false },
-    { "empty", 2, { 4, 5 }, { 4, 0 }, { 0, 5 }, 0, true },
-    { "a scalar", 0, { 0 }, { 0 }, { 0 }, 1, true },
+    { "last dimension",
+      3,
+      TUPLE(3, 4, 5),
+      { 0, 0, 4 },
+      { 3, 4, 1 },
+      12,
+      false },
+    { "one plane", 3, TUPLE(3, 4, 5), { 1, 0, 0 }, { 1, 4, 5 }, 1, true },
+    { "four dimensions", 4, TUPLE(2, 3, 4, 5), TUPLE(1, 1, 1, 1),
+      TUPLE(1, 2, 2, 3), 4, false },
+    { "empty", 2, TUPLE(4, 5), { 4, 0 }, { 0, 5 }, 0, true },
+    { "a scalar", 0, TUPLE(0), { 0 }, { 0 }, 1, true },
 };
 
 static bool inside(const struct box_case *box, int64_t element)

@@ -217,24 +217,16 @@ static void test_pins(const char *dir)
 
 int main(void)
 {
-    struct comm *comm = NULL;
     char folder[FSIO_PATH_MAX], run[FSIO_PATH_MAX], dir[FSIO_PATH_MAX];
-    log_init("test", 0, LOG_ERROR);
-    enum err rc = comm_create("self", NULL, NULL, 30.0, &comm);
-    if (rc != ERR_OK || fixture_folder(folder) == NULL) {
-        tap_ok(false, "set up: %s", err_text());
-        return tap_done();
-    }
+    struct comm *comm = fixture_alone(folder);
     fsio_path(run, "%s/run", folder);
-    rc = fixture_save(comm, run, STEP, STEP, 0);
-    tap_ok(rc == ERR_OK, "a checkpoint");
+    tap_ok(fixture_save(comm, run, STEP, STEP, 0) == ERR_OK, "a checkpoint");
     ckpt_index_path(dir, run, STEP);
     test_copies(dir, folder);
     test_refusals(dir, folder);
     test_pins(dir);
     fsio_path(run, "%s/checked", folder);
     test_checks(comm, run);
-    fsio_remove_tree(folder);
     comm_destroy(comm);
     return tap_done();
 }

@@ -3,7 +3,6 @@
  * with any number of ranks. */
 #include <signal.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_index.h"
@@ -275,7 +274,7 @@ static int run_tests(struct world *world)
     struct ckpt_saver *saver = NULL;
     if (world->rank != 0)
         tap_silence();
-    else if (fixture_folder(folder) == NULL)
+    else if (fsio_path(folder, "%s", tap_folder()) != ERR_OK)
         folder[0] = '\0';
     comm_broadcast(world->comm, folder, sizeof folder, 0);
     if (folder[0] == '\0' ||
@@ -304,8 +303,6 @@ static int run_tests(struct world *world)
     }
     fixture_free(world->items, ITEMS);
     comm_barrier(world->comm);
-    if (world->rank == 0)
-        fsio_remove_tree(folder);
     return tap_done();
 }
 

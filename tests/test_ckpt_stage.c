@@ -1,7 +1,4 @@
 /* The staging copy: every byte, and none beyond, for any length and source. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "checkpoint/ckpt_saver_private.h"
 #include "tests/tap.h"

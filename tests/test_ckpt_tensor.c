@@ -2,8 +2,6 @@
  * of their values. */
 #include <fcntl.h>
 #include <malloc.h>
-#include <math.h>
-#include <string.h>
 
 #include "checkpoint/files/ckpt_shard.h"
 #include "checkpoint/tools/ckpt_tools.h"
@@ -217,22 +215,18 @@ static const struct {
     const void *data;
     struct ckpt_stats want;
 } stats_cases[] = {
-    { "special",
-      DTYPE_F32,
-      special,
-      { 8, 1, 2, 2, -2, 3, 0.4, 1.624807680927192, 3.7416573867739413 } },
+    { "special", DTYPE_F32, special,
+      TUPLE(8, 1, 2, 2, -2, 3, 0.4, 1.624807680927192, 3.7416573867739413) },
     { "half",
       DTYPE_BF16,
       half,
       { 3, 0, 0, 0, -2.5, 1, -0.44791666666666669, 1.4913669391609237,
         2.6971121709154033 } },
-    { "huge",
-      DTYPE_F64,
-      huge,
-      { 2, 0, 0, 0, 3e200, 4e200, 3.5e200, 5e199, 5e200 } },
-    { "none", DTYPE_F32, none, { 2, 1, 1, 0, NAN, NAN, NAN, NAN, NAN } },
-    { "same", DTYPE_I32, same, { 4, 0, 0, 0, 7, 7, 7, 0, 14 } },
-    { "empty", DTYPE_F32, special, { 0, 0, 0, 0, NAN, NAN, NAN, NAN, NAN } },
+    { "huge", DTYPE_F64, huge,
+      TUPLE(2, 0, 0, 0, 3e200, 4e200, 3.5e200, 5e199, 5e200) },
+    { "none", DTYPE_F32, none, TUPLE(2, 1, 1, 0, NAN, NAN, NAN, NAN, NAN) },
+    { "same", DTYPE_I32, same, TUPLE(4, 0, 0, 0, 7, 7, 7, 0, 14) },
+    { "empty", DTYPE_F32, special, TUPLE(0, 0, 0, 0, NAN, NAN, NAN, NAN, NAN) },
 };
 #define STATS_CASES ((int)(sizeof stats_cases / sizeof stats_cases[0]))
 #define COUNTING 3000001 /* several windows */
@@ -411,21 +405,14 @@ static void test_detours(struct comm *comm, const char *run)
 
 int main(void)
 {
-    struct comm *comm = NULL;
     char folder[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
-    log_init("test", 0, LOG_ERROR);
-    enum err rc = comm_create("self", NULL, NULL, 30.0, &comm);
-    if (rc != ERR_OK || fixture_folder(folder) == NULL) {
-        tap_ok(false, "set up: %s", err_text());
-        return tap_done();
-    }
+    struct comm *comm = fixture_alone(folder);
     fsio_path(path, "%s/boxes", folder);
     test_boxes(path);
     fsio_path(path, "%s/stats", folder);
     test_stats(comm, path);
     fsio_path(path, "%s/detours", folder);
     test_detours(comm, path);
-    fsio_remove_tree(folder);
     comm_destroy(comm);
     return tap_done();
 }

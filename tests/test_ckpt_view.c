@@ -1,12 +1,7 @@
 /* checkpoint.h5 as the HDF5 library reads it: names, groups, types, shapes and
  * where the elements come from. Real data through it: ckpt_view.bats. */
 #include <hdf5.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "checkpoint/files/ckpt_h5.h"
 #include "checkpoint/files/ckpt_view.h"
@@ -62,22 +57,15 @@ struct sample {
 };
 
 static const struct sample samples[] = {
-    { "a/b/c", DTYPE_F32, 2, { 4, 8 }, 16, 2, 4, { 0, 0 }, { 1, 7 } },
-    { "a/b.c", DTYPE_F64, 1, { 9 }, 3, 2, 8, { 0 }, { 2 } },
-    { "a/bb/d", DTYPE_BF16, 2, { 4, 8 }, 8, 2, 2, { 0, 0 }, { 0, 7 } },
-    { "a/b/u", DTYPE_U8, 1, { 5 }, 3, 2, 1, { 0 }, { 2 } },
-    { "a/b/d/e", DTYPE_I32, 0, { 0 }, 1, 1, 4, { 0 }, { 0 } },
-    { "z", DTYPE_F32, 3, { 2, 3, 4 }, 7, 5, 4, { 0, 0, 0 }, { 0, 0, 3 } },
-    { "huge",
-      DTYPE_BF16,
-      2,
-      { 3, INT64_C(1) << 33 },
-      INT64_C(1) << 34,
-      2,
-      2,
-      { 0, 0 },
-      { 1, (UINT64_C(1) << 33) - 1 } },
-    { "empty", DTYPE_F32, 2, { 0, 4 }, 0, 0, 4, { 0 }, { 0 } },
+    { "a/b/c", DTYPE_F32, 2, TUPLE(4, 8), 16, 2, 4, { 0, 0 }, { 1, 7 } },
+    { "a/b.c", DTYPE_F64, 1, TUPLE(9), 3, 2, 8, { 0 }, { 2 } },
+    { "a/bb/d", DTYPE_BF16, 2, TUPLE(4, 8), 8, 2, 2, { 0, 0 }, { 0, 7 } },
+    { "a/b/u", DTYPE_U8, 1, TUPLE(5), 3, 2, 1, { 0 }, { 2 } },
+    { "a/b/d/e", DTYPE_I32, 0, TUPLE(0), 1, 1, 4, { 0 }, { 0 } },
+    { "z", DTYPE_F32, 3, TUPLE(2, 3, 4), 7, 5, 4, { 0, 0, 0 }, { 0, 0, 3 } },
+    { "huge", DTYPE_BF16, 2, TUPLE(3, INT64_C(1) << 33), INT64_C(1) << 34, 2, 2,
+      TUPLE(0, 0), TUPLE(1, (UINT64_C(1) << 33) - 1) },
+    { "empty", DTYPE_F32, 2, TUPLE(0, 4), 0, 0, 4, { 0 }, { 0 } },
 };
 enum { SAMPLES = sizeof samples / sizeof samples[0] };
 

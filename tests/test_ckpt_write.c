@@ -295,16 +295,11 @@ static void test_edits(const char *folder)
 
 int main(void)
 {
-    char folder[FSIO_PATH_MAX];
+    const char *folder = tap_folder();
     log_init("test", 0, LOG_ERROR);
-    if (fixture_folder(folder) == NULL) {
-        tap_ok(false, "a temporary folder");
-        return tap_done();
-    }
     test_round_trips(folder);
     test_fan_out(folder);
     test_memory_file_system();
     test_edits(folder);
-    fsio_remove_tree(folder);
     return tap_done();
 }

@@ -2,9 +2,6 @@
  * cut short, damaged, packed twice or larger than they may be. */
 #include "src/data/codec/codec.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "src/data/codec/file_sums.h"
 #include "tests/data_fixture.h"
 
@@ -317,7 +314,7 @@ static void test_names(const char *folder)
 
 int main(void)
 {
-    char *folder = fixture_folder();
+    const char *folder = tap_folder();
     test_files(folder);
     test_streams(folder);
     test_concatenation(folder);
@@ -325,6 +322,5 @@ int main(void)
     test_bombs(folder);
     test_flips(folder);
     test_names(folder);
-    fixture_need(fsio_remove_tree(folder));
     return tap_done();
 }

@@ -1,9 +1,6 @@
 /* Communication of one rank without MPI. */
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/comm/comm.h"

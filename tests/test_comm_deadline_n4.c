@@ -1,11 +1,6 @@
 /* A rank that hangs is named by every survivor, whatever they wait in. The last
  * rank hangs until rank 0 lets it go on. Each operation has a communicator of
  * its own, because a deadline breaks it; the first one stays whole. */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"

@@ -1,11 +1,6 @@
 /* Communication of any number of ranks: every operation against what can be
  * computed locally. */
 #include <errno.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "src/comm/comm.h"
 #include "tests/tap.h"

@@ -2,9 +2,6 @@
  * it is made to believe that they are on nodes of their own. */
 #include "src/comm/comm.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "src/comm/comm_impl.h"
 #include "tests/tap.h"
 

@@ -3,15 +3,10 @@
  * mpirun passes on when a rank aborts. The program starts itself as ranks. */
 #include <fcntl.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"

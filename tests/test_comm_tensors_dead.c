@@ -1,6 +1,5 @@
 /* A rank that stops or dies among operations on tensors is named by all others,
  * by every way. */
-#include <string.h>
 
 #include "tests/dead_ranks.h"
 #include "tests/deferred_memory.h"

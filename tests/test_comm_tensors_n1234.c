@@ -1,6 +1,5 @@
 /* Messages of tensors of any number of ranks, by every way: staged on a device
  * without hardware, nccl by a fake library. */
-#include <stdio.h>
 
 #include "tests/deferred_memory.h"
 #include "tests/nccl_fake.h"

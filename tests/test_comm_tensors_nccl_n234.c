@@ -1,6 +1,5 @@
 /* The way nccl where it differs: starts that fail, errors, how far the host is
  * ahead. By a fake library. */
-#include <stdio.h>
 
 #include "tests/deferred_memory.h"
 #include "tests/nccl_fake.h"

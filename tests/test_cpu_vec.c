@@ -4,7 +4,6 @@
 #include "kernels/cpu/cpu_math.h"
 
 #include <float.h>
-#include <math.h>
 
 #include "tests/kernel_check.h"
 

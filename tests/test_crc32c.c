@@ -1,8 +1,5 @@
 #include "src/base/digest.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "src/base/rng.h"
 #include "tests/tap.h"
 

@@ -7,8 +7,6 @@
 #include "tests/cuda_blas_fake.h"
 #include "tests/kernel_check.h"
 
-#include <stdio.h>
-
 #define M 5
 #define N 7
 #define K 11

@@ -3,11 +3,6 @@
 #include "kernels/cuda/device/cuda_device.h"
 #include "tests/tap.h"
 
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 struct error_case {
     int code;
     enum err rc;

@@ -3,8 +3,6 @@
  * a described H200, over a driver that only loads (cuda_driver_double.c). */
 #include <dlfcn.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/cuda/libraries/cuda_attention_choice.h"
 #include "kernels/cuda/libraries/cuda_dnn_attention.h"

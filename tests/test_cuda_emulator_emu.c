@@ -3,9 +3,7 @@
 #include "tests/kernel_check.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /* Launches among which an order of chance must show. */
 #define LAUNCHES 50

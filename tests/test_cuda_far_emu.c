@@ -1,7 +1,6 @@
 /* Rows of which some begin more than 2^31 elements after the first: an index of
  * 32 bits would miss them. The memory is reserved, not filled: only the rows'
  * own pages exist. In the emulator, as a GPU would need all of it. */
-#include <string.h>
 #include <sys/mman.h>
 
 #include "tests/kernel_check.h"

@@ -2,8 +2,6 @@
  * what they do is what CUDA's do, so that what is tested on them holds there.
  * Ops and copies are done at each launch, in their order, and never before. */
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/kernels.h"
 #include "tests/cuda_emulator_memory.h"

@@ -3,9 +3,6 @@
 #define CUDA_EMULATED
 #include "kernels/cuda/cuda_probe.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/tap.h"
 
 #define N_MAX 70000

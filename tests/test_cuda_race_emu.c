@@ -4,9 +4,7 @@
 #include "tests/kernel_check.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /* Launches of other orders. */
 #define ORDERS 3

@@ -3,7 +3,6 @@
 
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "src/base/digest.h"
 #include "src/text/tokenizer/tokenizer.h"
@@ -441,7 +440,7 @@ static void test_paths(const char *folder)
 
 int main(void)
 {
-    char *folder = fixture_folder();
+    const char *folder = tap_folder();
     test_read(folder);
     test_many_shards(folder);
     test_id(folder);
@@ -451,6 +450,5 @@ int main(void)
     test_digest(folder);
     test_vocabulary(folder);
     test_paths(folder);
-    fixture_need(fsio_remove_tree(folder));
     return tap_done();
 }

@@ -1,7 +1,5 @@
 #include "src/base/digest.h"
 
-#include <string.h>
-
 #include "tests/tap.h"
 
 /* FIPS 180-2 examples. */

@@ -2,9 +2,7 @@
  * every weighting against their formulas. */
 #include "src/eval/gauntlet.h"
 
-#include <math.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "src/base/array.h"
 #include "src/base/clock.h"
@@ -300,7 +298,7 @@ static void test_v0_3(void)
 int main(void)
 {
     log_set_level(LOG_ERROR);
-    folder = fixture_folder();
+    folder = tap_folder();
     NEED(tokenizer_create("bytes", &tokenizer));
     write_files();
     test_bad();
@@ -309,6 +307,5 @@ int main(void)
     test_report();
     test_v0_3();
     tokenizer_destroy(tokenizer);
-    fsio_remove_tree(folder);
     return tap_done();
 }

@@ -2,8 +2,6 @@
 #include "src/eval/python_random.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "src/eval/icl_prompts.h"
 #include "tests/tap.h"

@@ -1,6 +1,5 @@
 /* Scores over a model that is a function of what it has read: the same whatever
  * slots, calls and ranges there are. */
-#include <math.h>
 
 #include "src/base/array.h"
 #include "tests/icl_fixture.h"

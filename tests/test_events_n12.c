@@ -1,7 +1,5 @@
 /* The events of short runs in their order, the record that listeners read, what
  * they may ask for, and failures that one rank has alone. */
-#include <math.h>
-#include <unistd.h>
 
 #include "src/job/lock.h"
 #include "src/train/loop/trainer.h"

@@ -2,8 +2,6 @@
  * packing, and the set that is made of it. */
 #include "src/data/texts/finetune.h"
 
-#include <unistd.h>
-
 #include "src/base/rng.h"
 #include "src/data/set/dataset.h"
 #include "src/data/prepare/tokenize_finetune.h"
@@ -334,7 +332,7 @@ static void test_set_failures(const char *folder)
 
 int main(void)
 {
-    char *folder = fixture_folder();
+    const char *folder = tap_folder();
     fixture_need(tokenizer_create("bytes", &tokenizer));
     test_examples();
     test_unused();
@@ -345,6 +343,5 @@ int main(void)
     test_set(folder, true, 0.25);
     test_set_failures(folder);
     tokenizer_destroy(tokenizer);
-    fixture_need(fsio_remove_tree(folder));
     return tap_done();
 }

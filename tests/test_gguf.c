@@ -1,7 +1,6 @@
 /* GGUF files: what is written is read, and what nobody should believe is
  * refused with a text that says why. */
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/output.h"
@@ -419,7 +418,7 @@ static void test_no_file(const char *folder)
 int main(void)
 {
     char file[FSIO_PATH_MAX];
-    const char *folder = fixture_folder();
+    const char *folder = tap_folder();
     fixture_need(fsio_path(file, "%s/test.gguf", folder));
     path = file;
     test_no_file(folder);
@@ -433,6 +432,5 @@ int main(void)
     test_rows();
     test_many(1000000, 32);
     test_many(100000, 0);
-    fsio_remove_tree(folder);
     return tap_done();
 }

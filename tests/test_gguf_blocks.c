@@ -1,7 +1,5 @@
 /* Numbers of GGUF files: floats out of blocks have the bits that the gguf package
  * of Python makes of the same bytes, and the other way round. */
-#include <math.h>
-#include <string.h>
 
 #include "src/formats/gguf/gguf_blocks.h"
 #include "tests/tap.h"

@@ -2,9 +2,6 @@
  * again, and whatever else a file says of the model is refused by name. */
 #include "src/formats/gguf/gguf_config.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "src/base/fsio.h"
 #include "src/formats/hf/hf_config.h"
 #include "tests/data_fixture.h"
@@ -66,7 +63,7 @@ static enum err read_again(const char *path, const struct model_config *model,
 
 int main(void)
 {
-    char *folder = fixture_folder();
+    const char *folder = tap_folder();
     const char *path = strdup(fixture_path(folder, "m.gguf"));
     struct model_config model, read;
     fixture_need(model_config_preset("llama-tiny", &model));
@@ -82,7 +79,6 @@ int main(void)
                               strstr(err_text(), rows[i].wants) != NULL;
         tap_ok(good, "%s: %s", rows[i].key, rc == ERR_OK ? "" : err_text());
     }
-    fixture_need(fsio_remove_tree(folder));
     free((char *)path);
     return tap_done();
 }

@@ -309,11 +309,10 @@ static void test_refused(void)
 
 int main(void)
 {
-    folder = fixture_folder();
+    folder = tap_folder();
     test_tokens();
     test_generation();
     test_names();
     test_refused();
-    fsio_remove_tree(folder);
     return tap_done();
 }

@@ -1,8 +1,6 @@
 /* What tests/gpu/test_attention_cudnn.c compares attention with: the
  * processor's kernels and the emulated ones pass at small shapes, and attention
  * that is wrong in one place is found. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/kernel_memory.h"
 #include "tests/gpu/attention_pair.h"

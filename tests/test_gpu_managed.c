@@ -5,9 +5,6 @@
  * the same table (gpu/rehearsal). */
 #include "tests/gpu/managed.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/kernel_check.h"
 
 static struct {

@@ -1,8 +1,6 @@
 /* Rings of messages within groups of ranks, in several slots at once. */
 #include "src/parallel/group.h"
 
-#include <string.h>
-
 #include "tests/tap.h"
 
 #define WORDS 1000

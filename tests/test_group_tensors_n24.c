@@ -4,9 +4,6 @@
  * that a rank with another order would stop all. */
 #include "src/parallel/group.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "tests/deferred_memory.h"
 #include "tests/nccl_fake.h"
 #include "tests/tensors_bench.h"

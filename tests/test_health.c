@@ -5,11 +5,8 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
@@ -18,7 +15,7 @@
 /* Far more than any check here needs, and far less than "for ever". */
 #define LONG_S 60.0
 
-static char folder[FSIO_PATH_MAX];
+static const char *folder;
 static int pipe_of_parent[2];
 
 /* --- checks that misbehave --- */
@@ -537,11 +534,7 @@ static void test_limits(void)
 
 int main(void)
 {
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%.800s/test_health.XXXXXX",
-             base != NULL ? base : "/tmp");
-    if (mkdtemp(folder) == NULL)
-        return 1;
+    folder = tap_folder();
     unsetenv("SLURM_JOB_ID");
     test_one_check();
     test_isolation();
@@ -552,6 +545,5 @@ int main(void)
     test_injection();
     test_limits();
     test_file_systems();
-    fsio_remove_tree(folder);
     return tap_done();
 }

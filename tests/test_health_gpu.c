@@ -6,16 +6,13 @@
 #include <dlfcn.h>
 #include <libgen.h>
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "src/base/fsio.h"
 #include "tests/tap.h"
 
 #define LONG_S 60.0
 
-static char folder[FSIO_PATH_MAX];
+static const char *folder;
 static char fakes[PATH_MAX + 32];
 
 static void write_file(const char *name, const char *text)
@@ -379,7 +376,6 @@ static void test_log(void)
 
 int main(void)
 {
-    const char *base = getenv("TMPDIR");
     char self[PATH_MAX] = "", path[PATH_MAX + 64];
     if (readlink("/proc/self/exe", self, sizeof self - 1) <= 0)
         return 1;
@@ -390,10 +386,7 @@ int main(void)
         fprintf(stderr, "%s\n", dlerror());
         return 1;
     }
-    snprintf(folder, sizeof folder, "%.800s/test_health_gpu.XXXXXX",
-             base != NULL ? base : "/tmp");
-    if (mkdtemp(folder) == NULL)
-        return 1;
+    folder = tap_folder();
     unsetenv("SLURM_GPUS_ON_NODE");
     unsetenv("CUDA_VISIBLE_DEVICES");
     test_states();
@@ -402,6 +395,5 @@ int main(void)
     test_library();
     test_bus();
     test_log();
-    fsio_remove_tree(folder);
     return tap_done();
 }

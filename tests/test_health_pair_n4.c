@@ -3,8 +3,6 @@
  */
 #include "healthcheck/health_pair.h"
 
-#include <string.h>
-
 #include "src/base/log.h"
 #include "tests/tap.h"
 
@@ -54,36 +52,17 @@ static void test_faults(struct comm *comm)
         int meetings;
         const char *code;
     } cases[] = {
-        { "healthy", NULL, 0, { 0, 0, 0, 0 }, HEALTH_OK, 2, "" },
-        { "rank 2 sends wrong data",
-          "pair:rank2:wrong",
-          0,
-          { 0, 0, HEALTH_BAD, 0 },
-          HEALTH_BAD,
-          5,
-          "PAIR_WRONG" },
-        { "rank 1 sends wrong data",
-          "pair:rank1:wrong",
-          0,
-          { 0, HEALTH_BAD, 0, 0 },
-          HEALTH_BAD,
-          5,
-          "PAIR_WRONG" },
+        { "healthy", NULL, 0, TUPLE(0, 0, 0, 0), HEALTH_OK, 2, "" },
+        { "rank 2 sends wrong data", "pair:rank2:wrong", 0,
+          TUPLE(0, 0, HEALTH_BAD, 0), HEALTH_BAD, 5, "PAIR_WRONG" },
+        { "rank 1 sends wrong data", "pair:rank1:wrong", 0,
+          TUPLE(0, HEALTH_BAD, 0, 0), HEALTH_BAD, 5, "PAIR_WRONG" },
         /* 64 KiB in 0.3 s are 0.0002 GB/s */
-        { "rank 3 is below the floor",
-          "pair:rank3:slow",
-          0.0003,
-          { 0, 0, 0, HEALTH_BAD },
-          HEALTH_BAD,
-          5,
-          "PAIR_SLOW" },
-        { "everybody is below the floor",
-          NULL,
-          1e9,
-          { HEALTH_WARN, HEALTH_WARN, HEALTH_WARN, HEALTH_WARN },
-          HEALTH_WARN,
-          2,
-          "PAIR_UNRESOLVED" },
+        { "rank 3 is below the floor", "pair:rank3:slow", 0.0003,
+          TUPLE(0, 0, 0, HEALTH_BAD), HEALTH_BAD, 5, "PAIR_SLOW" },
+        { "everybody is below the floor", NULL, 1e9,
+          TUPLE(HEALTH_WARN, HEALTH_WARN, HEALTH_WARN, HEALTH_WARN),
+          HEALTH_WARN, 2, "PAIR_UNRESOLVED" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct outcome outcome;

@@ -6,10 +6,6 @@
 
 #include <libgen.h>
 #include <limits.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "tests/probe_fixture.h"
@@ -213,44 +209,23 @@ static void test_among(void)
         double values[9];
         enum health_state first;
     } cases[] = {
-        { "alone", 0.92, 1, { 1 }, HEALTH_OK },
-        { "two, equal", 0.92, 2, { 100, 100 }, HEALTH_OK },
-        { "two, slow", 0.92, 2, { 50, 100 }, HEALTH_WARN },
-        { "two, a little slow", 0.92, 2, { 96, 100 }, HEALTH_OK },
-        { "eight, slow",
-          0.92,
-          8,
-          { 91, 100, 100, 100, 101, 99, 100, 100 },
+        { "alone", 0.92, 1, TUPLE(1), HEALTH_OK },
+        { "two, equal", 0.92, 2, TUPLE(100, 100), HEALTH_OK },
+        { "two, slow", 0.92, 2, TUPLE(50, 100), HEALTH_WARN },
+        { "two, a little slow", 0.92, 2, TUPLE(96, 100), HEALTH_OK },
+        { "eight, slow", 0.92, 8, TUPLE(91, 100, 100, 100, 101, 99, 100, 100),
           HEALTH_BAD },
-        { "eight, somewhat slow",
-          0.92,
-          8,
-          { 94, 100, 100, 100, 100, 100, 100, 100 },
+        { "eight, somewhat slow", 0.92, 8,
+          TUPLE(94, 100, 100, 100, 100, 100, 100, 100), HEALTH_WARN },
+        { "eight, spread out", 0.92, 8,
+          TUPLE(85, 100, 90, 110, 80, 120, 100, 95), HEALTH_WARN },
+        { "seven, slow", 0.92, 7, TUPLE(50, 100, 100, 100, 100, 100, 100),
           HEALTH_WARN },
-        { "eight, spread out",
-          0.92,
-          8,
-          { 85, 100, 90, 110, 80, 120, 100, 95 },
-          HEALTH_WARN },
-        { "seven, slow",
-          0.92,
-          7,
-          { 50, 100, 100, 100, 100, 100, 100 },
-          HEALTH_WARN },
-        { "seven of eight answered",
-          0.92,
-          8,
-          { 50, 100, 100, 100, 100, 100, 100, 0 },
-          HEALTH_WARN },
-        { "fast",
-          0.92,
-          8,
-          { 200, 100, 100, 100, 100, 100, 100, 100 },
+        { "seven of eight answered", 0.92, 8,
+          TUPLE(50, 100, 100, 100, 100, 100, 100, 0), HEALTH_WARN },
+        { "fast", 0.92, 8, TUPLE(200, 100, 100, 100, 100, 100, 100, 100),
           HEALTH_OK },
-        { "only reported",
-          0,
-          8,
-          { 1, 100, 100, 100, 100, 100, 100, 100 },
+        { "only reported", 0, 8, TUPLE(1, 100, 100, 100, 100, 100, 100, 100),
           HEALTH_OK },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

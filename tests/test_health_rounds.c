@@ -2,9 +2,6 @@
  * else. Meetings are simulated. */
 #include "healthcheck/health_rounds.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/tap.h"
 
 #define SIZE_MAX_HERE 65

@@ -2,10 +2,6 @@
  * every row of every parameter has exactly one piece. */
 #include "src/formats/hf/hf_config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "src/base/rng.h"
 #include "src/formats/hf/hf_files.h"
 #include "src/formats/hf/hf_names.h"

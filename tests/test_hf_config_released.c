@@ -3,10 +3,6 @@
  * and read once more; or refused with the option that we lack. */
 #include "src/formats/hf/hf_config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/tap.h"
 
 /* What does not change what is computed, and is in every file. */

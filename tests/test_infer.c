@@ -3,7 +3,6 @@
  * or held; its slots, and what it refuses. */
 #include <limits.h>
 #include <stddef.h>
-#include <stdio.h>
 
 #include "src/infer/infer_impl.h"
 #include "src/model/model_config.h"

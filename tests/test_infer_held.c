@@ -1,6 +1,5 @@
 /* The types in which the engine holds weights, and those that it is lent: the
  * same bits with any kernel set, and as if the weights had been rounded. */
-#include <stdio.h>
 
 #include "tests/infer_fixture.h"
 

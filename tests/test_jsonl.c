@@ -2,8 +2,6 @@
  * buffers and limits, and the fast scanner against jansson on random lines. */
 #include "src/data/texts/jsonl.h"
 
-#include <unistd.h>
-
 #include "src/base/rng.h"
 #include "tests/data_fixture.h"
 
@@ -276,12 +274,11 @@ static void test_against_jansson(void)
 
 int main(void)
 {
-    char *folder = fixture_folder();
+    const char *folder = tap_folder();
     test_good(folder);
     test_bad(folder);
     test_trees(folder);
     test_long(folder);
     test_against_jansson();
-    fixture_need(fsio_remove_tree(folder));
     return tap_done();
 }

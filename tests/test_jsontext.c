@@ -1,9 +1,6 @@
 /* JSON with short numbers: the same values, jansson's own form otherwise. */
 #include "src/base/jsontext.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 #include "tests/tap.h"
 
 static void test_reals(void)

@@ -4,10 +4,6 @@
  * in which they were enqueued, more of them than there are events. */
 #include "kernels/kernel_profile.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernels/kernels.h"
 #include "src/base/rng.h"
 #include "tests/tap.h"

@@ -3,7 +3,6 @@
 
 #include <omp.h>
 #include <sched.h>
-#include <stdio.h>
 
 #include "src/base/clock.h"
 
@@ -182,7 +181,7 @@ static void check_dtype(const struct kernels *table, enum dtype dtype)
         refused += codes[i] == ERR_UNSUPPORTED;
     tap_ok(refused == count, "%s/%s: %s is refused: %s", table->backend,
            table->kernel_set, dtype_name(dtype), err_text());
-    check_ctx_free(&c);
+    check_release();
 }
 
 static void check_describe(const struct kernels *table)
@@ -220,10 +219,9 @@ static void check_peak(void)
         double one = 2.0 * N * N * N / (clock_now() - begin_s);
         rate = one > rate ? one : rate;
     }
-    free(x);
-    check_ctx_free(&ctx);
     tap_ok(rate > 0.0 && rate <= most, "a product takes %.2f of it",
            rate / most);
+    check_release();
 }
 
 int main(void)

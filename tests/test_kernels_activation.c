@@ -44,25 +44,20 @@ static void check_values(const struct kernels *table, enum activation act)
         table->activation_backward(&ctx, DTYPE_F32, act, N, x, dx[i], dx[i]);
         same &= check_same(y[i], y[0], N) && check_same(dx[i], dx[0], N);
     }
-    tap_ok(y[0][3] == 1000 && y[0][4] == 0 && dx[0][4] == 0 && y[0][5] == 0 &&
-               dx[0][5] == 0,
-           "%s/%s %s: exact far from zero", table->backend, table->kernel_set,
-           activation_names[act]);
+    check_that(table,
+               y[0][3] == 1000 && y[0][4] == 0 && dx[0][4] == 0 &&
+                   y[0][5] == 0 && dx[0][5] == 0,
+               "%s: exact far from zero", activation_names[act]);
     want_y[3] = y[0][3] = 0; /* would hide the others' errors */
     check_below(table, "activation_forward", activation_names[act],
                 check_error(y[0], want_y, N), 2e-6);
     check_below(table, "activation_backward", activation_names[act],
                 check_error(dx[0], want_dx, N), 2e-6);
-    tap_ok(same, "%s/%s %s: same bits on 1, 2, 3 threads", table->backend,
-           table->kernel_set, activation_names[act]);
+    check_that(table, same, "%s: same bits on 1, 2, 3 threads",
+               activation_names[act]);
     for (int i = 0; i < CHECK_THREADS_MAX; i++) {
-        free(y[i]);
-        free(dx[i]);
     }
-    free(want_dx);
-    free(want_y);
-    free(dy);
-    free(x);
+    check_release();
 }
 
 /* The same element gives the same bits in the body and in the tail. */
@@ -78,11 +73,9 @@ static void check_position(const struct kernels *table, enum activation act)
         table->activation_forward(&ctx, DTYPE_F32, act, 1, x + i, alone);
         same &= check_same(alone, &y[i], 1);
     }
-    tap_ok(same, "%s/%s %s: position does not change bits", table->backend,
-           table->kernel_set, activation_names[act]);
-    free(alone);
-    free(y);
-    free(x);
+    check_that(table, same, "%s: position does not change bits",
+               activation_names[act]);
+    check_release();
 }
 
 static void check_nan_values(const struct kernels *table, enum activation act)
@@ -93,14 +86,11 @@ static void check_nan_values(const struct kernels *table, enum activation act)
     float *y = check_poisoned(5), *dx = check_poisoned(5);
     table->activation_forward(&ctx, DTYPE_F32, act, 5, x, y);
     table->activation_backward(&ctx, DTYPE_F32, act, 5, x, dy, dx);
-    tap_ok(isnan(y[1]) && isnan(y[3]) && y[2] == INFINITY && !isnan(y[0]) &&
-               !isnan(y[4]) && check_all_nan(dx + 1, 3) && !isnan(dx[4]),
-           "%s/%s %s: NaN and Inf pass through", table->backend,
-           table->kernel_set, activation_names[act]);
-    free(dx);
-    free(y);
-    free(dy);
-    free(x);
+    check_that(table,
+               isnan(y[1]) && isnan(y[3]) && y[2] == INFINITY && !isnan(y[0]) &&
+                   !isnan(y[4]) && check_all_nan(dx + 1, 3) && !isnan(dx[4]),
+               "%s: NaN and Inf pass through", activation_names[act]);
+    check_release();
 }
 
 static void check_clip(const struct kernels *table, int64_t n, float limit)
@@ -121,15 +111,11 @@ static void check_clip(const struct kernels *table, int64_t n, float limit)
             right &= dx[i] == (fabsf(x[i]) >= limit ? 0 : dy[i]);
         }
         same &= got[n] == x[n] && dx[n] == dy[n];
-        free(dx);
-        free(got);
     }
-    tap_ok(right, "%s/%s clip: %lld elements to %g, forward and backward",
-           table->backend, table->kernel_set, (long long)n, (double)limit);
-    tap_ok(same, "%s/%s clip: no more than that", table->backend,
-           table->kernel_set);
-    free(dy);
-    free(x);
+    check_that(table, right, "clip: %lld elements to %g, forward and backward",
+               (long long)n, (double)limit);
+    check_that(table, same, "clip: no more than that");
+    check_release();
 }
 
 static void check_clip_nan(const struct kernels *table)
@@ -139,11 +125,11 @@ static void check_clip_nan(const struct kernels *table)
     float *dx = CHECK_HELD(float, check_nan(), 1, check_nan());
     table->clip_forward(&ctx, DTYPE_F32, 3, 2, x);
     table->clip_backward(&ctx, DTYPE_F32, 3, 2, x, dx);
-    tap_ok(x[0] == 2 && check_all_nan(x + 1, 2) && dx[0] == 0 && dx[1] == 1 &&
-               isnan(dx[2]),
-           "%s/%s clip: a NaN stays one", table->backend, table->kernel_set);
-    free(dx);
-    free(x);
+    check_that(table,
+               x[0] == 2 && check_all_nan(x + 1, 2) && dx[0] == 0 &&
+                   dx[1] == 1 && isnan(dx[2]),
+               "clip: a NaN stays one");
+    check_release();
 }
 
 int main(void)

@@ -2,8 +2,6 @@
  * differences. */
 #include "tests/attention_reference.h"
 
-#include <stdio.h>
-
 struct attention_case {
     int64_t batch, seq, heads, kv_heads, head_dim;
     enum documents documents;
@@ -71,7 +69,6 @@ static float *run(const struct kernels *table, const struct attention *s,
     table->attention_forward(&ctx, DTYPE_F32, s, qkv, out, lse);
     memset(ctx.scratch, 0xff, ctx.scratch_bytes);
     table->attention_backward(&ctx, DTYPE_F32, s, qkv, out, lse, dout, dqkv);
-    check_ctx_free(&ctx);
     return out;
 }
 
@@ -112,14 +109,11 @@ static void check_case(const struct kernels *table,
                 5e-6);
     check_below(table, "attention_backward", what,
                 check_error(out + n, want_dqkv, m), 5e-6);
-    tap_ok(check_same(out, two, outputs(&s)) &&
-               (three == NULL || check_same(out, three, outputs(&s))),
-           "%s/%s attention: %s, same bits on 1, 2, 3 threads", table->backend,
-           table->kernel_set, what);
-    void *all[] = { three, two,       out,  want_dqkv, want_lse, want_out,
-                    wide,  wide_dout, dout, qkv,       slopes,   ids };
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
+    check_that(table,
+               check_same(out, two, outputs(&s)) &&
+                   (three == NULL || check_same(out, three, outputs(&s))),
+               "attention: %s, same bits on 1, 2, 3 threads", what);
+    check_release();
 }
 
 /* Scores of hundreds must not overflow. */
@@ -130,12 +124,9 @@ static void check_large_scores(const struct kernels *table)
     float *qkv = check_random(reference_qkv(&s), 1, 40);
     float *dout = check_random(reference_out(&s), 2, 1);
     float *out = run(table, &s, qkv, dout, 1);
-    tap_ok(check_no_nan(out, outputs(&s)),
-           "%s/%s attention: scores of a thousand stay finite", table->backend,
-           table->kernel_set);
-    free(out);
-    free(dout);
-    free(qkv);
+    check_that(table, check_no_nan(out, outputs(&s)),
+               "attention: scores of a thousand stay finite");
+    check_release();
 }
 
 static void check_nan_query(const struct kernels *table)
@@ -149,15 +140,13 @@ static void check_nan_query(const struct kernels *table)
     float *out = run(table, &s, qkv, dout, 2);
     const float *row = out + (t * 2 + 1) * 8;
     const float *dqkv = out + n;
-    tap_ok(check_all_nan(row, 8) && check_no_nan(out, row - out) &&
-               isnan(dqkv[reference_at(&s, 0, t, QUERY, 1)]) &&
-               isnan(dqkv[reference_at(&s, 0, 0, KEY, 1)]) &&
-               isnan(out[n + m + 200 + t]),
-           "%s/%s attention: a NaN reaches out, lse and gradients",
-           table->backend, table->kernel_set);
-    free(out);
-    free(dout);
-    free(qkv);
+    check_that(table,
+               check_all_nan(row, 8) && check_no_nan(out, row - out) &&
+                   isnan(dqkv[reference_at(&s, 0, t, QUERY, 1)]) &&
+                   isnan(dqkv[reference_at(&s, 0, 0, KEY, 1)]) &&
+                   isnan(out[n + m + 200 + t]),
+               "attention: a NaN reaches out, lse and gradients");
+    check_release();
 }
 
 /* A token's outputs do not depend on what other documents hold, not even on a
@@ -173,18 +162,14 @@ static void check_other_documents(const struct kernels *table)
     for (int64_t i = 0; i < 20 * 3 * 8; i++)
         qkv[i] = check_nan();
     float *after = run(table, &s, qkv, dout, 2);
-    tap_ok(ids[300] != ids[127] &&
-               check_same(before + 300 * 8, after + 300 * 8, 100 * 8) &&
-               check_same(before + (400 + 300 * 3) * 8,
-                          after + (400 + 300 * 3) * 8, 100 * 3 * 8) &&
-               check_all_nan(after, 20 * 8),
-           "%s/%s attention: tiles of other documents are skipped",
-           table->backend, table->kernel_set);
-    free(after);
-    free(before);
-    free(dout);
-    free(qkv);
-    free(ids);
+    check_that(table,
+               ids[300] != ids[127] &&
+                   check_same(before + 300 * 8, after + 300 * 8, 100 * 8) &&
+                   check_same(before + (400 + 300 * 3) * 8,
+                              after + (400 + 300 * 3) * 8, 100 * 3 * 8) &&
+                   check_all_nan(after, 20 * 8),
+               "attention: tiles of other documents are skipped");
+    check_release();
 }
 
 /* With equal scores and values of one, out is the share of keys that are kept
@@ -210,23 +195,19 @@ static void check_dropout(const struct kernels *table)
     double mean = all / sqrt(keys * 0.25 / 0.75);
     double spread = (chi - (double)reference_rows(&s)) /
                     sqrt(2 * (double)reference_rows(&s));
-    if (!tap_ok(fabs(mean) < 4 && fabs(spread) < 4,
-                "%s/%s attention: dropout drops its share", table->backend,
-                table->kernel_set))
+    if (!check_that(table, fabs(mean) < 4 && fabs(spread) < 4,
+                    "attention: dropout drops its share"))
         tap_note("mean off by %.2f, spread by %.2f standard deviations", mean,
                  spread);
     /* the second sample alone, under its own number */
     s.batch = 1;
     s.random.first_sample++;
     float *alone = run(table, &s, qkv + m / 2, dout + n / 2, 1);
-    tap_ok(check_same(out + n / 2, alone, n / 2) &&
-               check_same(out + n + m / 2, alone + n / 2, m / 2),
-           "%s/%s attention: a sample's dropout is its own", table->backend,
-           table->kernel_set);
-    free(alone);
-    free(out);
-    free(dout);
-    free(qkv);
+    check_that(table,
+               check_same(out + n / 2, alone, n / 2) &&
+                   check_same(out + n + m / 2, alone + n / 2, m / 2),
+               "attention: a sample's dropout is its own");
+    check_release();
 }
 
 /* Rows of a long sequence, of one less long where threads are emulated or
@@ -258,10 +239,7 @@ static void check_long(const struct kernels *table)
         worst = fmax(worst, check_error(lse + t, &want_lse, 1));
     }
     check_below(table, "attention_forward", "many tokens", worst, 5e-6);
-    check_ctx_free(&ctx);
-    void *all[] = { p, wide, lse, out, qkv, slope };
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
+    check_release();
 }
 
 static void check_reference(const struct attention_case *c)
@@ -273,8 +251,7 @@ static void check_reference(const struct attention_case *c)
     describe(c, what);
     tap_ok(reference_slope_error(&s, s.seq) < 1e-7,
            "the attention reference passes a gradient check: %s", what);
-    free(slopes);
-    free(ids);
+    check_release();
 }
 
 /* By one query of one key. */
@@ -291,10 +268,6 @@ static bool lacks_attention(const struct kernels *table)
     float *lse = check_poisoned(1);
     enum err rc =
         table->attention_forward(&ctx, DTYPE_F32, &shape, qkv, out, lse);
-    free(lse);
-    free(out);
-    free(qkv);
-    check_ctx_free(&ctx);
     return check_lacks(table, rc);
 }
 

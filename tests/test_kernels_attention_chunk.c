@@ -2,8 +2,6 @@
  * lse and gradients are those of whole attention in fp64. */
 #include "tests/attention_reference.h"
 
-#include <stdio.h>
-
 struct chunk_case {
     int64_t batch, chunks, length, heads, kv_heads, head_dim;
     enum documents documents;
@@ -148,17 +146,6 @@ static struct ring ring_create(const struct chunk_case *c,
     return r;
 }
 
-static void ring_free(struct ring *r)
-{
-    for (int64_t i = 0; i < r->c->chunks; i++) {
-        struct part *p = &r->part[i];
-        void *all[] = { p->q,    p->kv, p->out, p->lse,
-                        p->dout, p->dq, p->dkv, p->ids };
-        for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++)
-            free(all[k]);
-    }
-}
-
 static struct attention_chunk pair_of(const struct ring *r, int64_t queries,
                                       int64_t keys)
 {
@@ -233,8 +220,6 @@ static float *run(const struct kernels *table, const struct chunk_case *c,
         rows_copy(c->batch * c->heads, c->length, p->lse, c->length,
                   lse + i * c->length, c->chunks * c->length);
     }
-    check_ctx_free(&ctx);
-    ring_free(&r);
     return out;
 }
 
@@ -280,15 +265,11 @@ static void check_case(const struct kernels *table, const struct chunk_case *c)
                 5e-6);
     check_below(table, "attention_chunk_backward", what,
                 check_error(out + n, want_dqkv, m), 5e-6);
-    tap_ok(check_same(out, two, outputs(&s)) &&
-               (three == NULL || check_same(out, three, outputs(&s))),
-           "%s/%s attention_chunk: %s, same bits on 1, 2, 3 threads",
-           table->backend, table->kernel_set, what);
-    void *all[] = { three,    two,    out,       want_dqkv, want_lse,
-                    want_out, wide,   wide_dout, dout,      before,
-                    qkv,      slopes, ids };
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
+    check_that(table,
+               check_same(out, two, outputs(&s)) &&
+                   (three == NULL || check_same(out, three, outputs(&s))),
+               "attention_chunk: %s, same bits on 1, 2, 3 threads", what);
+    check_release();
 }
 
 /* One chunk is attention_forward and attention_backward. */
@@ -316,11 +297,7 @@ static void check_one_chunk(const struct kernels *table)
         table, "attention_chunk", "one chunk is the whole",
         fmax(worst, check_error(got + n + m, want_lse, reference_rows(&s))),
         5e-6);
-    check_ctx_free(&ctx);
-    void *all[] = { want_lse, want_dqkv, want, got, lse,    out,
-                    dqkv,     zeros,     dout, qkv, slopes, ids };
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
+    check_release();
 }
 
 /* Queries 0 to 2 of the second chunk belong to a document of the first one:
@@ -347,23 +324,19 @@ static void check_unseen(const struct kernels *table)
     for (int64_t i = 0; i < 280; i++)
         empty = empty && !isnan(p->lse[i]) &&
                 (p->lse[i] == -INFINITY) == (i % 140 >= 3);
-    tap_ok(empty, "%s/%s attention_chunk: a query without keys has 0 and -Inf",
-           table->backend, table->kernel_set);
+    check_that(table, empty,
+               "attention_chunk: a query without keys has 0 and -Inf");
     ring_forward(table, &ctx, &r);
     float *out = check_copy(p->out, n), *lse = check_copy(p->lse, 280);
     table->attention_chunk_forward(&ctx, DTYPE_F32, &far, p->q, r.part[0].kv,
                                    false, p->out, p->lse);
-    tap_ok(check_same(out + seen, p->out + seen, n - seen) &&
-               check_same(lse + 3, p->lse + 3, 137) &&
-               check_same(lse + 143, p->lse + 143, 137) &&
-               !check_same(out, p->out, 16) && lse[0] < p->lse[0],
-           "%s/%s attention_chunk: a query without keys keeps out and lse",
-           table->backend, table->kernel_set);
-    check_ctx_free(&ctx);
-    ring_free(&r);
-    void *all[] = { lse, out, dout, qkv, ids };
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
+    check_that(table,
+               check_same(out + seen, p->out + seen, n - seen) &&
+                   check_same(lse + 3, p->lse + 3, 137) &&
+                   check_same(lse + 143, p->lse + 143, 137) &&
+                   !check_same(out, p->out, 16) && lse[0] < p->lse[0],
+               "attention_chunk: a query without keys keeps out and lse");
+    check_release();
 }
 
 /* Scores of hundreds must not overflow, and a NaN must not get lost, when
@@ -376,23 +349,20 @@ static void check_extremes(const struct kernels *table)
     float *qkv = check_random(m, 1, 40), *dout = check_random(n, 2, 1);
     float *zeros = check_random(m, 3, 0);
     float *large = run(table, &c, &s, qkv, dout, zeros, 1);
-    tap_ok(check_no_nan(large, outputs(&s)),
-           "%s/%s attention_chunk: scores of a thousand stay finite",
-           table->backend, table->kernel_set);
+    check_that(table, check_no_nan(large, outputs(&s)),
+               "attention_chunk: scores of a thousand stay finite");
     qkv[reference_at(&s, 0, t, QUERY, 0)] = check_nan();
     float *out = run(table, &c, &s, qkv, dout, zeros, 1);
     const float *lse = out + n + m;
-    tap_ok(check_all_nan(out + t * 16, 16) && isnan(lse[t]) &&
-               check_no_nan(out, t * 16) &&
-               check_no_nan(out + (t + 1) * 16, n - (t + 1) * 16) &&
-               check_no_nan(lse, t) && check_no_nan(lse + t + 1, 299 - t) &&
-               isnan(out[n + reference_at(&s, 0, t, QUERY, 0)]) &&
-               isnan(out[n + reference_at(&s, 0, 0, KEY, 0)]),
-           "%s/%s attention_chunk: a NaN reaches out, lse and gradients",
-           table->backend, table->kernel_set);
-    void *all[] = { out, large, zeros, dout, qkv };
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
+    check_that(table,
+               check_all_nan(out + t * 16, 16) && isnan(lse[t]) &&
+                   check_no_nan(out, t * 16) &&
+                   check_no_nan(out + (t + 1) * 16, n - (t + 1) * 16) &&
+                   check_no_nan(lse, t) && check_no_nan(lse + t + 1, 299 - t) &&
+                   isnan(out[n + reference_at(&s, 0, t, QUERY, 0)]) &&
+                   isnan(out[n + reference_at(&s, 0, 0, KEY, 0)]),
+               "attention_chunk: a NaN reaches out, lse and gradients");
+    check_release();
 }
 
 static void check_reference(void)
@@ -405,8 +375,7 @@ static void check_reference(void)
     describe(&c, what);
     tap_ok(reference_slope_error(&s, c.length) < 1e-7,
            "the attention reference passes a gradient check: %s", what);
-    free(ids);
-    free(slopes);
+    check_release();
 }
 
 /* By one query of one key. */
@@ -425,10 +394,6 @@ static bool lacks_chunks(const struct kernels *table)
     float *out = check_poisoned(8), *lse = check_poisoned(1);
     enum err rc = table->attention_chunk_forward(&ctx, DTYPE_F32, &chunk, q, kv,
                                                  true, out, lse);
-    float *all[] = { lse, out, kv, q };
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
-    check_ctx_free(&ctx);
     return check_lacks(table, rc);
 }
 

@@ -2,9 +2,8 @@
  * last chunk against the keys of all. Inputs are bf16 numbers; what is right is
  * the first CPU table's fp32 result on the same numbers, which
  * test_kernels_attention_chunk holds to fp64. */
+#include "tests/attention_reference.h"
 #include "tests/bf16_tensor.h"
-
-#include <stdio.h>
 
 /* Of the roundings of probabilities, and of out and gradients after each
  * chunk; lse is never rounded. */
@@ -71,21 +70,6 @@ static struct ring ring_create(const struct chunk_case *c)
     return r;
 }
 
-static void ring_free(struct ring *r)
-{
-    struct tensor *all[] = { &r->q, &r->out, &r->dout, &r->dq };
-    for (int64_t i = 0; i < r->c->chunks; i++) {
-        tensor_free(&r->kv[i]);
-        tensor_free(&r->dkv[i]);
-    }
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        tensor_free(all[i]);
-    free(r->slopes);
-    free(r->ids);
-    free(r->lse[0]);
-    free(r->lse[1]);
-}
-
 /* The last chunk's queries, the keys of chunk `keys`. */
 static struct attention_chunk pair_of(const struct ring *r, int64_t keys)
 {
@@ -119,12 +103,8 @@ static enum err ring_run(const struct kernels *table, enum dtype dtype,
     const struct chunk_case *c = r->c;
     float *lse = r->lse[dtype == DTYPE_BF16];
     void *q = data_of(&r->q, dtype), *out = data_of(&r->out, dtype);
-    struct kernel_limits limits = { .tokens = c->batch * c->length,
-                                    .batch = c->batch,
-                                    .seq = c->length,
-                                    .heads = c->heads,
-                                    .head_dim = c->head_dim };
-    struct kernel_ctx ctx = check_ctx(table, limits, 1);
+    const struct attention shape = pair_of(r, 0).shape;
+    struct kernel_ctx ctx = ctx_of(table, &shape, 1);
     enum err rc = ERR_OK;
     for (int64_t k = 0; k < c->chunks && rc == ERR_OK; k++) {
         int64_t keys = c->ascending ? k : c->chunks - 1 - k;
@@ -141,7 +121,6 @@ static enum err ring_run(const struct kernels *table, enum dtype dtype,
             data_of(&r->dout, dtype), data_of(&r->dq, dtype),
             data_of(&r->dkv[k], dtype));
     }
-    check_ctx_free(&ctx);
     return rc;
 }
 
@@ -152,8 +131,6 @@ static double tensor_error(const struct tensor *t)
         got[i] = widened(t->half[i]);
     double *want = check_widened(t->wide, t->n);
     double error = check_error(got, want, t->n);
-    free(want);
-    free(got);
     return error;
 }
 
@@ -173,8 +150,7 @@ static void check_case(const struct kernels *cpu, const struct kernels *table,
     bool computed = ring_run(cpu, DTYPE_F32, &r) == ERR_OK &&
                     ring_run(table, DTYPE_BF16, &r) == ERR_OK;
     if (!computed)
-        tap_ok(false, "%s/%s attention_chunk: %s", table->backend,
-               table->kernel_set, what);
+        check_that(table, false, "attention_chunk: %s", what);
     double *want_lse = check_widened(r.lse[0], rows);
     double gradients = tensor_error(&r.dq);
     for (int64_t i = 0; i < c->chunks; i++)
@@ -184,8 +160,7 @@ static void check_case(const struct kernels *cpu, const struct kernels *table,
     check_below(table, "attention_chunk_forward's lse", what,
                 check_error(r.lse[1], want_lse, rows), FLOATS);
     check_below(table, "attention_chunk_backward", what, gradients, ROUNDINGS);
-    free(want_lse);
-    ring_free(&r);
+    check_release();
 }
 
 /* ERR_UNSUPPORTED instead of wrong numbers. */
@@ -194,36 +169,27 @@ static void check_refusal(const struct kernels *table)
     const struct chunk_case c = { 1, 1, 1, 1, 1, 136, 0, false, false, 0 };
     struct ring r = ring_create(&c);
     struct attention_chunk chunk = pair_of(&r, 0);
-    struct kernel_limits limits = {
-        .tokens = 1, .batch = 1, .seq = 1, .heads = 1, .head_dim = 136
-    };
-    struct kernel_ctx ctx = check_ctx(table, limits, 1);
-    tap_ok(table->attention_chunk_forward(&ctx, DTYPE_BF16, &chunk, r.q.half,
-                                          r.kv[0].half, true, r.out.half,
-                                          r.lse[1]) == ERR_UNSUPPORTED &&
-               table->attention_chunk_backward(
-                   &ctx, DTYPE_BF16, &chunk, r.q.half, r.kv[0].half, r.out.half,
-                   r.lse[1], r.dout.half, r.dq.half,
-                   r.dkv[0].half) == ERR_UNSUPPORTED,
-           "%s/%s attention_chunk: heads of 136 are refused", table->backend,
-           table->kernel_set);
-    check_ctx_free(&ctx);
-    ring_free(&r);
+    struct kernel_ctx ctx = ctx_of(table, &chunk.shape, 1);
+    check_that(table,
+               table->attention_chunk_forward(
+                   &ctx, DTYPE_BF16, &chunk, r.q.half, r.kv[0].half, true,
+                   r.out.half, r.lse[1]) == ERR_UNSUPPORTED &&
+                   table->attention_chunk_backward(
+                       &ctx, DTYPE_BF16, &chunk, r.q.half, r.kv[0].half,
+                       r.out.half, r.lse[1], r.dout.half, r.dq.half,
+                       r.dkv[0].half) == ERR_UNSUPPORTED,
+               "attention_chunk: heads of 136 are refused");
+    check_release();
 }
 
 int main(void)
 {
-    const struct kernels *const *t = kernels_all();
-    const struct kernels *cpu = t[0];
-    for (; *t != NULL; t++) {
-        if (strcmp((*t)->backend, "cpu") == 0)
-            continue;
-        for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-            check_case(cpu, *t, &cases[i]);
-        check_refusal(*t);
+    const struct kernels *table = bf16_table();
+    const struct kernels *cpu = kernels_all()[0];
+    if (table == NULL)
         return tap_done();
-    }
-    tap_skip("no table has bf16: the CUDA kernels are emulated only where a "
-             "C++ compiler is");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        check_case(cpu, table, &cases[i]);
+    check_refusal(table);
     return tap_done();
 }

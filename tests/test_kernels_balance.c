@@ -60,14 +60,11 @@ static void check_forward(const struct kernels *table, const struct problem *p)
                 counts[e] == p->before[e] + p->offsets[e + 1] - p->offsets[e];
         counted &= counts[experts] == -1;
         same &= *loss == want;
-        free(loss);
-        free(counts);
     }
-    tap_ok(counted,
-           "%s/%s balance_forward: %d experts, counts +=", table->backend,
-           table->kernel_set, experts);
-    tap_ok(same, "%s/%s balance_forward: %d experts, the loss's bits",
-           table->backend, table->kernel_set, experts);
+    check_that(table, counted,
+               "balance_forward: %d experts, counts +=", experts);
+    check_that(table, same, "balance_forward: %d experts, the loss's bits",
+               experts);
 }
 
 static void check_backward(const struct kernels *table, const struct problem *p)
@@ -84,10 +81,9 @@ static void check_backward(const struct kernels *table, const struct problem *p)
             same &= got[e] == (float)(SCALE * (double)count / n);
         }
         same &= isnan(got[experts]);
-        free(got);
     }
-    tap_ok(same, "%s/%s balance_backward: %d experts, rounded once",
-           table->backend, table->kernel_set, experts);
+    check_that(table, same, "balance_backward: %d experts, rounded once",
+               experts);
 }
 
 static void check_nan_sum(const struct kernels *table)
@@ -98,10 +94,7 @@ static void check_nan_sum(const struct kernels *table)
     p->sums[200] = (double)check_nan();
     table->balance_forward(&ctx, &p->route, SCALE, p->offsets, p->sums,
                            p->before, loss);
-    tap_ok(isnan(*loss), "%s/%s balance_forward: NaN reaches the loss",
-           table->backend, table->kernel_set);
-    free(loss);
-    free(p);
+    check_that(table, isnan(*loss), "balance_forward: NaN reaches the loss");
 }
 
 int main(void)
@@ -111,9 +104,10 @@ int main(void)
             struct problem *p = problem_create(&cases[i]);
             check_forward(*t, p);
             check_backward(*t, p);
-            free(p);
+            check_release();
         }
         check_nan_sum(*t);
+        check_release();
     }
     return tap_done();
 }

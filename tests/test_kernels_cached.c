@@ -2,8 +2,6 @@
  * come. */
 #include "tests/kernel_check.h"
 
-#include <stdio.h>
-
 #define KEYS KERNEL_CACHE_KEYS
 
 static const struct cached_case {
@@ -38,14 +36,6 @@ static struct world world_create(const struct cached_case *c)
     w.keys = check_poisoned(w.cache);
     w.values = check_poisoned(w.cache);
     return w;
-}
-
-static void world_free(struct world *w)
-{
-    free(w->values);
-    free(w->keys);
-    free(w->slopes);
-    free(w->qkv);
 }
 
 /* Rows of both slots from `first` on, `count` of each, slot by slot; their
@@ -86,11 +76,6 @@ static enum err run(const struct kernels *k, struct world *w, int64_t first,
     for (int64_t i = 0; i < rows; i++)
         memcpy(out + (slots[i] * c->length + positions[i]) * d, some + i * d,
                (size_t)d * sizeof *out);
-    check_ctx_free(&ctx);
-    free(some);
-    free(qkv);
-    free(positions);
-    free(slots);
     return rc;
 }
 
@@ -132,7 +117,6 @@ static void reference(const struct world *w, int64_t token, int64_t head,
                 exp(score[t]) / total *
                 (double)
                     w->qkv[(begin + t) * w->width + key + c->kv_heads * d + l];
-    free(score);
 }
 
 static void check_case(const struct kernels *k, const struct cached_case *c)
@@ -153,14 +137,11 @@ static void check_case(const struct kernels *k, const struct cached_case *c)
     for (int i = 0; i < 5; i++) {
         float *other = text(k, &w, steps[i], 1 + i % 3);
         same = same && check_same(other, whole, n);
-        free(other);
     }
     check_below(k, "attention_cached", what, check_error(whole, want, n), 5e-6);
-    tap_ok(same, "%s/%s attention_cached: %s, same bits however rows come",
-           k->backend, k->kernel_set, what);
-    free(whole);
-    free(want);
-    world_free(&w);
+    check_that(k, same, "attention_cached: %s, same bits however rows come",
+               what);
+    check_release();
 }
 
 /* What lies behind a row's position is not looked at. */
@@ -173,14 +154,12 @@ static void check_behind(const struct kernels *k)
     w.qkv[19 * w.width + c.heads * c.head_dim] = NAN;            /* a key */
     w.qkv[18 * w.width + (c.heads + 1) * c.head_dim] = INFINITY; /* a value */
     float *odd = text(k, &w, 20, 2);
-    tap_ok(check_same(odd, clean, 18 * row) && isnan(odd[19 * row]) &&
-               !isfinite(odd[18 * row]) &&
-               check_same(odd + 20 * row, clean + 20 * row, 20 * row),
-           "%s/%s attention_cached: later keys and values are not seen",
-           k->backend, k->kernel_set);
-    free(odd);
-    free(clean);
-    world_free(&w);
+    check_that(k,
+               check_same(odd, clean, 18 * row) && isnan(odd[19 * row]) &&
+                   !isfinite(odd[18 * row]) &&
+                   check_same(odd + 20 * row, clean + 20 * row, 20 * row),
+               "attention_cached: later keys and values are not seen");
+    check_release();
 }
 
 int main(void)

@@ -1,6 +1,5 @@
 /* Rows between strides, on every table: every element to its place, and nothing
  * beside it. */
-#include <string.h>
 
 #include "tests/kernel_check.h"
 
@@ -48,8 +47,7 @@ static void check(const struct kernels *kernels, size_t number)
         cases[number].y_stride, y + (size_t)cases[number].y_first * size);
     tap_ok(rc == ERR_OK && memcmp(y, want, BYTES_MAX) == 0, "%s, %s: copy_rows",
            kernels->kernel_set, cases[number].name);
-    free(y);
-    free(x);
+    check_release();
 }
 
 int main(void)

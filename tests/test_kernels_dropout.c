@@ -47,21 +47,17 @@ static void check_dropout(const struct kernels *table, int64_t samples,
         table->dropout(&ctx, DTYPE_F32, samples, elements, p, &random, scale, y,
                        y);
         same &= check_same(y, first, n);
-        free(y);
     }
     check_below(table, "dropout", "values", check_error(first, want, n), 1e-6);
-    tap_ok(right && same,
-           "%s/%s dropout %g: %lld x %lld, same bits on 1, 2, 3 threads and in "
-           "place",
-           table->backend, table->kernel_set, (double)p, (long long)samples,
-           (long long)elements);
+    check_that(table, right && same,
+               "dropout %g: %lld x %lld, same bits on 1, 2, 3 threads and in "
+               "place",
+               (double)p, (long long)samples, (long long)elements);
     double spread = sqrt((double)p * (1 - (double)p) * (double)n);
-    tap_ok(fabs((double)kept - (1 - (double)p) * (double)n) <= 5 * spread,
-           "%s/%s dropout %g: as many are kept as should be", table->backend,
-           table->kernel_set, (double)p);
-    free(want);
-    free(first);
-    free(x);
+    check_that(table,
+               fabs((double)kept - (1 - (double)p) * (double)n) <= 5 * spread,
+               "dropout %g: as many are kept as should be", (double)p);
+    check_release();
 }
 
 static void check_jitter(const struct kernels *table, int64_t samples,
@@ -87,14 +83,11 @@ static void check_jitter(const struct kernels *table, int64_t samples,
         table->jitter(&ctx, DTYPE_F32, samples, elements, amount, &random, y,
                       y);
         same &= check_same(y, first, n);
-        free(y);
     }
     check_below(table, "jitter", "values", check_error(first, want, n), 1e-6);
-    tap_ok(same, "%s/%s jitter: same bits on 1, 2, 3 threads and in place",
-           table->backend, table->kernel_set);
-    free(want);
-    free(first);
-    free(x);
+    check_that(table, same,
+               "jitter: same bits on 1, 2, 3 threads and in place");
+    check_release();
 }
 
 /* Samples taken apart, as other ranks would hold them, give the same. */
@@ -118,18 +111,14 @@ static void check_grouping(const struct kernels *table)
         table->jitter(&ctx, DTYPE_F32, 1, ELEMENTS, 0.3f, &random, x + at,
                       parts + COUNT + at);
     }
-    tap_ok(check_same(whole, parts, 2 * COUNT),
-           "%s/%s dropout, jitter: independent of how samples are grouped",
-           table->backend, table->kernel_set);
+    check_that(table, check_same(whole, parts, 2 * COUNT),
+               "dropout, jitter: independent of how samples are grouped");
     random.stream++;
     table->dropout(&ctx, DTYPE_F32, SAMPLES, ELEMENTS, 0.3f, &random, 1, x,
                    parts);
-    tap_ok(!check_same(whole, parts, ELEMENTS),
-           "%s/%s dropout: another stream draws other numbers", table->backend,
-           table->kernel_set);
-    free(parts);
-    free(whole);
-    free(x);
+    check_that(table, !check_same(whole, parts, ELEMENTS),
+               "dropout: another stream draws other numbers");
+    check_release();
 }
 
 static void check_none(const struct kernels *table)
@@ -142,15 +131,13 @@ static void check_none(const struct kernels *table)
     table->dropout(&ctx, DTYPE_F32, 1, COUNT, 0, &random, 0.7f, x, y);
     for (int64_t i = 0; i < COUNT; i++)
         right &= y[i] == x[i] * 0.7f;
-    tap_ok(right && isnan(y[COUNT]), "%s/%s dropout 0: scales and no more",
-           table->backend, table->kernel_set);
+    check_that(table, right && isnan(y[COUNT]),
+               "dropout 0: scales and no more");
     x[5] = check_nan();
     table->dropout(&ctx, DTYPE_F32, 1, COUNT, 0.999f, &random, 1, x, y);
-    tap_ok(isnan(y[5]) && check_no_nan(y + 6, COUNT - 6),
-           "%s/%s dropout: a NaN stays one even where it is dropped",
-           table->backend, table->kernel_set);
-    free(y);
-    free(x);
+    check_that(table, isnan(y[5]) && check_no_nan(y + 6, COUNT - 6),
+               "dropout: a NaN stays one even where it is dropped");
+    check_release();
 }
 
 int main(void)

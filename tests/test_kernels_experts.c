@@ -42,14 +42,6 @@ static struct problem problem_create(void)
     return p;
 }
 
-static void problem_free(struct problem *p)
-{
-    for (int i = 0; i < PARAMETERS; i++)
-        free(p->value[i]);
-    free(p->dprobs);
-    free(p->dout);
-}
-
 /* --- fp64 --- */
 
 static void expert_add(const double *w1, const double *w2, const double *x,
@@ -126,18 +118,6 @@ static struct state state_create(const struct kernels *table, int threads)
     s.h = check_poisoned(ROWS * WIDTH);
     s.dh = check_poisoned(ROWS * WIDTH);
     return s;
-}
-
-static void state_free(struct state *s)
-{
-    float *used[] = { s->probs, s->dlogits, s->weights, s->dweights, s->x,
-                      s->y,     s->z,       s->h,       s->dh };
-    for (size_t i = 0; i < sizeof used / sizeof *used; i++)
-        free(used[i]);
-    free(s->offsets);
-    free(s->source);
-    free(s->place);
-    check_ctx_free(&s->ctx);
 }
 
 /* m is for TN, k for the others. */
@@ -219,16 +199,7 @@ static struct result run(const struct kernels *table, const struct problem *p,
         r.gradient[i] = check_poisoned(sizes[i]);
     forward(table, p, &s, &r);
     backward(table, p, &s, &r);
-    state_free(&s);
     return r;
-}
-
-static void result_free(struct result *r)
-{
-    for (int i = 0; i < PARAMETERS; i++)
-        free(r->gradient[i]);
-    free(r->chosen);
-    free(r->out);
 }
 
 static void check_table(const struct kernels *table, const struct problem *p)
@@ -255,26 +226,17 @@ static void check_table(const struct kernels *table, const struct problem *p)
         }
         check_below(table, "experts", names[i],
                     check_error(r.gradient[i], want, sizes[i]), 1e-5);
-        free(want);
     }
     for (int i = 0; i < ROWS; i++)
         unused &= r.chosen[i] != UNUSED;
-    tap_ok(unused, "%s/%s experts: one has no rows", table->backend,
-           table->kernel_set);
+    check_that(table, unused, "experts: one has no rows");
     for (int threads = 2; threads <= CHECK_THREADS_MAX; threads++) {
         struct result again = run(table, p, threads);
         same &= check_same(again.out, r.out, N * D);
         for (int i = 0; i < PARAMETERS; i++)
             same &= check_same(again.gradient[i], r.gradient[i], sizes[i]);
-        result_free(&again);
     }
-    tap_ok(same, "%s/%s experts: same bits on 1, 2, 3 threads", table->backend,
-           table->kernel_set);
-    for (int i = 0; i < PARAMETERS; i++)
-        free(value[i]);
-    free(side);
-    free(out);
-    result_free(&r);
+    check_that(table, same, "experts: same bits on 1, 2, 3 threads");
 }
 
 int main(void)
@@ -283,6 +245,5 @@ int main(void)
     for (const struct kernels *const *t = kernels_all(); *t != NULL; t++)
         if (!check_lacks_gemm(*t))
             check_table(*t, &p);
-    problem_free(&p);
     return tap_done();
 }

@@ -3,10 +3,6 @@
  * The values come from the formats' definition, not from the kernels. */
 #include "tests/bf16_tensor.h"
 
-#include <stdio.h>
-
-/* Of a rounding to 8 significant bits, with room for the fp32 error before. */
-#define ROUNDING 0x1.002p-8
 /* Of a sum's terms: in fp32, and on tensor cores that keep fewer bits of it. */
 #define SUMMED 2e-6
 #define SUMMED_SHORT 0x1p-11
@@ -109,11 +105,6 @@ static void check_quantize(const struct kernels *table, const struct format *f,
     *largest = want + 1;
     table->quantize(&ctx, f->type, rows, cols, x, scale, y, turned, largest);
     tap_ok(*largest == want + 1, "or what was there before");
-    free(largest);
-    free(scale);
-    free(turned);
-    free(y);
-    free(x);
 }
 
 /* Every number that bf16 has, among them zeros, NaNs, ties and what is too
@@ -127,7 +118,7 @@ static void check_all_values(const struct kernels *table,
         all[i] = (uint16_t)i;
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
         check_quantize(table, f, 256, 256, all, scales[i], true, true);
-    free(all);
+    check_release();
 }
 
 /* bf16 holds every code's value. */
@@ -148,10 +139,7 @@ static void check_round_trip(const struct kernels *table,
                  : is_nan(f, i)           ? !is_nan(f, y[i])
                                           : y[i] != (i & 0x80) + f->largest;
     tap_is_int(wrong, 0, "codes come back");
-    free(largest);
-    free(scale);
-    free(y);
-    tensor_free(&x);
+    check_release();
 }
 
 static void check_shapes(const struct kernels *table, const struct format *f)
@@ -164,14 +152,13 @@ static void check_shapes(const struct kernels *table, const struct format *f)
         int64_t rows = shapes[i][0], cols = shapes[i][1];
         struct tensor x = tensor_random(rows * cols, 7 + i, 300);
         check_quantize(table, f, rows, cols, x.half, 2, true, true);
-        tensor_free(&x);
     }
     struct tensor x = tensor_random(144 * 80, 5, 2);
     check_quantize(table, f, 144, 80, x.half, 1, true, false);
     check_quantize(table, f, 144, 80, x.half, 1, false, true);
     memset(x.half, 0, 144 * 80 * sizeof *x.half);
     check_quantize(table, f, 144, 80, x.half, 1, true, true);
-    tensor_free(&x);
+    check_release();
 }
 
 /* --- products --- */
@@ -211,7 +198,7 @@ static double element(const struct product *p, const uint8_t *a,
     sum = sum * unscale + before + bias;
     *room = summed * (sizes * fabs(unscale) + fabs(before) + fabs(bias));
     if (p->c_type == DTYPE_BF16)
-        *room += ROUNDING * fabs(sum);
+        *room += BF16_ROUNDING * fabs(sum);
     return sum;
 }
 
@@ -262,11 +249,11 @@ static void check_product(const struct kernels *table, const struct product *p,
         double off = fabs(got - want);
         worst = isnan(off) ? INFINITY : fmax(worst, off / (room + 1e-30));
     }
-    if (!tap_ok(worst <= 1, "%s/%s %s x %s, %lld x %lld x %lld, %s%s%s%s",
-                table->backend, table->kernel_set, p->a->name, p->b->name,
-                (long long)p->m, (long long)p->n, (long long)p->k,
-                dtype_name(p->c_type), p->accumulate ? " +=" : "",
-                p->bias ? " with bias" : "", p->fast ? ", fast" : ""))
+    if (!check_that(table, worst <= 1, "%s x %s, %lld x %lld x %lld, %s%s%s%s",
+                    p->a->name, p->b->name, (long long)p->m, (long long)p->n,
+                    (long long)p->k, dtype_name(p->c_type),
+                    p->accumulate ? " +=" : "", p->bias ? " with bias" : "",
+                    p->fast ? ", fast" : ""))
         tap_note("%.3f of the tolerance", worst);
     g.c = again;
     ctx.threads = 3;
@@ -274,14 +261,7 @@ static void check_product(const struct kernels *table, const struct product *p,
     tap_ok(memcmp(again, bf16 ? (void *)c.half : (void *)c.wide,
                   (size_t)c.n * dtype_bytes(p->c_type)) == 0,
            "the same bits again, whatever the threads");
-    free(by_b);
-    free(by_a);
-    free(before);
-    free(again);
-    tensor_free(&c);
-    tensor_free(&bias);
-    free(b);
-    free(a);
+    check_release();
 }
 
 /* C's rows are single codes of A, times one. */
@@ -320,10 +300,7 @@ static void check_values(const struct kernels *table, const struct format *f)
         g.b_type = f->type;
     }
     tap_is_int(wrong, 0, "every code has its value, on either side");
-    free(one);
-    free(c);
-    free(ones);
-    free(a);
+    check_release();
 }
 
 static void check_products(const struct kernels *table)
@@ -350,8 +327,8 @@ static void check_products(const struct kernels *table)
 static bool lacks(const struct kernels *table)
 {
     if (table->quantize == NULL || table->gemm_fp8 == NULL) {
-        tap_ok(table->quantize == NULL && table->gemm_fp8 == NULL,
-               "%s/%s has neither op", table->backend, table->kernel_set);
+        check_that(table, table->quantize == NULL && table->gemm_fp8 == NULL,
+                   "has neither op");
         return true;
     }
     struct kernel_ctx ctx = { .threads = 1 };
@@ -360,10 +337,6 @@ static bool lacks(const struct kernels *table)
     float *scale = CHECK_HELD(float, 1), *largest = CHECK_HELD(float, 0);
     bool none = check_lacks(table, table->quantize(&ctx, FP8_E4M3, 16, 16, x,
                                                    scale, y, NULL, largest));
-    free(largest);
-    free(scale);
-    free(y);
-    free(x);
     return none;
 }
 

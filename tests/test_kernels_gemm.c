@@ -3,8 +3,6 @@
 #include "tests/kernel_check.h"
 #include "tests/pairwise.h"
 
-#include <stdio.h>
-
 struct gemm_case {
     int64_t m, n, k;
 };
@@ -64,15 +62,7 @@ static struct reference reference(const struct gemm *g)
             r.chain[i * g->n + j] = chain;
         }
     }
-    free(column);
     return r;
-}
-
-static void reference_free(struct reference *r)
-{
-    free(r->chain);
-    free(r->sizes);
-    free(r->sum);
 }
 
 /* Runs on 1, 2 and 3 threads into copies of `before`; false if bits differ. */
@@ -88,9 +78,7 @@ static bool run(const struct kernels *table, struct gemm g, const float *before,
         memcpy(g.c, before, (size_t)n * sizeof(*again));
         same &= table->gemm(&ctx, DTYPE_F32, &g) == ERR_OK;
         same &= check_same(g.c, c, n);
-        check_ctx_free(&ctx);
     }
-    free(again);
     return same;
 }
 
@@ -130,7 +118,6 @@ static void check_case(const struct kernels *table, const struct gemm *g,
     if (strcmp(table->backend, "cpu") == 0)
         tap_ok(exact, "%s, a chain in the order of k", what);
     tap_ok(same, "%s, same bits on 1, 2, 3 threads", what);
-    free(c);
 }
 
 static bool takes(const struct kernels *table, int form, int shape, int mode)
@@ -165,12 +152,7 @@ static void check_shape(enum gemm_form form, int number)
             check_case(*t, &g, &r, mode == ADDS ? before : poisoned);
         }
     }
-    reference_free(&r);
-    free(poisoned);
-    free(before);
-    free(bias);
-    free(b);
-    free(a);
+    check_release();
 }
 
 static void check_nan_row(const struct kernels *table)
@@ -190,14 +172,11 @@ static void check_nan_row(const struct kernels *table)
     bool infinite = true;
     for (int64_t j = 0; j < N; j++)
         infinite &= !isfinite(c[9 * N + j]);
-    tap_ok(check_all_nan(c + 7 * N, N) && infinite && check_no_nan(c, 7 * N) &&
-               check_no_nan(c + 10 * N, 30 * N),
-           "%s/%s gemm: NaN and Inf reach their rows and no others",
-           table->backend, table->kernel_set);
-    check_ctx_free(&ctx);
-    free(c);
-    free(b);
-    free(a);
+    check_that(table,
+               check_all_nan(c + 7 * N, N) && infinite &&
+                   check_no_nan(c, 7 * N) && check_no_nan(c + 10 * N, 30 * N),
+               "gemm: NaN and Inf reach their rows and no others");
+    check_release();
 }
 
 int main(void)

@@ -1,13 +1,6 @@
-/* gemm and grouped_gemm in bf16 on every table that has it. Inputs are bf16
- * numbers; what is right is the first CPU table's fp32 result on the same
- * numbers. C is bf16 and off by one rounding at most, that of TN is fp32. */
+/* gemm in bf16 on every table that has it. Inputs are bf16 numbers; what
+ * is right is the first CPU table's fp32 result on the same numbers. C is bf16 and off by one rounding at most, that of TN is fp32. */
 #include "tests/bf16_tensor.h"
-
-#include <stdio.h>
-
-/* Of a rounding to 8 significant bits, with room for the fp32 error before. */
-#define ROUNDING 0x1.002p-8
-#define GROUPS 4
 
 static const struct kernels *cpu;
 static const char *const forms[] = { "NT", "NN", "TN" };
@@ -23,12 +16,13 @@ static void check_result(const struct kernels *table, const char *what,
     for (int64_t i = 0; i < c->n; i++) {
         double want = (double)c->wide[i];
         double got = (double)(floats ? floats[i] : widened(c->half[i]));
-        double room = exact * largest + (floats ? 0 : ROUNDING * fabs(want));
+        double room =
+            exact * largest + (floats ? 0 : BF16_ROUNDING * fabs(want));
         double off = fabs(got - want);
         worst = isnan(off) ? INFINITY : fmax(worst, off / room);
     }
-    if (!tap_ok(worst <= 1, "%s/%s bf16 %s, %s", table->backend,
-                table->kernel_set, what, floats ? "C in fp32" : "one rounding"))
+    if (!check_that(table, worst <= 1, "bf16 %s, %s", what,
+                    floats ? "C in fp32" : "one rounding"))
         tap_note("%.3f of the tolerance", worst);
 }
 
@@ -56,45 +50,7 @@ static void check_gemm(const struct kernels *table, enum gemm_form form,
              (long long)m, (long long)n, (long long)k, accumulate ? " +=" : "",
              with_bias ? " with bias" : "");
     check_result(table, what, &c, floats, k);
-    check_ctx_free(&host);
-    check_ctx_free(&ctx);
-    free(floats);
-    tensor_free(&c);
-    tensor_free(&bias);
-    tensor_free(&b);
-    tensor_free(&a);
-}
-
-static void check_grouped(const struct kernels *table, enum gemm_form form,
-                          bool accumulate)
-{
-    enum { M = 37, N = 70, K = 45, ROWS = 150 };
-    int64_t *offsets = CHECK_HELD(int64_t, 0, 13, 13, 110, ROWS);
-    struct kernel_ctx ctx = check_ctx_of(table, 1), host = check_ctx_of(cpu, 1);
-    bool tn = form == GEMM_TN;
-    struct tensor a = tensor_random(ROWS * (tn ? M : K), 1, 1);
-    struct tensor b = tensor_random(tn ? ROWS * N : GROUPS * N * K, 2, 1);
-    struct tensor c = tensor_random(tn ? GROUPS * M * N : ROWS * N, 3, 1);
-    float *floats = tn ? check_copy(c.wide, c.n) : NULL;
-    struct grouped_gemm g = { form,   GROUPS, offsets, M,          N,    K,
-                              a.wide, b.wide, c.wide,  accumulate, false };
-    char what[64];
-    cpu->grouped_gemm(&host, DTYPE_F32, &g);
-    g.a = a.half;
-    g.b = b.half;
-    g.c = tn ? (void *)floats : (void *)c.half;
-    tap_is_int(table->grouped_gemm(&ctx, DTYPE_BF16, &g), ERR_OK,
-               "grouped_gemm in bf16");
-    snprintf(what, sizeof(what), "grouped_gemm %s%s", forms[form],
-             accumulate ? " +=" : "");
-    check_result(table, what, &c, floats, tn ? ROWS : K);
-    check_ctx_free(&host);
-    check_ctx_free(&ctx);
-    free(floats);
-    free(offsets);
-    tensor_free(&c);
-    tensor_free(&b);
-    tensor_free(&a);
+    check_release();
 }
 
 static void check_table(const struct kernels *table)
@@ -107,23 +63,14 @@ static void check_table(const struct kernels *table)
         check_gemm(table, form, 67, 131, 77, false, true);
         check_gemm(table, form, 128, 192, 96, false, false);
         check_gemm(table, form, 136, 264, 72, true, false);
-        check_grouped(table, form, false);
-        check_grouped(table, form, true);
     }
 }
 
 int main(void)
 {
-    const struct kernels *const *t = kernels_all();
-    int tables = 0;
-    cpu = t[0];
-    for (; *t != NULL; t++)
-        if (strcmp((*t)->backend, "cpu") != 0) {
-            check_table(*t);
-            tables++;
-        }
-    if (tables == 0)
-        tap_skip("no table has bf16: the CUDA kernels are emulated only where "
-                 "a C++ compiler is");
+    const struct kernels *table = bf16_table();
+    cpu = kernels_all()[0];
+    if (table != NULL)
+        check_table(table);
     return tap_done();
 }

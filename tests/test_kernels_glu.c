@@ -2,8 +2,6 @@
 #include "tests/activation_reference.h"
 #include "tests/kernel_check.h"
 
-#include <stdio.h>
-
 static void gradient(enum activation act, double gate, double up, double dy,
                      double *dgate, double *dup)
 {
@@ -65,14 +63,6 @@ static struct problem problem_create(enum activation act, int64_t n,
     return p;
 }
 
-static void problem_free(struct problem *p)
-{
-    free(p->want_in);
-    free(p->want_y);
-    free(p->dy);
-    free(p->in);
-}
-
 /* y, then the gradients. */
 static float *run(const struct kernels *table, const struct problem *p,
                   int threads, bool in_place)
@@ -101,7 +91,6 @@ static void check_case(const struct kernels *table, enum activation act,
     for (int i = 0; i < 4; i++) {
         float *other = run(table, &p, i % 3 + 1, i == 3);
         same &= check_same(other, y, outs + ins);
-        free(other);
     }
     for (int64_t i = 0; i < ins; i++)
         if (i % p.stride >= 2 * width) {
@@ -115,12 +104,11 @@ static void check_case(const struct kernels *table, enum activation act,
                 2e-6);
     check_below(table, "glu_backward", what, check_error(grad, p.want_in, ins),
                 2e-6);
-    tap_ok(same && kept,
-           "%s/%s glu: %s, same bits on 1, 2, 3 threads and in place, nothing "
-           "else touched",
-           table->backend, table->kernel_set, what);
-    free(y);
-    problem_free(&p);
+    check_that(table, same && kept,
+               "glu: %s, same bits on 1, 2, 3 threads and in place, nothing "
+               "else touched",
+               what);
+    check_release();
 }
 
 static void check_nan_values(const struct kernels *table, enum activation act)
@@ -134,12 +122,12 @@ static void check_nan_values(const struct kernels *table, enum activation act)
     table->glu_forward(&ctx, DTYPE_F32, act, 1, 3, 3, gate, up, y);
     table->glu_backward(&ctx, DTYPE_F32, act, 1, 3, 3, gate, up, dy, dgate,
                         dup);
-    tap_ok(!isnan(y[0]) && check_all_nan(y + 1, 2) && check_all_nan(dgate, 3) &&
-               check_all_nan(dup, 2) && !isnan(dup[2]),
-           "%s/%s glu: NaN passes through", table->backend, table->kernel_set);
-    float *all[] = { dup, dgate, y, dy, up, gate };
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
+    check_that(table,
+               !isnan(y[0]) && check_all_nan(y + 1, 2) &&
+                   check_all_nan(dgate, 3) && check_all_nan(dup, 2) &&
+                   !isnan(dup[2]),
+               "glu: NaN passes through");
+    check_release();
 }
 
 static void check_table(const struct kernels *table, enum activation act)

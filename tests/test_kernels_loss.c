@@ -1,8 +1,6 @@
 /* cross_entropy and the embedding on every table against fp64. */
 #include "tests/kernel_check.h"
 
-#include <stdio.h>
-
 static const struct target plain = { 0 };
 static const struct target smooth = { .smoothing = 0.125f };
 static const struct target both = { .smoothing = 0.25f, .z = 0x1p-9f };
@@ -82,7 +80,6 @@ static void check_loss(const struct kernels *table, int64_t n, int64_t vocab,
         same &= check_same(only, losses[0], n) &&
                 check_same(losses[t], losses[0], n) &&
                 check_same(x[t], x[0], n * vocab);
-        free(only);
     }
     for (int64_t i = 0; i < n; i++)
         if (labels[i] < 0)
@@ -95,19 +92,13 @@ static void check_loss(const struct kernels *table, int64_t n, int64_t vocab,
              (long long)n, (long long)vocab, slope, (double)scale,
              (double)target->smoothing, (double)target->z);
     check_below(table, "cross_entropy", what, error, 5e-6);
-    tap_ok(same,
-           "%s/%s cross_entropy: %s, same with and without gradient, on "
-           "1, 2, 3 threads",
-           table->backend, table->kernel_set, what);
+    check_that(table, same,
+               "cross_entropy: %s, same with and without gradient, on "
+               "1, 2, 3 threads",
+               what);
     for (int t = 0; t < CHECK_THREADS_MAX; t++) {
-        free(losses[t]);
-        free(x[t]);
     }
-    free(wide);
-    free(grad);
-    free(want);
-    free(labels);
-    free(logits);
+    check_release();
 }
 
 static void check_not_finite(const struct kernels *table)
@@ -123,19 +114,17 @@ static void check_not_finite(const struct kernels *table)
         x[4 * VOCAB + j] = -INFINITY;
     table->cross_entropy(&ctx, DTYPE_F32, ROWS, VOCAB, 1, &plain, x, labels,
                          true, losses);
-    tap_ok(isnan(losses[1]) && check_all_nan(x + VOCAB, VOCAB) &&
-               !isfinite(losses[2]) && isfinite(losses[0]) &&
-               isfinite(losses[3]) && check_no_nan(x, VOCAB) &&
-               check_no_nan(x + 3 * VOCAB, VOCAB),
-           "%s/%s cross_entropy: NaN and Inf reach the loss of their row",
-           table->backend, table->kernel_set);
-    tap_ok(isfinite(losses[4]) && x[4 * VOCAB] == 0 &&
-               check_no_nan(x + 4 * VOCAB, VOCAB),
-           "%s/%s cross_entropy: logits of -Inf have probability zero",
-           table->backend, table->kernel_set);
-    free(losses);
-    free(labels);
-    free(x);
+    check_that(table,
+               isnan(losses[1]) && check_all_nan(x + VOCAB, VOCAB) &&
+                   !isfinite(losses[2]) && isfinite(losses[0]) &&
+                   isfinite(losses[3]) && check_no_nan(x, VOCAB) &&
+                   check_no_nan(x + 3 * VOCAB, VOCAB),
+               "cross_entropy: NaN and Inf reach the loss of their row");
+    check_that(table,
+               isfinite(losses[4]) && x[4 * VOCAB] == 0 &&
+                   check_no_nan(x + 4 * VOCAB, VOCAB),
+               "cross_entropy: logits of -Inf have probability zero");
+    check_release();
 }
 
 enum { N = 57, SEQ = 19, D = 133, VOCAB = 11 };
@@ -188,8 +177,6 @@ static void check_embedding(const struct kernels *table, bool with_positions)
         }
         same &= check_same(out, first_out, N * D) &&
                 check_same(got, first, (VOCAB + SEQ) * D);
-        free(out);
-        free(got);
     }
     check_below(table, "embedding_forward",
                 with_positions ? "with positions" : "without positions",
@@ -197,12 +184,8 @@ static void check_embedding(const struct kernels *table, bool with_positions)
     check_below(table, "embedding_backward",
                 with_positions ? "with positions" : "without positions",
                 check_error(first, want_grads, (VOCAB + SEQ) * D), 1e-6);
-    tap_ok(same, "%s/%s embedding: same bits on 1, 2, 3 threads",
-           table->backend, table->kernel_set);
-    void *all[] = { tokens, first, first_out, want_grads, want_out,
-                    grads,  dout,  wpe,       wte };
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
+    check_that(table, same, "embedding: same bits on 1, 2, 3 threads");
+    check_release();
 }
 
 int main(void)

@@ -3,8 +3,6 @@
  * stands in test_kernels_experts.c. */
 #include "tests/kernel_check.h"
 
-#include <stdio.h>
-
 struct route_case {
     int64_t n;
     int experts, top_k;
@@ -42,13 +40,6 @@ static struct problem problem_create(const struct route_case *shape)
     return p;
 }
 
-static void problem_free(struct problem *p)
-{
-    free(p->dprobs);
-    free(p->dweights);
-    free(p->logits);
-}
-
 static int64_t choices(const struct problem *p)
 {
     return p->route.n * p->route.top_k;
@@ -78,20 +69,7 @@ static struct result run(const struct kernels *table, const struct problem *p,
                           p->dprobs, r.dlogits);
     table->route_sort(&ctx, route, r.chosen, r.offsets, r.place, r.source);
     table->route_sums(&ctx, route, r.probs, r.sums);
-    check_ctx_free(&ctx);
     return r;
-}
-
-static void result_free(struct result *r)
-{
-    free(r->probs);
-    free(r->weights);
-    free(r->dlogits);
-    free(r->chosen);
-    free(r->place);
-    free(r->source);
-    free(r->offsets);
-    free(r->sums);
 }
 
 static bool same_bits(const struct problem *p, const struct result *a,
@@ -189,19 +167,13 @@ static void check_rows(const struct kernels *table, const struct problem *p,
             dlogits[t * experts + e] = (up - down) / (2 * step);
         }
     }
-    tap_ok(well, "%s/%s route_forward: %s, the best are chosen in order",
-           table->backend, table->kernel_set, what);
+    check_that(table, well, "route_forward: %s, the best are chosen in order",
+               what);
     double error = check_error(r->probs, probs, n * experts);
     error = fmax(error, check_error(r->weights, weights, n * k));
     check_below(table, "route_forward", what, error, 5e-6);
     check_below(table, "route_backward", what,
                 check_error(r->dlogits, dlogits, n * experts), 5e-6);
-    free(logits);
-    free(side_weights);
-    free(side);
-    free(dlogits);
-    free(weights);
-    free(probs);
 }
 
 /* Against the definition: expert by expert, choices in order. */
@@ -243,16 +215,11 @@ static void check_case(const struct kernels *table,
              (long long)shape->n, shape->top_k, shape->experts,
              (double)shape->p);
     check_rows(table, &p, &one, what);
-    tap_ok(sorted_well(&p, &one), "%s/%s route_sort: %s", table->backend,
-           table->kernel_set, what);
+    check_that(table, sorted_well(&p, &one), "route_sort: %s", what);
     check_below(table, "route_sums", what, sums_error(&p, &one), 1e-12);
-    tap_ok(same_bits(&p, &one, &two) && same_bits(&p, &one, &three),
-           "%s/%s route: %s, same bits on 1, 2, 3 threads", table->backend,
-           table->kernel_set, what);
-    result_free(&three);
-    result_free(&two);
-    result_free(&one);
-    problem_free(&p);
+    check_that(table, same_bits(&p, &one, &two) && same_bits(&p, &one, &three),
+               "route: %s, same bits on 1, 2, 3 threads", what);
+    check_release();
 }
 
 /* Logits from few values: most probabilities have equals. */
@@ -268,11 +235,10 @@ static void check_ties(const struct kernels *table)
     bool lowest = true;
     for (int j = 0; j < 5; j++)
         lowest &= r.chosen[j] == j;
-    tap_ok(lowest, "%s/%s route_forward: all equal, the lowest numbers first",
-           table->backend, table->kernel_set);
+    check_that(table, lowest,
+               "route_forward: all equal, the lowest numbers first");
     check_rows(table, &p, &r, "ties");
-    result_free(&r);
-    problem_free(&p);
+    check_release();
 }
 
 static void check_one_expert(const struct kernels *table)
@@ -285,10 +251,8 @@ static void check_one_expert(const struct kernels *table)
     bool all = r.offsets[4] == 0 && r.offsets[5] == 300 && r.offsets[6] == 300;
     for (int i = 0; i < 300; i++)
         all &= r.place[i] == i && r.source[i] == i && r.weights[i] == 1.0f;
-    tap_ok(all, "%s/%s route: all tokens to one expert", table->backend,
-           table->kernel_set);
-    result_free(&r);
-    problem_free(&p);
+    check_that(table, all, "route: all tokens to one expert");
+    check_release();
 }
 
 /* Whatever a broken model computes, nothing may be read or written outside. */
@@ -314,18 +278,16 @@ static void check_not_finite(const struct kernels *table)
             for (int i = 0; i < j; i++)
                 inside &= mine != r.chosen[t * 4 + i];
         }
-    tap_ok(inside && sorted_well(&p, &r),
-           "%s/%s route: NaN and Inf choose distinct experts in range",
-           table->backend, table->kernel_set);
-    tap_ok(check_all_nan(r.probs, 20) && check_all_nan(r.weights, 4) &&
-               check_all_nan(r.dlogits, 20) && r.probs[87] == 1.0f &&
-               r.probs[127] == 0.0f && check_no_nan(r.probs + 120, 40) &&
-               check_no_nan(r.weights + 24, 8) &&
-               check_no_nan(r.dlogits + 120, 40),
-           "%s/%s route: NaN reaches its row and no other", table->backend,
-           table->kernel_set);
-    result_free(&r);
-    problem_free(&p);
+    check_that(table, inside && sorted_well(&p, &r),
+               "route: NaN and Inf choose distinct experts in range");
+    check_that(table,
+               check_all_nan(r.probs, 20) && check_all_nan(r.weights, 4) &&
+                   check_all_nan(r.dlogits, 20) && r.probs[87] == 1.0f &&
+                   r.probs[127] == 0.0f && check_no_nan(r.probs + 120, 40) &&
+                   check_no_nan(r.weights + 24, 8) &&
+                   check_no_nan(r.dlogits + 120, 40),
+               "route: NaN reaches its row and no other");
+    check_release();
 }
 
 /* --- rows to experts and back --- */
@@ -353,19 +315,7 @@ static struct rows rows_run(const struct kernels *table,
                           w.summed);
     table->expert_weigh(&ctx, DTYPE_F32, &p->route, d, r->source, r->weights,
                         w.h, w.dh, w.dweights);
-    free(y);
-    free(x);
     return w;
-}
-
-static void rows_free(struct rows *w)
-{
-    free(w->gathered);
-    free(w->combined);
-    free(w->summed);
-    free(w->h);
-    free(w->dh);
-    free(w->dweights);
 }
 
 static double rows_error(const struct problem *p, const struct result *r,
@@ -394,9 +344,6 @@ static double rows_error(const struct problem *p, const struct result *r,
     error = fmax(error, check_error(got->dweights, dweights, c));
     error = fmax(error, check_error(got->h, h, c * d));
     error = fmax(error, check_error(got->dh, dh, c * d));
-    void *used[] = { gathered, combined, summed, dweights, h, dh, x, y, a, b };
-    for (size_t i = 0; i < sizeof used / sizeof *used; i++)
-        free(used[i]);
     return error;
 }
 
@@ -416,19 +363,16 @@ static void check_rows_moved(const struct kernels *table,
                 check_same(w.summed, one.summed, n) &&
                 check_same(w.h, one.h, c) && check_same(w.dh, one.dh, c) &&
                 check_same(w.dweights, one.dweights, choices(&p));
-        rows_free(&w);
     }
     snprintf(what, sizeof what, "%lld tokens of %lld, %d of %d",
              (long long)shape->n, (long long)d, shape->top_k, shape->experts);
     check_below(table, "gather, combine, weigh", what,
                 rows_error(&p, &r, d, &one), 2e-6);
-    tap_ok(same,
-           "%s/%s gather, combine, weigh: %s, same bits on 1, 2, 3 "
-           "threads",
-           table->backend, table->kernel_set, what);
-    rows_free(&one);
-    result_free(&r);
-    problem_free(&p);
+    check_that(table, same,
+               "gather, combine, weigh: %s, same bits on 1, 2, 3 "
+               "threads",
+               what);
+    check_release();
 }
 
 /* No tokens: offsets and sums are still written. */
@@ -437,15 +381,12 @@ static void check_no_tokens(const struct kernels *table)
     const struct route_case shape = { 0, 5, 2, 1, 1 };
     struct problem p = problem_create(&shape);
     struct result r = run(table, &p, 2);
-    struct rows w = rows_run(table, &p, &r, 7, 2);
+    (void)rows_run(table, &p, &r, 7, 2);
     bool zero = true;
     for (int e = 0; e < 5; e++)
         zero &= r.offsets[e] == 0 && r.sums[e] == 0;
-    tap_ok(zero && r.offsets[5] == 0, "%s/%s route: no tokens", table->backend,
-           table->kernel_set);
-    rows_free(&w);
-    result_free(&r);
-    problem_free(&p);
+    check_that(table, zero && r.offsets[5] == 0, "route: no tokens");
+    check_release();
 }
 
 int main(void)

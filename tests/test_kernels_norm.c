@@ -2,8 +2,6 @@
  * differences. */
 #include "tests/kernel_check.h"
 
-#include <stdio.h>
-
 #define EPS 1e-5
 
 /* One problem: inputs, and fp64 references of every output. Elements between
@@ -149,23 +147,7 @@ static struct problem problem_create(struct norm norm, bool with_beta,
     forward(s, x, gamma, beta, dy, p.want_y, p.want_mean, p.want_rstd);
     backward(s, x, gamma, p.want_mean, p.want_rstd, dy, p.want_dx,
              p.want_dgamma, p.want_dbeta);
-    free(dy);
-    free(beta);
-    free(gamma);
-    free(x);
     return p;
-}
-
-static void problem_free(struct problem *p)
-{
-    float *floats[] = { p->x,  p->gamma,  p->beta, p->dy,
-                        p->dx, p->dgamma, p->dbeta };
-    double *doubles[] = { p->want_y,  p->want_mean,   p->want_rstd,
-                          p->want_dx, p->want_dgamma, p->want_dbeta };
-    for (size_t i = 0; i < sizeof(floats) / sizeof(*floats); i++)
-        free(floats[i]);
-    for (size_t i = 0; i < sizeof(doubles) / sizeof(*doubles); i++)
-        free(doubles[i]);
 }
 
 /* All outputs in one buffer. */
@@ -204,7 +186,6 @@ static struct outputs run(const struct kernels *table, const struct problem *p,
                          in_place && !p->accumulate ? o.dx : p->dy, p->x,
                          p->gamma, rms ? NULL : o.mean, o.rstd, p->accumulate,
                          o.dx, o.dgamma, p->with_beta ? o.dbeta : NULL);
-    check_ctx_free(&ctx);
     return o;
 }
 
@@ -254,7 +235,6 @@ static void check_case(const struct kernels *table, const char *name,
     for (int i = 0; i < 4; i++) {
         struct outputs other = run(table, &p, i % 3 + 1, i == 3);
         same &= check_same(out.y, other.y, out.count);
-        free(other.y);
     }
     snprintf(what, sizeof(what), "%s %lldx%lldx%lld%s%s%s", name,
              (long long)norm.n, (long long)norm.groups, (long long)norm.d,
@@ -273,14 +253,14 @@ static void check_case(const struct kernels *table, const char *name,
     if (with_beta)
         error = fmax(error, check_error(out.dbeta, p.want_dbeta, p.width));
     check_below(table, "norm_backward", what, error, 5e-6);
-    tap_ok(same && kept &&
-               (with_beta || check_same(out.dbeta, p.dbeta, p.width)) &&
-               (!rms || check_all_nan(out.mean, p.stats)),
-           "%s/%s norm: %s, same bits on 1, 2, 3 threads and in place, nothing "
-           "else touched",
-           table->backend, table->kernel_set, what);
-    free(out.y);
-    problem_free(&p);
+    check_that(table,
+               same && kept &&
+                   (with_beta || check_same(out.dbeta, p.dbeta, p.width)) &&
+                   (!rms || check_all_nan(out.mean, p.stats)),
+               "norm: %s, same bits on 1, 2, 3 threads and in place, nothing "
+               "else touched",
+               what);
+    check_release();
 }
 
 static void check_cases(const struct kernels *table)
@@ -348,18 +328,15 @@ static void check_add_norm(const struct kernels *table, int64_t n, int64_t d,
                                 b, got, gamma, beta, got + count,
                                 got + 2 * count, got + 2 * count + n);
         same &= check_same(got, want, 2 * count + 2 * n);
-        free(got);
     }
-    tap_ok(same,
-           "%s/%s add_norm_forward: %s%s, %lld wide, scale %g: bits of add, "
-           "then norm, on "
-           "1, 2, 3 threads and in place",
-           table->backend, table->kernel_set,
-           kind == NORM_RMS ? "RMSNorm" : "LayerNorm",
-           low_precision ? " low precision" : "", (long long)d, (double)scale);
-    float *all[] = { want, beta, gamma, b, a };
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
+    check_that(table, same,
+               "add_norm_forward: %s%s, %lld wide, scale %g: bits of add, "
+               "then norm, on "
+               "1, 2, 3 threads and in place",
+               kind == NORM_RMS ? "RMSNorm" : "LayerNorm",
+               low_precision ? " low precision" : "", (long long)d,
+               (double)scale);
+    check_release();
 }
 
 /* The same rows one element further on have the same bits. */
@@ -393,15 +370,13 @@ static void check_alignment(const struct kernels *table, int64_t d)
                              gamma + at, stats, stats + N, false,
                              y[at] + size + at, sums[at], sums[at] + d);
     }
-    tap_ok(check_same(y[0], y[1] + 1, 2 * size) &&
-               check_same(sums[0], sums[1], 2 * d) &&
-               check_same(mean, mean + 2 * N, 2 * N),
-           "%s/%s norm: %lld elements, bits do not follow alignment",
-           table->backend, table->kernel_set, (long long)d);
-    float *all[] = { x, dy, gamma, mean, y[0], y[1], sums[0], sums[1] };
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
-    check_ctx_free(&ctx);
+    check_that(table,
+               check_same(y[0], y[1] + 1, 2 * size) &&
+                   check_same(sums[0], sums[1], 2 * d) &&
+                   check_same(mean, mean + 2 * N, 2 * N),
+               "norm: %lld elements, bits do not follow alignment",
+               (long long)d);
+    check_release();
 }
 
 static void check_nan_row(const struct kernels *table, enum norm_kind kind)
@@ -417,14 +392,14 @@ static void check_nan_row(const struct kernels *table, enum norm_kind kind)
     struct problem p = problem_create(norm, kind == NORM_LAYER, true);
     p.x[2 * D + 36] = check_nan();
     struct outputs o = run(table, &p, 2, false);
-    tap_ok(check_all_nan(o.y + 2 * D, D) && check_no_nan(o.y, 2 * D) &&
-               check_no_nan(o.y + 3 * D, 2 * D) &&
-               check_all_nan(o.dx + 2 * D, D) && check_no_nan(o.dx, 2 * D) &&
-               check_all_nan(o.dgamma, D) && isnan(o.rstd[2]),
-           "%s/%s norm: a NaN reaches its row and dgamma", table->backend,
-           table->kernel_set);
-    free(o.y);
-    problem_free(&p);
+    check_that(table,
+               check_all_nan(o.y + 2 * D, D) && check_no_nan(o.y, 2 * D) &&
+                   check_no_nan(o.y + 3 * D, 2 * D) &&
+                   check_all_nan(o.dx + 2 * D, D) &&
+                   check_no_nan(o.dx, 2 * D) && check_all_nan(o.dgamma, D) &&
+                   isnan(o.rstd[2]),
+               "norm: a NaN reaches its row and dgamma");
+    check_release();
 }
 
 /* The reference itself: backward() against differences of the loss. */

@@ -30,15 +30,11 @@ static bool round_trip(const struct kernels *table, enum packing packing,
         if (first == NULL) {
             memcpy(out, back, (size_t)(rows * cols) * sizeof(float));
             first = packed;
-            free(back);
             continue;
         }
         same &= memcmp(packed, first, bytes) == 0 &&
                 check_same(back, out, rows * cols);
-        free(back);
-        free(packed);
     }
-    free(first);
     return same;
 }
 
@@ -51,13 +47,11 @@ static void check_exact(const struct kernels *table, enum packing packing,
     for (int64_t i = 0; i < n; i++)
         right &=
             got[i] == (packing == PACKING_BF16 ? check_bf16_of(x[i]) : x[i]);
-    tap_ok(right && same,
-           "%s/%s pack %s: %lld x %lld exact, same on 1, 2, 3 threads",
-           table->backend, table->kernel_set,
-           packing == PACKING_BF16 ? "bf16" : "none", (long long)rows,
-           (long long)cols);
-    free(got);
-    free(x);
+    check_that(table, right && same,
+               "pack %s: %lld x %lld exact, same on 1, 2, 3 threads",
+               packing == PACKING_BF16 ? "bf16" : "none", (long long)rows,
+               (long long)cols);
+    check_release();
 }
 
 /* All tables pack into the same bytes: what one writes another may read. */
@@ -74,13 +68,11 @@ static void check_bytes(const struct kernels *table, enum packing packing)
         memset(packed[i], 0, bytes);
         tables[i]->pack(&ctx, DTYPE_F32, packing, ROWS, COLS, x, packed[i]);
     }
-    tap_ok(memcmp(packed[0], packed[1], bytes) == 0,
-           "%s/%s pack %s: the bytes of %s/%s", table->backend,
-           table->kernel_set, packing == PACKING_BF16 ? "bf16" : "int8",
-           tables[0]->backend, tables[0]->kernel_set);
-    free(packed[1]);
-    free(packed[0]);
-    free(x);
+    check_that(table, memcmp(packed[0], packed[1], bytes) == 0,
+               "pack %s: the bytes of %s/%s",
+               packing == PACKING_BF16 ? "bf16" : "int8", tables[0]->backend,
+               tables[0]->kernel_set);
+    check_release();
 }
 
 static void check_bf16_edges(const struct kernels *table)
@@ -118,12 +110,10 @@ static void check_bf16_edges(const struct kernels *table)
             tap_note("%08x", edges[i].in);
         right &= same;
     }
-    tap_ok(right, "%s/%s pack bf16: ties, limits and Inf", table->backend,
-           table->kernel_set);
-    tap_ok(check_all_nan(got + EDGES, NANS), "%s/%s pack bf16: NaN stays NaN",
-           table->backend, table->kernel_set);
-    free(got);
-    free(x);
+    check_that(table, right, "pack bf16: ties, limits and Inf");
+    check_that(table, check_all_nan(got + EDGES, NANS),
+               "pack bf16: NaN stays NaN");
+    check_release();
 }
 
 /* Every row has its own size; its largest is kept up to fp32 rounding. */
@@ -147,12 +137,11 @@ static void check_int8(const struct kernels *table, int64_t rows, int64_t cols)
             near &= off <= (largest ? 1e-6 * peak : 0.50001 * peak / 127);
         }
     }
-    tap_ok(same && near,
-           "%s/%s pack int8: %lld x %lld within half a step, same on 1, 2, 3 "
-           "threads",
-           table->backend, table->kernel_set, (long long)rows, (long long)cols);
-    free(got);
-    free(x);
+    check_that(table, same && near,
+               "pack int8: %lld x %lld within half a step, same on 1, 2, 3 "
+               "threads",
+               (long long)rows, (long long)cols);
+    check_release();
 }
 
 static void check_int8_edges(const struct kernels *table)
@@ -179,17 +168,13 @@ static void check_int8_edges(const struct kernels *table)
         zero &= got[j] == 0;
     for (int j = 0; j < COLS; j++)
         even &= got[5 * COLS + j] == nearbyintf(x[5 * COLS + j]);
-    tap_ok(zero, "%s/%s pack int8: rows of zeros have scale 0", table->backend,
-           table->kernel_set);
-    tap_ok(check_all_nan(got + 3 * COLS, 2 * COLS) && isnan(scales[3]) &&
-               isnan(scales[4]),
-           "%s/%s pack int8: a row with NaN or Inf becomes NaN", table->backend,
-           table->kernel_set);
-    tap_ok(even, "%s/%s pack int8: ties go to even", table->backend,
-           table->kernel_set);
-    free(scales);
-    free(got);
-    free(x);
+    check_that(table, zero, "pack int8: rows of zeros have scale 0");
+    check_that(table,
+               check_all_nan(got + 3 * COLS, 2 * COLS) && isnan(scales[3]) &&
+                   isnan(scales[4]),
+               "pack int8: a row with NaN or Inf becomes NaN");
+    check_that(table, even, "pack int8: ties go to even");
+    check_release();
 }
 
 /* The bytes are those of the same numbers in fp32, and what comes back is off
@@ -227,14 +212,11 @@ static void check_int8_half(const struct kernels *table, int64_t rows,
                     (largest ? 0 : 0.50001 * peak / 127 + fabs(back) / 256);
         }
     }
-    tap_ok(near && memcmp(packed, want, bytes) == 0 && got.half[n] == guard,
-           "%s/%s pack bf16 to int8: %lld x %lld within half a step and a "
-           "rounding, fp32's bytes",
-           table->backend, table->kernel_set, (long long)rows, (long long)cols);
-    free(want);
-    free(packed);
-    tensor_free(&got);
-    tensor_free(&x);
+    check_that(table,
+               near && memcmp(packed, want, bytes) == 0 && got.half[n] == guard,
+               "pack bf16 to int8: %lld x %lld within half a step and a "
+               "rounding, fp32's bytes",
+               (long long)rows, (long long)cols);
 }
 
 static void check_int8_half_edges(const struct kernels *table)
@@ -258,12 +240,8 @@ static void check_int8_half_edges(const struct kernels *table)
         zero &= widened(got.half[i]) == 0;
         nan &= isnan(widened(got.half[2 * COLS + i]));
     }
-    tap_ok(zero && nan,
-           "%s/%s pack bf16 to int8: rows of zeros, and with NaN or Inf",
-           table->backend, table->kernel_set);
-    free(packed);
-    tensor_free(&got);
-    tensor_free(&x);
+    check_that(table, zero && nan,
+               "pack bf16 to int8: rows of zeros, and with NaN or Inf");
 }
 
 static void check_half(const struct kernels *table)
@@ -274,8 +252,6 @@ static void check_half(const struct kernels *table)
     bool lacks = check_lacks(
         table, table->pack(&(struct kernel_ctx){ .threads = 1 }, DTYPE_BF16,
                            PACKING_INT8, 1, 1, x, packed));
-    free(packed);
-    free(x);
     if (lacks)
         return;
     check_int8_half(table, 1, 1);
@@ -283,6 +259,7 @@ static void check_half(const struct kernels *table)
     check_int8_half(table, 23, 512);
     check_int8_half(table, 5, 4100);
     check_int8_half_edges(table);
+    check_release();
 }
 
 /* bf16 to fp32 is exact, the way back rounds once: the bytes of `pack`. */
@@ -304,13 +281,10 @@ static void check_convert(const struct kernels *table, int64_t n)
         right &= half[n] == 0xffff && isnan(back[n]);
         for (int64_t i = 0; i < n; i++)
             right &= back[i] == check_bf16_of(x[i]);
-        free(half);
     }
-    tap_ok(right, "%s/%s convert: %lld elements to bf16 and back, exact",
-           table->backend, table->kernel_set, (long long)n);
-    free(packed);
-    free(back);
-    free(x);
+    check_that(table, right, "convert: %lld elements to bf16 and back, exact",
+               (long long)n);
+    check_release();
 }
 
 int main(void)

@@ -3,7 +3,6 @@
  * each element is its chain of fused multiply-adds, bit by bit, whatever the
  * scratch was before. */
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "tests/kernel_check.h"
 

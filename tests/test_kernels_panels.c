@@ -2,8 +2,6 @@
  * where they are its, and of each other however many rows come. */
 #include "tests/kernel_check.h"
 
-#include <stdio.h>
-
 static const char *const types[] = {
     [PANEL_F32] = "fp32", [PANEL_BF16] = "bf16", [PANEL_INT8] = "int8"
 };
@@ -59,16 +57,7 @@ static struct matrix matrix_create(const struct kernels *k,
     }
     struct kernel_ctx ctx = check_ctx_of(k, threads);
     k->panels_fill(&ctx, shape, turned, given, m.panels);
-    check_ctx_free(&ctx);
-    free(given);
     return m;
-}
-
-static void matrix_free(struct matrix *m)
-{
-    free(m->panels);
-    free(m->value);
-    free(m->x);
 }
 
 static float *product(const struct kernels *k, const struct matrix *b,
@@ -85,7 +74,6 @@ static float *product(const struct kernels *k, const struct matrix *b,
                                       .c = c,
                                       .bias = bias };
     k->panels_product(&ctx, &p);
-    check_ctx_free(&ctx);
     return c;
 }
 
@@ -119,8 +107,6 @@ static bool alone(const struct kernels *k, const struct matrix *b, int64_t m,
         float *row = check_copy(a + i * b->shape.k, b->shape.k);
         float *c = product(k, b, 1, NULL, row, bias, 1 + (int)(i % 3));
         same = same && check_same(c, want + i * b->shape.n, b->shape.n);
-        free(c);
-        free(row);
     }
     return same;
 }
@@ -140,8 +126,6 @@ static bool as_gemm(const struct kernels *k, const struct matrix *b, int64_t m,
                                .bias = bias };
     bool same = k->gemm(&ctx, DTYPE_F32, &gemm) == ERR_OK &&
                 check_same(c, want, m * b->shape.n);
-    check_ctx_free(&ctx);
-    free(c);
     return same;
 }
 
@@ -162,19 +146,15 @@ static void check_shape(const struct kernels *k, const struct shape *s,
              (long long)s->k, biased ? " + bias" : "");
     check_below(k, "panels_product", what, check_error(one, want, s->m * s->n),
                 2e-6 * sqrt((double)s->k));
-    tap_ok(check_same(one, two, s->m * s->n) &&
-               check_same(one, three, s->m * s->n) &&
-               alone(k, &b, s->m, a, bias, one),
-           "%s/%s panels_product: %s, same bits on threads and by rows",
-           k->backend, k->kernel_set, what);
+    check_that(k,
+               check_same(one, two, s->m * s->n) &&
+                   check_same(one, three, s->m * s->n) &&
+                   alone(k, &b, s->m, a, bias, one),
+               "panels_product: %s, same bits on threads and by rows", what);
     if (type == PANEL_F32 && strcmp(k->backend, "cpu") == 0)
-        tap_ok(as_gemm(k, &b, s->m, a, bias, one),
-               "%s/%s panels_product: %s, gemm's bits", k->backend,
-               k->kernel_set, what);
-    void *all[] = { want, three, two, one, bias, a };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        free(all[i]);
-    matrix_free(&b);
+        check_that(k, as_gemm(k, &b, s->m, a, bias, one),
+                   "panels_product: %s, gemm's bits", what);
+    check_release();
 }
 
 static void check_groups(const struct kernels *k, enum panel_type type)
@@ -188,13 +168,9 @@ static void check_groups(const struct kernels *k, enum panel_type type)
     double *want = product_f64(&b, 31, offsets, a, NULL);
     check_below(k, "panels_product", "of groups",
                 check_error(one, want, 31 * 45), 1e-5);
-    tap_ok(check_same(one, two, 31 * 45),
-           "%s/%s panels_product: %s groups, same bits on threads", k->backend,
-           k->kernel_set, types[type]);
-    void *all[] = { want, two, one, a, offsets };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        free(all[i]);
-    matrix_free(&b);
+    check_that(k, check_same(one, two, 31 * 45),
+               "panels_product: %s groups, same bits on threads", types[type]);
+    check_release();
 }
 
 static void check_rows(const struct kernels *k, enum panel_type type)
@@ -208,12 +184,8 @@ static void check_rows(const struct kernels *k, enum panel_type type)
     for (int64_t i = 0; i < 6 * 19; i++)
         fine = fine && fabs((double)out[i] -
                             b.value[rows[i / 19] * 19 + i % 19]) < 1e-7;
-    tap_ok(fine, "%s/%s panels_rows: %s", k->backend, k->kernel_set,
-           types[type]);
-    check_ctx_free(&ctx);
-    free(out);
-    free(rows);
-    matrix_free(&b);
+    check_that(k, fine, "panels_rows: %s", types[type]);
+    check_release();
 }
 
 /* Rows of zeros, with Inf and NaN, and tiny ones do not touch their
@@ -240,13 +212,9 @@ static void check_odd_rows(const struct kernels *k, enum panel_type type)
         c[3] == 0 && !isfinite(c[4]) && isnan(c[5]) && fabsf(c[6]) < 1e-30f;
     for (int i = 0; i < N; i++)
         fine = fine && (i == 4 || i == 5 || isfinite(c[i]));
-    tap_ok(fine, "%s/%s panels: %s, zeros, Inf and NaN stay in their rows",
-           k->backend, k->kernel_set, types[type]);
-    check_ctx_free(&ctx);
-    free(c);
-    free(held);
-    free(a);
-    free(x);
+    check_that(k, fine, "panels: %s, zeros, Inf and NaN stay in their rows",
+               types[type]);
+    check_release();
 }
 
 int main(void)

@@ -1,8 +1,6 @@
 /* rope on every table against fp64, and what it is for. */
 #include "tests/kernel_check.h"
 
-#include <stdio.h>
-
 struct rope_case {
     int64_t n, seq, heads, rotated, head_dim;
 };
@@ -77,12 +75,9 @@ static void check_case(const struct kernels *k, const struct rope_case *c)
     check_below(k, "rope inverse", what, check_error(dx, want, n), 2e-6);
     check_below(k, "rope there and back", what, check_error(back, wide, n),
                 2e-6);
-    tap_ok(check_same(y, two, n) && check_same(y, three, n),
-           "%s/%s rope: %s, same bits on 1, 2, 3 threads", k->backend,
-           k->kernel_set, what);
-    void *all[] = { dx, back, three, two, y, wide, want, x, table };
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
+    check_that(k, check_same(y, two, n) && check_same(y, three, n),
+               "rope: %s, same bits on 1, 2, 3 threads", what);
+    check_release();
 }
 
 /* The gradient is the inverse: <rope(x), dy> = <x, inverse(dy)>. */
@@ -99,11 +94,9 @@ static void check_gradient(const struct kernels *k)
         left += (double)y[i] * (double)dy[i];
         right += (double)x[i] * (double)dx[i];
     }
-    tap_ok(fabs(left - right) < 2e-6 * (double)n,
-           "%s/%s rope: inverse is the transpose", k->backend, k->kernel_set);
-    void *all[] = { dx, y, dy, x, table };
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        free(all[i]);
+    check_that(k, fabs(left - right) < 2e-6 * (double)n,
+               "rope: inverse is the transpose");
+    check_release();
 }
 
 /* The product of a turned query and key depends on their distance only. */
@@ -128,13 +121,10 @@ static void check_relative(const struct kernels *k)
         }
         spread = fmax(spread, fabs(product[c.n - 1]));
     }
-    if (!tap_ok(worst < 4e-6 && spread > 0.1,
-                "%s/%s rope: products depend on the distance only", k->backend,
-                k->kernel_set))
+    if (!check_that(k, worst < 4e-6 && spread > 0.1,
+                    "rope: products depend on the distance only"))
         tap_note("they differ by %.3e", worst);
-    free(y);
-    free(x);
-    free(table);
+    check_release();
 }
 
 static void check_nan_pair(const struct kernels *k)
@@ -144,11 +134,10 @@ static void check_nan_pair(const struct kernels *k)
     float *x = check_random(12, 1, 1);
     x[6 + 1] = NAN;
     float *y = run(k, &c, table, false, 1, x);
-    tap_ok(isnan(y[6 + 1]) && isnan(y[6 + 4]) && !isnan(y[6]) && !isnan(y[1]),
-           "%s/%s rope: a NaN reaches its pair", k->backend, k->kernel_set);
-    free(y);
-    free(x);
-    free(table);
+    check_that(
+        k, isnan(y[6 + 1]) && isnan(y[6 + 4]) && !isnan(y[6]) && !isnan(y[1]),
+        "rope: a NaN reaches its pair");
+    check_release();
 }
 
 int main(void)

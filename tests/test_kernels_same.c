@@ -35,7 +35,6 @@ static void keep_f32(struct kept *kept, const float *x, int64_t n)
 static void keep_last(struct kept *kept, float *x, int64_t n)
 {
     keep_f32(kept, x, n);
-    free(x);
 }
 
 static const int64_t sizes[] = { 1,  2,  3,  7,   8,   9,    15,   16,   17,
@@ -99,7 +98,6 @@ static void run_embedding(const struct kernels *table,
         keep_last(kept, wte, VOCAB * *d);
         keep_last(kept, wpe, SEQ * *d);
     }
-    free(tokens);
 }
 
 /* Rows of one kind and size, forward and backward. */
@@ -126,9 +124,6 @@ static void norm_rows(const struct kernels *table, const struct kernel_ctx *ctx,
     keep_last(kept, dx, n);
     keep_last(kept, a, width);
     keep_last(kept, beta, width);
-    free(gamma);
-    free(x);
-    free(b);
 }
 
 static void run_norm(const struct kernels *table, const struct kernel_ctx *ctx,
@@ -159,8 +154,6 @@ static void activate(const struct kernels *table, const struct kernel_ctx *ctx,
     CALL(table->activation_backward(ctx, DTYPE_F32, act, n, x, dy, dx));
     keep_last(kept, y, n);
     keep_last(kept, dx, n);
-    free(dy);
-    free(x);
 }
 
 static void gate(const struct kernels *table, const struct kernel_ctx *ctx,
@@ -176,7 +169,6 @@ static void gate(const struct kernels *table, const struct kernel_ctx *ctx,
     keep_last(kept, y, n);
     keep_last(kept, x, n);
     keep_last(kept, up, n);
-    free(dy);
 }
 
 static void run_activation(const struct kernels *table,
@@ -230,8 +222,6 @@ static void run_rope(const struct kernels *table, const struct kernel_ctx *ctx,
                              turns, inverse, x));
             keep_f32(kept, x, n);
         }
-        free(turns);
-        free(x);
     }
 }
 
@@ -250,7 +240,6 @@ static void run_random(const struct kernels *table,
         }
         CALL(table->jitter(ctx, DTYPE_F32, SAMPLES, *d, 0.1f, &place, x, y));
         keep_last(kept, y, n);
-        free(x);
     }
 }
 
@@ -265,7 +254,6 @@ static void keep_losses(const struct kernels *table,
         float *logits = check_random(N * *vocab, 21, 12.0);
         float *wild = operand(*vocab, 22);
         memcpy(logits, wild, (size_t)*vocab * sizeof(*wild));
-        free(wild);
         for (int i = 0; i < N; i++)
             labels[i] = i == 3 ? -1 : (int32_t)(i * 977 % *vocab);
         const struct target target = {
@@ -277,8 +265,6 @@ static void keep_losses(const struct kernels *table,
         keep_f32(kept, losses, N);
         keep_last(kept, logits, N * *vocab);
     }
-    free(losses);
-    free(labels);
 }
 
 static void run_cross_entropy(const struct kernels *table,
@@ -325,10 +311,6 @@ static void route_one(const struct kernels *table, const struct kernel_ctx *ctx,
     keep_last(kept, weights, choices);
     keep_last(kept, dlogits, n);
     keep_last(kept, dprobs, route->experts);
-    void *rest[] = { dweights, chosen, place, source,
-                     offsets,  counts, sums,  loss };
-    for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
-        free(rest[i]);
 }
 
 static void run_route(const struct kernels *table, const struct kernel_ctx *ctx,
@@ -372,10 +354,7 @@ static void run_expert(const struct kernels *table,
         keep_last(kept, x, N * *d);
         keep_last(kept, h, n);
         keep_last(kept, dh, n);
-        free(weights);
     }
-    free(source);
-    free(place);
 }
 
 static void run_pack(const struct kernels *table, const struct kernel_ctx *ctx,
@@ -391,13 +370,11 @@ static void run_pack(const struct kernels *table, const struct kernel_ctx *ctx,
             void *packed = check_alloc(bytes);
             memset(packed, 0, bytes);
             memcpy(x + *d, wild, (size_t)*d * sizeof(*x));
-            free(wild);
             CALL(table->pack(ctx, DTYPE_F32, packing, ROWS, *d, x, packed));
             CALL(table->unpack(ctx, DTYPE_F32, packing, ROWS, *d, packed, x));
             keep_last(kept, x, n);
             if (packing == PACKING_INT8) /* the others may hold a NaN */
                 keep(kept, (float *)packed + ROWS, (size_t)n);
-            free(packed);
         }
 }
 
@@ -422,8 +399,6 @@ static void run_elementwise(const struct kernels *table,
         keep_f32(kept, y, n);
         CALL(table->zero(ctx, DTYPE_F32, n, x));
         keep_last(kept, x, n);
-        free(half);
-        free(y);
     }
 }
 
@@ -441,8 +416,6 @@ static void run_sums(const struct kernels *table, const struct kernel_ctx *ctx,
             CALL(table->sum(ctx, whole ? n - *size : *size, x, out));
             keep(kept, out, sizeof(*out));
         }
-    free(out);
-    free(x);
 }
 
 static void run_optimizers(const struct kernels *table,
@@ -477,8 +450,6 @@ static void run_optimizers(const struct kernels *table,
         keep_last(kept, p, *n);
         keep_last(kept, m, *n);
         keep_last(kept, v, *n);
-        free(step.copy);
-        free(g);
     }
 }
 
@@ -502,10 +473,6 @@ static void run_panels(const struct kernels *table,
             for (product.m = 1; product.m <= M; product.m += 4)
                 CALL(table->panels_product(ctx, &product));
             keep_last(kept, c, M * N - 3 * N);
-            free(panels);
-            free(bias);
-            free(a);
-            free(x);
         }
 }
 
@@ -540,13 +507,7 @@ static void run_cached(const struct kernels *table,
         };
         CALL(table->attention_cached(ctx, &shape, qkv, out));
         keep_last(kept, out, ROWS * HEADS * *d);
-        free(shape.values);
-        free(shape.keys);
-        free(slopes);
-        free(qkv);
     }
-    free(positions);
-    free(slots);
 }
 
 /* With the CRC32C of the bits, which every compiler and processor must come to:
@@ -593,7 +554,7 @@ static void check_table(const struct kernels *table, int threads,
         struct kernel_ctx ctx = check_ctx(table, limits, threads);
         struct kept got = { 0 };
         cases[i].run(table, &ctx, &got);
-        check_ctx_free(&ctx);
+        check_release();
         if (want[i].bytes == NULL) {
             want[i] = got;
             continue;

@@ -107,14 +107,10 @@ static void check_update(const struct kernels *table,
     for (int64_t at = 0; at < all; at += n)
         error = fmax(error, check_error(got[0] + at, want + at, n));
     check_below(table, update->name, "p and moments", error, 2e-6);
-    tap_ok(same && got[0][0] == state[0] * (1 - adamw_step.decay),
-           "%s/%s %s: same bits on 1, 2, 3 threads, only decay where all is 0",
-           table->backend, table->kernel_set, update->name);
-    for (int t = 0; t < CHECK_THREADS_MAX; t++)
-        free(got[t]);
-    free(want);
-    free(g);
-    free(state);
+    check_that(table, same && got[0][0] == state[0] * (1 - adamw_step.decay),
+               "%s: same bits on 1, 2, 3 threads, only decay where all is 0",
+               update->name);
+    check_release();
 }
 
 /* The bf16 copy is the new p as `convert` would round it; p's bits are those
@@ -131,15 +127,13 @@ static void check_copies(const struct kernels *table,
     update->run(table, 2, n, plain, g, update->moments, NULL);
     update->run(table, 2, n, got, g, update->moments, halves);
     table->convert(&ctx, n, DTYPE_F32, plain, DTYPE_BF16, halves + n + 1);
-    tap_ok(check_same(got, plain, all) &&
-               memcmp(halves, halves + n + 1, (size_t)(n + 1) * 2) == 0 &&
-               halves[n] == 0xffff,
-           "%s/%s %s: a bf16 copy of %lld new parameters", table->backend,
-           table->kernel_set, update->name, (long long)n);
-    free(got);
-    free(plain);
-    free(halves);
-    free(g);
+    check_that(table,
+               check_same(got, plain, all) &&
+                   memcmp(halves, halves + n + 1, (size_t)(n + 1) * 2) == 0 &&
+                   halves[n] == 0xffff,
+               "%s: a bf16 copy of %lld new parameters", update->name,
+               (long long)n);
+    check_release();
 }
 
 static void check_nan_gradient(const struct kernels *table,
@@ -151,10 +145,9 @@ static void check_nan_gradient(const struct kernels *table,
     update->run(table, 1, 3, state, g, update->moments, NULL);
     for (int i = 0; i < 3 * (1 + update->moments); i++)
         right = right && isnan(state[i]) == (i % 3 == 1);
-    tap_ok(right, "%s/%s %s: a NaN gradient reaches its parameter",
-           table->backend, table->kernel_set, update->name);
-    free(g);
-    free(state);
+    check_that(table, right, "%s: a NaN gradient reaches its parameter",
+               update->name);
+    check_release();
 }
 
 /* Without dampening and Nesterov it is the momentum that weights follow. */
@@ -174,9 +167,7 @@ static void check_plain_sgd(const struct kernels *table)
     table->sgd(&ctx, DTYPE_F32, N, &plain, state, g,
                (float *[]){ state + N, NULL });
     check_below(table, "sgd", "plain", check_error(state, want, 2 * N), 2e-6);
-    free(want);
-    free(g);
-    free(state);
+    check_release();
 }
 
 static void check_sums(const struct kernels *table, int64_t n)
@@ -199,7 +190,6 @@ static void check_sums(const struct kernels *table, int64_t n)
                                  squares + t * chunks);
         same &= memcmp(squares + t * chunks, squares,
                        (size_t)chunks * sizeof(double)) == 0;
-        check_ctx_free(&ctx);
     }
     for (int64_t c = 0; c < chunks; c++) {
         double sum = 0;
@@ -210,11 +200,8 @@ static void check_sums(const struct kernels *table, int64_t n)
     check_below(table, "sum", "relative to the sum of absolute values",
                 n == 0 ? fabs(sums[0]) : fabs(sums[0] - want) / size, 1e-12);
     check_below(table, "chunk_sum_squares", "each chunk", worst, 1e-12);
-    tap_ok(same, "%s/%s sums: same bits on 1, 2, 3 threads", table->backend,
-           table->kernel_set);
-    free(squares);
-    free(sums);
-    free(x);
+    check_that(table, same, "sums: same bits on 1, 2, 3 threads");
+    check_release();
 }
 
 static void check_sums_nan(const struct kernels *table)
@@ -226,12 +213,9 @@ static void check_sums_nan(const struct kernels *table)
     x[KERNEL_CHUNK + 3] = check_nan();
     table->sum(&ctx, 2 * KERNEL_CHUNK, x, sum);
     table->chunk_sum_squares(&ctx, DTYPE_F32, 2 * KERNEL_CHUNK, x, squares);
-    tap_ok(isnan(*sum) && isfinite(squares[0]) && isnan(squares[1]),
-           "%s/%s sums: NaN propagates", table->backend, table->kernel_set);
-    free(squares);
-    free(sum);
-    check_ctx_free(&ctx);
-    free(x);
+    check_that(table, isnan(*sum) && isfinite(squares[0]) && isnan(squares[1]),
+               "sums: NaN propagates");
+    check_release();
 }
 
 static void check_bias(const struct kernels *table, int64_t n, int64_t d)
@@ -248,22 +232,16 @@ static void check_bias(const struct kernels *table, int64_t n, int64_t d)
         struct kernel_ctx ctx = check_ctx(table, limits, t);
         float *got = check_copy(before, d);
         table->bias_backward(&ctx, DTYPE_F32, n, d, dy, got);
-        check_ctx_free(&ctx);
         if (first == NULL) {
             first = got;
             continue;
         }
         same &= check_same(got, first, d);
-        free(got);
     }
     check_below(table, "bias_backward", "column sums",
                 check_error(first, want, d), 2e-6);
-    tap_ok(same, "%s/%s bias_backward: same bits on 1, 2, 3 threads",
-           table->backend, table->kernel_set);
-    free(first);
-    free(want);
-    free(before);
-    free(dy);
+    check_that(table, same, "bias_backward: same bits on 1, 2, 3 threads");
+    check_release();
 }
 
 static void check_scaled_add(const struct kernels *table, float scale)
@@ -284,13 +262,8 @@ static void check_scaled_add(const struct kernels *table, float scale)
         same &= check_same(out, in_place, COUNT);
     }
     check_below(table, "add", "scaled", check_error(out, want, COUNT), 1e-7);
-    tap_ok(same, "%s/%s add: scaled, into b, on 1, 2, 3 threads",
-           table->backend, table->kernel_set);
-    free(want);
-    free(in_place);
-    free(out);
-    free(b);
-    free(a);
+    check_that(table, same, "add: scaled, into b, on 1, 2, 3 threads");
+    check_release();
 }
 
 static void check_elementwise(const struct kernels *table, int threads)
@@ -309,21 +282,17 @@ static void check_elementwise(const struct kernels *table, int threads)
     table->accumulate(&ctx, DTYPE_F32, COUNT, a, y);
     for (int64_t i = 0; i < COUNT; i++)
         right &= out[i] == a[i] + b[i];
-    tap_ok(right && check_same(out, in_place, COUNT) &&
-               check_same(out, y, COUNT),
-           "%s/%s add, accumulate: exact on %d threads", table->backend,
-           table->kernel_set, threads);
+    check_that(table,
+               right && check_same(out, in_place, COUNT) &&
+                   check_same(out, y, COUNT),
+               "add, accumulate: exact on %d threads", threads);
     table->zero(&ctx, DTYPE_F32, COUNT, a);
     right = a[COUNT] == guard;
     for (int64_t i = 0; i < COUNT; i++)
         right &= a[i] == 0;
-    tap_ok(right, "%s/%s zero: all of it and no more on %d threads",
-           table->backend, table->kernel_set, threads);
-    free(y);
-    free(in_place);
-    free(out);
-    free(b);
-    free(a);
+    check_that(table, right, "zero: all of it and no more on %d threads",
+               threads);
+    check_release();
 }
 
 int main(void)

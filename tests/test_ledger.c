@@ -1,17 +1,13 @@
 #include "src/job/ledger.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/job/ledger_history.h"
 #include "tests/tap.h"
 
-static char folder[FSIO_PATH_MAX];
+static const char *folder;
 static char ledger[FSIO_PATH_MAX];
 
 static void write_ledger(const char *text)
@@ -234,11 +230,7 @@ static void test_job(void)
 
 int main(void)
 {
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%.800s/test_ledger.XXXXXX",
-             base != NULL ? base : "/tmp");
-    if (mkdtemp(folder) == NULL)
-        return 1;
+    folder = tap_folder();
     snprintf(ledger, sizeof ledger, "%.900s/ledger.jsonl", folder);
     test_events();
     test_next_attempt();
@@ -247,6 +239,5 @@ int main(void)
     test_failures();
     test_words();
     test_job();
-    fsio_remove_tree(folder);
     return tap_done();
 }

@@ -49,31 +49,18 @@ static const struct row {
     int32_t tokens[6], labels[6], ids[6];
     int64_t loss_tokens;
 } rows[] = {
-    { 0,
-      { 5, 6, 7, 8, 9, 10 },
-      { 6, 7, 8, 9, 10, IGNORE },
-      { 0, 0, 0, 0, 0, 0 },
-      5 },
-    { 1,
-      { 1, 2, 256, 3, 256, 4 },
-      { 2, 256, 3, 256, 4, IGNORE },
-      { 0, 0, 0, 1, 1, 2 },
-      5 },
-    { 2,
-      { 7, 0, 0, 0, 0, 0 },
-      { IGNORE, IGNORE, IGNORE, IGNORE, IGNORE, IGNORE },
-      { 0, 0, 0, 0, 0, 0 },
-      0 },
-    { 3,
-      { 1, 256, 0, 0, 0, 0 },
-      { 256, IGNORE, IGNORE, IGNORE, IGNORE, IGNORE },
-      { 0, 0, 0, 0, 0, 0 },
-      1 },
-    { 4,
-      { 256, 256, 1, 0, 2, 0 },
-      { 256, 1, 0, 2, IGNORE, IGNORE },
-      { 0, 1, 2, 2, 2, 2 },
-      4 },
+    { 0, TUPLE(5, 6, 7, 8, 9, 10), TUPLE(6, 7, 8, 9, 10, IGNORE),
+      TUPLE(0, 0, 0, 0, 0, 0), 5 },
+    { 1, TUPLE(1, 2, 256, 3, 256, 4), TUPLE(2, 256, 3, 256, 4, IGNORE),
+      TUPLE(0, 0, 0, 1, 1, 2), 5 },
+    { 2, TUPLE(7, 0, 0, 0, 0, 0),
+      TUPLE(IGNORE, IGNORE, IGNORE, IGNORE, IGNORE, IGNORE),
+      TUPLE(0, 0, 0, 0, 0, 0), 0 },
+    { 3, TUPLE(1, 256, 0, 0, 0, 0),
+      TUPLE(256, IGNORE, IGNORE, IGNORE, IGNORE, IGNORE),
+      TUPLE(0, 0, 0, 0, 0, 0), 1 },
+    { 4, TUPLE(256, 256, 1, 0, 2, 0), TUPLE(256, 1, 0, 2, IGNORE, IGNORE),
+      TUPLE(0, 1, 2, 2, 2, 2), 4 },
 };
 
 static struct order *make_order(enum order_kind kind, uint64_t seed,
@@ -224,21 +211,12 @@ static const struct marked {
     int32_t labels[6], ids[6];
     int64_t loss_tokens;
 } marked[] = {
-    { true,
-      true,
-      { 256, 7, IGNORE, 256, IGNORE, IGNORE },
-      { 0, 0, 0, 1, 1, 1 },
-      3 },
-    { true,
-      false,
-      { 256, 7, IGNORE, 256, IGNORE, IGNORE },
-      { 0, 0, 1, 1, 1, 2 },
-      3 },
-    { false,
-      true,
-      { 256, 7, IGNORE, 256, 9, IGNORE },
-      { 0, 0, 0, 1, 1, 1 },
-      4 },
+    { true, true, TUPLE(256, 7, IGNORE, 256, IGNORE, IGNORE),
+      TUPLE(0, 0, 0, 1, 1, 1), 3 },
+    { true, false, TUPLE(256, 7, IGNORE, 256, IGNORE, IGNORE),
+      TUPLE(0, 0, 1, 1, 1, 2), 3 },
+    { false, true, TUPLE(256, 7, IGNORE, 256, 9, IGNORE),
+      TUPLE(0, 0, 0, 1, 1, 1), 4 },
 };
 
 static void write_marked(const char *path, const struct marked *row)
@@ -328,7 +306,7 @@ static void test_marks(const char *folder)
 
 int main(void)
 {
-    char *folder = fixture_folder();
+    const char *folder = tap_folder();
     write_rows(folder, "rows", 256);
     write_rows(folder, "no-eos", -1);
     test_rows(folder);
@@ -337,6 +315,5 @@ int main(void)
     test_epochs(folder);
     test_failures(folder);
     test_marks(folder);
-    fixture_need(fsio_remove_tree(folder));
     return tap_done();
 }

@@ -11,7 +11,7 @@
 #define ROWS 3
 #define STRIDE 12
 
-static char *folder;
+static const char *folder;
 static struct http_server server;
 static const int64_t offsets[] = { 0, 3, 9 };
 
@@ -209,7 +209,7 @@ int main(void)
     struct dataset *set = NULL;
     log_init("test", -1, LOG_ERROR);
     unsetenv("http_proxy");
-    folder = fixture_folder();
+    folder = tap_folder();
     for (int i = 0; i < SAMPLES; i++)
         lengths[i] = 1 + i * 13 % (SEQ_LEN + 5);
     fixture_dataset(folder, "set", lengths, SAMPLES, 1200, true);
@@ -223,6 +223,5 @@ int main(void)
     dataset_close(set);
     dataset_close(again);
     http_server_stop(&server);
-    fsio_remove_tree(folder);
     return tap_done();
 }

@@ -6,13 +6,9 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
@@ -24,7 +20,7 @@
 #define RACERS 4
 #define BEAT_S 0.02
 
-static char folder[FSIO_PATH_MAX];
+static const char *folder;
 static char lock_path[FSIO_PATH_MAX];
 
 static void write_lock(const char *text)
@@ -500,12 +496,8 @@ static void test_readers(void)
 int main(void)
 {
     char path[2 * FSIO_PATH_MAX];
-    const char *base = getenv("TMPDIR");
     log_init("test", -1, LOG_ERROR);
-    snprintf(folder, sizeof folder, "%.800s/test_lock.XXXXXX",
-             base != NULL ? base : "/tmp");
-    if (mkdtemp(folder) == NULL)
-        return 1;
+    folder = tap_folder();
     snprintf(lock_path, sizeof lock_path, "%.900s/.lock", folder);
     snprintf(path, sizeof path, "%.900s/bin", folder);
     mkdir(path, 0755);
@@ -521,6 +513,5 @@ int main(void)
     test_damaged();
     test_readers();
     test_races();
-    fsio_remove_tree(folder);
     return tap_done();
 }

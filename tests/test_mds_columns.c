@@ -1,7 +1,5 @@
 /* Data sets of several columns: the writer's bytes, marks of tokens as
  * dataset_read_marked() hands them on, and marks that do not fit. */
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "src/data/codec/codec.h"
 #include "src/data/set/dataset.h"
@@ -218,12 +216,11 @@ static void test_refusals(const char *folder)
 
 int main(void)
 {
-    char *folder = fixture_folder();
+    const char *folder = tap_folder();
     test_marks(folder);
     test_packed(folder);
     test_no_marks(folder);
     test_bad_marks(folder);
     test_refusals(folder);
-    fixture_need(fsio_remove_tree(folder));
     return tap_done();
 }

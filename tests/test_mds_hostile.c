@@ -1,7 +1,5 @@
 /* Indexes and columns that nobody should believe: each is refused with a text
  * that says why, and what is only unusual is read. */
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "src/data/set/dataset.h"
 #include "src/data/mds/mds_column.h"
@@ -21,7 +19,7 @@ static enum err parse(const char *text, size_t bytes, struct mds_index **out)
 {
     static const char *folder;
     if (folder == NULL)
-        folder = fixture_folder();
+        folder = tap_folder();
     *out = NULL;
     fixture_write_file(fixture_path(folder, MDS_INDEX_NAME), text, bytes);
     enum err rc = mds_index_read(folder, out);
@@ -319,13 +317,12 @@ static void test_swapped(const char *folder)
 
 int main(void)
 {
-    char *folder = fixture_folder();
+    const char *folder = tap_folder();
     test_indexes();
     test_large_indexes();
     test_encodings();
     test_columns();
     test_table(folder);
     test_swapped(folder);
-    fixture_need(fsio_remove_tree(folder));
     return tap_done();
 }

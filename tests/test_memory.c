@@ -3,13 +3,9 @@
 #include "src/base/memory.h"
 
 #include <pthread.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "src/base/arena.h"
 #include "tests/tap.h"

@@ -1,8 +1,6 @@
 /* The memory plan: what each kind holds, and what makes it smaller. */
 #include "src/parallel/memory_plan.h"
 
-#include <stdlib.h>
-
 #include "checkpoint/local/ckpt_xor.h"
 #include "src/parallel/shard.h"
 #include "src/formats/weights.h"

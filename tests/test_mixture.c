@@ -2,11 +2,6 @@
  * makes of them. */
 #include "src/data/set/mixture_text.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "src/base/rng.h"
 #include "src/data/set/order.h"
 #include "tests/tap.h"

@@ -3,8 +3,6 @@
  * dropout, and how it uses its parameters. */
 #include "src/model/model.h"
 
-#include <stdio.h>
-
 #include "src/model/model_impl.h"
 #include "tests/model_probe.h"
 

@@ -2,11 +2,6 @@
  * what a configuration may not be. */
 #include "src/model/model_config.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernels/kernels.h"
 #include "src/model/params.h"
 #include "tests/tap.h"

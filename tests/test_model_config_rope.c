@@ -2,9 +2,6 @@
  * a way to scale them. */
 #include "src/model/model_config.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/rope_reference.h"
 #include "tests/tap.h"
 

@@ -4,9 +4,7 @@
  * processor's; leaves that follow each other without a wait. */
 #include "src/model/model.h"
 
-#include <stdio.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/cuda_emulator_memory.h"
 #include "tests/model_device.h"

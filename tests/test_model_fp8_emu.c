@@ -1,6 +1,5 @@
 /* Models whose products are in 8 bits, on a device whose memory the host cannot
  * touch, beside bf16 and fp32; which magnitudes count; plans and refusals. */
-#include <stdio.h>
 
 #include "src/model/model.h"
 #include "src/train/run/trainer_fp8.h"

@@ -2,8 +2,6 @@
  * again, gradients that packing changes little, and the words for it. */
 #include "src/model/model_memory.h"
 
-#include <stdio.h>
-
 #include "tests/model_fixture.h"
 
 #define LAYERS 4

@@ -1,7 +1,6 @@
 /* Sequences in chunks: losses and gradients against the fp64 reference, the
  * same bits of every chunk on any number of ranks, whatever is computed again
  * or packed, and what a rank needs for it. */
-#include <stdio.h>
 
 #include "src/model/model.h"
 #include "src/model/model_impl.h"

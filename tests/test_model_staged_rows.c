@@ -1,7 +1,6 @@
 /* Gradients that a leaf adds to those of former leaves in place: the bits are
  * those of a gradient of its own, added afterwards, and which blocks the model
  * asks for. */
-#include <stdio.h>
 
 #include "tests/model_fixture.h"
 
@@ -143,8 +142,8 @@ struct staged_case {
 };
 
 static const struct staged_case cases[] = {
-    { "mpt", { .bias = true, .tied = true }, 3, 7, 3, { true, true } },
-    { "mpt, not tied", { .bias = true }, 3, 7, 5, { true, true } },
+    { "mpt", TUPLE(.bias = true, .tied = true), 3, 7, 3, { true, true } },
+    { "mpt, not tied", TUPLE(.bias = true), 3, 7, 5, { true, true } },
     { "mpt with dropout",
       { .tied = true,
         .dropout_embedding = 0.2,
@@ -153,7 +152,7 @@ static const struct staged_case cases[] = {
       3,
       7,
       4,
-      { true, true } },
+      TUPLE(true, true) },
     { "llama",
       { .positions = POSITIONS_ROPE,
         .norm = MODEL_NORM_RMSNORM,
@@ -164,13 +163,10 @@ static const struct staged_case cases[] = {
       3,
       8,
       3,
-      { true, true } },
+      TUPLE(true, true) },
     { "llama, tied",
-      { .positions = POSITIONS_ROPE, .tied = true, .ffn = FFN_GLU },
-      3,
-      8,
-      3,
-      { true, true } },
+      TUPLE(.positions = POSITIONS_ROPE, .tied = true, .ffn = FFN_GLU), 3, 8, 3,
+      TUPLE(true, true) },
     { "experts",
       { .positions = POSITIONS_ROPE,
         .experts = 8,
@@ -180,26 +176,14 @@ static const struct staged_case cases[] = {
       2,
       7,
       3,
-      { true, true } },
+      TUPLE(true, true) },
     /* the head's product comes in parts of 256 rows */
-    { "many rows",
-      { .tied = true, .max_seq_len = 90 },
-      4,
-      90,
-      4,
-      { false, true } },
-    { "room for many",
-      { .tied = true, .max_seq_len = 90 },
-      2,
-      90,
-      4,
-      { false, true } },
-    { "many rows, not tied",
-      { .bias = true, .max_seq_len = 90 },
-      4,
-      90,
-      4,
-      { true, false } },
+    { "many rows", TUPLE(.tied = true, .max_seq_len = 90), 4, 90, 4,
+      TUPLE(false, true) },
+    { "room for many", TUPLE(.tied = true, .max_seq_len = 90), 2, 90, 4,
+      TUPLE(false, true) },
+    { "many rows, not tied", TUPLE(.bias = true, .max_seq_len = 90), 4, 90, 4,
+      TUPLE(true, false) },
 };
 
 static void check_case(const struct kernels *kernels,

@@ -2,7 +2,6 @@
  * the bits of one rank with every strategy on any number of ranks, say what the
  * record says besides, leave out what does not train, come at their steps alone,
  * and change nothing of the run. */
-#include <math.h>
 
 #include "src/base/globs.h"
 #include "src/train/plan/train_memory.h"

@@ -1,6 +1,4 @@
 /* Memory in one line: what is given, and what is said when it is not. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/base/new.h"
 #include "tests/tap.h"

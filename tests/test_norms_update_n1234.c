@@ -1,7 +1,6 @@
 /* What an update changes, by tensors: the plain difference of weights, the bits
  * of one rank with every strategy on any number of ranks, and an update whose
  * bits are those of one that nobody looks at. */
-#include <math.h>
 
 #include "src/parallel/norms.h"
 #include "tests/replica_fixture.h"

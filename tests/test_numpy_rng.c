@@ -2,10 +2,6 @@
  * tests/interop/order.py compares many more. */
 #include "src/data/set/numpy_rng.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/tap.h"
 
 static void test_draws(void)

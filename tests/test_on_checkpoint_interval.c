@@ -2,10 +2,6 @@
  * ledger. */
 #include "src/train/state/on_checkpoint_interval.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "tests/tap.h"
@@ -87,49 +83,21 @@ static void test_lengths(const char *dir)
         struct save save;
         double want_s; /* exact to 1 % and a step */
     } table[] = {
-        { "no failure: 6001 hours",
-          1,
-          1,
-          0.5,
-          { CKPT_COMMITTED, 1, 1, 2 },
+        { "no failure: 6001 hours", 1, 1, 0.5, TUPLE(CKPT_COMMITTED, 1, 1, 2),
           6572.8 },
-        { "the stall is larger than the copy",
-          1,
-          1,
-          0.5,
-          { CKPT_COMMITTED, 1, 4, 8 },
-          13145.6 },
-        { "not staged: all of it is the cost",
-          1,
-          1,
-          0.5,
-          { CKPT_COMMITTED, 0, 0, 4 },
-          13145.6 },
-        { "four nodes", 4, 1, 0.5, { CKPT_COMMITTED, 1, 1, 2 }, 3286.9 },
-        { "99 failures: 61 hours",
-          1,
-          100,
-          0.5,
-          { CKPT_COMMITTED, 1, 1, 2 },
+        { "the stall is larger than the copy", 1, 1, 0.5,
+          TUPLE(CKPT_COMMITTED, 1, 4, 8), 13145.6 },
+        { "not staged: all of it is the cost", 1, 1, 0.5,
+          TUPLE(CKPT_COMMITTED, 0, 0, 4), 13145.6 },
+        { "four nodes", 4, 1, 0.5, TUPLE(CKPT_COMMITTED, 1, 1, 2), 3286.9 },
+        { "99 failures: 61 hours", 1, 100, 0.5, TUPLE(CKPT_COMMITTED, 1, 1, 2),
           662.6 },
-        { "a long save: 1.1 times it",
-          1,
-          1,
-          0.5,
-          { CKPT_COMMITTED, 1, 1, 20000 },
-          22000 },
-        { "a costly save: 10 times it",
-          1000,
-          100,
-          0.5,
-          { CKPT_COMMITTED, 100, 100, 100 },
-          1000 },
-        { "steps longer than the interval",
-          1,
-          1,
-          1e5,
-          { CKPT_COMMITTED, 1, 1, 2 },
-          1e5 },
+        { "a long save: 1.1 times it", 1, 1, 0.5,
+          TUPLE(CKPT_COMMITTED, 1, 1, 20000), 22000 },
+        { "a costly save: 10 times it", 1000, 100, 0.5,
+          TUPLE(CKPT_COMMITTED, 100, 100, 100), 1000 },
+        { "steps longer than the interval", 1, 1, 1e5,
+          TUPLE(CKPT_COMMITTED, 1, 1, 2), 1e5 },
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         if (write_ledger(dir, table[i].nodes, table[i].attempts) != ERR_OK)
@@ -205,16 +173,10 @@ static void test_failures(const char *dir)
 
 int main(void)
 {
-    char dir[FSIO_PATH_MAX];
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%s/tessera-interval.XXXXXX",
-             tmp != NULL ? tmp : "/tmp");
-    if (mkdtemp(dir) == NULL)
-        return 1;
+    const char *dir = tap_folder();
     log_set_level(LOG_ERROR);
     test_lengths(dir);
     test_order(dir);
     test_failures(dir);
-    (void)fsio_remove_tree(dir);
     return tap_done();
 }

@@ -1,7 +1,4 @@
 /* What counts as a spike, and that the history comes back from a state. */
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "src/train/listeners/on_spike.h"
 #include "tests/tap.h"

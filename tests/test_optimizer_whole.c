@@ -1,9 +1,6 @@
 /* Optimizers of whole tensors against fp64 on random gradients: Muon's
  * iterations, Adafactor's factors, Lions that look out for outliers; and the
  * same bits on any number of threads. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/parallel/optimizer/optimizer_whole.h"
 #include "tests/tap.h"

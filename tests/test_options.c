@@ -1,8 +1,5 @@
 /* Command lines by rows: what they set, what is refused in which words, and what
  * --help prints. */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/base/settings/options.h"
 #include "tests/tap.h"

@@ -2,7 +2,6 @@
 #include "src/data/set/order.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "tests/tap.h"
 

@@ -1,9 +1,6 @@
 /* Our own sample order: a permutation in every epoch, and a pure function. */
 #include "src/data/set/order.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/tap.h"
 
 struct order {

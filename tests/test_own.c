@@ -3,12 +3,8 @@
 #include "src/base/own.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/tap.h"
 
@@ -16,7 +12,7 @@
 #define ROUNDS 20
 #define STRANGER 60099
 
-static char base[FSIO_PATH_MAX]; /* a folder like /tmp */
+static const char *base; /* a folder like /tmp */
 
 static const char *in_base(const char *name)
 {
@@ -194,11 +190,7 @@ static void test_strangers(void)
 
 int main(void)
 {
-    const char *parent = getenv("TMPDIR");
-    snprintf(base, sizeof base, "%.800s/test_own.XXXXXX",
-             parent != NULL ? parent : "/tmp");
-    if (mkdtemp(base) == NULL)
-        return 1;
+    base = tap_folder();
     /* the administrator's, as /tmp is; without root as good as somebody's */
     chmod(base, 01777);
     if (geteuid() == 0) {
@@ -209,6 +201,5 @@ int main(void)
     } else {
         tap_ok(true, "# SKIP needs root");
     }
-    fsio_remove_tree(base);
     return tap_done();
 }

@@ -2,10 +2,6 @@
  * that they do not depend on who fills which interval. */
 #include "src/model/params.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/tap.h"
 
 #define D 128

@@ -2,11 +2,6 @@
  * as those of the whole model, and settings that are refused. */
 #include "src/model/params.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernels/kernels.h"
 #include "src/base/globs.h"
 #include "tests/tap.h"
@@ -106,49 +101,26 @@ static void test_parts(void)
         const char *trains, *rests; /* names, or NULL */
         int lowest, lowest_layer;
     } cases[] = {
-        { "mpt-tiny", { "", "", 0 }, "transformer.wte.weight", NULL, 0, 0 },
-        { "mpt-tiny",
-          { "transformer.w?e.*", "", 0 },
-          "transformer.norm_f.weight",
-          "transformer.wpe.weight",
-          1,
-          0 },
-        { "mpt-tiny",
-          { "*.w?e.* *.0.* *.1.*", "", 0 },
+        { "mpt-tiny", TUPLE("", "", 0), "transformer.wte.weight", NULL, 0, 0 },
+        { "mpt-tiny", TUPLE("transformer.w?e.*", "", 0),
+          "transformer.norm_f.weight", "transformer.wpe.weight", 1, 0 },
+        { "mpt-tiny", TUPLE("*.w?e.* *.0.* *.1.*", "", 0),
           "transformer.blocks.2.norm_1.weight",
-          "transformer.blocks.1.ffn.down_proj.bias",
-          3,
-          2 },
-        { "llama-tiny",
-          { "*blocks* *.wte.*", "", 0 },
-          "lm_head.weight",
-          "transformer.wte.weight",
-          4,
-          3 },
-        { "llama-tiny",
-          { "", "q_proj", 8 },
-          "transformer.blocks.0.attn.q_proj.lora_A.weight",
-          "lm_head.weight",
-          1,
+          "transformer.blocks.1.ffn.down_proj.bias", 3, 2 },
+        { "llama-tiny", TUPLE("*blocks* *.wte.*", "", 0), "lm_head.weight",
+          "transformer.wte.weight", 4, 3 },
+        { "llama-tiny", TUPLE("", "q_proj", 8),
+          "transformer.blocks.0.attn.q_proj.lora_A.weight", "lm_head.weight", 1,
           0 },
-        { "llama-tiny",
-          { "", "*.blocks.2.ffn.* *.1.attn.out_proj", 8 },
+        { "llama-tiny", TUPLE("", "*.blocks.2.ffn.* *.1.attn.out_proj", 8),
           "transformer.blocks.2.ffn.gate_proj.lora_B.weight",
-          "transformer.blocks.2.ffn.gate_proj.weight",
-          2,
-          1 },
-        { "moe-tiny",
-          { "", "*", 2 },
+          "transformer.blocks.2.ffn.gate_proj.weight", 2, 1 },
+        { "moe-tiny", TUPLE("", "*", 2),
           "transformer.blocks.1.attn.v_proj.lora_B.weight",
-          "transformer.blocks.1.ffn.experts.mlp.w1",
-          1,
-          0 },
-        { "llama-tiny",
-          { "*attn*", "o_proj", 2 },
+          "transformer.blocks.1.ffn.experts.mlp.w1", 1, 0 },
+        { "llama-tiny", TUPLE("*attn*", "o_proj", 2),
           "transformer.blocks.2.attn.out_proj.lora_B.weight",
-          "transformer.blocks.2.attn.out_proj.weight",
-          0,
-          0 },
+          "transformer.blocks.2.attn.out_proj.weight", 0, 0 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct model_config config = config_of(cases[i].preset);

@@ -1,10 +1,6 @@
 /* What surrounds a profile: the ranges of train.profile, its shapes, its table
  * and its file. */
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "src/base/fsio.h"
 #include "src/train/profile/profile_file.h"

@@ -3,9 +3,6 @@
 #include "src/base/real.h"
 
 #include <float.h>
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "src/base/digest.h"
 #include "src/base/rng.h"

@@ -2,7 +2,6 @@
  * the number of ranks. Every rank computes the tree for its interval itself, so
  * runs with 1, 2, 3, 4, ... ranks that all pass prove equality; so do runs on
  * one node and on several (node_fixture.h). */
-#include <stdlib.h>
 
 #include "src/base/log.h"
 #include "src/parallel/shared_weights.h"

@@ -1,6 +1,5 @@
 /* What lies beside the moments, and sums of squares of tensors and rows: the
  * bits of one rank with every strategy on any number of ranks. */
-#include <math.h>
 
 #include "src/parallel/norms.h"
 #include "tests/replica_fixture.h"

@@ -1,6 +1,5 @@
 /* Every strategy on any number of ranks has the bits of one rank: gradients,
  * norm, weights, moments. */
-#include <math.h>
 
 #include "src/parallel/optimizer/optimizer_whole.h"
 #include "tests/replica_fixture.h"

@@ -1,8 +1,6 @@
 /* Ranks that compute together, where a rank has several chunks of sequences or
  * some of the experts only, have the bits of one rank: gradients, norm,
  * weights, moments. */
-#include <stdio.h>
-#include <unistd.h>
 
 #include "tests/replica_fixture.h"
 

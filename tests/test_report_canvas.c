@@ -1,8 +1,4 @@
 /* Plots as SVG: texts are escaped, numbers are numbers. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/report/plot.h"
 #include "src/report/top_frame.h"

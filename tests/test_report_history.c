@@ -1,12 +1,7 @@
 /* The reader of run directories on files made by hand: steps that were done
  * again, torn and foreign lines, files that grow, and an account of time that
  * adds up to the wall time exactly. */
-#include <math.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "src/base/fsio.h"
 #include "src/report/line_tail.h"

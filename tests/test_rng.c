@@ -1,9 +1,5 @@
 #include "src/base/rng.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/tap.h"
 
 /* The known answers that Random123 publishes for philox4x32-10. */

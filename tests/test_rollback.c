@@ -1,8 +1,5 @@
 /* Which batches rollbacks leave out, and that state and ledger give them back.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/base/rng.h"
 #include "src/train/run/rollback.h"

@@ -2,12 +2,6 @@
  * back whole and in pieces, one file and several, and files that lie. */
 #include "src/formats/safetensors/safetensors.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "src/base/fsio.h"
 #include "src/base/rng.h"
 #include "src/formats/safetensors/half.h"

@@ -1,9 +1,6 @@
 /* The choice of tokens: distributions beside a plain reference, draws beside
  * their distribution. tests/interop/generate.sh has transformers in its place.
  */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/base/rng.h"
 #include "src/infer/sample.h"

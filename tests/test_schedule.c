@@ -1,7 +1,6 @@
 /* Learning-rate multipliers against values worked out by hand, and durations of
  * settings as steps. */
 #include <stddef.h>
-#include <string.h>
 
 #include "src/train/settings/schedule.h"
 #include "src/train/settings/trainer_schedule.h"

@@ -1,4 +1,3 @@
-#include <unistd.h>
 
 #include "tests/settings_fixture.h"
 

@@ -1,5 +1,4 @@
 /* Who owns what: every slot and element has exactly one owner, balanced. */
-#include <stdint.h>
 
 #include "kernels/kernels.h"
 #include "src/parallel/owner.h"

@@ -1,17 +1,12 @@
 /* squeue is a script of the test, first in PATH. */
 #include "src/job/slurm.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "src/base/fsio.h"
 #include "tests/tap.h"
 
-static char folder[FSIO_PATH_MAX];
+static const char *folder;
 
 static void fake_squeue(const char *body)
 {
@@ -156,16 +151,11 @@ static void test_squeue(void)
 int main(void)
 {
     char path[2048];
-    const char *base = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%.800s/test_slurm.XXXXXX",
-             base != NULL ? base : "/tmp");
-    if (mkdtemp(folder) == NULL)
-        return 1;
+    folder = tap_folder();
     snprintf(path, sizeof path, "%s:/usr/bin:/bin", folder);
     setenv("PATH", path, 1);
     test_parse();
     test_environment();
     test_squeue();
-    fsio_remove_tree(folder);
     return tap_done();
 }

@@ -1,8 +1,5 @@
 /* What counts as an intervention of the last steps, and that the count comes
  * back from a state. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/train/listeners/spike_budget.h"
 #include "tests/tap.h"

@@ -1,7 +1,5 @@
 /* Which GPUs ranks have: as one host of up to 4 ranks, by what they say of
  * their devices. */
-#include <stdio.h>
-#include <string.h>
 
 #include "src/base/log.h"
 #include "src/train/start/start.h"

@@ -1,9 +1,6 @@
 /* Combinations of settings, one of which needs another: each is refused, told
  * to change nothing, or works; none is taken without a word. */
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/idle_fixture.h"
 #include "tests/tap.h"
 #include "src/train/start/start_settings.h"

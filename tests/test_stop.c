@@ -2,12 +2,8 @@
 #include "src/job/stop.h"
 
 #include <signal.h>
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/job/ledger.h"

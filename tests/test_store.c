@@ -1,6 +1,5 @@
 /* Files from file://, http:// and s3:// against a server that fails in every
  * way it can. */
-#include <math.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
@@ -12,7 +11,7 @@
 
 #define BYTES 300000
 
-static char *folder;
+static const char *folder;
 static uint8_t content[BYTES];
 static struct http_server server;
 
@@ -314,7 +313,7 @@ static void test_s3(void)
 int main(void)
 {
     log_init("test", -1, LOG_ERROR);
-    folder = fixture_folder();
+    folder = tap_folder();
     for (size_t i = 0; i < BYTES; i++)
         content[i] = (uint8_t)(i * i >> 7);
     static const char *const places[] = { "shard.mds", "sub/shard.mds",
@@ -337,6 +336,5 @@ int main(void)
     test_signature();
     test_s3();
     http_server_stop(&server);
-    fsio_remove_tree(folder);
     return tap_done();
 }

@@ -2,9 +2,6 @@
  * and 2.4); tests/interop/order.sh compares thousands of epochs. */
 #include "src/data/set/streaming_order.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/tap.h"
 
 static const int64_t shards[] = { 5, 4, 6 };
@@ -138,31 +135,16 @@ static void test_refused(void)
         int count;
         struct streaming_order_spec spec;
     } list[] = {
-        { "a batch beyond an epoch",
-          "batch of 11",
-          plain,
-          1,
-          { .algorithm = STREAMING_PY1S, .nodes = 1, .batch = 11 } },
-        { "some proportions",
-          "1 of 2",
-          plain,
-          2,
-          { .algorithm = STREAMING_PY1S, .nodes = 1, .batch = 1 } },
-        { "no sample at all",
-          "no sample",
-          &none,
-          1,
-          { .algorithm = STREAMING_PY1S, .nodes = 1, .batch = 1 } },
-        { "an endless epoch",
-          "too long",
-          &much,
-          1,
-          { .algorithm = STREAMING_PY1S, .nodes = 1, .batch = 1 } },
-        { "py1e beyond the samples",
-          "canonical_nodes",
-          plain,
-          1,
-          { .algorithm = STREAMING_PY1E, .nodes = 11, .batch = 1 } },
+        { "a batch beyond an epoch", "batch of 11", plain, 1,
+          TUPLE(.algorithm = STREAMING_PY1S, .nodes = 1, .batch = 11) },
+        { "some proportions", "1 of 2", plain, 2,
+          TUPLE(.algorithm = STREAMING_PY1S, .nodes = 1, .batch = 1) },
+        { "no sample at all", "no sample", &none, 1,
+          TUPLE(.algorithm = STREAMING_PY1S, .nodes = 1, .batch = 1) },
+        { "an endless epoch", "too long", &much, 1,
+          TUPLE(.algorithm = STREAMING_PY1S, .nodes = 1, .batch = 1) },
+        { "py1e beyond the samples", "canonical_nodes", plain, 1,
+          TUPLE(.algorithm = STREAMING_PY1E, .nodes = 11, .batch = 1) },
         { "a tiny block",
           "shuffle_block",
           plain,

@@ -2,11 +2,6 @@
  * of several ranks' parts: each node and each GPU counts once. */
 #include <libgen.h>
 #include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"

@@ -1,16 +1,12 @@
 /* squeue is a script of the test that prints what a file says. */
 #include "src/job/slurm.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "src/base/fsio.h"
 #include "tests/tap.h"
 
-static char folder[FSIO_PATH_MAX];
+static const char *folder;
 
 static void answer(const char *text)
 {
@@ -36,13 +32,9 @@ int main(void)
         { "no limit", "echo 7 UNLIMITED", false, false },
         { "no answer", "exit 1", false, false },
     };
-    const char *base = getenv("TMPDIR");
     char path[2048];
     struct time_left left;
-    snprintf(folder, sizeof folder, "%.800s/test_time_left.XXXXXX",
-             base != NULL ? base : "/tmp");
-    if (mkdtemp(folder) == NULL)
-        return 1;
+    folder = tap_folder();
     snprintf(path, sizeof path, "%s:/usr/bin:/bin", folder);
     setenv("PATH", path, 1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -69,6 +61,5 @@ int main(void)
     tap_ok(!time_left_under(&left, 100), "never an answer: nothing is known");
     left.asked_at -= 301;
     tap_ok(time_left_under(&left, 100), "but it is asked again");
-    fsio_remove_tree(folder);
     return tap_done();
 }

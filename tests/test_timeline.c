@@ -3,7 +3,6 @@
 #include "src/base/timeline.h"
 
 #include <pthread.h>
-#include <string.h>
 
 #include "src/base/clock.h"
 #include "tests/tap.h"

@@ -3,8 +3,6 @@
 #include "src/data/prepare/tokenize.h"
 
 #include <dirent.h>
-#include <math.h>
-#include <unistd.h>
 
 #include "src/data/set/dataset.h"
 #include "src/data/prepare/census.h"
@@ -500,7 +498,7 @@ static void test_progress(void)
 
 int main(void)
 {
-    char *folder = fixture_folder();
+    const char *folder = tap_folder();
     write_files(folder);
     test_tokenizer();
     test_documents(folder);
@@ -513,6 +511,5 @@ int main(void)
     test_describe(folder);
     test_adopt(folder);
     test_progress();
-    fixture_need(fsio_remove_tree(folder));
     return tap_done();
 }

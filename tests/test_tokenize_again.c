@@ -2,7 +2,6 @@
  * of an undisturbed one, whatever the number of threads, the kind of input and
  * the way of cutting; and what a sample is made of. */
 #include <dirent.h>
-#include <unistd.h>
 
 #include "src/base/digest.h"
 #include "src/base/rng.h"
@@ -246,10 +245,9 @@ static void test_samples(const char *folder)
 
 int main(void)
 {
-    char *folder = fixture_folder();
+    const char *folder = tap_folder();
     test_again(folder);
     test_changed(folder);
     test_samples(folder);
-    fixture_need(fsio_remove_tree(folder));
     return tap_done();
 }

@@ -1,6 +1,5 @@
 /* Tokenizers of files: tokens as the Hugging Face library 0.23.3 gives them for
  * the same files, texts back, cuts, and what is refused. */
-#include <unistd.h>
 
 #include "src/base/rng.h"
 #include "tests/tokenizer_fixture.h"
@@ -602,7 +601,7 @@ static void test_memory(void)
 
 int main(void)
 {
-    folder = fixture_folder();
+    folder = tap_folder();
     test_golden();
     test_memory();
     for (int p = GPT2; p <= NONE; p++) {
@@ -621,6 +620,5 @@ int main(void)
     test_refused();
     test_converted();
     test_hostile_files();
-    fsio_remove_tree(folder);
     return tap_done();
 }

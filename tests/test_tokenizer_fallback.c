@@ -395,7 +395,7 @@ static void test_growth(void)
 
 int main(void)
 {
-    folder = fixture_folder();
+    folder = tap_folder();
     test_golden();
     for (int kind = 0; kind < FALLBACK_KINDS; kind++)
         test_texts(kind);
@@ -406,6 +406,5 @@ int main(void)
     test_properties();
     test_refused();
     test_growth();
-    fsio_remove_tree(folder);
     return tap_done();
 }

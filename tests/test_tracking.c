@@ -2,12 +2,6 @@
  * that fail, hang or go back. The sinks here are played. */
 #include "src/tracking/tracking.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "tests/tap.h"

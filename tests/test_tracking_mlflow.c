@@ -2,14 +2,9 @@
  * run that is new, goes on, was deleted; limits of a request; credentials;
  * refusals. */
 #include <arpa/inet.h>
-#include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "src/base/log.h"
 #include "src/tracking/tracking_sink.h"

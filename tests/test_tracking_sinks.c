@@ -2,13 +2,8 @@
  * here by hand, CSV, Prometheus' text, MLflow's folders; what an attempt that
  * was cut off leaves, links, and addresses that cannot be meant. */
 #include <fcntl.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "src/base/log.h"
 #include "src/tracking/tracking_events.h"

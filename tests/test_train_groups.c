@@ -1,6 +1,5 @@
 /* optimizer.groups: what a group has of its own, what is refused, and whose
  * settings count as used. */
-#include <string.h>
 
 #include "src/model/params.h"
 #include "src/train/settings/train_settings.h"

@@ -2,10 +2,6 @@
  * what does not fit is told with what does. */
 #include "src/train/plan/train_memory.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/tap.h"
 #include "src/train/start/start_settings.h"
 

@@ -2,9 +2,6 @@
 #include "src/train/settings/train_settings.h"
 #include "src/train/start/start_settings.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "src/data/set/dataset.h"
 #include "src/train/plan/trainer_backend.h"
 #include "src/train/start/start_fixed.h"
@@ -264,7 +261,7 @@ static void test_stored(struct train_settings *s)
     const int64_t lengths[] = { 8 };
     char path[FSIO_PATH_MAX + 8];
     char hash[65] = "";
-    const char *folder = fixture_folder();
+    const char *folder = tap_folder();
     fixture_dataset(folder, "data", lengths, 1, 1 << 20, false);
     snprintf(path, sizeof path, "%s/data", folder);
     tap_ok(dataset_open(path, &data) == ERR_OK, "a data set");
@@ -286,7 +283,6 @@ static void test_stored(struct train_settings *s)
         json_decref(fixed);
     }
     dataset_close(data);
-    fsio_remove_tree(folder);
 }
 
 /* Of settings that were added later, a run that does not tell them has the
@@ -309,7 +305,7 @@ static void test_added(struct train_settings *s)
     static struct run run;
     const int64_t lengths[] = { 8 };
     char path[FSIO_PATH_MAX + 8];
-    const char *folder = fixture_folder();
+    const char *folder = tap_folder();
     fixture_dataset(folder, "data", lengths, 1, 1 << 20, false);
     snprintf(path, sizeof path, "%s/data", folder);
     tap_ok(dataset_open(path, &data) == ERR_OK, "a data set");
@@ -330,7 +326,6 @@ static void test_added(struct train_settings *s)
         json_decref(state);
     }
     dataset_close(data);
-    fsio_remove_tree(folder);
 }
 
 static void test_local(void)

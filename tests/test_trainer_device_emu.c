@@ -1,8 +1,6 @@
 /* Training on a device whose tensors the host can't touch and where everything
  * is done late (cuda_emulator_memory.h): against the processor, and to the same
  * bits after saving, ending and loading. */
-#include <math.h>
-#include <unistd.h>
 
 #include "src/base/log.h"
 #include "src/model/model.h"
@@ -296,7 +294,7 @@ int main(int argc, char **argv)
         return 1;
     for (int i = 0; i < SAMPLES; i++)
         lengths[i] = SEQ_LEN;
-    world.folder = fixture_folder();
+    world.folder = tap_folder();
     fixture_dataset(world.folder, "data", lengths, SAMPLES, 1 << 20, false);
     enum err rc =
         run_to(&world, "cpu", "hardware.backend=cpu", STEPS, &reference);
@@ -311,6 +309,5 @@ int main(int argc, char **argv)
     tap_ok(rc == ERR_OK, "the processor trains experts");
     test_variant(&world, &experts, &reference);
     comm_destroy(world.comm);
-    fsio_remove_tree(world.folder);
     return tap_done();
 }

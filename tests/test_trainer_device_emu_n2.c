@@ -1,7 +1,6 @@
 /* Ranks that train together on devices whose tensors the host can't touch and
  * where everything is done late (cuda_emulator_memory.h): with every strategy
  * each step has the bits of one rank alone on such a device. */
-#include <string.h>
 
 #include "src/model/model.h"
 #include "src/train/loop/trainer.h"

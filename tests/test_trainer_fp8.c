@@ -2,10 +2,6 @@
  * their history through a checkpoint's state. */
 #include "src/train/run/trainer_fp8.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/tap.h"
 
 #define COUNT 12 /* of one block */
@@ -20,33 +16,27 @@ static const struct {
     int steps;
     float x, dy; /* scales */
 } cases[] = {
-    { "nothing yet", { 0.0f }, 0, 1.0f, 1.0f },
-    { "zeros", { 0.0f, 0.0f }, 2, 1.0f, 1.0f },
-    { "one", { 1.0f }, 1, 256.0f, 32768.0f },
-    { "exactly the largest", { 448.0f }, 1, 1.0f, 128.0f },
-    { "a bit more", { 0x1.c00002p+8f }, 1, 0.5f, 64.0f },
-    { "a bit less", { 0x1.bffffep+8f }, 1, 1.0f, 128.0f },
-    { "the gradients' largest", { 57344.0f }, 1, 0x1p-7f, 1.0f },
-    { "a power of two times it", { 3.5f }, 1, 128.0f, 16384.0f },
-    { "the largest counts", { 2.0f, 7.0f, 3.0f }, 3, 64.0f, 8192.0f },
-    { "zeros do not", { 7.0f, 0.0f, 0.0f }, 3, 64.0f, 8192.0f },
+    { "nothing yet", TUPLE(0.0f), 0, 1.0f, 1.0f },
+    { "zeros", TUPLE(0.0f, 0.0f), 2, 1.0f, 1.0f },
+    { "one", TUPLE(1.0f), 1, 256.0f, 32768.0f },
+    { "exactly the largest", TUPLE(448.0f), 1, 1.0f, 128.0f },
+    { "a bit more", TUPLE(0x1.c00002p+8f), 1, 0.5f, 64.0f },
+    { "a bit less", TUPLE(0x1.bffffep+8f), 1, 1.0f, 128.0f },
+    { "the gradients' largest", TUPLE(57344.0f), 1, 0x1p-7f, 1.0f },
+    { "a power of two times it", TUPLE(3.5f), 1, 128.0f, 16384.0f },
+    { "the largest counts", TUPLE(2.0f, 7.0f, 3.0f), 3, 64.0f, 8192.0f },
+    { "zeros do not", TUPLE(7.0f, 0.0f, 0.0f), 3, 64.0f, 8192.0f },
     { "sixteen batches long",
-      { 7.0f, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 },
-      16,
-      64.0f,
+      TUPLE(7.0f, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1), 16, 64.0f,
       8192.0f },
     { "and no longer",
-      { 7.0f, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 },
-      17,
-      256.0f,
+      TUPLE(7.0f, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1), 17, 256.0f,
       32768.0f },
     { "then zeros are all there is",
-      { 7.0f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 },
-      17,
-      1.0f,
+      TUPLE(7.0f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), 17, 1.0f,
       1.0f },
-    { "the smallest there is", { 0x1p-149f }, 1, 0x1p60f, 0x1p60f },
-    { "the largest there is", { 0x1.fffffep+127f }, 1, 0x1p-60f, 0x1p-60f },
+    { "the smallest there is", TUPLE(0x1p-149f), 1, 0x1p60f, 0x1p60f },
+    { "the largest there is", TUPLE(0x1.fffffep+127f), 1, 0x1p-60f, 0x1p-60f },
 };
 
 struct world {

@@ -2,8 +2,6 @@
  * as without, the device's lane beside the host's, graphs before and after the
  * range and none within. */
 #include <jansson.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "src/base/log.h"
 #include "src/model/model.h"
@@ -167,7 +165,7 @@ int main(int argc, char **argv)
         return 1;
     for (int i = 0; i < SAMPLES; i++)
         lengths[i] = SEQ_LEN;
-    const char *folder = fixture_folder();
+    const char *folder = tap_folder();
     fixture_dataset(folder, "data", lengths, SAMPLES, 1 << 20, false);
     tap_is_int(run(comm, folder, "off", "", &off), ERR_OK, "a run without");
     tap_is_int(run(comm, folder, "on", "3ba-4ba", &on), ERR_OK, "and with");
@@ -178,6 +176,5 @@ int main(int argc, char **argv)
     test_trace(folder);
     test_table(folder);
     comm_destroy(comm);
-    fsio_remove_tree(folder);
     return tap_done();
 }

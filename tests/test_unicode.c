@@ -2,9 +2,6 @@
  * system, whatever its libraries know. */
 #include "src/text/unicode.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "src/base/digest.h"
 #include "src/text/tokenizer/normalizer.h"
 #include "src/text/tokenizer/pretoken_regex.h"

@@ -1,8 +1,5 @@
 #include "src/base/units.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "src/base/rng.h"
 #include "tests/tap.h"
 

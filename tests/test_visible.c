@@ -1,6 +1,4 @@
 /* What a terminal would obey is written out, and nothing else is changed. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/text/unicode.h"
 #include "tests/tap.h"

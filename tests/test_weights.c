@@ -20,7 +20,7 @@ static const struct replica_options zero1 = { .strategy = REPLICA_ZERO1,
 
 static enum err prepare(struct place *place)
 {
-    if (weights_fixture_folder(place->dir) == NULL)
+    if (fsio_path(place->dir, "%s", tap_folder()) != ERR_OK)
         return err_errno("a folder");
     TRY(comm_create("self", NULL, NULL, 60.0, &place->comm));
     TRY(fsio_path(place->run, "%s/run", place->dir));
@@ -287,6 +287,5 @@ int main(void)
     }
     params_destroy(place.params);
     comm_destroy(place.comm);
-    (void)fsio_remove_tree(place.dir);
     return tap_done();
 }

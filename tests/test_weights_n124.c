@@ -266,14 +266,12 @@ int main(int argc, char **argv)
     log_init("test", world.rank, LOG_ERROR);
     if (world.rank > 0)
         tap_silence();
-    if (world.rank == 0 && weights_fixture_folder(world.dir) == NULL)
+    if (world.rank == 0 && fsio_path(world.dir, "%s", tap_folder()) != ERR_OK)
         tap_ok(false, "no folder for the test");
     (void)comm_broadcast(world.comm, world.dir, sizeof world.dir, 0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         test_case(&world, i);
     (void)comm_agree(world.comm, ERR_OK);
-    if (world.rank == 0)
-        (void)fsio_remove_tree(world.dir);
     comm_destroy(world.comm);
     return tap_done();
 }

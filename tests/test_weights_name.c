@@ -2,8 +2,6 @@
  * breaks a table. */
 #include "src/formats/weights.h"
 
-#include <string.h>
-
 #include "tests/tap.h"
 
 static const struct {

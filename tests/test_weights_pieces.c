@@ -559,7 +559,7 @@ static void test_not_in_gguf(void)
 
 int main(void)
 {
-    folder = fixture_folder();
+    folder = tap_folder();
     test_folders();
     test_about();
     test_others();
@@ -567,6 +567,5 @@ int main(void)
     test_gguf();
     test_our_names_in_gguf();
     test_not_in_gguf();
-    fixture_need(fsio_remove_tree(folder));
     return tap_done();
 }

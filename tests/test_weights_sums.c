@@ -3,9 +3,6 @@
  * refused. */
 #include "src/formats/weights_sums.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "src/base/digest.h"
 #include "src/base/rng.h"
 #include "tests/weights_fixture.h"

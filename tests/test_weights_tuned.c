@@ -73,7 +73,7 @@ static enum err prepare(struct place *place)
 {
     struct weights *weights = NULL;
     struct weights_sums *sums = NULL;
-    if (weights_fixture_folder(place->dir) == NULL)
+    if (fsio_path(place->dir, "%s", tap_folder()) != ERR_OK)
         return err_errno("a folder");
     TRY(comm_create("self", NULL, NULL, 60.0, &place->comm));
     TRY(fsio_path(place->run, "%s/run", place->dir));
@@ -400,6 +400,5 @@ int main(void)
     json_decref(place.sums);
     params_destroy(place.params);
     comm_destroy(place.comm);
-    (void)fsio_remove_tree(place.dir);
     return tap_done();
 }

@@ -135,7 +135,7 @@ $(REPLAYS): $(B)/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(B)/
 
 # what reads data, by clang with its fuzzer; no OpenMP, whose library clang may lack,
 # and of the kernels, which compute nothing there, the set that compiles quickly
-$(FUZZERS:%=$(B)/fuzz_%): $(B)/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(LIB)
+$(FUZZERS:%=$(B)/fuzz_%): $(B)/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/tap.o $(LIB)
 	$(call link,-fsanitize=fuzzer)
 
 define wrapper

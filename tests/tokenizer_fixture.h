@@ -2,10 +2,6 @@
  * merges from 256 on, and added tokens behind them. */
 #pragma once
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "src/text/tokenizer/bpe.h"
 #include "src/text/tokenizer/tokenizer.h"
 #include "src/text/unicode.h"

@@ -31,7 +31,7 @@ static inline void world_make_data(struct world *world, int samples,
     int64_t lengths[WORLD_SAMPLES_MAX];
     for (int i = 0; i < samples; i++)
         lengths[i] = seq_len;
-    snprintf(world->folder, sizeof world->folder, "%s", fixture_folder());
+    snprintf(world->folder, sizeof world->folder, "%s", tap_folder());
     fixture_dataset(world->folder, "data", lengths, samples, 1 << 20, false);
 }
 
@@ -56,8 +56,6 @@ static inline int world_main(int argc, char **argv, int samples,
         return 1;
     tests(&world);
     comm_barrier(world.comm);
-    if (world.rank == 0)
-        fsio_remove_tree(world.folder);
     comm_destroy(world.comm);
     return tap_done();
 }

@@ -2,11 +2,6 @@
  * replica of some strategy on all ranks of a communicator. */
 #pragma once
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "kernels/kernels.h"
@@ -21,15 +16,6 @@
 
 #define FIXTURE_SEED 17
 #define FIXTURE_STEP 3
-
-/* mkdtemp; the caller removes it with fsio_remove_tree(). */
-static inline char *weights_fixture_folder(char path[FSIO_PATH_MAX])
-{
-    const char *base = getenv("TMPDIR");
-    enum err rc = fsio_path(path, "%s/tessera-weights.XXXXXX",
-                            base != NULL ? base : "/tmp");
-    return rc == ERR_OK ? mkdtemp(path) : NULL;
-}
 
 /* Two blocks of the preset, of 300 tokens. */
 static inline enum err weights_fixture_config(const char *preset,

@@ -2,7 +2,6 @@
  * back, and the parts of a cut text give the tokens of the whole. The first byte
  * chooses file and flags. */
 #include <assert.h>
-#include <stdint.h>
 
 #include "src/base/array.h"
 #include "tests/tokenizer_fallback.h"
@@ -24,7 +23,7 @@ static struct both *open_all(void)
 {
     static struct both all[FILES];
     char path[FSIO_PATH_MAX];
-    const char *folder = fixture_folder();
+    const char *folder = tap_folder();
     fixture_need(fsio_path(path, "%s/tokenizer.json", folder));
     for (int f = 0; f < FILES; f++) {
         bool more = f > NONE;

@@ -3,10 +3,6 @@
  * tests/fuzz/corpus/NAME, where NAME is what the program is called; other
  * files, such as those of a crash, are arguments. */
 #include <dirent.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "src/base/fsio.h"
 #include "tests/tap.h"

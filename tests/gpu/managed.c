@@ -2,8 +2,6 @@
 #include "tests/gpu/managed.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "tests/gpu/managed_again.h"
 #include "tests/tap.h"

@@ -2,9 +2,6 @@
  * fp64 at the shapes of production, forward and backward: a wrong sign, slope,
  * mask or stride of a graph. Backward goes through the batch in parts, and
  * through long samples in slices of heads, as cuda_dnn_attention.h says. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/cuda/device/cuda.h"
 #include "kernels/cuda/libraries/cuda_attention_choice.h"

@@ -1,7 +1,6 @@
 /* test_nccl: tensors between GPUs by the real NCCL, a GPU for each rank (start
  * it with tests/mpirun), and the rates of what a step does, to be read beside
  * those of nccl-tests (bus bandwidth) and a step's time. */
-#include <stdio.h>
 
 #include "kernels/kernels.h"
 #include "src/base/clock.h"

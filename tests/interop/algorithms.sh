@@ -1,10 +1,6 @@
 #!/bin/bash
-# Each algorithm (src/train/settings/algorithm_settings.h) beside the same in PyTorch:
-# losses and weights of 20 steps of a small model, within 1e-5. The libraries
-# come from the Python package index into TESSERA_INTEROP_DIR (default
-# build/peers) and stay there; without them the test is skipped.
-set -u
-
+# Each algorithm (src/train/settings/algorithm_settings.h) beside the same in
+# PyTorch: losses and weights of 20 steps of a small model, within 1e-5.
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 

@@ -2,11 +2,7 @@
 # What every model card tells a user to type, with what we export: a chat by
 # apply_chat_template and generate(**...), a batch that is filled up, a pipeline;
 # with transformers, of folders, of GGUF files, and of adapters with peft. Answers,
-# ends, padding and sampling are those of the model that went in. The libraries
-# come from the Python package index into TESSERA_INTEROP_DIR (default
-# build/peers) and stay there; without them the test is skipped.
-set -u
-
+# ends, padding and sampling are those of the model that went in.
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 

@@ -2,10 +2,7 @@
 # Chat templates beside Jinja with the settings of the Hugging Face library: those
 # released templates that llama.cpp tests with, out of the source package of
 # llama-cpp-python (70 MB), in conversations without tools. TESSERA_TEMPLATES names
-# a folder with others. Packages come from the Python package index; without it the
-# test is skipped.
-set -u
-
+# a folder with others.
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 CHAT=$BIN/../interop/chat

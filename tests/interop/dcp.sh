@@ -11,8 +11,6 @@
 #   durable  until every rank's files are synced and the checkpoint is complete;
 #            what a sync(2) right after that still takes is printed too
 #   load     from the disk: the files were dropped from the page cache
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 SIDE=$BIN/../interop/side

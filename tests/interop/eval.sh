@@ -4,8 +4,6 @@
 # without it the test is skipped. The package, its libraries and the model,
 # SmolLM2, come from the package index, as venv.bash says. eval.py tells how many
 # examples are compared.
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 EVAL=$BIN/tessera-eval

@@ -2,12 +2,8 @@
 # Fine-tuning data and learned tokenizers beside the Hugging Face libraries: chat
 # templates beside transformers' apply_chat_template, masks and packing beside LLM
 # Foundry's rules, restated in finetune.py, and vocabularies beside BpeTrainer's.
-# The libraries come from the Python package index into a virtual environment under
-# TESSERA_INTEROP_DIR (default build/peers) and stay there; without them the test
-# is skipped. TESSERA_FINETUNE names a folder with JSON lines to use as well, such as
-# LLM Foundry's scripts/data_prep.
-set -u
-
+# TESSERA_FINETUNE names a folder with JSON lines to use as well, such as LLM
+# Foundry's scripts/data_prep.
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 PEER=finetune.py

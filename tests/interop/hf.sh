@@ -1,10 +1,5 @@
 #!/bin/bash
 # Files of the safetensors library and configurations of transformers, both ways.
-# The libraries come from the Python package index into a virtual environment
-# under TESSERA_INTEROP_DIR (default build/peers) and stay there; without them
-# the test is skipped.
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 PEER=hf.py

@@ -1,6 +1,9 @@
 # shellcheck shell=bash disable=SC2034 # variables of the scripts beside it
 # What the scripts beside this file share: HERE, their folder; BIN, the programs;
 # PEER, what `python` runs; WORK, a folder of their own; and test points in TAP.
+# Libraries and models come from the Python package index into TESSERA_INTEROP_DIR
+# (default build/peers) and stay there (venv.bash); without them a test is skipped.
+set -u
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}

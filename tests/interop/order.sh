@@ -3,8 +3,6 @@
 # seeds and settings, each epoch compared sample by sample. The library comes
 # from the Python package index as in streaming.sh; without it the test is
 # skipped. CASES (2000) of each kind, SEED (1).
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 PROGRAM=$BIN/../interop/order

@@ -4,8 +4,6 @@
 # TESSERA_CHROMIUM, one that is installed, or Debian's package, unpacked into
 # TESSERA_INTEROP_DIR (default build/peers), where it stays; without any the
 # test is skipped. No root is needed.
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 ROOT=${TESSERA_INTEROP_DIR:-$HERE/../../build/peers}/chromium

@@ -4,8 +4,6 @@
 # under TESSERA_INTEROP_DIR (default build/peers), where it stays; without it
 # the test is skipped.
 # shellcheck disable=SC2317 # functions that check calls
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 

@@ -3,8 +3,6 @@
 # Foundry and llm.c in plain Python at random points, PyTorch's own schedulers
 # where one is the same, and Composer's and LLM Foundry's code (venv.bash; what is
 # not there is skipped).
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 PROGRAM=$BIN/../interop/schedules

@@ -1,11 +1,7 @@
 #!/bin/bash
 # The loss of a batch of fine-tuning data, packed and not, with the weights of a
 # Hugging Face folder: a run's first step beside transformers and the mean over the
-# learned tokens. The libraries come from the Python package index into a virtual
-# environment under TESSERA_INTEROP_DIR (default build/peers) and stay there;
-# without them the test is skipped. TESSERA_MODEL names a folder to use as well.
-set -u
-
+# learned tokens. TESSERA_MODEL names a folder to use as well.
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 RECORDS=24

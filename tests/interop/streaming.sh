@@ -1,10 +1,6 @@
 #!/bin/bash
-# Data sets, both ways, between tessera-data and Python's Streaming library. The
-# library comes from the Python package index into a virtual environment under
-# TESSERA_INTEROP_DIR (default build/peers) and stays there; without it the
-# test is skipped. PyTorch is not installed: see mds.py.
-set -u
-
+# Data sets, both ways, between tessera-data and Python's Streaming library. PyTorch
+# is not installed: see mds.py.
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 PEER=mds.py

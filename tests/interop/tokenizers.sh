@@ -4,8 +4,6 @@
 # build/peers) and stays there; without it the test is skipped. It trains files of
 # several kinds; TESSERA_TOKENIZERS names more, such as a released model's. Rates
 # are printed: ten times the library's or more, per core, on the same text.
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 PEER=tokens.py

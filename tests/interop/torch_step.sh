@@ -9,8 +9,6 @@
 # All spin for a moment and then sleep, as our programs do by themselves:
 # PyTorch's default, threads that spin, takes twice as long where others use the
 # machine.
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 STEP=$BIN/../interop/step

@@ -4,8 +4,6 @@
 # of it comes from the Python package index into TESSERA_INTEROP_DIR (default
 # build/peers) and stays there; without it the test is skipped.
 # shellcheck disable=SC2317 # functions that check calls
-set -u
-
 # shellcheck source=tests/interop/interop.bash
 . "$(dirname "$0")/interop.bash"
 export MLFLOW_ALLOW_FILE_STORE=true GIT_PYTHON_REFRESH=quiet OMP_NUM_THREADS=1

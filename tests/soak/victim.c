@@ -22,10 +22,6 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "checkpoint/files/ckpt_crash.h"
 #include "src/base/log.h"
