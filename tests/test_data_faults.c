@@ -12,7 +12,7 @@
 static const char text[] = "one two three\n--\nfour five six, seven eight\n--\n"
                            "nine ten eleven twelve thirteen fourteen\n";
 static const char lines[] =
-    "{\"text\": \"one two\"}\n\n{\"id\": 1, \"text\": "
+    "{\"text\": \"one two three four five six\"}\n\n{\"id\": 1, \"text\": "
     "\"three \\u00e9 four five six seven eight nine\"}\n";
 static const char talks[] =
     "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": "

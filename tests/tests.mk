@@ -24,10 +24,9 @@ TESTS_N  := $(shell printf '%s\n' $(TEST_BIN) | grep -E '_n[1-8]+$$')
 TESTS_1  := $(filter-out $(TESTS_N),$(TEST_BIN))
 WRAPPERS := $(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(t)),$(t).np$(n).t))
 TESTS_EMU := $(foreach t,$(TEST_BIN),$(if $(findstring _emu,$(t)),$(t)))
-# Jobs on Slurm mostly wait, as do checks of health and killed checkpoints: they run
-# one after the other beside all other tests, in two lanes of about the same time. A
-# third one was slower: waiting ranks take processors from those that compute.
-LANES    := -j2 --rules 'seq=tests/{slurm_*,cluster,ckpt_*,health_*,launch,comm_window,matrix}.bats' --rules 'seq=**'
+# Three lanes, in each one test after the other: jobs on Slurm, which mostly wait; what
+# else runs whole programs; tests in C (tests/DESIGN.md).
+LANES    := -j3 --rules 'seq=tests/{slurm_*,cluster}.bats' --rules 'seq=tests/*.{bats,t}' --rules 'seq=**'
 # fuzzers: make fuzz, and in make check their corpora alone
 FUZZERS  := $(sort $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c)))
 REPLAYS  := $(FUZZERS:%=$(B)/fuzz/%)
