@@ -75,6 +75,29 @@ same() {
     same whole out
 }
 
+@test "a journal whose numbers cannot be is damaged, and told" {
+    records 8000000 >a.jsonl
+    "$DATA" tokenize --threads 1 --out out --shard-bytes 100000 a.jsonl \
+        >log 2>&1 &
+    pid=$!
+    for _ in $(seq 400); do
+        [ -e .out.tokenize/set/shard.00002.mds ] && break
+        sleep 0.002
+    done
+    kill -KILL $pid
+    wait $pid || true
+    cp .out.tokenize/journal whole
+    for change in 's/"used":/&-/' 's/"samples":\([0-9]*,"eval\)/"samples":-1\1/' \
+        's/"file":/&-1/' 's/"file":/&2/' 's/"skip":/&-1/' 's/"offset":/&-1/'; do
+        sed "2,\$ $change" whole >.out.tokenize/journal
+        run "$DATA" tokenize --threads 1 --out out --shard-bytes 100000 a.jsonl
+        echo "$change: $output"
+        [ "$status" -eq 93 ]
+        [[ "$output" == *"journal:2: is damaged; --fresh begins the data set anew"* ]]
+    done
+    "$DATA" tokenize --fresh --out out --shard-bytes 100000 a.jsonl
+}
+
 @test "two at a time: the second one is refused" {
     records 8000000 >a.jsonl
     "$DATA" tokenize --out out --shard-bytes 300000 a.jsonl >log 2>&1 &

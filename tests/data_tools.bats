@@ -116,5 +116,8 @@ words() {
     fails 64 "one of --parts N and --fraction F" split --out x --parts 2 --fraction 0.5 set
     fails 64 "too few for 9999 parts" split --out x --parts 9999 set
     fails 64 "exists already" split --out parts --parts 2 set
+    echo hello >hello
+    "$DATA" tokenize --seq-len 32 --out one hello >one.made
+    fails 64 "one sample" split --out x --fraction 0.3 one
     [ ! -e x ]
 }

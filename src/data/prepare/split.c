@@ -131,7 +131,7 @@ static enum err split_parts(struct split *split)
         double wanted = (double)samples * split->options->fraction;
         int64_t eval = (int64_t)floor(wanted + 0.5);
         eval = eval < 1 ? 1 : eval > samples - 1 ? samples - 1 : eval;
-        if (eval < 1)
+        if (samples < 2)
             return err_set(ERR_USAGE,
                            "%s has one sample, which can't be "
                            "divided",

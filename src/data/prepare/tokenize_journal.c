@@ -199,6 +199,18 @@ static json_t *journal_put_mark(const struct tokenize_mark *mark)
                      "before", journal_put_result(&mark->before));
 }
 
+/* Whether text could be read on from there: who reads it asserts that. */
+static bool journal_is_mark(const struct tokenize_mark *mark, size_t files)
+{
+    const struct documents_place *place = &mark->place;
+    const struct tokenize_result *before = &mark->before;
+    return place->file >= 0 && place->file <= (int64_t)files &&
+           place->offset >= 0 && place->line >= 0 && place->skip >= 0 &&
+           mark->tokens >= 0 && before->bytes >= 0 && before->documents >= 0 &&
+           before->tokens >= 0 && before->samples >= 0 &&
+           before->eval_samples >= 0 && before->dropped >= 0;
+}
+
 static enum err journal_step(struct tokenize_journal *journal,
                              const json_t *step)
 {
@@ -221,6 +233,14 @@ static enum err journal_step(struct tokenize_journal *journal,
     return ERR_OK;
 }
 
+static enum err journal_damaged(const struct tokenize_journal *journal,
+                                int64_t line)
+{
+    return err_set(ERR_DATA,
+                   "%s:%lld: is damaged; --fresh begins the data set anew",
+                   journal->path, (long long)line);
+}
+
 /* Read the lines that there are; *good: bytes of them. */
 static enum err journal_lines(struct tokenize_journal *journal,
                               const char *folder, const json_t *header,
@@ -229,6 +249,7 @@ static enum err journal_lines(struct tokenize_journal *journal,
     enum err rc = ERR_OK;
     const char *at = text, *end = text + bytes;
     json_error_t problem;
+    size_t files = json_array_size(json_object_get(header, "inputs"));
     for (int64_t n = 1; rc == ERR_OK && at < end; n++) {
         const char *next = memchr(at, '\n', (size_t)(end - at));
         if (next == NULL)
@@ -238,13 +259,12 @@ static enum err journal_lines(struct tokenize_journal *journal,
         if (line == NULL && jsontext_wrong(&problem) == ERR_MEMORY)
             rc = err_set(ERR_MEMORY, "%s: %s", journal->path, problem.text);
         else if (!json_is_object(line))
-            rc = err_set(ERR_DATA,
-                         "%s:%lld: is damaged; --fresh begins the data set "
-                         "anew",
-                         journal->path, (long long)n);
+            rc = journal_damaged(journal, n);
         else
             rc = n == 1 ? journal_compare(folder, line, header)
                         : journal_step(journal, line);
+        if (rc == ERR_OK && !journal_is_mark(&journal->mark, files))
+            rc = journal_damaged(journal, n);
         json_decref(line);
         at = next + 1;
     }
