@@ -1,7 +1,7 @@
 /* NVML, the driver's library, opened when a check runs: its functions and types
  * as this program declares them, one file for all of it. Checks call it in a
  * process of their own, because it hangs when a GPU does; training, whose rank
- * hangs with its GPU anyway, in the rank (src/train/listeners/gpu_usage.h). */
+ * hangs with its GPU anyway, in the rank (src/train/listeners/on_system.c). */
 #pragma once
 
 #include <stdbool.h>

@@ -86,6 +86,14 @@ TABLE
     [ "$(value total)" -eq $((total + parity)) ]
 }
 
+@test "a shard degree that the ranks do not have is told" {
+    for strategy in auto zero3; do
+        plan 64 model.preset=mpt-tiny --ranks 2 parallel.shard_degree=4 \
+            parallel.strategy=$strategy
+        [[ "$output" == *"does not divide the 2 ranks"* ]]
+    done
+}
+
 @test "FLOPs per token by both conventions" {
     # N = 125311488, L = 12, d = 768, S = 2048
     plan 0 model.preset=mpt-125m --json

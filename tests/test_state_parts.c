@@ -192,6 +192,11 @@ static void test_whole(struct world *world, struct run *old, json_t *state)
                "%lld tokens left out of a step: %s", (long long)wrong,
                err_text());
     }
+    json_object_set_new(again, "tokens_left_out", json_integer(0));
+    json_object_set_new(again, "elapsed_s", json_real(-1.0));
+    tap_ok(state_parts_restore(&its, old->position.step, again) ==
+               ERR_CHECKPOINT,
+           "a run of less than no time: %s", err_text());
     trainer_destroy(its.run);
     json_decref(its.arithmetics);
     json_decref(again);

@@ -55,7 +55,7 @@ static enum err check_allowed(const struct arch_key *key, const json_t *value)
     char shown[80];
     bool found = false;
     json_t *allowed = json_loads(key->allowed, 0, NULL);
-    if (allowed == NULL)
+    if (allowed == NULL) /* the table's own text: it can be read */
         return err_set(ERR_MEMORY, "%s: out of memory", key->name);
     for (size_t i = 0; i < json_array_size(allowed); i++)
         found = found || same(json_array_get(allowed, i), value);
@@ -165,7 +165,7 @@ static enum err read_key(const struct arch_key *key, const json_t *root,
     if (key->absent[0] == '\0')
         return ERR_OK;
     json_t *otherwise = json_loads(key->absent, JSON_DECODE_ANY, NULL);
-    if (otherwise == NULL)
+    if (otherwise == NULL) /* the table's own text: it can be read */
         return err_set(ERR_MEMORY, "%s: out of memory", key->name);
     enum err rc = read_value(key, otherwise, values);
     json_decref(otherwise);

@@ -21,7 +21,7 @@ struct run_position {
                          had the same max_duration */
 
     /* Not in a checkpoint: one of the trainers before this one has asked that
-     * the run goes back (trainer_rollback.h); the same on all ranks. */
+     * the run goes back (trainer_data.h); the same on all ranks. */
     struct rollback_cause came_back;
     json_t *rollback_events; /* the ledger's; NULL: not read yet */
 };

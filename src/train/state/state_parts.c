@@ -49,10 +49,15 @@ static const char *uuid_of(const json_t *state)
 static enum err position_restore(struct state_run *its, const json_t *state)
 {
     struct run *run = its->run;
+    double elapsed_s = json_number_value(json_object_get(state, "elapsed_s"));
+    if (elapsed_s < 0.0)
+        return err_set(ERR_CHECKPOINT,
+                       "the checkpoint's elapsed_s is %g: go on from another "
+                       "one",
+                       elapsed_s);
     snprintf(run->uuid, sizeof run->uuid, "%s", uuid_of(state));
     run->position.step = its->step;
-    run->position.elapsed_s =
-        json_number_value(json_object_get(state, "elapsed_s"));
+    run->position.elapsed_s = elapsed_s;
     run->position.lr0 = json_number_value(json_object_get(state, "lr0"));
     return ERR_OK;
 }
