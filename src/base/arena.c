@@ -1,5 +1,10 @@
 /* Memory that is laid out by a plan and taken once. There is no free of a part:
- * an arena lives and dies as a whole. */
+ * an arena lives and dies as a whole.
+ *
+ * All of it is touched at once: Linux promises memory that it has not, and ends
+ * a process when the promise falls due, which would be in the middle of
+ * training. Pages of 2 MiB are asked for, since weights are read from end to
+ * end in each step, and a processor looks up a page before it reads from it. */
 #include "src/base/arena.h"
 
 #include <assert.h>

@@ -38,6 +38,7 @@ void buffer_free(struct buffer *buffer)
 
 enum err buffer_reserve(struct buffer *buffer, size_t more)
 {
+    assert(buffer->bytes <= buffer->capacity);
     if (more <= buffer->capacity - buffer->bytes)
         return ERR_OK;
     return array_room(&buffer->data, &buffer->capacity, buffer->bytes + more);

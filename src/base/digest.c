@@ -1,4 +1,4 @@
-/* SHA-256 by libcrypto. Bits that nobody forges are guarded by CRC32C
+/* SHA-256 by libcrypto, as it has the processor's instructions for it. Bits that nobody forges are guarded by CRC32C
  * (crc32c.c), which is faster. */
 #include "src/base/digest.h"
 

@@ -1,7 +1,9 @@
 /* Codes and texts of errors.
  *
  * Error texts are kept per thread, so that a worker's failure does not
- * overwrite the one being reported. */
+ * overwrite the one being reported. A text is made beside the stored one and
+ * then copied over it, because the stored one may be among the arguments: that
+ * is how a caller puts its own words around what it was told. */
 #include "src/base/err.h"
 
 #include <assert.h>

@@ -1,5 +1,13 @@
 /* Files and folders: whole reads, atomic writes, sync, removal. Large transfers
- * of checkpoints are checkpoint/files/ckpt_io.c. */
+ * of checkpoints are checkpoint/files/ckpt_io.c.
+ *
+ * A file that is replaced is at all times the old one or the new one. The new
+ * one is written under a name that nobody looks for, in the same folder, as
+ * rename() works within a file system alone. fsync() before the rename, or
+ * after a power cut the name may lead to a file without its bytes; fsync() of
+ * the folder after it, or the name itself may be lost. What may be lost is
+ * written without both. Network file systems tell of a full disk at fsync() or
+ * close() only, so both are checked. */
 #include "src/base/fsio.h"
 
 #include <assert.h>
@@ -271,6 +279,7 @@ enum err fsio_pwrite(int fd, const void *data, size_t bytes, int64_t offset,
 {
     assert(offset >= 0);
     const char *from = data;
+    assert(fd >= 0 && (data != NULL || bytes == 0));
     while (bytes > 0) {
         size_t want = bytes < FSIO_CHUNK_BYTES ? bytes : FSIO_CHUNK_BYTES;
         ssize_t n = pwrite(fd, from, want, (off_t)offset);
@@ -294,6 +303,7 @@ enum err fsio_pread(int fd, void *data, size_t bytes, int64_t offset,
 {
     assert(offset >= 0);
     char *to = data;
+    assert(fd >= 0 && (data != NULL || bytes == 0));
     while (bytes > 0) {
         size_t want = bytes < FSIO_CHUNK_BYTES ? bytes : FSIO_CHUNK_BYTES;
         ssize_t n = pread(fd, to, want, (off_t)offset);

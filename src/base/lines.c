@@ -1,5 +1,14 @@
 /* Appending to files of lines. What a line says, and whether it must be
- * durable, is its writer's business. */
+ * durable, is its writer's business.
+ *
+ * Three things must not go wrong. Lines of two processes must not mix: the file
+ * is open with O_APPEND and what is written is one writev(). Half a line, which
+ * a crash or a full disk has left, must cost itself alone: who finds that the
+ * file does not end with a newline writes one first, in the same call. And a
+ * full disk must not end a run of weeks for a line of its log: where
+ * lines_keep() was called, what finds no room waits in memory, a queue for each
+ * path, in the order in which it came, and the next line tries all of it again.
+ */
 #include "src/base/lines.h"
 
 #include <errno.h>
@@ -70,6 +79,7 @@ static enum err write_lines(int fd, const char *path, char *text, size_t bytes,
     *done = 0;
     if (end > 0 && pread(fd, &last, 1, end - 1) != 1)
         return err_errno("%s: read the last byte", path);
+    /* the newline that the last writer could not write */
     size_t healed = last != '\n';
     struct iovec parts[] = { { "\n", healed }, { text, bytes } };
     ssize_t written;
@@ -140,7 +150,8 @@ static void tell_room(const struct queue *queue)
                  queue->path, (long long)queue->lost, LINES_KEPT_MAX >> 20);
 }
 
-/* ERR_FULL: the rest is kept. */
+/* ERR_FULL: the rest is kept. What has been written goes from the front of the
+ * queue, whole lines of it, also where the rest found no room. */
 static enum err drain(struct queue *queue, int fd, bool durable)
 {
     size_t done;
@@ -168,6 +179,7 @@ static enum err append(int fd, const char *path, const char *line, bool durable)
 {
     enum err rc = ERR_OK;
     pthread_mutex_lock(&lines.mutex);
+    /* behind what still waits, so that lines stay in their order */
     struct queue **at = find(path);
     if (*at == NULL && (*at = calloc(1, sizeof **at)) == NULL)
         rc = err_set(ERR_MEMORY, "%s: no memory for a line", path);

@@ -1,5 +1,11 @@
 /* How much memory a process may still take, by the machine, its cgroups and its
- * limits, and how much it has taken. It allocates nothing: arena.c does. */
+ * limits, and how much it has taken. It allocates nothing: arena.c does.
+ *
+ * A cgroup's limit holds for all that lies below it, so a job's share is the
+ * least that any group on the way from its own to the mount has left; none of
+ * them tells what the others have. The usage that is read has the page cache in
+ * it, which the kernel gives back before it kills anybody: so that is taken
+ * off. */
 #include "src/base/memory.h"
 
 #include <malloc.h>

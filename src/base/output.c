@@ -1,4 +1,11 @@
-/* Compares outputs with inputs, and keeps the list of temporary files. */
+/* Compares outputs with inputs, and keeps the list of temporary files.
+ *
+ * An output is written under a temporary name beside its place and renamed when
+ * it is complete. The name has host and process: so one that is left behind by
+ * a kill -9 can be told from one that is being written, and the next output of
+ * the same name on that host removes it. Signals that can be caught remove what
+ * is in the list themselves; a handler may only call what is safe there, which
+ * unlink() and raise() are. */
 #include "src/base/output.h"
 
 #include <dirent.h>

@@ -1,5 +1,17 @@
 /* Walks paths by descriptors, and agrees with this user's other processes on a
- * folder where names are anybody's. */
+ * folder where names are anybody's.
+ *
+ * In /tmp whoever is first has a name, so a name that can be foretold cannot be
+ * relied on, and a random one cannot be found by the next process. Both at
+ * once: each process looks for folders STEM.UID.RANDOM that are the user's own
+ * and closed to others. Where there is none it makes one, and looks again.
+ * Where there are several, as after a race, they are locked in the order of
+ * their names, which all processes share, so nobody waits in a circle. If a
+ * second look shows the same set, the one with the sticky bit is it, or the
+ * first, which gets that bit; the others, which are empty, go. If not, all
+ * begins again. So once a folder has been taken every later process takes it,
+ * and one that was made meanwhile is seen by the second look of whoever holds
+ * the locks, or its maker sees the bit. */
 #include "src/base/own.h"
 
 #include <assert.h>

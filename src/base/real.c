@@ -45,7 +45,10 @@ static double sum_exact(double a, double b, double *error)
     return sum;
 }
 
-/* a in two halves of at most 26 bits (Dekker 1971). */
+/* A product of two doubles has 106 bits. Halves of 26 have products that are
+ * exact, so what rounding took from the whole can be summed up from them.
+ *
+ * a in two halves of at most 26 bits (Dekker 1971). */
 static double upper_half(double a)
 {
     double shifted = a * 0x1.0000002p27;
@@ -155,7 +158,11 @@ double real_pow(double x, double y)
     return exp_of(product, error + low * y);
 }
 
-/* x less the nearest multiple of pi / 2: returned and *low, each rounded;
+/* The reduction of Cody and Waite (1980) in four parts: k is below 2^27, the
+ * first three have so few bits that k times each is exact, and what a sum loses
+ * is carried along.
+ *
+ * x less the nearest multiple of pi / 2: returned and *low, each rounded;
  * *quarter is the multiple. */
 static double angle_of(double x, double *low, int64_t *quarter)
 {

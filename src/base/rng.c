@@ -27,6 +27,8 @@ void rng_philox(const uint32_t key[2], const uint32_t counter[4],
     uint32_t c1 = counter[1];
     uint32_t c2 = counter[2];
     uint32_t c3 = counter[3];
+    /* a round multiplies two words, crosses high and low halves, and adds a key
+     * that goes on by two odd constants, of the golden ratio and of sqrt(3) */
     for (int round = 0; round < RNG_ROUNDS; round++) {
         uint64_t p0 = (uint64_t)0xd2511f53u * c0;
         uint64_t p1 = (uint64_t)0xcd9e8d57u * c2;
@@ -67,6 +69,9 @@ double rng_uniform(uint64_t seed, uint64_t stream, uint64_t index)
     return (double)(rng_u64(seed, stream, index) >> 11) * 0x1p-53;
 }
 
+/* Box and Muller 1958: a radius of which the square is exponential, and an angle
+ * that is uniform, make a point whose coordinates are normal. The other
+ * coordinate is thrown away: a draw is one index, and one index one block. */
 double rng_normal(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint64_t block[2];
@@ -88,6 +93,8 @@ void rng_fill_normal(uint64_t seed, uint64_t stream, uint64_t first,
                          rng_normal(seed, stream, first + (uint64_t)i));
 }
 
+/* The FNV-1a hash of 64 bits: so few names need no better one, and its two
+ * constants are easily told to another program that has to draw the same. */
 uint64_t rng_stream(const char *name)
 {
     uint64_t hash = 0xcbf29ce484222325u;

@@ -1,4 +1,11 @@
-/* Spans into an array, and their sums. */
+/* Spans into an array, and their sums.
+ *
+ * A span's own time is its whole time less that of the spans in it. No tree is
+ * kept for that: each lane has one number, the time of what has ended within
+ * the span that is open. An opening span saves it on its own stack and sets it
+ * to 0; a closing one takes it from its whole time, and puts back what it saved
+ * plus its whole time, which is what its parent sees. Whether an outer span
+ * absorbs this one is passed down and restored the same way. */
 #include "src/base/timeline.h"
 #include "src/base/new.h"
 
@@ -189,7 +196,9 @@ void timeline_close(struct timeline_span *span,
     struct timeline *timeline = span->timeline;
     int64_t end_ns = timeline_now();
     int64_t whole_ns = end_ns - span->begin_ns;
+    assert(whole_ns >= 0 && span->kind < timeline->kind_count);
     pthread_mutex_lock(&timeline->lock->mutex);
+    /* not one that was opened before the timeline began anew */
     if (timeline_on(timeline) && timeline->starts == span->start) {
         struct timeline_lane *lane =
             lane_of_thread(timeline, timeline->kinds[span->kind].name);
@@ -200,6 +209,7 @@ void timeline_close(struct timeline_span *span,
             add_sum(&timeline->host[span->kind], own_ns, whole_ns, detail);
         put(timeline, lane, span->kind, span->outer_absorbing >= 0,
             span->begin_ns, end_ns, detail);
+        /* to the one around it all of this was inside */
         lane->inner_ns = span->outer_ns + whole_ns;
         lane->absorbing = span->outer_absorbing;
     }

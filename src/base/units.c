@@ -1,5 +1,10 @@
 /* Durations ("60ba", "2ep") and sizes ("8GiB") from text, as text, and
- * durations in steps. */
+ * durations in steps.
+ *
+ * A run's length must be the same number of steps on every machine. So a
+ * duration that is a whole number is counted in whole numbers, and one that has
+ * to be multiplied, epochs and parts of a run, is rounded up but for what the
+ * product's own rounding may have added. */
 #include "src/base/units.h"
 
 #include <assert.h>

@@ -1,6 +1,22 @@
 /* Chooses the transport, turns operations into transfers, and waits with a
  * deadline. It sends what the host reaches; tensors of a device go by
- * comm_tensors.c. */
+ * comm_tensors.c.
+ *
+ * MPI's collectives cannot be waited for with a deadline that names who is
+ * missing: a rank that has died leaves all others in a call that never returns,
+ * or in one that says no more than that it is not done. So no collective of
+ * MPI's is used here. Each is a set of messages from everybody to everybody,
+ * all started at once: whatever a deadline finds open has a peer's name on it.
+ * What goes this way is small (decisions, times, checksums) or goes to all
+ * ranks anyway, so that trees would save latency and nothing else, and would
+ * put a dead rank's silence into the mouths of those below it.
+ *
+ * A wait polls. First it spins, as most answers are on their way; then it gives
+ * the processor away, since there may be more ranks than cores; then it sleeps
+ * a tenth of what it has waited. The deadline is of time in which this process
+ * ran: after a stop (SIGSTOP, a suspended machine) the time between two polls
+ * is long, and is added to the deadline, or a job that is resumed would blame
+ * its peers. */
 #include "src/comm/comm.h"
 
 #include <assert.h>
@@ -460,7 +476,8 @@ enum err comm_agree(struct comm *comm, enum err rc)
 {
     enum err own = rc;
     char text[COMM_TEXT_BYTES] = "";
-    /* The largest code, and of the ranks that have it the lowest. */
+    /* One number has both, so that one reduction decides: the largest code, and of
+     * the ranks that have it the lowest, whose text is then everybody's. */
     int64_t worst = (int64_t)own * comm->size + (comm->size - 1 - comm->rank);
     assert((int)own >= 0 && own < ERR_COUNT);
     if (own != ERR_OK)

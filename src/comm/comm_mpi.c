@@ -3,7 +3,13 @@
  * only after a barrier of our own. So a mutex around each call is all that
  * threads with a communicator each need, and of the library no more than
  * MPI_THREAD_SERIALIZED. Point-to-point messages and collectives have an MPI
- * communicator each, so that tags never meet. */
+ * communicator each, so that tags never meet: a collective's tag is its number
+ * in the order in which all ranks start them.
+ *
+ * When a peer is dead, MPI can do no more than be left. A receive is cancelled,
+ * a send cannot be and is forgotten; the end is then without MPI_Finalize(),
+ * which waits for everybody, and the launcher sees a process that ends so and
+ * ends the rest. */
 #include "src/comm/comm_impl.h"
 
 #include <assert.h>
@@ -106,6 +112,8 @@ static enum err piece_error(const struct comm_request *request, int count)
                    request->what);
 }
 
+/* All transfers of the request in one call: MPI makes progress with each call,
+ * and one that asks for several costs little more than one that asks for one. */
 static enum err mpi_poll(struct comm_request *request)
 {
     enum err rc = ERR_OK;

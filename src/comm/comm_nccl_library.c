@@ -1,6 +1,11 @@
 /* Opens NCCL with dlopen, finds its functions and turns its codes into errors.
  * What travels by it is comm_tensors_nccl.c; healthcheck/health_nccl.c opens
- * its own, with fewer functions. */
+ * its own, with fewer functions.
+ *
+ * A program that is linked with NCCL does not start where NCCL is missing, and
+ * one program is to run on clusters with and without GPUs. Functions are found
+ * by a table of names and places in a struct, and all of them must be there:
+ * half an NCCL is none. */
 #include "src/comm/comm_nccl_library.h"
 
 #include "src/base/library.h"

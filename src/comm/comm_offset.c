@@ -1,4 +1,11 @@
-/* Measures the offset of nodes' clocks by messages to rank 0 and back. */
+/* Measures the offset of nodes' clocks by messages to rank 0 and back (Cristian
+ * 1989).
+ *
+ * Rank 0 answers with its time. The asker knows only that the answer was given
+ * between its sending and its receiving, so it takes the middle, and errs by
+ * half of the round trip at most, whatever the two ways took. Of some rounds
+ * the shortest is the best: others have waited somewhere. Ranks of one node
+ * have the same CLOCK_MONOTONIC, so one of them asks. */
 #include "src/comm/comm.h"
 
 #include <stdlib.h>

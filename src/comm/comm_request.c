@@ -1,5 +1,17 @@
 /* The requests of a communicator: a fixed pool of sets of transfers, and the
- * rounds of an integer reduction. */
+ * rounds of an integer reduction.
+ *
+ * Nothing is allocated while training: requests and their transfers are made
+ * with the communicator, as many as may be in flight. A request is point to
+ * point, with one transfer, or a collective, with two for each rank.
+ *
+ * Two kinds of operations are not over when what is in flight has arrived: a
+ * message of more than COMM_PIECE_BYTES goes in pieces, and more integers than
+ * COMM_FOLD_COUNT go in rounds. These are "staged": somebody has to start what
+ * comes next, also while this rank waits for something else, because a peer may
+ * wait for it. So every wait polls all staged requests of the communicator and
+ * of its duplicates (comm_request_progress()), and counts of them keep that
+ * cheap. */
 #include "src/comm/comm_impl.h"
 
 #include <assert.h>

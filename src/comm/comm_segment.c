@@ -1,4 +1,6 @@
-/* Keeps /dev/shm clean: OpenMPI puts the files that it shares in a node into a
+/* Keeps /dev/shm clean. A file there has a name and is memory: after a SIGKILL it
+ * stays until somebody removes it, and a node whose /dev/shm is full starts no
+ * job any more. But a mapping outlives its name. So OpenMPI puts the files that it shares in a node into a
  * folder of ours there, which is removed as soon as the ranks have opened them.
  * DESIGN.md in this folder says what was found. */
 #include <dirent.h>

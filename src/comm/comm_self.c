@@ -1,5 +1,10 @@
-/* One rank, no MPI. Collectives have no transfers here; messages to oneself
- * are matched by tag, oldest first, when their second half is started. */
+/* One rank, no MPI. Collectives have no transfers here; messages to oneself are
+ * matched by tag, oldest first, when their second half is started.
+ *
+ * A half that finds no counterpart is left in its request with a number that
+ * rises, which is all that a queue would have to know: the pool is searched for
+ * the lowest number with the same tag and the other direction. When both are
+ * there the bytes are copied, and both requests are done. */
 #include "src/comm/comm_impl.h"
 
 #include <assert.h>

@@ -1,6 +1,17 @@
 /* Messages of tensors: chooses the way (direct, staged or nccl), keeps requests
  * and their order, and passes operations on to the way. Integers and doubles of
- * the host go by comm.c. */
+ * the host go by comm.c.
+ *
+ * To the caller a started operation is like a kernel on a stream: it comes
+ * after what is enqueued before the start, and what is enqueued after the wait
+ * comes after it. On a processor that is simply so. On a device the host is
+ * ahead of the stream, and each way has its own means to keep that order:
+ * staged has two more streams and polls for downloads, nccl has one more and
+ * events between the two.
+ *
+ * A failure breaks the duplicate of the communicator that messages go over, so
+ * that all that follows fails with the first reason, and comm itself still
+ * works for whoever has to tell it. */
 #include "src/comm/comm_tensors.h"
 
 #include <assert.h>

@@ -1,8 +1,17 @@
 /* Tensors travel by NCCL, on a stream of its own that takes turns with the
  * backend's by events. Only sends and receives are used, in groups: NCCL's sums
- * have bits of their own. Nothing blocks within NCCL; the host polls, with
- * comm's patience, and when the patience ends, the ranks call a roll over comm,
- * because NCCL does not say who is missing. */
+ * have bits of their own, of its algorithm and of the number of ranks.
+ *
+ * NCCL has no deadlines. A peer that has died leaves a kernel of this rank's on
+ * the device that never ends, and everything behind it on the stream; who asks
+ * the stream to finish then waits for ever, and a queue that has filled up
+ * stops even who only enqueues. So the communicator does not block, the host
+ * polls NCCL's state and the events with comm's patience, and the host is kept
+ * at most AHEAD operations before the device: the events of the last that were
+ * waited for are kept in a ring, and a new wait first has the oldest of them
+ * reached.
+ * When the patience ends, the ranks call a roll over comm, which names who does
+ * not come: NCCL does not say it. */
 #include <assert.h>
 #include <limits.h>
 #include <math.h>

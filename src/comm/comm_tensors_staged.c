@@ -1,7 +1,17 @@
 /* Tensors travel through pinned host memory. Downloads and uploads have a
  * stream each, which take turns with the backend's by events, so that neither
  * holds up the other or the ops. Messages start in the order of operations, as
- * soon as what they send is here. */
+ * soon as what they send is here.
+ *
+ * An operation has four stages: download, messages, upload, and the backend's
+ * stream waits for the upload. Only the host can start messages, and it may do
+ * so only after the download: so operations whose downloads are not known to be
+ * done are in a queue, which every start, test and wait looks at. It is a queue
+ * and not a set, because all ranks must start collectives in the same order.
+ *
+ * Pinned memory is dear to make, so pieces of it are kept and used again: one
+ * may be taken when its last upload is done, and grows to the largest operation
+ * that it has served. */
 #include <assert.h>
 #include <stdlib.h>
 

@@ -207,7 +207,9 @@ static void find_nodes(struct comm_window *window)
 }
 
 /* Make, show, open and judge; afterwards window->nodes is the same on all
- * ranks. */
+ * ranks. A rank that cannot open a peer's memory must not share with it while
+ * the peer thinks that it does: so all tell all how it went, in a second round,
+ * and everybody draws the same conclusion from the same cards. */
 static enum err share(struct comm_window *window, size_t bytes)
 {
     struct comm *comm = window->comm;

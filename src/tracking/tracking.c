@@ -1,10 +1,11 @@
-/* What brings records to them: for each sink that is
- * wanted a worker, which is a queue and the thread that empties it.
+/* What brings records to trackers: for each sink that is wanted a worker, which
+ * is a queue and the thread that empties it.
  *
- * A record is copied once, whatever the number of workers, into a packet that the
- * last worker gives back; packets are used again, so that a run that logs the
- * same names allocates nothing after its first steps. The run only ever holds
- * the mutex for that; workers hold it to take packets, never while they write. */
+ * A record is copied once, whatever the number of workers, into a packet that
+ * the last worker gives back; packets are used again, so that a run that logs
+ * the same names allocates nothing after its first steps. The run only ever
+ * holds the mutex for that; workers hold it to take packets, never while they
+ * write. */
 #include "src/tracking/tracking.h"
 
 #include <assert.h>
@@ -351,7 +352,7 @@ enum err tracking_create(struct tracking_options *options,
                          const struct tracking_sink_ops *const *sinks,
                          struct tracking **out)
 {
-    assert(options->settings.queue > 0);
+    assert(options->settings.queue > 0 && options->param_count >= 0);
     enum err rc = ERR_OK;
     struct tracking *tracking = calloc(1, sizeof *tracking);
     *out = NULL;
@@ -382,6 +383,7 @@ out:
 
 void tracking_begin(struct tracking *tracking, int64_t step)
 {
+    assert(step >= 0);
     tracking->turn++;
     tracking->turn_step = step;
 }

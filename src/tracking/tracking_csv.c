@@ -5,7 +5,10 @@
  * new, as the first evaluation does, the file is written anew with these
  * columns behind the others, so that it always is one table. A run that goes
  * back cuts off the rows that come again. Names have no character that a cell
- * would have to be quoted for (tracking_record.h). */
+ * would have to be quoted for (tracking_record.h).
+ *
+ * The new table is a file of its own until it is whole, and then takes the
+ * other's place: a reader sees one or the other. */
 #include <assert.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -259,6 +262,7 @@ static enum err csv_row(struct csv *csv, const struct tracking_record *record)
     memset(csv->there, 0, (size_t)columns * sizeof csv->there[0]);
     for (int i = 0; i < record->count; i++) {
         int column = tracking_map_find(csv->columns, record->scalars[i].name);
+        assert(column >= 0 && column < csv->room); /* csv_write() adds them */
         csv->row[column] = record->scalars[i].value;
         csv->there[column] = true;
     }

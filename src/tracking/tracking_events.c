@@ -1,7 +1,16 @@
 /* Encodes events. Messages are small and nested three deep: each is made in a
- * buffer of its own and copied into the one around it. */
+ * buffer of its own and copied into the one around it.
+ *
+ * Of protobuf's wire format there is all that is needed: a field is its number
+ * and type in one varint, then the value, which is a varint (7 bits a byte, the
+ * lowest first, the top bit says that more follow), 4 or 8 bytes in little
+ * endian, or a length and bytes: a text or another message. A frame's checksums
+ * are CRC32C, rotated and with a constant added, since a CRC of bytes that hold
+ * their own CRC says nothing (TensorFlow's tensorflow/tsl/lib/hash/crc32c.h).
+ */
 #include "src/tracking/tracking_events.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "src/base/digest.h"
@@ -56,7 +65,7 @@ static enum err tracking_events_frame(const void *data, size_t bytes,
 
 static enum err put_varint(struct buffer *out, uint64_t value)
 {
-    uint8_t bytes[10];
+    uint8_t bytes[10]; /* 64 bits by 7 */
     size_t count = 0;
     do {
         bytes[count] = (uint8_t)(value & 0x7f);
@@ -70,6 +79,7 @@ static enum err put_varint(struct buffer *out, uint64_t value)
 
 static enum err put_key(struct buffer *out, int field, int wire)
 {
+    assert(field > 0 && wire >= 0 && wire < 8);
     return put_varint(out, (uint64_t)field << 3 | (uint64_t)wire);
 }
 

@@ -11,7 +11,7 @@
 #include "src/base/err.h"
 #include "src/tracking/tracking_record.h"
 
-/* Masked CRC32C, as frames have it. */
+/* Masked CRC32C, as frames have it, of their length and of their bytes. */
 uint32_t tracking_events_crc(const void *data, size_t bytes);
 
 /* What a file begins with. */

@@ -28,6 +28,7 @@ struct tracking_http {
     bool too_long;
 };
 
+/* An answer that goes on is broken off: it would be parsed into memory. */
 static size_t take(char *data, size_t size, size_t count, void *self)
 {
     struct tracking_http *http = self;
@@ -38,6 +39,7 @@ static size_t take(char *data, size_t size, size_t count, void *self)
                : 0;
 }
 
+/* libcurl asks at least once a second: non-zero ends the request. */
 static int look(void *self, curl_off_t a, curl_off_t b, curl_off_t c,
                 curl_off_t d)
 {

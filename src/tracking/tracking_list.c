@@ -1,4 +1,12 @@
-/* Makes the record of a step, name by name. */
+/* Makes the record of a step, name by name.
+ *
+ * A name is cleaned and looked up once; after that it is its number. By that
+ * number `place` tells where the name stands in the record that is being made,
+ * so a name that is told twice has the later value, and clearing a record
+ * undoes just the places that were used. All arrays have room for every name
+ * that was ever seen: a run's names settle in its first steps, and nothing is
+ * allocated from then on. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,6 +134,7 @@ void tracking_list_add(struct tracking_list *list, const char *name,
         return;
     }
     struct tracking_record *record = &list->record;
+    assert(number < list->room && list->place[number] <= record->count);
     if (list->place[number] == 0) {
         list->number[record->count] = number;
         record->scalars[record->count].name =

@@ -1,4 +1,6 @@
-/* Names by number, and their numbers by a map. */
+/* Names by number, and their numbers by a map. It has several owners, since
+ * records in the queues of sinks point to its names when the run that made it
+ * has ended. */
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -27,7 +29,9 @@ enum err tracking_map_create(struct tracking_map **out)
 
 struct tracking_map *tracking_map_hold(struct tracking_map *map)
 {
-    atomic_fetch_add(&map->owners, 1);
+    int before = atomic_fetch_add(&map->owners, 1);
+    assert(before > 0); /* who holds it may hand it on */
+    (void)before;
     return map;
 }
 
@@ -76,6 +80,7 @@ enum err tracking_map_add(struct tracking_map *map, const char *name,
     TRY(new_text(&copy, name));
     *number = map->count;
     map->names[map->count++] = copy;
+    assert((size_t)*number == map->numbers.count);
     return map_add(&map->numbers, map_hash_bytes(name, strlen(name)),
                    (size_t)*number);
 }

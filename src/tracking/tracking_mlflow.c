@@ -1,4 +1,6 @@
-/* MLflow's runs, wherever they are kept. */
+/* MLflow's runs, wherever they are kept: names and ids, RUN/tracking.json, and
+ * which steps are there. The file has the address and the experiment beside the
+ * id, as a run that is sent elsewhere is a new run there. */
 #include "src/tracking/tracking_mlflow.h"
 
 #include <assert.h>
@@ -107,7 +109,7 @@ enum err tracking_mlflow_load(const struct tracking_options *options,
 enum err tracking_mlflow_save(const struct tracking_options *options,
                               const char *id, bool has_params)
 {
-    assert(tracking_mlflow_is_id(id));
+    assert(options->settings.mlflow[0] != '\0');
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *text = NULL;

@@ -5,7 +5,15 @@
  *   ROOT/EXPERIMENT/RUN/meta.yaml
  *   ROOT/EXPERIMENT/RUN/metrics/train/loss   lines "milliseconds value step"
  *   ROOT/EXPERIMENT/RUN/params/optimizer.lr  the value
- *   ROOT/EXPERIMENT/RUN/tags/mlflow.runName  the value */
+ *   ROOT/EXPERIMENT/RUN/tags/mlflow.runName  the value
+ *
+ * A metric's file only grows, a line at a time. Which step it has last is read
+ * from its end when a name comes for the first time, and a line that a crash has
+ * torn is cut off then: so no other state has to agree with the files. The run's
+ * id is saved when all of it is there, and a folder that an attempt has left
+ * half made is never looked at again. YAML is written with every text in single
+ * quotes, where one character alone means something, and of YAML no more is read
+ * than MLflow's own client writes. */
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>

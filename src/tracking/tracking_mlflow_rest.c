@@ -1,6 +1,18 @@
-/* Sink: an MLflow server, by its REST interface (2.0). What is sent twice, after
- * an answer that was lost, is the same value of the same step and time, which
- * the server keeps once. */
+/* Sink: an MLflow server, by its REST interface (2.0). What is sent twice,
+ * after an answer that was lost, is the same value of the same step and time,
+ * which the server keeps once.
+ *
+ * An attempt at a run finds the run of the attempt before it by
+ * RUN/tracking.json, which is written as soon as the server has given an id;
+ * that parameters are there, too, is noted when all of them are. Nothing can be
+ * taken back from a server: so what it has is asked for at every begin, and
+ * steps that come again are left out.
+ *
+ * Which errors are worth another try is for the answer to say
+ * (tracking_http.c): no answer, 408, 429 and 5xx may pass; a refusal with
+ * MLflow's own code will not, and costs these records alone; a run that is gone
+ * is replaced by a new one. tracking.c waits between tries, twice as long each
+ * time. */
 #include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>

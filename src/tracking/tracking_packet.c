@@ -1,5 +1,8 @@
 /* Copies records into packets, and keeps packets for the next ones, so that a
- * run which logs the same names allocates nothing after its first steps. */
+ * run which logs the same names allocates nothing after its first steps. Names
+ * are not copied: they lie in the run's map of names (tracking_record.h), which
+ * only grows and is held by whoever may read them. Texts are copied, as they
+ * are the caller's. */
 #include "src/tracking/tracking_packet.h"
 
 #include <assert.h>
@@ -48,6 +51,7 @@ static bool copy_texts(struct tracking_record *to,
 static bool copy_scalars(struct tracking_packet *packet,
                          const struct tracking_record *from)
 {
+    assert(from->count >= 0 && packet->workers == 0);
     struct tracking_record *to = &packet->record;
     if (array_room(&to->scalars, &packet->room, from->count) != ERR_OK)
         return false;

@@ -111,6 +111,7 @@ static enum err prometheus_keep(struct prometheus *p, const char *name,
     TRY(array_room(&p->gauges, &p->room, tracking_map_count(p->metrics) + 1));
     TRY(tracking_map_add(p->metrics, metric, &number));
     /* names that are one here share their last value */
+    assert(number < p->room);
     p->gauges[number].value = value;
     snprintf(p->gauges[number].help, sizeof p->gauges[number].help, "%s", name);
     return ERR_OK;

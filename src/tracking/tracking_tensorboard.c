@@ -2,8 +2,11 @@
  *
  * A file begins by saying from which step on it is right, so a reader that
  * drops what restarts have made stale (TensorBoard does) shows each step once.
- * Readers take files in the order of their names, which begin with a time: it is
- * made later than that of all files that are there, whatever the clock says. */
+ * Readers take files in the order of their names, which begin with a time: it
+ * is made later than that of all files that are there, whatever the clock says.
+ * A file is only ever appended to, whole frames at a time, and what a failed
+ * write has left is cut off: readers stop for good at a frame whose checksum is
+ * wrong. */
 #include <assert.h>
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,4 +1,10 @@
-/* Reads command lines by the rows of a table. */
+/* Reads command lines by the rows of a table.
+ *
+ * getopt_long() needs a second table, knows no limits and speaks in its own
+ * words. Here the row has the type, the field and its limits, so that reading,
+ * checking, the nearest name, --help and the manual page come from one place.
+ * Which options a command has of its program's is a text of names, in which a !
+ * asks for one of a group: the one thing that rows alone cannot say. */
 #include "src/base/settings/options.h"
 
 #include <assert.h>
@@ -146,6 +152,7 @@ static enum err add_text(const struct options_row *row, const char *text,
                          const char **field)
 {
     int count = options_texts_count(field);
+    assert(row->bytes % sizeof *field == 0);
     int most = (int)(row->bytes / sizeof *field) - 1;
     if (text[0] == '\0')
         return err_set(ERR_USAGE, "--%s takes a text that is not empty",
@@ -251,6 +258,7 @@ static enum err take_option(struct options *out, int argc, char **argv, int *i)
         return err_set(ERR_USAGE, "--%s needs a value; see --help", row->name);
     if (!flag && value == NULL)
         value = argv[++*i];
+    assert(row - out->command->rows < 64); /* a bit for each */
     out->given |= (uint64_t)1 << (row - out->command->rows);
     return set_field(row, value, out->into);
 }

@@ -1,4 +1,7 @@
-/* Prints --help from the rows of options. */
+/* Prints --help from the rows of options: how each command is called, then each
+ * table of rows once, however many commands share it. Texts are wrapped at 80
+ * columns, with names in a column as wide as the longest that is not too long.
+ */
 #include "src/base/settings/options_private.h"
 
 #include <string.h>

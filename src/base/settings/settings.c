@@ -1,6 +1,17 @@
 /* Loads settings from defaults, a file and overrides, and prints their help.
  * What settings a program has is a table of the program's (for a run
- * src/train/settings/train_settings.c). */
+ * src/train/settings/train_settings.c).
+ *
+ * A setting is set up to three times: by the default of its row, by the file,
+ * by the command line, and the last one holds. All of them go into a table of
+ * values beside the caller's struct, each by the same check, so that a default
+ * outside its own limits is found as well. Only when everything is right the
+ * struct is filled: after an error it is what it was.
+ *
+ * Most errors are words. So a key that is not known is looked up among what
+ * other programs call their settings, and then among ours by how few edits lie
+ * between; and each value remembers where it was set, for what is found wrong
+ * long afterwards (settings_blame()). */
 #include "src/base/settings/settings_private.h"
 
 #include <assert.h>

@@ -1,5 +1,11 @@
 /* Reads a libconfig file into the table of settings, and says where an error
- * is. */
+ * is.
+ *
+ * libconfig makes a tree of nodes with the file and line of each. The tree is
+ * walked with the dotted key as the only state: a node whose key is a setting's
+ * is its value, one whose key is a group's has members, and the rest is
+ * unknown. What is unknown is told of at its innermost member, since
+ * `optimizer: { adamw: { lr = 1; }; }` is better answered at `lr`. */
 #include "src/base/settings/settings_private.h"
 
 #include <stdio.h>

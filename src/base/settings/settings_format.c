@@ -1,6 +1,12 @@
-/* Writes settings as a libconfig file that reads back as the same values. */
+/* Writes settings as a libconfig file that reads back as the same values.
+ *
+ * Three things of the format have to be observed: a whole number of more than
+ * 32 bits has the suffix L, a real one has a point or it is a whole one, and a
+ * group may be opened only once, so that all of its members are written where
+ * the first of them stands in the schema. */
 #include "src/base/settings/settings_private.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +138,7 @@ void settings_text(const struct setting *setting, const void *values,
 {
     struct settings_value value;
     settings_value_fetch(setting, values, &value);
+    assert(setting->type != SETTING_CHOICE || value.integer >= 0);
     switch (setting->type) {
     case SETTING_INT:
         snprintf(out, SETTINGS_TEXT_BYTES, "%lld", (long long)value.integer);

@@ -2,7 +2,12 @@
  * error.
  *
  * Most first configurations are written in another format, or as in one:
- * libconfig says "syntax error" to all of them. */
+ * libconfig says "syntax error" to all of them. What begins like JSON, TOML,
+ * XML or YAML is told by its first character. Else libconfig has named a line,
+ * but it finds an error where it cannot go on, which is often behind the one
+ * that is wrong: so that line is looked at, then the one before it, then the
+ * braces of the whole file. What a hint says is what to write, never only what
+ * is wrong. */
 #include "src/base/settings/settings_private.h"
 
 #include <ctype.h>

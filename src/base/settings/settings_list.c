@@ -1,5 +1,13 @@
 /* Lists of groups: from libconfig's nodes to text, and from text to the structs
- * of their kinds. */
+ * of their kinds.
+ *
+ * The field of such a setting is text, and not an array of structs, because
+ * everything else that is done with settings is done with text or bytes: they
+ * are compared, hashed, copied, sent to other ranks and written into a run's
+ * configuration. The text is a normal form: each item with all of its members,
+ * defaults too, in the order of the schema, numbers by their fewest digits. So
+ * two lists mean the same if their bytes are the same. Whoever needs the values
+ * has the text read again, by the same functions, an item at a time. */
 #include "src/base/settings/settings_list.h"
 
 #include <assert.h>
@@ -141,6 +149,7 @@ static enum err take_item(const struct setting *setting,
     if (of->name != NULL)
         snprintf(item, sizeof item, "%s: %s: item %d (%s)", place, setting->key,
                  index + 1, of->name);
+    assert(of->count >= 0 && (of->count > 0 || of->name != NULL));
     struct settings_table table = { of->schema, of->count,
                                     calloc((size_t)of->count + 1,
                                            sizeof(struct settings_value)) };
@@ -180,6 +189,7 @@ enum err settings_list_node(const struct setting *setting,
         return settings_value_wrong(setting, "this", place);
     snprintf(value->place, sizeof value->place, "%s", place);
     memset(value->text, 0, sizeof value->text);
+    assert(setting->type == SETTING_LIST && setting->kinds != NULL);
     FILE *stream = fmemopen(value->text, sizeof value->text, "w");
     if (stream == NULL)
         return err_set(ERR_MEMORY, "settings: no memory for a list");

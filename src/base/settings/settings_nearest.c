@@ -1,5 +1,12 @@
-/* Finds the key or choice that a misspelt one was meant to be, by edit
- * distance. */
+/* Finds the key or choice that was meant: a misspelt one by edit distance, one
+ * of another program by the names that stand in the rows.
+ *
+ * The distance counts insertions, deletions, substitutions and swaps of
+ * neighbours, which most slips of a hand are (Damerau 1964), by the usual table
+ * of prefixes, of which three rows are enough. A key is near if a third of its
+ * letters would do, and two at least. Keys are often right in their last part
+ * and wrong in the group, or without any group: so that part is compared by
+ * itself, too. */
 #include "src/base/settings/settings_private.h"
 
 #include <assert.h>
@@ -32,6 +39,7 @@ int settings_nearest_edits(const char *a, const char *b)
         for (int j = 1; j <= b_bytes; j++) {
             int differ = tolower((unsigned char)a[i - 1]) !=
                          tolower((unsigned char)b[j - 1]);
+            /* the last characters of both paired, one left out, or swapped */
             int edits = above[j - 1] + differ;
             edits = settings_nearest_min(edits, above[j] + 1);
             edits = settings_nearest_min(edits, row[j - 1] + 1);
@@ -95,6 +103,7 @@ const char *settings_nearest(const struct setting *schema, int count,
 
 const char *settings_nearest_choice(const char *const *names, const char *text)
 {
+    assert(names != NULL && text != NULL);
     int best = (int)strlen(text) / 3 + 1;
     const char *nearest = NULL;
     for (; *names != NULL; names++) {

@@ -1,7 +1,22 @@
 /* Looks through a file before libconfig reads it, for what libconfig gets wrong
- * or takes minutes for. It gives no values: settings_file.c does. */
+ * or takes minutes for. It gives no values: settings_file.c does.
+ *
+ * libconfig 1.5 is on every system and its files are what users have, but it
+ * believes what it reads. A whole number of more than 32 bits without an L is
+ * cut to 32 without a word, so that a token budget of 1e10 written out becomes
+ * 1410065408; a number below the least double becomes 0; a string or comment
+ * that does not end takes the rest of the file with it; an @include of a folder
+ * ends the process in its lexer; and each setting is compared with all before
+ * it, so that a large file that is no configuration takes minutes. This is a
+ * lexer of the same language that knows just enough to stand on the right
+ * character: strings, comments, numbers, names, includes. Whatever else is
+ * wrong it passes over, and libconfig tells of it, in its own words and place.
+ *
+ * What may be read in all, of this file and what it includes, is counted down
+ * in one struct: files, bytes and settings. */
 #include "src/base/settings/settings_private.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -179,6 +194,8 @@ static enum err settings_scan_setting(struct settings_scan *scan)
                    scan->line, SETTINGS_SCAN_SETTINGS_MAX);
 }
 
+/* A character decides what begins with it; only an @ counts as an include where
+ * it is the first on its line, as in libconfig's lexer. */
 static enum err settings_scan_text(struct settings_scan *scan)
 {
     bool line_start = true;
@@ -244,6 +261,7 @@ static enum err settings_scan_nested(const char *path, const char *folder,
     enum err rc = ERR_OK;
     char *text = NULL;
     size_t bytes = 0;
+    assert(depth >= 0 && room->settings >= 0 && room->files >= 0);
     if (depth > SETTINGS_SCAN_DEPTH_MAX)
         return ERR_OK;
     TRY_OUT(settings_scan_read(path, room->bytes, &text, &bytes));

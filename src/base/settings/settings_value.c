@@ -1,5 +1,16 @@
 /* Turns text and numbers into checked values of settings: types, limits,
- * choices, paths. */
+ * choices, paths.
+ *
+ * libconfig's types are fewer than ours, and the command line has none at all.
+ * So there is one function for each type that libconfig has, which asks whether
+ * the setting may have that, and settings_value_parse(), which reads a text as
+ * what the setting is and goes on by these. A number keeps both forms, whole
+ * and real: limits are doubles, and every whole number that a limit is about is
+ * exact in one.
+ *
+ * A path is made absolute at once, by the folder of whoever wrote it, because a
+ * run may be continued from another place. It is not resolved: a link is
+ * somebody's wish, and what it leads to may change. */
 #include "src/base/settings/settings_private.h"
 
 #include <assert.h>
@@ -52,6 +63,7 @@ static enum err settings_value_check(const struct setting *setting,
                                      double number, const char *shown,
                                      const char *place)
 {
+    assert(setting->min <= setting->max);
     double min = setting->min;
     double max = setting->max;
     if ((min == 0 && max == 0) || (number >= min && number <= max))
@@ -321,6 +333,7 @@ enum err settings_value_parse(const struct setting *setting, const char *text,
                               struct settings_value *out)
 {
     char shown[64];
+    assert(setting->type <= SETTING_LIST && place[0] != '\0');
     snprintf(shown, sizeof shown, "'%.40s'", text);
     int64_t integer = 0;
     double number = 0;
@@ -385,6 +398,7 @@ void settings_value_fetch(const struct setting *setting, const void *values,
 {
     const char *field = (const char *)values + setting->offset;
     int choice;
+    assert(setting->type >= SETTING_INT && setting->type <= SETTING_LIST);
     memset(out, 0, sizeof *out);
     out->present = true;
     switch (setting->type) {
