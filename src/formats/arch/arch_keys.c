@@ -57,6 +57,7 @@ static enum err check_allowed(const struct arch_key *key, const json_t *value)
     json_t *allowed = json_loads(key->allowed, 0, NULL);
     if (allowed == NULL) /* the table's own text: it can be read */
         return err_set(ERR_MEMORY, "%s: out of memory", key->name);
+    assert(json_array_size(allowed) > 0);
     for (size_t i = 0; i < json_array_size(allowed); i++)
         found = found || same(json_array_get(allowed, i), value);
     json_decref(allowed);
