@@ -6,7 +6,8 @@ setup() {
     BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
     BENCH=$BIN/../bench/tessera-bench
     [ -x "$BENCH" ] || skip "$BENCH was not built"
-    DIR=$BATS_TEST_TMPDIR
+    DIR=$BATS_TEST_TMPDIR/dir # beside what bats puts there
+    mkdir "$DIR"
 }
 
 # number KEY: its value in $output
