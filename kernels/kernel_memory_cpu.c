@@ -50,7 +50,8 @@ static enum err event_create(void **event)
 
 static enum err event_at(void *event, void *stream)
 {
-    assert(event == NULL && stream == NULL);
+    (void)stream; /* a table made of this one may have streams */
+    assert(event == NULL);
     return ERR_OK;
 }
 
