@@ -10,8 +10,8 @@ setup_file() {
     digest "$DIR/whole" >"$DIR/whole.digest"
 }
 
-# Steps of 64 microbatches; nothing is saved but the last one and at a stop.
-SLOW=(train.global_batch=64 train.microbatch=1 train.max_duration=3ba
+# Steps of 192 microbatches; nothing is saved but the last one and at a stop.
+SLOW=(train.global_batch=192 train.microbatch=1 train.max_duration=3ba
     scheduler.warmup=1ba checkpoint.interval=100ba eval.interval=0ba
     log.level=info)
 
@@ -47,7 +47,7 @@ last_stop() { # DIR FILTER
         dir=$DIR/two-$strategy
         cp -r "$DIR/base" "$dir"
         start 2 "$dir" "${SLOW[@]}" parallel.strategy="$strategy"
-        wait_for 60 grep -q 'computing step 2: 32 microbatches' "$dir.log"
+        wait_for 60 grep -q 'computing step 2: 96 microbatches' "$dir.log"
         kill -TERM "$(ranks_of "$pid" | tail -n 1)"
         ! wait "$pid"
         [ "$(last_stop "$dir" '[.step, .code, .reason] | map(tostring) | join(" ")')" = \
@@ -75,7 +75,7 @@ last_stop() { # DIR FILTER
 
 @test "the file STOP ends a run, and its next start, until it is removed" {
     local dir=$DIR/file code
-    start 1 "$dir"
+    start 1 "$dir" train.global_batch=64
     wait_for 60 steps_logged "$dir" 2
     touch "$dir/STOP"
     for again in 1 2; do
@@ -83,10 +83,10 @@ last_stop() { # DIR FILTER
         wait "$pid" || code=$?
         [ "$code" -eq 85 ]
         [[ $(last_stop "$dir" .reason) == *"stopped by the file STOP in the run directory, remove it to go on"* ]]
-        start 1 "$dir"
+        start 1 "$dir" train.global_batch=64
     done
     wait "$pid" || true
     rm "$dir/STOP"
-    train 1 "$dir"
+    train 1 "$dir" train.global_batch=64
     [ "$(last_stop "$dir" .reason)" = "train.max_duration = 24ba reached" ]
 }
