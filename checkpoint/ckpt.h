@@ -15,7 +15,7 @@
  * the dataset's file offset. checkpoint.h5 shows all tensors whole
  * (ckpt_view.h). MANIFEST.json (ckpt_manifest.h) holds format version, run
  * uuid, step, ranks, the caller's state, the tensor catalogue, per shard its
- * bytes, pieces (tensor, interval or box, file offset), CRC32C per block of
+ * bytes, extents (tensor, interval or box, file offset), CRC32C per block of
  * 4 MiB of payload, and one CRC32C over all bytes outside payload extents,
  * which is checked before any payload is believed; and the CRC32C of
  * checkpoint.h5 and of itself. Reading a checkpoint never needs HDF5.
@@ -220,8 +220,8 @@ struct ckpt_load_stats {
  * whose every checkpoint is bad is ERR_CHECKPOINT, never a fresh start).
  * Names, dtypes or shapes that do not match the items are ERR_CHECKPOINT with a
  * list, without quarantine; nor is a checkpoint quarantined that can't be read
- * now (ERR_IO, ERR_FULL, ERR_SPACE) or that a newer version wrote (ERR_UNSUPPORTED): the
- * error is returned. *state is new (json_decref) on all ranks; stats may be
+ * now (ERR_IO, ERR_FULL, ERR_SPACE) or that a newer version wrote (ERR_UNSUPPORTED):
+ * the error is returned. *state is new (json_decref) on all ranks; stats may be
  * NULL. On error the items' data is undefined. Collective. */
 enum err ckpt_load(struct comm *comm, const char *run_dir,
                    const struct ckpt_load_options *options,

@@ -31,7 +31,7 @@
 /* A block in which this rank takes part. */
 struct slot {
     int shard;
-    const struct ckpt_piece *piece;
+    const struct ckpt_extent *extent;
     int64_t first, end, bytes;
     bool wanted; /* by this rank; a reader need not want what it reads */
     int tag;
@@ -76,15 +76,15 @@ struct exchange {
 /* --- one block --- */
 
 static enum err scatter(const struct exchange *x,
-                        const struct ckpt_piece *piece, int64_t first,
+                        const struct ckpt_extent *extent, int64_t first,
                         int64_t end, const void *data)
 {
-    const struct ckpt_tensor *tensor = &x->manifest->tensors[piece->tensor];
-    assert(x->item_of_tensor[piece->tensor] >= 0); /* or nobody wants it */
-    const struct ckpt_item *item = &x->items[x->item_of_tensor[piece->tensor]];
+    const struct ckpt_tensor *tensor = &x->manifest->tensors[extent->tensor];
+    assert(x->item_of_tensor[extent->tensor] >= 0); /* or nobody wants it */
+    const struct ckpt_item *item = &x->items[x->item_of_tensor[extent->tensor]];
     struct ckpt_place place = { .dims = tensor->dims,
                                 .shape = tensor->shape,
-                                .stored = piece->part,
+                                .stored = extent->part,
                                 .wanted = item->part,
                                 .stored_dtype = tensor->dtype,
                                 .wanted_dtype = item->dtype,
@@ -96,7 +96,7 @@ static enum err scatter(const struct exchange *x,
 /* Where the verified bytes of a stretch go. */
 struct target {
     const struct exchange *x;
-    const struct ckpt_piece *piece;
+    const struct ckpt_extent *extent;
     int64_t first; /* element that comes next */
     char *data;    /* NULL: to the items */
 };
@@ -106,13 +106,13 @@ static enum err take(void *arg, const void *data, size_t bytes)
     enum err rc = ERR_OK;
     struct target *target = arg;
     enum dtype dtype =
-        target->x->manifest->tensors[target->piece->tensor].dtype;
+        target->x->manifest->tensors[target->extent->tensor].dtype;
     int64_t end = target->first + (int64_t)(bytes / dtype_bytes(dtype));
     if (target->data != NULL) {
         memcpy(target->data, data, bytes);
         target->data += bytes;
     } else {
-        rc = scatter(target->x, target->piece, target->first, end, data);
+        rc = scatter(target->x, target->extent, target->first, end, data);
     }
     target->first = end;
     return rc;
@@ -125,18 +125,18 @@ static void note(struct exchange *x, enum err rc)
         err_keep(&x->failed, rc);
 }
 
-/* Read elements [first, end) of a piece; nothing more after a failure. */
+/* Read elements [first, end) of an extent; nothing more after a failure. */
 static void read_elements(struct exchange *x, int shard,
-                          const struct ckpt_piece *piece, int64_t first,
+                          const struct ckpt_extent *extent, int64_t first,
                           int64_t end, char *data)
 {
-    struct target target = { x, piece, first, data };
-    enum dtype dtype = x->manifest->tensors[piece->tensor].dtype;
+    struct target target = { x, extent, first, data };
+    enum dtype dtype = x->manifest->tensors[extent->tensor].dtype;
     assert(first >= 0 && first < end);
     if (x->failed.code != ERR_OK)
         return;
     note(x,
-         ckpt_read_piece(x->reader, shard, piece, first, end, take, &target));
+         ckpt_read_extent(x->reader, shard, extent, first, end, take, &target));
     if (x->failed.code == ERR_OK)
         x->stats->read_bytes += (end - first) * (int64_t)dtype_bytes(dtype);
 }
@@ -198,7 +198,7 @@ static void add_slot(struct exchange *x, struct round *round,
     struct slot *slot = &round->slots[round->count++];
     *slot = (struct slot){
         .shard = block->shard,
-        .piece = block->piece,
+        .extent = block->extent,
         .first = block->first,
         .end = block->end,
         .bytes = block->bytes,
@@ -247,7 +247,7 @@ static enum err pass_on(struct exchange *x, struct slot *slot)
 static void keep(struct exchange *x, const struct slot *slot)
 {
     if (slot->wanted)
-        note(x, scatter(x, slot->piece, slot->first, slot->end, slot->data));
+        note(x, scatter(x, slot->extent, slot->first, slot->end, slot->data));
 }
 
 /* Expect what others read, read the own blocks and send them. A rank whose read
@@ -264,7 +264,7 @@ static enum err start_round(struct exchange *x, struct round *round)
         struct slot *slot = &round->slots[i];
         if (slot->parent >= 0)
             continue;
-        read_elements(x, slot->shard, slot->piece, slot->first, slot->end,
+        read_elements(x, slot->shard, slot->extent, slot->first, slot->end,
                       slot->data);
         TRY(pass_on(x, slot));
         keep(x, slot);
@@ -324,7 +324,7 @@ static void read_private(struct exchange *x)
     ckpt_plan_rewind(x->plan);
     while (x->failed.code == ERR_OK && ckpt_plan_next(x->plan, &own))
         if (own.private && own.reader == x->rank)
-            read_elements(x, own.shard, own.piece, own.first, own.end, NULL);
+            read_elements(x, own.shard, own.extent, own.first, own.end, NULL);
 }
 
 static enum err allocate(struct exchange *x, const char *dir)

@@ -4,7 +4,7 @@
  * Who reads what: every rank knows what all want and which shards each can
  * open, and comes to the same plan without asking.
  *
- * The unit is a CRC block of a piece. A block that one rank alone wants, and
+ * The unit is a CRC block of an extent. A block that one rank alone wants, and
  * can open, is private: it reads the block itself. Any other wanted block has
  * one reader, which passes it on: of those that want it and hold its shard the
  * one with the fewest bytes to read so far, or any holder if there is none.
@@ -27,8 +27,8 @@ struct ckpt_source {
 /* A block, or several private ones in a row. */
 struct ckpt_stretch {
     int shard;
-    const struct ckpt_piece *piece;
-    int64_t first, end; /* elements of the piece, in stored order, from 0 */
+    const struct ckpt_extent *extent;
+    int64_t first, end; /* elements of the extent, in stored order, from 0 */
     int64_t bytes;
     int reader;
     bool private;

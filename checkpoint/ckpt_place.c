@@ -15,7 +15,7 @@
 #include "checkpoint/ckpt.h"
 
 /* What is converted on its way into a memory that is not the program's. */
-#define PIECE_BYTES 65536
+#define EXTENT_BYTES 65536
 
 static int64_t min_i64(int64_t a, int64_t b)
 {
@@ -97,16 +97,16 @@ static enum err put_elements(const struct ckpt_place *place, const char *source,
     const struct ckpt_memory *memory = place->memory;
     enum dtype stored = place->stored_dtype, wanted = place->wanted_dtype;
     size_t size = dtype_bytes(wanted);
-    char piece[PIECE_BYTES];
+    char extent[EXTENT_BYTES];
     if (memory == NULL)
         ckpt_place_convert(stored, source, wanted, target, count);
     else if (stored == wanted)
         TRY(memory->copy_in(memory->arg, target, source, (size_t)count * size));
     else
         for (int64_t done = 0; done < count;) {
-            int64_t n = min_i64(count - done, (int64_t)(sizeof piece / size));
-            ckpt_place_convert(stored, source, wanted, piece, n);
-            TRY(memory->copy_in(memory->arg, target, piece, (size_t)n * size));
+            int64_t n = min_i64(count - done, (int64_t)(sizeof extent / size));
+            ckpt_place_convert(stored, source, wanted, extent, n);
+            TRY(memory->copy_in(memory->arg, target, extent, (size_t)n * size));
             source += (size_t)n * dtype_bytes(stored);
             target += (size_t)n * size;
             done += n;

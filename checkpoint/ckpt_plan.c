@@ -24,7 +24,7 @@ struct want {
     struct ckpt_part box;
 };
 
-/* A rank that wants something of the piece. */
+/* A rank that wants something of the extent. */
 struct candidate {
     int rank;
     struct ckpt_part part;
@@ -40,10 +40,10 @@ struct ckpt_plan {
     bool *holds;        /* [ranks][shards] */
     int64_t *duty;      /* [ranks]: bytes to read so far */
     int *takers;        /* [ranks] */
-    struct candidate *candidates; /* [ranks], of the current piece */
+    struct candidate *candidates; /* [ranks], of the current extent */
     int candidate_count;
     /* the next block */
-    int shard, piece;
+    int shard, extent;
     int64_t block;
 };
 
@@ -177,48 +177,48 @@ static bool holds(const struct ckpt_plan *plan, int rank, int shard)
     return plan->holds[(size_t)rank * shards + (size_t)shard];
 }
 
-static const struct ckpt_piece *current_piece(const struct ckpt_plan *plan)
+static const struct ckpt_extent *current_extent(const struct ckpt_plan *plan)
 {
-    return &plan->manifest->shards[plan->shard].pieces[plan->piece];
+    return &plan->manifest->shards[plan->shard].extents[plan->extent];
 }
 
-/* Enter the current piece: which ranks want anything of it? */
+/* Enter the current extent: which ranks want anything of it? */
 static void find_candidates(struct ckpt_plan *plan)
 {
-    const struct ckpt_piece *piece = current_piece(plan);
-    const struct ckpt_tensor *tensor = &plan->manifest->tensors[piece->tensor];
-    int64_t elements = ckpt_part_elements(&piece->part, tensor->dims);
+    const struct ckpt_extent *extent = current_extent(plan);
+    const struct ckpt_tensor *tensor = &plan->manifest->tensors[extent->tensor];
+    int64_t elements = ckpt_part_elements(&extent->part, tensor->dims);
     plan->candidate_count = 0;
     for (int r = 0; r < plan->ranks; r++) {
         struct candidate candidate = { .rank = r };
-        if (want_of(plan, r, piece->tensor, &candidate.part) &&
-            ckpt_place_touches(tensor->dims, tensor->shape, &piece->part, 0,
+        if (want_of(plan, r, extent->tensor, &candidate.part) &&
+            ckpt_place_touches(tensor->dims, tensor->shape, &extent->part, 0,
                                elements, &candidate.part))
             plan->candidates[plan->candidate_count++] = candidate;
     }
 }
 
-/* Block number `block` of the current piece, its reader still unknown; false:
+/* Block number `block` of the current extent, its reader still unknown; false:
  * nobody wants it. */
 static bool look_at(struct ckpt_plan *plan, int64_t block,
                     struct ckpt_stretch *out)
 {
-    const struct ckpt_piece *piece = current_piece(plan);
-    const struct ckpt_tensor *tensor = &plan->manifest->tensors[piece->tensor];
+    const struct ckpt_extent *extent = current_extent(plan);
+    const struct ckpt_tensor *tensor = &plan->manifest->tensors[extent->tensor];
     int64_t size = (int64_t)dtype_bytes(tensor->dtype);
-    int64_t bytes = piece->bytes - block * CKPT_BLOCK_BYTES;
+    int64_t bytes = extent->bytes - block * CKPT_BLOCK_BYTES;
     if (bytes > CKPT_BLOCK_BYTES)
         bytes = CKPT_BLOCK_BYTES;
     int64_t first = block * CKPT_BLOCK_BYTES / size;
     *out = (struct ckpt_stretch){ .shard = plan->shard,
-                                  .piece = piece,
+                                  .extent = extent,
                                   .first = first,
                                   .end = first + bytes / size,
                                   .bytes = bytes,
                                   .reader = -1,
                                   .takers = plan->takers };
     for (int c = 0; c < plan->candidate_count; c++)
-        if (ckpt_place_touches(tensor->dims, tensor->shape, &piece->part,
+        if (ckpt_place_touches(tensor->dims, tensor->shape, &extent->part,
                                out->first, out->end, &plan->candidates[c].part))
             plan->takers[out->taker_count++] = plan->candidates[c].rank;
     if (out->taker_count == 0)
@@ -263,7 +263,7 @@ void ckpt_plan_rewind(struct ckpt_plan *plan)
 {
     memset(plan->duty, 0, (size_t)plan->ranks * sizeof *plan->duty);
     plan->shard = 0;
-    plan->piece = 0;
+    plan->extent = 0;
     plan->block = 0;
 }
 
@@ -271,9 +271,9 @@ bool ckpt_plan_next(struct ckpt_plan *plan, struct ckpt_stretch *out)
 {
     for (; plan->shard < plan->manifest->shard_count; plan->shard++) {
         const struct ckpt_shard *shard = &plan->manifest->shards[plan->shard];
-        for (; plan->piece < shard->piece_count; plan->piece++) {
+        for (; plan->extent < shard->extent_count; plan->extent++) {
             int64_t blocks =
-                ckpt_manifest_block_count(shard->pieces[plan->piece].bytes);
+                ckpt_manifest_block_count(shard->extents[plan->extent].bytes);
             if (plan->block == 0)
                 find_candidates(plan);
             if (plan->candidate_count == 0)
@@ -294,7 +294,7 @@ bool ckpt_plan_next(struct ckpt_plan *plan, struct ckpt_stretch *out)
             }
             plan->block = 0;
         }
-        plan->piece = 0;
+        plan->extent = 0;
     }
     return false;
 }
@@ -310,7 +310,8 @@ static enum err check_holders(struct ckpt_plan *plan,
         if (least_busy(plan, s, NULL, plan->ranks) >= 0)
             continue;
         plan->shard = s;
-        for (plan->piece = 0; plan->piece < shard->piece_count; plan->piece++) {
+        for (plan->extent = 0; plan->extent < shard->extent_count;
+             plan->extent++) {
             find_candidates(plan);
             if (plan->candidate_count > 0)
                 return err_set(ERR_CHECKPOINT,

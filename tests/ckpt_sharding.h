@@ -83,18 +83,18 @@ static inline void box_of(struct ckpt_item *item, enum sharding kind,
     struct ckpt_part *part = &item->part;
     part->boxed = true;
     for (int d = 0; d < item->dims; d++)
-        part->extent[d] = item->shape[d];
+        part->sides[d] = item->shape[d];
     for (int d = 0; d < item->dims; d++) {
         uint64_t at = (uint64_t)((number * ranks + rank) * 8 + 2 * d);
         int64_t size = item->shape[d];
         bool split = kind == ROWS ? d == 0 : d == item->dims - 1;
         if (kind == RANDOM) {
             part->origin[d] = (int64_t)(rng_uniform(3, 1, at) * (double)size);
-            part->extent[d] = (int64_t)(rng_uniform(3, 1, at + 1) *
-                                        (double)(size - part->origin[d] + 1));
+            part->sides[d] = (int64_t)(rng_uniform(3, 1, at + 1) *
+                                       (double)(size - part->origin[d] + 1));
         } else if (split) {
             part->origin[d] = size * rank / ranks;
-            part->extent[d] = size * (rank + 1) / ranks - part->origin[d];
+            part->sides[d] = size * (rank + 1) / ranks - part->origin[d];
         }
     }
     /* a scalar has no dimension to split */
@@ -169,7 +169,7 @@ static inline bool contains(const struct ckpt_item *item, int64_t element)
     for (int d = item->dims - 1; d >= 0 && item->part.boxed; d--) {
         int64_t index = element % item->shape[d] - item->part.origin[d];
         element /= item->shape[d];
-        if (index < 0 || index >= item->part.extent[d])
+        if (index < 0 || index >= item->part.sides[d])
             return false;
     }
     return item->part.boxed ||

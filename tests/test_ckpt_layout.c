@@ -1,5 +1,5 @@
 /* Where datasets lie and how long shards are, direct transfers, and whether
- * pieces cover a tensor. */
+ * extents cover a tensor. */
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_manifest.h"
 #include "checkpoint/files/ckpt_io.h"
@@ -90,14 +90,15 @@ static void check_layout(const char *path, const struct ckpt_shard *shard,
     int loose = 0, striped = 0, wrong = 0;
     if (stat(path, &status) != 0)
         tap_note("no %s", path);
-    for (int i = 0; i < shard->piece_count; i++) {
-        const struct ckpt_piece *piece = &shard->pieces[i];
-        payload += piece->bytes;
-        wrong += piece->offset < end;
-        end = piece->offset + piece->bytes;
-        loose += piece->bytes >= (256 << 10) && piece->offset % PAGE != 0;
-        striped += piece->bytes >= (8 << 20) && piece->offset % (1 << 20) == 0;
-        wrong += piece->bytes < (256 << 10) && piece->offset % 2 != 0;
+    for (int i = 0; i < shard->extent_count; i++) {
+        const struct ckpt_extent *extent = &shard->extents[i];
+        payload += extent->bytes;
+        wrong += extent->offset < end;
+        end = extent->offset + extent->bytes;
+        loose += extent->bytes >= (256 << 10) && extent->offset % PAGE != 0;
+        striped +=
+            extent->bytes >= (8 << 20) && extent->offset % (1 << 20) == 0;
+        wrong += extent->bytes < (256 << 10) && extent->offset % 2 != 0;
     }
     tap_is_int(wrong, 0, "%s: pieces by ascending offset", what);
     tap_is_int(loose, 0, "%s: large datasets begin at page borders", what);
@@ -199,25 +200,26 @@ static enum err grid_covers(int rows, int columns, int moved)
     enum err rc = ERR_OK;
     struct ckpt_tensor tensor = { .name = "t", .dims = 2 };
     size_t count = (size_t)(rows * columns);
-    struct ckpt_piece *pieces = calloc(count, sizeof *pieces);
+    struct ckpt_extent *extents = calloc(count, sizeof *extents);
     tensor.shape[0] = rows * 2;
     tensor.shape[1] = columns * 3;
     tensor.elements = tensor.shape[0] * tensor.shape[1];
-    struct ckpt_shard shard = { .pieces = pieces, .piece_count = (int)count };
+    struct ckpt_shard shard = { .extents = extents,
+                                .extent_count = (int)count };
     struct ckpt_manifest manifest = { .tensors = &tensor,
                                       .tensor_count = 1,
                                       .shards = &shard,
                                       .shard_count = 1 };
     for (int i = 0; i < rows * columns; i++) {
-        struct ckpt_part *part = &pieces[i].part;
+        struct ckpt_part *part = &extents[i].part;
         *part = (struct ckpt_part){ .boxed = true };
         part->origin[0] = i / columns * 2;
         part->origin[1] = i % columns * 3 + (i == moved ? 1 : 0);
-        part->extent[0] = 2;
-        part->extent[1] = 3;
+        part->sides[0] = 2;
+        part->sides[1] = 3;
     }
     rc = ckpt_cover_check(&manifest);
-    free(pieces);
+    free(extents);
     return rc;
 }
 
@@ -237,28 +239,28 @@ static void test_cover(void)
     struct ckpt_tensor tensor = {
         .name = "t", .dims = 2, .shape = { 3, 3 }, .elements = 9
     };
-    struct ckpt_piece pieces[5] = { 0 };
-    struct ckpt_shard shard = { .pieces = pieces, .piece_count = 5 };
+    struct ckpt_extent extents[5] = { 0 };
+    struct ckpt_shard shard = { .extents = extents, .extent_count = 5 };
     struct ckpt_manifest manifest = { .tensors = &tensor,
                                       .tensor_count = 1,
                                       .shards = &shard,
                                       .shard_count = 1 };
     for (int i = 0; i < 5; i++) {
-        pieces[i].part.boxed = true;
-        memcpy(pieces[i].part.origin, wheel[i], 2 * sizeof(int64_t));
-        memcpy(pieces[i].part.extent, wheel[i] + 2, 2 * sizeof(int64_t));
+        extents[i].part.boxed = true;
+        memcpy(extents[i].part.origin, wheel[i], 2 * sizeof(int64_t));
+        memcpy(extents[i].part.sides, wheel[i] + 2, 2 * sizeof(int64_t));
     }
     is_ok(ckpt_cover_check(&manifest), "a pinwheel covers");
-    shard.piece_count = 4;
+    shard.extent_count = 4;
     tap_is_int(ckpt_cover_check(&manifest), ERR_CHECKPOINT,
                "not without its middle");
     tap_ok(strstr(err_text(), "1 of 9 elements") != NULL, "one is missing");
-    shard.piece_count = 5;
-    pieces[4].part.origin[0] = 0;
+    shard.extent_count = 5;
+    extents[4].part.origin[0] = 0;
     tap_is_int(ckpt_cover_check(&manifest), ERR_CHECKPOINT,
                "nor with its middle elsewhere");
     struct ckpt_part half = { .begin = 0, .end = 4 };
-    pieces[0].part = half; /* elements 0 to 3; 2 is the second box's */
+    extents[0].part = half; /* elements 0 to 3; 2 is the second box's */
     tap_is_int(ckpt_cover_check(&manifest), ERR_CHECKPOINT,
                "nor with an interval across");
 }

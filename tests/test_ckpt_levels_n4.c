@@ -129,7 +129,7 @@ static void loads(const struct levels *l, int64_t want, bool want_local,
     comm_barrier(l->comm);
 }
 
-/* Flip a byte of the first piece of a shard, or, with shard -1, cut off the
+/* Flip a byte of the first extent of a shard, or, with shard -1, cut off the
  * manifest; of `folder`, which is RUN or a node's. */
 static bool damage(const char *folder, int64_t step, int shard)
 {
@@ -143,7 +143,7 @@ static bool damage(const char *folder, int64_t step, int shard)
     if (ckpt_manifest_read(dir, NULL, NULL, &manifest) != ERR_OK)
         return false;
     fsio_path(path, "%s/%s", dir, manifest->shards[shard].file);
-    off_t at = (off_t)manifest->shards[shard].pieces[0].offset;
+    off_t at = (off_t)manifest->shards[shard].extents[0].offset;
     ckpt_manifest_destroy(manifest);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     bool done = fd >= 0 && pread(fd, &byte, 1, at) == 1;

@@ -254,7 +254,7 @@ static void test_nodes(struct comm *comm, const char *run, int64_t step)
 
 /* --- damage --- */
 
-/* Rank 0 changes a byte of the payload: of the last piece of the shard. */
+/* Rank 0 changes a byte of the payload: of the last extent of the shard. */
 static void damage(struct comm *comm, const char *dir, int which)
 {
     struct ckpt_manifest *manifest = NULL;
@@ -263,10 +263,10 @@ static void damage(struct comm *comm, const char *dir, int which)
     if (!good && ckpt_manifest_read(dir, NULL, NULL, &manifest) == ERR_OK) {
         struct ckpt_shard *shard =
             &manifest->shards[which % manifest->shard_count];
-        struct ckpt_piece *piece = &shard->pieces[shard->piece_count - 1];
+        struct ckpt_extent *extent = &shard->extents[shard->extent_count - 1];
         fsio_path(path, "%s/%s", dir, shard->file);
         int fd = open(path, O_RDWR);
-        off_t at = (off_t)(piece->offset + piece->bytes / 2);
+        off_t at = (off_t)(extent->offset + extent->bytes / 2);
         char byte = 0;
         good = pread(fd, &byte, 1, at) == 1;
         byte = (char)(byte ^ 4);

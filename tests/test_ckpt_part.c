@@ -11,7 +11,7 @@ struct box_case {
     int dims;
     int64_t shape[CKPT_DIMS_MAX];
     int64_t origin[CKPT_DIMS_MAX];
-    int64_t extent[CKPT_DIMS_MAX];
+    int64_t sides[CKPT_DIMS_MAX];
     int64_t runs;
     bool interval; /* its elements are consecutive */
 };
@@ -50,7 +50,7 @@ static bool inside(const struct box_case *box, int64_t element)
     for (int d = box->dims - 1; d >= 0; d--) {
         int64_t index = element % box->shape[d];
         element /= box->shape[d];
-        if (index < box->origin[d] || index >= box->origin[d] + box->extent[d])
+        if (index < box->origin[d] || index >= box->origin[d] + box->sides[d])
             return false;
     }
     return true;
@@ -93,7 +93,7 @@ static void test_box(const struct box_case *box)
     for (int d = 0; d < box->dims; d++) {
         elements *= box->shape[d];
         part.origin[d] = box->origin[d];
-        part.extent[d] = box->extent[d];
+        part.sides[d] = box->sides[d];
     }
     tap_ok(ckpt_part_check(&part, box->dims, box->shape, "w", "t") == ERR_OK &&
                ckpt_part_runs(&part, box->dims, box->shape, &length) ==
@@ -119,11 +119,11 @@ static void test_failures(void)
         { .begin = -1, .end = 3 },
         { .begin = 4, .end = 3 },
         { .begin = 0, .end = 21 },
-        { .boxed = true, .origin = { 0, -1 }, .extent = { 1, 1 } },
-        { .boxed = true, .origin = { 0, 0 }, .extent = { 1, -1 } },
-        { .boxed = true, .origin = { 3, 0 }, .extent = { 2, 1 } },
-        { .boxed = true, .origin = { 5, 0 }, .extent = { 0, 1 } },
-        { .boxed = true, .origin = { 1, 1 }, .extent = { 1, INT64_MAX } },
+        { .boxed = true, .origin = { 0, -1 }, .sides = { 1, 1 } },
+        { .boxed = true, .origin = { 0, 0 }, .sides = { 1, -1 } },
+        { .boxed = true, .origin = { 3, 0 }, .sides = { 2, 1 } },
+        { .boxed = true, .origin = { 5, 0 }, .sides = { 0, 1 } },
+        { .boxed = true, .origin = { 1, 1 }, .sides = { 1, INT64_MAX } },
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         tap_ok(ckpt_part_check(&wrong[i], 2, shape, "w", "t") ==

@@ -29,10 +29,10 @@ static struct ckpt_part random_part(uint64_t *state)
     }
     for (int d = 0; d < DIMS; d++) {
         part.origin[d] = draw(state, shape[d] + 1);
-        part.extent[d] = draw(state, shape[d] - part.origin[d] + 1);
+        part.sides[d] = draw(state, shape[d] - part.origin[d] + 1);
         if (draw(state, 3) == 0) {
             part.origin[d] = 0;
-            part.extent[d] = shape[d];
+            part.sides[d] = shape[d];
         }
     }
     return part;
@@ -46,7 +46,7 @@ static bool contains(const struct ckpt_part *part, int64_t element)
         int64_t index = element % shape[d];
         element /= shape[d];
         if (index < part->origin[d] ||
-            index >= part->origin[d] + part->extent[d])
+            index >= part->origin[d] + part->sides[d])
             return false;
     }
     return true;

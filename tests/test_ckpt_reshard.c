@@ -28,8 +28,8 @@ static bool is_balanced(const char *dir)
         return false;
     for (int s = 0; s < manifest->shard_count; s++) {
         int64_t bytes = 0;
-        for (int p = 0; p < manifest->shards[s].piece_count; p++)
-            bytes += manifest->shards[s].pieces[p].bytes;
+        for (int p = 0; p < manifest->shards[s].extent_count; p++)
+            bytes += manifest->shards[s].extents[p].bytes;
         least = bytes < least ? bytes : least;
         most = bytes > most ? bytes : most;
     }

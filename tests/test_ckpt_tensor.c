@@ -15,7 +15,7 @@
 #define TENSORS 2
 #define STEP 11
 
-/* Two tensors, cut in columns, rows and the rest: the second one in pieces of
+/* Two tensors, cut in columns, rows and the rest: the second one in extents of
  * several blocks. */
 static const struct ckpt_tensor boxed_tensors[TENSORS] = {
     { .name = "small", .dims = 2, .shape = { 6, 10 }, .elements = 60 },
@@ -26,12 +26,12 @@ static const struct ckpt_tensor boxed_tensors[TENSORS] = {
 };
 
 static const struct ckpt_part boxed_parts[SHARDS][TENSORS] = {
-    { { .boxed = true, .origin = { 0, 0 }, .extent = { 6, 4 } },
-      { .boxed = true, .origin = { 0, 0, 0 }, .extent = { 1500, 49, 39 } } },
-    { { .boxed = true, .origin = { 0, 4 }, .extent = { 5, 6 } },
-      { .boxed = true, .origin = { 0, 0, 39 }, .extent = { 1500, 50, 1 } } },
+    { { .boxed = true, .origin = { 0, 0 }, .sides = { 6, 4 } },
+      { .boxed = true, .origin = { 0, 0, 0 }, .sides = { 1500, 49, 39 } } },
+    { { .boxed = true, .origin = { 0, 4 }, .sides = { 5, 6 } },
+      { .boxed = true, .origin = { 0, 0, 39 }, .sides = { 1500, 50, 1 } } },
     { { .begin = 54, .end = 60 },
-      { .boxed = true, .origin = { 0, 49, 0 }, .extent = { 1500, 1, 39 } } },
+      { .boxed = true, .origin = { 0, 49, 0 }, .sides = { 1500, 1, 39 } } },
 };
 
 /* Element e of tensor t is the low bytes of fixture_value(STEP, t, e). */
@@ -70,8 +70,8 @@ static enum err write_boxes(const char *dir, int shard, struct ckpt_shard *out)
     }
     enum err rc =
         ckpt_shard_write(dir, files[shard], &identity, items, TENSORS, out);
-    for (int p = 0; p < out->piece_count; p++)
-        out->pieces[p].part = boxed_parts[shard][out->pieces[p].tensor];
+    for (int p = 0; p < out->extent_count; p++)
+        out->extents[p].part = boxed_parts[shard][out->extents[p].tensor];
     fixture_free(items, TENSORS);
     return rc;
 }
@@ -145,11 +145,11 @@ static void test_damage(const char *dir, struct ckpt_manifest *manifest)
     struct ckpt_tensor_reader *reader = NULL;
     float value, values[8];
     const struct ckpt_shard *shard = &manifest->shards[0];
-    const struct ckpt_piece *piece = &shard->pieces[0];
-    while (piece->tensor != 1)
-        piece++;
-    int64_t last = piece->bytes - 1;
-    flip(dir, shard->file, piece->offset + last);
+    const struct ckpt_extent *extent = &shard->extents[0];
+    while (extent->tensor != 1)
+        extent++;
+    int64_t last = extent->bytes - 1;
+    flip(dir, shard->file, extent->offset + last);
     ckpt_tensor_create(dir, manifest, &reader);
     tap_ok(reads(reader, 1, 0, 100), "blocks before the damage are read");
     tap_ok(ckpt_tensor_read(reader, 1, 2999957, 2999958, &value) ==
@@ -161,7 +161,7 @@ static void test_damage(const char *dir, struct ckpt_manifest *manifest)
            "and again");
     tap_ok(reads(reader, 1, 2999999, 3000000), "its neighbour is read");
     ckpt_tensor_destroy(reader);
-    flip(dir, shard->file, piece->offset + last);
+    flip(dir, shard->file, extent->offset + last);
     flip(dir, shard->file, 4);
     ckpt_tensor_create(dir, manifest, &reader);
     tap_ok(ckpt_tensor_read(reader, 1, 0, 1, &value) == ERR_CHECKPOINT,

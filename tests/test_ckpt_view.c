@@ -44,7 +44,7 @@ static const char *shown_as(const char *name)
     return path;
 }
 
-/* A tensor, cut into two pieces at element `cut` of the flattened tensor. */
+/* A tensor, cut into two extents at element `cut` of the flattened tensor. */
 struct sample {
     const char *name;
     enum dtype dtype;
@@ -74,14 +74,14 @@ struct world {
     struct ckpt_shard shards[SHARDS];
 };
 
-static void add_piece(struct world *w, int shard, int tensor, int64_t begin,
-                      int64_t end)
+static void add_extent(struct world *w, int shard, int tensor, int64_t begin,
+                       int64_t end)
 {
     if (begin < end)
-        w->shards[shard].pieces[w->shards[shard].piece_count++] =
-            (struct ckpt_piece){ .tensor = tensor,
-                                 .dims = w->manifest.tensors[tensor].dims,
-                                 .part = { .begin = begin, .end = end } };
+        w->shards[shard].extents[w->shards[shard].extent_count++] =
+            (struct ckpt_extent){ .tensor = tensor,
+                                  .dims = w->manifest.tensors[tensor].dims,
+                                  .part = { .begin = begin, .end = end } };
 }
 
 static void create(struct world *w, int tensors)
@@ -91,8 +91,8 @@ static void create(struct world *w, int tensors)
     w->manifest.shards = w->shards;
     w->manifest.tensors = calloc((size_t)tensors, sizeof *w->manifest.tensors);
     for (int s = 0; s < SHARDS; s++) {
-        w->shards[s].pieces =
-            calloc((size_t)tensors, sizeof *w->shards[s].pieces);
+        w->shards[s].extents =
+            calloc((size_t)tensors, sizeof *w->shards[s].extents);
         snprintf(w->shards[s].file, sizeof w->shards[s].file, "shard-%d.h5", s);
     }
 }
@@ -101,7 +101,7 @@ static void destroy(struct world *w)
 {
     free(w->manifest.tensors);
     for (int s = 0; s < SHARDS; s++)
-        free(w->shards[s].pieces);
+        free(w->shards[s].extents);
 }
 
 /* The dataset of one sample, and its mappings. */
@@ -159,8 +159,8 @@ static void create_samples(struct world *w)
             tensor->shape[d] = samples[i].shape[d];
             elements *= samples[i].shape[d];
         }
-        add_piece(w, 0, i, 0, samples[i].cut);
-        add_piece(w, 1, i, samples[i].cut, elements);
+        add_extent(w, 0, i, 0, samples[i].cut);
+        add_extent(w, 1, i, samples[i].cut, elements);
     }
 }
 
@@ -219,7 +219,7 @@ static void test_flips(void)
     snprintf(w.manifest.tensors[0].name, CKPT_NAME_BYTES, "t");
     w.manifest.tensors[0].dims = 1;
     w.manifest.tensors[0].shape[0] = 8;
-    add_piece(&w, 0, 0, 0, 8);
+    add_extent(&w, 0, 0, 0, 8);
     tap_ok(ckpt_view_image(&w.manifest, &image, &bytes) == ERR_OK,
            "a view of one tensor");
     /* the library loses memory over a damaged file */
@@ -246,8 +246,8 @@ static void test_many(void)
         snprintf(tensor->name, sizeof tensor->name, "blocks.%d", i);
         tensor->dims = 1;
         tensor->shape[0] = i + 2;
-        add_piece(&w, 0, i, 0, 1);
-        add_piece(&w, 1, i, 1, i + 2);
+        add_extent(&w, 0, i, 0, 1);
+        add_extent(&w, 1, i, 1, i + 2);
     }
     tap_ok(ckpt_view_image(&w.manifest, &image, &bytes) == ERR_OK,
            "a view of %d tensors", MANY);
@@ -403,7 +403,7 @@ static void test_attributes(void)
         snprintf(w.manifest.tensors[i].name, CKPT_NAME_BYTES, "%s", names[i]);
         w.manifest.tensors[i].dims = 1;
         w.manifest.tensors[i].shape[0] = 8;
-        add_piece(&w, 0, i, 0, 8);
+        add_extent(&w, 0, i, 0, 8);
     }
     tap_ok(ckpt_view_image(&w.manifest, &image, &bytes) == ERR_OK,
            "a view with a state");

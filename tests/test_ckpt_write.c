@@ -61,17 +61,17 @@ static void cut(struct ckpt_item *item, const char *how, int rank, int ranks)
     if (strcmp(how, "flat") == 0 || (strcmp(how, "mixed") == 0 && rank < 2))
         return;
     *part = (struct ckpt_part){ .boxed = true };
-    memcpy(part->extent, item->shape, sizeof part->extent);
+    memcpy(part->sides, item->shape, sizeof part->sides);
     if (strcmp(how, "mixed") == 0) {
         /* the first half flat, the second in boxes, by columns of its rows */
         part->origin[0] = item->shape[0] / 2;
-        part->extent[0] = item->shape[0] / 2;
+        part->sides[0] = item->shape[0] / 2;
         d = item->dims - 1;
         rank -= 2;
         ranks -= 2;
     }
-    int64_t begin = part->extent[d] * rank / ranks;
-    part->extent[d] = part->extent[d] * (rank + 1) / ranks - begin;
+    int64_t begin = part->sides[d] * rank / ranks;
+    part->sides[d] = part->sides[d] * (rank + 1) / ranks - begin;
     part->origin[d] += begin;
 }
 
@@ -144,8 +144,8 @@ out:
 
 struct expected {
     const struct ckpt_item *item;
-    const struct ckpt_piece *piece;
-    int64_t next; /* element of the piece */
+    const struct ckpt_extent *extent;
+    int64_t next; /* element of the extent */
     bool good;
 };
 
@@ -154,24 +154,25 @@ static enum err compare(void *arg, const void *data, size_t bytes)
     struct expected *e = arg;
     size_t size = dtype_bytes(e->item->dtype);
     for (size_t i = 0; i < bytes / size; i++, e->next++) {
-        uint64_t value = fixture_value(
-            1, e->piece->tensor, element_of(e->item, &e->piece->part, e->next));
+        uint64_t value =
+            fixture_value(1, e->extent->tensor,
+                          element_of(e->item, &e->extent->part, e->next));
         e->good &= memcmp((const char *)data + i * size, &value, size) == 0;
     }
     return ERR_OK;
 }
 
-/* Elements [begin, end) of a piece, counted from its first. */
+/* Elements [begin, end) of an extent, counted from its first. */
 static bool reads(struct ckpt_read *reader, int shard,
-                  const struct ckpt_piece *piece, int64_t begin, int64_t end)
+                  const struct ckpt_extent *extent, int64_t begin, int64_t end)
 {
-    struct expected e = { &tensors[piece->tensor], piece, begin, true };
-    return ckpt_read_piece(reader, shard, piece, begin, end, compare, &e) ==
+    struct expected e = { &tensors[extent->tensor], extent, begin, true };
+    return ckpt_read_extent(reader, shard, extent, begin, end, compare, &e) ==
                ERR_OK &&
            e.good && e.next == end;
 }
 
-/* Every piece whole, in order and backwards, and some ranges of it. */
+/* Every extent whole, in order and backwards, and some ranges of it. */
 static void check_contents(const char *dir, const char *what)
 {
     struct ckpt_manifest *m = NULL;
@@ -185,16 +186,16 @@ static void check_contents(const char *dir, const char *what)
         return;
     }
     for (int s = 0; s < m->shard_count; s++)
-        for (int i = 0; i < 2 * m->shards[s].piece_count; i++) {
-            int count = m->shards[s].piece_count;
-            const struct ckpt_piece *piece =
-                &m->shards[s].pieces[i < count ? i : 2 * count - 1 - i];
-            int64_t n = ckpt_part_elements(&piece->part, piece->dims);
-            wrong += !reads(reader, s, piece, 0, n);
-            wrong += !reads(reader, s, piece, n / 3, n / 2);
-            wrong += !reads(reader, s, piece, n - 1, n);
-            wrong += !reads(reader, s, piece, 0, 1);
-            boxes += piece->part.boxed;
+        for (int i = 0; i < 2 * m->shards[s].extent_count; i++) {
+            int count = m->shards[s].extent_count;
+            const struct ckpt_extent *extent =
+                &m->shards[s].extents[i < count ? i : 2 * count - 1 - i];
+            int64_t n = ckpt_part_elements(&extent->part, extent->dims);
+            wrong += !reads(reader, s, extent, 0, n);
+            wrong += !reads(reader, s, extent, n / 3, n / 2);
+            wrong += !reads(reader, s, extent, n - 1, n);
+            wrong += !reads(reader, s, extent, 0, 1);
+            boxes += extent->part.boxed;
         }
     tap_is_int(wrong, 0, "%s: every element is where it belongs (%d boxes)",
                what, boxes / 2);

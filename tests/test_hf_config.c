@@ -1,5 +1,5 @@
 /* config.json both ways, what is refused, and the names and places of tensors:
- * every row of every parameter has exactly one piece. */
+ * every row of every parameter has exactly one slice. */
 #include "src/formats/hf/hf_config.h"
 
 #include "src/base/rng.h"
@@ -200,7 +200,7 @@ static void as_mixtral(struct model_config *model)
 static const struct {
     const char *preset;
     enum arch arch;
-    int parts; /* pieces more than parameters, of each layer */
+    int parts; /* slices more than parameters, of each layer */
     void (*change)(struct model_config *model);
 } models[] = {
     { "mpt-125m", ARCH_GPT2, 0, NULL },
@@ -224,7 +224,7 @@ static bool make_model(int i, struct model_config *model)
     return model_config_check(model) == ERR_OK;
 }
 
-static void test_pieces(enum arch arch, const struct model_config *model,
+static void test_slices(enum arch arch, const struct model_config *model,
                         int parts)
 {
     struct params *params = NULL;
@@ -240,20 +240,20 @@ static void test_pieces(enum arch arch, const struct model_config *model,
         int param = -1;
         int64_t next = 0;
         for (int i = 0; i < names->count; i++) {
-            const struct hf_piece *piece = &names->list[i];
-            const struct param *ours = &params->list[piece->param];
-            if (piece->param != param) {
+            const struct hf_slice *slice = &names->list[i];
+            const struct param *ours = &params->list[slice->param];
+            if (slice->param != param) {
                 param++;
                 next = 0;
             }
-            wrong += piece->param != param || piece->row != next;
-            next += piece->rows;
-            bool last = i + 1 == names->count || piece[1].param != param;
+            wrong += slice->param != param || slice->row != next;
+            next += slice->rows;
+            bool last = i + 1 == names->count || slice[1].param != param;
             bool words = ours->role == PARAM_WTE || ours->role == PARAM_LM_HEAD;
             wrong += last && next != (words ? vocab : ours->shape[0]);
             int64_t cols = ours->dims == 1 ? 1 : ours->shape[1];
-            int64_t side = ours->dims == 1 ? 1 : piece->shape[1];
-            wrong += piece->shape[0] * side != piece->rows * cols;
+            int64_t side = ours->dims == 1 ? 1 : slice->shape[1];
+            wrong += slice->shape[0] * side != slice->rows * cols;
         }
         tap_is_int(wrong, 0, "cover every row once, in order");
         tap_is_int(names->count - params->count, parts * model->n_layers,
@@ -283,7 +283,7 @@ static void test_both_ways(void)
                            model_config_param_count(&again),
                    "and back");
         free(text);
-        test_pieces(models[i].arch, &model, models[i].parts);
+        test_slices(models[i].arch, &model, models[i].parts);
         if (models[i].arch == ARCH_MISTRAL)
             continue;
         tap_ok(hf_config_choose(&model, &arch) == ERR_OK &&
@@ -364,7 +364,7 @@ static void test_names(void)
     tap_is_int(names->count, count, "its tensors");
     for (int i = 0; i < count && i < names->count; i++)
         tap_is_str(names->list[i].name, want[i], "name %d", i);
-    const struct hf_piece *down = &names->list[13];
+    const struct hf_slice *down = &names->list[13];
     tap_ok(down->transposed && down->shape[0] == model.d_model &&
                down->shape[1] == model.ffn_width &&
                down->row == model.ffn_width,

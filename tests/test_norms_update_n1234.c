@@ -98,19 +98,21 @@ struct difference {
     double worst;
 };
 
-static enum err compare_plain(void *arg, const struct replica_piece *piece)
+static enum err compare_plain(void *arg,
+                              const struct replica_partition *partition)
 {
     struct difference *d = arg;
     if (d->sums == NULL) {
-        memcpy(d->before, piece->weights,
-               (size_t)piece->elements * sizeof(float));
+        memcpy(d->before, partition->weights,
+               (size_t)partition->elements * sizeof(float));
         return ERR_OK;
     }
-    for (int p = 0; p < piece->params->count; p++) {
-        const struct param *param = &piece->params->list[p];
+    for (int p = 0; p < partition->params->count; p++) {
+        const struct param *param = &partition->params->list[p];
         double sum = 0.0;
         for (int64_t i = param->offset; i < param->offset + param->numel; i++) {
-            double change = (double)piece->weights[i] - (double)d->before[i];
+            double change =
+                (double)partition->weights[i] - (double)d->before[i];
             sum += change * change;
         }
         double off = fabs(sum - d->sums[p]) / sum;

@@ -56,16 +56,17 @@ static enum err update(const struct optimizer_ops *optimizer,
     struct kernel_ctx ctx = { .threads = threads };
     ctx.scratch_bytes = (kernels->scratch_bytes(&limits) + 63) / 64 * 64;
     ctx.scratch = aligned_alloc(64, ctx.scratch_bytes);
-    struct optimizer_piece piece = { .params = &t->params,
-                                     .elements = t->param.numel,
-                                     .weights = t->weights,
-                                     .gradient = t->gradient,
-                                     .moments = { t->moment },
-                                     .tensor = &t->param,
-                                     .states = { t->states[0], t->states[1],
-                                                 t->states[2] },
-                                     .scratch = t->scratch };
-    enum err rc = optimizer->update(step, kernels, &ctx, &piece);
+    struct optimizer_partition partition = {
+        .params = &t->params,
+        .elements = t->param.numel,
+        .weights = t->weights,
+        .gradient = t->gradient,
+        .moments = { t->moment },
+        .tensor = &t->param,
+        .states = { t->states[0], t->states[1], t->states[2] },
+        .scratch = t->scratch
+    };
+    enum err rc = optimizer->update(step, kernels, &ctx, &partition);
     free(ctx.scratch);
     return rc;
 }

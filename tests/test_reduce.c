@@ -79,7 +79,7 @@ static void test_bytes(void)
                     cases[i].slots, &bytes);
         int64_t rest = (int64_t)bytes.total - cases[i].buffers * arena;
         int64_t receive = cases[i].ranks == 1 ? 0 : (int64_t)128 << 20;
-        /* a node's ranks see at least one piece of each other rank */
+        /* a node's ranks see at least one partial of each other rank */
         int64_t seen = arena / cases[i].ranks * (cases[i].ranks - 1);
         tap_ok(rest > 0 && rest >= seen && rest < receive + 65536,
                "rank %d of %d, %d slots: %d gradient buffers", cases[i].rank,

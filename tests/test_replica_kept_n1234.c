@@ -20,24 +20,25 @@ static const struct replica_kept kept[REPLICA_KEPT] = { { "mean", true },
 
 /* The mean of weights and what they were; then other weights, by their place
  * and their gradient. */
-static enum err change(void *arg, const struct replica_piece *piece)
+static enum err change(void *arg, const struct replica_partition *partition)
 {
     int batch = *(const int *)arg;
-    for (int64_t i = 0; i < piece->elements; i++) {
-        piece->kept[1][i] = piece->weights[i];
-        piece->kept[0][i] = 0.5f * (piece->kept[0][i] + piece->weights[i]);
-        piece->weights[i] += 1e-3f * piece->gradient[i] *
-                             (float)((piece->begin + i) % 3 + batch);
+    for (int64_t i = 0; i < partition->elements; i++) {
+        partition->kept[1][i] = partition->weights[i];
+        partition->kept[0][i] =
+            0.5f * (partition->kept[0][i] + partition->weights[i]);
+        partition->weights[i] += 1e-3f * partition->gradient[i] *
+                                 (float)((partition->begin + i) % 3 + batch);
     }
     return ERR_OK;
 }
 
-static enum err give_back(void *arg, const struct replica_piece *piece)
+static enum err give_back(void *arg, const struct replica_partition *partition)
 {
     (void)arg;
-    for (int64_t i = 0; i < piece->elements; i++)
-        if ((piece->begin + i) % 2 == 0)
-            piece->weights[i] = piece->kept[1][i];
+    for (int64_t i = 0; i < partition->elements; i++)
+        if ((partition->begin + i) % 2 == 0)
+            partition->weights[i] = partition->kept[1][i];
     return ERR_OK;
 }
 
@@ -160,17 +161,17 @@ static void compare(struct check *check, double want, double got)
 }
 
 /* The sums against plain ones, of a whole replica. */
-static enum err check_sums(void *arg, const struct replica_piece *piece)
+static enum err check_sums(void *arg, const struct replica_partition *partition)
 {
     struct check *check = arg;
     int64_t row = 0;
-    for (int p = 0; p < piece->params->count; p++) {
-        const struct param *param = &piece->params->list[p];
+    for (int p = 0; p < partition->params->count; p++) {
+        const struct param *param = &partition->params->list[p];
         bool down = param->role == PARAM_EXPERTS_DOWN;
-        int64_t units = units_of(piece->params, param);
+        int64_t units = units_of(partition->params, param);
         int64_t width = param->numel / units; /* elements of one */
         int64_t stride = down ? param->shape[1] : 1;
-        const float *x = piece->weights + param->offset;
+        const float *x = partition->weights + param->offset;
         double all = 0.0;
         for (int64_t u = 0; u < units; u++, row++) {
             double sum = 0.0;
@@ -217,10 +218,10 @@ out:
     free(sums);
 }
 
-static enum err fail_last(void *arg, const struct replica_piece *piece)
+static enum err fail_last(void *arg, const struct replica_partition *partition)
 {
     const struct world *world = arg;
-    (void)piece;
+    (void)partition;
     return world->rank == world->ranks - 1
                ? err_set(ERR_INTERNAL, "an op of a device")
                : ERR_OK;

@@ -10,24 +10,25 @@
 static enum err whole_update(const struct optimizer_step *step,
                              const struct kernels *kernels,
                              const struct kernel_ctx *ctx,
-                             const struct optimizer_piece *piece)
+                             const struct optimizer_partition *partition)
 {
-    const struct param *param = piece->tensor;
+    const struct param *param = partition->tensor;
     (void)kernels, (void)ctx;
     double sum = 0.0;
-    if (piece->begin != param->offset || piece->elements != param->numel)
+    if (partition->begin != param->offset ||
+        partition->elements != param->numel)
         return err_set(ERR_INTERNAL, "%s is cut", param->name);
     for (int64_t i = 0; i < param->numel; i++)
-        sum += (double)piece->gradient[i] * (double)piece->gradient[i];
+        sum += (double)partition->gradient[i] * (double)partition->gradient[i];
     float scale = sum > 0.0 ? (float)(1.0 / sqrt(sum)) : 1.0f;
-    piece->states[0][0] += scale;
+    partition->states[0][0] += scale;
     for (int64_t i = 0; i < param->shape[0] && param->dims == 2; i++)
-        piece->states[1][i] += piece->gradient[i * param->shape[1]];
+        partition->states[1][i] += partition->gradient[i * param->shape[1]];
     for (int64_t i = 0; i < param->numel; i++) {
-        float *m = &piece->moments[0][i];
-        piece->scratch[i] = piece->gradient[i] * scale;
-        *m = 0.9f * *m + piece->scratch[i];
-        piece->weights[i] -= (float)step->lr * *m;
+        float *m = &partition->moments[0][i];
+        partition->scratch[i] = partition->gradient[i] * scale;
+        *m = 0.9f * *m + partition->scratch[i];
+        partition->weights[i] -= (float)step->lr * *m;
     }
     return ERR_OK;
 }

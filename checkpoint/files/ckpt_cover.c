@@ -1,4 +1,4 @@
-/* Checks that the pieces of a checkpoint hold every element of every tensor
+/* Checks that the extents of a checkpoint hold every element of every tensor
  * exactly once.
  *
  * Intervals are sorted and must follow each other. Where a tensor has boxes,
@@ -38,12 +38,12 @@ int ckpt_cover_boxes(const struct ckpt_part *part, int dims,
         *box = (struct ckpt_part){ .boxed = true };
         for (int d = 0; d < dims; d++) {
             box->origin[d] = at / stride[d] % shape[d];
-            box->extent[d] = d < k ? 1 : shape[d];
+            box->sides[d] = d < k ? 1 : shape[d];
         }
         int64_t steps = (part->end - at) / stride[k];
         int64_t room = shape[k] - box->origin[k];
-        box->extent[k] = steps < room ? steps : room;
-        at += box->extent[k] * stride[k];
+        box->sides[k] = steps < room ? steps : room;
+        at += box->sides[k] * stride[k];
     }
     assert(count <= CKPT_COVER_BOXES_MAX);
     return count;
@@ -90,11 +90,11 @@ static bool overlap_in_pairs(const struct ckpt_part *boxes, size_t count,
  * cuts none; all of them: there is no such plane. */
 static size_t before_plane(const struct ckpt_part *boxes, size_t count, int d)
 {
-    int64_t end = boxes[0].origin[d] + boxes[0].extent[d];
+    int64_t end = boxes[0].origin[d] + boxes[0].sides[d];
     size_t n = 1;
     for (; n < count && boxes[n].origin[d] < end; n++)
-        if (boxes[n].origin[d] + boxes[n].extent[d] > end)
-            end = boxes[n].origin[d] + boxes[n].extent[d];
+        if (boxes[n].origin[d] + boxes[n].sides[d] > end)
+            end = boxes[n].origin[d] + boxes[n].sides[d];
     return n;
 }
 
@@ -123,10 +123,10 @@ static bool any_overlap(struct ckpt_part *boxes, size_t count, int dims)
 
 /* --- tensors --- */
 
-static int piece_order(const void *a, const void *b)
+static int extent_order(const void *a, const void *b)
 {
-    const struct ckpt_piece *x = *(const struct ckpt_piece *const *)a;
-    const struct ckpt_piece *y = *(const struct ckpt_piece *const *)b;
+    const struct ckpt_extent *x = *(const struct ckpt_extent *const *)a;
+    const struct ckpt_extent *y = *(const struct ckpt_extent *const *)b;
     if (x->tensor != y->tensor)
         return x->tensor < y->tensor ? -1 : 1;
     return (x->part.begin > y->part.begin) - (x->part.begin < y->part.begin);
@@ -135,16 +135,16 @@ static int piece_order(const void *a, const void *b)
 /* Each must start where the one before it ended, and the last end where the
  * tensor does. */
 static enum err check_intervals(const struct ckpt_tensor *tensor,
-                                const struct ckpt_piece *const *pieces,
+                                const struct ckpt_extent *const *extents,
                                 size_t count)
 {
     int64_t done = 0;
-    for (size_t i = 0; i < count && pieces[i]->part.begin <= done; i++) {
-        if (pieces[i]->part.begin < done)
+    for (size_t i = 0; i < count && extents[i]->part.begin <= done; i++) {
+        if (extents[i]->part.begin < done)
             return err_set(ERR_CHECKPOINT,
                            "tensor %s: element %" PRId64 " is stored twice",
-                           tensor->name, pieces[i]->part.begin);
-        done = pieces[i]->part.end;
+                           tensor->name, extents[i]->part.begin);
+        done = extents[i]->part.end;
     }
     if (done != tensor->elements)
         return err_set(ERR_CHECKPOINT,
@@ -155,7 +155,7 @@ static enum err check_intervals(const struct ckpt_tensor *tensor,
 }
 
 static enum err check_boxes(const struct ckpt_tensor *tensor,
-                            const struct ckpt_piece *const *pieces,
+                            const struct ckpt_extent *const *extents,
                             size_t count)
 {
     enum err rc = ERR_OK;
@@ -164,8 +164,8 @@ static enum err check_boxes(const struct ckpt_tensor *tensor,
     struct ckpt_part *boxes = NULL;
     TRY(new_room(&boxes, count * CKPT_COVER_BOXES_MAX));
     for (size_t i = 0; i < count && missing >= 0; i++) {
-        missing -= ckpt_part_elements(&pieces[i]->part, tensor->dims);
-        box_count += (size_t)ckpt_cover_boxes(&pieces[i]->part, tensor->dims,
+        missing -= ckpt_part_elements(&extents[i]->part, tensor->dims);
+        box_count += (size_t)ckpt_cover_boxes(&extents[i]->part, tensor->dims,
                                               tensor->shape, boxes + box_count);
     }
     if (missing > 0)
@@ -181,17 +181,17 @@ static enum err check_boxes(const struct ckpt_tensor *tensor,
 }
 
 static enum err check_sorted(const struct ckpt_manifest *m,
-                             const struct ckpt_piece *const *pieces,
+                             const struct ckpt_extent *const *extents,
                              size_t count)
 {
     size_t first = 0;
     for (int t = 0; t < m->tensor_count; t++) {
         bool boxed = false;
         size_t end = first;
-        for (; end < count && pieces[end]->tensor == t; end++)
-            boxed |= pieces[end]->part.boxed;
+        for (; end < count && extents[end]->tensor == t; end++)
+            boxed |= extents[end]->part.boxed;
         TRY((boxed ? check_boxes : check_intervals)(
-            &m->tensors[t], pieces + first, end - first));
+            &m->tensors[t], extents + first, end - first));
         first = end;
     }
     return ERR_OK;
@@ -201,14 +201,14 @@ enum err ckpt_cover_check(const struct ckpt_manifest *manifest)
 {
     size_t count = 0;
     for (int s = 0; s < manifest->shard_count; s++)
-        count += (size_t)manifest->shards[s].piece_count;
-    const struct ckpt_piece **sorted = NULL;
+        count += (size_t)manifest->shards[s].extent_count;
+    const struct ckpt_extent **sorted = NULL;
     TRY(new_room(&sorted, count + 1));
     count = 0;
     for (int s = 0; s < manifest->shard_count; s++)
-        for (int p = 0; p < manifest->shards[s].piece_count; p++)
-            sorted[count++] = &manifest->shards[s].pieces[p];
-    qsort(sorted, count, sizeof *sorted, piece_order);
+        for (int p = 0; p < manifest->shards[s].extent_count; p++)
+            sorted[count++] = &manifest->shards[s].extents[p];
+    qsort(sorted, count, sizeof *sorted, extent_order);
     enum err rc = check_sorted(manifest, sorted, count);
     free(sorted);
     return rc;

@@ -3,9 +3,9 @@
  * ckpt_read.c reads them, both without the library.
  *
  * The library gives no crash consistency, is not thread-safe, and its checksums
- * cost more than twice the time (checkpoint/DESIGN.md). But a dataset that is contiguous,
- * allocated early and never filled is nothing but room, and H5Dget_offset tells
- * where; so the library is asked for the room, closes its file, and the rest is
+ * cost more than twice the time (checkpoint/DESIGN.md). But a dataset that is
+ * contiguous, allocated early and never filled is nothing but room, and H5Dget_offset
+ * tells where; so the library is asked for the room, closes its file, and the rest is
  * plain writes, which h5py cannot tell from its own. */
 #include "checkpoint/files/ckpt_hdf5_private.h"
 #include "checkpoint/files/ckpt_view.h"
@@ -232,7 +232,7 @@ static int shape_of(const struct ckpt_part *part, int dims,
 {
     int64_t row = 1;
     if (part->boxed) {
-        memcpy(out, part->extent, (size_t)dims * sizeof out[0]);
+        memcpy(out, part->sides, (size_t)dims * sizeof out[0]);
         return dims;
     }
     for (int d = 1; d < dims; d++)
@@ -245,9 +245,9 @@ static int shape_of(const struct ckpt_part *part, int dims,
     return dims;
 }
 
-static enum err put_pieces(hid_t file, const char *path,
-                           const struct ckpt_item *items,
-                           struct ckpt_piece *pieces, int count)
+static enum err put_extents(hid_t file, const char *path,
+                            const struct ckpt_item *items,
+                            struct ckpt_extent *extents, int count)
 {
     enum err rc = ERR_OK;
     struct recipe recipe = { H5I_INVALID_HID, H5I_INVALID_HID };
@@ -258,11 +258,11 @@ static enum err put_pieces(hid_t file, const char *path,
     for (int i = 0; i < DTYPES; i++)
         HDF5_TRY(types[i] = file_type((enum dtype)i));
     for (int i = 0; i < count; i++) {
-        const struct ckpt_item *item = &items[pieces[i].tensor];
+        const struct ckpt_item *item = &items[extents[i].tensor];
         int64_t shape[CKPT_DIMS_MAX];
-        int dims = shape_of(&pieces[i].part, item->dims, item->shape, shape);
+        int dims = shape_of(&extents[i].part, item->dims, item->shape, shape);
         TRY_OUT(put_dataset(file, path, &recipe, item->name, types[item->dtype],
-                            dims, shape, &pieces[i].offset));
+                            dims, shape, &extents[i].offset));
     }
 out:
     for (int i = 0; i < DTYPES; i++)
@@ -336,53 +336,54 @@ out:
     return rc;
 }
 
-enum piece_kind { PIECE_SMALL, PIECE_PAGED, PIECE_STRIPED, PIECE_KINDS };
+enum extent_kind { EXTENT_SMALL, EXTENT_PAGED, EXTENT_STRIPED, EXTENT_KINDS };
 
-static enum piece_kind kind_of(int64_t bytes)
+static enum extent_kind kind_of(int64_t bytes)
 {
     int64_t over = bytes % STRIPE_BYTES;
     int64_t waste = over == 0 ? 0 : STRIPE_BYTES - over;
     if (bytes >= STRIPED_BYTES && waste <= bytes / STRIPED_WASTE)
-        return PIECE_STRIPED;
-    return bytes >= PAGED_BYTES ? PIECE_PAGED : PIECE_SMALL;
+        return EXTENT_STRIPED;
+    return bytes >= PAGED_BYTES ? EXTENT_PAGED : EXTENT_SMALL;
 }
 
-/* Choose the pieces and their order; *striped is how many of them, at the end,
+/* Choose the extents and their order; *striped is how many of them, at the end,
  * are to lie at multiples of STRIPE_BYTES. */
-static enum err plan_pieces(const struct ckpt_item *items, int item_count,
-                            struct ckpt_shard *shard, int *striped)
+static enum err plan_extents(const struct ckpt_item *items, int item_count,
+                             struct ckpt_shard *shard, int *striped)
 {
-    int64_t bytes[PIECE_KINDS] = { 0 };
-    int count[PIECE_KINDS] = { 0 };
-    int next[PIECE_KINDS] = { 0 };
-    struct ckpt_piece *all =
-        calloc((size_t)item_count + 1, 2 * sizeof *shard->pieces);
-    shard->pieces = all;
+    int64_t bytes[EXTENT_KINDS] = { 0 };
+    int count[EXTENT_KINDS] = { 0 };
+    int next[EXTENT_KINDS] = { 0 };
+    struct ckpt_extent *all =
+        calloc((size_t)item_count + 1, 2 * sizeof *shard->extents);
+    shard->extents = all;
     if (all == NULL)
         return err_set(ERR_MEMORY, "checkpoint: out of memory");
-    struct ckpt_piece *unsorted = all + item_count;
+    struct ckpt_extent *unsorted = all + item_count;
     for (int i = 0; i < item_count; i++) {
         const struct ckpt_item *item = &items[i];
-        struct ckpt_piece *piece = &unsorted[shard->piece_count];
-        *piece = (struct ckpt_piece){ .tensor = i,
-                                      .dims = item->dims,
-                                      .part = item->part };
-        ckpt_part_normalise(&piece->part, item->dims, item->shape);
-        piece->bytes = ckpt_part_elements(&piece->part, item->dims) *
-                       (int64_t)dtype_bytes(item->dtype);
-        if (piece->bytes == 0)
+        struct ckpt_extent *extent = &unsorted[shard->extent_count];
+        *extent = (struct ckpt_extent){ .tensor = i,
+                                        .dims = item->dims,
+                                        .part = item->part };
+        ckpt_part_normalise(&extent->part, item->dims, item->shape);
+        extent->bytes = ckpt_part_elements(&extent->part, item->dims) *
+                        (int64_t)dtype_bytes(item->dtype);
+        if (extent->bytes == 0)
             continue;
-        shard->piece_count++;
-        bytes[kind_of(piece->bytes)] += piece->bytes;
-        count[kind_of(piece->bytes)]++;
+        shard->extent_count++;
+        bytes[kind_of(extent->bytes)] += extent->bytes;
+        count[kind_of(extent->bytes)]++;
     }
-    *striped =
-        bytes[PIECE_STRIPED] >= STRIPED_TOTAL_BYTES ? count[PIECE_STRIPED] : 0;
-    next[PIECE_PAGED] = count[PIECE_SMALL];
-    next[PIECE_STRIPED] = next[PIECE_PAGED] + count[PIECE_PAGED];
-    for (int i = 0; i < shard->piece_count; i++)
+    *striped = bytes[EXTENT_STRIPED] >= STRIPED_TOTAL_BYTES
+                   ? count[EXTENT_STRIPED]
+                   : 0;
+    next[EXTENT_PAGED] = count[EXTENT_SMALL];
+    next[EXTENT_STRIPED] = next[EXTENT_PAGED] + count[EXTENT_PAGED];
+    for (int i = 0; i < shard->extent_count; i++)
         all[next[kind_of(unsorted[i].bytes)]++] = unsorted[i];
-    for (int i = 0; i < shard->piece_count; i++) {
+    for (int i = 0; i < shard->extent_count; i++) {
         all[i].block = shard->block_count;
         shard->block_count += ckpt_manifest_block_count(all[i].bytes);
     }
@@ -397,12 +398,12 @@ enum err ckpt_hdf5_create(const char *path,
     enum err rc = ERR_OK;
     hid_t file = H5I_INVALID_HID;
     int striped = 0;
-    TRY_OUT(plan_pieces(items, item_count, shard, &striped));
-    assert(shard->piece_count > 0);
-    int paged = shard->piece_count - striped;
+    TRY_OUT(plan_extents(items, item_count, shard, &striped));
+    assert(shard->extent_count > 0);
+    int paged = shard->extent_count - striped;
     TRY_OUT(file_open(path, true, paged, PAGED_BYTES, PAGE_BYTES, &file));
     TRY_OUT(put_identity(file, path, identity));
-    TRY_OUT(put_pieces(file, path, items, shard->pieces, paged));
+    TRY_OUT(put_extents(file, path, items, shard->extents, paged));
     if (striped > 0) {
         /* the alignment is a property of an open file */
         hid_t closing = file;
@@ -410,7 +411,8 @@ enum err ckpt_hdf5_create(const char *path,
         HDF5_TRY(H5Fclose(closing));
         TRY_OUT(file_open(path, false, striped, STRIPED_BYTES, STRIPE_BYTES,
                           &file));
-        TRY_OUT(put_pieces(file, path, items, shard->pieces + paged, striped));
+        TRY_OUT(
+            put_extents(file, path, items, shard->extents + paged, striped));
     }
     TRY_OUT(ckpt_hdf5_index_put(file, path, items, shard));
     TRY_OUT(put_crcs(file, path, shard->block_count, crc_offset));

@@ -40,7 +40,7 @@ struct ckpt_hdf5_identity {
 enum err ckpt_hdf5_check_name(const char *name);
 
 /* Create the file with one dataset for every item whose part is not empty, of
- * which there is at least one, and close it. Fills the shard's pieces, in file
+ * which there is at least one, and close it. Fills the shard's extents, in file
  * order and normal form (allocated; the caller frees them, also after a
  * failure) and its count of blocks; *crc_offset is where the contents of
  * _crc32c go. */

@@ -1,5 +1,5 @@
 /* Writes the dataset _index of a shard, which tells readers of the HDF5 file
- * what each piece is. Our own loads take this from the manifest. */
+ * what each extent is. Our own loads take this from the manifest. */
 #include "checkpoint/files/ckpt_hdf5_private.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ struct index_row {
     int32_t boxed;
     int64_t shape[CKPT_DIMS_MAX];
     int64_t begin, end;
-    int64_t origin[CKPT_DIMS_MAX], extent[CKPT_DIMS_MAX];
+    int64_t origin[CKPT_DIMS_MAX], sides[CKPT_DIMS_MAX];
     int64_t first_block, blocks;
 };
 
@@ -41,7 +41,7 @@ static enum err index_type(const char *path, hid_t *out)
         { "begin", offsetof(struct index_row, begin), H5T_STD_I64LE },
         { "end", offsetof(struct index_row, end), H5T_STD_I64LE },
         { "origin", offsetof(struct index_row, origin), dims },
-        { "extent", offsetof(struct index_row, extent), dims },
+        { "extent", offsetof(struct index_row, sides), dims },
         { "first_block", offsetof(struct index_row, first_block),
           H5T_STD_I64LE },
         { "blocks", offsetof(struct index_row, blocks), H5T_STD_I64LE },
@@ -66,20 +66,20 @@ out:
 }
 
 static void fill_row(struct index_row *row, const struct ckpt_item *item,
-                     const struct ckpt_piece *piece)
+                     const struct ckpt_extent *extent)
 {
     snprintf(row->name, sizeof row->name, "%s", item->name);
     snprintf(row->dtype, sizeof row->dtype, "%s", dtype_name(item->dtype));
     row->dims = item->dims;
-    row->boxed = piece->part.boxed;
-    row->begin = piece->part.begin;
-    row->end = piece->part.end;
-    row->first_block = piece->block;
-    row->blocks = ckpt_manifest_block_count(piece->bytes);
+    row->boxed = extent->part.boxed;
+    row->begin = extent->part.begin;
+    row->end = extent->part.end;
+    row->first_block = extent->block;
+    row->blocks = ckpt_manifest_block_count(extent->bytes);
     for (int d = 0; d < item->dims; d++) {
         row->shape[d] = item->shape[d];
-        row->origin[d] = piece->part.boxed ? piece->part.origin[d] : 0;
-        row->extent[d] = piece->part.boxed ? piece->part.extent[d] : 0;
+        row->origin[d] = extent->part.boxed ? extent->part.origin[d] : 0;
+        row->sides[d] = extent->part.boxed ? extent->part.sides[d] : 0;
     }
 }
 
@@ -91,11 +91,12 @@ enum err ckpt_hdf5_index_put(hid_t file, const char *path,
     hid_t type = H5I_INVALID_HID;
     hid_t space = H5I_INVALID_HID;
     hid_t set = H5I_INVALID_HID;
-    const hsize_t count = (hsize_t)shard->piece_count;
+    const hsize_t count = (hsize_t)shard->extent_count;
     struct index_row *rows = NULL;
     TRY(new_zeroed(&rows, (size_t)count));
     for (hsize_t i = 0; i < count; i++)
-        fill_row(&rows[i], &items[shard->pieces[i].tensor], &shard->pieces[i]);
+        fill_row(&rows[i], &items[shard->extents[i].tensor],
+                 &shard->extents[i]);
     TRY_OUT(index_type(path, &type));
     HDF5_TRY(space = H5Screate_simple(1, &count, NULL));
     HDF5_TRY(set = H5Dcreate2(file, CKPT_HDF5_INDEX_NAME, type, space,

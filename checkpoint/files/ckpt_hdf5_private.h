@@ -20,7 +20,7 @@
 /* The library's own error as ours; it reports failed system calls as text. */
 enum err ckpt_hdf5_failed(const char *path, const char *call);
 
-/* The dataset _index, one row per piece. */
+/* The dataset _index, one row per extent. */
 #define CKPT_HDF5_INDEX_NAME "_index"
 enum err ckpt_hdf5_index_put(hid_t file, const char *path,
                              const struct ckpt_item *items,

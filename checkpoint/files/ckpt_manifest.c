@@ -101,32 +101,33 @@ static json_t *numbers_json(const int64_t *numbers, int count)
     return list;
 }
 
-static json_t *piece_json(const struct ckpt_piece *piece)
+static json_t *extent_json(const struct ckpt_extent *extent)
 {
-    const struct ckpt_part *part = &piece->part;
+    const struct ckpt_part *part = &extent->part;
     if (!part->boxed) {
-        int64_t numbers[] = { piece->tensor, part->begin, part->end,
-                              piece->offset };
+        int64_t numbers[] = { extent->tensor, part->begin, part->end,
+                              extent->offset };
         return numbers_json(numbers, 4);
     }
     return json_pack(
-        "[i,o,o,I]", piece->tensor, numbers_json(part->origin, piece->dims),
-        numbers_json(part->extent, piece->dims), (json_int_t)piece->offset);
+        "[i,o,o,I]", extent->tensor, numbers_json(part->origin, extent->dims),
+        numbers_json(part->sides, extent->dims), (json_int_t)extent->offset);
 }
 
 enum err ckpt_manifest_shard_text(const struct ckpt_shard *shard, char **text)
 {
-    json_t *pieces = json_array();
+    json_t *extents = json_array();
     json_t *blocks = json_array();
     int failed = 0;
-    for (int i = 0; i < shard->piece_count; i++)
-        failed |= json_array_append_new(pieces, piece_json(&shard->pieces[i]));
+    for (int i = 0; i < shard->extent_count; i++)
+        failed |=
+            json_array_append_new(extents, extent_json(&shard->extents[i]));
     for (int64_t i = 0; i < shard->block_count; i++)
         failed |= json_array_append_new(blocks, json_integer(shard->blocks[i]));
     json_t *record = json_pack("{s:s,s:I,s:I,s:o,s:o}", "file", shard->file,
                                "bytes", (json_int_t)shard->bytes,
                                "frame_crc32c", (json_int_t)shard->frame_crc,
-                               "pieces", pieces, "block_crc32c", blocks);
+                               "pieces", extents, "block_crc32c", blocks);
     *text = failed || record == NULL ? NULL : json_dumps(record, JSON_COMPACT);
     json_decref(record);
     return *text == NULL ? no_memory() : ERR_OK;
@@ -310,9 +311,9 @@ struct ckpt_item *ckpt_manifest_items(const struct ckpt_manifest *manifest)
 
 void ckpt_manifest_free_shard(struct ckpt_shard *shard)
 {
-    free(shard->pieces);
+    free(shard->extents);
     free(shard->blocks);
-    shard->pieces = NULL;
+    shard->extents = NULL;
     shard->blocks = NULL;
 }
 

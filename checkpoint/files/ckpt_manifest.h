@@ -16,10 +16,10 @@
  *   ...],
  *   "shards": [
  *   {"file":"shard-00000-of-00002.h5","bytes":4096,
- *    "frame_crc32c":123,          over all bytes outside the pieces
- *    "pieces":[[0,0,1024,2048],   tensor, begin, end (elements), file offset
+ *    "frame_crc32c":123,          over all bytes outside the extents
+ *    "pieces":[[0,0,1024,2048],    tensor, begin, end (elements), file offset
  *              [1,[0,8],[4,8],6144]],   or tensor, origin, extent, file offset
- *    "block_crc32c":[456]},       per 4 MiB of each piece, piece after piece
+ *    "block_crc32c":[456]},       per 4 MiB of each extent, extent after extent
  *   ...],
  *   "crc32c": "0123abcd"
  *   }
@@ -53,22 +53,22 @@ struct ckpt_tensor {
 };
 
 /* A part of a tensor in normal form, stored at `offset` of the shard's file. */
-struct ckpt_piece {
+struct ckpt_extent {
     int tensor;
     int dims; /* of the tensor */
     struct ckpt_part part;
     int64_t offset;
     int64_t bytes;
-    int64_t block; /* index in the shard's `blocks` of the piece's first CRC */
+    int64_t block; /* index in the shard's `blocks` of the extent's first CRC */
 };
 
 struct ckpt_shard {
-    char file[CKPT_FILE_BYTES]; /* may have a folder: shards/000/... */
-    int64_t bytes;              /* size of the file */
-    uint32_t frame_crc;         /* over all bytes outside the pieces */
-    struct ckpt_piece *pieces;  /* by ascending offset, never overlapping */
-    int piece_count;
-    uint32_t *blocks; /* CRC32C per CKPT_BLOCK_BYTES of each piece */
+    char file[CKPT_FILE_BYTES];  /* may have a folder: shards/000/... */
+    int64_t bytes;               /* size of the file */
+    uint32_t frame_crc;          /* over all bytes outside the extents */
+    struct ckpt_extent *extents; /* by ascending offset, never overlapping */
+    int extent_count;
+    uint32_t *blocks; /* CRC32C per CKPT_BLOCK_BYTES of each extent */
     int64_t block_count;
 };
 
@@ -121,7 +121,7 @@ bool ckpt_manifest_uuid_valid(const char *uuid);
 enum err ckpt_manifest_elements(enum dtype dtype, int dims,
                                 const int64_t *shape, int64_t *elements);
 
-/* How many block CRCs a piece of so many bytes has. */
+/* How many block CRCs an extent of so many bytes has. */
 int64_t ckpt_manifest_block_count(int64_t bytes);
 
 /* One shard's record as one line of JSON; *text is malloc'ed. */
@@ -133,7 +133,7 @@ enum err ckpt_manifest_format(const struct ckpt_manifest_head *head,
                               char **text, size_t *bytes);
 
 /* Check and parse. `where` is for error texts. ERR_CHECKPOINT when the CRC or
- * the form is wrong, a piece lies outside its tensor or file, pieces overlap,
+ * the form is wrong, an extent lies outside its tensor or file, extents overlap,
  * or an element of a tensor is not covered exactly once. ERR_UNSUPPORTED when
  * a newer version wrote it. */
 enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
@@ -178,7 +178,7 @@ int ckpt_named_find(const struct ckpt_named *list, size_t count,
 /* The manifest's tensors, sorted; malloc'ed. NULL: out of memory. */
 struct ckpt_named *ckpt_named_tensors(const struct ckpt_manifest *manifest);
 
-/* Whether the pieces hold every element of every tensor exactly once, and
+/* Whether the extents hold every element of every tensor exactly once, and
  * intervals as boxes (ckpt_cover.c). */
 #define CKPT_COVER_BOXES_MAX (2 * CKPT_DIMS_MAX - 1)
 
@@ -189,5 +189,5 @@ int ckpt_cover_boxes(const struct ckpt_part *part, int dims,
                      struct ckpt_part boxes[CKPT_COVER_BOXES_MAX]);
 
 /* ERR_CHECKPOINT with the first tensor of which an element is stored twice or
- * not at all. Every piece lies inside its tensor. */
+ * not at all. Every extent lies inside its tensor. */
 enum err ckpt_cover_check(const struct ckpt_manifest *manifest);

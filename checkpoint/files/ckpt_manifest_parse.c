@@ -2,7 +2,7 @@
  *
  * A CRC finds damage, not a mistake of who computed it, and anybody can make a
  * file with a good one. So every number is held to its limits here, once:
- * offsets inside the file and ascending, pieces inside their tensors, names
+ * offsets inside the file and ascending, extents inside their tensors, names
  * inside the folder. Code behind it may index with what it finds. */
 #include "checkpoint/files/ckpt_manifest.h"
 
@@ -113,7 +113,7 @@ static enum err parse_part(const json_t *first, const json_t *second,
         return ERR_OK;
     }
     if (!get_integers(first, owner->dims, part->origin) ||
-        !get_integers(second, owner->dims, part->extent) ||
+        !get_integers(second, owner->dims, part->sides) ||
         ckpt_part_check(part, owner->dims, owner->shape, "box", owner->name) !=
             ERR_OK)
         return malformed("box outside its tensor");
@@ -124,9 +124,9 @@ static enum err parse_part(const json_t *first, const json_t *second,
     return ERR_OK;
 }
 
-static enum err parse_piece(const json_t *value, const struct ckpt_manifest *m,
-                            int64_t offset_min, int64_t offset_max,
-                            struct ckpt_piece *piece)
+static enum err parse_extent(const json_t *value, const struct ckpt_manifest *m,
+                             int64_t offset_min, int64_t offset_max,
+                             struct ckpt_extent *extent)
 {
     int64_t tensor;
     if (json_array_size(value) != 4 ||
@@ -134,14 +134,14 @@ static enum err parse_piece(const json_t *value, const struct ckpt_manifest *m,
         return malformed("piece of an unknown tensor");
     const struct ckpt_tensor *owner = &m->tensors[tensor];
     TRY(parse_part(json_array_get(value, 1), json_array_get(value, 2), owner,
-                   &piece->part));
-    piece->tensor = (int)tensor;
-    piece->dims = owner->dims;
-    piece->bytes = ckpt_part_elements(&piece->part, owner->dims) *
-                   (int64_t)dtype_bytes(owner->dtype);
+                   &extent->part));
+    extent->tensor = (int)tensor;
+    extent->dims = owner->dims;
+    extent->bytes = ckpt_part_elements(&extent->part, owner->dims) *
+                    (int64_t)dtype_bytes(owner->dtype);
     if (!get_integer(json_array_get(value, 3), offset_min, offset_max,
-                     &piece->offset) ||
-        piece->bytes > offset_max - piece->offset)
+                     &extent->offset) ||
+        extent->bytes > offset_max - extent->offset)
         return malformed("piece outside its file");
     return ERR_OK;
 }
@@ -182,7 +182,7 @@ static enum err parse_shard(const json_t *value, const struct ckpt_manifest *m,
                             struct ckpt_shard *shard)
 {
     const char *file = json_string_value(json_object_get(value, "file"));
-    const json_t *pieces = json_object_get(value, "pieces");
+    const json_t *extents = json_object_get(value, "pieces");
     int64_t frame_crc;
     if (!is_shard_name(file))
         return malformed("shard file name");
@@ -191,20 +191,20 @@ static enum err parse_shard(const json_t *value, const struct ckpt_manifest *m,
                      &shard->bytes) ||
         !get_integer(json_object_get(value, "frame_crc32c"), 0, UINT32_MAX,
                      &frame_crc) ||
-        !json_is_array(pieces) || json_array_size(pieces) > INT32_MAX)
+        !json_is_array(extents) || json_array_size(extents) > INT32_MAX)
         return malformed("shard");
     shard->frame_crc = (uint32_t)frame_crc;
-    size_t count = json_array_size(pieces);
-    TRY(new_zeroed(&shard->pieces, count + 1));
-    shard->piece_count = (int)count;
+    size_t count = json_array_size(extents);
+    TRY(new_zeroed(&shard->extents, count + 1));
+    shard->extent_count = (int)count;
     int64_t end = 0;
     for (size_t i = 0; i < count; i++) {
-        struct ckpt_piece *piece = &shard->pieces[i];
-        TRY(parse_piece(json_array_get(pieces, i), m, end, shard->bytes,
-                        piece));
-        piece->block = shard->block_count;
-        shard->block_count += ckpt_manifest_block_count(piece->bytes);
-        end = piece->offset + piece->bytes;
+        struct ckpt_extent *extent = &shard->extents[i];
+        TRY(parse_extent(json_array_get(extents, i), m, end, shard->bytes,
+                         extent));
+        extent->block = shard->block_count;
+        shard->block_count += ckpt_manifest_block_count(extent->bytes);
+        end = extent->offset + extent->bytes;
     }
     return parse_blocks(json_object_get(value, "block_crc32c"), shard);
 }
@@ -218,8 +218,8 @@ static enum err parse_shards(const json_t *list, struct ckpt_manifest *out)
     out->shard_count = count;
     for (int i = 0; i < count; i++) {
         TRY(parse_shard(json_array_get(list, (size_t)i), out, &out->shards[i]));
-        for (int p = 0; p < out->shards[i].piece_count; p++)
-            out->bytes += out->shards[i].pieces[p].bytes;
+        for (int p = 0; p < out->shards[i].extent_count; p++)
+            out->bytes += out->shards[i].extents[p].bytes;
     }
     return ERR_OK;
 }

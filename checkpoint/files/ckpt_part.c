@@ -26,14 +26,14 @@ enum err ckpt_part_check(const struct ckpt_part *part, int dims,
                        where, name, elements, part->begin, part->end);
     }
     for (int d = 0; d < dims; d++)
-        if (part->origin[d] < 0 || part->extent[d] < 0 ||
+        if (part->origin[d] < 0 || part->sides[d] < 0 ||
             part->origin[d] > shape[d] ||
-            part->extent[d] > shape[d] - part->origin[d])
+            part->sides[d] > shape[d] - part->origin[d])
             return err_set(
                 ERR_CHECKPOINT,
                 "%s: tensor %s has %" PRId64
                 " elements in dimension %d, not [%" PRId64 ", +%" PRId64 ")",
-                where, name, shape[d], d, part->origin[d], part->extent[d]);
+                where, name, shape[d], d, part->origin[d], part->sides[d]);
     return ERR_OK;
 }
 
@@ -44,7 +44,7 @@ int64_t ckpt_part_elements(const struct ckpt_part *part, int dims)
         return part->end - part->begin;
     int64_t elements = 1;
     for (int d = 0; d < dims; d++)
-        elements *= part->extent[d];
+        elements *= part->sides[d];
     return elements;
 }
 
@@ -55,7 +55,7 @@ static int whole_from(const struct ckpt_part *part, int dims,
 {
     assert(dims >= 0 && dims <= CKPT_DIMS_MAX);
     int first = dims;
-    while (first > 0 && part->extent[first - 1] == shape[first - 1])
+    while (first > 0 && part->sides[first - 1] == shape[first - 1])
         first--;
     return first;
 }
@@ -70,7 +70,7 @@ int64_t ckpt_part_runs(const struct ckpt_part *part, int dims,
     int whole = whole_from(part, dims, shape);
     *run_elements = 1;
     for (int d = whole > 0 ? whole - 1 : 0; d < dims; d++)
-        *run_elements *= part->extent[d];
+        *run_elements *= part->sides[d];
     return elements / *run_elements;
 }
 
@@ -86,8 +86,8 @@ int64_t ckpt_part_run_begin(const struct ckpt_part *part, int dims,
     for (int d = dims - 1; d >= 0; d--) {
         int64_t index = part->origin[d];
         if (d < whole - 1) {
-            index += run % part->extent[d];
-            run /= part->extent[d];
+            index += run % part->sides[d];
+            run /= part->sides[d];
         }
         begin += index * stride;
         stride *= shape[d];
@@ -115,8 +115,8 @@ bool ckpt_part_boxes_apart(const struct ckpt_part *a, const struct ckpt_part *b,
 {
     assert(a->boxed && b->boxed);
     for (int d = 0; d < dims; d++)
-        if (a->origin[d] >= b->origin[d] + b->extent[d] ||
-            b->origin[d] >= a->origin[d] + a->extent[d])
+        if (a->origin[d] >= b->origin[d] + b->sides[d] ||
+            b->origin[d] >= a->origin[d] + a->sides[d])
             return true;
     return false;
 }

@@ -15,12 +15,12 @@
 #define CKPT_DIMS_MAX 4
 
 /* Elements [begin, end); or, if `boxed`, elements whose index in every
- * dimension d is in [origin[d], origin[d] + extent[d]), with begin = end = 0.
+ * dimension d is in [origin[d], origin[d] + sides[d]), with begin = end = 0.
  */
 struct ckpt_part {
     bool boxed;
     int64_t begin, end;
-    int64_t origin[CKPT_DIMS_MAX], extent[CKPT_DIMS_MAX];
+    int64_t origin[CKPT_DIMS_MAX], sides[CKPT_DIMS_MAX];
 };
 
 /* ERR_CHECKPOINT unless the part lies inside the tensor; `where` and `name` are

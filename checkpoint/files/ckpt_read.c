@@ -35,8 +35,8 @@
 
 /* A CRC block of the open shard. */
 struct block {
-    int piece;          /* number in the shard */
-    int64_t index;      /* in the piece */
+    int extent;         /* number in the shard */
+    int64_t index;      /* in the extent */
     int64_t begin, end; /* in the file; begin -1: no block */
 };
 
@@ -174,12 +174,12 @@ enum err ckpt_read_shard(struct ckpt_read *reader, int shard)
 
 /* --- which bytes to read --- */
 
-static struct block block_at(const struct ckpt_shard *shard, int piece,
+static struct block block_at(const struct ckpt_shard *shard, int extent,
                              int64_t index)
 {
-    assert(piece >= 0 && piece < shard->piece_count && index >= 0);
-    const struct ckpt_piece *p = &shard->pieces[piece];
-    struct block block = { .piece = piece, .index = index };
+    assert(extent >= 0 && extent < shard->extent_count && index >= 0);
+    const struct ckpt_extent *p = &shard->extents[extent];
+    struct block block = { .extent = extent, .index = index };
     block.begin = p->offset + index * CKPT_BLOCK_BYTES;
     block.end = block.begin + CKPT_BLOCK_BYTES;
     if (block.end > p->offset + p->bytes)
@@ -191,11 +191,11 @@ static struct block block_at(const struct ckpt_shard *shard, int piece,
 static struct block block_after(const struct ckpt_shard *shard,
                                 const struct block *block)
 {
-    const struct ckpt_piece *p = &shard->pieces[block->piece];
+    const struct ckpt_extent *p = &shard->extents[block->extent];
     if (block->end < p->offset + p->bytes)
-        return block_at(shard, block->piece, block->index + 1);
-    if (block->piece + 1 < shard->piece_count)
-        return block_at(shard, block->piece + 1, 0);
+        return block_at(shard, block->extent, block->index + 1);
+    if (block->extent + 1 < shard->extent_count)
+        return block_at(shard, block->extent + 1, 0);
     return (struct block){ .begin = -1 };
 }
 
@@ -224,19 +224,19 @@ static void plan_span(const struct ckpt_shard *shard, struct block first,
     span->next = first;
 }
 
-/* The number of the piece that begins at this offset. */
-static int piece_at(const struct ckpt_shard *shard, int64_t offset)
+/* The number of the extent that begins at this offset. */
+static int extent_at(const struct ckpt_shard *shard, int64_t offset)
 {
     int low = 0;
-    int high = shard->piece_count - 1;
+    int high = shard->extent_count - 1;
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (shard->pieces[middle].offset < offset)
+        if (shard->extents[middle].offset < offset)
             low = middle + 1;
         else
             high = middle;
     }
-    assert(shard->pieces[low].offset == offset);
+    assert(shard->extents[low].offset == offset);
     return low;
 }
 
@@ -342,7 +342,7 @@ static enum err read_block(struct ckpt_read *reader, const struct block *block,
                            int64_t limit, const char **data)
 {
     const struct ckpt_shard *shard = &reader->manifest->shards[reader->shard];
-    const struct ckpt_piece *piece = &shard->pieces[block->piece];
+    const struct ckpt_extent *extent = &shard->extents[block->extent];
     size_t bytes = (size_t)(block->end - block->begin);
     bool aside = is_aside(reader, block);
     if (aside) {
@@ -355,40 +355,40 @@ static enum err read_block(struct ckpt_read *reader, const struct block *block,
         if (reader->verified == block->begin)
             return ERR_OK;
     }
-    uint32_t want = shard->blocks[piece->block + block->index];
+    uint32_t want = shard->blocks[extent->block + block->index];
     uint32_t crc = crc32c(0, *data, bytes);
     if (crc != want)
         return err_set(
             ERR_CHECKPOINT,
             "%s: tensor %s damaged in bytes [%" PRId64 ", %" PRId64
             ") of the file (CRC32C %08" PRIx32 ", must be %08" PRIx32 ")",
-            reader->path, reader->manifest->tensors[piece->tensor].name,
+            reader->path, reader->manifest->tensors[extent->tensor].name,
             block->begin, block->end, crc, want);
     if (!aside)
         reader->verified = block->begin;
     return ERR_OK;
 }
 
-enum err ckpt_read_piece(struct ckpt_read *reader, int shard,
-                         const struct ckpt_piece *piece, int64_t begin,
-                         int64_t end, ckpt_read_sink sink, void *arg)
+enum err ckpt_read_extent(struct ckpt_read *reader, int shard,
+                          const struct ckpt_extent *extent, int64_t begin,
+                          int64_t end, ckpt_read_sink sink, void *arg)
 {
     const struct ckpt_shard *opened = &reader->manifest->shards[shard];
-    enum dtype dtype = reader->manifest->tensors[piece->tensor].dtype;
+    enum dtype dtype = reader->manifest->tensors[extent->tensor].dtype;
     int64_t size = (int64_t)dtype_bytes(dtype);
     int64_t from = begin * size;
     int64_t to = end * size;
-    assert(0 <= from && from <= to && to <= piece->bytes);
+    assert(0 <= from && from <= to && to <= extent->bytes);
     TRY(ckpt_read_shard(reader, shard));
     if (from == to)
         return ERR_OK;
-    struct block block = block_at(opened, piece_at(opened, piece->offset),
+    struct block block = block_at(opened, extent_at(opened, extent->offset),
                                   from / CKPT_BLOCK_BYTES);
     for (int64_t at = from; at < to; block = block_after(opened, &block)) {
         const char *data;
-        TRY(read_block(reader, &block, piece->offset + to, &data));
-        int64_t skipped = piece->offset + at - block.begin;
-        int64_t stop = block.end - piece->offset;
+        TRY(read_block(reader, &block, extent->offset + to, &data));
+        int64_t skipped = extent->offset + at - block.begin;
+        int64_t stop = block.end - extent->offset;
         if (stop > to)
             stop = to;
         if (sink != NULL)
@@ -403,12 +403,12 @@ enum err ckpt_read_all(struct ckpt_read *reader, int shard)
     const struct ckpt_manifest *manifest = reader->manifest;
     const struct ckpt_shard *all = &manifest->shards[shard];
     TRY(ckpt_read_shard(reader, shard));
-    for (int p = 0; p < all->piece_count; p++) {
-        const struct ckpt_piece *piece = &all->pieces[p];
-        enum dtype dtype = manifest->tensors[piece->tensor].dtype;
-        TRY(ckpt_read_piece(reader, shard, piece, 0,
-                            piece->bytes / (int64_t)dtype_bytes(dtype), NULL,
-                            NULL));
+    for (int p = 0; p < all->extent_count; p++) {
+        const struct ckpt_extent *extent = &all->extents[p];
+        enum dtype dtype = manifest->tensors[extent->tensor].dtype;
+        TRY(ckpt_read_extent(reader, shard, extent, 0,
+                             extent->bytes / (int64_t)dtype_bytes(dtype), NULL,
+                             NULL));
     }
     return ERR_OK;
 }

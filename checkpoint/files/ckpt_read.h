@@ -3,7 +3,7 @@
  * buffers of 8 MiB, one open shard and one thread, however large the checkpoint
  * is: past the page cache where the file system takes that, and ahead of a
  * caller who goes through a shard in the order of the file, also where he reads
- * short pieces elsewhere on the way. */
+ * short extents elsewhere on the way. */
 #pragma once
 
 #include "checkpoint/files/ckpt_manifest.h"
@@ -22,12 +22,12 @@ void ckpt_read_destroy(struct ckpt_read *reader);
 /* Open shard number `shard` (if it isn't) and check size and frame, once. */
 enum err ckpt_read_shard(struct ckpt_read *reader, int shard);
 
-/* Stream elements [begin, end) of the piece, counted from 0 in stored order, to
+/* Stream elements [begin, end) of the extent, counted from 0 in stored order, to
  * the sink; every block touched is read whole and checked. sink NULL: only
  * check. Damage is ERR_CHECKPOINT. */
-enum err ckpt_read_piece(struct ckpt_read *reader, int shard,
-                         const struct ckpt_piece *piece, int64_t begin,
-                         int64_t end, ckpt_read_sink sink, void *arg);
+enum err ckpt_read_extent(struct ckpt_read *reader, int shard,
+                          const struct ckpt_extent *extent, int64_t begin,
+                          int64_t end, ckpt_read_sink sink, void *arg);
 
 /* Check all payload of a shard, and its frame. */
 enum err ckpt_read_all(struct ckpt_read *reader, int shard);

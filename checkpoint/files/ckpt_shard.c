@@ -5,7 +5,7 @@
  * a shard check that part alone, and a damaged shard be told by its tensors. Sums
  * are taken of what is on its way to the disk, while it is in the processor's
  * cache, and not of what was read back, which would tell no more than that the
- * page cache is good. All bytes outside the pieces, the frame, have one sum
+ * page cache is good. All bytes outside the extents, the frame, have one sum
  * together. */
 #include "checkpoint/files/ckpt_shard.h"
 
@@ -54,10 +54,10 @@ enum err ckpt_shard_frame_crc(int fd, const char *path,
     char *buffer = NULL;
     TRY(new_room(&buffer, (size_t)FRAME_READ_BYTES));
     *crc = 0;
-    for (int i = 0; i < shard->piece_count; i++) {
-        const struct ckpt_piece *piece = &shard->pieces[i];
-        TRY_OUT(crc_range(fd, path, done, piece->offset, buffer, crc));
-        done = piece->offset + piece->bytes;
+    for (int i = 0; i < shard->extent_count; i++) {
+        const struct ckpt_extent *extent = &shard->extents[i];
+        TRY_OUT(crc_range(fd, path, done, extent->offset, buffer, crc));
+        done = extent->offset + extent->bytes;
     }
     TRY_OUT(crc_range(fd, path, done, shard->bytes, buffer, crc));
 out:
@@ -106,7 +106,7 @@ struct writer {
     char *fed; /* CKPT_SHARD_FEED_BYTES */
     struct ckpt_shard *shard;
     int64_t crc_offset; /* where the contents of _crc32c go */
-    int fd;             /* to read what HDF5 has put between the pieces */
+    int fd;             /* to read what HDF5 has put between the extents */
     struct ckpt_stream *stream;
     char *frame;  /* FRAME_READ_BYTES */
     int64_t left; /* payload until the crash point in the middle */
@@ -154,7 +154,7 @@ static int64_t step_of(int64_t bytes)
     return pages * CKPT_IO_ALIGN;
 }
 
-/* The next bytes of a piece, from its byte `at` on. */
+/* The next bytes of an extent, from its byte `at` on. */
 static enum err put_step(struct writer *w, uint32_t *crcs, const char *data,
                          int64_t at, int64_t bytes)
 {
@@ -183,19 +183,19 @@ static enum err put_steps(struct writer *w, uint32_t *crcs, const char *data,
 
 /* Data that will be copied goes through the processor's cache in small steps,
  * so that it comes from memory only once. */
-static enum err put_piece(struct writer *w, const struct ckpt_piece *piece)
+static enum err put_extent(struct writer *w, const struct ckpt_extent *extent)
 {
-    const char *data = w->items[piece->tensor].data;
-    uint32_t *crcs = &w->shard->blocks[piece->block];
+    const char *data = w->items[extent->tensor].data;
+    uint32_t *crcs = &w->shard->blocks[extent->block];
     if (w->feed == NULL)
-        return put_steps(w, crcs, data, 0, piece->bytes,
-                         ckpt_stream_takes(data) ? step_of(piece->bytes)
+        return put_steps(w, crcs, data, 0, extent->bytes,
+                         ckpt_stream_takes(data) ? step_of(extent->bytes)
                                                  : COPY_BYTES);
-    for (int64_t at = 0; at < piece->bytes; at += CKPT_SHARD_FEED_BYTES) {
-        int64_t bytes = piece->bytes - at < CKPT_SHARD_FEED_BYTES
-                            ? piece->bytes - at
+    for (int64_t at = 0; at < extent->bytes; at += CKPT_SHARD_FEED_BYTES) {
+        int64_t bytes = extent->bytes - at < CKPT_SHARD_FEED_BYTES
+                            ? extent->bytes - at
                             : CKPT_SHARD_FEED_BYTES;
-        TRY(w->feed(w->feed_arg, piece->tensor, at, bytes, w->fed));
+        TRY(w->feed(w->feed_arg, extent->tensor, at, bytes, w->fed));
         TRY(put_steps(w, crcs, w->fed, at, bytes, COPY_BYTES));
     }
     return ERR_OK;
@@ -205,17 +205,17 @@ static enum err put_all(struct writer *w)
 {
     int64_t done = 0;
     int64_t payload = 0;
-    for (int i = 0; i < w->shard->piece_count; i++)
-        payload += w->shard->pieces[i].bytes;
+    for (int i = 0; i < w->shard->extent_count; i++)
+        payload += w->shard->extents[i].bytes;
     w->left = (payload + 1) / 2;
-    for (int i = 0; i < w->shard->piece_count; i++) {
-        const struct ckpt_piece *piece = &w->shard->pieces[i];
-        if (piece->offset < done || w->crc_offset < piece->offset)
+    for (int i = 0; i < w->shard->extent_count; i++) {
+        const struct ckpt_extent *extent = &w->shard->extents[i];
+        if (extent->offset < done || w->crc_offset < extent->offset)
             return err_set(ERR_INTERNAL, "%s: datasets are not in order",
                            w->path);
-        TRY(put_frame(w, done, piece->offset));
-        TRY(put_piece(w, piece));
-        done = piece->offset + piece->bytes;
+        TRY(put_frame(w, done, extent->offset));
+        TRY(put_extent(w, extent));
+        done = extent->offset + extent->bytes;
     }
     return put_frame(w, done, w->shard->bytes);
 }
@@ -340,14 +340,14 @@ static enum err copy_bytes(const struct copy *copy, int64_t begin, int64_t end,
     return ERR_OK;
 }
 
-static enum err copy_piece(const struct copy *copy,
-                           const struct ckpt_piece *piece)
+static enum err copy_extent(const struct copy *copy,
+                            const struct ckpt_extent *extent)
 {
-    int64_t block = piece->block;
-    for (int64_t at = 0; at < piece->bytes; at += CKPT_BLOCK_BYTES) {
-        int64_t begin = piece->offset + at;
-        int64_t end = piece->bytes - at < CKPT_BLOCK_BYTES
-                          ? piece->offset + piece->bytes
+    int64_t block = extent->block;
+    for (int64_t at = 0; at < extent->bytes; at += CKPT_BLOCK_BYTES) {
+        int64_t begin = extent->offset + at;
+        int64_t end = extent->bytes - at < CKPT_BLOCK_BYTES
+                          ? extent->offset + extent->bytes
                           : begin + CKPT_BLOCK_BYTES;
         uint32_t crc = 0;
         TRY(copy_bytes(copy, begin, end, &crc));
@@ -363,11 +363,11 @@ static enum err copy_all(const struct copy *copy)
     const struct ckpt_shard *shard = copy->shard;
     int64_t done = 0;
     uint32_t frame_crc = 0;
-    for (int i = 0; i < shard->piece_count; i++) {
-        const struct ckpt_piece *piece = &shard->pieces[i];
-        TRY(copy_bytes(copy, done, piece->offset, &frame_crc));
-        TRY(copy_piece(copy, piece));
-        done = piece->offset + piece->bytes;
+    for (int i = 0; i < shard->extent_count; i++) {
+        const struct ckpt_extent *extent = &shard->extents[i];
+        TRY(copy_bytes(copy, done, extent->offset, &frame_crc));
+        TRY(copy_extent(copy, extent));
+        done = extent->offset + extent->bytes;
     }
     TRY(copy_bytes(copy, done, shard->bytes, &frame_crc));
     if (frame_crc != shard->frame_crc)

@@ -52,6 +52,6 @@ enum err ckpt_shard_write_fed(const char *dir, const char *file,
 enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
                          const struct ckpt_shard *shard);
 
-/* CRC32C over all bytes of the file that belong to no piece. */
+/* CRC32C over all bytes of the file that belong to no extent. */
 enum err ckpt_shard_frame_crc(int fd, const char *path,
                               const struct ckpt_shard *shard, uint32_t *crc);

@@ -40,7 +40,7 @@ enum err ckpt_view_check(const char *checkpoint_dir,
  * long (checkpoint/DESIGN.md has the figures). A group's links are in its header,
  * the mappings of the virtual datasets in global heaps.
  *
- * The whole file, the same bytes for the same tensors and pieces; *image is
+ * The whole file, the same bytes for the same tensors and extents; *image is
  * malloc'ed. ERR_MEMORY alone. */
 enum err ckpt_view_image(const struct ckpt_manifest *manifest, void **image,
                          size_t *bytes);

@@ -2,7 +2,7 @@
  * into the shards.
  *
  * Whoever opens a checkpoint with h5py wants tensors whole, though each rank
- * wrote its pieces into a file of its own. HDF5 has virtual datasets for that:
+ * wrote its extents into a file of its own. HDF5 has virtual datasets for that:
  * a dataset without numbers, whose header lists boxes of it and where each one
  * lies in which file. A file of them for a large run has some hundred thousand
  * boxes; the library takes up to 45 times as long to make it, and the bytes
@@ -25,9 +25,9 @@
 enum { LAYOUT_VERSION = 4, LAYOUT_CONTIGUOUS = 1, LAYOUT_VIRTUAL = 3 };
 enum { SELECT_BOX = 2, SELECT_ALL = 3 };
 
-/* A piece and the shard that holds it. */
+/* An extent and the shard that holds it. */
 struct placed {
-    const struct ckpt_piece *piece;
+    const struct ckpt_extent *extent;
     const char *file;
 };
 
@@ -47,7 +47,7 @@ struct link {
 struct image {
     struct ckpt_h5 file;
     struct ckpt_view_about *about;
-    struct placed *pieces;
+    struct placed *extents;
     struct entry *entries; /* in the end those of no group first, by name */
     struct link *links;    /* a stack: those of the groups being made */
     size_t link_count;
@@ -56,7 +56,7 @@ struct image {
 /* --- mappings --- */
 
 static void put_selection(struct ckpt_h5 *file, int kind, int dims,
-                          const int64_t *origin, const int64_t *extent)
+                          const int64_t *origin, const int64_t *sides)
 {
     ckpt_h5_number(file, (uint64_t)kind, 4);
     if (kind == SELECT_ALL) {
@@ -72,7 +72,7 @@ static void put_selection(struct ckpt_h5 *file, int kind, int dims,
         ckpt_h5_number(file, (uint64_t)origin[d], 8);
         ckpt_h5_number(file, 1, 8); /* stride */
         ckpt_h5_number(file, 1, 8); /* count */
-        ckpt_h5_number(file, (uint64_t)extent[d], 8);
+        ckpt_h5_number(file, (uint64_t)sides[d], 8);
     }
 }
 
@@ -85,15 +85,15 @@ static int view_shape(const struct ckpt_tensor *tensor,
     return tensor->dims > 0 ? tensor->dims : 1;
 }
 
-/* The mappings of a piece; returns how many. Only a piece that is stored as
+/* The mappings of an extent; returns how many. Only an extent that is stored as
  * one dimension needs several. */
-static uint64_t put_piece(struct ckpt_h5 *file,
-                          const struct ckpt_tensor *tensor,
-                          const struct placed *placed)
+static uint64_t put_extent(struct ckpt_h5 *file,
+                           const struct ckpt_tensor *tensor,
+                           const struct placed *placed)
 {
     int64_t shape[CKPT_DIMS_MAX];
     int dims = view_shape(tensor, shape);
-    const struct ckpt_part *part = &placed->piece->part;
+    const struct ckpt_part *part = &placed->extent->part;
     struct ckpt_part boxes[CKPT_COVER_BOXES_MAX];
     int64_t done = 0;
     int count = ckpt_cover_boxes(part, dims, shape, boxes);
@@ -103,16 +103,16 @@ static uint64_t put_piece(struct ckpt_h5 *file,
         ckpt_h5_put(file, tensor->name, strlen(tensor->name) + 1);
         put_selection(file, count > 1 ? SELECT_BOX : SELECT_ALL, 1, &done,
                       &elements);
-        put_selection(file, SELECT_BOX, dims, boxes[i].origin, boxes[i].extent);
+        put_selection(file, SELECT_BOX, dims, boxes[i].origin, boxes[i].sides);
         done += elements;
     }
     return (uint64_t)count;
 }
 
-/* The mappings of a tensor, to the `count` pieces of it, as an object of the
+/* The mappings of a tensor, to the `count` extents of it, as an object of the
  * heap. */
 static void put_mappings(struct ckpt_h5 *file, struct entry *entry,
-                         const struct placed *pieces, size_t count)
+                         const struct placed *extents, size_t count)
 {
     uint64_t mappings = 0;
     entry->mappings = ckpt_h5_object_begin(file);
@@ -120,7 +120,7 @@ static void put_mappings(struct ckpt_h5 *file, struct entry *entry,
     ckpt_h5_number(file, 0, 1); /* version */
     ckpt_h5_number(file, 0, 8);
     for (size_t i = 0; i < count; i++)
-        mappings += put_piece(file, entry->tensor, &pieces[i]);
+        mappings += put_extent(file, entry->tensor, &extents[i]);
     ckpt_h5_set(file, begin + 1, mappings, 8);
     ckpt_h5_checksum(file, begin);
     ckpt_h5_object_end(file, &entry->mappings);
@@ -247,16 +247,16 @@ static uint64_t put_root(struct image *image, size_t tensors)
 
 /* --- the whole --- */
 
-/* Pieces of one tensor stay in the order of the shards, whatever qsort() does
+/* Extents of one tensor stay in the order of the shards, whatever qsort() does
  * to equals: the bytes of the view depend on it. */
 static int placed_order(const void *a, const void *b)
 {
     const struct placed *x = a, *y = b;
-    if (x->piece->tensor != y->piece->tensor)
-        return x->piece->tensor < y->piece->tensor ? -1 : 1;
+    if (x->extent->tensor != y->extent->tensor)
+        return x->extent->tensor < y->extent->tensor ? -1 : 1;
     if (x->file != y->file) /* both are in the manifest's list of shards */
         return x->file < y->file ? -1 : 1;
-    return (x->piece > y->piece) - (x->piece < y->piece);
+    return (x->extent > y->extent) - (x->extent < y->extent);
 }
 
 static int entry_order(const void *a, const void *b)
@@ -271,34 +271,34 @@ static enum err prepare(struct image *image, const struct ckpt_manifest *m)
 {
     size_t count = 0;
     for (int s = 0; s < m->shard_count; s++)
-        count += (size_t)m->shards[s].piece_count;
+        count += (size_t)m->shards[s].extent_count;
     size_t tensors = (size_t)m->tensor_count;
     /* all of a group's at most, weights, config and what is in that */
     size_t links =
         tensors + 2 + json_object_size(json_object_get(m->state, "fixed"));
-    TRY(new_room(&image->pieces, count + 1));
+    TRY(new_room(&image->extents, count + 1));
     TRY(new_room(&image->entries, tensors + 1));
     TRY(new_room(&image->links, links));
     count = 0;
     for (int s = 0; s < m->shard_count; s++)
-        for (int p = 0; p < m->shards[s].piece_count; p++)
-            image->pieces[count++] =
-                (struct placed){ &m->shards[s].pieces[p], m->shards[s].file };
-    qsort(image->pieces, count, sizeof *image->pieces, placed_order);
-    image->pieces[count].piece = NULL;
+        for (int p = 0; p < m->shards[s].extent_count; p++)
+            image->extents[count++] =
+                (struct placed){ &m->shards[s].extents[p], m->shards[s].file };
+    qsort(image->extents, count, sizeof *image->extents, placed_order);
+    image->extents[count].extent = NULL;
     return ERR_OK;
 }
 
 /* All mappings, then all headers: a collection of the heap is in one piece. */
 static void put_tensors(struct image *image, const struct ckpt_manifest *m)
 {
-    const struct placed *next = image->pieces;
+    const struct placed *next = image->extents;
     for (int t = 0; t < m->tensor_count; t++) {
         struct entry *entry = &image->entries[t];
         *entry = (struct entry){ .name = m->tensors[t].name,
                                  .tensor = &m->tensors[t] };
         size_t count = 0;
-        while (next[count].piece != NULL && next[count].piece->tensor == t)
+        while (next[count].extent != NULL && next[count].extent->tensor == t)
             count++;
         if (count > 0)
             put_mappings(&image->file, entry, next, count);
@@ -333,6 +333,6 @@ out:
     free(image.file.data);
     free(image.links);
     free(image.entries);
-    free(image.pieces);
+    free(image.extents);
     return rc;
 }

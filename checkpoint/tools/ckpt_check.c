@@ -2,7 +2,7 @@
  * load checks its bytes by itself (ckpt_read.c) and ends at the first damage;
  * who looks after a broken disk wants to know which tensors are left. It goes on
  * block by block, but not behind a wrong size or frame: nothing says then that
- * pieces are where the manifest has them. Files that the manifest does not name
+ * extents are where the manifest has them. Files that the manifest does not name
  * are told as well. They harm nothing, but somebody put them there. */
 #include "checkpoint/tools/ckpt_tools.h"
 
@@ -23,17 +23,18 @@ static enum err report(enum err rc, ckpt_check_fn damaged, void *arg)
     return rc == ERR_CHECKPOINT ? damaged(arg, err_text()) : rc;
 }
 
-static enum err check_piece(struct ckpt_read *reader,
-                            const struct ckpt_manifest *manifest, int shard,
-                            const struct ckpt_piece *piece,
-                            ckpt_check_fn damaged, void *arg)
+static enum err check_extent(struct ckpt_read *reader,
+                             const struct ckpt_manifest *manifest, int shard,
+                             const struct ckpt_extent *extent,
+                             ckpt_check_fn damaged, void *arg)
 {
-    int64_t size = (int64_t)dtype_bytes(manifest->tensors[piece->tensor].dtype);
-    int64_t elements = piece->bytes / size;
+    int64_t size =
+        (int64_t)dtype_bytes(manifest->tensors[extent->tensor].dtype);
+    int64_t elements = extent->bytes / size;
     int64_t step = CKPT_BLOCK_BYTES / size;
     for (int64_t at = 0; at < elements; at += step) {
         int64_t end = elements - at < step ? elements : at + step;
-        TRY(report(ckpt_read_piece(reader, shard, piece, at, end, NULL, NULL),
+        TRY(report(ckpt_read_extent(reader, shard, extent, at, end, NULL, NULL),
                    damaged, arg));
     }
     return ERR_OK;
@@ -48,9 +49,9 @@ enum err ckpt_check_shard(struct ckpt_read *reader,
     /* Without a good frame and size no payload can be told from others. */
     if (rc != ERR_OK)
         return report(rc, damaged, arg);
-    for (int p = 0; p < manifest->shards[shard].piece_count; p++)
-        TRY(check_piece(reader, manifest, shard,
-                        &manifest->shards[shard].pieces[p], damaged, arg));
+    for (int p = 0; p < manifest->shards[shard].extent_count; p++)
+        TRY(check_extent(reader, manifest, shard,
+                         &manifest->shards[shard].extents[p], damaged, arg));
     return rc;
 }
 

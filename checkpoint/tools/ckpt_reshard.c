@@ -3,7 +3,7 @@
  * (ckpt_load.c).
  *
  * All tensors are laid end to end, in bytes, and that line is cut into equal
- * pieces, one a rank, each border moved on to the next whole element. So shards
+ * extents, one a rank, each border moved on to the next whole element. So shards
  * are equally large whatever the sizes of the tensors, each tensor is in one
  * shard or in neighbours, and a part is an interval of its tensor. */
 #include "checkpoint/tools/ckpt_tools.h"

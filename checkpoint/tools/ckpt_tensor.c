@@ -1,8 +1,8 @@
 /* Reads any interval of a tensor as if it lay in one piece, for the tools that
  * compare, digest and copy. Loads go by ckpt_exchange.c instead.
  *
- * A tensor that was cut into columns lies in pieces that all have a bit of each
- * row: who walks its rows comes by every piece again and again. A block must be
+ * A tensor that was cut into columns lies in extents that all have a bit of each
+ * row: who walks its rows comes by every extent again and again. A block must be
  * read whole to be checked, so without keeping some each would be read as often
  * as it has rows. */
 #include "checkpoint/tools/ckpt_tensor.h"
@@ -15,16 +15,16 @@
 #include "checkpoint/files/ckpt_read.h"
 #include "src/base/new.h"
 
-/* A piece, the shard that holds it, and what it spans of its tensor. */
+/* An extent, the shard that holds it, and what it spans of its tensor. */
 struct placed {
-    const struct ckpt_piece *piece;
+    const struct ckpt_extent *extent;
     int shard;
     int64_t runs, run_elements;
     int64_t begin, end;
 };
 
 struct block {
-    const struct ckpt_piece *piece; /* NULL: holds nothing */
+    const struct ckpt_extent *extent; /* NULL: holds nothing */
     int64_t index;
     uint64_t used; /* when, for finding the one to replace */
     char *data;    /* CKPT_BLOCK_BYTES, allocated on first use */
@@ -43,17 +43,17 @@ static int placed_order(const void *a, const void *b)
 {
     const struct placed *x = a;
     const struct placed *y = b;
-    if (x->piece->tensor != y->piece->tensor)
-        return x->piece->tensor < y->piece->tensor ? -1 : 1;
+    if (x->extent->tensor != y->extent->tensor)
+        return x->extent->tensor < y->extent->tensor ? -1 : 1;
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
 static struct placed place(const struct ckpt_manifest *manifest, int shard,
-                           const struct ckpt_piece *piece)
+                           const struct ckpt_extent *extent)
 {
-    const struct ckpt_tensor *tensor = &manifest->tensors[piece->tensor];
-    const struct ckpt_part *part = &piece->part;
-    struct placed placed = { .piece = piece, .shard = shard };
+    const struct ckpt_tensor *tensor = &manifest->tensors[extent->tensor];
+    const struct ckpt_part *part = &extent->part;
+    struct placed placed = { .extent = extent, .shard = shard };
     placed.runs =
         ckpt_part_runs(part, tensor->dims, tensor->shape, &placed.run_elements);
     if (placed.runs > 0) {
@@ -66,25 +66,25 @@ static struct placed place(const struct ckpt_manifest *manifest, int shard,
     return placed;
 }
 
-static enum err index_pieces(struct ckpt_tensor_reader *reader)
+static enum err index_extents(struct ckpt_tensor_reader *reader)
 {
     const struct ckpt_manifest *manifest = reader->manifest;
     size_t count = 0;
     for (int s = 0; s < manifest->shard_count; s++)
-        count += (size_t)manifest->shards[s].piece_count;
+        count += (size_t)manifest->shards[s].extent_count;
     size_t tensors = (size_t)manifest->tensor_count;
     TRY(new_zeroed(&reader->placed, count + 1));
     TRY(new_zeroed(&reader->first, tensors + 1));
     count = 0;
     for (int s = 0; s < manifest->shard_count; s++)
-        for (int p = 0; p < manifest->shards[s].piece_count; p++)
+        for (int p = 0; p < manifest->shards[s].extent_count; p++)
             reader->placed[count++] =
-                place(manifest, s, &manifest->shards[s].pieces[p]);
+                place(manifest, s, &manifest->shards[s].extents[p]);
     qsort(reader->placed, count, sizeof *reader->placed, placed_order);
     size_t next = 0;
     for (size_t t = 0; t <= tensors; t++) {
         reader->first[t] = next;
-        while (next < count && (size_t)reader->placed[next].piece->tensor == t)
+        while (next < count && (size_t)reader->placed[next].extent->tensor == t)
             next++;
     }
     return ERR_OK;
@@ -99,7 +99,7 @@ enum err ckpt_tensor_create(const char *checkpoint_dir,
     *out = NULL;
     TRY(new_zeroed(&reader, 1));
     reader->manifest = manifest;
-    TRY_OUT(index_pieces(reader));
+    TRY_OUT(index_extents(reader));
     TRY_OUT(ckpt_read_create(checkpoint_dir, manifest, &reader->read));
     *out = reader;
     reader = NULL;
@@ -136,32 +136,32 @@ static enum err keep_sink(void *arg, const void *data, size_t bytes)
     return ERR_OK;
 }
 
-/* Block number `index` of the piece into `to`. */
+/* Block number `index` of the extent into `to`. */
 static enum err read_block(struct ckpt_tensor_reader *reader,
                            const struct placed *placed, int64_t index, char *to)
 {
     int64_t size = (int64_t)dtype_bytes(
-        reader->manifest->tensors[placed->piece->tensor].dtype);
+        reader->manifest->tensors[placed->extent->tensor].dtype);
     int64_t block_elements = CKPT_BLOCK_BYTES / size;
-    int64_t elements = placed->piece->bytes / size;
+    int64_t elements = placed->extent->bytes / size;
     int64_t begin = index * block_elements;
     int64_t end =
         begin + block_elements < elements ? begin + block_elements : elements;
-    return ckpt_read_piece(reader->read, placed->shard, placed->piece, begin,
-                           end, keep_sink, &to);
+    return ckpt_read_extent(reader->read, placed->shard, placed->extent, begin,
+                            end, keep_sink, &to);
 }
 
 static enum err fill_block(struct ckpt_tensor_reader *reader,
                            const struct placed *placed, int64_t index,
                            struct block *block)
 {
-    block->piece = NULL;
+    block->extent = NULL;
     if (block->data == NULL)
         block->data = malloc(CKPT_BLOCK_BYTES);
     if (block->data == NULL)
         return err_set(ERR_MEMORY, "checkpoint: out of memory for reading");
     TRY(read_block(reader, placed, index, block->data));
-    block->piece = placed->piece;
+    block->extent = placed->extent;
     block->index = index;
     return ERR_OK;
 }
@@ -171,7 +171,7 @@ static struct block *find_block(struct ckpt_tensor_reader *reader,
                                 const struct placed *placed, int64_t index)
 {
     for (int i = 0; i < CKPT_TENSOR_BLOCKS; i++)
-        if (reader->blocks[i].piece == placed->piece &&
+        if (reader->blocks[i].extent == placed->extent &&
             reader->blocks[i].index == index)
             return &reader->blocks[i];
     return NULL;
@@ -184,7 +184,7 @@ static int blocks_of(const struct ckpt_tensor_reader *reader, int tensor)
     int boxes = 0;
     for (size_t i = reader->first[tensor];
          i < reader->first[tensor + 1] && boxes < CKPT_TENSOR_BLOCKS; i++)
-        boxes += reader->placed[i].piece->part.boxed;
+        boxes += reader->placed[i].extent->part.boxed;
     return boxes > 2 ? boxes : 2;
 }
 
@@ -196,7 +196,7 @@ static enum err get_block(struct ckpt_tensor_reader *reader,
 {
     struct block *block = find_block(reader, placed, index);
     if (block == NULL) {
-        int count = blocks_of(reader, placed->piece->tensor);
+        int count = blocks_of(reader, placed->extent->tensor);
         block = &reader->blocks[0];
         for (int i = 1; i < count; i++)
             if (reader->blocks[i].used < block->used)
@@ -208,13 +208,13 @@ static enum err get_block(struct ckpt_tensor_reader *reader,
     return ERR_OK;
 }
 
-/* Bytes [from, from + bytes) of the piece. A block that is wanted whole will
+/* Bytes [from, from + bytes) of the extent. A block that is wanted whole will
  * hardly be wanted again, and goes where it is wanted. */
 static enum err copy_bytes(struct ckpt_tensor_reader *reader,
                            const struct placed *placed, int64_t from,
                            int64_t bytes, char *to)
 {
-    assert(from >= 0 && from + bytes <= placed->piece->bytes);
+    assert(from >= 0 && from + bytes <= placed->extent->bytes);
     while (bytes > 0) {
         const char *data;
         int64_t index = from / CKPT_BLOCK_BYTES;
@@ -222,7 +222,7 @@ static enum err copy_bytes(struct ckpt_tensor_reader *reader,
         int64_t part =
             CKPT_BLOCK_BYTES - at < bytes ? CKPT_BLOCK_BYTES - at : bytes;
         bool whole = at == 0 && (part == CKPT_BLOCK_BYTES ||
-                                 from + part == placed->piece->bytes);
+                                 from + part == placed->extent->bytes);
         if (whole && find_block(reader, placed, index) == NULL) {
             TRY(read_block(reader, placed, index, to));
         } else {
@@ -236,18 +236,18 @@ static enum err copy_bytes(struct ckpt_tensor_reader *reader,
     return ERR_OK;
 }
 
-/* Copy what the piece holds of [begin, end); *found counts its elements. */
+/* Copy what the extent holds of [begin, end); *found counts its elements. */
 static enum err copy_runs(struct ckpt_tensor_reader *reader,
                           const struct placed *placed, int64_t begin,
                           int64_t end, char *data, int64_t *found)
 {
     const struct ckpt_tensor *tensor =
-        &reader->manifest->tensors[placed->piece->tensor];
+        &reader->manifest->tensors[placed->extent->tensor];
     int64_t size = (int64_t)dtype_bytes(tensor->dtype);
-    int64_t r = ckpt_part_run_after(&placed->piece->part, tensor->dims,
+    int64_t r = ckpt_part_run_after(&placed->extent->part, tensor->dims,
                                     tensor->shape, begin);
     for (; r < placed->runs; r++) {
-        int64_t run = ckpt_part_run_begin(&placed->piece->part, tensor->dims,
+        int64_t run = ckpt_part_run_begin(&placed->extent->part, tensor->dims,
                                           tensor->shape, r);
         int64_t from = run > begin ? run : begin;
         int64_t to =

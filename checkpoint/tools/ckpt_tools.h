@@ -61,7 +61,7 @@ enum err ckpt_check_others(const char *checkpoint_dir,
 #define CKPT_RESHARD_RANKS_MAX 99999
 
 /* Copy the checkpoint into the new folder `out`, as `ranks` ranks would have
- * written it: the payload, tensor after tensor, is cut into so many pieces of
+ * written it: the payload, tensor after tensor, is cut into so many extents of
  * equal bytes. Step, state and digest stay. Every byte read is checked. Memory
  * is that of one shard of the copy. `out` appears only when it is complete and
  * durable; a failure leaves nothing. ERR_USAGE when it exists or is named like

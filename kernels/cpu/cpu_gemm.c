@@ -9,7 +9,7 @@
  * the tile reads them. Each element of C is one chain over k whatever the cuts
  * (cpu_gemm_tile.h), so all sizes here are free to be those of the processor.
  *
- * A piece packs its rows of A once for up to DEPTH of k. Then it walks over B
+ * A macro tile packs its rows of A once for up to DEPTH of k. Then it walks over B
  * in blocks: each is packed, and all rows of A meet it while the next block is
  * on its way from memory. With hundreds of rows reading B hardly matters; with
  * 64 of them, as an expert or a short sequence has, it would cost half as much
@@ -24,11 +24,11 @@
 
 #define BLOCK 256 /* of k: what a tile runs through, twice that for NT */
 #define DEPTH GEMM_ROOM_DEPTH /* of k: what is packed of A at a time */
-#define ROWS GEMM_ROOM_ROWS   /* at most, of a piece */
+#define ROWS GEMM_ROOM_ROWS   /* at most, of a macro tile */
 /* Columns of a block of B that is as deep. */
 #define STRIP (STRIP_VECS * GEMM_COLUMNS)
 #define STRIP_VECS (256 / GEMM_COLUMNS)
-/* Columns of a piece whose sums must wait beside C. */
+/* Columns of a macro tile whose sums must wait beside C. */
 #define SUMS_COLUMNS 256
 
 /* Rows of memory that are dealt to several panels at a time: they stay in the
@@ -40,7 +40,7 @@
 
 /* How C is cut: packing an element, or reading one of B where it lies, takes
  * as long as so many multiply-adds of a lane, and longer where rows of B are
- * cut short; a thread has at most so many pieces of a small product. */
+ * cut short; a thread has at most so many macro tiles of a small product. */
 #define PACKING 8.0
 #define READING 1.0
 #define RUN 512.0
@@ -115,16 +115,17 @@ static double cuts_cost(const struct gemm *g, int threads,
     int64_t height = cpu_parts(g->m, cuts.rows);
     int64_t units = cpu_parts(cpu_parts(g->n, GEMM_COLUMNS), cuts.columns);
     double rows = (double)height, columns = (double)(units * GEMM_COLUMNS);
-    double pieces = (double)cpu_parts(cuts.rows * cuts.columns, threads);
+    double macro_tiles = (double)cpu_parts(cuts.rows * cuts.columns, threads);
     double packed = g->k > DEPTH
-                        ? pieces
-                        : (double)cpu_parts((int64_t)pieces, cuts.columns);
+                        ? macro_tiles
+                        : (double)cpu_parts((int64_t)macro_tiles, cuts.columns);
     double taken = reads_b(g, cpu_parts(height, GEMM_ROWS)) ? READING : PACKING;
     if (g->form != GEMM_NT)
         taken += RUN / columns * RUN / columns;
-    double cost = pieces * columns * (rows + taken) + packed * rows * PACKING;
-    /* who is interrupted leaves pieces to others, if there are several */
-    return cost * (1 + UNEVEN / pieces);
+    double cost =
+        macro_tiles * columns * (rows + taken) + packed * rows * PACKING;
+    /* who is interrupted leaves macro tiles to others, if there are several */
+    return cost * (1 + UNEVEN / macro_tiles);
 }
 
 struct gemm_cuts CPU_SYMBOL(gemm_cuts)(const struct gemm *g, int threads)
@@ -151,10 +152,10 @@ struct gemm_cuts CPU_SYMBOL(gemm_cuts)(const struct gemm *g, int threads)
     return best;
 }
 
-/* --- a piece --- */
+/* --- a macro tile --- */
 
-/* A piece's part of C, and the panels that its rows are dealt to. */
-struct piece {
+/* A macro tile of C, and the panels that its rows are dealt to. */
+struct macro_tile {
     const struct gemm *g;
     struct gemm_room *room;
     int64_t row, row_end, column, column_end;
@@ -168,13 +169,13 @@ struct strip {
     int64_t j, j_end, l, l_end;
 };
 
-static int64_t panel_row(const struct piece *p, int64_t panel)
+static int64_t panel_row(const struct macro_tile *p, int64_t panel)
 {
     return p->row + (p->row_end - p->row) * panel / p->panels;
 }
 
 /* Element l of panel `panel`, of which `depth` are packed. */
-static float *panel_at(const struct piece *p, int64_t depth, int64_t panel,
+static float *panel_at(const struct macro_tile *p, int64_t depth, int64_t panel,
                        int64_t l)
 {
     return p->room->a + panel * (depth * GEMM_ROWS + VEC_LANES) + l * GEMM_ROWS;
@@ -182,7 +183,7 @@ static float *panel_at(const struct piece *p, int64_t depth, int64_t panel,
 
 /* Rows of A, inner dimension [l, l + depth). Where panels are neighbours in
  * memory a few rows of it are dealt to all of them at a time. */
-static void pack_a(const struct piece *p, int64_t l, int64_t depth)
+static void pack_a(const struct macro_tile *p, int64_t l, int64_t depth)
 {
     const struct gemm *g = p->g;
     bool along = g->form == GEMM_TN;
@@ -229,7 +230,7 @@ static void pack_b(const struct gemm *g, struct strip s, float *to)
 
 /* Columns that are packed together: where rows of B are the memory's, as many
  * as there is room for, so that whole runs of lines are read of each page. */
-static int64_t strip_columns(const struct piece *p)
+static int64_t strip_columns(const struct macro_tile *p)
 {
     if (p->g->form == GEMM_NT)
         return GEMM_COLUMNS;
@@ -239,8 +240,8 @@ static int64_t strip_columns(const struct piece *p)
 /* Strip number `at` of inner dimension [l, l_end). Either form's strip takes
  * whole runs of lines out of rows of B in memory, and their memory pages are
  * used up soon. */
-static struct strip strip_at(const struct piece *p, int64_t l, int64_t l_end,
-                             int64_t at)
+static struct strip strip_at(const struct macro_tile *p, int64_t l,
+                             int64_t l_end, int64_t at)
 {
     bool across = p->g->form == GEMM_NT;
     int64_t columns = strip_columns(p);
@@ -276,10 +277,10 @@ static struct gemm_ahead strip_ahead(const struct gemm *g, struct strip s,
                                 cpu_parts(columns * 4, LINE) };
 }
 
-/* All rows of the piece meet strip s, along the rows of C, while `next` comes
+/* All rows of the macro tile meet strip s, along the rows of C, while `next` comes
  * from memory; [l, l + depth) is packed of A. Nothing is copied here: a copy
  * would wait until the stores of the tile before it are done. */
-static void strip_run(const struct piece *p, struct strip s, int64_t l,
+static void strip_run(const struct macro_tile *p, struct strip s, int64_t l,
                       int64_t depth, const struct strip *next)
 {
     const struct gemm *g = p->g;
@@ -328,7 +329,8 @@ static void strip_run(const struct piece *p, struct strip s, int64_t l,
 }
 
 /* Inner dimension [l, l_end), whose rows of A are packed. */
-static void piece_deep(const struct piece *p, int64_t l, int64_t l_end)
+static void macro_tile_deep(const struct macro_tile *p, int64_t l,
+                            int64_t l_end)
 {
     struct strip s = strip_at(p, l, l_end, 0);
     for (int64_t at = 1; s.j < p->column_end && s.l < l_end; at++) {
@@ -342,7 +344,7 @@ static void piece_deep(const struct piece *p, int64_t l, int64_t l_end)
 }
 
 /* Without an inner dimension. */
-static void piece_empty(const struct piece *p)
+static void macro_tile_empty(const struct macro_tile *p)
 {
     const struct gemm *g = p->g;
     for (int64_t i = p->row; i < p->row_end && !adds(g); i++)
@@ -351,12 +353,12 @@ static void piece_empty(const struct piece *p)
                 g->bias == NULL ? 0 : ((const float *)g->bias)[j];
 }
 
-void CPU_SYMBOL(gemm_piece)(const struct gemm *g, struct gemm_cuts cuts,
-                            int64_t index, struct gemm_room *room)
+void CPU_SYMBOL(gemm_macro_tile)(const struct gemm *g, struct gemm_cuts cuts,
+                                 int64_t index, struct gemm_room *room)
 {
     int64_t i = index / cuts.columns, j = index % cuts.columns;
     int64_t units = cpu_parts(g->n, GEMM_COLUMNS);
-    struct piece p = {
+    struct macro_tile p = {
         .g = g,
         .room = room,
         .row = g->m * i / cuts.rows,
@@ -370,7 +372,7 @@ void CPU_SYMBOL(gemm_piece)(const struct gemm *g, struct gemm_cuts cuts,
     assert(p.row_end - p.row <= ROWS);
     assert(!sums_wait(g) || p.column_end - p.column <= SUMS_COLUMNS);
     if (g->k == 0) {
-        piece_empty(&p);
+        macro_tile_empty(&p);
         return;
     }
     p.panels = cpu_parts(p.row_end - p.row, GEMM_ROWS);
@@ -382,7 +384,7 @@ void CPU_SYMBOL(gemm_piece)(const struct gemm *g, struct gemm_cuts cuts,
                       room->row_end == p.row_end;
         if (!packed)
             pack_a(&p, l, l_end - l);
-        piece_deep(&p, l, l_end);
+        macro_tile_deep(&p, l, l_end);
     }
     room->packed = g->k <= depth ? g->a : NULL;
     room->row = p.row;
@@ -399,14 +401,14 @@ enum err CPU_SYMBOL(gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
     if (rc != ERR_OK)
         return rc;
     struct gemm_cuts cuts = CPU_SYMBOL(gemm_cuts)(g, ctx->threads);
-    int64_t pieces = cuts.rows * cuts.columns;
-    int threads = (int)cpu_min(ctx->threads, pieces);
+    int64_t macro_tiles = cuts.rows * cuts.columns;
+    int threads = (int)cpu_min(ctx->threads, macro_tiles);
 #pragma omp parallel num_threads(threads)
     {
         struct gemm_room room = CPU_SYMBOL(gemm_room)(ctx);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t t = 0; t < pieces; t++)
-            CPU_SYMBOL(gemm_piece)(g, cuts, t, &room);
+        for (int64_t t = 0; t < macro_tiles; t++)
+            CPU_SYMBOL(gemm_macro_tile)(g, cuts, t, &room);
     }
     return ERR_OK;
 }

@@ -1,5 +1,5 @@
-/* A product in pieces of C, for the ops that run products in a loop of their
- * own. Bits do not depend on how C is cut (cpu_gemm_tile.h): pieces are chosen
+/* A product in macro tiles of C, for the ops that run products in a loop of their
+ * own. Bits do not depend on how C is cut (cpu_gemm_tile.h): macro tiles are chosen
  * by what keeps threads busy, and whoever runs them, in whatever order and
  * beside whatever else, gets the same. */
 #pragma once
@@ -34,8 +34,8 @@ struct gemm_room CPU_SYMBOL(gemm_room)(const struct kernel_ctx *ctx);
 /* The cuts with which so many threads are done soonest; m and n > 0. */
 struct gemm_cuts CPU_SYMBOL(gemm_cuts)(const struct gemm *g, int threads);
 
-/* Computes piece 0 <= index < rows * columns, on one thread. Pieces with
+/* Computes macro tile 0 <= index < rows * columns, on one thread. Macro tiles with
  * neighbouring numbers share rows, which are packed once. With k = 0 the
  * product is 0. */
-void CPU_SYMBOL(gemm_piece)(const struct gemm *g, struct gemm_cuts cuts,
-                            int64_t index, struct gemm_room *room);
+void CPU_SYMBOL(gemm_macro_tile)(const struct gemm *g, struct gemm_cuts cuts,
+                                 int64_t index, struct gemm_room *room);

@@ -1,4 +1,4 @@
-/* One GEMM per expert: the pieces of all of them in one loop, so that threads
+/* One GEMM per expert: the macro tiles of all of them in one loop, so that threads
  * share the work however unevenly the rows are spread. */
 #include "kernels/cpu/cpu_gemm.h"
 
@@ -32,12 +32,12 @@ static struct gemm group_gemm(const struct grouped_gemm *g, int64_t group)
     return one;
 }
 
-/* Pieces per thread: groups differ. */
-#define PIECES 8
+/* Macro tiles per thread: groups differ. */
+#define MACRO_TILES 8
 
-/* The group at work and the number of its first piece. */
+/* The group at work and the number of its first macro tile. */
 struct cursor {
-    int64_t group, first, pieces;
+    int64_t group, first, macro_tiles;
     struct gemm gemm;
     struct gemm_cuts cuts;
 };
@@ -52,13 +52,13 @@ static void cursor_set(struct cursor *at, const struct grouped_gemm *g,
         2.0 * (double)at->gemm.m * (double)at->gemm.n * (double)at->gemm.k;
     if (at->gemm.m > 0)
         at->cuts = CPU_SYMBOL(gemm_cuts)(&at->gemm, 1 + (int)(flop / grain));
-    at->pieces = at->cuts.rows * at->cuts.columns;
+    at->macro_tiles = at->cuts.rows * at->cuts.columns;
 }
 
 static void cursor_next(struct cursor *at, const struct grouped_gemm *g,
                         double grain)
 {
-    at->first += at->pieces;
+    at->first += at->macro_tiles;
     at->group++;
     cursor_set(at, g, grain);
 }
@@ -75,23 +75,23 @@ enum err CPU_SYMBOL(grouped_gemm)(const struct kernel_ctx *ctx,
     assert(g->accumulate || !g->begins);
     double flop = 2.0 * (double)g->offsets[g->groups] * (double)g->n *
                   (double)(g->form == GEMM_TN ? g->m : g->k);
-    double grain = flop / (ctx->threads * PIECES) + 1;
+    double grain = flop / (ctx->threads * MACRO_TILES) + 1;
     struct cursor start = { 0 };
     cursor_set(&start, g, grain);
     struct cursor end = start;
     while (end.group < g->groups - 1)
         cursor_next(&end, g, grain);
-    int64_t pieces = end.first + end.pieces;
+    int64_t macro_tiles = end.first + end.macro_tiles;
 #pragma omp parallel num_threads(ctx->threads)
     {
         struct gemm_room room = CPU_SYMBOL(gemm_room)(ctx);
         struct cursor at = start;
-        /* a thread's pieces come in order */
+        /* a thread's macro tiles come in order */
 #pragma omp for schedule(monotonic : dynamic, 1)
-        for (int64_t t = 0; t < pieces; t++) {
-            while (t >= at.first + at.pieces)
+        for (int64_t t = 0; t < macro_tiles; t++) {
+            while (t >= at.first + at.macro_tiles)
                 cursor_next(&at, g, grain);
-            CPU_SYMBOL(gemm_piece)(&at.gemm, at.cuts, t - at.first, &room);
+            CPU_SYMBOL(gemm_macro_tile)(&at.gemm, at.cuts, t - at.first, &room);
         }
     }
     return ERR_OK;

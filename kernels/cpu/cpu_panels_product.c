@@ -29,9 +29,9 @@
 #define FEW 6
 #define THREAD_WORTH 16384
 
-/* How much of k a tile runs through; pieces per thread with many rows. */
+/* How much of k a tile runs through; macro tiles per thread with many rows. */
 #define BLOCK 512
-#define PIECES 6
+#define MACRO_TILES 6
 
 /* The product with one group. */
 struct work {
@@ -156,8 +156,8 @@ static void few(const struct kernel_ctx *ctx, const struct work *w)
 
 /* --- many rows --- */
 
-/* A piece's part of C, its rows dealt to panels of A. */
-struct piece {
+/* A macro tile of C, its rows dealt to panels of A. */
+struct macro_tile {
     const struct work *w;
     struct gemm_room *room;
     int64_t row, row_end, panel, panel_end;
@@ -170,17 +170,17 @@ static int64_t equal(int64_t count, int64_t most)
     return cpu_parts(count, cpu_parts(count, most));
 }
 
-static int64_t strip_row(const struct piece *p, int64_t strip)
+static int64_t strip_row(const struct macro_tile *p, int64_t strip)
 {
     return p->row + (p->row_end - p->row) * strip / p->strips;
 }
 
-static float *strip_at(const struct piece *p, int64_t depth, int64_t strip)
+static float *strip_at(const struct macro_tile *p, int64_t depth, int64_t strip)
 {
     return p->room->a + strip * (depth * GEMM_ROWS + VEC_LANES);
 }
 
-static void pack_a(const struct piece *p, int64_t l, int64_t depth)
+static void pack_a(const struct macro_tile *p, int64_t l, int64_t depth)
 {
     const struct work *w = p->w;
     for (int64_t i = 0; i < p->strips; i++) {
@@ -192,7 +192,7 @@ static void pack_a(const struct piece *p, int64_t l, int64_t depth)
 }
 
 /* Columns [l, l_end) of a panel as floats. */
-static const float *floats_of(const struct piece *p, const void *panel,
+static const float *floats_of(const struct macro_tile *p, const void *panel,
                               int64_t l, int64_t l_end)
 {
     float *to = p->room->b;
@@ -212,7 +212,7 @@ static const float *floats_of(const struct piece *p, const void *panel,
 
 /* All rows meet columns [l, l_end) of a panel, of which A is packed from
  * `packed` on for `depth` of k, while what follows comes from memory. */
-static void block_run(const struct piece *p, int64_t panel, int64_t l,
+static void block_run(const struct macro_tile *p, int64_t panel, int64_t l,
                       int64_t l_end, int64_t packed, int64_t depth)
 {
     const struct work *w = p->w;
@@ -253,7 +253,7 @@ static void block_run(const struct piece *p, int64_t panel, int64_t l,
 }
 
 /* The panel's columns of C are complete but for scales. */
-static void panel_finish(const struct piece *p, int64_t panel)
+static void panel_finish(const struct macro_tile *p, int64_t panel)
 {
     const struct work *w = p->w;
     int64_t end = cpu_min(w->n, (panel + 1) * KERNEL_PANEL);
@@ -264,7 +264,7 @@ static void panel_finish(const struct piece *p, int64_t panel)
         }
 }
 
-static void piece_run(struct piece *p)
+static void macro_tile_run(struct macro_tile *p)
 {
     const struct work *w = p->w;
     struct gemm_room *room = p->room;
@@ -293,24 +293,24 @@ static void many(const struct kernel_ctx *ctx, const struct work *w)
     int64_t panels = cpu_parts(w->n, KERNEL_PANEL);
     int64_t rows = cpu_parts(w->m, GEMM_ROOM_ROWS);
     int64_t columns =
-        cpu_min(panels, cpu_parts((int64_t)ctx->threads * PIECES, rows));
+        cpu_min(panels, cpu_parts((int64_t)ctx->threads * MACRO_TILES, rows));
     int threads = (int)cpu_min(ctx->threads, rows * columns);
     _Static_assert(BLOCK * KERNEL_PANEL <= GEMM_ROOM_B, "a block fits");
 #pragma omp parallel num_threads(threads)
     {
         struct gemm_room room = CPU_SYMBOL(gemm_room)(ctx);
-        /* a thread's pieces come in order and share their rows of A */
+        /* a thread's macro tiles come in order and share their rows of A */
 #pragma omp for schedule(monotonic : dynamic, 1)
         for (int64_t t = 0; t < rows * columns; t++) {
             int64_t i = t / columns, j = t % columns;
-            struct piece p = { .w = w,
-                               .room = &room,
-                               .row = w->m * i / rows,
-                               .row_end = w->m * (i + 1) / rows,
-                               .panel = panels * j / columns,
-                               .panel_end = panels * (j + 1) / columns };
+            struct macro_tile p = { .w = w,
+                                    .room = &room,
+                                    .row = w->m * i / rows,
+                                    .row_end = w->m * (i + 1) / rows,
+                                    .panel = panels * j / columns,
+                                    .panel_end = panels * (j + 1) / columns };
             p.strips = cpu_parts(p.row_end - p.row, GEMM_ROWS);
-            piece_run(&p);
+            macro_tile_run(&p);
         }
     }
 }

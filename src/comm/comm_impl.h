@@ -17,9 +17,9 @@
 #define COMM_HOST_BYTES 64
 #define COMM_TEXT_BYTES 512
 #define COMM_TAG_MAX 32767 /* the least that MPI promises */
-/* Longer messages are cut into pieces of this many bytes: MPI counts are int,
- * and a smaller piece costs nothing. */
-#define COMM_PIECE_BYTES ((size_t)64 << 20)
+/* Longer messages are cut into fragments of this many bytes: MPI counts are int,
+ * and a smaller fragment costs nothing. */
+#define COMM_FRAGMENT_BYTES ((size_t)64 << 20)
 /* Integers of one rank that are combined at once. */
 #define COMM_FOLD_COUNT 16
 /* Operations in flight at once. */
@@ -30,7 +30,7 @@
 struct comm_transfer {
     char *data; /* only read when sending */
     size_t bytes;
-    size_t done; /* bytes of completed pieces */
+    size_t done; /* bytes of completed fragments */
     int peer;
     int tag;
     bool receive;
@@ -67,9 +67,9 @@ struct comm_request {
 struct comm_transport {
     const char *kind;
     size_t handle_bytes; /* zeroed until the first start */
-    /* Start the next piece of transfer `index`. */
+    /* Start the next fragment of transfer `index`. */
     enum err (*start)(struct comm_request *request, int index);
-    /* Report pieces that ended by comm_request_piece_done(). */
+    /* Report fragments that ended by comm_request_fragment_done(). */
     enum err (*poll)(struct comm_request *request);
     /* Let go of what is still in flight. */
     void (*cancel)(struct comm_request *request);
@@ -170,11 +170,11 @@ bool comm_request_poll(struct comm_request *request);
  * started: a peer may wait for that while this rank waits for something else.
  */
 void comm_request_progress(struct comm *comm);
-/* The transport says: a piece of this many bytes ended. */
-enum err comm_request_piece_done(struct comm_request *request, int index,
-                                 size_t bytes);
-/* Bytes of the piece in flight. */
-size_t comm_request_piece_bytes(const struct comm_transfer *transfer);
+/* The transport says: a fragment of this many bytes ended. */
+enum err comm_request_fragment_done(struct comm_request *request, int index,
+                                    size_t bytes);
+/* Bytes of the fragment in flight. */
+size_t comm_request_fragment_bytes(const struct comm_transfer *transfer);
 /* Names the peers on which it waits: "rank 3 (host)". */
 void comm_request_missing(const struct comm_request *request, char *text,
                           size_t bytes);

@@ -82,7 +82,7 @@ static enum err mpi_start(struct comm_request *request, int index)
     const struct comm_transfer *transfer = &request->transfers[index];
     MPI_Comm comm = request->collective ? state->collective : state->point;
     MPI_Request *handle = &handles_of(request)[index];
-    int count = (int)comm_request_piece_bytes(transfer);
+    int count = (int)comm_request_fragment_bytes(transfer);
     char *data = transfer->bytes > 0 ? transfer->data + transfer->done : NULL;
     if (transfer->receive)
         MPI_TRY(MPI_Irecv(data, count, MPI_BYTE, transfer->peer, transfer->tag,
@@ -96,8 +96,8 @@ out:
     return rc;
 }
 
-/* The first failed one of `count` ended pieces. */
-static enum err piece_error(const struct comm_request *request, int count)
+/* The first failed one of `count` ended fragments. */
+static enum err fragment_error(const struct comm_request *request, int count)
 {
     const struct mpi_state *state = request->comm->state;
     for (int i = 0; i < count; i++) {
@@ -123,17 +123,17 @@ static enum err mpi_poll(struct comm_request *request)
     MPI_ALONE(code, MPI_Testsome(request->transfer_count, handles_of(request),
                                  &count, state->indices, state->statuses));
     if (code == MPI_ERR_IN_STATUS)
-        return piece_error(request, count);
+        return fragment_error(request, count);
     MPI_TRY(code);
     if (count == MPI_UNDEFINED)
         count = 0;
     for (int i = 0; i < count; i++) {
         int index = state->indices[i];
         const struct comm_transfer *transfer = &request->transfers[index];
-        int bytes = (int)comm_request_piece_bytes(transfer);
+        int bytes = (int)comm_request_fragment_bytes(transfer);
         if (transfer->receive)
             MPI_TRY(MPI_Get_count(&state->statuses[i], MPI_BYTE, &bytes));
-        TRY_OUT(comm_request_piece_done(request, index, (size_t)bytes));
+        TRY_OUT(comm_request_fragment_done(request, index, (size_t)bytes));
     }
 out:
     return rc;

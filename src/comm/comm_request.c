@@ -6,7 +6,7 @@
  * point, with one transfer, or a collective, with two for each rank.
  *
  * Two kinds of operations are not over when what is in flight has arrived: a
- * message of more than COMM_PIECE_BYTES goes in pieces, and more integers than
+ * message of more than COMM_FRAGMENT_BYTES goes in fragments, and more integers than
  * COMM_FOLD_COUNT go in rounds. These are "staged": somebody has to start what
  * comes next, also while this rank waits for something else, because a peer may
  * wait for it. So every wait polls all staged requests of the communicator and
@@ -124,10 +124,10 @@ void comm_request_release(struct comm_request *request)
     request->busy = false;
 }
 
-size_t comm_request_piece_bytes(const struct comm_transfer *transfer)
+size_t comm_request_fragment_bytes(const struct comm_transfer *transfer)
 {
     size_t left = transfer->bytes - transfer->done;
-    return left < COMM_PIECE_BYTES ? left : COMM_PIECE_BYTES;
+    return left < COMM_FRAGMENT_BYTES ? left : COMM_FRAGMENT_BYTES;
 }
 
 enum err comm_request_add(struct comm_request *request, bool receive,
@@ -145,18 +145,18 @@ enum err comm_request_add(struct comm_request *request, bool receive,
         .receive = receive,
     };
     request->pending++;
-    if (bytes > COMM_PIECE_BYTES)
+    if (bytes > COMM_FRAGMENT_BYTES)
         set_staged(request, true);
     return request->comm->transport->start(request, index);
 }
 
-enum err comm_request_piece_done(struct comm_request *request, int index,
-                                 size_t bytes)
+enum err comm_request_fragment_done(struct comm_request *request, int index,
+                                    size_t bytes)
 {
     assert(index >= 0 && index < request->transfer_count);
     struct comm_transfer *transfer = &request->transfers[index];
     const struct comm *comm = request->comm;
-    size_t want = comm_request_piece_bytes(transfer);
+    size_t want = comm_request_fragment_bytes(transfer);
     assert(!transfer->complete);
     if (bytes != want)
         return err_set(ERR_COMM,

@@ -77,10 +77,10 @@ static bool is_direct(const struct comm_tensors *tensors)
 static enum err make_room(struct comm_tensors *tensors)
 {
     size_t each = 2 * (size_t)tensors->comm->size;
-    TRY(new_zeroed(&tensors->pieces, COMM_TENSORS_REQUESTS * each));
+    TRY(new_zeroed(&tensors->transfers, COMM_TENSORS_REQUESTS * each));
     for (int i = 0; i < COMM_TENSORS_REQUESTS; i++) {
         struct comm_tensors_request *request = &tensors->requests[i];
-        request->pieces = tensors->pieces + (size_t)i * each;
+        request->transfers = tensors->transfers + (size_t)i * each;
         TRY(tensors->memory->event_create(&request->ready));
         TRY(tensors->memory->event_create(&request->reached));
     }
@@ -191,14 +191,15 @@ void comm_tensors_destroy(struct comm_tensors *tensors)
     if (tensors == NULL)
         return;
     close_way(tensors);
-    for (int i = 0; tensors->pieces != NULL && i < COMM_TENSORS_REQUESTS; i++) {
+    for (int i = 0; tensors->transfers != NULL && i < COMM_TENSORS_REQUESTS;
+         i++) {
         tensors->memory->event_destroy(tensors->requests[i].reached);
         tensors->memory->event_destroy(tensors->requests[i].ready);
     }
-    for (int i = 0; tensors->pieces != NULL && i < COMM_TENSORS_AHEAD; i++)
+    for (int i = 0; tensors->transfers != NULL && i < COMM_TENSORS_AHEAD; i++)
         tensors->memory->event_destroy(tensors->paces[i]);
     comm_destroy(tensors->comm);
-    free(tensors->pieces);
+    free(tensors->transfers);
     free(tensors);
 }
 
@@ -242,7 +243,7 @@ static enum err take(struct comm_tensors *tensors, const char *what,
     (*out)->what = what;
     (*out)->busy = true;
     (*out)->collective = collective;
-    (*out)->piece_count = 0;
+    (*out)->transfer_count = 0;
     return ERR_OK;
 }
 
@@ -258,7 +259,7 @@ static enum err fail(struct comm_tensors_request *request, enum err rc)
     return err_set(rc, "%s", request->tensors->comm->failure);
 }
 
-/* The end of every start: of ways for devices the pieces are known now. */
+/* The end of every start: of ways for devices the transfers are known now. */
 static enum err started(enum err rc, struct comm_tensors_request *request,
                         struct comm_tensors_request **out)
 {
@@ -279,14 +280,15 @@ static void add(struct comm_tensors_request *request, bool receive,
     const struct comm *comm = request->tensors->comm;
     if (bytes == 0)
         return;
-    assert(request->piece_count < 2 * comm->size);
+    assert(request->transfer_count < 2 * comm->size);
     assert(peer >= 0 && peer < comm->size && peer != comm->rank);
-    request->pieces[request->piece_count++] = (struct comm_tensors_piece){
-        .tensor = (char *)tensor,
-        .bytes = bytes,
-        .peer = peer,
-        .receive = receive,
-    };
+    request->transfers[request->transfer_count++] =
+        (struct comm_tensors_transfer){
+            .tensor = (char *)tensor,
+            .bytes = bytes,
+            .peer = peer,
+            .receive = receive,
+        };
 }
 
 enum err comm_tensors_start_exchange(struct comm_tensors *tensors, int to,

@@ -6,7 +6,7 @@
 #include "src/comm/comm_tensors.h"
 
 /* One message of an operation on a device: never empty, never to oneself. */
-struct comm_tensors_piece {
+struct comm_tensors_transfer {
     char *tensor; /* only read when sending */
     size_t bytes;
     size_t at; /* staged: offset in the staging memory */
@@ -28,10 +28,10 @@ struct comm_tensors_request {
     bool busy;
     struct comm_request *parts[2]; /* the receive first; NULL: none */
     /* These are for ways of devices. */
-    bool collective; /* else an exchange: at most one piece each way */
+    bool collective; /* else an exchange: at most one transfer each way */
     int tag;         /* of an exchange */
-    int piece_count;
-    struct comm_tensors_piece *pieces; /* [2 size] */
+    int transfer_count;
+    struct comm_tensors_transfer *transfers; /* [2 size] */
     void *ready;   /* event: the stream has come to the start */
     void *reached; /* event: the downloads of staged, or nccl's messages, are
                       done */
@@ -49,7 +49,7 @@ struct comm_tensors_way {
     void (*label)(const struct comm_tensors *tensors, char *text, size_t bytes);
     enum err (*open)(struct comm_tensors *tensors);
     void (*close)(struct comm_tensors *tensors);
-    /* What is left of starting an operation whose pieces are known. */
+    /* What is left of starting an operation whose transfers are known. */
     enum err (*start)(struct comm_tensors_request *request);
     enum err (*wait)(struct comm_tensors_request *request, double timeout_s);
     bool (*test)(struct comm_tensors_request *request);
@@ -68,7 +68,7 @@ struct comm_tensors {
     bool automatic;                          /* the way was left to us */
     void *state;                             /* the way's */
     struct comm_tensors_request requests[COMM_TENSORS_REQUESTS];
-    struct comm_tensors_piece *pieces;
+    struct comm_tensors_transfer *transfers;
     void *paces[COMM_TENSORS_AHEAD]; /* events */
     unsigned long paced;
 };

@@ -354,15 +354,15 @@ static enum err issue(struct comm_tensors_request *request)
     const struct comm_nccl_library *library = &nccl->library;
     assert(nccl->issuing == NULL);
     int result = library->group_start();
-    for (int i = 0; i < request->piece_count && result == COMM_NCCL_SUCCESS;
+    for (int i = 0; i < request->transfer_count && result == COMM_NCCL_SUCCESS;
          i++) {
-        const struct comm_tensors_piece *piece = &request->pieces[i];
-        if (piece->receive)
-            result = library->recv(piece->tensor, piece->bytes, COMM_NCCL_BYTE,
-                                   piece->peer, nccl->comm, nccl->stream);
+        const struct comm_tensors_transfer *t = &request->transfers[i];
+        if (t->receive)
+            result = library->recv(t->tensor, t->bytes, COMM_NCCL_BYTE, t->peer,
+                                   nccl->comm, nccl->stream);
         else
-            result = library->send(piece->tensor, piece->bytes, COMM_NCCL_BYTE,
-                                   piece->peer, nccl->comm, nccl->stream);
+            result = library->send(t->tensor, t->bytes, COMM_NCCL_BYTE, t->peer,
+                                   nccl->comm, nccl->stream);
         if (result == COMM_NCCL_IN_PROGRESS)
             result = COMM_NCCL_SUCCESS;
     }
@@ -380,7 +380,7 @@ static enum err nccl_start(struct comm_tensors_request *request)
     const struct nccl *nccl = tensors->state;
     double timeout_s = tensors->comm->timeout_s;
     bool busy = false;
-    if (request->piece_count == 0)
+    if (request->transfer_count == 0)
         return ERR_OK;
     TRY_OUT(wait_issued(tensors, timeout_s));
     TRY_OUT(memory->event_record(request->ready, tensors->stream));
@@ -420,7 +420,7 @@ static bool nccl_test(struct comm_tensors_request *request)
     const struct nccl *nccl = tensors->state;
     const struct past *past = &nccl->pasts[nccl->waits % AHEAD];
     bool busy = false, done = true;
-    if (request->piece_count == 0)
+    if (request->transfer_count == 0)
         return true;
     /* What fails here fails in the wait as well. */
     if (look(nccl, request->what, &busy) != ERR_OK ||
@@ -437,7 +437,7 @@ static enum err nccl_wait(struct comm_tensors_request *request,
     struct comm_tensors *tensors = request->tensors;
     struct nccl *nccl = tensors->state;
     bool busy = false;
-    if (request->piece_count == 0)
+    if (request->transfer_count == 0)
         return ERR_OK;
     timeout_s = deadline_s(tensors, timeout_s);
     if (nccl->issuing == request)

@@ -9,7 +9,7 @@
  * done are in a queue, which every start, test and wait looks at. It is a queue
  * and not a set, because all ranks must start collectives in the same order.
  *
- * Pinned memory is dear to make, so pieces of it are kept and used again: one
+ * Pinned memory is dear to make, so buffers of it are kept and used again: one
  * may be taken when its last upload is done, and grows to the largest operation
  * that it has served. */
 #include <assert.h>
@@ -18,7 +18,7 @@
 #include "src/base/new.h"
 #include "src/comm/comm_tensors_impl.h"
 
-#define PIECE_ALIGN ((size_t)64)
+#define TRANSFER_ALIGN ((size_t)64)
 
 struct staged {
     void *down, *up;                           /* streams */
@@ -100,23 +100,25 @@ static enum err take_staging(struct comm_tensors_request *request, size_t bytes)
     return ERR_OK;
 }
 
-/* Lays out the pieces in the staging memory. What goes to several ranks lies
+/* Lays out the transfers in the staging memory. What goes to several ranks lies
  * there once: in an all-gather all send the same. */
 static size_t lay_out(struct comm_tensors_request *request)
 {
-    const struct comm_tensors_piece *sent = NULL;
+    const struct comm_tensors_transfer *sent = NULL;
     size_t bytes = 0;
-    for (int i = 0; i < request->piece_count; i++) {
-        struct comm_tensors_piece *piece = &request->pieces[i];
-        if (!piece->receive && sent != NULL && sent->tensor == piece->tensor &&
-            sent->bytes == piece->bytes) {
-            piece->at = sent->at;
+    for (int i = 0; i < request->transfer_count; i++) {
+        struct comm_tensors_transfer *transfer = &request->transfers[i];
+        if (!transfer->receive && sent != NULL &&
+            sent->tensor == transfer->tensor &&
+            sent->bytes == transfer->bytes) {
+            transfer->at = sent->at;
             continue;
         }
-        if (!piece->receive)
-            sent = piece;
-        piece->at = bytes;
-        bytes += (piece->bytes + PIECE_ALIGN - 1) / PIECE_ALIGN * PIECE_ALIGN;
+        if (!transfer->receive)
+            sent = transfer;
+        transfer->at = bytes;
+        bytes += (transfer->bytes + TRANSFER_ALIGN - 1) / TRANSFER_ALIGN *
+                 TRANSFER_ALIGN;
     }
     return bytes;
 }
@@ -126,17 +128,18 @@ static enum err download(struct comm_tensors_request *request)
     const struct comm_tensors *tensors = request->tensors;
     const struct kernel_memory *memory = tensors->memory;
     const struct staged *staged = tensors->state;
-    const struct comm_tensors_piece *sent = NULL;
-    for (int i = 0; i < request->piece_count; i++) {
-        const struct comm_tensors_piece *piece = &request->pieces[i];
-        if (piece->receive || (sent != NULL && sent->at == piece->at))
+    const struct comm_tensors_transfer *sent = NULL;
+    for (int i = 0; i < request->transfer_count; i++) {
+        const struct comm_tensors_transfer *transfer = &request->transfers[i];
+        if (transfer->receive || (sent != NULL && sent->at == transfer->at))
             continue;
         if (sent == NULL)
             TRY(memory->event_await(request->ready, staged->down));
-        sent = piece;
-        assert(piece->at + piece->bytes <= request->staging->host.capacity);
-        TRY(memory->download(staged->down, piece->bytes, piece->tensor,
-                             request->staging->host.base + piece->at));
+        sent = transfer;
+        assert(transfer->at + transfer->bytes <=
+               request->staging->host.capacity);
+        TRY(memory->download(staged->down, transfer->bytes, transfer->tensor,
+                             request->staging->host.base + transfer->at));
     }
     return memory->event_record(request->reached, staged->down);
 }
@@ -149,16 +152,17 @@ static enum err upload(struct comm_tensors_request *request)
     bool any = false;
     if (staging == NULL)
         return ERR_OK;
-    for (int i = 0; i < request->piece_count; i++) {
-        const struct comm_tensors_piece *piece = &request->pieces[i];
-        if (!piece->receive)
+    for (int i = 0; i < request->transfer_count; i++) {
+        const struct comm_tensors_transfer *transfer = &request->transfers[i];
+        if (!transfer->receive)
             continue;
         if (!any)
             TRY(memory->event_await(request->ready, staged->up));
         any = true;
-        assert(piece->at + piece->bytes <= staging->host.capacity);
-        TRY(memory->upload(staged->up, piece->bytes,
-                           staging->host.base + piece->at, piece->tensor));
+        assert(transfer->at + transfer->bytes <= staging->host.capacity);
+        TRY(memory->upload(staged->up, transfer->bytes,
+                           staging->host.base + transfer->at,
+                           transfer->tensor));
     }
     if (any)
         TRY(memory->event_record(staging->uploaded, staged->up));
@@ -170,21 +174,22 @@ static enum err start_messages(struct comm_tensors_request *request)
     enum err rc = ERR_OK;
     struct comm *comm = request->tensors->comm;
     struct comm_request *all = NULL;
-    assert(request->collective || request->piece_count <= 2);
+    assert(request->collective || request->transfer_count <= 2);
     assert(request->parts[0] == NULL && request->parts[1] == NULL);
     if (request->collective)
         TRY_OUT(comm_request_take(comm, true, request->what, &all));
-    for (int i = 0; i < request->piece_count; i++) {
-        const struct comm_tensors_piece *piece = &request->pieces[i];
-        char *data = request->staging->host.base + piece->at;
+    for (int i = 0; i < request->transfer_count; i++) {
+        const struct comm_tensors_transfer *transfer = &request->transfers[i];
+        char *data = request->staging->host.base + transfer->at;
         if (request->collective)
-            TRY_OUT(comm_request_add(all, piece->receive, data, piece->bytes,
-                                     piece->peer, all->tag));
-        else if (piece->receive)
-            TRY_OUT(comm_start_recv(comm, data, piece->bytes, piece->peer,
+            TRY_OUT(comm_request_add(all, transfer->receive, data,
+                                     transfer->bytes, transfer->peer,
+                                     all->tag));
+        else if (transfer->receive)
+            TRY_OUT(comm_start_recv(comm, data, transfer->bytes, transfer->peer,
                                     request->tag, &request->parts[0]));
         else
-            TRY_OUT(comm_start_send(comm, data, piece->bytes, piece->peer,
+            TRY_OUT(comm_start_send(comm, data, transfer->bytes, transfer->peer,
                                     request->tag, &request->parts[1]));
     }
 out:

@@ -31,7 +31,7 @@ static enum err append(void *arg, const float *data, int64_t count)
     return safetensors_writer_append_f32(arg, data, count);
 }
 
-static enum err write_pieces(struct hf_model *model,
+static enum err write_slices(struct hf_model *model,
                              const struct hf_names *names,
                              struct safetensors_writer *writer)
 {
@@ -91,7 +91,7 @@ static enum err write_folder(struct hf_model *model, const struct hf_cmd *cmd,
     TRY_OUT(hf_card_write(model, arch_rows[arch].hf.name, cmd->dtype, folder));
     TRY_OUT(safetensors_writer_create(folder, list, names->count,
                                       cmd->shard_bytes_max, &writer));
-    TRY_OUT(write_pieces(model, names, writer));
+    TRY_OUT(write_slices(model, names, writer));
     TRY_OUT(safetensors_writer_finish(writer));
 out:
     safetensors_writer_destroy(writer);

@@ -40,7 +40,7 @@ struct gguf_out {
     char *blocks; /* room for WRITE_NUMBERS */
 };
 
-/* Pieces come in whole rows, and rows are whole blocks. */
+/* Slices come in whole rows, and rows are whole blocks. */
 static enum err append(void *arg, const float *data, int64_t count)
 {
     struct gguf_out *out = arg;
@@ -64,10 +64,10 @@ static enum err append(void *arg, const float *data, int64_t count)
 }
 
 static enum gguf_blocks_type type_of(const struct hf_model *model,
-                                     const struct hf_piece *piece,
+                                     const struct hf_slice *slice,
                                      enum hf_cmd_dtype dtype)
 {
-    const struct param *param = &model->params->list[piece->param];
+    const struct param *param = &model->params->list[slice->param];
     return param_multiplies(param) ? gguf_types[dtype].type : GGUF_BLOCKS_F32;
 }
 
@@ -132,13 +132,13 @@ static enum err write_tensors(struct hf_model *model,
     TRY_OUT(new_room(&buffer, WEIGHTS_CUT_FLOATS));
     TRY_OUT(new_room(&out.blocks, (size_t)WRITE_NUMBERS * 4));
     for (int i = 0; i < names->count; i++) {
-        const struct hf_piece *piece = &names->list[i];
-        assert(piece->dims == 1 || piece->dims == 2);
-        const uint64_t dim[2] = { (uint64_t)piece->shape[piece->dims - 1],
-                                  (uint64_t)piece->shape[0] };
-        TRY_OUT(gguf_writer_tensor(writer, piece->name,
-                                   type_of(model, piece, dtype), dim,
-                                   (unsigned)piece->dims));
+        const struct hf_slice *slice = &names->list[i];
+        assert(slice->dims == 1 || slice->dims == 2);
+        const uint64_t dim[2] = { (uint64_t)slice->shape[slice->dims - 1],
+                                  (uint64_t)slice->shape[0] };
+        TRY_OUT(gguf_writer_tensor(writer, slice->name,
+                                   type_of(model, slice, dtype), dim,
+                                   (unsigned)slice->dims));
     }
     for (int i = 0; i < names->count; i++) {
         out.type = type_of(model, &names->list[i], dtype);

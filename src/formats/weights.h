@@ -9,7 +9,7 @@
  * floats. Where a checkpoint has adapters (LoRA), what is read is the base with
  * the adapters merged.
  *
- * Nothing is held but tables: reads go to the files in pieces. One thread at a
+ * Nothing is held but tables: reads go to the files part by part. One thread at a
  * time. No communicator: every rank may open for itself. */
 #pragma once
 
@@ -27,7 +27,7 @@ struct weights;
 
 /* What an open one takes at most beside its tables while it is read in order:
  * of a checkpoint two spans from the disk, and a verified block of each of two
- * pieces (checkpoint/tools/ckpt_tensor.h), and what checksums are made of
+ * extents (checkpoint/tools/ckpt_tensor.h), and what checksums are made of
  * (weights_sums.h). Measured. A base of adapters that is itself one with
  * adapters is two that are open. */
 #define WEIGHTS_READING_BYTES ((size_t)36 << 20)
@@ -175,9 +175,9 @@ void weights_tokenizer_warn_names(const struct weights_about *about);
 bool weights_tokenizer_sha256(const struct weights_about *about,
                               char sha256[65]);
 
-/* The way back of weights_pieces.h: a MODEL's parameters as the tensors that
+/* The way back of weights_slices.h: a MODEL's parameters as the tensors that
  * other programs' files have (weights_cut.c, src/formats/hf/hf_names.h). */
-struct hf_piece;
+struct hf_slice;
 
 /* Gets a tensor's next elements. */
 typedef enum err (*weights_cut_sink)(void *arg, const float *data,
@@ -186,9 +186,9 @@ typedef enum err (*weights_cut_sink)(void *arg, const float *data,
 /* Floats that are held at a time: 16 MiB. */
 #define WEIGHTS_CUT_FLOATS ((int64_t)4 << 20)
 
-/* The elements of a piece's tensor, from its first to its last, through
- * `buffer` of WEIGHTS_CUT_FLOATS floats. Of a transposed piece larger than the
+/* The elements of a slice's tensor, from its first to its last, through
+ * `buffer` of WEIGHTS_CUT_FLOATS floats. Of a transposed slice larger than the
  * buffer the parameter is read as many times as it is larger. */
 enum err weights_cut(struct weights *weights, const struct params *params,
-                     const struct hf_piece *piece, float *buffer,
+                     const struct hf_slice *slice, float *buffer,
                      weights_cut_sink sink, void *arg);

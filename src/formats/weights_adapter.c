@@ -35,7 +35,7 @@
 
 /* A module of theirs. */
 struct module {
-    const struct hf_piece *piece;
+    const struct hf_slice *slice;
     char name[128];
     struct {
         char prefix[96]; /* of our names */
@@ -58,7 +58,7 @@ struct adapter_export {
 
 /* --- which modules --- */
 
-/* The adapter of a layer of ours, if there is one and the piece has its rows.
+/* The adapter of a layer of ours, if there is one and the slice has its rows.
  */
 static enum err add_part(struct adapter_export *e, const struct param *param,
                          enum lora_layer layer, struct module *module)
@@ -66,14 +66,14 @@ static enum err add_part(struct adapter_export *e, const struct param *param,
     struct lora_shape shape;
     float *a = NULL;
     char name[NAME_BYTES];
-    const struct hf_piece *piece = module->piece;
+    const struct hf_slice *slice = module->slice;
     if (!lora_shape(&weights_about(e->weights)->config, layer, &shape))
         return ERR_OK;
     int64_t row = param->role == PARAM_WQKV_WEIGHT ? shape.at : 0;
     char prefix[96];
     snprintf(prefix, sizeof prefix, "transformer.blocks.%d.%s",
              params_layer(e->params, param->block), shape.name);
-    if (row < piece->row || row + shape.out > piece->row + piece->rows)
+    if (row < slice->row || row + shape.out > slice->row + slice->rows)
         return ERR_OK;
     snprintf(name, sizeof name, "%s.lora_A.weight", prefix);
     TRY(weights_read_lora(e->weights, name, e->lora->rank, shape.in, &a));
@@ -83,28 +83,28 @@ static enum err add_part(struct adapter_export *e, const struct param *param,
     assert(module->count < PARTS);
     int part = module->count++;
     snprintf(module->parts[part].prefix, sizeof prefix, "%s", prefix);
-    module->parts[part].row = row - piece->row;
+    module->parts[part].row = row - slice->row;
     module->parts[part].rows = shape.out;
     return ERR_OK;
 }
 
 static enum err find_modules(struct adapter_export *e)
 {
-    /* a module of theirs is a piece of a weight of ours that can have adapters
+    /* a module of theirs is a slice of a weight of ours that can have adapters
      */
     for (int i = 0; i < e->names->count; i++) {
-        const struct hf_piece *piece = &e->names->list[i];
-        const struct param *param = &e->params->list[piece->param];
+        const struct hf_slice *slice = &e->names->list[i];
+        const struct param *param = &e->params->list[slice->param];
         struct module *module = &e->modules[e->count];
-        *module = (struct module){ .piece = piece };
+        *module = (struct module){ .slice = slice };
         for (int layer = 0; layer < LORA_LAYERS; layer++)
             if (param_lora_weight((enum lora_layer)layer) == param->role)
                 TRY(add_part(e, param, (enum lora_layer)layer, module));
         if (module->count == 0)
             continue;
-        size_t length = strlen(piece->name) - strlen(".weight");
+        size_t length = strlen(slice->name) - strlen(".weight");
         snprintf(module->name, sizeof module->name, "%.*s", (int)length,
-                 piece->name);
+                 slice->name);
         e->count++;
     }
     return ERR_OK;
@@ -140,7 +140,7 @@ static enum err write_config(const struct adapter_export *e, const char *folder)
     char path[FSIO_PATH_MAX], name[WEIGHTS_NAME_MAX];
     char *text = NULL;
     const char *origin = weights_about(e->weights)->origin;
-    bool turned = e->count > 0 && e->modules[0].piece->transposed;
+    bool turned = e->count > 0 && e->modules[0].slice->transposed;
     json_t *targets = json_array(), *ranks = json_object();
     json_t *alphas = json_object();
     list_modules(e, &targets, &ranks, &alphas);
@@ -173,7 +173,7 @@ static void list_tensors(struct adapter_export *e)
     for (int i = 0; i < e->count; i++) {
         const struct module *module = &e->modules[i];
         int64_t rank = module->count * e->lora->rank;
-        int64_t in = e->params->list[module->piece->param].shape[1];
+        int64_t in = e->params->list[module->slice->param].shape[1];
         for (int m = 0; m < 2; m++) {
             char *text = e->texts[2 * i + m];
             snprintf(text, NAME_BYTES, "base_model.model.%s.lora_%c.weight",
@@ -181,7 +181,7 @@ static void list_tensors(struct adapter_export *e)
             e->list[2 * i + m] = (struct safetensors_tensor){
                 .name = text, .dtype = SAFETENSORS_F32, .dims = 2
             };
-            e->list[2 * i + m].shape[0] = m == 0 ? rank : module->piece->rows;
+            e->list[2 * i + m].shape[0] = m == 0 ? rank : module->slice->rows;
             e->list[2 * i + m].shape[1] = m == 0 ? in : rank;
         }
     }
@@ -200,7 +200,7 @@ static enum err read_part(struct adapter_export *e, const char *prefix,
 static enum err append_a(struct adapter_export *e, const struct module *module,
                          struct safetensors_writer *writer)
 {
-    int64_t in = e->params->list[module->piece->param].shape[1];
+    int64_t in = e->params->list[module->slice->param].shape[1];
     for (int i = 0; i < module->count; i++) {
         float *a = NULL;
         enum err rc =
@@ -222,7 +222,7 @@ static enum err append_b(struct adapter_export *e, const struct module *module,
     int64_t cols = module->count * rank;
     float *b = NULL;
     float *whole = NULL;
-    TRY(new_zeroed(&whole, (size_t)(module->piece->rows * cols)));
+    TRY(new_zeroed(&whole, (size_t)(module->slice->rows * cols)));
     for (int i = 0; i < module->count; i++) {
         int64_t rows = module->parts[i].rows;
         TRY_OUT(read_part(e, module->parts[i].prefix, 'B', rows, rank, &b));
@@ -233,7 +233,7 @@ static enum err append_b(struct adapter_export *e, const struct module *module,
         b = NULL;
     }
     TRY_OUT(safetensors_writer_append_f32(writer, whole,
-                                          module->piece->rows * cols));
+                                          module->slice->rows * cols));
 out:
     free(b);
     free(whole);
@@ -288,11 +288,11 @@ static enum err check(const struct weights_about *about)
     return ERR_OK;
 }
 
-/* Room for a module of each piece. */
+/* Room for a module of each slice. */
 static enum err open_tables(struct adapter_export *e)
 {
-    size_t pieces = (size_t)e->names->count;
-    TRY(new_zeroed(&e->modules, pieces + 1));
+    size_t slices = (size_t)e->names->count;
+    TRY(new_zeroed(&e->modules, slices + 1));
     TRY(find_modules(e));
     TRY(new_zeroed(&e->texts, 2 * (size_t)e->count + 1));
     return new_zeroed(&e->list, 2 * (size_t)e->count + 1);

@@ -20,7 +20,7 @@
 #include "src/formats/hf/hf_names.h"
 #include "src/formats/gguf/gguf_tokenizer.h"
 #include "src/formats/hf/hf_files.h"
-#include "src/formats/weights_pieces.h"
+#include "src/formats/weights_slices.h"
 
 /* Blocks that are read at a time: of the smallest, numbers one by one, 16 KiB.
  */
@@ -32,7 +32,7 @@ struct state {
     enum arch arch;
     struct params *params;
     struct hf_names *names;
-    struct weights_pieces *pieces;
+    struct weights_slices *slices;
     struct gguf_tokenizer tokenizer;
     char sha256[65];
 };
@@ -49,7 +49,7 @@ static bool is_gguf(const char *path)
     return same;
 }
 
-/* --- the tensors, for weights_pieces.c --- */
+/* --- the tensors, for weights_slices.c --- */
 
 /* Files have the fastest side first, and none of 1 at the end. */
 static void at(void *arg, int tensor, struct weights_tensor *out)
@@ -223,7 +223,7 @@ static enum err open_gguf(const char *path, struct weights_source *source)
     TRY(hf_names_create(arch_rows[state->arch].gguf, &about->config,
                         state->params, about->config.vocab_size,
                         &state->names));
-    const struct weights_pieces_file file = {
+    const struct weights_slices_file file = {
         .arg = state,
         .count = (int)gguf_tensors(state->gguf),
         .at = at,
@@ -231,8 +231,8 @@ static enum err open_gguf(const char *path, struct weights_source *source)
         .is_buffer = is_buffer,
         .read = read_tensor,
     };
-    TRY(weights_pieces_create(&file, state->params, state->names, source,
-                              &state->pieces));
+    TRY(weights_slices_create(&file, state->params, state->names, source,
+                              &state->slices));
     TRY(open_tokenizer(path, state, about));
     TRY(make_sha256(path, state));
     about->dtype = dtype_of(state->gguf);
@@ -247,7 +247,7 @@ static void close_gguf(struct weights_source *source)
     if (state == NULL)
         return;
     gguf_tokenizer_free(&state->tokenizer);
-    weights_pieces_destroy(state->pieces);
+    weights_slices_destroy(state->slices);
     hf_names_destroy(state->names);
     params_destroy(state->params);
     gguf_close(state->gguf);
@@ -258,7 +258,7 @@ static enum err read_gguf(struct weights_source *source, int index,
                           int64_t begin, int64_t end, float *out)
 {
     const struct state *state = source->state;
-    return weights_pieces_read(state->pieces, index, begin, end, out);
+    return weights_slices_read(state->slices, index, begin, end, out);
 }
 
 const struct weights_ops weights_gguf = {

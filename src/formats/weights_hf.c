@@ -20,7 +20,7 @@
 #include "src/formats/hf/hf_config.h"
 #include "src/formats/hf/hf_files.h"
 #include "src/formats/safetensors/safetensors.h"
-#include "src/formats/weights_pieces.h"
+#include "src/formats/weights_slices.h"
 
 #define CONFIG_MAX ((size_t)1 << 20)
 #define COMPARE_BYTES 65536
@@ -34,7 +34,7 @@ struct state {
     size_t bytes; /* of it */
     struct params *params;
     struct hf_names *names;
-    struct weights_pieces *pieces;
+    struct weights_slices *slices;
     struct hf_files files;
     char *generation;
     char sha256[65], sha256_files[65];
@@ -53,7 +53,7 @@ static bool is_hf(const char *path)
            has(path, SAFETENSORS_INDEX);
 }
 
-/* --- the tensors, for weights_pieces.c --- */
+/* --- the tensors, for weights_slices.c --- */
 
 static void at(void *arg, int tensor, struct weights_tensor *out)
 {
@@ -247,7 +247,7 @@ static enum err open_hf(const char *path, struct weights_source *source)
                         &state->names));
     if (about->config.tied)
         TRY(check_head(state, path));
-    const struct weights_pieces_file file = {
+    const struct weights_slices_file file = {
         .arg = state,
         .count = safetensors_count(state->set),
         .at = at,
@@ -255,8 +255,8 @@ static enum err open_hf(const char *path, struct weights_source *source)
         .is_buffer = is_buffer,
         .read = read_tensor,
     };
-    TRY(weights_pieces_create(&file, state->params, state->names, source,
-                              &state->pieces));
+    TRY(weights_slices_create(&file, state->params, state->names, source,
+                              &state->slices));
     TRY(make_sha256(state, false, state->sha256));
     TRY(make_sha256(state, true, state->sha256_files));
     about->dtype = dtype_of(state->set);
@@ -271,7 +271,7 @@ static void close_hf(struct weights_source *source)
     free(source->list);
     if (state == NULL)
         return;
-    weights_pieces_destroy(state->pieces);
+    weights_slices_destroy(state->slices);
     hf_names_destroy(state->names);
     params_destroy(state->params);
     hf_files_free(&state->files);
@@ -285,7 +285,7 @@ static enum err read_hf(struct weights_source *source, int index, int64_t begin,
                         int64_t end, float *out)
 {
     const struct state *state = source->state;
-    return weights_pieces_read(state->pieces, index, begin, end, out);
+    return weights_slices_read(state->slices, index, begin, end, out);
 }
 
 const struct weights_ops weights_hf = {

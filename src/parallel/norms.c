@@ -1,10 +1,10 @@
-/* Walks over the fragments of this rank's pieces, sums each, and has all ranks'
+/* Walks over the fragments of this rank's partitions, sums each, and has all ranks'
  * fragments gathered and added.
  *
  * A sum of squares has other bits for every way of cutting it, and who has what
  * of a tensor depends on strategy and ranks. So all cut where the flat space
- * says, at multiples of KERNEL_CHUNK and at the ends of parts, wherever pieces
- * end: pieces are whole chunks, so a fragment is always one rank's. A fragment
+ * says, at multiples of KERNEL_CHUNK and at the ends of parts, wherever partitions
+ * end: partitions are whole chunks, so a fragment is always one rank's. A fragment
  * is one double, and the doubles of all are added in the order of the space. */
 #include "src/parallel/norms.h"
 
@@ -261,31 +261,32 @@ struct sum {
 
 /* Where an element lies; NULL: its tensor has no such moment. */
 static const float *element_of(const struct sum *sum,
-                               const struct replica_piece *piece,
+                               const struct replica_partition *partition,
                                int64_t element)
 {
     switch (sum->what) {
     case NORMS_WEIGHTS:
-        return piece->weights + (element - piece->begin);
+        return partition->weights + (element - partition->begin);
     case NORMS_GRADIENT:
-        assert(piece->gradient != NULL);
-        return piece->gradient + (element - piece->begin);
+        assert(partition->gradient != NULL);
+        return partition->gradient + (element - partition->begin);
     case NORMS_MOMENT:
         return replica_moment_at(sum->norms->replica, sum->index, element);
     default:
-        return piece->kept[sum->index] + (element - piece->begin);
+        return partition->kept[sum->index] + (element - partition->begin);
     }
 }
 
-/* The fragments of [begin, end), a piece's or of what this rank owns of it. */
-static enum err sum_interval(struct sum *sum, const struct replica_piece *piece,
+/* The fragments of [begin, end), a partition's or of what this rank owns of it. */
+static enum err sum_interval(struct sum *sum,
+                             const struct replica_partition *partition,
                              int64_t begin, int64_t end)
 {
     const struct norms *norms = sum->norms;
     struct cursor c = norms_cursor(norms->replica->params, begin, end);
     struct fragment f;
     while (norms_fragment(norms, &c, &f)) {
-        const float *x = element_of(sum, piece, f.begin);
+        const float *x = element_of(sum, partition, f.begin);
         if (x != NULL)
             TRY(reach(norms, x, f.end - f.begin, &x));
         if (x == NULL)
@@ -299,15 +300,16 @@ static enum err sum_interval(struct sum *sum, const struct replica_piece *piece,
     return ERR_OK;
 }
 
-static enum err sum_piece(void *arg, const struct replica_piece *piece)
+static enum err sum_partition(void *arg,
+                              const struct replica_partition *partition)
 {
     struct sum *sum = arg;
     const struct replica *replica = sum->norms->replica;
     const struct owner_block *own = &replica->owner->blocks[0];
     if (replica->options.strategy == REPLICA_DDP)
-        return sum_interval(sum, piece, own->begin, own->end);
-    return sum_interval(sum, piece, piece->begin,
-                        piece->begin + piece->elements);
+        return sum_interval(sum, partition, own->begin, own->end);
+    return sum_interval(sum, partition, partition->begin,
+                        partition->begin + partition->elements);
 }
 
 /* Adds what was gathered, in the order of the flat space. */
@@ -354,6 +356,6 @@ enum err norms_sum(struct norms *norms, enum norms_of what, int index,
                        .what = what,
                        .index = index,
                        .to = norms->packed + norms->at[replica->owner->rank] };
-    TRY(replica_visit(replica, sum_piece, &sum));
+    TRY(replica_visit(replica, sum_partition, &sum));
     return norms_gather(norms, sums);
 }

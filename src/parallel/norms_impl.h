@@ -19,7 +19,7 @@ struct fragment {
     int64_t sums, width, shift;
 };
 
-/* Over the fragments of this rank's pieces, in the order of the flat space. */
+/* Over the fragments of this rank's partitions, in the order of the flat space. */
 struct walk {
     int block;
     bool open; /* the cursor is in it */

@@ -1,17 +1,17 @@
-/* Cuts each block into the shards and pieces of the ranks, and starts the
+/* Cuts each block into the shards and partitions of the ranks, and starts the
  * exchanges that bring a block's parts together. It has no tensors of its own:
  * weights and moments lie in the replica (replica_state.c).
  *
  * Two cuts, one in the other. Of N ranks every D neighbours are a shard group,
  * and each rank of it keeps a Dth of the weights, its shard; the N / D ranks with
- * the same shard are a replica group, and each of them updates one piece of it:
+ * the same shard are a replica group, and each of them updates one partition of it:
  *
  *     N = 4, D = 2      shard 0           shard 1
- *     group 0           rank 0: piece 0   rank 1: piece 2
- *     group 1           rank 2: piece 1   rank 3: piece 3
+ *     group 0           rank 0: partition 0   rank 1: partition 2
+ *     group 1           rank 2: partition 1   rank 3: partition 3
  *
  * So a gather of weights stays within a shard group, which lies on one node
- * where D is its ranks (HSDP), and only updated pieces travel between the groups.
+ * where D is its ranks (HSDP), and only updated partitions travel between the groups.
  * zero3 without groups is D = N, zero1 and zero2 are D = 1. Experts that are
  * apart have the same picture with their own degree. */
 #include "src/parallel/owner.h"
@@ -69,7 +69,7 @@ static void cut_block(struct owner *owner, int block)
     owner->elements += b->elements;
 }
 
-/* The rank whose piece is the longest. */
+/* The rank whose partition is the longest. */
 static int largest(const struct owner *owner)
 {
     int rank = owner->ranks - 1;
@@ -182,7 +182,7 @@ enum err owner_start_gather(const struct owner *owner,
                                          target, recv_bytes, recv_offsets, out);
 }
 
-static int64_t piece_chunks(const struct owner *owner, int block, int place)
+static int64_t partition_chunks(const struct owner *owner, int block, int place)
 {
     return (owner_begin(owner, block, place + 1) -
             owner_begin(owner, block, place)) /
@@ -194,7 +194,7 @@ int64_t owner_chunks_at(const struct owner *owner, int rank)
     int64_t at = 0;
     for (int r = 0; r < rank; r++)
         for (int b = 0; b < owner->block_count; b++)
-            at += piece_chunks(owner, b, owner_place(owner, b, r));
+            at += partition_chunks(owner, b, owner_place(owner, b, r));
     return at;
 }
 
@@ -224,7 +224,7 @@ enum err owner_chunk_sum(const struct owner *owner, struct comm *comm,
     for (int b = 0; b < owner->block_count; b++)
         for (int p = 0; p < owner->ranks; p++) {
             size_t *at = &next[owner_rank_at(owner, b, p)];
-            for (int64_t i = piece_chunks(owner, b, p); i > 0; i--)
+            for (int64_t i = partition_chunks(owner, b, p); i > 0; i--)
                 total += packed[(*at)++];
         }
     *sum = total;

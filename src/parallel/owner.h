@@ -1,10 +1,10 @@
 /* Who owns which part of each block of the flat parameter space.
  *
- * Every block is cut at multiples of KERNEL_CHUNK into one piece per rank, so
+ * Every block is cut at multiples of KERNEL_CHUNK into one partition per rank, so
  * that gathering and scattering a block are balanced. Neighbouring ranks form
  * shard groups of `degree` ranks: the weights of a block are spread over the
  * ranks of a group, each group has all of them. A rank's part of the weights is
- * its shard; the piece that it updates lies within, and the pieces of the ranks
+ * its shard; the partition that it updates lies within, and the partitions of the ranks
  * with the same shard, one of each group, make up the shard. What a rank owns
  * of all blocks lies packed, block after block. Without blocks the whole space
  * is cut as if it were one, or so that every tensor is one rank's.
@@ -40,7 +40,7 @@ struct owner {
     struct owner_block *blocks;
     int64_t *cut;     /* of whole tensors (shard.h); NULL: even chunks */
     int64_t elements; /* of all */
-    int64_t own;      /* of this rank's pieces */
+    int64_t own;      /* of this rank's partitions */
     int64_t shard;    /* of its shards */
 };
 
@@ -58,21 +58,21 @@ enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
                       struct owner **out);
 void owner_destroy(struct owner *owner);
 
-/* Which piece of a block the rank owns, counted from the left. */
+/* Which partition of a block the rank owns, counted from the left. */
 int owner_place(const struct owner *owner, int block, int rank);
-/* The rank that owns piece `place`. */
+/* The rank that owns partition `place`. */
 int owner_rank_at(const struct owner *owner, int block, int place);
-/* Where piece `place` of a block begins, in the flat space. Of a cut by
- * chunks the last piece is the longest. */
+/* Where partition `place` of a block begins, in the flat space. Of a cut by
+ * chunks the last partition is the longest. */
 int64_t owner_begin(const struct owner *owner, int block, int place);
 int64_t owner_longest(const struct owner *owner, int block);
 
 enum owner_group {
     OWNER_SHARD_GROUP,   /* shards, of the ranks of one group */
-    OWNER_REPLICA_GROUP, /* pieces, of the ranks with the same shard */
+    OWNER_REPLICA_GROUP, /* partitions, of the ranks with the same shard */
 };
 
-/* Start to exchange a block's pieces or shards within each group. This rank's
+/* Start to exchange a block's partitions or shards within each group. This rank's
  * lies at its place in the target already; target[0], an element of `dtype`, is
  * element target_begin of the flat space. Collective over all ranks. */
 enum err owner_start_gather(const struct owner *owner,
@@ -81,7 +81,7 @@ enum err owner_start_gather(const struct owner *owner,
                             void *target, int64_t target_begin,
                             struct comm_tensors_request **out);
 
-/* One double for each chunk of this rank's pieces, as packed: every rank gets
+/* One double for each chunk of this rank's partitions, as packed: every rank gets
  * the sum of all in the order of the flat space. packed: [elements /
  * KERNEL_CHUNK], of which this rank fills the part at owner_chunks_at().
  * Collective. */

@@ -23,7 +23,7 @@
 #include "src/parallel/reduce_impl.h"
 #include "src/parallel/shard.h"
 
-#define RECEIVE_BYTES_MAX ((int64_t)8 << 20)  /* of one piece */
+#define RECEIVE_BYTES_MAX ((int64_t)8 << 20)  /* of one partial */
 #define RECEIVE_BYTES_ALL ((int64_t)64 << 20) /* aimed at for one round */
 #define CHUNK_BYTES ((int64_t)KERNEL_CHUNK * (int64_t)sizeof(float))
 
@@ -56,7 +56,7 @@ int64_t reduce_interval(const struct reduce *reduce, int rank)
 /* Only elements, cut and ranks of `reduce` are there. */
 /* What each kind of memory must hold follows from how long every rank's list of
  * subtrees gets, which all can compute of all. What is received goes in rounds:
- * a piece of each subtree at a time, small enough for some tens of MiB and large
+ * a partial of each subtree at a time, small enough for some tens of MiB and large
  * enough for a message to be worth it. */
 static void make_plan(const struct reduce *reduce, int rank, int slots,
                       struct shape *plan)
@@ -71,7 +71,7 @@ static void make_plan(const struct reduce *reduce, int rank, int slots,
         int64_t own = reduce_interval(reduce, r);
         if ((r == rank || rank == REDUCE_ANY_RANK) && deepest > plan->buffers)
             plan->buffers = deepest;
-        plan->pieces += nodes.depth;
+        plan->partials += nodes.depth;
         plan->layers = nodes.depth > plan->layers ? nodes.depth : plan->layers;
         if (r == rank || (rank == REDUCE_ANY_RANK && nodes.depth < fewest))
             fewest = nodes.depth;
@@ -82,13 +82,13 @@ static void make_plan(const struct reduce *reduce, int rank, int slots,
     /* What precedes a slot is at most one subtree per level. */
     for (plan->sums = 2; slots >> (plan->sums - 1) > 0;)
         plan->sums++;
-    int64_t bytes = RECEIVE_BYTES_ALL / plan->pieces;
+    int64_t bytes = RECEIVE_BYTES_ALL / plan->partials;
     bytes = bytes > RECEIVE_BYTES_MAX ? RECEIVE_BYTES_MAX : bytes;
     bytes = bytes < CHUNK_BYTES ? CHUNK_BYTES : bytes;
     plan->span = bytes / CHUNK_BYTES * KERNEL_CHUNK;
     plan->span = plan->span > longest ? longest : plan->span;
     plan->rounds = (longest + plan->span - 1) / plan->span;
-    plan->received = plan->pieces - fewest;
+    plan->received = plan->partials - fewest;
     plan->shared_bytes =
         (size_t)plan->received * (size_t)longest * sizeof(float);
 }
@@ -102,10 +102,10 @@ static size_t whole_bytes(const struct reduce *reduce)
 static void layout_tables(struct reduce *reduce, struct arena *arena)
 {
     struct shape *plan = &reduce->plan;
-    reduce->pieces =
-        arena_take(arena, (size_t)plan->pieces * sizeof *reduce->pieces);
-    reduce->first_piece = arena_take(arena, (size_t)(reduce->ranks + 1) *
-                                                sizeof *reduce->first_piece);
+    reduce->partials =
+        arena_take(arena, (size_t)plan->partials * sizeof *reduce->partials);
+    reduce->first_partial = arena_take(
+        arena, (size_t)(reduce->ranks + 1) * sizeof *reduce->first_partial);
     reduce->requests =
         arena_take(arena, 2 * (size_t)plan->layers * sizeof *reduce->requests);
 }
@@ -145,7 +145,7 @@ float *reduce_stack(const struct reduce *reduce, int rank)
     return rank == reduce->rank ? reduce->stack[0] : NULL;
 }
 
-static void list_pieces(struct reduce *reduce)
+static void list_partials(struct reduce *reduce)
 {
     int count = 0;
     int received = 0;
@@ -153,13 +153,13 @@ static void list_pieces(struct reduce *reduce)
         struct tree nodes;
         bool far = reduce_stack(reduce, r) == NULL;
         range_nodes(r, reduce->ranks, reduce->slots, &nodes);
-        reduce->first_piece[r] = count;
+        reduce->first_partial[r] = count;
         for (int i = 0; i < nodes.depth; i++)
-            reduce->pieces[count++] =
-                (struct piece){ nodes.node[i], r, i, far ? received++ : -1 };
+            reduce->partials[count++] =
+                (struct partial){ nodes.node[i], r, i, far ? received++ : -1 };
     }
-    reduce->first_piece[reduce->ranks] = count;
-    assert(count == reduce->plan.pieces);
+    reduce->first_partial[reduce->ranks] = count;
+    assert(count == reduce->plan.partials);
     assert(received == reduce->plan.received);
 }
 
@@ -235,7 +235,7 @@ enum err reduce_create(struct comm *comm, struct comm_tensors *tensors,
     make_plan(reduce, reduce->rank, slots, &reduce->plan);
     TRY_OUT(open_stacks(reduce));
     TRY_OUT(comm_agree(comm, open_rest(reduce)));
-    list_pieces(reduce);
+    list_partials(reduce);
     reduce_begin(reduce);
     *out = reduce;
     reduce = NULL;

@@ -3,8 +3,8 @@
  * Slots are added by the tree of tree.h. Each rank owns a contiguous range of
  * slots, adds what is complete within its range as slots finish, and is left
  * with at most 2 log2(slots) complete subtrees; the owner of each interval of
- * the arena takes the pieces of all ranks for its interval and finishes the tree
- * in slot order. Pieces of ranks on its node it reads where they lie
+ * the arena takes the partials of all ranks for its interval and finishes the tree
+ * in slot order. Partials of ranks on its node it reads where they lie
  * (src/comm/comm_window.h); those of other nodes come in messages. fp32 adds by
  * kernels->accumulate and add, so that the sum has the same bits for 1 rank or
  * `slots` ranks.
@@ -13,7 +13,7 @@
  * ever gets deep (1 + log2(slots) for one rank, at most twice that for a range
  * that begins and ends anywhere); these are shared with the node. Besides,
  * receive buffers for two rounds of the exchange with other nodes: at most 8
- * MiB per piece, and about 64 MiB a round where that leaves a piece at least
+ * MiB per partial, and about 64 MiB a round where that leaves a partial at least
  * one KERNEL_CHUNK. All is planned.
  *
  * Memory of a device is not shared: there all ranks are on nodes of their own.

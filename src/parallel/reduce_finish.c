@@ -2,10 +2,10 @@
  * subtrees that all ranks are left with, and adds them up in slot order. Under
  * ddp the total then goes to every rank.
  *
- * It is a reduce-scatter whose order of additions is ours: pieces travel as they
+ * It is a reduce-scatter whose order of additions is ours: partials travel as they
  * are, and only the owner adds, in the order of the tree. Of ranks on the same
  * node nothing travels, as their stacks are memory that this rank can read; of
- * others the pieces come in rounds, of which one is received while the one
+ * others the partials come in rounds, of which one is received while the one
  * before is added. The owner's result is written over its own first subtree,
  * once that was read. */
 #include <assert.h>
@@ -32,16 +32,16 @@ static int64_t round_begin(const struct reduce *reduce, int rank, int64_t round)
     return reduce_interval_begin(reduce, rank) + round * reduce->plan.span;
 }
 
-/* Where the piece of a round is received. */
+/* Where the partial of a round is received. */
 static size_t receive_offset(const struct reduce *reduce,
-                             const struct piece *piece, int64_t round)
+                             const struct partial *partial, int64_t round)
 {
     size_t place = (size_t)(round % 2) * (size_t)reduce->plan.received +
-                   (size_t)piece->place;
+                   (size_t)partial->place;
     return place * (size_t)reduce->plan.span;
 }
 
-/* Start the exchange of all ranks' pieces `layer` with other nodes. */
+/* Start the exchange of all ranks' partials `layer` with other nodes. */
 static enum err start_layer(struct reduce *reduce, int64_t round, int layer,
                             struct comm_tensors_request **request)
 {
@@ -54,8 +54,8 @@ static enum err start_layer(struct reduce *reduce, int64_t round, int layer,
         (size_t)round_elements(reduce, reduce->rank, round) * sizeof(float);
     bool sends = layer < reduce->nodes.depth;
     for (int r = 0; r < reduce->ranks; r++) {
-        int piece = reduce->first_piece[r] + layer;
-        bool receives = piece < reduce->first_piece[r + 1];
+        int partial = reduce->first_partial[r] + layer;
+        bool receives = partial < reduce->first_partial[r + 1];
         bool far = reduce_stack(reduce, r) == NULL;
         size_t bytes = (size_t)round_elements(reduce, r, round) * sizeof(float);
         send_bytes[r] = sends && far ? bytes : 0;
@@ -66,7 +66,7 @@ static enum err start_layer(struct reduce *reduce, int64_t round, int layer,
         recv_bytes[r] = receives && far ? own : 0;
         recv_offsets[r] =
             recv_bytes[r] > 0
-                ? receive_offset(reduce, &reduce->pieces[piece], round) *
+                ? receive_offset(reduce, &reduce->partials[partial], round) *
                       sizeof(float)
                 : 0;
     }
@@ -89,14 +89,15 @@ static enum err start_round(struct reduce *reduce, int64_t round)
     return ERR_OK;
 }
 
-/* The values of a piece; `at` counts from the begin of the round. */
-static float *piece_values(const struct reduce *reduce,
-                           const struct piece *piece, int64_t round, int64_t at)
+/* The values of a partial; `at` counts from the begin of the round. */
+static float *partial_values(const struct reduce *reduce,
+                             const struct partial *partial, int64_t round,
+                             int64_t at)
 {
-    if (piece->place >= 0)
-        return reduce->receive + receive_offset(reduce, piece, round) + at;
-    float *stack = reduce_stack(reduce, piece->rank);
-    return stack + piece->number * reduce->elements +
+    if (partial->place >= 0)
+        return reduce->receive + receive_offset(reduce, partial, round) + at;
+    float *stack = reduce_stack(reduce, partial->rank);
+    return stack + partial->number * reduce->elements +
            round_begin(reduce, reduce->rank, round) + at;
 }
 
@@ -145,7 +146,7 @@ static float *sum_place(const struct reduce *reduce, int left, float *value)
 
 /* Finish the tree for the next block. The sum ends in the first buffer of the
  * stack, whose part of this interval nobody else reads; it is written last,
- * when its own piece has been used. */
+ * when its own partial has been used. */
 static enum err add_block(struct reduce *reduce, int64_t round, int64_t at,
                           int64_t count)
 {
@@ -153,13 +154,13 @@ static enum err add_block(struct reduce *reduce, int64_t round, int64_t at,
     float *values[TREE_DEPTH_MAX] = { NULL };
     float *own =
         reduce->stack[0] + round_begin(reduce, reduce->rank, round) + at;
-    for (int i = 0; i < reduce->plan.pieces; i++) {
-        const struct piece *piece = &reduce->pieces[i];
-        values[nodes.depth] = piece_values(reduce, piece, round, at);
-        tree_push(&nodes, piece->node.level, piece->node.index);
+    for (int i = 0; i < reduce->plan.partials; i++) {
+        const struct partial *partial = &reduce->partials[i];
+        values[nodes.depth] = partial_values(reduce, partial, round, at);
+        tree_push(&nodes, partial->node.level, partial->node.index);
         while (tree_settle(&nodes, reduce->slots)) {
             int left = nodes.depth - 1;
-            bool all = left == 0 && i + 1 == reduce->plan.pieces;
+            bool all = left == 0 && i + 1 == reduce->plan.partials;
             float *out = all ? own : sum_place(reduce, left, values[left]);
             if (all)
                 TRY(add_last(reduce, count, values[0], values[1], own));
@@ -174,7 +175,7 @@ static enum err add_block(struct reduce *reduce, int64_t round, int64_t at,
     return ERR_OK;
 }
 
-/* All pieces of the round are here. */
+/* All partials of the round are here. */
 static enum err finish_round(struct reduce *reduce, int64_t round)
 {
     struct comm_tensors_request **requests = round_requests(reduce, round);

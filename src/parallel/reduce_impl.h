@@ -12,24 +12,24 @@
 #define REDUCE_BLOCK_ELEMENTS ((int64_t)4 * KERNEL_CHUNK)
 
 /* A subtree that some rank is left with. */
-struct piece {
+struct partial {
     struct tree_node node;
     int rank;
-    int number; /* among the rank's pieces: the depth of its buffer there */
-    int place;  /* among the pieces that are received; < 0: shared */
+    int number; /* among the rank's partials: the depth of its buffer there */
+    int place;  /* among the partials that are received; < 0: shared */
 };
 
 /* What follows from elements, ranks and slots alone. */
 struct shape {
     int buffers;  /* gradient buffers of this rank's stack */
-    int pieces;   /* of all ranks */
-    int layers;   /* the most pieces that any rank is left with */
-    int sums;     /* the most that wait while the pieces are added up */
+    int partials; /* of all ranks */
+    int layers;   /* the most partials that any rank is left with */
+    int sums;     /* the most that wait while the partials are added up */
     int64_t span; /* elements of an interval exchanged per round */
     int64_t rounds;
-    int received;         /* pieces that come in messages */
+    int received;         /* partials that come in messages */
     size_t receive_bytes; /* two rounds of them */
-    size_t shared_bytes;  /* of other ranks' pieces, if all are shared */
+    size_t shared_bytes;  /* of other ranks' partials, if all are shared */
 };
 
 struct reduce {
@@ -49,15 +49,15 @@ struct reduce {
     struct tree nodes;
     int slot; /* next to be finished */
     bool lent;
-    bool everywhere;      /* the total is for the whole node */
-    struct piece *pieces; /* in slot order */
-    int *first_piece;     /* [ranks + 1] */
-    float *receive;       /* [2][plan.received][span] */
-    float *sums;          /* [plan.sums][REDUCE_BLOCK_ELEMENTS] */
+    bool everywhere;          /* the total is for the whole node */
+    struct partial *partials; /* in slot order */
+    int *first_partial;       /* [ranks + 1] */
+    float *receive;           /* [2][plan.received][span] */
+    float *sums;              /* [plan.sums][REDUCE_BLOCK_ELEMENTS] */
     struct comm_tensors_request **requests; /* [2][layers] */
 };
 
-/* The stack of a rank, where this one reads and writes it; NULL: its pieces
+/* The stack of a rank, where this one reads and writes it; NULL: its partials
  * come in messages. */
 float *reduce_stack(const struct reduce *reduce, int rank);
 

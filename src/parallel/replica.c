@@ -54,7 +54,7 @@ void *replica_shard(const struct replica *replica, int block)
            (size_t)replica->owner->blocks[block].shard_at * item_bytes(replica);
 }
 
-void *replica_piece(const struct replica *replica, int block)
+void *replica_partition(const struct replica *replica, int block)
 {
     const struct owner_block *b = &replica->owner->blocks[block];
     return replica->weights +
@@ -74,14 +74,14 @@ static void replica_layout(struct replica *replica, struct arena *arena,
     int64_t updated = replica->options.strategy == REPLICA_DDP
                           ? elements
                           : replica->owner->own;
-    size_t piece = (size_t)updated * sizeof(float);
+    size_t partition = (size_t)updated * sizeof(float);
     bytes->weights = (size_t)replica->owner->shard * item_bytes(replica);
     bytes->shared = is_shared(replica) ? bytes->weights : 0;
     if (!is_shared(replica))
         replica->weights = arena_take(arena, bytes->weights);
     size_t begin = arena->used;
     if (replica->options.dtype != DTYPE_F32)
-        replica->master = arena_take(arena, piece);
+        replica->master = arena_take(arena, partition);
     bytes->master = arena->used - begin;
     begin = arena->used;
     for (int i = 0; i < UPDATE_MOMENTS; i++)
@@ -92,7 +92,7 @@ static void replica_layout(struct replica *replica, struct arena *arena,
     bytes->moments = arena->used - begin;
     begin = arena->used;
     for (int i = 0; i < replica_kept_count(&replica->options); i++)
-        replica->kept[i] = arena_take(arena, piece);
+        replica->kept[i] = arena_take(arena, partition);
     if (replica_kept_count(&replica->options) > 0)
         replica->swapped =
             arena_take(arena, (size_t)REPLICA_SWAP * sizeof(float));

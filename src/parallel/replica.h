@@ -233,7 +233,7 @@ enum err replica_update(struct replica *replica,
 
 /* An interval of the flat space of params that this rank updates, and what it
  * has of it, fp32 tensors all of them. */
-struct replica_piece {
+struct replica_partition {
     const struct params *params;
     int64_t begin, elements;
     float *weights;  /* masters */
@@ -241,16 +241,16 @@ struct replica_piece {
     float *kept[REPLICA_KEPT]; /* NULL: there are not so many */
 };
 
-/* Calls with each piece of this rank, in the order of the flat space; with ddp,
+/* Calls with each partition of this rank, in the order of the flat space; with ddp,
  * where every rank updates all, the whole of it is one. Collective; a call that
  * fails on one rank, as an op of a device may, fails on all. What is changed may
  * depend on the elements and their place alone. Weights may be changed while no
  * rank computes with them: between a call that ends with an exchange and
  * replica_publish(). */
-enum err replica_visit(const struct replica *replica,
-                       enum err (*visit)(void *arg,
-                                         const struct replica_piece *piece),
-                       void *arg);
+enum err replica_visit(
+    const struct replica *replica,
+    enum err (*visit)(void *arg, const struct replica_partition *partition),
+    void *arg);
 
 /* Weights and the kept tensor of this index change places, with
  * replica_publish(). Collective. */
@@ -283,8 +283,8 @@ enum err replica_publish(struct replica *replica);
 /* Checkpoint items: every tensor's weights (masters), moments and what else its
  * optimizer keeps ("optimizer/", the name of it and "/" before the tensor's),
  * and what is kept besides ("algorithms/"),
- * this rank's interval of each, fp32. Lent, for saving and for loading; after loading call
- * replica_loaded(). */
+ * this rank's interval of each, fp32. Lent, for saving and for loading; after loading
+ * call replica_loaded(). */
 const struct ckpt_item *replica_items(const struct replica *replica,
                                       int *count);
 /* After how many steps of the run a moment began at 0, by the number of its item:

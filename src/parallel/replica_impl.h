@@ -28,11 +28,11 @@ struct replica {
     struct arena host;
     struct shared_weights *shared; /* zero1 on a host: one copy per node */
     struct frozen *frozen;         /* NULL: everything trains */
-    char *weights;       /* this rank's shards, packed: all where there is one
+    char *weights; /* this rank's shards, packed: all where there is one
                          * rank per shard group */
-    float *master;       /* this rank's pieces, packed; [elements] in ddp; NULL:
+    float *master; /* this rank's partitions, packed; [elements] in ddp; NULL:
                          * the weights are fp32 themselves */
-    struct spans *spans; /* what this rank updates, and how */
+    struct spans *spans;               /* what this rank updates, and how */
     float *moments[UPDATE_MOMENTS];    /* as spans are packed */
     float *states;                     /* likewise */
     float *scratch;                    /* of an update */
@@ -69,13 +69,13 @@ struct replica {
 
     double *leaf_values; /* [leaves of a batch] scratch, dealt order */
     int microstep;
-    float *gradient; /* of the pieces, packed; lent */
+    float *gradient; /* of the partitions, packed; lent */
 };
 
 bool replica_by_block(const struct replica_options *options);
 
-/* Where the weights of this rank's piece of a block lie, and of its shard. */
-void *replica_piece(const struct replica *replica, int block);
+/* Where the weights of this rank's partition of a block lie, and of its shard. */
+void *replica_partition(const struct replica *replica, int block);
 void *replica_shard(const struct replica *replica, int block);
 
 static inline bool replica_is_ddp(const struct replica *replica)
@@ -83,7 +83,7 @@ static inline bool replica_is_ddp(const struct replica *replica)
     return replica->options.strategy == REPLICA_DDP;
 }
 
-/* Where this rank's own piece of a block begins among masters and what is kept
+/* Where this rank's own partition of a block begins among masters and what is kept
  * beside them, which under ddp have all elements; and its masters, the fp32
  * weights that the optimizer updates. */
 int64_t replica_own_at(const struct replica *replica, int block);
@@ -99,7 +99,7 @@ const float *replica_moment_at(const struct replica *replica, int moment,
 /* How many tensors are kept beside the moments. */
 int replica_kept_count(const struct replica_options *options);
 /* Where the fp32 weight lies that this rank updates: an element of the flat
- * space, in its piece of the owner's block. */
+ * space, in its partition of the owner's block. */
 float *replica_master_at(const struct replica *replica, int block,
                          int64_t element);
 

@@ -1,55 +1,56 @@
 /* What others than the optimizer do with a replica's tensors: visits of the
- * pieces that this rank updates, and weights that change places with what is
+ * partitions that this rank updates, and weights that change places with what is
  * kept beside the moments. */
 #include "src/parallel/replica_impl.h"
 
 /* Elements [begin, end) of the flat space, which lie at `at` in what is kept
  * beside the masters. */
-static struct replica_piece piece_of(const struct replica *replica,
-                                     int64_t begin, int64_t end, float *master,
-                                     float *gradient, int64_t at)
+static struct replica_partition partition_of(const struct replica *replica,
+                                             int64_t begin, int64_t end,
+                                             float *master, float *gradient,
+                                             int64_t at)
 {
-    struct replica_piece piece = { .params = replica->params,
-                                   .begin = begin,
-                                   .elements = end - begin,
-                                   .weights = master,
-                                   .gradient = gradient };
+    struct replica_partition partition = { .params = replica->params,
+                                           .begin = begin,
+                                           .elements = end - begin,
+                                           .weights = master,
+                                           .gradient = gradient };
     for (int i = 0; i < replica_kept_count(&replica->options); i++)
-        piece.kept[i] = replica->kept[i] + at;
-    return piece;
+        partition.kept[i] = replica->kept[i] + at;
+    return partition;
 }
 
-static enum err visit_own(const struct replica *replica,
-                          enum err (*visit)(void *arg,
-                                            const struct replica_piece *piece),
-                          void *arg)
+static enum err visit_own(
+    const struct replica *replica,
+    enum err (*visit)(void *arg, const struct replica_partition *partition),
+    void *arg)
 {
     const struct owner *owner = replica->owner;
     float *gradient = replica->gradient;
     if (replica_is_ddp(replica)) {
         if (gradient != NULL)
             gradient -= owner->blocks[0].begin;
-        struct replica_piece all =
-            piece_of(replica, 0, replica->params->elements,
-                     replica_all_masters(replica), gradient, 0);
+        struct replica_partition all =
+            partition_of(replica, 0, replica->params->elements,
+                         replica_all_masters(replica), gradient, 0);
         return visit(arg, &all);
     }
     for (int i = 0; i < owner->block_count; i++) {
         const struct owner_block *b = &owner->blocks[i];
-        struct replica_piece piece =
-            piece_of(replica, b->begin, b->end, replica_own_master(replica, i),
-                     gradient != NULL ? gradient + b->at : NULL,
-                     replica_own_at(replica, i));
+        struct replica_partition partition = partition_of(
+            replica, b->begin, b->end, replica_own_master(replica, i),
+            gradient != NULL ? gradient + b->at : NULL,
+            replica_own_at(replica, i));
         if (b->end > b->begin)
-            TRY(visit(arg, &piece));
+            TRY(visit(arg, &partition));
     }
     return ERR_OK;
 }
 
-enum err replica_visit(const struct replica *replica,
-                       enum err (*visit)(void *arg,
-                                         const struct replica_piece *piece),
-                       void *arg)
+enum err replica_visit(
+    const struct replica *replica,
+    enum err (*visit)(void *arg, const struct replica_partition *partition),
+    void *arg)
 {
     return comm_agree(replica->comm, visit_own(replica, visit, arg));
 }
@@ -69,20 +70,22 @@ struct swap {
     int kept;
 };
 
-static enum err swap_piece(void *arg, const struct replica_piece *piece)
+static enum err swap_partition(void *arg,
+                               const struct replica_partition *partition)
 {
     const struct swap *swap = arg;
     const struct replica *replica = swap->replica;
     const struct kernel_memory *memory = replica->kernels->memory;
     void *stream = replica->ctx->stream;
-    for (int64_t at = 0; at < piece->elements; at += REPLICA_SWAP) {
-        int64_t n = piece->elements - at;
+    for (int64_t at = 0; at < partition->elements; at += REPLICA_SWAP) {
+        int64_t n = partition->elements - at;
         size_t bytes =
             (size_t)(n < REPLICA_SWAP ? n : REPLICA_SWAP) * sizeof(float);
-        float *kept = piece->kept[swap->kept] + at;
+        float *kept = partition->kept[swap->kept] + at;
         TRY(memory->copy(stream, bytes, kept, replica->swapped));
-        TRY(memory->copy(stream, bytes, piece->weights + at, kept));
-        TRY(memory->copy(stream, bytes, replica->swapped, piece->weights + at));
+        TRY(memory->copy(stream, bytes, partition->weights + at, kept));
+        TRY(memory->copy(stream, bytes, replica->swapped,
+                         partition->weights + at));
     }
     return ERR_OK;
 }
@@ -90,6 +93,6 @@ static enum err swap_piece(void *arg, const struct replica_piece *piece)
 enum err replica_swap(struct replica *replica, int kept)
 {
     struct swap swap = { replica, kept };
-    TRY(replica_visit(replica, swap_piece, &swap));
+    TRY(replica_visit(replica, swap_partition, &swap));
     return replica_publish(replica);
 }

@@ -25,7 +25,7 @@ int64_t replica_own_at(const struct replica *replica, int block)
 float *replica_own_master(const struct replica *replica, int block)
 {
     if (replica->master == NULL)
-        return replica_piece(replica, block);
+        return replica_partition(replica, block);
     return replica->master + replica_own_at(replica, block);
 }
 
@@ -241,7 +241,7 @@ static enum err round_weights(const struct replica *replica, int64_t elements,
                                      replica->options.dtype, weights);
 }
 
-/* The masters of all pieces have changed: their weights go to those who keep
+/* The masters of all partitions have changed: their weights go to those who keep
  * them. */
 static enum err publish(struct replica *replica)
 {
@@ -249,7 +249,7 @@ static enum err publish(struct replica *replica)
         const struct owner_block *b = &replica->owner->blocks[i];
         TRY(round_weights(replica, b->end - b->begin,
                           replica_own_master(replica, i),
-                          replica_piece(replica, i)));
+                          replica_partition(replica, i)));
     }
     return share_weights(replica);
 }
@@ -336,10 +336,10 @@ static enum err begin_kept(struct replica *replica)
     return ERR_OK;
 }
 
-/* The masters of this rank's piece of a block. */
-static enum err begin_piece(struct replica *replica, uint64_t seed,
-                            const struct replica_source *source, int block,
-                            struct arena *host)
+/* The masters of this rank's partition of a block. */
+static enum err begin_partition(struct replica *replica, uint64_t seed,
+                                const struct replica_source *source, int block,
+                                struct arena *host)
 {
     const struct owner_block *b = &replica->owner->blocks[block];
     float *master = replica_own_master(replica, block);
@@ -359,7 +359,7 @@ enum err replica_init(struct replica *replica, uint64_t seed,
     if (memory->device)
         rc = memory->host_create((size_t)INIT_ELEMENTS * sizeof(float), &host);
     for (int i = 0; i < replica->owner->block_count && rc == ERR_OK; i++)
-        rc = begin_piece(replica, seed, source, i, &host);
+        rc = begin_partition(replica, seed, source, i, &host);
     if (rc == ERR_OK)
         rc = begin_kept(replica);
     TRY_OUT(comm_agree(replica->comm, rc));

@@ -4,13 +4,13 @@
 #include "src/parallel/replica_impl.h"
 
 /* What an update of elements [begin, end) of the span gets. */
-static struct optimizer_piece piece_of(const struct replica *replica,
-                                       const struct span *span, int64_t begin,
-                                       int64_t end)
+static struct optimizer_partition partition_of(const struct replica *replica,
+                                               const struct span *span,
+                                               int64_t begin, int64_t end)
 {
     bool ddp = replica->options.strategy == REPLICA_DDP;
     const struct owner_block *b = &replica->owner->blocks[span->block];
-    struct optimizer_piece piece = {
+    struct optimizer_partition partition = {
         .params = replica->params,
         .begin = begin,
         .elements = end - begin,
@@ -20,16 +20,16 @@ static struct optimizer_piece piece_of(const struct replica *replica,
         .scratch = replica->scratch,
     };
     for (int i = 0; i < optimizer_moments(span->optimizer); i++)
-        piece.moments[i] =
+        partition.moments[i] =
             replica->moments[i] + span->moment_at[i] + (begin - span->begin);
     if (!span->optimizer->whole_tensors)
-        return piece;
-    piece.tensor = &replica->params->list[span->first];
-    piece.elements = piece.tensor->numel;
+        return partition;
+    partition.tensor = &replica->params->list[span->first];
+    partition.elements = partition.tensor->numel;
     for (int i = 0; i < optimizer_states(span->optimizer); i++)
         if (span->state_at[i] >= 0)
-            piece.states[i] = replica->states + span->state_at[i];
-    return piece;
+            partition.states[i] = replica->states + span->state_at[i];
+    return partition;
 }
 
 /* When what the optimizer keeps of the tensor began: moments, or else states.
@@ -53,11 +53,12 @@ static enum err update_part(const struct replica *replica,
                             int64_t end)
 {
     struct optimizer_step step = steps[span->group];
-    struct optimizer_piece piece = piece_of(replica, span, begin, end);
+    struct optimizer_partition partition =
+        partition_of(replica, span, begin, end);
     for (int i = 0; i < UPDATE_MOMENTS; i++)
         step.began[i] = began(replica, span, i, tensor);
     return span->optimizer->update(&step, replica->kernels, replica->ctx,
-                                   &piece);
+                                   &partition);
 }
 
 /* The same, in stretches that somebody looks at before and after. */

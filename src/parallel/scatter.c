@@ -17,7 +17,7 @@
 
 #include "src/base/new.h"
 
-#define SPAN_UNIT 16 /* elements: pieces begin at multiples of 64 bytes */
+#define SPAN_UNIT 16 /* elements: partitions begin at multiples of 64 bytes */
 
 /* Leaves of a full microstep. */
 static int64_t places_of(const struct scatter *scatter)

@@ -6,7 +6,7 @@
  * the leaves of a microstep are neighbours and an owner can add them in order.
  * A block's gradient buffer has K gradients, one after the other. Leaves of a
  * slot are added one after the other, slots by the tree (tree.h), for the
- * owner's pieces only. When a block's gradient is done, its exchange starts,
+ * owner's partitions only. When a block's gradient is done, its exchange starts,
  * and is finished when the next block's is done: it travels while backward goes
  * on. What waits to be added at the end of a microstep is all that is kept: a
  * tree's stack is as deep as the finished slots have bits set, so one buffer
@@ -17,7 +17,7 @@
  * one after the other in the order of these ranks, with K = 1. They are
  * exchanged among the ranks with the same experts, one of each group.
  *
- * Memory: the stack, of this rank's pieces; gradient buffers of two transformer
+ * Memory: the stack, of this rank's partitions; gradient buffers of two transformer
  * blocks and of the ends, K times; what is received, a transformer block at
  * most, so that larger blocks and those of several leaves are exchanged in
  * several rounds. */
@@ -79,6 +79,6 @@ enum err scatter_gradient(struct scatter *scatter, int block, float **gradient);
 /* Every block once in a microstep, in the same order on all ranks, with or
  * without a leaf. Collective. */
 enum err scatter_done(struct scatter *scatter, int block);
-/* After all microsteps: the total of this rank's pieces, packed; lent, valid
+/* After all microsteps: the total of this rank's partitions, packed; lent, valid
  * until the next batch. */
 float *scatter_total(const struct scatter *scatter);

@@ -3,10 +3,10 @@
  *
  * A reduce-scatter would add on the way, in an order that depends on the ring
  * or tree of the day. Here nothing is added on the way: every rank gives each
- * owner its piece of its leaf as it is (an all-to-all), and the owner, who then
- * has the piece of every leaf, adds them one after the other as the tree of
+ * owner its partition of its leaf as it is (an all-to-all), and the owner, who then
+ * has the partition of every leaf, adds them one after the other as the tree of
  * tree.h says. The bytes of each rank are the same, (N - 1) / N of the block,
- * and the bits depend on the leaves alone. What it costs is room for the pieces
+ * and the bits depend on the leaves alone. What it costs is room for the partitions
  * of all leaves at once, so a block goes in rounds of a bounded width. */
 #include <assert.h>
 
@@ -45,7 +45,7 @@ static int member_rank(const struct reducers *reducers, int member)
     return reducers->first + member * reducers->step;
 }
 
-/* Elements of the rank's piece that are sent in this round. */
+/* Elements of the rank's partition that are sent in this round. */
 static int64_t round_elements(const struct scatter *scatter, int block,
                               int rank, int64_t round)
 {
@@ -57,7 +57,7 @@ static int64_t round_elements(const struct scatter *scatter, int block,
     return left < scatter->span ? left : scatter->span;
 }
 
-/* Where a rank's piece of this round is in part `part` of its members'
+/* Where a rank's partition of this round is in part `part` of its members'
  * buffers. */
 static int64_t round_begin(const struct scatter *scatter,
                            const struct reducers *reducers, int part, int rank)
@@ -70,9 +70,9 @@ static int64_t round_begin(const struct scatter *scatter,
            exchange->round * scatter->span;
 }
 
-/* Where the piece of this round lies for a leaf of the microstep. */
-static float *piece_of(const struct scatter *scatter,
-                       const struct reducers *reducers, int place)
+/* Where the partition of this round lies for a leaf of the microstep. */
+static float *partition_of(const struct scatter *scatter,
+                           const struct reducers *reducers, int place)
 {
     int rank = scatter->owner->rank;
     int part = place % reducers->parts;
@@ -89,7 +89,7 @@ static enum err add(const struct scatter *scatter, int64_t count,
                                         to);
 }
 
-/* All pieces of the round are here. What of them stays goes to the stack. */
+/* All partitions of the round are here. What of them stays goes to the stack. */
 static enum err add_round(struct scatter *scatter, int64_t count)
 {
     const struct exchange *exchange = &scatter->exchange;
@@ -103,11 +103,11 @@ static enum err add_round(struct scatter *scatter, int64_t count)
     for (int i = 0; i < depth; i++)
         values[i] = scatter->stack[i] + at;
     for (int place = 0; sums.leaf < end; place++) {
-        float *piece = piece_of(scatter, &reducers, place);
+        float *partition = partition_of(scatter, &reducers, place);
         if (sums.leaf % scatter->options.leaves == 0)
-            values[sums.tree.depth] = piece;
+            values[sums.tree.depth] = partition;
         else
-            TRY(add(scatter, count, piece, values[sums.tree.depth]));
+            TRY(add(scatter, count, partition, values[sums.tree.depth]));
         scatter_add_leaf(scatter, &sums);
         if (sums.leaf % scatter->options.leaves != 0)
             continue;
@@ -126,12 +126,12 @@ static enum err add_round(struct scatter *scatter, int64_t count)
 
 /* --- exchanging --- */
 
-/* The piece is at the wire's place for it. */
-static enum err pack_piece(const struct scatter *scatter, int64_t place,
-                           const float *piece, int64_t count)
+/* The partition is at the wire's place for it. */
+static enum err pack_partition(const struct scatter *scatter, int64_t place,
+                               const float *partition, int64_t count)
 {
     return scatter->kernels->pack(
-        scatter->ctx, DTYPE_F32, PACKING_BF16, 1, count, piece,
+        scatter->ctx, DTYPE_F32, PACKING_BF16, 1, count, partition,
         scatter->wire_out + place * scatter->span * BF16_BYTES);
 }
 
@@ -172,7 +172,7 @@ static enum err start_part(struct scatter *scatter, int part)
         send_bytes[r] = (size_t)count * item;
         send_offsets[r] = (size_t)(bf16 ? place * scatter->span : begin) * item;
         if (bf16)
-            TRY(pack_piece(scatter, place, gradient + begin, count));
+            TRY(pack_partition(scatter, place, gradient + begin, count));
     }
     return comm_tensors_start_all_to_all(
         scatter->tensors, bf16 ? (const void *)scatter->wire_out : gradient,

@@ -36,7 +36,7 @@ struct scatter {
     struct scatter_options options;
     struct arena arena;
     int64_t total;                /* leaves of a batch */
-    int64_t span;                 /* elements of a piece in one round */
+    int64_t span;                 /* elements of a partition in one round */
     int depth;                    /* of the stack */
     float *stack[TREE_DEPTH_MAX]; /* [own] */
     float *buffer[BUFFERS];

@@ -3,8 +3,8 @@
  * of an interval lies. A tensor without a moment, or with another optimizer's,
  * takes no memory for it: what is kept is packed, span after span.
  *
- * With an optimizer for all of the model a span is a piece (owner.h). Otherwise
- * pieces are cut where the group or the optimizer changes, and one of whole
+ * With an optimizer for all of the model a span is a partition (owner.h). Otherwise
+ * partitions are cut where the group or the optimizer changes, and one of whole
  * tensors has a span for each. Padding belongs to the tensor before it. */
 #pragma once
 

@@ -172,18 +172,18 @@ static enum err step(struct side *side, int64_t number, const char *out)
                                     .beta2 = 0.95,
                                     .eps = 1e-8,
                                     .count = number + 1 };
-    struct optimizer_piece piece = { .params = side->params,
-                                     .elements = elements,
-                                     .weights = side->values,
-                                     .gradient = side->gradient,
-                                     .moments = { side->moments[0],
-                                                  side->moments[1] } };
+    struct optimizer_partition partition = { .params = side->params,
+                                             .elements = elements,
+                                             .weights = side->values,
+                                             .gradient = side->gradient,
+                                             .moments = { side->moments[0],
+                                                          side->moments[1] } };
     memset(side->gradient, 0, (size_t)elements * sizeof(float));
     TRY(model_train_leaf(side->model, &access, &side->leaf, &loss));
     printf("%.9g\n", loss.cross_entropy / (double)side->count);
     if (number == 0)
         TRY(write_floats(out, "gradient", side->gradient, elements));
-    return optimizer_at(0)->update(&adamw, side->kernels, ctx, &piece);
+    return optimizer_at(0)->update(&adamw, side->kernels, ctx, &partition);
 }
 
 static enum err train(struct side *side, char **argv)

@@ -42,7 +42,7 @@ static float *floats(int64_t count)
 }
 
 struct tensor {
-    struct optimizer_piece piece;
+    struct optimizer_partition partition;
     const struct optimizer_ops *optimizer;
     float *gradient;
 };
@@ -136,22 +136,23 @@ static void open_tensor(const struct job *job, const struct params *params,
         out->optimizer = out->optimizer->other;
     const struct optimizer_ops *o = out->optimizer;
     out->gradient = floats(param->numel);
-    out->piece = (struct optimizer_piece){ .params = params,
-                                           .begin = param->offset,
-                                           .elements = param->numel,
-                                           .weights = floats(param->numel),
-                                           .gradient = out->gradient,
-                                           .tensor = param };
+    out->partition =
+        (struct optimizer_partition){ .params = params,
+                                      .begin = param->offset,
+                                      .elements = param->numel,
+                                      .weights = floats(param->numel),
+                                      .gradient = out->gradient,
+                                      .tensor = param };
     for (int i = 0; i < optimizer_moments(o); i++)
-        out->piece.moments[i] = floats(param->numel);
+        out->partition.moments[i] = floats(param->numel);
     for (int i = 0; i < optimizer_states(o); i++) {
         int64_t shape[2] = { 1, 1 };
         int dims = o->state_shape(params, param, i, shape);
-        out->piece.states[i] =
+        out->partition.states[i] =
             dims > 0 ? floats(shape[0] * (dims > 1 ? shape[1] : 1)) : NULL;
     }
     if (o->scratch != NULL)
-        out->piece.scratch = floats(o->scratch(param));
+        out->partition.scratch = floats(o->scratch(param));
 }
 
 static void run(struct job *job, const struct kernels *kernels,
@@ -169,14 +170,14 @@ static void run(struct job *job, const struct kernels *kernels,
         double share = 1.0 - 0.5 * step / job->steps;
         job->step.lr = share * job->peak;
         for (int t = 0; t < count; t++) {
-            struct optimizer_piece *piece = &tensors[t].piece;
-            size_t bytes = (size_t)piece->elements * sizeof(float);
+            struct optimizer_partition *partition = &tensors[t].partition;
+            size_t bytes = (size_t)partition->elements * sizeof(float);
             struct optimizer_step s = job->step;
             s.decay = job->weight_decay *
                       (job->optimizer->decay_by_lr ? s.lr : share);
             fetch(tensors[t].gradient, bytes);
-            need(tensors[t].optimizer->update(&s, kernels, &ctx, piece));
-            fwrite(piece->weights, 1, bytes, stdout);
+            need(tensors[t].optimizer->update(&s, kernels, &ctx, partition));
+            fwrite(partition->weights, 1, bytes, stdout);
         }
     }
 }
@@ -215,7 +216,8 @@ int main(int argc, char **argv)
     }
     for (int t = 0; t < count; t++) {
         open_tensor(&job, &params, &list[t], &tensors[t]);
-        fetch(tensors[t].piece.weights, (size_t)list[t].numel * sizeof(float));
+        fetch(tensors[t].partition.weights,
+              (size_t)list[t].numel * sizeof(float));
     }
     const struct kernels *kernels = NULL;
     need(kernels_find("cpu", "auto", &kernels));

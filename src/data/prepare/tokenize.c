@@ -2,7 +2,7 @@
  * to a folder in its place.
  *
  *   documents   spans of text with their places       texts/documents.c
- *   pieces      a MiB of them, cut where tokens allow  tokenize_feed.c
+ *   chunks      a MiB of them, cut where tokens allow  tokenize_feed.c
  *   tokens      encoded by threads, taken in order     tokenize_pool.c
  *   samples     seq_len of the stream                  tokenize_out.c
  *   shards      or a spool                             tokenize_set.c

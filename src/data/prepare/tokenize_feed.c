@@ -1,10 +1,10 @@
-/* Fills pieces: whole documents while there is room, and of a document that is
+/* Fills chunks: whole documents while there is room, and of a document that is
  * longer as much as the tokenizer lets us cut off.
  *
- * A piece is what one thread encodes by itself, so it may only end where the
+ * A chunk is what one thread encodes by itself, so it may only end where the
  * tokens of both sides are those of the whole: between documents, or in one
  * where tokenizer_cut() finds a place. What is behind the cut is carried into
- * the next piece. A tokenizer may find none for long (a word of a megabyte);
+ * the next chunk. A tokenizer may find none for long (a word of a megabyte);
  * then twice as much is read before it is asked again, so that looking stays
  * linear, up to a limit on what is held in memory. */
 #include "src/data/prepare/tokenize_pool.h"
@@ -16,7 +16,7 @@
 #include "src/base/array.h"
 #include "src/base/new.h"
 
-#define FEED_PIECE_BYTES ((size_t)1 << 20)
+#define FEED_CHUNK_BYTES ((size_t)1 << 20)
 #define FEED_PARTS_MAX ((size_t)1 << 14)
 
 struct tokenize_feed {
@@ -25,7 +25,7 @@ struct tokenize_feed {
     struct documents_span span; /* what is being taken */
     size_t taken;               /* of it */
     bool open;                  /* it is not taken whole */
-    uint8_t *carry;             /* cut off from the last piece */
+    uint8_t *carry;             /* cut off from the last chunk */
     size_t carried, capacity;
     struct documents_place place; /* of it */
 };
@@ -51,34 +51,34 @@ void tokenize_feed_destroy(struct tokenize_feed *feed)
     free(feed);
 }
 
-/* The part that ends where the piece does. */
-static enum err feed_part(struct tokenize_piece *piece, bool begins, bool ends)
+/* The part that ends where the chunk does. */
+static enum err feed_part(struct tokenize_chunk *chunk, bool begins, bool ends)
 {
-    TRY(array_room(&piece->part, &piece->parts_capacity, piece->parts + 1));
-    piece->part[piece->parts++] = (struct tokenize_part){ .end = piece->bytes,
+    TRY(array_room(&chunk->part, &chunk->parts_capacity, chunk->parts + 1));
+    chunk->part[chunk->parts++] = (struct tokenize_part){ .end = chunk->bytes,
                                                           .begins = begins,
                                                           .ends = ends };
     return ERR_OK;
 }
 
-static enum err feed_append(struct tokenize_piece *piece, const uint8_t *text,
+static enum err feed_append(struct tokenize_chunk *chunk, const uint8_t *text,
                             size_t bytes)
 {
-    TRY(array_room(&piece->text, &piece->capacity, piece->bytes + bytes));
+    TRY(array_room(&chunk->text, &chunk->capacity, chunk->bytes + bytes));
     if (bytes > 0)
-        memcpy(piece->text + piece->bytes, text, bytes);
-    piece->bytes += bytes;
+        memcpy(chunk->text + chunk->bytes, text, bytes);
+    chunk->bytes += bytes;
     return ERR_OK;
 }
 
-/* The document that begins, in the piece, at `begin` goes on: cut it off. *cut
+/* The document that begins, in the chunk, at `begin` goes on: cut it off. *cut
  * false: that is possible nowhere. */
 static enum err feed_cut(struct tokenize_feed *feed,
-                         struct tokenize_piece *piece, size_t begin,
+                         struct tokenize_chunk *chunk, size_t begin,
                          bool begins, bool *cut)
 {
-    size_t bytes = piece->bytes - begin;
-    size_t kept = tokenizer_cut(feed->tokenizer, piece->text + begin, bytes);
+    size_t bytes = chunk->bytes - begin;
+    size_t kept = tokenizer_cut(feed->tokenizer, chunk->text + begin, bytes);
     assert(kept <= bytes);
     *cut = kept > 0;
     if (kept == 0)
@@ -86,15 +86,15 @@ static enum err feed_cut(struct tokenize_feed *feed,
     size_t carried = bytes - kept;
     TRY(array_room(&feed->carry, &feed->capacity, carried));
     if (carried > 0)
-        memcpy(feed->carry, piece->text + begin + kept, carried);
+        memcpy(feed->carry, chunk->text + begin + kept, carried);
     feed->carried = carried;
     /* the carried bytes begin in the document's place less their number */
     feed->place =
         documents_back(feed->documents,
                        documents_at(feed->documents, &feed->span, feed->taken),
-                       carried, piece->text[begin + kept - 1]);
-    piece->bytes -= carried;
-    return feed_part(piece, begins, false);
+                       carried, chunk->text[begin + kept - 1]);
+    chunk->bytes -= carried;
+    return feed_part(chunk, begins, false);
 }
 
 static enum err feed_too_long(const struct tokenize_feed *feed)
@@ -119,60 +119,60 @@ static enum err feed_span(struct tokenize_feed *feed, bool *more)
     return ERR_OK;
 }
 
-/* Take of the span what a piece that is to be `limit` long has room for. */
+/* Take of the span what a chunk that is to be `limit` long has room for. */
 static enum err feed_take(struct tokenize_feed *feed,
-                          struct tokenize_piece *piece, size_t limit)
+                          struct tokenize_chunk *chunk, size_t limit)
 {
     assert(feed->open && feed->taken <= feed->span.bytes);
     size_t rest = feed->span.bytes - feed->taken;
-    size_t room = limit > piece->bytes ? limit - piece->bytes : 0;
+    size_t room = limit > chunk->bytes ? limit - chunk->bytes : 0;
     size_t part = rest < room ? rest : room;
-    TRY(feed_append(piece, feed->span.text + feed->taken, part));
+    TRY(feed_append(chunk, feed->span.text + feed->taken, part));
     feed->taken += part;
     feed->open = feed->taken < feed->span.bytes;
     return ERR_OK;
 }
 
 enum err tokenize_feed_fill(struct tokenize_feed *feed,
-                            struct tokenize_piece *piece, bool *more)
+                            struct tokenize_chunk *chunk, bool *more)
 {
-    size_t limit = FEED_PIECE_BYTES, begin = 0;
+    size_t limit = FEED_CHUNK_BYTES, begin = 0;
     bool begins = false, any = feed->carried > 0;
-    assert(piece->bytes == 0 && piece->parts == 0);
-    piece->place = feed->place;
-    TRY(feed_append(piece, feed->carry, feed->carried));
-    if (limit < 2 * piece->bytes)
-        limit = 2 * piece->bytes; /* so that looking for a cut stays linear */
+    assert(chunk->bytes == 0 && chunk->parts == 0);
+    chunk->place = feed->place;
+    TRY(feed_append(chunk, feed->carry, feed->carried));
+    if (limit < 2 * chunk->bytes)
+        limit = 2 * chunk->bytes; /* so that looking for a cut stays linear */
     feed->carried = 0;
     for (;;) {
         TRY(feed_span(feed, more));
         if (!*more)
             break;
         if (!any)
-            piece->place =
+            chunk->place =
                 documents_at(feed->documents, &feed->span, feed->taken);
         any = true;
         begins = begins || (feed->span.begins && feed->taken == 0);
-        TRY(feed_take(feed, piece, limit));
+        TRY(feed_take(feed, chunk, limit));
         if (!feed->open && feed->span.ends) {
-            TRY(feed_part(piece, begins, true));
-            begin = piece->bytes;
+            TRY(feed_part(chunk, begins, true));
+            begin = chunk->bytes;
             begins = false;
-            if (piece->bytes < limit && piece->parts < FEED_PARTS_MAX)
+            if (chunk->bytes < limit && chunk->parts < FEED_PARTS_MAX)
                 continue;
             break;
         }
-        if (piece->bytes < limit)
+        if (chunk->bytes < limit)
             continue;
         bool cut = false;
-        TRY(feed_cut(feed, piece, begin, begins, &cut));
+        TRY(feed_cut(feed, chunk, begin, begins, &cut));
         if (cut)
             break;
-        if (piece->bytes - begin > TOKENIZE_FEED_UNCUT_MAX)
+        if (chunk->bytes - begin > TOKENIZE_FEED_UNCUT_MAX)
             return feed_too_long(feed);
-        limit = 2 * piece->bytes;
+        limit = 2 * chunk->bytes;
     }
     *more = any;
-    assert(*more == (piece->parts > 0));
+    assert(*more == (chunk->parts > 0));
     return ERR_OK;
 }

@@ -2,10 +2,10 @@
  *
  * A sample begins in the middle of a document, and a tokenizer cannot be
  * stopped and gone on with there. So a mark is no state of it: it is the place
- * of the piece in which the next unwritten sample begins, and how many of the
+ * of the chunk in which the next unwritten sample begins, and how many of the
  * tokens from there are in samples already. After a kill these are made once
  * more and skipped. Every cut of the text gives the tokens of the whole, so the
- * pieces need not be the same again, nor the number of threads. */
+ * chunks need not be the same again, nor the number of threads. */
 #include "src/data/prepare/tokenize_out.h"
 
 #include <assert.h>
@@ -119,15 +119,15 @@ static enum err out_tokens(struct tokenize_out *out, const int32_t *tokens,
     return ERR_OK;
 }
 
-enum err tokenize_out_piece(struct tokenize_out *out,
-                            const struct tokenize_piece *piece)
+enum err tokenize_out_chunk(struct tokenize_out *out,
+                            const struct tokenize_chunk *chunk)
 {
     size_t token = 0, byte = 0;
-    struct tokenize_mark at = { .place = piece->place, .before = out->result };
-    for (size_t p = 0; p < piece->parts; p++) {
-        const struct tokenize_part *part = &piece->part[p];
+    struct tokenize_mark at = { .place = chunk->place, .before = out->result };
+    for (size_t p = 0; p < chunk->parts; p++) {
+        const struct tokenize_part *part = &chunk->part[p];
         if (part->tokens_end > token)
-            TRY(out_tokens(out, piece->tokens.token + token,
+            TRY(out_tokens(out, chunk->tokens.token + token,
                            (int64_t)(part->tokens_end - token), &at));
         out->result.bytes += (int64_t)(part->end - byte);
         out->result.documents += part->ends;
@@ -136,7 +136,7 @@ enum err tokenize_out_piece(struct tokenize_out *out,
         token = part->tokens_end;
         byte = part->end;
     }
-    assert(token == piece->tokens.count); /* each is of a part */
+    assert(token == chunk->tokens.count); /* each is of a part */
     return ERR_OK;
 }
 

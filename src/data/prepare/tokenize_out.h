@@ -34,9 +34,9 @@ enum err tokenize_out_begin(struct tokenize_out *out,
                             const struct tokenize_mark *mark);
 void tokenize_out_release(struct tokenize_out *out);
 
-/* The next piece of the text from the mark's place on. */
-enum err tokenize_out_piece(struct tokenize_out *out,
-                            const struct tokenize_piece *piece);
+/* The next chunk of the text from the mark's place on. */
+enum err tokenize_out_chunk(struct tokenize_out *out,
+                            const struct tokenize_chunk *chunk);
 
 /* The last sample, which may be shorter, and the spool's end. */
 enum err tokenize_out_end(struct tokenize_out *out);

@@ -1,5 +1,5 @@
-/* The pass over the text: read, cut into pieces, encode in threads, and write
- * in order. Reading and writing share the calling thread: pieces are given as
+/* The pass over the text: read, cut into chunks, encode in threads, and write
+ * in order. Reading and writing share the calling thread: chunks are given as
  * long as the pool has a free one, else the oldest is waited for and written.
  * Encoding is the work, so one thread feeds many; and as one thread does all
  * the rest, the order of the output needs no lock and cannot depend on the
@@ -16,17 +16,17 @@ static enum err pass_idle(void *context)
     return tokenize_job_poll(job, job->progress.done);
 }
 
-/* Take the piece that was given first, and write it. *more false: none is under
+/* Take the chunk that was given first, and write it. *more false: none is under
  * way. */
 static enum err pass_take(struct tokenize_job *job, struct tokenize_pool *pool,
                           bool *more)
 {
-    struct tokenize_piece *piece = NULL;
-    TRY(tokenize_pool_take(pool, &piece));
-    *more = piece != NULL;
-    if (piece == NULL)
+    struct tokenize_chunk *chunk = NULL;
+    TRY(tokenize_pool_take(pool, &chunk));
+    *more = chunk != NULL;
+    if (chunk == NULL)
         return ERR_OK;
-    TRY(tokenize_out_piece(&job->out, piece));
+    TRY(tokenize_out_chunk(&job->out, chunk));
     tokenize_pool_return(pool);
     return tokenize_job_poll(job, job->progress.done);
 }
@@ -38,12 +38,12 @@ static enum err pass_run(struct tokenize_job *job,
     bool more = true, again = job->out.result.samples > 0;
     while (more) {
         /* room in the ring: read on; none: write what is done first */
-        struct tokenize_piece *piece = tokenize_pool_free(pool);
-        if (piece == NULL) {
+        struct tokenize_chunk *chunk = tokenize_pool_free(pool);
+        if (chunk == NULL) {
             TRY(pass_take(job, pool, &more));
             continue;
         }
-        TRY(tokenize_feed_fill(feed, piece, &more));
+        TRY(tokenize_feed_fill(feed, chunk, &more));
         if (more)
             tokenize_pool_give(pool);
         job->progress.done = documents_done(documents);

@@ -1,14 +1,14 @@
-/* A ring of pieces, counted by three numbers that only grow:
+/* A ring of chunks, counted by three numbers that only grow:
  *
  *   first <= next <= end
  *   [first, next)  taken by a thread, encoded or about to be
  *   [next, end)    wait for a thread
  *   the others     are free, to be filled and given
  *
- * Pieces are given at `end` and taken back at `first`, so they come out in the
+ * Chunks are given at `end` and taken back at `first`, so they come out in the
  * order in which they went in, whichever thread was faster. A thread that fails
- * keeps its error with its piece: it is told when that one's turn comes, and so
- * is the first in the text, not the first in time. There are two pieces for
+ * keeps its error with its chunk: it is told when that one's turn comes, and so
+ * is the first in the text, not the first in time. There are two chunks for
  * each thread and two more, so that none waits while the caller writes. */
 #include "src/data/prepare/tokenize_pool.h"
 
@@ -22,7 +22,7 @@
 #include "src/base/new.h"
 
 #define POOL_THREADS_DEFAULT_MAX 32
-/* Text under way beyond which no further piece is begun. */
+/* Text under way beyond which no further chunk is begun. */
 #define POOL_BYTES_MAX ((size_t)512 << 20)
 /* What a rare long document has made larger is given back. */
 #define POOL_KEPT_BYTES ((size_t)4 << 20)
@@ -32,7 +32,7 @@ struct tokenize_pool {
     pthread_mutex_t lock;
     pthread_cond_t waiting, done;
     bool stop;
-    struct tokenize_piece *piece; /* [size], a ring */
+    struct tokenize_chunk *chunk; /* [size], a ring */
     size_t size;
     size_t first, next, end; /* counted: taken, begun, given before */
     size_t bytes;            /* of text under way */
@@ -61,21 +61,21 @@ struct pool_thread {
 
 static enum err pool_encode(struct tokenizer_encoder *encoder,
                             struct tokenize_marks marks,
-                            struct tokenize_piece *piece)
+                            struct tokenize_chunk *chunk)
 {
     size_t begin = 0;
-    piece->tokens.count = 0;
-    for (size_t p = 0; p < piece->parts; p++) {
-        struct tokenize_part *part = &piece->part[p];
+    chunk->tokens.count = 0;
+    for (size_t p = 0; p < chunk->parts; p++) {
+        struct tokenize_part *part = &chunk->part[p];
         if (part->begins && marks.bos >= 0)
-            TRY(token_list_add(&piece->tokens, &marks.bos, 1));
+            TRY(token_list_add(&chunk->tokens, &marks.bos, 1));
         if (part->end > begin)
             TRY(tokenizer_encode(
-                encoder, piece->text + begin, part->end - begin,
-                part->begins ? 0u : TOKENIZER_INSIDE, &piece->tokens));
+                encoder, chunk->text + begin, part->end - begin,
+                part->begins ? 0u : TOKENIZER_INSIDE, &chunk->tokens));
         if (part->ends && marks.eos >= 0)
-            TRY(token_list_add(&piece->tokens, &marks.eos, 1));
-        part->tokens_end = piece->tokens.count;
+            TRY(token_list_add(&chunk->tokens, &marks.eos, 1));
+        part->tokens_end = chunk->tokens.count;
         begin = part->end;
     }
     return ERR_OK;
@@ -93,12 +93,12 @@ static void *pool_work(void *context)
             continue;
         }
         /* it is this thread's until `done`: no lock while it is encoded */
-        struct tokenize_piece *piece = &pool->piece[pool->next++ % pool->size];
+        struct tokenize_chunk *chunk = &pool->chunk[pool->next++ % pool->size];
         pthread_mutex_unlock(&pool->lock);
-        err_keep(&piece->failure,
-                 pool_encode(self.encoder, pool->marks, piece));
+        err_keep(&chunk->failure,
+                 pool_encode(self.encoder, pool->marks, chunk));
         pthread_mutex_lock(&pool->lock);
-        piece->done = true;
+        chunk->done = true;
         pthread_cond_signal(&pool->done);
     }
     pthread_mutex_unlock(&pool->lock);
@@ -137,7 +137,7 @@ enum err tokenize_pool_create(const struct tokenizer *tokenizer,
     pthread_cond_init(&pool->waiting, NULL);
     pthread_cond_init(&pool->done, NULL);
     pool->marks = marks;
-    TRY_OUT(new_zeroed(&pool->piece, size));
+    TRY_OUT(new_zeroed(&pool->chunk, size));
     pool->size = size;
     TRY_OUT(new_zeroed(&pool->thread, (size_t)threads));
     TRY_OUT(new_zeroed(&pool->encoder, (size_t)threads));
@@ -163,16 +163,16 @@ void tokenize_pool_destroy(struct tokenize_pool *pool)
     for (size_t e = 0; pool->encoder != NULL && e < encoders; e++)
         tokenizer_encoder_destroy(pool->encoder[e]);
     for (size_t p = 0; p < pool->size; p++) {
-        free(pool->piece[p].text);
-        free(pool->piece[p].part);
-        free(pool->piece[p].tokens.token);
+        free(pool->chunk[p].text);
+        free(pool->chunk[p].part);
+        free(pool->chunk[p].tokens.token);
     }
     pthread_cond_destroy(&pool->done);
     pthread_cond_destroy(&pool->waiting);
     pthread_mutex_destroy(&pool->lock);
     free(pool->encoder);
     free(pool->thread);
-    free(pool->piece);
+    free(pool->chunk);
     free(pool);
 }
 
@@ -185,18 +185,18 @@ uint64_t tokenize_pool_lost(const struct tokenize_pool *pool)
 }
 
 /* Only the thread that gives and takes changes first, end and bytes. */
-struct tokenize_piece *tokenize_pool_free(struct tokenize_pool *pool)
+struct tokenize_chunk *tokenize_pool_free(struct tokenize_pool *pool)
 {
     bool full = pool->end - pool->first == pool->size;
     bool much = pool->end > pool->first && pool->bytes > POOL_BYTES_MAX;
-    return full || much ? NULL : &pool->piece[pool->end % pool->size];
+    return full || much ? NULL : &pool->chunk[pool->end % pool->size];
 }
 
 void tokenize_pool_give(struct tokenize_pool *pool)
 {
-    struct tokenize_piece *piece = &pool->piece[pool->end % pool->size];
-    assert(!piece->done && pool->end - pool->first < pool->size);
-    pool->bytes += piece->bytes;
+    struct tokenize_chunk *chunk = &pool->chunk[pool->end % pool->size];
+    assert(!chunk->done && pool->end - pool->first < pool->size);
+    pool->bytes += chunk->bytes;
     pthread_mutex_lock(&pool->lock);
     pool->end++;
     pthread_cond_signal(&pool->waiting);
@@ -204,37 +204,37 @@ void tokenize_pool_give(struct tokenize_pool *pool)
 }
 
 enum err tokenize_pool_take(struct tokenize_pool *pool,
-                            struct tokenize_piece **out)
+                            struct tokenize_chunk **out)
 {
     assert(pool != NULL && out != NULL && pool->first <= pool->end);
     *out = NULL;
     if (pool->first == pool->end)
         return ERR_OK;
-    struct tokenize_piece *piece = &pool->piece[pool->first % pool->size];
+    struct tokenize_chunk *chunk = &pool->chunk[pool->first % pool->size];
     pthread_mutex_lock(&pool->lock);
-    while (!piece->done)
+    while (!chunk->done)
         pthread_cond_wait(&pool->done, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
-    *out = piece;
-    return err_again(&piece->failure);
+    *out = chunk;
+    return err_again(&chunk->failure);
 }
 
 void tokenize_pool_return(struct tokenize_pool *pool)
 {
-    struct tokenize_piece *piece = &pool->piece[pool->first % pool->size];
-    assert(pool->first < pool->end && piece->done);
-    pool->bytes -= piece->bytes;
+    struct tokenize_chunk *chunk = &pool->chunk[pool->first % pool->size];
+    assert(pool->first < pool->end && chunk->done);
+    pool->bytes -= chunk->bytes;
     /* buffers go round with the ring; just large ones are given back */
-    if (piece->capacity > POOL_KEPT_BYTES) {
-        free(piece->text);
-        piece->text = NULL;
-        piece->capacity = 0;
+    if (chunk->capacity > POOL_KEPT_BYTES) {
+        free(chunk->text);
+        chunk->text = NULL;
+        chunk->capacity = 0;
     }
-    if (piece->tokens.capacity > POOL_KEPT_BYTES) {
-        free(piece->tokens.token);
-        piece->tokens = (struct token_list){ .count = 0 };
+    if (chunk->tokens.capacity > POOL_KEPT_BYTES) {
+        free(chunk->tokens.token);
+        chunk->tokens = (struct token_list){ .count = 0 };
     }
-    piece->bytes = piece->parts = 0;
-    piece->done = false;
+    chunk->bytes = chunk->parts = 0;
+    chunk->done = false;
     pool->first++;
 }

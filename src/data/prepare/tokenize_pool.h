@@ -1,5 +1,5 @@
-/* Threads that turn pieces of text into tokens, for one thread that gives them
- * pieces and takes them back in the same order. What comes out does not depend
+/* Threads that turn chunks of text into tokens, for one thread that gives them
+ * chunks and takes them back in the same order. What comes out does not depend
  * on how many there are. */
 #pragma once
 
@@ -15,12 +15,12 @@
 
 /* Text of one document: all of it, or up to a place where it may be cut. */
 struct tokenize_part {
-    size_t end;        /* in the piece's text */
+    size_t end;        /* in the chunk's text */
     size_t tokens_end; /* in its tokens, when they are there */
     bool begins, ends; /* the document */
 };
 
-struct tokenize_piece {
+struct tokenize_chunk {
     struct documents_place place; /* of its first byte */
     uint8_t *text;
     size_t bytes, capacity;
@@ -52,20 +52,20 @@ void tokenize_pool_destroy(struct tokenize_pool *pool);
  * under way. */
 uint64_t tokenize_pool_lost(const struct tokenize_pool *pool);
 
-/* An empty piece to fill and give; NULL: enough is under way, take some. */
-struct tokenize_piece *tokenize_pool_free(struct tokenize_pool *pool);
+/* An empty chunk to fill and give; NULL: enough is under way, take some. */
+struct tokenize_chunk *tokenize_pool_free(struct tokenize_pool *pool);
 void tokenize_pool_give(struct tokenize_pool *pool);
 
-/* The piece that was given first, when its tokens are there; *piece NULL: there
+/* The chunk that was given first, when its tokens are there; *chunk NULL: there
  * is none. An error is that of encoding it. It is lent until it is returned. */
 enum err tokenize_pool_take(struct tokenize_pool *pool,
-                            struct tokenize_piece **piece);
+                            struct tokenize_chunk **chunk);
 void tokenize_pool_return(struct tokenize_pool *pool);
 
 /* Text of a document that cannot be cut anywhere; more is an error. */
 #define TOKENIZE_FEED_UNCUT_MAX ((size_t)256 << 20)
 
-/* Cuts the documents of the inputs into pieces, at places where the tokens of
+/* Cuts the documents of the inputs into chunks, at places where the tokens of
  * the parts are those of the whole. */
 struct tokenize_feed;
 
@@ -75,6 +75,6 @@ enum err tokenize_feed_create(struct documents *documents,
                               struct tokenize_feed **out);
 void tokenize_feed_destroy(struct tokenize_feed *feed);
 
-/* Fill an empty piece. *more false: there was nothing left, and it is empty. */
+/* Fill an empty chunk. *more false: there was nothing left, and it is empty. */
 enum err tokenize_feed_fill(struct tokenize_feed *feed,
-                            struct tokenize_piece *piece, bool *more);
+                            struct tokenize_chunk *chunk, bool *more);

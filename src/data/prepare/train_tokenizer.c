@@ -1,4 +1,4 @@
-/* Learns a tokenizer: pieces of text are read by one thread, a round of them is
+/* Learns a tokenizer: chunks of text are read by one thread, a round of them is
  * counted by all, and merges are learned of the sum.
  *
  * Byte-level BPE needs of a text just its different words and how often each
@@ -31,8 +31,8 @@
 #include "src/text/tokenizer/tokenizer.h"
 #include "src/text/tokenizer/bpe_train.h"
 
-/* Pieces for each thread in a round, so that none waits long for another. */
-#define TRAIN_TOKENIZER_PIECES 4
+/* Chunks for each thread in a round, so that none waits long for another. */
+#define TRAIN_TOKENIZER_CHUNKS 4
 
 struct train_tokenizer_job {
     const struct train_tokenizer_options *options;
@@ -46,8 +46,8 @@ struct train_tokenizer_job {
     struct documents *documents;
     struct tokenize_feed *feed;
     struct bpe_words **words; /* [threads] */
-    struct tokenize_piece *piece;
-    int filled;       /* pieces of this round */
+    struct tokenize_chunk *chunk;
+    int filled;       /* chunks of this round */
     atomic_int taken; /* of them */
     struct progress progress;
     struct train_tokenizer_result result;
@@ -156,21 +156,21 @@ static enum err train_open(struct train_tokenizer_job *job, char *const *files,
     TRY(documents_create(&job->inputs, &reading, &job->documents));
     TRY(tokenize_feed_create(job->documents, job->tokenizer, &job->feed));
     TRY(new_zeroed(&job->words, (size_t)threads));
-    TRY(new_zeroed(&job->piece, (size_t)threads * TRAIN_TOKENIZER_PIECES));
+    TRY(new_zeroed(&job->chunk, (size_t)threads * TRAIN_TOKENIZER_CHUNKS));
     job->threads = threads;
     for (int t = 0; t < threads; t++)
         TRY(bpe_words_create(job->tokenizer, &job->words[t]));
     return ERR_OK;
 }
 
-static enum err train_count_piece(struct bpe_words *words,
-                                  const struct tokenize_piece *piece)
+static enum err train_count_chunk(struct bpe_words *words,
+                                  const struct tokenize_chunk *chunk)
 {
     size_t begin = 0;
-    for (size_t p = 0; p < piece->parts; p++) {
-        TRY(bpe_words_add(words, piece->text + begin,
-                          piece->part[p].end - begin));
-        begin = piece->part[p].end;
+    for (size_t p = 0; p < chunk->parts; p++) {
+        TRY(bpe_words_add(words, chunk->text + begin,
+                          chunk->part[p].end - begin));
+        begin = chunk->part[p].end;
     }
     return ERR_OK;
 }
@@ -181,7 +181,7 @@ struct train_counter {
     pthread_t thread;
 };
 
-/* Count pieces until none of the round is left. */
+/* Count chunks until none of the round is left. */
 static void *train_counter_main(void *arg)
 {
     struct train_counter *counter = arg;
@@ -190,8 +190,8 @@ static void *train_counter_main(void *arg)
         int p = atomic_fetch_add(&job->taken, 1);
         if (p >= job->filled)
             return NULL;
-        err_keep(&job->piece[p].failure,
-                 train_count_piece(counter->words, &job->piece[p]));
+        err_keep(&job->chunk[p].failure,
+                 train_count_chunk(counter->words, &job->chunk[p]));
     }
 }
 
@@ -201,7 +201,7 @@ static enum err train_count_round(struct train_tokenizer_job *job)
     struct train_counter counter[TOKENIZE_POOL_THREADS_MAX] = {
         { job, job->words[0], 0 }
     };
-    assert(job->filled <= job->threads * TRAIN_TOKENIZER_PIECES);
+    assert(job->filled <= job->threads * TRAIN_TOKENIZER_CHUNKS);
     int started = 0;
     atomic_store(&job->taken, 0);
     for (int t = 1; t < job->threads; t++)
@@ -214,25 +214,25 @@ static enum err train_count_round(struct train_tokenizer_job *job)
     for (int t = 1; t <= started; t++)
         pthread_join(counter[t].thread, NULL);
     for (int p = 0; p < job->filled; p++)
-        TRY(err_again(&job->piece[p].failure));
+        TRY(err_again(&job->chunk[p].failure));
     return ERR_OK;
 }
 
 static enum err train_count(struct train_tokenizer_job *job)
 {
-    int pieces = job->threads * TRAIN_TOKENIZER_PIECES;
+    int chunks = job->threads * TRAIN_TOKENIZER_CHUNKS;
     bool more = true;
     progress_begin(&job->progress, "counting words", NULL,
                    inputs_bytes(&job->inputs));
     while (more) {
         /* a round is read by one thread, then counted by all */
-        for (job->filled = 0; job->filled < pieces && more;
+        for (job->filled = 0; job->filled < chunks && more;
              job->filled += more) {
-            struct tokenize_piece *piece = &job->piece[job->filled];
-            piece->bytes = 0;
-            piece->parts = 0;
-            TRY(tokenize_feed_fill(job->feed, piece, &more));
-            job->result.bytes += (int64_t)piece->bytes;
+            struct tokenize_chunk *chunk = &job->chunk[job->filled];
+            chunk->bytes = 0;
+            chunk->parts = 0;
+            TRY(tokenize_feed_fill(job->feed, chunk, &more));
+            job->result.bytes += (int64_t)chunk->bytes;
         }
         TRY(train_count_round(job));
         TRY(train_poll(job, documents_done(job->documents)));
@@ -301,12 +301,12 @@ out:
     publish_end(&job.publish);
     for (int t = 0; t < job.threads; t++)
         bpe_words_destroy(job.words[t]);
-    for (int p = 0; p < job.threads * TRAIN_TOKENIZER_PIECES; p++) {
-        free(job.piece[p].text);
-        free(job.piece[p].part);
+    for (int p = 0; p < job.threads * TRAIN_TOKENIZER_CHUNKS; p++) {
+        free(job.chunk[p].text);
+        free(job.chunk[p].part);
     }
     free(job.words);
-    free(job.piece);
+    free(job.chunk);
     tokenize_feed_destroy(job.feed);
     documents_destroy(job.documents);
     inputs_release(&job.inputs);

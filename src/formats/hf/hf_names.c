@@ -1,14 +1,14 @@
-/* Divides our parameters into the pieces that a table of tensors says.
+/* Divides our parameters into the slices that a table of tensors says.
  *
  * Seen as a matrix (a vector has one column), each of our parameters is, row
- * after row, one or more pieces, each a tensor of theirs: queries, keys and
- * values apart, experts one by one, or the whole. A piece may lie transposed
+ * after row, one or more slices, each a tensor of theirs: queries, keys and
+ * values apart, experts one by one, or the whole. A slice may lie transposed
  * (GPT-2's linear layers, Mixtral's down projections). Rotary positions turn
  * halves of a head here and there: no rows are permuted, but in GGUF files of
  * the Llama family.
  *
  * That is all that an import and an export need to know, in both directions:
- * which rows, under which name, in which order. A parameter without a piece is
+ * which rows, under which name, in which order. A parameter without a slice is
  * one that the architecture cannot hold. */
 #include "src/formats/hf/hf_names.h"
 
@@ -27,31 +27,31 @@ struct maker {
     struct hf_names *names;
 };
 
-/* Begins a piece of our rows [row, row + rows). */
-static struct hf_piece *add(struct maker *m, int param,
+/* Begins a slice of our rows [row, row + rows). */
+static struct hf_slice *add(struct maker *m, int param,
                             const struct arch_tensor *row, int64_t first,
                             int64_t rows)
 {
     const struct param *ours = &m->params->list[param];
     assert(first >= 0 && rows > 0 && first + rows <= ours->shape[0]);
-    struct hf_piece *piece = &m->names->list[m->names->count++];
-    piece->param = param;
-    piece->dims = ours->dims;
-    piece->row = first;
-    piece->rows = rows;
-    piece->transposed = row->transposed;
-    piece->shape[0] = row->transposed ? ours->shape[1] : rows;
-    piece->shape[1] = row->transposed ? rows : ours->shape[1];
-    return piece;
+    struct hf_slice *slice = &m->names->list[m->names->count++];
+    slice->param = param;
+    slice->dims = ours->dims;
+    slice->row = first;
+    slice->rows = rows;
+    slice->transposed = row->transposed;
+    slice->shape[0] = row->transposed ? ours->shape[1] : rows;
+    slice->shape[1] = row->transposed ? rows : ours->shape[1];
+    return slice;
 }
 
-static void name(struct maker *m, struct hf_piece *piece,
+static void name(struct maker *m, struct hf_slice *slice,
                  const struct arch_tensor *row, int expert)
 {
     char layers[64] = "";
     size_t used;
     const struct params *params = m->params;
-    int block = params->list[piece->param].block;
+    int block = params->list[slice->param].block;
     if (block > 0 && block < params->block_count - 1) {
         const char *prefix = m->form->layers;
         const char *number = strchr(prefix, '%');
@@ -61,13 +61,13 @@ static void name(struct maker *m, struct hf_piece *piece,
     /* names have one %d at most, which is an expert's number */
     const char *number = strchr(row->name, '%');
     if (number == NULL)
-        used = (size_t)snprintf(piece->name, sizeof piece->name, "%s%s", layers,
+        used = (size_t)snprintf(slice->name, sizeof slice->name, "%s%s", layers,
                                 row->name);
     else
-        used = (size_t)snprintf(piece->name, sizeof piece->name, "%s%.*s%d%s",
+        used = (size_t)snprintf(slice->name, sizeof slice->name, "%s%.*s%d%s",
                                 layers, (int)(number - row->name), row->name,
                                 expert, number + 2);
-    assert(used < sizeof piece->name);
+    assert(used < sizeof slice->name);
     (void)used;
 }
 
@@ -93,10 +93,10 @@ static void add_row(struct maker *m, int param, const struct arch_tensor *row)
         first = row->part == ARCH_VALUES ? d + kv : d;
         rows = kv;
     }
-    struct hf_piece *piece = add(m, param, row, first, rows);
+    struct hf_slice *slice = add(m, param, row, first, rows);
     if (row->part == ARCH_QUERIES_PAIRS || row->part == ARCH_KEYS_PAIRS)
-        piece->pairs = head_dim;
-    name(m, piece, row, 0);
+        slice->pairs = head_dim;
+    name(m, slice, row, 0);
 }
 
 static enum err add_param(struct maker *m, int param)
@@ -121,11 +121,11 @@ enum err hf_names_create(const struct arch_form *form,
     assert(form != NULL && model != NULL && out != NULL);
     enum err rc = ERR_OK;
     assert(vocab > 0 && vocab <= model->vocab_size);
-    /* at most 3 pieces of a parameter, or one of each expert */
-    size_t pieces = model->experts > 3 ? (size_t)model->experts : 3;
+    /* at most 3 slices of a parameter, or one of each expert */
+    size_t slices = model->experts > 3 ? (size_t)model->experts : 3;
     struct hf_names *names = NULL;
     TRY(new_zeroed(&names, 1));
-    TRY_OUT(new_zeroed(&names->list, (size_t)params->count * pieces));
+    TRY_OUT(new_zeroed(&names->list, (size_t)params->count * slices));
     struct maker maker = { form, model, params, vocab, names };
     for (int i = 0; i < params->count; i++)
         TRY_OUT(add_param(&maker, i));

@@ -1,5 +1,5 @@
 /* The tensors of a Hugging Face model or GGUF file and the parameters of ours.
- * A piece is some rows of one of our parameters, and a tensor of theirs. */
+ * A slice is some rows of one of our parameters, and a tensor of theirs. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 #include "src/formats/arch/arch.h"
 #include "src/model/params.h"
 
-struct hf_piece {
+struct hf_slice {
     char name[128];
     int param; /* in params->list */
     int dims;
@@ -21,12 +21,12 @@ struct hf_piece {
 };
 
 struct hf_names {
-    struct hf_piece *list; /* by parameter, then by row */
+    struct hf_slice *list; /* by parameter, then by row */
     int count;
 };
 
 /* vocab: rows of their embedding and output layer, at most ours; rows beyond it
- * belong to no piece. ERR_UNSUPPORTED names a parameter that the architecture
+ * belong to no slice. ERR_UNSUPPORTED names a parameter that the architecture
  * has no tensor for. */
 enum err hf_names_create(const struct arch_form *form,
                          const struct model_config *model,

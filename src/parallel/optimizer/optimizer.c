@@ -11,13 +11,15 @@
 
 /* The op of a row, with what it needs of the step. */
 #define UPDATE(OP, name, names, members, ...)                                  \
-    static enum err name##_update(                                             \
-        const struct optimizer_step *s, const struct kernels *kernels,         \
-        const struct kernel_ctx *ctx, const struct optimizer_piece *piece)     \
+    static enum err name##_update(const struct optimizer_step *s,              \
+                                  const struct kernels *kernels,               \
+                                  const struct kernel_ctx *ctx,                \
+                                  const struct optimizer_partition *partition) \
     {                                                                          \
         const struct name step = UPDATE_STEP(KERNEL_BARE members);             \
-        return kernels->name(ctx, DTYPE_F32, piece->elements, &step,           \
-                             piece->weights, piece->gradient, piece->moments); \
+        return kernels->name(ctx, DTYPE_F32, partition->elements, &step,       \
+                             partition->weights, partition->gradient,          \
+                             partition->moments);                              \
     }
 /* clang-format off */
 KERNEL_UPDATES(UPDATE, )

@@ -31,7 +31,7 @@ struct optimizer_step {
 
 /* What is updated at once: `elements` of the flat space of params from `begin`
  * on; of an optimizer of whole tensors it is one tensor. */
-struct optimizer_piece {
+struct optimizer_partition {
     const struct params *params;
     int64_t begin, elements;
     float *weights; /* the fp32 ones */
@@ -77,7 +77,7 @@ struct optimizer_ops {
     enum err (*update)(const struct optimizer_step *step,
                        const struct kernels *kernels,
                        const struct kernel_ctx *ctx,
-                       const struct optimizer_piece *piece);
+                       const struct optimizer_partition *partition);
 };
 
 /* Those that are no op of the kernel table. */

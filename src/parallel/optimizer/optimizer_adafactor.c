@@ -107,24 +107,26 @@ static void divide(const struct job *job, int64_t rows, int64_t columns,
 
 /* `count` rows from `first` on, the tensor's matrix of this number. */
 static void update_of_matrix(const struct job *job,
-                             const struct optimizer_piece *piece, int64_t first,
-                             int64_t count, int64_t number, float *u)
+                             const struct optimizer_partition *partition,
+                             int64_t first, int64_t count, int64_t number,
+                             float *u)
 {
-    int64_t columns = piece->tensor->shape[1];
-    const float *g = piece->gradient + first * columns;
-    float *row = piece->states[ADAFACTOR_ROWS] + first;
-    float *column = piece->states[ADAFACTOR_COLUMNS] + number * columns;
+    int64_t columns = partition->tensor->shape[1];
+    const float *g = partition->gradient + first * columns;
+    float *row = partition->states[ADAFACTOR_ROWS] + first;
+    float *column = partition->states[ADAFACTOR_COLUMNS] + number * columns;
     learn_rows(job, count, columns, g, row);
     learn_columns(job, count, columns, g, column);
     divide(job, count, columns, g, row, column, u + first * columns);
 }
 
 static void update_of_vector(const struct job *job,
-                             const struct optimizer_piece *piece, float *u)
+                             const struct optimizer_partition *partition,
+                             float *u)
 {
-    float *square = piece->states[ADAFACTOR_ALL];
-    for (int64_t i = 0; i < piece->elements; i++) {
-        float g = job->scale * piece->gradient[i];
+    float *square = partition->states[ADAFACTOR_ALL];
+    for (int64_t i = 0; i < partition->elements; i++) {
+        float g = job->scale * partition->gradient[i];
         square[i] = next(job, square[i], (double)g * (double)g);
         u[i] = g * (1.0f / sqrtf(square[i]));
     }
@@ -157,33 +159,34 @@ static void apply(const struct optimizer_step *step,
 static enum err adafactor_update(const struct optimizer_step *step,
                                  const struct kernels *kernels,
                                  const struct kernel_ctx *ctx,
-                                 const struct optimizer_piece *piece)
+                                 const struct optimizer_partition *partition)
 {
-    int64_t n = piece->elements;
-    const struct param *tensor = piece->tensor;
-    double *sums = (double *)(void *)piece->scratch;
-    float *u = piece->scratch + sums_floats(n);
+    int64_t n = partition->elements;
+    const struct param *tensor = partition->tensor;
+    double *sums = (double *)(void *)partition->scratch;
+    float *u = partition->scratch + sums_floats(n);
     double fresh = real_pow(UPDATE_AGE(step, 0), -step->decay_rate);
     const struct job job = { .ctx = ctx,
                              .scale = (float)step->grad_scale,
                              .keep = (float)(1.0 - fresh),
                              .fresh = (float)fresh };
     (void)kernels;
-    assert(n == tensor->numel && piece->begin == tensor->offset);
+    assert(n == tensor->numel && partition->begin == tensor->offset);
     if (tensor->dims == 1) {
-        update_of_vector(&job, piece, u);
-        apply(step, ctx, n, u, piece->weights, sums);
+        update_of_vector(&job, partition, u);
+        apply(step, ctx, n, u, partition->weights, sums);
         return ERR_OK;
     }
     for (int layer = 0; layer < optimizer_layers(tensor); layer++) {
-        int64_t first, rows, experts = optimizer_experts(piece->params, tensor);
+        int64_t first, rows,
+            experts = optimizer_experts(partition->params, tensor);
         optimizer_layer_rows(tensor, layer, &first, &rows);
         int64_t at = first * tensor->shape[1];
         for (int64_t e = 0; e < experts; e++)
-            update_of_matrix(&job, piece, first + e * (rows / experts),
+            update_of_matrix(&job, partition, first + e * (rows / experts),
                              rows / experts, layer + e, u);
-        apply(step, ctx, rows * tensor->shape[1], u + at, piece->weights + at,
-              sums);
+        apply(step, ctx, rows * tensor->shape[1], u + at,
+              partition->weights + at, sums);
     }
     return ERR_OK;
 }

@@ -79,10 +79,10 @@ static int64_t lion_scratch(const struct param *param)
 static enum err lion(const struct optimizer_step *step,
                      const struct kernels *kernels,
                      const struct kernel_ctx *ctx,
-                     const struct optimizer_piece *piece, double scale_rate,
-                     double scale_gradient)
+                     const struct optimizer_partition *partition,
+                     double scale_rate, double scale_gradient)
 {
-    assert(piece->elements == piece->tensor->numel);
+    assert(partition->elements == partition->tensor->numel);
     assert(scale_rate >= 0.0 && scale_rate <= 1.0);
     const struct lion lion = {
         .lr = (float)(step->lr * scale_rate),
@@ -91,38 +91,39 @@ static enum err lion(const struct optimizer_step *step,
         .beta1 = (float)step->beta1,
         .beta2 = (float)step->beta2,
     };
-    return kernels->lion(ctx, DTYPE_F32, piece->elements, &lion, piece->weights,
-                         piece->gradient, piece->moments);
+    return kernels->lion(ctx, DTYPE_F32, partition->elements, &lion,
+                         partition->weights, partition->gradient,
+                         partition->moments);
 }
 
 static enum err adalr_update(const struct optimizer_step *step,
                              const struct kernels *kernels,
                              const struct kernel_ctx *ctx,
-                             const struct optimizer_piece *piece)
+                             const struct optimizer_partition *partition)
 {
-    float *ring = piece->states[0];
+    float *ring = partition->states[0];
     float fresh = (float)((1.0 - step->beta2) * step->grad_scale);
     double norm = sqrt(optimizer_sum_squares(
-        ctx, piece->elements, piece->moments[0], (float)step->beta2,
-        piece->gradient, fresh, (double *)(void *)piece->scratch));
+        ctx, partition->elements, partition->moments[0], (float)step->beta2,
+        partition->gradient, fresh, (double *)(void *)partition->scratch));
     observe(ring, norm, step->outlier_threshold);
     double penalty = real_pow(step->outlier_penalty,
                               recent_outliers(ring, step->outlier_timeout));
-    return lion(step, kernels, ctx, piece, fmax(step->outlier_floor, penalty),
-                1.0);
+    return lion(step, kernels, ctx, partition,
+                fmax(step->outlier_floor, penalty), 1.0);
 }
 
 static enum err clip_update(const struct optimizer_step *step,
                             const struct kernels *kernels,
                             const struct kernel_ctx *ctx,
-                            const struct optimizer_piece *piece)
+                            const struct optimizer_partition *partition)
 {
     double norm = sqrt(optimizer_sum_squares(
-        ctx, piece->elements, piece->gradient, (float)step->grad_scale, NULL,
-        0.0f, (double *)(void *)piece->scratch));
-    double usual = observe(piece->states[0], norm, step->outlier_threshold);
+        ctx, partition->elements, partition->gradient, (float)step->grad_scale,
+        NULL, 0.0f, (double *)(void *)partition->scratch));
+    double usual = observe(partition->states[0], norm, step->outlier_threshold);
     double most = step->outlier_threshold * usual;
-    return lion(step, kernels, ctx, piece, 1.0,
+    return lion(step, kernels, ctx, partition, 1.0,
                 usual < 0.0 ? 1.0 : most / norm);
 }
 

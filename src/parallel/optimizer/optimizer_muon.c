@@ -167,14 +167,14 @@ static double rate_of(const struct optimizer_step *step, const struct matrix *m)
 static enum err update_matrix(const struct optimizer_step *step,
                               const struct kernels *kernels,
                               const struct kernel_ctx *ctx,
-                              const struct optimizer_piece *piece,
+                              const struct optimizer_partition *partition,
                               const struct matrix *m)
 {
     int64_t n = m->rows * m->columns;
-    float *weights = piece->weights + m->begin;
-    struct work work = work_of(piece->tensor, piece->scratch);
-    gather_momentum(step, ctx, n, piece->gradient + m->begin,
-                    piece->moments[0] + m->begin, work.x);
+    float *weights = partition->weights + m->begin;
+    struct work work = work_of(partition->tensor, partition->scratch);
+    gather_momentum(step, ctx, n, partition->gradient + m->begin,
+                    partition->moments[0] + m->begin, work.x);
     double norm = sqrt(
         optimizer_sum_squares(ctx, n, work.x, 1.0f, NULL, 0.0f, work.sums));
     scale(ctx, n, work.x, (float)(1.0 / fmax(norm, EPS)));
@@ -188,13 +188,14 @@ static enum err update_matrix(const struct optimizer_step *step,
 static enum err muon_update(const struct optimizer_step *step,
                             const struct kernels *kernels,
                             const struct kernel_ctx *ctx,
-                            const struct optimizer_piece *piece)
+                            const struct optimizer_partition *partition)
 {
     struct matrix m;
-    assert(muon_takes(piece->tensor));
-    assert(piece->elements == piece->tensor->numel);
-    for (int64_t i = 0; matrix_at(piece->params, piece->tensor, i, &m); i++)
-        TRY(update_matrix(step, kernels, ctx, piece, &m));
+    assert(muon_takes(partition->tensor));
+    assert(partition->elements == partition->tensor->numel);
+    for (int64_t i = 0; matrix_at(partition->params, partition->tensor, i, &m);
+         i++)
+        TRY(update_matrix(step, kernels, ctx, partition, &m));
     return ERR_OK;
 }
 

@@ -81,12 +81,13 @@ struct cut {
     float limit;
 };
 
-static enum err cut_piece(void *arg, const struct replica_piece *piece)
+static enum err cut_partition(void *arg,
+                              const struct replica_partition *partition)
 {
     const struct cut *cut = arg;
-    return cut->run->engine.kernels->clip_forward(&cut->run->engine.ctx,
-                                                  DTYPE_F32, piece->elements,
-                                                  cut->limit, piece->gradient);
+    return cut->run->engine.kernels->clip_forward(
+        &cut->run->engine.ctx, DTYPE_F32, partition->elements, cut->limit,
+        partition->gradient);
 }
 
 /* --- each unit --- */
@@ -104,20 +105,22 @@ static double unit_factor(const struct gradient_clipping *clip, int64_t unit,
     return norm > limit ? limit / norm : 1.0;
 }
 
-/* The units of the piece, of which the ends may be other ranks'. */
-static enum err adapt_piece(void *arg, const struct replica_piece *piece)
+/* The units of the partition, of which the ends may be other ranks'. */
+static enum err adapt_partition(void *arg,
+                                const struct replica_partition *partition)
 {
     const struct gradient_clipping *clip = arg;
-    int64_t end = piece->begin + piece->elements;
-    assert(piece->gradient != NULL);
-    for (int p = 0; p < piece->params->count; p++) {
-        const struct param *param = &piece->params->list[p];
+    int64_t end = partition->begin + partition->elements;
+    assert(partition->gradient != NULL);
+    for (int p = 0; p < partition->params->count; p++) {
+        const struct param *param = &partition->params->list[p];
         int64_t at =
-            param->offset > piece->begin ? param->offset : piece->begin;
+            param->offset > partition->begin ? param->offset : partition->begin;
         int64_t last = param->offset + param->numel;
         for (last = last < end ? last : end; at < last; at++) {
             int64_t unit = norms_part(clip->norms, p, at - param->offset);
-            piece->gradient[at - piece->begin] *= (float)clip->gradients[unit];
+            partition->gradient[at - partition->begin] *=
+                (float)clip->gradients[unit];
         }
     }
     return ERR_OK;
@@ -129,7 +132,7 @@ static enum err clip_units(struct gradient_clipping *clip, double scale)
     TRY(norms_sum(clip->norms, NORMS_GRADIENT, 0, clip->gradients));
     for (int64_t unit = 0; unit < norms_count(clip->norms); unit++)
         clip->gradients[unit] = unit_factor(clip, unit, scale);
-    return replica_visit(clip->run->engine.replica, adapt_piece, clip);
+    return replica_visit(clip->run->engine.replica, adapt_partition, clip);
 }
 
 /* --- a step --- */
@@ -144,7 +147,7 @@ static enum err gradient_clipping_change_gradient(void *self,
     if (clip->settings->type == CLIPPING_VALUE) {
         struct cut cut = { clip->run, (float)(threshold / step->scale) };
         step->stale = true;
-        return replica_visit(clip->run->engine.replica, cut_piece, &cut);
+        return replica_visit(clip->run->engine.replica, cut_partition, &cut);
     }
     if (clip->settings->type == CLIPPING_ADAPTIVE) {
         step->stale = true;

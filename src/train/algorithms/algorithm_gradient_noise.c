@@ -70,22 +70,23 @@ static void draw(const struct gradient_noise *noise,
     }
 }
 
-static enum err add_piece(void *arg, const struct replica_piece *piece)
+static enum err add_partition(void *arg,
+                              const struct replica_partition *partition)
 {
     const struct gradient_noise *noise = arg;
     const struct run *run = noise->run;
     const struct kernel_memory *memory = run->engine.kernels->memory;
     float *drawn = (float *)(void *)noise->there.base;
-    assert(piece->gradient != NULL);
-    for (int64_t at = 0; at < piece->elements; at += STRETCH) {
-        int64_t n = piece->elements - at;
+    assert(partition->gradient != NULL);
+    for (int64_t at = 0; at < partition->elements; at += STRETCH) {
+        int64_t n = partition->elements - at;
         n = n < STRETCH ? n : STRETCH;
-        draw(noise, piece->params, piece->begin + at, n);
+        draw(noise, partition->params, partition->begin + at, n);
         TRY(memory->upload(run->engine.stream, (size_t)n * sizeof(float),
                            noise->host.base, drawn));
         TRY(run->engine.kernels->add(&run->engine.ctx, DTYPE_F32, n,
-                                     piece->gradient + at, 1.0f, drawn,
-                                     piece->gradient + at));
+                                     partition->gradient + at, 1.0f, drawn,
+                                     partition->gradient + at));
         TRY(memory->wait(run->engine.stream));
     }
     return ERR_OK;
@@ -104,7 +105,7 @@ static enum err gradient_noise_change_gradient(void *self,
      * much is `deviation` of the mean's gradient */
     noise->factor = (float)(deviation / step->scale);
     step->stale = true;
-    return replica_visit(noise->run->engine.replica, add_piece, noise);
+    return replica_visit(noise->run->engine.replica, add_partition, noise);
 }
 
 const struct algorithm_ops algorithm_gradient_noise_ops = {

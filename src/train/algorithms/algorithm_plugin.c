@@ -1,7 +1,7 @@
-/* The algorithms of a plug-in (tessera_plugin.h): each gets this rank's pieces
+/* The algorithms of a plug-in (tessera_plugin.h): each gets this rank's partitions
  * tensor by tensor. All ranks agree after its calls, for it may fail on one.
  *
- * A piece of the replica is cut where ranks and strategy cut the flat space of
+ * A partition of the replica is cut where ranks and strategy cut the flat space of
  * parameters; the plug-in gets the part of it that lies in each tensor, with the
  * place of its first element there. What it does to an element may depend on
  * value, tensor and place, so its bits are the same however the space was cut.
@@ -114,14 +114,15 @@ struct visit {
     struct tessera_batch batch;
 };
 
-static enum err visit_piece(void *arg, const struct replica_piece *piece)
+static enum err visit_partition(void *arg,
+                                const struct replica_partition *partition)
 {
     struct visit *visit = arg;
-    for (int p = 0; p < piece->params->count; p++) {
-        const struct param *param = &piece->params->list[p];
-        int64_t last = piece->begin + piece->elements;
+    for (int p = 0; p < partition->params->count; p++) {
+        const struct param *param = &partition->params->list[p];
+        int64_t last = partition->begin + partition->elements;
         int64_t begin =
-            param->offset > piece->begin ? param->offset : piece->begin;
+            param->offset > partition->begin ? param->offset : partition->begin;
         int64_t end = param->offset + param->numel;
         end = end < last ? end : last;
         if (begin >= end)
@@ -133,10 +134,10 @@ static enum err visit_piece(void *arg, const struct replica_piece *piece)
             .shape = { param->shape[0], param->dims > 1 ? param->shape[1] : 1 },
             .first = begin - param->offset,
             .elements = end - begin,
-            .weights = piece->weights + (begin - piece->begin),
+            .weights = partition->weights + (begin - partition->begin),
         };
         if (visit->gradient)
-            span.gradient = piece->gradient + (begin - piece->begin);
+            span.gradient = partition->gradient + (begin - partition->begin);
         assert(!visit->gradient || span.gradient != NULL);
         int result = visit->call(visit->member->self, &visit->batch, &span);
         TRY(plugin_host_judge(&visit->plugin->host, visit->member->ops->name,
@@ -168,7 +169,8 @@ static enum err visit_all(struct plugin_algorithms *plugin, enum moment moment,
         if (visit.call == NULL)
             continue;
         *any = true;
-        TRY(replica_visit(plugin->run->engine.replica, visit_piece, &visit));
+        TRY(replica_visit(plugin->run->engine.replica, visit_partition,
+                          &visit));
     }
     return ERR_OK;
 }

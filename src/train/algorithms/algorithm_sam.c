@@ -37,25 +37,27 @@ static enum err sam_create(void *self, const void *settings, struct run *run)
     return ERR_OK;
 }
 
-static enum err climb_piece(void *arg, const struct replica_piece *piece)
+static enum err climb_partition(void *arg,
+                                const struct replica_partition *partition)
 {
     const struct sam *sam = arg;
     const struct run *run = sam->run;
     TRY(run->engine.kernels->memory->copy(
-        run->engine.stream, (size_t)piece->elements * sizeof(float),
-        piece->weights, piece->kept[sam->kept]));
-    return run->engine.kernels->add(&run->engine.ctx, DTYPE_F32,
-                                    piece->elements, piece->weights, sam->climb,
-                                    piece->gradient, piece->weights);
+        run->engine.stream, (size_t)partition->elements * sizeof(float),
+        partition->weights, partition->kept[sam->kept]));
+    return run->engine.kernels->add(
+        &run->engine.ctx, DTYPE_F32, partition->elements, partition->weights,
+        sam->climb, partition->gradient, partition->weights);
 }
 
-static enum err return_piece(void *arg, const struct replica_piece *piece)
+static enum err return_partition(void *arg,
+                                 const struct replica_partition *partition)
 {
     const struct sam *sam = arg;
     const struct run *run = sam->run;
     return run->engine.kernels->memory->copy(
-        run->engine.stream, (size_t)piece->elements * sizeof(float),
-        piece->kept[sam->kept], piece->weights);
+        run->engine.stream, (size_t)partition->elements * sizeof(float),
+        partition->kept[sam->kept], partition->weights);
 }
 
 static enum err sam_after_gradient(void *self, struct algorithm_step *step)
@@ -71,7 +73,7 @@ static enum err sam_after_gradient(void *self, struct algorithm_step *step)
     sam->climb = (float)(sam->settings->rho / norm * step->scale);
     sam->away = true;
     step->again = true;
-    TRY(replica_visit(run->engine.replica, climb_piece, sam));
+    TRY(replica_visit(run->engine.replica, climb_partition, sam));
     return replica_publish(run->engine.replica);
 }
 
@@ -82,7 +84,7 @@ static enum err sam_after_again(void *self)
     if (!sam->away)
         return ERR_OK;
     sam->away = false;
-    return replica_visit(sam->run->engine.replica, return_piece, sam);
+    return replica_visit(sam->run->engine.replica, return_partition, sam);
 }
 
 const struct algorithm_ops algorithm_sam_ops = {

@@ -206,8 +206,8 @@ static double weigh(const struct train_memory_place *place, double group)
 
 /* Bytes that a rank sends in a step; *weighed: with those on its node as so
  * much less. Of n ranks each sends (n - 1)/n of a tensor when it is summed into
- * pieces, and as much when the pieces are gathered: ddp and zero1 do so once with
- * the gradient (twice where slots do not divide by the ranks) and once with what
+ * partitions, and as much when the partitions are gathered: ddp and zero1 do so once
+ * with the gradient (twice where slots do not divide by the ranks) and once with what
  * was updated, zero2 with the gradient of every leaf. zero3 besides gathers the
  * weights of each leaf twice, forward and backward, within its degree.
  * src/parallel/DESIGN.md has the sums. */

@@ -87,15 +87,16 @@ struct average {
 };
 
 /* weights + keep * (kept - weights): two additions of the op table. */
-static enum err average_piece(void *arg, const struct replica_piece *piece)
+static enum err average_partition(void *arg,
+                                  const struct replica_partition *partition)
 {
     const struct average *average = arg;
     const struct kernels *kernels = average->engine->kernels;
     const struct kernel_ctx *ctx = &average->engine->ctx;
-    float *mean = piece->kept[average->kept];
-    TRY(kernels->add(ctx, DTYPE_F32, piece->elements, mean, -1.0f,
-                     piece->weights, mean));
-    return kernels->add(ctx, DTYPE_F32, piece->elements, piece->weights,
+    float *mean = partition->kept[average->kept];
+    TRY(kernels->add(ctx, DTYPE_F32, partition->elements, mean, -1.0f,
+                     partition->weights, mean));
+    return kernels->add(ctx, DTYPE_F32, partition->elements, partition->weights,
                         average->keep, mean, mean);
 }
 
@@ -104,7 +105,7 @@ enum err run_average(struct run *run, int kept, double keep)
     struct average average = { &run->engine, kept, (float)keep };
     assert(kept >= 0 && kept < REPLICA_KEPT);
     assert(keep >= 0.0 && keep <= 1.0);
-    return replica_visit(run->engine.replica, average_piece, &average);
+    return replica_visit(run->engine.replica, average_partition, &average);
 }
 
 /* --- what listeners ask of a record --- */

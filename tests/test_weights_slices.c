@@ -90,25 +90,25 @@ static void free_model(struct model *m)
     *m = (struct model){ .names = NULL };
 }
 
-static int64_t piece_numel(const struct hf_piece *piece)
+static int64_t slice_numel(const struct hf_slice *slice)
 {
-    return piece->dims == 2 ? piece->shape[0] * piece->shape[1]
-                            : piece->shape[0];
+    return slice->dims == 2 ? slice->shape[0] * slice->shape[1]
+                            : slice->shape[0];
 }
 
-/* Element number i of a piece's tensor, one by one from what headers say. */
-static float theirs(const struct model *m, const struct hf_piece *piece,
+/* Element number i of a slice's tensor, one by one from what headers say. */
+static float theirs(const struct model *m, const struct hf_slice *slice,
                     int64_t i)
 {
-    const struct param *param = &m->params->list[piece->param];
+    const struct param *param = &m->params->list[slice->param];
     int64_t cols = param->dims == 2 ? param->shape[1] : 1;
-    int64_t row = piece->transposed ? i % piece->rows : i / cols;
-    int64_t col = piece->transposed ? i / piece->rows : i % cols;
-    if (piece->pairs > 0) {
-        int64_t half = piece->pairs / 2, in = row % piece->pairs;
+    int64_t row = slice->transposed ? i % slice->rows : i / cols;
+    int64_t col = slice->transposed ? i / slice->rows : i % cols;
+    if (slice->pairs > 0) {
+        int64_t half = slice->pairs / 2, in = row % slice->pairs;
         row += in % 2 * half + in / 2 - in;
     }
-    return m->flat[param->offset + (piece->row + row) * cols + col];
+    return m->flat[param->offset + (slice->row + row) * cols + col];
 }
 
 static void write_text(const char *path, const char *name, const char *text)
@@ -137,21 +137,21 @@ static void write_tokenizer(const char *path, int tokens)
 
 static void add_tensor(struct safetensors_tensor *list, int *count,
                        const char *name, enum safetensors_dtype dtype,
-                       const struct hf_piece *piece)
+                       const struct hf_slice *slice)
 {
     struct safetensors_tensor *t = &list[(*count)++];
     *t = (struct safetensors_tensor){ .name = name,
                                       .dtype = dtype,
-                                      .dims = piece->dims };
-    memcpy(t->shape, piece->shape, sizeof piece->shape);
+                                      .dims = slice->dims };
+    memcpy(t->shape, slice->shape, sizeof slice->shape);
 }
 
-/* A folder of the model, with its pieces in the order of their names. */
+/* A folder of the model, with its slices in the order of their names. */
 static void write_folder(const char *path, struct model *m, enum arch arch,
                          const struct other *other)
 {
     struct safetensors_tensor list[512];
-    const struct hf_piece *pieces[512];
+    const struct hf_slice *slices[512];
     struct safetensors_writer *writer = NULL;
     char *config = NULL;
     int count = 0;
@@ -164,29 +164,29 @@ static void write_folder(const char *path, struct model *m, enum arch arch,
     write_text(path, "config.json", config);
     write_tokenizer(path, other->tokens > 0 ? other->tokens : VOCAB);
     for (int i = 0; i < m->names->count; i++) {
-        const struct hf_piece *piece = &m->names->list[i];
-        if (other->missing != NULL && strcmp(piece->name, other->missing) == 0)
+        const struct hf_slice *slice = &m->names->list[i];
+        if (other->missing != NULL && strcmp(slice->name, other->missing) == 0)
             continue;
-        pieces[count] = piece;
-        add_tensor(list, &count, piece->name + prefix, dtype, piece);
+        slices[count] = slice;
+        add_tensor(list, &count, slice->name + prefix, dtype, slice);
         if (other->transposed_shape && i == 1) {
             list[1].shape[0] = 1;
-            list[1].shape[1] = piece_numel(piece);
+            list[1].shape[1] = slice_numel(slice);
             list[1].dims = 2;
         }
     }
     if (other->twice) {
-        pieces[count] = &m->names->list[0];
-        add_tensor(list, &count, ARCH_HF_HEAD, dtype, pieces[count]);
+        slices[count] = &m->names->list[0];
+        add_tensor(list, &count, ARCH_HF_HEAD, dtype, slices[count]);
     }
     if (other->extra != NULL) {
-        pieces[count] = &m->names->list[1];
-        add_tensor(list, &count, other->extra, dtype, pieces[count]);
+        slices[count] = &m->names->list[1];
+        add_tensor(list, &count, other->extra, dtype, slices[count]);
     }
     fixture_need(safetensors_writer_create(path, list, count, 40000, &writer));
     for (int t = 0; t < count; t++)
-        for (int64_t i = 0; i < piece_numel(pieces[t]); i++) {
-            float value = theirs(m, pieces[t], i);
+        for (int64_t i = 0; i < slice_numel(slices[t]); i++) {
+            float value = theirs(m, slices[t], i);
             value += other->head_differs && t == count - 1 && i == 7;
             fixture_need(safetensors_writer_append_f32(writer, &value, 1));
         }
@@ -219,7 +219,7 @@ static bool reads(struct weights *weights, const struct model *m)
 
 struct sunk {
     const struct model *m;
-    const struct hf_piece *piece;
+    const struct hf_slice *slice;
     int64_t at;
     bool same;
 };
@@ -229,12 +229,12 @@ static enum err sink(void *arg, const float *data, int64_t count)
     struct sunk *sunk = arg;
     for (int64_t i = 0; i < count; i++)
         sunk->same =
-            sunk->same && data[i] == theirs(sunk->m, sunk->piece, sunk->at + i);
+            sunk->same && data[i] == theirs(sunk->m, sunk->slice, sunk->at + i);
     sunk->at += count;
     return ERR_OK;
 }
 
-/* Cut again into the pieces of `names`. */
+/* Cut again into the slices of `names`. */
 static bool cuts(struct weights *weights, const struct model *m)
 {
     bool same = true;
@@ -242,8 +242,8 @@ static bool cuts(struct weights *weights, const struct model *m)
     for (int i = 0; i < m->names->count; i++) {
         struct sunk sunk = { m, &m->names->list[i], 0, true };
         fixture_need(
-            weights_cut(weights, m->params, sunk.piece, buffer, sink, &sunk));
-        same = same && sunk.same && sunk.at == piece_numel(sunk.piece);
+            weights_cut(weights, m->params, sunk.slice, buffer, sink, &sunk));
+        same = same && sunk.same && sunk.at == slice_numel(sunk.slice);
     }
     free(buffer);
     return same;
@@ -346,8 +346,8 @@ static void test_others(void)
             "a tokenizer with more tokens than the model");
 }
 
-/* The piece of this name. */
-static struct hf_piece *piece_of(const struct model *m, const char *name)
+/* The slice of this name. */
+static struct hf_slice *slice_of(const struct model *m, const char *name)
 {
     for (int i = 0; i < m->names->count; i++)
         if (strcmp(m->names->list[i].name, name) == 0)
@@ -386,13 +386,13 @@ static void test_our_names(void)
     const char *path = strdup(fixture_path(folder, "ours"));
     struct model m;
     hf_model(ARCH_LLAMA, &m);
-    snprintf(piece_of(&m, "model.norm.weight")->name, sizeof norm, "%s", norm);
+    snprintf(slice_of(&m, "model.norm.weight")->name, sizeof norm, "%s", norm);
     write_folder(path, &m, ARCH_LLAMA, &other);
     is_no_parameter(path, &m, norm, "norm_f.weight is [64] there, [64] in",
                     "a norm of a Llama under our name");
     free_model(&m);
     hf_model(ARCH_MPT, &m);
-    piece_of(&m, wte)->shape[0] = VOCAB - 8;
+    slice_of(&m, wte)->shape[0] = VOCAB - 8;
     write_folder(path, &m, ARCH_MPT, &other);
     is_no_parameter(path, &m, wte, "wte.weight is [40, 64] there, [48, 64] in",
                     "an embedding of too few rows");
@@ -421,10 +421,10 @@ static void write_keys(struct gguf_writer *writer, enum arch arch,
     fixture_need(gguf_writer_strings(writer, "tokenizer.ggml.merges", 0));
 }
 
-static enum gguf_blocks_type type_of(const struct hf_piece *piece,
+static enum gguf_blocks_type type_of(const struct hf_slice *slice,
                                      enum gguf_blocks_type type)
 {
-    return piece->dims == 1 ? GGUF_BLOCKS_F32 : type;
+    return slice->dims == 1 ? GGUF_BLOCKS_F32 : type;
 }
 
 /* Values become what the type can hold. */
@@ -436,23 +436,23 @@ static void write_gguf(const char *path, enum arch arch, struct model *m,
     fixture_need(gguf_writer_create(path, &writer));
     write_keys(writer, arch, m);
     for (int i = 0; i < m->names->count; i++) {
-        const struct hf_piece *piece = &m->names->list[i];
-        uint64_t dim[2] = { (uint64_t)piece->shape[piece->dims - 1],
-                            (uint64_t)piece->shape[0] };
-        fixture_need(gguf_writer_tensor(writer, piece->name,
-                                        type_of(piece, type), dim,
-                                        (unsigned)piece->dims));
+        const struct hf_slice *slice = &m->names->list[i];
+        uint64_t dim[2] = { (uint64_t)slice->shape[slice->dims - 1],
+                            (uint64_t)slice->shape[0] };
+        fixture_need(gguf_writer_tensor(writer, slice->name,
+                                        type_of(slice, type), dim,
+                                        (unsigned)slice->dims));
     }
     for (int i = 0; i < m->names->count; i++) {
-        const struct hf_piece *piece = &m->names->list[i];
+        const struct hf_slice *slice = &m->names->list[i];
         const struct gguf_blocks_layout *layout =
-            gguf_blocks_layout(type_of(piece, type));
-        for (int64_t at = 0; at < piece_numel(piece); at += layout->numbers) {
+            gguf_blocks_layout(type_of(slice, type));
+        for (int64_t at = 0; at < slice_numel(slice); at += layout->numbers) {
             float numbers[GGUF_BLOCKS_NUMBERS_MAX];
             char block[4 * GGUF_BLOCKS_NUMBERS_MAX];
             for (unsigned n = 0; n < layout->numbers; n++)
-                numbers[n] = theirs(m, piece, at + n);
-            gguf_blocks_write(type_of(piece, type), numbers, 1, block);
+                numbers[n] = theirs(m, slice, at + n);
+            gguf_blocks_write(type_of(slice, type), numbers, 1, block);
             fixture_need(gguf_writer_data(writer, block, layout->bytes));
         }
     }
@@ -529,7 +529,7 @@ static void test_our_names_in_gguf(void)
     make_values(&m);
     fixture_need(hf_names_create(arch_rows[ARCH_LLAMA].gguf, &m.config,
                                  m.params, VOCAB, &m.names));
-    snprintf(piece_of(&m, "output_norm.weight")->name, sizeof norm, "%s", norm);
+    snprintf(slice_of(&m, "output_norm.weight")->name, sizeof norm, "%s", norm);
     write_gguf(path, ARCH_LLAMA, &m, GGUF_BLOCKS_F32);
     is_no_parameter(path, &m, norm, "norm_f.weight is [64] there, [64] in",
                     "a norm of a GGUF file under our name");

@@ -1,4 +1,4 @@
-/* Parameters that a source has as pieces, each a tensor of its own
+/* Parameters that a source has as slices, each a tensor of its own
  * (hf_names.h): what is the same for a Hugging Face folder and a GGUF file. */
 #pragma once
 
@@ -6,7 +6,7 @@
 #include "src/formats/weights_impl.h"
 
 /* The tensors of a file or folder, by numbers. */
-struct weights_pieces_file {
+struct weights_slices_file {
     void *arg;
     int count;
     /* Name and shape; dims is 0 where it has neither one nor two. */
@@ -19,19 +19,19 @@ struct weights_pieces_file {
                      float *out);
 };
 
-struct weights_pieces;
+struct weights_slices;
 
-/* Lists the parameters that are there whole, each piece in its shape, and under
+/* Lists the parameters that are there whole, each slice in its shape, and under
  * their own names, as others, all tensors left that are no buffers. `params`
  * and `names` are borrowed; the list is the source's, whose close() frees
  * it. */
-enum err weights_pieces_create(const struct weights_pieces_file *file,
+enum err weights_slices_create(const struct weights_slices_file *file,
                                const struct params *params,
                                const struct hf_names *names,
                                struct weights_source *source,
-                               struct weights_pieces **out);
-void weights_pieces_destroy(struct weights_pieces *pieces);
+                               struct weights_slices **out);
+void weights_slices_destroy(struct weights_slices *slices);
 
 /* As weights_ops.read; ERR_DATA where the tensor is another. Any thread may. */
-enum err weights_pieces_read(const struct weights_pieces *pieces, int index,
+enum err weights_slices_read(const struct weights_slices *slices, int index,
                              int64_t begin, int64_t end, float *out);

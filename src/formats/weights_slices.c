@@ -1,16 +1,16 @@
-/* Puts parameters together from the pieces in which a source has them: rows one
+/* Puts parameters together from the slices in which a source has them: rows one
  * after the other, transposed, or in the order of rotary pairs.
  *
- * The list is made once. A parameter whose pieces are all there in their shapes
- * is listed as one; any tensor that is no piece of such a parameter is listed
+ * The list is made once. A parameter whose slices are all there in their shapes
+ * is listed as one; any tensor that is no slice of such a parameter is listed
  * under its own name as another, unless it is a buffer that old files have. So
- * a parameter that lacks a piece shows up twice in what does not match: as
- * missing, and by the pieces that it has.
+ * a parameter that lacks a slice shows up twice in what does not match: as
+ * missing, and by the slices that it has.
  *
- * Reading cuts what is wanted by pieces. A transposed piece is read in strips
+ * Reading cuts what is wanted by slices. A transposed slice is read in strips
  * of few columns and many rows, in runs along the file's order, for a single
  * column of floats would be a read of four bytes for each. */
-#include "src/formats/weights_pieces.h"
+#include "src/formats/weights_slices.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -20,41 +20,41 @@
 #include "src/base/new.h"
 #include "src/formats/gguf/gguf.h"
 
-/* A transposed piece is read strip by strip: so many of our columns, each
+/* A transposed slice is read strip by strip: so many of our columns, each
  * a run of the file, of so many rows. */
 #define STRIP_COLS 16
 #define STRIP_ROWS 1024
 
-struct weights_pieces {
-    struct weights_pieces_file file;
+struct weights_slices {
+    struct weights_slices_file file;
     const struct params *params;
     const struct hf_names *names;
-    int *tensors; /* of each piece */
-    int *first;   /* piece of each parameter that is listed */
+    int *tensors; /* of each slice */
+    int *first;   /* slice of each parameter that is listed */
 };
 
 /* --- the list --- */
 
-/* The piece's tensor, if it has its shape; -1. */
-static int find_piece(const struct weights_pieces *p,
-                      const struct hf_piece *piece)
+/* The slice's tensor, if it has its shape; -1. */
+static int find_slice(const struct weights_slices *p,
+                      const struct hf_slice *slice)
 {
     struct weights_tensor tensor;
-    int found = p->file.find(p->file.arg, piece->name);
+    int found = p->file.find(p->file.arg, slice->name);
     if (found < 0)
         return -1;
     p->file.at(p->file.arg, found, &tensor);
-    bool same = tensor.dims == piece->dims &&
-                tensor.shape[0] == piece->shape[0] &&
-                (piece->dims < 2 || tensor.shape[1] == piece->shape[1]);
+    bool same = tensor.dims == slice->dims &&
+                tensor.shape[0] == slice->shape[0] &&
+                (slice->dims < 2 || tensor.shape[1] == slice->shape[1]);
     return same ? found : -1;
 }
 
-/* Lists a parameter of pieces [first, end) if all of them are there. */
-static void list_param(struct weights_pieces *p, int first, int end,
+/* Lists a parameter of slices [first, end) if all of them are there. */
+static void list_param(struct weights_slices *p, int first, int end,
                        struct weights_source *source, bool *used)
 {
-    const struct hf_piece *last = &p->names->list[end - 1];
+    const struct hf_slice *last = &p->names->list[end - 1];
     const struct param *param = &p->params->list[last->param];
     struct weights_tensor *tensor = &source->list[source->count];
     for (int i = first; i < end; i++)
@@ -69,7 +69,7 @@ static void list_param(struct weights_pieces *p, int first, int end,
     p->first[source->count++] = first;
 }
 
-static void list_others(struct weights_pieces *p, struct weights_source *source,
+static void list_others(struct weights_slices *p, struct weights_source *source,
                         const bool *used)
 {
     for (int t = 0; t < p->file.count; t++) {
@@ -83,7 +83,7 @@ static void list_others(struct weights_pieces *p, struct weights_source *source,
     }
 }
 
-static enum err make_list(struct weights_pieces *p,
+static enum err make_list(struct weights_slices *p,
                           struct weights_source *source)
 {
     const struct hf_names *names = p->names;
@@ -94,8 +94,8 @@ static enum err make_list(struct weights_pieces *p,
     TRY(new_zeroed(&p->tensors, (size_t)names->count + 1));
     TRY(new_zeroed(&used, (size_t)p->file.count + 1));
     for (int i = 0; i < names->count; i++)
-        p->tensors[i] = find_piece(p, &names->list[i]);
-    /* pieces of one parameter follow each other */
+        p->tensors[i] = find_slice(p, &names->list[i]);
+    /* slices of one parameter follow each other */
     for (int i = 0, end; i < names->count; i = end) {
         end = i;
         while (end < names->count &&
@@ -108,13 +108,13 @@ static enum err make_list(struct weights_pieces *p,
     return ERR_OK;
 }
 
-enum err weights_pieces_create(const struct weights_pieces_file *file,
+enum err weights_slices_create(const struct weights_slices_file *file,
                                const struct params *params,
                                const struct hf_names *names,
                                struct weights_source *source,
-                               struct weights_pieces **out)
+                               struct weights_slices **out)
 {
-    struct weights_pieces *p = NULL;
+    struct weights_slices *p = NULL;
     TRY(new_zeroed(&p, 1));
     p->file = *file;
     p->params = params;
@@ -123,25 +123,25 @@ enum err weights_pieces_create(const struct weights_pieces_file *file,
     if (rc == ERR_OK)
         *out = p;
     else
-        weights_pieces_destroy(p);
+        weights_slices_destroy(p);
     return rc;
 }
 
-void weights_pieces_destroy(struct weights_pieces *pieces)
+void weights_slices_destroy(struct weights_slices *slices)
 {
-    if (pieces == NULL)
+    if (slices == NULL)
         return;
-    free(pieces->first);
-    free(pieces->tensors);
-    free(pieces);
+    free(slices->first);
+    free(slices->tensors);
+    free(slices);
 }
 
 /* --- reading --- */
 
-/* What is wanted of one piece, in elements counted from the piece's first, as
+/* What is wanted of one slice, in elements counted from the slice's first, as
  * we have them. */
 struct want {
-    const struct hf_piece *piece;
+    const struct hf_slice *slice;
     int tensor;
     int64_t cols;
     int64_t begin, end;
@@ -149,7 +149,7 @@ struct want {
 };
 
 /* Theirs is [cols, rows]: of each of our columns a run of rows. */
-static enum err read_strip(const struct weights_pieces *p,
+static enum err read_strip(const struct weights_slices *p,
                            const struct want *want, int64_t col, int64_t cols,
                            int64_t row, int64_t rows)
 {
@@ -157,7 +157,7 @@ static enum err read_strip(const struct weights_pieces *p,
     assert(cols <= STRIP_COLS && rows <= STRIP_ROWS);
     for (int64_t c = 0; c < cols; c++)
         TRY(p->file.read(p->file.arg, want->tensor,
-                         (col + c) * want->piece->rows + row, rows,
+                         (col + c) * want->slice->rows + row, rows,
                          strip + c * rows));
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++) {
@@ -168,7 +168,7 @@ static enum err read_strip(const struct weights_pieces *p,
     return ERR_OK;
 }
 
-static enum err read_transposed(const struct weights_pieces *p,
+static enum err read_transposed(const struct weights_slices *p,
                                 const struct want *want)
 {
     int64_t last = (want->end - 1) / want->cols + 1;
@@ -185,10 +185,10 @@ static enum err read_transposed(const struct weights_pieces *p,
 }
 
 /* Row by row, from where the pairs' order has it. */
-static enum err read_pairs(const struct weights_pieces *p,
+static enum err read_pairs(const struct weights_slices *p,
                            const struct want *want)
 {
-    int64_t head = want->piece->pairs;
+    int64_t head = want->slice->pairs;
     for (int64_t at = want->begin; at < want->end;) {
         int64_t row = at / want->cols;
         int64_t end = (row + 1) * want->cols;
@@ -203,45 +203,45 @@ static enum err read_pairs(const struct weights_pieces *p,
     return ERR_OK;
 }
 
-static enum err read_want(const struct weights_pieces *p,
+static enum err read_want(const struct weights_slices *p,
                           const struct want *want)
 {
-    if (want->piece->transposed)
+    if (want->slice->transposed)
         return read_transposed(p, want);
-    if (want->piece->pairs > 0)
+    if (want->slice->pairs > 0)
         return read_pairs(p, want);
     return p->file.read(p->file.arg, want->tensor, want->begin,
                         want->end - want->begin, want->out);
 }
 
-enum err weights_pieces_read(const struct weights_pieces *pieces, int index,
+enum err weights_slices_read(const struct weights_slices *slices, int index,
                              int64_t begin, int64_t end, float *out)
 {
     assert(index >= 0 && begin >= 0 && begin < end);
-    const struct hf_names *names = pieces->names;
-    int first = pieces->first[index];
+    const struct hf_names *names = slices->names;
+    int first = slices->first[index];
     if (first < 0)
         return err_set(ERR_DATA,
                        "tensor %d of the model is none of its parameters and "
                        "can't be read as one",
                        index);
     int param = names->list[first].param;
-    const struct param *ours = &pieces->params->list[param];
+    const struct param *ours = &slices->params->list[param];
     int64_t cols = ours->dims == 2 ? ours->shape[1] : 1;
     for (int i = first; i < names->count && names->list[i].param == param;
          i++) {
-        const struct hf_piece *piece = &names->list[i];
-        int64_t from = piece->row * cols;
-        int64_t to = from + piece->rows * cols;
+        const struct hf_slice *slice = &names->list[i];
+        int64_t from = slice->row * cols;
+        int64_t to = from + slice->rows * cols;
         int64_t low = begin > from ? begin : from;
         int64_t high = end < to ? end : to;
         if (low >= high)
             continue;
         struct want want = {
-            piece,      pieces->tensors[i], cols,
+            slice,      slices->tensors[i], cols,
             low - from, high - from,        out + (low - begin),
         };
-        TRY(read_want(pieces, &want));
+        TRY(read_want(slices, &want));
     }
     return ERR_OK;
 }
