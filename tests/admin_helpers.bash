@@ -8,6 +8,19 @@
 JOBS=${TESSERA_JOBS:-$BATS_TEST_DIRNAME/../jobs}
 BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
 
+# check_stands_in FOLDER FILE: FILE in place of node-health, which may be running,
+# but for drains, where node-health.real goes on
+check_stands_in() {
+    cp "$2" "$1/check" && chmod 755 "$1/check"
+    cat >"$1/.new" <<'END'
+#!/bin/bash
+[[ ${1-} != --drain=* ]] || exec "${0%/*}/node-health.real" "$@"
+exec "${0%/*}/check" "$@"
+END
+    chmod 755 "$1/.new"
+    mv -f "$1/.new" "$1/node-health"
+}
+
 # node_install: makes $NODE
 node_install() {
     NODE=$(mktemp -d "${TMPDIR:-/tmp}/tessera-admin.XXXXXX")
@@ -16,7 +29,9 @@ node_install() {
     cp "$JOBS/prolog" "$JOBS/epilog" "$NODE/libexec/tessera"
     cp "$JOBS/lib/admin.sh" "$NODE/libexec/tessera/lib"
     cp "$JOBS/lib/node_check.sh" "$NODE"
-    install_check "$BIN/../libexec/node-health"
+    cp "$BIN/../libexec/node-health" "$NODE/libexec/tessera/node-health"
+    cp "$BIN/../libexec/node-health" "$NODE/libexec/tessera/node-health.real"
+    ln -s ../libexec/tessera/node-health "$NODE/bin/tessera-health"
     cp "$JOBS/tessera.conf" "$NODE/etc"
     LOG=$NODE/log
     configure TESSERA_ENFORCE=1
@@ -35,10 +50,7 @@ configure() { # LINE
 }
 
 install_check() { # FILE
-    cp "$1" "$NODE/libexec/tessera/.new"
-    chmod 755 "$NODE/libexec/tessera/.new"
-    mv -f "$NODE/libexec/tessera/.new" "$NODE/libexec/tessera/node-health"
-    ln -sf ../libexec/tessera/node-health "$NODE/bin/tessera-health"
+    check_stands_in "$NODE/libexec/tessera" "$1"
 }
 
 # check_says CODE-OF-EXIT JSON [WORDS ON STDERR]
@@ -74,7 +86,13 @@ cd "${0%/*}/../cluster" || exit 1
 echo >>../sinfo.calls
 for node in n*; do
     IFS='|' read -r state time reason <"$node"
-    echo "$node|$time|$reason"
+    case $state in
+    *DRAIN*) state=drained ;;
+    DOWN*) state=down ;;
+    *FAIL*) state=fail ;;
+    *) state=idle ;;
+    esac
+    echo "$node|$state|all"
 done
 END
     cat >"$NODE/slurm/squeue" <<'END'
@@ -92,16 +110,21 @@ flock 9
 case $* in
 "-o show node "*)
     IFS='|' read -r state time reason <"$4"
-    echo "NodeName=$4 Gres=$(cat ../gres 2>/dev/null) State=$state Reason=$reason"
+    echo "NodeName=$4 Gres=$(cat ../gres 2>/dev/null) State=$state Partitions=all Reason=$reason"
     ;;
 "create reservation reservationname="*)
     set -- "${3#*=}"
-    mkdir "lock.$1" 2>/dev/null && exit 0
+    [ -e "res.$1" ] || { TZ=UTC date +%FT%T >"res.$1" && exit 0; }
     echo "Error creating the reservation: Duplicate reservation name" >&2
     exit 1
     ;;
-"delete reservationname="*) rmdir "lock.${2#*=}" ;;
-"-o show reservation "*) [ -d "lock.$4" ] && echo "ReservationName=$4" ;;
+"delete reservationname="*) rm "res.${2#*=}" ;;
+"-o show reservation")
+    for res in res.*; do
+        [ -e "$res" ] || { echo "No reservations in the system" && exit 0; }
+        echo "ReservationName=${res#res.} StartTime=$(cat "$res") Nodes=n1"
+    done
+    ;;
 "update nodename="*state=drain*)
     for word in "$@"; do
         case $word in

@@ -34,28 +34,48 @@ teardown() {
     [ "$(grep -c ' drained: ' "$LOG")" -ge "$(drained)" ]
     [ "$(grep -Ec ' (not drained|drained): |not drained: ' "$LOG")" -eq 20 ]
     grep ' not drained: .*the limit is 2' "$LOG"
-}
-
-@test "who waits for the lock asks slurmctld little" {
-    bad_with SHM_FULL
-    mkdir "$NODE/cluster/lock.tessera-drain"
-    (sleep 5.5 && rmdir "$NODE/cluster/lock.tessera-drain") &
-    as_slurmd epilog n1
-    wait
-    [ "$(drained)" -eq 1 ]
+    # who was refused tells the others, so not each of them lists all nodes
     wc -l "$NODE/sinfo.calls"
     [ "$(wc -l <"$NODE/sinfo.calls")" -le 6 ]
 }
 
-@test "drains by Slurm itself count" {
-    configure TESSERA_DRAIN_PERCENT=10
-    echo "IDLE+DRAIN|2026-11-22T10:00:00|Prolog error" >"$NODE/cluster/n2"
-    echo "IDLE+DRAIN|2026-11-22T10:00:00|Epilog error" >"$NODE/cluster/n3"
-    echo "IDLE+DRAIN|2026-11-22T10:00:00|fan is loud" >"$NODE/cluster/n4"
+@test "who waits for the lock asks slurmctld little" {
+    bad_with SHM_FULL
+    TZ=UTC date +%FT%T >"$NODE/cluster/res.tessera-drain"
+    (sleep 5.5 && rm "$NODE/cluster/res.tessera-drain") &
+    as_slurmd epilog n1
+    wait
+    [ "$(drained)" -eq 1 ]
+    [ "$(wc -l <"$NODE/sinfo.calls")" -eq 1 ]
+}
+
+@test "whatever is out of service counts, whoever took it out" {
+    configure TESSERA_DRAIN_PERCENT=40
+    for node in n{2..6}; do
+        echo "IDLE+DRAIN|2026-11-22T10:00:00|Kill task failed" \
+            >"$NODE/cluster/$node"
+    done
+    echo "DOWN*|2026-11-22T10:00:00|Not responding" >"$NODE/cluster/n7"
+    echo "IDLE+FAIL|2026-11-22T10:00:00|fan is loud" >"$NODE/cluster/n8"
+    echo "IDLE+DRAIN|2026-11-22T10:00:00|Epilog error" >"$NODE/cluster/n9"
     bad_with SHM_FULL
     as_slurmd epilog n1
-    [ "$(drained)" -eq 3 ]
-    grep 'not drained: 2 of 20 nodes are drained' "$LOG"
+    [ "$(drained)" -eq 6 ]
+    grep 'not drained: 8 of 20 nodes are out of service, the limit is 8' "$LOG"
+}
+
+@test "a partition has a floor of its own" {
+    configure TESSERA_DRAIN_PERCENT=30
+    sed -i 's/echo "$node|$state|all"/&; case $node in n[1-4]) echo "$node|$state|small" ;; esac/' \
+        "$NODE/slurm/sinfo"
+    sed -i 's/Partitions=all/Partitions=all,small/' "$NODE/slurm/scontrol"
+    bad_with SHM_FULL
+    for node in n1 n2 n3 n4; do
+        as_slurmd epilog "$node"
+    done
+    [ "$(drained)" -eq 1 ]
+    grep 'n2 .* not drained: 1 of 4 nodes of small are out of service, the limit is 1' "$LOG"
+    grep 'n3 .* not drained: as many nodes as may be are out of service in small' "$LOG"
 }
 
 @test "a setting that is wrong drains nothing, and is said" {
@@ -77,20 +97,30 @@ teardown() {
     [ "$status" -eq 1 ]
 }
 
-@test "many drains of one kind in a short time stop the next" {
+@test "many drains of one kind latch it until an administrator says so" {
     configure TESSERA_DRAIN_PERCENT=100
-    configure TESSERA_STORM_NODES=2
     echo "IDLE+DRAIN|2020-11-22T10:00:00|tessera: SHM_FULL long ago" \
         >"$NODE/cluster/n9"
+    TZ=UTC date +%FT%T >"$NODE/cluster/res.tessera-drained.1000000000.SHM_FULL.n9"
     bad_with SHM_FULL
-    for node in n1 n2 n3; do
-        as_slurmd epilog $node
+    for node in n{1..8}; do
+        run as_slurmd prolog $node
+        echo "IDLE|Unknown|none" >"$NODE/cluster/$node" # somebody undrains it
     done
-    [ "$(drained)" -eq 3 ]
-    grep 'n3 .*2 nodes were drained for the same within 600 s' "$LOG"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c ' drained: tessera: SHM_FULL' "$LOG")" -eq 5 ]
+    grep 'n6 .*5 nodes were drained for the same within 600 s' "$LOG"
+    [ "$(grep -c 'until an administrator deletes the reservation tessera-latched.SHM_FULL' "$LOG")" -eq 2 ]
+    # what is older than the window is not kept
+    [ ! -e "$NODE/cluster/res.tessera-drained.1000000000.SHM_FULL.n9" ]
     bad_with GPU_ECC
-    as_slurmd epilog n3
-    [ "$(drained)" -eq 4 ]
+    run as_slurmd prolog n9
+    run as_slurmd prolog n10
+    [ "$status" -eq 1 ]
+    rm "$NODE"/cluster/res.tessera-{latched.SHM_FULL,drained.*}
+    bad_with SHM_FULL
+    run as_slurmd prolog n11
+    [ "$status" -eq 1 ]
 }
 
 @test "a node that saves power is in service, one that fails is not" {
@@ -121,7 +151,7 @@ teardown() {
         [ "$status" -eq 0 ]
         mv "$NODE/slurm/$program.real" "$NODE/slurm/$program"
     done
-    sed -i '/^set -- /d; s/mkdir "lock[^|]*/false/; s/Duplicate.*name/Access denied/' \
+    sed -i 's/\[ -e "res.$1" \] ||.*/false/; s/Duplicate.*name/Access denied/' \
         "$NODE/slurm/scontrol"
     run as_slurmd prolog n1
     [ "$status" -eq 0 ]

@@ -5,13 +5,15 @@
 # prolog and epilog are called as slurmd does it.
 
 load slurm_helpers
+load admin_helpers
 
 setup_file() {
     load slurm_helpers
     "$CLUSTER" possible || return 0
     cluster_start 6
     cp "$TESSERA_INSTALL/etc/tessera.conf" "$DIR/tessera.conf"
-    cp "$TESSERA_INSTALL/libexec/tessera/node-health" "$DIR/node-health"
+    cp "$TESSERA_INSTALL/libexec/tessera/node-health" \
+        "$TESSERA_INSTALL/libexec/tessera/node-health.real"
 }
 
 teardown_file() {
@@ -29,7 +31,8 @@ teardown() {
     [ -n "${home:-}" ] || return 0
     cat "$log"
     cp "$DIR/tessera.conf" "$TESSERA_INSTALL/etc/tessera.conf"
-    install_check "$DIR/node-health"
+    install_check "$TESSERA_INSTALL/libexec/tessera/node-health.real"
+    forget_drains
     for node in n{1..6}; do
         "$CLUSTER" full "$node" undo
         node_state_is "$node" IDLE ||
@@ -38,12 +41,18 @@ teardown() {
     done
 }
 
-# Replaces the program, which may be running.
 install_check() { # FILE
-    cp "$1" "$TESSERA_INSTALL/libexec/tessera/.new"
-    chmod 755 "$TESSERA_INSTALL/libexec/tessera/.new"
-    mv -f "$TESSERA_INSTALL/libexec/tessera/.new" \
-        "$TESSERA_INSTALL/libexec/tessera/node-health"
+    check_stands_in "$TESSERA_INSTALL/libexec/tessera" "$1"
+}
+
+# What decisions have left in slurmctld, so that each test has its own.
+forget_drains() {
+    "$CLUSTER" exec scontrol -o show reservation |
+        sed -n 's/^ReservationName=\(tessera-[^ ]*\) .*/\1/p' |
+        while read -r name; do
+            "$CLUSTER" exec --root scontrol delete "reservationname=$name" \
+                </dev/null || true # a minute's may just have gone
+        done
 }
 
 configure() { # LINE
@@ -194,8 +203,8 @@ drained_by_user() {
     [ "$status" -eq 0 ]
     # the lock, which is gone by itself where its end found no answer
     unlocked() {
-        [ "$("$CLUSTER" exec scontrol show reservation)" = \
-            "No reservations in the system" ]
+        ! "$CLUSTER" exec scontrol show reservation |
+            grep 'ReservationName=tessera-drain '
     }
     within 180 unlocked
 }

@@ -130,7 +130,7 @@ static void test_squeue(void)
           "echo 7 RUNNING",
           -1, SLURM_JOB_RUNNING },
         { "more than can be read",
-          "i=9; while [ $i -lt 40000 ]; do echo $i RUNNING; i=$((i+1)); done",
+          "yes 12345 RUNNING | head -c 20000000",
           -1, SLURM_JOB_UNKNOWN },
     };
     setenv("SLURM_CLUSTERS", "other", 1);

@@ -273,6 +273,9 @@ coverage: ## lines and branches that tests reach, by folder, and what none does 
 coverage-run: $(if $(filter tests/%,$(COVERED)),all tests tiny-data) $(filter $(B)/%,$(COVERED))
 	TESSERA_BIN=$(abspath $(B)/bin) tests/coverage $(B) prove --timer $(LANES) $(COVERED)
 
+simulate: $(B)/tests/test_drain_histories ## nodes that drain themselves, 10^5 seeded histories (SEEDS=N; SEED=N: one, step by step)
+	$< $(if $(SEED),--seed $(SEED),$(or $(SEEDS),100000))
+
 # FUZZ="NAME..." only these; see tests/fuzz/run
 FUZZ ?= $(FUZZERS)
 fuzz: ## fuzzers of what reads data, 10^7 executions each (FUZZ_RUNS, FUZZ_SECONDS, FUZZ=NAME)

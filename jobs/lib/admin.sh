@@ -10,16 +10,9 @@ inherited=${PATH:-}
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
 readonly END_S=45 LOG_S=6 CLEAN_S=15
-# Whatever is drained by us starts like this; any other reason is someone else's
-# and stays.
-readonly OURS='tessera: '
-# Slurm drains on its own when a prolog or epilog fails: those count as well.
-readonly COUNTED='^(tessera: |Prolog |Epilog )'
 # The log begins anew at the first size, but once a day only and, where much is
 # written, at the second: who fills it does not push out what others need to see.
 readonly LOG_BYTES=1048576 LOG_BYTES_MAX=16777216 DECISION_S=4
-# One name for the whole cluster: slurmctld makes a reservation only once.
-readonly LOCK=tessera-drain LOCK_S=15 SPREAD_TENTHS=50
 end_s=$((SECONDS + END_S))
 log_left_s=$LOG_S logger=1 log_is_new=1
 
@@ -419,162 +412,31 @@ as_user()
 
 # --- draining -----------------------------------------------------------------
 
-# May one more node be drained, for this reason? Sets why to why not, and nodes
-# to how many the cluster has. Too many are no faults of nodes but of what they
-# share; nor are many of one kind in a short time.
-breaker()
-{
-    local since counted
-    nodes=0
-    bounded 5 sinfo -h -N -o '%N|%H|%E'
-    if [ "$rc" -ne 0 ] || [ -z "$out" ]; then
-        why="sinfo does not answer: $out"
-        return
-    fi
-    since=$(date -d "-$TESSERA_STORM_S seconds" +%FT%T)
-    counted=$(printf '%s\n' "$out" | sort -u | awk -F'|' -v percent="$TESSERA_DRAIN_PERCENT" \
-        -v counted="$COUNTED" -v code="$1" -v since="$since" \
-        -v storm="$TESSERA_STORM_NODES" -v storm_s="$TESSERA_STORM_S" '
-        $1 == "" || seen[$1]++ { next }
-        {
-            all++
-            reason = substr($0, length($1) + length($2) + 3)
-            if (reason ~ counted)
-                ours++
-            if (index(reason " ", code " ") == 1 && $2 >= since &&
-                $2 ~ /^[0-9]/)
-                same++
-        }
-        END {
-            printf "%d ", all
-            max = int(all * percent / 100)
-            if (max < 1)
-                max = 1
-            if (ours + 0 >= max)
-                printf "%d of %d nodes are drained by tessera, prolog or " \
-                    "epilog, the limit is %d\n", ours, all, max
-            else if (storm > 0 && same + 0 >= storm)
-                printf "%d nodes were drained for the same within %d s: " \
-                    "look at what they share\n", same, storm_s
-        }')
-    nodes=${counted%% *} why=${counted#* }
-}
-
-# pause TENTHS: a random part of so many tenths of a second, if there is time.
-pause()
-{
-    local tenths=$((RANDOM % $1 + 1))
-    [ $((SECONDS + tenths / 10 + 10)) -gt "$end_s" ] ||
-        sleep "$((tenths / 10)).$((tenths % 10))"
-}
-
-# Takes the lock of the whole cluster: a reservation of this node, which is gone
-# by itself after a minute. Sets why to why not. slurmctld may have a thousand of
-# us, for whom counting is the most work: that is done every third time, and the
-# larger the cluster, the less often anyone asks.
-lock()
-{
-    local until_s=$((SECONDS + LOCK_S)) tries tenths=$((10 + nodes / 20))
-    [ "$tenths" -le "$SPREAD_TENTHS" ] || tenths=$SPREAD_TENTHS
-    for tries in {1..30}; do
-        bounded 5 scontrol create reservation "reservationname=$LOCK" \
-            "nodes=$SLURMD_NODENAME" starttime=now duration=1 users=root \
-            flags=IGNORE_JOBS,OVERLAP
-        why=
-        [ "$rc" -ne 0 ] || return
-        why=${out:-no answer}
-        if [[ ${why,,} != *duplicate* ]]; then
-            bounded 5 scontrol -o show reservation "$LOCK"
-            [ "$rc" -eq 0 ] || {
-                why="no lock: $why"
-                return
-            }
-        fi
-        pause "$tenths"
-        why=
-        [ $((tries % 3)) -ne 0 ] || breaker "$1"
-        [ -z "$why" ] || return
-        why="other nodes are being drained just now"
-        [ "$SECONDS" -lt "$until_s" ] || return
-    done
-}
-
-# Whether the node is in service; else says why it is left alone. Sets $left to
-# 0 if it takes no jobs already.
-in_service()
-{
-    local state why
-    left=1
-    bounded 5 scontrol -o show node "$SLURMD_NODENAME"
-    if [ "$rc" -ne 0 ] || [[ ! $out =~ \ State=([^\ ]*) ]]; then
-        decide "state unknown, not drained: $1: ${out:0:200}"
-        return 1
-    fi
-    state=${BASH_REMATCH[1]}
-    # words with + between them; POWER_DOWN and its kind take no node out
-    case +$state in
-    +DOWN* | *+DRAIN* | *+FAIL*)
-        [[ $out =~ \ Reason=(.*)$ ]]
-        why=${BASH_REMATCH[1]:-no reason}
-        decide "is $state already (${why%%$'\n'*}), left so: $1"
-        # A dry run refuses no job.
-        left=$((1 - TESSERA_ENFORCE))
-        return 1
-        ;;
-    esac
-}
-
-# drain TEXT: TEXT may have our prefix already. Returns 0 if the node is drained
-# afterwards, by us or by anyone, and this is no dry run.
+# drain TEXT: whether it may be drained, and the way there, is decided in
+# src/control/drain.h. Returns 0 if the node takes no jobs afterwards, whoever
+# drained it, and this is no dry run.
 drain()
 {
-    local reason code why nodes left
-    reason=$(printf '%s' "$OURS${1#"$OURS"}" | tr -dc '[:print:]' |
-        tr -d "\"'" | cut -c 1-150)
-    code=${reason#"$OURS"}
-    code=$OURS${code%% *}
-    if [ -n "$wrong" ]; then
-        decide "not drained, because of wrong settings:$wrong $reason"
-        return 1
-    fi
-    in_service "$reason" || return "$left"
-    # Where others are at it, it is known soon whether one more may be drained.
-    bounded 5 scontrol -o show reservation "$LOCK"
-    [ "$rc" -ne 0 ] || pause "$SPREAD_TENTHS"
-    breaker "$code"
-    if [ -z "$why" ] && [ "$TESSERA_ENFORCE" != 1 ]; then
-        decide "dry run, would drain: $reason"
-        return 1
-    fi
-    [ -n "$why" ] || lock "$code"
-    if [ -n "$why" ]; then
-        decide "not drained: $why: $reason"
-        return 1
-    fi
-    drain_locked "$reason" "$code"
-    left=$?
-    # What slurmctld did not answer it may still do: the lock stays its minute.
-    [ "$left" -eq 124 ] && return 1
-    bounded 5 scontrol delete "reservationname=$LOCK"
-    return "$left"
-}
-
-# With the lock nobody else counts, but an administrator may have come.
-drain_locked()
-{
-    local why nodes left
-    in_service "$1" || return "$left"
-    breaker "$2"
-    if [ -n "$why" ]; then
-        decide "not drained: $why: $1"
-        return 1
-    fi
-    bounded 5 scontrol update "nodename=$SLURMD_NODENAME" state=drain \
-        "reason=$1"
-    if [ "$rc" -ne 0 ]; then
-        decide "scontrol failed, not drained: $1: $out"
-        [ "$rc" -eq 124 ] && return 124
-        return 1
-    fi
-    decide "drained: $1"
+    local line said=0 left_s=$((end_s - SECONDS - 2)) options=() answers child
+    [ "$TESSERA_ENFORCE" != 1 ] || options+=(--enforce)
+    [ -z "$wrong" ] || options+=("--wrong=$wrong")
+    [ "$left_s" -ge 5 ] || left_s=5
+    # who may hang has no stderr of ours, see bounded
+    exec {answers}< <(
+        exec 2>&1 timeout --kill-after=1 "$left_s" "$here/node-health" \
+            --drain="$1" --node="$SLURMD_NODENAME" "${options[@]}" \
+            --percent="$TESSERA_DRAIN_PERCENT" --storm="$TESSERA_STORM_S" \
+            --storm-nodes="$TESSERA_STORM_NODES" --within=$((left_s - 1)) \
+            </dev/null
+    )
+    child=$!
+    while IFS= read -r -u "$answers" -t $((left_s + 2)) line; do
+        decide "$line"
+        said=1
+    done
+    exec {answers}<&-
+    wait "$child"
+    rc=$?
+    [ "$said" = 1 ] || decide "not drained, no answer (code $rc): $1"
+    return "$rc"
 }

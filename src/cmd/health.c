@@ -10,7 +10,11 @@
 #include "src/base/output.h"
 #include "src/base/settings/options.h"
 #include "src/cmd/health_args.h"
-#ifndef HEALTH_NODE
+#ifdef HEALTH_NODE
+#include "src/base/clock.h"
+#include "src/base/rng.h"
+#include "src/job/node_drain.h"
+#else
 #include "kernels/kernels.h"
 #endif
 
@@ -41,6 +45,24 @@ static const struct options_row rows[] = {
 #ifndef HEALTH_NODE
     OPTION_FLAG(struct health_args, pairs, "pairs",
                 "of a job's ranks, one on each node: exchanges by twos"),
+#else
+    OPTION_TEXT(struct health_args, drain, "drain", "REASON",
+                "check nothing: drain this node, if the limits allow it"),
+    OPTION_TEXT(struct health_args, node, "node", "NAME",
+                "of --drain: the node, as Slurm calls it"),
+    OPTION_FLAG(struct health_args, enforce, "enforce",
+                "of --drain: else only say what would be done"),
+    OPTION_TEXT(struct health_args, wrong, "wrong", "TEXT",
+                "of --drain: which settings are wrong, so nothing is drained"),
+    OPTION_WHOLE(struct health_args, percent, "percent", "N", 1, 100,
+                 "of --drain: nodes that may be out of service (default 10)"),
+    OPTION_WHOLE(
+        struct health_args, storm_nodes, "storm-nodes", "N", 0, 100000,
+        "of --drain: for one code, more latch it (default 5; 0: none)"),
+    OPTION_REAL(struct health_args, storm_s, "storm", "S", 0, 86400,
+                "of --drain: within so many seconds (default 600)"),
+    OPTION_REAL(struct health_args, within_s, "within", "S", OPTION_ABOVE_0,
+                3600, "of --drain: seconds that it may take (default 30)"),
 #endif
     { 0 },
 };
@@ -136,6 +158,25 @@ static int run_read(const char *path)
     return 0;
 }
 
+#ifdef HEALTH_NODE
+static int run_drain(const struct health_args *arguments)
+{
+    double now_s = clock_now();
+    struct drain_request request = {
+        .node = arguments->node,
+        .reason = arguments->drain,
+        .enforce = arguments->enforce,
+        .wrong = arguments->wrong,
+        .percent = arguments->percent,
+        .storm_nodes = arguments->storm_nodes,
+        .storm_s = arguments->storm_s,
+        .end_s = now_s + arguments->within_s,
+        .seed = rng_stream(arguments->node) ^ (uint64_t)(now_s * 1e6),
+    };
+    return node_drain(&request, stdout) ? 0 : 1;
+}
+#endif
+
 /* What there is to do must be said, once. */
 static enum err check_arguments(const struct options *options,
                                 struct health_args *arguments,
@@ -146,8 +187,10 @@ static enum err check_arguments(const struct options *options,
                        options->operands[1]);
     if (options->operand_count > 0)
         arguments->phase = options->operands[0];
+    if (arguments->drain != NULL && arguments->node == NULL)
+        return err_set(ERR_USAGE, "--drain asks for --node");
     if (arguments->phase == NULL && !arguments->pairs && !arguments->repaired &&
-        arguments->read == NULL)
+        arguments->read == NULL && arguments->drain == NULL)
         return err_set(ERR_USAGE, "give a phase: quick, prolog, epilog or job");
     if (arguments->phase != NULL &&
         !health_phase_parse(arguments->phase, &env->phase))
@@ -162,7 +205,11 @@ static enum err check_arguments(const struct options *options,
 int main(int argc, char **argv)
 {
     struct options options;
-    struct health_args arguments = { .root = "" };
+    struct health_args arguments = { .root = "",
+                                     .percent = 10,
+                                     .storm_nodes = 5,
+                                     .storm_s = 600,
+                                     .within_s = 30 };
     char host[64];
     struct health_env env = { .host = host, .phase = HEALTH_JOB };
 #ifndef HEALTH_NODE
@@ -183,6 +230,10 @@ int main(int argc, char **argv)
         goto usage;
     if (arguments.read != NULL)
         return run_read(arguments.read);
+#ifdef HEALTH_NODE
+    if (arguments.drain != NULL)
+        return run_drain(&arguments);
+#endif
     if (arguments.repaired)
         return run_repaired(arguments.root);
     if ((arguments.config != NULL

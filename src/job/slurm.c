@@ -2,9 +2,7 @@
  * with a deadline.
  *
  * squeue may hang for minutes when the controller is away, and a failed squeue
- * is not a finished job: both are told apart here. Other traps are in the
- * environment: a user's SQUEUE_FORMAT or SLURM_CLUSTERS changes what a command
- * answers or whom it asks, so such variables are left out; a task
+ * is not a finished job: both are told apart here. Other traps: a task
  * of an array has the array's number in SLURM_JOB_ID, for which squeue lists all
  * tasks, so the number is looked for in the answer; and what is in the
  * environment was true when the job began, so the time limit is asked for. */
@@ -12,25 +10,18 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "src/base/clock.h"
+#include "src/job/slurm_run.h"
 
 #define SLURM_SQUEUE_TIMEOUT_S 10.0
 #define SLURM_ANSWER_BYTES 512
-#define SLURM_TEXT_BYTES 262144
-
-extern char **environ;
+#define SLURM_TEXT_BYTES_MAX ((size_t)16 << 20)
 
 static long slurm_env_long(const char *name, long preset)
 {
@@ -98,122 +89,6 @@ double slurm_parse_seconds(const char *text)
                     parts[count - 1]);
 }
 
-/* What makes Slurm's commands answer of another cluster or of other jobs, or in
- * another form; jobs/lib/slurm.sh does the same. */
-static bool slurm_misleads(const char *variable)
-{
-    static const char *const begin[] = {
-        "SLURM_CLUSTERS=", "SLURM_TIME_FORMAT=", "SLURM_BITSTR_LEN=", "SQUEUE_",
-        "SCONTROL_"
-    };
-    for (size_t i = 0; i < sizeof begin / sizeof begin[0]; i++)
-        if (strncmp(variable, begin[i], strlen(begin[i])) == 0)
-            return true;
-    return false;
-}
-
-/* malloc'ed; NULL: no memory. */
-static char **slurm_environment(void)
-{
-    size_t count = 0, kept = 0;
-    while (environ[count] != NULL)
-        count++;
-    char **list = malloc((count + 1) * sizeof *list);
-    for (size_t i = 0; i <= count && list != NULL; i++)
-        if (environ[i] == NULL || !slurm_misleads(environ[i]))
-            list[kept++] = environ[i];
-    return list;
-}
-
-static pid_t slurm_spawn(char *const *argv, int out_fd)
-{
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none;
-    pid_t pid = -1;
-    char **list = slurm_environment();
-    if (list == NULL)
-        return -1;
-    if (posix_spawn_file_actions_init(&actions) != 0) {
-        free(list);
-        return -1;
-    }
-    if (posix_spawnattr_init(&attributes) != 0) {
-        posix_spawn_file_actions_destroy(&actions);
-        free(list);
-        return -1;
-    }
-    sigemptyset(&none);
-    /* Both streams in one pipe: the error text tells an unknown job from a
-     * controller that did not answer. */
-    if (posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
-                                         O_RDONLY, 0) != 0 ||
-        posix_spawn_file_actions_adddup2(&actions, out_fd, STDOUT_FILENO) !=
-            0 ||
-        posix_spawn_file_actions_adddup2(&actions, out_fd, STDERR_FILENO) !=
-            0 ||
-        posix_spawnattr_setsigmask(&attributes, &none) != 0 ||
-        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK) != 0 ||
-        posix_spawnp(&pid, argv[0], &actions, &attributes, argv, list) != 0)
-        pid = -1;
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-    free(list);
-    return pid;
-}
-
-/* Reads until end of file or the deadline; false: the deadline came first. */
-static bool slurm_collect(int fd, char *text, size_t bytes)
-{
-    double deadline = clock_now() + SLURM_SQUEUE_TIMEOUT_S;
-    size_t used = 0;
-    text[0] = '\0';
-    for (;;) {
-        double left_s = deadline - clock_now();
-        struct pollfd waiting = { .fd = fd, .events = POLLIN };
-        if (left_s <= 0)
-            return false;
-        if (poll(&waiting, 1, (int)(left_s * 1000) + 1) <= 0)
-            continue;
-        char part[256];
-        ssize_t got = read(fd, part, sizeof part);
-        if (got < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        if (got <= 0)
-            return got == 0;
-        size_t keep = (size_t)got;
-        if (keep > bytes - 1 - used)
-            keep = bytes - 1 - used;
-        assert(used + keep < bytes);
-        memcpy(text + used, part, keep);
-        used += keep;
-        text[used] = '\0';
-    }
-}
-
-/* Runs a command of Slurm; its exit status, or -1 when it could not run or did
- * not end in time. */
-static int slurm_run(char *const *argv, char *text, size_t bytes)
-{
-    int pipe_fd[2];
-    if (pipe2(pipe_fd, O_CLOEXEC) != 0)
-        return -1;
-    pid_t pid = slurm_spawn(argv, pipe_fd[1]);
-    close(pipe_fd[1]);
-    if (pid < 0) {
-        close(pipe_fd[0]);
-        return -1;
-    }
-    bool ended = slurm_collect(pipe_fd[0], text, bytes);
-    close(pipe_fd[0]);
-    if (!ended)
-        kill(pid, SIGKILL);
-    int status = -1;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return ended && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 /* The rest of the line that begins with the job's number: one task of an array
  * has the array's, for which all tasks are listed. */
 static const char *slurm_line(char *text, long job_id)
@@ -236,7 +111,7 @@ static int slurm_squeue(long job_id, const char *format, char *text,
 {
     char id[32];
     char form[16];
-    char *answer = malloc(SLURM_TEXT_BYTES);
+    struct buffer answer = { 0 };
     char *argv[] = { (char[]){ "squeue" },
                      (char[]){ "-h" },
                      (char[]){ "-t" },
@@ -250,31 +125,31 @@ static int slurm_squeue(long job_id, const char *format, char *text,
     snprintf(id, sizeof id, "%ld", job_id);
     snprintf(form, sizeof form, "%%A %s", format);
     int status =
-        answer == NULL ? -1 : slurm_run(argv, answer, SLURM_TEXT_BYTES);
-    /* a list that was cut tells nothing of a job that is not in it */
-    bool cut = status >= 0 && strlen(answer) == SLURM_TEXT_BYTES - 1;
+        slurm_run(argv, SLURM_SQUEUE_TIMEOUT_S, SLURM_TEXT_BYTES_MAX, &answer);
     if (status >= 0)
         snprintf(text, bytes, "%s",
-                 status == 0 ? slurm_line(answer, job_id) : answer);
-    free(answer);
-    return cut && text[0] == '\0' ? -1 : status;
+                 status == 0 ? slurm_line((char *)answer.data, job_id)
+                             : (char *)answer.data);
+    buffer_free(&answer);
+    return status;
 }
 
 void slurm_ask_cluster(char *name, size_t bytes)
 {
     char *argv[] = { (char[]){ "scontrol" }, (char[]){ "show" },
                      (char[]){ "config" }, NULL };
-    char *text = malloc(SLURM_TEXT_BYTES);
+    struct buffer text = { 0 };
     name[0] = '\0';
-    if (text != NULL && slurm_run(argv, text, SLURM_TEXT_BYTES) == 0) {
-        const char *line = strstr(text, "\nClusterName");
+    if (slurm_run(argv, SLURM_SQUEUE_TIMEOUT_S, SLURM_TEXT_BYTES_MAX, &text) ==
+        0) {
+        const char *line = strstr((char *)text.data, "\nClusterName");
         const char *value = line == NULL ? NULL : strchr(line, '=');
         if (value != NULL) {
             value += 1 + strspn(value + 1, " ");
             snprintf(name, bytes, "%.*s", (int)strcspn(value, " \r\n"), value);
         }
     }
-    free(text);
+    buffer_free(&text);
 }
 
 double slurm_seconds_left(long job_id)

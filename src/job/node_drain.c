@@ -1,0 +1,129 @@
+/* Each thing to do is a command of Slurm's, a row of a table; what it prints is
+ * parsed into what the decision is made of (src/control/cluster.h). */
+#include "src/job/node_drain.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/job/slurm_run.h"
+
+/* For each question to Slurm, and the most that is read of an answer. */
+#define ASK_S 5.0
+#define ANSWER_BYTES_MAX ((size_t)64 << 20)
+#define ARGUMENTS_MAX 10
+
+/* NODE and TEXT stand for themselves within an argument. */
+#define RESERVATION(start)                                                     \
+    {                                                                          \
+        "scontrol", "create", "reservation", "reservationname=TEXT",           \
+            "nodes=NODE", "starttime=" start, "duration=1", "users=root",      \
+            "flags=IGNORE_JOBS,OVERLAP"                                        \
+    }
+static const char *const commands[][ARGUMENTS_MAX] = {
+    [DRAIN_NODE] = { "scontrol", "-o", "show", "node", "NODE" },
+    [DRAIN_LOCK] = RESERVATION("now"),
+    [DRAIN_MARKS] = { "scontrol", "-o", "show", "reservation" },
+    [DRAIN_SHARES] = { "sinfo", "-a", "-h", "-N", "-o", "%N|%T|%R" },
+    [DRAIN_MARK] = RESERVATION("now+3000days"),
+    [DRAIN_MARK_NOW] = RESERVATION("now"),
+    [DRAIN_UPDATE] = { "scontrol", "update", "nodename=NODE", "state=drain",
+                       "reason=TEXT" },
+    [DRAIN_REMOVE] = { "scontrol", "delete", "reservationname=TEXT" },
+};
+
+/* The command of an action; *status as slurm_run()'s. */
+static int run_command(const struct drain_action *action, const char *node,
+                       double end_s, struct buffer *answer)
+{
+    const char *const *command = commands[action->what];
+    char texts[ARGUMENTS_MAX][sizeof action->text + 64];
+    char *argv[ARGUMENTS_MAX + 1] = { NULL };
+    for (int i = 0; i < ARGUMENTS_MAX && command[i] != NULL; i++) {
+        const char *mark = strstr(command[i], "NODE");
+        const char *value = mark != NULL ? node : action->text;
+        if (mark == NULL)
+            mark = strstr(command[i], "TEXT");
+        snprintf(texts[i], sizeof texts[i], "%.*s%s",
+                 (int)(mark != NULL ? mark - command[i]
+                                    : (ptrdiff_t)strlen(command[i])),
+                 command[i], mark != NULL ? value : "");
+        argv[i] = texts[i];
+    }
+    double left_s = end_s - clock_now();
+    return slurm_run(argv,
+                     left_s < ASK_S ? (left_s > 0.5 ? left_s : 0.5) : ASK_S,
+                     ANSWER_BYTES_MAX, answer);
+}
+
+/* What is known at a time, and the words of the last failure. */
+struct told {
+    struct cluster_node node;
+    struct cluster_marks marks;
+    struct cluster_shares shares;
+    char said[200];
+};
+
+static void hear(const struct drain_action *action, const char *node,
+                 const struct buffer *answer, int status, struct told *told,
+                 struct drain_event *event)
+{
+    const char *text = (const char *)answer->data;
+    enum err rc = status == 0 ? ERR_OK : ERR_IO;
+    event->answered = status >= 0;
+    if (rc == ERR_OK && action->what == DRAIN_NODE &&
+        (rc = cluster_node_parse(text, &told->node)) == ERR_OK)
+        event->node = &told->node;
+    if (rc == ERR_OK && action->what == DRAIN_MARKS &&
+        (rc = cluster_marks_parse(text, &told->marks)) == ERR_OK)
+        event->marks = &told->marks;
+    if (rc == ERR_OK && action->what == DRAIN_SHARES &&
+        (rc = cluster_shares_parse(text, &told->node, node, &told->shares)) ==
+            ERR_OK)
+        event->shares = &told->shares;
+    event->done = rc == ERR_OK;
+    if (rc == ERR_OK)
+        return;
+    if (status == 0)
+        snprintf(told->said, sizeof told->said, "%s", err_text());
+    else if (status < 0)
+        snprintf(told->said, sizeof told->said, "%s %s does not answer",
+                 commands[action->what][0], commands[action->what][1]);
+    else
+        snprintf(told->said, sizeof told->said, "%.*s",
+                 (int)strcspn(text, "\n"), text);
+    event->said = told->said;
+}
+
+bool node_drain(const struct drain_request *request, FILE *out)
+{
+    struct drain drain;
+    struct drain_event event = { 0 };
+    struct buffer answer = { 0 };
+    struct told *told = calloc(1, sizeof *told);
+    drain_begin(&drain, request);
+    while (told != NULL) {
+        event.now_s = clock_now();
+        struct drain_action action = drain_next(&drain, &event);
+        event = (struct drain_event){ .answered = true, .done = true };
+        if (action.what == DRAIN_END)
+            break;
+        if (action.what == DRAIN_SAY) {
+            fprintf(out, "%s\n", action.text);
+            fflush(out);
+        } else if (action.what == DRAIN_PAUSE) {
+            clock_sleep(action.seconds);
+        } else {
+            assert((size_t)action.what < sizeof commands / sizeof *commands);
+            int status =
+                run_command(&action, request->node, request->end_s, &answer);
+            hear(&action, request->node, &answer, status, told, &event);
+        }
+    }
+    if (told == NULL)
+        fprintf(out, "not drained, no memory: %s\n", drain.reason);
+    buffer_free(&answer);
+    free(told);
+    return drain.out;
+}
