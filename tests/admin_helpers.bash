@@ -83,16 +83,20 @@ slurm_stands_in() {
 #!/bin/bash
 sleep 0.02
 cd "${0%/*}/../cluster" || exit 1
-echo >>../sinfo.calls
-for node in n*; do
+words="$*" nodes=n*
+[[ $words != *" -n "* ]] || { nodes=${words#* -n }; nodes=${nodes%% *}; }
+[ "$nodes" != 'n*' ] || echo >>../sinfo.calls
+for node in $nodes; do
     IFS='|' read -r state time reason <"$node"
     case $state in
     *DRAIN*) state=drained ;;
     DOWN*) state=down ;;
     *FAIL*) state=fail ;;
+    *POWER*) state=idle~ ;;
     *) state=idle ;;
     esac
-    echo "$node|$state|all"
+    [[ $* == *%E ]] && reason="|$reason" || reason=
+    echo "$node|$state|all$reason"
 done
 END
     cat >"$NODE/slurm/squeue" <<'END'
@@ -110,7 +114,7 @@ flock 9
 case $* in
 "-o show node "*)
     IFS='|' read -r state time reason <"$4"
-    echo "NodeName=$4 Gres=$(cat ../gres 2>/dev/null) State=$state Partitions=all Reason=$reason"
+    echo "NodeName=$4 Gres=$(cat ../gres 2>/dev/null) State=$state Reason=$reason"
     ;;
 "create reservation reservationname="*)
     set -- "${3#*=}"

@@ -66,9 +66,8 @@ teardown() {
 
 @test "a partition has a floor of its own" {
     configure TESSERA_DRAIN_PERCENT=30
-    sed -i 's/echo "$node|$state|all"/&; case $node in n[1-4]) echo "$node|$state|small" ;; esac/' \
+    sed -i 's/^    echo "$node|$state|all.*/&\n case $node in n[1-4]) echo "$node|$state|small$reason" ;; esac/' \
         "$NODE/slurm/sinfo"
-    sed -i 's/Partitions=all/Partitions=all,small/' "$NODE/slurm/scontrol"
     bad_with SHM_FULL
     for node in n1 n2 n3 n4; do
         as_slurmd epilog "$node"
@@ -136,7 +135,7 @@ teardown() {
         echo "$state|Unknown|none" >"$NODE/cluster/n1"
         run as_slurmd prolog n1
         [ "$status" -eq 1 ]
-        grep -F "is $state already" "$LOG"
+        grep -E 'is (down|fail|drained) already' "$LOG"
     done
 }
 

@@ -1,5 +1,5 @@
-/* Slurm's words are fields "NAME=VALUE" between blanks, of which a reason, the
- * last one, may itself have blanks; sinfo's are cut at bars. What cannot be
+/* sinfo's fields are cut at bars, of which the last one may itself have some;
+ * scontrol's are "NAME=VALUE" between blanks. What cannot be
  * read is not known, which is an error, never a state: a node is drained for
  * what is known alone. */
 #include "src/control/cluster.h"
@@ -32,119 +32,134 @@ static void copy_to(char *to, size_t size, const char *from, size_t bytes)
     snprintf(to, size, "%.*s", (int)bytes, from);
 }
 
-/* A state's words have + between them. POWER_DOWN and its kind take no node out
- * of service; a base state may end with *, of a node that does not answer. */
-static bool state_is_out(const char *state)
+/* sinfo's word for a state; what follows the letters are signs. Power that is
+ * down or coming is nothing that takes a node out of service. */
+static bool word_is_out(const char *word)
 {
-    static const char *const out[] = { "DOWN", "DRAIN", "FAIL", "ERROR" };
-    for (const char *word = state; *word != '\0';) {
-        for (size_t i = 0; i < sizeof out / sizeof *out; i++)
-            if (strncasecmp(word, out[i], strlen(out[i])) == 0)
-                return true;
-        word += strcspn(word, "+");
-        word += *word == '+';
-    }
-    return false;
-}
-
-enum err cluster_node_parse(const char *text, struct cluster_node *out)
-{
-    *out = (struct cluster_node){ 0 };
-    const char *state = field_at(text, "State");
-    if (state == NULL)
-        return err_set(ERR_DATA, "no state in '%.100s'", text);
-    copy_to(out->state, sizeof out->state, state, strcspn(state, " \n"));
-    out->out = state_is_out(out->state);
-    const char *list = field_at(text, "Partitions");
-    while (list != NULL && out->partition_count < CLUSTER_SHARES_MAX) {
-        size_t bytes = strcspn(list, ", \n");
-        if (bytes > 0)
-            copy_to(out->partitions[out->partition_count++], CLUSTER_NAME_BYTES,
-                    list, bytes);
-        list = list[bytes] == ',' ? list + bytes + 1 : NULL;
-    }
-    const char *reason = field_at(text, "Reason");
-    if (reason != NULL) {
-        size_t bytes = strcspn(reason, "\n");
-        for (size_t i = bytes; i > 1; i--) /* who and when: " [root@...]" */
-            if (strncmp(reason + i - 2, " [", 2) == 0) {
-                bytes = i - 2;
-                break;
-            }
-        copy_to(out->reason, sizeof out->reason, reason, bytes);
-    }
-    return ERR_OK;
-}
-
-/* sinfo's word for a state: what follows the letters are signs, of which * is
- * no answer. A node in a reservation for maintenance serves nobody either. */
-static bool word_is_out(const char *word, size_t bytes)
-{
-    static const char *const out[] = { "down",  "drain", "fail",
-                                       "error", "unk",   "maint" };
+    static const char *const out[] = { "down", "drain", "fail", "error" };
     for (size_t i = 0; i < sizeof out / sizeof *out; i++)
         if (strncasecmp(word, out[i], strlen(out[i])) == 0)
             return true;
-    return memchr(word, '*', bytes) != NULL;
+    return false;
 }
 
-static struct cluster_share *share_of(struct cluster_shares *shares,
-                                      const char *name, size_t bytes)
-{
-    for (int i = 1; i < shares->count; i++)
-        if (strlen(shares->list[i].name) == bytes &&
-            memcmp(shares->list[i].name, name, bytes) == 0)
-            return &shares->list[i];
-    return NULL;
-}
-
-struct named {
+/* The fields of a line of sinfo: where each begins, and its bytes; the last one
+ * goes to the line's end. ERR_DATA: there are fewer. */
+struct field {
     const char *text;
     size_t bytes;
 };
 
-/* Whether a line has told of this node already. */
-static enum err seen_before(struct map *map, struct named **names,
-                            size_t *capacity, struct named name, bool *seen)
+static enum err cut_line(const char *line, int count, struct field *fields)
 {
-    uint32_t hash = map_hash_bytes(name.text, name.bytes);
-    *seen = false;
-    for (size_t at = 0, i; map_next(map, hash, &at, &i);)
-        if ((*names)[i].bytes == name.bytes &&
-            memcmp((*names)[i].text, name.text, name.bytes) == 0)
-            *seen = true;
-    if (*seen)
-        return ERR_OK;
-    size_t number = map->count;
-    TRY(array_room(names, capacity, number + 1));
-    (*names)[number] = name;
-    return map_add(map, hash, number);
+    const char *at = line;
+    for (int i = 0; i < count; i++) {
+        fields[i].text = at;
+        fields[i].bytes = strcspn(at, i + 1 < count ? "|\n" : "\n");
+        at += fields[i].bytes;
+        if (fields[i].bytes == 0 || (i + 1 < count && *at++ != '|'))
+            return err_set(ERR_DATA, "not a line of sinfo: '%.*s'",
+                           (int)strcspn(line, "\n"), line);
+    }
+    return ERR_OK;
 }
 
-static enum err count_line(const char *line, struct map *map,
-                           struct named **names, size_t *capacity,
-                           struct cluster_shares *out)
+static bool field_is(struct field field, const char *text)
 {
-    size_t bytes = strcspn(line, "|\n");
-    const char *state = line + bytes + 1;
-    if (bytes == 0 || line[bytes] != '|')
-        return err_set(ERR_DATA, "not a line of sinfo: '%.100s'", line);
-    size_t state_bytes = strcspn(state, "|\n");
-    if (state_bytes == 0 || state[state_bytes] != '|')
-        return err_set(ERR_DATA, "not a line of sinfo: '%.100s'", line);
-    if (strncasecmp(state, "future", 6) == 0)
+    return strlen(text) == field.bytes &&
+           memcmp(field.text, text, field.bytes) == 0;
+}
+
+/* The line after this one; NULL: there is none. */
+static const char *next_line(const char *line)
+{
+    line += strcspn(line, "\n");
+    return *line == '\0' || line[1] == '\0' ? NULL : line + 1;
+}
+
+enum err cluster_node_parse(const char *text, const char *name,
+                            struct cluster_node *out)
+{
+    struct field fields[4];
+    *out = (struct cluster_node){ 0 };
+    for (const char *line = text; line != NULL; line = next_line(line)) {
+        TRY(cut_line(line, 4, fields));
+        if (!field_is(fields[0], name))
+            return err_set(ERR_DATA, "no line of node %s: '%.100s'", name,
+                           line);
+        copy_to(out->state, sizeof out->state, fields[1].text, fields[1].bytes);
+        copy_to(out->reason, sizeof out->reason, fields[3].text,
+                fields[3].bytes);
+        if (out->partition_count < CLUSTER_SHARES_MAX)
+            copy_to(out->partitions[out->partition_count++], CLUSTER_NAME_BYTES,
+                    fields[2].text, fields[2].bytes);
+    }
+    out->out = word_is_out(out->state);
+    return ERR_OK;
+}
+
+/* Of others, what may be out counts as well: * is no answer, and a node in a
+ * reservation for maintenance serves nobody. */
+static bool counts_as_out(struct field state)
+{
+    return word_is_out(state.text) || strncasecmp(state.text, "unk", 3) == 0 ||
+           strncasecmp(state.text, "maint", 5) == 0 ||
+           memchr(state.text, '*', state.bytes) != NULL;
+}
+
+static struct cluster_share *share_of(struct cluster_shares *shares,
+                                      struct field name)
+{
+    for (int i = 1; i < shares->count; i++)
+        if (field_is(name, shares->list[i].name))
+            return &shares->list[i];
+    return NULL;
+}
+
+/* Nodes that lines have told of already. */
+struct seen {
+    struct map map;
+    struct field *names;
+    size_t capacity;
+};
+
+static enum err see(struct seen *seen, struct field name, bool *before)
+{
+    uint32_t hash = map_hash_bytes(name.text, name.bytes);
+    *before = false;
+    for (size_t at = 0, i; map_next(&seen->map, hash, &at, &i);)
+        if (seen->names[i].bytes == name.bytes &&
+            memcmp(seen->names[i].text, name.text, name.bytes) == 0)
+            *before = true;
+    if (*before)
         return ERR_OK;
-    const char *partition = state + state_bytes + 1;
-    bool seen = false, is_out = word_is_out(state, state_bytes);
-    TRY(seen_before(map, names, capacity, (struct named){ line, bytes },
-                    &seen));
-    struct cluster_share *share =
-        share_of(out, partition, strcspn(partition, "\n"));
+    size_t number = seen->map.count;
+    TRY(array_room(&seen->names, &seen->capacity, number + 1));
+    seen->names[number] = name;
+    return map_add(&seen->map, hash, number);
+}
+
+static enum err count_line(const char *line, const char *name,
+                           struct seen *seen, struct cluster_shares *out,
+                           bool *here)
+{
+    struct field fields[3]; /* node, state, partition */
+    bool before = false;
+    TRY(cut_line(line, 3, fields));
+    if (strncasecmp(fields[1].text, "future", 6) == 0)
+        return ERR_OK;
+    bool is_out = counts_as_out(fields[1]);
+    if (field_is(fields[0], name)) {
+        *here = true;
+        out->here_out |= word_is_out(fields[1].text);
+    }
+    TRY(see(seen, fields[0], &before));
+    struct cluster_share *share = share_of(out, fields[2]);
     if (share != NULL) {
         share->nodes++;
         share->out += is_out;
     }
-    if (!seen) {
+    if (!before) {
         out->list[0].nodes++;
         out->list[0].out += is_out;
     }
@@ -155,33 +170,21 @@ enum err cluster_shares_parse(const char *text, const struct cluster_node *node,
                               const char *name, struct cluster_shares *out)
 {
     enum err rc = ERR_OK;
-    struct map map = { 0 };
-    struct named *names = NULL;
-    size_t capacity = 0;
+    struct seen seen = { 0 };
     bool here = false;
     *out = (struct cluster_shares){ .count = 1 };
     snprintf(out->list[0].name, CLUSTER_NAME_BYTES, CLUSTER_EVERYWHERE);
     for (int i = 0; i < node->partition_count; i++)
         memcpy(out->list[out->count++].name, node->partitions[i],
                CLUSTER_NAME_BYTES);
-    for (const char *line = text; *line != '\0';) {
-        size_t bytes = strcspn(line, "\n");
-        if (bytes > 0)
-            TRY_OUT(count_line(line, &map, &names, &capacity, out));
-        if (strncmp(line, name, strlen(name)) == 0 &&
-            line[strlen(name)] == '|') {
-            const char *state = line + strlen(name) + 1;
-            here = true;
-            out->here_out |= word_is_out(state, strcspn(state, "|"));
-        }
-        line += bytes + (line[bytes] == '\n');
-    }
+    for (const char *line = text; line != NULL; line = next_line(line))
+        TRY_OUT(count_line(line, name, &seen, out, &here));
     if (!here)
         rc = err_set(ERR_DATA, "%s is not among the %d nodes of sinfo", name,
                      out->list[0].nodes);
 out:
-    map_free(&map);
-    free(names);
+    map_free(&seen.map);
+    free(seen.names);
     return rc;
 }
 

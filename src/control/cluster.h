@@ -35,18 +35,20 @@
 #define CLUSTER_SHARES_MAX 32
 #define CLUSTER_MARKS_MAX 512
 
-/* A node's own line: `scontrol -o show node NODE`. */
+/* One node, of `sinfo -a -h -N -n NODE -o '%N|%T|%R|%E'`: a line for each of its
+ * partitions. Unlike scontrol, sinfo asks slurmctld for that node alone. */
 struct cluster_node {
-    char state[64];   /* as Slurm has it: "IDLE+DRAIN" */
-    char reason[128]; /* "" where there is none */
+    char state[32];   /* sinfo's word: "idle", "drained*" */
+    char reason[128]; /* "none" where there is none */
     char partitions[CLUSTER_SHARES_MAX][CLUSTER_NAME_BYTES];
     int partition_count;
-    bool out; /* it takes no jobs: DOWN, DRAIN, FAIL or no answer */
+    bool out; /* it takes no jobs: down, drained or failing */
 };
 
-/* ERR_DATA: there is no state in the text, which is then not known. Partitions
- * beyond CLUSTER_SHARES_MAX are left out. */
-enum err cluster_node_parse(const char *text, struct cluster_node *out);
+/* ERR_DATA: there is no line of the node, whose state is then not known.
+ * Partitions beyond CLUSTER_SHARES_MAX are left out. */
+enum err cluster_node_parse(const char *text, const char *name,
+                            struct cluster_node *out);
 
 /* Nodes of the cluster, or of a partition, and how many of them take no jobs,
  * for whatever reason. */

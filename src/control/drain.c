@@ -99,8 +99,7 @@ static struct drain_action at_node(struct drain *d,
     if (d->node.out) {
         d->out = d->request.enforce; /* a dry run refuses no job */
         return SAY(d, "is %s already (%s), left so: %s", d->node.state,
-                   d->node.reason[0] != '\0' ? d->node.reason : "no reason",
-                   d->reason);
+                   d->node.reason, d->reason);
     }
     if (!d->request.enforce)
         return SAY(d, "dry run, would drain: %s", d->reason);
@@ -137,6 +136,12 @@ static bool decided(struct drain *d, const struct cluster_marks *marks,
     return false;
 }
 
+/* A reservation is not made since there is one of its name. */
+static bool is_there(const struct drain_event *event)
+{
+    return event->said != NULL && strcasestr(event->said, "duplicate") != NULL;
+}
+
 static struct drain_action at_lock(struct drain *d,
                                    const struct drain_event *event)
 {
@@ -147,7 +152,7 @@ static struct drain_action at_lock(struct drain *d,
     }
     d->no_lock[0] = '\0';
     if (event->answered && !event->done && event->said != NULL &&
-        strcasestr(event->said, "duplicate") == NULL)
+        !is_there(event))
         snprintf(d->no_lock, sizeof d->no_lock, "no lock: %.100s", event->said);
     d->tries++;
     return act(d, next, DRAIN_MARKS, "%s", "");
@@ -159,7 +164,8 @@ static struct drain_action at_others_marks(struct drain *d,
 {
     char why[256];
     if (event->marks == NULL)
-        return refuse(d, "no answer about reservations, so no lock");
+        return refuse(d, event->said != NULL ? event->said
+                                             : "no answer about reservations");
     if (decided(d, event->marks, why, sizeof why))
         return refuse(d, why);
     if (!event->marks->locked && d->no_lock[0] != '\0')
@@ -197,7 +203,8 @@ static struct drain_action at_marks(struct drain *d,
 {
     char why[256];
     if (event->marks == NULL || event->marks->lock_time <= 0)
-        return refuse(d, "no answer about reservations");
+        return refuse(d, event->said != NULL ? event->said
+                                             : "no answer about reservations");
     d->time = event->marks->lock_time;
     if (decided(d, event->marks, why, sizeof why))
         return refuse(d, why);
@@ -304,7 +311,8 @@ struct drain_action drain_next(struct drain *d, const struct drain_event *event)
         return act(d, DRAIN_AT_SAID, DRAIN_MARK_NOW, "%s%s", CLUSTER_REFUSED,
                    d->refused);
     case DRAIN_AT_MARK:
-        if (!event->answered || !event->done)
+        /* of the same node in the same second it serves as well */
+        if (!event->answered || (!event->done && !is_there(event)))
             return refuse(d, "its mark cannot be made");
         if (event->now_s > d->lock_s + LOCK_S)
             return refuse(d, "Slurm answers too slowly");

@@ -100,7 +100,7 @@ struct drain {
     double lock_s; /* the caller's clock, before it was asked for */
     char refused[CLUSTER_NAME_BYTES]; /* the share of which too much is out */
     char no_lock[120]; /* why there is none, where nobody else has it; "" */
-    char old[8][192];                 /* marks that nobody needs any more */
+    char old[8][192];  /* marks that nobody needs any more */
     int old_count;
     int tries;
     bool locked; /* by us, as far as is known */

@@ -22,7 +22,8 @@
             "flags=IGNORE_JOBS,OVERLAP"                                        \
     }
 static const char *const commands[][ARGUMENTS_MAX] = {
-    [DRAIN_NODE] = { "scontrol", "-o", "show", "node", "NODE" },
+    [DRAIN_NODE] = { "sinfo", "-a", "-h", "-N", "-n", "NODE", "-o",
+                     "%N|%T|%R|%E" },
     [DRAIN_LOCK] = RESERVATION("now"),
     [DRAIN_MARKS] = { "scontrol", "-o", "show", "reservation" },
     [DRAIN_SHARES] = { "sinfo", "-a", "-h", "-N", "-o", "%N|%T|%R" },
@@ -73,7 +74,7 @@ static void hear(const struct drain_action *action, const char *node,
     enum err rc = status == 0 ? ERR_OK : ERR_IO;
     event->answered = status >= 0;
     if (rc == ERR_OK && action->what == DRAIN_NODE &&
-        (rc = cluster_node_parse(text, &told->node)) == ERR_OK)
+        (rc = cluster_node_parse(text, node, &told->node)) == ERR_OK)
         event->node = &told->node;
     if (rc == ERR_OK && action->what == DRAIN_MARKS &&
         (rc = cluster_marks_parse(text, &told->marks)) == ERR_OK)
