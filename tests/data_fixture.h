@@ -43,11 +43,15 @@ static inline void fixture_write_file(const char *path, const void *data,
     }
 }
 
-/* A data set in FOLDER/name with samples of these lengths. */
-static inline void fixture_dataset(const char *folder, const char *name,
-                                   const int64_t *lengths, int64_t samples,
-                                   int64_t size_limit, bool sha256)
+/* A data set with samples of these lengths; hashes as in the writer's options.
+ */
+static inline void fixture_set(const char *path, const int64_t *lengths,
+                               int64_t samples, int64_t size_limit,
+                               const char *const *hashes)
 {
+    static const struct mds_column column = { "tokens", "ndarray:int32" };
+    const struct mds_writer_options options = { &column, 1, size_limit,
+                                                hashes };
     struct mds_writer *writer = NULL;
     struct sidecar sidecar = { .vocab_size = FIXTURE_VOCAB,
                                .tokenizer = "bytes",
@@ -55,9 +59,8 @@ static inline void fixture_dataset(const char *folder, const char *name,
                                .eos_token = 256,
                                .bos_token = -1 };
     memset(sidecar.tokenizer_sha256, 'a', 64);
-    const char *path = fixture_path(folder, name);
     fixture_need(fsio_mkdirs(path));
-    fixture_need(mds_writer_create_tokens(path, size_limit, sha256, &writer));
+    fixture_need(mds_writer_create(path, &options, &writer));
     for (int64_t s = 0; s < samples; s++) {
         int32_t *tokens = malloc((size_t)lengths[s] * sizeof *tokens);
         for (int64_t t = 0; t < lengths[s]; t++)
@@ -69,4 +72,13 @@ static inline void fixture_dataset(const char *folder, const char *name,
     fixture_need(mds_writer_finish(writer));
     fixture_need(sidecar_write(path, &sidecar));
     mds_writer_destroy(writer);
+}
+
+/* The same in FOLDER/name. */
+static inline void fixture_dataset(const char *folder, const char *name,
+                                   const int64_t *lengths, int64_t samples,
+                                   int64_t size_limit, bool sha256)
+{
+    fixture_set(fixture_path(folder, name), lengths, samples, size_limit,
+                sha256 ? mds_writer_sha256 : NULL);
 }

@@ -9,7 +9,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/data/set/dataset.h"
-#include "tests/data_fixture.h"
+#include "tests/data_packed.h"
 #include "tests/http_server.h"
 
 #define SAMPLES 60
@@ -36,32 +36,7 @@ static struct cache_options options_of(const char *cache, int64_t limit,
 /* SAMPLES samples in some 12 shards, with hashes. */
 static void make_set(const char *name, const char *compression)
 {
-    static const struct mds_column column = { "tokens", "ndarray:int32" };
-    struct mds_writer_options options = { .columns = &column,
-                                          .count = 1,
-                                          .size_limit = 2048,
-                                          .compression = compression,
-                                          .hashes = "sha1,xxh64" };
-    struct sidecar sidecar = { .vocab_size = FIXTURE_VOCAB,
-                               .tokenizer = "bytes",
-                               .samples = SAMPLES,
-                               .tokens = SAMPLES * LENGTH,
-                               .eos_token = 256,
-                               .bos_token = -1 };
-    int32_t tokens[LENGTH];
-    struct mds_writer *writer = NULL;
-    const char *path = fixture_path(folder, name);
-    memset(sidecar.tokenizer_sha256, 'a', 64);
-    fixture_need(fsio_mkdirs(path));
-    fixture_need(mds_writer_create(path, &options, &writer));
-    for (int s = 0; s < SAMPLES; s++) {
-        for (int t = 0; t < LENGTH; t++)
-            tokens[t] = fixture_token(s, t);
-        fixture_need(mds_writer_add(writer, tokens, LENGTH));
-    }
-    fixture_need(mds_writer_finish(writer));
-    fixture_need(sidecar_write(path, &sidecar));
-    mds_writer_destroy(writer);
+    packed_set(fixture_path(folder, name), SAMPLES, LENGTH, 2048, compression);
 }
 
 static bool read_one(struct dataset *set, int64_t s)

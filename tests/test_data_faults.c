@@ -4,7 +4,7 @@
 #include "src/data/prepare/scan.h"
 #include "src/data/set/loader_ahead.h"
 #include "tests/faults.h"
-#include "tests/data_fixture.h"
+#include "tests/data_packed.h"
 
 #define SAMPLES 24
 #define LENGTH 8
@@ -20,36 +20,6 @@ static const char talks[] =
     "\"content\": \"Bye\"}, {\"role\": \"assistant\", \"content\": \"So "
     "long\"}]}\n{\"prompt\": \"1 + 1\", \"response\": \"2\"}\n";
 static const char *const packed[] = { "gz", "zstd", "bz2", "snappy", "br" };
-
-/* A set of several shards. */
-static void make_set(const char *name, const char *compression)
-{
-    static const struct mds_column column = { "tokens", "ndarray:int32" };
-    const struct mds_writer_options options = { .columns = &column,
-                                                .count = 1,
-                                                .size_limit = 400,
-                                                .compression = compression,
-                                                .hashes = "sha1,xxh64" };
-    struct sidecar sidecar = { .vocab_size = FIXTURE_VOCAB,
-                               .tokenizer = "bytes",
-                               .samples = SAMPLES,
-                               .tokens = SAMPLES * LENGTH,
-                               .eos_token = 256,
-                               .bos_token = -1 };
-    struct mds_writer *writer = NULL;
-    int32_t tokens[LENGTH];
-    memset(sidecar.tokenizer_sha256, 'a', 64);
-    fixture_need(fsio_mkdirs(name));
-    fixture_need(mds_writer_create(name, &options, &writer));
-    for (int s = 0; s < SAMPLES; s++) {
-        for (int t = 0; t < LENGTH; t++)
-            tokens[t] = fixture_token(s, t);
-        fixture_need(mds_writer_add(writer, tokens, LENGTH));
-    }
-    fixture_need(mds_writer_finish(writer));
-    fixture_need(sidecar_write(name, &sidecar));
-    mds_writer_destroy(writer);
-}
 
 /* All samples of a set, through a cache where it needs one. */
 static enum err read_set(const char *path)
@@ -213,13 +183,13 @@ int main(int argc, char **argv)
     fixture_write_file("talks.jsonl", talks, sizeof talks - 1);
     faults_need("data train-tokenizer --vocab-size 280 --out t.json a.txt");
     faults_need(TOKENIZE "set --separator -- a.txt");
-    make_set("base", NULL);
-    make_set("bare", NULL);
+    packed_set("base", SAMPLES, LENGTH, 400, NULL);
+    packed_set("bare", SAMPLES, LENGTH, 400, NULL);
     fixture_need(fsio_remove_tree("bare/tessera.json"));
     for (int p = 0; p < 5; p++) {
         char name[] = "packed0";
         name[6] = (char)('0' + p);
-        make_set(name, packed[p]);
+        packed_set(name, SAMPLES, LENGTH, 400, packed[p]);
     }
     faults_sweep(rows, sizeof rows / sizeof *rows, argc, argv);
     return faults_done();

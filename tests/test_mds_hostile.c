@@ -270,7 +270,7 @@ static void test_table(const char *folder)
         columns[c] = (struct mds_column){ names[c], c % 2 ? "str" : "uint8" };
         fields[c] = (struct mds_field){ names[c], c % 2 ? 4 : 1 };
     }
-    struct mds_writer_options options = { columns, COLUMNS, 20000, NULL, NULL };
+    struct mds_writer_options options = { columns, COLUMNS, 20000, NULL };
     fixture_need(fsio_mkdirs(path));
     fixture_need(mds_writer_create(path, &options, &writer));
     for (int s = 0; s < 20; s++)

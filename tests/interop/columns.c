@@ -1,7 +1,7 @@
 /* Our side of streaming.sh: the data set of every encoding that mds.py's
  * `columns` makes, by the writer and the encoders of src/data.
  *
- *   columns DIR COMPRESSION HASHES LIMIT     "-": none
+ *   columns DIR HASHES LIMIT
  *   columns rate DIR                         MB/s of reading every sample
  *   columns unpack FILE...                   MB/s of zstd and nothing else
  *
@@ -22,6 +22,7 @@
 #include "src/data/set/values.h"
 
 #define SAMPLES 40
+#define HASHES 8
 
 /* Not sorted: the writer does that. */
 static const struct mds_column columns[] = {
@@ -322,13 +323,16 @@ int main(int argc, char **argv)
         return rate(argv[2]);
     if (argc > 2 && strcmp(argv[1], "unpack") == 0)
         return unpack(argv + 2);
-    if (argc != 5)
+    if (argc != 4)
         return 64;
-    struct mds_writer_options options = {
-        columns, COLUMNS, atoll(argv[4]),
-        strcmp(argv[2], "-") == 0 ? NULL : argv[2],
-        strcmp(argv[3], "-") == 0 ? NULL : argv[3]
-    };
+    const char *hashes[HASHES + 1] = { NULL };
+    char *name = strtok(argv[2], ",");
+    for (int h = 0; h < HASHES && name != NULL; h++) {
+        hashes[h] = name;
+        name = strtok(NULL, ",");
+    }
+    struct mds_writer_options options = { columns, COLUMNS, atoll(argv[3]),
+                                          hashes };
     memset(buffer, 0, sizeof buffer);
     need(fsio_mkdirs(argv[1]));
     need(mds_writer_create(argv[1], &options, &writer));

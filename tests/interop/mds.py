@@ -7,7 +7,6 @@
     mds.py columns DIR COMPRESSION HASHES LIMIT
                                every encoding, as columns.c makes it; "-": none
     mds.py column DIR NAME     a column, as tessera-data head --column prints it
-    mds.py same DIR DIR        the same raw shards
     mds.py names               the columns of `columns`, a line each
     mds.py big DIR COMPRESSION 64 MiB of samples of 2048 letters; "-": none
     mds.py rate DIR [HASH]     MB/s of reading every sample's tokens, with the
@@ -18,7 +17,6 @@ without PyTorch the few names that the format code imports are stood in for.
 """
 import decimal
 import glob
-import gzip
 import importlib.machinery
 import importlib.util
 import json
@@ -222,7 +220,6 @@ def sample(i):
 
 
 def columns(folder, compression, hashes, limit):
-    gzip.time = types.SimpleNamespace(time=lambda: 0)  # as ours
     with MDSWriter(columns=ENCODINGS, out=folder, size_limit=int(limit) or None,
                    compression=None if compression == '-' else compression,
                    hashes=[] if hashes == '-' else hashes.split(',')) as out:
@@ -274,23 +271,6 @@ def column(folder, name):
         print(line(data[i][name], ENCODINGS[name]))
 
 
-def same(left, right):
-    """The raw shards, where another version of a library packs otherwise."""
-    indexes = []
-    for folder in (left, right):
-        unpack_all(folder)
-        with open(f'{folder}/index.json') as file:
-            indexes.append(json.load(file)['shards'])
-    assert len(indexes[0]) == len(indexes[1])
-    for one, two in zip(*indexes):
-        one.pop('zip_data'), two.pop('zip_data')
-        assert one == two
-        name = one['raw_data']['basename']
-        with open(f'{left}/{name}', 'rb') as a, open(f'{right}/{name}',
-                                                     'rb') as b:
-            assert a.read() == b.read()
-
-
 def big(folder, compression, hashes):
     random = np.random.default_rng(2)
     often = b' etaoinshrdlu etaoinshr etaoins the and of'
@@ -335,5 +315,5 @@ if __name__ == '__main__':
         text(rest[0], rest[1:])
     else:
         {'read': read, 'copy': copy, 'write': write, 'columns': columns,
-         'column': column, 'same': same, 'big': big,
+         'column': column, 'big': big,
          'names': lambda: print('\n'.join(sorted(ENCODINGS))), 'rate': rate}[command](*rest)

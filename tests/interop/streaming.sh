@@ -40,19 +40,11 @@ refuses() {
     [ "$status" -eq 93 ] && grep -q "$3" "$WORK/answer"
 }
 
-# write_columns PACKED: all encodings, ours and theirs
-write_columns() {
-    rm -rf "$WORK/ours.set" "$WORK/theirs.set"
-    "$COLUMNS" "$WORK/ours.set" "$1" "$HASHES" 20000 &&
-        python columns "$WORK/theirs.set" "$1" "$HASHES" 20000
-}
-
+# all encodings, ours and theirs
 same_columns() {
-    write_columns "$1" && diff -r "$WORK/ours.set" "$WORK/theirs.set"
-}
-
-same_raw() {
-    write_columns "$1" && python same "$WORK/ours.set" "$WORK/theirs.set"
+    "$COLUMNS" "$WORK/ours.set" "$HASHES" 20000 &&
+        python columns "$WORK/theirs.set" - "$HASHES" 20000 &&
+        diff -r "$WORK/ours.set" "$WORK/theirs.set"
 }
 
 # same_column NAME: of their set, before Streaming unpacks it
@@ -114,15 +106,8 @@ check "a changed byte of a packed shard is found" refuses damaged 1000 \
 check "every checksum of Streaming is checked" all_checksums
 check "a changed byte is found by xxh64" refuses changed 1000 "its xxh64 should"
 
-# every encoding, compression and hash, by columns.c and by columns of mds.py:
-# the same bytes, but for what another version of a library packs otherwise
-for packed in - gz gz:1 bz2 br br:5; do
-    check "MDSWriter makes the same files of all encodings, packed $packed" \
-        same_columns $packed
-done
-for packed in zstd zstd:3 zstd:19 snappy; do
-    check "... of the same raw shards, packed $packed" same_raw $packed
-done
+# every encoding, by columns.c and by columns of mds.py
+check "MDSWriter makes the same files of all encodings" same_columns
 rm -rf "$WORK/theirs.set"
 python columns "$WORK/theirs.set" br:5 md5 20000
 while read -r name; do

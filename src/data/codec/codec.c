@@ -1,15 +1,11 @@
-/* The table of compressions, and packing. Unpacking is in codec_reader.c and
+/* The table of compressions. Files are unpacked in codec_reader.c and
  * codec_unpack.c.
  *
  * A codec unpacks by steps over two windows, what is left to read and the room
  * for what comes out (struct codec_flow), as zlib has it: a call goes on as far
  * as either allows. So no codec knows files or sizes, and one loop drives all
  * of them. `complete` says that all that has begun has ended. Only there may
- * the input end, which tells a file that was cut short from a whole one.
- *
- * Packing is of a whole shard at once, which the writer has in memory anyway;
- * its bytes are to be those of Python's modules, so every codec calls its
- * library in the way in which that module does. */
+ * the input end, which tells a file that was cut short from a whole one. */
 #include "src/data/codec/codec.h"
 
 #include <assert.h>
@@ -17,12 +13,12 @@
 #include <string.h>
 
 static const struct codec codec_table[] = {
-    { "none", NULL, NULL, 0, 0, 0, &codec_none_ops },
-    { "zstd", "zst", "libzstd-dev", 1, 22, 3, &codec_zstd_ops },
-    { "gz", "gz", "zlib1g-dev", 0, 9, 9, &codec_gz_ops },
-    { "bz2", "bz2", "libbz2-dev", 1, 9, 9, &codec_bz2_ops },
-    { "snappy", "snappy", "libsnappy-dev", 0, 0, 0, &codec_snappy_ops },
-    { "br", "br", "libbrotli-dev", 0, 11, 11, &codec_br_ops },
+    { "none", NULL, NULL, 0, 0, &codec_none_ops },
+    { "zstd", "zst", "libzstd-dev", 1, 22, &codec_zstd_ops },
+    { "gz", "gz", "zlib1g-dev", 0, 9, &codec_gz_ops },
+    { "bz2", "bz2", "libbz2-dev", 1, 9, &codec_bz2_ops },
+    { "snappy", "snappy", "libsnappy-dev", 0, 0, &codec_snappy_ops },
+    { "br", "br", "libbrotli-dev", 0, 11, &codec_br_ops },
 };
 #define CODEC_COUNT (sizeof codec_table / sizeof codec_table[0])
 
@@ -52,30 +48,16 @@ static enum err codec_none_step(void *state, struct codec_flow *flow)
     return ERR_OK;
 }
 
-static enum err codec_none_pack(int level, const uint8_t *data, size_t bytes,
-                                struct buffer *out)
-{
-    (void)level;
-    TRY(buffer_reserve(out, bytes));
-    if (bytes > 0)
-        memcpy(out->data, data, bytes);
-    out->bytes = bytes;
-    return ERR_OK;
-}
-
 const struct codec_ops codec_none_ops = {
     .open = codec_none_open,
     .close = codec_none_close,
     .step = codec_none_step,
-    .pack = codec_none_pack,
 };
 
 /* ":3" or "" behind the name. */
-static enum err codec_level(const struct codec *codec, const char *text,
-                            int *level)
+static enum err codec_check_level(const struct codec *codec, const char *text)
 {
     char *end = NULL;
-    *level = codec->level;
     if (text[0] == '\0')
         return ERR_OK;
     long value = strtol(text + 1, &end, 10);
@@ -90,13 +72,12 @@ static enum err codec_level(const struct codec *codec, const char *text,
         return err_set(
             ERR_DATA, "compression '%s' has levels %d to %d, not '%.20s'",
             codec->name, codec->level_min, codec->level_max, text + 1);
-    *level = (int)value;
     return ERR_OK;
 }
 
 enum err codec_check(const struct codec *codec)
 {
-    if (codec->ops->pack != NULL)
+    if (codec->ops->step != NULL || codec->ops->unpack != NULL)
         return ERR_OK;
     return err_set(ERR_UNSUPPORTED,
                    "compression '%s' is not in this build; install its "
@@ -104,10 +85,9 @@ enum err codec_check(const struct codec *codec)
                    codec->name, codec->package);
 }
 
-enum err codec_find(const char *text, const struct codec **out, int *level)
+enum err codec_find(const char *text, const struct codec **out)
 {
     assert(text != NULL && out != NULL);
-    int any = 0;
     size_t length = strcspn(text, ":");
     const struct codec *codec = NULL;
     for (size_t c = 0; c < CODEC_COUNT; c++)
@@ -120,7 +100,7 @@ enum err codec_find(const char *text, const struct codec **out, int *level)
                        "bz2, snappy and br",
                        text);
     TRY(codec_check(codec));
-    TRY(codec_level(codec, text + length, level != NULL ? level : &any));
+    TRY(codec_check_level(codec, text + length));
     *out = codec;
     return ERR_OK;
 }
@@ -173,22 +153,4 @@ const struct codec *codec_by_magic(const uint8_t *data, size_t bytes)
         if (codec_table[c].ops == ops)
             return &codec_table[c];
     return NULL;
-}
-
-enum err codec_pack(const char *text, const void *data, size_t bytes,
-                    uint8_t **out, size_t *out_bytes)
-{
-    assert(out != NULL && out_bytes != NULL && (data != NULL || bytes == 0));
-    int level = 0;
-    const struct codec *codec = NULL;
-    struct buffer packed = { 0 };
-    TRY(codec_find(text, &codec, &level));
-    enum err rc = codec->ops->pack(level, data, bytes, &packed);
-    if (rc != ERR_OK) {
-        free(packed.data);
-        return rc;
-    }
-    *out = packed.data;
-    *out_bytes = packed.bytes;
-    return ERR_OK;
 }

@@ -1,17 +1,15 @@
-/* Compression of shards and text files: one table of what Streaming names
- * (none, zstd, gz, bz2, snappy, br), with a level behind a colon for packing,
- * "zstd:3". bz2, snappy and br may be left out of a build; they are then
- * refused with what to install.
+/* Compression of shards and text files, which are read and never written: one
+ * table of what Streaming names (none, zstd, gz, bz2, snappy, br), with the
+ * level of its packing behind a colon, "zstd:3". bz2, snappy and br may be left
+ * out of a build; they are then refused with what to install.
  *
- * Packed bytes are those of Streaming with the same library; the time in a gz
- * header is zero, so that the same data gives the same file. Concatenated gz
- * members, zstd frames and bz2 streams are read as one. snappy is the format
- * without frames that Streaming writes: a whole file, not a stream.
+ * Concatenated gz members, zstd frames and bz2 streams are read as one. snappy
+ * is the format without frames that Streaming writes: a whole file, not a
+ * stream.
  *
  * Errors name the file. What is damaged, cut short or too long is ERR_DATA. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,17 +17,16 @@
 #include "src/data/codec/codec_ops.h"
 
 struct codec {
-    const char *name;      /* Streaming's, and its extension of a shard */
-    const char *extension; /* of text files: "zst" */
-    const char *package;   /* what to install for it, Debian's name */
-    int level_min, level_max, level; /* without one given; all 0: none */
+    const char *name;         /* Streaming's, and its extension of a shard */
+    const char *extension;    /* of text files: "zst" */
+    const char *package;      /* what to install for it, Debian's name */
+    int level_min, level_max; /* both 0: it has none */
     const struct codec_ops *ops;
 };
 
 /* The codec of "zstd" or "zstd:3". ERR_DATA for a name or level that there is
- * not, ERR_UNSUPPORTED for one that was left out of the build. `level` may be
- * NULL. */
-enum err codec_find(const char *text, const struct codec **out, int *level);
+ * not, ERR_UNSUPPORTED for one that was left out of the build. */
+enum err codec_find(const char *text, const struct codec **out);
 
 /* ERR_UNSUPPORTED where it was left out of the build. */
 enum err codec_check(const struct codec *codec);
@@ -39,10 +36,6 @@ const struct codec *codec_by_extension(const char *path);
 
 /* By a file's first bytes; NULL: none. br and snappy have no such mark. */
 const struct codec *codec_by_magic(const uint8_t *data, size_t bytes);
-
-/* Pack: *out is malloc'ed. */
-enum err codec_pack(const char *text, const void *data, size_t bytes,
-                    uint8_t **out, size_t *out_bytes);
 
 /* Unpack a file into a new one, which must have exactly `bytes`: nothing above
  * is ever written, and what a snappy file claims is not believed. `to` may not

@@ -3,7 +3,6 @@
 
 #ifdef CODEC_brotlidec
 #include <brotli/decode.h>
-#include <brotli/encode.h>
 
 static enum err codec_br_open(void **state)
 {
@@ -37,42 +36,10 @@ static enum err codec_br_step(void *state, struct codec_flow *flow)
     return ERR_OK;
 }
 
-/* All input first, then the end: with the end at once the bytes are others
- * than those of Python's module. */
-static enum err codec_br_pack(int level, const uint8_t *data, size_t bytes,
-                              struct buffer *out)
-{
-    enum err rc = ERR_OK;
-    BrotliEncoderState *state = BrotliEncoderCreateInstance(NULL, NULL, NULL);
-    if (state == NULL ||
-        BrotliEncoderSetParameter(state, BROTLI_PARAM_QUALITY,
-                                  (uint32_t)level) != BROTLI_TRUE) {
-        rc = err_set(ERR_MEMORY, "no memory to pack br");
-        goto out;
-    }
-    while (BrotliEncoderIsFinished(state) != BROTLI_TRUE) {
-        BrotliEncoderOperation step =
-            bytes > 0 ? BROTLI_OPERATION_PROCESS : BROTLI_OPERATION_FINISH;
-        TRY_OUT(buffer_reserve(out, bytes / 2 + (1 << 16)));
-        uint8_t *next = out->data + out->bytes;
-        size_t room = out->capacity - out->bytes;
-        if (BrotliEncoderCompressStream(state, step, &bytes, &data, &room,
-                                        &next, NULL) != BROTLI_TRUE) {
-            rc = err_set(ERR_MEMORY, "no memory to pack br");
-            goto out;
-        }
-        out->bytes = out->capacity - room;
-    }
-out:
-    BrotliEncoderDestroyInstance(state);
-    return rc;
-}
-
 const struct codec_ops codec_br_ops = {
     .open = codec_br_open,
     .close = codec_br_close,
     .step = codec_br_step,
-    .pack = codec_br_pack,
 };
 #else
 const struct codec_ops codec_br_ops = { NULL };

@@ -71,43 +71,10 @@ static enum err codec_bz2_step(void *state, struct codec_flow *flow)
     return ERR_OK;
 }
 
-static enum err codec_bz2_pack(int level, const uint8_t *data, size_t bytes,
-                               struct buffer *out)
-{
-    enum err rc = ERR_OK;
-    bz_stream stream = { 0 };
-    int state = BZ_RUN_OK;
-    if (BZ2_bzCompressInit(&stream, level, 0, 0) != BZ_OK)
-        return err_set(ERR_MEMORY, "no memory to pack bz2");
-    while (state != BZ_STREAM_END) {
-        size_t in = codec_bz2_part(bytes);
-        TRY_OUT(buffer_reserve(out, in / 2 + (1 << 16)));
-        size_t room = codec_bz2_part(out->capacity - out->bytes);
-        stream.next_in = (char *)data;
-        stream.avail_in = (unsigned)in;
-        stream.next_out = (char *)out->data + out->bytes;
-        stream.avail_out = (unsigned)room;
-        /* BZ_RUN takes input until the last part, BZ_FINISH may need several
-         * calls to give all that is left */
-        state = BZ2_bzCompress(&stream, in == bytes ? BZ_FINISH : BZ_RUN);
-        if (state < 0) {
-            rc = err_set(ERR_INTERNAL, "libbz2 refused to pack: %d", state);
-            goto out;
-        }
-        data += in - stream.avail_in;
-        bytes -= in - stream.avail_in;
-        out->bytes += room - stream.avail_out;
-    }
-out:
-    BZ2_bzCompressEnd(&stream);
-    return rc;
-}
-
 const struct codec_ops codec_bz2_ops = {
     .open = codec_bz2_open,
     .close = codec_bz2_close,
     .step = codec_bz2_step,
-    .pack = codec_bz2_pack,
 };
 #else
 const struct codec_ops codec_bz2_ops = { NULL };

@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "src/base/array.h"
 #include "src/base/err.h"
 
 /* What is left to unpack, and room for what comes out. */
@@ -24,8 +23,6 @@ struct codec_ops {
     void (*close)(void *state);
     /* Move on as far as input and room allow. */
     enum err (*step)(void *state, struct codec_flow *flow);
-    enum err (*pack)(int level, const uint8_t *data, size_t bytes,
-                     struct buffer *out);
     /* A whole file to exactly `out_bytes`, in place of open, close and step. */
     enum err (*unpack)(const uint8_t *data, size_t bytes, uint8_t *out,
                        size_t out_bytes);

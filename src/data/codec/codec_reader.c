@@ -58,14 +58,14 @@ static enum err codec_reader_choose(struct codec_reader *reader,
 {
     size_t marked = 10; /* bytes that tell a format */
     if (text != NULL)
-        return codec_find(text, &reader->codec, NULL);
+        return codec_find(text, &reader->codec);
     reader->codec = codec_by_extension(path);
     while (reader->codec == NULL && reader->in_bytes < marked && !reader->ended)
         TRY(codec_reader_fill(reader));
     if (reader->codec == NULL)
         reader->codec = codec_by_magic(reader->in, reader->in_bytes);
     if (reader->codec == NULL)
-        return codec_find("none", &reader->codec, NULL);
+        return codec_find("none", &reader->codec);
     return codec_check(reader->codec);
 }
 

@@ -25,22 +25,7 @@ static enum err codec_snappy_unpack(const uint8_t *data, size_t bytes,
     return ERR_OK;
 }
 
-static enum err codec_snappy_pack(int level, const uint8_t *data, size_t bytes,
-                                  struct buffer *out)
-{
-    (void)level;
-    TRY(buffer_reserve(out, snappy_max_compressed_length(bytes)));
-    out->bytes = out->capacity;
-    if (snappy_compress((const char *)data, bytes, (char *)out->data,
-                        &out->bytes) != SNAPPY_OK)
-        return err_set(ERR_INTERNAL, "libsnappy refused to pack");
-    return ERR_OK;
-}
-
-const struct codec_ops codec_snappy_ops = {
-    .pack = codec_snappy_pack,
-    .unpack = codec_snappy_unpack,
-};
+const struct codec_ops codec_snappy_ops = { .unpack = codec_snappy_unpack };
 #else
 const struct codec_ops codec_snappy_ops = { NULL };
 #endif

@@ -110,7 +110,7 @@ enum err codec_unpack_file(const char *text, const char *from, const char *to,
     assert(text != NULL && from != NULL && to != NULL && bytes >= 0);
     const struct codec *codec = NULL;
     int64_t packed = 0;
-    enum err rc = codec_find(text, &codec, NULL);
+    enum err rc = codec_find(text, &codec);
     if (rc != ERR_OK)
         return err_prefix(rc, "%s", from);
     TRY(regular_size(from, &packed)); /* a pipe would keep us waiting */

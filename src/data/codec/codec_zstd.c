@@ -34,20 +34,8 @@ static enum err codec_zstd_step(void *state, struct codec_flow *flow)
     return ERR_OK;
 }
 
-static enum err codec_zstd_pack(int level, const uint8_t *data, size_t bytes,
-                                struct buffer *out)
-{
-    TRY(buffer_reserve(out, ZSTD_compressBound(bytes)));
-    size_t packed = ZSTD_compress(out->data, out->capacity, data, bytes, level);
-    if (ZSTD_isError(packed))
-        return err_set(ERR_MEMORY, "zstd: %s", ZSTD_getErrorName(packed));
-    out->bytes = packed;
-    return ERR_OK;
-}
-
 const struct codec_ops codec_zstd_ops = {
     .open = codec_zstd_open,
     .close = codec_zstd_close,
     .step = codec_zstd_step,
-    .pack = codec_zstd_pack,
 };

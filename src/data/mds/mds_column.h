@@ -9,10 +9,8 @@
  * pkl is refused: unpickling runs what program the writer put into it. */
 #pragma once
 
-#include <stdint.h>
 #include <stdio.h>
 
-#include "src/base/array.h"
 #include "src/base/err.h"
 #include "src/data/mds/mds.h"
 #include "src/data/mds/mds_layout.h"

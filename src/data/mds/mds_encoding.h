@@ -14,7 +14,6 @@
  * not aligned. Tokens are whole numbers. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

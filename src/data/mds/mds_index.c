@@ -18,7 +18,6 @@
 
 #include <assert.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
  * Reading checks everything that the shards are later checked against. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

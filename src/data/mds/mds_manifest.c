@@ -15,7 +15,6 @@
 #include "src/base/fsio.h"
 #include "src/base/new.h"
 #include "src/data/codec/checksum.h"
-#include "src/data/codec/codec.h"
 #include "src/data/mds/mds_encoding.h"
 #include "src/data/mds/mds_index.h"
 #include "src/data/mds/mds_text.h"
@@ -56,51 +55,6 @@ static enum err mds_manifest_columns(struct mds_manifest *manifest,
     return ERR_OK;
 }
 
-static int mds_manifest_by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* "sha256,xxh64" */
-static enum err mds_manifest_hashes(struct mds_manifest *manifest,
-                                    const char *names)
-{
-    size_t most = 1;
-    for (const char *at = names; *at != '\0'; at++)
-        most += *at == ',';
-    TRY(new_zeroed(&manifest->hash, most));
-    while (names[0] != '\0') {
-        size_t length = strcspn(names, ",");
-        char *name = NULL;
-        TRY(new_text_part(&name, names, length));
-        manifest->hash[manifest->hashes++] = name;
-        if (checksum_digits(name) == 0)
-            return err_set(ERR_USAGE, "hash '%.40s' is not known", name);
-        names += length + (names[length] == ',');
-    }
-    qsort(manifest->hash, (size_t)manifest->hashes, sizeof *manifest->hash,
-          mds_manifest_by_text);
-    for (int h = 1; h < manifest->hashes; h++)
-        if (strcmp(manifest->hash[h - 1], manifest->hash[h]) == 0)
-            return err_set(ERR_USAGE, "hash '%s' is there twice",
-                           manifest->hash[h]);
-    return ERR_OK;
-}
-
-static enum err mds_manifest_compression(struct mds_manifest *manifest,
-                                         const char *compression)
-{
-    const struct codec *codec = NULL;
-    if (compression == NULL)
-        return ERR_OK;
-    enum err rc = codec_find(compression, &codec, NULL);
-    if (rc == ERR_DATA) /* it was given, not read */
-        rc = err_set(ERR_USAGE, "%s", err_text());
-    if (rc != ERR_OK || codec->extension == NULL)
-        return rc;
-    return new_text(&manifest->compression, compression);
-}
-
 /* The lists of columns, up to the hashes' names. */
 static enum err mds_manifest_head(struct mds_manifest *manifest)
 {
@@ -124,12 +78,11 @@ static enum err mds_manifest_head(struct mds_manifest *manifest)
             TRY(mds_text_add(head, "%lld",
                              (long long)manifest->column[c].bytes));
     }
-    TRY(mds_text_add(head, "], \"compression\": "));
-    TRY(mds_text_string(head, manifest->compression));
-    TRY(mds_text_add(head, ", \"format\": \"mds\", \"hashes\": ["));
-    for (int h = 0; h < manifest->hashes; h++)
+    TRY(mds_text_add(
+        head, "], \"compression\": null, \"format\": \"mds\", \"hashes\": ["));
+    for (int h = 0; manifest->hashes[h] != NULL; h++)
         TRY(mds_text_add(head, "%s\"%s\"", h > 0 ? ", " : "",
-                         manifest->hash[h]));
+                         manifest->hashes[h]));
     return mds_text_add(head, "], ");
 }
 
@@ -137,11 +90,8 @@ static enum err mds_manifest_texts(struct mds_manifest *manifest)
 {
     struct buffer *tail = &manifest->tail;
     TRY(mds_manifest_head(manifest));
-    if (manifest->size_limit > 0)
-        TRY(mds_text_add(tail, "\"size_limit\": %lld, \"version\": 2",
-                         (long long)manifest->size_limit));
-    else
-        TRY(mds_text_add(tail, "\"size_limit\": null, \"version\": 2"));
+    TRY(mds_text_add(tail, "\"size_limit\": %lld, \"version\": 2",
+                     (long long)manifest->size_limit));
     TRY(mds_text_add(&manifest->config, "%s%s}", (char *)manifest->head.data,
                      (char *)tail->data));
     return mds_text_add(&manifest->index, "{\"shards\": [");
@@ -151,14 +101,13 @@ enum err mds_manifest_create(const struct mds_writer_options *options,
                              struct mds_manifest **out)
 {
     assert(options->columns != NULL && options->count > 0);
+    static const char *const none[] = { NULL };
     enum err rc = ERR_OK;
     struct mds_manifest *manifest = NULL;
     TRY(new_zeroed(&manifest, 1));
     manifest->size_limit = options->size_limit;
+    manifest->hashes = options->hashes != NULL ? options->hashes : none;
     TRY_OUT(mds_manifest_columns(manifest, options));
-    TRY_OUT(mds_manifest_hashes(
-        manifest, options->hashes != NULL ? options->hashes : ""));
-    TRY_OUT(mds_manifest_compression(manifest, options->compression));
     TRY_OUT(mds_manifest_texts(manifest));
     *out = manifest;
     manifest = NULL;
@@ -175,11 +124,7 @@ void mds_manifest_destroy(struct mds_manifest *manifest)
         free(manifest->column[c].name);
         free(manifest->column[c].encoding);
     }
-    for (int h = 0; h < manifest->hashes; h++)
-        free(manifest->hash[h]);
     free(manifest->column);
-    free(manifest->hash);
-    free(manifest->compression);
     free(manifest->config.data);
     free(manifest->head.data);
     free(manifest->tail.data);
@@ -212,9 +157,9 @@ static enum err mds_manifest_file(struct mds_manifest *manifest,
     TRY(mds_text_add(text,
                      "{\"basename\": \"%s\", \"bytes\": %zu, \"hashes\": {",
                      file->name, file->bytes[0] + file->bytes[1]));
-    for (int h = 0; h < manifest->hashes; h++) {
+    for (int h = 0; manifest->hashes[h] != NULL; h++) {
         TRY(mds_text_add(text, h > 0 ? ", " : ""));
-        TRY(mds_manifest_hash(text, manifest->hash[h], file));
+        TRY(mds_manifest_hash(text, manifest->hashes[h], file));
     }
     return mds_text_add(text, "}}");
 }
@@ -228,19 +173,14 @@ static enum err mds_manifest_begin(struct mds_manifest *manifest)
 }
 
 enum err mds_manifest_add(struct mds_manifest *manifest, int64_t samples,
-                          const struct mds_manifest_file *raw,
-                          const struct mds_manifest_file *zip)
+                          const struct mds_manifest_file *file)
 {
     struct buffer *text = &manifest->index;
-    assert((zip != NULL) == (manifest->compression != NULL));
     TRY(mds_manifest_begin(manifest));
     TRY(mds_text_add(text, "%s\"raw_data\": ", (char *)manifest->head.data));
-    TRY(mds_manifest_file(manifest, raw));
-    TRY(mds_text_add(text, ", \"samples\": %lld, %s, \"zip_data\": ",
+    TRY(mds_manifest_file(manifest, file));
+    TRY(mds_text_add(text, ", \"samples\": %lld, %s, \"zip_data\": null}",
                      (long long)samples, (char *)manifest->tail.data));
-    if (zip != NULL)
-        TRY(mds_manifest_file(manifest, zip));
-    TRY(mds_text_add(text, "%s}", zip != NULL ? "" : "null"));
     manifest->shards++;
     manifest->end = manifest->index.bytes;
     return ERR_OK;

@@ -6,7 +6,6 @@
 
 #include "src/base/array.h"
 #include "src/base/err.h"
-#include "src/base/array.h"
 
 struct mds_column {
     const char *name;
@@ -16,9 +15,9 @@ struct mds_column {
 struct mds_writer_options {
     const struct mds_column *columns; /* of different names, in any order */
     int count;
-    int64_t size_limit;      /* bytes of a shard, below 2^32; 0: one shard */
-    const char *compression; /* "zstd:3"; NULL: none */
-    const char *hashes; /* of the files, in the index: "sha256,xxh64"; NULL */
+    int64_t size_limit;        /* bytes of a shard, 1 to 2^32 - 1 */
+    const char *const *hashes; /* of the files, in the index: known names in
+                                  their order, then NULL; NULL: none */
 };
 
 struct mds_manifest_column {
@@ -30,9 +29,7 @@ struct mds_manifest_column {
 struct mds_manifest {
     int columns; /* in the order of a sample: by name */
     struct mds_manifest_column *column;
-    char *compression; /* NULL: none */
-    int hashes;        /* sorted */
-    char **hash;
+    const char *const *hashes; /* the options' */
     int64_t size_limit;
     struct buffer config;     /* of a shard file */
     struct buffer head, tail; /* of a shard's entry, around its own */
@@ -53,11 +50,9 @@ enum err mds_manifest_create(const struct mds_writer_options *options,
                              struct mds_manifest **out);
 void mds_manifest_destroy(struct mds_manifest *manifest);
 
-/* One more shard, with the hashes of its files. zip: NULL without compression.
- */
+/* One more shard, with the hashes of its file. */
 enum err mds_manifest_add(struct mds_manifest *manifest, int64_t samples,
-                          const struct mds_manifest_file *raw,
-                          const struct mds_manifest_file *zip);
+                          const struct mds_manifest_file *file);
 
 /* The entry of a shard, from `*text` on. */
 void mds_manifest_entry(const struct mds_manifest *manifest, int64_t shard,

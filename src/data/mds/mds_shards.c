@@ -60,7 +60,7 @@ static enum err mds_cache_look(const char *folder,
     const struct codec *codec = NULL;
     TRY(fsio_path(path, "%s/%s", folder, info->zip.name));
     TRY(mds_check_size(path, &info->zip));
-    enum err rc = codec_find(info->compression, &codec, NULL);
+    enum err rc = codec_find(info->compression, &codec);
     return rc == ERR_OK ? rc : err_prefix(rc, "%s", path);
 }
 

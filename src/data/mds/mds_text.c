@@ -85,7 +85,5 @@ enum err mds_text_span(struct buffer *text, const char *string, size_t bytes)
 
 enum err mds_text_string(struct buffer *text, const char *string)
 {
-    if (string == NULL)
-        return mds_text_add(text, "null");
     return mds_text_span(text, string, strlen(string));
 }

@@ -10,7 +10,7 @@
 enum err mds_text_add(struct buffer *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* A string in quotes; NULL: null. ERR_USAGE for what is no UTF-8. */
+/* A string in quotes. ERR_USAGE for what is no UTF-8. */
 enum err mds_text_string(struct buffer *text, const char *string);
 
 /* A string of so many bytes, which may have NULs. */

@@ -21,7 +21,6 @@
 #include "src/base/fsio.h"
 #include "src/base/array.h"
 #include "src/base/new.h"
-#include "src/data/codec/codec.h"
 #include "src/data/mds/mds_encoding.h"
 #include "src/base/regular.h"
 #include "src/data/set/values.h"
@@ -36,6 +35,8 @@ struct mds_writer {
     struct buffer encoded; /* of mds_writer_add() */
     json_t *entry;         /* that mds_writer_shard() lends */
 };
+
+const char *const mds_writer_sha256[] = { "sha256", NULL };
 
 static size_t mds_writer_config_bytes(const struct mds_writer *writer)
 {
@@ -55,7 +56,7 @@ enum err mds_writer_create(const char *folder,
 {
     assert(folder != NULL && options != NULL && out != NULL);
     enum err rc = ERR_OK;
-    if (options->size_limit < 0 || options->size_limit > UINT32_MAX)
+    if (options->size_limit < 1 || options->size_limit > UINT32_MAX)
         return err_set(ERR_USAGE,
                        "a shard of %lld bytes is not possible; offsets are "
                        "32-bit, so choose 1 to 4294967295",
@@ -76,12 +77,12 @@ enum err mds_writer_create_tokens(const char *folder, int64_t size_limit,
                                   bool sha256, struct mds_writer **out)
 {
     static const struct mds_column tokens = { "tokens", "ndarray:int32" };
-    struct mds_writer_options options = { .columns = &tokens,
-                                          .count = 1,
-                                          .size_limit = size_limit,
-                                          .hashes = sha256 ? "sha256" : NULL };
-    if (size_limit == 0)
-        return err_set(ERR_USAGE, "a shard of 0 bytes is not possible");
+    struct mds_writer_options options = {
+        .columns = &tokens,
+        .count = 1,
+        .size_limit = size_limit,
+        .hashes = sha256 ? mds_writer_sha256 : NULL,
+    };
     return mds_writer_create(folder, &options, out);
 }
 
@@ -131,35 +132,6 @@ static void mds_writer_head(const struct mds_writer *writer, size_t bytes,
     memcpy(head + bytes - config, writer->manifest->config.data, config);
 }
 
-/* The packed form of a shard, which is what is saved. */
-static enum err mds_writer_zip(struct mds_writer *writer,
-                               const struct mds_manifest_file *raw)
-{
-    enum err rc = ERR_OK;
-    char name[96];
-    uint8_t *packed = NULL;
-    struct mds_manifest_file zip = { .name = name };
-    const char *compression = writer->manifest->compression;
-    uint8_t *whole = NULL;
-    TRY(new_room(&whole, raw->bytes[0] + raw->bytes[1]));
-    /* codecs pack one piece of memory */
-    memcpy(whole, raw->part[0], raw->bytes[0]);
-    if (raw->bytes[1] > 0)
-        memcpy(whole + raw->bytes[0], raw->part[1], raw->bytes[1]);
-    snprintf(name, sizeof name, "%s.%.*s", raw->name,
-             (int)strcspn(compression, ":"), compression);
-    TRY_OUT(codec_pack(compression, whole, raw->bytes[0] + raw->bytes[1],
-                       &packed, &zip.bytes[0]));
-    zip.part[0] = packed;
-    TRY_OUT(mds_writer_save(writer, &zip));
-    TRY_OUT(mds_manifest_add(writer->manifest, (int64_t)writer->samples, raw,
-                             &zip));
-out:
-    free(packed);
-    free(whole);
-    return rc;
-}
-
 static enum err mds_writer_flush(struct mds_writer *writer)
 {
     enum err rc = ERR_OK;
@@ -175,13 +147,8 @@ static enum err mds_writer_flush(struct mds_writer *writer)
     struct mds_manifest_file raw = { name,
                                      { head, writer->data.data },
                                      { bytes, writer->data.bytes } };
-    if (writer->manifest->compression != NULL) {
-        TRY_OUT(mds_writer_zip(writer, &raw));
-    } else {
-        TRY_OUT(mds_writer_save(writer, &raw));
-        TRY_OUT(mds_manifest_add(writer->manifest, (int64_t)writer->samples,
-                                 &raw, NULL));
-    }
+    TRY_OUT(mds_writer_save(writer, &raw));
+    TRY_OUT(mds_manifest_add(writer->manifest, (int64_t)writer->samples, &raw));
     mds_writer_reset(writer);
 out:
     free(head);
@@ -223,14 +190,8 @@ enum err mds_writer_add_fields(struct mds_writer *writer,
     TRY(mds_writer_measure(writer, fields, &bytes));
     /* Streaming's rule to the byte, for its sets are to be ours: a sample that
      * is larger than the limit leaves an empty shard before it */
-    if (manifest->size_limit > 0 &&
-        manifest->size_limit < writer->shard_bytes + bytes + 4)
+    if (manifest->size_limit < writer->shard_bytes + bytes + 4)
         TRY(mds_writer_flush(writer));
-    if (writer->shard_bytes + bytes + 4 > UINT32_MAX)
-        return err_set(ERR_USAGE,
-                       "%s: one shard can have 4 GiB and no more; give a size "
-                       "limit of shards",
-                       writer->folder);
     TRY(buffer_reserve(&writer->data, (size_t)bytes));
     TRY(array_room(&writer->ends, &writer->samples_capacity,
                    writer->samples + 1));
@@ -307,8 +268,7 @@ enum err mds_writer_again(struct mds_writer *writer, const json_t *shard)
 {
     char path[FSIO_PATH_MAX];
     int64_t found = 0;
-    const json_t *file = json_object_get(
-        shard, writer->manifest->compression != NULL ? "zip_data" : "raw_data");
+    const json_t *file = json_object_get(shard, "raw_data");
     const char *name = json_string_value(json_object_get(file, "basename"));
     json_int_t bytes = json_integer_value(json_object_get(file, "bytes"));
     assert(writer->samples == 0);

@@ -1,8 +1,8 @@
 /* Write an MDS data set: byte for byte what the Streaming library's MDSWriter
- * writes with the same options (src/data/codec/codec.h says what packed shards
- * are), including its rotation: a shard counts 8 bytes, its JSON text, and each
- * sample's bytes + 4; a sample that would pass the limit starts the next one
- * (so a first sample above the limit leaves an empty shard before it).
+ * writes with the same options and no compression, including its rotation: a
+ * shard counts 8 bytes, its JSON text, and each sample's bytes + 4; a sample
+ * that would pass the limit starts the next one (so a first sample above the
+ * limit leaves an empty shard before it).
  *
  * Memory: one shard, and the index. Shards are on disk (fsync) when the next
  * one begins; the index is written last. */
@@ -24,14 +24,16 @@ struct mds_field {
     size_t bytes;
 };
 
-/* Into an existing folder. ERR_USAGE for a size limit, column or hash that is
- * not possible, a pickle among them. The options are copied. */
+/* For options.hashes. */
+extern const char *const mds_writer_sha256[];
+
+/* Into an existing folder. ERR_USAGE for a size limit or column that is not
+ * possible, a pickle among them. The options are copied, but for the hashes. */
 enum err mds_writer_create(const char *folder,
                            const struct mds_writer_options *options,
                            struct mds_writer **out);
-/* The same for one column, tokens = ndarray:int32, 0 < size_limit. sha256:
- * record the files' digests in the index, which makes the index identify the
- * content. */
+/* The same for one column, tokens = ndarray:int32. sha256: record the files'
+ * digests in the index, which makes the index identify the content. */
 enum err mds_writer_create_tokens(const char *folder, int64_t size_limit,
                                   bool sha256, struct mds_writer **out);
 /* Without mds_writer_finish() no index is written. */

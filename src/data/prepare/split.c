@@ -84,7 +84,7 @@ static enum err split_part(struct split *split, const char *name, int64_t first,
         .columns = split->column,
         .count = split->columns,
         .size_limit = split->options->shard_bytes,
-        .hashes = "sha256",
+        .hashes = mds_writer_sha256,
     };
     /* what the whole's says holds for a part but for its numbers */
     sidecar.samples = sidecar.tokens = sidecar.longest = 0;

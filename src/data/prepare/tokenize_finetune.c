@@ -306,7 +306,7 @@ static enum err finetune_write_set(struct tokenize_finetune_job *job,
         .columns = tokenize_finetune_columns,
         .count = COLUMNS,
         .size_limit = job->options->shard_bytes,
-        .hashes = "sha256",
+        .hashes = mds_writer_sha256,
     };
     job->longest = 0;
     TRY_OUT(fsio_path(folder, "%s/%s", job->publish.building, name));

@@ -8,7 +8,6 @@
  * with it would make a set that no undisturbed run makes. */
 #include <assert.h>
 #include <dirent.h>
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

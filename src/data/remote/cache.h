@@ -18,7 +18,6 @@
 #include "src/base/err.h"
 #include "src/base/fsio.h"
 #include "src/data/codec/file_sums.h"
-#include "src/data/remote/store.h"
 
 struct cache;
 

@@ -6,6 +6,7 @@
 
 #include "src/base/own.h"
 #include "src/data/remote/cache.h"
+#include "src/data/remote/store.h"
 
 #define CACHE_POLL_S 0.01 /* between looks at what another process does */
 

@@ -10,7 +10,6 @@
  * somebody fetches. */
 #include <assert.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,8 +9,6 @@
  * Roles of machines, web identities and commands of a profile are not asked. */
 #pragma once
 
-#include <stddef.h>
-
 #include "src/base/err.h"
 
 struct store_keys {

@@ -14,7 +14,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/base/new.h"
 #include "src/data/set/numpy_rng.h"

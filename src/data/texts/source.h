@@ -2,7 +2,6 @@
  * is packed with what src/data/codec/codec.h knows. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
