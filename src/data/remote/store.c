@@ -19,7 +19,6 @@ enum err store_open(const char *url, const struct store_options *options,
     enum err rc = ERR_OK;
     struct store *store = NULL;
     TRY(new_zeroed(&store, 1));
-    pthread_mutex_init(&store->mutex, NULL);
     store->options = *options;
     TRY_OUT(store_url_parse(url, &store->url));
     TRY_OUT(fsio_path(store->address, "%s", url));
@@ -34,8 +33,10 @@ enum err store_open(const char *url, const struct store_options *options,
                      url, store->url.scheme);
         goto out;
     }
-    TRY_OUT(scheme->open(store));
     store->scheme = scheme;
+    TRY_OUT(scheme->open(store));
+    if (scheme->request != NULL)
+        TRY_OUT(store_http_create(&store->http));
     *out = store;
     store = NULL;
 out:
@@ -47,9 +48,8 @@ void store_close(struct store *store)
 {
     if (store == NULL)
         return;
-    if (store->scheme != NULL && store->scheme->close != NULL)
-        store->scheme->close(store);
-    pthread_mutex_destroy(&store->mutex);
+    store_http_destroy(store->http);
+    free(store->state);
     free(store);
 }
 

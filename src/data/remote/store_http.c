@@ -18,10 +18,9 @@
  *
  * Whoever gets a file has a session of its own, two handles of libcurl and the
  * connections that they keep; idle ones wait in a list for the next file. */
-#include "src/data/remote/store_http.h"
-
 #include <assert.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +31,8 @@
 #include "src/base/new.h"
 #include "src/base/real.h"
 #include "src/base/rng.h"
+#include "src/data/remote/store_impl.h"
+#include "src/data/remote/store_transfer.h"
 
 #define STORE_RECENT 32      /* transfers whose times are remembered */
 #define STORE_RECENT_LEAST 5 /* before that there are no second transfers */
@@ -51,16 +52,16 @@ struct store_session {
 };
 
 struct store_http {
-    const struct store_http_source *source;
+    pthread_mutex_t mutex; /* of all */
     struct store_session *idle;
     double recent[STORE_RECENT]; /* seconds */
     int64_t finished;
+    int64_t hedges; /* second transfers so far */
 };
 
 /* A file on its way. */
 struct store_job {
     struct store *store;
-    struct store_http *http;
     struct store_session *session;
     const char *name;
     const char *path;
@@ -102,24 +103,24 @@ out:
     return rc;
 }
 
-static enum err store_session_take(struct store *store, struct store_http *http,
+static enum err store_session_take(struct store_http *http,
                                    struct store_session **out)
 {
-    pthread_mutex_lock(&store->mutex);
+    pthread_mutex_lock(&http->mutex);
     *out = http->idle;
     if (http->idle != NULL)
         http->idle = http->idle->next;
-    pthread_mutex_unlock(&store->mutex);
+    pthread_mutex_unlock(&http->mutex);
     return *out != NULL ? ERR_OK : store_session_create(out);
 }
 
-static void store_session_give(struct store *store, struct store_http *http,
+static void store_session_give(struct store_http *http,
                                struct store_session *session)
 {
-    pthread_mutex_lock(&store->mutex);
+    pthread_mutex_lock(&http->mutex);
     session->next = http->idle;
     http->idle = session;
-    pthread_mutex_unlock(&store->mutex);
+    pthread_mutex_unlock(&http->mutex);
 }
 
 static void store_global_init(void)
@@ -127,14 +128,12 @@ static void store_global_init(void)
     curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-enum err store_http_create(const struct store_http_source *source,
-                           struct store_http **out)
+enum err store_http_create(struct store_http **out)
 {
-    assert(source != NULL && out != NULL);
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, store_global_init);
     TRY(new_zeroed(out, 1));
-    (*out)->source = source;
+    pthread_mutex_init(&(*out)->mutex, NULL);
     return ERR_OK;
 }
 
@@ -147,6 +146,7 @@ void store_http_destroy(struct store_http *http)
         http->idle = session->next;
         store_session_destroy(session);
     }
+    pthread_mutex_destroy(&http->mutex);
     free(http);
 }
 
@@ -156,38 +156,37 @@ static double store_hedge_after(const struct store_job *job)
 {
     double values[STORE_RECENT];
     double after = INFINITY;
-    struct store *store = job->store;
-    struct store_http *http = job->http;
-    pthread_mutex_lock(&store->mutex);
+    double hedge = job->store->options.hedge;
+    struct store_http *http = job->store->http;
+    pthread_mutex_lock(&http->mutex);
     int count =
         http->finished < STORE_RECENT ? (int)http->finished : STORE_RECENT;
-    bool may = store->options.hedge > 0 && count >= STORE_RECENT_LEAST &&
-               job->session->of[0].expected >= 0 &&
-               store->hedges <
-                   STORE_HEDGE_ONE_IN + http->finished / STORE_HEDGE_ONE_IN;
+    bool may =
+        hedge > 0 && count >= STORE_RECENT_LEAST &&
+        job->session->of[0].expected >= 0 &&
+        http->hedges < STORE_HEDGE_ONE_IN + http->finished / STORE_HEDGE_ONE_IN;
     memcpy(values, http->recent, sizeof values);
-    pthread_mutex_unlock(&store->mutex);
+    pthread_mutex_unlock(&http->mutex);
     if (may)
-        after = fmax(store->options.hedge * real_median(values, count),
-                     STORE_HEDGE_LEAST_S);
+        after = fmax(hedge * real_median(values, count), STORE_HEDGE_LEAST_S);
     return after;
 }
 
 static void store_remember(const struct store_job *job, double seconds)
 {
-    struct store_http *http = job->http;
+    struct store_http *http = job->store->http;
     if (job->session->of[0].expected < 0)
         return;
-    pthread_mutex_lock(&job->store->mutex);
+    pthread_mutex_lock(&http->mutex);
     http->recent[http->finished++ % STORE_RECENT] = seconds;
-    pthread_mutex_unlock(&job->store->mutex);
+    pthread_mutex_unlock(&http->mutex);
 }
 
 static enum err store_send(struct store_job *job, struct store_transfer *t)
 {
     assert(!t->sent && t->fd >= 0);
     struct store_request request = { .headers = NULL };
-    enum err rc = job->http->source->request(job->store, job->name, &request);
+    enum err rc = job->store->scheme->request(job->store, job->name, &request);
     if (rc == ERR_OK)
         rc = store_transfer_prepare(t, &request);
     curl_slist_free_all(request.headers);
@@ -205,13 +204,14 @@ static enum err store_send_second(struct store_job *job)
     char path[FSIO_PATH_MAX];
     struct store_transfer *first = &job->session->of[0];
     struct store_transfer *second = &job->session->of[1];
+    struct store_http *http = job->store->http;
     job->hedged = true;
     TRY(fsio_path(path, "%s.second", job->path));
     TRY(store_transfer_open(second, first->address, path, first->expected));
     TRY(store_send(job, second));
-    pthread_mutex_lock(&job->store->mutex);
-    job->store->hedges++;
-    pthread_mutex_unlock(&job->store->mutex);
+    pthread_mutex_lock(&http->mutex);
+    http->hedges++;
+    pthread_mutex_unlock(&http->mutex);
     return ERR_OK;
 }
 
@@ -252,7 +252,7 @@ static enum store_verdict store_end(struct store_job *job,
         job->whole = t;
     if (verdict == STORE_NEVER && t->failed.code == ERR_OK) {
         char advice[256] = "";
-        job->http->source->advise(job->store, t, advice, sizeof advice);
+        job->store->scheme->advise(job->store, t, advice, sizeof advice);
         *kind = err_set(*kind, "%s%s", err_text(), advice);
     }
     return verdict;
@@ -392,18 +392,15 @@ static enum err store_settle(struct store_job *job, enum err rc)
     return other;
 }
 
-enum err store_http_get(struct store *store, struct store_http *http,
-                        const char *name, const char *path, int64_t expected,
-                        int64_t *bytes)
+enum err store_http_get(struct store *store, const char *name, const char *path,
+                        int64_t expected, int64_t *bytes)
 {
-    struct store_job job = { .store = store,
-                             .http = http,
-                             .name = name,
-                             .path = path,
-                             .begin = clock_now() };
+    struct store_job job = {
+        .store = store, .name = name, .path = path, .begin = clock_now()
+    };
     job.end = job.begin + store->options.deadline_s +
               (expected > 0 ? (double)expected / (double)(1 << 20) : 0.0);
-    TRY(store_session_take(store, http, &job.session));
+    TRY(store_session_take(store->http, &job.session));
     enum err rc = store_transfer_open(&job.session->of[0], store->address, path,
                                       expected);
     if (rc == ERR_OK)
@@ -414,7 +411,7 @@ enum err store_http_get(struct store *store, struct store_http *http,
         *bytes = job.whole->received;
         store_remember(&job, clock_now() - job.begin);
     }
-    store_session_give(store, http, job.session);
+    store_session_give(store->http, job.session);
     return rc == ERR_OK ? rc : err_prefix(rc, "%s/%s", store->address, name);
 }
 
@@ -452,43 +449,25 @@ static void store_plain_advise(struct store *store,
                  "CURL_CA_BUNDLE");
 }
 
-static const struct store_http_source store_plain_source = {
-    .request = store_plain_request,
-    .advise = store_plain_advise,
-};
-
 static enum err store_plain_open(struct store *store)
 {
-    struct store_http *http = NULL;
-    if (store->url.place[0] == '\0')
-        return err_set(ERR_USAGE, "%s: names no host", store->address);
-    TRY(store_http_create(&store_plain_source, &http));
-    store->state = http;
-    return ERR_OK;
-}
-
-static void store_plain_close(struct store *store)
-{
-    store_http_destroy(store->state);
-}
-
-static enum err store_plain_get(struct store *store, const char *name,
-                                const char *path, int64_t expected,
-                                int64_t *bytes)
-{
-    return store_http_get(store, store->state, name, path, expected, bytes);
+    return store->url.place[0] != '\0'
+               ? ERR_OK
+               : err_set(ERR_USAGE, "%s: names no host", store->address);
 }
 
 const struct store_scheme store_http_scheme = {
     .name = "http",
     .open = store_plain_open,
-    .close = store_plain_close,
-    .get = store_plain_get,
+    .get = store_http_get,
+    .request = store_plain_request,
+    .advise = store_plain_advise,
 };
 
 const struct store_scheme store_https_scheme = {
     .name = "https",
     .open = store_plain_open,
-    .close = store_plain_close,
-    .get = store_plain_get,
+    .get = store_http_get,
+    .request = store_plain_request,
+    .advise = store_plain_advise,
 };

@@ -2,31 +2,46 @@
  * is a file with its row, declared and listed below. */
 #pragma once
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "src/data/remote/store.h"
 #include "src/data/remote/store_url.h"
+
+struct store_http;
+struct store_request;
+struct store_transfer;
 
 struct store {
     char address[FSIO_PATH_MAX];
     struct store_url url;
     struct store_options options;
     const struct store_scheme *scheme;
-    void *state;         /* the scheme's */
-    atomic_bool stopped; /* by store_stop() */
-    pthread_mutex_t mutex;
-    int64_t hedges; /* second transfers so far, under the mutex */
+    void *state;             /* the scheme's, malloc'ed */
+    atomic_bool stopped;     /* by store_stop() */
+    struct store_http *http; /* of schemes that go by HTTP */
 };
 
 struct store_scheme {
     const char *name;
     enum err (*open)(struct store *store);
-    void (*close)(struct store *store); /* NULL: nothing to do */
     /* As store_get(). */
     enum err (*get)(struct store *store, const char *name, const char *path,
                     int64_t expected, int64_t *bytes);
+    /* Of a scheme that goes by HTTP, whose `get` is store_http_get(); others
+     * have NULL. Address and headers of a file, for every request anew. */
+    enum err (*request)(struct store *store, const char *name,
+                        struct store_request *out);
+    /* What to do about the answer, which is final; "" where nothing helps. */
+    void (*advise)(struct store *store, const struct store_transfer *answer,
+                   char *text, size_t bytes);
 };
+
+enum err store_http_create(struct store_http **out);
+void store_http_destroy(struct store_http *http);
+/* As store_get(). Requests that fail are sent again, those that take too long a
+ * second time beside the first. */
+enum err store_http_get(struct store *store, const char *name, const char *path,
+                        int64_t expected, int64_t *bytes);
 
 extern const struct store_scheme store_file_scheme;
 extern const struct store_scheme store_http_scheme;

@@ -14,12 +14,12 @@
 #include <string.h>
 
 #include "src/base/new.h"
-#include "src/data/remote/store_http.h"
+#include "src/data/remote/store_impl.h"
 #include "src/data/remote/store_keys.h"
 #include "src/data/remote/store_sign.h"
+#include "src/data/remote/store_transfer.h"
 
 struct store_s3 {
-    struct store_http *http;
     char base[FSIO_PATH_MAX];     /* "https://host", without "/" at its end */
     char host[384];               /* of the header */
     char prefix[FSIO_PATH_MAX];   /* of paths at the endpoint; "" or "/x" */
@@ -84,15 +84,16 @@ static enum err store_s3_settle(struct store *store, struct store_s3 *s3)
     static const char *const variables[] = { "AWS_ENDPOINT_URL_S3",
                                              "AWS_ENDPOINT_URL",
                                              "S3_ENDPOINT_URL" };
+    const char *address = NULL;
+    size_t v = 0;
+    for (; v < 3 && (address == NULL || address[0] == '\0'); v++)
+        address = getenv(variables[v]);
     struct store_keys keys;
     enum err rc = store_keys_find(&keys);
-    for (size_t v = 0; v < 3 && rc == ERR_OK; v++) {
-        const char *value = getenv(variables[v]);
-        if (value != NULL && value[0] != '\0')
-            return store_s3_endpoint(store, s3, variables[v], value);
-    }
     if (rc == ERR_OK)
-        rc = store_s3_amazon(store, s3, keys.region);
+        rc = address != NULL && address[0] != '\0'
+                 ? store_s3_endpoint(store, s3, variables[v - 1], address)
+                 : store_s3_amazon(store, s3, keys.region);
     explicit_bzero(&keys, sizeof keys);
     return rc;
 }
@@ -119,12 +120,8 @@ static enum err store_s3_sign(const struct store_s3 *s3, const char *path,
              keys->token);
     const char *all[] = { authorization, lines[0], lines[1],
                           keys->token[0] != '\0' ? lines[2] : NULL };
-    for (int i = 0; i < 4 && all[i] != NULL; i++) {
-        struct curl_slist *grown = curl_slist_append(out->headers, all[i]);
-        if (grown == NULL)
-            return err_set(ERR_MEMORY, "out of memory");
-        out->headers = grown;
-    }
+    for (int i = 0; i < 4 && all[i] != NULL; i++)
+        TRY(store_transfer_header(&out->headers, all[i]));
     return ERR_OK;
 }
 
@@ -181,44 +178,20 @@ static void store_s3_advise(struct store *store,
     explicit_bzero(&keys, sizeof keys);
 }
 
-static const struct store_http_source store_s3_source = {
-    .request = store_s3_request,
-    .advise = store_s3_advise,
-};
-
-static void store_s3_close(struct store *store)
-{
-    struct store_s3 *s3 = store->state;
-    store_http_destroy(s3->http);
-    free(s3);
-}
-
 static enum err store_s3_open(struct store *store)
 {
-    enum err rc = ERR_OK;
     if (store->url.place[0] == '\0')
         return err_set(ERR_USAGE, "%s: names no bucket", store->address);
     struct store_s3 *s3 = NULL;
     TRY(new_zeroed(&s3, 1));
-    TRY_OUT(store_s3_settle(store, s3));
-    TRY_OUT(store_http_create(&store_s3_source, &s3->http));
     store->state = s3;
-    s3 = NULL;
-out:
-    free(s3);
-    return rc;
-}
-
-static enum err store_s3_get(struct store *store, const char *name,
-                             const char *path, int64_t expected, int64_t *bytes)
-{
-    struct store_s3 *s3 = store->state;
-    return store_http_get(store, s3->http, name, path, expected, bytes);
+    return store_s3_settle(store, s3);
 }
 
 const struct store_scheme store_s3_scheme = {
     .name = "s3",
     .open = store_s3_open,
-    .close = store_s3_close,
-    .get = store_s3_get,
+    .get = store_http_get,
+    .request = store_s3_request,
+    .advise = store_s3_advise,
 };

@@ -169,13 +169,12 @@ enum err store_transfer_close(struct store_transfer *t)
     return fd < 0 || close(fd) == 0 ? ERR_OK : err_errno("%s: close", t->path);
 }
 
-/* One more header of the request. */
-static enum err store_add_header(struct store_transfer *t, const char *text)
+enum err store_transfer_header(struct curl_slist **headers, const char *text)
 {
-    struct curl_slist *grown = curl_slist_append(t->headers, text);
+    struct curl_slist *grown = curl_slist_append(*headers, text);
     if (grown == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    t->headers = grown;
+    *headers = grown;
     return ERR_OK;
 }
 
@@ -240,9 +239,9 @@ enum err store_transfer_prepare(struct store_transfer *t,
     if (t->received > 0) {
         snprintf(line, sizeof line, "Range: bytes=%lld-",
                  (long long)t->received);
-        TRY(store_add_header(t, line));
+        TRY(store_transfer_header(&t->headers, line));
         snprintf(line, sizeof line, "If-Match: %s", t->etag);
-        TRY(store_add_header(t, line));
+        TRY(store_transfer_header(&t->headers, line));
     }
     store_set_options(t);
     store_set_protocols(t->easy, request->url);

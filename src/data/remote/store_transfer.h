@@ -18,6 +18,9 @@ struct store_request {
     bool signs; /* the headers are for this host alone: no redirects */
 };
 
+/* One more header of a request. */
+enum err store_transfer_header(struct curl_slist **headers, const char *text);
+
 enum store_verdict {
     STORE_DONE,  /* the file is whole */
     STORE_AGAIN, /* it may go better next time */
