@@ -1,5 +1,5 @@
 /* Computes the checksums that an index may name. What is compared with what is
- * decided in mds_check.c and cache_shard.c.
+ * decided in mds.c and cache_shard.c.
  *
  * An index has its checksums by Python's names, so this is a table from those
  * to whoever computes them: OpenSSL's libcrypto what Python's hashlib has,

@@ -14,7 +14,9 @@
  *
  * A sample is found by two reads at most, of its pair of offsets and of its
  * bytes. Nothing of it is believed: offsets have to lie behind the table and
- * grow, and the sizes have to add up to the sample, before a byte is taken. */
+ * grow, and the sizes have to add up to the sample, before a byte is taken.
+ * Each message says what was wrong and what to do, since "damaged" alone would
+ * send people to the wrong disk. */
 #include "src/data/mds/mds.h"
 
 #include <assert.h>
@@ -22,13 +24,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/fsio.h"
 #include "src/base/new.h"
-#include "src/data/mds/mds_index.h"
+#include "src/data/codec/file_sums.h"
 #include "src/base/regular.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "MDS is little-endian and is read without conversion");
 
+/* Bytes that checksums take at once. */
+#define MDS_SUM_BYTES ((size_t)1 << 20)
 /* Larger offset tables are not kept: many shards are open at a time. */
 #define MDS_OFFSETS_BYTES_MAX ((size_t)64 << 10)
 
@@ -46,11 +51,37 @@ static uint32_t mds_u32(const uint8_t *data)
     return value;
 }
 
+/* ERR_DATA when the file became shorter meanwhile. */
 static enum err mds_pread(const struct mds_shard *shard, void *data,
                           size_t bytes, int64_t offset)
 {
-    return mds_check_pread(shard->fd, shard->path, &shard->info->raw, data,
-                           bytes, offset);
+    enum err rc = fsio_pread(shard->fd, data, bytes, offset, shard->path);
+    if (rc != ERR_DATA)
+        return rc;
+    return err_set(ERR_DATA,
+                   "%s: was cut short while it was in use: it ends before "
+                   "byte %lld, and the index says %lld; copy the data set "
+                   "again, then start again",
+                   shard->path, (long long)offset + (long long)bytes,
+                   (long long)shard->info->raw.bytes);
+}
+
+enum err mds_check_size(const char *path, const struct mds_file *file)
+{
+    assert(path != NULL && file != NULL);
+    int64_t bytes = 0;
+    enum err rc = regular_size(path, &bytes);
+    if (rc == ERR_DATA && !fsio_exists(path))
+        return err_set(ERR_DATA,
+                       "%s: no such file, but the index names it; copy the "
+                       "data set again",
+                       path);
+    if (rc == ERR_OK && bytes != file->bytes)
+        return err_set(ERR_DATA,
+                       "%s: has %lld bytes, but the index says %lld; copy the "
+                       "data set again",
+                       path, (long long)bytes, (long long)file->bytes);
+    return rc;
 }
 
 /* Where the last sample ends is where the file ends. */
@@ -237,16 +268,70 @@ enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
     return ERR_OK;
 }
 
+/* These checksums, in one pass; *whole: the watch did not end it. */
+static enum err mds_sum(const struct mds_shard *shard, struct file_sums *sums,
+                        const struct dataset_watch *watch, bool *whole)
+{
+    enum err rc = ERR_OK;
+    int64_t size = shard->info->raw.bytes;
+    *whole = true;
+    uint8_t *part = NULL;
+    TRY(new_room(&part, MDS_SUM_BYTES));
+    for (int64_t at = 0; at < size; at += (int64_t)MDS_SUM_BYTES) {
+        int64_t left = size - at;
+        size_t bytes =
+            left < (int64_t)MDS_SUM_BYTES ? (size_t)left : MDS_SUM_BYTES;
+        /* a MiB at a time is some milliseconds: so soon a signal is heard */
+        if (watch != NULL && !watch->go_on(watch->self)) {
+            *whole = false;
+            break;
+        }
+        TRY_OUT(mds_pread(shard, part, bytes, at));
+        TRY_OUT(file_sums_update(sums, part, bytes));
+    }
+out:
+    free(part);
+    return rc;
+}
+
 enum err mds_shard_verify(const struct mds_shard *shard,
                           const struct dataset_watch *watch)
 {
-    return mds_check_hashes(shard->fd, shard->path, &shard->info->raw, watch);
+    enum err rc = ERR_OK;
+    bool whole = false;
+    const struct mds_file *file = &shard->info->raw;
+    struct file_sums *sums = NULL;
+    TRY(file_sums_create(file->hash, file->hashes, &sums));
+    if (!file_sums_is_empty(sums))
+        TRY_OUT(mds_sum(shard, sums, watch, &whole));
+    if (whole)
+        rc = file_sums_compare(sums);
+    if (rc == ERR_DATA)
+        rc = err_set(ERR_DATA,
+                     "%s: %s; the file is damaged or was replaced: copy the "
+                     "data set again",
+                     shard->path, err_text());
+out:
+    file_sums_destroy(sums);
+    return rc;
 }
 
 enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65])
 {
     assert(shard != NULL && hex != NULL);
-    return mds_check_sha256(shard->fd, shard->path, &shard->info->raw, hex);
+    enum err rc = ERR_OK;
+    /* a checksum without a value to compare with: it is computed alone */
+    char name[] = "sha256", text[CHECKSUM_TEXT_BYTES];
+    const struct file_sum hash = { name, NULL };
+    struct file_sums *sums = NULL;
+    bool whole = false;
+    TRY(file_sums_create(&hash, 1, &sums));
+    TRY_OUT(mds_sum(shard, sums, NULL, &whole));
+    TRY_OUT(file_sums_finish(sums, 0, text));
+    memcpy(hex, text, 65);
+out:
+    file_sums_destroy(sums);
+    return rc;
 }
 
 const char *mds_shard_path(const struct mds_shard *shard)

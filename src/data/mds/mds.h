@@ -28,6 +28,10 @@ struct mds_span {
     size_t bytes;
 };
 
+/* A file is there, regular, and as long as the index says; ERR_DATA says what
+ * to do. */
+enum err mds_check_size(const char *path, const struct mds_file *file);
+
 /* Open the raw file of a shard, which must agree with `info` (lent until the
  * close). ERR_DATA names the file, as `shown` once it is open, and what is
  * wrong with it. `known`: its head was found right before, and is not read
@@ -49,9 +53,11 @@ enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
                         int token_type, struct buffer *buffer,
                         struct mds_sample *out);
 
-/* mds_check_hashes() and mds_check_sha256() of the raw file. */
+/* All checksums of the file that src/data/codec/checksum.h knows, in one pass:
+ * ERR_DATA says which it was. watch NULL: unwatched. */
 enum err mds_shard_verify(const struct mds_shard *shard,
                           const struct dataset_watch *watch);
+/* Its SHA-256, whatever the index says. */
 enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65]);
 
 /* As shown. */
