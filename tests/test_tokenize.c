@@ -104,9 +104,11 @@ static void test_documents(const char *folder)
         tap_is_str(got, documents[i].want, "documents, case %d", (int)i);
     }
     fixture_write_file(path, "ab\n--\nc--\nd", 11);
-    join(path, "--", (struct text_place){ 7, true, true }, got);
+    join(path, "--",
+         (struct text_place){ .offset = 7, .inside = true, .midline = true },
+         got);
     tap_is_str(got, "--\nd|", "from the middle of a line on");
-    join(path, "--", (struct text_place){ 3, true, false }, got);
+    join(path, "--", (struct text_place){ .offset = 3, .inside = true }, got);
     tap_is_str(got, "|c--\nd|", "from a separator on");
     tap_is_int(text_check_separator("a\nb"), ERR_USAGE,
                "a separator of two lines");

@@ -22,12 +22,12 @@
 struct tokenize_feed {
     struct documents *documents;
     const struct tokenizer *tokenizer;
-    struct documents_span span; /* what is being taken */
-    size_t taken;               /* of it */
-    bool open;                  /* it is not taken whole */
-    uint8_t *carry;             /* cut off from the last chunk */
+    struct text_span span; /* what is being taken */
+    size_t taken;          /* of it */
+    bool open;             /* it is not taken whole */
+    uint8_t *carry;        /* cut off from the last chunk */
     size_t carried, capacity;
-    struct documents_place place; /* of it */
+    struct text_place place; /* of it */
 };
 
 enum err tokenize_feed_create(struct documents *documents,

@@ -189,7 +189,7 @@ static void journal_get_mark(const json_t *object, struct tokenize_mark *out)
 
 static json_t *journal_put_mark(const struct tokenize_mark *mark)
 {
-    const struct documents_place *place = &mark->place;
+    const struct text_place *place = &mark->place;
     return json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:I, s:b, s:o}", "file",
                      (json_int_t)place->file, "offset",
                      (json_int_t)place->offset, "line", (json_int_t)place->line,
@@ -202,7 +202,7 @@ static json_t *journal_put_mark(const struct tokenize_mark *mark)
 /* Whether text could be read on from there: who reads it asserts that. */
 static bool journal_is_mark(const struct tokenize_mark *mark, size_t files)
 {
-    const struct documents_place *place = &mark->place;
+    const struct text_place *place = &mark->place;
     const struct tokenize_result *before = &mark->before;
     return place->file >= 0 && place->file <= (int64_t)files &&
            place->offset >= 0 && place->line >= 0 && place->skip >= 0 &&

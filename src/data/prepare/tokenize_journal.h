@@ -22,7 +22,7 @@ struct tokenize_result {
 /* Where a sample begins: the text from which its tokens can be made again, and
  * what there was before. */
 struct tokenize_mark {
-    struct documents_place place;
+    struct text_place place;
     int64_t tokens;                /* of those from there: in earlier samples */
     bool dropping;                 /* the rest of the document is left out */
     struct tokenize_result before; /* samples and their tokens; documents and

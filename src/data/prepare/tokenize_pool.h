@@ -21,7 +21,7 @@ struct tokenize_part {
 };
 
 struct tokenize_chunk {
-    struct documents_place place; /* of its first byte */
+    struct text_place place; /* of its first byte */
     uint8_t *text;
     size_t bytes, capacity;
     struct tokenize_part *part;

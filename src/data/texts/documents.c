@@ -19,14 +19,13 @@
 #include "src/base/new.h"
 #include "src/data/texts/jsonl.h"
 #include "src/data/mds/mds_table.h"
-#include "src/data/texts/text.h"
 #include "src/text/binary_kind.h"
 
 struct documents {
     const struct inputs *inputs;
     struct documents_options options;
-    struct documents_place place; /* to open the file at, then of the span */
-    struct text *text;            /* what is open; one of these */
+    struct text_place place; /* to open the file at, then of the span */
+    struct text *text;       /* what is open; one of these */
     struct jsonl *lines;
     struct mds_table *table;
     int64_t sample;            /* the table's next */
@@ -73,7 +72,7 @@ static const struct inputs_file *documents_file(const struct documents *from,
 }
 
 enum err documents_go(struct documents *documents,
-                      const struct documents_place *place)
+                      const struct text_place *place)
 {
     assert(documents->text == NULL && documents->lines == NULL);
     assert(place->file >= 0 &&
@@ -101,7 +100,7 @@ static bool documents_is_open(const struct documents *documents)
 /* Open the file of the place, and go there. */
 static enum err documents_open(struct documents *documents)
 {
-    const struct documents_place *place = &documents->place;
+    const struct text_place *place = &documents->place;
     const struct documents_options *options = &documents->options;
     const struct inputs_file *file = documents_file(documents, place->file);
     TRY(inputs_check(file));
@@ -118,17 +117,16 @@ static enum err documents_open(struct documents *documents)
         TRY(jsonl_open_watched(file->path, &options->watch, &documents->lines));
         return mark.line > 0 ? jsonl_go(documents->lines, mark) : ERR_OK;
     }
-    struct text_place text = { place->offset, place->inside, place->midline };
     TRY(text_open(file->path, options->separator, options->binary,
                   &options->watch, &documents->text));
-    return text_go(documents->text, text);
+    return text_go(documents->text, *place);
 }
 
 /* The next record with a text; *more false: there is none in this file. */
 static enum err documents_record(struct documents *documents,
-                                 struct documents_span *span, bool *more)
+                                 struct text_span *span, bool *more)
 {
-    struct documents_place *place = &documents->place;
+    struct text_place *place = &documents->place;
     const char *text = NULL;
     size_t bytes = 0, skip = documents->skip;
     /* records without a text are no documents, but for one that is gone on in
@@ -148,11 +146,11 @@ static enum err documents_record(struct documents *documents,
     place->line = mark.line;
     place->skip = (int64_t)skip;
     documents->skip = 0;
-    *span = (struct documents_span){ .text = (const uint8_t *)text + skip,
-                                     .bytes = bytes - skip,
-                                     .begins = skip == 0,
-                                     .ends = true,
-                                     .place = *place };
+    *span = (struct text_span){ .text = (const uint8_t *)text + skip,
+                                .bytes = bytes - skip,
+                                .begins = skip == 0,
+                                .ends = true,
+                                .place = *place };
     return ERR_OK;
 }
 
@@ -170,12 +168,12 @@ static enum err documents_judge(struct documents *documents, const char *set,
 
 /* The next sample with a text. */
 static enum err documents_sample(struct documents *documents,
-                                 struct documents_span *span, bool *more)
+                                 struct text_span *span, bool *more)
 {
     struct mds_value value;
     const char *field = documents->options.field;
     int64_t samples = mds_table_index(documents->table)->samples;
-    struct documents_place *place = &documents->place;
+    struct text_place *place = &documents->place;
     const char *set = documents_file(documents, place->file)->path;
     size_t skip = documents->skip;
     do {
@@ -196,34 +194,25 @@ static enum err documents_sample(struct documents *documents,
     TRY(documents_judge(documents, set, value.column.data, value.column.bytes));
     place->skip = (int64_t)skip;
     documents->skip = 0;
-    *span = (struct documents_span){ .text = value.column.data + skip,
-                                     .bytes = value.column.bytes - skip,
-                                     .begins = skip == 0,
-                                     .ends = true,
-                                     .place = *place };
+    *span = (struct text_span){ .text = value.column.data + skip,
+                                .bytes = value.column.bytes - skip,
+                                .begins = skip == 0,
+                                .ends = true,
+                                .place = *place };
     documents->before += (int64_t)span->bytes;
     return ERR_OK;
 }
 
 static enum err documents_text(struct documents *documents,
-                               struct documents_span *span, bool *more)
+                               struct text_span *span, bool *more)
 {
-    struct text_span text;
-    struct documents_place *place = &documents->place;
-    TRY(text_next(documents->text, &text, more));
-    place->offset = text.place.offset;
-    place->inside = text.place.inside;
-    place->midline = text.place.midline;
-    *span = (struct documents_span){ .text = text.text,
-                                     .bytes = text.bytes,
-                                     .begins = text.begins,
-                                     .ends = text.ends,
-                                     .place = *place };
+    TRY(text_next(documents->text, span, more));
+    documents->place = span->place;
     return ERR_OK;
 }
 
-enum err documents_next(struct documents *documents,
-                        struct documents_span *span, bool *more)
+enum err documents_next(struct documents *documents, struct text_span *span,
+                        bool *more)
 {
     *more = false;
     while (documents->place.file < (int64_t)documents->inputs->count) {
@@ -240,7 +229,7 @@ enum err documents_next(struct documents *documents,
         if (!documents_file(documents, file)->set)
             documents->before += documents_file(documents, file)->bytes;
         /* the next file from its beginning */
-        documents->place = (struct documents_place){ .file = file + 1 };
+        documents->place = (struct text_place){ .file = file + 1 };
     }
     return ERR_OK;
 }
@@ -253,11 +242,10 @@ int64_t documents_done(const struct documents *documents)
                                        : 0);
 }
 
-struct documents_place documents_at(const struct documents *documents,
-                                    const struct documents_span *span,
-                                    size_t at)
+struct text_place documents_at(const struct documents *documents,
+                               const struct text_span *span, size_t at)
 {
-    struct documents_place place = span->place;
+    struct text_place place = span->place;
     assert(at <= span->bytes);
     if (!documents_is_text(documents, place.file)) {
         place.skip += (int64_t)at;
@@ -269,9 +257,9 @@ struct documents_place documents_at(const struct documents *documents,
     return place;
 }
 
-struct documents_place documents_back(const struct documents *documents,
-                                      struct documents_place place,
-                                      size_t bytes, uint8_t last)
+struct text_place documents_back(const struct documents *documents,
+                                 struct text_place place, size_t bytes,
+                                 uint8_t last)
 {
     /* what is not text counts bytes of one record's text, where a part lies */
     if (bytes == 0)
@@ -289,8 +277,7 @@ struct documents_place documents_back(const struct documents *documents,
 }
 
 void documents_name(const struct documents *documents,
-                    const struct documents_place *place, char *text,
-                    size_t bytes)
+                    const struct text_place *place, char *text, size_t bytes)
 {
     const struct inputs_file *file = documents_file(documents, place->file);
     const char *path = strcmp(file->path, "-") == 0 ? "stdin" : file->path;

@@ -8,26 +8,9 @@
 
 #include "src/base/err.h"
 #include "src/data/texts/inputs.h"
-#include "src/data/texts/source.h"
+#include "src/data/texts/text.h"
 
 struct documents;
-
-/* Where to read on. Zeros: the beginning. */
-struct documents_place {
-    int64_t file;   /* of the inputs */
-    int64_t offset; /* of text: in it; of JSON lines: of the record's line, both
-                     * unpacked; of a set: the sample */
-    int64_t line;   /* of JSON lines */
-    int64_t skip;   /* of both: bytes of the record's text before it */
-    bool inside, midline; /* of text: struct text_place */
-};
-
-struct documents_span {
-    const uint8_t *text; /* of one document, lent until the next call */
-    size_t bytes;
-    bool begins, ends; /* the document; one that ends may have no bytes here */
-    struct documents_place place; /* of its first byte, or of the end */
-};
 
 struct documents_options {
     const char *separator; /* of text: text_open() */
@@ -45,28 +28,26 @@ void documents_destroy(struct documents *documents);
 
 /* Nothing was read yet. */
 enum err documents_go(struct documents *documents,
-                      const struct documents_place *place);
+                      const struct text_place *place);
 
 /* *more false: the end. Documents without text are left out. ERR_DATA also for
  * a file that changes meanwhile. */
-enum err documents_next(struct documents *documents,
-                        struct documents_span *span, bool *more);
+enum err documents_next(struct documents *documents, struct text_span *span,
+                        bool *more);
 
 /* How much of the inputs was read, of inputs_bytes(); of sets the texts. */
 int64_t documents_done(const struct documents *documents);
 
 /* The place of span->text[at], 0 <= at <= bytes. */
-struct documents_place documents_at(const struct documents *documents,
-                                    const struct documents_span *span,
-                                    size_t at);
+struct text_place documents_at(const struct documents *documents,
+                               const struct text_span *span, size_t at);
 
 /* The place `bytes` before `place` in the same document, where `last` is the
  * byte before that. */
-struct documents_place documents_back(const struct documents *documents,
-                                      struct documents_place place,
-                                      size_t bytes, uint8_t last);
+struct text_place documents_back(const struct documents *documents,
+                                 struct text_place place, size_t bytes,
+                                 uint8_t last);
 
 /* The file of a place, and in JSON lines the line, for messages. */
 void documents_name(const struct documents *documents,
-                    const struct documents_place *place, char *text,
-                    size_t bytes);
+                    const struct text_place *place, char *text, size_t bytes);

@@ -13,10 +13,14 @@
 
 struct text;
 
-/* Where a text can be read on from. */
+/* Where to read on. Zeros: the beginning. */
 struct text_place {
-    int64_t offset; /* bytes before it, uncompressed */
-    bool inside;    /* a document has begun before it */
+    int64_t file;   /* of the inputs (documents.h) */
+    int64_t offset; /* of text: bytes before it, unpacked; of JSON lines: before
+                     * the record's line; of a set: the sample */
+    int64_t line;   /* of JSON lines */
+    int64_t skip;   /* of both: bytes of the record's text before it */
+    bool inside;    /* of text: a document has begun before it */
     bool midline; /* the byte before it is of that document and ends no line */
 };
 
