@@ -35,11 +35,11 @@ enum err tokenize_job_poll(struct tokenize_job *job, int64_t done)
         progress_update(&job->progress, done);
     if (job->options->stop == NULL || job->options->stop() == 0)
         return ERR_OK;
-    return err_set(
-        ERR_IO, "interrupted; %s was not written%s", job->options->out,
-        job->journal != NULL && tokenize_journal_steps(job->journal) > 0
-            ? "; the same command goes on with what is done"
-            : "");
+    return err_set(ERR_IO, "interrupted; %s was not written%s",
+                   job->options->out,
+                   job->journal != NULL && job->journal->steps > 0
+                       ? "; the same command goes on with what is done"
+                       : "");
 }
 
 static enum err tokenize_check(const struct tokenize_options *options)
@@ -197,8 +197,6 @@ static enum err tokenize_begin(struct tokenize_job *job,
                                enum tokenize_state *state)
 {
     enum err rc = ERR_OK;
-    uint64_t inode = 0;
-    struct tokenize_result result;
     const struct tokenize_options *options = job->options;
     *state = TOKENIZE_BEGUN;
     /* a pipe cannot be read again: there is nothing to go on with */
@@ -211,10 +209,11 @@ static enum err tokenize_begin(struct tokenize_job *job,
                                options->fresh, &job->journal);
     json_decref(description);
     TRY(rc);
-    bool built = tokenize_journal_complete(job->journal, &result, &inode);
+    bool built = job->journal->complete;
+    uint64_t inode = job->journal->inode;
     job->publish.again = true;
     if (built)
-        job->out.result = result;
+        job->out.result = job->journal->mark.before;
     /* killed between the rename and the removal of the work folder */
     if (built && tokenize_inode(job->publish.path) == inode) {
         *state = TOKENIZE_PUBLISHED;
@@ -234,7 +233,7 @@ static enum err tokenize_begin(struct tokenize_job *job,
 static enum err tokenize_build(struct tokenize_job *job)
 {
     TRY(tokenize_set_begin(job));
-    if (job->journal == NULL || !tokenize_journal_spooled(job->journal))
+    if (job->journal == NULL || !job->journal->spooled)
         TRY(tokenize_pass(job));
     TRY(tokenize_set_end(job));
     if (job->journal == NULL)
@@ -253,8 +252,8 @@ static void tokenize_destroy(struct tokenize_job *job, enum err rc)
     if (job->options->lent == NULL)
         tokenizer_destroy(job->tokenizer);
     /* after an error in the data the same command would meet it again */
-    if (job->journal != NULL && tokenize_journal_steps(job->journal) > 0 &&
-        rc != ERR_OK && rc != ERR_DATA)
+    if (job->journal != NULL && job->journal->steps > 0 && rc != ERR_OK &&
+        rc != ERR_DATA)
         job->publish.keep = true; /* for the next time */
     publish_end(&job->publish);
     tokenize_journal_close(job->journal);

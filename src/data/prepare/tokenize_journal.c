@@ -36,17 +36,6 @@
 #define JOURNAL_BYTES_MAX ((size_t)1 << 30)
 #define JOURNAL_LOCK_TRIES 16
 
-struct tokenize_journal {
-    char path[FSIO_PATH_MAX];
-    int lock, fd;
-    json_t *shards;
-    struct tokenize_mark mark;
-    int64_t steps;
-    bool spooled; /* all */
-    bool complete;
-    uint64_t inode;
-};
-
 /* The lock's file may be removed, with its folder, by the one who had it.
  * Readers cannot open it, so they cannot hold it. */
 static enum err journal_lock(struct tokenize_journal *journal,
@@ -377,35 +366,6 @@ void tokenize_journal_close(struct tokenize_journal *journal)
         close(journal->lock);
     json_decref(journal->shards);
     free(journal);
-}
-
-const json_t *tokenize_journal_shards(const struct tokenize_journal *journal)
-{
-    return journal->shards;
-}
-
-const struct tokenize_mark *
-tokenize_journal_mark(const struct tokenize_journal *journal)
-{
-    return &journal->mark;
-}
-
-bool tokenize_journal_spooled(const struct tokenize_journal *journal)
-{
-    return journal->spooled;
-}
-
-bool tokenize_journal_complete(const struct tokenize_journal *journal,
-                               struct tokenize_result *result, uint64_t *inode)
-{
-    *result = journal->mark.before;
-    *inode = journal->inode;
-    return journal->complete;
-}
-
-int64_t tokenize_journal_steps(const struct tokenize_journal *journal)
-{
-    return journal->steps;
 }
 
 static enum err journal_add(struct tokenize_journal *journal, json_t *step)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/base/fsio.h"
 #include "src/data/texts/documents.h"
 #include "src/data/texts/inputs.h"
 
@@ -29,7 +30,19 @@ struct tokenize_mark {
                                       bytes before the place */
 };
 
-struct tokenize_journal;
+struct tokenize_journal {
+    /* for the reader: what the journal says */
+    json_t *shards; /* of the set's index, in order, that are on disk */
+    struct tokenize_mark mark; /* where to go on; zeros at the beginning */
+    int64_t steps;             /* that are on disk */
+    bool
+        spooled; /* the spool has all tokens, so that the mark has the results */
+    bool complete;  /* so is the set: only its place is open */
+    uint64_t inode; /* of its folder, then */
+    /* the rest is its own */
+    char path[FSIO_PATH_MAX];
+    int lock, fd;
+};
 
 /* Take the folder, made if it is not there, for this process alone: ERR_BUSY
  * where another one has it. `options` is an object of all that decides on the
@@ -42,21 +55,7 @@ enum err tokenize_journal_open(const char *folder, const json_t *options,
 /* The files stay. */
 void tokenize_journal_close(struct tokenize_journal *journal);
 
-/* What the journal says. Shards: of the set's index, in order, lent, so many as
- * are on disk. */
-const json_t *tokenize_journal_shards(const struct tokenize_journal *journal);
-/* Where to go on; zeros at the beginning. */
-const struct tokenize_mark *
-tokenize_journal_mark(const struct tokenize_journal *journal);
-/* Whether the spool has all tokens, so that the mark has the results. */
-bool tokenize_journal_spooled(const struct tokenize_journal *journal);
-/* Whether the set is complete, so that only its place is open: the results and
- * the number of its folder's inode. */
-bool tokenize_journal_complete(const struct tokenize_journal *journal,
-                               struct tokenize_result *result, uint64_t *inode);
-
-/* Steps that are on disk. */
-int64_t tokenize_journal_steps(const struct tokenize_journal *journal);
+/* One more step, which is on disk. */
 enum err tokenize_journal_add_shard(struct tokenize_journal *journal,
                                     json_t *shard,
                                     const struct tokenize_mark *mark);

@@ -157,7 +157,7 @@ static enum err set_restore(struct tokenize_job *job)
     char path[FSIO_PATH_MAX];
     size_t index = 0;
     json_t *shard = NULL;
-    const json_t *shards = tokenize_journal_shards(job->journal);
+    const json_t *shards = job->journal->shards;
     TRY(fsio_mkdirs(job->publish.building));
     TRY(set_create(job, job->publish.building));
     json_array_foreach((json_t *)shards, index, shard)
@@ -194,7 +194,7 @@ enum err tokenize_set_begin(struct tokenize_job *job)
     const struct tokenize_mark *mark = &beginning;
     const struct tokenize_options *options = job->options;
     if (job->journal != NULL) {
-        mark = tokenize_journal_mark(job->journal);
+        mark = &job->journal->mark;
         TRY(set_restore(job));
         TRY(fsio_fsync_dir(job->publish.work));
         TRY(fsio_fsync_dir(job->publish.parent));
