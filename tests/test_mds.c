@@ -128,7 +128,7 @@ static void test_reader(const char *folder)
         struct mds_shard *shard = NULL;
         char path[FSIO_PATH_MAX];
         snprintf(path, sizeof path, "%s/hashed/%s", folder,
-                 index->shard[s].raw.name);
+                 index->files[s].raw.name);
         fixture_need(
             mds_shard_open(path, path, &index->shard[s], false, &shard));
         tap_ok(mds_shard_verify(shard, NULL) == ERR_OK, "digest of shard %d",
@@ -263,7 +263,8 @@ static void test_forms(const char *folder)
         struct mds_layout layout = { .columns = form->columns,
                                      .column = columns,
                                      .role = { form->tokens_column, -1, -1 } };
-        struct mds_shard_info info = { .raw = { .bytes = (int64_t)bytes },
+        const struct cache_shard files = { .raw.bytes = (int64_t)bytes };
+        struct mds_shard_info info = { .files = &files,
                                        .samples = 1,
                                        .layout = &layout };
         for (int c = 0; c < form->columns; c++) {
@@ -320,7 +321,9 @@ static void test_truncation(const char *folder)
     size_t bytes = 0;
     fixture_dataset(folder, "cut", few, 3, 4096, false);
     fixture_need(mds_index_read(fixture_path(folder, "cut"), &index));
+    struct cache_shard files = index->files[0];
     struct mds_shard_info info = index->shard[0];
+    info.files = &files;
     fixture_need(fsio_read_file(fixture_path(folder, "cut/shard.00000.mds"),
                                 1 << 20, &file, &bytes));
     char path[FSIO_PATH_MAX];
@@ -329,7 +332,7 @@ static void test_truncation(const char *folder)
     for (size_t cut = 0; cut < bytes; cut++) {
         fixture_write_file(path, file, cut);
         refused += read_shard(path, &index->shard[0]);
-        info.raw.bytes = (int64_t)cut;
+        files.raw.bytes = (int64_t)cut;
         refused_new_size += read_shard(path, &info);
     }
     tap_is_int(refused, (long long)bytes, "cut short at every byte");

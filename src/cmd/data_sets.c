@@ -25,7 +25,7 @@ enum err data_columns_list(const char *folder)
         if (layout == last)
             continue;
         if (index->layouts > 1)
-            clean_printf("from %s on:\n", index->shard[s].raw.name);
+            clean_printf("from %s on:\n", index->files[s].raw.name);
         for (int c = 0; c < layout->columns; c++) {
             const struct mds_layout_column *column = &layout->column[c];
             clean_printf("%s\t%s\t", column->name, column->text);

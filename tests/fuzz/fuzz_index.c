@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static char folder[64];
 
-static void check_file(const struct mds_file *file)
+static void check_file(const struct file_entry *file)
 {
     size_t length = strlen(file->name);
     assert(length > 0 && file->name[0] != '/' && file->bytes >= 0);
@@ -71,12 +71,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         return 0;
     for (int64_t s = 0; s < index->shards; s++) {
         const struct mds_shard_info *info = &index->shard[s];
-        check_file(&info->raw);
-        if (info->zip.name != NULL) {
-            assert(info->compression != NULL);
-            check_file(&info->zip);
+        check_file(&info->files->raw);
+        if (info->files->zip.name != NULL) {
+            assert(info->files->compression != NULL);
+            check_file(&info->files->zip);
         }
-        assert(info->raw.bytes >= 8 + 4 * info->samples);
+        assert(info->files->raw.bytes >= 8 + 4 * info->samples);
         assert(info->samples >= 0);
         check_layout(info->layout);
         samples += info->samples;

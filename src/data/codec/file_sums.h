@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "src/base/err.h"
 #include "src/data/codec/checksum.h"
@@ -12,6 +13,14 @@
 struct file_sum {
     char *name; /* Streaming's, known to src/data/codec/checksum.h or not */
     char *hex;  /* of a known one: lower-case, of the right length */
+};
+
+/* A file as an index has it. */
+struct file_entry {
+    char *name; /* relative to the folder of the index; NULL: no file */
+    int64_t bytes;
+    int hashes;
+    struct file_sum *hash;
 };
 
 struct file_sums;

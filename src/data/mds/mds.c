@@ -63,10 +63,10 @@ static enum err mds_pread(const struct mds_shard *shard, void *data,
                    "byte %lld, and the index says %lld; copy the data set "
                    "again, then start again",
                    shard->path, (long long)offset + (long long)bytes,
-                   (long long)shard->info->raw.bytes);
+                   (long long)shard->info->files->raw.bytes);
 }
 
-enum err mds_check_size(const char *path, const struct mds_file *file)
+enum err mds_check_size(const char *path, const struct file_entry *file)
 {
     assert(path != NULL && file != NULL);
     int64_t bytes = 0;
@@ -94,16 +94,16 @@ static enum err mds_check_head(const struct mds_shard *shard)
         return err_set(ERR_DATA,
                        "%s: holds %u samples, but the index says %lld",
                        shard->path, mds_u32(word), (long long)samples);
-    if (4 + 4 * (samples + 1) > shard->info->raw.bytes)
+    if (4 + 4 * (samples + 1) > shard->info->files->raw.bytes)
         return err_set(ERR_DATA, "%s: too short for its offset table",
                        shard->path);
     TRY(mds_pread(shard, word, sizeof word, 4 + 4 * samples));
-    if (mds_u32(word) != shard->info->raw.bytes)
+    if (mds_u32(word) != shard->info->files->raw.bytes)
         return err_set(ERR_DATA,
                        "%s: samples end at byte %u of %lld; the file is "
                        "damaged",
                        shard->path, mds_u32(word),
-                       (long long)shard->info->raw.bytes);
+                       (long long)shard->info->files->raw.bytes);
     return ERR_OK;
 }
 
@@ -112,14 +112,14 @@ static enum err mds_check_offsets(const struct mds_shard *shard, int64_t index,
                                   int64_t begin, int64_t end)
 {
     int64_t first = 4 + 4 * (shard->info->samples + 1);
-    if (begin >= first && end >= begin && end <= shard->info->raw.bytes)
+    if (begin >= first && end >= begin && end <= shard->info->files->raw.bytes)
         return ERR_OK;
     return err_set(ERR_DATA,
                    "%s: sample %lld is damaged: its offsets are %lld and "
                    "%lld, outside [%lld, %lld]",
                    shard->path, (long long)index, (long long)begin,
                    (long long)end, (long long)first,
-                   (long long)shard->info->raw.bytes);
+                   (long long)shard->info->files->raw.bytes);
 }
 
 /* Those of all samples are looked at at once, for a shard may have no
@@ -145,7 +145,7 @@ enum err mds_shard_open(const char *path, const char *shown,
     enum err rc = ERR_OK;
     int64_t bytes = 0;
     /* before it is opened, which says best what is wrong with a path */
-    TRY(mds_check_size(path, &info->raw));
+    TRY(mds_check_size(path, &info->files->raw));
     struct mds_shard *shard = NULL;
     TRY(new_zeroed(&shard, 1));
     shard->info = info;
@@ -273,7 +273,7 @@ static enum err mds_sum(const struct mds_shard *shard, struct file_sums *sums,
                         const struct dataset_watch *watch, bool *whole)
 {
     enum err rc = ERR_OK;
-    int64_t size = shard->info->raw.bytes;
+    int64_t size = shard->info->files->raw.bytes;
     *whole = true;
     uint8_t *part = NULL;
     TRY(new_room(&part, MDS_SUM_BYTES));
@@ -299,7 +299,7 @@ enum err mds_shard_verify(const struct mds_shard *shard,
 {
     enum err rc = ERR_OK;
     bool whole = false;
-    const struct mds_file *file = &shard->info->raw;
+    const struct file_entry *file = &shard->info->files->raw;
     struct file_sums *sums = NULL;
     TRY(file_sums_create(file->hash, file->hashes, &sums));
     if (!file_sums_is_empty(sums))

@@ -30,7 +30,7 @@ struct mds_span {
 
 /* A file is there, regular, and as long as the index says; ERR_DATA says what
  * to do. */
-enum err mds_check_size(const char *path, const struct mds_file *file);
+enum err mds_check_size(const char *path, const struct file_entry *file);
 
 /* Open the raw file of a shard, which must agree with `info` (lent until the
  * close). ERR_DATA names the file, as `shown` once it is open, and what is

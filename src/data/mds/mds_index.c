@@ -65,7 +65,7 @@ static bool mds_index_name_is_safe(const char *name)
     return true;
 }
 
-enum err mds_index_add_hash(struct mds_file *file, const char *name,
+enum err mds_index_add_hash(struct file_entry *file, const char *name,
                             const char *hex)
 {
     assert(file != NULL && name != NULL && hex != NULL);
@@ -86,7 +86,7 @@ enum err mds_index_add_hash(struct mds_file *file, const char *name,
     return new_text(&hash->hex, hex);
 }
 
-static enum err mds_index_hashes(const json_t *object, struct mds_file *file)
+static enum err mds_index_hashes(const json_t *object, struct file_entry *file)
 {
     json_t *hashes = json_object_get(object, "hashes");
     const char *name = NULL;
@@ -109,7 +109,7 @@ static enum err mds_index_hashes(const json_t *object, struct mds_file *file)
 /* 'raw_data' or 'zip_data' */
 static enum err mds_index_file(const json_t *object, const char *key,
                                json_int_t least, json_int_t most,
-                               struct mds_file *file)
+                               struct file_entry *file)
 {
     const json_t *value = json_object_get(object, key);
     const char *name = json_string_value(json_object_get(value, "basename"));
@@ -126,25 +126,24 @@ static enum err mds_index_file(const json_t *object, const char *key,
     return new_text(&file->name, name);
 }
 
-static enum err mds_index_files(const json_t *object,
-                                struct mds_shard_info *info)
+static enum err mds_index_files(const json_t *object, struct cache_shard *files)
 {
     const json_t *zip = json_object_get(object, "zip_data");
     const char *compression =
         json_string_value(json_object_get(object, "compression"));
     TRY(mds_index_file(object, "raw_data", 8, MDS_INDEX_SHARD_BYTES_MAX,
-                       &info->raw));
+                       &files->raw));
     if (zip == NULL || json_is_null(zip))
         return ERR_OK;
     if (compression == NULL)
         return err_set(ERR_DATA, "has 'zip_data', but 'compression' is no "
                                  "text");
     TRY(mds_index_file(object, "zip_data", 0, MDS_INDEX_ZIP_BYTES_MAX,
-                       &info->zip));
-    return new_text(&info->compression, compression);
+                       &files->zip));
+    return new_text(&files->compression, compression);
 }
 
-static enum err mds_index_shard(const json_t *object,
+static enum err mds_index_shard(const json_t *object, struct cache_shard *files,
                                 struct mds_shard_info *info)
 {
     int64_t version = 0;
@@ -159,9 +158,10 @@ static enum err mds_index_shard(const json_t *object,
                        "write tokens with Streaming's MDSWriter",
                        format != NULL ? format : "");
     TRY(mds_index_int(object, "version", 2, 2, &version));
-    TRY(mds_index_files(object, info));
+    TRY(mds_index_files(object, files));
+    info->files = files;
     /* each sample has an offset of four bytes at least */
-    return mds_index_int(object, "samples", 0, (info->raw.bytes - 8) / 4,
+    return mds_index_int(object, "samples", 0, (files->raw.bytes - 8) / 4,
                          &info->samples);
 }
 
@@ -207,9 +207,11 @@ static enum err mds_index_fill(struct mds_index *index, const char *path)
     }
     size_t count = json_array_size(shards);
     TRY_OUT(new_zeroed(&index->shard, count > 0 ? count : 1));
+    TRY_OUT(new_zeroed(&index->files, count > 0 ? count : 1));
     for (size_t s = 0; s < count; s++) {
         index->shards++;
-        rc = mds_index_shard(json_array_get(shards, s), &index->shard[s]);
+        rc = mds_index_shard(json_array_get(shards, s), &index->files[s],
+                             &index->shard[s]);
         if (rc == ERR_OK)
             rc = mds_index_columns(index, shards, s);
         if (rc != ERR_OK) {
@@ -256,7 +258,7 @@ enum err mds_index_check(const struct mds_index *index, const char *folder)
     return ERR_OK;
 }
 
-static void mds_index_release(struct mds_file *file)
+static void mds_index_release(struct file_entry *file)
 {
     for (int h = 0; h < file->hashes; h++) {
         free(file->hash[h].name);
@@ -271,14 +273,14 @@ void mds_index_destroy(struct mds_index *index)
     if (index == NULL)
         return;
     for (int64_t s = 0; s < index->shards; s++) {
-        struct mds_shard_info *info = &index->shard[s];
-        mds_index_release(&info->raw);
-        mds_index_release(&info->zip);
-        free(info->compression);
+        mds_index_release(&index->files[s].raw);
+        mds_index_release(&index->files[s].zip);
+        free(index->files[s].compression);
     }
     for (int64_t l = 0; l < index->layouts; l++)
         mds_layout_destroy(index->layout[l]);
     free(index->layout);
+    free(index->files);
     free(index->shard);
     free(index->text);
     free(index);

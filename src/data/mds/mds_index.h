@@ -15,16 +15,8 @@
 
 #define MDS_INDEX_NAME "index.json"
 
-struct mds_file {
-    char *name; /* relative to the folder of the index; NULL: no file */
-    int64_t bytes;
-    int hashes;
-    struct file_sum *hash;
-};
-
 struct mds_shard_info {
-    struct mds_file raw, zip;        /* a set may have either, or both */
-    char *compression;               /* of zip: "zstd:3" */
+    const struct cache_shard *files; /* a set may have either, or both */
     int64_t samples;                 /* 0 is fine */
     const struct mds_layout *layout; /* the index's */
 };
@@ -34,7 +26,8 @@ struct mds_index {
     size_t text_bytes;
     int64_t shards;
     struct mds_shard_info *shard;
-    int64_t samples; /* over all shards */
+    struct cache_shard *files; /* of each shard */
+    int64_t samples;           /* over all shards */
     int64_t layouts;
     struct mds_layout **layout; /* each is another than the one before */
 };
@@ -48,5 +41,5 @@ void mds_index_destroy(struct mds_index *index);
 
 /* One more checksum of a file, which is copied; of a name that is known here
  * ERR_DATA unless `hex` has its form. */
-enum err mds_index_add_hash(struct mds_file *file, const char *name,
+enum err mds_index_add_hash(struct file_entry *file, const char *name,
                             const char *hex);

@@ -52,7 +52,7 @@ static enum err mds_set_describe_shards(struct mds_set *set,
     /* from here on they are checksums of the index like others */
     for (int64_t s = 0; s < hashed; s++) {
         memcpy(hex, sidecar->shards_sha256 + 64 * s, 64);
-        enum err rc = mds_index_add_hash(&index->shard[s].raw, "sha256", hex);
+        enum err rc = mds_index_add_hash(&index->files[s].raw, "sha256", hex);
         if (rc != ERR_OK)
             return err_prefix(rc, "%s/%s", mds_shards_folder(set->shards),
                               SIDECAR_NAME);
@@ -69,9 +69,9 @@ static void mds_set_count(const struct mds_index *index,
                                       .lengths = true };
     for (int64_t s = 0; s < index->shards; s++) {
         const struct mds_shard_info *info = &index->shard[s];
-        out->bytes += info->raw.bytes;
-        if (info->raw.bytes > out->largest)
-            out->largest = info->raw.bytes;
+        out->bytes += info->files->raw.bytes;
+        if (info->files->raw.bytes > out->largest)
+            out->largest = info->files->raw.bytes;
         /* 0 where samples have lengths of their own */
         int64_t count =
             info->layout->column[info->layout->role[MDS_TOKENS]].encoding.count;
@@ -80,8 +80,8 @@ static void mds_set_count(const struct mds_index *index,
         if (count > out->longest)
             out->longest = count;
         bool known = false;
-        for (int h = 0; h < info->raw.hashes; h++)
-            known = known || checksum_digits(info->raw.hash[h].name) > 0;
+        for (int h = 0; h < info->files->raw.hashes; h++)
+            known = known || checksum_digits(info->files->raw.hash[h].name) > 0;
         out->unchecked += !known;
     }
     if (!fixed)
@@ -199,8 +199,8 @@ static void mds_set_checksums(const void *state, bool known, char *names,
     names[0] = '\0';
     for (int64_t s = 0; s < index->shards; s++) {
         const struct mds_shard_info *info = &index->shard[s];
-        for (int h = 0; h < info->raw.hashes; h++) {
-            const char *name = info->raw.hash[h].name;
+        for (int h = 0; h < info->files->raw.hashes; h++) {
+            const char *name = info->files->raw.hash[h].name;
             size_t length = strlen(names);
             if ((checksum_digits(name) > 0) == known &&
                 !mds_set_is_listed(names, name))

@@ -23,31 +23,13 @@
 #include "src/data/remote/cache.h"
 #include "src/data/remote/store_url.h"
 
-/* Malloc'ed; lends from the index. */
-static enum err mds_cache_shards(const struct mds_index *index,
-                                 struct cache_shard **out)
-{
-    TRY(new_zeroed(out, (size_t)index->shards + 1));
-    for (int64_t s = 0; s < index->shards; s++) {
-        const struct mds_shard_info *info = &index->shard[s];
-        (*out)[s] = (struct cache_shard){
-            .raw = { info->raw.name, info->raw.bytes, info->raw.hashes,
-                     info->raw.hash },
-            .zip = { info->zip.name, info->zip.bytes, info->zip.hashes,
-                     info->zip.hash },
-            .compression = info->compression,
-        };
-    }
-    return ERR_OK;
-}
-
 /* A shard of a folder that is there only packed. */
 static bool mds_cache_is_packed(const char *folder,
                                 const struct mds_shard_info *info)
 {
     char path[FSIO_PATH_MAX];
-    return info->zip.name != NULL &&
-           fsio_path(path, "%s/%s", folder, info->raw.name) == ERR_OK &&
+    return info->files->zip.name != NULL &&
+           fsio_path(path, "%s/%s", folder, info->files->raw.name) == ERR_OK &&
            !fsio_exists(path);
 }
 
@@ -58,9 +40,9 @@ static enum err mds_cache_look(const char *folder,
 {
     char path[FSIO_PATH_MAX];
     const struct codec *codec = NULL;
-    TRY(fsio_path(path, "%s/%s", folder, info->zip.name));
-    TRY(mds_check_size(path, &info->zip));
-    enum err rc = codec_find(info->compression, &codec);
+    TRY(fsio_path(path, "%s/%s", folder, info->files->zip.name));
+    TRY(mds_check_size(path, &info->files->zip));
+    enum err rc = codec_find(info->files->compression, &codec);
     return rc == ERR_OK ? rc : err_prefix(rc, "%s", path);
 }
 
@@ -102,9 +84,8 @@ struct mds_shards {
     int64_t open;                  /* how many are */
     int64_t open_max;
     uint64_t clock;
-    struct cache *cache;        /* lent; NULL: all is in the folder */
-    bool remote;                /* nothing but the index is */
-    struct cache_shard *cached; /* as the cache has them */
+    struct cache *cache; /* lent; NULL: all is in the folder */
+    bool remote;         /* nothing but the index is */
 };
 
 static enum err mds_shards_number_samples(struct mds_shards *set)
@@ -147,7 +128,6 @@ void mds_shards_close(struct mds_shards *set)
         return;
     for (int64_t s = 0; set->files != NULL && s < set->index->shards; s++)
         mds_shard_close(set->files[s].shard);
-    free(set->cached);
     free(set->files);
     free(set->first);
     mds_index_destroy(set->index);
@@ -165,7 +145,7 @@ const char *mds_shards_folder(const struct mds_shards *set)
 }
 
 static enum err mds_shards_path(const struct mds_shards *set,
-                                const struct mds_file *file,
+                                const struct file_entry *file,
                                 char path[FSIO_PATH_MAX])
 {
     return fsio_path(path, "%s/%s", set->path, file->name);
@@ -181,8 +161,7 @@ enum err mds_shards_use_cache(struct mds_shards *set,
     set->cache = access->cache;
     if (set->cache == NULL)
         return ERR_OK;
-    TRY(mds_cache_shards(set->index, &set->cached));
-    TRY(cache_describe(set->cache, set->cached, set->index->shards));
+    TRY(cache_describe(set->cache, set->index->files, set->index->shards));
     set->open_max = cache_open_max(set->cache, set->open_max);
     return ERR_OK;
 }
@@ -202,8 +181,8 @@ enum err mds_shards_look(const struct mds_shards *set, int64_t index)
         return ERR_OK;
     if (mds_cache_is_packed(set->path, info))
         return mds_cache_look(set->path, info);
-    TRY(mds_shards_path(set, &info->raw, path));
-    return mds_check_size(path, &info->raw);
+    TRY(mds_shards_path(set, &info->files->raw, path));
+    return mds_check_size(path, &info->files->raw);
 }
 
 /* The last shard whose first sample is at or before `sample`; of several with
@@ -251,7 +230,7 @@ static enum err mds_shards_open_cached(struct mds_shards *set, int64_t index)
     TRY(cache_hold(set->cache, index, &hold));
     enum err rc = ERR_OK;
     if (!set->remote)
-        rc = mds_shards_path(set, &info->zip, shown);
+        rc = mds_shards_path(set, &info->files->zip, shown);
     if (rc == ERR_OK)
         rc = mds_shard_open(hold.path, set->remote ? hold.path : shown, info,
                             file->known, &file->shard);
@@ -266,7 +245,7 @@ static enum err mds_shards_open_file(struct mds_shards *set, int64_t index)
     const struct mds_shard_info *info = &set->index->shard[index];
     if (mds_shards_is_cached(set, index))
         return mds_shards_open_cached(set, index);
-    TRY(mds_shards_path(set, &info->raw, path));
+    TRY(mds_shards_path(set, &info->files->raw, path));
     return mds_shard_open(path, path, info, file->known, &file->shard);
 }
 

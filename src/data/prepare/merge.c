@@ -111,17 +111,18 @@ static enum err merge_shard(struct merge *merge, const char *set,
 {
     bool raw = false, zip = false;
     char ending[64] = "";
-    if (info->compression != NULL) /* "zstd:3": .zstd */
+    if (info->files->compression != NULL) /* "zstd:3": .zstd */
         snprintf(ending, sizeof ending, ".%.*s",
-                 (int)strcspn(info->compression, ":"), info->compression);
-    TRY(merge_entry_file(merge, set, info->raw.name, "",
+                 (int)strcspn(info->files->compression, ":"),
+                 info->files->compression);
+    TRY(merge_entry_file(merge, set, info->files->raw.name, "",
                          json_object_get(entry, "raw_data"), &raw));
-    TRY(merge_entry_file(merge, set, info->zip.name, ending,
+    TRY(merge_entry_file(merge, set, info->files->zip.name, ending,
                          json_object_get(entry, "zip_data"), &zip));
     if (!raw && !zip)
         return err_set(ERR_DATA, "%s/%s: no such file", set,
-                       info->raw.name != NULL ? info->raw.name
-                                              : info->zip.name);
+                       info->files->raw.name != NULL ? info->files->raw.name
+                                                     : info->files->zip.name);
     if (json_array_append(merge->shards, entry) != 0)
         return err_set(ERR_MEMORY, "%s: out of memory", set);
     merge->result->shards++;

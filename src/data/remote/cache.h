@@ -34,18 +34,11 @@ struct cache_options {
 /* Where nothing else is said: no limit, 300 s. */
 extern const struct cache_options cache_defaults;
 
-struct cache_file {
-    const char *name; /* at the address */
-    int64_t bytes;
-    int hashes;
-    const struct file_sum *hash;
-};
-
 /* Lent to the cache until its end. */
 struct cache_shard {
-    struct cache_file raw;
-    struct cache_file zip;   /* name NULL: the raw file is fetched */
-    const char *compression; /* of the zip, as the index has it */
+    struct file_entry raw;
+    struct file_entry zip; /* name NULL: the raw file is fetched */
+    char *compression;     /* of the zip, as the index has it: "zstd:3" */
 };
 
 struct cache_hold {

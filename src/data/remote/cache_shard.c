@@ -141,7 +141,7 @@ out:
 }
 
 /* Length and all checksums that are known here. */
-static enum err cache_verify(const char *path, const struct cache_file *file)
+static enum err cache_verify(const char *path, const struct file_entry *file)
 {
     enum err rc = ERR_OK;
     struct stat status;
