@@ -398,7 +398,8 @@ static void test_describe(const char *folder)
 {
     struct census census;
     const struct census *info = &census;
-    const struct show_options last = { 6, 9, NULL }, none = { 7, 1, NULL };
+    const struct show_options last = { 6, 9, NULL, true };
+    const struct show_options none = { 7, 1, NULL, true };
     struct scan_result result;
     char *text = NULL, *lines = NULL;
     size_t bytes = 0;
@@ -426,14 +427,14 @@ static void test_describe(const char *folder)
     tap_is_int(scan_verify(dataset, false, stop_now, &result), ERR_IO,
                "verifying can be interrupted");
     FILE *out = open_memstream(&lines, &bytes);
-    fixture_need(show_tokens(dataset, &last, out));
+    fixture_need(show_samples(dataset, &last, out));
     fclose(out);
     char want[64];
     snprintf(want, sizeof want, "%d %d %d %d %d %d 256\n", stream[48],
              stream[49], stream[50], stream[51], stream[52], stream[53]);
     tap_is_str(lines, want, "printed tokens");
     free(lines);
-    tap_is_int(show_tokens(dataset, &none, stdout), ERR_USAGE,
+    tap_is_int(show_samples(dataset, &none, stdout), ERR_USAGE,
                "no such sample");
     dataset_close(dataset);
 }

@@ -82,14 +82,14 @@ enum err data_head(struct data_options *options)
         .count = options->count < INT64_MAX || options->tokens ? options->count
                                                                : HEAD_SAMPLES,
         .stop = stop_requested,
+        .tokens = options->tokens,
     };
     if (options->tokens && options->column != NULL)
         return err_set(ERR_USAGE, "--tokens and --column: give one of them");
     if (options->column != NULL || options->raw)
         return data_columns_cat(options);
     TRY_OUT(dataset_open(options->operands[0], &dataset));
-    TRY_OUT(options->tokens ? show_tokens(dataset, &show, stdout)
-                            : show_samples(dataset, &show, stdout));
+    TRY_OUT(show_samples(dataset, &show, stdout));
 out:
     dataset_close(dataset);
     return rc;

@@ -42,6 +42,7 @@ enum err split_set(const char *set, const struct split_options *options);
 struct show_options {
     int64_t first, count; /* or to the last one */
     int (*stop)(void);    /* NULL: nobody stops it */
+    bool tokens;          /* numbers, a line for each sample, and no text */
 };
 
 /* For each sample a line that says what it is, then its text, with a line at
@@ -50,7 +51,3 @@ struct show_options {
  * sample `first`, ERR_DATA for text without a tokenizer's file. */
 enum err show_samples(struct dataset *dataset,
                       const struct show_options *options, FILE *out);
-
-/* The tokens of the samples, a line for each, with blanks between them. */
-enum err show_tokens(struct dataset *dataset,
-                     const struct show_options *options, FILE *out);

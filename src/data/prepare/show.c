@@ -15,7 +15,6 @@
 #define SHOW_BORDER "---- end of a document ----"
 
 struct show {
-    const struct show_options *options;
     struct dataset *dataset;
     struct tokenizer *tokenizer;
     struct tokenizer_decoder decoder;
@@ -118,50 +117,34 @@ static enum err show_end(const struct dataset *dataset,
     return ERR_OK;
 }
 
-static bool show_stops(const struct show_options *options)
-{
-    return options->stop != NULL && options->stop() != 0;
-}
-
-enum err show_tokens(struct dataset *dataset,
-                     const struct show_options *options, FILE *out)
-{
-    assert(options != NULL && out != NULL);
-    enum err rc = ERR_OK;
-    int64_t end = 0, length = 0, capacity = 0;
-    int32_t *tokens = NULL;
-    TRY(show_end(dataset, options, &end));
-    for (int64_t i = options->first; i < end && !show_stops(options); i++) {
-        struct dataset_marks marks;
-        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length, &marks));
-        for (int64_t t = 0; t < length; t++)
-            fprintf(out, t == 0 ? "%d" : " %d", tokens[t]);
-        fputc('\n', out);
-    }
-out:
-    free(tokens);
-    return rc;
-}
-
 enum err show_samples(struct dataset *dataset,
                       const struct show_options *options, FILE *out)
 {
     assert(options != NULL && out != NULL);
     enum err rc = ERR_OK;
-    struct show show = { .options = options, .dataset = dataset, .out = out };
+    struct show show = { .dataset = dataset, .out = out };
     int64_t end = 0, length = 0, capacity = 0;
     int32_t *tokens = NULL;
     TRY(show_end(dataset, options, &end));
-    TRY(scan_tokenizer(dataset, &show.tokenizer));
-    if (show.tokenizer == NULL)
+    if (!options->tokens)
+        TRY(scan_tokenizer(dataset, &show.tokenizer));
+    if (!options->tokens && show.tokenizer == NULL)
         return err_set(
             ERR_DATA,
             "%s has no tokenizer.json of tokenizer '%s', so its text "
             "can't be shown; --tokens shows numbers",
             dataset_path(dataset), dataset_tokenizer(dataset));
-    for (int64_t i = options->first; i < end && !show_stops(options); i++) {
+    for (int64_t i = options->first; i < end; i++) {
         struct dataset_marks marks;
+        if (options->stop != NULL && options->stop() != 0)
+            break;
         TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length, &marks));
+        for (int64_t t = 0; options->tokens && t < length; t++)
+            fprintf(out, t == 0 ? "%d" : " %d", tokens[t]);
+        if (options->tokens) {
+            fputc('\n', out);
+            continue;
+        }
         fprintf(out, "==== sample %" PRId64 ": %" PRId64 " tokens ====\n", i,
                 length);
         TRY_OUT(show_sample(&show, i == 0, tokens, length, &marks));
