@@ -50,8 +50,6 @@ static inline uint8_t *packed_bytes(const char *text, const void *data,
         *size = ZSTD_compress(out, room, data, bytes, level);
     else if (strncmp(text, "gz", 2) == 0)
         *size = packed_gz(out, room, data, bytes, level);
-    else if (strcmp(text, "none") == 0)
-        memcpy(out, data, *size = bytes);
 #ifdef BZ_OK
     unsigned count = (unsigned)room;
     if (strncmp(text, "bz2", 3) == 0 &&

@@ -15,11 +15,11 @@
 #include <time.h>
 
 #include "src/base/fsio.h"
-#include "src/data/codec/codec.h"
 #include "src/data/set/dataset.h"
 #include "src/data/mds/mds_encoding.h"
 #include "src/data/mds/mds_writer.h"
 #include "src/data/set/values.h"
+#include "src/data/texts/source.h"
 
 #define SAMPLES 40
 #define HASHES 8
@@ -286,14 +286,14 @@ static int unpack(char *const *paths)
     double bytes = 0.0;
     clock_t begin = clock();
     for (int p = 0; paths[p] != NULL; p++) {
-        struct codec_reader *reader = NULL;
+        struct source *source = NULL;
         size_t got = 1;
-        need(codec_reader_open(paths[p], "zstd", &reader));
+        need(source_open(paths[p], SOURCE_ANY, NULL, &source));
         while (got > 0) {
-            need(codec_reader_read(reader, data, sizeof data, &got));
+            need(source_read(source, data, sizeof data, &got));
             bytes += (double)got;
         }
-        codec_reader_close(reader);
+        source_close(source);
     }
     print_rate(bytes, begin);
     return 0;

@@ -13,7 +13,6 @@
 #include <string.h>
 
 static const struct codec codec_table[] = {
-    { "none", NULL, NULL, 0, 0, &codec_none_ops },
     { "zstd", "zst", "libzstd-dev", 1, 22, &codec_zstd_ops },
     { "gz", "gz", "zlib1g-dev", 0, 9, &codec_gz_ops },
     { "bz2", "bz2", "libbz2-dev", 1, 9, &codec_bz2_ops },
@@ -21,38 +20,6 @@ static const struct codec codec_table[] = {
     { "br", "br", "libbrotli-dev", 0, 11, &codec_br_ops },
 };
 #define CODEC_COUNT (sizeof codec_table / sizeof codec_table[0])
-
-static enum err codec_none_open(void **state)
-{
-    *state = NULL;
-    return ERR_OK;
-}
-
-static void codec_none_close(void *state)
-{
-    (void)state;
-}
-
-static enum err codec_none_step(void *state, struct codec_flow *flow)
-{
-    (void)state;
-    size_t bytes =
-        flow->in_bytes < flow->out_bytes ? flow->in_bytes : flow->out_bytes;
-    if (bytes > 0)
-        memcpy(flow->out, flow->in, bytes);
-    flow->in += bytes;
-    flow->in_bytes -= bytes;
-    flow->out += bytes;
-    flow->out_bytes -= bytes;
-    flow->complete = true; /* plain bytes may end anywhere */
-    return ERR_OK;
-}
-
-const struct codec_ops codec_none_ops = {
-    .open = codec_none_open,
-    .close = codec_none_close,
-    .step = codec_none_step,
-};
 
 /* ":3" or "" behind the name. */
 static enum err codec_check_level(const struct codec *codec, const char *text)
@@ -112,9 +79,8 @@ const struct codec *codec_by_extension(const char *path)
     const char *end = strrchr(path, '.');
     for (size_t c = 0; end != NULL && c < CODEC_COUNT; c++) {
         const struct codec *codec = &codec_table[c];
-        if (codec->extension != NULL &&
-            (strcmp(codec->extension, end + 1) == 0 ||
-             strcmp(codec->name, end + 1) == 0))
+        if (strcmp(codec->extension, end + 1) == 0 ||
+            strcmp(codec->name, end + 1) == 0)
             return codec;
     }
     return NULL;

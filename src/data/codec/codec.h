@@ -1,5 +1,5 @@
 /* Compression of shards and text files, which are read and never written: one
- * table of what Streaming names (none, zstd, gz, bz2, snappy, br), with the
+ * table of what Streaming names (zstd, gz, bz2, snappy, br), with the
  * level of its packing behind a colon, "zstd:3". bz2, snappy and br may be left
  * out of a build; they are then refused with what to install.
  *
@@ -45,11 +45,12 @@ struct file_sums;
 enum err codec_unpack_file(const char *text, const char *from, const char *to,
                            int64_t bytes, struct file_sums *sums);
 
-/* A text as it is unpacked. `path` may be "-" (stdin). `text` NULL: by the end
- * of the name, else by the first bytes, else the file as it is. snappy is
- * ERR_UNSUPPORTED. */
+/* A text as it is unpacked, of an open file, of whose beginning `bytes` were
+ * read already: `head`, which is copied, below 256 KiB. The descriptor and the
+ * path, for messages, are lent. snappy is ERR_UNSUPPORTED. */
 struct codec_reader;
-enum err codec_reader_open(const char *path, const char *text,
+enum err codec_reader_open(const struct codec *codec, const char *path, int fd,
+                           const uint8_t *head, size_t bytes,
                            struct codec_reader **out);
 void codec_reader_close(struct codec_reader *reader);
 /* Up to `bytes` > 0 bytes; *got 0: the end. */

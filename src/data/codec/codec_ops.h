@@ -28,5 +28,5 @@ struct codec_ops {
                        size_t out_bytes);
 };
 
-extern const struct codec_ops codec_none_ops, codec_zstd_ops, codec_gz_ops,
-    codec_bz2_ops, codec_snappy_ops, codec_br_ops;
+extern const struct codec_ops codec_zstd_ops, codec_gz_ops, codec_bz2_ops,
+    codec_snappy_ops, codec_br_ops;

@@ -19,11 +19,10 @@
 #define CODEC_READER_BYTES ((size_t)256 << 10)
 
 struct codec_reader {
-    char *path; /* for messages */
+    const char *path;
     int fd;
     const struct codec *codec;
     void *state; /* the codec's */
-    bool open;   /* it is */
     bool ended;  /* the file */
     bool complete;
     int64_t position;
@@ -52,75 +51,43 @@ static enum err codec_reader_fill(struct codec_reader *reader)
     return ERR_OK;
 }
 
-/* What the file is packed with. */
-static enum err codec_reader_choose(struct codec_reader *reader,
-                                    const char *path, const char *text)
-{
-    size_t marked = 10; /* bytes that tell a format */
-    if (text != NULL)
-        return codec_find(text, &reader->codec);
-    reader->codec = codec_by_extension(path);
-    while (reader->codec == NULL && reader->in_bytes < marked && !reader->ended)
-        TRY(codec_reader_fill(reader));
-    if (reader->codec == NULL)
-        reader->codec = codec_by_magic(reader->in, reader->in_bytes);
-    if (reader->codec == NULL)
-        return codec_find("none", &reader->codec);
-    return codec_check(reader->codec);
-}
-
-static enum err codec_reader_begin(struct codec_reader *reader,
-                                   const char *path, const char *text)
-{
-    TRY(codec_reader_choose(reader, path, text));
-    if (reader->codec->ops->open == NULL)
-        return err_set(ERR_UNSUPPORTED,
-                       "'%s' has no form for texts, only for shards; pack it "
-                       "with zstd, gz, bz2 or br",
-                       reader->codec->name);
-    TRY(reader->codec->ops->open(&reader->state));
-    reader->open = true;
-    return ERR_OK;
-}
-
-enum err codec_reader_open(const char *path, const char *text,
+enum err codec_reader_open(const struct codec *codec, const char *path, int fd,
+                           const uint8_t *head, size_t bytes,
                            struct codec_reader **out)
 {
-    assert(path != NULL && out != NULL);
-    enum err rc = ERR_OK;
-    bool in = strcmp(path, "-") == 0;
+    assert(path != NULL && fd >= 0 && bytes < CODEC_READER_BYTES);
     struct codec_reader *reader = NULL;
+    enum err rc = codec_check(codec);
+    if (rc == ERR_OK && codec->ops->open == NULL)
+        rc = err_set(ERR_UNSUPPORTED,
+                     "'%s' has no form for texts, only for shards; pack it "
+                     "with zstd, gz, bz2 or br",
+                     codec->name);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "%s", path);
     TRY(new_zeroed(&reader, 1));
-    reader->in = reader->buffer;
-    reader->fd = -1;
-    TRY_OUT(new_text(&reader->path, in ? "stdin" : path));
-    reader->fd = in ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
-    if (reader->fd < 0) {
-        rc = errno == ENOENT ? err_set(ERR_DATA, "%s: no such file", path)
-                             : err_errno("%s: open", reader->path);
-        goto out;
-    }
-    rc = codec_reader_begin(reader, path, text);
+    rc = codec->ops->open(&reader->state);
     if (rc != ERR_OK) {
-        err_prefix(rc, "%s", reader->path);
-        goto out;
+        free(reader);
+        return err_prefix(rc, "%s", path);
     }
+    reader->path = path;
+    reader->fd = fd;
+    reader->codec = codec;
+    reader->in = reader->buffer;
+    reader->in_bytes = bytes;
+    reader->position = (int64_t)bytes;
+    if (bytes > 0)
+        memcpy(reader->buffer, head, bytes);
     *out = reader;
-    reader = NULL;
-out:
-    codec_reader_close(reader);
-    return rc;
+    return ERR_OK;
 }
 
 void codec_reader_close(struct codec_reader *reader)
 {
     if (reader == NULL)
         return;
-    if (reader->open)
-        reader->codec->ops->close(reader->state);
-    if (reader->fd >= 0)
-        close(reader->fd);
-    free(reader->path);
+    reader->codec->ops->close(reader->state);
     free(reader);
 }
 

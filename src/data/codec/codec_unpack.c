@@ -51,7 +51,7 @@ static enum err codec_unpack_fill(struct codec_reader *reader, uint8_t *piece,
 /* In pieces that stay in the processor's cache until they are summed and
  * written. Pages of one buffer for all would cost more than its copies. */
 static enum err codec_unpack_stream(const struct codec *codec, const char *from,
-                                    const struct codec_unpack_to *to,
+                                    int fd, const struct codec_unpack_to *to,
                                     int64_t bytes)
 {
     enum err rc = ERR_OK;
@@ -60,7 +60,7 @@ static enum err codec_unpack_stream(const struct codec *codec, const char *from,
     size_t filled = CODEC_UNPACK_BYTES;
     uint8_t *piece = NULL;
     TRY(new_room(&piece, CODEC_UNPACK_BYTES));
-    TRY_OUT(codec_reader_open(from, codec->name, &reader));
+    TRY_OUT(codec_reader_open(codec, from, fd, NULL, 0, &reader));
     while (filled == CODEC_UNPACK_BYTES) {
         TRY_OUT(codec_unpack_fill(reader, piece, &filled));
         if ((int64_t)filled > bytes - done) {
@@ -109,19 +109,23 @@ enum err codec_unpack_file(const char *text, const char *from, const char *to,
 {
     assert(text != NULL && from != NULL && to != NULL && bytes >= 0);
     const struct codec *codec = NULL;
+    int in = -1;
     int64_t packed = 0;
     enum err rc = codec_find(text, &codec);
     if (rc != ERR_OK)
         return err_prefix(rc, "%s", from);
-    TRY(regular_size(from, &packed)); /* a pipe would keep us waiting */
+    TRY(regular_open(from, &in, &packed)); /* a pipe would keep us waiting */
     /* never over a file that is there: somebody may be reading it */
     int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
+    if (fd < 0) {
+        close(in);
         return err_errno("%s: create", to);
+    }
     struct codec_unpack_to out = { fd, to, sums };
     rc = codec->ops->open == NULL
              ? codec_unpack_whole(codec, from, &out, bytes)
-             : codec_unpack_stream(codec, from, &out, bytes);
+             : codec_unpack_stream(codec, from, in, &out, bytes);
+    close(in);
     if (close(fd) != 0 && rc == ERR_OK)
         rc = err_errno("%s: close", to);
     if (rc != ERR_OK)

@@ -29,7 +29,7 @@
 struct source {
     char path[FSIO_PATH_MAX];
     enum source_wanted wanted;
-    int fd; /* of stdin, the codec's reader has another */
+    int fd;
     struct codec_reader *unpacking; /* NULL: a file as it is */
     uint8_t head[BINARY_KIND_HEAD_BYTES];
     size_t head_bytes, head_used;
@@ -61,10 +61,10 @@ static enum err source_fill(struct source *source, uint8_t *data, size_t bytes,
         n = read(source->fd, data, bytes);
         if (n < 0 && errno == EISDIR)
             return err_set(ERR_DATA, "%s is a folder; name text files",
-                           source->path);
+                           source_name(source));
     } while (n < 0 && errno == EINTR);
     if (n < 0)
-        return err_errno("%s: read", source->path);
+        return err_errno("%s: read", source_name(source));
     *got = (size_t)n;
     return ERR_OK;
 }
@@ -74,8 +74,7 @@ static enum err source_next(struct source *source, uint8_t *data, size_t bytes,
 {
     if (source->unpacking == NULL)
         return source_fill(source, data, bytes, got);
-    if (source_is_stdin(source))
-        TRY(source_wait(source));
+    TRY(source_wait(source));
     return codec_reader_read(source->unpacking, data, bytes, got);
 }
 
@@ -128,15 +127,15 @@ static bool source_begins_well(struct source *source)
            (!whole || source_is_text(source, NULL, 0));
 }
 
-static enum err source_begin_file(struct source *source)
+static enum err source_begin(struct source *source)
 {
-    struct stat status;
     const char *path = source->path;
-    source->fd = open(path, O_RDONLY | O_CLOEXEC);
+    source->fd = source_is_stdin(source) ? dup(STDIN_FILENO)
+                                         : open(path, O_RDONLY | O_CLOEXEC);
     if (source->fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return err_set(ERR_DATA, "%s: no such file", path);
     if (source->fd < 0)
-        return err_errno("%s: open", path);
+        return err_errno("%s: open", source_name(source));
     TRY(source_look(source));
     /* a name first, since brotli's bytes have no mark */
     const struct codec *codec = codec_by_extension(path);
@@ -144,24 +143,8 @@ static enum err source_begin_file(struct source *source)
         codec = codec_by_magic(source->head, source->head_bytes);
     if (codec == NULL)
         return ERR_OK;
-    if (fstat(source->fd, &status) != 0 || !S_ISREG(status.st_mode))
-        return err_set(ERR_DATA,
-                       "%s is compressed with %s, and a pipe; give it on stdin",
-                       path, codec->name);
-    /* again from its beginning, by a descriptor of the codec's own */
-    TRY(codec_reader_open(path, codec->name, &source->unpacking));
-    return source_look(source);
-}
-
-static enum err source_begin(struct source *source)
-{
-    if (!source_is_stdin(source))
-        return source_begin_file(source);
-    source->fd = dup(STDIN_FILENO);
-    if (source->fd < 0)
-        return err_errno("stdin: open");
-    TRY(source_wait(source));
-    TRY(codec_reader_open(source->path, NULL, &source->unpacking));
+    TRY(codec_reader_open(codec, source_name(source), source->fd, source->head,
+                          source->head_bytes, &source->unpacking));
     return source_look(source);
 }
 
@@ -253,9 +236,9 @@ static enum err source_seek(struct source *source, int64_t *bytes)
 {
     struct stat status;
     int64_t to = source->position + *bytes;
-    if (source->unpacking != NULL || fstat(source->fd, &status) != 0 ||
-        !S_ISREG(status.st_mode) || to > status.st_size ||
-        to < (int64_t)source->head_bytes)
+    if (source->unpacking != NULL || source_is_stdin(source) ||
+        fstat(source->fd, &status) != 0 || !S_ISREG(status.st_mode) ||
+        to > status.st_size || to < (int64_t)source->head_bytes)
         return ERR_OK;
     if (lseek(source->fd, to, SEEK_SET) < 0)
         return err_errno("%s: seek", source->path);
