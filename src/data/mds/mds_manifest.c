@@ -59,24 +59,22 @@ static enum err mds_manifest_columns(struct mds_manifest *manifest,
 static enum err mds_manifest_head(struct mds_manifest *manifest)
 {
     struct buffer *head = &manifest->head;
-    TRY(mds_text_add(head, "{\"column_encodings\": ["));
-    for (int c = 0; c < manifest->columns; c++) {
-        TRY(mds_text_add(head, c > 0 ? ", " : ""));
-        TRY(mds_text_string(head, manifest->column[c].encoding));
-    }
-    TRY(mds_text_add(head, "], \"column_names\": ["));
-    for (int c = 0; c < manifest->columns; c++) {
-        TRY(mds_text_add(head, c > 0 ? ", " : ""));
-        TRY(mds_text_string(head, manifest->column[c].name));
-    }
-    TRY(mds_text_add(head, "], \"column_sizes\": ["));
-    for (int c = 0; c < manifest->columns; c++) {
-        TRY(mds_text_add(head, c > 0 ? ", " : ""));
-        if (manifest->column[c].bytes < 0)
-            TRY(mds_text_add(head, "null"));
-        else
-            TRY(mds_text_add(head, "%lld",
-                             (long long)manifest->column[c].bytes));
+    static const char *const lists[] = { "{\"column_encodings\": [",
+                                         "], \"column_names\": [",
+                                         "], \"column_sizes\": [" };
+    for (int l = 0; l < 3; l++) {
+        TRY(mds_text_add(head, "%s", lists[l]));
+        for (int c = 0; c < manifest->columns; c++) {
+            const struct mds_manifest_column *column = &manifest->column[c];
+            TRY(mds_text_add(head, c > 0 ? ", " : ""));
+            if (l < 2)
+                TRY(mds_text_string(head,
+                                    l == 0 ? column->encoding : column->name));
+            else if (column->bytes < 0)
+                TRY(mds_text_add(head, "null"));
+            else
+                TRY(mds_text_add(head, "%lld", (long long)column->bytes));
+        }
     }
     TRY(mds_text_add(
         head, "], \"compression\": null, \"format\": \"mds\", \"hashes\": ["));

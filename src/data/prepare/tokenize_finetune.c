@@ -8,7 +8,6 @@
 #include "src/data/prepare/tokenize_finetune.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,31 +172,18 @@ static enum err finetune_read_all(struct tokenize_finetune_job *job,
     return ERR_OK;
 }
 
-static enum err finetune_fetch(struct tokenize_finetune_job *job, void *data,
-                               size_t bytes, int64_t offset)
-{
-    for (size_t done = 0; done < bytes;) {
-        ssize_t got = pread(fileno(job->spool), (char *)data + done,
-                            bytes - done, (off_t)(offset + (int64_t)done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return err_errno("%s: read", job->publish.building);
-        done += (size_t)got;
-    }
-    return ERR_OK;
-}
-
 /* One more example of the sample. */
 static enum err finetune_append(struct tokenize_finetune_job *job,
                                 const struct tokenize_finetune_entry *entry)
 {
     size_t count = (size_t)entry->count;
     assert(job->filled + entry->count <= job->options->rules.seq_len);
-    TRY(finetune_fetch(job, job->tokens + job->filled,
-                       count * sizeof *job->tokens, entry->offset));
-    TRY(finetune_fetch(job, job->mask + job->filled, count,
-                       entry->offset + (int64_t)(count * sizeof *job->tokens)));
+    TRY(fsio_pread(fileno(job->spool), job->tokens + job->filled,
+                   count * sizeof *job->tokens, entry->offset,
+                   job->publish.building));
+    TRY(fsio_pread(fileno(job->spool), job->mask + job->filled, count,
+                   entry->offset + (int64_t)(count * sizeof *job->tokens),
+                   job->publish.building));
     job->lengths[job->documents++] = (int32_t)entry->count;
     job->filled += entry->count;
     return ERR_OK;

@@ -303,9 +303,7 @@ static void cache_sweep_stale(const struct cache *cache)
     struct stat status, own;
     const struct dirent *entry;
     snprintf(mine, sizeof mine, CACHE_NAME "%lu-", (unsigned long)geteuid());
-    if (fsio_path(parent, "%.*s",
-                  (int)(strrchr(cache->root.path, '/') - cache->root.path),
-                  cache->root.path) != ERR_OK ||
+    if (fsio_parent(cache->root.path, parent) != ERR_OK ||
         fstat(cache->root.fd, &own) != 0)
         return;
     DIR *dir = opendir(parent);
@@ -376,8 +374,7 @@ static void cache_remove_root(const struct cache *cache)
     struct stat mine, named;
     char parent[FSIO_PATH_MAX];
     const char *name = strrchr(cache->root.path, '/');
-    if (fsio_path(parent, "%.*s/", (int)(name - cache->root.path),
-                  cache->root.path) != ERR_OK)
+    if (fsio_parent(cache->root.path, parent) != ERR_OK)
         return;
     int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0 && fstat(cache->root.fd, &mine) == 0 &&

@@ -112,14 +112,12 @@ static uint32_t numpy_rng_u32(struct numpy_rng *rng)
     return (uint32_t)value;
 }
 
-double numpy_rng_random(struct numpy_rng *rng)
-{
-    return (double)(numpy_rng_u64(rng) >> 11) * (1.0 / 9007199254740992.0);
-}
-
 double numpy_rng_uniform(struct numpy_rng *rng, double low, double high)
 {
-    return low + (high - low) * numpy_rng_random(rng);
+    /* 53 bits in [0, 1), NumPy's random() */
+    double random =
+        (double)(numpy_rng_u64(rng) >> 11) * (1.0 / 9007199254740992.0);
+    return low + (high - low) * random;
 }
 
 /* Lemire's way ("Fast Random Integer Generation in an Interval", 2019):

@@ -19,8 +19,6 @@ struct numpy_rng {
 /* default_rng(seed). */
 void numpy_rng_seed(struct numpy_rng *rng, uint64_t seed);
 
-/* random(): uniform in [0, 1), 53 bits. */
-double numpy_rng_random(struct numpy_rng *rng);
 /* uniform(low, high). */
 double numpy_rng_uniform(struct numpy_rng *rng, double low, double high);
 /* integers(low, high): low <= x < high; low < high. */

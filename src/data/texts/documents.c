@@ -122,6 +122,21 @@ static enum err documents_open(struct documents *documents)
     return text_go(documents->text, *place);
 }
 
+/* The text of a record, from where it is gone on with. */
+static void documents_give(struct documents *documents, const uint8_t *text,
+                           size_t bytes, struct text_span *span)
+{
+    size_t skip = documents->skip;
+    assert(skip <= bytes);
+    documents->place.skip = (int64_t)skip;
+    documents->skip = 0;
+    *span = (struct text_span){ .text = text + skip,
+                                .bytes = bytes - skip,
+                                .begins = skip == 0,
+                                .ends = true,
+                                .place = documents->place };
+}
+
 /* The next record with a text; *more false: there is none in this file. */
 static enum err documents_record(struct documents *documents,
                                  struct text_span *span, bool *more)
@@ -144,13 +159,7 @@ static enum err documents_record(struct documents *documents,
     struct jsonl_mark mark = jsonl_mark(documents->lines);
     place->offset = mark.offset;
     place->line = mark.line;
-    place->skip = (int64_t)skip;
-    documents->skip = 0;
-    *span = (struct text_span){ .text = (const uint8_t *)text + skip,
-                                .bytes = bytes - skip,
-                                .begins = skip == 0,
-                                .ends = true,
-                                .place = *place };
+    documents_give(documents, (const uint8_t *)text, bytes, span);
     return ERR_OK;
 }
 
@@ -192,13 +201,7 @@ static enum err documents_sample(struct documents *documents,
                            set, (long long)place->offset);
     } while (value.column.bytes == 0);
     TRY(documents_judge(documents, set, value.column.data, value.column.bytes));
-    place->skip = (int64_t)skip;
-    documents->skip = 0;
-    *span = (struct text_span){ .text = value.column.data + skip,
-                                .bytes = value.column.bytes - skip,
-                                .begins = skip == 0,
-                                .ends = true,
-                                .place = *place };
+    documents_give(documents, value.column.data, value.column.bytes, span);
     documents->before += (int64_t)span->bytes;
     return ERR_OK;
 }
