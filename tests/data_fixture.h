@@ -3,7 +3,7 @@
 
 #include "src/base/fsio.h"
 #include "src/data/mds/mds_writer.h"
-#include "src/data/set/sidecar.h"
+#include "src/data/set/dataset.h"
 #include "tests/tap.h"
 
 #define FIXTURE_VOCAB 257
@@ -43,6 +43,33 @@ static inline void fixture_write_file(const char *path, const void *data,
     }
 }
 
+/* All of a file, for the caller to free. */
+static inline char *fixture_read(const char *path, size_t *bytes)
+{
+    char *data = NULL;
+    fixture_need(fsio_read_file(path, 1 << 28, &data, bytes));
+    return data;
+}
+
+static inline struct dataset *fixture_open(const char *path)
+{
+    struct dataset *dataset = NULL;
+    fixture_need(dataset_open(path, &dataset));
+    return dataset;
+}
+
+static inline struct sidecar fixture_sidecar(int64_t samples, int64_t tokens)
+{
+    struct sidecar sidecar = { .vocab_size = FIXTURE_VOCAB,
+                               .tokenizer = "bytes",
+                               .samples = samples,
+                               .tokens = tokens,
+                               .eos_token = 256,
+                               .bos_token = -1 };
+    memset(sidecar.tokenizer_sha256, 'a', 64);
+    return sidecar;
+}
+
 /* A data set with samples of these lengths; hashes as in the writer's options.
  */
 static inline void fixture_set(const char *path, const int64_t *lengths,
@@ -53,12 +80,7 @@ static inline void fixture_set(const char *path, const int64_t *lengths,
     const struct mds_writer_options options = { &column, 1, size_limit,
                                                 hashes };
     struct mds_writer *writer = NULL;
-    struct sidecar sidecar = { .vocab_size = FIXTURE_VOCAB,
-                               .tokenizer = "bytes",
-                               .samples = samples,
-                               .eos_token = 256,
-                               .bos_token = -1 };
-    memset(sidecar.tokenizer_sha256, 'a', 64);
+    struct sidecar sidecar = fixture_sidecar(samples, 0);
     fixture_need(fsio_mkdirs(path));
     fixture_need(mds_writer_create(path, &options, &writer));
     for (int64_t s = 0; s < samples; s++) {

@@ -120,8 +120,7 @@ static void test_reading(void)
         if (!opened)
             return;
         tap_is_str(dataset_path(set), path, "by its own name");
-        fixture_need(dataset_open(
-            fixture_path(folder, c == 0 ? "raw" : "packed"), &raw));
+        raw = fixture_open(fixture_path(folder, c == 0 ? "raw" : "packed"));
         tap_is_str(dataset_id(set), dataset_id(raw), "of the same identity");
         dataset_close(raw);
         dataset_close(set);
@@ -166,8 +165,7 @@ static void test_sharing(void)
         right = ends_well(children[c]) && right;
     http_server_rules(&server, "");
     tap_ok(right, "four processes read all of it");
-    struct dataset *set = NULL;
-    fixture_need(dataset_open(fixture_path(folder, "raw"), &set));
+    struct dataset *set = fixture_open(fixture_path(folder, "raw"));
     shards = (int)dataset_contents(set)->shards;
     dataset_close(set);
     /* one that ends early may be the last user, and another one begins anew */
@@ -234,7 +232,7 @@ static void test_poison(void)
     tap_ok(read_all(set), "and fetched again");
     dataset_close(set);
     snprintf(index, sizeof index, "%s", fixture_path(folder, "raw/index.json"));
-    fixture_need(fsio_read_file(index, 1 << 20, &data, &bytes));
+    data = fixture_read(index, &bytes);
     char *more = malloc(bytes + 1);
     memcpy(more, data, bytes);
     more[bytes] = '\n';
@@ -265,7 +263,7 @@ static void test_rot(void)
         tap_ok(read_all(set), "%s fills a cache", from[c]);
         dataset_close(set);
         files_in(cache, "_shard.00001.mds", NULL, path);
-        fixture_need(fsio_read_file(path, 1 << 20, &data, &bytes));
+        data = fixture_read(path, &bytes);
         data[bytes - 8] ^= 1;
         fixture_write_file(path, data, bytes);
         free(data);
@@ -358,10 +356,9 @@ static int cached(const char *pattern)
 static void test_twisted(void)
 {
     const char *path = fixture_path(folder, "twisted/index.json");
-    char *text = NULL;
     size_t bytes = 0;
     make_set("twisted", "zstd:3");
-    fixture_need(fsio_read_file(path, 1 << 20, &text, &bytes));
+    char *text = fixture_read(path, &bytes);
     char *hex = strstr(text, "shard.00002.mds\"");
     hex = hex != NULL ? strstr(hex, "\"sha1\": \"") : NULL;
     if (hex != NULL) {
@@ -383,7 +380,7 @@ static void test_damage(void)
     size_t bytes = 0;
     snprintf(path, sizeof path, "%s",
              fixture_path(folder, "broken/shard.00002.mds"));
-    fixture_need(fsio_read_file(path, 1 << 20, &data, &bytes));
+    data = fixture_read(path, &bytes);
     data[bytes - 1] ^= 1;
     fixture_write_file(path, data, bytes);
     FAILS("a shard that is damaged there", BROKEN, ERR_DATA, "http://",

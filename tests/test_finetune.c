@@ -265,7 +265,7 @@ static void test_set(const char *folder, bool packing, double eval)
                                eval == 0   ? ""
                                : part == 0 ? "/train"
                                            : "/eval"));
-        fixture_need(dataset_open(path, &dataset));
+        dataset = fixture_open(path);
         samples += dataset_samples(dataset);
         for (int64_t s = 0; s < dataset_samples(dataset); s++) {
             struct dataset_marks marks;

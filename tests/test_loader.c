@@ -17,13 +17,8 @@ static void write_rows(const char *folder, const char *name, int64_t eos)
     };
     static const int64_t lengths[] = { 6, 6, 1, 2, 5 };
     struct mds_writer *writer = NULL;
-    struct sidecar sidecar = { .vocab_size = FIXTURE_VOCAB,
-                               .tokenizer = "bytes",
-                               .samples = 5,
-                               .tokens = 20,
-                               .eos_token = eos,
-                               .bos_token = -1 };
-    memset(sidecar.tokenizer_sha256, 'a', 64);
+    struct sidecar sidecar = fixture_sidecar(5, 20);
+    sidecar.eos_token = eos;
     const char *path = fixture_path(folder, name);
     fixture_need(fsio_mkdirs(path));
     fixture_need(mds_writer_create_tokens(path, 400, false, &writer));
@@ -75,14 +70,40 @@ static struct order *make_order(enum order_kind kind, uint64_t seed,
     return order;
 }
 
+/* A set in its own order, and a batch of it. */
+struct reading {
+    struct dataset *dataset;
+    struct order *order;
+    struct batch *batch;
+};
+
+static struct reading begin(const char *path, int64_t samples, int64_t seq_len)
+{
+    struct reading reading = { .dataset = fixture_open(path) };
+    reading.order =
+        make_order(ORDER_STRAIGHT, 0, dataset_samples(reading.dataset));
+    fixture_need(batch_create(samples, seq_len, &reading.batch));
+    return reading;
+}
+
+static enum err read_rows(struct reading *reading, int64_t first, int64_t count)
+{
+    return loader_read(&reading->dataset, reading->order, first, count,
+                       reading->batch);
+}
+
+static void end(struct reading *reading)
+{
+    batch_destroy(reading->batch);
+    order_destroy(reading->order);
+    dataset_close(reading->dataset);
+}
+
 static void test_rows(const char *folder)
 {
-    struct dataset *dataset = NULL;
-    struct batch *batch = NULL;
-    struct order *order = make_order(ORDER_STRAIGHT, 0, 5);
-    fixture_need(dataset_open(fixture_path(folder, "rows"), &dataset));
-    fixture_need(batch_create(5, 6, &batch));
-    fixture_need(loader_read(&dataset, order, 0, 5, batch));
+    struct reading reading = begin(fixture_path(folder, "rows"), 5, 6);
+    struct batch *batch = reading.batch;
+    fixture_need(read_rows(&reading, 0, 5));
     tap_is_int(batch->samples, 5, "rows");
     tap_is_int(batch->loss_tokens, 15, "labels that bear loss");
     for (int r = 0; r < 5; r++) {
@@ -94,7 +115,7 @@ static void test_rows(const char *folder)
     }
     /* Rows are filled afresh: a long one leaves nothing in a short one. */
     for (int r = 0; r < 5; r++) {
-        fixture_need(loader_read(&dataset, order, r, 1, batch));
+        fixture_need(read_rows(&reading, r, 1));
         tap_ok(batch->samples == 1 &&
                    batch->loss_tokens == rows[r].loss_tokens &&
                    same(batch->tokens, rows[r].tokens, "tokens") &&
@@ -102,60 +123,40 @@ static void test_rows(const char *folder)
                    same(batch->sequence_ids, rows[r].ids, "ids"),
                "sample %d alone", r);
     }
-    fixture_need(loader_read(&dataset, order, 3, 0, batch));
+    fixture_need(read_rows(&reading, 3, 0));
     tap_ok(batch->samples == 0 && batch->loss_tokens == 0, "no rows at all");
-    batch_destroy(batch);
-    order_destroy(order);
-    dataset_close(dataset);
-}
-
-static void test_no_eos(const char *folder)
-{
-    static const int32_t zeros[6] = { 0 };
-    struct dataset *dataset = NULL;
-    struct batch *batch = NULL;
-    struct order *order = make_order(ORDER_STRAIGHT, 0, 5);
-    fixture_need(dataset_open(fixture_path(folder, "no-eos"), &dataset));
-    fixture_need(batch_create(1, 6, &batch));
-    fixture_need(loader_read(&dataset, order, 1, 1, batch));
-    tap_ok(same(batch->sequence_ids, zeros, "ids"),
-           "one document where no token ends one");
-    batch_destroy(batch);
-    order_destroy(order);
-    dataset_close(dataset);
+    end(&reading);
 }
 
 /* Sample 1 is 1, 2, 256, 3, 256, 4. */
-static void test_bos(const char *folder)
+static void test_no_eos(const char *folder)
 {
-    static const int32_t ids[6] = { 0, 0, 1, 1, 2, 2 };
+    static const int32_t zeros[6] = { 0 }, ids[6] = { 0, 0, 1, 1, 2, 2 };
     char path[FSIO_PATH_MAX];
-    struct dataset *dataset = NULL;
-    struct batch *batch = NULL;
-    struct order *order = make_order(ORDER_STRAIGHT, 0, 5);
     struct sidecar sidecar;
     snprintf(path, sizeof path, "%s", fixture_path(folder, "no-eos"));
+    struct reading reading = begin(path, 1, 6);
+    fixture_need(read_rows(&reading, 1, 1));
+    tap_ok(same(reading.batch->sequence_ids, zeros, "ids"),
+           "one document where no token ends one");
+    end(&reading);
     fixture_need(sidecar_read(path, &sidecar));
     sidecar.bos_token = 256;
     fixture_need(sidecar_write(path, &sidecar));
     sidecar_release(&sidecar);
-    fixture_need(dataset_open(path, &dataset));
-    fixture_need(batch_create(1, 6, &batch));
-    fixture_need(loader_read(&dataset, order, 1, 1, batch));
-    tap_ok(same(batch->sequence_ids, ids, "ids"),
+    reading = begin(path, 1, 6);
+    fixture_need(read_rows(&reading, 1, 1));
+    tap_ok(same(reading.batch->sequence_ids, ids, "ids"),
            "a document begins with the token that begins one");
-    batch_destroy(batch);
-    order_destroy(order);
-    dataset_close(dataset);
+    end(&reading);
 }
 
 static void test_epochs(const char *folder)
 {
-    struct dataset *dataset = NULL;
     struct batch *batch = NULL;
     struct order *straight = make_order(ORDER_STRAIGHT, 0, 5);
     struct order *shuffled = make_order(ORDER_CANONICAL, 17, 5);
-    fixture_need(dataset_open(fixture_path(folder, "rows"), &dataset));
+    struct dataset *dataset = fixture_open(fixture_path(folder, "rows"));
     fixture_need(batch_create(12, 6, &batch));
     fixture_need(loader_read(&dataset, straight, 3, 12, batch));
     int bad = 0;
@@ -177,30 +178,25 @@ static void test_epochs(const char *folder)
 
 static void test_failures(const char *folder)
 {
-    struct dataset *dataset = NULL;
-    struct batch *batch = NULL;
-    struct order *order = make_order(ORDER_STRAIGHT, 0, 5);
-    fixture_need(dataset_open(fixture_path(folder, "rows"), &dataset));
-    fixture_need(batch_create(5, 5, &batch));
-    tap_is_int(loader_read(&dataset, order, 0, 5, batch), ERR_DATA,
+    struct reading reading = begin(fixture_path(folder, "rows"), 5, 5);
+    struct batch *batch = reading.batch;
+    tap_is_int(read_rows(&reading, 0, 5), ERR_DATA,
                "a sample longer than seq_len");
     tap_ok(strstr(err_text(), "seq_len") != NULL &&
                strstr(err_text(), "6 tokens") != NULL,
            "the text names the setting: %s", err_text());
-    fixture_need(loader_read(&dataset, order, 2, 3, batch));
+    fixture_need(read_rows(&reading, 2, 3));
     batch->truncate = true;
-    fixture_need(loader_read(&dataset, order, 0, 5, batch));
+    fixture_need(read_rows(&reading, 0, 5));
     static const int32_t first[] = { 5, 6, 7, 8, 9 };
     static const int32_t labels[] = { 6, 7, 8, 9, LOADER_IGNORE };
     tap_ok(memcmp(batch->tokens, first, sizeof first) == 0 &&
                memcmp(batch->labels, labels, sizeof labels) == 0,
            "... or is cut as asked, without the label beyond");
-    batch_destroy(batch);
+    end(&reading);
     tap_is_int(batch_create(INT64_MAX / 2, INT64_MAX / 2, &batch), ERR_MEMORY,
                "a batch that does not fit");
     batch_destroy(NULL);
-    order_destroy(order);
-    dataset_close(dataset);
 }
 
 /* Sets whose samples say where documents lie and what is learned, and the batch
@@ -234,13 +230,7 @@ static void write_marked(const char *path, const struct marked *row)
     struct buffer buffer[3] = { { 0 } };
     struct mds_writer_options options = { .columns = used, .size_limit = 4000 };
     struct mds_writer *writer = NULL;
-    struct sidecar sidecar = { .vocab_size = FIXTURE_VOCAB,
-                               .tokenizer = "bytes",
-                               .samples = 1,
-                               .tokens = 6,
-                               .eos_token = 256,
-                               .bos_token = -1 };
-    memset(sidecar.tokenizer_sha256, 'a', 64);
+    const struct sidecar sidecar = fixture_sidecar(1, 6);
     for (int c = 0; c < 3; c++) {
         if ((c == 1 && !row->mask) || (c == 2 && !row->lengths))
             continue;
@@ -265,42 +255,33 @@ static void test_marks(const char *folder)
 {
     for (size_t m = 0; m < sizeof marked / sizeof *marked; m++) {
         char path[FSIO_PATH_MAX];
-        struct dataset *dataset = NULL;
-        struct batch *batch = NULL;
-        struct stream stream = { 1, NULL, 0, STREAM_ALL, 0 };
-        struct order_spec spec = { .kind = ORDER_STRAIGHT,
-                                   .count = 1,
-                                   .streams = &stream };
-        struct order *order = NULL;
         snprintf(path, sizeof path, "%s/marked%d", folder, (int)m);
         write_marked(path, &marked[m]);
-        fixture_need(order_create(&spec, &order));
-        fixture_need(dataset_open(path, &dataset));
-        fixture_need(batch_create(1, 6, &batch));
-        fixture_need(loader_read(&dataset, order, 0, 1, batch));
+        struct reading reading = begin(path, 1, 6);
+        struct batch *batch = reading.batch;
+        fixture_need(read_rows(&reading, 0, 1));
         tap_ok(same(batch->tokens, marked_tokens, "tokens") &&
                    same(batch->labels, marked[m].labels, "labels") &&
                    same(batch->sequence_ids, marked[m].ids, "ids") &&
                    batch->loss_tokens == marked[m].loss_tokens,
                "loss_mask %d, lengths %d", marked[m].mask, marked[m].lengths);
         batch->joined = true;
-        tap_ok(loader_read(&dataset, order, 0, 1, batch) ==
+        tap_ok(read_rows(&reading, 0, 1) ==
                        (marked[m].lengths ? ERR_DATA : ERR_OK) &&
                    (!marked[m].lengths ||
                     strstr(err_text(), "attn_uses_sequence_id") != NULL),
                "packed samples are not read as one text");
-        batch_destroy(batch);
+        end(&reading);
         /* cut within the second document */
-        fixture_need(batch_create(1, 4, &batch));
+        reading = begin(path, 1, 4);
+        batch = reading.batch;
         batch->truncate = true;
-        fixture_need(loader_read(&dataset, order, 0, 1, batch));
+        fixture_need(read_rows(&reading, 0, 1));
         tap_ok(batch->labels[3] == IGNORE && batch->loss_tokens == 2 &&
                    batch->labels[2] == IGNORE &&
                    batch->sequence_ids[3] == marked[m].ids[3],
                "... cut");
-        batch_destroy(batch);
-        dataset_close(dataset);
-        order_destroy(order);
+        end(&reading);
     }
 }
 
@@ -311,7 +292,6 @@ int main(void)
     write_rows(folder, "no-eos", -1);
     test_rows(folder);
     test_no_eos(folder);
-    test_bos(folder);
     test_epochs(folder);
     test_failures(folder);
     test_marks(folder);

@@ -107,8 +107,8 @@ static void test_error(void)
     for (int i = 0; i < SAMPLES; i++)
         lengths[i] = 20;
     fixture_dataset(folder, "bad", lengths, SAMPLES, 1 << 20, false);
-    fixture_need(dataset_open(fixture_path(folder, "bad"), &set));
-    fixture_need(dataset_open(fixture_path(folder, "bad"), &plain));
+    set = fixture_open(fixture_path(folder, "bad"));
+    plain = fixture_open(fixture_path(folder, "bad"));
     FILE *file = fopen(fixture_path(folder, "bad/shard.00000.mds"), "r+");
     uint32_t end = 0;
     /* the last token of sample 50 is none of the vocabulary: where a sample lies
@@ -214,9 +214,8 @@ int main(void)
         lengths[i] = 1 + i * 13 % (SEQ_LEN + 5);
     fixture_dataset(folder, "set", lengths, SAMPLES, 1200, true);
     http_server_start(&server, folder);
-    fixture_need(dataset_open(fixture_path(folder, "set"), &set));
-    struct dataset *again = NULL;
-    fixture_need(dataset_open(fixture_path(folder, "set"), &again));
+    set = fixture_open(fixture_path(folder, "set"));
+    struct dataset *again = fixture_open(fixture_path(folder, "set"));
     test_same(set, again);
     test_error();
     test_remote(again);

@@ -24,9 +24,8 @@ static enum err read_tokens(const struct mds_shard *shard, int64_t index,
 static void is_file_digest(const char *path, const char *want)
 {
     char hex[65] = "";
-    char *data = NULL;
     size_t bytes = 0;
-    fixture_need(fsio_read_file(path, 1 << 24, &data, &bytes));
+    char *data = fixture_read(path, &bytes);
     fixture_need(digest_bytes(data, bytes, hex));
     tap_is_str(hex, want, "bytes of %s", strrchr(path, '/') + 1);
     free(data);
@@ -85,12 +84,12 @@ static void test_again(const char *folder)
         fixture_need(mds_writer_add(first, tokens, 100));
     fixture_need(mds_writer_finish(first));
     const char *index = fixture_path(folder, "again/index.json");
-    fixture_need(fsio_read_file(index, 1 << 20, &one, &one_bytes));
+    one = fixture_read(index, &one_bytes);
     fixture_need(mds_writer_create_tokens(path, 1400, true, &second));
     for (int64_t s = 0; s < mds_writer_shards(first); s++)
         fixture_need(mds_writer_again(second, mds_writer_shard(first, s)));
     fixture_need(mds_writer_finish(second));
-    fixture_need(fsio_read_file(index, 1 << 20, &two, &two_bytes));
+    two = fixture_read(index, &two_bytes);
     tap_ok(mds_writer_shards(second) > 2 && one_bytes == two_bytes &&
                memcmp(one, two, one_bytes) == 0,
            "a writer that goes on makes the same index");
@@ -317,15 +316,14 @@ static void test_truncation(const char *folder)
 {
     static const int64_t few[] = { 3, 1, 5 };
     struct mds_index *index = NULL;
-    char *file = NULL;
     size_t bytes = 0;
     fixture_dataset(folder, "cut", few, 3, 4096, false);
     fixture_need(mds_index_read(fixture_path(folder, "cut"), &index));
     struct cache_shard files = index->files[0];
     struct mds_shard_info info = index->shard[0];
     info.files = &files;
-    fixture_need(fsio_read_file(fixture_path(folder, "cut/shard.00000.mds"),
-                                1 << 20, &file, &bytes));
+    char *file =
+        fixture_read(fixture_path(folder, "cut/shard.00000.mds"), &bytes);
     char path[FSIO_PATH_MAX];
     snprintf(path, sizeof path, "%s/cut.mds", folder);
     int refused = 0, refused_new_size = 0;
@@ -348,11 +346,10 @@ static void test_truncation(const char *folder)
 static void test_flips(const char *folder)
 {
     struct mds_index *index = NULL;
-    char *file = NULL;
     size_t bytes = 0;
     fixture_need(mds_index_read(fixture_path(folder, "cut"), &index));
-    fixture_need(fsio_read_file(fixture_path(folder, "cut/shard.00000.mds"),
-                                1 << 20, &file, &bytes));
+    char *file =
+        fixture_read(fixture_path(folder, "cut/shard.00000.mds"), &bytes);
     char path[FSIO_PATH_MAX];
     snprintf(path, sizeof path, "%s/flip.mds", folder);
     size_t head = 4 + 4 * 4;

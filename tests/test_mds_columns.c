@@ -14,18 +14,6 @@ static const struct mds_column marked[] = {
     { "lengths", "ndarray:int32" },
 };
 
-static void write_sidecar(const char *path, int64_t samples, int64_t tokens)
-{
-    struct sidecar sidecar = { .vocab_size = FIXTURE_VOCAB,
-                               .tokenizer = "bytes",
-                               .samples = samples,
-                               .tokens = tokens,
-                               .eos_token = 256,
-                               .bos_token = -1 };
-    memset(sidecar.tokenizer_sha256, 'a', 64);
-    fixture_need(sidecar_write(path, &sidecar));
-}
-
 /* One sample of 4 tokens and these marks, in a new set. */
 static struct dataset *marked_set(const char *path, const char *compression,
                                   const uint8_t *mask, int64_t mask_count,
@@ -35,7 +23,6 @@ static struct dataset *marked_set(const char *path, const char *compression,
     struct mds_writer_options options = { marked, 3, 1 << 20, packed_hashes };
     struct mds_writer *writer = NULL;
     struct buffer field[3] = { 0 };
-    struct dataset *dataset = NULL;
     fixture_need(fsio_remove_tree(path));
     fixture_need(fsio_mkdirs(path));
     fixture_need(mds_writer_create(path, &options, &writer));
@@ -52,8 +39,9 @@ static struct dataset *marked_set(const char *path, const char *compression,
         free(field[f].data);
     if (compression != NULL)
         packed_shards(path, compression);
-    write_sidecar(path, 1, 4);
-    fixture_need(dataset_open(path, &dataset));
+    const struct sidecar sidecar = fixture_sidecar(1, 4);
+    fixture_need(sidecar_write(path, &sidecar));
+    struct dataset *dataset = fixture_open(path);
     return dataset;
 }
 
@@ -109,12 +97,11 @@ static void test_packed(const char *folder)
         tap_ok(dataset_verify_shard(dataset, 0, NULL) == ERR_OK, "checksums");
         dataset_close(dataset);
         snprintf(zip, sizeof zip, "%s/shard.00000.mds.%s", path, codec->name);
-        char *data = NULL;
         size_t bytes = 0;
-        fixture_need(fsio_read_file(zip, 1 << 20, &data, &bytes));
+        char *data = fixture_read(zip, &bytes);
         data[bytes / 2] = (char)(data[bytes / 2] ^ 1);
         fixture_write_file(zip, data, bytes);
-        fixture_need(dataset_open(path, &dataset));
+        dataset = fixture_open(path);
         enum err rc = dataset_read(dataset, 0, tokens, 4, &length);
         tap_ok(rc == ERR_DATA &&
                    strstr(err_text(), strrchr(zip, '/')) != NULL &&
@@ -137,12 +124,11 @@ static void test_packed(const char *folder)
 static void test_no_marks(const char *folder)
 {
     static const int64_t lengths[] = { 5 };
-    struct dataset *dataset = NULL;
     struct dataset_marks marks;
     int32_t tokens[5];
     int64_t length = 0;
     fixture_dataset(folder, "bare", lengths, 1, 1000, false);
-    fixture_need(dataset_open(fixture_path(folder, "bare"), &dataset));
+    struct dataset *dataset = fixture_open(fixture_path(folder, "bare"));
     fixture_need(dataset_read_marked(dataset, 0, tokens, 5, &length, &marks));
     tap_ok(marks.loss_mask.count == 0 && marks.lengths.count == 0,
            "a set without marks has none");

@@ -173,6 +173,7 @@ static void test_encodings(void)
         { "ndarray:int32:65536,65536", MDS_UNKNOWN, -1 },
         { "ndarray:int32:99999999999999999999", MDS_UNKNOWN, -1 },
         { "ndarrays", MDS_UNKNOWN, -1 },
+        { "ndarray:int32x", MDS_UNKNOWN, -1 },
         { "", MDS_UNKNOWN, -1 },
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
@@ -261,7 +262,6 @@ static void test_table(const char *folder)
     struct mds_writer *writer = NULL;
     struct mds_table *table = NULL;
     struct mds_value value;
-    char *text = NULL;
     size_t bytes = 0;
     const char *path = fixture_path(folder, "table");
     const char *index = fixture_path(folder, "table/index.json");
@@ -278,7 +278,7 @@ static void test_table(const char *folder)
     fixture_need(mds_writer_finish(writer));
     tap_ok(mds_writer_shards(writer) > 1, "several shards");
     mds_writer_destroy(writer);
-    fixture_need(fsio_read_file(index, 1 << 20, &text, &bytes));
+    char *text = fixture_read(index, &bytes);
     char *at = strstr(text, "\"str\""); /* of c001 */
     memcpy(at, "\"pkl\"", 5);
     fixture_write_file(index, text, bytes);
@@ -298,7 +298,6 @@ static void test_table(const char *folder)
 static void test_swapped(const char *folder)
 {
     static const int64_t lengths[] = { 50, 50, 50, 50 };
-    struct dataset *dataset = NULL;
     char one[FSIO_PATH_MAX], two[FSIO_PATH_MAX], other[FSIO_PATH_MAX];
     fixture_dataset(folder, "swapped", lengths, 4, 600, true);
     snprintf(one, sizeof one, "%s/swapped/shard.00000.mds", folder);
@@ -308,7 +307,7 @@ static void test_swapped(const char *folder)
                          rename(other, two) == 0
                      ? ERR_OK
                      : ERR_IO);
-    fixture_need(dataset_open(fixture_path(folder, "swapped"), &dataset));
+    struct dataset *dataset = fixture_open(fixture_path(folder, "swapped"));
     tap_ok(dataset_verify_shard(dataset, 0, NULL) == ERR_DATA &&
                strstr(err_text(), one) != NULL,
            "reordered shards: %s", err_text());

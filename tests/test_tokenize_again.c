@@ -24,7 +24,7 @@ static void add_folder(struct digest *digest, const char *path)
         if (names[i]->d_type == DT_DIR && names[i]->d_name[0] != '.') {
             add_folder(digest, inner);
         } else if (names[i]->d_type != DT_DIR) {
-            fixture_need(fsio_read_file(inner, 1 << 30, &data, &bytes));
+            data = fixture_read(inner, &bytes);
             fixture_need(digest_update(digest, inner + strlen(path),
                                        strlen(inner + strlen(path))));
             fixture_need(digest_update(digest, data, bytes));
@@ -186,9 +186,8 @@ static void test_changed(const char *folder)
 /* The tokens of a set, a space between them, a bar between samples. */
 static void show(const char *path, char *text)
 {
-    struct dataset *dataset = NULL;
     int32_t tokens[SAMPLE];
-    fixture_need(dataset_open(path, &dataset));
+    struct dataset *dataset = fixture_open(path);
     *text = '\0';
     for (int64_t s = 0; s < dataset_samples(dataset); s++) {
         int64_t length = 0;
