@@ -15,6 +15,7 @@
 #include <brotli/encode.h>
 #endif
 
+#include "src/data/codec/checksum.h"
 #include "src/data/codec/codec.h"
 #include "src/data/codec/file_sums.h"
 #include "src/data/mds/mds_index.h"

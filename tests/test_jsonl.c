@@ -34,7 +34,7 @@ static void test_good(const char *folder)
         const char *text = NULL;
         size_t bytes = 0;
         fixture_write_file(path, good[i].file, strlen(good[i].file));
-        fixture_need(jsonl_open(path, &reader));
+        fixture_need(jsonl_open(path, NULL, &reader));
         do {
             fixture_need(jsonl_next_text(reader, "text", &text, &bytes));
             if (text != NULL)
@@ -90,7 +90,7 @@ static void test_bad(const char *folder)
         size_t bytes = bad[i].bytes;
         fixture_write_file(path, bad[i].file,
                            bytes > 0 ? bytes : strlen(bad[i].file));
-        fixture_need(jsonl_open(path, &reader));
+        fixture_need(jsonl_open(path, NULL, &reader));
         while (rc == ERR_OK && text != NULL)
             rc = jsonl_next_text(reader, "text", &text, &bytes);
         tap_ok(rc == ERR_DATA && strstr(err_text(), bad[i].want) != NULL &&
@@ -108,7 +108,7 @@ static void test_trees(const char *folder)
     json_t *record = NULL;
     char place[FSIO_PATH_MAX + 16];
     fixture_write_file(path, lines, strlen(lines));
-    fixture_need(jsonl_open(path, &reader));
+    fixture_need(jsonl_open(path, NULL, &reader));
     fixture_need(jsonl_next(reader, &record));
     tap_ok(json_array_size(json_object_get(record, "a")) == 2, "a tree");
     json_decref(record);
@@ -121,14 +121,14 @@ static void test_trees(const char *folder)
     fixture_need(jsonl_next(reader, &record));
     tap_ok(record == NULL, "the end");
     jsonl_close(reader);
-    fixture_need(jsonl_open(path, &reader));
+    fixture_need(jsonl_open(path, NULL, &reader));
     fixture_need(jsonl_go(reader, mark));
     fixture_need(jsonl_next(reader, &record));
     tap_ok(json_object_get(record, "d") != NULL, "again from its mark");
     tap_is_str(jsonl_place(reader), place, "the same place");
     json_decref(record);
     jsonl_close(reader);
-    fixture_need(jsonl_open(path, &reader));
+    fixture_need(jsonl_open(path, NULL, &reader));
     mark.offset = 1000;
     tap_is_int(jsonl_go(reader, mark), ERR_DATA, "a mark behind the end");
     jsonl_close(reader);
@@ -155,7 +155,7 @@ static void test_long(const char *folder)
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         write_long(path, sizes[i]);
-        fixture_need(jsonl_open(path, &reader));
+        fixture_need(jsonl_open(path, NULL, &reader));
         fixture_need(jsonl_next_text(reader, "text", &text, &bytes));
         bool good_text = bytes == sizes[i] - 12 && text[0] == 'x' &&
                          text[bytes - 2] == 'x' && text[bytes - 1] == '\n';
@@ -167,7 +167,7 @@ static void test_long(const char *folder)
     write_long(path, 100);
     if (truncate(path, (off_t)JSONL_LINE_BYTES_MAX + 4096) != 0)
         tap_note("truncate");
-    fixture_need(jsonl_open(path, &reader));
+    fixture_need(jsonl_open(path, NULL, &reader));
     fixture_need(jsonl_next_text(reader, "text", &text, &bytes));
     tap_ok(jsonl_next_text(reader, "text", &text, &bytes) == ERR_DATA &&
                strstr(err_text(), ":2: a line of more than 256 MiB") != NULL,
@@ -180,7 +180,7 @@ static void test_long(const char *folder)
     memcpy(deep, "{\"text\":", 8);
     fixture_write_file(path, deep, 200000);
     free(deep);
-    fixture_need(jsonl_open(path, &reader));
+    fixture_need(jsonl_open(path, NULL, &reader));
     tap_ok(jsonl_next_text(reader, "text", &text, &bytes) == ERR_DATA &&
                strstr(err_text(), "depth") != NULL,
            "deep nesting: %s", err_text());

@@ -179,7 +179,7 @@ static enum err read_file(struct icl_records *records,
     struct jsonl *reader = NULL;
     json_t *from = NULL;
     TRY(regular_readable(task->file));
-    TRY(jsonl_open(task->file, &reader));
+    TRY(jsonl_open(task->file, NULL, &reader));
     for (;;) {
         TRY_OUT(jsonl_next(reader, &from));
         if (from == NULL)

@@ -51,7 +51,7 @@ static void try_reader(const uint8_t *data, size_t bytes)
     int file = memfd_create("lines", 0);
     assert(file >= 0 && write(file, data, bytes) == (ssize_t)bytes);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    if (jsonl_open(path, &reader) == ERR_OK)
+    if (jsonl_open(path, NULL, &reader) == ERR_OK)
         while (text != NULL &&
                jsonl_next_text(reader, "text", &text, &text_bytes) == ERR_OK)
             if (text != NULL) {

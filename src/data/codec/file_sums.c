@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/data/codec/checksum.h"
+
 struct file_sums_one {
     const struct file_sum *hash;
     struct checksum *sum;
@@ -65,19 +67,12 @@ enum err file_sums_update(struct file_sums *sums, const void *data,
     return ERR_OK;
 }
 
-enum err file_sums_finish(struct file_sums *sums, int number,
-                          char hex[CHECKSUM_TEXT_BYTES])
-{
-    assert(number >= 0 && number < sums->count);
-    return checksum_finish(sums->one[number].sum, hex);
-}
-
 enum err file_sums_compare(struct file_sums *sums)
 {
     char hex[CHECKSUM_TEXT_BYTES];
     for (int s = 0; s < sums->count; s++) {
         const struct file_sum *hash = sums->one[s].hash;
-        TRY(file_sums_finish(sums, s, hex));
+        TRY(checksum_finish(sums->one[s].sum, hex));
         if (strcmp(hex, hash->hex) != 0)
             return err_set(ERR_DATA, "its %s should be %s and is %s",
                            hash->name, hash->hex, hex);

@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/data/codec/checksum.h"
 
 struct file_sum {
     char *name; /* Streaming's, known to src/data/codec/checksum.h or not */
@@ -37,10 +36,6 @@ bool file_sums_is_empty(const struct file_sums *sums);
 enum err file_sums_update(struct file_sums *sums, const void *data,
                           size_t bytes);
 
-/* After the last, either: the hex of one of them, as they are known here. */
-enum err file_sums_finish(struct file_sums *sums, int number,
-                          char hex[CHECKSUM_TEXT_BYTES]);
-
-/* Or ERR_DATA "its sha1 should be 12 and is 34" for the first that
+/* After the last: ERR_DATA "its sha1 should be 12 and is 34" for the first that
  * differs. */
 enum err file_sums_compare(struct file_sums *sums);

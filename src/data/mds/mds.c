@@ -24,6 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
 #include "src/data/codec/file_sums.h"
@@ -268,8 +269,10 @@ enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
     return ERR_OK;
 }
 
-/* These checksums, in one pass; *whole: the watch did not end it. */
+/* These checksums, or the digest, in one pass; *whole: the watch did not end
+ * it. */
 static enum err mds_sum(const struct mds_shard *shard, struct file_sums *sums,
+                        struct digest *digest,
                         const struct dataset_watch *watch, bool *whole)
 {
     enum err rc = ERR_OK;
@@ -287,7 +290,8 @@ static enum err mds_sum(const struct mds_shard *shard, struct file_sums *sums,
             break;
         }
         TRY_OUT(mds_pread(shard, part, bytes, at));
-        TRY_OUT(file_sums_update(sums, part, bytes));
+        TRY_OUT(digest != NULL ? digest_update(digest, part, bytes)
+                               : file_sums_update(sums, part, bytes));
     }
 out:
     free(part);
@@ -303,7 +307,7 @@ enum err mds_shard_verify(const struct mds_shard *shard,
     struct file_sums *sums = NULL;
     TRY(file_sums_create(file->hash, file->hashes, &sums));
     if (!file_sums_is_empty(sums))
-        TRY_OUT(mds_sum(shard, sums, watch, &whole));
+        TRY_OUT(mds_sum(shard, sums, NULL, watch, &whole));
     if (whole)
         rc = file_sums_compare(sums);
     if (rc == ERR_DATA)
@@ -320,17 +324,13 @@ enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65])
 {
     assert(shard != NULL && hex != NULL);
     enum err rc = ERR_OK;
-    /* a checksum without a value to compare with: it is computed alone */
-    char name[] = "sha256", text[CHECKSUM_TEXT_BYTES];
-    const struct file_sum hash = { name, NULL };
-    struct file_sums *sums = NULL;
+    struct digest *digest = NULL;
     bool whole = false;
-    TRY(file_sums_create(&hash, 1, &sums));
-    TRY_OUT(mds_sum(shard, sums, NULL, &whole));
-    TRY_OUT(file_sums_finish(sums, 0, text));
-    memcpy(hex, text, 65);
+    TRY(digest_create(&digest));
+    TRY_OUT(mds_sum(shard, NULL, digest, NULL, &whole));
+    rc = digest_finish(digest, hex);
 out:
-    file_sums_destroy(sums);
+    digest_destroy(digest);
     return rc;
 }
 

@@ -38,16 +38,11 @@ struct mds_writer {
 
 const char *const mds_writer_sha256[] = { "sha256", NULL };
 
-static size_t mds_writer_config_bytes(const struct mds_writer *writer)
-{
-    return writer->manifest->config.bytes;
-}
-
 static void mds_writer_reset(struct mds_writer *writer)
 {
     writer->data.bytes = 0;
     writer->samples = 0;
-    writer->shard_bytes = 8 + (int64_t)mds_writer_config_bytes(writer);
+    writer->shard_bytes = 8 + (int64_t)writer->manifest->config.bytes;
 }
 
 enum err mds_writer_create(const char *folder,
@@ -128,7 +123,7 @@ static void mds_writer_head(const struct mds_writer *writer, size_t bytes,
         word = (uint32_t)(bytes + (i == 0 ? 0 : writer->ends[i - 1]));
         memcpy(head + 4 + 4 * i, &word, 4);
     }
-    size_t config = mds_writer_config_bytes(writer);
+    size_t config = writer->manifest->config.bytes;
     memcpy(head + bytes - config, writer->manifest->config.data, config);
 }
 
@@ -138,7 +133,7 @@ static enum err mds_writer_flush(struct mds_writer *writer)
     char name[64];
     snprintf(name, sizeof name, "shard.%05lld.mds",
              (long long)writer->manifest->shards);
-    size_t bytes = 8 + 4 * writer->samples + mds_writer_config_bytes(writer);
+    size_t bytes = 8 + 4 * writer->samples + writer->manifest->config.bytes;
     assert(writer->shard_bytes == (int64_t)(bytes + writer->data.bytes));
     assert(writer->shard_bytes <= UINT32_MAX); /* its offsets have 32 bits */
     uint8_t *head = NULL;
@@ -244,8 +239,8 @@ enum err mds_writer_shard_bytes(struct mds_writer *writer, int64_t count,
                        (long long)count);
     /* the shape, mds_encoding.c; beside it the sample's offset and size word */
     int64_t shape = count < 1 << 8 ? 2 : count < 1 << 16 ? 3 : 5;
-    *bytes = 8 + (int64_t)mds_writer_config_bytes(writer) + 4 + 4 + shape +
-             4 * count;
+    *bytes =
+        8 + (int64_t)writer->manifest->config.bytes + 4 + 4 + shape + 4 * count;
     return ERR_OK;
 }
 

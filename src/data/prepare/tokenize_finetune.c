@@ -125,7 +125,7 @@ static enum err finetune_file(struct tokenize_finetune_job *job,
     struct jsonl *reader = NULL;
     json_t *record = NULL;
     const struct source_watch watch = { finetune_idle, job };
-    TRY_OUT(jsonl_open_watched(path, &watch, &reader));
+    TRY_OUT(jsonl_open(path, &watch, &reader));
     for (;;) {
         TRY_OUT(jsonl_next(reader, &record));
         if (record == NULL)

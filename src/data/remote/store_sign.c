@@ -55,8 +55,7 @@ static enum err store_sign_key(const struct store_sign *in, const char *day,
     char first[320];
     const char *parts[] = { day, in->region, "s3", "aws4_request" };
     int length = snprintf(first, sizeof first, "AWS4%s", in->secret);
-    if (length >= (int)sizeof first)
-        return err_set(ERR_USAGE, "the secret key is longer than 300 bytes");
+    assert(length < (int)sizeof first); /* as store_keys.h has it */
     enum err rc = store_mac(first, (size_t)length, day, strlen(day), out);
     explicit_bzero(first, sizeof first);
     for (int p = 1; p < 4 && rc == ERR_OK; p++) {

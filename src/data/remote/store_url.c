@@ -123,8 +123,7 @@ void store_url_tag(const char *body, size_t body_bytes, const char *tag,
     char mark[64];
     out[0] = '\0';
     int length = snprintf(mark, sizeof mark, "<%s>", tag);
-    if (length <= 0 || (size_t)length >= sizeof mark)
-        return;
+    assert(length > 0 && (size_t)length < sizeof mark);
     /* answers are XML, of which a word or two are shown: no parser is needed */
     const char *begin = memmem(body, body_bytes, mark, (size_t)length);
     if (begin == NULL)

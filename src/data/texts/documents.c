@@ -114,7 +114,7 @@ static enum err documents_open(struct documents *documents)
     if (file->json) {
         struct jsonl_mark mark = { place->offset, place->line };
         documents->skip = (size_t)place->skip;
-        TRY(jsonl_open_watched(file->path, &options->watch, &documents->lines));
+        TRY(jsonl_open(file->path, &options->watch, &documents->lines));
         return mark.line > 0 ? jsonl_go(documents->lines, mark) : ERR_OK;
     }
     TRY(text_open(file->path, options->separator, options->binary,

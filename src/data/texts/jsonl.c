@@ -39,8 +39,8 @@ struct jsonl {
     char place[FSIO_PATH_MAX + 32];
 };
 
-enum err jsonl_open_watched(const char *path, const struct source_watch *watch,
-                            struct jsonl **out)
+enum err jsonl_open(const char *path, const struct source_watch *watch,
+                    struct jsonl **out)
 {
     assert(path != NULL && out != NULL);
     enum err rc = ERR_OK;
@@ -54,12 +54,6 @@ enum err jsonl_open_watched(const char *path, const struct source_watch *watch,
 out:
     jsonl_close(reader);
     return rc;
-}
-
-enum err jsonl_open(const char *path, struct jsonl **out)
-{
-    assert(path != NULL && out != NULL);
-    return jsonl_open_watched(path, NULL, out);
 }
 
 void jsonl_close(struct jsonl *reader)

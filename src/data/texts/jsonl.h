@@ -21,11 +21,9 @@
 
 struct jsonl;
 
-/* `path` as in source_open(), which also tells what is refused. */
-enum err jsonl_open(const char *path, struct jsonl **out);
-/* The same, and be asked while waiting. */
-enum err jsonl_open_watched(const char *path, const struct source_watch *watch,
-                            struct jsonl **out);
+/* `path` and `watch` as in source_open(), which also tells what is refused. */
+enum err jsonl_open(const char *path, const struct source_watch *watch,
+                    struct jsonl **out);
 void jsonl_close(struct jsonl *reader);
 
 /* The next record, an object; json_decref() it. NULL: the end. */

@@ -72,7 +72,7 @@ static enum err file_records(struct prompt_file *file)
     struct jsonl *reader = NULL;
     const char *text;
     size_t bytes;
-    TRY(jsonl_open(file->path, &reader));
+    TRY(jsonl_open(file->path, NULL, &reader));
     do {
         TRY_OUT(jsonl_next_text(reader, "prompt", &text, &bytes));
         if (text != NULL)
