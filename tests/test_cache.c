@@ -63,7 +63,7 @@ static bool read_all(struct dataset *set)
 static enum err open_set(const char *path, const struct cache_options *options,
                          struct dataset **set)
 {
-    return dataset_open_unseen(path, options, set);
+    return dataset_open_as(path, NULL, false, options, set);
 }
 
 /* Files of the only cache in `root` whose names have `part`, or end with it if

@@ -162,12 +162,12 @@ static void test_remote(struct dataset *plain)
     options.folder = fixture_path(folder, "cache");
     options.deadline_s = 30.0;
     snprintf(url, sizeof url, "http://127.0.0.1:%d/set", server.port);
-    fixture_need(dataset_open_unseen(url, &options, &set));
+    fixture_need(dataset_open_as(url, NULL, false, &options, &set));
     test_same(set, plain);
     dataset_close(set);
     fsio_remove_tree(options.folder);
     http_server_rules(&server, "* delay 0.05 -");
-    fixture_need(dataset_open_unseen(url, &options, &set));
+    fixture_need(dataset_open_as(url, NULL, false, &options, &set));
     struct order *order = make_order(set);
     struct batch *batch = make_batch();
     struct loader_ahead *ahead = make_ahead(&set, order, 4);
@@ -181,7 +181,7 @@ static void test_remote(struct dataset *plain)
     fsio_remove_tree(options.folder);
     /* the end does not wait for what stalls */
     http_server_rules(&server, "shard stall 5 -");
-    fixture_need(dataset_open_unseen(url, &options, &set));
+    fixture_need(dataset_open_as(url, NULL, false, &options, &set));
     ahead = make_ahead(&set, order, 2);
     options.deadline_s = 1.0;
     clock_sleep(0.05);
@@ -189,7 +189,7 @@ static void test_remote(struct dataset *plain)
     loader_ahead_destroy(ahead);
     dataset_close(set);
     tap_ok(clock_now() - begin < 1.0, "an end without a read");
-    fixture_need(dataset_open_unseen(url, &options, &set));
+    fixture_need(dataset_open_as(url, NULL, false, &options, &set));
     ahead = make_ahead(&set, order, 2);
     tap_ok(loader_ahead_read(ahead, 0, batch) == ERR_IO &&
                strstr(err_text(), "data.remote_deadline") != NULL,

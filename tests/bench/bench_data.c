@@ -164,7 +164,7 @@ static enum err measure_remote(const char *set, const char *cache,
     options.folder = cache;
     snprintf(address, sizeof address, "http://127.0.0.1:%d", server.port);
     double begin = clock_now();
-    TRY_OUT(dataset_open_unseen(address, &options, &data));
+    TRY_OUT(dataset_open_as(address, NULL, false, &options, &data));
     *start_s = clock_now() - begin;
     TRY_OUT(measure_ahead(data, step_s, shares, &first_s));
     *start_s += first_s;

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
 #include "src/data/codec/checksum.h"
@@ -175,13 +176,9 @@ static enum err mds_index_columns(struct mds_index *index, const json_t *shards,
         index->shard[s].layout = index->shard[s - 1].layout;
         return ERR_OK;
     }
-    struct mds_layout **grown =
-        realloc(index->layout, (size_t)(index->layouts + 1) * sizeof *grown);
-    if (grown == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    index->layout = grown;
-    TRY(mds_layout_read(object, &grown[index->layouts]));
-    index->shard[s].layout = grown[index->layouts++];
+    TRY(array_room(&index->layout, &index->layout_room, index->layouts + 1));
+    TRY(mds_layout_read(object, &index->layout[index->layouts]));
+    index->shard[s].layout = index->layout[index->layouts++];
     return ERR_OK;
 }
 

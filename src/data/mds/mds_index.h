@@ -28,7 +28,7 @@ struct mds_index {
     struct mds_shard_info *shard;
     struct cache_shard *files; /* of each shard */
     int64_t samples;           /* over all shards */
-    int64_t layouts;
+    int64_t layouts, layout_room;
     struct mds_layout **layout; /* each is another than the one before */
 };
 

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/array.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
 #include "src/data/set/dataset.h"
@@ -35,6 +36,7 @@ struct merge {
     struct sidecar sidecar;
     bool tokenizer; /* its file is there */
     char *digests; /* 64 of each shard, where a set has them beside its index */
+    int64_t digest_bytes; /* that there is room for */
     bool digested;
     struct merge_result *result;
 };
@@ -137,17 +139,14 @@ static enum err merge_digests(struct merge *merge, struct dataset *dataset,
 {
     char hex[65];
     int64_t before = merge->result->shards;
-    char *grown = realloc(merge->digests, (size_t)(before + shards) * 64);
-    if (grown == NULL)
-        return err_set(ERR_MEMORY, "no memory for %lld digests",
-                       (long long)(before + shards));
-    merge->digests = grown;
+    TRY(array_room(&merge->digests, &merge->digest_bytes,
+                   (before + shards) * 64));
     for (int64_t s = 0; s < shards; s++) {
         if (sidecar->shards_sha256 != NULL)
             memcpy(hex, sidecar->shards_sha256 + 64 * s, 64);
         else
             TRY(dataset_shard_sha256(dataset, s, hex));
-        memcpy(grown + 64 * (before + s), hex, 64);
+        memcpy(merge->digests + 64 * (before + s), hex, 64);
     }
     return ERR_OK;
 }

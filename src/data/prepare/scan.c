@@ -307,7 +307,7 @@ enum err scan_adopt(const char *path, const struct scan_adoption *given,
         goto out;
     }
     TRY_OUT(scan_name_tokenizer(&adoption, tokenizer, &sidecar));
-    TRY_OUT(dataset_open_with(path, &sidecar, &dataset));
+    TRY_OUT(dataset_open_as(path, &sidecar, true, &cache_defaults, &dataset));
     TRY_OUT(new_zeroed(&counts, (size_t)sidecar.vocab_size));
     TRY_OUT(scan_shards(dataset, show, stop));
     const struct scan_visit visit = { scan_count, counts };

@@ -28,6 +28,7 @@
 #include "src/base/regular.h"
 #include "src/data/set/sidecar.h"
 #include "src/data/prepare/tokenize_impl.h"
+#include "src/text/unicode.h"
 
 enum err tokenize_job_poll(struct tokenize_job *job, int64_t done)
 {
@@ -141,22 +142,17 @@ static enum err tokenize_choose_marks(struct tokenize_job *job)
 /* What would otherwise be found when all is read. */
 static enum err tokenize_check_names(const struct tokenize_job *job)
 {
-    struct sidecar sidecar;
+    char name[SIDECAR_TOKENIZER_BYTES];
     const struct tokenize_options *options = job->options;
     TRY(inputs_check_separator(&job->inputs, options->separator));
-    snprintf(sidecar.tokenizer, sizeof sidecar.tokenizer, "%s",
-             tokenizer_name(job->tokenizer));
-    errno = 0;
-    json_t *name = json_string(sidecar.tokenizer);
-    bool text = json_string_length(name) > 0;
-    json_decref(name);
-    if (name == NULL && errno == ENOMEM)
-        return err_set(ERR_MEMORY, "out of memory");
-    return text ? ERR_OK
-                : err_set(ERR_USAGE,
-                          "the name of tokenizer %s is not UTF-8 text; give "
-                          "its file or folder another name",
-                          options->tokenizer);
+    snprintf(name, sizeof name, "%s", tokenizer_name(job->tokenizer));
+    size_t bytes = strlen(name);
+    if (bytes > 0 && unicode_valid((const uint8_t *)name, bytes) == bytes)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "the name of tokenizer %s is not UTF-8 text; give its file "
+                   "or folder another name",
+                   options->tokenizer);
 }
 
 /* All that decides on the output beside the inputs. */

@@ -149,9 +149,9 @@ static enum err dataset_locate(struct dataset *dataset, const char *path,
 }
 
 /* `given`: in place of the file. */
-static enum err dataset_create(const char *path, const struct sidecar *given,
-                               bool look, const struct cache_options *options,
-                               struct dataset **out)
+enum err dataset_open_as(const char *path, const struct sidecar *given,
+                         bool look, const struct cache_options *options,
+                         struct dataset **out)
 {
     assert(path != NULL && out != NULL);
     enum err rc = ERR_OK;
@@ -197,24 +197,9 @@ out:
     return rc;
 }
 
-enum err dataset_open_with(const char *path, const struct sidecar *sidecar,
-                           struct dataset **out)
-{
-    assert(sidecar != NULL);
-    return dataset_create(path, sidecar, true, &cache_defaults, out);
-}
-
 enum err dataset_open(const char *path, struct dataset **out)
 {
-    assert(path != NULL && out != NULL);
-    return dataset_create(path, NULL, true, &cache_defaults, out);
-}
-
-enum err dataset_open_unseen(const char *path,
-                             const struct cache_options *options,
-                             struct dataset **out)
-{
-    return dataset_create(path, NULL, false, options, out);
+    return dataset_open_as(path, NULL, true, &cache_defaults, out);
 }
 
 void dataset_close(struct dataset *dataset)

@@ -21,18 +21,16 @@
 struct dataset;
 
 enum err dataset_open(const char *path, struct dataset **out);
-/* The same without a look at the shards, for ranks that share that; where it
- * needs a cache with these options, otherwise cache_defaults. */
-enum err dataset_open_unseen(const char *path,
-                             const struct cache_options *options,
-                             struct dataset **out);
+/* The same with `given` in place of the sidecar's file, for a set that has
+ * none, whose `samples` and `tokens` are not looked at, unless it is NULL;
+ * ERR_USAGE for a `token_type` where the index gives one. look false: without a
+ * look at the shards, for ranks that share that. A cache that it needs has
+ * these options, otherwise cache_defaults. */
+enum err dataset_open_as(const char *path, const struct sidecar *given,
+                         bool look, const struct cache_options *options,
+                         struct dataset **out);
 /* Shard `index` is there, regular and as long as the index says. */
 enum err dataset_look(const struct dataset *dataset, int64_t index);
-/* The same with `sidecar` in place of the file, for a set that has none; its
- * `samples` and `tokens` are not looked at. ERR_USAGE for a `token_type` where
- * the index gives one. */
-enum err dataset_open_with(const char *path, const struct sidecar *sidecar,
-                           struct dataset **out);
 void dataset_close(struct dataset *dataset);
 
 /* Lent. */

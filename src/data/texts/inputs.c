@@ -57,18 +57,18 @@ static int64_t inputs_ns(const struct stat *status)
            status->st_mtim.tv_nsec;
 }
 
-static bool inputs_as_json(const char *path, enum inputs_kind kind)
+static bool inputs_as_json(const struct inputs *inputs, const char *path)
 {
-    return kind == INPUTS_JSON ||
-           (kind == INPUTS_BY_NAME && inputs_is_json(path));
+    return inputs->kind == INPUTS_JSON ||
+           (inputs->kind == INPUTS_BY_NAME && inputs_is_json(path));
 }
 
 static enum err inputs_add(struct inputs *inputs, const char *path,
-                           const struct stat *status, enum inputs_kind kind)
+                           const struct stat *status)
 {
     TRY(array_room(&inputs->file, &inputs->capacity, inputs->count + 1));
     bool regular = S_ISREG(status->st_mode); /* of stdin nothing is known */
-    bool json = inputs_as_json(path, kind);
+    bool json = inputs_as_json(inputs, path);
     struct inputs_file file = {
         .bytes = regular ? (int64_t)status->st_size : -1,
         .changed_ns = regular ? inputs_ns(status) : 0,
@@ -76,30 +76,23 @@ static enum err inputs_add(struct inputs *inputs, const char *path,
     };
     TRY(new_text(&file.path, path));
     inputs->file[inputs->count++] = file;
-    inputs->by_name += json && kind == INPUTS_BY_NAME;
+    inputs->by_name += json && inputs->kind == INPUTS_BY_NAME;
     return ERR_OK;
 }
 
-/* How a folder's files are read. */
-struct inputs_way {
-    enum inputs_kind kind;
-    bool binary;
-};
-
 /* A file of a folder, which nobody named. */
 static enum err inputs_add_text(struct inputs *inputs, const char *path,
-                                const struct stat *status,
-                                struct inputs_way way)
+                                const struct stat *status)
 {
     const char *why = NULL;
     size_t k = 0;
     TRY(source_kind(path,
-                    way.binary                       ? SOURCE_ANY
-                    : inputs_as_json(path, way.kind) ? SOURCE_RECORDS
-                                                     : SOURCE_TEXT,
+                    inputs->binary                 ? SOURCE_ANY
+                    : inputs_as_json(inputs, path) ? SOURCE_RECORDS
+                                                   : SOURCE_TEXT,
                     &why));
     if (why == NULL)
-        return inputs_add(inputs, path, status, way.kind);
+        return inputs_add(inputs, path, status);
     /* how many of each kind were passed over, for one line at the end */
     while (k < INPUTS_KINDS_MAX - 1 && inputs->passed[k].why != NULL &&
            strcmp(inputs->passed[k].why, why) != 0)
@@ -130,7 +123,7 @@ static int inputs_by_name(const struct dirent **a, const struct dirent **b)
 }
 
 static enum err inputs_folder(struct inputs *inputs, const char *path,
-                              struct inputs_way way, int depth);
+                              int depth);
 
 /* Other programs have an index.json, too. */
 static enum err inputs_no_set(const char *folder)
@@ -155,7 +148,7 @@ static enum err inputs_no_set(const char *folder)
 
 /* What a folder has in it. */
 static enum err inputs_entry(struct inputs *inputs, const char *folder,
-                             const char *name, struct inputs_way way, int depth)
+                             const char *name, int depth)
 {
     char path[FSIO_PATH_MAX];
     struct stat status, itself;
@@ -175,18 +168,18 @@ static enum err inputs_entry(struct inputs *inputs, const char *folder,
     if (stat(path, &status) != 0)
         return err_errno("%s: stat", path);
     if (S_ISREG(status.st_mode))
-        return inputs_add_text(inputs, path, &status, way);
+        return inputs_add_text(inputs, path, &status);
     /* links to folders are refused: they may lead round in a circle, or to the
      * same files a second time */
     if (S_ISDIR(status.st_mode) && !S_ISLNK(itself.st_mode))
-        return inputs_folder(inputs, path, way, depth + 1);
+        return inputs_folder(inputs, path, depth + 1);
     return err_set(ERR_DATA, "%s is %s; name what to read of it", path,
                    S_ISDIR(status.st_mode) ? "a link to a folder"
                                            : "neither a file nor a folder");
 }
 
 static enum err inputs_folder(struct inputs *inputs, const char *path,
-                              struct inputs_way way, int depth)
+                              int depth)
 {
     enum err rc = ERR_OK;
     struct dirent **entries = NULL;
@@ -199,30 +192,28 @@ static enum err inputs_folder(struct inputs *inputs, const char *path,
         return err_errno("%s: open", path);
     for (int i = 0; i < count; i++) {
         if (rc == ERR_OK)
-            rc = inputs_entry(inputs, path, entries[i]->d_name, way, depth);
+            rc = inputs_entry(inputs, path, entries[i]->d_name, depth);
         free(entries[i]);
     }
     free(entries);
     return rc;
 }
 
-static enum err inputs_operand(struct inputs *inputs, const char *path,
-                               struct inputs_way way)
+static enum err inputs_operand(struct inputs *inputs, const char *path)
 {
     char passed[1024];
-    enum inputs_kind kind = way.kind;
     struct stat status = { .st_mode = 0 };
     size_t before = inputs->count;
     if (strcmp(path, "-") == 0)
-        return inputs_add(inputs, path, &status, kind);
+        return inputs_add(inputs, path, &status);
     TRY(regular_local(path));
     if (stat(path, &status) != 0)
         return errno == ENOENT || errno == ENOTDIR
                    ? err_set(ERR_DATA, "%s: no such file", path)
                    : err_errno("%s: stat", path);
     if (!S_ISDIR(status.st_mode))
-        return inputs_add(inputs, path, &status, kind);
-    TRY(inputs_folder(inputs, path, way, 0));
+        return inputs_add(inputs, path, &status);
+    TRY(inputs_folder(inputs, path, 0));
     if (inputs->count == before && inputs->passed_first != NULL)
         return err_set(
             ERR_DATA,
@@ -247,18 +238,17 @@ enum err inputs_choose(bool text, const char *field, enum inputs_kind *out)
 enum err inputs_find(char *const *operands, int count, enum inputs_kind kind,
                      bool binary, struct inputs *out)
 {
-    const struct inputs_way way = { kind, binary };
     assert(operands != NULL && count > 0 && out != NULL);
-    *out = (struct inputs){ .count = 0 };
+    *out = (struct inputs){ .kind = kind, .binary = binary };
     for (int i = 0; i < count; i++)
-        TRY(inputs_operand(out, operands[i], way));
+        TRY(inputs_operand(out, operands[i]));
     return ERR_OK;
 }
 
 enum err inputs_find_sets(char *const *operands, int count, struct inputs *out)
 {
     assert(operands != NULL && count > 0 && out != NULL);
-    *out = (struct inputs){ .count = 0 };
+    *out = (struct inputs){ .kind = INPUTS_TEXT };
     for (int i = 0; i < count; i++) {
         char index[FSIO_PATH_MAX];
         struct stat status;
@@ -268,7 +258,7 @@ enum err inputs_find_sets(char *const *operands, int count, struct inputs *out)
             return err_set(ERR_DATA,
                            "%s: no such file, so %s is no MDS data set", index,
                            operands[i]);
-        TRY(inputs_add(out, operands[i], &status, INPUTS_TEXT));
+        TRY(inputs_add(out, operands[i], &status));
         out->file[out->count - 1].set = true;
     }
     return ERR_OK;

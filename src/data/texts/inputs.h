@@ -16,6 +16,9 @@ struct inputs_file {
                          * its index. Neither: text */
 };
 
+/* What files hold: by their names, or all the same. */
+enum inputs_kind { INPUTS_BY_NAME, INPUTS_TEXT, INPUTS_JSON };
+
 /* Files of folders that were left out as no text, by the reason. */
 #define INPUTS_KINDS_MAX 24
 struct inputs_passed {
@@ -30,10 +33,9 @@ struct inputs {
     char *passed_first;                            /* a path; NULL: none */
     size_t hidden;  /* files and folders that were left out */
     size_t by_name; /* JSON lines that only their names tell of */
+    enum inputs_kind kind;
+    bool binary; /* not only text */
 };
-
-/* What files hold: by their names, or all the same. */
-enum inputs_kind { INPUTS_BY_NAME, INPUTS_TEXT, INPUTS_JSON };
 
 /* Files in the given order; in place of a folder all that is in it and in its
  * folders, sorted by name, without what is hidden (".name"). Links to files are

@@ -57,7 +57,7 @@ enum err run_data_open_set(const struct train_settings *s, const char *path,
     cache.limit = s->data.cache_limit;
     cache.deadline_s = s->data.remote_deadline;
     cache.sizes_only = s->data.verify == VERIFY_SIZES;
-    return dataset_open_unseen(path, &cache, out);
+    return dataset_open_as(path, NULL, false, &cache, out);
 }
 
 enum err run_data_open(const struct train_settings *s, struct run_data **out)
