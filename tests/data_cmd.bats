@@ -29,9 +29,6 @@ prepare() {
     fails 64 "--seq-len" tokenize --out x --seq-len 10x a
     fails 64 "--seq-len" tokenize --out x --seq-len=-3 a
     fails 64 "--seq-len" tokenize --out x --seq-len 99999999999999999999 a
-    fails 64 "--shard-bytes" tokenize --out x --shard-bytes 100 a
-    fails 64 "--eval-fraction" tokenize --out x --eval-fraction 1 a
-    fails 64 "--eval-fraction" tokenize --out x --eval-fraction nan a
     fails 64 "--frobnicate" tokenize --out x --frobnicate a
     fails 64 "-x" tokenize --out x -x a
     fails 64 "--seq-len" info --seq-len 3 .
@@ -63,17 +60,6 @@ prepare() {
     [ "$output" = "set: good, 3 samples, 14 tokens; checksums: sha256" ]
 }
 
-@test "held-out data: the last samples" {
-    run "$DATA" tokenize --out set --seq-len 5 --eval-fraction 0.3 a b
-    [ "$status" -eq 0 ]
-    [ "$("$DATA" head --tokens set/train | wc -l)" -eq 2 ]
-    [ "$("$DATA" head --tokens set/eval)" = "114 108 100 256" ]
-    [ "$(ls -A set)" = "$(printf 'eval\ntrain')" ]
-    fails 93 "set/train" info set
-    # the smallest share is a sample, but not the only one
-    fails 93 "one sample only" tokenize --out one --seq-len 64 --eval-fraction 0.05 a
-}
-
 @test "stdin, and documents between separator lines" {
     printf 'one\n%%\ntwo\n' | "$DATA" tokenize --out set --separator % -
     [ "$("$DATA" head --tokens set)" = "111 110 101 10 256 116 119 111 10 256" ]
@@ -85,17 +71,12 @@ prepare() {
     [ ! -e packed ]
 }
 
-@test "--force replaces a data set and nothing else" {
+@test "--force replaces a data set" {
     "$DATA" tokenize --out set a
     fails 64 "exists already" tokenize --out set b
     [ "$("$DATA" head --tokens set | wc -w)" -eq 8 ]
     "$DATA" tokenize --force --out set b
     [ "$("$DATA" head --tokens set | wc -w)" -eq 6 ]
-    mkdir home
-    touch home/precious
-    fails 64 "home/precious is not a file of a data set" tokenize --force --out home a
-    [ -e home/precious ]
-    [ "$(ls -A)" = "$(printf 'a\nb\nhome\nset')" ]
 }
 
 @test "damaged and missing data: exit 93 and the file" {
@@ -108,16 +89,6 @@ prepare() {
     fails 93 "tessera-data adopt" verify set
     fails 93 "missing" tokenize --out new missing
     [ ! -e new ]
-}
-
-@test "a set without tessera.json is adopted" {
-    "$DATA" tokenize --out set a
-    rm set/tessera.json
-    fails 93 "outside the vocabulary" adopt --vocab-size 100 --tokenizer x set
-    run "$DATA" adopt --vocab-size 1000 --tokenizer x set
-    [ "$status" -eq 0 ]
-    run "$DATA" info --json set
-    [[ "$output" == *'"vocab_size": 1000,'* ]]
 }
 
 @test "interrupted: exit 75, and nothing that looks like a data set" {

@@ -149,7 +149,6 @@ same() {
     [ "$status" -eq 1 ]
     run "$DATA" tokenize --force --separator % --seq-len 3 --no-wrap --out set a
     [[ "$output" == *"1 tokens at the ends of documents are in no sample"* ]]
-    [ "$("$DATA" head --tokens set)" = "$(printf '97 98 10\n99 256')" ]
 }
 
 @test "bad JSON lines: file, line and what" {
@@ -158,10 +157,6 @@ same() {
     printf '{"text": "a"}\n{"texts": "b"}\n' >a.jsonl
     fails 64 "--separator divides text files" tokenize --out set --field text --separator % a.jsonl
     fails 93 "a.jsonl:2: no field 'text'" tokenize --out set --field text a.jsonl
-    printf '{"text": "a"}\n{"text": null}\n' >a.jsonl
-    fails 93 "a.jsonl:2: the field 'text' is no string" tokenize --out set --field text a.jsonl
-    printf '{"text": "a\x00b"}\n' >a.jsonl
-    fails 93 "a.jsonl:1: not valid" tokenize --out set --field text a.jsonl
     printf '{"text": "a"}\n' | gzip >b.jsonl.gz
     truncate -s -4 b.jsonl.gz
     fails 93 "b.jsonl.gz" tokenize --out set --field text b.jsonl.gz
@@ -228,10 +223,6 @@ same() {
     head -c 400000000 /dev/zero | tr '\0' x | gzip -1 >bomb.jsonl.gz
     fails 93 "bomb.jsonl.gz:1: a line of more than 256 MiB" \
         tokenize --threads 1 --field text --out new bomb.jsonl.gz
-    head -c 3000000 /dev/zero | tr '\0' '[' >deep
-    fails 93 "deep:1: not valid JSON" tokenize --threads 1 --field text --out new deep
-    printf '{"text": "\xff"}' >bad
-    fails 93 "bad:1: not valid UTF-8" tokenize --threads 1 --field text --out new bad
 }
 
 @test "a tree of sources: --text, foreign index.json, links to nothing" {

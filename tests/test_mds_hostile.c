@@ -79,7 +79,7 @@ static const struct change {
       "not valid JSON" },
     { "version 1", "\"version\": 2", "\"version\": 1", "'version'" },
     { "JSON lines of Streaming", "\"mds\"", "\"jsonl\"", "'jsonl'" },
-    { "tables of Streaming", "\"mds\"", "\"xsv\"", "'xsv'" },
+    { "tables of Streaming", "\"mds\"", "\"xsv\"", "MDSWriter" },
     { "a column of no size", "[null]", "[0]", "column's size" },
     { "a column of negative size", "[null]", "[-4]", "column's size" },
     { "a column that overflows", "[null]", "[4294967296]", "column's size" },

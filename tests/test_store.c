@@ -10,6 +10,7 @@
 #include "tests/http_server.h"
 
 #define BYTES 300000
+#define HERE "http://127.0.0.1:%d"
 
 static const char *folder;
 static uint8_t content[BYTES];
@@ -72,6 +73,9 @@ static void test_addresses(void)
         { "file://host/x", "has no host" },
         { "file://", "names no folder" },
         { "file:///a%zz", "two digits" },
+        { "file:///a%00", "two digits" },
+        { "no address", "is not an address" },
+        { "http://host/a\\b", "'\\'" },
     };
     struct store_options options = { 1.0, 0.0 };
     struct store *store = NULL;
@@ -117,8 +121,6 @@ static void test_http(void)
     fails(store, "missing", -1, ERR_DATA, "status 404, NoSuchKey; is the");
     fails(store, "shard a+b%.mds", BYTES + 1, ERR_DATA, "but the index says");
     fails(store, "shard a+b%.mds", BYTES - 1, ERR_DATA, "has more than");
-    http_server_rules(&server, "* status 403 -");
-    fails(store, "empty", 0, ERR_DATA, "may not be read: status 403");
     store_close(store);
 }
 
@@ -143,7 +145,7 @@ static void test_retries(void)
         char rules[256];
         int64_t bytes = 0;
         bool redirects = strstr(cases[i].rules, "redirect") != NULL;
-        struct store *store = open_store("http://127.0.0.1:%d", 2.0, 0.0);
+        struct store *store = open_store(HERE, 2.0, 0.0);
         snprintf(rules, sizeof rules, cases[i].rules, server.port);
         http_server_rules(&server, rules);
         int before = server.requests;
@@ -161,47 +163,53 @@ static void test_retries(void)
     }
 }
 
-static void test_deadline(void)
+/* Faults that do not pass, and errors in time. */
+static void test_failures(void)
 {
-    char rules[256];
-    struct store *store = open_store("http://127.0.0.1:%d", 0.6, 0.0);
-    double begin = clock_now();
-    http_server_rules(&server, "* stall 200 -");
-    fails(store, "shard.mds", BYTES, ERR_IO, " of 300000 bytes came in 1 s");
-    tap_ok(clock_now() - begin < 2.5, "a stalled server is an error in time");
-    http_server_rules(&server, "* status 500 -");
-    fails(store, "shard.mds", BYTES, ERR_IO, "last: status 500");
-    http_server_rules(&server, "* wait 100 -");
-    begin = clock_now();
-    fails(store, "shard.mds", BYTES, ERR_IO, "data.remote_deadline = 0.6");
-    tap_ok(clock_now() - begin < 0.5,
-           "a pause beyond the deadline is not made");
+    static const struct {
+        const char *rules;
+        double deadline_s;
+        int64_t expected;
+        enum err code;
+        const char *text;
+    } cases[] = {
+        { "* status 401 -", 5, -1, ERR_DATA, "password of ~/.netrc" },
+        { "* status 403 -", 5, -1, ERR_DATA, "may not be read: status 403" },
+        { "* status 410 -", 5, -1, ERR_DATA, "410, Injected: a fault; is the" },
+        { "* status 400 -", 5, -1, ERR_DATA, "status 400" },
+        { "* less 5 -", 5, BYTES, ERR_DATA, "has 299995 bytes, but the index" },
+        { "* status 408 -", 0.6, BYTES, ERR_IO, "last: status 408" },
+        { "* status 500 -", 0.6, BYTES, ERR_IO, "last: status 500" },
+        { "* stall 200 -", 0.6, BYTES, ERR_IO, " of 300000 bytes came in 1 s" },
+        { "* wait 100 -", 0.6, BYTES, ERR_IO, "data.remote_deadline = 0.6" },
+        { "* redirect http://127.0.0.1:1 -", 0.6, -1, ERR_IO,
+          "data.remote_deadline" },
+        { "* redirect file:///etc/passwd? -", 0.6, -1, ERR_DATA,
+          "nsupported protocol" },
+        { "* redirect " HERE " -", 20, -1, ERR_DATA,
+          "the address that it leads to" },
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        char rules[256];
+        struct store *store = open_store(HERE, cases[c].deadline_s, 0.0);
+        double begin = clock_now();
+        snprintf(rules, sizeof rules, cases[c].rules, server.port);
+        http_server_rules(&server, rules);
+        fails(store, "shard.mds", cases[c].expected, cases[c].code,
+              cases[c].text);
+        tap_ok(clock_now() - begin < 2.5, "... in time: %s", rules);
+        store_close(store);
+    }
     http_server_rules(&server, "");
-    store_close(store);
-    store = open_store("http://tessera.invalid:%d", 60.0, 0.0);
+    struct store *store = open_store("http://tessera.invalid:%d", 60.0, 0.0);
     fails(store, "x", -1, ERR_IO, "is the address right");
     store_close(store);
-    http_server_rules(&server, "* redirect http://127.0.0.1:1 -");
-    store = open_store("http://127.0.0.1:%d", 0.6, 0.0);
-    fails(store, "shard.mds", -1, ERR_IO, "data.remote_deadline");
-    store_close(store);
-    http_server_rules(&server, "* redirect file:///etc/passwd? -");
-    store = open_store("http://127.0.0.1:%d", 0.6, 0.0);
-    fails(store, "shard.mds", -1, ERR_DATA, "nsupported protocol");
-    store_close(store);
-    snprintf(rules, sizeof rules, "* redirect http://127.0.0.1:%d -",
-             server.port);
-    http_server_rules(&server, rules);
-    store = open_store("http://127.0.0.1:%d", 20.0, 0.0);
-    fails(store, "shard.mds", -1, ERR_DATA, "the address that it leads to");
-    store_close(store);
-    http_server_rules(&server, "");
 }
 
 static void test_hedge(void)
 {
     int64_t bytes = 0;
-    struct store *store = open_store("http://127.0.0.1:%d", 20.0, 3.0);
+    struct store *store = open_store(HERE, 20.0, 3.0);
     for (int i = 0; i < 8; i++)
         fixture_need(get(store, "shard.mds", BYTES, &bytes));
     http_server_rules(&server, "* stall 5000 1");
@@ -228,7 +236,7 @@ static void *stop_soon(void *store)
 static void test_stop(void)
 {
     pthread_t thread;
-    struct store *store = open_store("http://127.0.0.1:%d", 100.0, 0.0);
+    struct store *store = open_store(HERE, 100.0, 0.0);
     http_server_rules(&server, "* stall 10 -");
     double begin = clock_now();
     pthread_create(&thread, NULL, stop_soon, store);
@@ -265,9 +273,34 @@ static void test_signature(void)
            "a session's token is signed, too");
 }
 
+/* What is said of credentials and regions, with ~/.aws as the cases so far have
+ * left it. */
+static const struct {
+    const char *variable, *value, *file, *data;
+    enum err code;
+    const char *text;
+} s3_cases[] = {
+    { "AWS_ACCESS_KEY_ID", "id", NULL, NULL, ERR_USAGE, "only one is set" },
+    { "AWS_PROFILE", "lab", NULL, NULL, ERR_USAGE,
+      "AWS_PROFILE is 'lab', but" },
+    { "AWS_PROFILE", "", NULL, NULL, ERR_DATA,
+      "AWS_ENDPOINT_URL_S3 without credentials" },
+    { "AWS_PROFILE", "lab", ".aws/credentials",
+      "; [lab]\n[lab\nx\n[lab]\naws_access_key_id = 1\n", ERR_USAGE,
+      "'lab' has only half of a pair" },
+    { "AWS_REGION", "Mars!", NULL, NULL, ERR_USAGE,
+      "'Mars!' is no name of a region" },
+    { "AWS_DEFAULT_REGION", "earth", ".aws/credentials",
+      "[default]\naws_access_key_id = 1\naws_secret_access_key = 2\n"
+      "aws_session_token = 3\n",
+      ERR_DATA, "in region earth with the credentials of profile 'default'" },
+    { "AWS_PROFILE", "", ".aws/config", "[default]\nregion = moon\n", ERR_DATA,
+      "in region moon with" },
+};
+
 static void test_s3(void)
 {
-    char endpoint[64], path[FSIO_PATH_MAX];
+    char endpoint[64];
     int64_t bytes = 0;
     snprintf(endpoint, sizeof endpoint, "http://127.0.0.1:%d", server.port);
     setenv("AWS_ENDPOINT_URL_S3", endpoint, 1);
@@ -295,18 +328,20 @@ static void test_s3(void)
     tap_ok(strstr(err_text(), "very/secret") == NULL, "without the secret");
     http_server_rules(&server, "* redirect http://127.0.0.1:1 -");
     fails(store, "x", -1, ERR_DATA, "AWS_REGION");
-    http_server_rules(&server, "");
-    snprintf(path, sizeof path, "%s", fixture_path(folder, "credentials"));
-    unlink(path);
-    setenv("AWS_ACCESS_KEY_ID", "id", 1);
-    fails(store, "x", -1, ERR_USAGE, "only one is set");
-    unsetenv("AWS_ACCESS_KEY_ID");
-    unsetenv("AWS_PROFILE");
+    http_server_rules(&server, "* status 403 -");
     unsetenv("AWS_SHARED_CREDENTIALS_FILE");
     setenv("HOME", folder, 1);
-    http_server_rules(&server, "* status 403 -");
-    fails(store, "x", -1, ERR_DATA, "without credentials");
+    fixture_need(fsio_mkdirs(fixture_path(folder, ".aws")));
+    for (size_t c = 0; c < sizeof s3_cases / sizeof *s3_cases; c++) {
+        setenv(s3_cases[c].variable, s3_cases[c].value, 1);
+        if (s3_cases[c].file != NULL)
+            fixture_write_file(fixture_path(folder, s3_cases[c].file),
+                               s3_cases[c].data, strlen(s3_cases[c].data));
+        fails(store, "x", -1, s3_cases[c].code, s3_cases[c].text);
+        unsetenv(s3_cases[c].variable);
+    }
     http_server_rules(&server, "");
+    fails(store, "x", -1, ERR_DATA, "asked AWS_ENDPOINT_URL_S3 in region moon");
     store_close(store);
 }
 
@@ -330,7 +365,7 @@ int main(void)
     test_file();
     test_http();
     test_retries();
-    test_deadline();
+    test_failures();
     test_hedge();
     test_stop();
     test_signature();
