@@ -27,7 +27,7 @@ struct store_scheme {
     /* As store_get(). */
     enum err (*get)(struct store *store, const char *name, const char *path,
                     int64_t expected, int64_t *bytes);
-    /* Of a scheme that goes by HTTP, whose `get` is store_http_get(); others
+    /* A scheme that goes by HTTP has these two, and store_http_get(); others
      * have NULL. Address and headers of a file, for every request anew. */
     enum err (*request)(struct store *store, const char *name,
                         struct store_request *out);
