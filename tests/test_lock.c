@@ -30,6 +30,18 @@ static void write_lock(const char *text)
         tap_ok(false, "write %s", lock_path);
 }
 
+/* The lock of process 1 of a host that there is not. */
+static void write_elsewhere(const char *cluster, int job, int attempt)
+{
+    char record[512];
+    snprintf(record, sizeof record,
+             "{\"cluster\": \"%s\", \"host\": \"no.such-host\", \"pid\": 1, "
+             "\"pid_namespace\": \"x\", \"start_time\": 2, \"boot_id\": \"x\", "
+             "\"job\": %d, \"attempt\": %d, \"beat_s\": %g}",
+             cluster, job, attempt, BEAT_S);
+    write_lock(record);
+}
+
 static json_t *read_lock(void)
 {
     return json_load_file(lock_path, 0, NULL);
@@ -280,14 +292,7 @@ static void test_owners_elsewhere(void)
     };
     fake("scontrol", "printf 'Configuration\\nClusterName = a\\n'");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char record[512];
-        snprintf(record, sizeof record,
-                 "{\"cluster\": \"%s\", \"host\": \"no.such-host\", \"pid\": "
-                 "1, \"pid_namespace\": \"x\", \"start_time\": 2, "
-                 "\"boot_id\": \"x\", \"job\": %d, \"attempt\": %d, "
-                 "\"beat_s\": %g}",
-                 cases[i].cluster, cases[i].job, cases[i].attempt, BEAT_S);
-        write_lock(record);
+        write_elsewhere(cases[i].cluster, cases[i].job, cases[i].attempt);
         fake("squeue", cases[i].squeue);
         setenv("SLURM_CLUSTER_NAME", cases[i].own_cluster, 1);
         setenv("SLURM_JOB_ID", cases[i].own_job, 1);
@@ -312,9 +317,7 @@ static void test_owner_of_another_user(void)
         tap_skip("only root can give a file to another user");
         return;
     }
-    write_lock("{\"cluster\": \"a\", \"host\": \"no.such-host\", \"pid\": 1, "
-               "\"pid_namespace\": \"x\", \"start_time\": 2, \"boot_id\": "
-               "\"x\", \"job\": 12, \"attempt\": 0, \"beat_s\": 0.02}");
+    write_elsewhere("a", 12, 0);
     if (chown(lock_path, 60011, 60011) != 0)
         return;
     fake("squeue", ABSENT);

@@ -43,6 +43,9 @@ static void test_parse(void)
         { "1:2:3:4", -1 },
         { "1:00 ", -1 },
         { "1-2-3:00", -1 },
+        { "1:-2", -1 },
+        { ":10", -1 },
+        { "1: 2", -1 },
         { "1:", -1 },
         { "99999999999:00", -1 },
     };
@@ -54,39 +57,30 @@ static void test_parse(void)
 static void test_environment(void)
 {
     static const char *const names[] = {
-        "SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_JOB_NUM_NODES",
-        "SLURM_PROCID", "SLURM_STEP_ID",       "SLURMD_NODENAME",
+        "SLURM_JOB_ID",
+        "SLURM_RESTART_COUNT",
+        "SLURM_STEP_ID",
     };
     struct slurm slurm;
-    char host[64] = "";
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unsetenv(names[i]);
-    gethostname(host, sizeof host - 1);
     slurm_read(&slurm);
-    tap_ok(slurm.job_id == 0 && slurm.restart_count == 0 && slurm.nodes == 1 &&
-               slurm.procid == 0 && slurm.step_id == 0,
+    tap_ok(slurm.job_id == 0 && slurm.restart_count == 0 && slurm.step_id == 0,
            "defaults outside Slurm");
-    tap_is_str(slurm.node, host, "the host name outside Slurm");
 
     setenv("SLURM_JOB_ID", "4711", 1);
     setenv("SLURM_RESTART_COUNT", "2", 1);
-    setenv("SLURM_JOB_NUM_NODES", "4", 1);
-    setenv("SLURM_PROCID", "3", 1);
     setenv("SLURM_STEP_ID", "5", 1);
-    setenv("SLURMD_NODENAME", "n2", 1);
     slurm_read(&slurm);
     tap_is_int(slurm.job_id, 4711, "job");
     tap_is_int(slurm.restart_count, 2, "restarts");
-    tap_is_int(slurm.nodes, 4, "nodes");
-    tap_is_int(slurm.procid, 3, "rank");
     tap_is_int(slurm.step_id, 5, "step");
-    tap_is_str(slurm.node, "n2", "node name");
 
     setenv("SLURM_JOB_ID", "12x", 1);
-    setenv("SLURM_PROCID", "-1", 1);
+    setenv("SLURM_STEP_ID", "-1", 1);
     setenv("SLURM_RESTART_COUNT", "99999999999", 1);
     slurm_read(&slurm);
-    tap_ok(slurm.job_id == 0 && slurm.procid == 0 && slurm.restart_count == 0,
+    tap_ok(slurm.job_id == 0 && slurm.step_id == 0 && slurm.restart_count == 0,
            "what is not a number counts as not set");
 }
 
@@ -148,6 +142,45 @@ static void test_squeue(void)
     tap_is_int(slurm_job_state(7), SLURM_JOB_UNKNOWN, "no squeue installed");
 }
 
+static void test_time_left(void)
+{
+    static const struct {
+        const char *name, *script;
+        bool under_100, under_1000;
+    } cases[] = {
+        { "five minutes", "echo 7 5:00", false, true },
+        { "one minute", "echo 7 1:00", true, true },
+        { "a day", "echo 7 1-00:00:00", false, false },
+        { "no limit", "echo 7 UNLIMITED", false, false },
+        { "no answer", "exit 1", false, false },
+    };
+    struct time_left left;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fake_squeue(cases[i].script);
+        time_left_begin(&left, 7);
+        tap_is_int(time_left_under(&left, 100), cases[i].under_100,
+                   "%s: under 100 s", cases[i].name);
+        tap_is_int(time_left_under(&left, 1000), cases[i].under_1000,
+                   "%s: under 1000 s", cases[i].name);
+    }
+    fake_squeue("echo 7 1:00");
+    time_left_begin(&left, 0);
+    tap_ok(!time_left_under(&left, 1000), "not in a job");
+    time_left_begin(&left, 7);
+    fake_squeue("echo 7 2:00:00");
+    tap_ok(time_left_under(&left, 100), "asked a moment ago");
+    left.asked_at -= 31;
+    tap_ok(!time_left_under(&left, 100), "the limit was moved");
+    fake_squeue("exit 1");
+    left.asked_at -= 31;
+    tap_ok(time_left_under(&left, 10000), "no answer: what was known counts");
+    time_left_begin(&left, 7);
+    fake_squeue("echo 7 1:00");
+    tap_ok(!time_left_under(&left, 100), "never an answer: nothing is known");
+    left.asked_at -= 301;
+    tap_ok(time_left_under(&left, 100), "but it is asked again");
+}
+
 int main(void)
 {
     char path[2048];
@@ -156,6 +189,7 @@ int main(void)
     setenv("PATH", path, 1);
     test_parse();
     test_environment();
+    test_time_left();
     test_squeue();
     return tap_done();
 }

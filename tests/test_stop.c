@@ -9,6 +9,15 @@
 #include "src/job/ledger.h"
 #include "tests/tap.h"
 
+/* Its exit code, or 1000 + the signal that ended it. */
+static int ended(pid_t pid)
+{
+    int status = 0;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        return -1;
+    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 static int run_child(const int *signals, int count, bool outlive)
 {
     pid_t pid = fork();
@@ -20,10 +29,7 @@ static int run_child(const int *signals, int count, bool outlive)
             raise(signals[i]);
         _exit(stop_requested());
     }
-    int status = 0;
-    if (pid < 0 || waitpid(pid, &status, 0) != pid)
-        return -1;
-    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+    return ended(pid);
 }
 
 /* A run of training: SIGINTs, each a second after the one before. */
@@ -44,17 +50,13 @@ static int run_watched(const char *dir, int interrupts)
             clock_sleep(60);
         _exit(stop_requested());
     }
-    int status = 0;
-    if (pid < 0 || waitpid(pid, &status, 0) != pid)
-        return -1;
-    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+    return ended(pid);
 }
 
 static void test_watched(void)
 {
-    char dir[] = "/tmp/tessera-stop.XXXXXX", file[64];
+    const char *dir = tap_folder();
     json_t *stops = NULL;
-    tap_ok(mkdtemp(dir) != NULL, "a run directory");
     tap_is_int(run_watched(dir, 2), SIGINT, "two interrupts of a run save it");
     tap_ok(ledger_events(dir, "stop", &stops) == ERR_OK &&
                json_array_size(stops) == 0,
@@ -69,9 +71,6 @@ static void test_watched(void)
                    json_object_get(json_array_get(stops, 0), "attempt")) == 7,
            "with a line in the ledger");
     json_decref(stops);
-    snprintf(file, sizeof file, "%s/ledger.jsonl", dir);
-    unlink(file);
-    rmdir(dir);
 }
 
 int main(void)

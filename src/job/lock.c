@@ -163,10 +163,8 @@ static mode_t lock_guard_mode(const struct lock *lock)
 {
     char parent[FSIO_PATH_MAX];
     struct stat status;
-    size_t length = (size_t)(strrchr(lock->guard, '/') - lock->guard);
-    bool group =
-        fsio_path(parent, "%.*s", (int)length, lock->guard) == ERR_OK &&
-        stat(parent, &status) == 0 && (status.st_mode & S_IWGRP) != 0;
+    bool group = fsio_parent(lock->guard, parent) == ERR_OK &&
+                 stat(parent, &status) == 0 && (status.st_mode & S_IWGRP) != 0;
     return group ? 0660 : 0600;
 }
 

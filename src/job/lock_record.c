@@ -24,10 +24,9 @@
 #define LOCK_BYTES_MAX 4096
 #define LOCK_STEPS_PER_RESTART 1000000L
 
-enum process { PROCESS_GONE, PROCESS_ALIVE };
-
-/* Start time of a process, and whether it can still write. */
-static enum process process_state(long long pid, long long *start_time)
+/* Whether a process is gone and cannot write any more, and when it started; -1:
+ * not known. */
+static bool process_gone(long long pid, long long *start_time)
 {
     char path[64];
     char text[1024];
@@ -38,8 +37,7 @@ static enum process process_state(long long pid, long long *start_time)
         close(fd);
     *start_time = -1;
     if (bytes <= 0) /* /proc may hide the processes of other users */
-        return kill((pid_t)pid, 0) != 0 && errno == ESRCH ? PROCESS_GONE
-                                                          : PROCESS_ALIVE;
+        return kill((pid_t)pid, 0) != 0 && errno == ESRCH;
     text[bytes] = '\0';
     /* The name may hold spaces and parentheses: fields count from its end. */
     const char *rest = strrchr(text, ')');
@@ -51,11 +49,10 @@ static enum process process_state(long long pid, long long *start_time)
                " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
                "%*d %*d %ld %*d %llu",
                &state, &threads, &start) != 3)
-        return PROCESS_ALIVE;
+        return false;
     *start_time = (long long)start;
     /* A zombie leader may still have a thread inside a write. */
-    bool dead = state == 'X' || (state == 'Z' && threads <= 1);
-    return dead ? PROCESS_GONE : PROCESS_ALIVE;
+    return state == 'X' || (state == 'Z' && threads <= 1);
 }
 
 enum err lock_record_self(struct lock_owner *self, double beat_s)
@@ -77,7 +74,7 @@ enum err lock_record_self(struct lock_owner *self, double beat_s)
     self->job = slurm.job_id;
     self->attempt =
         (long long)slurm.restart_count * LOCK_STEPS_PER_RESTART + slurm.step_id;
-    process_state(self->pid, &self->start_time);
+    (void)process_gone(self->pid, &self->start_time);
     TRY_OUT(fsio_read_file("/proc/sys/kernel/random/boot_id", 256, &boot_id,
                            &bytes));
     boot_id[strcspn(boot_id, "\n")] = '\0';
@@ -168,6 +165,6 @@ bool lock_record_gone(const struct lock_owner *owner)
 {
     long long start_time;
     assert(owner->pid > 0); /* or kill() asks of a group */
-    return process_state(owner->pid, &start_time) == PROCESS_GONE ||
+    return process_gone(owner->pid, &start_time) ||
            (start_time >= 0 && start_time != owner->start_time);
 }

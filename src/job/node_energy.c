@@ -94,7 +94,6 @@ static enum err find_zones(struct node_energy *energy)
 
 enum err node_energy_create(const char *root, struct node_energy **out)
 {
-    char text[FSIO_PATH_MAX + 128];
     struct node_energy *energy = NULL;
     TRY(new_zeroed(&energy, 1));
     enum err rc = fsio_path(energy->folder, "%s" FOLDER, root);
@@ -105,8 +104,7 @@ enum err node_energy_create(const char *root, struct node_energy **out)
         return ERR_OK;
     }
     node_energy_destroy(energy);
-    snprintf(text, sizeof text, "%s", err_text());
-    return err_set(ERR_UNSUPPORTED, "%s", text);
+    return err_set(ERR_UNSUPPORTED, "%s", err_text());
 }
 
 void node_energy_destroy(struct node_energy *energy)

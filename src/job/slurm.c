@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,70 +24,52 @@
 #define SLURM_ANSWER_BYTES 512
 #define SLURM_TEXT_BYTES_MAX ((size_t)16 << 20)
 
-static long slurm_env_long(const char *name, long preset)
+/* 0 also for what is no number, or one beyond `max`. */
+static long slurm_env(const char *name, long max)
 {
     const char *text = getenv(name);
-    if (text == NULL || *text == '\0')
-        return preset;
     char *end;
+    if (text == NULL || *text == '\0')
+        return 0;
     errno = 0;
     long value = strtol(text, &end, 10);
-    return errno == 0 && *end == '\0' && value >= 0 ? value : preset;
-}
-
-static int slurm_env_int(const char *name, int preset)
-{
-    long value = slurm_env_long(name, preset);
-    return value <= 0x7fffffff ? (int)value : preset;
+    return errno == 0 && *end == '\0' && value >= 0 && value <= max ? value : 0;
 }
 
 void slurm_read(struct slurm *out)
 {
     memset(out, 0, sizeof *out);
-    out->job_id = slurm_env_long("SLURM_JOB_ID", 0);
-    out->restart_count = slurm_env_int("SLURM_RESTART_COUNT", 0);
-    out->nodes = slurm_env_int("SLURM_JOB_NUM_NODES", 1);
-    out->procid = slurm_env_int("SLURM_PROCID", 0);
-    out->step_id = slurm_env_int("SLURM_STEP_ID", 0);
-    const char *node = getenv("SLURMD_NODENAME");
-    if (node != NULL && *node != '\0')
-        snprintf(out->node, sizeof out->node, "%s", node);
-    else if (gethostname(out->node, sizeof out->node - 1) != 0)
-        snprintf(out->node, sizeof out->node, "localhost");
+    out->job_id = slurm_env("SLURM_JOB_ID", LONG_MAX);
+    out->restart_count = (int)slurm_env("SLURM_RESTART_COUNT", INT_MAX);
+    out->step_id = (int)slurm_env("SLURM_STEP_ID", INT_MAX);
     const char *cluster = getenv("SLURM_CLUSTER_NAME");
     snprintf(out->cluster, sizeof out->cluster, "%s",
              cluster != NULL ? cluster : "");
 }
 
+/* Numbers have eight digits at most. */
 double slurm_parse_seconds(const char *text)
 {
-    long parts[4];
-    int count = 0;
-    long days = 0;
-    for (const char *p = text;;) {
-        if (*p < '0' || *p > '9' || count == 3)
-            return -1;
-        char *end;
-        long value = strtol(p, &end, 10);
-        if (value < 0 || value > 10000000)
-            return -1;
-        if (*end == '-' && count == 0 && days == 0 && p == text) {
-            days = value;
-            p = end + 1;
-            continue;
-        }
-        parts[count++] = value;
-        if (*end == '\0')
-            break;
-        if (*end != ':')
-            return -1;
-        p = end + 1;
-    }
-    if (count < 2)
+    long days = 0, hours = 0, minutes, seconds;
+    int end = 0;
+    const char *dash = strchr(text, '-');
+    const char *time = dash != NULL ? dash + 1 : text;
+    if (strspn(text, "0123456789:-") != strlen(text) ||
+        strchr(time, '-') != NULL)
         return -1;
-    long hours = count == 3 ? parts[0] : 0;
-    return (double)((days * 24 + hours) * 3600 + parts[count - 2] * 60 +
-                    parts[count - 1]);
+    if (dash != NULL &&
+        (sscanf(text, "%8ld-%n", &days, &end) != 1 || text + end != time))
+        return -1;
+    end = 0;
+    if (sscanf(time, "%8ld:%8ld:%8ld%n", &hours, &minutes, &seconds, &end) !=
+        3) {
+        hours = 0;
+        if (sscanf(time, "%8ld:%8ld%n", &minutes, &seconds, &end) != 2)
+            return -1;
+    }
+    if (time[end] != '\0')
+        return -1;
+    return (double)((days * 24 + hours) * 3600 + minutes * 60 + seconds);
 }
 
 /* The rest of the line that begins with the job's number: one task of an array

@@ -13,10 +13,7 @@
 struct slurm {
     long job_id;       /* SLURM_JOB_ID; 0: not in a job */
     int restart_count; /* SLURM_RESTART_COUNT; 0 */
-    int nodes;         /* SLURM_JOB_NUM_NODES; 1 */
-    int procid;        /* SLURM_PROCID; 0 */
     int step_id;       /* SLURM_STEP_ID; 0. Grows by one with every srun */
-    char node[64];     /* SLURMD_NODENAME or the host name */
     char cluster[128]; /* SLURM_CLUSTER_NAME; "" */
 };
 

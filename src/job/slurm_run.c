@@ -62,30 +62,24 @@ static pid_t slurm_spawn(char *const *argv, int out_fd)
     sigset_t none;
     pid_t pid = -1;
     char **list = slurm_environment();
-    if (list == NULL)
-        return -1;
-    if (posix_spawn_file_actions_init(&actions) != 0) {
-        free(list);
-        return -1;
-    }
-    if (posix_spawnattr_init(&attributes) != 0) {
-        posix_spawn_file_actions_destroy(&actions);
-        free(list);
-        return -1;
-    }
+    bool acts = list != NULL && posix_spawn_file_actions_init(&actions) == 0;
+    bool made = acts && posix_spawnattr_init(&attributes) == 0;
     sigemptyset(&none);
-    if (posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
-                                         O_RDONLY, 0) != 0 ||
-        posix_spawn_file_actions_adddup2(&actions, out_fd, STDOUT_FILENO) !=
-            0 ||
-        posix_spawn_file_actions_adddup2(&actions, out_fd, STDERR_FILENO) !=
-            0 ||
-        posix_spawnattr_setsigmask(&attributes, &none) != 0 ||
-        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK) != 0 ||
-        posix_spawnp(&pid, argv[0], &actions, &attributes, argv, list) != 0)
+    if (made &&
+        (posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
+                                          O_RDONLY, 0) != 0 ||
+         posix_spawn_file_actions_adddup2(&actions, out_fd, STDOUT_FILENO) !=
+             0 ||
+         posix_spawn_file_actions_adddup2(&actions, out_fd, STDERR_FILENO) !=
+             0 ||
+         posix_spawnattr_setsigmask(&attributes, &none) != 0 ||
+         posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK) != 0 ||
+         posix_spawnp(&pid, argv[0], &actions, &attributes, argv, list) != 0))
         pid = -1;
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
+    if (made)
+        posix_spawnattr_destroy(&attributes);
+    if (acts)
+        posix_spawn_file_actions_destroy(&actions);
     free(list);
     return pid;
 }

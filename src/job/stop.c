@@ -126,12 +126,8 @@ enum err stop_install(void)
         { SIGINT, SA_RESTART | (int)SA_RESETHAND },
     };
     for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++) {
-        if (stop_is_nohup(handled[i].number))
-            continue;
-        enum err rc =
-            stop_handle(handled[i].number, stop_request, handled[i].flags);
-        if (rc != ERR_OK)
-            return rc;
+        if (!stop_is_nohup(handled[i].number))
+            TRY(stop_handle(handled[i].number, stop_request, handled[i].flags));
     }
     return ERR_OK;
 }
