@@ -98,15 +98,11 @@ static enum err gather_wants(struct ckpt_plan *plan, struct comm *comm,
     enum err rc = ERR_OK;
     struct want *own = NULL;
     int rank = comm_rank(comm);
-    size_t *sizes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
     size_t total = 0;
     rc = own_wants(plan, items, item_of_tensor, &own, &plan->want_bytes[rank]);
     TRY_OUT(comm_agree(comm, rc));
-    for (int r = 0; r < plan->ranks; r++) {
-        sizes[r] = sizeof plan->want_bytes[0];
-        offsets[r] = (size_t)r * sizes[r];
-    }
-    TRY_OUT(comm_all_gather(comm, plan->want_bytes, sizes, offsets));
+    TRY_OUT(
+        comm_gather_rows(comm, plan->want_bytes, sizeof plan->want_bytes[0]));
     for (int r = 0; r < plan->ranks; r++) {
         plan->want_at[r] = total;
         total += plan->want_bytes[r];
@@ -126,15 +122,10 @@ static enum err gather_holds(struct ckpt_plan *plan, struct comm *comm,
                              const bool *holds)
 {
     size_t shards = (size_t)plan->manifest->shard_count;
-    size_t *sizes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
     bool *own = plan->holds + (size_t)comm_rank(comm) * shards;
     for (size_t s = 0; s < shards; s++)
         own[s] = holds == NULL || holds[s];
-    for (int r = 0; r < plan->ranks; r++) {
-        sizes[r] = shards * sizeof *own;
-        offsets[r] = (size_t)r * sizes[r];
-    }
-    return comm_all_gather(comm, plan->holds, sizes, offsets);
+    return comm_gather_rows(comm, plan->holds, shards * sizeof *own);
 }
 
 /* The part of tensor t that the rank wants; false: nothing. */

@@ -31,6 +31,25 @@ static inline unsigned char pattern(unsigned seed, size_t i)
     return (unsigned char)((i * 31 + (size_t)seed * 101 + 7) >> 2);
 }
 
+/* Memory and tensors, by this library in place of NCCL; NULL: the real one. */
+static inline enum err bench_open(struct bench *b, enum comm_exchange way,
+                                  const struct comm_nccl_library *library)
+{
+    TRY(b->memory->stream_create(false, &b->stream));
+    TRY(b->memory->tensors_create(ROOM, &b->device));
+    TRY(b->memory->host_create(ROOM, &b->host));
+    return comm_tensors_create_lent(b->comm, b->memory, b->stream, way, library,
+                                    &b->tensors);
+}
+
+static inline void bench_close(struct bench *b)
+{
+    comm_tensors_destroy(b->tensors);
+    b->memory->host_destroy(&b->host);
+    b->memory->tensors_destroy(&b->device);
+    b->memory->stream_destroy(b->stream);
+}
+
 static inline void note(struct bench *b, enum err rc)
 {
     if (rc != ERR_OK && b->rc == ERR_OK) {

@@ -22,14 +22,7 @@ static void test_way(struct comm *comm, const struct kernel_memory *memory,
                      enum comm_exchange way, const char *want)
 {
     struct bench b = { .comm = comm, .memory = memory };
-    if (memory->stream_create(false, &b.stream) != ERR_OK ||
-        memory->tensors_create(ROOM, &b.device) != ERR_OK ||
-        memory->host_create(ROOM, &b.host) != ERR_OK) {
-        tap_ok(false, "%s: %s", way_name(way), err_text());
-        return;
-    }
-    enum err rc = comm_tensors_create_lent(comm, memory, b.stream, way,
-                                           &nccl_fake_library, &b.tensors);
+    enum err rc = bench_open(&b, way, &nccl_fake_library);
     everywhere(comm,
                rc == ERR_OK && strcmp(comm_tensors_way(b.tensors), want) == 0 &&
                    comm_size(comm_tensors_comm(b.tensors)) == comm_size(comm),
@@ -40,11 +33,8 @@ static void test_way(struct comm *comm, const struct kernel_memory *memory,
     }
     test_cases(&b);
     test_steps(&b);
-    comm_tensors_destroy(b.tensors);
+    bench_close(&b);
     everywhere(comm, deferred.lost == 0, want, "nothing is left undone");
-    memory->host_destroy(&b.host);
-    memory->tensors_destroy(&b.device);
-    memory->stream_destroy(b.stream);
 }
 
 static void test_refused(struct comm *comm)
@@ -78,41 +68,31 @@ static void test_refused(struct comm *comm)
 static void test_without(struct comm *comm, const struct kernel_memory *memory,
                          int lacks, const char *why)
 {
-    struct comm_tensors *tensors = NULL;
+    struct bench b = { .comm = comm, .memory = memory };
     char who[128];
-    void *stream;
     snprintf(who, sizeof who, "rank %d (%s): ", lacks, comm_host(comm, lacks));
-    enum err rc = memory->stream_create(false, &stream);
-    if (rc == ERR_OK)
-        rc = comm_tensors_create_lent(comm, memory, stream, EXCHANGE_AUTO,
-                                      &nccl_fake_library, &tensors);
-    bool told = rc == ERR_UNSUPPORTED && tensors == NULL &&
+    enum err rc = bench_open(&b, EXCHANGE_AUTO, &nccl_fake_library);
+    bool told = rc == ERR_UNSUPPORTED && b.tensors == NULL &&
                 strstr(err_text(), who) != NULL &&
                 strstr(err_text(), why) != NULL &&
                 strstr(err_text(), "parallel.exchange") != NULL;
     if (!told)
         tap_note("%s: %s", err_name(rc), err_text());
     everywhere(comm, told, "auto", why);
-    memory->stream_destroy(stream);
+    bench_close(&b);
     test_way(comm, memory, EXCHANGE_ANY, "staged");
 }
 
 static void test_label(struct comm *comm, enum comm_exchange way,
                        const char *want)
 {
-    struct comm_tensors *tensors = NULL;
+    struct bench b = { .comm = comm, .memory = &deferred_memory };
     char label[32] = "";
-    void *stream;
-    enum err rc = deferred_memory.stream_create(false, &stream);
-    if (rc == ERR_OK)
-        rc = comm_tensors_create_lent(comm, &deferred_memory, stream, way,
-                                      &nccl_fake_library, &tensors);
-    if (rc == ERR_OK)
-        comm_tensors_label(tensors, label, sizeof label);
+    if (bench_open(&b, way, &nccl_fake_library) == ERR_OK)
+        comm_tensors_label(b.tensors, label, sizeof label);
     everywhere(comm, strcmp(label, comm_size(comm) > 1 ? want : "none") == 0,
                way_name(way), label);
-    comm_tensors_destroy(tensors);
-    deferred_memory.stream_destroy(stream);
+    bench_close(&b);
 }
 
 static void test_nccl(struct comm *comm)

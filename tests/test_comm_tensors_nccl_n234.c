@@ -10,12 +10,7 @@ static void test_ahead(struct comm *comm)
 {
     struct bench b = { .comm = comm, .memory = &deferred_memory };
     int rank = comm_rank(comm), size = comm_size(comm);
-    enum err rc = deferred_memory.stream_create(false, &b.stream);
-    rc |= deferred_memory.tensors_create(ROOM, &b.device);
-    if (rc == ERR_OK)
-        rc = comm_tensors_create_lent(comm, &deferred_memory, b.stream,
-                                      EXCHANGE_NCCL, &nccl_fake_library,
-                                      &b.tensors);
+    enum err rc = bench_open(&b, EXCHANGE_NCCL, &nccl_fake_library);
     everywhere(comm, rc == ERR_OK, "nccl", "begins");
     everywhere(comm,
                nccl_fake.groups == 1 && nccl_fake.met == size - 1 &&
@@ -39,9 +34,7 @@ static void test_ahead(struct comm *comm)
                "a settle does");
     everywhere(comm, nccl_fake.ahead_most < 20, "nccl",
                "and so does a long way ahead");
-    comm_tensors_destroy(b.tensors);
-    deferred_memory.tensors_destroy(&b.device);
-    deferred_memory.stream_destroy(b.stream);
+    bench_close(&b);
 }
 
 /* Ops of the stream that are not done. */
@@ -53,23 +46,18 @@ static bool run_op(void *argument)
 
 static int most_waiting(struct comm *comm, enum comm_exchange way, int ahead)
 {
-    struct comm_tensors *tensors = NULL;
+    struct bench b = { .comm = comm, .memory = &deferred_memory };
     int waiting = 0, most = -1;
-    void *stream;
-    enum err rc = deferred_memory.stream_create(false, &stream);
-    if (rc == ERR_OK)
-        rc = comm_tensors_create_lent(comm, &deferred_memory, stream, way,
-                                      &nccl_fake_library, &tensors);
+    enum err rc = bench_open(&b, way, &nccl_fake_library);
     for (int i = 0; rc == ERR_OK && i < 100; i++) {
-        rc = comm_tensors_pace(tensors, ahead);
+        rc = comm_tensors_pace(b.tensors, ahead);
         most = waiting > most ? waiting : most;
         waiting++;
-        deferred_call(stream, run_op, &waiting);
+        deferred_call(b.stream, run_op, &waiting);
     }
     if (rc == ERR_OK)
-        rc = comm_tensors_settle(tensors, 0.0);
-    comm_tensors_destroy(tensors);
-    deferred_memory.stream_destroy(stream);
+        rc = comm_tensors_settle(b.tensors, 0.0);
+    bench_close(&b);
     return rc == ERR_OK && waiting == 0 ? most : -1;
 }
 
@@ -92,20 +80,16 @@ static void test_bad_start(struct comm *comm)
         enum err rc;
     } cases[] = { { COMM_NCCL_SYSTEM_ERROR, ERR_IO },
                   { COMM_NCCL_INTERNAL_ERROR, ERR_INTERNAL } };
-    void *stream;
-    if (deferred_memory.stream_create(false, &stream) != ERR_OK)
-        return;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct comm_tensors *tensors;
+        struct bench b = { .comm = comm, .memory = &deferred_memory };
         if (comm_rank(comm) == comm_size(comm) - 1)
             nccl_fake.start_result = cases[i].result;
-        enum err rc = comm_tensors_create_lent(comm, &deferred_memory, stream,
-                                               EXCHANGE_NCCL,
-                                               &nccl_fake_library, &tensors);
+        enum err rc = bench_open(&b, EXCHANGE_NCCL, &nccl_fake_library);
         everywhere(comm,
-                   rc == cases[i].rc && tensors == NULL &&
+                   rc == cases[i].rc && b.tensors == NULL &&
                        strstr(err_text(), "NCCL: starting: another") != NULL,
                    "nccl", "a bad start on one rank is everybody's");
+        bench_close(&b);
     }
     everywhere(comm,
                nccl_fake.alive == 0 &&
@@ -114,43 +98,35 @@ static void test_bad_start(struct comm *comm)
                "nccl", "and aborts what others began");
     nccl_fake.aborts = 0;
     nccl_fake.start_result = COMM_NCCL_SUCCESS;
-    deferred_memory.stream_destroy(stream);
 }
 
 /* No shutdown of a comm of which some ranks are broken: break it on all. */
 static void drop(struct comm *comm)
 {
-    struct comm_request *request;
-    char nothing;
-    if (comm_start_recv(comm, &nothing, 1, comm_rank(comm), 9, &request) ==
-        ERR_OK)
-        (void)comm_wait(request, 0.01);
+    comm_request_break(comm);
     comm_destroy(comm);
 }
 
 /* The first messages fail on the last rank. */
 static void test_bad_greeting(struct comm *comm, int result, enum err want)
 {
-    struct comm_tensors *tensors;
+    struct bench b = { .comm = comm, .memory = &deferred_memory };
     bool last = comm_rank(comm) == comm_size(comm) - 1;
-    void *stream;
-    enum err rc = deferred_memory.stream_create(false, &stream);
-    rc |= comm_duplicate(comm, &nccl_fake.comm);
+    enum err rc = comm_duplicate(comm, &nccl_fake.comm);
     comm->timeout_s = 4.0;
     nccl_fake.groups_good = 0;
     nccl_fake.error_result = last ? result : COMM_NCCL_SUCCESS;
     if (rc == ERR_OK)
-        rc = comm_tensors_create_lent(comm, &deferred_memory, stream,
-                                      EXCHANGE_NCCL, &nccl_fake_library,
-                                      &tensors);
+        rc = bench_open(&b, EXCHANGE_NCCL, &nccl_fake_library);
     everywhere(comm,
-               rc == want && tensors == NULL && nccl_fake.alive == 0 &&
+               rc == want && b.tensors == NULL && nccl_fake.alive == 0 &&
                    nccl_fake.aborts == 1 &&
                    strstr(err_text(), "NCCL: first messages") != NULL,
                "nccl", "bad first messages on one rank are everybody's");
     nccl_fake.aborts = 0;
     nccl_fake.error_result = COMM_NCCL_SUCCESS;
     comm->timeout_s = 60.0;
+    bench_close(&b);
     drop(nccl_fake.comm);
 }
 
@@ -185,13 +161,8 @@ static void test_error(struct comm *comm, int which, int groups)
     enum err rc = comm_duplicate(comm, &nccl_fake.comm);
     nccl_fake.groups_good = groups;
     nccl_fake.error_result = last ? COMM_NCCL_REMOTE_ERROR : COMM_NCCL_SUCCESS;
-    rc |= deferred_memory.stream_create(false, &b.stream);
-    rc |= deferred_memory.tensors_create(ROOM, &b.device);
-    rc |= deferred_memory.host_create(ROOM, &b.host);
     if (rc == ERR_OK)
-        rc = comm_tensors_create_lent(comm, &deferred_memory, b.stream,
-                                      EXCHANGE_NCCL, &nccl_fake_library,
-                                      &b.tensors);
+        rc = bench_open(&b, EXCHANGE_NCCL, &nccl_fake_library);
     everywhere(comm, rc == ERR_OK, "nccl", "begins");
     for (int turn = 0; rc == ERR_OK && turn < 40; turn++) {
         begin(&b);

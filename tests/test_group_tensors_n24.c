@@ -62,12 +62,7 @@ static void test_order(struct comm *comm, enum comm_exchange way, int degree)
 {
     struct bench b = { .comm = comm, .memory = &deferred_memory };
     struct group *group = NULL;
-    enum err rc = b.memory->stream_create(false, &b.stream);
-    rc |= b.memory->tensors_create(ROOM, &b.device);
-    rc |= b.memory->host_create(ROOM, &b.host);
-    if (rc == ERR_OK)
-        rc = comm_tensors_create_lent(comm, b.memory, b.stream, way,
-                                      &nccl_fake_library, &b.tensors);
+    enum err rc = bench_open(&b, way, &nccl_fake_library);
     if (rc == ERR_OK)
         rc = group_create(comm, b.tensors, degree, &group);
     everywhere(comm, rc == ERR_OK, way_name(way), "begins");
@@ -82,10 +77,7 @@ static void test_order(struct comm *comm, enum comm_exchange way, int degree)
         end(&b, "exchanges of groups among those of all");
     }
     group_destroy(group);
-    comm_tensors_destroy(b.tensors);
-    b.memory->tensors_destroy(&b.device);
-    b.memory->host_destroy(&b.host);
-    b.memory->stream_destroy(b.stream);
+    bench_close(&b);
 }
 
 int main(int argc, char **argv)

@@ -5,14 +5,8 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/base/new.h"
-
-static bool same_node(const struct comm *comm, int a, int b)
-{
-    return strcmp(comm_host(comm, a), comm_host(comm, b)) == 0;
-}
 
 enum err ckpt_nodes_create(const struct comm *comm, struct ckpt_nodes *out)
 {
@@ -26,7 +20,7 @@ enum err ckpt_nodes_create(const struct comm *comm, struct ckpt_nodes *out)
     out->ranks = numbers + 3 * size;
     for (int r = 0; r < (int)size; r++) {
         int n = 0;
-        while (n < out->count && !same_node(comm, out->lowest[n], r))
+        while (n < out->count && !comm_same_host(comm, out->lowest[n], r))
             n++;
         if (n == out->count)
             out->lowest[out->count++] = r;
@@ -56,7 +50,7 @@ bool ckpt_nodes_leads(const struct comm *comm)
 {
     int rank = comm_rank(comm);
     for (int r = 0; r < rank; r++)
-        if (same_node(comm, r, rank))
+        if (comm_same_host(comm, r, rank))
             return false;
     return true;
 }

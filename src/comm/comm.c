@@ -124,7 +124,8 @@ enum err comm_duplicate(struct comm *comm, struct comm **out)
     TRY_OUT(new_room(&copy->hosts, (size_t)comm->size));
     memcpy(copy->hosts, comm->hosts, hosts_bytes);
     TRY_OUT(comm_request_pool_create(copy));
-    TRY_OUT(comm->transport->duplicate(comm, copy));
+    if (comm->transport->duplicate != NULL)
+        TRY_OUT(comm->transport->duplicate(comm, copy));
     *out = copy;
     copy = NULL;
 out:
@@ -158,7 +159,8 @@ void comm_destroy(struct comm *comm)
 
 _Noreturn void comm_abort(struct comm *comm, int exit_code)
 {
-    comm->transport->abort(comm, exit_code);
+    if (comm->transport->abort != NULL)
+        comm->transport->abort(comm, exit_code);
     _Exit(exit_code);
 }
 
@@ -166,11 +168,6 @@ void comm_set_timeline(struct comm *comm, struct timeline *timeline, int kind)
 {
     comm->timeline = timeline;
     comm->timeline_kind = kind;
-}
-
-struct timeline *comm_timeline(const struct comm *comm)
-{
-    return comm->timeline;
 }
 
 int comm_rank(const struct comm *comm)
@@ -204,9 +201,9 @@ const char *comm_host(const struct comm *comm, int rank)
     return comm->hosts[rank];
 }
 
-const char *comm_kind(const struct comm *comm)
+bool comm_same_host(const struct comm *comm, int a, int b)
 {
-    return comm->transport->kind;
+    return strcmp(comm_host(comm, a), comm_host(comm, b)) == 0;
 }
 
 size_t *comm_sizes(struct comm *comm, int which)
@@ -237,18 +234,6 @@ out:
     return comm_request_started(rc, request, out);
 }
 
-/* Each rank begins with another peer, so that they do not all press on the
- * same one. 1 <= i < size. */
-static int peer_before(const struct comm *comm, int i)
-{
-    return (comm->rank - i + comm->size) % comm->size;
-}
-
-static int peer_after(const struct comm *comm, int i)
-{
-    return (comm->rank + i) % comm->size;
-}
-
 enum err comm_start_all_gather(struct comm *comm, void *data,
                                const size_t *bytes, const size_t *offsets,
                                struct comm_request **out)
@@ -260,14 +245,14 @@ enum err comm_start_all_gather(struct comm *comm, void *data,
     size_t own_bytes = bytes[comm->rank];
     TRY_OUT(comm_request_take(comm, true, "all-gather", &request));
     for (int i = 1; i < comm->size; i++) {
-        int r = peer_before(comm, i);
+        int r = comm_peer(comm, -i);
         if (bytes[r] > 0)
             TRY_OUT(comm_request_add(request, true, base + offsets[r], bytes[r],
                                      r, request->tag));
     }
     for (int i = 1; i < comm->size && own_bytes > 0; i++)
         TRY_OUT(comm_request_add(request, false, own, own_bytes,
-                                 peer_after(comm, i), request->tag));
+                                 comm_peer(comm, i), request->tag));
 out:
     return comm_request_started(rc, request, out);
 }
@@ -284,7 +269,7 @@ enum err comm_start_broadcast(struct comm *comm, void *data, size_t bytes,
             comm_request_add(request, true, data, bytes, root, request->tag));
     for (int i = 1; i < comm->size && comm->rank == root; i++)
         TRY_OUT(comm_request_add(request, false, data, bytes,
-                                 peer_after(comm, i), request->tag));
+                                 comm_peer(comm, i), request->tag));
 out:
     return comm_request_started(rc, request, out);
 }
@@ -319,13 +304,13 @@ enum err comm_start_all_to_all(struct comm *comm, const void *send,
     assert(send_bytes[me] == recv_bytes[me]);
     TRY_OUT(comm_request_take(comm, true, "all-to-all", &request));
     for (int i = 1; i < comm->size; i++) {
-        int r = peer_before(comm, i);
+        int r = comm_peer(comm, -i);
         if (recv_bytes[r] > 0)
             TRY_OUT(comm_request_add(request, true, to + recv_offsets[r],
                                      recv_bytes[r], r, request->tag));
     }
     for (int i = 1; i < comm->size; i++) {
-        int r = peer_after(comm, i);
+        int r = comm_peer(comm, i);
         if (send_bytes[r] > 0)
             TRY_OUT(comm_request_add(request, false,
                                      (void *)(from + send_offsets[r]),
@@ -344,10 +329,10 @@ enum err comm_start_barrier(struct comm *comm, struct comm_request **out)
     atomic_thread_fence(memory_order_seq_cst);
     TRY_OUT(comm_request_take(comm, true, "barrier", &request));
     for (int i = 1; i < comm->size; i++)
-        TRY_OUT(comm_request_add(request, true, NULL, 0, peer_before(comm, i),
+        TRY_OUT(comm_request_add(request, true, NULL, 0, comm_peer(comm, -i),
                                  request->tag));
     for (int i = 1; i < comm->size; i++)
-        TRY_OUT(comm_request_add(request, false, NULL, 0, peer_after(comm, i),
+        TRY_OUT(comm_request_add(request, false, NULL, 0, comm_peer(comm, i),
                                  request->tag));
 out:
     return comm_request_started(rc, request, out);
@@ -457,6 +442,16 @@ enum err comm_all_gather(struct comm *comm, void *data, const size_t *bytes,
     return comm_wait(request, 0.0);
 }
 
+enum err comm_gather_rows(struct comm *comm, void *rows, size_t bytes)
+{
+    size_t *sizes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
+    for (int r = 0; r < comm->size; r++) {
+        sizes[r] = bytes;
+        offsets[r] = (size_t)r * bytes;
+    }
+    return comm_all_gather(comm, rows, sizes, offsets);
+}
+
 enum err comm_all_reduce_i64(struct comm *comm, int64_t *values, size_t count,
                              enum comm_op op)
 {
@@ -486,10 +481,8 @@ enum err comm_agree(struct comm *comm, enum err rc)
     rc = (enum err)(worst / comm->size);
     if (rc == ERR_OK)
         return ERR_OK;
-    enum err agreed = rc;
     int rank = comm->size - 1 - (int)(worst % comm->size);
     TRY(comm_broadcast(comm, text, sizeof text, rank));
-    rc = agreed;
     if (own == ERR_OK)
         return err_set(rc, "rank %d (%s): %s", rank, comm->hosts[rank], text);
     return rc;

@@ -56,7 +56,6 @@ void comm_detach(struct comm *duplicate);
 /* Waits are told to this timeline as spans of this kind, those of duplicates
  * that are made later too; NULL: to nobody. It is borrowed. */
 void comm_set_timeline(struct comm *comm, struct timeline *timeline, int kind);
-struct timeline *comm_timeline(const struct comm *comm);
 
 int comm_rank(const struct comm *comm);
 int comm_size(const struct comm *comm);
@@ -67,13 +66,14 @@ int comm_local_rank(const struct comm *comm);
 int comm_local_size(const struct comm *comm);
 /* Host name of any rank; lent. */
 const char *comm_host(const struct comm *comm, int rank);
-const char *comm_kind(const struct comm *comm);
+bool comm_same_host(const struct comm *comm, int a, int b);
 /* One of four arrays [size] (which: 0 to 3) that comm lends for building the
  * sizes and offsets of a start call, so that hot paths allocate nothing. The
  * contents mean nothing once the call has returned. */
 size_t *comm_sizes(struct comm *comm, int which);
 
-/* Point to point, bytes. tag in [0, 32767]. Zero bytes are allowed. */
+/* Point to point, bytes, to and from other ranks. tag in [0, 32767]. Zero bytes
+ * are allowed. */
 enum err comm_start_send(struct comm *comm, const void *data, size_t bytes,
                          int to, int tag, struct comm_request **out);
 enum err comm_start_recv(struct comm *comm, void *data, size_t bytes, int from,
@@ -117,6 +117,9 @@ bool comm_test(struct comm_request *request);
 enum err comm_broadcast(struct comm *comm, void *data, size_t bytes, int root);
 enum err comm_all_gather(struct comm *comm, void *data, const size_t *bytes,
                          const size_t *offsets);
+/* Every rank gets the rows of all: `rows` is an array [size] of that many bytes
+ * each, of which the own one is there. */
+enum err comm_gather_rows(struct comm *comm, void *rows, size_t bytes);
 enum err comm_all_reduce_i64(struct comm *comm, int64_t *values, size_t count,
                              enum comm_op op);
 enum err comm_barrier(struct comm *comm);

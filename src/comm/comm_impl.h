@@ -64,8 +64,8 @@ struct comm_request {
     int64_t *fold_scratch; /* [size][COMM_FOLD_COUNT]; collectives only */
 };
 
+/* Of one rank alone all members are 0: nothing is ever started. */
 struct comm_transport {
-    const char *kind;
     size_t handle_bytes; /* zeroed until the first start */
     /* Start the next fragment of transfer `index`. */
     enum err (*start)(struct comm_request *request, int index);
@@ -104,6 +104,13 @@ struct comm {
     char *handles;
     int64_t *fold_scratch;
 };
+
+/* The rank `i` places after this one, or before it: each begins with another
+ * peer, so that they do not all press on the same one. -size < i < size. */
+static inline int comm_peer(const struct comm *comm, int i)
+{
+    return (comm->rank + i + comm->size) % comm->size;
+}
 
 /* Open a transport: fill transport, state, rank, size, local_*, hosts of a
  * zeroed comm. On failure what was filled is released by comm_destroy(). */

@@ -22,7 +22,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 
@@ -47,7 +46,6 @@ static pthread_mutex_t mpi_mutex = PTHREAD_MUTEX_INITIALIZER;
         }                                                                      \
     } while (0)
 
-#define POLL_S 100e-6
 #define ABORT_PATIENCE_S 1
 
 struct mpi_state {
@@ -172,13 +170,11 @@ static enum err state_create(struct comm *comm, struct mpi_state **out)
 static enum err wait_duplicate(const struct comm *comm, MPI_Request *handle)
 {
     enum err rc = ERR_OK;
-    double end = clock_now() + comm->timeout_s;
+    struct comm_patience patience = { .timeout_s = comm->timeout_s };
     int done = 0;
-    MPI_TRY(MPI_Test(handle, &done, MPI_STATUS_IGNORE));
-    while (!done && clock_now() < end) {
-        clock_sleep(POLL_S);
+    do
         MPI_TRY(MPI_Test(handle, &done, MPI_STATUS_IGNORE));
-    }
+    while (!done && comm_patience_left(&patience));
     if (!done)
         rc = err_set(ERR_COMM,
                      "duplicate: a rank vanished within %.3g s; look for a "
@@ -246,7 +242,6 @@ static void mpi_abort(struct comm *comm, int exit_code)
 }
 
 static const struct comm_transport mpi_transport = {
-    .kind = "mpi",
     .handle_bytes = sizeof(MPI_Request),
     .start = mpi_start,
     .poll = mpi_poll,

@@ -9,7 +9,6 @@
 #include "src/comm/comm.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/base/new.h"
 #include "src/base/timeline.h"
@@ -21,7 +20,7 @@
 static int lowest_there(const struct comm *comm, int rank)
 {
     int lowest = 0;
-    while (strcmp(comm_host(comm, lowest), comm_host(comm, rank)) != 0)
+    while (!comm_same_host(comm, lowest, rank))
         lowest++;
     return lowest;
 }
@@ -73,7 +72,6 @@ enum err comm_offset(struct comm *comm, int64_t *offset_ns, int64_t *error_ns)
 {
     enum err rc = ERR_OK;
     int rank = comm_rank(comm), size = comm_size(comm);
-    size_t *bytes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
     int64_t(*found)[2] = NULL;
     *offset_ns = *error_ns = 0;
     TRY_OUT(comm_agree(comm, new_zeroed(&found, (size_t)size)));
@@ -83,11 +81,7 @@ enum err comm_offset(struct comm *comm, int64_t *offset_ns, int64_t *error_ns)
     int lowest = lowest_there(comm, rank);
     if (rank > 0 && lowest == rank)
         TRY_OUT(ask(comm, found[rank]));
-    for (int r = 0; r < size; r++) {
-        bytes[r] = sizeof *found;
-        offsets[r] = (size_t)r * sizeof *found;
-    }
-    TRY_OUT(comm_all_gather(comm, found, bytes, offsets));
+    TRY_OUT(comm_gather_rows(comm, found, sizeof *found));
     *offset_ns = found[lowest][0];
     *error_ns = found[lowest][1];
 out:

@@ -32,7 +32,7 @@ enum err comm_request_pool_create(struct comm *comm)
     size_t handle_bytes = comm->transport->handle_bytes;
     TRY(new_zeroed(&comm->requests, REQUESTS));
     TRY(new_zeroed(&comm->transfers, transfers));
-    TRY(new_zeroed(&comm->handles, transfers * handle_bytes));
+    TRY(new_zeroed(&comm->handles, transfers * handle_bytes + 1));
     TRY(new_zeroed(&comm->fold_scratch, COMM_COLLECTIVE_REQUESTS * fold));
     TRY(new_zeroed(&comm->sizes, COMM_SIZES * size));
     size_t next = 0;
@@ -135,6 +135,7 @@ enum err comm_request_add(struct comm_request *request, bool receive,
 {
     assert(request->transfer_count < request->transfer_max);
     assert(peer >= 0 && peer < request->comm->size);
+    assert(peer != request->comm->rank);
     assert(tag >= 0 && tag <= COMM_TAG_MAX);
     int index = request->transfer_count++;
     request->transfers[index] = (struct comm_transfer){
@@ -201,13 +202,13 @@ static enum err fold_round_start(struct comm_request *request)
     assert(request->pending == 0 && fold->done < fold->count);
     request->transfer_count = 0;
     for (int i = 1; i < comm->size; i++) {
-        int from = (comm->rank - i + comm->size) % comm->size;
+        int from = comm_peer(comm, -i);
         TRY(comm_request_add(request, true,
                              request->fold_scratch + from * COMM_FOLD_COUNT,
                              bytes, from, request->tag));
     }
     for (int i = 1; i < comm->size; i++) {
-        int to = (comm->rank + i) % comm->size;
+        int to = comm_peer(comm, i);
         TRY(comm_request_add(request, false, fold->values + fold->done, bytes,
                              to, request->tag));
     }

@@ -146,11 +146,9 @@ static enum err choose(struct comm_tensors *tensors, enum comm_exchange way)
     }
     TRY(comm_agree(tensors->comm, make_room(tensors)));
     if (automatic)
-        TRY(open_best(tensors, way == EXCHANGE_ANY));
-    else
-        TRY(open_way(tensors, way == EXCHANGE_NCCL ? &comm_tensors_nccl
-                                                   : &comm_tensors_staged));
-    return ERR_OK;
+        return open_best(tensors, way == EXCHANGE_ANY);
+    return open_way(tensors, way == EXCHANGE_NCCL ? &comm_tensors_nccl
+                                                  : &comm_tensors_staged);
 }
 
 enum err comm_tensors_create(struct comm *comm,
@@ -169,15 +167,14 @@ enum err comm_tensors_create_lent(struct comm *comm,
     enum err rc = ERR_OK;
     struct comm_tensors *tensors = NULL;
     *out = NULL;
-    rc = new_zeroed(&tensors, 1);
-    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, new_zeroed(&tensors, 1)));
     tensors->memory = memory;
     tensors->stream = stream;
     tensors->library = library;
     for (int i = 0; i < COMM_TENSORS_REQUESTS; i++)
         tensors->requests[i].tensors = tensors;
     TRY_OUT(comm_agree(comm, comm_duplicate(comm, &tensors->comm)));
-    comm_set_timeline(tensors->comm, comm_timeline(comm), TIMELINE_EXCHANGE);
+    comm_set_timeline(tensors->comm, comm->timeline, TIMELINE_EXCHANGE);
     TRY_OUT(comm_agree(comm, choose(tensors, way)));
     *out = tensors;
     tensors = NULL;
@@ -328,7 +325,8 @@ enum err comm_tensors_start_all_gather(struct comm_tensors *tensors, void *data,
 {
     enum err rc = ERR_OK;
     struct comm_tensors_request *request;
-    int size = tensors->comm->size, me = tensors->comm->rank;
+    const struct comm *comm = tensors->comm;
+    int me = comm->rank;
     char *base = data;
     TRY_OUT(take(tensors, "all-gather", true, &request));
     if (is_direct(tensors)) {
@@ -336,12 +334,12 @@ enum err comm_tensors_start_all_gather(struct comm_tensors *tensors, void *data,
                                       &request->parts[0]));
         goto out;
     }
-    for (int i = 1; i < size; i++) {
-        int from = (me - i + size) % size;
+    for (int i = 1; i < comm->size; i++) {
+        int from = comm_peer(comm, -i);
         add(request, true, base + offsets[from], bytes[from], from);
     }
-    for (int i = 1; i < size; i++)
-        add(request, false, base + offsets[me], bytes[me], (me + i) % size);
+    for (int i = 1; i < comm->size; i++)
+        add(request, false, base + offsets[me], bytes[me], comm_peer(comm, i));
 out:
     return started(rc, request, out);
 }
@@ -353,7 +351,8 @@ enum err comm_tensors_start_all_to_all(
 {
     enum err rc = ERR_OK;
     struct comm_tensors_request *request;
-    int size = tensors->comm->size, me = tensors->comm->rank;
+    const struct comm *comm = tensors->comm;
+    int me = comm->rank;
     const char *source = send;
     char *target = recv;
     assert(send_bytes[me] == recv_bytes[me]);
@@ -364,12 +363,12 @@ enum err comm_tensors_start_all_to_all(
                                       recv_offsets, &request->parts[0]));
         goto out;
     }
-    for (int i = 1; i < size; i++) {
-        int from = (me - i + size) % size;
+    for (int i = 1; i < comm->size; i++) {
+        int from = comm_peer(comm, -i);
         add(request, true, target + recv_offsets[from], recv_bytes[from], from);
     }
-    for (int i = 1; i < size; i++) {
-        int to = (me + i) % size;
+    for (int i = 1; i < comm->size; i++) {
+        int to = comm_peer(comm, i);
         add(request, false, source + send_offsets[to], send_bytes[to], to);
     }
     if (send_bytes[me] > 0)

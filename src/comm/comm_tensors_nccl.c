@@ -183,17 +183,12 @@ static enum err check_devices(struct comm *comm,
                               const char device[DEVICE_BYTES])
 {
     enum err rc = ERR_OK;
-    size_t *bytes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
     char(*devices)[DEVICE_BYTES] = NULL;
     TRY_OUT(comm_agree(comm, new_zeroed(&devices, (size_t)comm->size)));
-    for (int r = 0; r < comm->size; r++) {
-        bytes[r] = sizeof *devices;
-        offsets[r] = (size_t)r * sizeof *devices;
-    }
     memcpy(devices[comm->rank], device, sizeof *devices);
-    TRY_OUT(comm_all_gather(comm, devices, bytes, offsets));
+    TRY_OUT(comm_gather_rows(comm, devices, sizeof *devices));
     for (int r = 0; r < comm->rank && rc == ERR_OK; r++)
-        if (strcmp(comm->hosts[r], comm->hosts[comm->rank]) == 0 &&
+        if (comm_same_host(comm, r, comm->rank) &&
             strcmp(devices[r], device) == 0)
             rc = err_set(ERR_UNSUPPORTED,
                          "GPU %s is shared with rank %d, which NCCL refuses: "
@@ -217,8 +212,8 @@ static enum err greet(struct comm_tensors *tensors)
     TRY(memory->tensors_create(2 * size, &nccl->greeting));
     int result = library->group_start();
     for (int i = 1; i < comm->size; i++) {
-        int from = (comm->rank - i + comm->size) % comm->size;
-        int to = (comm->rank + i) % comm->size;
+        int from = comm_peer(comm, -i);
+        int to = comm_peer(comm, i);
         (void)library->recv(nccl->greeting.base + from, 1, COMM_NCCL_BYTE, from,
                             nccl->comm, nccl->stream);
         (void)library->send(nccl->greeting.base + size + to, 1, COMM_NCCL_BYTE,

@@ -57,16 +57,11 @@ struct comm_window {
     struct card *cards; /* [size] until created */
 };
 
-static bool same_host(const struct comm *comm, int a, int b)
-{
-    return strcmp(comm->hosts[a], comm->hosts[b]) == 0;
-}
-
 /* The lowest rank with the host name of `rank`. */
 static int host_first(const struct comm *comm, int rank)
 {
     int first = 0;
-    while (!same_host(comm, first, rank))
+    while (!comm_same_host(comm, first, rank))
         first++;
     return first;
 }
@@ -75,7 +70,7 @@ static int host_first(const struct comm *comm, int rank)
 static bool wants(const struct comm_window *window, int rank)
 {
     const struct comm *comm = window->comm;
-    if (rank == comm->rank || !same_host(comm, rank, comm->rank))
+    if (rank == comm->rank || !comm_same_host(comm, rank, comm->rank))
         return false;
     return window->kind == COMM_WINDOW_EACH || rank == host_first(comm, rank);
 }
@@ -86,7 +81,7 @@ static bool wanted(const struct comm_window *window)
     const struct comm *comm = window->comm;
     int others = 0;
     for (int r = 0; r < comm->size; r++)
-        others += r != comm->rank && same_host(comm, r, comm->rank);
+        others += r != comm->rank && comm_same_host(comm, r, comm->rank);
     return others > 0 && (window->kind == COMM_WINDOW_EACH ||
                           host_first(comm, comm->rank) == comm->rank);
 }
@@ -181,18 +176,6 @@ static void unmap_parts(struct comm_window *window)
     }
 }
 
-/* An entry of `item_bytes` from every rank. */
-static enum err gather_items(struct comm *comm, void *items, size_t item_bytes)
-{
-    size_t *bytes = comm_sizes(comm, 0);
-    size_t *offsets = comm_sizes(comm, 1);
-    for (int r = 0; r < comm->size; r++) {
-        bytes[r] = item_bytes;
-        offsets[r] = (size_t)r * item_bytes;
-    }
-    return comm_all_gather(comm, items, bytes, offsets);
-}
-
 /* A node shares when all of its ranks could do their part. */
 static void find_nodes(struct comm_window *window)
 {
@@ -200,8 +183,8 @@ static void find_nodes(struct comm_window *window)
     for (int r = 0; r < comm->size; r++) {
         bool all = true;
         for (int other = 0; other < comm->size; other++)
-            all = all &&
-                  (window->cards[other].able || !same_host(comm, r, other));
+            all = all && (window->cards[other].able ||
+                          !comm_same_host(comm, r, other));
         window->nodes[r] = all ? host_first(comm, r) : r;
     }
 }
@@ -215,7 +198,7 @@ static enum err share(struct comm_window *window, size_t bytes)
     struct comm *comm = window->comm;
     struct card *own = &window->cards[comm->rank];
     enum err able = wanted(window) ? make_card(bytes, own) : ERR_OK;
-    TRY(gather_items(comm, window->cards, sizeof *own));
+    TRY(comm_gather_rows(comm, window->cards, sizeof *own));
     for (int r = 0; r < comm->size && able == ERR_OK; r++) {
         const struct card *card = &window->cards[r];
         if (!wants(window, r))
@@ -231,7 +214,7 @@ static enum err share(struct comm_window *window, size_t bytes)
     if (able != ERR_OK && comm->rank == 0 && !comm->window_refused)
         log_info("ranks of a node use messages, not memory: %s", err_text());
     comm->window_refused |= able != ERR_OK;
-    TRY(gather_items(comm, window->cards, sizeof *own));
+    TRY(comm_gather_rows(comm, window->cards, sizeof *own));
     find_nodes(window);
     return ERR_OK;
 }
@@ -317,7 +300,7 @@ enum err comm_window_start_meet(struct comm_window *window,
     TRY_OUT(comm_request_take(comm, true, "barrier of a node", &request));
     for (int send = 0; send < 2; send++)
         for (int i = 1; i < comm->size; i++) {
-            int r = (me + i) % comm->size;
+            int r = comm_peer(comm, i);
             if (window->nodes[r] == window->nodes[me])
                 TRY_OUT(comm_request_add(request, send == 0, NULL, 0, r,
                                          request->tag));

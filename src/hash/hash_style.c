@@ -133,61 +133,50 @@ static enum err load_settings(const struct style *style, char *const *overrides,
     return start_settings_load(NULL, all, count, out);
 }
 
-/* The whole tensor, of which every rank has an interval. */
+/* The whole tensor, of which every rank has an interval; `ends` is room for those
+ * of all ranks. */
 static enum err gather_item(struct comm *comm, const struct ckpt_item *item,
-                            size_t *bytes, size_t *offsets, char *whole)
+                            int64_t (*ends)[2], char *whole)
 {
-    enum err rc = ERR_OK;
-    int ranks = comm_size(comm);
-    int64_t mine[2] = { item->part.begin, item->part.end };
-    int64_t *all = NULL;
-    rc = new_zeroed(&all, 2 * (size_t)ranks);
-    TRY_OUT(comm_agree(comm, rc));
-    for (int r = 0; r < ranks; r++) {
-        bytes[r] = sizeof mine;
-        offsets[r] = (size_t)r * sizeof mine;
+    int rank = comm_rank(comm);
+    ends[rank][0] = item->part.begin;
+    ends[rank][1] = item->part.end;
+    TRY(comm_gather_rows(comm, ends, sizeof *ends));
+    size_t *bytes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
+    for (int r = 0; r < comm_size(comm); r++) {
+        bytes[r] = (size_t)(ends[r][1] - ends[r][0]) * sizeof(float);
+        offsets[r] = (size_t)ends[r][0] * sizeof(float);
     }
-    memcpy(all + 2 * comm_rank(comm), mine, sizeof mine);
-    TRY_OUT(comm_all_gather(comm, all, bytes, offsets));
-    for (int r = 0; r < ranks; r++) {
-        bytes[r] = (size_t)(all[2 * r + 1] - all[2 * r]) * sizeof(float);
-        offsets[r] = (size_t)all[2 * r] * sizeof(float);
-    }
-    if (mine[1] > mine[0])
-        memcpy(whole + (size_t)mine[0] * sizeof(float), item->data,
-               bytes[comm_rank(comm)]);
-    TRY_OUT(comm_all_gather(comm, whole, bytes, offsets));
-out:
-    free(all);
-    return rc;
+    if (bytes[rank] > 0)
+        memcpy(whole + offsets[rank], item->data, bytes[rank]);
+    return comm_all_gather(comm, whole, bytes, offsets);
 }
 
-/* Weights and moments. */
-/* In the order of the items, which is the same on every rank. */
+/* Weights and moments, in the order of the items, which is the same on every
+ * rank. */
 static enum err digest_items(const struct run *run, XXH64_state_t *state)
 {
     enum err rc = ERR_OK;
     int count = 0;
     const struct ckpt_item *items = replica_items(run->engine.replica, &count);
-    size_t ranks = (size_t)run->ranks;
-    size_t *bytes = calloc(ranks, sizeof *bytes);
-    size_t *offsets = calloc(ranks, sizeof *offsets);
-    char *whole = malloc((size_t)run->engine.params->numel * sizeof(float));
-    if (bytes == NULL || offsets == NULL || whole == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
+    size_t bytes = (size_t)run->engine.params->numel * sizeof(float);
+    int64_t(*ends)[2] = NULL;
+    char *whole = NULL;
+    rc = new_zeroed(&ends, (size_t)run->ranks);
+    if (rc == ERR_OK)
+        rc = new_room(&whole, bytes);
     TRY_OUT(comm_agree(run->comm, rc));
     for (int i = 0; i < count; i++) {
         size_t elements = 1;
         for (int d = 0; d < items[i].dims; d++)
             elements *= (size_t)items[i].shape[d];
-        TRY_OUT(gather_item(run->comm, &items[i], bytes, offsets, whole));
+        TRY_OUT(gather_item(run->comm, &items[i], ends, whole));
         XXH64_update(state, items[i].name, strlen(items[i].name));
         XXH64_update(state, whole, elements * sizeof(float));
     }
 out:
-    free(bytes);
-    free(offsets);
     free(whole);
+    free(ends);
     return rc;
 }
 

@@ -337,7 +337,7 @@ static enum err on_system_handle(void *self, enum event event,
     }
     assert(on->parts != NULL && step->rank < step->ranks);
     system_reader_read(&on->reader, &on->parts[step->rank]);
-    TRY(run_gather(on->run->comm, on->parts, sizeof on->parts[0]));
+    TRY(comm_gather_rows(on->run->comm, on->parts, sizeof on->parts[0]));
     if (step->rank != 0)
         return ERR_OK;
     system_parts_tell(on->parts, step->ranks, on->hosts, step->scalars);

@@ -152,7 +152,7 @@ enum err trainer_record_exchange(struct run *run)
     struct asks asks = events->asks;
     memcpy(mine->asks, asks.of, sizeof mine->asks);
     events->asks = (struct asks){ .of = { 0 } };
-    TRY(run_gather(run->comm, run->now.of_rank, sizeof *mine));
+    TRY(comm_gather_rows(run->comm, run->now.of_rank, sizeof *mine));
     bool alike = answer(record);
     for (int r = 0; r < run->ranks; r++)
         failed = failed || run->now.of_rank[r].failed != ERR_OK;

@@ -37,16 +37,6 @@ int64_t run_tokens(const struct run *run)
     return all - run->position.tokens_left_out;
 }
 
-enum err run_gather(struct comm *comm, void *rows, size_t bytes)
-{
-    size_t *sizes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
-    for (int r = 0; r < comm_size(comm); r++) {
-        sizes[r] = bytes;
-        offsets[r] = (size_t)r * bytes;
-    }
-    return comm_all_gather(comm, rows, sizes, offsets);
-}
-
 enum err run_put(json_t *state, const char *key, json_t *value)
 {
     return json_object_set_new(state, key, value) == 0

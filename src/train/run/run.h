@@ -58,10 +58,6 @@ int64_t run_tokens(const struct run *run);
  * steps. Nothing happens where no algorithm has others. Collective. */
 enum err run_swap(const struct run *run);
 
-/* Every rank's row of `bytes` bytes to all, in the order of ranks: the own one
- * stands in its place already. Collective. */
-enum err run_gather(struct comm *comm, void *rows, size_t bytes);
-
 /* A new reference to `value` becomes the state's; NULL: there was no memory. */
 enum err run_put(json_t *state, const char *key, json_t *value);
 

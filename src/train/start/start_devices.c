@@ -27,18 +27,13 @@ struct ranks {
     bool allowed;
 };
 
-static bool same_host(const struct ranks *all, int a, int b)
-{
-    return strcmp(comm_host(all->comm, a), comm_host(all->comm, b)) == 0;
-}
-
 /* The first rank that has the device of rank r. */
 static int first_with(const struct ranks *all, int r)
 {
     int other = 0;
     if (all->facts[r].device[0] == '\0')
         return r;
-    while (!same_host(all, other, r) ||
+    while (!comm_same_host(all->comm, other, r) ||
            strcmp(all->facts[other].device, all->facts[r].device) != 0)
         other++;
     assert(other <= r); /* it has its own */
@@ -49,7 +44,7 @@ static int ranks_beside(const struct ranks *all, int r)
 {
     int count = 0;
     for (int other = 0; other < comm_size(all->comm); other++)
-        count += same_host(all, other, r);
+        count += comm_same_host(all->comm, other, r);
     assert(count > 0);
     return count;
 }
@@ -57,7 +52,7 @@ static int ranks_beside(const struct ranks *all, int r)
 static bool is_first_of_host(const struct ranks *all, int r)
 {
     int other = 0;
-    while (!same_host(all, other, r))
+    while (!comm_same_host(all->comm, other, r))
         other++;
     return other == r;
 }
@@ -110,7 +105,7 @@ static void note_isolated(const struct ranks *all, int host)
     int ranks = ranks_beside(all, host);
     bool alone = ranks > 1;
     for (int r = host; r < comm_size(all->comm); r++)
-        if (same_host(all, r, host))
+        if (comm_same_host(all->comm, r, host))
             alone =
                 alone && all->facts[r].visible == 1 && first_with(all, r) == r;
     if (alone && comm_rank(all->comm) == 0)
@@ -154,7 +149,7 @@ enum err start_devices(struct comm *comm, const struct kernel_memory *memory,
     rc = new_zeroed(&all.facts, (size_t)ranks);
     TRY_OUT(comm_agree(comm, rc));
     TRY_OUT(comm_agree(comm, ask(memory, &all.facts[comm_rank(comm)])));
-    TRY_OUT(run_gather(comm, all.facts, sizeof *all.facts));
+    TRY_OUT(comm_gather_rows(comm, all.facts, sizeof *all.facts));
     TRY_OUT(check(&all));
     for (int r = 0; r < ranks; r++)
         devices += first_with(&all, r) == r;

@@ -79,7 +79,7 @@ static struct share find_share(const struct run *run,
     int neighbours = 0;
     for (int r = 0; r < run->ranks; r++) {
         bool same = memcmp(&all[r], own, sizeof *own) == 0;
-        bool near = strcmp(comm_host(comm, r), comm_host(comm, run->rank)) == 0;
+        bool near = comm_same_host(comm, r, run->rank);
         everywhere.first += same && r < run->rank;
         everywhere.ranks += same;
         here.first += same && near && r < run->rank;
@@ -102,7 +102,7 @@ static enum err agree_on_share(const struct run *run,
     if (rc == ERR_OK)
         rc = identify(data, &all[run->rank]);
     TRY_OUT(comm_agree(run->comm, rc));
-    TRY_OUT(run_gather(run->comm, all, sizeof *all));
+    TRY_OUT(comm_gather_rows(run->comm, all, sizeof *all));
     *out = find_share(run, all);
 out:
     free(all);

@@ -94,7 +94,7 @@ enum err start_same(struct run *run)
     else
         rc = collect(run, facts_at(all, width, run->rank));
     TRY_OUT(comm_agree(run->comm, rc));
-    TRY_OUT(run_gather(run->comm, all, width));
+    TRY_OUT(comm_gather_rows(run->comm, all, width));
     for (int r = 1; r < run->ranks && rc == ERR_OK; r++)
         rc = compare(run, r, facts_at(all, width, 0), facts_at(all, width, r));
 out:

@@ -54,7 +54,7 @@ enum err start_threads(struct comm *comm, int requested, int *threads)
             sizeof places[rank].host - 1);
     /* a failure leaves an empty mask: then ranks of one host share */
     (void)sched_getaffinity(0, sizeof places[rank].mask, &places[rank].mask);
-    TRY_OUT(run_gather(comm, places, sizeof *places));
+    TRY_OUT(comm_gather_rows(comm, places, sizeof *places));
     for (int r = 0; r < ranks; r++)
         sharing += memcmp(&places[r], &places[rank], sizeof *places) == 0;
     assert(sharing > 0); /* itself at least */

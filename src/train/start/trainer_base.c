@@ -118,7 +118,7 @@ static enum err join_sums(struct comm *comm, struct weights_sums *sums)
         size_t bytes = count * sizeof *parts;
         memcpy(parts + rank * count, sums->list + at, bytes);
         memset(sums->list + at, 0, bytes);
-        TRY_OUT(run_gather(comm, parts, bytes));
+        TRY_OUT(comm_gather_rows(comm, parts, bytes));
         for (size_t i = 0; i < ranks * count; i++)
             sums->list[at + (int64_t)(i % count)] ^= parts[i];
     }
