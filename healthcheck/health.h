@@ -26,6 +26,7 @@
 #include <stdio.h>
 
 #include "src/base/err.h"
+#include "src/base/settings/settings.h"
 
 #define HEALTH_CHECKS_MAX 32
 #define HEALTH_REASON_MAX 150 /* characters; longer ones are cut */
@@ -42,27 +43,73 @@ enum health_phase {
 /* The order is the one of the exit codes, not of gravity. */
 enum health_state { HEALTH_OK, HEALTH_WARN, HEALTH_BAD, HEALTH_UNKNOWN };
 
-/* Thresholds; health_limits_load() fills them. A floor of 0 is no floor. */
+/* Thresholds, as LIMIT(group, key, type, default, help): "group.key" of
+ * health.cfg, and group_key of the struct, which health_limits_load() fills. A
+ * floor of 0 is no floor. */
+#define HEALTH_LIMITS(LIMIT)                                                   \
+    LIMIT(shm, free_min_mib, FLOAT(0, 1e9), "32",                              \
+          "free space that /dev/shm must have, MiB")                           \
+    LIMIT(shm, inodes_min, FLOAT(0, 1e12), "64",                               \
+          "free inodes that /dev/shm must have")                               \
+    LIMIT(tmp, free_min_mib, FLOAT(0, 1e9), "64",                              \
+          "free space that /tmp must have, MiB")                               \
+    LIMIT(tmp, inodes_min, FLOAT(0, 1e12), "64",                               \
+          "free inodes that /tmp must have")                                   \
+    LIMIT(memory, available_min_mib, FLOAT(0, 1e9), "0",                       \
+          "memory that must be available, MiB; 0: only reported")              \
+    LIMIT(load, max, FLOAT(0, 1e9), "0",                                       \
+          "load of one minute that is worth a warning; 0: only reported")      \
+    LIMIT(blocked, max, FLOAT(0, 1e9), "0",                                    \
+          "processes in state D that are no reason to warn; 0: only reported") \
+    LIMIT(zombies, max, FLOAT(0, 1e9), "0",                                    \
+          "zombies that are no reason to warn; 0: only reported")              \
+    LIMIT(gemm, min_gflops, FLOAT(0, 1e9), "0",                                \
+          "fp32 GEMM of all processors, GFLOP/s; 0: only reported")            \
+    LIMIT(gemm, peak_ratio_min, FLOAT(0, 1), "0.5",                            \
+          "the same over what multiply-adds alone reach; less is worth a "     \
+          "warning; 0: only reported")                                         \
+    LIMIT(triad, min_gbps, FLOAT(0, 1e9), "0",                                 \
+          "memory bandwidth of all processors, GB/s; 0: only reported")        \
+    LIMIT(pair, min_gbps, FLOAT(0, 1e9), "0",                                  \
+          "bus bandwidth between two ranks, GB/s; 0: only reported")           \
+    LIMIT(pair, ratio_min, FLOAT(0, 1), "0.8",                                 \
+          "pairs slower than this fraction of the median are tested again")    \
+    LIMIT(gpu, count, FLOAT(0, 64), "0",                                       \
+          "GPUs that the node must have; 0: as Slurm's Gres or the PCI bus "   \
+          "says")                                                              \
+    LIMIT(gpu, nvlinks, FLOAT(0, 36), "0",                                     \
+          "active NVLinks of each GPU; 0: as many as any other one has")       \
+    LIMIT(gpu, used_max_mib, FLOAT(0, 1e9), "2048",                            \
+          "memory of a GPU that may be in use between jobs, MiB")              \
+    LIMIT(gpu, xid_hours, FLOAT(0, 1e6), "24",                                 \
+          "age of the oldest Xid in the kernel's log that counts, h")          \
+    LIMIT(gpu, xid_fatal, STRING,                                              \
+          "46,48,62,64,74,79,95,119,120,140,154,167,171",                      \
+          "Xids that are bad at once")                                         \
+    LIMIT(gpu, xid_suspect, STRING,                                            \
+          "54,56,57,58,61,63,65,68,69,73,80,81,92,94,110,121,122,123,124,125," \
+          "143,145,149",                                                       \
+          "Xids that are bad when a GPU has two")                              \
+    LIMIT(gpu, ratio_min, FLOAT(0, 1), "0.92",                                 \
+          "GPUs slower than this fraction of the others' median are tested "   \
+          "again; 0: only reported")                                           \
+    LIMIT(gpu, gemm_min_tflops, FLOAT(0, 1e9), "0",                            \
+          "bf16 GEMM of each GPU, TFLOP/s; 0: only reported")                  \
+    LIMIT(gpu, hbm_min_gbps, FLOAT(0, 1e9), "0",                               \
+          "copies in each GPU's memory, GB/s; 0: only reported")               \
+    LIMIT(gpu, pcie_min_gbps, FLOAT(0, 1e9), "0",                              \
+          "copies from and to host memory, GB/s; 0: only reported")            \
+    LIMIT(gpu, peer_min_gbps, FLOAT(0, 1e9), "0",                              \
+          "copies between two GPUs, GB/s; 0: only reported")                   \
+    LIMIT(                                                                     \
+        gpu, allreduce_min_gbps, FLOAT(0, 1e9), "0",                           \
+        "bus bandwidth of an all-reduce in the node, GB/s; 0: only reported")
+
+#define HEALTH_LIMIT_FIELD(group, key, type, ...)                              \
+    SETTINGS_CTYPE_##type group##_##key;
 struct health_limits {
-    double shm_free_min_mib, shm_inodes_min;
-    double tmp_free_min_mib, tmp_inodes_min;
-    double memory_available_min_mib;
-    double load_max, blocked_max, zombies_max; /* 0: only reported */
-    double gemm_min_gflops;
-    double gemm_peak_ratio_min; /* less is worth a warning */
-    double triad_min_gbps;
-    double pair_min_gbps;
-    double pair_ratio_min; /* of the median: slower pairs are looked at again */
-    double gpu_count;      /* GPUs of the node; 0: as many as on the PCI bus */
-    double gpu_nvlinks; /* active ones per GPU; 0: as many as any other has */
-    double gpu_used_max_mib;
-    double gpu_xid_hours;
-    char gpu_xid_fatal[1024], gpu_xid_suspect[1024]; /* numbers */
-    double gpu_ratio_min; /* of the other GPUs' median */
-    double gpu_gemm_min_tflops;
-    double gpu_hbm_min_gbps, gpu_pcie_min_gbps, gpu_peer_min_gbps;
-    double gpu_allreduce_min_gbps;
-    char disable[1024]; /* ids of checks, separated by commas */
+    HEALTH_LIMITS(HEALTH_LIMIT_FIELD)
+    settings_text_field disable; /* ids of checks, separated by commas */
 };
 
 /* Where a check runs. */
@@ -109,6 +156,7 @@ struct health_check { /* a row of health_checks.h */
     unsigned phases; /* mask of enum health_phase */
     double timeout_s;
     enum err (*run)(const struct health_env *env, struct health_result *out);
+    const char *about; /* what it looks at, for --help */
 };
 
 struct health_verdict {

@@ -155,15 +155,13 @@ static double cpu_peak(const struct cpu_gemm *test)
 /* Elements of `good` that are off by more than the op table allows. */
 static int64_t cpu_against_fp64(const struct cpu_gemm *test)
 {
-    double *row = malloc(CPU_SIDE * sizeof *row);
+    double row[CPU_SIDE];
     int64_t wrong = 0;
     /* The largest element is of order 4 sqrt(k); tolerance 2e-6 sqrt(k) of it
      */
     double tolerance = 2e-6 * CPU_SIDE * 6;
-    if (row == NULL)
-        return -1;
     for (int i = 0; i < CPU_SIDE; i++) {
-        memset(row, 0, CPU_SIDE * sizeof *row);
+        memset(row, 0, sizeof row);
         for (int k = 0; k < CPU_SIDE; k++) {
             double left = (double)test->a[i * CPU_SIDE + k];
             const float *right = test->b + (size_t)k * CPU_SIDE;
@@ -175,7 +173,6 @@ static int64_t cpu_against_fp64(const struct cpu_gemm *test)
             wrong += !(error <= tolerance); /* NaN is wrong, too */
         }
     }
-    free(row);
     return wrong;
 }
 
@@ -271,15 +268,14 @@ static enum err cpu_all(const struct cpu_gemm *test, struct cpu_tally *total)
 
 static void cpu_wrong(struct health_result *out, int64_t wrong, int cpu)
 {
-    out->state = HEALTH_BAD;
-    snprintf(out->code, sizeof out->code, "GEMM_WRONG");
     if (cpu >= 0)
-        snprintf(out->text, sizeof out->text,
-                 "%lld elements differ, first on processor %d",
-                 (long long)wrong, cpu);
+        health_say(out, HEALTH_BAD, "GEMM_WRONG",
+                   "%lld elements differ, first on processor %d",
+                   (long long)wrong, cpu);
     else
-        snprintf(out->text, sizeof out->text,
-                 "%lld elements are off the fp64 reference", (long long)wrong);
+        health_say(out, HEALTH_BAD, "GEMM_WRONG",
+                   "%lld elements are off the fp64 reference",
+                   (long long)wrong);
 }
 
 static enum err cpu_judge(const struct health_env *env,
@@ -288,15 +284,11 @@ static enum err cpu_judge(const struct health_env *env,
 {
     struct cpu_tally tally;
     int64_t wrong = cpu_against_fp64(test);
-    if (wrong < 0)
-        return err_set(ERR_MEMORY, "no memory for a row");
     if (wrong > 0) {
         cpu_wrong(out, wrong, -1);
         return ERR_OK;
     }
-    enum err rc = cpu_all(test, &tally);
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_all(test, &tally));
     out->value =
         CPU_FLOP * (double)tally.products / fmax(tally.span_s, 1e-9) / 1e9;
     out->limit = env->limits.gemm_min_gflops;
@@ -310,12 +302,10 @@ static enum err cpu_judge(const struct health_env *env,
         out->retest = true;
         snprintf(out->code, sizeof out->code, "GEMM_SLOW");
     } else if (peak > 0 && out->peak_ratio < env->limits.gemm_peak_ratio_min) {
-        out->state = HEALTH_WARN;
         out->retest = true;
-        snprintf(out->code, sizeof out->code, "GEMM_BELOW_PEAK");
-        snprintf(out->text, sizeof out->text,
-                 "products reach %.2f of the processors' %.4g GFLOP/s",
-                 out->peak_ratio, peak / 1e9);
+        health_say(out, HEALTH_WARN, "GEMM_BELOW_PEAK",
+                   "products reach %.2f of the processors' %.4g GFLOP/s",
+                   out->peak_ratio, peak / 1e9);
     }
     return ERR_OK;
 }

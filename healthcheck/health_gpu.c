@@ -96,15 +96,15 @@ int health_gpu_expected(const struct health_env *env)
     return GPU_BUILT ? pci_count(env->root) : 0;
 }
 
-void health_gpu_found(struct health_result *out, enum health_state state,
+bool health_gpu_found(struct health_result *out, enum health_state state,
                       const char *code, int gpu, const char *bus,
                       const char *format, ...)
 {
     char text[256];
     va_list arguments;
     assert(gpu < 0 || bus != NULL);
-    if (out->state == state || health_worse(out->state, state) == out->state)
-        return;
+    if (health_worse(out->state, state) == out->state)
+        return false;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
@@ -115,6 +115,7 @@ void health_gpu_found(struct health_result *out, enum health_state state,
                  text);
     else
         snprintf(out->text, sizeof out->text, "%.79s", text);
+    return true;
 }
 
 /* --- what each says --- */
@@ -214,13 +215,11 @@ static int expected_here(const struct health_env *env)
 static enum err gpu_open(struct health_nvml *library, struct health_result *out)
 {
     enum err rc = health_nvml_open(HEALTH_NVML_FILE, library);
-    if (rc == ERR_IO) {
-        health_gpu_found(out, HEALTH_BAD, "GPU_DRIVER", -1, "", "%s",
+    bool sick = rc == ERR_IO;
+    if (rc != ERR_OK)
+        health_gpu_found(out, sick ? HEALTH_BAD : HEALTH_UNKNOWN,
+                         sick ? "GPU_DRIVER" : "NVML_MISSING", -1, "", "%s",
                          err_text());
-    } else if (rc == ERR_UNSUPPORTED) {
-        health_gpu_found(out, HEALTH_UNKNOWN, "NVML_MISSING", -1, "", "%s",
-                         err_text());
-    }
     return rc;
 }
 
@@ -236,7 +235,8 @@ static int gpu_look(const struct health_nvml *library,
     for (int i = 0; i < count && i < GPU_MAX; i++) {
         bool hidden;
         assert(known <= i && known < GPU_MAX);
-        if (health_nvml_look(library, i, &states[known], &hidden) != ERR_OK) {
+        if (health_nvml_look(library, i, true, &states[known], &hidden) !=
+            ERR_OK) {
             health_gpu_found(out, HEALTH_BAD, "GPU_LOST", i, states[known].bus,
                              "%s", err_text());
             *seen += 1;

@@ -11,9 +11,9 @@
  * identity of PCI devices only, which ask no device. */
 int health_gpu_expected(const struct health_env *env);
 
-/* Makes a finding the result if it is graver than what is there. The text
- * begins with the GPU's number and PCI address, if it has one. */
-void health_gpu_found(struct health_result *out, enum health_state state,
+/* Makes a finding the result if it is graver than what is there, and says whether
+ * it is. The text begins with the GPU's number and PCI address, if it has one. */
+bool health_gpu_found(struct health_result *out, enum health_state state,
                       const char *code, int gpu, const char *bus,
                       const char *format, ...)
     __attribute__((format(printf, 6, 7)));

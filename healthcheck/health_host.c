@@ -20,10 +20,8 @@ static enum err host_read(const char *root, const char *path, char **text)
 {
     char full[FSIO_PATH_MAX];
     size_t bytes;
-    enum err rc = fsio_path(full, "%s%s", root, path);
-    return rc != ERR_OK
-               ? rc
-               : fsio_read_file(full, HOST_FILE_BYTES_MAX, text, &bytes);
+    TRY(fsio_path(full, "%s%s", root, path));
+    return fsio_read_file(full, HOST_FILE_BYTES_MAX, text, &bytes);
 }
 
 void health_host_boot_id(const char *root, char *text, size_t bytes)
@@ -121,12 +119,14 @@ static char host_process_state(const char *root, const char *pid)
     return state;
 }
 
-static enum err host_count(const char *root, char state, double *count)
+/* Counts the processes in that state, and judges their number. */
+static enum err host_count(const char *root, char state, const char *code,
+                           const char *text, double max,
+                           struct health_result *out)
 {
     char path[FSIO_PATH_MAX];
-    enum err rc = fsio_path(path, "%s/proc", root);
-    if (rc != ERR_OK)
-        return rc;
+    snprintf(out->unit, sizeof out->unit, "processes");
+    TRY(fsio_path(path, "%s/proc", root));
     DIR *folder = opendir(path);
     if (folder == NULL)
         return err_errno("%s: open", path);
@@ -134,29 +134,24 @@ static enum err host_count(const char *root, char state, double *count)
     while ((entry = readdir(folder)) != NULL)
         if (isdigit((unsigned char)entry->d_name[0]) &&
             host_process_state(root, entry->d_name) == state)
-            *count += 1;
+            out->value += 1;
     closedir(folder);
+    host_judge(code, text, max, out);
     return ERR_OK;
 }
 
 enum err health_host_blocked(const struct health_env *env,
                              struct health_result *out)
 {
-    snprintf(out->unit, sizeof out->unit, "processes");
-    enum err rc = host_count(env->root, 'D', &out->value);
-    if (rc == ERR_OK)
-        host_judge("BLOCKED", "many processes wait in the kernel",
-                   env->limits.blocked_max, out);
-    return rc;
+    return host_count(env->root, 'D', "BLOCKED",
+                      "many processes wait in the kernel",
+                      env->limits.blocked_max, out);
 }
 
 enum err health_host_zombies(const struct health_env *env,
                              struct health_result *out)
 {
-    snprintf(out->unit, sizeof out->unit, "processes");
-    enum err rc = host_count(env->root, 'Z', &out->value);
-    if (rc == ERR_OK)
-        host_judge("ZOMBIES", "many ended processes are still there",
-                   env->limits.zombies_max, out);
-    return rc;
+    return host_count(env->root, 'Z', "ZOMBIES",
+                      "many ended processes are still there",
+                      env->limits.zombies_max, out);
 }

@@ -223,25 +223,16 @@ static enum err nvml_device(const struct health_nvml *library, int index,
 }
 
 enum err health_nvml_look(const struct health_nvml *library, int index,
-                          struct health_nvml_state *out, bool *hidden)
+                          bool all, struct health_nvml_state *out, bool *hidden)
 {
     void *device = NULL;
     enum err rc = nvml_device(library, index, out, &device, hidden);
-    if (rc == ERR_OK && !*hidden) {
-        look_load(library, device, out);
+    if (rc != ERR_OK || *hidden)
+        return rc;
+    look_load(library, device, out);
+    if (all)
         look_rest(library, device, out);
-    }
-    return rc;
-}
-
-enum err health_nvml_load(const struct health_nvml *library, int index,
-                          struct health_nvml_state *out, bool *hidden)
-{
-    void *device = NULL;
-    enum err rc = nvml_device(library, index, out, &device, hidden);
-    if (rc == ERR_OK && !*hidden)
-        look_load(library, device, out);
-    return rc;
+    return ERR_OK;
 }
 
 enum err health_nvml_find(const struct health_nvml *library, const char *bus,

@@ -127,15 +127,13 @@ void health_nvml_close(struct health_nvml *library);
 
 enum err health_nvml_count(const struct health_nvml *library, int *count);
 
-/* GPU number `index`. ERR_IO: it does not answer. *hidden: it is not ours to
+/* GPU number `index`; unless `all` is wanted only throttle reasons, the bus, clock,
+ * temperature, power, energy, utilization and memory in use, which is quick, and
+ * the rest of `out` is 0. ERR_IO: it does not answer. *hidden: it is not ours to
  * look at, and nothing is known. */
 enum err health_nvml_look(const struct health_nvml *library, int index,
-                          struct health_nvml_state *out, bool *hidden);
-
-/* Only throttle reasons, the bus, clock, temperature, power, energy, utilization
- * and memory in use, which is quick; the rest of `out` is 0. */
-enum err health_nvml_load(const struct health_nvml *library, int index,
-                          struct health_nvml_state *out, bool *hidden);
+                          bool all, struct health_nvml_state *out,
+                          bool *hidden);
 
 /* The number of the GPU at a PCI address; ERR_DATA: there is none. */
 enum err health_nvml_find(const struct health_nvml *library, const char *bus,

@@ -56,28 +56,22 @@ void health_pair_destroy(struct health_pairs *pairs)
     free(pairs);
 }
 
+/* The caller destroys it, also after an error. */
 static enum err pairs_create(struct comm *comm, size_t bytes,
                              struct health_pairs **out)
 {
     int size = comm_size(comm);
-    struct health_pairs *pairs = NULL;
-    TRY(new_zeroed(&pairs, 1));
-    size_t most = (size_t)health_rounds_max(size);
+    TRY(new_zeroed(out, 1));
+    struct health_pairs *pairs = *out;
     pairs->size = size;
     pairs->bytes = bytes;
     pairs->t0 = clock_wall();
-    pairs->hosts = calloc((size_t)size, sizeof *pairs->hosts);
-    pairs->states = calloc((size_t)size, sizeof *pairs->states);
-    pairs->meetings = calloc(most, sizeof *pairs->meetings);
-    if (pairs->hosts == NULL || pairs->states == NULL ||
-        pairs->meetings == NULL) {
-        health_pair_destroy(pairs);
-        return err_set(ERR_MEMORY, "pairs: no memory for %d ranks", size);
-    }
+    TRY(new_zeroed(&pairs->hosts, (size_t)size));
+    TRY(new_zeroed(&pairs->states, (size_t)size));
+    TRY(new_zeroed(&pairs->meetings, (size_t)health_rounds_max(size)));
     for (int rank = 0; rank < size; rank++)
         snprintf(pairs->hosts[rank], sizeof pairs->hosts[rank], "%s",
                  comm_host(comm, rank));
-    *out = pairs;
     return ERR_OK;
 }
 
@@ -115,12 +109,10 @@ static enum err bench_create(struct comm *comm,
         .comm = comm,
         .options = options,
         .count = options->bytes / sizeof(float),
-        .own = malloc(options->bytes),
-        .other = malloc(options->bytes),
-        .sum = malloc(options->bytes),
     };
-    if (bench->own == NULL || bench->other == NULL || bench->sum == NULL)
-        return err_set(ERR_MEMORY, "pairs: no memory for three vectors");
+    TRY(new_room(&bench->own, bench->count));
+    TRY(new_room(&bench->other, bench->count));
+    TRY(new_room(&bench->sum, bench->count));
     bench->wrong = pair_injected(bench, "wrong");
     bench->slow = pair_injected(bench, "slow");
     for (size_t i = 0; i < bench->count; i++)
@@ -270,17 +262,6 @@ struct pair_blame {
     char code[24];
     char reason[HEALTH_REASON_MAX + 1];
 };
-
-enum health_state health_pair_rank(const struct health_pairs *pairs, int rank)
-{
-    assert(rank >= 0 && rank < pairs->size);
-    return pairs->states[rank];
-}
-
-int health_pair_count(const struct health_pairs *pairs)
-{
-    return pairs->count;
-}
 
 static bool pair_of(const struct health_meeting *meeting, int rank)
 {

@@ -34,11 +34,8 @@ enum err health_pair_run(struct comm *comm,
                          struct health_pairs **out);
 void health_pair_destroy(struct health_pairs *pairs);
 
-/* The verdict on one rank, and on all together. */
-enum health_state health_pair_rank(const struct health_pairs *pairs, int rank);
+/* The verdict on all ranks together. */
 enum health_state health_pair_state(const struct health_pairs *pairs);
-/* How many pairs were tested in all rounds. */
-int health_pair_count(const struct health_pairs *pairs);
 
 /* An array with one verdict per host, gravest of its ranks: {"schema":
  * "tessera-health/1", host, phase: "pairs", job, t0, dur_s, verdict, code,

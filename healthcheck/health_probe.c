@@ -41,20 +41,13 @@ struct member {
     int fd;
 };
 
-static void measure_fail(struct health_measure *out, enum health_state state,
-                         const char *code, const char *text)
-{
-    health_say(out, state, code, "%.79s", text);
-}
-
 /* An I/O error of CUDA is the GPU's; others may be the program's or the
  * node's. */
 static void measure_error(enum err rc, struct health_measure *out)
 {
-    if (rc == ERR_IO)
-        measure_fail(out, HEALTH_BAD, "GPU_ILL", err_text());
-    else
-        measure_fail(out, HEALTH_UNKNOWN, "CHECK_FAILED", err_text());
+    bool ill = rc == ERR_IO;
+    health_say(out, ill ? HEALTH_BAD : HEALTH_UNKNOWN,
+               ill ? "GPU_ILL" : "CHECK_FAILED", "%s", err_text());
 }
 
 /* A process that has used CUDA cannot fork another that does, so this one, which
@@ -94,7 +87,7 @@ static bool member_end(struct member *member, int gpu, double deadline,
     bool late = false;
     *out = (struct health_measure){ .gpu = gpu };
     if (member->pid == 0) {
-        measure_fail(out, HEALTH_UNKNOWN, "NO_FORK", "no process could start");
+        health_say(out, HEALTH_UNKNOWN, "NO_FORK", "no process could start");
         return true;
     }
     if (!health_child_wait(member->fd, deadline, out, sizeof *out, &bytes)) {
@@ -102,13 +95,13 @@ static bool member_end(struct member *member, int gpu, double deadline,
         assert(member->pid > 0); /* others would be killed */
         bool computes = health_child_computes(member->pid);
         *out = (struct health_measure){ .gpu = gpu };
-        measure_fail(out, computes ? HEALTH_UNKNOWN : HEALTH_BAD,
-                     computes ? "TIMEOUT" : "GPU_HANG", "does not answer");
+        health_say(out, computes ? HEALTH_UNKNOWN : HEALTH_BAD,
+                   computes ? "TIMEOUT" : "GPU_HANG", "does not answer");
         kill(member->pid, SIGKILL);
     } else if (bytes != sizeof *out) {
         *out = (struct health_measure){ .gpu = gpu };
-        measure_fail(out, HEALTH_UNKNOWN, "CHECK_DIED",
-                     "its process ended without a result");
+        health_say(out, HEALTH_UNKNOWN, "CHECK_DIED",
+                   "its process ended without a result");
     }
     close(member->fd);
     health_child_reap(member->pid);
@@ -129,8 +122,8 @@ void health_probe_each(const struct health_probe *probe, int count,
     for (int i = 0; i < count; i++) {
         if (!at_once && clock_now() >= deadline) {
             out[i] = (struct health_measure){ .gpu = i };
-            measure_fail(&out[i], HEALTH_UNKNOWN, "BUDGET",
-                         "not looked at, one before it took all the time");
+            health_say(&out[i], HEALTH_UNKNOWN, "BUDGET",
+                       "not looked at, one before it took all the time");
             continue;
         }
         if (!at_once)
@@ -140,8 +133,8 @@ void health_probe_each(const struct health_probe *probe, int count,
     /* Where others answered, the node was not too busy for this one. */
     for (int i = 0; i < count && answered > 0 && at_once; i++)
         if (strcmp(out[i].code, "TIMEOUT") == 0)
-            measure_fail(&out[i], HEALTH_BAD, "GPU_HANG",
-                         "does not answer, others do");
+            health_say(&out[i], HEALTH_BAD, "GPU_HANG",
+                       "does not answer, others do");
 }
 
 static enum err count_run(const struct health_probe *probe, int gpu,
@@ -154,15 +147,20 @@ static enum err count_run(const struct health_probe *probe, int gpu,
     return ERR_OK;
 }
 
-bool health_probe_count(const struct health_probe *probe, int *count,
-                        struct health_result *out)
+int health_probe_measure(const struct health_probe *probe, const char *unit,
+                         bool at_once, health_probe_run *run,
+                         struct health_measure *measures,
+                         struct health_result *out)
 {
-    struct health_measure measure;
-    health_probe_each(probe, 1, true, count_run, &measure);
-    *count = (int)fmin(measure.values[0], HEALTH_PROBE_GPUS);
-    health_gpu_found(out, measure.state, measure.code, -1, "", "%s",
-                     measure.text);
-    return measure.state == HEALTH_OK;
+    struct health_measure first;
+    snprintf(out->unit, sizeof out->unit, "%s", unit);
+    health_probe_each(probe, 1, true, count_run, &first);
+    int count = (int)fmin(first.values[0], HEALTH_PROBE_GPUS);
+    health_gpu_found(out, first.state, first.code, -1, "", "%s", first.text);
+    if (first.state != HEALTH_OK)
+        return 0;
+    health_probe_each(probe, count, at_once, run, measures);
+    return count;
 }
 
 /* --- speeds --- */
@@ -200,12 +198,10 @@ static void result_slow(const char *name, const char *what,
     snprintf(code, sizeof code, "%s_SLOW", name);
     for (char *p = code; *p != '\0'; p++)
         *p = (char)toupper((unsigned char)*p);
-    if (state == HEALTH_OK || out->state == state ||
-        health_worse(out->state, state) == out->state)
+    if (!health_gpu_found(out, state, code, measure->gpu, measure->bus,
+                          "%s %.4g%s", what, value,
+                          limit > 0 ? " below the floor" : " unlike others"))
         return;
-    health_gpu_found(out, state, code, measure->gpu, measure->bus, "%s %.4g%s",
-                     what, value,
-                     limit > 0 ? " below the floor" : " unlike others");
     out->limit = limit;
     out->retest = true;
 }

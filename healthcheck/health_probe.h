@@ -5,8 +5,8 @@
 #pragma once
 
 #include "healthcheck/health.h"
-#include "healthcheck/health_nccl.h"
 #include "kernels/cuda/cuda_probe.h"
+#include "src/comm/comm_nccl_library.h"
 
 #define HEALTH_PROBE_GPUS 16
 #define HEALTH_PROBE_VALUES 2
@@ -15,10 +15,10 @@
 struct health_probe {
     const struct health_env *env;
     const struct cuda_probe *gpus;
-    const char *nvml;               /* file of the library; NULL: do not ask */
-    const struct health_nccl *nccl; /* NULL: the real one */
-    int64_t side;                   /* of products */
-    double seconds;                 /* of products */
+    const char *nvml; /* file of the library; NULL: do not ask */
+    const struct comm_nccl_library *nccl; /* NULL: the real one */
+    int64_t side;                         /* of products */
+    double seconds;                       /* of products */
     int batch;          /* products between two looks at the counts */
     double memory_part; /* of the free memory: patterns */
     int64_t copy_bytes; /* of copies over a bus */
@@ -56,10 +56,13 @@ void health_probe_each(const struct health_probe *probe, int count,
                        bool at_once, health_probe_run *run,
                        struct health_measure *out);
 
-/* Visible GPUs, asked for in a process of its own: after a call to CUDA a
- * process cannot fork ones that use it. False: the result says why not. */
-bool health_probe_count(const struct health_probe *probe, int *count,
-                        struct health_result *out);
+/* The same for all visible GPUs, of which it returns the number, asked for in a
+ * process of its own: after a call to CUDA a process cannot fork ones that use
+ * it. 0: there are none, or the result says why that is not known. */
+int health_probe_measure(const struct health_probe *probe, const char *unit,
+                         bool at_once, health_probe_run *run,
+                         struct health_measure *measures,
+                         struct health_result *out);
 
 /* The state of values[at] among all `count`: warn below 0.95 of the median of
  * the others; below `ratio_min` of it bad, if there are at least 8 and it is

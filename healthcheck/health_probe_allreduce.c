@@ -19,7 +19,7 @@
 
 struct reduce_probe {
     const struct health_probe *probe;
-    struct health_nccl nccl;
+    struct comm_nccl_library nccl;
     int count;
     struct health_probe_gpu gpus[HEALTH_PROBE_GPUS];
     void *comms[HEALTH_PROBE_GPUS];
@@ -39,23 +39,29 @@ static float *reduce_to(const struct reduce_probe *test, int gpu, bool in_place)
                              (in_place ? 0 : test->probe->reduce_bytes_max));
 }
 
+static enum err reduce_error(const struct reduce_probe *test, int result,
+                             const char *what)
+{
+    return comm_nccl_library_error(&test->nccl, NULL, result, what);
+}
+
 static enum err reduce_once(struct reduce_probe *test, int64_t elements,
                             bool in_place)
 {
-    const struct health_nccl *nccl = &test->nccl;
+    const struct comm_nccl_library *nccl = &test->nccl;
     assert(elements * (int64_t)sizeof(float) <= test->probe->reduce_bytes_max);
-    TRY(health_nccl_error(nccl, nccl->group_start(), "beginning a group"));
+    TRY(reduce_error(test, nccl->group_start(), "beginning a group"));
     for (int i = 0; i < test->count; i++) {
         TRY(test->gpus[i].memory->use(i));
-        TRY(health_nccl_error(
-            nccl,
-            nccl->all_reduce(test->gpus[i].tensors.base,
-                             reduce_to(test, i, in_place), (size_t)elements,
-                             HEALTH_NCCL_FLOAT, HEALTH_NCCL_SUM, test->comms[i],
-                             test->gpus[i].ctx.stream),
-            "an all-reduce"));
+        TRY(reduce_error(test,
+                         nccl->all_reduce(test->gpus[i].tensors.base,
+                                          reduce_to(test, i, in_place),
+                                          (size_t)elements, COMM_NCCL_FLOAT,
+                                          COMM_NCCL_SUM, test->comms[i],
+                                          test->gpus[i].ctx.stream),
+                         "an all-reduce"));
     }
-    return health_nccl_error(nccl, nccl->group_end(), "an all-reduce");
+    return reduce_error(test, nccl->group_end(), "an all-reduce");
 }
 
 static enum err reduce_wait(struct reduce_probe *test)
@@ -196,9 +202,9 @@ static enum err reduce_open(struct reduce_probe *test)
         TRY(gpu->memory->tensors_create(
             2 * (size_t)test->probe->reduce_bytes_max, &gpu->tensors));
     }
-    return health_nccl_error(
-        &test->nccl, test->nccl.create_all(test->comms, test->count, devices),
-        "joining the node's GPUs");
+    return reduce_error(test,
+                        test->nccl.init_all(test->comms, test->count, devices),
+                        "joining the node's GPUs");
 }
 
 enum err health_probe_allreduce_run(const struct health_probe *probe,
@@ -209,7 +215,7 @@ enum err health_probe_allreduce_run(const struct health_probe *probe,
     snprintf(out->unit, sizeof out->unit, "GB/s");
     if (probe->nccl != NULL) {
         test.nccl = *probe->nccl;
-    } else if (health_nccl_open(&test.nccl) != ERR_OK) {
+    } else if (comm_nccl_library_open(&test.nccl) != ERR_OK) {
         /* Training goes without it, slower. */
         health_say(out, HEALTH_WARN, "NCCL_MISSING", "%.79s", err_text());
         return ERR_OK;
@@ -229,7 +235,7 @@ out:
     for (int i = 0; i < test.count; i++)
         health_probe_close(&test.gpus[i]);
     if (test.nccl.opened != NULL)
-        health_nccl_close(&test.nccl);
+        comm_nccl_library_close(&test.nccl);
     return rc;
 }
 

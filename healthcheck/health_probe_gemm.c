@@ -131,8 +131,8 @@ static void gemm_sample(struct gemm_probe *test, struct health_measure *out)
     bool hidden;
     double now = clock_now();
     if (test->nvml.opened == NULL || now - test->sampled_s < GEMM_SAMPLE_S ||
-        health_nvml_load(&test->nvml, test->nvml_index, &state, &hidden) !=
-            ERR_OK ||
+        health_nvml_look(&test->nvml, test->nvml_index, false, &state,
+                         &hidden) != ERR_OK ||
         hidden)
         return;
     test->sampled_s = now;
@@ -244,11 +244,10 @@ enum err health_probe_gemm_run(const struct health_probe *probe,
                                struct health_result *out)
 {
     struct health_measure measures[HEALTH_PROBE_GPUS];
-    int count;
-    snprintf(out->unit, sizeof out->unit, "TFLOP/s");
-    if (!health_probe_count(probe, &count, out))
+    int count =
+        health_probe_measure(probe, "TFLOP/s", true, gemm_one, measures, out);
+    if (count == 0)
         return ERR_OK;
-    health_probe_each(probe, count, true, gemm_one, measures);
     gemm_checksums(measures, count);
     health_probe_result(probe, "gpugemm", "TFLOP/s",
                         probe->env->limits.gpu_gemm_min_tflops, measures, count,

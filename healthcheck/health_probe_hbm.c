@@ -72,11 +72,10 @@ enum err health_probe_hbm_run(const struct health_probe *probe,
                               struct health_result *out)
 {
     struct health_measure measures[HEALTH_PROBE_GPUS];
-    int count;
-    snprintf(out->unit, sizeof out->unit, "GB/s");
-    if (!health_probe_count(probe, &count, out))
+    int count =
+        health_probe_measure(probe, "GB/s", true, hbm_one, measures, out);
+    if (count == 0)
         return ERR_OK;
-    health_probe_each(probe, count, true, hbm_one, measures);
     health_probe_result(probe, "hbm", "GB/s",
                         probe->env->limits.gpu_hbm_min_gbps, measures, count, 0,
                         out);

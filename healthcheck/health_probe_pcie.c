@@ -47,7 +47,7 @@ static enum err pcie_look(const struct health_probe *probe,
     for (int i = 0; i < PCIE_QUEUED; i++)
         TRY_OUT(gpu->memory->upload(gpu->ctx.stream, bytes, gpu->host.base,
                                     gpu->tensors.base));
-    enum err looked = health_nvml_load(&nvml, index, &s, &hidden);
+    enum err looked = health_nvml_look(&nvml, index, false, &s, &hidden);
     TRY_OUT(gpu->memory->wait(gpu->ctx.stream));
     if (looked == ERR_OK && !hidden && out->state == HEALTH_OK &&
         s.generation > 0 && s.width > 0 &&
@@ -105,11 +105,10 @@ enum err health_probe_pcie_run(const struct health_probe *probe,
 {
     double floor = probe->env->limits.gpu_pcie_min_gbps;
     struct health_measure measures[HEALTH_PROBE_GPUS];
-    int count;
-    snprintf(out->unit, sizeof out->unit, "GB/s");
-    if (!health_probe_count(probe, &count, out))
+    int count =
+        health_probe_measure(probe, "GB/s", false, pcie_one, measures, out);
+    if (count == 0)
         return ERR_OK;
-    health_probe_each(probe, count, false, pcie_one, measures);
     health_probe_result(probe, "pcie", "GB/s to the GPU", floor, measures,
                         count, 0, out);
     health_probe_result(probe, "pcie", "GB/s from the GPU", floor, measures,

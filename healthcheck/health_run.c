@@ -35,8 +35,8 @@
 #define RUN_PAUSE_S 1.0 /* before that */
 
 #define ROW(id, group, phases, timeout_s, run, about)                          \
-    { id, group, phases, timeout_s, run },
-#define NAME(id, group, phases, timeout_s, run, about) { id, about },
+    { id, group, phases, timeout_s, run, about },
+#define NAME(id, group, phases, timeout_s, run, about) id,
 
 static const struct health_check health_checks[] = { HEALTH_CHECK_LIST(ROW)
 #ifdef HEALTH_PROBES
@@ -47,9 +47,8 @@ static const struct health_check health_checks[] = { HEALTH_CHECK_LIST(ROW)
 #define CHECK_COUNT (sizeof health_checks / sizeof health_checks[0])
 
 /* The names of all builds: one file of thresholds is for all. */
-static const struct {
-    const char *id, *about;
-} health_names[] = { HEALTH_CHECK_LIST(NAME) HEALTH_PROBE_LIST(NAME) };
+static const char *const health_names[] = { HEALTH_CHECK_LIST(NAME)
+                                                HEALTH_PROBE_LIST(NAME) };
 
 static const struct {
     enum health_phase phase;
@@ -74,30 +73,19 @@ const struct health_check *health_table(int *count)
 bool health_known(const char *id, size_t length)
 {
     for (size_t i = 0; i < sizeof health_names / sizeof *health_names; i++)
-        if (strlen(health_names[i].id) == length &&
-            strncmp(health_names[i].id, id, length) == 0)
+        if (strlen(health_names[i]) == length &&
+            strncmp(health_names[i], id, length) == 0)
             return true;
     return false;
 }
 
-static unsigned phases_of(const char *id)
-{
-    for (size_t i = 0; i < CHECK_COUNT; i++)
-        if (strcmp(health_checks[i].id, id) == 0)
-            return health_checks[i].phases;
-    return 0;
-}
-
 void health_print_checks(FILE *file)
 {
-    for (size_t i = 0; i < sizeof health_names / sizeof *health_names; i++) {
-        unsigned phases = phases_of(health_names[i].id);
-        if (phases == 0)
-            continue;
-        fprintf(file, "  %-9s  %-38s", health_names[i].id,
-                health_names[i].about);
+    for (size_t i = 0; i < CHECK_COUNT; i++) {
+        const struct health_check *check = &health_checks[i];
+        fprintf(file, "  %-9s  %-38s", check->id, check->about);
         for (size_t j = 0; j < PHASE_COUNT; j++)
-            if ((phases & (unsigned)health_phases[j].phase) != 0)
+            if ((check->phases & (unsigned)health_phases[j].phase) != 0)
                 fprintf(file, " %s", health_phases[j].name);
         fputc('\n', file);
     }
@@ -186,12 +174,6 @@ bool health_injected(const char *inject, const char *kind, const char *name,
 
 /* --- one child --- */
 
-static void result_fail(struct health_result *result, enum health_state state,
-                        const char *code, const char *text)
-{
-    health_say(result, state, code, "%s", text);
-}
-
 static bool hang_injected(const struct health_env *env,
                           const struct health_check *check)
 {
@@ -216,7 +198,7 @@ _Noreturn static void child_main(const struct health_check *check,
     while (hang_injected(env, check))
         pause();
     if (check->run(env, &result) != ERR_OK)
-        result_fail(&result, HEALTH_UNKNOWN, "CHECK_FAILED", err_text());
+        health_say(&result, HEALTH_UNKNOWN, "CHECK_FAILED", "%s", err_text());
     ssize_t wrote = write(fd, &result, sizeof result);
     _exit(wrote == (ssize_t)sizeof result ? 0 : 1);
 }
@@ -231,18 +213,18 @@ static void child_late(const struct health_check *check, pid_t pid, bool cut,
     bool gone = health_child_reap(pid) != -1;
     out->cut = cut;
     if (cut) {
-        result_fail(out, HEALTH_UNKNOWN, "BUDGET",
-                    "not finished within the time budget");
+        health_say(out, HEALTH_UNKNOWN, "BUDGET",
+                   "not finished within the time budget");
     } else if (computes) {
-        result_fail(out, HEALTH_UNKNOWN, "TIMEOUT",
-                    "still computing at its deadline; is the node busy?");
+        health_say(out, HEALTH_UNKNOWN, "TIMEOUT",
+                   "still computing at its deadline; is the node busy?");
     } else {
         snprintf(code, sizeof code, "HANG_%s", check->id);
         for (char *p = code; *p != '\0'; p++)
             *p = *p >= 'a' && *p <= 'z' ? (char)(*p - 'a' + 'A') : *p;
-        result_fail(out, HEALTH_BAD, code,
-                    gone ? "does not answer"
-                         : "does not answer and cannot be killed");
+        health_say(out, HEALTH_BAD, code, "%s",
+                   gone ? "does not answer"
+                        : "does not answer and cannot be killed");
         out->limit = check->timeout_s;
         out->retest = check->timeout_s < RUN_SHORT_S;
         snprintf(out->unit, sizeof out->unit, "s");
@@ -251,13 +233,13 @@ static void child_late(const struct health_check *check, pid_t pid, bool cut,
 
 static void child_crashed(int status, struct health_result *out)
 {
-    char text[sizeof out->text];
     if (status != -1 && WIFSIGNALED(status))
-        snprintf(text, sizeof text, "the check died of signal %d (%s)",
-                 WTERMSIG(status), strsignal(WTERMSIG(status)));
+        health_say(out, HEALTH_UNKNOWN, "CHECK_DIED",
+                   "the check died of signal %d (%s)", WTERMSIG(status),
+                   strsignal(WTERMSIG(status)));
     else
-        snprintf(text, sizeof text, "the check ended without a result");
-    result_fail(out, HEALTH_UNKNOWN, "CHECK_DIED", text);
+        health_say(out, HEALTH_UNKNOWN, "CHECK_DIED",
+                   "the check ended without a result");
 }
 
 static void run_once(const struct health_check *check,
@@ -271,7 +253,7 @@ static void run_once(const struct health_check *check,
     double start = clock_now();
     double deadline = fmin(start + check->timeout_s, end_s);
     if (pipe2(pipe_fd, O_CLOEXEC) != 0) {
-        result_fail(out, HEALTH_UNKNOWN, "NO_PIPE", strerror(errno));
+        health_say(out, HEALTH_UNKNOWN, "NO_PIPE", "%s", strerror(errno));
         return;
     }
     pid_t pid = fork();
@@ -279,7 +261,7 @@ static void run_once(const struct health_check *check,
         child_main(check, env, parent, pipe_fd[1]);
     close(pipe_fd[1]);
     if (pid < 0) {
-        result_fail(out, HEALTH_UNKNOWN, "NO_FORK", strerror(errno));
+        health_say(out, HEALTH_UNKNOWN, "NO_FORK", "%s", strerror(errno));
     } else if (!health_child_wait(pipe_fd[0], deadline, &result, sizeof result,
                                   &bytes)) {
         child_late(check, pid, end_s < start + check->timeout_s, out);
@@ -312,8 +294,8 @@ static void run_check(const struct health_check *check,
             /* What could not be confirmed is not bad. */
             memset(out, 0, sizeof *out);
             out->cut = true;
-            result_fail(out, HEALTH_UNKNOWN, "BUDGET",
-                        "no time left in the budget");
+            health_say(out, HEALTH_UNKNOWN, "BUDGET",
+                       "no time left in the budget");
             break;
         }
         memset(out, 0, sizeof *out);

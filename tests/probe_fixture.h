@@ -155,7 +155,7 @@ static int nccl_reduce(const void *from, void *to, size_t count, int type,
                        int op, void *comm, void *stream)
 {
     (void)stream;
-    if (type != HEALTH_NCCL_FLOAT || op != HEALTH_NCCL_SUM ||
+    if (type != COMM_NCCL_FLOAT || op != COMM_NCCL_SUM ||
         comm != &nccl.from[current])
         return 4;
     nccl.from[nccl.queued] = from;
@@ -188,13 +188,19 @@ static const char *nccl_error(int code)
     return code == 5 ? "invalid usage" : "unhandled cuda error";
 }
 
-static const struct health_nccl nccl_fake = {
-    .create_all = nccl_create,
+static const char *nccl_last(void *comm)
+{
+    return comm;
+}
+
+static const struct comm_nccl_library nccl_fake = {
+    .init_all = nccl_create,
     .destroy = nccl_destroy,
     .all_reduce = nccl_reduce,
     .group_start = nccl_begin,
     .group_end = nccl_end,
-    .error = nccl_error,
+    .error_text = nccl_error,
+    .last_error = nccl_last,
 };
 
 static struct health_env env = { .root = "",

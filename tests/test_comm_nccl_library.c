@@ -20,6 +20,8 @@ SAME(COMM_NCCL_INVALID_USAGE, ncclInvalidUsage);
 SAME(COMM_NCCL_REMOTE_ERROR, ncclRemoteError);
 SAME(COMM_NCCL_IN_PROGRESS, ncclInProgress);
 SAME(COMM_NCCL_BYTE, ncclInt8);
+SAME(COMM_NCCL_FLOAT, ncclFloat32);
+SAME(COMM_NCCL_SUM, ncclSum);
 SAME(sizeof(struct comm_nccl_id), sizeof(ncclUniqueId));
 SAME(sizeof(ncclResult_t), sizeof(int));
 SAME(sizeof(ncclDataType_t), sizeof(int));
@@ -38,6 +40,7 @@ IS(ncclGetVersion, ncclResult_t (*)(int *));
 IS(ncclGetUniqueId, ncclResult_t (*)(ncclUniqueId *));
 IS(ncclCommInitRankConfig,
    ncclResult_t (*)(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *));
+IS(ncclCommInitAll, ncclResult_t (*)(ncclComm_t *, int, const int *));
 IS(ncclCommFinalize, ncclResult_t (*)(ncclComm_t));
 IS(ncclCommDestroy, ncclResult_t (*)(ncclComm_t));
 IS(ncclCommAbort, ncclResult_t (*)(ncclComm_t));
@@ -50,6 +53,9 @@ IS(ncclSend, ncclResult_t (*)(const void *, size_t, ncclDataType_t, int,
                               ncclComm_t, cudaStream_t));
 IS(ncclRecv, ncclResult_t (*)(void *, size_t, ncclDataType_t, int, ncclComm_t,
                               cudaStream_t));
+
+IS(ncclAllReduce, ncclResult_t (*)(const void *, void *, size_t, ncclDataType_t,
+                                   ncclRedOp_t, ncclComm_t, cudaStream_t));
 
 static void test_header(void)
 {

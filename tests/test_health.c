@@ -181,8 +181,9 @@ static void test_one_check(void)
     char mark[FSIO_PATH_MAX];
     snprintf(mark, sizeof mark, "%.900s/mark", folder);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct health_check check = { "probe", "test", HEALTH_PROLOG,
-                                      cases[i].timeout_s, cases[i].run };
+        struct health_check check = { "probe",       "test",
+                                      HEALTH_PROLOG, cases[i].timeout_s,
+                                      cases[i].run,  NULL };
         struct health_verdict verdict;
         run_table(&check, 1, mark, LONG_S, &verdict);
         tap_is_int(verdict.state, cases[i].state, "%s: state", cases[i].name);
@@ -201,8 +202,8 @@ static void test_one_check(void)
 
 static void test_isolation(void)
 {
-    struct health_check check = { "fds", "test", HEALTH_PROLOG, LONG_S,
-                                  run_descriptors };
+    struct health_check check = { "fds",  "test",          HEALTH_PROLOG,
+                                  LONG_S, run_descriptors, NULL };
     struct health_verdict verdict;
     int low[2];
     if (pipe(low) != 0)
@@ -235,9 +236,9 @@ static void test_clean(void)
 static void test_budget(void)
 {
     static const struct health_check table[] = {
-        { "first", "test", HEALTH_PROLOG, LONG_S, run_fine },
-        { "hangs", "test", HEALTH_PROLOG, 1000 * LONG_S, run_sleep },
-        { "last", "test", HEALTH_PROLOG, LONG_S, run_fine },
+        { "first", "test", HEALTH_PROLOG, LONG_S, run_fine, NULL },
+        { "hangs", "test", HEALTH_PROLOG, 1000 * LONG_S, run_sleep, NULL },
+        { "last", "test", HEALTH_PROLOG, LONG_S, run_fine, NULL },
     };
     struct health_verdict verdict;
     run_table(table, 3, "", 0.5, &verdict);
@@ -253,11 +254,11 @@ static void test_budget(void)
 static void test_many(void)
 {
     static const struct health_check table[] = {
-        { "fine", "test", HEALTH_PROLOG, LONG_S, run_fine },
-        { "warn", "test", HEALTH_PROLOG, LONG_S, run_warn },
-        { "fail", "test", HEALTH_PROLOG, LONG_S, run_fail },
-        { "bad", "test", HEALTH_PROLOG, LONG_S, run_bad },
-        { "other", "test", HEALTH_JOB, LONG_S, run_bad },
+        { "fine", "test", HEALTH_PROLOG, LONG_S, run_fine, NULL },
+        { "warn", "test", HEALTH_PROLOG, LONG_S, run_warn, NULL },
+        { "fail", "test", HEALTH_PROLOG, LONG_S, run_fail, NULL },
+        { "bad", "test", HEALTH_PROLOG, LONG_S, run_bad, NULL },
+        { "other", "test", HEALTH_JOB, LONG_S, run_bad, NULL },
     };
     struct health_verdict verdict;
     run_table(table, 3, "", LONG_S, &verdict);

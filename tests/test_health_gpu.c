@@ -30,7 +30,8 @@ static void run_check(enum err (*run)(const struct health_env *,
                                       struct health_result *),
                       const struct health_env *env, struct health_result *out)
 {
-    struct health_check check = { "probe", "gpu", HEALTH_PROLOG, LONG_S, run };
+    struct health_check check = { "probe", "gpu", HEALTH_PROLOG,
+                                  LONG_S,  run,   NULL };
     struct health_verdict verdict;
     health_run(&check, 1, env, LONG_S, &verdict);
     *out = verdict.results[0];
@@ -179,7 +180,7 @@ static void test_library(void)
     health_nvml_close(&library);
     snprintf(path, sizeof path, "%s/libnvidia-ml-old.so", fakes);
     tap_is_int(health_nvml_open(path, &library), ERR_OK, "an old driver");
-    tap_is_int(health_nvml_look(&library, 1, &state, &hidden), ERR_OK,
+    tap_is_int(health_nvml_look(&library, 1, true, &state, &hidden), ERR_OK,
                "its GPU");
     tap_ok(state.ecc_volatile == -1 && state.links == -1 &&
                state.recovery == -1 && state.pages_retired == -1 &&
@@ -215,10 +216,11 @@ static void test_bus(void)
     int built = 0;
 #endif
     struct health_env env = env_here();
-    struct health_check check = { "gpu", "gpu", HEALTH_PROLOG, LONG_S,
-                                  health_gpu_state };
-    struct health_check probe = { "hbm", "probe", HEALTH_PROLOG, LONG_S,
-                                  health_gpu_state };
+    struct health_check check = {
+        "gpu", "gpu", HEALTH_PROLOG, LONG_S, health_gpu_state, NULL
+    };
+    struct health_check probe = { "hbm",  "probe",          HEALTH_PROLOG,
+                                  LONG_S, health_gpu_state, NULL };
     struct health_verdict verdict;
     env.limits.gpu_count = 0;
     tap_is_int(health_gpu_expected(&env), 0, "no bus, no GPUs");

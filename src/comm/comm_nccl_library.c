@@ -1,6 +1,6 @@
 /* Opens NCCL with dlopen, finds its functions and turns its codes into errors.
- * What travels by it is comm_tensors_nccl.c; healthcheck/health_nccl.c opens
- * its own, with fewer functions.
+ * What travels by it is comm_tensors_nccl.c; the health check sums over the GPUs
+ * of a node with it (healthcheck/health_probe_allreduce.c).
  *
  * A program that is linked with NCCL does not start where NCCL is missing, and
  * one program is to run on clusters with and without GPUs. Functions are found
@@ -14,26 +14,10 @@
 /* ncclCommInitRankConfig that does not block, and ncclCommFinalize. */
 #define OLDEST 21400
 
-#define MEMBER(name, symbol_)                                                  \
-    {                                                                          \
-        .symbol = #symbol_, .offset = offsetof(struct comm_nccl_library, name) \
-    }
+#define MEMBER(type, name_, symbol_, ...)                                      \
+    { .symbol = #symbol_, .offset = offsetof(struct comm_nccl_library, name_) },
 
-static const struct library_member members[] = {
-    MEMBER(version, ncclGetVersion),
-    MEMBER(unique_id, ncclGetUniqueId),
-    MEMBER(init, ncclCommInitRankConfig),
-    MEMBER(finalize, ncclCommFinalize),
-    MEMBER(destroy, ncclCommDestroy),
-    MEMBER(abort, ncclCommAbort),
-    MEMBER(async_error, ncclCommGetAsyncError),
-    MEMBER(error_text, ncclGetErrorString),
-    MEMBER(last_error, ncclGetLastError),
-    MEMBER(group_start, ncclGroupStart),
-    MEMBER(group_end, ncclGroupEnd),
-    MEMBER(send, ncclSend),
-    MEMBER(recv, ncclRecv),
-};
+static const struct library_member members[] = { COMM_NCCL_FUNCTIONS(MEMBER) };
 
 enum err comm_nccl_library_open(struct comm_nccl_library *library)
 {

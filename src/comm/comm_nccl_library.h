@@ -21,6 +21,8 @@ enum comm_nccl_result {
 };
 
 #define COMM_NCCL_BYTE 0 /* ncclInt8 */
+#define COMM_NCCL_FLOAT 7
+#define COMM_NCCL_SUM 0
 
 /* ncclUniqueId */
 struct comm_nccl_id {
@@ -39,26 +41,35 @@ struct comm_nccl_config {
     int unset; /* of later versions, INT_MIN */
 };
 
-/* Results are enum comm_nccl_result; comm is a ncclComm_t, stream a
- * cudaStream_t. */
+/* Its functions: what one returns (an int is an enum comm_nccl_result), its name
+ * here and there, its arguments; comm is a ncclComm_t, stream a cudaStream_t. */
+#define COMM_NCCL_FUNCTIONS(F)                                                 \
+    F(int, version, ncclGetVersion, int *version)                              \
+    F(int, unique_id, ncclGetUniqueId, struct comm_nccl_id *id)                \
+    F(int, init, ncclCommInitRankConfig, void **comm, int ranks,               \
+      struct comm_nccl_id id, int rank, struct comm_nccl_config *config)       \
+    F(int, init_all, ncclCommInitAll, void **comms, int count,                 \
+      const int *devices)                                                      \
+    F(int, finalize, ncclCommFinalize, void *comm)                             \
+    F(int, destroy, ncclCommDestroy, void *comm)                               \
+    F(int, abort, ncclCommAbort, void *comm)                                   \
+    F(int, async_error, ncclCommGetAsyncError, void *comm, int *result)        \
+    F(const char *, error_text, ncclGetErrorString, int result)                \
+    F(const char *, last_error, ncclGetLastError, void *comm)                  \
+    F(int, group_start, ncclGroupStart, void)                                  \
+    F(int, group_end, ncclGroupEnd, void)                                      \
+    F(int, send, ncclSend, const void *data, size_t count, int type, int peer, \
+      void *comm, void *stream)                                                \
+    F(int, recv, ncclRecv, void *data, size_t count, int type, int peer,       \
+      void *comm, void *stream)                                                \
+    F(int, all_reduce, ncclAllReduce, const void *from, void *to,              \
+      size_t count, int type, int op, void *comm, void *stream)
+
+#define COMM_NCCL_MEMBER(type, name, symbol, ...) type (*name)(__VA_ARGS__);
+
 struct comm_nccl_library {
     void *opened; /* by dlopen */
-    int (*version)(int *version);
-    int (*unique_id)(struct comm_nccl_id *id);
-    int (*init)(void **comm, int ranks, struct comm_nccl_id id, int rank,
-                struct comm_nccl_config *config);
-    int (*finalize)(void *comm);
-    int (*destroy)(void *comm);
-    int (*abort)(void *comm);
-    int (*async_error)(void *comm, int *result);
-    const char *(*error_text)(int result);
-    const char *(*last_error)(void *comm);
-    int (*group_start)(void);
-    int (*group_end)(void);
-    int (*send)(const void *data, size_t count, int type, int peer, void *comm,
-                void *stream);
-    int (*recv)(void *data, size_t count, int type, int peer, void *comm,
-                void *stream);
+    COMM_NCCL_FUNCTIONS(COMM_NCCL_MEMBER)
 };
 
 /* ERR_UNSUPPORTED says what is missing; `library` is zeros then. */

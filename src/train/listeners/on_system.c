@@ -66,7 +66,8 @@ enum err gpu_usage_read(struct gpu_usage *usage, struct gpu_reading *out)
 {
     struct health_nvml_state state;
     bool hidden = false;
-    TRY(health_nvml_load(&usage->library, usage->index, &state, &hidden));
+    TRY(health_nvml_look(&usage->library, usage->index, false, &state,
+                         &hidden));
     if (hidden)
         return err_set(ERR_IO, "NVML: the GPU is not ours any more");
     double joules = known((double)state.millijoules, 1e-3);
