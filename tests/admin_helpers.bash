@@ -73,6 +73,12 @@ as_slurmd() {
         "$NODE/libexec/tessera/$1" 2>/dev/null
 }
 
+# prolog_is CODE [NODE]: how it ends
+prolog_is() {
+    run as_slurmd prolog "${2:-n1}"
+    [ "$status" -eq "$1" ]
+}
+
 # drained: how many nodes are
 drained() {
     grep -l DRAIN "$NODE"/cluster/n* | wc -l

@@ -26,11 +26,16 @@ END
     echo '    { "mpt", "ffffffffffffffff" },' >"$HASH_HEADER"
 }
 
+# hash_is CODE [--update]: how tests/hash ends
+hash_is() {
+    run "$BATS_TEST_DIRNAME/hash" --short "${@:2}"
+    echo "$output"
+    [ "$status" -eq "$1" ]
+}
+
 @test "every kernel set, and two ranks: README's digests" {
     unset HASH_README
-    BUILD=$(dirname "$BIN") WITH_MPI=1 run "$BATS_TEST_DIRNAME/hash" --short
-    echo "$output"
-    [ "$status" -eq 0 ]
+    BUILD=$(dirname "$BIN") WITH_MPI=1 hash_is 0
     [[ "${lines[-1]}" =~ ^hash:\ PASS\ [0-9]+\ digests$ ]]
     [[ "$output" == *"hash: mpt "*" ok"* ]]
 }
@@ -63,9 +68,7 @@ waits() {
 }
 
 @test "one digest everywhere passes" {
-    OTHER=0123456789abcdef run "$BATS_TEST_DIRNAME/hash" --short
-    echo "$output"
-    [ "$status" -eq 0 ]
+    OTHER=0123456789abcdef hash_is 0
     [[ "$output" == *"hash: several ranks skipped: this build has no MPI"* ]]
     [ "${lines[-2]}" = "hash: mpt 0123456789abcdef ok" ]
     [ "${lines[-1]}" = "hash: PASS 1 digests" ]
@@ -73,43 +76,31 @@ waits() {
 
 @test "another digest of one kernel set fails, and is not written" {
     before=$(cat "$HASH_README")
-    OTHER=1111111111111111 run "$BATS_TEST_DIRNAME/hash" --short
-    echo "$output"
-    [ "$status" -eq 1 ]
+    OTHER=1111111111111111 hash_is 1
     [[ "$output" == *"hash: mpt 1111111111111111 differs, README has 0123456789abcdef (this build, other, threads: 1)"* ]]
     [[ "$output" != *" ok"* ]]
     [[ "$output" != *PASS* ]]
-    OTHER=1111111111111111 run "$BATS_TEST_DIRNAME/hash" --short --update
-    echo "$output"
-    [ "$status" -eq 1 ]
+    OTHER=1111111111111111 hash_is 1 --update
     [ "$(cat "$HASH_README")" = "$before" ]
 }
 
 @test "a style that README does not have fails; where all agree it is written" {
     export OTHER=0123456789abcdef
     echo '| `mpt` | `ffffffffffffffff` | what it is |' >"$HASH_README"
-    run "$BATS_TEST_DIRNAME/hash" --short
-    [ "$status" -eq 1 ]
-    run "$BATS_TEST_DIRNAME/hash" --short --update
-    echo "$output"
-    [ "$status" -eq 0 ]
+    hash_is 1
+    hash_is 0 --update
     [ "$(cat "$HASH_README")" = '| `mpt` | `0123456789abcdef` | what it is |' ]
     [ "$(cat "$HASH_HEADER")" = '    { "mpt", "0123456789abcdef" },' ]
     echo nothing >"$HASH_README"
-    run "$BATS_TEST_DIRNAME/hash" --short
-    echo "$output"
-    [ "$status" -eq 1 ]
+    hash_is 1
     [[ "$output" == *"README has none"* ]]
-    run "$BATS_TEST_DIRNAME/hash" --short --update
-    [ "$status" -eq 64 ]
+    hash_is 64 --update
 }
 
 @test "a program that fails has no digests" {
     printf '#!/bin/sh\necho "kernel sets here: one"\necho no >&2; exit 93\n' \
         >"$BUILD/bin/tessera-hash"
-    run "$BATS_TEST_DIRNAME/hash" --short
-    echo "$output"
-    [ "$status" -eq 1 ]
+    hash_is 1
     [[ "$output" == *"threads: 1: no digests:"*"no"* ]]
 }
 

@@ -84,16 +84,14 @@ teardown() {
         cp "$NODE/etc/tessera.conf" "$NODE/good.conf"
         configure "$setting"
         : >"$LOG"
-        run as_slurmd prolog n1
-        [ "$status" -eq 0 ]
+        prolog_is 0
         [ "$(drained)" -eq 0 ]
         grep 'nothing is drained until that is right' "$LOG"
         grep 'not drained, because of wrong settings: .*SHM_FULL' "$LOG"
         grep -F "${setting%%=*}" "$LOG"
         cp "$NODE/good.conf" "$NODE/etc/tessera.conf"
     done
-    run as_slurmd prolog n1
-    [ "$status" -eq 1 ]
+    prolog_is 1
 }
 
 @test "many drains of one kind latch it until an administrator says so" {
@@ -126,15 +124,13 @@ teardown() {
     bad_with SHM_FULL
     for state in IDLE+POWER_DOWN IDLE+POWERING_DOWN MIXED+POWERED_DOWN; do
         echo "$state|Unknown|none" >"$NODE/cluster/n1"
-        run as_slurmd prolog n1
-        [ "$status" -eq 1 ]
+        prolog_is 1
         [ "$(drained)" -eq 1 ]
     done
     for state in 'DOWN*' IDLE+FAIL MIXED+DRAIN+POWER_DOWN; do
         : >"$LOG"
         echo "$state|Unknown|none" >"$NODE/cluster/n1"
-        run as_slurmd prolog n1
-        [ "$status" -eq 1 ]
+        prolog_is 1
         grep -E 'is (down|fail|drained) already' "$LOG"
     done
 }
@@ -146,14 +142,12 @@ teardown() {
         printf '#!/bin/bash\necho "Unable to contact slurm controller" >&2\nexit 1\n' \
             >"$NODE/slurm/$program"
         chmod 755 "$NODE/slurm/$program"
-        run as_slurmd prolog n1
-        [ "$status" -eq 0 ]
+        prolog_is 0
         mv "$NODE/slurm/$program.real" "$NODE/slurm/$program"
     done
     sed -i 's/\[ -e "res.$1" \] ||.*/false/; s/Duplicate.*name/Access denied/' \
         "$NODE/slurm/scontrol"
-    run as_slurmd prolog n1
-    [ "$status" -eq 0 ]
+    prolog_is 0
     [ "$(drained)" -eq 0 ]
     [ "$(grep -c 'not drained.*Unable to contact' "$LOG")" -eq 2 ]
     grep 'not drained: no lock: .*Access denied' "$LOG"
@@ -163,10 +157,8 @@ teardown() {
     configure TESSERA_ENFORCE=0
     bad_with SHM_FULL
     echo "IDLE+DRAIN|2026-11-22T10:00:00|fan is loud" >"$NODE/cluster/n1"
-    run as_slurmd prolog n1
-    [ "$status" -eq 0 ]
-    run as_slurmd prolog n2
-    [ "$status" -eq 0 ]
+    prolog_is 0
+    prolog_is 0 n2
     [ "$(drained)" -eq 1 ]
     grep 'dry run, would drain: tessera: SHM_FULL' "$LOG"
 }
@@ -177,8 +169,7 @@ teardown() {
     while IFS='|' read -r code json words says; do
         check_says "$code" "$json" "$words"
         : >"$LOG"
-        run as_slurmd prolog n1
-        [ "$status" -eq 0 ]
+        prolog_is 0
         grep -- "$says" "$LOG"
         [ "$(drained)" -eq 0 ]
     done <<'END'
@@ -195,26 +186,22 @@ END
     as_slurmd prolog n1
     grep 'nothing is checked, the check does not start: .*No such file' "$LOG"
     rm "$NODE/libexec/tessera/lib/admin.sh"
-    run as_slurmd prolog n1
-    [ "$status" -eq 0 ]
+    prolog_is 0
 }
 
 @test "a misspelt threshold is said, not taken for health" {
     echo 'gem: { min_gflops = 1.0; };' >"$NODE/etc/health.cfg"
-    run as_slurmd prolog n1
-    [ "$status" -eq 0 ]
+    prolog_is 0
     grep "settings are wrong: .*health.cfg:1: unknown setting 'gem" "$LOG"
 }
 
 @test "thresholds that others can write are not obeyed, and that is said" {
     echo 'shm: { free_min_mib = 1e9; };' >"$NODE/etc/health.cfg"
     chmod 666 "$NODE/etc/health.cfg"
-    run as_slurmd prolog n1
-    [ "$status" -eq 0 ]
+    prolog_is 0
     grep 'health.cfg: not read: it must belong to root' "$LOG"
     chmod 644 "$NODE/etc/health.cfg"
-    run as_slurmd prolog n1
-    [ "$status" -eq 1 ]
+    prolog_is 1
 }
 
 @test "a bad node that is well at the second look stays" {
@@ -226,8 +213,7 @@ echo 'verdict - bad HANG_TMP HANG_TMP tessera: HANG_TMP'
 exit 2
 END
     install_check "$NODE/check"
-    run as_slurmd prolog n1
-    [ "$status" -eq 0 ]
+    prolog_is 0
     [ "$(drained)" -eq 0 ]
     grep 'bad at first, but not at a second look' "$LOG"
 }
@@ -363,22 +349,19 @@ END
 # 60011 (whose job this is), 60012 (no job) and 60013 (a job) have files.
 in_shm() {
     unshare -m true 2>/dev/null || skip "mounting needs root"
+    mkdir -p -m 777 "$NODE/verdicts"
+    {
+        declare -f as_slurmd node_check
+        echo "NODE=$NODE"
+        echo 'fill() { setpriv --reuid "$1" --regid "$1" --clear-groups \
+            bash -c "cd /dev/shm && $2" 2>/dev/null; sleep 0.02; }'
+    } >"$NODE/in_shm"
     printf '%s 60011\n4712 60013\n' "${job:-4711}" >"$NODE/jobs"
     unshare -m --propagation private bash -c 'mount -t tmpfs -o size=48m,mode=1777 \
         tmpfs /dev/shm && . "$1" && eval "$2"' _ "$NODE/in_shm" "$1"
 }
 
-helpers_in_shm() {
-    {
-        declare -f as_slurmd
-        echo "NODE=$NODE"
-        echo 'fill() { setpriv --reuid "$1" --regid "$1" --clear-groups \
-            bash -c "cd /dev/shm && $2" 2>/dev/null; sleep 0.02; }'
-    } >"$NODE/in_shm"
-}
-
 @test "what a user without a job has left in /dev/shm is removed, and no more" {
-    helpers_in_shm
     in_shm '
         fill 60013 "mkdir keep13; echo 13 >keep13/file"
         echo root >/dev/shm/keep0; mkdir /dev/shm/of-root
@@ -402,7 +385,6 @@ helpers_in_shm() {
 }
 
 @test "a login that is another user's number changes nobody's files" {
-    helpers_in_shm
     printf '60012:x:60013:60013::/:/bin/sh\n60011:x:60013:60013::/:/bin/sh\n' \
         >"$NODE/passwd"
     in_shm '
@@ -433,7 +415,6 @@ helpers_in_shm() {
 }
 
 @test "nothing is called removed that is still there" {
-    helpers_in_shm
     in_shm 'fill 60012 "head -c 40M /dev/zero >full; echo \$\$ >&3; exec sleep 600" \
             3>"$NODE/holder" &
         until [ -s "$NODE/holder" ]; do sleep 0.1; done
@@ -449,7 +430,6 @@ helpers_in_shm() {
 }
 
 @test "a user's full /dev/shm warns, root's drains" {
-    helpers_in_shm
     in_shm 'fill 60013 "head -c 60M /dev/zero >full"; as_slurmd prolog n1'
     [ "$(drained)" -eq 0 ]
     grep 'warning: tessera: SHM_USED .*full of users' "$LOG"
@@ -466,7 +446,6 @@ helpers_in_shm() {
 }
 
 @test "the epilog removes a tree of the job's that resists" {
-    helpers_in_shm
     in_shm '
         fill 60011 "mkdir -p tessera.4711/a/b; touch tessera.4711/a/b/c; \
             chmod 000 tessera.4711/a; mkdir -m 1700 tessera-ckpt.4711.60011.0f"
@@ -478,12 +457,6 @@ helpers_in_shm() {
 }
 
 # node_check FOLDER: of user 60011's job 4711, which has FOLDER for MPI
-helper_node_check() {
-    declare -f node_check >>"$NODE/in_shm"
-    mkdir "$NODE/verdicts"
-    chmod 777 "$NODE/verdicts"
-}
-
 node_check() {
     SLURM_JOB_ID=4711 SLURMD_NODENAME=n1 \
         OMPI_MCA_btl_vader_backing_directory=$1 setpriv --reuid 60011 \
@@ -492,8 +465,6 @@ node_check() {
 }
 
 @test "a folder of a stranger is not given to MPI" {
-    helpers_in_shm
-    helper_node_check
     run in_shm 'fill 60012 "mkdir -m 777 tessera.4711.w"
         node_check /dev/shm/tessera.4711.w
         code=$?; ls /dev/shm/tessera.4711.w; stat -c %u /dev/shm/tessera.4711.w
@@ -505,8 +476,6 @@ node_check() {
 }
 
 @test "the job's folder for MPI is new, and strangers cannot deny it" {
-    helpers_in_shm
-    helper_node_check
     run in_shm 'fill 60011 "mkdir tessera.4711.w tessera.4711.old
             touch tessera.4711.w/old"
         fill 60012 "mkdir -m 700 tessera.4711 tessera.4711.other"
@@ -523,8 +492,6 @@ node_check() {
 }
 
 @test "the check ends what is left of its own job, not what that submitted" {
-    helpers_in_shm
-    helper_node_check
     left() { # JOB: a process of the attempt's, or what one submitted
         setpriv --reuid 60011 --regid 60011 --clear-groups env TESSERA_ATTEMPT_OF=4711 \
             SLURM_JOB_ID="$1" sleep 600 3>&- &
@@ -590,10 +557,14 @@ END
 
 # --- what is installed --------------------------------------------------------
 
-@test "make install-node is all that root needs" {
+stage() {
     env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make --no-print-directory \
         -C "$BATS_TEST_DIRNAME/.." install-node "B=$(dirname "$BIN")" \
         "DESTDIR=$NODE/stage" PREFIX=/opt/node >/dev/null
+}
+
+@test "make install-node is all that root needs" {
+    stage
     [ "$(cd "$NODE/stage/opt/node" && find . -type f | sort | xargs)" = \
         "./etc/tessera.conf ./libexec/tessera/epilog ./libexec/tessera/lib/admin.sh ./libexec/tessera/node-health ./libexec/tessera/prolog" ]
     sed -i "s|^TESSERA_SLURM_BIN=|&$NODE/slurm|" \
@@ -607,12 +578,7 @@ END
 }
 
 @test "who installs over programs in use takes none away" {
-    install_again() {
-        env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make --no-print-directory \
-            -C "$BATS_TEST_DIRNAME/.." install-node "B=$(dirname "$BIN")" \
-            "DESTDIR=$NODE/stage" PREFIX=/opt/node >/dev/null
-    }
-    install_again
+    stage
     cp -r "$NODE/stage/opt/node/libexec/tessera" "$NODE/whole"
     (
         cd "$NODE/stage/opt/node/libexec/tessera"
@@ -623,7 +589,7 @@ END
         done
     ) >"$NODE/torn" 3>&- &
     for time in 1 2 3; do
-        install_again
+        stage
     done
     touch "$NODE/installed"
     wait

@@ -3,8 +3,9 @@
 # and a node whose /dev/shm is really full.
 # shellcheck disable=SC2030,SC2031,SC2016 # every test is a subshell
 
+load health_helpers
+
 setup() {
-    HEALTH=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/tessera-health
     MPIRUN=$BATS_TEST_DIRNAME/mpirun
     DIR=$BATS_TEST_TMPDIR
     # Local file systems of the test machine must not decide these tests.
@@ -19,15 +20,9 @@ check() {
     "$HEALTH" "$@" --config "$DIR/health.cfg" --allow-inject 2>"$DIR/errors"
 }
 
-# field KEY: a string at the top of the JSON line in $output
-field() {
-    sed -n "s/^[^[]*\"$1\":\"\([^\"]*\)\".*/\1/p" <<<"$output"
-}
-
 @test "every phase of a sound node is ok" {
     for phase in quick prolog epilog job; do
-        run check "$phase" --json
-        [ "$status" -eq 0 ]
+        gives 0 '' "$phase"
         [ "${#lines[@]}" -eq 1 ]
         [ "$(field schema)" = tessera-health/1 ]
         [ "$(field phase)" = "$phase" ]
@@ -52,35 +47,26 @@ field() {
         # a floor, so that "no free space" is too little
         printf 'shm: { free_min_mib = 0.001; };\ntmp: { free_min_mib = 0.001; };\n' \
             >"$DIR/health.cfg"
-        TESSERA_INJECT=${fault%/*} run check prolog --json
-        [ "$status" -eq 2 ]
+        TESSERA_INJECT=${fault%/*} gives 2 "${fault#*/}" prolog
         [ "$(field verdict)" = bad ]
-        [ "$(field code)" = "${fault#*/}" ]
         [ "$(field action)" = drain ]
         [[ $(field reason) == "tessera: ${fault#*/} "*"job=77"* ]]
         [ "$(field reason | wc -c)" -le 151 ]
-        SLURMD_NODENAME=n3 TESSERA_INJECT=${fault%/*} run check prolog --json
-        [ "$status" -eq 0 ]
+        SLURMD_NODENAME=n3 TESSERA_INJECT=${fault%/*} gives 0 '' prolog
     done
 }
 
 @test "a check that hangs is bad, and the others still run" {
-    TESSERA_INJECT=hang:tmp run check prolog --json --budget 60
-    [ "$status" -eq 2 ]
-    [ "$(field code)" = HANG_TMP ]
+    TESSERA_INJECT=hang:tmp gives 2 HANG_TMP prolog --budget 60
     [[ $output == *'"id":"gemm"'*'"st":"ok"'* ]]
 }
 
 @test "a budget that is too short is 76, unless something is bad" {
-    TESSERA_INJECT=hang:fs run check quick --json --budget 0.5
-    [ "$status" -eq 76 ]
+    TESSERA_INJECT=hang:fs gives 76 BUDGET quick --budget 0.5
     [ "$(field verdict)" = unknown ]
-    [ "$(field code)" = BUDGET ]
     [[ $output == *'"cut":true'* ]]
     echo 'shm: { free_min_mib = 0.001; };' >"$DIR/health.cfg"
-    TESSERA_INJECT='hang:tmp,shm:*:full' run check quick --json --budget 1.9
-    [ "$status" -eq 2 ]
-    [ "$(field code)" = SHM_FULL ]
+    TESSERA_INJECT='hang:tmp,shm:*:full' gives 2 SHM_FULL quick --budget 1.9
     [[ $output == *'"cut":true'* ]]
 }
 
@@ -118,13 +104,10 @@ field() {
 
 @test "thresholds: a floor for speed, a misspelt name, a disabled check" {
     echo 'gemm: { min_gflops = 1e8; };' >>"$DIR/health.cfg"
-    run check prolog --json
-    [ "$status" -eq 2 ]
-    [ "$(field code)" = GEMM_SLOW ]
+    gives 2 GEMM_SLOW prolog
     [[ $output == *'"tries":2'* ]]
     echo 'disable = "gemm";' >>"$DIR/health.cfg"
-    run check prolog --json
-    [ "$status" -eq 0 ]
+    gives 0 '' prolog
     [[ $output != *'"gemm"'* ]]
     echo 'gem: { min_gflops = 1; };' >"$DIR/health.cfg"
     run check prolog
@@ -139,9 +122,7 @@ field() {
     [ "$status" -eq 0 ]
     [[ $output =~ gemm\ +ok\ .*[0-9]\.[0-9][0-9]\ of\ the\ peak ]]
     sed -i 's/peak_ratio_min = 0.05/peak_ratio_min = 1/' "$DIR/health.cfg"
-    run check prolog --json
-    [ "$status" -eq 1 ]
-    [ "$(field code)" = GEMM_BELOW_PEAK ]
+    gives 1 GEMM_BELOW_PEAK prolog
     [ "$(field action)" = none ]
     [[ $output =~ \"peak_ratio\":0\.[0-9] ]]
 }
@@ -149,15 +130,12 @@ field() {
 @test "a recorded machine is looked at instead of this one" {
     mkdir -p "$DIR/root/tmp" "$DIR/root/dev/shm"
     cp -r "$BATS_TEST_DIRNAME/machines/busy/proc" "$DIR/root/"
-    run check quick --json --root "$DIR/root"
-    [ "$status" -eq 0 ]
+    gives 0 '' quick --root "$DIR/root"
     [[ $output == *'"id":"load","v":97.5'* ]]
     [[ $output == *'"id":"blocked","v":2.0'* ]]
     [ "$(field boot_id)" = 2f0c6f6e-91c1-4f6e-9d6a-0d6f5f0f7a11 ]
     rm -r "$DIR/root/dev"
-    run check quick --json --root "$DIR/root"
-    [ "$status" -eq 2 ]
-    [ "$(field code)" = SHM_MISSING ]
+    gives 2 SHM_MISSING quick --root "$DIR/root"
     run check quick --json --root "$DIR/nowhere"
     [ "$status" -eq 2 ]
 }

@@ -3,10 +3,10 @@
 # program finds by itself, and what it says without any.
 # shellcheck disable=SC2030,SC2031 # every test is a subshell
 
+load health_helpers
+
 setup() {
-    BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
-    HEALTH=$BIN/tessera-health
-    FAKE=$BIN/../fake
+    FAKE=${HEALTH%/*}/../fake
     DIR=$BATS_TEST_TMPDIR
     mkdir -p "$DIR/root/tmp" "$DIR/root/dev/shm" \
         "$DIR/root/sys/bus/pci/devices"
@@ -31,16 +31,9 @@ check() {
         --root "$DIR/root" --allow-inject 2>"$DIR/errors"
 }
 
-# field KEY: a string at the top of the JSON line in $output
-field() {
-    sed -n "s/^[^[]*\"$1\":\"\([^\"]*\)\".*/\1/p" <<<"$output"
-}
-
 @test "sound GPUs are ok in every phase of root" {
     for phase in quick prolog epilog; do
-        run check $phase --json
-        [ "$status" -eq 0 ]
-        [ "$(field verdict)" = ok ]
+        gives 0 '' $phase
         [[ $output == *'"id":"gpu","v":2.0,"unit":"GPUs"'* ]]
         [[ $output == *'"id":"xid"'* ]]
     done
@@ -48,14 +41,10 @@ field() {
 }
 
 @test "a fault that the library tells drains, another one warns" {
-    NVML_FAKE=ecc=3 SLURM_JOB_ID=77 run check prolog --json
-    [ "$status" -eq 2 ]
-    [ "$(field code)" = GPU_ECC ]
+    NVML_FAKE=ecc=3 SLURM_JOB_ID=77 gives 2 GPU_ECC prolog
     [ "$(field action)" = drain ]
     [ "$(field reason)" = "tessera: GPU_ECC gpu job=77 (GPU 1 0000:10:00.0: 3 uncorrectable memory errors)" ]
-    NVML_FAKE=width=8 run check quick --json
-    [ "$status" -eq 1 ]
-    [ "$(field code)" = GPU_PCIE_WIDTH ]
+    NVML_FAKE=width=8 gives 1 GPU_PCIE_WIDTH quick
     [ "$(field action)" = none ]
     NVML_FAKE=count=1 run check epilog
     [ "$status" -eq 2 ]
@@ -67,34 +56,25 @@ field() {
 @test "an Xid in the kernel's log drains" {
     echo "4,9,99000000000,-;NVRM: Xid (PCI:0000:10:00): 79, GPU has fallen off the bus." \
         >"$DIR/root/dev/kmsg"
-    run check quick --json
-    [ "$status" -eq 2 ]
-    [ "$(field code)" = XID ]
+    gives 2 XID quick
     [[ $(field reason) == *"Xid 79 of the GPU at 0000:10:00"* ]]
 }
 
 @test "a driver that is not loaded is bad, no library at all is unknown" {
     thresholds 2 xid
-    NVML_FAKE=init=9 run check quick --json
-    [ "$status" -eq 2 ]
-    [ "$(field code)" = GPU_DRIVER ]
+    NVML_FAKE=init=9 gives 2 GPU_DRIVER quick
     ldconfig -p | grep -q libnvidia-ml.so.1 && skip "NVML is here"
-    FAKE=$DIR run check quick --json
-    [ "$status" -eq 3 ]
-    [ "$(field code)" = NVML_MISSING ]
+    FAKE=$DIR gives 3 NVML_MISSING quick
 }
 
 @test "a library that hangs ends with the budget" {
-    TESSERA_INJECT=hang:gpu run check epilog --json --budget 1
-    [ "$status" -eq 76 ]
-    [ "$(field code)" = BUDGET ]
+    TESSERA_INJECT=hang:gpu gives 76 BUDGET epilog --budget 1
 }
 
 @test "without GPUs nothing is said of them" {
     echo 'disable = "shm,tmp,gemm,triad";' >"$DIR/health.cfg"
     for phase in quick prolog epilog job; do
-        run check $phase --json
-        [ "$status" -eq 0 ]
+        gives 0 '' $phase
         [[ $output == *'"id":"load"'* ]]
         [[ ${output,,} != *gpu* && $output != *xid* && $output != *hbm* ]]
     done

@@ -18,6 +18,7 @@ setup() {
     . "$BATS_TEST_DIRNAME/../jobs/lib/slurm.sh"
     # shellcheck source=jobs/lib/shape.sh
     . "$BATS_TEST_DIRNAME/../jobs/lib/shape.sh"
+    slurm_stand_ins
 }
 
 @test "a node without GPUs is checked for a minute" {
@@ -212,10 +213,15 @@ launch() {
         TESSERA_CONTROLLER_S=${wait_s:-0} timeout -k 1 100 "$T/bin/tessera-launch" "$T/run.cfg"
 }
 
-@test "a job on request: requeued, with a line in the ledger" {
-    slurm_stand_ins
+# launch_is CODE: how it ends
+launch_is() {
     run launch
-    [ "$status" -eq 85 ]
+    echo "$output"
+    [ "$status" -eq "$1" ]
+}
+
+@test "a job on request: requeued, with a line in the ledger" {
+    launch_is 85
     [ -e "$T/requeued" ]
     [ "$(grep -c '"event":"requeue"' "$T/run/ledger.jsonl")" -eq 1 ]
 }
@@ -231,7 +237,6 @@ refused() {
 }
 
 @test "what cannot be meant of run.dir and run.mode ends a job with 64" {
-    slurm_stand_ins
     ln -sf "$(readlink -f "$JOBS/../build/bin/tessera-train")" "$T/bin/tessera-train"
     conf=$JOBS/conf/lora-smollm2.cfg
     refused 'run.mode = "rwx"' run.mode=rwx
@@ -241,7 +246,6 @@ refused() {
 }
 
 @test "what a program says of a run is looked at before it is used" {
-    slurm_stand_ins
     conf=$T/run.cfg
     stand_in tessera-train <<<'echo'
     refused 'run.dir= '
@@ -252,7 +256,6 @@ refused() {
 }
 
 @test "a run that has seen STOP before its launch script did is not requeued" {
-    slurm_stand_ins
     echo 'touch "$T/run/STOP"; exit 85' >"$T/step"
     run launch
     echo "$output"
@@ -261,16 +264,13 @@ refused() {
 }
 
 @test "a node with a warning waits in reserve, and that is said" {
-    slurm_stand_ins
     echo n1,n2,n3,n4 >"$T/nodes"
     echo 'exit 0' >"$T/step"
     echo '{"host":"n1","verdict":"warn","code":"MEM_LOW","reason":"tessera: MEM_LOW x"}' \
         >"$T/verdict.n1"
     printf '{"host":"n%d","verdict":"%s","code":"PAIR_SLOW","reason":"0.02 GB/s"}\n' \
         1 ok 2 ok 3 warn 4 ok >"$T/pairs"
-    check_s=5 TESSERA_NODES=2 run launch
-    echo "$output"
-    [ "$status" -eq 0 ]
+    check_s=5 TESSERA_NODES=2 launch_is 0
     [[ $output == *"attempt 1 on n2,n4, 2 in reserve"* ]]
     [[ $output == *"node n3, a warning: PAIR_SLOW: 0.02 GB/s"* ]]
     [ "$(jq -r 'select(.event == "node-warning") | .node + " " + .code' \
@@ -278,7 +278,6 @@ refused() {
 }
 
 @test "the site's settings are read as words, as root reads them" {
-    slurm_stand_ins
     mkdir -p "$T/t/libexec/tessera" "$T/t/etc" "$T/spool"
     cp -r "$JOBS/launch" "$JOBS/lib" "$T/t/libexec/tessera"
     ln -sf "$T/t/libexec/tessera/launch" "$T/bin/tessera-launch"
@@ -292,9 +291,7 @@ END
     echo n1,n2 >"$T/nodes"
     echo 'exit 0' >"$T/step"
     echo '{"host":"n2","verdict":"bad","code":"SHM_FULL","reason":"x"}' >"$T/verdict.n2"
-    check_s=5 TESSERA_NODES=1 run launch
-    echo "$output"
-    [ "$status" -eq 0 ]
+    check_s=5 TESSERA_NODES=1 launch_is 0
     [ ! -e "$T/executed" ]
     grep SHM_FULL "$T/spool/verdict.7.n2"
     rm -r "$T/spool/"*
@@ -303,43 +300,33 @@ END
 }
 
 @test "variables of the user's lead no command of Slurm elsewhere" {
-    slurm_stand_ins
     echo 'exit 0' >"$T/step"
     for name in ${MISLEADS//|/ }; do
         export "$name=other"
     done
-    check_s=5 run launch
-    echo "$output"
-    [ "$status" -eq 0 ]
+    check_s=5 launch_is 0
     cat "$T/misled"
     [ -e "$T/misled" ] && [ ! -s "$T/misled" ]
 }
 
 @test "a job cancelled in the last moment is not requeued" {
-    slurm_stand_ins
     echo "RUNNING RUNNING RUNNING CANCELLED" >"$T/states"
-    run launch
-    echo "$output"
-    [ "$status" -eq 75 ]
+    launch_is 75
     [ ! -e "$T/requeued" ]
     [[ $output == *"job is CANCELLED"* ]]
     ! grep '"event":"requeue"' "$T/run/ledger.jsonl" || false
     # nor for want of nodes
     echo "RUNNING RUNNING CANCELLED" >"$T/states"
     export TESSERA_NODES_MIN=2
-    run launch
-    [ "$status" -eq 75 ]
+    launch_is 75
     [ ! -e "$T/requeued" ]
 }
 
 @test "a ledger that cannot be written: neither begun again nor requeued" {
-    slurm_stand_ins
     mkdir "$T/run/ledger.jsonl"
     for code in 1 85; do
         echo "exit $code" >"$T/step"
-        run launch
-        echo "$output"
-        [ "$status" -eq 75 ]
+        launch_is 75
         [ ! -e "$T/requeued" ]
         [[ $output == *"ledger.jsonl cannot be written"* ]]
         [ "$(grep -c 'attempt 1 on' <<<"$output")" -eq 1 ]
@@ -347,17 +334,13 @@ END
 }
 
 @test "three attempts in vain are counted without the ledger, too" {
-    slurm_stand_ins
     # somebody removes it again and again
     echo 'rm -f "$T/run/ledger.jsonl"; exit 1' >"$T/step"
-    run launch
-    echo "$output"
-    [ "$status" -eq 93 ]
+    launch_is 93
     [[ $output == *"given up: 3 attempts in a row"* ]]
 }
 
 @test "a full file system is waited for, and ends no attempt in vain" {
-    slurm_stand_ins
     mount -t tmpfs -o size=256k tmpfs "$T/run" || skip "can't mount a small tmpfs"
     cat >"$T/step" <<'END'
 echo >>"$T/attempts"
@@ -370,51 +353,36 @@ END
 [ "$1" != 5 ] || rm "$T/run/ballast"
 exec /bin/sleep 0.1
 END
-    wait_s=60 run launch
-    echo "$output"
+    wait_s=60 launch_is 0
     cat "$T/run/ledger.jsonl"
-    [ "$status" -eq 0 ]
     [ "$(grep -c '"event":"restart".*"progress":null' "$T/run/ledger.jsonl")" -eq 4 ]
     [ "$(grep -c 'there is room again' <<<"$output")" -eq 4 ]
     # but not for ever, and nobody gives the run up for it
     rm "$T/attempts"
-    run launch
-    echo "$output"
-    [ "$status" -eq 75 ]
+    launch_is 75
     head -c 1M /dev/zero >"$T/run/ballast" 2>/dev/null || true
-    run launch
-    [ "$status" -eq 75 ]
+    launch_is 75
     [[ $output == *"no room for $T/run"* ]]
 }
 
 @test "asked to stop before the start, for the third time: given up" {
-    slurm_stand_ins
     export TESSERA_STOP=USR1
-    for time in 1 2; do
-        run launch
-        [ "$status" -eq 85 ]
-    done
-    run launch
-    echo "$output"
-    [ "$status" -eq 93 ]
+    launch_is 85
+    launch_is 85
+    launch_is 93
     [[ $output == *"3 times in a row"*"--time"*"--signal"* ]]
     # somebody has looked
-    run launch
-    [ "$status" -eq 85 ]
+    launch_is 85
     # an attempt in between, and a preemption, do not count
     echo '{"event":"start","attempt":1,"job":7}' >>"$T/run/ledger.jsonl"
     for time in 1 2; do
-        run launch
-        [ "$status" -eq 85 ]
-        TESSERA_STOP=TERM run launch
-        [ "$status" -eq 85 ]
+        launch_is 85
+        TESSERA_STOP=TERM launch_is 85
     done
-    run launch
-    [ "$status" -eq 93 ]
+    launch_is 93
 }
 
 @test "the signal that comes while the module is loaded is passed on" {
-    slurm_stand_ins
     rm "$T/bin/tessera-launch"
     stand_in tessera-launch <<'END'
 echo "stop: $TESSERA_STOP"
@@ -427,39 +395,30 @@ END
 }
 
 @test "an end before the first attempt stands in the ledger" {
-    slurm_stand_ins
     export TESSERA_NODES=none
-    run launch
-    [ "$status" -eq 64 ]
+    launch_is 64
     grep '"event":"stop".*"code":64.*TESSERA_NODES' "$T/run/ledger.jsonl"
     unset TESSERA_NODES
     stand_in scontrol <<'END'
 echo "Invalid job id specified"
 exit 1
 END
-    run launch
-    [ "$status" -eq 75 ]
+    launch_is 75
     grep '"event":"stop".*"code":75.*what job 7 was given' "$T/run/ledger.jsonl"
 }
 
 @test "a TMPDIR that is not on this node: /tmp instead, and said" {
-    slurm_stand_ins
-    TMPDIR=$T/none run launch
-    echo "$output"
-    [ "$status" -eq 85 ]
+    TMPDIR=$T/none launch_is 85
     [[ $output == *"TMPDIR=$T/none"*"/tmp"* ]]
 }
 
 @test "checks of old jobs that cannot be removed: said, and it goes on" {
-    slurm_stand_ins
     mkdir -p "$T/run/health/"{1..25}
     stand_in rm <<'END'
 [ "$1" != -rf ] || exit 1
 exec /bin/rm "$@"
 END
-    check_s=5 run launch
-    echo "$output"
-    [ "$status" -eq 85 ]
+    check_s=5 launch_is 85
     grep '"event":"check".*"good":1' "$T/run/ledger.jsonl"
     [[ $output == *"/health: cannot remove"* ]]
 }
@@ -477,7 +436,6 @@ END
 }
 
 @test "a guard is ended with its step" {
-    slurm_stand_ins
     # shellcheck source=jobs/lib/nodes.sh
     . "$JOBS/lib/nodes.sh"
     PATH=$T/bin:$PATH
@@ -499,7 +457,6 @@ guard() {
 }
 
 @test "the guard requeues, and ends the job only where that is refused" {
-    slurm_stand_ins
     run guard
     [ -e "$T/requeued" ]
     grep '"event":"requeue".*lost n0' "$T/run/ledger.jsonl"
@@ -512,7 +469,6 @@ guard() {
 }
 
 @test "the guard leaves alone a job that was cancelled meanwhile" {
-    slurm_stand_ins
     echo "RUNNING RUNNING RUNNING CANCELLED" >"$T/states"
     run guard
     [ ! -e "$T/requeued" ]
@@ -554,7 +510,6 @@ watch() {
 }
 
 @test "an attempt is ended before a scancel that tries again and again" {
-    slurm_stand_ins
     # shellcheck source=jobs/lib/nodes.sh
     . "$JOBS/lib/nodes.sh"
     stand_in scancel <<'END'
