@@ -141,26 +141,20 @@ int main(int argc, char **argv)
 {
     struct comm *comm;
     char folder[FSIO_PATH_MAX] = "";
-    const char *tmp = getenv("TMPDIR");
     if (comm_create("auto", &argc, &argv, PATIENCE_S, &comm) != ERR_OK) {
         tap_ok(false, "create: %s", err_text());
         return tap_done();
     }
     if (comm_rank(comm) > 0)
         tap_silence();
-    snprintf(folder, sizeof folder, "%s/tessera-comm-XXXXXX",
-             tmp != NULL ? tmp : "/tmp");
-    if (comm_rank(comm) == 0 && mkdtemp(folder) == NULL)
-        folder[0] = '\0';
-    if (comm_broadcast(comm, folder, sizeof folder, 0) != ERR_OK ||
-        folder[0] == '\0')
-        tap_ok(false, "no temporary folder");
+    if (comm_rank(comm) == 0)
+        snprintf(folder, sizeof folder, "%s", tap_folder());
+    if (comm_broadcast(comm, folder, sizeof folder, 0) != ERR_OK)
+        tap_ok(false, "%s", err_text());
     else if (comm_size(comm) == 1)
         tap_skip("one rank has no peer that could hang");
     else
         test_hang(comm, folder);
-    if (comm_rank(comm) == 0 && folder[0] != '\0')
-        fsio_remove_tree(folder);
     comm_destroy(comm);
     return tap_done();
 }

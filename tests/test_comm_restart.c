@@ -1,22 +1,12 @@
 /* What is left after a kill: four ranks are killed with SIGKILL together with
  * their mpirun, and the next four start at once. Also the exit code that
  * mpirun passes on when a rank aborts. The program starts itself as ranks. */
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 
-#include "src/base/clock.h"
-#include "src/base/fsio.h"
-#include "src/comm/comm.h"
-#include "tests/tap.h"
+#include "tests/dead_ranks.h"
 
-#define RANKS 4
-#define PATIENCE_S 120.0
 #define ABORT_CODE 75
-#define NO_LAUNCHER 127
 
 /* A segment in /dev/shm that has a name still: true, and its line. */
 static bool named_segment(char *line, int bytes)
@@ -70,28 +60,7 @@ static int rank_main(const char *mode, const char *folder)
 
 static pid_t launch(const char *program, const char *mode, const char *folder)
 {
-    char ranks[16];
-    snprintf(ranks, sizeof ranks, "%d", RANKS);
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid != 0)
-        return pid;
-    /* mpirun ends its ranks when it gets this. */
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    setenv("TMPDIR", folder, 1);
-    /* In a sanitized build OpenMPI's own leaks would be the ranks' exit code. */
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
-    if (geteuid() == 0) {
-        setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-        setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-    }
-    int null = open("/dev/null", O_RDWR);
-    dup2(null, STDIN_FILENO);
-    dup2(null, STDOUT_FILENO);
-    dup2(null, STDERR_FILENO);
-    execlp("mpirun", "mpirun", "--oversubscribe", "-np", ranks, program, mode,
-           folder, (char *)NULL);
-    _Exit(NO_LAUNCHER);
+    return ranks_launch(program, mode, folder, false);
 }
 
 static int exit_code(pid_t pid)
@@ -103,38 +72,23 @@ static int exit_code(pid_t pid)
 }
 
 /* All ranks' pids, once all are there. */
-static bool read_ranks(pid_t mpirun, const char *folder, pid_t *pids,
-                       bool *clean)
+static bool read_ranks(const char *folder, pid_t *pids, bool *clean)
 {
-    double end = clock_now() + PATIENCE_S;
-    int count = 0;
+    bool all = true;
     *clean = true;
-    while (count < RANKS && clock_now() < end) {
-        char path[FSIO_PATH_MAX];
-        char *text = NULL;
-        size_t bytes = 0;
-        char what[32] = "";
+    for (int r = 0; r < RANKS; r++) {
+        char text[1400], what[32] = "nothing";
         long pid = 0;
-        if (fsio_path(path, "%s/rank-%d", folder, count) != ERR_OK)
-            return false;
-        if (!fsio_exists(path)) {
-            if (waitpid(mpirun, NULL, WNOHANG) != 0)
-                return false;
-            clock_sleep(0.01);
-            continue;
-        }
-        if (fsio_read_file(path, 4096, &text, &bytes) != ERR_OK)
-            return false;
-        if (sscanf(text, "%ld %31s", &pid, what) != 2)
-            snprintf(what, sizeof what, "unreadable");
+        ranks_await(folder, "rank", r, text, sizeof text);
+        (void)sscanf(text, "%ld %31s", &pid, what);
         if (strcmp(what, "clean") != 0) {
-            tap_note("rank %d: %s", count, text);
+            tap_note("rank %d: %s", r, text);
             *clean = false;
         }
-        pids[count++] = (pid_t)pid;
-        free(text);
+        pids[r] = (pid_t)pid;
+        all = all && pid > 0;
     }
-    return count == RANKS;
+    return all;
 }
 
 static void test_kill(const char *program, const char *folder)
@@ -142,7 +96,7 @@ static void test_kill(const char *program, const char *folder)
     pid_t pids[RANKS];
     bool clean = false;
     pid_t mpirun = launch(program, "wait", folder);
-    if (!tap_ok(read_ranks(mpirun, folder, pids, &clean), "four ranks start")) {
+    if (!tap_ok(read_ranks(folder, pids, &clean), "four ranks start")) {
         kill(mpirun, SIGTERM);
         exit_code(mpirun);
         return;
@@ -178,31 +132,15 @@ static void test_stale(const char *program, const char *folder)
 
 int main(int argc, char **argv)
 {
-    char folder[FSIO_PATH_MAX];
-    char program[FSIO_PATH_MAX] = "";
-    const char *tmp = getenv("TMPDIR");
+    char program[FSIO_PATH_MAX], folder[FSIO_PATH_MAX];
     if (argc == 3)
         return rank_main(argv[1], argv[2]);
-    if (readlink("/proc/self/exe", program, sizeof program - 1) < 0)
-        return 1;
-    snprintf(folder, sizeof folder, "%s/tsr-XXXXXX",
-             tmp != NULL ? tmp : "/tmp");
-    if (mkdtemp(folder) == NULL) {
-        tap_ok(false, "no temporary folder %s", folder);
+    if (!ranks_prepare(program, folder))
         return tap_done();
-    }
-    int code = exit_code(launch(program, "run", folder));
-    if (!TESSERA_WITH_MPI) {
-        tap_skip("this build has no MPI");
-    } else if (code == NO_LAUNCHER) {
-        tap_skip("there is no mpirun here");
-    } else {
-        tap_is_int(code, 0, "four ranks run");
-        test_kill(program, folder);
-        test_stale(program, folder);
-        tap_is_int(exit_code(launch(program, "abort", folder)), ABORT_CODE,
-                   "mpirun returns the code of a rank that aborts");
-    }
-    fsio_remove_tree(folder);
+    tap_is_int(exit_code(launch(program, "run", folder)), 0, "four ranks run");
+    test_kill(program, folder);
+    test_stale(program, folder);
+    tap_is_int(exit_code(launch(program, "abort", folder)), ABORT_CODE,
+               "mpirun returns the code of a rank that aborts");
     return tap_done();
 }

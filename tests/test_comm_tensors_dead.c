@@ -64,11 +64,7 @@ static enum err act(struct comm *comm, int number)
     deferred.name = "0000:01:00.0";
     nccl_fake.busy = 2;
     TRY(comm_duplicate(comm, &nccl_fake.comm));
-    TRY(b.memory->stream_create(false, &b.stream));
-    TRY(b.memory->tensors_create(ROOM, &b.device));
-    TRY(b.memory->host_create(ROOM, &b.host));
-    TRY(comm_tensors_create_lent(comm, b.memory, b.stream, way,
-                                 &nccl_fake_library, &b.tensors));
+    TRY(bench_open(&b, way, &nccl_fake_library));
     for (int turn = 0; turn < 20; turn++) {
         begin(&b);
         if (turn == 3 && comm_rank(comm) == VICTIM) {
@@ -92,6 +88,5 @@ int main(int argc, char **argv)
         return tap_done();
     for (int i = 0; i < CASES; i++)
         ranks_test(program, i, folder, cases[i].what, VICTIM);
-    fsio_remove_tree(folder);
     return tap_done();
 }

@@ -96,6 +96,5 @@ int main(int argc, char **argv)
         return tap_done();
     for (int i = 0; i < CASES; i++)
         ranks_test(program, i, folder, cases[i].what, cases[i].victim);
-    fsio_remove_tree(folder);
     return tap_done();
 }

@@ -106,6 +106,5 @@ int main(int argc, char **argv)
         if (root)
             tap_is_int(shm_names(), 0, "nothing is left in /dev/shm");
     }
-    fsio_remove_tree(folder);
     return tap_done();
 }
