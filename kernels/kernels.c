@@ -22,6 +22,10 @@
 #define TABLES_MAX 5
 #define NAMES_BYTES 64
 
+/* Those of this build are there. */
+extern const struct kernels cpu_table_avx512, cpu_table_avx2, cpu_table_neon,
+    cpu_table_generic;
+
 /* A kernel set of this build. */
 struct kernel_set {
     const struct kernels *table;
@@ -46,8 +50,6 @@ static const char *avx2_missing(void)
 #endif
 
 #if defined(KERNEL_SET_avx512)
-extern const struct kernels cpu_table_avx512;
-
 /* AVX-512 comes in parts, of which these five were together from Skylake's
  * servers on; its code also has AVX2's instructions. */
 static const char *avx512_missing(void)
@@ -59,18 +61,6 @@ static const char *avx512_missing(void)
     NEED("avx512vl");
     return avx2_missing();
 }
-#endif
-
-#if defined(KERNEL_SET_avx2)
-extern const struct kernels cpu_table_avx2;
-#endif
-
-#if defined(KERNEL_SET_neon)
-extern const struct kernels cpu_table_neon;
-#endif
-
-#if defined(KERNEL_SET_generic)
-extern const struct kernels cpu_table_generic;
 #endif
 
 /* For kernel sets that every processor of their machine runs. */
@@ -175,9 +165,7 @@ static enum err find_cuda(const char *kernel_set, bool planned,
         return ERR_OK;
     }
 #if defined(KERNELS_CUDA)
-    enum err rc = planned ? ERR_OK : cuda_device_check();
-    if (rc != ERR_OK)
-        return rc;
+    TRY(planned ? ERR_OK : cuda_device_check());
     if (strcmp(kernel_set, "auto") != 0 &&
         strcmp(kernel_set, cuda_table.kernel_set) != 0)
         return err_set(ERR_UNSUPPORTED,

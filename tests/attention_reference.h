@@ -6,6 +6,11 @@
 #include "tests/kernel_check.h"
 
 enum documents { ONE, PACKED, INTERLEAVED, LONGER };
+static const char *const reference_documents[] = { "", " packed",
+                                                   " interleaved", " longer" };
+
+static const struct random_place reference_place = { 17, 0x123456789abcdefu,
+                                                     3000000000 };
 
 /* NULL for one document. The fourth of the longer documents begins with the
  * last key of a tile. */

@@ -191,28 +191,6 @@ static inline bool check_lacks(const struct kernels *table, enum err rc)
     return true;
 }
 
-/* Of gemm and grouped_gemm, by a product of one element. */
-static inline bool check_lacks_gemm(const struct kernels *table)
-{
-    float *one = CHECK_HELD(float, 1), *c = check_poisoned(1);
-    int64_t *offsets = CHECK_HELD(int64_t, 0, 1);
-    struct kernel_ctx ctx = check_ctx_of(table, 1);
-    const struct gemm gemm = {
-        .m = 1, .n = 1, .k = 1, .a = one, .b = one, .c = c
-    };
-    const struct grouped_gemm grouped = { .groups = 1,
-                                          .offsets = offsets,
-                                          .n = 1,
-                                          .k = 1,
-                                          .a = one,
-                                          .b = one,
-                                          .c = c };
-    bool lacks =
-        check_lacks(table, table->gemm(&ctx, DTYPE_F32, &gemm)) ||
-        check_lacks(table, table->grouped_gemm(&ctx, DTYPE_F32, &grouped));
-    return lacks;
-}
-
 /* Emulated threads cost a thousand times what a processor's do. */
 static inline bool check_emulated(const struct kernels *table)
 {

@@ -93,7 +93,7 @@ static void check_product(struct cuda_blas *blas, struct kernel_ctx *ctx,
     struct gemm g = { form, M, N, K, a, b, c, accumulate, bias ? add : NULL,
                       false };
     bool lacks = bias && out != dtype;
-    enum err rc = cuda_blas_gemm(blas, ctx, dtype, &g);
+    enum err rc = cuda_blas_gemm(blas, ctx, dtype, &g, NULL);
     tap_is_int(rc, lacks ? ERR_UNSUPPORTED : ERR_OK, "%s %s%s%s", forms[form],
                dtype_name(dtype), accumulate ? " +=" : "",
                bias ? " with bias" : "");
@@ -178,8 +178,8 @@ static void check_product_fp8(struct cuda_blas *blas, struct kernel_ctx *ctx,
     g.bias = g.bias != NULL ? add : NULL;
     g.unscale_a = &unscales[0];
     g.unscale_b = &unscales[1];
-    tap_is_int(cuda_blas_gemm_fp8(blas, ctx, &g), ERR_OK, "%s x %s to %s%s%s",
-               g.a_type == FP8_E4M3 ? "e4m3" : "e5m2",
+    tap_is_int(cuda_blas_gemm_fp8(blas, ctx, &g, NULL), ERR_OK,
+               "%s x %s to %s%s%s", g.a_type == FP8_E4M3 ? "e4m3" : "e5m2",
                g.b_type == FP8_E4M3 ? "e4m3" : "e5m2", dtype_name(g.c_type),
                g.accumulate ? " +=" : "", g.bias != NULL ? " with bias" : "");
     tap_is_int(wrong_fp8(&g, before), 0, "its elements");
@@ -240,7 +240,7 @@ static enum err run_at(struct cuda_blas *blas, struct kernel_ctx *ctx,
     g.b = memory + 4096 + 64 + b;
     g.c = memory + 8192 + 64 + c;
     g.bias = memory + 12288 + 64 + bias;
-    return cuda_blas_gemm(blas, ctx, DTYPE_F32, &g);
+    return cuda_blas_gemm(blas, ctx, DTYPE_F32, &g, NULL);
 }
 
 static void check_plans(struct kernel_ctx *ctx, char *memory)
@@ -438,7 +438,7 @@ static void check_instead(struct kernel_ctx *ctx, char *memory)
                                     .unscale_b = (float *)memory };
     int kinds, own, before = cuda_fallback_count();
     own_products = 0;
-    tap_ok(cuda_blas_gemm_or(blas, ctx, DTYPE_F32, &gemm, own_gemm) == ERR_OK &&
+    tap_ok(cuda_blas_gemm(blas, ctx, DTYPE_F32, &gemm, own_gemm) == ERR_OK &&
                own_products == 0,
            "what cuBLASLt can do it does");
     bool good = true, there = true;
@@ -455,13 +455,13 @@ static void check_instead(struct kernel_ctx *ctx, char *memory)
     gemm.m = M + 1;
     good = true;
     for (int i = 0; i < 3; i++)
-        good = good && cuda_blas_gemm_or(blas, ctx, DTYPE_F32, &gemm,
-                                         own_gemm) == ERR_OK;
+        good = good &&
+               cuda_blas_gemm(blas, ctx, DTYPE_F32, &gemm, own_gemm) == ERR_OK;
     tap_ok(good && own_products == 3, "what it can't the own kernel does");
     tap_is_int(cuda_fallback_count() - before, 1, "which is said once");
     gemm.m = M + 2;
-    good = cuda_blas_gemm_or(blas, ctx, DTYPE_F32, &gemm, own_gemm) == ERR_OK &&
-           cuda_blas_gemm_fp8_or(blas, ctx, &small, own_gemm_fp8) == ERR_OK;
+    good = cuda_blas_gemm(blas, ctx, DTYPE_F32, &gemm, own_gemm) == ERR_OK &&
+           cuda_blas_gemm_fp8(blas, ctx, &small, own_gemm_fp8) == ERR_OK;
     cuda_blas_count(blas, &kinds, &own);
     tap_ok(good && kinds == 4 && own == 3 &&
                cuda_fallback_count() - before == 3,
@@ -469,7 +469,7 @@ static void check_instead(struct kernel_ctx *ctx, char *memory)
     cuda_fallback_allow(false);
     own_products = 0;
     gemm.m = M + 3;
-    tap_ok(cuda_blas_gemm_or(blas, ctx, DTYPE_F32, &gemm, own_gemm) ==
+    tap_ok(cuda_blas_gemm(blas, ctx, DTYPE_F32, &gemm, own_gemm) ==
                    ERR_UNSUPPORTED &&
                own_products == 0 &&
                strstr(err_text(), "NT 8 x 7 x 11 in f32") != NULL &&

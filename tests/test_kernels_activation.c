@@ -55,8 +55,6 @@ static void check_values(const struct kernels *table, enum activation act)
                 check_error(dx[0], want_dx, N), 2e-6);
     check_that(table, same, "%s: same bits on 1, 2, 3 threads",
                activation_names[act]);
-    for (int i = 0; i < CHECK_THREADS_MAX; i++) {
-    }
     check_release();
 }
 

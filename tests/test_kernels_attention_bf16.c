@@ -53,35 +53,19 @@ static void result_compute(const struct kernels *table, enum dtype dtype,
                               r->dqkv);
 }
 
-/* x becomes bf16 numbers; they are returned as such, too. */
-static uint16_t *narrowed(float *x, int64_t n)
-{
-    uint16_t *half = check_alloc((size_t)n * sizeof(*half));
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        x[i] = check_bf16_of(x[i]);
-        memcpy(&bits, &x[i], sizeof(bits));
-        half[i] = (uint16_t)(bits >> 16);
-    }
-    return half;
-}
-
 /* Of n elements of bf16 that lie where there is room for n of fp32. */
 static void widen(float *x, int64_t n)
 {
     for (int64_t i = n - 1; i >= 0; i--) {
         uint16_t half;
         memcpy(&half, (char *)x + (size_t)i * sizeof(half), sizeof(half));
-        uint32_t bits = (uint32_t)half << 16;
-        memcpy(&x[i], &bits, sizeof(bits));
+        x[i] = widened(half);
     }
 }
 
 static double error_of(const float *got, const float *want, int64_t n)
 {
-    double *wide = check_widened(want, n);
-    double error = check_error(got, wide, n);
-    return error;
+    return check_error(got, check_widened(want, n), n);
 }
 
 static void result_check(const struct kernels *table, const char *dtype,
@@ -118,10 +102,8 @@ static void check_case(const struct kernels *cpu, const struct kernels *table,
         slopes[h] = exp2f(-(float)h - 1);
     for (int64_t i = 0; c->document > 0 && i < c->batch * c->seq; i++)
         ids[i] = (int32_t)(i % c->seq / c->document);
-    float *qkv = check_random(reference_qkv(&s), 1, 2);
-    float *dout = check_random(reference_out(&s), 2, 1);
-    uint16_t *half_qkv = narrowed(qkv, reference_qkv(&s));
-    uint16_t *half_dout = narrowed(dout, reference_out(&s));
+    struct tensor qkv = tensor_random(reference_qkv(&s), 1, 2);
+    struct tensor dout = tensor_random(reference_out(&s), 2, 1);
     struct result want = result_create(&s), got = result_create(&s);
     struct result half = result_create(&s);
     char what[96];
@@ -130,10 +112,10 @@ static void check_case(const struct kernels *cpu, const struct kernels *table,
              (long long)c->kv_heads, (long long)c->head_dim,
              c->document > 0 ? " packed" : "", c->alibi ? " alibi" : "",
              c->dropout > 0 ? " dropout" : "");
-    result_compute(cpu, DTYPE_F32, &s, qkv, dout, &want);
-    result_compute(table, DTYPE_F32, &s, qkv, dout, &got);
+    result_compute(cpu, DTYPE_F32, &s, qkv.wide, dout.wide, &want);
+    result_compute(table, DTYPE_F32, &s, qkv.wide, dout.wide, &got);
     result_check(table, "f32", &s, what, FLOATS, &got, &want);
-    result_compute(table, DTYPE_BF16, &s, half_qkv, half_dout, &half);
+    result_compute(table, DTYPE_BF16, &s, qkv.half, dout.half, &half);
     widen(half.out, reference_out(&s));
     widen(half.dqkv, reference_qkv(&s));
     result_check(table, "bf16", &s, what, ROUNDINGS, &half, &want);
@@ -154,13 +136,13 @@ static void check_masks(const struct kernels *cpu, const struct kernels *table)
                            .dropout = 0.4f,
                            .random = { 3, 5, 7 } };
     int64_t n = reference_qkv(&s), m = reference_out(&s);
-    float *qkv = check_random(n, 1, 0), *dout = check_random(m, 2, 1);
+    struct tensor qkv = tensor_random(n, 1, 0), dout = tensor_random(m, 2, 1);
     for (int64_t i = 0; i < n; i++)
-        qkv[i] = i / (2 * D) % 3 == 2 ? 1 : 0;
-    uint16_t *half_qkv = narrowed(qkv, n), *half_dout = narrowed(dout, m);
+        qkv.wide[i] = i / (2 * D) % 3 == 2 ? 1 : 0;
+    tensor_narrow(&qkv);
     struct result want = result_create(&s), half = result_create(&s);
-    result_compute(cpu, DTYPE_F32, &s, qkv, dout, &want);
-    result_compute(table, DTYPE_BF16, &s, half_qkv, half_dout, &half);
+    result_compute(cpu, DTYPE_F32, &s, qkv.wide, dout.wide, &want);
+    result_compute(table, DTYPE_BF16, &s, qkv.half, dout.half, &half);
     widen(half.out, m);
     bool same = true;
     for (int64_t i = 0; i < m; i++) {

@@ -129,9 +129,7 @@ static double tensor_error(const struct tensor *t)
     float *got = check_alloc((size_t)t->n * sizeof(*got));
     for (int64_t i = 0; i < t->n; i++)
         got[i] = widened(t->half[i]);
-    double *want = check_widened(t->wide, t->n);
-    double error = check_error(got, want, t->n);
-    return error;
+    return check_error(got, check_widened(t->wide, t->n), t->n);
 }
 
 static void check_case(const struct kernels *cpu, const struct kernels *table,

@@ -12,6 +12,15 @@
 
 static const struct kernels *cpu;
 
+/* An op in fp32 on the CPU, and in bf16 on the other table; among its arguments
+ * are a tensor's elements there, those from one on, and either of two. */
+#define BOTH(op, ctx, ...)                                                     \
+    for (int side = 0; side < 2; side++)                                       \
+    EITHER(cpu, table)->op(ctx, EITHER(DTYPE_F32, DTYPE_BF16), __VA_ARGS__)
+#define EITHER(f32, bf16) (side == 0 ? (f32) : (bf16))
+#define ON(t) ON_FROM(t, 0)
+#define ON_FROM(t, at) EITHER((void *)((t).wide + (at)), (t).half + (at))
+
 /* One element more than n, in front of which an op must stop. */
 static struct tensor guarded(int64_t n, uint64_t seed, double scale)
 {
@@ -52,27 +61,19 @@ static void check_elementwise(const struct kernels *table, int64_t n)
     struct tensor out = guarded(n, 3, 3);
     char what[32];
     snprintf(what, sizeof(what), "%lld elements", (long long)n);
-    cpu->add(&c, DTYPE_F32, n, x.wide, 0.3f, y.wide, out.wide);
-    table->add(&c, DTYPE_BF16, n, x.half, 0.3f, y.half, out.half);
+    BOTH(add, &c, n, ON(x), 0.3f, ON(y), ON(out));
     check_rounded(table, "add", what, &out);
     out = guarded(n, 3, 3);
-    cpu->accumulate(&c, DTYPE_F32, n, x.wide, out.wide);
-    table->accumulate(&c, DTYPE_BF16, n, x.half, out.half);
+    BOTH(accumulate, &c, n, ON(x), ON(out));
     check_rounded(table, "accumulate", what, &out);
     for (int act = 0; act < ACTIVATIONS; act++) {
-        cpu->activation_forward(&c, DTYPE_F32, (enum activation)act, n, x.wide,
-                                out.wide);
-        table->activation_forward(&c, DTYPE_BF16, (enum activation)act, n,
-                                  x.half, out.half);
+        BOTH(activation_forward, &c, (enum activation)act, n, ON(x), ON(out));
         check_rounded(table, "activation_forward", what, &out);
-        cpu->activation_backward(&c, DTYPE_F32, (enum activation)act, n, x.wide,
-                                 y.wide, out.wide);
-        table->activation_backward(&c, DTYPE_BF16, (enum activation)act, n,
-                                   x.half, y.half, out.half);
+        BOTH(activation_backward, &c, (enum activation)act, n, ON(x), ON(y),
+             ON(out));
         check_rounded(table, "activation_backward", what, &out);
     }
-    cpu->zero(&c, DTYPE_F32, n, out.wide);
-    table->zero(&c, DTYPE_BF16, n, out.half);
+    BOTH(zero, &c, n, ON(out));
     check_rounded(table, "zero", what, &out);
     check_release();
 }
@@ -85,11 +86,9 @@ static void check_clip(const struct kernels *table, float limit, float lower)
     struct tensor x = guarded(N, 1, 1), dx = guarded(N, 2, 1);
     char what[32];
     snprintf(what, sizeof(what), "to %g", (double)limit);
-    cpu->clip_forward(&c, DTYPE_F32, N, lower, x.wide);
-    table->clip_forward(&c, DTYPE_BF16, N, limit, x.half);
+    BOTH(clip_forward, &c, N, EITHER(lower, limit), ON(x));
     check_rounded(table, "clip_forward", what, &x);
-    cpu->clip_backward(&c, DTYPE_F32, N, lower, x.wide, dx.wide);
-    table->clip_backward(&c, DTYPE_BF16, N, limit, x.half, dx.half);
+    BOTH(clip_backward, &c, N, EITHER(lower, limit), ON(x), ON(dx));
     check_rounded(table, "clip_backward", what, &dx);
     check_release();
 }
@@ -104,23 +103,14 @@ static void check_random_factors(const struct kernels *table, int64_t samples,
     struct kernel_ctx c = { .threads = 1 };
     struct tensor x = guarded(n, 1, 1), y = guarded(n, 2, 1);
     bool same = true;
-    cpu->dropout(&c, DTYPE_F32, samples, elements, 0.3f, &random, 1.5f, x.wide,
-                 y.wide);
-    table->dropout(&c, DTYPE_BF16, samples, elements, 0.3f, &random, 1.5f,
-                   x.half, y.half);
+    BOTH(dropout, &c, samples, elements, 0.3f, &random, 1.5f, ON(x), ON(y));
     check_rounded(table, "dropout", "0.3", &y);
     for (int64_t i = 0; i < n; i++)
         same &= (y.wide[i] == 0) == (widened(y.half[i]) == 0);
     check_that(table, same, "bf16 dropout: the same elements");
-    cpu->jitter(&c, DTYPE_F32, samples, elements, 0.2f, &random, x.wide,
-                y.wide);
-    table->jitter(&c, DTYPE_BF16, samples, elements, 0.2f, &random, x.half,
-                  y.half);
+    BOTH(jitter, &c, samples, elements, 0.2f, &random, ON(x), ON(y));
     check_rounded(table, "jitter", "0.2", &y);
-    cpu->dropout(&c, DTYPE_F32, samples, elements, 0, &random, 1.5f, x.wide,
-                 y.wide);
-    table->dropout(&c, DTYPE_BF16, samples, elements, 0, &random, 1.5f, x.half,
-                   y.half);
+    BOTH(dropout, &c, samples, elements, 0, &random, 1.5f, ON(x), ON(y));
     check_rounded(table, "dropout", "0", &y);
     check_release();
 }
@@ -132,10 +122,7 @@ static void check_rope(const struct kernels *table, int64_t head_dim)
     float *angles = check_random(SEQ * head_dim, 4, 1);
     for (int inverse = 0; inverse < 2; inverse++) {
         struct tensor x = guarded(N * HEADS * head_dim, 1, 1);
-        cpu->rope(&c, DTYPE_F32, N, SEQ, HEADS, 2, head_dim, angles, inverse,
-                  x.wide);
-        table->rope(&c, DTYPE_BF16, N, SEQ, HEADS, 2, head_dim, angles, inverse,
-                    x.half);
+        BOTH(rope, &c, N, SEQ, HEADS, 2, head_dim, angles, inverse, ON(x));
         check_rounded(table, "rope", inverse ? "inverse" : "forward", &x);
     }
     check_release();
@@ -150,15 +137,11 @@ static void check_glu(const struct kernels *table, int64_t width)
     struct tensor y = guarded(N * width, 2, 1);
     struct tensor dy = guarded(N * width, 3, 1);
     const enum activation act = ACTIVATION_SILU;
-    cpu->glu_forward(&c, DTYPE_F32, act, N, width, stride, in.wide,
-                     in.wide + width, y.wide);
-    table->glu_forward(&c, DTYPE_BF16, act, N, width, stride, in.half,
-                       in.half + width, y.half);
+    BOTH(glu_forward, &c, act, N, width, stride, ON(in), ON_FROM(in, width),
+         ON(y));
     check_rounded(table, "glu_forward", "rows with gaps", &y);
-    cpu->glu_backward(&c, DTYPE_F32, act, N, width, stride, in.wide,
-                      in.wide + width, dy.wide, in.wide, in.wide + width);
-    table->glu_backward(&c, DTYPE_BF16, act, N, width, stride, in.half,
-                        in.half + width, dy.half, in.half, in.half + width);
+    BOTH(glu_backward, &c, act, N, width, stride, ON(in), ON_FROM(in, width),
+         ON(dy), ON(in), ON_FROM(in, width));
     check_rounded(table, "glu_backward", "in place, gaps stay", &in);
     check_release();
 }
@@ -189,15 +172,12 @@ static void normed_check(const struct kernels *table, const struct norm *norm,
     snprintf(what, sizeof(what), "%s %lldx%lldx%lld",
              norm->kind == NORM_RMS ? "RMSNorm" : "LayerNorm",
              (long long)norm->n, (long long)norm->groups, (long long)norm->d);
-    cpu->norm_forward(&one, DTYPE_F32, norm, x.wide, gamma.wide, beta.wide,
-                      y.wide, want, want + stats);
-    table->norm_forward(&two, DTYPE_BF16, norm, x.half, gamma.half, beta.half,
-                        y.half, got, got + stats);
+    BOTH(norm_forward, EITHER(&one, &two), norm, ON(x), ON(gamma), ON(beta),
+         ON(y), EITHER(want, got), EITHER(want + stats, got + stats));
     check_rounded(table, "norm_forward", what, &y);
-    cpu->norm_backward(&one, DTYPE_F32, norm, dy.wide, x.wide, gamma.wide, want,
-                       want + stats, accumulate, dx.wide, a, a + width);
-    table->norm_backward(&two, DTYPE_BF16, norm, dy.half, x.half, gamma.half,
-                         got, got + stats, accumulate, dx.half, b, b + width);
+    BOTH(norm_backward, EITHER(&one, &two), norm, ON(dy), ON(x), ON(gamma),
+         EITHER(want, got), EITHER(want + stats, got + stats), accumulate,
+         ON(dx), EITHER(a, b), EITHER(a + width, b + width));
     check_rounded(table, "norm_backward", what, &dx);
     check_floats(table, "norm", what, got, want, 2 * stats);
     check_floats(table, "norm dgamma, dbeta", what, b, a, 2 * width);
@@ -255,10 +235,8 @@ static void check_loss(const struct kernels *table, int64_t vocab)
     float *want = check_poisoned(N), *got = check_poisoned(N);
     char what[32];
     snprintf(what, sizeof(what), "vocabulary %lld", (long long)vocab);
-    cpu->cross_entropy(&c, DTYPE_F32, N, vocab, 0.5f, &(struct target){ 0 },
-                       x.wide, labels, true, want);
-    table->cross_entropy(&c, DTYPE_BF16, N, vocab, 0.5f, &(struct target){ 0 },
-                         x.half, labels, true, got);
+    BOTH(cross_entropy, &c, N, vocab, 0.5f, &(struct target){ 0 }, ON(x),
+         labels, true, EITHER(want, got));
     check_rounded(table, "cross_entropy", what, &x);
     check_floats(table, "cross_entropy", what, got, want, N);
     check_release();
@@ -276,17 +254,13 @@ static void check_embedding(const struct kernels *table, int64_t d, bool wpe)
     int32_t *tokens = check_alloc(N * sizeof(*tokens));
     for (int i = 0; i < N; i++)
         tokens[i] = i % 3 == 0 ? 5 : i * i % VOCAB;
-    cpu->embedding_backward(&c, DTYPE_F32, N, SEQ, d, tokens, out.wide, want,
-                            wpe ? want + VOCAB * d : NULL);
-    table->embedding_backward(&c, DTYPE_BF16, N, SEQ, d, tokens, out.half, got,
-                              wpe ? got + VOCAB * d : NULL);
+    BOTH(embedding_backward, &c, N, SEQ, d, tokens, ON(out), EITHER(want, got),
+         EITHER(wpe ? want + VOCAB * d : NULL, wpe ? got + VOCAB * d : NULL));
     check_that(table, check_same(got, want, (VOCAB + SEQ) * d),
                "bf16 embedding_backward: width %lld, the CPU's bits",
                (long long)d);
-    cpu->embedding_forward(&c, DTYPE_F32, N, SEQ, d, tokens, te.wide,
-                           wpe ? pe.wide : NULL, out.wide);
-    table->embedding_forward(&c, DTYPE_BF16, N, SEQ, d, tokens, te.half,
-                             wpe ? pe.half : NULL, out.half);
+    BOTH(embedding_forward, &c, N, SEQ, d, tokens, ON(te), wpe ? ON(pe) : NULL,
+         ON(out));
     check_rounded(table, "embedding_forward", wpe ? "both" : "tokens", &out);
     check_release();
 }
@@ -309,23 +283,14 @@ static void check_experts(const struct kernels *table, int64_t d)
         place[i] = (i * 7 + 3) % ROWS;
         source[place[i]] = i;
     }
-    cpu->expert_gather(&c, DTYPE_F32, &route, d, source, x.wide, rows.wide);
-    table->expert_gather(&c, DTYPE_BF16, &route, d, source, x.half, rows.half);
+    BOTH(expert_gather, &c, &route, d, source, ON(x), ON(rows));
     check_rounded(table, "expert_gather", "rows", &rows);
-    cpu->expert_combine(&c, DTYPE_F32, &route, d, place, weights, h.wide,
-                        out.wide);
-    table->expert_combine(&c, DTYPE_BF16, &route, d, place, weights, h.half,
-                          out.half);
+    BOTH(expert_combine, &c, &route, d, place, weights, ON(h), ON(out));
     check_rounded(table, "expert_combine", "weighted", &out);
-    cpu->expert_combine(&c, DTYPE_F32, &route, d, place, NULL, h.wide,
-                        out.wide);
-    table->expert_combine(&c, DTYPE_BF16, &route, d, place, NULL, h.half,
-                          out.half);
+    BOTH(expert_combine, &c, &route, d, place, NULL, ON(h), ON(out));
     check_rounded(table, "expert_combine", "sum", &out);
-    cpu->expert_weigh(&c, DTYPE_F32, &route, d, source, weights, h.wide,
-                      dh.wide, want);
-    table->expert_weigh(&c, DTYPE_BF16, &route, d, source, weights, h.half,
-                        dh.half, got);
+    BOTH(expert_weigh, &c, &route, d, source, weights, ON(h), ON(dh),
+         EITHER(want, got));
     check_rounded(table, "expert_weigh", "h", &h);
     check_rounded(table, "expert_weigh", "dh", &dh);
     check_floats(table, "expert_weigh", "dweights", got, want, ROWS);
@@ -338,8 +303,7 @@ static void check_bias(const struct kernels *table, int64_t n, int64_t d)
     struct kernel_ctx c = check_ctx(table, limits, 1);
     struct tensor dy = guarded(n * d, 1, 1);
     float *want = check_random(d, 2, 1), *got = check_copy(want, d);
-    cpu->bias_backward(&c, DTYPE_F32, n, d, dy.wide, want);
-    table->bias_backward(&c, DTYPE_BF16, n, d, dy.half, got);
+    BOTH(bias_backward, &c, n, d, ON(dy), EITHER(want, got));
     check_floats(table, "bias_backward", "column sums", got, want, d);
     check_release();
 }
@@ -372,8 +336,7 @@ static void check_update(const struct kernels *table)
         check_floats(table, #name, "p and moments", got, want, 3 * N);         \
     }
     KERNEL_UPDATES(CHECK, )
-    cpu->chunk_sum_squares(&c, DTYPE_F32, N, g.wide, wide);
-    table->chunk_sum_squares(&c, DTYPE_BF16, N, g.half, sums);
+    BOTH(chunk_sum_squares, &c, N, ON(g), EITHER(wide, sums));
     check_that(table,
                fabs(sums[0] / wide[0] - 1) < 1e-12 &&
                    fabs(sums[1] / wide[1] - 1) < 1e-12,

@@ -124,9 +124,8 @@ static bool as_gemm(const struct kernels *k, const struct matrix *b, int64_t m,
                                .b = b->x,
                                .c = c,
                                .bias = bias };
-    bool same = k->gemm(&ctx, DTYPE_F32, &gemm) == ERR_OK &&
-                check_same(c, want, m * b->shape.n);
-    return same;
+    return k->gemm(&ctx, DTYPE_F32, &gemm) == ERR_OK &&
+           check_same(c, want, m * b->shape.n);
 }
 
 static void check_shape(const struct kernels *k, const struct shape *s,

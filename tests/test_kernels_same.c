@@ -2,39 +2,27 @@
  * with 1 and 3 threads on the same operands, of sizes that no vector divides
  * and with numbers that sloppy arithmetic treats differently. A NaN may have
  * any payload. */
+#include "src/base/array.h"
 #include "src/base/digest.h"
 #include "tests/kernel_check.h"
 
-/* What an op wrote, one output after the other. */
-struct kept {
-    unsigned char *bytes;
-    size_t count, room;
-};
+/* Who computes, and what ops wrote, one output after the other. */
+static const struct kernels *table;
+static struct kernel_ctx ctx;
+static struct buffer kept;
 
-static void keep(struct kept *kept, const void *from, size_t bytes)
+static void keep(const void *from, size_t bytes)
 {
-    if (kept->count + bytes > kept->room) {
-        kept->room = 2 * (kept->count + bytes);
-        kept->bytes = realloc(kept->bytes, kept->room);
-        if (kept->bytes == NULL)
-            abort();
-    }
-    memcpy(kept->bytes + kept->count, from, bytes);
-    kept->count += bytes;
+    if (buffer_add(&kept, from, bytes) != ERR_OK)
+        abort();
 }
 
-static void keep_f32(struct kept *kept, const float *x, int64_t n)
+static void keep_f32(const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         float y = isnan(x[i]) ? check_nan() : x[i];
-        keep(kept, &y, sizeof(y));
+        keep(&y, sizeof(y));
     }
-}
-
-/* And frees them. */
-static void keep_last(struct kept *kept, float *x, int64_t n)
-{
-    keep_f32(kept, x, n);
 }
 
 static const int64_t sizes[] = { 1,  2,  3,  7,   8,   9,    15,   16,   17,
@@ -71,17 +59,13 @@ static float *tame(int64_t n, uint64_t seed)
     return x;
 }
 
-#define CALL(...)                                                              \
+#define RUN(op, ...)                                                           \
     do {                                                                       \
-        if ((__VA_ARGS__) != ERR_OK)                                           \
+        if (table->op(&ctx, __VA_ARGS__) != ERR_OK)                            \
             abort();                                                           \
     } while (0)
 
-typedef void run_fn(const struct kernels *table, const struct kernel_ctx *ctx,
-                    struct kept *kept);
-
-static void run_embedding(const struct kernels *table,
-                          const struct kernel_ctx *ctx, struct kept *kept)
+static void run_embedding(void)
 {
     enum { N = 37, SEQ = 9, VOCAB = 11 };
     int32_t *tokens = check_alloc(N * sizeof(*tokens));
@@ -90,19 +74,16 @@ static void run_embedding(const struct kernels *table,
     for (const int64_t *d = sizes; *d != 0; d++) {
         float *wte = operand(VOCAB * *d, 2), *wpe = operand(SEQ * *d, 3);
         float *out = check_poisoned(N * *d);
-        CALL(table->embedding_forward(ctx, DTYPE_F32, N, SEQ, *d, tokens, wte,
-                                      wpe, out));
-        CALL(table->embedding_backward(ctx, DTYPE_F32, N, SEQ, *d, tokens, out,
-                                       wte, wpe));
-        keep_last(kept, out, N * *d);
-        keep_last(kept, wte, VOCAB * *d);
-        keep_last(kept, wpe, SEQ * *d);
+        RUN(embedding_forward, DTYPE_F32, N, SEQ, *d, tokens, wte, wpe, out);
+        RUN(embedding_backward, DTYPE_F32, N, SEQ, *d, tokens, out, wte, wpe);
+        keep_f32(out, N * *d);
+        keep_f32(wte, VOCAB * *d);
+        keep_f32(wpe, SEQ * *d);
     }
 }
 
 /* Rows of one kind and size, forward and backward. */
-static void norm_rows(const struct kernels *table, const struct kernel_ctx *ctx,
-                      const struct norm *norm, struct kept *kept)
+static void norm_rows(const struct norm *norm)
 {
     int64_t n = norm->n * norm->stride, groups = norm->n * norm->groups;
     int64_t width = norm->shared ? norm->d : norm->groups * norm->d;
@@ -111,23 +92,21 @@ static void norm_rows(const struct kernels *table, const struct kernel_ctx *ctx,
     float *mean = check_poisoned(groups), *rstd = check_poisoned(groups);
     float *dx = tame(n, 8);
     if (norm->groups == 1)
-        CALL(table->add_norm_forward(ctx, DTYPE_F32, norm, a, 0.3f, b, x, gamma,
-                                     beta, y, mean, rstd));
+        RUN(add_norm_forward, DTYPE_F32, norm, a, 0.3f, b, x, gamma, beta, y,
+            mean, rstd);
     else
-        CALL(table->norm_forward(ctx, DTYPE_F32, norm, x, gamma, beta, y, mean,
-                                 rstd));
-    CALL(table->norm_backward(ctx, DTYPE_F32, norm, b, x, gamma, mean, rstd,
-                              true, dx, a, beta));
-    keep_last(kept, y, n);
-    keep_last(kept, mean, groups);
-    keep_last(kept, rstd, groups);
-    keep_last(kept, dx, n);
-    keep_last(kept, a, width);
-    keep_last(kept, beta, width);
+        RUN(norm_forward, DTYPE_F32, norm, x, gamma, beta, y, mean, rstd);
+    RUN(norm_backward, DTYPE_F32, norm, b, x, gamma, mean, rstd, true, dx, a,
+        beta);
+    keep_f32(y, n);
+    keep_f32(mean, groups);
+    keep_f32(rstd, groups);
+    keep_f32(dx, n);
+    keep_f32(a, width);
+    keep_f32(beta, width);
 }
 
-static void run_norm(const struct kernels *table, const struct kernel_ctx *ctx,
-                     struct kept *kept)
+static void run_norm(void)
 {
     for (const int64_t *d = sizes; *d != 0; d++)
         for (int kind = 0; kind < 8; kind++) {
@@ -141,92 +120,83 @@ static void run_norm(const struct kernels *table, const struct kernel_ctx *ctx,
                 .eps = 1e-5f,
                 .low_precision = kind & 4,
             };
-            norm_rows(table, ctx, &norm, kept);
+            norm_rows(&norm);
         }
 }
 
-static void activate(const struct kernels *table, const struct kernel_ctx *ctx,
-                     enum activation act, int64_t n, struct kept *kept)
+static void activate(enum activation act, int64_t n)
 {
     float *x = operand(n, 9), *dy = operand(n, 10);
     float *y = check_poisoned(n), *dx = check_poisoned(n);
-    CALL(table->activation_forward(ctx, DTYPE_F32, act, n, x, y));
-    CALL(table->activation_backward(ctx, DTYPE_F32, act, n, x, dy, dx));
-    keep_last(kept, y, n);
-    keep_last(kept, dx, n);
+    RUN(activation_forward, DTYPE_F32, act, n, x, y);
+    RUN(activation_backward, DTYPE_F32, act, n, x, dy, dx);
+    keep_f32(y, n);
+    keep_f32(dx, n);
 }
 
-static void gate(const struct kernels *table, const struct kernel_ctx *ctx,
-                 enum activation act, int64_t width, struct kept *kept)
+static void gate(enum activation act, int64_t width)
 {
     enum { N = 3 };
     int64_t n = N * width;
     float *x = operand(n, 11), *up = operand(n, 12);
     float *dy = operand(n, 13), *y = check_poisoned(n);
-    CALL(table->glu_forward(ctx, DTYPE_F32, act, N, width, width, x, up, y));
-    CALL(table->glu_backward(ctx, DTYPE_F32, act, N, width, width, x, up, dy, x,
-                             up));
-    keep_last(kept, y, n);
-    keep_last(kept, x, n);
-    keep_last(kept, up, n);
+    RUN(glu_forward, DTYPE_F32, act, N, width, width, x, up, y);
+    RUN(glu_backward, DTYPE_F32, act, N, width, width, x, up, dy, x, up);
+    keep_f32(y, n);
+    keep_f32(x, n);
+    keep_f32(up, n);
 }
 
-static void run_activation(const struct kernels *table,
-                           const struct kernel_ctx *ctx, struct kept *kept)
+static void run_activation(void)
 {
     for (const int64_t *n = sizes; *n != 0; n++) {
-        activate(table, ctx, ACTIVATION_GELU, *n, kept);
-        activate(table, ctx, ACTIVATION_SILU, *n, kept);
+        activate(ACTIVATION_GELU, *n);
+        activate(ACTIVATION_SILU, *n);
     }
 }
 
-static void run_glu(const struct kernels *table, const struct kernel_ctx *ctx,
-                    struct kept *kept)
+static void run_glu(void)
 {
     for (const int64_t *width = sizes; *width != 0; width++) {
-        gate(table, ctx, ACTIVATION_GELU, *width, kept);
-        gate(table, ctx, ACTIVATION_SILU, *width, kept);
+        gate(ACTIVATION_GELU, *width);
+        gate(ACTIVATION_SILU, *width);
     }
 }
 
-static void run_gelu_tanh(const struct kernels *table,
-                          const struct kernel_ctx *ctx, struct kept *kept)
+static void run_gelu_tanh(void)
 {
     for (const int64_t *n = sizes; *n != 0; n++) {
-        activate(table, ctx, ACTIVATION_GELU_TANH, *n, kept);
-        gate(table, ctx, ACTIVATION_GELU_TANH, *n, kept);
+        activate(ACTIVATION_GELU_TANH, *n);
+        gate(ACTIVATION_GELU_TANH, *n);
     }
 }
 
-static void run_clip(const struct kernels *table, const struct kernel_ctx *ctx,
-                     struct kept *kept)
+static void run_clip(void)
 {
     for (const int64_t *n = sizes; *n != 0; n++) {
         float *x = operand(*n, 14), *dx = operand(*n, 15);
-        CALL(table->clip_forward(ctx, DTYPE_F32, *n, 1.5f, x));
-        CALL(table->clip_backward(ctx, DTYPE_F32, *n, 1.5f, x, dx));
-        keep_last(kept, x, *n);
-        keep_last(kept, dx, *n);
+        RUN(clip_forward, DTYPE_F32, *n, 1.5f, x);
+        RUN(clip_backward, DTYPE_F32, *n, 1.5f, x, dx);
+        keep_f32(x, *n);
+        keep_f32(dx, *n);
     }
 }
 
-static void run_rope(const struct kernels *table, const struct kernel_ctx *ctx,
-                     struct kept *kept)
+static void run_rope(void)
 {
     enum { N = 10, SEQ = 5, HEADS = 3, ROTATED = 2 };
     for (int64_t head_dim = 2; head_dim < 150; head_dim += 14) {
         int64_t n = N * HEADS * head_dim;
         float *x = operand(n, 16), *turns = tame(SEQ * head_dim, 17);
         for (int inverse = 0; inverse < 2; inverse++) {
-            CALL(table->rope(ctx, DTYPE_F32, N, SEQ, HEADS, ROTATED, head_dim,
-                             turns, inverse, x));
-            keep_f32(kept, x, n);
+            RUN(rope, DTYPE_F32, N, SEQ, HEADS, ROTATED, head_dim, turns,
+                inverse, x);
+            keep_f32(x, n);
         }
     }
 }
 
-static void run_random(const struct kernels *table,
-                       const struct kernel_ctx *ctx, struct kept *kept)
+static void run_random(void)
 {
     enum { SAMPLES = 3 };
     const struct random_place place = { .seed = 18, .stream = 19 };
@@ -234,18 +204,16 @@ static void run_random(const struct kernels *table,
         int64_t n = SAMPLES * *d;
         float *x = operand(n, 20), *y = check_poisoned(n);
         for (int dropped = 0; dropped < 3; dropped++) {
-            CALL(table->dropout(ctx, DTYPE_F32, SAMPLES, *d,
-                                0.25f * (float)dropped, &place, 0.7f, x, y));
-            keep_f32(kept, y, n);
+            RUN(dropout, DTYPE_F32, SAMPLES, *d, 0.25f * (float)dropped, &place,
+                0.7f, x, y);
+            keep_f32(y, n);
         }
-        CALL(table->jitter(ctx, DTYPE_F32, SAMPLES, *d, 0.1f, &place, x, y));
-        keep_last(kept, y, n);
+        RUN(jitter, DTYPE_F32, SAMPLES, *d, 0.1f, &place, x, y);
+        keep_f32(y, n);
     }
 }
 
-static void keep_losses(const struct kernels *table,
-                        const struct kernel_ctx *ctx, bool plain,
-                        struct kept *kept)
+static void keep_losses(bool plain)
 {
     enum { N = 7 };
     int32_t *labels = check_alloc(N * sizeof(*labels));
@@ -260,27 +228,24 @@ static void keep_losses(const struct kernels *table,
             .smoothing = !plain && *vocab % 2 ? 0.1f : 0,
             .z = !plain && *vocab % 3 ? 1e-3f : 0,
         };
-        CALL(table->cross_entropy(ctx, DTYPE_F32, N, *vocab, 0.9f, &target,
-                                  logits, labels, true, losses));
-        keep_f32(kept, losses, N);
-        keep_last(kept, logits, N * *vocab);
+        RUN(cross_entropy, DTYPE_F32, N, *vocab, 0.9f, &target, logits, labels,
+            true, losses);
+        keep_f32(losses, N);
+        keep_f32(logits, N * *vocab);
     }
 }
 
-static void run_cross_entropy(const struct kernels *table,
-                              const struct kernel_ctx *ctx, struct kept *kept)
+static void run_cross_entropy(void)
 {
-    keep_losses(table, ctx, true, kept);
+    keep_losses(true);
 }
 
-static void run_targets(const struct kernels *table,
-                        const struct kernel_ctx *ctx, struct kept *kept)
+static void run_targets(void)
 {
-    keep_losses(table, ctx, false, kept);
+    keep_losses(false);
 }
 
-static void route_one(const struct kernels *table, const struct kernel_ctx *ctx,
-                      const struct route *route, struct kept *kept)
+static void route_one(const struct route *route)
 {
     int64_t n = route->n * route->experts, choices = route->n * route->top_k;
     float *probs = check_random(n, 23, 3.0), *weights = check_poisoned(choices);
@@ -293,28 +258,26 @@ static void route_one(const struct kernels *table, const struct kernel_ctx *ctx,
     int64_t *counts = check_alloc((size_t)route->experts * 8);
     double *sums = check_f64(route->experts), *loss = check_f64(1);
     memset(counts, 0, (size_t)route->experts * 8);
-    CALL(table->route_forward(ctx, route, probs, chosen, weights));
-    CALL(table->route_sort(ctx, route, chosen, offsets, place, source));
-    CALL(table->route_sums(ctx, route, probs, sums));
-    CALL(table->balance_forward(ctx, route, 0.01, offsets, sums, counts, loss));
-    CALL(table->balance_backward(ctx, route, 0.01, offsets, dprobs));
-    CALL(table->route_backward(ctx, route, probs, chosen, dweights, dprobs,
-                               dlogits));
-    keep(kept, chosen, (size_t)choices * 4);
-    keep(kept, place, (size_t)choices * 4);
-    keep(kept, source, (size_t)choices * 4);
-    keep(kept, offsets, (size_t)(route->experts + 1) * 8);
-    keep(kept, counts, (size_t)route->experts * 8);
-    keep(kept, sums, (size_t)route->experts * 8);
-    keep(kept, loss, 8);
-    keep_last(kept, probs, n);
-    keep_last(kept, weights, choices);
-    keep_last(kept, dlogits, n);
-    keep_last(kept, dprobs, route->experts);
+    RUN(route_forward, route, probs, chosen, weights);
+    RUN(route_sort, route, chosen, offsets, place, source);
+    RUN(route_sums, route, probs, sums);
+    RUN(balance_forward, route, 0.01, offsets, sums, counts, loss);
+    RUN(balance_backward, route, 0.01, offsets, dprobs);
+    RUN(route_backward, route, probs, chosen, dweights, dprobs, dlogits);
+    keep(chosen, (size_t)choices * 4);
+    keep(place, (size_t)choices * 4);
+    keep(source, (size_t)choices * 4);
+    keep(offsets, (size_t)(route->experts + 1) * 8);
+    keep(counts, (size_t)route->experts * 8);
+    keep(sums, (size_t)route->experts * 8);
+    keep(loss, 8);
+    keep_f32(probs, n);
+    keep_f32(weights, choices);
+    keep_f32(dlogits, n);
+    keep_f32(dprobs, route->experts);
 }
 
-static void run_route(const struct kernels *table, const struct kernel_ctx *ctx,
-                      struct kept *kept)
+static void run_route(void)
 {
     static const float norms[] = { 0.0f, 1.0f, 2.0f, 1.25f, 3.0f, 7.5f };
     static const int experts[] = { 3, 8, 16, 29, 64, 100 };
@@ -324,12 +287,11 @@ static void run_route(const struct kernels *table, const struct kernel_ctx *ctx,
                                          .experts = experts[i],
                                          .top_k = 3,
                                          .normalize = norms[j] };
-            route_one(table, ctx, &route, kept);
+            route_one(&route);
         }
 }
 
-static void run_expert(const struct kernels *table,
-                       const struct kernel_ctx *ctx, struct kept *kept)
+static void run_expert(void)
 {
     enum { N = 5, K = 2, ROWS = N * K };
     const struct route route = { .n = N, .experts = 4, .top_k = K };
@@ -342,23 +304,20 @@ static void run_expert(const struct kernels *table,
         int64_t n = ROWS * *d;
         float *x = tame(N * *d, 26), *h = check_poisoned(n), *dh = tame(n, 27);
         float *weights = tame(ROWS, 28), *dweights = check_poisoned(ROWS);
-        CALL(table->expert_gather(ctx, DTYPE_F32, &route, *d, source, x, h));
-        CALL(table->expert_weigh(ctx, DTYPE_F32, &route, *d, source, weights, h,
-                                 dh, dweights));
-        keep_last(kept, dweights, ROWS);
-        CALL(table->expert_combine(ctx, DTYPE_F32, &route, *d, place, NULL, h,
-                                   x));
-        keep_f32(kept, x, N * *d);
-        CALL(table->expert_combine(ctx, DTYPE_F32, &route, *d, place, weights,
-                                   dh, x));
-        keep_last(kept, x, N * *d);
-        keep_last(kept, h, n);
-        keep_last(kept, dh, n);
+        RUN(expert_gather, DTYPE_F32, &route, *d, source, x, h);
+        RUN(expert_weigh, DTYPE_F32, &route, *d, source, weights, h, dh,
+            dweights);
+        keep_f32(dweights, ROWS);
+        RUN(expert_combine, DTYPE_F32, &route, *d, place, NULL, h, x);
+        keep_f32(x, N * *d);
+        RUN(expert_combine, DTYPE_F32, &route, *d, place, weights, dh, x);
+        keep_f32(x, N * *d);
+        keep_f32(h, n);
+        keep_f32(dh, n);
     }
 }
 
-static void run_pack(const struct kernels *table, const struct kernel_ctx *ctx,
-                     struct kept *kept)
+static void run_pack(void)
 {
     enum { ROWS = 4 };
     for (const int64_t *d = sizes; *d != 0; d++)
@@ -370,56 +329,53 @@ static void run_pack(const struct kernels *table, const struct kernel_ctx *ctx,
             void *packed = check_alloc(bytes);
             memset(packed, 0, bytes);
             memcpy(x + *d, wild, (size_t)*d * sizeof(*x));
-            CALL(table->pack(ctx, DTYPE_F32, packing, ROWS, *d, x, packed));
-            CALL(table->unpack(ctx, DTYPE_F32, packing, ROWS, *d, packed, x));
-            keep_last(kept, x, n);
+            RUN(pack, DTYPE_F32, packing, ROWS, *d, x, packed);
+            RUN(unpack, DTYPE_F32, packing, ROWS, *d, packed, x);
+            keep_f32(x, n);
             if (packing == PACKING_INT8) /* the others may hold a NaN */
-                keep(kept, (float *)packed + ROWS, (size_t)n);
+                keep((float *)packed + ROWS, (size_t)n);
         }
 }
 
-static void run_elementwise(const struct kernels *table,
-                            const struct kernel_ctx *ctx, struct kept *kept)
+static void run_elementwise(void)
 {
     enum { N = 53 };
     for (const int64_t *d = sizes; *d != 0; d++) {
         int64_t n = N * *d;
         float *x = operand(n, 31), *y = tame(n, 32), *bias = tame(*d, 33);
         uint16_t *half = check_alloc((size_t)n * sizeof(*half));
-        CALL(table->bias_backward(ctx, DTYPE_F32, N, *d, y, bias));
-        keep_last(kept, bias, *d);
-        CALL(table->accumulate(ctx, DTYPE_F32, n, x, y));
-        keep_f32(kept, y, n);
-        CALL(table->add(ctx, DTYPE_F32, n, x, -1.3f, y, y));
-        keep_f32(kept, y, n);
-        CALL(table->convert(ctx, n, DTYPE_F32, x, DTYPE_BF16, half));
-        CALL(table->convert(ctx, n, DTYPE_BF16, half, DTYPE_F32, y));
-        keep_f32(kept, y, n);
-        CALL(table->copy_rows(ctx, DTYPE_F32, N, *d, *d, x, *d, y));
-        keep_f32(kept, y, n);
-        CALL(table->zero(ctx, DTYPE_F32, n, x));
-        keep_last(kept, x, n);
+        RUN(bias_backward, DTYPE_F32, N, *d, y, bias);
+        keep_f32(bias, *d);
+        RUN(accumulate, DTYPE_F32, n, x, y);
+        keep_f32(y, n);
+        RUN(add, DTYPE_F32, n, x, -1.3f, y, y);
+        keep_f32(y, n);
+        RUN(convert, n, DTYPE_F32, x, DTYPE_BF16, half);
+        RUN(convert, n, DTYPE_BF16, half, DTYPE_F32, y);
+        keep_f32(y, n);
+        RUN(copy_rows, DTYPE_F32, N, *d, *d, x, *d, y);
+        keep_f32(y, n);
+        RUN(zero, DTYPE_F32, n, x);
+        keep_f32(x, n);
     }
 }
 
-static void run_sums(const struct kernels *table, const struct kernel_ctx *ctx,
-                     struct kept *kept)
+static void run_sums(void)
 {
     enum { CHUNKS = 5 };
     int64_t n = CHUNKS * KERNEL_CHUNK;
     float *x = tame(n, 34);
     double *out = check_f64(CHUNKS);
-    CALL(table->chunk_sum_squares(ctx, DTYPE_F32, n, x, out));
-    keep(kept, out, CHUNKS * sizeof(*out));
+    RUN(chunk_sum_squares, DTYPE_F32, n, x, out);
+    keep(out, CHUNKS * sizeof(*out));
     for (const int64_t *size = sizes; *size != 0; size++)
         for (int whole = 0; whole < 2; whole++) {
-            CALL(table->sum(ctx, whole ? n - *size : *size, x, out));
-            keep(kept, out, sizeof(*out));
+            RUN(sum, whole ? n - *size : *size, x, out);
+            keep(out, sizeof(*out));
         }
 }
 
-static void run_optimizers(const struct kernels *table,
-                           const struct kernel_ctx *ctx, struct kept *kept)
+static void run_optimizers(void)
 {
     struct adamw step = { .lr = 1e-3f,
                           .decay = 1e-4f,
@@ -444,18 +400,17 @@ static void run_optimizers(const struct kernels *table,
                              .beta2 = step.beta2,
                              .grad_scale = step.grad_scale,
                              .copy = step.copy };
-        CALL(table->adamw(ctx, DTYPE_F32, *n, &step, p, g, moments));
-        keep_f32(kept, p, *n);
-        CALL(table->lion(ctx, DTYPE_F32, *n, &lion, p, g, moments));
-        keep_last(kept, p, *n);
-        keep_last(kept, m, *n);
-        keep_last(kept, v, *n);
+        RUN(adamw, DTYPE_F32, *n, &step, p, g, moments);
+        keep_f32(p, *n);
+        RUN(lion, DTYPE_F32, *n, &lion, p, g, moments);
+        keep_f32(p, *n);
+        keep_f32(m, *n);
+        keep_f32(v, *n);
     }
 }
 
 /* One row and many, of every type. */
-static void run_panels(const struct kernels *table,
-                       const struct kernel_ctx *ctx, struct kept *kept)
+static void run_panels(void)
 {
     enum { M = 20, N = 45 };
     for (const int64_t *k = sizes; *k <= 1025; k++)
@@ -468,17 +423,16 @@ static void run_panels(const struct kernels *table,
             struct panels_product product = {
                 .shape = shape, .panels = panels, .a = a, .c = c, .bias = bias
             };
-            CALL(table->panels_fill(ctx, &shape, false, x, panels));
-            keep(kept, panels, bytes);
+            RUN(panels_fill, &shape, false, x, panels);
+            keep(panels, bytes);
             for (product.m = 1; product.m <= M; product.m += 4)
-                CALL(table->panels_product(ctx, &product));
-            keep_last(kept, c, M * N - 3 * N);
+                RUN(panels_product, &product);
+            keep_f32(c, M * N - 3 * N);
         }
 }
 
 /* Two slots' rows, all at once. */
-static void run_cached(const struct kernels *table,
-                       const struct kernel_ctx *ctx, struct kept *kept)
+static void run_cached(void)
 {
     enum { HEADS = 4, KV = 2, LENGTH = 45, CAPACITY = 48, ROWS = 2 * LENGTH };
     int32_t *slots = check_alloc(ROWS * sizeof *slots);
@@ -505,8 +459,8 @@ static void run_cached(const struct kernels *table,
             .keys = check_poisoned(cache),
             .values = check_poisoned(cache),
         };
-        CALL(table->attention_cached(ctx, &shape, qkv, out));
-        keep_last(kept, out, ROWS * HEADS * *d);
+        RUN(attention_cached, &shape, qkv, out);
+        keep_f32(out, ROWS * HEADS * *d);
     }
 }
 
@@ -515,7 +469,7 @@ static void run_cached(const struct kernels *table,
  * the new ones. Products and attention are the last to come. */
 static const struct {
     const char *op;
-    run_fn *run;
+    void (*run)(void);
     uint32_t crc;
 } cases[] = {
     { "embedding", run_embedding, 0x613fad51 },
@@ -541,8 +495,7 @@ static const struct {
 #define CASES (sizeof cases / sizeof cases[0])
 
 /* Runs all cases; the first time `want` is filled instead. */
-static void check_table(const struct kernels *table, int threads,
-                        struct kept want[CASES])
+static void check_table(int threads, struct buffer want[CASES])
 {
     const struct kernel_limits limits = { .tokens = 200,
                                           .width = 5003 * 3,
@@ -551,36 +504,37 @@ static void check_table(const struct kernels *table, int threads,
                                           .experts = 100,
                                           .positions = 48 };
     for (size_t i = 0; i < CASES; i++) {
-        struct kernel_ctx ctx = check_ctx(table, limits, threads);
-        struct kept got = { 0 };
-        cases[i].run(table, &ctx, &got);
+        ctx = check_ctx(table, limits, threads);
+        kept = (struct buffer){ 0 };
+        cases[i].run();
         check_release();
-        if (want[i].bytes == NULL) {
-            want[i] = got;
+        if (want[i].bytes == 0) {
+            want[i] = kept;
             continue;
         }
-        tap_ok(got.count == want[i].count &&
-                   memcmp(got.bytes, want[i].bytes, got.count) == 0,
+        tap_ok(kept.bytes == want[i].bytes &&
+                   memcmp(kept.data, want[i].data, kept.bytes) == 0,
                "%s/%s: %s has the bits of the first set with %d threads",
                table->backend, table->kernel_set, cases[i].op, threads);
-        free(got.bytes);
+        buffer_free(&kept);
     }
 }
 
 int main(void)
 {
-    struct kept want[CASES] = { 0 };
-    for (const struct kernels *const *table = kernels_all(); *table != NULL;
-         table++)
+    struct buffer want[CASES] = { 0 };
+    for (const struct kernels *const *t = kernels_all(); *t != NULL; t++) {
+        table = *t;
         for (int threads = 1; threads <= 3; threads += 2)
-            if (strcmp((*table)->backend, "cpu") == 0)
-                check_table(*table, threads, want);
+            if (strcmp(table->backend, "cpu") == 0)
+                check_table(threads, want);
+    }
     for (size_t i = 0; i < CASES; i++) {
-        uint32_t crc = crc32c(0, want[i].bytes, want[i].count);
+        uint32_t crc = crc32c(0, want[i].data, want[i].bytes);
         if (!tap_ok(crc == cases[i].crc, "%s has the bits on record",
                     cases[i].op))
             tap_note("0x%08x", crc);
-        free(want[i].bytes);
+        buffer_free(&want[i]);
     }
     return tap_done();
 }

@@ -13,12 +13,7 @@ static const struct {
 } cases[] = {
     { "learned", { FOUNDRY } },
     { "alibi", { FOUNDRY, .positions = POSITIONS_ALIBI, .clip_qkv = 0.6 } },
-    { "llama",
-      { .positions = POSITIONS_ROPE,
-        .norm = MODEL_NORM_RMSNORM,
-        .ffn = FFN_GLU,
-        .activation = MODEL_SILU,
-        .n_kv_heads = 2 } },
+    { "llama", { LLAMA } },
     { "qk norm, multi-query, rope",
       { FOUNDRY, .n_kv_heads = 1, .qk_norm = QK_NORM_FULL,
         .positions = POSITIONS_ROPE } },

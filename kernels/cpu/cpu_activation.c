@@ -28,41 +28,30 @@ static inline void block_backward(enum activation act, int64_t n,
     }
 }
 
-enum err CPU_SYMBOL(activation_forward)(const struct kernel_ctx *ctx,
-                                        enum dtype dtype, enum activation act,
-                                        int64_t n, const void *in, void *out)
+enum err CPU_SYMBOL(activation_forward) KERNEL_LIKE(activation_forward)
 {
-    enum err rc = cpu_require_f32(dtype, "activation_forward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "activation_forward"));
     assert(n >= 0);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t at = 0; at < n; at += BLOCK) {
-        const float *x = (const float *)in + at;
-        float *y = (float *)out + at;
         int64_t count = cpu_min(BLOCK, n - at);
-#define FORWARD(act) block_forward(act, count, x, y)
+#define FORWARD(act)                                                           \
+    block_forward(act, count, (const float *)x + at, (float *)y + at)
         VEC_BY_ACTIVATION(act, FORWARD)
     }
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(activation_backward)(const struct kernel_ctx *ctx,
-                                         enum dtype dtype, enum activation act,
-                                         int64_t n, const void *in,
-                                         const void *dout, void *din)
+enum err CPU_SYMBOL(activation_backward) KERNEL_LIKE(activation_backward)
 {
-    enum err rc = cpu_require_f32(dtype, "activation_backward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "activation_backward"));
     assert(n >= 0);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t at = 0; at < n; at += BLOCK) {
-        const float *x = (const float *)in + at;
-        const float *dy = (const float *)dout + at;
-        float *dx = (float *)din + at;
         int64_t count = cpu_min(BLOCK, n - at);
-#define BACKWARD(act) block_backward(act, count, x, dy, dx)
+#define BACKWARD(act)                                                          \
+    block_backward(act, count, (const float *)x + at, (const float *)dy + at,  \
+                   (float *)dx + at)
         VEC_BY_ACTIVATION(act, BACKWARD)
     }
     return ERR_OK;

@@ -50,14 +50,10 @@ static void adamw_block(const struct coefficients *c, int64_t n, float *p,
     }
 }
 
-enum err CPU_SYMBOL(adamw)(const struct kernel_ctx *ctx, enum dtype dtype,
-                           int64_t n, const struct adamw *step, float *p,
-                           const void *g, float *const m[UPDATE_MOMENTS])
+enum err CPU_SYMBOL(adamw) KERNEL_UPDATE_LIKE(adamw)
 {
     assert(step->correction1 > 0 && step->correction2 > 0);
-    enum err rc = cpu_require_f32(dtype, "adamw");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "adamw"));
     assert(n >= 0 && p != m[0] && p != m[1] && m[0] != m[1]);
     const struct coefficients c = coefficients_of(step);
     uint16_t *copy = step->copy;

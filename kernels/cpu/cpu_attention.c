@@ -160,15 +160,10 @@ static void forward(const struct kernel_ctx *ctx, const struct forward *f)
     }
 }
 
-enum err CPU_SYMBOL(attention_forward)(const struct kernel_ctx *ctx,
-                                       enum dtype dtype,
-                                       const struct attention *shape,
-                                       const void *qkv, void *out, float *lse)
+enum err CPU_SYMBOL(attention_forward) KERNEL_LIKE(attention_forward)
 {
     const struct attention_chunk chunk = attention_whole(shape);
-    enum err rc = attention_check(ctx, dtype, &chunk, "attention_forward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(attention_check(ctx, dtype, &chunk, "attention_forward"));
     const struct forward f = {
         .chunk = &chunk,
         .key_stride = qkv_stride(shape),
@@ -182,14 +177,10 @@ enum err CPU_SYMBOL(attention_forward)(const struct kernel_ctx *ctx,
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(attention_chunk_forward)(
-    const struct kernel_ctx *ctx, enum dtype dtype,
-    const struct attention_chunk *chunk, const void *q, const void *kv,
-    bool first, void *out, float *lse)
+enum err CPU_SYMBOL(attention_chunk_forward)
+    KERNEL_LIKE(attention_chunk_forward)
 {
-    enum err rc = attention_check(ctx, dtype, chunk, "attention_chunk_forward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(attention_check(ctx, dtype, chunk, "attention_chunk_forward"));
     const struct forward f = {
         .chunk = chunk,
         .key_stride = kv_stride(&chunk->shape),

@@ -195,17 +195,10 @@ static void backward(const struct kernel_ctx *ctx, const struct backward *b)
         }
 }
 
-enum err CPU_SYMBOL(attention_backward)(const struct kernel_ctx *ctx,
-                                        enum dtype dtype,
-                                        const struct attention *shape,
-                                        const void *qkv, const void *out,
-                                        const float *lse, const void *dout,
-                                        void *dqkv)
+enum err CPU_SYMBOL(attention_backward) KERNEL_LIKE(attention_backward)
 {
     const struct attention_chunk chunk = attention_whole(shape);
-    enum err rc = attention_check(ctx, dtype, &chunk, "attention_backward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(attention_check(ctx, dtype, &chunk, "attention_backward"));
     const struct backward b = {
         .chunk = &chunk,
         .key_stride = qkv_stride(shape),
@@ -221,15 +214,10 @@ enum err CPU_SYMBOL(attention_backward)(const struct kernel_ctx *ctx,
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(attention_chunk_backward)(
-    const struct kernel_ctx *ctx, enum dtype dtype,
-    const struct attention_chunk *chunk, const void *q, const void *kv,
-    const void *out, const float *lse, const void *dout, void *dq, void *dkv)
+enum err CPU_SYMBOL(attention_chunk_backward)
+    KERNEL_LIKE(attention_chunk_backward)
 {
-    enum err rc =
-        attention_check(ctx, dtype, chunk, "attention_chunk_backward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(attention_check(ctx, dtype, chunk, "attention_chunk_backward"));
     const struct backward b = {
         .chunk = chunk,
         .key_stride = kv_stride(&chunk->shape),

@@ -273,27 +273,27 @@ static double work_of(const struct attention_cached *s)
     return 2.0 * keys * (double)(s->heads * s->head_dim);
 }
 
-enum err CPU_SYMBOL(attention_cached)(const struct kernel_ctx *ctx,
-                                      const struct attention_cached *s,
-                                      const float *qkv, float *out)
+enum err CPU_SYMBOL(attention_cached) KERNEL_LIKE(attention_cached)
 {
-    assert(s->heads > 0 && s->kv_heads > 0 && s->heads % s->kv_heads == 0);
-    assert(s->head_dim > 0 && s->capacity % KEYS == 0 && s->rows >= 0);
-    assert(s->capacity <= INT32_MAX);
-    double worth = work_of(s) / THREAD_WORTH + 1;
+    assert(shape->heads > 0 && shape->kv_heads > 0 &&
+           shape->heads % shape->kv_heads == 0);
+    assert(shape->head_dim > 0 && shape->capacity % KEYS == 0 &&
+           shape->rows >= 0);
+    assert(shape->capacity <= INT32_MAX);
+    double worth = work_of(shape) / THREAD_WORTH + 1;
     int threads = worth < ctx->threads ? (int)worth : ctx->threads;
     assert(ctx->scratch_bytes >=
-           (size_t)(threads * ROWS * s->capacity) * sizeof(float));
+           (size_t)(threads * ROWS * shape->capacity) * sizeof(float));
 #pragma omp parallel num_threads(threads)
     {
 #pragma omp for schedule(static)
-        for (int64_t row = 0; row < s->rows; row++)
-            row_store(s, qkv, row);
-        for (int64_t row = 0, n; row < s->rows; row += n) {
-            n = run_length(s, row);
+        for (int64_t row = 0; row < shape->rows; row++)
+            row_store(shape, qkv, row);
+        for (int64_t row = 0, n; row < shape->rows; row += n) {
+            n = run_length(shape, row);
 #pragma omp for schedule(dynamic, 1) nowait
-            for (int64_t head = 0; head < s->heads; head++)
-                rows_run(ctx, s, qkv, row, n, head, out);
+            for (int64_t head = 0; head < shape->heads; head++)
+                rows_run(ctx, shape, qkv, row, n, head, out);
         }
     }
     return ERR_OK;

@@ -24,14 +24,10 @@ static void block_backward(int64_t n, vec limit, const float *x, float *dx)
     }
 }
 
-enum err CPU_SYMBOL(clip_forward)(const struct kernel_ctx *ctx,
-                                  enum dtype dtype, int64_t n, float limit,
-                                  void *x)
+enum err CPU_SYMBOL(clip_forward) KERNEL_LIKE(clip_forward)
 {
     assert(limit > 0);
-    enum err rc = cpu_require_f32(dtype, "clip_forward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "clip_forward"));
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t at = 0; at < n; at += BLOCK)
         block_forward(cpu_min(BLOCK, n - at), vec_splat(limit),
@@ -39,14 +35,10 @@ enum err CPU_SYMBOL(clip_forward)(const struct kernel_ctx *ctx,
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(clip_backward)(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, int64_t n, float limit,
-                                   const void *x, void *dx)
+enum err CPU_SYMBOL(clip_backward) KERNEL_LIKE(clip_backward)
 {
     assert(limit > 0);
-    enum err rc = cpu_require_f32(dtype, "clip_backward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "clip_backward"));
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t at = 0; at < n; at += BLOCK)
         block_backward(cpu_min(BLOCK, n - at), vec_splat(limit),

@@ -4,9 +4,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-enum err CPU_SYMBOL(copy_rows)(const struct kernel_ctx *ctx, enum dtype dtype,
-                               int64_t rows, int64_t width, int64_t x_stride,
-                               const void *x, int64_t y_stride, void *y)
+enum err CPU_SYMBOL(copy_rows) KERNEL_LIKE(copy_rows)
 {
     size_t size = dtype_bytes(dtype);
     assert(rows >= 0 && width > 0);

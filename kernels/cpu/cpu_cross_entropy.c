@@ -113,17 +113,11 @@ static void row_gradient(float *x, int64_t n, float scale,
     x[label] -= scale * (1.0f - target->smoothing);
 }
 
-enum err CPU_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, int64_t n, int64_t vocab,
-                                   float scale, const struct target *target,
-                                   void *logits, const int32_t *labels,
-                                   bool gradient, float *losses)
+enum err CPU_SYMBOL(cross_entropy) KERNEL_LIKE(cross_entropy)
 {
     assert(vocab > 0 && scale > 0);
     assert(target->smoothing >= 0 && target->smoothing < 1 && target->z >= 0);
-    enum err rc = cpu_require_f32(dtype, "cross_entropy");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "cross_entropy"));
     assert(n >= 0);
 #pragma omp parallel for num_threads(ctx->threads) schedule(dynamic, 4)
     for (int64_t i = 0; i < n; i++) {

@@ -67,15 +67,10 @@ static void block_scale(int64_t n, float scale, const float *x, float *y)
         vec_store(y + i, n - i, vec_load(x + i, n - i) * scale);
 }
 
-enum err CPU_SYMBOL(dropout)(const struct kernel_ctx *ctx, enum dtype dtype,
-                             int64_t samples, int64_t elements, float p,
-                             const struct random_place *random, float scale,
-                             const void *x, void *y)
+enum err CPU_SYMBOL(dropout) KERNEL_LIKE(dropout)
 {
     assert(p >= 0 && p < 1 && elements > 0);
-    enum err rc = cpu_require_f32(dtype, "dropout");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "dropout"));
     assert(samples >= 0);
     if (p == 0) {
         int64_t n = samples * elements;
@@ -94,15 +89,10 @@ enum err CPU_SYMBOL(dropout)(const struct kernel_ctx *ctx, enum dtype dtype,
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(jitter)(const struct kernel_ctx *ctx, enum dtype dtype,
-                            int64_t samples, int64_t elements, float amount,
-                            const struct random_place *random, const void *x,
-                            void *y)
+enum err CPU_SYMBOL(jitter) KERNEL_LIKE(jitter)
 {
     assert(elements > 0);
-    enum err rc = cpu_require_f32(dtype, "jitter");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "jitter"));
     assert(samples >= 0);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t i = 0; i < samples * cpu_parts(elements, BLOCK); i++)

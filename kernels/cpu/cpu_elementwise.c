@@ -38,14 +38,10 @@ static void columns_sum(int64_t n, int64_t d, int64_t first, int64_t end,
         dbias[first + j] += sum[j];
 }
 
-enum err CPU_SYMBOL(bias_backward)(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, int64_t n, int64_t d,
-                                   const void *dy, void *dbias)
+enum err CPU_SYMBOL(bias_backward) KERNEL_LIKE(bias_backward)
 {
     assert(d > 0);
-    enum err rc = cpu_require_f32(dtype, "bias_backward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "bias_backward"));
     int64_t blocks = cpu_parts(d, CPU_COLUMNS);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t block = 0; block < blocks; block++)
@@ -54,8 +50,7 @@ enum err CPU_SYMBOL(bias_backward)(const struct kernel_ctx *ctx,
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(accumulate)(const struct kernel_ctx *ctx, enum dtype dtype,
-                                int64_t n, const void *x, void *y)
+enum err CPU_SYMBOL(accumulate) KERNEL_LIKE(accumulate)
 {
     return CPU_SYMBOL(add)(ctx, dtype, n, y, 1.0f, x, y);
 }
@@ -69,23 +64,18 @@ static void block_add(int64_t n, const float *a, float scale, const float *b,
                           vec_load(a + i, n - i)));
 }
 
-enum err CPU_SYMBOL(add)(const struct kernel_ctx *ctx, enum dtype dtype,
-                         int64_t n, const void *left, float scale,
-                         const void *right, void *out)
+enum err CPU_SYMBOL(add) KERNEL_LIKE(add)
 {
-    enum err rc = cpu_require_f32(dtype, "add");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "add"));
     assert(n >= 0);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t at = 0; at < n; at += ADD_BLOCK)
-        block_add(cpu_min(ADD_BLOCK, n - at), (const float *)left + at, scale,
-                  (const float *)right + at, (float *)out + at);
+        block_add(cpu_min(ADD_BLOCK, n - at), (const float *)a + at, scale,
+                  (const float *)b + at, (float *)out + at);
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(zero)(const struct kernel_ctx *ctx, enum dtype dtype,
-                          int64_t n, void *x)
+enum err CPU_SYMBOL(zero) KERNEL_LIKE(zero)
 {
     int64_t chunks = cpu_parts(n, KERNEL_CHUNK);
     assert(n >= 0);
@@ -141,8 +131,7 @@ static double chunk_squares(const float *x)
     return lanes_sum(&sum);
 }
 
-enum err CPU_SYMBOL(sum)(const struct kernel_ctx *ctx, int64_t n,
-                         const float *x, double *out)
+enum err CPU_SYMBOL(sum) KERNEL_LIKE(sum)
 {
     double sums[SUMS_AT_ONCE];
     int64_t chunks = cpu_parts(n, KERNEL_CHUNK);
@@ -162,14 +151,10 @@ enum err CPU_SYMBOL(sum)(const struct kernel_ctx *ctx, int64_t n,
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(chunk_sum_squares)(const struct kernel_ctx *ctx,
-                                       enum dtype dtype, int64_t n,
-                                       const void *x, double *out)
+enum err CPU_SYMBOL(chunk_sum_squares) KERNEL_LIKE(chunk_sum_squares)
 {
     assert(n % KERNEL_CHUNK == 0);
-    enum err rc = cpu_require_f32(dtype, "chunk_sum_squares");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "chunk_sum_squares"));
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t chunk = 0; chunk < n / KERNEL_CHUNK; chunk++)
         out[chunk] = chunk_squares((const float *)x + chunk * KERNEL_CHUNK);

@@ -4,16 +4,10 @@
 
 #include <string.h>
 
-enum err CPU_SYMBOL(embedding_forward)(const struct kernel_ctx *ctx,
-                                       enum dtype dtype, int64_t n, int64_t seq,
-                                       int64_t d, const int32_t *tokens,
-                                       const void *wte, const void *wpe,
-                                       void *out)
+enum err CPU_SYMBOL(embedding_forward) KERNEL_LIKE(embedding_forward)
 {
     assert(seq > 0 && d > 0);
-    enum err rc = cpu_require_f32(dtype, "embedding_forward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "embedding_forward"));
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t i = 0; i < n; i++) {
         assert(tokens[i] >= 0);
@@ -53,16 +47,10 @@ static void columns_backward(int64_t n, int64_t seq, int64_t d, int64_t first,
     }
 }
 
-enum err CPU_SYMBOL(embedding_backward)(const struct kernel_ctx *ctx,
-                                        enum dtype dtype, int64_t n,
-                                        int64_t seq, int64_t d,
-                                        const int32_t *tokens, const void *dout,
-                                        void *dwte, void *dwpe)
+enum err CPU_SYMBOL(embedding_backward) KERNEL_LIKE(embedding_backward)
 {
     assert(seq > 0 && d > 0);
-    enum err rc = cpu_require_f32(dtype, "embedding_backward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "embedding_backward"));
     assert(n >= 0 && dwpe != dwte);
     int64_t blocks = cpu_parts(d, CPU_COLUMNS);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)

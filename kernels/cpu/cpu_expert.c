@@ -5,14 +5,9 @@
 
 #include <string.h>
 
-enum err CPU_SYMBOL(expert_gather)(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, const struct route *route,
-                                   int64_t d, const int32_t *source,
-                                   const void *x, void *out)
+enum err CPU_SYMBOL(expert_gather) KERNEL_LIKE(expert_gather)
 {
-    enum err rc = cpu_require_f32(dtype, "expert_gather");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "expert_gather"));
     int64_t rows = route->n * route->top_k;
     assert(rows >= 0 && d > 0 && x != out);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
@@ -48,16 +43,10 @@ static void row_weighted_sum(int64_t d, int top_k, const int32_t *place,
     }
 }
 
-enum err CPU_SYMBOL(expert_combine)(const struct kernel_ctx *ctx,
-                                    enum dtype dtype, const struct route *route,
-                                    int64_t d, const int32_t *place,
-                                    const float *weights, const void *y,
-                                    void *out)
+enum err CPU_SYMBOL(expert_combine) KERNEL_LIKE(expert_combine)
 {
     int k = route->top_k;
-    enum err rc = cpu_require_f32(dtype, "expert_combine");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "expert_combine"));
     assert(k > 0 && k <= KERNEL_TOP_K_MAX && y != out);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t t = 0; t < route->n; t++) {
@@ -94,15 +83,9 @@ static float row_weigh(int64_t width, float weight, float *h, float *dh)
     return wide_sum(dot);
 }
 
-enum err CPU_SYMBOL(expert_weigh)(const struct kernel_ctx *ctx,
-                                  enum dtype dtype, const struct route *route,
-                                  int64_t width, const int32_t *source,
-                                  const float *weights, void *h, void *dh,
-                                  float *dweights)
+enum err CPU_SYMBOL(expert_weigh) KERNEL_LIKE(expert_weigh)
 {
-    enum err rc = cpu_require_f32(dtype, "expert_weigh");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "expert_weigh"));
     int64_t rows = route->n * route->top_k;
     assert(rows >= 0 && width > 0 && h != dh);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)

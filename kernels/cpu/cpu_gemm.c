@@ -391,16 +391,13 @@ void CPU_SYMBOL(gemm_macro_tile)(const struct gemm *g, struct gemm_cuts cuts,
     room->row_end = p.row_end;
 }
 
-enum err CPU_SYMBOL(gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
-                          const struct gemm *g)
+enum err CPU_SYMBOL(gemm) KERNEL_LIKE(gemm)
 {
-    assert(g->m > 0 && g->n > 0 && g->k > 0);
-    assert(g->bias == NULL || !g->accumulate);
-    assert(g->accumulate || !g->begins);
-    enum err rc = cpu_require_f32(dtype, "gemm");
-    if (rc != ERR_OK)
-        return rc;
-    struct gemm_cuts cuts = CPU_SYMBOL(gemm_cuts)(g, ctx->threads);
+    assert(gemm->m > 0 && gemm->n > 0 && gemm->k > 0);
+    assert(gemm->bias == NULL || !gemm->accumulate);
+    assert(gemm->accumulate || !gemm->begins);
+    TRY(cpu_require_f32(dtype, "gemm"));
+    struct gemm_cuts cuts = CPU_SYMBOL(gemm_cuts)(gemm, ctx->threads);
     int64_t macro_tiles = cuts.rows * cuts.columns;
     int threads = (int)cpu_min(ctx->threads, macro_tiles);
 #pragma omp parallel num_threads(threads)
@@ -408,7 +405,7 @@ enum err CPU_SYMBOL(gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
         struct gemm_room room = CPU_SYMBOL(gemm_room)(ctx);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t t = 0; t < macro_tiles; t++)
-            CPU_SYMBOL(gemm_macro_tile)(g, cuts, t, &room);
+            CPU_SYMBOL(gemm_macro_tile)(gemm, cuts, t, &room);
     }
     return ERR_OK;
 }

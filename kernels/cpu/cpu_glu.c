@@ -34,15 +34,10 @@ static inline void block_backward(enum activation act, int64_t n,
     }
 }
 
-enum err CPU_SYMBOL(glu_forward)(const struct kernel_ctx *ctx, enum dtype dtype,
-                                 enum activation act, int64_t n, int64_t width,
-                                 int64_t stride, const void *gate,
-                                 const void *up, void *y)
+enum err CPU_SYMBOL(glu_forward) KERNEL_LIKE(glu_forward)
 {
     assert(width > 0 && stride >= width);
-    enum err rc = cpu_require_f32(dtype, "glu_forward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "glu_forward"));
     int64_t blocks = cpu_parts(width, BLOCK);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t task = 0; task < n * blocks; task++) {
@@ -57,16 +52,10 @@ enum err CPU_SYMBOL(glu_forward)(const struct kernel_ctx *ctx, enum dtype dtype,
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(glu_backward)(const struct kernel_ctx *ctx,
-                                  enum dtype dtype, enum activation act,
-                                  int64_t n, int64_t width, int64_t stride,
-                                  const void *gate, const void *up,
-                                  const void *dy, void *dgate, void *dup)
+enum err CPU_SYMBOL(glu_backward) KERNEL_LIKE(glu_backward)
 {
     assert(width > 0 && stride >= width);
-    enum err rc = cpu_require_f32(dtype, "glu_backward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "glu_backward"));
     int64_t blocks = cpu_parts(width, BLOCK);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t task = 0; task < n * blocks; task++) {

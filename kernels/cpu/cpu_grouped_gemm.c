@@ -63,24 +63,20 @@ static void cursor_next(struct cursor *at, const struct grouped_gemm *g,
     cursor_set(at, g, grain);
 }
 
-enum err CPU_SYMBOL(grouped_gemm)(const struct kernel_ctx *ctx,
-                                  enum dtype dtype,
-                                  const struct grouped_gemm *g)
+enum err CPU_SYMBOL(grouped_gemm) KERNEL_LIKE(grouped_gemm)
 {
-    assert(g->groups > 0 && g->offsets[0] == 0);
-    assert(g->n > 0 && (g->form == GEMM_TN ? g->m : g->k) > 0);
-    enum err rc = cpu_require_f32(dtype, "grouped_gemm");
-    if (rc != ERR_OK)
-        return rc;
-    assert(g->accumulate || !g->begins);
-    double flop = 2.0 * (double)g->offsets[g->groups] * (double)g->n *
-                  (double)(g->form == GEMM_TN ? g->m : g->k);
+    assert(gemm->groups > 0 && gemm->offsets[0] == 0);
+    assert(gemm->n > 0 && (gemm->form == GEMM_TN ? gemm->m : gemm->k) > 0);
+    TRY(cpu_require_f32(dtype, "grouped_gemm"));
+    assert(gemm->accumulate || !gemm->begins);
+    double flop = 2.0 * (double)gemm->offsets[gemm->groups] * (double)gemm->n *
+                  (double)(gemm->form == GEMM_TN ? gemm->m : gemm->k);
     double grain = flop / (ctx->threads * MACRO_TILES) + 1;
     struct cursor start = { 0 };
-    cursor_set(&start, g, grain);
+    cursor_set(&start, gemm, grain);
     struct cursor end = start;
-    while (end.group < g->groups - 1)
-        cursor_next(&end, g, grain);
+    while (end.group < gemm->groups - 1)
+        cursor_next(&end, gemm, grain);
     int64_t macro_tiles = end.first + end.macro_tiles;
 #pragma omp parallel num_threads(ctx->threads)
     {
@@ -90,7 +86,7 @@ enum err CPU_SYMBOL(grouped_gemm)(const struct kernel_ctx *ctx,
 #pragma omp for schedule(monotonic : dynamic, 1)
         for (int64_t t = 0; t < macro_tiles; t++) {
             while (t >= at.first + at.macro_tiles)
-                cursor_next(&at, g, grain);
+                cursor_next(&at, gemm, grain);
             CPU_SYMBOL(gemm_macro_tile)(&at.gemm, at.cuts, t - at.first, &room);
         }
     }

@@ -33,13 +33,9 @@ static void lion_block(const struct coefficients *c, int64_t n, float *p,
     }
 }
 
-enum err CPU_SYMBOL(lion)(const struct kernel_ctx *ctx, enum dtype dtype,
-                          int64_t n, const struct lion *step, float *p,
-                          const void *g, float *const m[UPDATE_MOMENTS])
+enum err CPU_SYMBOL(lion) KERNEL_UPDATE_LIKE(lion)
 {
-    enum err rc = cpu_require_f32(dtype, "lion");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "lion"));
     assert(n >= 0 && p != m[0]);
     const struct coefficients c = {
         .keep = vec_splat(1.0f - step->decay),

@@ -56,30 +56,21 @@ static void norm_assert(const struct norm *norm)
     (void)norm;
 }
 
-static float sums_mean(const struct wide sum[SUMS], int64_t d)
+static inline vec load(bool low, const float *p, int64_t left)
 {
-    return wide_sum(
-               wide_add(wide_add(sum[0], sum[1]), wide_add(sum[2], sum[3]))) /
-           (float)d;
+    vec v = vec_load(p, left);
+    return low ? vec_bf16(v) : v;
 }
 
-static float group_mean(int64_t d, const float *x)
+static inline vec add_term(bool squares, vec off, vec sum)
 {
-    int64_t j = 0;
-    struct wide sum[SUMS] = { 0 };
-    for (; j + SUMS * WIDE_LANES <= d; j += SUMS * WIDE_LANES)
-        for (int k = 0; k < SUMS; k++)
-            for (int i = 0; i < WIDE_VECS; i++)
-                sum[k].part[i] +=
-                    vec_load(x + j + k * WIDE_LANES + i * VEC_LANES, VEC_LANES);
-    for (; j < d; j += WIDE_LANES)
-        for (int i = 0; i < WIDE_VECS; i++)
-            sum[0].part[i] +=
-                vec_load(x + j + i * VEC_LANES, d - j - i * VEC_LANES);
-    return sums_mean(sum, d);
+    return squares ? vec_fma(off, off, sum) : sum + off;
 }
 
-static float group_variance(int64_t d, const float *x, float mean)
+/* The mean of a group's distances from `centre`, or of their squares. Inline,
+ * so that `squares` is a constant in each copy of the loops. */
+static inline float group_mean(bool squares, int64_t d, const float *x,
+                               float centre)
 {
     int64_t j = 0;
     struct wide sum[SUMS] = { 0 };
@@ -87,44 +78,34 @@ static float group_variance(int64_t d, const float *x, float mean)
         for (int k = 0; k < SUMS; k++)
             for (int i = 0; i < WIDE_VECS; i++) {
                 const float *at = x + j + k * WIDE_LANES + i * VEC_LANES;
-                vec off = vec_load(at, VEC_LANES) - mean;
-                sum[k].part[i] = vec_fma(off, off, sum[k].part[i]);
+                sum[k].part[i] = add_term(
+                    squares, vec_load(at, VEC_LANES) - centre, sum[k].part[i]);
             }
     for (; j < d; j += WIDE_LANES)
         for (int i = 0; i < WIDE_VECS; i++) {
             int64_t left = d - j - i * VEC_LANES;
-            vec off = vec_load(x + j + i * VEC_LANES, left) - mean;
-            off = vec_keep(off, left);
-            sum[0].part[i] = vec_fma(off, off, sum[0].part[i]);
+            vec off = vec_load(x + j + i * VEC_LANES, left) - centre;
+            sum[0].part[i] =
+                add_term(squares, vec_keep(off, left), sum[0].part[i]);
         }
-    return sums_mean(sum, d);
+    return wide_sum(
+               wide_add(wide_add(sum[0], sum[1]), wide_add(sum[2], sum[3]))) /
+           (float)d;
 }
 
-static void group_scale(int64_t d, const float *x, const float *gamma,
-                        const float *beta, float mean, float rstd, float *y)
+/* y = (x - mean) rstd gamma + beta; `low` with its roundings but x's. */
+static inline void group_scale(bool low, int64_t d, const float *x,
+                               const float *gamma, const float *beta,
+                               float mean, float rstd, float *y)
 {
     for (int64_t j = 0; j < d; j += VEC_LANES) {
         int64_t left = d - j;
         vec v = (vec_load(x + j, left) - mean) * rstd;
         vec shift = { 0 };
         if (beta != NULL)
-            shift = vec_load(beta + j, left);
-        vec_store(y + j, left, vec_fma(v, vec_load(gamma + j, left), shift));
-    }
-}
-
-/* The same with its roundings but x's. */
-static void group_scale_low(int64_t d, const float *x, const float *gamma,
-                            const float *beta, float mean, float rstd, float *y)
-{
-    for (int64_t j = 0; j < d; j += VEC_LANES) {
-        int64_t left = d - j;
-        vec v = (vec_load(x + j, left) - mean) * rstd;
-        vec shift = { 0 };
-        if (beta != NULL)
-            shift = vec_bf16(vec_load(beta + j, left));
-        v = vec_fma(v, vec_bf16(vec_load(gamma + j, left)), shift);
-        vec_store(y + j, left, vec_bf16(v));
+            shift = load(low, beta + j, left);
+        v = vec_fma(v, load(low, gamma + j, left), shift);
+        vec_store(y + j, left, low ? vec_bf16(v) : v);
     }
 }
 
@@ -156,24 +137,19 @@ static void row_forward(const struct norm *norm, int64_t i, const float *x,
             in = out;
         }
         if (centred)
-            mean[place] = centre = group_mean(d, in);
-        rstd[place] = 1.0f / sqrtf(group_variance(d, in, centre) + norm->eps);
+            mean[place] = centre = group_mean(false, d, in, 0.0f);
+        float variance = group_mean(true, d, in, centre);
+        rstd[place] = 1.0f / sqrtf(variance + norm->eps);
         if (norm->low_precision)
-            group_scale_low(d, in, scale, shift, centre, rstd[place], out);
+            group_scale(true, d, in, scale, shift, centre, rstd[place], out);
         else
-            group_scale(d, in, scale, shift, centre, rstd[place], out);
+            group_scale(false, d, in, scale, shift, centre, rstd[place], out);
     }
 }
 
-enum err CPU_SYMBOL(norm_forward)(const struct kernel_ctx *ctx,
-                                  enum dtype dtype, const struct norm *norm,
-                                  const void *x, const void *gamma,
-                                  const void *beta, void *y, float *mean,
-                                  float *rstd)
+enum err CPU_SYMBOL(norm_forward) KERNEL_LIKE(norm_forward)
 {
-    enum err rc = cpu_require_f32(dtype, "norm_forward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "norm_forward"));
     norm_assert(norm);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t i = 0; i < norm->n; i++)
@@ -194,16 +170,9 @@ static void row_add(int64_t d, const float *a, float scale, const float *b,
 
 /* A row is still in the first cache when its statistics are taken, so memory is
  * read once. */
-enum err CPU_SYMBOL(add_norm_forward)(const struct kernel_ctx *ctx,
-                                      enum dtype dtype, const struct norm *norm,
-                                      const void *a, float scale, const void *b,
-                                      void *x, const void *gamma,
-                                      const void *beta, void *y, float *mean,
-                                      float *rstd)
+enum err CPU_SYMBOL(add_norm_forward) KERNEL_LIKE(add_norm_forward)
 {
-    enum err rc = cpu_require_f32(dtype, "add_norm_forward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "add_norm_forward"));
     norm_assert(norm);
     assert(norm->groups == 1 && norm->stride == norm->d);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
@@ -225,12 +194,6 @@ struct group {
     float g_mean,
         g_normed_mean; /* of g = dy gamma, and of g times the normed */
 };
-
-static inline vec load(bool low, const float *p, int64_t left)
-{
-    vec v = vec_load(p, left);
-    return low ? vec_bf16(v) : v;
-}
 
 /* Sums over a group's elements, of g and of g times the normed. */
 struct sums {
@@ -329,16 +292,9 @@ static void columns_reduce(int64_t first, int64_t end, int64_t chunks,
     }
 }
 
-enum err CPU_SYMBOL(norm_backward)(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, const struct norm *norm,
-                                   const void *dy, const void *x,
-                                   const void *gamma, const float *mean,
-                                   const float *rstd, bool accumulate, void *dx,
-                                   void *dgamma, void *dbeta)
+enum err CPU_SYMBOL(norm_backward) KERNEL_LIKE(norm_backward)
 {
-    enum err rc = cpu_require_f32(dtype, "norm_backward");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "norm_backward"));
     norm_assert(norm);
     assert(norm->n > 0);
     int64_t n = norm->n, width = norm_width(norm);

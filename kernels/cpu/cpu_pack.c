@@ -85,68 +85,59 @@ static void int8_unpack(int64_t n, float scale, const int8_t *in, float *x)
     }
 }
 
-enum err CPU_SYMBOL(pack)(const struct kernel_ctx *ctx, enum dtype dtype,
-                          enum packing packing, int64_t rows, int64_t cols,
-                          const void *tensor, void *packed)
+enum err CPU_SYMBOL(pack) KERNEL_LIKE(pack)
 {
     int64_t n = rows * cols;
-    const float *x = tensor;
-    enum err rc = cpu_require_f32(dtype, "pack");
-    if (rc != ERR_OK)
-        return rc;
-    assert(rows >= 0 && cols >= 0 && tensor != packed);
+    const float *values = x;
+    TRY(cpu_require_f32(dtype, "pack"));
+    assert(rows >= 0 && cols >= 0 && x != packed);
     if (packing == PACKING_INT8) {
         float *scales = packed;
         int8_t *bytes = (int8_t *)(scales + rows);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
         for (int64_t i = 0; i < rows; i++)
-            scales[i] = int8_pack(cols, x + i * cols, bytes + i * cols);
+            scales[i] = int8_pack(cols, values + i * cols, bytes + i * cols);
         return ERR_OK;
     }
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t at = 0; at < n; at += BLOCK) {
         int64_t count = cpu_min(BLOCK, n - at);
         if (packing == PACKING_BF16)
-            bf16_pack(count, x + at, (uint16_t *)packed + at);
+            bf16_pack(count, values + at, (uint16_t *)packed + at);
         else
-            memcpy((float *)packed + at, x + at, (size_t)count * sizeof(*x));
+            memcpy((float *)packed + at, values + at,
+                   (size_t)count * sizeof(*values));
     }
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(unpack)(const struct kernel_ctx *ctx, enum dtype dtype,
-                            enum packing packing, int64_t rows, int64_t cols,
-                            const void *packed, void *tensor)
+enum err CPU_SYMBOL(unpack) KERNEL_LIKE(unpack)
 {
     int64_t n = rows * cols;
-    float *x = tensor;
-    enum err rc = cpu_require_f32(dtype, "unpack");
-    if (rc != ERR_OK)
-        return rc;
-    assert(rows >= 0 && cols >= 0 && tensor != packed);
+    float *values = x;
+    TRY(cpu_require_f32(dtype, "unpack"));
+    assert(rows >= 0 && cols >= 0 && x != packed);
     if (packing == PACKING_INT8) {
         const float *scales = packed;
         const int8_t *bytes = (const int8_t *)(scales + rows);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
         for (int64_t i = 0; i < rows; i++)
-            int8_unpack(cols, scales[i], bytes + i * cols, x + i * cols);
+            int8_unpack(cols, scales[i], bytes + i * cols, values + i * cols);
         return ERR_OK;
     }
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t at = 0; at < n; at += BLOCK) {
         int64_t count = cpu_min(BLOCK, n - at);
         if (packing == PACKING_BF16)
-            bf16_unpack(count, (const uint16_t *)packed + at, x + at);
+            bf16_unpack(count, (const uint16_t *)packed + at, values + at);
         else
-            memcpy(x + at, (const float *)packed + at,
-                   (size_t)count * sizeof(*x));
+            memcpy(values + at, (const float *)packed + at,
+                   (size_t)count * sizeof(*values));
     }
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(convert)(const struct kernel_ctx *ctx, int64_t n,
-                             enum dtype from, const void *x, enum dtype to,
-                             void *y)
+enum err CPU_SYMBOL(convert) KERNEL_LIKE(convert)
 {
     bool narrows = from == DTYPE_F32;
     assert(to == (narrows ? DTYPE_BF16 : DTYPE_F32));

@@ -82,9 +82,7 @@ static void panel_fill(enum panel_type type, int64_t k,
     }
 }
 
-enum err CPU_SYMBOL(panels_fill)(const struct kernel_ctx *ctx,
-                                 const struct panels *shape, bool turned,
-                                 const float *x, void *panels)
+enum err CPU_SYMBOL(panels_fill) KERNEL_LIKE(panels_fill)
 {
     int64_t n = shape->n, k = shape->k, each = panels_count(shape);
     size_t stride = panels_stride(shape);
@@ -123,9 +121,7 @@ static float element(const struct panels *shape, const void *panel, int64_t at)
     return ((const float *)panel)[at];
 }
 
-enum err CPU_SYMBOL(panels_rows)(const struct kernel_ctx *ctx,
-                                 const struct panels *shape, const void *panels,
-                                 int64_t count, const int32_t *rows, float *out)
+enum err CPU_SYMBOL(panels_rows) KERNEL_LIKE(panels_rows)
 {
     const float *scales = panels_scales(shape, panels);
     int64_t k = shape->k;

@@ -341,15 +341,17 @@ static void group_run(const struct kernel_ctx *ctx,
         few(ctx, &w);
 }
 
-enum err CPU_SYMBOL(panels_product)(const struct kernel_ctx *ctx,
-                                    const struct panels_product *p)
+enum err CPU_SYMBOL(panels_product) KERNEL_LIKE(panels_product)
 {
-    assert(p->shape.n > 0 && p->shape.k > 0 && p->m >= 0);
-    assert(p->offsets == NULL || p->bias == NULL);
-    assert(p->offsets == NULL || p->offsets[p->shape.groups] == p->m);
-    if (p->offsets == NULL)
-        group_run(ctx, p, 0, 0, p->m);
-    for (int64_t g = 0; p->offsets != NULL && g < p->shape.groups; g++)
-        group_run(ctx, p, g, p->offsets[g], p->offsets[g + 1] - p->offsets[g]);
+    assert(product->shape.n > 0 && product->shape.k > 0 && product->m >= 0);
+    assert(product->offsets == NULL || product->bias == NULL);
+    assert(product->offsets == NULL ||
+           product->offsets[product->shape.groups] == product->m);
+    if (product->offsets == NULL)
+        group_run(ctx, product, 0, 0, product->m);
+    for (int64_t g = 0; product->offsets != NULL && g < product->shape.groups;
+         g++)
+        group_run(ctx, product, g, product->offsets[g],
+                  product->offsets[g + 1] - product->offsets[g]);
     return ERR_OK;
 }

@@ -18,16 +18,11 @@ static void head_turn(int64_t half, const float *cosines, const float *sines,
     }
 }
 
-enum err CPU_SYMBOL(rope)(const struct kernel_ctx *ctx, enum dtype dtype,
-                          int64_t n, int64_t seq, int64_t heads,
-                          int64_t rotated, int64_t head_dim, const float *table,
-                          bool inverse, void *x)
+enum err CPU_SYMBOL(rope) KERNEL_LIKE(rope)
 {
     assert(n > 0 && seq > 0 && head_dim > 0 && head_dim % 2 == 0);
     assert(rotated >= 0 && rotated <= heads);
-    enum err rc = cpu_require_f32(dtype, "rope");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "rope"));
     int64_t half = head_dim / 2;
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t i = 0; i < n; i++) {

@@ -103,9 +103,7 @@ static void assert_route(const struct route *route)
     (void)route;
 }
 
-enum err CPU_SYMBOL(route_forward)(const struct kernel_ctx *ctx,
-                                   const struct route *route, float *probs,
-                                   int32_t *chosen, float *weights)
+enum err CPU_SYMBOL(route_forward) KERNEL_LIKE(route_forward)
 {
     int k = route->top_k;
     assert_route(route);
@@ -165,11 +163,7 @@ static void row_unsoftmax(const float *probs, int experts, float *dlogits)
     }
 }
 
-enum err CPU_SYMBOL(route_backward)(const struct kernel_ctx *ctx,
-                                    const struct route *route,
-                                    const float *probs, const int32_t *chosen,
-                                    const float *dweights, const float *dprobs,
-                                    float *dlogits)
+enum err CPU_SYMBOL(route_backward) KERNEL_LIKE(route_backward)
 {
     int64_t k = route->top_k;
     assert_route(route);
@@ -186,10 +180,7 @@ enum err CPU_SYMBOL(route_backward)(const struct kernel_ctx *ctx,
 
 /* Counting sort: each chunk counts its choices of each expert, the counts
  * become first places, and each chunk puts its choices there in order. */
-enum err CPU_SYMBOL(route_sort)(const struct kernel_ctx *ctx,
-                                const struct route *route,
-                                const int32_t *chosen, int64_t *offsets,
-                                int32_t *place, int32_t *source)
+enum err CPU_SYMBOL(route_sort) KERNEL_LIKE(route_sort)
 {
     int64_t experts = route->experts;
     int64_t choices = chunk_tokens(route->n) * route->top_k;
@@ -231,9 +222,7 @@ enum err CPU_SYMBOL(route_sort)(const struct kernel_ctx *ctx,
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(route_sums)(const struct kernel_ctx *ctx,
-                                const struct route *route, const float *probs,
-                                double *out)
+enum err CPU_SYMBOL(route_sums) KERNEL_LIKE(route_sums)
 {
     int64_t experts = route->experts;
     int64_t tokens = chunk_tokens(route->n);
@@ -257,10 +246,7 @@ enum err CPU_SYMBOL(route_sums)(const struct kernel_ctx *ctx,
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(balance_forward)(const struct kernel_ctx *ctx,
-                                     const struct route *route, double scale,
-                                     const int64_t *offsets, const double *sums,
-                                     int64_t *counts, double *loss)
+enum err CPU_SYMBOL(balance_forward) KERNEL_LIKE(balance_forward)
 {
     double sum = 0.0;
     (void)ctx;
@@ -276,9 +262,7 @@ enum err CPU_SYMBOL(balance_forward)(const struct kernel_ctx *ctx,
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(balance_backward)(const struct kernel_ctx *ctx,
-                                      const struct route *route, double scale,
-                                      const int64_t *offsets, float *dprobs)
+enum err CPU_SYMBOL(balance_backward) KERNEL_LIKE(balance_backward)
 {
     double n = route->n > 0 ? (double)route->n : 1.0;
     (void)ctx;

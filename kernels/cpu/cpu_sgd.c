@@ -27,13 +27,9 @@ static void sgd_block(const struct coefficients *c, int64_t n, float *p,
     }
 }
 
-enum err CPU_SYMBOL(sgd)(const struct kernel_ctx *ctx, enum dtype dtype,
-                         int64_t n, const struct sgd *step, float *p,
-                         const void *g, float *const m[UPDATE_MOMENTS])
+enum err CPU_SYMBOL(sgd) KERNEL_UPDATE_LIKE(sgd)
 {
-    enum err rc = cpu_require_f32(dtype, "sgd");
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cpu_require_f32(dtype, "sgd"));
     const struct coefficients c = {
         .keep = vec_splat(1.0f - step->decay),
         .momentum = vec_splat(step->momentum),

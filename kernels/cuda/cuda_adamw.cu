@@ -23,9 +23,7 @@ struct adamw_update {
     }
 };
 
-enum err CUDA_SYMBOL(adamw)(const struct kernel_ctx *ctx, enum dtype dtype,
-                            int64_t n, const struct adamw *step, float *p,
-                            const void *g, float *const m[UPDATE_MOMENTS])
+enum err CUDA_SYMBOL(adamw) KERNEL_UPDATE_LIKE(adamw)
 {
     assert(step->correction1 > 0 && step->correction2 > 0);
     const struct adamw_update f = { 1.0f - step->decay,
@@ -37,6 +35,5 @@ enum err CUDA_SYMBOL(adamw)(const struct kernel_ctx *ctx, enum dtype dtype,
                                     step->lr / step->correction1,
                                     1.0f / sqrtf(step->correction2),
                                     step->eps };
-    return CUDA_BY_DTYPE(dtype, "adamw", cuda_update, ctx, "adamw", n, f, p, g,
-                         m, step->copy);
+    return cuda_update(ctx, dtype, "adamw", n, f, p, g, m, step->copy);
 }

@@ -280,9 +280,7 @@ static enum err forward_launch(const struct forward_call *c)
     auto kernel = attention_forward<T, D, DROPOUT>;
     const size_t bytes = sizeof(struct forward_shared<T, D, DROPOUT>);
     int64_t tiles = cuda_parts(s->seq, forward<T, D, DROPOUT>::rows);
-    enum err rc = cuda_attention_grant(c->op, kernel, bytes);
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cuda_attention_grant(c->op, kernel, bytes));
     CUDA_LAUNCH(kernel, cuda_blocks(tiles * s->batch * s->heads),
                 cuda_tile<T>::threads, bytes, cuda_stream(c->ctx), c->pair,
                 (const T *)c->q, (const T *)c->kv, (T *)c->out, c->lse);
@@ -296,15 +294,15 @@ static enum err forward_run(const struct forward_call *c)
                                      : forward_launch<T, D, false>(c);
 }
 
-template <class T> static enum err forward_any(const struct forward_call *c)
+static enum err forward_any(enum dtype dtype, const struct forward_call *c)
 {
-    return CUDA_BY_HEAD_DIM(T, &c->pair.shape, c->op, forward_run, c);
+    return cuda_by_dtype(dtype, c->op, [&](auto element) {
+        typedef decltype(element) T;
+        return CUDA_BY_HEAD_DIM(T, &c->pair.shape, c->op, forward_run, c);
+    });
 }
 
-enum err CUDA_SYMBOL(attention_forward)(const struct kernel_ctx *ctx,
-                                        enum dtype dtype,
-                                        const struct attention *shape,
-                                        const void *qkv, void *out, float *lse)
+enum err CUDA_SYMBOL(attention_forward) KERNEL_LIKE(attention_forward)
 {
     const char *op = "attention_forward";
     const struct forward_call c = { op,
@@ -315,17 +313,15 @@ enum err CUDA_SYMBOL(attention_forward)(const struct kernel_ctx *ctx,
                                         cuda_keys_at(dtype, shape),
                                     out,
                                     lse };
-    return CUDA_BY_DTYPE(dtype, op, forward_any, &c);
+    return forward_any(dtype, &c);
 }
 
-enum err CUDA_SYMBOL(attention_chunk_forward)(
-    const struct kernel_ctx *ctx, enum dtype dtype,
-    const struct attention_chunk *chunk, const void *q, const void *kv,
-    bool first, void *out, float *lse)
+enum err CUDA_SYMBOL(attention_chunk_forward)
+    KERNEL_LIKE(attention_chunk_forward)
 {
     const char *op = "attention_chunk_forward";
     const struct forward_call c = { op, ctx, cuda_pair_chunks(chunk, !first),
                                     q,  kv,  out,
                                     lse };
-    return CUDA_BY_DTYPE(dtype, op, forward_any, &c);
+    return forward_any(dtype, &c);
 }

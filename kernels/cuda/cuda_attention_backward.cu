@@ -343,11 +343,8 @@ static enum err backward_run(const struct backward_call *c)
     const size_t bytes = sizeof(struct backward_shared<T, D>);
     const float *delta = (const float *)c->ctx->scratch;
     int64_t tiles = cuda_parts(s->seq, cuda_tile<T>::rows);
-    enum err rc = cuda_attention_grant(c->op, dq_kernel, bytes);
-    if (rc == ERR_OK)
-        rc = cuda_attention_grant(c->op, dkv_kernel, bytes);
-    if (rc != ERR_OK)
-        return rc;
+    TRY(cuda_attention_grant(c->op, dq_kernel, bytes));
+    TRY(cuda_attention_grant(c->op, dkv_kernel, bytes));
     CUDA_LAUNCH(dkv_kernel, cuda_blocks(tiles * s->batch * s->kv_heads),
                 cuda_tile<T>::threads, bytes, cuda_stream(c->ctx), c->pair,
                 (const T *)c->q, (const T *)c->kv, c->lse, delta,
@@ -359,27 +356,24 @@ static enum err backward_run(const struct backward_call *c)
     return cuda_launched(c->op);
 }
 
-template <class T> static enum err backward_any(const struct backward_call *c)
+static enum err backward_any(enum dtype dtype, const struct backward_call *c)
 {
-    auto delta_kernel = attention_delta<T>;
     const struct attention *s = &c->pair.shape;
     int64_t rows = s->batch * s->seq * s->heads;
     if (s->head_dim > CUDA_HEAD_DIM_MAX)
         return cuda_lacks_head_dim(c->op, s);
     assert(c->ctx->scratch_bytes >= (size_t)rows * sizeof(float));
-    CUDA_LAUNCH(delta_kernel,
-                cuda_blocks(cuda_parts(rows, CUDA_THREADS / CUDA_WARP)),
-                CUDA_THREADS, 0, cuda_stream(c->ctx), *s, (const T *)c->out,
-                (const T *)c->dout, (float *)c->ctx->scratch);
-    return CUDA_BY_HEAD_DIM(T, s, c->op, backward_run, c);
+    return cuda_by_dtype(dtype, c->op, [&](auto element) {
+        typedef decltype(element) T;
+        CUDA_LAUNCH(attention_delta<T>,
+                    cuda_blocks(cuda_parts(rows, CUDA_THREADS / CUDA_WARP)),
+                    CUDA_THREADS, 0, cuda_stream(c->ctx), *s, (const T *)c->out,
+                    (const T *)c->dout, (float *)c->ctx->scratch);
+        return CUDA_BY_HEAD_DIM(T, s, c->op, backward_run, c);
+    });
 }
 
-enum err CUDA_SYMBOL(attention_backward)(const struct kernel_ctx *ctx,
-                                         enum dtype dtype,
-                                         const struct attention *shape,
-                                         const void *qkv, const void *out,
-                                         const float *lse, const void *dout,
-                                         void *dqkv)
+enum err CUDA_SYMBOL(attention_backward) KERNEL_LIKE(attention_backward)
 {
     const char *op = "attention_backward";
     size_t keys = cuda_keys_at(dtype, shape);
@@ -393,17 +387,15 @@ enum err CUDA_SYMBOL(attention_backward)(const struct kernel_ctx *ctx,
                                      dout,
                                      dqkv,
                                      (char *)dqkv + keys };
-    return CUDA_BY_DTYPE(dtype, op, backward_any, &c);
+    return backward_any(dtype, &c);
 }
 
-enum err CUDA_SYMBOL(attention_chunk_backward)(
-    const struct kernel_ctx *ctx, enum dtype dtype,
-    const struct attention_chunk *chunk, const void *q, const void *kv,
-    const void *out, const float *lse, const void *dout, void *dq, void *dkv)
+enum err CUDA_SYMBOL(attention_chunk_backward)
+    KERNEL_LIKE(attention_chunk_backward)
 {
     const char *op = "attention_chunk_backward";
     const struct backward_call c = {
         op, ctx, cuda_pair_chunks(chunk, true), q, kv, out, lse, dout, dq, dkv
     };
-    return CUDA_BY_DTYPE(dtype, op, backward_any, &c);
+    return backward_any(dtype, &c);
 }

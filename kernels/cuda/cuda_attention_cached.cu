@@ -68,22 +68,20 @@ static __global__ void cache_attend(struct attention_cached s, const float *qkv,
                 sum[c] / total;
 }
 
-enum err CUDA_SYMBOL(attention_cached)(const struct kernel_ctx *ctx,
-                                       const struct attention_cached *s,
-                                       const float *qkv, float *out)
+enum err CUDA_SYMBOL(attention_cached) KERNEL_LIKE(attention_cached)
 {
-    assert(s->heads % s->kv_heads == 0 && s->capacity % KEYS == 0);
-    if (s->head_dim > COLUMNS * THREADS)
+    assert(shape->heads % shape->kv_heads == 0 && shape->capacity % KEYS == 0);
+    if (shape->head_dim > COLUMNS * THREADS)
         return err_set(ERR_UNSUPPORTED,
                        "op attention_cached: the CUDA kernels have heads of at "
                        "most %d elements, not %lld",
-                       COLUMNS * THREADS, (long long)s->head_dim);
-    if (s->rows == 0)
+                       COLUMNS * THREADS, (long long)shape->head_dim);
+    if (shape->rows == 0)
         return ERR_OK;
-    CUDA_LAUNCH(cache_store, cuda_blocks(s->rows),
-                cuda_threads(s->kv_heads * s->head_dim), 0, cuda_stream(ctx),
-                *s, qkv);
-    CUDA_LAUNCH(cache_attend, cuda_blocks(s->rows * s->heads), THREADS, 0,
-                cuda_stream(ctx), *s, qkv, out);
+    CUDA_LAUNCH(cache_store, cuda_blocks(shape->rows),
+                cuda_threads(shape->kv_heads * shape->head_dim), 0,
+                cuda_stream(ctx), *shape, qkv);
+    CUDA_LAUNCH(cache_attend, cuda_blocks(shape->rows * shape->heads), THREADS,
+                0, cuda_stream(ctx), *shape, qkv, out);
     return cuda_launched("attention_cached");
 }

@@ -78,30 +78,23 @@ static __global__ void columns_sum(int64_t n, int64_t d, int64_t rows,
     cuda_store<lanes>(partial + chunk * d + at, d - at, sum);
 }
 
-template <class T>
-static enum err bias_backward_run(const struct kernel_ctx *ctx, int64_t n,
-                                  int64_t d, const void *dy, void *dbias)
-{
-    int64_t rows = cuda_max(CHUNK_MIN, cuda_parts(n, CHUNKS_MAX));
-    int64_t chunks = cuda_parts(n, rows);
-    int64_t vectors = cuda_parts(d, cuda_lanes<T>::count);
-    unsigned threads = (unsigned)cuda_min(cuda_threads(vectors), 64);
-    dim3 grid(cuda_blocks(cuda_parts(vectors, threads)), (unsigned)chunks);
-    float *partial = (float *)ctx->scratch;
-    assert(ctx->scratch_bytes >= (size_t)(chunks * d) * sizeof(float));
-    CUDA_LAUNCH(columns_sum<T>, grid, threads, 0, cuda_stream(ctx), n, d, rows,
-                (const T *)dy, partial);
-    return CUDA_SYMBOL(columns_add)(ctx, "bias_backward", chunks, d, d, partial,
-                                    (float *)dbias);
-}
-
-enum err CUDA_SYMBOL(bias_backward)(const struct kernel_ctx *ctx,
-                                    enum dtype dtype, int64_t n, int64_t d,
-                                    const void *dy, void *dbias)
+enum err CUDA_SYMBOL(bias_backward) KERNEL_LIKE(bias_backward)
 {
     assert(d > 0);
     if (n == 0)
         return ERR_OK;
-    return CUDA_BY_DTYPE(dtype, "bias_backward", bias_backward_run, ctx, n, d,
-                         dy, dbias);
+    return cuda_by_dtype(dtype, "bias_backward", [&](auto element) {
+        typedef decltype(element) T;
+        int64_t rows = cuda_max(CHUNK_MIN, cuda_parts(n, CHUNKS_MAX));
+        int64_t chunks = cuda_parts(n, rows);
+        int64_t vectors = cuda_parts(d, cuda_lanes<T>::count);
+        unsigned threads = (unsigned)cuda_min(cuda_threads(vectors), 64);
+        dim3 grid(cuda_blocks(cuda_parts(vectors, threads)), (unsigned)chunks);
+        float *partial = (float *)ctx->scratch;
+        assert(ctx->scratch_bytes >= (size_t)(chunks * d) * sizeof(float));
+        CUDA_LAUNCH(columns_sum<T>, grid, threads, 0, cuda_stream(ctx), n, d,
+                    rows, (const T *)dy, partial);
+        return CUDA_SYMBOL(columns_add)(ctx, "bias_backward", chunks, d, d,
+                                        partial, (float *)dbias);
+    });
 }

@@ -26,9 +26,7 @@ static enum err copy_rows_run(const struct kernel_ctx *ctx, int64_t rows,
 
 /* What elements are does not matter: 16 bytes are moved at a time where every
  * row begins at a multiple of 16, 2 where not. */
-enum err CUDA_SYMBOL(copy_rows)(const struct kernel_ctx *ctx, enum dtype dtype,
-                                int64_t rows, int64_t width, int64_t x_stride,
-                                const void *x, int64_t y_stride, void *y)
+enum err CUDA_SYMBOL(copy_rows) KERNEL_LIKE(copy_rows)
 {
     int64_t size = (int64_t)dtype_bytes(dtype);
     int64_t places = (width | x_stride | y_stride) * size |

@@ -30,8 +30,8 @@ CUDA_DEVICE struct row_sum thread_sum(int64_t vocab, float scale, const T *x)
     const int lanes = cuda_lanes<T>::count;
     struct row_sum sum = { -INFINITY, 0 };
     float v[lanes];
-    for (int64_t at = (int64_t)threadIdx.x * lanes; at < vocab;
-         at += (int64_t)blockDim.x * lanes) {
+    CUDA_FOR_COLUMNS(at, vocab, lanes)
+    {
         cuda_load<lanes>(x + at, vocab - at, -INFINITY, v);
         float peak = sum.peak;
         for (int i = 0; i < lanes; i++)
@@ -66,8 +66,8 @@ CUDA_DEVICE float block_distance(int64_t vocab, float peak, const T *x)
     const int lanes = cuda_lanes<T>::count;
     const int warps = (int)blockDim.x / CUDA_WARP;
     float v[lanes], sum = 0;
-    for (int64_t at = (int64_t)threadIdx.x * lanes; at < vocab;
-         at += (int64_t)blockDim.x * lanes) {
+    CUDA_FOR_COLUMNS(at, vocab, lanes)
+    {
         cuda_load<lanes>(x + at, vocab - at, peak, v);
         for (int i = 0; i < lanes; i++)
             sum += peak - v[i];
@@ -86,8 +86,8 @@ CUDA_DEVICE void row_gradient(int64_t vocab, float scale, struct target target,
     float more = target.z > 0 ? 1.0f + 2.0f * target.z * lse : 1.0f;
     float share = scale * more / sum.total;
     float each = scale * target.smoothing / (float)vocab;
-    for (int64_t at = (int64_t)threadIdx.x * lanes; at < vocab;
-         at += (int64_t)blockDim.x * lanes) {
+    CUDA_FOR_COLUMNS(at, vocab, lanes)
+    {
         cuda_load<lanes>(x + at, vocab - at, 0, v);
         for (int i = 0; i < lanes; i++) {
             v[i] = expf((v[i] - sum.peak) * scale) * share - each;
@@ -102,9 +102,8 @@ template <class T> CUDA_DEVICE void row_zero(int64_t vocab, T *x)
 {
     const int lanes = cuda_lanes<T>::count;
     const float none[lanes] = { 0 };
-    for (int64_t at = (int64_t)threadIdx.x * lanes; at < vocab;
-         at += (int64_t)blockDim.x * lanes)
-        cuda_store<lanes>(x + at, vocab - at, none);
+    CUDA_FOR_COLUMNS(at, vocab, lanes)
+    cuda_store<lanes>(x + at, vocab - at, none);
 }
 
 template <class T>
@@ -142,31 +141,20 @@ static __global__ void __launch_bounds__(THREADS_MAX, 2)
         row_gradient(vocab, scale, target, sum, label, x);
 }
 
-template <class T>
-static enum err
-cross_entropy_run(const struct kernel_ctx *ctx, int64_t n, int64_t vocab,
-                  float scale, const struct target *target, void *logits,
-                  const int32_t *labels, bool gradient, float *losses)
-{
-    int64_t vectors = cuda_parts(vocab, cuda_lanes<T>::count);
-    int64_t warps = cuda_min(CUDA_WARPS_MAX, cuda_parts(vectors, CUDA_WARP));
-    CUDA_LAUNCH(cross_entropy<T>, cuda_blocks(n), (unsigned)(warps * CUDA_WARP),
-                0, cuda_stream(ctx), vocab, scale, *target, (T *)logits, labels,
-                gradient, losses);
-    return cuda_launched("cross_entropy");
-}
-
-enum err CUDA_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
-                                    enum dtype dtype, int64_t n, int64_t vocab,
-                                    float scale, const struct target *target,
-                                    void *logits, const int32_t *labels,
-                                    bool gradient, float *losses)
+enum err CUDA_SYMBOL(cross_entropy) KERNEL_LIKE(cross_entropy)
 {
     assert(vocab > 0 && scale > 0);
     assert(target->smoothing >= 0 && target->smoothing < 1 && target->z >= 0);
     if (n == 0)
         return ERR_OK;
-    return CUDA_BY_DTYPE(dtype, "cross_entropy", cross_entropy_run, ctx, n,
-                         vocab, scale, target, logits, labels, gradient,
-                         losses);
+    return cuda_by_dtype(dtype, "cross_entropy", [&](auto element) {
+        typedef decltype(element) T;
+        int64_t vectors = cuda_parts(vocab, cuda_lanes<T>::count);
+        int64_t warps =
+            cuda_min(CUDA_WARPS_MAX, cuda_parts(vectors, CUDA_WARP));
+        CUDA_LAUNCH(cross_entropy<T>, cuda_blocks(n),
+                    (unsigned)(warps * CUDA_WARP), 0, cuda_stream(ctx), vocab,
+                    scale, *target, (T *)logits, labels, gradient, losses);
+        return cuda_launched("cross_entropy");
+    });
 }

@@ -77,47 +77,44 @@ static __global__ void randomize(int64_t elements, int64_t stretches,
     }
 }
 
-template <class T, class F>
-static enum err randomize_run(const struct kernel_ctx *ctx, const char *op,
-                              int64_t samples, int64_t elements,
+template <class F>
+static enum err randomize_run(const struct kernel_ctx *ctx, enum dtype dtype,
+                              const char *op, int64_t samples, int64_t elements,
                               const struct random_place *random, F f,
                               const void *x, void *y)
 {
-    auto kernel = randomize<T, F>;
     int64_t stretches = cuda_parts(elements, STRETCH);
     unsigned threads =
         cuda_threads(cuda_parts(cuda_min(elements, STRETCH), THREAD_STRETCH));
     if (samples == 0)
         return ERR_OK;
-    CUDA_LAUNCH(kernel, cuda_blocks(samples * stretches), threads, 0,
-                cuda_stream(ctx), elements, stretches, *random, f, (const T *)x,
-                (T *)y);
-    return cuda_launched(op);
+    return cuda_by_dtype(dtype, op, [&](auto element) {
+        typedef decltype(element) T;
+        auto kernel = randomize<T, F>;
+        CUDA_LAUNCH(kernel, cuda_blocks(samples * stretches), threads, 0,
+                    cuda_stream(ctx), elements, stretches, *random, f,
+                    (const T *)x, (T *)y);
+        return cuda_launched(op);
+    });
 }
 
-enum err CUDA_SYMBOL(dropout)(const struct kernel_ctx *ctx, enum dtype dtype,
-                              int64_t samples, int64_t elements, float p,
-                              const struct random_place *random, float scale,
-                              const void *x, void *y)
+enum err CUDA_SYMBOL(dropout) KERNEL_LIKE(dropout)
 {
     assert(p >= 0 && p < 1 && elements > 0);
     const struct scale all = { scale };
     const struct drop some = { (uint32_t)((double)p * 0x1p32),
                                scale / (1.0f - p) };
     if (p == 0)
-        return CUDA_BY_DTYPE(dtype, "dropout", cuda_map, ctx, "dropout",
-                             samples * elements, all, x, NULL, y);
-    return CUDA_BY_DTYPE(dtype, "dropout", randomize_run, ctx, "dropout",
-                         samples, elements, random, some, x, y);
+        return cuda_map(ctx, dtype, "dropout", samples * elements, all, x, NULL,
+                        y);
+    return randomize_run(ctx, dtype, "dropout", samples, elements, random, some,
+                         x, y);
 }
 
-enum err CUDA_SYMBOL(jitter)(const struct kernel_ctx *ctx, enum dtype dtype,
-                             int64_t samples, int64_t elements, float amount,
-                             const struct random_place *random, const void *x,
-                             void *y)
+enum err CUDA_SYMBOL(jitter) KERNEL_LIKE(jitter)
 {
     assert(elements > 0);
     const struct shake f = { 1.0f - amount, 2.0f * amount * 0x1p-24f };
-    return CUDA_BY_DTYPE(dtype, "jitter", randomize_run, ctx, "jitter", samples,
-                         elements, random, f, x, y);
+    return randomize_run(ctx, dtype, "jitter", samples, elements, random, f, x,
+                         y);
 }

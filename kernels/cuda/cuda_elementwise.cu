@@ -10,24 +10,19 @@ struct scaled_sum {
     }
 };
 
-enum err CUDA_SYMBOL(add)(const struct kernel_ctx *ctx, enum dtype dtype,
-                          int64_t n, const void *a, float scale, const void *b,
-                          void *out)
+enum err CUDA_SYMBOL(add) KERNEL_LIKE(add)
 {
     const struct scaled_sum f = { scale };
-    return CUDA_BY_DTYPE(dtype, "add", cuda_map, ctx, "add", n, f, a, b, out);
+    return cuda_map(ctx, dtype, "add", n, f, a, b, out);
 }
 
-enum err CUDA_SYMBOL(accumulate)(const struct kernel_ctx *ctx, enum dtype dtype,
-                                 int64_t n, const void *x, void *y)
+enum err CUDA_SYMBOL(accumulate) KERNEL_LIKE(accumulate)
 {
     const struct scaled_sum f = { 1 };
-    return CUDA_BY_DTYPE(dtype, "accumulate", cuda_map, ctx, "accumulate", n, f,
-                         y, x, y);
+    return cuda_map(ctx, dtype, "accumulate", n, f, y, x, y);
 }
 
-enum err CUDA_SYMBOL(zero)(const struct kernel_ctx *ctx, enum dtype dtype,
-                           int64_t n, void *x)
+enum err CUDA_SYMBOL(zero) KERNEL_LIKE(zero)
 {
     cudaError_t code =
         cudaMemsetAsync(x, 0, (size_t)n * dtype_bytes(dtype), cuda_stream(ctx));
@@ -69,24 +64,18 @@ static float limit_of(enum dtype dtype, float limit)
     return limit;
 }
 
-enum err CUDA_SYMBOL(clip_forward)(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, int64_t n, float limit,
-                                   void *x)
+enum err CUDA_SYMBOL(clip_forward) KERNEL_LIKE(clip_forward)
 {
     assert(limit > 0);
     const struct clip f = { limit_of(dtype, limit) };
-    return CUDA_BY_DTYPE(dtype, "clip_forward", cuda_map, ctx, "clip_forward",
-                         n, f, x, NULL, x);
+    return cuda_map(ctx, dtype, "clip_forward", n, f, x, NULL, x);
 }
 
-enum err CUDA_SYMBOL(clip_backward)(const struct kernel_ctx *ctx,
-                                    enum dtype dtype, int64_t n, float limit,
-                                    const void *x, void *dx)
+enum err CUDA_SYMBOL(clip_backward) KERNEL_LIKE(clip_backward)
 {
     assert(limit > 0);
     const struct clip_slope f = { limit_of(dtype, limit) };
-    return CUDA_BY_DTYPE(dtype, "clip_backward", cuda_map, ctx, "clip_backward",
-                         n, f, x, dx, dx);
+    return cuda_map(ctx, dtype, "clip_backward", n, f, x, dx, dx);
 }
 
 struct activate {
@@ -107,23 +96,16 @@ struct activate_slope {
     }
 };
 
-enum err CUDA_SYMBOL(activation_forward)(const struct kernel_ctx *ctx,
-                                         enum dtype dtype, enum activation act,
-                                         int64_t n, const void *x, void *y)
+enum err CUDA_SYMBOL(activation_forward) KERNEL_LIKE(activation_forward)
 {
     const struct activate f = { act };
-    return CUDA_BY_DTYPE(dtype, "activation_forward", cuda_map, ctx,
-                         "activation_forward", n, f, x, NULL, y);
+    return cuda_map(ctx, dtype, "activation_forward", n, f, x, NULL, y);
 }
 
-enum err CUDA_SYMBOL(activation_backward)(const struct kernel_ctx *ctx,
-                                          enum dtype dtype, enum activation act,
-                                          int64_t n, const void *x,
-                                          const void *dy, void *dx)
+enum err CUDA_SYMBOL(activation_backward) KERNEL_LIKE(activation_backward)
 {
     const struct activate_slope f = { act };
-    return CUDA_BY_DTYPE(dtype, "activation_backward", cuda_map, ctx,
-                         "activation_backward", n, f, x, dy, dx);
+    return cuda_map(ctx, dtype, "activation_backward", n, f, x, dy, dx);
 }
 
 /* --- gated units: a block per row --- */
@@ -139,8 +121,8 @@ static __global__ void glu_forward(enum activation act, int64_t width,
     gate += blockIdx.x * stride;
     up += blockIdx.x * stride;
     y += blockIdx.x * width;
-    for (int64_t at = (int64_t)threadIdx.x * lanes; at < width;
-         at += (int64_t)blockDim.x * lanes) {
+    CUDA_FOR_COLUMNS(at, width, lanes)
+    {
         cuda_hold_one(gate + at, width - at, &held_gate);
         cuda_hold_one(up + at, width - at, &held_up);
         cuda_held_values(held_gate, 0, g);
@@ -162,8 +144,8 @@ static __global__ void glu_backward(enum activation act, int64_t width,
     float g[lanes], u[lanes], out[lanes], slope;
     int64_t row = blockIdx.x * stride;
     dy += blockIdx.x * width;
-    for (int64_t at = (int64_t)threadIdx.x * lanes; at < width;
-         at += (int64_t)blockDim.x * lanes) {
+    CUDA_FOR_COLUMNS(at, width, lanes)
+    {
         int64_t left = width - at;
         cuda_hold_one(gate + row + at, left, &held_gate);
         cuda_hold_one(up + row + at, left, &held_up);
@@ -182,52 +164,34 @@ static __global__ void glu_backward(enum activation act, int64_t width,
     }
 }
 
-template <class T>
-static enum err glu_forward_run(const struct kernel_ctx *ctx,
-                                enum activation act, int64_t n, int64_t width,
-                                int64_t stride, const void *gate,
-                                const void *up, void *y)
-{
-    unsigned threads = cuda_threads(cuda_parts(width, cuda_lanes<T>::count));
-    CUDA_LAUNCH(glu_forward<T>, cuda_blocks(n), threads, 0, cuda_stream(ctx),
-                act, width, stride, (const T *)gate, (const T *)up, (T *)y);
-    return cuda_launched("glu_forward");
-}
-
-template <class T>
-static enum err
-glu_backward_run(const struct kernel_ctx *ctx, enum activation act, int64_t n,
-                 int64_t width, int64_t stride, const void *gate,
-                 const void *up, const void *dy, void *dgate, void *dup)
-{
-    unsigned threads = cuda_threads(cuda_parts(width, cuda_lanes<T>::count));
-    CUDA_LAUNCH(glu_backward<T>, cuda_blocks(n), threads, 0, cuda_stream(ctx),
-                act, width, stride, (const T *)gate, (const T *)up,
-                (const T *)dy, (T *)dgate, (T *)dup);
-    return cuda_launched("glu_backward");
-}
-
-enum err CUDA_SYMBOL(glu_forward)(const struct kernel_ctx *ctx,
-                                  enum dtype dtype, enum activation act,
-                                  int64_t n, int64_t width, int64_t stride,
-                                  const void *gate, const void *up, void *y)
+enum err CUDA_SYMBOL(glu_forward) KERNEL_LIKE(glu_forward)
 {
     assert(width > 0 && stride >= width);
     if (n == 0)
         return ERR_OK;
-    return CUDA_BY_DTYPE(dtype, "glu_forward", glu_forward_run, ctx, act, n,
-                         width, stride, gate, up, y);
+    return cuda_by_dtype(dtype, "glu_forward", [&](auto element) {
+        typedef decltype(element) T;
+        unsigned threads =
+            cuda_threads(cuda_parts(width, cuda_lanes<T>::count));
+        CUDA_LAUNCH(glu_forward<T>, cuda_blocks(n), threads, 0,
+                    cuda_stream(ctx), act, width, stride, (const T *)gate,
+                    (const T *)up, (T *)y);
+        return cuda_launched("glu_forward");
+    });
 }
 
-enum err CUDA_SYMBOL(glu_backward)(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, enum activation act,
-                                   int64_t n, int64_t width, int64_t stride,
-                                   const void *gate, const void *up,
-                                   const void *dy, void *dgate, void *dup)
+enum err CUDA_SYMBOL(glu_backward) KERNEL_LIKE(glu_backward)
 {
     assert(width > 0 && stride >= width);
     if (n == 0)
         return ERR_OK;
-    return CUDA_BY_DTYPE(dtype, "glu_backward", glu_backward_run, ctx, act, n,
-                         width, stride, gate, up, dy, dgate, dup);
+    return cuda_by_dtype(dtype, "glu_backward", [&](auto element) {
+        typedef decltype(element) T;
+        unsigned threads =
+            cuda_threads(cuda_parts(width, cuda_lanes<T>::count));
+        CUDA_LAUNCH(glu_backward<T>, cuda_blocks(n), threads, 0,
+                    cuda_stream(ctx), act, width, stride, (const T *)gate,
+                    (const T *)up, (const T *)dy, (T *)dgate, (T *)dup);
+        return cuda_launched("glu_backward");
+    });
 }

@@ -24,8 +24,8 @@ static __global__ void embedding_forward(int64_t seq, int64_t d,
     struct cuda_held<T, 1> held_token, held_position;
     float x[lanes], y[lanes] = { 0 };
     out += blockIdx.x * d;
-    for (int64_t at = (int64_t)threadIdx.x * lanes; at < d;
-         at += (int64_t)blockDim.x * lanes) {
+    CUDA_FOR_COLUMNS(at, d, lanes)
+    {
         cuda_hold_one(token + at, d - at, &held_token);
         if (wpe != NULL)
             cuda_hold_one(position + at, d - at, &held_position);
@@ -38,29 +38,19 @@ static __global__ void embedding_forward(int64_t seq, int64_t d,
     }
 }
 
-template <class T>
-static enum err forward_run(const struct kernel_ctx *ctx, int64_t n,
-                            int64_t seq, int64_t d, const int32_t *tokens,
-                            const void *wte, const void *wpe, void *out)
-{
-    unsigned threads = cuda_threads(cuda_parts(d, cuda_lanes<T>::count));
-    CUDA_LAUNCH(embedding_forward<T>, cuda_blocks(n), threads, 0,
-                cuda_stream(ctx), seq, d, tokens, (const T *)wte,
-                (const T *)wpe, (T *)out);
-    return cuda_launched("embedding_forward");
-}
-
-enum err CUDA_SYMBOL(embedding_forward)(const struct kernel_ctx *ctx,
-                                        enum dtype dtype, int64_t n,
-                                        int64_t seq, int64_t d,
-                                        const int32_t *tokens, const void *wte,
-                                        const void *wpe, void *out)
+enum err CUDA_SYMBOL(embedding_forward) KERNEL_LIKE(embedding_forward)
 {
     assert(seq > 0 && d > 0);
     if (n == 0)
         return ERR_OK;
-    return CUDA_BY_DTYPE(dtype, "embedding_forward", forward_run, ctx, n, seq,
-                         d, tokens, wte, wpe, out);
+    return cuda_by_dtype(dtype, "embedding_forward", [&](auto element) {
+        typedef decltype(element) T;
+        unsigned threads = cuda_threads(cuda_parts(d, cuda_lanes<T>::count));
+        CUDA_LAUNCH(embedding_forward<T>, cuda_blocks(n), threads, 0,
+                    cuda_stream(ctx), seq, d, tokens, (const T *)wte,
+                    (const T *)wpe, (T *)out);
+        return cuda_launched("embedding_forward");
+    });
 }
 
 /* True in all threads if one of tokens[0, n) is `token`. */
@@ -187,33 +177,26 @@ static __global__ void positions_backward(int64_t n, int64_t seq, int64_t d,
     cuda_store<lanes>(dwpe, d - at, sum);
 }
 
-template <class T>
-static enum err backward_run(const struct kernel_ctx *ctx, int64_t n,
-                             int64_t seq, int64_t d, const int32_t *tokens,
-                             const void *dout, float *dwte, float *dwpe)
-{
-    int64_t vectors = cuda_parts(d, cuda_lanes<T>::count);
-    /* a full block even where columns are few: it searches faster */
-    unsigned threads = CUDA_THREADS;
-    unsigned slabs = cuda_blocks(cuda_parts(vectors, threads));
-    dim3 grid(cuda_blocks(n), slabs);
-    CUDA_LAUNCH(tokens_backward<T>, grid, threads, 0, cuda_stream(ctx), n, d,
-                tokens, (const T *)dout, dwte);
-    if (dwpe != NULL) {
-        dim3 positions(cuda_blocks(cuda_min(n, seq)), slabs);
-        CUDA_LAUNCH(positions_backward<T>, positions, threads, 0,
-                    cuda_stream(ctx), n, seq, d, (const T *)dout, dwpe);
-    }
-    return cuda_launched("embedding_backward");
-}
-
-enum err CUDA_SYMBOL(embedding_backward)(
-    const struct kernel_ctx *ctx, enum dtype dtype, int64_t n, int64_t seq,
-    int64_t d, const int32_t *tokens, const void *dout, void *dwte, void *dwpe)
+enum err CUDA_SYMBOL(embedding_backward) KERNEL_LIKE(embedding_backward)
 {
     assert(seq > 0 && d > 0);
     if (n == 0)
         return ERR_OK;
-    return CUDA_BY_DTYPE(dtype, "embedding_backward", backward_run, ctx, n, seq,
-                         d, tokens, dout, (float *)dwte, (float *)dwpe);
+    return cuda_by_dtype(dtype, "embedding_backward", [&](auto element) {
+        typedef decltype(element) T;
+        int64_t vectors = cuda_parts(d, cuda_lanes<T>::count);
+        /* a full block even where columns are few: it searches faster */
+        unsigned threads = CUDA_THREADS;
+        unsigned slabs = cuda_blocks(cuda_parts(vectors, threads));
+        dim3 grid(cuda_blocks(n), slabs);
+        CUDA_LAUNCH(tokens_backward<T>, grid, threads, 0, cuda_stream(ctx), n,
+                    d, tokens, (const T *)dout, (float *)dwte);
+        if (dwpe != NULL) {
+            dim3 positions(cuda_blocks(cuda_min(n, seq)), slabs);
+            CUDA_LAUNCH(positions_backward<T>, positions, threads, 0,
+                        cuda_stream(ctx), n, seq, d, (const T *)dout,
+                        (float *)dwpe);
+        }
+        return cuda_launched("embedding_backward");
+    });
 }

@@ -4,11 +4,6 @@
 #include "kernels/cuda/cuda_held.h"
 #include "kernels/cuda/cuda_reduce.h"
 
-/* Columns of this thread: the first, and the step to the next. */
-#define FOR_COLUMNS(at, d, lanes)                                              \
-    for (int64_t at = (int64_t)threadIdx.x * (lanes); at < (d);                \
-         at += (int64_t)blockDim.x * (lanes))
-
 template <class T>
 static __global__ void gather(int top_k, int64_t d, const int32_t *source,
                               const T *x, T *out)
@@ -17,7 +12,7 @@ static __global__ void gather(int top_k, int64_t d, const int32_t *source,
     float v[lanes];
     x += source[blockIdx.x] / top_k * d;
     out += blockIdx.x * d;
-    FOR_COLUMNS(at, d, lanes)
+    CUDA_FOR_COLUMNS(at, d, lanes)
     {
         cuda_load<lanes>(x + at, d - at, 0, v);
         cuda_store<lanes>(out + at, d - at, v);
@@ -34,7 +29,7 @@ static __global__ void combine(int top_k, int64_t d, const int32_t *place,
     if (weights != NULL)
         weights += (int64_t)blockIdx.x * top_k;
     out += blockIdx.x * d;
-    FOR_COLUMNS(at, d, lanes)
+    CUDA_FOR_COLUMNS(at, d, lanes)
     {
         float sum[lanes] = { 0 };
         for (int j = 0; j < top_k; j++) {
@@ -58,7 +53,7 @@ static __global__ void weigh(int64_t width, const int32_t *source,
     float a[lanes], b[lanes];
     h += blockIdx.x * width;
     dh += blockIdx.x * width;
-    FOR_COLUMNS(at, width, lanes)
+    CUDA_FOR_COLUMNS(at, width, lanes)
     {
         cuda_hold_one(h + at, width - at, &held_h);
         cuda_hold_one(dh + at, width - at, &held_dh);
@@ -82,72 +77,41 @@ template <class T> static unsigned row_threads(int64_t d)
     return cuda_threads(cuda_parts(d, cuda_lanes<T>::count));
 }
 
-template <class T>
-static enum err gather_run(const struct kernel_ctx *ctx,
-                           const struct route *route, int64_t d,
-                           const int32_t *source, const void *x, void *out)
-{
-    CUDA_LAUNCH(gather<T>, cuda_blocks(route->n * route->top_k),
-                row_threads<T>(d), 0, cuda_stream(ctx), route->top_k, d, source,
-                (const T *)x, (T *)out);
-    return cuda_launched("expert_gather");
-}
-
-template <class T>
-static enum err combine_run(const struct kernel_ctx *ctx,
-                            const struct route *route, int64_t d,
-                            const int32_t *place, const float *weights,
-                            const void *y, void *out)
-{
-    CUDA_LAUNCH(combine<T>, cuda_blocks(route->n), row_threads<T>(d), 0,
-                cuda_stream(ctx), route->top_k, d, place, weights, (const T *)y,
-                (T *)out);
-    return cuda_launched("expert_combine");
-}
-
-template <class T>
-static enum err weigh_run(const struct kernel_ctx *ctx,
-                          const struct route *route, int64_t width,
-                          const int32_t *source, const float *weights, void *h,
-                          void *dh, float *dweights)
-{
-    CUDA_LAUNCH(weigh<T>, cuda_blocks(route->n * route->top_k),
-                row_threads<T>(width), 0, cuda_stream(ctx), width, source,
-                weights, (T *)h, (T *)dh, dweights);
-    return cuda_launched("expert_weigh");
-}
-
-enum err CUDA_SYMBOL(expert_gather)(const struct kernel_ctx *ctx,
-                                    enum dtype dtype, const struct route *route,
-                                    int64_t d, const int32_t *source,
-                                    const void *x, void *out)
+enum err CUDA_SYMBOL(expert_gather) KERNEL_LIKE(expert_gather)
 {
     if (route->n == 0)
         return ERR_OK;
-    return CUDA_BY_DTYPE(dtype, "expert_gather", gather_run, ctx, route, d,
-                         source, x, out);
+    return cuda_by_dtype(dtype, "expert_gather", [&](auto element) {
+        typedef decltype(element) T;
+        CUDA_LAUNCH(gather<T>, cuda_blocks(route->n * route->top_k),
+                    row_threads<T>(d), 0, cuda_stream(ctx), route->top_k, d,
+                    source, (const T *)x, (T *)out);
+        return cuda_launched("expert_gather");
+    });
 }
 
-enum err CUDA_SYMBOL(expert_combine)(const struct kernel_ctx *ctx,
-                                     enum dtype dtype,
-                                     const struct route *route, int64_t d,
-                                     const int32_t *place, const float *weights,
-                                     const void *y, void *out)
+enum err CUDA_SYMBOL(expert_combine) KERNEL_LIKE(expert_combine)
 {
     if (route->n == 0)
         return ERR_OK;
-    return CUDA_BY_DTYPE(dtype, "expert_combine", combine_run, ctx, route, d,
-                         place, weights, y, out);
+    return cuda_by_dtype(dtype, "expert_combine", [&](auto element) {
+        typedef decltype(element) T;
+        CUDA_LAUNCH(combine<T>, cuda_blocks(route->n), row_threads<T>(d), 0,
+                    cuda_stream(ctx), route->top_k, d, place, weights,
+                    (const T *)y, (T *)out);
+        return cuda_launched("expert_combine");
+    });
 }
 
-enum err CUDA_SYMBOL(expert_weigh)(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, const struct route *route,
-                                   int64_t width, const int32_t *source,
-                                   const float *weights, void *h, void *dh,
-                                   float *dweights)
+enum err CUDA_SYMBOL(expert_weigh) KERNEL_LIKE(expert_weigh)
 {
     if (route->n == 0)
         return ERR_OK;
-    return CUDA_BY_DTYPE(dtype, "expert_weigh", weigh_run, ctx, route, width,
-                         source, weights, h, dh, dweights);
+    return cuda_by_dtype(dtype, "expert_weigh", [&](auto element) {
+        typedef decltype(element) T;
+        CUDA_LAUNCH(weigh<T>, cuda_blocks(route->n * route->top_k),
+                    row_threads<T>(width), 0, cuda_stream(ctx), width, source,
+                    weights, (T *)h, (T *)dh, dweights);
+        return cuda_launched("expert_weigh");
+    });
 }

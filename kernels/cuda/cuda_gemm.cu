@@ -41,17 +41,16 @@ static enum err gemm_mma_run(const struct kernel_ctx *ctx, const struct gemm *g)
     return cuda_launched("gemm");
 }
 
-enum err CUDA_SYMBOL(gemm_tiled)(const struct kernel_ctx *ctx, enum dtype dtype,
-                                 const struct gemm *g)
+enum err CUDA_SYMBOL(gemm_tiled) KERNEL_LIKE(gemm)
 {
-    assert(g->m > 0 && g->n > 0 && g->k > 0);
-    assert(g->bias == NULL || !g->accumulate);
-    assert(!g->begins);
+    assert(gemm->m > 0 && gemm->n > 0 && gemm->k > 0);
+    assert(gemm->bias == NULL || !gemm->accumulate);
+    assert(!gemm->begins);
     if (dtype == DTYPE_BF16)
-        return CUDA_GEMM_MMA_BY_FORM(g->form, gemm_mma_run, ctx, g);
+        return CUDA_GEMM_MMA_BY_FORM(gemm->form, gemm_mma_run, ctx, gemm);
     if (dtype != DTYPE_F32)
         return cuda_lacks_dtype("gemm", dtype);
-    CUDA_LAUNCH(gemm_tiles, tiles_of(g, CUDA_TILE), CUDA_TILE_THREADS,
-                CUDA_TILE_BYTES, cuda_stream(ctx), *g);
+    CUDA_LAUNCH(gemm_tiles, tiles_of(gemm, CUDA_TILE), CUDA_TILE_THREADS,
+                CUDA_TILE_BYTES, cuda_stream(ctx), *gemm);
     return cuda_launched("gemm");
 }

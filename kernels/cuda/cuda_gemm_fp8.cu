@@ -96,22 +96,22 @@ static __global__ void __launch_bounds__(CUDA_GEMM_MMA_THREADS, 2)
     cuda_gemm_mma_store<C>(&plain, row, column, sum);
 }
 
-enum err CUDA_SYMBOL(gemm_fp8_tiled)(const struct kernel_ctx *ctx,
-                                     const struct gemm_fp8 *g)
+enum err CUDA_SYMBOL(gemm_fp8_tiled) KERNEL_LIKE(gemm_fp8)
 {
-    auto kernel = g->c_type == DTYPE_F32 ? gemm_fp8_tiles<float>
-                                         : gemm_fp8_tiles<struct cuda_bf16>;
-    assert(g->m > 0 && g->n > 0 && g->k > 0 && g->n % 16 == 0 &&
-           g->k % 16 == 0);
-    assert(g->a_type == FP8_E4M3 || g->b_type == FP8_E4M3);
-    assert(g->c_type == DTYPE_BF16 || g->c_type == DTYPE_F32);
-    assert(g->c_type == DTYPE_F32 ? g->bias == NULL : !g->accumulate);
-    assert((uintptr_t)g->a % 16 == 0 && (uintptr_t)g->b % 16 == 0);
+    auto kernel = gemm->c_type == DTYPE_F32 ? gemm_fp8_tiles<float>
+                                            : gemm_fp8_tiles<struct cuda_bf16>;
+    assert(gemm->m > 0 && gemm->n > 0 && gemm->k > 0 && gemm->n % 16 == 0 &&
+           gemm->k % 16 == 0);
+    assert(gemm->a_type == FP8_E4M3 || gemm->b_type == FP8_E4M3);
+    assert(gemm->c_type == DTYPE_BF16 || gemm->c_type == DTYPE_F32);
+    assert(gemm->c_type == DTYPE_F32 ? gemm->bias == NULL : !gemm->accumulate);
+    assert((uintptr_t)gemm->a % 16 == 0 && (uintptr_t)gemm->b % 16 == 0);
     CUDA_LAUNCH(kernel,
-                cuda_blocks(cuda_parts(g->m, CUDA_GEMM_MMA_TILE) *
-                            cuda_parts(g->n, CUDA_GEMM_MMA_TILE)),
+                cuda_blocks(cuda_parts(gemm->m, CUDA_GEMM_MMA_TILE) *
+                            cuda_parts(gemm->n, CUDA_GEMM_MMA_TILE)),
                 CUDA_GEMM_MMA_THREADS,
                 sizeof(struct cuda_gemm_mma_shared<GEMM_NT>), cuda_stream(ctx),
-                *g, cuda_fp8_kind_of(g->a_type), cuda_fp8_kind_of(g->b_type));
+                *gemm, cuda_fp8_kind_of(gemm->a_type),
+                cuda_fp8_kind_of(gemm->b_type));
     return cuda_launched("gemm_fp8");
 }

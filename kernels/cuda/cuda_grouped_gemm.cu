@@ -109,17 +109,15 @@ static enum err grouped_mma_run(const struct kernel_ctx *ctx,
     return cuda_launched("grouped_gemm");
 }
 
-enum err CUDA_SYMBOL(grouped_gemm)(const struct kernel_ctx *ctx,
-                                   enum dtype dtype,
-                                   const struct grouped_gemm *g)
+enum err CUDA_SYMBOL(grouped_gemm) KERNEL_LIKE(grouped_gemm)
 {
-    assert(g->groups > 0 && g->n > 0);
-    assert(g->form == GEMM_TN ? g->m > 0 : g->k > 0);
+    assert(gemm->groups > 0 && gemm->n > 0);
+    assert(gemm->form == GEMM_TN ? gemm->m > 0 : gemm->k > 0);
     if (dtype == DTYPE_BF16)
-        return CUDA_GEMM_MMA_BY_FORM(g->form, grouped_mma_run, ctx, g);
+        return CUDA_GEMM_MMA_BY_FORM(gemm->form, grouped_mma_run, ctx, gemm);
     if (dtype != DTYPE_F32)
         return cuda_lacks_dtype("grouped_gemm", dtype);
     CUDA_LAUNCH(grouped_tiles, BLOCKS, CUDA_TILE_THREADS, CUDA_TILE_BYTES,
-                cuda_stream(ctx), *g);
+                cuda_stream(ctx), *gemm);
     return cuda_launched("grouped_gemm");
 }

@@ -32,12 +32,6 @@
 /* Shared memory that a block gets without asking for more. */
 #define CUDA_SHARED_BYTES (49152 - 1024)
 
-/* Calls function<T>(...), T being the element type. */
-#define CUDA_BY_DTYPE(dtype, op, function, ...)                                \
-    ((dtype) == DTYPE_F32    ? function<float>(__VA_ARGS__)                    \
-     : (dtype) == DTYPE_BF16 ? function<struct cuda_bf16>(__VA_ARGS__)         \
-                             : cuda_lacks_dtype(op, dtype))
-
 static inline enum err cuda_lacks_dtype(const char *op, enum dtype dtype)
 {
     return err_set(ERR_UNSUPPORTED,

@@ -22,9 +22,7 @@ struct lion_update {
     }
 };
 
-enum err CUDA_SYMBOL(lion)(const struct kernel_ctx *ctx, enum dtype dtype,
-                           int64_t n, const struct lion *step, float *p,
-                           const void *g, float *const m[UPDATE_MOMENTS])
+enum err CUDA_SYMBOL(lion) KERNEL_UPDATE_LIKE(lion)
 {
     const struct lion_update f = { 1.0f - step->decay,
                                    step->beta1,
@@ -33,6 +31,5 @@ enum err CUDA_SYMBOL(lion)(const struct kernel_ctx *ctx, enum dtype dtype,
                                    1.0f - step->beta2,
                                    step->grad_scale,
                                    step->lr };
-    return CUDA_BY_DTYPE(dtype, "lion", cuda_update, ctx, "lion", n, f, p, g, m,
-                         step->copy);
+    return cuda_update(ctx, dtype, "lion", n, f, p, g, m, step->copy);
 }

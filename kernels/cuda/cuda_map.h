@@ -33,18 +33,22 @@ static __global__ void cuda_map_kernel(int64_t n, F f, const T *a, const T *b,
     }
 }
 
-template <class T, class F>
-static enum err cuda_map(const struct kernel_ctx *ctx, const char *op,
-                         int64_t n, F f, const void *a, const void *b,
-                         void *out)
+template <class F>
+static enum err cuda_map(const struct kernel_ctx *ctx, enum dtype dtype,
+                         const char *op, int64_t n, F f, const void *a,
+                         const void *b, void *out)
 {
     if (n == 0)
         return ERR_OK;
-    int64_t vectors = cuda_parts(n, cuda_lanes<T>::count);
-    unsigned threads = cuda_threads(vectors);
-    int64_t blocks = cuda_parts(vectors, CUDA_MAP_VECTORS * threads);
-    auto map_kernel = cuda_map_kernel<T, F>;
-    CUDA_LAUNCH(map_kernel, cuda_blocks(blocks), threads, 0, cuda_stream(ctx),
-                n, f, (const T *)a, (const T *)b, (T *)out);
-    return cuda_launched(op);
+    return cuda_by_dtype(dtype, op, [&](auto element) {
+        typedef decltype(element) T;
+        int64_t vectors = cuda_parts(n, cuda_lanes<T>::count);
+        unsigned threads = cuda_threads(vectors);
+        int64_t blocks = cuda_parts(vectors, CUDA_MAP_VECTORS * threads);
+        auto map_kernel = cuda_map_kernel<T, F>;
+        CUDA_LAUNCH(map_kernel, cuda_blocks(blocks), threads, 0,
+                    cuda_stream(ctx), n, f, (const T *)a, (const T *)b,
+                    (T *)out);
+        return cuda_launched(op);
+    });
 }

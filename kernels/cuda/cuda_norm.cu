@@ -112,50 +112,42 @@ __launch_bounds__(CUDA_THREADS,
         mean[place] = of.mean;
 }
 
-template <class T>
-static enum err forward_run(const struct kernel_ctx *ctx, const char *op,
-                            const struct norm *norm, const void *a, float scale,
-                            const void *b, void *x, const void *gamma,
-                            const void *beta, void *y, float *mean, float *rstd)
+static enum err forward_run(const struct kernel_ctx *ctx, enum dtype dtype,
+                            const char *op, const struct norm *norm,
+                            const void *a, float scale, const void *b, void *x,
+                            const void *gamma, const void *beta, void *y,
+                            float *mean, float *rstd)
 {
     const struct teams teams = norm_teams(norm);
     int64_t groups = norm->n * norm->groups;
-    int64_t vectors = cuda_parts(norm->d, cuda_lanes<T>::count);
-    auto kernel = vectors <= teams.warps * CUDA_WARP * (HELD_MAX(T) / 2)
-                      ? norm_forward<T, HELD_MAX(T) / 2>
-                      : norm_forward<T, HELD_MAX(T)>;
     norm_assert(norm);
     if (norm->n == 0)
         return ERR_OK;
     if (norm->kind == NORM_RMS)
         beta = NULL;
-    CUDA_LAUNCH(kernel, cuda_blocks(cuda_parts(groups, teams.number)),
-                teams_threads(teams), 0, cuda_stream(ctx), *norm, teams,
-                (const T *)a, scale, (const T *)b, (T *)x, (const T *)gamma,
-                (const T *)beta, (T *)y, mean, rstd);
-    return cuda_launched(op);
+    return cuda_by_dtype(dtype, op, [&](auto element) {
+        typedef decltype(element) T;
+        int64_t vectors = cuda_parts(norm->d, cuda_lanes<T>::count);
+        auto kernel = vectors <= teams.warps * CUDA_WARP * (HELD_MAX(T) / 2)
+                          ? norm_forward<T, HELD_MAX(T) / 2>
+                          : norm_forward<T, HELD_MAX(T)>;
+        CUDA_LAUNCH(kernel, cuda_blocks(cuda_parts(groups, teams.number)),
+                    teams_threads(teams), 0, cuda_stream(ctx), *norm, teams,
+                    (const T *)a, scale, (const T *)b, (T *)x, (const T *)gamma,
+                    (const T *)beta, (T *)y, mean, rstd);
+        return cuda_launched(op);
+    });
 }
 
-enum err CUDA_SYMBOL(norm_forward)(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, const struct norm *norm,
-                                   const void *x, const void *gamma,
-                                   const void *beta, void *y, float *mean,
-                                   float *rstd)
+enum err CUDA_SYMBOL(norm_forward) KERNEL_LIKE(norm_forward)
 {
-    return CUDA_BY_DTYPE(dtype, "norm_forward", forward_run, ctx,
-                         "norm_forward", norm, x, 0, NULL, NULL, gamma, beta, y,
-                         mean, rstd);
+    return forward_run(ctx, dtype, "norm_forward", norm, x, 0, NULL, NULL,
+                       gamma, beta, y, mean, rstd);
 }
 
-enum err CUDA_SYMBOL(add_norm_forward)(const struct kernel_ctx *ctx,
-                                       enum dtype dtype,
-                                       const struct norm *norm, const void *a,
-                                       float scale, const void *b, void *x,
-                                       const void *gamma, const void *beta,
-                                       void *y, float *mean, float *rstd)
+enum err CUDA_SYMBOL(add_norm_forward) KERNEL_LIKE(add_norm_forward)
 {
     assert(norm->groups == 1 && norm->stride == norm->d);
-    return CUDA_BY_DTYPE(dtype, "add_norm_forward", forward_run, ctx,
-                         "add_norm_forward", norm, a, scale, b, x, gamma, beta,
-                         y, mean, rstd);
+    return forward_run(ctx, dtype, "add_norm_forward", norm, a, scale, b, x,
+                       gamma, beta, y, mean, rstd);
 }

@@ -213,13 +213,10 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 2)
         block_sums(b, shared, partial);
 }
 
-template <class T>
-static enum err
-backward_run(const struct kernel_ctx *ctx, const struct norm *norm,
-             const void *dy, const void *x, const void *gamma,
-             const float *mean, const float *rstd, bool accumulate, void *dx,
-             float *dgamma, float *dbeta)
+enum err CUDA_SYMBOL(norm_backward) KERNEL_LIKE(norm_backward)
 {
+    norm_assert(norm);
+    assert(norm->n > 0);
     struct backward b;
     float *partial = (float *)ctx->scratch;
     int64_t width = norm_width(norm);
@@ -240,28 +237,18 @@ backward_run(const struct kernel_ctx *ctx, const struct norm *norm,
     int64_t blocks = cuda_parts(chunks, b.teams.number);
     int64_t sums = b.in_shared ? blocks : chunks;
     assert(ctx->scratch_bytes >= (size_t)sums * row_bytes);
-    CUDA_LAUNCH(norm_backward<T>, cuda_blocks(blocks), teams_threads(b.teams),
-                b.in_shared ? shared_bytes : 0, cuda_stream(ctx), b,
-                (const T *)dy, (const T *)x, (const T *)gamma, mean, rstd,
-                (T *)dx, partial);
-    enum err rc = CUDA_SYMBOL(columns_add)(ctx, "norm_backward", sums, b.sums,
-                                           width, partial, dgamma);
-    if (rc != ERR_OK || !b.with_beta)
-        return rc;
+    TRY(cuda_by_dtype(dtype, "norm_backward", [&](auto element) {
+        typedef decltype(element) T;
+        CUDA_LAUNCH(norm_backward<T>, cuda_blocks(blocks),
+                    teams_threads(b.teams), b.in_shared ? shared_bytes : 0,
+                    cuda_stream(ctx), b, (const T *)dy, (const T *)x,
+                    (const T *)gamma, mean, rstd, (T *)dx, partial);
+        return cuda_launched("norm_backward");
+    }));
+    TRY(CUDA_SYMBOL(columns_add)(ctx, "norm_backward", sums, b.sums, width,
+                                 partial, (float *)dgamma));
+    if (!b.with_beta)
+        return ERR_OK;
     return CUDA_SYMBOL(columns_add)(ctx, "norm_backward", sums, b.sums, width,
-                                    partial + b.step, dbeta);
-}
-
-enum err CUDA_SYMBOL(norm_backward)(const struct kernel_ctx *ctx,
-                                    enum dtype dtype, const struct norm *norm,
-                                    const void *dy, const void *x,
-                                    const void *gamma, const float *mean,
-                                    const float *rstd, bool accumulate,
-                                    void *dx, void *dgamma, void *dbeta)
-{
-    norm_assert(norm);
-    assert(norm->n > 0);
-    return CUDA_BY_DTYPE(dtype, "norm_backward", backward_run, ctx, norm, dy, x,
-                         gamma, mean, rstd, accumulate, dx, (float *)dgamma,
-                         (float *)dbeta);
+                                    partial + b.step, (float *)dbeta);
 }

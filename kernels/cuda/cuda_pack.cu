@@ -50,8 +50,8 @@ static __global__ void int8_pack(int64_t cols, const T *x, float *scales,
     int most = 0;
     x += blockIdx.x * cols;
     packed += blockIdx.x * cols;
-    for (int64_t at = (int64_t)threadIdx.x * lanes; at < cols;
-         at += (int64_t)blockDim.x * lanes) {
+    CUDA_FOR_COLUMNS(at, cols, lanes)
+    {
         cuda_load<lanes>(x + at, cols - at, 0, v);
         for (int i = 0; i < lanes; i++) {
             int size = (int)(__float_as_uint(v[i]) & 0x7fffffffu);
@@ -61,8 +61,8 @@ static __global__ void int8_pack(int64_t cols, const T *x, float *scales,
     most = cuda_team_reduce((int)(blockDim.x / CUDA_WARP), most, cuda_most());
     float peak = __uint_as_float((unsigned)most);
     float inverse = peak >= INT8_PEAK_MIN ? 127.0f / peak : 0;
-    for (int64_t at = (int64_t)threadIdx.x * lanes; at < cols;
-         at += (int64_t)blockDim.x * lanes) {
+    CUDA_FOR_COLUMNS(at, cols, lanes)
+    {
         cuda_load<lanes>(x + at, cols - at, 0, v);
         for (int i = 0; i < lanes; i++)
             v[i] *= inverse;
@@ -83,8 +83,8 @@ static __global__ void int8_unpack(int64_t cols, const float *scales,
     float v[lanes], scale = scales[blockIdx.x];
     x += blockIdx.x * cols;
     packed += blockIdx.x * cols;
-    for (int64_t at = (int64_t)threadIdx.x * lanes; at < cols;
-         at += (int64_t)blockDim.x * lanes) {
+    CUDA_FOR_COLUMNS(at, cols, lanes)
+    {
         cuda_load<lanes>(packed + at, cols - at, 0, v);
         for (int i = 0; i < lanes; i++)
             v[i] *= scale;
@@ -92,35 +92,7 @@ static __global__ void int8_unpack(int64_t cols, const float *scales,
     }
 }
 
-template <class T>
-static enum err int8_pack_run(const struct kernel_ctx *ctx, int64_t rows,
-                              int64_t cols, const void *x, void *packed)
-{
-    auto kernel = int8_pack<T>;
-    float *scales = (float *)packed;
-    CUDA_LAUNCH(kernel, cuda_blocks(rows),
-                cuda_threads(cuda_parts(cols, cuda_lanes<T>::count)), 0,
-                cuda_stream(ctx), cols, (const T *)x, scales,
-                (int8_t *)(scales + rows));
-    return cuda_launched("pack");
-}
-
-template <class T>
-static enum err int8_unpack_run(const struct kernel_ctx *ctx, int64_t rows,
-                                int64_t cols, const void *packed, void *x)
-{
-    auto kernel = int8_unpack<T>;
-    const float *scales = (const float *)packed;
-    CUDA_LAUNCH(kernel, cuda_blocks(rows),
-                cuda_threads(cuda_parts(cols, cuda_lanes<T>::count)), 0,
-                cuda_stream(ctx), cols, scales, (const int8_t *)(scales + rows),
-                (T *)x);
-    return cuda_launched("unpack");
-}
-
-enum err CUDA_SYMBOL(pack)(const struct kernel_ctx *ctx, enum dtype dtype,
-                           enum packing packing, int64_t rows, int64_t cols,
-                           const void *x, void *packed)
+enum err CUDA_SYMBOL(pack) KERNEL_LIKE(pack)
 {
     int64_t n = rows * cols;
     assert(dtype == DTYPE_F32 || packing == PACKING_INT8);
@@ -130,13 +102,19 @@ enum err CUDA_SYMBOL(pack)(const struct kernel_ctx *ctx, enum dtype dtype,
         return convert_run<float, struct cuda_bf16>(ctx, "pack", n, x, packed);
     if (packing == PACKING_NONE)
         return convert_run<float, float>(ctx, "pack", n, x, packed);
-    return CUDA_BY_DTYPE(dtype, "pack", int8_pack_run, ctx, rows, cols, x,
-                         packed);
+    return cuda_by_dtype(dtype, "pack", [&](auto element) {
+        typedef decltype(element) T;
+        auto kernel = int8_pack<T>;
+        float *scales = (float *)packed;
+        CUDA_LAUNCH(kernel, cuda_blocks(rows),
+                    cuda_threads(cuda_parts(cols, cuda_lanes<T>::count)), 0,
+                    cuda_stream(ctx), cols, (const T *)x, scales,
+                    (int8_t *)(scales + rows));
+        return cuda_launched("pack");
+    });
 }
 
-enum err CUDA_SYMBOL(unpack)(const struct kernel_ctx *ctx, enum dtype dtype,
-                             enum packing packing, int64_t rows, int64_t cols,
-                             const void *packed, void *x)
+enum err CUDA_SYMBOL(unpack) KERNEL_LIKE(unpack)
 {
     int64_t n = rows * cols;
     assert(dtype == DTYPE_F32 || packing == PACKING_INT8);
@@ -147,13 +125,19 @@ enum err CUDA_SYMBOL(unpack)(const struct kernel_ctx *ctx, enum dtype dtype,
                                                     x);
     if (packing == PACKING_NONE)
         return convert_run<float, float>(ctx, "unpack", n, packed, x);
-    return CUDA_BY_DTYPE(dtype, "unpack", int8_unpack_run, ctx, rows, cols,
-                         packed, x);
+    return cuda_by_dtype(dtype, "unpack", [&](auto element) {
+        typedef decltype(element) T;
+        auto kernel = int8_unpack<T>;
+        const float *scales = (const float *)packed;
+        CUDA_LAUNCH(kernel, cuda_blocks(rows),
+                    cuda_threads(cuda_parts(cols, cuda_lanes<T>::count)), 0,
+                    cuda_stream(ctx), cols, scales,
+                    (const int8_t *)(scales + rows), (T *)x);
+        return cuda_launched("unpack");
+    });
 }
 
-enum err CUDA_SYMBOL(convert)(const struct kernel_ctx *ctx, int64_t n,
-                              enum dtype from, const void *x, enum dtype to,
-                              void *y)
+enum err CUDA_SYMBOL(convert) KERNEL_LIKE(convert)
 {
     bool narrows = from == DTYPE_F32;
     assert(to == (narrows ? DTYPE_BF16 : DTYPE_F32));

@@ -95,9 +95,7 @@ static __global__ void panels_make(struct places at, int turned, const float *x)
     }
 }
 
-enum err CUDA_SYMBOL(panels_fill)(const struct kernel_ctx *ctx,
-                                  const struct panels *shape, bool turned,
-                                  const float *x, void *panels)
+enum err CUDA_SYMBOL(panels_fill) KERNEL_LIKE(panels_fill)
 {
     assert(shape->n > 0 && shape->k > 0 && shape->groups > 0);
     struct places at = places_of(shape, panels);
@@ -121,10 +119,7 @@ static __global__ void panels_lookup(struct places at, const int32_t *rows,
             scale;
 }
 
-enum err CUDA_SYMBOL(panels_rows)(const struct kernel_ctx *ctx,
-                                  const struct panels *shape,
-                                  const void *panels, int64_t count,
-                                  const int32_t *rows, float *out)
+enum err CUDA_SYMBOL(panels_rows) KERNEL_LIKE(panels_rows)
 {
     assert(count >= 0);
     if (count == 0)
@@ -169,25 +164,25 @@ static __global__ void panels_chains(struct places at, int64_t m,
     }
 }
 
-enum err CUDA_SYMBOL(panels_product)(const struct kernel_ctx *ctx,
-                                     const struct panels_product *p)
+enum err CUDA_SYMBOL(panels_product) KERNEL_LIKE(panels_product)
 {
-    struct places at = places_of(&p->shape, p->panels);
-    int groups = p->offsets == NULL ? 1 : p->shape.groups;
-    assert(p->m >= 0 && (p->offsets == NULL || p->bias == NULL));
-    if (p->m == 0)
+    struct places at = places_of(&product->shape, product->panels);
+    int groups = product->offsets == NULL ? 1 : product->shape.groups;
+    assert(product->m >= 0 &&
+           (product->offsets == NULL || product->bias == NULL));
+    if (product->m == 0)
         return ERR_OK;
     /* a grid's other dimensions are short */
-    int64_t tiles = cuda_parts(p->m, ROWS);
+    int64_t tiles = cuda_parts(product->m, ROWS);
     assert(groups <= 65535);
     for (int64_t first = 0; first < tiles; first += 65535) {
         dim3 grid(cuda_blocks(cuda_parts(at.count, WARPS)),
                   (unsigned)cuda_min(65535, tiles - first), (unsigned)groups);
-        assert(first == 0 || p->offsets == NULL);
+        assert(first == 0 || product->offsets == NULL);
         CUDA_LAUNCH(panels_chains, grid, WARPS * CUDA_WARP, 0, cuda_stream(ctx),
-                    at, p->m - first * ROWS, p->offsets,
-                    p->a + first * ROWS * at.k, p->bias,
-                    p->c + first * ROWS * at.n);
+                    at, product->m - first * ROWS, product->offsets,
+                    product->a + first * ROWS * at.k, product->bias,
+                    product->c + first * ROWS * at.n);
     }
     return cuda_launched("panels_product");
 }

@@ -144,21 +144,17 @@ enum err CUDA_SYMBOL(probe_checksum)(const struct kernel_ctx *ctx, int64_t n,
     return count_run(ctx, "probe_checksum", n, f, counts);
 }
 
-template <class T>
-static enum err numbers_run(const struct kernel_ctx *ctx, int64_t n,
-                            uint32_t seed, void *x)
-{
-    struct numbers_put<T> f = {
-        seed
-    };
-    return set_run(ctx, "probe_numbers", n, f, (T *)x);
-}
-
 enum err CUDA_SYMBOL(probe_numbers)(const struct kernel_ctx *ctx,
                                     enum dtype dtype, int64_t n, uint32_t seed,
                                     void *x)
 {
-    return CUDA_BY_DTYPE(dtype, "probe_numbers", numbers_run, ctx, n, seed, x);
+    return cuda_by_dtype(dtype, "probe_numbers", [&](auto element) {
+        typedef decltype(element) T;
+        const struct numbers_put<T> f = {
+            seed
+        };
+        return set_run(ctx, "probe_numbers", n, f, (T *)x);
+    });
 }
 
 enum err CUDA_SYMBOL(probe_wrong_sum)(const struct kernel_ctx *ctx, int64_t n,

@@ -11,15 +11,15 @@ static enum err gpu_count(int *count)
 {
     *count = 0;
     TRY(cuda_device_check());
-    return cuda_device_error((int)cudaGetDeviceCount(count), "counting GPUs");
+    return cuda_device_error(cudaGetDeviceCount(count), "counting GPUs");
 }
 
 static enum err gpu_peer(int other, bool *direct)
 {
     int own = 0, possible = 0;
     *direct = false;
-    TRY(cuda_device_error((int)cudaGetDevice(&own), "asking for the GPU"));
-    TRY(cuda_device_error((int)cudaDeviceCanAccessPeer(&possible, own, other),
+    TRY(cuda_device_error(cudaGetDevice(&own), "asking for the GPU"));
+    TRY(cuda_device_error(cudaDeviceCanAccessPeer(&possible, own, other),
                           "asking GPU %d for its peer %d", own, other));
     if (!possible)
         return ERR_OK;
@@ -28,7 +28,7 @@ static enum err gpu_peer(int other, bool *direct)
         (void)cudaGetLastError(); /* no error, so not for the next launch */
         code = cudaSuccess;
     }
-    TRY(cuda_device_error((int)code, "letting GPU %d reach its peer %d", own,
+    TRY(cuda_device_error(code, "letting GPU %d reach its peer %d", own,
                           other));
     *direct = true;
     return ERR_OK;

@@ -123,10 +123,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     }
 }
 
-enum err CUDA_SYMBOL(quantize)(const struct kernel_ctx *ctx, enum fp8 to,
-                               int64_t rows, int64_t cols, const void *x,
-                               const float *scale, void *y, void *across,
-                               float *largest)
+enum err CUDA_SYMBOL(quantize) KERNEL_LIKE(quantize)
 {
     const struct quantize q = {
         rows,   cols,         (const struct cuda_bf16 *)x,

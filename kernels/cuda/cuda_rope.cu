@@ -16,8 +16,8 @@ static __global__ void rope(int64_t seq, int64_t heads, int64_t rotated,
     const float *cosines = table + blockIdx.x % seq * head_dim;
     float a[lanes], b[lanes], c[lanes], s[lanes];
     x += blockIdx.x * heads * head_dim;
-    for (int64_t j = (int64_t)threadIdx.x * lanes; j < half;
-         j += (int64_t)blockDim.x * lanes) {
+    CUDA_FOR_COLUMNS(j, half, lanes)
+    {
         int64_t left = half - j;
         cuda_load<lanes>(cosines + j, left, 0, c);
         cuda_load<lanes>(cosines + half + j, left, 0, s);
@@ -37,27 +37,20 @@ static __global__ void rope(int64_t seq, int64_t heads, int64_t rotated,
     }
 }
 
-template <class T>
-static enum err rope_run(const struct kernel_ctx *ctx, int64_t n, int64_t seq,
-                         int64_t heads, int64_t rotated, int64_t head_dim,
-                         const float *table, bool inverse, void *x)
-{
-    int64_t vectors = cuda_parts(head_dim / 2, cuda_lanes<T>::count);
-    int64_t wide = cuda_min(vectors, CUDA_THREADS);
-    dim3 block((unsigned)wide,
-               (unsigned)cuda_max(1, cuda_min(rotated, CUDA_THREADS / wide)));
-    CUDA_LAUNCH(rope<T>, cuda_blocks(n), block, 0, cuda_stream(ctx), seq, heads,
-                rotated, head_dim, table, inverse ? -1.0f : 1.0f, (T *)x);
-    return cuda_launched("rope");
-}
-
-enum err CUDA_SYMBOL(rope)(const struct kernel_ctx *ctx, enum dtype dtype,
-                           int64_t n, int64_t seq, int64_t heads,
-                           int64_t rotated, int64_t head_dim,
-                           const float *table, bool inverse, void *x)
+enum err CUDA_SYMBOL(rope) KERNEL_LIKE(rope)
 {
     assert(n > 0 && seq > 0 && head_dim > 0 && head_dim % 2 == 0);
     assert(rotated >= 0 && rotated <= heads);
-    return CUDA_BY_DTYPE(dtype, "rope", rope_run, ctx, n, seq, heads, rotated,
-                         head_dim, table, inverse, x);
+    return cuda_by_dtype(dtype, "rope", [&](auto element) {
+        typedef decltype(element) T;
+        int64_t vectors = cuda_parts(head_dim / 2, cuda_lanes<T>::count);
+        int64_t wide = cuda_min(vectors, CUDA_THREADS);
+        dim3 block(
+            (unsigned)wide,
+            (unsigned)cuda_max(1, cuda_min(rotated, CUDA_THREADS / wide)));
+        CUDA_LAUNCH(rope<T>, cuda_blocks(n), block, 0, cuda_stream(ctx), seq,
+                    heads, rotated, head_dim, table, inverse ? -1.0f : 1.0f,
+                    (T *)x);
+        return cuda_launched("rope");
+    });
 }

@@ -201,9 +201,7 @@ static __global__ void route_backward(struct route route, const float *probs,
         dlogits[e] = probs[e] * (dlogits[e] - dot);
 }
 
-enum err CUDA_SYMBOL(route_forward)(const struct kernel_ctx *ctx,
-                                    const struct route *route, float *probs,
-                                    int32_t *chosen, float *weights)
+enum err CUDA_SYMBOL(route_forward) KERNEL_LIKE(route_forward)
 {
     assert_route(route);
     if (route->n == 0)
@@ -214,11 +212,7 @@ enum err CUDA_SYMBOL(route_forward)(const struct kernel_ctx *ctx,
     return cuda_launched("route_forward");
 }
 
-enum err CUDA_SYMBOL(route_backward)(const struct kernel_ctx *ctx,
-                                     const struct route *route,
-                                     const float *probs, const int32_t *chosen,
-                                     const float *dweights, const float *dprobs,
-                                     float *dlogits)
+enum err CUDA_SYMBOL(route_backward) KERNEL_LIKE(route_backward)
 {
     assert_route(route);
     if (route->n == 0)
@@ -318,10 +312,7 @@ static __global__ void sort_place(int64_t total, int64_t choices, int experts,
     }
 }
 
-enum err CUDA_SYMBOL(route_sort)(const struct kernel_ctx *ctx,
-                                 const struct route *route,
-                                 const int32_t *chosen, int64_t *offsets,
-                                 int32_t *place, int32_t *source)
+enum err CUDA_SYMBOL(route_sort) KERNEL_LIKE(route_sort)
 {
     int64_t choices = chunk_tokens(route->n) * route->top_k;
     int64_t total = route->n * route->top_k;
@@ -370,9 +361,7 @@ static __global__ void sums_add(int64_t chunks, int experts, const double *sums,
     out[e] = sum;
 }
 
-enum err CUDA_SYMBOL(route_sums)(const struct kernel_ctx *ctx,
-                                 const struct route *route, const float *probs,
-                                 double *out)
+enum err CUDA_SYMBOL(route_sums) KERNEL_LIKE(route_sums)
 {
     int64_t tokens = chunk_tokens(route->n);
     int64_t chunks = cuda_parts(route->n, tokens);
@@ -413,11 +402,7 @@ static __global__ void balance_sum(int64_t n, int experts, double scale,
         *loss += scale * sum;
 }
 
-enum err CUDA_SYMBOL(balance_forward)(const struct kernel_ctx *ctx,
-                                      const struct route *route, double scale,
-                                      const int64_t *offsets,
-                                      const double *sums, int64_t *counts,
-                                      double *loss)
+enum err CUDA_SYMBOL(balance_forward) KERNEL_LIKE(balance_forward)
 {
     if (route->n == 0)
         return ERR_OK;
@@ -434,9 +419,7 @@ static __global__ void balance_gradient(double n, int experts, double scale,
         dprobs[e] = (float)(scale * (double)(offsets[e + 1] - offsets[e]) / n);
 }
 
-enum err CUDA_SYMBOL(balance_backward)(const struct kernel_ctx *ctx,
-                                       const struct route *route, double scale,
-                                       const int64_t *offsets, float *dprobs)
+enum err CUDA_SYMBOL(balance_backward) KERNEL_LIKE(balance_backward)
 {
     unsigned threads = cuda_threads(route->experts);
     double n = route->n > 0 ? (double)route->n : 1.0;

@@ -20,13 +20,10 @@ struct sgd_update {
     }
 };
 
-enum err CUDA_SYMBOL(sgd)(const struct kernel_ctx *ctx, enum dtype dtype,
-                          int64_t n, const struct sgd *step, float *p,
-                          const void *g, float *const m[UPDATE_MOMENTS])
+enum err CUDA_SYMBOL(sgd) KERNEL_UPDATE_LIKE(sgd)
 {
     const struct sgd_update f = { 1.0f - step->decay, step->momentum,
                                   step->fresh,        step->grad_scale,
                                   step->lr,           step->nesterov };
-    return CUDA_BY_DTYPE(dtype, "sgd", cuda_update, ctx, "sgd", n, f, p, g, m,
-                         step->copy);
+    return cuda_update(ctx, dtype, "sgd", n, f, p, g, m, step->copy);
 }

@@ -57,8 +57,7 @@ static __global__ void doubles_sum(int64_t n, const double *x, double *out)
         *out = sum;
 }
 
-enum err CUDA_SYMBOL(sum)(const struct kernel_ctx *ctx, int64_t n,
-                          const float *x, double *out)
+enum err CUDA_SYMBOL(sum) KERNEL_LIKE(sum)
 {
     int64_t chunks = cuda_parts(n, KERNEL_CHUNK);
     double *sums = (double *)ctx->scratch;
@@ -72,23 +71,16 @@ enum err CUDA_SYMBOL(sum)(const struct kernel_ctx *ctx, int64_t n,
     return cuda_launched("sum");
 }
 
-template <class T>
-static enum err squares_run(const struct kernel_ctx *ctx, int64_t n,
-                            const void *x, double *out)
-{
-    auto kernel = chunks_sum<T, struct square>;
-    CUDA_LAUNCH(kernel, cuda_blocks(n / KERNEL_CHUNK), CUDA_THREADS, 0,
-                cuda_stream(ctx), n, square(), (const T *)x, out);
-    return cuda_launched("chunk_sum_squares");
-}
-
-enum err CUDA_SYMBOL(chunk_sum_squares)(const struct kernel_ctx *ctx,
-                                        enum dtype dtype, int64_t n,
-                                        const void *x, double *out)
+enum err CUDA_SYMBOL(chunk_sum_squares) KERNEL_LIKE(chunk_sum_squares)
 {
     assert(n % KERNEL_CHUNK == 0);
     if (n == 0)
         return ERR_OK;
-    return CUDA_BY_DTYPE(dtype, "chunk_sum_squares", squares_run, ctx, n, x,
-                         out);
+    return cuda_by_dtype(dtype, "chunk_sum_squares", [&](auto element) {
+        typedef decltype(element) T;
+        auto kernel = chunks_sum<T, struct square>;
+        CUDA_LAUNCH(kernel, cuda_blocks(n / KERNEL_CHUNK), CUDA_THREADS, 0,
+                    cuda_stream(ctx), n, square(), (const T *)x, out);
+        return cuda_launched("chunk_sum_squares");
+    });
 }

@@ -38,19 +38,23 @@ static __global__ void cuda_update_step(int64_t n, F f, float *p, const T *g,
         cuda_store<lanes>(copy + at, left, weight);
 }
 
-template <class T, class F>
-static enum err cuda_update(const struct kernel_ctx *ctx, const char *op,
-                            int64_t n, F f, float *p, const void *g,
-                            float *const m[UPDATE_MOMENTS], void *copy)
+template <class F>
+static enum err cuda_update(const struct kernel_ctx *ctx, enum dtype dtype,
+                            const char *op, int64_t n, F f, float *p,
+                            const void *g, float *const m[UPDATE_MOMENTS],
+                            void *copy)
 {
-    auto kernel = cuda_update_step<T, F>;
     int64_t vectors = cuda_parts(n, CUDA_UPDATE_LANES);
     unsigned threads = cuda_threads(vectors);
     assert(n >= 0 && p != m[0] && (F::moments == 1 || m[0] != m[1]));
     if (n == 0)
         return ERR_OK;
-    CUDA_LAUNCH(kernel, cuda_blocks(cuda_parts(vectors, threads)), threads, 0,
-                cuda_stream(ctx), n, f, p, (const T *)g, m[0], m[1],
-                (struct cuda_bf16 *)copy);
-    return cuda_launched(op);
+    return cuda_by_dtype(dtype, op, [&](auto element) {
+        typedef decltype(element) T;
+        auto kernel = cuda_update_step<T, F>;
+        CUDA_LAUNCH(kernel, cuda_blocks(cuda_parts(vectors, threads)), threads,
+                    0, cuda_stream(ctx), n, f, p, (const T *)g, m[0], m[1],
+                    (struct cuda_bf16 *)copy);
+        return cuda_launched(op);
+    });
 }

@@ -15,6 +15,21 @@ struct cuda_bf16 {
     uint16_t bits;
 };
 
+/* Calls run(T()), T being the element type. */
+template <class F>
+static inline enum err cuda_by_dtype(enum dtype dtype, const char *op, F run)
+{
+    return dtype == DTYPE_F32    ? run(0.0f)
+           : dtype == DTYPE_BF16 ? run(cuda_bf16())
+                                 : cuda_lacks_dtype(op, dtype);
+}
+
+/* This thread's vectors of `lanes` columns of a row: the first, and the step to
+ * the next. */
+#define CUDA_FOR_COLUMNS(at, columns, lanes)                                   \
+    for (int64_t at = (int64_t)threadIdx.x * (lanes); at < (columns);          \
+         at += (int64_t)blockDim.x * (lanes))
+
 /* Elements of a vector. */
 template <class T> struct cuda_lanes {
     static const int count = CUDA_VECTOR_BYTES / (int)sizeof(T);

@@ -17,6 +17,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "src/base/new.h"
+
 /* --- linear layers --- */
 
 struct block_linear block_linear(const struct model_config *config,
@@ -452,18 +454,16 @@ enum err block_positions(const struct model_config *config,
 {
     enum err rc = ERR_OK;
     int64_t head_dim = config->d_model / config->n_heads;
-    size_t bytes = (size_t)(rope != NULL ? count * head_dim : config->n_heads) *
-                   sizeof(float);
+    size_t all = (size_t)(rope != NULL ? count * head_dim : config->n_heads);
+    float *numbers = NULL;
     if (rope == NULL && slopes == NULL)
         return ERR_OK;
-    float *numbers = malloc(bytes);
-    if (numbers == NULL)
-        return err_set(ERR_MEMORY, "model: out of memory");
+    TRY(new_room(&numbers, all));
     if (rope != NULL)
         model_config_rope_table(config, 0, count, numbers);
     else
         model_config_alibi_slopes(config, numbers);
-    TRY_OUT(kernels->memory->upload(stream, bytes, numbers,
+    TRY_OUT(kernels->memory->upload(stream, all * sizeof *numbers, numbers,
                                     rope != NULL ? rope : slopes));
     TRY_OUT(kernels->memory->wait(stream));
 out:

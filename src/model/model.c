@@ -123,9 +123,8 @@ static enum err upload_identity(struct model *model)
     enum err rc = ERR_OK;
     int64_t rows = model->ws.dispatch.rows;
     size_t bytes = (size_t)rows * sizeof(int32_t);
-    int32_t *numbers = malloc(bytes);
-    if (numbers == NULL)
-        return err_set(ERR_MEMORY, "model: out of memory");
+    int32_t *numbers = NULL;
+    TRY(new_room(&numbers, (size_t)rows));
     for (int64_t i = 0; i < rows; i++)
         numbers[i] = (int32_t)i;
     TRY_OUT(model->kernels->memory->upload(model->ctx.stream, bytes, numbers,

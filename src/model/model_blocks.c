@@ -53,42 +53,54 @@ static enum err product(void *arg, enum linear linear, enum param_role role,
                   : ERR_OK;
 }
 
+enum err model_multiply(const struct model *model, enum gemm_form form,
+                        int64_t m, int64_t n, int64_t k, const void *a,
+                        const void *b, void *c)
+{
+    struct gemm gemm = {
+        .form = form, .m = m, .n = n, .k = k, .a = a, .b = b, .c = c
+    };
+    assert(form != GEMM_TN);
+    return model->kernels->gemm(&model->ctx, model->options.dtype, &gemm);
+}
+
+enum err model_add_product(const struct model *model, bool begins, int64_t m,
+                           int64_t n, int64_t k, const void *a, const void *b,
+                           float *c)
+{
+    struct gemm gemm = { .form = GEMM_TN,
+                         .m = m,
+                         .n = n,
+                         .k = k,
+                         .a = a,
+                         .b = b,
+                         .c = c,
+                         .accumulate = true,
+                         .begins = begins };
+    return model->kernels->gemm(&model->ctx, model->options.dtype, &gemm);
+}
+
 enum err model_linear_backward(struct pass *pass, enum linear linear,
                                const void *dy, const void *x, void *dx)
 {
     const struct model *model = pass->model;
-    const struct kernels *k = model->kernels;
-    const struct kernel_ctx *ctx = &model->ctx;
     const struct block_linear l = block_linear(&model->config, linear);
+    const void *weight = pass_weight(pass, l.weight);
     float *dweight = pass_gradient(pass, l.weight);
     float *dbias = l.bias == PARAM_ROLES ? NULL : pass_gradient(pass, l.bias);
-    struct gemm inputs = { .form = GEMM_NN,
-                           .m = pass->n,
-                           .n = l.in,
-                           .k = l.out,
-                           .a = dy,
-                           .b = pass_weight(pass, l.weight),
-                           .c = dx };
-    struct gemm weights = { .form = GEMM_TN,
-                            .m = l.out,
-                            .n = l.in,
-                            .k = pass->n,
-                            .a = dy,
-                            .b = x,
-                            .c = dweight,
-                            .accumulate = true,
-                            .begins = model->begins };
     if (in_fp8(pass, linear)) {
-        TRY(model_fp8_linear_backward(pass, linear, l.out, l.in, dy, x,
-                                      inputs.b, dx, dweight));
+        TRY(model_fp8_linear_backward(pass, linear, l.out, l.in, dy, x, weight,
+                                      dx, dweight));
     } else {
-        TRY(k->gemm(ctx, model->options.dtype, &inputs));
+        TRY(model_multiply(model, GEMM_NN, pass->n, l.in, l.out, dy, weight,
+                           dx));
         if (dweight != NULL)
-            TRY(k->gemm(ctx, model->options.dtype, &weights));
+            TRY(model_add_product(model, model->begins, l.out, l.in, pass->n,
+                                  dy, x, dweight));
     }
     if (dbias != NULL)
-        TRY(k->bias_backward(ctx, model->options.dtype, pass->n, l.out, dy,
-                             dbias));
+        TRY(model->kernels->bias_backward(&model->ctx, model->options.dtype,
+                                          pass->n, l.out, dy, dbias));
     return model_lora_backward(pass, linear, dy, x, dx);
 }
 

@@ -122,46 +122,26 @@ static enum err head_rows(struct pass *pass, int64_t first, int64_t rows,
 {
     struct model *model = pass->model;
     struct workspace *ws = &model->ws;
-    const struct kernels *k = model->kernels;
-    const struct kernel_ctx *ctx = &model->ctx;
     int64_t d = model->config.d_model;
     int64_t v = model->config.vocab_size;
-    struct gemm logits = { .form = GEMM_NT,
-                           .m = rows,
-                           .n = v,
-                           .k = d,
-                           .a = at(model, ws->norm, first * d),
-                           .b = head->weight,
-                           .c = ws->logits };
-    struct gemm dx = { .form = GEMM_NN,
-                       .m = rows,
-                       .n = d,
-                       .k = v,
-                       .a = ws->logits,
-                       .b = head->weight,
-                       .c = at(model, ws->dnorm, first * d) };
-    struct gemm dw = { .form = GEMM_TN,
-                       .m = v,
-                       .n = d,
-                       .k = rows,
-                       .a = ws->logits,
-                       .b = at(model, ws->norm, first * d),
-                       .c = dweight,
-                       .accumulate = true,
-                       .begins = model->begins && first == 0 };
+    const void *x = at(model, ws->norm, first * d);
     const struct target plain = { 0 };
     assert(rows <= model_logit_rows(model, pass->n));
     assert(first >= 0 && first + rows <= pass->n);
-    TRY(k->gemm(ctx, model->options.dtype, &logits));
-    TRY(k->cross_entropy(
-        ctx, model->options.dtype, rows, v, (float)model->config.logit_scale,
+    TRY(model_multiply(model, GEMM_NT, rows, v, d, x, head->weight,
+                       ws->logits));
+    TRY(model->kernels->cross_entropy(
+        &model->ctx, model->options.dtype, rows, v,
+        (float)model->config.logit_scale,
         head->gradient ? &model->options.target : &plain, ws->logits,
         pass->leaf.labels + first, head->gradient, ws->losses + first));
     if (head->gradient)
-        TRY(k->gemm(ctx, model->options.dtype, &dx));
-    if (dweight != NULL)
-        TRY(k->gemm(ctx, model->options.dtype, &dw));
-    return ERR_OK;
+        TRY(model_multiply(model, GEMM_NN, rows, d, v, ws->logits, head->weight,
+                           at(model, ws->dnorm, first * d)));
+    if (dweight == NULL)
+        return ERR_OK;
+    return model_add_product(model, model->begins && first == 0, v, d, rows,
+                             ws->logits, x, dweight);
 }
 
 /* Finds it; when it is the embedding, what trains of that block is gathered

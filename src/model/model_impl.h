@@ -323,6 +323,15 @@ enum packing model_packing(const struct model *model, enum saved kind);
 /* Where the parts of the pass's block have everything, forward. */
 struct block model_block(struct pass *pass);
 
+/* c[m, n] = a[m, k] b, of GEMM_NT or GEMM_NN. */
+enum err model_multiply(const struct model *model, enum gemm_form form,
+                        int64_t m, int64_t n, int64_t k, const void *a,
+                        const void *b, void *c);
+/* c[m, n] += a^T b over k rows, a gradient; or it begins the sum. */
+enum err model_add_product(const struct model *model, bool begins, int64_t m,
+                           int64_t n, int64_t k, const void *a, const void *b,
+                           float *c);
+
 /* dx = dy W, dweight += dy^T x, dbias += column sums of dy, where they train,
  * and the adapters' part of it. */
 enum err model_linear_backward(struct pass *pass, enum linear linear,

@@ -58,45 +58,13 @@ enum err model_lora_input(void *arg, enum lora_layer layer, const void **x)
     return ERR_OK;
 }
 
-/* c[n, cols] = a[n, inner] b. */
-static enum err multiply(const struct pass *pass, int64_t cols, int64_t inner,
-                         const void *a, const void *b, void *c)
-{
-    const struct model *model = pass->model;
-    struct gemm gemm = { .form = GEMM_NN,
-                         .m = pass->n,
-                         .n = cols,
-                         .k = inner,
-                         .a = a,
-                         .b = b,
-                         .c = c };
-    return model->kernels->gemm(&model->ctx, model->options.dtype, &gemm);
-}
-
-/* dweight[m, n] += a^T b over the pass's rows. */
-static enum err add_gradient(const struct pass *pass, int64_t m, int64_t n,
-                             const void *a, const void *b, float *dweight)
-{
-    const struct model *model = pass->model;
-    struct gemm gemm = { .form = GEMM_TN,
-                         .m = m,
-                         .n = n,
-                         .k = pass->n,
-                         .a = a,
-                         .b = b,
-                         .c = dweight,
-                         .accumulate = true,
-                         .begins = model->begins };
-    return model->kernels->gemm(&model->ctx, model->options.dtype, &gemm);
-}
-
 static enum err backward(struct pass *pass, enum lora_layer layer,
                          const void *dy, const void *x, void *dx)
 {
     const struct model *model = pass->model;
     struct block b = model_block(pass);
     enum param_role role_a = param_lora_a(layer), role_b = param_lora_b(layer);
-    int64_t rank = b.lora.rank;
+    int64_t n = pass->n, rank = b.lora.rank;
     void *dlow = model->lora.dlow;
     const void *dropped = x;
     struct lora_shape shape;
@@ -108,18 +76,19 @@ static enum err backward(struct pass *pass, enum lora_layer layer,
     }
     TRY(model_lora_input(pass, layer, &dropped));
     TRY(block_lora_low(&b, layer, dropped));
-    TRY(add_gradient(pass, shape.out, rank, dy, b.lora.low,
-                     pass_gradient(pass, role_b)));
-    TRY(multiply(pass, rank, shape.out, dy, pass_weight(pass, role_b), dlow));
+    TRY(model_add_product(model, model->begins, shape.out, rank, n, dy,
+                          b.lora.low, pass_gradient(pass, role_b)));
+    TRY(model_multiply(model, GEMM_NN, n, rank, shape.out, dy,
+                       pass_weight(pass, role_b), dlow));
     TRY(block_lora_scale(&b, dlow));
-    TRY(add_gradient(pass, rank, shape.in, dlow, dropped,
-                     pass_gradient(pass, role_a)));
-    TRY(multiply(pass, shape.in, rank, dlow, pass_weight(pass, role_a),
-                 b.lora.part));
+    TRY(model_add_product(model, model->begins, rank, shape.in, n, dlow,
+                          dropped, pass_gradient(pass, role_a)));
+    TRY(model_multiply(model, GEMM_NN, n, shape.in, rank, dlow,
+                       pass_weight(pass, role_a), b.lora.part));
     if (dropped != x)
         TRY(drop(pass, layer, b.lora.part, b.lora.part));
     return model->kernels->accumulate(&model->ctx, model->options.dtype,
-                                      pass->n * shape.in, b.lora.part, dx);
+                                      n * shape.in, b.lora.part, dx);
 }
 
 enum err model_lora_backward(struct pass *pass, enum linear linear,

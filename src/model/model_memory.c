@@ -8,9 +8,12 @@
  * two targets, but not twice by one, nor beside "block". */
 #include "src/model/model_memory.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "src/base/new.h"
+
+#define BLANKS " \t\n\v\f\r"
 
 static const struct {
     const char *name;
@@ -24,105 +27,76 @@ static const struct {
     { "norm", 0 },
 };
 
-/* A piece of the setting's text. */
-struct span {
-    const char *at;
-    size_t length;
-};
-
-static struct span span_trim(struct span span)
+/* Without the blanks at both ends. */
+static char *trim(char *text)
 {
-    while (span.length > 0 && isspace((unsigned char)span.at[0])) {
-        span.at++;
-        span.length--;
-    }
-    while (span.length > 0 && isspace((unsigned char)span.at[span.length - 1]))
-        span.length--;
-    return span;
+    text += strspn(text, BLANKS);
+    size_t length = strlen(text);
+    while (length > 0 && strchr(BLANKS, text[length - 1]) != NULL)
+        text[--length] = '\0';
+    return text;
 }
 
-/* The part before the next `mark`, which is taken off *rest. */
-static struct span span_next(struct span *rest, char mark)
-{
-    const char *end = memchr(rest->at, mark, rest->length);
-    struct span part = *rest;
-    if (end == NULL) {
-        *rest = (struct span){ rest->at + rest->length, 0 };
-    } else {
-        part.length = (size_t)(end - rest->at);
-        *rest = (struct span){ end + 1, rest->length - part.length - 1 };
-    }
-    return span_trim(part);
-}
-
-static bool span_is(struct span span, const char *text)
-{
-    return span.length == strlen(text) &&
-           memcmp(span.at, text, span.length) == 0;
-}
-
-/* A number after `prefix`, and nothing else; false: it is something else. */
-static bool span_number(struct span *span, const char *prefix, int64_t *value)
+/* A number after `prefix`, behind which *text is then; false: it is something
+ * else. */
+static bool take_number(const char **text, const char *prefix, int64_t *value)
 {
     size_t skip = strlen(prefix);
-    char *end;
-    if (span->length <= skip || memcmp(span->at, prefix, skip) != 0)
+    const char *digits = *text + skip;
+    if (strncmp(*text, prefix, skip) != 0)
         return false;
-    const char *digits = span->at + skip;
-    if (!isdigit((unsigned char)digits[0]) || span->length - skip > 9)
+    size_t count = strspn(digits, "0123456789");
+    if (count == 0 || count > 9)
         return false;
-    *value = strtoll(digits, &end, 10);
-    span->length -= (size_t)(end - span->at);
-    span->at = end;
+    *value = strtoll(digits, NULL, 10);
+    *text = digits + count;
     return true;
 }
 
-static enum err bad_range(struct span span)
+static enum err bad_range(const char *range)
 {
     return err_set(ERR_USAGE,
-                   "memory.checkpoint: blocks \"%.*s\": use all, none, a "
+                   "memory.checkpoint: blocks \"%s\": use all, none, a "
                    "number, first-N, middle-N, last-N, range-I-J, or a list "
                    "of them with commas",
-                   (int)span.length, span.at);
+                   range);
 }
 
 /* [first, end) of one term. */
-static enum err parse_range(struct span span, int64_t layers, int64_t *first,
+static enum err parse_range(const char *range, int64_t layers, int64_t *first,
                             int64_t *end)
 {
-    struct span rest = span;
+    const char *rest = range;
     int64_t count;
     *first = *end = 0;
-    if (span_is(span, "all") || span_is(span, "-1")) {
+    if (strcmp(range, "none") == 0)
+        return ERR_OK;
+    if (strcmp(range, "all") == 0 || strcmp(range, "-1") == 0) {
         *end = layers;
         return ERR_OK;
     }
-    if (span_is(span, "none"))
-        return ERR_OK;
-    if (span_number(&rest, "range-", first) && span_number(&rest, "-", end) &&
-        rest.length == 0) {
-        if (*first > *end)
-            return bad_range(span);
-    } else if ((rest = span, span_number(&rest, "first-", &count)) ||
-               (rest = span, span_number(&rest, "", &count))) {
-        *first = 0;
+    if (take_number(&rest, "range-", first)) {
+        if (!take_number(&rest, "-", end) || *first > *end)
+            return bad_range(range);
+    } else if (take_number(&rest, "first-", &count) ||
+               take_number(&rest, "", &count)) {
         *end = count;
-    } else if ((rest = span, span_number(&rest, "middle-", &count))) {
+    } else if (take_number(&rest, "middle-", &count)) {
         *first = layers / 2 - count / 2;
         *end = *first + count;
-    } else if ((rest = span, span_number(&rest, "last-", &count))) {
+    } else if (take_number(&rest, "last-", &count)) {
         *first = layers - count;
         *end = layers;
     } else {
-        return bad_range(span);
+        return bad_range(range);
     }
-    if (rest.length > 0)
-        return bad_range(span);
+    if (*rest != '\0')
+        return bad_range(range);
     if (*first < 0 || *end > layers)
         return err_set(ERR_USAGE,
-                       "memory.checkpoint: blocks \"%.*s\": the model has only "
+                       "memory.checkpoint: blocks \"%s\": the model has only "
                        "%lld blocks",
-                       (int)span.length, span.at, (long long)layers);
+                       range, (long long)layers);
     return ERR_OK;
 }
 
@@ -143,65 +117,64 @@ static const char *target_of(unsigned char recompute)
     return targets[i].name;
 }
 
-static enum err add_blocks(struct span target, unsigned char recompute,
-                           struct span blocks, int64_t layers,
+static enum err add_blocks(const char *target, unsigned char recompute,
+                           char *blocks, int64_t layers,
                            const struct model_memory *before,
                            struct model_memory *out)
 {
-    while (blocks.length > 0) {
+    while (blocks != NULL && *blocks != '\0') {
         int64_t first, end;
-        struct span term = span_next(&blocks, ',');
-        TRY(parse_range(term, layers, &first, &end));
+        TRY(parse_range(trim(strsep(&blocks, ",")), layers, &first, &end));
         for (int64_t i = first; i < end; i++) {
             if (overlaps(before->recompute[i], recompute))
                 return err_set(ERR_USAGE,
                                "memory.checkpoint: block %lld is named by "
-                               "\"%s\" and by \"%.*s\": leave it to one of "
-                               "them",
+                               "\"%s\" and by \"%s\": leave it to one of them",
                                (long long)i, target_of(before->recompute[i]),
-                               (int)target.length, target.at);
+                               target);
             out->recompute[i] |= recompute;
         }
     }
     return ERR_OK;
 }
 
-static enum err add_target(struct span part, int64_t layers,
-                           struct model_memory *out)
+static enum err add_target(char *part, int64_t layers, struct model_memory *out)
 {
     struct model_memory before = *out;
-    struct span blocks = part;
-    struct span target = span_next(&blocks, ':');
-    bool all = memchr(part.at, ':', part.length) == NULL;
-    blocks = span_trim(blocks);
-    if (all)
-        blocks = (struct span){ "all", 3 };
-    else if (blocks.length == 0)
+    char all[] = "all";
+    char *target = trim(strsep(&part, ":"));
+    char *blocks = part == NULL ? all : trim(part);
+    if (*blocks == '\0')
         return bad_range(blocks);
     for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++)
-        if (span_is(target, targets[i].name))
+        if (strcmp(target, targets[i].name) == 0)
             return add_blocks(target, targets[i].recompute, blocks, layers,
                               &before, out);
     return err_set(ERR_USAGE,
-                   "memory.checkpoint: no target \"%.*s\"; there are block, "
+                   "memory.checkpoint: no target \"%s\"; there are block, "
                    "attention, norm_attn_norm, ffn, activation and norm",
-                   (int)target.length, target.at);
+                   target);
 }
 
 enum err model_memory_parse(const char *text, int64_t n_layers,
                             struct model_memory *out)
 {
-    struct span rest = span_trim((struct span){ text, strlen(text) });
+    enum err rc = ERR_OK;
+    char *copy = NULL;
     memset(out->recompute, 0, sizeof out->recompute);
     if (n_layers > MODEL_LAYERS_MAX)
         return err_set(ERR_USAGE, "model.n_layers (%lld): at most %d",
                        (long long)n_layers, MODEL_LAYERS_MAX);
-    if (rest.length == 0 || span_is(rest, "none"))
-        return ERR_OK;
-    while (rest.length > 0) {
-        struct span part = span_next(&rest, ';');
-        if (part.length > 0)
-            TRY(add_target(part, n_layers, out));
+    TRY(new_text(&copy, text));
+    char *rest = trim(copy);
+    if (strcmp(rest, "none") == 0)
+        goto out;
+    while (rest != NULL && *rest != '\0') {
+        char *part = trim(strsep(&rest, ";"));
+        if (*part != '\0')
+            TRY_OUT(add_target(part, n_layers, out));
     }
-    return ERR_OK;
+out:
+    free(copy);
+    return rc;
 }

@@ -87,7 +87,7 @@ enum err cuda_device_count(int *count)
         code = cudaErrorNoDevice;
     if (code != cudaSuccess)
         *count = 0;
-    return cuda_device_error((int)code, "looking for GPUs");
+    return cuda_device_error(code, "looking for GPUs");
 }
 
 /* The first device counts: the GPUs of a node are of one kind. Machine code for
@@ -98,12 +98,12 @@ enum err cuda_device_check(void)
     enum err rc = ERR_OK;
     int count, major = 0, minor = 0;
     TRY_OUT(cuda_device_count(&count));
-    TRY_OUT(cuda_device_error((int)cudaDeviceGetAttribute(
-                                  &major, cudaDevAttrComputeCapabilityMajor, 0),
-                              "asking GPU 0 for its capability"));
-    TRY_OUT(cuda_device_error((int)cudaDeviceGetAttribute(
-                                  &minor, cudaDevAttrComputeCapabilityMinor, 0),
-                              "asking GPU 0 for its capability"));
+    TRY_OUT(cuda_device_error(
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
+        "asking GPU 0 for its capability"));
+    TRY_OUT(cuda_device_error(
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0),
+        "asking GPU 0 for its capability"));
     if (major != 8 && (major != 9 || minor != 0))
         rc = err_set(ERR_UNSUPPORTED,
                      "the GPU has compute capability %d.%d, the kernels are "
@@ -133,7 +133,7 @@ enum err cuda_device_use(int local_rank, int *device)
     *device = 0;
     TRY(cuda_device_count(&count));
     TRY(cuda_device_choose(local_rank, count, &chosen));
-    TRY(cuda_device_error((int)cudaSetDevice(chosen), "using GPU %d", chosen));
+    TRY(cuda_device_error(cudaSetDevice(chosen), "using GPU %d", chosen));
     *device = chosen;
     return ERR_OK;
 }
@@ -144,20 +144,20 @@ enum err cuda_device_info(struct cuda_device_info *info)
     struct cuda_device_info i = { .driver = 0 };
     int device = 0, clock_khz = 0;
     memset(info, 0, sizeof *info);
-    TRY(cuda_device_error((int)cudaGetDevice(&device), "asking for the GPU"));
-    TRY(cuda_device_error((int)cudaGetDeviceProperties(&properties, device),
+    TRY(cuda_device_error(cudaGetDevice(&device), "asking for the GPU"));
+    TRY(cuda_device_error(cudaGetDeviceProperties(&properties, device),
                           "asking GPU %d what it is", device));
     TRY(cuda_device_error(
-        (int)cudaDeviceGetPCIBusId(i.bus, (int)sizeof i.bus, device),
+        cudaDeviceGetPCIBusId(i.bus, (int)sizeof i.bus, device),
         "asking GPU %d for its address", device));
     TRY(cuda_device_error(
-        (int)cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device),
+        cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device),
         "asking GPU %d for its clock", device));
-    TRY(cuda_device_error((int)cudaDriverGetVersion(&i.driver),
+    TRY(cuda_device_error(cudaDriverGetVersion(&i.driver),
                           "asking for the driver's version"));
-    TRY(cuda_device_error((int)cudaRuntimeGetVersion(&i.runtime),
+    TRY(cuda_device_error(cudaRuntimeGetVersion(&i.runtime),
                           "asking for the runtime's version"));
-    TRY(cuda_device_error((int)cudaMemGetInfo(&i.bytes_free, &i.bytes_total),
+    TRY(cuda_device_error(cudaMemGetInfo(&i.bytes_free, &i.bytes_total),
                           "asking GPU %d for its memory", device));
     snprintf(i.name, sizeof i.name, "%.63s", properties.name);
     i.major = properties.major;

@@ -50,12 +50,11 @@ static enum err stream_create(bool urgent, void **stream)
     int least = 0, greatest = 0;
     cudaStream_t made = NULL;
     *stream = NULL;
+    TRY(cuda_device_error(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                          "asking for the streams' priorities"));
     TRY(cuda_device_error(
-        (int)cudaDeviceGetStreamPriorityRange(&least, &greatest),
-        "asking for the streams' priorities"));
-    TRY(cuda_device_error(
-        (int)cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking,
-                                          urgent ? greatest : least),
+        cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking,
+                                     urgent ? greatest : least),
         "making a stream"));
     *stream = made;
     return ERR_OK;
@@ -69,7 +68,7 @@ static void stream_destroy(void *stream)
 
 static enum err stream_wait(void *stream)
 {
-    return cuda_device_error((int)cudaStreamSynchronize(stream),
+    return cuda_device_error(cudaStreamSynchronize(stream),
                              "waiting for a stream");
 }
 
@@ -79,7 +78,7 @@ static enum err make_event(bool timed, void **event)
     unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming;
     cudaError_t code = cudaEventCreateWithFlags(&made, flags);
     *event = code == cudaSuccess ? made : NULL;
-    return cuda_device_error((int)code, "making an event");
+    return cuda_device_error(code, "making an event");
 }
 
 static enum err event_create(void **event)
@@ -100,13 +99,13 @@ static void event_destroy(void *event)
 
 static enum err event_record(void *event, void *stream)
 {
-    return cuda_device_error((int)cudaEventRecord(event, stream),
+    return cuda_device_error(cudaEventRecord(event, stream),
                              "recording an event");
 }
 
 static enum err event_await(void *event, void *stream)
 {
-    return cuda_device_error((int)cudaStreamWaitEvent(stream, event, 0),
+    return cuda_device_error(cudaStreamWaitEvent(stream, event, 0),
                              "letting a stream wait for an event");
 }
 
@@ -114,9 +113,8 @@ static enum err event_elapsed(void *begin, void *end, double *us)
 {
     float ms = 0;
     *us = 0;
-    TRY(cuda_device_error((int)cudaEventSynchronize(end),
-                          "waiting for an event"));
-    TRY(cuda_device_error((int)cudaEventElapsedTime(&ms, begin, end),
+    TRY(cuda_device_error(cudaEventSynchronize(end), "waiting for an event"));
+    TRY(cuda_device_error(cudaEventElapsedTime(&ms, begin, end),
                           "asking for the time between two events"));
     *us = (double)ms * 1e3;
     return ERR_OK;
@@ -124,7 +122,7 @@ static enum err event_elapsed(void *begin, void *end, double *us)
 
 static enum err event_wait(void *event)
 {
-    return cuda_device_error((int)cudaEventSynchronize(event),
+    return cuda_device_error(cudaEventSynchronize(event),
                              "waiting for an event");
 }
 
@@ -138,7 +136,7 @@ static enum err event_done(void *event, bool *done)
         (void)cudaGetLastError();
         code = cudaSuccess;
     }
-    return cuda_device_error((int)code, "looking at an event");
+    return cuda_device_error(code, "looking at an event");
 }
 
 static void tensors_destroy(struct arena *arena)
@@ -158,12 +156,12 @@ static enum err tensors_create(size_t bytes, struct arena *out)
     *out = (struct arena){ 0 };
     if (bytes == 0)
         return ERR_OK;
-    TRY_OUT(cuda_device_error((int)cudaMalloc(&memory, bytes),
+    TRY_OUT(cuda_device_error(cudaMalloc(&memory, bytes),
                               "asking for %zu bytes of device memory", bytes));
     *out = (struct arena){ .base = memory, .capacity = bytes };
-    TRY_OUT(cuda_device_error((int)cudaMemset(memory, 0, bytes),
+    TRY_OUT(cuda_device_error(cudaMemset(memory, 0, bytes),
                               "filling %zu bytes of device memory", bytes));
-    TRY_OUT(cuda_device_error((int)cudaDeviceSynchronize(),
+    TRY_OUT(cuda_device_error(cudaDeviceSynchronize(),
                               "filling %zu bytes of device memory", bytes));
 out:
     if (rc != ERR_OK)
@@ -177,9 +175,8 @@ static enum err host_create(size_t bytes, struct arena *out)
     *out = (struct arena){ 0 };
     if (bytes == 0)
         return ERR_OK;
-    TRY(cuda_device_error(
-        (int)cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
-        "asking for %zu bytes of pinned host memory", bytes));
+    TRY(cuda_device_error(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
+                          "asking for %zu bytes of pinned host memory", bytes));
     memset(memory, 0, bytes);
     *out = (struct arena){ .base = memory, .capacity = bytes };
     return ERR_OK;
@@ -196,9 +193,8 @@ static void host_destroy(struct arena *arena)
 static enum err enqueue_copy(void *stream, size_t bytes, const void *from,
                              void *to, enum cudaMemcpyKind kind)
 {
-    return cuda_device_error(
-        (int)cudaMemcpyAsync(to, from, bytes, kind, stream),
-        "copying %zu bytes", bytes);
+    return cuda_device_error(cudaMemcpyAsync(to, from, bytes, kind, stream),
+                             "copying %zu bytes", bytes);
 }
 
 static enum err upload(void *stream, size_t bytes, const void *host,
@@ -227,7 +223,7 @@ static enum err copy_within(void *stream, size_t bytes, const void *from,
 static enum err capture_begin(void *stream)
 {
     return cuda_device_error(
-        (int)cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+        cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
         "beginning to keep a stream's work");
 }
 
@@ -241,11 +237,11 @@ static enum err capture_end(void *stream, void **graph)
     cudaGraph_t kept = NULL;
     cudaGraphExec_t made = NULL;
     *graph = NULL;
-    TRY_OUT(cuda_device_error((int)cudaStreamEndCapture(stream, &kept),
+    TRY_OUT(cuda_device_error(cudaStreamEndCapture(stream, &kept),
                               "keeping a stream's work"));
-    TRY_OUT(cuda_device_error((int)cudaGraphInstantiate(&made, kept, 0),
+    TRY_OUT(cuda_device_error(cudaGraphInstantiate(&made, kept, 0),
                               "making a graph of a stream's work"));
-    TRY_OUT(cuda_device_error((int)cudaGraphUpload(made, stream),
+    TRY_OUT(cuda_device_error(cudaGraphUpload(made, stream),
                               "bringing a graph to the device"));
     *graph = made;
     made = NULL;
@@ -259,7 +255,7 @@ out:
 
 static enum err graph_launch(void *graph, void *stream)
 {
-    return cuda_device_error((int)cudaGraphLaunch(graph, stream),
+    return cuda_device_error(cudaGraphLaunch(graph, stream),
                              "launching a graph");
 }
 

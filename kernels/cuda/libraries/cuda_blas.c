@@ -71,24 +71,20 @@ size_t cuda_blas_version(const struct cuda_blas *blas)
     return blas->library->version();
 }
 
-/* The key's plan, a new one if there is none; NULL: no memory. */
-static struct cuda_blas_plan *plan_of(struct cuda_blas *blas,
-                                      const struct cuda_blas_plan_key *key)
+/* The key's plan, a new one if there is none. */
+static enum err plan_of(struct cuda_blas *blas,
+                        const struct cuda_blas_plan_key *key,
+                        struct cuda_blas_plan **out)
 {
     for (size_t i = 0; i < blas->count; i++)
-        if (memcmp(&blas->plans[i].key, key, sizeof *key) == 0)
-            return &blas->plans[i];
-    if (array_room(&blas->plans, &blas->room, blas->count + 1) != ERR_OK)
-        return NULL;
-    struct cuda_blas_plan *plan = &blas->plans[blas->count++];
-    memset(plan, 0, sizeof *plan);
-    plan->key = *key;
-    return plan;
-}
-
-static enum err no_memory(void)
-{
-    return err_set(ERR_MEMORY, "no memory for the plan of a product");
+        if (memcmp(&blas->plans[i].key, key, sizeof *key) == 0) {
+            *out = &blas->plans[i];
+            return ERR_OK;
+        }
+    TRY(array_room(&blas->plans, &blas->room, blas->count + 1));
+    *out = &blas->plans[blas->count++];
+    **out = (struct cuda_blas_plan){ .key = *key };
+    return ERR_OK;
 }
 
 static enum err none_found(const struct cuda_blas_plan_key *key)
@@ -109,18 +105,16 @@ static enum err multiply(struct cuda_blas *blas, const struct kernel_ctx *ctx,
                          const struct cuda_blas_plan_key *key,
                          const struct cuda_blas_plan_operands *operands)
 {
-    enum err rc = ERR_OK;
-    struct cuda_blas_plan *plan = plan_of(blas, key);
+    struct cuda_blas_plan *plan;
     assert(key->m > 0 && key->n > 0 && key->k > 0);
     assert(!key->bias || !key->accumulate);
-    if (plan == NULL)
-        return no_memory();
+    TRY(plan_of(blas, key, &plan));
     if (!plan->made)
         TRY(cuda_blas_plan_make(blas->library, blas->handle, plan));
     if (!plan->found)
         return none_found(key);
-    rc = cuda_blas_plan_run(blas->library, blas->handle, plan, &plan->algo,
-                            operands, ctx);
+    enum err rc = cuda_blas_plan_run(blas->library, blas->handle, plan,
+                                     &plan->algo, operands, ctx);
     if (rc == ERR_UNSUPPORTED) {
         plan->found = false; /* the heuristics did not know; so from now on */
         rc = none_found(key);
@@ -128,62 +122,51 @@ static enum err multiply(struct cuda_blas *blas, const struct kernel_ctx *ctx,
     return rc;
 }
 
-enum err cuda_blas_gemm(struct cuda_blas *blas, const struct kernel_ctx *ctx,
-                        enum dtype dtype, const struct gemm *gemm)
-{
-    const struct cuda_blas_plan_key key = cuda_blas_plan_key(dtype, gemm);
-    const struct cuda_blas_plan_operands operands = {
-        .a = gemm->a, .b = gemm->b, .bias = gemm->bias, .c = gemm->c
-    };
-    return multiply(blas, ctx, &key, &operands);
-}
-
-enum err cuda_blas_gemm_fp8(struct cuda_blas *blas,
-                            const struct kernel_ctx *ctx,
-                            const struct gemm_fp8 *gemm)
-{
-    const struct cuda_blas_plan_key key = cuda_blas_plan_key_fp8(gemm);
-    const struct cuda_blas_plan_operands operands = {
-        gemm->a, gemm->b, gemm->bias, gemm->c, gemm->unscale_a, gemm->unscale_b
-    };
-    return multiply(blas, ctx, &key, &operands);
-}
-
-/* Asked once for each kind of product: the answer of a run does not change, and
- * thousands of calls a step must not fill the log. After an ERR_UNSUPPORTED,
- * whose text is the reason. */
+/* The own kernel may, which is asked once for each kind of product: the answer
+ * of a run does not change, and thousands of calls a step must not fill the
+ * log. After an ERR_UNSUPPORTED, whose text is the reason. */
 static enum err ask_for_own(struct cuda_blas *blas,
                             const struct cuda_blas_plan_key *key)
 {
-    struct cuda_blas_plan *plan = plan_of(blas, key);
-    if (plan == NULL)
-        return no_memory();
+    struct cuda_blas_plan *plan;
+    TRY(plan_of(blas, key, &plan));
     if (!plan->told)
         TRY(cuda_fallback("%s", err_text()));
     plan->told = true;
     return ERR_OK;
 }
 
-enum err cuda_blas_gemm_or(struct cuda_blas *blas, const struct kernel_ctx *ctx,
-                           enum dtype dtype, const struct gemm *gemm,
-                           enum err(*own) KERNEL_LIKE(gemm))
+static struct cuda_blas_plan_operands operands_of(const struct gemm *gemm)
 {
-    enum err rc = cuda_blas_gemm(blas, ctx, dtype, gemm);
+    return (struct cuda_blas_plan_operands){
+        .a = gemm->a, .b = gemm->b, .bias = gemm->bias, .c = gemm->c
+    };
+}
+
+enum err cuda_blas_gemm(struct cuda_blas *blas, const struct kernel_ctx *ctx,
+                        enum dtype dtype, const struct gemm *gemm,
+                        enum err(*own) KERNEL_LIKE(gemm))
+{
     const struct cuda_blas_plan_key key = cuda_blas_plan_key(dtype, gemm);
-    if (rc != ERR_UNSUPPORTED)
+    const struct cuda_blas_plan_operands operands = operands_of(gemm);
+    enum err rc = multiply(blas, ctx, &key, &operands);
+    if (rc != ERR_UNSUPPORTED || own == NULL)
         return rc;
     TRY(ask_for_own(blas, &key));
     return own(ctx, dtype, gemm);
 }
 
-enum err cuda_blas_gemm_fp8_or(struct cuda_blas *blas,
-                               const struct kernel_ctx *ctx,
-                               const struct gemm_fp8 *gemm,
-                               enum err(*own) KERNEL_LIKE(gemm_fp8))
+enum err cuda_blas_gemm_fp8(struct cuda_blas *blas,
+                            const struct kernel_ctx *ctx,
+                            const struct gemm_fp8 *gemm,
+                            enum err(*own) KERNEL_LIKE(gemm_fp8))
 {
-    enum err rc = cuda_blas_gemm_fp8(blas, ctx, gemm);
     const struct cuda_blas_plan_key key = cuda_blas_plan_key_fp8(gemm);
-    if (rc != ERR_UNSUPPORTED)
+    const struct cuda_blas_plan_operands operands = {
+        gemm->a, gemm->b, gemm->bias, gemm->c, gemm->unscale_a, gemm->unscale_b
+    };
+    enum err rc = multiply(blas, ctx, &key, &operands);
+    if (rc != ERR_UNSUPPORTED || own == NULL)
         return rc;
     TRY(ask_for_own(blas, &key));
     return own(ctx, gemm);
@@ -195,16 +178,13 @@ enum err cuda_blas_gemm_by(struct cuda_blas *blas, const struct kernel_ctx *ctx,
 {
     enum err rc = ERR_OK;
     const struct cuda_blas_plan_key key = cuda_blas_plan_key(dtype, gemm);
-    const struct cuda_blas_plan_operands operands = {
-        .a = gemm->a, .b = gemm->b, .bias = gemm->bias, .c = gemm->c
-    };
+    const struct cuda_blas_plan_operands operands = operands_of(gemm);
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
-    struct cuda_blas_plan *plan = plan_of(blas, &key);
+    struct cuda_blas_plan *plan;
     int count = 0;
     assert(which >= 0);
     *there = false;
-    if (plan == NULL)
-        return no_memory();
+    TRY(plan_of(blas, &key, &plan));
     memset(results, 0, sizeof results);
     if (!plan->made)
         TRY(cuda_blas_plan_make(blas->library, blas->handle, plan));
@@ -333,9 +313,8 @@ enum err cuda_blas_choose(struct cuda_blas *blas, const char *text)
     TRY_OUT(
         cuda_blas_text_read(blas->library->version(), text, &chosen, &count));
     for (size_t i = 0; i < count; i++) {
-        struct cuda_blas_plan *plan = plan_of(blas, &chosen[i].key);
-        if (plan == NULL)
-            TRY_OUT(no_memory());
+        struct cuda_blas_plan *plan;
+        TRY_OUT(plan_of(blas, &chosen[i].key, &plan));
         cuda_blas_plan_free(blas->library, plan);
         chosen[i].told = plan->told;
         *plan = chosen[i];
@@ -369,22 +348,20 @@ const char *cuda_blas_missing(void)
     return missing;
 }
 
-enum err cuda_gemm(const struct kernel_ctx *ctx, enum dtype dtype,
-                   const struct gemm *gemm)
+enum err cuda_gemm KERNEL_LIKE(gemm)
 {
     struct cuda_blas *blas = NULL;
     if (dtype == DTYPE_F32 || dtype == DTYPE_BF16)
         blas = cuda_blas_shared();
     if (blas == NULL)
         return cuda_gemm_tiled(ctx, dtype, gemm);
-    return cuda_blas_gemm_or(blas, ctx, dtype, gemm, cuda_gemm_tiled);
+    return cuda_blas_gemm(blas, ctx, dtype, gemm, cuda_gemm_tiled);
 }
 
-enum err cuda_gemm_fp8(const struct kernel_ctx *ctx,
-                       const struct gemm_fp8 *gemm)
+enum err cuda_gemm_fp8 KERNEL_LIKE(gemm_fp8)
 {
     struct cuda_blas *blas = cuda_blas_shared();
     if (blas == NULL)
         return cuda_gemm_fp8_tiled(ctx, gemm);
-    return cuda_blas_gemm_fp8_or(blas, ctx, gemm, cuda_gemm_fp8_tiled);
+    return cuda_blas_gemm_fp8(blas, ctx, gemm, cuda_gemm_fp8_tiled);
 }

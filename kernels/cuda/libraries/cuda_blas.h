@@ -24,26 +24,19 @@ void cuda_blas_destroy(struct cuda_blas *blas);
 /* 130100: version 13.1. */
 size_t cuda_blas_version(const struct cuda_blas *blas);
 
-/* The table's gemm. ERR_UNSUPPORTED: cuBLASLt has no algorithm for it (bf16
- * GEMM_TN with a bias, odd alignments), which is so at every call. */
+/* The table's gemm. What cuBLASLt has no algorithm for (bf16 GEMM_TN with a
+ * bias, odd alignments), at every call, `own` computes, if cuda_fallback() lets
+ * it, which is asked once for every kind of product; NULL: ERR_UNSUPPORTED. */
 enum err cuda_blas_gemm(struct cuda_blas *blas, const struct kernel_ctx *ctx,
-                        enum dtype dtype, const struct gemm *gemm);
+                        enum dtype dtype, const struct gemm *gemm,
+                        enum err(*own) KERNEL_LIKE(gemm));
 
 /* The table's gemm_fp8, likewise: before compute capability 8.9 there is no
  * algorithm. */
 enum err cuda_blas_gemm_fp8(struct cuda_blas *blas,
                             const struct kernel_ctx *ctx,
-                            const struct gemm_fp8 *gemm);
-
-/* The ops: cuBLASLt's, or for what that lacks `own`, if cuda_fallback() lets
- * it, which is asked once for every kind of product. */
-enum err cuda_blas_gemm_or(struct cuda_blas *blas, const struct kernel_ctx *ctx,
-                           enum dtype dtype, const struct gemm *gemm,
-                           enum err(*own) KERNEL_LIKE(gemm));
-enum err cuda_blas_gemm_fp8_or(struct cuda_blas *blas,
-                               const struct kernel_ctx *ctx,
-                               const struct gemm_fp8 *gemm,
-                               enum err(*own) KERNEL_LIKE(gemm_fp8));
+                            const struct gemm_fp8 *gemm,
+                            enum err(*own) KERNEL_LIKE(gemm_fp8));
 
 /* The product by the heuristics' algorithm number `which`, of those that are
  * measured, for comparisons; the plan's own stays. *there: there are as many,

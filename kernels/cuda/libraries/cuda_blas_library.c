@@ -16,28 +16,10 @@
 #define FILE_OF(major) "libcublasLt.so." TEXT(major)
 #define FILE_NAME FILE_OF(CUBLAS_VER_MAJOR)
 
-#define MEMBER(name, symbol_)                                                  \
-    {                                                                          \
-        .symbol = #symbol_, .offset = offsetof(struct cuda_blas_library, name) \
-    }
+#define MEMBER(name, function)                                                 \
+    { .symbol = #function, .offset = offsetof(struct cuda_blas_library, name) },
 
-static const struct library_member members[] = {
-    MEMBER(create, cublasLtCreate),
-    MEMBER(destroy, cublasLtDestroy),
-    MEMBER(version, cublasLtGetVersion),
-    MEMBER(status_name, cublasLtGetStatusName),
-    MEMBER(matmul, cublasLtMatmul),
-    MEMBER(desc_create, cublasLtMatmulDescCreate),
-    MEMBER(desc_destroy, cublasLtMatmulDescDestroy),
-    MEMBER(desc_set, cublasLtMatmulDescSetAttribute),
-    MEMBER(layout_create, cublasLtMatrixLayoutCreate),
-    MEMBER(layout_destroy, cublasLtMatrixLayoutDestroy),
-    MEMBER(preference_create, cublasLtMatmulPreferenceCreate),
-    MEMBER(preference_destroy, cublasLtMatmulPreferenceDestroy),
-    MEMBER(preference_set, cublasLtMatmulPreferenceSetAttribute),
-    MEMBER(heuristic, cublasLtMatmulAlgoGetHeuristic),
-    MEMBER(check, cublasLtMatmulAlgoCheck),
-};
+static const struct library_member members[] = { CUDA_BLAS_FUNCTIONS(MEMBER) };
 
 enum err cuda_blas_library_open(struct cuda_blas_library *library)
 {

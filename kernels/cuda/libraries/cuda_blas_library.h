@@ -6,23 +6,28 @@
 
 #include "src/base/err.h"
 
+/* F(member, function) */
+#define CUDA_BLAS_FUNCTIONS(F)                                                 \
+    F(create, cublasLtCreate)                                                  \
+    F(destroy, cublasLtDestroy)                                                \
+    F(version, cublasLtGetVersion)                                             \
+    F(status_name, cublasLtGetStatusName)                                      \
+    F(matmul, cublasLtMatmul)                                                  \
+    F(desc_create, cublasLtMatmulDescCreate)                                   \
+    F(desc_destroy, cublasLtMatmulDescDestroy)                                 \
+    F(desc_set, cublasLtMatmulDescSetAttribute)                                \
+    F(layout_create, cublasLtMatrixLayoutCreate)                               \
+    F(layout_destroy, cublasLtMatrixLayoutDestroy)                             \
+    F(preference_create, cublasLtMatmulPreferenceCreate)                       \
+    F(preference_destroy, cublasLtMatmulPreferenceDestroy)                     \
+    F(preference_set, cublasLtMatmulPreferenceSetAttribute)                    \
+    F(heuristic, cublasLtMatmulAlgoGetHeuristic)                               \
+    F(check, cublasLtMatmulAlgoCheck)
+
 struct cuda_blas_library {
     void *opened; /* by dlopen */
-    __typeof__(cublasLtCreate) *create;
-    __typeof__(cublasLtDestroy) *destroy;
-    __typeof__(cublasLtGetVersion) *version;
-    __typeof__(cublasLtGetStatusName) *status_name;
-    __typeof__(cublasLtMatmul) *matmul;
-    __typeof__(cublasLtMatmulDescCreate) *desc_create;
-    __typeof__(cublasLtMatmulDescDestroy) *desc_destroy;
-    __typeof__(cublasLtMatmulDescSetAttribute) *desc_set;
-    __typeof__(cublasLtMatrixLayoutCreate) *layout_create;
-    __typeof__(cublasLtMatrixLayoutDestroy) *layout_destroy;
-    __typeof__(cublasLtMatmulPreferenceCreate) *preference_create;
-    __typeof__(cublasLtMatmulPreferenceDestroy) *preference_destroy;
-    __typeof__(cublasLtMatmulPreferenceSetAttribute) *preference_set;
-    __typeof__(cublasLtMatmulAlgoGetHeuristic) *heuristic;
-    __typeof__(cublasLtMatmulAlgoCheck) *check;
+#define CUDA_BLAS_POINTER(member, function) __typeof__(function) *member;
+    CUDA_BLAS_FUNCTIONS(CUDA_BLAS_POINTER)
     /* cuda_device_time, beside the library because what it times is the
      * library's. */
     enum err (*time)(void *stream, enum err (*run)(void *), void *argument,

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 #define WORDS (sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t))
 #define DIGITS (WORDS * 16)
 
@@ -185,14 +187,14 @@ enum err cuda_blas_text_read(size_t version, const char *text,
                              struct cuda_blas_plan **plans, size_t *count)
 {
     enum err rc = ERR_OK;
-    char *copy = strdup(text), *rest = copy, *line;
-    struct cuda_blas_plan *read = calloc(lines_of(text), sizeof *read);
+    char *copy = NULL, *line;
+    struct cuda_blas_plan *read = NULL;
     size_t n = 0;
     *plans = NULL;
     *count = 0;
-    if (copy == NULL || read == NULL)
-        TRY_OUT(
-            err_set(ERR_MEMORY, "no memory for the algorithms of products"));
+    TRY_OUT(new_text(&copy, text));
+    TRY_OUT(new_zeroed(&read, lines_of(text)));
+    char *rest = copy;
     line = strsep(&rest, "\n");
     TRY_OUT(version_check(line, version));
     while ((line = strsep(&rest, "\n")) != NULL && *line != '\0')

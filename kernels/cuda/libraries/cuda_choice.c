@@ -53,10 +53,7 @@ static struct cuda_attention_choice *attention_shared(void)
 }
 #endif
 
-enum err cuda_choice_attention_forward(const struct kernel_ctx *ctx,
-                                       enum dtype dtype,
-                                       const struct attention *shape,
-                                       const void *qkv, void *out, float *lse)
+enum err cuda_choice_attention_forward KERNEL_LIKE(attention_forward)
 {
 #ifdef KERNELS_CUDNN
     if (attention_shared() != NULL)
@@ -66,12 +63,7 @@ enum err cuda_choice_attention_forward(const struct kernel_ctx *ctx,
     return cuda_attention_forward(ctx, dtype, shape, qkv, out, lse);
 }
 
-enum err cuda_choice_attention_backward(const struct kernel_ctx *ctx,
-                                        enum dtype dtype,
-                                        const struct attention *shape,
-                                        const void *qkv, const void *out,
-                                        const float *lse, const void *dout,
-                                        void *dqkv)
+enum err cuda_choice_attention_backward KERNEL_LIKE(attention_backward)
 {
 #ifdef KERNELS_CUDNN
     if (attention_shared() != NULL)

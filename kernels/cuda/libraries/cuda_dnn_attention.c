@@ -33,6 +33,7 @@
 #include <string.h>
 
 #include "kernels/cuda/libraries/cuda_dnn_graph.h"
+#include "src/base/new.h"
 
 /* Identifiers of the tensors in memory. */
 enum {
@@ -319,7 +320,7 @@ enum err cuda_dnn_attention_create(const struct cuda_dnn_library *library,
                                    struct cuda_dnn_attention **out)
 {
     enum err rc = ERR_OK;
-    struct cuda_dnn_attention *attention = calloc(1, sizeof *attention);
+    struct cuda_dnn_attention *attention = NULL;
     struct attention slice = slice_of(shape, slices);
     struct parts parts = { .s = &slice,
                            .width = shape->heads,
@@ -327,8 +328,7 @@ enum err cuda_dnn_attention_create(const struct cuda_dnn_library *library,
     size_t rows = (size_t)(slice.batch * slice.heads * slice.seq);
     assert(slices == 1 || (shape->batch == 1 && shape->kv_heads % slices == 0));
     *out = NULL;
-    if (attention == NULL)
-        return err_set(ERR_MEMORY, "cuDNN: no memory for a plan");
+    TRY(new_zeroed(&attention, 1));
     attention->library = library;
     attention->backward = backward;
     attention->slices = slices;

@@ -34,29 +34,26 @@ struct cuda_dnn_graph {
     int tensor_count, op_count, part_count;
     cudnnBackendDescriptor_t device, graph, heuristics, plan;
     int64_t workspace;
-    enum err rc; /* of the first failure */
-    char text[512];
+    struct err_kept failed; /* first */
 };
 
 /* --- descriptors --- */
 
-static void keep(struct cuda_dnn_graph *graph, enum err rc)
+static void keep(struct cuda_dnn_graph *graph, cudnnStatus_t status,
+                 const char *what)
 {
-    if (graph->rc != ERR_OK || rc == ERR_OK)
-        return;
-    graph->rc = rc;
-    strncpy(graph->text, err_text(), sizeof graph->text - 1);
+    enum err rc = cuda_dnn_library_error(graph->library, status, what);
+    if (graph->failed.code == ERR_OK && rc != ERR_OK)
+        err_keep(&graph->failed, rc);
 }
 
 static cudnnBackendDescriptor_t make(struct cuda_dnn_graph *graph,
                                      cudnnBackendDescriptorType_t type)
 {
     cudnnBackendDescriptor_t made = NULL;
-    if (graph->rc == ERR_OK)
-        keep(graph,
-             cuda_dnn_library_error(graph->library,
-                                    graph->library->desc_create(type, &made),
-                                    "making a descriptor"));
+    if (graph->failed.code == ERR_OK)
+        keep(graph, graph->library->desc_create(type, &made),
+             "making a descriptor");
     return made;
 }
 
@@ -65,11 +62,9 @@ static void set(struct cuda_dnn_graph *graph, cudnnBackendDescriptor_t on,
                 cudnnBackendAttributeType_t type, int64_t count,
                 const void *values)
 {
-    if (graph->rc == ERR_OK)
-        keep(graph, cuda_dnn_library_error(
-                        graph->library,
-                        graph->library->set(on, name, type, count, values),
-                        "setting an attribute"));
+    if (graph->failed.code == ERR_OK)
+        keep(graph, graph->library->set(on, name, type, count, values),
+             "setting an attribute");
 }
 
 static void set_desc(struct cuda_dnn_graph *graph, cudnnBackendDescriptor_t on,
@@ -83,7 +78,7 @@ static void set_tensor(struct cuda_dnn_graph *graph,
                        cudnnBackendDescriptor_t on,
                        cudnnBackendAttributeName_t name, int tensor)
 {
-    if (graph->rc != ERR_OK)
+    if (graph->failed.code != ERR_OK)
         return;
     assert(tensor >= 0 && tensor < graph->tensor_count);
     set_desc(graph, on, name, graph->tensors[tensor]);
@@ -98,9 +93,8 @@ static void set_type(struct cuda_dnn_graph *graph, cudnnBackendDescriptor_t on,
 static void finish(struct cuda_dnn_graph *graph, cudnnBackendDescriptor_t what,
                    const char *text)
 {
-    if (graph->rc == ERR_OK)
-        keep(graph, cuda_dnn_library_error(
-                        graph->library, graph->library->finalize(what), text));
+    if (graph->failed.code == ERR_OK)
+        keep(graph, graph->library->finalize(what), text);
 }
 
 static cudnnBackendDescriptor_t make_part(struct cuda_dnn_graph *graph,
@@ -364,20 +358,18 @@ enum err cuda_dnn_graph_plan(struct cuda_dnn_graph *graph, cudnnHandle_t handle,
     find_engines(graph);
     for (int i = 0; i < ENGINES_MAX; i++)
         configs[i] = make(graph, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (graph->rc == ERR_OK)
+    if (graph->failed.code == ERR_OK)
         keep(graph,
-             cuda_dnn_library_error(library,
-                                    library->get(graph->heuristics,
-                                                 CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                                 CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                                 ENGINES_MAX, &got, configs),
-                                    "asking for engines"));
+             library->get(graph->heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                          CUDNN_TYPE_BACKEND_DESCRIPTOR, ENGINES_MAX, &got,
+                          configs),
+             "asking for engines");
     for (int64_t i = 0; i < got && i < ENGINES_MAX && graph->plan == NULL; i++)
         (void)try_engine(graph, configs[i]);
     for (int i = 0; i < ENGINES_MAX; i++)
         drop(graph, configs[i]);
-    if (graph->rc != ERR_OK)
-        return err_set(graph->rc, "%s", graph->text);
+    if (graph->failed.code != ERR_OK)
+        return err_again(&graph->failed);
     if (graph->plan == NULL)
         return err_set(ERR_UNSUPPORTED,
                        "cuDNN: none of %lld engines makes a plan; "

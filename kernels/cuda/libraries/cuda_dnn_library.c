@@ -12,25 +12,10 @@
 #define FILE_OF(major) "libcudnn.so." TEXT(major)
 #define FILE_NAME FILE_OF(CUDNN_MAJOR)
 
-#define MEMBER(name, symbol_)                                                  \
-    {                                                                          \
-        .symbol = #symbol_, .offset = offsetof(struct cuda_dnn_library, name)  \
-    }
+#define MEMBER(name, function)                                                 \
+    { .symbol = #function, .offset = offsetof(struct cuda_dnn_library, name) },
 
-static const struct library_member members[] = {
-    MEMBER(version, cudnnGetVersion),
-    MEMBER(status_name, cudnnGetErrorString),
-    MEMBER(last_error, cudnnGetLastErrorString),
-    MEMBER(create, cudnnCreate),
-    MEMBER(destroy, cudnnDestroy),
-    MEMBER(set_stream, cudnnSetStream),
-    MEMBER(desc_create, cudnnBackendCreateDescriptor),
-    MEMBER(desc_destroy, cudnnBackendDestroyDescriptor),
-    MEMBER(set, cudnnBackendSetAttribute),
-    MEMBER(get, cudnnBackendGetAttribute),
-    MEMBER(finalize, cudnnBackendFinalize),
-    MEMBER(execute, cudnnBackendExecute),
-};
+static const struct library_member members[] = { CUDA_DNN_FUNCTIONS(MEMBER) };
 
 enum err cuda_dnn_library_open(struct cuda_dnn_library *library)
 {

@@ -6,20 +6,25 @@
 
 #include "src/base/err.h"
 
+/* F(member, function) */
+#define CUDA_DNN_FUNCTIONS(F)                                                  \
+    F(version, cudnnGetVersion)                                                \
+    F(status_name, cudnnGetErrorString)                                        \
+    F(last_error, cudnnGetLastErrorString)                                     \
+    F(create, cudnnCreate)                                                     \
+    F(destroy, cudnnDestroy)                                                   \
+    F(set_stream, cudnnSetStream)                                              \
+    F(desc_create, cudnnBackendCreateDescriptor)                               \
+    F(desc_destroy, cudnnBackendDestroyDescriptor)                             \
+    F(set, cudnnBackendSetAttribute)                                           \
+    F(get, cudnnBackendGetAttribute)                                           \
+    F(finalize, cudnnBackendFinalize)                                          \
+    F(execute, cudnnBackendExecute)
+
 struct cuda_dnn_library {
     void *opened; /* by dlopen */
-    __typeof__(cudnnGetVersion) *version;
-    __typeof__(cudnnGetErrorString) *status_name;
-    __typeof__(cudnnGetLastErrorString) *last_error;
-    __typeof__(cudnnCreate) *create;
-    __typeof__(cudnnDestroy) *destroy;
-    __typeof__(cudnnSetStream) *set_stream;
-    __typeof__(cudnnBackendCreateDescriptor) *desc_create;
-    __typeof__(cudnnBackendDestroyDescriptor) *desc_destroy;
-    __typeof__(cudnnBackendSetAttribute) *set;
-    __typeof__(cudnnBackendGetAttribute) *get;
-    __typeof__(cudnnBackendFinalize) *finalize;
-    __typeof__(cudnnBackendExecute) *execute;
+#define CUDA_DNN_POINTER(member, function) __typeof__(function) *member;
+    CUDA_DNN_FUNCTIONS(CUDA_DNN_POINTER)
 };
 
 /* ERR_UNSUPPORTED says what is missing; `library` is zeros then. */
