@@ -1,6 +1,6 @@
 /* checkpoint.interval = "auto": when saves are due, from their costs and from a
  * ledger. */
-#include "src/train/state/on_checkpoint_interval.h"
+#include "src/train/state/on_checkpoint_parts.h"
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"

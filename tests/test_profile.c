@@ -3,8 +3,6 @@
 #include <jansson.h>
 
 #include "src/base/fsio.h"
-#include "src/train/profile/profile_file.h"
-#include "src/train/profile/profile_ranges.h"
 #include "src/train/profile/profile.h"
 #include "tests/tap.h"
 

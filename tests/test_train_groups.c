@@ -4,7 +4,7 @@
 #include "src/model/params.h"
 #include "src/train/settings/train_settings.h"
 #include "src/train/start/start_settings.h"
-#include "src/train/start/trainer_groups.h"
+#include "src/train/start/start.h"
 #include "tests/idle_fixture.h"
 #include "tests/tap.h"
 

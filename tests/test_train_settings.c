@@ -4,7 +4,7 @@
 
 #include "src/data/set/dataset.h"
 #include "src/train/plan/trainer_backend.h"
-#include "src/train/start/start_fixed.h"
+#include "src/train/start/start.h"
 #include "tests/data_fixture.h"
 #include "tests/idle_fixture.h"
 

@@ -4,7 +4,7 @@
 #include "src/base/clock.h"
 #include "src/comm/comm_impl.h"
 #include "src/train/loop/trainer.h"
-#include "src/train/start/trainer_memory.h"
+#include "src/train/start/start.h"
 #include "tests/trainer_world.h"
 
 #define SAMPLES 32

@@ -2,7 +2,7 @@
  * same batch, or stop, whichever rank it was. Works with any number of ranks up
  * to the slots. */
 #include "src/train/loop/trainer.h"
-#include "src/train/start/trainer_memory.h"
+#include "src/train/start/start.h"
 #include "tests/trainer_world.h"
 
 #define SAMPLES 32

@@ -20,7 +20,7 @@
 #include "src/job/ledger.h"
 #include "src/job/lock.h"
 #include "src/job/slurm.h"
-#include "src/train/state/on_checkpoint_local.h"
+#include "src/train/state/on_checkpoint_parts.h"
 
 #define TIMEOUT_S 120.0
 

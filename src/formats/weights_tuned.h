@@ -1,6 +1,6 @@
 /* The whole model of a checkpoint that has a part of it: tensors that trained
  * and adapters (LoRA), whose "base" in the state says what the rest is
- * (src/train/start/trainer_base.h). Adapters are merged: W + (alpha / rank) B
+ * (src/train/start/start.h). Adapters are merged: W + (alpha / rank) B
  * A, in fp64, rounded once. For weights_ckpt.c. */
 #pragma once
 

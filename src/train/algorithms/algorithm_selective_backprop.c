@@ -17,7 +17,7 @@
 #include "src/train/run/algorithm.h"
 #include "src/train/settings/algorithm_settings.h"
 #include "src/train/run/run.h"
-#include "src/train/loop/trainer_eval.h"
+#include "src/train/loop/trainer.h"
 
 /* A sample in the order of losses; then a number of the order and when it is
  * drawn, the lowest first. */

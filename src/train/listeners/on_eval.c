@@ -13,7 +13,7 @@
 #include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/train/listeners/eval_due.h"
-#include "src/train/loop/trainer_eval.h"
+#include "src/train/loop/trainer.h"
 
 struct on_eval {
     struct trainer_eval *eval; /* NULL: there is nothing to evaluate */

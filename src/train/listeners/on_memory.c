@@ -14,7 +14,7 @@
 #include "src/base/log.h"
 #include "src/base/memory.h"
 #include "src/train/listeners/monitor_due.h"
-#include "src/train/start/trainer_memory.h"
+#include "src/train/start/start.h"
 
 struct on_memory {
     const struct run *run;

@@ -35,7 +35,7 @@
 #include "src/data/set/mixture_text.h"
 #include "src/data/set/order.h"
 #include "src/train/run/run.h"
-#include "src/train/start/trainer_data.h"
+#include "src/train/start/start.h"
 #include "src/train/settings/trainer_schedule.h"
 #include "src/train/start/run_data.h"
 

@@ -33,7 +33,6 @@
 #include "src/train/start/start.h"
 #include "src/train/loop/trainer.h"
 #include "src/train/start/run_data.h"
-#include "src/train/start/trainer_memory.h"
 
 #define ROOM_S 60.0 /* that a full file system is waited for */
 #define ROOM_PAUSE_S 0.5

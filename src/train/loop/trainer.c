@@ -24,15 +24,10 @@
 #include "src/data/set/order.h"
 #include "src/job/stop.h"
 #include "src/train/plan/trainer_backend.h"
-#include "src/train/start/trainer_base.h"
-#include "src/train/start/trainer_data.h"
 #include "src/train/start/start.h"
 #include "src/train/plan/train_memory.h"
-#include "src/train/start/trainer_groups.h"
 #include "src/train/settings/trainer_schedule.h"
-#include "src/train/start/trainer_weights.h"
-#include "src/train/start/trainer_memory.h"
-#include "src/train/profile/trainer_profile.h"
+#include "src/train/profile/profile.h"
 
 /* Kernel sets of the processor differ in speed only, those of GPUs in bits. */
 static void name_arithmetic(struct run *run)

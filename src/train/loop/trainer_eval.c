@@ -7,7 +7,7 @@
  * Losses lie in one array, rank by rank, so that one all-gather brings them to
  * all; each rank then adds them in the order of leaves and chunks, whoever has
  * computed them. A stop signal ends it between leaves, without a result. */
-#include "src/train/loop/trainer_eval.h"
+#include "src/train/loop/trainer.h"
 
 #include <assert.h>
 #include <math.h>
@@ -19,8 +19,6 @@
 #include "src/data/set/dataset.h"
 #include "src/data/set/loader.h"
 #include "src/job/stop.h"
-#include "src/train/loop/trainer.h"
-#include "src/train/loop/trainer_leaf.h"
 
 struct trainer_eval {
     struct run *run;

@@ -2,7 +2,7 @@
  * batch. Rows that are made shorter or left out move within the batch's arrays,
  * always to a lower place and in rising order, so nothing is overwritten that is
  * still wanted, and a step allocates nothing. */
-#include "src/train/loop/trainer_leaf.h"
+#include "src/train/loop/trainer.h"
 
 #include <assert.h>
 #include <string.h>

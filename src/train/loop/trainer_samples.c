@@ -1,7 +1,7 @@
 /* Walks over the microsteps of the batch as training does, evaluates the samples
  * of this rank's leaves one by one, and brings all ranks' to everybody: as sums
  * of integers of which one alone is not 0, for a sum of numbers has an order. */
-#include "src/train/loop/trainer_eval.h"
+#include "src/train/loop/trainer.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -9,8 +9,7 @@
 
 #include "src/base/new.h"
 #include "src/data/set/loader.h"
-#include "src/train/start/trainer_data.h"
-#include "src/train/loop/trainer_leaf.h"
+#include "src/train/start/start.h"
 #include "src/train/run/trainer_losses.h"
 
 struct trainer_samples {

@@ -25,10 +25,7 @@
 #include "src/base/log.h"
 #include "src/base/timeline.h"
 #include "src/train/loop/trainer.h"
-#include "src/train/loop/trainer_leaf.h"
-#include "src/train/start/trainer_data.h"
-#include "src/train/start/trainer_memory.h"
-#include "src/train/start/trainer_groups.h"
+#include "src/train/start/start.h"
 
 /* The first sample of the microbatch whose chunks begin with this leaf. */
 static int64_t first_sample(const struct run *run, int leaf)

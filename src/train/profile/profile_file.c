@@ -6,7 +6,7 @@
  * Who reads the file counts in microseconds and has one clock, so every event is
  * moved by this rank's offset to rank 0's. How far that may be off stands beside
  * it: two events of two ranks that are nearer than that have no order. */
-#include "src/train/profile/profile_file.h"
+#include "src/train/profile/profile.h"
 
 #include <assert.h>
 #include <inttypes.h>

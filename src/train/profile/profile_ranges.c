@@ -1,6 +1,6 @@
 /* Reads the ranges of train.profile. They must rise and not meet, so that a step
  * belongs to one at most and the end of one is known when it comes. */
-#include "src/train/profile/profile_ranges.h"
+#include "src/train/profile/profile.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  * the other ranks, for a range that one rank has and another lacks could not be
  * added up. A step that is given up ends the range with the steps that were done;
  * where it is the first one there was no range. */
-#include "src/train/profile/trainer_profile.h"
+#include "src/train/profile/profile.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -21,9 +21,6 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/comm/comm.h"
-#include "src/train/profile/profile_file.h"
-#include "src/train/profile/profile_ranges.h"
-#include "src/train/profile/profile.h"
 
 /* How long a range's end waits for a device, and a run's for its writer. */
 #define DEVICE_WAIT_S 30.0

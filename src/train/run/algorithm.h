@@ -14,7 +14,7 @@
  * strategy or restarts. All of it happens on all ranks together, and what one
  * keeps between steps is in the checkpoint: tensors as the replica's
  * (replica.h: kept), and some JSON (algorithms_state.h). The list itself, with
- * all settings, is one that stays (start_fixed.h). */
+ * all settings, is one that stays (start_fixed.c). */
 #pragma once
 
 #include <jansson.h>

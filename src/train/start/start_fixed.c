@@ -7,7 +7,7 @@
  * What decides the order of samples may change under data.change, and the
  * microbatch where the settings leave it to the program. Everything else that
  * differs is an error that names one setting and both values. */
-#include "src/train/start/start_fixed.h"
+#include "src/train/start/start.h"
 #include "src/data/set/dataset.h"
 #include "src/data/set/order.h"
 

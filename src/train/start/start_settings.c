@@ -24,7 +24,7 @@
 #include "src/base/new.h"
 #include "src/base/output.h"
 #include "src/tracking/tracking_sink.h"
-#include "src/train/profile/profile_ranges.h"
+#include "src/train/profile/profile.h"
 #include "src/train/start/run_data.h"
 #include "src/train/start/start_weights.h"
 #include "src/train/start/start.h"

@@ -1,7 +1,7 @@
 /* Tells the loader's thread which microbatches this rank computes in each step,
  * and takes them from it. These are the same places of every batch, so the thread
  * gets them once, with the batch's length as the stride. */
-#include "src/train/start/trainer_data.h"
+#include "src/train/start/start.h"
 
 #include <assert.h>
 #include <stdlib.h>

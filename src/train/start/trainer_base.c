@@ -10,7 +10,7 @@
  *
  * A later start looks for it in this order: where it was; where it would be if it
  * had moved together with the run; where the settings say. */
-#include "src/train/start/trainer_base.h"
+#include "src/train/start/start.h"
 
 #include <assert.h>
 #include <stdio.h>

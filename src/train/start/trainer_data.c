@@ -10,7 +10,7 @@
  *
  * A start makes an order from the beginning first, for the plan and the epochs need
  * one, and replaces it when a checkpoint says that its order begins elsewhere. */
-#include "src/train/start/trainer_data.h"
+#include "src/train/start/start.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -21,7 +21,6 @@
 #include "src/data/set/loader.h"
 #include "src/data/set/order.h"
 #include "src/train/start/run_data.h"
-#include "src/train/start/start_fixed.h"
 
 static enum err check_vocabulary(const struct dataset *data,
                                  const struct train_settings *s)

@@ -6,7 +6,7 @@
  * first start and in every checkpoint, so a rate that is changed amid a run changes
  * the decay in proportion, as it would have with one schedule. Optimizers that
  * multiply by the rate itself, as PyTorch's AdamW does, get decay * lr(t). */
-#include "src/train/start/trainer_groups.h"
+#include "src/train/start/start.h"
 
 #include <assert.h>
 #include <string.h>

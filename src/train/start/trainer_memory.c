@@ -12,9 +12,8 @@
  * must be alike, or under "elastic" the run's end, as bits depend on it. The replica stays and only counts leaves anew; model, batch and
  * losses are made for one microbatch and go. */
 #include "src/base/new.h"
-#include "src/train/start/trainer_data.h"
-#include "src/train/start/trainer_memory.h"
-#include "src/train/profile/trainer_profile.h"
+#include "src/train/start/start.h"
+#include "src/train/profile/profile.h"
 
 #include <assert.h>
 #include <stdint.h>

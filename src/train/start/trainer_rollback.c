@@ -7,7 +7,7 @@
  * that dies before that comes to the same step again and judges it as before; one
  * that dies behind it finds the rollback in the ledger. Either way the batches are
  * left out once. */
-#include "src/train/start/trainer_data.h"
+#include "src/train/start/start.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * a run without weights. Rank 0 finds out which checkpoint or folder it is, as "the
  * newest" may change meanwhile, and the others must find the same digest.
  */
-#include "src/train/start/trainer_weights.h"
+#include "src/train/start/start.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -21,7 +21,6 @@
 #include "src/data/set/dataset.h"
 #include "src/job/ledger.h"
 #include "src/train/start/start_weights.h"
-#include "src/train/start/trainer_base.h"
 #include "src/formats/weights_ckpt_config.h"
 
 /* Which checkpoint, folder or file it is, as rank 0 has found it. */

@@ -35,11 +35,9 @@
 #include "src/job/slurm.h"
 #include "src/job/stop.h"
 #include "src/train/state/on_checkpoint_parts.h"
-#include "src/train/state/on_checkpoint_interval.h"
-#include "src/train/state/on_checkpoint_local.h"
 #include "src/train/state/state_parts.h"
 #include "src/train/run/run.h"
-#include "src/train/start/trainer_memory.h"
+#include "src/train/start/start.h"
 
 #define WAIT_PAUSE_S 5e-4 /* between looks at a save that all wait for */
 #define FULL_S 600.0      /* without room for one are no failures */

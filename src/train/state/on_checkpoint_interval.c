@@ -1,7 +1,7 @@
 /* Chooses how often to save under checkpoint.interval = "auto", from measured
  * costs and the ledger's failures. The formula is
  * checkpoint/ckpt_interval.c. */
-#include "src/train/state/on_checkpoint_interval.h"
+#include "src/train/state/on_checkpoint_parts.h"
 
 #include <assert.h>
 #include <math.h>

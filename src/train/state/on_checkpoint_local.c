@@ -4,7 +4,7 @@
  * A folder of a node, such as below /tmp, may be one that others write to. So what
  * is found there must be signed to be believed, and the key lies where only the
  * run's owner can put it: in the run directory. */
-#include "src/train/state/on_checkpoint_local.h"
+#include "src/train/state/on_checkpoint_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -15,11 +15,8 @@
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
 #include "src/train/state/state_parts.h"
-#include "src/train/start/start_fixed.h"
+#include "src/train/start/start.h"
 #include "src/train/start/start_weights.h"
-#include "src/train/start/trainer_memory.h"
-#include "src/train/start/trainer_data.h"
-#include "src/train/start/trainer_weights.h"
 
 static enum err make_uuid(char uuid[37])
 {

@@ -13,11 +13,7 @@
 #include "src/data/set/dataset.h"
 #include "src/train/algorithms/algorithms_state.h"
 #include "src/train/run/trainer_fp8.h"
-#include "src/train/start/start_fixed.h"
-#include "src/train/start/trainer_base.h"
-#include "src/train/start/trainer_data.h"
-#include "src/train/start/trainer_groups.h"
-#include "src/train/start/trainer_weights.h"
+#include "src/train/start/start.h"
 
 /* --- position --- */
 
