@@ -17,10 +17,9 @@ last_step() { # DIR
 }
 
 @test "a threshold ends a run after the step behind the one that meets it" {
-    run train 1 "$DIR/a" "${LONG[@]}" log.level=info \
+    ends 0 "finish, rule 1 (threshold): train/loss was *, beyond 3.2: the next step is the last" \
+        train 1 "$DIR/a" "${LONG[@]}" log.level=info \
         'finish=({name="threshold"; metric="train/loss"; value=3.2;})'
-    [ "$status" -eq 0 ]
-    [[ $output == *"finish, rule 1 (threshold): train/loss was "*", beyond 3.2: the next step is the last"* ]]
     # why it ended: ledger and last line
     why=$(jq -sr 'last.reason' "$DIR/a/ledger.jsonl")
     [[ $why == "finish, rule 1 (threshold): train/loss was "*", beyond 3.2" ]]
@@ -37,19 +36,17 @@ last_step() { # DIR
     kill -9 $(ranks_of "$pid") || true
     wait "$pid" || true
     for again in 1 2; do
-        run train 2 "$DIR/b" "${LONG[@]}" \
+        ends 0 '' train 2 "$DIR/b" "${LONG[@]}" \
             'finish=({name="threshold"; metric="train/loss"; value=3.2;})'
-        [ "$status" -eq 0 ]
         [ "$(digest "$DIR/b")" = "$(cat "$DIR/a.digest")" ]
         [[ $(jq -sr 'last.reason' "$DIR/b/ledger.jsonl") == "finish, rule 1 (threshold): "* ]]
     done
 }
 
 @test "no better value for as long as the patience lasts" {
-    run train 1 "$DIR/c" "${LONG[@]}" log.level=info \
+    ends 0 "finish, rule 1 (early_stop): after step * eval/loss had not been better than * for 8 steps" \
+        train 1 "$DIR/c" "${LONG[@]}" log.level=info \
         'finish=({name="early_stop"; min_delta=0.5; patience="8ba";})'
-    [ "$status" -eq 0 ]
-    [[ $output == *"finish, rule 1 (early_stop): after step "*" eval/loss had not been better than "*" for 8 steps"* ]]
     # by hand from what evaluations gave
     met=$(jq -s 'reduce .[] as $e ({}; if .met then . elif .best == null or
         $e.eval_loss < .best - 0.5 then {best: $e.eval_loss, at: $e.step}
@@ -84,24 +81,19 @@ last_step() { # DIR
         scheduler.t_max=150ba
     [ "$(last_step "$DIR/g")" -eq $((ended + 2)) ]
     # and another run that goes on from it knows nothing of them
-    run train 1 "$DIR/h" "${LONG[@]}" checkpoint.load="$DIR/g" \
+    ends 0 '' train 1 "$DIR/h" "${LONG[@]}" checkpoint.load="$DIR/g" \
         train.max_duration=20ba scheduler.t_max=150ba
-    [ "$status" -eq 0 ]
     [ "$(last_step "$DIR/h")" -eq 20 ]
 }
 
 @test "a figure that never comes is told at the end" {
-    run train 1 "$DIR/i" train.max_duration=4ba scheduler.warmup=1ba \
+    ends 0 '' train 1 "$DIR/i" train.max_duration=4ba scheduler.warmup=1ba \
         'finish=({name="threshold"; metric="gpu/power"; value=100;})'
-    [ "$status" -eq 0 ]
     [[ $output == *'rule 1 was never judged: no step had a figure "gpu/power"'* ]]
 }
 
 @test "rules that can never be judged are refused" {
-    run train 1 "$DIR/e" data.eval= eval.samples=0 'finish=({name="early_stop";})'
-    [ "$status" -eq 64 ]
-    [[ $output == *"data.eval is empty"* ]]
-    run train 1 "$DIR/e" 'finish=({name="threshold";})'
-    [ "$status" -eq 64 ]
-    [[ $output == *"item 1 (threshold): 'value' is missing"* ]]
+    ends 64 "data.eval is empty" \
+        train 1 "$DIR/e" data.eval= eval.samples=0 'finish=({name="early_stop";})'
+    ends 64 "item 1 (threshold): 'value' is missing" train 1 "$DIR/e" 'finish=({name="threshold";})'
 }

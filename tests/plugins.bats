@@ -68,9 +68,7 @@ example_run() {
 }
 
 @test "the example ends a run, which stays ended until it is to last longer" {
-    run example_run 1 "$DIR/a" log.level=info
-    [ "$status" -eq 0 ]
-    [[ $output == *"plug-in loss_target 1.0: ends a run at a loss"* ]]
+    ends 0 "plug-in loss_target 1.0: ends a run at a loss" example_run 1 "$DIR/a" log.level=info
     [[ $output == *"plug-in loss_target: the loss has reached its target"* ]]
     last=$(basename "$(newest "$DIR/a")")
     [ "$last" != step-000000200 ]
@@ -81,9 +79,7 @@ example_run() {
     jq -es '.[-1]["loss_target/below"] == 2 and .[0]["loss_target/below"] == 0' \
         "$DIR/a/metrics.jsonl"
 
-    run example_run 1 "$DIR/a" log.level=info
-    [ "$status" -eq 0 ]
-    [[ $output == *"the run was ended early"* ]]
+    ends 0 "the run was ended early" example_run 1 "$DIR/a" log.level=info
     [[ $(jq -sr 'last.reason' "$DIR/a/ledger.jsonl") == "plug-in loss_target ("*") asked for the end" ]]
     [ "$(wc -l <"$DIR/a/metrics.jsonl")" -eq "$steps" ]
     digest "$DIR/a" >"$DIR/a.digest"
@@ -109,13 +105,11 @@ example_run() {
 }
 
 @test "a failure of a plug-in ends the run with its reason" {
-    run train 1 "$DIR/c" "plugins=[\"$DIR/example.so\"]"
-    [ "$status" -ne 0 ]
-    [[ $output == *"plug-in loss_target: target: create failed: options need target=LOSS"* ]]
+    ends '!0' "plug-in loss_target: target: create failed: options need target=LOSS" \
+        train 1 "$DIR/c" "plugins=[\"$DIR/example.so\"]"
     failing | plugin failing -DABI=TESSERA_PLUGIN_ABI
-    run train 2 "$DIR/d" "plugins=[\"$DIR/failing.so\"]"
-    [ "$status" -ne 0 ]
-    [[ $output == *"plug-in failing: one: batch_ask failed: enough"* ]]
+    ends '!0' "plug-in failing: one: batch_ask failed: enough" \
+        train 2 "$DIR/d" "plugins=[\"$DIR/failing.so\"]"
 }
 
 @test "what is no plug-in, or one that others could change, is refused" {
@@ -141,9 +135,8 @@ fifo.so is no regular file
 none.so No such file
 END
     failing | plugin failing -DABI=TESSERA_PLUGIN_ABI
-    run train 1 "$DIR/f" "plugins=[\"$DIR/failing.so\",\"$DIR/failing.so\"]"
-    [ "$status" -eq 64 ]
-    [[ $output == *"are both named failing"* ]]
+    ends 64 "are both named failing" \
+        train 1 "$DIR/f" "plugins=[\"$DIR/failing.so\",\"$DIR/failing.so\"]"
 }
 
 # weights DIR OTHER: the tensors of the model that are not equal
@@ -191,12 +184,8 @@ weights_differ() {
     failing | plugin first -DABI=TESSERA_PLUGIN_ABI \
         '-DBYTES=offsetof(struct tessera_plugin, algorithms)'
     train 1 "$DIR/h" train.max_duration=2ba "plugins=[\"$DIR/first.so\"]"
-    run train 1 "$DIR/h1" "algorithms=({name=\"plugin\";path=\"$DIR/first.so\";})"
-    echo "$output"
-    [ "$status" -eq 64 ]
-    [[ $output == *"first.so has no algorithms"* ]]
-    run train 2 "$DIR/h2" "algorithms=({name=\"plugin\";path=\"$DIR/taming.so\";})"
-    echo "$output"
-    [ "$status" -ne 0 ]
-    [[ $output == *"plug-in taming: taming: create failed: options need tensors=WORD"* ]]
+    ends 64 "first.so has no algorithms" \
+        train 1 "$DIR/h1" "algorithms=({name=\"plugin\";path=\"$DIR/first.so\";})"
+    ends '!0' "plug-in taming: taming: create failed: options need tensors=WORD" \
+        train 2 "$DIR/h2" "algorithms=({name=\"plugin\";path=\"$DIR/taming.so\";})"
 }

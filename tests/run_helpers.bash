@@ -61,6 +61,24 @@ start() {
     pid=$!
 }
 
+# waited CODE: for $pid, whose exit status is that ('!0': any but 0)
+waited() {
+    local code=0
+    wait "$pid" || code=$?
+    if [ "$1" = '!0' ]; then [ $code -ne 0 ]; else [ $code -eq "$1" ]; fi
+}
+
+# ends CODE TEXT COMMAND ...: with this exit status ('!0': any but 0), and the
+# output, which stays in $output, has the text, where * stands for anything
+ends() {
+    local wanted=$1 said=$2
+    shift 2
+    run "$@"
+    echo "status $status: $output"
+    if [ "$wanted" = '!0' ]; then [ "$status" -ne 0 ]; else [ "$status" -eq "$wanted" ]; fi
+    [[ $output == *$said* ]]
+}
+
 newest() { # DIR
     printf '%s\n' "$1"/checkpoints/step-* | tail -n 1
 }

@@ -86,21 +86,16 @@ chosen() {
     start 1 "$DIR/signal" "${AUTO[@]}" train.max_duration=4000ba
     wait_for 60 grep -q 'checkpoint interval: ' "$DIR/signal.log"
     kill -TERM "$(ranks_of $pid)"
-    code=0
-    wait $pid || code=$?
-    [ $code -eq 85 ]
+    waited 85
     saved=$(saved_steps "$DIR/signal")
     [ "${saved%% *}" = 5 ] && [ "${saved##* }" -gt 5 ]
 }
 
 @test "auto is for checkpoint.interval alone" {
     for key in eval.interval checkpoint.local_interval train.max_duration; do
-        run train 1 "$DIR/none" "$key=auto"
-        [ "$status" -eq 64 ]
-        [[ $output == *"'$key': 'auto' is not a duration"* ]]
+        ends 64 "'$key': 'auto' is not a duration" train 1 "$DIR/none" "$key=auto"
     done
-    run train 1 "$DIR/none" checkpoint.interval=3auto
-    [ "$status" -eq 64 ]
+    ends 64 '' train 1 "$DIR/none" checkpoint.interval=3auto
     [ "$("$BIN/tessera-train" --print checkpoint.interval "$CONF" \
         checkpoint.interval=auto)" = auto ]
 }

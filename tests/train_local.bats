@@ -59,8 +59,7 @@ finishes() { # RUN [key=value ...]: with the bits of the undisturbed run
 
 @test "scavenge commits the node's step, which the run goes on from" {
     cut_off "$DIR/saved"
-    run scavenge "$DIR/saved"
-    [ "$status" -eq 0 ]
+    ends 0 '' scavenge "$DIR/saved"
     [[ $output == "step 21: "*" from the nodes in "* ]]
     "$BIN/tessera-ckpt" verify "$DIR/saved/checkpoints/step-000000021"
     [ "$(cat "$DIR/saved/checkpoints/LATEST")" = step-000000021 ]
@@ -76,12 +75,10 @@ finishes() { # RUN [key=value ...]: with the bits of the undisturbed run
 @test "scavenge leaves a run alone that has the step, or is another" {
     cut_off "$DIR/same"
     scavenge "$DIR/same"
-    run scavenge "$DIR/same" --json
-    [ "$status" -eq 0 ]
+    ends 0 '' scavenge "$DIR/same" --json
     [[ $(tr -d ' \n' <<<"$output") == '{"step":-1,"bytes":0,'* ]]
     rm -r "$DIR/same/checkpoints"
-    run scavenge "$DIR/same"
-    [ "$status" -eq 0 ]
+    ends 0 '' scavenge "$DIR/same"
     [ "$output" = "the nodes have nothing newer than the run directory" ]
     [ ! -e "$DIR/same/checkpoints/step-000000021" ]
 }
@@ -92,25 +89,17 @@ finishes() { # RUN [key=value ...]: with the bits of the undisturbed run
         size=$(stat -c %s "$shard")
         printf x | dd of="$shard" bs=1 seek=$((size / 2)) conv=notrunc
     done
-    run scavenge "$DIR/torn"
-    [ "$status" -eq 0 ]
-    [[ $output == *"damaged: looking whether another node has it"* ]]
+    ends 0 "damaged: looking whether another node has it" scavenge "$DIR/torn"
     [[ $output == *"the nodes have nothing newer than the run directory" ]]
     [ -z "$(find "$DIR/torn/checkpoints" -name '*step*')" ]
 }
 
 @test "scavenge: one clear line for what it can't do" {
-    run "$BIN/tessera-ckpt" scavenge "$DIR/ref"
-    [ "$status" -eq 64 ]
+    ends 64 '' "$BIN/tessera-ckpt" scavenge "$DIR/ref"
     [ "$output" = "tessera-ckpt: scavenge needs --local DIR; see --help" ]
-    run "$BIN/tessera-ckpt" scavenge "$DIR/none" --local "$DIR/x"
-    [ "$status" -eq 64 ]
+    ends 64 '' "$BIN/tessera-ckpt" scavenge "$DIR/none" --local "$DIR/x"
     [ "$output" = "tessera-ckpt: $DIR/none: no such run directory" ]
-    run "$BIN/tessera-ckpt" scavenge "$DIR/ref" --local x
-    [ "$status" -eq 64 ]
-    [[ $output == *"must be an absolute path"* ]]
-    run "$BIN/tessera-ckpt" scavenge "$DIR/ref" --local "$DIR/x" --timeout no
-    [ "$status" -eq 64 ]
-    run "$BIN/tessera-ckpt" ls "$DIR/ref" --local "$DIR/x"
-    [ "$status" -eq 64 ]
+    ends 64 "must be an absolute path" "$BIN/tessera-ckpt" scavenge "$DIR/ref" --local x
+    ends 64 '' "$BIN/tessera-ckpt" scavenge "$DIR/ref" --local "$DIR/x" --timeout no
+    ends 64 '' "$BIN/tessera-ckpt" ls "$DIR/ref" --local "$DIR/x"
 }

@@ -90,15 +90,9 @@ scores_of_checkpoint() {
 
 @test "a run keeps its adapters and what it freezes" {
     train 1 "$DIR/kept" "${SIX[@]}" "${LORA[@]}" train.max_duration=3ba
-    run train 1 "$DIR/kept" "${SIX[@]}" "${LORA[@]}" lora.alpha=8
-    [ "$status" -ne 0 ]
-    [[ $output == *lora.alpha* ]]
-    run train 1 "$DIR/kept" "${SIX[@]}" "${LORA[@]}" lora.targets=q_proj
-    [ "$status" -ne 0 ]
-    [[ $output == *lora.targets* ]]
-    run train 1 "$DIR/kept" "${SIX[@]}" model.preset=llama-tiny
-    [ "$status" -ne 0 ]
-    [[ $output == *lora* ]]
+    ends '!0' "lora.alpha" train 1 "$DIR/kept" "${SIX[@]}" "${LORA[@]}" lora.alpha=8
+    ends '!0' "lora.targets" train 1 "$DIR/kept" "${SIX[@]}" "${LORA[@]}" lora.targets=q_proj
+    ends '!0' "lora" train 1 "$DIR/kept" "${SIX[@]}" model.preset=llama-tiny
 }
 
 @test "adapters of a model that was trained: from its weights, goes on, base gone" {
@@ -108,16 +102,11 @@ scores_of_checkpoint() {
     train 1 "$DIR/stages" "${SIX[@]}" "${LORA[@]}" "model.weights=$base" \
         train.max_duration=3ba scheduler.t_max=6ba
     mv "$base" "$DIR/moved"
-    run train 1 "$DIR/stages" "${SIX[@]}" lora.rank=4 lora.dropout=0.1 \
+    ends '!0' '' train 1 "$DIR/stages" "${SIX[@]}" lora.rank=4 lora.dropout=0.1 \
         model.preset=llama-tiny scheduler.t_max=6ba
-    echo "$output"
-    [ "$status" -ne 0 ]
     [[ $output == *"model.weights"* && $output == *"$base"* ]]
-    run train 1 "$DIR/stages" "${SIX[@]}" "${LORA[@]}" scheduler.t_max=6ba \
+    ends '!0' "not the base" train 1 "$DIR/stages" "${SIX[@]}" "${LORA[@]}" scheduler.t_max=6ba \
         "model.weights=$DIR/kept"
-    echo "$output"
-    [ "$status" -ne 0 ]
-    [[ $output == *"not the base"* ]]
     train 2 "$DIR/stages" "${SIX[@]}" "${LORA[@]}" scheduler.t_max=6ba \
         parallel.strategy=zero3 "model.weights=$DIR/moved"
     [ "$(digest "$DIR/stages")" = "$(digest "$DIR/based")" ]
@@ -140,9 +129,8 @@ scores_of_checkpoint() {
     [ "$(digest "$DIR/elsewhere/run")" = "$(digest "$DIR/based")" ]
     mkdir "$DIR/far"
     mv "$DIR/elsewhere/base" "$DIR/far"
-    run "$BIN/tessera-hf" export "$DIR/elsewhere/run" --out "$DIR/gone"
-    [ "$status" -ne 0 ]
-    [[ $output == *"$DIR/elsewhere/base"*"put it, or a link to it, there"* ]]
+    ends '!0' "$DIR/elsewhere/base*put it, or a link to it, there" \
+        "$BIN/tessera-hf" export "$DIR/elsewhere/run" --out "$DIR/gone"
     ln -s "$DIR/far/base" "$DIR/elsewhere/base"
     "$BIN/tessera-hf" export "$DIR/elsewhere/run" --out "$DIR/linked"
 }
@@ -174,10 +162,7 @@ near() {
     train 1 "$DIR/all" "${still[@]}" "model.weights=$DIR/third"
     near "$(eval_loss "$DIR/third")" "$(eval_loss "$DIR/all")"
     rm -rf "$DIR/first"
-    run train 1 "$DIR/gone" "${still[@]}" "model.weights=$DIR/third"
-    echo "$output"
-    [ "$status" -ne 0 ]
-    [[ $output == *"$DIR/first"* ]]
+    ends '!0' "$DIR/first" train 1 "$DIR/gone" "${still[@]}" "model.weights=$DIR/third"
 }
 
 # whole DIR [key=value ...]: the evaluation of what is read of a run as a model
@@ -220,16 +205,6 @@ whole() {
     near "$(whole "$DIR/after")" "$(eval_loss "$DIR/after")"
 }
 
-# refused PATTERN COMMAND...: says so
-refused() {
-    local pattern=$1
-    shift
-    run "$@"
-    echo "$output"
-    [ "$status" -eq 93 ]
-    [[ $output == *$pattern* ]]
-}
-
 # swap_last FILE: another last number; again gives the first one back
 swap_last() {
     local at byte
@@ -251,14 +226,14 @@ swap_last() {
     cp "$DIR/aside"/* "$from"
     cp -r "$DIR/held" "$DIR/held2"
     swap_last "$files"
-    refused "1 tensors have other values than when the run was started: lm_head.weight" \
+    ends 93 "1 tensors have other values than when the run was started: lm_head.weight" \
         train 2 "$DIR/held" "${half[@]}" parallel.strategy=zero3
-    refused "$from" train 1 "$DIR/held" "${half[@]}"
-    refused "has other values" "$BIN/tessera-hf" export "$DIR/held" --out "$DIR/no"
-    refused "has other values" "$BIN/tessera-hf" export "$DIR/held" --adapter \
+    ends 93 "$from" train 1 "$DIR/held" "${half[@]}"
+    ends 93 "has other values" "$BIN/tessera-hf" export "$DIR/held" --out "$DIR/no"
+    ends 93 "has other values" "$BIN/tessera-hf" export "$DIR/held" --adapter \
         --out "$DIR/no"
     [ ! -e "$DIR/no" ]
-    refused "has other values" train 2 "$DIR/start" "${SIX[@]}" model.preset=llama-tiny \
+    ends 93 "has other values" train 2 "$DIR/start" "${SIX[@]}" model.preset=llama-tiny \
         "model.weights=$DIR/held"
     swap_last "$files"
     train 3 "$DIR/held" "${half[@]}" parallel.strategy=zero3
@@ -294,16 +269,10 @@ END
     local half=("${SIX[@]}" "${LORA[@]}" scheduler.t_max=6ba)
     train 1 "$DIR/older" "${half[@]}" "model.weights=$DIR/grown" train.max_duration=3ba
     without_sums "$DIR/older"
-    run "$BIN/tessera-hf" export "$DIR/older" --out "$DIR/older.hf"
-    echo "$output"
-    [ "$status" -eq 0 ]
-    [[ $output == *"has no checksums of"*"can't be checked"* ]]
-    run train 2 "$DIR/older" "${half[@]}"
-    echo "$output"
-    [ "$status" -eq 0 ]
-    [[ $output == *"has checksums of 0 of the"*"can't be checked"* ]]
-    run train 1 "$DIR/older" "${half[@]}" train.max_duration=8ba
-    [ "$status" -eq 0 ]
+    ends 0 "has no checksums of*can't be checked" \
+        "$BIN/tessera-hf" export "$DIR/older" --out "$DIR/older.hf"
+    ends 0 "has checksums of 0 of the*can't be checked" train 2 "$DIR/older" "${half[@]}"
+    ends 0 '' train 1 "$DIR/older" "${half[@]}" train.max_duration=8ba
     [[ $output != *checksums* ]]
     grep -q '"crc32c": *{"transformer' "$(newest "$DIR/older")/MANIFEST.json"
 }
@@ -311,10 +280,8 @@ END
 @test "an adapter whose base was not all of the model is not exported alone" {
     train 1 "$DIR/mixed" "${SIX[@]}" "${LORA[@]}" "model.weights=$DIR/grown" \
         "model.weights_ignore=*norm_f*" train.max_duration=1ba
-    run "$BIN/tessera-hf" export "$DIR/mixed" --adapter --out "$DIR/no"
-    echo "$output"
-    [ "$status" -eq 64 ]
-    [[ $output == *"1 tensors that did not train, such as transformer.norm_f.weight"* ]]
+    ends 64 "1 tensors that did not train, such as transformer.norm_f.weight" \
+        "$BIN/tessera-hf" export "$DIR/mixed" --adapter --out "$DIR/no"
     [ ! -e "$DIR/no" ]
     "$BIN/tessera-hf" export "$DIR/mixed" --out "$DIR/mixed.hf"
 }
@@ -331,29 +298,21 @@ END
     grep -qx 'base_model: "folder"' "$DIR/named.hf/README.md"
     grep -qx 'base_model: "folder"' "$DIR/held.gguf-folder/README.md"
     grep -q '"base_model_name_or_path": "folder"' "$DIR/named.adapter/adapter_config.json"
-    run grep -rl "$DIR" "$DIR/named.again" "$DIR/named.hf" "$DIR/named.adapter" \
+    ends 1 '' grep -rl "$DIR" "$DIR/named.again" "$DIR/named.hf" "$DIR/named.adapter" \
         "$DIR/held.gguf-folder"
-    echo "$output"
-    [ "$status" -eq 1 ]
     grep -q '^| data from step 0 | `' "$DIR/named.hf/README.md"
 }
 
 @test "what was imported is no run, and adapters are of some model" {
-    run train 2 "$DIR/imported" "${SIX[@]}" model.preset=llama-tiny
-    echo "$output"
-    [ "$status" -eq 93 ]
-    [[ $output == *"holds imported weights (of $DIR/folder), not a run"*"model.weights = $DIR/imported"* ]]
-    run "$BIN/tessera-train" "$BATS_TEST_DIRNAME/../jobs/conf/lora-smollm2.cfg" \
+    ends 93 "holds imported weights (of $DIR/folder), not a run*model.weights = $DIR/imported" \
+        train 2 "$DIR/imported" "${SIX[@]}" model.preset=llama-tiny
+    ends 64 "lora.rank is 16 and model.weights is empty" \
+        "$BIN/tessera-train" "$BATS_TEST_DIRNAME/../jobs/conf/lora-smollm2.cfg" \
         "run.dir=$DIR/none" model.weights= "data.train=$DIR/data/train" "data.eval=$DIR/data/eval"
-    echo "$output"
-    [ "$status" -eq 64 ]
-    [[ $output == *"lora.rank is 16 and model.weights is empty"* ]]
 }
 
 @test "the plan counts frozen weights, and a checkpoint without them" {
-    run "$BIN/tessera-plan" --json "${LORA[@]}" train.global_batch=8
-    echo "$output"
-    [ "$status" -eq 0 ]
+    ends 0 '' "$BIN/tessera-plan" --json "${LORA[@]}" train.global_batch=8
     local params trained frozen
     params=$(sed -n 's/^  "params": \([0-9]*\).*/\1/p' <<<"$output")
     trained=$(sed -n 's/^  "trained_params": \([0-9]*\).*/\1/p' <<<"$output")
