@@ -34,7 +34,7 @@ static void settings_format_string(FILE *stream, const char *text)
 }
 
 /* The fewest digits that read back as the same number. */
-static void settings_format_digits(double number, char text[40])
+static void settings_format_digits(double number, char *text)
 {
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(text, 40, "%.*g", digits, number);
@@ -43,51 +43,62 @@ static void settings_format_digits(double number, char text[40])
     }
 }
 
-/* With a point, as libconfig tells decimal numbers from whole ones by it. */
-static void settings_format_number(FILE *stream, double number)
+/* The value as on the command line. */
+static void settings_format_plain(const struct setting *setting,
+                                  const struct settings_value *value,
+                                  char text[SETTINGS_VALUE_BYTES])
 {
-    char text[40];
-    settings_format_digits(number, text);
-    size_t mantissa = strcspn(text, "e");
-    bool pointed = strchr(text, '.') != NULL;
-    fprintf(stream, "%.*s%s%s", (int)mantissa, text, pointed ? "" : ".0",
-            text + mantissa);
+    assert(setting->type != SETTING_CHOICE || value->choice >= 0);
+    switch (setting->type) {
+    case SETTING_INT:
+        snprintf(text, SETTINGS_VALUE_BYTES, "%lld", (long long)value->integer);
+        break;
+    case SETTING_FLOAT:
+        settings_format_digits(value->number, text);
+        break;
+    case SETTING_BOOL:
+        strcpy(text, value->truth ? "true" : "false");
+        break;
+    case SETTING_DURATION:
+        units_format(value->duration, text, SETTINGS_VALUE_BYTES);
+        break;
+    case SETTING_BYTES:
+        units_bytes_format(value->integer, text, SETTINGS_VALUE_BYTES);
+        break;
+    case SETTING_CHOICE:
+        snprintf(text, SETTINGS_VALUE_BYTES, "%s",
+                 setting->names[value->choice]);
+        break;
+    default:
+        memcpy(text, value->text, SETTINGS_VALUE_BYTES);
+        break;
+    }
 }
 
 void settings_format_value(FILE *stream, const struct setting *setting,
                            const struct settings_value *value)
 {
-    char duration[40];
-    char bytes[40];
+    char text[SETTINGS_VALUE_BYTES];
+    settings_format_plain(setting, value, text);
+    size_t mantissa = strcspn(text, "e");
     switch (setting->type) {
     case SETTING_INT:
         /* the suffix makes libconfig keep all 64 bits */
-        fprintf(stream, "%lld%s", (long long)value->integer,
+        fprintf(stream, "%s%s", text,
                 value->integer < INT_MIN || value->integer > INT_MAX ? "L"
                                                                      : "");
         break;
     case SETTING_FLOAT:
-        settings_format_number(stream, value->number);
+        /* libconfig tells real numbers from whole ones by their point */
+        fprintf(stream, "%.*s%s%s", (int)mantissa, text,
+                strchr(text, '.') != NULL ? "" : ".0", text + mantissa);
         break;
     case SETTING_BOOL:
-        fputs(value->truth ? "true" : "false", stream);
-        break;
-    case SETTING_DURATION:
-        units_format(value->duration, duration, sizeof duration);
-        settings_format_string(stream, duration);
-        break;
-    case SETTING_BYTES:
-        units_bytes_format(value->integer, bytes, sizeof bytes);
-        settings_format_string(stream, bytes);
-        break;
-    case SETTING_CHOICE:
-        settings_format_string(stream, setting->names[value->integer]);
-        break;
     case SETTING_LIST:
-        fputs(value->text, stream);
+        fputs(text, stream);
         break;
     default:
-        settings_format_string(stream, value->text);
+        settings_format_string(stream, text);
         break;
     }
 }
@@ -138,31 +149,7 @@ void settings_text(const struct setting *setting, const void *values,
 {
     struct settings_value value;
     settings_value_fetch(setting, values, &value);
-    assert(setting->type != SETTING_CHOICE || value.integer >= 0);
-    switch (setting->type) {
-    case SETTING_INT:
-        snprintf(out, SETTINGS_TEXT_BYTES, "%lld", (long long)value.integer);
-        break;
-    case SETTING_FLOAT:
-        settings_format_digits(value.number, out);
-        break;
-    case SETTING_BOOL:
-        snprintf(out, SETTINGS_TEXT_BYTES, "%s",
-                 value.truth ? "true" : "false");
-        break;
-    case SETTING_DURATION:
-        units_format(value.duration, out, SETTINGS_TEXT_BYTES);
-        break;
-    case SETTING_BYTES:
-        units_bytes_format(value.integer, out, SETTINGS_TEXT_BYTES);
-        break;
-    case SETTING_CHOICE:
-        snprintf(out, SETTINGS_TEXT_BYTES, "%s", setting->names[value.integer]);
-        break;
-    default:
-        memcpy(out, value.text, SETTINGS_VALUE_BYTES);
-        break;
-    }
+    settings_format_plain(setting, &value, out);
 }
 
 enum err settings_format(const struct setting *schema, int count,

@@ -19,7 +19,8 @@
 struct settings_value {
     bool present;                     /* by default, file or override */
     char place[SETTINGS_PLACE_BYTES]; /* as of struct settings_origin */
-    int64_t integer;                  /* of a CHOICE: which */
+    int64_t integer;
+    int choice; /* which of the names */
     double number;
     bool truth;
     char text[SETTINGS_VALUE_BYTES]; /* shorter where it is no list */

@@ -192,8 +192,8 @@ static enum err settings_value_choice(const struct setting *setting,
                                       struct settings_value *out)
 {
     char choices[SETTINGS_TEXT_BYTES];
-    for (out->integer = 0; setting->names[out->integer] != NULL; out->integer++)
-        if (strcmp(setting->names[out->integer], text) == 0)
+    for (out->choice = 0; setting->names[out->choice] != NULL; out->choice++)
+        if (strcmp(setting->names[out->choice], text) == 0)
             return ERR_OK;
     const char *near = settings_nearest_choice(setting->names, text);
     const char *ours = settings_foreign_choice(setting, text);
@@ -361,73 +361,46 @@ enum err settings_value_parse(const struct setting *setting, const char *text,
     }
 }
 
+/* The member that holds a value of each type. As many bytes of it are the field
+ * of the caller's struct, in the same form. */
+#define HELD(member)                                                           \
+    {                                                                          \
+        offsetof(struct settings_value, member),                               \
+            sizeof((struct settings_value *)NULL)->member                      \
+    }
+#define HELD_TEXT                                                              \
+    {                                                                          \
+        offsetof(struct settings_value, text), SETTINGS_TEXT_BYTES             \
+    }
+static const struct {
+    size_t at, bytes;
+} settings_held[] = {
+    [SETTING_INT] = HELD(integer),       [SETTING_FLOAT] = HELD(number),
+    [SETTING_BOOL] = HELD(truth),        [SETTING_STRING] = HELD_TEXT,
+    [SETTING_PATH] = HELD_TEXT,          [SETTING_CHOICE] = HELD(choice),
+    [SETTING_DURATION] = HELD(duration), [SETTING_BYTES] = HELD(integer),
+    [SETTING_LIST] = HELD(text),
+};
+
 void settings_value_apply(const struct setting *setting,
                           const struct settings_value *value, void *out)
 {
-    char *field = (char *)out + setting->offset;
-    int choice = (int)value->integer;
     assert(value->present);
-    switch (setting->type) {
-    case SETTING_INT:
-    case SETTING_BYTES:
-        memcpy(field, &value->integer, sizeof value->integer);
-        break;
-    case SETTING_CHOICE:
-        memcpy(field, &choice, sizeof choice);
-        break;
-    case SETTING_FLOAT:
-        memcpy(field, &value->number, sizeof value->number);
-        break;
-    case SETTING_BOOL:
-        memcpy(field, &value->truth, sizeof value->truth);
-        break;
-    case SETTING_DURATION:
-        memcpy(field, &value->duration, sizeof value->duration);
-        break;
-    case SETTING_LIST:
-        memcpy(field, value->text, SETTINGS_VALUE_BYTES);
-        break;
-    default:
-        memcpy(field, value->text, SETTINGS_TEXT_BYTES);
-        break;
-    }
+    memcpy((char *)out + setting->offset,
+           (const char *)value + settings_held[setting->type].at,
+           settings_held[setting->type].bytes);
 }
 
 void settings_value_fetch(const struct setting *setting, const void *values,
                           struct settings_value *out)
 {
-    const char *field = (const char *)values + setting->offset;
-    int choice;
     assert(setting->type >= SETTING_INT && setting->type <= SETTING_LIST);
     memset(out, 0, sizeof *out);
     out->present = true;
-    switch (setting->type) {
-    case SETTING_INT:
-    case SETTING_BYTES:
-        memcpy(&out->integer, field, sizeof out->integer);
-        break;
-    case SETTING_CHOICE:
-        memcpy(&choice, field, sizeof choice);
-        out->integer = choice;
-        break;
-    case SETTING_FLOAT:
-        memcpy(&out->number, field, sizeof out->number);
-        break;
-    case SETTING_BOOL:
-        memcpy(&out->truth, field, sizeof out->truth);
-        break;
-    case SETTING_DURATION:
-        memcpy(&out->duration, field, sizeof out->duration);
-        break;
-    case SETTING_LIST:
-        memcpy(out->text, field, SETTINGS_VALUE_BYTES);
-        out->text[SETTINGS_VALUE_BYTES - 1] = '\0';
-        break;
-    default:
-        memcpy(out->text, field, SETTINGS_TEXT_BYTES);
-        out->text[SETTINGS_TEXT_BYTES - 1] = '\0';
-        break;
-    }
+    memcpy((char *)out + settings_held[setting->type].at,
+           (const char *)values + setting->offset,
+           settings_held[setting->type].bytes);
+    out->text[SETTINGS_VALUE_BYTES - 1] = '\0';
 }
 
 void settings_copy(const struct setting *setting, const void *from, void *to)
