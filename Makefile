@@ -125,6 +125,15 @@ all: $(PROGRAMS) $(NODE)
 endif
 
 # --- rules ----------------------------------------------------------------------
+# Objects that features change, and the list of all, are made anew where a feature is
+# another than at the last time: they stand in a file, which is written when they differ.
+FEATURES := MPI=$(WITH_MPI) CUDA=$(WITH_CUDA)$(if $(HAVE_CUDNN), cuDNN) $(CODECS)
+FEATURED := $(addprefix $(B)/,kernels/kernels.% kernels/cuda/% healthcheck/% src/comm/% src/data/codec/%)
+$(shell [ ! -e $(B)/features ] || grep -qxF '$(FEATURES)' $(B)/features || echo '$(FEATURES)' > $(B)/features)
+$(B)/features:
+	@mkdir -p $(@D) && echo '$(FEATURES)' > $@
+$(filter $(FEATURED),$(LIB_OBJ) $(NODE_OBJ)) $(LIB): $(B)/features
+
 # recipes: (1) is what is said behind the file's name, (2) or of link (1) are flags
 define compile
 @mkdir -p $(@D)
@@ -167,7 +176,7 @@ $(CUDA_C): CPPFLAGS += -isystem $(CUDA_ROOT)/include $(if $(HAVE_CUDNN),-DKERNEL
 
 $(LIB): $(LIB_OBJ)
 	@echo "  AR    $@"
-	$(Q)rm -f $@ && $(AR) rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
 define program
 $(B)/bin/$(if $(filter tessera,$(1)),tessera,tessera-$(1)): $$(patsubst %.c,$(B)/%.o,src/cmd/$(1).c $$(wildcard src/cmd/$(1)_*.c) src/cmd/cmd_main.c) $(LIB)

@@ -557,10 +557,14 @@ END
 
 # --- what is installed --------------------------------------------------------
 
+# with the features that were built
 stage() {
+    local build
+    build=$(dirname "$BIN")
     env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make --no-print-directory \
-        -C "$BATS_TEST_DIRNAME/.." install-node "B=$(dirname "$BIN")" \
-        "DESTDIR=$NODE/stage" PREFIX=/opt/node >/dev/null
+        -C "$BATS_TEST_DIRNAME/.." install-node "B=$build" \
+        "DESTDIR=$NODE/stage" PREFIX=/opt/node \
+        $(grep -oE '(MPI|CUDA)=[01]' "$build/features") >/dev/null
 }
 
 @test "make install-node is all that root needs" {
