@@ -31,6 +31,44 @@
  * needs. */
 #define SPACE_EXTRA_BYTES ((int64_t)64 << 10)
 
+/* The name can be a dataset's: printable ASCII without blanks, no empty and no "."
+ * component, not one of the shard's own, not in a group of the view's. */
+static enum err check_name(const char *name)
+{
+    for (const char *c = name; *c != '\0'; c++)
+        if (*c <= ' ' || *c > '~' || *c == '"' || *c == '\\')
+            return err_set(ERR_INTERNAL,
+                           "checkpoint: tensor name '%s' has characters other "
+                           "than printable ASCII",
+                           name);
+    for (const char *part = name; part != NULL;) {
+        size_t length = strcspn(part, "/");
+        if (length == 0 || (length == 1 && *part == '.'))
+            return err_set(ERR_INTERNAL,
+                           "checkpoint: tensor name '%s' has an empty "
+                           "component or a single dot",
+                           name);
+        part = part[length] == '/' ? part + length + 1 : NULL;
+    }
+    static const struct {
+        const char *name;
+        bool group; /* of the view: a tensor may be called so, in no group */
+    } reserved[] = { { CKPT_HDF5_INDEX_NAME, false },
+                     { CKPT_HDF5_CRC_NAME, false },
+                     { CKPT_VIEW_WEIGHTS, true },
+                     { CKPT_VIEW_CONFIG, true } };
+    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++) {
+        size_t length = strlen(reserved[i].name);
+        if (strncmp(name, reserved[i].name, length) == 0 &&
+            ((name[length] == '\0' && !reserved[i].group) ||
+             name[length] == '/'))
+            return err_set(ERR_INTERNAL,
+                           "checkpoint: the name '%s' is reserved",
+                           reserved[i].name);
+    }
+    return ERR_OK;
+}
+
 static enum err check_unique(const struct ckpt_save *save)
 {
     enum err rc = ERR_OK;
@@ -57,7 +95,7 @@ enum err ckpt_save_check(const struct ckpt_save *save)
         int64_t elements;
         assert(memchr(item->name, '\0', sizeof item->name) != NULL);
         assert(item->dims >= 0 && item->dims <= CKPT_DIMS_MAX);
-        TRY(ckpt_hdf5_check_name(item->name));
+        TRY(check_name(item->name));
         TRY(ckpt_manifest_elements(item->dtype, item->dims, item->shape,
                                    &elements));
         /* Here it is the caller's mistake and not a damaged file. */

@@ -7,18 +7,19 @@
  * contiguous, allocated early and never filled is nothing but room, and H5Dget_offset
  * tells where; so the library is asked for the room, closes its file, and the rest is
  * plain writes, which h5py cannot tell from its own. */
-#include "checkpoint/files/ckpt_hdf5_private.h"
-#include "checkpoint/files/ckpt_view.h"
+#include "checkpoint/files/ckpt_hdf5.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
+#include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
+
 #define FORMAT_VERSION 1
-#define CRC_NAME "_crc32c"
+#define DTYPE_NAME_BYTES 8
 /* From this size on, datasets lie at page borders. */
 #define PAGED_BYTES ((int64_t)256 << 10)
 #define PAGE_BYTES 4096
@@ -35,6 +36,16 @@
 #define META_BYTES_MIN 2048
 #define META_BYTES_MAX 65536
 
+/* Run an HDF5 call; negative is failure. Wants `rc`, `path` and `out:`, which
+ * closes each handle. */
+#define HDF5_TRY(call)                                                         \
+    do {                                                                       \
+        if ((call) < 0) {                                                      \
+            rc = hdf5_failed(path, #call);                                     \
+            goto out;                                                          \
+        }                                                                      \
+    } while (0)
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "payload is written as it lies in memory");
 
@@ -47,7 +58,8 @@ static herr_t keep_description(unsigned depth, const H5E_error2_t *error,
     return 0;
 }
 
-enum err ckpt_hdf5_failed(const char *path, const char *call)
+/* The library's own error as ours; it reports failed system calls as text. */
+static enum err hdf5_failed(const char *path, const char *call)
 {
     char text[256] = "";
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, keep_description, text);
@@ -60,44 +72,11 @@ enum err ckpt_hdf5_failed(const char *path, const char *call)
                    (int)strcspn(call, "("), call, text);
 }
 
-enum err ckpt_hdf5_check_name(const char *name)
+/* A handle is a number above 0, whatever it stands for. */
+static void close_handle(hid_t handle)
 {
-    const char *part = name;
-    for (const char *c = name;; c++) {
-        if (*c == '/' || *c == '\0') {
-            bool dot = c - part == 1 && *part == '.';
-            if (c == part || dot)
-                return err_set(ERR_INTERNAL,
-                               "checkpoint: tensor name '%s' has an empty "
-                               "component or a single dot",
-                               name);
-            part = c + 1;
-        } else if (*c <= ' ' || *c > '~' || *c == '"' || *c == '\\') {
-            return err_set(ERR_INTERNAL,
-                           "checkpoint: tensor name '%s' has characters other "
-                           "than printable ASCII",
-                           name);
-        }
-        if (*c == '\0')
-            break;
-    }
-    static const struct {
-        const char *name;
-        bool group; /* of the view: a tensor may be called so, in no group */
-    } reserved[] = { { CKPT_HDF5_INDEX_NAME, false },
-                     { CRC_NAME, false },
-                     { CKPT_VIEW_WEIGHTS, true },
-                     { CKPT_VIEW_CONFIG, true } };
-    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++) {
-        size_t length = strlen(reserved[i].name);
-        if (strncmp(name, reserved[i].name, length) == 0 &&
-            ((name[length] == '\0' && !reserved[i].group) ||
-             name[length] == '/'))
-            return err_set(ERR_INTERNAL,
-                           "checkpoint: the name '%s' is reserved",
-                           reserved[i].name);
-    }
-    return ERR_OK;
+    if (handle > 0)
+        H5Idec_ref(handle);
 }
 
 /* The stored type; the caller closes it. bfloat16 is not predefined, but HDF5
@@ -126,58 +105,34 @@ static hid_t file_type(enum dtype dtype)
     return type;
 }
 
-static enum err put_integer(hid_t file, const char *path, const char *name,
-                            int64_t value)
+static enum err put_attribute(hid_t file, const char *path, const char *name,
+                              hid_t type, const void *value)
 {
     enum err rc = ERR_OK;
     hid_t space = H5I_INVALID_HID;
     hid_t attribute = H5I_INVALID_HID;
-    HDF5_TRY(space = H5Screate(H5S_SCALAR));
-    HDF5_TRY(attribute = H5Acreate2(file, name, H5T_STD_I64LE, space,
-                                    H5P_DEFAULT, H5P_DEFAULT));
-    HDF5_TRY(H5Awrite(attribute, H5T_NATIVE_INT64, &value));
-out:
-    if (attribute >= 0)
-        H5Aclose(attribute);
-    if (space >= 0)
-        H5Sclose(space);
-    return rc;
-}
-
-static enum err put_text(hid_t file, const char *path, const char *name,
-                         const char *value)
-{
-    enum err rc = ERR_OK;
-    hid_t space = H5I_INVALID_HID;
-    hid_t attribute = H5I_INVALID_HID;
-    hid_t type = H5Tcopy(H5T_C_S1);
-    HDF5_TRY(type);
-    HDF5_TRY(H5Tset_size(type, strlen(value) + 1));
     HDF5_TRY(space = H5Screate(H5S_SCALAR));
     HDF5_TRY(attribute =
                  H5Acreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT));
     HDF5_TRY(H5Awrite(attribute, type, value));
 out:
-    if (attribute >= 0)
-        H5Aclose(attribute);
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
+    close_handle(attribute);
+    close_handle(space);
     return rc;
 }
 
 /* How every dataset of payload is created. */
 struct recipe {
     hid_t layout, links;
+    hid_t types[DTYPES];
 };
 
-static void recipe_close(struct recipe *recipe)
+static void recipe_close(const struct recipe *recipe)
 {
-    if (recipe->links >= 0)
-        H5Pclose(recipe->links);
-    if (recipe->layout >= 0)
-        H5Pclose(recipe->layout);
+    for (int i = 0; i < DTYPES; i++)
+        close_handle(recipe->types[i]);
+    close_handle(recipe->links);
+    close_handle(recipe->layout);
 }
 
 static enum err recipe_open(const char *path, struct recipe *recipe)
@@ -190,6 +145,8 @@ static enum err recipe_open(const char *path, struct recipe *recipe)
     HDF5_TRY(H5Pset_obj_track_times(recipe->layout, false));
     HDF5_TRY(recipe->links = H5Pcreate(H5P_LINK_CREATE));
     HDF5_TRY(H5Pset_create_intermediate_group(recipe->links, 1));
+    for (int i = 0; i < DTYPES; i++)
+        HDF5_TRY(recipe->types[i] = file_type((enum dtype)i));
 out:
     return rc;
 }
@@ -212,17 +169,15 @@ static enum err put_dataset(hid_t file, const char *path,
                               recipe->layout, H5P_DEFAULT));
     haddr_t address = H5Dget_offset(set);
     if (address == HADDR_UNDEF) {
-        rc = ckpt_hdf5_failed(path, "H5Dget_offset");
+        rc = hdf5_failed(path, "H5Dget_offset");
         goto out;
     }
     *offset = (int64_t)address;
 out:
     if (rc != ERR_OK)
         err_prefix(rc, "tensor %s", name);
-    if (set >= 0)
-        H5Dclose(set);
-    if (space >= 0)
-        H5Sclose(space);
+    close_handle(set);
+    close_handle(space);
     return rc;
 }
 
@@ -246,55 +201,150 @@ static int shape_of(const struct ckpt_part *part, int dims,
 }
 
 static enum err put_extents(hid_t file, const char *path,
+                            const struct recipe *recipe,
                             const struct ckpt_item *items,
                             struct ckpt_extent *extents, int count)
 {
-    enum err rc = ERR_OK;
-    struct recipe recipe = { H5I_INVALID_HID, H5I_INVALID_HID };
-    hid_t types[DTYPES];
-    for (int i = 0; i < DTYPES; i++)
-        types[i] = H5I_INVALID_HID;
-    TRY_OUT(recipe_open(path, &recipe));
-    for (int i = 0; i < DTYPES; i++)
-        HDF5_TRY(types[i] = file_type((enum dtype)i));
     for (int i = 0; i < count; i++) {
         const struct ckpt_item *item = &items[extents[i].tensor];
         int64_t shape[CKPT_DIMS_MAX];
         int dims = shape_of(&extents[i].part, item->dims, item->shape, shape);
-        TRY_OUT(put_dataset(file, path, &recipe, item->name, types[item->dtype],
-                            dims, shape, &extents[i].offset));
+        TRY(put_dataset(file, path, recipe, item->name,
+                        recipe->types[item->dtype], dims, shape,
+                        &extents[i].offset));
     }
-out:
-    for (int i = 0; i < DTYPES; i++)
-        if (types[i] >= 0)
-            H5Tclose(types[i]);
-    recipe_close(&recipe);
-    return rc;
-}
-
-static enum err put_crcs(hid_t file, const char *path, int64_t blocks,
-                         int64_t *offset)
-{
-    enum err rc = ERR_OK;
-    struct recipe recipe = { H5I_INVALID_HID, H5I_INVALID_HID };
-    TRY_OUT(recipe_open(path, &recipe));
-    TRY_OUT(put_dataset(file, path, &recipe, CRC_NAME, H5T_STD_U32LE, 1,
-                        &blocks, offset));
-out:
-    recipe_close(&recipe);
-    return rc;
+    return ERR_OK;
 }
 
 static enum err put_identity(hid_t file, const char *path,
                              const struct ckpt_hdf5_identity *identity)
 {
-    TRY(put_integer(file, path, "format_version", FORMAT_VERSION));
-    TRY(put_integer(file, path, "step", identity->step));
-    TRY(put_integer(file, path, "rank", identity->rank));
-    TRY(put_integer(file, path, "ranks", identity->ranks));
-    TRY(put_integer(file, path, "block_bytes", CKPT_BLOCK_BYTES));
-    return put_text(file, path, "attempt", identity->attempt);
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = { { "format_version", FORMAT_VERSION },
+                    { "step", identity->step },
+                    { "rank", identity->rank },
+                    { "ranks", identity->ranks },
+                    { "block_bytes", CKPT_BLOCK_BYTES } };
+    enum err rc = ERR_OK;
+    hid_t text = H5Tcopy(H5T_C_S1);
+    HDF5_TRY(H5Tset_size(text, strlen(identity->attempt) + 1));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        TRY_OUT(put_attribute(file, path, numbers[i].name, H5T_STD_I64LE,
+                              &numbers[i].value));
+    TRY_OUT(put_attribute(file, path, "attempt", text, identity->attempt));
+out:
+    close_handle(text);
+    return rc;
 }
+
+/* --- the index --- */
+
+struct index_row {
+    char name[CKPT_NAME_BYTES];
+    char dtype[DTYPE_NAME_BYTES];
+    int32_t dims;
+    int32_t boxed;
+    int64_t shape[CKPT_DIMS_MAX];
+    int64_t begin, end;
+    int64_t origin[CKPT_DIMS_MAX], sides[CKPT_DIMS_MAX];
+    int64_t first_block, blocks;
+};
+
+static enum err index_type(const char *path, hid_t *out)
+{
+    enum err rc = ERR_OK;
+    const hsize_t shape[1] = { CKPT_DIMS_MAX };
+    hid_t name = H5Tcopy(H5T_C_S1);
+    hid_t dtype = H5Tcopy(H5T_C_S1);
+    hid_t dims = H5Tarray_create2(H5T_STD_I64LE, 1, shape);
+    hid_t row = H5Tcreate(H5T_COMPOUND, sizeof(struct index_row));
+    const struct {
+        const char *name;
+        size_t offset;
+        hid_t type;
+    } columns[] = {
+        { "name", offsetof(struct index_row, name), name },
+        { "dtype", offsetof(struct index_row, dtype), dtype },
+        { "dims", offsetof(struct index_row, dims), H5T_STD_I32LE },
+        { "boxed", offsetof(struct index_row, boxed), H5T_STD_I32LE },
+        { "shape", offsetof(struct index_row, shape), dims },
+        { "begin", offsetof(struct index_row, begin), H5T_STD_I64LE },
+        { "end", offsetof(struct index_row, end), H5T_STD_I64LE },
+        { "origin", offsetof(struct index_row, origin), dims },
+        { "extent", offsetof(struct index_row, sides), dims },
+        { "first_block", offsetof(struct index_row, first_block),
+          H5T_STD_I64LE },
+        { "blocks", offsetof(struct index_row, blocks), H5T_STD_I64LE },
+    };
+    HDF5_TRY(H5Tset_size(name, CKPT_NAME_BYTES));
+    HDF5_TRY(H5Tset_size(dtype, DTYPE_NAME_BYTES));
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+        HDF5_TRY(H5Tinsert(row, columns[i].name, columns[i].offset,
+                           columns[i].type));
+    *out = row;
+    row = H5I_INVALID_HID;
+out:
+    close_handle(row);
+    close_handle(dims);
+    close_handle(dtype);
+    close_handle(name);
+    return rc;
+}
+
+static void fill_row(struct index_row *row, const struct ckpt_item *item,
+                     const struct ckpt_extent *extent)
+{
+    snprintf(row->name, sizeof row->name, "%s", item->name);
+    snprintf(row->dtype, sizeof row->dtype, "%s", dtype_name(item->dtype));
+    row->dims = item->dims;
+    row->boxed = extent->part.boxed;
+    row->begin = extent->part.begin;
+    row->end = extent->part.end;
+    row->first_block = extent->block;
+    row->blocks = ckpt_manifest_block_count(extent->bytes);
+    for (int d = 0; d < item->dims; d++) {
+        row->shape[d] = item->shape[d];
+        row->origin[d] = extent->part.boxed ? extent->part.origin[d] : 0;
+        row->sides[d] = extent->part.boxed ? extent->part.sides[d] : 0;
+    }
+}
+
+/* The dataset _index, which tells readers of the HDF5 file what each extent is.
+ * Our own loads take this from the manifest. */
+static enum err put_index(hid_t file, const char *path,
+                          const struct ckpt_item *items,
+                          const struct ckpt_shard *shard)
+{
+    enum err rc = ERR_OK;
+    hid_t type = H5I_INVALID_HID;
+    hid_t space = H5I_INVALID_HID;
+    hid_t set = H5I_INVALID_HID;
+    const hsize_t count = (hsize_t)shard->extent_count;
+    struct index_row *rows = NULL;
+    TRY(new_zeroed(&rows, (size_t)count));
+    for (hsize_t i = 0; i < count; i++)
+        fill_row(&rows[i], &items[shard->extents[i].tensor],
+                 &shard->extents[i]);
+    TRY_OUT(index_type(path, &type));
+    HDF5_TRY(space = H5Screate_simple(1, &count, NULL));
+    HDF5_TRY(set = H5Dcreate2(file, CKPT_HDF5_INDEX_NAME, type, space,
+                              H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    HDF5_TRY(H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows));
+    /* The rows are written when the set is closed, not before. */
+    hid_t closing = set;
+    set = H5I_INVALID_HID;
+    HDF5_TRY(H5Dclose(closing));
+out:
+    close_handle(set);
+    close_handle(space);
+    close_handle(type);
+    free(rows);
+    return rc;
+}
+
+/* --- the file --- */
 
 /* Datasets of `paged` bytes and more will lie at multiples of `border`. */
 static enum err file_open(const char *path, bool creating, int datasets,
@@ -329,10 +379,8 @@ static enum err file_open(const char *path, bool creating, int datasets,
     else
         HDF5_TRY(*out = H5Fopen(path, H5F_ACC_RDWR, access));
 out:
-    if (creation >= 0)
-        H5Pclose(creation);
-    if (access >= 0)
-        H5Pclose(access);
+    close_handle(creation);
+    close_handle(access);
     return rc;
 }
 
@@ -355,11 +403,8 @@ static enum err plan_extents(const struct ckpt_item *items, int item_count,
     int64_t bytes[EXTENT_KINDS] = { 0 };
     int count[EXTENT_KINDS] = { 0 };
     int next[EXTENT_KINDS] = { 0 };
-    struct ckpt_extent *all =
-        calloc((size_t)item_count + 1, 2 * sizeof *shard->extents);
-    shard->extents = all;
-    if (all == NULL)
-        return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    TRY(new_zeroed(&shard->extents, 2 * ((size_t)item_count + 1)));
+    struct ckpt_extent *all = shard->extents;
     struct ckpt_extent *unsorted = all + item_count;
     for (int i = 0; i < item_count; i++) {
         const struct ckpt_item *item = &items[i];
@@ -397,13 +442,15 @@ enum err ckpt_hdf5_create(const char *path,
 {
     enum err rc = ERR_OK;
     hid_t file = H5I_INVALID_HID;
+    struct recipe recipe = { 0 };
     int striped = 0;
     TRY_OUT(plan_extents(items, item_count, shard, &striped));
     assert(shard->extent_count > 0);
     int paged = shard->extent_count - striped;
     TRY_OUT(file_open(path, true, paged, PAGED_BYTES, PAGE_BYTES, &file));
+    TRY_OUT(recipe_open(path, &recipe));
     TRY_OUT(put_identity(file, path, identity));
-    TRY_OUT(put_extents(file, path, items, shard->extents, paged));
+    TRY_OUT(put_extents(file, path, &recipe, items, shard->extents, paged));
     if (striped > 0) {
         /* the alignment is a property of an open file */
         hid_t closing = file;
@@ -411,16 +458,18 @@ enum err ckpt_hdf5_create(const char *path,
         HDF5_TRY(H5Fclose(closing));
         TRY_OUT(file_open(path, false, striped, STRIPED_BYTES, STRIPE_BYTES,
                           &file));
-        TRY_OUT(
-            put_extents(file, path, items, shard->extents + paged, striped));
+        TRY_OUT(put_extents(file, path, &recipe, items, shard->extents + paged,
+                            striped));
     }
-    TRY_OUT(ckpt_hdf5_index_put(file, path, items, shard));
-    TRY_OUT(put_crcs(file, path, shard->block_count, crc_offset));
+    TRY_OUT(put_index(file, path, items, shard));
+    TRY_OUT(put_dataset(file, path, &recipe, CKPT_HDF5_CRC_NAME, H5T_STD_U32LE,
+                        1, &shard->block_count, crc_offset));
     hid_t closing = file;
     file = H5I_INVALID_HID;
     HDF5_TRY(H5Fclose(closing));
 out:
     if (file >= 0)
         H5Fclose(file);
+    recipe_close(&recipe);
     return rc;
 }

@@ -34,10 +34,9 @@ struct ckpt_hdf5_identity {
     const char *attempt;
 };
 
-/* ERR_INTERNAL unless `name` can be a dataset: printable ASCII without blanks,
- * no empty and no "." component, not `_index` or `_crc32c`, not in a group
- * `weights` or `config`, which are the view's. */
-enum err ckpt_hdf5_check_name(const char *name);
+/* The two datasets that are no tensors. */
+#define CKPT_HDF5_INDEX_NAME "_index"
+#define CKPT_HDF5_CRC_NAME "_crc32c"
 
 /* Create the file with one dataset for every item whose part is not empty, of
  * which there is at least one, and close it. Fills the shard's extents, in file
