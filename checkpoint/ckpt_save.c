@@ -27,10 +27,6 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 
-/* Room on disk for HDF5 metadata, the manifest and the file system's own
- * needs. */
-#define SPACE_EXTRA_BYTES ((int64_t)64 << 10)
-
 /* The name can be a dataset's: printable ASCII without blanks, no empty and no "."
  * component, not one of the shard's own, not in a group of the view's. */
 static enum err check_name(const char *name)
@@ -159,18 +155,9 @@ out:
 enum err ckpt_save_begin(struct ckpt_save *save)
 {
     assert(save->rank == 0);
-    uint64_t free_bytes;
     ckpt_crash_point("begin", save->rank);
     TRY(ckpt_index_begin(save->run_dir, save->tmp, save->attempt));
-    ckpt_shard_stripe_hint(save->tmp);
-    TRY(fsio_free_bytes(save->tmp, &free_bytes));
-    uint64_t need = (uint64_t)(save->bytes + SPACE_EXTRA_BYTES);
-    if (free_bytes < need)
-        return err_set(ERR_FULL,
-                       "%s: checkpoint needs %" PRIu64 " bytes, %" PRIu64
-                       " are free: make room",
-                       save->run_dir, need, free_bytes);
-    return ERR_OK;
+    return ckpt_shard_folder(save->tmp, "checkpoint", save->bytes);
 }
 
 /* Write the shard and describe it. */
@@ -188,7 +175,7 @@ enum err ckpt_save_write(struct ckpt_save *save)
         return ERR_OK;
     ckpt_shard_name(save->writer, save->writers, CKPT_SHARD_FOLDER_FILES, file);
     TRY_OUT(ckpt_shard_write(save->tmp, file, &identity, save->items,
-                             save->item_count, &shard));
+                             save->item_count, NULL, NULL, &shard));
     TRY_OUT(ckpt_manifest_shard_text(&shard, &save->record));
 out:
     ckpt_manifest_free_shard(&shard);

@@ -269,7 +269,7 @@ static void test_cover(void)
 static void test_stripe_hint(const char *folder)
 {
     char path[FSIO_PATH_MAX], script[2 * FSIO_PATH_MAX], asked[FSIO_PATH_MAX];
-    char *text = NULL;
+    char *text = NULL, want[2 * FSIO_PATH_MAX];
     size_t bytes;
     char *old = strdup(getenv("PATH"));
     fsio_path(path, "%s/bin/lfs", folder);
@@ -278,17 +278,17 @@ static void test_stripe_hint(const char *folder)
     fsio_path(path, "%s/bin", folder);
     fsio_mkdirs(path);
     setenv("PATH", path, 1);
-    ckpt_shard_stripe_hint("/some/folder");
+    is_ok(ckpt_shard_folder(folder, "test", 0), "there is room");
     tap_ok(!fsio_exists(asked), "no lfs: nothing is asked");
     fsio_path(path, "%s/bin/lfs", folder);
     fsio_write_atomic(path, script, strlen(script));
     chmod(path, 0755);
-    ckpt_shard_stripe_hint("/some/folder");
+    is_ok(ckpt_shard_folder(folder, "test", 0), "there is room");
     setenv("PATH", old, 1);
     free(old);
     is_ok(fsio_read_file(asked, 1000, &text, &bytes), "lfs is asked");
-    tap_is_str(text != NULL ? text : "", "setstripe -c 1 /some/folder\n",
-               "for one server per file");
+    snprintf(want, sizeof want, "setstripe -c 1 %s\n", folder);
+    tap_is_str(text != NULL ? text : "", want, "for one server per file");
     free(text);
 }
 

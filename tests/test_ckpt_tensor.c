@@ -68,8 +68,8 @@ static enum err write_boxes(const char *dir, int shard, struct ckpt_shard *out)
                 put_value(to, t, e);
         }
     }
-    enum err rc =
-        ckpt_shard_write(dir, files[shard], &identity, items, TENSORS, out);
+    enum err rc = ckpt_shard_write(dir, files[shard], &identity, items, TENSORS,
+                                   NULL, NULL, out);
     for (int p = 0; p < out->extent_count; p++)
         out->extents[p].part = boxed_parts[shard][out->extents[p].tensor];
     fixture_free(items, TENSORS);

@@ -108,7 +108,8 @@ static enum err write_one(const char *dir, const char *how, int rank, int ranks,
     struct ckpt_hdf5_identity identity = { 1, rank, ranks, "1.1" };
     items_make(items, how, rank, ranks);
     ckpt_shard_name(rank, ranks, folder_files, name);
-    TRY_OUT(ckpt_shard_write(dir, name, &identity, items, TENSORS, &shard));
+    TRY_OUT(ckpt_shard_write(dir, name, &identity, items, TENSORS, NULL, NULL,
+                             &shard));
     TRY_OUT(ckpt_manifest_shard_text(&shard, record));
 out:
     ckpt_manifest_free_shard(&shard);

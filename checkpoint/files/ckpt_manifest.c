@@ -295,18 +295,19 @@ enum err ckpt_manifest_share(struct comm *comm, int root, char **text,
     return comm_broadcast(comm, *text, *bytes, root);
 }
 
-struct ckpt_item *ckpt_manifest_items(const struct ckpt_manifest *manifest)
+enum err ckpt_manifest_items(const struct ckpt_manifest *manifest,
+                             struct ckpt_item **items)
 {
-    struct ckpt_item *items =
-        calloc((size_t)manifest->tensor_count + 1, sizeof *items);
-    for (int t = 0; items != NULL && t < manifest->tensor_count; t++) {
+    TRY(new_zeroed(items, (size_t)manifest->tensor_count + 1));
+    for (int t = 0; t < manifest->tensor_count; t++) {
         const struct ckpt_tensor *tensor = &manifest->tensors[t];
-        items[t].dtype = tensor->dtype;
-        items[t].dims = tensor->dims;
-        memcpy(items[t].name, tensor->name, sizeof items[t].name);
-        memcpy(items[t].shape, tensor->shape, sizeof items[t].shape);
+        struct ckpt_item *item = &(*items)[t];
+        item->dtype = tensor->dtype;
+        item->dims = tensor->dims;
+        memcpy(item->name, tensor->name, sizeof item->name);
+        memcpy(item->shape, tensor->shape, sizeof item->shape);
     }
-    return items;
+    return ERR_OK;
 }
 
 void ckpt_manifest_free_shard(struct ckpt_shard *shard)
@@ -349,14 +350,13 @@ int ckpt_named_find(const struct ckpt_named *list, size_t count,
     return found != NULL ? found->index : -1;
 }
 
-struct ckpt_named *ckpt_named_tensors(const struct ckpt_manifest *manifest)
+enum err ckpt_named_tensors(const struct ckpt_manifest *manifest,
+                            struct ckpt_named **list)
 {
     size_t count = (size_t)manifest->tensor_count;
-    struct ckpt_named *list = malloc((count + 1) * sizeof *list);
-    if (list == NULL)
-        return NULL;
+    TRY(new_room(list, count + 1));
     for (size_t t = 0; t < count; t++)
-        list[t] = (struct ckpt_named){ manifest->tensors[t].name, (int)t };
-    ckpt_named_sort(list, count);
-    return list;
+        (*list)[t] = (struct ckpt_named){ manifest->tensors[t].name, (int)t };
+    ckpt_named_sort(*list, count);
+    return ERR_OK;
 }

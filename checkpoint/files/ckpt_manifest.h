@@ -154,9 +154,9 @@ enum err ckpt_manifest_share(struct comm *comm, int root, char **text,
 enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,
                                    const char *checkpoint_dir);
 
-/* The tensors as items of no part and no data; malloc'ed. NULL: out of memory.
- */
-struct ckpt_item *ckpt_manifest_items(const struct ckpt_manifest *manifest);
+/* The tensors as items of no part and no data; malloc'ed. */
+enum err ckpt_manifest_items(const struct ckpt_manifest *manifest,
+                             struct ckpt_item **items);
 
 /* NULL is fine. */
 void ckpt_manifest_destroy(struct ckpt_manifest *manifest);
@@ -175,8 +175,9 @@ void ckpt_named_sort(struct ckpt_named *list, size_t count);
 int ckpt_named_find(const struct ckpt_named *list, size_t count,
                     const char *name);
 
-/* The manifest's tensors, sorted; malloc'ed. NULL: out of memory. */
-struct ckpt_named *ckpt_named_tensors(const struct ckpt_manifest *manifest);
+/* The manifest's tensors, sorted; malloc'ed. */
+enum err ckpt_named_tensors(const struct ckpt_manifest *manifest,
+                            struct ckpt_named **list);
 
 /* Whether the extents hold every element of every tensor exactly once, and
  * intervals as boxes (ckpt_cover.c). */

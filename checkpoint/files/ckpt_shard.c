@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -28,42 +29,10 @@
 #include "src/base/new.h"
 
 #define WRITE_BYTES (2 * (int64_t)CKPT_BLOCK_BYTES)
-#define COPY_BYTES ((int64_t)256 << 10)
-#define FRAME_READ_BYTES ((int64_t)256 << 10)
-
-/* Continue *crc over [begin, end) of the file. */
-static enum err crc_range(int fd, const char *path, int64_t begin, int64_t end,
-                          char *buffer, uint32_t *crc)
-{
-    while (begin < end) {
-        int64_t bytes = end - begin;
-        if (bytes > FRAME_READ_BYTES)
-            bytes = FRAME_READ_BYTES;
-        TRY(fsio_pread(fd, buffer, (size_t)bytes, begin, path));
-        *crc = crc32c(*crc, buffer, (size_t)bytes);
-        begin += bytes;
-    }
-    return ERR_OK;
-}
-
-enum err ckpt_shard_frame_crc(int fd, const char *path,
-                              const struct ckpt_shard *shard, uint32_t *crc)
-{
-    enum err rc = ERR_OK;
-    int64_t done = 0;
-    char *buffer = NULL;
-    TRY(new_room(&buffer, (size_t)FRAME_READ_BYTES));
-    *crc = 0;
-    for (int i = 0; i < shard->extent_count; i++) {
-        const struct ckpt_extent *extent = &shard->extents[i];
-        TRY_OUT(crc_range(fd, path, done, extent->offset, buffer, crc));
-        done = extent->offset + extent->bytes;
-    }
-    TRY_OUT(crc_range(fd, path, done, shard->bytes, buffer, crc));
-out:
-    free(buffer);
-    return rc;
-}
+#define STEP_BYTES ((int64_t)256 << 10)
+/* Room on disk for HDF5 metadata, the manifest and the file system's own
+ * needs. */
+#define SPACE_EXTRA_BYTES ((int64_t)64 << 10)
 
 void ckpt_shard_name(int number, int count, int folder_files,
                      char name[CKPT_FILE_BYTES])
@@ -76,7 +45,10 @@ void ckpt_shard_name(int number, int count, int folder_files,
              count);
 }
 
-void ckpt_shard_stripe_hint(const char *dir)
+/* Asks a Lustre file system, by its command lfs if there is one, to keep each
+ * file of this folder on one server: a shard has one writer, and the shards
+ * spread over all servers anyhow. Failure means nothing. */
+static void stripe_hint(const char *dir)
 {
     extern char **environ;
     char *const arguments[] = {
@@ -94,11 +66,88 @@ void ckpt_shard_stripe_hint(const char *dir)
     posix_spawn_file_actions_destroy(&actions);
 }
 
+enum err ckpt_shard_folder(const char *dir, const char *what, int64_t bytes)
+{
+    uint64_t free_bytes, need = (uint64_t)(bytes + SPACE_EXTRA_BYTES);
+    stripe_hint(dir);
+    TRY(fsio_free_bytes(dir, &free_bytes));
+    if (free_bytes < need)
+        return err_set(ERR_FULL,
+                       "%s: the %s needs %" PRIu64 " bytes, %" PRIu64
+                       " are free: make room",
+                       dir, what, need, free_bytes);
+    return ERR_OK;
+}
+
+/* --- a shard's file from its first byte to its last --- */
+
+/* Where its bytes are read, and where they go. */
+struct passage {
+    const char *path;
+    int fd;
+    char *buffer;               /* STEP_BYTES */
+    struct ckpt_stream *stream; /* NULL: they are only summed */
+    bool lost; /* bytes that can't be read are as good as damaged: there may be
+                * another copy */
+};
+
+/* Bytes [begin, end) of the file, to the stream and into *crc. */
+static enum err pass(const struct passage *p, int64_t begin, int64_t end,
+                     uint32_t *crc)
+{
+    assert(begin >= 0);
+    while (begin < end) {
+        int64_t bytes = end - begin < STEP_BYTES ? end - begin : STEP_BYTES;
+        enum err rc =
+            fsio_pread(p->fd, p->buffer, (size_t)bytes, begin, p->path);
+        if (rc != ERR_OK)
+            return p->lost ? err_set(ERR_CHECKPOINT, "%s", err_text()) : rc;
+        *crc = crc32c(*crc, p->buffer, (size_t)bytes);
+        if (p->stream != NULL)
+            TRY(ckpt_stream_put(p->stream, p->buffer, bytes));
+        begin += bytes;
+    }
+    return ERR_OK;
+}
+
+typedef enum err (*extent_fn)(void *arg, const struct ckpt_extent *extent);
+
+/* The frame, and between its parts `each` extent; NULL: those are left out. */
+static enum err pass_all(const struct passage *p,
+                         const struct ckpt_shard *shard, extent_fn each,
+                         void *arg, uint32_t *frame_crc)
+{
+    int64_t done = 0;
+    *frame_crc = 0;
+    for (int i = 0; i < shard->extent_count; i++) {
+        const struct ckpt_extent *extent = &shard->extents[i];
+        if (extent->offset < done)
+            return err_set(ERR_INTERNAL, "%s: datasets are not in order",
+                           p->path);
+        TRY(pass(p, done, extent->offset, frame_crc));
+        if (each != NULL)
+            TRY(each(arg, extent));
+        done = extent->offset + extent->bytes;
+    }
+    return pass(p, done, shard->bytes, frame_crc);
+}
+
+enum err ckpt_shard_frame_crc(int fd, const char *path,
+                              const struct ckpt_shard *shard, uint32_t *crc)
+{
+    struct passage passage = { .path = path, .fd = fd };
+    TRY(new_room(&passage.buffer, (size_t)STEP_BYTES));
+    enum err rc = pass_all(&passage, shard, NULL, NULL, crc);
+    free(passage.buffer);
+    return rc;
+}
+
 /* --- writing --- */
 
-/* What passes by on its way to the file, in the file's order. */
+/* What passes by on its way to the file, in the file's order: all of it is
+ * written once more, what HDF5 has put between the extents as well. */
 struct writer {
-    const char *path;
+    struct passage file;
     int rank;
     const struct ckpt_item *items;
     ckpt_shard_feed feed; /* NULL: the items have their data */
@@ -106,44 +155,8 @@ struct writer {
     char *fed; /* CKPT_SHARD_FEED_BYTES */
     struct ckpt_shard *shard;
     int64_t crc_offset; /* where the contents of _crc32c go */
-    int fd;             /* to read what HDF5 has put between the extents */
-    struct ckpt_stream *stream;
-    char *frame;  /* FRAME_READ_BYTES */
-    int64_t left; /* payload until the crash point in the middle */
+    int64_t left;       /* payload until the crash point in the middle */
 };
-
-/* Put what lies at `at` of [begin, end) of `data` into the part of the frame
- * that is in the buffer. */
-static void overlay(char *buffer, int64_t at, int64_t bytes, const void *data,
-                    int64_t begin, int64_t end)
-{
-    int64_t from = begin > at ? begin : at;
-    int64_t to = end < at + bytes ? end : at + bytes;
-    if (from < to)
-        memcpy(buffer + (from - at), (const char *)data + (from - begin),
-               (size_t)(to - from));
-}
-
-/* Copy [begin, end) of the file to itself, with the block CRCs filled in: all
- * of them are known, for they lie behind the payload. */
-static enum err put_frame(struct writer *w, int64_t begin, int64_t end)
-{
-    struct ckpt_shard *shard = w->shard;
-    int64_t crc_bytes = shard->block_count * (int64_t)sizeof shard->blocks[0];
-    assert(begin >= 0 && begin <= end);
-    while (begin < end) {
-        int64_t bytes = end - begin;
-        if (bytes > FRAME_READ_BYTES)
-            bytes = FRAME_READ_BYTES;
-        TRY(fsio_pread(w->fd, w->frame, (size_t)bytes, begin, w->path));
-        overlay(w->frame, begin, bytes, shard->blocks, w->crc_offset,
-                w->crc_offset + crc_bytes);
-        shard->frame_crc = crc32c(shard->frame_crc, w->frame, (size_t)bytes);
-        TRY(ckpt_stream_put(w->stream, w->frame, bytes));
-        begin += bytes;
-    }
-    return ERR_OK;
-}
 
 /* Cuts data into equal steps of whole pages, except for the last one. */
 static int64_t step_of(int64_t bytes)
@@ -166,7 +179,7 @@ static enum err put_step(struct writer *w, uint32_t *crcs, const char *data,
         crcs[block] = crc32c(crcs[block], data + (b - at), (size_t)(end - b));
         b = end;
     }
-    TRY(ckpt_stream_put(w->stream, data, bytes));
+    TRY(ckpt_stream_put(w->file.stream, data, bytes));
     if (w->left > 0 && (w->left -= bytes) <= 0)
         ckpt_crash_point("shard-half", w->rank);
     return ERR_OK;
@@ -181,43 +194,41 @@ static enum err put_steps(struct writer *w, uint32_t *crcs, const char *data,
     return ERR_OK;
 }
 
-/* Data that will be copied goes through the processor's cache in small steps,
- * so that it comes from memory only once. */
-static enum err put_extent(struct writer *w, const struct ckpt_extent *extent)
+/* The block CRCs go where HDF5 has made room for them, behind all payload: the
+ * frame that passes then has them. */
+static enum err put_crcs(const struct writer *w)
 {
-    const char *data = w->items[extent->tensor].data;
-    uint32_t *crcs = &w->shard->blocks[extent->block];
-    if (w->feed == NULL)
-        return put_steps(w, crcs, data, 0, extent->bytes,
-                         ckpt_stream_takes(data) ? step_of(extent->bytes)
-                                                 : COPY_BYTES);
-    for (int64_t at = 0; at < extent->bytes; at += CKPT_SHARD_FEED_BYTES) {
-        int64_t bytes = extent->bytes - at < CKPT_SHARD_FEED_BYTES
-                            ? extent->bytes - at
-                            : CKPT_SHARD_FEED_BYTES;
-        TRY(w->feed(w->feed_arg, extent->tensor, at, bytes, w->fed));
-        TRY(put_steps(w, crcs, w->fed, at, bytes, COPY_BYTES));
-    }
-    return ERR_OK;
+    const struct ckpt_shard *shard = w->shard;
+    const struct ckpt_extent *last = &shard->extents[shard->extent_count - 1];
+    if (w->crc_offset < last->offset + last->bytes)
+        return err_set(ERR_INTERNAL, "%s: datasets are not in order",
+                       w->file.path);
+    return fsio_pwrite(w->file.fd, shard->blocks,
+                       (size_t)shard->block_count * sizeof *shard->blocks,
+                       w->crc_offset, w->file.path);
 }
 
-static enum err put_all(struct writer *w)
+/* Data that will be copied goes through the processor's cache in small steps,
+ * so that it comes from memory only once. */
+static enum err put_extent(void *arg, const struct ckpt_extent *extent)
 {
-    int64_t done = 0;
-    int64_t payload = 0;
-    for (int i = 0; i < w->shard->extent_count; i++)
-        payload += w->shard->extents[i].bytes;
-    w->left = (payload + 1) / 2;
-    for (int i = 0; i < w->shard->extent_count; i++) {
-        const struct ckpt_extent *extent = &w->shard->extents[i];
-        if (extent->offset < done || w->crc_offset < extent->offset)
-            return err_set(ERR_INTERNAL, "%s: datasets are not in order",
-                           w->path);
-        TRY(put_frame(w, done, extent->offset));
-        TRY(put_extent(w, extent));
-        done = extent->offset + extent->bytes;
+    struct writer *w = arg;
+    const char *data = w->items[extent->tensor].data;
+    uint32_t *crcs = &w->shard->blocks[extent->block];
+    int64_t bytes;
+    if (w->feed == NULL)
+        TRY(put_steps(w, crcs, data, 0, extent->bytes,
+                      ckpt_stream_takes(data) ? step_of(extent->bytes)
+                                              : STEP_BYTES));
+    for (int64_t at = 0; w->feed != NULL && at < extent->bytes; at += bytes) {
+        bytes = extent->bytes - at < CKPT_SHARD_FEED_BYTES
+                    ? extent->bytes - at
+                    : CKPT_SHARD_FEED_BYTES;
+        TRY(w->feed(w->feed_arg, extent->tensor, at, bytes, w->fed));
+        TRY(put_steps(w, crcs, w->fed, at, bytes, STEP_BYTES));
     }
-    return put_frame(w, done, w->shard->bytes);
+    bool last = extent == &w->shard->extents[w->shard->extent_count - 1];
+    return last ? put_crcs(w) : ERR_OK;
 }
 
 /* Payload, CRCs and frame of the file that HDF5 has made: all of it is written
@@ -225,27 +236,32 @@ static enum err put_all(struct writer *w)
 static enum err fill(struct writer *w)
 {
     enum err rc = ERR_OK;
+    struct passage *file = &w->file;
     struct stat status;
-    TRY_OUT(new_room(&w->frame, (size_t)FRAME_READ_BYTES));
+    int64_t payload = 0;
+    TRY_OUT(new_room(&file->buffer, (size_t)STEP_BYTES));
     TRY_OUT(new_zeroed(&w->shard->blocks, (size_t)w->shard->block_count));
     if (w->feed != NULL)
         TRY_OUT(new_room(&w->fed, (size_t)CKPT_SHARD_FEED_BYTES));
-    w->fd = open(w->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (w->fd < 0 || fstat(w->fd, &status) != 0) {
-        rc = err_errno("%s: open", w->path);
+    file->fd = open(file->path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    if (file->fd < 0 || fstat(file->fd, &status) != 0) {
+        rc = err_errno("%s: open", file->path);
         goto out;
     }
     w->shard->bytes = status.st_size;
-    TRY_OUT(ckpt_stream_create(w->path, w->shard->bytes, &w->stream));
-    TRY_OUT(put_all(w));
+    for (int i = 0; i < w->shard->extent_count; i++)
+        payload += w->shard->extents[i].bytes;
+    w->left = (payload + 1) / 2;
+    TRY_OUT(ckpt_stream_create(file->path, w->shard->bytes, &file->stream));
+    TRY_OUT(pass_all(file, w->shard, put_extent, w, &w->shard->frame_crc));
     ckpt_crash_point("shard-written", w->rank);
-    TRY_OUT(ckpt_stream_finish(w->stream));
+    TRY_OUT(ckpt_stream_finish(file->stream));
 out:
-    ckpt_stream_destroy(w->stream);
-    if (w->fd >= 0)
-        close(w->fd);
+    ckpt_stream_destroy(file->stream);
+    if (file->fd >= 0)
+        close(file->fd);
     free(w->fed);
-    free(w->frame);
+    free(file->buffer);
     return rc;
 }
 
@@ -273,20 +289,19 @@ static enum err publish(const char *dir, const char *file, const char *part)
     return each_folder(dir, file, fsio_fsync_dir);
 }
 
-enum err ckpt_shard_write_fed(const char *dir, const char *file,
-                              const struct ckpt_hdf5_identity *identity,
-                              const struct ckpt_item *items, int item_count,
-                              ckpt_shard_feed feed, void *feed_arg,
-                              struct ckpt_shard *shard)
+enum err ckpt_shard_write(const char *dir, const char *file,
+                          const struct ckpt_hdf5_identity *identity,
+                          const struct ckpt_item *items, int item_count,
+                          ckpt_shard_feed feed, void *feed_arg,
+                          struct ckpt_shard *shard)
 {
     char part[FSIO_PATH_MAX];
-    struct writer writer = { .path = part,
+    struct writer writer = { .file = { .path = part, .fd = -1 },
                              .rank = identity->rank,
                              .items = items,
                              .feed = feed,
                              .feed_arg = feed_arg,
-                             .shard = shard,
-                             .fd = -1 };
+                             .shard = shard };
     assert(strlen(file) < sizeof shard->file);
     assert(identity->rank >= 0 && identity->rank < identity->ranks);
     *shard = (struct ckpt_shard){ 0 };
@@ -304,74 +319,27 @@ enum err ckpt_shard_write_fed(const char *dir, const char *file,
     return ERR_OK;
 }
 
-enum err ckpt_shard_write(const char *dir, const char *file,
-                          const struct ckpt_hdf5_identity *identity,
-                          const struct ckpt_item *items, int item_count,
-                          struct ckpt_shard *shard)
-{
-    return ckpt_shard_write_fed(dir, file, identity, items, item_count, NULL,
-                                NULL, shard);
-}
-
 /* --- copying --- */
 
 struct copy {
-    const char *from;
-    int fd;
+    struct passage file;
     const struct ckpt_shard *shard;
-    struct ckpt_stream *stream;
-    char *buffer; /* COPY_BYTES */
 };
 
-/* Bytes that can't be read are as good as damaged: there may be another copy.
- */
-static enum err copy_bytes(const struct copy *copy, int64_t begin, int64_t end,
-                           uint32_t *crc)
+static enum err copy_extent(void *arg, const struct ckpt_extent *extent)
 {
-    while (begin < end) {
-        int64_t bytes = end - begin < COPY_BYTES ? end - begin : COPY_BYTES;
-        if (fsio_pread(copy->fd, copy->buffer, (size_t)bytes, begin,
-                       copy->from) != ERR_OK)
-            return err_set(ERR_CHECKPOINT, "%s", err_text());
-        *crc = crc32c(*crc, copy->buffer, (size_t)bytes);
-        TRY(ckpt_stream_put(copy->stream, copy->buffer, bytes));
-        begin += bytes;
-    }
-    return ERR_OK;
-}
-
-static enum err copy_extent(const struct copy *copy,
-                            const struct ckpt_extent *extent)
-{
+    const struct copy *copy = arg;
     int64_t block = extent->block;
-    for (int64_t at = 0; at < extent->bytes; at += CKPT_BLOCK_BYTES) {
-        int64_t begin = extent->offset + at;
-        int64_t end = extent->bytes - at < CKPT_BLOCK_BYTES
-                          ? extent->offset + extent->bytes
-                          : begin + CKPT_BLOCK_BYTES;
+    int64_t end = extent->offset + extent->bytes;
+    for (int64_t at = extent->offset, next; at < end; at = next) {
         uint32_t crc = 0;
-        TRY(copy_bytes(copy, begin, end, &crc));
+        next = end - at < CKPT_BLOCK_BYTES ? end : at + CKPT_BLOCK_BYTES;
+        TRY(pass(&copy->file, at, next, &crc));
         if (crc != copy->shard->blocks[block++])
-            return err_set(ERR_CHECKPOINT, "%s: bytes %lld to %lld are damaged",
-                           copy->from, (long long)begin, (long long)end);
+            return err_set(ERR_CHECKPOINT,
+                           "%s: bytes %" PRId64 " to %" PRId64 " are damaged",
+                           copy->file.path, at, next);
     }
-    return ERR_OK;
-}
-
-static enum err copy_all(const struct copy *copy)
-{
-    const struct ckpt_shard *shard = copy->shard;
-    int64_t done = 0;
-    uint32_t frame_crc = 0;
-    for (int i = 0; i < shard->extent_count; i++) {
-        const struct ckpt_extent *extent = &shard->extents[i];
-        TRY(copy_bytes(copy, done, extent->offset, &frame_crc));
-        TRY(copy_extent(copy, extent));
-        done = extent->offset + extent->bytes;
-    }
-    TRY(copy_bytes(copy, done, shard->bytes, &frame_crc));
-    if (frame_crc != shard->frame_crc)
-        return err_set(ERR_CHECKPOINT, "%s: the frame is damaged", copy->from);
     return ERR_OK;
 }
 
@@ -390,11 +358,14 @@ enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
 {
     enum err rc = ERR_OK;
     char from[FSIO_PATH_MAX], part[FSIO_PATH_MAX] = "";
-    struct copy copy = { .from = from, .fd = -1, .shard = shard };
+    struct copy copy = { .file = { .path = from, .fd = -1, .lost = true },
+                         .shard = shard };
+    struct passage *file = &copy.file;
+    uint32_t frame_crc;
     TRY_OUT(fsio_path(from, "%s/%s", from_dir, shard->file));
-    TRY_OUT(new_room(&copy.buffer, (size_t)COPY_BYTES));
-    copy.fd = open(from, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (copy.fd < 0) {
+    TRY_OUT(new_room(&file->buffer, (size_t)STEP_BYTES));
+    file->fd = open(from, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (file->fd < 0) {
         rc = err_set(ERR_CHECKPOINT, "%s: open: %s", from, strerror(errno));
         goto out;
     }
@@ -402,16 +373,18 @@ enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
         TRY_OUT(each_folder(to_dir, shard->file, fsio_mkdirs));
     TRY_OUT(fsio_path(part, "%s/%s.part", to_dir, shard->file));
     TRY_OUT(make_file(part));
-    TRY_OUT(ckpt_stream_create(part, shard->bytes, &copy.stream));
-    TRY_OUT(copy_all(&copy));
-    TRY_OUT(ckpt_stream_finish(copy.stream));
+    TRY_OUT(ckpt_stream_create(part, shard->bytes, &file->stream));
+    TRY_OUT(pass_all(file, shard, copy_extent, &copy, &frame_crc));
+    if (frame_crc != shard->frame_crc)
+        TRY_OUT(err_set(ERR_CHECKPOINT, "%s: the frame is damaged", from));
+    TRY_OUT(ckpt_stream_finish(file->stream));
     TRY_OUT(publish(to_dir, shard->file, part));
 out:
-    ckpt_stream_destroy(copy.stream);
+    ckpt_stream_destroy(file->stream);
     if (rc != ERR_OK && part[0] != '\0')
         unlink(part);
-    if (copy.fd >= 0)
-        close(copy.fd);
-    free(copy.buffer);
+    if (file->fd >= 0)
+        close(file->fd);
+    free(file->buffer);
     return rc;
 }

@@ -13,23 +13,10 @@
 void ckpt_shard_name(int number, int count, int folder_files,
                      char name[CKPT_FILE_BYTES]);
 
-/* Ask a Lustre file system, by its command lfs if there is one, to keep each
- * file of this folder on one server: a shard has one writer, and the shards
- * spread over all servers anyhow. Failure means nothing. */
-void ckpt_shard_stripe_hint(const char *dir);
-
-/* Write `file` (a name from ckpt_shard_name(), whose folder is made) into the
- * checkpoint's folder and fill *shard, which the caller frees with
- * ckpt_manifest_free_shard(), also after a failure.
- *
- * May be called from one background thread, while nobody else uses HDF5.
- * Items of 1 MiB and more whose data is aligned to 4 KiB are written from where
- * it lies, all else is copied to two buffers of 8 MiB; the order in the file is
- * that of ckpt_hdf5.h. */
-enum err ckpt_shard_write(const char *dir, const char *file,
-                          const struct ckpt_hdf5_identity *identity,
-                          const struct ckpt_item *items, int item_count,
-                          struct ckpt_shard *shard);
+/* For a new folder of shards: ERR_FULL unless there is room for so many bytes of
+ * payload (`what` is for the text). Asks a Lustre file system to keep each file of
+ * it on one server. */
+enum err ckpt_shard_folder(const char *dir, const char *what, int64_t bytes);
 
 /* Gives bytes [at, at + bytes) of an item's part, at most CKPT_SHARD_FEED_BYTES:
  * item after item in the order of the file, each from its first byte to its
@@ -38,13 +25,20 @@ enum err ckpt_shard_write(const char *dir, const char *file,
 typedef enum err (*ckpt_shard_feed)(void *arg, int item, int64_t at,
                                     int64_t bytes, void *out);
 
-/* The same of data that is nowhere in memory whole, but asked for as it is
- * written; the items' data is not looked at. */
-enum err ckpt_shard_write_fed(const char *dir, const char *file,
-                              const struct ckpt_hdf5_identity *identity,
-                              const struct ckpt_item *items, int item_count,
-                              ckpt_shard_feed feed, void *feed_arg,
-                              struct ckpt_shard *shard);
+/* Write `file` (a name from ckpt_shard_name(), whose folder is made) into the
+ * checkpoint's folder and fill *shard, which the caller frees with
+ * ckpt_manifest_free_shard(), also after a failure.
+ *
+ * May be called from one background thread, while nobody else uses HDF5.
+ * Items of 1 MiB and more whose data is aligned to 4 KiB are written from where
+ * it lies, all else is copied to two buffers of 8 MiB; the order in the file is
+ * that of ckpt_hdf5.h. With a `feed` the items' data is not looked at, but asked
+ * for as it is written: it need be nowhere in memory whole. */
+enum err ckpt_shard_write(const char *dir, const char *file,
+                          const struct ckpt_hdf5_identity *identity,
+                          const struct ckpt_item *items, int item_count,
+                          ckpt_shard_feed feed, void *feed_arg,
+                          struct ckpt_shard *shard);
 
 /* Copy this shard from one checkpoint's folder into another's, byte for byte,
  * durable, and every byte verified while it passes. ERR_CHECKPOINT: the one in

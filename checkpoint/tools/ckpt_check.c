@@ -16,6 +16,7 @@
 
 #include "checkpoint/files/ckpt_index_private.h"
 #include "checkpoint/files/ckpt_manifest.h"
+#include "src/base/new.h"
 
 /* Passes damage on as a line of text; other errors stay errors. */
 static enum err report(enum err rc, ckpt_check_fn damaged, void *arg)
@@ -73,10 +74,7 @@ static void add_file(struct others *others, const char *name)
 static enum err list_files(const struct ckpt_manifest *manifest,
                            struct others *others)
 {
-    others->files =
-        malloc(((size_t)manifest->shard_count + 3) * sizeof *others->files);
-    if (others->files == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", others->dir);
+    TRY(new_room(&others->files, (size_t)manifest->shard_count + 3));
     for (int s = 0; s < manifest->shard_count; s++)
         add_file(others, manifest->shards[s].file);
     add_file(others, CKPT_MANIFEST_FILE);

@@ -131,12 +131,9 @@ enum err ckpt_diff_tensors(const char *dir_a, const struct ckpt_manifest *a,
 {
     enum err rc = ERR_OK;
     struct pair pair = { 0 };
-    struct ckpt_named *sorted_a = ckpt_named_tensors(a);
-    struct ckpt_named *sorted_b = ckpt_named_tensors(b);
-    if (sorted_a == NULL || sorted_b == NULL) {
-        rc = err_set(ERR_MEMORY, "diff: out of memory");
-        goto out;
-    }
+    struct ckpt_named *sorted_a = NULL, *sorted_b = NULL;
+    TRY_OUT(ckpt_named_tensors(a, &sorted_a));
+    TRY_OUT(ckpt_named_tensors(b, &sorted_b));
     TRY_OUT(pair_open(dir_a, a, dir_b, b, &pair));
     TRY_OUT(compare(&pair, a, sorted_a, b, sorted_b, each, arg));
 out:

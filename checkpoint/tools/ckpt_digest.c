@@ -55,9 +55,8 @@ static enum err digest_all(struct digest *digest,
 {
     enum err rc = ERR_OK;
     char *window = NULL;
-    struct ckpt_named *sorted = ckpt_named_tensors(manifest);
-    if (sorted == NULL)
-        return err_set(ERR_MEMORY, "digest: out of memory");
+    struct ckpt_named *sorted = NULL;
+    TRY_OUT(ckpt_named_tensors(manifest, &sorted));
     TRY_OUT(new_room(&window, (size_t)CKPT_TENSOR_WINDOW_BYTES));
     for (int i = 0; i < manifest->tensor_count; i++) {
         int t = sorted[i].index;

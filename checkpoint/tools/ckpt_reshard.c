@@ -21,10 +21,7 @@
 #include "checkpoint/files/ckpt_view.h"
 #include "checkpoint/tools/ckpt_tensor.h"
 #include "src/base/fsio.h"
-
-/* Room on disk for HDF5 metadata, the manifest and the file system's own
- * needs. */
-#define SPACE_EXTRA_BYTES ((int64_t)64 << 10)
+#include "src/base/new.h"
 
 struct reshard {
     const char *from;
@@ -34,7 +31,6 @@ struct reshard {
     char tmp[FSIO_PATH_MAX];
     struct ckpt_item *items; /* one per tensor */
     char **records;          /* of the shards */
-    char *data;              /* of one shard */
 };
 
 /* Where the share of `rank` begins in the payload. */
@@ -78,20 +74,16 @@ static int64_t set_parts(struct reshard *reshard, int rank)
     return bytes;
 }
 
-static enum err fill_parts(struct reshard *reshard)
+/* A ckpt_shard_feed. */
+static enum err feed_tensor(void *arg, int item, int64_t at, int64_t bytes,
+                            void *out)
 {
-    char *to = reshard->data;
-    for (int t = 0; t < reshard->manifest->tensor_count; t++) {
-        struct ckpt_item *item = &reshard->items[t];
-        item->data = to;
-        if (item->part.begin == item->part.end)
-            continue;
-        TRY(ckpt_tensor_read(reshard->reader, t, item->part.begin,
-                             item->part.end, to));
-        to += (item->part.end - item->part.begin) *
-              (int64_t)dtype_bytes(item->dtype);
-    }
-    return ERR_OK;
+    const struct reshard *reshard = arg;
+    const struct ckpt_item *to = &reshard->items[item];
+    int64_t size = (int64_t)dtype_bytes(to->dtype);
+    int64_t begin = to->part.begin + at / size;
+    return ckpt_tensor_read(reshard->reader, item, begin, begin + bytes / size,
+                            out);
 }
 
 static enum err write_shard(struct reshard *reshard, int rank, int writer)
@@ -106,52 +98,26 @@ static enum err write_shard(struct reshard *reshard, int rank, int writer)
     char file[sizeof shard.file];
     snprintf(file, sizeof file, "shard-%05d-of-%05d.h5", writer,
              reshard->writers);
-    TRY_OUT(fill_parts(reshard));
     TRY_OUT(ckpt_shard_write(reshard->tmp, file, &identity, reshard->items,
-                             reshard->manifest->tensor_count, &shard));
+                             reshard->manifest->tensor_count, feed_tensor,
+                             reshard, &shard));
     TRY_OUT(ckpt_manifest_shard_text(&shard, &reshard->records[writer]));
 out:
     ckpt_manifest_free_shard(&shard);
     return rc;
 }
 
-/* Ranks with nothing to write have no shard; memory is that of the largest. */
-static enum err plan(struct reshard *reshard)
-{
-    int64_t most = 1;
-    for (int rank = 0; rank < reshard->ranks; rank++) {
-        int64_t bytes = set_parts(reshard, rank);
-        reshard->writers += bytes > 0;
-        most = bytes > most ? bytes : most;
-    }
-    reshard->data = malloc((size_t)most);
-    reshard->records =
-        calloc((size_t)reshard->writers + 1, sizeof *reshard->records);
-    if (reshard->data == NULL || reshard->records == NULL)
-        return err_set(ERR_MEMORY,
-                       "a shard of %" PRId64 " bytes does not fit in memory: "
-                       "ask for more ranks",
-                       most);
-    return ERR_OK;
-}
-
+/* Ranks with nothing to write have no shard. */
 static enum err copy(struct reshard *reshard)
 {
-    uint64_t free_bytes;
     int writer = 0;
     const struct ckpt_manifest *manifest = reshard->manifest;
-    reshard->items = ckpt_manifest_items(manifest);
-    if (reshard->items == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", reshard->from);
-    TRY(plan(reshard));
+    TRY(ckpt_manifest_items(manifest, &reshard->items));
+    for (int rank = 0; rank < reshard->ranks; rank++)
+        reshard->writers += set_parts(reshard, rank) > 0;
+    TRY(new_zeroed(&reshard->records, (size_t)reshard->writers + 1));
     TRY(ckpt_tensor_create(reshard->from, manifest, &reshard->reader));
-    TRY(fsio_free_bytes(reshard->tmp, &free_bytes));
-    if (free_bytes < (uint64_t)(manifest->bytes + SPACE_EXTRA_BYTES))
-        return err_set(ERR_FULL,
-                       "%s: the copy needs %" PRId64 " bytes, %" PRIu64
-                       " are free: make room",
-                       reshard->tmp, manifest->bytes + SPACE_EXTRA_BYTES,
-                       free_bytes);
+    TRY(ckpt_shard_folder(reshard->tmp, "copy", manifest->bytes));
     for (int rank = 0; rank < reshard->ranks; rank++)
         if (set_parts(reshard, rank) > 0)
             TRY(write_shard(reshard, rank, writer++));
@@ -189,11 +155,12 @@ static enum err check_out(const char *out, int64_t step,
 /* Remove what was written, keeping the first error's text. */
 static void give_up(const struct reshard *reshard, enum err rc)
 {
-    char text[512];
-    snprintf(text, sizeof text, "%s", err_text());
-    enum err removed = fsio_remove_tree(reshard->tmp);
-    err_set(rc, "%s%s%s", text, removed == ERR_OK ? "" : "; remains: ",
-            removed == ERR_OK ? "" : reshard->tmp);
+    struct err_kept kept;
+    err_keep(&kept, rc);
+    if (fsio_remove_tree(reshard->tmp) != ERR_OK)
+        err_set(rc, "%s; remains: %s", kept.text, reshard->tmp);
+    else
+        err_again(&kept);
 }
 
 enum err ckpt_reshard(const char *checkpoint_dir, const char *out, int ranks,
@@ -227,7 +194,6 @@ out:
         free(reshard.records[i]);
     free(reshard.records);
     free(reshard.items);
-    free(reshard.data);
     ckpt_tensor_destroy(reshard.reader);
     ckpt_manifest_destroy(manifest);
     return rc;
@@ -251,8 +217,8 @@ enum err ckpt_write(const char *dir, int64_t step, const char *attempt,
                                        .items = items,
                                        .item_count = item_count };
     ckpt_shard_name(0, 1, CKPT_SHARD_FOLDER_FILES, file);
-    TRY_OUT(ckpt_shard_write_fed(dir, file, &identity, items, item_count, feed,
-                                 feed_arg, &shard));
+    TRY_OUT(ckpt_shard_write(dir, file, &identity, items, item_count, feed,
+                             feed_arg, &shard));
     TRY_OUT(ckpt_manifest_shard_text(&shard, &record));
     TRY_OUT(ckpt_view_seal(dir, &head, &record, 1));
 out:

@@ -24,9 +24,6 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 
-/* Room on disk for the view, the manifest and the file system's own needs. */
-#define SPACE_EXTRA_BYTES ((int64_t)1 << 20)
-
 struct scavenge {
     struct comm *comm;
     const char *run_dir;
@@ -69,16 +66,8 @@ out:
 /* Rank 0: the temporary folder, with room for everything. */
 static enum err begin(const struct scavenge *s)
 {
-    uint64_t free_bytes, need = (uint64_t)(s->bytes + SPACE_EXTRA_BYTES);
     TRY(ckpt_index_begin(s->run_dir, s->tmp, s->attempt));
-    ckpt_shard_stripe_hint(s->tmp);
-    TRY(fsio_free_bytes(s->tmp, &free_bytes));
-    if (free_bytes < need)
-        return err_set(ERR_FULL,
-                       "%s: step %" PRId64 " of the nodes needs %" PRIu64
-                       " bytes, %" PRIu64 " are free: make room",
-                       s->run_dir, s->local.step, need, free_bytes);
-    return ERR_OK;
+    return ckpt_shard_folder(s->tmp, "copy", s->bytes);
 }
 
 /* --- copies --- */
@@ -155,12 +144,10 @@ static enum err commit(const struct scavenge *s)
                                        .attempt = s->attempt,
                                        .state = manifest->state,
                                        .item_count = manifest->tensor_count };
-    struct ckpt_item *items = ckpt_manifest_items(manifest);
-    char **records = calloc((size_t)count + 1, sizeof *records);
-    if (items == NULL || records == NULL) {
-        rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
-        goto out;
-    }
+    struct ckpt_item *items = NULL;
+    char **records = NULL;
+    TRY_OUT(ckpt_manifest_items(manifest, &items));
+    TRY_OUT(new_zeroed(&records, (size_t)count + 1));
     head.items = items;
     for (int i = 0; i < count; i++)
         TRY_OUT(ckpt_manifest_shard_text(&manifest->shards[i], &records[i]));

@@ -63,7 +63,7 @@ enum err ckpt_check_others(const char *checkpoint_dir,
 /* Copy the checkpoint into the new folder `out`, as `ranks` ranks would have
  * written it: the payload, tensor after tensor, is cut into so many extents of
  * equal bytes. Step, state and digest stay. Every byte read is checked. Memory
- * is that of one shard of the copy. `out` appears only when it is complete and
+ * is that of a few blocks. `out` appears only when it is complete and
  * durable; a failure leaves nothing. ERR_USAGE when it exists or is named like
  * another step. *bytes: payload. */
 enum err ckpt_reshard(const char *checkpoint_dir, const char *out, int ranks,
