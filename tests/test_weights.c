@@ -71,25 +71,25 @@ static void test_match(struct place *place)
     other.max_seq_len = 64;
     is_ok(weights_open(place->run, &weights), "a run directory");
     is_ok(params_create(&other, &params), "another shape");
-    is_ok(weights_match(weights, place->params, NULL), "its own matches");
-    enum err rc = weights_match(weights, params, NULL);
+    is_ok(weights_match(weights, place->params, NULL, ""), "its own matches");
+    enum err rc = weights_match(weights, params, NULL, "");
     fails(rc, ERR_DATA,
           "transformer.wpe.weight is [32, 64] there, [64, 64] in the model",
           "both shapes are said");
     fails(rc, ERR_DATA, "transformer.blocks.0.ffn.up_proj.weight",
           "and those of the next one");
-    fails(weights_match(weights, params, "*wpe* *.ffn.* *.blocks.2.*"), ERR_OK,
-          "", "but for what is ignored");
-    rc = weights_match(weights, params, "*wpe* *.ffn.*");
+    fails(weights_match(weights, params, "*wpe* *.ffn.* *.blocks.2.*", ""),
+          ERR_OK, "", "but for what is ignored");
+    rc = weights_match(weights, params, "*wpe* *.ffn.*", "");
     fails(rc, ERR_DATA, "is [64] in the model and not there", "more layers");
     params_destroy(params);
     params = NULL;
     other = place->config;
     other.n_layers = 1;
     is_ok(params_create(&other, &params), "fewer layers");
-    fails(weights_match(weights, params, NULL), ERR_DATA,
+    fails(weights_match(weights, params, NULL, ""), ERR_DATA,
           "is [64] there and not in the model", "too many are said, too");
-    is_ok(weights_match(weights, params, "*.blocks.1.*"), "or ignored");
+    is_ok(weights_match(weights, params, "*.blocks.1.*", ""), "or ignored");
     params_destroy(params);
     weights_close(weights);
 }
@@ -105,7 +105,7 @@ static void test_fill(struct place *place)
     other.vocab_size = 320;
     is_ok(weights_open(place->step, &weights), "a checkpoint");
     is_ok(params_create(&other, &params), "a padded vocabulary");
-    is_ok(weights_match(weights, params, NULL), "it matches");
+    is_ok(weights_match(weights, params, NULL, ""), "it matches");
     const struct param *wte = &params->list[0];
     int64_t d = wte->shape[1];
     float *values = malloc((size_t)params->elements * sizeof *values);
@@ -131,7 +131,7 @@ static void test_fill(struct place *place)
     params_destroy(params);
     params = NULL;
     is_ok(params_create(&other, &params), "a smaller vocabulary");
-    fails(weights_match(weights, params, NULL), ERR_DATA,
+    fails(weights_match(weights, params, NULL, ""), ERR_DATA,
           "transformer.wte.weight is [300, 64] there, [299, 64] in the model",
           "is none for these weights");
     fails(weights_read(weights, &params->list[0], 0, 64, values), ERR_DATA,

@@ -238,7 +238,7 @@ static void test_case(const struct world *world, size_t index)
     TRY_OUT(weights_open(run, &weights));
     pass = same_about(weights_about(weights), &config, step);
     everywhere(world, rc, pass, "what it says of itself", name);
-    TRY_OUT(weights_match(weights, params, NULL));
+    TRY_OUT(weights_match(weights, params, NULL, ""));
     TRY_OUT(read_back(weights, params, world->rank, &same));
     everywhere(world, rc, same, "the same bits, any interval", name);
     TRY_OUT(read_resident(weights, params, DTYPE_F32, &same));

@@ -199,7 +199,7 @@ static void write_folder(const char *path, struct model *m, enum arch arch,
 static bool reads(struct weights *weights, const struct model *m)
 {
     float *got = calloc((size_t)m->params->elements, sizeof *got);
-    bool same = weights_match(weights, m->params, NULL) == ERR_OK;
+    bool same = weights_match(weights, m->params, NULL, "") == ERR_OK;
     for (int i = 0; i < 300 && same; i++) {
         uint64_t n = (uint64_t)m->params->elements;
         int64_t begin = (int64_t)(rng_uniform(1, 2, 2 * i) * (double)n);
@@ -313,7 +313,7 @@ static void refused(enum arch arch, const struct other *other, const char *want,
     write_folder(path, &m, arch, other);
     enum err rc = weights_open(path, &weights);
     if (rc == ERR_OK)
-        rc = weights_match(weights, m.params, NULL);
+        rc = weights_match(weights, m.params, NULL, "");
     if (want == NULL)
         tap_ok(rc == ERR_OK && reads(weights, &m), "%s", what);
     else if (!tap_ok(rc == ERR_DATA && strstr(err_text(), want) != NULL, "%s",
@@ -364,11 +364,11 @@ static void is_no_parameter(const char *path, const struct model *m,
     struct weights *weights = NULL;
     float value = 0;
     fixture_need(weights_open(path, &weights));
-    enum err rc = weights_match(weights, m->params, NULL);
+    enum err rc = weights_match(weights, m->params, NULL, "");
     if (!tap_ok(rc == ERR_DATA && strstr(err_text(), want) != NULL,
                 "%s is no match", what))
         tap_note("%s: %s", err_name(rc), err_text());
-    tap_ok(weights_match(weights, m->params, name) == ERR_OK,
+    tap_ok(weights_match(weights, m->params, name, "") == ERR_OK,
            "... unless it is ignored");
     for (int i = 0; i < m->params->count; i++)
         if (strcmp(m->params->list[i].name, name) == 0)

@@ -44,7 +44,7 @@ enum err hf_verify_open(const char *path, struct hf_model *out)
     TRY(weights_open(path, &out->weights));
     out->about = weights_about(out->weights);
     TRY(params_create(&out->about->config, &out->params));
-    return weights_match(out->weights, out->params, NULL);
+    return weights_match(out->weights, out->params, NULL, "");
 }
 
 void hf_verify_close(struct hf_model *model)
@@ -156,7 +156,7 @@ static enum err verify_compare(struct hf_model *a, struct hf_model *b,
                      b->about->path, setting);
         goto out;
     }
-    TRY_OUT(weights_match(b->weights, a->params, NULL));
+    TRY_OUT(weights_match(b->weights, a->params, NULL, ""));
     for (int i = 0; i < a->params->count; i++)
         TRY_OUT(compare_param(a, b, &a->params->list[i], room, room + WINDOW,
                               room + 2 * WINDOW, c));

@@ -14,7 +14,6 @@
 #include "src/formats/weights.h"
 
 #include <assert.h>
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +22,7 @@
 
 #include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/fsio.h"
+#include "src/base/globs.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/regular.h"
@@ -244,38 +244,19 @@ enum err weights_read_lora(struct weights *weights, const char *name,
 
 /* --- comparing --- */
 
-/* The next word of the list into `glob`; false: there is none. */
-static bool next_glob(const char **list, char glob[FSIO_PATH_MAX])
-{
-    static const char blanks[] = " \t\r\n";
-    if (*list == NULL)
-        return false;
-    *list += strspn(*list, blanks);
-    size_t length = strcspn(*list, blanks);
-    if (length == 0)
-        return false;
-    snprintf(glob, FSIO_PATH_MAX, "%.*s", (int)length, *list);
-    *list += length;
-    return true;
-}
-
 bool weights_ignored(const char *ignore, const char *name)
 {
-    char glob[FSIO_PATH_MAX];
-    while (next_glob(&ignore, glob))
-        if (fnmatch(glob, name, 0) == 0)
-            return true;
-    return false;
+    return ignore != NULL && globs_match(ignore, name);
 }
 
 static bool matches_any(const struct weights *weights,
                         const struct params *params, const char *glob)
 {
     for (int i = 0; i < weights->source.count; i++)
-        if (fnmatch(glob, weights->source.list[i].name, 0) == 0)
+        if (globs_match(glob, weights->source.list[i].name))
             return true;
     for (int i = 0; i < params->count; i++)
-        if (fnmatch(glob, params->list[i].name, 0) == 0)
+        if (globs_match(glob, params->list[i].name))
             return true;
     return false;
 }
@@ -283,8 +264,8 @@ static bool matches_any(const struct weights *weights,
 static void warn_of_globs(const struct weights *weights,
                           const struct params *params, const char *ignore)
 {
-    char glob[FSIO_PATH_MAX];
-    while (next_glob(&ignore, glob))
+    char glob[GLOBS_GLOB_MAX];
+    while (ignore != NULL && globs_next(&ignore, glob))
         if (!matches_any(weights, params, glob))
             log_warn("weights: %s, which is to be ignored, matches no tensor",
                      glob);
@@ -334,14 +315,7 @@ static void find_others(const struct weights *weights,
 }
 
 enum err weights_match(struct weights *weights, const struct params *params,
-                       const char *ignore)
-{
-    return weights_match_known(weights, params, ignore, "");
-}
-
-enum err weights_match_known(struct weights *weights,
-                             const struct params *params, const char *ignore,
-                             const char *settings)
+                       const char *ignore, const char *settings)
 {
     assert(weights != NULL && params != NULL);
     struct mismatches list = { .settings = settings };

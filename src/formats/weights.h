@@ -109,13 +109,10 @@ enum err weights_read_lora(struct weights *weights, const char *name,
  * ERR_DATA with a list of all that do not, name and both shapes (the log has as
  * many as people read). An embedding or output layer may have fewer rows there.
  * A matching parameter keeps what it has; a glob that matches nothing is warned
- * of. */
+ * of. The log has `settings`, what is known of the reason, first; "": nothing
+ * is. */
 enum err weights_match(struct weights *weights, const struct params *params,
-                       const char *ignore);
-/* The same; the log has `settings`, what is known of the reason, first. */
-enum err weights_match_known(struct weights *weights,
-                             const struct params *params, const char *ignore,
-                             const char *settings);
+                       const char *ignore, const char *settings);
 bool weights_ignored(const char *ignore, const char *name);
 
 /* Elements [begin, end) of the flat space of `params`, padding 0, parameters

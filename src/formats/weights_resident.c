@@ -104,7 +104,7 @@ enum err weights_resident_create(struct weights *weights,
     enum err rc = ERR_OK;
     struct weights_resident *resident = NULL;
     assert(dtype == DTYPE_F32 || dtype == DTYPE_BF16);
-    TRY(weights_match(weights, params, NULL));
+    TRY(weights_match(weights, params, NULL, ""));
     TRY(new_zeroed(&resident, 1));
     resident->params = params;
     resident->dtype = dtype;

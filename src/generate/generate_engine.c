@@ -292,7 +292,7 @@ enum err generate_engine_start(struct generate_engine *engine,
     kernels_spread_threads(engine->threads);
     TRY(kernels_find("cpu", "auto", &engine->kernels));
     TRY(params_create(&about->config, &engine->params));
-    TRY(weights_match(engine->weights, engine->params, NULL));
+    TRY(weights_match(engine->weights, engine->params, NULL, ""));
     const struct infer_options options = {
         .threads = engine->threads,
         .dtype = DTYPE_F32,

@@ -160,9 +160,9 @@ enum err start_weights_check(const struct train_settings *s,
     free(theirs);
     snprintf(known, sizeof known, "%s%s%s", other.text,
              other.count > 0 && shapes.count > 0 ? "; " : "", shapes.text);
-    enum err rc = params == NULL ? ERR_OK
-                                 : weights_match_known(weights, params,
-                                                       from.ignore, known);
+    enum err rc = params == NULL
+                      ? ERR_OK
+                      : weights_match(weights, params, from.ignore, known);
     if (rc != ERR_OK && rc != ERR_DATA)
         return rc;
     if (rc != ERR_OK && shapes.count > 0)
