@@ -184,6 +184,21 @@ enum err jsontext_wrong(const json_error_t *problem)
                                                                 : ERR_DATA;
 }
 
+enum err jsontext_object(const char *text, size_t bytes, size_t flags,
+                         json_t **out)
+{
+    json_error_t problem;
+    *out = jsontext_load(text, bytes, flags, &problem);
+    if (json_is_object(*out))
+        return ERR_OK;
+    if (*out == NULL)
+        return err_set(jsontext_wrong(&problem), "line %d: no JSON object: %s",
+                       problem.line, problem.text);
+    json_decref(*out);
+    *out = NULL;
+    return err_set(ERR_DATA, "no JSON object");
+}
+
 json_t *jsontext_string(const char *text)
 {
     char ascii[1024];

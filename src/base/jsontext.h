@@ -38,6 +38,10 @@ json_t *jsontext_load(const char *text, size_t bytes, size_t flags,
                       json_error_t *problem);
 /* The kind of that error: ERR_MEMORY, or ERR_DATA. */
 enum err jsontext_wrong(const json_error_t *problem);
+/* A text that is an object, new; the caller puts the file before the error. NULL
+ * where it is none. */
+enum err jsontext_object(const char *text, size_t bytes, size_t flags,
+                         json_t **out);
 
 /* An object of JSON, member by member, in one pass and without memory: for
  * files in which there may be a million members, each of them small, or a

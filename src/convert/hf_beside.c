@@ -117,7 +117,6 @@ out:
 /* What the model has brought with it, and what it lacks of that. New. */
 static enum err make_generation(const struct weights_about *about, json_t **out)
 {
-    json_error_t problem;
     const struct {
         const char *key;
         int32_t token;
@@ -126,16 +125,11 @@ static enum err make_generation(const struct weights_about *about, json_t **out)
                    { "pad_token_id",
                      about->pad >= 0 ? about->pad : about->eos } };
     const char *text = about->generation != NULL ? about->generation : "{}";
-    json_t *root = jsontext_load(text, strlen(text), 0, &problem);
-    enum err wrong = root == NULL ? jsontext_wrong(&problem) : ERR_DATA;
+    json_t *root;
+    enum err rc = jsontext_object(text, strlen(text), 0, &root);
     *out = NULL;
-    if (!json_is_object(root)) {
-        json_decref(root);
-        return err_set(wrong,
-                       "%s: its generation_config.json is no JSON "
-                       "object",
-                       about->path);
-    }
+    if (rc != ERR_OK)
+        return err_prefix(rc, "%s: generation_config.json", about->path);
     for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
         const json_t *said = json_object_get(root, tokens[t].key);
         if (tokens[t].token >= 0 && (said == NULL || json_is_null(said)))

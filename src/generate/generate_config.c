@@ -7,8 +7,10 @@
 
 #include <assert.h>
 #include <jansson.h>
+#include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/jsontext.h"
 #include "src/base/log.h"
 
 static enum err config_real(const char *path, const json_t *root,
@@ -123,18 +125,15 @@ enum err generate_config_read(const struct weights_about *about,
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
-    json_error_t error;
     json_t *root = NULL;
     *out = (struct generate_config){ .sample = sample_options_default };
     if (about->generation == NULL)
         return ERR_OK;
     TRY(fsio_path(path, "%s/" GENERATE_CONFIG_FILE, about->path));
-    root = json_loads(about->generation, 0, &error);
-    if (!json_is_object(root)) {
-        rc = err_set(ERR_DATA, "%s:%d: %s", path, error.line,
-                     root == NULL ? error.text : "no JSON object");
-        goto out;
-    }
+    rc =
+        jsontext_object(about->generation, strlen(about->generation), 0, &root);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "%s", path);
     TRY_OUT(config_sample(path, root, out));
     TRY_OUT(config_eos(path, json_object_get(root, "eos_token_id"), out));
     config_warn(path, root);

@@ -49,9 +49,17 @@ static const struct arch_name scalings[] = {
         SCALING("rope_parameters"), SCALING("rope_scaling"),                   \
         NAME("rope_scaling.type", rope_scaling, scalings, "")
 
+/* What any file may say. */
+#define COMMON                                                                 \
+    MUST("pruned_heads", "[{}, null]", ""),                                    \
+        MUST("is_encoder_decoder", "[false]", ""),                             \
+        MUST("is_decoder", "[false, true]", ""),                               \
+        MUST("add_cross_attention", "[false]", ""),                            \
+        INT("vocab_size", vocab_size, 1, 16777216, NULL)
+
 /* What Llama's descendants share; kv: heads of keys where the key is absent. */
 #define LLAMA(kv, length, eps, theta)                                          \
-    VOCABULARY, INT("hidden_size", d_model, 1, 65536, NULL),                   \
+    COMMON, INT("hidden_size", d_model, 1, 65536, NULL),                       \
         INT("intermediate_size", ffn_width, 1, 1048576, NULL),                 \
         INT("num_hidden_layers", n_layers, 1, MODEL_LAYERS_MAX, NULL),         \
         INT("num_attention_heads", n_heads, 1, 1024, NULL),                    \
@@ -98,7 +106,7 @@ static const struct arch_key qwen2_keys[] = {
 
 /* Learned positions; n_inner of 0 or null is 4 n_embd. */
 static const struct arch_key gpt2_keys[] = {
-    VOCABULARY,
+    COMMON,
     INT("n_embd", d_model, 1, 65536, NULL),
     INT("n_layer", n_layers, 1, MODEL_LAYERS_MAX, NULL),
     INT("n_head", n_heads, 1, 1024, NULL),
@@ -125,7 +133,7 @@ static const struct arch_key gpt2_keys[] = {
 /* The library's own class has neither another width of the MLP nor biases nor
  * norms of queries and keys nor other slopes, whatever its file says. */
 static const struct arch_key mpt_keys[] = {
-    VOCABULARY,
+    COMMON,
     INT("d_model", d_model, 1, 65536, NULL),
     INT("n_layers", n_layers, 1, MODEL_LAYERS_MAX, NULL),
     INT("n_heads", n_heads, 1, 1024, NULL),
@@ -170,7 +178,7 @@ static const struct arch_key mixtral_keys[] = {
 };
 
 static const struct arch_key dbrx_keys[] = {
-    VOCABULARY,
+    COMMON,
     INT("d_model", d_model, 1, 65536, NULL),
     INT("n_layers", n_layers, 1, MODEL_LAYERS_MAX, NULL),
     INT("n_heads", n_heads, 1, 1024, NULL),

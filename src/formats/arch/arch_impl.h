@@ -20,7 +20,6 @@
 #define HEAD_DIM(key, low, otherwise)                                          \
     NUMBER(key, ARCH_INT, offsetof(struct arch_values, head_dim), low, 65536,  \
            otherwise)
-#define VOCABULARY INT("vocab_size", vocab_size, 1, 16777216, NULL)
 /* The library adds up a token's choices, as if each were all of them. */
 #define BALANCE(key, otherwise)                                                \
     NUMBER(key, ARCH_REAL, offsetof(struct arch_values, balance), 0, 1e3,      \

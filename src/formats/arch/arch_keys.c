@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/globs.h"
+
 #define LAYER_NORM_EPS 1e-5 /* DBRX has no key for it */
 #define BALANCE_MAX 1e3     /* model.balance_weight */
 
@@ -221,9 +223,8 @@ static enum err check_quantization(const json_t *value)
                    method != NULL ? method : "of a kind that is not named");
 }
 
-static enum err check_known(const struct arch_key *keys,
-                            const struct arch_key *common, const json_t *object,
-                            const char *prefix)
+static enum err check_known(const struct arch_key *keys, const char *common,
+                            const json_t *object, const char *prefix)
 {
     const char *key;
     json_t *value;
@@ -233,7 +234,7 @@ static enum err check_known(const struct arch_key *keys,
         bool outer = false;
         snprintf(name, sizeof name, "%s%.100s", prefix, key);
         /* inner objects are written as configurations of their own */
-        if (is_known(keys, name, &outer) || is_known(common, key, &outer))
+        if (is_known(keys, name, &outer) || globs_match(common, key))
             continue;
         if (strcmp(name, "quantization_config") == 0) {
             TRY(check_quantization(value));
@@ -274,13 +275,11 @@ static enum err begin(const struct arch_row *row, struct arch_values *values)
 }
 
 enum err arch_keys_read(const struct arch_row *row, const struct arch_key *keys,
-                        const struct arch_key *common, const json_t *root,
+                        const char *common, const json_t *root,
                         struct arch_values *values)
 {
     assert(row != NULL && keys != NULL && json_is_object(root));
     TRY(begin(row, values));
-    for (const struct arch_key *key = common; key->name != NULL; key++)
-        TRY(read_key(key, root, values));
     for (const struct arch_key *key = keys; key->name != NULL; key++)
         TRY(read_key(key, root, values));
     TRY(check_twice(keys, root));

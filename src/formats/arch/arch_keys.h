@@ -13,11 +13,11 @@
 #include "src/base/err.h"
 #include "src/formats/arch/arch.h"
 
-/* From what the row says, to what `keys` and `common`, which any file may have,
- * say. ERR_DATA: a key is missing or malformed, or two for one field differ;
- * ERR_UNSUPPORTED: names what our model lacks. */
+/* From what the row says, to what `keys` say; `common` are names of others, as a
+ * list of globs, that a file may have. ERR_DATA: a key is missing or malformed,
+ * or two for one field differ; ERR_UNSUPPORTED: names what our model lacks. */
 enum err arch_keys_read(const struct arch_row *row, const struct arch_key *keys,
-                        const struct arch_key *common, const json_t *root,
+                        const char *common, const json_t *root,
                         struct arch_values *values);
 /* Completes and checks values->model: ERR_UNSUPPORTED where it is none. */
 enum err arch_keys_end(struct arch_values *values);

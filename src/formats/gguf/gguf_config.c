@@ -135,11 +135,10 @@ static enum err look_at_tensors(const struct gguf *gguf,
 static enum err read_model(const struct gguf *gguf, const struct arch_row *row,
                            struct arch_values *values)
 {
-    static const struct arch_key none[] = { { .name = NULL } };
     enum err rc = ERR_OK;
     json_t *root = json_object();
     TRY_OUT(read_keys(gguf, row->gguf->name, root));
-    TRY_OUT(arch_keys_read(row, row->gguf->keys, none, root, values));
+    TRY_OUT(arch_keys_read(row, row->gguf->keys, "", root, values));
     if (values->model.rope_scaling == ROPE_SCALING_NONE)
         values->model.rope_factor = 0; /* has no effect there either */
 out:

@@ -172,19 +172,12 @@ enum err gguf_generation_write(struct gguf_writer *writer,
                                const char *generation, int32_t eos, int32_t pad)
 {
     assert(writer != NULL && eos >= -1 && pad >= -1);
+    json_t *root = NULL;
     enum err rc = ERR_OK;
-    json_error_t problem;
-    json_t *root =
-        generation == NULL
-            ? NULL
-            : jsontext_load(generation, strlen(generation), 0, &problem);
-    if (generation != NULL && !json_is_object(root)) {
-        rc = err_set(root == NULL ? jsontext_wrong(&problem) : ERR_DATA,
-                     "generation_config.json: line %d: no JSON "
-                     "object",
-                     root == NULL ? problem.line : 1);
-        goto out;
-    }
+    if (generation != NULL)
+        rc = jsontext_object(generation, strlen(generation), 0, &root);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "generation_config.json");
     TRY_OUT(write_ends(writer, root, eos));
     if (pad >= 0 || eos >= 0)
         TRY_OUT(

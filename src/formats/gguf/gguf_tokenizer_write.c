@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "src/base/jsontext.h"
+#include "src/base/new.h"
 
 #include "src/formats/gguf/gguf_tokenizer.h"
 #include "src/formats/gguf/gguf_tokenizer_pre.h"
@@ -166,22 +167,16 @@ enum err gguf_tokenizer_write(struct gguf_writer *writer,
 {
     assert(writer != NULL && from->tokenizer != NULL);
     enum err rc = ERR_OK;
-    json_error_t problem;
-    struct texts texts = {
-        .text = calloc((size_t)from->rows, sizeof *texts.text),
-        .type = calloc((size_t)from->rows, sizeof *texts.type),
-        .rows = from->rows,
-    };
-    json_t *root = jsontext_load(from->tokenizer, from->bytes,
-                                 JSON_REJECT_DUPLICATES, &problem);
-    if (texts.text == NULL || texts.type == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
-    else if (!json_is_object(root))
-        rc = err_set(root == NULL ? jsontext_wrong(&problem) : ERR_DATA,
-                     "tokenizer.json: line %d: no JSON object: %s",
-                     problem.line, root == NULL ? problem.text : "");
-    else
-        rc = write_all(writer, root, from, &texts);
+    struct texts texts = { .rows = from->rows };
+    json_t *root = NULL;
+    TRY_OUT(new_zeroed(&texts.text, (size_t)from->rows));
+    TRY_OUT(new_zeroed(&texts.type, (size_t)from->rows));
+    rc = jsontext_object(from->tokenizer, from->bytes, JSON_REJECT_DUPLICATES,
+                         &root);
+    if (rc != ERR_OK)
+        TRY_OUT(err_prefix(rc, "tokenizer.json"));
+    TRY_OUT(write_all(writer, root, from, &texts));
+out:
     json_decref(root);
     free(texts.text);
     free(texts.type);

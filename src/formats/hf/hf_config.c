@@ -14,95 +14,35 @@
 #include <string.h>
 
 #include "src/base/jsontext.h"
-#include "src/formats/arch/arch_impl.h"
 #include "src/formats/arch/arch_keys.h"
 
-/* Keys that any file may have. */
-static const struct arch_key common[] = {
-    NOTHING("architectures"),
-    NOTHING("model_type"),
-    NOTHING("torch_dtype"),
-    NOTHING("dtype"),
-    NOTHING("transformers_version"),
-    NOTHING("_name_or_path"),
-    NOTHING("_model_name_or_path"), /* of models out of GGUF files */
-    NOTHING("auto_map"),
-    NOTHING("bos_token_id"),
-    NOTHING("eos_token_id"),
-    NOTHING("pad_token_id"),
-    NOTHING("unk_token_id"),
-    NOTHING("tokenizer_class"),
-    NOTHING("tokenizer_name"),
-    NOTHING("use_cache"),
-    NOTHING("initializer_range"),
-    NOTHING("_attn_implementation_autoset"),
-    NOTHING("output_attentions"),
-    NOTHING("output_hidden_states"),
-    NOTHING("return_dict"),
-    NOTHING("id2label"),
-    NOTHING("label2id"),
-    NOTHING("problem_type"),
-    NOTHING("chunk_size_feed_forward"),
-    NOTHING("task_specific_params"),
-    NOTHING("transformers.js_config"),
+/* Keys that any file may have, and that do not change what a model computes; the
+ * last four do so by values that arch.c refuses. */
+static const char common[] =
+    "architectures model_type torch_dtype dtype transformers_version "
+    "_name_or_path _model_name_or_path auto_map bos_token_id eos_token_id "
+    "pad_token_id unk_token_id tokenizer_class tokenizer_name use_cache "
+    "initializer_range _attn_implementation_autoset output_attentions "
+    "output_hidden_states return_dict id2label label2id problem_type "
+    "chunk_size_feed_forward task_specific_params transformers.js_config "
     /* how it is run, by whom it was tuned, and texts are made */
-    NOTHING("attn_implementation"),
-    NOTHING("_attn_implementation"),
-    NOTHING("_attn_implementation_internal"),
-    NOTHING("_flash_attn_2_enabled"),
-    NOTHING("use_flash_attn"),
-    NOTHING("use_flash_attention"),
-    NOTHING("use_flash_attention_2"),
-    NOTHING("unsloth_version"),
-    NOTHING("unsloth_fixed"),
-    NOTHING("max_sequence_length"),
-    NOTHING("model_max_length"),
-    NOTHING("tokenizer_model_max_length"),
-    NOTHING("tokenizer_padding_side"),
-    NOTHING("gradient_checkpointing"),
-    NOTHING("use_gradient_checkpointing"),
-    NOTHING("finetuning_task"),
-    NOTHING("torchscript"),
-    NOTHING("use_bfloat16"),
-    NOTHING("tf_legacy_loss"),
-    NOTHING("tie_encoder_decoder"),
-    NOTHING("cross_attention_hidden_size"),
-    NOTHING("decoder_start_token_id"),
-    NOTHING("sep_token_id"),
-    NOTHING("prefix"),
-    NOTHING("remove_invalid_values"),
-    NOTHING("use_return_dict"),
-    NOTHING("output_scores"),
-    NOTHING("return_dict_in_generate"),
-    NOTHING("bad_words_ids"),
-    NOTHING("begin_suppress_tokens"),
-    NOTHING("diversity_penalty"),
-    NOTHING("do_sample"),
-    NOTHING("early_stopping"),
-    NOTHING("encoder_no_repeat_ngram_size"),
-    NOTHING("exponential_decay_length_penalty"),
-    NOTHING("forced_bos_token_id"),
-    NOTHING("forced_eos_token_id"),
-    NOTHING("length_penalty"),
-    NOTHING("max_length"),
-    NOTHING("max_new_tokens"),
-    NOTHING("min_length"),
-    NOTHING("no_repeat_ngram_size"),
-    NOTHING("num_beam_groups"),
-    NOTHING("num_beams"),
-    NOTHING("num_return_sequences"),
-    NOTHING("repetition_penalty"),
-    NOTHING("suppress_tokens"),
-    NOTHING("temperature"),
-    NOTHING("top_k"),
-    NOTHING("top_p"),
-    NOTHING("typical_p"),
-    MUST("pruned_heads", "[{}, null]", ""),
-    MUST("is_encoder_decoder", "[false]", ""),
-    MUST("is_decoder", "[false, true]", ""),
-    MUST("add_cross_attention", "[false]", ""),
-    END,
-};
+    "attn_implementation _attn_implementation "
+    "_attn_implementation_internal _flash_attn_2_enabled use_flash_attn "
+    "use_flash_attention use_flash_attention_2 unsloth_version "
+    "unsloth_fixed max_sequence_length model_max_length "
+    "tokenizer_model_max_length tokenizer_padding_side "
+    "gradient_checkpointing use_gradient_checkpointing finetuning_task "
+    "torchscript use_bfloat16 tf_legacy_loss tie_encoder_decoder "
+    "cross_attention_hidden_size decoder_start_token_id sep_token_id "
+    "prefix remove_invalid_values use_return_dict output_scores "
+    "return_dict_in_generate bad_words_ids begin_suppress_tokens "
+    "diversity_penalty do_sample early_stopping "
+    "encoder_no_repeat_ngram_size exponential_decay_length_penalty "
+    "forced_bos_token_id forced_eos_token_id length_penalty max_length "
+    "max_new_tokens min_length no_repeat_ngram_size num_beam_groups "
+    "num_beams num_return_sequences repetition_penalty suppress_tokens "
+    "temperature top_k top_p typical_p pruned_heads is_encoder_decoder "
+    "is_decoder add_cross_attention ";
 
 /* --- reading --- */
 
@@ -146,18 +86,11 @@ enum err hf_config_parse(const char *text, size_t bytes, const char *path,
                          enum arch *arch, struct model_config *model)
 {
     assert(text != NULL && arch != NULL && model != NULL);
-    json_error_t problem;
     struct arch_values values;
-    json_t *root = jsontext_load(text, bytes, JSON_REJECT_DUPLICATES, &problem);
-    if (!json_is_object(root)) {
-        enum err rc =
-            err_set(root == NULL ? jsontext_wrong(&problem) : ERR_DATA,
-                    "%s: line %d: no JSON object: %s", path, problem.line,
-                    root == NULL ? problem.text : "");
-        json_decref(root);
-        return rc;
-    }
-    enum err rc = read_root(root, arch, &values);
+    json_t *root;
+    enum err rc = jsontext_object(text, bytes, JSON_REJECT_DUPLICATES, &root);
+    if (rc == ERR_OK)
+        rc = read_root(root, arch, &values);
     json_decref(root);
     if (rc != ERR_OK)
         return err_prefix(rc, "%s", path);

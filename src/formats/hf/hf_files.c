@@ -39,13 +39,9 @@ const char *hf_files_name(enum hf_file file)
 static enum err load(const char *text, size_t bytes, const char *where,
                      const char *name, size_t flags, json_t **out)
 {
-    json_error_t problem;
-    *out = jsontext_load(text, bytes, JSON_REJECT_DUPLICATES | flags, &problem);
-    if (json_is_object(*out))
-        return ERR_OK;
-    return err_set(*out == NULL ? jsontext_wrong(&problem) : ERR_DATA,
-                   "%s: %s: line %d: no JSON object: %s", where, name,
-                   problem.line, *out == NULL ? problem.text : "");
+    enum err rc =
+        jsontext_object(text, bytes, JSON_REJECT_DUPLICATES | flags, out);
+    return rc == ERR_OK ? rc : err_prefix(rc, "%s: %s", where, name);
 }
 
 /* One of the texts; *out stays NULL where there is none. */
