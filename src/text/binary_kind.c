@@ -1,4 +1,18 @@
-/* The table of first bytes, and the count of what no text has. */
+/* The table of first bytes, and the count of what no text has.
+ *
+ * Who points a tokenizer at a folder also points it at what lies there: packed
+ * files, models, tables. Read as text they would be learned as noise, and
+ * nobody would see it in a loss that falls all the same. So a file is asked
+ * first what it is, as file(1) does, and the answer says what to do.
+ *
+ * First bytes do not always tell: "BM" begins a bitmap and a text about BMW.
+ * Where a text could begin so, it counts only together with a NUL or with what
+ * is no UTF-8. A few wrong bytes are common in web text, and become U+FFFD; a
+ * file is refused for a NUL, or for more than one wrong byte in a thousand. A
+ * stream is counted as it comes and judged each time that it has become twice
+ * as long: early enough for a wrong file, late enough for a text whose first
+ * page is in another encoding. A character can be divided between two parts, so
+ * the last bytes wait for the next. */
 #include "src/text/binary_kind.h"
 
 #include <assert.h>
@@ -177,6 +191,8 @@ static void count_part(struct binary_count *count, const uint8_t *text,
     count->rest_bytes = left;
 }
 
+/* Judged only at doublings and at the end: a ratio that is asked at every byte
+ * would refuse a text for its first accent. */
 static void count_judge(struct binary_count *count)
 {
     count->bad = count->bad || 1000 * count->invalid > count->bytes;

@@ -1,4 +1,16 @@
-/* UTF-8 and the table of classes. */
+/* UTF-8 and the table of classes.
+ *
+ * UTF-8 writes a code point in one to four bytes, of which the first tells how
+ * many and the others begin with the bits 10: so one can find the beginning of
+ * a character from any byte. Valid is only the shortest form, and no half of a
+ * surrogate pair (U+D800 to U+DFFF): that is what the limits of the second byte
+ * say (table 3-7 of the Unicode standard). Of what is not valid the longest
+ * part that could have begun a character becomes one U+FFFD, as Python and Rust
+ * do it (https://www.unicode.org/versions/latest, chapter 3.9): others count
+ * differently, and then tokens differ.
+ *
+ * Classes are looked up in a byte per code point, 1.1 MB: patterns ask for each
+ * character of a text, and most texts use a few kilobytes of it. */
 #include "src/text/unicode.h"
 
 #include <assert.h>
@@ -20,6 +32,11 @@ static bool unicode_is_space(int32_t point)
            point == 0x3000;
 }
 
+/* Upper and lower are those of GPT-4o's pattern,
+ * [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and [\p{Ll}\p{Lm}\p{Lo}\p{M}]: letters
+ * without case and marks are both. Word is \w of the Hugging Face library,
+ * which is Rust's: an added token that has to stand alone has no such character
+ * beside it. */
 static unsigned unicode_class(enum unicode_category category, int32_t point)
 {
     switch (category) {
@@ -240,7 +257,8 @@ enum err unicode_add_visible(const char *text, size_t bytes, struct buffer *out)
 
 /* --- white space as Python has it --- */
 
-/* The code point at a place of UTF-8; 0 where there is none that matters. */
+/* The code point at a place of UTF-8; 0 where there is none that matters: no
+ * white space is beyond three bytes. */
 static unsigned unicode_point(const unsigned char *at, size_t bytes)
 {
     if (at[0] < 0x80)

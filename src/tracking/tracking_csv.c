@@ -207,6 +207,9 @@ out:
 }
 
 /* The same table with the columns that are known now. */
+/* Cells that are new are empty in all rows before. It costs a copy of the file,
+ * but names come in a run's first steps, and a table with another first line in
+ * its middle would be none. */
 static enum err csv_widen(struct csv *csv)
 {
     enum err rc = ERR_OK;

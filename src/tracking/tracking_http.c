@@ -1,4 +1,11 @@
-/* One libcurl handle, whose connection is kept between requests. */
+/* One libcurl handle, whose connection is kept between requests.
+ *
+ * Whether an error is for good is told by its code, since who calls knows
+ * nothing of HTTP: ERR_IO may pass, ERR_DATA is about what was sent, ERR_USAGE
+ * about the address or the password, ERR_CHECKPOINT says that what was asked
+ * for is not there. A request can be broken off between any two bytes, by the
+ * function that libcurl calls to show its progress, when the run ends and waits
+ * no longer. */
 #include "src/tracking/tracking_http.h"
 
 #include <assert.h>

@@ -319,6 +319,8 @@ static enum err last_step(int fd, const char *path, int64_t *step)
     return ERR_OK;
 }
 
+/* A file is opened for one line and closed again: a run may have thousands of
+ * metrics, and a process only so many open files. */
 static enum err add_metric(struct mlflow_file *m,
                            const struct tracking_scalar *scalar, int64_t step,
                            double time_s)

@@ -1,4 +1,7 @@
-/* The table of sinks, and what all of them are asked before a run starts. */
+/* The table of sinks, and what all of them are asked before a run starts.
+ *
+ * Sinks are a table, so that a new one is a row and a file: nobody who records
+ * a figure and nobody who starts a run knows which there are. */
 #include "src/tracking/tracking_sink.h"
 
 #define TRACKING_SINK_ENTRY(name) &tracking_##name##_ops,

@@ -1,4 +1,26 @@
-/* The templates that there are, and conversations divided into turns. */
+/* The templates that there are, and conversations divided into turns.
+ *
+ * A model of conversations has learned texts of one shape: who speaks, what is
+ * said, and between them tokens that no text has. Prompted in another shape it
+ * answers worse and nobody hears of it, so the shape travels with the model, as
+ * a program in Jinja's language: "chat_template" of a tokenizer_config.json, or
+ * a file chat_template.jinja. Most could be a table of what stands before and
+ * behind a message; but published ones also trim, count, look for the first
+ * system message and raise errors, so they are run as they are
+ * (https://huggingface.co/docs/transformers/chat_templating). That takes the
+ * stages of any interpreter: chat_lex.c makes words, chat_parse.c a tree of
+ * them, chat_render.c and chat_eval.c walk the tree.
+ *
+ * Learning needs more than the text: the loss is taken where the assistant
+ * speaks, and nowhere else. There are two ways to know where that is. A
+ * template can say so itself by {% generation %} blocks, which are no part of
+ * Jinja but the Hugging Face library's addition for this purpose. Others are
+ * asked: for the text of the messages before an answer, with what begins the
+ * assistant's turn (add_generation_prompt), and for the text with the answer.
+ * What the second has beyond the first is what was said. That takes two
+ * renderings for each answer, and it needs templates that only ever append: one
+ * that drops the reasoning of earlier answers changes text that was there, and
+ * has no such place for any answer but the last. */
 #include "src/text/chat/chat.h"
 
 #include <assert.h>
@@ -95,7 +117,9 @@ static bool chat_is_json(const char *path)
     return length > 5 && strcmp(path + length - 5, ".json") == 0;
 }
 
-/* Markers, "<|...|>", stand in the text or in strings of the template. */
+/* Markers, "<|...|>", stand in the text or in strings of the template. Whatever
+ * the tokenizer does not know as one token would be learned as letters, "<",
+ * "|", "im", ..., which the model has never seen begin a message. */
 static enum err chat_check_markers(const struct chat_template *template,
                                    const struct tokenizer *tokenizer)
 {
@@ -246,6 +270,8 @@ static bool chat_begins(const struct chat_text *text,
             memcmp(text->text, beginning->text, beginning->bytes) == 0);
 }
 
+/* The text so far and the next one change places, so that three texts, which
+ * keep their memory, do for a conversation of any length. */
 enum err chat_divide(const struct chat_template *template,
                      const struct chat_message *messages, size_t count,
                      bool last_only, struct chat_text *out,

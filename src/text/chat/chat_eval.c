@@ -1,5 +1,23 @@
 /* Operators and items. Functions are in chat_eval_call.c, tests in
- * chat_eval_test.c. */
+ * chat_eval_test.c.
+ *
+ * The tree is walked as it stands: a node evaluates its parts, then itself.
+ * Anything faster would not be worth it, as a template has a hundred nodes and
+ * a conversation a few messages; what takes time is copying text.
+ *
+ * Jinja makes Python of a template, so most rules are Python's: what is empty,
+ * 0, or none is false; `and` and `or` give one of their sides, not a truth
+ * value; // and % round down, so that -1 // 2 is -1; an index below 0 counts
+ * from the end; True equals 1. Where Jinja departs from Python templates rely
+ * on it:
+ *   a.b       is also a['b'], so that a message's fields are read either way;
+ *   x         that nobody has set is "undefined", which prints as nothing, is
+ *             false and has no items; only to ask something of it is an error,
+ *             so {{ a.b }} may lack b, but {{ a.b.c }} may not;
+ *   a ~ b     joins whatever can be printed, where + takes two of a kind
+ *             (https://jinja.palletsprojects.com/templates).
+ * There are no floats and none of Python's dates; a template that reaches one
+ * is refused, rather than answered with something that is nearly right. */
 #include "src/text/chat/chat_eval.h"
 
 #include <assert.h>
@@ -7,6 +25,8 @@
 
 #include "src/text/chat/chat_eval_impl.h"
 
+/* From the innermost frame outwards. Frames have a handful of variables, which
+ * are sooner gone through than any table of them is made. */
 enum err chat_eval_variable(struct chat_scope *scope, const char *name,
                             size_t bytes, struct chat_value *out)
 {
@@ -138,6 +158,9 @@ static enum err chat_eval_bound(struct chat_scope *scope,
     return ERR_OK;
 }
 
+/* As in Python bounds that are beyond an end mean that end, and never fail. A
+ * step below 0 goes backwards, for which the missing bounds are the other ends.
+ * Texts are divided by characters, so they become lists of them first. */
 static enum err chat_eval_slice(struct chat_scope *scope,
                                 const struct chat_node *node,
                                 struct chat_value *out)
@@ -177,6 +200,9 @@ static enum err chat_eval_slice(struct chat_scope *scope,
     return chat_eval_join(&join, out);
 }
 
+/* A part of a text, an item of a list, a key of a dictionary; nothing is in
+ * what is undefined, so that "'x' in message.y" may be asked where there is no
+ * y. */
 static enum err chat_eval_in(struct chat_memory *memory,
                              const struct chat_node *node,
                              const struct chat_value *item,
@@ -332,6 +358,8 @@ static enum err chat_eval_binary(struct chat_scope *scope,
     return chat_eval_repeat(scope, node, &a, &b, out);
 }
 
+/* The second side is not evaluated where the first one decides: templates write
+ * "x is defined and x.y". */
 static enum err chat_eval_logic(struct chat_scope *scope,
                                 const struct chat_node *node,
                                 struct chat_value *out)

@@ -1,5 +1,23 @@
 /* Calls: functions, macros, filters and methods of chat templates, a table of
- * names each. */
+ * names each.
+ *
+ * Four kinds of names can be called: functions, as range(3); filters, x | trim;
+ * tests, x is string (chat_eval_test.c); and methods that objects have in
+ * Python, x.strip(). Filters and methods often do the same thing by two names.
+ * So all of them are C functions of one shape, values in, the first of them the
+ * object, a value out, and a row of a table gives each a name, the number of
+ * arguments, their names, and the kind of object that it takes. Whatever does
+ * not fit is refused before the function runs, which need not look at it again.
+ *
+ * A macro is a function in the template's own language, whose value is the text
+ * that its statements write. Its variables lie within those of the place where
+ * it stands, not of the place that calls it (lexical scope), so a macro at the
+ * top does not see the variables of the loop that calls it, as in Jinja.
+ *
+ * namespace() makes the only thing that can be changed. A `set` in a loop is
+ * gone with that turn of the loop, so templates that look for something, say
+ * for the last user's message, keep what they have found in a field of a
+ * namespace. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

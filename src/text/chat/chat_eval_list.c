@@ -1,4 +1,10 @@
-/* Functions of lists and dictionaries. */
+/* Functions of lists and dictionaries.
+ *
+ * Filters do not change what they get: there are no copies of lists when they
+ * are assigned or passed on, so two variables can mean the same items. Those
+ * that change something take a list of their own by list_copy() first. A text
+ * counts as a list of its characters, a dictionary as one of its keys, as in
+ * Python. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -237,8 +243,11 @@ enum err chat_eval_reverse(struct chat_eval_arguments *arguments,
     return chat_eval_join(&join, out);
 }
 
-/* Put items in the order of keys: stable, merging rows of twice the length;
- * texts without regard to case, as Jinja does by itself. */
+/* Put items in the order of keys: texts without regard to case, as Jinja does
+ * unless told otherwise, and items of equal keys in the order that they had, as
+ * Python's sort() promises. Both ask for a merge sort, here from below: rows of
+ * 1, 2, 4, ... are merged two by two, from one list into the other. qsort()
+ * keeps no order of equals, and could not say that two values have none. */
 static enum err list_sort(struct chat_eval_arguments *arguments, bool back,
                           struct chat_value *keys, struct chat_value *list)
 {
@@ -398,7 +407,8 @@ enum err chat_eval_range(struct chat_eval_arguments *arguments,
     return ERR_OK;
 }
 
-/* Items for which a test holds, of the item or of an attribute of it. */
+/* Items for which a test holds, of the item or of an attribute of it. With a
+ * test's name it is that test which has to hold, else the value itself. */
 static enum err list_select(struct chat_eval_arguments *arguments,
                             bool attribute, bool wanted, struct chat_value *out)
 {

@@ -1,4 +1,8 @@
-/* Tests of templates, "is name" and those of select() and its like. */
+/* Tests of templates, "is name" and those of select() and its like.
+ *
+ * A test asks something of a value, with at most one value more: x is string, x
+ * is divisibleby 3. select() and its like take tests by name, also those that
+ * have a sign, select("==", 1), which is why comparisons are in this table. */
 #include <assert.h>
 #include <string.h>
 

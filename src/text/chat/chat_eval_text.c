@@ -1,4 +1,11 @@
-/* Functions of texts. */
+/* Functions of texts.
+ *
+ * Texts are UTF-8 and are never changed: what is a part of another text points
+ * into that, and only what is new takes memory. Lengths and places that a
+ * template sees count characters, as Python's do, so they are counted anew each
+ * time; what is said in bytes here stays inside. Beyond ASCII there is no
+ * upper() and lower(): Python's depend on tables that change with its version.
+ */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
@@ -26,6 +33,9 @@ static enum err chat_eval_texts(const struct chat_eval_arguments *arguments)
     return ERR_OK;
 }
 
+/* With no set it is white space as str.strip() has it, which is more than
+ * ASCII's; else all characters of the set, in any order, as in Python: it is no
+ * prefix, and 'abcab'.strip('ba') is 'c'. */
 static enum err text_strip(struct chat_eval_arguments *arguments, bool front,
                            bool back, struct chat_value *out)
 {
@@ -172,6 +182,8 @@ static enum err text_split_blanks(struct chat_eval_arguments *arguments,
     }
 }
 
+/* At most so many times from the left. Between two separators side by side is
+ * an empty text, but not in a text that is divided by white space. */
 enum err chat_eval_split(struct chat_eval_arguments *arguments,
                          struct chat_value *out)
 {

@@ -1,5 +1,21 @@
 /* Divides a template into words. The source is copied once; words point into
- * the copy, strings are unescaped in their own place, which never grows them. */
+ * the copy, strings are unescaped in their own place, which never grows them.
+ *
+ * A template is text in which brackets begin a program, so there are two ways
+ * to read. Outside, everything up to the next {{, {% or {# is one word. Inside,
+ * white space divides names, numbers, strings and signs, up to the bracket that
+ * closes; "}}" closes nothing while a dictionary is open, as in {{ {'a': {}}
+ * }}, which is why braces are counted.
+ *
+ * White space is most of what differs between two templates that look alike,
+ * and each blank of it is a token that the model sees. Jinja's rules, with the
+ * settings of the Hugging Face library: a line end behind a block or comment
+ * goes away (trim_blocks), and so do blanks that a block or comment has before
+ * it on its line (lstrip_blocks); "-" beside a bracket takes all white space on
+ * that side, "+" keeps what these settings would take
+ * (https://jinja.palletsprojects.com/templates/#whitespace-control). All of it
+ * is done here, where both sides of a bracket are known, and what follows sees
+ * text that stays as it is. */
 #include "src/text/chat/chat_lex.h"
 
 #include <assert.h>
@@ -140,6 +156,8 @@ static bool chat_lex_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
+/* A whole number. What goes on as 1.5, 1e3 or 0x1f do is read as one word, too,
+ * so that it can be refused as what it is, and only if it is ever evaluated. */
 static enum err chat_lex_number(struct chat_lex_place *place)
 {
     int64_t value = 0;
@@ -167,6 +185,7 @@ static enum err chat_lex_number(struct chat_lex_place *place)
     return ERR_OK;
 }
 
+/* The longer signs are in front, or "//" would be found as two of "/". */
 static enum err chat_lex_sign(struct chat_lex_place *place)
 {
     static const char *const signs[] = {
@@ -238,7 +257,10 @@ static enum err chat_lex_inside(struct chat_lex_place *place, bool block)
     }
 }
 
-/* The text before a bracket, or up to the end. */
+/* The text before a bracket, or up to the end. What the bracket takes away of
+ * it is left out here. Blanks before a block go away only where they are all
+ * that its line has so far; the line may have begun before this text, behind
+ * another bracket, which `line_begins` remembers. */
 static enum err chat_lex_data(struct chat_lex_place *place)
 {
     char *text = place->at;
@@ -302,6 +324,8 @@ static enum err chat_lex_all(struct chat_lex_place *place)
     return chat_lex_add(place, CHAT_LEX_END, place->end, 0);
 }
 
+/* Line ends of all systems become \n, and one at the end of a file goes away,
+ * as editors put it there: both as in Jinja. */
 enum err chat_lex_read(const char *text, size_t bytes, struct chat_lex *out)
 {
     assert((text != NULL || bytes == 0) && out != NULL);

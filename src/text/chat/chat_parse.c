@@ -1,4 +1,22 @@
-/* Statements of a template. */
+/* Statements of a template.
+ *
+ * The parser is one of recursive descent: there is a function for each
+ * construct, which reads the words that it begins with, calls the functions of
+ * its parts, and leaves parse->word behind its last one. The next word decides
+ * what comes (two, where "{%" and a name say that a block ends), and no word is
+ * read twice. A body goes on up to any statement that can end or divide a
+ * block, and whoever has begun it then asks for the one that it wants: so an
+ * endif that closes a `for` is refused there, with the name that should stand
+ * in its place.
+ *
+ * Recursion lies on C's stack, and templates are strangers' files. So levels of
+ * brackets and blocks are counted (chat_parse_expr_down()), and so is the depth
+ * of the tree: a row of operators is read in a loop, but makes a tree as deep,
+ * and chat_eval() goes down into that by recursion.
+ *
+ * Nodes are also in a list of their own, in the order in which they were made,
+ * so that a template that is refused in its middle is freed without any thought
+ * for what of its tree is there. */
 #include "src/text/chat/chat_parse.h"
 
 #include <assert.h>
@@ -31,7 +49,9 @@ static enum err chat_parse_end(struct chat_parse *parse, const char *name,
     return chat_parse_close(parse);
 }
 
-/* Behind "if" or "elif", whose condition has no if-else of its own. */
+/* Behind "if" or "elif", whose condition has no if-else of its own. An elif is
+ * an `if` in the other's place of `else`; of a row of them the innermost, which
+ * is read to its end first, takes the only endif. */
 static enum err chat_parse_if(struct chat_parse *parse,
                               const struct chat_lex_word *begin,
                               struct chat_node **out)
@@ -77,6 +97,9 @@ static enum err chat_parse_targets(struct chat_parse *parse,
     return closed ? chat_parse_expr_need(parse, ")") : ERR_OK;
 }
 
+/* The list has no if-else of its own, since an `if` behind it is the loop's: it
+ * chooses items, and loop.index counts only those that are left, as in Jinja.
+ * Python has no such statement, only comprehensions have this `if`. */
 static enum err chat_parse_for(struct chat_parse *parse, struct chat_node **out)
 {
     const struct chat_lex_word *begin = parse->word - 1;
@@ -123,6 +146,8 @@ static enum err chat_parse_capture(struct chat_parse *parse,
     return chat_parse_end(parse, end, begin);
 }
 
+/* One variable, or a field of a namespace, of a value, or of what stands up to
+ * {% endset %}. Jinja's "set a, b = ..." is not here. */
 static enum err chat_parse_set(struct chat_parse *parse, struct chat_node **out)
 {
     const struct chat_lex_word *name = parse->word++;

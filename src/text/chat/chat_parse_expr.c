@@ -1,5 +1,16 @@
 /* Values of expressions, and what follows them: . [] () | is. Their operators
- * are in chat_parse_operator.c. */
+ * are in chat_parse_operator.c.
+ *
+ * What follows a value is read in a loop, from left to right, each step with
+ * the tree so far as its first part: a.b[c](d) is ((a.b)[c])(d). In Jinja
+ * filters and tests are such steps, too, and bind more tightly than all
+ * operators. Who thinks of shells is surprised by it: {{ a ~ b | trim }} trims
+ * b alone, and 1 + x | length adds to a length. Templates are written by that
+ * rule, and so built-in ones have no parentheses around message.content | trim.
+ *
+ * A test may have one value behind its name without parentheses, x is
+ * divisibleby 3; so whatever could go on the expression, `and` or `else`, is no
+ * such value. */
 #include "src/text/chat/chat_parse_impl.h"
 
 #include <assert.h>
@@ -123,6 +134,8 @@ static bool chat_parse_ends(const struct chat_parse *parse)
            chat_parse_expr_sees(parse, ")");
 }
 
+/* Commas make a tuple without parentheses wherever a whole value is wanted:
+ * what is printed, set or gone over. One comma behind one value is enough. */
 enum err chat_parse_expr_tuple(struct chat_parse *parse, bool condition,
                                struct chat_node **out)
 {
@@ -261,7 +274,8 @@ static enum err chat_parse_value(struct chat_parse *parse,
     return chat_parse_expr_refuse(parse, "a value");
 }
 
-/* What stands in a[...]. */
+/* What stands in a[...]: a key, or a slice of up to three parts with colons
+ * between, any of which may be missing. */
 static enum err chat_parse_item(struct chat_parse *parse,
                                 struct chat_node **out)
 {

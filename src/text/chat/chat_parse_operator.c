@@ -1,5 +1,16 @@
-/* Operators are read by descent, in the order in which Jinja's bind: if-else, or,
- * and, not, comparisons, + and -, ~, products, minus. */
+/* Operators are read by descent, in the order in which Jinja's bind: if-else,
+ * or, and, not, comparisons, + and -, ~, products, minus.
+ *
+ * Each rank reads operands of the next tighter one and joins them as long as
+ * operators of its own follow. Those with two sides are alike but for their
+ * signs, so they are one function, with the rank as its parameter and a table
+ * of signs (this is called precedence climbing). All of them join from the
+ * left. "~", which makes texts of its sides and joins them, is Jinja's own, and
+ * lies between sums and products: "a" ~ 1 + 2 is ("a" ~ 1) + 2.
+ *
+ * Comparisons are in a row as in Python: a < b < c means a < b and b < c. There
+ * b is evaluated once, here twice, which no template can tell, since evaluating
+ * changes nothing. */
 #include "src/text/chat/chat_parse_impl.h"
 
 static enum err chat_parse_unary(struct chat_parse *parse,

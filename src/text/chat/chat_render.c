@@ -1,6 +1,21 @@
 /* Runs a template's statements over a conversation. A `for` has variables of
  * its own, anew for each item, as in Jinja, and so has a macro; an `if` has
- * not. */
+ * not.
+ *
+ * Variables lie in frames, from the innermost outwards. A name is looked up
+ * through all of them, but `set` writes into the innermost alone, whatever the
+ * outer ones have of that name. That is Jinja's rule and the one that is met
+ * most often: a variable that is set in a loop has its old value behind it, and
+ * the next turn does not see it either. Python's loops have no frame of their
+ * own.
+ *
+ * Statements write to job->out. A block that is a value ({% set x %}, a macro,
+ * a filter) has a text of its own for that time (chat_render_capture()). What a
+ * {% generation %} block writes is the assistant's, and its place in the text
+ * is noted; within such a text it has none, so it is refused there.
+ *
+ * `break` and `continue` leave blocks without an error: a note in the job stops
+ * every body that is being run, up to the loop, which takes the note away. */
 #include "src/text/chat/chat_impl.h"
 
 #include <assert.h>
@@ -155,6 +170,9 @@ static enum err chat_render_choose(struct chat_render_job *job,
     return ERR_OK;
 }
 
+/* The list is made once, before the first turn, so that `loop` can tell the
+ * last item and the next one. `else` is for a list that is empty; Python's runs
+ * after every loop that was not left by break. */
 static enum err chat_render_for(struct chat_render_job *job,
                                 const struct chat_node *node)
 {

@@ -1,4 +1,19 @@
-/* Values of templates and the memory that they lie in. */
+/* Values of templates and the memory that they lie in.
+ *
+ * A rendering makes many small values and needs none of them when it is over,
+ * so they are never freed one by one: memory is taken from blocks from front to
+ * back, and all blocks go at the end (an arena). Values are passed as they are,
+ * and what they point to is shared, since nothing but a namespace changes.
+ *
+ * Templates are strangers' programs, and loops within loops, or a text that is
+ * joined with itself, would take any time and memory. Three limits hold: bytes
+ * of all blocks; work, which every step and every byte that is copied adds to;
+ * and the depth of calls. They are far above what conversations need, and what
+ * goes beyond ends with an error, not with the machine.
+ *
+ * A dictionary is a list of fields in the order in which they came, as Python's
+ * are gone through. A key that is a number is kept as its digits behind a \1,
+ * so that 1 and "1" are two keys and all of them are texts. */
 #include "src/text/chat/chat_value.h"
 
 #include <assert.h>
@@ -131,7 +146,9 @@ static enum err chat_value_same(struct chat_memory *memory,
                                 const struct chat_value *b, int depth,
                                 bool *out);
 
-/* Records: the same names with the same values, in any order. */
+/* Records: the same names with the same values, in any order. So long as each
+ * name of one is in the other, it is the count that tells whether any is left.
+ */
 static enum err chat_value_same_fields(struct chat_memory *memory,
                                        const struct chat_value *a,
                                        const struct chat_value *b, int depth,

@@ -1,4 +1,13 @@
-/* Values as texts: as JSON, and as Python shows lists and dictionaries. */
+/* Values as texts: as JSON, and as Python shows lists and dictionaries.
+ *
+ * tojson is what templates show tools and arguments with, and its every blank
+ * is a token: "," and ":" have a blank behind them, as json.dumps() of Python
+ * writes them; with an indent a line end stands where the comma's blank would,
+ * and empty things stay on a line. The Hugging Face library has its own tojson
+ * in place of Jinja's, which would escape <, >, & and ' for web pages, and
+ * leaves characters beyond ASCII as they are. Printing a list without tojson
+ * gives Python's repr(): 'single quotes', True, None, and (1,) for a tuple of
+ * one. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,6 +37,9 @@ static enum err print_put(struct value_print *print, const char *text,
     return buffer_add(&print->text, text, bytes);
 }
 
+/* repr() takes single quotes unless the text has one of them and no double one;
+ * JSON has double ones only. What has no short name is written by its number.
+ */
 static enum err print_string(struct value_print *print, const char *text,
                              size_t bytes)
 {

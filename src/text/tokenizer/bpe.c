@@ -1,4 +1,21 @@
-/* The tables of a byte pair encoding. */
+/* The tables of a byte pair encoding.
+ *
+ * A vocabulary of words lacks many words of the next text; one of letters makes
+ * rows of numbers that are five times as long. Byte pair encoding lies between
+ * (Gage 1994, to compress; Sennrich et al. 2016,
+ * https://arxiv.org/abs/1508.07909, to translate; from bytes since GPT-2). A
+ * word begins as single characters or bytes, and a list of merges, learned from
+ * much text, says which two neighbours become one token: a common word ends as
+ * one token, a rare one as several, and none is without tokens. A merge's place
+ * in the list is its rank. To encode is to do, of all merges that are possible,
+ * the one of the lowest rank, again and again (bpe_word.c), which is what
+ * learning has done to the same word.
+ *
+ * What is asked most is whether two tokens merge, once for each two neighbours
+ * and twice after each merge, and most often they do not. So the pairs are in
+ * an open hash table that is at most half full, and a filter of eight bits per
+ * slot, small enough for a nearer cache, says "no" for most of them before the
+ * table is touched. */
 #include "src/text/tokenizer/bpe.h"
 
 #include <assert.h>
@@ -114,6 +131,9 @@ void bpe_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t both)
     bpe->merges++;
 }
 
+/* In a file of characters one that has no token is written as the bytes of its
+ * UTF-8, each as a token "<0xNN>" (SentencePiece's byte_fallback), if there are
+ * all of them. A file of bytes has a token for each, and never lacks any. */
 void bpe_seal(struct bpe *bpe)
 {
     for (unsigned b = 0; b < 256; b++) {
@@ -145,6 +165,10 @@ int32_t bpe_highest(const struct bpe *bpe)
     return bpe->highest;
 }
 
+/* GPT-2's way to write bytes in a file of text, where a lone byte cannot stand
+ * (bytes_to_unicode() of its encoder.py): 188 that are printed in Latin-1 are
+ * their own characters, and the other 68 follow from U+0100 on in their order,
+ * which makes a blank U+0120 and a line end U+010A. */
 void byte_alphabet_fill(struct byte_alphabet *alphabet)
 {
     size_t count = sizeof alphabet->byte / sizeof alphabet->byte[0];

@@ -1,6 +1,10 @@
 /* A hash table of pairs, and a heap of those that wait. A pair's count changes
  * while it waits: it is compared again when it comes up, and sinks if it is
- * less by then. */
+ * less by then.
+ *
+ * Pairs also keep the words in which they have become more, so that a merge
+ * goes to those words and no others. A word stays in the list of a pair that it
+ * has lost meanwhile: to go there in vain is cheaper than to take it out. */
 #include "src/text/tokenizer/bpe_pairs.h"
 
 #include <assert.h>
@@ -130,6 +134,8 @@ static void bpe_pairs_sink(struct bpe_pairs *pairs, size_t at)
     heap[at] = moved;
 }
 
+/* A pair becomes more only by a merge that makes it, so it gets in the heap
+ * once for each such merge with the words of that one. */
 enum err bpe_pairs_settle(struct bpe_pairs *pairs)
 {
     struct bpe_pairs_waiting waiting;

@@ -1,5 +1,9 @@
 /* A learned vocabulary as a tokenizer.json, as the Hugging Face library writes
- * one of a byte-level BPE. */
+ * one of a byte-level BPE.
+ *
+ * The Hugging Face library then encodes as bpe_train.c has learned: the file
+ * says how texts are divided into words, too, and with other words the same
+ * merges give other tokens. */
 #include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>

@@ -159,6 +159,9 @@ static uint32_t bpe_word_rank(const struct bpe *bpe, int32_t left,
     return pair->rank;
 }
 
+/* Most words have fewer than ten symbols, for which no list or heap is made as
+ * fast as three rows of numbers are gone through. A merge changes the two pairs
+ * beside it; other ranks are only moved. */
 static enum err bpe_word_short(struct bpe_word *work, struct token_list *out)
 {
     const struct bpe *bpe = work->bpe;
@@ -269,7 +272,9 @@ static int bpe_word_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The list of the lowest rank, from left to right, onto the stack. */
+/* The list of the lowest rank, from left to right, onto the stack. Positions
+ * were put into it in the order in which pairs came to be, which mostly is from
+ * left to right, so sorting is the exception. */
 static enum err bpe_word_take(struct bpe_word *work)
 {
     struct bpe_word_frame frame = { .rank = bpe_word_pop_rank(work),
@@ -304,6 +309,11 @@ static enum err bpe_word_take(struct bpe_word *work)
     return ERR_OK;
 }
 
+/* Symbols are a list with links both ways, in an array by position: merging
+ * takes out the right one of two, and only the neighbours' links change. What
+ * waits in lists for a pair that is gone is not looked for. It is seen to be
+ * stale when its turn comes, because the rank at that position is another one
+ * by then. */
 static enum err bpe_word_join(struct bpe_word *work, int32_t position)
 {
     struct bpe_word_symbol *symbol = &work->symbol[position];

@@ -1,4 +1,9 @@
-/* Words by their bytes, which lie one behind the other. */
+/* Words by their bytes, which lie one behind the other.
+ *
+ * Learning merges from a text does not need the text: what happens to a word
+ * happens to it wherever it stands. So it is enough to know each word once with
+ * how often it occurs, and a thousand million words of text have a few million
+ * of them, in which each merge is done once instead of in every place. */
 #include "src/text/tokenizer/bpe_words.h"
 
 #include <assert.h>

@@ -1,4 +1,18 @@
-/* The steps of a normalizer, from one buffer to the other. */
+/* The steps of a normalizer, from one buffer to the other.
+ *
+ * Unicode writes many characters in two ways: an accented e is U+00E9, or an e
+ * and U+0301 behind it. A tokenizer knows only bytes, so one word would be two
+ * rows of tokens, and the model would have to learn both. Normalization Form C
+ * (https://www.unicode.org/reports/tr15) takes one way: everything is
+ * decomposed, marks behind a character are put in an order, and what has a
+ * character of its own is composed again. SentencePiece's files have two steps
+ * more: Replace makes a mark of each blank, so that a blank is part of a word
+ * and texts come back with all of theirs, and Prepend puts one in front, so
+ * that a word is the same token at the beginning of a text as within.
+ *
+ * What was in front is gone when text is cut or decoded, so whoever asks for
+ * these steps has to be asked about it (normalizer_prepends() and its like): a
+ * text is only cut where no step looks across. */
 #include "src/text/tokenizer/normalizer.h"
 
 #include <assert.h>
@@ -217,6 +231,8 @@ static int normalize_compare(const void *a, const void *b)
 }
 
 /* Put the marks in points[0, count) in order. */
+/* qsort() keeps no order of equals, but marks of one class have to keep theirs,
+ * since they lie on top of each other; so the place is a part of the key. */
 static enum err normalize_sort(int32_t *points, size_t count)
 {
     struct normalize_mark *mark = NULL;

@@ -1,5 +1,20 @@
 /* The steps of a pre-tokenizer. Known patterns are scanned word by word; for
- * others the places of a whole part are listed first. */
+ * others the places of a whole part are listed first.
+ *
+ * Merges do not go across words, and what a word is says the pre-tokenizer.
+ * There are two reasons to have one. Without it merges learn whole phrases of
+ * much used text and "dog." and "dog!" beside "dog" (that is what GPT-2's
+ * authors saw, and why its pattern divides letters, numbers and other signs).
+ * And a text as one word would be one long search for merges, of which nothing
+ * can be remembered, where most words come again and their tokens are looked
+ * up.
+ *
+ * A blank goes with the word behind it, so that words within a text are one
+ * token with their blank. Steps follow one another, each dividing what the one
+ * before gave: first digits are taken apart, then the rest by a pattern. They
+ * are walked by recursion and not by lists of words, so that a word reaches the
+ * encoder while it is in the cache; a pattern of PCRE2 alone needs a list, of
+ * one part. */
 #include "src/text/tokenizer/pretoken.h"
 
 #include <assert.h>
@@ -163,7 +178,10 @@ static bool pretoken_joins(enum pretoken_behavior behavior, bool match,
     return behavior == PRETOKEN_CONTIGUOUS ? match == before : match && !before;
 }
 
-/* Spans of matches become spans of words, in place. */
+/* Spans of matches become spans of words, in place: a match is a word by itself
+ * (Isolated), no word (Removed), or the end of the word before it or the
+ * beginning of the next. The last is the same rule as the one before it, from
+ * right to left. */
 static void pretoken_join(struct pretoken_spans *spans,
                           enum pretoken_behavior behavior)
 {
@@ -230,6 +248,10 @@ static bool pretoken_marked(const struct pretoken_metaspace *metaspace,
            memcmp(text, metaspace->mark, metaspace->bytes) == 0;
 }
 
+/* SentencePiece's way: a blank is a mark and begins a word, which takes in all
+ * up to the next mark. What is in front depends on where the part stands: the
+ * first of a text, behind an added token, or the rest of a text that was cut.
+ */
 static enum err pretoken_metaspace(const struct pretoken_walk *walk, int at,
                                    const uint8_t *text, size_t bytes)
 {
@@ -358,6 +380,12 @@ static bool pretoken_behind_lines(const struct unicode *unicode,
              UNICODE_UPPER)) == 0;
 }
 
+/* A text that is too long to be held at once is encoded in parts, whose tokens
+ * have to be those of the whole. A cut has to be a place where a word begins
+ * whatever the parts are, which a pattern's form tells: where it begins a word
+ * at a blank behind a letter, what is before the letter and behind the blank
+ * says nothing. Files with patterns that are not known by heart have no such
+ * place. */
 bool pretoken_cuts(const struct pretoken *pretoken,
                    const struct unicode *unicode, const uint8_t *text,
                    size_t cut)

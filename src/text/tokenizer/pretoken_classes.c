@@ -1,4 +1,13 @@
-/* Stand-ins for characters, numbered by category and then by interval. */
+/* Stand-ins for characters, numbered by category and then by interval.
+ *
+ * A pattern asks of a character only in which category it is, or whether it is
+ * one of those that the pattern names. So a text can be replaced, before it is
+ * matched, by one in which all characters that no pattern tells apart are the
+ * same stand-in: then PCRE2 needs to know no category, and the version of
+ * Unicode is that of our table. A stand-in takes as many bytes of UTF-8 as what
+ * it stands for, or places in both texts would differ; that is why each length
+ * has a range of its own. U+0085, U+017F and U+212A stay, as \s and (?i:) know
+ * them. */
 #include "src/text/tokenizer/pretoken_classes.h"
 
 #include <assert.h>

@@ -7,7 +7,13 @@
  *   [a[b]&&c] sets of sets there: refused
  *   \w \b     have other characters: refused, and so is all else
  *   (?i:ss)   matches one character there, U+00DF: refused, and so are
- *             categories, and beside them characters beyond ASCII */
+ *             categories, and beside them characters beyond ASCII
+ *
+ * This does not parse a pattern as a regular expression: it goes from left to
+ * right over the signs, of which each is known to mean the same and is copied,
+ * or known to mean something else and is said in another way, or is refused. A
+ * pattern that is refused costs its user a question; one that is misread costs
+ * a training run, whose tokens nobody else's tokenizer makes. */
 #include "src/text/tokenizer/pretoken_regex.h"
 
 #include <assert.h>

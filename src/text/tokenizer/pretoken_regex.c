@@ -1,4 +1,11 @@
-/* Regular expressions, by PCRE2 with its just-in-time compiler. */
+/* Regular expressions, by PCRE2 with its just-in-time compiler.
+ *
+ * Patterns of files are strangers' programs, and backtracking can take a time
+ * that doubles with each character: (a+)+b on a row of a's. PCRE2 can limit the
+ * steps of a match, but a text has many matches, so time is limited as well,
+ * the thread's own and not the clock's, or a busy machine would refuse what an
+ * idle one takes. Patterns are compiled (JIT). Where the machine has no such
+ * compiler, or its small stack does not do, the interpreter gives the same. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "src/text/tokenizer/pretoken_regex.h"
 
@@ -171,6 +178,10 @@ static enum err regex_next(const struct pretoken_regex *regex,
     return ERR_OK;
 }
 
+/* Matches and what is between them, in order, so that together they are the
+ * text. A pattern can match nothing, as \s* does; directly behind a match that
+ * is no new one, and the search goes on a character further, as Oniguruma's and
+ * Python's do. */
 enum err pretoken_regex_split(const struct pretoken_regex *regex,
                               const uint8_t *text, size_t bytes,
                               struct pretoken_spans *spans)

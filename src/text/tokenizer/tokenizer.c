@@ -1,4 +1,8 @@
-/* Tokenizers by name: "bytes", which is here, or a file. */
+/* Tokenizers by name: "bytes", which is here, or a file.
+ *
+ * "bytes" has no table and no words, and needs no file. All that a program asks
+ * of a tokenizer goes through this file, which sends it on to "bytes" or to the
+ * tables of a file. */
 #include "src/text/tokenizer/tokenizer.h"
 
 #include <assert.h>

@@ -1,4 +1,16 @@
-/* Decoders of files of characters, of which each token's text is made once. */
+/* Decoders of files of characters, of which each token's text is made once.
+ *
+ * A decoder is written as a program over all tokens of a text, but most of it
+ * does the same to each token whatever is around: a mark becomes a blank,
+ * "<0xNN>" a byte. So it is run once for every token when the file is read, and
+ * decoding then is to look up bytes and put them one behind the other: each
+ * token as it comes, without waiting for the rest. Only what looks at the
+ * beginning of the whole text (Strip, behind Fuse) is left, and
+ * tokenizer_decode_next() does that. A decoder that cannot be divided so is
+ * refused.
+ *
+ * Bytes of one character can come from several tokens, so a token's text need
+ * not be UTF-8; whoever prints waits until a character is whole. */
 #include "src/text/tokenizer/tokenizer_decode.h"
 
 #include <assert.h>

@@ -1,7 +1,17 @@
 /* A text to tokens: repair, added tokens, normalizer, words, tokens of words.
  * Most words come again and again: each encoder remembers those of up to 15
  * bytes with up to 4 tokens, in a table of fixed size in which a new word takes
- * the place of an old one. */
+ * the place of an old one.
+ *
+ * The order of stages is the library's. An added token, as <|im_end|>, is found
+ * before anything else so that nothing else changes it, but those that are
+ * declared "normalized" are looked for in the normalized text. Added tokens are
+ * also where a text falls into parts: each is normalized and divided by itself.
+ *
+ * A table that forgets needs no lists, no growth and no lock: its one entry per
+ * place is replaced by what comes next, and each encoder has one of its own. A
+ * word's bytes are two numbers, with their count at the top of the second, so
+ * comparing words is comparing numbers. */
 #include "src/text/tokenizer/tokenizer_impl.h"
 
 #include <assert.h>
@@ -69,7 +79,8 @@ uint64_t tokenizer_encode_lost(const struct tokenizer_encode *work)
     return bpe_word_lost(work->word);
 }
 
-/* Up to 8 bytes as a number. */
+/* Up to 8 bytes as a number, without reading behind them and without a loop:
+ * two reads that overlap for 4 to 7, three single bytes for 1 to 3. */
 static inline uint64_t encode_load(const uint8_t *text, size_t bytes)
 {
     uint64_t value = 0;
@@ -306,6 +317,10 @@ static bool encode_may_cut(const uint8_t *text, size_t cut, bool strips)
                : !strips && (text[cut - 1] == '\n' || text[cut - 1] == '\r');
 }
 
+/* From the end, as parts should be long. A place has to satisfy everyone that
+ * could see across it: words, added tokens that lie over it or take blanks
+ * beside them, and the normalizer. After a number of places in added tokens,
+ * which a text can have in any number, the rest of it is waited for. */
 size_t tokenizer_encode_cut(const struct tokenizer *tokenizer,
                             const uint8_t *text, size_t bytes)
 {

@@ -1,4 +1,14 @@
-/* A tokenizer.json, and what lies beside it. */
+/* A tokenizer.json, and what lies beside it.
+ *
+ * A tokenizer.json is the Hugging Face library's own state, written by serde:
+ * five parts that are run one after the other, each an object whose "type" says
+ * which of the library's structures it is. Which token ends a text is not in
+ * it, but in special_tokens_map.json or tokenizer_config.json in the same
+ * folder, the second of which holds where both name one.
+ *
+ * The file's bytes are kept, and its SHA-256 is the tokenizer's name to data
+ * sets and checkpoints: two files that differ anywhere may give other tokens,
+ * and to find out whether they do would take longer than to say no. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,13 @@
-/* The vocabulary, the merges and the added tokens of a tokenizer.json. */
+/* The vocabulary, the merges and the added tokens of a tokenizer.json.
+ *
+ * Vocabulary and merges are written as texts and become numbers here: a merge
+ * "a b" is the tokens of a, of b and of the two together, each of which has to
+ * be in the vocabulary. Their order is their rank.
+ *
+ * Some added tokens are in the vocabulary too, others have numbers behind it,
+ * which the library counts on from the vocabulary's size, not from its highest
+ * number, whatever the file says; where the two disagree it is refused, since
+ * either may be what a model was trained with. */
 #include "src/text/tokenizer/tokenizer_decode.h"
 
 #include <assert.h>

@@ -1,4 +1,10 @@
-/* Normalizer, pre-tokenizer, decoder and post-processor of a tokenizer.json. */
+/* Normalizer, pre-tokenizer, decoder and post-processor of a tokenizer.json.
+ *
+ * Each part is a step or a Sequence of parts, so each is read by a function
+ * that calls itself. A key that is not known is an error everywhere, since the
+ * library adds keys that change tokens (ignore_merges came that way), and a
+ * reader that skips what it does not know would give other tokens without a
+ * word. */
 #include "src/text/tokenizer/tokenizer_decode.h"
 
 #include <string.h>

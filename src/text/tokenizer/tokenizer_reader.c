@@ -1,4 +1,9 @@
-/* JSON values with their places. */
+/* JSON values with their places.
+ *
+ * Files come from everywhere and have a hundred thousand lines, so an error has
+ * to say where: a value goes around with its path, "model.merges[3]", made as
+ * one goes down. A value of null counts as one that is not there, as serde
+ * reads its Options. */
 #include "src/text/tokenizer/tokenizer_reader.h"
 
 #include <assert.h>
