@@ -192,12 +192,9 @@ static enum err chat_eval_slice(struct chat_scope *scope,
     for (int64_t i = 0; i < size; i++)
         found.as.list[i] = of.as.list[from + i * by];
     *out = found;
-    if (!text)
-        return ERR_OK;
-    struct chat_eval_arguments join = {
-        .scope = scope, .node = node, .value = { found }, .count = 1
-    };
-    return chat_eval_join(&join, out);
+    return text ? chat_eval_apply(scope, node, chat_eval_join, 0, found,
+                                  (struct chat_value){ 0 }, out)
+                : ERR_OK;
 }
 
 /* A part of a text, an item of a list, a key of a dictionary; nothing is in

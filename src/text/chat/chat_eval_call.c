@@ -123,67 +123,78 @@ static enum err call_strftime(struct chat_eval_arguments *arguments,
 
 #define ANY CHAT_VALUE_UNDEFINED
 #define TEXT CHAT_VALUE_STRING
+#define DICT CHAT_VALUE_RECORD
 static const struct chat_eval_function call_functions[] = {
-    { "raise_exception", call_raise, 1, 1, ANY, { 0 } },
-    { "strftime_now", call_strftime, 1, 1, TEXT, { "format" } },
-    { "range", chat_eval_range, 1, 3, ANY, { 0 } },
+    { "raise_exception", call_raise, 0, 1, 1, ANY, { 0 } },
+    { "strftime_now", call_strftime, 0, 1, 1, TEXT, { "format" } },
+    { "range", chat_eval_range, 0, 1, 3, ANY, { 0 } },
 };
+#define ENDS (CHAT_EVAL_FRONT | CHAT_EVAL_BACK)
+#define REJECTATTR (CHAT_EVAL_ATTRIBUTE | CHAT_EVAL_REJECT)
+#define FIELDS (CHAT_EVAL_KEYS | CHAT_EVAL_VALUES)
 static const struct chat_eval_function call_filters[] = {
-    { "trim", chat_eval_trim, 1, 2, TEXT, { "chars" } },
-    { "length", chat_eval_length, 1, 1, ANY, { 0 } },
-    { "count", chat_eval_length, 1, 1, ANY, { 0 } },
-    { "upper", chat_eval_upper, 1, 1, TEXT, { 0 } },
-    { "lower", chat_eval_lower, 1, 1, TEXT, { 0 } },
-    { "title", chat_eval_title, 1, 1, TEXT, { 0 } },
-    { "capitalize", chat_eval_capitalize, 1, 1, TEXT, { 0 } },
-    { "default", call_default, 1, 3, ANY, { "default_value", "boolean" } },
-    { "d", call_default, 1, 3, ANY, { "default_value", "boolean" } },
-    { "first", chat_eval_first, 1, 1, ANY, { 0 } },
-    { "last", chat_eval_last, 1, 1, ANY, { 0 } },
-    { "string", call_string, 1, 1, ANY, { 0 } },
-    { "safe", call_string, 1, 1, ANY, { 0 } },
-    { "int", chat_eval_int, 1, 2, ANY, { "default" } },
-    { "replace", chat_eval_replace, 3, 3, TEXT, { "old", "new" } },
-    { "indent", chat_eval_indent, 1, 4, TEXT, { "width", "first", "blank" } },
-    { "join", chat_eval_join, 1, 3, ANY, { "d", "attribute" } },
-    { "items", chat_eval_items, 1, 1, ANY, { 0 } },
-    { "list", chat_eval_list, 1, 1, ANY, { 0 } },
-    { "reverse", chat_eval_reverse, 1, 1, ANY, { 0 } },
+    { "trim", chat_eval_strip, ENDS, 1, 2, TEXT, { "chars" } },
+    { "length", chat_eval_length, 0, 1, 1, ANY, { 0 } },
+    { "count", chat_eval_length, 0, 1, 1, ANY, { 0 } },
+    { "upper", chat_eval_case, CHAT_EVAL_UPPER, 1, 1, TEXT, { 0 } },
+    { "lower", chat_eval_case, 0, 1, 1, TEXT, { 0 } },
+    { "title", chat_eval_title, CHAT_EVAL_UPPER, 1, 1, TEXT, { 0 } },
+    { "capitalize", chat_eval_title, 0, 1, 1, TEXT, { 0 } },
+    { "default", call_default, 0, 1, 3, ANY, { "default_value", "boolean" } },
+    { "d", call_default, 0, 1, 3, ANY, { "default_value", "boolean" } },
+    { "first", chat_eval_end, CHAT_EVAL_FRONT, 1, 1, ANY, { 0 } },
+    { "last", chat_eval_end, CHAT_EVAL_BACK, 1, 1, ANY, { 0 } },
+    { "string", call_string, 0, 1, 1, ANY, { 0 } },
+    { "safe", call_string, 0, 1, 1, ANY, { 0 } },
+    { "int", chat_eval_int, 0, 1, 2, ANY, { "default" } },
+    { "replace", chat_eval_replace, 0, 3, 3, TEXT, { "old", "new" } },
+    { "indent",
+      chat_eval_indent,
+      0,
+      1,
+      4,
+      TEXT,
+      { "width", "first", "blank" } },
+    { "join", chat_eval_join, 0, 1, 3, ANY, { "d", "attribute" } },
+    { "items", chat_eval_fields, FIELDS, 1, 1, ANY, { 0 } },
+    { "list", chat_eval_list, 0, 1, 1, ANY, { 0 } },
+    { "reverse", chat_eval_reverse, 0, 1, 1, ANY, { 0 } },
     { "sort",
       chat_eval_sort,
+      0,
       1,
       4,
       ANY,
       { "reverse", "case_sensitive", "attribute" } },
-    { "dictsort", chat_eval_dictsort, 1, 1, CHAT_VALUE_RECORD, { 0 } },
-    { "unique", chat_eval_unique, 1, 1, ANY, { 0 } },
-    { "min", chat_eval_min, 1, 1, ANY, { 0 } },
-    { "max", chat_eval_max, 1, 1, ANY, { 0 } },
-    { "select", chat_eval_select, 1, 3, ANY, { 0 } },
-    { "reject", chat_eval_reject, 1, 3, ANY, { 0 } },
-    { "selectattr", chat_eval_selectattr, 2, 4, ANY, { 0 } },
-    { "rejectattr", chat_eval_rejectattr, 2, 4, ANY, { 0 } },
-    { "map", chat_eval_map, 2, 4, ANY, { NULL, NULL, "attribute" } },
-    { "tojson", call_tojson, 1, 3, ANY, { "indent", "ensure_ascii" } },
+    { "dictsort", chat_eval_dictsort, FIELDS, 1, 1, DICT, { 0 } },
+    { "unique", chat_eval_unique, 0, 1, 1, ANY, { 0 } },
+    { "min", chat_eval_extreme, CHAT_EVAL_LEAST, 1, 1, ANY, { 0 } },
+    { "max", chat_eval_extreme, 0, 1, 1, ANY, { 0 } },
+    { "select", chat_eval_select, 0, 1, 3, ANY, { 0 } },
+    { "reject", chat_eval_select, CHAT_EVAL_REJECT, 1, 3, ANY, { 0 } },
+    { "selectattr", chat_eval_select, CHAT_EVAL_ATTRIBUTE, 2, 4, ANY, { 0 } },
+    { "rejectattr", chat_eval_select, REJECTATTR, 2, 4, ANY, { 0 } },
+    { "map", chat_eval_map, 0, 2, 4, ANY, { NULL, NULL, "attribute" } },
+    { "tojson", call_tojson, 0, 1, 3, ANY, { "indent", "ensure_ascii" } },
 };
 static const struct chat_eval_function call_methods[] = {
-    { "strip", chat_eval_trim, 1, 2, TEXT, { 0 } },
-    { "lstrip", chat_eval_lstrip, 1, 2, TEXT, { 0 } },
-    { "rstrip", chat_eval_rstrip, 1, 2, TEXT, { 0 } },
-    { "startswith", chat_eval_starts, 2, 2, TEXT, { 0 } },
-    { "endswith", chat_eval_ends, 2, 2, TEXT, { 0 } },
-    { "split", chat_eval_split, 1, 3, TEXT, { "sep", "maxsplit" } },
-    { "replace", chat_eval_replace, 3, 3, TEXT, { 0 } },
-    { "upper", chat_eval_upper, 1, 1, TEXT, { 0 } },
-    { "lower", chat_eval_lower, 1, 1, TEXT, { 0 } },
-    { "title", chat_eval_title, 1, 1, TEXT, { 0 } },
-    { "capitalize", chat_eval_capitalize, 1, 1, TEXT, { 0 } },
-    { "format", chat_eval_format, 1, 4, TEXT, { 0 } },
-    { "find", chat_eval_find, 2, 2, TEXT, { 0 } },
-    { "get", chat_eval_get, 2, 3, CHAT_VALUE_RECORD, { 0 } },
-    { "items", chat_eval_items, 1, 1, CHAT_VALUE_RECORD, { 0 } },
-    { "keys", chat_eval_keys, 1, 1, CHAT_VALUE_RECORD, { 0 } },
-    { "values", chat_eval_values, 1, 1, CHAT_VALUE_RECORD, { 0 } },
+    { "strip", chat_eval_strip, ENDS, 1, 2, TEXT, { 0 } },
+    { "lstrip", chat_eval_strip, CHAT_EVAL_FRONT, 1, 2, TEXT, { 0 } },
+    { "rstrip", chat_eval_strip, CHAT_EVAL_BACK, 1, 2, TEXT, { 0 } },
+    { "startswith", chat_eval_ends, CHAT_EVAL_FRONT, 2, 2, TEXT, { 0 } },
+    { "endswith", chat_eval_ends, CHAT_EVAL_BACK, 2, 2, TEXT, { 0 } },
+    { "split", chat_eval_split, 0, 1, 3, TEXT, { "sep", "maxsplit" } },
+    { "replace", chat_eval_replace, 0, 3, 3, TEXT, { 0 } },
+    { "upper", chat_eval_case, CHAT_EVAL_UPPER, 1, 1, TEXT, { 0 } },
+    { "lower", chat_eval_case, 0, 1, 1, TEXT, { 0 } },
+    { "title", chat_eval_title, CHAT_EVAL_UPPER, 1, 1, TEXT, { 0 } },
+    { "capitalize", chat_eval_title, 0, 1, 1, TEXT, { 0 } },
+    { "format", chat_eval_format, 0, 1, 4, TEXT, { 0 } },
+    { "find", chat_eval_find, 0, 2, 2, TEXT, { 0 } },
+    { "get", chat_eval_get, 0, 2, 3, DICT, { 0 } },
+    { "items", chat_eval_fields, FIELDS, 1, 1, DICT, { 0 } },
+    { "keys", chat_eval_fields, CHAT_EVAL_KEYS, 1, 1, DICT, { 0 } },
+    { "values", chat_eval_fields, CHAT_EVAL_VALUES, 1, 1, DICT, { 0 } },
 };
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
@@ -192,8 +203,7 @@ call_find(const struct chat_eval_function *table, size_t functions,
           const char *name, size_t bytes)
 {
     for (size_t f = 0; f < functions; f++)
-        if (strlen(table[f].name) == bytes &&
-            memcmp(table[f].name, name, bytes) == 0)
+        if (chat_value_is_name(name, bytes, table[f].name))
             return &table[f];
     return NULL;
 }
@@ -205,20 +215,18 @@ static size_t call_place(const struct chat_eval_function *of,
     if (argument->bytes == 0)
         return next < of->most ? next : 0;
     for (size_t n = 0; n < COUNT(of->names) && n + 1 < of->most; n++)
-        if (of->names[n] != NULL && strlen(of->names[n]) == argument->bytes &&
-            memcmp(of->names[n], argument->text, argument->bytes) == 0)
+        if (of->names[n] != NULL &&
+            chat_value_is_name(argument->text, argument->bytes, of->names[n]))
             return n + 1;
     return 0;
 }
 
 bool chat_eval_is_function(const char *name, size_t bytes)
 {
-    static const char *const more[] = { "namespace", "dict" };
-    for (size_t m = 0; m < COUNT(more); m++)
-        if (strlen(more[m]) == bytes && memcmp(more[m], name, bytes) == 0)
-            return true;
-    return call_find(call_functions, COUNT(call_functions), name, bytes) !=
-           NULL;
+    return chat_value_is_name(name, bytes, "namespace") ||
+           chat_value_is_name(name, bytes, "dict") ||
+           call_find(call_functions, COUNT(call_functions), name, bytes) !=
+               NULL;
 }
 
 enum err chat_eval_read(struct chat_eval_arguments *arguments,
@@ -247,6 +255,7 @@ static enum err call_run(struct chat_eval_arguments *arguments,
 {
     assert(of->least > 0 && of->most <= CHAT_EVAL_ARGUMENTS);
     const struct chat_value *object = &arguments->value[0];
+    arguments->ways = of->ways;
     if (arguments->count < of->least)
         return err_set(ERR_DATA, "line %d: '%s' with too few arguments",
                        arguments->node->line, of->name);
@@ -360,12 +369,6 @@ static enum err call_macro(struct chat_scope *scope,
     return chat_render_capture(&inner, macro->node->b, out);
 }
 
-static bool call_is(const struct chat_node *name, const char *text)
-{
-    return name->bytes == strlen(text) &&
-           memcmp(name->text, text, name->bytes) == 0;
-}
-
 enum err chat_eval_call(struct chat_scope *scope, const struct chat_node *node,
                         struct chat_value *out)
 {
@@ -377,8 +380,11 @@ enum err chat_eval_call(struct chat_scope *scope, const struct chat_node *node,
         TRY(chat_eval_variable(scope, callee->text, callee->bytes, &value));
         if (value.kind == CHAT_VALUE_MACRO && value.as.macro != NULL)
             return call_macro(scope, node, value.as.macro, out);
-        if (call_is(callee, "namespace") || call_is(callee, "dict"))
-            return call_namespace(scope, node, *callee->text == 'n', out);
+        bool namespace =
+            chat_value_is_name(callee->text, callee->bytes, "namespace");
+        if (namespace ||
+            chat_value_is_name(callee->text, callee->bytes, "dict"))
+            return call_namespace(scope, node, namespace, out);
         of = call_find(call_functions, COUNT(call_functions), callee->text,
                        callee->bytes);
         if (of == NULL)

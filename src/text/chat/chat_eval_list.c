@@ -85,26 +85,14 @@ enum err chat_eval_length(struct chat_eval_arguments *arguments,
     return ERR_OK;
 }
 
-static enum err list_end(struct chat_eval_arguments *arguments, bool last,
-                         struct chat_value *out)
+enum err chat_eval_end(struct chat_eval_arguments *arguments,
+                       struct chat_value *out)
 {
     struct chat_value list;
     TRY(list_of(arguments, &list));
-    *out = list.count > 0 ? list.as.list[last ? list.count - 1 : 0]
-                          : (struct chat_value){ 0 };
+    size_t at = arguments->ways == CHAT_EVAL_BACK ? list.count - 1 : 0;
+    *out = list.count > 0 ? list.as.list[at] : (struct chat_value){ 0 };
     return ERR_OK;
-}
-
-enum err chat_eval_first(struct chat_eval_arguments *arguments,
-                         struct chat_value *out)
-{
-    return list_end(arguments, false, out);
-}
-
-enum err chat_eval_last(struct chat_eval_arguments *arguments,
-                        struct chat_value *out)
-{
-    return list_end(arguments, true, out);
 }
 
 /* value[1] of the object, as a.b.c or a[1] have it. */
@@ -174,9 +162,9 @@ enum err chat_eval_join(struct chat_eval_arguments *arguments,
     return ERR_OK;
 }
 
-/* Names, values, or both of a dictionary. */
-static enum err list_fields(struct chat_eval_arguments *arguments, bool names,
-                            bool values, struct chat_value *out)
+/* Keys, values, or both of a dictionary. */
+enum err chat_eval_fields(struct chat_eval_arguments *arguments,
+                          struct chat_value *out)
 {
     struct chat_value list, pair = { 0 };
     TRY(list_copy(arguments, &list));
@@ -189,38 +177,17 @@ static enum err list_fields(struct chat_eval_arguments *arguments, bool names,
                        arguments->node->line,
                        chat_value_name(&arguments->value[0]));
     for (size_t i = 0; i < list.count; i++, field = field->next) {
-        if (names && values) {
-            TRY(chat_value_list(arguments->scope->memory, 2, &pair));
-            pair.tuple = true;
-            pair.as.list[0] = list.as.list[i];
-            pair.as.list[1] = field->value;
-        }
-        list.as.list[i] = !values ? list.as.list[i]
-                          : names ? pair
-                                  : field->value;
+        if (arguments->ways == CHAT_EVAL_KEYS)
+            break;
+        TRY(chat_value_list(arguments->scope->memory, 2, &pair));
+        pair.tuple = true;
+        pair.as.list[0] = list.as.list[i];
+        pair.as.list[1] = field->value;
+        list.as.list[i] =
+            arguments->ways == CHAT_EVAL_VALUES ? field->value : pair;
     }
     *out = list;
     return ERR_OK;
-}
-
-enum err chat_eval_items(struct chat_eval_arguments *arguments,
-                         struct chat_value *out)
-{
-    return list_fields(arguments, true, true, out);
-}
-
-enum err chat_eval_keys(struct chat_eval_arguments *arguments,
-                        struct chat_value *out)
-{
-    assert(arguments->value[0].kind == CHAT_VALUE_RECORD);
-    return list_fields(arguments, true, false, out);
-}
-
-enum err chat_eval_values(struct chat_eval_arguments *arguments,
-                          struct chat_value *out)
-{
-    assert(arguments->value[0].kind == CHAT_VALUE_RECORD);
-    return list_fields(arguments, false, true, out);
 }
 
 enum err chat_eval_reverse(struct chat_eval_arguments *arguments,
@@ -236,11 +203,8 @@ enum err chat_eval_reverse(struct chat_eval_arguments *arguments,
     *out = list;
     if (arguments->value[0].kind != CHAT_VALUE_STRING)
         return ERR_OK;
-    struct chat_eval_arguments join = { .scope = arguments->scope,
-                                        .node = arguments->node,
-                                        .value = { list },
-                                        .count = 1 };
-    return chat_eval_join(&join, out);
+    return chat_eval_apply(arguments->scope, arguments->node, chat_eval_join, 0,
+                           list, (struct chat_value){ 0 }, out);
 }
 
 /* Put items in the order of keys: texts without regard to case, as Jinja does
@@ -254,12 +218,11 @@ static enum err list_sort(struct chat_eval_arguments *arguments, bool back,
     struct chat_memory *memory = arguments->scope->memory;
     struct chat_value from[2], to[2];
     for (size_t i = 0; i < keys->count; i++) {
-        struct chat_eval_arguments lower = { .scope = arguments->scope,
-                                             .node = arguments->node,
-                                             .value = { keys->as.list[i] },
-                                             .count = 1 };
-        if (lower.value[0].kind == CHAT_VALUE_STRING)
-            TRY(chat_eval_lower(&lower, &keys->as.list[i]));
+        struct chat_value *key = &keys->as.list[i];
+        if (key->kind == CHAT_VALUE_STRING)
+            TRY(chat_eval_apply(arguments->scope, arguments->node,
+                                chat_eval_case, 0, *key,
+                                (struct chat_value){ 0 }, key));
     }
     from[0] = *keys;
     from[1] = *list;
@@ -312,8 +275,8 @@ enum err chat_eval_dictsort(struct chat_eval_arguments *arguments,
 {
     assert(arguments->value[0].kind == CHAT_VALUE_RECORD);
     struct chat_value keys;
-    TRY(chat_eval_items(arguments, out));
-    TRY(chat_eval_keys(arguments, &keys));
+    TRY(chat_eval_fields(arguments, out));
+    TRY(list_copy(arguments, &keys));
     return list_sort(arguments, false, &keys, out);
 }
 
@@ -336,33 +299,22 @@ enum err chat_eval_unique(struct chat_eval_arguments *arguments,
     return ERR_OK;
 }
 
-static enum err list_most(struct chat_eval_arguments *arguments, int sign,
-                          struct chat_value *out)
+enum err chat_eval_extreme(struct chat_eval_arguments *arguments,
+                           struct chat_value *out)
 {
     struct chat_value list;
     TRY(list_of(arguments, &list));
+    bool least = arguments->ways == CHAT_EVAL_LEAST;
     *out = (struct chat_value){ 0 };
     for (size_t i = 0; i < list.count; i++) {
-        int order = sign;
+        int order = least ? -1 : 1;
         if (i > 0)
             TRY(chat_eval_order(arguments->node->line, &list.as.list[i], out,
                                 &order));
-        if (sign < 0 ? order < 0 : order > 0)
+        if (least ? order < 0 : order > 0)
             *out = list.as.list[i];
     }
     return ERR_OK;
-}
-
-enum err chat_eval_min(struct chat_eval_arguments *arguments,
-                       struct chat_value *out)
-{
-    return list_most(arguments, -1, out);
-}
-
-enum err chat_eval_max(struct chat_eval_arguments *arguments,
-                       struct chat_value *out)
-{
-    return list_most(arguments, 1, out);
 }
 
 enum err chat_eval_get(struct chat_eval_arguments *arguments,
@@ -409,9 +361,12 @@ enum err chat_eval_range(struct chat_eval_arguments *arguments,
 
 /* Items for which a test holds, of the item or of an attribute of it. With a
  * test's name it is that test which has to hold, else the value itself. */
-static enum err list_select(struct chat_eval_arguments *arguments,
-                            bool attribute, bool wanted, struct chat_value *out)
+enum err chat_eval_select(struct chat_eval_arguments *arguments,
+                          struct chat_value *out)
 {
+    const bool attribute = (arguments->ways & CHAT_EVAL_ATTRIBUTE) != 0;
+    const bool wanted = (arguments->ways & CHAT_EVAL_REJECT) == 0;
+    assert(arguments->count >= 1u + attribute);
     const struct chat_value *given = &arguments->value[1 + attribute];
     struct chat_value list;
     size_t kept = 0;
@@ -443,32 +398,6 @@ static enum err list_select(struct chat_eval_arguments *arguments,
     list.count = kept;
     *out = list;
     return ERR_OK;
-}
-
-enum err chat_eval_selectattr(struct chat_eval_arguments *arguments,
-                              struct chat_value *out)
-{
-    assert(arguments->count >= 2);
-    return list_select(arguments, true, true, out);
-}
-
-enum err chat_eval_rejectattr(struct chat_eval_arguments *arguments,
-                              struct chat_value *out)
-{
-    assert(arguments->count >= 2);
-    return list_select(arguments, true, false, out);
-}
-
-enum err chat_eval_select(struct chat_eval_arguments *arguments,
-                          struct chat_value *out)
-{
-    return list_select(arguments, false, true, out);
-}
-
-enum err chat_eval_reject(struct chat_eval_arguments *arguments,
-                          struct chat_value *out)
-{
-    return list_select(arguments, false, false, out);
 }
 
 /* map(attribute='x') or map('filter', argument) */

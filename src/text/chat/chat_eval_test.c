@@ -8,11 +8,6 @@
 
 #include "src/text/chat/chat_eval_impl.h"
 
-static bool test_is(const char *name, size_t bytes, const char *known)
-{
-    return bytes == strlen(known) && memcmp(name, known, bytes) == 0;
-}
-
 /* Tests of a value alone. */
 static bool test_alone(const struct chat_value *value, const char *name,
                        size_t bytes, bool *out)
@@ -45,7 +40,7 @@ static bool test_alone(const struct chat_value *value, const char *name,
         { "even", integer && value->as.integer % 2 == 0 },
     };
     for (size_t t = 0; t < sizeof tests / sizeof *tests; t++)
-        if (test_is(name, bytes, tests[t].name)) {
+        if (chat_value_is_name(name, bytes, tests[t].name)) {
             *out = tests[t].holds;
             return true;
         }
@@ -81,7 +76,8 @@ enum err chat_eval_holds(struct chat_eval_arguments *arguments,
         return ERR_OK;
     TRY(chat_value_work(memory, value[0].count + value[1].count));
     for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
-        if (!test_is(name, bytes, pairs[p].name) || arguments->count < 2)
+        if (!chat_value_is_name(name, bytes, pairs[p].name) ||
+            arguments->count < 2)
             continue;
         if (pairs[p].equal)
             TRY(chat_value_equal(memory, &value[0], &value[1], out));
@@ -92,13 +88,14 @@ enum err chat_eval_holds(struct chat_eval_arguments *arguments,
         *out = *out != pairs[p].not ;
         return ERR_OK;
     }
-    if (test_is(name, bytes, "divisibleby") &&
+    if (chat_value_is_name(name, bytes, "divisibleby") &&
         value[0].kind == CHAT_VALUE_INTEGER &&
         value[1].kind == CHAT_VALUE_INTEGER && value[1].as.integer > 0) {
         *out = value[0].as.integer % value[1].as.integer == 0;
         return ERR_OK;
     }
-    if (test_is(name, bytes, "in") && value[1].kind == CHAT_VALUE_LIST) {
+    if (chat_value_is_name(name, bytes, "in") &&
+        value[1].kind == CHAT_VALUE_LIST) {
         *out = false;
         for (size_t i = 0; i < value[1].count && !*out; i++)
             TRY(chat_value_equal(memory, &value[0], &value[1].as.list[i], out));

@@ -13,9 +13,12 @@
 #include "src/text/chat/chat_eval_impl.h"
 #include "src/text/unicode.h"
 
-/* Whether the character of these bytes is one of a text's. */
+/* Whether the character of these bytes is one of a text's, or white space where
+ * there is no text. */
 static bool text_has(const struct chat_value *set, const char *at, size_t bytes)
 {
+    if (set->kind != CHAT_VALUE_STRING)
+        return unicode_blank_front(at, bytes) == bytes;
     for (size_t i = 0; i + bytes <= set->count; i++)
         if (memcmp(set->as.text + i, at, bytes) == 0)
             return true;
@@ -36,24 +39,18 @@ static enum err chat_eval_texts(const struct chat_eval_arguments *arguments)
 /* With no set it is white space as str.strip() has it, which is more than
  * ASCII's; else all characters of the set, in any order, as in Python: it is no
  * prefix, and 'abcab'.strip('ba') is 'c'. */
-static enum err text_strip(struct chat_eval_arguments *arguments, bool front,
-                           bool back, struct chat_value *out)
+enum err chat_eval_strip(struct chat_eval_arguments *arguments,
+                         struct chat_value *out)
 {
+    assert(arguments->value[0].kind == CHAT_VALUE_STRING);
     const struct chat_value *text = &arguments->value[0];
     const struct chat_value *set = &arguments->value[1];
     const char *at = text->as.text, *end = at + text->count;
     struct chat_memory *memory = arguments->scope->memory;
     TRY(chat_value_work(memory, text->count));
-    if (set->kind == CHAT_VALUE_UNDEFINED || set->kind == CHAT_VALUE_NONE) {
-        if (front)
-            at += unicode_blank_front(at, text->count);
-        if (back)
-            end -= unicode_blank_back(at, (size_t)(end - at));
-        *out = chat_value_string(at, (size_t)(end - at));
-        return ERR_OK;
-    }
-    TRY(chat_eval_texts(arguments));
-    while (front && at < end) {
+    if (set->kind != CHAT_VALUE_NONE)
+        TRY(chat_eval_texts(arguments));
+    while ((arguments->ways & CHAT_EVAL_FRONT) != 0 && at < end) {
         size_t bytes = 1;
         while (at + bytes < end && (at[bytes] & 0xc0) == 0x80)
             bytes++;
@@ -62,7 +59,7 @@ static enum err text_strip(struct chat_eval_arguments *arguments, bool front,
             break;
         at += bytes;
     }
-    while (back && at < end) {
+    while ((arguments->ways & CHAT_EVAL_BACK) != 0 && at < end) {
         size_t bytes = 1;
         while (end - bytes > at && (*(end - bytes) & 0xc0) == 0x80)
             bytes++;
@@ -75,28 +72,12 @@ static enum err text_strip(struct chat_eval_arguments *arguments, bool front,
     return ERR_OK;
 }
 
-enum err chat_eval_trim(struct chat_eval_arguments *arguments,
+enum err chat_eval_case(struct chat_eval_arguments *arguments,
                         struct chat_value *out)
 {
-    return text_strip(arguments, true, true, out);
-}
-
-enum err chat_eval_lstrip(struct chat_eval_arguments *arguments,
-                          struct chat_value *out)
-{
-    return text_strip(arguments, true, false, out);
-}
-
-enum err chat_eval_rstrip(struct chat_eval_arguments *arguments,
-                          struct chat_value *out)
-{
-    return text_strip(arguments, false, true, out);
-}
-
-static enum err chat_eval_case(struct chat_eval_arguments *arguments, char from,
-                               int change, struct chat_value *out)
-{
+    assert(arguments->value[0].kind == CHAT_VALUE_STRING);
     const struct chat_value *text = &arguments->value[0];
+    const char from = arguments->ways == CHAT_EVAL_UPPER ? 'a' : 'A';
     void *room = NULL;
     TRY(chat_value_room(arguments->scope->memory, text->count, &room));
     char *to = room;
@@ -107,36 +88,9 @@ static enum err chat_eval_case(struct chat_eval_arguments *arguments, char from,
                            "line %d: 'upper' and 'lower' are known "
                            "for ASCII only here",
                            arguments->node->line);
-        to[i] = c >= from && c <= from + 25 ? (char)(c + change) : c;
+        to[i] = c >= from && c <= from + 25 ? (char)(c ^ 0x20) : c;
     }
     *out = chat_value_string(to, text->count);
-    return ERR_OK;
-}
-
-enum err chat_eval_upper(struct chat_eval_arguments *arguments,
-                         struct chat_value *out)
-{
-    assert(arguments->value[0].kind == CHAT_VALUE_STRING);
-    return chat_eval_case(arguments, 'a', 'A' - 'a', out);
-}
-
-enum err chat_eval_lower(struct chat_eval_arguments *arguments,
-                         struct chat_value *out)
-{
-    assert(arguments->value[0].kind == CHAT_VALUE_STRING);
-    return chat_eval_case(arguments, 'A', 'a' - 'A', out);
-}
-
-enum err chat_eval_starts(struct chat_eval_arguments *arguments,
-                          struct chat_value *out)
-{
-    assert(arguments->count == 2);
-    const struct chat_value *text = &arguments->value[0];
-    const struct chat_value *with = &arguments->value[1];
-    TRY(chat_eval_texts(arguments));
-    *out = chat_value_boolean(
-        with->count <= text->count &&
-        memcmp(text->as.text, with->as.text, with->count) == 0);
     return ERR_OK;
 }
 
@@ -147,9 +101,11 @@ enum err chat_eval_ends(struct chat_eval_arguments *arguments,
     const struct chat_value *text = &arguments->value[0];
     const struct chat_value *with = &arguments->value[1];
     TRY(chat_eval_texts(arguments));
-    *out = chat_value_boolean(with->count <= text->count &&
-                              memcmp(text->as.text + text->count - with->count,
-                                     with->as.text, with->count) == 0);
+    size_t at =
+        arguments->ways == CHAT_EVAL_FRONT ? 0 : text->count - with->count;
+    *out = chat_value_boolean(
+        with->count <= text->count &&
+        memcmp(text->as.text + at, with->as.text, with->count) == 0);
     return ERR_OK;
 }
 
@@ -217,43 +173,28 @@ enum err chat_eval_split(struct chat_eval_arguments *arguments,
     return ERR_OK;
 }
 
+/* What lies between is joined by another text. */
 enum err chat_eval_replace(struct chat_eval_arguments *arguments,
                            struct chat_value *out)
 {
     assert(arguments->count == 3);
-    const struct chat_value *by = &arguments->value[2];
+    struct chat_scope *scope = arguments->scope;
+    const struct chat_value *value = arguments->value;
     struct chat_value parts;
-    void *room = NULL;
     TRY(chat_eval_texts(arguments));
-    size_t count = arguments->value[0].count;
-    TRY(chat_eval_split(
-        &(struct chat_eval_arguments){
-            .scope = arguments->scope,
-            .node = arguments->node,
-            .value = { arguments->value[0], arguments->value[1] },
-            .count = 2 },
-        &parts));
-    if (by->count > 0 && parts.count - 1 > CHAT_VALUE_BYTES_MAX / by->count)
-        return err_set(ERR_DATA, "line %d: 'replace' makes too much text",
-                       arguments->node->line);
-    count += (parts.count - 1) * by->count;
-    count -= (parts.count - 1) * arguments->value[1].count;
-    TRY(chat_value_room(arguments->scope->memory, count, &room));
-    char *to = room;
-    for (size_t p = 0; p < parts.count; p++) {
-        if (p > 0)
-            to = mempcpy(to, by->as.text, by->count);
-        to = mempcpy(to, parts.as.list[p].as.text, parts.as.list[p].count);
-    }
-    *out = chat_value_string(room, count);
-    return ERR_OK;
+    TRY(chat_eval_apply(scope, arguments->node, chat_eval_split, 0, value[0],
+                        value[1], &parts));
+    return chat_eval_apply(scope, arguments->node, chat_eval_join, 0, parts,
+                           value[2], out);
 }
 
 /* The first letter of each word large, or of the text; the others small. */
-static enum err text_large(struct chat_eval_arguments *arguments, bool words,
-                           struct chat_value *out)
+enum err chat_eval_title(struct chat_eval_arguments *arguments,
+                         struct chat_value *out)
 {
-    TRY(chat_eval_lower(arguments, out));
+    bool words = arguments->ways == CHAT_EVAL_UPPER;
+    arguments->ways = 0;
+    TRY(chat_eval_case(arguments, out));
     char *text = (char *)(uintptr_t)out->as.text;
     for (size_t i = 0; i < out->count; i++) {
         char before = i > 0 ? text[i - 1] | 0x20 : ' ';
@@ -262,18 +203,6 @@ static enum err text_large(struct chat_eval_arguments *arguments, bool words,
             text[i] = (char)(text[i] - 0x20);
     }
     return ERR_OK;
-}
-
-enum err chat_eval_title(struct chat_eval_arguments *arguments,
-                         struct chat_value *out)
-{
-    return text_large(arguments, true, out);
-}
-
-enum err chat_eval_capitalize(struct chat_eval_arguments *arguments,
-                              struct chat_value *out)
-{
-    return text_large(arguments, false, out);
 }
 
 /* Lines behind the first get blanks in front, but for empty ones. */

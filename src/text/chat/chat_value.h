@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "src/base/err.h"
 
@@ -80,6 +81,13 @@ struct chat_value chat_value_string(const char *text, size_t bytes);
 struct chat_value chat_value_integer(int64_t integer);
 struct chat_value chat_value_boolean(bool value);
 const char *chat_value_name(const struct chat_value *value);
+
+/* Whether a name of so many bytes is this one. */
+static inline bool chat_value_is_name(const char *name, size_t bytes,
+                                      const char *known)
+{
+    return bytes == strlen(known) && memcmp(name, known, bytes) == 0;
+}
 
 /* As Python has them: empty things and zeros are false. */
 bool chat_value_true(const struct chat_value *value);
