@@ -65,13 +65,6 @@ static const struct {
 };
 #define CHAT_BUILT_IN (sizeof chat_built_in / sizeof *chat_built_in)
 
-struct chat_template {
-    char *name;
-    struct chat_tree tree;
-    const char *bos, *eos; /* NULL: none */
-    size_t bos_bytes, eos_bytes;
-};
-
 /* A file's whole text, to be freed. */
 static enum err chat_read_file(const char *path, char **text, size_t *bytes)
 {
@@ -156,13 +149,14 @@ static enum err chat_check_markers(const struct chat_template *template,
 }
 
 static enum err chat_special(const struct tokenizer *tokenizer, int32_t token,
-                             const char **text, size_t *bytes)
+                             struct chat_value *out)
 {
-    const uint8_t *found = NULL;
+    const uint8_t *text = NULL;
+    size_t bytes = 0;
     if (token < 0)
         return ERR_OK;
-    TRY(tokenizer_decode(tokenizer, token, &found, bytes));
-    *text = (const char *)found;
+    TRY(tokenizer_decode(tokenizer, token, &text, &bytes));
+    *out = chat_value_string((const char *)text, bytes);
     return ERR_OK;
 }
 
@@ -174,10 +168,8 @@ static enum err chat_fill(struct chat_template *template, const char *name,
     enum err rc = chat_parse_read(text, bytes, &template->tree);
     if (rc != ERR_OK)
         return err_prefix(rc, "chat template %s", name);
-    TRY(chat_special(tokenizer, tokenizer_bos(tokenizer), &template->bos,
-                     &template->bos_bytes));
-    TRY(chat_special(tokenizer, tokenizer_eos(tokenizer), &template->eos,
-                     &template->eos_bytes));
+    TRY(chat_special(tokenizer, tokenizer_bos(tokenizer), &template->bos));
+    TRY(chat_special(tokenizer, tokenizer_eos(tokenizer), &template->eos));
     if (tokenizer_file(tokenizer, &bytes) == NULL)
         return ERR_OK;
     return chat_check_markers(template, tokenizer);
@@ -230,36 +222,14 @@ void chat_template_destroy(struct chat_template *template)
     free(template);
 }
 
-static enum err chat_render_part(const struct chat_template *template,
-                                 const struct chat_message *messages,
-                                 size_t count, bool prompt,
-                                 struct chat_memory *memory,
-                                 struct chat_text *out, struct chat_turn *turns,
-                                 size_t *turn_count)
-{
-    const struct chat_render_input input = {
-        .messages = messages,
-        .count = count,
-        .add_generation_prompt = prompt,
-        .bos = template->bos,
-        .bos_bytes = template->bos_bytes,
-        .eos = template->eos,
-        .eos_bytes = template->eos_bytes,
-    };
-    enum err rc = chat_render_tree(&template->tree, &input, memory, out, turns,
-                                   turn_count);
-    return rc == ERR_OK ? rc
-                        : err_prefix(rc, "chat template %s", template->name);
-}
-
 enum err chat_render(const struct chat_template *template,
                      const struct chat_message *messages, size_t count,
                      bool add_generation_prompt, struct chat_text *out)
 {
     assert(template != NULL && (messages != NULL || count == 0));
     struct chat_memory memory = { 0 };
-    return chat_render_part(template, messages, count, add_generation_prompt,
-                            &memory, out, NULL, NULL);
+    return chat_render_turns(template, messages, count, add_generation_prompt,
+                             &memory, out, NULL, NULL);
 }
 
 static bool chat_begins(const struct chat_text *text,
@@ -283,8 +253,8 @@ enum err chat_divide(const struct chat_template *template,
     struct chat_text prompt = { 0 }, so_far = { 0 };
     *turn_count = 0;
     if (template->tree.generation) {
-        TRY(chat_render_part(template, messages, count, false, &memory, out,
-                             turns, turn_count));
+        TRY(chat_render_turns(template, messages, count, false, &memory, out,
+                              turns, turn_count));
         return *turn_count > 0
                    ? ERR_OK
                    : err_set(ERR_DATA,
@@ -294,10 +264,10 @@ enum err chat_divide(const struct chat_template *template,
     for (size_t m = 0; m < count; m++) {
         if (strcmp(messages[m].role, CHAT_ROLE_ASSISTANT) != 0)
             continue;
-        TRY_OUT(chat_render_part(template, messages, m, true, &memory, &prompt,
-                                 NULL, NULL));
-        TRY_OUT(chat_render_part(template, messages, m + 1, false, &memory, out,
-                                 NULL, NULL));
+        TRY_OUT(chat_render_turns(template, messages, m, true, &memory, &prompt,
+                                  NULL, NULL));
+        TRY_OUT(chat_render_turns(template, messages, m + 1, false, &memory,
+                                  out, NULL, NULL));
         bool goes_on = chat_begins(&prompt, &so_far);
         bool apart = chat_begins(out, &prompt);
         if (!goes_on || !apart)

@@ -34,14 +34,23 @@ enum err chat_eval_variable(struct chat_scope *scope, const char *name,
     *out = (struct chat_value){ 0 };
     for (const struct chat_frame *frame = scope->frame; frame != NULL;
          frame = frame->outer)
-        for (const struct chat_field *field = frame->first; field != NULL;
-             field = field->next, steps++)
+        for (const struct chat_field *field = frame->own.as.record;
+             field != NULL; field = field->next, steps++)
             if (field->bytes == bytes &&
                 memcmp(field->name, name, bytes) == 0) {
                 *out = field->value;
                 return chat_value_work(scope->memory, steps);
             }
     return chat_value_work(scope->memory, steps);
+}
+
+enum err chat_eval_printed(struct chat_scope *scope,
+                           const struct chat_node *node,
+                           const struct chat_value *value,
+                           struct chat_value *out)
+{
+    enum err rc = chat_value_text(scope->memory, value, out);
+    return rc == ERR_OK ? rc : err_prefix(rc, "line %d", node->line);
 }
 
 static enum err chat_eval_items_of(struct chat_scope *scope,
@@ -273,8 +282,9 @@ static enum err chat_eval_compare(struct chat_scope *scope,
     const char *sign = node->text;
     if (*sign == '=' || *sign == '!') {
         bool equal = false;
-        if (chat_value_equal(scope->memory, a, b, &equal) != ERR_OK)
-            return err_set(ERR_DATA, "line %d: %s", node->line, err_text());
+        enum err rc = chat_value_equal(scope->memory, a, b, &equal);
+        if (rc != ERR_OK)
+            return err_prefix(rc, "line %d", node->line);
         *out = chat_value_boolean(equal == (*sign == '='));
         return ERR_OK;
     }
@@ -338,10 +348,8 @@ static enum err chat_eval_binary(struct chat_scope *scope,
     if (sign == '=' || sign == '!' || sign == '<' || sign == '>')
         return chat_eval_compare(scope, node, &a, &b, out);
     if (sign == '~') {
-        enum err rc = chat_value_text(scope->memory, &a, &a);
-        rc = rc == ERR_OK ? chat_value_text(scope->memory, &b, &b) : rc;
-        if (rc != ERR_OK)
-            return err_prefix(rc, "line %d", node->line);
+        TRY(chat_eval_printed(scope, node, &a, &a));
+        TRY(chat_eval_printed(scope, node, &b, &b));
         return chat_value_join(scope->memory, &a, &b, out);
     }
     if (sign == '+' && a.kind == CHAT_VALUE_STRING &&

@@ -7,7 +7,7 @@
 
 /* Variables of a block, and of those around it. */
 struct chat_frame {
-    struct chat_field *first;
+    struct chat_value own;    /* CHAT_VALUE_RECORD, or zeros: none */
     struct chat_frame *outer; /* NULL: there is none */
 };
 
@@ -31,6 +31,12 @@ enum err chat_eval_filter(struct chat_scope *scope,
 /* The variable of this name; zeros if there is none. */
 enum err chat_eval_variable(struct chat_scope *scope, const char *name,
                             size_t bytes, struct chat_value *out);
+
+/* The text that a value is printed as. */
+enum err chat_eval_printed(struct chat_scope *scope,
+                           const struct chat_node *node,
+                           const struct chat_value *value,
+                           struct chat_value *out);
 
 /* The text of statements, with the variables of `scope`, for macros and blocks
  * that are values: an expression may hold statements, as these hold expressions,

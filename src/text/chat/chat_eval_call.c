@@ -42,11 +42,8 @@ static enum err call_default(struct chat_eval_arguments *arguments,
 static enum err call_string(struct chat_eval_arguments *arguments,
                             struct chat_value *out)
 {
-    enum err rc =
-        chat_value_text(arguments->scope->memory, &arguments->value[0], out);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "line %d", arguments->node->line);
-    return ERR_OK;
+    return chat_eval_printed(arguments->scope, arguments->node,
+                             &arguments->value[0], out);
 }
 
 static enum err call_tojson(struct chat_eval_arguments *arguments,
@@ -333,8 +330,8 @@ static enum err call_macro(struct chat_scope *scope,
                            const struct chat_macro *macro,
                            struct chat_value *out)
 {
-    struct chat_frame frame = { .outer = macro->frame };
-    struct chat_value given = { .kind = CHAT_VALUE_RECORD }, value;
+    struct chat_frame frame = { { .kind = CHAT_VALUE_RECORD }, macro->frame };
+    struct chat_value value;
     const struct chat_node *parameter = macro->node->a, *p = NULL;
     for (struct chat_node *a = node->b; a != NULL; a = a->next) {
         if (a->bytes == 0) {
@@ -351,20 +348,18 @@ static enum err call_macro(struct chat_scope *scope,
                 ERR_DATA, "line %d: the macro '%.*s' has no such argument",
                 node->line, (int)macro->node->bytes, macro->node->text);
         TRY(chat_eval(scope, a->a, &value));
-        TRY(chat_value_set_field(scope->memory, &given, p->text, p->bytes,
+        TRY(chat_value_set_field(scope->memory, &frame.own, p->text, p->bytes,
                                  value));
     }
     struct chat_scope inner = { scope->memory, &frame, scope->job };
-    frame.first = given.as.record;
     for (p = macro->node->a; p != NULL; p = p->next) {
-        if (chat_value_field(&given, p->text, p->bytes) != NULL)
+        if (chat_value_field(&frame.own, p->text, p->bytes) != NULL)
             continue;
         value = (struct chat_value){ 0 };
         if (p->a != NULL)
             TRY(chat_eval(&inner, p->a, &value));
-        TRY(chat_value_set_field(scope->memory, &given, p->text, p->bytes,
+        TRY(chat_value_set_field(scope->memory, &frame.own, p->text, p->bytes,
                                  value));
-        frame.first = given.as.record;
     }
     return chat_render_capture(&inner, macro->node->b, out);
 }

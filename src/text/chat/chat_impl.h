@@ -1,5 +1,4 @@
-/* Statements of chat templates, which write a text: chat_render.c runs them for
- * chat.c. */
+/* A template, which chat.c reads and chat_render.c runs. */
 #pragma once
 
 #include "src/base/err.h"
@@ -8,17 +7,16 @@
 #include "src/text/chat/chat_parse.h"
 #include "src/text/chat/chat_value.h"
 
-struct chat_render_input {
-    const struct chat_message *messages;
-    size_t count;
-    bool add_generation_prompt;
-    const char *bos, *eos; /* NULL: there is none */
-    size_t bos_bytes, eos_bytes;
+struct chat_template {
+    char *name;
+    struct chat_tree tree;
+    struct chat_value bos, eos; /* texts; zeros: none */
 };
 
 /* Overwrites `out`. memory->work counts on, everything else is released. turns:
- * where generation blocks are in it, with room for input->count; or NULL. */
-enum err chat_render_tree(const struct chat_tree *tree,
-                          const struct chat_render_input *input,
-                          struct chat_memory *memory, struct chat_text *out,
-                          struct chat_turn *turns, size_t *turn_count);
+ * where generation blocks are in it, with room for `count`; or NULL. */
+enum err chat_render_turns(const struct chat_template *template,
+                           const struct chat_message *messages, size_t count,
+                           bool prompt, struct chat_memory *memory,
+                           struct chat_text *out, struct chat_turn *turns,
+                           size_t *turn_count);

@@ -73,21 +73,6 @@ static int chat_lex_digit(char c)
                                   : -1;
 }
 
-static char *chat_lex_put_point(char *to, unsigned point)
-{
-    if (point < 0x80) {
-        *to++ = (char)point;
-    } else if (point < 0x800) {
-        *to++ = (char)(0xc0 | point >> 6);
-        *to++ = (char)(0x80 | (point & 0x3f));
-    } else {
-        *to++ = (char)(0xe0 | point >> 12);
-        *to++ = (char)(0x80 | (point >> 6 & 0x3f));
-        *to++ = (char)(0x80 | (point & 0x3f));
-    }
-    return to;
-}
-
 /* A backslash and what follows, written to `to`; returns what it took. */
 static enum err chat_lex_escape(int line, const char *from, size_t bytes,
                                 char **to, size_t *took)
@@ -123,7 +108,7 @@ static enum err chat_lex_escape(int line, const char *from, size_t bytes,
     if (point == 0 || (point >= 0xd800 && point < 0xe000))
         return err_set(ERR_DATA, "line %d: a string has the character U+%04X",
                        line, point);
-    *to = chat_lex_put_point(*to, point);
+    *to += unicode_put(point, (uint8_t *)*to);
     *took = 2 + digits;
     return ERR_OK;
 }

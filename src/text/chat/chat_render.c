@@ -62,15 +62,11 @@ static enum err chat_render_define(struct chat_render_job *job,
                                    const char *name, size_t bytes,
                                    struct chat_value value)
 {
-    struct chat_value own = { .kind = CHAT_VALUE_RECORD,
-                              .as.record = job->scope.frame->first };
-    struct chat_field *field = chat_value_field(&own, name, bytes);
-    if (field != NULL) {
-        field->value = value;
-        return ERR_OK;
-    }
-    TRY(chat_value_add_field(job->memory, &own, name, bytes, value));
-    job->scope.frame->first = own.as.record;
+    struct chat_value *own = &job->scope.frame->own;
+    struct chat_field *field = chat_value_field(own, name, bytes);
+    if (field == NULL)
+        return chat_value_add_field(job->memory, own, name, bytes, value);
+    field->value = value;
     return ERR_OK;
 }
 
@@ -143,7 +139,7 @@ static enum err chat_render_enter(struct chat_render_job *job)
     void *room = NULL;
     TRY(chat_value_room(job->memory, sizeof(struct chat_frame), &room));
     *(struct chat_frame *)room =
-        (struct chat_frame){ .outer = job->scope.frame };
+        (struct chat_frame){ { .kind = CHAT_VALUE_RECORD }, job->scope.frame };
     job->scope.frame = room;
     return ERR_OK;
 }
@@ -258,9 +254,7 @@ static enum err chat_render_print(struct chat_render_job *job,
 {
     struct chat_value value;
     TRY(chat_eval(&job->scope, node->a, &value));
-    enum err rc = chat_value_text(job->memory, &value, &value);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "line %d", node->line);
+    TRY(chat_eval_printed(&job->scope, node, &value, &value));
     return chat_render_put(job, value.as.text, value.count);
 }
 
@@ -305,69 +299,66 @@ static enum err chat_render_body(struct chat_render_job *job,
     return ERR_OK;
 }
 
-static enum err chat_render_messages(struct chat_render_job *job,
-                                     const struct chat_render_input *input)
+/* What a template finds. The Hugging Face library hands over none where there
+ * are no tools and documents. */
+static enum err chat_render_variables(struct chat_render_job *job,
+                                      const struct chat_template *template,
+                                      const struct chat_message *messages,
+                                      size_t count, bool prompt)
 {
-    void *room = NULL;
-    TRY(chat_value_room(job->memory, input->count * sizeof(struct chat_value),
-                        &room));
-    struct chat_value *list = room;
-    for (size_t m = 0; m < input->count; m++) {
-        const struct chat_message *message = &input->messages[m];
-        list[m] = (struct chat_value){ .kind = CHAT_VALUE_RECORD };
+    const struct chat_value none = { .kind = CHAT_VALUE_NONE };
+    struct chat_value list;
+    TRY(chat_value_list(job->memory, count, &list));
+    for (size_t m = 0; m < count; m++) {
+        const struct chat_message *message = &messages[m];
+        struct chat_value *record = &list.as.list[m];
+        *record = (struct chat_value){ .kind = CHAT_VALUE_RECORD };
         TRY(chat_value_add_field(
-            job->memory, &list[m], "content", 7,
+            job->memory, record, "content", 7,
             chat_value_string(message->content, message->bytes)));
         TRY(chat_value_add_field(
-            job->memory, &list[m], "role", 4,
+            job->memory, record, "role", 4,
             chat_value_string(message->role, strlen(message->role))));
     }
-    return chat_render_define(job, "messages", 8,
-                              (struct chat_value){ .kind = CHAT_VALUE_LIST,
-                                                   .as.list = list,
-                                                   .count = input->count });
+    const struct {
+        const char *name;
+        struct chat_value value;
+    } variables[] = {
+        { "bos_token", template->bos },
+        { "eos_token", template->eos },
+        { "tools", none },
+        { "documents", none },
+        { "add_generation_prompt", chat_value_boolean(prompt) },
+        { "messages", list },
+    };
+    for (size_t v = 0; v < sizeof variables / sizeof *variables; v++)
+        TRY(chat_render_define(job, variables[v].name,
+                               strlen(variables[v].name), variables[v].value));
+    return ERR_OK;
 }
 
-static enum err chat_render_all(struct chat_render_job *job,
-                                const struct chat_tree *tree,
-                                const struct chat_render_input *input)
+enum err chat_render_turns(const struct chat_template *template,
+                           const struct chat_message *messages, size_t count,
+                           bool prompt, struct chat_memory *memory,
+                           struct chat_text *out, struct chat_turn *turns,
+                           size_t *turn_count)
 {
-    TRY(chat_render_put(job, "", 0));
-    if (input->bos != NULL)
-        TRY(chat_render_define(
-            job, "bos_token", 9,
-            chat_value_string(input->bos, input->bos_bytes)));
-    if (input->eos != NULL)
-        TRY(chat_render_define(
-            job, "eos_token", 9,
-            chat_value_string(input->eos, input->eos_bytes)));
-    /* as the Hugging Face library hands them over where there are none */
-    static const char *const none[] = { "tools", "documents" };
-    for (size_t n = 0; n < 2; n++)
-        TRY(chat_render_define(job, none[n], strlen(none[n]),
-                               (struct chat_value){ .kind = CHAT_VALUE_NONE }));
-    TRY(chat_render_define(job, "add_generation_prompt", 21,
-                           chat_value_boolean(input->add_generation_prompt)));
-    TRY(chat_render_messages(job, input));
-    return chat_render_body(job, tree->body);
-}
-
-enum err chat_render_tree(const struct chat_tree *tree,
-                          const struct chat_render_input *input,
-                          struct chat_memory *memory, struct chat_text *out,
-                          struct chat_turn *turns, size_t *turn_count)
-{
-    struct chat_frame frame = { 0 };
+    enum err rc = ERR_OK;
+    struct chat_frame frame = { .own.kind = CHAT_VALUE_RECORD };
     struct chat_render_job job = { .memory = memory,
                                    .scope = { memory, &frame, NULL },
                                    .out = out,
                                    .turns = turns,
-                                   .turns_most = input->count };
+                                   .turns_most = count };
     job.scope.job = &job;
     out->bytes = 0;
-    enum err rc = chat_render_all(&job, tree, input);
+    TRY_OUT(chat_render_put(&job, "", 0));
+    TRY_OUT(chat_render_variables(&job, template, messages, count, prompt));
+    TRY_OUT(chat_render_body(&job, template->tree.body));
+out:
     if (turn_count != NULL)
         *turn_count = job.turn_count;
     chat_value_release(memory);
-    return rc;
+    return rc == ERR_OK ? rc
+                        : err_prefix(rc, "chat template %s", template->name);
 }

@@ -208,35 +208,9 @@ enum err chat_value_text(struct chat_memory *memory,
                          const struct chat_value *value, struct chat_value *out)
 {
     assert(value != NULL && out != NULL);
-    char number[24];
-    void *room = NULL;
-    switch (value->kind) {
-    case CHAT_VALUE_STRING:
-        *out = *value;
-        return ERR_OK;
-    case CHAT_VALUE_UNDEFINED:
-        *out = chat_value_string("", 0);
-        return ERR_OK;
-    case CHAT_VALUE_NONE:
-        *out = chat_value_string("None", 4);
-        return ERR_OK;
-    case CHAT_VALUE_BOOLEAN:
-        *out = value->as.integer != 0 ? chat_value_string("True", 4)
-                                      : chat_value_string("False", 5);
-        return ERR_OK;
-    case CHAT_VALUE_INTEGER:
-        break;
-    case CHAT_VALUE_LIST:
-    case CHAT_VALUE_RECORD:
+    if (value->kind != CHAT_VALUE_STRING && value->kind != CHAT_VALUE_UNDEFINED)
         return chat_value_repr(memory, value, out);
-    default:
-        return err_set(ERR_DATA, "%s is not printed here",
-                       chat_value_name(value));
-    }
-    int bytes = snprintf(number, sizeof number, "%" PRId64, value->as.integer);
-    TRY(chat_value_room(memory, (size_t)bytes, &room));
-    memcpy(room, number, (size_t)bytes);
-    *out = chat_value_string(room, (size_t)bytes);
+    *out = value->count > 0 ? *value : chat_value_string("", 0);
     return ERR_OK;
 }
 
