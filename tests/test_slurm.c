@@ -123,9 +123,8 @@ static void test_squeue(void)
           "i=9; while [ $i -lt 3000 ]; do echo $i RUNNING; i=$((i+1)); done; "
           "echo 7 RUNNING",
           -1, SLURM_JOB_RUNNING },
-        { "more than can be read",
-          "yes 12345 RUNNING | head -c 20000000",
-          -1, SLURM_JOB_UNKNOWN },
+        { "more than can be read", "yes 12345 RUNNING | head -c 20000000", -1,
+          SLURM_JOB_UNKNOWN },
     };
     setenv("SLURM_CLUSTERS", "other", 1);
     setenv("SQUEUE_STATES", "PENDING", 1);
