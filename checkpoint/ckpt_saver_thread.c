@@ -11,13 +11,13 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "checkpoint/files/ckpt_crash.h"
+#include "src/base/process.h"
 
 #define NANOSECONDS 1000000000
 
@@ -115,14 +115,9 @@ void ckpt_saver_thread_wait(struct ckpt_saver *saver, double seconds)
     pthread_mutex_unlock(&saver->mutex);
 }
 
-/* Signals are the training thread's: none may be taken by the writer. */
 enum err ckpt_saver_thread_create(struct ckpt_saver *saver)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&saver->thread, NULL, thread_main, saver);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = process_thread(&saver->thread, 0, thread_main, saver);
     saver->thread_made = failed == 0;
     return failed == 0 ? ERR_OK
                        : err_set(ERR_MEMORY,

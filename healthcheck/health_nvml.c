@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "src/base/library.h"
+#include "src/base/process.h"
 
 /* Numbers of NVML's enumerations that are asked for here only. */
 #define ECC_UNCORRECTED 1
@@ -31,7 +31,7 @@ static const int link_counters[] = { 0, 1, 3, 4 }; /* not flits: they retry */
         symbol, offsetof(struct health_nvml, name), !(needed)                  \
     }
 
-static const struct library_member members[] = {
+static const struct process_symbol symbols[] = {
     MEMBER(init, "nvmlInit_v2", true),
     MEMBER(shutdown, "nvmlShutdown", true),
     MEMBER(error, "nvmlErrorString", true),
@@ -71,19 +71,19 @@ static enum err nvml_error(const struct health_nvml *library, int code,
 
 enum err health_nvml_open(const char *file, struct health_nvml *library)
 {
-    const struct library what = {
+    const struct process_library what = {
         .name = "",
         .file = file,
         .missing = "install NVIDIA's driver",
         .old = "install a newer driver",
         .unloads = true,
-        .members = members,
-        .count = sizeof members / sizeof members[0],
+        .symbols = symbols,
+        .count = sizeof symbols / sizeof symbols[0],
     };
-    TRY(library_open(&what, library, sizeof *library));
+    TRY(process_library_open(&what, library, sizeof *library));
     enum err rc = nvml_error(library, library->init(), "starting");
     if (rc != ERR_OK)
-        library_close(library, sizeof *library);
+        process_library_close(library, sizeof *library);
     return rc;
 }
 
@@ -91,7 +91,7 @@ void health_nvml_close(struct health_nvml *library)
 {
     if (library->opened != NULL)
         (void)library->shutdown();
-    library_close(library, sizeof *library);
+    process_library_close(library, sizeof *library);
 }
 
 enum err health_nvml_count(const struct health_nvml *library, int *count)

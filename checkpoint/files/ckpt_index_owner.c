@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "src/base/process.h"
 
 #define OWNER_BYTES_MAX 4096
-#define STAT_BYTES_MAX 4096
 #define HOST_BYTES 256
 /* How long a silent writer on another host is believed to live. */
 #define QUIET_S 3600
@@ -32,26 +32,9 @@
  * When the process started, in clock ticks since boot; -1: no such process. */
 static int64_t start_time(int64_t pid)
 {
-    char path[FSIO_PATH_MAX];
-    char *text = NULL;
-    size_t bytes;
-    char state = 'X';
-    unsigned long long ticks = 0;
-    int64_t result = -1;
-    if (fsio_path(path, "/proc/%" PRId64 "/stat", pid) == ERR_OK &&
-        fsio_read_file(path, STAT_BYTES_MAX, &text, &bytes) == ERR_OK) {
-        /* The name before it may hold blanks and parentheses. */
-        const char *rest = strrchr(text, ')');
-        if (rest != NULL &&
-            sscanf(rest + 1,
-                   " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
-                   "%*d %*d %*d %*d %*d %llu",
-                   &state, &ticks) == 2 &&
-            state != 'Z' && state != 'X')
-            result = (int64_t)ticks;
-    }
-    free(text);
-    return result;
+    int64_t started; /* also of a process that can still write, though it is a
+                        zombie: another of its threads may be in a write */
+    return process_lives(pid, &started) ? started : -1;
 }
 
 static enum err host_name(char host[HOST_BYTES])

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -18,6 +17,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/new.h"
+#include "src/base/process.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
@@ -115,17 +115,10 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* Starts the thread without signals, which belong to the program's own
- * threads. */
 static enum err thread_start(struct ckpt_io *io)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int failed = pthread_create(&io->thread, NULL, serve, io);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    errno = failed;
-    if (failed != 0)
+    errno = process_thread(&io->thread, 0, serve, io);
+    if (errno != 0)
         return err_errno("%s: start a thread", io->path);
     io->threaded = true;
     return ERR_OK;

@@ -1,11 +1,67 @@
-/* Opens libraries by a list of their functions. */
-#include "src/base/library.h"
+/* Starts threads, opens libraries, and asks /proc for other processes.
+ *
+ * A signal is given to any thread that does not block it, and whoever is in the
+ * middle of a write would see it fail. So a thread is born with all signals
+ * blocked: the mask that holds at its start is inherited, and there is no moment
+ * at which it had another.
+ *
+ * A process whose first thread has ended is called a zombie although another of
+ * its threads may still be inside a write: it lives until that has ended, too. */
+#include "src/base/process.h"
 
 #include <assert.h>
 #include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum err library_open(const struct library *library, void *table, size_t bytes)
+#include "src/base/fsio.h"
+
+#define STAT_BYTES_MAX 4096
+
+int process_thread(pthread_t *thread, size_t stack_bytes, void *(*run)(void *),
+                   void *arg)
+{
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    assert(thread != NULL && run != NULL);
+    sigfillset(&all);
+    pthread_attr_init(&attributes);
+    if (stack_bytes > 0)
+        pthread_attr_setstacksize(&attributes, stack_bytes);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(thread, &attributes, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return failed;
+}
+
+bool process_lives(int64_t pid, int64_t *started)
+{
+    char path[64], state = '?', *text = NULL;
+    size_t bytes;
+    long threads = 0;
+    *started = -1;
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
+    if (fsio_read_file(path, STAT_BYTES_MAX, &text, &bytes) != ERR_OK)
+        return pid > 0 && (kill((pid_t)pid, 0) == 0 || errno != ESRCH);
+    /* The name may hold blanks and parentheses: fields count from its end. */
+    const char *rest = strrchr(text, ')');
+    if (rest == NULL ||
+        sscanf(rest + 1,
+               " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
+               "%*d %*d %ld %*d %" SCNd64,
+               &state, &threads, started) != 3)
+        *started = -1;
+    free(text);
+    return state != 'X' && (state != 'Z' || threads > 1);
+}
+
+enum err process_library_open(const struct process_library *library,
+                              void *table, size_t bytes)
 {
     int keep = library->unloads ? 0 : RTLD_NODELETE;
     memset(table, 0, bytes);
@@ -15,21 +71,21 @@ enum err library_open(const struct library *library, void *table, size_t bytes)
                        library->missing);
     memcpy(table, &opened, sizeof opened);
     for (int i = 0; i < library->count; i++) {
-        const struct library_member *member = &library->members[i];
-        void *symbol = dlsym(opened, member->symbol);
-        assert(member->offset >= sizeof opened &&
-               member->offset + sizeof symbol <= bytes);
-        memcpy((char *)table + member->offset, &symbol, sizeof symbol);
-        if (symbol != NULL || member->optional)
+        const struct process_symbol *wanted = &library->symbols[i];
+        void *found = dlsym(opened, wanted->symbol);
+        assert(wanted->offset >= sizeof opened &&
+               wanted->offset + sizeof found <= bytes);
+        memcpy((char *)table + wanted->offset, &found, sizeof found);
+        if (found != NULL || wanted->optional)
             continue;
-        library_close(table, bytes);
+        process_library_close(table, bytes);
         return err_set(ERR_UNSUPPORTED, "%s%s lacks %s; %s", library->name,
-                       library->file, member->symbol, library->old);
+                       library->file, wanted->symbol, library->old);
     }
     return ERR_OK;
 }
 
-void library_close(void *table, size_t bytes)
+void process_library_close(void *table, size_t bytes)
 {
     void *opened;
     memcpy(&opened, table, sizeof opened);

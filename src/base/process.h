@@ -1,31 +1,47 @@
-/* A library of somebody else's that is opened while a program runs, so that the
- * program starts where it is missing: a structure of pointers to functions,
- * filled by dlopen() and dlsym() from a list of their names. */
+/* Threads of this process, libraries that it opens while it runs, and whether
+ * another process is still there. */
 #pragma once
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "src/base/err.h"
 
-struct library_member {
+/* pthread_create(), whose error it returns, of a thread that takes no signals:
+ * they are for those threads that are there already. stack_bytes 0: as usual. */
+int process_thread(pthread_t *thread, size_t stack_bytes, void *(*run)(void *),
+                   void *arg);
+
+/* Whether a process of this machine may still write. *started: when it began,
+ * in clock ticks since boot, which with its number tells it from all others; -1:
+ * not known, as where /proc hides the processes of other users. */
+bool process_lives(int64_t pid, int64_t *started);
+
+/* --- a library of somebody else's, so that a program starts where it is
+ * missing: a structure of pointers to functions, filled by dlopen() and dlsym()
+ * from a list of their names --- */
+
+struct process_symbol {
     const char *symbol;
     size_t offset; /* of the pointer, in the structure */
     bool optional; /* NULL where the library is too old for it */
 };
 
 /* What is to be opened; its structure begins with what dlopen() gave. */
-struct library {
+struct process_library {
     const char *name; /* begins the messages, "cuDNN: "; or "" */
     const char *file;
     const char *missing, *old; /* what to do about it */
     bool unloads; /* when it is closed; most have threads or memory of their own
                      that must not lose their code */
-    const struct library_member *members;
+    const struct process_symbol *symbols;
     int count;
 };
 
 /* *table: zeros after a failure. ERR_UNSUPPORTED says what is missing. */
-enum err library_open(const struct library *library, void *table, size_t bytes);
+enum err process_library_open(const struct process_library *library,
+                              void *table, size_t bytes);
 /* Also one that is zeros; then it is. */
-void library_close(void *table, size_t bytes);
+void process_library_close(void *table, size_t bytes);

@@ -8,7 +8,7 @@
  * half an NCCL is none. */
 #include "src/comm/comm_nccl_library.h"
 
-#include "src/base/library.h"
+#include "src/base/process.h"
 
 #define FILE_NAME "libnccl.so.2"
 /* ncclCommInitRankConfig that does not block, and ncclCommFinalize. */
@@ -17,20 +17,20 @@
 #define MEMBER(type, name_, symbol_, ...)                                      \
     { .symbol = #symbol_, .offset = offsetof(struct comm_nccl_library, name_) },
 
-static const struct library_member members[] = { COMM_NCCL_FUNCTIONS(MEMBER) };
+static const struct process_symbol symbols[] = { COMM_NCCL_FUNCTIONS(MEMBER) };
 
 enum err comm_nccl_library_open(struct comm_nccl_library *library)
 {
-    static const struct library what = {
+    static const struct process_library what = {
         .name = "NCCL: ",
         .file = FILE_NAME,
         .missing = "install libnccl2 or add its folder to LD_LIBRARY_PATH",
         .old = "install version 2.14 or newer",
-        .members = members,
-        .count = sizeof members / sizeof members[0],
+        .symbols = symbols,
+        .count = sizeof symbols / sizeof symbols[0],
     };
     int version = 0;
-    TRY(library_open(&what, library, sizeof *library));
+    TRY(process_library_open(&what, library, sizeof *library));
     if (library->version(&version) != COMM_NCCL_SUCCESS || version < OLDEST) {
         comm_nccl_library_close(library);
         return err_set(ERR_UNSUPPORTED,
@@ -43,7 +43,7 @@ enum err comm_nccl_library_open(struct comm_nccl_library *library)
 
 void comm_nccl_library_close(struct comm_nccl_library *library)
 {
-    library_close(library, sizeof *library);
+    process_library_close(library, sizeof *library);
 }
 
 enum err comm_nccl_library_error(const struct comm_nccl_library *library,

@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +26,7 @@
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
+#include "src/base/process.h"
 
 #define BEAT_BYTES 64
 #define BEAT_LOOKS 4.0   /* a period */
@@ -95,21 +95,17 @@ static void *beat_main(void *arg)
     return NULL;
 }
 
-/* Signals are the main thread's. */
+/* Waits by the monotonic clock: a lock must not look dead, nor beat for an hour in a
+ * row, when a node's clock is set. */
 static int start_thread(struct lock_beat *beat)
 {
-    sigset_t all, before;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&beat->mutex, NULL);
     pthread_cond_init(&beat->wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&beat->thread, NULL, beat_main, beat);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
+    return process_thread(&beat->thread, 0, beat_main, beat);
 }
 
 enum err lock_beat_start(const char *path, double beat_s,

@@ -19,41 +19,11 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/process.h"
 #include "src/job/slurm.h"
 
 #define LOCK_BYTES_MAX 4096
 #define LOCK_STEPS_PER_RESTART 1000000L
-
-/* Whether a process is gone and cannot write any more, and when it started; -1:
- * not known. */
-static bool process_gone(long long pid, long long *start_time)
-{
-    char path[64];
-    char text[1024];
-    snprintf(path, sizeof path, "/proc/%lld/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t bytes = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    *start_time = -1;
-    if (bytes <= 0) /* /proc may hide the processes of other users */
-        return kill((pid_t)pid, 0) != 0 && errno == ESRCH;
-    text[bytes] = '\0';
-    /* The name may hold spaces and parentheses: fields count from its end. */
-    const char *rest = strrchr(text, ')');
-    char state = '?';
-    long threads = 0;
-    unsigned long long start = 0;
-    if (rest == NULL ||
-        sscanf(rest + 1,
-               " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
-               "%*d %*d %ld %*d %llu",
-               &state, &threads, &start) != 3)
-        return false;
-    *start_time = (long long)start;
-    /* A zombie leader may still have a thread inside a write. */
-    return state == 'X' || (state == 'Z' && threads <= 1);
-}
 
 enum err lock_record_self(struct lock_owner *self, double beat_s)
 {
@@ -74,7 +44,8 @@ enum err lock_record_self(struct lock_owner *self, double beat_s)
     self->job = slurm.job_id;
     self->attempt =
         (long long)slurm.restart_count * LOCK_STEPS_PER_RESTART + slurm.step_id;
-    (void)process_gone(self->pid, &self->start_time);
+    /* -1 in a container without /proc: the number alone has to do then */
+    (void)process_lives(self->pid, &self->start_time);
     TRY_OUT(fsio_read_file("/proc/sys/kernel/random/boot_id", 256, &boot_id,
                            &bytes));
     boot_id[strcspn(boot_id, "\n")] = '\0';
@@ -163,8 +134,10 @@ enum err lock_record_read(const char *path, struct lock_file *out)
 
 bool lock_record_gone(const struct lock_owner *owner)
 {
-    long long start_time;
-    assert(owner->pid > 0); /* or kill() asks of a group */
-    return process_gone(owner->pid, &start_time) ||
+    int64_t start_time;
+    assert(owner->pid > 0);
+    /* a number that was given out again has another start time; where that is not
+     * told, as of other users' processes, whoever has the number is the owner */
+    return !process_lives(owner->pid, &start_time) ||
            (start_time >= 0 && start_time != owner->start_time);
 }

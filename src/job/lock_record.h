@@ -17,7 +17,7 @@ struct lock_owner {
     char pid_namespace[64];
     double beat_s;
     long long pid;
-    long long start_time; /* clock ticks since boot */
+    int64_t start_time; /* clock ticks since boot */
     long long job;
     long long attempt;
 };

@@ -20,6 +20,7 @@
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/process.h"
 #include "src/job/ledger.h"
 
 /* Stack of the thread that answers: it writes lines of the log and the ledger.
@@ -186,21 +187,13 @@ static void *stop_answer(void *unused)
 enum err stop_watch(void)
 {
     pthread_t thread;
-    pthread_attr_t attributes;
-    sigset_t all, before;
     if (sem_init(&stop_watched.interrupts, 0, 0) != 0)
         return err_errno("sem_init");
-    sigfillset(&all);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, STOP_STACK_BYTES);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&thread, &attributes, stop_answer, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
+    int failed = process_thread(&thread, STOP_STACK_BYTES, stop_answer, NULL);
     if (failed != 0)
         return err_set(ERR_MEMORY, "no thread for signals: %s",
                        strerror(failed));
+    pthread_detach(thread);
     return stop_handle(SIGINT, stop_interrupt, SA_RESTART);
 }
 

@@ -11,7 +11,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
+#include "src/base/process.h"
 #include "src/tracking/tracking_packet.h"
 
 #define BATCH 64
@@ -305,19 +305,10 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* Signals are the main thread's. */
 static void worker_start(struct worker *worker)
 {
-    sigset_t all, before;
-    pthread_attr_t attributes;
-    sigfillset(&all);
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     worker->started =
-        pthread_create(&worker->thread, &attributes, worker_main, worker) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
+        process_thread(&worker->thread, STACK_BYTES, worker_main, worker) == 0;
     if (!worker->started)
         log_warn("tracking: %s: no thread could be started, so nothing goes "
                  "there",

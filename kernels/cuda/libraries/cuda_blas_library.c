@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 #include "kernels/cuda/device/cuda_device.h"
-#include "src/base/library.h"
+#include "src/base/process.h"
 
 /* The file of the version that the headers are of, which its ABI follows. */
 #define TEXT(number) #number
@@ -19,27 +19,27 @@
 #define MEMBER(name, function)                                                 \
     { .symbol = #function, .offset = offsetof(struct cuda_blas_library, name) },
 
-static const struct library_member members[] = { CUDA_BLAS_FUNCTIONS(MEMBER) };
+static const struct process_symbol symbols[] = { CUDA_BLAS_FUNCTIONS(MEMBER) };
 
 enum err cuda_blas_library_open(struct cuda_blas_library *library)
 {
-    static const struct library what = {
+    static const struct process_library what = {
         .name = "cuBLASLt: ",
         .file = FILE_NAME,
         .missing = "install CUDA's libcublas or add its folder to "
                    "LD_LIBRARY_PATH",
         .old = "install the libcublas of the CUDA this was built with",
-        .members = members,
-        .count = sizeof members / sizeof members[0],
+        .symbols = symbols,
+        .count = sizeof symbols / sizeof symbols[0],
     };
-    TRY(library_open(&what, library, sizeof *library));
+    TRY(process_library_open(&what, library, sizeof *library));
     library->time = cuda_device_time;
     return ERR_OK;
 }
 
 void cuda_blas_library_close(struct cuda_blas_library *library)
 {
-    library_close(library, sizeof *library);
+    process_library_close(library, sizeof *library);
 }
 
 /* Those that our own kernels can help with are ERR_UNSUPPORTED, on which callers

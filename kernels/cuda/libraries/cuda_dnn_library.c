@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "src/base/library.h"
+#include "src/base/process.h"
 
 /* The file of the version that the headers are of, which its ABI follows. */
 #define TEXT(number) #number
@@ -15,24 +15,24 @@
 #define MEMBER(name, function)                                                 \
     { .symbol = #function, .offset = offsetof(struct cuda_dnn_library, name) },
 
-static const struct library_member members[] = { CUDA_DNN_FUNCTIONS(MEMBER) };
+static const struct process_symbol symbols[] = { CUDA_DNN_FUNCTIONS(MEMBER) };
 
 enum err cuda_dnn_library_open(struct cuda_dnn_library *library)
 {
-    static const struct library what = {
+    static const struct process_library what = {
         .name = "cuDNN: ",
         .file = FILE_NAME,
         .missing = "install it or add its folder to LD_LIBRARY_PATH",
         .old = "install a newer one",
-        .members = members,
-        .count = sizeof members / sizeof members[0],
+        .symbols = symbols,
+        .count = sizeof symbols / sizeof symbols[0],
     };
-    return library_open(&what, library, sizeof *library);
+    return process_library_open(&what, library, sizeof *library);
 }
 
 void cuda_dnn_library_close(struct cuda_dnn_library *library)
 {
-    library_close(library, sizeof *library);
+    process_library_close(library, sizeof *library);
 }
 
 enum err cuda_dnn_library_error(const struct cuda_dnn_library *library,

@@ -11,11 +11,11 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/new.h"
+#include "src/base/process.h"
 #include "src/base/timeline.h"
 
 /* Batches whose shards are asked for before they are read. */
@@ -135,15 +135,9 @@ static void *ahead_run(void *arg)
     return NULL;
 }
 
-/* Signals are the other threads'. */
 static enum err ahead_start(struct loader_ahead *ahead)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    ahead->started =
-        pthread_create(&ahead->thread, NULL, ahead_run, ahead) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    ahead->started = process_thread(&ahead->thread, 0, ahead_run, ahead) == 0;
     return ahead->started
                ? ERR_OK
                : err_set(ERR_MEMORY, "no thread to read ahead: set "

@@ -32,6 +32,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
+#include "src/base/process.h"
 
 extern char **environ;
 
@@ -345,17 +346,12 @@ static void *work(void *arg)
 
 enum err hook_runner_create(double timeout_s, struct hook_runner **out)
 {
-    sigset_t all, before;
     struct hook_runner *runner = NULL;
     TRY(new_zeroed(&runner, 1));
     runner->timeout_s = timeout_s;
     pthread_mutex_init(&runner->lock, NULL);
     pthread_cond_init(&runner->changed, NULL);
-    /* the run's own thread answers signals */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&runner->thread, NULL, work, runner);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = process_thread(&runner->thread, 0, work, runner);
     if (failed != 0) {
         free(runner);
         return err_set(ERR_MEMORY, "hooks: thread: %s", strerror(failed));

@@ -10,7 +10,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
+#include "src/base/process.h"
 #include "src/comm/comm.h"
 
 /* How long a range's end waits for a device, and a run's for its writer. */
@@ -154,17 +154,13 @@ static void *write_main(void *arg)
     return NULL;
 }
 
-/* Signals are other threads'. */
+/* One thread at a time; the next range waits for it, or goes without a trace. */
 static void start_writing(struct trainer_profile *profile)
 {
-    sigset_t all, before;
     assert(!profile->writing);
     atomic_store(&profile->written, false);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     profile->writing =
-        pthread_create(&profile->writer, NULL, write_main, profile) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+        process_thread(&profile->writer, 0, write_main, profile) == 0;
     if (!profile->writing)
         log_warn("profile of steps %lld to %lld: no trace: no thread to write "
                  "it; raise the limit of processes",
