@@ -1,4 +1,5 @@
-/* Monotonic time, wall time and sleep. */
+/* Monotonic time, wall time and sleep. Waits and deadlines use the first: the second
+ * jumps when a node's clock is set. */
 #include "src/base/clock.h"
 
 #include <math.h>

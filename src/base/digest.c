@@ -26,15 +26,12 @@ enum err digest_create(struct digest **out)
     struct digest *digest = NULL;
     TRY(new_zeroed(&digest, 1));
     digest->context = EVP_MD_CTX_new();
-    if (digest->context == NULL) {
-        rc = err_set(ERR_MEMORY, "sha256: no memory for the state");
-        goto out;
-    }
-    if (EVP_DigestInit_ex(digest->context, EVP_sha256(), NULL) != 1) {
-        rc = err_set(ERR_UNSUPPORTED,
-                     "sha256: libcrypto does not provide it on this machine");
-        goto out;
-    }
+    if (digest->context == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "sha256: no memory for the state"));
+    if (EVP_DigestInit_ex(digest->context, EVP_sha256(), NULL) != 1)
+        TRY_OUT(
+            err_set(ERR_UNSUPPORTED,
+                    "sha256: libcrypto does not provide it on this machine"));
     *out = digest;
     digest = NULL;
 out:

@@ -125,31 +125,21 @@ enum err fsio_read_file(const char *path, size_t bytes_max, char **data,
     *data = NULL;
     *bytes = 0;
     /* nobody may ever write to it */
-    if (stat(path, &st) == 0 && S_ISFIFO(st.st_mode) && !fsio_is_given(path)) {
-        rc = err_set(ERR_DATA, "%s: is a pipe, not a regular file", path);
-        goto out;
-    }
+    if (stat(path, &st) == 0 && S_ISFIFO(st.st_mode) && !fsio_is_given(path))
+        TRY_OUT(err_set(ERR_DATA, "%s: is a pipe, not a regular file", path));
     TRY_OUT(fsio_open_read(path, &fd));
-    if (fstat(fd, &st) != 0) {
-        rc = err_errno("%s: stat", path);
-        goto out;
-    }
-    if (S_ISDIR(st.st_mode)) {
-        rc = err_set(ERR_DATA, "%s: is a folder, not a file", path);
-        goto out;
-    }
-    if (st.st_size > 0 && (uint64_t)st.st_size > bytes_max) {
-        rc = err_set(ERR_DATA, "%s: %lld bytes, the limit is %zu", path,
-                     (long long)st.st_size, bytes_max);
-        goto out;
-    }
+    if (fstat(fd, &st) != 0)
+        TRY_OUT(err_errno("%s: stat", path));
+    if (S_ISDIR(st.st_mode))
+        TRY_OUT(err_set(ERR_DATA, "%s: is a folder, not a file", path));
+    if (st.st_size > 0 && (uint64_t)st.st_size > bytes_max)
+        TRY_OUT(err_set(ERR_DATA, "%s: %lld bytes, the limit is %zu", path,
+                        (long long)st.st_size, bytes_max));
     /* one byte more than the size, so that the end is seen without growing */
     size_t room = (size_t)st.st_size + 1;
     buffer = malloc(room + 1);
-    if (buffer == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: no memory for %zu bytes", path, room);
-        goto out;
-    }
+    if (buffer == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "%s: no memory for %zu bytes", path, room));
     TRY_OUT(fsio_read_all(fd, path, bytes_max, &buffer, &length, room));
     buffer[length] = '\0';
     *data = buffer;
@@ -210,21 +200,15 @@ static enum err write_replace(const char *path, const void *data, size_t bytes,
     TRY_OUT(fsio_create_temporary(path, temporary, &fd));
     made = true;
     TRY_OUT(fsio_pwrite(fd, data, bytes, 0, temporary));
-    if (durable && fsync(fd) != 0) {
-        rc = err_errno("%s: fsync", temporary);
-        goto out;
-    }
+    if (durable && fsync(fd) != 0)
+        TRY_OUT(err_errno("%s: fsync", temporary));
     /* NFS reports a full disk or quota only here */
     int closed = close(fd);
     fd = -1;
-    if (closed != 0) {
-        rc = err_errno("%s: close", temporary);
-        goto out;
-    }
-    if (rename(temporary, path) != 0) {
-        rc = err_errno("%s: rename to %s", temporary, path);
-        goto out;
-    }
+    if (closed != 0)
+        TRY_OUT(err_errno("%s: close", temporary));
+    if (rename(temporary, path) != 0)
+        TRY_OUT(err_errno("%s: rename to %s", temporary, path));
     made = false;
     if (durable)
         TRY_OUT(fsio_fsync_dir(parent));
@@ -274,53 +258,47 @@ enum err fsio_rename_new(const char *from, const char *to)
     return err_errno("%s: rename to %s", from, to);
 }
 
-enum err fsio_pwrite(int fd, const void *data, size_t bytes, int64_t offset,
-                     const char *path)
+/* All of it, in as many calls as that takes. */
+static enum err fsio_transfer(int fd, void *data, size_t bytes, int64_t offset,
+                              const char *path, bool writes)
 {
     assert(offset >= 0);
-    const char *from = data;
+    char *at = data;
     assert(fd >= 0 && (data != NULL || bytes == 0));
     while (bytes > 0) {
         size_t want = bytes < FSIO_CHUNK_BYTES ? bytes : FSIO_CHUNK_BYTES;
-        ssize_t n = pwrite(fd, from, want, (off_t)offset);
+        ssize_t n = writes ? pwrite(fd, at, want, (off_t)offset)
+                           : pread(fd, at, want, (off_t)offset);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return err_errno("%s: write of %zu bytes at %lld", path, want,
+            return err_errno("%s: %s of %zu bytes at %lld", path,
+                             writes ? "write" : "read", want,
                              (long long)offset);
-        if (n == 0)
+        if (n == 0 && writes)
             return err_set(ERR_IO, "%s: write at %lld accepted no bytes", path,
                            (long long)offset);
-        from += n;
+        if (n == 0)
+            return err_set(ERR_DATA,
+                           "%s: truncated: ends at %lld, %zu more bytes needed",
+                           path, (long long)offset, bytes);
+        at += n;
         bytes -= (size_t)n;
         offset += n;
     }
     return ERR_OK;
 }
 
+enum err fsio_pwrite(int fd, const void *data, size_t bytes, int64_t offset,
+                     const char *path)
+{
+    return fsio_transfer(fd, (void *)data, bytes, offset, path, true);
+}
+
 enum err fsio_pread(int fd, void *data, size_t bytes, int64_t offset,
                     const char *path)
 {
-    assert(offset >= 0);
-    char *to = data;
-    assert(fd >= 0 && (data != NULL || bytes == 0));
-    while (bytes > 0) {
-        size_t want = bytes < FSIO_CHUNK_BYTES ? bytes : FSIO_CHUNK_BYTES;
-        ssize_t n = pread(fd, to, want, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_errno("%s: read of %zu bytes at %lld", path, want,
-                             (long long)offset);
-        if (n == 0)
-            return err_set(ERR_DATA,
-                           "%s: truncated: ends at %lld, %zu more bytes needed",
-                           path, (long long)offset, bytes);
-        to += n;
-        bytes -= (size_t)n;
-        offset += n;
-    }
-    return ERR_OK;
+    return fsio_transfer(fd, data, bytes, offset, path, false);
 }
 
 enum err fsio_fsync_dir(const char *path)

@@ -1,6 +1,9 @@
-/* Matches names against lists of globs. */
+/* Matches names against lists of globs. fnmatch() without its flags for paths, as
+ * the names are those of tensors and files: "*" stands for any characters, and one
+ * pattern is enough for all layers. */
 #include "src/base/globs.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <fnmatch.h>
 #include <string.h>
@@ -25,6 +28,7 @@ bool globs_next(const char **rest, char glob[GLOBS_GLOB_MAX])
 bool globs_match(const char *globs, const char *name)
 {
     char glob[GLOBS_GLOB_MAX];
+    assert(globs != NULL && name != NULL);
     while (globs_next(&globs, glob))
         if (fnmatch(glob, name, 0) == 0)
             return true;

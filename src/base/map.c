@@ -1,4 +1,5 @@
-/* Slots by hash, and their doubling. */
+/* Slots by hash, and their doubling. What lies in a table has its hash with it, so a
+ * larger table is filled without asking the caller for keys. */
 #include "src/base/map.h"
 
 #include <assert.h>
@@ -42,6 +43,7 @@ enum err map_room(struct map *map, size_t count)
     while (larger.slot_count < 2 * count)
         larger.slot_count *= 2;
     TRY(new_zeroed(&larger.slots, larger.slot_count));
+    assert((larger.slot_count & (larger.slot_count - 1)) == 0);
     for (size_t i = 0; i < map->slot_count; i++)
         if (map->slots[i].number != 0)
             put(&larger, map->slots[i]);

@@ -315,27 +315,22 @@ static enum err own_again(struct own_walk *walk, const char *path)
 static enum err own_finish(int fd, const char *path, struct own *out)
 {
     struct stat status;
-    const char *wrong =
-        fstat(fd, &status) != 0 ? "cannot be looked at" : own_wrong(&status);
-    if (wrong != NULL) {
-        close(fd);
-        return err_set(ERR_SPACE,
-                       "%s: %s, so nothing is put there; name a folder of your "
-                       "own that is closed to others (chmod go-w)",
-                       path, wrong);
-    }
-    out->fd = fd;
+    enum err rc = ERR_OK;
     snprintf(out->path, sizeof out->path, "%s", path);
     snprintf(out->at, sizeof out->at, CLEAN_AT "%d", fd);
-    if (access(out->at, F_OK) != 0) {
+    if (fstat(fd, &status) != 0)
+        rc = err_errno("%s: look at it", path);
+    else if (own_wrong(&status) != NULL)
+        rc = own_refuse(path, "", &status);
+    else if (access(out->at, F_OK) != 0)
+        rc = err_set(ERR_SPACE,
+                     "%s: nothing is put there, as /proc is not mounted", path);
+    if (rc == ERR_OK)
+        clean_alias("", out->at, out->path);
+    else
         close(fd);
-        out->fd = -1;
-        return err_set(ERR_SPACE,
-                       "%s: nothing is put there, as /proc is not mounted",
-                       path);
-    }
-    clean_alias("", out->at, out->path);
-    return ERR_OK;
+    out->fd = rc == ERR_OK ? fd : -1;
+    return rc;
 }
 
 enum err own_open(const char *path, struct own *out)

@@ -10,15 +10,10 @@
 #include "src/base/new.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-struct timeline_lock {
-    pthread_mutex_t mutex; /* of the array, the lanes and the counts */
-};
 
 #define TIMELINE_ROW(NAME, name, place, about) { name, place },
 
@@ -46,9 +41,8 @@ enum err timeline_create(const struct timeline_kind *kinds, int count,
     timeline->kinds = kinds;
     timeline->kind_count = count;
     timeline->room = events;
+    pthread_mutex_init(&timeline->mutex, NULL);
     TRY_OUT(new_zeroed(&timeline->events, events));
-    TRY_OUT(new_zeroed(&timeline->lock, 1));
-    pthread_mutex_init(&timeline->lock->mutex, NULL);
     *out = timeline;
     timeline = NULL;
 out:
@@ -60,9 +54,7 @@ void timeline_destroy(struct timeline *timeline)
 {
     if (timeline == NULL)
         return;
-    if (timeline->lock != NULL)
-        pthread_mutex_destroy(&timeline->lock->mutex);
-    free(timeline->lock);
+    pthread_mutex_destroy(&timeline->mutex);
     free(timeline->events);
     free(timeline);
 }
@@ -140,7 +132,7 @@ static void put(struct timeline *timeline, const struct timeline_lane *lane,
 
 void timeline_start(struct timeline *timeline)
 {
-    pthread_mutex_lock(&timeline->lock->mutex);
+    pthread_mutex_lock(&timeline->mutex);
     timeline->starts++;
     timeline->count = timeline->lost = 0;
     timeline->lane_count = timeline->streams = 0;
@@ -148,14 +140,14 @@ void timeline_start(struct timeline *timeline)
     memset(timeline->device, 0, sizeof timeline->device);
     lane_add(timeline, NULL, "main");
     atomic_store(&timeline->on, true);
-    pthread_mutex_unlock(&timeline->lock->mutex);
+    pthread_mutex_unlock(&timeline->mutex);
 }
 
 void timeline_stop(struct timeline *timeline)
 {
-    pthread_mutex_lock(&timeline->lock->mutex);
+    pthread_mutex_lock(&timeline->mutex);
     atomic_store(&timeline->on, false);
-    pthread_mutex_unlock(&timeline->lock->mutex);
+    pthread_mutex_unlock(&timeline->mutex);
 }
 
 /* --- spans --- */
@@ -175,7 +167,7 @@ static void add_sum(struct timeline_sum *sum, int64_t own_ns, int64_t whole_ns,
 void timeline_open(struct timeline *timeline, struct timeline_span *span,
                    int kind)
 {
-    pthread_mutex_lock(&timeline->lock->mutex);
+    pthread_mutex_lock(&timeline->mutex);
     struct timeline_lane *lane =
         lane_of_thread(timeline, timeline->kinds[kind].name);
     *span = (struct timeline_span){ .timeline = timeline,
@@ -186,7 +178,7 @@ void timeline_open(struct timeline *timeline, struct timeline_span *span,
     lane->inner_ns = 0;
     if (lane->absorbing < 0 && timeline->kinds[kind].place == TIMELINE_ABSORBS)
         lane->absorbing = kind;
-    pthread_mutex_unlock(&timeline->lock->mutex);
+    pthread_mutex_unlock(&timeline->mutex);
     span->begin_ns = timeline_now();
 }
 
@@ -197,7 +189,7 @@ void timeline_close(struct timeline_span *span,
     int64_t end_ns = timeline_now();
     int64_t whole_ns = end_ns - span->begin_ns;
     assert(whole_ns >= 0 && span->kind < timeline->kind_count);
-    pthread_mutex_lock(&timeline->lock->mutex);
+    pthread_mutex_lock(&timeline->mutex);
     /* not one that was opened before the timeline began anew */
     if (timeline_on(timeline) && timeline->starts == span->start) {
         struct timeline_lane *lane =
@@ -213,7 +205,7 @@ void timeline_close(struct timeline_span *span,
         lane->inner_ns = span->outer_ns + whole_ns;
         lane->absorbing = span->outer_absorbing;
     }
-    pthread_mutex_unlock(&timeline->lock->mutex);
+    pthread_mutex_unlock(&timeline->mutex);
 }
 
 void timeline_add(struct timeline *timeline, int kind, int64_t begin_ns,
@@ -221,13 +213,13 @@ void timeline_add(struct timeline *timeline, int kind, int64_t begin_ns,
 {
     if (!timeline_on(timeline))
         return;
-    pthread_mutex_lock(&timeline->lock->mutex);
+    pthread_mutex_lock(&timeline->mutex);
     if (timeline_on(timeline)) {
         const char *name = timeline->kinds[kind].name;
         put(timeline, lane_with_key(timeline, name, name), kind, false,
             begin_ns, end_ns, detail);
     }
-    pthread_mutex_unlock(&timeline->lock->mutex);
+    pthread_mutex_unlock(&timeline->mutex);
 }
 
 int timeline_counts_as(const struct timeline *timeline, int kind)
@@ -240,19 +232,19 @@ void timeline_add_device(struct timeline *timeline, const void *stream,
                          int kind, int counts_as, int64_t begin_ns,
                          int64_t end_ns, const struct timeline_detail *detail)
 {
-    pthread_mutex_lock(&timeline->lock->mutex);
+    pthread_mutex_lock(&timeline->mutex);
     if (timeline_on(timeline)) {
         int64_t ns = end_ns - begin_ns;
         add_sum(&timeline->device[counts_as], ns, ns, detail);
         put(timeline, lane_of_device(timeline, stream), kind, counts_as != kind,
             begin_ns, end_ns, detail);
     }
-    pthread_mutex_unlock(&timeline->lock->mutex);
+    pthread_mutex_unlock(&timeline->mutex);
 }
 
 void timeline_lose(struct timeline *timeline, size_t count)
 {
-    pthread_mutex_lock(&timeline->lock->mutex);
+    pthread_mutex_lock(&timeline->mutex);
     timeline->lost += count;
-    pthread_mutex_unlock(&timeline->lock->mutex);
+    pthread_mutex_unlock(&timeline->mutex);
 }

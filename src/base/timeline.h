@@ -14,6 +14,7 @@
  * outlives its lane's; the others are the starting thread's functions. */
 #pragma once
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -104,7 +105,7 @@ struct timeline {
     int lane_count, streams;
     /* of the first lane, and of devices */
     struct timeline_sum host[TIMELINE_KINDS_MAX], device[TIMELINE_KINDS_MAX];
-    struct timeline_lock *lock;
+    pthread_mutex_t mutex; /* of the array, the lanes and the counts */
 };
 
 /* An open span, on its thread's stack. */

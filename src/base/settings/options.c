@@ -54,6 +54,8 @@ bool options_must(const char *word)
     return word[strcspn(word, " !")] == '!';
 }
 
+/* Names are compared without dashes and values, and come back with as many dashes as
+ * were typed, so that the answer can be copied. */
 enum err options_unknown(const char *what, const char *given,
                          const char *const *names)
 {
@@ -164,7 +166,8 @@ static enum err add_text(const struct options_row *row, const char *text,
     return ERR_OK;
 }
 
-/* text: NULL for a flag. */
+/* Into the field, whose type follows from the row's kind and, for whole numbers and
+ * choices, its size. text: NULL for a flag. */
 static enum err set_field(const struct options_row *row, char *text, void *into)
 {
     void *field = (char *)into + row->offset;
@@ -237,7 +240,9 @@ static bool asks(struct options *out, const char *given)
     return out->help || out->version;
 }
 
-/* The option argv[*i], and its value, if that is the next argument. */
+/* The option argv[*i], and its value, if that is the next argument. A value is taken
+ * whatever it looks like, as --stop --help may be meant; --help alone is seen before,
+ * so that it works beside options that are wrong. */
 static enum err take_option(struct options *out, int argc, char **argv, int *i)
 {
     char *given = argv[*i], *name = given + 2;
@@ -333,6 +338,7 @@ static enum err check_needed(const struct options *options)
                               whose_name(options, whose), text);
 }
 
+/* The texts follow what the limits mean: none, one, so many paths, at least one. */
 static enum err check_operands(const struct options *options)
 {
     char whose[64];

@@ -61,6 +61,7 @@ static bool is_shown(const struct options_program *program,
     return shown;
 }
 
+/* Where the texts begin: behind the longest name that leaves them room. */
 static int column_of(const struct options_row *rows)
 {
     char text[HEAD_BYTES];
@@ -73,6 +74,8 @@ static int column_of(const struct options_row *rows)
     return column + 4;
 }
 
+/* A name that reaches into the column has a line for itself, as in the manuals of
+ * GNU's programs. */
 static void put_rows(const struct options_program *program,
                      const struct options_row *rows, FILE *out)
 {
@@ -135,6 +138,8 @@ static void put_command(const struct options_program *program,
         put_wrapped(command->help, 10, 0, out);
 }
 
+/* Tables that several commands share are compared by address: the order is that of
+ * the first command of each. */
 void options_usage(const struct options_program *program, FILE *out)
 {
     for (size_t i = 0; i < program->count; i++)

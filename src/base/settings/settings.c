@@ -111,6 +111,8 @@ static enum err settings_no_override(const char *argument)
                    command_line, argument, advice);
 }
 
+/* Quotes are taken off, since a shell leaves those that stand within other quotes,
+ * as in 'run.name="a"', and a text out of a file is written with them. */
 static enum err settings_override(struct settings_table *table,
                                   const char *override, const char *folder)
 {
@@ -202,7 +204,8 @@ bool settings_given(const struct setting *schema, int count,
     return origins[i].place[0] != '\0';
 }
 
-/* Whether the text has the key as a whole word. */
+/* Whether the text has the key as a whole word: train.seed is not in
+ * "train.seed_eval", but it is in "'train.seed'" and at the end of a sentence. */
 static bool settings_names(const char *text, const char *key)
 {
     size_t bytes = strlen(key);
@@ -213,6 +216,8 @@ static bool settings_names(const char *text, const char *key)
     return false;
 }
 
+/* A check of two settings names both, and either may be the wrong one. What was typed
+ * last is the more likely one: the command line, then the file's first. */
 const char *settings_blame(const struct setting *schema, int count,
                            const struct settings_origin *origins,
                            const char *text, const char *otherwise)
@@ -269,7 +274,7 @@ static void settings_help_row(const struct setting *setting, const char *key,
     char choices[SETTINGS_TEXT_BYTES];
     const char *type = types[setting->type];
     if (setting->type == SETTING_CHOICE) {
-        settings_value_choices(setting, choices);
+        settings_value_choices(setting->names, choices);
         type = choices;
     }
     fprintf(out, "  %-*s  %-10s  ", key_width, key, type);

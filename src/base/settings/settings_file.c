@@ -20,6 +20,8 @@ struct settings_file {
 
 /* --- by libconfig, after a look through it --- */
 
+/* Where a node or an error is: libconfig tells an included file by the name that
+ * stands in the @include, which is relative to the first file's folder. */
 static enum err settings_parse_source(const char *path, const char *folder,
                                       const char *source,
                                       char out[SETTINGS_TEXT_BYTES])
@@ -87,6 +89,8 @@ static const char *settings_file_kind(const config_setting_t *node)
     }
 }
 
+/* By libconfig's type first, and then by ours: 1 may be a number that is real here,
+ * but "1" is a string and no number. */
 enum err settings_node_value(const struct setting *setting,
                              const config_setting_t *node, const char *folder,
                              const char *place, struct settings_value *value)

@@ -103,7 +103,10 @@ void settings_format_value(FILE *stream, const struct setting *setting,
     }
 }
 
-/* Whether a setting before `index` begins with the same `bytes` of its key. */
+/* Settings of a group need not stand together in the schema, as each module adds its
+ * own: so a group has been written if any setting before this one is of it.
+ *
+ * Whether a setting before `index` begins with the same `bytes` of its key. */
 static bool settings_format_seen(const struct settings_writer *writer,
                                  int index, size_t bytes)
 {

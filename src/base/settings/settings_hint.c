@@ -216,7 +216,8 @@ static bool settings_hint_in_line(const char *line,
     return false;
 }
 
-/* Braces that have no partner. */
+/* Braces that have no partner. Only depths up to 16 have their line kept; no group of
+ * settings is as deep. */
 static bool settings_hint_braces(const char *text,
                                  char hint[SETTINGS_PLACE_BYTES])
 {

@@ -22,23 +22,13 @@ static bool has_names(const struct setting *setting)
     return setting->kinds[0].name != NULL;
 }
 
-/* "ema|sam", and the names as settings_nearest_choice() wants them. */
 static enum err no_such_kind(const struct setting *setting, const char *name,
                              const char *place)
 {
-    char choices[SETTINGS_TEXT_BYTES] = "";
     const char *names[65] = { NULL };
-    size_t used = 0;
-    for (int i = 0; i < 64 && setting->kinds[i].help != NULL; i++) {
+    for (int i = 0; i < 64 && setting->kinds[i].help != NULL; i++)
         names[i] = setting->kinds[i].name;
-        if (used < sizeof choices)
-            used += (size_t)snprintf(choices + used, sizeof choices - used,
-                                     "%s%s", i > 0 ? "|" : "", names[i]);
-    }
-    const char *near = settings_nearest_choice(names, name);
-    return err_set(ERR_USAGE, "%s: 'name' must be one of %s, not '%.40s'%s%s%s",
-                   place, choices, name, near != NULL ? "; did you mean '" : "",
-                   near != NULL ? near : "", near != NULL ? "'?" : "");
+    return settings_value_no_choice(place, "name", names, name, NULL);
 }
 
 /* Which kind the group is of. */
@@ -206,7 +196,8 @@ enum err settings_list_node(const struct setting *setting,
     return rc;
 }
 
-/* `config`, which the caller destroys, gets the text as its one member. */
+/* `config`, which the caller destroys, gets the text as its one member. A text that
+ * closes the list and goes on with a setting of its own would have two. */
 static enum err parse_text(const struct setting *setting, const char *text,
                            const char *place, config_t *config,
                            const config_setting_t **list)

@@ -144,7 +144,8 @@ const char *settings_foreign_choice(const struct setting *setting,
     return NULL;
 }
 
-/* Makes lr_decay of "--Lr-Decay". */
+/* Makes lr_decay of "--Lr-Decay": names are in the tables as most programs that read
+ * YAML write them, but people copy them from command lines, too. */
 static void settings_foreign_plain(const char *key,
                                    char out[SETTINGS_KEY_BYTES])
 {

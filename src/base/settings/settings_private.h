@@ -66,9 +66,14 @@ bool settings_vanishes(const char *text, const char *end, double number);
 /* ERR_USAGE "place: 'key' must be <what>, not <found>". */
 enum err settings_value_wrong(const struct setting *setting, const char *found,
                               const char *place);
-/* What may be written for a CHOICE, "a|b|c". */
-void settings_value_choices(const struct setting *setting,
+/* "a|b|c" of a list that NULL ends. */
+void settings_value_choices(const char *const *names,
                             char out[SETTINGS_TEXT_BYTES]);
+/* ERR_USAGE: the text is none of the names, with the nearest, or what others
+ * call so is here (NULL: nothing). */
+enum err settings_value_no_choice(const char *place, const char *key,
+                                  const char *const *names, const char *text,
+                                  const char *ours);
 /* Copy to and from the caller's struct. */
 void settings_value_apply(const struct setting *setting,
                           const struct settings_value *value, void *out);

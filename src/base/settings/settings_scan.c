@@ -255,6 +255,8 @@ enum err settings_scan_read(const char *path, size_t bytes_max, char **text,
     return err_prefix(ERR_USAGE, "configuration file");
 }
 
+/* Also what looks like another format is told here, before libconfig can say "syntax
+ * error" of it. */
 static enum err settings_scan_nested(const char *path, const char *folder,
                                      int depth, struct settings_scan_room *room)
 {
@@ -268,10 +270,8 @@ static enum err settings_scan_nested(const char *path, const char *folder,
     room->bytes -= bytes;
     int line = 1;
     const char *hint = settings_hint_format(text, bytes, &line);
-    if (hint != NULL) {
-        rc = err_set(ERR_USAGE, "%s:%d: %s", path, line, hint);
-        goto out;
-    }
+    if (hint != NULL)
+        TRY_OUT(err_set(ERR_USAGE, "%s:%d: %s", path, line, hint));
     struct settings_scan scan = { room, path, folder, text, 1, depth };
     TRY_OUT(settings_scan_text(&scan));
 out:

@@ -26,12 +26,12 @@
 _Static_assert(sizeof(enum setting_type) == sizeof(int),
                "the field of a choice is copied as an int");
 
-void settings_value_choices(const struct setting *setting,
+void settings_value_choices(const char *const *names,
                             char out[SETTINGS_TEXT_BYTES])
 {
     size_t used = 0;
-    for (const char *const *name = setting->names; *name != NULL; name++) {
-        const char *bar = name == setting->names ? "" : "|";
+    for (const char *const *name = names; *name != NULL; name++) {
+        const char *bar = name == names ? "" : "|";
         used += (size_t)snprintf(out + used, SETTINGS_TEXT_BYTES - used, "%s%s",
                                  bar, *name);
         assert(used < SETTINGS_TEXT_BYTES);
@@ -54,7 +54,7 @@ enum err settings_value_wrong(const struct setting *setting, const char *found,
     };
     char choices[SETTINGS_TEXT_BYTES] = "";
     if (setting->type == SETTING_CHOICE)
-        settings_value_choices(setting, choices);
+        settings_value_choices(setting->names, choices);
     return err_set(ERR_USAGE, "%s: '%s' must be %s%s, not %s", place,
                    setting->key, wanted[setting->type], choices, found);
 }
@@ -187,29 +187,30 @@ static bool settings_is_auto(const struct setting *setting, const char *text)
     return (setting->flags & SETTING_AUTO) != 0 && strcmp(text, "auto") == 0;
 }
 
+enum err settings_value_no_choice(const char *place, const char *key,
+                                  const char *const *names, const char *text,
+                                  const char *ours)
+{
+    char choices[SETTINGS_TEXT_BYTES], hint[SETTINGS_TEXT_BYTES] = "";
+    const char *near = settings_nearest_choice(names, text);
+    settings_value_choices(names, choices);
+    if (ours != NULL)
+        snprintf(hint, sizeof hint, "; here that is %s", ours);
+    else if (near != NULL)
+        snprintf(hint, sizeof hint, "; did you mean '%s'?", near);
+    return err_set(ERR_USAGE, "%s: '%s' must be one of %s, not '%.40s'%s",
+                   place, key, choices, text, hint);
+}
+
 static enum err settings_value_choice(const struct setting *setting,
                                       const char *text, const char *place,
                                       struct settings_value *out)
 {
-    char choices[SETTINGS_TEXT_BYTES];
     for (out->choice = 0; setting->names[out->choice] != NULL; out->choice++)
         if (strcmp(setting->names[out->choice], text) == 0)
             return ERR_OK;
-    const char *near = settings_nearest_choice(setting->names, text);
-    const char *ours = settings_foreign_choice(setting, text);
-    settings_value_choices(setting, choices);
-    if (ours != NULL)
-        return err_set(ERR_USAGE,
-                       "%s: '%s' must be one of %s, not '%.40s'; here that is "
-                       "%s",
-                       place, setting->key, choices, text, ours);
-    if (near != NULL)
-        return err_set(ERR_USAGE,
-                       "%s: '%s' must be one of %s, not '%.40s'; did you mean "
-                       "'%s'?",
-                       place, setting->key, choices, text, near);
-    return err_set(ERR_USAGE, "%s: '%s' must be one of %s, not '%.40s'", place,
-                   setting->key, choices, text);
+    return settings_value_no_choice(place, setting->key, setting->names, text,
+                                    settings_foreign_choice(setting, text));
 }
 
 /* "WORD://...", where that may be. */
@@ -275,9 +276,7 @@ enum err settings_value_string(const struct setting *setting, const char *text,
         memcpy(out->text, text, strlen(text));
         break;
     case SETTING_PATH:
-        rc = settings_value_path(setting, text, folder, place, out);
-        if (rc != ERR_OK)
-            return rc;
+        TRY(settings_value_path(setting, text, folder, place, out));
         break;
     case SETTING_DURATION:
         if (settings_is_auto(setting, text))
@@ -328,6 +327,8 @@ static bool settings_read_integer(const char *text, int64_t *integer)
     return *end == '\0' && errno == 0;
 }
 
+/* What a command line has no quotes for: everything is a text, and the setting says
+ * what it has to be. */
 enum err settings_value_parse(const struct setting *setting, const char *text,
                               const char *folder, const char *place,
                               struct settings_value *out)
