@@ -83,7 +83,8 @@ static enum err say(struct chat *chat, const char *text, size_t bytes)
     return generate_run(chat->engine.generate, &options, &prompt, 1, &hooks);
 }
 
-/* A line that begins with a slash; *quit: it ends the program. */
+/* A line that begins with a slash; *quit: it ends the program. No mistake in one ends
+ * it, for then the conversation would be gone. */
 static enum err command(struct chat *chat, const char *text, bool *quit)
 {
     *quit = strcmp(text, "/quit") == 0;

@@ -1,5 +1,16 @@
 /* tessera-ckpt: look at the checkpoints of a run, prove that they are good, and
- * look after them. One process, no GPU, no Slurm: a login node will do. */
+ * look after them. One process, no GPU, no Slurm: a login node will do.
+ *
+ * All commands share one struct and one table of options, and the words beside a
+ * command's name in the table say which of them it takes. What a command can be
+ * given instead of a checkpoint is said there, too, so that each finds the same
+ * kind of path in cmd->paths whatever was typed: who asks for show RUN means the
+ * newest good checkpoint of it, while pin and reshard refuse a RUN, because what
+ * they do to the wrong checkpoint cannot be taken back.
+ *
+ * Commands print their result and return ERR_OK, or an error that cmd_main() tells.
+ * Only diff has a result that is neither (CKPT_CMD_DIFFERENT). scavenge is the one
+ * that runs on several ranks; the launch script starts it. */
 #include "checkpoint/tools/ckpt_tools.h"
 #include "src/cmd/ckpt_cmd.h"
 #include "src/cmd/cmd_main.h"
@@ -116,6 +127,8 @@ static const struct command {
       PATH_OTHER },
 };
 
+/* Paths are judged here, before the command, so that a typing error is told before
+ * anything is read, and in the same words by every command. */
 static enum err run(const struct options *options, int *exit_code)
 {
     struct ckpt_cmd *cmd = options->into;
@@ -150,6 +163,7 @@ int main(int argc, char **argv)
                "not readable, or no room\n",
         OPTIONS_COMMANDS(commands),
     };
+    /* 0 seconds may be given, so what is not given is -1 */
     struct ckpt_cmd cmd = {
         .interval = { .cost_s = -1,
                       .persist_s = -1,

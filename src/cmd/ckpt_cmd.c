@@ -85,7 +85,6 @@ enum err ckpt_cmd_need_root(const char *run_dir)
                    "%s: is no run directory: it has neither checkpoints nor "
                    "ledger.jsonl; give the run.dir of a run",
                    run_dir);
-    return ERR_OK;
 }
 
 /* For a command that changes or copies one checkpoint: which one must be said. */

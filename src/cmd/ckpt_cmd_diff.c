@@ -111,10 +111,8 @@ enum err ckpt_cmd_diff(struct ckpt_cmd *cmd)
     TRY_OUT(ckpt_manifest_read(cmd->paths[0], NULL, NULL, &a));
     TRY_OUT(ckpt_manifest_read(cmd->paths[1], NULL, NULL, &b));
     states = ckpt_diff_states(a->state, b->state);
-    if (states == NULL || compared.list == NULL) {
-        rc = err_set(ERR_MEMORY, "diff: out of memory");
-        goto out;
-    }
+    if (states == NULL || compared.list == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "diff: out of memory"));
     TRY_OUT(
         ckpt_diff_tensors(cmd->paths[0], a, cmd->paths[1], b, take, &compared));
     bool equal = compared.different == 0 && a->step == b->step;

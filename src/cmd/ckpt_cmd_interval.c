@@ -82,17 +82,15 @@ static json_t *plan_json(const struct plan *plan)
         "wall_factor", jsontext_real(best->wall_factor), "goodput",
         best->goodput);
     const struct ledger_history *ledger = plan->ledger;
-    if (object == NULL || ledger == NULL)
+    if (ledger == NULL)
         return object;
     json_t *seen = json_pack(
         "{s:i, s:i, s:i, s:i, s:f, s:o}", "attempts", ledger->attempts,
         "failures", ledger->failures, "commits", ledger->commits, "nodes",
         ledger->nodes, "node_hours", ledger->node_hours, "step_s",
         ledger->step_s >= 0 ? json_real(ledger->step_s) : json_null());
-    if (json_object_set_new(object, "ledger", seen) == 0)
-        return object;
-    json_decref(object);
-    return NULL;
+    jsontext_set(&object, "ledger", seen);
+    return object;
 }
 
 static void print_time(const char *name, double seconds)

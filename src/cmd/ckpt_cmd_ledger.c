@@ -1,5 +1,11 @@
 /* tessera-ckpt ledger: what launch scripts ask of a run's ledger, and what they
- * add. They know words; JSON is read and written here. */
+ * add. They know words; JSON is read and written here.
+ *
+ * Without --event it prints a line for each number, name and value with a blank
+ * between, which jobs/lib/ledger.sh reads: a name that is changed here has to be
+ * changed there. With --event each KEY=VALUE is checked against the event's row
+ * (src/job/ledger_rows.h), so that what a script writes can be read again by those
+ * who count attempts and failures. */
 #include "src/cmd/ckpt_cmd.h"
 
 #include <inttypes.h>

@@ -48,11 +48,7 @@ static enum err print_json(const struct ckpt_info *list, int count)
 {
     json_t *array = json_array();
     for (int i = 0; i < count; i++)
-        if (json_array_append_new(array, info_json(&list[i])) != 0) {
-            json_decref(array);
-            array = NULL;
-            break;
-        }
+        jsontext_append(&array, info_json(&list[i]));
     return ckpt_cmd_print(array);
 }
 

@@ -1,5 +1,9 @@
 /* tessera-ckpt reshard: the same checkpoint in another number of shards
- * (checkpoint/tools/ckpt_reshard.c); view: its file checkpoint.h5 again. */
+ * (checkpoint/tools/ckpt_reshard.c); view: its file checkpoint.h5 again.
+ *
+ * Training needs neither: it loads a checkpoint of any number of shards on any
+ * number of ranks. reshard is for people who hand checkpoints on, one file instead
+ * of a thousand, and view for programs that know HDF5 and nothing of shards. */
 #include <assert.h>
 #include <stdio.h>
 

@@ -25,7 +25,7 @@ static json_t *tensor_json(const struct ckpt_tensor *tensor,
         json_array_append_new(shape, json_integer(tensor->shape[d]));
     json_t *object = json_pack("{s:s, s:s, s:o}", "name", tensor->name, "dtype",
                                dtype_name(tensor->dtype), "shape", shape);
-    if (object == NULL || stats == NULL)
+    if (stats == NULL)
         return object;
     json_t *numbers = json_pack(
         "{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "elements",
@@ -34,10 +34,8 @@ static json_t *tensor_json(const struct ckpt_tensor *tensor,
         jsontext_real(stats->min), "max", jsontext_real(stats->max), "mean",
         jsontext_real(stats->mean), "std", jsontext_real(stats->std), "l2",
         jsontext_real(stats->l2));
-    if (json_object_set_new(object, "stats", numbers) == 0)
-        return object;
-    json_decref(object);
-    return NULL;
+    jsontext_set(&object, "stats", numbers);
+    return object;
 }
 
 static void print_tensor(const struct ckpt_tensor *tensor,
@@ -76,16 +74,15 @@ static enum err show_tensors(const struct ckpt_cmd *cmd,
         if (array == NULL)
             print_tensor(tensor, given);
         else if (json_array_append_new(array, tensor_json(tensor, given)) != 0)
-            rc = err_set(ERR_MEMORY, "%s: out of memory", cmd->paths[0]);
-        if (rc != ERR_OK)
-            break;
+            TRY_OUT(err_set(ERR_MEMORY, "%s: out of memory", cmd->paths[0]));
     }
 out:
     ckpt_tensor_destroy(reader);
     return rc;
 }
 
-/* A line for every number, text, true or false and list of those. */
+/* A line for every number, text, true or false and list of those. Objects in it
+ * are left out: they are the parts of the state, which only --json has whole. */
 static enum err print_members(const char *title, json_t *object)
 {
     const char *name;

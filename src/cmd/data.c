@@ -1,6 +1,11 @@
 /* tessera-data: make, describe and check data sets. One table of commands, each
  * with the rows of options that it takes; all options lie in one struct, for
- * commands share most of them. */
+ * commands share most of them.
+ *
+ * Each command calls a function of src/data/prepare and prints what came of it, one
+ * line and what there is to know besides. All of them look at stop_requested() on
+ * their way: Ctrl-C ends a command between two samples, with what it was making
+ * removed, or for tokenize in a state that the same command goes on from. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,14 @@
-/* The options of tessera-data's commands. */
+/* The options of tessera-data's commands.
+ *
+ * Five tables, since --help shows a table once, however many commands share it, and
+ * in this order. A heading in a table begins a paragraph of the help: it says what
+ * the commands do, as the table of commands has no room for it.
+ *
+ * A field may belong to options of several tables (--out, --force): a process runs
+ * one command, so it is set by one of them. A default that is a number the user
+ * could have given cannot tell whether he did; where that matters, as with --eos-id,
+ * options_given() is asked. Numbers in the help's brackets are those defaults: who
+ * changes data_options_default changes them, too. */
 #include "src/cmd/data_cmd.h"
 
 #include <limits.h>

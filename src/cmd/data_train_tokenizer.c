@@ -1,6 +1,9 @@
 /* tessera-data train-tokenizer: its options, and what is told of it. A text may not
  * have as many pairs that are worth a token as were asked for; that is told and no
- * failure, for the tokenizer is as good as the text allows. */
+ * failure, for the tokenizer is as good as the text allows.
+ *
+ * The inputs are read as tokenize reads them (src/data/texts), by the same options,
+ * so that a tokenizer is taught by the documents that it will meet. */
 #include "src/cmd/data_cmd.h"
 
 #include <assert.h>

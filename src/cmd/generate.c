@@ -1,4 +1,9 @@
-/* tessera-generate MODEL: continues prompts, or scores a text. */
+/* tessera-generate MODEL: continues prompts, or scores a text.
+ *
+ * Like tessera-chat it is a command line around src/generate, which opens whatever
+ * the model lies in, chooses how tokens are drawn and prints. Standard output has
+ * the continuation alone, or a line of JSON for each prompt of a file, so that it
+ * can be piped; what is told of the model and of speed goes to the log. */
 #include "src/cmd/cmd_main.h"
 #include "src/generate/generate_texts.h"
 

@@ -1,7 +1,13 @@
 /* tessera-health: is this node fit for a job? It reads options and prints
  * verdicts; the checks are in healthcheck/. See docs/man/tessera-health.1. A bad
  * verdict counts more than any trouble in telling it: a node that is sick and cannot
- * write its file ends as sick. */
+ * write its file ends as sick.
+ *
+ * The file is compiled twice. With HEALTH_NODE it is the program that Slurm's prolog
+ * and epilog run as root, before anything of a job is there: it must start on a node
+ * without MPI and without the shared file system, so it links neither, and cmd_main()
+ * with its exit codes of training is not for it. Its own are states of a node, which
+ * jobs/lib/admin.sh knows by number; other scripts read --words. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

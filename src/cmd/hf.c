@@ -1,5 +1,10 @@
 /* tessera-hf: models of other programs in, and ours out. One process, no GPU,
- * no Slurm, memory of parts of some tensors: a login node will do. */
+ * no Slurm, memory of parts of some tensors: a login node will do.
+ *
+ * What the commands do is src/convert. --verify and the command verify read what
+ * was written as a stranger's file, by the way of import, and compare it with what
+ * it was made of: a mistake that writer and reader share is not found so, which is
+ * why tests/interop asks the other programs, too. */
 #include <stdio.h>
 
 #include "src/convert/hf_cmd.h"
@@ -40,7 +45,7 @@ static const struct command {
       hf_verify },
 };
 
-/* Signals are remembered and looked for between pieces of the work, so that what
+/* Signals are remembered and looked for between parts of the work, so that what
  * was begun is removed. */
 static enum err run(const struct options *options, int *exit_code)
 {

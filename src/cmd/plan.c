@@ -2,7 +2,10 @@
  * would take, before anything is queued. It reads settings as tessera-train does
  * and judges them likewise, but starts nothing and needs neither data nor GPUs: what
  * is not there leaves its figures open. A configuration may be half done, one preset
- * is enough. */
+ * is enough.
+ *
+ * That a run does not fit is a result, not an error: the figures are printed, and the
+ * exit code says it, so that a script may ask before it submits a job. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,10 @@
 /* tessera-report RUN...: what runs have come to, as a page and figures. It reads
- * files that others write at this moment and writes none of theirs. */
+ * files that others write at this moment and writes none of theirs.
+ *
+ * src/report reads the runs, computes all figures once, and shows them in two ways,
+ * the page and JSON, so that the two cannot differ. Neither may land on a file of a
+ * run or on the other, which output_check() sees before a run is read; a run of a
+ * month takes some seconds. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>

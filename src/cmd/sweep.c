@@ -1,6 +1,11 @@
 /* tessera-sweep FILE: runs every combination of some settings' values, one after
  * the other or as an array of jobs, and compares what came of them. What was
- * finished before is left alone, so that the same command goes on. */
+ * finished before is left alone, so that the same command goes on.
+ *
+ * It is called in three roles: by a user; in each job of an array, by itself, with
+ * the number of a run (--task); and only to look (--report, --list). In the second it
+ * becomes tessera-train and does not return, so the comparison is the user's call's
+ * alone. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -2,7 +2,11 @@
  * `tessera-train ...` from the same folder. Commands are found there, not in a
  * list: what is beside this program is a command, whoever has put it there. It
  * becomes the command and is gone, so that signals, exit codes and process numbers
- * are the command's own. */
+ * are the command's own.
+ *
+ * It links nothing of the library but the nearest name for a mistyped command, as it
+ * is what somebody types first, on any machine. `tessera help NAME` is `tessera-NAME
+ * --help`; a NAME with a slash is refused, for it would lead out of the folder. */
 #include <dirent.h>
 #include <libgen.h>
 #include <limits.h>

@@ -1,7 +1,10 @@
 /* tessera-top RUN: a run, live in the terminal. It only reads files: it needs no
  * connection to the job, and works on any node that sees the file system. A picture
  * is drawn whole in memory and written at once, so it does not flicker; on a
- * terminal it has a screen of its own, which is left as it was found. */
+ * terminal it has a screen of its own, which is left as it was found.
+ *
+ * What a picture shows is src/report/top_frame.c. Where the output is no terminal,
+ * as in a log, pictures follow each other without codes and it ends with the run. */
 #include <assert.h>
 #include <math.h>
 #include <poll.h>

@@ -1,6 +1,17 @@
 /* tessera-train RUN.cfg [key=value ...]: starts a run or goes on with it. Here
  * are its command line and its exit code only: an attempt is
- * src/train/loop/train_run.c. */
+ * src/train/loop/train_run.c.
+ *
+ * The command line is no table of options as those of other programs are: nearly all
+ * that can be said of a run is a setting, written key=value, and settings have rows
+ * and a help of their own (src/base/settings/settings.h).
+ *
+ * Every rank runs this main and has to come to the same end. So a rank that cannot
+ * read its settings does not leave at once, with the others waiting for it until
+ * their deadline: it keeps the error, meets them, and all agree that it was the end.
+ * Only then does rank 0 speak. A rank that has lost the others (ERR_COMM) is adrift:
+ * it can agree with nobody, so it speaks for itself and ends them all. The exit code
+ * tells jobs/launch whether to start another attempt (src/job/exit_code.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,26 +90,27 @@ static int help(int argc, char **argv)
     if (has_path && argc == 1 && access(argv[0], F_OK) != 0 && help_of(argv[0]))
         return err_exit_code(written());
     const char *path = has_path ? argv[0] : NULL;
-    struct train_settings *settings = calloc(1, sizeof *settings);
-    enum err rc =
-        settings == NULL ? err_set(ERR_MEMORY, "out of memory") : ERR_OK;
-    if (rc == ERR_OK && argc > 0)
-        rc = start_settings_read(path, argv + has_path, argc - has_path, true,
-                                 settings);
-    if (rc == ERR_OK && argc > 0)
-        rc = start_settings_complete(settings);
-    if (rc == ERR_OK) {
-        usage(stdout);
-        settings_help(train_settings_schema, train_settings_count,
-                      argc > 0 ? settings : NULL, stdout);
-        rc = written();
-    }
+    enum err rc = ERR_OK;
+    struct train_settings *settings = NULL;
+    TRY_OUT(new_zeroed(&settings, 1));
+    if (argc > 0)
+        TRY_OUT(start_settings_read(path, argv + has_path, argc - has_path,
+                                    true, settings));
+    if (argc > 0)
+        TRY_OUT(start_settings_complete(settings));
+    usage(stdout);
+    settings_help(train_settings_schema, train_settings_count,
+                  argc > 0 ? settings : NULL, stdout);
+    TRY_OUT(written());
+out:
     if (rc != ERR_OK)
         log_error("%s", err_text());
     free(settings);
     return err_exit_code(rc);
 }
 
+/* For scripts: the launch script asks for run.dir and others before it starts a
+ * rank. Nothing but the values goes to standard output. */
 static int print_settings(char *keys, const char *path, char **overrides,
                           int override_count)
 {
@@ -116,6 +128,9 @@ out:
     return err_exit_code(rc);
 }
 
+/* The order matters: handlers of signals before the ranks meet, as a job may be
+ * stopped while they wait; the log's rank as soon as it is known; and what rank
+ * 0 alone has opened is shared only after all have read their settings. */
 static int train(int argc, char **argv)
 {
     enum err rc = ERR_OK;

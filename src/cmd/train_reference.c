@@ -1,5 +1,12 @@
 /* Writes the tables of events, listeners, algorithms, optimizers, schedules and
- * rules from the tables that the program itself goes by. */
+ * rules from the tables that the program itself goes by.
+ *
+ * A page that is written by hand lacks what was added last. Here each table of the
+ * page is a loop over the rows that the training loop, the settings and the kernels
+ * are made of, in their order, which is also the order in which they work. `make
+ * reference` writes it to docs/reference/training.md, and a test compares the two:
+ * who adds a row has to run it. Only sentences between the tables stand here. What
+ * text a row has goes through reference_cell(), as a bar in it would end the cell. */
 #include "src/cmd/train_reference.h"
 
 #include <string.h>

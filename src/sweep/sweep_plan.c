@@ -22,14 +22,11 @@
 #include "src/base/fsio.h"
 #include "src/base/new.h"
 
-struct axis_settings {
-    settings_text_field key, values;
-};
 static const struct setting axis_schema[] = {
-    SETTINGS_ROW(offsetof(struct axis_settings, key), "key", STRING, NULL, 0,
+    SETTINGS_ROW(offsetof(struct sweep_axis, key), "key", STRING, NULL, 0,
                  "a setting of tessera-train"),
-    SETTINGS_ROW(offsetof(struct axis_settings, values), "values", STRING, NULL,
-                 0, "its values, with | between"),
+    SETTINGS_ROW(offsetof(struct sweep_axis, values), "values", STRING, NULL, 0,
+                 "its values, with | between"),
 };
 static const struct settings_kind axis_kinds[] = {
     { NULL, "a setting and its values", axis_schema, 2 },
@@ -86,12 +83,9 @@ static enum err cut_values(struct sweep_axis *axis)
 static enum err read_axis(struct sweep *sweep, const struct setting *grid,
                           int index)
 {
-    struct axis_settings item;
     int kind = 0;
     struct sweep_axis *axis = &sweep->axes[index];
-    TRY(settings_list_item(grid, sweep->settings.grid, index, &kind, &item));
-    memcpy(axis->key, item.key, sizeof axis->key);
-    memcpy(axis->values, item.values, sizeof axis->values);
+    TRY(settings_list_item(grid, sweep->settings.grid, index, &kind, axis));
     sweep->axis_count = index + 1;
     for (int i = 0; i < index; i++)
         if (strcmp(sweep->axes[i].key, axis->key) == 0)

@@ -250,10 +250,9 @@ enum err sweep_run_submit(const struct sweep *sweep, const char *file,
     words[count++] = wrap;
     words[count] = NULL;
     TRY_OUT(run_command(words, exit_code));
-    if (*exit_code != 0) {
-        rc = err_set(ERR_USAGE, "sbatch ended with exit code %d", *exit_code);
-        goto out;
-    }
+    if (*exit_code != 0)
+        TRY_OUT(
+            err_set(ERR_USAGE, "sbatch ended with exit code %d", *exit_code));
 out:
     free(array);
     return rc;
