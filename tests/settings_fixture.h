@@ -45,7 +45,7 @@ static const struct setting schema[] = {
 
 enum { COUNT = sizeof schema / sizeof *schema };
 
-static char folder[FSIO_PATH_MAX];
+static const char *folder;
 
 static inline const char *at(const char *name)
 {
@@ -74,12 +74,8 @@ static inline enum err load(const char *name, const char *override,
                          overrides, override != NULL, out, NULL);
 }
 
-/* False, with a failed point, if there is no place for files. */
-static inline bool make_folder(void)
+static inline void make_folder(void)
 {
-    const char *parent = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/tessera-settings-XXXXXX",
-             parent != NULL ? parent : "/tmp");
-    return tap_ok(mkdtemp(folder) != NULL, "make a temporary folder") &&
-           tap_is_int(fsio_mkdirs(at("parts")), ERR_OK, "and one in it");
+    folder = tap_folder();
+    tap_is_int(fsio_mkdirs(at("parts")), ERR_OK, "a folder for files");
 }

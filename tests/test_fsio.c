@@ -8,7 +8,7 @@
 
 #include "tests/tap.h"
 
-static char folder[FSIO_PATH_MAX];
+static const char *folder;
 
 /* A path below the test's folder; the buffer is good until the next call but
  * three. */
@@ -320,11 +320,7 @@ static void test_relative(void)
 
 int main(void)
 {
-    const char *parent = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/tessera-fsio-XXXXXX",
-             parent != NULL ? parent : "/tmp");
-    if (!tap_ok(mkdtemp(folder) != NULL, "make a temporary folder"))
-        return tap_done();
+    folder = tap_folder();
     test_path();
     test_relative();
     test_write_read();
@@ -334,7 +330,5 @@ int main(void)
     test_transfers();
     test_folders();
     test_remove();
-    fsio_remove_tree(folder);
-    tap_ok(!fsio_exists(folder), "the temporary folder is gone");
     return tap_done();
 }

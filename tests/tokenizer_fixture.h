@@ -74,8 +74,7 @@ static const char *const fixture_merges[] = {
     "\xC4\xA0 w",
 };
 
-#define FIXTURE_TOKENS 280 /* of the vocabulary */
-#define FIXTURE_END 280    /* "<|end|>" */
+#define FIXTURE_END 280 /* "<|end|>" */
 
 static const char fixture_added[] =
     "[{\"id\": 280, \"content\": \"<|end|>\", \"single_word\": false, "
