@@ -119,15 +119,13 @@ struct bench_options {
     const char *kernel_set; /* of gemm; NULL: auto */
     int tokens;             /* of gemm; 0: all */
     bool parallel;          /* step by two ranks */
+    bool json;              /* the result, on stdout */
 };
 
 enum err bench_step(const struct bench_options *options, json_t **result);
 enum err bench_gemm(const struct bench_options *options, json_t **result);
 enum err bench_infer(const struct bench_options *options, json_t **result);
 enum err bench_data(const struct bench_options *options, json_t **result);
-
-/* gemm's result as a table. */
-void bench_gemm_print(const json_t *result);
 
 /* One of two ranks, in a process of its own; *result is that of rank 0. */
 enum err bench_ckpt_rank(const struct bench_options *options, json_t **result);

@@ -18,7 +18,6 @@
 #include "src/base/real.h"
 #include "src/model/params.h"
 #include "tests/bench/bench.h"
-#include "tests/bench/bench_ckpt_stall.h"
 #include "tests/bench/bench_ranks.h"
 
 #define TIMEOUT_S 300.0
@@ -30,6 +29,8 @@
 #define SMALL_TENSORS 10000
 #define FEW_TENSORS 10
 #define SMALL_ELEMENTS 4096 /* of a tensor, per rank */
+#define STATE_BYTES_MAX ((int64_t)256 << 20)
+#define STALLS 9
 
 enum { RAW_DIRECT, RAW_CACHED, OURS, KINDS };
 enum { INDEX_FEW, INDEX_MANY, INDEX_KINDS };
@@ -91,10 +92,8 @@ static enum err lay_out_small(struct bench *b, int count,
                               struct ckpt_item **out)
 {
     int64_t elements = (int64_t)SMALL_TENSORS * SMALL_ELEMENTS / count;
-    struct ckpt_item *items = calloc((size_t)count, sizeof *items);
-    *out = items;
-    if (items == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_zeroed(out, (size_t)count));
+    struct ckpt_item *items = *out;
     assert(elements * count * (int64_t)sizeof(float) <= b->bytes);
     for (int i = 0; i < count; i++) {
         items[i] = (struct ckpt_item){ .dims = 2, .shape = { 2, elements } };
@@ -317,6 +316,88 @@ static enum err one_round(struct bench *b)
     return ERR_OK;
 }
 
+/* --- what training waits for --- */
+
+/* How many items, and this rank's bytes of them. */
+static int first_items(const struct ckpt_item *items, int item_count,
+                       int64_t *bytes)
+{
+    int64_t total = 0;
+    int count = 0;
+    *bytes = 0;
+    for (; count < item_count; count++) {
+        const struct ckpt_item *item = &items[count];
+        int64_t whole = (int64_t)dtype_bytes(item->dtype);
+        for (int d = 0; d < item->dims; d++)
+            whole *= item->shape[d];
+        if (count > 0 && total + whole > STATE_BYTES_MAX)
+            break;
+        total += whole;
+        *bytes += ckpt_part_elements(&item->part, item->dims) *
+                  (int64_t)dtype_bytes(item->dtype);
+    }
+    return count;
+}
+
+static enum err one_stall(struct ckpt_saver *saver, int64_t step,
+                          double *seconds)
+{
+    struct ckpt_progress progress;
+    double begin = clock_now();
+    TRY(ckpt_saver_start(saver, step, NULL));
+    *seconds = clock_now() - begin;
+    TRY(ckpt_saver_wait(saver, &progress));
+    if (progress.phase == CKPT_FAILED)
+        return err_set(progress.error, "%s", progress.text);
+    return ERR_OK;
+}
+
+/* Medians of ckpt_saver_start() with staging, for the first items of the state,
+ * up to 256 MiB over all ranks, and of one memcpy() of as many bytes into
+ * memory that is touched already, taken in turn. Rank 0's; the others get 0. */
+static enum err measure_stall(struct comm *comm, const char *run_dir,
+                              const struct ckpt_item *items, int item_count,
+                              double *stall_s, double *copy_s)
+{
+    enum err rc = ERR_OK;
+    int64_t bytes;
+    int count = first_items(items, item_count, &bytes);
+    double stalls[STALLS], copies[STALLS];
+    struct ckpt_options options = { .attempt = "1.1",
+                                    .keep = 1,
+                                    .stage = true };
+    struct ckpt_saver *saver = NULL;
+    struct arena from = { 0 }, to = { 0 };
+    *stall_s = *copy_s = 0.0;
+    if (comm_rank(comm) == 0) {
+        rc = arena_create((size_t)bytes + 1, &from);
+        if (rc == ERR_OK)
+            rc = arena_create((size_t)bytes + 1, &to);
+    }
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(ckpt_saver_create(comm, run_dir, &options, items, count, &saver));
+    for (int round = 0; round < STALLS; round++) {
+        TRY_OUT(comm_barrier(comm));
+        TRY_OUT(one_stall(saver, round + 1, &stalls[round]));
+        TRY_OUT(comm_barrier(comm));
+        double begin = clock_now();
+        if (from.base != NULL)
+            memcpy(to.base, from.base, (size_t)bytes);
+        copies[round] = clock_now() - begin;
+    }
+    if (comm_rank(comm) == 0) {
+        *stall_s = real_median(stalls, STALLS);
+        *copy_s = real_median(copies, STALLS);
+    }
+out:
+    ckpt_saver_destroy(saver);
+    arena_destroy(&from);
+    arena_destroy(&to);
+    return rc;
+}
+
+/* --- the result --- */
+
 static int64_t peak_bytes(void)
 {
     struct rusage usage;
@@ -372,8 +453,8 @@ static enum err measure(struct bench *b, const struct bench_options *options,
     double stall_s, copy_s;
     TRY(clear(b));
     TRY(fsio_path(path, "%s/run", b->dir));
-    TRY(bench_ckpt_stall(b->comm, path, b->items, b->item_count, &stall_s,
-                         &copy_s));
+    TRY(measure_stall(b->comm, path, b->items, b->item_count, &stall_s,
+                      &copy_s));
     TRY(comm_all_reduce_i64(b->comm, &total, 1, COMM_SUM));
     TRY(comm_all_reduce_i64(b->comm, &grown, 1, COMM_MAX));
     TRY(clear(b));
@@ -392,11 +473,7 @@ enum err bench_ckpt_rank(const struct bench_options *options, json_t **result)
     *result = NULL;
     TRY(new_zeroed(&b, 1));
     b->dir = options->dir;
-    TRY_OUT(comm_create("mpi", NULL, NULL, TIMEOUT_S, &b->comm));
-    if (comm_size(b->comm) != 2) {
-        rc = err_set(ERR_USAGE, "ckpt-rank is for two ranks under mpirun");
-        goto out;
-    }
+    TRY_OUT(bench_ranks_open(TIMEOUT_S, &b->comm));
     b->rank = comm_rank(b->comm);
     TRY_OUT(measure(b, options, result));
 out:

@@ -186,12 +186,8 @@ enum err bench_comm_rank(const struct bench_options *options, json_t **result)
     enum err rc = ERR_OK;
     struct bench b = { .ctx = { .threads = 1 } };
     *result = NULL;
-    TRY_OUT(comm_create("mpi", NULL, NULL, TIMEOUT_S, &b.comm));
+    TRY_OUT(bench_ranks_open(TIMEOUT_S, &b.comm));
     b.rank = comm_rank(b.comm);
-    if (comm_size(b.comm) != 2) {
-        rc = err_set(ERR_USAGE, "comm-rank is for two ranks under mpirun");
-        goto out;
-    }
     TRY_OUT(kernels_find("cpu", "auto", &b.kernels));
     TRY_OUT(comm_tensors_create(b.comm, b.kernels->memory, NULL, EXCHANGE_AUTO,
                                 &b.tensors));

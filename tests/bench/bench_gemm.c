@@ -341,7 +341,7 @@ out:
     return rc;
 }
 
-/* --- what is shown --- */
+/* --- the result --- */
 
 static json_t *shape_json(struct shape *s, double *fraction)
 {
@@ -393,49 +393,4 @@ out:
     }
     free(bench);
     return rc;
-}
-
-static double real_of(const json_t *object, const char *key)
-{
-    return json_real_value(json_object_get(object, key));
-}
-
-static long long integer_of(const json_t *object, const char *key)
-{
-    return json_integer_value(json_object_get(object, key));
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    return json_string_value(json_object_get(object, key));
-}
-
-void bench_gemm_print(const json_t *result)
-{
-    size_t i;
-    const json_t *item;
-    printf("kernel set %s, %s, %lld threads, GFLOP/s\n",
-           text_of(result, "kernel_set"), text_of(result, "arithmetic"),
-           integer_of(result, "threads"));
-    printf("%-16s %s %2s %5s %5s %5s %7s %7s %6s\n", "", "  ", "g", "m", "n",
-           "k", "ours", "peak", "/peak");
-    json_array_foreach(json_object_get(result, "shapes"), i, item)
-    {
-        printf("%-16s %s %2lld %5lld %5lld %5lld %7.1f %7.1f %6.3f\n",
-               text_of(item, "what"), text_of(item, "form"),
-               integer_of(item, "groups"), integer_of(item, "m"),
-               integer_of(item, "n"), integer_of(item, "k"),
-               real_of(item, "ours_gflops"), real_of(item, "peak_gflops"),
-               real_of(item, "peak_fraction"));
-    }
-    json_array_foreach(json_object_get(result, "attention"), i, item)
-    {
-        printf("attention %-14s %lld tokens: %.1f of %.1f GFLOP/s, %.3f\n",
-               text_of(item, "what"), integer_of(item, "tokens"),
-               real_of(item, "gflops"), real_of(item, "peak_gflops"),
-               real_of(item, "peak_fraction"));
-    }
-    printf("%-24s min %.3f, median %.3f\n", "peak_fraction",
-           real_of(result, "peak_fraction_min"),
-           real_of(result, "peak_fraction_median"));
 }

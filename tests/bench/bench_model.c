@@ -31,62 +31,40 @@ struct bench_model {
     long faults;
 };
 
-static enum err kind_125m(struct bench_model_kind *kind)
-{
-    kind->samples = 4;
-    kind->seq_len = 64;
-    kind->steps = 3;
-    return model_config_preset("mpt-125m", &kind->config);
-}
-
-static enum err kind_10m(struct bench_model_kind *kind)
-{
-    enum err rc = kind_125m(kind);
-    kind->steps = 20;
-    kind->config.n_layers = 6;
-    kind->config.d_model = 320;
-    kind->config.n_heads = kind->config.n_kv_heads = 5;
-    kind->config.ffn_width = 4 * 320;
-    kind->config.vocab_size = 8192;
-    return rc;
-}
-
-static enum err kind_moe(struct bench_model_kind *kind)
-{
-    enum err rc = model_config_preset("moe-tiny", &kind->config);
-    kind->samples = 4;
-    kind->seq_len = 256;
-    kind->steps = 3;
-    kind->config.n_layers = 6;
-    kind->config.d_model = 512;
-    kind->config.n_heads = kind->config.n_kv_heads = 8;
-    kind->config.ffn_width = 1024;
-    kind->config.vocab_size = 8192;
-    return rc;
-}
-
+/* What a row has of the preset is 0. */
 static const struct {
-    const char *name;
-    enum err (*fill)(struct bench_model_kind *kind);
+    const char *name, *preset;
+    int samples, seq_len, steps;
+    int layers, width, heads, ffn_width, vocab_size;
 } kinds[] = {
-    { "125m", kind_125m },
-    { "10m", kind_10m },
-    { "moe", kind_moe },
+    { "125m", "mpt-125m", 4, 64, 3, 0, 0, 0, 0, 0 },
+    { "10m", "mpt-125m", 4, 64, 20, 6, 320, 5, 4 * 320, 8192 },
+    { "moe", "moe-tiny", 4, 256, 3, 6, 512, 8, 1024, 8192 },
 };
 
 enum err bench_model_find(const char *name, struct bench_model_kind *out)
 {
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (strcmp(name, kinds[i].name) != 0)
-            continue;
-        out->name = kinds[i].name;
-        TRY(kinds[i].fill(out));
-        out->config.max_seq_len = out->seq_len;
-        return model_config_check(&out->config);
+    struct model_config *config = &out->config;
+    size_t i = 0;
+    while (i < sizeof kinds / sizeof *kinds && strcmp(name, kinds[i].name) != 0)
+        i++;
+    if (i == sizeof kinds / sizeof *kinds)
+        return err_set(ERR_USAGE, "no model '%s'; there are 125m, 10m and moe",
+                       name);
+    out->name = kinds[i].name;
+    out->samples = kinds[i].samples;
+    out->seq_len = kinds[i].seq_len;
+    out->steps = kinds[i].steps;
+    TRY(model_config_preset(kinds[i].preset, config));
+    config->max_seq_len = out->seq_len;
+    if (kinds[i].layers > 0) {
+        config->n_layers = kinds[i].layers;
+        config->d_model = kinds[i].width;
+        config->n_heads = config->n_kv_heads = kinds[i].heads;
+        config->ffn_width = kinds[i].ffn_width;
+        config->vocab_size = kinds[i].vocab_size;
     }
-    return err_set(ERR_USAGE, "no model '%s'; there are 125m, 10m and moe",
-                   name);
-    return ERR_OK;
+    return model_config_check(config);
 }
 
 void bench_model_densify(struct bench_model_kind *kind)
@@ -112,11 +90,9 @@ static enum err make_batch(struct bench_model *bench)
 {
     const struct bench_model_kind *kind = bench->kind;
     size_t count = (size_t)kind->samples * (size_t)kind->seq_len;
-    bench->tokens = malloc(count * sizeof bench->tokens[0]);
-    bench->labels = malloc(count * sizeof bench->labels[0]);
-    bench->losses = calloc((size_t)kind->samples, sizeof bench->losses[0]);
-    if (bench->tokens == NULL || bench->labels == NULL || bench->losses == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    TRY(new_room(&bench->tokens, count));
+    TRY(new_room(&bench->labels, count));
+    TRY(new_zeroed(&bench->losses, (size_t)kind->samples));
     bench_model_batch(kind->config.vocab_size, kind->samples, kind->seq_len,
                       bench->tokens, bench->labels);
     return ERR_OK;

@@ -86,6 +86,14 @@ enum err bench_ranks_check(const struct bench_options *options)
     return ERR_OK;
 }
 
+enum err bench_ranks_open(double timeout_s, struct comm **comm)
+{
+    TRY(comm_create("mpi", NULL, NULL, timeout_s, comm));
+    return comm_size(*comm) == 2
+               ? ERR_OK
+               : err_set(ERR_USAGE, "this is for two ranks under mpirun");
+}
+
 enum err bench_ranks_write(const struct bench_options *options,
                            const json_t *result)
 {

@@ -1,6 +1,7 @@
 /* A measurement by two ranks under mpirun that the program starts itself. */
 #pragma once
 
+#include "src/comm/comm.h"
 #include "tests/bench/bench.h"
 
 /* Runs `tessera-bench NAME-rank` on two ranks; *result is what rank 0 has
@@ -12,6 +13,9 @@ enum err bench_ranks(const char *name, const struct bench_options *options,
  * in its folder, which bench_ranks() has made and marked. */
 #define BENCH_RANKS_MARK "tessera-bench"
 enum err bench_ranks_check(const struct bench_options *options);
+
+/* The communicator of the two ranks. */
+enum err bench_ranks_open(double timeout_s, struct comm **comm);
 
 /* On rank 0, at the end. ERR_MEMORY when result is NULL. */
 enum err bench_ranks_write(const struct bench_options *options,

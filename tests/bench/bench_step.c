@@ -1,11 +1,15 @@
 /* tessera-bench step: the time of an optimizer step beside what the machine
- * allows. Triad and steps are measured in turns, each in a process of its own
- * (bench_child.h), so that no more than 2 GiB are in use at any time; 2.5 GiB
+ * allows. Triad and steps are measured in turns, each in a process of its own,
+ * so that no more than 2 GiB are in use at any time; 2.5 GiB
  * with experts, where both models are there. */
 #include "tests/bench/bench.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "kernels/kernels.h"
 #include "src/base/arena.h"
@@ -13,7 +17,6 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/real.h"
-#include "tests/bench/bench_child.h"
 #include "tests/bench/bench_flops.h"
 #include "tests/bench/bench_model.h"
 #include "tests/bench/bench_ranks.h"
@@ -26,6 +29,7 @@
 #define TRIAD_ROUNDS 3 /* of a phase */
 #define TRIAD_ELEMENTS (8 << 20)
 #define TRIAD_TRIES 4
+#define CHILD_VALUES_MAX 96
 
 /* What a phase's child returns: after the faults (minor page faults while steps
  * were measured), kind->steps values of each. */
@@ -45,6 +49,49 @@ struct step_times {
     double faults;
     int phases;
 };
+
+struct child_reply {
+    enum err rc;
+    char text[512];
+    double values[CHILD_VALUES_MAX];
+};
+
+/* Runs work(arg, values) in a forked child and copies values[count] back; an
+ * error of the child is returned with its text. The calling process must not
+ * have used OpenMP. */
+static enum err in_child(enum err (*work)(const void *arg, double *values),
+                         const void *arg, double *values, int count)
+{
+    struct child_reply reply = { 0 };
+    int ends[2];
+    assert(count <= CHILD_VALUES_MAX);
+    if (pipe(ends) != 0)
+        return err_errno("pipe");
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[0]);
+        reply.rc = work(arg, reply.values);
+        snprintf(reply.text, sizeof reply.text, "%s", err_text());
+        /* smaller than PIPE_BUF: all of it or nothing */
+        ssize_t n = write(ends[1], &reply, sizeof reply);
+        _exit(n == (ssize_t)sizeof reply ? 0 : 1);
+    }
+    close(ends[1]);
+    if (child < 0) {
+        close(ends[0]);
+        return err_errno("fork");
+    }
+    ssize_t n = read(ends[0], &reply, sizeof reply);
+    close(ends[0]);
+    waitpid(child, NULL, 0);
+    if (n != (ssize_t)sizeof reply)
+        return err_set(ERR_MEMORY, "a measuring process has died: are 2 GiB of "
+                                   "memory free?");
+    if (reply.rc != ERR_OK)
+        return err_set(reply.rc, "%s", reply.text);
+    memcpy(values, reply.values, (size_t)count * sizeof values[0]);
+    return ERR_OK;
+}
 
 /* In a child: in turns the seconds of kind->steps steps as one leaf, those of
  * as many with one leaf for each sample and those of the dense model, and the
@@ -136,9 +183,9 @@ static enum err one_phase(const struct step_phase *step,
     double values[STEP_VALUES];
     int steps = step->kind->steps;
     int p = times->phases;
-    TRY(bench_child(measure_triad, step, times->triad + p * TRIAD_ROUNDS,
-                    TRIAD_ROUNDS));
-    TRY(bench_child(measure_steps, step, values, STEP_VALUES));
+    TRY(in_child(measure_triad, step, times->triad + p * TRIAD_ROUNDS,
+                 TRIAD_ROUNDS));
+    TRY(in_child(measure_steps, step, values, STEP_VALUES));
     for (int of = 0; of < OF_COUNT; of++)
         memcpy(times->values[of] + p * steps, values + 1 + of * steps,
                (size_t)steps * sizeof values[0]);
