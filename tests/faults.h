@@ -8,7 +8,7 @@
  * ("data verify set"), or a function. It runs in a folder of the test's own,
  * and writes below "work" alone, which is made anew before each run. Calls that
  * fail are those of the program itself, and for memory those of its libraries
- * but a few that cannot go on without (faults.c). FAULTS_TRACE=1 tells on stderr
+ * but a few that cannot go on without (faults_calls.c). FAULTS_TRACE=1 tells on stderr
  * where each call that failed was made. */
 #pragma once
 

@@ -3,7 +3,7 @@
 #
 #   _n124   runs on 1, 2 and on 4 ranks (each digit is a number of them)
 #   _emu    links the CUDA kernels compiled for the processor; needs a C++ compiler
-#   _faults links tests/faults.c, whose calls for memory and files fail, and the
+#   _faults links tests/faults_calls.c, whose calls for memory and files fail, and the
 #           programs data, ckpt and hf as functions
 #   _nvcc   needs the headers of the CUDA toolkit, or of cuDNN
 #
@@ -33,7 +33,7 @@ REPLAYS  := $(FUZZERS:%=$(B)/fuzz/%)
 BATS     := tests/style.t $(sort $(wildcard tests/*.bats)) tests/inputs.t
 
 # programs that tests/faults.c calls
-FAULTS   := $(B)/tests/faults.o $(foreach m,data ckpt hf,$(B)/src/cmd/$(m).called.o $(patsubst %.c,$(B)/%.o,$(wildcard src/cmd/$(m)_*.c)))
+FAULTS   := $(addprefix $(B)/tests/,faults.o faults_calls.o) $(foreach m,data ckpt hf,$(B)/src/cmd/$(m).called.o $(patsubst %.c,$(B)/%.o,$(wildcard src/cmd/$(m)_*.c)))
 # linked before the library, this object makes crash points work
 CRASH    := $(B)/checkpoint/files/ckpt_crash.points.o
 CRASHING := $(B)/crash/bin/tessera-train
