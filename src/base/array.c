@@ -1,4 +1,6 @@
-/* Arrays and bytes that grow by doubling. */
+/* Arrays and bytes that grow by doubling. Counts are int, int64_t or size_t, as the
+ * structs have them: so capacities are read and written by their size, and none grows
+ * beyond what its type can count. */
 #include "src/base/array.h"
 
 #include <assert.h>

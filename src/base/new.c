@@ -1,4 +1,6 @@
-/* Allocates, and says what for where there is no memory. */
+/* Allocates, and says what for where there is no memory. The text of an error has the
+ * place as the source writes it, "&model->layers", and the file: with how many bytes
+ * were asked for that tells a setting that is too large from a node that is full. */
 #include "src/base/new.h"
 
 #include <assert.h>

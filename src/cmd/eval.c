@@ -10,7 +10,10 @@
 
 #define TIMEOUT_S 86400.0 /* ranks may end at different times */
 
-/* Ranks wait for each other as long as it takes: one may have the long examples. */
+/* Options were read before, by each rank alone: a mistake in them is told by all, as
+ * nobody could say yet who is first.
+ *
+ * Ranks wait for each other as long as it takes: one may have the long examples. */
 static int run(int argc, char **argv, const struct eval_options *options)
 {
     enum err rc = ERR_OK;

@@ -76,7 +76,9 @@ static enum err parse(const struct options *options, struct arguments *out)
     return ERR_OK;
 }
 
-/* README's digest of the style, "" if it has none. */
+/* A style that is new has none until `make hash UPDATE=1` has written it.
+ *
+ * README's digest of the style, "" if it has none. */
 static const char *expected(const char *style)
 {
     for (size_t i = 0; i < sizeof hash_digests / sizeof hash_digests[0]; i++)
