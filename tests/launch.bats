@@ -162,8 +162,9 @@ case "$*" in
 *"show job"*)
     read -r state rest <"$T/states"
     [ -z "$rest" ] || echo "$rest" >"$T/states"
-    echo "JobId=7 JobState=$state Requeue=1 NodeList=$(cat "$T/nodes") BatchHost=n0 End"
+    echo "JobId=7 JobState=$state Requeue=1 NodeList=$(cat "$T/nodes") ExcNodeList=$(cat "$T/kept_off" 2>/dev/null) BatchHost=n0 End"
     ;;
+*ExcNodeList=*) [[ "$*" =~ ExcNodeList=(.*) ]] && echo "${BASH_REMATCH[1]}" >"$T/kept_off" ;;
 *hostnames*) tr , '\n' <<<"$3" ;;
 *"show node"*)
     for node in $(tr , ' ' <"$T/nodes"); do
@@ -275,6 +276,36 @@ refused() {
     [[ $output == *"node n3, a warning: PAIR_SLOW: 0.02 GB/s"* ]]
     [ "$(jq -r 'select(.event == "node-warning") | .node + " " + .code' \
         "$T/run/ledger.jsonl" | xargs)" = "n1 MEM_LOW n3 PAIR_SLOW" ]
+}
+
+@test "a job is kept off the nodes that it found bad, and none of it is in vain" {
+    echo n1,n2 >"$T/nodes"
+    echo n9 >"$T/kept_off" # by the user
+    echo '{"host":"n2","verdict":"bad","code":"GEMM_WRONG","reason":"x"}' >"$T/verdict.n2"
+    export check_s=5 TESSERA_NODES=2
+    launch_is 85
+    [ "$(cat "$T/kept_off")" = n9,n2 ]
+    [[ $output == *"kept off n2, bad within the last day"* ]]
+    # elsewhere, where another one is bad
+    echo n1,n3 >"$T/nodes"
+    mv "$T/verdict.n2" "$T/verdict.n3"
+    sed -i s/n2/n3/ "$T/verdict.n3"
+    launch_is 85
+    [ "$(cat "$T/kept_off")" = n9,n2,n3 ]
+    [ "$(jq -r 'select(.event == "requeue").progress' "$T/run/ledger.jsonl" | xargs)" = \
+        "null null" ]
+    # what was long ago is forgotten, and not what the user said
+    sed -i '/"node":"n2"/s/"time":[0-9.]*/"time":1/' "$T/run/ledger.jsonl"
+    echo n1,n4 >"$T/nodes"
+    mv "$T/verdict.n3" "$T/verdict.n4"
+    sed -i s/n3/n4/ "$T/verdict.n4"
+    launch_is 85
+    [ "$(cat "$T/kept_off")" = n9,n3,n4 ]
+    # where Slurm gives them all the same it is, for the third time
+    launch_is 85
+    launch_is 85
+    launch_is 93
+    [[ $output == *"given up: 3 attempts in a row"*"1 good nodes, 2 needed"* ]]
 }
 
 @test "the site's settings are read as words, as root reads them" {

@@ -11,7 +11,7 @@ load slurm_helpers # its digest is of a job's run
 # need not use all.
 only() {
     local node others=()
-    for node in n{1..29}; do
+    for node in n{1..32}; do
         [[ " $* " == *" $node "* ]] || others+=("$node")
     done
     (IFS=, && echo "--exclude=${others[*]}")
@@ -54,7 +54,7 @@ turns_bad() { # NAME NODE
 setup_file() {
     load slurm_helpers
     "$CLUSTER" possible || return 0
-    cluster_start 29
+    cluster_start 32
     home=$TESSERA_CLUSTER_DIR/home
     # Each takes 768 MiB, and the nodes share one machine.
     echo 'disable = "triad";' >"$TESSERA_INSTALL/etc/health.cfg"
@@ -74,6 +74,8 @@ END
         "$(only n23 n24 n25)" -- checkpoint.interval=1dur \
         checkpoint.local_interval=10ba \
         checkpoint.local_dir=/dev/shm/tessera-ckpt.%j
+    settings=TESSERA_INJECT=gemm:n31:wrong submit kept --nodes=2 --requeue \
+        "$(only n30 n31 n32)"
     submit nospare --nodes=2 --no-kill --requeue "$(only n4 n5 n6)"
     submit batchhost --nodes=2 "$(only n7 n8 n9)" -- checkpoint.interval=1dur \
         checkpoint.local_interval=10ba \
@@ -210,6 +212,17 @@ scavenged() {
     "$CLUSTER" full n11 undo
     "$CLUSTER" exec --root scontrol update nodename=n11 state=resume
     "$CLUSTER" exec srun -w n11 true
+}
+
+@test "a node that only the job's check finds bad: elsewhere after one requeue" {
+    completed kept 300
+    [ "$(hosts kept | xargs)" = "n30 n32" ]
+    [ "$(job_field kept Restarts)" -eq 1 ]
+    events kept exclude | grep '"node":"n31","code":"GEMM_WRONG"'
+    [ -z "$(events kept give-up)" ]
+    # as the user would, who sees it in the job
+    [[ $(job_field kept ExcNodeList) == *31* ]]
+    node_state_is n31 IDLE
 }
 
 @test "a node that turns bad is found by the job's check and drained at once" {

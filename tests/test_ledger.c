@@ -225,6 +225,46 @@ static void test_job(void)
                "local %lld",
                i, job.attempts, job.started, job.futile, job.unstarted,
                (long long)job.local_step);
+        ledger_job_free(&job);
+    }
+}
+
+static void test_excluded(void)
+{
+    static const struct {
+        const char *node;
+        double ago_s;
+        const char *excluded, *expired;
+    } steps[] = {
+        { "n3", LEDGER_EXCLUDED_S + 60, NULL, "n3" },
+        { "n1", 60, "n1", "n3" },
+        { "n1", 30, "n1", "n3" },
+        { "n20", LEDGER_EXCLUDED_S - 60, "n1,n20", "n3" },
+        { "n3", 1, "n3,n1,n20", NULL },
+        { "a b", 1, "n3,n1,n20", NULL }, /* no names of nodes */
+        { "", 1, "n3,n1,n20", NULL },
+        { "a,b", 1, "n3,n1,n20", NULL },
+    };
+    unlink(ledger);
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        struct ledger_job job;
+        FILE *file = fopen(ledger, "a");
+        if (file == NULL ||
+            fprintf(file,
+                    "{\"event\":\"exclude\",\"job\":%zu,\"time\":%.3f,"
+                    "\"node\":\"%s\"}\n",
+                    i, clock_wall() - steps[i].ago_s, steps[i].node) < 0 ||
+            fclose(file) != 0)
+            tap_ok(false, "write %s", ledger);
+        tap_is_int(ledger_job_read(folder, 7, &job), ERR_OK, "node '%s'",
+                   steps[i].node);
+        tap_is_str(job.excluded != NULL ? job.excluded : "-",
+                   steps[i].excluded != NULL ? steps[i].excluded : "-",
+                   "bad lately");
+        tap_is_str(job.expired != NULL ? job.expired : "-",
+                   steps[i].expired != NULL ? steps[i].expired : "-",
+                   "bad before");
+        ledger_job_free(&job);
     }
 }
 
@@ -239,5 +279,6 @@ int main(void)
     test_failures();
     test_words();
     test_job();
+    test_excluded();
     return tap_done();
 }

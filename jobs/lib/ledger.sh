@@ -15,13 +15,16 @@ ledger()
 }
 
 # ledger_word NAME: what the ledger tells of this job (struct ledger_job in
-# src/job/ledger_history.h). Without an answer a number is 0.
+# src/job/ledger_history.h). Without an answer a number is 0, a list empty.
 ledger_word()
 {
     local word
     word=$("$bin/tessera-ckpt" ledger "$run_dir" --job "$job" 2>/dev/null |
         sed -n "s/^$1 //p")
-    [ "$1" = local ] || word=${word:-0}
+    case $1 in
+    local | excluded | expired) ;;
+    *) word=${word:-0} ;;
+    esac
     echo "$word"
 }
 

@@ -7,6 +7,9 @@ readonly CHECKS_KEPT=20
 good=()
 warned=()
 check_count=0
+# whether a bad node was known to be bad before this job began, and whether not
+came_back=no
+turned_bad=no
 check_end=
 guard_pid=
 guard_count=0
@@ -125,6 +128,11 @@ judge()
             ;;
         bad)
             bad+=("$node")
+            if [[ ,$excluded, == *",$node,"* ]]; then
+                came_back=yes
+            else
+                turned_bad=yes
+            fi
             leave_verdict "$node" "${files//%s/$node}"
             ledger exclude "$attempt" node="$node" code="$code" reason="$reason"
             say "node $node is bad and left out: $code: $reason"
@@ -150,6 +158,25 @@ put_first()
         fi
     done
     good=("${sound[@]}" "${others[@]}")
+}
+
+# Keeps the job, which has just been requeued and waits, off the nodes that were
+# bad lately. Those that the user has excluded stay so.
+exclude_bad()
+{
+    local node list=()
+    excluded=$(ledger_word excluded)
+    [ -n "$excluded" ] || return
+    while read -r node; do
+        [[ ",$excluded,$(ledger_word expired)," == *",$node,"* ]] ||
+            list+=("$node")
+    done < <(hostnames "$kept_off")
+    if ask scontrol update jobid="$slurm_id" \
+        ExcNodeList="$(join "${list[@]}" "$excluded")" >/dev/null; then
+        say "kept off $excluded, bad within the last day"
+    else
+        say "could not be kept off $excluded, bad within the last day"
+    fi
 }
 
 # Gives the bad nodes back, so that the epilog runs there now. The node of this

@@ -28,5 +28,10 @@ enum err ckpt_cmd_ledger(struct ckpt_cmd *cmd)
            job.started, job.futile, job.unstarted);
     if (job.local_step >= 0)
         printf("local step-%09" PRId64 "\n", job.local_step);
+    if (job.excluded != NULL)
+        printf("excluded %s\n", job.excluded);
+    if (job.expired != NULL)
+        printf("expired %s\n", job.expired);
+    ledger_job_free(&job);
     return ERR_OK;
 }

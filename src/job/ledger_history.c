@@ -12,10 +12,12 @@
 #include <jansson.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/array.h"
+#include "src/base/clock.h"
 #include "src/base/real.h"
 #include "src/base/fsio.h"
 #include "src/base/regular.h"
@@ -167,9 +169,41 @@ out:
     return rc;
 }
 
+/* --- what a launch script asks --- */
+
+struct bad_node {
+    char name[64];
+    double time_s; /* when it was left out last */
+};
+
+struct job_scan {
+    struct ledger_job *job;
+    struct bad_node *bad;
+    size_t count, room;
+};
+
+static enum err take_exclusion(struct job_scan *scan, const json_t *line)
+{
+    const char *name = json_string_value(json_object_get(line, "node"));
+    if (name == NULL || *name == '\0' || strpbrk(name, ", \n") != NULL ||
+        strlen(name) >= sizeof scan->bad->name)
+        return ERR_OK;
+    size_t i = 0;
+    while (i < scan->count && strcmp(scan->bad[i].name, name) != 0)
+        i++;
+    if (i == scan->count) {
+        TRY(array_room(&scan->bad, &scan->room, scan->count + 1));
+        snprintf(scan->bad[scan->count++].name, sizeof scan->bad->name, "%s",
+                 name);
+    }
+    scan->bad[i].time_s = number(line, "time");
+    return ERR_OK;
+}
+
 static enum err take_decision(void *arg, json_t *line)
 {
-    struct ledger_job *job = arg;
+    struct job_scan *scan = arg;
+    struct ledger_job *job = scan->job;
     const char *event = json_string_value(json_object_get(line, "event"));
     const char *reason = json_string_value(json_object_get(line, "reason"));
     const json_t *progress = json_object_get(line, "progress");
@@ -179,6 +213,8 @@ static enum err take_decision(void *arg, json_t *line)
     job->attempts += start;
     if (strcmp(event, "commit-local") == 0)
         job->local_step = (int64_t)number(line, "step");
+    if (strcmp(event, "exclude") == 0)
+        TRY(take_exclusion(scan, line));
     if (number(line, "job") != (double)job->number)
         return ERR_OK;
     if (start)
@@ -193,11 +229,49 @@ static enum err take_decision(void *arg, json_t *line)
     return ERR_OK;
 }
 
+/* Those since `since_s`, or those before. */
+static enum err list_bad(const struct job_scan *scan, double since_s,
+                         bool lately, char **out)
+{
+    struct buffer text = { 0 };
+    enum err rc = ERR_OK;
+    for (size_t i = 0; i < scan->count; i++) {
+        if ((scan->bad[i].time_s >= since_s) != lately)
+            continue;
+        if (text.bytes > 0)
+            TRY_OUT(buffer_add(&text, ",", 1));
+        TRY_OUT(
+            buffer_add(&text, scan->bad[i].name, strlen(scan->bad[i].name)));
+    }
+    if (text.bytes > 0)
+        TRY_OUT(buffer_add(&text, "", 1));
+    *out = (char *)text.data;
+    return ERR_OK;
+out:
+    buffer_free(&text);
+    return rc;
+}
+
 enum err ledger_job_read(const char *run_dir, int64_t number,
                          struct ledger_job *out)
 {
     *out = (struct ledger_job){ .number = number, .local_step = -1 };
+    struct job_scan scan = { .job = out };
+    double since_s = clock_wall() - LEDGER_EXCLUDED_S;
     enum err rc =
-        ledger_each_line(run_dir, "ledger.jsonl", 0, take_decision, out);
-    return rc == ERR_DATA ? ERR_OK : rc; /* of a run that has not begun */
+        ledger_each_line(run_dir, "ledger.jsonl", 0, take_decision, &scan);
+    if (rc == ERR_DATA) /* of a run that has not begun */
+        rc = ERR_OK;
+    if (rc == ERR_OK)
+        rc = list_bad(&scan, since_s, true, &out->excluded);
+    if (rc == ERR_OK)
+        rc = list_bad(&scan, since_s, false, &out->expired);
+    free(scan.bad);
+    return rc;
+}
+
+void ledger_job_free(struct ledger_job *job)
+{
+    free(job->excluded);
+    free(job->expired);
 }

@@ -35,7 +35,14 @@ struct ledger_job {
      * someone has looked. */
     int futile, unstarted;
     int64_t local_step; /* the newest on the nodes' own folders; -1: none */
+    /* Nodes that were left out as bad, by any job of the run, with commas
+     * between, each once: lately, and before that. NULL: none; whoever reads
+     * them frees them by ledger_job_free(). */
+    char *excluded, *expired;
 };
+
+/* How long a node that was bad is kept from the run: a day. */
+#define LEDGER_EXCLUDED_S 86400.0
 
 /* The reason of such a requeue. */
 #define LEDGER_UNSTARTED "asked to stop (USR1) before the start"
@@ -43,3 +50,4 @@ struct ledger_job {
 /* A run without a ledger has not begun. */
 enum err ledger_job_read(const char *run_dir, int64_t number,
                          struct ledger_job *out);
+void ledger_job_free(struct ledger_job *job);
