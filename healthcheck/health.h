@@ -122,6 +122,7 @@ struct health_env {
     /* "gemm:HOST:wrong,shm:HOST:full,gpu:HOST:lost,hbm:HOST:wrong,
      * hbm:HOST:slow,hang:fs"; NULL: none */
     const char *inject;
+    const char *only; /* checks by their ids; NULL: all of the phase */
 };
 
 /* What a check found; travels through a pipe. */

@@ -22,8 +22,13 @@
  * must have the bits of the first one, which must agree with an fp64 reference.
  * Its peak_ratio is the sum of the threads' fastest products over what the same
  * threads' multiply-adds reach (kernels' peak_flops).
- * triad: a = b + s c on arrays larger than the caches; 24 bytes per element. */
+ * triad: a = b + s c on arrays larger than the caches; 24 bytes per element.
+ * GPUs come first: a driver that hangs is found while there is time. */
 #define HEALTH_CHECK_LIST(CHECK)                                               \
+    CHECK("gpu", "gpu", HEALTH_ALL, 10, health_gpu_state,                      \
+          "what the driver says of the GPUs")                                  \
+    CHECK("xid", "gpu", HEALTH_IDLE, 5, health_xid_log,                        \
+          "GPU faults in the kernel's log")                                    \
     CHECK("load", "host", HEALTH_ALL, 2, health_host_load,                     \
           "processes that want to run")                                        \
     CHECK("memory", "host", HEALTH_ALL, 2, health_host_memory,                 \
@@ -40,10 +45,6 @@
           "equal products on every processor")                                 \
     CHECK("triad", "cpu", HEALTH_JOB, 15, health_cpu_triad,                    \
           "memory bandwidth")                                                  \
-    CHECK("gpu", "gpu", HEALTH_ALL, 10, health_gpu_state,                      \
-          "what the driver says of the GPUs")                                  \
-    CHECK("xid", "gpu", HEALTH_IDLE, 5, health_xid_log,                        \
-          "GPU faults in the kernel's log")                                    \
     CHECK("gpumem", "gpu", HEALTH_BOTH_ENDS, 10, health_gpu_used,              \
           "GPU memory in use between jobs")
 

@@ -199,6 +199,16 @@ void health_report_words(const json_t *verdicts, FILE *file)
         }
         fprintf(file, "%s %s\n", comma[0] == '\0' ? "-" : "",
                 report_word(verdict, "reason"));
+        comma = "bad ";
+        json_array_foreach(json_object_get(verdict, "checks"), c, check)
+        {
+            if (strcmp(report_word(check, "st"), "bad") != 0)
+                continue;
+            fprintf(file, "%s%s", comma, report_word(check, "id"));
+            comma = ",";
+        }
+        if (comma[0] == ',')
+            fputc('\n', file);
     }
 }
 

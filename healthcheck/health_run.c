@@ -33,6 +33,10 @@
 #define RUN_SKIP_S 0.05 /* with less than this left a check is not begun */
 #define RUN_SHORT_S 5.0 /* a hang within less is looked at again */
 #define RUN_PAUSE_S 1.0 /* before that */
+/* A driver that hangs must show within the phase, and leave time to the others;
+ * less than the second is no proof of a hang. */
+#define RUN_DRIVER_SHARE 0.5
+#define RUN_DRIVER_S 2.0
 
 #define ROW(id, group, phases, timeout_s, run, about)                          \
     { id, group, phases, timeout_s, run, about },
@@ -225,7 +229,6 @@ static void child_late(const struct health_check *check, pid_t pid, bool cut,
         health_say(out, HEALTH_BAD, code, "%s",
                    gone ? "does not answer"
                         : "does not answer and cannot be killed");
-        out->limit = check->timeout_s;
         out->retest = check->timeout_s < RUN_SHORT_S;
         snprintf(out->unit, sizeof out->unit, "s");
     }
@@ -243,15 +246,15 @@ static void child_crashed(int status, struct health_result *out)
 }
 
 static void run_once(const struct health_check *check,
-                     const struct health_env *env, double end_s,
-                     struct health_result *out)
+                     const struct health_env *env, double timeout_s,
+                     double end_s, struct health_result *out)
 {
     struct health_result result;
     int pipe_fd[2];
     size_t bytes;
     pid_t parent = getpid();
     double start = clock_now();
-    double deadline = fmin(start + check->timeout_s, end_s);
+    double deadline = fmin(start + timeout_s, end_s);
     if (pipe2(pipe_fd, O_CLOEXEC) != 0) {
         health_say(out, HEALTH_UNKNOWN, "NO_PIPE", "%s", strerror(errno));
         return;
@@ -264,9 +267,11 @@ static void run_once(const struct health_check *check,
         health_say(out, HEALTH_UNKNOWN, "NO_FORK", "%s", strerror(errno));
     } else if (!health_child_wait(pipe_fd[0], deadline, &result, sizeof result,
                                   &bytes)) {
-        child_late(check, pid, end_s < start + check->timeout_s, out);
-        if (strncmp(out->code, "HANG_", 5) == 0)
+        child_late(check, pid, end_s < start + timeout_s, out);
+        if (strncmp(out->code, "HANG_", 5) == 0) {
             out->value = clock_now() - start;
+            out->limit = timeout_s;
+        }
     } else if (bytes == sizeof result) {
         *out = result;
         health_child_reap(pid);
@@ -281,12 +286,15 @@ static void run_once(const struct health_check *check,
 /* Again only if it is worth it, and if there is time: what could not be confirmed
  * within the budget is unknown, not bad. */
 static void run_check(const struct health_check *check,
-                      const struct health_env *env, double end_s,
-                      struct health_result *out)
+                      const struct health_env *env, double budget_s,
+                      double end_s, struct health_result *out)
 {
     assert(check->timeout_s > 0 && strlen(check->id) < sizeof out->id);
-    double start = clock_now();
+    double start = clock_now(), timeout_s = check->timeout_s;
     int tries = 0;
+    if (strcmp(check->group, "gpu") == 0)
+        timeout_s =
+            fmin(timeout_s, fmax(budget_s * RUN_DRIVER_SHARE, RUN_DRIVER_S));
     do {
         if (tries > 0 && strncmp(out->code, "HANG_", 5) == 0)
             clock_sleep(fmin(RUN_PAUSE_S, fmax(end_s - clock_now(), 0)));
@@ -299,7 +307,7 @@ static void run_check(const struct health_check *check,
             break;
         }
         memset(out, 0, sizeof *out);
-        run_once(check, env, end_s, out);
+        run_once(check, env, timeout_s, end_s, out);
         tries++;
     } while (out->state != HEALTH_OK && out->retest && tries < RUN_RETESTS);
     snprintf(out->id, sizeof out->id, "%s", check->id);
@@ -326,6 +334,7 @@ static bool check_applies(const struct health_check *check,
         strcmp(check->group, "gpu") == 0 || strcmp(check->group, "probe") == 0;
     return (check->phases & (unsigned)env->phase) != 0 &&
            (gpus > 0 || !needs_gpus) &&
+           (env->only == NULL || health_listed(env->only, check->id)) &&
            !health_listed(env->limits.disable, check->id);
 }
 
@@ -341,7 +350,7 @@ void health_run(const struct health_check *table, int count,
         if (!check_applies(&table[i], env, gpus))
             continue;
         struct health_result *result = &out->results[out->count++];
-        run_check(&table[i], env, start + budget_s, result);
+        run_check(&table[i], env, budget_s, start + budget_s, result);
         out->state = health_worse(out->state, result->state);
         out->cut |= result->cut;
     }

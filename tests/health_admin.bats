@@ -218,6 +218,24 @@ END
     grep 'bad at first, but not at a second look' "$LOG"
 }
 
+@test "a driver that hangs is drained, also where Slurm is slow" {
+    cat >"$NODE/check" <<'END'
+#!/bin/bash
+TESSERA_INJECT=hang:gpu exec "${0%/*}/node-health.real" "$@" --allow-inject --gpus 8
+END
+    install_check "$NODE/check"
+    sed -i 's/^sleep 0.02/sleep 0.8/' "$NODE"/slurm/s*
+    for phase in prolog epilog; do
+        : >"$LOG"
+        SECONDS=0
+        as_slurmd $phase n1 || true
+        [ "$SECONDS" -lt 45 ]
+        [ $phase = epilog ] || [ "$SECONDS" -lt 30 ]
+        grep ' drained: tessera: HANG_GPU' "$LOG"
+        echo "IDLE|Unknown|none" >"$NODE/cluster/n1"
+    done
+}
+
 @test "the log is kept short" {
     head -c 1100000 /dev/zero | tr '\0' x >"$LOG"
     check_says 1 '{"verdict":"warn","reason":"tessera: GPU_USED"}'

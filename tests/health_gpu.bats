@@ -67,8 +67,13 @@ check() {
     FAKE=$DIR gives 3 NVML_MISSING quick
 }
 
-@test "a library that hangs ends with the budget" {
+@test "a library that hangs is bad within its phase, where that has time to tell" {
+    for phase in quick prolog epilog; do
+        TESSERA_INJECT=hang:gpu gives 2 HANG_GPU $phase
+        TESSERA_INJECT=hang:gpu gives 2 HANG_GPU $phase --only gpu
+    done
     TESSERA_INJECT=hang:gpu gives 76 BUDGET epilog --budget 1
+    gives 64 '' prolog --only gpu,fan
 }
 
 @test "without GPUs nothing is said of them" {

@@ -258,14 +258,15 @@ find_gpus()
     [ "$gpus" -gt 0 ] || gpus=
 }
 
-# check PHASE SECONDS: looks at the node; sets check_state (ok, warn, bad or
-# unknown), check_reason and check_codes. Whatever is not ok is said.
+# check PHASE SECONDS [CHECKS]: looks at the node, by these checks alone if they
+# are given; sets check_state (ok, warn, bad or unknown), check_reason, check_codes
+# and check_bad, the checks that found it bad. Whatever is not ok is said.
 check()
 {
     local line rest words=
     bounded $(($2 + 2)) "$here/node-health" "$1" --words --budget "$2" \
-        ${gpus:+--gpus "$gpus"}
-    check_state='' check_reason='' check_codes=''
+        ${gpus:+--gpus "$gpus"} ${3:+--only "$3"}
+    check_state='' check_reason='' check_codes='' check_bad=''
     while IFS= read -r line; do
         case $line in
         'verdict '*)
@@ -273,6 +274,7 @@ check()
                 < <(printf '%s\n' "$line")
             [ "$rest" = - ] || check_reason=$rest
             ;;
+        'bad '*) check_bad=${line#bad } ;;
         ?*) words+=" $line" ;;
         esac
     done < <(printf '%s\n' "$out")
@@ -336,7 +338,7 @@ look()
         return
     fi
     sleep "$TESSERA_AGAIN_S"
-    check "$1" "$2"
+    check "$1" "$2" "$check_bad"
     [ "$check_state" = bad ] ||
         decide "bad at first, but not at a second look: left as it is"
 }

@@ -38,6 +38,8 @@ static const struct options_row rows[] = {
                 86400, "seconds that all checks together may take"),
     OPTION_WHOLE(struct health_args, gpus, "gpus", "N", 1, 64,
                  "GPUs that the node must have, unless gpu.count says it"),
+    OPTION_TEXT(struct health_args, only, "only", "CHECKS",
+                "of the phase's checks only these"),
     OPTION_TEXT(struct health_args, out, "out", "FILE",
                 "also write the JSON line into FILE (or FILE/HOST.json)"),
     OPTION_TEXT(struct health_args, root, "root", "DIR",
@@ -193,6 +195,11 @@ static enum err check_arguments(const struct options *options,
                        options->operands[1]);
     if (options->operand_count > 0)
         arguments->phase = options->operands[0];
+    const char *list = arguments->only, *id;
+    for (size_t bytes; list != NULL && health_item(&list, &id, &bytes);)
+        if (!health_known(id, bytes))
+            return err_set(ERR_USAGE, "--only: no check '%.*s'", (int)bytes,
+                           id);
     if (arguments->drain != NULL && arguments->node == NULL)
         return err_set(ERR_USAGE, "--drain asks for --node");
     if (arguments->phase == NULL && !arguments->pairs && !arguments->repaired &&
@@ -251,6 +258,7 @@ int main(int argc, char **argv)
     health_host_name(host, sizeof host);
     env.root = arguments.root;
     env.gpus = arguments.gpus;
+    env.only = arguments.only;
     env.inject = injection(arguments.allow_inject);
 #ifndef HEALTH_NODE
     if (arguments.pairs)

@@ -8,7 +8,7 @@ struct health_args {
     bool json, words, pairs, allow_inject, repaired, enforce;
     double budget_s; /* 0: the phase's own */
     int gpus;        /* 0: not said */
-    const char *out, *read, *root, *config, *phase;
+    const char *out, *read, *root, *config, *only, *phase;
     /* of --drain */
     const char *drain, *node, *wrong;
     int percent, storm_nodes;

@@ -10,7 +10,7 @@
 #include "src/job/slurm_run.h"
 
 /* For each question to Slurm, and the most that is read of an answer. */
-#define ASK_S 5.0
+#define ASK_S 8.0
 #define ANSWER_BYTES_MAX ((size_t)64 << 20)
 #define ARGUMENTS_MAX 10
 
