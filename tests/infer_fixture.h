@@ -46,6 +46,7 @@ struct said {
     float nll[TOKENS];
     int32_t argmax[TOKENS];
 };
+static struct said want[1], got[1]; /* of the case at hand */
 
 /* How the tokens come. */
 enum cut {

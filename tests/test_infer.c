@@ -88,9 +88,9 @@ static bool consistent(const struct model_fixture *f, const struct said *said)
             total += exp((double)x[v]);
             best = x[v] > x[best] ? v : best;
         }
-        double want =
+        double loss =
             f->labels[i] < 0 ? 0.0 : log(total) - (double)x[f->labels[i]];
-        if (!(fabs((double)said->nll[i] - want) < 1e-5) ||
+        if (!(fabs((double)said->nll[i] - loss) < 1e-5) ||
             said->argmax[i] != best)
             return false;
     }
@@ -100,7 +100,6 @@ static bool consistent(const struct model_fixture *f, const struct said *said)
 static void check_case(const char *name, struct model_fixture *f,
                        const struct kernels *kernels)
 {
-    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
     const struct way first = { 1, TOKENS, CUT_WHOLE, -1 };
     const struct way ways[] = {
         { 1, TOKENS, CUT_SINGLE, -1 },
@@ -111,8 +110,6 @@ static void check_case(const char *name, struct model_fixture *f,
         { 2, 5, CUT_SINGLE, INFER_F32 },
         { 2, TOKENS, CUT_RAGGED, INFER_F32 },
     };
-    if (want == NULL || got == NULL)
-        abort();
     bool low = model_norm_is_low(f->config.norm);
     double loss = evaluated(f, kernels);
     tap_ok(says(f, kernels, &first, want), "%s: runs", name);
@@ -133,8 +130,6 @@ static void check_case(const char *name, struct model_fixture *f,
     for (int b = 0; b < f->params->block_count; b++)
         released = released && f->held[b] == 0;
     tap_ok(released, "%s: all that was gathered is released", name);
-    free(got);
-    free(want);
     fixture_destroy(f);
 }
 
@@ -144,15 +139,12 @@ static void check_slots(struct model_config config,
                         const struct kernels *kernels)
 {
     struct model_fixture *f = create(config);
-    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
     struct param_access access = fixture_access(f);
     const struct way whole = { 1, TOKENS, CUT_WHOLE, -1 };
     const struct infer_options options = {
         .threads = 2, .sequences = SLOTS, .positions = LENGTH, .rows = 16
     };
     struct infer *infer = NULL;
-    if (want == NULL || got == NULL)
-        abort();
     bool fine = says(f, kernels, &whole, want);
     fine = fine &&
            infer_create(&f->config, f->params, kernels, &options, &infer) ==
@@ -188,8 +180,6 @@ static void check_slots(struct model_config config,
                           sizeof want->logits[0] * (LENGTH - 5)) == 0,
            "slots: the same bits after going back");
     infer_destroy(infer);
-    free(got);
-    free(want);
     fixture_destroy(f);
 }
 
@@ -198,7 +188,6 @@ static void check_wanted(struct model_config config,
                          const struct kernels *kernels)
 {
     struct model_fixture *f = create(config);
-    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
     struct param_access access = fixture_access(f);
     const struct way whole = { 1, TOKENS, CUT_WHOLE, -1 };
     const struct infer_options options = {
@@ -206,8 +195,6 @@ static void check_wanted(struct model_config config,
     };
     struct infer *infer = NULL;
     struct infer_tokens list[SLOTS];
-    if (want == NULL || got == NULL)
-        abort();
     memset(got, 0xff, sizeof *got);
     bool fine = says(f, kernels, &whole, want) &&
                 infer_create(&f->config, f->params, kernels, &options,
@@ -235,8 +222,6 @@ static void check_wanted(struct model_config config,
                isnan(got->logits[LENGTH + i][0]);
     tap_ok(rest, "wanted: nothing else is written");
     infer_destroy(infer);
-    free(got);
-    free(want);
     fixture_destroy(f);
 }
 
@@ -245,22 +230,21 @@ static void check_wanted(struct model_config config,
 static void check_errors(const struct kernels *kernels)
 {
     struct model_fixture *f = create((struct model_config){ FOUNDRY });
-    struct said *said = malloc(sizeof *said);
     struct param_access access = fixture_access(f);
     const struct infer_options options = {
         .threads = 1, .sequences = SLOTS, .positions = 20, .rows = 6
     };
     struct infer *infer = NULL;
-    if (said == NULL || infer_create(&f->config, f->params, kernels, &options,
-                                     &infer) != ERR_OK)
+    if (infer_create(&f->config, f->params, kernels, &options, &infer) !=
+        ERR_OK)
         abort();
-    struct infer_tokens t = tokens_of(f, said, 0, 0, 21);
+    struct infer_tokens t = tokens_of(f, got, 0, 0, 21);
     tap_ok(infer_forward(infer, &access, &t, 1) == ERR_USAGE &&
                strstr(err_text(), "too long by 1") != NULL,
            "a text that is too long: %s", err_text());
-    t = tokens_of(f, said, 0, 0, 20);
+    t = tokens_of(f, got, 0, 0, 20);
     tap_ok(infer_forward(infer, &access, &t, 1) == ERR_OK, "a full slot");
-    t = tokens_of(f, said, 0, 20, 1);
+    t = tokens_of(f, got, 0, 20, 1);
     tap_ok(infer_forward(infer, &access, &t, 1) == ERR_USAGE,
            "a token more: %s", err_text());
     const int32_t bad[][2] = { { 3, VOCAB }, { -1, 3 }, { 0, INT32_MAX } };
@@ -271,7 +255,7 @@ static void check_errors(const struct kernels *kernels)
                "a token that is none: %s", err_text());
     }
     const int32_t label = VOCAB;
-    t = tokens_of(f, said, 1, 0, 1);
+    t = tokens_of(f, got, 1, 0, 1);
     t.labels = &label;
     tap_ok(infer_forward(infer, &access, &t, 1) == ERR_USAGE,
            "a label that is none: %s", err_text());
@@ -282,7 +266,7 @@ static void check_errors(const struct kernels *kernels)
            "nothing to append");
     f->weights[0] = NAN;
     f->weights[f->params->list[1].offset] = NAN;
-    t = tokens_of(f, said, 1, 0, 2);
+    t = tokens_of(f, got, 1, 0, 2);
     tap_ok(infer_forward(infer, &access, &t, 1) == ERR_NUMERIC,
            "logits that are no numbers: %s", err_text());
     f->calls = 0;
@@ -291,7 +275,6 @@ static void check_errors(const struct kernels *kernels)
                infer_length(infer, 1) == 0,
            "a gathering that fails");
     infer_destroy(infer);
-    free(said);
     fixture_destroy(f);
 }
 

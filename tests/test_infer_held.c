@@ -8,12 +8,9 @@
 static void check_sets(struct model_config config, int held)
 {
     struct model_fixture *f = create(config);
-    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
     const struct way ways[] = { { 2, TOKENS, CUT_BATCH, held },
                                 { 1, 3, CUT_RAGGED, held } };
     bool same = true;
-    if (want == NULL || got == NULL)
-        abort();
     for (const struct kernels *const *t = kernels_all(); *t != NULL; t++)
         for (int i = 0; i < 2; i++) {
             bool first = t == kernels_all() && i == 0;
@@ -24,8 +21,6 @@ static void check_sets(struct model_config config, int held)
             }
         }
     tap_ok(same, "all kernel sets and cuts, held %d: the same bits", held);
-    free(got);
-    free(want);
     fixture_destroy(f);
 }
 
@@ -100,11 +95,8 @@ static void check_rounded(const char *name, struct model_fixture *f,
                           const struct kernels *kernels,
                           enum infer_weights weights)
 {
-    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
     const struct way held = { 2, TOKENS, CUT_BATCH, (int)weights };
     const struct way gathered = { 2, TOKENS, CUT_BATCH, -1 };
-    if (want == NULL || got == NULL)
-        abort();
     bool fine = says(f, kernels, &held, got);
     round_weights(f, weights);
     fine = says(f, kernels, &gathered, want) && fine;
@@ -113,8 +105,6 @@ static void check_rounded(const char *name, struct model_fixture *f,
                 "%s held in %s: as with rounded weights", name,
                 infer_weights_names[weights]))
         tap_note("%.3e off", off);
-    free(got);
-    free(want);
     fixture_destroy(f);
 }
 
@@ -147,7 +137,6 @@ static enum err release_nothing(void *arg, int block)
 static void check_lent_bf16(const char *name, struct model_fixture *f,
                             const struct kernels *kernels, bool hold)
 {
-    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
     const struct way gathered = { 2, TOKENS, CUT_WHOLE, -1 };
     const struct param_access access = { .arg = f,
                                          .gather = gather_bf16,
@@ -161,7 +150,7 @@ static void check_lent_bf16(const char *name, struct model_fixture *f,
                                            .dtype = DTYPE_BF16 };
     struct infer *infer = NULL;
     bf16_weights = malloc((size_t)f->all * sizeof bf16_weights[0]);
-    if (want == NULL || got == NULL || bf16_weights == NULL)
+    if (bf16_weights == NULL)
         abort();
     for (int64_t i = 0; i < f->all; i++) {
         uint32_t bits;
@@ -183,8 +172,6 @@ static void check_lent_bf16(const char *name, struct model_fixture *f,
            "%s, lent in bf16%s: the same bits", name, hold ? " and held" : "");
     infer_destroy(infer);
     free(bf16_weights);
-    free(got);
-    free(want);
     fixture_destroy(f);
 }
 

@@ -105,26 +105,14 @@ const float *infer_vector(const struct infer *infer, int block,
 enum err infer_product(struct infer *infer, int block, enum param_role role,
                        int64_t rows, int64_t out, int64_t in, const float *x,
                        const float *bias, float *y);
-/* Experts of which ranks have parts (infer_experts.c): room for those of a
- * layer, none where all are lent; and *weights, this rank's part of a block,
- * becomes all of it. Collective in options.experts. */
+/* Room for the experts of a layer of which ranks have parts; none where all are
+ * lent. */
 void infer_experts_layout(struct infer *infer, struct arena *arena);
-enum err infer_experts_gather(struct infer *infer, int block,
-                              const void **weights);
 /* What a block asks of who walks it (block.h). */
 extern const struct block_walker infer_walker;
 /* out[count, d]: rows of the token embedding. */
 enum err infer_embedding(struct infer *infer, int64_t count,
                          const int32_t *rows, float *out);
-
-/* work.tokens, positions and slots to b.x and b.branch, whose sum is the input
- * of the final norm. */
-enum err infer_embed(struct infer *infer);
-enum err infer_blocks(struct infer *infer);
-
-/* Logits and what is wanted of them, of rows work.wanted[count], to where
- * targets says. */
-enum err infer_head(struct infer *infer, int64_t count);
 
 /* An op of fewer elements has one thread: waking another takes longer. */
 #define INFER_SMALL 16384

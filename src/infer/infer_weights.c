@@ -50,6 +50,57 @@ static enum err widen(struct infer *infer, int64_t elements, int64_t at,
                                    DTYPE_F32, to);
 }
 
+/* --- experts that ranks share (expert parallelism): each has its part of them at
+ * rest. Training sends tokens to the experts; here it is the experts that come, to
+ * every rank, so that ranks need not have as many tokens as the others --- */
+
+static size_t block_bytes(const struct infer *infer, int block)
+{
+    return (size_t)infer->params->blocks[block].elements *
+           dtype_bytes(infer->options.dtype);
+}
+
+void infer_experts_layout(struct infer *infer, struct arena *arena)
+{
+    int first = params_layer_block(infer->params, 0);
+    size_t bytes = 0;
+    if (infer->options.experts == NULL)
+        return;
+    assert(infer->params->frozen == NULL);
+    for (int i = 1; i < infer->params->layer_blocks; i++)
+        bytes += block_bytes(infer, first + i);
+    infer->experts = arena_take(arena, bytes);
+}
+
+/* The block's place in the room: those of a layer are of one size. */
+static char *room_of(const struct infer *infer, int block)
+{
+    int kind = (block - 1) % infer->params->layer_blocks - 1;
+    assert(kind >= 0);
+    return infer->experts + (size_t)kind * block_bytes(infer, block);
+}
+
+static enum err gather_experts(struct infer *infer, int block,
+                               const void **weights)
+{
+    const struct group_access *group = infer->options.experts;
+    size_t bytes = block_bytes(infer, block) / (size_t)group->size;
+    char *all = room_of(infer, block);
+    TRY(infer->kernels->memory->copy(infer->ctx.stream, bytes, *weights,
+                                     all + (size_t)group->rank * bytes));
+    for (int i = 1; i < group->size; i++) {
+        int to = (group->rank + i) % group->size;
+        int from = (group->rank + group->size - i) % group->size;
+        TRY(group->start(group->arg, 0, to, *weights, bytes, from,
+                         all + (size_t)from * bytes, bytes));
+        TRY(group->wait(group->arg, 0));
+    }
+    *weights = all;
+    return ERR_OK;
+}
+
+/* --- blocks that are entered --- */
+
 /* What trains of a block, or what is frozen. */
 static enum err enter_part(struct infer *infer, const struct params *params,
                            int block, int64_t at, const float **out)
@@ -65,7 +116,7 @@ static enum err enter_part(struct infer *infer, const struct params *params,
         TRY(access->frozen(access->arg, block, &weights));
     if (infer->experts != NULL &&
         params->blocks[block].kind == PARAM_BLOCK_EXPERTS)
-        TRY(infer_experts_gather(infer, block, &weights));
+        TRY(gather_experts(infer, block, &weights));
     *out = weights;
     return infer->options.dtype == DTYPE_BF16
                ? widen(infer, params->blocks[block].elements, at, out)
