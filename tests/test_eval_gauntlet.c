@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/eval/eval_report.h"
 #include "tests/data_fixture.h"
+#include "tests/quotes.h"
 
 #define NEED fixture_need
 #define POSITIONS 64
@@ -17,22 +18,22 @@ static const char *folder;
 static struct tokenizer *tokenizer;
 
 #define TASKS                                                                  \
-    "tasks = ({ label = \"a\"; file = \"a.jsonl\"; kind = "                    \
-    "\"language_modeling\"; shots = [0, 1]; },"                                \
-    "{ label = \"b\"; file = \"b.jsonl\"; kind = \"language_modeling\"; "      \
-    "continuation_delimiter = \"\\n\"; seed = 5; },"                           \
-    "{ label = \"gone\"; file = \"gone.jsonl\"; kind = \"schema\"; },"         \
-    "{ label = \"far\"; file = \"far.jsonl\"; kind = \"schema\"; });"
+    "tasks = ({ label = 'a'; file = 'a.jsonl'; kind = "                        \
+    "'language_modeling'; shots = [0, 1]; },"                                  \
+    "{ label = 'b'; file = 'b.jsonl'; kind = 'language_modeling'; "            \
+    "continuation_delimiter = '\\n'; seed = 5; },"                             \
+    "{ label = 'gone'; file = 'gone.jsonl'; kind = 'schema'; },"               \
+    "{ label = 'far'; file = 'far.jsonl'; kind = 'schema'; });"
 #define CATEGORIES                                                             \
     "categories = ("                                                           \
-    "{ name = \"one\"; benchmarks = ("                                         \
-    "{ name = \"a\"; shots = 1; random_baseline = 0.25; },"                    \
-    "{ name = \"b\"; shots = 0; random_baseline = 0; }); },"                   \
-    "{ name = \"two\"; benchmarks = ("                                         \
-    "{ name = \"a\"; shots = 0; random_baseline = 0.5; }); },"                 \
-    "{ name = \"three\"; benchmarks = ("                                       \
-    "{ name = \"b\"; shots = 0; random_baseline = 0.5; },"                     \
-    "{ name = \"gone\"; shots = 0; random_baseline = 0.5; }); });"
+    "{ name = 'one'; benchmarks = ("                                           \
+    "{ name = 'a'; shots = 1; random_baseline = 0.25; },"                      \
+    "{ name = 'b'; shots = 0; random_baseline = 0; }); },"                     \
+    "{ name = 'two'; benchmarks = ("                                           \
+    "{ name = 'a'; shots = 0; random_baseline = 0.5; }); },"                   \
+    "{ name = 'three'; benchmarks = ("                                         \
+    "{ name = 'b'; shots = 0; random_baseline = 0.5; },"                       \
+    "{ name = 'gone'; shots = 0; random_baseline = 0.5; }); });"
 
 static enum err read_text(const char *text, struct gauntlet **out)
 {
@@ -48,49 +49,48 @@ static const struct {
     { "tasks = (", "syntax error" },
     { "tasks = ();", "none of the tasks' files" },
     { "tasks = 5;", "line 1: 'tasks' has to be a list" },
-    { "@include \"/tmp\"\n", "give a path relative to" },
-    { "@include \".\"\n", "is a folder" },
-    { "@include \"none.conf\"\n", "none.conf: No such file" },
-    { "tasks = ({ label = \"a\"; file = \"a.jsonl\"; kind = \"schema\"; shots "
-      "= 4294967297; });",
+    { "@include '/tmp'\n", "give a path relative to" },
+    { "@include '.'\n", "is a folder" },
+    { "@include 'none.conf'\n", "none.conf: No such file" },
+    { "tasks = ({ label = 'a'; file = 'a.jsonl'; kind = 'schema'; shots = "
+      "4294967297; });",
       "needs the suffix L" },
-    { "tasks = (\"", "the string that begins here has no end" },
+    { "tasks = ('", "the string that begins here has no end" },
     { "tasks = (5);", "a group in braces" },
     { "\ntask = ();", "line 2: 'task' is not known here" },
-    { "tasks = ({ label = \"a\"; kind = \"schema\"; });", "'file' is missing" },
-    { "tasks = ({ label = \"a\"; file = \"a.jsonl\"; kind = \"magic\"; });",
+    { "tasks = ({ label = 'a'; kind = 'schema'; });", "'file' is missing" },
+    { "tasks = ({ label = 'a'; file = 'a.jsonl'; kind = 'magic'; });",
       "no kind of task is called 'magic'" },
-    { "tasks = ({ label = \"a\"; file = \"a.jsonl\"; kind = 1; });",
+    { "tasks = ({ label = 'a'; file = 'a.jsonl'; kind = 1; });",
       "no kind of task is called ''" },
-    { "tasks = ({ label = 1; file = \"a.jsonl\"; kind = \"schema\"; });",
+    { "tasks = ({ label = 1; file = 'a.jsonl'; kind = 'schema'; });",
       "'label' has to be a text" },
-    { "tasks = ({ label = \"a\"; file = \"a.jsonl\"; kind = \"schema\"; shots "
-      "= [-1]; });",
+    { "tasks = ({ label = 'a'; file = 'a.jsonl'; kind = 'schema'; shots = "
+      "[-1]; });",
       "'shots' has to be whole numbers" },
-    { "tasks = ({ label = \"a\"; file = \"a.jsonl\"; kind = \"schema\"; shots "
-      "= []; });",
+    { "tasks = ({ label = 'a'; file = 'a.jsonl'; kind = 'schema'; shots = []; "
+      "});",
       "'shots' has to list" },
-    { "tasks = ({ label = \"a\"; file = \"a.jsonl\"; kind = \"schema\"; seed "
-      "= -1; });",
+    { "tasks = ({ label = 'a'; file = 'a.jsonl'; kind = 'schema'; seed = -1; "
+      "});",
       "'seed' has to be a whole number" },
-    { "tasks = ({ label = \"a\"; file = \"a.jsonl\"; kind = \"schema\"; "
+    { "tasks = ({ label = 'a'; file = 'a.jsonl'; kind = 'schema'; "
       "early_stopping_criteria = [1]; });",
       "texts in quotes" },
-    { "tasks = ({ label = \"a\"; file = \"a.jsonl\"; kind = \"schema\"; "
+    { "tasks = ({ label = 'a'; file = 'a.jsonl'; kind = 'schema'; "
       "strip_dataset = 1; });",
       "'strip_dataset' has to be true or false" },
-    { "weighting = \"HEAVY\"; " TASKS, "EQUAL, SAMPLE_SZ" },
+    { "weighting = 'HEAVY'; " TASKS, "EQUAL, SAMPLE_SZ" },
     { "weighting = 1; " TASKS, "'weighting' has to be a text" },
     { "subtract_random_baseline = false; " TASKS, "'rescale_accuracy' needs" },
-    { TASKS "categories = ({ name = \"x\"; benchmarks = (); });",
+    { TASKS "categories = ({ name = 'x'; benchmarks = (); });",
       "a category needs benchmarks" },
-    { TASKS "categories = ({ name = \"x\"; benchmarks = ({ name = \"a\"; "
-            "shots = 0; random_baseline = 1; }); });",
+    { TASKS "categories = ({ name = 'x'; benchmarks = ({ name = 'a'; shots = "
+            "0; random_baseline = 1; }); });",
       "'random_baseline' has to be in [0, 1)" },
-    { TASKS CATEGORIES "averages = ({ name = \"one\"; categories = []; });",
+    { TASKS CATEGORIES "averages = ({ name = 'one'; categories = []; });",
       "'one' is a category's name already" },
-    { TASKS CATEGORIES
-      "averages = ({ name = \"all\"; categories = [\"four\"]; });",
+    { TASKS CATEGORIES "averages = ({ name = 'all'; categories = ['four']; });",
       "there is no category 'four'" },
 };
 
@@ -98,7 +98,7 @@ static void test_bad(void)
 {
     struct gauntlet *gauntlet = NULL;
     for (size_t b = 0; b < sizeof bad / sizeof bad[0]; b++) {
-        enum err rc = read_text(bad[b].text, &gauntlet);
+        enum err rc = read_text(quoted(bad[b].text), &gauntlet);
         tap_ok(rc != ERR_OK && strstr(err_text(), bad[b].want) != NULL &&
                    strstr(err_text(), "test.conf") != NULL,
                "refused: %s", err_text());
@@ -197,12 +197,12 @@ static void test_scores(void)
         double one, two;
     } cases[] = {
         { "", (2.0 / 3 + 0.1) / 2, 0.5 },
-        { "weighting = \"EQUAL\"; rescale_accuracy = false;", (0.5 + 0.1) / 2,
+        { "weighting = 'EQUAL'; rescale_accuracy = false;", (0.5 + 0.1) / 2,
           0.25 },
         { "rescale_accuracy = false; subtract_random_baseline = false;",
           (0.75 + 0.1) / 2, 0.75 },
-        { "weighting = \"SAMPLE_SZ\";", (2.0 / 3 * 4 + 0.1 * 10) / 14, 0.5 },
-        { "weighting = \"LOG_SAMPLE_SZ\";",
+        { "weighting = 'SAMPLE_SZ';", (2.0 / 3 * 4 + 0.1 * 10) / 14, 0.5 },
+        { "weighting = 'LOG_SAMPLE_SZ';",
           (2.0 / 3 * 2 + 0.1 * 3.321928094887362) / 5.321928094887362, 0.5 },
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
@@ -210,7 +210,7 @@ static void test_scores(void)
         char text[2048];
         snprintf(text, sizeof text, "%s%s", cases[c].settings,
                  TASKS CATEGORIES);
-        NEED(read_text(text, &gauntlet));
+        NEED(read_text(quoted(text), &gauntlet));
         struct icl_set *set = score(gauntlet);
         gauntlet_score(gauntlet, set, 0);
         tap_is_int(gauntlet->task_count, 3, "tasks whose files are there");
@@ -233,11 +233,12 @@ static void test_scores(void)
 static void test_report(void)
 {
     struct gauntlet *gauntlet = NULL;
-    NEED(read_text(TASKS CATEGORIES
-                   "averages = ({ name = \"none\"; categories = [\"three\"]; "
-                   "}, { name = \"both\"; categories = [\"two\", \"three\"]; "
-                   "});",
-                   &gauntlet));
+    NEED(
+        read_text(quoted(TASKS CATEGORIES
+                         "averages = ({ name = 'none'; categories = ['three']; "
+                         "}, { name = 'both'; categories = ['two', 'three']; "
+                         "});"),
+                  &gauntlet));
     tap_ok(gauntlet->tasks[2].seed == 5 && gauntlet->tasks[0].seed == 1234 &&
                gauntlet->tasks[1].shots == 1 &&
                strcmp(gauntlet->tasks[2].continuation_delimiter, "\n") == 0,

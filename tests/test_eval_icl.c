@@ -77,7 +77,7 @@ static void test_prompts(void)
         task.strip = !prompts[p].raw;
         task.cot_delimiter = task.kind == ICL_GENERATION ? "=>" : "";
         NEED(icl_records_read(&task, &records));
-        const struct icl_part *part = icl_records_part(records, 0);
+        const struct icl_part *part = &records->parts[0];
         NEED(icl_prompts_create(&task, part, tokenizer, 100, &made));
         for (int64_t i = 0; i < part->count; i++) {
             NEED(icl_prompts_next(made, &example));
@@ -116,7 +116,7 @@ static void test_long(void)
             write_task("long.jsonl", "{\"query\": \"abcdef\", \"choices\": "
                                      "[\"xyz\", \"x\"], \"gold\": 0}\n");
         NEED(icl_records_read(&task, &records));
-        NEED(icl_prompts_create(&task, icl_records_part(records, 0), tokenizer,
+        NEED(icl_prompts_create(&task, &records->parts[0], tokenizer,
                                 cases[c].positions, &made));
         enum err rc = icl_prompts_next(made, &example);
         if (cases[c].want[0] == '!') {
@@ -142,47 +142,41 @@ static const struct {
     const char *file, *want;
 } bad[] = {
     { ICL_LANGUAGE_MODELING, "", "has no examples" },
-    { ICL_LANGUAGE_MODELING, "{\"context\": \"a\"}\n",
+    { ICL_LANGUAGE_MODELING, "{'context': 'a'}\n",
       ":1: 'continuation' has to be a text, and is missing" },
-    { ICL_LANGUAGE_MODELING,
-      "{\"context\": \"a\", \"continuation\": \"b\"}\n[]\n", ":2:" },
-    { ICL_LANGUAGE_MODELING, "{\"context\": 1, \"continuation\": \"b\"}\n",
+    { ICL_LANGUAGE_MODELING, "{'context': 'a', 'continuation': 'b'}\n[]\n",
+      ":2:" },
+    { ICL_LANGUAGE_MODELING, "{'context': 1, 'continuation': 'b'}\n",
       "'context' has to be a text" },
-    { ICL_LANGUAGE_MODELING, "{\"context\": \"a\", \"continuation\": \" \"}\n",
+    { ICL_LANGUAGE_MODELING, "{'context': 'a', 'continuation': ' '}\n",
       ":1: the continuation ' ' has no token" },
-    { ICL_LANGUAGE_MODELING, "{\"context\": \" \", \"continuation\": \"b\"}\n",
+    { ICL_LANGUAGE_MODELING, "{'context': ' ', 'continuation': 'b'}\n",
       "nothing comes before" },
-    { ICL_MULTIPLE_CHOICE, "{\"query\": \"a\", \"choices\": [], \"gold\": 0}\n",
+    { ICL_MULTIPLE_CHOICE, "{'query': 'a', 'choices': [], 'gold': 0}\n",
       "'choices' is empty" },
-    { ICL_MULTIPLE_CHOICE, "{\"query\": \"a\", \"choices\": \"b\"}\n",
+    { ICL_MULTIPLE_CHOICE, "{'query': 'a', 'choices': 'b'}\n",
       "'choices' has to be a list of texts" },
-    { ICL_MULTIPLE_CHOICE,
-      "{\"query\": \"a\", \"choices\": [\"b\", 1], \"gold\": 0}\n",
+    { ICL_MULTIPLE_CHOICE, "{'query': 'a', 'choices': ['b', 1], 'gold': 0}\n",
       "'choices' has to be a list of texts" },
-    { ICL_MULTIPLE_CHOICE,
-      "{\"query\": \"a\", \"choices\": [\"b\"], \"gold\": 1}\n",
+    { ICL_MULTIPLE_CHOICE, "{'query': 'a', 'choices': ['b'], 'gold': 1}\n",
       "one of the 1 'choices'" },
     { ICL_SCHEMA,
-      "{\"context_options\": [\"b\"], \"continuation\": \"c\", \"gold\": "
-      "-1}\n",
+      "{'context_options': ['b'], 'continuation': 'c', 'gold': -1}\n",
       "'gold' has to be" },
     { ICL_SCHEMA,
-      "{\"context_options\": [\"b\"], \"continuation\": \"c\", \"gold\": "
-      "\"0\"}\n",
+      "{'context_options': ['b'], 'continuation': 'c', 'gold': '0'}\n",
       "'gold' has to be" },
     { ICL_GENERATION,
-      "{\"context\": \"a\", \"answer\": \"b\"}\n{\"context\": \"a\", "
-      "\"answer\": \"b\", \"chain_of_thought\": \"c\"}\n",
+      "{'context': 'a', 'answer': 'b'}\n{'context': 'a', 'answer': 'b', "
+      "'chain_of_thought': 'c'}\n",
       ":2: 'chain_of_thought' has to be in all records or none" },
-    { ICL_GENERATION,
-      "{\"context\": \"a\", \"answer\": \"b\", \"aliases\": {}}\n",
+    { ICL_GENERATION, "{'context': 'a', 'answer': 'b', 'aliases': {}}\n",
       "'aliases' has to be a list" },
 };
 
 /* Each option has a copy of the context. */
 static void test_many(enum icl_kind kind, const char *begin, int count)
 {
-    const struct icl_set_options options = { .positions = 64 };
     struct icl_task task;
     struct icl_set *set = NULL;
     struct buffer text = { 0 };
@@ -190,10 +184,8 @@ static void test_many(enum icl_kind kind, const char *begin, int count)
     for (int i = 0; i < count; i++)
         NEED(buffer_add(&text, &", \"a\""[i > 0 ? 0 : 2], i > 0 ? 5 : 3));
     NEED(buffer_add(&text, "]}\n", 4));
-    icl_task_default(&task);
-    task.kind = kind;
-    task.file = write_task("many.jsonl", (const char *)text.data);
-    enum err rc = icl_set_create(&task, 1, tokenizer, &options, NULL, &set);
+    enum err rc = icl_fixture_set(
+        &task, kind, write_task("many.jsonl", (const char *)text.data), &set);
     if (count <= 1024)
         tap_ok(rc == ERR_OK, "%d options are taken", count);
     else
@@ -205,14 +197,11 @@ static void test_many(enum icl_kind kind, const char *begin, int count)
 
 static void test_bad(void)
 {
-    const struct icl_set_options options = { .positions = 64 };
     for (size_t b = 0; b < sizeof bad / sizeof bad[0]; b++) {
         struct icl_task task;
         struct icl_set *set = NULL;
-        icl_task_default(&task);
-        task.kind = bad[b].kind;
-        task.file = write_task("bad.jsonl", bad[b].file);
-        enum err rc = icl_set_create(&task, 1, tokenizer, &options, NULL, &set);
+        enum err rc = icl_fixture_set(
+            &task, bad[b].kind, write_task("bad.jsonl", bad[b].file), &set);
         tap_ok(rc == ERR_DATA && strstr(err_text(), bad[b].want) != NULL,
                "refused: %s", err_text());
     }
@@ -261,27 +250,23 @@ static void test_always(void)
         int64_t always;
     } cases[] = {
         { ICL_GENERATION,
-          "{\"context\": \"a\", \"answer\": \"the\", \"aliases\": []}\n"
-          "{\"context\": \"a\", \"answer\": \"b\", \"aliases\": [\"?!\"]}\n"
-          "{\"context\": \"a\", \"answer\": \"\", \"aliases\": [\"b\"]}\n"
-          "{\"context\": \"a\", \"answer\": \"b\", \"aliases\": [\"c\"]}\n",
+          "{'context': 'a', 'answer': 'the', 'aliases': []}\n"
+          "{'context': 'a', 'answer': 'b', 'aliases': ['?!']}\n"
+          "{'context': 'a', 'answer': '', 'aliases': ['b']}\n"
+          "{'context': 'a', 'answer': 'b', 'aliases': ['c']}\n",
           3 },
         { ICL_MULTIPLE_CHOICE,
-          "{\"query\": \"a\", \"gold\": 0, \"choices\": [\"b\"]}\n"
-          "{\"query\": \"a\", \"gold\": 0, \"choices\": [\"b\", \"c\"]}\n",
+          "{'query': 'a', 'gold': 0, 'choices': ['b']}\n"
+          "{'query': 'a', 'gold': 0, 'choices': ['b', 'c']}\n",
           1 },
-        { ICL_LANGUAGE_MODELING,
-          "{\"context\": \"a\", \"continuation\": \"b\"}\n", 0 },
+        { ICL_LANGUAGE_MODELING, "{'context': 'a', 'continuation': 'b'}\n", 0 },
     };
-    const struct icl_set_options options = { .positions = 64 };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         struct icl_task task;
         struct icl_set *set = NULL;
         int count;
-        icl_task_default(&task);
-        task.kind = cases[c].kind;
-        task.file = write_task("always.jsonl", cases[c].file);
-        NEED(icl_set_create(&task, 1, tokenizer, &options, NULL, &set));
+        NEED(icl_fixture_set(&task, cases[c].kind,
+                             write_task("always.jsonl", cases[c].file), &set));
         tap_is_int(icl_set_results(set, &count)[0].always, cases[c].always,
                    "%s: examples that can't be wrong",
                    icl_kind_names[cases[c].kind]);
@@ -292,7 +277,6 @@ static void test_always(void)
 /* Nothing is waited for. */
 static void test_irregular(void)
 {
-    const struct icl_set_options options = { .positions = 64 };
     const char *pipe = fixture_path(folder, "pipe");
     const char *const files[] = { pipe, folder, "/dev/zero", "/nowhere" };
     const char *const why[] = { "is a pipe, not a regular file",
@@ -303,9 +287,8 @@ static void test_irregular(void)
     for (int f = 0; f < 4; f++) {
         struct icl_task task;
         struct icl_set *set = NULL;
-        icl_task_default(&task);
-        task.file = files[f];
-        enum err rc = icl_set_create(&task, 1, tokenizer, &options, NULL, &set);
+        enum err rc =
+            icl_fixture_set(&task, ICL_LANGUAGE_MODELING, files[f], &set);
         tap_ok(rc == ERR_USAGE && strstr(err_text(), why[f]) != NULL,
                "refused: %s", err_text());
     }

@@ -115,7 +115,7 @@ static void test_scores(void)
         task.shots = tasks[t].shots;
         task.stops[0] = "\n";
         NEED(icl_records_read(&task, &records));
-        const struct icl_part *part = icl_records_part(records, 0);
+        const struct icl_part *part = &records->parts[0];
         score(&task, part, 1, POSITIONS, part->count, first, &right);
         for (int64_t slots = 1; slots <= SLOTS; slots++)
             for (int64_t rows = 1; rows < 20; rows += 3)
@@ -149,8 +149,8 @@ static void test_choice(void)
                            "{\"query\": \"0123456789\", \"choices\": [\"xy\", "
                            "\"z\", \"z\", \"xyz\"], \"gold\": 2}\n");
     NEED(icl_records_read(&task, &records));
-    NEED(icl_score_part(&task, icl_records_part(records, 0), tokenizer, &table,
-                        &range, &out));
+    NEED(icl_score_part(&task, &records->parts[0], tokenizer, &table, &range,
+                        &out));
     const int32_t text[] = { '0', '1', '2', '3', '4', '5',
                              '6', '7', '8', '9', 'x', 'y' };
     double x = nll_of(mix(text, 10), 'x'), z = nll_of(mix(text, 10), 'z');

@@ -23,32 +23,23 @@
 /* Each has a row, with a copy of the context. */
 #define OPTIONS_MAX 1024
 
-struct block {
-    struct block *next;
+struct icl_block {
+    struct icl_block *next;
     size_t used, bytes;
     _Alignas(16) char data[];
-};
-
-struct icl_records {
-    struct block *blocks;
-    struct icl_record *list;
-    int64_t count, capacity;
-    const struct icl_record **order; /* by category */
-    struct icl_part *parts;
-    int part_count;
 };
 
 /* Room that lives as long as the records. */
 static void *take(struct icl_records *records, size_t bytes)
 {
-    struct block *block = records->blocks;
+    struct icl_block *block = records->blocks;
     size_t need = (bytes + 15) & ~(size_t)15;
     if (block == NULL || block->bytes - block->used < need) {
         size_t room = need > BLOCK_BYTES ? need : BLOCK_BYTES;
         block = malloc(sizeof *block + room);
         if (block == NULL)
             return NULL;
-        *block = (struct block){ records->blocks, 0, room };
+        *block = (struct icl_block){ records->blocks, 0, room };
         records->blocks = block;
     }
     void *data = block->data + block->used;
@@ -187,10 +178,8 @@ static enum err read_file(struct icl_records *records,
         struct icl_record record = { .line = jsonl_mark(reader).line };
         rc = read_record(records, task, from, &record);
         json_decref(from);
-        if (rc != ERR_OK) {
-            rc = err_prefix(rc, "%s", jsonl_place(reader));
-            goto out;
-        }
+        if (rc != ERR_OK)
+            TRY_OUT(err_prefix(rc, "%s", jsonl_place(reader)));
         TRY_OUT(append(records, &record));
     }
     if (records->count == 0)
@@ -253,7 +242,7 @@ void icl_records_destroy(struct icl_records *records)
 {
     if (records == NULL)
         return;
-    for (struct block *next, *block = records->blocks; block != NULL;
+    for (struct icl_block *next, *block = records->blocks; block != NULL;
          block = next) {
         next = block->next;
         free(block);
@@ -262,16 +251,4 @@ void icl_records_destroy(struct icl_records *records)
     free(records->order);
     free(records->parts);
     free(records);
-}
-
-int icl_records_parts(const struct icl_records *records)
-{
-    return records->part_count;
-}
-
-const struct icl_part *icl_records_part(const struct icl_records *records,
-                                        int part)
-{
-    assert(part >= 0 && part < records->part_count);
-    return &records->parts[part];
 }

@@ -28,7 +28,17 @@ struct icl_part {
     int64_t count; /* > 0 */
 };
 
-struct icl_records;
+/* Read only. One part of all, or one for each category in alphabetical order
+ * (bytes). */
+struct icl_records {
+    struct icl_part *parts;
+    int part_count;
+    /* of icl_records.c: */
+    struct icl_block *blocks; /* of texts */
+    struct icl_record *list;
+    int64_t count, capacity;
+    const struct icl_record **order; /* by category */
+};
 
 /* ERR_USAGE: there is no such file, or it is no regular one. ERR_DATA names file,
  * line and field. A record has at most 1024 "choices" or
@@ -36,8 +46,3 @@ struct icl_records;
 enum err icl_records_read(const struct icl_task *task,
                           struct icl_records **out);
 void icl_records_destroy(struct icl_records *records);
-
-/* One part of all, or one for each category in alphabetical order (bytes). */
-int icl_records_parts(const struct icl_records *records);
-const struct icl_part *icl_records_part(const struct icl_records *records,
-                                        int part);

@@ -10,20 +10,29 @@
  * costs little beside a model's forward and finds what is wrong in the last line
  * of the last file before hours are spent; it also tells how long the longest
  * one is, which decides the memory of the model's cache, and gives the digest by
- * which ranks see that they have read the same. */
+ * which ranks see that they have read the same: 64 characters of a task stand for
+ * gigabytes. */
 #include "src/eval/icl_set.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/clock.h"
 #include "src/base/digest.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/eval/icl_answer.h"
 #include "src/eval/icl_lines.h"
-#include "src/eval/icl_same.h"
+
+/* By it ranks see whether they have read the same tasks: what is told apart is
+ * what a score depends on, not what was read, since paths may differ between
+ * nodes, and prompts as tokens, so that another tokenizer of a name shows. */
+struct same {
+    char name[128];  /* of the task, icl_task_name() */
+    char digest[65]; /* of its options, records and prompts */
+};
 
 struct icl_set {
     const struct icl_task *tasks;
@@ -31,12 +40,116 @@ struct icl_set {
     const struct tokenizer *tokenizer;
     struct icl_set_options options;
     struct icl_records **records; /* [count] */
-    struct icl_same *same;        /* [count] */
+    struct same *same;            /* [count] */
     struct digest *digest;        /* of the task that is read */
     struct icl_result *results;   /* [result_count] */
-    int result_count;
+    int result_count, result_room;
     int64_t longest;
 };
+
+/* --- what ranks compare --- */
+
+/* With its end, so that what is in one text cannot be in the next. */
+static enum err add_text(struct digest *digest, const char *text)
+{
+    TRY(digest_update(digest, text != NULL ? "+" : "-", 1));
+    return text != NULL ? digest_update(digest, text, strlen(text) + 1)
+                        : ERR_OK;
+}
+
+static enum err add_number(struct digest *digest, int64_t number)
+{
+    return digest_update(digest, &number, sizeof number);
+}
+
+static enum err add_options(struct digest *digest, const struct icl_task *task)
+{
+    const int64_t numbers[] = {
+        task->kind,  task->shots,      (int64_t)task->seed,
+        task->strip, task->categories, task->normalize,
+    };
+    const char *const texts[] = {
+        task->label,
+        task->prompt_string,
+        task->prelimiter,
+        task->example_delimiter,
+        task->continuation_delimiter,
+        task->cot_delimiter,
+    };
+    TRY(digest_update(digest, numbers, sizeof numbers));
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        TRY(add_text(digest, texts[i]));
+    for (int i = 0; task->stops[i] != NULL; i++)
+        TRY(add_text(digest, task->stops[i]));
+    return add_text(digest, NULL);
+}
+
+static enum err add_record(struct digest *digest,
+                           const struct icl_record *record)
+{
+    TRY(add_text(digest, record->context));
+    TRY(add_text(digest, record->answer));
+    TRY(add_text(digest, record->thought));
+    TRY(add_text(digest, record->category));
+    TRY(add_number(digest, record->gold));
+    TRY(add_number(digest, record->option_count));
+    for (int64_t i = 0; i < record->option_count; i++)
+        TRY(add_text(digest, record->options[i]));
+    return ERR_OK;
+}
+
+static enum err add_task_digest(struct digest *digest,
+                                const struct icl_task *task,
+                                const struct icl_records *records)
+{
+    TRY(add_options(digest, task));
+    for (int p = 0; p < records->part_count; p++) {
+        const struct icl_part *part = &records->parts[p];
+        TRY(add_number(digest, part->count));
+        for (int64_t i = 0; i < part->count; i++)
+            TRY(add_record(digest, part->records[i]));
+    }
+    return ERR_OK;
+}
+
+static enum err add_example_digest(struct digest *digest,
+                                   const struct icl_example *example)
+{
+    TRY(add_number(digest, example->row_count));
+    for (int64_t r = 0; r < example->row_count; r++) {
+        const struct icl_row *row = &example->rows[r];
+        TRY(add_number(digest, row->count));
+        TRY(add_number(digest, row->span));
+        TRY(digest_update(digest, icl_example_tokens(example, r),
+                          (size_t)row->count * sizeof(int32_t)));
+    }
+    return ERR_OK;
+}
+
+static enum err compare_same(const struct same *own, int count,
+                             const struct same *first, int first_count)
+{
+    for (int t = 0; t < count || t < first_count; t++) {
+        if (t >= count || t >= first_count ||
+            strcmp(own[t].name, first[t].name) != 0)
+            return err_set(ERR_DATA,
+                           "task %d is %s%s%s here, and %s%s%s on rank 0: give "
+                           "all ranks the same files",
+                           t + 1, t < count ? "'" : "",
+                           t < count ? own[t].name : "missing",
+                           t < count ? "'" : "", t < first_count ? "'" : "",
+                           t < first_count ? first[t].name : "missing",
+                           t < first_count ? "'" : "");
+        if (strcmp(own[t].digest, first[t].digest) != 0)
+            return err_set(ERR_DATA,
+                           "task '%s' has other examples or prompts here than "
+                           "on rank 0: give all ranks the same files",
+                           own[t].name);
+    }
+    return ERR_OK;
+}
+
+/* --- what is read --- */
 
 /* Examples of the part that are scored. */
 static int64_t limited(const struct icl_set *set, const struct icl_part *part)
@@ -58,7 +171,7 @@ static enum err measure_example(struct icl_set *set,
             example->rows[r].count + icl_prompts_generated_max(prompts);
         set->longest = length > set->longest ? length : set->longest;
     }
-    TRY(icl_same_add_example(set->digest, example));
+    TRY(add_example_digest(set->digest, example));
     if (lines == NULL)
         return ERR_OK;
     rc = icl_lines_add(task, part, example, NULL, &line);
@@ -112,14 +225,11 @@ static enum err count_always(const struct icl_set *set,
 static enum err add_parts(struct icl_set *set, int number, FILE *lines)
 {
     const struct icl_task *task = &set->tasks[number];
-    int parts = icl_records_parts(set->records[number]);
-    struct icl_result *results = realloc(
-        set->results, (size_t)(set->result_count + parts) * sizeof *results);
-    if (results == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    set->results = results;
+    int parts = set->records[number]->part_count;
+    TRY(array_room(&set->results, &set->result_room,
+                   set->result_count + parts));
     for (int p = 0; p < parts; p++) {
-        const struct icl_part *part = icl_records_part(set->records[number], p);
+        const struct icl_part *part = &set->records[number]->parts[p];
         bool enough = task->shots < part->count;
         set->results[set->result_count++] = (struct icl_result){
             .task = number,
@@ -138,10 +248,10 @@ static enum err add_task(struct icl_set *set, int number, FILE *lines)
 {
     enum err rc = ERR_OK;
     const struct icl_task *task = &set->tasks[number];
-    struct icl_same *same = &set->same[number];
+    struct same *same = &set->same[number];
     TRY(icl_records_read(task, &set->records[number]));
     TRY(digest_create(&set->digest));
-    TRY_OUT(icl_same_add_task(set->digest, task, set->records[number]));
+    TRY_OUT(add_task_digest(set->digest, task, set->records[number]));
     TRY_OUT(add_parts(set, number, lines));
     icl_task_name(task, same->name, sizeof same->name);
     rc = digest_finish(set->digest, same->digest);
@@ -189,7 +299,20 @@ void icl_set_destroy(struct icl_set *set)
 
 enum err icl_set_agree(const struct icl_set *set, struct comm *comm)
 {
-    return icl_same_check(set->same, set->count, comm);
+    enum err rc = ERR_OK;
+    int64_t first_count = set->count;
+    struct same *first = NULL;
+    TRY(comm_broadcast(comm, &first_count, sizeof first_count, 0));
+    size_t bytes = (size_t)first_count * sizeof *first;
+    TRY_OUT(comm_agree(comm, new_room(&first, (size_t)first_count + 1)));
+    if (comm_rank(comm) == 0)
+        memcpy(first, set->same, bytes);
+    TRY_OUT(comm_broadcast(comm, first, bytes, 0));
+    rc = comm_agree(
+        comm, compare_same(set->same, set->count, first, (int)first_count));
+out:
+    free(first);
+    return rc;
 }
 
 int64_t icl_set_positions(const struct icl_set *set)
@@ -246,10 +369,7 @@ static enum err score_part(struct icl_set *set, struct icl_result *result,
     rc = icl_score_part(&set->tasks[result->task], part, set->tokenizer, model,
                         &range, &score);
     /* a dead rank cannot be asked */
-    if (rc != ERR_COMM)
-        rc = comm_agree(comm, rc);
-    if (rc != ERR_OK)
-        goto out;
+    TRY_OUT(rc == ERR_COMM ? rc : comm_agree(comm, rc));
     assert(score.examples == range.end - range.begin &&
            score.right <= score.examples);
     int64_t counts[3] = { score.examples, score.right, score.cut };
@@ -274,8 +394,7 @@ enum err icl_set_score(struct icl_set *set, const struct icl_model *model,
         char name[128];
         double begin = clock_now();
         part = i > 0 && result[-1].task == result->task ? part + 1 : 0;
-        TRY(score_part(set, result,
-                       icl_records_part(set->records[result->task], part),
+        TRY(score_part(set, result, &set->records[result->task]->parts[part],
                        model, comm, lines));
         icl_task_name(task, name, sizeof name);
         if (comm_rank(comm) == 0)

@@ -153,7 +153,6 @@ static enum err measure_sample(struct measure *measure, int64_t sample)
 
 static enum err gather(struct measure *measure)
 {
-    enum err rc;
     int ranks = comm_size(measure->comm);
     size_t *bytes = comm_sizes(measure->comm, 0);
     size_t *offsets = comm_sizes(measure->comm, 1);
@@ -163,10 +162,8 @@ static enum err gather(struct measure *measure)
         offsets[r] = (size_t)begin * sizeof measure->losses[0];
         bytes[r] = (size_t)(end - begin) * sizeof measure->losses[0];
     }
-    rc = comm_all_gather(measure->comm, measure->losses, bytes, offsets);
-    if (rc == ERR_OK)
-        rc = comm_all_reduce_i64(measure->comm, measure->counts, 2, COMM_SUM);
-    return rc;
+    TRY(comm_all_gather(measure->comm, measure->losses, bytes, offsets));
+    return comm_all_reduce_i64(measure->comm, measure->counts, 2, COMM_SUM);
 }
 
 static enum err work_out(const struct measure *measure, const char *path,

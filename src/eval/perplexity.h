@@ -25,7 +25,6 @@ struct perplexity_options {
                         the model takes are an error */
     int64_t limit;   /* the first so many samples; 0: all */
     const struct tokenizer *tokenizer; /* the model's; NULL: it has none */
-    int64_t vocab;                     /* tokens of the model */
 };
 
 struct perplexity {

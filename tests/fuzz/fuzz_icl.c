@@ -91,10 +91,10 @@ static void make_prompts(const struct icl_task *task,
 static void check_records(const struct icl_task *task,
                           const struct icl_records *records)
 {
-    int parts = icl_records_parts(records);
+    int parts = records->part_count;
     assert(parts > 0 && (parts == 1 || task->categories));
     for (int p = 0; p < parts; p++) {
-        const struct icl_part *part = icl_records_part(records, p);
+        const struct icl_part *part = &records->parts[p];
         assert(part->count > 0);
         for (int64_t i = 0; i < part->count; i++) {
             check_record(task, part->records[i]);
