@@ -215,16 +215,12 @@ enum err chat_talk_save(const struct chat_talk *talk, const char *path)
     char *text = NULL;
     json_t *list = json_array(), *line = NULL;
     size_t count = talk_answered(talk, list);
-    if (count == 0) {
-        rc = err_set(ERR_USAGE, "there is nothing to save: no answer was given "
-                                "yet");
-        goto out;
-    }
+    if (count == 0)
+        TRY_OUT(err_set(ERR_USAGE,
+                        "there is nothing to save: no answer was given yet"));
     line = json_pack("{sO}", "messages", list);
-    if (line == NULL || json_array_size(list) != count) {
-        rc = err_set(ERR_MEMORY, "no memory for the conversation");
-        goto out;
-    }
+    if (line == NULL || json_array_size(list) != count)
+        TRY_OUT(err_set(ERR_MEMORY, "no memory for the conversation"));
     TRY_OUT(output_check(path, inputs, 2));
     TRY_OUT(regular_open_at(AT_FDCWD, path, O_RDWR | O_CREAT | O_APPEND,
                             REGULAR_FOLLOW, path, &fd));

@@ -12,15 +12,138 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/array.h"
 #include "src/base/clock.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
+#include "src/data/texts/inputs.h"
 #include "src/text/binary_kind.h"
 #include "src/text/unicode.h"
 
 #define MAX_TOKENS 128
 #define BATCH 8 /* of --prompts */
 #define SCORE_BYTES_MAX ((size_t)1 << 30)
+/* Nobody waits for so many, and numbers of them stay small. */
+#define PROMPTS_MAX 10000000
+
+/* As it was given, and where its tokens begin among all. */
+struct given {
+    struct buffer text;
+    size_t first;
+};
+
+struct prompts {
+    struct generate_engine *engine;
+    struct given *given;          /* [count] */
+    struct generate_prompt *list; /* [count] tokens of each */
+    struct token_list tokens;     /* of all of them */
+    size_t count, capacity;
+    size_t tokens_max; /* of the longest */
+};
+
+/* --- prompts: read and encoded before the first is continued, since the longest
+ * decides the memory of a slot, and a mistake in the last line is told before
+ * hours of work; their tokens lie in one list that moves while it grows --- */
+
+static enum err encode_chat(struct generate_engine *engine,
+                            const struct buffer *text, struct token_list *out)
+{
+    const char *system = engine->args->system;
+    struct chat_text rendered = { 0 };
+    const struct chat_message talk[] = {
+        { "system", system, system != NULL ? strlen(system) : 0 },
+        { "user", (const char *)text->data, text->bytes },
+    };
+    int first = system == NULL;
+    enum err rc = chat_render(engine->chat, talk + first, 2 - (size_t)first,
+                              true, &rendered);
+    if (rc == ERR_OK)
+        rc = generate_engine_encode(engine, rendered.text, rendered.bytes,
+                                    TOKENIZER_SPECIAL, out);
+    free(rendered.text);
+    return rc;
+}
+
+/* An empty text can be continued where a token begins texts. */
+static enum err encode_text(struct generate_engine *engine,
+                            const struct buffer *text, struct token_list *out)
+{
+    size_t before = out->count;
+    int32_t bos = tokenizer_bos(engine->tokenizer);
+    TRY(generate_engine_encode(engine, (const char *)text->data, text->bytes,
+                               TOKENIZER_SPECIAL | TOKENIZER_TEMPLATE, out));
+    if (out->count > before)
+        return ERR_OK;
+    if (bos < 0)
+        return err_set(ERR_USAGE, "an empty prompt: the tokenizer names no "
+                                  "token that begins a text, so nothing can "
+                                  "follow it");
+    return token_list_add(out, &bos, 1);
+}
+
+/* A prompt that fills the context is still fine: one token can follow, for its
+ * logits are there when the prompt is. */
+static enum err prompts_add(void *arg, const char *text, size_t bytes)
+{
+    struct prompts *prompts = arg;
+    struct generate_engine *engine = prompts->engine;
+    if (prompts->count == PROMPTS_MAX)
+        return err_set(ERR_USAGE, "more than %d prompts", PROMPTS_MAX);
+    TRY(array_room(&prompts->given, &prompts->capacity, prompts->count + 1));
+    struct given *given = &prompts->given[prompts->count++];
+    *given = (struct given){ .first = prompts->tokens.count };
+    TRY(buffer_reserve(&given->text, bytes + 1));
+    TRY(buffer_add(&given->text, text, bytes));
+    TRY(engine->chat != NULL
+            ? encode_chat(engine, &given->text, &prompts->tokens)
+            : encode_text(engine, &given->text, &prompts->tokens));
+    size_t count = prompts->tokens.count - given->first;
+    assert(given->first <= prompts->tokens.count);
+    if (count > (size_t)engine->context)
+        return err_set(ERR_USAGE,
+                       "the prompt has %zu tokens, and the context of the "
+                       "model %" PRId64,
+                       count, engine->context);
+    if (count > prompts->tokens_max)
+        prompts->tokens_max = count;
+    return ERR_OK;
+}
+
+/* Reads (src/data/texts/inputs.h) and encodes them: the user's message of a chat where
+ * there is a template, behind the --system message; else the text behind the
+ * token that begins texts, if the tokenizer has one. The caller frees in any
+ * case. */
+static enum err prompts_read(struct prompts *prompts)
+{
+    assert(prompts->count == 0);
+    const struct generate_args *args = prompts->engine->args;
+    if (args->prompt != NULL)
+        TRY(prompts_add(prompts, args->prompt, strlen(args->prompt)));
+    else
+        TRY(prompt_file_read(args->prompts, prompts_add, prompts));
+    TRY(new_zeroed(&prompts->list, prompts->count));
+    for (size_t p = 0; p < prompts->count; p++) {
+        size_t first = prompts->given[p].first;
+        size_t end = p + 1 < prompts->count ? prompts->given[p + 1].first
+                                            : prompts->tokens.count;
+        prompts->list[p] =
+            (struct generate_prompt){ prompts->tokens.token + first,
+                                      end - first };
+    }
+    return ERR_OK;
+}
+
+static void prompts_free(struct prompts *prompts)
+{
+    for (size_t p = 0; p < prompts->count; p++)
+        buffer_free(&prompts->given[p].text);
+    free(prompts->given);
+    free(prompts->list);
+    free(prompts->tokens.token);
+}
+
+/* --- what is shown --- */
 
 static bool texts_terminal(void)
 {
@@ -48,7 +171,7 @@ enum err generate_texts_show(const char *text, size_t bytes)
 
 struct output {
     const struct generate_args *args;
-    const struct generate_prompts *prompts;
+    const struct prompts *prompts;
     bool terminal;
     size_t tokens, prompt_tokens;
 };
@@ -82,7 +205,7 @@ static enum err write_json(const struct output *output, size_t prompt,
     enum err rc = ERR_OK;
     json_t *asked = NULL, *said = NULL, *line = NULL;
     char *text = NULL;
-    const struct buffer *given = &output->prompts->texts[prompt];
+    const struct buffer *given = &output->prompts->given[prompt].text;
     TRY_OUT(json_text(given->data, given->bytes, &asked));
     TRY_OUT(json_text((const uint8_t *)result->text, result->bytes, &said));
     line = json_pack("{sI sO sO sI sI ss}", "number", (json_int_t)prompt,
@@ -127,14 +250,14 @@ enum err generate_texts_continue(struct generate_engine *engine)
     enum err rc = ERR_OK;
     char choice[160];
     const struct generate_args *args = engine->args;
-    struct generate_prompts prompts = { .count = 0 };
+    struct prompts prompts = { .engine = engine };
     struct output output = { .args = args, .prompts = &prompts };
     const struct generate_hooks hooks = { .arg = &output,
                                           .text = show_text,
                                           .result = show_result };
     int64_t most = args->max_tokens > 0 ? args->max_tokens : MAX_TOKENS;
     struct generate_options options = generate_engine_options(engine, most);
-    TRY_OUT(generate_prompts_read(engine, &prompts));
+    TRY_OUT(prompts_read(&prompts));
     int64_t longest = (int64_t)prompts.tokens_max + most - 1;
     int64_t batch = args->batch > 0 ? args->batch : BATCH;
     if (batch > (int64_t)prompts.count)
@@ -155,7 +278,7 @@ enum err generate_texts_continue(struct generate_engine *engine)
              prompts.count > 1 ? "prompts" : "a prompt", seconds,
              (double)output.tokens / (seconds > 0 ? seconds : 1));
 out:
-    generate_prompts_free(&prompts);
+    prompts_free(&prompts);
     return rc;
 }
 
@@ -185,20 +308,17 @@ enum err generate_texts_score(struct generate_engine *engine)
     double nll = 0;
     char number[JSONTEXT_NUMBER_BYTES];
     TRY_OUT(read_all(&text));
-    if (text.bytes == 0) {
-        rc = err_set(ERR_USAGE, "--score: there is no text on standard input");
-        goto out;
-    }
+    if (text.bytes == 0)
+        TRY_OUT(
+            err_set(ERR_USAGE, "--score: there is no text on standard input"));
     TRY_OUT(binary_kind_text("standard input", text.data, text.bytes));
     TRY_OUT(generate_engine_encode(engine, (const char *)text.data, text.bytes,
                                    TOKENIZER_SPECIAL, &tokens));
-    if ((int64_t)tokens.count > engine->context) {
-        rc = err_set(ERR_USAGE,
-                     "--score: the text has %zu tokens, and the context of the "
-                     "model %" PRId64 ": score its parts",
-                     tokens.count, engine->context);
-        goto out;
-    }
+    if ((int64_t)tokens.count > engine->context)
+        TRY_OUT(err_set(ERR_USAGE,
+                        "--score: the text has %zu tokens, and the context of "
+                        "the model %" PRId64 ": score its parts",
+                        tokens.count, engine->context));
     TRY_OUT(generate_engine_start(engine, 1, (int64_t)tokens.count));
     TRY_OUT(generate_score(engine->generate, tokens.token, tokens.count, NULL,
                            &nll));
