@@ -4,12 +4,13 @@
 
 load run_helpers
 
+LLAMA=(model.positions=rope model.norm=rmsnorm model.ffn=glu model.activation=silu
+    model.bias=false model.n_kv_heads=1 eval.interval=0ba)
+
 setup_file() {
     data_folder
     # as Llama, and as GPT-2
-    train 1 "$DIR/llama" train.max_duration=2ba model.positions=rope \
-        model.norm=rmsnorm model.ffn=glu model.activation=silu \
-        model.bias=false model.n_kv_heads=1 eval.interval=0ba
+    train 1 "$DIR/llama" train.max_duration=2ba "${LLAMA[@]}"
     train 1 "$DIR/gpt2" train.max_duration=2ba eval.interval=0ba
     "$BIN/tessera-hf" export "$DIR/llama" --out "$DIR/out"
 }
@@ -107,11 +108,8 @@ copy() { # what is in the folder may be changed then
 @test "a run starts from what was imported, with its tokenizer" {
     rm -rf "$DIR/back" "$DIR/start"
     "$HF" import "$DIR/out" --out "$DIR/back/step-000000000"
-    train 1 "$DIR/start" train.max_duration=1ba model.positions=rope \
-        model.norm=rmsnorm model.ffn=glu model.activation=silu \
-        model.bias=false model.n_kv_heads=1 eval.interval=0ba \
-        model.weights="$DIR/back/step-000000000" optimizer.lr=1e-30 \
-        model.weights_tokenizer=any
+    train 1 "$DIR/start" train.max_duration=1ba "${LLAMA[@]}" \
+        model.weights="$DIR/back/step-000000000" optimizer.lr=1e-30 model.weights_tokenizer=any
     run "$HF" verify "$DIR/llama" "$DIR/start"
     echo "$output"
     [[ "$output" == *"equal, bit for bit"* ]]
@@ -153,11 +151,8 @@ says() {
     run "$HF" import "$DIR/copy" --out "$DIR/back"
     echo "$output"
     [ "$status" -eq 0 ]
-    train 1 "$DIR/start" train.max_duration=1ba model.positions=rope \
-        model.norm=rmsnorm model.ffn=glu model.activation=silu \
-        model.bias=false model.n_kv_heads=1 eval.interval=0ba \
-        model.weights="$DIR/back" optimizer.lr=1e-30 \
-        model.weights_tokenizer=any
+    train 1 "$DIR/start" train.max_duration=1ba "${LLAMA[@]}" \
+        model.weights="$DIR/back" optimizer.lr=1e-30 model.weights_tokenizer=any
     "$HF" export "$DIR/start" --out "$DIR/hf"
     "$HF" export "$DIR/hf" --out "$DIR/again"
     "$HF" export "$DIR/start" --format gguf --out "$DIR/m.gguf"

@@ -5,40 +5,40 @@
 #include "src/base/rng.h"
 #include "src/formats/hf/hf_files.h"
 #include "src/formats/hf/hf_names.h"
+#include "tests/quotes.h"
 #include "tests/tap.h"
 
 #define LLAMA                                                                  \
-    "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\","      \
-    "\"vocab_size\":100,\"hidden_size\":64,\"intermediate_size\":96,"          \
-    "\"num_hidden_layers\":2,\"num_attention_heads\":4,"                       \
-    "\"num_key_value_heads\":2"
+    "{'architectures':['LlamaForCausalLM'],'model_type':'llama',"              \
+    "'vocab_size':100,'hidden_size':64,'intermediate_size':96,"                \
+    "'num_hidden_layers':2,'num_attention_heads':4,"                           \
+    "'num_key_value_heads':2"
 #define MISTRAL                                                                \
-    "{\"model_type\":\"mistral\",\"vocab_size\":100,\"hidden_size\":64,"       \
-    "\"intermediate_size\":96,\"num_hidden_layers\":2,"                        \
-    "\"num_attention_heads\":16"
+    "{'model_type':'mistral','vocab_size':100,'hidden_size':64,"               \
+    "'intermediate_size':96,'num_hidden_layers':2,"                            \
+    "'num_attention_heads':16"
 #define GPT2                                                                   \
-    "{\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":100,"             \
-    "\"n_embd\":64,\"n_layer\":2,\"n_head\":4"
+    "{'architectures':['GPT2LMHeadModel'],'vocab_size':100,"                   \
+    "'n_embd':64,'n_layer':2,'n_head':4"
 #define MPT                                                                    \
-    "{\"architectures\":[\"MptForCausalLM\"],\"vocab_size\":100,"              \
-    "\"d_model\":64,\"n_layers\":2,\"n_heads\":4"
+    "{'architectures':['MptForCausalLM'],'vocab_size':100,"                    \
+    "'d_model':64,'n_layers':2,'n_heads':4"
 #define LLAMA3(factor, low, high, length)                                      \
-    ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":" factor           \
-    ",\"low_freq_factor\":" low ",\"high_freq_factor\":" high                  \
-    ",\"original_max_position_embeddings\":" length "}}"
+    ",'rope_scaling':{'rope_type':'llama3','factor':" factor                   \
+    ",'low_freq_factor':" low ",'high_freq_factor':" high                      \
+    ",'original_max_position_embeddings':" length "}}"
 
 static const struct {
     const char *text;
     const char *error; /* NULL: none */
 } cases[] = {
     { LLAMA "}", NULL },
-    { LLAMA ",\"rope_scaling\":null,\"head_dim\":16}", NULL },
-    { LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\","
-            "\"rope_theta\":500000}}",
+    { LLAMA ",'rope_scaling':null,'head_dim':16}", NULL },
+    { LLAMA ",'rope_parameters':{'rope_type':'default','rope_theta':500000}}",
       NULL },
-    { LLAMA ",\"rope_theta\":1e4,\"rope_parameters\":{\"rope_theta\":2e4}}",
+    { LLAMA ",'rope_theta':1e4,'rope_parameters':{'rope_theta':2e4}}",
       "rope_theta and rope_parameters.rope_theta differ" },
-    { LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
+    { LLAMA ",'rope_scaling':{'rope_type':'llama3','factor':8}}",
       "model.rope_original_len" },
     { LLAMA LLAMA3("8", "1", "4", "8192"), NULL },
     { LLAMA LLAMA3("0.5", "1", "4", "8192"), "model.rope_factor is 0.5" },
@@ -46,123 +46,120 @@ static const struct {
     { LLAMA LLAMA3("8", "1", "4", "0"), "model.rope_original_len" },
     { LLAMA LLAMA3("8", "1", "4", "8e3"), "no whole number" },
     { LLAMA LLAMA3("-8", "1", "4", "8192"), "rope_scaling.factor is -8" },
-    { LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":8}}", NULL },
-    { LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":8,"
-            "\"rope_type\":\"linear\"}}",
+    { LLAMA ",'rope_scaling':{'type':'linear','factor':8}}", NULL },
+    { LLAMA
+      ",'rope_scaling':{'type':'linear','factor':8,'rope_type':'linear'}}",
       NULL },
-    { LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":8,"
-            "\"rope_type\":\"llama3\"}}",
+    { LLAMA
+      ",'rope_scaling':{'type':'linear','factor':8,'rope_type':'llama3'}}",
       "rope_scaling.rope_type and rope_scaling.type differ" },
-    { LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}",
-      "model.rope_factor is 0" },
-    { LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":8}}",
-      "rope_scaling.type is \"yarn\"; of what it can be Tessera has default, "
+    { LLAMA ",'rope_scaling':{'type':'linear'}}", "model.rope_factor is 0" },
+    { LLAMA ",'rope_scaling':{'type':'yarn','factor':8}}",
+      "rope_scaling.type is 'yarn'; of what it can be Tessera has default, "
       "linear, llama3" },
-    { LLAMA ",\"rope_scaling\":{\"type\":7,\"factor\":8}}",
+    { LLAMA ",'rope_scaling':{'type':7,'factor':8}}",
       "rope_scaling.type is 7" },
-    { LLAMA ",\"rope_scaling\":{\"factor\":8}}",
+    { LLAMA ",'rope_scaling':{'factor':8}}",
       "model.rope_factor has no effect" },
-    { LLAMA ",\"rope_scaling\":{\"beta_fast\":8}}",
+    { LLAMA ",'rope_scaling':{'beta_fast':8}}",
       "rope_scaling.beta_fast is not known" },
-    { LLAMA ",\"rope_scaling\":3}", "rope_scaling is no object" },
-    { LLAMA ",\"rope_parameters\":{\"rope_theta\":5e5,"
-            "\"rope_type\":\"linear\",\"factor\":2}}",
+    { LLAMA ",'rope_scaling':3}", "rope_scaling is no object" },
+    { LLAMA
+      ",'rope_parameters':{'rope_theta':5e5,'rope_type':'linear','factor':2}}",
       NULL },
-    { LLAMA ",\"head_dim\":32}", "head_dim is 32" },
-    { LLAMA ",\"attention_bias\":true,\"mlp_bias\":true}", NULL },
-    { LLAMA ",\"attention_bias\":1}", "attention_bias is neither" },
-    { LLAMA ",\"hidden_act\":\"gelu_pytorch_tanh\"}", NULL },
-    { LLAMA ",\"hidden_act\":\"relu\"}", "hidden_act is \"relu\"" },
-    { LLAMA ",\"hidden_act\":null}", "hidden_act is null" },
-    { LLAMA ",\"quantization_config\":{}}",
+    { LLAMA ",'head_dim':32}", "head_dim is 32" },
+    { LLAMA ",'attention_bias':true,'mlp_bias':true}", NULL },
+    { LLAMA ",'attention_bias':1}", "attention_bias is neither" },
+    { LLAMA ",'hidden_act':'gelu_pytorch_tanh'}", NULL },
+    { LLAMA ",'hidden_act':'relu'}", "hidden_act is 'relu'" },
+    { LLAMA ",'hidden_act':null}", "hidden_act is null" },
+    { LLAMA ",'quantization_config':{}}",
       "quantization_config: the weights are quantized (of a kind" },
-    { LLAMA ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}",
+    { LLAMA ",'quantization_config':{'quant_method':'gptq','bits':4}}",
       "quantized (gptq), which are not read: take the model as it was" },
-    { LLAMA ",\"rms_norm_eps\":0}", "rms_norm_eps is 0" },
-    { LLAMA ",\"rms_norm_eps\":\"x\"}", "rms_norm_eps is \"x\"" },
-    { LLAMA ",\"tie_word_embeddings\":1}", "neither true nor false" },
-    { LLAMA ",\"hidden_size\":64}", "duplicate" },
-    { LLAMA ",\"max_position_embeddings\":1e9}", "max_position_embeddings" },
-    { LLAMA ",\"max_position_embeddings\":99999999999}",
+    { LLAMA ",'rms_norm_eps':0}", "rms_norm_eps is 0" },
+    { LLAMA ",'rms_norm_eps':'x'}", "rms_norm_eps is 'x'" },
+    { LLAMA ",'tie_word_embeddings':1}", "neither true nor false" },
+    { LLAMA ",'hidden_size':64}", "duplicate" },
+    { LLAMA ",'max_position_embeddings':1e9}", "max_position_embeddings" },
+    { LLAMA ",'max_position_embeddings':99999999999}",
       "max_position_embeddings" },
     { LLAMA, "no JSON" },
-    { MISTRAL ",\"sliding_window\":null}", NULL },
-    { MISTRAL ",\"sliding_window\":4096}", "sliding_window is 4096" },
-    { MISTRAL ",\"sliding_window\":4096,\"max_position_embeddings\":4096}",
-      NULL },
-    { MISTRAL ",\"sliding_window\":-1}", "sliding_window is -1" },
-    { MISTRAL ",\"sliding_window\":null,\"attention_bias\":true}",
+    { MISTRAL ",'sliding_window':null}", NULL },
+    { MISTRAL ",'sliding_window':4096}", "sliding_window is 4096" },
+    { MISTRAL ",'sliding_window':4096,'max_position_embeddings':4096}", NULL },
+    { MISTRAL ",'sliding_window':-1}", "sliding_window is -1" },
+    { MISTRAL ",'sliding_window':null,'attention_bias':true}",
       "attention_bias is true" },
-    { MISTRAL ",\"sliding_window\":null,\"attention_bias\":false}", NULL },
-    { LLAMA ",\"unsloth_version\":\"2024.9\",\"unsloth_fixed\":true,"
-            "\"_attn_implementation\":\"sdpa\",\"attn_implementation\":null,"
-            "\"max_sequence_length\":2048,\"temperature\":0.5,"
-            "\"max_length\":4096,\"gradient_checkpointing\":false,"
-            "\"quantization_config\":null,\"pruned_heads\":{}}",
+    { MISTRAL ",'sliding_window':null,'attention_bias':false}", NULL },
+    { LLAMA
+      ",'unsloth_version':'2024.9','unsloth_fixed':true,'_attn_implementation':"
+      "'sdpa','attn_implementation':null,'max_sequence_length':2048,'"
+      "temperature':0.5,'max_length':4096,'gradient_checkpointing':false,'"
+      "quantization_config':null,'pruned_heads':{}}",
       NULL },
-    { LLAMA ",\"pruned_heads\":{\"1\":[0]}}", "pruned_heads is" },
-    { LLAMA ",\"sliding_window\":64}", "sliding_window is 64" },
+    { LLAMA ",'pruned_heads':{'1':[0]}}", "pruned_heads is" },
+    { LLAMA ",'sliding_window':64}", "sliding_window is 64" },
     { MISTRAL "}", "sliding_window is 4096" },
-    { GPT2 ",\"activation_function\":\"gelu\"}", NULL },
+    { GPT2 ",'activation_function':'gelu'}", NULL },
     { GPT2 "}", NULL },
-    { GPT2 ",\"activation_function\":\"relu\"}",
-      "activation_function is \"relu\"" },
-    { GPT2 ",\"activation_function\":\"gelu\",\"n_inner\":null}", NULL },
+    { GPT2 ",'activation_function':'relu'}", "activation_function is 'relu'" },
+    { GPT2 ",'activation_function':'gelu','n_inner':null}", NULL },
     { MPT "}", NULL },
-    { MPT ",\"attn_config\":{\"alibi\":false}}", "attn_config.alibi is false" },
-    { MPT ",\"attn_config\":{\"clip_qkv\":6,\"x\":1}}",
-      "attn_config.x is not" },
-    { MPT ",\"attn_config\":{\"alibi_bias_max\":4}}",
+    { MPT ",'attn_config':{'alibi':false}}", "attn_config.alibi is false" },
+    { MPT ",'attn_config':{'clip_qkv':6,'x':1}}", "attn_config.x is not" },
+    { MPT ",'attn_config':{'alibi_bias_max':4}}",
       "attn_config.alibi_bias_max is 4" },
-    { MPT ",\"logit_scale\":\"inv_sqrt_d_model\"}", "logit_scale is" },
-    { "{\"architectures\":[\"Qwen2ForCausalLM\"]}", "no vocab_size" },
-    { "{\"architectures\":[\"T5Model\"]}", "architecture T5Model" },
-    { "{\"architectures\":[]}", "architectures is no array" },
-    { "{\"architectures\":[\"LlamaForCausalLM\"]}", "no vocab_size" },
+    { MPT ",'logit_scale':'inv_sqrt_d_model'}", "logit_scale is" },
+    { "{'architectures':['Qwen2ForCausalLM']}", "no vocab_size" },
+    { "{'architectures':['T5Model']}", "architecture T5Model" },
+    { "{'architectures':[]}", "architectures is no array" },
+    { "{'architectures':['LlamaForCausalLM']}", "no vocab_size" },
     { "{}", "neither architectures nor model_type" },
     { "[]", "no JSON object" },
     { "", "no JSON object" },
 };
+
+static enum err parse(const char *text, enum arch *arch,
+                      struct model_config *model)
+{
+    const char *json = quoted(text);
+    return hf_config_parse(json, strlen(json), "c", arch, model);
+}
 
 static void test_read(void)
 {
     enum arch arch;
     struct model_config model;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const char *text = cases[i].text;
-        enum err rc = hf_config_parse(text, strlen(text), "c", &arch, &model);
-        if (cases[i].error == NULL)
-            tap_ok(rc == ERR_OK, "%s: %s", text,
-                   rc == ERR_OK ? "" : err_text());
-        else
-            tap_ok(rc != ERR_OK && strstr(err_text(), cases[i].error) != NULL,
-                   "%s: %s", text, rc == ERR_OK ? "accepted" : err_text());
+        const char *want = cases[i].error;
+        enum err rc = parse(cases[i].text, &arch, &model);
+        tap_ok(want == NULL
+                   ? rc == ERR_OK
+                   : rc != ERR_OK && strstr(err_text(), quoted(want)) != NULL,
+               "%s: %s", cases[i].text, rc == ERR_OK ? "read" : err_text());
     }
-    static const char rope[] =
-        LLAMA ",\"rope_parameters\":{\"rope_theta\":5e5},\"rms_norm_eps\":1e-5,"
-              "\"tie_word_embeddings\":true}";
-    tap_ok(hf_config_parse(rope, sizeof rope - 1, "c", &arch, &model) == ERR_OK,
+    tap_ok(parse(LLAMA ",'rope_parameters':{'rope_theta':5e5},"
+                       "'rms_norm_eps':1e-5,'tie_word_embeddings':true}",
+                 &arch, &model) == ERR_OK,
            "a Llama");
     tap_ok(arch == ARCH_LLAMA && model.d_model == 64 && model.n_kv_heads == 2 &&
                model.ffn_width == 96 && model.rope_theta == 5e5 &&
                model.norm_eps == 1e-5 && model.tied && !model.bias &&
                model.positions == POSITIONS_ROPE && model.max_seq_len == 2048,
            "is what its file says");
-    static const char gpt2[] = GPT2 ",\"activation_function\":\"gelu\"}";
-    tap_ok(hf_config_parse(gpt2, sizeof gpt2 - 1, "c", &arch, &model) ==
+    tap_ok(parse(GPT2 ",'activation_function':'gelu'}", &arch, &model) ==
                    ERR_OK &&
                model.activation == MODEL_GELU && model.ffn_width == 256 &&
                model.n_kv_heads == 4 && model.bias &&
                model.dropout_attention == 0.1,
            "a GPT-2 has its class's defaults");
-    static const char scaled[] = LLAMA LLAMA3("8", "1", "4", "8192");
-    tap_ok(hf_config_parse(scaled, sizeof scaled - 1, "c", &arch, &model) ==
-                   ERR_OK &&
-               model.rope_scaling == ROPE_SCALING_LLAMA3 &&
-               model.rope_factor == 8 && model.rope_low_freq_factor == 1 &&
-               model.rope_high_freq_factor == 4 &&
-               model.rope_original_len == 8192,
-           "angles are scaled as their file says");
+    tap_ok(
+        parse(LLAMA LLAMA3("8", "1", "4", "8192"), &arch, &model) == ERR_OK &&
+            model.rope_scaling == ROPE_SCALING_LLAMA3 &&
+            model.rope_factor == 8 && model.rope_low_freq_factor == 1 &&
+            model.rope_high_freq_factor == 4 && model.rope_original_len == 8192,
+        "angles are scaled as their file says");
 }
 
 static void as_released(struct model_config *model)
@@ -380,8 +377,8 @@ static void test_names(void)
 static void test_mutations(void)
 {
     static const char *const seeds[] = {
-        LLAMA ",\"rope_theta\":1e4,\"head_dim\":16,\"rms_norm_eps\":1e-5}",
-        MPT ",\"attn_config\":{\"clip_qkv\":6,\"alibi\":true}}",
+        LLAMA ",'rope_theta':1e4,'head_dim':16,'rms_norm_eps':1e-5}",
+        MPT ",'attn_config':{'clip_qkv':6,'alibi':true}}",
     };
     static const char bytes[] = "{}[]\",:\\0129-eE. \x80\xff\n";
     int accepted = 0;
@@ -390,7 +387,7 @@ static void test_mutations(void)
         enum arch arch;
         struct model_config model;
         struct params *params = NULL;
-        snprintf(text, sizeof text, "%s", seeds[round % 2]);
+        snprintf(text, sizeof text, "%s", quoted(seeds[round % 2]));
         size_t length = strlen(text);
         for (uint64_t k = 0; k <= round % 3; k++) {
             uint32_t random = (uint32_t)(rng_u64(23, round, k) >> 32);

@@ -10,8 +10,55 @@
     "'torch_dtype': 'bfloat16', 'transformers_version': '4.42.0', "            \
     "'initializer_range': 0.02, 'use_cache': true, 'bos_token_id': 1, "        \
     "'eos_token_id': 2, "
-#define LLAMA_BIASES                                                           \
+#define CLASS(name, type)                                                      \
+    "'architectures': ['" name "'], 'model_type': '" type "', " COMMON
+#define LLAMA CLASS("LlamaForCausalLM", "llama")
+#define MISTRAL CLASS("MistralForCausalLM", "mistral")
+#define QWEN2 CLASS("Qwen2ForCausalLM", "qwen2")
+#define BIASES                                                                 \
     "'attention_bias': false, 'mlp_bias': false, 'pretraining_tp': 1, "
+/* Of Llama and its descendants; other keys may follow. */
+#define FIGURES(vocab, width, ffn, layers, heads, kv, length, eps, theta,      \
+                tied)                                                          \
+    "'vocab_size': " #vocab ", 'hidden_size': " #width ", "                    \
+    "'intermediate_size': " #ffn ", 'num_hidden_layers': " #layers             \
+    ", 'num_attention_heads': " #heads ", "                                    \
+    "'num_key_value_heads': " #kv ", 'max_position_embeddings': " #length      \
+    ", 'rms_norm_eps': " #eps ", 'rope_theta': " #theta                        \
+    ", 'tie_word_embeddings': " #tied ", "                                     \
+    "'attention_dropout': 0.0, 'hidden_act': 'silu'"
+#define LLAMA3(by)                                                             \
+    ", 'rope_scaling': {'factor': " #by ", 'low_freq_factor': "                \
+    "1.0, 'high_freq_factor': 4.0, "                                           \
+    "'original_max_position_embeddings': 8192, 'rope_type': "                  \
+    "'llama3'}"
+#define GPT2(width, heads, layers)                                             \
+    CLASS("GPT2LMHeadModel", "gpt2")                                           \
+    "'activation_function': 'gelu_new', 'attn_pdrop': 0.1, "                   \
+    "'embd_pdrop': 0.1, 'resid_pdrop': 0.1, "                                  \
+    "'layer_norm_epsilon': 1e-05, 'n_ctx': 1024, 'n_embd': " #width            \
+    ", 'n_head': " #heads ", 'n_layer': " #layers ", "                         \
+    "'n_positions': 1024, 'summary_activation': null, "                        \
+    "'summary_first_dropout': 0.1, 'summary_proj_to_labels': "                 \
+    "true, 'summary_type': 'cls_index', 'summary_use_proj': "                  \
+    "true, 'task_specific_params': {'text-generation': "                       \
+    "{'do_sample': true, 'max_length': 50}}, 'vocab_size': 50257"
+#define MPT(width, layers, heads, length)                                      \
+    CLASS("MPTForCausalLM", "mpt")                                             \
+    "'attn_config': {'alibi': true, 'alibi_bias_max': 8, "                     \
+    "'attn_impl': 'torch', 'attn_pdrop': 0, 'attn_type': "                     \
+    "'multihead_attention', 'attn_uses_sequence_id': false, "                  \
+    "'clip_qkv': null, 'prefix_lm': false, 'qk_ln': false, "                   \
+    "'softmax_scale': null}, 'auto_map': {'AutoConfig': "                      \
+    "'configuration_mpt.MPTConfig'}, 'init_config': {'name': "                 \
+    "'kaiming_normal_', 'init_nonlinearity': 'relu'}, 'd_model': " #width      \
+    ", 'n_layers': " #layers ", 'n_heads': " #heads ", "                       \
+    "'max_seq_len': " #length ", 'emb_pdrop': 0, 'resid_pdrop': "              \
+    "0, 'embedding_fraction': 1.0, 'expansion_ratio': 4, "                     \
+    "'learned_pos_emb': true, 'logit_scale': null, 'no_bias': "                \
+    "true, 'verbose': 0, 'norm_type': 'low_precision_layernorm', "             \
+    "'init_device': 'cpu', 'tokenizer_name': "                                 \
+    "'EleutherAI/gpt-neox-20b', 'vocab_size': 50432"
 
 static const struct released {
     const char *name;
@@ -21,322 +68,136 @@ static const struct released {
     long long parameters;
 } released[] = {
     { "TinyLlama 1.1B",
-      "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
-      "'vocab_size': 32000, 'hidden_size': 2048, 'intermediate_size': "
-      "5632, 'num_hidden_layers': 22, 'num_attention_heads': 32, "
-      "'num_key_value_heads': 4, 'rope_scaling': null, "
-      "'max_position_embeddings': 2048, 'rms_norm_eps': 1e-05, "
-      "'rope_theta': 10000.0, 'tie_word_embeddings': false, "
-      "'attention_dropout': 0.0, 'hidden_act': 'silu'",
+      LLAMA FIGURES(32000, 2048, 5632, 22, 32, 4, 2048, 1e-05, 10000.0,
+                    false) ", 'rope_scaling': null",
       NULL, ARCH_LLAMA, 1100048384 },
     { "Llama 2 7B",
-      "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
-          LLAMA_BIASES
-      "'vocab_size': 32000, 'hidden_size': 4096, 'intermediate_size': "
-      "11008, 'num_hidden_layers': 32, 'num_attention_heads': 32, "
-      "'num_key_value_heads': 32, 'rope_scaling': null, "
-      "'max_position_embeddings': 4096, 'rms_norm_eps': 1e-05, "
-      "'rope_theta': 10000.0, 'tie_word_embeddings': false, "
-      "'attention_dropout': 0.0, 'hidden_act': 'silu'",
+      LLAMA BIASES FIGURES(32000, 4096, 11008, 32, 32, 32, 4096, 1e-05, 10000.0,
+                           false) ", 'rope_scaling': null",
       NULL, ARCH_LLAMA, 6738415616 },
     { "Llama 2 70B",
-      "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
-          LLAMA_BIASES
-      "'vocab_size': 32000, 'hidden_size': 8192, 'intermediate_size': "
-      "28672, 'num_hidden_layers': 80, 'num_attention_heads': 64, "
-      "'num_key_value_heads': 8, 'rope_scaling': null, "
-      "'max_position_embeddings': 4096, 'rms_norm_eps': 1e-05, "
-      "'rope_theta': 10000.0, 'tie_word_embeddings': false, "
-      "'attention_dropout': 0.0, 'hidden_act': 'silu'",
+      LLAMA BIASES FIGURES(32000, 8192, 28672, 80, 64, 8, 4096, 1e-05, 10000.0,
+                           false) ", 'rope_scaling': null",
       NULL, ARCH_LLAMA, 68976648192 },
     { "Llama 3 8B",
-      "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
-          LLAMA_BIASES
-      "'vocab_size': 128256, 'hidden_size': 4096, 'intermediate_size': "
-      "14336, 'num_hidden_layers': 32, 'num_attention_heads': 32, "
-      "'num_key_value_heads': 8, 'rope_scaling': null, "
-      "'max_position_embeddings': 8192, 'rms_norm_eps': 1e-05, "
-      "'rope_theta': 500000.0, 'tie_word_embeddings': false, "
-      "'attention_dropout': 0.0, 'hidden_act': 'silu'",
+      LLAMA BIASES FIGURES(128256, 4096, 14336, 32, 32, 8, 8192, 1e-05,
+                           500000.0, false) ", 'rope_scaling': null",
       NULL, ARCH_LLAMA, 8030261248 },
     { "Llama 3.1 8B",
-      "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
-          LLAMA_BIASES
-      "'vocab_size': 128256, 'hidden_size': 4096, 'intermediate_size': "
-      "14336, 'num_hidden_layers': 32, 'num_attention_heads': 32, "
-      "'num_key_value_heads': 8, 'max_position_embeddings': 131072, "
-      "'rms_norm_eps': 1e-05, 'rope_theta': 500000.0, "
-      "'tie_word_embeddings': false, 'attention_dropout': 0.0, "
-      "'hidden_act': 'silu', 'rope_scaling': {'factor': 8.0, "
-      "'low_freq_factor': 1.0, 'high_freq_factor': 4.0, "
-      "'original_max_position_embeddings': 8192, 'rope_type': 'llama3'}",
+      LLAMA BIASES FIGURES(128256, 4096, 14336, 32, 32, 8, 131072, 1e-05,
+                           500000.0, false) LLAMA3(8.0),
       NULL, ARCH_LLAMA, 8030261248 },
     { "Llama 3.1 70B",
-      "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
-          LLAMA_BIASES
-      "'vocab_size': 128256, 'hidden_size': 8192, 'intermediate_size': "
-      "28672, 'num_hidden_layers': 80, 'num_attention_heads': 64, "
-      "'num_key_value_heads': 8, 'max_position_embeddings': 131072, "
-      "'rms_norm_eps': 1e-05, 'rope_theta': 500000.0, "
-      "'tie_word_embeddings': false, 'attention_dropout': 0.0, "
-      "'hidden_act': 'silu', 'rope_scaling': {'factor': 8.0, "
-      "'low_freq_factor': 1.0, 'high_freq_factor': 4.0, "
-      "'original_max_position_embeddings': 8192, 'rope_type': 'llama3'}",
+      LLAMA BIASES FIGURES(128256, 8192, 28672, 80, 64, 8, 131072, 1e-05,
+                           500000.0, false) LLAMA3(8.0),
       NULL, ARCH_LLAMA, 70553706496 },
     { "Llama 3.2 1B",
-      "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
-          LLAMA_BIASES
-      "'vocab_size': 128256, 'hidden_size': 2048, 'intermediate_size': "
-      "8192, 'num_hidden_layers': 16, 'num_attention_heads': 32, "
-      "'num_key_value_heads': 8, 'head_dim': 64, "
-      "'max_position_embeddings': 131072, 'rms_norm_eps': 1e-05, "
-      "'rope_theta': 500000.0, 'tie_word_embeddings': true, "
-      "'attention_dropout': 0.0, 'hidden_act': 'silu', 'rope_scaling': "
-      "{'factor': 32.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0, "
-      "'original_max_position_embeddings': 8192, 'rope_type': 'llama3'}",
+      LLAMA BIASES FIGURES(128256, 2048, 8192, 16, 32, 8, 131072, 1e-05,
+                           500000.0, true) LLAMA3(32.0) ", 'head_dim': 64",
       NULL, ARCH_LLAMA, 1235814400 },
     { "Llama 3.2 3B",
-      "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
-          LLAMA_BIASES
-      "'vocab_size': 128256, 'hidden_size': 3072, 'intermediate_size': "
-      "8192, 'num_hidden_layers': 28, 'num_attention_heads': 24, "
-      "'num_key_value_heads': 8, 'head_dim': 128, "
-      "'max_position_embeddings': 131072, 'rms_norm_eps': 1e-05, "
-      "'rope_theta': 500000.0, 'tie_word_embeddings': true, "
-      "'attention_dropout': 0.0, 'hidden_act': 'silu', 'rope_scaling': "
-      "{'factor': 32.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0, "
-      "'original_max_position_embeddings': 8192, 'rope_type': 'llama3'}",
+      LLAMA BIASES FIGURES(128256, 3072, 8192, 28, 24, 8, 131072, 1e-05,
+                           500000.0, true) LLAMA3(32.0) ", 'head_dim': 128",
       NULL, ARCH_LLAMA, 3212749824 },
     { "SmolLM2 135M",
-      "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
-          LLAMA_BIASES
-      "'vocab_size': 49152, 'hidden_size': 576, 'intermediate_size': "
-      "1536, 'num_hidden_layers': 30, 'num_attention_heads': 9, "
-      "'num_key_value_heads': 3, 'is_llama_config': true, "
-      "'rope_interleaved': false, 'rope_scaling': null, "
-      "'max_position_embeddings': 8192, 'rms_norm_eps': 1e-05, "
-      "'rope_theta': 100000, 'tie_word_embeddings': true, "
-      "'attention_dropout': 0.0, 'hidden_act': 'silu', "
-      "'transformers.js_config': {'kv_cache_dtype': {'q4f16': 'float16'}}",
+      LLAMA BIASES FIGURES(
+          49152, 576, 1536, 30, 9, 3, 8192, 1e-05, 100000,
+          true) ", 'is_llama_config': true, 'rope_interleaved': false, "
+                "'rope_scaling': null, 'transformers.js_config': "
+                "{'kv_cache_dtype': {'q4f16': 'float16'}}",
       NULL, ARCH_LLAMA, 134515008 },
     { "SmolLM2 1.7B",
-      "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
-          LLAMA_BIASES
-      "'vocab_size': 49152, 'hidden_size': 2048, 'intermediate_size': "
-      "8192, 'num_hidden_layers': 24, 'num_attention_heads': 32, "
-      "'num_key_value_heads': 32, 'rope_scaling': null, "
-      "'max_position_embeddings': 8192, 'rms_norm_eps': 1e-05, "
-      "'rope_theta': 130000, 'tie_word_embeddings': true, "
-      "'attention_dropout': 0.0, 'hidden_act': 'silu'",
+      LLAMA BIASES FIGURES(49152, 2048, 8192, 24, 32, 32, 8192, 1e-05, 130000,
+                           true) ", 'rope_scaling': null",
       NULL, ARCH_LLAMA, 1711376384 },
     { "DeepSeek Coder 6.7B",
-      "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
-      "'pretraining_tp': 1, 'vocab_size': 32256, 'hidden_size': 4096, "
-      "'intermediate_size': 11008, 'num_hidden_layers': 32, "
-      "'num_attention_heads': 32, 'num_key_value_heads': 32, "
-      "'max_position_embeddings': 16384, 'rms_norm_eps': 1e-06, "
-      "'rope_theta': 100000, 'tie_word_embeddings': false, "
-      "'attention_dropout': 0.0, 'hidden_act': 'silu', 'rope_scaling': "
-      "{'factor': 4.0, 'type': 'linear'}",
+      LLAMA FIGURES(32256, 4096, 11008, 32, 32, 32, 16384, 1e-06, 100000,
+                    false) ", 'pretraining_tp': 1, 'rope_scaling': {'factor': "
+                           "4.0, 'type': "
+                           "'linear'}",
       NULL, ARCH_LLAMA, 6740512768 },
     { "a Llama with angles by the length",
-      "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
-      "'vocab_size': 32000, 'hidden_size': 4096, 'intermediate_size': "
-      "11008, 'num_hidden_layers': 32, 'num_attention_heads': 32, "
-      "'num_key_value_heads': 32, 'max_position_embeddings': 4096, "
-      "'rms_norm_eps': 1e-06, 'rope_theta': 10000, "
-      "'tie_word_embeddings': false, 'attention_dropout': 0.0, "
-      "'hidden_act': 'silu', 'rope_scaling': {'factor': 2.0, 'type': "
-      "'dynamic'}",
+      LLAMA FIGURES(
+          32000, 4096, 11008, 32, 32, 32, 4096, 1e-06, 10000,
+          false) ", 'rope_scaling': {'factor': 2.0, 'type': 'dynamic'}",
       "rope_scaling.type is \"dynamic\"", ARCH_LLAMA, 0 },
     { "a Llama in 4 bits",
-      "'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', " COMMON
-      "'vocab_size': 32000, 'hidden_size': 4096, 'intermediate_size': "
-      "11008, 'num_hidden_layers': 32, 'num_attention_heads': 32, "
-      "'num_key_value_heads': 32, 'max_position_embeddings': 4096, "
-      "'rms_norm_eps': 1e-06, 'rope_theta': 10000, "
-      "'tie_word_embeddings': false, 'attention_dropout': 0.0, "
-      "'hidden_act': 'silu', 'quantization_config': {'bits': 4, "
-      "'quant_method': 'gptq'}",
+      LLAMA FIGURES(
+          32000, 4096, 11008, 32, 32, 32, 4096, 1e-06, 10000,
+          false) ", 'quantization_config': {'bits': 4, 'quant_method': 'gptq'}",
       "the weights are quantized (gptq)", ARCH_LLAMA, 0 },
     { "Mistral 7B v0.3",
-      "'architectures': ['MistralForCausalLM'], 'model_type': "
-      "'mistral', " COMMON
-      "'vocab_size': 32768, 'hidden_size': 4096, 'intermediate_size': "
-      "14336, 'num_hidden_layers': 32, 'num_attention_heads': 32, "
-      "'num_key_value_heads': 8, 'sliding_window': null, "
-      "'max_position_embeddings': 32768, 'rms_norm_eps': 1e-05, "
-      "'rope_theta': 1000000.0, 'tie_word_embeddings': false, "
-      "'attention_dropout': 0.0, 'hidden_act': 'silu'",
+      MISTRAL FIGURES(32768, 4096, 14336, 32, 32, 8, 32768, 1e-05, 1000000.0,
+                      false) ", 'sliding_window': null",
       NULL, ARCH_MISTRAL, 7248023552 },
     { "Mistral 7B v0.1",
-      "'architectures': ['MistralForCausalLM'], 'model_type': "
-      "'mistral', " COMMON
-      "'vocab_size': 32000, 'hidden_size': 4096, 'intermediate_size': "
-      "14336, 'num_hidden_layers': 32, 'num_attention_heads': 32, "
-      "'num_key_value_heads': 8, 'sliding_window': 4096, "
-      "'max_position_embeddings': 32768, 'rms_norm_eps': 1e-05, "
-      "'rope_theta': 10000.0, 'tie_word_embeddings': false, "
-      "'attention_dropout': 0.0, 'hidden_act': 'silu'",
+      MISTRAL FIGURES(32000, 4096, 14336, 32, 32, 8, 32768, 1e-05, 10000.0,
+                      false) ", 'sliding_window': 4096",
       "sliding_window is 4096, less than max_position_embeddings (32768)",
       ARCH_MISTRAL, 0 },
     { "Mistral 7B v0.1, shortened",
-      "'architectures': ['MistralForCausalLM'], 'model_type': "
-      "'mistral', " COMMON
-      "'vocab_size': 32000, 'hidden_size': 4096, 'intermediate_size': "
-      "14336, 'num_hidden_layers': 32, 'num_attention_heads': 32, "
-      "'num_key_value_heads': 8, 'sliding_window': 4096, "
-      "'max_position_embeddings': 4096, 'rms_norm_eps': 1e-05, "
-      "'rope_theta': 10000.0, 'tie_word_embeddings': false, "
-      "'attention_dropout': 0.0, 'hidden_act': 'silu'",
+      MISTRAL FIGURES(32000, 4096, 14336, 32, 32, 8, 4096, 1e-05, 10000.0,
+                      false) ", 'sliding_window': 4096",
       NULL, ARCH_MISTRAL, 7241732096 },
     { "Mistral Nemo",
-      "'architectures': ['MistralForCausalLM'], 'model_type': "
-      "'mistral', " COMMON
-      "'vocab_size': 131072, 'hidden_size': 5120, 'intermediate_size': "
-      "14336, 'num_hidden_layers': 40, 'num_attention_heads': 32, "
-      "'num_key_value_heads': 8, 'head_dim': 128, 'sliding_window': "
-      "null, 'max_position_embeddings': 131072, 'rms_norm_eps': 1e-05, "
-      "'rope_theta': 1000000.0, 'tie_word_embeddings': false, "
-      "'attention_dropout': 0.0, 'hidden_act': 'silu'",
+      MISTRAL FIGURES(131072, 5120, 14336, 40, 32, 8, 131072, 1e-05, 1000000.0,
+                      false) ", 'head_dim': 128, 'sliding_window': null",
       "head_dim is 128", ARCH_MISTRAL, 0 },
     { "Qwen2 1.5B",
-      "'architectures': ['Qwen2ForCausalLM'], 'model_type': 'qwen2', " COMMON
-      "'vocab_size': 151936, 'hidden_size': 1536, 'intermediate_size': "
-      "8960, 'num_hidden_layers': 28, 'num_attention_heads': 12, "
-      "'num_key_value_heads': 2, 'max_position_embeddings': 131072, "
-      "'rms_norm_eps': 1e-06, 'rope_theta': 1000000.0, "
-      "'tie_word_embeddings': true, 'attention_dropout': 0.0, "
-      "'hidden_act': 'silu', 'use_sliding_window': false, "
-      "'sliding_window': 131072, 'max_window_layers': 28, 'use_mrope': "
-      "false",
+      QWEN2 FIGURES(
+          151936, 1536, 8960, 28, 12, 2, 131072, 1e-06, 1000000.0,
+          true) ", 'use_sliding_window': false, 'sliding_window': 131072, "
+                "'max_window_layers': 28, 'use_mrope': false",
       NULL, ARCH_QWEN2, 1543714304 },
     { "Qwen2.5 0.5B",
-      "'architectures': ['Qwen2ForCausalLM'], 'model_type': 'qwen2', " COMMON
-      "'vocab_size': 151936, 'hidden_size': 896, 'intermediate_size': "
-      "4864, 'num_hidden_layers': 24, 'num_attention_heads': 14, "
-      "'num_key_value_heads': 2, 'max_position_embeddings': 32768, "
-      "'rms_norm_eps': 1e-06, 'rope_theta': 1000000.0, "
-      "'tie_word_embeddings': true, 'attention_dropout': 0.0, "
-      "'hidden_act': 'silu', 'use_sliding_window': false, "
-      "'sliding_window': 32768, 'max_window_layers': 24, 'use_mrope': "
-      "false",
+      QWEN2 FIGURES(
+          151936, 896, 4864, 24, 14, 2, 32768, 1e-06, 1000000.0,
+          true) ", 'use_sliding_window': false, 'sliding_window': 32768, "
+                "'max_window_layers': 24, 'use_mrope': false",
       NULL, ARCH_QWEN2, 494032768 },
     { "Qwen2.5 7B",
-      "'architectures': ['Qwen2ForCausalLM'], 'model_type': 'qwen2', " COMMON
-      "'vocab_size': 152064, 'hidden_size': 3584, 'intermediate_size': "
-      "18944, 'num_hidden_layers': 28, 'num_attention_heads': 28, "
-      "'num_key_value_heads': 4, 'max_position_embeddings': 131072, "
-      "'rms_norm_eps': 1e-06, 'rope_theta': 1000000.0, "
-      "'tie_word_embeddings': false, 'attention_dropout': 0.0, "
-      "'hidden_act': 'silu', 'use_sliding_window': false, "
-      "'sliding_window': 131072, 'max_window_layers': 28, 'use_mrope': "
-      "false",
+      QWEN2 FIGURES(
+          152064, 3584, 18944, 28, 28, 4, 131072, 1e-06, 1000000.0,
+          false) ", 'use_sliding_window': false, 'sliding_window': 131072, "
+                 "'max_window_layers': 28, 'use_mrope': false",
       NULL, ARCH_QWEN2, 7615616512 },
     { "Qwen2.5 7B with YaRN",
-      "'architectures': ['Qwen2ForCausalLM'], 'model_type': 'qwen2', " COMMON
-      "'vocab_size': 152064, 'hidden_size': 3584, 'intermediate_size': "
-      "18944, 'num_hidden_layers': 28, 'num_attention_heads': 28, "
-      "'num_key_value_heads': 4, 'max_position_embeddings': 32768, "
-      "'rms_norm_eps': 1e-06, 'rope_theta': 1000000.0, "
-      "'tie_word_embeddings': false, 'attention_dropout': 0.0, "
-      "'hidden_act': 'silu', 'rope_scaling': {'factor': 4.0, "
-      "'original_max_position_embeddings': 32768, 'type': 'yarn'}",
+      QWEN2 FIGURES(
+          152064, 3584, 18944, 28, 28, 4, 32768, 1e-06, 1000000.0,
+          false) ", 'rope_scaling': {'factor': 4.0, "
+                 "'original_max_position_embeddings': 32768, 'type': 'yarn'}",
       "rope_scaling.type is \"yarn\"", ARCH_QWEN2, 0 },
     { "Qwen3 0.6B",
-      "'architectures': ['Qwen3ForCausalLM'], 'model_type': 'qwen3', " COMMON
-      "'vocab_size': 151936, 'hidden_size': 1024, 'intermediate_size': "
-      "3072, 'num_hidden_layers': 28, 'num_attention_heads': 16, "
-      "'num_key_value_heads': 8, 'max_position_embeddings': 40960, "
-      "'rms_norm_eps': 1e-06, 'rope_theta': 1000000, "
-      "'tie_word_embeddings': true, 'attention_dropout': 0.0, "
-      "'hidden_act': 'silu'",
+      CLASS("Qwen3ForCausalLM", "qwen3")
+          FIGURES(151936, 1024, 3072, 28, 16, 8, 40960, 1e-06, 1000000, true),
       "architecture Qwen3ForCausalLM", ARCH_QWEN2, 0 },
-    { "GPT-2",
-      "'architectures': ['GPT2LMHeadModel'], 'model_type': 'gpt2', " COMMON
-      "'activation_function': 'gelu_new', 'attn_pdrop': 0.1, "
-      "'embd_pdrop': 0.1, 'resid_pdrop': 0.1, 'layer_norm_epsilon': "
-      "1e-05, 'n_ctx': 1024, 'n_embd': 768, 'n_head': 12, 'n_layer': 12, "
-      "'n_positions': 1024, 'summary_activation': null, "
-      "'summary_first_dropout': 0.1, 'summary_proj_to_labels': true, "
-      "'summary_type': 'cls_index', 'summary_use_proj': true, "
-      "'task_specific_params': {'text-generation': {'do_sample': true, "
-      "'max_length': 50}}, 'vocab_size': 50257",
-      NULL, ARCH_GPT2, 124439808 },
-    { "GPT-2 medium",
-      "'architectures': ['GPT2LMHeadModel'], 'model_type': 'gpt2', " COMMON
-      "'activation_function': 'gelu_new', 'attn_pdrop': 0.1, "
-      "'embd_pdrop': 0.1, 'resid_pdrop': 0.1, 'layer_norm_epsilon': "
-      "1e-05, 'n_ctx': 1024, 'n_embd': 1024, 'n_head': 16, 'n_layer': "
-      "24, 'n_positions': 1024, 'summary_activation': null, "
-      "'summary_first_dropout': 0.1, 'summary_proj_to_labels': true, "
-      "'summary_type': 'cls_index', 'summary_use_proj': true, "
-      "'task_specific_params': {'text-generation': {'do_sample': true, "
-      "'max_length': 50}}, 'vocab_size': 50257",
-      NULL, ARCH_GPT2, 354823168 },
-    { "GPT-2 XL",
-      "'architectures': ['GPT2LMHeadModel'], 'model_type': 'gpt2', " COMMON
-      "'activation_function': 'gelu_new', 'attn_pdrop': 0.1, "
-      "'embd_pdrop': 0.1, 'resid_pdrop': 0.1, 'layer_norm_epsilon': "
-      "1e-05, 'n_ctx': 1024, 'n_embd': 1600, 'n_head': 25, 'n_layer': "
-      "48, 'n_positions': 1024, 'summary_activation': null, "
-      "'summary_first_dropout': 0.1, 'summary_proj_to_labels': true, "
-      "'summary_type': 'cls_index', 'summary_use_proj': true, "
-      "'task_specific_params': {'text-generation': {'do_sample': true, "
-      "'max_length': 50}}, 'vocab_size': 50257",
-      NULL, ARCH_GPT2, 1557611200 },
-    { "MPT-7B",
-      "'architectures': ['MPTForCausalLM'], 'model_type': 'mpt', " COMMON
-      "'attn_config': {'alibi': true, 'alibi_bias_max': 8, 'attn_impl': "
-      "'torch', 'attn_pdrop': 0, 'attn_type': 'multihead_attention', "
-      "'attn_uses_sequence_id': false, 'clip_qkv': null, 'prefix_lm': "
-      "false, 'qk_ln': false, 'softmax_scale': null}, 'auto_map': "
-      "{'AutoConfig': 'configuration_mpt.MPTConfig'}, 'init_config': "
-      "{'name': 'kaiming_normal_', 'init_nonlinearity': 'relu'}, "
-      "'d_model': 4096, 'n_layers': 32, 'n_heads': 32, 'max_seq_len': "
-      "2048, 'emb_pdrop': 0, 'resid_pdrop': 0, 'embedding_fraction': "
-      "1.0, 'expansion_ratio': 4, 'learned_pos_emb': true, "
-      "'logit_scale': null, 'no_bias': true, 'verbose': 0, 'norm_type': "
-      "'low_precision_layernorm', 'init_device': 'cpu', "
-      "'tokenizer_name': 'EleutherAI/gpt-neox-20b', 'vocab_size': 50432",
-      NULL, ARCH_MPT, 6649286656 },
-    { "MPT-30B",
-      "'architectures': ['MPTForCausalLM'], 'model_type': 'mpt', " COMMON
-      "'attn_config': {'alibi': true, 'alibi_bias_max': 8, 'attn_impl': "
-      "'torch', 'attn_pdrop': 0, 'attn_type': 'multihead_attention', "
-      "'attn_uses_sequence_id': false, 'clip_qkv': null, 'prefix_lm': "
-      "false, 'qk_ln': false, 'softmax_scale': null}, 'auto_map': "
-      "{'AutoConfig': 'configuration_mpt.MPTConfig'}, 'init_config': "
-      "{'name': 'kaiming_normal_', 'init_nonlinearity': 'relu'}, "
-      "'d_model': 7168, 'n_layers': 48, 'n_heads': 64, 'max_seq_len': "
-      "8192, 'emb_pdrop': 0, 'resid_pdrop': 0, 'embedding_fraction': "
-      "1.0, 'expansion_ratio': 4, 'learned_pos_emb': true, "
-      "'logit_scale': null, 'no_bias': true, 'verbose': 0, 'norm_type': "
-      "'low_precision_layernorm', 'init_device': 'cpu', "
-      "'tokenizer_name': 'EleutherAI/gpt-neox-20b', 'vocab_size': 50432",
-      NULL, ARCH_MPT, 29957200896 },
+    { "GPT-2", GPT2(768, 12, 12), NULL, ARCH_GPT2, 124439808 },
+    { "GPT-2 medium", GPT2(1024, 16, 24), NULL, ARCH_GPT2, 354823168 },
+    { "GPT-2 XL", GPT2(1600, 25, 48), NULL, ARCH_GPT2, 1557611200 },
+    { "MPT-7B", MPT(4096, 32, 32, 2048), NULL, ARCH_MPT, 6649286656 },
+    { "MPT-30B", MPT(7168, 48, 64, 8192), NULL, ARCH_MPT, 29957200896 },
     { "Mixtral 8x7B",
-      "'architectures': ['MixtralForCausalLM'], 'model_type': "
-      "'mixtral', " COMMON
-      "'vocab_size': 32000, 'hidden_size': 4096, 'intermediate_size': "
-      "14336, 'num_hidden_layers': 32, 'num_attention_heads': 32, "
-      "'num_key_value_heads': 8, 'num_local_experts': 8, "
-      "'num_experts_per_tok': 2, 'output_router_logits': false, "
-      "'router_aux_loss_coef': 0.02, 'sliding_window': null, "
-      "'max_position_embeddings': 32768, 'rms_norm_eps': 1e-05, "
-      "'rope_theta': 1000000.0, 'tie_word_embeddings': false, "
-      "'attention_dropout': 0.0, 'hidden_act': 'silu'",
+      CLASS("MixtralForCausalLM", "mixtral") FIGURES(
+          32000, 4096, 14336, 32, 32, 8, 32768, 1e-05, 1000000.0,
+          false) ", 'num_local_experts': 8, 'num_experts_per_tok': 2, "
+                 "'output_router_logits': false, 'router_aux_loss_coef': 0.02, "
+                 "'sliding_window': null",
       NULL, ARCH_MIXTRAL, 46702792704 },
     { "DBRX",
-      "'architectures': ['DbrxForCausalLM'], 'model_type': 'dbrx', " COMMON
-      "'d_model': 6144, 'n_heads': 48, 'n_layers': 40, 'max_seq_len': "
-      "32768, 'vocab_size': 100352, 'emb_pdrop': 0.0, 'resid_pdrop': "
-      "0.0, 'output_router_logits': false, 'router_aux_loss_coef': 0.05, "
-      "'tie_word_embeddings': false, 'attn_config': {'clip_qkv': 8, "
-      "'kv_n_heads': 8, 'model_type': '', 'rope_theta': 500000}, "
-      "'ffn_config': {'ffn_hidden_size': 10752, 'model_type': '', "
-      "'moe_jitter_eps': 0.01, 'moe_loss_weight': 0.05, "
-      "'moe_num_experts': 16, 'moe_top_k': 4}",
+      CLASS(
+          "DbrxForCausalLM",
+          "dbrx") "'d_model': 6144, 'n_heads': 48, 'n_layers': 40, "
+                  "'max_seq_len': "
+                  "32768, 'vocab_size': 100352, 'emb_pdrop': 0.0, "
+                  "'resid_pdrop': "
+                  "0.0, 'output_router_logits': false, 'router_aux_loss_coef': "
+                  "0.05, "
+                  "'tie_word_embeddings': false, 'attn_config': {'clip_qkv': "
+                  "8, "
+                  "'kv_n_heads': 8, 'model_type': '', 'rope_theta': 500000}, "
+                  "'ffn_config': {'ffn_hidden_size': 10752, 'model_type': '', "
+                  "'moe_jitter_eps': 0.01, 'moe_loss_weight': 0.05, "
+                  "'moe_num_experts': 16, 'moe_top_k': 4}",
       NULL, ARCH_DBRX, 131596523520 },
 };
 
