@@ -45,10 +45,9 @@ static enum err read_again(const char *path, const struct model_config *model,
     fixture_need(gguf_config_write(w, ARCH_MISTRAL, model));
     const void *number = more->kind == GGUF_F32 ? (const void *)&more->real
                                                 : (const void *)&more->count;
-    fixture_need(
-        more->text != NULL
-            ? gguf_writer_string(w, more->key, more->text, strlen(more->text))
-            : gguf_writer_number(w, more->key, more->kind, number));
+    fixture_need(more->text != NULL
+                     ? gguf_writer_text(w, more->key, more->text)
+                     : gguf_writer_number(w, more->key, more->kind, number));
     fixture_need(
         gguf_writer_tensor(w, GGUF_CONFIG_EMBEDDING, GGUF_BLOCKS_F32, dim, 2));
     fixture_need(gguf_writer_data(w, zeros, sizeof zeros));

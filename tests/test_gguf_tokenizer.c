@@ -8,6 +8,7 @@
 
 #define CONTROL "<|end|>"
 #define TOKENS 261
+#define KEY(name) "tokenizer.ggml." name
 
 /* What a file has otherwise; zeros: as usual. */
 struct other {
@@ -31,7 +32,7 @@ static void write_tokens(struct gguf_writer *writer, const struct other *other)
     struct byte_alphabet alphabet;
     int32_t types[TOKENS];
     byte_alphabet_fill(&alphabet);
-    fixture_need(gguf_writer_strings(writer, "tokenizer.ggml.tokens", TOKENS));
+    fixture_need(gguf_writer_strings(writer, KEY("tokens"), TOKENS));
     for (int b = 0; b < 256; b++) {
         uint8_t text[4];
         uint32_t point = 0;
@@ -49,12 +50,12 @@ static void write_tokens(struct gguf_writer *writer, const struct other *other)
     if (other->type != 0)
         types[260] = other->type;
     if (!other->no_types)
-        fixture_need(gguf_writer_numbers(writer, "tokenizer.ggml.token_type",
-                                         GGUF_I32, types, TOKENS));
+        fixture_need(gguf_writer_numbers(writer, KEY("token_type"), GGUF_I32,
+                                         types, TOKENS));
     if (other->no_merges)
         return;
-    fixture_need(gguf_writer_strings(writer, "tokenizer.ggml.merges",
-                                     3 + other->more_merges));
+    fixture_need(
+        gguf_writer_strings(writer, KEY("merges"), 3 + other->more_merges));
     for (int i = 0; i < 3; i++) {
         const char *merge =
             i == 2 && other->merge != NULL ? other->merge : merges[i];
@@ -76,37 +77,31 @@ static void write_file(const char *path, const struct other *other)
     uint32_t eos = other->eos != 0 ? other->eos : 259;
     fixture_need(fsio_remove_tree(path)); /* of the case before */
     fixture_need(gguf_writer_create(path, &writer));
-    fixture_need(
-        gguf_writer_string(writer, "tokenizer.ggml.model", kind, strlen(kind)));
-    if (!other->no_pre)
-        fixture_need(
-            gguf_writer_string(writer, "tokenizer.ggml.pre", pre, strlen(pre)));
-    write_tokens(writer, other);
-    fixture_need(gguf_writer_number(writer, "tokenizer.ggml.bos_token_id",
-                                    GGUF_U32, &bos));
-    fixture_need(gguf_writer_number(writer, "tokenizer.ggml.eos_token_id",
-                                    GGUF_U32, &eos));
     const struct {
         const char *key;
-        uint32_t token;
-    } more[] = { { "tokenizer.ggml.eot_token_id", other->eot },
-                 { "tokenizer.ggml.eom_token_id", other->eom },
-                 { "tokenizer.ggml.padding_token_id", other->pad } };
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
-        if (more[i].token != 0)
-            fixture_need(gguf_writer_number(writer, more[i].key, GGUF_U32,
-                                            &more[i].token));
-    if (other->temp != 0)
-        fixture_need(gguf_writer_number(writer, "general.sampling.temp",
-                                        GGUF_F32, &other->temp));
-    if (other->top_p != 0)
-        fixture_need(gguf_writer_number(writer, "general.sampling.top_p",
-                                        GGUF_F32, &other->top_p));
-    if (other->add_bos)
-        fixture_need(gguf_writer_number(writer, "tokenizer.ggml.add_bos_token",
-                                        GGUF_BOOL, &yes));
-    fixture_need(gguf_writer_string(writer, "tokenizer.chat_template", template,
-                                    strlen(template)));
+        bool there;
+        enum gguf_kind kind;
+        const void *number;
+    } numbers[] = {
+        { KEY("bos_token_id"), true, GGUF_U32, &bos },
+        { KEY("eos_token_id"), true, GGUF_U32, &eos },
+        { KEY("eot_token_id"), other->eot != 0, GGUF_U32, &other->eot },
+        { KEY("eom_token_id"), other->eom != 0, GGUF_U32, &other->eom },
+        { KEY("padding_token_id"), other->pad != 0, GGUF_U32, &other->pad },
+        { "general.sampling.temp", other->temp != 0, GGUF_F32, &other->temp },
+        { "general.sampling.top_p", other->top_p != 0, GGUF_F32,
+          &other->top_p },
+        { KEY("add_bos_token"), other->add_bos, GGUF_BOOL, &yes },
+    };
+    fixture_need(gguf_writer_text(writer, KEY("model"), kind));
+    if (!other->no_pre)
+        fixture_need(gguf_writer_text(writer, KEY("pre"), pre));
+    write_tokens(writer, other);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].there)
+            fixture_need(gguf_writer_number(
+                writer, numbers[i].key, numbers[i].kind, numbers[i].number));
+    fixture_need(gguf_writer_text(writer, "tokenizer.chat_template", template));
     fixture_need(gguf_writer_finish(writer));
     gguf_writer_destroy(writer);
 }

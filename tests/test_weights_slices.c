@@ -408,10 +408,9 @@ static void test_our_names(void)
 static void write_keys(struct gguf_writer *writer, enum arch arch,
                        const struct model *m)
 {
-    static const char kind[] = "gpt2", pre[] = "gpt-2";
     fixture_need(gguf_config_write(writer, arch, &m->config));
-    fixture_need(gguf_writer_string(writer, "tokenizer.ggml.model", kind, 4));
-    fixture_need(gguf_writer_string(writer, "tokenizer.ggml.pre", pre, 5));
+    fixture_need(gguf_writer_text(writer, "tokenizer.ggml.model", "gpt2"));
+    fixture_need(gguf_writer_text(writer, "tokenizer.ggml.pre", "gpt-2"));
     fixture_need(gguf_writer_strings(writer, "tokenizer.ggml.tokens", VOCAB));
     for (int i = 0; i < VOCAB; i++) {
         char text[16];

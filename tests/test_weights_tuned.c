@@ -4,6 +4,7 @@
 
 #include "src/base/log.h"
 #include "src/formats/weights_sums.h"
+#include "tests/quotes.h"
 #include "tests/weights_fixture.h"
 
 #define RANK 4
@@ -210,54 +211,46 @@ static const struct {
     int own;
 } hostile[] = {
     { "{}", "does not say what the rest is", 1 },
-    { "{\"seed\": \"17\"}", "base.seed", 1 },
-    { "{\"seed\": 1.5}", "base.seed", 1 },
-    { "{\"seed\": null}", "base.seed", 1 },
-    { "{\"path\": 5, \"seed\": 17}", "base.path", 1 },
-    { "{\"path\": null, \"seed\": 17}", "base.path", 1 },
-    { "{\"path\": \"\", \"seed\": 17}", "base.path", 1 },
-    { "{\"path\": {}, \"seed\": 17}", "base.path", 1 },
-    { "{\"path\": \"/nowhere\"}", "base.sha256", 1 },
-    { "{\"path\": \"/nowhere\", \"sha256\": 5}", "base.sha256", 1 },
-    { "{\"path\": \"/nowhere\", \"sha256\": \"abc\"}", "base.sha256", 1 },
-    { "{\"path\": \"/nowhere\", \"sha256\": \"" SHA "\"}",
-      "a link to it, there", 1 },
-    { "{\"path\": \"/dev/null\", \"sha256\": \"" SHA "\"}", "/dev/null", 1 },
-    { "{\"seed\": 17, \"from_run\": []}", "base.from_run", 1 },
-    { "{\"seed\": 17, \"ignore\": 5}", "base.ignore", 1 },
-    { "{\"seed\": 17, \"crc32c\": 5}", "base.crc32c", 1 },
-    { "{\"seed\": 17, \"crc32c\": {\"transformer.wte.weight\": [1]}}",
+    { "{'seed': '17'}", "base.seed", 1 },
+    { "{'seed': 1.5}", "base.seed", 1 },
+    { "{'seed': null}", "base.seed", 1 },
+    { "{'path': 5, 'seed': 17}", "base.path", 1 },
+    { "{'path': null, 'seed': 17}", "base.path", 1 },
+    { "{'path': '', 'seed': 17}", "base.path", 1 },
+    { "{'path': {}, 'seed': 17}", "base.path", 1 },
+    { "{'path': '/nowhere'}", "base.sha256", 1 },
+    { "{'path': '/nowhere', 'sha256': 5}", "base.sha256", 1 },
+    { "{'path': '/nowhere', 'sha256': 'abc'}", "base.sha256", 1 },
+    { "{'path': '/nowhere', 'sha256': '" SHA "'}", "a link to it, there", 1 },
+    { "{'path': '/dev/null', 'sha256': '" SHA "'}", "/dev/null", 1 },
+    { "{'seed': 17, 'from_run': []}", "base.from_run", 1 },
+    { "{'seed': 17, 'ignore': 5}", "base.ignore", 1 },
+    { "{'seed': 17, 'crc32c': 5}", "base.crc32c", 1 },
+    { "{'seed': 17, 'crc32c': {'transformer.wte.weight': [1]}}",
       "transformer.wte.weight", 1 },
-    { "{\"seed\": 17}", "does not say of which rank", 3 },
-    { "{\"seed\": 17, \"lora\": 5}", "base.lora", 3 },
-    { "{\"seed\": 17, \"lora\": {}}", "base.lora.rank", 3 },
-    { "{\"seed\": 17, \"lora\": {\"rank\": 4.0, \"alpha\": 8}}",
+    { "{'seed': 17}", "does not say of which rank", 3 },
+    { "{'seed': 17, 'lora': 5}", "base.lora", 3 },
+    { "{'seed': 17, 'lora': {}}", "base.lora.rank", 3 },
+    { "{'seed': 17, 'lora': {'rank': 4.0, 'alpha': 8}}", "base.lora.rank", 3 },
+    { "{'seed': 17, 'lora': {'rank': '4', 'alpha': 8}}", "base.lora.rank", 3 },
+    { "{'seed': 17, 'lora': {'rank': -4, 'alpha': 8}}", "base.lora.rank", 3 },
+    { "{'seed': 17, 'lora': {'rank': 9223372036854775807, 'alpha': 8}}",
       "base.lora.rank", 3 },
-    { "{\"seed\": 17, \"lora\": {\"rank\": \"4\", \"alpha\": 8}}",
-      "base.lora.rank", 3 },
-    { "{\"seed\": 17, \"lora\": {\"rank\": -4, \"alpha\": 8}}",
-      "base.lora.rank", 3 },
-    { "{\"seed\": 17, \"lora\": {\"rank\": 9223372036854775807, \"alpha\": 8}}",
-      "base.lora.rank", 3 },
-    { "{\"seed\": 17, \"lora\": {\"rank\": 65536, \"alpha\": 8}}",
+    { "{'seed': 17, 'lora': {'rank': 65536, 'alpha': 8}}",
       "not of the type and shape", 3 },
-    { "{\"seed\": 17, \"lora\": {\"rank\": 5, \"alpha\": 8}}",
+    { "{'seed': 17, 'lora': {'rank': 5, 'alpha': 8}}",
       "not of the type and shape", 3 },
-    { "{\"seed\": 17, \"lora\": {\"rank\": 4, \"alpha\": 0}}",
-      "base.lora.alpha", 3 },
-    { "{\"seed\": 17, \"lora\": {\"rank\": 4, \"alpha\": 1e300}}",
-      "base.lora.alpha", 3 },
-    { "{\"seed\": 17, \"lora\": {\"rank\": 4, \"alpha\": \"8\"}}",
-      "base.lora.alpha", 3 },
-    { "{\"seed\": 17, \"lora\": {\"rank\": 4, \"alpha\": 8, \"dropout\": 1}}",
+    { "{'seed': 17, 'lora': {'rank': 4, 'alpha': 0}}", "base.lora.alpha", 3 },
+    { "{'seed': 17, 'lora': {'rank': 4, 'alpha': 1e300}}", "base.lora.alpha",
+      3 },
+    { "{'seed': 17, 'lora': {'rank': 4, 'alpha': '8'}}", "base.lora.alpha", 3 },
+    { "{'seed': 17, 'lora': {'rank': 4, 'alpha': 8, 'dropout': 1}}",
       "base.lora.dropout", 3 },
-    { "{\"seed\": 17, \"lora\": {\"rank\": 4, \"alpha\": 8, \"dropout\": "
-      "\"x\"}}",
+    { "{'seed': 17, 'lora': {'rank': 4, 'alpha': 8, 'dropout': 'x'}}",
       "base.lora.dropout", 3 },
-    { "{\"seed\": 17, \"lora\": {\"rank\": 4, \"alpha\": 8, \"targets\": 1}}",
+    { "{'seed': 17, 'lora': {'rank': 4, 'alpha': 8, 'targets': 1}}",
       "base.lora.targets", 3 },
-    { "{\"seed\": 17, \"lora\": {\"rank\": 4, \"alpha\": 8}}", "it has none",
-      1 },
+    { "{'seed': 17, 'lora': {'rank': 4, 'alpha': 8}}", "it has none", 1 },
 };
 
 static void refused(struct place *place, json_t *base, int own,
@@ -341,8 +334,8 @@ static void test_names(struct place *place)
 static void test_hostile(struct place *place)
 {
     for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++)
-        refused(place, json_loads(hostile[i].json, 0, NULL), hostile[i].own,
-                hostile[i].part, hostile[i].json);
+        refused(place, json_loads(quoted(hostile[i].json), 0, NULL),
+                hostile[i].own, hostile[i].part, hostile[i].json);
     test_long(place);
     test_names(place);
     /* and what is none of that */
@@ -352,7 +345,9 @@ static void test_hostile(struct place *place)
                         json_pack("{s:i, s:i}", "rank", RANK, "alpha", 8));
     is_ok(open_with(place, 3, base, &tuned), "adapters");
     if (tuned != NULL) {
-        const struct weights_lora *lora = weights_tuned_lora(tuned);
+        struct weights_about about;
+        weights_tuned_about(tuned, &about);
+        const struct weights_lora *lora = about.lora;
         tap_ok(lora != NULL && lora->rank == RANK && lora->alpha == 8.0 &&
                    lora->others == 1 && lora->fresh == place->params->count - 1,
                "what is known of them");

@@ -141,7 +141,7 @@ enum err hf_card_write(const struct hf_model *model, const char *what,
     fprintf(out,
             "\nExported by tessera-hf " TESSERA_VERSION " from a %s whose %s "
             "has the SHA-256\n`%s`.\n",
-            weights_kind_name(model->weights),
+            weights_kind_names[about->kind],
             about->kind == WEIGHTS_CHECKPOINT ? "manifest" : "head",
             about->sha256);
     enum err rc =

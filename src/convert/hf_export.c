@@ -46,8 +46,8 @@ out:
     return rc;
 }
 
-static struct safetensors_tensor *tensor_list(const struct hf_names *names,
-                                              enum hf_cmd_dtype dtype)
+static enum err make_list(const struct hf_names *names, enum hf_cmd_dtype dtype,
+                          struct safetensors_tensor **out)
 {
     static const enum safetensors_dtype dtypes[] = {
         [HF_CMD_F32] = SAFETENSORS_F32,
@@ -55,16 +55,17 @@ static struct safetensors_tensor *tensor_list(const struct hf_names *names,
         [HF_CMD_F16] = SAFETENSORS_F16,
     };
     assert(dtype == HF_CMD_F32 || dtype == HF_CMD_BF16 || dtype == HF_CMD_F16);
-    struct safetensors_tensor *list =
-        calloc((size_t)names->count, sizeof *list);
-    for (int i = 0; i < names->count && list != NULL; i++) {
-        list[i].name = names->list[i].name;
-        list[i].dtype = dtypes[dtype];
-        list[i].dims = names->list[i].dims;
-        memcpy(list[i].shape, names->list[i].shape,
-               sizeof names->list[i].shape);
+    TRY(new_zeroed(out, (size_t)names->count));
+    for (int i = 0; i < names->count; i++) {
+        const struct hf_slice *slice = &names->list[i];
+        (*out)[i] = (struct safetensors_tensor){
+            .name = slice->name,
+            .dtype = dtypes[dtype],
+            .dims = slice->dims,
+            .shape = { slice->shape[0], slice->shape[1] },
+        };
     }
-    return list;
+    return ERR_OK;
 }
 
 /* Which architecture of other programs the model is, if it is any, decides names
@@ -82,11 +83,7 @@ static enum err write_folder(struct hf_model *model, const struct hf_cmd *cmd,
     TRY_OUT(hf_config_choose(config, &arch));
     TRY_OUT(hf_names_create(&arch_rows[arch].hf, config, model->params,
                             config->vocab_size, &names));
-    list = tensor_list(names, cmd->dtype);
-    if (list == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
+    TRY_OUT(make_list(names, cmd->dtype, &list));
     TRY_OUT(hf_beside_write(model, arch, cmd->dtype, folder));
     TRY_OUT(hf_card_write(model, arch_rows[arch].hf.name, cmd->dtype, folder));
     TRY_OUT(safetensors_writer_create(folder, list, names->count,

@@ -55,7 +55,7 @@ static enum err append(void *arg, const float *data, int64_t count)
             return err_set(ERR_NUMERIC,
                            "%s has numbers that %s cannot hold: choose "
                            "another --dtype",
-                           out->name, layout->name);
+                           out->name, gguf_blocks_name(out->type));
         TRY(gguf_writer_data(out->writer, out->blocks, blocks * layout->bytes));
         data += numbers;
         count -= numbers;
@@ -69,12 +69,6 @@ static enum gguf_blocks_type type_of(const struct hf_model *model,
 {
     const struct param *param = &model->params->list[slice->param];
     return param_multiplies(param) ? gguf_types[dtype].type : GGUF_BLOCKS_F32;
-}
-
-static enum err write_text(struct gguf_writer *writer, const char *key,
-                           const char *text)
-{
-    return gguf_writer_string(writer, key, text, strlen(text));
 }
 
 static enum err write_tokenizer(struct gguf_writer *writer,
@@ -110,10 +104,10 @@ static enum err write_keys(struct gguf_writer *writer, enum arch arch,
 {
     uint32_t version = QUANTIZATION_VERSION;
     TRY(gguf_config_write(writer, arch, &about->config));
-    TRY(write_text(writer, "general.type", "model"));
-    TRY(write_text(writer, "general.description",
-                   "exported by tessera-hf " TESSERA_VERSION));
-    TRY(write_text(writer, "tessera.source.sha256", about->sha256));
+    TRY(gguf_writer_text(writer, "general.type", "model"));
+    TRY(gguf_writer_text(writer, "general.description",
+                         "exported by tessera-hf " TESSERA_VERSION));
+    TRY(gguf_writer_text(writer, "tessera.source.sha256", about->sha256));
     TRY(gguf_writer_number(writer, "general.file_type", GGUF_U32,
                            &gguf_types[dtype].file_type));
     TRY(gguf_writer_number(writer, "general.quantization_version", GGUF_U32,

@@ -95,9 +95,8 @@ static enum err make_state(const struct import *import, json_t **out)
         fixed, "text",
         weights_ckpt_config_text(about->vocab, about->bos, about->eos, about),
         "source", "path", jsontext_string(about->path), "kind",
-        weights_kind_name(import->model.weights), "dtype", about->dtype,
-        "sha256", about->sha256, "about", "kinds", "", "kind", "weight",
-        "tensors",
+        weights_kind_names[about->kind], "dtype", about->dtype, "sha256",
+        about->sha256, "about", "kinds", "", "kind", "weight", "tensors",
         on_checkpoint_about_params(&about->config, import->model.params));
     return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
 }
@@ -151,10 +150,9 @@ enum err hf_import(struct hf_cmd *cmd)
     char size[32];
     struct import import = { .items = NULL };
     TRY_OUT(hf_verify_open(cmd->paths[0], &import.model));
-    if (import.model.about->kind == WEIGHTS_CHECKPOINT) {
-        rc = err_set(ERR_USAGE, "%s is a checkpoint already", cmd->paths[0]);
-        goto out;
-    }
+    if (import.model.about->kind == WEIGHTS_CHECKPOINT)
+        TRY_OUT(
+            err_set(ERR_USAGE, "%s is a checkpoint already", cmd->paths[0]));
     weights_tokenizer_warn_names(import.model.about);
     TRY_OUT(write_checkpoint(&import, cmd->out));
     if (cmd->verify)

@@ -151,11 +151,9 @@ static enum err verify_compare(struct hf_model *a, struct hf_model *b,
     TRY(new_room(&room, 3 * (size_t)WINDOW));
     const char *setting =
         hf_config_difference(&a->about->config, &b->about->config);
-    if (setting != NULL) {
-        rc = err_set(ERR_DATA, "%s and %s differ in %s", a->about->path,
-                     b->about->path, setting);
-        goto out;
-    }
+    if (setting != NULL)
+        TRY_OUT(err_set(ERR_DATA, "%s and %s differ in %s", a->about->path,
+                        b->about->path, setting));
     TRY_OUT(weights_match(b->weights, a->params, NULL, ""));
     for (int i = 0; i < a->params->count; i++)
         TRY_OUT(compare_param(a, b, &a->params->list[i], room, room + WINDOW,

@@ -155,11 +155,6 @@ bool weights_is(const struct weights *weights, const char *sha256)
                                strcmp(sha256, about->sha256_files) == 0));
 }
 
-const char *weights_kind_name(const struct weights *weights)
-{
-    return weights->ops->name;
-}
-
 /* --- reading --- */
 
 /* NULL: the source has none of this name. */

@@ -33,6 +33,8 @@ struct weights;
 #define WEIGHTS_READING_BYTES ((size_t)36 << 20)
 
 enum weights_kind { WEIGHTS_CHECKPOINT, WEIGHTS_HF, WEIGHTS_GGUF };
+/* For ledgers. */
+static const char *const weights_kind_names[] = { "checkpoint", "hf", "gguf" };
 
 /* The adapters of a checkpoint that has some. */
 struct weights_lora {
@@ -89,8 +91,6 @@ const struct weights_about *weights_about(const struct weights *weights);
 /* Whether it has this digest (NULL: none), or had it when a folder's counted
  * its tokenizer's files. */
 bool weights_is(const struct weights *weights, const char *sha256);
-/* "checkpoint", "hf", "gguf": for ledgers. Lent. */
-const char *weights_kind_name(const struct weights *weights);
 
 /* Elements [begin, end) of a parameter of `params`, found by name, its own
  * elements counted from 0. Rows that the source lacks (a vocabulary that was

@@ -318,8 +318,7 @@ static enum err complete(struct ckpt_source *checkpoint,
     source->count = 0;
     TRY(weights_tuned_open(state, checkpoint->path, &source->about.config, &own,
                            &checkpoint->tuned));
-    source->about.lora = weights_tuned_lora(checkpoint->tuned);
-    source->about.origin = weights_tuned_origin(checkpoint->tuned);
+    weights_tuned_about(checkpoint->tuned, &source->about);
     return weights_tuned_list(checkpoint->tuned, &source->list, &source->count);
 }
 
@@ -400,7 +399,6 @@ static enum err ckpt_read_lora(struct weights_source *source, const char *name,
 
 const struct weights_ops weights_ckpt = {
     .kind = WEIGHTS_CHECKPOINT,
-    .name = "checkpoint",
     .what = "a checkpoint (a folder with MANIFEST.json), a run directory (with "
             "checkpoints/)",
     .is = ckpt_is,

@@ -20,17 +20,15 @@ static const struct setting schema[] = { MODEL_SETTINGS(ROW) };
 
 #define COUNT ((int)(sizeof schema / sizeof schema[0]))
 
-/* "model.n_heads=12" of the value, which the caller frees; NULL: out of memory.
- * The first checkpoints had every value as its text. */
-static char * override(const char *key, const json_t *value)
+/* "model.n_heads=12" of the value, malloc'ed. The first checkpoints had every
+ * value as its text. */
+static enum err make_override(const char *key, const json_t *value, char **out)
 {
     char *text = json_is_string(value) ? strdup(json_string_value(value))
                                        : json_dumps(value, JSON_ENCODE_ANY);
-    char *out = NULL;
-    if (text != NULL && asprintf(&out, "%s=%s", key, text) < 0)
-        out = NULL;
+    bool made = text != NULL && asprintf(out, "%s=%s", key, text) >= 0;
     free(text);
-    return out;
+    return made ? ERR_OK : err_set(ERR_MEMORY, "%s: out of memory", key);
 }
 
 enum err weights_ckpt_config_read(const json_t *state, const char *where,
@@ -45,20 +43,14 @@ enum err weights_ckpt_config_read(const json_t *state, const char *where,
         const json_t *value = json_object_get(fixed, schema[i].key);
         if (value == NULL)
             continue;
-        overrides[count] = override(schema[i].key, value);
-        if (overrides[count] == NULL) {
-            rc = err_set(ERR_MEMORY, "%s: out of memory", where);
-            goto out;
-        }
+        TRY_OUT(make_override(schema[i].key, value, &overrides[count]));
         count++;
     }
-    if (json_object_get(fixed, "model.d_model") == NULL) {
-        rc = err_set(ERR_CHECKPOINT,
-                     "%s: its state does not say what model it is: was it "
-                     "saved by tessera-train?",
-                     where);
-        goto out;
-    }
+    if (json_object_get(fixed, "model.d_model") == NULL)
+        TRY_OUT(err_set(ERR_CHECKPOINT,
+                        "%s: its state does not say what model it is: was it "
+                        "saved by tessera-train?",
+                        where));
     rc = settings_load(schema, COUNT, NULL, overrides, count, out, NULL);
     if (rc == ERR_OK)
         rc = model_config_check(out);
@@ -104,15 +96,9 @@ static bool is_told(const struct setting *setting,
 json_t *weights_ckpt_config_fixed(const struct model_config *config)
 {
     json_t *fixed = json_object();
-    for (int i = 0; i < COUNT && fixed != NULL; i++) {
-        if (!is_told(&schema[i], config))
-            continue;
-        if (json_object_set_new(fixed, schema[i].key,
-                                value_of(&schema[i], config)) != 0) {
-            json_decref(fixed);
-            fixed = NULL;
-        }
-    }
+    for (int i = 0; i < COUNT; i++)
+        if (is_told(&schema[i], config))
+            jsontext_set(&fixed, schema[i].key, value_of(&schema[i], config));
     return fixed;
 }
 
@@ -121,19 +107,14 @@ json_t *weights_ckpt_config_text(int64_t vocab, int64_t bos, int64_t eos,
 {
     json_t *text = json_pack("{s:I, s:I, s:I}", "vocab_size", (json_int_t)vocab,
                              "bos", (json_int_t)bos, "eos", (json_int_t)eos);
-    if (about == NULL || text == NULL)
+    if (about == NULL)
         return text;
-    bool failed = false;
     if (about->pad >= 0)
-        failed |= json_object_set_new(text, "pad", json_integer(about->pad));
+        jsontext_set(&text, "pad", json_integer(about->pad));
     if (about->generation != NULL)
-        failed |= json_object_set_new(text, "generation",
-                                      jsontext_string(about->generation));
+        jsontext_set(&text, "generation", jsontext_string(about->generation));
     if (about->chat_template != NULL)
-        failed |= json_object_set_new(text, "chat_template",
-                                      jsontext_string(about->chat_template));
-    if (!failed)
-        return text;
-    json_decref(text);
-    return NULL;
+        jsontext_set(&text, "chat_template",
+                     jsontext_string(about->chat_template));
+    return text;
 }

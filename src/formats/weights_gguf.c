@@ -29,11 +29,8 @@
 
 struct state {
     struct gguf *gguf;
-    enum arch arch;
-    struct params *params;
-    struct hf_names *names;
-    struct weights_slices *slices;
     struct gguf_tokenizer tokenizer;
+    char *generation;
     char sha256[65];
 };
 
@@ -55,7 +52,7 @@ static bool is_gguf(const char *path)
 static void at(void *arg, int tensor, struct weights_tensor *out)
 {
     const struct state *state = arg;
-    const struct gguf_tensor *t = gguf_tensor(state->gguf, (size_t)tensor);
+    const struct gguf_tensor *t = &state->gguf->tensor[tensor];
     *out = (struct weights_tensor){ .dims = 0 };
     snprintf(out->name, sizeof out->name, "%s", t->name);
     if (t->dims < 1 || t->dims > 2)
@@ -69,14 +66,7 @@ static int find(void *arg, const char *name)
 {
     const struct state *state = arg;
     const struct gguf_tensor *found = gguf_find_tensor(state->gguf, name);
-    return found == NULL ? -1 : (int)(found - gguf_tensor(state->gguf, 0));
-}
-
-static bool is_buffer(void *arg, const char *name)
-{
-    (void)arg;
-    (void)name;
-    return false;
+    return found == NULL ? -1 : (int)(found - state->gguf->tensor);
 }
 
 /* Elements within one block: the ends of what is asked for. */
@@ -95,7 +85,7 @@ static enum err read_tensor(void *arg, int number, int64_t first, int64_t count,
                             float *out)
 {
     const struct state *state = arg;
-    const struct gguf_tensor *tensor = gguf_tensor(state->gguf, (size_t)number);
+    const struct gguf_tensor *tensor = &state->gguf->tensor[number];
     const struct gguf_blocks_layout *layout = gguf_blocks_layout(tensor->type);
     char scratch[4 * READ_NUMBERS];
     assert(layout != NULL && layout->bytes <= 4 * layout->numbers);
@@ -127,8 +117,8 @@ static const char *dtype_of(const struct gguf *gguf)
 {
     uint64_t numbers[GGUF_BLOCKS_BF16 + 1] = { 0 };
     enum gguf_blocks_type most = GGUF_BLOCKS_F32;
-    for (size_t i = 0; i < gguf_tensors(gguf); i++) {
-        const struct gguf_tensor *tensor = gguf_tensor(gguf, i);
+    for (size_t i = 0; i < gguf->tensors; i++) {
+        const struct gguf_tensor *tensor = &gguf->tensor[i];
         numbers[tensor->type] += tensor->numbers;
         if (numbers[tensor->type] > numbers[most])
             most = tensor->type;
@@ -137,33 +127,29 @@ static const char *dtype_of(const struct gguf *gguf)
 }
 
 /* The digest of all before the first tensor's data. */
-static enum err make_sha256(const char *path, struct state *state)
+static enum err make_sha256(struct state *state)
 {
     enum err rc = ERR_OK;
     struct digest *digest = NULL;
     char *buffer = NULL;
     uint64_t bytes = UINT64_MAX;
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     /* where the first tensor's data begin */
-    for (size_t i = 0; i < gguf_tensors(state->gguf); i++)
-        if (gguf_tensor(state->gguf, i)->offset < bytes)
-            bytes = gguf_tensor(state->gguf, i)->offset;
-    if (fd < 0)
-        return err_errno("%s", path);
+    for (size_t i = 0; i < state->gguf->tensors; i++)
+        if (state->gguf->tensor[i].offset < bytes)
+            bytes = state->gguf->tensor[i].offset;
     TRY_OUT(new_room(&buffer, HEAD_READ_BYTES));
     TRY_OUT(digest_create(&digest));
     for (uint64_t done = 0; done < bytes;) {
         size_t step = bytes - done < HEAD_READ_BYTES ? (size_t)(bytes - done)
                                                      : HEAD_READ_BYTES;
-        TRY_OUT(fsio_pread(fd, buffer, step, (int64_t)done, path));
+        TRY_OUT(fsio_pread(state->gguf->fd, buffer, step, (int64_t)done,
+                           state->gguf->path));
         TRY_OUT(digest_update(digest, buffer, step));
         done += step;
     }
     TRY_OUT(digest_finish(digest, state->sha256));
 out:
     digest_destroy(digest);
-    if (fd >= 0)
-        close(fd);
     free(buffer);
     return rc;
 }
@@ -172,7 +158,6 @@ out:
 static enum err open_tokenizer(const char *path, struct state *state,
                                struct weights_about *about)
 {
-    struct hf_tokens tokens = { .generation = NULL };
     about->vocab = about->config.vocab_size;
     enum err rc = gguf_tokenizer_make(state->gguf, &state->tokenizer);
     if (rc == ERR_UNSUPPORTED ||
@@ -190,51 +175,29 @@ static enum err open_tokenizer(const char *path, struct state *state,
                    made->chat == NULL ? 0 : strlen(made->chat),
                    made->generation == NULL ? 0 : strlen(made->generation) },
     };
-    rc = hf_files_tokens(&files, path, NULL, 0, &tokens);
-    free(tokens.generation);
-    if (rc != ERR_OK)
-        return rc;
-    if (tokens.vocab > about->config.vocab_size)
-        return err_set(ERR_DATA,
-                       "%s: its tokenizer has %lld tokens, but the embedding "
-                       "has %lld rows: they do not belong together",
-                       path, (long long)tokens.vocab,
-                       (long long)about->config.vocab_size);
-    about->vocab = tokens.vocab;
-    about->bos = tokens.bos;
-    about->eos = tokens.eos;
-    about->pad = tokens.pad;
-    about->generation = made->generation;
-    about->tokenizer = made->tokenizer;
-    about->tokenizer_bytes = files.bytes[HF_FILE_TOKENIZER];
-    about->chat_template = made->chat;
-    return ERR_OK;
+    return weights_slices_tokens(&files, path, NULL, 0, about,
+                                 &state->generation);
 }
 
 static enum err open_gguf(const char *path, struct weights_source *source)
 {
     struct weights_about *about = &source->about;
     struct state *state = NULL;
+    enum arch arch;
     TRY(new_zeroed(&state, 1));
     source->state = state;
     TRY(gguf_open(path, &state->gguf));
-    TRY(gguf_config_read(state->gguf, &state->arch, &about->config));
-    TRY(params_create(&about->config, &state->params));
-    TRY(hf_names_create(arch_rows[state->arch].gguf, &about->config,
-                        state->params, about->config.vocab_size,
-                        &state->names));
+    TRY(gguf_config_read(state->gguf, &arch, &about->config));
     const struct weights_slices_file file = {
         .arg = state,
-        .count = (int)gguf_tensors(state->gguf),
+        .count = (int)state->gguf->tensors,
         .at = at,
         .find = find,
-        .is_buffer = is_buffer,
         .read = read_tensor,
     };
-    TRY(weights_slices_create(&file, state->params, state->names, source,
-                              &state->slices));
+    TRY(weights_slices_create(&file, arch_rows[arch].gguf, source));
     TRY(open_tokenizer(path, state, about));
-    TRY(make_sha256(path, state));
+    TRY(make_sha256(state));
     about->dtype = dtype_of(state->gguf);
     about->sha256 = state->sha256;
     return ERR_OK;
@@ -247,26 +210,17 @@ static void close_gguf(struct weights_source *source)
     if (state == NULL)
         return;
     gguf_tokenizer_free(&state->tokenizer);
-    weights_slices_destroy(state->slices);
-    hf_names_destroy(state->names);
-    params_destroy(state->params);
+    free(state->generation);
+    weights_slices_destroy(source->slices);
     gguf_close(state->gguf);
     free(state);
 }
 
-static enum err read_gguf(struct weights_source *source, int index,
-                          int64_t begin, int64_t end, float *out)
-{
-    const struct state *state = source->state;
-    return weights_slices_read(state->slices, index, begin, end, out);
-}
-
 const struct weights_ops weights_gguf = {
     .kind = WEIGHTS_GGUF,
-    .name = "gguf",
     .what = "a GGUF file",
     .is = is_gguf,
     .open = open_gguf,
     .close = close_gguf,
-    .read = read_gguf,
+    .read = weights_slices_read,
 };

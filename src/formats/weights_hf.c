@@ -9,6 +9,7 @@
  * The digest that a run remembers a folder by covers the configuration and what
  * the headers say, not the numbers: reading all of them would take as long as
  * filling the model. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,9 +33,6 @@ struct state {
     bool twice;   /* a tied model's file has the output layer, too */
     char *config; /* text */
     size_t bytes; /* of it */
-    struct params *params;
-    struct hf_names *names;
-    struct weights_slices *slices;
     struct hf_files files;
     char *generation;
     char sha256[65], sha256_files[65];
@@ -58,7 +56,7 @@ static bool is_hf(const char *path)
 static void at(void *arg, int tensor, struct weights_tensor *out)
 {
     const struct state *state = arg;
-    const struct safetensors_tensor *t = safetensors_tensor(state->set, tensor);
+    const struct safetensors_tensor *t = &state->set->list[tensor];
     *out = (struct weights_tensor){ .dims = 0 };
     snprintf(out->name, sizeof out->name, "%s", t->name);
     if (t->dims < 1 || t->dims > 2)
@@ -76,8 +74,7 @@ static int find(void *arg, const char *name)
     if (state->bare && strncmp(name, prefix, bytes) == 0)
         name += bytes;
     const struct safetensors_tensor *found = safetensors_find(state->set, name);
-    return found == NULL ? -1
-                         : (int)(found - safetensors_tensor(state->set, 0));
+    return found == NULL ? -1 : (int)(found - state->set->list);
 }
 
 static bool is_buffer(void *arg, const char *name)
@@ -91,8 +88,8 @@ static enum err read_tensor(void *arg, int tensor, int64_t first, int64_t count,
                             float *out)
 {
     const struct state *state = arg;
-    return safetensors_read_f32(
-        state->set, safetensors_tensor(state->set, tensor), first, count, out);
+    return safetensors_read_f32(state->set, &state->set->list[tensor], first,
+                                count, out);
 }
 
 /* --- opening --- */
@@ -101,9 +98,8 @@ static enum err read_tensor(void *arg, int tensor, int64_t first, int64_t count,
 static bool is_bare(const struct state *state)
 {
     const char *prefix = arch_rows[state->arch].prefix;
-    for (int i = 0; i < safetensors_count(state->set); i++)
-        if (strncmp(safetensors_tensor(state->set, i)->name, prefix,
-                    strlen(prefix)) == 0)
+    for (int i = 0; i < state->set->count; i++)
+        if (strncmp(state->set->list[i].name, prefix, strlen(prefix)) == 0)
             return false;
     return true;
 }
@@ -131,11 +127,12 @@ static enum err check_head(struct state *state, const char *path)
     bool same = false;
     const struct safetensors_tensor *head =
         safetensors_find(state->set, ARCH_HF_HEAD);
-    int embedding = find(state, state->names->list[0].name);
+    const struct arch_tensor *tied = arch_rows[state->arch].hf.tensors;
+    assert(tied->role == PARAM_WTE); /* the first of every table */
+    int embedding = find(state, tied->name);
     if (head == NULL || embedding < 0)
         return ERR_OK;
-    const struct safetensors_tensor *first =
-        safetensors_tensor(state->set, embedding);
+    const struct safetensors_tensor *first = &state->set->list[embedding];
     TRY(same_bytes(state, head, first, &same));
     if (!same)
         return err_set(ERR_DATA,
@@ -151,8 +148,8 @@ static enum err check_head(struct state *state, const char *path)
 static const char *dtype_of(const struct safetensors *set)
 {
     enum safetensors_dtype first = SAFETENSORS_DTYPES;
-    for (int i = 0; i < safetensors_count(set); i++) {
-        enum safetensors_dtype dtype = safetensors_tensor(set, i)->dtype;
+    for (int i = 0; i < set->count; i++) {
+        enum safetensors_dtype dtype = set->list[i].dtype;
         if (first != SAFETENSORS_DTYPES && first != dtype)
             return "mixed";
         first = dtype;
@@ -177,8 +174,8 @@ static enum err make_sha256(const struct state *state, bool files,
     struct digest *digest = NULL;
     TRY_OUT(digest_create(&digest));
     TRY_OUT(digest_update(digest, state->config, state->bytes));
-    for (int i = 0; i < safetensors_count(state->set); i++) {
-        const struct safetensors_tensor *t = safetensors_tensor(state->set, i);
+    for (int i = 0; i < state->set->count; i++) {
+        const struct safetensors_tensor *t = &state->set->list[i];
         TRY_OUT(update(digest, t->name));
         TRY_OUT(update(digest, safetensors_dtype_name(t->dtype)));
         TRY_OUT(digest_update(digest, t->shape,
@@ -199,28 +196,9 @@ out:
 static enum err open_files(const char *path, struct state *state,
                            struct weights_about *about)
 {
-    struct hf_tokens tokens = { .generation = NULL };
     TRY(hf_files_read(path, &state->files));
-    enum err rc = hf_files_tokens(&state->files, path, state->config,
-                                  state->bytes, &tokens);
-    about->generation = state->generation = tokens.generation;
-    if (rc != ERR_OK)
-        return rc;
-    if (tokens.vocab > about->config.vocab_size)
-        return err_set(ERR_DATA,
-                       "%s: tokenizer.json has %lld tokens, but the model's "
-                       "vocab_size is %lld: they do not belong together",
-                       path, (long long)tokens.vocab,
-                       (long long)about->config.vocab_size);
-    about->vocab = tokens.vocab > 0 ? tokens.vocab : about->config.vocab_size;
-    about->bos = tokens.bos;
-    about->eos = tokens.eos;
-    about->pad = tokens.pad;
-    about->named_bos = tokens.named_bos;
-    about->named_eos = tokens.named_eos;
-    about->tokenizer = state->files.text[HF_FILE_TOKENIZER];
-    about->tokenizer_bytes = state->files.bytes[HF_FILE_TOKENIZER];
-    about->chat_template = state->files.text[HF_FILE_CHAT_TEMPLATE];
+    TRY(weights_slices_tokens(&state->files, path, state->config, state->bytes,
+                              about, &state->generation));
     if (about->tokenizer == NULL)
         log_warn("%s has no tokenizer.json: texts can't be read or written",
                  path);
@@ -241,22 +219,17 @@ static enum err open_hf(const char *path, struct weights_source *source)
     TRY(safetensors_open(path, &state->set));
     TRY(open_files(path, state, about));
     state->bare = is_bare(state);
-    TRY(params_create(&about->config, &state->params));
-    TRY(hf_names_create(&arch_rows[state->arch].hf, &about->config,
-                        state->params, about->config.vocab_size,
-                        &state->names));
     if (about->config.tied)
         TRY(check_head(state, path));
     const struct weights_slices_file file = {
         .arg = state,
-        .count = safetensors_count(state->set),
+        .count = state->set->count,
         .at = at,
         .find = find,
         .is_buffer = is_buffer,
         .read = read_tensor,
     };
-    TRY(weights_slices_create(&file, state->params, state->names, source,
-                              &state->slices));
+    TRY(weights_slices_create(&file, &arch_rows[state->arch].hf, source));
     TRY(make_sha256(state, false, state->sha256));
     TRY(make_sha256(state, true, state->sha256_files));
     about->dtype = dtype_of(state->set);
@@ -271,9 +244,7 @@ static void close_hf(struct weights_source *source)
     free(source->list);
     if (state == NULL)
         return;
-    weights_slices_destroy(state->slices);
-    hf_names_destroy(state->names);
-    params_destroy(state->params);
+    weights_slices_destroy(source->slices);
     hf_files_free(&state->files);
     free(state->generation);
     safetensors_close(state->set);
@@ -281,19 +252,11 @@ static void close_hf(struct weights_source *source)
     free(state);
 }
 
-static enum err read_hf(struct weights_source *source, int index, int64_t begin,
-                        int64_t end, float *out)
-{
-    const struct state *state = source->state;
-    return weights_slices_read(state->slices, index, begin, end, out);
-}
-
 const struct weights_ops weights_hf = {
     .kind = WEIGHTS_HF,
-    .name = "hf",
     .what = "a Hugging Face folder (config.json, " SAFETENSORS_FILE ")",
     .is = is_hf,
     .open = open_hf,
     .close = close_hf,
-    .read = read_hf,
+    .read = weights_slices_read,
 };

@@ -27,12 +27,12 @@ struct weights_source {
         about; /* path: the opened one's, unless open sets it */
     struct weights_tensor *list;
     int count;
+    struct weights_slices *slices; /* of a kind whose tensors are slices */
     void *state;
 };
 
 struct weights_ops {
     enum weights_kind kind;
-    const char *name; /* for ledgers: "checkpoint" */
     const char *what; /* for who gave another path, after "a model is" */
     /* Whether the path looks like one, from names and first bytes. */
     bool (*is)(const char *path);

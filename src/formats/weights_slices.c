@@ -27,8 +27,8 @@
 
 struct weights_slices {
     struct weights_slices_file file;
-    const struct params *params;
-    const struct hf_names *names;
+    struct params *params;
+    struct hf_names *names;
     int *tensors; /* of each slice */
     int *first;   /* slice of each parameter that is listed */
 };
@@ -78,7 +78,8 @@ static void list_others(struct weights_slices *p, struct weights_source *source,
             continue;
         p->file.at(p->file.arg, t, tensor);
         tensor->other = true;
-        if (!p->file.is_buffer(p->file.arg, tensor->name))
+        if (p->file.is_buffer == NULL ||
+            !p->file.is_buffer(p->file.arg, tensor->name))
             p->first[source->count++] = -1;
     }
 }
@@ -109,21 +110,22 @@ static enum err make_list(struct weights_slices *p,
 }
 
 enum err weights_slices_create(const struct weights_slices_file *file,
-                               const struct params *params,
-                               const struct hf_names *names,
-                               struct weights_source *source,
-                               struct weights_slices **out)
+                               const struct arch_form *form,
+                               struct weights_source *source)
 {
+    enum err rc = ERR_OK;
+    const struct model_config *config = &source->about.config;
     struct weights_slices *p = NULL;
     TRY(new_zeroed(&p, 1));
     p->file = *file;
-    p->params = params;
-    p->names = names;
-    enum err rc = make_list(p, source);
-    if (rc == ERR_OK)
-        *out = p;
-    else
-        weights_slices_destroy(p);
+    TRY_OUT(params_create(config, &p->params));
+    TRY_OUT(hf_names_create(form, config, p->params, config->vocab_size,
+                            &p->names));
+    TRY_OUT(make_list(p, source));
+    source->slices = p;
+    p = NULL;
+out:
+    weights_slices_destroy(p);
     return rc;
 }
 
@@ -133,6 +135,8 @@ void weights_slices_destroy(struct weights_slices *slices)
         return;
     free(slices->first);
     free(slices->tensors);
+    hf_names_destroy(slices->names);
+    params_destroy(slices->params);
     free(slices);
 }
 
@@ -214,17 +218,14 @@ static enum err read_want(const struct weights_slices *p,
                         want->end - want->begin, want->out);
 }
 
-enum err weights_slices_read(const struct weights_slices *slices, int index,
+enum err weights_slices_read(struct weights_source *source, int index,
                              int64_t begin, int64_t end, float *out)
 {
+    const struct weights_slices *slices = source->slices;
     assert(index >= 0 && begin >= 0 && begin < end);
     const struct hf_names *names = slices->names;
     int first = slices->first[index];
-    if (first < 0)
-        return err_set(ERR_DATA,
-                       "tensor %d of the model is none of its parameters and "
-                       "can't be read as one",
-                       index);
+    assert(first >= 0); /* a parameter, no other */
     int param = names->list[first].param;
     const struct param *ours = &slices->params->list[param];
     int64_t cols = ours->dims == 2 ? ours->shape[1] : 1;
@@ -243,5 +244,34 @@ enum err weights_slices_read(const struct weights_slices *slices, int index,
         };
         TRY(read_want(slices, &want));
     }
+    return ERR_OK;
+}
+
+/* --- tokens --- */
+
+enum err weights_slices_tokens(const struct hf_files *files, const char *path,
+                               const char *config, size_t bytes,
+                               struct weights_about *about, char **generation)
+{
+    struct hf_tokens tokens = { .generation = NULL };
+    enum err rc = hf_files_tokens(files, path, config, bytes, &tokens);
+    int64_t rows = about->config.vocab_size;
+    about->generation = *generation = tokens.generation;
+    if (rc != ERR_OK)
+        return rc;
+    if (tokens.vocab > rows)
+        return err_set(ERR_DATA,
+                       "%s: its tokenizer has %lld tokens, but the model's "
+                       "vocab_size is %lld: they do not belong together",
+                       path, (long long)tokens.vocab, (long long)rows);
+    about->vocab = tokens.vocab > 0 ? tokens.vocab : rows;
+    about->bos = tokens.bos;
+    about->eos = tokens.eos;
+    about->pad = tokens.pad;
+    about->named_bos = tokens.named_bos;
+    about->named_eos = tokens.named_eos;
+    about->tokenizer = files->text[HF_FILE_TOKENIZER];
+    about->tokenizer_bytes = files->bytes[HF_FILE_TOKENIZER];
+    about->chat_template = files->text[HF_FILE_CHAT_TEMPLATE];
     return ERR_OK;
 }

@@ -2,6 +2,7 @@
  * (hf_names.h): what is the same for a Hugging Face folder and a GGUF file. */
 #pragma once
 
+#include "src/formats/hf/hf_files.h"
 #include "src/formats/hf/hf_names.h"
 #include "src/formats/weights_impl.h"
 
@@ -12,26 +13,31 @@ struct weights_slices_file {
     /* Name and shape; dims is 0 where it has neither one nor two. */
     void (*at)(void *arg, int tensor, struct weights_tensor *out);
     int (*find)(void *arg, const char *name); /* -1: there is none */
-    /* A tensor that is no parameter and is not to be missed. */
+    /* A tensor that is no parameter and is not to be missed; NULL: there are
+     * none. */
     bool (*is_buffer)(void *arg, const char *name);
     /* Elements [first, first + count) of the tensor. Any thread may. */
     enum err (*read)(void *arg, int tensor, int64_t first, int64_t count,
                      float *out);
 };
 
-struct weights_slices;
-
-/* Lists the parameters that are there whole, each slice in its shape, and under
- * their own names, as others, all tensors left that are no buffers. `params`
- * and `names` are borrowed; the list is the source's, whose close() frees
- * it. */
+/* Lists the parameters of the source's configuration that are there whole, each
+ * slice by its name in `form` and in its shape, and under their own names, as
+ * others, all tensors left that are no buffers. The list and source->slices are
+ * the source's, whose close() frees them. ERR_UNSUPPORTED: as hf_names_create(). */
 enum err weights_slices_create(const struct weights_slices_file *file,
-                               const struct params *params,
-                               const struct hf_names *names,
-                               struct weights_source *source,
-                               struct weights_slices **out);
+                               const struct arch_form *form,
+                               struct weights_source *source);
 void weights_slices_destroy(struct weights_slices *slices);
 
-/* As weights_ops.read; ERR_DATA where the tensor is another. Any thread may. */
-enum err weights_slices_read(const struct weights_slices *slices, int index,
+/* As weights_ops.read. Any thread may. */
+enum err weights_slices_read(struct weights_source *source, int index,
                              int64_t begin, int64_t end, float *out);
+
+/* What the tokenizer's files, which stay, and the text of a config.json (NULL:
+ * none) say of a MODEL whose configuration is known: about->vocab and all from
+ * `tokenizer` to `named_eos`; *generation, which the caller frees, is that of
+ * about. ERR_DATA also where there are more tokens than rows. */
+enum err weights_slices_tokens(const struct hf_files *files, const char *path,
+                               const char *config, size_t bytes,
+                               struct weights_about *about, char **generation);

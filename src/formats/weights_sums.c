@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "src/base/digest.h"
+#include "src/base/jsontext.h"
 #include "src/base/new.h"
 
 static int64_t blocks_of(const struct param *param)
@@ -95,17 +96,11 @@ void weights_sums_add(struct weights_sums *sums, int64_t begin, int64_t end,
 json_t *weights_sums_json(const struct weights_sums *sums)
 {
     json_t *json = json_object();
-    for (int i = 0; i < sums->params->count && json != NULL; i++) {
+    for (int i = 0; i < sums->params->count; i++) {
         json_t *list = json_array();
-        int failed = 0; /* jansson's calls fail without a list */
         for (int64_t b = sums->first[i]; b < sums->first[i + 1]; b++)
-            failed |= json_array_append_new(
-                list, json_integer((json_int_t)sums->list[b]));
-        failed |= json_object_set_new(json, sums->params->list[i].name, list);
-        if (failed != 0) {
-            json_decref(json);
-            json = NULL;
-        }
+            jsontext_append(&list, json_integer((json_int_t)sums->list[b]));
+        jsontext_set(&json, sums->params->list[i].name, list);
     }
     return json;
 }

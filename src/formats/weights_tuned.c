@@ -93,19 +93,17 @@ static void read_lora(struct weights_tuned *tuned, const json_t *base)
         }
 }
 
-const struct weights_lora *weights_tuned_lora(const struct weights_tuned *tuned)
+void weights_tuned_about(const struct weights_tuned *tuned,
+                         struct weights_about *about)
 {
-    return tuned->lora.rank > 0 ? &tuned->lora : NULL;
-}
-
-const char *weights_tuned_origin(const struct weights_tuned *tuned)
-{
+    about->lora = tuned->lora.rank > 0 ? &tuned->lora : NULL;
+    about->origin = NULL;
     if (tuned->base == NULL)
-        return NULL;
+        return;
     /* the base of a base is another model's */
-    const struct weights_about *about = weights_about(tuned->base);
-    return about->imported && about->origin != NULL ? about->origin
-                                                    : about->path;
+    const struct weights_about *base = weights_about(tuned->base);
+    about->origin =
+        base->imported && base->origin != NULL ? base->origin : base->path;
 }
 
 /* A tensor that trained must be one of these: a name or shape of another model

@@ -36,12 +36,10 @@ void weights_tuned_close(struct weights_tuned *tuned);
 /* All of the model's tensors; [count], the caller's. ERR_MEMORY. */
 enum err weights_tuned_list(const struct weights_tuned *tuned,
                             struct weights_tensor **list, int *count);
-/* NULL: it has no adapters. Lent. */
-const struct weights_lora *
-weights_tuned_lora(const struct weights_tuned *tuned);
-/* Path of the base, or of what that was imported from; NULL: there is none.
- * Lent. */
-const char *weights_tuned_origin(const struct weights_tuned *tuned);
+/* Its lora, NULL where it has no adapters, and origin: the path of the base, or of
+ * what that was imported from; NULL: there is none. */
+void weights_tuned_about(const struct weights_tuned *tuned,
+                         struct weights_about *about);
 /* A matrix of an adapter, the caller's; NULL: the checkpoint has none of this
  * name. */
 enum err weights_tuned_matrix(struct weights_tuned *tuned, const char *name,

@@ -59,12 +59,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         abort();
     if (gguf_open(path, &gguf) != ERR_OK)
         return 0;
-    for (size_t k = 0; k < gguf_keys(gguf); k++) {
-        assert(gguf_find(gguf, gguf_key(gguf, k)) == gguf_value(gguf, k));
-        sum += look(*gguf_value(gguf, k));
+    for (size_t k = 0; k < gguf->keys; k++) {
+        assert(gguf_find(gguf, gguf->key[k].name) == &gguf->key[k].value);
+        sum += look(gguf->key[k].value);
     }
-    for (size_t t = 0; t < gguf_tensors(gguf); t++)
-        read_tensor(gguf, gguf_tensor(gguf, t));
+    for (size_t t = 0; t < gguf->tensors; t++)
+        read_tensor(gguf, &gguf->tensor[t]);
     if (gguf_tokenizer_make(gguf, &tokenizer) == ERR_OK)
         gguf_tokenizer_free(&tokenizer);
     gguf_close(gguf);

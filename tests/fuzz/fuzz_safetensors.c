@@ -96,8 +96,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     }
     if (safetensors_open(path, &set) != ERR_OK)
         return 0;
-    for (int i = 0; i < safetensors_count(set); i++)
-        read_tensor(set, safetensors_tensor(set, i));
+    for (int i = 0; i < set->count; i++)
+        read_tensor(set, &set->list[i]);
     safetensors_close(set);
     return 0;
 }

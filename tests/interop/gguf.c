@@ -81,16 +81,17 @@ static void copy(const struct gguf *gguf, const char *path, const char *name)
         type++;
     need(fsio_remove_tree(path)); /* of the type before */
     need(gguf_writer_create(path, &writer));
-    for (size_t k = 0; k < gguf_keys(gguf); k++)
-        put_key(writer, gguf_key(gguf, k), *gguf_value(gguf, k));
-    for (size_t t = 0; t < gguf_tensors(gguf); t++) {
-        const struct gguf_tensor *tensor = gguf_tensor(gguf, t);
+    for (size_t k = 0; k < gguf->keys; k++)
+        if (strcmp(gguf->key[k].name, GGUF_ALIGNMENT_KEY) != 0)
+            put_key(writer, gguf->key[k].name, gguf->key[k].value);
+    for (size_t t = 0; t < gguf->tensors; t++) {
+        const struct gguf_tensor *tensor = &gguf->tensor[t];
         need(gguf_writer_tensor(writer, tensor->name, of_copy(tensor, type),
                                 tensor->dim, tensor->dims));
     }
-    for (size_t t = 0; t < gguf_tensors(gguf); t++)
-        put_tensor(gguf, gguf_tensor(gguf, t), writer,
-                   of_copy(gguf_tensor(gguf, t), type));
+    for (size_t t = 0; t < gguf->tensors; t++)
+        put_tensor(gguf, &gguf->tensor[t], writer,
+                   of_copy(&gguf->tensor[t], type));
     need(gguf_writer_finish(writer));
     gguf_writer_destroy(writer);
 }
@@ -112,8 +113,8 @@ int main(int argc, char **argv)
         return 64;
     need(gguf_open(argv[2], &gguf));
     if (strcmp(argv[1], "floats") == 0) {
-        for (size_t t = 0; t < gguf_tensors(gguf); t++)
-            put_tensor(gguf, gguf_tensor(gguf, t), NULL, GGUF_BLOCKS_F32);
+        for (size_t t = 0; t < gguf->tensors; t++)
+            put_tensor(gguf, &gguf->tensor[t], NULL, GGUF_BLOCKS_F32);
     } else if (strcmp(argv[1], "copy") == 0 && argc == 5) {
         copy(gguf, argv[3], argv[4]);
     } else if (argc == 4) {

@@ -36,9 +36,9 @@ static enum err read_whole(const struct safetensors *set,
 static enum err list(const struct safetensors *set)
 {
     enum err rc = ERR_OK;
-    for (int i = 0; i < safetensors_count(set) && rc == ERR_OK; i++) {
+    for (int i = 0; i < set->count && rc == ERR_OK; i++) {
         void *data = NULL;
-        const struct safetensors_tensor *t = safetensors_tensor(set, i);
+        const struct safetensors_tensor *t = &set->list[i];
         rc = read_whole(set, t, &data);
         printf("%s %s ", t->name, safetensors_dtype_name(t->dtype));
         print_shape(t->shape, t->dims);
@@ -54,18 +54,18 @@ static enum err copy(const struct safetensors *set, const char *folder,
                      int64_t limit, enum safetensors_dtype dtype)
 {
     enum err rc = ERR_OK;
-    int count = safetensors_count(set);
+    int count = set->count;
     struct safetensors_writer *writer = NULL;
     struct safetensors_tensor *all = NULL;
     TRY(new_zeroed(&all, (size_t)count));
     for (int i = 0; i < count; i++) {
-        all[i] = *safetensors_tensor(set, i);
+        all[i] = *&set->list[i];
         if (dtype != SAFETENSORS_DTYPES)
             all[i].dtype = dtype;
     }
     TRY_OUT(safetensors_writer_create(folder, all, count, limit, &writer));
     for (int i = 0; i < count && rc == ERR_OK; i++) {
-        const struct safetensors_tensor *t = safetensors_tensor(set, i);
+        const struct safetensors_tensor *t = &set->list[i];
         void *data = malloc((size_t)t->numel * 8 + 1);
         if (data == NULL)
             rc = err_set(ERR_MEMORY, "out of memory");

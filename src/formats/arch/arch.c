@@ -81,7 +81,7 @@ static const struct arch_key llama_keys[] = {
     NOTHING("is_llama_config"),
     MUST("sliding_window", "[null]", ""),
     MUST("use_sliding_window", "[false]", ""),
-    END,
+    { 0 },
 };
 
 /* A window as long as the context, or none, has no effect; else it is refused.
@@ -91,7 +91,7 @@ static const struct arch_key mistral_keys[] = {
     WINDOW("sliding_window", "4096"),
     MUST("attention_bias", "[false]", ""),
     MUST("mlp_bias", "[false]", ""),
-    END,
+    { 0 },
 };
 
 static const struct arch_key qwen2_keys[] = {
@@ -101,7 +101,7 @@ static const struct arch_key qwen2_keys[] = {
     NOTHING("sliding_window"), /* not used without use_sliding_window */
     NOTHING("max_window_layers"),
     MUST("use_mrope", "[false]", ""),
-    END,
+    { 0 },
 };
 
 /* Learned positions; n_inner of 0 or null is 4 n_embd. */
@@ -127,7 +127,7 @@ static const struct arch_key gpt2_keys[] = {
     NOTHING("summary_activation"),
     NOTHING("summary_proj_to_labels"),
     NOTHING("summary_first_dropout"),
-    END,
+    { 0 },
 };
 
 /* The library's own class has neither another width of the MLP nor biases nor
@@ -163,7 +163,7 @@ static const struct arch_key mpt_keys[] = {
     NOTHING("init_device"),
     NOTHING("init_config"),
     NOTHING("verbose"),
-    END,
+    { 0 },
 };
 
 static const struct arch_key mixtral_keys[] = {
@@ -174,7 +174,7 @@ static const struct arch_key mixtral_keys[] = {
     WINDOW("sliding_window", "null"),
     BALANCE("router_aux_loss_coef", "0.001"),
     NOTHING("output_router_logits"),
-    END,
+    { 0 },
 };
 
 static const struct arch_key dbrx_keys[] = {
@@ -208,7 +208,7 @@ static const struct arch_key dbrx_keys[] = {
     NOTHING("router_aux_loss_coef"), /* moe_loss_weight once more */
     NOTHING("num_key_value_heads"),  /* kv_n_heads once more */
     BOOL("tie_word_embeddings", tied, "false"),
-    END,
+    { 0 },
 };
 
 /* --- names of tensors --- */
@@ -243,12 +243,14 @@ static const struct arch_tensor llama_tensors[] = {
     T_ONE(GATE_BIAS, "mlp.gate_proj.bias"),
     T_ONE(UP_BIAS, "mlp.up_proj.bias"),
     T_ONE(DOWN_BIAS, "mlp.down_proj.bias"),
-    T_END,
+    { 0 },
 };
-static const struct arch_tensor mistral_tensors[] = { LLAMA_TENSORS, GATED,
-                                                      T_END };
-static const struct arch_tensor qwen2_tensors[] = { LLAMA_TENSORS, GATED,
-                                                    QKV_BIAS, T_END };
+static const struct arch_tensor mistral_tensors[] = { LLAMA_TENSORS,
+                                                      GATED,
+                                                      { 0 } };
+static const struct arch_tensor qwen2_tensors[] = {
+    LLAMA_TENSORS, GATED, QKV_BIAS, { 0 }
+};
 /* A tensor for each expert; ours are stacked, and the way down is [in, out]. */
 static const struct arch_tensor mixtral_tensors[] = {
     LLAMA_TENSORS,
@@ -257,7 +259,7 @@ static const struct arch_tensor mixtral_tensors[] = {
     T_PART(EXPERTS_UP, "block_sparse_moe.experts.%d.w3.weight", EACH),
     { PARAM_EXPERTS_DOWN, "block_sparse_moe.experts.%d.w2.weight", ARCH_EACH,
       true },
-    T_END,
+    { 0 },
 };
 /* Its linear layers are Conv1D, whose weights are [in, out]: turned. */
 static const struct arch_tensor gpt2_tensors[] = {
@@ -278,7 +280,7 @@ static const struct arch_tensor gpt2_tensors[] = {
     T_ONE(NORM_F_WEIGHT, "transformer.ln_f.weight"),
     T_ONE(NORM_F_BIAS, "transformer.ln_f.bias"),
     T_ONE(LM_HEAD, ARCH_HF_HEAD),
-    T_END,
+    { 0 },
 };
 static const struct arch_tensor mpt_tensors[] = {
     T_ONE(WTE, "transformer.wte.weight"),
@@ -290,7 +292,7 @@ static const struct arch_tensor mpt_tensors[] = {
     T_ONE(DOWN_WEIGHT, "ffn.down_proj.weight"),
     T_ONE(NORM_F_WEIGHT, "transformer.norm_f.weight"),
     T_ONE(LM_HEAD, ARCH_HF_HEAD),
-    T_END,
+    { 0 },
 };
 /* Experts are stacked as ours are, w1, v1 and w2 alike. */
 static const struct arch_tensor dbrx_tensors[] = {
@@ -305,7 +307,7 @@ static const struct arch_tensor dbrx_tensors[] = {
     T_ONE(EXPERTS_DOWN, "ffn.experts.mlp.w2"),
     T_ONE(NORM_F_WEIGHT, "transformer.norm_f.weight"),
     T_ONE(LM_HEAD, ARCH_HF_HEAD),
-    T_END,
+    { 0 },
 };
 
 #define LLAMA_SHAPE                                                            \

@@ -48,17 +48,18 @@ static const struct arch_key rotary_keys[] = {
     NAME("rope.scaling.type", rope_scaling, scalings, "\"none\""),
     REAL("rope.scaling.factor", rope_factor, 1, 1e6, ""),
     ACTIVATION,
-    END,
+    { 0 },
 };
-static const struct arch_key gpt2_keys[] = { SHAPE, LAYER_NORM, ACTIVATION,
-                                             END };
+static const struct arch_key gpt2_keys[] = {
+    SHAPE, LAYER_NORM, ACTIVATION, { 0 }
+};
 static const struct arch_key mpt_keys[] = {
     SHAPE,
     LAYER_NORM,
     REAL("attention.max_alibi_bias", alibi_bias_max, 1e-3, 64, NULL),
     REAL("attention.clamp_kqv", clip_qkv, 0, 1e6, "0"),
     ACTIVATION,
-    END,
+    { 0 },
 };
 
 #define ENDS                                                                   \
@@ -93,17 +94,17 @@ static const struct arch_key mpt_keys[] = {
         T_PART(WQKV_BIAS, "attn_v.bias", VALUES)
 
 static const struct arch_tensor llama_tensors[] = {
-    ENDS, NORMS, OUT, MLP, GATE, APART(QUERIES_PAIRS, KEYS_PAIRS), T_END,
+    ENDS, NORMS, OUT, MLP, GATE, APART(QUERIES_PAIRS, KEYS_PAIRS), { 0 },
 };
 /* Programs turn halves of a head of this one, as we do. */
 static const struct arch_tensor qwen2_tensors[] = {
-    ENDS, NORMS, OUT, MLP, GATE, APART(QUERIES, KEYS), T_END,
+    ENDS, NORMS, OUT, MLP, GATE, APART(QUERIES, KEYS), { 0 },
 };
 static const struct arch_tensor gpt2_tensors[] = {
-    ENDS, NORMS, OUT, MLP, QKV, T_ONE(WPE, "position_embd.weight"), T_END,
+    ENDS, NORMS, OUT, MLP, QKV, T_ONE(WPE, "position_embd.weight"), { 0 },
 };
 static const struct arch_tensor mpt_tensors[] = {
-    ENDS, NORMS, OUT, MLP, QKV, T_END,
+    ENDS, NORMS, OUT, MLP, QKV, { 0 },
 };
 
 #define FORM(name, keys, tensors)                                              \

@@ -44,12 +44,8 @@
     }
 #define FULL(key) NUMBER(key, ARCH_FULL, 0, 0, 0, "")
 #define NOTHING(key) NUMBER(key, ARCH_NOTHING, 0, 0, 0, "")
-#define END                                                                    \
-    {                                                                          \
-        .name = NULL                                                           \
-    }
 
-/* Tensors; T_END ends their tables. */
+/* Tensors. */
 #define T_PART(role, name, part)                                               \
     {                                                                          \
         PARAM_##role, name, ARCH_##part, false                                 \
@@ -58,8 +54,4 @@
 #define T_TURNED(role, name)                                                   \
     {                                                                          \
         PARAM_##role, name, ARCH_WHOLE_PARAM, true                             \
-    }
-#define T_END                                                                  \
-    {                                                                          \
-        PARAM_ROLES, NULL, ARCH_WHOLE_PARAM, false                             \
     }

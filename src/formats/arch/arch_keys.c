@@ -359,21 +359,19 @@ json_t *arch_keys_value(const struct arch_key *key,
     const void *field = (const char *)values + key->offset;
     switch (key->kind) {
     case ARCH_INT:
-        return json_integer(*(const int64_t *)field);
     case ARCH_LENGTH:
-        if (*(const int64_t *)field == 0)
-            return json_null();
-        return json_integer(*(const int64_t *)field);
+        return key->kind == ARCH_LENGTH && *(const int64_t *)field == 0
+                   ? json_null()
+                   : json_integer(*(const int64_t *)field);
     case ARCH_WHOLE:
         if (*(const double *)field == floor(*(const double *)field))
             return json_integer((json_int_t) * (const double *)field);
         return json_real(*(const double *)field);
     case ARCH_CLIP:
-        if (*(const double *)field == 0.0)
-            return json_null();
-        return json_real(*(const double *)field);
     case ARCH_REAL:
-        return json_real(*(const double *)field);
+        return key->kind == ARCH_CLIP && *(const double *)field == 0.0
+                   ? json_null()
+                   : json_real(*(const double *)field);
     case ARCH_BOOL:
         return json_boolean(*(const bool *)field);
     case ARCH_NAME:

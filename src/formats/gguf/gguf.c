@@ -19,11 +19,6 @@
 #include "src/base/new.h"
 #include "src/formats/gguf/gguf_impl.h"
 
-struct gguf {
-    char path[FSIO_PATH_MAX];
-    struct gguf_head head;
-};
-
 static const struct {
     const char *name;
     size_t bytes;
@@ -56,25 +51,18 @@ enum err gguf_open(const char *path, struct gguf **out)
     struct stat status;
     struct gguf *gguf = NULL;
     TRY(new_zeroed(&gguf, 1));
-    gguf->head.fd = -1;
-    gguf->head.path = gguf->path;
+    gguf->fd = -1;
     TRY_OUT(fsio_path(gguf->path, "%s", path));
     /* a pipe is refused below, and is not waited for */
-    gguf->head.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (gguf->head.fd < 0 && errno == ENOENT) {
-        rc = err_set(ERR_DATA, "%s: no such file", path);
-        goto out;
-    }
-    if (gguf->head.fd < 0 || fstat(gguf->head.fd, &status) != 0) {
-        rc = err_errno("%s", path);
-        goto out;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        rc = err_set(ERR_DATA, "%s: not a file", path);
-        goto out;
-    }
-    gguf->head.file_bytes = (uint64_t)status.st_size;
-    TRY_OUT(gguf_head_read(&gguf->head));
+    gguf->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (gguf->fd < 0 && errno == ENOENT)
+        TRY_OUT(err_set(ERR_DATA, "%s: no such file", path));
+    if (gguf->fd < 0 || fstat(gguf->fd, &status) != 0)
+        TRY_OUT(err_errno("%s", path));
+    if (!S_ISREG(status.st_mode))
+        TRY_OUT(err_set(ERR_DATA, "%s: not a file", path));
+    gguf->file_bytes = (uint64_t)status.st_size;
+    TRY_OUT(gguf_head_read(gguf));
     *out = gguf;
     gguf = NULL;
 out:
@@ -86,57 +74,24 @@ void gguf_close(struct gguf *gguf)
 {
     if (gguf == NULL)
         return;
-    if (gguf->head.fd >= 0)
-        close(gguf->head.fd);
-    gguf_head_release(&gguf->head);
+    if (gguf->fd >= 0)
+        close(gguf->fd);
+    gguf_head_release(gguf);
     free(gguf);
-}
-
-const char *gguf_path(const struct gguf *gguf)
-{
-    return gguf->path;
-}
-
-size_t gguf_keys(const struct gguf *gguf)
-{
-    return gguf->head.keys;
-}
-
-const char *gguf_key(const struct gguf *gguf, size_t i)
-{
-    assert(i < gguf->head.keys);
-    return gguf->head.key[i].name;
-}
-
-const struct gguf_value *gguf_value(const struct gguf *gguf, size_t i)
-{
-    assert(i < gguf->head.keys);
-    return &gguf->head.key[i].value;
-}
-
-size_t gguf_tensors(const struct gguf *gguf)
-{
-    return gguf->head.tensors;
-}
-
-const struct gguf_tensor *gguf_tensor(const struct gguf *gguf, size_t i)
-{
-    assert(i < gguf->head.tensors);
-    return &gguf->head.tensor[i];
 }
 
 const struct gguf_value *gguf_find(const struct gguf *gguf, const char *key)
 {
-    const struct gguf_head_key *found = gguf_head_find(
-        (const void *const *)gguf->head.key_order, gguf->head.keys, key);
+    const struct gguf_key *found =
+        gguf_head_find((const void *const *)gguf->key_order, gguf->keys, key);
     return found != NULL ? &found->value : NULL;
 }
 
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *gguf,
                                            const char *name)
 {
-    return gguf_head_find((const void *const *)gguf->head.tensor_order,
-                          gguf->head.tensors, name);
+    return gguf_head_find((const void *const *)gguf->tensor_order,
+                          gguf->tensors, name);
 }
 
 bool gguf_value_whole(const struct gguf_value *value, int64_t *out)
@@ -266,23 +221,14 @@ bool gguf_value_next(struct gguf_value *array, struct gguf_value *item)
     return true;
 }
 
-/* The same as they are in the file. */
-static enum err gguf_read_blocks(const struct gguf *gguf,
-                                 const struct gguf_tensor *tensor,
-                                 uint64_t first, size_t count, void *out)
-{
-    size_t bytes = gguf_blocks_layout(tensor->type)->bytes;
-    assert(first <= tensor->blocks && count <= tensor->blocks - first);
-    TRY(fsio_pread(gguf->head.fd, out, count * bytes,
-                   (int64_t)(tensor->offset + first * bytes), gguf->path));
-    return ERR_OK;
-}
-
 enum err gguf_read_floats(const struct gguf *gguf,
                           const struct gguf_tensor *tensor, uint64_t first,
                           size_t count, void *scratch, float *out)
 {
-    TRY(gguf_read_blocks(gguf, tensor, first, count, scratch));
+    size_t bytes = gguf_blocks_layout(tensor->type)->bytes;
+    assert(first <= tensor->blocks && count <= tensor->blocks - first);
+    TRY(fsio_pread(gguf->fd, scratch, count * bytes,
+                   (int64_t)(tensor->offset + first * bytes), gguf->path));
     gguf_blocks_read(tensor->type, scratch, count, out);
     return ERR_OK;
 }

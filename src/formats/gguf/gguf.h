@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "src/base/err.h"
+#include "src/base/fsio.h"
 #include "src/formats/gguf/gguf_blocks.h"
 
 #define GGUF_MAGIC "GGUF"
@@ -62,20 +62,30 @@ struct gguf_tensor {
     uint64_t offset; /* in the file */
 };
 
-struct gguf;
+/* A key; as a tensor, it begins with its name. */
+struct gguf_key {
+    const char *name;
+    struct gguf_value value;
+};
+
+/* Read only. What `key` and `tensor` lend is in the order of the file. */
+struct gguf {
+    char path[FSIO_PATH_MAX];
+    struct gguf_key *key;
+    struct gguf_tensor *tensor;
+    size_t keys, tensors;
+    /* of gguf.c and gguf_head.c: */
+    int fd;
+    uint64_t file_bytes;
+    uint8_t *data; /* the file's beginning */
+    size_t at, read, capacity;
+    uint32_t version;
+    uint64_t alignment;
+    const void **key_order, **tensor_order; /* pointers to them, by name */
+};
 
 enum err gguf_open(const char *path, struct gguf **out);
 void gguf_close(struct gguf *gguf);
-
-/* Lent, as all that is in it. */
-const char *gguf_path(const struct gguf *gguf);
-
-/* In the order of the file. */
-size_t gguf_keys(const struct gguf *gguf);
-const char *gguf_key(const struct gguf *gguf, size_t i);
-const struct gguf_value *gguf_value(const struct gguf *gguf, size_t i);
-size_t gguf_tensors(const struct gguf *gguf);
-const struct gguf_tensor *gguf_tensor(const struct gguf *gguf, size_t i);
 
 /* By name; NULL: there is none. */
 const struct gguf_value *gguf_find(const struct gguf *gguf, const char *key);

@@ -42,28 +42,6 @@ static const char *const blocks_names[] = {
     [40] = "NVFP4",
 };
 
-static const struct gguf_blocks_layout blocks_layouts[] = {
-    [GGUF_BLOCKS_F32] = { "F32", 1, 4 },
-    [GGUF_BLOCKS_F16] = { "F16", 1, 2 },
-    [GGUF_BLOCKS_Q4_0] = { "Q4_0", SMALL, 2 + 16 },           /* d, q */
-    [GGUF_BLOCKS_Q4_1] = { "Q4_1", SMALL, 4 + 16 },           /* d, m, q */
-    [GGUF_BLOCKS_Q5_0] = { "Q5_0", SMALL, 2 + 4 + 16 },       /* d, h, q */
-    [GGUF_BLOCKS_Q5_1] = { "Q5_1", SMALL, 4 + 4 + 16 },       /* d, m, h, q */
-    [GGUF_BLOCKS_Q8_0] = { "Q8_0", SMALL, 2 + 32 },           /* d, q */
-    [GGUF_BLOCKS_Q4_K] = { "Q4_K", LARGE, 4 + SCALES + 128 }, /* d, m, s l, q */
-    [GGUF_BLOCKS_Q5_K] = { "Q5_K", LARGE, 4 + SCALES + 32 + 128 }, /* .. h, q */
-    [GGUF_BLOCKS_Q6_K] = { "Q6_K", LARGE, 128 + 64 + 16 + 2 }, /* q, h, s, d */
-    [GGUF_BLOCKS_BF16] = { "BF16", 1, 2 },
-};
-
-const struct gguf_blocks_layout *gguf_blocks_layout(uint32_t type)
-{
-    return type < sizeof blocks_layouts / sizeof *blocks_layouts &&
-                   blocks_layouts[type].name != NULL
-               ? &blocks_layouts[type]
-               : NULL;
-}
-
 const char *gguf_blocks_name(uint32_t type)
 {
     return type < sizeof blocks_names / sizeof *blocks_names &&
@@ -187,44 +165,53 @@ static void blocks_read_q6_k(const uint8_t *block, float *out)
     }
 }
 
-static void blocks_read_one(enum gguf_blocks_type type, const uint8_t *block,
-                            float *out)
+static void blocks_read_f32(const uint8_t *block, float *out)
 {
-    switch (type) {
-    case GGUF_BLOCKS_F32:
-        memcpy(out, block, sizeof *out);
-        break;
-    case GGUF_BLOCKS_F16:
-        *out = blocks_f16(block);
-        break;
-    case GGUF_BLOCKS_BF16:
-        *out = half_from_bf16(blocks_u16(block));
-        break;
-    case GGUF_BLOCKS_Q4_0:
-        blocks_read_q4_0(block, out);
-        break;
-    case GGUF_BLOCKS_Q4_1:
-        blocks_read_q4_1(block, out);
-        break;
-    case GGUF_BLOCKS_Q5_0:
-        blocks_read_q5_0(block, out);
-        break;
-    case GGUF_BLOCKS_Q5_1:
-        blocks_read_q5_1(block, out);
-        break;
-    case GGUF_BLOCKS_Q8_0:
-        blocks_read_q8_0(block, out);
-        break;
-    case GGUF_BLOCKS_Q4_K:
-        blocks_read_k(block, NULL, block + 4 + SCALES, out);
-        break;
-    case GGUF_BLOCKS_Q5_K:
-        blocks_read_k(block, block + 4 + SCALES, block + 4 + SCALES + 32, out);
-        break;
-    case GGUF_BLOCKS_Q6_K:
-        blocks_read_q6_k(block, out);
-        break;
-    }
+    memcpy(out, block, sizeof *out);
+}
+
+static void blocks_read_f16(const uint8_t *block, float *out)
+{
+    *out = blocks_f16(block);
+}
+
+static void blocks_read_bf16(const uint8_t *block, float *out)
+{
+    *out = half_from_bf16(blocks_u16(block));
+}
+
+static void blocks_read_q4_k(const uint8_t *block, float *out)
+{
+    blocks_read_k(block, NULL, block + 4 + SCALES, out);
+}
+
+static void blocks_read_q5_k(const uint8_t *block, float *out)
+{
+    blocks_read_k(block, block + 4 + SCALES, block + 4 + SCALES + 32, out);
+}
+
+static const struct gguf_blocks_layout blocks_layouts[] = {
+    [GGUF_BLOCKS_F32] = { 1, 4, blocks_read_f32 },
+    [GGUF_BLOCKS_F16] = { 1, 2, blocks_read_f16 },
+    /* d, q; d, m, q; d, h, q; d, m, h, q; d, q */
+    [GGUF_BLOCKS_Q4_0] = { SMALL, 2 + 16, blocks_read_q4_0 },
+    [GGUF_BLOCKS_Q4_1] = { SMALL, 4 + 16, blocks_read_q4_1 },
+    [GGUF_BLOCKS_Q5_0] = { SMALL, 2 + 4 + 16, blocks_read_q5_0 },
+    [GGUF_BLOCKS_Q5_1] = { SMALL, 4 + 4 + 16, blocks_read_q5_1 },
+    [GGUF_BLOCKS_Q8_0] = { SMALL, 2 + 32, blocks_read_q8_0 },
+    /* d, m, s l, q; d, m, s l, h, q; q, h, s, d */
+    [GGUF_BLOCKS_Q4_K] = { LARGE, 4 + SCALES + 128, blocks_read_q4_k },
+    [GGUF_BLOCKS_Q5_K] = { LARGE, 4 + SCALES + 32 + 128, blocks_read_q5_k },
+    [GGUF_BLOCKS_Q6_K] = { LARGE, 128 + 64 + 16 + 2, blocks_read_q6_k },
+    [GGUF_BLOCKS_BF16] = { 1, 2, blocks_read_bf16 },
+};
+
+const struct gguf_blocks_layout *gguf_blocks_layout(uint32_t type)
+{
+    return type < sizeof blocks_layouts / sizeof *blocks_layouts &&
+                   blocks_layouts[type].read != NULL
+               ? &blocks_layouts[type]
+               : NULL;
 }
 
 void gguf_blocks_read(enum gguf_blocks_type type, const void *blocks,
@@ -234,8 +221,7 @@ void gguf_blocks_read(enum gguf_blocks_type type, const void *blocks,
     assert(layout != NULL);
     const uint8_t *block = blocks;
     for (size_t b = 0; b < count; b++)
-        blocks_read_one(type, block + b * layout->bytes,
-                        out + b * layout->numbers);
+        layout->read(block + b * layout->bytes, out + b * layout->numbers);
 }
 
 /* F32, F16, BF16 and Q8_0 can be written. */

@@ -32,8 +32,8 @@ enum gguf_blocks_type {
 #define GGUF_BLOCKS_NUMBERS_MAX 256
 
 struct gguf_blocks_layout {
-    const char *name;
     unsigned numbers, bytes; /* of one block */
+    void (*read)(const uint8_t *block, float *out);
 };
 
 /* NULL: numbers of this type cannot be read here. */

@@ -41,7 +41,7 @@ static enum err find_arch(const struct gguf *gguf, enum arch *arch)
     }
     return err_set(ERR_UNSUPPORTED,
                    "%s: architecture '%.*s'; Tessera reads those of %s",
-                   gguf_path(gguf), (int)(bytes < 64 ? bytes : 64), name,
+                   gguf->path, (int)(bytes < 64 ? bytes : 64), name,
                    arch_titles(true, titles));
 }
 
@@ -60,7 +60,7 @@ double gguf_config_shortest(double value)
 /* A value; an array where it is one, or nothing that JSON has. */
 static json_t *json_of(const struct gguf *gguf, size_t i)
 {
-    const struct gguf_value *value = gguf_value(gguf, i);
+    const struct gguf_value *value = &gguf->key[i].value;
     const char *text = (const char *)value->data;
     json_t *made = NULL;
     int64_t whole = 0;
@@ -74,7 +74,7 @@ static json_t *json_of(const struct gguf *gguf, size_t i)
     else if (gguf_value_whole(value, &whole))
         made = json_integer(whole);
     else if ((value->kind == GGUF_F32 || value->kind == GGUF_F64) &&
-             gguf_get_real(gguf, gguf_key(gguf, i), &real) == ERR_OK &&
+             gguf_get_real(gguf, gguf->key[i].name, &real) == ERR_OK &&
              isfinite(real))
         made = json_real(gguf_config_shortest(real));
     return made != NULL || errno == ENOMEM ? made : json_array();
@@ -85,8 +85,8 @@ static enum err read_keys(const struct gguf *gguf, const char *arch,
                           json_t *root)
 {
     size_t prefix = strlen(arch);
-    for (size_t i = 0; i < gguf_keys(gguf); i++) {
-        const char *name = gguf_key(gguf, i);
+    for (size_t i = 0; i < gguf->keys; i++) {
+        const char *name = gguf->key[i].name;
         /* "llama.block_count" is block_count; general.* and tokenizer.* are
          * others' matter */
         if (strncmp(name, arch, prefix) == 0 && name[prefix] == '.')
@@ -113,16 +113,16 @@ static enum err look_at_tensors(const struct gguf *gguf,
         gguf_find_tensor(gguf, GGUF_CONFIG_EMBEDDING);
     if (embedding == NULL || embedding->dims != 2)
         return err_set(ERR_DATA, "%s: no matrix " GGUF_CONFIG_EMBEDDING,
-                       gguf_path(gguf));
+                       gguf->path);
     if (embedding->dim[1] > 16777216)
         return err_set(ERR_DATA, "%s: %" PRIu64 " tokens; at most 16777216",
-                       gguf_path(gguf), embedding->dim[1]);
+                       gguf->path, embedding->dim[1]);
     model->vocab_size = (int64_t)embedding->dim[1];
     if (named != 0 && named != model->vocab_size)
         return err_set(ERR_UNSUPPORTED,
                        "%s: vocab_size is %" PRId64 "; Tessera has %" PRId64
                        " there, the rows of " GGUF_CONFIG_EMBEDDING,
-                       gguf_path(gguf), named, model->vocab_size);
+                       gguf->path, named, model->vocab_size);
     model->tied = !has(gguf, "output.weight");
     /* what the first block has of biases all of them have */
     model->bias = model->bias || has(gguf, "blk.0.attn_qkv.bias");
@@ -143,7 +143,7 @@ static enum err read_model(const struct gguf *gguf, const struct arch_row *row,
         values->model.rope_factor = 0; /* has no effect there either */
 out:
     json_decref(root);
-    return rc == ERR_OK ? ERR_OK : err_prefix(rc, "%s", gguf_path(gguf));
+    return rc == ERR_OK ? ERR_OK : err_prefix(rc, "%s", gguf->path);
 }
 
 enum err gguf_config_read(const struct gguf *gguf, enum arch *arch,
@@ -159,12 +159,12 @@ enum err gguf_config_read(const struct gguf *gguf, enum arch *arch,
         return err_set(ERR_UNSUPPORTED,
                        "%s: one of %" PRIu64 " files of a model: merge them "
                        "first (llama-gguf-split --merge)",
-                       gguf_path(gguf), parts);
+                       gguf->path, parts);
     TRY(read_model(gguf, &arch_rows[*arch], &values));
     TRY(look_at_tensors(gguf, &values.model));
     enum err rc = arch_keys_end(&values);
     if (rc != ERR_OK)
-        return err_prefix(rc, "%s", gguf_path(gguf));
+        return err_prefix(rc, "%s", gguf->path);
     *model = values.model;
     return ERR_OK;
 }
@@ -205,19 +205,13 @@ enum err gguf_config_choose(const struct model_config *model, enum arch *arch)
     return check_activation(model, row);
 }
 
-static enum err write_text(struct gguf_writer *writer, const char *name,
-                           const char *text)
-{
-    return gguf_writer_string(writer, name, text, strlen(text));
-}
-
 static enum err write_value(struct gguf_writer *writer, const char *name,
                             const json_t *value)
 {
     uint32_t count = (uint32_t)json_integer_value(value);
     float real = (float)json_real_value(value);
     if (json_is_string(value))
-        return write_text(writer, name, json_string_value(value));
+        return gguf_writer_text(writer, name, json_string_value(value));
     if (json_is_integer(value))
         return gguf_writer_number(writer, name, GGUF_U32, &count);
     if (json_is_real(value))
@@ -232,7 +226,7 @@ enum err gguf_config_write(struct gguf_writer *writer, enum arch arch,
     const struct arch_form *form = arch_rows[arch].gguf;
     assert(form != NULL);
     arch_keys_begin(model, &values);
-    TRY(write_text(writer, GGUF_CONFIG_ARCH_KEY, form->name));
+    TRY(gguf_writer_text(writer, GGUF_CONFIG_ARCH_KEY, form->name));
     for (const struct arch_key *key = form->keys; key->name != NULL; key++) {
         char name[KEY_BYTES];
         if (key->kind >= ARCH_MUST || !arch_keys_given(key, &values))

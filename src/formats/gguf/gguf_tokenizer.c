@@ -53,13 +53,13 @@ static enum err maker_text(const struct maker *maker, const char *what,
     return err_set(ERR_DATA,
                    "%s: %s %" PRIu64 " is no text: not UTF-8, or a "
                    "NUL in it",
-                   gguf_path(maker->gguf), what, number);
+                   maker->gguf->path, what, number);
 }
 
 static enum err maker_memory(const struct maker *maker)
 {
     return err_set(ERR_MEMORY, "%s: no memory for its tokenizer",
-                   gguf_path(maker->gguf));
+                   maker->gguf->path);
 }
 
 static enum err maker_kind(struct maker *maker)
@@ -67,7 +67,7 @@ static enum err maker_kind(struct maker *maker)
     const char *name = NULL;
     char names[256];
     size_t bytes = 0;
-    const char *path = gguf_path(maker->gguf);
+    const char *path = maker->gguf->path;
     TRY(gguf_get_string(maker->gguf, KEY("model"), &name, &bytes));
     if (bytes != 4 || memcmp(name, "gpt2", 4) != 0)
         return err_set(ERR_UNSUPPORTED,
@@ -101,7 +101,7 @@ static enum err maker_role(const struct maker *maker, const char *key,
     if (number >= tokens)
         return err_set(
             ERR_DATA, "%s: %s is %" PRIu64 ", but there are %" PRIu64 " tokens",
-            gguf_path(maker->gguf), key, number, tokens);
+            maker->gguf->path, key, number, tokens);
     role->number = (int64_t)number;
     return ERR_OK;
 }
@@ -118,7 +118,7 @@ static enum err maker_flag(const struct maker *maker, const char *key,
     return !*out || role->number >= 0
                ? ERR_OK
                : err_set(ERR_DATA, "%s: %s is true, but no such token is named",
-                         gguf_path(maker->gguf), key);
+                         maker->gguf->path, key);
 }
 
 static enum err maker_added(struct maker *maker, uint64_t number,
@@ -154,7 +154,7 @@ static enum err maker_token(struct maker *maker, uint64_t number,
         return err_set(ERR_DATA,
                        "%s: token %" PRIu64 " has the type %" PRId64
                        ", which is not known",
-                       gguf_path(maker->gguf), number, type);
+                       maker->gguf->path, number, type);
     if (type == UNUSED && maker_is_hole(number, text))
         return ERR_OK;
     const json_t *other = json_object_getn(maker->vocab, at, bytes);
@@ -162,8 +162,8 @@ static enum err maker_token(struct maker *maker, uint64_t number,
         return err_set(ERR_DATA,
                        "%s: tokens %" JSON_INTEGER_FORMAT " and %" PRIu64
                        " have the same text '%.*s'",
-                       gguf_path(maker->gguf), json_integer_value(other),
-                       number, (int)(bytes < 64 ? bytes : 64), at);
+                       maker->gguf->path, json_integer_value(other), number,
+                       (int)(bytes < 64 ? bytes : 64), at);
     if (json_object_setn_new(maker->vocab, at, bytes,
                              json_integer((json_int_t)number)) != 0)
         return maker_memory(maker);
@@ -191,15 +191,15 @@ static enum err maker_tokens(struct maker *maker)
         return err_set(ERR_DATA,
                        "%s: %" PRIu64 " tokens and %" PRIu64
                        " types of tokens: as many are expected, at most %d",
-                       gguf_path(gguf), tokens.count, types.count, TOKENS_MAX);
+                       gguf->path, tokens.count, types.count, TOKENS_MAX);
     maker->count = tokens.count;
     TRY(maker_role(maker, KEY("bos_token_id"), tokens.count, &maker->bos));
     TRY(maker_role(maker, KEY("eos_token_id"), tokens.count, &maker->eos));
     if (maker_role(maker, KEY("padding_token_id"), tokens.count, &maker->pad) !=
         ERR_OK)
         maker->pad.number = -1; /* as some converters have written it */
-    TRY(maker_flag(maker, KEY("add_bos_token"), &maker->bos,
-                   gguf_tokenizer_pre_bos(maker->pre), &maker->add_bos));
+    TRY(maker_flag(maker, KEY("add_bos_token"), &maker->bos, maker->pre->bos,
+                   &maker->add_bos));
     TRY(maker_flag(maker, KEY("add_eos_token"), &maker->eos, false,
                    &maker->add_eos));
     /* types may be missing: then all tokens are found by merges */
@@ -224,7 +224,7 @@ static enum err maker_pair(const struct maker *maker, uint64_t number,
                : err_set(ERR_DATA,
                          "%s: merge %" PRIu64 " is not \"LEFT RIGHT\", with a "
                          "blank between them",
-                         gguf_path(maker->gguf), number);
+                         maker->gguf->path, number);
 }
 
 static enum err maker_merges(struct maker *maker)
@@ -233,7 +233,7 @@ static enum err maker_merges(struct maker *maker)
     TRY(gguf_get_array(maker->gguf, KEY("merges"), GGUF_STRING, &merges));
     if (merges.count > TOKENS_MAX)
         return err_set(ERR_DATA, "%s: %" PRIu64 " merges, at most %d are read",
-                       gguf_path(maker->gguf), merges.count, TOKENS_MAX);
+                       maker->gguf->path, merges.count, TOKENS_MAX);
     for (uint64_t i = 0; gguf_value_next(&merges, &text); i++) {
         TRY(maker_pair(maker, i, &text));
         if (json_array_append_new(
@@ -304,9 +304,8 @@ static enum err maker_json(const struct maker *maker, char **text)
         "post_processor", maker_post(maker), "decoder", maker_byte_level(),
         "model", "type", "BPE", "dropout", "unk_token",
         "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
-        "byte_fallback", 0, "ignore_merges",
-        (int)gguf_tokenizer_pre_whole(maker->pre), "vocab", maker->vocab,
-        "merges", maker->merges);
+        "byte_fallback", 0, "ignore_merges", (int)maker->pre->whole, "vocab",
+        maker->vocab, "merges", maker->merges);
     *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     return *text != NULL ? ERR_OK : maker_memory(maker);

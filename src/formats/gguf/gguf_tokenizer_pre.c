@@ -14,9 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PRE_NAMES 5
-#define PRE_STEPS 5
-
 /* instead of a pattern: digits one by one */
 static const char pre_digits[] = "digits";
 
@@ -33,13 +30,6 @@ static const char pre_digits[] = "digits";
     "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+"             \
     "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" behind "|" numbers                        \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" PRE_SPACES
-
-struct gguf_tokenizer_pre {
-    const char *name[PRE_NAMES];
-    const char *step[PRE_STEPS]; /* patterns, or pre_digits */
-    bool gpt2;                   /* GPT-2's pattern is the last step */
-    bool nfc, whole, bos;
-};
 
 static const struct gguf_tokenizer_pre pre_known[] = {
     { .name = { "gpt-2", "mpt", "olmo", "phi-2" }, .gpt2 = true },
@@ -74,7 +64,8 @@ const struct gguf_tokenizer_pre *gguf_tokenizer_pre_find(const char *name,
                                                          size_t bytes)
 {
     for (size_t p = 0; p < PRE_KNOWN; p++)
-        for (int i = 0; i < PRE_NAMES && pre_known[p].name[i] != NULL; i++)
+        for (int i = 0;
+             i < GGUF_TOKENIZER_PRE_NAMES && pre_known[p].name[i] != NULL; i++)
             if (strlen(pre_known[p].name[i]) == bytes &&
                 memcmp(pre_known[p].name[i], name, bytes) == 0)
                 return &pre_known[p];
@@ -87,7 +78,8 @@ void gguf_tokenizer_pre_names(char *out, size_t size)
     size_t at = 0;
     out[0] = '\0';
     for (size_t p = 0; p < PRE_KNOWN; p++)
-        for (int i = 0; i < PRE_NAMES && pre_known[p].name[i] != NULL; i++)
+        for (int i = 0;
+             i < GGUF_TOKENIZER_PRE_NAMES && pre_known[p].name[i] != NULL; i++)
             if (at < size)
                 at +=
                     (size_t)snprintf(out + at, size - at, "%s%s",
@@ -116,20 +108,10 @@ json_t *gguf_tokenizer_pre_tokenizer(const struct gguf_tokenizer_pre *pre)
     if (pre->step[0] == NULL)
         return bytes;
     json_t *steps = json_array();
-    for (int i = 0; i < PRE_STEPS && pre->step[i] != NULL; i++)
+    for (int i = 0; i < GGUF_TOKENIZER_PRE_STEPS && pre->step[i] != NULL; i++)
         jsontext_append(&steps, pre_step(pre->step[i]));
     jsontext_append(&steps, bytes);
     return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", steps);
-}
-
-bool gguf_tokenizer_pre_whole(const struct gguf_tokenizer_pre *pre)
-{
-    return pre->whole;
-}
-
-bool gguf_tokenizer_pre_bos(const struct gguf_tokenizer_pre *pre)
-{
-    return pre->bos;
 }
 
 /* --- the other way round --- */

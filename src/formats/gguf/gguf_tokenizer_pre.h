@@ -8,7 +8,17 @@
 
 #include "src/base/err.h"
 
-struct gguf_tokenizer_pre;
+#define GGUF_TOKENIZER_PRE_NAMES 5
+#define GGUF_TOKENIZER_PRE_STEPS 5
+
+struct gguf_tokenizer_pre {
+    const char *name[GGUF_TOKENIZER_PRE_NAMES];
+    const char *step[GGUF_TOKENIZER_PRE_STEPS]; /* patterns, or "digits" */
+    bool gpt2;  /* GPT-2's pattern is the last step */
+    bool nfc;   /* texts are normalised */
+    bool whole; /* a word that is a token is that, whatever merges make */
+    bool bos;   /* begins a text where the file does not say */
+};
 
 /* NULL: the name is not known here. It is not ended by a NUL. */
 const struct gguf_tokenizer_pre *gguf_tokenizer_pre_find(const char *name,
@@ -23,7 +33,3 @@ json_t *gguf_tokenizer_pre_tokenizer(const struct gguf_tokenizer_pre *pre);
  * a byte-level BPE with the same normalizer and pre-tokenizer. NULL: there is
  * none. Lent. */
 enum err gguf_tokenizer_pre_of(const json_t *root, const char **name);
-/* A word that is a token is that token, whatever merges make. */
-bool gguf_tokenizer_pre_whole(const struct gguf_tokenizer_pre *pre);
-/* Whether a text begins with the bos token where the file does not say. */
-bool gguf_tokenizer_pre_bos(const struct gguf_tokenizer_pre *pre);

@@ -131,7 +131,6 @@ static enum err write_all(struct gguf_writer *writer, const json_t *root,
                           const struct gguf_tokenizer_texts *from,
                           struct texts *texts)
 {
-    static const char kind[] = "gpt2";
     const json_t *post = json_object_get(root, "post_processor");
     const char *pre = NULL;
     TRY(gguf_tokenizer_pre_of(root, &pre));
@@ -144,8 +143,8 @@ static enum err write_all(struct gguf_writer *writer, const json_t *root,
                        "in another way than those that are known; export "
                        "--format hf");
     TRY(collect(root, texts));
-    TRY(gguf_writer_string(writer, KEY("model"), kind, sizeof kind - 1));
-    TRY(gguf_writer_string(writer, KEY("pre"), pre, strlen(pre)));
+    TRY(gguf_writer_text(writer, KEY("model"), "gpt2"));
+    TRY(gguf_writer_text(writer, KEY("pre"), pre));
     TRY(write_tokens(writer, texts));
     TRY(write_merges(
         writer, json_object_get(json_object_get(root, "model"), "merges")));
@@ -158,8 +157,8 @@ static enum err write_all(struct gguf_writer *writer, const json_t *root,
     TRY(gguf_writer_number(writer, KEY("add_space_prefix"), GGUF_BOOL, &no));
     return from->chat == NULL
                ? ERR_OK
-               : gguf_writer_string(writer, "tokenizer.chat_template",
-                                    from->chat, strlen(from->chat));
+               : gguf_writer_text(writer, "tokenizer.chat_template",
+                                  from->chat);
 }
 
 enum err gguf_tokenizer_write(struct gguf_writer *writer,

@@ -21,7 +21,6 @@ struct gguf_writer {
     struct output out;
     struct buffer keys, tensors; /* as they are in the file */
     uint64_t key_count, tensor_count, items_left;
-    uint32_t alignment;
     uint64_t *bytes; /* of each tensor */
     size_t capacity;
     uint64_t data_bytes; /* of tensors so far, with what fills up */
@@ -31,10 +30,9 @@ struct gguf_writer {
     uint64_t tensor_done; /* bytes of it */
 };
 
-static uint64_t writer_up(const struct gguf_writer *writer, uint64_t bytes)
+static uint64_t writer_up(uint64_t bytes)
 {
-    uint64_t over = bytes % writer->alignment;
-    return over == 0 ? bytes : bytes + (writer->alignment - over);
+    return (bytes + GGUF_ALIGNMENT - 1) / GGUF_ALIGNMENT * GGUF_ALIGNMENT;
 }
 
 enum err gguf_writer_create(const char *path, struct gguf_writer **out)
@@ -42,7 +40,6 @@ enum err gguf_writer_create(const char *path, struct gguf_writer **out)
     enum err rc = ERR_OK;
     struct gguf_writer *writer = NULL;
     TRY(new_zeroed(&writer, 1));
-    writer->alignment = GGUF_ALIGNMENT;
     TRY_OUT(output_begin(path, NULL, 0, &writer->out));
     *out = writer;
     writer = NULL;
@@ -92,18 +89,6 @@ enum err gguf_writer_number(struct gguf_writer *writer, const char *key,
                             enum gguf_kind kind, const void *value)
 {
     assert(gguf_kind_bytes(kind) > 0);
-    if (strcmp(key, GGUF_ALIGNMENT_KEY) == 0) {
-        uint32_t alignment = 0;
-        if (kind == GGUF_U32)
-            memcpy(&alignment, value, sizeof alignment);
-        if (alignment < 8 || (alignment & (alignment - 1)) != 0 ||
-            writer->tensor_count > 0)
-            return err_set(ERR_USAGE,
-                           "%s: %s is a uint32, a power of two from 8 on, and "
-                           "comes before tensors",
-                           writer->out.path, key);
-        writer->alignment = alignment;
-    }
     TRY(writer_key(writer, key, kind));
     return buffer_add(&writer->keys, value, gguf_kind_bytes(kind));
 }
@@ -113,6 +98,12 @@ enum err gguf_writer_string(struct gguf_writer *writer, const char *key,
 {
     TRY(writer_key(writer, key, GGUF_STRING));
     return writer_text(&writer->keys, text, bytes);
+}
+
+enum err gguf_writer_text(struct gguf_writer *writer, const char *key,
+                          const char *text)
+{
+    return gguf_writer_string(writer, key, text, strlen(text));
 }
 
 static enum err writer_array(struct gguf_writer *writer, const char *key,
@@ -148,12 +139,6 @@ enum err gguf_writer_item(struct gguf_writer *writer, const char *text,
     return writer_text(&writer->keys, text, bytes);
 }
 
-static enum err writer_room(struct gguf_writer *writer)
-{
-    return array_room(&writer->bytes, &writer->capacity,
-                      writer->tensor_count + 1);
-}
-
 enum err gguf_writer_tensor(struct gguf_writer *writer, const char *name,
                             enum gguf_blocks_type type, const uint64_t *dim,
                             unsigned dims)
@@ -163,9 +148,7 @@ enum err gguf_writer_tensor(struct gguf_writer *writer, const char *name,
     assert(!writer->begun && writer->items_left == 0 && layout != NULL);
     assert(dims >= 1 && dims <= GGUF_DIMS_MAX);
     for (unsigned d = 0; d < dims; d++) {
-        if (dim[d] == 0 || numbers > (uint64_t)INT64_MAX / 8 / dim[d])
-            return err_set(ERR_USAGE, "%s: tensor '%s': dimension %u cannot be",
-                           writer->out.path, name, d);
+        assert(dim[d] > 0 && numbers <= (uint64_t)INT64_MAX / 8 / dim[d]);
         numbers *= dim[d];
     }
     if (dim[0] % layout->numbers != 0)
@@ -173,8 +156,9 @@ enum err gguf_writer_tensor(struct gguf_writer *writer, const char *name,
                        "%s: tensor '%s': rows of %" PRIu64
                        " numbers are no blocks of %u, as %s has them",
                        writer->out.path, name, dim[0], layout->numbers,
-                       layout->name);
-    TRY(writer_room(writer));
+                       gguf_blocks_name(type));
+    TRY(array_room(&writer->bytes, &writer->capacity,
+                   writer->tensor_count + 1));
     TRY(writer_text(&writer->tensors, name, strlen(name)));
     TRY(writer_u32(&writer->tensors, dims));
     TRY(buffer_add(&writer->tensors, dim, dims * sizeof *dim));
@@ -183,7 +167,7 @@ enum err gguf_writer_tensor(struct gguf_writer *writer, const char *name,
     uint64_t bytes = numbers / layout->numbers * layout->bytes;
     writer->bytes[writer->tensor_count++] = bytes;
     /* where the next one begins, which is what its entry says */
-    writer->data_bytes += writer_up(writer, bytes);
+    writer->data_bytes += writer_up(bytes);
     return ERR_OK;
 }
 
@@ -199,14 +183,8 @@ static enum err writer_put(struct gguf_writer *writer, const void *data,
 /* Zeros up to where the next thing begins. */
 static enum err writer_fill(struct gguf_writer *writer)
 {
-    static const uint8_t zeros[4096];
-    uint64_t left = writer_up(writer, writer->at) - writer->at;
-    while (left > 0) {
-        size_t bytes = left < sizeof zeros ? (size_t)left : sizeof zeros;
-        TRY(writer_put(writer, zeros, bytes));
-        left -= bytes;
-    }
-    return ERR_OK;
+    static const uint8_t zeros[GGUF_ALIGNMENT];
+    return writer_put(writer, zeros, writer_up(writer->at) - writer->at);
 }
 
 static enum err writer_begin(struct gguf_writer *writer)

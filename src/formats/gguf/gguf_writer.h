@@ -14,11 +14,13 @@ void gguf_writer_destroy(struct gguf_writer *writer);
 
 /* A key and its value, which has not been there: a number or bool of this kind
  * (`value` points at it), a string, an array of numbers or bools, or of
- * strings. A general.alignment is obeyed (uint32, a power of two from 8 on). */
+ * strings. Tensors lie at multiples of GGUF_ALIGNMENT, so no key says another. */
 enum err gguf_writer_number(struct gguf_writer *writer, const char *key,
                             enum gguf_kind kind, const void *value);
 enum err gguf_writer_string(struct gguf_writer *writer, const char *key,
                             const char *text, size_t bytes);
+enum err gguf_writer_text(struct gguf_writer *writer, const char *key,
+                          const char *text);
 enum err gguf_writer_numbers(struct gguf_writer *writer, const char *key,
                              enum gguf_kind item, const void *items,
                              uint64_t count);

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "src/base/err.h"
+#include "src/base/fsio.h"
 
 #define SAFETENSORS_HEADER_MAX 100000000  /* bytes; the format's own limit */
 #define SAFETENSORS_TENSORS_MAX (1 << 20) /* of a folder */
@@ -54,17 +54,28 @@ struct safetensors_tensor {
     int file;
 };
 
-struct safetensors;
+struct safetensors_shard {
+    char path[FSIO_PATH_MAX];
+    const char *name; /* the path's last part */
+    int fd;           /* -1: not open */
+    int64_t bytes;
+    int64_t data; /* where the header ends */
+};
+
+/* Read only. */
+struct safetensors {
+    struct safetensors_shard *shards;
+    int shard_count;
+    struct safetensors_tensor *list; /* sorted by name */
+    int count;
+    int capacity;
+};
 
 /* path: a file, or a folder. ERR_DATA names the file, the tensor and what is
  * wrong with it. */
 enum err safetensors_open(const char *path, struct safetensors **out);
 void safetensors_close(struct safetensors *set);
 
-/* Sorted by name. They and their names are the set's. */
-int safetensors_count(const struct safetensors *set);
-const struct safetensors_tensor *
-safetensors_tensor(const struct safetensors *set, int index);
 /* NULL: there is none of that name. */
 const struct safetensors_tensor *safetensors_find(const struct safetensors *set,
                                                   const char *name);

@@ -98,23 +98,19 @@ static enum err read_shape(const json_t *value, struct safetensors_tensor *out)
 static enum err read_offsets(const json_t *value, int64_t room,
                              struct safetensors_tensor *out)
 {
-    const json_t *first = json_array_get(value, 0);
-    const json_t *last = json_array_get(value, 1);
-    if (json_array_size(value) != 2 || !json_is_integer(first) ||
-        !json_is_integer(last))
+    json_int_t begin, end;
+    if (json_unpack((json_t *)value, "[I, I!]", &begin, &end) != 0)
         return err_set(ERR_DATA, "data_offsets are not two whole numbers");
-    int64_t begin = json_integer_value(first);
-    int64_t end = json_integer_value(last);
     if (begin < 0 || end < begin || end > room)
         return err_set(ERR_DATA,
                        "data_offsets [%lld, %lld] are not within the file's "
                        "%lld bytes of data: is it whole?",
-                       (long long)begin, (long long)end, (long long)room);
+                       begin, end, (long long)room);
     if (end - begin != out->bytes)
         return err_set(ERR_DATA,
                        "data_offsets have %lld bytes, dtype %s and shape have "
                        "%lld",
-                       (long long)(end - begin), dtypes[out->dtype].name,
+                       end - begin, dtypes[out->dtype].name,
                        (long long)out->bytes);
     out->offset = begin;
     return ERR_OK;
@@ -162,10 +158,8 @@ static enum err add_entry(struct safetensors *set, int file,
     TRY_OUT(new_text(&name, key));
     rc = read_entry(json_object_get(object, key), shard->bytes - shard->data,
                     &tensor);
-    if (rc != ERR_OK) {
-        rc = err_prefix(rc, "tensor '%.200s'", key);
-        goto out;
-    }
+    if (rc != ERR_OK)
+        TRY_OUT(err_prefix(rc, "tensor '%.200s'", key));
     tensor.name = name;
     /* from the file's beginning from here on */
     tensor.offset += shard->data;

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/array.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
@@ -121,77 +122,66 @@ static enum err check_folder(const struct safetensors_writer *writer)
 
 /* --- a file --- */
 
-static enum err print_entry(FILE *text, const struct safetensors_tensor *tensor)
+static json_t *entry_json(const struct safetensors_tensor *tensor)
 {
-    json_t *string = json_string(tensor->name);
-    char *name = string == NULL ? NULL : json_dumps(string, JSON_ENCODE_ANY);
-    json_decref(string);
-    if (name == NULL)
-        return err_set(ERR_USAGE, "tensor '%.200s': the name is no UTF-8",
-                       tensor->name);
-    fprintf(text, ",%s:{\"dtype\":\"%s\",\"shape\":[", name,
-            safetensors_dtype_name(tensor->dtype));
-    free(name);
+    json_t *shape = json_array();
     for (int i = 0; i < tensor->dims; i++)
-        fprintf(text, "%s%lld", i == 0 ? "" : ",", (long long)tensor->shape[i]);
-    fprintf(text, "],\"data_offsets\":[%lld,%lld]}", (long long)tensor->offset,
-            (long long)(tensor->offset + tensor->bytes));
-    return ERR_OK;
+        jsontext_append(&shape, json_integer(tensor->shape[i]));
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype",
+                     safetensors_dtype_name(tensor->dtype), "shape", shape,
+                     "data_offsets", (json_int_t)tensor->offset,
+                     (json_int_t)(tensor->offset + tensor->bytes));
 }
 
 /* The length and the header, with blanks up to a multiple of 8 bytes, of the
  * file that begins with tensor `first`. */
-static enum err header_text(const struct safetensors_writer *writer, int first,
-                            char **out, size_t *bytes)
+static enum err add_header(const struct safetensors_writer *writer, int first,
+                           struct buffer *out)
 {
     enum err rc = ERR_OK;
+    uint8_t length[8];
     int file = writer->list[first].file;
-    FILE *text = open_memstream(out, bytes);
-    if (text == NULL)
-        return err_set(ERR_MEMORY, "safetensors header: out of memory");
-    /* its first 8 bytes become the length */
-    fprintf(text, "--------{\"__metadata__\":{\"format\":\"pt\"}");
+    json_t *root = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
     for (int i = first; i < writer->count && writer->list[i].file == file; i++)
-        TRY_OUT(print_entry(text, &writer->list[i]));
-    fputc('}', text);
-    while (ftell(text) % 8 != 0)
-        if (fputc(' ', text) == EOF)
-            break;
-out:
-    bool failed = ferror(text) != 0;
-    failed |= fclose(text) != 0 || *out == NULL || *bytes % 8 != 0;
-    if (failed && rc == ERR_OK)
-        rc = err_set(ERR_MEMORY, "safetensors header: out of memory");
-    if (rc == ERR_OK && *bytes - 8 > SAFETENSORS_HEADER_MAX)
-        rc = err_set(ERR_UNSUPPORTED, "a safetensors header of %zu bytes",
-                     *bytes - 8);
-    if (rc != ERR_OK) {
-        free(*out);
-        *out = NULL;
-        return rc;
-    }
-    /* the length, little-endian, over the dashes */
+        jsontext_set(&root, writer->list[i].name, entry_json(&writer->list[i]));
+    char *text = root == NULL ? NULL : json_dumps(root, JSON_COMPACT);
+    if (text == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "safetensors header: out of memory"));
+    size_t bytes = (strlen(text) + 7) / 8 * 8;
+    if (bytes > SAFETENSORS_HEADER_MAX)
+        TRY_OUT(err_set(ERR_UNSUPPORTED, "a safetensors header of %zu bytes",
+                        bytes));
+    /* little-endian, whatever this machine is */
     for (int i = 0; i < 8; i++)
-        (*out)[i] = (char)((*bytes - 8) >> (8 * i) & 0xff);
-    return ERR_OK;
+        length[i] = (uint8_t)(bytes >> (8 * i));
+    TRY_OUT(buffer_add(out, length, sizeof length));
+    TRY_OUT(buffer_add(out, text, strlen(text)));
+    while (out->bytes % 8 != 0)
+        TRY_OUT(buffer_add(out, " ", 1));
+out:
+    free(text);
+    json_decref(root);
+    return rc;
 }
 
 static enum err open_file(struct safetensors_writer *writer)
 {
+    enum err rc = ERR_OK;
     char name[64];
-    char *text = NULL;
-    size_t bytes = 0;
+    struct buffer header = { 0 };
     file_name(writer, writer->list[writer->at].file, name);
     TRY(fsio_path(writer->path, "%s/%s", writer->folder, name));
     TRY(fsio_path(writer->temporary, "%s.tmp.%d", writer->path, (int)getpid()));
-    TRY(header_text(writer, writer->at, &text, &bytes));
+    TRY_OUT(add_header(writer, writer->at, &header));
     writer->fd =
         open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    enum err rc = writer->fd < 0
-                      ? err_errno("%s: create", writer->temporary)
-                      : fsio_pwrite(writer->fd, text, bytes, 0, writer->path);
-    writer->offset = (int64_t)bytes;
-    free(text);
+    if (writer->fd < 0)
+        TRY_OUT(err_errno("%s: create", writer->temporary));
+    TRY_OUT(
+        fsio_pwrite(writer->fd, header.data, header.bytes, 0, writer->path));
+    writer->offset = (int64_t)header.bytes;
+out:
+    buffer_free(&header);
     return rc;
 }
 
@@ -238,11 +228,11 @@ static enum err create(struct safetensors_writer *writer, const char *folder,
     TRY(fsio_path(writer->folder, "%s", folder));
     TRY(new_zeroed(&writer->list, (size_t)count));
     for (int i = 0; i < count; i++) {
+        char *name = NULL;
+        TRY(new_text(&name, list[i].name));
         writer->list[i] = list[i];
-        writer->list[i].name = strdup(list[i].name);
+        writer->list[i].name = name;
         writer->count = i + 1;
-        if (writer->list[i].name == NULL)
-            return err_set(ERR_MEMORY, "safetensors: out of memory");
     }
     TRY(plan(writer, bytes_max));
     TRY(check_folder(writer));

@@ -82,9 +82,9 @@ enum err trainer_weights_record(const struct run *run, struct weights *weights,
         run->settings.run.dir, event, run->attempt,
         json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:o, s:o}", "setting",
                   from.key, "path", jsontext_string(about->path), "kind",
-                  weights_kind_name(weights), "dtype", about->dtype, "sha256",
-                  about->sha256, "step", (json_int_t)about->step, "tokens",
-                  (json_int_t)about->tokens, "ignore",
+                  weights_kind_names[about->kind], "dtype", about->dtype,
+                  "sha256", about->sha256, "step", (json_int_t)about->step,
+                  "tokens", (json_int_t)about->tokens, "ignore",
                   jsontext_string(from.ignore), "fresh",
                   ignored_names(run->engine.params, from.ignore)));
 }
@@ -160,7 +160,8 @@ enum err trainer_weights_init(struct run *run)
     TRY_OUT(trainer_base_begin(run, weights, &source));
     if (run->rank == 0) {
         log_info("weights of %s (%s, %s) in %.2fs%s%s",
-                 weights_about(weights)->path, weights_kind_name(weights),
+                 weights_about(weights)->path,
+                 weights_kind_names[weights_about(weights)->kind],
                  weights_about(weights)->dtype, clock_now() - begin_s,
                  from.ignore[0] != '\0' ? ", but for " : "", from.ignore);
         rc = trainer_weights_record(run, weights, "weights");
