@@ -124,6 +124,13 @@ void unicode_destroy(struct unicode *unicode)
     free(unicode);
 }
 
+int unicode_hex(char digit)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = digit == '\0' ? NULL : strchr(digits, digit | 0x20);
+    return at == NULL ? -1 : (int)(at - digits);
+}
+
 size_t unicode_put(uint32_t point, uint8_t out[4])
 {
     if (point < 0x80) {
@@ -270,13 +277,10 @@ static unsigned unicode_point(const unsigned char *at, size_t bytes)
     return 0;
 }
 
+/* str.isspace() has four more than White_Space. */
 static bool unicode_is_blank(unsigned point)
 {
-    return (point >= 0x09 && point <= 0x0d) ||
-           (point >= 0x1c && point <= 0x20) || point == 0x85 || point == 0xa0 ||
-           point == 0x1680 || (point >= 0x2000 && point <= 0x200a) ||
-           point == 0x2028 || point == 0x2029 || point == 0x202f ||
-           point == 0x205f || point == 0x3000;
+    return unicode_is_space((int32_t)point) || (point >= 0x1c && point <= 0x1f);
 }
 
 size_t unicode_blank_front(const char *text, size_t bytes)

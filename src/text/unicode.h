@@ -96,6 +96,8 @@ uint32_t unicode_before(const uint8_t *text, size_t end);
 
 /* UTF-8 of a code point into out; its length. */
 size_t unicode_put(uint32_t point, uint8_t out[4]);
+/* What a digit of a number in hexadecimal is worth; -1: it is none. */
+int unicode_hex(char digit);
 
 /* How many of the first bytes are whole characters of valid UTF-8. */
 size_t unicode_valid(const uint8_t *text, size_t bytes);

@@ -43,10 +43,7 @@ struct bpe_pairs {
 enum err bpe_pairs_create(struct bpe_pairs **out)
 {
     assert(out != NULL);
-    struct bpe_pairs *pairs = NULL;
-    TRY(new_zeroed(&pairs, 1));
-    *out = pairs;
-    return ERR_OK;
+    return new_zeroed(out, 1);
 }
 
 void bpe_pairs_destroy(struct bpe_pairs *pairs)

@@ -11,7 +11,7 @@
  * that a word is the same token at the beginning of a text as within.
  *
  * What was in front is gone when text is cut or decoded, so whoever asks for
- * these steps has to be asked about it (normalizer_prepends() and its like): a
+ * these steps has to be asked about it (normalizer_has() and its like): a
  * text is only cut where no step looks across. */
 #include "src/text/tokenizer/normalizer.h"
 
@@ -26,8 +26,6 @@
 #define NORMALIZER_STEPS_MAX 16
 #define NORMALIZER_TEXT_MAX 63 /* bytes of a pattern, or of what replaces it */
 #define NORMALIZER_GROWTH_LEAST 4096 /* of a short text, whatever its length */
-
-enum normalizer_kind { NORMALIZER_NFC, NORMALIZER_PREPEND, NORMALIZER_REPLACE };
 
 struct normalizer_text {
     char data[NORMALIZER_TEXT_MAX + 1];
@@ -69,10 +67,13 @@ static enum err normalizer_text(const char *text, struct normalizer_text *out)
     return ERR_OK;
 }
 
-static enum err normalizer_add(struct normalizer *normalizer,
-                               enum normalizer_kind kind, const char *pattern,
-                               const char *content)
+enum err normalizer_add(struct normalizer *normalizer,
+                        enum normalizer_kind kind, const char *pattern,
+                        const char *content)
 {
+    assert(pattern != NULL && content != NULL);
+    if (kind == NORMALIZER_REPLACE && *pattern == '\0')
+        return err_set(ERR_DATA, "the pattern is empty");
     if (normalizer->steps == NORMALIZER_STEPS_MAX)
         return err_set(ERR_DATA, "more than %d steps", NORMALIZER_STEPS_MAX);
     struct normalizer_step *step = &normalizer->step[normalizer->steps];
@@ -83,48 +84,13 @@ static enum err normalizer_add(struct normalizer *normalizer,
     return ERR_OK;
 }
 
-enum err normalizer_add_nfc(struct normalizer *normalizer)
-{
-    return normalizer_add(normalizer, NORMALIZER_NFC, "", "");
-}
-
-enum err normalizer_add_prepend(struct normalizer *normalizer, const char *text)
-{
-    assert(text != NULL);
-    return normalizer_add(normalizer, NORMALIZER_PREPEND, "", text);
-}
-
-enum err normalizer_add_replace(struct normalizer *normalizer,
-                                const char *pattern, const char *content)
-{
-    assert(pattern != NULL && content != NULL);
-    if (*pattern == '\0')
-        return err_set(ERR_DATA, "the pattern is empty");
-    return normalizer_add(normalizer, NORMALIZER_REPLACE, pattern, content);
-}
-
-static bool normalizer_has(const struct normalizer *normalizer,
-                           enum normalizer_kind kind)
+bool normalizer_has(const struct normalizer *normalizer,
+                    enum normalizer_kind kind)
 {
     bool has = false;
     for (int i = 0; i < normalizer->steps; i++)
         has = has || normalizer->step[i].kind == kind;
     return has;
-}
-
-bool normalizer_has_nfc(const struct normalizer *normalizer)
-{
-    return normalizer_has(normalizer, NORMALIZER_NFC);
-}
-
-bool normalizer_prepends(const struct normalizer *normalizer)
-{
-    return normalizer_has(normalizer, NORMALIZER_PREPEND);
-}
-
-bool normalizer_replaces(const struct normalizer *normalizer)
-{
-    return normalizer_has(normalizer, NORMALIZER_REPLACE);
 }
 
 bool normalizer_marks_blanks(const struct normalizer *normalizer,
@@ -304,16 +270,7 @@ static enum err normalize_all(const struct unicode *unicode,
             count = 0;
             continue;
         }
-        if (count + NORMALIZE_MOST > capacity) {
-            capacity = 2 * capacity;
-            int32_t *more = realloc(points, capacity * sizeof *points);
-            if (more == NULL) {
-                rc = err_set(ERR_MEMORY, "no memory to normalize %zu bytes",
-                             bytes);
-                goto out;
-            }
-            points = more;
-        }
+        TRY_OUT(array_room(&points, &capacity, count + NORMALIZE_MOST));
         count += (size_t)utf8proc_decompose_char(
             point, points + count, NORMALIZE_MOST, UTF8PROC_DECOMPOSE, &last);
     }

@@ -17,17 +17,18 @@ enum err normalizer_create(const struct unicode *unicode,
                            struct normalizer **out);
 void normalizer_destroy(struct normalizer *normalizer);
 
-/* Add a step. All: ERR_DATA for too many or a text that is too long. */
-enum err normalizer_add_nfc(struct normalizer *normalizer);
-/* This in front of every part of a text that an added token does not take. */
-enum err normalizer_add_prepend(struct normalizer *normalizer,
-                                const char *text);
-enum err normalizer_add_replace(struct normalizer *normalizer,
-                                const char *pattern, const char *content);
+enum normalizer_kind {
+    NORMALIZER_NFC,
+    NORMALIZER_PREPEND, /* content, before a part that no added token takes */
+    NORMALIZER_REPLACE  /* each pattern by content */
+};
 
-bool normalizer_has_nfc(const struct normalizer *normalizer);
-bool normalizer_prepends(const struct normalizer *normalizer);
-bool normalizer_replaces(const struct normalizer *normalizer);
+/* Add a step. ERR_DATA: too many, or a text that is too long, or no pattern. */
+enum err normalizer_add(struct normalizer *normalizer,
+                        enum normalizer_kind kind, const char *pattern,
+                        const char *content);
+bool normalizer_has(const struct normalizer *normalizer,
+                    enum normalizer_kind kind);
 /* All that is replaced is a blank, by this. */
 bool normalizer_marks_blanks(const struct normalizer *normalizer,
                              const uint8_t *mark, size_t bytes);

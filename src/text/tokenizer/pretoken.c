@@ -24,7 +24,6 @@
 #include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/text/tokenizer/pretoken_regex.h"
-#include "src/text/tokenizer/pretoken_scan.h"
 
 #define PRETOKEN_STEPS_MAX 16
 
@@ -79,17 +78,9 @@ static enum err pretoken_add(struct pretoken *pretoken,
     return ERR_OK;
 }
 
-enum err pretoken_add_digits(struct pretoken *pretoken, bool individual)
+enum err pretoken_add_scan(struct pretoken *pretoken, pretoken_scan_fn *scan)
 {
-    return pretoken_add(
-        pretoken,
-        &(struct pretoken_step){ .scan = individual ? pretoken_scan_digit
-                                                    : pretoken_scan_digits });
-}
-
-enum err pretoken_add_prefix(struct pretoken *pretoken)
-{
-    return pretoken_add(pretoken, &(struct pretoken_step){ 0 });
+    return pretoken_add(pretoken, &(struct pretoken_step){ .scan = scan });
 }
 
 enum pretoken_prepend pretoken_prepends(const struct pretoken *pretoken)
@@ -124,12 +115,6 @@ enum err pretoken_add_metaspace(struct pretoken *pretoken, const char *mark,
     memcpy(step.metaspace.mark, mark, bytes);
     step.metaspace.bytes = bytes;
     return pretoken_add(pretoken, &step);
-}
-
-enum err pretoken_add_gpt2(struct pretoken *pretoken)
-{
-    return pretoken_add(pretoken,
-                        &(struct pretoken_step){ .scan = pretoken_scan_gpt2 });
 }
 
 enum err pretoken_add_split(struct pretoken *pretoken,

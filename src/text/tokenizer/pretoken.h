@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/text/tokenizer/pretoken_scan.h"
 #include "src/text/unicode.h"
 
 /* What becomes of the places where a pattern matches. */
@@ -23,11 +24,9 @@ struct pretoken;
 enum err pretoken_create(struct pretoken **out);
 void pretoken_destroy(struct pretoken *pretoken);
 
-/* Add a step. All: ERR_DATA for too many. */
-enum err pretoken_add_digits(struct pretoken *pretoken, bool individual);
-/* A blank in front of what has none; then GPT-2's pattern. */
-enum err pretoken_add_prefix(struct pretoken *pretoken);
-enum err pretoken_add_gpt2(struct pretoken *pretoken);
+/* Add a step. All: ERR_DATA for too many. scan NULL: a blank in front of what
+ * has none. */
+enum err pretoken_add_scan(struct pretoken *pretoken, pretoken_scan_fn *scan);
 /* invert: what lies between matches counts as match and the other way round.
  * ERR_DATA for a pattern that can't be used. unicode: lent. */
 enum err pretoken_add_split(struct pretoken *pretoken,

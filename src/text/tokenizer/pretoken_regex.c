@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "src/base/array.h"
+#include "src/base/new.h"
 #include "src/text/tokenizer/pretoken_classes.h"
 
 /* Steps of one match, and seconds of processor time for one text, 20 us a byte
@@ -67,12 +68,10 @@ enum err pretoken_regex_create(const struct unicode *unicode,
     assert(unicode != NULL && pattern != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct buffer text = { 0 };
-    struct pretoken_regex *regex = calloc(1, sizeof *regex);
-    if (regex == NULL || (regex->pattern = strdup(pattern)) == NULL) {
-        rc = err_set(ERR_MEMORY, "no memory for a pattern");
-        goto out;
-    }
+    struct pretoken_regex *regex = NULL;
+    TRY(new_zeroed(&regex, 1));
     regex->unicode = unicode;
+    TRY_OUT(new_text(&regex->pattern, pattern));
     TRY_OUT(literal ? buffer_add(&text, pattern, strlen(pattern) + 1)
                     : pretoken_onig_translate(unicode, pattern, &regex->classes,
                                               &text));

@@ -35,7 +35,6 @@ static enum err tokenizer_bytes(struct tokenizer *tokenizer)
 enum err tokenizer_create(const char *name, struct tokenizer **out)
 {
     assert(name != NULL && out != NULL);
-    assert(name != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct tokenizer *tokenizer = NULL;
     TRY(new_zeroed(&tokenizer, 1));
@@ -173,64 +172,6 @@ int64_t tokenizer_eos_of(const char *sha256)
         eos = tokenizer_eos(tokenizer);
     tokenizer_destroy(tokenizer);
     return eos;
-}
-
-struct tokenizer_encoder {
-    struct tokenizer_encode *work; /* NULL: "bytes" */
-};
-
-enum err tokenizer_encoder_create(const struct tokenizer *tokenizer,
-                                  struct tokenizer_encoder **out)
-{
-    assert(tokenizer != NULL && out != NULL);
-    enum err rc = ERR_OK;
-    struct tokenizer_encoder *encoder = NULL;
-    TRY(new_zeroed(&encoder, 1));
-    if (tokenizer->bpe != NULL)
-        TRY_OUT(tokenizer_encode_create(tokenizer, &encoder->work));
-    *out = encoder;
-    encoder = NULL;
-out:
-    tokenizer_encoder_destroy(encoder);
-    return rc;
-}
-
-void tokenizer_encoder_destroy(struct tokenizer_encoder *encoder)
-{
-    if (encoder == NULL)
-        return;
-    tokenizer_encode_destroy(encoder->work);
-    free(encoder);
-}
-
-uint64_t tokenizer_encoder_lost(const struct tokenizer_encoder *encoder)
-{
-    return encoder->work == NULL ? 0 : tokenizer_encode_lost(encoder->work);
-}
-
-enum err tokenizer_encode(struct tokenizer_encoder *encoder,
-                          const uint8_t *text, size_t bytes, unsigned flags,
-                          struct token_list *out)
-{
-    assert(encoder != NULL && out != NULL);
-    if (encoder->work != NULL)
-        return tokenizer_encode_text(encoder->work, text, bytes, flags, out);
-    int32_t tokens[256];
-    for (size_t i = 0; i < bytes;) {
-        size_t count = 0;
-        while (count < 256 && i < bytes)
-            tokens[count++] = text[i++];
-        TRY(token_list_add(out, tokens, count));
-    }
-    return ERR_OK;
-}
-
-size_t tokenizer_cut(const struct tokenizer *tokenizer, const uint8_t *text,
-                     size_t bytes)
-{
-    return tokenizer->bpe == NULL
-               ? bytes
-               : tokenizer_encode_cut(tokenizer, text, bytes);
 }
 
 enum err tokenizer_decode(const struct tokenizer *tokenizer, int32_t token,

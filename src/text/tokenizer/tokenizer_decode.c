@@ -171,9 +171,6 @@ static enum err decode_before_byte_level(const struct tokenizer_node *root,
 
 enum err tokenizer_decode_byte_level(const struct tokenizer_node *root)
 {
-    static const char *const byte_level_keys[] = { "type", "add_prefix_space",
-                                                   "trim_offsets", "use_regex",
-                                                   NULL };
     static const char *const keys[] = { "type", "decoders", NULL };
     const char *type = NULL;
     struct tokenizer_node node = tokenizer_reader_member(root, "decoder");
@@ -201,15 +198,7 @@ enum err tokenizer_decode_byte_level(const struct tokenizer_node *root)
     if (strcmp(type, "ByteLevel") != 0)
         return tokenizer_reader_refuse(
             &node, "'%s' can't be done here; there is: ByteLevel", type);
-    return tokenizer_reader_keys(&node, byte_level_keys);
-}
-
-static int decode_digit(uint8_t character)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *found =
-        character == '\0' ? NULL : strchr(digits, character | 0x20);
-    return found == NULL ? -1 : (int)(found - digits);
+    return tokenizer_reader_keys(&node, tokenizer_reader_byte_level);
 }
 
 /* "<0xNN>" as its byte, another text as it is. */
@@ -219,7 +208,7 @@ static void decode_byte(struct buffer *text, size_t begin)
     if (text->bytes - begin != 6 || memcmp(code, "<0x", 3) != 0 ||
         code[5] != '>')
         return;
-    int high = decode_digit(code[3]), low = decode_digit(code[4]);
+    int high = unicode_hex((char)code[3]), low = unicode_hex((char)code[4]);
     if (high < 0 || low < 0)
         return;
     text->data[begin] = (uint8_t)(high << 4 | low);

@@ -32,7 +32,7 @@ struct encode_entry {
     int32_t token[CACHE_TOKENS]; /* behind the last: -1 */
 };
 
-struct tokenizer_encode {
+struct tokenizer_encoder {
     const struct tokenizer *tokenizer;
     struct encode_entry *cache;
     struct bpe_word *word;
@@ -44,25 +44,27 @@ struct tokenizer_encode {
     enum pretoken_place place; /* of the part between added tokens */
 };
 
-enum err tokenizer_encode_create(const struct tokenizer *tokenizer,
-                                 struct tokenizer_encode **out)
+enum err tokenizer_encoder_create(const struct tokenizer *tokenizer,
+                                  struct tokenizer_encoder **out)
 {
-    assert(tokenizer->bpe != NULL && out != NULL);
+    assert(tokenizer != NULL && out != NULL);
     enum err rc = ERR_OK;
-    struct tokenizer_encode *work = NULL;
+    struct tokenizer_encoder *work = NULL;
     TRY(new_zeroed(&work, 1));
     work->tokenizer = tokenizer;
-    TRY_OUT(new_zeroed(&work->cache, (size_t)1 << CACHE_BITS));
-    TRY_OUT(bpe_word_create(tokenizer->bpe, &work->word));
-    TRY_OUT(pretoken_work_create(&work->pretoken));
+    if (tokenizer->bpe != NULL) {
+        TRY_OUT(new_zeroed(&work->cache, (size_t)1 << CACHE_BITS));
+        TRY_OUT(bpe_word_create(tokenizer->bpe, &work->word));
+        TRY_OUT(pretoken_work_create(&work->pretoken));
+    }
     *out = work;
     work = NULL;
 out:
-    tokenizer_encode_destroy(work);
+    tokenizer_encoder_destroy(work);
     return rc;
 }
 
-void tokenizer_encode_destroy(struct tokenizer_encode *work)
+void tokenizer_encoder_destroy(struct tokenizer_encoder *work)
 {
     if (work == NULL)
         return;
@@ -74,9 +76,9 @@ void tokenizer_encode_destroy(struct tokenizer_encode *work)
     free(work);
 }
 
-uint64_t tokenizer_encode_lost(const struct tokenizer_encode *work)
+uint64_t tokenizer_encoder_lost(const struct tokenizer_encoder *work)
 {
-    return bpe_word_lost(work->word);
+    return work->word == NULL ? 0 : bpe_word_lost(work->word);
 }
 
 /* Up to 8 bytes as a number, without reading behind them and without a loop:
@@ -98,7 +100,7 @@ static inline uint64_t encode_load(const uint8_t *text, size_t bytes)
     return value;
 }
 
-static inline struct encode_entry *encode_find(struct tokenizer_encode *work,
+static inline struct encode_entry *encode_find(struct tokenizer_encoder *work,
                                                const uint64_t key[2])
 {
     uint64_t hash =
@@ -109,7 +111,7 @@ static inline struct encode_entry *encode_find(struct tokenizer_encode *work,
 }
 
 /* A word that is not remembered. */
-static enum err encode_new(struct tokenizer_encode *work, const uint8_t *word,
+static enum err encode_new(struct tokenizer_encoder *work, const uint8_t *word,
                            size_t bytes, const uint64_t key[2],
                            struct encode_entry *entry)
 {
@@ -127,7 +129,7 @@ static enum err encode_new(struct tokenizer_encode *work, const uint8_t *word,
     return ERR_OK;
 }
 
-static enum err encode_word(struct tokenizer_encode *work, const uint8_t *word,
+static enum err encode_word(struct tokenizer_encoder *work, const uint8_t *word,
                             size_t bytes)
 {
     struct token_list *out = work->out;
@@ -166,7 +168,7 @@ static bool encode_marked(const struct tokenizer *tokenizer, size_t mark_bytes,
  * part is a word, one that comes again more often. */
 static enum err encode_marks(void *arg, const uint8_t *word, size_t bytes)
 {
-    struct tokenizer_encode *work = arg;
+    struct tokenizer_encoder *work = arg;
     const struct tokenizer *tokenizer = work->tokenizer;
     size_t mark_bytes = strlen(tokenizer->mark), begin = 0, i = 0;
     bool after = true; /* a mark, or nothing */
@@ -184,11 +186,11 @@ static enum err encode_marks(void *arg, const uint8_t *word, size_t bytes)
 }
 
 /* A part of the text, between its matches of added tokens. */
-typedef enum err encode_part_fn(struct tokenizer_encode *work,
+typedef enum err encode_part_fn(struct tokenizer_encoder *work,
                                 const uint8_t *text, size_t bytes);
 
-static enum err encode_words(struct tokenizer_encode *work, const uint8_t *text,
-                             size_t bytes)
+static enum err encode_words(struct tokenizer_encoder *work,
+                             const uint8_t *text, size_t bytes)
 {
     const struct tokenizer *tokenizer = work->tokenizer;
     return pretoken_run(tokenizer->pretoken, tokenizer->unicode, work->pretoken,
@@ -197,7 +199,7 @@ static enum err encode_words(struct tokenizer_encode *work, const uint8_t *text,
                         work);
 }
 
-static enum err encode_around(struct tokenizer_encode *work,
+static enum err encode_around(struct tokenizer_encoder *work,
                               const struct added *added, const uint8_t *text,
                               size_t bytes, encode_part_fn *part)
 {
@@ -216,7 +218,7 @@ static enum err encode_around(struct tokenizer_encode *work,
                : ERR_OK;
 }
 
-static enum err encode_normalized(struct tokenizer_encode *work,
+static enum err encode_normalized(struct tokenizer_encoder *work,
                                   const uint8_t *text, size_t bytes)
 {
     const struct tokenizer *tokenizer = work->tokenizer;
@@ -229,7 +231,7 @@ static enum err encode_normalized(struct tokenizer_encode *work,
 }
 
 /* Warns once, when a text could not be encoded without loss. */
-static void encode_warn(const struct tokenizer_encode *work)
+static void encode_warn(const struct tokenizer_encoder *work)
 {
     struct tokenizer_lacks *lacks = work->tokenizer->lacks;
     if (lacks != NULL && bpe_word_lacking(work->word) > 0 &&
@@ -237,12 +239,28 @@ static void encode_warn(const struct tokenizer_encode *work)
         log_warn("%s", lacks->text);
 }
 
-enum err tokenizer_encode_text(struct tokenizer_encode *work,
-                               const uint8_t *text, size_t bytes,
-                               unsigned flags, struct token_list *out)
+/* "bytes" in rows of 256, as tokens are four times as long. */
+static enum err encode_bytes(const uint8_t *text, size_t bytes,
+                             struct token_list *out)
 {
+    int32_t tokens[256];
+    for (size_t i = 0; i < bytes;) {
+        size_t count = 0;
+        while (count < 256 && i < bytes)
+            tokens[count++] = text[i++];
+        TRY(token_list_add(out, tokens, count));
+    }
+    return ERR_OK;
+}
+
+enum err tokenizer_encode(struct tokenizer_encoder *work, const uint8_t *text,
+                          size_t bytes, unsigned flags, struct token_list *out)
+{
+    assert(work != NULL && out != NULL);
     const struct tokenizer *tokenizer = work->tokenizer;
     bool template = (flags & TOKENIZER_TEMPLATE) != 0;
+    if (tokenizer->bpe == NULL)
+        return encode_bytes(text, bytes, out);
     work->out = out;
     work->special = (flags & TOKENIZER_SPECIAL) != 0;
     work->place =
@@ -271,7 +289,7 @@ static bool encode_cuts(const struct tokenizer *tokenizer)
     unsigned any = added_flags(tokenizer->added) | normalized;
     if ((any & (ADDED_SINGLE_WORD | ADDED_REPLACEMENT)) != 0)
         return false;
-    return !normalizer_has_nfc(tokenizer->normalizer) ||
+    return !normalizer_has(tokenizer->normalizer, NORMALIZER_NFC) ||
            (normalized & (ADDED_BLANK | ADDED_RSTRIP)) == 0;
 }
 
@@ -321,13 +339,15 @@ static bool encode_may_cut(const uint8_t *text, size_t cut, bool strips)
  * could see across it: words, added tokens that lie over it or take blanks
  * beside them, and the normalizer. After a number of places in added tokens,
  * which a text can have in any number, the rest of it is waited for. */
-size_t tokenizer_encode_cut(const struct tokenizer *tokenizer,
-                            const uint8_t *text, size_t bytes)
+size_t tokenizer_cut(const struct tokenizer *tokenizer, const uint8_t *text,
+                     size_t bytes)
 {
-    assert(tokenizer->bpe != NULL);
+    assert(tokenizer != NULL && (text != NULL || bytes == 0));
+    if (tokenizer->bpe == NULL)
+        return bytes;
     bool byte_level = tokenizer->byte_level;
     if (!encode_cuts(tokenizer) ||
-        (byte_level ? normalizer_replaces(tokenizer->normalizer)
+        (byte_level ? normalizer_has(tokenizer->normalizer, NORMALIZER_REPLACE)
                     : !encode_marks_cut(tokenizer)))
         return 0;
     bool strips = ((added_flags(tokenizer->added) |

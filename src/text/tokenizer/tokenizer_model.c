@@ -1,13 +1,11 @@
 /* The vocabulary, the merges and the added tokens of a tokenizer.json.
  *
  * Vocabulary and merges are written as texts and become numbers here: a merge
- * "a b" is the tokens of a, of b and of the two together, each of which has to
- * be in the vocabulary. Their order is their rank.
+ * "a b" is the tokens of a, of b and of both together. Their order is their rank.
  *
- * Some added tokens are in the vocabulary too, others have numbers behind it,
- * which the library counts on from the vocabulary's size, not from its highest
- * number, whatever the file says; where the two disagree it is refused, since
- * either may be what a model was trained with. */
+ * Some added tokens are in the vocabulary too; the library counts the others on
+ * from its size, whatever the file says. Where the two disagree the file is
+ * refused, since either may be what a model was trained with. */
 #include "src/text/tokenizer/tokenizer_decode.h"
 
 #include <assert.h>
@@ -284,9 +282,10 @@ static enum err model_added_search(struct model_reader *reader,
     if (normalized) {
         TRY(normalizer_run(tokenizer->normalizer, &reader->work, true, &text,
                            &bytes));
-        tokenizer->added_across = tokenizer->added_across ||
-                                  (normalizer_replaces(tokenizer->normalizer) &&
-                                   model_across(tokenizer, text, bytes));
+        tokenizer->added_across =
+            tokenizer->added_across ||
+            (normalizer_has(tokenizer->normalizer, NORMALIZER_REPLACE) &&
+             model_across(tokenizer, text, bytes));
     }
     TRY(added_add(normalized ? tokenizer->added_normalized : tokenizer->added,
                   text, bytes, token, flags));
@@ -343,7 +342,8 @@ static void model_border(struct model_reader *reader, int32_t token,
     struct tokenizer *tokenizer = reader->tokenizer;
     bool always = pretoken_prepends(tokenizer->pretoken) == PRETOKEN_ALWAYS;
     tokenizer->about[token] |= TOKENIZER_IS_ADDED;
-    if (always || (!normalized && normalizer_prepends(tokenizer->normalizer)))
+    if (always || (!normalized &&
+                   normalizer_has(tokenizer->normalizer, NORMALIZER_PREPEND)))
         tokenizer->about[token] |= TOKENIZER_IS_BORDER;
 }
 

@@ -12,10 +12,6 @@
 #define PARTS_DEPTH_MAX 8         /* Sequences in Sequences */
 #define PARTS_MARK "\xE2\x96\x81" /* U+2581, what blanks are written as */
 
-static const char *const byte_level_keys[] = { "type", "add_prefix_space",
-                                               "trim_offsets", "use_regex",
-                                               NULL };
-
 /* What is there and can't be done. */
 static enum err parts_lacking(const struct tokenizer_node *node,
                               const char *type, const char *known)
@@ -54,13 +50,13 @@ static enum err parts_prepend(const struct tokenizer_node *node,
     TRY(tokenizer_reader_keys(node, keys));
     TRY(tokenizer_reader_string(node, "prepend", &text));
     if (strcmp(text, PARTS_MARK) != 0 ||
-        normalizer_prepends(tokenizer->normalizer))
+        normalizer_has(tokenizer->normalizer, NORMALIZER_PREPEND))
         return tokenizer_reader_refuse(
             node, "'%s' can't be put in front here; there is: '%s', once", text,
             PARTS_MARK);
     tokenizer->prepends = true;
-    return parts_step(node,
-                      normalizer_add_prepend(tokenizer->normalizer, text));
+    return parts_step(node, normalizer_add(tokenizer->normalizer,
+                                           NORMALIZER_PREPEND, "", text));
 }
 
 static enum err parts_replace(const struct tokenizer_node *node,
@@ -73,8 +69,9 @@ static enum err parts_replace(const struct tokenizer_node *node,
     TRY(tokenizer_reader_string(node, "content", &content));
     if (strcmp(pattern, " ") == 0 && strcmp(content, PARTS_MARK) == 0)
         tokenizer->blanks_marked = true;
-    return parts_step(
-        node, normalizer_add_replace(tokenizer->normalizer, pattern, content));
+    return parts_step(node,
+                      normalizer_add(tokenizer->normalizer, NORMALIZER_REPLACE,
+                                     pattern, content));
 }
 
 static enum err parts_normalize(const struct tokenizer_node *node, int depth,
@@ -86,7 +83,8 @@ static enum err parts_normalize(const struct tokenizer_node *node, int depth,
     TRY(tokenizer_reader_string(node, "type", &type));
     if (strcmp(type, "NFC") == 0) {
         TRY(tokenizer_reader_keys(node, keys));
-        return parts_step(node, normalizer_add_nfc(tokenizer->normalizer));
+        return parts_step(node, normalizer_add(tokenizer->normalizer,
+                                               NORMALIZER_NFC, "", ""));
     }
     if (strcmp(type, "Prepend") == 0)
         return parts_prepend(node, tokenizer);
@@ -116,13 +114,14 @@ static enum err parts_byte_level(const struct tokenizer_node *node,
                                  struct tokenizer *tokenizer)
 {
     bool prefix = true, regex = true, trim = true;
-    TRY(tokenizer_reader_keys(node, byte_level_keys));
+    TRY(tokenizer_reader_keys(node, tokenizer_reader_byte_level));
     TRY(tokenizer_reader_bool(node, "add_prefix_space", true, &prefix));
     TRY(tokenizer_reader_bool(node, "use_regex", true, &regex));
     TRY(tokenizer_reader_bool(node, "trim_offsets", true, &trim));
     if (prefix)
-        TRY(pretoken_add_prefix(tokenizer->pretoken));
-    return regex ? pretoken_add_gpt2(tokenizer->pretoken) : ERR_OK;
+        TRY(pretoken_add_scan(tokenizer->pretoken, NULL));
+    return regex ? pretoken_add_scan(tokenizer->pretoken, pretoken_scan_gpt2)
+                 : ERR_OK;
 }
 
 static enum err parts_digits(const struct tokenizer_node *node,
@@ -132,7 +131,9 @@ static enum err parts_digits(const struct tokenizer_node *node,
     bool individual = false;
     TRY(tokenizer_reader_keys(node, keys));
     TRY(tokenizer_reader_bool(node, "individual_digits", false, &individual));
-    return pretoken_add_digits(tokenizer->pretoken, individual);
+    return pretoken_add_scan(tokenizer->pretoken, individual
+                                                      ? pretoken_scan_digit
+                                                      : pretoken_scan_digits);
 }
 
 static enum err parts_behavior(const struct tokenizer_node *node,
@@ -189,7 +190,8 @@ static enum err parts_metaspace(const struct tokenizer_node *node,
     struct normalizer *normalizer = tokenizer->normalizer;
     TRY(tokenizer_reader_metaspace(node, &metaspace));
     if (metaspace.prepend == PRETOKEN_FIRST_ONLY &&
-        (normalizer_prepends(normalizer) || normalizer_replaces(normalizer)))
+        (normalizer_has(normalizer, NORMALIZER_PREPEND) ||
+         normalizer_has(normalizer, NORMALIZER_REPLACE)))
         return tokenizer_reader_refuse(
             node, "'first' behind the normalizers Prepend and Replace can't be "
                   "done here");
@@ -332,7 +334,7 @@ static enum err parts_post(const struct tokenizer_node *node, int depth,
     struct tokenizer_node list;
     TRY(tokenizer_reader_string(node, "type", &type));
     if (strcmp(type, "ByteLevel") == 0) /* it moves places, not tokens */
-        return tokenizer_reader_keys(node, byte_level_keys);
+        return tokenizer_reader_keys(node, tokenizer_reader_byte_level);
     if (strcmp(type, "TemplateProcessing") == 0) {
         if (*template)
             return tokenizer_reader_refuse(node, "a second template");

@@ -13,6 +13,10 @@
 
 #include "src/base/new.h"
 
+const char *const tokenizer_reader_byte_level[] = { "type", "add_prefix_space",
+                                                    "trim_offsets", "use_regex",
+                                                    NULL };
+
 /* Set node->place; one that is too long ends with dots. */
 static void reader_place(struct tokenizer_node *node, const char *format, ...)
 {

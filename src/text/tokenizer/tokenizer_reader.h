@@ -28,6 +28,8 @@ enum err tokenizer_reader_refuse(const struct tokenizer_node *node,
 /* An object with these keys and no others; the list ends with NULL. */
 enum err tokenizer_reader_keys(const struct tokenizer_node *node,
                                const char *const *keys);
+/* Those of a ByteLevel, whatever it is a part of. */
+extern const char *const tokenizer_reader_byte_level[];
 /* A member that must be there, or has this value if it is not. */
 enum err tokenizer_reader_string(const struct tokenizer_node *node,
                                  const char *key, const char **out);
