@@ -69,6 +69,18 @@ static void test_built_in(void)
     }
 }
 
+#define CUTS                                                                   \
+    "{% for m in messages %}[{{ m.content.split('.')[-1] if not loop.last "    \
+    "else m.content }}]{% endfor %}"
+#define MARKED                                                                 \
+    "{% for m in messages %}{% if m.role == 'assistant' %}<{% generation "     \
+    "%}{{ m.content | trim }}!{% endgeneration %}>{% else %}{{ m.role }}"      \
+    "{% endif %}{% endfor %}"
+#define THINKS                                                                 \
+    "{% for m in messages %}{{ m.role }}:{{ '<think>' if loop.last and "       \
+    "m.role == 'assistant' }}{{ m.content }};{% endfor %}"                     \
+    "{% if add_generation_prompt %}assistant:{% endif %}"
+
 /* What Jinja 3.1 makes of the five messages, with a prompt. */
 static const struct file {
     const char *text, *want; /* want: "!" and a part of the error's text */
@@ -110,6 +122,10 @@ static const struct file {
       "5assistant4user3assistant2user1system" },
     { "{{ 'b' in 'abc' and 'x' not in ['y'] and 'role' in messages[0] }}",
       "True" },
+    { "{{ -1 is number }}{{ -2 | string | length }}{{ - -3 }}{{ -[4][0] }}",
+      "True23-4" },
+    { CUTS, "[ ][Hi\n][][Bye][\xc2\xa0See you.\n]" },
+    { MARKED, "systemuser<Hello.!>user<See you.!>" },
     { "{{ 'a-b-c'.split('-')[1] ~ 'aXbX'.replace('X', '') }}", "bab" },
     { "{% if add_generation_prompt %}{{ none }}{% endif %}", "None" },
     { "{% if messages[0].role == 'system' %}\n{{ raise_exception('no system "
@@ -298,142 +314,75 @@ static void test_hostile(void)
     free(out.text);
 }
 
-static void test_turns(void)
+/* What the assistant said, by a built-in template or a text with blocks of
+ * generation or without; only the last answer, or all; or why it cannot be told. */
+static const struct divided {
+    const char *template;
+    size_t count;
+    bool last_only;
+    const char *said[2];
+    const char *refused;
+} divided[] = {
+    { "chatml",
+      5,
+      false,
+      { "Hello.<|im_end|>", "\xc2\xa0See you.\n<|im_end|>" },
+      NULL },
+    { "llama3", 5, false, { "Hello.<|eot_id|>", "See you.<|eot_id|>" }, NULL },
+    { "none", 5, false, { "Hello.", "\xc2\xa0See you.\n" }, NULL },
+    { "{{ messages[-1].content }}", 5, false, { 0 }, "no place of its own" },
+    { MARKED, 5, false, { "Hello.!", "See you.!" }, NULL },
+    { MARKED, 2, false, { 0 }, "no generation block" },
+    { "{% macro f() %}{% generation %}{% endgeneration %}{% endmacro %}"
+      "{{ f() }}",
+      5,
+      false,
+      { 0 },
+      "in a macro" },
+    { CUTS, 5, false, { 0 }, "no place of its own" },
+    { CUTS, 5, true, { "[\xc2\xa0See you.\n]" }, NULL },
+    { "{% for m in messages %}{{ m.content }};{% endfor %}"
+      "{% if add_generation_prompt %}<think>{% endif %}",
+      5,
+      true,
+      { 0 },
+      "no place of its own" },
+    { THINKS, 5, true, { "<think>\xc2\xa0See you.\n;" }, NULL },
+    { THINKS, 5, false, { 0 }, "only last responses" },
+};
+
+static void test_divided(const struct divided *of, size_t row)
 {
-    static const char *const names[] = { "chatml", "llama3", "none" };
-    static const char *const said[][2] = {
-        { "Hello.<|im_end|>", "\xc2\xa0See you.\n<|im_end|>" },
-        { "Hello.<|eot_id|>", "See you.<|eot_id|>" },
-        { "Hello.", "\xc2\xa0See you.\n" },
-    };
     struct chat_text text = { 0 }, all = { 0 };
     struct chat_turn turns[5];
-    size_t count = 0;
-    for (size_t n = 0; n < 3; n++) {
-        struct chat_template *template = NULL;
-        bool made =
-            chat_template_create(names[n], tokenizer, &template) == ERR_OK &&
-            chat_divide(template, talk, 5, false, &text, turns, &count) ==
-                ERR_OK &&
-            chat_render(template, talk, 5, false, &all) == ERR_OK;
-        tap_ok(made && count == 2 && turns[1].response == text.bytes &&
-                   strcmp(text.text, all.text) == 0,
-               "%s: two turns, and the text of all", names[n]);
-        for (size_t t = 0; t < 2; t++) {
-            size_t bytes = turns[t].response - turns[t].prompt;
-            tap_ok(bytes == strlen(said[n][t]) &&
-                       memcmp(text.text + turns[t].prompt, said[n][t], bytes) ==
-                           0,
-                   "what the assistant said in turn %d", (int)t);
-        }
-        chat_template_destroy(template);
-    }
     struct chat_template *template = NULL;
-    static const char last_only[] = "{{ messages[-1].content }}";
-    write_template(last_only, sizeof last_only - 1);
-    bool made = chat_template_create(path, tokenizer, &template) == ERR_OK;
-    tap_ok(made &&
-               chat_divide(template, talk, 5, false, &text, turns, &count) ==
-                   ERR_DATA &&
-               strstr(err_text(), "no place of its own") != NULL,
-           "a template that forgets: %s", err_text());
+    size_t count = 0;
+    bool built = strchr(of->template, '{') == NULL;
+    write_template(of->template, strlen(of->template));
+    if (chat_template_create(built ? of->template : path, tokenizer,
+                             &template) != ERR_OK)
+        exit(1);
+    enum err rc = chat_divide(template, talk, of->count, of->last_only, &text,
+                              turns, &count);
+    if (of->refused != NULL)
+        tap_ok(rc == ERR_DATA && strstr(err_text(), of->refused) != NULL,
+               "not divided: %s", err_text());
+    else
+        tap_ok(rc == ERR_OK &&
+                   chat_render(template, talk, of->count, false, &all) ==
+                       ERR_OK &&
+                   strcmp(text.text, all.text) == 0 &&
+                   count == 1u + (of->said[1] != NULL),
+               "row %zu: %zu turns, and the text of all", row, count);
+    for (size_t t = 0; rc == ERR_OK && t < count && t < 2; t++) {
+        char *said = strndup(text.text + turns[t].prompt,
+                             turns[t].response - turns[t].prompt);
+        tap_is_str(said, of->said[t], "... turn %zu", t);
+        free(said);
+    }
     chat_template_destroy(template);
     free(text.text);
     free(all.text);
-}
-
-/* Blocks of generation are the turns; a template that cuts what was said before
- * is rendered whole. */
-static void test_generation(void)
-{
-    static const char marked[] =
-        "{% for m in messages %}{% if m.role == 'assistant' %}<{% generation "
-        "%}{{ m.content | trim }}!{% endgeneration %}>{% else %}{{ m.role }}"
-        "{% endif %}{% endfor %}";
-    static const char cuts[] =
-        "{% for m in messages %}[{{ m.content.split('.')[-1] if not loop.last "
-        "else m.content }}]{% endfor %}";
-    static const char thinks[] =
-        "{% for m in messages %}{{ m.role }}:{{ '<think>' if loop.last and "
-        "m.role == 'assistant' }}{{ m.content }};{% endfor %}"
-        "{% if add_generation_prompt %}assistant:{% endif %}";
-    static const char other[] =
-        "{% for m in messages %}{{ m.content }};{% endfor %}"
-        "{% if add_generation_prompt %}<think>{% endif %}";
-    static const char inside[] =
-        "{% macro f() %}{% generation %}{% endgeneration %}{% endmacro %}"
-        "{{ f() }}";
-    struct chat_text text = { 0 };
-    struct chat_turn turns[5];
-    struct chat_template *template = NULL;
-    size_t count = 0;
-    write_template(marked, sizeof marked - 1);
-    bool made =
-        chat_template_create(path, tokenizer, &template) == ERR_OK &&
-        chat_divide(template, talk, 5, false, &text, turns, &count) == ERR_OK;
-    tap_is_str(made ? text.text : err_text(),
-               "systemuser<Hello.!>user<See you.!>", "generation");
-    tap_ok(made && count == 2 && turns[0].prompt == 11 &&
-               turns[0].response == 18 && turns[1].prompt == 24 &&
-               turns[1].response == 33,
-           "its blocks are the turns");
-    tap_ok(made &&
-               chat_divide(template, talk, 2, false, &text, turns, &count) ==
-                   ERR_DATA &&
-               strstr(err_text(), "no generation block") != NULL,
-           "none: %s", err_text());
-    chat_template_destroy(template);
-    write_template(inside, sizeof inside - 1);
-    made = chat_template_create(path, tokenizer, &template) == ERR_OK;
-    tap_ok(made &&
-               chat_divide(template, talk, 5, false, &text, turns, &count) ==
-                   ERR_DATA &&
-               strstr(err_text(), "in a macro") != NULL,
-           "in a macro: %s", err_text());
-    chat_template_destroy(template);
-    write_template(cuts, sizeof cuts - 1);
-    made = chat_template_create(path, tokenizer, &template) == ERR_OK &&
-           chat_render(template, talk, 5, true, &text) == ERR_OK;
-    tap_is_str(made ? text.text : err_text(),
-               "[ ][Hi\n][][Bye][\xc2\xa0See you.\n]",
-               "one that cuts is rendered whole");
-    tap_ok(made &&
-               chat_divide(template, talk, 5, false, &text, turns, &count) ==
-                   ERR_DATA &&
-               strstr(err_text(), "no place of its own") != NULL,
-           "... and not divided: %s", err_text());
-    tap_ok(made &&
-               chat_divide(template, talk, 5, true, &text, turns, &count) ==
-                   ERR_OK &&
-               count == 1 && turns[0].prompt == 15,
-           "... but for the last answer");
-    chat_template_destroy(template);
-    write_template(other, sizeof other - 1);
-    made = chat_template_create(path, tokenizer, &template) == ERR_OK;
-    tap_ok(made &&
-               chat_divide(template, talk, 5, true, &text, turns, &count) ==
-                   ERR_DATA &&
-               strstr(err_text(), "no place of its own") != NULL,
-           "one that prompts otherwise: %s", err_text());
-    chat_template_destroy(template);
-    write_template(thinks, sizeof thinks - 1);
-    made = chat_template_create(path, tokenizer, &template) == ERR_OK &&
-           chat_divide(template, talk, 5, true, &text, turns, &count) == ERR_OK;
-    tap_is_str(made ? text.text : err_text(),
-               "system: Be brief. ;user:Hi\n;assistant:Hello.;user:Bye;"
-               "assistant:<think>\xc2\xa0See you.\n;",
-               "one that thinks in its last answer");
-    tap_ok(made && count == 1 &&
-               strncmp(text.text + turns[0].prompt, "<think>", 7) == 0 &&
-               turns[0].response == text.bytes,
-           "... which alone is a turn");
-    tap_ok(made &&
-               chat_divide(template, talk, 5, false, &text, turns, &count) ==
-                   ERR_DATA &&
-               strstr(err_text(), "only last responses") != NULL,
-           "all answers of it: %s", err_text());
-    chat_template_destroy(template);
-    free(text.text);
 }
 
 static void test_names(void)
@@ -480,8 +429,8 @@ int main(void)
     test_built_in();
     test_files();
     test_hostile();
-    test_turns();
-    test_generation();
+    for (size_t i = 0; i < sizeof divided / sizeof *divided; i++)
+        test_divided(&divided[i], i);
     test_names();
     unlink(path);
     tokenizer_destroy(tokenizer);

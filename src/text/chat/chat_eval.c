@@ -23,8 +23,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "src/text/chat/chat_eval_impl.h"
-
 /* From the innermost frame outwards. Frames have a handful of variables, which
  * are sooner gone through than any table of them is made. */
 enum err chat_eval_variable(struct chat_scope *scope, const char *name,

@@ -24,7 +24,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "src/text/chat/chat_eval_impl.h"
+#include "src/text/chat/chat_eval.h"
 
 static enum err call_default(struct chat_eval_arguments *arguments,
                              struct chat_value *out)
@@ -58,11 +58,9 @@ static enum err call_tojson(struct chat_eval_arguments *arguments,
     if (indent > 64)
         return err_set(ERR_DATA, "line %d: 'tojson' with %lld blanks",
                        arguments->node->line, (long long)indent);
-    enum err rc =
-        chat_value_json(arguments->scope->memory, &value[0], indent, out);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "line %d", arguments->node->line);
-    return ERR_OK;
+    enum err rc = chat_value_print(arguments->scope->memory, &value[0], true,
+                                   indent, out);
+    return rc == ERR_OK ? rc : err_prefix(rc, "line %d", arguments->node->line);
 }
 
 static enum err call_raise(struct chat_eval_arguments *arguments,

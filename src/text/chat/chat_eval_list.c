@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/text/chat/chat_eval_impl.h"
+#include "src/text/chat/chat_eval.h"
 
 enum err chat_eval_iterate(struct chat_scope *scope, int line,
                            const struct chat_value *of, struct chat_value *out)

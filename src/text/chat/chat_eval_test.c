@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "src/text/chat/chat_eval_impl.h"
+#include "src/text/chat/chat_eval.h"
 
 /* Tests of a value alone. */
 static bool test_alone(const struct chat_value *value, const char *name,

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "src/text/chat/chat_eval_impl.h"
+#include "src/text/chat/chat_eval.h"
 #include "src/text/unicode.h"
 
 /* Whether the character of these bytes is one of a text's, or white space where

@@ -65,14 +65,6 @@ static bool chat_lex_sees(const struct chat_lex_place *place, const char *text)
     return chat_lex_left(place) >= bytes && memcmp(place->at, text, bytes) == 0;
 }
 
-static int chat_lex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* A backslash and what follows, written to `to`; returns what it took. */
 static enum err chat_lex_escape(int line, const char *from, size_t bytes,
                                 char **to, size_t *took)
@@ -91,7 +83,7 @@ static enum err chat_lex_escape(int line, const char *from, size_t bytes,
                                                   : 0;
     unsigned point = 0;
     for (size_t d = 0; d < digits; d++) {
-        int digit = bytes > 2 + d ? chat_lex_digit(from[2 + d]) : -1;
+        int digit = bytes > 2 + d ? unicode_hex(from[2 + d]) : -1;
         if (digit < 0)
             return err_set(ERR_DATA, "line %d: a string has a broken \\%c",
                            line, from[1]);
@@ -156,11 +148,10 @@ static enum err chat_lex_number(struct chat_lex_place *place)
                            place->line);
     }
     enum chat_lex_kind kind = CHAT_LEX_INTEGER;
-    while (
-        bytes < chat_lex_left(place) &&
-        (chat_lex_letter(place->at[bytes]) ||
-         (bytes + 1 < chat_lex_left(place) &&
-          chat_lex_digit(place->at[bytes + (place->at[bytes] == '.')]) >= 0))) {
+    while (bytes < chat_lex_left(place) &&
+           (chat_lex_letter(place->at[bytes]) ||
+            (bytes + 1 < chat_lex_left(place) &&
+             unicode_hex(place->at[bytes + (place->at[bytes] == '.')]) >= 0))) {
         kind = CHAT_LEX_REAL;
         bytes++;
     }

@@ -10,7 +10,7 @@
  * in its place.
  *
  * Recursion lies on C's stack, and templates are strangers' files. So levels of
- * brackets and blocks are counted (chat_parse_expr_down()), and so is the depth
+ * brackets and blocks are counted (chat_parse_down()), and so is the depth
  * of the tree: a row of operators is read in a loop, but makes a tree as deep,
  * and chat_eval() goes down into that by recursion.
  *
@@ -23,12 +23,93 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/text/chat/chat_parse_impl.h"
+
+bool chat_parse_take(struct chat_parse *parse, const char *sign)
+{
+    bool there = chat_parse_sees(parse, sign);
+    parse->word += there;
+    return there;
+}
+
+bool chat_parse_take_name(struct chat_parse *parse, const char *name)
+{
+    bool there = chat_parse_sees_name(parse, name);
+    parse->word += there;
+    return there;
+}
+
+enum err chat_parse_refuse(const struct chat_parse *parse, const char *want)
+{
+    const struct chat_lex_word *word = parse->word;
+    int shown = word->bytes < 40 ? (int)word->bytes : 40;
+    if (word->kind == CHAT_LEX_END)
+        return err_set(ERR_DATA,
+                       "line %d: the template ends where %s "
+                       "should follow",
+                       word->line, want);
+    return err_set(ERR_DATA, "line %d: %s%.*s where %s should follow",
+                   word->line, word->kind == CHAT_LEX_DATA ? "text: " : "",
+                   shown, word->text, want);
+}
+
+enum err chat_parse_need(struct chat_parse *parse, const char *sign)
+{
+    char want[8] = "'";
+    if (chat_parse_take(parse, sign))
+        return ERR_OK;
+    strncat(want, sign, 4);
+    strcat(want, "'");
+    return chat_parse_refuse(parse, want);
+}
+
+int chat_parse_depth(const struct chat_node *node)
+{
+    int depth = 0;
+    for (; node != NULL; node = node->next)
+        depth = node->depth > depth ? node->depth : depth;
+    return depth;
+}
+
+enum err chat_parse_make(struct chat_parse *parse, enum chat_node_kind kind,
+                         const struct chat_lex_word *word, struct chat_node *a,
+                         struct chat_node *b, struct chat_node **out)
+{
+    struct chat_node *node = NULL;
+    TRY(new_zeroed(&node, 1));
+    node->made = parse->tree->made;
+    parse->tree->made = node;
+    int below = chat_parse_depth(a), right = chat_parse_depth(b);
+    node->kind = kind;
+    node->line = word->line;
+    node->text = word->text;
+    node->bytes = word->bytes;
+    node->value = word->value;
+    node->a = a;
+    node->b = b;
+    node->depth = (below > right ? below : right) + 1;
+    *out = node;
+    if (node->depth <= CHAT_PARSE_DEPTH_MAX)
+        return ERR_OK;
+    return err_set(ERR_DATA, "line %d: more than %d levels of expressions",
+                   word->line, CHAT_PARSE_DEPTH_MAX);
+}
+
+enum err chat_parse_down(struct chat_parse *parse)
+{
+    if (++parse->depth <= CHAT_PARSE_DEPTH_MAX)
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "line %d: more than %d levels of brackets or "
+                   "blocks",
+                   parse->word->line, CHAT_PARSE_DEPTH_MAX);
+}
 
 static enum err chat_parse_close(struct chat_parse *parse)
 {
     if (parse->word->kind != CHAT_LEX_BLOCK_CLOSE)
-        return chat_parse_expr_refuse(parse, "'%}'");
+        return chat_parse_refuse(parse, "'%}'");
     parse->word++;
     return ERR_OK;
 }
@@ -44,9 +125,29 @@ static enum err chat_parse_end(struct chat_parse *parse, const char *name,
         return err_set(ERR_DATA, "line %d: '%.*s' without its '%s'",
                        begin->line, (int)begin->bytes, begin->text, name);
     parse->word++; /* {% */
-    if (!chat_parse_expr_take_name(parse, name))
-        return chat_parse_expr_refuse(parse, name);
+    if (!chat_parse_take_name(parse, name))
+        return chat_parse_refuse(parse, name);
     return chat_parse_close(parse);
+}
+
+/* {% NAME, which divides a block, if it is next. */
+static bool chat_parse_divides(struct chat_parse *parse, const char *name)
+{
+    bool there = parse->word->kind == CHAT_LEX_BLOCK &&
+                 chat_lex_is(parse->word + 1, CHAT_LEX_NAME, name);
+    parse->word += there ? 2 : 0;
+    return there;
+}
+
+/* What stands behind {% else %}; NULL: there is none. */
+static enum err chat_parse_else(struct chat_parse *parse,
+                                struct chat_node **out)
+{
+    *out = NULL;
+    if (!chat_parse_divides(parse, "else"))
+        return ERR_OK;
+    TRY(chat_parse_close(parse));
+    return chat_parse_body(parse, out);
 }
 
 /* Behind "if" or "elif", whose condition has no if-else of its own. An elif is
@@ -57,24 +158,14 @@ static enum err chat_parse_if(struct chat_parse *parse,
                               struct chat_node **out)
 {
     struct chat_node *condition = NULL, *then = NULL, *other = NULL;
-    TRY(chat_parse_expr_down(parse));
+    TRY(chat_parse_down(parse));
     TRY(chat_parse_expr_or(parse, &condition));
     TRY(chat_parse_close(parse));
     TRY(chat_parse_body(parse, &then));
-    const struct chat_lex_word *word = parse->word;
-    bool more = false;
-    if (word->kind == CHAT_LEX_BLOCK &&
-        chat_lex_is(word + 1, CHAT_LEX_NAME, "elif")) {
-        parse->word += 2;
-        TRY(chat_parse_if(parse, begin, &other));
-        more = true;
-    } else if (word->kind == CHAT_LEX_BLOCK &&
-               chat_lex_is(word + 1, CHAT_LEX_NAME, "else")) {
-        parse->word += 2;
-        TRY(chat_parse_close(parse));
-        TRY(chat_parse_body(parse, &other));
-    }
-    TRY(chat_parse_expr_make(parse, CHAT_NODE_IF, begin, condition, then, out));
+    bool more = chat_parse_divides(parse, "elif");
+    TRY(more ? chat_parse_if(parse, begin, &other)
+             : chat_parse_else(parse, &other));
+    TRY(chat_parse_make(parse, CHAT_NODE_IF, begin, condition, then, out));
     (*out)->c = other;
     parse->depth--;
     return more ? ERR_OK : chat_parse_end(parse, "endif", begin);
@@ -84,17 +175,17 @@ static enum err chat_parse_if(struct chat_parse *parse,
 static enum err chat_parse_targets(struct chat_parse *parse,
                                    struct chat_node **out)
 {
-    bool closed = chat_parse_expr_take(parse, "(");
+    bool closed = chat_parse_take(parse, "(");
     struct chat_node **last = out;
     *out = NULL;
     do {
         if (parse->word->kind != CHAT_LEX_NAME)
-            return chat_parse_expr_refuse(parse, "a variable");
-        TRY(chat_parse_expr_make(parse, CHAT_NODE_ARGUMENT, parse->word++, NULL,
-                                 NULL, last));
+            return chat_parse_refuse(parse, "a variable");
+        TRY(chat_parse_make(parse, CHAT_NODE_ARGUMENT, parse->word++, NULL,
+                            NULL, last));
         last = &(*last)->next;
-    } while (chat_parse_expr_take(parse, ","));
-    return closed ? chat_parse_expr_need(parse, ")") : ERR_OK;
+    } while (chat_parse_take(parse, ","));
+    return closed ? chat_parse_need(parse, ")") : ERR_OK;
 }
 
 /* The list has no if-else of its own, since an `if` behind it is the loop's: it
@@ -107,20 +198,15 @@ static enum err chat_parse_for(struct chat_parse *parse, struct chat_node **out)
     struct chat_node *list = NULL, *body = NULL, *filter = NULL, *names = NULL;
     struct chat_node *other = NULL;
     TRY(chat_parse_targets(parse, &names));
-    if (!chat_parse_expr_take_name(parse, "in"))
-        return chat_parse_expr_refuse(parse, "'in'");
+    if (!chat_parse_take_name(parse, "in"))
+        return chat_parse_refuse(parse, "'in'");
     TRY(chat_parse_expr_tuple(parse, false, &list));
-    if (chat_parse_expr_take_name(parse, "if"))
+    if (chat_parse_take_name(parse, "if"))
         TRY(chat_parse_expr_read(parse, &filter));
     TRY(chat_parse_close(parse));
     TRY(chat_parse_body(parse, &body));
-    if (parse->word->kind == CHAT_LEX_BLOCK &&
-        chat_lex_is(parse->word + 1, CHAT_LEX_NAME, "else")) {
-        parse->word += 2;
-        TRY(chat_parse_close(parse));
-        TRY(chat_parse_body(parse, &other));
-    }
-    TRY(chat_parse_expr_make(parse, CHAT_NODE_FOR, name, list, body, out));
+    TRY(chat_parse_else(parse, &other));
+    TRY(chat_parse_make(parse, CHAT_NODE_FOR, name, list, body, out));
     (*out)->c = filter;
     (*out)->other = other;
     (*out)->d = names;
@@ -135,10 +221,9 @@ static enum err chat_parse_capture(struct chat_parse *parse,
                                    struct chat_node **out)
 {
     struct chat_node *capture = NULL, *body = NULL;
-    TRY(chat_parse_expr_make(parse, CHAT_NODE_CAPTURE, begin, NULL, NULL,
-                             &capture));
+    TRY(chat_parse_make(parse, CHAT_NODE_CAPTURE, begin, NULL, NULL, &capture));
     *out = capture;
-    if (filter || chat_parse_expr_take(parse, "|"))
+    if (filter || chat_parse_take(parse, "|"))
         TRY(chat_parse_expr_filters(parse, out));
     TRY(chat_parse_close(parse));
     TRY(chat_parse_body(parse, &body));
@@ -154,24 +239,23 @@ static enum err chat_parse_set(struct chat_parse *parse, struct chat_node **out)
     struct chat_node *value = NULL, *attribute = NULL;
     if (name->kind != CHAT_LEX_NAME) {
         parse->word--;
-        return chat_parse_expr_refuse(parse, "a variable");
+        return chat_parse_refuse(parse, "a variable");
     }
-    if (chat_parse_expr_take(parse, ".")) {
+    if (chat_parse_take(parse, ".")) {
         if (parse->word->kind != CHAT_LEX_NAME)
-            return chat_parse_expr_refuse(parse, "a name");
-        TRY(chat_parse_expr_make(parse, CHAT_NODE_ATTRIBUTE, parse->word++,
-                                 NULL, NULL, &attribute));
+            return chat_parse_refuse(parse, "a name");
+        TRY(chat_parse_make(parse, CHAT_NODE_ATTRIBUTE, parse->word++, NULL,
+                            NULL, &attribute));
     }
     if (parse->word->kind == CHAT_LEX_BLOCK_CLOSE ||
         chat_lex_is(parse->word, CHAT_LEX_SIGN, "|")) {
         TRY(chat_parse_capture(parse, name - 1, "endset", false, &value));
     } else {
-        TRY(chat_parse_expr_need(parse, "="));
+        TRY(chat_parse_need(parse, "="));
         TRY(chat_parse_expr_tuple(parse, true, &value));
         TRY(chat_parse_close(parse));
     }
-    return chat_parse_expr_make(parse, CHAT_NODE_SET, name, value, attribute,
-                                out);
+    return chat_parse_make(parse, CHAT_NODE_SET, name, value, attribute, out);
 }
 
 /* {% macro name(a, b=1) %} */
@@ -181,27 +265,26 @@ static enum err chat_parse_macro(struct chat_parse *parse,
     const struct chat_lex_word *begin = parse->word - 1, *name = parse->word;
     struct chat_node *parameters = NULL, **last = &parameters, *body = NULL;
     if (name->kind != CHAT_LEX_NAME)
-        return chat_parse_expr_refuse(parse, "a name");
+        return chat_parse_refuse(parse, "a name");
     parse->word++;
-    TRY(chat_parse_expr_need(parse, "("));
-    while (!chat_parse_expr_take(parse, ")")) {
+    TRY(chat_parse_need(parse, "("));
+    while (!chat_parse_take(parse, ")")) {
         const struct chat_lex_word *word = parse->word;
         struct chat_node *otherwise = NULL;
         if (word->kind != CHAT_LEX_NAME)
-            return chat_parse_expr_refuse(parse, "a name");
+            return chat_parse_refuse(parse, "a name");
         parse->word++;
-        if (chat_parse_expr_take(parse, "="))
+        if (chat_parse_take(parse, "="))
             TRY(chat_parse_expr_read(parse, &otherwise));
-        TRY(chat_parse_expr_make(parse, CHAT_NODE_ARGUMENT, word, otherwise,
-                                 NULL, last));
+        TRY(chat_parse_make(parse, CHAT_NODE_ARGUMENT, word, otherwise, NULL,
+                            last));
         last = &(*last)->next;
         if (!chat_lex_is(parse->word, CHAT_LEX_SIGN, ")"))
-            TRY(chat_parse_expr_need(parse, ","));
+            TRY(chat_parse_need(parse, ","));
     }
     TRY(chat_parse_close(parse));
     TRY(chat_parse_body(parse, &body));
-    TRY(chat_parse_expr_make(parse, CHAT_NODE_MACRO, name, parameters, body,
-                             out));
+    TRY(chat_parse_make(parse, CHAT_NODE_MACRO, name, parameters, body, out));
     return chat_parse_end(parse, "endmacro", begin);
 }
 
@@ -212,8 +295,7 @@ static enum err chat_parse_generation(struct chat_parse *parse,
     struct chat_node *body = NULL;
     TRY(chat_parse_close(parse));
     TRY(chat_parse_body(parse, &body));
-    TRY(chat_parse_expr_make(parse, CHAT_NODE_GENERATION, begin, NULL, body,
-                             out));
+    TRY(chat_parse_make(parse, CHAT_NODE_GENERATION, begin, NULL, body, out));
     parse->tree->generation = true;
     return chat_parse_end(parse, "endgeneration", begin);
 }
@@ -224,25 +306,23 @@ static enum err chat_parse_block(struct chat_parse *parse,
 {
     const struct chat_lex_word *word = parse->word;
     struct chat_node *value = NULL;
-    if (chat_parse_expr_take_name(parse, "if"))
+    if (chat_parse_take_name(parse, "if"))
         return chat_parse_if(parse, word, out);
-    if (chat_parse_expr_take_name(parse, "for"))
+    if (chat_parse_take_name(parse, "for"))
         return chat_parse_for(parse, out);
-    if (chat_parse_expr_take_name(parse, "set"))
+    if (chat_parse_take_name(parse, "set"))
         return chat_parse_set(parse, out);
-    if (chat_parse_expr_take_name(parse, "macro"))
+    if (chat_parse_take_name(parse, "macro"))
         return chat_parse_macro(parse, out);
-    if (chat_parse_expr_take_name(parse, "generation"))
+    if (chat_parse_take_name(parse, "generation"))
         return chat_parse_generation(parse, out);
-    if (chat_parse_expr_take_name(parse, "filter")) {
+    if (chat_parse_take_name(parse, "filter")) {
         TRY(chat_parse_capture(parse, word, "endfilter", true, &value));
-        return chat_parse_expr_make(parse, CHAT_NODE_PRINT, word, value, NULL,
-                                    out);
+        return chat_parse_make(parse, CHAT_NODE_PRINT, word, value, NULL, out);
     }
-    bool on = chat_parse_expr_take_name(parse, "continue");
-    if (on || chat_parse_expr_take_name(parse, "break")) {
-        TRY(chat_parse_expr_make(parse, CHAT_NODE_LEAVE, word, NULL, NULL,
-                                 out));
+    bool on = chat_parse_take_name(parse, "continue");
+    if (on || chat_parse_take_name(parse, "break")) {
+        TRY(chat_parse_make(parse, CHAT_NODE_LEAVE, word, NULL, NULL, out));
         (*out)->value = on;
         return chat_parse_close(parse);
     }
@@ -259,16 +339,15 @@ static enum err chat_parse_statement(struct chat_parse *parse,
 {
     const struct chat_lex_word *word = parse->word++;
     if (word->kind == CHAT_LEX_DATA)
-        return chat_parse_expr_make(parse, CHAT_NODE_DATA, word, NULL, NULL,
-                                    out);
+        return chat_parse_make(parse, CHAT_NODE_DATA, word, NULL, NULL, out);
     if (word->kind != CHAT_LEX_PRINT)
         return chat_parse_block(parse, out);
     struct chat_node *value = NULL;
     TRY(chat_parse_expr_tuple(parse, true, &value));
     if (parse->word->kind != CHAT_LEX_PRINT_CLOSE)
-        return chat_parse_expr_refuse(parse, "'}}'");
+        return chat_parse_refuse(parse, "'}}'");
     parse->word++;
-    return chat_parse_expr_make(parse, CHAT_NODE_PRINT, word, value, NULL, out);
+    return chat_parse_make(parse, CHAT_NODE_PRINT, word, value, NULL, out);
 }
 
 /* Statements up to one that ends or divides a block, or the end. */
@@ -280,7 +359,7 @@ static enum err chat_parse_body(struct chat_parse *parse,
                                         "endmacro", "endgeneration" };
     struct chat_node **last = out;
     *out = NULL;
-    TRY(chat_parse_expr_down(parse));
+    TRY(chat_parse_down(parse));
     for (;;) {
         const struct chat_lex_word *word = parse->word;
         bool end = word->kind == CHAT_LEX_END;

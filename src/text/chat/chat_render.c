@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "src/base/array.h"
-#include "src/text/chat/chat_eval_impl.h"
+#include "src/text/chat/chat_eval.h"
 
 enum render_leaves { RENDER_GOES_ON, RENDER_BREAKS, RENDER_CONTINUES };
 

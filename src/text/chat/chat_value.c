@@ -209,7 +209,7 @@ enum err chat_value_text(struct chat_memory *memory,
 {
     assert(value != NULL && out != NULL);
     if (value->kind != CHAT_VALUE_STRING && value->kind != CHAT_VALUE_UNDEFINED)
-        return chat_value_repr(memory, value, out);
+        return chat_value_print(memory, value, false, -1, out);
     *out = value->count > 0 ? *value : chat_value_string("", 0);
     return ERR_OK;
 }

@@ -99,14 +99,11 @@ enum err chat_value_equal(struct chat_memory *memory,
 enum err chat_value_text(struct chat_memory *memory,
                          const struct chat_value *value,
                          struct chat_value *out);
-/* As JSON, on one line for an indent below 0 (chat_value_json.c). */
-enum err chat_value_json(struct chat_memory *memory,
-                         const struct chat_value *value, int64_t indent,
-                         struct chat_value *out);
-/* As Python's repr() of a list or record. */
-enum err chat_value_repr(struct chat_memory *memory,
-                         const struct chat_value *value,
-                         struct chat_value *out);
+/* As JSON, or else as Python's repr(); on one line for an indent below 0
+ * (chat_value_json.c). */
+enum err chat_value_print(struct chat_memory *memory,
+                          const struct chat_value *value, bool json,
+                          int64_t indent, struct chat_value *out);
 /* A list with room for `count`, of which none is filled. */
 enum err chat_value_list(struct chat_memory *memory, size_t count,
                          struct chat_value *out);

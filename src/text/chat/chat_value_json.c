@@ -143,10 +143,11 @@ static enum err print_value(struct value_print *print,
     return print_put(print, word, strlen(word));
 }
 
-static enum err print_all(struct chat_memory *memory,
-                          const struct chat_value *value, int64_t indent,
-                          bool json, struct chat_value *out)
+enum err chat_value_print(struct chat_memory *memory,
+                          const struct chat_value *value, bool json,
+                          int64_t indent, struct chat_value *out)
 {
+    assert(value != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct value_print print = { .memory = memory,
                                  .indent = indent,
@@ -159,19 +160,4 @@ static enum err print_all(struct chat_memory *memory,
 out:
     buffer_free(&print.text);
     return rc;
-}
-
-enum err chat_value_json(struct chat_memory *memory,
-                         const struct chat_value *value, int64_t indent,
-                         struct chat_value *out)
-{
-    assert(value != NULL && out != NULL);
-    return print_all(memory, value, indent, true, out);
-}
-
-enum err chat_value_repr(struct chat_memory *memory,
-                         const struct chat_value *value, struct chat_value *out)
-{
-    assert(value != NULL && out != NULL);
-    return print_all(memory, value, -1, false, out);
 }
