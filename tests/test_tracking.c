@@ -135,19 +135,15 @@ static enum err play_open(struct played *p, void *self)
     return p->opens++ < p->open_fails ? err_set(ERR_IO, "no server") : ERR_OK;
 }
 
-static enum err open_first(void *self, const struct tracking_options *options,
-                           const atomic_bool *given_up)
+static enum err open_first(void *self, const struct tracking_options *options)
 {
     (void)options;
-    (void)given_up;
     return play_open(&played[0], self);
 }
 
-static enum err open_second(void *self, const struct tracking_options *options,
-                            const atomic_bool *given_up)
+static enum err open_second(void *self, const struct tracking_options *options)
 {
     (void)options;
-    (void)given_up;
     return play_open(&played[1], self);
 }
 
@@ -201,8 +197,10 @@ static const struct tracking_sink_ops second = PLAYED("second", open_second);
 static const struct tracking_sink_ops *const both[] = { &first, &second, NULL };
 
 static struct tracking_list *list;
+static struct tracking_lost lost[TRACKING_SINKS_MAX];
 
-static struct tracking *start(int queue)
+/* Of a run that begins behind `step`. */
+static struct tracking *start(int queue, int64_t step)
 {
     struct tracking *tracking = NULL;
     struct tracking_options *options = calloc(1, sizeof *options);
@@ -211,6 +209,7 @@ static struct tracking *start(int queue)
         ERR_OK)
         tap_ok(false, "create: %s", err_text());
     free(options);
+    tracking_begin(tracking, step);
     return tracking;
 }
 
@@ -222,6 +221,12 @@ static void push(struct tracking *tracking, int64_t step)
     record.step = step;
     record.time_s = 1e9 + (double)step;
     tracking_push(tracking, &record);
+}
+
+static void push_all(struct tracking *tracking, int64_t from, int64_t to)
+{
+    for (int64_t step = from; step <= to; step++)
+        push(tracking, step);
 }
 
 /* So long at most. */
@@ -241,12 +246,8 @@ static bool has_steps(const struct played *p, int64_t from, int64_t to)
 
 static void test_all_arrive(void)
 {
-    struct tracking_lost lost[TRACKING_SINKS_MAX];
-    memset(played, 0, sizeof played);
-    struct tracking *tracking = start(4096);
-    tracking_begin(tracking, 0);
-    for (int64_t step = 1; step <= 1000; step++)
-        push(tracking, step);
+    struct tracking *tracking = start(4096, 0);
+    push_all(tracking, 1, 1000);
     tap_is_int(tracking_end(tracking, TRACKING_GOES_ON, 10, lost), 0,
                "nothing is lost");
     tap_ok(has_steps(&played[0], 1, 1000) && has_steps(&played[1], 1, 1000),
@@ -259,10 +260,7 @@ static void test_all_arrive(void)
 
 static void test_nothing_sent(void)
 {
-    struct tracking_lost lost[TRACKING_SINKS_MAX];
-    memset(played, 0, sizeof played);
-    struct tracking *tracking = start(16);
-    tracking_begin(tracking, 5);
+    struct tracking *tracking = start(16, 5);
     tap_ok(tracking_end(tracking, TRACKING_FINISHED, 10, lost) == 0 &&
                played[0].opens == 0,
            "a run that reports nothing opens nothing");
@@ -270,15 +268,10 @@ static void test_nothing_sent(void)
 
 static void test_goes_back(void)
 {
-    struct tracking_lost lost[TRACKING_SINKS_MAX];
-    memset(played, 0, sizeof played);
-    struct tracking *tracking = start(256);
-    tracking_begin(tracking, 10);
-    for (int64_t step = 11; step <= 30; step++)
-        push(tracking, step);
+    struct tracking *tracking = start(256, 10);
+    push_all(tracking, 11, 30);
     tracking_begin(tracking, 20);
-    for (int64_t step = 21; step <= 40; step++)
-        push(tracking, step);
+    push_all(tracking, 21, 40);
     tap_is_int(tracking_end(tracking, TRACKING_FINISHED, 10, lost), 0,
                "a run that goes back loses nothing");
     tap_ok(has_steps(&played[0], 11, 40) && played[0].begin_count == 2 &&
@@ -288,15 +281,11 @@ static void test_goes_back(void)
 
 static void test_failing(void)
 {
-    struct tracking_lost lost[TRACKING_SINKS_MAX];
-    memset(played, 0, sizeof played);
     played[0].open_fails = 1;
     played[1].write_fails = 1;
-    struct tracking *tracking = start(256);
-    tracking_begin(tracking, 0);
+    struct tracking *tracking = start(256, 0);
     double began = clock_now();
-    for (int64_t step = 1; step <= 100; step++)
-        push(tracking, step);
+    push_all(tracking, 1, 100);
     tap_ok(clock_now() - began < 0.5, "a failing sink does not hold up a run");
     await(&played[0].opens, 2);
     await(&played[1].writes, 2);
@@ -313,16 +302,12 @@ static void test_failing(void)
 /* A write fails when the sink has a part of the turn. */
 static void test_failing_later(void)
 {
-    struct tracking_lost lost[TRACKING_SINKS_MAX];
-    memset(played, 0, sizeof played);
     played[0].writes_before = 1;
     played[0].write_fails = 2;
-    struct tracking *tracking = start(256);
-    tracking_begin(tracking, 5);
+    struct tracking *tracking = start(256, 5);
     push(tracking, 6);
     await(&played[0].count, 1);
-    for (int64_t step = 7; step <= 100; step++)
-        push(tracking, step);
+    push_all(tracking, 7, 100);
     await(&played[0].writes, 4);
     tap_is_int(tracking_end(tracking, TRACKING_FINISHED, 10, lost), 0,
                "writes that fail amid a run lose nothing");
@@ -337,13 +322,9 @@ static void test_failing_later(void)
 
 static void test_failing_for_good(void)
 {
-    struct tracking_lost lost[TRACKING_SINKS_MAX];
-
-    memset(played, 0, sizeof played);
     played[0].open_fails = 1000;
     played[1].refused = 7;
-    struct tracking *tracking = start(50);
-    tracking_begin(tracking, 0);
+    struct tracking *tracking = start(50, 0);
     for (int64_t step = 1; step <= 100; step++) {
         push(tracking, step);
         if (step == 1)
@@ -367,13 +348,9 @@ static void test_failing_for_good(void)
 
 static void test_slow(void)
 {
-    struct tracking_lost lost[TRACKING_SINKS_MAX];
-    memset(played, 0, sizeof played);
     played[0].hang_s = 0.3;
-    struct tracking *tracking = start(10);
-    tracking_begin(tracking, 3);
-    for (int64_t step = 4; step <= 5; step++)
-        push(tracking, step);
+    struct tracking *tracking = start(10, 3);
+    push_all(tracking, 4, 5);
     await(&played[0].opens, 1);
     usleep(50000);
     /* in the queue, and lost before it is taken */
@@ -399,13 +376,9 @@ static void test_slow(void)
 
 static void test_hanging(void)
 {
-    struct tracking_lost lost[TRACKING_SINKS_MAX];
-    memset(played, 0, sizeof played);
     played[1].hang_s = 2;
-    struct tracking *tracking = start(64);
-    tracking_begin(tracking, 0);
-    for (int64_t step = 1; step <= 20; step++)
-        push(tracking, step);
+    struct tracking *tracking = start(64, 0);
+    push_all(tracking, 1, 20);
     double began = clock_now();
     int count = tracking_end(tracking, TRACKING_FINISHED, 0.2, lost);
     double took = clock_now() - began;
@@ -425,12 +398,10 @@ static void test_hanging(void)
 /* What the thread that trains pays. */
 static void test_cost(void)
 {
-    struct tracking_lost lost[TRACKING_SINKS_MAX];
     char name[32];
     for (int names = 20; names <= 2000; names *= 100) {
         double worst = 0, sum = 0;
-        memset(played, 0, sizeof played);
-        struct tracking *tracking = start(4096);
+        struct tracking *tracking = start(4096, 0);
         for (int64_t step = 1; step <= 500; step++) {
             double began = clock_now();
             tracking_list_clear(list);
@@ -452,6 +423,12 @@ static void test_cost(void)
     }
 }
 
+static void (*const tests[])(void) = {
+    test_all_arrive, test_nothing_sent,  test_goes_back,
+    test_failing,    test_failing_later, test_failing_for_good,
+    test_slow,       test_hanging,       test_cost,
+};
+
 int main(void)
 {
     log_init("test", -1, LOG_ERROR);
@@ -459,15 +436,10 @@ int main(void)
     test_list();
     if (tracking_list_create(&list) != ERR_OK)
         return 1;
-    test_all_arrive();
-    test_nothing_sent();
-    test_goes_back();
-    test_failing();
-    test_failing_later();
-    test_failing_for_good();
-    test_slow();
-    test_hanging();
-    test_cost();
+    for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
+        memset(played, 0, sizeof played);
+        tests[i]();
+    }
     tracking_list_destroy(list);
     return tap_done();
 }

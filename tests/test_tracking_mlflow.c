@@ -155,7 +155,7 @@ static int requests_with(const char *text)
 
 static enum err opens(void *self)
 {
-    enum err rc = ops->open(self, &options, &given_up);
+    enum err rc = ops->open(self, &options);
     return rc == ERR_OK ? ops->begin(self, 0) : rc;
 }
 
@@ -232,7 +232,7 @@ static void test_goes_on(void *self)
     closes(self);
     server_reset();
     answers("runs/get", 404, "{\"error_code\": \"RESOURCE_DOES_NOT_EXIST\"}");
-    tap_ok(ops->open(self, &options, &given_up) == ERR_OK &&
+    tap_ok(ops->open(self, &options) == ERR_OK &&
                requests_with("runs/create") == 1,
            "nor is one that is gone");
     closes(self);
@@ -297,7 +297,7 @@ static void test_params(void *self)
         unlink(path);
         server_reset();
         answers("runs/log-batch", status, "{\"error_code\": \"X\"}");
-        enum err rc = ops->open(self, &options, &given_up);
+        enum err rc = ops->open(self, &options);
         tap_ok(status == 500 ? rc == ERR_IO : rc == ERR_OK,
                "parameters get HTTP %d", status);
         closes(self);
@@ -394,6 +394,7 @@ int main(void)
     }
     options.params = params;
     options.param_count = 250;
+    options.given_up = &given_up;
     strcpy(options.run_dir, folder);
     strcpy(options.run_name, "r\"1");
     strcpy(options.settings.experiment, "a b/c");

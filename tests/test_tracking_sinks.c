@@ -13,7 +13,6 @@
 static char folder[] = "/tmp/tessera-tracking.XXXXXX";
 static struct tracking_options options;
 static struct tracking_list *list;
-static atomic_bool given_up;
 
 /* --- helpers ----------------------------------------------------------------- */
 
@@ -71,7 +70,7 @@ static enum err write_one(const struct tracking_sink_ops *ops, void *self,
 static void *sink_open(const struct tracking_sink_ops *ops, int64_t step)
 {
     void *self = calloc(1, ops->bytes);
-    enum err rc = ops->open(self, &options, &given_up);
+    enum err rc = ops->open(self, &options);
     if (rc == ERR_OK)
         rc = ops->begin(self, step);
     if (rc == ERR_OK)

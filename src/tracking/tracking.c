@@ -5,7 +5,13 @@
  * the last worker gives back; packets are used again, so that a run that logs
  * the same names allocates nothing after its first steps. The run only ever
  * holds the mutex for that; workers hold it to take packets, never while they
- * write. */
+ * write.
+ *
+ * A run that goes back to a checkpoint begins a new "turn". A batch is of one
+ * turn, so that a worker which is behind tells its sink of the step back between
+ * the right two records. When the run ends workers have some seconds; then they
+ * are told to give up, and one that does not answer even so keeps what it uses:
+ * memory that is left behind is better than a program that does not end. */
 #include "src/tracking/tracking.h"
 
 #include <assert.h>
@@ -98,8 +104,6 @@ static bool all_done(const struct tracking *tracking)
             return false;
     return true;
 }
-
-/* --- workers ------------------------------------------------------------------ */
 
 static void worker_lose(struct worker *worker, struct tracking_packet *packet)
 {
@@ -201,8 +205,7 @@ static enum err worker_open(struct worker *worker)
     if (worker->begun && !worker->broken)
         return ERR_OK;
     worker_close(worker);
-    return worker->ops->open(worker->self, &tracking->options,
-                             &tracking->given_up);
+    return worker->ops->open(worker->self, &tracking->options);
 }
 
 /* A turn that was begun before goes on behind what the sink has of it. */
@@ -214,10 +217,11 @@ static enum err worker_begin(struct worker *worker)
     if (worker->begun && same)
         return ERR_OK;
     pthread_mutex_lock(&worker->tracking->mutex);
-    int64_t step = same                              ? worker->at
-                   : packet->turn_step < worker->low ? packet->turn_step
-                                                     : worker->low;
+    int64_t low = worker->low;
     pthread_mutex_unlock(&worker->tracking->mutex);
+    int64_t step = same                      ? worker->at
+                   : packet->turn_step < low ? packet->turn_step
+                                             : low;
     TRY(worker->ops->begin(worker->self, step));
     worker->begun = true;
     worker->at = step;
@@ -315,8 +319,6 @@ static void worker_start(struct worker *worker)
                  worker->ops->name);
 }
 
-/* --- the whole --------------------------------------------------------------- */
-
 static void make_cond(pthread_cond_t *cond)
 {
     pthread_condattr_t attributes;
@@ -345,14 +347,16 @@ enum err tracking_create(struct tracking_options *options,
 {
     assert(options->settings.queue > 0 && options->param_count >= 0);
     enum err rc = ERR_OK;
-    struct tracking *tracking = calloc(1, sizeof *tracking);
+    struct tracking *tracking = NULL;
     *out = NULL;
-    if (tracking == NULL) {
+    rc = new_zeroed(&tracking, 1);
+    if (rc != ERR_OK) {
         tracking_params_free(options->params, options->param_count);
         options->params = NULL;
-        return err_set(ERR_MEMORY, "out of memory");
+        return rc;
     }
     tracking->options = *options;
+    tracking->options.given_up = &tracking->given_up;
     options->params = NULL;
     tracking->names = tracking_map_hold(names);
     pthread_mutex_init(&tracking->mutex, NULL);
@@ -411,12 +415,8 @@ void tracking_push(struct tracking *tracking,
 /* Until all workers are done, or until then; under the mutex. */
 static void await_workers(struct tracking *tracking, double until)
 {
-    for (;;) {
-        double left = until - clock_now();
-        if (all_done(tracking) || left <= 0)
-            return;
+    for (double left; !all_done(tracking) && (left = until - clock_now()) > 0;)
         wait_on(&tracking->ended, &tracking->mutex, left);
-    }
 }
 
 /* What the workers have lost, and what those that do not end have left. */

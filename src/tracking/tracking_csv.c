@@ -34,8 +34,10 @@ struct csv {
     char path[FSIO_PATH_MAX];
     struct tracking_map *columns; /* behind the first two */
     int written; /* columns that the file's first line has; -1: no line */
-    double *row; /* [room] of one record */
-    bool *there;
+    struct cell {
+        double value;
+        bool there;
+    } * row; /* [room] of one record */
     int room;
     struct buffer out;
 };
@@ -45,11 +47,9 @@ static bool csv_wanted(const struct tracking_settings *settings)
     return settings->csv;
 }
 
-static enum err csv_open(void *self, const struct tracking_options *options,
-                         const atomic_bool *given_up)
+static enum err csv_open(void *self, const struct tracking_options *options)
 {
     struct csv *csv = self;
-    (void)given_up;
     csv->fd = -1;
     csv->opened = true;
     csv->written = -1;
@@ -66,7 +66,6 @@ static void csv_close(void *self)
         close(csv->fd);
     tracking_map_destroy(csv->columns);
     free(csv->row);
-    free(csv->there);
     buffer_free(&csv->out);
 }
 
@@ -248,35 +247,28 @@ out:
 
 /* --- rows ------------------------------------------------------------------- */
 
-static enum err csv_room(struct csv *csv)
-{
-    int count = tracking_map_count(csv->columns);
-    int room = csv->room;
-    TRY(array_room(&csv->row, &room, count));
-    return array_room(&csv->there, &csv->room, count);
-}
-
 static enum err csv_row(struct csv *csv, const struct tracking_record *record)
 {
     char cell[64], number[JSONTEXT_NUMBER_BYTES];
     int columns = tracking_map_count(csv->columns);
     if (record->count == 0)
         return ERR_OK;
-    memset(csv->there, 0, (size_t)columns * sizeof csv->there[0]);
+    memset(csv->row, 0, (size_t)columns * sizeof csv->row[0]);
     for (int i = 0; i < record->count; i++) {
         int column = tracking_map_find(csv->columns, record->scalars[i].name);
         assert(column >= 0 && column < csv->room); /* csv_write() adds them */
-        csv->row[column] = record->scalars[i].value;
-        csv->there[column] = true;
+        csv->row[column] = (struct cell){ record->scalars[i].value, true };
     }
     int bytes = snprintf(cell, sizeof cell, "%" PRId64 ",%.3f", record->step,
                          record->time_s);
     TRY(buffer_add(&csv->out, cell, (size_t)bytes));
     for (int i = 0; i < columns; i++) {
-        jsontext_number(csv->row[i], number);
-        if (!isfinite(csv->row[i])) /* readers of CSV know nan and inf */
-            snprintf(number, sizeof number, "%g", csv->row[i]);
-        bytes = snprintf(cell, sizeof cell, ",%s", csv->there[i] ? number : "");
+        double value = csv->row[i].value;
+        jsontext_number(value, number);
+        if (!isfinite(value)) /* readers of CSV know nan and inf */
+            snprintf(number, sizeof number, "%g", value);
+        bytes =
+            snprintf(cell, sizeof cell, ",%s", csv->row[i].there ? number : "");
         TRY(buffer_add(&csv->out, cell, (size_t)bytes));
     }
     return buffer_add(&csv->out, "\n", 1);
@@ -292,7 +284,7 @@ csv_write(void *self, const struct tracking_record *const *records, int count)
         for (int i = 0; i < records[r]->count; i++)
             TRY(tracking_map_add(csv->columns, records[r]->scalars[i].name,
                                  &number));
-    TRY(csv_room(csv));
+    TRY(array_room(&csv->row, &csv->room, tracking_map_count(csv->columns)));
     if (csv->written < tracking_map_count(csv->columns))
         TRY(csv_widen(csv));
     for (int r = 0; r < count; r++)

@@ -10,10 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/tracking/tracking_record.h"
-
-#define FIRST_ROOM 64
 
 struct tracking_list {
     struct tracking_map *names;
@@ -98,25 +97,18 @@ void tracking_list_clear(struct tracking_list *list)
 /* Room for one name more than there are, in all that is counted by them. */
 static bool has_room(struct tracking_list *list)
 {
-    int count = tracking_map_count(list->names);
-    int room = list->room > 0 ? 2 * list->room : FIRST_ROOM;
-    if (count < list->room)
+    int count = tracking_map_count(list->names) + 1;
+    int scalars = list->room, place = list->room, number = list->room;
+    if (count <= list->room)
         return true;
-    void *scalars = realloc(list->record.scalars,
-                            (size_t)room * sizeof list->record.scalars[0]);
-    if (scalars != NULL)
-        list->record.scalars = scalars;
-    int *place = realloc(list->place, (size_t)room * sizeof place[0]);
-    if (place != NULL)
-        list->place = place;
-    int *number = realloc(list->number, (size_t)room * sizeof number[0]);
-    if (number != NULL)
-        list->number = number;
-    if (scalars == NULL || place == NULL || number == NULL)
+    if (array_room(&list->record.scalars, &scalars, count) != ERR_OK ||
+        array_room(&list->number, &number, count) != ERR_OK ||
+        array_room(&list->place, &place, count) != ERR_OK)
         return false;
-    memset(place + list->room, 0,
-           (size_t)(room - list->room) * sizeof place[0]);
-    list->room = room;
+    memset(list->place + list->room, 0,
+           (size_t)(place - list->room) * sizeof *list->place);
+    assert(scalars == place && number == place); /* grown alike */
+    list->room = place;
     return true;
 }
 

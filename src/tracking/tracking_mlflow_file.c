@@ -264,12 +264,10 @@ static bool find_run(struct mlflow_file *m)
 }
 
 static enum err mlflow_file_open(void *self,
-                                 const struct tracking_options *options,
-                                 const atomic_bool *given_up)
+                                 const struct tracking_options *options)
 {
     struct mlflow_file *m = self;
     bool has_params; /* or there is no run: it is saved last */
-    (void)given_up;
     m->options = options;
     m->root = tracking_mlflow_folder(options->settings.mlflow);
     TRY(tracking_mlflow_load(options, m->run, &has_params));

@@ -202,15 +202,15 @@ static enum err set_status(struct mlflow_rest *m,
 }
 
 static enum err mlflow_rest_open(void *self,
-                                 const struct tracking_options *options,
-                                 const atomic_bool *given_up)
+                                 const struct tracking_options *options)
 {
     struct mlflow_rest *m = self;
     json_t *answer = NULL;
     bool has_params;
     m->options = options;
     m->metrics = json_array();
-    TRY(tracking_http_create(options->settings.mlflow, given_up, &m->http));
+    TRY(tracking_http_create(options->settings.mlflow, options->given_up,
+                             &m->http));
     TRY(tracking_mlflow_load(options, m->run, &has_params));
     if (m->run[0] == '\0')
         return make_run(m);

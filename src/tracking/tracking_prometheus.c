@@ -68,11 +68,9 @@ static size_t put_label(char *out, const char *text)
 }
 
 static enum err prometheus_open(void *self,
-                                const struct tracking_options *options,
-                                const atomic_bool *given_up)
+                                const struct tracking_options *options)
 {
     struct prometheus *p = self;
-    (void)given_up;
     p->options = options;
     size_t used = (size_t)sprintf(p->labels, "{run=\"");
     used += put_label(p->labels + used, options->run_name);

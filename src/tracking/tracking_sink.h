@@ -26,6 +26,7 @@ struct tracking_options {
     char job[32]; /* Slurm's number; "": none */
     struct tracking_param *params;
     int param_count;
+    const atomic_bool *given_up; /* true: nobody waits for sinks any more */
 };
 
 /* How a run, or this attempt at it, has come to its end. */
@@ -44,10 +45,8 @@ struct tracking_sink_ops {
      * cannot be meant, without what may be a secret. NULL: they always can. */
     enum err (*check)(const struct tracking_settings *settings);
     /* Before anything else, and again, after close, when a call has failed but
-     * for a write's ERR_DATA. Options are lent for the
-     * sink's life. `*given_up` becomes true when nobody waits any more. */
-    enum err (*open)(void *self, const struct tracking_options *options,
-                     const atomic_bool *given_up);
+     * for a write's ERR_DATA. Options are lent for the sink's life. */
+    enum err (*open)(void *self, const struct tracking_options *options);
     /* What follows `step` completed steps comes now, and what is there of later
      * ones, from an attempt that was cut off, comes again: it must be there
      * once in the end. Before the first write after open, and whenever a run

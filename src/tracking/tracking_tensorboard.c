@@ -61,8 +61,7 @@ static enum err last_time(int folder, const char *path, int64_t *last)
 }
 
 static enum err tensorboard_open(void *self,
-                                 const struct tracking_options *options,
-                                 const atomic_bool *given_up)
+                                 const struct tracking_options *options)
 {
     enum err rc = ERR_OK;
     struct tensorboard *tb = self;
@@ -70,7 +69,6 @@ static enum err tensorboard_open(void *self,
     int at = -1;
     int64_t last = 0;
     int64_t now = (int64_t)clock_wall();
-    (void)given_up;
     tb->fd = -1;
     tb->opened = true;
     TRY_OUT(fsio_path(folder, "%s/tensorboard", options->run_dir));
