@@ -1,7 +1,6 @@
 /* Tokenizers of files: tokens as the Hugging Face library 0.23.3 gives them for
  * the same files, texts back, cuts, and what is refused. */
 
-#include "src/base/rng.h"
 #include "tests/tokenizer_fixture.h"
 
 static const char *folder;
@@ -13,33 +12,9 @@ static const char *write_file(const struct fixture_file *of)
     return path;
 }
 
-/* A tokenizer with an encoder. */
-struct both {
-    struct tokenizer *tokenizer;
-    struct tokenizer_encoder *encoder;
-};
-
-static struct both open_both(const struct fixture_file *of)
+static struct fixture_both open_file(const struct fixture_file *of)
 {
-    struct both both = { 0 };
-    fixture_need(tokenizer_create(write_file(of), &both.tokenizer));
-    fixture_need(tokenizer_encoder_create(both.tokenizer, &both.encoder));
-    return both;
-}
-
-static void close_both(struct both *both)
-{
-    tokenizer_encoder_destroy(both->encoder);
-    tokenizer_destroy(both->tokenizer);
-}
-
-/* Tokens as text, with blanks between them. */
-static char *shown(const struct token_list *list)
-{
-    char *text = calloc(1, 12 * list->count + 1), *at = text;
-    for (size_t i = 0; i < list->count; i++)
-        at += sprintf(at, "%s%d", i > 0 ? " " : "", list->token[i]);
-    return text;
+    return fixture_both_open(write_file(of));
 }
 
 /* The texts of tokens in a row. */
@@ -96,67 +71,52 @@ static void test_golden(void)
           "97 239 191 189 32 239 191 189 239 191 189" },
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        struct both both = open_both(&(struct fixture_file){
+        struct fixture_both both = open_file(&(struct fixture_file){
             .pretokenizer = rows[r].pretokenizer,
             .normalizer = rows[r].nfc ? "{\"type\": \"NFC\"}" : NULL });
-        struct token_list list = { 0 };
-        fixture_need(
-            tokenizer_encode(both.encoder, (const uint8_t *)rows[r].text,
-                             strlen(rows[r].text), rows[r].flags, &list));
-        char *text = shown(&list);
-        tap_is_str(text, rows[r].tokens, "row %zu", r);
-        free(text);
-        free(list.token);
-        close_both(&both);
+        fixture_golden(&both, rows[r].text, rows[r].flags, rows[r].tokens, r);
+        fixture_both_close(&both);
     }
 }
 
 /* Texts of what patterns care about. */
-static size_t random_text(uint64_t *at, char *text, size_t parts)
-{
-    static const char *const pieces[] = { "the",
-                                          "ing",
-                                          " ",
-                                          "  ",
-                                          "\n",
-                                          "\t",
-                                          "'s",
-                                          "'S",
-                                          "'",
-                                          "12",
-                                          "3",
-                                          ".",
-                                          "!?",
-                                          "a",
-                                          "X",
-                                          "\303\251",
-                                          "e\314\201",
-                                          "\346\227\245",
-                                          "<|end|>",
-                                          "<l>",
-                                          "<r>",
-                                          "e\314\201!",
-                                          "\342\200\203",
-                                          "\r\n",
-                                          "\360\237\230\200",
-                                          "\xFF",
-                                          "\xE3\x81",
-                                          "<|e",
-                                          "hello",
-                                          "_",
-                                          "/",
-                                          "\314\201",
-                                          ".\n",
-                                          "\n/" };
-    size_t bytes = 0;
-    for (size_t i = 0; i < parts; i++) {
-        const char *piece =
-            pieces[rng_u64(1, 0, (*at)++) % (sizeof pieces / sizeof *pieces)];
-        memcpy(text + bytes, piece, strlen(piece));
-        bytes += strlen(piece);
-    }
-    return bytes;
-}
+static const char *const texts[] = {
+    "the",
+    "ing",
+    " ",
+    "  ",
+    "\n",
+    "\t",
+    "'s",
+    "'S",
+    "'",
+    "12",
+    "3",
+    ".",
+    "!?",
+    "a",
+    "X",
+    "\303\251",
+    "e\314\201",
+    "\346\227\245",
+    "<|end|>",
+    "<l>",
+    "<r>",
+    "e\314\201!",
+    "\342\200\203",
+    "\r\n",
+    "\360\237\230\200",
+    "\xFF",
+    "\xE3\x81",
+    "<|e",
+    "hello",
+    "_",
+    "/",
+    "\314\201",
+    ".\n",
+    "\n/",
+};
+#define TEXTS (sizeof texts / sizeof *texts)
 
 /* No single word, which looks at what is beside it. */
 #define ADDED(strips)                                                          \
@@ -170,7 +130,7 @@ static size_t random_text(uint64_t *at, char *text, size_t parts)
 /* The parts of a text that is cut have the tokens of the whole. */
 static void test_cut(int pretokenizer, bool nfc, bool strips)
 {
-    struct both both = open_both(&(struct fixture_file){
+    struct fixture_both both = open_file(&(struct fixture_file){
         .pretokenizer = pretokenizer,
         .normalizer = nfc ? "{\"type\": \"NFC\"}" : NULL,
         .added = strips ? ADDED("true") : ADDED("false") });
@@ -178,53 +138,36 @@ static void test_cut(int pretokenizer, bool nfc, bool strips)
     int bad = 0, cuts = 0;
     for (int round = 0; round < 3000; round++) {
         char text[512];
-        struct token_list whole = { 0 }, parts = { 0 };
-        size_t known = random_text(&at, text, 1 + rng_u64(2, 0, at) % 20);
-        size_t bytes =
-            known + random_text(&at, text + known, rng_u64(3, 0, at) % 8);
-        const uint8_t *data = (const uint8_t *)text;
-        size_t cut = tokenizer_cut(both.tokenizer, data, known);
-        if (cut > 0) {
-            cuts++;
-            fixture_need(tokenizer_encode(both.encoder, data, bytes,
-                                          TOKENIZER_SPECIAL, &whole));
-            fixture_need(tokenizer_encode(both.encoder, data, cut,
-                                          TOKENIZER_SPECIAL, &parts));
-            fixture_need(tokenizer_encode(both.encoder, data + cut, bytes - cut,
-                                          TOKENIZER_SPECIAL, &parts));
-            bad += whole.count != parts.count ||
-                   memcmp(whole.token, parts.token,
-                          whole.count * sizeof *whole.token) != 0;
-        }
-        free(whole.token);
-        free(parts.token);
+        size_t known =
+            fixture_random(texts, TEXTS, &at, text, 1 + rng_u64(2, 0, at) % 20);
+        size_t bytes = known + fixture_random(texts, TEXTS, &at, text + known,
+                                              rng_u64(3, 0, at) % 8);
+        fixture_cut(&both, text, known, bytes, TOKENIZER_SPECIAL, &cuts, &bad);
     }
     tap_is_int(bad, 0, "pre-tokenizer %d%s: %d texts cut in two", pretokenizer,
                nfc ? " with NFC" : "", cuts);
     tap_ok(pretokenizer == REGEX || pretokenizer == NONE ? cuts == 0
                                                          : cuts > 1000,
            "... where the pattern is known");
-    close_both(&both);
+    fixture_both_close(&both);
 }
 
 /* Text, its tokens, the same text, however it is divided. */
 static void test_back(int pretokenizer)
 {
-    struct both both = open_both(&(struct fixture_file){
+    struct fixture_both both = open_file(&(struct fixture_file){
         .pretokenizer = pretokenizer, .added = "[]", .post = "null" });
     uint64_t at = 0;
     int bad = 0;
     for (int round = 0; round < 500; round++) {
         char text[4096];
-        struct token_list list = { 0 };
         size_t bytes = 0, back_bytes = 0;
         for (size_t i = 0; i < 200; i++) {
             uint32_t point = (uint32_t)(rng_u64(4, 0, at++) % 0x110000);
             if (point < 0xD800 || point > 0xDFFF)
                 bytes += unicode_put(point, (uint8_t *)text + bytes);
         }
-        fixture_need(
-            tokenizer_encode(both.encoder, (uint8_t *)text, bytes, 0, &list));
+        struct token_list list = fixture_encode(&both, text, bytes, 0);
         char *back = decoded(both.tokenizer, &list, &back_bytes);
         bad += back_bytes != bytes || memcmp(back, text, bytes) != 0;
         free(back);
@@ -234,64 +177,56 @@ static void test_back(int pretokenizer)
                pretokenizer);
     tap_is_int((long long)tokenizer_encoder_lost(both.encoder), 0,
                "... nothing is lost");
-    close_both(&both);
+    fixture_both_close(&both);
 }
 
 /* A long word has the tokens of the rule: of all pairs the lowest rank, the
  * leftmost first. Runs of it are counted, so that time is linear. */
 static void test_long_words(void)
 {
-    struct both both =
-        open_both(&(struct fixture_file){ .pretokenizer = NONE });
-    size_t bytes = 1000000, back_bytes = 0;
-    char *text = malloc(bytes + 3);
-    struct token_list list = { 0 };
-    memset(text, 'a', bytes + 3);
-    fixture_need(
-        tokenizer_encode(both.encoder, (uint8_t *)text, bytes + 3, 0, &list));
+    struct fixture_both both =
+        open_file(&(struct fixture_file){ .pretokenizer = NONE });
+    size_t bytes = 0, back_bytes = 0;
+    char *text = fixture_repeat("a", 1000003, &bytes);
+    struct token_list list = fixture_encode(&both, text, bytes, 0);
     tap_is_int((long long)list.count, 250002, "a megabyte of one letter");
     tap_is_int(list.token[250000], 269, "... ends with a pair");
     tap_is_int(list.token[250001], 97, "... and one that is left over");
     /* pairs whose rank is below that of what makes them, and pieces that several
      * merges give: a long word equals a short one at each of its places */
-    list.count = 0;
+    free(text);
+    free(list.token);
     static const char period[] = "xyzthexxyyzzing the hellaaaxyyz123121 ";
-    size_t repeat = bytes / (sizeof period - 1);
-    struct token_list once = { 0 };
-    for (size_t i = 0; i < repeat; i++)
-        memcpy(text + i * (sizeof period - 1), period, sizeof period - 1);
-    fixture_need(tokenizer_encode(both.encoder, (const uint8_t *)period,
-                                  sizeof period - 1, 0, &once));
-    fixture_need(tokenizer_encode(both.encoder, (uint8_t *)text,
-                                  repeat * (sizeof period - 1), 0, &list));
+    text = fixture_repeat(period, 1000000, &bytes);
+    list = fixture_encode(&both, text, bytes, 0);
+    struct token_list once = fixture_encode(&both, period, strlen(period), 0);
+    size_t repeat = bytes / strlen(period);
     bool same = list.count == repeat * once.count;
     for (size_t i = 0; same && i < list.count; i++)
         same = list.token[i] == once.token[i % once.count];
     tap_ok(same, "a long word of short ones has their tokens");
     char *back = decoded(both.tokenizer, &list, &back_bytes);
-    tap_ok(back_bytes == repeat * (sizeof period - 1) &&
-               memcmp(back, text, back_bytes) == 0,
+    tap_ok(back_bytes == bytes && memcmp(back, text, bytes) == 0,
            "... and their text");
     free(back);
     free(once.token);
     free(list.token);
     free(text);
-    close_both(&both);
+    fixture_both_close(&both);
 }
 
 /* Marks in a row, the highest class first. */
 static void test_marks(void)
 {
-    struct both both = open_both(&(struct fixture_file){
+    struct fixture_both both = open_file(&(struct fixture_file){
         .pretokenizer = NONE, .normalizer = "{\"type\": \"NFC\"}" });
     size_t marks = 200000, back_bytes = 0;
     char *text = malloc(1 + 4 * marks), *at = text;
-    struct token_list list = { 0 };
     *at++ = 'x';
     for (size_t i = 0; i < marks; i++, at += 2)
         memcpy(at, i < marks / 2 ? "\314\201" : "\314\243", 2);
-    fixture_need(tokenizer_encode(both.encoder, (uint8_t *)text,
-                                  (size_t)(at - text), 0, &list));
+    struct token_list list =
+        fixture_encode(&both, text, (size_t)(at - text), 0);
     char *back = decoded(both.tokenizer, &list, &back_bytes);
     tap_ok(back_bytes == (size_t)(at - text) &&
                memcmp(back, "x\314\243\314\243", 5) == 0 &&
@@ -300,52 +235,43 @@ static void test_marks(void)
     free(back);
     free(list.token);
     free(text);
-    close_both(&both);
+    fixture_both_close(&both);
 }
 
-/* A pattern that takes exponential time. */
-static void test_hostile_pattern(void)
+#define SPLIT(pattern)                                                         \
+    "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" pattern                \
+    "\"}, \"behavior\": \"Isolated\", \"invert\": false}"
+#define SPLIT_BYTES(pattern)                                                   \
+    "{\"type\": \"Sequence\", \"pretokenizers\": [" SPLIT(                     \
+        pattern) ", " FIXTURE_BYTE_LEVEL "false}]}"
+
+/* A pattern that takes exponential time, and one that needs much memory for a
+ * long word, and gets it. */
+static void test_patterns(void)
 {
-    struct both both = open_both(&(struct fixture_file){
-        .pretoken = "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
-                    "\"Split\", \"pattern\": {\"Regex\": \"(?:a|a|b)+[cd]\"}, "
-                    "\"behavior\": \"Isolated\", \"invert\": "
-                    "false}, " FIXTURE_BYTE_LEVEL "false}]}" });
-    char text[4000];
+    struct fixture_both both = open_file(
+        &(struct fixture_file){ .pretoken = SPLIT_BYTES("(?:a|a|b)+[cd]") });
+    size_t bytes = 0;
+    char *text = fixture_repeat("a", 100000, &bytes);
     struct token_list list = { 0 };
-    memset(text, 'a', sizeof text);
-    tap_is_int(
-        tokenizer_encode(both.encoder, (uint8_t *)text, sizeof text, 0, &list),
-        ERR_DATA, "a pattern that takes for ever ends");
+    tap_is_int(tokenizer_encode(both.encoder, (uint8_t *)text, 4000, 0, &list),
+               ERR_DATA, "a pattern that takes for ever ends");
     tap_ok(strstr(err_text(), "takes too long") != NULL, "... and is named: %s",
            err_text());
     free(list.token);
-    close_both(&both);
-}
-
-/* A pattern that needs much memory for a long word, and gets it. */
-static void test_deep_pattern(void)
-{
-    struct both both = open_both(&(struct fixture_file){
-        .pretoken = "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
-                    "\"Split\", \"pattern\": {\"Regex\": "
-                    "\"(?:[a-z]|[0-9])+x?\"}, \"behavior\": \"Isolated\", "
-                    "\"invert\": false}, " FIXTURE_BYTE_LEVEL "false}]}" });
-    size_t bytes = 100000;
-    char *text = malloc(bytes);
-    struct token_list list = { 0 };
-    memset(text, 'a', bytes);
-    tap_is_int(tokenizer_encode(both.encoder, (uint8_t *)text, bytes, 0, &list),
-               ERR_OK, "a pattern with a long word");
-    tap_is_int((long long)list.count, 25000, "... has it whole");
+    fixture_both_close(&both);
+    both = open_file(&(struct fixture_file){
+        .pretoken = SPLIT_BYTES("(?:[a-z]|[0-9])+x?") });
+    list = fixture_encode(&both, text, bytes, 0);
+    tap_is_int((long long)list.count, 25000, "a long word of a pattern, whole");
     free(text);
     free(list.token);
-    close_both(&both);
+    fixture_both_close(&both);
 }
 
 static void test_properties(void)
 {
-    struct both both = open_both(&(struct fixture_file){ 0 });
+    struct fixture_both both = open_file(&(struct fixture_file){ 0 });
     const struct tokenizer *tokenizer = both.tokenizer;
     size_t bytes = 0;
     const uint8_t *text = NULL;
@@ -363,7 +289,7 @@ static void test_properties(void)
                "a token above");
     tap_ok(tokenizer_file(tokenizer, &bytes) != NULL && bytes > 1000,
            "the file's bytes");
-    close_both(&both);
+    fixture_both_close(&both);
     FILE *file = fopen(fixture_path(folder, "tokenizer_config.json"), "w");
     fputs("{\"eos_token\": {\"content\": \"<|end|>\"}, \"bos_token\": null, "
           "\"model_max_length\": 1000000000000000019884624838656}",
@@ -393,9 +319,6 @@ static void test_properties(void)
     "{\"type\": \"Replace\", \"pattern\": {\"String\": \"#!#\"}, "             \
     "\"content\": \" \"}, "
 #define FOUR_IDLE IDLE IDLE IDLE IDLE
-#define SPLIT(pattern)                                                         \
-    "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" pattern                \
-    "\"}, \"behavior\": \"Isolated\", \"invert\": false}"
 
 static void test_refused(void)
 {
@@ -485,16 +408,9 @@ static void test_refused(void)
         { { .added = "[{\"id\": 280, \"content\": \"\\u0000\"}]" }, "NUL" },
         { { .added = "[" }, ":1:" },
     };
-    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        struct tokenizer *tokenizer = NULL;
-        const char *path = write_file(&rows[r].of);
-        enum err rc = tokenizer_create(path, &tokenizer);
-        tap_is_int(rc, ERR_DATA, "refused: %s", rows[r].text);
-        tap_ok(rc != ERR_OK && strstr(err_text(), rows[r].text) != NULL &&
-                   strncmp(err_text(), path, strlen(path)) == 0,
-               "... %s", rc == ERR_OK ? "it is not" : err_text());
-        tokenizer_destroy(tokenizer);
-    }
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        fixture_refused(fixture_path(folder, "tokenizer.json"), &rows[r].of,
+                        rows[r].text);
 }
 
 /* What transformers writes for tokenizers that it has converted: decoders and a
@@ -508,29 +424,19 @@ static void test_converted(void)
             "\"Replace\", \"pattern\": {\"String\": \"\xE2\x96\x81\"}, "
             "\"content\": \" \"}"),
     };
-    struct tokenizer *plain = NULL, *converted = NULL;
-    static const uint8_t text[] =
+    static const char text[] =
         "the others <|end|> \xE2\x96\x81 \x04 caf\xC3\xA9";
-    fixture_need(tokenizer_create(
-        write_file(&(struct fixture_file){ .model = NULL }), &plain));
-    fixture_need(tokenizer_create(write_file(&of), &converted));
-    struct tokenizer *const both[] = { plain, converted };
-    struct token_list lists[2] = { 0 };
+    struct token_list lists[2];
     for (int i = 0; i < 2; i++) {
-        struct tokenizer_encoder *encoder = NULL;
-        fixture_need(tokenizer_encoder_create(both[i], &encoder));
-        fixture_need(
-            tokenizer_encode(encoder, text, sizeof text - 1, 0, &lists[i]));
-        tokenizer_encoder_destroy(encoder);
+        struct fixture_both both =
+            open_file(i == 0 ? &(struct fixture_file){ 0 } : &of);
+        lists[i] = fixture_encode(&both, text, sizeof text - 1, 0);
+        fixture_both_close(&both);
     }
-    tap_ok(lists[0].count > 5 && lists[0].count == lists[1].count &&
-               memcmp(lists[0].token, lists[1].token,
-                      lists[0].count * sizeof *lists[0].token) == 0,
+    tap_ok(lists[0].count > 5 && fixture_same(&lists[0], &lists[1]),
            "a converted file has the tokens of the file");
-    for (int i = 0; i < 2; i++) {
-        free(lists[i].token);
-        tokenizer_destroy(both[i]);
-    }
+    free(lists[0].token);
+    free(lists[1].token);
 }
 
 /* Files that are large or deep for no good reason. */
@@ -614,8 +520,7 @@ int main(void)
     test_cut(GPT4O, true, false);
     test_long_words();
     test_marks();
-    test_hostile_pattern();
-    test_deep_pattern();
+    test_patterns();
     test_properties();
     test_refused();
     test_converted();

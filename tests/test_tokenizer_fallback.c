@@ -3,45 +3,22 @@
  * long texts, and what is refused. */
 #include <time.h>
 
-#include "src/base/rng.h"
 #include "src/data/set/dataset.h"
 #include "src/data/prepare/tokenize.h"
 #include "tests/tokenizer_fallback.h"
 
 static const char *folder;
 
-struct both {
-    struct tokenizer *tokenizer;
-    struct tokenizer_encoder *encoder;
-};
-
-static struct both open_both(int kind, const char *added)
+static struct fixture_both open_kind(int kind, const char *added)
 {
-    struct both both = { 0 };
     const char *path = fixture_path(folder, "tokenizer.json");
     fallback_tokenizer(path, kind, added);
-    fixture_need(tokenizer_create(path, &both.tokenizer));
-    fixture_need(tokenizer_encoder_create(both.tokenizer, &both.encoder));
-    return both;
+    return fixture_both_open(path);
 }
 
-static void close_both(struct both *both)
-{
-    tokenizer_encoder_destroy(both->encoder);
-    tokenizer_destroy(both->tokenizer);
-}
-
-static struct token_list encode(const struct both *both, const char *text,
-                                size_t bytes, unsigned flags)
-{
-    struct token_list list = { 0 };
-    fixture_need(tokenizer_encode(both->encoder, (const uint8_t *)text, bytes,
-                                  flags, &list));
-    return list;
-}
-
-static bool comes_back(const struct both *both, const struct token_list *list,
-                       const char *text, size_t bytes)
+static bool comes_back(const struct fixture_both *both,
+                       const struct token_list *list, const char *text,
+                       size_t bytes)
 {
     struct tokenizer_decoder decoder = { 0 };
     size_t done = 0;
@@ -118,36 +95,19 @@ static void test_golden(void)
         { META_NEVER, "", "" },
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        struct both both = open_both(rows[r].kind, NULL);
-        struct token_list list =
-            encode(&both, rows[r].text, strlen(rows[r].text), 1);
-        char shown[512] = "";
-        for (size_t i = 0, at = 0; i < list.count; i++)
-            at += (size_t)sprintf(shown + at, "%s%d", i > 0 ? " " : "",
-                                  list.token[i]);
-        tap_is_str(shown, rows[r].tokens, "row %zu", r);
-        free(list.token);
-        close_both(&both);
+        struct fixture_both both = open_kind(rows[r].kind, NULL);
+        fixture_golden(&both, rows[r].text, 1, rows[r].tokens, r);
+        fixture_both_close(&both);
     }
 }
 
-static size_t random_text(uint64_t *at, char *text, size_t parts)
-{
-    static const char *const pieces[] = {
-        "the", "ing",    " ",        "  ",           "\n",
-        "a",   "b",      "\303\251", "\346\227\245", "\360\237\230\200",
-        "<w>", "<s>",    "x",        " the",         "1",
-        "t",   "<0x41>", "\302\240", "</s>",         "\357\277\275",
-    };
-    size_t bytes = 0;
-    for (size_t i = 0; i < parts; i++) {
-        const char *piece =
-            pieces[rng_u64(1, 0, (*at)++) % (sizeof pieces / sizeof *pieces)];
-        memcpy(text + bytes, piece, strlen(piece));
-        bytes += strlen(piece);
-    }
-    return bytes;
-}
+static const char *const texts[] = {
+    "the", "ing",    " ",        "  ",           "\n",
+    "a",   "b",      "\303\251", "\346\227\245", "\360\237\230\200",
+    "<w>", "<s>",    "x",        " the",         "1",
+    "t",   "<0x41>", "\302\240", "</s>",         "\357\277\275",
+};
+#define TEXTS (sizeof texts / sizeof *texts)
 
 /* What Metaspace puts in front, it leaves out where a text begins with a blank:
  * there two texts have the same tokens, and the library's. */
@@ -157,44 +117,30 @@ static bool gives_back(int kind, const char *text)
            (text[0] != ' ' && strstr(text, "> ") == NULL);
 }
 
-static bool same_lists(const struct token_list *a, const struct token_list *b)
-{
-    return a->count == b->count &&
-           memcmp(a->token, b->token, a->count * sizeof *a->token) == 0;
-}
-
 /* Texts come back, and the parts of one that is cut have its tokens. */
 static void test_texts(int kind)
 {
-    struct both both = open_both(kind, NULL);
+    struct fixture_both both = open_kind(kind, NULL);
     uint64_t at = 0;
     int back = 0, bad = 0, cuts = 0;
     for (int round = 0; round < 3000; round++) {
         char text[512];
         unsigned flags = round % 2 == 0 ? TOKENIZER_SPECIAL : 0u;
-        size_t known = random_text(&at, text, 1 + rng_u64(2, 0, at) % 20);
-        size_t bytes =
-            known + random_text(&at, text + known, rng_u64(3, 0, at) % 8);
+        size_t known =
+            fixture_random(texts, TEXTS, &at, text, 1 + rng_u64(2, 0, at) % 20);
+        size_t bytes = known + fixture_random(texts, TEXTS, &at, text + known,
+                                              rng_u64(3, 0, at) % 8);
         text[bytes] = '\0';
-        struct token_list whole = encode(&both, text, bytes, flags);
+        struct token_list whole = fixture_encode(&both, text, bytes, flags);
         back +=
             gives_back(kind, text) && !comes_back(&both, &whole, text, bytes);
-        size_t cut = tokenizer_cut(both.tokenizer, (uint8_t *)text, known);
-        if (cut > 0) {
-            struct token_list parts = encode(&both, text, cut, flags);
-            fixture_need(tokenizer_encode(both.encoder, (uint8_t *)text + cut,
-                                          bytes - cut, flags | TOKENIZER_INSIDE,
-                                          &parts));
-            cuts++;
-            bad += !same_lists(&whole, &parts);
-            free(parts.token);
-        }
+        fixture_cut(&both, text, known, bytes, flags, &cuts, &bad);
         free(whole.token);
     }
     tap_is_int(back, 0, "kind %d: texts and back", kind);
     tap_is_int(bad, 0, "... %d texts cut in two", cuts);
     tap_ok(kind == ACROSS ? cuts == 0 : cuts > 1000, "... where that is known");
-    close_both(&both);
+    fixture_both_close(&both);
 }
 
 /* Added tokens that lie across blanks, or look at what is beside them. */
@@ -205,11 +151,11 @@ static void test_no_cut(void)
         "[{\"id\": 281, \"content\": \"cat\", \"single_word\": true}]",
     };
     for (size_t i = 0; i < sizeof added / sizeof *added; i++) {
-        struct both both = open_both(LLAMA2, added[i]);
+        struct fixture_both both = open_kind(LLAMA2, added[i]);
         tap_is_int((long long)tokenizer_cut(both.tokenizer,
                                             (const uint8_t *)"the the", 7),
                    0, "not cut with %s", added[i]);
-        close_both(&both);
+        fixture_both_close(&both);
     }
 }
 
@@ -223,42 +169,36 @@ static void test_no_cut(void)
 /* One word of ten megabytes; and blanks alone. */
 static void test_long(int kind)
 {
-    struct both both = open_both(kind, NULL);
-    static const char period[] = "the thing ab \303\251x  \n";
-    size_t repeat = 10000000 / (sizeof period - 1);
-    size_t bytes = repeat * (sizeof period - 1);
-    char *text = malloc(bytes);
-    for (size_t i = 0; i < repeat; i++)
-        memcpy(text + i * (sizeof period - 1), period, sizeof period - 1);
+    struct fixture_both both = open_kind(kind, NULL);
+    size_t bytes = 0;
+    char *text = fixture_repeat("the thing ab \303\251x  \n", 10000000, &bytes);
     clock_t begun = clock();
-    struct token_list list = encode(&both, text, bytes, 0);
+    struct token_list list = fixture_encode(&both, text, bytes, 0);
     tap_ok(comes_back(&both, &list, text, bytes), "kind %d: 10 MB and back",
            kind);
     free(list.token);
     memset(text, ' ', bytes / 10);
-    list = encode(&both, text, bytes / 10, 0);
+    list = fixture_encode(&both, text, bytes / 10, 0);
     tap_ok(comes_back(&both, &list, text, bytes / 10), "... 1 MB of blanks");
     tap_ok(clock() - begun < LONG_S * CLOCKS_PER_SEC, "... in seconds");
     free(list.token);
     free(text);
-    close_both(&both);
+    fixture_both_close(&both);
 }
 
 /* A document of several pieces has in a data set the tokens of the whole. */
 static void test_data_set(void)
 {
-    struct both both = open_both(LLAMA2, NULL);
-    static const char period[] = "the thing  ab x\n";
-    size_t repeat = 150000, bytes = repeat * (sizeof period - 1);
-    char *text = malloc(bytes), path[FSIO_PATH_MAX], out[FSIO_PATH_MAX];
+    struct fixture_both both = open_kind(LLAMA2, NULL);
+    size_t bytes = 0;
+    char *text = fixture_repeat("the thing  ab x\n", 2400000, &bytes);
+    char path[FSIO_PATH_MAX], out[FSIO_PATH_MAX];
     char tokenizer[FSIO_PATH_MAX], *files[] = { path };
     struct tokenize_result result;
     struct dataset *dataset = NULL;
     int32_t *tokens = NULL;
     int64_t length = 0;
-    for (size_t i = 0; i < repeat; i++)
-        memcpy(text + i * (sizeof period - 1), period, sizeof period - 1);
-    struct token_list list = encode(&both, text, bytes, 0);
+    struct token_list list = fixture_encode(&both, text, bytes, 0);
     fixture_need(fsio_path(tokenizer, "%s/tokenizer.json", folder));
     fixture_need(fsio_path(path, "%s/text", folder));
     fixture_need(fsio_path(out, "%s/set", folder));
@@ -280,12 +220,12 @@ static void test_data_set(void)
     free(tokens);
     free(list.token);
     free(text);
-    close_both(&both);
+    fixture_both_close(&both);
 }
 
 static void test_properties(void)
 {
-    struct both both = open_both(LLAMA2, NULL);
+    struct fixture_both both = open_kind(LLAMA2, NULL);
     const uint8_t *text = NULL;
     size_t bytes = 0;
     tap_is_int(tokenizer_find(both.tokenizer, "<s>"), 1, "found");
@@ -298,7 +238,7 @@ static void test_properties(void)
     tap_ok(tokenizer_is_special(both.tokenizer, 1) &&
                !tokenizer_is_special(both.tokenizer, 281),
            "special ones");
-    close_both(&both);
+    fixture_both_close(&both);
 }
 
 static void test_refused(void)
@@ -348,23 +288,14 @@ static void test_refused(void)
                             "always", "true") "]}" },
           "pre_tokenizer.pretokenizers[1]: a second Metaspace" },
     };
-    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        struct tokenizer *tokenizer = NULL;
-        const char *path = fixture_path(folder, "tokenizer.json");
-        fixture_tokenizer(path, &rows[r].of);
-        enum err rc = tokenizer_create(path, &tokenizer);
-        tap_ok(rc == ERR_DATA && strstr(err_text(), rows[r].text) != NULL,
-               "refused: %s (%s)", rows[r].text,
-               rc == ERR_OK ? "it is not" : err_text());
-        tokenizer_destroy(tokenizer);
-    }
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        fixture_refused(fixture_path(folder, "tokenizer.json"), &rows[r].of,
+                        rows[r].text);
 }
 
 /* A normalizer that makes a text grow without bound. */
 static void test_growth(void)
 {
-    struct tokenizer *tokenizer = NULL;
-    struct tokenizer_encoder *encoder = NULL;
     struct token_list list = { 0 };
     const char *path = fixture_path(folder, "tokenizer.json");
     char text[10000];
@@ -382,15 +313,13 @@ static void test_growth(void)
                                 .post = "null",
                                 .vocabulary = vocabulary });
     memset(text, 'a', sizeof text);
-    fixture_need(tokenizer_create(path, &tokenizer));
-    fixture_need(tokenizer_encoder_create(tokenizer, &encoder));
+    struct fixture_both both = fixture_both_open(path);
     tap_is_int(
-        tokenizer_encode(encoder, (uint8_t *)text, sizeof text, 0, &list),
+        tokenizer_encode(both.encoder, (uint8_t *)text, sizeof text, 0, &list),
         ERR_DATA, "a text that grows is refused: %s", err_text());
     free(list.token);
     free(vocabulary);
-    tokenizer_encoder_destroy(encoder);
-    tokenizer_destroy(tokenizer);
+    fixture_both_close(&both);
 }
 
 int main(void)

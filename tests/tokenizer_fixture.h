@@ -2,6 +2,7 @@
  * merges from 256 on, and added tokens behind them. */
 #pragma once
 
+#include "src/base/rng.h"
 #include "src/text/tokenizer/bpe.h"
 #include "src/text/tokenizer/tokenizer.h"
 #include "src/text/unicode.h"
@@ -183,4 +184,115 @@ static inline void fixture_tokenizer(const char *path,
         fixture_vocabulary(file);
     fputs("}}", file);
     fclose(file);
+}
+
+/* A tokenizer with an encoder. */
+struct fixture_both {
+    struct tokenizer *tokenizer;
+    struct tokenizer_encoder *encoder;
+};
+
+static inline struct fixture_both fixture_both_open(const char *path)
+{
+    struct fixture_both both = { 0 };
+    fixture_need(tokenizer_create(path, &both.tokenizer));
+    fixture_need(tokenizer_encoder_create(both.tokenizer, &both.encoder));
+    return both;
+}
+
+static inline void fixture_both_close(struct fixture_both *both)
+{
+    tokenizer_encoder_destroy(both->encoder);
+    tokenizer_destroy(both->tokenizer);
+}
+
+/* The caller frees its tokens. */
+static inline struct token_list fixture_encode(const struct fixture_both *both,
+                                               const char *text, size_t bytes,
+                                               unsigned flags)
+{
+    struct token_list list = { 0 };
+    fixture_need(tokenizer_encode(both->encoder, (const uint8_t *)text, bytes,
+                                  flags, &list));
+    return list;
+}
+
+static inline bool fixture_same(const struct token_list *a,
+                                const struct token_list *b)
+{
+    return a->count == b->count &&
+           memcmp(a->token, b->token, a->count * sizeof *a->token) == 0;
+}
+
+/* A text's tokens are these, written with blanks between them. */
+static inline void fixture_golden(const struct fixture_both *both,
+                                  const char *text, unsigned flags,
+                                  const char *tokens, size_t row)
+{
+    struct token_list list = fixture_encode(both, text, strlen(text), flags);
+    char shown[512] = "";
+    for (size_t i = 0, at = 0; i < list.count; i++)
+        at += (size_t)snprintf(shown + at, sizeof shown - at, "%s%d",
+                               i > 0 ? " " : "", list.token[i]);
+    tap_is_str(shown, tokens, "row %zu", row);
+    free(list.token);
+}
+
+/* A text of `count` of these parts, by random numbers from *at on. */
+static inline size_t fixture_random(const char *const *parts, size_t kinds,
+                                    uint64_t *at, char *text, size_t count)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *part = parts[rng_u64(1, 0, (*at)++) % kinds];
+        memcpy(text + bytes, part, strlen(part));
+        bytes += strlen(part);
+    }
+    return bytes;
+}
+
+/* Counts a text that is cut where its first `known` bytes let it be, and one
+ * whose parts then have other tokens than the whole. */
+static inline void fixture_cut(const struct fixture_both *both,
+                               const char *text, size_t known, size_t bytes,
+                               unsigned flags, int *cuts, int *bad)
+{
+    const uint8_t *data = (const uint8_t *)text;
+    size_t cut = tokenizer_cut(both->tokenizer, data, known);
+    if (cut == 0)
+        return;
+    struct token_list whole = fixture_encode(both, text, bytes, flags);
+    struct token_list parts = fixture_encode(both, text, cut, flags);
+    fixture_need(tokenizer_encode(both->encoder, data + cut, bytes - cut,
+                                  flags | TOKENIZER_INSIDE, &parts));
+    *cuts += 1;
+    *bad += !fixture_same(&whole, &parts);
+    free(whole.token);
+    free(parts.token);
+}
+
+/* A text over and over, of at most so many bytes, to be freed. */
+static inline char *fixture_repeat(const char *period, size_t most,
+                                   size_t *bytes)
+{
+    size_t length = strlen(period), repeat = most / length;
+    char *text = malloc(most);
+    for (size_t i = 0; i < repeat; i++)
+        memcpy(text + i * length, period, length);
+    *bytes = repeat * length;
+    return text;
+}
+
+/* The file is refused with this text, and its path is named. */
+static inline void fixture_refused(const char *path,
+                                   const struct fixture_file *of,
+                                   const char *text)
+{
+    struct tokenizer *tokenizer = NULL;
+    fixture_tokenizer(path, of);
+    enum err rc = tokenizer_create(path, &tokenizer);
+    tap_ok(rc == ERR_DATA && strstr(err_text(), text) != NULL &&
+               strncmp(err_text(), path, strlen(path)) == 0,
+           "refused: %s (%s)", text, rc == ERR_OK ? "it is not" : err_text());
+    tokenizer_destroy(tokenizer);
 }
