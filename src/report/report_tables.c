@@ -219,14 +219,6 @@ void report_tables_events(const struct report *report, FILE *out)
 
 /* --- settings ---------------------------------------------------------------- */
 
-static const char *value_of(const struct run_history *run, const char *key)
-{
-    for (size_t i = 0; i < run->setting_count; i++)
-        if (strcmp(run->settings[i].key, key) == 0)
-            return run->settings[i].value;
-    return "";
-}
-
 /* Whether no run before this one has the setting: so each key of any run comes
  * once, in the order of the first run that has it. */
 static bool first_with(const struct report *report, int run, const char *key)
@@ -245,15 +237,16 @@ static void setting_row(const struct report *report, FILE *out, const char *key,
 {
     bool differs = false;
     for (int r = 1; r < report->run_count; r++)
-        differs = differs || strcmp(value_of(report->runs[0], key),
-                                    value_of(report->runs[r], key)) != 0;
+        differs =
+            differs || strcmp(run_history_setting(report->runs[0], key),
+                              run_history_setting(report->runs[r], key)) != 0;
     if (differs != differing || strcmp(key, "run.dir") == 0)
         return;
     fputs("<tr><td><code>", out);
     canvas_escape(out, key);
     fputs("</code></td>", out);
     for (int r = 0; r < (differing ? report->run_count : 1); r++)
-        tables_cell(out, value_of(report->runs[r], key));
+        tables_cell(out, run_history_setting(report->runs[r], key));
     fputs("</tr>\n", out);
 }
 

@@ -140,3 +140,11 @@ enum err run_config_read(struct run_history *history)
     line_tail_free(&tail);
     return rc;
 }
+
+const char *run_history_setting(const struct run_history *run, const char *key)
+{
+    for (size_t i = 0; i < run->setting_count; i++)
+        if (strcmp(run->settings[i].key, key) == 0)
+            return run->settings[i].value;
+    return "";
+}

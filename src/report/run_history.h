@@ -243,3 +243,5 @@ double run_history_goodput(const struct run_history *history);
 /* Nobody will start it again: it told an end from which it does not go on, or
  * the launch script has given up since. */
 bool run_history_over(const struct run_history *run);
+/* The value of a setting; "": it has none. */
+const char *run_history_setting(const struct run_history *run, const char *key);

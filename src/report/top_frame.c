@@ -107,21 +107,13 @@ static double recent_mean(const struct run_history *run, enum run_value value)
     return count > 0 ? sum / count : NAN;
 }
 
-static const char *frame_setting(const struct run_history *run, const char *key)
-{
-    for (size_t i = 0; i < run->setting_count; i++)
-        if (strcmp(run->settings[i].key, key) == 0)
-            return run->settings[i].value;
-    return "";
-}
-
 /* The run's last step, by train.max_duration in steps or tokens; -1: unknown.
  */
 static int64_t steps_max(const struct run_history *run)
 {
     char text[64];
     struct duration duration;
-    const char *value = frame_setting(run, "train.max_duration");
+    const char *value = run_history_setting(run, "train.max_duration");
     snprintf(text, sizeof text, "%s", value[0] == '"' ? value + 1 : value);
     text[strcspn(text, "\"")] = '\0';
     if (text[0] == '\0' || units_parse(text, &duration) != ERR_OK)
