@@ -93,7 +93,8 @@ static enum err csv_read_columns(struct csv *csv, char *line)
     return ERR_OK;
 }
 
-/* A reader of its own, from the file's beginning. */
+/* A reader of its own, from the file's beginning: the copied descriptor shares its
+ * place with the other, but all that is written is put at the end. */
 static enum err csv_reader(const struct csv *csv, FILE **file)
 {
     int copy = fcntl(csv->fd, F_DUPFD_CLOEXEC, 0);

@@ -64,6 +64,8 @@ static enum err add_header(struct tracking_http *http, const char *text)
     return ERR_OK;
 }
 
+/* From where MLflow's own client has them, user and password before a token. They
+ * are never a part of the address, which stands in files and messages. */
 static enum err set_credentials(struct tracking_http *http)
 {
     char header[4096];

@@ -28,6 +28,7 @@
 enum err chat_eval_variable(struct chat_scope *scope, const char *name,
                             size_t bytes, struct chat_value *out)
 {
+    assert(name != NULL && out != NULL);
     size_t steps = 0;
     *out = (struct chat_value){ 0 };
     for (const struct chat_frame *frame = scope->frame; frame != NULL;
@@ -47,6 +48,7 @@ enum err chat_eval_printed(struct chat_scope *scope,
                            const struct chat_value *value,
                            struct chat_value *out)
 {
+    assert(node != NULL);
     enum err rc = chat_value_text(scope->memory, value, out);
     return rc == ERR_OK ? rc : err_prefix(rc, "line %d", node->line);
 }

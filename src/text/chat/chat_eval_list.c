@@ -400,7 +400,8 @@ enum err chat_eval_select(struct chat_eval_arguments *arguments,
     return ERR_OK;
 }
 
-/* map(attribute='x') or map('filter', argument) */
+/* map(attribute='x') or map('filter', argument). Jinja's gives a generator, which
+ * can be gone through once; here it is a list, as of all filters. */
 enum err chat_eval_map(struct chat_eval_arguments *arguments,
                        struct chat_value *out)
 {

@@ -76,6 +76,7 @@ enum err chat_parse_make(struct chat_parse *parse, enum chat_node_kind kind,
                          const struct chat_lex_word *word, struct chat_node *a,
                          struct chat_node *b, struct chat_node **out)
 {
+    assert(word != NULL && out != NULL);
     struct chat_node *node = NULL;
     TRY(new_zeroed(&node, 1));
     node->made = parse->tree->made;
@@ -258,7 +259,8 @@ static enum err chat_parse_set(struct chat_parse *parse, struct chat_node **out)
     return chat_parse_make(parse, CHAT_NODE_SET, name, value, attribute, out);
 }
 
-/* {% macro name(a, b=1) %} */
+/* {% macro name(a, b=1) %}: a parameter that is not given is its value behind "=",
+ * else undefined, which is no error before something is asked of it. */
 static enum err chat_parse_macro(struct chat_parse *parse,
                                  struct chat_node **out)
 {

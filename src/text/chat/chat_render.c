@@ -107,7 +107,8 @@ static enum err chat_render_unpack(struct chat_render_job *job,
                    node->line, chat_value_name(item));
 }
 
-/* `loop` of item i of the list. */
+/* `loop` of item i of the list. Fields go in front of those before them, so what
+ * templates ask for most is found first. */
 static enum err chat_render_loop(struct chat_render_job *job,
                                  const struct chat_value *list, size_t i)
 {
@@ -133,7 +134,8 @@ static enum err chat_render_loop(struct chat_render_job *job,
     return chat_render_define(job, "loop", 4, loop);
 }
 
-/* A frame of variables within the present one. */
+/* A frame of variables within the present one. Leaving it is to point to the one
+ * around it again: its memory goes with the arena. */
 static enum err chat_render_enter(struct chat_render_job *job)
 {
     void *room = NULL;
@@ -226,6 +228,7 @@ enum err chat_render_capture(struct chat_scope *scope,
                              const struct chat_node *body,
                              struct chat_value *out)
 {
+    assert(scope->job != NULL && out != NULL);
     struct chat_render_job *job = scope->job;
     struct chat_text text = { 0 }, *outside = job->out;
     struct chat_frame *frame = job->scope.frame;
@@ -344,6 +347,7 @@ enum err chat_render_turns(const struct chat_template *template,
                            size_t *turn_count)
 {
     enum err rc = ERR_OK;
+    assert(template->name != NULL && (messages != NULL || count == 0));
     struct chat_frame frame = { .own.kind = CHAT_VALUE_RECORD };
     struct chat_render_job job = { .memory = memory,
                                    .scope = { memory, &frame, NULL },
