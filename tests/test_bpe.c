@@ -18,7 +18,9 @@ static uint64_t below(uint64_t bound)
 
 /* Merges by rank; a pair that comes again has the later rank. */
 struct merges {
-    int32_t left[4 * TOKENS], right[4 * TOKENS], both[4 * TOKENS];
+    struct merge {
+        int32_t left, right, both;
+    } of[4 * TOKENS];
     int count;
 };
 
@@ -55,21 +57,17 @@ static struct bpe *random_bpe(struct merges *merges)
         }
         if (merges->count == 4 * TOKENS)
             break;
-        merges->left[merges->count] = left;
-        merges->right[merges->count] = right;
-        merges->both[merges->count++] = both;
+        merges->of[merges->count++] = (struct merge){ left, right, both };
     }
     for (int i = merges->count - 1; i > 0; i--) {
         int j = (int)below((uint64_t)i + 1);
-        int32_t *const lists[] = { merges->left, merges->right, merges->both };
-        for (int l = 0; l < 3; l++) {
-            int32_t keep = lists[l][i];
-            lists[l][i] = lists[l][j];
-            lists[l][j] = keep;
-        }
+        struct merge keep = merges->of[i];
+        merges->of[i] = merges->of[j];
+        merges->of[j] = keep;
     }
     for (int i = 0; i < merges->count; i++)
-        bpe_merge(bpe, merges->left[i], merges->right[i], merges->both[i]);
+        bpe_merge(bpe, merges->of[i].left, merges->of[i].right,
+                  merges->of[i].both);
     bpe_seal(bpe);
     return bpe;
 }
@@ -77,7 +75,7 @@ static struct bpe *random_bpe(struct merges *merges)
 static int rank_of(const struct merges *merges, int32_t left, int32_t right)
 {
     for (int i = merges->count - 1; i >= 0; i--)
-        if (merges->left[i] == left && merges->right[i] == right)
+        if (merges->of[i].left == left && merges->of[i].right == right)
             return i;
     return merges->count;
 }
@@ -101,7 +99,7 @@ static size_t by_the_rule(const struct merges *merges, const uint8_t *word,
         }
         if (best == merges->count)
             return count;
-        token[where] = merges->both[best];
+        token[where] = merges->of[best].both;
         memmove(token + where + 1, token + where + 2,
                 (count - where - 2) * sizeof *token);
         count--;

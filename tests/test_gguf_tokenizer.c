@@ -130,18 +130,10 @@ static enum err load(const struct gguf_tokenizer *made, struct tokenizer **out)
 static void tokens(const struct tokenizer *tokenizer, const char *text,
                    unsigned flags, const char *want)
 {
-    char got[256] = "";
-    struct tokenizer_encoder *encoder = NULL;
-    struct token_list list = { 0 };
-    fixture_need(tokenizer_encoder_create(tokenizer, &encoder));
-    fixture_need(tokenizer_encode(encoder, (const uint8_t *)text, strlen(text),
-                                  flags, &list));
-    for (size_t i = 0; i < list.count; i++)
-        snprintf(got + strlen(got), 16, "%s%d", i > 0 ? " " : "",
-                 list.token[i]);
-    tap_is_str(got, want, "tokens of '%s'", text);
-    free(list.token);
-    tokenizer_encoder_destroy(encoder);
+    struct fixture_both both = { .tokenizer = NULL };
+    fixture_need(tokenizer_encoder_create(tokenizer, &both.encoder));
+    fixture_golden(&both, text, flags, want, 0);
+    tokenizer_encoder_destroy(both.encoder);
 }
 
 static void test_tokens(void)

@@ -172,12 +172,12 @@ static void closes(void *self)
 {
     ops->close(self);
     memset(self, 0, ops->bytes);
+    server_reset();
 }
 
 static void test_new(void *self)
 {
     char name[32];
-    server_reset();
     tap_ok(opens(self) == ERR_OK, "a run is made: %s", err_text());
     tap_ok(requests_with("experiment_name=a%20b%2Fc ") == 1 &&
                requests_with("{\"name\":\"a b/c\"}") == 1 &&
@@ -206,12 +206,12 @@ static void test_new(void *self)
     tap_ok(ops->finish(self, TRACKING_GOES_ON) == ERR_OK &&
                requests_with("\"status\":\"SCHEDULED\",\"end_time\"") == 1,
            "its end");
+    tap_is_int(requests_with("Authorization"), 0, "no credentials by default");
     closes(self);
 }
 
 static void test_goes_on(void *self)
 {
-    server_reset();
     tracking_list_clear(list);
     tracking_list_add(list, "train/loss", 3);
     tracking_list_add(list, "eval/loss", 4);
@@ -224,13 +224,11 @@ static void test_goes_on(void *self)
                requests_with("\"eval/loss\"") == 2,
            "and leaves out the steps that the server has");
     closes(self);
-    server_reset();
     answers("runs/get", 200,
             "{\"run\": {\"info\": {\"lifecycle_stage\": \"deleted\"}}}");
     tap_ok(opens(self) == ERR_OK && requests_with("runs/create") == 1,
            "a deleted run is not gone on with");
     closes(self);
-    server_reset();
     answers("runs/get", 404, "{\"error_code\": \"RESOURCE_DOES_NOT_EXIST\"}");
     tap_ok(ops->open(self, &options) == ERR_OK &&
                requests_with("runs/create") == 1,
@@ -261,7 +259,6 @@ static void test_refusals(void *self)
         { 200, "", ERR_IO, "does not answer as MLflow does" },
         { 200, "{\"run\": 5", ERR_IO, "does not answer as MLflow does" },
     };
-    server_reset();
     if (opens(self) != ERR_OK)
         tap_ok(false, "open: %s", err_text());
     tracking_list_clear(list);
@@ -276,7 +273,6 @@ static void test_refusals(void *self)
     }
     tap_ok(write_step(self, 30) == ERR_OK, "then it works again");
     closes(self);
-    server_reset();
     answers("runs/get", 404, "{\"error_code\": \"RESOURCE_DOES_NOT_EXIST\"}");
     answers("runs/create", 200,
             "{\"run\": {\"info\": {\"run_id\": \"../../etc\"}}}");
@@ -295,19 +291,16 @@ static void test_params(void *self)
     snprintf(path, sizeof path, "%s/tracking.json", folder);
     for (int status = 400; status <= 500; status += 100) {
         unlink(path);
-        server_reset();
         answers("runs/log-batch", status, "{\"error_code\": \"X\"}");
         enum err rc = ops->open(self, &options);
         tap_ok(status == 500 ? rc == ERR_IO : rc == ERR_OK,
                "parameters get HTTP %d", status);
         closes(self);
-        server_reset();
         tap_ok(opens(self) == ERR_OK && requests_with("runs/create") == 0,
                "the run goes on");
         tap_is_int(requests_with("\"params\""), status == 500 ? 3 : 0,
                    "and gets again what may be taken");
         closes(self);
-        server_reset();
         tap_ok(opens(self) == ERR_OK && requests_with("\"params\"") == 0,
                "once");
         closes(self);
@@ -324,7 +317,6 @@ static void long_answer(void *self, const char *path, size_t bytes,
     for (size_t i = 8; i + 5 <= bytes; i += 3)
         memcpy(body + i, ",{}", 3);
     memcpy(body + bytes - 2, "]}", 3);
-    server_reset();
     answers(path, 200, body);
     enum err rc = opens(self);
     tap_ok(says == NULL ? rc == ERR_OK
@@ -348,9 +340,7 @@ static void test_credentials(void *self)
     char *data = NULL;
     size_t bytes;
     char path[FSIO_PATH_MAX];
-    tap_is_int(requests_with("Authorization"), 0, "no credentials by default");
     setenv("MLFLOW_TRACKING_TOKEN", "s3cret", 1);
-    server_reset();
     tap_ok(opens(self) == ERR_OK && server.count > 0 &&
                requests_with("Authorization: Bearer s3cret\r\n") ==
                    server.count,
@@ -362,7 +352,6 @@ static void test_credentials(void *self)
     closes(self);
     setenv("MLFLOW_TRACKING_USERNAME", "me", 1);
     setenv("MLFLOW_TRACKING_PASSWORD", "s3cret", 1);
-    server_reset();
     tap_ok(opens(self) == ERR_OK &&
                requests_with("Authorization: Basic bWU6czNjcmV0\r\n") ==
                    server.count,
@@ -401,6 +390,7 @@ int main(void)
     snprintf(options.settings.mlflow, sizeof options.settings.mlflow,
              "http://127.0.0.1:%d/", server.port);
     void *self = calloc(1, ops->bytes);
+    server_reset();
     test_new(self);
     test_goes_on(self);
     test_refusals(self);
