@@ -21,28 +21,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         { "assistant", "", 0 },
         { "tool", "\xe2\x80\x83x", 4 },
     };
-    struct chat_tree tree;
+    static char name[] = "fuzz";
+    struct chat_template template = { .name = name,
+                                      .bos = chat_value_string("<s>", 3) };
     struct chat_text text = { 0 };
     struct chat_turn turns[4];
     size_t turns_count = 0;
-    if (chat_parse_read((const char *)data, bytes, &tree) != ERR_OK)
+    if (chat_parse_read((const char *)data, bytes, &template.tree) != ERR_OK)
         return 0;
     for (size_t count = 0; count <= 4; count += 2) {
-        const struct chat_render_input input = {
-            .messages = messages,
-            .count = count,
-            .add_generation_prompt = count == 2,
-            .bos = "<s>",
-            .bos_bytes = 3,
-        };
         struct chat_memory memory = { .work = CHAT_VALUE_WORK_MAX - WORK };
-        if (chat_render_tree(&tree, &input, &memory, &text, turns,
-                             &turns_count) == ERR_OK)
+        if (chat_render_turns(&template, messages, count, count == 2, &memory,
+                              &text, turns, &turns_count) == ERR_OK)
             assert(text.text != NULL && text.text[text.bytes] == '\0' &&
                    text.bytes <= (size_t)WORK);
         assert(memory.last == NULL && memory.bytes == 0);
     }
     free(text.text);
-    chat_parse_release(&tree);
+    chat_parse_release(&template.tree);
     return 0;
 }
