@@ -6,6 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "tests/deferred_memory.h"
+#include "tests/replica_world.h"
 
 enum deferred_kind {
     DEFERRED_ZERO,
@@ -190,3 +191,14 @@ static const struct kernels deferred_kernels = {
     KERNEL_UPDATES(DEFERRED_ENTRY, )
     /* clang-format on */
 };
+
+/* A world of the same ranks on the device. */
+static inline bool open_device(const struct world *host, struct world *out)
+{
+    *out = *host;
+    out->kernels = &deferred_kernels;
+    out->enqueue = deferred_call;
+    out->reach = deferred_reach;
+    deferred_host = host->kernels;
+    return deferred_memory.stream_create(false, &out->ctx.stream) == ERR_OK;
+}

@@ -4,26 +4,18 @@
 
 #include "src/train/settings/algorithm_settings.h"
 #include "src/train/settings/train_settings.h"
-#include "src/train/start/start_settings.h"
+#include "tests/run_settings.h"
 #include "tests/tap.h"
 
 static struct train_settings settings;
 
 static enum err load(const char *list, const char *more)
 {
-    char text[4096];
-    char other[256];
-    char *overrides[] = { "run.dir=/tmp/x",
-                          "data.train=/tmp/y",
-                          "train.max_duration=60ba",
-                          "train.global_batch=32",
-                          "hardware.backend=cpu",
-                          text,
-                          other };
-    snprintf(text, sizeof text, "algorithms=(%s)", list);
-    snprintf(other, sizeof other, "%s", more);
-    return start_settings_load(NULL, overrides, 6 + (more[0] != '\0'),
-                               &settings);
+    return run_settings(&settings,
+                        "run.dir=/tmp/x data.train=/tmp/y "
+                        "train.max_duration=60ba train.global_batch=32 "
+                        "hardware.backend=cpu algorithms=(%s) %s",
+                        list, more);
 }
 
 static const struct {

@@ -151,32 +151,17 @@ static struct lock *run_lock; /* rank 0's; NULL: none */
 static enum err run_all(struct world *world, const char *name, const char *more,
                         struct run **out)
 {
-    char dir[FSIO_PATH_MAX + 32], data[FSIO_PATH_MAX + 32];
-    char held_out[FSIO_PATH_MAX + 32];
-    char *overrides[] = { dir,
-                          data,
-                          held_out,
-                          (char *)more,
-                          "hardware.backend=cpu",
-                          "hardware.threads=1",
-                          "train.max_duration=3ba",
-                          "train.global_batch=4",
-                          "train.microbatch=1",
-                          "parallel.slots=4",
-                          "data.seq_len=16",
-                          "eval.interval=2ba",
-                          "checkpoint.interval=2ba",
-                          "model.d_model=32",
-                          "model.n_heads=2",
-                          "model.n_layers=1" };
-    int count = (int)(sizeof overrides / sizeof *overrides);
     enum err rc = ERR_OK;
     struct train_settings *settings = calloc(1, sizeof *settings);
     *out = NULL;
-    snprintf(dir, sizeof dir, "run.dir=%s/%s", world->folder, name);
-    snprintf(data, sizeof data, "data.train=%s/data", world->folder);
-    snprintf(held_out, sizeof held_out, "data.eval=%s/data", world->folder);
-    TRY_OUT(start_settings_load(NULL, overrides, count, settings));
+    TRY_OUT(run_settings(
+        settings,
+        "run.dir=%s/%s data.train=%s/data data.eval=%s/data %s "
+        "hardware.backend=cpu hardware.threads=1 train.max_duration=3ba "
+        "train.global_batch=4 train.microbatch=1 parallel.slots=4 "
+        "data.seq_len=16 eval.interval=2ba checkpoint.interval=2ba "
+        "model.d_model=32 model.n_heads=2 model.n_layers=1",
+        world->folder, name, world->folder, world->folder, more));
     TRY_OUT(fsio_mkdirs(settings->run.dir));
     TRY_OUT(trainer_create(world->comm, settings, 1, out));
     (*out)->lock = run_lock;

@@ -91,41 +91,25 @@ static bool same_figures(const struct told *want, const struct told *got,
     return matched > 0;
 }
 
-#define MORE_MAX 12
-
 /* A run on the ranks of comm, in a folder of its own. */
 static enum err run(struct world *world, struct comm *comm, const char *name,
-                    const char *const *more, struct told *told)
+                    const char *more, struct told *told)
 {
     enum err rc = ERR_OK;
-    char dir[FSIO_PATH_MAX + 64], data[FSIO_PATH_MAX + 32];
-    char *overrides[32] = { dir,
-                            data,
-                            "hardware.backend=cpu",
-                            "hardware.threads=1",
-                            "train.max_duration=4ba",
-                            "train.global_batch=8",
-                            "train.microbatch=1",
-                            "parallel.slots=4",
-                            "data.seq_len=16",
-                            "checkpoint.interval=0ba",
-                            "model.d_model=32",
-                            "model.n_heads=2",
-                            "model.n_layers=2",
-                            "model.vocab_size=300",
-                            "monitor.system=0ba",
-                            "monitor.memory=0ba" };
-    int count = 16;
     struct run *run = NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
-    for (; *more != NULL; more++)
-        overrides[count++] = (char *)*more;
     *told = (struct told){ .count = 0 };
     hearing = told;
-    snprintf(dir, sizeof dir, "run.dir=%s/%s-%d", world->folder, name,
-             comm == world->comm ? 0 : 1 + world->rank);
-    snprintf(data, sizeof data, "data.train=%s/data", world->folder);
-    TRY_OUT(start_settings_load(NULL, overrides, count, settings));
+    TRY_OUT(run_settings(
+        settings,
+        "run.dir=%s/%s-%d data.train=%s/data hardware.backend=cpu "
+        "hardware.threads=1 train.max_duration=4ba train.global_batch=8 "
+        "train.microbatch=1 parallel.slots=4 data.seq_len=16 "
+        "checkpoint.interval=0ba model.d_model=32 model.n_heads=2 "
+        "model.n_layers=2 model.vocab_size=300 monitor.system=0ba "
+        "monitor.memory=0ba %s",
+        world->folder, name, comm == world->comm ? 0 : 1 + world->rank,
+        world->folder, more));
     TRY_OUT(fsio_mkdirs(settings->run.dir));
     TRY_OUT(trainer_create(comm, settings, 1, &run));
     TRY_OUT(comm_agree(comm, events_listen_table(&run->events, NULL, run)));
@@ -142,41 +126,35 @@ static struct told want, got; /* too large for a stack */
 
 static const struct {
     const char *name;
-    const char *settings[6];
+    const char *settings;
 } strategies[] = {
-    { "ddp", { "parallel.strategy=ddp" } },
-    { "zero1", { "parallel.strategy=zero1" } },
-    { "zero2", { "parallel.strategy=zero2" } },
-    { "zero3", { "parallel.strategy=zero3" } },
+    { "ddp", "parallel.strategy=ddp" },
+    { "zero1", "parallel.strategy=zero1" },
+    { "zero2", "parallel.strategy=zero2" },
+    { "zero3", "parallel.strategy=zero3" },
     { "zero2 of sequences",
-      { "parallel.strategy=zero2", "parallel.sequence_chunks=2" } },
+      "parallel.strategy=zero2 parallel.sequence_chunks=2" },
     { "zero1, layers in groups",
-      { "parallel.strategy=zero1", "optimizer.groups=( { match = \"*norm*\"; "
-                                   "optimizer = \"lion\"; } )" } },
-    { "zero1, adapters", { "parallel.strategy=zero1", "lora.rank=2" } },
-    { "zero3, frozen",
-      { "parallel.strategy=zero3", "model.freeze=*blocks.0.*" } },
-    { "zero2, recomputed",
-      { "parallel.strategy=zero2", "memory.checkpoint=block" } },
+      "parallel.strategy=zero1 "
+      "optimizer.groups=({match=\"*norm*\";optimizer=\"lion\";})" },
+    { "zero1, adapters", "parallel.strategy=zero1 lora.rank=2" },
+    { "zero3, frozen", "parallel.strategy=zero3 model.freeze=*blocks.0.*" },
+    { "zero2, recomputed", "parallel.strategy=zero2 memory.checkpoint=block" },
 };
 
-#define NORMS "monitor.norms=2ba"
-#define ACTIVATIONS "monitor.activations=2ba"
+#define NORMS "monitor.norms=2ba "
+#define ACTIVATIONS "monitor.activations=2ba "
 
 /* The run of one rank, with the same settings, as far as one rank can. */
 static void test_bits(struct world *world, struct comm *self, size_t s)
 {
     enum err rc = ERR_OK;
-    const char *all[MORE_MAX] = { NORMS, ACTIVATIONS };
-    const char *alone[MORE_MAX] = { NORMS, ACTIVATIONS };
-    const char *plain[MORE_MAX] = { NULL };
-    char name[64], label[96];
-    for (int i = 0; strategies[s].settings[i] != NULL; i++)
-        all[2 + i] = alone[2 + i] = plain[i] = strategies[s].settings[i];
+    char name[64], label[96], all[256];
+    snprintf(all, sizeof all, NORMS ACTIVATIONS "%s", strategies[s].settings);
     snprintf(name, sizeof name, "all-%zu", s);
     TRY_OUT(run(world, world->comm, name, all, &got));
     snprintf(name, sizeof name, "alone-%zu", s);
-    TRY_OUT(run(world, self, name, alone, &want));
+    TRY_OUT(run(world, self, name, all, &want));
 out:
     snprintf(label, sizeof label, "%s: norms of one rank", strategies[s].name);
     everywhere(world,
@@ -190,7 +168,7 @@ out:
                                 same_figures(&want, &got, "activation/*")),
                label);
     if (rc == ERR_OK)
-        rc = run(world, world->comm, name, plain, &want);
+        rc = run(world, world->comm, name, strategies[s].settings, &want);
     snprintf(label, sizeof label, "%s: nothing else changes",
              strategies[s].name);
     everywhere(world,
@@ -209,12 +187,9 @@ static bool near(double a, double b)
 /* Against the record and each other. */
 static void test_values(struct world *world)
 {
-    const char *more[] = { NORMS, ACTIVATIONS, "parallel.strategy=zero1",
-                           NULL };
-    const char *never[] = { NORMS, ACTIVATIONS, "log.interval=3",
-                            "parallel.strategy=zero1", NULL };
     bool first = world->rank == 0;
-    enum err rc = run(world, world->comm, "values", more, &got);
+    enum err rc = run(world, world->comm, "values",
+                      NORMS ACTIVATIONS "parallel.strategy=zero1", &got);
     double mean, deviation;
     bool pass = rc == ERR_OK;
     for (int64_t step = 2; step <= 4 && first; step += 2) {
@@ -238,7 +213,8 @@ static void test_values(struct world *world)
                           count_of(&got, 3, "activation/*") == 0 &&
                           count_of(&got, 4, "activation/*") == 8),
                "every other step, of each tensor five");
-    rc = run(world, world->comm, "never", never, &got);
+    rc = run(world, world->comm, "never",
+             NORMS ACTIVATIONS "log.interval=3 parallel.strategy=zero1", &got);
     everywhere(world,
                rc == ERR_OK &&
                    (!first || (count_of(&got, 2, "norm/*") == 0 &&
@@ -249,8 +225,8 @@ static void test_values(struct world *world)
 
 static void test_left_out(struct world *world)
 {
-    const char *adapters[] = { NORMS, "lora.rank=2", NULL };
-    enum err rc = run(world, world->comm, "adapters", adapters, &got);
+    enum err rc =
+        run(world, world->comm, "adapters", NORMS "lora.rank=2", &got);
     bool first = world->rank == 0;
     everywhere(world,
                rc == ERR_OK &&
@@ -261,9 +237,9 @@ static void test_left_out(struct world *world)
 
 static void test_experts(struct world *world)
 {
-    const char *more[] = { "monitor.experts=1ba", "model.experts=4",
-                           "model.experts_top_k=2", NULL };
-    enum err rc = run(world, world->comm, "experts", more, &got);
+    enum err rc =
+        run(world, world->comm, "experts",
+            "monitor.experts=1ba model.experts=4 model.experts_top_k=2", &got);
     double least = told_value(&got, 2, "experts/min/transformer.blocks.1");
     double middle = told_value(&got, 2, "experts/median/transformer.blocks.1");
     double most = told_value(&got, 2, "experts/max/transformer.blocks.1");
@@ -279,11 +255,11 @@ static void test_experts(struct world *world)
 
 static void test_plan(struct world *world)
 {
-    char *overrides[] = { "train.max_duration=4ba", "train.global_batch=8",
-                          "data.train=x", "run.dir=y", "monitor.norms=1ba" };
     struct train_settings *settings = calloc(1, sizeof *settings);
     struct params *params = NULL;
-    enum err rc = start_settings_load(NULL, overrides, 5, settings);
+    enum err rc = run_settings(
+        settings, "train.max_duration=4ba train.global_batch=8 data.train=x "
+                  "run.dir=y monitor.norms=1ba");
     if (rc == ERR_OK)
         rc = train_settings_params(settings, &params);
     size_t bytes = rc == ERR_OK ? train_memory_norms(settings, params) : 0;

@@ -21,17 +21,6 @@ static const struct strategy strategies[] = {
 };
 #define STRATEGIES (int)(sizeof strategies / sizeof *strategies)
 
-/* A world of the same ranks on the device. */
-static bool open_device(const struct world *host, struct world *out)
-{
-    *out = *host;
-    out->kernels = &deferred_kernels;
-    out->enqueue = deferred_call;
-    out->reach = deferred_reach;
-    deferred_host = host->kernels;
-    return deferred_memory.stream_create(false, &out->ctx.stream) == ERR_OK;
-}
-
 static void test_strategies(struct world *world, enum dtype dtype,
                             const struct optimizer_ops *optimizer)
 {

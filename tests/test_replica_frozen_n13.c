@@ -41,16 +41,6 @@ static enum err fill(void *arg, const struct params *params, int64_t begin,
     return ERR_OK;
 }
 
-static bool open_device(const struct world *host, struct world *out)
-{
-    *out = *host;
-    out->kernels = &deferred_kernels;
-    out->enqueue = deferred_call;
-    out->reach = deferred_reach;
-    deferred_host = host->kernels;
-    return deferred_memory.stream_create(false, &out->ctx.stream) == ERR_OK;
-}
-
 static void test_strategies(struct world *world, int model, enum dtype dtype)
 {
     bool device = world->kernels->memory->device;

@@ -3,12 +3,8 @@
 
 #include "tests/idle_fixture.h"
 #include "tests/tap.h"
-#include "src/train/start/start_settings.h"
+#include "tests/run_settings.h"
 
-#define BASE                                                                   \
-    "run.dir=/tmp/x", "data.train=/tmp/y", "train.max_duration=60ba",          \
-        "train.global_batch=32", "hardware.backend=cpu"
-#define BASE_COUNT 5
 #define EPOCH 1000 /* samples */
 
 /* What is told or refused has to name this; NULL: it works. '~' is a blank in a
@@ -269,15 +265,11 @@ static const struct {
 
 static enum err load(const char *more, struct train_settings *out)
 {
-    char text[1024];
-    char *overrides[16] = { BASE };
-    int count = BASE_COUNT;
-    snprintf(text, sizeof text, "%s", more);
-    for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " "))
-        overrides[count++] = word;
-    for (char *at = text; at < text + sizeof text; at++)
-        *at = *at == '~' ? ' ' : *at;
-    return start_settings_load(NULL, overrides, count, out);
+    return run_settings(out,
+                        "run.dir=/tmp/x data.train=/tmp/y "
+                        "train.max_duration=60ba train.global_batch=32 "
+                        "hardware.backend=cpu %s",
+                        more);
 }
 
 static void test_row(size_t i, struct train_settings *s)

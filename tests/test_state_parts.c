@@ -13,36 +13,21 @@ static json_t *arithmetics;
 
 static struct run *open_run(struct world *world)
 {
-    char dir[FSIO_PATH_MAX + 32], data[FSIO_PATH_MAX + 16];
-    char eval[FSIO_PATH_MAX + 16];
-    char *overrides[] = {
-        dir,
-        data,
-        eval,
-        "hardware.backend=cpu",
-        "hardware.threads=1",
-        "train.max_duration=9ba",
-        "train.global_batch=4",
-        "train.microbatch=1",
-        "model.freeze=*.blocks.0.*",
-        "train.on_spike=skip",
-        "data.seq_len=16",
-        "model.d_model=32",
-        "model.n_heads=2",
-        "model.n_layers=2",
-        "optimizer.groups=({match=\"*blocks.1.*\"; lr=0.5;})",
-        "algorithms=({name=\"ema\"; half_life=\"4ba\";},"
-        "{name=\"gradient_noise\";})",
-        "finish=({name=\"early_stop\"; metric=\"train/loss\"; "
-        "patience=\"5ba\";})",
-    };
     struct train_settings *settings = calloc(1, sizeof *settings);
     struct run *run = NULL;
-    snprintf(dir, sizeof dir, "run.dir=%s/run", world->folder);
-    snprintf(data, sizeof data, "data.train=%s/data", world->folder);
-    snprintf(eval, sizeof eval, "data.eval=%s/data", world->folder);
-    int count = (int)(sizeof overrides / sizeof *overrides);
-    enum err rc = start_settings_load(NULL, overrides, count, settings);
+    enum err rc = run_settings(
+        settings,
+        "run.dir=%s/run data.train=%s/data data.eval=%s/data "
+        "hardware.backend=cpu hardware.threads=1 train.max_duration=9ba "
+        "train.global_batch=4 train.microbatch=1 model.freeze=*.blocks.0.* "
+        "train.on_spike=skip data.seq_len=16 model.d_model=32 "
+        "model.n_heads=2 model.n_layers=2 "
+        "optimizer.groups=({match=\"*blocks.1.*\";lr=0.5;}) "
+        "algorithms=({name=\"ema\";half_life=\"4ba\";},"
+        "{name=\"gradient_noise\";}) "
+        "finish=({name=\"early_stop\";metric=\"train/loss\";"
+        "patience=\"5ba\";})",
+        world->folder, world->folder, world->folder);
     if (rc == ERR_OK)
         rc = fsio_mkdirs(settings->run.dir);
     if (rc == ERR_OK)

@@ -15,10 +15,6 @@
 #define PLAIN "parallel.determinism=elastic"
 #define ALLOWED "parallel.allow_arithmetic_change=true"
 
-struct opened {
-    struct run *run;
-};
-
 static const char *set_name(int number)
 {
     const struct kernels *const *all = kernels_all();
@@ -31,52 +27,29 @@ static const char *set_name(int number)
 /* Opens the run with this rank's kernel set; with `claims` it computes as
  * always but says that this is its arithmetic. */
 static enum err open_run(struct world *world, const char *name, const char *set,
-                         const char *more, const char *claims,
-                         struct opened *opened)
+                         const char *more, const char *claims, struct run **out)
 {
     enum err rc = ERR_OK;
-    char dir[FSIO_PATH_MAX + 32], data[FSIO_PATH_MAX + 16], kernels[64];
-    char *overrides[] = {
-        dir,
-        data,
-        kernels,
-        (char *)more,
-        "hardware.backend=cpu",
-        "hardware.threads=1",
-        "train.max_duration=9ba",
-        "train.global_batch=4",
-        "train.microbatch=1",
-        "parallel.slots=4",
-        "data.seq_len=16",
-        "checkpoint.interval=3ba",
-        "checkpoint.keep=9",
-        "model.d_model=32",
-        "model.n_heads=2",
-        "model.n_layers=2",
-    };
-    int count = (int)(sizeof overrides / sizeof *overrides);
     struct train_settings *settings = calloc(1, sizeof *settings);
-    *opened = (struct opened){ NULL };
-    snprintf(dir, sizeof dir, "run.dir=%s/%s", world->folder, name);
-    snprintf(data, sizeof data, "data.train=%s/data", world->folder);
-    snprintf(kernels, sizeof kernels, "hardware.kernel_set=%s", set);
-    TRY_OUT(start_settings_load(NULL, overrides, count, settings));
+    *out = NULL;
+    TRY_OUT(run_settings(
+        settings,
+        "run.dir=%s/%s data.train=%s/data hardware.kernel_set=%s %s "
+        "hardware.backend=cpu hardware.threads=1 train.max_duration=9ba "
+        "train.global_batch=4 train.microbatch=1 parallel.slots=4 "
+        "data.seq_len=16 checkpoint.interval=3ba checkpoint.keep=9 "
+        "model.d_model=32 model.n_heads=2 model.n_layers=2",
+        world->folder, name, world->folder, set, more));
     TRY_OUT(fsio_mkdirs(settings->run.dir));
-    TRY_OUT(trainer_create(world->comm, settings, 1, &opened->run));
+    TRY_OUT(trainer_create(world->comm, settings, 1, out));
     if (claims != NULL)
-        snprintf(opened->run->engine.arithmetic,
-                 sizeof opened->run->engine.arithmetic, "%s", claims);
-    TRY_OUT(
-        events_listen_table(&opened->run->events, "checkpoint", opened->run));
-    TRY_OUT(trainer_start(opened->run));
+        snprintf((*out)->engine.arithmetic, sizeof(*out)->engine.arithmetic,
+                 "%s", claims);
+    TRY_OUT(events_listen_table(&(*out)->events, "checkpoint", *out));
+    TRY_OUT(trainer_start(*out));
 out:
     free(settings);
     return rc;
-}
-
-static void close_run(struct opened *opened)
-{
-    trainer_destroy(opened->run);
 }
 
 /* STEPS steps more and their checkpoint. */
@@ -84,15 +57,15 @@ static enum err go_on(struct world *world, const char *name, const char *set,
                       const char *more, const char *claims)
 {
     enum err rc = ERR_OK;
-    struct opened opened;
-    TRY_OUT(open_run(world, name, set, more, claims, &opened));
+    struct run *run;
+    TRY_OUT(open_run(world, name, set, more, claims, &run));
     for (int i = 0; i < STEPS; i++) {
-        TRY_OUT(trainer_step(opened.run));
-        opened.run->now.finished = i == STEPS - 1; /* the save is awaited */
-        TRY_OUT(trainer_event(opened.run, EVENT_BATCH_CHECKPOINT));
+        TRY_OUT(trainer_step(run));
+        run->now.finished = i == STEPS - 1; /* the save is awaited */
+        TRY_OUT(trainer_event(run, EVENT_BATCH_CHECKPOINT));
     }
 out:
-    close_run(&opened);
+    trainer_destroy(run);
     return rc;
 }
 
@@ -196,19 +169,18 @@ static void test_before(struct world *world)
 /* Ranks of one start. */
 static void test_same(struct world *world)
 {
-    struct opened opened;
+    struct run *run;
     if (world->ranks == 1)
         return;
-    enum err rc = open_run(world, "same", set_name(0), PLAIN, NULL, &opened);
+    enum err rc = open_run(world, "same", set_name(0), PLAIN, NULL, &run);
     if (rc == ERR_OK && world->rank == 1)
-        snprintf(opened.run->engine.arithmetic,
-                 sizeof opened.run->engine.arithmetic, LATER);
+        snprintf(run->engine.arithmetic, sizeof run->engine.arithmetic, LATER);
     if (rc == ERR_OK)
-        rc = start_same(opened.run);
+        rc = start_same(run);
     everywhere(world,
                rc == ERR_UNSUPPORTED && strstr(err_text(), LATER) != NULL,
                "ranks with other versions are refused");
-    close_run(&opened);
+    trainer_destroy(run);
 }
 
 static void tests(struct world *world)

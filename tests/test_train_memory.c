@@ -3,19 +3,15 @@
 #include "src/train/plan/train_memory.h"
 
 #include "tests/tap.h"
-#include "src/train/start/start_settings.h"
+#include "tests/run_settings.h"
 
 static enum err load(const char *more, struct train_settings *out)
 {
-    char text[SETTINGS_TEXT_BYTES];
-    char *overrides[24] = { "run.dir=/tmp/x",          "data.train=/tmp/y",
-                            "train.max_duration=60ba", "train.global_batch=64",
-                            "parallel.slots=4",        "hardware.threads=2" };
-    int count = 6;
-    snprintf(text, sizeof text, "%s", more);
-    for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " "))
-        overrides[count++] = word;
-    return start_settings_load(NULL, overrides, count, out);
+    return run_settings(out,
+                        "run.dir=/tmp/x data.train=/tmp/y "
+                        "train.max_duration=60ba train.global_batch=64 "
+                        "parallel.slots=4 hardware.threads=2 %s",
+                        more);
 }
 
 static struct train_memory_place place_for(int ranks)

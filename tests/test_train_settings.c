@@ -7,21 +7,14 @@
 #include "src/train/start/start.h"
 #include "tests/data_fixture.h"
 #include "tests/idle_fixture.h"
-
-#define BASE                                                                   \
-    "run.dir=/tmp/x", "data.train=/tmp/y", "train.max_duration=60ba",          \
-        "train.global_batch=32"
-#define BASE_COUNT 4
+#include "tests/run_settings.h"
 
 static enum err load(const char *more, struct train_settings *out)
 {
-    char text[SETTINGS_TEXT_BYTES];
-    char *overrides[16] = { BASE };
-    int count = BASE_COUNT;
-    strcpy(text, more);
-    for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " "))
-        overrides[count++] = word;
-    return start_settings_load(NULL, overrides, count, out);
+    return run_settings(out,
+                        "run.dir=/tmp/x data.train=/tmp/y "
+                        "train.max_duration=60ba train.global_batch=32 %s",
+                        more);
 }
 
 static const struct {
@@ -254,17 +247,21 @@ static const struct {
 #define ROPE "model.positions=rope "
 #define LINEAR "model.rope_scaling=linear model.rope_factor=2 "
 
-static void test_stored(struct train_settings *s)
+static struct dataset *open_data(void)
 {
     struct dataset *data = NULL;
-    static struct run run = { .ranks = 4 };
     const int64_t lengths[] = { 8 };
-    char path[FSIO_PATH_MAX + 8];
-    char hash[65] = "";
     const char *folder = tap_folder();
     fixture_dataset(folder, "data", lengths, 1, 1 << 20, false);
-    snprintf(path, sizeof path, "%s/data", folder);
-    tap_ok(dataset_open(path, &data) == ERR_OK, "a data set");
+    fixture_need(dataset_open(fixture_path(folder, "data"), &data));
+    return data;
+}
+
+static void test_stored(struct train_settings *s)
+{
+    struct dataset *data = open_data();
+    static struct run run = { .ranks = 4 };
+    char hash[65] = "";
     run.inputs.train_data = &data;
     for (size_t i = 0; i < sizeof stored / sizeof stored[0]; i++) {
         tap_ok(load(stored[i].overrides, s) == ERR_OK &&
@@ -301,14 +298,8 @@ static void test_added(struct train_settings *s)
           "model.rope_factor = 2.0, now it is 3.0" },
         { "", "model.bias=false model.out_bias=true", "model.bias = true" },
     };
-    struct dataset *data = NULL;
+    struct dataset *data = open_data();
     static struct run run;
-    const int64_t lengths[] = { 8 };
-    char path[FSIO_PATH_MAX + 8];
-    const char *folder = tap_folder();
-    fixture_dataset(folder, "data", lengths, 1, 1 << 20, false);
-    snprintf(path, sizeof path, "%s/data", folder);
-    tap_ok(dataset_open(path, &data) == ERR_OK, "a data set");
     run.inputs.train_data = &data;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tap_ok(load(cases[i].then, s) == ERR_OK, "then: %s", cases[i].then);

@@ -68,40 +68,25 @@ static enum err count_embedding KERNEL_LIKE(embedding_forward)
                                     out);
 }
 
-struct opened {
-    struct run *run;
-};
-
 static enum err open_run(struct world *world, const char *name,
-                         const char *determinism, struct opened *opened)
+                         const char *determinism, struct run **out)
 {
-    char dir[FSIO_PATH_MAX + 32], data[FSIO_PATH_MAX + 16], mode[64];
-    char *overrides[] = { dir,
-                          data,
-                          mode,
-                          "train.max_duration=4ba",
-                          "train.global_batch=16",
-                          "train.microbatch=1",
-                          "parallel.slots=4",
-                          "data.seq_len=32",
-                          "hardware.threads=1",
-                          "checkpoint.interval=1ba",
-                          "model.n_layers=1" };
-    int count = (int)(sizeof overrides / sizeof *overrides);
     static struct kernels table;
     static struct kernel_memory memory;
-    struct train_settings *settings = calloc(1, sizeof *settings);
-    *opened = (struct opened){ NULL };
-    snprintf(dir, sizeof dir, "run.dir=%s/%s", world->folder, name);
-    snprintf(data, sizeof data, "data.train=%s/data", world->folder);
-    snprintf(mode, sizeof mode, "parallel.determinism=%s", determinism);
     enum err rc = ERR_OK;
-    TRY_OUT(start_settings_load(NULL, overrides, count, settings));
+    struct train_settings *settings = calloc(1, sizeof *settings);
+    *out = NULL;
+    TRY_OUT(run_settings(
+        settings,
+        "run.dir=%s/%s data.train=%s/data parallel.determinism=%s "
+        "train.max_duration=4ba train.global_batch=16 train.microbatch=1 "
+        "parallel.slots=4 data.seq_len=32 hardware.threads=1 "
+        "checkpoint.interval=1ba model.n_layers=1",
+        world->folder, name, world->folder, determinism));
     TRY_OUT(fsio_mkdirs(settings->run.dir));
-    TRY_OUT(trainer_create(world->comm, settings, 1, &opened->run));
-    TRY_OUT(
-        events_listen_table(&opened->run->events, "checkpoint", opened->run));
-    whole = opened->run->engine.kernels;
+    TRY_OUT(trainer_create(world->comm, settings, 1, out));
+    TRY_OUT(events_listen_table(&(*out)->events, "checkpoint", *out));
+    whole = (*out)->engine.kernels;
     table = *whole;
     table.measure = table_measure;
     table.choices = table_choices;
@@ -111,39 +96,34 @@ static enum err open_run(struct world *world, const char *name,
     memory.tensors_create = crowded_create;
     largest = (size_t)64 << 20;
     table.memory = &memory;
-    opened->run->engine.kernels = &table;
+    (*out)->engine.kernels = &table;
     /* the model takes the table, too */
-    TRY_OUT(trainer_memory_adopt(opened->run, 1));
+    TRY_OUT(trainer_memory_adopt(*out, 1));
     measured = embeddings = 0;
     asked_bytes = 0;
     snprintf(chosen, sizeof chosen, "none");
-    TRY_OUT(trainer_start(opened->run));
+    TRY_OUT(trainer_start(*out));
 out:
     free(settings);
     return rc;
 }
 
-static void close_run(struct opened *opened)
-{
-    trainer_destroy(opened->run);
-}
-
 /* One step, with its checkpoint. */
-static enum err go_on(struct opened *opened)
+static enum err go_on(struct run *run)
 {
-    TRY(trainer_step(opened->run));
-    opened->run->now.finished = true; /* the save is awaited */
-    return trainer_event(opened->run, EVENT_BATCH_CHECKPOINT);
+    TRY(trainer_step(run));
+    run->now.finished = true; /* the save is awaited */
+    return trainer_event(run, EVENT_BATCH_CHECKPOINT);
 }
 
 static void test_fresh(struct world *world)
 {
-    struct opened opened;
+    struct run *run;
     bool first = world->rank == 0;
-    enum err rc = open_run(world, "run", "elastic", &opened);
-    double before = rc == ERR_OK ? opened.run->position.elapsed_s : 0;
+    enum err rc = open_run(world, "run", "elastic", &run);
+    double before = rc == ERR_OK ? run->position.elapsed_s : 0;
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(opened.run);
+        rc = trainer_choices_settle(run);
     everywhere(world, rc == ERR_OK && measured == (first ? 1 : 0),
                "a fresh run is measured, once, by rank 0");
     everywhere(world, !first || measured_bytes == (size_t)64 << 20,
@@ -155,116 +135,115 @@ static void test_fresh(struct world *world)
     everywhere(world, strcmp(chosen, "1 measured\n") == 0,
                "all ranks take what rank 0 measured");
     everywhere(world,
-               opened.run->position.step == 0 &&
-                   opened.run->position.elapsed_s == before,
+               run->position.step == 0 && run->position.elapsed_s == before,
                "the run has not moved");
-    close_run(&opened);
-    rc = open_run(world, "run", "elastic", &opened);
+    trainer_destroy(run);
+    rc = open_run(world, "run", "elastic", &run);
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(opened.run);
+        rc = trainer_choices_settle(run);
     everywhere(world,
                rc == ERR_OK && measured == 0 && embeddings == 0 &&
                    strcmp(chosen, "1 measured\n") == 0,
                "killed before its first checkpoint, it takes the same again");
     if (rc == ERR_OK)
-        rc = go_on(&opened);
+        rc = go_on(run);
     everywhere(world, rc == ERR_OK, "a step and a checkpoint");
-    close_run(&opened);
+    trainer_destroy(run);
 }
 
 static void test_resumed(struct world *world)
 {
     char path[FSIO_PATH_MAX];
-    struct opened opened;
+    struct run *run;
     enum err rc = fsio_path(path, "%s/run/choices", world->folder);
     if (world->rank == 0 && rc == ERR_OK)
         rc = fsio_remove_tree(path);
     comm_barrier(world->comm);
     if (rc == ERR_OK)
-        rc = open_run(world, "run", "elastic", &opened);
+        rc = open_run(world, "run", "elastic", &run);
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(opened.run);
+        rc = trainer_choices_settle(run);
     everywhere(world,
-               rc == ERR_OK && opened.run->position.step == 1 &&
-                   measured == 0 && strcmp(chosen, "1 measured\n") == 0,
+               rc == ERR_OK && run->position.step == 1 && measured == 0 &&
+                   strcmp(chosen, "1 measured\n") == 0,
                "a checkpoint has them, too");
-    close_run(&opened);
+    trainer_destroy(run);
     installed = "2";
-    rc = open_run(world, "run", "elastic", &opened);
+    rc = open_run(world, "run", "elastic", &run);
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(opened.run);
+        rc = trainer_choices_settle(run);
     everywhere(world, rc == ERR_UNSUPPORTED && measured == 0,
                "another library: elastic refuses");
-    close_run(&opened);
+    trainer_destroy(run);
     installed = "1";
 }
 
 static void test_fast(struct world *world)
 {
-    struct opened opened;
-    enum err rc = open_run(world, "quick", "fast", &opened);
+    struct run *run;
+    enum err rc = open_run(world, "quick", "fast", &run);
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(opened.run);
+        rc = trainer_choices_settle(run);
     if (rc == ERR_OK)
-        rc = go_on(&opened);
-    close_run(&opened);
+        rc = go_on(run);
+    trainer_destroy(run);
     installed = "2";
     if (rc == ERR_OK)
-        rc = open_run(world, "quick", "fast", &opened);
+        rc = open_run(world, "quick", "fast", &run);
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(opened.run);
+        rc = trainer_choices_settle(run);
     everywhere(world,
-               rc == ERR_OK && opened.run->position.step == 1 &&
+               rc == ERR_OK && run->position.step == 1 &&
                    strcmp(chosen, "2 measured\n") == 0,
                "another library: \"fast\" measures anew");
-    close_run(&opened);
+    trainer_destroy(run);
     installed = "1";
 }
 
 /* The others wait as long as rank 0 measures. */
 static void test_slow(struct world *world)
 {
-    struct opened opened;
+    struct run *run;
     double timeout_s = world->comm->timeout_s;
-    enum err rc = open_run(world, "slow", "elastic", &opened);
+    enum err rc = open_run(world, "slow", "elastic", &run);
     world->comm->timeout_s = 2.0;
     measure_s = 5.0;
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(opened.run);
+        rc = trainer_choices_settle(run);
     world->comm->timeout_s = timeout_s;
     measure_s = 0.0;
     everywhere(world, rc == ERR_OK && strcmp(chosen, "1 measured\n") == 0,
                "measuring may take longer than a deadline");
-    close_run(&opened);
+    trainer_destroy(run);
 }
 
 /* The warm-up changes no bit, nor does measuring, also not where that has no
  * memory of its own. */
 static void test_same(struct world *world)
 {
-    struct opened with, without;
+    struct run *with, *without;
     enum err rc = open_run(world, "with", "elastic", &with);
     largest = 10000;
     if (rc == ERR_OK)
-        rc = trainer_choices_settle(with.run);
+        rc = trainer_choices_settle(with);
     everywhere(world,
                rc == ERR_OK &&
                    (world->rank != 0 || (measured_bytes > 10000 &&
                                          measured_bytes < (size_t)64 << 20)),
                "without memory, algorithms are measured in the model's");
     for (int i = 0; i < 2 && rc == ERR_OK; i++)
-        rc = trainer_step(with.run);
-    double loss = rc == ERR_OK ? with.run->now.record.loss : -1;
-    double norm = rc == ERR_OK ? with.run->now.record.grad_norm : -1;
-    close_run(&with);
+        rc = trainer_step(with);
+    double loss = rc == ERR_OK ? with->now.record.loss : -1;
+    double norm = rc == ERR_OK ? with->now.record.grad_norm : -1;
+    trainer_destroy(with);
     rc = open_run(world, "without", "elastic", &without);
     for (int i = 0; i < 2 && rc == ERR_OK; i++)
-        rc = trainer_step(without.run);
+        rc = trainer_step(without);
     everywhere(world,
-               rc == ERR_OK && without.run->now.record.loss == loss &&
-                   without.run->now.record.grad_norm == norm,
+               rc == ERR_OK && without->now.record.loss == loss &&
+                   without->now.record.grad_norm == norm,
                "the steps are those of a run without it");
-    close_run(&without);
+    trainer_destroy(without);
 }
 
 static void run_tests(struct world *world)

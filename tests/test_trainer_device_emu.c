@@ -7,7 +7,7 @@
 #include "src/train/loop/trainer.h"
 #include "tests/cuda_emulator_memory.h"
 #include "tests/data_fixture.h"
-#include "src/train/start/start_settings.h"
+#include "tests/run_settings.h"
 
 #define SAMPLES 24
 #define SEQ_LEN 16
@@ -50,33 +50,17 @@ struct results {
     "model.experts=4 model.experts_top_k=2 model.ffn=glu "                     \
     "memory.compression=int8 optimizer.lr=1e-2 "
 
-static const char *const model[] = {
-    "model.d_model=32",     "model.n_heads=2",         "model.n_layers=2",
-    "model.vocab_size=257", "train.max_duration=6ba",  "train.global_batch=4",
-    "parallel.slots=2",     "train.microbatch=1",      "data.seq_len=16",
-    "hardware.threads=1",   "checkpoint.interval=2ba", "optimizer.lr=3e-3",
-    "eval.samples=3",
-};
-#define MODEL_COUNT (int)(sizeof model / sizeof model[0])
-
 static enum err load_settings(const struct world *world, const char *run,
                               const char *more, struct train_settings *out)
 {
-    char paths[3][FSIO_PATH_MAX + 32], words[256];
-    char *overrides[32];
-    int count = 0;
-    for (; count < MODEL_COUNT; count++)
-        overrides[count] = (char *)model[count];
-    snprintf(paths[0], sizeof paths[0], "run.dir=%s/%s", world->folder, run);
-    snprintf(paths[1], sizeof paths[1], "data.train=%s/data", world->folder);
-    snprintf(paths[2], sizeof paths[2], "data.eval=%s/data", world->folder);
-    for (int i = 0; i < 3; i++)
-        overrides[count++] = paths[i];
-    snprintf(words, sizeof words, "%s", more);
-    for (char *word = strtok(words, " "); word != NULL;
-         word = strtok(NULL, " "))
-        overrides[count++] = word;
-    return start_settings_load(NULL, overrides, count, out);
+    return run_settings(
+        out,
+        "model.d_model=32 model.n_heads=2 model.n_layers=2 "
+        "model.vocab_size=257 train.max_duration=6ba train.global_batch=4 "
+        "parallel.slots=2 train.microbatch=1 data.seq_len=16 "
+        "hardware.threads=1 checkpoint.interval=2ba optimizer.lr=3e-3 "
+        "eval.samples=3 run.dir=%s/%s data.train=%s/data data.eval=%s/data %s",
+        world->folder, run, world->folder, world->folder, more);
 }
 
 /* Up to `steps`, with the checkpoints that are due, the last of them awaited.

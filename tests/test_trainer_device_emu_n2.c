@@ -55,17 +55,6 @@ static const struct variant {
       "parallel.sequence_degree=2" },
 };
 
-static const char *const model[] = {
-    "hardware.backend=cuda",      "hardware.kernel_set=emulated",
-    "model.d_model=32",           "model.n_heads=2",
-    "model.n_layers=1",           "model.vocab_size=257",
-    "train.max_duration=6ba",     "train.global_batch=4",
-    "parallel.slots=2",           "data.seq_len=16",
-    "hardware.threads=1",         "optimizer.lr=3e-3",
-    "model.dropout_residual=0.1", "parallel.exchange=staged",
-};
-#define MODEL_COUNT (int)(sizeof model / sizeof model[0])
-
 struct results {
     double losses[STEPS], norms[STEPS];
     int64_t launches; /* of leaves as graphs */
@@ -74,20 +63,16 @@ struct results {
 static enum err load_settings(const struct world *world, const char *both,
                               const char *shared, struct train_settings *out)
 {
-    char data[FSIO_PATH_MAX + 32], words[512];
-    char *overrides[40];
-    int count = 0;
-    snprintf(words, sizeof words, "%s %s", both, shared);
     /* a preset comes before what changes it */
-    for (; count < MODEL_COUNT; count++)
-        overrides[count] = (char *)model[count];
-    snprintf(data, sizeof data, "data.train=%s/data", world->folder);
-    overrides[count++] = data;
-    overrides[count++] = "run.dir=unused";
-    for (char *word = strtok(words, " "); word != NULL;
-         word = strtok(NULL, " "))
-        overrides[count++] = word;
-    return start_settings_load(NULL, overrides, count, out);
+    return run_settings(
+        out,
+        "hardware.backend=cuda hardware.kernel_set=emulated model.d_model=32 "
+        "model.n_heads=2 model.n_layers=1 model.vocab_size=257 "
+        "train.max_duration=6ba train.global_batch=4 parallel.slots=2 "
+        "data.seq_len=16 hardware.threads=1 optimizer.lr=3e-3 "
+        "model.dropout_residual=0.1 parallel.exchange=staged "
+        "data.train=%s/data run.dir=unused %s %s",
+        world->folder, both, shared);
 }
 
 static enum err train(const struct world *world, struct comm *comm,

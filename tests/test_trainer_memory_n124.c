@@ -25,28 +25,16 @@ static enum err failing_embedding KERNEL_LIKE(embedding_forward)
 static enum err open_run(struct world *world, const char *determinism,
                          int microbatch, int64_t limit, struct run **out)
 {
-    char run[FSIO_PATH_MAX + 16], data[FSIO_PATH_MAX + 16], mode[64], micro[64],
-        bound[64];
-    char *overrides[] = { run,
-                          data,
-                          mode,
-                          micro,
-                          bound,
-                          "train.max_duration=4ba",
-                          "train.global_batch=16",
-                          "parallel.slots=4",
-                          "data.seq_len=128",
-                          "hardware.threads=1",
-                          "model.n_layers=2" };
-    int count = (int)(sizeof overrides / sizeof *overrides);
-    struct train_settings *settings = calloc(1, sizeof *settings);
-    snprintf(run, sizeof run, "run.dir=%s/run", world->folder);
-    snprintf(data, sizeof data, "data.train=%s/data", world->folder);
-    snprintf(mode, sizeof mode, "parallel.determinism=%s", determinism);
-    snprintf(micro, sizeof micro, "train.microbatch=%d", microbatch);
-    snprintf(bound, sizeof bound, "memory.limit=%lldB", (long long)limit);
     enum err rc = ERR_OK;
-    TRY_OUT(start_settings_load(NULL, overrides, count, settings));
+    struct train_settings *settings = calloc(1, sizeof *settings);
+    TRY_OUT(run_settings(
+        settings,
+        "run.dir=%s/run data.train=%s/data parallel.determinism=%s "
+        "train.microbatch=%d memory.limit=%lldB train.max_duration=4ba "
+        "train.global_batch=16 parallel.slots=4 data.seq_len=128 "
+        "hardware.threads=1 model.n_layers=2",
+        world->folder, world->folder, determinism, microbatch,
+        (long long)limit));
     TRY_OUT(trainer_create(world->comm, settings, 1, out));
     TRY_OUT(trainer_start(*out));
 out:

@@ -8,7 +8,7 @@
 #include "src/train/loop/trainer.h"
 #include "tests/cuda_emulator_memory.h"
 #include "tests/data_fixture.h"
-#include "src/train/start/start_settings.h"
+#include "tests/run_settings.h"
 
 #define SAMPLES 24
 #define SEQ_LEN 16
@@ -23,35 +23,17 @@ static enum err run(struct comm *comm, const char *folder, const char *name,
                     const char *profile, struct result *out)
 {
     enum err rc = ERR_OK;
-    char paths[4][FSIO_PATH_MAX + 32];
-    char *settings_text[] = {
-        "model.d_model=32",
-        "model.n_heads=2",
-        "model.n_layers=2",
-        "model.vocab_size=257",
-        "train.max_duration=6ba",
-        "train.global_batch=4",
-        "parallel.slots=2",
-        "train.microbatch=1",
-        "data.seq_len=16",
-        "hardware.threads=1",
-        "optimizer.lr=3e-3",
-        "hardware.backend=cuda",
-        "hardware.kernel_set=emulated",
-        paths[0],
-        paths[1],
-        paths[2],
-        paths[3],
-    };
     struct run *run = NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
-    snprintf(paths[0], sizeof paths[0], "run.dir=%s/%s", folder, name);
-    snprintf(paths[1], sizeof paths[1], "data.train=%s/data", folder);
-    snprintf(paths[2], sizeof paths[2], "data.eval=%s/data", folder);
-    snprintf(paths[3], sizeof paths[3], "train.profile=%s", profile);
-    TRY_OUT(start_settings_load(
-        NULL, settings_text,
-        (int)(sizeof settings_text / sizeof settings_text[0]), settings));
+    TRY_OUT(run_settings(
+        settings,
+        "model.d_model=32 model.n_heads=2 model.n_layers=2 "
+        "model.vocab_size=257 train.max_duration=6ba train.global_batch=4 "
+        "parallel.slots=2 train.microbatch=1 data.seq_len=16 "
+        "hardware.threads=1 optimizer.lr=3e-3 hardware.backend=cuda "
+        "hardware.kernel_set=emulated run.dir=%s/%s data.train=%s/data "
+        "data.eval=%s/data train.profile=%s",
+        folder, name, folder, folder, profile));
     settings->eval.interval = (struct duration){ 2, UNIT_BA };
     TRY_OUT(fsio_mkdirs(settings->run.dir));
     TRY_OUT(trainer_create(comm, settings, 1, &run));

@@ -2,10 +2,10 @@
  * a folder of their own, and points that hold on every rank. */
 #pragma once
 
-#include "src/train/start/start_settings.h"
 #include "src/base/log.h"
 #include "src/comm/comm.h"
 #include "tests/data_fixture.h"
+#include "tests/run_settings.h"
 
 #define WORLD_SAMPLES_MAX 64
 
