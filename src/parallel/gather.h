@@ -32,7 +32,6 @@ struct gather_place {
     const struct access_trace *trace;
 };
 
-/* Bytes of the buffers. */
 size_t gather_plan(const struct params *params, const struct owner *owner,
                    int prefetch, enum dtype dtype);
 

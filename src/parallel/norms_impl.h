@@ -47,7 +47,6 @@ struct norms {
     double *to;
 };
 
-/* The interval's beginning. */
 struct cursor norms_cursor(const struct params *params, int64_t begin,
                            int64_t end);
 /* The next one of the interval; false: there is none. */

@@ -350,21 +350,16 @@ static void plan_exchange(struct replica *replica, struct replica_bytes *out)
     const struct replica_options *options = &replica->options;
     const struct params *params = replica->params;
     struct scatter_options scatter = scatter_options_of(replica);
-    struct reduce_bytes whole;
-    struct scatter_bytes block;
+    struct reduce_bytes sums;
     struct arena leaf = { 0 };
-    if (replica_by_block(options)) {
-        scatter_plan(params, replica->owner, &scatter, &block);
-        out->gradients = block.gradients;
-        out->partial_sums = block.partial_sums;
-        out->exchange = block.exchange;
-    } else {
+    if (replica_by_block(options))
+        scatter_plan(params, replica->owner, &scatter, &sums);
+    else
         reduce_plan(params->elements, replica->owner->cut, REDUCE_ANY_RANK,
-                    replica->owner->ranks, reduce_slots(replica), &whole);
-        out->gradients = whole.gradients;
-        out->partial_sums = whole.partial_sums;
-        out->exchange = whole.exchange;
-    }
+                    replica->owner->ranks, reduce_slots(replica), &sums);
+    out->gradients = sums.gradients;
+    out->partial_sums = sums.partial_sums;
+    out->exchange = sums.exchange;
     leaf_layout(replica, &leaf);
     out->gradients += leaf.used;
     if (is_spread(replica))

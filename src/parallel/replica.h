@@ -108,6 +108,10 @@ enum err replica_check(const struct replica_options *options, int ranks);
 enum err replica_check_model(const struct replica_options *options,
                              const struct params *params);
 
+/* The optimizer of some tensor that needs whole ones; NULL: none does. */
+const char *replica_whole(const struct replica_options *options,
+                          const struct params *params);
+
 /* How many numbers the optimizers of the options keep of a model. */
 int64_t replica_kept_elements(const struct replica_options *options,
                               const struct params *params);

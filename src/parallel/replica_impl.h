@@ -107,12 +107,7 @@ float *replica_master_at(const struct replica *replica, int block,
  * 0 of what it has not. */
 int64_t replica_kept_began(const struct replica *replica, int kind, int tensor);
 
-/* What spans are made of. */
 struct spans_input replica_spans_input(const struct replica *replica);
-
-/* The optimizer of some tensor that needs whole ones; NULL: none does. */
-const char *replica_whole(const struct replica_options *options,
-                          const struct params *params);
 
 /* The options with 1 for what is not given, the way to exchange and the
  * optimizer. */

@@ -72,15 +72,20 @@ static struct ckpt_item *add_item(struct replica *replica, const char *prefix,
     return item;
 }
 
-static void list_weights(struct replica *replica)
+/* Weights, or what is kept of this number beside them. */
+static void list_plain(struct replica *replica, const char *prefix, int kept)
 {
     for (int p = 0; p < replica->params->count; p++) {
         const struct param *param = &replica->params->list[p];
         int block = replica->owner->block_count > 1 ? param->block : 0;
-        int64_t first;
-        struct ckpt_item *item = add_item(replica, "", param, &first);
-        if (first >= 0 && replica->arena.base != NULL)
-            item->data = replica_master_at(replica, block, first);
+        int64_t first, begin = replica->owner->blocks[block].begin;
+        struct ckpt_item *item = add_item(replica, prefix, param, &first);
+        if (first < 0 || replica->arena.base == NULL)
+            continue;
+        item->data = kept < 0
+                         ? replica_master_at(replica, block, first)
+                         : replica->kept[kept] +
+                               replica_own_at(replica, block) + (first - begin);
     }
 }
 
@@ -141,25 +146,9 @@ static void list_states(struct replica *replica, int state)
     }
 }
 
-static void list_kept(struct replica *replica, int kept)
-{
-    char prefix[64];
-    snprintf(prefix, sizeof prefix, "algorithms/%s/",
-             replica->options.kept[kept].name);
-    for (int p = 0; p < replica->params->count; p++) {
-        const struct param *param = &replica->params->list[p];
-        int block = replica->owner->block_count > 1 ? param->block : 0;
-        int64_t begin = replica->owner->blocks[block].begin;
-        int64_t first;
-        struct ckpt_item *item = add_item(replica, prefix, param, &first);
-        if (first >= 0 && replica->arena.base != NULL)
-            item->data = replica->kept[kept] + replica_own_at(replica, block) +
-                         (first - begin);
-    }
-}
-
 enum err replica_list_items(struct replica *replica)
 {
+    char prefix[64];
     size_t kinds = 1 + UPDATE_MOMENTS + OPTIMIZER_STATES + REPLICA_KEPT;
     size_t count = (size_t)replica->params->count * kinds;
     TRY(new_zeroed(&replica->items, count));
@@ -168,14 +157,17 @@ enum err replica_list_items(struct replica *replica)
     for (size_t i = 0; i < count; i++)
         replica->kept_items[i] = -1;
     replica->item_count = 0;
-    list_weights(replica);
+    list_plain(replica, "", -1);
     for (int i = 0; i < UPDATE_MOMENTS; i++)
         list_moments(replica, i);
     for (int i = 0; i < OPTIMIZER_STATES; i++)
         list_states(replica, i);
     for (int i = 0; i < replica_kept_count(&replica->options); i++)
-        if (replica->options.kept[i].saved)
-            list_kept(replica, i);
+        if (replica->options.kept[i].saved) {
+            snprintf(prefix, sizeof prefix, "algorithms/%s/",
+                     replica->options.kept[i].name);
+            list_plain(replica, prefix, i);
+        }
     return ERR_OK;
 }
 

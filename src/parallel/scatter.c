@@ -112,7 +112,7 @@ static int64_t span_of(const struct scatter *scatter)
 }
 
 static void scatter_layout(struct scatter *scatter, struct arena *arena,
-                           struct scatter_bytes *bytes)
+                           struct reduce_bytes *bytes)
 {
     const struct params *params = scatter->params;
     const struct owner *owner = scatter->owner;
@@ -158,7 +158,7 @@ static void scatter_open(struct scatter *scatter, const struct params *params,
 
 void scatter_plan(const struct params *params, const struct owner *owner,
                   const struct scatter_options *options,
-                  struct scatter_bytes *out)
+                  struct reduce_bytes *out)
 {
     struct arena plan = { 0 };
     struct scatter scatter;
@@ -174,7 +174,7 @@ enum err scatter_create(struct comm_tensors *tensors,
                         struct scatter **out)
 {
     enum err rc = ERR_OK;
-    struct scatter_bytes bytes;
+    struct reduce_bytes bytes;
     struct scatter *scatter = NULL;
     TRY(new_room(&scatter, 1));
     scatter_open(scatter, params, owner, options);

@@ -32,6 +32,7 @@
 #include "src/comm/comm_tensors.h"
 #include "src/model/params.h"
 #include "src/parallel/owner.h"
+#include "src/parallel/reduce.h"
 
 struct scatter;
 
@@ -42,17 +43,10 @@ struct scatter_options {
     bool bf16;      /* round gradients to bf16 for their way to another rank */
 };
 
-struct scatter_bytes {
-    size_t gradients;
-    size_t partial_sums;
-    size_t exchange;
-    size_t total;
-};
-
 /* Without creating one. */
 void scatter_plan(const struct params *params, const struct owner *owner,
                   const struct scatter_options *options,
-                  struct scatter_bytes *out);
+                  struct reduce_bytes *out);
 
 /* All arguments but the options are borrowed. */
 enum err scatter_create(struct comm_tensors *tensors,

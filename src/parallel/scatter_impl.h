@@ -59,7 +59,6 @@ int scatter_depth(const struct scatter *scatter, const struct sums *sums);
  * may end its slot, and places that become one are to be settled then. */
 void scatter_add_leaf(const struct scatter *scatter, struct sums *sums);
 
-/* Where the block's gradients are accumulated. */
 float *scatter_buffer(const struct scatter *scatter, int block);
 
 /* The block's exchange starts (scatter_exchange.c); the one that is under way,

@@ -56,6 +56,5 @@ void spans_destroy(struct spans *spans);
 /* The span that has this element; NULL: none. */
 const struct span *spans_at(const struct spans *spans, int64_t element);
 
-/* The optimizer of a tensor. */
 const struct optimizer_ops *spans_optimizer(const struct spans_input *input,
                                             const struct param *param);

@@ -4,7 +4,6 @@
 #include "src/parallel/optimizer/optimizer.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "src/base/globs.h"
 #include "src/base/real.h"
@@ -91,14 +90,9 @@ int64_t optimizer_state_elements(const struct optimizer_ops *optimizer,
 
 bool optimizer_uses(const struct optimizer_ops *optimizer, const char *field)
 {
-    size_t length = strlen(field);
-    for (const char *word = optimizer->uses; *word != '\0';) {
-        size_t bytes = strcspn(word, " ");
-        if (bytes == length && memcmp(word, field, length) == 0)
-            return true;
-        word += bytes + strspn(word + bytes, " ");
-    }
-    return optimizer->other != NULL && optimizer_uses(optimizer->other, field);
+    return globs_match(optimizer->uses, field) ||
+           (optimizer->other != NULL &&
+            optimizer_uses(optimizer->other, field));
 }
 
 int optimizer_find(const struct optimizer_ops *rest,

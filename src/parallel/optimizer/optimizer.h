@@ -94,7 +94,6 @@ extern const char *const optimizer_names[];
 /* By index, NULL behind the last. */
 const struct optimizer_ops *optimizer_at(int index);
 
-/* How many moments and states it has. */
 int optimizer_moments(const struct optimizer_ops *optimizer);
 int optimizer_states(const struct optimizer_ops *optimizer);
 

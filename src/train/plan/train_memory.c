@@ -23,7 +23,6 @@
 #include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/parallel/norms.h"
-#include "src/parallel/spans.h"
 #include "src/train/plan/trainer_backend.h"
 
 static enum replica_strategy strategy_of(const struct train_settings *s)
@@ -115,15 +114,12 @@ size_t train_memory_norms(const struct train_settings *settings,
                           const struct params *params)
 {
     struct replica_options replica = train_memory_replica(settings);
-    const struct spans_input input = { .params = params,
-                                       .rest = replica.optimizer,
-                                       .groups = replica.groups,
-                                       .group_count = replica.group_count };
     /* the fragments' sums, and of weights and gradient the units' */
     size_t units = settings->needs.units ? 3 * norms_bytes(params, true) : 0;
     if (settings->monitor.norms.value <= 0.0)
         return units;
-    return units + norms_watch_bytes(params, spans_whole(&input) != NULL) +
+    return units +
+           norms_watch_bytes(params, replica_whole(&replica, params) != NULL) +
            (size_t)params->count * sizeof(double);
 }
 
