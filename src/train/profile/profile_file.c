@@ -96,6 +96,7 @@ static void put_lanes(FILE *file, const struct timeline *timeline,
                 about->rank, i, timeline->lanes[i].name, about->rank, i, i);
 }
 
+/* The kinds that occur, on the host or on the device. */
 static void put_sums(FILE *file, const struct timeline *timeline,
                      const struct timeline_sum *sums)
 {

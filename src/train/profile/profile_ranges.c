@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/base/units.h"
-
 #define KEY "train.profile"
 #define PART_BYTES 96
 #define BLANKS " \t"

@@ -1,22 +1,24 @@
 /* Adds a timeline's ops by name and shape.
  *
- * A hash table of fixed size with open addresses: a model has some dozens of
- * shapes, a profile a quarter of a million events, and nothing is ever taken out.
- * When it is half full what is new is left out, which keeps every search short;
- * then there are more shapes than anybody would read a table of. A name is
- * compared as text, for equal names may come from two tables. */
+ * A model has some dozens of shapes, a profile a quarter of a million events: so
+ * a shape is found by a map beside the list. A name is compared as text, for
+ * equal names may come from two tables. */
 #include "src/train/profile/profile.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/new.h"
+#include "src/base/map.h"
 
-/* Slots of a table of hashes, a power of two; when it is half full, shapes that
- * were not seen before are left out. */
-#define SLOTS 4096
+/* Those that were met, in the order in which they were. */
+struct shapes {
+    struct profile_shape *list; /* [count] */
+    size_t count, room;
+    struct map map;
+};
 
+/* Dimensions that an op does not have are 0 in both. */
 static bool same(const struct profile_shape *shape, const char *name,
                  const struct timeline_detail *detail)
 {
@@ -24,52 +26,45 @@ static bool same(const struct profile_shape *shape, const char *name,
            memcmp(shape->detail.dim, detail->dim, sizeof detail->dim) == 0;
 }
 
-static size_t hash_of(const char *name, const struct timeline_detail *detail)
+/* The shape's entry, which is made where there is none. */
+static enum err find(struct shapes *shapes, const char *name,
+                     const struct timeline_detail *detail,
+                     struct profile_shape **out)
 {
-    uint64_t hash = 14695981039346656037u; /* FNV-1a's */
-    for (const char *c = name; *c != '\0'; c++)
-        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
-    for (int i = 0; i < TIMELINE_DIMS; i++)
-        hash = (hash ^ (uint64_t)detail->dim[i]) * 1099511628211u;
-    return (size_t)(hash >> 32);
+    uint64_t dims = map_hash_bytes(detail->dim, sizeof detail->dim);
+    uint32_t hash =
+        map_hash_number(dims << 32 | map_hash_bytes(name, strlen(name)));
+    for (size_t at = 0, i; map_next(&shapes->map, hash, &at, &i);)
+        if (same(&shapes->list[i], name, detail)) {
+            *out = &shapes->list[i];
+            return ERR_OK;
+        }
+    assert(shapes->count == shapes->map.count);
+    TRY(array_room(&shapes->list, &shapes->room, shapes->count + 1));
+    TRY(map_add(&shapes->map, hash, shapes->count));
+    *out = &shapes->list[shapes->count++];
+    **out = (struct profile_shape){ .name = name, .detail = *detail };
+    (*out)->detail.flop = (*out)->detail.bytes = 0.0;
+    return ERR_OK;
 }
 
-/* NULL: there is no room for it. */
-static struct profile_shape *find(struct profile_shape *slots, int *used,
-                                  const char *name,
-                                  const struct timeline_detail *detail)
-{
-    size_t at = hash_of(name, detail) % SLOTS;
-    while (slots[at].name != NULL && !same(&slots[at], name, detail))
-        at = (at + 1) % SLOTS;
-    if (slots[at].name != NULL)
-        return &slots[at];
-    assert(*used >= 0 && *used <= SLOTS / 2); /* the search has an end */
-    if (*used >= SLOTS / 2)
-        return NULL;
-    ++*used;
-    slots[at].name = name;
-    slots[at].detail = *detail;
-    slots[at].detail.flop = slots[at].detail.bytes = 0.0;
-    return &slots[at];
-}
-
-static void add(const struct timeline *timeline,
-                const struct timeline_event *event, struct profile_shape *slots,
-                int *used)
+/* Only ops have shapes; those of an evaluation or a checkpoint are absorbed by
+ * their listener, and no part of what a step computes. */
+static enum err add(struct shapes *shapes, const struct timeline *timeline,
+                    const struct timeline_event *event)
 {
     const struct timeline_kind *kind = &timeline->kinds[event->kind];
-    if (kind->place != TIMELINE_OP || event->absorbed)
-        return;
     const char *label = event->detail.label;
-    struct profile_shape *shape =
-        find(slots, used, label != NULL ? label : kind->name, &event->detail);
-    if (shape == NULL)
-        return;
+    struct profile_shape *shape;
+    if (kind->place != TIMELINE_OP || event->absorbed)
+        return ERR_OK;
+    TRY(find(shapes, label != NULL ? label : kind->name, &event->detail,
+             &shape));
     shape->count++;
     shape->ns += event->end_ns - event->begin_ns;
     shape->detail.flop += event->detail.flop;
     shape->detail.bytes += event->detail.bytes;
+    return ERR_OK;
 }
 
 static int longest_first(const void *a, const void *b)
@@ -82,15 +77,19 @@ static int longest_first(const void *a, const void *b)
 enum err profile_shapes(const struct timeline *timeline,
                         struct profile_shape out[PROFILE_SHAPES], int *count)
 {
-    int used = 0;
-    struct profile_shape *slots = NULL;
+    enum err rc = ERR_OK;
+    struct shapes shapes = { 0 };
     *count = 0;
-    TRY(new_zeroed(&slots, SLOTS));
     for (size_t i = 0; i < timeline->count; i++)
-        add(timeline, &timeline->events[i], slots, &used);
-    qsort(slots, SLOTS, sizeof *slots, longest_first);
-    *count = used < PROFILE_SHAPES ? used : PROFILE_SHAPES;
-    memcpy(out, slots, (size_t)*count * sizeof *out);
-    free(slots);
-    return ERR_OK;
+        TRY_OUT(add(&shapes, timeline, &timeline->events[i]));
+    if (shapes.count > 0)
+        qsort(shapes.list, shapes.count, sizeof *shapes.list, longest_first);
+    while (*count < PROFILE_SHAPES && (size_t)*count < shapes.count) {
+        out[*count] = shapes.list[*count];
+        ++*count;
+    }
+out:
+    map_free(&shapes.map);
+    free(shapes.list);
+    return rc;
 }

@@ -20,7 +20,6 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/process.h"
-#include "src/comm/comm.h"
 
 /* How long a range's end waits for a device, and a run's for its writer. */
 #define DEVICE_WAIT_S 30.0
