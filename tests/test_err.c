@@ -52,6 +52,9 @@ static void test_texts(void)
     tap_is_int(err_prefix(ERR_COMM, "rank %d", 3), ERR_COMM,
                "err_prefix returns its code");
     tap_is_str(err_text(), "rank 3: file 7: gone", "err_prefix goes before");
+    tap_ok(err_prefix(ERR_OK, "all") == ERR_OK &&
+               strncmp(err_text(), "rank 3", 6) == 0,
+           "but for success");
     err_set(ERR_IO, "again: %s", err_text());
     tap_is_str(err_text(), "again: rank 3: file 7: gone",
                "the stored text may be an argument");

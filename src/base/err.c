@@ -54,10 +54,11 @@ enum err err_errno(const char *format, ...)
 
 enum err err_prefix(enum err code, const char *format, ...)
 {
-    assert(code != ERR_OK);
     char prefix[ERR_TEXT_BYTES];
     char old[ERR_TEXT_BYTES];
     va_list args;
+    if (code == ERR_OK)
+        return ERR_OK;
     va_start(args, format);
     vsnprintf(prefix, sizeof prefix, format, args);
     va_end(args);

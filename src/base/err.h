@@ -65,7 +65,7 @@ enum err err_set(enum err code, const char *format, ...)
 enum err err_errno(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 
-/* Put "prefix: " before the stored text, to say where; returns `code`. */
+/* Put "prefix: " before an error's text, to say where; returns `code`. */
 enum err err_prefix(enum err code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

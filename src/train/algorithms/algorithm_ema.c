@@ -6,8 +6,6 @@
 #include <assert.h>
 
 #include "src/base/real.h"
-#include "src/train/run/algorithm.h"
-#include "src/train/settings/algorithm_settings.h"
 #include "src/train/run/run.h"
 
 struct ema {

@@ -1,8 +1,6 @@
 /* Scales the gradient that comes back to the embedding (Zeng et al. 2022: GLM's
  * embedding gradient shrink; LLM Foundry's embedding_fraction), in the model
  * (model_options.embedding_shrink). What is looked up stays as it is. */
-#include "src/train/run/algorithm.h"
-#include "src/train/settings/algorithm_settings.h"
 #include "src/train/run/run.h"
 
 /* Where no embedding trains there is no such gradient. */

@@ -12,8 +12,6 @@
 
 #include "src/base/new.h"
 #include "src/parallel/norms.h"
-#include "src/train/run/algorithm.h"
-#include "src/train/settings/algorithm_settings.h"
 #include "src/train/run/run.h"
 
 struct gradient_clipping {

@@ -7,8 +7,6 @@
 
 #include "src/base/real.h"
 #include "src/base/rng.h"
-#include "src/train/run/algorithm.h"
-#include "src/train/settings/algorithm_settings.h"
 #include "src/train/run/run.h"
 
 /* So many numbers are drawn at once. */

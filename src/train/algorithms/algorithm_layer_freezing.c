@@ -7,8 +7,6 @@
 
 #include "src/base/globs.h"
 #include "src/base/new.h"
-#include "src/train/run/algorithm.h"
-#include "src/train/settings/algorithm_settings.h"
 #include "src/train/run/run.h"
 
 struct layer_freezing {

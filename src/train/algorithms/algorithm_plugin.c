@@ -16,8 +16,6 @@
 
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/train/run/algorithm.h"
-#include "src/train/settings/algorithm_settings.h"
 #include "src/train/extend/plugin_host.h"
 #include "src/train/run/run.h"
 

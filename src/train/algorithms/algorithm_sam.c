@@ -10,8 +10,6 @@
  * copy, not a subtraction, which would not give the same bits again. */
 #include <assert.h>
 
-#include "src/train/run/algorithm.h"
-#include "src/train/settings/algorithm_settings.h"
 #include "src/train/run/run.h"
 
 struct sam {

@@ -14,9 +14,6 @@
 #include "src/base/new.h"
 #include "src/base/real.h"
 #include "src/base/rng.h"
-#include "src/train/run/algorithm.h"
-#include "src/train/settings/algorithm_settings.h"
-#include "src/train/run/run.h"
 #include "src/train/loop/trainer.h"
 
 /* A sample in the order of losses; then a number of the order and when it is

@@ -6,8 +6,6 @@
  * gradients vary most, and short ones cost less. */
 #include <assert.h>
 
-#include "src/train/run/algorithm.h"
-#include "src/train/settings/algorithm_settings.h"
 #include "src/train/run/run.h"
 
 struct seq_length_warmup {

@@ -5,8 +5,6 @@
  * n/(n + 1) mean + 1/(n + 1) weights, which stays in the range of weights. */
 #include <assert.h>
 
-#include "src/train/run/algorithm.h"
-#include "src/train/settings/algorithm_settings.h"
 #include "src/train/run/run.h"
 
 struct swa {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/jsontext.h"
 #include "src/base/log.h"
 #include "src/train/run/run.h"
 #include "src/formats/weights.h"
@@ -15,15 +16,10 @@ static json_t *times_json(const struct algorithm *a)
 {
     json_t *steps = json_object();
     assert(a->time_count <= ALGORITHM_TIMES);
-    for (int i = 0; steps != NULL && i < a->time_count; i++) {
-        const struct algorithm_time *time = &a->times[i];
-        if (time->duration.unit == UNIT_DUR &&
-            json_object_set_new(steps, time->key,
-                                json_integer((json_int_t)*time->steps)) != 0) {
-            json_decref(steps);
-            steps = NULL;
-        }
-    }
+    for (int i = 0; i < a->time_count; i++)
+        if (a->times[i].duration.unit == UNIT_DUR)
+            jsontext_set(&steps, a->times[i].key,
+                         json_integer(*a->times[i].steps));
     return steps;
 }
 
@@ -31,11 +27,11 @@ static enum err store_one(const struct algorithm *a, json_t *list)
 {
     json_t *item = json_pack("{s:s}", "name", a->name);
     json_t *steps = times_json(a);
-    bool failed = item == NULL || steps == NULL;
-    if (!failed && json_object_size(steps) > 0)
-        failed = json_object_set(item, "steps", steps) != 0;
-    json_decref(steps);
-    if (json_array_append_new(list, item) != 0 || failed)
+    if (steps == NULL || json_object_size(steps) > 0)
+        jsontext_set(&item, "steps", steps);
+    else
+        json_decref(steps);
+    if (json_array_append_new(list, item) != 0)
         return err_set(ERR_MEMORY, "out of memory");
     return a->ops->store != NULL
                ? algorithm_named(a, a->ops->store(a->self, item))

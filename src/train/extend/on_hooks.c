@@ -12,6 +12,7 @@
  * (hook_runner.c), and only the end of a run waits for it. */
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,49 +61,40 @@ static enum err on_hooks_create(void *self, const struct run *run)
     return hook_runner_create(s->hooks.timeout_s, &on->runner);
 }
 
-/* A number, or null: JSON has no infinity. */
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static void set_scalars(json_t *line, const struct step_record *step)
+static json_t *scalars_of(const struct step_record *step)
 {
     const struct tracking_record *record = tracking_list_record(step->scalars);
     json_t *scalars = json_object();
-    json_object_set_new(line, "scalars", scalars);
     for (int i = 0; i < record->count; i++)
-        json_object_set_new(scalars, record->scalars[i].name,
-                            number(record->scalars[i].value));
+        jsontext_set(&scalars, record->scalars[i].name,
+                     jsontext_real(record->scalars[i].value));
+    return scalars;
 }
 
+/* With a newline; NULL: out of memory. */
 static char *line_of(const struct on_hooks *on, enum event event,
                      const struct step_record *step)
 {
-    char *text = NULL;
+    char *text = NULL, *whole = NULL;
     json_t *line = json_pack(
         "{s:s, s:o, s:i, s:I, s:I, s:f, s:b}", "event", events_name(event),
         "run", jsontext_string(on->run->settings.run.dir), "attempt",
         step->attempt, "step", (json_int_t)step->step, "tokens",
         (json_int_t)step->tokens, "elapsed_s", step->elapsed_s, "finished",
         (int)step->finished);
-    if (line != NULL && event == EVENT_BATCH_END) {
-        json_object_set_new(line, "loss", number(step->loss));
-        json_object_set_new(line, "lr", number(step->lr));
-        json_object_set_new(line, "grad_norm", number(step->grad_norm));
+    if (event == EVENT_BATCH_END) {
+        jsontext_set(&line, "loss", jsontext_real(step->loss));
+        jsontext_set(&line, "lr", jsontext_real(step->lr));
+        jsontext_set(&line, "grad_norm", jsontext_real(step->grad_norm));
     }
-    if (line != NULL && step->eval.step >= 0)
-        json_object_set_new(line, "eval_loss", number(step->eval.loss));
-    if (line != NULL)
-        set_scalars(line, step);
-    if (jsontext_make(line, 0, &text) != ERR_OK)
-        text = NULL;
+    if (step->eval.step >= 0)
+        jsontext_set(&line, "eval_loss", jsontext_real(step->eval.loss));
+    jsontext_set(&line, "scalars", scalars_of(step));
+    if (jsontext_make(line, 0, &text) != ERR_OK ||
+        asprintf(&whole, "%s\n", text) < 0)
+        whole = NULL;
+    free(text);
     json_decref(line);
-    char *whole = text != NULL ? realloc(text, strlen(text) + 2) : NULL;
-    if (whole == NULL)
-        free(text);
-    else
-        strcat(whole, "\n");
     return whole;
 }
 

@@ -144,14 +144,13 @@ static enum err start(struct plugin *plugin, const struct run *run)
     return ERR_OK;
 }
 
-static enum err find(struct on_plugins *on, const char *name,
-                     struct plugin **out)
+/* The first of this name; NULL: none. */
+static struct plugin *find(struct on_plugins *on, const char *name)
 {
-    *out = NULL;
-    for (int i = on->count - 1; i >= 0 && name != NULL; i--)
+    for (int i = 0; i < on->count && name != NULL; i++)
         if (on->list[i].own != NULL && strcmp(on->list[i].own->name, name) == 0)
-            *out = &on->list[i];
-    return *out != NULL ? ERR_OK : ERR_UNSUPPORTED;
+            return &on->list[i];
+    return NULL;
 }
 
 /* Which ones a run has had is in the ledger. */
@@ -186,12 +185,12 @@ static enum err on_plugins_create(void *self, const struct run *run)
         return ERR_OK;
     TRY(new_zeroed(&on->list, (size_t)count));
     for (int i = 0; i < count; i++) {
-        struct plugin *other = NULL;
         struct plugin *plugin = &on->list[i];
         TRY(settings_list_item(setting, list, i, &kind, &plugin->settings));
         on->count = i + 1;
         TRY(start(plugin, run));
-        if (find(on, plugin->own->name, &other) == ERR_OK && other != plugin)
+        const struct plugin *other = find(on, plugin->own->name);
+        if (other != plugin)
             return err_set(ERR_USAGE,
                            "plugins: %s and %s are both named %s: leave one "
                            "out",
@@ -307,9 +306,9 @@ static enum err on_plugins_restore(void *self, const json_t *state)
     json_t *then;
     json_array_foreach(json_object_get(state, KEY), index, then)
     {
-        struct plugin *plugin = NULL;
         const char *name = json_string_value(json_object_get(then, "name"));
-        if (find(on, name, &plugin) == ERR_OK)
+        struct plugin *plugin = find(on, name);
+        if (plugin != NULL)
             TRY(restore_one(plugin, then));
         else
             log_warn("the checkpoint has the state of plug-in %s, which is not "

@@ -17,7 +17,6 @@
 
 #include "src/base/new.h"
 #include "src/train/listeners/monitor_due.h"
-#include "src/train/plan/train_memory.h"
 #include "src/train/run/run.h"
 
 #define HOST_BYTES ((size_t)1 << 20)

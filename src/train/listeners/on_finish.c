@@ -154,9 +154,9 @@ static enum err set_rule(struct rule *rule, const struct run *run)
     rule->best = NAN;
     if (rule->kind == FINISH_THRESHOLD)
         return ERR_OK;
-    enum err rc = units_steps(rule->settings.early_stop.patience,
-                              &run->plan.rates, &rule->patience);
-    return rc == ERR_OK ? rc : err_prefix(rc, KEY ": early_stop: patience");
+    return err_prefix(units_steps(rule->settings.early_stop.patience,
+                                  &run->plan.rates, &rule->patience),
+                      KEY ": early_stop: patience");
 }
 
 static enum err on_finish_create(void *self, const struct run *run)

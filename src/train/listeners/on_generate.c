@@ -19,7 +19,6 @@
 #include "src/base/log.h"
 #include "src/base/memory.h"
 #include "src/base/new.h"
-#include "src/base/units.h"
 #include "src/data/set/dataset.h"
 #include "src/data/texts/inputs.h"
 #include "src/infer/generate.h"
@@ -27,6 +26,7 @@
 #include "src/text/tokenizer/tokenizer.h"
 #include "src/text/unicode.h"
 #include "src/train/run/run.h"
+#include "src/train/start/start_weights.h"
 
 #define SAMPLES_FILE "samples.jsonl"
 #define SEQUENCES 4 /* prompts at a time */
@@ -95,9 +95,8 @@ static enum err prompts_on_rank_0(struct prompts_read *read)
     enum err rc = ERR_OK;
     struct prompts *prompts = read->prompts;
     const struct dataset *data = read->run->inputs.train_data[0];
-    const char *file = dataset_tokenizer_file(data);
-    const char *name = file[0] != '\0' ? file : dataset_tokenizer(data);
-    TRY(tokenizer_create(name, &prompts->tokenizer));
+    TRY(tokenizer_create(start_weights_data(data).tokenizer,
+                         &prompts->tokenizer));
     if (strcmp(tokenizer_sha256(prompts->tokenizer),
                dataset_tokenizer_sha256(data)) != 0)
         return err_set(ERR_USAGE,
@@ -193,10 +192,10 @@ static enum err on_generate_create(void *self, struct run *run)
                        "tessera-generate");
     /* read later, with the tokenizer of the data; the run is not to wait for
      * its weights to hear that there is nothing */
-    enum err rc = run->settings.generate.prompts[0] != '\0' && run->rank == 0
-                      ? prompt_file_check(run->settings.generate.prompts)
-                      : ERR_OK;
-    return rc == ERR_OK ? ERR_OK : err_prefix(rc, "generate.prompts");
+    return run->settings.generate.prompts[0] != '\0' && run->rank == 0
+               ? err_prefix(prompt_file_check(run->settings.generate.prompts),
+                            "generate.prompts")
+               : ERR_OK;
 }
 
 static void on_generate_destroy(void *self)

@@ -34,9 +34,7 @@
 #include "src/base/new.h"
 #include "src/data/set/mixture_text.h"
 #include "src/data/set/order.h"
-#include "src/train/run/run.h"
 #include "src/train/start/start.h"
-#include "src/train/settings/trainer_schedule.h"
 #include "src/train/start/run_data.h"
 
 struct on_metrics {

@@ -63,41 +63,32 @@ static void tell(const struct on_norms *on, const struct step_record *step,
     tracking_list_add(step->scalars, name, sqrt(all) * scale);
 }
 
-/* Moments of one name, of those tensors that have it, which others may have at
- * another place. */
-static void tell_moment(const struct on_norms *on,
-                        const struct step_record *step, int index)
-{
-    const struct params *params = on->run->engine.params;
-    char name[TRACKING_NAME_BYTES];
-    for (int p = 0; p < params->count; p++) {
-        const char *moment = norms_moment_name(on->norms, p, index);
-        if (moment == NULL)
-            continue;
-        snprintf(name, sizeof name, "norm/moment/%s/%s", moment,
-                 params->list[p].name);
-        tracking_list_add(step->scalars, name, sqrt(on->sums[p]));
-    }
-}
-
 /* Sums over all tensors, by name. */
 struct moment_total {
     const char *name;
     double sum;
 };
 
-static void add_totals(const struct on_norms *on, int index,
-                       struct moment_total *totals, int *count)
+/* Moments of one number, of those tensors that have it; others may have one of
+ * its name at another place. */
+static void tell_moment(const struct on_norms *on,
+                        const struct step_record *step, int index,
+                        struct moment_total *totals, int *count)
 {
-    for (int p = 0; p < on->run->engine.params->count; p++) {
-        const char *name = norms_moment_name(on->norms, p, index);
+    const struct params *params = on->run->engine.params;
+    char name[TRACKING_NAME_BYTES];
+    for (int p = 0; p < params->count; p++) {
+        const char *moment = norms_moment_name(on->norms, p, index);
         int t = 0;
-        if (name == NULL)
+        if (moment == NULL)
             continue;
-        while (t < *count && strcmp(totals[t].name, name) != 0)
+        snprintf(name, sizeof name, "norm/moment/%s/%s", moment,
+                 params->list[p].name);
+        tracking_list_add(step->scalars, name, sqrt(on->sums[p]));
+        while (t < *count && strcmp(totals[t].name, moment) != 0)
             t++;
         if (t == *count)
-            totals[(*count)++] = (struct moment_total){ name, 0.0 };
+            totals[(*count)++] = (struct moment_total){ moment, 0.0 };
         totals[t].sum += on->sums[p];
     }
 }
@@ -119,8 +110,7 @@ static enum err take_moments(struct on_norms *on,
     int count = 0;
     for (int m = 0; m < UPDATE_MOMENTS && has_moment(on, m); m++) {
         TRY(norms_sum(on->norms, NORMS_MOMENT, m, on->sums));
-        tell_moment(on, step, m);
-        add_totals(on, m, totals, &count);
+        tell_moment(on, step, m, totals, &count);
     }
     assert((size_t)count <= sizeof totals / sizeof totals[0]);
     for (int t = 0; t < count; t++) {

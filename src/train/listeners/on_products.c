@@ -13,7 +13,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/base/units.h"
 #include "src/train/run/run.h"
 
 #define SIDE 256

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/jsontext.h"
 #include "src/base/log.h"
 #include "src/base/real.h"
 #include "src/job/ledger.h"
@@ -72,11 +73,8 @@ bool on_spike_judge(struct on_spike *spike, double loss_factor,
 static json_t *numbers(const double *values, int count)
 {
     json_t *array = json_array();
-    for (int i = 0; array != NULL && i < count; i++)
-        if (json_array_append_new(array, json_real(values[i])) != 0) {
-            json_decref(array);
-            array = NULL;
-        }
+    for (int i = 0; i < count; i++)
+        jsontext_append(&array, json_real(values[i]));
     return array;
 }
 

@@ -17,13 +17,13 @@
 #include "src/base/log.h"
 #include "src/base/memory.h"
 #include "src/base/new.h"
-#include "src/base/units.h"
 #include "src/data/set/dataset.h"
 #include "src/eval/eval_report.h"
 #include "src/infer/infer.h"
 #include "src/job/stop.h"
 #include "src/train/listeners/eval_due.h"
 #include "src/train/plan/trainer_backend.h"
+#include "src/train/start/start_weights.h"
 
 #define TASKS_MAX 256
 /* Tokens of a call. */
@@ -62,9 +62,7 @@ static enum err tasks_read(struct on_tasks *on)
         if (on->own_count == TASKS_MAX)
             return err_set(ERR_USAGE, "eval.tasks: more than %d", TASKS_MAX);
         icl_task_default(&task);
-        enum err rc = icl_task_parse(word, &task);
-        if (rc != ERR_OK)
-            return err_prefix(rc, "eval.tasks");
+        TRY(err_prefix(icl_task_parse(word, &task), "eval.tasks"));
         on->tasks[on->own_count++] = task;
     }
     if (more > 0)
@@ -77,9 +75,7 @@ static enum err tasks_read(struct on_tasks *on)
 static enum err tasks_tokenizer(struct on_tasks *on)
 {
     const struct dataset *data = on->due.run->inputs.train_data[0];
-    const char *file = dataset_tokenizer_file(data);
-    TRY(tokenizer_create(file[0] != '\0' ? file : dataset_tokenizer(data),
-                         &on->tokenizer));
+    TRY(tokenizer_create(start_weights_data(data).tokenizer, &on->tokenizer));
     if (strcmp(tokenizer_sha256(on->tokenizer),
                dataset_tokenizer_sha256(data)) != 0)
         return err_set(ERR_DATA,

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/jsontext.h"
+
 #define KEY "spike_budget"
 #define TOLD 4 /* interventions that a text names */
 
@@ -80,13 +82,11 @@ enum err spike_budget_store(const struct spike_budget *budget, json_t *state)
     if (budget->left_out == 0)
         return ERR_OK;
     json_t *skips = json_array();
-    bool good = skips != NULL;
-    for (int i = 0; i < budget->count && good; i++)
-        good =
-            json_array_append_new(skips, json_integer(budget->skips[i])) == 0;
+    for (int i = 0; i < budget->count; i++)
+        jsontext_append(&skips, json_integer(budget->skips[i]));
     json_t *own = json_pack("{s:I, s:o}", "left_out",
                             (json_int_t)budget->left_out, "skips", skips);
-    return json_object_set_new(state, KEY, own) == 0 && good
+    return json_object_set_new(state, KEY, own) == 0
                ? ERR_OK
                : err_set(ERR_MEMORY, "out of memory");
 }

@@ -53,17 +53,13 @@ struct attempt {
 /* The folders above the run directory, which are not the run's. */
 static enum err make_parents(const char *dir)
 {
-    char parent[FSIO_PATH_MAX];
-    enum err rc = fsio_path(parent, "%s", dir);
+    char path[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
     size_t length = strlen(dir);
-    if (rc != ERR_OK)
-        return rc;
-    while (length > 0 && dir[length - 1] == '/')
+    while (length > 1 && dir[length - 1] == '/')
         length--;
-    while (length > 0 && dir[length - 1] != '/')
-        length--;
-    parent[length] = '\0';
-    return length > 0 ? fsio_mkdirs(parent) : ERR_OK;
+    TRY(fsio_path(path, "%.*s", (int)length, dir));
+    TRY(fsio_parent(path, parent));
+    return fsio_mkdirs(parent);
 }
 
 /* A path that can never become a folder is a matter of the configuration; other

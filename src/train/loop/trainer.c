@@ -25,8 +25,6 @@
 #include "src/job/stop.h"
 #include "src/train/plan/trainer_backend.h"
 #include "src/train/start/start.h"
-#include "src/train/plan/train_memory.h"
-#include "src/train/settings/trainer_schedule.h"
 #include "src/train/profile/profile.h"
 
 /* Kernel sets of the processor differ in speed only, those of GPUs in bits. */

@@ -60,7 +60,6 @@ void trainer_record_find_peak(struct run *run);
 /* The run's position, which every event has. */
 void trainer_record_position(struct run *run);
 
-/* The step took so long. */
 void trainer_record_time(struct run *run, double step_s);
 
 /* The exchange, and the asks' end. A failure that a rank has held back is
@@ -121,7 +120,7 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
 struct trainer_eval;
 
 /* Borrows the trainer, of whose eval_data eval.samples are evaluated. *out is
- * NULL where there are none. */
+ * NULL where there are none; after an error it is to be destroyed, too. */
 enum err trainer_eval_create(struct run *run, struct trainer_eval **out);
 /* NULL is fine. */
 void trainer_eval_destroy(struct trainer_eval *eval);

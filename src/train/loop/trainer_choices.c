@@ -14,9 +14,7 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
-#include "src/base/new.h"
 #include "src/base/rng.h"
-#include "src/model/model.h"
 #include "src/train/start/start.h"
 
 /* For the operands that are measured: the first that can be had, unless a
@@ -129,22 +127,6 @@ static enum err write_file(const struct run *run, const char *text)
     return fsio_write_atomic(path, text, strlen(text));
 }
 
-/* Rank 0's text to everybody; NULL stays NULL. Collective. */
-static enum err share(const struct run *run, char **text)
-{
-    enum err rc = ERR_OK;
-    int64_t bytes = *text != NULL ? (int64_t)strlen(*text) + 1 : 0;
-    TRY(comm_broadcast(run->comm, &bytes, sizeof bytes, 0));
-    if (bytes > 0 && run->rank != 0) {
-        free(*text);
-        rc = new_room(text, (size_t)bytes);
-    }
-    TRY(comm_agree(run->comm, rc));
-    if (bytes > 0)
-        TRY(comm_broadcast(run->comm, *text, (size_t)bytes, 0));
-    return rc;
-}
-
 /* Collective. */
 static enum err measure_together(struct run *run, char **text)
 {
@@ -160,7 +142,7 @@ static enum err measure_together(struct run *run, char **text)
     if (run->rank == 0)
         rc = write_file(run, *text);
     TRY(comm_agree(run->comm, rc));
-    return share(run, text);
+    return run_share(run->comm, text);
 }
 
 /* Collective. */
@@ -170,7 +152,7 @@ static enum err find(struct run *run)
     if (run->engine.choices == NULL && run->rank == 0)
         rc = read_file(run, &run->engine.choices);
     TRY(comm_agree(run->comm, rc));
-    TRY(share(run, &run->engine.choices));
+    TRY(run_share(run->comm, &run->engine.choices));
     if (run->engine.choices == NULL)
         TRY(measure_together(run, &run->engine.choices));
     return rc;

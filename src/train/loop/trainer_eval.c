@@ -113,12 +113,8 @@ enum err trainer_eval_create(struct run *run, struct trainer_eval **out)
     TRY(new_zeroed(&eval, 1));
     eval->run = run;
     eval->samples = limit > 0 && limit < samples ? limit : samples;
-    enum err rc = eval_fill(eval);
-    if (rc == ERR_OK)
-        *out = eval;
-    else
-        trainer_eval_destroy(eval);
-    return rc;
+    *out = eval;
+    return eval_fill(eval);
 }
 
 void trainer_eval_destroy(struct trainer_eval *eval)

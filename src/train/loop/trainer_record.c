@@ -15,7 +15,6 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/model/model.h"
 #include "src/train/plan/trainer_backend.h"
 
 enum err trainer_record_create(struct run *run)

@@ -10,7 +10,6 @@
 #include "src/base/new.h"
 #include "src/data/set/loader.h"
 #include "src/train/start/start.h"
-#include "src/train/run/trainer_losses.h"
 
 struct trainer_samples {
     struct run *run;

@@ -29,7 +29,6 @@ enum err trainer_backend_plan(const struct train_settings *settings,
 /* Whether hardware.fallback lets what is slower take the place of what is
  * missing; "auto" counts as that it does. */
 bool trainer_backend_falls_back(const struct train_settings *settings);
-/* The way of tensors between ranks. */
 enum comm_exchange
 trainer_backend_exchange(const struct train_settings *settings);
 

@@ -197,8 +197,7 @@ enum err algorithms_swap(const struct algorithms *algorithms)
 
 enum err algorithm_named(const struct algorithm *algorithm, enum err rc)
 {
-    return rc == ERR_OK ? rc
-                        : err_prefix(rc, "algorithms: %s", algorithm->name);
+    return err_prefix(rc, "algorithms: %s", algorithm->name);
 }
 
 enum err algorithm_keep(struct algorithm_needs *needs, const char *name,

@@ -14,7 +14,6 @@
 #include "src/train/run/rollback.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,19 +22,13 @@
 
 #define KEY "rollbacks"
 
-/* JSON has neither NaN nor infinity. */
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 json_t *rollback_cause_json(const struct rollback_cause *cause,
                             const char *run_uuid)
 {
     return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o}", "run_uuid", run_uuid,
                      "kind", cause->kind, "step", (json_int_t)cause->from + 1,
-                     "loss", number(cause->loss), "grad_norm",
-                     number(cause->grad_norm), "reason",
+                     "loss", jsontext_real(cause->loss), "grad_norm",
+                     jsontext_real(cause->grad_norm), "reason",
                      jsontext_string(cause->text));
 }
 
@@ -147,11 +140,9 @@ enum err rollback_store(const struct rollbacks *rollbacks, json_t *state)
     if (rollbacks->count == 0)
         return ERR_OK;
     json_t *array = json_array();
-    bool good = array != NULL;
-    for (int i = 0; i < rollbacks->count && good; i++)
-        good = json_array_append_new(array,
-                                     rollback_json(&rollbacks->list[i])) == 0;
-    return json_object_set_new(state, KEY, array) == 0 && good
+    for (int i = 0; i < rollbacks->count; i++)
+        jsontext_append(&array, rollback_json(&rollbacks->list[i]));
+    return json_object_set_new(state, KEY, array) == 0
                ? ERR_OK
                : err_set(ERR_MEMORY, "out of memory");
 }
@@ -160,9 +151,7 @@ static enum err add_parsed(struct rollbacks *rollbacks, const json_t *json,
                            const char *where)
 {
     struct rollback rollback;
-    enum err rc = rollback_parse(json, &rollback);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s", where);
+    TRY(err_prefix(rollback_parse(json, &rollback), "%s", where));
     return rollback_add(rollbacks, &rollback);
 }
 

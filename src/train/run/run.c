@@ -8,8 +8,11 @@
 #include "src/train/run/run.h"
 
 #include <assert.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "src/base/clock.h"
+#include "src/base/new.h"
 
 bool run_due(const struct run *run, struct duration interval)
 {
@@ -25,8 +28,8 @@ bool run_due(const struct run *run, struct duration interval)
 enum err run_steps(const struct run *run, const char *key,
                    struct duration duration, int64_t *steps)
 {
-    enum err rc = units_steps(duration, &run->plan.rates, steps);
-    return rc == ERR_OK ? ERR_OK : err_prefix(rc, "%s", key);
+    return err_prefix(units_steps(duration, &run->plan.rates, steps), "%s",
+                      key);
 }
 
 int64_t run_tokens(const struct run *run)
@@ -35,6 +38,20 @@ int64_t run_tokens(const struct run *run)
     assert(run->position.tokens_left_out >= 0);
     assert(run->position.tokens_left_out <= all);
     return all - run->position.tokens_left_out;
+}
+
+enum err run_share(struct comm *comm, char **text)
+{
+    enum err rc = ERR_OK;
+    bool first = comm_rank(comm) == 0;
+    int64_t bytes = first && *text != NULL ? (int64_t)strlen(*text) + 1 : 0;
+    TRY(comm_broadcast(comm, &bytes, sizeof bytes, 0));
+    if (bytes > 0 && !first) {
+        free(*text);
+        rc = new_room(text, (size_t)bytes);
+    }
+    TRY(comm_agree(comm, rc));
+    return bytes > 0 ? comm_broadcast(comm, *text, (size_t)bytes, 0) : ERR_OK;
 }
 
 enum err run_put(json_t *state, const char *key, json_t *value)

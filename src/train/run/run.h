@@ -1,5 +1,7 @@
 /* A run on this rank, in one attempt: its settings and four parts. What moves a
- * run is above: src/train/start makes it, src/train/loop trains it. */
+ * run is above: src/train/start makes it, src/train/loop trains it. Who includes
+ * this has what the parts consist of: settings, replica, model, listeners and
+ * algorithms. */
 #pragma once
 
 #include <jansson.h>
@@ -173,6 +175,10 @@ int64_t run_tokens(const struct run *run);
  * train: around everything that reads weights and does not train, between
  * steps. Nothing happens where no algorithm has others. Collective. */
 enum err run_swap(const struct run *run);
+
+/* Rank 0's text to all, malloc'ed, in place of what they had; NULL: nothing
+ * happens. Collective. */
+enum err run_share(struct comm *comm, char **text);
 
 /* A new reference to `value` becomes the state's; NULL: there was no memory. */
 enum err run_put(json_t *state, const char *key, json_t *value);

@@ -9,8 +9,8 @@
 
 #include <assert.h>
 #include <math.h>
-#include <string.h>
 
+#include "src/base/globs.h"
 #include "src/base/real.h"
 
 #define SCHEDULE_USES(NAME, name, formula, uses) uses,
@@ -18,17 +18,8 @@ static const char *const fields[] = { SCHEDULES(SCHEDULE_USES) };
 
 bool schedule_uses(enum schedule_kind kind, const char *field)
 {
-    size_t length = strlen(field);
-    if (strcmp(field, "name") == 0 || strcmp(field, "warmup") == 0 ||
-        strcmp(field, "scale") == 0 || strcmp(field, "scale_warmup") == 0)
-        return true;
-    for (const char *word = fields[kind]; *word != '\0';) {
-        size_t bytes = strcspn(word, " ");
-        if (bytes == length && memcmp(word, field, length) == 0)
-            return true;
-        word += bytes + strspn(word + bytes, " ");
-    }
-    return false;
+    return globs_match("name warmup scale scale_warmup", field) ||
+           globs_match(fields[kind], field);
 }
 
 /* part / whole, clipped to 1; 0 of nothing. */

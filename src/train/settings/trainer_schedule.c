@@ -72,8 +72,7 @@ static enum err next_milestone(const char **text, struct duration *out)
     snprintf(word, sizeof word, "%.*s", (int)(bytes < 63 ? bytes : 63), *text);
     *text += bytes;
     *text += strspn(*text, " \t\r\n");
-    enum err rc = units_parse(word, out);
-    return rc == ERR_OK ? rc : err_prefix(rc, PREFIX "milestones");
+    return err_prefix(units_parse(word, out), PREFIX "milestones");
 }
 
 static const char *first_milestone(const struct train_settings *s)
@@ -147,8 +146,7 @@ static enum err steps_of(const char *group, const char *key,
                          struct duration duration,
                          const struct unit_rates *rates, int64_t *steps)
 {
-    enum err rc = units_steps(duration, rates, steps);
-    return rc == ERR_OK ? rc : err_prefix(rc, "%s%s", group, key);
+    return err_prefix(units_steps(duration, rates, steps), "%s%s", group, key);
 }
 
 static enum err find_milestones(const struct train_settings *s,

@@ -26,8 +26,7 @@
 enum err run_data_parse(const struct train_settings *s,
                         struct mixture_text *out)
 {
-    enum err rc = mixture_text_parse(s->data.mixture, out);
-    return rc == ERR_OK ? rc : err_prefix(rc, "data.mixture");
+    return err_prefix(mixture_text_parse(s->data.mixture, out), "data.mixture");
 }
 
 enum err run_data_folder(const struct train_settings *s,
@@ -125,9 +124,8 @@ static enum err make_curve(const struct mixture_entry *entry,
     for (int p = 1; p < entry->count; p++) {
         const struct mixture_time *time = &entry->times[p];
         struct mixture_point *point = &out->points[p];
-        enum err rc = units_steps(time->at, rates, &point->step);
-        if (rc != ERR_OK)
-            return err_prefix(rc, "data.mixture: %s", entry->name);
+        TRY(err_prefix(units_steps(time->at, rates, &point->step),
+                       "data.mixture: %s", entry->name));
         if (point->step <= point[-1].step)
             return err_set(ERR_USAGE,
                            "data.mixture: %s: its weight number %d is for "

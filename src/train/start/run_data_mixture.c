@@ -53,10 +53,9 @@ enum err run_data_mixture(const struct train_settings *s, struct run_data *data)
     TRY(run_data_parse(s, &data->text));
     for (int i = 0; i < data->text.count; i++) {
         TRY(run_data_folder(s, &data->text.entries[i], path));
-        enum err rc = run_data_open_set(s, path, &data->sets[i]);
-        if (rc != ERR_OK)
-            return err_prefix(rc, "data.mixture: %s, below data.train = %s",
-                              data->text.entries[i].name, s->data.train);
+        TRY(err_prefix(run_data_open_set(s, path, &data->sets[i]),
+                       "data.mixture: %s, below data.train = %s",
+                       data->text.entries[i].name, s->data.train));
         data->count++;
         TRY(same_tokenizer(data->sets[0], data->sets[i]));
     }

@@ -182,6 +182,14 @@ enum err trainer_weights_init(struct run *run);
  * is nothing to close. Collective. */
 enum err trainer_weights_open(struct run *run, struct weights **out);
 
+/* For a replica_source: of the weights, but for what matches `ignore`. */
+struct trainer_filling {
+    struct weights *weights;
+    const char *ignore;
+};
+enum err trainer_weights_fill(void *filling, const struct params *params,
+                              int64_t begin, int64_t end, float *out);
+
 /* Rank 0: the ledger's event with where the run starts from. */
 enum err trainer_weights_record(const struct run *run, struct weights *weights,
                                 const char *event);

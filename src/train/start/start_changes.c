@@ -22,7 +22,6 @@
 #include "src/data/set/dataset.h"
 #include "src/job/ledger.h"
 #include "src/train/start/start_settings.h"
-#include "src/train/settings/trainer_schedule.h"
 
 /* Smaller changes of the learning rate are no jump. */
 #define JUMP 0.01

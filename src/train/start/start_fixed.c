@@ -8,6 +8,7 @@
  * microbatch where the settings leave it to the program. Everything else that
  * differs is an error that names one setting and both values. */
 #include "src/train/start/start.h"
+#include "src/base/jsontext.h"
 #include "src/data/set/dataset.h"
 #include "src/data/set/order.h"
 
@@ -56,17 +57,12 @@ static bool is_same(const struct train_settings *settings, const char *key,
 static json_t *add(json_t *fixed, const struct train_settings *settings,
                    unsigned flag)
 {
-    for (int i = 0; fixed != NULL && i < train_settings_count; i++) {
+    for (int i = 0; i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];
-        if ((setting->flags & flag) == 0 ||
-            ((flag & TRAIN_STAYS_IF_GIVEN) != 0 &&
-             train_settings_default(settings, setting)))
-            continue;
-        if (json_object_set_new(fixed, setting->key,
-                                value_json(settings, setting)) != 0) {
-            json_decref(fixed);
-            fixed = NULL;
-        }
+        if ((setting->flags & flag) != 0 &&
+            ((flag & TRAIN_STAYS_IF_GIVEN) == 0 ||
+             !train_settings_default(settings, setting)))
+            jsontext_set(&fixed, setting->key, value_json(settings, setting));
     }
     return fixed;
 }
@@ -91,10 +87,8 @@ json_t *start_fixed_state(const struct run *run)
 
 static bool has_flag(const char *key, unsigned flag)
 {
-    for (int i = 0; i < train_settings_count; i++)
-        if (strcmp(train_settings_schema[i].key, key) == 0)
-            return (train_settings_schema[i].flags & flag) != 0;
-    return false;
+    const struct setting *setting = train_settings_setting(key);
+    return setting != NULL && (setting->flags & flag) != 0;
 }
 
 /* Whether a member of "fixed" says what is read in which order. */

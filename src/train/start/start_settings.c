@@ -29,9 +29,6 @@
 #include "src/train/start/start_weights.h"
 #include "src/train/start/start.h"
 #include "src/train/plan/trainer_backend.h"
-#include "src/train/plan/train_memory.h"
-#include "src/train/run/algorithm.h"
-#include "src/train/settings/trainer_schedule.h"
 
 /* The longest path of a run directory, which leaves room for the names of
  * files. */

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/kernels.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 

@@ -84,9 +84,8 @@ enum err start_weights_shape(const struct train_settings *s,
 {
     struct start_from from = train_settings_from(s);
     struct weights *weights = open_own(s->run.dir);
-    enum err rc = weights != NULL ? ERR_OK : weights_open(from.path, &weights);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s", from.key);
+    if (weights == NULL)
+        TRY(err_prefix(weights_open(from.path, &weights), "%s", from.key));
     *out = weights_about(weights)->config;
     out->preset = model_preset_weights;
     weights_close(weights);
@@ -174,7 +173,7 @@ enum err start_weights_check(const struct train_settings *s,
                        from.key, path, other.count, other.text,
                        rc != ERR_OK ? "; " : "",
                        rc != ERR_OK ? err_text() : "");
-    return rc == ERR_OK ? ERR_OK : err_prefix(rc, "%s", from.key);
+    return err_prefix(rc, "%s", from.key);
 }
 
 /* --- what its tokens mean --- */
@@ -286,9 +285,7 @@ enum err start_weights_plan(const struct train_settings *s)
         log_warn("%s is left out: %s is not there yet", from.key, from.path);
         return ERR_OK;
     }
-    rc = weights_open(from.path, &weights);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s", from.key);
+    TRY(err_prefix(weights_open(from.path, &weights), "%s", from.key));
     TRY_OUT(params_create(&s->model, &params));
     TRY_OUT(start_weights_check(s, weights, params));
 out:

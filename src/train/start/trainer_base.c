@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/jsontext.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/train/start/start_weights.h"
@@ -34,21 +35,19 @@ static bool is_needed(const struct run *run)
 
 /* Where it can be found from everywhere: by its absolute path, and from the
  * run's directory. */
-static int set_path(const struct run *run, json_t *base, const char *path)
+static void set_path(const struct run *run, json_t **base, const char *path)
 {
     char way[FSIO_PATH_MAX] = "";
     char *absolute = realpath(path, NULL);
     char *home = realpath(run->settings.run.dir, NULL);
-    int failed = json_object_set_new(
-        base, "path", json_string(absolute != NULL ? absolute : path));
+    jsontext_set(base, "path", json_string(absolute != NULL ? absolute : path));
     if (absolute != NULL && run != NULL &&
         fsio_relative(home, absolute, way) == ERR_OK)
-        failed |= json_object_set_new(base, "from_run", json_string(way));
+        jsontext_set(base, "from_run", json_string(way));
     else
-        (void)json_object_del(base, "from_run");
+        (void)json_object_del(*base, "from_run");
     free(absolute);
     free(home);
-    return failed;
 }
 
 static json_t *describe(const struct run *run, struct weights *weights)
@@ -56,31 +55,28 @@ static json_t *describe(const struct run *run, struct weights *weights)
     struct start_from from = train_settings_from(&run->settings);
     json_t *base =
         json_pack("{s:I}", "seed", (json_int_t)run->settings.train.seed);
-    if (base == NULL || weights == NULL)
+    if (weights == NULL)
         return base;
     const struct weights_about *about = weights_about(weights);
-    if (set_path(run, base, about->path) != 0 ||
-        json_object_set_new(base, "sha256", json_string(about->sha256)) != 0 ||
-        json_object_set_new(base, "ignore", json_string(from.ignore)) != 0) {
-        json_decref(base);
-        base = NULL;
-    }
+    set_path(run, &base, about->path);
+    jsontext_set(&base, "sha256", json_string(about->sha256));
+    jsontext_set(&base, "ignore", json_string(from.ignore));
     return base;
 }
 
 /* What merges them, and is not in "fixed" where it is the default. */
-static int describe_lora(const struct run *run, json_t *base)
+static void describe_lora(const struct run *run, json_t **base)
 {
     const struct train_settings *s = &run->settings;
     if (run->engine.params->lora_rank == 0) {
-        (void)json_object_del(base, "lora");
-        return 0;
+        (void)json_object_del(*base, "lora");
+        return;
     }
-    return json_object_set_new(
-        base, "lora",
-        json_pack("{s:I, s:f, s:f, s:s}", "rank", (json_int_t)s->lora.rank,
-                  "alpha", s->lora.alpha, "dropout", s->lora.dropout, "targets",
-                  s->lora.targets));
+    jsontext_set(base, "lora",
+                 json_pack("{s:I, s:f, s:f, s:s}", "rank",
+                           (json_int_t)s->lora.rank, "alpha", s->lora.alpha,
+                           "dropout", s->lora.dropout, "targets",
+                           s->lora.targets));
 }
 
 /* --- filling --- */
@@ -137,10 +133,9 @@ static enum err check_sums(const struct run *run,
                            sums->params, "the checkpoint", &was));
     enum err rc = weights_sums_compare(was, sums, from, &unknown);
     weights_sums_destroy(was);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "what does not train has changed (give the "
-                              "weights back that the run was started with, or "
-                              "another run.dir for a new run)");
+    TRY(err_prefix(rc, "what does not train has changed (give the weights "
+                       "back that the run was started with, or another "
+                       "run.dir for a new run)"));
     if (unknown > 0 && run->rank == 0 &&
         json_object_get(run->engine.base, "path") != NULL)
         log_warn("the checkpoint has checksums of %d of the %d tensors that "
@@ -167,8 +162,9 @@ static enum err fill_frozen(struct run *run, uint64_t seed,
     TRY_OUT(replica_init_frozen(run->engine.replica, seed, &all));
     TRY_OUT(join_sums(run->comm, sums));
     rc = later ? check_sums(run, sums, from) : ERR_OK;
-    if (rc == ERR_OK && json_object_set_new(run->engine.base, "crc32c",
-                                            weights_sums_json(sums)) != 0)
+    if (rc == ERR_OK)
+        jsontext_set(&run->engine.base, "crc32c", weights_sums_json(sums));
+    if (run->engine.base == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
     TRY_OUT(comm_agree(run->comm, rc));
 out:
@@ -187,7 +183,8 @@ enum err trainer_base_begin(struct run *run, struct weights *weights,
     assert(run->position.step == 0);
     json_decref(run->engine.base);
     run->engine.base = describe(run, weights);
-    if (run->engine.base == NULL || describe_lora(run, run->engine.base) != 0)
+    describe_lora(run, &run->engine.base);
+    if (run->engine.base == NULL)
         rc = err_set(ERR_MEMORY, "%s cannot be kept as JSON",
                      weights != NULL ? weights_about(weights)->path : "base");
     TRY(comm_agree(run->comm, rc));
@@ -237,13 +234,11 @@ static enum err open_base(const struct run *run, struct weights **out)
         (weights_base_moved(run->engine.base, run->settings.run.dir, moved) &&
          open_if(moved, was, out)))
         return ERR_OK;
-    enum err rc = weights_open(named ? from.path : path, out);
-    if (rc != ERR_OK)
-        return err_prefix(rc,
-                          "what does not train is not in the run's "
-                          "checkpoints, and its base cannot be read (it was "
-                          "%s; if it has moved, give model.weights)",
-                          path);
+    TRY(err_prefix(weights_open(named ? from.path : path, out),
+                   "what does not train is not in the run's checkpoints, and "
+                   "its base cannot be read (it was %s; if it has moved, give "
+                   "model.weights)",
+                   path));
     if (weights_is(*out, was))
         return ERR_OK;
     return err_set(ERR_CHECKPOINT,
@@ -254,33 +249,20 @@ static enum err open_base(const struct run *run, struct weights **out)
                    was, weights_about(*out)->sha256);
 }
 
-struct filling {
-    struct weights *weights;
-    const char *ignore;
-};
-
-static enum err fill(void *arg, const struct params *params, int64_t begin,
-                     int64_t end, float *out)
-{
-    const struct filling *filling = arg;
-    return weights_fill(filling->weights, params, filling->ignore, begin, end,
-                        out);
-}
-
 static enum err fill_from_weights(struct run *run)
 {
     enum err rc = ERR_OK;
     struct weights *weights = NULL;
     TRY_OUT(comm_agree(run->comm, open_base(run, &weights)));
-    struct filling filling = { weights, text_of(run, "ignore") };
-    struct replica_source source = { fill, &filling,
+    struct trainer_filling filling = { weights, text_of(run, "ignore") };
+    struct replica_source source = { trainer_weights_fill, &filling,
                                      filling.ignore[0] == '\0' };
     const struct weights_about *about = weights_about(weights);
     TRY_OUT(fill_frozen(run, seed_of(run), &source, about->path, true));
     /* it may have moved, and the digest be one of before (weights_is) */
-    if (set_path(run, run->engine.base, about->path) != 0 ||
-        json_object_set_new(run->engine.base, "sha256",
-                            json_string(about->sha256)) != 0)
+    set_path(run, &run->engine.base, about->path);
+    jsontext_set(&run->engine.base, "sha256", json_string(about->sha256));
+    if (run->engine.base == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
     TRY_OUT(comm_agree(run->comm, rc));
     if (run->rank == 0)
@@ -340,8 +322,9 @@ enum err trainer_base_take(struct run *run, const json_t *state,
     const char *path = text_of(run, "path");
     if (weights_base_moved(run->engine.base, run_dir, moved))
         path = moved;
-    int failed = describe_lora(run, run->engine.base);
-    if (path[0] != '\0')
-        failed |= set_path(run, run->engine.base, path);
-    return failed == 0 ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+    describe_lora(run, &run->engine.base);
+    if (run->engine.base != NULL && path[0] != '\0')
+        set_path(run, &run->engine.base, path);
+    return run->engine.base != NULL ? ERR_OK
+                                    : err_set(ERR_MEMORY, "out of memory");
 }

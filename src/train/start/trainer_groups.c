@@ -11,6 +11,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "src/base/jsontext.h"
+
 void trainer_groups_begin(struct run *run)
 {
     const struct train_groups *groups = &run->settings.groups;
@@ -38,18 +40,17 @@ enum err trainer_groups_store(const struct run *run, json_t *state)
     const struct params *params = run->engine.params;
     json_t *rates = json_array();
     json_t *optimizers = json_object();
-    bool failed = json_object_set_new(state, "groups_lr0", rates) != 0;
-    failed |= json_object_set_new(state, "optimizers", optimizers) != 0;
-    for (int i = 0; i < run->settings.groups.count && !failed; i++)
-        failed = json_array_append_new(
-                     rates, json_real(run->position.groups_lr0[i])) != 0;
-    for (int p = 0; p < params->count && !failed; p++) {
+    for (int i = 0; i < run->settings.groups.count; i++)
+        jsontext_append(&rates, json_real(run->position.groups_lr0[i]));
+    for (int p = 0; p < params->count; p++) {
         const struct optimizer_ops *own = of_tensor(run, &params->list[p]);
         if (own != of_run(run))
-            failed = json_object_set_new(optimizers, params->list[p].name,
-                                         json_string(own->name)) != 0;
+            jsontext_set(&optimizers, params->list[p].name,
+                         json_string(own->name));
     }
-    return failed ? err_set(ERR_MEMORY, "out of memory") : ERR_OK;
+    enum err rc = run_put(state, "groups_lr0", rates);
+    enum err last = run_put(state, "optimizers", optimizers);
+    return rc != ERR_OK ? rc : last;
 }
 
 void trainer_groups_restore(struct run *run, const json_t *state)

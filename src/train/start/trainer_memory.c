@@ -26,7 +26,6 @@
 #include "src/base/memory.h"
 #include "src/data/set/loader.h"
 #include "src/data/set/order.h"
-#include "src/train/plan/train_memory.h"
 
 /* What there is, before anything is taken. The ranks of a node have equal parts
  * of what it has left. */

@@ -29,8 +29,8 @@ int64_t trainer_rollback_read(const struct run *run, int64_t step)
            run->settings.train.global_batch;
 }
 
-/* Rank 0's events as text, of `bytes` with the end. */
-static enum err read_text(const struct run *run, char **text, int64_t *bytes)
+/* Rank 0's events as text. */
+static enum err read_text(const struct run *run, char **text)
 {
     json_t *events = NULL;
     if (run->rank != 0)
@@ -38,30 +38,21 @@ static enum err read_text(const struct run *run, char **text, int64_t *bytes)
     TRY(ledger_events(run->settings.run.dir, "rollback", &events));
     *text = json_dumps(events, JSON_COMPACT);
     json_decref(events);
-    if (*text == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    *bytes = (int64_t)strlen(*text) + 1;
-    return ERR_OK;
+    return *text != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
 }
 
 enum err trainer_rollback_find(struct run *run)
 {
     enum err rc = ERR_OK;
     char *text = NULL;
-    int64_t bytes = 0;
-    TRY_OUT(comm_agree(run->comm, read_text(run, &text, &bytes)));
-    TRY_OUT(comm_all_reduce_i64(run->comm, &bytes, 1, COMM_MAX));
-    if (run->rank != 0)
-        text = malloc((size_t)bytes);
-    TRY_OUT(comm_agree(run->comm, text != NULL
-                                      ? ERR_OK
-                                      : err_set(ERR_MEMORY, "out of memory")));
-    TRY_OUT(comm_broadcast(run->comm, text, (size_t)bytes, 0));
+    TRY_OUT(comm_agree(run->comm, read_text(run, &text)));
+    TRY_OUT(run_share(run->comm, &text));
+    assert(text != NULL);
     json_decref(run->position.rollback_events);
     run->position.rollback_events = json_loads(text, 0, NULL);
-    TRY_OUT(comm_agree(run->comm, run->position.rollback_events != NULL
-                                      ? ERR_OK
-                                      : err_set(ERR_MEMORY, "out of memory")));
+    if (run->position.rollback_events == NULL)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(comm_agree(run->comm, rc));
 out:
     free(text);
     return rc;

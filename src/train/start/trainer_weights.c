@@ -58,7 +58,7 @@ enum err trainer_weights_open(struct run *run, struct weights **out)
     weights = NULL;
 out:
     weights_close(weights);
-    return rc != ERR_OK ? err_prefix(rc, "%s", from.key) : ERR_OK;
+    return err_prefix(rc, "%s", from.key);
 }
 
 /* The model's tensors that have fresh values. */
@@ -119,15 +119,10 @@ static enum err check(struct run *run, struct weights *weights)
                                     : err_set(ERR_MEMORY, "out of memory");
 }
 
-struct filling {
-    struct weights *weights;
-    char ignore[SETTINGS_TEXT_BYTES + 64]; /* and adapters */
-};
-
-static enum err fill(void *arg, const struct params *params, int64_t begin,
-                     int64_t end, float *out)
+enum err trainer_weights_fill(void *arg, const struct params *params,
+                              int64_t begin, int64_t end, float *out)
 {
-    const struct filling *filling = arg;
+    const struct trainer_filling *filling = arg;
     return weights_fill(filling->weights, params, filling->ignore, begin, end,
                         out);
 }
@@ -151,9 +146,11 @@ enum err trainer_weights_init(struct run *run)
     TRY_OUT(comm_agree(run->comm, rc));
     bool adapters = run->engine.params->lora_rank > 0;
     bool all = from.ignore[0] == '\0';
-    struct filling filling = { .weights = weights };
-    struct replica_source source = { fill, &filling, all && !adapters };
-    snprintf(filling.ignore, sizeof filling.ignore, "%s %s", from.ignore,
+    char ignore[SETTINGS_TEXT_BYTES + 64];
+    struct trainer_filling filling = { weights, ignore };
+    struct replica_source source = { trainer_weights_fill, &filling,
+                                     all && !adapters };
+    snprintf(ignore, sizeof ignore, "%s %s", from.ignore,
              adapters ? TRAINER_BASE_ADAPTERS : "");
     TRY_OUT(replica_init(run->engine.replica, seed, &source));
     source.whole = all;

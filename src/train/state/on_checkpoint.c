@@ -36,7 +36,6 @@
 #include "src/job/stop.h"
 #include "src/train/state/on_checkpoint_parts.h"
 #include "src/train/state/state_parts.h"
-#include "src/train/run/run.h"
 #include "src/train/start/start.h"
 
 #define WAIT_PAUSE_S 5e-4 /* between looks at a save that all wait for */

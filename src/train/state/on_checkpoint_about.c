@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/jsontext.h"
 #include "src/model/params.h"
 #include "src/parallel/optimizer/optimizer.h"
 
@@ -107,30 +108,27 @@ json_t *on_checkpoint_about_params(const struct model_config *config,
                 continue;
             number[1] = '*';
         }
-        if (json_object_set_new(about, name, about_param(config, param)) != 0) {
-            json_decref(about);
-            return NULL;
-        }
+        jsontext_set(&about, name, about_param(config, param));
     }
     return about;
 }
 
 /* What an optimizer keeps, and one to which it leaves tensors. */
 static void about_optimizer(const struct optimizer_ops *optimizer,
-                            json_t *about)
+                            json_t **about)
 {
     static const char *const kinds[UPDATE_MOMENTS] = { "first moment",
                                                        "second moment" };
     char name[64];
     for (int i = 0; i < optimizer_moments(optimizer); i++) {
         snprintf(name, sizeof name, "optimizer/%s", optimizer->moments[i]);
-        json_object_set_new(about, name, json_pack("{s:s}", "kind", kinds[i]));
+        jsontext_set(about, name, json_pack("{s:s}", "kind", kinds[i]));
     }
     for (int i = 0; i < optimizer_states(optimizer); i++) {
         snprintf(name, sizeof name, "optimizer/%s", optimizer->states[i]);
-        json_object_set_new(about, name,
-                            json_pack("{s:s, s:s}", "kind", "optimizer state",
-                                      "of", optimizer->name));
+        jsontext_set(about, name,
+                     json_pack("{s:s, s:s}", "kind", "optimizer state", "of",
+                               optimizer->name));
     }
     if (optimizer->other != NULL)
         about_optimizer(optimizer->other, about);
@@ -142,21 +140,15 @@ static json_t *about_kinds(const struct train_settings *s)
     json_t *about =
         json_pack("{s:{s:s, s:s}}", "", "kind", "weight", "trained_in",
                   train_precision_names[s->train.precision]);
-    if (about == NULL)
-        return NULL;
-    about_optimizer(optimizer_at(s->optimizer.name), about);
+    about_optimizer(optimizer_at(s->optimizer.name), &about);
     for (int i = 0; i < s->groups.count; i++)
-        about_optimizer(s->groups.list[i].optimizer, about);
+        about_optimizer(s->groups.list[i].optimizer, &about);
     for (int i = 0; i < REPLICA_KEPT && s->needs.kept[i].name != NULL; i++) {
         char name[64];
         snprintf(name, sizeof name, "algorithms/%s", s->needs.kept[i].name);
-        if (s->needs.kept[i].saved &&
-            json_object_set_new(
-                about, name, json_pack("{s:s}", "kind", "of an algorithm")) !=
-                0) {
-            json_decref(about);
-            return NULL;
-        }
+        if (s->needs.kept[i].saved)
+            jsontext_set(&about, name,
+                         json_pack("{s:s}", "kind", "of an algorithm"));
     }
     return about;
 }

@@ -12,7 +12,6 @@
 #include "src/base/log.h"
 #include "src/data/set/dataset.h"
 #include "src/train/algorithms/algorithms_state.h"
-#include "src/train/run/trainer_fp8.h"
 #include "src/train/start/start.h"
 
 /* --- position --- */

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "src/parallel/replica.h"
+#include "src/base/jsontext.h"
 #include "src/formats/weights.h"
 
 #define MEMBER "moments_began"
@@ -16,17 +16,15 @@ enum err trainer_moments_store(const struct run *run, json_t *state)
     int count = 0;
     const struct ckpt_item *items = replica_items(run->engine.replica, &count);
     json_t *list = json_object();
-    bool failed = list == NULL;
-    for (int i = 0; i < count && !failed; i++) {
+    for (int i = 0; i < count; i++) {
         int64_t began = replica_began(run->engine.replica, i);
         if (began > 0)
-            failed = json_object_set_new(list, items[i].name,
-                                         json_integer((json_int_t)began)) != 0;
+            jsontext_set(&list, items[i].name, json_integer(began));
     }
-    if (!failed && json_object_size(list) > 0)
-        failed = json_object_set(state, MEMBER, list) != 0;
+    if (list == NULL || json_object_size(list) > 0)
+        return run_put(state, MEMBER, list);
     json_decref(list);
-    return failed ? err_set(ERR_MEMORY, "out of memory") : ERR_OK;
+    return ERR_OK;
 }
 
 /* 0 where the list has nothing of it. */
