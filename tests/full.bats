@@ -57,12 +57,8 @@ LENGTH=(train.max_duration=40ba checkpoint.interval=4ba eval.interval=7ba
 @test "full at the start or at the end for longer is 75, not to be written at all 93" {
     mkdir "$DIR/small/run"
     fill
-    run train 1 "$DIR/small/run" parallel.timeout_s=2
-    [ "$status" -eq 75 ]
-    [[ $output == *"No space left on device"* ]]
+    ends 75 "No space left on device" train 1 "$DIR/small/run" parallel.timeout_s=2
     rm "$DIR/small/ballast"
     mount -o remount,ro "$DIR/small"
-    run train 1 "$DIR/small/run"
-    [ "$status" -eq 93 ]
-    [[ $output == *"Read-only file system"* ]]
+    ends 93 "Read-only file system" train 1 "$DIR/small/run"
 }

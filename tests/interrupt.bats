@@ -26,9 +26,7 @@ last_stop() { # DIR FILTER
     kill -INT "$pid"
     sleep 0.02
     kill -INT "$pid" # a terminal and a parent send it both
-    local code=0
-    wait "$pid" || code=$?
-    [ "$code" -eq 85 ]
+    waited 85
     [ "$(basename "$(newest "$dir")")" = step-000000001 ]
     grep -q 'Ctrl-C: ending with a checkpoint of the last finished step' "$dir.log"
     grep -q 'step 2 is given up after' "$dir.log"
@@ -79,9 +77,7 @@ last_stop() { # DIR FILTER
     wait_for 60 steps_logged "$dir" 2
     touch "$dir/STOP"
     for again in 1 2; do
-        code=0
-        wait "$pid" || code=$?
-        [ "$code" -eq 85 ]
+        waited 85
         [[ $(last_stop "$dir" .reason) == *"stopped by the file STOP in the run directory, remove it to go on"* ]]
         start 1 "$dir" train.global_batch=64
     done

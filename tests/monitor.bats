@@ -114,7 +114,5 @@ zone() {
 }
 
 @test "an interval in seconds is refused where steps are meant" {
-    run train 1 "$DIR/refused" "${SMALL[@]}" monitor.norms=10sec
-    [ "$status" = 64 ]
-    [[ $output == *monitor.norms* ]]
+    ends 64 "monitor.norms" train 1 "$DIR/refused" "${SMALL[@]}" monitor.norms=10sec
 }

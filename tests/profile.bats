@@ -36,9 +36,8 @@ accounts() { # FILE [SHARE]
 }
 
 @test "a profile of steps within a run is complete and changes no bit" {
-    run train 1 "$DIR/a" train.profile=11ba-12ba log.level=info checkpoint.async=false
-    [ "$status" -eq 0 ]
-    [[ $output == *"profile of steps 11 to 12 on 1 rank: "*" ms a step"* ]]
+    ends 0 "profile of steps 11 to 12 on 1 rank: * ms a step" \
+        train 1 "$DIR/a" train.profile=11ba-12ba log.level=info checkpoint.async=false
     same_bits "$DIR/a"
     local file=$DIR/a/profile/steps-11-12/rank-0.json
     jq -e '.profile | .first_step == 11 and .last_step == 12 and .lost == 0
@@ -66,8 +65,7 @@ accounts() { # FILE [SHARE]
 @test "two ranks and several ranges: a trace each, by one clock, the same bits" {
     for strategy in zero1 zero3; do
         local run=$DIR/np2-$strategy
-        run train 2 "$run" "train.profile=2ba, 5ba-7ba" "parallel.strategy=$strategy"
-        [ "$status" -eq 0 ]
+        ends 0 '' train 2 "$run" "train.profile=2ba, 5ba-7ba" "parallel.strategy=$strategy"
         same_bits "$run"
         [ "$(ls "$run/profile")" = $'steps-2-2\nsteps-5-7' ]
         for rank in 0 1; do
@@ -96,9 +94,8 @@ accounts() { # FILE [SHARE]
     jq -e '.profile | .first_step == 10 and .last_step == 11 and .ranks == 1
         and .attempt == 2' "$DIR/b/profile/steps-10-11/rank-0.json"
     # behind it there is nothing to do, which is said
-    run train 1 "$DIR/b" train.profile=8ba-11ba,40ba train.max_duration=13ba scheduler.name=constant
-    [ "$status" -eq 0 ]
-    [[ $output == *"steps 8 to 11 are not profiled: the run goes on behind step 12"* ]]
+    ends 0 "steps 8 to 11 are not profiled: the run goes on behind step 12" \
+        train 1 "$DIR/b" train.profile=8ba-11ba,40ba train.max_duration=13ba scheduler.name=constant
     [[ $output == *"steps 40 to 40 are not profiled: the last step of the run is 13"* ]]
 }
 
@@ -107,9 +104,7 @@ accounts() { # FILE [SHARE]
         checkpoint.interval=0ba eval.interval=0ba scheduler.name=constant log.level=info
     wait_for 60 grep -q "step 5/" "$DIR/s.log"
     kill -TERM "$pid"
-    local code=0
-    wait "$pid" || code=$?
-    [ "$code" -eq 85 ]
+    waited 85
     local step
     step=$(tail -n 1 "$DIR/s/metrics.jsonl" | jq .step)
     jq -e --argjson s "$step" '.profile | .first_step == 2 and .last_step == $s' \
@@ -118,9 +113,7 @@ accounts() { # FILE [SHARE]
 
 @test "wrong ranges are refused before anything begins" {
     for bad in 10 3ba- 12ba-10ba 0ba 1ep-2ep "3ba-5ba,4ba" all; do
-        run train 1 "$DIR/bad" "train.profile=$bad"
-        [ "$status" -eq 64 ]
-        [[ $output == *"train.profile"* ]]
+        ends 64 "train.profile" train 1 "$DIR/bad" "train.profile=$bad"
         [ ! -e "$DIR/bad" ]
     done
 }
@@ -128,8 +121,6 @@ accounts() { # FILE [SHARE]
 @test "a trace that cannot be written is a warning" {
     mkdir -p "$DIR/w"
     echo in the way >"$DIR/w/profile"
-    run train 2 "$DIR/w" train.profile=2ba-3ba
-    [ "$status" -eq 0 ]
-    [[ $output == *"profile of steps 2 to 3: no trace: "* ]]
+    ends 0 "profile of steps 2 to 3: no trace: " train 2 "$DIR/w" train.profile=2ba-3ba
     same_bits "$DIR/w"
 }
