@@ -118,8 +118,9 @@ enum err codec_unpack_file(const char *text, const char *from, const char *to,
     /* never over a file that is there: somebody may be reading it */
     int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) {
+        rc = err_errno("%s: create", to);
         close(in);
-        return err_errno("%s: create", to);
+        return rc;
     }
     struct codec_unpack_to out = { fd, to, sums };
     rc = codec->ops->open == NULL
