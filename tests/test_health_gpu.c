@@ -15,11 +15,14 @@
 static const char *folder;
 static char fakes[PATH_MAX + 32];
 
+/* Makes its folders, too. */
 static void write_file(const char *name, const char *text)
 {
-    char path[FSIO_PATH_MAX];
+    char path[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
     snprintf(path, sizeof path, "%.800s/%s", folder, name);
-    FILE *file = fopen(path, "w");
+    FILE *file = NULL;
+    if (fsio_parent(path, parent) == ERR_OK && fsio_mkdirs(parent) == ERR_OK)
+        file = fopen(path, "w");
     if (file == NULL)
         return;
     fputs(text, file);
@@ -229,11 +232,7 @@ static void test_bus(void)
     health_run(&probe, 1, &env, LONG_S, &verdict);
     tap_is_int(verdict.count, 0, "and no probe");
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
-        char path[FSIO_PATH_MAX], name[128];
-        snprintf(name, sizeof name, "sys/bus/pci/devices/%s",
-                 devices[i].device);
-        snprintf(path, sizeof path, "%.800s/%s", folder, name);
-        fsio_mkdirs(path);
+        char name[128];
         snprintf(name, sizeof name, "sys/bus/pci/devices/%s/vendor",
                  devices[i].device);
         write_file(name, devices[i].vendor);
@@ -346,13 +345,8 @@ static void test_log(void)
     };
     struct health_env env = env_here();
     struct health_result result;
-    char path[FSIO_PATH_MAX];
     run_check(health_xid_log, &env, &result);
     tap_is_str(result.code, "CHECK_FAILED", "no log");
-    snprintf(path, sizeof path, "%.800s/dev", folder);
-    fsio_mkdirs(path);
-    snprintf(path, sizeof path, "%.800s/proc", folder);
-    fsio_mkdirs(path);
     write_file("proc/uptime", "100000.25 12345.6\n");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         write_file("dev/kmsg", cases[i].log);
