@@ -64,7 +64,7 @@ struct comm_request {
     int64_t *fold_scratch; /* [size][COMM_FOLD_COUNT]; collectives only */
 };
 
-/* Of one rank alone all members are 0: nothing is ever started. */
+/* For one rank alone all members are 0: nothing is ever started. */
 struct comm_transport {
     size_t handle_bytes; /* zeroed until the first start */
     /* Start the next fragment of transfer `index`. */
