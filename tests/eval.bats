@@ -200,18 +200,13 @@ fails() { # CODE TEXT ARGUMENT...
 }
 
 @test "training refuses tasks that it cannot score" {
-    run train 1 "$DIR/none" eval.tasks=magic:x
-    [ "$status" -eq 64 ]
-    [[ "$output" == *"eval.tasks: no kind of task is called 'magic'"* ]]
-    run train 1 "$DIR/none" eval.tasks="schema:$DIR/none.jsonl"
-    [ "$status" -eq 64 ]
+    ends 64 "eval.tasks: no kind of task is called 'magic'" train 1 "$DIR/none" eval.tasks=magic:x
+    ends 64 '' train 1 "$DIR/none" eval.tasks="schema:$DIR/none.jsonl"
 }
 
 @test "more memory for tasks than there is: exit 93 before it is touched" {
     printf '{"context": "%030000d", "continuation": "e"}\n' 0 >long.jsonl
-    run train 1 "$DIR/none" eval.tasks="language_modeling:$DIR/long.jsonl" \
+    ends 93 "eval.tasks and eval.gauntlet need * of memory" \
+        train 1 "$DIR/none" eval.tasks="language_modeling:$DIR/long.jsonl" \
         model.max_seq_len=32768 eval.tasks_batch=65536
-    echo "status $status: $output"
-    [ "$status" -eq 93 ]
-    [[ "$output" == *"eval.tasks and eval.gauntlet need "*" of memory"* ]]
 }

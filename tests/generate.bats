@@ -36,11 +36,8 @@ fails() {
 }
 
 @test "wrong usage: exit 64 and what to do" {
-    run "$GENERATE" --help
-    [ "$status" -eq 0 ]
-    [[ "$output" == *"--repetition-penalty"* ]]
-    run "$GENERATE"
-    [ "$status" -eq 64 ]
+    ends 0 "--repetition-penalty" "$GENERATE" --help
+    ends 64 '' "$GENERATE"
     fails 64 "one of --prompt" run
     fails 64 "one MODEL" --prompt a
     fails 64 "one MODEL" run run --prompt a
@@ -226,9 +223,7 @@ TEMPLATE
 @test "a run hears of missing prompts before it makes its weights" {
     for prompts in "nothing:no such file" "data:is a folder, not a regular file"; do
         file=${prompts%%:*} text=${prompts#*:}
-        run train 1 none "generate.prompts=$DIR/$file" log.level=info
-        echo "$output"
-        [ "$status" -eq 64 ]
+        ends 64 '' train 1 none "generate.prompts=$DIR/$file" log.level=info
         [[ "${lines[-1]}" == *"generate.prompts: $DIR/$file: $text"* ]]
         [[ "$output" != *"parameters"*"weights"* ]]
         rm -rf none
