@@ -76,10 +76,7 @@ shown_once() {
 @test "an address that cannot be meant: what and why, before anything begins" {
     for address in http://me:secret@host/ HTTP://me:secret@host 'https://host/?secret' \
         postgresql://me:secret@host/x sqlite:///x; do
-        run train 1 "$DIR/bad" "tracking.mlflow=$address"
-        echo "$output"
-        [ "$status" -eq 64 ]
-        [[ "$output" == *tracking.mlflow* ]]
+        ends 64 "tracking.mlflow" train 1 "$DIR/bad" "tracking.mlflow=$address"
         [[ "$output" != *secret* ]]
         [ ! -e "$DIR/bad" ]
     done
@@ -140,8 +137,7 @@ seconds() {
         mkdir -p "$DIR/planted.$name"
         echo precious >"$DIR/$name.target"
         ln -s "$DIR/$name.target" "$DIR/planted.$name/$name.jsonl"
-        run train 1 "$DIR/planted.$name" "${SMALL[@]}"
-        [ "$status" -ne 0 ]
+        ends '!0' '' train 1 "$DIR/planted.$name" "${SMALL[@]}"
         echo "$output"
         [[ "$output" == *"$name.jsonl: is a link, which is not followed"* ]]
         [ "$(cat "$DIR/$name.target")" = precious ]
