@@ -61,7 +61,7 @@ static void draw(struct numpy_rng *rng, char what)
         double high = strtod(word(), NULL);
         printf("%.17g ", numpy_rng_uniform(rng, low, high));
     } else {
-        printf("%.17g ", numpy_rng_random(rng));
+        printf("%.17g ", numpy_rng_uniform(rng, 0, 1));
     }
     if (values != NULL)
         print(values, count);
