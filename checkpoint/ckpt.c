@@ -1,5 +1,4 @@
-/* What works on checkpoints without a communicator: listing, sweeping,
- * naming. Saves begin in ckpt_saver.c, loads in ckpt_load.c. */
+/* What works on checkpoints without a communicator: listing. Saves begin in ckpt_saver.c, loads in ckpt_load.c. */
 #include "checkpoint/ckpt.h"
 
 #include <stdio.h>
@@ -9,11 +8,6 @@
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/new.h"
-
-enum err ckpt_sweep(const char *run_dir)
-{
-    return ckpt_index_sweep(run_dir);
-}
 
 /* What is wrong with one checkpoint is a line of the list, not its end. */
 enum err ckpt_describe(const char *checkpoint_dir, struct ckpt_info *info)
@@ -48,11 +42,10 @@ enum err ckpt_list(const char *run_dir, struct ckpt_info **list, int *count)
     enum err rc = ERR_OK;
     int64_t *steps = NULL;
     struct ckpt_info *infos = NULL;
-    bool evidence;
     *list = NULL;
     *count = 0;
     int found;
-    TRY_OUT(ckpt_index_steps(run_dir, &steps, &found, &evidence));
+    TRY_OUT(ckpt_index_steps(run_dir, &steps, &found, NULL));
     TRY_OUT(new_zeroed(&infos, (size_t)found + 1));
     for (int i = 0; i < found; i++) {
         char path[FSIO_PATH_MAX];
@@ -66,15 +59,4 @@ out:
     free(infos);
     free(steps);
     return rc;
-}
-
-enum err ckpt_identify(const char *run_dir, const char *run_uuid)
-{
-    if (!ckpt_manifest_uuid_valid(run_uuid))
-        return err_set(
-            ERR_CHECKPOINT,
-            "%s: the checkpoint names the run '%s', which is no uuid: "
-            "go on from an older one",
-            run_dir, run_uuid);
-    return ckpt_index_uuid_write(run_dir, run_uuid);
 }

@@ -127,7 +127,10 @@ enum err ckpt_saver_create(struct comm *comm, const char *run_dir,
  * is not looked at. */
 size_t ckpt_saver_stage_bytes(const struct ckpt_item *items, int item_count);
 
-/* Begin to save the items' present values as `step`. `state` (rank 0's counts)
+/* Begin to save the items' present values as `step`. A committed checkpoint of
+ * the same step that is good is replaced only after the new one is complete; any
+ * failure on any rank leaves no `step-*` folder and removes or hides the temporary
+ * one. `state` (rank 0's counts)
  * is copied, stored in the manifest and given back on load. A copy that fails
  * fails the save. Without options.stage the items must not change before the
  * save has ended. ERR_BUSY while a save is in flight here. All ranks start the
@@ -160,21 +163,6 @@ enum err ckpt_saver_wait(struct ckpt_saver *saver,
  * until the process ends, which it should soon. Collective. */
 bool ckpt_saver_destroy(struct ckpt_saver *saver);
 
-struct ckpt_result {
-    int64_t bytes;    /* payload of all ranks */
-    double persist_s; /* wall time of this save */
-};
-
-/* The same in one call: write and commit checkpoint `step` under run_dir, from
- * the items in place (or, with options.memory, from a copy). A committed
- * checkpoint of the same step that is good is replaced only after the new one
- * is complete. Any failure on any rank leaves no `step-*` folder, removes or
- * hides the temporary one and is returned on all ranks. Collective. */
-enum err ckpt_save(struct comm *comm, const char *run_dir, int64_t step,
-                   const json_t *state, const struct ckpt_item *items,
-                   int item_count, const struct ckpt_options *options,
-                   struct ckpt_result *result);
-
 /* Called on every rank with the state of a candidate before its payload is
  * read, so that the caller may refuse a checkpoint of another model (its error
  * ends the load; it does not fall back). */
@@ -192,7 +180,7 @@ struct ckpt_load_options {
     int ignore_count;
     int ignore_told; /* the last so many: a warning names one without a match */
     /* This node's folder of node-local checkpoints; NULL: none. Those of this
-     * run (ckpt_identify()) that the nodes still hold together are candidates
+     * run (ckpt_index_uuid_write()) that the nodes still hold together are candidates
      * like those of the run directory, and come before them at the same step.
      */
     const char *local_dir;
@@ -235,17 +223,6 @@ enum err ckpt_load_from(struct comm *comm, const char *checkpoint_dir,
                         const struct ckpt_item *items, int item_count,
                         int64_t *step, json_t **state,
                         struct ckpt_load_stats *stats);
-
-/* Say which run the run directory holds: the "run_uuid" that its states have.
- * After every load, before the first save, by rank 0. Node-local checkpoints of
- * other runs don't count, nor does any before this was called once: who deletes
- * RUN/checkpoints starts afresh. */
-enum err ckpt_identify(const char *run_dir, const char *run_uuid);
-
-/* Rename leftovers of dead attempts out of the way and delete them: .tmp-*,
- * unless its writer may be alive, and .trash-*. Only while holding the run
- * lock, by rank 0. */
-enum err ckpt_sweep(const char *run_dir);
 
 /* --- for tessera-ckpt: one process, no communicator --- */
 

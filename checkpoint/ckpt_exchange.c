@@ -339,13 +339,6 @@ static enum err allocate(struct exchange *x, const char *dir)
     return ERR_OK;
 }
 
-static enum err run(struct exchange *x)
-{
-    TRY(share(x));
-    read_private(x);
-    return comm_agree(x->comm, err_again(&x->failed));
-}
-
 enum err ckpt_exchange(struct comm *comm, const struct ckpt_source *source,
                        const struct ckpt_manifest *manifest,
                        const struct ckpt_item *items, const int *item_of_tensor,
@@ -365,7 +358,9 @@ enum err ckpt_exchange(struct comm *comm, const struct ckpt_source *source,
     TRY_OUT(comm_agree(comm, allocate(&x, source->dir)));
     TRY_OUT(ckpt_plan_create(comm, source, manifest, items, item_of_tensor,
                              &x.plan));
-    TRY_OUT(run(&x));
+    TRY_OUT(share(&x));
+    read_private(&x);
+    TRY_OUT(comm_agree(comm, err_again(&x.failed)));
 out:
     /* A late peer may still write into the windows of a broken comm. */
     for (int i = 0; i < ROUNDS && rc != ERR_COMM; i++)

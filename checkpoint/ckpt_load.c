@@ -69,20 +69,6 @@ static void set_aside(const struct load *load, int64_t step)
                  step, reason, err_text());
 }
 
-/* Rank 0: the text of the candidate's manifest, if that and the sizes are good.
- */
-static enum err read_manifest(const struct load *load, char **text,
-                              size_t *bytes)
-{
-    enum err rc = ERR_OK;
-    struct ckpt_manifest *manifest = NULL;
-    TRY_OUT(ckpt_manifest_read(load->dir, text, bytes, &manifest));
-    TRY_OUT(ckpt_manifest_check_sizes(manifest, load->dir));
-out:
-    ckpt_manifest_destroy(manifest);
-    return rc;
-}
-
 /* All ranks: the candidate's manifest, which only rank 0 reads. */
 static enum err take_manifest(struct load *load)
 {
@@ -90,7 +76,7 @@ static enum err take_manifest(struct load *load)
     char *text = NULL;
     size_t bytes = 0;
     if (comm_rank(load->comm) == 0)
-        rc = read_manifest(load, &text, &bytes);
+        rc = ckpt_index_quick_check(load->dir, &text, &bytes);
     TRY_OUT(comm_agree(load->comm, rc));
     TRY_OUT(ckpt_manifest_share(load->comm, 0, &text, &bytes));
     rc = ckpt_manifest_parse(text, bytes, load->dir, &load->manifest);
@@ -271,17 +257,23 @@ static enum err load_newest(struct load *load)
     return rc;
 }
 
+/* The one folder that run_dir is here. */
 static enum err load_folder(struct load *load)
 {
     bool damaged;
+    enum err rc = fsio_path(load->dir, "%s", load->run_dir);
+    TRY(comm_agree(load->comm, rc));
     TRY(take_manifest(load));
     return load_candidate(load, &damaged);
 }
 
-/* Give out what was loaded, if it was, and free the rest. */
-static void finish(struct load *load, enum err rc, double begin_s,
-                   int64_t *step, json_t **state, struct ckpt_load_stats *stats)
+/* Load, give out what was loaded, if it was, and free the rest. */
+static enum err run(struct load *load, enum err (*how)(struct load *load),
+                    int64_t *step, json_t **state,
+                    struct ckpt_load_stats *stats)
 {
+    double begin_s = clock_now();
+    enum err rc = how(load);
     *step = -1;
     *state = NULL;
     if (rc == ERR_OK && load->manifest != NULL) {
@@ -293,6 +285,7 @@ static void finish(struct load *load, enum err rc, double begin_s,
         *stats = load->stats;
     free(load->steps);
     let_go(load);
+    return rc;
 }
 
 enum err ckpt_load(struct comm *comm, const char *run_dir,
@@ -300,7 +293,6 @@ enum err ckpt_load(struct comm *comm, const char *run_dir,
                    const struct ckpt_item *items, int item_count, int64_t *step,
                    json_t **state, struct ckpt_load_stats *stats)
 {
-    double begin_s = clock_now();
     struct load load = { .comm = comm,
                          .run_dir = run_dir,
                          .options = options,
@@ -309,9 +301,7 @@ enum err ckpt_load(struct comm *comm, const char *run_dir,
                          .below_local = -1,
                          .ignored = -1,
                          .refused = -1 };
-    enum err rc = load_newest(&load);
-    finish(&load, rc, begin_s, step, state, stats);
-    return rc;
+    return run(&load, load_newest, step, state, stats);
 }
 
 enum err ckpt_load_from(struct comm *comm, const char *checkpoint_dir,
@@ -320,15 +310,10 @@ enum err ckpt_load_from(struct comm *comm, const char *checkpoint_dir,
                         int64_t *step, json_t **state,
                         struct ckpt_load_stats *stats)
 {
-    double begin_s = clock_now();
     struct load load = { .comm = comm,
+                         .run_dir = checkpoint_dir,
                          .options = options,
                          .items = items,
                          .item_count = item_count };
-    enum err rc = fsio_path(load.dir, "%s", checkpoint_dir);
-    rc = comm_agree(comm, rc);
-    if (rc == ERR_OK)
-        rc = load_folder(&load);
-    finish(&load, rc, begin_s, step, state, stats);
-    return rc;
+    return run(&load, load_folder, step, state, stats);
 }

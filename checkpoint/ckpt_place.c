@@ -27,39 +27,13 @@ static int64_t max_i64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* A part as its runs. */
-struct runs {
-    const struct ckpt_part *part;
-    int dims;
-    const int64_t *shape;
-    int64_t count, elements; /* of one */
-};
-
-static struct runs runs_of(const struct ckpt_part *part, int dims,
-                           const int64_t *shape)
-{
-    struct runs runs = { .part = part, .dims = dims, .shape = shape };
-    runs.count = ckpt_part_runs(part, dims, shape, &runs.elements);
-    return runs;
-}
-
-static int64_t run_begin(const struct runs *runs, int64_t run)
-{
-    return ckpt_part_run_begin(runs->part, runs->dims, runs->shape, run);
-}
-
-static int64_t run_after(const struct runs *runs, int64_t at)
-{
-    return ckpt_part_run_after(runs->part, runs->dims, runs->shape, at);
-}
-
 /* The stretch of the flattened tensor that run `run` shares with the stored
  * elements number [first, end). */
-static void clip(const struct runs *stored, int64_t run, int64_t first,
-                 int64_t end, int64_t *from, int64_t *to)
+static void clip(const struct ckpt_part_runs *stored, int64_t run,
+                 int64_t first, int64_t end, int64_t *from, int64_t *to)
 {
     int64_t before = run * stored->elements;
-    int64_t begin = run_begin(stored, run);
+    int64_t begin = ckpt_part_run_begin(stored, run);
     *from = begin + max_i64(0, first - before);
     *to = begin + min_i64(stored->elements, end - before);
 }
@@ -69,22 +43,24 @@ bool ckpt_place_touches(int dims, const int64_t *shape,
                         int64_t end, const struct ckpt_part *wanted)
 {
     assert(first >= 0);
-    struct runs have = runs_of(stored, dims, shape);
-    struct runs want = runs_of(wanted, dims, shape);
+    struct ckpt_part_runs have = ckpt_part_runs(stored, dims, shape);
+    struct ckpt_part_runs want = ckpt_part_runs(wanted, dims, shape);
     if (first >= end || have.count == 0 || want.count == 0 ||
         (stored->boxed && wanted->boxed &&
          ckpt_part_boxes_apart(stored, wanted, dims)))
         return false;
-    int64_t want_end = run_begin(&want, want.count - 1) + want.elements;
+    int64_t want_end =
+        ckpt_part_run_begin(&want, want.count - 1) + want.elements;
     int64_t run =
-        max_i64(first / have.elements, run_after(&have, run_begin(&want, 0)));
+        max_i64(first / have.elements,
+                ckpt_part_run_after(&have, ckpt_part_run_begin(&want, 0)));
     for (; run < have.count && run * have.elements < end; run++) {
         int64_t from, to;
         clip(&have, run, first, end, &from, &to);
         if (from >= want_end)
             break;
-        int64_t hit = run_after(&want, from);
-        if (hit < want.count && run_begin(&want, hit) < to)
+        int64_t hit = ckpt_part_run_after(&want, from);
+        if (hit < want.count && ckpt_part_run_begin(&want, hit) < to)
             return true;
     }
     return false;
@@ -116,13 +92,14 @@ static enum err put_elements(const struct ckpt_place *place, const char *source,
 
 /* Elements [from, to) of the flattened tensor are at `source`. */
 static enum err copy_run(const struct ckpt_place *place,
-                         const struct runs *want, int64_t from, int64_t to,
-                         const char *source)
+                         const struct ckpt_part_runs *want, int64_t from,
+                         int64_t to, const char *source)
 {
     int64_t size = (int64_t)dtype_bytes(place->wanted_dtype);
     int64_t stored_size = (int64_t)dtype_bytes(place->stored_dtype);
-    for (int64_t run = run_after(want, from); run < want->count; run++) {
-        int64_t run_from = run_begin(want, run);
+    for (int64_t run = ckpt_part_run_after(want, from); run < want->count;
+         run++) {
+        int64_t run_from = ckpt_part_run_begin(want, run);
         int64_t begin = max_i64(from, run_from);
         int64_t end = min_i64(to, run_from + want->elements);
         if (begin >= end)
@@ -139,8 +116,10 @@ enum err ckpt_place_copy(const struct ckpt_place *place, int64_t first,
                          int64_t end, const void *elements)
 {
     assert(first >= 0);
-    struct runs have = runs_of(&place->stored, place->dims, place->shape);
-    struct runs want = runs_of(&place->wanted, place->dims, place->shape);
+    struct ckpt_part_runs have =
+        ckpt_part_runs(&place->stored, place->dims, place->shape);
+    struct ckpt_part_runs want =
+        ckpt_part_runs(&place->wanted, place->dims, place->shape);
     int64_t size = (int64_t)dtype_bytes(place->stored_dtype);
     if (first >= end || want.count == 0)
         return ERR_OK;

@@ -10,7 +10,7 @@
  * agreed before rank 0 writes the manifest, which lists them with their sums,
  * and that is synced before the rename. What may go wrong behind it (a hint, an
  * old step that stays) is a warning, for the step is safe. */
-#include "checkpoint/ckpt_save.h"
+#include "checkpoint/ckpt_saver_private.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -152,8 +152,9 @@ out:
     return rc;
 }
 
-enum err ckpt_save_begin(struct ckpt_save *save)
+enum err ckpt_save_begin(struct ckpt_saver *saver)
 {
+    struct ckpt_save *save = &saver->save;
     assert(save->rank == 0);
     ckpt_crash_point("begin", save->rank);
     TRY(ckpt_index_begin(save->run_dir, save->tmp, save->attempt));
@@ -182,45 +183,26 @@ out:
     return rc;
 }
 
-/* Head and shard records of the manifest; *records points into the save's. */
-static enum err describe(const struct ckpt_save *save,
-                         struct ckpt_manifest_head *head, char ***records)
-{
-    char *record = save->records;
-    int count = 0;
-    *head = (struct ckpt_manifest_head){ .step = save->step,
-                                         .ranks = save->ranks,
-                                         .attempt = save->attempt,
-                                         .state = save->state,
-                                         .items = save->items,
-                                         .item_count = save->item_count };
-    TRY(new_zeroed(records, (size_t)save->writers + 1));
-    for (int r = 0; r < save->ranks; record += save->lengths[r], r++)
-        if (save->lengths[r] > 0)
-            (*records)[count++] = record;
-    assert(count == save->writers);
-    return ERR_OK;
-}
-
 enum err ckpt_save_manifest(const struct ckpt_save *save, char **text,
                             size_t *bytes)
 {
-    struct ckpt_manifest_head head;
+    char *record = save->records;
     char **records;
-    *text = NULL;
-    TRY(describe(save, &head, &records));
-    enum err rc =
-        ckpt_manifest_format(&head, records, save->writers, text, bytes);
-    free(records);
-    return rc;
-}
-
-static enum err seal(const struct ckpt_save *save)
-{
-    struct ckpt_manifest_head head;
-    char **records;
-    TRY(describe(save, &head, &records));
-    enum err rc = ckpt_view_seal(save->tmp, &head, records, save->writers);
+    int count = 0;
+    struct ckpt_manifest_head head = { .step = save->step,
+                                       .ranks = save->ranks,
+                                       .attempt = save->attempt,
+                                       .state = save->state,
+                                       .items = save->items,
+                                       .item_count = save->item_count };
+    TRY(new_zeroed(&records, (size_t)save->writers + 1));
+    for (int r = 0; r < save->ranks; record += save->lengths[r], r++)
+        if (save->lengths[r] > 0)
+            records[count++] = record;
+    assert(count == save->writers);
+    enum err rc = text != NULL
+                      ? ckpt_manifest_format(&head, records, count, text, bytes)
+                      : ckpt_view_seal(save->tmp, &head, records, count);
     free(records);
     return rc;
 }
@@ -239,11 +221,12 @@ static void tidy(const struct ckpt_save *save)
     ckpt_crash_point("pruned", save->rank);
 }
 
-enum err ckpt_save_commit(struct ckpt_save *save)
+enum err ckpt_save_commit(struct ckpt_saver *saver)
 {
+    struct ckpt_save *save = &saver->save;
     assert(save->rank == 0);
     ckpt_crash_point("records-gathered", save->rank);
-    TRY(seal(save));
+    TRY(ckpt_save_manifest(save, NULL, NULL));
     ckpt_crash_point("manifest-written", save->rank);
     if (save->options.may_commit != NULL)
         TRY(save->options.may_commit(save->options.record_arg));
@@ -252,8 +235,10 @@ enum err ckpt_save_commit(struct ckpt_save *save)
     return ERR_OK;
 }
 
-void ckpt_save_give_up(const struct ckpt_save *save)
+enum err ckpt_save_give_up(struct ckpt_saver *saver)
 {
+    const struct ckpt_save *save = &saver->save;
     if (ckpt_index_discard(save->run_dir, save->tmp) != ERR_OK)
         log_warn("unfinished checkpoint stays: %s", err_text());
+    return ERR_OK;
 }

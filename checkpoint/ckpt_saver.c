@@ -1,6 +1,14 @@
-/* The saver as its caller sees it: begins a save by copying the state, and
- * tells how the save in flight is doing. All the rest happens in its thread, in
- * the order of the table in ckpt_saver_order.c. */
+/* The saver as its caller sees it, and its thread. A save begins with a copy of
+ * the state; all the rest happens in the thread, one save at a time, in the order
+ * of the table in ckpt_saver_order.c, and its outcome is held until the caller
+ * asks.
+ *
+ * Caller and thread share little, and all of it under one mutex: `first` is the
+ * mailbox (a state: run the save that begins so; idle: nothing to do, or done),
+ * `progress` what the caller may see. The thread works on a copy, `work`, and
+ * publishes it where the caller may learn of it, so that neither ever waits for
+ * the other's work; `meets` says whether a long silence is that of other ranks
+ * or of this rank's own file system. */
 #include "checkpoint/ckpt_saver_private.h"
 
 #include <assert.h>
@@ -8,8 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "checkpoint/files/ckpt_crash.h"
+#include "src/base/process.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/clock.h"
 #include "src/base/new.h"
@@ -20,6 +30,126 @@
 #define GAP_MAX 0.1
 /* Who waits for the end of a save looks this often. */
 #define LOOK_S 0.1
+#define NANOSECONDS 1000000000
+
+/* --- the thread --- */
+
+static void forget(struct ckpt_save *save)
+{
+    free(save->record);
+    free(save->records);
+    json_decref(save->state);
+    save->record = save->records = NULL;
+    save->state = NULL;
+}
+
+static enum err run(struct ckpt_saver *saver, enum ckpt_saver_state first)
+{
+    enum err rc = ckpt_saver_run(saver, first);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "the save of step %" PRId64, saver->work.step);
+    forget(&saver->save);
+    ckpt_saver_local_forget(saver);
+    if (saver->work.error == ERR_OK) {
+        ckpt_crash_point("result-agreed", saver->save.rank);
+        ckpt_crash_point("done", saver->save.rank);
+    }
+    return ERR_OK;
+}
+
+static void *thread_main(void *arg)
+{
+    struct ckpt_saver *saver = arg;
+    pthread_mutex_lock(&saver->mutex);
+    while (saver->first != SAVER_QUIT) {
+        if (saver->first == SAVER_IDLE) {
+            pthread_cond_wait(&saver->wake, &saver->mutex);
+            continue;
+        }
+        enum ckpt_saver_state first = saver->first;
+        saver->work = saver->progress;
+        pthread_mutex_unlock(&saver->mutex);
+        enum err rc = run(saver, first);
+        pthread_mutex_lock(&saver->mutex);
+        err_keep(&saver->lost, rc);
+        saver->progress = saver->work;
+        saver->meets = false;
+        saver->first = SAVER_IDLE;
+        pthread_cond_signal(&saver->wake);
+    }
+    pthread_mutex_unlock(&saver->mutex);
+    return NULL;
+}
+
+void ckpt_saver_meets(struct ckpt_saver *saver, bool meets)
+{
+    pthread_mutex_lock(&saver->mutex);
+    saver->meets = meets;
+    pthread_mutex_unlock(&saver->mutex);
+}
+
+void ckpt_saver_publish(struct ckpt_saver *saver)
+{
+    pthread_mutex_lock(&saver->mutex);
+    saver->progress = saver->work;
+    pthread_mutex_unlock(&saver->mutex);
+}
+
+static void thread_give(struct ckpt_saver *saver, enum ckpt_saver_state first)
+{
+    pthread_mutex_lock(&saver->mutex);
+    assert(saver->first == SAVER_IDLE);
+    saver->first = first;
+    pthread_cond_signal(&saver->wake);
+    pthread_mutex_unlock(&saver->mutex);
+}
+
+static bool thread_idle(struct ckpt_saver *saver)
+{
+    pthread_mutex_lock(&saver->mutex);
+    bool idle = saver->first == SAVER_IDLE;
+    pthread_mutex_unlock(&saver->mutex);
+    return idle;
+}
+
+static void thread_wait(struct ckpt_saver *saver, double seconds)
+{
+    struct timespec end;
+    assert(seconds > 0);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    int64_t ns = end.tv_nsec + (int64_t)(seconds * 1e9);
+    end.tv_sec += ns / NANOSECONDS;
+    end.tv_nsec = ns % NANOSECONDS;
+    pthread_mutex_lock(&saver->mutex);
+    int failed = 0;
+    while (saver->first != SAVER_IDLE && failed == 0)
+        failed = pthread_cond_timedwait(&saver->wake, &saver->mutex, &end);
+    pthread_mutex_unlock(&saver->mutex);
+}
+
+static enum err thread_create(struct ckpt_saver *saver)
+{
+    int failed = process_thread(&saver->thread, 0, thread_main, saver);
+    saver->thread_made = failed == 0;
+    return failed == 0 ? ERR_OK
+                       : err_set(ERR_MEMORY,
+                                 "checkpoint: no writer thread: %s: raise the "
+                                 "limit of processes",
+                                 strerror(failed));
+}
+
+static void thread_end(struct ckpt_saver *saver)
+{
+    if (!saver->thread_made)
+        return;
+    thread_give(saver, SAVER_QUIT);
+    pthread_join(saver->thread, NULL);
+    /* of a broken one late messages may still be at work */
+    if (!saver->broken)
+        forget(&saver->save);
+}
+
+/* --- how it stands --- */
 
 /* Waiting for others has a deadline of its own, in the thread, which names who
  * is missing. */
@@ -71,7 +201,7 @@ enum err ckpt_saver_wait(struct ckpt_saver *saver,
     TRY(ckpt_saver_poll(saver, progress));
     while (progress->phase == CKPT_STAGED ||
            progress->phase == CKPT_PERSISTED) {
-        ckpt_saver_thread_wait(saver, LOOK_S);
+        thread_wait(saver, LOOK_S);
         TRY(ckpt_saver_poll(saver, progress));
     }
     return ERR_OK;
@@ -120,35 +250,29 @@ enum err ckpt_saver_staged(struct ckpt_saver *saver)
     return saver->staged.code != ERR_OK ? err_again(&saver->staged) : rc;
 }
 
-static void begin(struct ckpt_saver *saver, int64_t step)
-{
-    assert(saver->progress.phase == CKPT_IDLE);
-    saver->start_s = saver->polled_s = clock_now();
-    saver->waited_s = 0.0;
-    err_keep(&saver->staged, ERR_OK);
-    saver->save.step = step;
-    saver->progress = (struct ckpt_progress){ .phase = CKPT_STAGED,
-                                              .step = step,
-                                              .bytes = saver->save.bytes };
-    if (saver->stage.base != NULL) {
-        begin_copies(saver);
-        saver->progress.stage_s = clock_now() - saver->start_s;
-    }
-}
-
-enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step,
-                          const json_t *state)
+static enum err stage(struct ckpt_saver *saver, int64_t step,
+                      const json_t *state)
 {
     struct ckpt_save *save = &saver->save;
     assert(step >= 0);
     if (saver->broken)
         return err_set(ERR_COMM, "%s", saver->failure);
-    if (!ckpt_saver_thread_idle(saver) || saver->progress.phase != CKPT_IDLE)
+    if (!thread_idle(saver) || saver->progress.phase != CKPT_IDLE)
         return err_set(ERR_BUSY,
                        "step %" PRId64 " can't be saved while step %" PRId64
                        " is being saved",
                        step, saver->progress.step);
-    begin(saver, step);
+    saver->start_s = saver->polled_s = clock_now();
+    saver->waited_s = 0.0;
+    err_keep(&saver->staged, ERR_OK);
+    save->step = step;
+    saver->progress = (struct ckpt_progress){ .phase = CKPT_STAGED,
+                                              .step = step,
+                                              .bytes = save->bytes };
+    if (saver->stage.base != NULL) {
+        begin_copies(saver);
+        saver->progress.stage_s = clock_now() - saver->start_s;
+    }
     if (save->rank == 0 && state != NULL &&
         (save->state = json_deep_copy(state)) == NULL)
         err_keep(&saver->staged,
@@ -157,16 +281,31 @@ enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step,
     return ERR_OK;
 }
 
-enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
-                          const json_t *state)
+/* `dir`: the run directory, or this node's folder. */
+static enum err start(struct ckpt_saver *saver, const char *dir, int64_t step,
+                      const json_t *state, enum ckpt_saver_state first)
 {
     struct ckpt_save *save = &saver->save;
     char tmp[FSIO_PATH_MAX];
-    TRY(ckpt_index_tmp_path(tmp, save->run_dir, step, save->attempt));
-    TRY(ckpt_saver_stage(saver, step, state));
+    TRY(ckpt_index_tmp_path(tmp, dir, step, save->attempt));
+    TRY(stage(saver, step, state));
     memcpy(save->tmp, tmp, sizeof tmp);
-    ckpt_saver_thread_give(saver, RUN_BEGIN);
+    saver->progress.local = first == NODE_WRITE;
+    thread_give(saver, first);
     return ERR_OK;
+}
+
+enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
+                          const json_t *state)
+{
+    return start(saver, saver->save.run_dir, step, state, RUN_BEGIN);
+}
+
+enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
+                                const json_t *state)
+{
+    assert(saver->local != NULL && (saver->save.rank != 0 || state != NULL));
+    return start(saver, saver->save.local_dir, step, state, NODE_WRITE);
 }
 
 static void *stage_take(struct arena *arena, const struct ckpt_item *item)
@@ -214,6 +353,8 @@ static enum err copy_texts(struct ckpt_save *save, const char *run_dir,
         save->options.timeout_s = TIMEOUT_S;
     save->options.attempt = save->attempt;
     snprintf(save->attempt, sizeof save->attempt, "%s", options->attempt);
+    if (options->local_dir != NULL)
+        TRY(fsio_path(save->local_dir, "%s", options->local_dir));
     return fsio_path(save->run_dir, "%s", run_dir);
 }
 
@@ -246,20 +387,19 @@ static enum err create_local(struct ckpt_saver *saver, const char *run_dir,
         for (int i = 0; i < save->item_count; i++)
             saver->items[i].data = stage_take(&saver->stage, &items[i]);
     }
-    return ckpt_saver_thread_create(saver);
+    return thread_create(saver);
 }
 
-static enum err create(struct comm *comm, bool lent, const char *run_dir,
-                       const struct ckpt_options *options,
-                       const struct ckpt_item *items, int item_count,
-                       struct ckpt_saver **out)
+enum err ckpt_saver_create(struct comm *comm, const char *run_dir,
+                           const struct ckpt_options *options,
+                           const struct ckpt_item *items, int item_count,
+                           struct ckpt_saver **out)
 {
     enum err rc = ERR_OK;
     struct ckpt_saver *saver = NULL;
     *out = NULL;
     rc = new_zeroed(&saver, 1);
     if (saver != NULL) {
-        saver->comm = comm;
         saver->save.rank = comm_rank(comm);
         saver->save.ranks = comm_size(comm);
         saver->save.item_count = item_count;
@@ -273,27 +413,16 @@ static enum err create(struct comm *comm, bool lent, const char *run_dir,
     }
     TRY_OUT(comm_agree(comm, rc));
     TRY_OUT(ckpt_save_plan(&saver->save, comm));
-    if (!lent) {
-        TRY_OUT(comm_duplicate(comm, &saver->own));
-        comm_detach(saver->own);
-        saver->comm = saver->own;
-    }
+    TRY_OUT(comm_duplicate(comm, &saver->comm));
+    comm_detach(saver->comm);
     if (options->local_dir != NULL)
-        rc = ckpt_saver_local_create(saver, options->local_dir);
+        rc = ckpt_saver_local_create(saver);
     TRY_OUT(comm_agree(comm, rc));
     *out = saver;
     saver = NULL;
 out:
     ckpt_saver_destroy(saver);
     return rc;
-}
-
-enum err ckpt_saver_create(struct comm *comm, const char *run_dir,
-                           const struct ckpt_options *options,
-                           const struct ckpt_item *items, int item_count,
-                           struct ckpt_saver **out)
-{
-    return create(comm, false, run_dir, options, items, item_count, out);
 }
 
 bool ckpt_saver_destroy(struct ckpt_saver *saver)
@@ -305,12 +434,12 @@ bool ckpt_saver_destroy(struct ckpt_saver *saver)
         (void)ckpt_saver_wait(saver, &progress);
     /* A thread that hangs reads its items, and a late rank may still write into
      * what it was asked for: those stay until the process ends. */
-    if (saver->broken && !ckpt_saver_thread_idle(saver))
+    if (saver->broken && !thread_idle(saver))
         return false;
-    ckpt_saver_thread_end(saver);
+    thread_end(saver);
     if (!saver->broken)
         ckpt_saver_local_destroy(saver);
-    comm_destroy(saver->own);
+    comm_destroy(saver->comm);
     stage_destroy(saver);
     if (saver->broken)
         return true;
@@ -321,28 +450,4 @@ bool ckpt_saver_destroy(struct ckpt_saver *saver)
     free(saver->sources);
     free(saver);
     return true;
-}
-
-enum err ckpt_save(struct comm *comm, const char *run_dir, int64_t step,
-                   const json_t *state, const struct ckpt_item *items,
-                   int item_count, const struct ckpt_options *options,
-                   struct ckpt_result *result)
-{
-    enum err rc = ERR_OK;
-    struct ckpt_saver *saver = NULL;
-    struct ckpt_progress progress = { 0 };
-    struct ckpt_options in_place = *options;
-    double start_s = clock_now();
-    in_place.stage = false;
-    TRY_OUT(create(comm, true, run_dir, &in_place, items, item_count, &saver));
-    TRY_OUT(ckpt_saver_start(saver, step, state));
-    TRY_OUT(ckpt_saver_wait(saver, &progress));
-    if (progress.phase == CKPT_FAILED)
-        rc = err_set(progress.error, "%s", progress.text);
-out:
-    ckpt_saver_destroy(saver);
-    if (result != NULL)
-        *result = (struct ckpt_result){ .bytes = progress.bytes,
-                                        .persist_s = clock_now() - start_s };
-    return rc;
 }

@@ -19,7 +19,6 @@
 #define PAIR 2 /* nodes */
 
 struct ckpt_saver_local {
-    char dir[FSIO_PATH_MAX];
     struct ckpt_xor *parity;
     bool leads;  /* this rank does what is done once a node */
     int *shards; /* [ranks]: number in the manifest; -1: none */
@@ -29,20 +28,19 @@ struct ckpt_saver_local {
     struct ckpt_manifest *manifest;
 };
 
-enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir)
+enum err ckpt_saver_local_create(struct ckpt_saver *saver)
 {
     const struct ckpt_save *save = &saver->save;
     struct ckpt_saver_local *local = NULL;
     TRY(new_zeroed(&local, 1));
     saver->local = local;
     TRY(new_zeroed(&local->shards, (size_t)save->ranks));
-    TRY(fsio_path(local->dir, "%s", dir));
     int group = save->options.xor_group;
-    TRY(ckpt_xor_create(saver->comm, group > 0 ? group : PAIR, dir,
+    TRY(ckpt_xor_create(saver->comm, group > 0 ? group : PAIR, save->local_dir,
                         &local->parity));
     local->leads = ckpt_nodes_leads(saver->comm);
     if (local->leads)
-        TRY(ckpt_index_sweep(local->dir));
+        TRY(ckpt_index_sweep(save->local_dir));
     return ERR_OK;
 }
 
@@ -68,20 +66,6 @@ void ckpt_saver_local_destroy(struct ckpt_saver *saver)
     free(local->shards);
     free(local);
     saver->local = NULL;
-}
-
-enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
-                                const json_t *state)
-{
-    struct ckpt_save *save = &saver->save;
-    char tmp[FSIO_PATH_MAX];
-    assert(saver->local != NULL && (save->rank != 0 || state != NULL));
-    TRY(ckpt_index_tmp_path(tmp, saver->local->dir, step, save->attempt));
-    TRY(ckpt_saver_stage(saver, step, state));
-    memcpy(save->tmp, tmp, sizeof tmp);
-    saver->progress.local = true;
-    ckpt_saver_thread_give(saver, NODE_WRITE);
-    return ERR_OK;
 }
 
 enum err ckpt_saver_local_write(struct ckpt_saver *saver)
@@ -169,11 +153,11 @@ enum err ckpt_saver_local_verify(struct ckpt_saver *saver)
     return ERR_OK;
 }
 
-static enum err remove_step(const struct ckpt_saver_local *local, int64_t step)
+static enum err remove_step(const struct ckpt_saver *saver, int64_t step)
 {
     char path[FSIO_PATH_MAX];
-    TRY(ckpt_index_path(path, local->dir, step));
-    return ckpt_index_discard(local->dir, path);
+    TRY(ckpt_index_path(path, saver->save.local_dir, step));
+    return ckpt_index_discard(saver->save.local_dir, path);
 }
 
 /* A folder of the same step has the same values or a timeline that was given
@@ -184,9 +168,9 @@ enum err ckpt_saver_local_commit(struct ckpt_saver *saver)
     if (!local->leads)
         return ERR_OK;
     ckpt_crash_point("local-agreed", saver->save.rank);
-    TRY(remove_step(local, saver->save.step));
-    TRY(ckpt_index_commit(local->dir, saver->save.step, saver->save.tmp,
-                          false));
+    TRY(remove_step(saver, saver->save.step));
+    TRY(ckpt_index_commit(saver->save.local_dir, saver->save.step,
+                          saver->save.tmp, false));
     ckpt_crash_point("local-committed", saver->save.rank);
     return ERR_OK;
 }
@@ -194,29 +178,27 @@ enum err ckpt_saver_local_commit(struct ckpt_saver *saver)
 /* What this node has renamed: another has not. */
 enum err ckpt_saver_local_revoke(struct ckpt_saver *saver)
 {
-    return saver->local->leads ? remove_step(saver->local, saver->save.step)
-                               : ERR_OK;
+    return saver->local->leads ? remove_step(saver, saver->save.step) : ERR_OK;
 }
 
 enum err ckpt_saver_local_clean(struct ckpt_saver *saver)
 {
     const struct ckpt_saver_local *local = saver->local;
     ckpt_xor_release(local->parity);
-    return local->leads ? ckpt_index_discard(local->dir, saver->save.tmp)
-                        : ERR_OK;
+    return local->leads
+               ? ckpt_index_discard(saver->save.local_dir, saver->save.tmp)
+               : ERR_OK;
 }
 
 static enum err remove_others(const struct ckpt_saver *saver)
 {
     enum err rc = ERR_OK;
-    const struct ckpt_saver_local *local = saver->local;
     int64_t *steps = NULL;
     int count = 0;
-    bool evidence;
-    TRY_OUT(ckpt_index_steps(local->dir, &steps, &count, &evidence));
+    TRY_OUT(ckpt_index_steps(saver->save.local_dir, &steps, &count, NULL));
     for (int i = 0; i < count; i++)
         if (steps[i] != saver->save.step)
-            TRY_OUT(remove_step(local, steps[i]));
+            TRY_OUT(remove_step(saver, steps[i]));
     ckpt_crash_point("local-tidied", saver->save.rank);
 out:
     free(steps);

@@ -42,11 +42,6 @@ static void conclude(const struct ckpt_saver *saver,
 
 /* --- what a rank does for a save to the run directory --------------------- */
 
-static enum err begin(struct ckpt_saver *saver)
-{
-    return ckpt_save_begin(&saver->save);
-}
-
 static enum err write_shard(struct ckpt_saver *saver)
 {
     ckpt_crash_point("folder-agreed", saver->save.rank);
@@ -69,17 +64,6 @@ static enum err persisted_in_run(struct ckpt_saver *saver)
 {
     (void)persisted(saver);
     ckpt_crash_point("shards-agreed", saver->save.rank);
-    return ERR_OK;
-}
-
-static enum err commit(struct ckpt_saver *saver)
-{
-    return ckpt_save_commit(&saver->save);
-}
-
-static enum err give_up(struct ckpt_saver *saver)
-{
-    ckpt_save_give_up(&saver->save);
     return ERR_OK;
 }
 
@@ -231,11 +215,11 @@ struct row {
 static const struct row rows[] = {
     /* clang-format off */
     /* to the run directory */
-    [RUN_BEGIN]     = { FIRST, begin,            tell,   RUN_WRITE,     RUN_GIVE_UP },
+    [RUN_BEGIN]     = { FIRST, ckpt_save_begin,  tell,   RUN_WRITE,     RUN_GIVE_UP },
     [RUN_WRITE]     = { EVERY, write_shard,      agree,  RUN_PERSISTED, RUN_GIVE_UP },
     [RUN_PERSISTED] = { EVERY, persisted_in_run, gather, RUN_COMMIT,    RUN_GIVE_UP },
-    [RUN_COMMIT]    = { FIRST, commit,           note,   RUN_END,       RUN_GIVE_UP },
-    [RUN_GIVE_UP]   = { FIRST, give_up,          note,   RUN_END,       RUN_END },
+    [RUN_COMMIT]    = { FIRST, ckpt_save_commit, note,   RUN_END,       RUN_GIVE_UP },
+    [RUN_GIVE_UP]   = { FIRST, ckpt_save_give_up, note,  RUN_END,       RUN_END },
     [RUN_END]       = { FIRST, record_in_run,    tell,   SAVER_IDLE,    SAVER_IDLE },
     /* to the nodes' own folders */
     [NODE_WRITE]     = { EVERY, ckpt_saver_local_write,   agree,  NODE_GATHER,    NODE_CLEAN },

@@ -1,14 +1,33 @@
-/* What the parts of the saver share: ckpt_saver.c is the interface,
- * ckpt_saver_order.c the table of all that the thread does for a save,
- * ckpt_saver_local.c what it does in the nodes' own folders,
- * ckpt_saver_thread.c the thread itself. */
+/* What the parts of the saver share: ckpt_saver.c is the interface and the thread,
+ * ckpt_save.c what is done to files, ckpt_saver_order.c the table of all that the thread does for a save,
+ * ckpt_saver_local.c what it does in the nodes' own folders. */
 #pragma once
 
 #include <pthread.h>
 #include <stddef.h>
 
-#include "checkpoint/ckpt_save.h"
-#include "src/base/arena.h"
+#include "checkpoint/ckpt.h"
+#include "checkpoint/files/ckpt_manifest.h"
+#include "src/base/fsio.h"
+
+struct ckpt_save {
+    struct ckpt_options options; /* the texts are the saver's */
+    char run_dir[FSIO_PATH_MAX], local_dir[FSIO_PATH_MAX];
+    char attempt[CKPT_NAME_BYTES];
+    int rank, ranks;
+    int writer, writers; /* place among the ranks that write; -1: none */
+    int64_t bytes;       /* payload of all ranks */
+    const struct ckpt_item *items; /* where the values are */
+    int item_count;
+
+    /* of one save */
+    int64_t step;
+    json_t *state;
+    char tmp[FSIO_PATH_MAX];
+    char *record;           /* this rank's, of its shard; NULL: none */
+    char *records;          /* rank 0: everybody's, one behind the other */
+    const int64_t *lengths; /* of them, [ranks] */
+};
 
 /* States of the thread; the table in ckpt_saver_order.c says what is done in
  * each. */
@@ -50,8 +69,7 @@ struct ckpt_saver_numbers {
 };
 
 struct ckpt_saver {
-    struct comm *comm; /* the thread's while it saves */
-    struct comm *own;  /* the duplicate; NULL: comm is lent */
+    struct comm *comm; /* a duplicate, the thread's while it saves */
     struct ckpt_save save;
     struct ckpt_item *sources; /* as the caller gave them */
     struct ckpt_item *items;   /* as the thread reads them */
@@ -83,28 +101,14 @@ struct ckpt_saver {
     struct err_kept lost; /* why the save ended without an outcome */
 };
 
-/* --- the thread --- */
+/* --- in the thread --- */
 
-enum err ckpt_saver_thread_create(struct ckpt_saver *saver);
-/* Only when it is idle. */
-void ckpt_saver_thread_end(struct ckpt_saver *saver);
-/* Run the save that begins with this state; one at a time. */
-void ckpt_saver_thread_give(struct ckpt_saver *saver,
-                            enum ckpt_saver_state first);
-bool ckpt_saver_thread_idle(struct ckpt_saver *saver);
-/* Wait until it is idle, no longer than this. */
-void ckpt_saver_thread_wait(struct ckpt_saver *saver, double seconds);
-/* In it: from here on, or until here, it waits for others. */
+/* From here on, or until here, it waits for others. */
 void ckpt_saver_meets(struct ckpt_saver *saver, bool meets);
-/* In it: the caller may see how far the work is. */
+/* The caller may see how far the work is. */
 void ckpt_saver_publish(struct ckpt_saver *saver);
 
-/* --- begun by the caller, used by the thread --- */
-
-/* Begin a save: ERR_BUSY or ERR_COMM, or the items are copied, or will be. */
-enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step,
-                          const json_t *state);
-/* In the thread, before it reads the copy: it is there, or why it is not. */
+/* Before it reads the copy: it is there, or why it is not. */
 enum err ckpt_saver_staged(struct ckpt_saver *saver);
 
 /* --- the order, in the thread --- */
@@ -116,9 +120,34 @@ enum err ckpt_saver_run(struct ckpt_saver *saver, enum ckpt_saver_state first);
 enum err ckpt_saver_meet(struct ckpt_saver *saver,
                          struct comm_request *request);
 
+/* --- what it does in the run directory --- */
+
+/* Whether the items can be saved at all; needs no other rank. */
+enum err ckpt_save_check(const struct ckpt_save *save);
+
+/* Who writes, and how much in all: known to everybody. Collective. */
+enum err ckpt_save_plan(struct ckpt_save *save, struct comm *comm);
+
+/* Rank 0: make the temporary folder and look for room. */
+enum err ckpt_save_begin(struct ckpt_saver *saver);
+
+/* Write this rank's shard and its record. */
+enum err ckpt_save_write(struct ckpt_save *save);
+
+/* Rank 0: the manifest of the gathered records, as a text without a view, which
+ * is malloc'ed; text NULL: into the temporary folder, with a view. */
+enum err ckpt_save_manifest(const struct ckpt_save *save, char **text,
+                            size_t *bytes);
+
+/* Rank 0: manifest, commit, LATEST, retention. */
+enum err ckpt_save_commit(struct ckpt_saver *saver);
+
+/* Rank 0, after a failure on any rank: hide and remove the temporary folder. */
+enum err ckpt_save_give_up(struct ckpt_saver *saver);
+
 /* --- the node-local level --- */
 
-enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir);
+enum err ckpt_saver_local_create(struct ckpt_saver *saver);
 void ckpt_saver_local_destroy(struct ckpt_saver *saver);
 /* What is of one save; without the level nothing. */
 void ckpt_saver_local_forget(struct ckpt_saver *saver);

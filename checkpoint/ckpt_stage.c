@@ -47,14 +47,6 @@ static size_t copy_blocks(char *to, const char *from, size_t bytes)
     _mm_sfence();
     return end;
 }
-#else
-static size_t copy_blocks(char *to, const char *from, size_t bytes)
-{
-    (void)to;
-    (void)from;
-    (void)bytes;
-    return 0;
-}
 #endif
 
 void ckpt_stage_copy(void *to, const void *from, size_t bytes)
@@ -62,7 +54,10 @@ void ckpt_stage_copy(void *to, const void *from, size_t bytes)
     assert((uintptr_t)to % CKPT_STAGE_ALIGN == 0);
     assert((char *)to + bytes <= (const char *)from ||
            (const char *)from + bytes <= (char *)to);
-    size_t done = copy_blocks(to, from, bytes);
+    size_t done = 0;
+#ifdef __SSE2__
+    done = copy_blocks(to, from, bytes);
+#endif
     if (bytes > done)
         memcpy((char *)to + done, (const char *)from + done, bytes - done);
 }

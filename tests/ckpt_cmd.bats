@@ -127,9 +127,3 @@ raw() {
     [[ $output == *optimizer/exp_avg/transformer.wte.weight* ]]
     [[ $output == *bf16* ]]
 }
-
-@test "big datasets lie on page borders" {
-    offset=$(grep -o '\[7,0,1740800,[0-9]*' "$STEP/MANIFEST.json" | cut -d, -f4)
-    [ "$offset" -gt 0 ]
-    [ $((offset % 4096)) -eq 0 ]
-}

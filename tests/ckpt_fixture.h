@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <sys/stat.h>
 
@@ -13,7 +14,39 @@
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "tests/ckpt_save.h"
 #include "tests/tap.h"
+
+static inline void is_ok(enum err rc, const char *what)
+{
+    if (!tap_ok(rc == ERR_OK, "%s", what))
+        tap_note("%s: %s", err_name(rc), err_text());
+}
+
+/* Change a byte of a file; `at` below 0 counts from its end. */
+static inline bool fixture_flip(const char *path, int64_t at)
+{
+    unsigned char byte = 0;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (at < 0)
+        at += lseek(fd, 0, SEEK_END);
+    bool done = fd >= 0 && pread(fd, &byte, 1, at) == 1;
+    byte ^= 4;
+    done = done && pwrite(fd, &byte, 1, at) == 1;
+    if (fd >= 0)
+        close(fd);
+    if (!done)
+        tap_note("can't damage %s", path);
+    return done;
+}
+
+static inline void fixture_flip_in(const char *dir, const char *file,
+                                   int64_t at)
+{
+    char path[FSIO_PATH_MAX];
+    fsio_path(path, "%s/%s", dir, file);
+    fixture_flip(path, at);
+}
 
 /* Every byte against its CRCs. */
 static inline enum err fixture_verify(const char *checkpoint_dir)
@@ -24,7 +57,7 @@ static inline enum err fixture_verify(const char *checkpoint_dir)
     TRY_OUT(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
     TRY_OUT(ckpt_read_create(checkpoint_dir, manifest, &reader));
     for (int s = 0; s < manifest->shard_count; s++)
-        TRY_OUT(ckpt_read_all(reader, s));
+        TRY_OUT(ckpt_read_all(reader, s, NULL, NULL));
     TRY_OUT(ckpt_view_check(checkpoint_dir, manifest));
 out:
     ckpt_read_destroy(reader);

@@ -5,7 +5,7 @@
 
 #include "checkpoint/ckpt.h"
 #include "src/base/rng.h"
-#include "tests/ckpt_fixture.h"
+#include "tests/ckpt_ranks.h"
 
 #define SMALL 300
 #define GUARD 64
@@ -26,7 +26,7 @@ static const struct ckpt_item large[] = {
     { .name = "nothing", .dims = 2, .shape = { 0, 4 } },
 };
 #define LARGE (int)(sizeof large / sizeof large[0])
-#define ITEMS (LARGE + SMALL)
+#define TENSORS (LARGE + SMALL)
 
 enum sharding {
     LAST_ONLY, /* the last rank has everything: the owner of a replica */
@@ -48,9 +48,9 @@ static const char *const names[] = { "replica owner", "flat",    "uneven",
 
 static inline void catalogue(struct ckpt_item *items)
 {
-    memset(items, 0, ITEMS * sizeof *items);
+    memset(items, 0, TENSORS * sizeof *items);
     memcpy(items, large, sizeof large);
-    for (int i = LARGE; i < ITEMS; i++) {
+    for (int i = LARGE; i < TENSORS; i++) {
         snprintf(items[i].name, sizeof items[i].name, "layer.%d.bias", i);
         items[i].dims = 1;
         items[i].shape[0] = 37;
@@ -106,9 +106,9 @@ static inline void shard(struct ckpt_item *items, enum sharding kind, int rank,
                          int ranks)
 {
     int64_t total = 0, before = 0;
-    for (int i = 0; i < ITEMS; i++)
+    for (int i = 0; i < TENSORS; i++)
         total += fixture_elements(&items[i]);
-    for (int i = 0; i < ITEMS; i++) {
+    for (int i = 0; i < TENSORS; i++) {
         struct ckpt_item *item = &items[i];
         int64_t elements = fixture_elements(item);
         item->part = (struct ckpt_part){ 0 };
@@ -131,7 +131,7 @@ static inline size_t part_bytes(const struct ckpt_item *item)
 /* Memory for every part, poisoned, with guards before and after. */
 static inline void allocate(struct ckpt_item *items)
 {
-    for (int i = 0; i < ITEMS; i++) {
+    for (int i = 0; i < TENSORS; i++) {
         size_t bytes = part_bytes(&items[i]) + 2 * GUARD;
         char *memory = malloc(bytes);
         memset(memory, POISON, bytes);
@@ -141,7 +141,7 @@ static inline void allocate(struct ckpt_item *items)
 
 static inline void release(struct ckpt_item *items)
 {
-    for (int i = 0; i < ITEMS; i++)
+    for (int i = 0; i < TENSORS; i++)
         free((char *)items[i].data - GUARD);
 }
 
@@ -218,9 +218,9 @@ static inline void value_of(const struct ckpt_item *item, enum dtype stored,
 /* Fill the parts with the step's values, or compare. */
 static inline bool values(struct ckpt_item *items, int64_t step, bool compare)
 {
-    struct ckpt_item stored[ITEMS];
+    struct ckpt_item stored[TENSORS];
     catalogue(stored);
-    for (int i = 0; i < ITEMS; i++) {
+    for (int i = 0; i < TENSORS; i++) {
         struct ckpt_item *item = &items[i];
         size_t size = dtype_bytes(item->dtype);
         char *at = item->data;
@@ -244,28 +244,16 @@ static inline bool values(struct ckpt_item *items, int64_t step, bool compare)
 
 static inline int64_t payload(void)
 {
-    struct ckpt_item items[ITEMS];
+    struct ckpt_item items[TENSORS];
     int64_t bytes = 0;
     catalogue(items);
-    for (int i = 0; i < ITEMS; i++)
+    for (int i = 0; i < TENSORS; i++)
         bytes +=
             fixture_elements(&items[i]) * (int64_t)dtype_bytes(items[i].dtype);
     return bytes;
 }
 
 /* --- helpers --- */
-
-/* A point counts when it holds on every rank. */
-static inline void everywhere(struct comm *comm, bool pass, const char *what,
-                              const char *detail)
-{
-    int64_t good = pass;
-    if (!pass)
-        fprintf(stderr, "# rank %d: %s %s: %s\n", comm_rank(comm), what, detail,
-                err_text());
-    enum err rc = comm_all_reduce_i64(comm, &good, 1, COMM_MIN);
-    tap_ok(rc == ERR_OK && good == 1, "%s %s", what, detail);
-}
 
 static inline int64_t over_all(struct comm *comm, int64_t value,
                                enum comm_op op)
@@ -276,7 +264,7 @@ static inline int64_t over_all(struct comm *comm, int64_t value,
 static inline enum err save(struct comm *comm, const char *run, int64_t step,
                             enum sharding kind)
 {
-    struct ckpt_item items[ITEMS];
+    struct ckpt_item items[TENSORS];
     struct ckpt_options options = { .attempt = "7.1" };
     catalogue(items);
     shard(items, kind, comm_rank(comm), comm_size(comm));
@@ -284,7 +272,7 @@ static inline enum err save(struct comm *comm, const char *run, int64_t step,
     values(items, step, false);
     json_t *state = comm_rank(comm) == 0 ? fixture_state(step) : NULL;
     enum err rc =
-        ckpt_save(comm, run, step, state, items, ITEMS, &options, NULL);
+        ckpt_save(comm, run, step, state, items, TENSORS, &options, NULL);
     json_decref(state);
     release(items);
     return rc;
@@ -294,14 +282,14 @@ static inline enum err save(struct comm *comm, const char *run, int64_t step,
 static inline bool loads(struct comm *comm, const char *run, int64_t want,
                          enum sharding kind, struct ckpt_load_stats *stats)
 {
-    struct ckpt_item items[ITEMS];
+    struct ckpt_item items[TENSORS];
     json_t *state = NULL;
     int64_t step = -2;
     catalogue(items);
     shard(items, kind, comm_rank(comm), comm_size(comm));
     allocate(items);
     enum err rc =
-        ckpt_load(comm, run, NULL, items, ITEMS, &step, &state, stats);
+        ckpt_load(comm, run, NULL, items, TENSORS, &step, &state, stats);
     bool good = rc == ERR_OK && step == want && values(items, want, true);
     json_decref(state);
     release(items);

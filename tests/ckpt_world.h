@@ -3,19 +3,10 @@
  * with parity. */
 #pragma once
 
-#include <sched.h>
+#include "checkpoint/files/ckpt_index.h"
+#include "tests/ckpt_ranks.h"
 
-#include "src/base/log.h"
-#include "tests/ckpt_fixture.h"
-
-#define ITEMS (FIXTURE_ITEMS + 1)
-#define TIMEOUT_S 60.0
 #define RANKS_MAX 4
-
-/* So large that a chunk has several segments. */
-static const struct ckpt_item big = { .name = "big",
-                                      .dims = 2,
-                                      .shape = { 2100, 1024 } };
 
 struct world {
     struct comm *comm;
@@ -27,26 +18,6 @@ struct world {
 /* How the tensors are cut: rank r saves so many of the parts. Unequal, and one
  * with nothing to save. */
 static const int cuts[][RANKS_MAX] = { { 1, 2, 3, 4 }, { 5, 0, 1, 1 } };
-
-static inline bool become_node(void)
-{
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    char name[32];
-    int length =
-        snprintf(name, sizeof name, "node%.16s", rank != NULL ? rank : "0");
-    return unshare(CLONE_NEWUTS) == 0 && sethostname(name, (size_t)length) == 0;
-}
-
-/* A point counts when it holds on every rank. */
-static inline void everywhere(const struct world *world, bool pass,
-                              const char *what)
-{
-    int64_t good = pass;
-    if (!pass)
-        fprintf(stderr, "# rank %d: %s: %s\n", world->rank, what, err_text());
-    enum err rc = comm_all_reduce_i64(world->comm, &good, 1, COMM_MIN);
-    tap_ok(rc == ERR_OK && good == 1, "%s", what);
-}
 
 static inline void make_items(const struct world *world, const int *cut,
                               struct ckpt_item *items)
@@ -89,20 +60,14 @@ static inline enum err save(const struct world *world, int group,
                                     .xor_group = group,
                                     .may_commit = remove_doomed,
                                     .record_arg = world->doomed };
-    json_t *state = world->rank == 0 ? fixture_state(step) : NULL;
-    *progress = (struct ckpt_progress){ 0 };
     make_items(world, cut, items);
-    fixture_fill(items, ITEMS, step);
     TRY_OUT(ckpt_saver_create(world->comm, world->run, &options, items, ITEMS,
                               &saver));
     if (block != NULL)
         TRY_OUT(fsio_mkdirs(block));
-    TRY_OUT(ckpt_saver_start_local(saver, step, state));
-    fixture_fill(items, ITEMS, step + 1000);
-    TRY_OUT(ckpt_saver_wait(saver, progress));
+    TRY_OUT(ranks_save(world->comm, saver, items, ITEMS, step, progress));
 out:
     ckpt_saver_destroy(saver);
-    json_decref(state);
     fixture_free(items, ITEMS);
     return rc;
 }
@@ -119,22 +84,8 @@ static inline bool saves(const struct world *world, int group, const int *cut,
  * values. */
 static inline int64_t loads(const struct world *world, bool *local)
 {
-    struct ckpt_item items[ITEMS];
-    struct ckpt_load_options options = { .local_dir = world->local };
-    struct ckpt_load_stats stats;
-    json_t *state = NULL;
-    int64_t step = -2;
-    memcpy(items, fixture_tensors, sizeof fixture_tensors);
-    items[FIXTURE_ITEMS] = big;
-    fixture_make(items, ITEMS, world->ranks - 1 - world->rank, world->ranks);
-    enum err rc = ckpt_load(world->comm, world->run, &options, items, ITEMS,
-                            &step, &state, &stats);
-    *local = stats.local;
-    if (rc != ERR_OK || (step >= 0 && !fixture_holds(items, ITEMS, step)))
-        step = -2;
-    json_decref(state);
-    fixture_free(items, ITEMS);
-    return step;
+    return ranks_load(world->comm, world->run, world->local, ITEMS,
+                      world->ranks - 1 - world->rank, world->ranks, local);
 }
 
 static inline bool comes_back(const struct world *world, int64_t step)
@@ -171,33 +122,18 @@ static inline bool saves_run(const struct world *world)
 static inline int world_main(int argc, char **argv,
                              void (*run_tests)(struct world *world))
 {
-    struct world world = { 0 };
+    bool named = become_node(true);
+    struct world world = { .comm = ranks_begin(&argc, &argv) };
     char folder[FSIO_PATH_MAX] = "";
-    bool named = become_node();
-    log_set_level(LOG_ERROR);
-    if (comm_create("auto", &argc, &argv, TIMEOUT_S, &world.comm) != ERR_OK) {
-        fprintf(stderr, "%s\n", err_text());
-        return 1;
-    }
     world.rank = comm_rank(world.comm);
     world.ranks = comm_size(world.comm);
-    if (world.rank != 0)
-        tap_silence();
-    if (!named || world.ranks > RANKS_MAX) {
-        tap_skip("needs up to 4 ranks and the right to give host names");
-        comm_destroy(world.comm);
-        return tap_done();
-    }
-    if (world.rank == 0)
-        (void)fsio_path(folder, "%s", tap_folder());
-    comm_broadcast(world.comm, folder, sizeof folder, 0);
+    need_nodes(world.comm, named && world.ranks <= RANKS_MAX);
+    ranks_folder(world.comm, folder);
     fsio_path(world.run, "%s/run", folder);
     fsio_path(world.local, "%s/node%d", folder, world.rank);
     if (world.rank == 0)
-        ckpt_identify(world.run, "u-1");
+        ckpt_index_uuid_write(world.run, "u-1");
     comm_barrier(world.comm);
     run_tests(&world);
-    comm_barrier(world.comm);
-    comm_destroy(world.comm);
-    return tap_done();
+    return ranks_end(world.comm);
 }

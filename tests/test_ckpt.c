@@ -14,12 +14,6 @@
 /* More than two write pieces, not a multiple of a block. */
 #define BIG_ELEMENTS ((int64_t)5 * 1024 * 1024 + 77)
 
-static void is_ok(enum err rc, const char *what)
-{
-    if (!tap_ok(rc == ERR_OK, "%s", what))
-        tap_note("%s: %s", err_name(rc), err_text());
-}
-
 static void is_step(struct comm *comm, const char *run, int64_t step,
                     int64_t values, const char *what)
 {
@@ -225,7 +219,7 @@ static void test_again(struct comm *comm, const char *run)
         fsio_mkdirs(path);
     }
     is_step(comm, run, 6, 7, "leftovers are not loaded");
-    is_ok(ckpt_sweep(run), "sweep");
+    is_ok(ckpt_index_sweep(run), "sweep");
     tap_is_int(fixture_count(run, "."), 2, "removes them");
     tap_is_int(fixture_count(run, "LATEST"), 1, "but not LATEST");
     is_step(comm, run, 6, 7, "nor a checkpoint");
@@ -238,7 +232,7 @@ static void test_big(struct comm *comm, const char *run)
                               .dims = 1,
                               .shape = { BIG_ELEMENTS } };
     struct ckpt_options options = { .attempt = "1.1", .keep = 1 };
-    struct ckpt_result result;
+    struct ckpt_progress result;
     fixture_make(&item, 1, 0, 1);
     fixture_fill(&item, 1, 4);
     is_ok(ckpt_save(comm, run, 4, NULL, &item, 1, &options, &result),

@@ -83,7 +83,7 @@ static void check_after(struct world *world, const char *run, const char *point,
         tap_note("%s %s, step %lld, values %lld", err_name(rc), err_text(),
                  (long long)step, (long long)values);
     tap_is_int(fixture_count(run, ".bad"), 0, "%s: nothing is damaged", point);
-    rc = ckpt_sweep(run);
+    rc = ckpt_index_sweep(run);
     good = rc == ERR_OK && fixture_count(run, ".") <= 2 &&
            fixture_load(world->comm, run, &step, &values) == ERR_OK &&
            step == want_step && values == want_values;

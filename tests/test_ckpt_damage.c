@@ -12,174 +12,88 @@
 
 /* --- ways to damage the newest of steps 1 and 2 --- */
 
-/* Flip one bit of a file, `from_end` bytes before its end. */
-static void flip(const char *path, off_t from_end)
-{
-    char byte;
-    int fd = open(path, O_RDWR);
-    off_t at = lseek(fd, 0, SEEK_END) - from_end;
-    if (pread(fd, &byte, 1, at) == 1) {
-        byte = (char)(byte ^ 4);
-        if (pwrite(fd, &byte, 1, at) != 1)
-            tap_note("can't write %s", path);
-    }
-    close(fd);
-}
-
-static void shard_path(const char *run, int64_t step, char path[FSIO_PATH_MAX])
+static void file_path(const char *run, int64_t step, const char *file,
+                      char path[FSIO_PATH_MAX])
 {
     char dir[FSIO_PATH_MAX];
     ckpt_index_path(dir, run, step);
-    fsio_path(path, "%s/%s", dir, SHARD);
+    fsio_path(path, "%s/%s", dir, file);
 }
 
-static void manifest_path(const char *run, char path[FSIO_PATH_MAX])
+/* The file of step 1 under the name of step 2. */
+static void take_old(const char *run, const char *file)
 {
-    char dir[FSIO_PATH_MAX];
-    ckpt_index_path(dir, run, 2);
-    fsio_path(path, "%s/%s", dir, CKPT_MANIFEST_FILE);
-}
-
-static void copy_file(const char *from, const char *to)
-{
+    char from[FSIO_PATH_MAX], to[FSIO_PATH_MAX];
     char *data = NULL;
     size_t bytes;
+    file_path(run, 1, file, from);
+    file_path(run, 2, file, to);
     if (fsio_read_file(from, 1 << 20, &data, &bytes) == ERR_OK)
         fsio_write_atomic(to, data, bytes);
     free(data);
 }
 
-static void resize_shard(const char *run, off_t change)
-{
-    char path[FSIO_PATH_MAX];
-    struct stat status;
-    shard_path(run, 2, path);
-    if (stat(path, &status) == 0 && truncate(path, status.st_size + change))
-        tap_note("can't truncate %s", path);
-}
+enum harm { GONE, CUT, LONGER, EMPTY, FLIP, OLD, RENAMED, NO_FOLDER };
 
-static void damage_missing_shard(const char *run)
-{
-    char path[FSIO_PATH_MAX];
-    shard_path(run, 2, path);
-    unlink(path);
-}
-
-static void damage_short_shard(const char *run)
-{
-    resize_shard(run, -1);
-}
-
-static void damage_long_shard(const char *run)
-{
-    resize_shard(run, 1);
-}
-
-static void damage_shard_byte(const char *run)
-{
-    char path[FSIO_PATH_MAX];
-    shard_path(run, 2, path);
-    flip(path, 1000);
-}
-
-static void damage_first_byte(const char *run)
-{
-    char path[FSIO_PATH_MAX];
-    struct stat status;
-    shard_path(run, 2, path);
-    if (stat(path, &status) == 0)
-        flip(path, status.st_size);
-}
-
-static void damage_swapped_shard(const char *run)
-{
-    char old[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
-    shard_path(run, 1, old);
-    shard_path(run, 2, path);
-    copy_file(old, path);
-}
-
-static void view_path(const char *run, char path[FSIO_PATH_MAX])
-{
-    char dir[FSIO_PATH_MAX];
-    ckpt_index_path(dir, run, 2);
-    fsio_path(path, "%s/%s", dir, CKPT_VIEW_FILE);
-}
-
-static void damage_missing_view(const char *run)
-{
-    char path[FSIO_PATH_MAX];
-    view_path(run, path);
-    unlink(path);
-}
-
-static void damage_short_view(const char *run)
-{
-    char path[FSIO_PATH_MAX];
-    view_path(run, path);
-    if (truncate(path, 100) != 0)
-        tap_note("can't truncate %s", path);
-}
-
-static void damage_manifest_byte(const char *run)
-{
-    char path[FSIO_PATH_MAX];
-    manifest_path(run, path);
-    flip(path, 300);
-}
-
-static void damage_missing_manifest(const char *run)
-{
-    char path[FSIO_PATH_MAX];
-    manifest_path(run, path);
-    unlink(path);
-}
-
-static void damage_empty_manifest(const char *run)
-{
-    char path[FSIO_PATH_MAX];
-    manifest_path(run, path);
-    if (truncate(path, 0) != 0)
-        tap_note("can't truncate %s", path);
-}
-
-/* The whole folder of step 1 under the name of step 2. */
-static void damage_renamed_folder(const char *run)
-{
-    char from[FSIO_PATH_MAX], to[FSIO_PATH_MAX];
-    shard_path(run, 1, from);
-    shard_path(run, 2, to);
-    copy_file(from, to);
-    ckpt_index_path(from, run, 1);
-    fsio_path(to, "%s/%s", from, CKPT_MANIFEST_FILE);
-    manifest_path(run, from);
-    copy_file(to, from);
-}
-
-static void damage_file_for_folder(const char *run)
-{
-    char path[FSIO_PATH_MAX];
-    ckpt_index_path(path, run, 2);
-    fsio_remove_tree(path);
-    fsio_write_atomic(path, "x", 1);
-}
-
-static const struct {
+static const struct damage {
     const char *what;
-    void (*damage)(const char *run);
+    enum harm harm;
+    const char *file;
+    int64_t at; /* of FLIP, from the end if below 0 */
 } damages[] = {
-    { "a missing shard", damage_missing_shard },
-    { "a truncated shard", damage_short_shard },
-    { "a shard with a byte more", damage_long_shard },
-    { "a flipped bit near the shard's end", damage_shard_byte },
-    { "a flipped bit in the shard's first byte", damage_first_byte },
-    { "the shard of another step", damage_swapped_shard },
-    { "a flipped bit in the manifest", damage_manifest_byte },
-    { "a missing manifest", damage_missing_manifest },
-    { "an empty manifest", damage_empty_manifest },
-    { "another step under this name", damage_renamed_folder },
-    { "a file in place of the folder", damage_file_for_folder },
+    { "a missing shard", GONE, SHARD, 0 },
+    { "a truncated shard", CUT, SHARD, 0 },
+    { "a shard with a byte more", LONGER, SHARD, 0 },
+    { "a flipped bit near the shard's end", FLIP, SHARD, -1000 },
+    { "a flipped bit in the shard's first byte", FLIP, SHARD, 0 },
+    { "the shard of another step", OLD, SHARD, 0 },
+    { "a flipped bit in the manifest", FLIP, CKPT_MANIFEST_FILE, -300 },
+    { "a missing manifest", GONE, CKPT_MANIFEST_FILE, 0 },
+    { "an empty manifest", EMPTY, CKPT_MANIFEST_FILE, 0 },
+    { "another step under this name", RENAMED, "", 0 },
+    { "a file in place of the folder", NO_FOLDER, "", 0 },
 };
+static const struct damage short_shard = { "", CUT, SHARD, 0 };
+static const struct damage shard_byte = { "", FLIP, SHARD, -1000 };
+static const struct damage losses[] = { { "missing", GONE, CKPT_VIEW_FILE, 0 },
+                                        { "truncated", CUT, CKPT_VIEW_FILE,
+                                          0 } };
+
+static void harm(const char *run, const struct damage *damage)
+{
+    char path[FSIO_PATH_MAX];
+    struct stat status = { 0 };
+    file_path(run, 2, damage->file, path);
+    stat(path, &status);
+    switch (damage->harm) {
+    case GONE:
+        unlink(path);
+        break;
+    case CUT:
+    case LONGER:
+    case EMPTY:
+        if (truncate(path, damage->harm == EMPTY ? 0
+                           : damage->harm == CUT ? status.st_size - 1
+                                                 : status.st_size + 1) != 0)
+            tap_note("can't truncate %s", path);
+        break;
+    case FLIP:
+        fixture_flip(path, damage->at);
+        break;
+    case RENAMED:
+        take_old(run, SHARD);
+        take_old(run, CKPT_MANIFEST_FILE);
+        break;
+    case OLD:
+        take_old(run, damage->file);
+        break;
+    case NO_FOLDER:
+        ckpt_index_path(path, run, 2);
+        fsio_remove_tree(path);
+        fsio_write_atomic(path, "x", 1);
+        break;
+    }
+}
 
 static void test_fall_back(struct comm *comm, const char *folder)
 {
@@ -190,7 +104,7 @@ static void test_fall_back(struct comm *comm, const char *folder)
         enum err rc = fixture_save(comm, run, 1, 1, 0);
         if (rc == ERR_OK)
             rc = fixture_save(comm, run, 2, 2, 0);
-        damages[i].damage(run);
+        harm(run, &damages[i]);
         ckpt_index_path(path, run, 2);
         tap_ok(rc == ERR_OK && fixture_verify(path) == ERR_CHECKPOINT,
                "%s does not verify", damages[i].what);
@@ -211,18 +125,16 @@ static void test_fall_back(struct comm *comm, const char *folder)
  * no step. */
 static void test_lost_view(struct comm *comm, const char *folder)
 {
-    static void (*const losses[])(const char *) = { damage_missing_view,
-                                                    damage_short_view };
     for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
         char run[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
         int64_t step = -2, values = -2;
         fsio_path(run, "%s/view%zu", folder, i);
         enum err rc = fixture_save(comm, run, 2, 2, 0);
-        losses[i](run);
+        harm(run, &losses[i]);
         ckpt_index_path(path, run, 2);
         tap_ok(rc == ERR_OK && fixture_verify(path) == ERR_CHECKPOINT &&
                    strstr(err_text(), CKPT_VIEW_FILE) != NULL,
-               "a %s view does not verify", i == 0 ? "missing" : "truncated");
+               "a %s view does not verify", losses[i].what);
         tap_ok(fixture_load(comm, run, &step, &values) == ERR_OK && step == 2 &&
                    values == 2,
                "and its step is loaded");
@@ -234,7 +146,7 @@ static void test_replace_damaged(struct comm *comm, const char *run)
 {
     int64_t step = -2, values = -2;
     fixture_save(comm, run, 2, 2, 1);
-    damage_short_shard(run);
+    harm(run, &short_shard);
     tap_ok(fixture_save(comm, run, 2, 3, 1) == ERR_OK &&
                fixture_load(comm, run, &step, &values) == ERR_OK && values == 3,
            "a damaged checkpoint is replaced by a save");
@@ -246,7 +158,7 @@ static void test_no_fresh_start(struct comm *comm, const char *run)
 {
     int64_t step = -2, values = -2;
     fixture_save(comm, run, 2, 2, 0);
-    damage_shard_byte(run);
+    harm(run, &shard_byte);
     for (int i = 0; i < 2; i++) {
         tap_is_int(fixture_load(comm, run, &step, &values), ERR_CHECKPOINT,
                    "nothing good left is an error, time %d", i + 1);

@@ -40,12 +40,12 @@ static enum err load(void)
 
 static enum err sweep(void)
 {
-    return ckpt_sweep("work/litter");
+    return ckpt_index_sweep("work/litter");
 }
 
 static enum err identify(void)
 {
-    return ckpt_identify("work/run", "u-1");
+    return ckpt_index_uuid_write("work/run", "u-1");
 }
 
 #define STEP(root, n) root "run/checkpoints/step-0000000" #n

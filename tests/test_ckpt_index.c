@@ -11,12 +11,6 @@
 #define STEPS 12
 #define ALL "1 2 3 4 5 6 7 8 9 10 11 12"
 
-static void is_ok(enum err rc, const char *what)
-{
-    tap_ok(rc == ERR_OK, "%s%s%s", what, rc == ERR_OK ? "" : ": ",
-           rc == ERR_OK ? "" : err_text());
-}
-
 static void join(char *text, size_t bytes, const int64_t *steps, int count)
 {
     text[0] = '\0';
@@ -112,8 +106,9 @@ static void test_pins(struct comm *comm, const char *run)
     is_ok(ckpt_index_unpin(dir), "unpin");
     is_ok(fixture_save(comm, run, 7, 7, 1), "keep 1");
     tap_is_int(fixture_count(run, "step-"), 1, "now it goes");
-    tap_ok(ckpt_index_pin(dir, "gone") != ERR_OK,
-           "a missing step can't be pinned");
+    tap_ok(!ckpt_index_pinned(dir), "its pin, too");
+    tap_is_int(ckpt_index_pin(dir, "gone"), ERR_CHECKPOINT,
+               "a missing step can't be pinned");
 }
 
 /* A process's start time as /proc tells it. */
@@ -177,7 +172,7 @@ static void test_sweep(const char *run)
             make_old(path);
             make_old(dir);
         }
-        is_ok(ckpt_sweep(run), "sweep");
+        is_ok(ckpt_index_sweep(run), "sweep");
         tap_is_int(fixture_count(run, ".tmp-"), cases[i].want,
                    "a temporary folder %s", cases[i].what);
         fsio_remove_tree(dir);
@@ -185,7 +180,7 @@ static void test_sweep(const char *run)
     char dir[FSIO_PATH_MAX];
     ckpt_index_tmp_path(dir, run, 2, "1.1");
     is_ok(ckpt_index_begin(run, dir, "1.1"), "a folder of this process");
-    is_ok(ckpt_sweep(run), "sweep");
+    is_ok(ckpt_index_sweep(run), "sweep");
     tap_is_int(fixture_count(run, ".tmp-"), 1, "stays");
 }
 

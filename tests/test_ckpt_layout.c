@@ -10,19 +10,14 @@
 
 #define PAGE 4096
 
-static void is_ok(enum err rc, const char *what)
-{
-    if (!tap_ok(rc == ERR_OK, "%s", what))
-        tap_note("%s: %s", err_name(rc), err_text());
-}
-
 /* --- transfers --- */
 
 /* A transfer that O_DIRECT does not allow is made all the same. */
 static void test_direct_refused(const char *folder)
 {
     char path[FSIO_PATH_MAX];
-    char *buffer = ckpt_io_buffer(2 * PAGE);
+    char *buffer = NULL;
+    is_ok(ckpt_io_buffer(&buffer, 2 * PAGE), "memory");
     struct ckpt_io *io = NULL;
     size_t got;
     fsio_path(path, "%s/io", folder);

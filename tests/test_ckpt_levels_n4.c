@@ -1,21 +1,14 @@
 /* Both levels of checkpoints together, on four ranks of three nodes: which step
  * a load takes, whose it must be, and what scavenging saves. The nodes are this
  * machine under several names, which only root can give. */
-#include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <sys/resource.h>
 
 #include "checkpoint/files/ckpt_index.h"
-#include "checkpoint/tools/ckpt_scavenge.h"
-#include "tests/ckpt_fixture.h"
+#include "checkpoint/tools/ckpt_tools.h"
+#include "tests/ckpt_ranks.h"
 
-#define TIMEOUT_S 60.0
 #define RANKS 4
-#define NODES 3
-
-static const int node_of[RANKS] = { 0, 0, 1, 2 };
 
 struct levels {
     struct comm *comm;
@@ -23,34 +16,6 @@ struct levels {
     char run[FSIO_PATH_MAX];
     char local[FSIO_PATH_MAX]; /* of this rank's node */
 };
-
-/* A host name of its own for each node, before communication starts. */
-static bool become_node(void)
-{
-    const char *text = getenv("OMPI_COMM_WORLD_RANK");
-    long rank = text != NULL ? strtol(text, NULL, 10) : 0;
-    char name[16];
-    int length = snprintf(name, sizeof name, "node%d", node_of[rank % RANKS]);
-    return unshare(CLONE_NEWUTS) == 0 && sethostname(name, (size_t)length) == 0;
-}
-
-static void everywhere(const struct levels *l, bool pass, const char *format,
-                       ...) __attribute__((format(printf, 3, 4)));
-static void everywhere(const struct levels *l, bool pass, const char *format,
-                       ...)
-{
-    int64_t good = pass;
-    char what[160];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
-    va_end(arguments);
-    if (!pass)
-        fprintf(stderr, "# rank %d: %s: %s\n", comm_rank(l->comm), what,
-                err_text());
-    enum err rc = comm_all_reduce_i64(l->comm, &good, 1, COMM_MIN);
-    tap_ok(rc == ERR_OK && good == 1, "%s", what);
-}
 
 /* --- what the levels hold --- */
 
@@ -61,8 +26,8 @@ static void begin(struct levels *l, const char *name)
     fsio_path(l->run, "%s/%s", l->folder, name);
     fsio_path(l->local, "%s/%s-node%d", l->folder, name, node);
     enum err rc =
-        comm_rank(l->comm) == 0 ? ckpt_identify(l->run, "u-1") : ERR_OK;
-    everywhere(l, rc == ERR_OK, "%s: a run", name);
+        comm_rank(l->comm) == 0 ? ckpt_index_uuid_write(l->run, "u-1") : ERR_OK;
+    everywhere(l->comm, rc == ERR_OK, "%s: a run", name);
 }
 
 static bool save_on_nodes(const struct levels *l, int64_t step)
@@ -74,56 +39,27 @@ static bool save_on_nodes(const struct levels *l, int64_t step)
                                     .stage = true,
                                     .timeout_s = TIMEOUT_S,
                                     .local_dir = l->local };
-    json_t *state = fixture_state(step);
-    int rank = comm_rank(l->comm);
-    memcpy(items, fixture_tensors, sizeof items);
-    fixture_make(items, FIXTURE_ITEMS, rank, RANKS);
-    fixture_fill(items, FIXTURE_ITEMS, step);
+    ranks_items(items, FIXTURE_ITEMS, comm_rank(l->comm), RANKS);
     enum err rc = ckpt_saver_create(l->comm, l->run, &options, items,
                                     FIXTURE_ITEMS, &saver);
     if (rc == ERR_OK)
-        rc = ckpt_saver_start_local(saver, step, state);
-    if (rc == ERR_OK)
-        rc = ckpt_saver_wait(saver, &progress);
+        rc = ranks_save(l->comm, saver, items, FIXTURE_ITEMS, step, &progress);
     ckpt_saver_destroy(saver);
     fixture_free(items, FIXTURE_ITEMS);
-    json_decref(state);
     return rc == ERR_OK && progress.phase == CKPT_COMMITTED;
 }
 
-/* This rank loads another's part. *step: -1 none, -2 an error; *local: which
- * level it came from. The values must be the step's. */
-static bool load(const struct levels *l, int64_t *step, bool *local)
-{
-    struct ckpt_item items[FIXTURE_ITEMS];
-    struct ckpt_load_options options = { .local_dir = l->local };
-    struct ckpt_load_stats stats;
-    json_t *state = NULL;
-    int part = RANKS - 1 - comm_rank(l->comm);
-    memcpy(items, fixture_tensors, sizeof items);
-    fixture_make(items, FIXTURE_ITEMS, part, RANKS);
-    enum err rc = ckpt_load(l->comm, l->run, &options, items, FIXTURE_ITEMS,
-                            step, &state, &stats);
-    bool good =
-        rc != ERR_OK || *step < 0 || fixture_holds(items, FIXTURE_ITEMS, *step);
-    if (rc != ERR_OK)
-        *step = -2;
-    *local = stats.local;
-    json_decref(state);
-    fixture_free(items, FIXTURE_ITEMS);
-    return good;
-}
-
+/* This rank loads another's part. */
 static void loads(const struct levels *l, int64_t want, bool want_local,
                   const char *when)
 {
-    int64_t step;
     bool local;
-    bool good = load(l, &step, &local);
+    int64_t step = ranks_load(l->comm, l->run, l->local, FIXTURE_ITEMS,
+                              RANKS - 1 - comm_rank(l->comm), RANKS, &local);
     if (step != want || local != want_local)
         fprintf(stderr, "# step %lld%s\n", (long long)step,
                 local ? " of the nodes" : "");
-    everywhere(l, good && step == want && local == want_local,
+    everywhere(l->comm, step == want && local == want_local,
                "%s: step %lld of %s", when, (long long)want,
                want_local ? "the nodes" : "the run directory");
     comm_barrier(l->comm);
@@ -135,7 +71,6 @@ static bool damage(const char *folder, int64_t step, int shard)
 {
     char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
     struct ckpt_manifest *manifest = NULL;
-    unsigned char byte = 0;
     ckpt_index_path(dir, folder, step);
     fsio_path(path, "%s/%s", dir, CKPT_MANIFEST_FILE);
     if (shard < 0)
@@ -145,13 +80,7 @@ static bool damage(const char *folder, int64_t step, int shard)
     fsio_path(path, "%s/%s", dir, manifest->shards[shard].file);
     off_t at = (off_t)manifest->shards[shard].extents[0].offset;
     ckpt_manifest_destroy(manifest);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    bool done = fd >= 0 && pread(fd, &byte, 1, at) == 1;
-    byte ^= 1;
-    done = done && pwrite(fd, &byte, 1, at) == 1;
-    if (fd >= 0)
-        close(fd);
-    return done;
+    return fixture_flip(path, at);
 }
 
 static bool run_damage(const struct levels *l, int64_t step, int shard)
@@ -180,40 +109,40 @@ static bool node_damage(const struct levels *l, int64_t step, int node,
 static void test_levels(struct levels *l)
 {
     begin(l, "levels");
-    everywhere(l,
+    everywhere(l->comm,
                fixture_save(l->comm, l->run, 10, 10, 0) == ERR_OK &&
                    save_on_nodes(l, 20),
                "step 10 in the run directory, 20 on the nodes");
     loads(l, 20, true, "the nodes are newer");
-    everywhere(l, fixture_save(l->comm, l->run, 20, 20, 0) == ERR_OK,
+    everywhere(l->comm, fixture_save(l->comm, l->run, 20, 20, 0) == ERR_OK,
                "20 in the run directory too");
     loads(l, 20, true, "the same step");
-    everywhere(l, fixture_save(l->comm, l->run, 30, 30, 0) == ERR_OK,
+    everywhere(l->comm, fixture_save(l->comm, l->run, 30, 30, 0) == ERR_OK,
                "30 in the run directory");
     loads(l, 30, false, "the run directory is newer");
-    everywhere(l, run_damage(l, 30, 1), "30 damaged");
+    everywhere(l->comm, run_damage(l, 30, 1), "30 damaged");
     loads(l, 20, true, "the nodes have the newest intact one");
-    everywhere(l, fixture_count(l->run, ".bad-step-000000030") == 1,
+    everywhere(l->comm, fixture_count(l->run, ".bad-step-000000030") == 1,
                "30 is set aside");
-    everywhere(l, node_damage(l, 20, -1, 0), "20 damaged on a node");
+    everywhere(l->comm, node_damage(l, 20, -1, 0), "20 damaged on a node");
     loads(l, 20, true, "made again from parity");
-    everywhere(l, node_damage(l, 20, -1, 0) && node_damage(l, 20, -1, 2),
+    everywhere(l->comm, node_damage(l, 20, -1, 0) && node_damage(l, 20, -1, 2),
                "20 damaged on two nodes");
     loads(l, 20, false, "the run directory has the same step");
-    everywhere(l, run_damage(l, 20, -1), "20's manifest damaged");
+    everywhere(l->comm, run_damage(l, 20, -1), "20's manifest damaged");
     loads(l, 10, false, "back to the oldest");
-    everywhere(l, fixture_save(l->comm, l->run, 30, 30, 0) == ERR_OK,
+    everywhere(l->comm, fixture_save(l->comm, l->run, 30, 30, 0) == ERR_OK,
                "30 again");
-    everywhere(l, save_on_nodes(l, 20) && run_damage(l, 30, -1),
+    everywhere(l->comm, save_on_nodes(l, 20) && run_damage(l, 30, -1),
                "20 on the nodes, 30's manifest damaged");
     loads(l, 20, true, "a damaged manifest is passed over too");
-    everywhere(l, node_damage(l, 20, 0, -1) && node_damage(l, 20, 1, -1),
+    everywhere(l->comm, node_damage(l, 20, 0, -1) && node_damage(l, 20, 1, -1),
                "20's manifest lost on two nodes");
     loads(l, 10, false, "nothing newer is whole");
-    everywhere(l, save_on_nodes(l, 25) && run_damage(l, 10, 0),
+    everywhere(l->comm, save_on_nodes(l, 25) && run_damage(l, 10, 0),
                "25 on the nodes, 10 damaged");
     loads(l, 25, true, "the nodes alone");
-    everywhere(l, node_damage(l, 25, -1, 2) && node_damage(l, 25, -1, 3),
+    everywhere(l->comm, node_damage(l, 25, -1, 2) && node_damage(l, 25, -1, 3),
                "25 damaged");
     loads(l, -2, false, "nothing is left, and that is no fresh start");
 }
@@ -225,7 +154,7 @@ static enum err identify(const struct levels *l, const char *uuid)
     enum err rc = ERR_OK;
     comm_barrier(l->comm);
     if (comm_rank(l->comm) == 0)
-        rc = ckpt_identify(l->run, uuid);
+        rc = ckpt_index_uuid_write(l->run, uuid);
     return comm_agree(l->comm, rc);
 }
 
@@ -233,7 +162,7 @@ static void test_afresh(struct levels *l)
 {
     char root[FSIO_PATH_MAX];
     begin(l, "afresh");
-    everywhere(l,
+    everywhere(l->comm,
                fixture_save(l->comm, l->run, 10, 10, 0) == ERR_OK &&
                    save_on_nodes(l, 20),
                "step 10 in the run directory, 20 on the nodes");
@@ -241,11 +170,11 @@ static void test_afresh(struct levels *l)
     ckpt_index_root(root, l->run);
     comm_barrier(l->comm);
     enum err rc = comm_rank(l->comm) == 0 ? fsio_remove_tree(root) : ERR_OK;
-    everywhere(l, rc == ERR_OK, "the checkpoints are deleted");
+    everywhere(l->comm, rc == ERR_OK, "the checkpoints are deleted");
     loads(l, -1, false, "a fresh start");
-    everywhere(l, identify(l, "u-2") == ERR_OK, "it is another run now");
+    everywhere(l->comm, identify(l, "u-2") == ERR_OK, "it is another run now");
     loads(l, -1, false, "still a fresh start");
-    everywhere(l, identify(l, "u-1") == ERR_OK, "it is that run again");
+    everywhere(l->comm, identify(l, "u-1") == ERR_OK, "it is that run again");
     loads(l, 20, true, "its copies count");
 }
 
@@ -257,11 +186,12 @@ static void scavenges(const struct levels *l, int64_t want, const char *when)
     enum err rc = ckpt_scavenge(l->comm, l->run, l->local, NULL, "7.scavenge",
                                 &scavenged);
     comm_barrier(l->comm);
-    everywhere(l,
+    everywhere(l->comm,
                rc == ERR_OK && scavenged.step == want &&
                    (want < 0) == (scavenged.bytes == 0),
                "%s: step %lld is scavenged", when, (long long)want);
-    everywhere(l, fixture_count(l->run, ".tmp-") == 0, "nothing is left over");
+    everywhere(l->comm, fixture_count(l->run, ".tmp-") == 0,
+               "nothing is left over");
 }
 
 /* Nobody has the nodes' folders any more; every byte is verified. */
@@ -273,7 +203,7 @@ static void holds(struct levels *l, int64_t step)
     loads(l, step, false, "without the nodes");
     memcpy(l->local, local, sizeof local);
     ckpt_index_path(dir, l->run, step);
-    everywhere(l,
+    everywhere(l->comm,
                ckpt_index_latest_read(l->run) == step &&
                    (comm_rank(l->comm) != 0 || fixture_verify(dir) == ERR_OK),
                "step %lld is verified, with its view", (long long)step);
@@ -292,36 +222,36 @@ static void test_scavenge(struct levels *l)
 {
     begin(l, "scavenge");
     scavenges(l, -1, "nothing anywhere");
-    everywhere(l, save_on_nodes(l, 20), "20 on the nodes");
+    everywhere(l->comm, save_on_nodes(l, 20), "20 on the nodes");
     scavenges(l, 20, "an empty run directory");
     holds(l, 20);
     scavenges(l, -1, "the run directory has it");
-    everywhere(l, save_on_nodes(l, 30), "30 on the nodes");
+    everywhere(l->comm, save_on_nodes(l, 30), "30 on the nodes");
     lose_node(l, 1);
     scavenges(l, 30, "a node is lost");
     holds(l, 30);
-    everywhere(l, save_on_nodes(l, 40), "40 on the nodes");
+    everywhere(l->comm, save_on_nodes(l, 40), "40 on the nodes");
     lose_node(l, 1);
     lose_node(l, 2);
     scavenges(l, -1, "two neighbours are lost");
     loads(l, 30, false, "the one before is there");
-    everywhere(l, save_on_nodes(l, 50) && node_damage(l, 50, 0, 0),
+    everywhere(l->comm, save_on_nodes(l, 50) && node_damage(l, 50, 0, 0),
                "50 on the nodes, damaged on one");
     scavenges(l, 50, "parity is whole");
     holds(l, 50);
-    everywhere(l,
+    everywhere(l->comm,
                save_on_nodes(l, 60) && node_damage(l, 60, -1, 0) &&
                    node_damage(l, 60, -1, 3),
                "60 on the nodes, damaged on two");
     scavenges(l, -1, "parity cannot make both");
-    everywhere(l, save_on_nodes(l, 70) && identify(l, "u-2") == ERR_OK,
+    everywhere(l->comm, save_on_nodes(l, 70) && identify(l, "u-2") == ERR_OK,
                "70 on the nodes, and another run here");
     scavenges(l, -1, "it is not this run's");
-    everywhere(l, identify(l, "u-1") == ERR_OK, "this run again");
-    everywhere(l, fixture_save(l->comm, l->run, 80, 80, 0) == ERR_OK,
+    everywhere(l->comm, identify(l, "u-1") == ERR_OK, "this run again");
+    everywhere(l->comm, fixture_save(l->comm, l->run, 80, 80, 0) == ERR_OK,
                "80 in the run directory");
     scavenges(l, -1, "the run directory is newer");
-    everywhere(l, run_damage(l, 80, -1), "80 damaged");
+    everywhere(l->comm, run_damage(l, 80, -1), "80 damaged");
     scavenges(l, 70, "and damaged");
 }
 
@@ -341,18 +271,18 @@ static void test_scavenge_fails(struct levels *l)
     char tmp[FSIO_PATH_MAX], left[FSIO_PATH_MAX];
     int rank = comm_rank(l->comm);
     begin(l, "failing");
-    everywhere(l, save_on_nodes(l, 20), "20 on the nodes");
+    everywhere(l->comm, save_on_nodes(l, 20), "20 on the nodes");
     if (rank == 2)
         limit_files(1000);
     enum err rc = ckpt_scavenge(l->comm, l->run, l->local, NULL, "7.scavenge",
                                 &scavenged);
     limit_files(0);
     comm_barrier(l->comm);
-    everywhere(l,
+    everywhere(l->comm,
                rc != ERR_OK && rc != ERR_CHECKPOINT &&
                    (rank == 2 || strstr(err_text(), "rank 2 (node1)") != NULL),
                "a rank that can't write: all hear of it");
-    everywhere(l,
+    everywhere(l->comm,
                fixture_count(l->run, ".tmp-") == 0 &&
                    fixture_count(l->run, "step-") == 0,
                "nothing is left of it");
@@ -360,34 +290,20 @@ static void test_scavenge_fails(struct levels *l)
     fsio_path(left, "%s/MANIFEST.json", tmp);
     comm_barrier(l->comm);
     rc = rank == 0 ? fsio_mkdirs(left) : ERR_OK;
-    everywhere(l, rc == ERR_OK, "leftovers in the way");
+    everywhere(l->comm, rc == ERR_OK, "leftovers in the way");
     scavenges(l, 20, "they are cleared away");
     holds(l, 20);
 }
 
 int main(int argc, char **argv)
 {
-    struct levels l = { 0 };
-    bool named = become_node();
-    if (comm_create("auto", &argc, &argv, TIMEOUT_S, &l.comm) != ERR_OK) {
-        fprintf(stderr, "%s\n", err_text());
-        return 1;
-    }
-    if (comm_rank(l.comm) != 0)
-        tap_silence();
-    if (!named || comm_size(l.comm) != RANKS) {
-        tap_skip("needs 4 ranks and the right to give host names");
-        comm_destroy(l.comm);
-        return tap_done();
-    }
-    if (comm_rank(l.comm) == 0)
-        (void)fsio_path(l.folder, "%s", tap_folder());
-    comm_broadcast(l.comm, l.folder, sizeof l.folder, 0);
+    bool named = become_node(false);
+    struct levels l = { .comm = ranks_begin(&argc, &argv) };
+    need_nodes(l.comm, named && comm_size(l.comm) == RANKS);
+    ranks_folder(l.comm, l.folder);
     test_levels(&l);
     test_afresh(&l);
     test_scavenge(&l);
     test_scavenge_fails(&l);
-    comm_barrier(l.comm);
-    comm_destroy(l.comm);
-    return tap_done();
+    return ranks_end(l.comm);
 }

@@ -1,14 +1,10 @@
 /* Loading by any sharding what was saved with any other: boxes, replicas,
  * other numbers of ranks, some tensors only, other dtypes, shards that only
  * some ranks can open; and damage that one rank meets. Any number of ranks. */
-#include <fcntl.h>
-
 #include "checkpoint/ckpt_load_private.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
 #include "tests/ckpt_sharding.h"
-
-#define TIMEOUT_S 60.0
 
 /* --- tests --- */
 
@@ -31,7 +27,7 @@ static void check_stats(struct comm *comm, enum sharding stored,
         good = good && stats->received_bytes <= 2 * (int64_t)CKPT_BLOCK_BYTES;
     good = good && stats->buffer_bytes ==
                        2 * CKPT_EXCHANGE_BYTES + (int64_t)CKPT_BLOCK_BYTES;
-    everywhere(comm, good, "each block is read once:", what);
+    everywhere(comm, good, "each block is read once: %s", what);
 }
 
 static void test_shardings(struct comm *comm, const char *run)
@@ -39,13 +35,13 @@ static void test_shardings(struct comm *comm, const char *run)
     for (int a = 0; a < SAVEABLE; a++) {
         int64_t step = a + 1;
         everywhere(comm, save(comm, run, step, (enum sharding)a) == ERR_OK,
-                   "saved", names[a]);
+                   "saved %s", names[a]);
         for (int b = 0; b < SHARDINGS; b++) {
             struct ckpt_load_stats stats;
             char what[64];
             snprintf(what, sizeof what, "%s -> %s", names[a], names[b]);
             everywhere(comm, loads(comm, run, step, (enum sharding)b, &stats),
-                       "loaded", what);
+                       "loaded %s", what);
             check_stats(comm, (enum sharding)a, (enum sharding)b, &stats, what);
         }
     }
@@ -59,11 +55,11 @@ static void test_rank_counts(struct comm *comm, const char *run)
     bool first = comm_rank(comm) == 0;
     if (good && first)
         good = save(self, run, 1, UNEVEN) == ERR_OK;
-    everywhere(comm, good, "one rank", "saves");
-    everywhere(comm, loads(comm, run, 1, COLUMNS, NULL), "all ranks", "load");
-    everywhere(comm, save(comm, run, 2, FLAT) == ERR_OK, "all ranks", "save");
+    everywhere(comm, good, "one rank saves");
+    everywhere(comm, loads(comm, run, 1, COLUMNS, NULL), "all ranks load");
+    everywhere(comm, save(comm, run, 2, FLAT) == ERR_OK, "all ranks save");
     good = !first || loads(self, run, 2, RANDOM, NULL);
-    everywhere(comm, good, "one rank", "loads");
+    everywhere(comm, good, "one rank loads");
     comm_destroy(self);
 }
 
@@ -72,7 +68,7 @@ static void test_ignore(struct comm *comm, const char *run)
     static const char *const globs[] = { "no such*", "optimizer/*" };
     struct ckpt_load_options options = { .ignore = globs, .ignore_count = 2 };
     struct ckpt_load_stats stats;
-    struct ckpt_item items[ITEMS];
+    struct ckpt_item items[TENSORS];
     json_t *state = NULL;
     int64_t step = -1;
     catalogue(items);
@@ -81,14 +77,14 @@ static void test_ignore(struct comm *comm, const char *run)
     items[1].part.end = 7;
     allocate(items);
     enum err rc =
-        ckpt_load(comm, run, &options, items, ITEMS, &step, &state, &stats);
+        ckpt_load(comm, run, &options, items, TENSORS, &step, &state, &stats);
     int64_t left_out = 2100 * 1024 * 4;
     everywhere(comm, rc == ERR_OK && poisoned(&items[1]),
-               "an ignored item keeps", "its data");
+               "an ignored item keeps its data");
     everywhere(comm,
                over_all(comm, stats.read_bytes, COMM_SUM) ==
                    payload() - left_out,
-               "an ignored tensor", "is not read");
+               "an ignored tensor is not read");
     json_decref(state);
     state = NULL;
     release(items);
@@ -96,9 +92,9 @@ static void test_ignore(struct comm *comm, const char *run)
     shard(items, FLAT, comm_rank(comm), comm_size(comm));
     allocate(items);
     snprintf(items[1].name, sizeof items[1].name, "optimizer/new");
-    rc = ckpt_load(comm, run, &options, items, ITEMS, &step, &state, NULL);
+    rc = ckpt_load(comm, run, &options, items, TENSORS, &step, &state, NULL);
     everywhere(comm, rc == ERR_OK && poisoned(&items[1]),
-               "ignored names need not be", "on both sides");
+               "ignored names need not be on both sides");
     json_decref(state);
     release(items);
 }
@@ -115,7 +111,7 @@ static void test_convert(struct comm *comm, const char *run, int64_t want)
                     { 4, DTYPE_F32 },
                     { 5, DTYPE_F32 } };
     struct ckpt_load_options options = { .convert = true };
-    struct ckpt_item items[ITEMS];
+    struct ckpt_item items[TENSORS];
     json_t *state = NULL;
     int64_t step = -1;
     catalogue(items);
@@ -123,26 +119,27 @@ static void test_convert(struct comm *comm, const char *run, int64_t want)
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++)
         items[changes[i].item].dtype = changes[i].dtype;
     allocate(items);
-    enum err rc = ckpt_load(comm, run, NULL, items, ITEMS, &step, &state, NULL);
+    enum err rc =
+        ckpt_load(comm, run, NULL, items, TENSORS, &step, &state, NULL);
     everywhere(comm,
                rc == ERR_CHECKPOINT &&
                    strstr(err_text(), "5 mismatches") != NULL &&
                    strstr(err_text(), "sums is f64[3,4,5,6] in the "
                                       "checkpoint, f32[3,4,5,6]") != NULL,
-               "other dtypes", "are mismatches");
-    rc = ckpt_load(comm, run, &options, items, ITEMS, &step, &state, NULL);
-    everywhere(comm, rc == ERR_OK && values(items, want, true), "other dtypes",
-               "are converted");
+               "other dtypes are mismatches");
+    rc = ckpt_load(comm, run, &options, items, TENSORS, &step, &state, NULL);
+    everywhere(comm, rc == ERR_OK && values(items, want, true),
+               "other dtypes are converted");
     json_decref(state);
     items[3].dtype = DTYPE_F32;
-    rc = ckpt_load(comm, run, &options, items, ITEMS, &step, &state, NULL);
-    everywhere(comm, rc == ERR_CHECKPOINT, "integers", "are not");
+    rc = ckpt_load(comm, run, &options, items, TENSORS, &step, &state, NULL);
+    everywhere(comm, rc == ERR_CHECKPOINT, "integers are not");
     release(items);
 }
 
 static void test_mismatch(struct comm *comm, const char *run)
 {
-    struct ckpt_item items[ITEMS];
+    struct ckpt_item items[TENSORS];
     json_t *state = NULL;
     int64_t step = -1;
     catalogue(items);
@@ -152,7 +149,8 @@ static void test_mismatch(struct comm *comm, const char *run)
         snprintf(items[3].name, sizeof items[3].name, "other");
         items[4].part = (struct ckpt_part){ .begin = 0, .end = 361 };
     }
-    enum err rc = ckpt_load(comm, run, NULL, items, ITEMS, &step, &state, NULL);
+    enum err rc =
+        ckpt_load(comm, run, NULL, items, TENSORS, &step, &state, NULL);
     const char *text = err_text();
     everywhere(comm,
                rc == ERR_CHECKPOINT && strstr(text, "4 mismatches") != NULL &&
@@ -160,9 +158,9 @@ static void test_mismatch(struct comm *comm, const char *run)
                    strstr(text, "other is not in the checkpoint") != NULL &&
                    strstr(text, "sums is wanted beyond") != NULL &&
                    strstr(text, "f32[2100,1000] in the model") != NULL,
-               "one rank's differences", "are listed on all");
+               "one rank's differences are listed on all");
     everywhere(comm, fixture_count(run, ".bad") == 0 && state == NULL,
-               "and nothing", "is set aside");
+               "and nothing is set aside");
 }
 
 /* --- shards that only some can open --- */
@@ -201,7 +199,7 @@ static enum err exchange(struct comm *comm, const char *dir, const char *node,
                          bool *same)
 {
     enum err rc = ERR_OK;
-    struct ckpt_item items[ITEMS];
+    struct ckpt_item items[TENSORS];
     struct ckpt_manifest *manifest = NULL;
     struct ckpt_load_stats stats = { 0 };
     int *item_of_tensor = NULL;
@@ -211,8 +209,8 @@ static enum err exchange(struct comm *comm, const char *dir, const char *node,
     shard(items, kind, comm_rank(comm), comm_size(comm));
     allocate(items);
     TRY_OUT(ckpt_manifest_read(dir, NULL, NULL, &manifest));
-    TRY_OUT(
-        ckpt_match(manifest, dir, NULL, items, ITEMS, false, &item_of_tensor));
+    TRY_OUT(ckpt_match(manifest, dir, NULL, items, TENSORS, false,
+                       &item_of_tensor));
     if (!make_node(dir, node, manifest, comm_rank(comm), comm_size(comm), place,
                    holds))
         rc = err_errno("%s", node);
@@ -238,18 +236,19 @@ static void test_nodes(struct comm *comm, const char *run, int64_t step)
         for (int kind = 0; kind < SHARDINGS; kind++) {
             enum err rc = exchange(comm, dir, node, (enum placement)p,
                                    (enum sharding)kind, step, &same);
-            everywhere(comm, rc == ERR_OK && same, placements[p], names[kind]);
+            everywhere(comm, rc == ERR_OK && same, "%s %s", placements[p],
+                       names[kind]);
         }
     everywhere(comm,
                exchange(comm, dir, node, MISSING, REPLICATED, step, &same) ==
                        ERR_CHECKPOINT &&
                    strstr(err_text(), "missing on every node") != NULL,
-               "a shard that nobody holds", "is named");
+               "a shard that nobody holds is named");
     everywhere(comm,
                exchange(comm, dir, node, LOST, REPLICATED, step, &same) ==
                        ERR_CHECKPOINT &&
                    strstr(err_text(), "shard is missing") != NULL,
-               "a shard lost by its only holder", "ends it on all ranks");
+               "a shard lost by its only holder ends it on all ranks");
 }
 
 /* --- damage --- */
@@ -265,16 +264,10 @@ static void damage(struct comm *comm, const char *dir, int which)
             &manifest->shards[which % manifest->shard_count];
         struct ckpt_extent *extent = &shard->extents[shard->extent_count - 1];
         fsio_path(path, "%s/%s", dir, shard->file);
-        int fd = open(path, O_RDWR);
-        off_t at = (off_t)(extent->offset + extent->bytes / 2);
-        char byte = 0;
-        good = pread(fd, &byte, 1, at) == 1;
-        byte = (char)(byte ^ 4);
-        good = good && pwrite(fd, &byte, 1, at) == 1;
-        close(fd);
+        good = fixture_flip(path, extent->offset + extent->bytes / 2);
         ckpt_manifest_destroy(manifest);
     }
-    everywhere(comm, good, "a byte", "is changed");
+    everywhere(comm, good, "a byte is changed");
 }
 
 static void test_damage(struct comm *comm, const char *run)
@@ -283,10 +276,10 @@ static void test_damage(struct comm *comm, const char *run)
     for (int i = 0; i < 3; i++) {
         int64_t step = 100 + i;
         char dir[FSIO_PATH_MAX], bad[FSIO_PATH_MAX];
-        struct ckpt_item items[ITEMS];
+        struct ckpt_item items[TENSORS];
         json_t *state = NULL;
         int64_t got = -1;
-        everywhere(comm, save(comm, run, step, FLAT) == ERR_OK, "saved",
+        everywhere(comm, save(comm, run, step, FLAT) == ERR_OK, "saved %s",
                    names[kinds[i]]);
         ckpt_index_path(dir, run, step);
         damage(comm, dir, i);
@@ -294,25 +287,24 @@ static void test_damage(struct comm *comm, const char *run)
         shard(items, kinds[i], comm_rank(comm), comm_size(comm));
         allocate(items);
         enum err rc =
-            ckpt_load_from(comm, dir, NULL, items, ITEMS, &got, &state, NULL);
+            ckpt_load_from(comm, dir, NULL, items, TENSORS, &got, &state, NULL);
         everywhere(comm,
                    rc == ERR_CHECKPOINT && state == NULL && got == -1 &&
                        strstr(err_text(), "damaged") != NULL,
-                   "damage is found on all ranks:", names[kinds[i]]);
+                   "damage is found on all ranks: %s", names[kinds[i]]);
         release(items);
-        everywhere(comm, fsio_exists(dir), "one folder alone",
-                   "is not set aside");
+        everywhere(comm, fsio_exists(dir), "one folder alone is not set aside");
         everywhere(comm, loads(comm, run, 1, kinds[i], NULL),
-                   "the older step is loaded:", names[kinds[i]]);
+                   "the older step is loaded: %s", names[kinds[i]]);
         fsio_path(bad, ".bad-step-%09d.", (int)step);
-        everywhere(comm, fixture_count(run, bad) == 1, "and the damaged one",
-                   "set aside");
+        everywhere(comm, fixture_count(run, bad) == 1,
+                   "and the damaged one set aside");
     }
 }
 
 static void test_from(struct comm *comm, const char *run)
 {
-    struct ckpt_item items[ITEMS];
+    struct ckpt_item items[TENSORS];
     char dir[FSIO_PATH_MAX];
     json_t *state = NULL;
     int64_t step = -1;
@@ -321,29 +313,28 @@ static void test_from(struct comm *comm, const char *run)
     allocate(items);
     ckpt_index_path(dir, run, 1);
     enum err rc =
-        ckpt_load_from(comm, dir, NULL, items, ITEMS, &step, &state, NULL);
+        ckpt_load_from(comm, dir, NULL, items, TENSORS, &step, &state, NULL);
     json_t *want = fixture_state(1);
     everywhere(comm,
                rc == ERR_OK && step == 1 && json_equal(state, want) &&
                    values(items, 1, true),
-               "one folder", "is loaded");
+               "one folder is loaded");
     json_decref(want);
     json_decref(state);
     fsio_path(dir, "%s/none", run);
-    rc = ckpt_load_from(comm, dir, NULL, items, ITEMS, &step, &state, NULL);
-    everywhere(comm, rc != ERR_OK && step == -1, "no folder", "is an error");
+    rc = ckpt_load_from(comm, dir, NULL, items, TENSORS, &step, &state, NULL);
+    everywhere(comm, rc != ERR_OK && step == -1, "no folder is an error");
     release(items);
 }
 
-static int run_tests(struct comm *comm, char folder[FSIO_PATH_MAX])
+int main(int argc, char **argv)
 {
-    char run[FSIO_PATH_MAX], other[FSIO_PATH_MAX];
-    comm_broadcast(comm, folder, FSIO_PATH_MAX, 0);
-    if (folder[0] == '\0' || fsio_path(run, "%s/run", folder) != ERR_OK ||
-        fsio_path(other, "%s/other", folder) != ERR_OK) {
-        tap_ok(false, "a temporary folder");
-        return tap_done();
-    }
+    char folder[FSIO_PATH_MAX] = "", run[FSIO_PATH_MAX], other[FSIO_PATH_MAX];
+    char newer[FSIO_PATH_MAX];
+    struct comm *comm = ranks_begin(&argc, &argv);
+    ranks_folder(comm, folder);
+    fsio_path(run, "%s/run", folder);
+    fsio_path(other, "%s/other", folder);
     test_shardings(comm, run);
     test_nodes(comm, run, SAVEABLE);
     test_ignore(comm, run);
@@ -351,32 +342,12 @@ static int run_tests(struct comm *comm, char folder[FSIO_PATH_MAX])
     test_mismatch(comm, run);
     test_rank_counts(comm, other);
     test_from(comm, other);
-    everywhere(comm, comm_rank(comm) != 0 || ckpt_sweep(other) == ERR_OK,
-               "swept", "");
-    char newer[FSIO_PATH_MAX];
+    everywhere(comm, comm_rank(comm) != 0 || ckpt_index_sweep(other) == ERR_OK,
+               "swept");
     ckpt_index_path(newer, other, 2);
     if (comm_rank(comm) == 0)
         fsio_remove_tree(newer);
     comm_barrier(comm);
     test_damage(comm, other);
-    comm_barrier(comm);
-    return tap_done();
-}
-
-int main(int argc, char **argv)
-{
-    struct comm *comm = NULL;
-    char folder[FSIO_PATH_MAX] = "";
-    if (comm_create("auto", &argc, &argv, TIMEOUT_S, &comm) != ERR_OK) {
-        fprintf(stderr, "%s\n", err_text());
-        return 1;
-    }
-    log_init("test", comm_rank(comm), LOG_ERROR);
-    if (comm_rank(comm) != 0)
-        tap_silence();
-    else if (fsio_path(folder, "%s", tap_folder()) != ERR_OK)
-        folder[0] = '\0';
-    int status = run_tests(comm, folder);
-    comm_destroy(comm);
-    return status;
+    return ranks_end(comm);
 }

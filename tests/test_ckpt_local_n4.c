@@ -10,41 +10,15 @@
  *     test_ckpt_local_n4 load FOLDER        load the newest, print its step; 1
  *                                           if its values are wrong
  */
-#include <fcntl.h>
-#include <sched.h>
-#include <sys/stat.h>
-
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/local/ckpt_local.h"
 #include "checkpoint/local/ckpt_parity.h"
-#include "tests/ckpt_fixture.h"
+#include "tests/ckpt_ranks.h"
 
-#define TIMEOUT_S 60.0
 #define RANKS 4
 
-static const int node_of[RANKS] = { 0, 0, 1, 2 };
 /* who has the copy of a rank's shard, where there are copies */
 static const int keeper_of[RANKS] = { 2, 2, 3, 0 };
-
-/* A host name of its own for each node, before communication starts. */
-static bool become_node(void)
-{
-    const char *text = getenv("OMPI_COMM_WORLD_RANK");
-    long rank = text != NULL ? strtol(text, NULL, 10) : 0;
-    char name[16];
-    int length = snprintf(name, sizeof name, "node%d", node_of[rank % RANKS]);
-    return unshare(CLONE_NEWUTS) == 0 && sethostname(name, (size_t)length) == 0;
-}
-
-static void everywhere(struct comm *comm, bool pass, const char *what)
-{
-    int64_t good = pass;
-    if (!pass)
-        fprintf(stderr, "# rank %d: %s: %s\n", comm_rank(comm), what,
-                err_text());
-    enum err rc = comm_all_reduce_i64(comm, &good, 1, COMM_MIN);
-    tap_ok(rc == ERR_OK && good == 1, "%s", what);
-}
 
 /* --- putting together --- */
 
@@ -163,21 +137,6 @@ static void test_choose(struct comm *comm, const char *folder)
 
 /* --- saving --- */
 
-static enum err save_local(struct comm *comm, struct ckpt_saver *saver,
-                           struct ckpt_item *items, int64_t step,
-                           struct ckpt_progress *progress)
-{
-    enum err rc = ERR_OK;
-    json_t *state = comm_rank(comm) == 0 ? fixture_state(step) : NULL;
-    fixture_fill(items, FIXTURE_ITEMS, step);
-    TRY_OUT(ckpt_saver_start_local(saver, step, state));
-    fixture_fill(items, FIXTURE_ITEMS, step + 1000);
-    TRY_OUT(ckpt_saver_wait(saver, progress));
-out:
-    json_decref(state);
-    return rc;
-}
-
 static bool committed(enum err rc, const struct ckpt_progress *progress,
                       int64_t step)
 {
@@ -215,18 +174,17 @@ static void test_save(struct comm *comm, const char *folder)
                                     .local_dir = local };
     fsio_path(run, "%s/saved", folder);
     fsio_path(local, "%s/saved-node%d", folder, node_of[rank]);
-    memcpy(items, fixture_tensors, sizeof items);
-    fixture_make(items, FIXTURE_ITEMS, rank, RANKS);
+    ranks_items(items, FIXTURE_ITEMS, rank, RANKS);
     enum err rc =
         ckpt_saver_create(comm, run, &options, items, FIXTURE_ITEMS, &saver);
     everywhere(comm, rc == ERR_OK, "a saver with a local level");
-    rc = save_local(comm, saver, items, 5, &progress);
+    rc = ranks_save(comm, saver, items, FIXTURE_ITEMS, 5, &progress);
     everywhere(comm, committed(rc, &progress, 5), "a local save is committed");
     everywhere(comm, has_its_own(local, rank, 5),
                "each node has its own shards, and parity of the two sets");
     everywhere(comm, fixture_count(run, "step-") == 0,
                "nothing is in the run directory");
-    rc = save_local(comm, saver, items, 6, &progress);
+    rc = ranks_save(comm, saver, items, FIXTURE_ITEMS, 6, &progress);
     everywhere(comm,
                committed(rc, &progress, 6) &&
                    chooses(comm, local, -1, INT64_MAX, 6),
@@ -240,7 +198,7 @@ static void test_save(struct comm *comm, const char *folder)
     if (node_of[rank] == 1)
         fsio_write_atomic(block, "x", 1);
     comm_barrier(comm);
-    rc = save_local(comm, saver, items, 7, &progress);
+    rc = ranks_save(comm, saver, items, FIXTURE_ITEMS, 7, &progress);
     everywhere(comm,
                rc == ERR_OK && progress.phase == CKPT_FAILED &&
                    strstr(progress.text, "rank 2 (node1)") != NULL,
@@ -249,12 +207,12 @@ static void test_save(struct comm *comm, const char *folder)
                fixture_count(local, "") == 3 &&
                    chooses(comm, local, -1, INT64_MAX, 6),
                "the step before is there, and nothing of this one");
-    rc = save_local(comm, saver, items, 8, &progress);
+    rc = ranks_save(comm, saver, items, FIXTURE_ITEMS, 8, &progress);
     everywhere(comm, committed(rc, &progress, 8), "the next save works");
     lose(comm, local, 8, 0);
     everywhere(comm, chooses(comm, local, -1, INT64_MAX, 8),
                "its first node may be lost");
-    rc = save_local(comm, saver, items, 9, &progress);
+    rc = ranks_save(comm, saver, items, FIXTURE_ITEMS, 9, &progress);
     everywhere(comm, committed(rc, &progress, 9), "one more");
     lose(comm, local, 9, 1);
     lose(comm, local, 9, 2);
@@ -278,13 +236,12 @@ static enum err run_save(struct comm *comm, const char *run, char *local,
                                     .timeout_s = TIMEOUT_S,
                                     .local_dir = local,
                                     .xor_group = xor_group };
-    memcpy(items, fixture_tensors, sizeof items);
-    fixture_make(items, FIXTURE_ITEMS, comm_rank(comm), RANKS);
-    rc = comm_rank(comm) == 0 ? ckpt_identify(run, "u-1") : ERR_OK;
+    ranks_items(items, FIXTURE_ITEMS, comm_rank(comm), RANKS);
+    rc = comm_rank(comm) == 0 ? ckpt_index_uuid_write(run, "u-1") : ERR_OK;
     TRY_OUT(comm_agree(comm, rc));
     TRY_OUT(
         ckpt_saver_create(comm, run, &options, items, FIXTURE_ITEMS, &saver));
-    TRY_OUT(save_local(comm, saver, items, step, &progress));
+    TRY_OUT(ranks_save(comm, saver, items, FIXTURE_ITEMS, step, &progress));
     if (progress.phase != CKPT_COMMITTED)
         rc = err_set(ERR_IO, "%s", progress.text);
 out:
@@ -296,27 +253,15 @@ out:
 /* Each rank loads another's part, so that most of it must be sent. */
 static enum err run_load(struct comm *comm, const char *run, const char *local)
 {
-    enum err rc = ERR_OK;
-    struct ckpt_item items[FIXTURE_ITEMS];
-    struct ckpt_load_options options = { .local_dir = local };
-    struct ckpt_load_stats stats;
-    json_t *state = NULL;
-    int64_t step = -1;
-    memcpy(items, fixture_tensors, sizeof items);
-    fixture_make(items, FIXTURE_ITEMS, RANKS - 1 - comm_rank(comm), RANKS);
-    TRY_OUT(ckpt_load(comm, run, &options, items, FIXTURE_ITEMS, &step, &state,
-                      &stats));
-    if (step >= 0 &&
-        !(stats.local && fixture_holds(items, FIXTURE_ITEMS, step)))
-        rc = err_set(ERR_CHECKPOINT, "step %lld has other values",
-                     (long long)step);
-    TRY_OUT(comm_agree(comm, rc));
+    bool from_nodes;
+    int64_t step = ranks_load(comm, run, local, FIXTURE_ITEMS,
+                              RANKS - 1 - comm_rank(comm), RANKS, &from_nodes);
+    bool good = step == -1 || (step >= 0 && from_nodes);
+    TRY(comm_agree(comm, good ? ERR_OK
+                              : err_set(ERR_CHECKPOINT, "not what was saved")));
     if (comm_rank(comm) == 0)
         printf("%lld\n", (long long)step);
-out:
-    json_decref(state);
-    fixture_free(items, FIXTURE_ITEMS);
-    return rc;
+    return ERR_OK;
 }
 
 static int run_command(struct comm *comm, char **words, int count)
@@ -336,31 +281,19 @@ static int run_command(struct comm *comm, char **words, int count)
 
 int main(int argc, char **argv)
 {
-    struct comm *comm = NULL;
     char folder[FSIO_PATH_MAX] = "";
-    bool named = become_node();
-    if (comm_create("auto", &argc, &argv, TIMEOUT_S, &comm) != ERR_OK) {
-        fprintf(stderr, "%s\n", err_text());
-        return 1;
-    }
-    if (comm_rank(comm) != 0)
-        tap_silence();
-    if (argc > 2 && named && comm_size(comm) == RANKS) {
+    bool named = become_node(false);
+    struct comm *comm = ranks_begin(&argc, &argv);
+    named = named && comm_size(comm) == RANKS;
+    if (argc > 2 && named) {
+        log_set_level(LOG_INFO);
         int status = run_command(comm, argv + 1, argc - 1);
         comm_destroy(comm);
         return status;
     }
-    if (!named || comm_size(comm) != RANKS) {
-        tap_skip("needs 4 ranks and the right to give host names");
-        comm_destroy(comm);
-        return tap_done();
-    }
-    if (comm_rank(comm) == 0)
-        (void)fsio_path(folder, "%s", tap_folder());
-    comm_broadcast(comm, folder, sizeof folder, 0);
+    need_nodes(comm, named);
+    ranks_folder(comm, folder);
     test_choose(comm, folder);
     test_save(comm, folder);
-    comm_barrier(comm);
-    comm_destroy(comm);
-    return tap_done();
+    return ranks_end(comm);
 }

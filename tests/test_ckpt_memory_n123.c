@@ -6,17 +6,15 @@
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_place.h"
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "tests/ckpt_fixture.h"
-
-#define ITEMS (FIXTURE_ITEMS + 1)
-#define TIMEOUT_S 60.0
+#include "tests/ckpt_ranks.h"
 
 /* Larger than the pieces in which elements are converted. */
-static const struct ckpt_item big = { .name = "big",
-                                      .dims = 2,
-                                      .shape = { 300, 1024 } };
+static const struct ckpt_item larger = { .name = "larger",
+                                         .dims = 2,
+                                         .shape = { 300, 1024 } };
 
 /* What a copy of an item is to do later. */
 struct copy {
@@ -119,7 +117,7 @@ static void make_items(struct world *world, enum sharding sharding,
         sharding == TURNED ? world->ranks - 1 - world->rank : world->rank;
     size_t used = 0;
     memcpy(items, fixture_tensors, sizeof fixture_tensors);
-    items[FIXTURE_ITEMS] = big;
+    items[FIXTURE_ITEMS] = larger;
     for (int i = 0; i < ITEMS; i++) {
         int64_t elements = fixture_elements(&items[i]);
         items[i].part.begin =
@@ -159,7 +157,7 @@ static bool holds(struct world *world, const struct ckpt_item *items,
     reach(&world->device, true);
     for (int i = 0; i < ITEMS && good; i++) {
         enum dtype stored =
-            i < FIXTURE_ITEMS ? fixture_tensors[i].dtype : big.dtype;
+            i < FIXTURE_ITEMS ? fixture_tensors[i].dtype : larger.dtype;
         size_t size = dtype_bytes(items[i].dtype);
         for (int64_t e = items[i].part.begin; e < items[i].part.end; e++) {
             uint64_t value = fixture_value(step, i, e);
@@ -175,16 +173,6 @@ static bool holds(struct world *world, const struct ckpt_item *items,
 }
 
 /* --- points --- */
-
-/* A point counts when it holds on every rank. */
-static void everywhere(struct world *world, bool pass, const char *what)
-{
-    int64_t good = pass;
-    if (!pass)
-        fprintf(stderr, "# rank %d: %s: %s\n", world->rank, what, err_text());
-    enum err rc = comm_all_reduce_i64(world->comm, &good, 1, COMM_MIN);
-    tap_ok(rc == ERR_OK && good == 1, "%s", what);
-}
 
 static void check_load(struct world *world, enum sharding sharding,
                        bool convert, int64_t want, bool local, const char *what)
@@ -214,10 +202,10 @@ static void check_load(struct world *world, enum sharding sharding,
     world->device.copies_in = 0;
     enum err rc = ckpt_load(world->comm, world->run, &options, items, ITEMS,
                             &step, &state, &stats);
-    everywhere(world,
+    everywhere(world->comm,
                rc == ERR_OK && step == want && stats.local == local &&
                    world->device.copies_in > 0 && holds(world, items, want),
-               what);
+               "%s", what);
     json_decref(state);
     drop_items(world);
 }
@@ -248,12 +236,12 @@ static void check_failure(struct world *world, struct ckpt_saver *saver,
     *fails = world->rank == world->ranks - 1;
     enum err rc = save(world, saver, items, step, local, &progress);
     *fails = false;
-    everywhere(world,
+    everywhere(world->comm,
                rc == ERR_OK && progress.phase == CKPT_FAILED &&
                    progress.error == ERR_IO,
-               what);
+               "%s", what);
     rc = save(world, saver, items, step + 1, local, &progress);
-    everywhere(world, rc == ERR_OK && progress.phase == CKPT_COMMITTED,
+    everywhere(world->comm, rc == ERR_OK && progress.phase == CKPT_COMMITTED,
                "and the next save works");
 }
 
@@ -270,15 +258,15 @@ static void test_saver(struct world *world)
     make_items(world, SPREAD, items);
     enum err rc = ckpt_saver_create(world->comm, world->run, &options, items,
                                     ITEMS, &saver);
-    everywhere(world, rc == ERR_OK, "a saver is made");
+    everywhere(world->comm, rc == ERR_OK, "a saver is made");
     device->late_wanted = true;
     rc = save(world, saver, items, 20, false, &progress);
-    everywhere(world, rc == ERR_OK && progress.phase == CKPT_COMMITTED,
+    everywhere(world->comm, rc == ERR_OK && progress.phase == CKPT_COMMITTED,
                "late copies are saved");
-    everywhere(world, !device->by_main && device->late_count == 0,
+    everywhere(world->comm, !device->by_main && device->late_count == 0,
                "they were made by the saver's thread");
     rc = save(world, saver, items, 21, true, &progress);
-    everywhere(world,
+    everywhere(world->comm,
                rc == ERR_OK && progress.phase == CKPT_COMMITTED &&
                    !device->by_main,
                "on the node, too");
@@ -291,7 +279,7 @@ static void test_saver(struct world *world)
     ckpt_saver_destroy(saver);
     drop_items(world);
     device->late_wanted = false;
-    everywhere(world, device->late_count == 0, "no copy is left over");
+    everywhere(world->comm, device->late_count == 0, "no copy is left over");
 }
 
 static void test_save(struct world *world, int64_t step)
@@ -304,13 +292,15 @@ static void test_save(struct world *world, int64_t step)
     fill(world, items, step);
     enum err rc = ckpt_save(world->comm, world->run, step, state, items, ITEMS,
                             &options, NULL);
-    everywhere(world, rc == ERR_OK, "one call saves through the callbacks");
+    everywhere(world->comm, rc == ERR_OK,
+               "one call saves through the callbacks");
     struct ckpt_memory none = world->memory;
     none.stage_create = no_stage;
     options.memory = &none;
     rc = ckpt_save(world->comm, world->run, step + 1, state, items, ITEMS,
                    &options, NULL);
-    everywhere(world, rc == ERR_MEMORY, "no memory for the copy is an error");
+    everywhere(world->comm, rc == ERR_MEMORY,
+               "no memory for the copy is an error");
     json_decref(state);
     drop_items(world);
 }
@@ -328,11 +318,11 @@ static void test_load_failure(struct world *world)
         enum err rc = ckpt_load(world->comm, world->run, &options, items, ITEMS,
                                 &step, &state, NULL);
         world->device.in_fails = false;
-        everywhere(world, rc == ERR_IO && state == NULL,
+        everywhere(world->comm, rc == ERR_IO && state == NULL,
                    "a rank that can't take the data ends the load of all");
         drop_items(world);
     }
-    everywhere(world, fixture_count(world->run, ".bad") == 0,
+    everywhere(world->comm, fixture_count(world->run, ".bad") == 0,
                "the checkpoint is not to blame");
 }
 
@@ -355,13 +345,9 @@ static void run_tests(struct world *world)
 
 int main(int argc, char **argv)
 {
-    struct world world = { .device.main = pthread_self() };
+    struct world world = { .device.main = pthread_self(),
+                           .comm = ranks_begin(&argc, &argv) };
     char folder[FSIO_PATH_MAX] = "";
-    log_set_level(LOG_ERROR);
-    if (comm_create("auto", &argc, &argv, TIMEOUT_S, &world.comm) != ERR_OK) {
-        fprintf(stderr, "%s\n", err_text());
-        return 1;
-    }
     world.rank = comm_rank(world.comm);
     world.ranks = comm_size(world.comm);
     world.memory = (struct ckpt_memory){ .arg = &world.device,
@@ -370,18 +356,12 @@ int main(int argc, char **argv)
                                          .stage_create = arena_create,
                                          .stage_destroy = arena_destroy,
                                          .copy_in = copy_in };
-    if (world.rank != 0)
-        tap_silence();
-    else
-        (void)fsio_path(folder, "%s", tap_folder());
-    comm_broadcast(world.comm, folder, sizeof folder, 0);
+    ranks_folder(world.comm, folder);
     fsio_path(world.run, "%s/run", folder);
     fsio_path(world.local, "%s/node", folder);
     if (world.rank == 0)
-        ckpt_identify(world.run, "u-1");
+        ckpt_index_uuid_write(world.run, "u-1");
     comm_barrier(world.comm);
     run_tests(&world);
-    comm_barrier(world.comm);
-    comm_destroy(world.comm);
-    return tap_done();
+    return ranks_end(world.comm);
 }

@@ -6,71 +6,31 @@
  *     test_ckpt_n1234 load RUN STEP    load with this number of ranks; 0 if
  *                                      exactly that step's values came back
  */
-#include <fcntl.h>
-
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
-#include "tests/ckpt_fixture.h"
-
-#define ITEMS (FIXTURE_ITEMS + 1)
-#define TIMEOUT_S 60.0
-
-static const struct ckpt_item big = { .name = "big",
-                                      .dims = 2,
-                                      .shape = { 1700, 1024 } };
-
-static void make(struct ckpt_item *items, int part, int parts)
-{
-    memcpy(items, fixture_tensors, sizeof fixture_tensors);
-    items[FIXTURE_ITEMS] = big;
-    fixture_make(items, ITEMS, part, parts);
-}
-
-/* A point counts when it holds on every rank. */
-static void everywhere(struct comm *comm, bool pass, const char *what)
-{
-    int64_t good = pass;
-    if (!pass)
-        fprintf(stderr, "# rank %d: %s: %s\n", comm_rank(comm), what,
-                err_text());
-    enum err rc = comm_all_reduce_i64(comm, &good, 1, COMM_MIN);
-    tap_ok(rc == ERR_OK && good == 1, "%s", what);
-}
+#define BIG_ROWS 1700 /* as the commands' tests know it */
+#include "tests/ckpt_ranks.h"
 
 static enum err save(struct comm *comm, const char *run, int64_t step, int part,
                      int parts)
 {
     struct ckpt_item items[ITEMS];
     struct ckpt_options options = { .attempt = "7.1", .keep = 3 };
-    struct ckpt_result result = { 0 };
-    make(items, part, parts);
+    ranks_items(items, ITEMS, part, parts);
     fixture_fill(items, ITEMS, step);
     json_t *state = comm_rank(comm) == 0 ? fixture_state(step) : NULL;
     enum err rc =
-        ckpt_save(comm, run, step, state, items, ITEMS, &options, &result);
+        ckpt_save(comm, run, step, state, items, ITEMS, &options, NULL);
     json_decref(state);
     fixture_free(items, ITEMS);
     return rc;
 }
 
-/* Load part `part` of `parts` of everything; true if it is `want`, on step
- * `want`, with its state. */
 static bool loads(struct comm *comm, const char *run, int64_t want, int part,
                   int parts)
 {
-    struct ckpt_item items[ITEMS];
-    json_t *state = NULL;
-    int64_t step = -2;
-    make(items, part, parts);
-    enum err rc = ckpt_load(comm, run, NULL, items, ITEMS, &step, &state, NULL);
-    json_t *same = fixture_state(want);
-    bool good = rc == ERR_OK && step == want && json_equal(state, same) &&
-                fixture_holds(items, ITEMS, want);
-    json_decref(same);
-    json_decref(state);
-    fixture_free(items, ITEMS);
-    return good;
+    return ranks_load(comm, run, NULL, ITEMS, part, parts, NULL) == want;
 }
 
 /* Rank 0 flips a bit in the last shard of a step. */
@@ -81,15 +41,7 @@ static void damage(struct comm *comm, const char *run, int64_t step)
         char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
         ckpt_index_path(dir, run, step);
         fsio_path(path, "%s/shard-%05d-of-%05d.h5", dir, last, last + 1);
-        int fd = open(path, O_RDWR);
-        char byte = 0;
-        off_t at = lseek(fd, 0, SEEK_END) / 2;
-        if (pread(fd, &byte, 1, at) == 1) {
-            byte = (char)~byte;
-            if (pwrite(fd, &byte, 1, at) != 1)
-                tap_note("can't damage %s", path);
-        }
-        close(fd);
+        fixture_flip(path, 1 << 20);
     }
     comm_barrier(comm);
 }
@@ -97,8 +49,7 @@ static void damage(struct comm *comm, const char *run, int64_t step)
 static void test_partitions(struct comm *comm, const char *run)
 {
     int rank = comm_rank(comm), ranks = comm_size(comm);
-    everywhere(comm, loads(comm, run, -1, 0, 1) == false,
-               "there is nothing to load");
+    everywhere(comm, loads(comm, run, -1, 0, 1), "there is nothing to load");
     everywhere(comm, save(comm, run, 1, rank, ranks) == ERR_OK,
                "every rank saves its part");
     everywhere(comm, loads(comm, run, 1, rank, ranks), "and loads it");
@@ -118,7 +69,7 @@ static void test_one_writer(struct comm *comm, const char *run)
     struct ckpt_item items[ITEMS];
     struct ckpt_options options = { .attempt = "7.1", .keep = 1 };
     char dir[FSIO_PATH_MAX], hex[2][65] = { "", "?" };
-    make(items, rank == ranks - 1 ? 0 : 1, 1);
+    ranks_items(items, ITEMS, rank == ranks - 1 ? 0 : 1, 1);
     for (int i = 0; i < ITEMS && rank != ranks - 1; i++)
         items[i].part.end = items[i].part.begin = 0;
     fixture_fill(items, ITEMS, 1);
@@ -159,7 +110,7 @@ static void test_refusals(struct comm *comm, const char *run)
                "elements written twice fail on all ranks");
     everywhere(comm, save(comm, run, 5, rank, ranks + 1) == ERR_CHECKPOINT,
                "elements written by nobody fail on all ranks");
-    make(items, rank, ranks);
+    ranks_items(items, ITEMS, rank, ranks);
     if (rank == ranks - 1)
         items[2].shape[0]++;
     enum err rc = ckpt_save(comm, run, 5, NULL, items, ITEMS, &options, NULL);
@@ -191,7 +142,7 @@ static void test_lost(struct comm *comm, const char *run)
     struct ckpt_options options = { .attempt = "7.1",
                                     .keep = 1,
                                     .may_commit = taken_over };
-    make(items, comm_rank(comm), comm_size(comm));
+    ranks_items(items, ITEMS, comm_rank(comm), comm_size(comm));
     fixture_fill(items, ITEMS, 6);
     enum err rc = ckpt_save(comm, run, 6, NULL, items, ITEMS, &options, NULL);
     everywhere(comm, rc == ERR_BUSY,
@@ -204,46 +155,27 @@ static void test_lost(struct comm *comm, const char *run)
                "and leaves nothing");
 }
 
-static int run_tests(struct comm *comm)
+int main(int argc, char **argv)
 {
     char folder[FSIO_PATH_MAX] = "", run[FSIO_PATH_MAX];
-    if (comm_rank(comm) != 0)
-        tap_silence();
-    else if (fsio_path(folder, "%s", tap_folder()) != ERR_OK)
-        folder[0] = '\0';
-    comm_broadcast(comm, folder, sizeof folder, 0);
-    if (folder[0] == '\0' || fsio_path(run, "%s/run", folder) != ERR_OK) {
-        tap_ok(false, "a temporary folder");
-        return tap_done();
+    struct comm *comm = ranks_begin(&argc, &argv);
+    int rank = comm_rank(comm), ranks = comm_size(comm);
+    if (argc == 4) {
+        bool saving = strcmp(argv[1], "save") == 0;
+        int64_t step = atoll(argv[3]);
+        bool good = saving ? save(comm, argv[2], step, rank, ranks) == ERR_OK
+                           : loads(comm, argv[2], step, rank, ranks);
+        if (saving && !good)
+            fprintf(stderr, "%s\n", err_text());
+        comm_destroy(comm);
+        return !good;
     }
+    ranks_folder(comm, folder);
+    fsio_path(run, "%s/run", folder);
     test_partitions(comm, run);
     test_one_writer(comm, run);
     test_fall_back(comm, run);
     test_refusals(comm, run);
     test_lost(comm, run);
-    comm_barrier(comm);
-    return tap_done();
-}
-
-int main(int argc, char **argv)
-{
-    struct comm *comm = NULL;
-    int status = 1;
-    if (comm_create("auto", &argc, &argv, TIMEOUT_S, &comm) != ERR_OK) {
-        fprintf(stderr, "%s\n", err_text());
-        return 1;
-    }
-    int rank = comm_rank(comm), ranks = comm_size(comm);
-    log_init("test", rank, LOG_ERROR);
-    if (argc == 4 && strcmp(argv[1], "save") == 0) {
-        status = save(comm, argv[2], atoll(argv[3]), rank, ranks) != ERR_OK;
-        if (status != 0)
-            fprintf(stderr, "%s\n", err_text());
-    } else if (argc == 4 && strcmp(argv[1], "load") == 0) {
-        status = !loads(comm, argv[2], atoll(argv[3]), rank, ranks);
-    } else {
-        status = run_tests(comm);
-    }
-    comm_destroy(comm);
-    return status;
+    return ranks_end(comm);
 }

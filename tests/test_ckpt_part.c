@@ -24,19 +24,9 @@ static const struct box_case boxes[] = {
     { "columns", 2, TUPLE(4, 5), { 0, 1 }, { 4, 2 }, 4, false },
     { "one row of columns", 2, TUPLE(4, 5), { 3, 1 }, { 1, 2 }, 1, true },
     { "a corner", 2, TUPLE(4, 5), { 2, 3 }, { 2, 2 }, 2, false },
-    { "middle dimension",
-      3,
-      TUPLE(3, 4, 5),
-      { 0, 1, 0 },
-      { 3, 2, 5 },
-      3,
+    { "middle dimension", 3, TUPLE(3, 4, 5), TUPLE(0, 1, 0), TUPLE(3, 2, 5), 3,
       false },
-    { "last dimension",
-      3,
-      TUPLE(3, 4, 5),
-      { 0, 0, 4 },
-      { 3, 4, 1 },
-      12,
+    { "last dimension", 3, TUPLE(3, 4, 5), TUPLE(0, 0, 4), TUPLE(3, 4, 1), 12,
       false },
     { "one plane", 3, TUPLE(3, 4, 5), { 1, 0, 0 }, { 1, 4, 5 }, 1, true },
     { "four dimensions", 4, TUPLE(2, 3, 4, 5), TUPLE(1, 1, 1, 1),
@@ -60,17 +50,16 @@ static bool inside(const struct box_case *box, int64_t element)
 static bool mark_runs(const struct ckpt_part *part, const struct box_case *box,
                       int64_t elements, bool *marked)
 {
-    int64_t length;
-    int64_t runs = ckpt_part_runs(part, box->dims, box->shape, &length);
+    struct ckpt_part_runs runs = ckpt_part_runs(part, box->dims, box->shape);
     int64_t last = 0;
     memset(marked, 0, ELEMENTS_MAX * sizeof *marked);
-    for (int64_t r = 0; r < runs; r++) {
-        int64_t begin = ckpt_part_run_begin(part, box->dims, box->shape, r);
-        if (begin < last || begin + length > elements)
+    for (int64_t r = 0; r < runs.count; r++) {
+        int64_t begin = ckpt_part_run_begin(&runs, r);
+        if (begin < last || begin + runs.elements > elements)
             return false;
-        for (int64_t e = begin; e < begin + length; e++)
+        for (int64_t e = begin; e < begin + runs.elements; e++)
             marked[e] = true;
-        last = begin + length;
+        last = begin + runs.elements;
     }
     return true;
 }
@@ -88,20 +77,18 @@ static void test_box(const struct box_case *box)
 {
     static bool marked[ELEMENTS_MAX];
     int64_t elements = 1;
-    int64_t length;
     struct ckpt_part part = { .boxed = true };
     for (int d = 0; d < box->dims; d++) {
         elements *= box->shape[d];
         part.origin[d] = box->origin[d];
         part.sides[d] = box->sides[d];
     }
-    tap_ok(ckpt_part_check(&part, box->dims, box->shape, "w", "t") == ERR_OK &&
-               ckpt_part_runs(&part, box->dims, box->shape, &length) ==
-                   box->runs &&
-               mark_runs(&part, box, elements, marked) &&
-               marked_right(box, elements, marked),
-           "%s: %lld runs of the right elements", box->name,
-           (long long)box->runs);
+    tap_ok(
+        ckpt_part_check(&part, box->dims, box->shape, "w", "t") == ERR_OK &&
+            ckpt_part_runs(&part, box->dims, box->shape).count == box->runs &&
+            mark_runs(&part, box, elements, marked) &&
+            marked_right(box, elements, marked),
+        "%s: %lld runs of the right elements", box->name, (long long)box->runs);
     int64_t count = ckpt_part_elements(&part, box->dims);
     ckpt_part_normalise(&part, box->dims, box->shape);
     tap_ok(part.boxed == !box->interval &&

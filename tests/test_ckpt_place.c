@@ -149,29 +149,12 @@ static bool to_bf16_is(double value)
 
 static void test_rounding(void)
 {
-    static const double cases[] = { 0.0,
-                                    -0.0,
-                                    1.0,
-                                    0x1.01p0,
-                                    0x1.03p0,
-                                    0x1.0101p0,
-                                    0x1.010000001p0,
-                                    0x1.00fffffffp0,
-                                    0x1.02fffffffp0,
-                                    0x1.030000001p0,
-                                    0x1p-126,
-                                    0x1p-133,
-                                    0x1p-134,
-                                    0x1.8p-133,
-                                    0x1.00000001p-134,
-                                    0x1p-149,
-                                    0x1.fep127,
-                                    0x1.fefffffffp127,
-                                    0x1.ffp127,
-                                    0x1.feffffp127,
-                                    0x1.ffp300,
-                                    -0x1.ffp127,
-                                    0x1p-1074 };
+    static const double cases[] =
+        TUPLE(0.0, -0.0, 1.0, 0x1.01p0, 0x1.03p0, 0x1.0101p0, 0x1.010000001p0,
+              0x1.00fffffffp0, 0x1.02fffffffp0, 0x1.030000001p0, 0x1p-126,
+              0x1p-133, 0x1p-134, 0x1.8p-133, 0x1.00000001p-134, 0x1p-149,
+              0x1.fep127, 0x1.fefffffffp127, 0x1.ffp127, 0x1.feffffp127,
+              0x1.ffp300, -0x1.ffp127, 0x1p-1074);
     int bad = 0;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         bad += !to_bf16_is(cases[i]) + !to_bf16_is(-cases[i]);

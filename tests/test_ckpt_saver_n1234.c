@@ -8,19 +8,13 @@
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "tests/ckpt_fixture.h"
+#include "tests/ckpt_ranks.h"
 
-#define ITEMS (FIXTURE_ITEMS + 1)
-#define TIMEOUT_S 60.0
 #define DEADLINE_S 1.0
 #define STEP_S 5.0
 
 /* Large enough that a rank's shard meets the limit of its files. */
 #define FILE_LIMIT ((rlim_t)1 << 20)
-static const struct ckpt_item big = { .name = "big",
-                                      .dims = 2,
-                                      .shape = { 1700, 1024 } };
-
 struct world {
     struct comm *comm;
     int rank, ranks;
@@ -37,33 +31,11 @@ static void count_record(void *arg, const struct ckpt_progress *progress)
     world->failed += progress->phase == CKPT_FAILED;
 }
 
-/* A point counts when it holds on every rank. */
-static void everywhere(struct world *world, bool pass, const char *what)
-{
-    int64_t good = pass;
-    if (!pass)
-        fprintf(stderr, "# rank %d: %s: %s\n", world->rank, what, err_text());
-    enum err rc = comm_all_reduce_i64(world->comm, &good, 1, COMM_MIN);
-    tap_ok(rc == ERR_OK && good == 1, "%s", what);
-}
-
 static bool loads(struct world *world, int64_t want)
 {
-    struct ckpt_item items[ITEMS];
-    json_t *state = NULL;
-    int64_t step = -2;
-    memcpy(items, fixture_tensors, sizeof fixture_tensors);
-    items[FIXTURE_ITEMS] = big;
-    fixture_make(items, ITEMS, world->ranks - 1 - world->rank, world->ranks);
-    enum err rc = ckpt_load(world->comm, world->run, NULL, items, ITEMS, &step,
-                            &state, NULL);
-    json_t *same = fixture_state(want);
-    bool good = rc == ERR_OK && step == want && json_equal(state, same) &&
-                fixture_holds(items, ITEMS, want);
-    json_decref(same);
-    json_decref(state);
-    fixture_free(items, ITEMS);
-    return good;
+    return ranks_load(world->comm, world->run, NULL, ITEMS,
+                      world->ranks - 1 - world->rank, world->ranks,
+                      NULL) == want;
 }
 
 static enum err start(struct world *world, struct ckpt_saver *saver,
@@ -85,9 +57,10 @@ static void test_isolation(struct world *world, struct ckpt_saver *saver)
     struct ckpt_progress progress = { 0 };
     bool ordered = true;
     enum err rc = ckpt_saver_poll(saver, &progress);
-    everywhere(world, rc == ERR_OK && progress.phase == CKPT_IDLE, "idle");
-    everywhere(world, start(world, saver, 10) == ERR_OK, "a save starts");
-    everywhere(world, ckpt_saver_start(saver, 11, NULL) == ERR_BUSY,
+    everywhere(world->comm, rc == ERR_OK && progress.phase == CKPT_IDLE,
+               "idle");
+    everywhere(world->comm, start(world, saver, 10) == ERR_OK, "a save starts");
+    everywhere(world->comm, ckpt_saver_start(saver, 11, NULL) == ERR_BUSY,
                "a second one in flight is refused");
     rc = ckpt_saver_poll(saver, &progress);
     enum ckpt_phase last = CKPT_STAGED;
@@ -98,18 +71,18 @@ static void test_isolation(struct world *world, struct ckpt_saver *saver)
         clock_sleep(1e-4);
         rc = ckpt_saver_poll(saver, &progress);
     }
-    everywhere(world, rc == ERR_OK && progress.phase == CKPT_COMMITTED,
+    everywhere(world->comm, rc == ERR_OK && progress.phase == CKPT_COMMITTED,
                "polling ends in COMMITTED");
-    everywhere(world, ordered && progress.phase >= last,
+    everywhere(world->comm, ordered && progress.phase >= last,
                "after what it has seen of STAGED and PERSISTED");
-    everywhere(world,
+    everywhere(world->comm,
                progress.step == 10 && progress.bytes > 1700 * 1024 * 4 &&
                    progress.persist_s > 0.0 && progress.commit_s > 0.0,
                "step, bytes and times are told");
     rc = ckpt_saver_poll(saver, &progress);
-    everywhere(world, rc == ERR_OK && progress.phase == CKPT_IDLE,
+    everywhere(world->comm, rc == ERR_OK && progress.phase == CKPT_IDLE,
                "the end is reported once");
-    everywhere(world, loads(world, 10),
+    everywhere(world->comm, loads(world, 10),
                "what is committed was there at the start");
     tap_ok(world->rank != 0 || world->committed == 1, "it was recorded once");
 }
@@ -119,7 +92,7 @@ static void test_unobserved(struct world *world, struct ckpt_saver *saver)
 {
     struct ckpt_progress progress = { 0 };
     struct ckpt_options options = world->options;
-    struct ckpt_result blocking = { 0 };
+    struct ckpt_progress blocking = { 0 };
     char path[FSIO_PATH_MAX];
     fixture_fill(world->items, ITEMS, 12);
     json_t *state = fixture_state(12);
@@ -129,11 +102,11 @@ static void test_unobserved(struct world *world, struct ckpt_saver *saver)
         comm_barrier(world->comm);
         rc = ckpt_save(world->comm, world->run, 12, state, world->items, ITEMS,
                        &options, &blocking);
-        if (blocking.persist_s < best_s)
-            best_s = blocking.persist_s;
+        if (blocking.total_s < best_s)
+            best_s = blocking.total_s;
     }
     json_decref(state);
-    everywhere(world, rc == ERR_OK, "blocking saves");
+    everywhere(world->comm, rc == ERR_OK, "blocking saves");
     double begin_s = clock_now(), took_s = 0.0;
     rc = start(world, saver, 13);
     ckpt_index_path(path, world->run, 13);
@@ -142,17 +115,17 @@ static void test_unobserved(struct world *world, struct ckpt_saver *saver)
         if (access(path, F_OK) == 0)
             took_s = clock_now() - begin_s;
     }
-    everywhere(world, rc == ERR_OK && took_s > 0.0,
+    everywhere(world->comm, rc == ERR_OK && took_s > 0.0,
                "a save commits while no rank looks");
     if (world->rank == 0)
         printf("# staged to committed %.3f s, a blocking save %.3f s\n", took_s,
                best_s);
     rc = ckpt_saver_wait(saver, &progress);
-    everywhere(world,
+    everywhere(world->comm,
                rc == ERR_OK && progress.phase == CKPT_COMMITTED &&
                    progress.step == 13,
                "and its end is told at the next look");
-    everywhere(world, loads(world, 13), "it holds");
+    everywhere(world->comm, loads(world, 13), "it holds");
 }
 
 /* The same failure on all ranks, nothing left, and the next save works. */
@@ -167,16 +140,16 @@ static void check_failure(struct world *world, struct ckpt_saver *saver,
     enum err rc = start(world, saver, step);
     if (rc == ERR_OK)
         rc = ckpt_saver_wait(saver, &progress);
-    everywhere(world, rc == ERR_OK && progress.phase == CKPT_FAILED,
+    everywhere(world->comm, rc == ERR_OK && progress.phase == CKPT_FAILED,
                "a failure is no error of the saver");
-    everywhere(world, progress.error == want, "every rank has its code");
+    everywhere(world->comm, progress.error == want, "every rank has its code");
     snprintf(text, sizeof text, "%s", progress.text);
     comm_broadcast(world->comm, text, sizeof text, 0);
-    everywhere(world,
+    everywhere(world->comm,
                strcmp(text, progress.text) == 0 &&
                    (world->ranks == 1 || strstr(text, rank) == text),
                "and its text, with the rank");
-    everywhere(world,
+    everywhere(world->comm,
                fixture_count(world->run, ".tmp") <= 0 &&
                    fixture_count(world->run, folder) <= 0,
                "nothing of it stays");
@@ -190,9 +163,9 @@ static void check_next(struct world *world, struct ckpt_saver *saver,
     enum err rc = start(world, saver, step);
     if (rc == ERR_OK)
         rc = ckpt_saver_wait(saver, &progress);
-    everywhere(world, rc == ERR_OK && progress.phase == CKPT_COMMITTED,
+    everywhere(world->comm, rc == ERR_OK && progress.phase == CKPT_COMMITTED,
                "the next save works");
-    everywhere(world, loads(world, step), "and holds");
+    everywhere(world->comm, loads(world, step), "and holds");
 }
 
 static void test_failures(struct world *world, struct ckpt_saver *saver)
@@ -207,28 +180,32 @@ static void test_failures(struct world *world, struct ckpt_saver *saver)
         setrlimit(RLIMIT_FSIZE, &small);
     check_failure(world, saver, 20, ERR_IO, world->ranks - 1);
     setrlimit(RLIMIT_FSIZE, &before);
-    everywhere(world, loads(world, 13), "the older checkpoint stays good");
+    everywhere(world->comm, loads(world, 13),
+               "the older checkpoint stays good");
     check_next(world, saver, 21);
 
     ckpt_index_root(root, world->run);
     fsio_path(aside, "%s.aside", root);
     bool moved = world->rank != 0 || (rename(root, aside) == 0 &&
                                       fsio_write_atomic(root, "", 0) == ERR_OK);
-    everywhere(world, moved, "a file stands where the folder was");
+    everywhere(world->comm, moved, "a file stands where the folder was");
     check_failure(world, saver, 22, ERR_SPACE, 0);
     if (world->rank == 0)
         moved = unlink(root) == 0 && rename(aside, root) == 0;
-    everywhere(world, moved, "it is gone again");
+    everywhere(world->comm, moved, "it is gone again");
     check_next(world, saver, 23);
 }
 
 static void test_destroy(struct world *world, struct ckpt_saver **saver)
 {
-    everywhere(world, start(world, *saver, 30) == ERR_OK, "one more save");
+    everywhere(world->comm, start(world, *saver, 30) == ERR_OK,
+               "one more save");
     ckpt_saver_destroy(*saver);
     *saver = NULL;
-    everywhere(world, loads(world, 30), "destroying the saver waits for it");
-    everywhere(world, fixture_count(world->run, ".") == 2, "nothing else");
+    everywhere(world->comm, loads(world, 30),
+               "destroying the saver waits for it");
+    everywhere(world->comm, fixture_count(world->run, ".") == 2,
+               "nothing else");
 }
 
 /* The last rank starts a save when the others have given it up. */
@@ -245,46 +222,35 @@ static void test_deadline(struct world *world)
     world->options.timeout_s = DEADLINE_S;
     enum err rc = ckpt_saver_create(world->comm, world->run, &world->options,
                                     world->items, ITEMS, &saver);
-    everywhere(world, rc == ERR_OK, "a saver with a deadline");
+    everywhere(world->comm, rc == ERR_OK, "a saver with a deadline");
     if (!silent)
         rc = start(world, saver, 40);
     if (rc == ERR_OK && !silent)
         rc = ckpt_saver_wait(saver, &progress);
     snprintf(text, sizeof text, "%s", err_text());
     snprintf(rank, sizeof rank, "rank %d (", world->ranks - 1);
-    everywhere(world,
+    everywhere(world->comm,
                silent || (rc == ERR_COMM && strstr(text, "step 40") != NULL &&
                           strstr(text, rank) != NULL),
                "a silent rank is named by all others");
-    everywhere(world, silent || ckpt_saver_poll(saver, &progress) == ERR_COMM,
+    everywhere(world->comm,
+               silent || ckpt_saver_poll(saver, &progress) == ERR_COMM,
                "again and again");
-    everywhere(world, silent || ckpt_saver_start(saver, 41, NULL) == ERR_COMM,
+    everywhere(world->comm,
+               silent || ckpt_saver_start(saver, 41, NULL) == ERR_COMM,
                "no save starts any more");
     rc = start(world, saver, 40);
     if (rc == ERR_OK)
         rc = ckpt_saver_wait(saver, &progress);
-    everywhere(world, rc == ERR_COMM, "the late rank finds itself alone");
+    everywhere(world->comm, rc == ERR_COMM, "the late rank finds itself alone");
     ckpt_saver_destroy(saver);
-    everywhere(world, loads(world, 30), "nothing was committed");
+    everywhere(world->comm, loads(world, 30), "nothing was committed");
 }
 
-static int run_tests(struct world *world)
+static void run_tests(struct world *world)
 {
-    char folder[FSIO_PATH_MAX] = "";
     struct ckpt_saver *saver = NULL;
-    if (world->rank != 0)
-        tap_silence();
-    else if (fsio_path(folder, "%s", tap_folder()) != ERR_OK)
-        folder[0] = '\0';
-    comm_broadcast(world->comm, folder, sizeof folder, 0);
-    if (folder[0] == '\0' ||
-        fsio_path(world->run, "%s/run", folder) != ERR_OK) {
-        tap_ok(false, "a temporary folder");
-        return tap_done();
-    }
-    memcpy(world->items, fixture_tensors, sizeof fixture_tensors);
-    world->items[FIXTURE_ITEMS] = big;
-    fixture_make(world->items, ITEMS, world->rank, world->ranks);
+    ranks_items(world->items, ITEMS, world->rank, world->ranks);
     world->options = (struct ckpt_options){ .attempt = "7.1",
                                             .keep = 2,
                                             .timeout_s = TIMEOUT_S,
@@ -293,7 +259,7 @@ static int run_tests(struct world *world)
                                             .record_arg = world };
     enum err rc = ckpt_saver_create(world->comm, world->run, &world->options,
                                     world->items, ITEMS, &saver);
-    everywhere(world, rc == ERR_OK, "a saver");
+    everywhere(world->comm, rc == ERR_OK, "a saver");
     if (rc == ERR_OK) {
         test_isolation(world, saver);
         test_unobserved(world, saver);
@@ -302,22 +268,17 @@ static int run_tests(struct world *world)
         test_deadline(world);
     }
     fixture_free(world->items, ITEMS);
-    comm_barrier(world->comm);
-    return tap_done();
 }
 
 int main(int argc, char **argv)
 {
-    struct world world = { 0 };
-    if (comm_create("auto", &argc, &argv, TIMEOUT_S, &world.comm) != ERR_OK) {
-        fprintf(stderr, "%s\n", err_text());
-        return 1;
-    }
+    char folder[FSIO_PATH_MAX] = "";
+    struct world world = { .comm = ranks_begin(&argc, &argv) };
     world.rank = comm_rank(world.comm);
     world.ranks = comm_size(world.comm);
-    log_init("test", world.rank, LOG_ERROR);
     signal(SIGXFSZ, SIG_IGN);
-    int status = run_tests(&world);
-    comm_destroy(world.comm);
-    return status;
+    ranks_folder(world.comm, folder);
+    fsio_path(world.run, "%s/run", folder);
+    run_tests(&world);
+    return ranks_end(world.comm);
 }

@@ -54,17 +54,15 @@ static enum err write_boxes(const char *dir, int shard, struct ckpt_shard *out)
         const struct ckpt_tensor *tensor = &boxed_tensors[t];
         const struct ckpt_part *part = &boxed_parts[shard][t];
         int64_t count = ckpt_part_elements(part, tensor->dims);
-        int64_t length;
-        int64_t runs =
-            ckpt_part_runs(part, tensor->dims, tensor->shape, &length);
+        struct ckpt_part_runs runs =
+            ckpt_part_runs(part, tensor->dims, tensor->shape);
         strcpy(items[t].name, tensor->name);
         items[t].dims = 1;
         items[t].shape[0] = items[t].part.end = count;
         char *to = items[t].data = malloc((size_t)count * sizeof(float));
-        for (int64_t r = 0; r < runs; r++) {
-            int64_t begin =
-                ckpt_part_run_begin(part, tensor->dims, tensor->shape, r);
-            for (int64_t e = begin; e < begin + length; e++, to += 4)
+        for (int64_t r = 0; r < runs.count; r++) {
+            int64_t begin = ckpt_part_run_begin(&runs, r);
+            for (int64_t e = begin; e < begin + runs.elements; e++, to += 4)
                 put_value(to, t, e);
         }
     }
@@ -126,20 +124,6 @@ static void test_reads(const char *dir, const struct ckpt_manifest *manifest)
     ckpt_tensor_destroy(NULL);
 }
 
-static void flip(const char *dir, const char *file, int64_t offset)
-{
-    char path[FSIO_PATH_MAX];
-    char byte = 0;
-    fsio_path(path, "%s/%s", dir, file);
-    int fd = open(path, O_RDWR);
-    if (pread(fd, &byte, 1, offset) == 1) {
-        byte = (char)~byte;
-        if (pwrite(fd, &byte, 1, offset) != 1)
-            tap_note("can't damage %s", path);
-    }
-    close(fd);
-}
-
 static void test_damage(const char *dir, struct ckpt_manifest *manifest)
 {
     struct ckpt_tensor_reader *reader = NULL;
@@ -149,7 +133,7 @@ static void test_damage(const char *dir, struct ckpt_manifest *manifest)
     while (extent->tensor != 1)
         extent++;
     int64_t last = extent->bytes - 1;
-    flip(dir, shard->file, extent->offset + last);
+    fixture_flip_in(dir, shard->file, extent->offset + last);
     ckpt_tensor_create(dir, manifest, &reader);
     tap_ok(reads(reader, 1, 0, 100), "blocks before the damage are read");
     tap_ok(ckpt_tensor_read(reader, 1, 2999957, 2999958, &value) ==
@@ -161,13 +145,13 @@ static void test_damage(const char *dir, struct ckpt_manifest *manifest)
            "and again");
     tap_ok(reads(reader, 1, 2999999, 3000000), "its neighbour is read");
     ckpt_tensor_destroy(reader);
-    flip(dir, shard->file, extent->offset + last);
-    flip(dir, shard->file, 4);
+    fixture_flip_in(dir, shard->file, extent->offset + last);
+    fixture_flip_in(dir, shard->file, 4);
     ckpt_tensor_create(dir, manifest, &reader);
     tap_ok(ckpt_tensor_read(reader, 1, 0, 1, &value) == ERR_CHECKPOINT,
            "a damaged frame is refused: %s", err_text());
     ckpt_tensor_destroy(reader);
-    flip(dir, shard->file, 4);
+    fixture_flip_in(dir, shard->file, 4);
     manifest->shard_count--;
     ckpt_tensor_create(dir, manifest, &reader);
     tap_ok(ckpt_tensor_read(reader, 0, 50, 58, values) == ERR_CHECKPOINT &&
@@ -198,6 +182,23 @@ static void test_boxes(const char *dir)
     test_damage(dir, &manifest);
     for (int s = 0; s < SHARDS; s++)
         ckpt_manifest_free_shard(&shards[s]);
+}
+
+/* Save these items and read them by tensor; false: a point has failed. */
+static bool saved(struct comm *comm, const char *run,
+                  const struct ckpt_item *items, int count,
+                  struct ckpt_manifest **manifest,
+                  struct ckpt_tensor_reader **reader)
+{
+    struct ckpt_options options = { .attempt = "1.1", .keep = 1 };
+    char path[FSIO_PATH_MAX];
+    fsio_path(path, "%s/checkpoints/step-000000001", run);
+    enum err rc = ckpt_save(comm, run, 1, NULL, items, count, &options, NULL);
+    if (rc == ERR_OK)
+        rc = ckpt_manifest_read(path, NULL, NULL, manifest);
+    if (rc == ERR_OK)
+        rc = ckpt_tensor_create(path, *manifest, reader);
+    return tap_ok(rc == ERR_OK, "a checkpoint of %d tensors", count);
 }
 
 /* --- statistics --- */
@@ -282,10 +283,8 @@ static struct ckpt_stats counting_stats(void)
 static void test_stats(struct comm *comm, const char *run)
 {
     struct ckpt_item items[STATS_CASES + 1];
-    struct ckpt_options options = { .attempt = "1.1", .keep = 1 };
     struct ckpt_manifest *manifest = NULL;
     struct ckpt_tensor_reader *reader = NULL;
-    char path[FSIO_PATH_MAX];
     int32_t *counting = malloc(COUNTING * sizeof *counting);
     memset(items, 0, sizeof items);
     for (int i = 0; i < COUNTING; i++)
@@ -299,15 +298,9 @@ static void test_stats(struct comm *comm, const char *run)
             last ? COUNTING : stats_cases[i].want.elements;
         items[i].data = last ? (void *)counting : (void *)stats_cases[i].data;
     }
-    enum err rc =
-        ckpt_save(comm, run, 1, NULL, items, STATS_CASES + 1, &options, NULL);
+    bool good = saved(comm, run, items, STATS_CASES + 1, &manifest, &reader);
     free(counting);
-    fsio_path(path, "%s/checkpoints/step-000000001", run);
-    if (rc == ERR_OK)
-        rc = ckpt_manifest_read(path, NULL, NULL, &manifest);
-    if (rc == ERR_OK)
-        rc = ckpt_tensor_create(path, manifest, &reader);
-    if (!tap_ok(rc == ERR_OK, "a checkpoint for statistics"))
+    if (!good)
         return;
     size_t before = bytes_in_use();
     for (int i = 0; i < STATS_CASES; i++)
@@ -365,10 +358,8 @@ static bool walk(struct ckpt_tensor_reader *reader,
 static void test_detours(struct comm *comm, const char *run)
 {
     struct ckpt_item items[2 * MATRICES];
-    struct ckpt_options options = { .attempt = "1.1", .keep = 1 };
     struct ckpt_manifest *manifest = NULL;
     struct ckpt_tensor_reader *reader = NULL;
-    char path[FSIO_PATH_MAX];
     float *data = malloc((ROWS * COLS + MATRICES * 2) * sizeof *data);
     memset(items, 0, sizeof items);
     for (int i = 0; i < ROWS * COLS + MATRICES * 2; i++)
@@ -383,15 +374,9 @@ static void test_detours(struct comm *comm, const char *run)
         items[i].part.end = i % 2 == 0 ? COLS : ROWS * COLS;
         items[i].data = data + i;
     }
-    enum err rc =
-        ckpt_save(comm, run, 1, NULL, items, 2 * MATRICES, &options, NULL);
+    bool good = saved(comm, run, items, 2 * MATRICES, &manifest, &reader);
     free(data);
-    fsio_path(path, "%s/checkpoints/step-000000001", run);
-    if (rc == ERR_OK)
-        rc = ckpt_manifest_read(path, NULL, NULL, &manifest);
-    if (rc == ERR_OK)
-        rc = ckpt_tensor_create(path, manifest, &reader);
-    if (!tap_ok(rc == ERR_OK, "a checkpoint of vectors and matrices"))
+    if (!good)
         return;
     long long before = bytes_asked();
     tap_ok(walk(reader, manifest), "a walk in the order of the model");

@@ -35,6 +35,15 @@ static hid_t open_image(const void *image, size_t bytes)
     return file;
 }
 
+/* The view of a manifest, which the library has opened; its bytes are kept. */
+static hid_t open_view(const struct ckpt_manifest *manifest, void **image,
+                       const char *what)
+{
+    size_t bytes = 0;
+    tap_ok(ckpt_view_image(manifest, image, &bytes) == ERR_OK, "%s", what);
+    return open_image(*image, bytes);
+}
+
 /* In the view a tensor without a group is one of the weights. */
 static const char *shown_as(const char *name)
 {
@@ -95,6 +104,18 @@ static void create(struct world *w, int tensors)
             calloc((size_t)tensors, sizeof *w->shards[s].extents);
         snprintf(w->shards[s].file, sizeof w->shards[s].file, "shard-%d.h5", s);
     }
+}
+
+/* Tensor i: a vector, cut into two extents. */
+static void add_vector(struct world *w, int i, const char *name,
+                       int64_t elements, int64_t cut)
+{
+    struct ckpt_tensor *tensor = &w->manifest.tensors[i];
+    snprintf(tensor->name, sizeof tensor->name, "%s", name);
+    tensor->dims = 1;
+    tensor->shape[0] = elements;
+    add_extent(w, 0, i, 0, cut);
+    add_extent(w, 1, i, cut, elements);
 }
 
 static void destroy(struct world *w)
@@ -216,10 +237,7 @@ static void test_flips(void)
     size_t bytes = 0;
     int status = -1;
     create(&w, 1);
-    snprintf(w.manifest.tensors[0].name, CKPT_NAME_BYTES, "t");
-    w.manifest.tensors[0].dims = 1;
-    w.manifest.tensors[0].shape[0] = 8;
-    add_extent(&w, 0, 0, 0, 8);
+    add_vector(&w, 0, "t", 8, 8);
     tap_ok(ckpt_view_image(&w.manifest, &image, &bytes) == ERR_OK,
            "a view of one tensor");
     /* the library loses memory over a damaged file */
@@ -237,21 +255,15 @@ static void test_many(void)
 {
     struct world w;
     void *image = NULL;
-    size_t bytes = 0;
     int found = 0;
     H5G_info_t group = { 0 };
     create(&w, MANY);
     for (int i = 0; i < MANY; i++) {
-        struct ckpt_tensor *tensor = &w.manifest.tensors[i];
-        snprintf(tensor->name, sizeof tensor->name, "blocks.%d", i);
-        tensor->dims = 1;
-        tensor->shape[0] = i + 2;
-        add_extent(&w, 0, i, 0, 1);
-        add_extent(&w, 1, i, 1, i + 2);
+        char name[32];
+        snprintf(name, sizeof name, "blocks.%d", i);
+        add_vector(&w, i, name, i + 2, 1);
     }
-    tap_ok(ckpt_view_image(&w.manifest, &image, &bytes) == ERR_OK,
-           "a view of %d tensors", MANY);
-    hid_t file = open_image(image, bytes);
+    hid_t file = open_view(&w.manifest, &image, "a view of many tensors");
     H5Gget_info_by_name(file, "weights", &group, H5P_DEFAULT);
     tap_is_int((long long)group.nlinks, MANY, "as many links");
     for (int i = 0; i < MANY; i++) {
@@ -300,11 +312,8 @@ static void test_missing(void)
 {
     struct world w;
     void *image = NULL;
-    size_t bytes = 0;
     create_samples(&w);
-    tap_ok(ckpt_view_image(&w.manifest, &image, &bytes) == ERR_OK,
-           "a view alone");
-    hid_t file = open_image(image, bytes);
+    hid_t file = open_view(&w.manifest, &image, "a view alone");
     for (int i = 0; i < SAMPLES; i++)
         check_missing(file, &samples[i]);
     H5Fclose(file);
@@ -394,20 +403,13 @@ static void test_attributes(void)
     static const char *const names[] = { "z", "a/b/c", "h.12.w", "h.1x.w" };
     struct world w;
     void *image = NULL;
-    size_t bytes = 0;
     create(&w, 4);
     w.manifest.step = 60;
     w.manifest.ranks = 2;
     w.manifest.state = json_loads(state_text, 0, NULL);
-    for (int i = 0; i < 4; i++) {
-        snprintf(w.manifest.tensors[i].name, CKPT_NAME_BYTES, "%s", names[i]);
-        w.manifest.tensors[i].dims = 1;
-        w.manifest.tensors[i].shape[0] = 8;
-        add_extent(&w, 0, i, 0, 8);
-    }
-    tap_ok(ckpt_view_image(&w.manifest, &image, &bytes) == ERR_OK,
-           "a view with a state");
-    hid_t file = open_image(image, bytes);
+    for (int i = 0; i < 4; i++)
+        add_vector(&w, i, names[i], 8, 8);
+    hid_t file = open_view(&w.manifest, &image, "a view with a state");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[128] = "nothing";
         hid_t object = H5Oopen(file, cases[i].object, H5P_DEFAULT);

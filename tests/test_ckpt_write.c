@@ -12,12 +12,6 @@
 #define TENSORS 4
 #define PAGE 4096
 
-static void is_ok(enum err rc, const char *what)
-{
-    if (!tap_ok(rc == ERR_OK, "%s", what))
-        tap_note("%s: %s", err_name(rc), err_text());
-}
-
 /* --- checkpoints made by hand --- */
 
 static const struct ckpt_item tensors[TENSORS] = {
@@ -31,10 +25,8 @@ static const struct ckpt_item tensors[TENSORS] = {
 static int64_t element_of(const struct ckpt_item *item,
                           const struct ckpt_part *part, int64_t at)
 {
-    int64_t run;
-    (void)ckpt_part_runs(part, item->dims, item->shape, &run);
-    return ckpt_part_run_begin(part, item->dims, item->shape, at / run) +
-           at % run;
+    struct ckpt_part_runs runs = ckpt_part_runs(part, item->dims, item->shape);
+    return ckpt_part_run_begin(&runs, at / runs.elements) + at % runs.elements;
 }
 
 static void fill(struct ckpt_item *item, int tensor)

@@ -18,18 +18,6 @@ static const char *const harm_names[HARMS] = {
     "a shard that is left is damaged",
 };
 
-static bool flip(const char *path, int64_t at)
-{
-    FILE *file = fopen(path, "r+");
-    if (file == NULL)
-        return false;
-    bool good = fseek(file, at, SEEK_SET) == 0;
-    int byte = getc(file);
-    good = good && byte != EOF && fseek(file, at, SEEK_SET) == 0 &&
-           putc(byte ^ 1, file) != EOF;
-    return fclose(file) == 0 && good;
-}
-
 static bool do_harm(const struct world *world, int64_t step, enum harm harm)
 {
     char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX] = "";
@@ -46,7 +34,7 @@ static bool do_harm(const struct world *world, int64_t step, enum harm harm)
         fsio_path(path, "%s/%s", dir, entry->d_name);
         if (harm == FLIP_SHARD)
             good = good && stat(path, &status) == 0 &&
-                   flip(path, status.st_size * 2 / 3);
+                   fixture_flip(path, status.st_size * 2 / 3);
     }
     closedir(folder);
     if (stat(path, &status) != 0)
@@ -55,13 +43,13 @@ static bool do_harm(const struct world *world, int64_t step, enum harm harm)
     case FLIP_SHARD:
         return good;
     case FLIP_HEAD:
-        return flip(path, 70);
+        return fixture_flip(path, 70);
     case CUT_PARITY:
         return truncate(path, status.st_size - 1) == 0;
     case NO_PARITY:
         return unlink(path) == 0;
     default:
-        return flip(path, status.st_size * 2 / 3);
+        return fixture_flip(path, status.st_size * 2 / 3);
     }
 }
 
@@ -71,13 +59,14 @@ static void test_damage(const struct world *world, int group, int at,
 {
     for (int harm = 0; harm < HARMS; harm++) {
         bool local = true;
-        everywhere(world, saves(world, group, cuts[0], ++*step), "a save");
+        everywhere(world->comm, saves(world, group, cuts[0], ++*step),
+                   "a save");
         lose(world, 0);
-        everywhere(world,
+        everywhere(world->comm,
                    world->rank != at || do_harm(world, *step, (enum harm)harm),
-                   harm_names[harm]);
+                   "%s", harm_names[harm]);
         int64_t got = loads(world, &local);
-        everywhere(world, got == 0 && !local,
+        everywhere(world->comm, got == 0 && !local,
                    "it is seen, and the run's step comes back");
         lose(world, world->rank);
     }
@@ -91,12 +80,14 @@ static void test_mended(const struct world *world, int group, int64_t *step)
     bool pairs = group <= 2 && world->ranks % 2 == 0;
     for (int harmed = 1; harmed <= world->ranks; harmed += world->ranks - 1) {
         bool local = false, good = harmed == 1 || pairs;
-        everywhere(world, saves(world, group, cuts[0], ++*step), "a save");
-        everywhere(world,
+        everywhere(world->comm, saves(world, group, cuts[0], ++*step),
+                   "a save");
+        everywhere(world->comm,
                    world->rank >= harmed || do_harm(world, *step, FLIP_SHARD),
                    "a shard is damaged");
         int64_t got = loads(world, &local);
-        everywhere(world, good ? got == *step && local : got == 0 && !local,
+        everywhere(world->comm,
+                   good ? got == *step && local : got == 0 && !local, "%s",
                    good ? "a damaged shard counts as lost"
                         : "as all of them: the run's step comes back");
         lose(world, world->rank);
@@ -137,7 +128,7 @@ static void test_exchange(const struct world *world, int64_t *step)
     good =
         good && ckpt_manifest_read(dir, NULL, NULL, &manifest) == ERR_OK &&
         ckpt_xor_create(world->comm, world->ranks, world->local, &x) == ERR_OK;
-    everywhere(world, good, "a step to exchange again");
+    everywhere(world->comm, good, "a step to exchange again");
     fsio_path(dir, "%s/again", world->local);
     struct ckpt_xor_save save = {
         .dir = dir, .manifest = manifest, .manifest_crc = 1, .shards = shards
@@ -146,72 +137,57 @@ static void test_exchange(const struct world *world, int64_t *step)
         bool harmed = world->rank == 1 && i > 0;
         good = own_shard(world, *step, dir, path);
         if (harmed && i == 1)
-            good = good && flip(path, 300000);
+            good = good && fixture_flip(path, 300000);
         enum err rc = ckpt_xor_prepare(x, &save);
         if (harmed && i == 2)
-            good = good && flip(path, 300000);
+            good = good && fixture_flip(path, 300000);
         tap_note("damage: %s", cases[i]);
-        everywhere(world,
+        everywhere(world->comm,
                    good && rc == (harmed && i == 1 ? ERR_CHECKPOINT : ERR_OK),
                    "a damaged shard is not taken");
         if (i == 1) {
             ckpt_xor_release(x);
             continue;
         }
-        everywhere(world, ckpt_xor_exchange(x, TIMEOUT_S) == ERR_OK,
+        everywhere(world->comm, ckpt_xor_exchange(x, TIMEOUT_S) == ERR_OK,
                    "the exchange ends");
         rc = ckpt_xor_verify(x, &save);
         int64_t failed = rc == ERR_IO;
         comm_all_reduce_i64(world->comm, &failed, 1, COMM_SUM);
-        everywhere(world, i == 0 ? rc == ERR_OK : failed == 1,
+        everywhere(world->comm, i == 0 ? rc == ERR_OK : failed == 1,
                    "who got damaged bytes says so");
     }
     ckpt_xor_destroy(x);
     ckpt_manifest_destroy(manifest);
 }
 
-/* A node that can't make its parity file: all hear of it, nothing is left, and
- * the next save works. */
-static void test_failure(const struct world *world, int64_t *step)
+/* A node that can't make its parity file, or can't rename when the others have:
+ * all hear of it and take the step back, nothing is left, and the next save
+ * works. */
+static void test_failure(struct world *world, bool at_commit, int64_t *step)
 {
     struct ckpt_progress progress;
     char tmp[FSIO_PATH_MAX], block[FSIO_PATH_MAX];
-    everywhere(world, saves(world, world->ranks, cuts[0], ++*step), "a save");
+    everywhere(world->comm, saves(world, world->ranks, cuts[0], ++*step),
+               "a save");
     ckpt_index_tmp_path(tmp, world->local, ++*step, "3.1");
     fsio_path(block, "%s/" CKPT_PARITY_PREFIX "00000-01", tmp);
-    enum err rc = save(world, world->ranks, cuts[0], *step,
-                       world->rank == 1 ? block : NULL, &progress);
-    everywhere(world,
-               rc == ERR_OK && progress.phase == CKPT_FAILED &&
-                   strstr(progress.text, "rank 1 (node1)") != NULL,
-               "a node without its parity file: all hear of it");
-    everywhere(world,
-               fixture_count(world->local, "") == 3 &&
-                   comes_back(world, *step - 1),
-               "the step before is there, and nothing of this one");
-    everywhere(world, saves(world, world->ranks, cuts[0], ++*step),
-               "the next save works");
-}
-
-/* A node that can't rename when the others have: all take the step back. */
-static void test_take_back(struct world *world, int64_t *step)
-{
-    struct ckpt_progress progress;
-    char tmp[FSIO_PATH_MAX];
-    everywhere(world, saves(world, world->ranks, cuts[0], ++*step), "a save");
-    ckpt_index_tmp_path(tmp, world->local, ++*step, "3.1");
-    world->doomed = tmp;
-    enum err rc = save(world, world->ranks, cuts[0], *step, NULL, &progress);
+    world->doomed = at_commit ? tmp : NULL;
+    enum err rc =
+        save(world, world->ranks, cuts[0], *step,
+             !at_commit && world->rank == 1 ? block : NULL, &progress);
     world->doomed = NULL;
-    everywhere(world,
+    everywhere(world->comm,
                rc == ERR_OK && progress.phase == CKPT_FAILED &&
-                   strstr(progress.text, "rank 0 (node0)") != NULL,
-               "a node that can't commit: all hear of it");
-    everywhere(world,
+                   strstr(progress.text, at_commit ? "rank 0 (node0)"
+                                                   : "rank 1 (node1)") != NULL,
+               "a node that can't %s: all hear of it",
+               at_commit ? "commit" : "make its parity file");
+    everywhere(world->comm,
                fixture_count(world->local, "") == 3 &&
                    comes_back(world, *step - 1),
-               "the step before is there, and of this one nothing anywhere");
-    everywhere(world, saves(world, world->ranks, cuts[0], ++*step),
+               "the step before is there, and nothing of this one anywhere");
+    everywhere(world->comm, saves(world, world->ranks, cuts[0], ++*step),
                "the next save works");
 }
 
@@ -221,10 +197,10 @@ static void run_tests(struct world *world)
 {
     int64_t step = 1;
     test_exchange(world, &step);
-    test_failure(world, &step);
-    test_take_back(world, &step);
+    test_failure(world, false, &step);
+    test_failure(world, true, &step);
     lose(world, world->rank);
-    everywhere(world, saves_run(world), "a step of the run");
+    everywhere(world->comm, saves_run(world), "a step of the run");
     test_damage(world, world->ranks, world->ranks - 1, &step);
     test_mended(world, world->ranks, &step);
     test_mended(world, 0, &step);

@@ -46,7 +46,7 @@ static void test_space(const struct world *world, int members, int64_t step)
     int64_t largest = sums[0];
     comm_all_reduce_i64(world->comm, &largest, 1, COMM_MAX);
     int64_t bound = largest / (members - 1) + 2 * 4096;
-    everywhere(world,
+    everywhere(world->comm,
                shards <= 1 && parities == 1 && sums[1] > 0 && sums[1] <= bound,
                "one shard, and one parity file of its share");
     comm_all_reduce_i64(world->comm, sums, 2, COMM_SUM);
@@ -102,7 +102,7 @@ static void test_any_lost(const struct world *world, int group, const int *cut,
     char kept[FSIO_PATH_MAX], dir[FSIO_PATH_MAX];
     int left;
     for (int lost = 0; lost < world->ranks; lost++) {
-        everywhere(world, saves(world, group, cut, ++*step), "a save");
+        everywhere(world->comm, saves(world, group, cut, ++*step), "a save");
         if (lost == 0)
             test_space(world, members_of(world->ranks, group), *step);
         fsio_path(kept, "%s/kept", world->run);
@@ -114,12 +114,14 @@ static void test_any_lost(const struct world *world, int group, const int *cut,
         lose(world, lost);
         tap_note("groups of %d, node %d of %d is lost", group, lost,
                  world->ranks);
-        everywhere(world, comes_back(world, *step), "the step comes back");
-        everywhere(world, cut[lost] == 0 || same_shard(world, *step, kept),
+        everywhere(world->comm, comes_back(world, *step),
+                   "the step comes back");
+        everywhere(world->comm,
+                   cut[lost] == 0 || same_shard(world, *step, kept),
                    "the lost shard is there again, bit for bit");
         ckpt_index_path(dir, world->local, *step);
         bytes_here(dir, ".rebuild", &left);
-        everywhere(world, left == 0, "and nothing else is left of it");
+        everywhere(world->comm, left == 0, "and nothing else is left of it");
     }
 }
 
@@ -130,11 +132,12 @@ static void two_lost(const struct world *world, int group, int a, int b,
                      bool held, int64_t *step)
 {
     bool local = held;
-    everywhere(world, saves(world, group, cuts[0], ++*step), "a save");
+    everywhere(world->comm, saves(world, group, cuts[0], ++*step), "a save");
     lose(world, a);
     lose(world, b);
     int64_t got = loads(world, &local);
-    everywhere(world, held ? got == *step && local : got == 0 && !local,
+    everywhere(world->comm, held ? got == *step && local : got == 0 && !local,
+               "%s",
                held ? "two of different groups lost: the step comes back"
                     : "two of a group lost: the run's step comes back");
     lose(world, world->rank); /* each its own */
@@ -147,10 +150,11 @@ static void run_tests(struct world *world)
     int64_t step = 1;
     bool local;
     if (world->ranks == 1) {
-        everywhere(world, saves(world, 8, cuts[0], 2) && comes_back(world, 2),
+        everywhere(world->comm,
+                   saves(world, 8, cuts[0], 2) && comes_back(world, 2),
                    "one node: saved without parity");
         lose(world, 0);
-        everywhere(world, loads(world, &local) == -1, "and lost with it");
+        everywhere(world->comm, loads(world, &local) == -1, "and lost with it");
         return;
     }
     static const int groups[] = { 2, RANKS_MAX };
@@ -159,7 +163,7 @@ static void run_tests(struct world *world)
             if (g == 0 || world->ranks == RANKS_MAX)
                 test_any_lost(world, groups[g], cuts[c], &step);
     lose(world, world->rank);
-    everywhere(world, saves_run(world), "a step of the run");
+    everywhere(world->comm, saves_run(world), "a step of the run");
     two_lost(world, world->ranks, 0, 1, false, &step);
     if (world->ranks == 4) {
         two_lost(world, 0, 0, 2, false, &step); /* 0: pairs */

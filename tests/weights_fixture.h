@@ -12,6 +12,7 @@
 #include "src/text/tokenizer/tokenizer.h"
 #include "src/formats/weights.h"
 #include "src/formats/weights_ckpt_config.h"
+#include "tests/ckpt_save.h"
 #include "tests/tap.h"
 
 #define FIXTURE_SEED 17

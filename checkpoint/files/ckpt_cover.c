@@ -51,29 +51,12 @@ int ckpt_cover_boxes(const struct ckpt_part *part, int dims,
 
 /* --- boxes --- */
 
-static int order_in(const struct ckpt_part *x, const struct ckpt_part *y, int d)
+/* By where they begin in dimension *d. */
+static int box_order(const void *a, const void *b, void *d)
 {
-    return (x->origin[d] > y->origin[d]) - (x->origin[d] < y->origin[d]);
-}
-
-static int order_0(const void *a, const void *b)
-{
-    return order_in(a, b, 0);
-}
-
-static int order_1(const void *a, const void *b)
-{
-    return order_in(a, b, 1);
-}
-
-static int order_2(const void *a, const void *b)
-{
-    return order_in(a, b, 2);
-}
-
-static int order_3(const void *a, const void *b)
-{
-    return order_in(a, b, 3);
+    int64_t x = ((const struct ckpt_part *)a)->origin[*(int *)d];
+    int64_t y = ((const struct ckpt_part *)b)->origin[*(int *)d];
+    return (x > y) - (x < y);
 }
 
 static bool overlap_in_pairs(const struct ckpt_part *boxes, size_t count,
@@ -103,10 +86,8 @@ static size_t before_plane(const struct ckpt_part *boxes, size_t count, int d)
  * in practice. */
 static bool any_overlap(struct ckpt_part *boxes, size_t count, int dims)
 {
-    static int (*const orders[CKPT_DIMS_MAX])(
-        const void *, const void *) = { order_0, order_1, order_2, order_3 };
     for (int d = 0; d < dims && count > 1; d++) {
-        qsort(boxes, count, sizeof boxes[0], orders[d]);
+        qsort_r(boxes, count, sizeof boxes[0], box_order, &d);
         if (before_plane(boxes, count, d) == count)
             continue;
         while (count > 0) {
@@ -123,28 +104,29 @@ static bool any_overlap(struct ckpt_part *boxes, size_t count, int dims)
 
 /* --- tensors --- */
 
-static int extent_order(const void *a, const void *b)
+static int begin_order(const void *a, const void *b)
 {
-    const struct ckpt_extent *x = *(const struct ckpt_extent *const *)a;
-    const struct ckpt_extent *y = *(const struct ckpt_extent *const *)b;
-    if (x->tensor != y->tensor)
-        return x->tensor < y->tensor ? -1 : 1;
-    return (x->part.begin > y->part.begin) - (x->part.begin < y->part.begin);
+    int64_t x = ((const struct ckpt_placed *)a)->extent->part.begin;
+    int64_t y = ((const struct ckpt_placed *)b)->extent->part.begin;
+    return (x > y) - (x < y);
 }
 
 /* Each must start where the one before it ended, and the last end where the
  * tensor does. */
 static enum err check_intervals(const struct ckpt_tensor *tensor,
-                                const struct ckpt_extent *const *extents,
-                                size_t count)
+                                struct ckpt_placed *extents, size_t count)
 {
     int64_t done = 0;
-    for (size_t i = 0; i < count && extents[i]->part.begin <= done; i++) {
-        if (extents[i]->part.begin < done)
+    qsort(extents, count, sizeof *extents, begin_order);
+    for (size_t i = 0; i < count; i++) {
+        const struct ckpt_part *part = &extents[i].extent->part;
+        if (part->begin < done)
             return err_set(ERR_CHECKPOINT,
                            "tensor %s: element %" PRId64 " is stored twice",
-                           tensor->name, extents[i]->part.begin);
-        done = extents[i]->part.end;
+                           tensor->name, part->begin);
+        if (part->begin > done)
+            break;
+        done = part->end;
     }
     if (done != tensor->elements)
         return err_set(ERR_CHECKPOINT,
@@ -155,8 +137,7 @@ static enum err check_intervals(const struct ckpt_tensor *tensor,
 }
 
 static enum err check_boxes(const struct ckpt_tensor *tensor,
-                            const struct ckpt_extent *const *extents,
-                            size_t count)
+                            struct ckpt_placed *extents, size_t count)
 {
     enum err rc = ERR_OK;
     int64_t missing = tensor->elements;
@@ -164,9 +145,10 @@ static enum err check_boxes(const struct ckpt_tensor *tensor,
     struct ckpt_part *boxes = NULL;
     TRY(new_room(&boxes, count * CKPT_COVER_BOXES_MAX));
     for (size_t i = 0; i < count && missing >= 0; i++) {
-        missing -= ckpt_part_elements(&extents[i]->part, tensor->dims);
-        box_count += (size_t)ckpt_cover_boxes(&extents[i]->part, tensor->dims,
-                                              tensor->shape, boxes + box_count);
+        missing -= ckpt_part_elements(&extents[i].extent->part, tensor->dims);
+        box_count +=
+            (size_t)ckpt_cover_boxes(&extents[i].extent->part, tensor->dims,
+                                     tensor->shape, boxes + box_count);
     }
     if (missing > 0)
         rc = err_set(ERR_CHECKPOINT,
@@ -180,36 +162,19 @@ static enum err check_boxes(const struct ckpt_tensor *tensor,
     return rc;
 }
 
-static enum err check_sorted(const struct ckpt_manifest *m,
-                             const struct ckpt_extent *const *extents,
-                             size_t count)
-{
-    size_t first = 0;
-    for (int t = 0; t < m->tensor_count; t++) {
-        bool boxed = false;
-        size_t end = first;
-        for (; end < count && extents[end]->tensor == t; end++)
-            boxed |= extents[end]->part.boxed;
-        TRY((boxed ? check_boxes : check_intervals)(
-            &m->tensors[t], extents + first, end - first));
-        first = end;
-    }
-    return ERR_OK;
-}
-
 enum err ckpt_cover_check(const struct ckpt_manifest *manifest)
 {
-    size_t count = 0;
-    for (int s = 0; s < manifest->shard_count; s++)
-        count += (size_t)manifest->shards[s].extent_count;
-    const struct ckpt_extent **sorted = NULL;
-    TRY(new_room(&sorted, count + 1));
-    count = 0;
-    for (int s = 0; s < manifest->shard_count; s++)
-        for (int p = 0; p < manifest->shards[s].extent_count; p++)
-            sorted[count++] = &manifest->shards[s].extents[p];
-    qsort(sorted, count, sizeof *sorted, extent_order);
-    enum err rc = check_sorted(manifest, sorted, count);
-    free(sorted);
+    struct ckpt_placed *extents = NULL;
+    size_t *first = NULL;
+    enum err rc = ckpt_manifest_extents(manifest, &extents, &first);
+    for (int t = 0; t < manifest->tensor_count && rc == ERR_OK; t++) {
+        bool boxed = false;
+        for (size_t i = first[t]; i < first[t + 1]; i++)
+            boxed |= extents[i].extent->part.boxed;
+        rc = (boxed ? check_boxes : check_intervals)(
+            &manifest->tensors[t], extents + first[t], first[t + 1] - first[t]);
+    }
+    free(first);
+    free(extents);
     return rc;
 }

@@ -18,8 +18,9 @@
 #include "checkpoint/files/ckpt_h5.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "src/base/array.h"
 
 #define HEADER_PREFIX_BYTES 10 /* OHDR, version, flags, size of messages */
 /* A collection of heap objects: readers load all of one to see any. */
@@ -35,15 +36,9 @@
 
 void ckpt_h5_put(struct ckpt_h5 *file, const void *data, size_t bytes)
 {
-    if (file->room - file->bytes < bytes && !file->failed) {
-        size_t room = file->room * 2 + bytes;
-        unsigned char *grown = realloc(file->data, room);
-        file->failed = grown == NULL;
-        if (grown != NULL) {
-            file->data = grown;
-            file->room = room;
-        }
-    }
+    if (!file->failed)
+        file->failed =
+            array_room(&file->data, &file->room, file->bytes + bytes) != ERR_OK;
     if (file->failed || bytes == 0)
         return;
     memcpy(file->data + file->bytes, data, bytes);

@@ -135,15 +135,17 @@ enum err ckpt_index_steps(const char *run_dir, int64_t **steps, int *count,
         qsort(found.list, (size_t)found.count, sizeof *found.list, step_order);
     *steps = found.list;
     *count = found.count;
-    *evidence = found.evidence;
+    if (evidence != NULL)
+        *evidence = found.evidence;
     return rc;
 }
 
-enum err ckpt_index_quick_check(const char *checkpoint_dir)
+enum err ckpt_index_quick_check(const char *checkpoint_dir, char **text,
+                                size_t *bytes)
 {
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
-    TRY_OUT(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
+    TRY_OUT(ckpt_manifest_read(checkpoint_dir, text, bytes, &manifest));
     TRY_OUT(ckpt_manifest_check_sizes(manifest, checkpoint_dir));
 out:
     ckpt_manifest_destroy(manifest);
@@ -159,7 +161,7 @@ enum err ckpt_index_newest(char path[FSIO_PATH_MAX], const char *run_dir)
     TRY_OUT(ckpt_index_steps(run_dir, &steps, &count, &evidence));
     while (count > 0) {
         TRY_OUT(ckpt_index_path(path, run_dir, steps[--count]));
-        rc = ckpt_index_quick_check(path);
+        rc = ckpt_index_quick_check(path, NULL, NULL);
         if (rc != ERR_CHECKPOINT)
             goto out;
         log_warn("%s is passed over: %s", path, err_text());
@@ -176,8 +178,8 @@ out:
 static enum err sync_root(const char *run_dir)
 {
     char root[FSIO_PATH_MAX];
-    enum err rc = ckpt_index_root(root, run_dir);
-    return rc != ERR_OK ? rc : fsio_fsync_dir(root);
+    TRY(ckpt_index_root(root, run_dir));
+    return fsio_fsync_dir(root);
 }
 
 static enum err move(const char *from, const char *to)
@@ -190,11 +192,10 @@ static enum err move(const char *from, const char *to)
 static enum err move_numbered(const char *from, const char *prefix,
                               char to[FSIO_PATH_MAX])
 {
-    for (int i = 0;; i++) {
-        TRY(fsio_path(to, "%s.%d", prefix, i));
-        if (!fsio_exists(to))
-            break;
-    }
+    int i = 0;
+    do
+        TRY(fsio_path(to, "%s.%d", prefix, i++));
+    while (fsio_exists(to));
     return move(from, to);
 }
 
@@ -205,16 +206,13 @@ enum err ckpt_index_discard(const char *run_dir, const char *path)
     const char *name = strrchr(path, '/') + 1;
     if (!fsio_exists(path))
         return ERR_OK;
-    if (ckpt_index_has_prefix(name, CKPT_INDEX_TRASH_PREFIX)) {
-        TRY(fsio_path(trash, "%s", path));
-    } else {
-        TRY(fsio_path(prefix, "%s/checkpoints/%s%s", run_dir,
-                      CKPT_INDEX_TRASH_PREFIX,
-                      name[0] == '.' ? name + 1 : name));
-        TRY(move_numbered(path, prefix, trash));
-        TRY(sync_root(run_dir));
-        ckpt_crash_point("prune-renamed", 0);
-    }
+    if (ckpt_index_has_prefix(name, CKPT_INDEX_TRASH_PREFIX))
+        return fsio_remove_tree(path);
+    TRY(fsio_path(prefix, "%s/checkpoints/%s%s", run_dir,
+                  CKPT_INDEX_TRASH_PREFIX, name[0] == '.' ? name + 1 : name));
+    TRY(move_numbered(path, prefix, trash));
+    TRY(sync_root(run_dir));
+    ckpt_crash_point("prune-renamed", 0);
     return fsio_remove_tree(trash);
 }
 
@@ -281,23 +279,23 @@ enum err ckpt_index_begin(const char *run_dir, const char *tmp_path,
 
 /* --- commit --- */
 
-/* Undo a commit whose rename may not be durable. */
-static void take_back(const char *path, const char *tmp_path, bool exchanged)
+/* After the rename of a commit, which is undone where it may not be durable. */
+static enum err sync_commit(const char *run_dir, const char *path,
+                            const char *tmp_path, unsigned flags)
 {
-    if (renameat2(AT_FDCWD, path, AT_FDCWD, tmp_path,
-                  exchanged ? RENAME_EXCHANGE : 0) != 0)
+    ckpt_crash_point("commit-renamed", 0);
+    enum err rc = sync_root(run_dir);
+    if (rc != ERR_OK &&
+        renameat2(AT_FDCWD, path, AT_FDCWD, tmp_path, flags) != 0)
         log_warn("%s: can't take the commit back: %s", path, strerror(errno));
+    return rc;
 }
 
 static enum err commit_new(const char *run_dir, const char *path,
                            const char *tmp_path)
 {
     TRY(move(tmp_path, path));
-    ckpt_crash_point("commit-renamed", 0);
-    enum err rc = sync_root(run_dir);
-    if (rc != ERR_OK)
-        take_back(path, tmp_path, false);
-    return rc;
+    return sync_commit(run_dir, path, tmp_path, 0);
 }
 
 /* Commits by two renames with a gap between them, which ckpt_index_recover()
@@ -328,15 +326,10 @@ static enum err commit_over(const char *run_dir, int64_t step, const char *path,
         renameat2(AT_FDCWD, tmp_path, AT_FDCWD, path, RENAME_EXCHANGE) != 0)
         /* EINVAL, ENOSYS: this file system can't; others fail again below. */
         return commit_aside(run_dir, step, path, tmp_path);
-    ckpt_crash_point("commit-renamed", 0);
-    enum err rc = sync_root(run_dir);
-    if (rc != ERR_OK) {
-        take_back(path, tmp_path, true);
-        return rc;
-    }
+    TRY(sync_commit(run_dir, path, tmp_path, RENAME_EXCHANGE));
     if (ckpt_index_discard(run_dir, tmp_path) != ERR_OK)
         log_warn("replaced checkpoint stays: %s", err_text());
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_index_commit(const char *run_dir, int64_t step,
@@ -346,7 +339,8 @@ enum err ckpt_index_commit(const char *run_dir, int64_t step,
     char path[FSIO_PATH_MAX];
     TRY(ckpt_index_recover(run_dir));
     TRY(ckpt_index_path(path, run_dir, step));
-    if (fsio_exists(path) && ckpt_index_quick_check(path) == ERR_CHECKPOINT)
+    if (fsio_exists(path) &&
+        ckpt_index_quick_check(path, NULL, NULL) == ERR_CHECKPOINT)
         TRY(ckpt_index_quarantine(run_dir, step, err_text()));
     if (ckpt_index_pinned(path))
         TRY(ckpt_index_pin_inherit(path, tmp_path));

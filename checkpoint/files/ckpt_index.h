@@ -21,13 +21,15 @@ enum err ckpt_index_tmp_path(char out[FSIO_PATH_MAX], const char *run_dir,
                              int64_t step, const char *attempt);
 
 /* The committed steps, ascending; *steps is malloc'ed (NULL when none).
- * *evidence: something is or was here (step-* or .bad-step-*). A missing folder
- * is empty. */
+ * *evidence (may be NULL): something is or was here (step-* or .bad-step-*). A
+ * missing folder is empty. */
 enum err ckpt_index_steps(const char *run_dir, int64_t **steps, int *count,
                           bool *evidence);
 
-/* Manifest and sizes are good (ERR_OK), or not (ERR_CHECKPOINT). */
-enum err ckpt_index_quick_check(const char *checkpoint_dir);
+/* Manifest and sizes are good (ERR_OK), or not (ERR_CHECKPOINT). *text, unless
+ * NULL, is the manifest's, to be freed after an error too. */
+enum err ckpt_index_quick_check(const char *checkpoint_dir, char **text,
+                                size_t *bytes);
 
 /* The newest step whose quick check is good. Damaged ones are passed over, which
  * the log tells; a file system that is away does not lead to an older one.
@@ -54,9 +56,10 @@ enum err ckpt_index_commit(const char *run_dir, int64_t step,
 enum err ckpt_index_latest_write(const char *run_dir, int64_t step);
 int64_t ckpt_index_latest_read(const char *run_dir);
 
-/* The uuid of the run that the folder belongs to, in a file RUN_UUID. A folder
- * that is made anew is of no run until it is written: node-local checkpoints of
- * what was there before do not count then. Reading gives "" if there is none;
+/* The "run_uuid" of the states of the run that the folder belongs to, in a file
+ * RUN_UUID; written after every load, before the first save, by rank 0. A folder
+ * that is made anew is of no run until then: node-local checkpoints of what was
+ * there before, or of other runs, do not count. Reading gives "" if there is none;
  * where the file is damaged, what the newest checkpoint says, with a warning. */
 enum err ckpt_index_uuid_write(const char *run_dir, const char *uuid);
 enum err ckpt_index_uuid_read(const char *run_dir, char uuid[CKPT_UUID_BYTES]);

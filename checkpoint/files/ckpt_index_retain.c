@@ -79,16 +79,11 @@ static int older_count(const char *run_dir, const int64_t *steps, int count,
     for (int i = count - 1; i >= 0; i--) {
         char path[FSIO_PATH_MAX];
         if (ckpt_index_path(path, run_dir, steps[i]) == ERR_OK &&
-            ckpt_index_quick_check(path) == ERR_OK && ++good == keep)
+            ckpt_index_quick_check(path, NULL, NULL) == ERR_OK &&
+            ++good == keep)
             return i;
     }
     return 0;
-}
-
-/* Without a manifest nobody can tell whose it is. */
-static bool is_ours(const char *checkpoint_dir)
-{
-    return check_folder(checkpoint_dir) == ERR_OK;
 }
 
 enum err ckpt_index_prunable(const char *run_dir,
@@ -98,19 +93,19 @@ enum err ckpt_index_prunable(const char *run_dir,
     enum err rc = ERR_OK;
     int64_t *list = NULL;
     int found;
-    bool evidence;
     assert(retention->keep_every >= 0);
     *steps = NULL;
     *count = 0;
     if (retention->keep <= 0)
         return ERR_OK;
-    TRY_OUT(ckpt_index_steps(run_dir, &list, &found, &evidence));
+    TRY_OUT(ckpt_index_steps(run_dir, &list, &found, NULL));
     int older = older_count(run_dir, list, found, retention->keep);
     for (int i = 0; i < older && list[i] < step; i++) {
         char path[FSIO_PATH_MAX];
         TRY_OUT(ckpt_index_path(path, run_dir, list[i]));
+        /* without a manifest nobody can tell whose it is */
         bool stays =
-            ckpt_index_pinned(path) || !is_ours(path) ||
+            ckpt_index_pinned(path) || check_folder(path) != ERR_OK ||
             (retention->keep_every > 0 && list[i] % retention->keep_every == 0);
         if (!stays)
             list[(*count)++] = list[i];

@@ -4,7 +4,6 @@
  * anew: without a name of the run its old steps, being newer, would win over a
  * fresh start. The file is written after a load, when it is known whether a run
  * goes on or begins. */
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +18,8 @@ static void uuid_of_newest(const char *run_dir, char uuid[CKPT_UUID_BYTES])
 {
     int64_t *steps = NULL;
     int count = 0;
-    bool evidence;
     uuid[0] = '\0';
-    if (ckpt_index_steps(run_dir, &steps, &count, &evidence) != ERR_OK)
+    if (ckpt_index_steps(run_dir, &steps, &count, NULL) != ERR_OK)
         return;
     for (int i = count - 1; i >= 0 && uuid[0] == '\0'; i--) {
         char path[FSIO_PATH_MAX];
@@ -93,7 +91,12 @@ enum err ckpt_index_uuid_write(const char *run_dir, const char *uuid)
 {
     char path[FSIO_PATH_MAX], root[FSIO_PATH_MAX], known[CKPT_UUID_BYTES];
     bool damaged;
-    assert(ckpt_manifest_uuid_valid(uuid));
+    if (!ckpt_manifest_uuid_valid(uuid))
+        return err_set(
+            ERR_CHECKPOINT,
+            "%s: the checkpoint names the run '%s', which is no uuid: "
+            "go on from an older one",
+            run_dir, uuid);
     TRY(uuid_stored(run_dir, known, &damaged));
     if (strcmp(known, uuid) == 0)
         return ERR_OK;

@@ -128,7 +128,8 @@ enum err ckpt_io_open(const char *path, bool writing, bool direct,
                       struct ckpt_io **out)
 {
     enum err rc = ERR_OK;
-    int flags = (writing ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_CLOEXEC;
+    int flags =
+        (writing ? O_WRONLY | O_CREAT : O_RDONLY) | O_NONBLOCK | O_CLOEXEC;
     struct ckpt_io *io = NULL;
     *out = NULL;
     TRY(new_zeroed(&io, 1));
@@ -137,10 +138,10 @@ enum err ckpt_io_open(const char *path, bool writing, bool direct,
     io->direct = direct;
     TRY_OUT(fsio_path(io->path, "%s", path));
     if (direct)
-        io->fd = open(path, flags | O_DIRECT);
+        io->fd = open(path, flags | O_DIRECT, 0666);
     if (io->fd < 0 && (!direct || errno == EINVAL)) {
         io->direct = false;
-        io->fd = open(path, flags);
+        io->fd = open(path, flags, 0666);
     }
     if (io->fd < 0) {
         rc = errno == ENOENT && !writing
@@ -229,12 +230,13 @@ enum err ckpt_io_wait(struct ckpt_io *io, size_t *bytes)
     return rc;
 }
 
-void *ckpt_io_buffer(size_t bytes)
+enum err ckpt_io_buffer(char **buffer, size_t bytes)
 {
     size_t whole = (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
-    void *buffer = aligned_alloc(HUGE_BYTES, whole);
+    *buffer = aligned_alloc(HUGE_BYTES, whole);
+    if (*buffer == NULL)
+        return err_set(ERR_MEMORY, "checkpoint: out of memory for transfers");
     /* a transfer of few large pages is a third faster than one of many small */
-    if (buffer != NULL)
-        (void)madvise(buffer, whole, MADV_HUGEPAGE);
-    return buffer;
+    (void)madvise(*buffer, whole, MADV_HUGEPAGE);
+    return ERR_OK;
 }

@@ -22,7 +22,7 @@
 
 struct ckpt_io;
 
-/* Open an existing file, to read it or to overwrite it. The thread starts with
+/* Open a file, to read it or to overwrite it (or make it). The thread starts with
  * the first transfer. */
 enum err ckpt_io_open(const char *path, bool writing, bool direct,
                       struct ckpt_io **out);
@@ -43,5 +43,5 @@ enum err ckpt_io_drain(struct ckpt_io *io, int left);
  * ERR_OK and 0. */
 enum err ckpt_io_wait(struct ckpt_io *io, size_t *bytes);
 
-/* Aligned memory for transfers, released with free(); NULL: none left. */
-void *ckpt_io_buffer(size_t bytes);
+/* Aligned memory for transfers, released with free(). */
+enum err ckpt_io_buffer(char **buffer, size_t bytes);

@@ -94,10 +94,7 @@ static json_t *numbers_json(const int64_t *numbers, int count)
 {
     json_t *list = json_array();
     for (int i = 0; i < count; i++)
-        if (json_array_append_new(list, json_integer(numbers[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+        jsontext_append(&list, json_integer(numbers[i]));
     return list;
 }
 
@@ -118,43 +115,53 @@ enum err ckpt_manifest_shard_text(const struct ckpt_shard *shard, char **text)
 {
     json_t *extents = json_array();
     json_t *blocks = json_array();
-    int failed = 0;
     for (int i = 0; i < shard->extent_count; i++)
-        failed |=
-            json_array_append_new(extents, extent_json(&shard->extents[i]));
+        jsontext_append(&extents, extent_json(&shard->extents[i]));
     for (int64_t i = 0; i < shard->block_count; i++)
-        failed |= json_array_append_new(blocks, json_integer(shard->blocks[i]));
+        jsontext_append(&blocks, json_integer(shard->blocks[i]));
     json_t *record = json_pack("{s:s,s:I,s:I,s:o,s:o}", "file", shard->file,
                                "bytes", (json_int_t)shard->bytes,
                                "frame_crc32c", (json_int_t)shard->frame_crc,
                                "pieces", extents, "block_crc32c", blocks);
-    *text = failed || record == NULL ? NULL : json_dumps(record, JSON_COMPACT);
+    *text = record == NULL ? NULL : json_dumps(record, JSON_COMPACT);
     json_decref(record);
     return *text == NULL ? no_memory() : ERR_OK;
 }
 
-/* One member of the manifest; steals `value`. */
-static bool print_member(FILE *out, const char *name, json_t *value)
+/* All members but the lists, one a line. */
+static bool print_members(FILE *out, const struct ckpt_manifest_head *head)
 {
-    char *text = NULL;
-    if (jsontext_make(value, 0, &text) == ERR_OK)
-        fprintf(out, "\"%s\": %s,\n", name, text);
-    free(text);
-    json_decref(value);
-    return text != NULL;
+    const char *uuid =
+        json_string_value(json_object_get(head->state, "run_uuid"));
+    json_t *state =
+        head->state != NULL ? json_deep_copy(head->state) : json_object();
+    json_t *view = json_null();
+    if (head->view.bytes > 0)
+        view = json_pack("{s:s,s:I,s:I}", "file", CKPT_VIEW_FILE, "bytes",
+                         (json_int_t)head->view.bytes, "crc32c",
+                         (json_int_t)head->view.crc);
+    json_t *all = json_pack(
+        "{s:s, s:i, s:s, s:I, s:i, s:s, s:f, s:o, s:o}", "format",
+        CKPT_MANIFEST_FORMAT, "version", CKPT_MANIFEST_VERSION, "run_uuid",
+        uuid != NULL ? uuid : "", "step", (json_int_t)head->step, "ranks",
+        head->ranks, "attempt", head->attempt, "created", clock_wall(), "state",
+        state, "view", view);
+    bool good = all != NULL;
+    const char *name;
+    json_t *value;
+    json_object_foreach(all, name, value)
+    {
+        char *text = NULL;
+        good = good && jsontext_make(value, 0, &text) == ERR_OK;
+        if (good)
+            fprintf(out, "\"%s\": %s,\n", name, text);
+        free(text);
+    }
+    json_decref(all);
+    return good;
 }
 
-static bool print_view(FILE *out, const struct ckpt_view *view)
-{
-    if (view->bytes == 0)
-        return print_member(out, "view", json_null());
-    json_t *record =
-        json_pack("{s:s,s:I,s:I}", "file", CKPT_VIEW_FILE, "bytes",
-                  (json_int_t)view->bytes, "crc32c", (json_int_t)view->crc);
-    return record != NULL && print_member(out, "view", record);
-}
-
-static bool print_tensors(FILE *out, const struct ckpt_manifest_head *head)
+static void print_tensors(FILE *out, const struct ckpt_manifest_head *head)
 {
     fprintf(out, "\"tensors\": [");
     for (int i = 0; i < head->item_count; i++) {
@@ -166,27 +173,14 @@ static bool print_tensors(FILE *out, const struct ckpt_manifest_head *head)
         fprintf(out, "]}");
     }
     fprintf(out, "\n],\n");
-    return true;
 }
 
 static bool print_all(FILE *out, const struct ckpt_manifest_head *head,
                       char *const *shard_texts, int shard_count)
 {
-    const char *uuid =
-        json_string_value(json_object_get(head->state, "run_uuid"));
-    json_t *state =
-        head->state != NULL ? json_deep_copy(head->state) : json_object();
     fprintf(out, "{\n");
-    bool good = print_member(out, "format", json_string(CKPT_MANIFEST_FORMAT));
-    good &= print_member(out, "version", json_integer(CKPT_MANIFEST_VERSION));
-    good &= print_member(out, "run_uuid", json_string(uuid ? uuid : ""));
-    good &= print_member(out, "step", json_integer(head->step));
-    good &= print_member(out, "ranks", json_integer(head->ranks));
-    good &= print_member(out, "attempt", json_string(head->attempt));
-    good &= print_member(out, "created", json_real(clock_wall()));
-    good &= print_member(out, "state", state);
-    good &= print_view(out, &head->view);
-    good &= print_tensors(out, head);
+    bool good = print_members(out, head);
+    print_tensors(out, head);
     fprintf(out, "\"shards\": [");
     for (int i = 0; i < shard_count; i++)
         fprintf(out, "%s\n%s", i == 0 ? "" : ",", shard_texts[i]);
@@ -293,6 +287,30 @@ enum err ckpt_manifest_share(struct comm *comm, int root, char **text,
     }
     TRY(comm_agree(comm, rc));
     return comm_broadcast(comm, *text, *bytes, root);
+}
+
+/* Counts how many a tensor has, then puts each behind those before it; first[t +
+ * 1] is where the next of tensor t goes, and in the end where they end. */
+enum err ckpt_manifest_extents(const struct ckpt_manifest *manifest,
+                               struct ckpt_placed **list, size_t **first)
+{
+    size_t tensors = (size_t)manifest->tensor_count;
+    const struct ckpt_shard *shards = manifest->shards;
+    *list = NULL;
+    TRY(new_zeroed(first, tensors + 2));
+    for (int s = 0; s < manifest->shard_count; s++)
+        for (int p = 0; p < shards[s].extent_count; p++)
+            (*first)[shards[s].extents[p].tensor + 2]++;
+    for (size_t t = 1; t < tensors + 2; t++)
+        (*first)[t] += (*first)[t - 1];
+    TRY(new_room(list, (*first)[tensors + 1] + 1));
+    for (int s = 0; s < manifest->shard_count; s++)
+        for (int p = 0; p < shards[s].extent_count; p++) {
+            const struct ckpt_extent *extent = &shards[s].extents[p];
+            (*list)[(*first)[extent->tensor + 1]++] =
+                (struct ckpt_placed){ extent, s };
+        }
+    return ERR_OK;
 }
 
 enum err ckpt_manifest_items(const struct ckpt_manifest *manifest,

@@ -154,6 +154,18 @@ enum err ckpt_manifest_share(struct comm *comm, int root, char **text,
 enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,
                                    const char *checkpoint_dir);
 
+/* An extent, and the number of its shard. */
+struct ckpt_placed {
+    const struct ckpt_extent *extent;
+    int shard;
+};
+
+/* All extents, those of tensor t in (*list)[(*first)[t] .. (*first)[t + 1]), in
+ * the order of the shards. Both are malloc'ed, and to be freed after an error
+ * too. */
+enum err ckpt_manifest_extents(const struct ckpt_manifest *manifest,
+                               struct ckpt_placed **list, size_t **first);
+
 /* The tensors as items of no part and no data; malloc'ed. */
 enum err ckpt_manifest_items(const struct ckpt_manifest *manifest,
                              struct ckpt_item **items);

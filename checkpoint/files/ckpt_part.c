@@ -48,61 +48,56 @@ int64_t ckpt_part_elements(const struct ckpt_part *part, int dims)
     return elements;
 }
 
-/* The dimensions [first, dims) are taken whole, and dimension first - 1 in one
+/* The dimensions [whole, dims) are taken whole, and dimension whole - 1 in one
  * stretch: together they make a run. */
-static int whole_from(const struct ckpt_part *part, int dims,
-                      const int64_t *shape)
-{
-    assert(dims >= 0 && dims <= CKPT_DIMS_MAX);
-    int first = dims;
-    while (first > 0 && part->sides[first - 1] == shape[first - 1])
-        first--;
-    return first;
-}
-
-int64_t ckpt_part_runs(const struct ckpt_part *part, int dims,
-                       const int64_t *shape, int64_t *run_elements)
+struct ckpt_part_runs ckpt_part_runs(const struct ckpt_part *part, int dims,
+                                     const int64_t *shape)
 {
     int64_t elements = ckpt_part_elements(part, dims);
-    *run_elements = elements;
+    struct ckpt_part_runs runs = { .part = part,
+                                   .dims = dims,
+                                   .shape = shape,
+                                   .count = elements > 0,
+                                   .elements = elements };
     if (!part->boxed || elements == 0)
-        return elements > 0;
-    int whole = whole_from(part, dims, shape);
-    *run_elements = 1;
-    for (int d = whole > 0 ? whole - 1 : 0; d < dims; d++)
-        *run_elements *= part->sides[d];
-    return elements / *run_elements;
+        return runs;
+    runs.whole = dims;
+    while (runs.whole > 0 &&
+           part->sides[runs.whole - 1] == shape[runs.whole - 1])
+        runs.whole--;
+    runs.elements = 1;
+    for (int d = runs.whole > 0 ? runs.whole - 1 : 0; d < dims; d++)
+        runs.elements *= part->sides[d];
+    runs.count = elements / runs.elements;
+    return runs;
 }
 
-int64_t ckpt_part_run_begin(const struct ckpt_part *part, int dims,
-                            const int64_t *shape, int64_t run)
+int64_t ckpt_part_run_begin(const struct ckpt_part_runs *runs, int64_t run)
 {
+    const struct ckpt_part *part = runs->part;
     if (!part->boxed)
         return part->begin;
-    assert(run >= 0);
+    assert(run >= 0 && run < runs->count);
     int64_t begin = 0;
     int64_t stride = 1;
-    int whole = whole_from(part, dims, shape);
-    for (int d = dims - 1; d >= 0; d--) {
+    for (int d = runs->dims - 1; d >= 0; d--) {
         int64_t index = part->origin[d];
-        if (d < whole - 1) {
+        if (d < runs->whole - 1) {
             index += run % part->sides[d];
             run /= part->sides[d];
         }
         begin += index * stride;
-        stride *= shape[d];
+        stride *= runs->shape[d];
     }
     return begin;
 }
 
-int64_t ckpt_part_run_after(const struct ckpt_part *part, int dims,
-                            const int64_t *shape, int64_t at)
+int64_t ckpt_part_run_after(const struct ckpt_part_runs *runs, int64_t at)
 {
-    int64_t elements;
-    int64_t low = 0, high = ckpt_part_runs(part, dims, shape, &elements);
+    int64_t low = 0, high = runs->count;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        if (ckpt_part_run_begin(part, dims, shape, middle) + elements > at)
+        if (ckpt_part_run_begin(runs, middle) + runs->elements > at)
             high = middle;
         else
             low = middle + 1;
@@ -123,12 +118,11 @@ bool ckpt_part_boxes_apart(const struct ckpt_part *a, const struct ckpt_part *b,
 
 void ckpt_part_normalise(struct ckpt_part *part, int dims, const int64_t *shape)
 {
-    int64_t run_elements;
     if (!part->boxed)
         return;
-    int64_t runs = ckpt_part_runs(part, dims, shape, &run_elements);
-    if (runs > 1)
+    struct ckpt_part_runs runs = ckpt_part_runs(part, dims, shape);
+    if (runs.count > 1)
         return;
-    int64_t begin = runs == 0 ? 0 : ckpt_part_run_begin(part, dims, shape, 0);
-    *part = (struct ckpt_part){ .begin = begin, .end = begin + run_elements };
+    int64_t begin = runs.count == 0 ? 0 : ckpt_part_run_begin(&runs, 0);
+    *part = (struct ckpt_part){ .begin = begin, .end = begin + runs.elements };
 }

@@ -35,16 +35,22 @@ int64_t ckpt_part_elements(const struct ckpt_part *part, int dims);
 void ckpt_part_normalise(struct ckpt_part *part, int dims,
                          const int64_t *shape);
 
-/* How many runs the part has, none when empty, and how long each is. */
-int64_t ckpt_part_runs(const struct ckpt_part *part, int dims,
-                       const int64_t *shape, int64_t *run_elements);
+/* A part as its runs. */
+struct ckpt_part_runs {
+    const struct ckpt_part *part; /* lent */
+    int dims;
+    const int64_t *shape; /* lent */
+    int whole;            /* dimensions from here on are taken whole */
+    int64_t count;        /* 0: the part is empty */
+    int64_t elements;     /* of one */
+};
+struct ckpt_part_runs ckpt_part_runs(const struct ckpt_part *part, int dims,
+                                     const int64_t *shape);
 /* Where run number `run` begins in the flattened tensor; ascending. */
-int64_t ckpt_part_run_begin(const struct ckpt_part *part, int dims,
-                            const int64_t *shape, int64_t run);
-
+int64_t ckpt_part_run_begin(const struct ckpt_part_runs *runs, int64_t run);
 /* The first run that ends after element `at`; as many as there are: none. */
-int64_t ckpt_part_run_after(const struct ckpt_part *part, int dims,
-                            const int64_t *shape, int64_t at);
+int64_t ckpt_part_run_after(const struct ckpt_part_runs *runs, int64_t at);
+
 /* Whether two boxes have no element in common. */
 bool ckpt_part_boxes_apart(const struct ckpt_part *a, const struct ckpt_part *b,
                            int dims);

@@ -75,13 +75,9 @@ enum err ckpt_read_create(const char *checkpoint_dir,
     reader->fd = -1;
     TRY_OUT(new_room(&reader->aside.data, (size_t)ASIDE_SPAN_BYTES));
     TRY_OUT(new_zeroed(&reader->checked, (size_t)manifest->shard_count + 1));
-    reader->now.data = ckpt_io_buffer(SPAN_BYTES + 2 * CKPT_IO_ALIGN);
-    reader->ahead.data = ckpt_io_buffer(SPAN_BYTES + 2 * CKPT_IO_ALIGN);
-    if (reader->now.data == NULL || reader->ahead.data == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory for reading",
-                     checkpoint_dir);
-        goto out;
-    }
+    TRY_OUT(ckpt_io_buffer(&reader->now.data, SPAN_BYTES + 2 * CKPT_IO_ALIGN));
+    TRY_OUT(
+        ckpt_io_buffer(&reader->ahead.data, SPAN_BYTES + 2 * CKPT_IO_ALIGN));
     TRY_OUT(fsio_path(reader->dir, "%s", checkpoint_dir));
     *out = reader;
     reader = NULL;
@@ -121,34 +117,25 @@ static enum err as_damage(enum err rc)
 /* The frame is many short stretches, which go through the page cache. */
 static enum err check_frame(struct ckpt_read *reader, int number)
 {
-    enum err rc = ERR_OK;
     const struct ckpt_shard *shard = &reader->manifest->shards[number];
     struct stat status;
     uint32_t crc;
-    int fd = open(reader->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &status) != 0) {
-        rc = err_errno("%s: open", reader->path);
-        goto out;
-    }
-    if (status.st_size != shard->bytes) {
-        rc = err_set(ERR_CHECKPOINT, "%s: has %lld bytes, must have %" PRId64,
-                     reader->path, (long long)status.st_size, shard->bytes);
-        goto out;
-    }
+    if (fstat(reader->fd, &status) != 0)
+        return err_errno("%s: stat", reader->path);
+    if (status.st_size != shard->bytes)
+        return err_set(ERR_CHECKPOINT, "%s: has %lld bytes, must have %" PRId64,
+                       reader->path, (long long)status.st_size, shard->bytes);
     /* the payload between them is read by others */
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-    TRY_OUT(as_damage(ckpt_shard_frame_crc(fd, reader->path, shard, &crc)));
+    (void)posix_fadvise(reader->fd, 0, 0, POSIX_FADV_RANDOM);
+    TRY(as_damage(ckpt_shard_frame_crc(reader->fd, reader->path, shard, &crc)));
+    (void)posix_fadvise(reader->fd, 0, 0, POSIX_FADV_NORMAL);
     if (crc != shard->frame_crc)
-        rc = err_set(ERR_CHECKPOINT,
-                     "%s: damaged outside its payload (CRC32C %08" PRIx32
-                     ", must be %08" PRIx32 ")",
-                     reader->path, crc, shard->frame_crc);
-    else
-        reader->checked[number] = true;
-out:
-    if (fd >= 0)
-        close(fd);
-    return rc;
+        return err_set(ERR_CHECKPOINT,
+                       "%s: damaged outside its payload (CRC32C %08" PRIx32
+                       ", must be %08" PRIx32 ")",
+                       reader->path, crc, shard->frame_crc);
+    reader->checked[number] = true;
+    return ERR_OK;
 }
 
 enum err ckpt_read_shard(struct ckpt_read *reader, int shard)
@@ -222,22 +209,6 @@ static void plan_span(const struct ckpt_shard *shard, struct block first,
     } while (first.begin >= 0 && first.begin < limit &&
              align_up(first.end) - span->begin <= SPAN_BYTES);
     span->next = first;
-}
-
-/* The number of the extent that begins at this offset. */
-static int extent_at(const struct ckpt_shard *shard, int64_t offset)
-{
-    int low = 0;
-    int high = shard->extent_count - 1;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (shard->extents[middle].offset < offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    assert(shard->extents[low].offset == offset);
-    return low;
 }
 
 /* --- reading --- */
@@ -382,7 +353,7 @@ enum err ckpt_read_extent(struct ckpt_read *reader, int shard,
     TRY(ckpt_read_shard(reader, shard));
     if (from == to)
         return ERR_OK;
-    struct block block = block_at(opened, extent_at(opened, extent->offset),
+    struct block block = block_at(opened, (int)(extent - opened->extents),
                                   from / CKPT_BLOCK_BYTES);
     for (int64_t at = from; at < to; block = block_after(opened, &block)) {
         const char *data;
@@ -398,17 +369,34 @@ enum err ckpt_read_extent(struct ckpt_read *reader, int shard,
     return ERR_OK;
 }
 
-enum err ckpt_read_all(struct ckpt_read *reader, int shard)
+/* Passes damage on as a line of text, if somebody wants it; other errors stay
+ * errors. */
+static enum err tell(enum err rc, ckpt_read_damage damage, void *arg)
+{
+    return rc == ERR_CHECKPOINT && damage != NULL ? damage(arg, err_text())
+                                                  : rc;
+}
+
+enum err ckpt_read_all(struct ckpt_read *reader, int shard,
+                       ckpt_read_damage damage, void *arg)
 {
     const struct ckpt_manifest *manifest = reader->manifest;
     const struct ckpt_shard *all = &manifest->shards[shard];
-    TRY(ckpt_read_shard(reader, shard));
+    enum err rc = ckpt_read_shard(reader, shard);
+    /* Without a good frame and size no payload can be told from others. */
+    if (rc != ERR_OK)
+        return tell(rc, damage, arg);
     for (int p = 0; p < all->extent_count; p++) {
         const struct ckpt_extent *extent = &all->extents[p];
         enum dtype dtype = manifest->tensors[extent->tensor].dtype;
-        TRY(ckpt_read_extent(reader, shard, extent, 0,
-                             extent->bytes / (int64_t)dtype_bytes(dtype), NULL,
-                             NULL));
+        int64_t size = (int64_t)dtype_bytes(dtype);
+        int64_t elements = extent->bytes / size, end;
+        for (int64_t at = 0; at < elements; at = end) {
+            int64_t step = CKPT_BLOCK_BYTES / size;
+            end = elements - at < step ? elements : at + step;
+            rc = ckpt_read_extent(reader, shard, extent, at, end, NULL, NULL);
+            TRY(tell(rc, damage, arg));
+        }
     }
     return ERR_OK;
 }

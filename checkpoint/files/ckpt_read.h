@@ -22,12 +22,18 @@ void ckpt_read_destroy(struct ckpt_read *reader);
 /* Open shard number `shard` (if it isn't) and check size and frame, once. */
 enum err ckpt_read_shard(struct ckpt_read *reader, int shard);
 
-/* Stream elements [begin, end) of the extent, counted from 0 in stored order, to
+/* Stream elements [begin, end) of this extent of the shard, counted from 0 in stored order, to
  * the sink; every block touched is read whole and checked. sink NULL: only
  * check. Damage is ERR_CHECKPOINT. */
 enum err ckpt_read_extent(struct ckpt_read *reader, int shard,
                           const struct ckpt_extent *extent, int64_t begin,
                           int64_t end, ckpt_read_sink sink, void *arg);
 
-/* Check all payload of a shard, and its frame. */
-enum err ckpt_read_all(struct ckpt_read *reader, int shard);
+/* Gets one line of text per damaged block or frame. */
+typedef enum err (*ckpt_read_damage)(void *arg, const char *text);
+
+/* Check the frame of a shard and all its payload, to the first damage; or, with
+ * `damage`, to the end: then it is no error, but what the file system can't read
+ * now is. */
+enum err ckpt_read_all(struct ckpt_read *reader, int shard,
+                       ckpt_read_damage damage, void *arg);

@@ -343,16 +343,6 @@ static enum err copy_extent(void *arg, const struct ckpt_extent *extent)
     return ERR_OK;
 }
 
-/* Makes an empty file: the stream wants one that exists. */
-static enum err make_file(const char *path)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return err_errno("%s: create", path);
-    close(fd);
-    return ERR_OK;
-}
-
 enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
                          const struct ckpt_shard *shard)
 {
@@ -372,7 +362,6 @@ enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
     if (strchr(shard->file, '/') != NULL)
         TRY_OUT(each_folder(to_dir, shard->file, fsio_mkdirs));
     TRY_OUT(fsio_path(part, "%s/%s.part", to_dir, shard->file));
-    TRY_OUT(make_file(part));
     TRY_OUT(ckpt_stream_create(part, shard->bytes, &file->stream));
     TRY_OUT(pass_all(file, shard, copy_extent, &copy, &frame_crc));
     if (frame_crc != shard->frame_crc)

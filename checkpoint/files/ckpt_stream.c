@@ -50,11 +50,7 @@ enum err ckpt_stream_create(const char *path, int64_t bytes,
     TRY(new_zeroed(&stream, 1));
     stream->bytes = bytes;
     for (int i = 0; i < 2; i++)
-        if ((stream->buffers[i] = ckpt_io_buffer(CKPT_STREAM_BUFFER_BYTES)) ==
-            NULL) {
-            rc = err_set(ERR_MEMORY, "%s: out of memory", path);
-            goto out;
-        }
+        TRY_OUT(ckpt_io_buffer(&stream->buffers[i], CKPT_STREAM_BUFFER_BYTES));
     TRY_OUT(fsio_path(stream->path, "%s", path));
     TRY_OUT(
         ckpt_io_open(path, true, bytes >= CKPT_IO_DIRECT_BYTES, &stream->io));

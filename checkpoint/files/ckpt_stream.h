@@ -15,7 +15,7 @@
 
 struct ckpt_stream;
 
-/* The file exists and will have `bytes` bytes, which are reserved now, so that
+/* The file, made if need be, will have `bytes` bytes, which are reserved now, so that
  * a full disk shows before the work. */
 enum err ckpt_stream_create(const char *path, int64_t bytes,
                             struct ckpt_stream **out);

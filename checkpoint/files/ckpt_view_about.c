@@ -7,7 +7,6 @@
 #include "checkpoint/files/ckpt_view_about.h"
 #include "src/base/jsontext.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,24 +14,6 @@
 #define FORMAT_VERSION 2
 #define NAME_BYTES_MAX 256 /* of an attribute */
 #define LIST_MAX 256       /* texts of a list */
-
-/* The attributes of one object, as messages for headers. */
-struct attributes {
-    const char *of; /* whose */
-    struct ckpt_h5 messages;
-};
-
-/* Attributes of several objects, by whose they are. */
-struct sets {
-    struct attributes *list;
-    size_t count;
-};
-
-struct ckpt_view_about {
-    struct sets root; /* one */
-    struct sets config, kinds, tensors;
-    json_t *fixed; /* its keys cut at the first dot */
-};
 
 /* --- sets --- */
 
@@ -61,7 +42,7 @@ static struct ckpt_h5_object put_text(struct ckpt_h5 *file,
 }
 
 /* The texts go into the heap, the attribute into the messages. */
-static bool put_attribute(struct ckpt_h5 *file, struct ckpt_h5 *messages,
+static void put_attribute(struct ckpt_h5 *file, struct ckpt_h5 *messages,
                           const char *name, const json_t *value)
 {
     bool list = json_is_array(value);
@@ -74,76 +55,79 @@ static bool put_attribute(struct ckpt_h5 *file, struct ckpt_h5 *messages,
         ckpt_h5_attribute_boolean(messages, name, json_is_true(value));
     } else {
         struct ckpt_h5_object *texts = calloc(count + 1, sizeof *texts);
-        if (texts == NULL)
-            return false;
+        if (texts == NULL) {
+            messages->failed = true;
+            return;
+        }
         for (size_t i = 0; i < count; i++)
             texts[i] = put_text(file, list ? json_array_get(value, i) : value);
         ckpt_h5_attribute_texts(messages, name, texts, list ? (int)count : -1);
         free(texts);
     }
-    return !messages->failed;
 }
 
-static bool put_object(struct ckpt_h5 *file, struct attributes *set,
+static void put_object(struct ckpt_h5 *file, struct ckpt_view_attributes *set,
                        json_t *object)
 {
     const char *name;
     json_t *value;
-    bool good = true;
     json_object_foreach(object, name, value)
     {
-        if (good && is_shown(name, value))
-            good = put_attribute(file, &set->messages, name, value);
+        if (is_shown(name, value))
+            put_attribute(file, &set->messages, name, value);
     }
-    return good;
 }
 
 static int set_order(const void *a, const void *b)
 {
-    return strcmp(((const struct attributes *)a)->of,
-                  ((const struct attributes *)b)->of);
+    return strcmp(((const struct ckpt_view_attributes *)a)->of,
+                  ((const struct ckpt_view_attributes *)b)->of);
 }
 
 /* A set for every member of the object, in the order of their names. */
-static bool add_sets(struct ckpt_h5 *file, struct sets *sets, json_t *object)
+static void add_sets(struct ckpt_h5 *file, struct ckpt_view_sets *sets,
+                     json_t *object)
 {
     const char *of;
     json_t *member;
     sets->list = calloc(json_object_size(object) + 1, sizeof *sets->list);
-    if (sets->list == NULL)
-        return false;
-    bool good = true;
+    if (sets->list == NULL) {
+        file->failed = true;
+        return;
+    }
     json_object_foreach(object, of, member)
     {
-        struct attributes *set = &sets->list[sets->count++];
+        struct ckpt_view_attributes *set = &sets->list[sets->count++];
         set->of = of;
-        good = good && put_object(file, set, member);
+        put_object(file, set, member);
     }
     qsort(sets->list, sets->count, sizeof *sets->list, set_order);
-    return good;
 }
 
-static void free_sets(struct sets *sets)
+static void free_sets(struct ckpt_view_sets *sets)
 {
     for (size_t i = 0; i < sets->count; i++)
         free(sets->list[i].messages.data);
     free(sets->list);
 }
 
-static const struct attributes *find_set(const struct sets *sets,
-                                         const char *of)
+const struct ckpt_view_attributes *
+ckpt_view_about_find(const struct ckpt_view_sets *sets, const char *of)
 {
-    struct attributes key = { .of = of };
+    struct ckpt_view_attributes key = { .of = of };
     if (sets->count == 0)
         return NULL;
     return bsearch(&key, sets->list, sets->count, sizeof *sets->list,
                    set_order);
 }
 
-static void put_set(struct ckpt_h5 *file, const struct attributes *set)
+void ckpt_view_about_put(struct ckpt_h5 *file,
+                         const struct ckpt_view_attributes *set)
 {
-    if (set != NULL)
-        ckpt_h5_put(file, set->messages.data, set->messages.bytes);
+    if (set == NULL)
+        return;
+    file->failed |= set->messages.failed;
+    ckpt_h5_put(file, set->messages.data, set->messages.bytes);
 }
 
 /* --- the whole --- */
@@ -172,7 +156,7 @@ static json_t *cut_keys(json_t *flat)
 }
 
 /* What the checkpoint itself says comes first, and once. */
-static bool add_root(struct ckpt_h5 *file, struct sets *root,
+static void add_root(struct ckpt_h5 *file, struct ckpt_view_attributes *root,
                      const struct ckpt_manifest *manifest)
 {
     json_t *own =
@@ -185,87 +169,32 @@ static bool add_root(struct ckpt_h5 *file, struct sets *root,
         if (json_object_get(own, key) == NULL)
             jsontext_set(&own, key, json_incref(value));
     }
-    json_t *only = own != NULL ? json_pack("{s:O}", "", own) : NULL;
-    bool good = only != NULL && add_sets(file, root, only);
-    if (good)
-        root->list[0].of = "";
-    json_decref(only);
+    file->failed |= own == NULL;
+    put_object(file, root, own);
     json_decref(own);
-    return good;
 }
 
-enum err ckpt_view_about_create(struct ckpt_h5 *file,
-                                const struct ckpt_manifest *manifest,
-                                struct ckpt_view_about **out)
+void ckpt_view_about_create(struct ckpt_h5 *file,
+                            const struct ckpt_manifest *manifest,
+                            struct ckpt_view_about *out)
 {
     const json_t *said = json_object_get(manifest->state, "about");
-    struct ckpt_view_about *about = calloc(1, sizeof *about);
-    *out = about;
-    bool good = about != NULL;
-    if (good) {
-        about->fixed = cut_keys(json_object_get(manifest->state, "fixed"));
-        good =
-            about->fixed != NULL && add_root(file, &about->root, manifest) &&
-            add_sets(file, &about->config, about->fixed) &&
-            add_sets(file, &about->kinds, json_object_get(said, "kinds")) &&
-            add_sets(file, &about->tensors, json_object_get(said, "tensors"));
-    }
-    if (good)
-        return ERR_OK;
-    ckpt_view_about_destroy(about);
-    *out = NULL;
-    return err_set(ERR_MEMORY, "%s: out of memory", CKPT_VIEW_FILE);
+    *out = (struct ckpt_view_about){ .fixed = cut_keys(json_object_get(
+                                         manifest->state, "fixed")) };
+    file->failed |= out->fixed == NULL;
+    add_root(file, &out->root, manifest);
+    add_sets(file, &out->config, out->fixed);
+    add_sets(file, &out->kinds, json_object_get(said, "kinds"));
+    add_sets(file, &out->tensors, json_object_get(said, "tensors"));
 }
 
 void ckpt_view_about_destroy(struct ckpt_view_about *about)
 {
-    if (about == NULL)
-        return;
     free_sets(&about->tensors);
     free_sets(&about->kinds);
     free_sets(&about->config);
-    free_sets(&about->root);
+    free(about->root.messages.data);
     json_decref(about->fixed);
-    free(about);
-}
-
-void ckpt_view_about_root(const struct ckpt_view_about *about,
-                          struct ckpt_h5 *file)
-{
-    put_set(file, &about->root.list[0]);
-}
-
-bool ckpt_view_about_has_config(const struct ckpt_view_about *about)
-{
-    return about->config.count > 0;
-}
-
-void ckpt_view_about_config(const struct ckpt_view_about *about,
-                            struct ckpt_h5 *file)
-{
-    put_set(file, find_set(&about->config, ""));
-}
-
-/* The set of "", the group itself, is the first if there is one. */
-static const struct attributes *group_at(const struct ckpt_view_about *about,
-                                         int i)
-{
-    assert(i >= 0);
-    size_t first = find_set(&about->config, "") != NULL;
-    size_t at = first + (size_t)i;
-    return at < about->config.count ? &about->config.list[at] : NULL;
-}
-
-const char *ckpt_view_about_group(const struct ckpt_view_about *about, int i)
-{
-    const struct attributes *group = group_at(about, i);
-    return group != NULL ? group->of : NULL;
-}
-
-void ckpt_view_about_group_put(const struct ckpt_view_about *about,
-                               struct ckpt_h5 *file, int i)
-{
-    put_set(file, group_at(about, i));
 }
 
 /* name with a star for the first number between two dots; that number, or -1 */
@@ -300,9 +229,10 @@ void ckpt_view_about_tensor(const struct ckpt_view_about *about,
     if (slash != NULL)
         memcpy(kind, name, (size_t)(slash - name));
     int64_t layer = starred(slash != NULL ? slash + 1 : name, pattern);
-    put_set(file, find_set(&about->kinds, kind));
-    const struct attributes *set = find_set(&about->tensors, pattern);
-    put_set(file, set);
+    ckpt_view_about_put(file, ckpt_view_about_find(&about->kinds, kind));
+    const struct ckpt_view_attributes *set =
+        ckpt_view_about_find(&about->tensors, pattern);
+    ckpt_view_about_put(file, set);
     if (set != NULL && layer >= 0)
         ckpt_h5_attribute_integer(file, "layer", layer);
 }

@@ -18,25 +18,38 @@
 #include "checkpoint/files/ckpt_h5.h"
 #include "checkpoint/files/ckpt_manifest.h"
 
-struct ckpt_view_about;
+/* The attributes of one object, as messages for headers. */
+struct ckpt_view_attributes {
+    const char *of; /* whose */
+    struct ckpt_h5 messages;
+};
 
-/* Puts the texts of all attributes into the heap. The manifest is lent. */
-enum err ckpt_view_about_create(struct ckpt_h5 *file,
-                                const struct ckpt_manifest *manifest,
-                                struct ckpt_view_about **out);
-/* NULL is fine. */
+/* Those of several objects, by whose they are. */
+struct ckpt_view_sets {
+    struct ckpt_view_attributes *list;
+    size_t count;
+};
+
+struct ckpt_view_about {
+    struct ckpt_view_attributes root;
+    struct ckpt_view_sets config; /* of the groups in /config; "": its own */
+    struct ckpt_view_sets kinds, tensors;
+    json_t *fixed; /* its keys cut at the first dot */
+};
+
+/* Puts the texts of all attributes into the heap; without memory file->failed is
+ * set. The manifest is lent. */
+void ckpt_view_about_create(struct ckpt_h5 *file,
+                            const struct ckpt_manifest *manifest,
+                            struct ckpt_view_about *out);
 void ckpt_view_about_destroy(struct ckpt_view_about *about);
 
-/* Messages of a header that is open. */
-void ckpt_view_about_root(const struct ckpt_view_about *about,
-                          struct ckpt_h5 *file);
-bool ckpt_view_about_has_config(const struct ckpt_view_about *about);
-void ckpt_view_about_config(const struct ckpt_view_about *about,
-                            struct ckpt_h5 *file);
+/* Into a header that is open; `set` may be NULL. */
+void ckpt_view_about_put(struct ckpt_h5 *file,
+                         const struct ckpt_view_attributes *set);
+/* NULL: there is none. */
+const struct ckpt_view_attributes *
+ckpt_view_about_find(const struct ckpt_view_sets *sets, const char *of);
+/* What is said of a tensor. */
 void ckpt_view_about_tensor(const struct ckpt_view_about *about,
                             struct ckpt_h5 *file, const char *name);
-
-/* The groups inside /config; NULL: there is none of this number. */
-const char *ckpt_view_about_group(const struct ckpt_view_about *about, int i);
-void ckpt_view_about_group_put(const struct ckpt_view_about *about,
-                               struct ckpt_h5 *file, int i);

@@ -25,12 +25,6 @@
 enum { LAYOUT_VERSION = 4, LAYOUT_CONTIGUOUS = 1, LAYOUT_VIRTUAL = 3 };
 enum { SELECT_BOX = 2, SELECT_ALL = 3 };
 
-/* An extent and the shard that holds it. */
-struct placed {
-    const struct ckpt_extent *extent;
-    const char *file;
-};
-
 struct entry {
     const char *name;
     const struct ckpt_tensor *tensor;
@@ -46,8 +40,10 @@ struct link {
 
 struct image {
     struct ckpt_h5 file;
-    struct ckpt_view_about *about;
-    struct placed *extents;
+    struct ckpt_view_about about;
+    const struct ckpt_manifest *manifest;
+    struct ckpt_placed *extents;
+    size_t *first;         /* [tensors + 1]: of its extents */
     struct entry *entries; /* in the end those of no group first, by name */
     struct link *links;    /* a stack: those of the groups being made */
     size_t link_count;
@@ -89,17 +85,17 @@ static int view_shape(const struct ckpt_tensor *tensor,
  * one dimension needs several. */
 static uint64_t put_extent(struct ckpt_h5 *file,
                            const struct ckpt_tensor *tensor,
-                           const struct placed *placed)
+                           const struct ckpt_extent *extent, const char *where)
 {
     int64_t shape[CKPT_DIMS_MAX];
     int dims = view_shape(tensor, shape);
-    const struct ckpt_part *part = &placed->extent->part;
+    const struct ckpt_part *part = &extent->part;
     struct ckpt_part boxes[CKPT_COVER_BOXES_MAX];
     int64_t done = 0;
     int count = ckpt_cover_boxes(part, dims, shape, boxes);
     for (int i = 0; i < count; i++) {
         int64_t elements = ckpt_part_elements(&boxes[i], dims);
-        ckpt_h5_put(file, placed->file, strlen(placed->file) + 1);
+        ckpt_h5_put(file, where, strlen(where) + 1);
         ckpt_h5_put(file, tensor->name, strlen(tensor->name) + 1);
         put_selection(file, count > 1 ? SELECT_BOX : SELECT_ALL, 1, &done,
                       &elements);
@@ -109,18 +105,20 @@ static uint64_t put_extent(struct ckpt_h5 *file,
     return (uint64_t)count;
 }
 
-/* The mappings of a tensor, to the `count` extents of it, as an object of the
- * heap. */
-static void put_mappings(struct ckpt_h5 *file, struct entry *entry,
-                         const struct placed *extents, size_t count)
+/* The mappings of tensor t, as an object of the heap. */
+static void put_mappings(struct image *image, int t)
 {
+    struct ckpt_h5 *file = &image->file;
+    struct entry *entry = &image->entries[t];
     uint64_t mappings = 0;
     entry->mappings = ckpt_h5_object_begin(file);
     size_t begin = file->bytes;
     ckpt_h5_number(file, 0, 1); /* version */
     ckpt_h5_number(file, 0, 8);
-    for (size_t i = 0; i < count; i++)
-        mappings += put_extent(file, entry->tensor, &extents[i]);
+    for (size_t i = image->first[t]; i < image->first[t + 1]; i++)
+        mappings +=
+            put_extent(file, entry->tensor, image->extents[i].extent,
+                       image->manifest->shards[image->extents[i].shard].file);
     ckpt_h5_set(file, begin + 1, mappings, 8);
     ckpt_h5_checksum(file, begin);
     ckpt_h5_object_end(file, &entry->mappings);
@@ -149,7 +147,7 @@ static uint64_t put_dataset(struct image *image, const struct entry *entry)
     ckpt_h5_number(file, mapped ? LAYOUT_VIRTUAL : LAYOUT_CONTIGUOUS, 1);
     ckpt_h5_number(file, mapped ? entry->mappings.heap : CKPT_H5_UNDEFINED, 8);
     ckpt_h5_number(file, entry->mappings.index, mapped ? 4 : 8);
-    ckpt_view_about_tensor(image->about, file, entry->name);
+    ckpt_view_about_tensor(&image->about, file, entry->name);
     ckpt_h5_header_end(file, at);
     return at;
 }
@@ -210,17 +208,19 @@ static void push_entries(struct image *image, const struct entry *entries,
 static uint64_t put_config(struct image *image)
 {
     struct ckpt_h5 *file = &image->file;
-    const char *name;
+    const struct ckpt_view_sets *config = &image->about.config;
     size_t first = image->link_count;
-    for (int i = 0; (name = ckpt_view_about_group(image->about, i)) != NULL;
-         i++) {
+    for (size_t i = 0; i < config->count; i++) {
+        const struct ckpt_view_attributes *set = &config->list[i];
+        if (set->of[0] == '\0')
+            continue;
         size_t at = begin_group(file);
-        ckpt_view_about_group_put(image->about, file, i);
+        ckpt_view_about_put(file, set);
         ckpt_h5_header_end(file, at);
-        push_link(image, name, strlen(name), at);
+        push_link(image, set->of, strlen(set->of), at);
     }
     size_t at = begin_group(file);
-    ckpt_view_about_config(image->about, file);
+    ckpt_view_about_put(file, ckpt_view_about_find(config, ""));
     return end_group(image, at, first);
 }
 
@@ -232,7 +232,7 @@ static uint64_t put_root(struct image *image, size_t tensors)
     size_t weights = 0;
     while (weights < tensors && strchr(entries[weights].name, '/') == NULL)
         weights++;
-    bool configured = ckpt_view_about_has_config(image->about);
+    bool configured = image->about.config.count > 0;
     uint64_t config = configured ? put_config(image) : 0;
     push_entries(image, entries, weights, 0);
     uint64_t group = end_group(image, begin_group(file), 0);
@@ -241,23 +241,11 @@ static uint64_t put_root(struct image *image, size_t tensors)
         push_link(image, CKPT_VIEW_CONFIG, strlen(CKPT_VIEW_CONFIG), config);
     push_link(image, CKPT_VIEW_WEIGHTS, strlen(CKPT_VIEW_WEIGHTS), group);
     size_t at = begin_group(file);
-    ckpt_view_about_root(image->about, file);
+    ckpt_view_about_put(file, &image->about.root);
     return end_group(image, at, 0);
 }
 
 /* --- the whole --- */
-
-/* Extents of one tensor stay in the order of the shards, whatever qsort() does
- * to equals: the bytes of the view depend on it. */
-static int placed_order(const void *a, const void *b)
-{
-    const struct placed *x = a, *y = b;
-    if (x->extent->tensor != y->extent->tensor)
-        return x->extent->tensor < y->extent->tensor ? -1 : 1;
-    if (x->file != y->file) /* both are in the manifest's list of shards */
-        return x->file < y->file ? -1 : 1;
-    return (x->extent > y->extent) - (x->extent < y->extent);
-}
 
 static int entry_order(const void *a, const void *b)
 {
@@ -267,42 +255,27 @@ static int entry_order(const void *a, const void *b)
     return x_grouped != y_grouped ? x_grouped - y_grouped : strcmp(x, y);
 }
 
-static enum err prepare(struct image *image, const struct ckpt_manifest *m)
+static enum err prepare(struct image *image)
 {
-    size_t count = 0;
-    for (int s = 0; s < m->shard_count; s++)
-        count += (size_t)m->shards[s].extent_count;
+    const struct ckpt_manifest *m = image->manifest;
     size_t tensors = (size_t)m->tensor_count;
     /* all of a group's at most, weights, config and what is in that */
     size_t links =
         tensors + 2 + json_object_size(json_object_get(m->state, "fixed"));
-    TRY(new_room(&image->extents, count + 1));
+    TRY(ckpt_manifest_extents(m, &image->extents, &image->first));
     TRY(new_room(&image->entries, tensors + 1));
-    TRY(new_room(&image->links, links));
-    count = 0;
-    for (int s = 0; s < m->shard_count; s++)
-        for (int p = 0; p < m->shards[s].extent_count; p++)
-            image->extents[count++] =
-                (struct placed){ &m->shards[s].extents[p], m->shards[s].file };
-    qsort(image->extents, count, sizeof *image->extents, placed_order);
-    image->extents[count].extent = NULL;
-    return ERR_OK;
+    return new_room(&image->links, links);
 }
 
 /* All mappings, then all headers: a collection of the heap is in one piece. */
-static void put_tensors(struct image *image, const struct ckpt_manifest *m)
+static void put_tensors(struct image *image)
 {
-    const struct placed *next = image->extents;
+    const struct ckpt_manifest *m = image->manifest;
     for (int t = 0; t < m->tensor_count; t++) {
-        struct entry *entry = &image->entries[t];
-        *entry = (struct entry){ .name = m->tensors[t].name,
-                                 .tensor = &m->tensors[t] };
-        size_t count = 0;
-        while (next[count].extent != NULL && next[count].extent->tensor == t)
-            count++;
-        if (count > 0)
-            put_mappings(&image->file, entry, next, count);
-        next += count;
+        image->entries[t] = (struct entry){ .name = m->tensors[t].name,
+                                            .tensor = &m->tensors[t] };
+        if (image->first[t] < image->first[t + 1])
+            put_mappings(image, t);
     }
     ckpt_h5_heap_end(&image->file);
     for (int t = 0; t < m->tensor_count; t++)
@@ -313,12 +286,12 @@ enum err ckpt_view_image(const struct ckpt_manifest *manifest, void **out,
                          size_t *bytes)
 {
     enum err rc = ERR_OK;
-    struct image image = { 0 };
+    struct image image = { .manifest = manifest };
     size_t tensors = (size_t)manifest->tensor_count;
-    TRY_OUT(prepare(&image, manifest));
+    TRY_OUT(prepare(&image));
     ckpt_h5_zeros(&image.file, CKPT_H5_SUPERBLOCK_BYTES);
-    TRY_OUT(ckpt_view_about_create(&image.file, manifest, &image.about));
-    put_tensors(&image, manifest);
+    ckpt_view_about_create(&image.file, manifest, &image.about);
+    put_tensors(&image);
     qsort(image.entries, tensors, sizeof *image.entries, entry_order);
     ckpt_h5_superblock(&image.file, put_root(&image, tensors));
     if (image.file.failed) {
@@ -329,10 +302,11 @@ enum err ckpt_view_image(const struct ckpt_manifest *manifest, void **out,
     *bytes = image.file.bytes;
     image.file.data = NULL;
 out:
-    ckpt_view_about_destroy(image.about);
+    ckpt_view_about_destroy(&image.about);
     free(image.file.data);
     free(image.links);
     free(image.entries);
+    free(image.first);
     free(image.extents);
     return rc;
 }

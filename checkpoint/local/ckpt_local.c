@@ -26,6 +26,33 @@
 #include "src/base/new.h"
 #include "src/base/log.h"
 
+#define SIGN_FILE "SIGNATURE"
+#define SIGN_DIGITS 64
+
+enum err ckpt_sign(const char *checkpoint_dir, const char *key,
+                   const char *manifest, size_t bytes)
+{
+    char path[FSIO_PATH_MAX], hex[SIGN_DIGITS + 1];
+    TRY(digest_sign(key != NULL ? key : "", manifest, bytes, hex));
+    TRY(fsio_path(path, "%s/%s", checkpoint_dir, SIGN_FILE));
+    return fsio_write_hint(path, hex, SIGN_DIGITS);
+}
+
+static bool is_signed(const char *checkpoint_dir, const char *key,
+                      const char *manifest, size_t bytes)
+{
+    char path[FSIO_PATH_MAX], hex[SIGN_DIGITS + 1];
+    char *found = NULL;
+    size_t length;
+    bool good =
+        digest_sign(key != NULL ? key : "", manifest, bytes, hex) == ERR_OK &&
+        fsio_path(path, "%s/%s", checkpoint_dir, SIGN_FILE) == ERR_OK &&
+        fsio_read_file(path, SIGN_DIGITS, &found, &length) == ERR_OK &&
+        length == SIGN_DIGITS && digest_same(hex, found);
+    free(found);
+    return good;
+}
+
 static bool is_of_run(const struct ckpt_manifest *manifest,
                       const char *run_uuid)
 {
@@ -49,10 +76,9 @@ static int64_t newest_here(const struct local_search *search, char **text,
     int64_t *steps = NULL;
     int64_t newest = -1;
     int count = 0;
-    bool evidence;
     *text = NULL;
     *bytes = 0;
-    if (ckpt_index_steps(search->dir, &steps, &count, &evidence) != ERR_OK)
+    if (ckpt_index_steps(search->dir, &steps, &count, NULL) != ERR_OK)
         count = 0;
     for (int i = count - 1; i >= 0 && steps[i] > search->above && newest < 0;
          i--) {
@@ -64,7 +90,7 @@ static int64_t newest_here(const struct local_search *search, char **text,
         if (ckpt_manifest_read(path, text, bytes, &manifest) != ERR_OK)
             continue;
         int64_t *other = !is_of_run(manifest, search->run_uuid) ? &out->ignored
-                         : !ckpt_sign_is_good(path, search->key, *text, *bytes)
+                         : !is_signed(path, search->key, *text, *bytes)
                              ? &out->refused
                              : NULL;
         if (other == NULL) {
@@ -174,7 +200,7 @@ static enum err drop_damaged(const struct comm *comm,
          s += nodes.ranks[nodes.node[rank]]) {
         enum err read = ERR_OK;
         if (local->holds[s])
-            read = ckpt_read_all(reader, s);
+            read = ckpt_read_all(reader, s, NULL, NULL);
         if (read == ERR_OK)
             continue;
         if (read != ERR_CHECKPOINT && read != ERR_IO)
@@ -256,31 +282,4 @@ void ckpt_local_free(struct ckpt_local *local)
     ckpt_manifest_destroy(local->manifest);
     free(local->holds);
     *local = (struct ckpt_local){ .step = -1 };
-}
-
-#define SIGN_FILE "SIGNATURE"
-#define SIGN_DIGITS 64
-
-enum err ckpt_sign(const char *checkpoint_dir, const char *key,
-                   const char *manifest, size_t bytes)
-{
-    char path[FSIO_PATH_MAX], hex[SIGN_DIGITS + 1];
-    TRY(digest_sign(key != NULL ? key : "", manifest, bytes, hex));
-    TRY(fsio_path(path, "%s/%s", checkpoint_dir, SIGN_FILE));
-    return fsio_write_hint(path, hex, SIGN_DIGITS);
-}
-
-bool ckpt_sign_is_good(const char *checkpoint_dir, const char *key,
-                       const char *manifest, size_t bytes)
-{
-    char path[FSIO_PATH_MAX], hex[SIGN_DIGITS + 1];
-    char *found = NULL;
-    size_t length;
-    bool good =
-        digest_sign(key != NULL ? key : "", manifest, bytes, hex) == ERR_OK &&
-        fsio_path(path, "%s/%s", checkpoint_dir, SIGN_FILE) == ERR_OK &&
-        fsio_read_file(path, SIGN_DIGITS, &found, &length) == ERR_OK &&
-        length == SIGN_DIGITS && digest_same(hex, found);
-    free(found);
-    return good;
 }

@@ -58,5 +58,3 @@ void ckpt_local_free(struct ckpt_local *local);
  * Keys are texts; NULL is "". */
 enum err ckpt_sign(const char *checkpoint_dir, const char *key,
                    const char *manifest, size_t bytes);
-bool ckpt_sign_is_good(const char *checkpoint_dir, const char *key,
-                       const char *manifest, size_t bytes);

@@ -117,16 +117,11 @@ static int64_t block_bytes(const struct ckpt_parity *parity, int64_t block)
                               CKPT_BLOCK_BYTES);
 }
 
-/* Where a member's shard number is, behind the fixed part of the head. */
-static char *shard_at(void *file, int member)
+/* Behind the fixed part of the head: the number of each member's shard, and then
+ * the CRC of each block. */
+static uint32_t *numbers_of(void *file)
 {
-    return (char *)file + sizeof(struct head) +
-           (size_t)member * sizeof(uint32_t);
-}
-
-static char *crc_at(void *file, const struct ckpt_parity *parity, int64_t block)
-{
-    return shard_at(file, parity->members) + (size_t)block * sizeof(uint32_t);
+    return (uint32_t *)(void *)((char *)file + sizeof(struct head));
 }
 
 static uint32_t head_crc(const void *file, const struct ckpt_parity *parity)
@@ -149,15 +144,12 @@ void ckpt_parity_seal(const struct ckpt_parity *parity, void *file)
                          .members = parity->members };
     memcpy(head.magic, MAGIC, sizeof head.magic);
     memcpy(file, &head, sizeof head);
-    for (int m = 0; m < parity->members; m++) {
-        int32_t shard = parity->shards[m];
-        memcpy(shard_at(file, m), &shard, sizeof shard);
-    }
-    for (int64_t b = 0; b < block_count(parity); b++) {
-        uint32_t crc = crc32c(0, data + b * CKPT_BLOCK_BYTES,
-                              (size_t)block_bytes(parity, b));
-        memcpy(crc_at(file, parity, b), &crc, sizeof crc);
-    }
+    uint32_t *numbers = numbers_of(file);
+    for (int m = 0; m < parity->members; m++)
+        *numbers++ = (uint32_t)parity->shards[m];
+    for (int64_t b = 0; b < block_count(parity); b++)
+        *numbers++ = crc32c(0, data + b * CKPT_BLOCK_BYTES,
+                            (size_t)block_bytes(parity, b));
     head.crc = head_crc(file, parity);
     memcpy(file, &head, sizeof head);
 }
@@ -204,8 +196,7 @@ static enum err check_head(const char *path, const struct head *head,
     if (out->manifest_crc != manifest_crc || out->step != manifest->step)
         return damaged(path, "belongs to another manifest");
     for (int m = 0; m < out->members; m++) {
-        int32_t shard;
-        memcpy(&shard, shard_at(file, m), sizeof shard);
+        int32_t shard = (int32_t)numbers_of(file)[m];
         if (shard < -1 || shard >= manifest->shard_count)
             return damaged(path, "names a shard that the manifest lacks");
         out->shards[m] = shard;
@@ -224,8 +215,7 @@ static enum err check_blocks(int fd, const char *path,
     for (int64_t b = 0; b < block_count(parity); b++) {
         int64_t at = ckpt_parity_offset(parity) + b * CKPT_BLOCK_BYTES;
         size_t bytes = (size_t)block_bytes(parity, b);
-        uint32_t want;
-        memcpy(&want, crc_at(file, parity, b), sizeof want);
+        uint32_t want = numbers_of(file)[parity->members + b];
         TRY_OUT(fsio_pread(fd, buffer, bytes, at, path));
         if (crc32c(0, buffer, bytes) != want) {
             rc = err_set(ERR_CHECKPOINT,
@@ -266,15 +256,6 @@ out:
     return rc;
 }
 
-/* Makes the file's folder: very many shards are in folders of their own. */
-static enum err make_parent(const char *path)
-{
-    char parent[FSIO_PATH_MAX];
-    TRY(fsio_path(parent, "%s", path));
-    *strrchr(parent, '/') = '\0';
-    return fsio_mkdirs(parent);
-}
-
 /* Writing to a mapping that the file system can't back would be SIGBUS, so its
  * space is reserved first. */
 enum err ckpt_map_file(const char *path, int64_t bytes, bool make,
@@ -285,8 +266,12 @@ enum err ckpt_map_file(const char *path, int64_t bytes, bool make,
     int fd = -1;
     assert(bytes > 0);
     *out = (struct ckpt_map){ 0 };
-    if (make)
-        TRY_OUT(make_parent(path));
+    if (make) {
+        /* very many shards are in folders of their own */
+        char parent[FSIO_PATH_MAX];
+        TRY_OUT(fsio_parent(path, parent));
+        TRY_OUT(fsio_mkdirs(parent));
+    }
     fd = make ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)
               : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {

@@ -75,28 +75,24 @@ static enum err gather_offers(struct ckpt_rebuild_run *b)
     int count = 0;
     size_t ranks = (size_t)comm_size(b->comm);
     int64_t *counts = NULL;
-    size_t *sizes = NULL;
+    size_t *sizes = comm_sizes(b->comm, 0), *offsets = comm_sizes(b->comm, 1);
     rc = list_here(b, &mine, &count);
     if (rc == ERR_OK)
         rc = new_zeroed(&counts, ranks);
-    if (rc == ERR_OK)
-        rc = new_zeroed(&sizes, 2 * ranks);
     TRY_OUT(comm_agree(b->comm, rc));
     counts[b->rank] = count;
     TRY_OUT(comm_all_reduce_i64(b->comm, counts, ranks, COMM_SUM));
     for (size_t r = 0; r < ranks; r++) {
         sizes[r] = (size_t)counts[r] * sizeof *mine;
-        sizes[ranks + r] = (size_t)b->offer_count * sizeof *mine;
+        offsets[r] = (size_t)b->offer_count * sizeof *mine;
         b->offer_count += (int)counts[r];
     }
     TRY_OUT(comm_agree(b->comm,
                        new_zeroed(&b->offers, (size_t)b->offer_count + 1)));
     if (count > 0)
-        memcpy((char *)b->offers + sizes[ranks + (size_t)b->rank], mine,
-               sizes[b->rank]);
-    TRY_OUT(comm_all_gather(b->comm, b->offers, sizes, sizes + ranks));
+        memcpy((char *)b->offers + offsets[b->rank], mine, sizes[b->rank]);
+    TRY_OUT(comm_all_gather(b->comm, b->offers, sizes, offsets));
 out:
-    free(sizes);
     free(counts);
     free(mine);
     return rc;

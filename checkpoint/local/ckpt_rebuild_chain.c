@@ -63,7 +63,7 @@ enum err ckpt_rebuild_chain_check(const struct ckpt_rebuild_run *b,
     int own = parity.members > 2 ? parity.shards[parity.member] : -1;
     if (own >= 0) {
         TRY_OUT(ckpt_read_create(b->lost->dir, b->lost->manifest, &reader));
-        TRY_OUT(ckpt_read_all(reader, own));
+        TRY_OUT(ckpt_read_all(reader, own, NULL, NULL));
     }
     if (place == job->length - 1)
         TRY_OUT(make_file(b, job));
@@ -72,68 +72,67 @@ out:
     return rc;
 }
 
+struct file {
+    char path[FSIO_PATH_MAX];
+    int fd; /* -1: there is none */
+};
+
+enum { PARITY, SHARD, RESULT, FILES };
+
 /* The files of one member, for its part in a chain. */
 struct part {
     const struct ckpt_rebuild_job *job;
     struct ckpt_parity parity;
-    char path[FSIO_PATH_MAX], shard_path[FSIO_PATH_MAX];
-    char out_path[FSIO_PATH_MAX];
-    int parity_fd, shard_fd, out_fd; /* -1: none */
+    struct file files[FILES];
     int64_t shard_bytes;
     int from, to; /* ranks; -1: it begins or ends here */
     enum err rc;  /* of the first failure here */
 };
 
-static int open_file(const char *path, int flags, enum err *rc)
+static enum err open_file(struct file *file, const char *dir, const char *name,
+                          int flags)
 {
-    int fd = open(path, flags | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        *rc = err_errno("%s: open", path);
-    return fd;
+    TRY(fsio_path(file->path, "%s/%s", dir, name));
+    file->fd = open(file->path, flags | O_NONBLOCK | O_CLOEXEC);
+    return file->fd >= 0 ? ERR_OK : err_errno("%s: open", file->path);
 }
 
 static enum err open_part(const struct ckpt_rebuild_run *b,
                           const struct ckpt_rebuild_job *job, int place,
                           struct part *part)
 {
-    enum err rc = ERR_OK;
-    const struct ckpt_manifest *manifest = b->lost->manifest;
+    const struct ckpt_rebuild *lost = b->lost;
+    const struct ckpt_shard *shards = lost->manifest->shards;
+    char path[FSIO_PATH_MAX];
+    bool last = place == job->length - 1;
     *part = (struct part){ .job = job,
                            .parity = job->parity,
-                           .parity_fd = -1,
-                           .shard_fd = -1,
-                           .out_fd = -1,
                            .from = place > 0 ? job->ranks[place - 1] : -1,
-                           .to = -1 };
+                           .to = last ? -1 : job->ranks[place + 1] };
+    for (int i = 0; i < FILES; i++)
+        part->files[i].fd = -1;
     part->parity.member = job->chain[place];
     int own =
         job->parity.members > 2 ? job->parity.shards[part->parity.member] : -1;
-    TRY(ckpt_parity_path(part->path, b->lost->dir, &part->parity));
-    part->parity_fd = open_file(part->path, O_RDONLY, &rc);
+    TRY(ckpt_parity_path(path, lost->dir, &part->parity));
+    TRY(open_file(&part->files[PARITY], lost->dir, strrchr(path, '/') + 1,
+                  O_RDONLY));
     if (own >= 0) {
-        TRY(fsio_path(part->shard_path, "%s/%s", b->lost->dir,
-                      manifest->shards[own].file));
-        part->shard_fd = open_file(part->shard_path, O_RDONLY, &rc);
-        part->shard_bytes = manifest->shards[own].bytes;
+        TRY(open_file(&part->files[SHARD], lost->dir, shards[own].file,
+                      O_RDONLY));
+        part->shard_bytes = shards[own].bytes;
     }
-    if (place < job->length - 1) {
-        part->to = job->ranks[place + 1];
-        return rc;
-    }
-    TRY(fsio_path(part->out_path, "%s/%s", b->tmp,
-                  manifest->shards[job->shard].file));
-    part->out_fd = open_file(part->out_path, O_WRONLY, &rc);
-    return rc;
+    if (last)
+        TRY(open_file(&part->files[RESULT], b->tmp, shards[job->shard].file,
+                      O_WRONLY));
+    return ERR_OK;
 }
 
 static void close_part(struct part *part)
 {
-    if (part->parity_fd >= 0)
-        close(part->parity_fd);
-    if (part->shard_fd >= 0)
-        close(part->shard_fd);
-    if (part->out_fd >= 0)
-        close(part->out_fd);
+    for (int i = 0; i < FILES; i++)
+        if (part->files[i].fd >= 0)
+            close(part->files[i].fd);
 }
 
 /* XOR what this member has for the bytes [begin, begin + bytes) of the lost
@@ -148,15 +147,16 @@ static enum err add_chunk(const struct ckpt_rebuild_run *b,
     int64_t within = begin % parity->bytes;
     int keeper = (part->job->member + 1 + chunk) % parity->members;
     if (keeper == parity->member) {
-        TRY(fsio_pread(part->parity_fd, b->scratch, (size_t)bytes,
-                       ckpt_parity_offset(parity) + within, part->path));
+        const struct file *file = &part->files[PARITY];
+        TRY(fsio_pread(file->fd, b->scratch, (size_t)bytes,
+                       ckpt_parity_offset(parity) + within, file->path));
     } else {
         int own = ckpt_parity_chunk(parity, parity->member, keeper);
         int64_t offset = own * parity->bytes + within;
         bytes = ckpt_parity_inside(part->shard_bytes, offset, bytes);
         if (bytes > 0)
-            TRY(fsio_pread(part->shard_fd, b->scratch, (size_t)bytes, offset,
-                           part->shard_path));
+            TRY(fsio_pread(part->files[SHARD].fd, b->scratch, (size_t)bytes,
+                           offset, part->files[SHARD].path));
     }
     ckpt_parity_xor(data, b->scratch, bytes);
     return ERR_OK;
@@ -172,10 +172,10 @@ static enum err add_segment(const struct ckpt_rebuild_run *b,
         TRY(add_chunk(b, part, at, now, data + (at - begin)));
         at += now;
     }
-    if (part->out_fd >= 0)
-        TRY(fsio_pwrite(part->out_fd, data, (size_t)bytes, begin,
-                        part->out_path));
-    return ERR_OK;
+    const struct file *result = &part->files[RESULT];
+    return result->fd < 0 ? ERR_OK
+                          : fsio_pwrite(result->fd, data, (size_t)bytes, begin,
+                                        result->path);
 }
 
 /* While segment i is added to and passed on, segment i + 1 comes into the other
@@ -233,12 +233,11 @@ static enum err take(const struct ckpt_rebuild_run *b,
     const char *file = b->lost->manifest->shards[job->shard].file;
     char from[FSIO_PATH_MAX], to[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
     TRY_OUT(ckpt_read_create(b->tmp, b->lost->manifest, &reader));
-    TRY_OUT(ckpt_read_all(reader, job->shard));
+    TRY_OUT(ckpt_read_all(reader, job->shard, NULL, NULL));
     ckpt_crash_point("local-rebuilt", b->rank);
     TRY_OUT(fsio_path(from, "%s/%s", b->tmp, file));
     TRY_OUT(fsio_path(to, "%s/%s", b->lost->dir, file));
-    memcpy(parent, to, sizeof parent);
-    *strrchr(parent, '/') = '\0';
+    TRY_OUT(fsio_parent(to, parent));
     TRY_OUT(fsio_mkdirs(parent));
     if (rename(from, to) != 0)
         rc = err_errno("%s: rename", to);
@@ -255,9 +254,7 @@ enum err ckpt_rebuild_chain_run(struct ckpt_rebuild_run *b,
     int place = place_in(b, job);
     if (place < 0)
         return ERR_OK;
-    part.rc = ERR_OK;
-    enum err opened = open_part(b, job, place, &part);
-    part.rc = opened;
+    part.rc = open_part(b, job, place, &part);
     TRY_OUT(run_chain(b, &part));
     if (part.rc == ERR_OK && part.to < 0)
         part.rc = take(b, job);

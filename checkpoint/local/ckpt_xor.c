@@ -256,15 +256,10 @@ static enum err make_file(struct set *set, const char *dir)
     struct ckpt_parity *parity = &set->parity;
     size_t window = (size_t)parity->members * (size_t)set->segment;
     size_t sums = (size_t)parity->members * (size_t)set->rounds;
-    set->sent = calloc(2 * sums, sizeof *set->sent);
-    bool good = set->sent != NULL;
-    set->received = good ? set->sent + sums : NULL;
-    for (int w = 0; w < WINDOWS && w < set->rounds; w++) {
-        set->windows[w] = malloc(window);
-        good = good && set->windows[w] != NULL;
-    }
-    if (!good)
-        return err_set(ERR_MEMORY, "node-local parity: out of memory");
+    TRY(new_zeroed(&set->sent, 2 * sums));
+    set->received = set->sent + sums;
+    for (int w = 0; w < WINDOWS && w < set->rounds; w++)
+        TRY(new_room(&set->windows[w], window));
     TRY(ckpt_parity_path(set->path, dir, parity));
     return ckpt_map_file(set->path, ckpt_parity_offset(parity) + parity->bytes,
                          true, &set->file);
@@ -294,7 +289,7 @@ static enum err take_own(struct ckpt_xor *x, const struct ckpt_xor_save *save,
     struct ckpt_read *reader = NULL;
     char path[FSIO_PATH_MAX];
     TRY_OUT(ckpt_read_create(save->dir, save->manifest, &reader));
-    TRY_OUT(ckpt_read_all(reader, number));
+    TRY_OUT(ckpt_read_all(reader, number, NULL, NULL));
     TRY_OUT(fsio_path(path, "%s/%s", save->dir, shard->file));
     TRY_OUT(ckpt_map_file(path, shard->bytes, false, &x->own));
 out:

@@ -1,12 +1,7 @@
-/* Checks every byte of a shard and names all damage, for tessera-ckpt verify. A
- * load checks its bytes by itself (ckpt_read.c) and ends at the first damage;
- * who looks after a broken disk wants to know which tensors are left. It goes on
- * block by block, but not behind a wrong size or frame: nothing says then that
- * extents are where the manifest has them. Files that the manifest does not name
- * are told as well. They harm nothing, but somebody put them there. */
+/* Tells of files in a checkpoint's folder that its manifest does not name, for
+ * tessera-ckpt verify. They harm nothing, but somebody put them there. */
 #include "checkpoint/tools/ckpt_tools.h"
 
-#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
@@ -18,51 +13,11 @@
 #include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/new.h"
 
-/* Passes damage on as a line of text; other errors stay errors. */
-static enum err report(enum err rc, ckpt_check_fn damaged, void *arg)
-{
-    return rc == ERR_CHECKPOINT ? damaged(arg, err_text()) : rc;
-}
-
-static enum err check_extent(struct ckpt_read *reader,
-                             const struct ckpt_manifest *manifest, int shard,
-                             const struct ckpt_extent *extent,
-                             ckpt_check_fn damaged, void *arg)
-{
-    int64_t size =
-        (int64_t)dtype_bytes(manifest->tensors[extent->tensor].dtype);
-    int64_t elements = extent->bytes / size;
-    int64_t step = CKPT_BLOCK_BYTES / size;
-    for (int64_t at = 0; at < elements; at += step) {
-        int64_t end = elements - at < step ? elements : at + step;
-        TRY(report(ckpt_read_extent(reader, shard, extent, at, end, NULL, NULL),
-                   damaged, arg));
-    }
-    return ERR_OK;
-}
-
-enum err ckpt_check_shard(struct ckpt_read *reader,
-                          const struct ckpt_manifest *manifest, int shard,
-                          ckpt_check_fn damaged, void *arg)
-{
-    assert(shard >= 0 && shard < manifest->shard_count);
-    enum err rc = ckpt_read_shard(reader, shard);
-    /* Without a good frame and size no payload can be told from others. */
-    if (rc != ERR_OK)
-        return report(rc, damaged, arg);
-    for (int p = 0; p < manifest->shards[shard].extent_count; p++)
-        TRY(check_extent(reader, manifest, shard,
-                         &manifest->shards[shard].extents[p], damaged, arg));
-    return rc;
-}
-
-/* --- files that are no part of the checkpoint --- */
-
 struct others {
     const char *dir;
     struct ckpt_named *files; /* of the checkpoint, sorted */
     size_t count;
-    ckpt_check_fn other;
+    ckpt_read_damage other;
     void *arg;
 };
 
@@ -128,7 +83,7 @@ static enum err walk(const struct others *others, const char *inside)
 
 enum err ckpt_check_others(const char *checkpoint_dir,
                            const struct ckpt_manifest *manifest,
-                           ckpt_check_fn other, void *arg)
+                           ckpt_read_damage other, void *arg)
 {
     enum err rc = ERR_OK;
     struct others others = { .dir = checkpoint_dir,

@@ -22,24 +22,6 @@ struct pair {
     char *window_a, *window_b;
 };
 
-static void pair_close(struct pair *pair)
-{
-    ckpt_tensor_destroy(pair->a);
-    ckpt_tensor_destroy(pair->b);
-    free(pair->window_a);
-    free(pair->window_b);
-}
-
-static enum err pair_open(const char *dir_a, const struct ckpt_manifest *a,
-                          const char *dir_b, const struct ckpt_manifest *b,
-                          struct pair *pair)
-{
-    TRY(new_room(&pair->window_a, (size_t)CKPT_TENSOR_WINDOW_BYTES));
-    TRY(new_room(&pair->window_b, (size_t)CKPT_TENSOR_WINDOW_BYTES));
-    TRY(ckpt_tensor_create(dir_a, a, &pair->a));
-    return ckpt_tensor_create(dir_b, b, &pair->b);
-}
-
 static void compare_element(struct ckpt_diff *diff, const struct pair *pair,
                             int64_t i)
 {
@@ -134,10 +116,16 @@ enum err ckpt_diff_tensors(const char *dir_a, const struct ckpt_manifest *a,
     struct ckpt_named *sorted_a = NULL, *sorted_b = NULL;
     TRY_OUT(ckpt_named_tensors(a, &sorted_a));
     TRY_OUT(ckpt_named_tensors(b, &sorted_b));
-    TRY_OUT(pair_open(dir_a, a, dir_b, b, &pair));
+    TRY_OUT(new_room(&pair.window_a, (size_t)CKPT_TENSOR_WINDOW_BYTES));
+    TRY_OUT(new_room(&pair.window_b, (size_t)CKPT_TENSOR_WINDOW_BYTES));
+    TRY_OUT(ckpt_tensor_create(dir_a, a, &pair.a));
+    TRY_OUT(ckpt_tensor_create(dir_b, b, &pair.b));
     TRY_OUT(compare(&pair, a, sorted_a, b, sorted_b, each, arg));
 out:
-    pair_close(&pair);
+    ckpt_tensor_destroy(pair.a);
+    ckpt_tensor_destroy(pair.b);
+    free(pair.window_a);
+    free(pair.window_b);
     free(sorted_a);
     free(sorted_b);
     return rc;

@@ -17,10 +17,8 @@
 
 static enum err digest_i64(struct digest *digest, int64_t value)
 {
-    unsigned char bytes[8];
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (unsigned char)((uint64_t)value >> (8 * i));
-    return digest_update(digest, bytes, sizeof bytes);
+    /* the machine is little-endian */
+    return digest_update(digest, &value, sizeof value);
 }
 
 static enum err digest_head(struct digest *digest,

@@ -10,7 +10,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,10 +145,7 @@ static enum err check_out(const char *out, int64_t step,
         return err_set(ERR_USAGE,
                        "%s: holds step %" PRId64 " then: name it otherwise",
                        path, step);
-    TRY(fsio_path(parent, "%s", path));
-    const char *folder = dirname(parent);
-    memmove(parent, folder, strlen(folder) + 1);
-    return ERR_OK;
+    return fsio_parent(path, parent);
 }
 
 /* Remove what was written, keeping the first error's text. */

@@ -7,7 +7,7 @@
  * process each. Each shard is copied by the lowest rank that has it; who finds
  * it damaged says so by not having it any more, and the next round gives it to
  * another. When the rounds are over the commit is the same as a save's. */
-#include "checkpoint/tools/ckpt_scavenge.h"
+#include "checkpoint/tools/ckpt_tools.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -41,26 +41,11 @@ struct scavenge {
  */
 static enum err newest_of_run(const char *run_dir, int64_t *newest)
 {
-    enum err rc = ERR_OK;
-    int64_t *steps = NULL;
-    int count = 0;
-    bool evidence;
-    *newest = -1;
-    TRY_OUT(ckpt_index_recover(run_dir));
-    TRY_OUT(ckpt_index_steps(run_dir, &steps, &count, &evidence));
-    while (count > 0 && *newest < 0) {
-        char path[FSIO_PATH_MAX];
-        TRY_OUT(ckpt_index_path(path, run_dir, steps[--count]));
-        rc = ckpt_index_quick_check(path);
-        if (rc == ERR_OK)
-            *newest = steps[count];
-        else if (rc != ERR_CHECKPOINT)
-            goto out;
-        rc = ERR_OK;
-    }
-out:
-    free(steps);
-    return rc;
+    char path[FSIO_PATH_MAX];
+    TRY(ckpt_index_recover(run_dir));
+    enum err rc = ckpt_index_newest(path, run_dir);
+    *newest = rc == ERR_OK ? ckpt_manifest_step_of(path) : -1;
+    return rc == ERR_CHECKPOINT ? ERR_OK : rc;
 }
 
 /* Rank 0: the temporary folder, with room for everything. */

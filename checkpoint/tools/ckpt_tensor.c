@@ -19,7 +19,7 @@
 struct placed {
     const struct ckpt_extent *extent;
     int shard;
-    int64_t runs, run_elements;
+    struct ckpt_part_runs runs;
     int64_t begin, end;
 };
 
@@ -41,53 +41,44 @@ struct ckpt_tensor_reader {
 
 static int placed_order(const void *a, const void *b)
 {
-    const struct placed *x = a;
-    const struct placed *y = b;
-    if (x->extent->tensor != y->extent->tensor)
-        return x->extent->tensor < y->extent->tensor ? -1 : 1;
-    return (x->begin > y->begin) - (x->begin < y->begin);
+    int64_t x = ((const struct placed *)a)->begin;
+    int64_t y = ((const struct placed *)b)->begin;
+    return (x > y) - (x < y);
 }
 
-static struct placed place(const struct ckpt_manifest *manifest, int shard,
-                           const struct ckpt_extent *extent)
+static struct placed place(const struct ckpt_tensor *tensor,
+                           const struct ckpt_placed *at)
 {
-    const struct ckpt_tensor *tensor = &manifest->tensors[extent->tensor];
-    const struct ckpt_part *part = &extent->part;
-    struct placed placed = { .extent = extent, .shard = shard };
+    struct placed placed = { .extent = at->extent, .shard = at->shard };
     placed.runs =
-        ckpt_part_runs(part, tensor->dims, tensor->shape, &placed.run_elements);
-    if (placed.runs > 0) {
-        placed.begin =
-            ckpt_part_run_begin(part, tensor->dims, tensor->shape, 0);
-        placed.end = ckpt_part_run_begin(part, tensor->dims, tensor->shape,
-                                         placed.runs - 1) +
-                     placed.run_elements;
+        ckpt_part_runs(&at->extent->part, tensor->dims, tensor->shape);
+    int64_t last = placed.runs.count - 1;
+    if (last >= 0) {
+        placed.begin = ckpt_part_run_begin(&placed.runs, 0);
+        placed.end =
+            ckpt_part_run_begin(&placed.runs, last) + placed.runs.elements;
     }
     return placed;
 }
 
 static enum err index_extents(struct ckpt_tensor_reader *reader)
 {
+    enum err rc = ERR_OK;
     const struct ckpt_manifest *manifest = reader->manifest;
-    size_t count = 0;
-    for (int s = 0; s < manifest->shard_count; s++)
-        count += (size_t)manifest->shards[s].extent_count;
-    size_t tensors = (size_t)manifest->tensor_count;
-    TRY(new_zeroed(&reader->placed, count + 1));
-    TRY(new_zeroed(&reader->first, tensors + 1));
-    count = 0;
-    for (int s = 0; s < manifest->shard_count; s++)
-        for (int p = 0; p < manifest->shards[s].extent_count; p++)
-            reader->placed[count++] =
-                place(manifest, s, &manifest->shards[s].extents[p]);
-    qsort(reader->placed, count, sizeof *reader->placed, placed_order);
-    size_t next = 0;
-    for (size_t t = 0; t <= tensors; t++) {
-        reader->first[t] = next;
-        while (next < count && (size_t)reader->placed[next].extent->tensor == t)
-            next++;
+    struct ckpt_placed *extents = NULL;
+    TRY_OUT(ckpt_manifest_extents(manifest, &extents, &reader->first));
+    const size_t *first = reader->first;
+    TRY_OUT(new_zeroed(&reader->placed, first[manifest->tensor_count] + 1));
+    for (int t = 0; t < manifest->tensor_count; t++) {
+        struct placed *placed = reader->placed + first[t];
+        size_t count = first[t + 1] - first[t];
+        for (size_t i = 0; i < count; i++)
+            placed[i] = place(&manifest->tensors[t], &extents[first[t] + i]);
+        qsort(placed, count, sizeof *placed, placed_order);
     }
-    return ERR_OK;
+out:
+    free(extents);
+    return rc;
 }
 
 enum err ckpt_tensor_create(const char *checkpoint_dir,
@@ -157,9 +148,7 @@ static enum err fill_block(struct ckpt_tensor_reader *reader,
 {
     block->extent = NULL;
     if (block->data == NULL)
-        block->data = malloc(CKPT_BLOCK_BYTES);
-    if (block->data == NULL)
-        return err_set(ERR_MEMORY, "checkpoint: out of memory for reading");
+        TRY(new_room(&block->data, CKPT_BLOCK_BYTES));
     TRY(read_block(reader, placed, index, block->data));
     block->extent = placed->extent;
     block->index = index;
@@ -244,18 +233,14 @@ static enum err copy_runs(struct ckpt_tensor_reader *reader,
     const struct ckpt_tensor *tensor =
         &reader->manifest->tensors[placed->extent->tensor];
     int64_t size = (int64_t)dtype_bytes(tensor->dtype);
-    int64_t r = ckpt_part_run_after(&placed->extent->part, tensor->dims,
-                                    tensor->shape, begin);
-    for (; r < placed->runs; r++) {
-        int64_t run = ckpt_part_run_begin(&placed->extent->part, tensor->dims,
-                                          tensor->shape, r);
+    const struct ckpt_part_runs *runs = &placed->runs;
+    for (int64_t r = ckpt_part_run_after(runs, begin); r < runs->count; r++) {
+        int64_t run = ckpt_part_run_begin(runs, r);
         int64_t from = run > begin ? run : begin;
-        int64_t to =
-            run + placed->run_elements < end ? run + placed->run_elements : end;
+        int64_t to = run + runs->elements < end ? run + runs->elements : end;
         if (run >= end)
             break;
-        TRY(copy_bytes(reader, placed,
-                       (r * placed->run_elements + from - run) * size,
+        TRY(copy_bytes(reader, placed, (r * runs->elements + from - run) * size,
                        (to - from) * size, data + (from - begin) * size));
         *found += to - from;
     }

@@ -9,6 +9,7 @@
 #include "checkpoint/files/ckpt_read.h"
 #include "checkpoint/files/ckpt_shard.h"
 #include "checkpoint/tools/ckpt_tensor.h"
+#include "src/comm/comm.h"
 
 enum ckpt_diff_kind {
     CKPT_DIFF_EQUAL,  /* bit for bit */
@@ -40,23 +41,11 @@ enum err ckpt_diff_tensors(const char *dir_a, const struct ckpt_manifest *a,
  * "a": ..., "b": ...}, where a missing side is null; NULL: out of memory. */
 json_t *ckpt_diff_states(const json_t *a, const json_t *b);
 
-/* Every byte of a shard against its checksums, going on after damage: all of it
- * is named, not the first alone.
- *
- * Gets one line of text per damaged block or frame. */
-typedef enum err (*ckpt_check_fn)(void *arg, const char *text);
-
-/* The manifest is the one of the reader. Damage is no error; what the file
- * system can't read now, is. */
-enum err ckpt_check_shard(struct ckpt_read *reader,
-                          const struct ckpt_manifest *manifest, int shard,
-                          ckpt_check_fn damaged, void *arg);
-
 /* Gets a line of text for each file in the folder that the manifest does not
  * tell of. */
 enum err ckpt_check_others(const char *checkpoint_dir,
                            const struct ckpt_manifest *manifest,
-                           ckpt_check_fn other, void *arg);
+                           ckpt_read_damage other, void *arg);
 
 #define CKPT_RESHARD_RANKS_MAX 99999
 
@@ -89,3 +78,23 @@ enum err ckpt_stats_tensor(struct ckpt_tensor_reader *reader,
 enum err ckpt_write(const char *dir, int64_t step, const char *attempt,
                     const json_t *state, const struct ckpt_item *items,
                     int item_count, ckpt_shard_feed feed, void *feed_arg);
+
+struct ckpt_scavenged {
+    int64_t step;  /* -1: the nodes have nothing newer than the run directory */
+    int64_t bytes; /* of the shards' files */
+    double seconds;
+};
+
+/* What is only on the nodes goes into the run directory, before a job ends and it
+ * is lost: copy the newest step of this run (ckpt_index_uuid_write()) that the nodes hold
+ * together (ckpt_local.h), signed by local_key, if it is newer than every good one of run_dir, and
+ * commit it there like any other. Every byte is verified on its way; a shard
+ * that is damaged on one node is taken from another that keeps it, and a step
+ * that can't be put together gives way to the next older one. Shards are
+ * copied as they are, so a load gives the same bits as from the nodes. A
+ * failure leaves nothing in run_dir. For at least one rank on each node, while
+ * nobody saves and rank 0 holds the run lock; one rank's copies must not take
+ * longer than the communicator's deadline. Collective. */
+enum err ckpt_scavenge(struct comm *comm, const char *run_dir,
+                       const char *local_dir, const char *local_key,
+                       const char *attempt, struct ckpt_scavenged *out);

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "checkpoint/ckpt.h"
-#include "checkpoint/tools/ckpt_scavenge.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/tools/ckpt_tools.h"
 #include "src/base/clean.h"
 #include "src/base/log.h"
 #include "src/base/units.h"
@@ -61,7 +61,7 @@ static enum err open_run(const struct ckpt_cmd *cmd, struct lock **lock)
 {
     TRY(ckpt_cmd_need_root(cmd->paths[0]));
     TRY(lock_acquire(cmd->paths[0], LOCK_BEAT_S, lock));
-    return ckpt_sweep(cmd->paths[0]);
+    return ckpt_index_sweep(cmd->paths[0]);
 }
 
 /* Rank 0 alone touches the run directory and holds its lock; ranks agree on whether

@@ -78,7 +78,7 @@ static enum err verify_shards(struct verify *verify, const char *path,
             fprintf(stderr, "\r\033[K%d/%d %s, %s", s + 1,
                     manifest->shard_count, shard->file, size);
         verify->found = 0;
-        TRY_OUT(ckpt_check_shard(reader, manifest, s, note_damage, verify));
+        TRY_OUT(ckpt_read_all(reader, s, note_damage, verify));
         clear_progress(verify);
         if (!verify->json && verify->found > DAMAGE_LISTED)
             printf("  and %d more\n", verify->found - DAMAGE_LISTED);

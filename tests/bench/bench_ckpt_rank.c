@@ -19,6 +19,7 @@
 #include "src/model/params.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_ranks.h"
+#include "tests/ckpt_save.h"
 
 #define TIMEOUT_S 300.0
 #define ROUNDS_MAX 7

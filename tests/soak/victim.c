@@ -24,6 +24,7 @@
 #include <inttypes.h>
 
 #include "checkpoint/files/ckpt_crash.h"
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
 #include "src/job/lock.h"
 #include "tests/ckpt_fixture.h"
@@ -212,7 +213,7 @@ static bool check_goes_on(struct comm *comm, const struct options *options,
     struct found got;
     if (!options->bad && fixture_count(run, ".bad") != 0)
         return wrong("a checkpoint was set aside as damaged");
-    enum err rc = ckpt_sweep(run);
+    enum err rc = ckpt_index_sweep(run);
     if (rc != ERR_OK)
         return wrong(err_text());
     if (!options->hidden && !options->bad && fixture_count(run, ".") > 2)

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "checkpoint/ckpt.h"
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
@@ -91,7 +91,7 @@ static enum err attempt_open(struct attempt *try)
     TRY(lock_acquire(dir, LOCK_BEAT_S, &try->lock));
     TRY(fsio_path(path, "%s/checkpoints", dir));
     TRY(fsio_mkdirs(path));
-    TRY(ckpt_sweep(dir));
+    TRY(ckpt_index_sweep(dir));
     return ledger_next_attempt(dir, &try->number);
 }
 

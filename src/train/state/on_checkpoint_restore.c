@@ -261,7 +261,7 @@ enum err on_checkpoint_restore(struct run *run,
         TRY(begin(run, from));
     TRY(trainer_rollback_begin(run));
     enum err rc = run->rank == 0
-                      ? ckpt_identify(run->settings.run.dir, run->uuid)
+                      ? ckpt_index_uuid_write(run->settings.run.dir, run->uuid)
                       : ERR_OK;
     TRY(comm_agree(run->comm, rc));
     if (out->arithmetics == NULL)
