@@ -11,17 +11,11 @@ static const struct {
     struct model_config config;
 } styles[] = {
     { "mpt",
-      { FOUNDRY,
-        .n_layers = LAYERS,
-        .dropout_embedding = 0.1,
-        .dropout_attention = 0.2,
-        .dropout_residual = 0.1 } },
+      { FOUNDRY, .n_layers = LAYERS, .dropout_embedding = 0.1,
+        .dropout_attention = 0.2, .dropout_residual = 0.1 } },
     { "mpt, qk norm",
-      { FOUNDRY,
-        .n_layers = LAYERS,
-        .positions = POSITIONS_ROPE,
-        .qk_norm = QK_NORM_FULL,
-        .norm = MODEL_NORM_LOW_LAYERNORM } },
+      { FOUNDRY, .n_layers = LAYERS, .positions = POSITIONS_ROPE,
+        .qk_norm = QK_NORM_FULL, .norm = MODEL_NORM_LOW_LAYERNORM } },
     { "llama", { LLAMA, .n_layers = LAYERS, .qk_norm = QK_NORM_HEAD } },
     { "dbrx",
       { .n_layers = LAYERS,
@@ -38,13 +32,8 @@ static const struct {
         .dropout_attention = 0.2,
         .dropout_residual = 0.1 } },
     { "mlp experts",
-      { FOUNDRY,
-        .n_layers = LAYERS,
-        .positions = POSITIONS_ALIBI,
-        .experts = 4,
-        .experts_top_k = 2,
-        .balance_weight = 0.1,
-        .clip_qkv = 2.6 } },
+      { FOUNDRY, .n_layers = LAYERS, .positions = POSITIONS_ALIBI, .experts = 4,
+        .experts_top_k = 2, .balance_weight = 0.1, .clip_qkv = 2.6 } },
 };
 #define STYLES (sizeof styles / sizeof styles[0])
 

@@ -52,6 +52,7 @@ struct field {
 
 static enum err cut_line(const char *line, int count, struct field *fields)
 {
+    assert(count >= 1);
     const char *at = line;
     for (int i = 0; i < count; i++) {
         fields[i].text = at;
@@ -98,7 +99,7 @@ enum err cluster_node_parse(const char *text, const char *name,
     return ERR_OK;
 }
 
-/* Of others, what may be out counts as well: * is no answer, and a node in a
+/* Among others what may be out counts as well: * is no answer, and a node in a
  * reservation for maintenance serves nobody. */
 static bool counts_as_out(struct field state)
 {
@@ -172,6 +173,7 @@ enum err cluster_shares_parse(const char *text, const struct cluster_node *node,
     enum err rc = ERR_OK;
     struct seen seen = { 0 };
     bool here = false;
+    assert(node->partition_count <= CLUSTER_SHARES_MAX && *name != '\0');
     *out = (struct cluster_shares){ .count = 1 };
     snprintf(out->list[0].name, CLUSTER_NAME_BYTES, CLUSTER_EVERYWHERE);
     for (int i = 0; i < node->partition_count; i++)

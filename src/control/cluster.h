@@ -64,7 +64,7 @@ struct cluster_shares {
     bool here_out; /* that node itself */
 };
 
-/* Of `sinfo -a -h -N -o '%N|%T|%R'`: a line for each node and partition. FUTURE
+/* From `sinfo -a -h -N -o '%N|%T|%R'`: a line for each node and partition. FUTURE
  * nodes are none. ERR_DATA: a line is none of that kind, or the node is not
  * there; ERR_MEMORY. */
 enum err cluster_shares_parse(const char *text, const struct cluster_node *node,
@@ -87,7 +87,7 @@ struct cluster_marks {
     int refused_count;
 };
 
-/* Of `TZ=UTC scontrol -o show reservation`; other reservations are passed over.
+/* From `TZ=UTC scontrol -o show reservation`; other reservations are passed over.
  * ERR_DATA: the answer is none ("No reservations in the system" is one). Marks
  * beyond the room are left out, the newest ones last. */
 enum err cluster_marks_parse(const char *text, struct cluster_marks *out);

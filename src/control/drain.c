@@ -228,7 +228,8 @@ static struct drain_action at_latch(struct drain *d,
                event->done ? d->code : "", d->reason);
 }
 
-/* Nodes of a share that may be out of service. */
+/* Nodes of a share that may be out of service. Rounded down, but never none: a
+ * partition of four has a right to be rid of its one sick node. */
 static int most_out(const struct drain *d, const struct cluster_share *share)
 {
     int most = (int)((double)share->nodes * d->request.percent / 100);
@@ -238,6 +239,7 @@ static int most_out(const struct drain *d, const struct cluster_share *share)
 static struct drain_action at_shares(struct drain *d,
                                      const struct drain_event *event)
 {
+    assert(d->locked && d->time > 0); /* what is counted is counted under it */
     if (event->shares == NULL)
         return refuse(d, event->said != NULL ? event->said
                                              : "sinfo does not answer");
@@ -264,6 +266,7 @@ static struct drain_action at_shares(struct drain *d,
 static struct drain_action at_update(struct drain *d,
                                      const struct drain_event *event)
 {
+    assert(d->locked && !d->out);
     if (!event->answered) {
         d->unlock = false; /* it may still come: the lock stays its minute */
         return SAY(d, "no answer, perhaps drained: %s", d->reason);

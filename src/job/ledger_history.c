@@ -191,6 +191,7 @@ static enum err take_exclusion(struct job_scan *scan, const json_t *line)
     size_t i = 0;
     while (i < scan->count && strcmp(scan->bad[i].name, name) != 0)
         i++;
+    assert(i <= scan->count && scan->count <= scan->room);
     if (i == scan->count) {
         TRY(array_room(&scan->bad, &scan->room, scan->count + 1));
         snprintf(scan->bad[scan->count++].name, sizeof scan->bad->name, "%s",
@@ -229,7 +230,8 @@ static enum err take_decision(void *arg, json_t *line)
     return ERR_OK;
 }
 
-/* Those since `since_s`, or those before. */
+/* Those since `since_s`, or those before. A node that turned out well meanwhile is
+ * no less in the list: that one check passed is no proof, and a day is short. */
 static enum err list_bad(const struct job_scan *scan, double since_s,
                          bool lately, char **out)
 {
@@ -245,10 +247,11 @@ static enum err list_bad(const struct job_scan *scan, double since_s,
     }
     if (text.bytes > 0)
         TRY_OUT(buffer_add(&text, "", 1));
-    *out = (char *)text.data;
-    return ERR_OK;
 out:
-    buffer_free(&text);
+    if (rc != ERR_OK)
+        buffer_free(&text);
+    assert(rc == ERR_OK || text.data == NULL);
+    *out = (char *)text.data;
     return rc;
 }
 
