@@ -66,7 +66,7 @@ void drain_begin(struct drain *d, const struct drain_request *request)
             d->code[n++] = *text;
 }
 
-/* Where nothing is left but the lock. */
+/* Where nothing is left but the lock. Who comes next need not wait for its end. */
 static struct drain_action leave(struct drain *d,
                                  const struct drain_event *event)
 {
@@ -278,7 +278,8 @@ static struct drain_action at_update(struct drain *d,
                event->said != NULL ? event->said : "");
 }
 
-/* Old marks go where there is time. */
+/* Old marks go where there is time: whoever counts sees them, so one is enough to
+ * do it, and what is left stays for the next. */
 static struct drain_action at_said(struct drain *d,
                                    const struct drain_event *event)
 {

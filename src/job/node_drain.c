@@ -1,5 +1,7 @@
 /* Each thing to do is a command of Slurm's, a row of a table; what it prints is
- * parsed into what the decision is made of (src/control/cluster.h). */
+ * parsed into what the decision is made of (src/control/cluster.h). Nothing is
+ * decided here: a loop asks drain_next() what to do, does it, and tells what came
+ * of it, as the simulation of many nodes does (tests/test_drain_histories.c). */
 #include "src/job/node_drain.h"
 
 #include <assert.h>

@@ -108,7 +108,8 @@ static bool slurm_collect(int fd, double deadline, size_t most,
     }
 }
 
-/* The child's status; -1: it does not go. */
+/* The child's status; -1: it does not go. A process that waits in the kernel for a
+ * file system takes no signal, and to wait for it would make its trouble ours. */
 static int slurm_reap(pid_t pid, double deadline)
 {
     for (;;) {
