@@ -87,7 +87,7 @@ enum health_state { HEALTH_OK, HEALTH_WARN, HEALTH_BAD, HEALTH_UNKNOWN };
           "46,48,62,64,74,79,95,119,120,140,154,167,171",                      \
           "Xids that are bad at once")                                         \
     LIMIT(gpu, xid_suspect, STRING,                                            \
-          "54,56,57,58,61,63,65,68,69,73,80,81,92,94,110,121,122,123,124,125," \
+          "54,56,57,58,61,63,65,73,80,81,92,94,110,121,122,123,124,125,"       \
           "143,145,149",                                                       \
           "Xids that are bad when a GPU has two")                              \
     LIMIT(gpu, ratio_min, FLOAT(0, 1), "0.92",                                 \

@@ -11,7 +11,7 @@
  * since (tessera-health --repaired): records are numbered from the start of the
  * machine, so the last number and the boot's id say which are settled. One event
  * has a record for each process that was hit, which is why equal numbers within
- * ten seconds are one. */
+ * ten seconds are one, whatever comes between. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +25,7 @@
 #include "src/base/fsio.h"
 
 #define XID_GPUS_MAX 64
+#define XID_NUMBERS_MAX 16
 #define XID_RECORD_BYTES 16384
 #define XID_SAME_S 10.0 /* one event has a record for each process */
 #define XID_RECOVERY 154
@@ -33,11 +34,16 @@
 
 struct xid_gpu {
     char bus[24];
-    int fatal;       /* the first number; 0: none */
-    int suspects;    /* events */
-    int suspect;     /* the last number */
-    int number;      /* of the last record */
-    double number_s; /* and when it was */
+    int fatal;    /* the first number; 0: none */
+    int suspects; /* events */
+    int suspect;  /* the last number */
+    /* When each number came last: one event has followers of other numbers, and
+     * each of these a record for each process, in any order. */
+    struct {
+        int number;
+        double when_s;
+    } last[XID_NUMBERS_MAX];
+    int numbers;
 };
 
 struct xid_tally {
@@ -73,17 +79,36 @@ static struct xid_gpu *xid_gpu(struct xid_tally *tally, const char *bus)
     return &tally->gpu[i];
 }
 
+/* Whether the number came a moment ago; now is its last time. Of more numbers than
+ * there is room for the oldest goes. */
+static bool xid_again(struct xid_gpu *gpu, int number, double when_s)
+{
+    int at = 0, oldest = 0;
+    while (at < gpu->numbers && gpu->last[at].number != number) {
+        if (gpu->last[at].when_s < gpu->last[oldest].when_s)
+            oldest = at;
+        at++;
+    }
+    bool again =
+        at < gpu->numbers && when_s - gpu->last[at].when_s < XID_SAME_S;
+    if (at == gpu->numbers && at < XID_NUMBERS_MAX)
+        gpu->numbers++;
+    else if (at == gpu->numbers)
+        at = oldest;
+    gpu->last[at].number = number;
+    gpu->last[at].when_s = when_s;
+    return again;
+}
+
 static void xid_event(struct xid_tally *tally, const char *bus, int number,
                       double when_s, const char *text)
 {
     struct xid_gpu *gpu = xid_gpu(tally, bus);
-    bool again = gpu->number == number && when_s - gpu->number_s < XID_SAME_S;
-    gpu->number = number;
-    gpu->number_s = when_s;
+    bool again = xid_again(gpu, number, when_s);
     const char *to = number == XID_RECOVERY ? strstr(text, " to 0x") : NULL;
     if (to != NULL && strtol(to + 4, NULL, 16) == 0) {
         /* The driver wants nothing any more: it was repaired. */
-        gpu->fatal = gpu->suspects = gpu->number = 0;
+        gpu->fatal = gpu->suspects = gpu->numbers = 0;
         return;
     }
     if (again)

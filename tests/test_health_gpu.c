@@ -325,6 +325,17 @@ static void test_log(void)
           HEALTH_WARN, "XID_ONCE", "94" },
         { XID("94", "0000:0f:00", "99000") XID("94", "0000:0f:00", "99060"),
           HEALTH_BAD, "XID_AGAIN", "94" },
+        /* one event and its followers */
+        { XID("94", "0000:0f:00", "99000") XID("43", "0000:0f:00", "99000")
+              XID("94", "0000:0f:00", "99000") XID("43", "0000:0f:00", "99001"),
+          HEALTH_WARN, "XID_ONCE", "94" },
+        { XID("94", "0000:0f:00", "99000") XID("43", "0000:0f:00", "99005")
+              XID("94", "0000:0f:00", "99011"),
+          HEALTH_BAD, "XID_AGAIN", "94" },
+        /* what a program can cause */
+        { XID("68", "0000:0f:00", "99000") XID("69", "0000:0f:00", "99060") XID(
+              "68", "0000:0f:00", "99120") XID("109", "0000:0f:00", "99180"),
+          HEALTH_OK, "", "" },
         { XID("145", "0000:0f:00", "99000"), HEALTH_WARN, "XID_ONCE", "145" },
         { XID("149", "0000:0f:00", "99000"), HEALTH_WARN, "XID_ONCE", "149" },
         { XID("167", "0000:0f:00", "99000"), HEALTH_BAD, "XID", "167" },
