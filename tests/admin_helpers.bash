@@ -90,6 +90,7 @@ slurm_stands_in() {
 sleep 0.02
 cd "${0%/*}/../cluster" || exit 1
 words="$*" nodes=n*
+[[ $words != *%G ]] || { cat ../gres 2>/dev/null || echo "(null)"; exit 0; }
 [[ $words != *" -n "* ]] || { nodes=${words#* -n }; nodes=${nodes%% *}; }
 [ "$nodes" != 'n*' ] || echo >>../sinfo.calls
 for node in $nodes; do
@@ -120,7 +121,7 @@ flock 9
 case $* in
 "-o show node "*)
     IFS='|' read -r state time reason <"$4"
-    echo "NodeName=$4 Gres=$(cat ../gres 2>/dev/null) State=$state Reason=$reason"
+    echo "NodeName=$4 State=$state Reason=$reason"
     ;;
 "create reservation reservationname="*)
     set -- "${3#*=}"

@@ -545,6 +545,7 @@ END
         NODE=$NODE unshare -m --propagation private bash -c '
             gpus() {
                 rm -rf /proc/driver/nvidia /run/tessera
+                [ "$1" != - ] || return 0
                 mkdir -p /proc/driver/nvidia
                 for ((i = 0; i < $1; i++)); do
                     mkdir -p "/proc/driver/nvidia/gpus/0000:0$i:00.0"
@@ -569,6 +570,8 @@ gpu:a100_1g.5gb:7(S:0)|1|1|
 gpu:14|2|2|--gpus 2|14 GPUs, and 2 is the most
 gpu:mig20gb:14|2|1|--gpus 2|14 GPUs, and 2 is the most
 gpu:8|0|0||8 GPUs, and 0 is the most
+gpu:8|8|-|--gpus 8
+gpu:8|-|-||8 GPUs, and 0 is the most
 (null)|1|1|
 END
 }

@@ -204,24 +204,27 @@ find_slurm()
 
 # --- looking ------------------------------------------------------------------
 
-# Sets gres to how many GPUs Slurm's Gres has, asked once an hour. What looks
-# like a slice of MIG is no GPU of its own, but not all slices look like one, and
-# a Gres may have more than there are on purpose.
+# Sets gres to how many GPUs Slurm's Gres has, asked for this node alone and not
+# twice a day, at another time on each node. What looks like a slice of MIG is no
+# GPU of its own, but not all slices look like one, and a Gres may have more than
+# there are on purpose.
 find_gres()
 {
     local cache=/run/tessera/gpus entry slices='^gpu:.*[0-9]g\.'
     gres=
-    if [ -n "$(find "$cache" -mmin -60 2>/dev/null)" ]; then
+    if [ -n "$(find "$cache" -mmin -720 2>/dev/null)" ]; then
         read -r gres <"$cache"
     else
-        bounded 5 scontrol -o show node "$SLURMD_NODENAME"
-        [[ $rc -eq 0 && $out =~ \ Gres=([^\ ]*) ]] || return
-        for entry in ${BASH_REMATCH[1]//,/ }; do
+        bounded 5 sinfo -a -h -N -n "$SLURMD_NODENAME" -o %G
+        [ "$rc" -eq 0 ] && [ -n "$out" ] || return
+        out=${out%%$'\n'*}
+        for entry in ${out//,/ }; do
             [[ $entry =~ $slices ]] && continue
             [[ $entry =~ ^gpu:(.*:)?([0-9]+)(\(|$) ]] || continue
             gres=$((${gres:-0} + BASH_REMATCH[2]))
         done
-        mkdir -p "${cache%/*}" && printf '%s\n' "$gres" >"$cache"
+        mkdir -p "${cache%/*}" && printf '%s\n' "$gres" >"$cache" &&
+            touch -d "now + $((RANDOM % 720)) minutes" "$cache"
         gres_is_new=1
     fi
     [[ $gres =~ ^[1-9][0-9]{0,3}$ ]] || gres=
@@ -229,21 +232,21 @@ find_gres()
 
 # Sets gpus to how many this node must have, to tell a GPU that is not even on
 # the bus any more: the most that the driver has ever had here, but no more than
-# Slurm's Gres. Asked only where NVIDIA's driver is.
+# Slurm's Gres. Where the driver itself is gone that holds as well.
 find_gpus()
 {
-    local most=/var/lib/tessera/gpus gres gres_is_new=0 here_now known=0
+    local most=/var/lib/tessera/gpus gres gres_is_new=0 here_now=0 known=0
     gpus=
-    [ -d /proc/driver/nvidia ] || return
     find_gres
     [ -n "$gres" ] || return
-    # one folder each, also of those that an option of the driver leaves out
-    # shellcheck disable=SC2016 # expanded by the child
-    bounded 3 bash -c 'shopt -s nullglob
-        set -- /proc/driver/nvidia/gpus/*/information
-        [ $# -eq 0 ] || grep -L "^GPU Excluded:.*Yes" "$@"'
-    here_now=0
-    [ -z "$out" ] || here_now=$(printf '%s\n' "$out" | grep -c '^/')
+    if [ -d /proc/driver/nvidia ]; then
+        # one folder each, also of those that an option of the driver leaves out
+        # shellcheck disable=SC2016 # expanded by the child
+        bounded 3 bash -c 'shopt -s nullglob
+            set -- /proc/driver/nvidia/gpus/*/information
+            [ $# -eq 0 ] || grep -L "^GPU Excluded:.*Yes" "$@"'
+        [ -z "$out" ] || here_now=$(printf '%s\n' "$out" | grep -c '^/')
+    fi
     read -r known 2>/dev/null <"$most"
     [[ $known =~ ^[1-9][0-9]{0,2}$ ]] || known=0
     if [ "$here_now" -gt "$known" ]; then
