@@ -59,6 +59,7 @@ static float limit_of(enum dtype dtype, float limit)
     if (dtype != DTYPE_BF16)
         return limit;
     memcpy(&bits, &limit, sizeof(bits));
+    __asm__("" : "+r"(bits)); /* a fault of GCC 12.2: DESIGN.md */
     bits &= 0xffff0000u;
     memcpy(&limit, &bits, sizeof(bits));
     return limit;

@@ -46,12 +46,12 @@ static enum err cuda_update(const struct kernel_ctx *ctx, enum dtype dtype,
 {
     int64_t vectors = cuda_parts(n, CUDA_UPDATE_LANES);
     unsigned threads = cuda_threads(vectors);
-    assert(n >= 0 && p != m[0] && (F::moments == 1 || m[0] != m[1]));
     if (n == 0)
         return ERR_OK;
     return cuda_by_dtype(dtype, op, [&](auto element) {
         typedef decltype(element) T;
         auto kernel = cuda_update_step<T, F>;
+        assert(n > 0 && p != m[0] && (F::moments == 1 || m[0] != m[1]));
         CUDA_LAUNCH(kernel, cuda_blocks(cuda_parts(vectors, threads)), threads,
                     0, cuda_stream(ctx), n, f, p, (const T *)g, m[0], m[1],
                     (struct cuda_bf16 *)copy);
