@@ -174,7 +174,7 @@ drained_by_user() {
     touch "$home/own.go"
     within 180 node_state_is n1 'IDLE+DRAIN*'
     [[ $(node_reason n1) == "fan is loud "* ]]
-    within 60 grep 'is drained already (fan is loud.*), left so: tessera: SHM_FULL' \
+    within 60 grep 'is drain.* already (fan is loud.*), left so: tessera: SHM_FULL' \
         "$log"
 }
 
