@@ -97,8 +97,12 @@ int main(int argc, char **argv)
 }
 END
     mpicc -o "$TESSERA_CLUSTER_DIR/home/sum" "$BATS_TEST_TMPDIR/sum.c"
-    run on_cluster env PMIX_MCA_gds=hash srun --mpi=pmix -N4 -n8 ./sum
-    echo "$output"
+    # where ranks meet late a connection is reset, and this MPI may crash on that
+    for try in 1 2 3; do
+        run on_cluster env PMIX_MCA_gds=hash srun --mpi=pmix -N4 -n8 ./sum
+        echo "try $try: $output"
+        [ "$status" -ne 0 ] || break
+    done
     [ "$status" -eq 0 ]
     [ "$output" = "ranks 8 hosts 4 sum 28" ]
 }
