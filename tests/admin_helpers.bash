@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034 # variables of the bats files
+# shellcheck shell=bash disable=SC2034,SC2154 # variables of the bats files
 # A node with prolog and epilog as `make install-node` lays them out, below $NODE,
 # and programs that stand in for Slurm's: a cluster of 20 nodes is a folder of
 # files, each request takes 20 ms and changes are made one after the other, as

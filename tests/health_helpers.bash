@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154 # variables of bats
+# shellcheck shell=bash disable=SC2034,SC2154 # variables of bats and its files
 # For tests of tessera-health, whose check() calls it with thresholds of theirs.
 
 HEALTH=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/tessera-health

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034 # variables of the bats files
+# shellcheck shell=bash disable=SC2034,SC2154 # variables of the bats files
 # Shared by the bats files that start training runs on this machine.
 
 BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
