@@ -13,12 +13,13 @@ TEMPLATES=$VENV_ROOT/templates
 if [ ! -d "$TEMPLATES" ]; then
     rm -rf "$TEMPLATES.parts"
     mkdir -p "$TEMPLATES.parts"
-    "$VENV/bin/python" -m pip download -q --no-binary :all: --no-deps \
-        -d "$TEMPLATES.parts" llama-cpp-python==0.3.36 >"$TEMPLATES.log" 2>&1 &&
-        tar xzf "$TEMPLATES.parts"/*.tar.gz -C "$TEMPLATES.parts" --wildcards \
-            --strip-components=4 '*/models/templates/*' &&
-        mv "$TEMPLATES.parts/templates" "$TEMPLATES" ||
+    if ! "$VENV/bin/python" -m pip download -q --no-binary :all: --no-deps \
+        -d "$TEMPLATES.parts" llama-cpp-python==0.3.36 >"$TEMPLATES.log" 2>&1 ||
+        ! tar xzf "$TEMPLATES.parts"/*.tar.gz -C "$TEMPLATES.parts" --wildcards \
+            --strip-components=4 '*/models/templates/*' ||
+        ! mv "$TEMPLATES.parts/templates" "$TEMPLATES"; then
         skip "no source of llama-cpp-python: see $TEMPLATES.log"
+    fi
     rm -rf "$TEMPLATES.parts"
 fi
 
