@@ -27,6 +27,7 @@ enum err new_memory(void *place, size_t count, size_t bytes, bool zeroed,
         memory = malloc(count * bytes);
     /* `place` is the address of a pointer of any type */
     memcpy(place, &memory, sizeof memory);
+    /* cppcheck-suppress memleak ; it is the caller's */
     return memory != NULL ? ERR_OK : new_refuse(count, bytes, what);
 }
 

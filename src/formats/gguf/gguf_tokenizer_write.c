@@ -148,9 +148,9 @@ static enum err write_all(struct gguf_writer *writer, const json_t *root,
     TRY(write_tokens(writer, texts));
     TRY(write_merges(
         writer, json_object_get(json_object_get(root, "model"), "merges")));
+    uint32_t first = (uint32_t)from->bos;
     if (from->bos >= 0)
-        TRY(gguf_writer_number(writer, KEY("bos_token_id"), GGUF_U32,
-                               &(uint32_t){ (uint32_t)from->bos }));
+        TRY(gguf_writer_number(writer, KEY("bos_token_id"), GGUF_U32, &first));
     TRY(gguf_generation_write(writer, from->generation, from->eos, from->pad));
     TRY(gguf_writer_number(writer, KEY("add_bos_token"), GGUF_BOOL, &bos));
     TRY(gguf_writer_number(writer, KEY("add_eos_token"), GGUF_BOOL, &eos));

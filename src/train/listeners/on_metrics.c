@@ -140,7 +140,7 @@ static void format_times(const struct step_record *step, char *out, size_t size)
 {
     const struct step_rank *ranks = step->of_rank;
     double loader_s = 0.0;
-    assert(step->ranks > 0 && step->of_rank != NULL);
+    assert(step->ranks > 0);
     int fastest = 0, slowest = 0;
     for (int r = 0; r < step->ranks; r++) {
         loader_s = fmax(loader_s, ranks[r].loader_s);

@@ -138,8 +138,8 @@ static enum err read_item(const struct train_settings *s, int index,
     int kind;
     const struct optimizer_ops *rest = optimizer_at(s->optimizer.name);
     const struct optimizer_ops *own;
-    struct train_group *group = &out->own[index];
     assert(index >= 0 && index < OPTIMIZER_GROUPS);
+    struct train_group *group = &out->own[index];
     TRY(settings_list_item(train_settings_setting(KEY), s->optimizer.groups,
                            index, &kind, &item));
     TRY(find_optimizer(item.optimizer, index + 1, rest, &own));

@@ -41,7 +41,7 @@ static void set_path(const struct run *run, json_t **base, const char *path)
     char *absolute = realpath(path, NULL);
     char *home = realpath(run->settings.run.dir, NULL);
     jsontext_set(base, "path", json_string(absolute != NULL ? absolute : path));
-    if (absolute != NULL && run != NULL &&
+    if (absolute != NULL && home != NULL &&
         fsio_relative(home, absolute, way) == ERR_OK)
         jsontext_set(base, "from_run", json_string(way));
     else

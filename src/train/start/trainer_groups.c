@@ -107,8 +107,8 @@ static struct optimizer_step rest_of(const struct run *run, double scale)
 static double group_share(const struct run *run, int group, double lr,
                           double share)
 {
-    double lr0 = run->position.groups_lr0[group];
     assert(group >= 0 && group < run->settings.groups.count);
+    double lr0 = run->position.groups_lr0[group];
     if (!run->settings.groups.own[group].has_lr)
         return share;
     return lr0 > 0.0 ? lr / lr0 : 0.0;
