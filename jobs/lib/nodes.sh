@@ -164,12 +164,12 @@ put_first()
 # bad lately. Those that the user has excluded stay so.
 exclude_bad()
 {
-    local node list=()
+    local node list=() ours
     excluded=$(ledger_word excluded)
     [ -n "$excluded" ] || return
+    ours=,$excluded,$(ledger_word expired),
     while read -r node; do
-        [[ ",$excluded,$(ledger_word expired)," == *",$node,"* ]] ||
-            list+=("$node")
+        [[ $ours == *",$node,"* ]] || list+=("$node")
     done < <(hostnames "$kept_off")
     if ask scontrol update jobid="$slurm_id" \
         ExcNodeList="$(join "${list[@]}" "$excluded")" >/dev/null; then
