@@ -22,7 +22,7 @@ fill() {
     head -c 64M /dev/zero >"$DIR/small/ballast" 2>/dev/null || true
 }
 
-LENGTH=(train.max_duration=40ba checkpoint.interval=4ba eval.interval=7ba
+LENGTH=(train.max_duration=120ba checkpoint.interval=12ba eval.interval=21ba
     log.level=info tracking.csv=true)
 
 @test "full in the midst of a run: the same weights, no line lost, one attempt" {
@@ -35,7 +35,7 @@ LENGTH=(train.max_duration=40ba checkpoint.interval=4ba eval.interval=7ba
     fill
     kill -CONT "$pid"
     # to the last step, whose checkpoint finds no room either
-    wait_for 100 grep 'step 40 is the last one: trying again' "$DIR/log"
+    wait_for 100 grep 'step 120 is the last one: trying again' "$DIR/log"
     rm "$DIR/small/ballast"
     wait "$pid"
     grep 'metrics.jsonl: .*its lines are kept until there is room' "$DIR/log"
@@ -45,7 +45,7 @@ LENGTH=(train.max_duration=40ba checkpoint.interval=4ba eval.interval=7ba
         jq -es . "$DIR/small/run/$file.jsonl" >/dev/null # no torn line
     done
     [ "$(step_losses "$DIR/small/run")" = "$(step_losses "$DIR/calm")" ]
-    [ "$(jq -r .step "$DIR/small/run/metrics.jsonl" | xargs)" = "$(seq -s ' ' 40)" ]
+    [ "$(jq -r .step "$DIR/small/run/metrics.jsonl" | xargs)" = "$(seq -s ' ' 120)" ]
     [ "$(jq -c '[.step, .eval_loss]' "$DIR/small/run/eval.jsonl")" = \
         "$(jq -c '[.step, .eval_loss]' "$DIR/calm/eval.jsonl")" ]
     # more failures in a row than checkpoint.failures_max

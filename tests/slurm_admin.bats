@@ -209,6 +209,27 @@ drained_by_user() {
     within 180 unlocked
 }
 
+@test "a fault with too many drains is latched, whatever is undrained" {
+    configure TESSERA_STORM_NODES=2
+    for node in n1 n2 n3 n4; do
+        "$CLUSTER" full "$node"
+        as_slurmd epilog "$node"
+        "$CLUSTER" exec --root scontrol update nodename="$node" state=resume ||
+            true # it was not drained
+    done
+    [ "$(grep -c ': drained: tessera: SHM_FULL' "$log")" -eq 2 ]
+    grep 'n3 .*not drained: 2 nodes were drained for the same within 600 s' "$log"
+    grep 'n4 .*not drained: too many .* deletes the reservation tessera-latched.SHM_FULL' "$log"
+    # what keeps this keeps no job away, be it as long as it may
+    [ "$("$CLUSTER" exec srun -w n1,n2,n3 --time=UNLIMITED hostname | sort | xargs)" = \
+        "n1 n2 n3" ]
+    "$CLUSTER" exec --root scontrol delete reservationname=tessera-latched.SHM_FULL
+    forget_drains
+    run as_slurmd prolog n4
+    [ "$status" -eq 1 ]
+    drained n4
+}
+
 @test "a job that fills /dev/shm drains nothing, and what it left is removed" {
     run "$CLUSTER" exec srun -N2 -w n1,n2 bash -c \
         'mkdir /dev/shm/x; cat /dev/zero >/dev/shm/full'
