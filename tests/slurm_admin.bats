@@ -221,6 +221,9 @@ drained_by_user() {
     grep 'n3 .*not drained: 2 nodes were drained for the same within 600 s' "$log"
     grep 'n4 .*not drained: too many .* deletes the reservation tessera-latched.SHM_FULL' "$log"
     # what keeps this keeps no job away, be it as long as it may
+    for node in n1 n2 n3; do
+        "$CLUSTER" full "$node" undo
+    done
     [ "$("$CLUSTER" exec srun -w n1,n2,n3 --time=UNLIMITED hostname | sort | xargs)" = \
         "n1 n2 n3" ]
     "$CLUSTER" exec --root scontrol delete reservationname=tessera-latched.SHM_FULL
