@@ -267,4 +267,4 @@ uninstall: ## remove what install put there (etc/ stays)
 clean: ## remove what was built
 	rm -rf build build-san build-hash build-fuzz
 
--include $(shell find $(B) -name '*.d' 2>/dev/null)
+-include $(shell find $(B) -path $(B)/peers -prune -o -type f -name '*.d' -print 2>/dev/null)
