@@ -24,10 +24,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/process.h"
 
 /* How long a killed child may take to go before it is abandoned. */
 #define CHILD_REAP_S 0.3
@@ -146,15 +146,5 @@ bool health_child_wait(int fd, double deadline, void *result, size_t size,
 
 int health_child_reap(pid_t pid)
 {
-    assert(pid > 0); /* others would be waited for */
-    double deadline = clock_now() + CHILD_REAP_S;
-    int status = -1;
-    for (;;) {
-        pid_t got = waitpid(pid, &status, WNOHANG);
-        if (got == pid)
-            return status;
-        if ((got < 0 && errno != EINTR) || clock_now() > deadline)
-            return -1;
-        clock_sleep(0.002);
-    }
+    return process_reap(pid, CHILD_REAP_S);
 }

@@ -7,7 +7,7 @@
 # What of the environment of whoever submitted would make Slurm's commands answer
 # of another cluster or of other jobs, in another form, or start steps elsewhere
 # or with other output than is asked for here. Options of srun that are given here
-# need no mention; src/job/slurm.c does the same.
+# need no mention; src/job/slurm_run.c does the same.
 unset SLURM_CLUSTERS SLURM_TIME_FORMAT SLURM_BITSTR_LEN SLURM_JSON SLURM_YAML \
     "${!SQUEUE_@}" "${!SCONTROL_@}" "${!SCANCEL_@}" "${!SINFO_@}" "${!SACCT_@}" \
     "${!SRUN_@}" SLURM_EXPORT_ENV SLURM_HOSTFILE SLURM_MULTI_PROG \

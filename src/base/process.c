@@ -17,7 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
+#include "src/base/clock.h"
 #include "src/base/fsio.h"
 
 #define STAT_BYTES_MAX 4096
@@ -37,6 +39,21 @@ int process_thread(pthread_t *thread, size_t stack_bytes, void *(*run)(void *),
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return failed;
+}
+
+int process_reap(pid_t pid, double seconds)
+{
+    assert(pid > 0); /* others would be waited for */
+    double deadline = clock_now() + seconds;
+    for (;;) {
+        int status = -1;
+        pid_t got = waitpid(pid, &status, WNOHANG);
+        if (got == pid)
+            return status;
+        if ((got < 0 && errno != EINTR) || clock_now() > deadline)
+            return -1;
+        clock_sleep(0.002);
+    }
 }
 
 bool process_lives(int64_t pid, int64_t *started)

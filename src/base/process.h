@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "src/base/err.h"
 
@@ -13,6 +14,11 @@
  * they are for those threads that are there already. stack_bytes 0: as usual. */
 int process_thread(pthread_t *thread, size_t stack_bytes, void *(*run)(void *),
                    void *arg);
+
+/* waitpid()'s status of a child that ends within `seconds`; -1: it does not, as
+ * one that waits in the kernel for a device or a file system, which takes no
+ * signal, not even SIGKILL. To wait for that would make its trouble ours. */
+int process_reap(pid_t pid, double seconds);
 
 /* Whether a process of this machine may still write. *started: when it began,
  * in clock ticks since boot, which with its number tells it from all others; -1:

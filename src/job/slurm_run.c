@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/process.h"
 
 /* How long a killed one may take to go. */
 #define REAP_S 0.5
@@ -108,21 +109,6 @@ static bool slurm_collect(int fd, double deadline, size_t most,
     }
 }
 
-/* The child's status; -1: it does not go. A process that waits in the kernel for a
- * file system takes no signal, and to wait for it would make its trouble ours. */
-static int slurm_reap(pid_t pid, double deadline)
-{
-    for (;;) {
-        int status = -1;
-        pid_t got = waitpid(pid, &status, WNOHANG);
-        if (got == pid)
-            return status;
-        if ((got < 0 && errno != EINTR) || clock_now() > deadline)
-            return -1;
-        clock_sleep(0.002);
-    }
-}
-
 int slurm_run(char *const *argv, double seconds, size_t most,
               struct buffer *text)
 {
@@ -137,10 +123,10 @@ int slurm_run(char *const *argv, double seconds, size_t most,
     bool ended = pid > 0 && slurm_collect(pipe_fd[0], deadline, most, text);
     close(pipe_fd[0]);
     if (ended)
-        status = slurm_reap(pid, deadline);
+        status = process_reap(pid, deadline - clock_now());
     if (pid > 0 && status == -1) {
         kill(pid, SIGKILL);
-        (void)slurm_reap(pid, clock_now() + REAP_S);
+        (void)process_reap(pid, REAP_S);
     }
     if (buffer_add(text, "", 1) != ERR_OK)
         return -1;
