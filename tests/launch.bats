@@ -158,7 +158,10 @@ case "$*" in
     [ -z "$rest" ] || echo "$rest" >"$T/states"
     echo "JobId=7 JobState=$state Requeue=1 NodeList=$(cat "$T/nodes") ExcNodeList=$(cat "$T/kept_off" 2>/dev/null) BatchHost=n0 End"
     ;;
-*ExcNodeList=*) [[ "$*" =~ ExcNodeList=(.*) ]] && echo "${BASH_REMATCH[1]}" >"$T/kept_off" ;;
+*ExcNodeList=*)
+    [ ! -e "$T/shrunk" ] || exec sleep 60
+    [[ "$*" =~ ExcNodeList=(.*) ]] && echo "${BASH_REMATCH[1]}" >"$T/kept_off"
+    ;;
 *hostnames*) tr , '\n' <<<"$3" ;;
 *"show node"*)
     for node in $(tr , ' ' <"$T/nodes"); do
@@ -300,6 +303,27 @@ refused() {
     launch_is 85
     launch_is 93
     [[ $output == *"given up: 3 attempts in a row"*"1 good nodes, 2 needed"* ]]
+}
+
+@test "a node is given back when the job goes on; when it does not, all are" {
+    echo n1,n2 >"$T/nodes"
+    echo 'exit 0' >"$T/step"
+    echo '{"host":"n2","verdict":"bad","code":"GEMM_WRONG","reason":"x"}' >"$T/verdict.n2"
+    export check_s=5
+    TESSERA_NODES=2 launch_is 85
+    [[ $output != *"gave back"* ]]
+    TESSERA_NODES=1 launch_is 0
+    [[ $output == *"gave back n2"* ]]
+}
+
+@test "while a job that was shrunk ends, slurmctld's answer is not waited for" {
+    touch "$T/shrunk"
+    echo n1,n2 >"$T/nodes"
+    echo '{"host":"n2","verdict":"bad","code":"GEMM_WRONG","reason":"x"}' >"$T/verdict.n2"
+    begin=$SECONDS
+    check_s=5 TESSERA_NODES=2 launch_is 85
+    [[ $output == *"asked to be kept off n2, bad within the last day"* ]]
+    [ $((SECONDS - begin)) -lt 60 ] # when it would come
 }
 
 @test "the site's settings are read as words, as root reads them" {

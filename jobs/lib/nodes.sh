@@ -110,12 +110,12 @@ leave_verdict()
 }
 
 # judge FILES NODE...: reads the verdicts, where %s in FILES stands for a node;
-# sets good, bad and unknown.
+# sets good and unknown, and adds to bad.
 judge()
 {
     local node files=$1 host verdict code reason
     shift
-    good=() bad=() unknown=()
+    good=() unknown=()
     for node in "$@"; do
         read_verdict "$node" "${files//%s/$node}"
         case $verdict in
@@ -161,22 +161,25 @@ put_first()
 }
 
 # Keeps the job, which has just been requeued and waits, off the nodes that were
-# bad lately. Those that the user has excluded stay so.
+# bad lately. Those that the user has excluded stay so. Of a job that has been
+# shrunk slurmctld takes this when the job has ended, which waits for this script:
+# it tries for 5 s, and goes on when nobody waits for the answer.
 exclude_bad()
 {
-    local node list=() ours
+    local node list=() ours text
     excluded=$(ledger_word excluded)
     [ -n "$excluded" ] || return
     ours=,$excluded,$(ledger_word expired),
     while read -r node; do
         [[ $ours == *",$node,"* ]] || list+=("$node")
     done < <(hostnames "$kept_off")
-    if ask scontrol update jobid="$slurm_id" \
-        ExcNodeList="$(join "${list[@]}" "$excluded")" >/dev/null; then
-        say "kept off $excluded, bad within the last day"
-    else
-        say "could not be kept off $excluded, bad within the last day"
-    fi
+    text=$(timeout --foreground -s KILL 2 scontrol update jobid="$slurm_id" \
+        ExcNodeList="$(join "${list[@]}" "$excluded")" 2>&1)
+    case $? in
+    0) say "kept off $excluded, bad within the last day" ;;
+    137) say "asked to be kept off $excluded, bad within the last day" ;;
+    *) say "could not be kept off $excluded, bad within the last day: $text" ;;
+    esac
 }
 
 # Gives the bad nodes back, so that the epilog runs there now. The node of this
@@ -320,7 +323,6 @@ check_again()
         [[ " ${first[*]} ${good[*]} " == *" $node "* ]] && both+=("$node")
     done
     good=("${both[@]}")
-    give_back
 }
 
 # check_nodes PHASE: "job" or "quick" on every node that can be used, then, in
@@ -349,7 +351,6 @@ check_nodes()
         OMPI_MCA_osc_sm_backing_directory=$shm_folder
     check_each "$phase" "$budget_s" "$folder" "${tried[@]}"
     [ -z "$stop_signal" ] || return
-    give_back
     for again in 1 2; do
         if [ "$phase" != job ] || [ ${#good[@]} -ge "$wanted" ] ||
             [ ${#unknown[@]} -eq 0 ]; then
@@ -360,7 +361,11 @@ check_nodes()
     done
     if [ "$phase" = job ] && [ ${#good[@]} -gt 1 ]; then
         check_pairs "$folder"
+        [ -z "$stop_signal" ] || return
     fi
+    # A job that is about to be requeued gives all back, and while one that has
+    # been shrunk ends, slurmctld changes nothing of it (see exclude_bad).
+    [ ${#good[@]} -lt "$wanted_min" ] || give_back
     ledger check "$attempt" phase="$phase" tried=${#tried[@]} \
         good=${#good[@]} nodes="$(join "${good[@]}")" \
         seconds=$((SECONDS - begin))
@@ -383,5 +388,4 @@ check_pairs()
     fi
     check_end="no verdict of the pair check"
     judge "$folder/pairs" "${tried[@]}"
-    give_back
 }
