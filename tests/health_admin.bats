@@ -236,6 +236,121 @@ END
     done
 }
 
+# --- the job's probes, again ----------------------------------------------------
+
+# probes_here: the program that jobs run, where $NODE/inject says what it finds
+probes_here() {
+    local program
+    program=$(readlink -f "$BIN/tessera-health")
+    configure "TESSERA_PROBES=$NODE/probes"
+    configure "TESSERA_SPOOL=$NODE/spool"
+    mkdir -m 1777 "$NODE/spool"
+    check_says 0 '{"verdict":"ok"}'
+    : >"$NODE/inject"
+    cat >"$NODE/probes" <<END
+#!/bin/bash
+echo "\$*" >>"$NODE/probed"
+TESSERA_INJECT=\$(cat "$NODE/inject") exec "$program" "\$@" --allow-inject
+END
+    chmod 755 "$NODE/probes"
+}
+
+# job_finds CHECK CODE: what the job's own check left for the epilog
+job_finds() {
+    echo '{"host":"n1","verdict":"bad","code":"'"$2"'","checks":[{"id":"load","v":1.0,"st":"ok","code":""},{"id":"'"$1"'","v":0,"unit":"GFLOP/s","st":"bad","code":"'"$2"'","text":"{x}"}]}' \
+        >"$NODE/spool/verdict.4711.n1"
+    chown 60011 "$NODE/spool/verdict.4711.n1"
+    : >"$NODE/probed"
+    as_slurmd epilog n1
+}
+
+@test "what a job's probe finds bad the epilog probes again, and drains" {
+    probes_here
+    job_finds gemm GEMM_WRONG
+    grep "job's verdict GEMM_WRONG is not confirmed here (ok)" "$LOG"
+    [ "$(drained)" -eq 0 ]
+    echo 'gemm:n1:wrong' >"$NODE/inject"
+    job_finds gemm GEMM_WRONG
+    [[ $(cat "$NODE/probed") == "job --words --budget "*" --only gemm" ]]
+    grep ' drained: tessera: GEMM_WRONG gemm job=4711 (.* elements differ' "$LOG"
+    [ "$(drained)" -eq 1 ]
+}
+
+@test "the same of a GPU, whose products are wrong in a bit" {
+    probes_here
+    # the emulated device: its second GPU is ill in the way of that number
+    program=$(readlink -f "$BIN/../tests/test_health_probe_emu")
+    [ -x "$program" ] || skip "no C++ compiler, so no emulated GPU"
+    cat >"$NODE/probes" <<END
+#!/bin/bash
+echo "\$*" >>"$NODE/probed"
+ILL=\$(cat "$NODE/inject") exec "$program" "\$@"
+END
+    for check in gpugemm hbm allreduce; do
+        echo 0 >"$NODE/inject"
+        job_finds $check GPUGEMM_WRONG
+        grep "job's verdict GPUGEMM_WRONG is not confirmed here (ok)" "$LOG"
+    done
+    echo 2 >"$NODE/inject"
+    job_finds gpugemm GPUGEMM_WRONG
+    [[ $(cat "$NODE/probed") == *"--only gpugemm" ]]
+    grep ' drained: tessera: GPUGEMM_WRONG gpugemm job=4711 (GPU 1 0000:10:00.0' "$LOG"
+    [ "$(drained)" -eq 1 ]
+}
+
+@test "what only a program of the user's says is not probed" {
+    probes_here
+    echo 'gemm:n1:wrong' >"$NODE/inject"
+    for found in "shm SHM_FULL" "pair PAIR_SLOW" 'gemm;touch\u0020/x GEMM_WRONG'; do
+        # shellcheck disable=SC2086 # two words
+        job_finds $found
+        [ ! -s "$NODE/probed" ]
+    done
+    [ "$(drained)" -eq 0 ]
+}
+
+@test "a probe that cannot judge the node leaves it, and that is said" {
+    probes_here
+    echo 'gemm:n1:wrong' >"$NODE/inject"
+    printf '4711\n4712\n' >"$NODE/jobs"
+    job_finds gemm GEMM_WRONG
+    grep 'not probed for gemm: other jobs are on the node' "$LOG"
+    rm "$NODE/jobs"
+    chmod 775 "$NODE/probes"
+    job_finds gemm GEMM_WRONG
+    grep 'not probed for gemm: .*/probes must belong to root' "$LOG"
+    rm "$NODE/probes"
+    job_finds gemm GEMM_WRONG
+    grep 'not probed for gemm, set TESSERA_PROBES: .*No such file' "$LOG"
+    [ ! -s "$NODE/probed" ]
+    printf '#!/bin/bash\necho libmpi.so.40: no such file >&2\nexit 127\n' >"$NODE/probes"
+    chmod 755 "$NODE/probes"
+    job_finds gemm GEMM_WRONG
+    grep 'the check does not start: libmpi.so.40' "$LOG"
+    printf '#!/bin/bash\nexec sleep 100\n' >"$NODE/probes"
+    SECONDS=0
+    job_finds gemm GEMM_WRONG
+    [ "$SECONDS" -lt 50 ] # of Slurm's 60
+    grep 'the check does not answer' "$LOG"
+    [ "$(grep -c "GEMM_WRONG is not confirmed here (unknown)" "$LOG")" -eq 5 ]
+    [ "$(drained)" -eq 0 ]
+}
+
+@test "a prolog that stresses the node refuses a job that would get wrong products" {
+    probes_here
+    echo 'gemm:n1:wrong' >"$NODE/inject"
+    prolog_is 0
+    [ ! -e "$NODE/probed" ]
+    configure TESSERA_STRESS=1
+    configure TESSERA_STRESS_S=8
+    prolog_is 0 n2
+    prolog_is 1
+    grep 'n1 .* drained: tessera: GEMM_WRONG gemm' "$LOG"
+    # all, and what was bad once more
+    [ "$(cut -d ' ' -f 6 "$NODE/probed" | xargs)" = \
+        "gemm,gpugemm,hbm,allreduce gemm,gpugemm,hbm,allreduce gemm" ]
+}
+
 @test "the log is kept short" {
     head -c 1100000 /dev/zero | tr '\0' x >"$LOG"
     check_says 1 '{"verdict":"warn","reason":"tessera: GPU_USED"}'

@@ -64,6 +64,17 @@ touch "$SLURM_JOB_NAME.begun"
 until [ -e "$SLURM_JOB_NAME.go" ]; do sleep 0.1; done
 exec bash -l /opt/tessera/share/tessera/pretrain.sbatch "$@"
 END
+    # the probes of root find what those of the job are told to
+    mv "$TESSERA_INSTALL/bin/tessera-health" "$TESSERA_INSTALL/libexec/tessera/probes"
+    cat >"$TESSERA_INSTALL/bin/tessera-health" <<'END'
+#!/bin/bash
+[ "$UID" -ne 0 ] || {
+    export TESSERA_INJECT=gemm:n31:wrong
+    set -- "$@" --allow-inject
+}
+exec /opt/tessera/libexec/tessera/probes "$@"
+END
+    chmod 755 "$TESSERA_INSTALL/bin/tessera-health"
     "$CLUSTER" full n11
     submit bad --nodes=2 "$(only n10 n11 n12)"
     settings=TESSERA_SPARES=1 submit spare --nodes=3 "$(only n1 n2 n3)"
@@ -222,7 +233,9 @@ scavenged() {
     [ -z "$(events kept give-up)" ]
     # as the user would, who sees it in the job
     [[ $(job_field kept ExcNodeList) == *31* ]]
-    node_state_is n31 IDLE
+    # and its own epilog, alone with the node, finds the same
+    within 60 node_state_is n31 '*DRAIN*'
+    [[ $(node_reason n31) == "tessera: GEMM_WRONG gemm job=$(job_of kept) "* ]]
 }
 
 @test "a node that turns bad is found by the job's check and drained at once" {

@@ -385,9 +385,47 @@ static void test_none(void)
                "nor peers");
 }
 
-int main(void)
+/* --- as a program, for tests of who runs the probes --- */
+
+#define PROBE_RUN(name)                                                        \
+    static enum err name##_here(const struct health_env *e,                    \
+                                struct health_result *out)                     \
+    {                                                                          \
+        (void)e;                                                               \
+        return health_probe_##name##_run(&small, out);                         \
+    }
+PROBE_RUN(gemm)
+PROBE_RUN(hbm)
+PROBE_RUN(allreduce)
+
+/* Called as tessera-health is: job --words --budget S [--gpus N] --only CHECKS,
+ * with ILL in the environment: what GPU 1 suffers from, a number. */
+static int probe_program(int argc, char **argv)
+{
+    static const struct health_check checks[] = {
+        { "gpugemm", "probe", HEALTH_JOB, 60, gemm_here, "" },
+        { "hbm", "probe", HEALTH_JOB, 60, hbm_here, "" },
+        { "allreduce", "probe", HEALTH_JOB, 60, allreduce_here, "" },
+    };
+    struct health_verdict verdict;
+    const char *word = getenv("ILL");
+    ill = word != NULL ? (enum ill)atoi(word) : SOUND;
+    env.gpus = GPUS;
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--only") == 0)
+            env.only = argv[i + 1];
+    health_run(checks, 3, &env, 60, &verdict);
+    json_t *verdicts = health_report_json(&verdict);
+    health_report_words(verdicts, stdout);
+    json_decref(verdicts);
+    return (int)verdict.state;
+}
+
+int main(int argc, char **argv)
 {
     fixture_begin();
+    if (argc > 1)
+        return probe_program(argc, argv);
     test_ill();
     test_late();
     test_all_late();

@@ -104,7 +104,7 @@ setting()
 {
     local min=0 max=1 text="'${2:0:80}'"
     case $1 in
-    TESSERA_SPOOL | TESSERA_LOG | TESSERA_SLURM_BIN)
+    TESSERA_SPOOL | TESSERA_LOG | TESSERA_SLURM_BIN | TESSERA_PROBES | TESSERA_LIBRARY_PATH)
         if [[ $2 =~ ^(/[A-Za-z0-9._/@%+:-]+)?$ ]]; then
             printf -v "$1" %s "$2"
         else
@@ -119,9 +119,10 @@ setting()
         esac
         return
         ;;
-    TESSERA_ENFORCE | TESSERA_TRUST_USERS) ;;
+    TESSERA_ENFORCE | TESSERA_TRUST_USERS | TESSERA_STRESS) ;;
     TESSERA_DRAIN_PERCENT) min=1 max=100 ;;
     TESSERA_PROLOG_S | TESSERA_EPILOG_S) min=1 max=40 ;;
+    TESSERA_STRESS_S) min=1 max=25 ;;
     TESSERA_AGAIN_S) max=20 ;;
     TESSERA_STORM_NODES) max=100000 ;;
     TESSERA_STORM_S) max=86400 ;;
@@ -167,7 +168,8 @@ read_settings()
     TESSERA_ENFORCE=0 TESSERA_SPOOL='' TESSERA_LOG='' TESSERA_SLURM_BIN=''
     TESSERA_DRAIN_PERCENT=10 TESSERA_TRUST_USERS=0 TESSERA_AGAIN_S=3
     TESSERA_PROLOG_S=8 TESSERA_EPILOG_S=20 TESSERA_CLEAN=/dev/shm
-    TESSERA_STORM_NODES=5 TESSERA_STORM_S=600
+    TESSERA_STORM_NODES=5 TESSERA_STORM_S=600 TESSERA_STRESS=0 TESSERA_STRESS_S=15
+    TESSERA_PROBES=$here/../../bin/tessera-health TESSERA_LIBRARY_PATH=
     wrong=
     check_owners "$1" || return
     bounded 3 cat "$1"
@@ -261,13 +263,15 @@ find_gpus()
     [ "$gpus" -gt 0 ] || gpus=
 }
 
-# check PHASE SECONDS [CHECKS]: looks at the node, by these checks alone if they
-# are given; sets check_state (ok, warn, bad or unknown), check_reason, check_codes
-# and check_bad, the checks that found it bad. Whatever is not ok is said.
+# check PHASE SECONDS [CHECKS [PROGRAM...]]: looks at the node, by these checks
+# alone if they are given; sets check_state (ok, warn, bad or unknown),
+# check_reason, check_codes and check_bad, the checks that found it bad. Whatever
+# is not ok is said.
 check()
 {
-    local line rest words=
-    bounded $(($2 + 2)) "$here/node-health" "$1" --words --budget "$2" \
+    local line rest words='' program=("${@:4}")
+    [ $# -gt 3 ] || program=("$here/node-health")
+    bounded $(($2 + 2)) "${program[@]}" "$1" --words --budget "$2" \
         ${gpus:+--gpus "$gpus"} ${3:+--only "$3"}
     check_state='' check_reason='' check_codes='' check_bad=''
     while IFS= read -r line; do
@@ -296,6 +300,34 @@ check()
     0:ok | 1:warn | 2:bad) ;;
     *) check_state=unknown ;;
     esac
+}
+
+# probe CHECKS SECONDS: check() by the probes of the installed tree, which jobs run
+# as well, where nobody else computes on the node. check_state is unknown where
+# they cannot run; what root would run must be root's alone.
+probe()
+{
+    local owner mode limit_s=$((end_s - SECONDS - 10))
+    check_state=unknown
+    [ "$limit_s" -lt "$2" ] || limit_s=$2
+    bounded 5 stat -L -c '%u %a' "$TESSERA_PROBES"
+    read -r owner mode < <(printf '%s\n' "$out")
+    if [ "$rc" -ne 0 ]; then
+        say "not probed for $1, set TESSERA_PROBES: ${out:-no answer}"
+    elif [ "$owner" != 0 ] || [ $((0$mode & 022)) -ne 0 ]; then
+        say "not probed for $1: $TESSERA_PROBES must belong to root and be" \
+            "writable by root only"
+    elif ! bounded 5 squeue -h -w "$SLURMD_NODENAME" -o %A || [ "$rc" -ne 0 ]; then
+        say "not probed for $1, whose jobs are here is not known: $out"
+    elif printf '%s\n' "$out" | grep -qvx "${SLURM_JOB_ID:-}\|"; then
+        say "not probed for $1: other jobs are on the node"
+    elif [ "$limit_s" -lt 5 ]; then
+        say "not probed for $1: no time is left"
+    else
+        check job "$limit_s" "$1" env -u CUDA_VISIBLE_DEVICES \
+            ${TESSERA_LIBRARY_PATH:+"LD_LIBRARY_PATH=$TESSERA_LIBRARY_PATH"} \
+            "$TESSERA_PROBES"
+    fi
 }
 
 # Whether users' files fill that folder.
