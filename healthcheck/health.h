@@ -72,8 +72,9 @@ enum health_state { HEALTH_OK, HEALTH_WARN, HEALTH_BAD, HEALTH_UNKNOWN };
           "memory bandwidth of all processors, GB/s; 0: only reported")        \
     LIMIT(pair, min_gbps, FLOAT(0, 1e9), "0",                                  \
           "bus bandwidth between two ranks, GB/s; 0: only reported")           \
-    LIMIT(pair, ratio_min, FLOAT(0, 1), "0.8",                                 \
-          "pairs slower than this fraction of the median are tested again")    \
+    LIMIT(pair, ratio_min, FLOAT(0, 1), "0.95",                                \
+          "pairs slower than this fraction of the median, and than their "     \
+          "spread explains, are tested again; 0: never")                       \
     LIMIT(gpu, count, FLOAT(0, 64), "0",                                       \
           "GPUs that the node must have; 0: as Slurm's Gres or the PCI bus "   \
           "says")                                                              \

@@ -3,9 +3,9 @@
  *   CHECK(id, group, phases, timeout_s, run, about)
  *
  * id is its name in reports and thresholds, group what fault injection knows it
- * by ("cpu", "fs", "host"; "gpu" and "probe" run only where GPUs are expected),
- * phases those that run it, timeout_s the limit of one run, about what it looks
- * at, for --help. `run` is called in a child: it fills state, code, unit, text,
+ * by ("cpu", "fs", "host"; "gpu", which asks the driver, "xid" and "probe" run only
+ * where GPUs are expected), phases those that run it, timeout_s the limit of one
+ * run, about what it looks at, for --help. `run` is called in a child: it fills state, code, unit, text,
  * value, limit and retest; an error makes the state unknown. */
 #pragma once
 
@@ -27,7 +27,7 @@
 #define HEALTH_CHECK_LIST(CHECK)                                               \
     CHECK("gpu", "gpu", HEALTH_ALL, 10, health_gpu_state,                      \
           "what the driver says of the GPUs")                                  \
-    CHECK("xid", "gpu", HEALTH_IDLE, 5, health_xid_log,                        \
+    CHECK("xid", "xid", HEALTH_IDLE, 5, health_xid_log,                        \
           "GPU faults in the kernel's log")                                    \
     CHECK("load", "host", HEALTH_ALL, 2, health_host_load,                     \
           "processes that want to run")                                        \

@@ -21,20 +21,23 @@
 #include "src/base/new.h"
 
 #define PAIR_TAG 77
-#define PAIR_SLOW_S 0.3 /* injected delay */
-/* Few pairs on a busy machine differ by that much without a fault. */
-#define PAIR_RATIO_SMALL 0.5
+#define PAIR_SLOW_S 0.3   /* injected delay */
+#define PAIR_LEAF_WORDS 3 /* of eight characters, of a leaf switch's name */
+
+typedef char pair_leaf_name[PAIR_LEAF_WORDS * sizeof(int64_t) + 1];
 
 struct health_pairs {
     int size;
-    int count;
     size_t bytes;
     double dur_s;
     double t0;
-    double median_gbps;
     char (*hosts)[64];
-    struct health_meeting *meetings;
-    enum health_state *states; /* per rank */
+    pair_leaf_name *leaf_names; /* of each rank; "": not known */
+    int *leaf;
+    struct health_rounds rounds;
+    /* made by pairs_index(): ranks by the names of their hosts, and the meetings
+     * of each rank, those from begin[rank] to begin[rank + 1] of `met` */
+    int *by_host, *begin, *met;
 };
 
 /* What one rank needs for its meetings. */
@@ -43,15 +46,21 @@ struct pair_bench {
     const struct health_pair_options *options;
     float *own, *other, *sum;
     size_t count;
-    bool wrong, slow; /* injected */
+    bool wrong, slow; /* injected, as what follows */
+    bool leaf_slow;   /* to whoever is behind another leaf */
+    bool across_slow; /* so in this meeting */
 };
 
 void health_pair_destroy(struct health_pairs *pairs)
 {
     if (pairs == NULL)
         return;
-    free(pairs->states);
-    free(pairs->meetings);
+    health_rounds_destroy(&pairs->rounds);
+    free(pairs->met);
+    free(pairs->begin);
+    free(pairs->by_host);
+    free(pairs->leaf);
+    free(pairs->leaf_names);
     free(pairs->hosts);
     free(pairs);
 }
@@ -67,8 +76,10 @@ static enum err pairs_create(struct comm *comm, size_t bytes,
     pairs->bytes = bytes;
     pairs->t0 = clock_wall();
     TRY(new_zeroed(&pairs->hosts, (size_t)size));
-    TRY(new_zeroed(&pairs->states, (size_t)size));
-    TRY(new_zeroed(&pairs->meetings, (size_t)health_rounds_max(size)));
+    TRY(new_zeroed(&pairs->leaf_names, (size_t)size));
+    TRY(new_zeroed(&pairs->leaf, (size_t)size));
+    TRY(new_zeroed(&pairs->by_host, (size_t)size));
+    TRY(new_zeroed(&pairs->begin, (size_t)size + 2));
     for (int rank = 0; rank < size; rank++)
         snprintf(pairs->hosts[rank], sizeof pairs->hosts[rank], "%s",
                  comm_host(comm, rank));
@@ -130,7 +141,7 @@ static enum err bench_exchange(struct pair_bench *bench, int peer)
     assert(peer != comm_rank(bench->comm));
     size_t bytes = bench->count * sizeof(float);
     double timeout_s = bench->options->timeout_s;
-    if (bench->slow)
+    if (bench->slow || bench->across_slow)
         clock_sleep(PAIR_SLOW_S);
     TRY(comm_start_recv(bench->comm, bench->other, bytes, peer, PAIR_TAG,
                         &recv));
@@ -184,40 +195,122 @@ static enum err pairs_share(struct pair_bench *bench, int64_t *values,
 /* Who is in no meeting of the round goes on to the exchange of results at once,
  * and waits there for the others. */
 static enum err pairs_round(struct health_pairs *pairs,
-                            struct pair_bench *bench, int added)
+                            struct pair_bench *bench)
 {
     enum err rc = ERR_OK;
     int rank = comm_rank(bench->comm);
-    struct health_meeting *meetings = pairs->meetings + pairs->count;
-    assert(added > 0 && pairs->count + added <= health_rounds_max(pairs->size));
+    struct health_rounds *rounds = &pairs->rounds;
+    size_t added = (size_t)(rounds->count - rounds->first);
+    struct health_meeting *meetings = rounds->meetings + rounds->first;
+    assert(rounds->count > rounds->first);
     int64_t *values = NULL;
-    TRY(new_zeroed(&values, 2 * (size_t)added));
+    TRY(new_zeroed(&values, 2 * added));
     /* The list is in order of waves: nobody waits in a circle. */
-    for (int i = 0; i < added; i++) {
+    for (size_t i = 0; i < added; i++) {
         int a = meetings[i].a;
         int b = meetings[i].b;
+        bench->across_slow =
+            bench->leaf_slow && pairs->leaf[a] != pairs->leaf[b];
         if (rank == a || rank == b)
             TRY_OUT(bench_meet(bench, rank == a ? b : a, &values[2 * i],
                                &values[2 * i + 1]));
     }
-    TRY_OUT(pairs_share(bench, values, 2 * (size_t)added));
-    for (int i = 0; i < added; i++) {
+    TRY_OUT(pairs_share(bench, values, 2 * added));
+    for (size_t i = 0; i < added; i++) {
         double seconds = (double)values[2 * i] / 1e9;
         meetings[i].gbps = (double)pairs->bytes / fmax(seconds, 1e-9) / 1e9;
         meetings[i].wrong = values[2 * i + 1];
     }
-    int first = pairs->count;
-    pairs->count += added;
-    if (first == 0)
-        pairs->median_gbps = health_rounds_median(meetings, added);
-    double ratio = bench->options->ratio_min;
-    if (pairs->size / 2 < HEALTH_COHORT_MIN)
-        ratio = fmin(ratio, PAIR_RATIO_SMALL);
-    health_rounds_judge(pairs->meetings, first, pairs->count,
-                        pairs->median_gbps, bench->options->min_gbps, ratio);
+    health_rounds_judge(rounds);
 out:
     free(values);
     return rc;
+}
+
+/* The switch above this node, of what Slurm says of the way to it: "spine.s1.n7"
+ * is node n7 below s1; without a topology there is the node's name alone. */
+static void leaf_own(pair_leaf_name name)
+{
+    const char *way = getenv("SLURM_TOPOLOGY_ADDR");
+    const char *end = way != NULL ? strrchr(way, '.') : NULL;
+    const char *begin = end;
+    name[0] = '\0';
+    if (end == NULL)
+        return;
+    while (begin > way && begin[-1] != '.')
+        begin--;
+    snprintf(name, sizeof(pair_leaf_name), "%.*s", (int)(end - begin), begin);
+}
+
+static int leaf_compare(const void *a, const void *b, void *names)
+{
+    const pair_leaf_name *all = names;
+    return strcmp(all[*(const int *)a], all[*(const int *)b]);
+}
+
+/* Everybody's switch to everybody, and numbers for them. A job that is behind one
+ * switch, or of which that is not known of all, has one leaf. */
+static enum err pairs_leaves(struct health_pairs *pairs,
+                             struct pair_bench *bench)
+{
+    enum err rc = ERR_OK;
+    int64_t *words = NULL;
+    size_t size = (size_t)pairs->size, count = size * PAIR_LEAF_WORDS;
+    size_t own = (size_t)comm_rank(bench->comm) * PAIR_LEAF_WORDS;
+    pair_leaf_name name = "";
+    TRY(new_zeroed(&words, count));
+    leaf_own(name);
+    bench->leaf_slow =
+        health_injected(bench->options->inject, "pair", name, "slow");
+    memcpy(&words[own], name, sizeof name - 1);
+    TRY_OUT(pairs_share(bench, words, count));
+    for (size_t rank = 0; rank < size; rank++) {
+        memcpy(pairs->leaf_names[rank], &words[rank * PAIR_LEAF_WORDS],
+               sizeof name - 1);
+        pairs->by_host[rank] = (int)rank;
+    }
+    qsort_r(pairs->by_host, size, sizeof(int), leaf_compare, pairs->leaf_names);
+    if (pairs->leaf_names[pairs->by_host[0]][0] == '\0')
+        goto out;
+    for (size_t i = 1; i < size; i++) {
+        const int *at = &pairs->by_host[i];
+        pairs->leaf[*at] = pairs->leaf[at[-1]] +
+                           (leaf_compare(at, at - 1, pairs->leaf_names) != 0);
+    }
+out:
+    free(words);
+    return rc;
+}
+
+static int host_compare(const void *a, const void *b, void *arg)
+{
+    const struct health_pairs *pairs = arg;
+    int one = *(const int *)a, other = *(const int *)b;
+    int order = strcmp(pairs->hosts[one], pairs->hosts[other]);
+    return order != 0 ? order : one - other;
+}
+
+/* What reports go through: the ranks of each host, the meetings of each rank. */
+static enum err pairs_index(struct health_pairs *pairs)
+{
+    const struct health_rounds *rounds = &pairs->rounds;
+    int *next = pairs->begin + 1;
+    TRY(new_zeroed(&pairs->met, 2 * (size_t)rounds->count));
+    for (int i = 0; i < rounds->count; i++) {
+        next[rounds->meetings[i].a + 1]++;
+        next[rounds->meetings[i].b + 1]++;
+    }
+    for (int rank = 0; rank < pairs->size; rank++) {
+        next[rank + 1] += next[rank];
+        pairs->by_host[rank] = rank;
+    }
+    for (int i = 0; i < rounds->count; i++) {
+        pairs->met[next[rounds->meetings[i].a]++] = i;
+        pairs->met[next[rounds->meetings[i].b]++] = i;
+    }
+    qsort_r(pairs->by_host, (size_t)pairs->size, sizeof(int), host_compare,
+            pairs);
+    return ERR_OK;
 }
 
 enum err health_pair_run(struct comm *comm,
@@ -237,15 +330,14 @@ enum err health_pair_run(struct comm *comm,
                        "each of several nodes with srun or mpirun");
     TRY_OUT(comm_agree(comm, pairs_create(comm, options->bytes, &pairs)));
     TRY_OUT(comm_agree(comm, bench_create(comm, options, &bench)));
-    int added = health_rounds_neighbours(pairs->size, pairs->meetings);
-    for (int round = 1; round <= HEALTH_ROUNDS && added > 0; round++) {
-        TRY_OUT(pairs_round(pairs, &bench, added));
-        if (round < HEALTH_ROUNDS)
-            added = health_rounds_retest(pairs->size, pairs->meetings,
-                                         pairs->count, round + 1);
-    }
-    health_rounds_blame(pairs->size, pairs->meetings, pairs->count,
-                        pairs->states);
+    TRY_OUT(pairs_leaves(pairs, &bench));
+    TRY_OUT(comm_agree(
+        comm, health_rounds_create(pairs->size, pairs->leaf, options->ratio_min,
+                                   options->min_gbps, &pairs->rounds)));
+    while (health_rounds_next(&pairs->rounds) > 0)
+        TRY_OUT(pairs_round(pairs, &bench));
+    health_rounds_blame(&pairs->rounds);
+    TRY_OUT(pairs_index(pairs));
     pairs->dur_s = clock_now() - start;
     *out = pairs;
     pairs = NULL;
@@ -263,27 +355,41 @@ struct pair_blame {
     char reason[HEALTH_REASON_MAX + 1];
 };
 
-static bool pair_of(const struct health_meeting *meeting, int rank)
+static const struct health_meeting *
+pair_meeting(const struct health_pairs *pairs, int rank, int i)
 {
-    return meeting->a == rank || meeting->b == rank;
+    return &pairs->rounds.meetings[pairs->met[pairs->begin[rank] + i]];
 }
 
-/* What speaks most clearly against a rank; NULL: nothing. A rank that was at
- * least once merely slow is not blamed for the errors of whom it met. */
-static const struct health_meeting *
-pair_evidence(const struct health_pairs *pairs, int rank)
+static int pair_count(const struct health_pairs *pairs, int rank)
 {
-    for (int i = 0; i < pairs->count; i++) {
-        const struct health_meeting *meeting = &pairs->meetings[i];
-        bool spared = pairs->states[rank] == HEALTH_WARN && meeting->wrong > 0;
-        if (meeting->suspicious && pair_of(meeting, rank) && !spared)
+    assert(rank >= 0 && rank < pairs->size);
+    return pairs->begin[rank + 1] - pairs->begin[rank];
+}
+
+static int pair_peer(const struct health_meeting *meeting, int rank)
+{
+    return meeting->a == rank ? meeting->b : meeting->a;
+}
+
+/* What speaks most clearly against a rank, or in the leaves' round against its
+ * leaf; NULL: nothing. A rank that was at least once merely slow is not blamed for
+ * the errors of whom it met. */
+static const struct health_meeting *
+pair_evidence(const struct health_pairs *pairs, int rank, bool of_leaf)
+{
+    for (int i = 0; i < pair_count(pairs, rank); i++) {
+        const struct health_meeting *meeting = pair_meeting(pairs, rank, i);
+        bool spared =
+            pairs->rounds.states[rank] == HEALTH_WARN && meeting->wrong > 0;
+        bool across = meeting->round == HEALTH_ROUND_LEAVES;
+        if (meeting->suspicious && !spared && (of_leaf || !across))
             return meeting;
     }
     return NULL;
 }
 
-static void pair_say(const struct health_pairs *pairs, const char *who,
-                     const struct health_meeting *meeting,
+static void pair_say(const char *who, const struct health_meeting *meeting,
                      struct pair_blame *out)
 {
     char text[512];
@@ -292,62 +398,59 @@ static void pair_say(const struct health_pairs *pairs, const char *who,
                  out->code, who, (long long)meeting->wrong);
     else
         snprintf(text, sizeof text, HEALTH_PREFIX "%s %s %.3gGB/s/%.3g",
-                 out->code, who, meeting->gbps, pairs->median_gbps);
+                 out->code, who, meeting->gbps, meeting->median);
     health_report_clean(text);
     assert(strlen(text) < sizeof out->reason);
     memcpy(out->reason, text, strlen(text) + 1);
 }
 
-static int pair_partners(const struct health_pairs *pairs, int rank)
-{
-    int count = 0;
-    for (int i = 0; i < pairs->count; i++)
-        count += pair_of(&pairs->meetings[i], rank);
-    return count;
-}
-
 static void pair_blame_rank(const struct health_pairs *pairs, int rank,
                             struct pair_blame *out)
 {
-    char who[160];
-    assert(rank >= 0 && rank < pairs->size);
-    const struct health_meeting *meeting = pair_evidence(pairs, rank);
+    char who[200];
+    const struct health_rounds *rounds = &pairs->rounds;
+    bool leaf = rounds->slow_leaves[pairs->leaf[rank]];
+    const struct health_meeting *meeting = pair_evidence(pairs, rank, leaf);
     memset(out, 0, sizeof *out);
-    out->state = pairs->states[rank];
+    out->state = rounds->states[rank];
     if (meeting == NULL)
         return;
-    int peer = meeting->a == rank ? meeting->b : meeting->a;
-    if (out->state == HEALTH_OK &&
-        health_rounds_is_link(meeting, pairs->states)) {
-        out->state = HEALTH_WARN;
-        snprintf(out->code, sizeof out->code, "LINK");
-        snprintf(who, sizeof who, "%s-%s", pairs->hosts[rank],
-                 pairs->hosts[peer]);
-    } else if (out->state != HEALTH_OK) {
+    const char *peer = pairs->hosts[pair_peer(meeting, rank)];
+    if (out->state != HEALTH_OK) {
         snprintf(out->code, sizeof out->code, "%s",
-                 pair_partners(pairs, rank) < 2 ? "PAIR_UNRESOLVED"
-                 : meeting->wrong > 0           ? "PAIR_WRONG"
-                                                : "PAIR_SLOW");
-        snprintf(who, sizeof who, "rank %d with %s", rank, pairs->hosts[peer]);
+                 health_rounds_partners(rounds, rank) < 2 ? "PAIR_UNRESOLVED"
+                 : meeting->wrong > 0                     ? "PAIR_WRONG"
+                                                          : "PAIR_SLOW");
+        snprintf(who, sizeof who, "rank %d with %s", rank, peer);
+    } else if (leaf) {
+        snprintf(out->code, sizeof out->code, "LEAF");
+        snprintf(who, sizeof who, "switch %s, %s with %s",
+                 pairs->leaf_names[rank], pairs->hosts[rank], peer);
+    } else if (health_rounds_is_link(rounds, meeting)) {
+        snprintf(out->code, sizeof out->code, "LINK");
+        snprintf(who, sizeof who, "%s-%s", pairs->hosts[rank], peer);
     } else {
         return;
     }
-    pair_say(pairs, who, meeting, out);
+    out->state = out->state != HEALTH_OK ? out->state : HEALTH_WARN;
+    pair_say(who, meeting, out);
 }
 
-/* The gravest of the ranks on this host. */
-static void pair_blame_host(const struct health_pairs *pairs, const char *host,
+/* The gravest of the ranks of one host, which begin at `i` of by_host; sets i to
+ * the next host's. */
+static void pair_blame_host(const struct health_pairs *pairs, int *i,
                             struct pair_blame *out)
 {
+    assert(*i < pairs->size);
+    const char *host = pairs->hosts[pairs->by_host[*i]];
     memset(out, 0, sizeof *out);
-    for (int rank = 0; rank < pairs->size; rank++) {
+    do {
         struct pair_blame one;
-        if (strcmp(pairs->hosts[rank], host) != 0)
-            continue;
-        pair_blame_rank(pairs, rank, &one);
+        pair_blame_rank(pairs, pairs->by_host[(*i)++], &one);
         if (health_worse(out->state, one.state) != out->state)
             *out = one;
-    }
+    } while (*i < pairs->size &&
+             strcmp(pairs->hosts[pairs->by_host[*i]], host) == 0);
 }
 
 enum health_state health_pair_state(const struct health_pairs *pairs)
@@ -369,59 +472,48 @@ static const char *pair_meeting_state(const struct health_meeting *meeting)
     return health_state_name(state);
 }
 
-static json_t *pair_json_meetings(const struct health_pairs *pairs,
-                                  const char *host)
+static void pair_json_meetings(const struct health_pairs *pairs, int rank,
+                               json_t *list)
 {
-    json_t *list = json_array();
-    for (int i = 0; i < pairs->count; i++) {
-        const struct health_meeting *meeting = &pairs->meetings[i];
-        int rank = meeting->a;
-        int peer = meeting->b;
-        if (strcmp(pairs->hosts[rank], host) != 0) {
-            rank = meeting->b;
-            peer = meeting->a;
-        }
-        if (strcmp(pairs->hosts[rank], host) != 0)
+    for (int i = 0; i < pair_count(pairs, rank); i++) {
+        const struct health_meeting *meeting = pair_meeting(pairs, rank, i);
+        int peer = pair_peer(meeting, rank);
+        if (peer < rank && strcmp(pairs->hosts[peer], pairs->hosts[rank]) == 0)
             continue;
         json_array_append_new(
             list,
             json_pack("{s:i, s:s, s:i, s:i, s:I, s:f, s:I, s:s}", "rank", rank,
                       "peer", pairs->hosts[peer], "peer_rank", peer, "round",
-                      meeting->round, "bytes", (json_int_t)pairs->bytes,
+                      (int)meeting->round, "bytes", (json_int_t)pairs->bytes,
                       "busbw", round(meeting->gbps * 1e4) / 1e4, "wrong",
                       (json_int_t)meeting->wrong, "st",
                       pair_meeting_state(meeting)));
     }
-    return list;
-}
-
-static json_t *pair_json_host(const struct health_pairs *pairs,
-                              const char *host)
-{
-    struct pair_blame blame;
-    const char *job = getenv("SLURM_JOB_ID");
-    pair_blame_host(pairs, host, &blame);
-    return json_pack(
-        "{s:s, s:s, s:s, s:I, s:f, s:f, s:s, s:s, s:s, s:s, s:o}", "schema",
-        "tessera-health/1", "host", host, "phase", "pairs", "job",
-        (json_int_t)(job != NULL ? strtol(job, NULL, 10) : 0), "t0",
-        round(pairs->t0 * 1000) / 1000, "dur_s",
-        round(pairs->dur_s * 1000) / 1000, "verdict",
-        health_state_name(blame.state), "code", blame.code, "reason",
-        blame.reason, "action", blame.state == HEALTH_BAD ? "drain" : "none",
-        "pairs", pair_json_meetings(pairs, host));
 }
 
 json_t *health_pair_json(const struct health_pairs *pairs)
 {
     json_t *hosts = json_array();
-    for (int rank = 0; rank < pairs->size; rank++) {
-        bool seen = false;
-        for (int earlier = 0; earlier < rank && !seen; earlier++)
-            seen = strcmp(pairs->hosts[earlier], pairs->hosts[rank]) == 0;
-        if (!seen)
-            json_array_append_new(hosts,
-                                  pair_json_host(pairs, pairs->hosts[rank]));
+    const char *job = getenv("SLURM_JOB_ID");
+    for (int i = 0; i < pairs->size;) {
+        struct pair_blame blame;
+        json_t *list = json_array();
+        int first = i;
+        pair_blame_host(pairs, &i, &blame);
+        for (int j = first; j < i; j++)
+            pair_json_meetings(pairs, pairs->by_host[j], list);
+        json_array_append_new(
+            hosts,
+            json_pack(
+                "{s:s, s:s, s:s, s:I, s:f, s:f, s:s, s:s, s:s, s:s, s:o}",
+                "schema", "tessera-health/1", "host",
+                pairs->hosts[pairs->by_host[first]], "phase", "pairs", "job",
+                (json_int_t)(job != NULL ? strtol(job, NULL, 10) : 0), "t0",
+                round(pairs->t0 * 1000) / 1000, "dur_s",
+                round(pairs->dur_s * 1000) / 1000, "verdict",
+                health_state_name(blame.state), "code", blame.code, "reason",
+                blame.reason, "action",
+                blame.state == HEALTH_BAD ? "drain" : "none", "pairs", list));
     }
     return hosts;
 }
@@ -430,10 +522,10 @@ void health_pair_print(const struct health_pairs *pairs, FILE *file)
 {
     fprintf(file, "%5s  %-16s  %-16s  %10s  %8s  %8s  %s\n", "round", "a", "b",
             "bytes", "busbw", "#wrong", "state");
-    for (int i = 0; i < pairs->count; i++) {
-        const struct health_meeting *meeting = &pairs->meetings[i];
+    for (int i = 0; i < pairs->rounds.count; i++) {
+        const struct health_meeting *meeting = &pairs->rounds.meetings[i];
         fprintf(file, "%5d  %-16s  %-16s  %10zu  %8.3f  %8lld  %s\n",
-                meeting->round, pairs->hosts[meeting->a],
+                (int)meeting->round, pairs->hosts[meeting->a],
                 pairs->hosts[meeting->b], pairs->bytes, meeting->gbps,
                 (long long)meeting->wrong, pair_meeting_state(meeting));
     }

@@ -1,12 +1,14 @@
-/* Pairing rounds: which node, or which link, is sick.
+/* Pairing rounds: which node, which link or which leaf switch is sick.
  *
  * Two ranks reduce a vector between them, whose sum each knows in advance, and
  * time it. One round of neighbours cannot tell which of two is to blame, so the
- * members of suspicious pairs (wrong data, below the floor, or slower than
- * ratio_min of the median) meet two more partners each from pairs that were
- * fine. Who is suspicious with every partner is named; when a suspicious pair
- * has no such member, the link between them is. Suspicious against the median
- * alone is a warning; wrong data or a floor is bad. */
+ * members of suspicious pairs (wrong data, below the floor, or slower than the
+ * others by more than their spread explains) meet two more partners each from
+ * pairs that were fine. Who is suspicious with every partner is named; when a
+ * suspicious pair has no such member, the link between them is. Then all meet one
+ * behind another leaf switch (SLURM_TOPOLOGY_ADDR), and one that is slow with
+ * all others is named. Suspicious for its speed alone is a warning, so nothing
+ * is drained for a switch; wrong data or a floor is bad. */
 #pragma once
 
 #include <jansson.h>
@@ -16,12 +18,13 @@
 #include "src/comm/comm.h"
 
 struct health_pair_options {
-    size_t bytes;       /* of the vector; a multiple of 4 */
-    int repeats;        /* timed; the best counts */
-    double timeout_s;   /* of one round */
-    double min_gbps;    /* bus bandwidth; 0: no floor */
-    double ratio_min;   /* of the median; at most 0.5 counts below 8 pairs */
-    const char *inject; /* "pair:HOST:wrong", "pair:rank2:slow"; NULL: none */
+    size_t bytes;     /* of the vector; a multiple of 4 */
+    int repeats;      /* timed; the best counts */
+    double timeout_s; /* of one round */
+    double min_gbps;  /* bus bandwidth; 0: no floor */
+    double ratio_min; /* of the median, see health_rounds_judge() */
+    /* "pair:HOST:wrong", "pair:rank2:slow", "pair:LEAF:slow"; NULL: none */
+    const char *inject;
 };
 
 struct health_pairs;
@@ -41,6 +44,6 @@ enum health_state health_pair_state(const struct health_pairs *pairs);
  * "tessera-health/1", host, phase: "pairs", job, t0, dur_s, verdict, code,
  * reason, action, "pairs": [{rank, peer, peer_rank, round, bytes, busbw, wrong,
  * st}]}; busbw in GB/s. Members of a suspicious link have a warning with code
- * LINK. The caller decrefs. */
+ * LINK, those of a leaf with LEAF. The caller decrefs. */
 json_t *health_pair_json(const struct health_pairs *pairs);
 void health_pair_print(const struct health_pairs *pairs, FILE *file);

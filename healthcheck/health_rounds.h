@@ -1,5 +1,13 @@
 /* Which ranks meet in which round, and who is to blame: plain logic without
- * communication, the same on every rank. See health_pair.h for the idea. */
+ * communication, the same on every rank. See health_rounds.c for the idea.
+ *
+ *     TRY(health_rounds_create(size, leaf, ratio_min, min_gbps, &rounds));
+ *     while (health_rounds_next(&rounds) > 0) {
+ *         for those from rounds.first to rounds.count: measure gbps and wrong
+ *         health_rounds_judge(&rounds);
+ *     }
+ *     health_rounds_blame(&rounds);
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -7,42 +15,67 @@
 
 #include "healthcheck/health.h"
 
-/* Neighbours, then two for suspects. */
-#define HEALTH_ROUNDS 3
-/* Fewer speeds than that have no median to speak of. */
-#define HEALTH_COHORT_MIN 8
+enum health_round {
+    HEALTH_ROUND_NONE,
+    HEALTH_ROUND_NEIGHBOURS,
+    HEALTH_ROUND_SUSPECTS, /* each meets somebody who had a good meeting */
+    HEALTH_ROUND_SUSPECTS_AGAIN,
+    HEALTH_ROUND_LINKS, /* neighbours who were slow with each other alone */
+    HEALTH_ROUND_LINKS_AGAIN,
+    HEALTH_ROUND_LEAVES, /* everybody meets somebody behind another switch */
+    HEALTH_ROUNDS_END,
+};
 
 struct health_meeting {
     int a, b;
-    int round; /* from 1 */
-    int wave;  /* within the round; a rank is in one meeting per wave */
+    enum health_round round;
+    int wave;     /* within the round; a rank is in one meeting per wave */
+    int again_of; /* the meeting of neighbours that this repeats; -1: none */
     double gbps;
     int64_t wrong;   /* elements of the sum */
+    double median;   /* the speed that it was compared with */
     bool suspicious; /* set by health_rounds_judge() */
     bool hard;       /* wrong data or below the floor, not only slow */
+    bool cleared;    /* a repetition of it was good */
 };
 
-/* At most this many meetings for `size` ranks. */
-int health_rounds_max(int size);
-/* Round 1: (0,1), (2,3), ...; of an odd number the last meets the first in a
- * second wave. Returns the number of meetings. */
-int health_rounds_neighbours(int size, struct health_meeting *out);
-/* The next round: ranks whose meetings were all suspicious meet one that had a
- * good meeting and that they have not met. Appends; returns how many. */
-int health_rounds_retest(int size, struct health_meeting *meetings, int count,
-                         int round);
-/* The speed that others are compared with: the median of the correct meetings
- * of round 1; below HEALTH_COHORT_MIN of them the upper quartile, because one
- * sick rank may be in most of them. 0: there are none. */
-double health_rounds_median(const struct health_meeting *meetings, int count);
-/* Mark meetings [first, count). */
-void health_rounds_judge(struct health_meeting *meetings, int first, int count,
-                         double median, double min_gbps, double ratio_min);
+struct health_rounds {
+    int size, leaves;
+    const int *leaf; /* of each rank, from 0; the caller's */
+    double ratio_min, min_gbps;
+    struct health_meeting *meetings;
+    int count, first; /* in all, and before this round */
+    enum health_round round;
+    double spread; /* robust deviation of round 1 over its median */
+    int *order;    /* ranks by leaf */
+    struct rounds_tally *tallies;
+    /* what health_rounds_blame() finds: of ranks, and of leaves */
+    enum health_state *states;
+    bool *slow_leaves;
+};
+
+/* For `size` ranks; `leaf` has the number of each one's leaf switch, all 0 where
+ * nothing is known of that. After a failure there is nothing to destroy. */
+enum err health_rounds_create(int size, const int *leaf, double ratio_min,
+                              double min_gbps, struct health_rounds *out);
+void health_rounds_destroy(struct health_rounds *rounds);
+/* Appends the meetings of the next round, in order of waves; rounds in which
+ * nobody has to meet are passed over. Returns how many; 0: it is over. */
+int health_rounds_next(struct health_rounds *rounds);
+/* Marks those of this round, which have been measured: suspicious is what is
+ * hard, or slower than ratio_min of the round's median and than the cohort's own
+ * spread explains (2.5 robust deviations). Below 8 pairs there is no spread to
+ * speak of, and less than half of the upper quartile is suspicious. */
+void health_rounds_judge(struct health_rounds *rounds);
 /* states[size]: ok who had a good meeting. Else, with two or more partners: bad
  * when every meeting was hard, warn otherwise. With fewer partners nobody can
- * be named: unknown where data were wrong, warn where it was only slow. */
-void health_rounds_blame(int size, const struct health_meeting *meetings,
-                         int count, enum health_state *states);
-/* A suspicious meeting of round 1 both of whose members are ok: the link. */
-bool health_rounds_is_link(const struct health_meeting *meeting,
-                           const enum health_state *states);
+ * be named: unknown where data were wrong, warn where it was only slow. Where
+ * most of a leaf are slow, or most of its meetings across are, the leaf is
+ * named and not its ranks. */
+void health_rounds_blame(struct health_rounds *rounds);
+/* A suspicious meeting of neighbours, again each time, both of whose members are
+ * ok: the link. */
+bool health_rounds_is_link(const struct health_rounds *rounds,
+                           const struct health_meeting *meeting);
+/* With how many partners a rank met before the leaves' round. */
+int health_rounds_partners(const struct health_rounds *rounds, int rank);

@@ -330,12 +330,22 @@ static void verdict_begin(const struct health_env *env,
 static bool check_applies(const struct health_check *check,
                           const struct health_env *env, int gpus)
 {
-    bool needs_gpus =
-        strcmp(check->group, "gpu") == 0 || strcmp(check->group, "probe") == 0;
+    bool needs_gpus = health_listed("gpu,xid,probe", check->group);
     return (check->phases & (unsigned)env->phase) != 0 &&
            (gpus > 0 || !needs_gpus) &&
            (env->only == NULL || health_listed(env->only, check->id)) &&
            !health_listed(env->limits.disable, check->id);
+}
+
+/* A driver that did not answer once would take each other check's time as well,
+ * and the time of who wants to do something about it. */
+static void not_asked(const struct health_check *check,
+                      struct health_result *out)
+{
+    memset(out, 0, sizeof *out);
+    snprintf(out->id, sizeof out->id, "%s", check->id);
+    health_say(out, HEALTH_UNKNOWN, "NOT_ASKED",
+               "not asked, since the driver does not answer");
 }
 
 void health_run(const struct health_check *table, int count,
@@ -345,12 +355,18 @@ void health_run(const struct health_check *table, int count,
     assert(count <= HEALTH_CHECKS_MAX && env->root != NULL);
     double start = clock_now();
     int gpus = health_gpu_expected(env);
+    bool driver_hangs = false;
     verdict_begin(env, out);
     for (int i = 0; i < count; i++) {
         if (!check_applies(&table[i], env, gpus))
             continue;
         struct health_result *result = &out->results[out->count++];
-        run_check(&table[i], env, budget_s, start + budget_s, result);
+        bool driver = health_listed("gpu,probe", table[i].group);
+        if (driver && driver_hangs)
+            not_asked(&table[i], result);
+        else
+            run_check(&table[i], env, budget_s, start + budget_s, result);
+        driver_hangs |= driver && strncmp(result->code, "HANG_", 5) == 0;
         out->state = health_worse(out->state, result->state);
         out->cut |= result->cut;
     }

@@ -72,6 +72,9 @@ check() {
         TESSERA_INJECT=hang:gpu gives 2 HANG_GPU $phase
         TESSERA_INJECT=hang:gpu gives 2 HANG_GPU $phase --only gpu
     done
+    # which other checks do not wait for as well
+    TESSERA_INJECT=hang:gpu gives 2 HANG_GPU epilog
+    [[ $output == *'"id":"xid"'*'"st":"ok"'*'"id":"gpumem"'*'"code":"NOT_ASKED"'* ]]
     TESSERA_INJECT=hang:gpu gives 76 BUDGET epilog --budget 1
     gives 64 '' prolog --only gpu,fan
 }

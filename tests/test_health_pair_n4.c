@@ -13,6 +13,8 @@ struct outcome {
     char *text; /* for people, which the caller frees */
 };
 
+static double ratio_min;
+
 static enum err play(struct comm *comm, const char *inject, double min_gbps,
                      struct outcome *out)
 {
@@ -21,7 +23,7 @@ static enum err play(struct comm *comm, const char *inject, double min_gbps,
         .repeats = 3,
         .timeout_s = 60,
         .min_gbps = min_gbps,
-        .ratio_min = 0,
+        .ratio_min = ratio_min,
         .inject = inject,
     };
     struct health_pairs *pairs;
@@ -86,6 +88,37 @@ static void test_faults(struct comm *comm)
     }
 }
 
+/* As Slurm says it of two nodes behind each of two switches. Slow is what is a
+ * thousand times slower, which no busy machine is. */
+static void test_leaves(struct comm *comm)
+{
+    struct outcome outcome;
+    char way[64];
+    int rank = comm_rank(comm);
+    snprintf(way, sizeof way, "top.s%d.n%d", rank / 2, rank);
+    setenv("SLURM_TOPOLOGY_ADDR", way, 1);
+    ratio_min = 0.001;
+    tap_is_int(play(comm, NULL, 0, &outcome), ERR_OK, "two switches");
+    tap_is_int(outcome.state, HEALTH_OK, "two switches: ok");
+    tap_is_int(outcome.meetings, 4, "across them all meet once");
+    free(outcome.text);
+    tap_is_int(play(comm, "pair:s1:slow", 0, &outcome), ERR_OK, "one is slow");
+    tap_is_int(outcome.state, HEALTH_WARN, "one is slow: no node is bad");
+    tap_is_str(outcome.code, "LEAF", "one is slow: a switch is");
+    tap_ok(strstr(outcome.text, "LEAF switch s0") != NULL &&
+               strstr(outcome.text, "LEAF switch s1") != NULL,
+           "of two both are named");
+    free(outcome.text);
+    /* of one rank the way is not known */
+    if (rank == 3)
+        unsetenv("SLURM_TOPOLOGY_ADDR");
+    tap_is_int(play(comm, "pair:s1:slow", 0, &outcome), ERR_OK, "not known");
+    tap_is_int(outcome.meetings, 2, "what is not known of all is not used");
+    free(outcome.text);
+    unsetenv("SLURM_TOPOLOGY_ADDR");
+    ratio_min = 0;
+}
+
 int main(int argc, char **argv)
 {
     struct comm *comm;
@@ -101,6 +134,7 @@ int main(int argc, char **argv)
     if (!tap_is_int(comm_size(comm), 4, "four ranks"))
         goto out;
     test_faults(comm);
+    test_leaves(comm);
     if (tap_is_int(comm_create("self", NULL, NULL, 60, &alone), ERR_OK,
                    "one rank alone")) {
         tap_is_int(play(alone, NULL, 0, &outcome), ERR_UNSUPPORTED,
