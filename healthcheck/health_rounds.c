@@ -129,7 +129,7 @@ static void rounds_add(struct health_rounds *rounds, int a, int b, int wave,
     }
 }
 
-/* Of an odd number the last meets the first in a second wave. */
+/* The last of an odd number meets the first in a second wave. */
 static void rounds_neighbours(struct health_rounds *rounds)
 {
     for (int a = 0; a + 1 < rounds->size; a += 2)
