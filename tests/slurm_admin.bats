@@ -35,10 +35,15 @@ teardown() {
     forget_drains
     for node in n{1..6}; do
         "$CLUSTER" full "$node" undo
-        node_state_is "$node" IDLE ||
+        is_idle "$node" ||
             "$CLUSTER" exec --root scontrol update nodename="$node" state=resume
-        within 60 node_state_is "$node" IDLE
+        within 60 is_idle "$node"
     done
+}
+
+# Locks and refusals are reservations, which nodes show for their minute.
+is_idle() { # NODE
+    [[ $(node_field "$1" State) =~ ^IDLE(\+RESERVED)?$ ]]
 }
 
 install_check() { # FILE
@@ -76,7 +81,7 @@ drained() { # NODE
     [ "$status" -eq 0 ]
     run as_slurmd epilog n1
     [ "$status" -eq 0 ]
-    node_state_is n1 IDLE
+    is_idle n1
     "$CLUSTER" full n1
     run as_slurmd prolog n1
     [ "$status" -eq 1 ]
@@ -140,7 +145,7 @@ no_forgery_runs() {
     touch "$home/go"
     within 180 no_forgery_runs
     for node in n{1..6}; do
-        node_state_is "$node" IDLE
+        is_idle "$node"
         [ -z "$(node_reason "$node")" ]
     done
     grep "n1 job $(job_of plain): .*SHM_FULL is not confirmed" "$log"
@@ -192,7 +197,7 @@ drained_by_user() {
         if drained "$node"; then
             count=$((count + 1))
         else
-            node_state_is "$node" IDLE
+            is_idle "$node"
             spared=$node
         fi
     done
@@ -200,7 +205,8 @@ drained_by_user() {
     [ "$count" -ge 1 ] && [ "$count" -le 2 ]
     [ "$(grep -Ec ' (not drained|drained): |not drained: ' "$log")" -eq 6 ]
     run as_slurmd prolog "$spared"
-    [ "$status" -eq 0 ]
+    # where the second found no time above, this one may be it
+    [ "$status" -eq 0 ] || { [ "$count" -eq 1 ] && drained "$spared"; }
     # the lock, which is gone by itself where its end found no answer
     unlocked() {
         ! "$CLUSTER" exec scontrol show reservation |
@@ -237,7 +243,7 @@ drained_by_user() {
     run "$CLUSTER" exec srun -N2 -w n1,n2 bash -c \
         'mkdir /dev/shm/x; cat /dev/zero >/dev/shm/full'
     for node in n1 n2; do
-        within 60 node_state_is "$node" IDLE
+        within 60 is_idle "$node"
         within 60 grep "$node job .*: removed what user 60011 has left" "$log"
         [ -z "$(node_reason "$node")" ]
         [ -z "$("$CLUSTER" exec --root --node "$node" ls /dev/shm)" ]
@@ -251,7 +257,7 @@ drained_by_user() {
     [ "$status" -eq 0 ]
     run as_slurmd epilog n1
     [ "$status" -eq 0 ]
-    node_state_is n1 IDLE
+    is_idle n1
     [ "$(grep -c 'dry run, would drain: tessera: SHM_FULL' "$log")" -eq 2 ]
 }
 
@@ -262,7 +268,7 @@ drained_by_user() {
     chmod 644 "$TESSERA_INSTALL/etc/tessera.conf"
     [ "$status" -eq 0 ]
     [[ $output == *"must belong to root and be writable by root only"* ]]
-    node_state_is n1 IDLE
+    is_idle n1
 }
 
 @test "a check that takes all its time is still heard" {
@@ -291,11 +297,11 @@ END
         [ "$status" -eq 0 ]
         run as_slurmd epilog n1
         [ "$status" -eq 0 ]
-        node_state_is n1 IDLE
+        is_idle n1
     done
     rm "$TESSERA_INSTALL/libexec/tessera/node-health"
     [ "$("$CLUSTER" exec srun -w n1 hostname)" = n1 ]
-    within 60 node_state_is n1 IDLE
+    within 60 is_idle n1
 }
 
 @test "the epilog removes the job's shared memory and nothing else" {
