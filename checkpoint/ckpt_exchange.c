@@ -11,7 +11,6 @@
 #include "checkpoint/ckpt_load_private.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

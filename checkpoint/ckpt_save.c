@@ -13,8 +13,6 @@
 #include "checkpoint/ckpt_saver_private.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

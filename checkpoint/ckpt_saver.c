@@ -45,9 +45,8 @@ static void forget(struct ckpt_save *save)
 
 static enum err run(struct ckpt_saver *saver, enum ckpt_saver_state first)
 {
-    enum err rc = ckpt_saver_run(saver, first);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "the save of step %" PRId64, saver->work.step);
+    TRY(err_prefix(ckpt_saver_run(saver, first), "the save of step %" PRId64,
+                   saver->work.step));
     forget(&saver->save);
     ckpt_saver_local_forget(saver);
     if (saver->work.error == ERR_OK) {

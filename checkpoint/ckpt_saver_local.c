@@ -1,10 +1,7 @@
 /* What a save does in the nodes' own folders, which parity on other
  * nodes protects (ckpt_xor.h). The order, and what ranks agree on in between, is in
  * ckpt_saver_order.c. */
-#include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "checkpoint/ckpt_saver_private.h"
 #include "checkpoint/files/ckpt_crash.h"

@@ -9,8 +9,6 @@
  * wrong in one of them is wrong in the sum and can no longer be told whose. */
 #include <assert.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -15,7 +15,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/files/ckpt_read.h"

@@ -3,7 +3,6 @@
 #include "checkpoint/tools/ckpt_tools.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_shard.h"
 #include "checkpoint/files/ckpt_view.h"
 #include "checkpoint/tools/ckpt_tensor.h"

@@ -11,9 +11,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_shard.h"

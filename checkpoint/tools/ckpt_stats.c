@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "checkpoint/ckpt_place.h"
 #include "src/base/new.h"

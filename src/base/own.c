@@ -419,8 +419,7 @@ enum err own_remove(int parent_fd, const char *parent, const char *name)
         closedir(dir);
     else
         close(fd);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s/%s", parent, name);
+    TRY(err_prefix(rc, "%s/%s", parent, name));
     if (unlinkat(parent_fd, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
         return err_errno("%s/%s: remove", parent, name);
     return ERR_OK;

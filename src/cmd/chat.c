@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/generate/chat_line.h"
 #include "src/generate/chat_talk.h"

@@ -5,7 +5,6 @@
  * number of ranks. reshard is for people who hand checkpoints on, one file instead
  * of a thousand, and view for programs that know HDF5 and nothing of shards. */
 #include <assert.h>
-#include <stdio.h>
 
 #include "checkpoint/files/ckpt_view.h"
 #include "checkpoint/tools/ckpt_tools.h"

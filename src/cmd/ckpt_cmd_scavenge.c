@@ -8,7 +8,6 @@
  * together is written where the next job looks. */
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/tools/ckpt_tools.h"

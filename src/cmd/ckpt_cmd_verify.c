@@ -4,7 +4,6 @@
  * from looking, a file system that is away, ends the command. The exit code tells
  * of damage when everything was looked at. */
 #include <assert.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

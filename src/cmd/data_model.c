@@ -5,8 +5,6 @@
 #include "src/cmd/data_cmd.h"
 
 #include <assert.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

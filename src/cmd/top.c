@@ -6,7 +6,6 @@
  * What a picture shows is src/report/top_frame.c. Where the output is no terminal,
  * as in a log, pictures follow each other without codes and it ends with the run. */
 #include <assert.h>
-#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>

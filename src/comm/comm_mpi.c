@@ -12,13 +12,11 @@
  * ends the rest. */
 #include "src/comm/comm_impl.h"
 
-#include <assert.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
-#include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/own.h"
 #include "src/comm/comm_impl.h"

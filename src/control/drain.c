@@ -10,7 +10,6 @@
 
 #include <assert.h>
 #include <ctype.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -128,8 +128,7 @@ static enum err make_generation(const struct weights_about *about, json_t **out)
     json_t *root;
     enum err rc = jsontext_object(text, strlen(text), 0, &root);
     *out = NULL;
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s: generation_config.json", about->path);
+    TRY(err_prefix(rc, "%s: generation_config.json", about->path));
     for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
         const json_t *said = json_object_get(root, tokens[t].key);
         if (tokens[t].token >= 0 && (said == NULL || json_is_null(said)))

@@ -7,7 +7,6 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/fsio.h"

@@ -9,14 +9,11 @@
  * checkpoint's, rounded as it was to be (hf_verify.c): that finds what a check of
  * the writer's own sums cannot, a wrong name, shape or order. */
 #include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/clean.h"
 #include "src/base/fsio.h"
-#include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/convert/hf_cmd.h"

@@ -7,11 +7,8 @@
  * in a second one in the same order. A shape is written with the fastest dimension
  * first, the other way round than ours, and is the same memory. */
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/convert/hf_cmd.h"

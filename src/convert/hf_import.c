@@ -17,7 +17,6 @@
 #include "src/base/clean.h"
 #include "src/base/digest.h"
 #include "src/base/jsontext.h"
-#include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/units.h"
 #include "src/convert/hf_cmd.h"

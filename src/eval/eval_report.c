@@ -2,7 +2,6 @@
 #include "src/eval/eval_report.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 #include "src/base/clean.h"
 #include "src/base/jsontext.h"

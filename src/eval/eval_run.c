@@ -11,7 +11,6 @@
 #include "kernels/kernels.h"
 #include "src/base/clock.h"
 #include "src/base/err.h"
-#include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
 #include "src/base/new.h"

@@ -26,7 +26,6 @@
 #include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/eval/python_random.h"
-#include "src/text/chat/chat_lex.h"
 #include "src/text/unicode.h"
 
 /* What an answer may take beyond the longest, after thoughts. */

@@ -20,7 +20,6 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/base/array.h"
 #include "src/base/new.h"

@@ -13,7 +13,6 @@
  * model is read once before, which compares it with the checkpoint's sums. */
 
 #include <assert.h>
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

@@ -8,7 +8,6 @@
 #include "src/formats/weights_tuned.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "src/base/settings/settings.h"

@@ -19,7 +19,6 @@
 #include "checkpoint/ckpt_place.h"
 #include "checkpoint/tools/ckpt_tensor.h"
 #include "src/base/digest.h"
-#include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/formats/hf/hf_files.h"
 #include "src/text/tokenizer/tokenizer.h"

@@ -17,7 +17,6 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/formats/gguf/gguf_config.h"
-#include "src/formats/hf/hf_names.h"
 #include "src/formats/gguf/gguf_tokenizer.h"
 #include "src/formats/hf/hf_files.h"
 #include "src/formats/weights_slices.h"

@@ -179,11 +179,10 @@ static enum err open_base(struct weights_tuned *tuned, const json_t *base,
     depth++;
     enum err rc = weights_open(path, &tuned->base);
     depth--;
-    if (rc != ERR_OK)
-        return err_prefix(rc,
-                          "%s has a part of its model, the rest is in %s (if "
-                          "that has moved, put it, or a link to it, there)",
-                          where, path);
+    TRY(err_prefix(rc,
+                   "%s has a part of its model, the rest is in %s (if "
+                   "that has moved, put it, or a link to it, there)",
+                   where, path));
     tuned->lora.base = weights_about(tuned->base)->path;
     if (weights_is(tuned->base, was))
         return ERR_OK;

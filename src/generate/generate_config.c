@@ -132,8 +132,7 @@ enum err generate_config_read(const struct weights_about *about,
     TRY(fsio_path(path, "%s/" GENERATE_CONFIG_FILE, about->path));
     rc =
         jsontext_object(about->generation, strlen(about->generation), 0, &root);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s", path);
+    TRY(err_prefix(rc, "%s", path));
     TRY_OUT(config_sample(path, root, out));
     TRY_OUT(config_eos(path, json_object_get(root, "eos_token_id"), out));
     config_warn(path, root);

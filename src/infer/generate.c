@@ -136,8 +136,7 @@ static enum err generate_check(const struct generate *generate)
                            p);
         enum err rc =
             generate_check_tokens(generate, prompt->tokens, prompt->count);
-        if (rc != ERR_OK)
-            return err_prefix(rc, "prompt %zu", p);
+        TRY(err_prefix(rc, "prompt %zu", p));
     }
     return ERR_OK;
 }

@@ -6,7 +6,6 @@
  * cache lies behind them and is written over. */
 #include <assert.h>
 #include <math.h>
-#include <string.h>
 
 #include "src/infer/infer_impl.h"
 

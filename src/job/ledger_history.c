@@ -19,8 +19,6 @@
 #include "src/base/array.h"
 #include "src/base/clock.h"
 #include "src/base/real.h"
-#include "src/base/fsio.h"
-#include "src/base/regular.h"
 #include "src/job/exit_code.h"
 #include "src/job/ledger.h"
 

@@ -4,7 +4,6 @@
 
 #include <fnmatch.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "src/base/globs.h"
 

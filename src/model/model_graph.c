@@ -21,7 +21,6 @@
 #include "src/model/model_impl.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "kernels/kernel_profile.h"

@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/kernels.h"
 #include "src/base/new.h"
 #include "src/base/rng.h"
 

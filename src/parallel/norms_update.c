@@ -1,7 +1,6 @@
 /* Sums of squares of what an update changes, stretch by stretch while it goes on
  * (replica_watch()). */
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/parallel/norms_impl.h"

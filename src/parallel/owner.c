@@ -19,7 +19,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "kernels/kernels.h"
 #include "src/base/new.h"
 #include "src/parallel/shard.h"
 

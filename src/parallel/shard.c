@@ -7,8 +7,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "kernels/kernels.h"
-
 int shard_slot_begin(int rank, int ranks, int slots)
 {
     assert(ranks >= 1 && ranks <= slots);

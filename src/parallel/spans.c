@@ -7,7 +7,6 @@
  * for what is not kept would be lost. */
 #include "src/parallel/spans.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "src/base/new.h"

@@ -1,6 +1,5 @@
 /* What the page says in words: scores of tasks, samples, and how its figures
  * are computed. */
-#include <math.h>
 #include <stdio.h>
 
 #include "src/report/report_impl.h"

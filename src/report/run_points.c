@@ -14,7 +14,6 @@
  * of the attempt that had done it. */
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/report/run_history_impl.h"

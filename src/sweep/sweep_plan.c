@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/fsio.h"
 #include "src/base/new.h"
 
 static const struct setting axis_schema[] = {
@@ -111,9 +110,7 @@ enum err sweep_load(const char *path, struct sweep *sweep)
                        path, axes, SWEEP_AXES_MAX);
     sweep->runs = 1;
     for (int i = 0; i < axes; i++) {
-        enum err rc = read_axis(sweep, grid, i);
-        if (rc != ERR_OK)
-            return err_prefix(rc, "%s", path);
+        TRY(err_prefix(read_axis(sweep, grid, i), "%s", path));
     }
     return ERR_OK;
 }

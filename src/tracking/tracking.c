@@ -15,7 +15,6 @@
 #include "src/tracking/tracking.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,7 +14,6 @@
  * is replaced by a new one. tracking.c waits between tries, twice as long each
  * time. */
 #include <assert.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

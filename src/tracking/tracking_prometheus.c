@@ -7,7 +7,6 @@
  * and tessera_running, which is 0 when the run has ended by itself: of one that
  * was killed only the time tells. */
 #include <assert.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

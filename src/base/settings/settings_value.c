@@ -290,8 +290,7 @@ enum err settings_value_string(const struct setting *setting, const char *text,
             return settings_value_integer(setting, out->integer, place, out);
         break;
     }
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s: '%s'", place, setting->key);
+    TRY(err_prefix(rc, "%s: '%s'", place, setting->key));
     out->present = true;
     return ERR_OK;
 }

@@ -63,8 +63,7 @@ enum err codec_reader_open(const struct codec *codec, const char *path, int fd,
                      "'%s' has no form for texts, only for shards; pack it "
                      "with zstd, gz, bz2 or br",
                      codec->name);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s", path);
+    TRY(err_prefix(rc, "%s", path));
     TRY(new_zeroed(&reader, 1));
     rc = codec->ops->open(&reader->state);
     if (rc != ERR_OK) {
@@ -97,9 +96,8 @@ static enum err codec_reader_step(struct codec_reader *reader, uint8_t *data,
 {
     struct codec_flow flow = { reader->in, reader->in_bytes, data, bytes,
                                reader->complete };
-    enum err rc = reader->codec->ops->step(reader->state, &flow);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s", reader->path);
+    TRY(err_prefix(reader->codec->ops->step(reader->state, &flow), "%s",
+                   reader->path));
     *got = bytes - flow.out_bytes;
     *moved = *got > 0 || flow.in_bytes < reader->in_bytes;
     reader->in = flow.in;

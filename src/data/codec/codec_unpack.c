@@ -112,8 +112,7 @@ enum err codec_unpack_file(const char *text, const char *from, const char *to,
     int in = -1;
     int64_t packed = 0;
     enum err rc = codec_find(text, &codec);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s", from);
+    TRY(err_prefix(rc, "%s", from));
     TRY(regular_open(from, &in, &packed)); /* a pipe would keep us waiting */
     /* never over a file that is there: somebody may be reading it */
     int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -260,11 +260,9 @@ enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
     *out = (struct mds_sample){ 0 };
     TRY(mds_shard_columns(shard, index, buffer, columns));
     for (enum mds_role r = 0; r < MDS_ROLES; r++) {
-        enum err rc = mds_decode_role(shard->info->layout, r, token_type,
-                                      columns, &out->value[r]);
-        if (rc != ERR_OK)
-            return err_prefix(rc, "%s: sample %lld", shard->path,
-                              (long long)index);
+        TRY(err_prefix(mds_decode_role(shard->info->layout, r, token_type,
+                                       columns, &out->value[r]),
+                       "%s: sample %lld", shard->path, (long long)index));
     }
     return ERR_OK;
 }

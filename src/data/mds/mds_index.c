@@ -122,8 +122,7 @@ static enum err mds_index_file(const json_t *object, const char *key,
     enum err rc = mds_index_int(value, "bytes", least, most, &file->bytes);
     if (rc == ERR_OK)
         rc = mds_index_hashes(value, file);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "'%s'", key);
+    TRY(err_prefix(rc, "'%s'", key));
     return new_text(&file->name, name);
 }
 
@@ -246,10 +245,9 @@ enum err mds_index_check(const struct mds_index *index, const char *folder)
     const struct mds_layout *last = NULL;
     for (int64_t s = 0; s < index->shards; s++) {
         const struct mds_layout *layout = index->shard[s].layout;
-        enum err rc = layout == last ? ERR_OK : mds_layout_check(layout);
-        if (rc != ERR_OK)
-            return err_prefix(rc, "%s/%s: shard %lld", folder, MDS_INDEX_NAME,
-                              (long long)s);
+        TRY(err_prefix(layout == last ? ERR_OK : mds_layout_check(layout),
+                       "%s/%s: shard %lld", folder, MDS_INDEX_NAME,
+                       (long long)s));
         last = layout;
     }
     return ERR_OK;

@@ -52,10 +52,8 @@ static enum err mds_set_describe_shards(struct mds_set *set,
     /* from here on they are checksums of the index like others */
     for (int64_t s = 0; s < hashed; s++) {
         memcpy(hex, sidecar->shards_sha256 + 64 * s, 64);
-        enum err rc = mds_index_add_hash(&index->files[s].raw, "sha256", hex);
-        if (rc != ERR_OK)
-            return err_prefix(rc, "%s/%s", mds_shards_folder(set->shards),
-                              SIDECAR_NAME);
+        TRY(err_prefix(mds_index_add_hash(&index->files[s].raw, "sha256", hex),
+                       "%s/%s", mds_shards_folder(set->shards), SIDECAR_NAME));
     }
     return ERR_OK;
 }

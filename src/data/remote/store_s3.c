@@ -47,8 +47,7 @@ static enum err store_s3_endpoint(struct store *store, struct store_s3 *s3,
                           strcmp(url.scheme, "https") != 0) ||
                          url.place[0] == '\0'))
         rc = err_set(ERR_USAGE, "is not an address with http:// or https://");
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s", variable);
+    TRY(err_prefix(rc, "%s", variable));
     bool tls = strcmp(url.scheme, "https") == 0;
     snprintf(s3->endpoint_from, sizeof s3->endpoint_from, "%s", variable);
     snprintf(s3->host, sizeof s3->host, "%s", url.place);

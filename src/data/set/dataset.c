@@ -361,9 +361,8 @@ enum err dataset_read_marked(struct dataset *dataset, int64_t index,
     assert(capacity >= 0 && (tokens != NULL || capacity == 0));
     TRY(dataset->format->read(dataset->state, index, &sample));
     enum err rc = dataset_check_marks(&sample);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s: sample %lld", sample.file,
-                          (long long)sample.number);
+    TRY(err_prefix(rc, "%s: sample %lld", sample.file,
+                   (long long)sample.number));
     *marks = (struct dataset_marks){ sample.loss_mask, sample.lengths };
     *length = sample.values.count;
     int64_t count = *length < capacity ? *length : capacity;

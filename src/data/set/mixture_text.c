@@ -110,9 +110,7 @@ static enum err read_time(struct reader *reader, bool jump)
     if (strcmp(reader->word, "at") != 0)
         return wrong(reader, "'at TIME' should follow a later weight");
     TRY(next_word(reader));
-    enum err rc = units_parse(reader->word, &time->at);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s", entry->name);
+    TRY(err_prefix(units_parse(reader->word, &time->at), "%s", entry->name));
     if (time->at.unit == UNIT_SEC || time->at.unit == UNIT_DUR)
         return wrong(reader, "a time in ba, tok, sp or ep: another would move "
                              "with the machine's speed, or when the run is "

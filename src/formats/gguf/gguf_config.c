@@ -162,9 +162,7 @@ enum err gguf_config_read(const struct gguf *gguf, enum arch *arch,
                        gguf->path, parts);
     TRY(read_model(gguf, &arch_rows[*arch], &values));
     TRY(look_at_tensors(gguf, &values.model));
-    enum err rc = arch_keys_end(&values);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "%s", gguf->path);
+    TRY(err_prefix(arch_keys_end(&values), "%s", gguf->path));
     *model = values.model;
     return ERR_OK;
 }

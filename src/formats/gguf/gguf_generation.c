@@ -8,7 +8,6 @@
 
 #include <assert.h>
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/jsontext.h"
@@ -176,8 +175,7 @@ enum err gguf_generation_write(struct gguf_writer *writer,
     enum err rc = ERR_OK;
     if (generation != NULL)
         rc = jsontext_object(generation, strlen(generation), 0, &root);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "generation_config.json");
+    TRY(err_prefix(rc, "generation_config.json"));
     TRY_OUT(write_ends(writer, root, eos));
     if (pad >= 0 || eos >= 0)
         TRY_OUT(

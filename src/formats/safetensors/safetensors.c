@@ -154,9 +154,7 @@ static enum err visit_all(const struct index *index, visit *call, void *arg)
     for (;;) {
         bool done;
         struct json_member member;
-        enum err rc = json_split_next(&split, &member, &done);
-        if (rc != ERR_OK)
-            return err_prefix(rc, "weight_map");
+        TRY(err_prefix(json_split_next(&split, &member, &done), "weight_map"));
         if (done)
             return ERR_OK;
         TRY(visit_entry(&member, call, arg));

@@ -179,9 +179,8 @@ static enum err skip_metadata(const struct json_member *member)
     struct json_split split =
         json_split_begin(member->value, member->value_bytes);
     while (!done) {
-        enum err rc = json_split_next(&split, &string, &done);
-        if (rc != ERR_OK)
-            return err_prefix(rc, "__metadata__");
+        TRY(err_prefix(json_split_next(&split, &string, &done),
+                       "__metadata__"));
         if (!done && string.value[0] != '"')
             return err_set(ERR_DATA, "__metadata__ has what is no string");
     }

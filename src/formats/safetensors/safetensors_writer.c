@@ -9,7 +9,6 @@
 #include "src/formats/safetensors/safetensors_writer.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <math.h>

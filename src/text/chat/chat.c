@@ -24,7 +24,6 @@
 #include "src/text/chat/chat.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,9 +164,8 @@ static enum err chat_fill(struct chat_template *template, const char *name,
                           const struct tokenizer *tokenizer)
 {
     TRY(new_text(&template->name, name));
-    enum err rc = chat_parse_read(text, bytes, &template->tree);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "chat template %s", name);
+    TRY(err_prefix(chat_parse_read(text, bytes, &template->tree),
+                   "chat template %s", name));
     TRY(chat_special(tokenizer, tokenizer_bos(tokenizer), &template->bos));
     TRY(chat_special(tokenizer, tokenizer_eos(tokenizer), &template->eos));
     if (tokenizer_file(tokenizer, &bytes) == NULL)

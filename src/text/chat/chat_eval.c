@@ -79,9 +79,8 @@ static enum err chat_eval_dict(struct chat_scope *scope,
          item = item->next->next) {
         TRY(chat_eval(scope, item->a, &key));
         TRY(chat_eval(scope, item->next->a, &value));
-        enum err rc = chat_value_key(scope->memory, &key, &key);
-        if (rc != ERR_OK)
-            return err_prefix(rc, "line %d", node->line);
+        TRY(err_prefix(chat_value_key(scope->memory, &key, &key), "line %d",
+                       node->line));
         TRY(chat_value_set_field(scope->memory, &record, key.as.text, key.count,
                                  value));
     }
@@ -282,9 +281,8 @@ static enum err chat_eval_compare(struct chat_scope *scope,
     const char *sign = node->text;
     if (*sign == '=' || *sign == '!') {
         bool equal = false;
-        enum err rc = chat_value_equal(scope->memory, a, b, &equal);
-        if (rc != ERR_OK)
-            return err_prefix(rc, "line %d", node->line);
+        TRY(err_prefix(chat_value_equal(scope->memory, a, b, &equal), "line %d",
+                       node->line));
         *out = chat_value_boolean(equal == (*sign == '='));
         return ERR_OK;
     }

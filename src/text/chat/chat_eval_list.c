@@ -6,7 +6,6 @@
  * counts as a list of its characters, a dictionary as one of its keys, as in
  * Python. */
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/text/chat/chat_eval.h"

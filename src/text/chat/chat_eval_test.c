@@ -4,7 +4,6 @@
  * is divisibleby 3. select() and its like take tests by name, also those that
  * have a sign, select("==", 1), which is why comparisons are in this table. */
 #include <assert.h>
-#include <string.h>
 
 #include "src/text/chat/chat_eval.h"
 

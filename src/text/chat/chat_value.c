@@ -17,9 +17,7 @@
 #include "src/text/chat/chat_value.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdalign.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/array.h"
 #include "src/base/digest.h"
 #include "src/base/new.h"
 #include "src/text/tokenizer/tokenizer_impl.h"

@@ -14,7 +14,6 @@
 #include "src/text/tokenizer/tokenizer_decode.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #define DECODE_DEPTH_MAX 8         /* Sequences in Sequences */

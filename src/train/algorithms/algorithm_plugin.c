@@ -10,7 +10,6 @@
  *
  * Its part of the state: "sha256", of the file, and "state", {ALGORITHM: text}. */
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -12,7 +12,6 @@
  * alone is never made elsewhere; what fails on one rank is held back as any
  * listener's failure, until the ranks' exchange. */
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,6 @@
 #include "src/train/listeners/eval_due.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,6 @@
  * either. */
 #include <assert.h>
 #include <math.h>
-#include <signal.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/train/plan/trainer_backend.h"

@@ -18,7 +18,6 @@
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "src/base/clock.h"

@@ -10,7 +10,6 @@
 #include "src/train/start/start.h"
 #include "src/base/jsontext.h"
 #include "src/data/set/dataset.h"
-#include "src/data/set/order.h"
 
 #include <assert.h>
 #include <stdlib.h>

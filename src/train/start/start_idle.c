@@ -16,7 +16,6 @@
 #include "src/base/globs.h"
 #include "src/base/log.h"
 #include "src/tracking/tracking_sink.h"
-#include "src/train/start/start_weights.h"
 
 /* --- what settings need --- */
 

@@ -7,7 +7,6 @@
 #include <assert.h>
 #include <omp.h>
 #include <sched.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -13,7 +13,6 @@
 #include "src/train/start/start.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +20,6 @@
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/train/start/start_weights.h"
 #include "src/formats/weights_tuned.h"
 #include "src/formats/weights_sums.h"
 

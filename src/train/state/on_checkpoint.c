@@ -24,7 +24,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "checkpoint/ckpt.h"
 #include "src/base/clock.h"

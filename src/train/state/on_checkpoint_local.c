@@ -6,7 +6,6 @@
  * run's owner can put it: in the run directory. */
 #include "src/train/state/on_checkpoint_parts.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
