@@ -522,7 +522,7 @@ guard() {
     run guard
     [ ! -e "$T/requeued" ]
     [ ! -e "$T/cancelled" ]
-    [ ! -e "$T/run/ledger.jsonl" ]
+    ! grep '"event":"requeue"' "$T/run/ledger.jsonl" || false
     echo "RUNNING RUNNING RUNNING RUNNING RUNNING COMPLETING" >"$T/states"
     echo "Requested operation is presently disabled" >"$T/refusal"
     run guard

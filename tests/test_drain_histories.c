@@ -22,7 +22,7 @@
 
 #include "src/base/rng.h"
 #include "src/control/drain.h"
-#include "tests/tap.h"
+#include "tests/histories.h"
 
 enum {
     NODES_MAX = 1000,
@@ -438,26 +438,5 @@ static void history(uint64_t seed, bool verbose)
 
 int main(int argc, char **argv)
 {
-    const char *number = argc > 1 ? argv[argc - 1] : "3000";
-    char *end = NULL;
-    uint64_t first = 1, seeds = strtoull(number, &end, 10);
-    bool one = argc == 3 && strcmp(argv[1], "--seed") == 0;
-    if (*end != '\0' || seeds == 0 || (argc > 2 && !one)) {
-        fprintf(stderr, "usage: %s [COUNT | --seed N]\n", argv[0]);
-        return 64;
-    }
-    if (one) {
-        first = seeds;
-        seeds = 1;
-    }
-    for (uint64_t s = 0; s < seeds; s++)
-        history(first + s, one);
-    if (argc == 1) {
-        tap_is_int(w.violations, 0, "%llu histories hold what they must",
-                   (unsigned long long)seeds);
-        return tap_done();
-    }
-    printf("simulate: seeds=%llu violations=%d\n", (unsigned long long)seeds,
-           w.violations);
-    return w.violations > 0;
+    return histories_main(argc, argv, history, &w.violations);
 }

@@ -4,6 +4,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
+#include "src/control/job.h"
 #include "src/job/ledger_history.h"
 #include "tests/tap.h"
 
@@ -194,7 +195,7 @@ static void test_job(void)
         { "{\"event\":\"restart\",\"job\":6,\"progress\":false}", 2, 2, 1, 0,
           5 },
         { "{\"event\":\"requeue\",\"job\":7,\"progress\":null,\"reason\":"
-          "\"" LEDGER_UNSTARTED "\"}",
+          "\"" JOB_UNSTARTED "\"}",
           2, 2, 1, 1, 5 },
         { "{\"event\":\"requeue\",\"job\":7,\"progress\":false}\n{\"ev", 2, 2,
           2, 1, 5 },

@@ -1,6 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/launch
-# One attempt: start the training step, watch over it, and decide what its end
-# means. Needs what nodes.sh needs, and $program, arguments=(), $start_s,
+# One attempt: start the training step and watch over it. Needs what nodes.sh needs, and $program, arguments=(), $start_s,
 # $hang_s, $watch_s, $tasks_per_node, $cpus_per_task, $launch_beat, and a pipe
 # open as 9.
 
@@ -164,71 +163,4 @@ watch_attempt()
 attempt_started()
 {
     [ "$(ledger_word started)" -ge "$attempt" ]
-}
-
-# What the ranks of the attempt wrote about why they left: "CODE TEXT", the
-# gravest first. Nothing if they had no time to.
-attempt_reason()
-{
-    local number
-    number=$(ledger_word started)
-    [ "$number" -ge "$attempt" ] || return
-    # Files may lack their last newline.
-    awk '
-    FNR == 1 {
-        grave = $1 == 93 ? 3 : $1 == 64 ? 2 : 1
-        if (grave > worst) { worst = grave; line = $0 }
-    }
-    END { print line }' /dev/null \
-        "$run_dir/reasons/attempt-$(printf %04d "$number").rank-"* 2>/dev/null
-}
-
-# classify: sets action (done, stop, requeue, retry, leave) and cause, from the
-# reason files, the state of the job and, only then, the code of srun, which is
-# just the highest of all ranks.
-classify()
-{
-    local written state
-    if [ "$step_rc:$ended_by" = 0: ]; then
-        action="done" cause="finished"
-        return
-    fi
-    written=$(attempt_reason)
-    state=$(job_state)
-    case $step_rc:$ended_by in
-    *:node) action=retry cause="lost node $(join "${lost[@]}")" ;;
-    *:start) action=retry cause="not started within $start_s s" ;;
-    *:hang) action=retry cause="no step for $hang_s s" ;;
-    85:) action=requeue cause="checkpointed on request" ;;
-    93: | 64:) action=stop cause="exit code $step_rc" ;;
-    75:) action=retry cause="transient failure" ;;
-    137:) action=retry cause="killed (SIGKILL): out of memory?" ;;
-    *)
-        if [ "$step_rc" -gt 128 ]; then
-            action=retry cause="ended by signal $((step_rc - 128))"
-        else
-            action=retry cause="exit code $step_rc"
-        fi
-        ;;
-    esac
-    attempt_started || cause+=" before the run was opened, see the job's output"
-    case $written in
-    93\ * | 64\ *)
-        action=stop
-        step_rc=${written%% *}
-        ;;
-    esac
-    [ -n "$written" ] && cause=${written#* }
-    if [ -n "$stop_signal" ] && [ "$action" = retry ]; then
-        # No time is left for another attempt in this job.
-        action=requeue
-    fi
-    # the run may have seen the file before look() has
-    if [ "$action" = requeue ] &&
-        { [ "$stop_signal" = STOP ] || timeout 10 test -e "$run_dir/STOP"; }; then
-        action=stop cause="$run_dir/STOP: remove it to go on"
-    fi
-    if [ "$state" != RUNNING ]; then
-        action=leave cause="$(state_words "$state"); $cause"
-    fi
 }

@@ -23,6 +23,8 @@ say()
 . "$here/nodes.sh"
 # shellcheck source=jobs/lib/scavenge.sh
 . "$here/scavenge.sh"
+# shellcheck source=jobs/lib/next.sh
+. "$here/next.sh"
 
 # Slurm takes dead nodes off a job's list, and the launch script never gives its
 # own node back.
@@ -59,11 +61,18 @@ sleep $((SLURM_PROCID * (10 + (${#local_dir} > 0 ? scavenge_s + 10 : 0))))
 [ "$(job_state)" = RUNNING ] || exit 0
 mapfile -t nodes < <(job_nodes)
 mapfile -t good < <(nodes_usable "${nodes[@]}")
-scavenge "${good[@]}"
-# Meanwhile it may have been cancelled.
-[ "$(job_state)" = RUNNING ] || exit 0
-ledger requeue "$(ledger_word attempts)" code=75 progress=null \
-    reason="lost $(job_field BatchHost), the node of the launch script"
-ask scontrol requeue "$slurm_id"
-# An answer that got lost may have been a yes. Only a no leaves the job there.
-[ $? -eq 1 ] && [ "$(job_state)" = RUNNING ] && scancel "$slurm_id"
+attempt=$(ledger_word attempts) step_rc=75 futile=0 may_requeue=1 accepted=no
+# An answer that got lost may have been a yes. Only a no leaves the job there, as
+# an allocation in which nothing happens any more.
+ask_requeue()
+{
+    ask scontrol requeue "$slurm_id"
+    [ $? -eq 1 ] || accepted=yes
+    [ "$accepted" = yes ]
+}
+leave()
+{
+    [ "$accepted" = no ] && [ "$(job_state)" = RUNNING ] && scancel "$slurm_id"
+}
+trap leave EXIT
+follow host detail="$(job_field BatchHost)"

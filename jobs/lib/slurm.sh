@@ -89,16 +89,6 @@ job_state()
     esac
 }
 
-# state_words STATE: of a job that is not running
-state_words()
-{
-    if [ "$1" = unanswered ]; then
-        echo "Slurm did not answer for $controller_s s"
-    else
-        echo "job is $1"
-    fi
-}
-
 # hostnames LIST: one a line. Asks nobody.
 hostnames()
 {

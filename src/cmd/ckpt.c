@@ -57,6 +57,10 @@ static const struct options_row rows[] = {
                 "add such a line, with each KEY=VALUE"),
     OPTION_WHOLE(struct ckpt_cmd, attempt, "attempt", "N", 0, INT32_MAX,
                  "whose line it is"),
+    OPTION_TEXT(struct ckpt_cmd, before, "before", "STEP",
+                "the newest checkpoint when the attempt began"),
+    OPTION_TEXT(struct ckpt_cmd, before_local, "before-local", "STEP",
+                "the same of those that only nodes have"),
     { 0 },
 };
 
@@ -124,6 +128,11 @@ static const struct command {
         "what a launch script asks of the ledger, or adds", rows,
         "job event attempt", 1, -1 },
       ckpt_cmd_ledger,
+      PATH_OTHER },
+    { { "next", "RUN KEY=VALUE...",
+        "decide what a launch script does when an attempt has ended", rows,
+        "job! attempt! before before-local", 2, -1 },
+      ckpt_cmd_next,
       PATH_OTHER },
 };
 

@@ -25,9 +25,10 @@ struct ckpt_cmd {
     double timeout_s;                    /* 0: not given */
     struct ckpt_interval_input interval; /* -1: not given */
     double prior_hours;
-    /* of the ledger: what is added, NULL: nothing; KEY=VALUE behind RUN */
+    /* of ledger and next: what is added, NULL: nothing; KEY=VALUE after RUN */
     const char *event;
     int64_t attempt, job;
+    const char *before, *before_local; /* of next: steps; NULL: not given */
     char *const *words;
     int word_count;
     int exit_code; /* set by a command whose result is no error; 0 before */
@@ -49,6 +50,7 @@ enum err ckpt_cmd_unpin(struct ckpt_cmd *cmd);
 enum err ckpt_cmd_prune(struct ckpt_cmd *cmd);
 enum err ckpt_cmd_interval(struct ckpt_cmd *cmd);
 enum err ckpt_cmd_ledger(struct ckpt_cmd *cmd);
+enum err ckpt_cmd_next(struct ckpt_cmd *cmd);
 
 /* The only one for several ranks: one on each node. */
 enum err ckpt_cmd_scavenge(struct ckpt_cmd *cmd);

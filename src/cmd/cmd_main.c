@@ -2,14 +2,14 @@
  * is here: that a call without arguments shows the usage, that --help is a result
  * and goes to standard output while a mistake is none and goes to standard error,
  * that an error is one line with the program's name, and which code it ends with.
- * The exit codes are a contract with the launch script (src/job/exit_code.h): they
+ * The exit codes are a contract with the launch script (src/base/exit_code.h): they
  * say whether another attempt may help. */
 #include "src/cmd/cmd_main.h"
 
 #include <assert.h>
 
 #include "src/base/log.h"
-#include "src/job/exit_code.h"
+#include "src/base/exit_code.h"
 
 int cmd_main_end(const struct cmd_main *cmd, enum err rc, int exit_code)
 {

@@ -6,7 +6,7 @@
 #include "src/base/log.h"
 #include "src/cmd/cmd_main.h"
 #include "src/eval/eval_options.h"
-#include "src/job/exit_code.h"
+#include "src/base/exit_code.h"
 
 #define TIMEOUT_S 86400.0 /* ranks may end at different times */
 

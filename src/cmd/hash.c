@@ -14,7 +14,7 @@
 #include "src/cmd/cmd_main.h"
 #include "src/cmd/hash_digests.h"
 #include "src/hash/hash_style.h"
-#include "src/job/exit_code.h"
+#include "src/base/exit_code.h"
 
 #define EXIT_DIFFERS 1
 #define STYLES_MAX 64

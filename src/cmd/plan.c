@@ -15,7 +15,7 @@
 #include "src/base/new.h"
 #include "src/cmd/cmd_main.h"
 #include "src/plan/plan.h"
-#include "src/job/exit_code.h"
+#include "src/base/exit_code.h"
 #include "src/train/start/start_weights.h"
 #include "src/train/start/start_settings.h"
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "src/base/settings/options.h"
-#include "src/job/exit_code.h"
+#include "src/base/exit_code.h"
 
 /* What each is for; one that is not named here is listed all the same. */
 static const struct command {

@@ -11,7 +11,7 @@
  * their deadline: it keeps the error, meets them, and all agree that it was the end.
  * Only then does rank 0 speak. A rank that has lost the others (ERR_COMM) is adrift:
  * it can agree with nobody, so it speaks for itself and ends them all. The exit code
- * tells jobs/launch whether to start another attempt (src/job/exit_code.h). */
+ * tells jobs/launch whether to start another attempt (src/base/exit_code.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@
 #include "src/base/settings/options.h"
 #include "src/cmd/train_reference.h"
 #include "src/comm/comm.h"
-#include "src/job/exit_code.h"
+#include "src/base/exit_code.h"
 #include "src/job/stop.h"
 #include "src/train/loop/trainer.h"
 #include "src/train/settings/train_settings.h"

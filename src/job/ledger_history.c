@@ -19,7 +19,8 @@
 #include "src/base/array.h"
 #include "src/base/clock.h"
 #include "src/base/real.h"
-#include "src/job/exit_code.h"
+#include "src/base/exit_code.h"
+#include "src/control/job.h"
 #include "src/job/ledger.h"
 
 #define SECONDS_PER_HOUR 3600.0
@@ -220,7 +221,7 @@ static enum err take_decision(void *arg, json_t *line)
         job->started = (int)number(line, "attempt");
     if (start || end)
         job->unstarted = 0;
-    if (reason != NULL && strcmp(reason, LEDGER_UNSTARTED) == 0)
+    if (reason != NULL && strcmp(reason, JOB_UNSTARTED) == 0)
         job->unstarted++;
     if (end || json_is_true(progress))
         job->futile = 0;

@@ -44,9 +44,6 @@ struct ledger_job {
 /* How long a node that was bad is kept from the run: a day. */
 #define LEDGER_EXCLUDED_S 86400.0
 
-/* The reason of such a requeue. */
-#define LEDGER_UNSTARTED "asked to stop (USR1) before the start"
-
 /* A run without a ledger has not begun. */
 enum err ledger_job_read(const char *run_dir, int64_t number,
                          struct ledger_job *out);

@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 
 #include "src/base/new.h"
-#include "src/job/exit_code.h"
+#include "src/base/exit_code.h"
 #include "src/report/run_history_impl.h"
 
 const char *const run_value_names[RUN_VALUES] = { RUN_VALUE_NAMES };

@@ -20,7 +20,7 @@
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
 #include "src/base/units.h"
-#include "src/job/exit_code.h"
+#include "src/base/exit_code.h"
 #include "src/report/run_history.h"
 
 static bool better(const struct sweep *sweep, double value, double than)

@@ -20,7 +20,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/job/exit_code.h"
+#include "src/base/exit_code.h"
 
 extern char **environ;
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "src/infer/infer.h"
-#include "src/job/exit_code.h"
+#include "src/base/exit_code.h"
 #include "src/model/model.h"
 #include "src/formats/weights.h"
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
-#include "src/job/exit_code.h"
+#include "src/base/exit_code.h"
 #include "src/model/model.h"
 #include "src/parallel/optimizer/optimizer.h"
 #include "src/formats/weights.h"

@@ -16,7 +16,7 @@
 #include "src/base/fsio.h"
 #include "src/base/new.h"
 #include "tests/bench/bench_model.h"
-#include "src/job/exit_code.h"
+#include "src/base/exit_code.h"
 
 static enum err open_in(const char *dir, const char *name, FILE **out)
 {

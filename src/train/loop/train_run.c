@@ -25,7 +25,7 @@
 #include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/base/memory.h"
-#include "src/job/exit_code.h"
+#include "src/base/exit_code.h"
 #include "src/job/ledger.h"
 #include "src/job/lock.h"
 #include "src/job/slurm.h"

@@ -1,0 +1,185 @@
+/* tessera-ckpt next: what a launch script does when an attempt has ended or could
+ * not begin. The decision is made in src/control/job.h, of the facts that the
+ * script has, as words KEY=VALUE, and of those that stand in the run directory:
+ * its ledger, its checkpoints, what the ranks wrote, a file STOP.
+ *
+ * What is decided is written into the ledger before it is told, since where it
+ * cannot be nothing may go on, and with its facts into RUN/health/decisions, so
+ * that it can be made again. jobs/lib/next.sh reads what is printed. */
+#include "src/cmd/ckpt_cmd.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/files/ckpt_index.h"
+#include "src/base/clean.h"
+#include "src/base/exit_code.h"
+#include "src/base/lines.h"
+#include "src/base/log.h"
+#include "src/base/regular.h"
+#include "src/control/job_words.h"
+#include "src/job/ledger.h"
+#include "src/job/ledger_history.h"
+
+#define STEP_NAME_BYTES 32
+
+struct run_facts {
+    char written[1024], newest[STEP_NAME_BYTES], local[STEP_NAME_BYTES];
+};
+
+static void step_name(char out[STEP_NAME_BYTES], int64_t step)
+{
+    out[0] = '\0';
+    if (step >= 0)
+        snprintf(out, STEP_NAME_BYTES, "step-%09" PRId64, step);
+}
+
+/* The first line of one rank's words, if it is graver than what is known: that it
+ * would come again, that it is used wrongly, else whatever was read first. */
+static int take_words(const char *path, int worst, char *out, size_t size)
+{
+    char line[1024];
+    FILE *file = NULL;
+    if (regular_stream(path, &file) != ERR_OK || file == NULL)
+        return worst;
+    if (fgets(line, sizeof line, file) != NULL) {
+        int code = atoi(line);
+        int grave = code == EXIT_STOP ? 3 : code == EXIT_USAGE ? 2 : 1;
+        if (grave > worst) {
+            worst = grave;
+            line[strcspn(line, "\n")] = '\0';
+            snprintf(out, size, "%s", line);
+        }
+    }
+    fclose(file);
+    return worst;
+}
+
+/* What the ranks of an attempt wrote about why they left, the gravest of it. */
+static enum err read_words(const char *run_dir, int attempt, char *out,
+                           size_t size)
+{
+    char path[FSIO_PATH_MAX], begin[64];
+    TRY(fsio_path(path, "%s/reasons", run_dir));
+    DIR *folder = opendir(path);
+    int worst = 0;
+    snprintf(begin, sizeof begin, "attempt-%04d.rank-", attempt);
+    out[0] = '\0';
+    for (struct dirent *entry;
+         folder != NULL && worst < 3 && (entry = readdir(folder)) != NULL;)
+        if (strncmp(entry->d_name, begin, strlen(begin)) == 0 &&
+            fsio_path(path, "%s/reasons/%s", run_dir, entry->d_name) == ERR_OK)
+            worst = take_words(path, worst, out, size);
+    if (folder != NULL)
+        closedir(folder);
+    return ERR_OK;
+}
+
+/* `before` and `before_local` are the newest steps when the attempt began. */
+static enum err gather(const struct ckpt_cmd *cmd, struct run_facts *run,
+                       struct job_facts *facts)
+{
+    const char *run_dir = cmd->paths[0];
+    struct ledger_job ledger;
+    int64_t *steps = NULL;
+    int count = 0;
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_path(path, "%s/STOP", run_dir));
+    TRY(ckpt_index_steps(run_dir, &steps, &count, NULL));
+    step_name(run->newest, count > 0 ? steps[count - 1] : -1);
+    free(steps);
+    TRY(ledger_job_read(run_dir, cmd->job, &ledger));
+    step_name(run->local, ledger.local_step);
+    facts->opened = ledger.started >= cmd->attempt;
+    facts->unstarted = ledger.unstarted;
+    if (ledger.futile > facts->futile)
+        facts->futile = ledger.futile;
+    ledger_job_free(&ledger);
+    facts->stop_file = access(path, F_OK) == 0;
+    facts->newest = run->newest;
+    facts->run_dir = run_dir;
+    facts->advanced =
+        (cmd->before != NULL && strcmp(run->newest, cmd->before) > 0) ||
+        (cmd->before_local != NULL &&
+         strcmp(run->local, cmd->before_local) > 0);
+    if (facts->opened && facts->ended < JOB_STOPPED) {
+        TRY(read_words(run_dir, (int)cmd->attempt, run->written,
+                       sizeof run->written));
+        facts->written = run->written;
+    }
+    return ERR_OK;
+}
+
+static enum err write_event(const struct ckpt_cmd *cmd,
+                            const struct job_facts *facts,
+                            const struct job_decision *d)
+{
+    static const char *const progress[] = { "", "null", "false", "true" };
+    char number[32], code[32], row[32], by[] = "by=launch";
+    char reason[sizeof d->reason + 16], newest[STEP_NAME_BYTES + 16];
+    char *words[6] = { number, code, reason };
+    int count = 3;
+    snprintf(number, sizeof number, "job=%" PRId64, cmd->job);
+    snprintf(code, sizeof code, "code=%d", d->code);
+    snprintf(reason, sizeof reason, "reason=%s", d->reason);
+    snprintf(row, sizeof row, "progress=%s", progress[d->progress]);
+    snprintf(newest, sizeof newest, "newest=%s", facts->newest);
+    if (strcmp(d->event, "give-up") == 0)
+        words[count++] = newest;
+    else if (d->progress != JOB_NO_WORD)
+        words[count++] = row;
+    if (strcmp(d->event, "stop") == 0)
+        words[count++] = by;
+    return ledger_append_words(cmd->paths[0], d->event, (int)cmd->attempt,
+                               words, count);
+}
+
+/* For whoever asks why: the facts, and what came of them. */
+static void keep_decision(const struct ckpt_cmd *cmd,
+                          const struct job_facts *facts,
+                          const struct job_decision *d)
+{
+    char path[FSIO_PATH_MAX];
+    char *line = NULL;
+    size_t bytes;
+    int fd = -1;
+    FILE *out = open_memstream(&line, &bytes);
+    if (out == NULL)
+        return;
+    job_words_write(facts, out);
+    fprintf(out, "-> %s %d %s", job_what_names[d->what], d->exit_code,
+            d->reason);
+    bool written = fclose(out) == 0;
+    if (written && fsio_path(path, "%s/health", cmd->paths[0]) == ERR_OK &&
+        lines_open(path, "decisions", path, &fd) == ERR_OK)
+        (void)lines_append(fd, path, line);
+    if (fd >= 0)
+        close(fd);
+    free(line);
+}
+
+enum err ckpt_cmd_next(struct ckpt_cmd *cmd)
+{
+    struct job_facts facts = { 0 };
+    struct job_decision decision;
+    struct run_facts run = { .written = "" };
+    TRY(job_words_read(cmd->words, cmd->word_count, &facts));
+    TRY(gather(cmd, &run, &facts));
+    job_next(&facts, &decision);
+    if (job_decided(decision.what)) {
+        keep_decision(cmd, &facts, &decision);
+        if (decision.event != NULL &&
+            write_event(cmd, &facts, &decision) != ERR_OK) {
+            log_warn("%s", err_text());
+            job_unwritten(&facts, &decision);
+        }
+    }
+    clean_text(decision.words, false);
+    printf("do %s\nexit %d\nfutile %d\nsay %s\n", job_what_names[decision.what],
+           decision.exit_code, decision.futile, decision.words);
+    return ERR_OK;
+}
