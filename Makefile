@@ -231,8 +231,7 @@ put = @for f in $(3); do to=$(DESTDIR)$(PREFIX)/$(2)/$${f\#\#*/}; \
     install -m $(1) $$f $$to.new && mv -f $$to.new $$to || exit 1; done
 
 install-node: $(NODE) ## prolog, epilog and their check alone, into PREFIX on a local disk
-	install -d $(DESTDIR)$(PREFIX)/libexec/tessera/lib $(DESTDIR)$(PREFIX)/etc
-	$(call put,644,libexec/tessera/lib,jobs/lib/admin.sh)
+	install -d $(DESTDIR)$(PREFIX)/libexec/tessera $(DESTDIR)$(PREFIX)/etc
 	$(call put,755,libexec/tessera,$(NODE) jobs/prolog jobs/epilog)
 	[ -f $(DESTDIR)$(PREFIX)/etc/tessera.conf ] || install -m 644 jobs/tessera.conf $(DESTDIR)$(PREFIX)/etc
 

@@ -9,12 +9,12 @@ JOBS=${TESSERA_JOBS:-$BATS_TEST_DIRNAME/../jobs}
 BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
 
 # check_stands_in FOLDER FILE: FILE in place of node-health, which may be running,
-# but for drains, where node-health.real goes on
+# but for prolog and epilog themselves, which node-health.real is
 check_stands_in() {
     cp "$2" "$1/check" && chmod 755 "$1/check"
     cat >"$1/.new" <<'END'
 #!/bin/bash
-[[ ${1-} != --drain=* ]] || exec "${0%/*}/node-health.real" "$@"
+[ "${1-}" != --act ] || exec "${0%/*}/node-health.real" "$@"
 exec "${0%/*}/check" "$@"
 END
     chmod 755 "$1/.new"
@@ -25,9 +25,8 @@ END
 node_install() {
     NODE=$(mktemp -d "${TMPDIR:-/tmp}/tessera-admin.XXXXXX")
     chmod 755 "$NODE"
-    mkdir -p "$NODE"/{libexec/tessera/lib,etc,slurm,cluster,bin}
+    mkdir -p "$NODE"/{libexec/tessera,etc,slurm,cluster,bin}
     cp "$JOBS/prolog" "$JOBS/epilog" "$NODE/libexec/tessera"
-    cp "$JOBS/lib/admin.sh" "$NODE/libexec/tessera/lib"
     cp "$JOBS/lib/node_check.sh" "$NODE"
     cp "$BIN/../libexec/node-health" "$NODE/libexec/tessera/node-health"
     cp "$BIN/../libexec/node-health" "$NODE/libexec/tessera/node-health.real"

@@ -182,11 +182,14 @@ teardown() {
 2||nonsense|ended with code 2: nonsense
 139|||ended with code 139
 END
-    rm "$NODE/libexec/tessera/node-health"
-    as_slurmd prolog n1
-    grep 'nothing is checked, the check does not start: .*No such file' "$LOG"
-    rm "$NODE/libexec/tessera/lib/admin.sh"
+    # what has crashed, or is not there, refuses no job either
+    printf '#!/bin/bash\nkill -ABRT $$\n' >"$NODE/libexec/tessera/node-health"
     prolog_is 0
+    rm "$NODE/libexec/tessera/node-health"
+    prolog_is 0
+    run env -i SLURMD_NODENAME=n1 "$NODE/libexec/tessera/epilog"
+    [ "$status" -eq 0 ]
+    [[ $output == *"node-health ended with code 127, nothing is checked"* ]]
 }
 
 @test "a misspelt threshold is said, not taken for health" {
@@ -392,10 +395,10 @@ END
 }
 
 @test "programs that others can write are said" {
-    chown 60011 "$NODE/libexec/tessera/lib/admin.sh"
+    chown 60011 "$NODE/libexec/tessera/epilog"
     chmod 775 "$NODE/libexec/tessera/node-health"
     as_slurmd prolog n1
-    grep 'warning: .*/admin.sh belongs to 60011 .*/node-health belongs to 0 (mode 775), who' "$LOG"
+    grep 'warning: .*/epilog belongs to 60011 .*/node-health belongs to 0 (mode 775), who' "$LOG"
 }
 
 @test "without Slurm's programs that is said, also where all is well" {
@@ -706,7 +709,7 @@ stage() {
 @test "make install-node is all that root needs" {
     stage
     [ "$(cd "$NODE/stage/opt/node" && find . -type f | sort | xargs)" = \
-        "./etc/tessera.conf ./libexec/tessera/epilog ./libexec/tessera/lib/admin.sh ./libexec/tessera/node-health ./libexec/tessera/prolog" ]
+        "./etc/tessera.conf ./libexec/tessera/epilog ./libexec/tessera/node-health ./libexec/tessera/prolog" ]
     sed -i "s|^TESSERA_SLURM_BIN=|&$NODE/slurm|" \
         "$NODE/stage/opt/node/etc/tessera.conf"
     run env -i SLURMD_NODENAME=n1 SLURM_JOB_ID=1 SLURM_JOB_UID=60011 \
@@ -723,7 +726,7 @@ stage() {
     (
         cd "$NODE/stage/opt/node/libexec/tessera"
         until [ -e "$NODE/installed" ]; do
-            for file in lib/admin.sh prolog epilog node-health; do
+            for file in prolog epilog node-health; do
                 cmp -s "$file" "$NODE/whole/$file" || echo "$file"
             done
         done

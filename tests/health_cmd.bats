@@ -122,7 +122,13 @@ check() {
     [ "$status" -eq 0 ]
     [[ $output =~ gemm\ +ok\ .*[0-9]\.[0-9][0-9]\ of\ the\ peak ]]
     sed -i 's/peak_ratio_min = 0.05/peak_ratio_min = 1/' "$DIR/health.cfg"
-    gives 1 GEMM_BELOW_PEAK prolog
+    # a peak that others have cut short can be passed, so again
+    for try in {1..5}; do
+        run check prolog --json
+        [ "$status" -eq 0 ] || break
+    done
+    [ "$status" -eq 1 ]
+    [ "$(field code)" = GEMM_BELOW_PEAK ]
     [ "$(field action)" = none ]
     [[ $output =~ \"peak_ratio\":0\.[0-9] ]]
 }

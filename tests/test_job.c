@@ -1,5 +1,4 @@
-/* What a job does next: a row for each way that an attempt can end, and decisions
- * of real jobs, as their runs kept them (tests/data/job_decisions), made again. */
+/* What a job does next: a row for each way that an attempt can end. */
 #include "src/control/job_words.h"
 
 #include <string.h>
@@ -170,39 +169,10 @@ static void test_unwritten(void)
     tap_is_int(d.exit_code, 93, "an end stays what it is");
 }
 
-/* Each line: facts, "->", and what came of them. */
-static void test_recorded(void)
-{
-    char line[2048];
-    int rows = 0;
-    FILE *file = fopen("tests/data/job_decisions", "r");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        char *words[WORDS_MAX], *then = strstr(line, "-> "), out[1024];
-        struct job_facts facts = { 0 };
-        struct job_decision d;
-        if (line[0] == '#' || then == NULL)
-            continue;
-        rows++;
-        line[strcspn(line, "\n")] = '\0';
-        then[-1] = '\0';
-        int count = split(line, "\t", words);
-        tap_is_int(job_words_read(words, count, &facts), ERR_OK,
-                   "row %d is read", rows);
-        job_next(&facts, &d);
-        snprintf(out, sizeof out, "-> %s %d %s", job_what_names[d.what],
-                 d.exit_code, d.reason);
-        tap_is_str(out, then, "the same again");
-    }
-    if (file != NULL)
-        fclose(file);
-    tap_ok(rows >= 20, "%d decisions of real jobs", rows);
-}
-
 int main(void)
 {
     test_rows();
     test_words();
     test_unwritten();
-    test_recorded();
     return tap_done();
 }

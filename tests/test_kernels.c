@@ -221,6 +221,7 @@ static void check_peak(void)
     }
     tap_ok(rate > 0.0 && rate <= most, "a product takes %.2f of it",
            rate / most);
+    free(x);
     check_release();
 }
 

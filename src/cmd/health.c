@@ -7,9 +7,10 @@
  * and epilog run as root, before anything of a job is there: it must start on a node
  * without MPI and without the shared file system, so it links neither, and cmd_main()
  * with its exit codes of training is not for it. Its own are states of a node, which
- * jobs/lib/admin.sh knows by number; other scripts read --words. */
+ * src/node knows by number; other scripts read --words. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "src/base/log.h"
@@ -17,9 +18,7 @@
 #include "src/base/settings/options.h"
 #include "src/cmd/health_args.h"
 #ifdef HEALTH_NODE
-#include "src/base/clock.h"
-#include "src/base/rng.h"
-#include "src/job/node_drain.h"
+#include "src/node/node.h"
 #else
 #include "kernels/kernels.h"
 #endif
@@ -54,23 +53,8 @@ static const struct options_row rows[] = {
     OPTION_FLAG(struct health_args, pairs, "pairs",
                 "of a job's ranks, one on each node: exchanges by twos"),
 #else
-    OPTION_TEXT(struct health_args, drain, "drain", "REASON",
-                "check nothing: drain this node, if the limits allow it"),
-    OPTION_TEXT(struct health_args, node, "node", "NAME",
-                "of --drain: the node, as Slurm calls it"),
-    OPTION_FLAG(struct health_args, enforce, "enforce",
-                "of --drain: else only say what would be done"),
-    OPTION_TEXT(struct health_args, wrong, "wrong", "TEXT",
-                "of --drain: which settings are wrong, so nothing is drained"),
-    OPTION_WHOLE(struct health_args, percent, "percent", "N", 1, 100,
-                 "of --drain: nodes that may be out of service (default 10)"),
-    OPTION_WHOLE(
-        struct health_args, storm_nodes, "storm-nodes", "N", 0, 100000,
-        "of --drain: for one code, more latch it (default 5; 0: none)"),
-    OPTION_REAL(struct health_args, storm_s, "storm", "S", 0, 86400,
-                "of --drain: within so many seconds (default 600)"),
-    OPTION_REAL(struct health_args, within_s, "within", "S", OPTION_ABOVE_0,
-                3600, "of --drain: seconds that it may take (default 30)"),
+    OPTION_TEXT(struct health_args, act, "act", "PHASE",
+                "be Slurm's prolog or epilog, with etc/tessera.conf"),
 #endif
     { 0 },
 };
@@ -167,21 +151,16 @@ static int run_read(const char *path)
 }
 
 #ifdef HEALTH_NODE
-static int run_drain(const struct health_args *arguments)
+/* The settings are those beside this program, as install-node puts them. */
+static int run_act(const char *phase)
 {
-    double now_s = clock_now();
-    struct drain_request request = {
-        .node = arguments->node,
-        .reason = arguments->drain,
-        .enforce = arguments->enforce,
-        .wrong = arguments->wrong,
-        .percent = arguments->percent,
-        .storm_nodes = arguments->storm_nodes,
-        .storm_s = arguments->storm_s,
-        .end_s = now_s + arguments->within_s,
-        .seed = rng_stream(arguments->node) ^ (uint64_t)(now_s * 1e6),
-    };
-    return node_drain(&request, stdout) ? 0 : 1;
+    struct node node;
+    char path[1100];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 40);
+    path[n > 0 ? n : 0] = '\0';
+    if (strrchr(path, '/') != NULL)
+        strcpy(strrchr(path, '/'), "/../../etc/tessera.conf");
+    return node_begin(&node, phase, path) ? node_act(&node) : 0;
 }
 #endif
 
@@ -200,10 +179,12 @@ static enum err check_arguments(const struct options *options,
         if (!health_known(id, bytes))
             return err_set(ERR_USAGE, "--only: no check '%.*s'", (int)bytes,
                            id);
-    if (arguments->drain != NULL && arguments->node == NULL)
-        return err_set(ERR_USAGE, "--drain asks for --node");
+    if (arguments->act != NULL && strcmp(arguments->act, "prolog") != 0 &&
+        strcmp(arguments->act, "epilog") != 0)
+        return err_set(ERR_USAGE, "--act %s: give prolog or epilog",
+                       arguments->act);
     if (arguments->phase == NULL && !arguments->pairs && !arguments->repaired &&
-        arguments->read == NULL && arguments->drain == NULL)
+        arguments->read == NULL && arguments->act == NULL)
         return err_set(ERR_USAGE, "give a phase: quick, prolog, epilog or job");
     if (arguments->phase != NULL &&
         !health_phase_parse(arguments->phase, &env->phase))
@@ -218,11 +199,7 @@ static enum err check_arguments(const struct options *options,
 int main(int argc, char **argv)
 {
     struct options options;
-    struct health_args arguments = { .root = "",
-                                     .percent = 10,
-                                     .storm_nodes = 5,
-                                     .storm_s = 600,
-                                     .within_s = 30 };
+    struct health_args arguments = { .root = "" };
     char host[64];
     struct health_env env = { .host = host, .phase = HEALTH_JOB };
 #ifndef HEALTH_NODE
@@ -244,8 +221,8 @@ int main(int argc, char **argv)
     if (arguments.read != NULL)
         return run_read(arguments.read);
 #ifdef HEALTH_NODE
-    if (arguments.drain != NULL)
-        return run_drain(&arguments);
+    if (arguments.act != NULL)
+        return run_act(arguments.act);
 #endif
     if (arguments.repaired)
         return run_repaired(arguments.root);

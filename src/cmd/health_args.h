@@ -5,14 +5,11 @@
 #include "healthcheck/health.h"
 
 struct health_args {
-    bool json, words, pairs, allow_inject, repaired, enforce;
+    bool json, words, pairs, allow_inject, repaired;
     double budget_s; /* 0: the phase's own */
     int gpus;        /* 0: not said */
     const char *out, *read, *root, *config, *only, *phase;
-    /* of --drain */
-    const char *drain, *node, *wrong;
-    int percent, storm_nodes;
-    double storm_s, within_s;
+    const char *act; /* as Slurm's "prolog" or "epilog"; NULL: no */
 };
 
 /* Prints and stores verdicts; steals them. They are out before a sick shared

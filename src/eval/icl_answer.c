@@ -284,7 +284,8 @@ static enum err is_answer(struct icl_answer *answer, const char *want,
     const struct buffer *got = &answer->cleaned, *wanted = &answer->wanted;
     TRY(clean(answer, (const uint8_t *)want, strlen(want), &answer->wanted));
     *right = *right || (wanted->bytes <= got->bytes &&
-                        memcmp(got->data, wanted->data, wanted->bytes) == 0);
+                        (wanted->bytes == 0 ||
+                         memcmp(got->data, wanted->data, wanted->bytes) == 0));
     return ERR_OK;
 }
 

@@ -108,6 +108,7 @@ static enum err arithmetic_store(const struct state_run *its, json_t *state)
 static enum err arithmetic_restore(struct state_run *its, const json_t *state)
 {
     json_t *list = json_object_get(state, "arithmetic");
+    json_decref(its->arithmetics);
     its->arithmetics =
         json_is_array(list) ? json_deep_copy(list) : json_array();
     return its->arithmetics != NULL ? ERR_OK

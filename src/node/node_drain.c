@@ -2,9 +2,10 @@
  * parsed into what the decision is made of (src/control/cluster.h). Nothing is
  * decided here: a loop asks drain_next() what to do, does it, and tells what came
  * of it, as the simulation of many nodes does (tests/test_drain_histories.c). */
-#include "src/job/node_drain.h"
+#include "src/node/node_drain.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,7 +100,8 @@ static void hear(const struct drain_action *action, const char *node,
     event->said = told->said;
 }
 
-bool node_drain(const struct drain_request *request, FILE *out)
+bool node_drain(const struct drain_request *request,
+                void (*say)(void *arg, const char *text), void *arg)
 {
     struct drain drain;
     struct drain_event event = { 0 };
@@ -113,8 +115,7 @@ bool node_drain(const struct drain_request *request, FILE *out)
         if (action.what == DRAIN_END)
             break;
         if (action.what == DRAIN_SAY) {
-            fprintf(out, "%s\n", action.text);
-            fflush(out);
+            say(arg, action.text);
         } else if (action.what == DRAIN_PAUSE) {
             clock_sleep(action.seconds);
         } else {
@@ -125,7 +126,7 @@ bool node_drain(const struct drain_request *request, FILE *out)
         }
     }
     if (told == NULL)
-        fprintf(out, "not drained, no memory: %s\n", drain.reason);
+        say(arg, "not drained, no memory");
     buffer_free(&answer);
     free(told);
     return drain.out;

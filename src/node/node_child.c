@@ -1,0 +1,122 @@
+/* fork() without exec() where there is no program to be called: this process has
+ * one thread. */
+#include "src/node/node_child.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/process.h"
+
+#define OUT_BYTES_MAX ((size_t)16 << 20)
+#define REAP_S 0.5
+
+static void only_pipe(int fd)
+{
+    int null = open("/dev/null", O_RDONLY);
+    (void)dup2(null, STDIN_FILENO);
+    (void)dup2(fd, STDOUT_FILENO);
+    (void)dup2(fd, STDERR_FILENO);
+    if (close_range(STDERR_FILENO + 1, ~0U, 0) != 0)
+        for (int other = STDERR_FILENO + 1; other < 1024; other++)
+            close(other);
+}
+
+static int start_program(const struct node_child *child)
+{
+    for (int i = 0; child->environment != NULL && child->environment[i] != NULL;
+         i++)
+        if (strchr(child->environment[i], '=') != NULL)
+            putenv(child->environment[i]);
+        else
+            unsetenv(child->environment[i]);
+    execvp(child->argv[0], child->argv);
+    int code = errno == ENOENT ? 127 : 126;
+    fprintf(stderr, "%s: %s\n", child->argv[0], strerror(errno));
+    fflush(stderr);
+    return code;
+}
+
+_Noreturn static void run(const struct node_child *child, int fd)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    setpgid(0, 0);
+    only_pipe(fd);
+    if (child->uid != 0 &&
+        (setgroups(0, NULL) != 0 ||
+         setresgid(child->gid, child->gid, child->gid) != 0 ||
+         setresuid(child->uid, child->uid, child->uid) != 0 ||
+         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || getuid() == 0))
+        _exit(125);
+    int code =
+        child->argv != NULL ? start_program(child) : child->run(child->arg);
+    fflush(stdout);
+    _exit(code);
+}
+
+/* Until the last writer is gone; false: not in time. */
+static bool collect(int fd, double end_s, struct buffer *out)
+{
+    char part[4096];
+    for (;;) {
+        double left_s = end_s - clock_now();
+        struct pollfd waiting = { .fd = fd, .events = POLLIN };
+        if (left_s <= 0)
+            return false;
+        if (poll(&waiting, 1, (int)(left_s * 1000) + 1) <= 0)
+            continue;
+        ssize_t got = read(fd, part, sizeof part);
+        if (got < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (got <= 0)
+            return got == 0;
+        for (ssize_t i = 0; i < got; i++)
+            if (part[i] != '\0' && out->bytes < OUT_BYTES_MAX)
+                (void)buffer_add(out, part + i, 1);
+    }
+}
+
+int node_child(const struct node_child *child, struct buffer *out)
+{
+    int fd[2], status = -1;
+    double end_s = clock_now() + child->seconds;
+    assert((child->argv == NULL) != (child->run == NULL));
+    out->bytes = 0;
+    if (buffer_reserve(out, 1) != ERR_OK || child->seconds <= 0 ||
+        pipe2(fd, O_CLOEXEC) != 0)
+        return NODE_NO_ANSWER;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0)
+        run(child, fd[1]);
+    close(fd[1]);
+    if (pid > 0)
+        setpgid(pid, pid);
+    if (pid > 0 && collect(fd[0], end_s, out))
+        status = process_reap(pid, end_s - clock_now());
+    close(fd[0]);
+    if (pid > 0 && status == -1) {
+        kill(-pid, SIGKILL);
+        (void)process_reap(pid, REAP_S);
+    }
+    while (out->bytes > 0 && out->data[out->bytes - 1] == '\n')
+        out->bytes--;
+    if (buffer_reserve(out, 1) != ERR_OK || status == -1)
+        out->bytes = status == -1 ? out->bytes : 0;
+    out->data[out->bytes] = '\0';
+    if (status == -1)
+        return NODE_NO_ANSWER;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}

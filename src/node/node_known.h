@@ -1,0 +1,32 @@
+/* What a prolog or epilog knows of its node, from its beginning to its end. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "src/node/node_site.h"
+
+#define NODE_END_S 45.0
+#define NODE_TEXT_BYTES 512
+
+enum node_state { NODE_OK, NODE_WARN, NODE_BAD, NODE_UNKNOWN };
+
+struct node {
+    const char *phase; /* "prolog" or "epilog" */
+    char name[64];     /* as Slurm calls it */
+    long job;          /* 0: none */
+    uid_t uid;         /* of the job; of the epilog */
+    gid_t gid;
+    char here[1024]; /* the folder of this program, and of the check */
+    struct node_site site;
+    char wrong[1024]; /* settings that are wrong: nothing is drained; "" */
+    double end_s;     /* clock_now() */
+    /* of what is said (node_words.h) */
+    double words_left_s;
+    bool log_hangs, log_written, syslog_hangs;
+    /* what the last look has found */
+    enum node_state state;
+    char reason[NODE_TEXT_BYTES], codes[NODE_TEXT_BYTES];
+    char bad[NODE_TEXT_BYTES]; /* the checks that found it bad, with commas */
+    int gpus;                  /* that it must have; 0: not known */
+};

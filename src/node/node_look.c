@@ -1,0 +1,225 @@
+/* A check is a program with an exit status and lines of words; each pair of the two
+ * that fits is a row below, and any other is said as what it is. */
+#include "src/node/node_look.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "src/base/clock.h"
+#include "src/job/slurm_run.h"
+#include "src/node/node_child.h"
+#include "src/node/node_clean.h"
+#include "src/node/node_gpus.h"
+#include "src/node/node_words.h"
+
+#define SLURM_S 5.0
+#define STAT_S 5.0
+#define ANSWER_BYTES_MAX ((size_t)4 << 20)
+/* For what comes after a look, and after a probe. */
+#define REST_S 5.0
+#define PROBE_REST_S 10.0
+
+static const char *const state_names[] = { "ok", "warn", "bad", "unknown" };
+
+/* --- one check --- */
+
+/* "verdict HOST STATE CODE CODES REASON", "bad CHECKS", and what else is said. */
+static void take_line(struct node *node, char *line, char *words, size_t size,
+                      bool *judged)
+{
+    char state[16], codes[NODE_TEXT_BYTES];
+    int at = 0;
+    if (strncmp(line, "bad ", 4) == 0) {
+        snprintf(node->bad, sizeof node->bad, "%s", line + 4);
+    } else if (sscanf(line, "verdict %*s %15s %*s %511s %n", state, codes,
+                      &at) == 2 &&
+               at > 0) {
+        *judged = false;
+        for (int i = NODE_OK; i <= NODE_UNKNOWN; i++)
+            if (strcmp(state, state_names[i]) == 0) {
+                node->state = (enum node_state)i;
+                *judged = true;
+            }
+        snprintf(node->codes, sizeof node->codes, "%s", codes);
+        snprintf(node->reason, sizeof node->reason, "%s",
+                 strcmp(line + at, "-") != 0 ? line + at : "");
+    } else if (line[0] != '\0') {
+        snprintf(words + strlen(words), size - strlen(words), " %s", line);
+    }
+}
+
+static void say_state(struct node *node, int code, bool judged,
+                      const char *words, double seconds)
+{
+    enum node_state state = judged ? node->state : NODE_UNKNOWN;
+    node->state = NODE_UNKNOWN;
+    if (code == NODE_NO_ANSWER)
+        node_say(node, "the check does not answer within %.0f s%s", seconds,
+                 words);
+    else if (code == 64)
+        node_say(node, "nothing is checked, the settings are wrong:%s", words);
+    else if (code == 126 || code == 127)
+        node_say(node, "nothing is checked, the check does not start:%s",
+                 words);
+    else if (judged && state == NODE_UNKNOWN && (code == 3 || code == 76))
+        node_say(node, "not known: %s%s", node->reason, words);
+    else if (!judged || code != (int)state)
+        node_say(node, "nothing is checked, the check ended with code %d:%s",
+                 code, words);
+    else
+        node->state = state;
+    if (node->state == NODE_OK && words[0] != '\0')
+        node_say(node, "the check is ok, but says:%s", words);
+    else if (node->state == NODE_WARN)
+        node_say(node, "warning: %s%s", node->reason, words);
+    else if (node->state == NODE_BAD)
+        node_say(node, "bad: %s%s", node->reason, words);
+}
+
+static void check(struct node *node, const char *program, const char *phase,
+                  double seconds, const char *only, char *const *environment)
+{
+    char budget[16], gpus[16], words[300] = "";
+    char *argv[10] = { (char *)program, (char *)phase, "--words", "--budget",
+                       budget };
+    struct buffer out = { 0 };
+    int count = 5;
+    bool judged = false;
+    double left_s = node->end_s - clock_now();
+    snprintf(budget, sizeof budget, "%.0f", seconds);
+    snprintf(gpus, sizeof gpus, "%d", node->gpus);
+    if (node->gpus > 0) {
+        argv[count++] = "--gpus";
+        argv[count++] = gpus;
+    }
+    if (only != NULL && *only != '\0') {
+        argv[count++] = "--only";
+        argv[count++] = (char *)only;
+    }
+    struct node_child child = { .seconds =
+                                    seconds + 2 < left_s ? seconds + 2 : left_s,
+                                .argv = argv,
+                                .environment = environment };
+    node->state = NODE_UNKNOWN;
+    node->reason[0] = node->codes[0] = node->bad[0] = '\0';
+    int code = node_child(&child, &out);
+    char *rest = (char *)out.data;
+    for (char *line; rest != NULL && (line = strsep(&rest, "\n")) != NULL;)
+        take_line(node, line, words, sizeof words, &judged);
+    say_state(node, code, judged, words, seconds);
+    buffer_free(&out);
+}
+
+/* --- the job's probes --- */
+
+static int print_owner(void *arg)
+{
+    struct stat st;
+    if (stat(arg, &st) != 0) {
+        perror(arg);
+        return 1;
+    }
+    printf("%u %o\n", (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
+    return 0;
+}
+
+/* Whether another job is on the node; false too where that is not known, with
+ * `why`. */
+static bool alone(const struct node *node, char *why, size_t size)
+{
+    struct buffer out = { 0 };
+    char *argv[] = {
+        "squeue", "-h", "-w", (char *)node->name, "-o", "%A", NULL
+    };
+    bool free_of_others = true;
+    if (slurm_run(argv, SLURM_S, ANSWER_BYTES_MAX, &out) != 0) {
+        snprintf(why, size, "whose jobs are here is not known: %.200s",
+                 out.bytes > 0 ? (char *)out.data : "no answer");
+        buffer_free(&out);
+        return false;
+    }
+    char *rest = (char *)out.data;
+    for (char *line; rest != NULL && (line = strsep(&rest, "\n")) != NULL;)
+        if (*line != '\0' && (node->job <= 0 || atol(line) != node->job))
+            free_of_others = false;
+    snprintf(why, size, "other jobs are on the node");
+    buffer_free(&out);
+    return free_of_others;
+}
+
+void node_probe(struct node *node, const char *checks, double seconds)
+{
+    char why[256], library[NODE_SITE_TEXT + 32];
+    char *environment[] = { "CUDA_VISIBLE_DEVICES", library, NULL };
+    struct buffer out = { 0 };
+    struct node_child child = { .seconds = STAT_S,
+                                .run = print_owner,
+                                .arg = node->site.probes };
+    unsigned owner = 1, mode = 0777;
+    int code = node_child(&child, &out);
+    double left_s = node->end_s - clock_now() - PROBE_REST_S;
+    node->state = NODE_UNKNOWN;
+    snprintf(library, sizeof library, "LD_LIBRARY_PATH=%s",
+             node->site.library_path);
+    if (node->site.library_path[0] == '\0')
+        environment[1] = NULL;
+    if (code != 0)
+        node_say(node, "not probed for %s, set TESSERA_PROBES: %s", checks,
+                 out.bytes > 0 ? (char *)out.data : "no answer");
+    else if (sscanf((char *)out.data, "%u %o", &owner, &mode) != 2 ||
+             owner != 0 || (mode & 022) != 0)
+        node_say(node,
+                 "not probed for %s: %s must belong to root and be writable "
+                 "by root only",
+                 checks, node->site.probes);
+    else if (!alone(node, why, sizeof why))
+        node_say(node, "not probed for %s: %s", checks, why);
+    else if (left_s < REST_S)
+        node_say(node, "not probed for %s: no time is left", checks);
+    else
+        check(node, node->site.probes, "job",
+              left_s < seconds ? left_s : seconds, checks, environment);
+    buffer_free(&out);
+}
+
+/* --- a look --- */
+
+/* Whether users' files fill that folder. */
+static bool used_up(const struct node *node, const char *folder)
+{
+    char codes[NODE_TEXT_BYTES + 2];
+    snprintf(codes, sizeof codes, ",%s,", node->codes);
+    return strstr(codes, strcmp(folder, "/tmp") == 0 ? ",TMP_USED,"
+                                                     : ",SHM_USED,") != NULL;
+}
+
+void node_look(struct node *node, int seconds)
+{
+    static const char *const folders[] = { "/dev/shm", "/tmp" };
+    char program[sizeof node->here + 16], bad[sizeof node->bad];
+    snprintf(program, sizeof program, "%s/node-health", node->here);
+    node_gpus_find(node);
+    check(node, program, node->phase, seconds, NULL, NULL);
+    for (int i = 0; i < 2; i++)
+        if (strstr(node->site.clean, folders[i]) != NULL &&
+            used_up(node, folders[i]) && node_clean_leavings(node, folders[i]))
+            check(node, program, node->phase, seconds, NULL, NULL);
+    for (int i = 0; i < 2; i++)
+        if (used_up(node, folders[i]))
+            node_clean_tell_owner(node, folders[i]);
+    if (node->state != NODE_BAD)
+        return;
+    if (clock_now() + node->site.again_s + REST_S > node->end_s) {
+        node_decide(node, "no time for a second look: left as it is");
+        node->state = NODE_UNKNOWN;
+        return;
+    }
+    clock_sleep(node->site.again_s);
+    snprintf(bad, sizeof bad, "%s", node->bad);
+    check(node, program, node->phase, seconds, bad, NULL);
+    if (node->state != NODE_BAD)
+        node_decide(node,
+                    "bad at first, but not at a second look: left as it is");
+}
