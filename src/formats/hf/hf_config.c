@@ -92,7 +92,8 @@ enum err hf_config_parse(const char *text, size_t bytes, const char *path,
     if (rc == ERR_OK)
         rc = read_root(root, arch, &values);
     json_decref(root);
-    TRY(err_prefix(rc, "%s", path));
+    if (rc != ERR_OK)
+        return err_prefix(rc, "%s", path);
     *model = values.model;
     return ERR_OK;
 }
