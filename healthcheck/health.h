@@ -118,7 +118,8 @@ struct health_env {
     const char *root; /* before every path; "" in production */
     const char *host; /* Slurm's node name, else the host name */
     enum health_phase phase;
-    int gpus; /* that Slurm says the node has; 0: nobody has said */
+    int gpus;    /* that Slurm says the node has; 0: nobody has said */
+    bool shared; /* others compute here: nothing that takes all processors */
     struct health_limits limits;
     /* "gemm:HOST:wrong,shm:HOST:full,gpu:HOST:lost,hbm:HOST:wrong,
      * hbm:HOST:slow,hang:fs"; NULL: none */

@@ -239,6 +239,29 @@ END
     done
 }
 
+@test "nothing takes all processors where another job has some of them" {
+    printf '#!/bin/bash\necho "$*" >>"%s/called"\necho "verdict - ok - - -"\n' "$NODE" \
+        >"$NODE/check"
+    install_check "$NODE/check"
+    declare -f as_slurmd >"$NODE/functions"
+    # where no jobs of other tests are seen
+    NODE=$NODE unshare --pid --fork --mount-proc bash -c '. "$NODE/functions"
+        step() { # JOB: its manager
+            (exec -a "slurmstepd: [$1.batch]" "$NODE/slurmstepd" 60 3>&-) &
+            until [ "$(cat "/proc/$!/comm")" = slurmstepd ]; do sleep 0.05; done
+        }
+        cp /bin/sleep "$NODE/slurmstepd"
+        step 4711
+        as_slurmd prolog n1
+        step 4712
+        as_slurmd epilog n1'
+    cat "$NODE/called"
+    [ "$(cat "$NODE/called")" = "prolog --words --budget 8
+epilog --words --budget 20 --shared" ]
+    run "$BIN/tessera-health" prolog --shared
+    [[ $output != *gemm* ]]
+}
+
 # --- the job's probes, again ----------------------------------------------------
 
 # probes_here: the program that jobs run, where $NODE/inject says what it finds
@@ -660,7 +683,7 @@ END
     declare -f as_slurmd >"$NODE/functions"
     while IFS='|' read -r gres before now says warns; do
         echo "$gres" >"$NODE/gres"
-        NODE=$NODE unshare -m --propagation private bash -c '
+        NODE=$NODE unshare --pid --fork --mount-proc bash -c '
             gpus() {
                 rm -rf /proc/driver/nvidia /run/tessera
                 [ "$1" != - ] || return 0

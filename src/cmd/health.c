@@ -39,6 +39,8 @@ static const struct options_row rows[] = {
                  "GPUs that the node must have, unless gpu.count says it"),
     OPTION_TEXT(struct health_args, only, "only", "CHECKS",
                 "of the phase's checks only these"),
+    OPTION_FLAG(struct health_args, shared, "shared",
+                "others compute here: nothing that takes all processors"),
     OPTION_TEXT(struct health_args, out, "out", "FILE",
                 "also write the JSON line into FILE (or FILE/HOST.json)"),
     OPTION_TEXT(struct health_args, root, "root", "DIR",
@@ -236,6 +238,7 @@ int main(int argc, char **argv)
     env.root = arguments.root;
     env.gpus = arguments.gpus;
     env.only = arguments.only;
+    env.shared = arguments.shared;
     env.inject = injection(arguments.allow_inject);
 #ifndef HEALTH_NODE
     if (arguments.pairs)

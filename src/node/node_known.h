@@ -29,4 +29,5 @@ struct node {
     char reason[NODE_TEXT_BYTES], codes[NODE_TEXT_BYTES];
     char bad[NODE_TEXT_BYTES]; /* the checks that found it bad, with commas */
     int gpus;                  /* that it must have; 0: not known */
+    bool shared;               /* another job is here, or that is not known */
 };

@@ -2,6 +2,7 @@
  * that fits is a row below, and any other is said as what it is. */
 #include "src/node/node_look.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 
 #define SLURM_S 5.0
 #define STAT_S 5.0
+#define STEPS_S 2.0
 #define ANSWER_BYTES_MAX ((size_t)4 << 20)
 /* For what comes after a look, and after a probe. */
 #define REST_S 5.0
@@ -82,7 +84,7 @@ static void check(struct node *node, const char *program, const char *phase,
                   double seconds, const char *only, char *const *environment)
 {
     char budget[16], gpus[16], words[300] = "";
-    char *argv[10] = { (char *)program, (char *)phase, "--words", "--budget",
+    char *argv[11] = { (char *)program, (char *)phase, "--words", "--budget",
                        budget };
     struct buffer out = { 0 };
     int count = 5;
@@ -94,6 +96,8 @@ static void check(struct node *node, const char *program, const char *phase,
         argv[count++] = "--gpus";
         argv[count++] = gpus;
     }
+    if (node->shared)
+        argv[count++] = "--shared";
     if (only != NULL && *only != '\0') {
         argv[count++] = "--only";
         argv[count++] = (char *)only;
@@ -110,6 +114,38 @@ static void check(struct node *node, const char *program, const char *phase,
         take_line(node, line, words, sizeof words, &judged);
     say_state(node, code, judged, words, seconds);
     buffer_free(&out);
+}
+
+/* --- other jobs --- */
+
+/* "slurmstepd: [JOB.STEP]" is what a step's manager calls itself; slurmctld need
+ * not be asked. */
+static int find_steps(void *arg)
+{
+    const struct node *node = arg;
+    DIR *proc = opendir("/proc");
+    int others = 0;
+    for (struct dirent *e; proc != NULL && (e = readdir(proc)) != NULL;) {
+        char path[300], text[64] = "";
+        long job;
+        snprintf(path, sizeof path, "/proc/%.20s/comm", e->d_name);
+        FILE *file = fopen(path, "re");
+        bool step = file != NULL && fgets(text, sizeof text, file) != NULL &&
+                    strncmp(text, "slurmstepd", 10) == 0;
+        if (file != NULL)
+            fclose(file);
+        if (!step)
+            continue;
+        snprintf(path, sizeof path, "/proc/%.20s/cmdline", e->d_name);
+        file = fopen(path, "re");
+        if (file == NULL)
+            continue;
+        if (fgets(text, sizeof text, file) != NULL &&
+            sscanf(text, "slurmstepd: [%ld", &job) == 1 && job != node->job)
+            others = 1;
+        fclose(file);
+    }
+    return proc == NULL || others;
 }
 
 /* --- the job's probes --- */
@@ -161,6 +197,7 @@ void node_probe(struct node *node, const char *checks, double seconds)
     int code = node_child(&child, &out);
     double left_s = node->end_s - clock_now() - PROBE_REST_S;
     node->state = NODE_UNKNOWN;
+    node->shared = false; /* or it is not probed */
     snprintf(library, sizeof library, "LD_LIBRARY_PATH=%s",
              node->site.library_path);
     if (node->site.library_path[0] == '\0')
@@ -200,6 +237,12 @@ void node_look(struct node *node, int seconds)
     static const char *const folders[] = { "/dev/shm", "/tmp" };
     char program[sizeof node->here + 16], bad[sizeof node->bad];
     snprintf(program, sizeof program, "%s/node-health", node->here);
+    struct node_child child = { .seconds = STEPS_S,
+                                .run = find_steps,
+                                .arg = node };
+    struct buffer nothing = { 0 };
+    node->shared = node_child(&child, &nothing) != 0;
+    buffer_free(&nothing);
     node_gpus_find(node);
     check(node, program, node->phase, seconds, NULL, NULL);
     for (int i = 0; i < 2; i++)
