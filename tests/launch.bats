@@ -222,6 +222,8 @@ launch_is() {
     launch_is 85
     [ -e "$T/requeued" ]
     [ "$(grep -c '"event":"requeue"' "$T/run/ledger.jsonl")" -eq 1 ]
+    # by what it was decided
+    [[ $(cat "$T/run/health/decisions") == ended=itself*code=85*state=RUNNING*"-> requeue 85 checkpointed on request"* ]]
 }
 
 # refused WORDS [key=value ...]: the job ends at once, and says so

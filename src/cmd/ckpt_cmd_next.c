@@ -143,7 +143,7 @@ static void keep_decision(const struct ckpt_cmd *cmd,
                           const struct job_facts *facts,
                           const struct job_decision *d)
 {
-    char path[FSIO_PATH_MAX];
+    char folder[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
     char *line = NULL;
     size_t bytes;
     int fd = -1;
@@ -154,8 +154,8 @@ static void keep_decision(const struct ckpt_cmd *cmd,
     fprintf(out, "-> %s %d %s", job_what_names[d->what], d->exit_code,
             d->reason);
     bool written = fclose(out) == 0;
-    if (written && fsio_path(path, "%s/health", cmd->paths[0]) == ERR_OK &&
-        lines_open(path, "decisions", path, &fd) == ERR_OK)
+    if (written && fsio_path(folder, "%s/health", cmd->paths[0]) == ERR_OK &&
+        lines_open(folder, "decisions", path, &fd) == ERR_OK)
         (void)lines_append(fd, path, line);
     if (fd >= 0)
         close(fd);
