@@ -145,6 +145,11 @@ case $* in
     echo "IDLE+DRAIN|$(date +%FT%T)|$reason" >".new.$node"
     mv ".new.$node" "$node"
     ;;
+"update nodename="*state=resume)
+    echo "IDLE|Unknown|none" >".new.${2#*=}"
+    mv ".new.${2#*=}" "${2#*=}"
+    ;;
+"show config") echo "PrologEpilogTimeout     = ${TIMEOUT:-60}" ;;
 *)
     echo "not known: $*" >&2
     exit 1

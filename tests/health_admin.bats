@@ -344,10 +344,10 @@ END
     rm "$NODE/jobs"
     chmod 775 "$NODE/probes"
     job_finds gemm GEMM_WRONG
-    grep 'not probed for gemm: .*/probes must belong to root' "$LOG"
+    grep 'not probed for gemm, see TESSERA_PROBES: .*/probes must belong to root' "$LOG"
     rm "$NODE/probes"
     job_finds gemm GEMM_WRONG
-    grep 'not probed for gemm, set TESSERA_PROBES: .*No such file' "$LOG"
+    grep 'not probed for gemm, see TESSERA_PROBES: .*No such file' "$LOG"
     [ ! -s "$NODE/probed" ]
     printf '#!/bin/bash\necho libmpi.so.40: no such file >&2\nexit 127\n' >"$NODE/probes"
     chmod 755 "$NODE/probes"
@@ -498,7 +498,7 @@ END
     with_hang "$NODE/hang" prolog
     [ "$status" -eq 0 ]
     [ "$SECONDS" -lt 60 ]
-    [[ $output == *"TESSERA_LOG $NODE/hang/log does not answer"* ]]
+    [[ $output == *"$NODE/hang/log does not answer"* ]]
     [[ $output == *"dry run, would drain: tessera: SHM_FULL"* ]]
 }
 

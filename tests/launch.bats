@@ -224,6 +224,27 @@ launch_is() {
     [ "$(grep -c '"event":"requeue"' "$T/run/ledger.jsonl")" -eq 1 ]
     # by what it was decided
     [[ $(cat "$T/run/health/decisions") == ended=itself*code=85*state=RUNNING*"-> requeue 85 checkpointed on request"* ]]
+    # and nothing more once Slurm has done it
+    [ "$(wc -l <"$T/run/health/decisions")" -eq 1 ]
+    [[ $output != *"cannot be requeued"* ]]
+}
+
+@test "who is to be told hears of each restart, requeue, give-up and finish" {
+    printf '#!/bin/bash\nprintf "[%%s]" "$@" >>%q; echo >>%q\n' "$T/told" "$T/told" >"$T/tell"
+    chmod 755 "$T/tell"
+    export TESSERA_NOTIFY=$T/tell
+    launch_is 85
+    rm -rf "$T/run/"*
+    echo 'echo >>"$T/attempts"; [ "$(wc -l <"$T/attempts")" -lt 3 ] && exit 1; exit 0' >"$T/step"
+    launch_is 0
+    rm -rf "$T/run/"*
+    echo 'exit 1' >"$T/step"
+    launch_is 93
+    cat "$T/told"
+    grep -F "[requeue][$T/run][7][requeueing: checkpointed on request" "$T/told"
+    [ "$(cut -d']' -f1 "$T/told" | xargs)" = "[requeue [restart [restart [finish [restart [restart [give-up" ]
+    TESSERA_NOTIFY=$T/nothing launch_is 93
+    [[ $output == *"TESSERA_NOTIFY $T/nothing failed (code 127), nobody was told of give-up"* ]]
 }
 
 # refused WORDS [key=value ...]: the job ends at once, and says so

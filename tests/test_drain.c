@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "src/control/drain.h"
+#include "src/control/undrain.h"
 #include "tests/tap.h"
 
 static void test_node(void)
@@ -267,6 +268,90 @@ static void test_way(const struct way *way)
            way->drained ? "takes no jobs" : "takes jobs");
 }
 
+/* --- the way back --- */
+
+struct back {
+    const char *what;
+    bool enforce;
+    const char *state, *reason,
+        *after; /* the reason at the end; NULL: silent */
+    int sound;  /* looks that find it so */
+    bool fails;
+    const char *did; /* N node, L look, P pause, R resume, S say */
+    const char *outcome, *said;
+    bool back;
+};
+
+#define OURS "tessera: SHM_FULL shm"
+static const struct back backs[] = {
+    { "a sound node", true, "drained", OURS, OURS, 9, false, "NLPLNRS",
+      "undrained", "undrained, sound at 2 looks; was: " OURS, true },
+    { "one that still runs a job", true, "draining", OURS, OURS, 9, false,
+      "NLPLNRS", "undrained", "undrained", true },
+    { "a dry run", false, "drained", OURS, OURS, 9, false, "NLPLNS",
+      "would-undrain", "sound at 2 looks, would undrain: " OURS, false },
+    { "sick at once", true, "drained", OURS, OURS, 0, false, "NLS", "kept",
+      "not sound, stays drained: " OURS, false },
+    { "sick at the second look", true, "drained", OURS, OURS, 1, false, "NLPLS",
+      "kept", "not sound", false },
+    { "somebody else's drain", true, "drained", "Kill task failed", OURS, 9,
+      false, "NS", "kept", "drained by somebody else (Kill task failed)",
+      false },
+    { "an administrator comes meanwhile", true, "drained", OURS, "fan", 9,
+      false, "NLPLNS", "kept", "drained by somebody else (fan)", false },
+    { "another fault meanwhile", true, "drained", OURS, "tessera: XID_79", 9,
+      false, "NLPLNS", "kept", "drained for another reason meanwhile", false },
+    { "a node that serves", true, "idle", "none", OURS, 9, false, "NS", "kept",
+      "is idle, not drained", false },
+    { "a node that is down", true, "down*", OURS, OURS, 9, false, "NS", "kept",
+      "is down*, not drained", false },
+    { "Slurm is silent", true, "drained", NULL, OURS, 9, false, "NS",
+      "no-answer", "state unknown, left as it is", false },
+    { "Slurm is silent later", true, "drained", OURS, NULL, 9, false, "NLPLNS",
+      "no-answer", "state unknown", false },
+    { "Slurm refuses", true, "drained", OURS, OURS, 9, true, "NLPLNRS",
+      "failed", "scontrol did not undrain", false },
+};
+
+static void test_back(const struct back *way)
+{
+    static const char letters[] = {
+        [DRAIN_NODE] = 'N',  [DRAIN_LOOK] = 'L',   [DRAIN_SAY] = 'S',
+        [DRAIN_PAUSE] = 'P', [DRAIN_RESUME] = 'R',
+    };
+    struct undrain_request request = { .node = "n1",
+                                       .enforce = way->enforce,
+                                       .pause_s = 3 };
+    struct undrain undrain;
+    struct cluster_node node;
+    struct drain_action action, said = { .outcome = "" };
+    struct drain_event event = { 0 };
+    char did[32] = "";
+    int looks = 0;
+    undrain_begin(&undrain, &request);
+    while ((action = undrain_next(&undrain, &event)).what != DRAIN_END &&
+           strlen(did) < sizeof did - 1) {
+        did[strlen(did)] = letters[action.what];
+        event = (struct drain_event){ .answered = true, .done = !way->fails };
+        const char *reason = looks > 0 ? way->after : way->reason;
+        if (action.what == DRAIN_SAY)
+            said = action;
+        if (action.what == DRAIN_LOOK)
+            event.sound = looks++ < way->sound;
+        if (action.what != DRAIN_NODE || reason == NULL)
+            continue;
+        node = (struct cluster_node){ .partition_count = 0 };
+        snprintf(node.state, sizeof node.state, "%s", way->state);
+        snprintf(node.reason, sizeof node.reason, "%s", reason);
+        event.node = &node;
+    }
+    tap_is_str(did, way->did, "%s: the way", way->what);
+    tap_is_str(said.outcome, way->outcome, "%s: the outcome", way->what);
+    tap_ok(strncmp(said.text, way->said, strlen(way->said)) == 0, "%s: '%s'",
+           way->what, said.text);
+    tap_is_int(undrain.back, way->back, "%s: whether it serves", way->what);
+}
+
 static void test_reason(void)
 {
     struct drain_request request = { .node = "n1",
@@ -298,5 +383,7 @@ int main(void)
     test_reason();
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         test_way(&ways[i]);
+    for (size_t i = 0; i < sizeof backs / sizeof *backs; i++)
+        test_back(&backs[i]);
     return tap_done();
 }

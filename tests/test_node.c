@@ -1,7 +1,9 @@
 /* What root reads on a node: the site's settings, a user's verdict, Slurm's Gres.
  * What is done with them is tests/health_admin.bats's. */
+#include <jansson.h>
 #include <string.h>
 
+#include "src/node/node_events.h"
 #include "src/node/node_gpus.h"
 #include "src/node/node_site.h"
 #include "src/node/node_verdict.h"
@@ -131,8 +133,71 @@ static void test_gres(void)
                    rows[i].gres);
 }
 
+static void test_reasons(void)
+{
+    static const struct {
+        const char *reason, *probe;
+    } rows[] = { { "tessera: GEMM_WRONG gemm on 3", "gemm" },
+                 { "tessera: HBM_SLOW hbm", "hbm" },
+                 { "tessera: SHM_FULL shm 0MiB/32", "" },
+                 { "tessera: GEMM_WRONG gemm;x", "" },
+                 { "tessera: GEMM_WRONG", "" },
+                 { "Kill task failed gemm", "" },
+                 { "", "" } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char probe[16] = "";
+        bool is = node_verdict_probe(rows[i].reason, probe, sizeof probe);
+        tap_ok(is == (rows[i].probe[0] != '\0') &&
+                   strcmp(probe, rows[i].probe) == 0,
+               "'%s' was drained by probe '%s'", rows[i].reason, probe);
+    }
+}
+
+/* Whatever a node, a check or Slurm says, a line is a line of JSON. */
+static void test_events(void)
+{
+    struct node node = { .phase = "prolog",
+                         .name = "n1",
+                         .job = 7,
+                         .state = NODE_WARN,
+                         .codes = "SHM_USED,LOAD_HIGH",
+                         .settings = 0xabc };
+    char line[NODE_EVENT_BYTES], text[4096];
+    memset(line, 'x', sizeof line);
+    node_event_line(&node, 12.5, NULL, "tessera: SHM_USED shm 0MiB/32",
+                    "t\"e\\\n", line);
+    tap_is_str(
+        line,
+        "{\"schema\":\"tessera-event/1\",\"time\":12.500,\"host\":"
+        "\"n1\",\"phase\":\"prolog\",\"job\":7,\"uid\":0,"
+        "\"settings\":\"00000abc\",\"event\":\"result\",\"state\":"
+        "\"warn\",\"code\":\"SHM_USED\",\"codes\":\"SHM_USED,LOAD_HIGH\","
+        "\"text\":\"t\\\"e\\\\?\"}\n",
+        "what looks found");
+    memset(text, '"', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    node_event_line(&node, 1e9, "floor", text, text, line);
+    json_t *json = json_loads(line, 0, NULL);
+    tap_ok(json != NULL && strlen(line) < sizeof line - 1,
+           "texts that are too long are cut: %zu bytes", strlen(line));
+    tap_is_str(json_string_value(json_object_get(json, "outcome")), "floor",
+               "a decision has its outcome");
+    json_decref(json);
+    node_event_metrics(&node, 1e9, 0.5, text, sizeof text);
+    tap_ok(strstr(text,
+                  "\ntessera_node_state{node=\"n1\",phase=\"prolog\"} 1\n") &&
+               strstr(text, "{node=\"n1\",code=\"SHM_USED\"} 1\n") &&
+               strstr(text, "{node=\"n1\",code=\"LOAD_HIGH\"} 1\n"),
+           "Prometheus reads state and faults");
+    memset(node.codes, ',', sizeof node.codes - 1);
+    node_event_metrics(&node, 1e9, 0.5, text, 64);
+    tap_ok(strlen(text) < 64, "in the room that there is");
+}
+
 int main(void)
 {
+    test_reasons();
+    test_events();
     test_settings();
     test_verdicts();
     test_gres();

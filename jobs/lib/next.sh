@@ -38,15 +38,30 @@ follow()
         scavenge) scavenge_here && facts+=(scavenged=yes) || facts+=(scavenged=no) ;;
         requeue)
             say "$words"
+            notify requeue "$words"
             ask_requeue && exit "$code"
             facts+=(requeued=no)
             ;;
         *)
             [ -z "$words" ] || say "$words"
-            [ "$todo" = end ] && exit "$code"
+            if [ "$todo" = end ]; then
+                [ "$code" -eq 0 ] && notify finish "${words:-the run is finished}" ||
+                    notify give-up "${words:-the job ends with code $code}"
+                exit "$code"
+            fi
+            notify restart "${words:-a new attempt begins}"
             futile=$row
             return
             ;;
         esac
     done
+}
+
+# notify EVENT WORDS: tells the program that the site or the user has named.
+notify()
+{
+    [ -z "${TESSERA_NOTIFY-}" ] ||
+        timeout --foreground 10 "$TESSERA_NOTIFY" "$1" "$run_dir" "$job" "$2" \
+            </dev/null >/dev/null 2>&1 ||
+        say "TESSERA_NOTIFY $TESSERA_NOTIFY failed (code $?), nobody was told of $1"
 }

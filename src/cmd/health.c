@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/log.h"
@@ -20,6 +21,7 @@
 #ifdef HEALTH_NODE
 #include "src/node/node.h"
 #else
+#include "healthcheck/health_history.h"
 #include "kernels/kernels.h"
 #endif
 
@@ -54,9 +56,12 @@ static const struct options_row rows[] = {
 #ifndef HEALTH_NODE
     OPTION_FLAG(struct health_args, pairs, "pairs",
                 "of a job's ranks, one on each node: exchanges by twos"),
+    OPTION_TEXT(struct health_args, since, "since", "AGE",
+                "of report: not what is older, as 30d or 12h (default all)"),
 #else
     OPTION_TEXT(struct health_args, act, "act", "PHASE",
-                "be Slurm's prolog or epilog, with etc/tessera.conf"),
+                "be Slurm's prolog or epilog, with etc/tessera.conf; or "
+                "recheck, undrain, selftest"),
 #endif
     { 0 },
 };
@@ -68,7 +73,11 @@ static void tell_checks(FILE *out)
 }
 
 static const struct options_command commands[] = {
+#ifdef HEALTH_NODE
     { .operands = "[quick|prolog|epilog|job]",
+#else
+    { .operands = "[quick|prolog|epilog|job] | report EVENTS",
+#endif
       .rows = rows,
       .operands_max = -1 }
 };
@@ -152,7 +161,30 @@ static int run_read(const char *path)
     return 0;
 }
 
-#ifdef HEALTH_NODE
+#ifndef HEALTH_NODE
+/* What nodes have said of themselves. */
+static int run_history(const struct health_args *arguments, const char *path)
+{
+    struct health_history *history = NULL;
+    struct timespec now;
+    double age_s = 0;
+    enum err rc = arguments->since != NULL
+                      ? health_history_age(arguments->since, &age_s)
+                      : ERR_OK;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (rc == ERR_OK)
+        rc = health_history_create(
+            path, age_s > 0 ? (double)now.tv_sec - age_s : 0, &history);
+    if (rc == ERR_OK)
+        rc = health_history_print(history, arguments->json, stdout);
+    health_history_destroy(history);
+    if (rc != ERR_OK)
+        log_error("%s", err_text());
+    return rc == ERR_OK
+               ? 0
+               : (rc == ERR_USAGE ? HEALTH_EXIT_USAGE : (int)HEALTH_UNKNOWN);
+}
+#else
 /* The settings are those beside this program, as install-node puts them. */
 static int run_act(const char *phase)
 {
@@ -181,10 +213,13 @@ static enum err check_arguments(const struct options *options,
         if (!health_known(id, bytes))
             return err_set(ERR_USAGE, "--only: no check '%.*s'", (int)bytes,
                            id);
-    if (arguments->act != NULL && strcmp(arguments->act, "prolog") != 0 &&
-        strcmp(arguments->act, "epilog") != 0)
-        return err_set(ERR_USAGE, "--act %s: give prolog or epilog",
+#ifdef HEALTH_NODE
+    if (arguments->act != NULL && !node_known_act(arguments->act))
+        return err_set(ERR_USAGE,
+                       "--act %s: give prolog, epilog, recheck, undrain or "
+                       "selftest",
                        arguments->act);
+#endif
     if (arguments->phase == NULL && !arguments->pairs && !arguments->repaired &&
         arguments->read == NULL && arguments->act == NULL)
         return err_set(ERR_USAGE, "give a phase: quick, prolog, epilog or job");
@@ -218,6 +253,11 @@ int main(int argc, char **argv)
         puts("tessera " TESSERA_VERSION);
         return 0;
     }
+#ifndef HEALTH_NODE
+    if (options.operand_count == 2 &&
+        strcmp(options.operands[0], "report") == 0)
+        return run_history(&arguments, options.operands[1]);
+#endif
     if (check_arguments(&options, &arguments, &env) != ERR_OK)
         goto usage;
     if (arguments.read != NULL)

@@ -8,7 +8,7 @@ struct health_args {
     bool json, words, pairs, shared, allow_inject, repaired;
     double budget_s; /* 0: the phase's own */
     int gpus;        /* 0: not said */
-    const char *out, *read, *root, *config, *only, *phase;
+    const char *out, *read, *root, *config, *only, *phase, *since;
     const char *act; /* as Slurm's "prolog" or "epilog"; NULL: no */
 };
 

@@ -40,8 +40,22 @@ static struct drain_action act(struct drain *d, enum drain_state state,
     return action;
 }
 
+static struct drain_action say(struct drain *d, const char *outcome,
+                               const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* A decision; what is left afterwards is to give the lock back. */
-#define SAY(d, ...) act((d), DRAIN_AT_SAID, DRAIN_SAY, __VA_ARGS__)
+static struct drain_action say(struct drain *d, const char *outcome,
+                               const char *format, ...)
+{
+    struct drain_action action = { .what = DRAIN_SAY, .outcome = outcome };
+    va_list args;
+    va_start(args, format);
+    vsnprintf(action.text, sizeof action.text, format, args);
+    va_end(args);
+    d->state = DRAIN_AT_SAID;
+    return action;
+}
 
 /* A reason is printed, cut and without quotes: it comes from a check's words. */
 void drain_begin(struct drain *d, const struct drain_request *request)
@@ -76,9 +90,16 @@ static struct drain_action leave(struct drain *d,
     return act(d, DRAIN_AT_END, DRAIN_END, "%s", "");
 }
 
-static struct drain_action refuse(struct drain *d, const char *why)
+static struct drain_action refuse(struct drain *d, const char *outcome,
+                                  const char *why)
 {
-    return SAY(d, "not drained: %s: %s", why, d->reason);
+    return say(d, outcome, "not drained: %s: %s", why, d->reason);
+}
+
+static struct drain_action
+no_answer(struct drain *d, const struct drain_event *event, const char *about)
+{
+    return refuse(d, "no-answer", event->said != NULL ? event->said : about);
 }
 
 static struct drain_action take_lock(struct drain *d,
@@ -92,22 +113,22 @@ static struct drain_action at_node(struct drain *d,
                                    const struct drain_event *event)
 {
     if (event->node == NULL)
-        return SAY(d, "state unknown, not drained: %s: %.120s", d->reason,
-                   event->said != NULL ? event->said : "no answer");
+        return say(d, "no-answer", "state unknown, not drained: %s: %.120s",
+                   d->reason, event->said != NULL ? event->said : "no answer");
     d->node = *event->node;
     if (d->node.out) {
         d->out = d->request.enforce; /* a dry run refuses no job */
-        return SAY(d, "is %s already (%s), left so: %s", d->node.state,
-                   d->node.reason, d->reason);
+        return say(d, "already", "is %s already (%s), left so: %s",
+                   d->node.state, d->node.reason, d->reason);
     }
     if (!d->request.enforce)
-        return SAY(d, "dry run, would drain: %s", d->reason);
+        return say(d, "would-drain", "dry run, would drain: %s", d->reason);
     return take_lock(d, event);
 }
 
-/* What others have decided a moment ago; false: nothing about us. */
-static bool decided(struct drain *d, const struct cluster_marks *marks,
-                    char *why, size_t size)
+/* The outcome of what others have decided a moment ago; NULL: nothing about us. */
+static const char *decided(struct drain *d, const struct cluster_marks *marks,
+                           char *why, size_t size)
 {
     for (int i = 0; i < marks->latched_count; i++)
         if (strcmp(marks->latched[i], d->code) == 0) {
@@ -115,7 +136,7 @@ static bool decided(struct drain *d, const struct cluster_marks *marks,
                      "too many nodes were drained for the same, so none is "
                      "until an administrator deletes the reservation %s%s",
                      CLUSTER_LATCHED, d->code);
-            return true;
+            return "latched";
         }
     for (int i = 0; i < marks->refused_count; i++) {
         bool here = strcmp(marks->refused[i], CLUSTER_EVERYWHERE) == 0;
@@ -129,10 +150,10 @@ static bool decided(struct drain *d, const struct cluster_marks *marks,
                 strcmp(marks->refused[i], CLUSTER_EVERYWHERE) == 0
                     ? ""
                     : marks->refused[i]);
-            return true;
+            return "floor";
         }
     }
-    return false;
+    return NULL;
 }
 
 /* A reservation is not made since there is one of its name. */
@@ -163,19 +184,20 @@ static struct drain_action at_others_marks(struct drain *d,
 {
     char why[256];
     if (event->marks == NULL)
-        return refuse(d, event->said != NULL ? event->said
-                                             : "no answer about reservations");
-    if (decided(d, event->marks, why, sizeof why))
-        return refuse(d, why);
+        return no_answer(d, event, "no answer about reservations");
+    const char *outcome = decided(d, event->marks, why, sizeof why);
+    if (outcome != NULL)
+        return refuse(d, outcome, why);
     if (!event->marks->locked && d->no_lock[0] != '\0')
-        return refuse(d, d->no_lock);
+        return refuse(d, "failed", d->no_lock);
     double left_s = d->request.end_s - event->now_s - LEAST_S;
     double pause_s = PAUSE_S * (0.25 + 1.5 * rng_uniform(d->request.seed, 0,
                                                          (uint64_t)d->tries));
     if (pause_s > left_s)
-        return refuse(d, event->marks->locked
-                             ? "other nodes are being drained just now"
-                             : "the lock cannot be made");
+        return refuse(d, "locked",
+                      event->marks->locked
+                          ? "other nodes are being drained just now"
+                          : "the lock cannot be made");
     struct drain_action action = act(d, DRAIN_AT_PAUSE, DRAIN_PAUSE, "%s", "");
     action.seconds = pause_s;
     return action;
@@ -202,11 +224,11 @@ static struct drain_action at_marks(struct drain *d,
 {
     char why[256];
     if (event->marks == NULL || event->marks->lock_time <= 0)
-        return refuse(d, event->said != NULL ? event->said
-                                             : "no answer about reservations");
+        return no_answer(d, event, "no answer about reservations");
     d->time = event->marks->lock_time;
-    if (decided(d, event->marks, why, sizeof why))
-        return refuse(d, why);
+    const char *outcome = decided(d, event->marks, why, sizeof why);
+    if (outcome != NULL)
+        return refuse(d, outcome, why);
     int same = same_within(d, event->marks);
     if (d->request.storm_nodes > 0 && same >= d->request.storm_nodes)
         return act(d, DRAIN_AT_LATCH, DRAIN_MARK, "%s%s", CLUSTER_LATCHED,
@@ -218,7 +240,7 @@ static struct drain_action at_marks(struct drain *d,
 static struct drain_action at_latch(struct drain *d,
                                     const struct drain_event *event)
 {
-    return SAY(d,
+    return say(d, "latched",
                "not drained: %d nodes were drained for the same within %.0f s: "
                "look at what they share%s%s: %s",
                d->request.storm_nodes, d->request.storm_s,
@@ -240,22 +262,25 @@ static struct drain_action at_shares(struct drain *d,
 {
     assert(d->locked && d->time > 0); /* what is counted is counted under it */
     if (event->shares == NULL)
-        return refuse(d, event->said != NULL ? event->said
-                                             : "sinfo does not answer");
+        return no_answer(d, event, "sinfo does not answer");
     /* an administrator may have come while others had the lock */
     if (event->shares->here_out) {
         d->out = true;
-        return SAY(d, "is out of service already, left so: %s", d->reason);
+        return say(d, "already", "is out of service already, left so: %s",
+                   d->reason);
     }
     for (int i = 0; i < event->shares->count; i++) {
         const struct cluster_share *share = &event->shares->list[i];
         if (share->out >= most_out(d, share)) {
             memcpy(d->refused, share->name, sizeof d->refused);
-            return act(d, DRAIN_AT_REFUSAL, DRAIN_SAY,
-                       "not drained: %d of %d nodes%s%s are out of service, "
-                       "the limit is %d: %s",
-                       share->out, share->nodes, i > 0 ? " of " : "",
-                       i > 0 ? share->name : "", most_out(d, share), d->reason);
+            struct drain_action action =
+                say(d, "floor",
+                    "not drained: %d of %d nodes%s%s are out of service, "
+                    "the limit is %d: %s",
+                    share->out, share->nodes, i > 0 ? " of " : "",
+                    i > 0 ? share->name : "", most_out(d, share), d->reason);
+            d->state = DRAIN_AT_REFUSAL;
+            return action;
         }
     }
     return act(d, DRAIN_AT_MARK, DRAIN_MARK, "%s%.0f.%s.%s", CLUSTER_DRAINED,
@@ -268,13 +293,13 @@ static struct drain_action at_update(struct drain *d,
     assert(d->locked && !d->out);
     if (!event->answered) {
         d->unlock = false; /* it may still come: the lock stays its minute */
-        return SAY(d, "no answer, perhaps drained: %s", d->reason);
+        return say(d, "no-answer", "no answer, perhaps drained: %s", d->reason);
     }
     d->out = event->done;
     if (event->done)
-        return SAY(d, "drained: %s", d->reason);
-    return SAY(d, "scontrol failed, not drained: %s: %.120s", d->reason,
-               event->said != NULL ? event->said : "");
+        return say(d, "drained", "drained: %s", d->reason);
+    return say(d, "failed", "scontrol failed, not drained: %s: %.120s",
+               d->reason, event->said != NULL ? event->said : "");
 }
 
 /* Old marks go where there is time: whoever counts sees them, so one is enough to
@@ -293,7 +318,8 @@ struct drain_action drain_next(struct drain *d, const struct drain_event *event)
     switch (d->state) {
     case DRAIN_AT_BEGIN:
         if (d->request.wrong != NULL)
-            return SAY(d, "not drained, because of wrong settings:%.100s %s",
+            return say(d, "settings",
+                       "not drained, because of wrong settings:%.100s %s",
                        d->request.wrong, d->reason);
         return act(d, DRAIN_AT_NODE, DRAIN_NODE, "%s", "");
     case DRAIN_AT_NODE:
@@ -316,9 +342,9 @@ struct drain_action drain_next(struct drain *d, const struct drain_event *event)
     case DRAIN_AT_MARK:
         /* of the same node in the same second it serves as well */
         if (!event->answered || (!event->done && !is_there(event)))
-            return refuse(d, "its mark cannot be made");
+            return refuse(d, "failed", "its mark cannot be made");
         if (event->now_s > d->lock_s + LOCK_S)
-            return refuse(d, "Slurm answers too slowly");
+            return refuse(d, "no-answer", "Slurm answers too slowly");
         return act(d, DRAIN_AT_UPDATE, DRAIN_UPDATE, "%s", d->reason);
     case DRAIN_AT_UPDATE:
         return at_update(d, event);

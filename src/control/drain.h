@@ -53,10 +53,15 @@ enum drain_what {
     DRAIN_PAUSE,    /* for `seconds` */
     DRAIN_SAY,      /* write `text` into the log */
     DRAIN_END,
+    /* of the way back (undrain.h) */
+    DRAIN_LOOK,   /* look at the node, drained for `text`: .sound */
+    DRAIN_RESUME, /* let this node serve again */
 };
 
 struct drain_action {
     enum drain_what what;
+    const char
+        *outcome; /* of DRAIN_SAY: a word for programs (docs/events.md) */
     char text[320];
     double seconds;
 };
@@ -67,6 +72,7 @@ struct drain_event {
     double now_s; /* the caller's clock */
     bool answered, done;
     const char *said; /* Slurm's words where it is not done; NULL: none */
+    bool sound;       /* what was looked at */
     const struct cluster_node *node;
     const struct cluster_marks *marks;
     const struct cluster_shares *shares;

@@ -5,6 +5,7 @@
  * have written is told of. */
 #include "src/node/node.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -15,10 +16,13 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/digest.h"
 #include "src/base/rng.h"
+#include "src/node/node_admin.h"
 #include "src/node/node_child.h"
 #include "src/node/node_clean.h"
 #include "src/node/node_drain.h"
+#include "src/node/node_events.h"
 #include "src/node/node_look.h"
 #include "src/node/node_verdict.h"
 #include "src/node/node_words.h"
@@ -30,6 +34,42 @@
 #define SYSTEM_PATH "/usr/sbin:/usr/bin:/sbin:/bin"
 /* What a drain needs, whatever came before. */
 #define DRAIN_LEAST_S 5.0
+
+/* --- what there is to do --- */
+
+static int act_prolog(struct node *node);
+static int act_epilog(struct node *node);
+
+static int recheck_only(struct node *node)
+{
+    return node_recheck(node, false);
+}
+
+static int recheck_and_undrain(struct node *node)
+{
+    return node_recheck(node, true);
+}
+
+static const struct {
+    const char *name;
+    int (*run)(struct node *node);
+    bool of_job;
+} acts[] = {
+    { "prolog", act_prolog, true },
+    { "epilog", act_epilog, true },
+    { "recheck", recheck_only, false },
+    { "undrain", recheck_and_undrain, false },
+    { "selftest", node_selftest, false },
+};
+#define ACTS (int)(sizeof acts / sizeof *acts)
+
+static int act_of(const char *name)
+{
+    int i = 0;
+    while (i < ACTS && strcmp(acts[i].name, name) != 0)
+        i++;
+    return i;
+}
 
 /* --- settings --- */
 
@@ -107,6 +147,9 @@ static void read_settings(struct node *node, const char *settings)
     }
     char *text = (char *)out.data;
     if (check_owners(node, &text, others, sizeof others)) {
+        node->settings_read = true;
+        if (text != NULL)
+            node->settings = crc32c(0, text, strlen(text));
         node_site_parse(text != NULL ? text : "", &node->site, node->wrong,
                         sizeof node->wrong);
         if (node->wrong[0] != '\0')
@@ -221,6 +264,7 @@ bool node_begin(struct node *node, const char *phase, const char *settings)
     long job = number_of("SLURM_JOB_ID"), uid = number_of("SLURM_JOB_UID");
     ssize_t n;
     *node = (struct node){ .phase = phase,
+                           .begin_s = clock_now(),
                            .end_s = clock_now() + NODE_END_S,
                            .words_left_s = WORDS_S };
     n = readlink("/proc/self/exe", node->here, sizeof node->here - 1);
@@ -228,6 +272,9 @@ bool node_begin(struct node *node, const char *phase, const char *settings)
     if (strrchr(node->here, '/') != NULL)
         *strrchr(node->here, '/') = '\0';
     snprintf(node->name, sizeof node->name, "%s", name != NULL ? name : "");
+    if (name == NULL && !acts[act_of(phase)].of_job &&
+        gethostname(node->name, sizeof node->name - 1) == 0)
+        node->name[strcspn(node->name, ".")] = '\0';
     node->job = job > 0 ? job : 0;
     setenv("LC_ALL", "C", 1);
     umask(022);
@@ -308,9 +355,15 @@ static void read_verdict(struct node *node, struct node_verdict *verdict)
 
 /* --- what follows --- */
 
-static void say_decision(void *arg, const char *text)
+struct drained {
+    struct node *node;
+    const char *reason;
+};
+
+static void say_drain(void *arg, const char *outcome, const char *text)
 {
-    node_decide(arg, "%s", text);
+    const struct drained *drained = arg;
+    node_decide(drained->node, outcome, drained->reason, "%s", text);
 }
 
 /* Whether it may be drained is decided in src/control/drain.h. True: the node takes
@@ -318,9 +371,11 @@ static void say_decision(void *arg, const char *text)
 static bool drain(struct node *node, const char *reason)
 {
     double now_s = clock_now();
+    struct drained drained = { node, reason[0] != '\0' ? reason : "BAD" };
+    const struct node_drain_calls calls = { .say = say_drain, .arg = &drained };
     struct drain_request request = {
         .node = node->name,
-        .reason = reason[0] != '\0' ? reason : "BAD",
+        .reason = drained.reason,
         .enforce = node->site.enforce,
         .wrong = node->wrong[0] != '\0' ? node->wrong : NULL,
         .percent = node->site.drain_percent,
@@ -331,29 +386,30 @@ static bool drain(struct node *node, const char *reason)
     };
     if (request.end_s < now_s + DRAIN_LEAST_S)
         request.end_s = now_s + DRAIN_LEAST_S;
-    return node_drain(&request, say_decision, node);
+    return node_drain(&request, &calls);
 }
 
-static bool act_prolog(struct node *node)
+static int act_prolog(struct node *node)
 {
+    char bad[sizeof node->bad], reason[sizeof node->reason];
     node_look(node, node->site.prolog_s);
     if (node->site.stress && node->state != NODE_BAD) {
         node_probe(node, "gemm,gpugemm,hbm,allreduce", node->site.stress_s);
         if (node->state == NODE_BAD) {
-            char bad[sizeof node->bad];
             snprintf(bad, sizeof bad, "%s", node->bad);
+            snprintf(reason, sizeof reason, "%s", node->reason);
             node_probe(node, bad, node->site.stress_s);
             if (node->state != NODE_BAD)
-                node_decide(node, "bad at first, but not at a second look: "
-                                  "left as it is");
+                node_decide(node, "second-look", reason, NODE_NOT_TWICE,
+                            reason);
         }
     }
+    node_result(node);
     return node->state == NODE_BAD && drain(node, node->reason);
 }
 
-static void act_epilog(struct node *node)
+static int act_epilog(struct node *node)
 {
-    static const char *const names[] = { "ok", "warn", "bad", "unknown" };
     struct node_verdict verdict;
     char reason[128];
     node_clean_job(node);
@@ -361,23 +417,28 @@ static void act_epilog(struct node *node)
     node_look(node, node->site.epilog_s);
     if (verdict.probes[0] != '\0' && node->state != NODE_BAD)
         node_probe(node, verdict.probes, NODE_END_S);
-    const char *code = verdict.code[0] != '\0' ? verdict.code : "BAD";
-    if (node->state == NODE_BAD) {
+    node_result(node);
+    snprintf(reason, sizeof reason, "%s said job=%ld, not confirmed",
+             verdict.code[0] != '\0' ? verdict.code : "BAD", node->job);
+    if (node->state == NODE_BAD)
         (void)drain(node, node->reason);
-    } else if (verdict.bad && node->site.trust_users) {
-        snprintf(reason, sizeof reason, "%s said job=%ld, not confirmed", code,
-                 node->job);
+    else if (verdict.bad && node->site.trust_users)
         (void)drain(node, reason);
-    } else if (verdict.bad) {
-        node_say(node, "job's verdict %s is not confirmed here (%s)", code,
-                 names[node->state]);
-    }
+    else if (verdict.bad)
+        node_decide(node, "not-confirmed", reason,
+                    "job's verdict %.*s is not confirmed here (%s)",
+                    (int)strcspn(reason, " "), reason,
+                    node_state_names[node->state]);
+    return 0;
+}
+
+bool node_known_act(const char *name)
+{
+    return act_of(name) < ACTS;
 }
 
 int node_act(struct node *node)
 {
-    if (strcmp(node->phase, "prolog") == 0)
-        return act_prolog(node);
-    act_epilog(node);
-    return 0;
+    assert(node_known_act(node->phase));
+    return acts[act_of(node->phase)].run(node);
 }

@@ -19,5 +19,8 @@
 /* From the environment that slurmd gives, and the settings. False, and said: there
  * is nothing to do. `phase` and `settings` stay the caller's. */
 bool node_begin(struct node *node, const char *phase, const char *settings);
-/* The exit status: 1 where the prolog's node takes no jobs now, else 0. */
+/* The exit status: 1 where the prolog's node takes no jobs now, else 0; of what an
+ * administrator asks (node_admin.h) as that says. */
 int node_act(struct node *node);
+/* Whether there is such a phase. */
+bool node_known_act(const char *name);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 
 #define OUT_BYTES_MAX ((size_t)16 << 20)
 #define REAP_S 0.5
+#define OWNER_S 5.0
 
 static void only_pipe(int fd)
 {
@@ -119,4 +121,31 @@ int node_child(const struct node_child *child, struct buffer *out)
     if (status == -1)
         return NODE_NO_ANSWER;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int print_owner(void *arg)
+{
+    struct stat st;
+    if (stat(arg, &st) != 0) {
+        perror(arg);
+        return 1;
+    }
+    if (st.st_uid == 0 && (st.st_mode & 022) == 0)
+        return 0;
+    printf("%s must belong to root and be writable by root only",
+           (const char *)arg);
+    return 1;
+}
+
+bool node_child_owned(const char *path, char *why, size_t size)
+{
+    struct buffer out = { 0 };
+    struct node_child child = { .seconds = OWNER_S,
+                                .run = print_owner,
+                                .arg = (void *)path };
+    int code = node_child(&child, &out);
+    snprintf(why, size, "%s%s", code == NODE_NO_ANSWER ? path : "",
+             code == NODE_NO_ANSWER ? " does not answer" : (char *)out.data);
+    buffer_free(&out);
+    return code == 0;
 }

@@ -4,6 +4,7 @@
  * its pipe: slurmd waits for the last writer to our own stderr. */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "src/base/array.h"
@@ -29,3 +30,7 @@ struct node_child {
  * that cannot be started (out says why), or NODE_NO_ANSWER. `out` has what came on
  * stdout and stderr, without '\0' but for the one behind it, up to a limit. */
 int node_child(const struct node_child *child, struct buffer *out);
+
+/* Whether that program is root's, and writable by root only, as what root runs must
+ * be. It may lie on a file system that hangs. False: `why`, with its path. */
+bool node_child_owned(const char *path, char *why, size_t size);

@@ -1,6 +1,6 @@
 /* Each thing to do is a command of Slurm's, a row of a table; what it prints is
  * parsed into what the decision is made of (src/control/cluster.h). Nothing is
- * decided here: a loop asks drain_next() what to do, does it, and tells what came
+ * decided here: a loop asks drain_next() or undrain_next() what to do, does it, and tells what came
  * of it, as the simulation of many nodes does (tests/test_drain_histories.c). */
 #include "src/node/node_drain.h"
 
@@ -35,6 +35,7 @@ static const char *const commands[][ARGUMENTS_MAX] = {
     [DRAIN_UPDATE] = { "scontrol", "update", "nodename=NODE", "state=drain",
                        "reason=TEXT" },
     [DRAIN_REMOVE] = { "scontrol", "delete", "reservationname=TEXT" },
+    [DRAIN_RESUME] = { "scontrol", "update", "nodename=NODE", "state=resume" },
 };
 
 /* The command of an action; *status as slurm_run()'s. */
@@ -100,34 +101,66 @@ static void hear(const struct drain_action *action, const char *node,
     event->said = told->said;
 }
 
+/* Does one action, and hears what came of it. */
+static void serve(const struct drain_action *action, const char *node,
+                  double end_s, const struct node_drain_calls *calls,
+                  struct told *told, struct drain_event *event)
+{
+    struct buffer answer = { 0 };
+    *event = (struct drain_event){ .answered = true, .done = true };
+    switch (action->what) {
+    case DRAIN_SAY:
+        calls->say(calls->arg, action->outcome, action->text);
+        break;
+    case DRAIN_PAUSE:
+        clock_sleep(action->seconds);
+        break;
+    case DRAIN_LOOK:
+        event->sound = calls->sound(calls->arg, action->text);
+        break;
+    default:
+        assert((size_t)action->what < sizeof commands / sizeof *commands);
+        hear(action, node, &answer, run_command(action, node, end_s, &answer),
+             told, event);
+    }
+    event->now_s = clock_now();
+    buffer_free(&answer);
+}
+
+static struct told *begin(const struct node_drain_calls *calls)
+{
+    struct told *told = calloc(1, sizeof *told);
+    if (told == NULL)
+        calls->say(calls->arg, "failed", "left as it is, no memory");
+    return told;
+}
+
 bool node_drain(const struct drain_request *request,
-                void (*say)(void *arg, const char *text), void *arg)
+                const struct node_drain_calls *calls)
 {
     struct drain drain;
-    struct drain_event event = { 0 };
-    struct buffer answer = { 0 };
-    struct told *told = calloc(1, sizeof *told);
+    struct drain_action action;
+    struct drain_event event = { .now_s = clock_now() };
+    struct told *told = begin(calls);
     drain_begin(&drain, request);
-    while (told != NULL) {
-        event.now_s = clock_now();
-        struct drain_action action = drain_next(&drain, &event);
-        event = (struct drain_event){ .answered = true, .done = true };
-        if (action.what == DRAIN_END)
-            break;
-        if (action.what == DRAIN_SAY) {
-            say(arg, action.text);
-        } else if (action.what == DRAIN_PAUSE) {
-            clock_sleep(action.seconds);
-        } else {
-            assert((size_t)action.what < sizeof commands / sizeof *commands);
-            int status =
-                run_command(&action, request->node, request->end_s, &answer);
-            hear(&action, request->node, &answer, status, told, &event);
-        }
-    }
-    if (told == NULL)
-        say(arg, "not drained, no memory");
-    buffer_free(&answer);
+    while (told != NULL &&
+           (action = drain_next(&drain, &event)).what != DRAIN_END)
+        serve(&action, request->node, request->end_s, calls, told, &event);
     free(told);
     return drain.out;
+}
+
+bool node_undrain(const struct undrain_request *request, double end_s,
+                  const struct node_drain_calls *calls)
+{
+    struct undrain undrain;
+    struct drain_action action;
+    struct drain_event event = { .now_s = clock_now() };
+    struct told *told = begin(calls);
+    undrain_begin(&undrain, request);
+    while (told != NULL &&
+           (action = undrain_next(&undrain, &event)).what != DRAIN_END)
+        serve(&action, request->node, end_s, calls, told, &event);
+    free(told);
+    return undrain.back;
 }

@@ -12,18 +12,17 @@
 #include "src/job/slurm_run.h"
 #include "src/node/node_child.h"
 #include "src/node/node_clean.h"
+#include "src/node/node_events.h"
 #include "src/node/node_gpus.h"
 #include "src/node/node_words.h"
 
 #define SLURM_S 5.0
-#define STAT_S 5.0
 #define STEPS_S 2.0
+#define HEALTH_CUT 76 /* the check ran out of its time */
 #define ANSWER_BYTES_MAX ((size_t)4 << 20)
 /* For what comes after a look, and after a probe. */
 #define REST_S 5.0
 #define PROBE_REST_S 10.0
-
-static const char *const state_names[] = { "ok", "warn", "bad", "unknown" };
 
 /* --- one check --- */
 
@@ -31,20 +30,21 @@ static const char *const state_names[] = { "ok", "warn", "bad", "unknown" };
 static void take_line(struct node *node, char *line, char *words, size_t size,
                       bool *judged)
 {
-    char state[16], codes[NODE_TEXT_BYTES];
+    char state[16], code[32], codes[NODE_TEXT_BYTES];
     int at = 0;
     if (strncmp(line, "bad ", 4) == 0) {
         snprintf(node->bad, sizeof node->bad, "%s", line + 4);
-    } else if (sscanf(line, "verdict %*s %15s %*s %511s %n", state, codes,
-                      &at) == 2 &&
+    } else if (sscanf(line, "verdict %*s %15s %31s %511s %n", state, code,
+                      codes, &at) == 3 &&
                at > 0) {
         *judged = false;
         for (int i = NODE_OK; i <= NODE_UNKNOWN; i++)
-            if (strcmp(state, state_names[i]) == 0) {
+            if (strcmp(state, node_state_names[i]) == 0) {
                 node->state = (enum node_state)i;
                 *judged = true;
             }
-        snprintf(node->codes, sizeof node->codes, "%s", codes);
+        snprintf(node->codes, sizeof node->codes, "%s",
+                 strcmp(codes, "-") != 0 ? codes : code);
         snprintf(node->reason, sizeof node->reason, "%s",
                  strcmp(line + at, "-") != 0 ? line + at : "");
     } else if (line[0] != '\0') {
@@ -55,29 +55,33 @@ static void take_line(struct node *node, char *line, char *words, size_t size,
 static void say_state(struct node *node, int code, bool judged,
                       const char *words, double seconds)
 {
-    enum node_state state = judged ? node->state : NODE_UNKNOWN;
-    node->state = NODE_UNKNOWN;
+    char *reason = node->reason;
+    size_t size = sizeof node->reason;
+    bool fits = judged && (code == (int)node->state ||
+                           (node->state == NODE_UNKNOWN && code == HEALTH_CUT));
     if (code == NODE_NO_ANSWER)
-        node_say(node, "the check does not answer within %.0f s%s", seconds,
-                 words);
+        snprintf(reason, size, "the check does not answer within %.0f s",
+                 seconds);
     else if (code == 64)
-        node_say(node, "nothing is checked, the settings are wrong:%s", words);
+        snprintf(reason, size, "nothing is checked, the settings are wrong:");
     else if (code == 126 || code == 127)
-        node_say(node, "nothing is checked, the check does not start:%s",
-                 words);
-    else if (judged && state == NODE_UNKNOWN && (code == 3 || code == 76))
-        node_say(node, "not known: %s%s", node->reason, words);
-    else if (!judged || code != (int)state)
-        node_say(node, "nothing is checked, the check ended with code %d:%s",
-                 code, words);
-    else
-        node->state = state;
-    if (node->state == NODE_OK && words[0] != '\0')
+        snprintf(reason, size, "nothing is checked, the check does not start:");
+    else if (!fits)
+        snprintf(reason, size,
+                 "nothing is checked, the check ended with code %d:", code);
+    if (!fits) {
+        node->state = NODE_UNKNOWN;
+        node->codes[0] = '\0';
+        node_say(node, "%s%s", reason, words);
+    } else if (node->state == NODE_UNKNOWN) {
+        node_say(node, "not known: %s%s", reason, words);
+    } else if (node->state == NODE_OK && words[0] != '\0') {
         node_say(node, "the check is ok, but says:%s", words);
-    else if (node->state == NODE_WARN)
-        node_say(node, "warning: %s%s", node->reason, words);
-    else if (node->state == NODE_BAD)
-        node_say(node, "bad: %s%s", node->reason, words);
+    } else if (node->state == NODE_WARN) {
+        node_say(node, "warning: %s%s", reason, words);
+    } else if (node->state == NODE_BAD) {
+        node_say(node, "bad: %s%s", reason, words);
+    }
 }
 
 static void check(struct node *node, const char *program, const char *phase,
@@ -150,17 +154,6 @@ static int find_steps(void *arg)
 
 /* --- the job's probes --- */
 
-static int print_owner(void *arg)
-{
-    struct stat st;
-    if (stat(arg, &st) != 0) {
-        perror(arg);
-        return 1;
-    }
-    printf("%u %o\n", (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
-    return 0;
-}
-
 /* Whether another job is on the node; false too where that is not known, with
  * `why`. */
 static bool alone(const struct node *node, char *why, size_t size)
@@ -187,14 +180,8 @@ static bool alone(const struct node *node, char *why, size_t size)
 
 void node_probe(struct node *node, const char *checks, double seconds)
 {
-    char why[256], library[NODE_SITE_TEXT + 32];
+    char why[NODE_SITE_TEXT + 64], library[NODE_SITE_TEXT + 32];
     char *environment[] = { "CUDA_VISIBLE_DEVICES", library, NULL };
-    struct buffer out = { 0 };
-    struct node_child child = { .seconds = STAT_S,
-                                .run = print_owner,
-                                .arg = node->site.probes };
-    unsigned owner = 1, mode = 0777;
-    int code = node_child(&child, &out);
     double left_s = node->end_s - clock_now() - PROBE_REST_S;
     node->state = NODE_UNKNOWN;
     node->shared = false; /* or it is not probed */
@@ -202,15 +189,9 @@ void node_probe(struct node *node, const char *checks, double seconds)
              node->site.library_path);
     if (node->site.library_path[0] == '\0')
         environment[1] = NULL;
-    if (code != 0)
-        node_say(node, "not probed for %s, set TESSERA_PROBES: %s", checks,
-                 out.bytes > 0 ? (char *)out.data : "no answer");
-    else if (sscanf((char *)out.data, "%u %o", &owner, &mode) != 2 ||
-             owner != 0 || (mode & 022) != 0)
-        node_say(node,
-                 "not probed for %s: %s must belong to root and be writable "
-                 "by root only",
-                 checks, node->site.probes);
+    if (!node_child_owned(node->site.probes, why, sizeof why))
+        node_say(node, "not probed for %s, see TESSERA_PROBES: %s", checks,
+                 why);
     else if (!alone(node, why, sizeof why))
         node_say(node, "not probed for %s: %s", checks, why);
     else if (left_s < REST_S)
@@ -218,7 +199,6 @@ void node_probe(struct node *node, const char *checks, double seconds)
     else
         check(node, node->site.probes, "job",
               left_s < seconds ? left_s : seconds, checks, environment);
-    buffer_free(&out);
 }
 
 /* --- a look --- */
@@ -236,6 +216,10 @@ void node_look(struct node *node, int seconds)
 {
     static const char *const folders[] = { "/dev/shm", "/tmp" };
     char program[sizeof node->here + 16], bad[sizeof node->bad];
+    char reason[sizeof node->reason];
+    /* of a node without a job, as after one */
+    const char *phase =
+        strcmp(node->phase, "prolog") == 0 ? "prolog" : "epilog";
     snprintf(program, sizeof program, "%s/node-health", node->here);
     struct node_child child = { .seconds = STEPS_S,
                                 .run = find_steps,
@@ -244,25 +228,27 @@ void node_look(struct node *node, int seconds)
     node->shared = node_child(&child, &nothing) != 0;
     buffer_free(&nothing);
     node_gpus_find(node);
-    check(node, program, node->phase, seconds, NULL, NULL);
+    check(node, program, phase, seconds, NULL, NULL);
     for (int i = 0; i < 2; i++)
         if (strstr(node->site.clean, folders[i]) != NULL &&
             used_up(node, folders[i]) && node_clean_leavings(node, folders[i]))
-            check(node, program, node->phase, seconds, NULL, NULL);
+            check(node, program, phase, seconds, NULL, NULL);
     for (int i = 0; i < 2; i++)
         if (used_up(node, folders[i]))
             node_clean_tell_owner(node, folders[i]);
     if (node->state != NODE_BAD)
         return;
     if (clock_now() + node->site.again_s + REST_S > node->end_s) {
-        node_decide(node, "no time for a second look: left as it is");
+        node_decide(node, "no-time", node->reason,
+                    "no time for a second look: left as it is: %s",
+                    node->reason);
         node->state = NODE_UNKNOWN;
         return;
     }
     clock_sleep(node->site.again_s);
     snprintf(bad, sizeof bad, "%s", node->bad);
-    check(node, program, node->phase, seconds, bad, NULL);
+    snprintf(reason, sizeof reason, "%s", node->reason);
+    check(node, program, phase, seconds, bad, NULL);
     if (node->state != NODE_BAD)
-        node_decide(node,
-                    "bad at first, but not at a second look: left as it is");
+        node_decide(node, "second-look", reason, NODE_NOT_TWICE, reason);
 }

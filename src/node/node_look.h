@@ -5,6 +5,10 @@
 
 #include "src/node/node_known.h"
 
+/* What is said of what was bad, with its reason, and is not any more. */
+#define NODE_NOT_TWICE                                                         \
+    "bad at first, but not at a second look: left as it is: %s"
+
 /* What is bad is bad again after a pause, and what users have left does not
  * count. */
 void node_look(struct node *node, int seconds);

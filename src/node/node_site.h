@@ -12,6 +12,8 @@
 struct node_site {
     char spool[NODE_SITE_TEXT], log[NODE_SITE_TEXT], slurm_bin[NODE_SITE_TEXT];
     char probes[NODE_SITE_TEXT], library_path[NODE_SITE_TEXT];
+    char events[NODE_SITE_TEXT], metrics[NODE_SITE_TEXT];
+    char notify[NODE_SITE_TEXT];
     char clean[NODE_SITE_TEXT]; /* folders, with a blank between */
     int enforce, trust_users, stress;
     int drain_percent, storm_nodes, storm_s;

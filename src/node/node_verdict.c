@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/control/cluster.h"
+
 /* The probes that root can run as well, alone on the node. */
 static const char *const probes[] = { "gemm", "triad", "gpugemm",  "hbm",
                                       "pcie", "peer",  "allreduce" };
@@ -92,4 +94,16 @@ bool node_verdict_read(const char *text, const char *name,
                      sizeof out->probes - strlen(out->probes), "%s%s",
                      out->probes[0] != '\0' ? "," : "", probes[i]);
     return true;
+}
+
+bool node_verdict_probe(const char *reason, char *probe, size_t size)
+{
+    char check[16];
+    if (sscanf(reason, CLUSTER_OURS "%*s %15s", check) == 1)
+        for (size_t i = 0; i < sizeof probes / sizeof *probes; i++)
+            if (strcmp(check, probes[i]) == 0) {
+                snprintf(probe, size, "%s", check);
+                return true;
+            }
+    return false;
 }

@@ -18,3 +18,7 @@ struct node_verdict {
  * it is none of this node's. */
 bool node_verdict_read(const char *text, const char *name,
                        struct node_verdict *out);
+
+/* The check in a drain's reason, "tessera: CODE CHECK ...", where it is one of these
+ * probes; false: it is none. */
+bool node_verdict_probe(const char *reason, char *probe, size_t size);
