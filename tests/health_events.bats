@@ -99,8 +99,18 @@ act() { # ACT NODE
     [[ $output == *"3 events"* && $output != *n1* ]]
     report --since 30x "$EVENTS"
     [ "$status" -eq 64 ]
+    report
+    [ "$status" -eq 64 ]
     report "$NODE/etc"
     [[ $output == *"no *.jsonl there"* ]]
+}
+
+@test "events that cannot be written are said in the log" {
+    configure "TESSERA_EVENTS=$NODE/nowhere"
+    bad_with GPU_ECC
+    as_slurmd prolog n1 || true
+    grep 'TESSERA_EVENTS: .*/nowhere/n1.jsonl cannot be written' "$LOG"
+    [ "$(drained)" -eq 1 ]
 }
 
 @test "ten thousand events are one report" {

@@ -163,7 +163,8 @@ static int run_read(const char *path)
 
 #ifndef HEALTH_NODE
 /* What nodes have said of themselves. */
-static int run_history(const struct health_args *arguments, const char *path)
+static int run_history(const struct health_args *arguments,
+                       const struct options *options)
 {
     struct health_history *history = NULL;
     struct timespec now;
@@ -172,9 +173,12 @@ static int run_history(const struct health_args *arguments, const char *path)
                       ? health_history_age(arguments->since, &age_s)
                       : ERR_OK;
     clock_gettime(CLOCK_REALTIME, &now);
+    if (rc == ERR_OK && options->operand_count != 2)
+        rc = err_set(ERR_USAGE, "report: give one folder or file of events");
     if (rc == ERR_OK)
-        rc = health_history_create(
-            path, age_s > 0 ? (double)now.tv_sec - age_s : 0, &history);
+        rc = health_history_create(options->operands[1],
+                                   age_s > 0 ? (double)now.tv_sec - age_s : 0,
+                                   &history);
     if (rc == ERR_OK)
         rc = health_history_print(history, arguments->json, stdout);
     health_history_destroy(history);
@@ -254,9 +258,8 @@ int main(int argc, char **argv)
         return 0;
     }
 #ifndef HEALTH_NODE
-    if (options.operand_count == 2 &&
-        strcmp(options.operands[0], "report") == 0)
-        return run_history(&arguments, options.operands[1]);
+    if (options.operand_count > 0 && strcmp(options.operands[0], "report") == 0)
+        return run_history(&arguments, &options);
 #endif
     if (check_arguments(&options, &arguments, &env) != ERR_OK)
         goto usage;

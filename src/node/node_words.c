@@ -87,17 +87,19 @@ static double at_most(double seconds, double most)
     return seconds < most ? seconds : most;
 }
 
-/* By a child, unless it has once not answered. */
-static void write_line(struct node *node, int (*write)(void *arg),
+/* By a child, unless it has once not answered, in the time that words have. False:
+ * it is not written, and stderr says why. */
+static bool write_line(struct node *node, int (*write)(void *arg),
                        const char *path, const char *text, bool *hangs)
 {
     struct buffer said = { 0 };
     struct line line = { path, text };
+    double begin_s = clock_now();
     struct node_child child = { .seconds = at_most(node->words_left_s, FILE_S),
                                 .run = write,
                                 .arg = &line };
     if (*hangs || child.seconds <= 0)
-        return;
+        return true;
     int code = node_child(&child, &said);
     *hangs = code == NODE_NO_ANSWER;
     if (*hangs)
@@ -105,6 +107,8 @@ static void write_line(struct node *node, int (*write)(void *arg),
     else if (code != 0)
         fprintf(stderr, "%s\n", (char *)said.data);
     buffer_free(&said);
+    node->words_left_s -= clock_now() - begin_s;
+    return code == 0;
 }
 
 /* The node's own file in a folder of the site's, which nodes may share. */
@@ -119,7 +123,8 @@ static void write_event(struct node *node, const char *outcome,
     node_event_line(node, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec,
                     outcome, reason, text, line);
     snprintf(path, sizeof path, "%s/%s.jsonl", node->site.events, node->name);
-    write_line(node, append_line, path, line, &node->events_hang);
+    if (!write_line(node, append_line, path, line, &node->events_hang))
+        node_say(node, "TESSERA_EVENTS: %s cannot be written", path);
 }
 
 static void notify(struct node *node, const char *outcome, const char *text)
@@ -154,7 +159,6 @@ static void say(struct node *node, const char *outcome, const char *reason,
     struct buffer said = { 0 };
     struct tm local;
     time_t now = time(NULL);
-    double begin_s = clock_now();
     strftime(stamp, sizeof stamp, "%FT%T", localtime_r(&now, &local));
     int head = snprintf(text, sizeof text, "%s %s %s job ", stamp, node->phase,
                         node->name[0] != '\0' ? node->name : "?");
@@ -168,10 +172,12 @@ static void say(struct node *node, const char *outcome, const char *reason,
     memcpy(text + end, "\n", 2);
     fputs(text, stderr);
     if (node->site.log[0] != '\0')
-        write_line(node, append_line, node->site.log, text, &node->log_hangs);
+        (void)write_line(node, append_line, node->site.log, text,
+                         &node->log_hangs);
     text[end] = '\0';
     if (outcome != NULL)
         write_event(node, outcome, reason, text + head);
+    double begin_s = clock_now();
     struct node_child child = { .run = write_syslog,
                                 .arg = text + strlen(stamp) + 1 };
     child.seconds = at_most(node->end_s - clock_now(), SYSLOG_S);
@@ -229,5 +235,6 @@ void node_result(struct node *node)
                        text, sizeof text);
     snprintf(path, sizeof path, "%s/tessera.%s.prom", node->site.metrics,
              node->name);
-    write_line(node, replace_file, path, text, &hangs);
+    if (!write_line(node, replace_file, path, text, &hangs))
+        node_say(node, "TESSERA_METRICS: %s cannot be written", path);
 }
