@@ -349,11 +349,8 @@ enum err ckpt_plan_create(struct comm *comm, const struct ckpt_source *source,
     TRY_OUT(gather_wants(plan, comm, items, item_of_tensor));
     TRY_OUT(gather_holds(plan, comm, source->holds));
     TRY_OUT(check_holders(plan, source));
-    *out = plan;
-    plan = NULL;
 out:
-    ckpt_plan_destroy(plan);
-    return rc;
+    return new_or_none(rc, plan, out, ckpt_plan_destroy);
 }
 
 void ckpt_plan_destroy(struct ckpt_plan *plan)

@@ -417,11 +417,8 @@ enum err ckpt_saver_create(struct comm *comm, const char *run_dir,
     if (options->local_dir != NULL)
         rc = ckpt_saver_local_create(saver);
     TRY_OUT(comm_agree(comm, rc));
-    *out = saver;
-    saver = NULL;
 out:
-    ckpt_saver_destroy(saver);
-    return rc;
+    return new_or_none(rc, saver, out, ckpt_saver_destroy);
 }
 
 bool ckpt_saver_destroy(struct ckpt_saver *saver)

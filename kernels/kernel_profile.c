@@ -83,11 +83,8 @@ enum err kernel_profile_create(struct timeline *timeline, int first,
     profile->memory = memory;
     if (memory->device && memory->event_create_timed != NULL)
         TRY_OUT(make_timers(profile));
-    *out = profile;
-    profile = NULL;
 out:
-    kernel_profile_destroy(profile);
-    return rc;
+    return new_or_none(rc, profile, out, kernel_profile_destroy);
 }
 
 void kernel_profile_destroy(struct kernel_profile *profile)

@@ -150,11 +150,8 @@ enum err ckpt_io_open(const char *path, bool writing, bool direct,
     }
     pthread_mutex_init(&io->mutex, NULL);
     pthread_cond_init(&io->changed, NULL);
-    *out = io;
-    io = NULL;
 out:
-    free(io);
-    return rc;
+    return new_or_none(rc, io, out, free);
 }
 
 void ckpt_io_close(struct ckpt_io *io)

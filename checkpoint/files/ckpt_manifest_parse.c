@@ -285,12 +285,9 @@ enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
         goto out;
     }
     TRY_OUT(parse_root(root, manifest));
-    *out = manifest;
-    manifest = NULL;
 out:
     if (rc != ERR_OK)
         err_prefix(rc, "%s", where);
     json_decref(root);
-    ckpt_manifest_destroy(manifest);
-    return rc;
+    return new_or_none(rc, manifest, out, ckpt_manifest_destroy);
 }

@@ -77,11 +77,8 @@ enum err ckpt_read_create(const char *checkpoint_dir,
     TRY_OUT(
         ckpt_io_buffer(&reader->ahead.data, SPAN_BYTES + 2 * CKPT_IO_ALIGN));
     TRY_OUT(fsio_path(reader->dir, "%s", checkpoint_dir));
-    *out = reader;
-    reader = NULL;
 out:
-    ckpt_read_destroy(reader);
-    return rc;
+    return new_or_none(rc, reader, out, ckpt_read_destroy);
 }
 
 static void close_shard(struct ckpt_read *reader)

@@ -55,11 +55,8 @@ enum err ckpt_stream_create(const char *path, int64_t bytes,
     TRY_OUT(
         ckpt_io_open(path, true, bytes >= CKPT_IO_DIRECT_BYTES, &stream->io));
     TRY_OUT(reserve(stream));
-    *out = stream;
-    stream = NULL;
 out:
-    ckpt_stream_destroy(stream);
-    return rc;
+    return new_or_none(rc, stream, out, ckpt_stream_destroy);
 }
 
 void ckpt_stream_destroy(struct ckpt_stream *stream)

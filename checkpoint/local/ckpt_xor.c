@@ -207,12 +207,9 @@ enum err ckpt_xor_create(struct comm *comm, int group_max,
     TRY_OUT(find_sets(x, &nodes, group_max));
     if (comm_rank(comm) == 0)
         tell_space(x, local_dir);
-    *out = x;
-    x = NULL;
 out:
     ckpt_nodes_free(&nodes);
-    ckpt_xor_destroy(x);
-    return rc;
+    return new_or_none(rc, x, out, ckpt_xor_destroy);
 }
 
 /* --- before: files, buffers, CRCs ----------------------------------------- */

@@ -92,11 +92,8 @@ enum err ckpt_tensor_create(const char *checkpoint_dir,
     reader->manifest = manifest;
     TRY_OUT(index_extents(reader));
     TRY_OUT(ckpt_read_create(checkpoint_dir, manifest, &reader->read));
-    *out = reader;
-    reader = NULL;
 out:
-    ckpt_tensor_destroy(reader);
-    return rc;
+    return new_or_none(rc, reader, out, ckpt_tensor_destroy);
 }
 
 void ckpt_tensor_destroy(struct ckpt_tensor_reader *reader)

@@ -32,11 +32,8 @@ enum err digest_create(struct digest **out)
         TRY_OUT(
             err_set(ERR_UNSUPPORTED,
                     "sha256: libcrypto does not provide it on this machine"));
-    *out = digest;
-    digest = NULL;
 out:
-    digest_destroy(digest);
-    return rc;
+    return new_or_none(rc, digest, out, digest_destroy);
 }
 
 void digest_destroy(struct digest *digest)

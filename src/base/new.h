@@ -26,6 +26,14 @@
 #define new_text_part(place, text, bytes_max)                                  \
     new_text_copy((place), (text), (bytes_max), NEW_NAME(place))
 
+/* How a creator ends, with its code `rc`: *place is what it made, or, after a
+ * failure, as it was, and what there was of it is destroyed.
+ *
+ *     out:
+ *         return new_or_none(rc, model, out, model_destroy); */
+#define new_or_none(rc, made, place, destroy)                                  \
+    ((rc) == ERR_OK ? (*(place) = (made), ERR_OK) : (destroy(made), (rc)))
+
 #define NEW_NAME(place) #place " of " __FILE__
 
 /* What the macros above call: `place` points to the pointer, `what` is what a

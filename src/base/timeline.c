@@ -33,7 +33,6 @@ int64_t timeline_now(void)
 enum err timeline_create(const struct timeline_kind *kinds, int count,
                          size_t events, struct timeline **out)
 {
-    enum err rc = ERR_OK;
     assert(count >= TIMELINE_KINDS_OWN && count <= TIMELINE_KINDS_MAX);
     struct timeline *timeline = NULL;
     *out = NULL;
@@ -42,12 +41,8 @@ enum err timeline_create(const struct timeline_kind *kinds, int count,
     timeline->kind_count = count;
     timeline->room = events;
     pthread_mutex_init(&timeline->mutex, NULL);
-    TRY_OUT(new_zeroed(&timeline->events, events));
-    *out = timeline;
-    timeline = NULL;
-out:
-    timeline_destroy(timeline);
-    return rc;
+    enum err rc = new_zeroed(&timeline->events, events);
+    return new_or_none(rc, timeline, out, timeline_destroy);
 }
 
 void timeline_destroy(struct timeline *timeline)

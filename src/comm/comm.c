@@ -94,11 +94,8 @@ enum err comm_create(const char *kind, int *argc, char ***argv,
     comm->timeout_s = timeout_s;
     TRY_OUT(open_transport(comm, kind, argc, argv));
     TRY_OUT(comm_request_pool_create(comm));
-    *out = comm;
-    comm = NULL;
 out:
-    comm_destroy(comm);
-    return rc;
+    return new_or_none(rc, comm, out, comm_destroy);
 }
 
 enum err comm_duplicate(struct comm *comm, struct comm **out)
@@ -126,11 +123,8 @@ enum err comm_duplicate(struct comm *comm, struct comm **out)
     TRY_OUT(comm_request_pool_create(copy));
     if (comm->transport->duplicate != NULL)
         TRY_OUT(comm->transport->duplicate(comm, copy));
-    *out = copy;
-    copy = NULL;
 out:
-    comm_destroy(copy);
-    return rc;
+    return new_or_none(rc, copy, out, comm_destroy);
 }
 
 void comm_detach(struct comm *duplicate)

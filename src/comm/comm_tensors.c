@@ -176,11 +176,8 @@ enum err comm_tensors_create_lent(struct comm *comm,
     TRY_OUT(comm_agree(comm, comm_duplicate(comm, &tensors->comm)));
     comm_set_timeline(tensors->comm, comm->timeline, TIMELINE_EXCHANGE);
     TRY_OUT(comm_agree(comm, choose(tensors, way)));
-    *out = tensors;
-    tensors = NULL;
 out:
-    comm_tensors_destroy(tensors);
-    return rc;
+    return new_or_none(rc, tensors, out, comm_tensors_destroy);
 }
 
 void comm_tensors_destroy(struct comm_tensors *tensors)

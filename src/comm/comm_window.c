@@ -248,7 +248,6 @@ enum err comm_window_create(struct comm *comm, enum comm_window_kind kind,
     window->kind = kind;
     TRY_OUT(share(window, bytes));
     TRY_OUT(comm_agree(comm, take_pages(window, bytes)));
-    *out = window;
 out:
     if (window != NULL && window->cards != NULL) {
         if (window->cards[comm->rank].fd >= 0)
@@ -256,9 +255,7 @@ out:
         free(window->cards);
         window->cards = NULL;
     }
-    if (rc != ERR_OK)
-        comm_window_destroy(window);
-    return rc;
+    return new_or_none(rc, window, out, comm_window_destroy);
 }
 
 void comm_window_destroy(struct comm_window *window)

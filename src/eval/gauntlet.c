@@ -388,11 +388,8 @@ enum err gauntlet_read(const char *path, const char *data, uint64_t seed,
     if (gauntlet->task_count == 0)
         TRY_OUT(
             err_set(ERR_DATA, "%s: none of the tasks' files is there", path));
-    *out = gauntlet;
-    gauntlet = NULL;
 out:
-    gauntlet_destroy(gauntlet);
-    return rc;
+    return new_or_none(rc, gauntlet, out, gauntlet_destroy);
 }
 
 void gauntlet_destroy(struct gauntlet *gauntlet)

@@ -95,11 +95,8 @@ enum err icl_answer_create(const struct icl_task *task, struct icl_answer **out)
     enum err rc = ERR_OK;
     TRY_OUT(check_delimiter(task));
     TRY_OUT(compile_stops(answer));
-    *out = answer;
-    answer = NULL;
 out:
-    icl_answer_destroy(answer);
-    return rc;
+    return new_or_none(rc, answer, out, icl_answer_destroy);
 }
 
 void icl_answer_destroy(struct icl_answer *answer)

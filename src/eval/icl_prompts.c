@@ -431,11 +431,7 @@ enum err icl_prompts_create(const struct icl_task *task,
     prompts->tokenizer = tokenizer;
     prompts->positions = positions;
     enum err rc = fill(prompts);
-    if (rc == ERR_OK)
-        *out = prompts;
-    else
-        icl_prompts_destroy(prompts);
-    return rc;
+    return new_or_none(rc, prompts, out, icl_prompts_destroy);
 }
 
 void icl_prompts_destroy(struct icl_prompts *prompts)

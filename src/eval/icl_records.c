@@ -231,11 +231,8 @@ enum err icl_records_read(const struct icl_task *task, struct icl_records **out)
     enum err rc = ERR_OK;
     TRY_OUT(read_file(records, task));
     TRY_OUT(divide(records));
-    *out = records;
-    records = NULL;
 out:
-    icl_records_destroy(records);
-    return rc;
+    return new_or_none(rc, records, out, icl_records_destroy);
 }
 
 void icl_records_destroy(struct icl_records *records)

@@ -278,11 +278,8 @@ enum err icl_set_create(const struct icl_task *tasks, int count,
     TRY_OUT(new_zeroed(&set->same, (size_t)count + 1));
     for (int t = 0; t < count; t++)
         TRY_OUT(add_task(set, t, prompts));
-    *out = set;
-    set = NULL;
 out:
-    icl_set_destroy(set);
-    return rc;
+    return new_or_none(rc, set, out, icl_set_destroy);
 }
 
 void icl_set_destroy(struct icl_set *set)

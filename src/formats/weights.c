@@ -125,11 +125,8 @@ enum err weights_open(const char *path, struct weights **out)
     };
     TRY_OUT(weights->ops->open(path, &weights->source));
     TRY_OUT(sort_names(weights));
-    *out = weights;
-    weights = NULL;
 out:
-    weights_close(weights);
-    return rc;
+    return new_or_none(rc, weights, out, weights_close);
 }
 
 void weights_close(struct weights *weights)

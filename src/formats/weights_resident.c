@@ -117,11 +117,8 @@ enum err weights_resident_create(struct weights *weights,
         rc = err_prefix(rc, "the weights of %s", weights_about(weights)->path);
     TRY_OUT(rc);
     TRY_OUT(fill_all(resident, weights, threads));
-    *out = resident;
-    resident = NULL;
 out:
-    weights_resident_destroy(resident);
-    return rc;
+    return new_or_none(rc, resident, out, weights_resident_destroy);
 }
 
 void weights_resident_destroy(struct weights_resident *resident)

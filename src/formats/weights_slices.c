@@ -121,11 +121,8 @@ enum err weights_slices_create(const struct weights_slices_file *file,
     TRY_OUT(hf_names_create(form, config, p->params, config->vocab_size,
                             &p->names));
     TRY_OUT(make_list(p, source));
-    source->slices = p;
-    p = NULL;
 out:
-    weights_slices_destroy(p);
-    return rc;
+    return new_or_none(rc, p, &source->slices, weights_slices_destroy);
 }
 
 void weights_slices_destroy(struct weights_slices *slices)

@@ -40,11 +40,8 @@ enum err weights_sums_create(const struct params *params,
         sums->known[i] = true;
     }
     TRY_OUT(new_zeroed(&sums->list, (size_t)sums->first[count] + 1));
-    *out = sums;
-    sums = NULL;
 out:
-    weights_sums_destroy(sums);
-    return rc;
+    return new_or_none(rc, sums, out, weights_sums_destroy);
 }
 
 void weights_sums_destroy(struct weights_sums *sums)
@@ -142,11 +139,8 @@ enum err weights_sums_parse(const json_t *json, const struct params *params,
         if (list != NULL)
             TRY_OUT(parse_tensor(list, where, i, sums));
     }
-    *out = sums;
-    sums = NULL;
 out:
-    weights_sums_destroy(sums);
-    return rc;
+    return new_or_none(rc, sums, out, weights_sums_destroy);
 }
 
 /* --- comparing --- */

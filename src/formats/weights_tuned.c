@@ -249,11 +249,8 @@ enum err weights_tuned_open(const json_t *state, const char *where,
     TRY_OUT(open_base(tuned, base, where));
     TRY_OUT(open_sums(tuned, base, where));
     count_fresh(tuned);
-    *out = tuned;
-    tuned = NULL;
 out:
-    weights_tuned_close(tuned);
-    return rc;
+    return new_or_none(rc, tuned, out, weights_tuned_close);
 }
 
 static void drop_pairs(struct weights_tuned *tuned)

@@ -84,11 +84,7 @@ enum err chat_talk_create(struct generate_engine *engine,
     TRY(new_zeroed(&talk, 1));
     talk->engine = engine;
     enum err rc = chat_talk_reset(talk);
-    if (rc == ERR_OK)
-        *out = talk;
-    else
-        chat_talk_destroy(talk);
-    return rc;
+    return new_or_none(rc, talk, out, chat_talk_destroy);
 }
 
 void chat_talk_destroy(struct chat_talk *talk)

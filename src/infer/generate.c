@@ -76,11 +76,8 @@ enum err generate_create(const struct generate_model *model,
     TRY_OUT(sample_create(model->vocab, &generate->sample));
     for (size_t s = 0; s < slots; s++)
         generate->slots[s].prompt = GENERATE_NONE;
-    *out = generate;
-    generate = NULL;
 out:
-    generate_destroy(generate);
-    return rc;
+    return new_or_none(rc, generate, out, generate_destroy);
 }
 
 void generate_destroy(struct generate *generate)

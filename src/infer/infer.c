@@ -220,11 +220,7 @@ static enum err open_infer(const struct model_config *config,
                                .walker = &infer_walker,
                                .arg = infer };
     enum err rc = count_cache(infer, &infer->cache_floats);
-    if (rc == ERR_OK)
-        *out = infer;
-    else
-        free(infer);
-    return rc;
+    return new_or_none(rc, infer, out, free);
 }
 
 static enum err allocate(struct infer *infer)
@@ -257,11 +253,8 @@ enum err infer_create(const struct model_config *config,
     TRY_OUT(allocate(infer));
     TRY_OUT(block_positions(config, kernels, infer->ctx.stream, infer->capacity,
                             infer->rope, infer->slopes));
-    *out = infer;
-    infer = NULL;
 out:
-    infer_destroy(infer);
-    return rc;
+    return new_or_none(rc, infer, out, infer_destroy);
 }
 
 void infer_destroy(struct infer *infer)

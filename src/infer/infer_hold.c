@@ -131,12 +131,9 @@ enum err infer_hold(struct infer *infer, const struct param_access *access,
     for (int b = 0; b < infer->params->block_count; b++)
         TRY_OUT(hold_block(infer, held, b));
     TRY_OUT(memory->wait(infer->ctx.stream));
-    infer->held = held;
-    held = NULL;
 out:
-    free(held);
     if (rc != ERR_OK)
         memory->tensors_destroy(&infer->weights);
     memory->tensors_destroy(&infer->widened);
-    return rc;
+    return new_or_none(rc, held, &infer->held, free);
 }

@@ -92,11 +92,8 @@ enum err sample_create(int64_t vocab, struct sample **out)
     TRY_OUT(new_room(&sample->probability, (size_t)vocab));
     TRY_OUT(new_room(&sample->heap, (size_t)vocab));
     TRY_OUT(new_zeroed(&sample->seen, (size_t)vocab));
-    *out = sample;
-    sample = NULL;
 out:
-    sample_destroy(sample);
-    return rc;
+    return new_or_none(rc, sample, out, sample_destroy);
 }
 
 void sample_destroy(struct sample *sample)

@@ -325,11 +325,7 @@ out:
         close(temporary);
         unlink(lock->temporary);
     }
-    if (rc == ERR_OK)
-        *out = lock;
-    else
-        lock_release(lock);
-    return rc;
+    return new_or_none(rc, lock, out, lock_release);
 }
 
 bool lock_lost(const struct lock *lock)

@@ -35,7 +35,6 @@ static enum err model_open(const struct model_config *config,
                            const struct model_options *options,
                            const struct kernels *kernels, struct model **out)
 {
-    enum err rc = ERR_OK;
     assert(options->threads >= 1 && options->samples >= 1);
     assert(options->seq_len >= 1 && options->seq_len <= config->max_seq_len);
     assert(config->n_layers <= MODEL_LAYERS_MAX);
@@ -65,12 +64,8 @@ static enum err model_open(const struct model_config *config,
         (config->n_heads + 2 * config->n_kv_heads) * model->head_dim;
     model->hidden_width =
         config->ffn == FFN_GLU ? 2 * config->ffn_width : config->ffn_width;
-    TRY_OUT(model_open_passes(model));
-    *out = model;
-    model = NULL;
-out:
-    model_destroy(model);
-    return rc;
+    enum err rc = model_open_passes(model);
+    return new_or_none(rc, model, out, model_destroy);
 }
 
 /* Each chunk draws from streams of its own, so that no op must know where in
@@ -193,11 +188,8 @@ enum err model_create(const struct model_config *config,
     model->params = params;
     TRY_OUT(model_allocate(model));
     TRY_OUT(model_constants(model));
-    *out = model;
-    model = NULL;
 out:
-    model_destroy(model);
-    return rc;
+    return new_or_none(rc, model, out, model_destroy);
 }
 
 void model_spare(const struct model *model, void **memory, size_t *bytes)

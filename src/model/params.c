@@ -352,11 +352,8 @@ static enum err open_table(const struct model_config *config,
     TRY_OUT(new_zeroed(&params->list, (layers + 2) * PARAM_ROLES));
     TRY_OUT(
         new_zeroed(&params->blocks, layers * (size_t)params->layer_blocks + 2));
-    *out = params;
-    params = NULL;
 out:
-    params_destroy(params);
-    return rc;
+    return new_or_none(rc, params, out, params_destroy);
 }
 
 static void check_count(const struct model_config *config,
@@ -397,11 +394,8 @@ enum err params_create_tuned(const struct model_config *config,
         params_destroy(params->frozen);
         params->frozen = NULL;
     }
-    *out = params;
-    params = NULL;
 out:
-    params_destroy(params);
-    return rc;
+    return new_or_none(rc, params, out, params_destroy);
 }
 
 enum err params_create(const struct model_config *config, struct params **out)

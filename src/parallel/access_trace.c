@@ -127,11 +127,8 @@ enum err access_trace_create(const struct params *params,
         assert((size_t)trace->count[t] <= most);
     }
     trace->next = trace->count[0]; /* nothing is begun */
-    *out = trace;
-    trace = NULL;
 out:
-    access_trace_destroy(trace);
-    return rc;
+    return new_or_none(rc, trace, out, access_trace_destroy);
 }
 
 void access_trace_destroy(struct access_trace *trace)

@@ -61,11 +61,8 @@ enum err frozen_create(struct comm_tensors *tensors,
                                       &frozen->shared));
         frozen->weights = shared_weights_data(frozen->shared);
     }
-    *out = frozen;
-    frozen = NULL;
 out:
-    frozen_destroy(frozen);
-    return rc;
+    return new_or_none(rc, frozen, out, frozen_destroy);
 }
 
 void frozen_destroy(struct frozen *frozen)

@@ -107,11 +107,8 @@ enum err gather_create(const struct gather_place *place, int prefetch,
         gather_plan(params, place->owner, prefetch, dtype), &gather->arena));
     gather_layout(params, gather->depth, gather->kinds, dtype, gather->buffers,
                   &gather->arena);
-    *out = gather;
-    gather = NULL;
 out:
-    gather_destroy(gather);
-    return rc;
+    return new_or_none(rc, gather, out, gather_destroy);
 }
 
 void gather_destroy(struct gather *gather)

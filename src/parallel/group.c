@@ -77,11 +77,8 @@ enum err group_create(struct comm *comm, struct comm_tensors *tensors,
                                            .start = start,
                                            .wait = wait_for };
     TRY_OUT(comm_duplicate(comm, &group->roll));
-    *out = group;
-    group = NULL;
 out:
-    group_destroy(group);
-    return rc;
+    return new_or_none(rc, group, out, group_destroy);
 }
 
 void group_destroy(struct group *group)

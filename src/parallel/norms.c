@@ -171,11 +171,8 @@ enum err norms_create(const struct replica *replica, bool units,
             param->numel / part_elements(params, param, units);
     }
     place(norms);
-    *out = norms;
-    norms = NULL;
 out:
-    norms_destroy(norms);
-    return rc;
+    return new_or_none(rc, norms, out, norms_destroy);
 }
 
 void norms_destroy(struct norms *norms)

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/parallel/norms_impl.h"
 
 static bool next_own(struct norms *norms)
@@ -138,11 +139,8 @@ enum err norms_watch_create(const struct replica *replica, struct norms **out)
     norms->watch = (struct replica_watch){ .before = before_update,
                                            .after = after_update,
                                            .arg = norms };
-    *out = norms;
-    norms = NULL;
 out:
-    norms_destroy(norms);
-    return rc;
+    return new_or_none(rc, norms, out, norms_destroy);
 }
 
 void norms_watch_update(struct norms *norms, struct replica *replica)

@@ -111,11 +111,8 @@ enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
         cut_block(owner, b);
     }
     assert(owner->elements == params->elements);
-    *out = owner;
-    owner = NULL;
 out:
-    owner_destroy(owner);
-    return rc;
+    return new_or_none(rc, owner, out, owner_destroy);
 }
 
 void owner_destroy(struct owner *owner)

@@ -237,11 +237,8 @@ enum err reduce_create(struct comm *comm, struct comm_tensors *tensors,
     TRY_OUT(comm_agree(comm, open_rest(reduce)));
     list_partials(reduce);
     reduce_begin(reduce);
-    *out = reduce;
-    reduce = NULL;
 out:
-    reduce_destroy(reduce);
-    return rc;
+    return new_or_none(rc, reduce, out, reduce_destroy);
 }
 
 void reduce_destroy(struct reduce *reduce)

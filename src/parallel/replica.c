@@ -156,11 +156,8 @@ static enum err replica_open(const struct params *params, int rank, int ranks,
                          replica->options.expert_degree, &replica->owner));
     const struct spans_input input = replica_spans_input(replica);
     TRY_OUT(spans_create(&input, &replica->spans));
-    *out = replica;
-    replica = NULL;
 out:
-    replica_destroy(replica);
-    return rc;
+    return new_or_none(rc, replica, out, replica_destroy);
 }
 
 /* How many leaves the tree of the reduction has: where bits need not be the
@@ -324,11 +321,8 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
     if (group_degree(replica) > 1)
         TRY_OUT(group_create(comm, replica->tensors, group_degree(replica),
                              &replica->group));
-    *out = replica;
-    replica = NULL;
 out:
-    replica_destroy(replica);
-    return rc;
+    return new_or_none(rc, replica, out, replica_destroy);
 }
 
 void replica_exchange(const struct replica *replica, char *text, size_t bytes)

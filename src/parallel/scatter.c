@@ -185,11 +185,8 @@ enum err scatter_create(struct comm_tensors *tensors,
     TRY_OUT(new_zeroed(&scatter->opened, (size_t)params->block_count));
     TRY_OUT(kernels->memory->tensors_create(bytes.total, &scatter->arena));
     scatter_layout(scatter, &scatter->arena, &bytes);
-    *out = scatter;
-    scatter = NULL;
 out:
-    scatter_destroy(scatter);
-    return rc;
+    return new_or_none(rc, scatter, out, scatter_destroy);
 }
 
 void scatter_destroy(struct scatter *scatter)

@@ -77,11 +77,8 @@ enum err shared_weights_create(struct comm *comm, int64_t elements,
                                &weights->window));
     weights->data = comm_window_part(weights->window, comm_rank(comm));
     deal(weights);
-    *out = weights;
-    weights = NULL;
 out:
-    shared_weights_destroy(weights);
-    return rc;
+    return new_or_none(rc, weights, out, shared_weights_destroy);
 }
 
 void shared_weights_destroy(struct shared_weights *weights)

@@ -159,10 +159,8 @@ enum err spans_create(const struct spans_input *input, struct spans **out)
     struct spans *spans = NULL;
     TRY(new_zeroed(&spans, 1));
     /* each tensor is in one of an owner's blocks */
-    rc = new_zeroed(&spans->list, (size_t)(params->count + blocks));
-    if (rc == ERR_OK)
-        rc = make_cuts(spans, input->owner->ranks);
-    TRY_OUT(rc);
+    TRY_OUT(new_zeroed(&spans->list, (size_t)(params->count + blocks)));
+    TRY_OUT(make_cuts(spans, input->owner->ranks));
     for (int b = 0; b < blocks; b++) {
         struct interval interval = interval_of(input, b);
         for (int p = 0; p < params->count; p++)
@@ -175,11 +173,8 @@ enum err spans_create(const struct spans_input *input, struct spans **out)
         spans->scratch = floats > spans->scratch ? floats : spans->scratch;
     }
     lay_out(spans, input);
-    *out = spans;
-    spans = NULL;
 out:
-    spans_destroy(spans);
-    return rc;
+    return new_or_none(rc, spans, out, spans_destroy);
 }
 
 void spans_destroy(struct spans *spans)

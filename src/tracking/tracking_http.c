@@ -143,11 +143,8 @@ enum err tracking_http_create(const char *base, const atomic_bool *given_up,
     TRY_OUT(add_header(http, "Expect:"));
     TRY_OUT(set_credentials(http));
     set_options(http);
-    *out = http;
-    http = NULL;
 out:
-    tracking_http_destroy(http);
-    return rc;
+    return new_or_none(rc, http, out, tracking_http_destroy);
 }
 
 void tracking_http_destroy(struct tracking_http *http)

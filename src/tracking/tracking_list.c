@@ -58,16 +58,11 @@ bool tracking_name_clean(const char *name, char out[TRACKING_NAME_BYTES])
 
 enum err tracking_list_create(struct tracking_list **out)
 {
-    enum err rc = ERR_OK;
     struct tracking_list *list = NULL;
     TRY(new_zeroed(&list, 1));
     list->record.texts = list->texts;
-    TRY_OUT(tracking_map_create(&list->names));
-    *out = list;
-    list = NULL;
-out:
-    tracking_list_destroy(list);
-    return rc;
+    enum err rc = tracking_map_create(&list->names);
+    return new_or_none(rc, list, out, tracking_list_destroy);
 }
 
 void tracking_list_destroy(struct tracking_list *list)

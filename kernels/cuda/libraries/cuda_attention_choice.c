@@ -61,11 +61,8 @@ enum err cuda_attention_choice_create(const struct cuda_dnn_library *library,
     }
     TRY_OUT(cuda_dnn_library_error(
         choice->library, choice->library->create(&choice->handle), "starting"));
-    *out = choice;
-    choice = NULL;
 out:
-    cuda_attention_choice_destroy(choice);
-    return rc;
+    return new_or_none(rc, choice, out, cuda_attention_choice_destroy);
 }
 
 void cuda_attention_choice_destroy(struct cuda_attention_choice *choice)

@@ -46,11 +46,8 @@ enum err cuda_blas_create(const struct cuda_blas_library *library,
     TRY_OUT(cuda_blas_library_error(blas->library,
                                     blas->library->create(&blas->handle),
                                     "starting on the GPU"));
-    *out = blas;
-    blas = NULL;
 out:
-    cuda_blas_destroy(blas);
-    return rc;
+    return new_or_none(rc, blas, out, cuda_blas_destroy);
 }
 
 void cuda_blas_destroy(struct cuda_blas *blas)

@@ -342,11 +342,8 @@ enum err cuda_dnn_attention_create(const struct cuda_dnn_library *library,
     else
         build_forward(&parts);
     TRY_OUT(cuda_dnn_graph_plan(attention->graph, handle, device));
-    *out = attention;
-    attention = NULL;
 out:
-    cuda_dnn_attention_destroy(attention);
-    return rc;
+    return new_or_none(rc, attention, out, cuda_dnn_attention_destroy);
 }
 
 void cuda_dnn_attention_destroy(struct cuda_dnn_attention *attention)

@@ -113,18 +113,13 @@ static enum err checksum_begin(struct checksum *checksum)
 enum err checksum_create(const char *name, struct checksum **out)
 {
     assert(name != NULL && out != NULL);
-    enum err rc = ERR_OK;
     *out = NULL;
     struct checksum *checksum = NULL;
     TRY(new_zeroed(&checksum, 1));
     checksum->algorithm = checksum_find(name);
     assert(checksum->algorithm != NULL);
-    TRY_OUT(checksum_begin(checksum));
-    *out = checksum;
-    checksum = NULL;
-out:
-    checksum_destroy(checksum);
-    return rc;
+    enum err rc = checksum_begin(checksum);
+    return new_or_none(rc, checksum, out, checksum_destroy);
 }
 
 void checksum_destroy(struct checksum *checksum)

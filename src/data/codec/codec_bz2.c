@@ -23,11 +23,7 @@ static enum err codec_bz2_open(void **state)
     bz_stream *stream = NULL;
     TRY(new_zeroed(&stream, 1));
     enum err rc = codec_bz2_begin(stream);
-    if (rc == ERR_OK)
-        *state = stream;
-    else
-        free(stream);
-    return rc;
+    return new_or_none(rc, stream, state, free);
 }
 
 static void codec_bz2_close(void *state)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/new.h"
 #include "src/data/codec/checksum.h"
 
 struct file_sums_one {
@@ -37,11 +38,8 @@ enum err file_sums_create(const struct file_sum *hash, int count,
         one->hash = &hash[h];
         sums->count++;
     }
-    *out = sums;
-    sums = NULL;
 out:
-    file_sums_destroy(sums);
-    return rc;
+    return new_or_none(rc, sums, out, file_sums_destroy);
 }
 
 void file_sums_destroy(struct file_sums *sums)

@@ -156,11 +156,8 @@ enum err mds_shard_open(const char *path, const char *shown,
     if (!known)
         TRY_OUT(mds_check_head(shard));
     TRY_OUT(mds_keep_offsets(shard));
-    *out = shard;
-    shard = NULL;
 out:
-    mds_shard_close(shard);
-    return rc;
+    return new_or_none(rc, shard, out, mds_shard_close);
 }
 
 void mds_shard_close(struct mds_shard *shard)

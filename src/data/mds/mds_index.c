@@ -232,11 +232,8 @@ enum err mds_index_read(const char *folder, struct mds_index **out)
     TRY_OUT(regular_read(path, MDS_INDEX_BYTES_MAX, &index->text,
                          &index->text_bytes));
     TRY_OUT(mds_index_fill(index, path));
-    *out = index;
-    index = NULL;
 out:
-    mds_index_destroy(index);
-    return rc;
+    return new_or_none(rc, index, out, mds_index_destroy);
 }
 
 enum err mds_index_check(const struct mds_index *index, const char *folder)

@@ -91,11 +91,8 @@ enum err mds_layout_read(const json_t *shard, struct mds_layout **out)
         TRY_OUT(mds_layout_column(json_array_get(names, c),
                                   json_array_get(encodings, c),
                                   json_array_get(sizes, c), layout));
-    *out = layout;
-    layout = NULL;
 out:
-    mds_layout_destroy(layout);
-    return rc;
+    return new_or_none(rc, layout, out, mds_layout_destroy);
 }
 
 void mds_layout_destroy(struct mds_layout *layout)

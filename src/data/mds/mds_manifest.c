@@ -107,11 +107,8 @@ enum err mds_manifest_create(const struct mds_writer_options *options,
     manifest->hashes = options->hashes != NULL ? options->hashes : none;
     TRY_OUT(mds_manifest_columns(manifest, options));
     TRY_OUT(mds_manifest_texts(manifest));
-    *out = manifest;
-    manifest = NULL;
 out:
-    mds_manifest_destroy(manifest);
-    return rc;
+    return new_or_none(rc, manifest, out, mds_manifest_destroy);
 }
 
 void mds_manifest_destroy(struct mds_manifest *manifest)

@@ -109,11 +109,8 @@ static enum err mds_set_open(const char *folder, const struct sidecar *sidecar,
     TRY_OUT(mds_set_describe_shards(set, sidecar));
     TRY_OUT(mds_shards_use_cache(set->shards, access));
     mds_set_count(mds_shards_index(set->shards), contents);
-    *state = set;
-    set = NULL;
 out:
-    mds_set_close(set);
-    return rc;
+    return new_or_none(rc, set, state, mds_set_close);
 }
 
 static enum err mds_set_identify(const void *state, struct digest *digest)

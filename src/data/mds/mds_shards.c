@@ -115,11 +115,8 @@ enum err mds_shards_open(const char *folder, struct mds_shards **out)
     TRY_OUT(mds_index_read(folder, &set->index));
     TRY_OUT(mds_shards_number_samples(set));
     TRY_OUT(regular_limit(&set->open_max));
-    *out = set;
-    set = NULL;
 out:
-    mds_shards_close(set);
-    return rc;
+    return new_or_none(rc, set, out, mds_shards_close);
 }
 
 void mds_shards_close(struct mds_shards *set)

@@ -29,11 +29,8 @@ enum err mds_table_open(const char *folder, struct mds_table **out)
     rc = mds_shards_use_cache(table->shards, &access);
     table->cache = access.cache;
     TRY_OUT(rc);
-    *out = table;
-    table = NULL;
 out:
-    mds_table_close(table);
-    return rc;
+    return new_or_none(rc, table, out, mds_table_close);
 }
 
 void mds_table_close(struct mds_table *table)

@@ -61,11 +61,8 @@ enum err mds_writer_create(const char *folder,
     TRY_OUT(fsio_path(writer->folder, "%s", folder));
     TRY_OUT(mds_manifest_create(options, &writer->manifest));
     mds_writer_reset(writer);
-    *out = writer;
-    writer = NULL;
 out:
-    mds_writer_destroy(writer);
-    return rc;
+    return new_or_none(rc, writer, out, mds_writer_destroy);
 }
 
 enum err mds_writer_create_tokens(const char *folder, int64_t size_limit,

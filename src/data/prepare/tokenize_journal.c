@@ -348,12 +348,9 @@ enum err tokenize_journal_open(const char *folder, const json_t *options,
         TRY_OUT(journal_read(journal, folder, header));
     else
         TRY_OUT(journal_begin(journal, folder, header));
-    *out = journal;
-    journal = NULL;
 out:
     json_decref(header);
-    tokenize_journal_close(journal);
-    return rc;
+    return new_or_none(rc, journal, out, tokenize_journal_close);
 }
 
 void tokenize_journal_close(struct tokenize_journal *journal)

@@ -142,11 +142,8 @@ enum err tokenize_pool_create(const struct tokenizer *tokenizer,
     TRY_OUT(new_zeroed(&pool->thread, (size_t)threads));
     TRY_OUT(new_zeroed(&pool->encoder, (size_t)threads));
     TRY_OUT(pool_start(pool, tokenizer, threads));
-    *out = pool;
-    pool = NULL;
 out:
-    tokenize_pool_destroy(pool);
-    return rc;
+    return new_or_none(rc, pool, out, tokenize_pool_destroy);
 }
 
 void tokenize_pool_destroy(struct tokenize_pool *pool)

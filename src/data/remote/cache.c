@@ -361,11 +361,8 @@ enum err cache_open(const char *address, const struct cache_options *options,
         if (!done)
             clock_sleep(CACHE_POLL_S);
     }
-    *out = cache;
-    cache = NULL;
 out:
-    cache_close(cache);
-    return rc;
+    return new_or_none(rc, cache, out, cache_close);
 }
 
 /* Its name in what it lies in, if that still is its name. */

@@ -37,11 +37,8 @@ enum err store_open(const char *url, const struct store_options *options,
     TRY_OUT(scheme->open(store));
     if (scheme->request != NULL)
         TRY_OUT(store_http_create(&store->http));
-    *out = store;
-    store = NULL;
 out:
-    store_close(store);
-    return rc;
+    return new_or_none(rc, store, out, store_close);
 }
 
 void store_close(struct store *store)

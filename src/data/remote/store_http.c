@@ -96,11 +96,8 @@ static enum err store_session_create(struct store_session **out)
     }
     TRY_OUT(store_transfer_create(&session->of[0]));
     TRY_OUT(store_transfer_create(&session->of[1]));
-    *out = session;
-    session = NULL;
 out:
-    store_session_destroy(session);
-    return rc;
+    return new_or_none(rc, session, out, store_session_destroy);
 }
 
 static enum err store_session_take(struct store_http *http,

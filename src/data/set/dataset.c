@@ -189,12 +189,9 @@ enum err dataset_open_as(const char *path, const struct sidecar *given,
         goto out;
     }
     dataset->sidecar.shards_sha256 = NULL; /* not ours to keep */
-    *out = dataset;
-    dataset = NULL;
 out:
     sidecar_release(&sidecar);
-    dataset_close(dataset);
-    return rc;
+    return new_or_none(rc, dataset, out, dataset_close);
 }
 
 enum err dataset_open(const char *path, struct dataset **out)

@@ -38,12 +38,8 @@ enum err batch_create(int64_t samples, int64_t seq_len, struct batch **out)
     TRY_OUT(new_zeroed(&batch->labels, cells));
     TRY_OUT(new_zeroed(&batch->sequence_ids, cells));
     TRY_OUT(new_zeroed(&batch->sample_ids, (size_t)samples));
-    *out = batch;
-    own = NULL;
 out:
-    if (own != NULL)
-        batch_destroy(batch);
-    return rc;
+    return new_or_none(rc, batch, out, batch_destroy);
 }
 
 size_t batch_bytes(int64_t samples, int64_t seq_len)

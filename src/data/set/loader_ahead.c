@@ -168,11 +168,8 @@ enum err loader_ahead_create(const struct loader_ahead_plan *plan,
         TRY_OUT(
             batch_create(plan->samples, plan->seq_len, &ahead->slot[d].batch));
     TRY_OUT(ahead_start(ahead));
-    *out = ahead;
-    ahead = NULL;
 out:
-    loader_ahead_destroy(ahead);
-    return rc;
+    return new_or_none(rc, ahead, out, loader_ahead_destroy);
 }
 
 void loader_ahead_destroy(struct loader_ahead *ahead)

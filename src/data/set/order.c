@@ -98,7 +98,6 @@ static enum err make_parts(struct order *order, const struct order_spec *spec)
 
 enum err order_create(const struct order_spec *spec, struct order **out)
 {
-    enum err rc = ERR_OK;
     assert(spec->count > 0 && spec->count <= STREAMS_MAX && spec->first >= 0);
     struct order *order = NULL;
     TRY(new_zeroed(&order, 1));
@@ -110,12 +109,8 @@ enum err order_create(const struct order_spec *spec, struct order **out)
     order->count = spec->count;
     for (int i = 0; i < ORDER_EPOCHS; i++)
         order->kept[i].epoch = -1;
-    TRY_OUT(make_parts(order, spec));
-    *out = order;
-    order = NULL;
-out:
-    order_destroy(order);
-    return rc;
+    enum err rc = make_parts(order, spec);
+    return new_or_none(rc, order, out, order_destroy);
 }
 
 void order_destroy(struct order *order)

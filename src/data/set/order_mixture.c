@@ -95,11 +95,8 @@ enum err order_mixture_create(const struct mixture_curve *curves, int count,
     TRY_OUT(new_room(&mixture->curves, (size_t)count));
     memcpy(mixture->curves, curves, (size_t)count * sizeof *curves);
     TRY_OUT(check_weights(mixture));
-    *out = mixture;
-    mixture = NULL;
 out:
-    order_mixture_destroy(mixture);
-    return rc;
+    return new_or_none(rc, mixture, out, order_mixture_destroy);
 }
 
 void order_mixture_destroy(struct order_mixture *mixture)

@@ -182,11 +182,8 @@ enum err streaming_order_create(const struct streaming_order_spec *spec,
                                      order->proportion));
     TRY_OUT(count_batches(order));
     TRY_OUT(check_shuffle(order));
-    *out = order;
-    order = NULL;
 out:
-    streaming_order_destroy(order);
-    return rc;
+    return new_or_none(rc, order, out, streaming_order_destroy);
 }
 
 void streaming_order_destroy(struct streaming_order *order)

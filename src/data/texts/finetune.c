@@ -82,11 +82,8 @@ enum err finetune_create(const struct finetune_rules *rules,
     }
     TRY_OUT(tokenizer_encoder_create(tokenizer, &finetune->encoder));
     TRY_OUT(finetune_find_bos(finetune));
-    *out = finetune;
-    finetune = NULL;
 out:
-    finetune_destroy(finetune);
-    return rc;
+    return new_or_none(rc, finetune, out, finetune_destroy);
 }
 
 void finetune_destroy(struct finetune *finetune)

@@ -49,11 +49,8 @@ enum err jsonl_open(const char *path, const struct source_watch *watch,
     TRY_OUT(source_open(path, SOURCE_RECORDS, watch, &reader->source));
     snprintf(reader->place, sizeof reader->place, "%s",
              source_name(reader->source));
-    *out = reader;
-    reader = NULL;
 out:
-    jsonl_close(reader);
-    return rc;
+    return new_or_none(rc, reader, out, jsonl_close);
 }
 
 void jsonl_close(struct jsonl *reader)

@@ -163,11 +163,8 @@ static enum err source_create(const char *path, enum source_wanted wanted,
         source->watch = *watch;
     TRY_OUT(fsio_path(source->path, "%s", path));
     TRY_OUT(source_begin(source));
-    *out = source;
-    source = NULL;
 out:
-    source_close(source);
-    return rc;
+    return new_or_none(rc, source, out, source_close);
 }
 
 enum err source_open(const char *path, enum source_wanted wanted,

@@ -49,11 +49,8 @@ enum err text_open(const char *path, const char *separator, bool binary,
     TRY_OUT(new_room(&text->buffer, TEXT_SPAN_BYTES_MAX));
     TRY_OUT(source_open(path, binary ? SOURCE_ANY : SOURCE_TEXT, watch,
                         &text->source));
-    *out = text;
-    text = NULL;
 out:
-    text_close(text);
-    return rc;
+    return new_or_none(rc, text, out, text_close);
 }
 
 void text_close(struct text *text)

@@ -62,11 +62,8 @@ enum err gguf_open(const char *path, struct gguf **out)
         TRY_OUT(err_set(ERR_DATA, "%s: not a file", path));
     gguf->file_bytes = (uint64_t)status.st_size;
     TRY_OUT(gguf_head_read(gguf));
-    *out = gguf;
-    gguf = NULL;
 out:
-    gguf_close(gguf);
-    return rc;
+    return new_or_none(rc, gguf, out, gguf_close);
 }
 
 void gguf_close(struct gguf *gguf)

@@ -37,15 +37,10 @@ static uint64_t writer_up(uint64_t bytes)
 
 enum err gguf_writer_create(const char *path, struct gguf_writer **out)
 {
-    enum err rc = ERR_OK;
     struct gguf_writer *writer = NULL;
     TRY(new_zeroed(&writer, 1));
-    TRY_OUT(output_begin(path, NULL, 0, &writer->out));
-    *out = writer;
-    writer = NULL;
-out:
-    gguf_writer_destroy(writer);
-    return rc;
+    enum err rc = output_begin(path, NULL, 0, &writer->out);
+    return new_or_none(rc, writer, out, gguf_writer_destroy);
 }
 
 void gguf_writer_destroy(struct gguf_writer *writer)

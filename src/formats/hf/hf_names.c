@@ -129,11 +129,8 @@ enum err hf_names_create(const struct arch_form *form,
     struct maker maker = { form, model, params, vocab, names };
     for (int i = 0; i < params->count; i++)
         TRY_OUT(add_param(&maker, i));
-    *out = names;
-    names = NULL;
 out:
-    hf_names_destroy(names);
-    return rc;
+    return new_or_none(rc, names, out, hf_names_destroy);
 }
 
 void hf_names_destroy(struct hf_names *names)

@@ -337,12 +337,7 @@ enum err safetensors_open(const char *path, struct safetensors **out)
     struct safetensors *set = NULL;
     TRY(new_zeroed(&set, 1));
     enum err rc = open_path(set, path);
-    if (rc != ERR_OK) {
-        safetensors_close(set);
-        return rc;
-    }
-    *out = set;
-    return ERR_OK;
+    return new_or_none(rc, set, out, safetensors_close);
 }
 
 void safetensors_close(struct safetensors *set)

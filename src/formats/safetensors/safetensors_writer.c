@@ -249,12 +249,7 @@ enum err safetensors_writer_create(const char *folder,
     TRY(new_zeroed(&writer, 1));
     writer->fd = -1;
     enum err rc = create(writer, folder, list, count, shard_bytes_max);
-    if (rc != ERR_OK) {
-        safetensors_writer_destroy(writer);
-        return rc;
-    }
-    *out = writer;
-    return ERR_OK;
+    return new_or_none(rc, writer, out, safetensors_writer_destroy);
 }
 
 /* Whole spans go to the disk while the next are made, so that the sync at the

@@ -182,11 +182,7 @@ enum err chat_template_create_text(const char *name, const char *text,
     struct chat_template *template = NULL;
     TRY(new_zeroed(&template, 1));
     enum err rc = chat_fill(template, name, text, bytes, tokenizer);
-    if (rc == ERR_OK)
-        *out = template;
-    else
-        chat_template_destroy(template);
-    return rc;
+    return new_or_none(rc, template, out, chat_template_destroy);
 }
 
 enum err chat_template_create(const char *name,

@@ -61,15 +61,11 @@ static enum err added_new_node(struct added *added, uint64_t key)
 enum err added_create(struct added **out)
 {
     assert(out != NULL);
-    enum err rc = ERR_OK;
     struct added *added = NULL;
     TRY(new_zeroed(&added, 1));
-    TRY_OUT(added_new_node(added, 0)); /* the root, which no edge leads to */
-    *out = added;
-    added = NULL;
-out:
-    added_destroy(added);
-    return rc;
+    /* the root, which no edge leads to */
+    enum err rc = added_new_node(added, 0);
+    return new_or_none(rc, added, out, added_destroy);
 }
 
 void added_destroy(struct added *added)

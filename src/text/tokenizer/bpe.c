@@ -57,11 +57,8 @@ enum err bpe_create(const struct bpe_options *options, size_t tokens,
     for (size_t i = 0; i < pairs; i++)
         bpe->pair[i] = (struct bpe_pair){ .rank = BPE_NO_RANK };
     bpe->pair_mask = pairs - 1;
-    *out = bpe;
-    bpe = NULL;
 out:
-    bpe_destroy(bpe);
-    return rc;
+    return new_or_none(rc, bpe, out, bpe_destroy);
 }
 
 void bpe_destroy(struct bpe *bpe)

@@ -151,11 +151,7 @@ enum err bpe_train_create(const struct bpe_train_options *options,
     TRY(new_zeroed(&train, 1));
     train->options = options;
     enum err rc = bpe_train_fill(train);
-    if (rc == ERR_OK)
-        *out = train;
-    else
-        bpe_train_destroy(train);
-    return rc;
+    return new_or_none(rc, train, out, bpe_train_destroy);
 }
 
 void bpe_train_destroy(struct bpe_train *train)

@@ -68,14 +68,9 @@ enum err bpe_word_create(const struct bpe *bpe, struct bpe_word **out)
     work->bpe = bpe;
     work->spare = -1;
     enum err rc = new_room(&work->head, bpe->merges + 1);
-    if (rc != ERR_OK) {
-        bpe_word_destroy(work);
-        return rc;
-    }
-    for (size_t i = 0; i <= bpe->merges; i++)
+    for (size_t i = 0; rc == ERR_OK && i <= bpe->merges; i++)
         work->head[i] = -1;
-    *out = work;
-    return ERR_OK;
+    return new_or_none(rc, work, out, bpe_word_destroy);
 }
 
 void bpe_word_destroy(struct bpe_word *work)

@@ -36,16 +36,11 @@ enum err bpe_words_create(const struct tokenizer *tokenizer,
                           struct bpe_words **out)
 {
     assert(tokenizer->pretoken != NULL);
-    enum err rc = ERR_OK;
     struct bpe_words *words = NULL;
     TRY(new_zeroed(&words, 1));
     words->tokenizer = tokenizer;
-    TRY_OUT(pretoken_work_create(&words->work));
-    *out = words;
-    words = NULL;
-out:
-    bpe_words_destroy(words);
-    return rc;
+    enum err rc = pretoken_work_create(&words->work);
+    return new_or_none(rc, words, out, bpe_words_destroy);
 }
 
 void bpe_words_destroy(struct bpe_words *words)

@@ -76,12 +76,9 @@ enum err pretoken_regex_create(const struct unicode *unicode,
                     : pretoken_onig_translate(unicode, pattern, &regex->classes,
                                               &text));
     TRY_OUT(regex_compile(regex, literal, (const char *)text.data));
-    *out = regex;
-    regex = NULL;
 out:
-    pretoken_regex_destroy(regex);
     buffer_free(&text);
-    return rc;
+    return new_or_none(rc, regex, out, pretoken_regex_destroy);
 }
 
 void pretoken_regex_destroy(struct pretoken_regex *regex)

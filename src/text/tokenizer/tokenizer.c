@@ -34,16 +34,12 @@ static enum err tokenizer_bytes(struct tokenizer *tokenizer)
 enum err tokenizer_create(const char *name, struct tokenizer **out)
 {
     assert(name != NULL && out != NULL);
-    enum err rc = ERR_OK;
     struct tokenizer *tokenizer = NULL;
     TRY(new_zeroed(&tokenizer, 1));
-    TRY_OUT(strcmp(name, "bytes") == 0 ? tokenizer_bytes(tokenizer)
-                                       : tokenizer_file_load(name, tokenizer));
-    *out = tokenizer;
-    tokenizer = NULL;
-out:
-    tokenizer_destroy(tokenizer);
-    return rc;
+    enum err rc = strcmp(name, "bytes") == 0
+                      ? tokenizer_bytes(tokenizer)
+                      : tokenizer_file_load(name, tokenizer);
+    return new_or_none(rc, tokenizer, out, tokenizer_destroy);
 }
 
 static enum err tokenizer_ends(struct tokenizer *tokenizer, int32_t bos,
@@ -74,11 +70,8 @@ enum err tokenizer_create_json(const char *name, const char *json, size_t bytes,
         rc = err_prefix(rc, "%s: beginning or end of a text", name);
         goto out;
     }
-    *out = tokenizer;
-    tokenizer = NULL;
 out:
-    tokenizer_destroy(tokenizer);
-    return rc;
+    return new_or_none(rc, tokenizer, out, tokenizer_destroy);
 }
 
 void tokenizer_destroy(struct tokenizer *tokenizer)

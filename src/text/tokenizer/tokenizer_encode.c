@@ -57,11 +57,8 @@ enum err tokenizer_encoder_create(const struct tokenizer *tokenizer,
         TRY_OUT(bpe_word_create(tokenizer->bpe, &work->word));
         TRY_OUT(pretoken_work_create(&work->pretoken));
     }
-    *out = work;
-    work = NULL;
 out:
-    tokenizer_encoder_destroy(work);
-    return rc;
+    return new_or_none(rc, work, out, tokenizer_encoder_destroy);
 }
 
 void tokenizer_encoder_destroy(struct tokenizer_encoder *work)

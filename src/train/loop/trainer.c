@@ -119,11 +119,8 @@ enum err trainer_create(struct comm *comm,
     TRY_OUT(trainer_memory_create(run));
     TRY_OUT(comm_agree(
         comm, algorithms_create(&run->algorithms, &run->settings, run)));
-    *out = run;
-    run = NULL;
 out:
-    trainer_destroy(run);
-    return rc;
+    return new_or_none(rc, run, out, trainer_destroy);
 }
 
 /* After all that is on the device. */

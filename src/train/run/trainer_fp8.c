@@ -79,11 +79,8 @@ enum err trainer_fp8_create(const struct kernel_memory *memory, int64_t count,
     fp8->unscale = arena_take(&fp8->pinned, row_bytes(fp8));
     fp8->largest = arena_take(&fp8->pinned, row_bytes(fp8));
     make_scales(fp8);
-    *out = fp8;
-    fp8 = NULL;
 out:
-    trainer_fp8_destroy(fp8);
-    return rc;
+    return new_or_none(rc, fp8, out, trainer_fp8_destroy);
 }
 
 void trainer_fp8_destroy(struct trainer_fp8 *fp8)

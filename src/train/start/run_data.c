@@ -73,11 +73,8 @@ enum err run_data_open(const struct train_settings *s, struct run_data **out)
         data->text.entries[0].count = 1;
         snprintf(data->id, sizeof data->id, "%s", dataset_id(data->sets[0]));
     }
-    *out = data;
-    data = NULL;
 out:
-    run_data_close(data);
-    return rc;
+    return new_or_none(rc, data, out, run_data_close);
 }
 
 void run_data_close(struct run_data *data)

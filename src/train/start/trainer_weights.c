@@ -17,6 +17,7 @@
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/data/set/dataset.h"
 #include "src/job/ledger.h"
 #include "src/train/start/start_weights.h"
@@ -53,10 +54,8 @@ enum err trainer_weights_open(struct run *run, struct weights **out)
                      "replaced while the run started",
                      found.path);
     TRY_OUT(comm_agree(run->comm, rc));
-    *out = weights;
-    weights = NULL;
 out:
-    weights_close(weights);
+    rc = new_or_none(rc, weights, out, weights_close);
     return err_prefix(rc, "%s", from.key);
 }
 

@@ -69,11 +69,8 @@ enum err on_checkpoint_copies_create(struct run *run,
     };
     TRY_OUT(memory->stream_create(false, &copies->stream));
     TRY_OUT(memory->event_create(&copies->computed));
-    *out = copies;
-    copies = NULL;
 out:
-    on_checkpoint_copies_destroy(copies);
-    return rc;
+    return new_or_none(rc, copies, out, on_checkpoint_copies_destroy);
 }
 
 void on_checkpoint_copies_destroy(struct on_checkpoint_copies *copies)

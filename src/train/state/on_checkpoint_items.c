@@ -83,12 +83,9 @@ enum err on_checkpoint_items_create(struct run *run,
     if (bytes > 0)
         TRY_OUT(
             comm_agree(run->comm, put_tokenizer(items, text, (size_t)bytes)));
-    *out = items;
-    items = NULL;
 out:
     free(text);
-    on_checkpoint_items_destroy(items);
-    return rc;
+    return new_or_none(rc, items, out, on_checkpoint_items_destroy);
 }
 
 void on_checkpoint_items_destroy(struct on_checkpoint_items *items)
