@@ -174,12 +174,10 @@ enum err ckpt_match(const struct ckpt_manifest *manifest, const char *where,
     ckpt_named_sort(match.tensors, (size_t)match.tensor_count);
     ckpt_named_sort(match.wanted, (size_t)match.wanted_count);
     compare_all(&match);
-    if (match.list.count > 0) {
-        rc = err_set(ERR_CHECKPOINT,
-                     "%.150s is of another model, %d mismatches: %s", where,
-                     match.list.count, match.list.text);
-        goto out;
-    }
+    if (match.list.count > 0)
+        TRY_OUT(err_set(ERR_CHECKPOINT,
+                        "%.150s is of another model, %d mismatches: %s", where,
+                        match.list.count, match.list.text));
     *item_of_tensor = match.item_of_tensor;
     match.item_of_tensor = NULL;
 out:

@@ -133,11 +133,9 @@ enum err ckpt_save_plan(struct ckpt_save *save, struct comm *comm)
     crc[0] = catalogue_crc(save);
     crc[1] = -crc[0];
     TRY_OUT(comm_all_reduce_i64(comm, crc, 2, COMM_MAX));
-    if (crc[0] != -crc[1]) {
-        rc = err_set(ERR_INTERNAL,
-                     "checkpoint: the ranks list different tensors");
-        goto out;
-    }
+    if (crc[0] != -crc[1])
+        TRY_OUT(err_set(ERR_INTERNAL,
+                        "checkpoint: the ranks list different tensors"));
     save->writer = -1;
     for (int r = 0; r < save->ranks; r++) {
         if (r == save->rank && all[r] > 0)

@@ -168,14 +168,11 @@ static enum err put_dataset(hid_t file, const char *path,
     HDF5_TRY(set = H5Dcreate2(file, name, type, space, recipe->links,
                               recipe->layout, H5P_DEFAULT));
     haddr_t address = H5Dget_offset(set);
-    if (address == HADDR_UNDEF) {
-        rc = hdf5_failed(path, "H5Dget_offset");
-        goto out;
-    }
+    if (address == HADDR_UNDEF)
+        TRY_OUT(hdf5_failed(path, "H5Dget_offset"));
     *offset = (int64_t)address;
 out:
-    if (rc != ERR_OK)
-        err_prefix(rc, "tensor %s", name);
+    err_prefix(rc, "tensor %s", name);
     close_handle(set);
     close_handle(space);
     return rc;

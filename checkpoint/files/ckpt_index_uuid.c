@@ -52,13 +52,12 @@ static enum err uuid_stored(const char *run_dir, char uuid[CKPT_UUID_BYTES],
         rc = errno == ENOENT ? ERR_OK : err_errno("%s: stat", path);
         goto out;
     }
-    if (!S_ISREG(status.st_mode)) {
-        rc = err_set(ERR_CHECKPOINT,
-                     "%s: must be a file with the uuid of the run: remove it, "
-                     "and it is made again",
-                     path);
-        goto out;
-    }
+    if (!S_ISREG(status.st_mode))
+        TRY_OUT(
+            err_set(ERR_CHECKPOINT,
+                    "%s: must be a file with the uuid of the run: remove it, "
+                    "and it is made again",
+                    path));
     rc = fsio_read_file(path, CKPT_UUID_BYTES, &text, &bytes);
     if (rc == ERR_DATA)
         rc = ERR_OK;

@@ -142,12 +142,10 @@ enum err ckpt_io_open(const char *path, bool writing, bool direct,
         io->direct = false;
         io->fd = open(path, flags, 0666);
     }
-    if (io->fd < 0) {
-        rc = errno == ENOENT && !writing
-                 ? err_set(ERR_CHECKPOINT, "%s: shard is missing", path)
-                 : err_errno("%s: open", path);
-        goto out;
-    }
+    if (io->fd < 0)
+        TRY_OUT(errno == ENOENT && !writing
+                    ? err_set(ERR_CHECKPOINT, "%s: shard is missing", path)
+                    : err_errno("%s: open", path));
     pthread_mutex_init(&io->mutex, NULL);
     pthread_cond_init(&io->changed, NULL);
 out:

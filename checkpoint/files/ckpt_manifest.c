@@ -228,13 +228,12 @@ enum err ckpt_manifest_read(const char *checkpoint_dir, char **text,
         goto out;
     TRY_OUT(ckpt_manifest_parse(data, length, path, out));
     int64_t step = ckpt_manifest_step_of(checkpoint_dir);
-    if (step >= 0 && step != (*out)->step) {
-        rc = err_set(ERR_CHECKPOINT,
-                     "%s: holds step %" PRId64 ", not what the folder's name "
-                     "says",
-                     path, (*out)->step);
-        goto out;
-    }
+    if (step >= 0 && step != (*out)->step)
+        TRY_OUT(err_set(ERR_CHECKPOINT,
+                        "%s: holds step %" PRId64
+                        ", not what the folder's name "
+                        "says",
+                        path, (*out)->step));
     if (text != NULL) {
         *text = data;
         *bytes = length;

@@ -278,16 +278,13 @@ enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
     TRY_OUT(check_crc(text, bytes));
     root = jsontext_load(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
                          &error);
-    if (root == NULL) {
-        rc = jsontext_wrong(&error) == ERR_MEMORY
-                 ? err_set(ERR_MEMORY, "%s", error.text)
-                 : malformed(error.text);
-        goto out;
-    }
+    if (root == NULL)
+        TRY_OUT(jsontext_wrong(&error) == ERR_MEMORY
+                    ? err_set(ERR_MEMORY, "%s", error.text)
+                    : malformed(error.text));
     TRY_OUT(parse_root(root, manifest));
 out:
-    if (rc != ERR_OK)
-        err_prefix(rc, "%s", where);
+    err_prefix(rc, "%s", where);
     json_decref(root);
     return new_or_none(rc, manifest, out, ckpt_manifest_destroy);
 }

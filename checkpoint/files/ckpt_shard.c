@@ -244,10 +244,8 @@ static enum err fill(struct writer *w)
     if (w->feed != NULL)
         TRY_OUT(new_room(&w->fed, (size_t)CKPT_SHARD_FEED_BYTES));
     file->fd = open(file->path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-    if (file->fd < 0 || fstat(file->fd, &status) != 0) {
-        rc = err_errno("%s: open", file->path);
-        goto out;
-    }
+    if (file->fd < 0 || fstat(file->fd, &status) != 0)
+        TRY_OUT(err_errno("%s: open", file->path));
     w->shard->bytes = status.st_size;
     for (int i = 0; i < w->shard->extent_count; i++)
         payload += w->shard->extents[i].bytes;
@@ -355,10 +353,8 @@ enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
     TRY_OUT(fsio_path(from, "%s/%s", from_dir, shard->file));
     TRY_OUT(new_room(&file->buffer, (size_t)STEP_BYTES));
     file->fd = open(from, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (file->fd < 0) {
-        rc = err_set(ERR_CHECKPOINT, "%s: open: %s", from, strerror(errno));
-        goto out;
-    }
+    if (file->fd < 0)
+        TRY_OUT(err_set(ERR_CHECKPOINT, "%s: open: %s", from, strerror(errno)));
     if (strchr(shard->file, '/') != NULL)
         TRY_OUT(each_folder(to_dir, shard->file, fsio_mkdirs));
     TRY_OUT(fsio_path(part, "%s/%s.part", to_dir, shard->file));

@@ -24,15 +24,13 @@ static enum err write_view(const char *checkpoint_dir,
     TRY_OUT(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
     TRY_OUT(ckpt_view_image(manifest, &image, &bytes));
     *view = (struct ckpt_view){ (int64_t)bytes, crc32c(0, image, bytes) };
-    if (want != NULL &&
-        (view->bytes != want->bytes || view->crc != want->crc)) {
-        rc = err_set(ERR_UNSUPPORTED,
-                     "%s: another version of Tessera has written this "
-                     "checkpoint: `tessera-ckpt reshard` makes a copy that has "
-                     "the file",
-                     path);
-        goto out;
-    }
+    if (want != NULL && (view->bytes != want->bytes || view->crc != want->crc))
+        TRY_OUT(
+            err_set(ERR_UNSUPPORTED,
+                    "%s: another version of Tessera has written this "
+                    "checkpoint: `tessera-ckpt reshard` makes a copy that has "
+                    "the file",
+                    path));
     TRY_OUT(fsio_write_atomic(path, image, bytes));
 out:
     free(image);

@@ -294,10 +294,8 @@ enum err ckpt_view_image(const struct ckpt_manifest *manifest, void **out,
     put_tensors(&image);
     qsort(image.entries, tensors, sizeof *image.entries, entry_order);
     ckpt_h5_superblock(&image.file, put_root(&image, tensors));
-    if (image.file.failed) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory", CKPT_VIEW_FILE);
-        goto out;
-    }
+    if (image.file.failed)
+        TRY_OUT(err_set(ERR_MEMORY, "%s: out of memory", CKPT_VIEW_FILE));
     *out = image.file.data;
     *bytes = image.file.bytes;
     image.file.data = NULL;

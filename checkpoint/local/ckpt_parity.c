@@ -217,13 +217,11 @@ static enum err check_blocks(int fd, const char *path,
         size_t bytes = (size_t)block_bytes(parity, b);
         uint32_t want = numbers_of(file)[parity->members + b];
         TRY_OUT(fsio_pread(fd, buffer, bytes, at, path));
-        if (crc32c(0, buffer, bytes) != want) {
-            rc = err_set(ERR_CHECKPOINT,
-                         "%s: parity damaged in bytes [%" PRId64 ", %" PRId64
-                         ") of the file",
-                         path, at, at + (int64_t)bytes);
-            goto out;
-        }
+        if (crc32c(0, buffer, bytes) != want)
+            TRY_OUT(err_set(ERR_CHECKPOINT,
+                            "%s: parity damaged in bytes [%" PRId64 ", %" PRId64
+                            ") of the file",
+                            path, at, at + (int64_t)bytes));
     }
 out:
     free(buffer);
@@ -274,24 +272,19 @@ enum err ckpt_map_file(const char *path, int64_t bytes, bool make,
     }
     fd = make ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)
               : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) {
-        rc = err_errno("%s: open", path);
-        goto out;
-    }
+    if (fd < 0)
+        TRY_OUT(err_errno("%s: open", path));
     if (make)
         failed = posix_fallocate(fd, 0, (off_t)bytes);
     if (failed != 0) {
         errno = failed;
-        rc = err_errno("%s: reserve %lld bytes", path, (long long)bytes);
-        goto out;
+        TRY_OUT(err_errno("%s: reserve %lld bytes", path, (long long)bytes));
     }
     void *data =
         mmap(NULL, (size_t)bytes, make ? PROT_READ | PROT_WRITE : PROT_READ,
              MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED) {
-        rc = err_errno("%s: map", path);
-        goto out;
-    }
+    if (data == MAP_FAILED)
+        TRY_OUT(err_errno("%s: map", path));
     *out = (struct ckpt_map){ .data = data, .bytes = (size_t)bytes };
 out:
     if (fd >= 0)

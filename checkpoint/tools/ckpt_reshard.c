@@ -175,10 +175,8 @@ enum err ckpt_reshard(const char *checkpoint_dir, const char *out, int ranks,
     TRY_OUT(fsio_mkdir_new(prefix, reshard.tmp));
     made = true;
     TRY_OUT(copy(&reshard));
-    if (rename(reshard.tmp, path) != 0) {
-        rc = err_errno("%s: rename to %s", reshard.tmp, path);
-        goto out;
-    }
+    if (rename(reshard.tmp, path) != 0)
+        TRY_OUT(err_errno("%s: rename to %s", reshard.tmp, path));
     made = false;
     TRY_OUT(fsio_fsync_dir(parent));
     *bytes = manifest->bytes;

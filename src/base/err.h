@@ -65,7 +65,8 @@ enum err err_set(enum err code, const char *format, ...)
 enum err err_errno(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 
-/* Put "prefix: " before an error's text, to say where; returns `code`. */
+/* Put "prefix: " before an error's text, to say where; returns `code`. ERR_OK
+ * does nothing. */
 enum err err_prefix(enum err code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -299,10 +299,8 @@ static enum err start_mpi(int *argc, char ***argv)
     int started = 0;
     int provided = 0;
     MPI_TRY(MPI_Initialized(&started));
-    if (started) {
-        rc = err_set(ERR_INTERNAL, "MPI can be started only once");
-        goto out;
-    }
+    if (started)
+        TRY_OUT(err_set(ERR_INTERNAL, "MPI can be started only once"));
     MPI_TRY(MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided));
     if (provided < MPI_THREAD_SERIALIZED)
         rc = err_set(ERR_UNSUPPORTED,

@@ -54,9 +54,8 @@ enum err weights_ckpt_config_read(const json_t *state, const char *where,
     rc = settings_load(schema, COUNT, NULL, overrides, count, out, NULL);
     if (rc == ERR_OK)
         rc = model_config_check(out);
-    if (rc != ERR_OK)
-        rc = err_prefix(rc == ERR_USAGE ? ERR_CHECKPOINT : rc,
-                        "%s: the model in its state", where);
+    rc = err_prefix(rc == ERR_USAGE ? ERR_CHECKPOINT : rc,
+                    "%s: the model in its state", where);
 out:
     for (int i = 0; i < count; i++)
         free(overrides[i]);

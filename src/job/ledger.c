@@ -122,10 +122,8 @@ static enum err append(const char *run_dir, const char *event, int attempt,
     if (object != NULL &&
         (fields == NULL || json_object_update_missing(object, fields) == 0))
         line = json_dumps(object, LEDGER_DUMP_FLAGS | flags);
-    if (line == NULL) {
-        rc = err_set(ERR_MEMORY, "ledger: out of memory for '%s'", event);
-        goto out;
-    }
+    if (line == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "ledger: out of memory for '%s'", event));
     TRY_OUT(lines_open(run_dir, LEDGER_NAME, path, &fd));
     TRY_OUT(lines_append_durable(fd, path, line));
 out:

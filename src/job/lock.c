@@ -302,13 +302,11 @@ enum err lock_acquire(const char *run_dir, double beat_s, struct lock **out)
                       lock->self.host, lock->self.pid));
     errno = 0;
     lock->record = lock_record_format(&lock->self);
-    if (lock->record == NULL) {
-        rc = errno == ENOMEM
-                 ? err_set(ERR_MEMORY, "lock: out of memory")
-                 : err_set(ERR_INTERNAL, "lock: host name '%s' is not UTF-8",
-                           lock->self.host);
-        goto out;
-    }
+    if (lock->record == NULL)
+        TRY_OUT(errno == ENOMEM
+                    ? err_set(ERR_MEMORY, "lock: out of memory")
+                    : err_set(ERR_INTERNAL, "lock: host name '%s' is not UTF-8",
+                              lock->self.host));
     TRY_OUT(lock_write_temporary(lock, &temporary));
     for (int round = 0; round < LOCK_ROUNDS_MAX && !won; round++)
         TRY_OUT(lock_round(lock, temporary, &won));

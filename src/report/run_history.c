@@ -104,13 +104,12 @@ enum err run_history_create(const char *dir, struct run_history **out)
     TRY_OUT(set_paths(history, dir));
     TRY_OUT(run_history_update(history));
     struct run_reader *reader = history->reader;
-    if (reader->metrics.file == 0 && reader->ledger.file == 0) {
-        rc = err_set(ERR_DATA,
-                     "%s: has neither metrics.jsonl nor ledger.jsonl: give a "
-                     "run directory (run.dir of tessera-train)",
-                     dir);
-        goto out;
-    }
+    if (reader->metrics.file == 0 && reader->ledger.file == 0)
+        TRY_OUT(
+            err_set(ERR_DATA,
+                    "%s: has neither metrics.jsonl nor ledger.jsonl: give a "
+                    "run directory (run.dir of tessera-train)",
+                    dir));
     history->skipped_lines +=
         history_torn(&reader->metrics) + history_torn(&reader->eval) +
         history_torn(&reader->ledger) + history_torn(&reader->samples);

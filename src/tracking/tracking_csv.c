@@ -228,10 +228,8 @@ static enum err csv_widen(struct csv *csv)
                             temporary, &fd));
     bool flushed = fclose(file) == 0;
     file = NULL;
-    if (!flushed || rename(temporary, csv->path) != 0) {
-        rc = err_errno("%s: write it with more columns", csv->path);
-        goto out;
-    }
+    if (!flushed || rename(temporary, csv->path) != 0)
+        TRY_OUT(err_errno("%s: write it with more columns", csv->path));
     close(csv->fd);
     csv->fd = fd;
     fd = -1;

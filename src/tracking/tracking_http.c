@@ -135,10 +135,8 @@ enum err tracking_http_create(const char *base, const atomic_bool *given_up,
     for (size_t n = strlen(http->base); n > 0 && http->base[n - 1] == '/';)
         http->base[--n] = '\0';
     http->easy = curl_easy_init();
-    if (http->easy == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
+    if (http->easy == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "out of memory"));
     TRY_OUT(add_header(http, "Content-Type: application/json"));
     TRY_OUT(add_header(http, "Expect:"));
     TRY_OUT(set_credentials(http));

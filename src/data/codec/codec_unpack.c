@@ -93,10 +93,7 @@ static enum err codec_unpack_whole(const struct codec *codec, const char *from,
     TRY_OUT(regular_read(from, most, &packed, &packed_bytes));
     rc = codec->ops->unpack((const uint8_t *)packed, packed_bytes, data,
                             (size_t)bytes);
-    if (rc != ERR_OK) {
-        err_prefix(rc, "%s", from);
-        goto out;
-    }
+    TRY_OUT(err_prefix(rc, "%s", from));
     TRY_OUT(codec_unpack_put(to, data, (size_t)bytes, 0));
 out:
     free(packed);

@@ -220,10 +220,8 @@ enum err mds_shard_columns(const struct mds_shard *shard, int64_t index,
 {
     assert(index >= 0 && index < shard->info->samples);
     TRY(mds_read_sample(shard, index, buffer));
-    enum err rc = mds_divide(shard->info->layout, buffer, columns);
-    if (rc != ERR_OK)
-        err_prefix(rc, "%s: sample %lld", shard->path, (long long)index);
-    return rc;
+    return err_prefix(mds_divide(shard->info->layout, buffer, columns),
+                      "%s: sample %lld", shard->path, (long long)index);
 }
 
 static enum err mds_decode_role(const struct mds_layout *layout,

@@ -188,19 +188,14 @@ static enum err mds_index_fill(struct mds_index *index, const char *path)
     json_error_t problem;
     json_t *root = jsontext_load(index->text, index->text_bytes,
                                  JSON_REJECT_DUPLICATES, &problem);
-    if (root == NULL) {
-        rc = err_set(jsontext_wrong(&problem), "%s:%d: not valid JSON: %s",
-                     path, problem.line, problem.text);
-        goto out;
-    }
+    if (root == NULL)
+        TRY_OUT(err_set(jsontext_wrong(&problem), "%s:%d: not valid JSON: %s",
+                        path, problem.line, problem.text));
     rc = mds_index_int(root, "version", 2, 2, &version);
     const json_t *shards = json_object_get(root, "shards");
     if (rc == ERR_OK && !json_is_array(shards))
         rc = err_set(ERR_DATA, "'shards' is not a list");
-    if (rc != ERR_OK) {
-        err_prefix(rc, "%s", path);
-        goto out;
-    }
+    TRY_OUT(err_prefix(rc, "%s", path));
     size_t count = json_array_size(shards);
     TRY_OUT(new_zeroed(&index->shard, count > 0 ? count : 1));
     TRY_OUT(new_zeroed(&index->files, count > 0 ? count : 1));
@@ -210,10 +205,7 @@ static enum err mds_index_fill(struct mds_index *index, const char *path)
                              &index->shard[s]);
         if (rc == ERR_OK)
             rc = mds_index_columns(index, shards, s);
-        if (rc != ERR_OK) {
-            err_prefix(rc, "%s: shard %zu", path, s);
-            goto out;
-        }
+        TRY_OUT(err_prefix(rc, "%s: shard %zu", path, s));
         index->samples += index->shard[s].samples;
     }
 out:

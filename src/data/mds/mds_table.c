@@ -81,12 +81,10 @@ enum err mds_table_read(struct mds_table *table, int64_t index,
     assert(c >= 0);
     TRY(mds_shards_get(table->shards, s, &shard));
     TRY(mds_shard_columns(shard, number, &table->buffer, table->columns));
-    enum err rc =
-        mds_column_decode(&layout->column[c], &table->columns[c], out);
-    if (rc != ERR_OK)
-        err_prefix(rc, "%s: sample %lld: column '%.60s'", mds_shard_path(shard),
-                   (long long)number, column);
-    return rc;
+    return err_prefix(
+        mds_column_decode(&layout->column[c], &table->columns[c], out),
+        "%s: sample %lld: column '%.60s'", mds_shard_path(shard),
+        (long long)number, column);
 }
 
 enum err mds_table_spans(struct mds_table *table, int64_t index,

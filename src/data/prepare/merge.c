@@ -50,10 +50,8 @@ static enum err merge_copy(const char *from, const char *to)
     TRY(new_room(&buffer, MERGE_COPY_BYTES));
     TRY_OUT(regular_open(from, &in, &size));
     out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (out < 0) {
-        rc = err_errno("%s: create", to);
-        goto out;
-    }
+    if (out < 0)
+        TRY_OUT(err_errno("%s: create", to));
     for (int64_t at = 0; at < size; at += (int64_t)MERGE_COPY_BYTES) {
         int64_t rest = size - at;
         size_t part =
@@ -221,10 +219,8 @@ static enum err merge_add(struct merge *merge, const char *first,
     struct mds_index *index = NULL;
     struct dataset *dataset = NULL;
     TRY_OUT(dataset_open(set, &dataset)); /* looks at every shard */
-    if (strcmp(dataset_index(dataset), MDS_INDEX_NAME) != 0) {
-        rc = err_set(ERR_UNSUPPORTED, "%s is no MDS data set", set);
-        goto out;
-    }
+    if (strcmp(dataset_index(dataset), MDS_INDEX_NAME) != 0)
+        TRY_OUT(err_set(ERR_UNSUPPORTED, "%s is no MDS data set", set));
     TRY_OUT(sidecar_read(set, &sidecar));
     if (merge->sidecar.vocab_size > 0)
         TRY_OUT(merge_compare(merge, first, set, &sidecar));
@@ -271,10 +267,8 @@ static enum err merge_finish(struct merge *merge)
     char *text = index != NULL
                      ? json_dumps(index, JSON_SORT_KEYS | JSON_ENSURE_ASCII)
                      : NULL;
-    if (text == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: no memory for the index", folder);
-        goto out;
-    }
+    if (text == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "%s: no memory for the index", folder));
     merge->sidecar.shards_sha256 = merge->digests;
     merge->sidecar.shards_hashed =
         merge->digests != NULL ? merge->result->shards : 0;
@@ -300,10 +294,8 @@ enum err merge_sets(const char *out, char *const *sets, int count,
     TRY_OUT(regular_local(out));
     TRY_OUT(merge_look(&merge, sets, count));
     merge.shards = json_array();
-    if (merge.shards == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
+    if (merge.shards == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "out of memory"));
     TRY_OUT(publish_begin(&merge.publish, out, false));
     for (int i = 0; i < count; i++)
         TRY_OUT(merge_add(&merge, sets[0], sets[i]));

@@ -101,10 +101,8 @@ static enum err publish_check_folder(const char *path, bool top)
     while ((name = publish_next(folder)) != NULL) {
         enum publish_entry entry = PUBLISH_FILE;
         TRY_OUT(fsio_path(inner, "%s/%s", path, name));
-        if (!publish_is_ours(dirfd(folder), name, top, &entry)) {
-            rc = publish_foreign(inner, " is not a file of a data set");
-            goto out;
-        }
+        if (!publish_is_ours(dirfd(folder), name, top, &entry))
+            TRY_OUT(publish_foreign(inner, " is not a file of a data set"));
         if (entry == PUBLISH_PART)
             TRY_OUT(publish_check_folder(inner, false));
         any_file = any_file || entry == PUBLISH_FILE;
@@ -134,8 +132,7 @@ static enum err publish_remove(const char *path, bool top)
         if (entry == PUBLISH_PART)
             TRY_OUT(publish_remove(inner, false));
         else if (unlink(inner) != 0 && errno != ENOENT) {
-            rc = err_errno("%s: remove", inner);
-            goto out;
+            TRY_OUT(err_errno("%s: remove", inner));
         }
     }
     if (rmdir(path) != 0)

@@ -173,11 +173,9 @@ enum err split_set(const char *set, const struct split_options *options)
     assert(set != NULL && options->out != NULL);
     enum err rc = ERR_OK;
     struct split split = { .options = options, .set = set };
-    if (options->parts > SPLIT_PARTS_MAX) {
-        rc = err_set(ERR_USAGE, "--parts has to be in [1, %d], not %lld",
-                     SPLIT_PARTS_MAX, (long long)options->parts);
-        goto out;
-    }
+    if (options->parts > SPLIT_PARTS_MAX)
+        TRY_OUT(err_set(ERR_USAGE, "--parts has to be in [1, %d], not %lld",
+                        SPLIT_PARTS_MAX, (long long)options->parts));
     TRY_OUT(regular_local(options->out));
     TRY_OUT(split_open(&split));
     TRY_OUT(publish_begin(&split.publish, options->out, false));

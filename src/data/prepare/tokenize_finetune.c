@@ -133,10 +133,7 @@ static enum err finetune_file(struct tokenize_finetune_job *job,
         rc = finetune_record(job, record);
         json_decref(record);
         record = NULL;
-        if (rc != ERR_OK) {
-            err_prefix(rc, "%s", jsonl_place(reader));
-            goto out;
-        }
+        TRY_OUT(err_prefix(rc, "%s", jsonl_place(reader)));
         if (job->result.records % TOKENIZE_FINETUNE_POLL == 0)
             TRY_OUT(finetune_poll(job, job->result.records));
     }

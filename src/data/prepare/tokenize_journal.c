@@ -340,10 +340,8 @@ enum err tokenize_journal_open(const char *folder, const json_t *options,
     if (fresh)
         TRY_OUT(journal_clear(folder));
     header = journal_header(options, inputs);
-    if (header == NULL || journal->shards == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory", folder);
-        goto out;
-    }
+    if (header == NULL || journal->shards == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "%s: out of memory", folder));
     if (fsio_exists(journal->path))
         TRY_OUT(journal_read(journal, folder, header));
     else

@@ -77,10 +77,8 @@ static enum err set_copy(struct tokenize_job *job, const char *name,
     TRY_OUT(set_create(job, folder));
     for (int64_t i = 0; i < samples; i++) {
         size_t count = fread(sample, sizeof *sample, seq_len, job->spool);
-        if (count == 0 || ferror(job->spool) != 0) {
-            rc = err_errno("%s: read the spool", job->publish.building);
-            goto out;
-        }
+        if (count == 0 || ferror(job->spool) != 0)
+            TRY_OUT(err_errno("%s: read the spool", job->publish.building));
         TRY_OUT(mds_writer_add(job->writer, sample, (int64_t)count));
         tokens += (int64_t)count;
         if (i % SET_POLL_SAMPLES == 0)

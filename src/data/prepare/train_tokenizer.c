@@ -267,10 +267,8 @@ static enum err train_write_all(struct train_tokenizer_job *job)
         free(text);
         text = json_dumps(root, JSON_INDENT(2));
         json_decref(root);
-        if (text == NULL) {
-            rc = err_set(ERR_MEMORY, "no memory for a tokenizer");
-            goto out;
-        }
+        if (text == NULL)
+            TRY_OUT(err_set(ERR_MEMORY, "no memory for a tokenizer"));
         fprintf(job->config.file, "%s\n", text);
     }
     TRY_OUT(output_end(&job->file, !job->options->replace));

@@ -351,13 +351,11 @@ enum err cache_open(const char *address, const struct cache_options *options,
     /* who is not the first waits until the first has the index, or is gone */
     while (!done) {
         TRY_OUT(cache_join(cache, names, needed, count, &done));
-        if (!done && clock_now() - begin > options->deadline_s) {
-            rc = err_set(ERR_IO,
-                         "%s/%s: another process of this node has been "
-                         "fetching it for %.0f s (data.remote_deadline)",
-                         address, names[0], clock_now() - begin);
-            goto out;
-        }
+        if (!done && clock_now() - begin > options->deadline_s)
+            TRY_OUT(err_set(ERR_IO,
+                            "%s/%s: another process of this node has been "
+                            "fetching it for %.0f s (data.remote_deadline)",
+                            address, names[0], clock_now() - begin));
         if (!done)
             clock_sleep(CACHE_POLL_S);
     }

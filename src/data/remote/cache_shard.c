@@ -147,15 +147,11 @@ static enum err cache_verify(const char *path, const struct file_entry *file)
     struct stat status;
     struct file_sums *sums = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &status) != 0) {
-        rc = err_errno("%s: open", path);
-        goto out;
-    }
-    if (status.st_size != file->bytes) {
-        rc = err_set(ERR_DATA, "has %lld bytes, but the index says %lld",
-                     (long long)status.st_size, (long long)file->bytes);
-        goto out;
-    }
+    if (fd < 0 || fstat(fd, &status) != 0)
+        TRY_OUT(err_errno("%s: open", path));
+    if (status.st_size != file->bytes)
+        TRY_OUT(err_set(ERR_DATA, "has %lld bytes, but the index says %lld",
+                        (long long)status.st_size, (long long)file->bytes));
     TRY_OUT(file_sums_create(file->hash, file->hashes, &sums));
     TRY_OUT(cache_sum(path, fd, sums, file->bytes));
 out:

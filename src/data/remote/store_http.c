@@ -90,10 +90,8 @@ static enum err store_session_create(struct store_session **out)
     TRY(new_zeroed(&session, 1));
     session->of[0].fd = session->of[1].fd = -1;
     session->multi = curl_multi_init();
-    if (session->multi == NULL) {
-        rc = err_set(ERR_MEMORY, "no memory for a transfer");
-        goto out;
-    }
+    if (session->multi == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "no memory for a transfer"));
     TRY_OUT(store_transfer_create(&session->of[0]));
     TRY_OUT(store_transfer_create(&session->of[1]));
 out:

@@ -138,14 +138,10 @@ enum err sidecar_read(const char *folder, struct sidecar *out)
     }
     TRY_OUT(regular_read(path, SIDECAR_BYTES_MAX, &text, &bytes));
     root = jsontext_load(text, bytes, JSON_REJECT_DUPLICATES, &problem);
-    if (root == NULL) {
-        rc = err_set(jsontext_wrong(&problem), "%s:%d: not valid JSON: %s",
-                     path, problem.line, problem.text);
-        goto out;
-    }
-    rc = sidecar_parse(root, out);
-    if (rc != ERR_OK)
-        err_prefix(rc, "%s", path);
+    if (root == NULL)
+        TRY_OUT(err_set(jsontext_wrong(&problem), "%s:%d: not valid JSON: %s",
+                        path, problem.line, problem.text));
+    rc = err_prefix(sidecar_parse(root, out), "%s", path);
 out:
     if (rc != ERR_OK)
         sidecar_release(out);
@@ -210,13 +206,12 @@ enum err sidecar_write(const char *folder, const struct sidecar *sidecar)
                      (json_int_t)sidecar->tokens);
     sidecar_set_more(&root, sidecar);
     text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
-    if (text == NULL) {
-        rc = errno == ENOMEM
-                 ? err_set(ERR_MEMORY, "%s: out of memory", path)
-                 : err_set(ERR_DATA,
-                           "%s: the tokenizer's name is not UTF-8 text", path);
-        goto out;
-    }
+    if (text == NULL)
+        TRY_OUT(errno == ENOMEM
+                    ? err_set(ERR_MEMORY, "%s: out of memory", path)
+                    : err_set(ERR_DATA,
+                              "%s: the tokenizer's name is not UTF-8 text",
+                              path));
     /* The NUL becomes the line end. */
     size_t bytes = strlen(text) + 1;
     text[bytes - 1] = '\n';

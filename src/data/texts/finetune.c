@@ -72,14 +72,12 @@ enum err finetune_create(const struct finetune_rules *rules,
     finetune->tokenizer = tokenizer;
     finetune->template = template;
     finetune->eos = rules->eos >= 0 ? rules->eos : tokenizer_eos(tokenizer);
-    if (finetune->eos < 0) {
-        rc = err_set(ERR_USAGE,
-                     "the tokenizer %s names no token that ends a text, so "
-                     "that no answer would end: give --eos-id N, or put a "
-                     "tokenizer_config.json with \"eos_token\" beside it",
-                     tokenizer_name(tokenizer));
-        goto out;
-    }
+    if (finetune->eos < 0)
+        TRY_OUT(err_set(ERR_USAGE,
+                        "the tokenizer %s names no token that ends a text, so "
+                        "that no answer would end: give --eos-id N, or put a "
+                        "tokenizer_config.json with \"eos_token\" beside it",
+                        tokenizer_name(tokenizer)));
     TRY_OUT(tokenizer_encoder_create(tokenizer, &finetune->encoder));
     TRY_OUT(finetune_find_bos(finetune));
 out:

@@ -276,10 +276,8 @@ static enum err jsonl_tree_text(struct jsonl *reader, const char *line,
     json_t *record = NULL;
     TRY(jsonl_parse(reader, line, bytes, &record));
     const json_t *value = json_object_get(record, field);
-    if (!json_is_string(value)) {
-        rc = jsonl_no_text(reader, field, record);
-        goto out;
-    }
+    if (!json_is_string(value))
+        TRY_OUT(jsonl_no_text(reader, field, record));
     *text_bytes = json_string_length(value);
     TRY_OUT(jsonl_reserve(reader, *text_bytes));
     memcpy(reader->text, json_string_value(value), *text_bytes);

@@ -281,8 +281,7 @@ enum err safetensors_header_read(struct safetensors *set, int file)
     if (rc == ERR_OK)
         rc = check_places(shard, set->list == NULL ? NULL : set->list + first,
                           set->count - first); /* there may be none */
-    if (rc != ERR_OK)
-        rc = err_prefix(rc, "%s", shard->path);
+    err_prefix(rc, "%s", shard->path);
 out:
     free(text);
     return rc;

@@ -65,11 +65,8 @@ enum err tokenizer_create_json(const char *name, const char *json, size_t bytes,
     TRY(new_zeroed(&tokenizer, 1));
     snprintf(tokenizer->name, sizeof tokenizer->name, "%s", name);
     TRY_OUT(tokenizer_file_json(name, json, bytes, tokenizer));
-    rc = tokenizer_ends(tokenizer, bos, eos);
-    if (rc != ERR_OK) {
-        rc = err_prefix(rc, "%s: beginning or end of a text", name);
-        goto out;
-    }
+    rc = err_prefix(tokenizer_ends(tokenizer, bos, eos),
+                    "%s: beginning or end of a text", name);
 out:
     return new_or_none(rc, tokenizer, out, tokenizer_destroy);
 }

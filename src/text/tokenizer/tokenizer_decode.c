@@ -232,11 +232,10 @@ static enum err decode_step(const struct tokenizer_decode_step *step,
             TRY_OUT(buffer_add(text, step->to, to));
             done += from;
         }
-        if (text->bytes - begin > DECODE_TOKEN_MAX) {
-            rc = err_set(ERR_DATA, "a token is decoded to more than %d bytes",
-                         DECODE_TOKEN_MAX);
-            goto out;
-        }
+        if (text->bytes - begin > DECODE_TOKEN_MAX)
+            TRY_OUT(err_set(ERR_DATA,
+                            "a token is decoded to more than %d bytes",
+                            DECODE_TOKEN_MAX));
     }
 out:
     buffer_free(&old);

@@ -151,10 +151,8 @@ enum err start_fixed_check(const struct run *run, const json_t *state)
     bool goes_on = run->settings.data.change == CHANGE_CONTINUE;
     const char *key;
     json_t *value;
-    if (now == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
+    if (now == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "out of memory"));
     json_object_foreach(now, key, value)
     {
         const json_t *old = json_object_get(then, key);

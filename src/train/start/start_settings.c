@@ -117,22 +117,19 @@ static enum err check_mixture(const struct train_settings *s)
         return ERR_OK;
     TRY(new_room(&text, 1));
     TRY_OUT(run_data_parse(s, text));
-    if (text->scheduled && s->data.order != ORDER_CANONICAL) {
-        rc = err_set(ERR_USAGE,
-                     "data.mixture: weights that change need data.order = "
-                     "canonical, not %s",
-                     order_kind_names[s->data.order]);
-        goto out;
-    }
+    if (text->scheduled && s->data.order != ORDER_CANONICAL)
+        TRY_OUT(err_set(ERR_USAGE,
+                        "data.mixture: weights that change need data.order = "
+                        "canonical, not %s",
+                        order_kind_names[s->data.order]));
     for (int i = 0; i < text->count; i++) {
         TRY_OUT(run_data_folder(s, &text->entries[i], path));
         if (!same_folder(s->run.dir, path))
             continue;
-        rc = err_set(ERR_USAGE,
-                     "run.dir is the folder of a data set (%s in "
-                     "data.mixture): a run needs a folder of its own",
-                     text->entries[i].name);
-        goto out;
+        TRY_OUT(err_set(ERR_USAGE,
+                        "run.dir is the folder of a data set (%s in "
+                        "data.mixture): a run needs a folder of its own",
+                        text->entries[i].name));
     }
 out:
     free(text);
