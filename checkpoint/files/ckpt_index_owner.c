@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fnmatch.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

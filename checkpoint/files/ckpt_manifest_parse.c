@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "src/base/digest.h"
-#include "checkpoint/files/ckpt_index.h"
 #include "src/base/new.h"
 #include "src/base/jsontext.h"
 

@@ -85,8 +85,7 @@ static void close_shard(struct ckpt_read *reader)
 {
     ckpt_io_close(reader->io);
     reader->io = NULL;
-    if (reader->fd >= 0)
-        close(reader->fd);
+    fsio_close(reader->fd);
     reader->fd = -1;
     reader->shard = -1;
 }

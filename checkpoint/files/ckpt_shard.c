@@ -256,8 +256,7 @@ static enum err fill(struct writer *w)
     TRY_OUT(ckpt_stream_finish(file->stream));
 out:
     ckpt_stream_destroy(file->stream);
-    if (file->fd >= 0)
-        close(file->fd);
+    fsio_close(file->fd);
     free(w->fed);
     free(file->buffer);
     return rc;
@@ -368,8 +367,7 @@ out:
     ckpt_stream_destroy(file->stream);
     if (rc != ERR_OK && part[0] != '\0')
         unlink(part);
-    if (file->fd >= 0)
-        close(file->fd);
+    fsio_close(file->fd);
     free(file->buffer);
     return rc;
 }

@@ -287,8 +287,7 @@ enum err ckpt_map_file(const char *path, int64_t bytes, bool make,
         TRY_OUT(err_errno("%s: map", path));
     *out = (struct ckpt_map){ .data = data, .bytes = (size_t)bytes };
 out:
-    if (fd >= 0)
-        close(fd);
+    fsio_close(fd);
     return rc;
 }
 

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "checkpoint/files/ckpt_shard.h"
 #include "checkpoint/files/ckpt_view.h"

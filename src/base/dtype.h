@@ -2,7 +2,6 @@
 #pragma once
 
 #include <stddef.h>
-#include <stdint.h>
 
 /* The numbers are stored in checkpoints: append only. */
 enum dtype {

@@ -147,8 +147,7 @@ enum err fsio_read_file(const char *path, size_t bytes_max, char **data,
     buffer = NULL;
 out:
     free(buffer);
-    if (fd >= 0)
-        close(fd);
+    fsio_close(fd);
     return rc;
 }
 
@@ -213,8 +212,7 @@ static enum err write_replace(const char *path, const void *data, size_t bytes,
     if (durable)
         TRY_OUT(fsio_fsync_dir(parent));
 out:
-    if (fd >= 0)
-        close(fd);
+    fsio_close(fd);
     if (made)
         unlink(temporary);
     return rc;
@@ -236,6 +234,12 @@ enum err fsio_write_private(const char *path, const void *data, size_t bytes)
     enum err rc = write_replace(path, data, bytes, true);
     umask(mask);
     return rc;
+}
+
+void fsio_close(int fd)
+{
+    if (fd >= 0)
+        close(fd);
 }
 
 enum err fsio_rename_new(const char *from, const char *to)

@@ -50,6 +50,9 @@ enum err fsio_write_hint(const char *path, const void *data, size_t bytes);
  * caller. */
 enum err fsio_create_temporary(const char *path, char temporary[FSIO_PATH_MAX],
                                int *fd);
+/* close(), or nothing where `fd` is below 0: no file. */
+void fsio_close(int fd);
+
 /* rename() to a name that nothing has; ERR_USAGE where something has it. */
 enum err fsio_rename_new(const char *from, const char *to);
 

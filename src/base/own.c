@@ -103,8 +103,7 @@ static enum err own_scan(int parent, const char *stem, struct own_names *names)
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     if (dir == NULL) {
         enum err rc = err_errno("%s: look for it", stem);
-        if (fd >= 0)
-            close(fd);
+        fsio_close(fd);
         return rc;
     }
     while ((entry = readdir(dir)) != NULL) {
@@ -193,8 +192,7 @@ static enum err own_agree(int parent, const char *stem, char *name,
             strcpy(name, now->name[own_take(parent, now)]);
         *strangers = now->strangers;
         for (int i = 0; i < now->count; i++)
-            if (now->fd[i] >= 0)
-                close(now->fd[i]);
+            fsio_close(now->fd[i]);
         TRY_OUT(rc);
     }
 out:
@@ -215,8 +213,7 @@ struct own_walk {
 
 static enum err own_start(struct own_walk *walk)
 {
-    if (walk->fd >= 0)
-        close(walk->fd);
+    fsio_close(walk->fd);
     walk->fd = open("/", OWN_FOLDER);
     walk->path[0] = '\0';
     return walk->fd < 0 ? err_errno("/: open") : ERR_OK;
@@ -356,8 +353,7 @@ enum err own_open(const char *path, struct own *out)
     out->strangers = walk.strangers;
     walk.fd = -1;
 out:
-    if (walk.fd >= 0)
-        close(walk.fd);
+    fsio_close(walk.fd);
     return rc;
 }
 

@@ -15,9 +15,6 @@
  * say the path. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "src/base/err.h"
 #include "src/base/fsio.h"
 

@@ -2,7 +2,6 @@
  * standard output and all else to standard error, so that a pipe has the model's
  * words alone. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/log.h"

@@ -157,8 +157,7 @@ static void keep_decision(const struct ckpt_cmd *cmd,
     if (written && fsio_path(folder, "%s/health", cmd->paths[0]) == ERR_OK &&
         lines_open(folder, "decisions", path, &fd) == ERR_OK)
         (void)lines_append(fd, path, line);
-    if (fd >= 0)
-        close(fd);
+    fsio_close(fd);
     free(line);
 }
 

@@ -5,7 +5,6 @@
  * was written as a stranger's file, by the way of import, and compare it with what
  * it was made of: a mistake that writer and reader share is not found so, which is
  * why tests/interop asks the other programs, too. */
-#include <stdio.h>
 
 #include "src/convert/hf_cmd.h"
 #include "src/cmd/cmd_main.h"

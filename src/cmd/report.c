@@ -8,7 +8,6 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "src/base/output.h"
 #include "src/cmd/cmd_main.h"

@@ -121,8 +121,7 @@ void comm_segment_remove(struct comm_segment *segment)
     if (shm >= 0 &&
         own_remove(shm, SHM, strrchr(segment->path, '/') + 1) != ERR_OK)
         log_warn("%s", err_text());
-    if (shm >= 0)
-        close(shm);
+    fsio_close(shm);
 }
 
 void comm_segment_restore(const struct comm_segment *segment)

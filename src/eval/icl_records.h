@@ -2,7 +2,6 @@
  * since any of them may stand before any other. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "src/base/err.h"

@@ -40,8 +40,7 @@ static bool is_gguf(const char *path)
     bool same = fd >= 0 &&
                 fsio_pread(fd, magic, sizeof magic, 0, path) == ERR_OK &&
                 memcmp(magic, GGUF_MAGIC, sizeof magic) == 0;
-    if (fd >= 0)
-        close(fd);
+    fsio_close(fd);
     return same;
 }
 

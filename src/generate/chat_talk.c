@@ -222,8 +222,7 @@ enum err chat_talk_save(const struct chat_talk *talk, const char *path)
     TRY_OUT(jsontext_make(line, 0, &text));
     TRY_OUT(lines_append(fd, path, text));
 out:
-    if (fd >= 0)
-        close(fd);
+    fsio_close(fd);
     json_decref(line);
     json_decref(list);
     free(text);

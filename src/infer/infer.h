@@ -17,7 +17,6 @@
  * scaled where it has `rank` numbers, and added to the finished product. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -127,8 +127,7 @@ static enum err append(const char *run_dir, const char *event, int attempt,
     TRY_OUT(lines_open(run_dir, LEDGER_NAME, path, &fd));
     TRY_OUT(lines_append_durable(fd, path, line));
 out:
-    if (fd >= 0)
-        close(fd);
+    fsio_close(fd);
     free(line);
     json_decref(object);
     json_decref(fields);

@@ -277,8 +277,7 @@ static enum err lock_round(struct lock *lock, int clock_fd, bool *won)
     TRY_OUT(lock_guard_enter(lock, &guard));
     TRY_OUT(lock_take(lock, &judged, won));
 out:
-    if (guard >= 0)
-        close(guard);
+    fsio_close(guard);
     free(judged.text);
     return rc;
 }

@@ -8,8 +8,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "src/base/err.h"
-
 struct slurm {
     long job_id;       /* SLURM_JOB_ID; 0: not in a job */
     int restart_count; /* SLURM_RESTART_COUNT; 0 */

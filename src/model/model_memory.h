@@ -27,7 +27,6 @@
  * LLM Foundry's activation_checkpointing_target. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/kernels.h"

@@ -24,8 +24,6 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "kernels/kernels.h"
 #include "src/base/err.h"

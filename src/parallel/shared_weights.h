@@ -7,7 +7,6 @@
  * (reduce_finish()) and shared_weights_exchange(), after which all may read. */
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "src/base/dtype.h"

@@ -4,7 +4,6 @@
  * who asks what has happened begins at the end. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

@@ -3,7 +3,6 @@
  * that they are the same whatever libraries a system has. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -7,7 +7,6 @@
  * lost. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "src/base/err.h"

@@ -101,8 +101,7 @@ static enum err csv_reader(const struct csv *csv, FILE **file)
     *file = copy >= 0 ? fdopen(copy, "r") : NULL;
     if (*file == NULL) {
         enum err rc = err_errno("%s: read", csv->path);
-        if (copy >= 0)
-            close(copy);
+        fsio_close(copy);
         return rc;
     }
     rewind(*file);
@@ -237,8 +236,7 @@ static enum err csv_widen(struct csv *csv)
 out:
     if (file != NULL)
         fclose(file);
-    if (fd >= 0)
-        close(fd);
+    fsio_close(fd);
     if (rc != ERR_OK)
         unlink(temporary);
     return rc;

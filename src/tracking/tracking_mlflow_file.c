@@ -347,8 +347,7 @@ static enum err add_metric(struct mlflow_file *m,
     TRY_OUT(regular_append(fd, path, line, (size_t)bytes));
     m->seen.last[number] = step;
 out:
-    if (fd >= 0)
-        close(fd);
+    fsio_close(fd);
     return rc;
 }
 

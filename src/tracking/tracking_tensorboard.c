@@ -43,8 +43,7 @@ static enum err last_time(int folder, const char *path, int64_t *last)
     DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
     if (entries == NULL) {
         enum err rc = err_errno("%s: read the folder", path);
-        if (copy >= 0)
-            close(copy);
+        fsio_close(copy);
         return rc;
     }
     *last = 0;
@@ -83,8 +82,7 @@ static enum err tensorboard_open(void *self,
     TRY_OUT(tracking_events_version(clock_wall(), &tb->out));
     TRY_OUT(regular_append(tb->fd, tb->path, tb->out.data, tb->out.bytes));
 out:
-    if (at >= 0)
-        close(at);
+    fsio_close(at);
     return rc;
 }
 

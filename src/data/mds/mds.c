@@ -164,8 +164,7 @@ void mds_shard_close(struct mds_shard *shard)
 {
     if (shard == NULL)
         return;
-    if (shard->fd >= 0)
-        close(shard->fd);
+    fsio_close(shard->fd);
     free(shard->offsets);
     free(shard->path);
     free(shard);

@@ -62,8 +62,7 @@ static enum err merge_copy(const char *from, const char *to)
     if (fsync(out) != 0)
         rc = err_errno("%s: fsync", to);
 out:
-    if (in >= 0)
-        close(in);
+    fsio_close(in);
     if (out >= 0 && close(out) != 0 && rc == ERR_OK)
         rc = err_errno("%s: close", to);
     free(buffer);

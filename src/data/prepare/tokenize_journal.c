@@ -355,10 +355,8 @@ void tokenize_journal_close(struct tokenize_journal *journal)
 {
     if (journal == NULL)
         return;
-    if (journal->fd >= 0)
-        close(journal->fd);
-    if (journal->lock >= 0)
-        close(journal->lock);
+    fsio_close(journal->fd);
+    fsio_close(journal->lock);
     json_decref(journal->shards);
     free(journal);
 }

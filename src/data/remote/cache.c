@@ -224,8 +224,7 @@ static enum err cache_open_verified(struct cache *cache)
 {
     char path[FSIO_PATH_MAX];
     TRY(fsio_path(path, "%s/verified", cache->folder));
-    if (cache->verified >= 0)
-        close(cache->verified);
+    fsio_close(cache->verified);
     cache->verified =
         open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     return cache->verified >= 0 ? ERR_OK : err_errno("%s: open", path);
@@ -288,8 +287,7 @@ static void cache_sweep_root(int root)
             fstat(fd, &status) == 0 &&
             clock_wall() - (double)status.st_mtime > CACHE_STALE_S)
             (void)own_remove(root, "a cache", set->d_name);
-        if (fd >= 0)
-            close(fd);
+        fsio_close(fd);
     }
     if (sets != NULL)
         closedir(sets);
@@ -376,8 +374,7 @@ static void cache_remove_root(const struct cache *cache)
         fstatat(fd, name + 1, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
         mine.st_ino == named.st_ino && mine.st_dev == named.st_dev)
         (void)unlinkat(fd, name + 1, AT_REMOVEDIR);
-    if (fd >= 0)
-        close(fd);
+    fsio_close(fd);
 }
 
 /* The last user of a temporary cache removes it. */
@@ -409,8 +406,7 @@ void cache_close(struct cache *cache)
     if (cache->store != NULL)
         cache_end(cache);
     cache_leave(cache);
-    if (cache->verified >= 0)
-        close(cache->verified);
+    fsio_close(cache->verified);
     cache_go_out(cache);
     store_close(cache->store);
     pthread_mutex_destroy(&cache->mutex);

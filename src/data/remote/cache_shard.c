@@ -114,8 +114,7 @@ static enum err cache_try(const struct cache *cache, int64_t shard,
 
 void cache_release(struct cache_hold *hold)
 {
-    if (hold->fd >= 0)
-        close(hold->fd);
+    fsio_close(hold->fd);
     hold->fd = -1;
 }
 
@@ -156,8 +155,7 @@ static enum err cache_verify(const char *path, const struct file_entry *file)
     TRY_OUT(cache_sum(path, fd, sums, file->bytes));
 out:
     file_sums_destroy(sums);
-    if (fd >= 0)
-        close(fd);
+    fsio_close(fd);
     return rc;
 }
 

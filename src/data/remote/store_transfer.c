@@ -139,8 +139,7 @@ enum err store_transfer_create(struct store_transfer *transfer)
 
 void store_transfer_destroy(struct store_transfer *transfer)
 {
-    if (transfer->fd >= 0)
-        close(transfer->fd);
+    fsio_close(transfer->fd);
     curl_slist_free_all(transfer->headers);
     if (transfer->easy != NULL)
         curl_easy_cleanup(transfer->easy);

@@ -205,8 +205,7 @@ void source_close(struct source *source)
     if (source == NULL)
         return;
     codec_reader_close(source->unpacking);
-    if (source->fd >= 0)
-        close(source->fd);
+    fsio_close(source->fd);
     free(source);
 }
 

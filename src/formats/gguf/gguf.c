@@ -70,8 +70,7 @@ void gguf_close(struct gguf *gguf)
 {
     if (gguf == NULL)
         return;
-    if (gguf->fd >= 0)
-        close(gguf->fd);
+    fsio_close(gguf->fd);
     gguf_head_release(gguf);
     free(gguf);
 }

@@ -11,7 +11,6 @@
 
 #include <assert.h>
 #include <jansson.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/process.h"
@@ -259,8 +260,7 @@ static enum outcome run(struct hook_runner *runner, const struct call *call,
     close(out[1]);
     if (line.pid >= 0)
         outcome = attend(runner, &line, status);
-    if (line.in >= 0)
-        close(line.in);
+    fsio_close(line.in);
     close(line.out);
     return outcome;
 }

@@ -326,8 +326,7 @@ static enum err write_sample(const struct on_generate *on, size_t prompt,
                        text.bytes);
 out:
     buffer_free(&text);
-    if (fd >= 0)
-        close(fd);
+    fsio_close(fd);
     free(line);
     json_decref(json);
     return rc;

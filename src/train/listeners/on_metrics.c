@@ -54,8 +54,7 @@ struct on_metrics {
 static void metrics_destroy(void *self)
 {
     struct on_metrics *metrics = self;
-    if (metrics->fd >= 0)
-        close(metrics->fd);
+    fsio_close(metrics->fd);
     free(metrics->expert_counts);
     buffer_free(&metrics->line);
 }

@@ -218,8 +218,7 @@ static enum err tasks_write(const struct on_tasks *on)
     TRY_OUT(lines_open(run->settings.run.dir, EVAL_DUE_FILE, path, &fd));
     TRY_OUT(lines_append(fd, path, text));
 out:
-    if (fd >= 0)
-        close(fd);
+    fsio_close(fd);
     free(text);
     json_decref(line);
     return rc;

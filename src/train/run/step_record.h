@@ -10,7 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "src/base/err.h"
 #include "src/base/units.h"
 #include "src/tracking/tracking_record.h"
 #include "src/train/run/events.h"

@@ -45,8 +45,7 @@ static enum err secret_find(const char *run_dir, char secret[SECRET_DIGITS + 1])
     bool good = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
                 status.st_uid == geteuid() && (status.st_mode & 077) == 0 &&
                 read(fd, secret, SECRET_DIGITS) == SECRET_DIGITS;
-    if (fd >= 0)
-        close(fd);
+    fsio_close(fd);
     secret[SECRET_DIGITS] = '\0';
     return good ? ERR_OK : secret_make(path, secret);
 }
