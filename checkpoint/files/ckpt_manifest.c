@@ -231,8 +231,7 @@ enum err ckpt_manifest_read(const char *checkpoint_dir, char **text,
     if (step >= 0 && step != (*out)->step)
         TRY_OUT(err_set(ERR_CHECKPOINT,
                         "%s: holds step %" PRId64
-                        ", not what the folder's name "
-                        "says",
+                        ", not what the folder's name says",
                         path, (*out)->step));
     if (text != NULL) {
         *text = data;

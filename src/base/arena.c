@@ -76,8 +76,7 @@ static enum err map_touched(size_t bytes, int fd, struct arena *out)
         return err_set(ERR_MEMORY,
                        "%zu MiB of memory are needed at once, %zu MiB are "
                        "available to this job on this node: use a smaller "
-                       "model, train.microbatch or "
-                       "data.seq_len",
+                       "model, train.microbatch or data.seq_len",
                        bytes >> 20, available >> 20);
     void *base = map_memory(bytes, fd);
     if (base == NULL) {

@@ -408,9 +408,8 @@ enum err fsio_relative(const char *folder, const char *path,
         return fsio_path(out, ".");
     if (3 * ups + strlen(path) >= FSIO_PATH_MAX)
         return err_set(ERR_USAGE,
-                       "the way from %.200s to .../%.200s is too "
-                       "long",
-                       folder, path);
+                       "the way from %.200s to .../%.200s is too long", folder,
+                       path);
     for (size_t u = 0; u < ups; u++)
         memcpy(out + 3 * u, parent, 3);
     memcpy(out + 3 * ups, path, strlen(path) + 1);

@@ -46,8 +46,7 @@ static const char *own_wrong(const struct stat *status)
     return S_ISLNK(status->st_mode)              ? "is a link"
            : !S_ISDIR(status->st_mode)           ? "is no folder"
            : status->st_uid != geteuid()         ? "belongs to another user"
-           : (status->st_mode & OWN_OTHERS) != 0 ? "can be written to by "
-                                                   "others"
+           : (status->st_mode & OWN_OTHERS) != 0 ? "can be written to by others"
                                                  : NULL;
 }
 

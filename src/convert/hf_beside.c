@@ -191,9 +191,8 @@ static enum err make_name(const struct hf_files *files, const char *key,
     TRY(hf_files_token_text(files, "the model's tokenizer", token, &text));
     if (text == NULL && strcmp(key, "pad_token") != 0)
         return err_set(ERR_DATA,
-                       "the model's tokenizer has no token %d, its "
-                       "%s",
-                       token, key);
+                       "the model's tokenizer has no token %d, its %s", token,
+                       key);
     *out = text == NULL ? NULL : json_string(text);
     bool lost = text != NULL && *out == NULL;
     free(text);

@@ -84,8 +84,7 @@ static enum err line_wait(struct chat_line *line, enum chat_line_got *got)
         return ERR_OK;
     if (line->read.bytes > LINE_BYTES_MAX)
         return err_set(ERR_USAGE,
-                       "standard input: a line of more than %zu "
-                       "bytes",
+                       "standard input: a line of more than %zu bytes",
                        LINE_BYTES_MAX);
     TRY(buffer_reserve(&line->read, LINE_READ_BYTES));
     ssize_t length =

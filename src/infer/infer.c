@@ -152,9 +152,8 @@ const char infer_known[] =
     "expansion_ratio ffn_width positions rope_theta rope_scaling rope_factor "
     "rope_low_freq_factor rope_high_freq_factor rope_original_len "
     "alibi_bias_max norm norm_eps qk_norm clip_qkv ffn activation bias "
-    "qkv_bias "
-    "out_bias mlp_bias tied logit_scale residual_scale experts experts_top_k "
-    "router_normalize "
+    "qkv_bias out_bias mlp_bias tied logit_scale residual_scale experts "
+    "experts_top_k router_normalize "
     /* of training alone */
     "attn_uses_sequence_id dropout_embedding dropout_attention "
     "dropout_residual init init_std init_embedding_std router_jitter "

@@ -27,8 +27,7 @@ static enum err check_tokens(const struct infer *infer,
     if (t->count > infer->options.positions - length)
         return err_set(
             ERR_USAGE,
-            "a text of %lld tokens is too long by %lld: there is "
-            "room for %lld",
+            "a text of %lld tokens is too long by %lld: there is room for %lld",
             (long long)(length + t->count),
             (long long)(length + t->count - infer->options.positions),
             (long long)infer->options.positions);

@@ -117,8 +117,7 @@ static enum err lock_busy(const struct lock *lock,
                  owner->cluster[0] != '\0' ? " of " : "", owner->cluster);
     return err_set(asked ? ERR_BUSY : ERR_IO,
                    "%s: process %lld on host %s (%s%s) is training this run, "
-                   "%s; end it, or remove the file if you know that it is "
-                   "gone",
+                   "%s; end it, or remove the file if you know that it is gone",
                    lock->path, owner->pid, owner->host, job, known, beat);
 }
 

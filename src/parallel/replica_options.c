@@ -132,10 +132,9 @@ static enum err check_sequence(const struct replica_options *options, int ranks)
         return ERR_OK;
     if (!replica_by_block(options))
         return err_set(ERR_USAGE,
-                       "parallel.sequence_chunks and "
-                       "parallel.sequence_degree need "
-                       "parallel.strategy=zero2 or zero3: ddp and zero1 add "
-                       "whole slots on one rank");
+                       "parallel.sequence_chunks and parallel.sequence_degree "
+                       "need parallel.strategy=zero2 or zero3: ddp and zero1 "
+                       "add whole slots on one rank");
     if (chunks % degree != 0)
         return err_set(ERR_USAGE,
                        "parallel.sequence_degree (%d) does not divide "

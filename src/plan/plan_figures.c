@@ -269,10 +269,9 @@ static enum err add_slots(struct plan_figures *f)
                        f->ranks_max, (long long)f->more_slots);
     return err_set(
         ERR_USAGE,
-        "%d ranks, but a batch of %lld has %lld slots, so at most %d "
-        "ranks, and no divisor of it is enough: choose a "
-        "train.global_batch that %lld divides, and that as "
-        "parallel.slots",
+        "%d ranks, but a batch of %lld has %lld slots, so at most %d ranks, "
+        "and no divisor of it is enough: choose a train.global_batch that %lld "
+        "divides, and that as parallel.slots",
         f->ranks, (long long)batch, (long long)s->parallel.slots, f->ranks_max,
         (long long)wanted);
 }

@@ -166,8 +166,7 @@ enum err sweep_run_task(const struct sweep *sweep, int64_t number)
     char **command = NULL;
     if (number >= sweep->runs)
         return err_set(ERR_USAGE,
-                       "--task %lld: the sweep has %lld runs, from 0 "
-                       "on",
+                       "--task %lld: the sweep has %lld runs, from 0 on",
                        (long long)number, (long long)sweep->runs);
     TRY(sweep_folder_take(sweep, number));
     TRY(sweep_command(sweep, number, &command));

@@ -56,9 +56,8 @@ static enum err mlflow_rest_check(const struct tracking_settings *settings)
         return err_set(ERR_USAGE,
                        "tracking.mlflow has a user or password, which would "
                        "be written to the run's files: give "
-                       "MLFLOW_TRACKING_USERNAME and "
-                       "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, "
-                       "in the environment");
+                       "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, "
+                       "or MLFLOW_TRACKING_TOKEN, in the environment");
     for (const char *c = address; *c != '\0'; c++)
         if (*c == '?' || *c == '#' || (unsigned char)*c <= 0x20 || *c == 0x7f)
             return err_set(ERR_USAGE,

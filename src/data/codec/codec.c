@@ -30,8 +30,7 @@ static enum err codec_check_level(const struct codec *codec, const char *text)
     long value = strtol(text + 1, &end, 10);
     if (codec->level_max == 0)
         return err_set(ERR_DATA,
-                       "compression '%s' has no levels; leave '%.20s' "
-                       "out",
+                       "compression '%s' has no levels; leave '%.20s' out",
                        codec->name, text);
     bool padded = text[1] == '0' && text[2] != '\0';
     if (text[1] < '0' || text[1] > '9' || padded || *end != '\0' ||

@@ -231,8 +231,7 @@ enum err mds_writer_shard_bytes(struct mds_writer *writer, int64_t count,
 {
     if (count <= 0 || count > (UINT32_MAX - 4096) / 4)
         return err_set(ERR_USAGE,
-                       "a sample of %lld tokens does not fit a "
-                       "shard",
+                       "a sample of %lld tokens does not fit a shard",
                        (long long)count);
     /* the shape, mds_encoding.c; beside it the sample's offset and size word */
     int64_t shape = count < 1 << 8 ? 2 : count < 1 << 16 ? 3 : 5;

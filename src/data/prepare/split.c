@@ -133,8 +133,7 @@ static enum err split_parts(struct split *split)
         eval = eval < 1 ? 1 : eval > samples - 1 ? samples - 1 : eval;
         if (samples < 2)
             return err_set(ERR_USAGE,
-                           "%s has one sample, which can't be "
-                           "divided",
+                           "%s has one sample, which can't be divided",
                            split->set);
         TRY(split_part(split, "train", 0, samples - eval));
         TRY(split_part(split, "eval", samples - eval, eval));

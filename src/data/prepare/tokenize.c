@@ -57,8 +57,7 @@ static enum err tokenize_check(const struct tokenize_options *options)
                        (long long)options->seq_len);
     if (!(options->eval_fraction >= 0 && options->eval_fraction < 1))
         return err_set(ERR_USAGE,
-                       "--eval-fraction has to be between 0 and 1, "
-                       "not %g",
+                       "--eval-fraction has to be between 0 and 1, not %g",
                        options->eval_fraction);
     TRY_OUT(mds_writer_create_tokens("", options->shard_bytes, true, &writer));
     TRY_OUT(mds_writer_shard_bytes(writer, options->seq_len, &bytes));

@@ -210,9 +210,8 @@ static enum err finetune_messages(struct finetune *finetune, const json_t *list,
         /* roles are the table's pointers */
         if (m > 0 && messages[m].role == messages[m - 1].role)
             return err_set(ERR_DATA,
-                           "'messages[%zu].role' is '%s' twice in "
-                           "a row",
-                           m, messages[m].role);
+                           "'messages[%zu].role' is '%s' twice in a row", m,
+                           messages[m].role);
     }
     if (strcmp(messages[*count - 1].role, CHAT_ROLE_ASSISTANT) != 0)
         return err_set(ERR_DATA,

@@ -217,8 +217,7 @@ static enum err inputs_operand(struct inputs *inputs, const char *path)
     if (inputs->count == before && inputs->passed_first != NULL)
         return err_set(
             ERR_DATA,
-            "%s has no text in it: %s; the first: %s; --binary reads "
-            "all files",
+            "%s has no text in it: %s; the first: %s; --binary reads all files",
             path, inputs_passed(inputs, passed, sizeof passed),
             inputs->passed_first);
     if (inputs->count == before)

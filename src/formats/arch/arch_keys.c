@@ -307,9 +307,8 @@ enum err arch_keys_end(struct arch_values *values)
     if (values->head_dim != 0 &&
         values->head_dim * model->n_heads != model->d_model)
         return err_set(ERR_UNSUPPORTED,
-                       "head_dim is %lld (key_length in GGUF); Tessera's "
-                       "heads are as wide as the model, %lld, by their number, "
-                       "%lld",
+                       "head_dim is %lld (key_length in GGUF); Tessera's heads "
+                       "are as wide as the model, %lld, by their number, %lld",
                        (long long)values->head_dim, (long long)model->d_model,
                        (long long)model->n_heads);
     if (values->window != 0 && values->window < model->max_seq_len)

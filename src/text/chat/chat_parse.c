@@ -46,8 +46,7 @@ enum err chat_parse_refuse(const struct chat_parse *parse, const char *want)
     int shown = word->bytes < 40 ? (int)word->bytes : 40;
     if (word->kind == CHAT_LEX_END)
         return err_set(ERR_DATA,
-                       "line %d: the template ends where %s "
-                       "should follow",
+                       "line %d: the template ends where %s should follow",
                        word->line, want);
     return err_set(ERR_DATA, "line %d: %s%.*s where %s should follow",
                    word->line, word->kind == CHAT_LEX_DATA ? "text: " : "",
@@ -102,8 +101,7 @@ enum err chat_parse_down(struct chat_parse *parse)
     if (++parse->depth <= CHAT_PARSE_DEPTH_MAX)
         return ERR_OK;
     return err_set(ERR_DATA,
-                   "line %d: more than %d levels of brackets or "
-                   "blocks",
+                   "line %d: more than %d levels of brackets or blocks",
                    parse->word->line, CHAT_PARSE_DEPTH_MAX);
 }
 

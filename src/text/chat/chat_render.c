@@ -80,8 +80,7 @@ static enum err chat_render_set(struct chat_render_job *job,
     TRY(chat_eval_variable(&job->scope, node->text, node->bytes, &of));
     if (!of.may_change)
         return err_set(ERR_DATA,
-                       "line %d: only fields of a namespace() "
-                       "are set",
+                       "line %d: only fields of a namespace() are set",
                        node->line);
     return chat_value_set_field(job->memory, &of, node->b->text, node->b->bytes,
                                 value);

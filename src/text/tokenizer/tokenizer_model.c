@@ -126,9 +126,7 @@ static enum err model_highest(const struct model_reader *reader,
             node = reader->vocab;
             return tokenizer_reader_refuse(
                 &node,
-                "the token '%s' has no whole number from 0 to "
-                "2147483646",
-                key);
+                "the token '%s' has no whole number from 0 to 2147483646", key);
         }
         if (token > *highest)
             *highest = token;

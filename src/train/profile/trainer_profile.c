@@ -118,8 +118,7 @@ void trainer_profile_tell(const struct run *run)
             run->plan.max_steps >= 0 && range->first > run->plan.max_steps;
         if (run->rank == 0 && (past || beyond))
             log_warn(
-                "train.profile: steps %lld to %lld are not profiled: %s "
-                "%lld",
+                "train.profile: steps %lld to %lld are not profiled: %s %lld",
                 (long long)range->first, (long long)range->last,
                 past ? "the run goes on behind step"
                      : "the last step of the run is",

@@ -239,8 +239,7 @@ static enum err change_data(struct run *run, int64_t step, json_t *history,
     json_array_append_new(history, make_part(run, step, out));
     run->inputs.changed = true;
     if (run->rank == 0)
-        log_warn("the data or their order change after step %lld "
-                 "(%s)",
+        log_warn("the data or their order change after step %lld (%s)",
                  (long long)step,
                  run->settings.data.change == CHANGE_CONTINUE
                      ? "data.change = continue"
