@@ -63,6 +63,32 @@ enum health_state { HEALTH_OK, HEALTH_WARN, HEALTH_BAD, HEALTH_UNKNOWN };
           "processes in state D that are no reason to warn; 0: only reported") \
     LIMIT(zombies, max, FLOAT(0, 1e9), "0",                                    \
           "zombies that are no reason to warn; 0: only reported")              \
+    LIMIT(past, hours, FLOAT(0.01, 1e6), "24",                                 \
+          "time for which growth of a counter counts, h")                      \
+    LIMIT(ports, active, FLOAT(0, 128), "0",                                   \
+          "ports of InfiniBand and RoCE that must be active; 0: those that "   \
+          "were")                                                              \
+    LIMIT(ports, rate_min_gbps, FLOAT(0, 1e6), "0",                            \
+          "rate of each active port, Gb/s; 0: the one that it had")            \
+    LIMIT(ports, flaps_max, FLOAT(0, 1e6), "5",                                \
+          "times that a link was down within past.hours that are bad; fewer "  \
+          "are worth a warning; 0: never bad")                                 \
+    LIMIT(ports, errors_per_hour, FLOAT(0, 1e12), "10",                        \
+          "symbol errors and their like of a port that are no reason to "      \
+          "warn, per h")                                                       \
+    LIMIT(ports, skip, STRING, "",                                             \
+          "cards whose ports are not looked at, as mlx5_0,mlx5_bond_0")        \
+    LIMIT(bus, correctable_per_hour, FLOAT(0, 1e12), "960",                    \
+          "correctable PCI Express errors of a device that are no reason to "  \
+          "warn, per h")                                                       \
+    LIMIT(edac, corrected_per_hour, FLOAT(0, 1e12), "10",                      \
+          "corrected errors of a memory controller that are no reason to "     \
+          "warn, per h")                                                       \
+    LIMIT(mce, hours, FLOAT(0, 1e6), "24",                                     \
+          "age of the oldest machine check in the kernel's log that counts, "  \
+          "h")                                                                 \
+    LIMIT(mce, corrected_max, FLOAT(0, 1e9), "24",                             \
+          "corrected ones of that age that are no reason to warn")             \
     LIMIT(gemm, min_gflops, FLOAT(0, 1e9), "0",                                \
           "fp32 GEMM of all processors, GFLOP/s; 0: only reported")            \
     LIMIT(gemm, peak_ratio_min, FLOAT(0, 1), "0.5",                            \
@@ -91,6 +117,11 @@ enum health_state { HEALTH_OK, HEALTH_WARN, HEALTH_BAD, HEALTH_UNKNOWN };
           "54,56,57,58,61,63,65,73,80,81,92,94,110,121,122,123,124,125,"       \
           "143,145,149",                                                       \
           "Xids that are bad when a GPU has two")                              \
+    LIMIT(gpu, corrected_per_hour, FLOAT(0, 1e12), "100",                      \
+          "corrected memory errors of a GPU that are no reason to warn, per "  \
+          "h")                                                                 \
+    LIMIT(gpu, slowed_minutes, FLOAT(0, 1e6), "10",                            \
+          "time for which each look finds a GPU slowed, to be said, min")      \
     LIMIT(gpu, ratio_min, FLOAT(0, 1), "0.92",                                 \
           "GPUs slower than this fraction of the others' median are tested "   \
           "again; 0: only reported")                                           \
@@ -151,6 +182,13 @@ struct health_result {
         (out)->state = (state_);                                               \
         snprintf((out)->code, sizeof(out)->code, "%s", (code_));               \
         snprintf((out)->text, sizeof(out)->text, __VA_ARGS__);                 \
+    } while (0)
+
+/* The same if that is graver than what was found before. */
+#define health_find(out, state_, code_, ...)                                   \
+    do {                                                                       \
+        if (health_worse((out)->state, (state_)) != (out)->state)              \
+            health_say(out, state_, code_, __VA_ARGS__);                       \
     } while (0)
 
 struct health_check { /* a row of health_checks.h */
@@ -225,9 +263,12 @@ enum err health_limits_default(struct health_limits *out);
 void health_host_boot_id(const char *root, char *text, size_t bytes);
 /* SLURMD_NODENAME, else the host name without its domain. */
 void health_host_name(char *text, size_t bytes);
+/* Seconds since the machine's start. */
+enum err health_host_uptime(const char *root, double *seconds);
 /* After a repair: what the kernel's log holds now does not count any more,
- * until the next boot. Writes ROOT/var/lib/tessera/repaired. */
-enum err health_xid_repaired(const char *root);
+ * until the next boot, nor do earlier looks (health_past.h). Writes
+ * ROOT/var/lib/tessera/repaired. */
+enum err health_repaired(const char *root);
 
 /* --- health_report.c --- */
 

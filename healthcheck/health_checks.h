@@ -37,6 +37,14 @@
           "processes that wait in the kernel")                                 \
     CHECK("zombies", "host", HEALTH_ALL, 2, health_host_zombies,               \
           "ended processes that nobody asked for")                             \
+    CHECK("ports", "host", HEALTH_ALL, 5, health_ports,                        \
+          "links of InfiniBand and RoCE")                                      \
+    CHECK("bus", "host", HEALTH_ALL, 2, health_bus,                            \
+          "PCI Express errors, links of cards")                        \
+    CHECK("edac", "host", HEALTH_ALL, 2, health_edac,                          \
+          "memory errors by controller")                                       \
+    CHECK("mce", "host", HEALTH_IDLE, 5, health_mce,                           \
+          "machine checks in the kernel's log")                                \
     CHECK("shm", "fs", HEALTH_ALL, 2, health_fs_shm,                           \
           "room in /dev/shm, and writing there")                               \
     CHECK("tmp", "fs", HEALTH_ALL, 2, health_fs_tmp,                           \

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "healthcheck/health_past.h"
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 
@@ -198,6 +199,32 @@ void health_gpu_judge(const struct health_env *env,
         judge_one(env, &states[i], i, links, out);
 }
 
+/* What only several looks tell; both also come of heavy work in a warm room, so they
+ * are no more than warnings. */
+static void judge_past(const struct health_env *env,
+                       const struct health_nvml_state *states, int count,
+                       struct health_result *out)
+{
+    struct health_past past;
+    double per_hour;
+    health_past_open(env, "gpu", &past);
+    for (int gpu = 0; gpu < count; gpu++) {
+        const struct health_nvml_state *s = &states[gpu];
+        bool slowed =
+            s->throttle > 0 && (s->throttle & HEALTH_NVML_HARDWARE) != 0;
+        double minutes = health_past_lasting(&past, s->bus, slowed) / 60;
+        if (slowed && minutes >= env->limits.gpu_slowed_minutes)
+            WARN("GPU_SLOWED_LONG", "slowed by its hardware for %.0f min",
+                 minutes);
+        (void)health_past_growth(&past, s->bus, (double)s->ecc_corrected,
+                                 &per_hour);
+        if (per_hour > env->limits.gpu_corrected_per_hour)
+            WARN("GPU_ECC_RATE", "%.0f corrected memory errors an hour",
+                 per_hour);
+    }
+    health_past_close(&past);
+}
+
 /* --- the checks --- */
 
 /* A job sees what it was given. */
@@ -267,6 +294,7 @@ enum err health_gpu_state(const struct health_env *env,
         health_gpu_found(out, HEALTH_BAD, "GPU_MISSING", -1, "",
                          "the driver shows %d of %d GPUs", seen, expected);
     }
+    judge_past(env, states, known, out);
     health_gpu_judge(env, states, known, out);
     health_nvml_close(&library);
     return ERR_OK;

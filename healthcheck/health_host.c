@@ -33,6 +33,15 @@ void health_host_boot_id(const char *root, char *text, size_t bytes)
     free(id);
 }
 
+enum err health_host_uptime(const char *root, double *seconds)
+{
+    char *text = NULL;
+    TRY(host_read(root, "/proc/uptime", &text));
+    *seconds = strtod(text, NULL);
+    free(text);
+    return ERR_OK;
+}
+
 void health_host_name(char *text, size_t bytes)
 {
     const char *node = getenv("SLURMD_NODENAME");

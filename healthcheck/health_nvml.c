@@ -16,6 +16,7 @@
 #include "src/base/process.h"
 
 /* Numbers of NVML's enumerations that are asked for here only. */
+#define ECC_CORRECTED 0
 #define ECC_UNCORRECTED 1
 #define ECC_VOLATILE 0
 #define ECC_AGGREGATE 1
@@ -118,6 +119,8 @@ static void look_memory(const struct health_nvml *library, void *device,
                               ECC_UNCORRECTED, ECC_VOLATILE, &count);
     out->ecc_aggregate = KNOWN(ecc_errors, (int64_t)count, device,
                                ECC_UNCORRECTED, ECC_AGGREGATE, &count);
+    out->ecc_corrected = KNOWN(ecc_errors, (int64_t)count, device,
+                               ECC_CORRECTED, ECC_VOLATILE, &count);
     out->remap_pending = KNOWN(remapped, (int)pending, device, &corrected,
                                &uncorrected, &pending, &failed);
     out->remap_failed = out->remap_pending < 0 ? -1 : (int)failed;

@@ -103,6 +103,7 @@ struct health_nvml_state {
     char bus[16];         /* "0000:0f:00.0" */
     int64_t ecc_volatile; /* uncorrectable errors since the driver was loaded */
     int64_t ecc_aggregate; /* since it was made */
+    int64_t ecc_corrected; /* since the driver was loaded */
     int remap_pending, remap_failed;
     int64_t pages_retired;
     int pages_pending;

@@ -1,6 +1,6 @@
 /* NVML for tests, a shared library: NVML_FAKE says how many GPUs there are and
  * what is wrong with GPU 1, as "count=2,ecc=3". Words: count, init, count_code,
- * lost, hidden, ecc, past, pending, failed, pages, pages_pending, recovery,
+ * lost, hidden, ecc, corrected, past, pending, failed, pages, pages_pending, recovery,
  * throttle, celsius, gpu, joules, generation, width, links, link_errors,
  * persistence, used, processes. NVML_FAKE_OLD leaves out what old drivers lack. */
 #include <stdio.h>
@@ -118,11 +118,9 @@ int nvmlDeviceGetFieldValues(void *device, int count,
 int nvmlDeviceGetTotalEccErrors(void *device, int kind, int counter,
                                 unsigned long long *count)
 {
-    /* Corrected errors are many and mean nothing. */
-    *count =
-        kind == 0
-            ? 1000
-            : (unsigned long long)of(device, counter == 0 ? "ecc" : "past", 0);
+    *count = (unsigned long long)(kind == 0      ? of(device, "corrected", 1000)
+                                  : counter == 0 ? of(device, "ecc", 0)
+                                                 : of(device, "past", 0));
     return 0;
 }
 

@@ -268,7 +268,7 @@ static void test_repaired(struct health_env *env)
 {
     struct health_result result;
     write_file("dev/kmsg", XID("79", "0000:0f:00", "99000"));
-    tap_is_int(health_xid_repaired(folder), ERR_OK, "a repair: %s", err_text());
+    tap_is_int(health_repaired(folder), ERR_OK, "a repair: %s", err_text());
     run_check(health_xid_log, env, &result);
     tap_is_int(result.state, HEALTH_OK, "is believed");
     write_file(

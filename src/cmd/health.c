@@ -52,7 +52,7 @@ static const struct options_row rows[] = {
     OPTION_FLAG(struct health_args, allow_inject, "allow-inject",
                 "obey TESSERA_INJECT although run by root"),
     OPTION_FLAG(struct health_args, repaired, "repaired",
-                "GPU faults in the kernel's log up to now are settled"),
+                "what the kernel's log and counters tell up to now is settled"),
 #ifndef HEALTH_NODE
     OPTION_FLAG(struct health_args, pairs, "pairs",
                 "of a job's ranks, one on each node: exchanges by twos"),
@@ -143,7 +143,7 @@ static int run_phase(const struct health_args *arguments,
 
 static int run_repaired(const char *root)
 {
-    if (health_xid_repaired(root) == ERR_OK)
+    if (health_repaired(root) == ERR_OK)
         return 0;
     log_error("%s", err_text());
     return HEALTH_UNKNOWN;
