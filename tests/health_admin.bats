@@ -729,6 +729,32 @@ stage() {
         $(grep -oE '(MPI|CUDA)=[01]' "$build/features") >/dev/null
 }
 
+@test "a link that flaps drains, at a second look that sees no more of it, until it is repaired" {
+    unshare -m true 2>/dev/null || skip "mounting needs root"
+    echo 'disable = "gemm,shm,tmp";' >"$NODE/etc/health.cfg"
+    declare -f as_slurmd >"$NODE/functions"
+    NODE=$NODE run unshare -m --propagation private bash -ec '
+        mount -t tmpfs tmpfs /sys/class
+        mount -t tmpfs tmpfs /var/lib
+        . "$NODE/functions"
+        port=/sys/class/infiniband/mlx5_0/ports/1
+        mkdir -p $port/counters
+        echo "4: ACTIVE" >$port/state
+        echo 3 >$port/counters/link_downed
+        as_slurmd prolog n1
+        echo 9 >$port/counters/link_downed
+        ! as_slurmd prolog n1
+        cp "$NODE/cluster/n1" "$NODE/drained"
+        echo "IDLE|Unknown|none" >"$NODE/cluster/n1"
+        ! as_slurmd prolog n1
+        "$NODE/bin/tessera-health" --repaired
+        echo "IDLE|Unknown|none" >"$NODE/cluster/n1"
+        as_slurmd prolog n1'
+    [ "$status" -eq 0 ]
+    grep 'DRAIN.*tessera: PORT_FLAPS ports .*mlx5_0/1 was down 6 times' "$NODE/drained"
+    [ "$(grep -c ' drained: tessera: PORT_FLAPS' "$LOG")" -eq 2 ]
+}
+
 @test "make install-node is all that root needs" {
     stage
     [ "$(cd "$NODE/stage/opt/node" && find . -type f | sort | xargs)" = \
