@@ -17,14 +17,13 @@
 #include "healthcheck/health_gpu.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "healthcheck/health_past.h"
+#include "healthcheck/health_sys.h"
 #include "src/base/clock.h"
-#include "src/base/fsio.h"
 
 #define GPU_MAX 64
 #define GPU_VENDOR 0x10de
@@ -33,7 +32,6 @@
 #define GPU_PAGES_MAX 63 /* retired pages that a card may have */
 #define GPU_LINK_ERRORS_MAX 5
 #define GPU_USED_LOOKS 4 /* what a job left behind may be on its way out */
-#define GPU_FILE_BYTES_MAX (1 << 20) /* sysfs tells a page, not the length */
 #define GPU_MIB 1048576.0
 
 #ifdef KERNELS_CUDA
@@ -42,38 +40,18 @@
 #define GPU_BUILT false
 #endif
 
-/* A number of a PCI device; 0: none. */
-static unsigned long pci_number(const char *folder, const char *device,
-                                const char *name)
-{
-    char path[FSIO_PATH_MAX];
-    char *text = NULL;
-    size_t bytes;
-    unsigned long number = 0;
-    if (fsio_path(path, "%s/%s/%s", folder, device, name) == ERR_OK &&
-        fsio_read_file(path, GPU_FILE_BYTES_MAX, &text, &bytes) == ERR_OK)
-        number = strtoul(text, NULL, 16);
-    free(text);
-    return number;
-}
-
 static int pci_count(const char *root)
 {
-    char path[FSIO_PATH_MAX];
+    glob_t found;
     int count = 0;
-    if (fsio_path(path, "%s/sys/bus/pci/devices", root) != ERR_OK)
-        return 0;
-    DIR *folder = opendir(path);
-    const struct dirent *entry;
-    while (folder != NULL && (entry = readdir(folder)) != NULL) {
-        if (entry->d_name[0] == '.' ||
-            pci_number(path, entry->d_name, "vendor") != GPU_VENDOR)
-            continue;
-        unsigned long class = pci_number(path, entry->d_name, "class") >> 8;
-        count += class == GPU_CLASS_VGA || class == GPU_CLASS_3D;
+    health_sys_find(root, "/sys/bus/pci/devices/*", &found);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        const char *device = found.gl_pathv[i];
+        int class = (int)health_sys_number("%s/class", device) >> 8;
+        count += (class == GPU_CLASS_VGA || class == GPU_CLASS_3D) &&
+                 health_sys_number("%s/vendor", device) == GPU_VENDOR;
     }
-    if (folder != NULL)
-        closedir(folder);
+    globfree(&found);
     return count;
 }
 
