@@ -50,13 +50,19 @@ static void read_infiniband(const char *path, struct port *port)
     }
 }
 
-/* The net device knows more of an Ethernet link than the port that is made of it. */
-static void read_ethernet(const char *root, const char *path, struct port *port)
+/* The net device knows more of an Ethernet link than the port that is made of it.
+ * False: it is a part of another one, a bond or a virtual machine's, which lives on
+ * without it; clouds take such cards away for minutes. */
+static bool read_ethernet(const char *root, const char *path, struct port *port)
 {
-    char net[64];
+    char net[64], master[1024];
     port->downs = port->errors = -1;
     if (!health_sys_text(net, sizeof net, "%s/gid_attrs/ndevs/0", path))
-        return;
+        return true;
+    snprintf(master, sizeof master, "%.900s/sys/class/net/%s/master", root,
+             net);
+    if (access(master, F_OK) == 0)
+        return false;
     double carrier =
         health_sys_number("%s/sys/class/net/%s/carrier", root, net);
     double mbps = health_sys_number("%s/sys/class/net/%s/speed", root, net);
@@ -67,6 +73,7 @@ static void read_ethernet(const char *root, const char *path, struct port *port)
         health_sys_number("%s/sys/class/net/%s/carrier_down_count", root, net);
     port->errors = health_sys_number(
         "%s/sys/class/net/%s/statistics/rx_crc_errors", root, net);
+    return true;
 }
 
 /* False: it is not to be looked at. `path` is ".../DEVICE/ports/NUMBER". */
@@ -100,9 +107,8 @@ static bool read_port(const struct health_env *env, const char *path,
         snprintf(port->kind, sizeof port->kind, "%.38s%c", text,
                  ethernet ? 'E' : 'I');
     if (ethernet)
-        read_ethernet(env->root, path, port);
-    else
-        read_infiniband(path, port);
+        return read_ethernet(env->root, path, port);
+    read_infiniband(path, port);
     return true;
 }
 
@@ -199,9 +205,8 @@ enum err health_ports(const struct health_env *env, struct health_result *out)
     double before;
     snprintf(out->unit, sizeof out->unit, "ports");
     health_sys_find(env->root, "/sys/class/infiniband/*/ports/*", &found);
-    for (size_t i = 0; i < found.gl_pathc && count < PORT_MAX; i++) {
+    for (size_t i = 0; i < found.gl_pathc && count < PORT_MAX; i++)
         count += read_port(env, found.gl_pathv[i], &ports[count]);
-    }
     globfree(&found);
     health_past_open(env, "ports", &past);
     for (int i = 0; i < count; i++) {
