@@ -340,6 +340,9 @@ static void test_log(void)
         { XID("149", "0000:0f:00", "99000"), HEALTH_WARN, "XID_ONCE", "149" },
         { XID("167", "0000:0f:00", "99000"), HEALTH_BAD, "XID", "167" },
         { XID("171", "0000:0f:00", "99000"), HEALTH_BAD, "XID", "171" },
+        /* what a program of root's writes, as facility 1 says */
+        { "12,1,99000000000,-;NVRM: Xid (PCI:0000:0f:00): 79, x\n", HEALTH_OK,
+          "", "" },
         /* what a user can have the kernel write */
         { "4,1,99000000000,-;process '/tmp/NVRM: Xid (PCI:0000:0f:00): 79,' "
           "started with executable stack\n",
