@@ -116,12 +116,6 @@ static enum err add_step(void *arg, const char *run_dir, const char *name)
     return ERR_OK;
 }
 
-static int step_order(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 enum err ckpt_index_steps(const char *run_dir, int64_t **steps, int *count,
                           bool *evidence)
 {
@@ -132,7 +126,8 @@ enum err ckpt_index_steps(const char *run_dir, int64_t **steps, int *count,
         found = (struct steps){ 0 };
     }
     if (found.count > 0)
-        qsort(found.list, (size_t)found.count, sizeof *found.list, step_order);
+        qsort(found.list, (size_t)found.count, sizeof *found.list,
+              array_order_i64);
     *steps = found.list;
     *count = found.count;
     if (evidence != NULL)

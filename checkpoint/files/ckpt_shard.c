@@ -50,7 +50,6 @@ void ckpt_shard_name(int number, int count, int folder_files,
  * spread over all servers anyhow. Failure means nothing. */
 static void stripe_hint(const char *dir)
 {
-    extern char **environ;
     char *const arguments[] = {
         "lfs", "setstripe", "-c", "1", (char *)(uintptr_t)dir, NULL
     };

@@ -32,6 +32,18 @@ enum err array_grow(void *place, size_t bytes, void *capacity,
     return ERR_OK;
 }
 
+int array_order_i32(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+int array_order_i64(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
 void buffer_free(struct buffer *buffer)
 {
     free(buffer->data);

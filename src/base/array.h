@@ -27,6 +27,10 @@
 enum err array_grow(void *place, size_t bytes, void *capacity,
                     size_t capacity_bytes, size_t count, const char *what);
 
+/* For qsort(): numbers from the lowest to the highest. */
+int array_order_i32(const void *a, const void *b);
+int array_order_i64(const void *a, const void *b);
+
 /* Bytes that grow. Zeros are an empty one; the memory stays when `bytes` is set
  * back. */
 struct buffer {

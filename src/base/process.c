@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
@@ -75,6 +76,20 @@ bool process_lives(int64_t pid, int64_t *started)
         *started = -1;
     free(text);
     return state != 'X' && (state != 'Z' || threads > 1);
+}
+
+char **process_environment(bool (*without)(const char *variable), char *more)
+{
+    size_t count = 0, kept = 0;
+    while (environ[count] != NULL)
+        count++;
+    char **list = calloc(count + 2, sizeof *list);
+    for (size_t i = 0; i < count && list != NULL; i++)
+        if (!without(environ[i]))
+            list[kept++] = environ[i];
+    if (list != NULL)
+        list[kept] = more;
+    return list;
 }
 
 enum err process_library_open(const struct process_library *library,

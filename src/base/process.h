@@ -25,6 +25,10 @@ int process_reap(pid_t pid, double seconds);
  * not known, as where /proc hides the processes of other users. */
 bool process_lives(int64_t pid, int64_t *started);
 
+/* A child's environment: ours but what `without` names, and `more`, "NAME=value".
+ * The list is the caller's to free, its texts are not; NULL: no memory. */
+char **process_environment(bool (*without)(const char *variable), char *more);
+
 /* --- a library of somebody else's, so that a program starts where it is
  * missing: a structure of pointers to functions, filled by dlopen() and dlsym()
  * from a list of their names --- */

@@ -21,8 +21,6 @@
 /* How long a killed one may take to go. */
 #define REAP_S 0.5
 
-extern char **environ;
-
 static bool slurm_misleads(const char *variable)
 {
     static const char *const begin[] = { "SLURM_CLUSTERS=",
@@ -38,31 +36,14 @@ static bool slurm_misleads(const char *variable)
     return false;
 }
 
-/* malloc'ed; NULL: no memory. */
-static char **slurm_environment(void)
-{
-    static char utc[] = "TZ=UTC";
-    size_t count = 0, kept = 0;
-    while (environ[count] != NULL)
-        count++;
-    char **list = malloc((count + 2) * sizeof *list);
-    for (size_t i = 0; i < count && list != NULL; i++)
-        if (!slurm_misleads(environ[i]))
-            list[kept++] = environ[i];
-    if (list != NULL) {
-        list[kept++] = utc;
-        list[kept] = NULL;
-    }
-    return list;
-}
-
 static pid_t slurm_spawn(char *const *argv, int out_fd)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none;
     pid_t pid = -1;
-    char **list = slurm_environment();
+    char utc[] = "TZ=UTC";
+    char **list = process_environment(slurm_misleads, utc);
     bool acts = list != NULL && posix_spawn_file_actions_init(&actions) == 0;
     bool made = acts && posix_spawnattr_init(&attributes) == 0;
     sigemptyset(&none);

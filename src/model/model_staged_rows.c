@@ -12,13 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/model/model_impl.h"
-
-static int by_number(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
 
 /* Each token of the pass once, in order. */
 static int64_t list_rows(const struct pass *pass, int32_t *rows)
@@ -27,7 +22,7 @@ static int64_t list_rows(const struct pass *pass, int32_t *rows)
     assert(pass->n <=
            pass->model->options.samples * pass->model->options.seq_len);
     memcpy(rows, pass->leaf.tokens, (size_t)pass->n * sizeof *rows);
-    qsort(rows, (size_t)pass->n, sizeof *rows, by_number);
+    qsort(rows, (size_t)pass->n, sizeof *rows, array_order_i32);
     for (int64_t i = 0; i < pass->n; i++)
         if (count == 0 || rows[i] != rows[count - 1])
             rows[count++] = rows[i];

@@ -22,8 +22,6 @@
 #include "src/base/new.h"
 #include "src/base/exit_code.h"
 
-extern char **environ;
-
 #define TRIES 3 /* of a run that ends with EXIT_RETRY */
 
 static volatile sig_atomic_t running; /* a process; 0: nobody */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/array.h"
 #include "src/base/new.h"
 #include "src/data/set/numpy_rng.h"
 
@@ -152,12 +153,6 @@ out:
     return rc;
 }
 
-static int compare(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The samples of a shard so often, `taken` of them in all. */
 static enum err take_shard(struct numpy_rng *rng, int64_t first,
                            int64_t samples, int64_t taken,
@@ -177,7 +172,7 @@ static enum err take_shard(struct numpy_rng *rng, int64_t first,
     TRY(numpy_rng_choice(rng, samples, rest, places));
     for (int64_t i = 0; i < rest; i++)
         places[i] += first;
-    qsort(places, (size_t)rest, sizeof *places, compare);
+    qsort(places, (size_t)rest, sizeof *places, array_order_i64);
     return ERR_OK;
 }
 

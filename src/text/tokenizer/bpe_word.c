@@ -261,12 +261,6 @@ static enum err bpe_word_wait(struct bpe_word *work, int32_t position)
     return ERR_OK;
 }
 
-static int bpe_word_compare(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The list of the lowest rank, from left to right, onto the stack. Positions
  * were put into it in the order in which pairs came to be, which mostly is from
  * left to right, so sorting is the exception. */
@@ -297,7 +291,7 @@ static enum err bpe_word_take(struct bpe_word *work)
         sorted = sorted && work->order[i - 1] <= work->order[i];
     if (!sorted)
         qsort(work->order + frame.begin, count, sizeof *work->order,
-              bpe_word_compare);
+              array_order_i32);
     frame.at = frame.begin;
     frame.end = work->ordered;
     work->frame[work->frames++] = frame;

@@ -35,8 +35,6 @@
 #include "src/base/new.h"
 #include "src/base/process.h"
 
-extern char **environ;
-
 /* Sockets of MPI may have no close-on-exec, and would be held open. */
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
 #define CLOSE_OTHERS(actions)                                                  \
@@ -84,23 +82,6 @@ static bool is_ours(const char *variable)
            strncmp(variable, "TESSERA_ATTEMPT_OF=", 19) == 0;
 }
 
-/* The run's environment with TESSERA_EVENT; the list is malloc'ed. */
-static char **environment(char *event)
-{
-    size_t count = 0, kept = 0;
-    while (environ[count] != NULL)
-        count++;
-    char **list = malloc((count + 2) * sizeof *list);
-    for (size_t i = 0; i < count && list != NULL; i++)
-        if (!is_ours(environ[i]))
-            list[kept++] = environ[i];
-    if (list != NULL) {
-        list[kept++] = event;
-        list[kept] = NULL;
-    }
-    return list;
-}
-
 /* In a process group of its own, with no signal blocked or ignored; -1: it
  * could not be started. */
 static pid_t spawn(const struct call *call, int input, int output)
@@ -112,7 +93,7 @@ static pid_t spawn(const struct call *call, int input, int output)
     sigset_t none, all;
     pid_t pid = -1;
     snprintf(event, sizeof event, "TESSERA_EVENT=%.40s", call->event);
-    char **env = environment(event);
+    char **env = process_environment(is_ours, event);
     if (posix_spawn_file_actions_init(&actions) != 0) {
         free(env);
         return -1;

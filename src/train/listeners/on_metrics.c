@@ -85,12 +85,6 @@ static void format_mfu(const struct step_record *step, char *out, size_t size)
                  step->peak_source);
 }
 
-static int compare(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Tokens per expert, of all blocks, relative to an even share: 1 is even. */
 struct spread {
     double min, median, max, std;
@@ -104,7 +98,7 @@ static struct spread spread_of(const struct on_metrics *metrics,
     double mean = 0.0, variance = 0.0;
     assert(count > 0 && counts != NULL && step->expert_counts != NULL);
     memcpy(counts, step->expert_counts, count * sizeof counts[0]);
-    qsort(counts, count, sizeof counts[0], compare);
+    qsort(counts, count, sizeof counts[0], array_order_i64);
     for (size_t i = 0; i < count; i++)
         mean += (double)counts[i] / (double)count;
     for (size_t i = 0; i < count; i++)
