@@ -45,28 +45,30 @@ static struct plot *new_plot(struct maker *maker, const char *id,
 }
 
 /* An empty plot goes. */
-static void end_plot(struct maker *maker)
+static enum err end_plot(struct maker *maker)
 {
     struct report *report = maker->report;
     assert(report->plot_count > 0);
     struct plot *plot = &report->plots[report->plot_count - 1];
     if (!plot_is_empty(plot))
-        return;
+        return ERR_OK;
     plot_free(plot);
     memset(plot, 0, sizeof *plot);
     report->plot_count--;
+    return ERR_OK;
 }
 
 /* Upright lines where attempts began: a step in a curve that lies on one has its
  * cause there. */
-static void mark_attempts(const struct maker *maker, struct plot *plot)
+static enum err end_steps(struct maker *maker)
 {
-    const struct run_history *run = maker->report->runs[0];
-    if (maker->report->run_count > MARKS_RUNS)
-        return;
+    const struct report *report = maker->report;
+    const struct run_history *run = report->runs[0];
+    struct plot *plot = &report->plots[report->plot_count - 1];
     for (size_t i = 1; i < run->attempt_count; i++)
-        if (run->attempts[i].from_step >= 0)
+        if (report->run_count <= MARKS_RUNS && run->attempts[i].from_step >= 0)
             plot_mark(plot, (double)run->attempts[i].from_step);
+    return end_plot(maker);
 }
 
 /* In the plot of several runs series are named by their runs. */
@@ -114,9 +116,7 @@ static enum err value_plot(struct maker *maker, const char *id,
     struct plot *plot = new_plot(maker, id, title, unit, scale);
     for (int r = 0; r < maker->report->run_count; r++)
         TRY(add_value(maker, plot, r, value, factor, "", r));
-    mark_attempts(maker, plot);
-    end_plot(maker);
-    return ERR_OK;
+    return end_steps(maker);
 }
 
 static enum err loss_plot(struct maker *maker)
@@ -139,9 +139,7 @@ static enum err loss_plot(struct maker *maker)
         if (series != NULL && series->count == 0)
             plot->series_count--;
     }
-    mark_attempts(maker, plot);
-    end_plot(maker);
-    return ERR_OK;
+    return end_steps(maker);
 }
 
 /* Times of ranks, where there are several; else of the one. */
@@ -160,9 +158,7 @@ static enum err step_plot(struct maker *maker)
             TRY(add_value(maker, plot, r, RUN_STEP_MS_MIN, 1, "fastest rank",
                           0));
     }
-    mark_attempts(maker, plot);
-    end_plot(maker);
-    return ERR_OK;
+    return end_steps(maker);
 }
 
 /* How much longer the slowest rank's step takes than the fastest's. */
@@ -183,9 +179,7 @@ static enum err spread_plot(struct maker *maker)
                            NAN, NAN));
         }
     }
-    mark_attempts(maker, plot);
-    end_plot(maker);
-    return ERR_OK;
+    return end_steps(maker);
 }
 
 static enum err commit_plot(struct maker *maker, bool size)
@@ -211,8 +205,7 @@ static enum err commit_plot(struct maker *maker, bool size)
                                NAN, NAN));
         }
     }
-    end_plot(maker);
-    return ERR_OK;
+    return end_plot(maker);
 }
 
 /* What was planned beside what was taken, of each attempt, since a plan may change
@@ -242,8 +235,7 @@ static enum err memory_plot(struct maker *maker)
                                NAN));
             }
         }
-    end_plot(maker);
-    return ERR_OK;
+    return end_plot(maker);
 }
 
 /* The series of a task, which is made when its first score comes. */
@@ -274,8 +266,7 @@ static enum err task_plot(struct maker *maker)
                                run->tasks[i].accuracy * 100, NAN, NAN));
         }
     }
-    end_plot(maker);
-    return ERR_OK;
+    return end_plot(maker);
 }
 
 static enum err make_all(struct maker *maker)
