@@ -41,12 +41,6 @@ size_t CPU_SYMBOL(norm_scratch)(const struct kernel_limits *limits)
     return scratch_rows_bytes(chunks, limits->width);
 }
 
-/* Elements of gamma and beta. */
-static int64_t norm_width(const struct norm *norm)
-{
-    return norm->shared ? norm->d : norm->groups * norm->d;
-}
-
 static void norm_assert(const struct norm *norm)
 {
     assert(norm->n >= 0);
@@ -297,7 +291,9 @@ enum err CPU_SYMBOL(norm_backward) KERNEL_LIKE(norm_backward)
     TRY(cpu_require_f32(dtype, "norm_backward"));
     norm_assert(norm);
     assert(norm->n > 0);
-    int64_t n = norm->n, width = norm_width(norm);
+    /* elements of gamma and beta */
+    int64_t width = norm->shared ? norm->d : norm->groups * norm->d;
+    int64_t n = norm->n;
     int64_t rows = row_chunk(n), chunks = cpu_parts(n, rows);
     int64_t stride = row_stride(width);
     bool with_beta = dbeta != NULL && norm->kind == NORM_LAYER;

@@ -18,11 +18,6 @@
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
 
-static int64_t blocks_of(const struct param *param)
-{
-    return (param->numel + WEIGHTS_SUMS_BLOCK - 1) / WEIGHTS_SUMS_BLOCK;
-}
-
 enum err weights_sums_create(const struct params *params,
                              struct weights_sums **out)
 {
@@ -36,7 +31,8 @@ enum err weights_sums_create(const struct params *params,
     TRY_OUT(new_zeroed(&sums->first, count + 1));
     TRY_OUT(new_zeroed(&sums->known, count + 1));
     for (size_t i = 0; i < count; i++) {
-        sums->first[i + 1] = sums->first[i] + blocks_of(&params->list[i]);
+        int64_t padded = params->list[i].numel + WEIGHTS_SUMS_BLOCK - 1;
+        sums->first[i + 1] = sums->first[i] + padded / WEIGHTS_SUMS_BLOCK;
         sums->known[i] = true;
     }
     TRY_OUT(new_zeroed(&sums->list, (size_t)sums->first[count] + 1));

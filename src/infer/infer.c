@@ -36,11 +36,6 @@ static int32_t *take_numbers(struct arena *arena, int64_t count)
     return arena_take(arena, (size_t)count * sizeof(int32_t));
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* First, because of its alignment. As large as any op needs it for `rows` rows, of
  * attention that looks at all positions of a slot. */
 static void layout_scratch(struct infer *infer, struct arena *arena)
@@ -67,7 +62,7 @@ static void layout_block(struct infer *infer, struct arena *arena)
     const struct model_config *config = &infer->config;
     struct block *b = &infer->b;
     int64_t n = infer->options.rows, d = config->d_model, in;
-    int64_t most = n * larger(1, config->experts_top_k);
+    int64_t most = n * (config->experts_top_k > 1 ? config->experts_top_k : 1);
     b->x = b->mid = take(arena, n * d);
     b->branch = take(arena, n * d);
     b->norm = take(arena, n * d);

@@ -30,11 +30,6 @@ static bool is_doubled(enum param_role role)
     return role == PARAM_GATE_WEIGHT || role == PARAM_GATE_BIAS;
 }
 
-static bool is_experts(enum param_role role)
-{
-    return role >= PARAM_EXPERTS_GATE && role <= PARAM_EXPERTS_DOWN;
-}
-
 static struct panels matrix_of(const struct infer *infer,
                                enum infer_weights weights,
                                const struct param *param)
@@ -49,7 +44,8 @@ static struct panels matrix_of(const struct infer *infer,
         shape.type = PANEL_F32;
     if (is_doubled(param->role))
         shape.n *= 2;
-    if (is_experts(param->role)) {
+    if (param->role >= PARAM_EXPERTS_GATE &&
+        param->role <= PARAM_EXPERTS_DOWN) {
         bool down = param->role == PARAM_EXPERTS_DOWN;
         shape.groups = (int)config->experts;
         shape.n = down ? config->d_model : config->ffn_width;

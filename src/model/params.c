@@ -96,12 +96,6 @@ static struct param *add(struct builder *b, enum param_role role,
     return &params->list[params->count++];
 }
 
-static bool init_uniform(const struct model_config *config)
-{
-    return config->init == MODEL_INIT_KAIMING_UNIFORM ||
-           config->init == MODEL_INIT_XAVIER_UNIFORM;
-}
-
 static double init_std(const struct model_config *config, int64_t out,
                        int64_t in)
 {
@@ -153,9 +147,10 @@ static struct param *add_matrix(struct builder *b, enum param_role role,
                                 const char *name, int64_t rows, int64_t cols,
                                 int64_t out, int64_t in, bool residual)
 {
-    struct param *param =
-        add(b, role, name, rows, cols,
-            init_uniform(b->config) ? PARAM_INIT_UNIFORM : PARAM_INIT_NORMAL);
+    bool uniform = b->config->init == MODEL_INIT_KAIMING_UNIFORM ||
+                   b->config->init == MODEL_INIT_XAVIER_UNIFORM;
+    struct param *param = add(b, role, name, rows, cols,
+                              uniform ? PARAM_INIT_UNIFORM : PARAM_INIT_NORMAL);
     param->init_std = init_std(b->config, out, in);
     if (residual)
         param->init_std /= residual_divisor(b->config);

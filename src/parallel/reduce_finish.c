@@ -128,13 +128,6 @@ static enum err add_last(const struct reduce *reduce, int64_t count,
     return ERR_OK;
 }
 
-/* Elements that are added up at once: without a window all, because a device
- * has no use for small ones. */
-static int64_t block_elements(const struct reduce *reduce)
-{
-    return reduce->window != NULL ? REDUCE_BLOCK_ELEMENTS : reduce->plan.span;
-}
-
 /* Where the sum at place `left` of the tree goes. Without a window nobody else
  * reads the left summand, so that it can go there. */
 static float *sum_place(const struct reduce *reduce, int left, float *value)
@@ -180,7 +173,9 @@ static enum err finish_round(struct reduce *reduce, int64_t round)
 {
     struct comm_tensors_request **requests = round_requests(reduce, round);
     int64_t count = round_elements(reduce, reduce->rank, round);
-    int64_t most = block_elements(reduce);
+    /* without a window all at once: a device has no use for small ones */
+    int64_t most =
+        reduce->window != NULL ? REDUCE_BLOCK_ELEMENTS : reduce->plan.span;
     for (int i = 0; i < reduce->plan.layers; i++)
         TRY(comm_tensors_wait(requests[i], 0.0));
     for (int64_t at = 0; at < count; at += most)

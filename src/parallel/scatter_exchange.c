@@ -126,15 +126,6 @@ static enum err add_round(struct scatter *scatter, int64_t count)
 
 /* --- exchanging --- */
 
-/* The partition is at the wire's place for it. */
-static enum err pack_partition(const struct scatter *scatter, int64_t place,
-                               const float *partition, int64_t count)
-{
-    return scatter->kernels->pack(
-        scatter->ctx, DTYPE_F32, PACKING_BF16, 1, count, partition,
-        scatter->wire_out + place * scatter->span * BF16_BYTES);
-}
-
 /* Starts one part's all-to-all: each member sends its part to each, where it is
  * a leaf of the batch. */
 static enum err start_part(struct scatter *scatter, int part)
@@ -172,7 +163,10 @@ static enum err start_part(struct scatter *scatter, int part)
         send_bytes[r] = (size_t)count * item;
         send_offsets[r] = (size_t)(bf16 ? place * scatter->span : begin) * item;
         if (bf16)
-            TRY(pack_partition(scatter, place, gradient + begin, count));
+            TRY(scatter->kernels->pack(scatter->ctx, DTYPE_F32, PACKING_BF16, 1,
+                                       count, gradient + begin,
+                                       scatter->wire_out +
+                                           place * scatter->span * BF16_BYTES));
     }
     return comm_tensors_start_all_to_all(
         scatter->tensors, bf16 ? (const void *)scatter->wire_out : gradient,

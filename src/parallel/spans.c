@@ -87,12 +87,6 @@ static void add_tensor(struct spans *spans, const struct spans_input *input,
     spans->list[spans->count++] = span;
 }
 
-/* Multiples of 64 bytes, as tensors begin. */
-static int64_t padded(int64_t elements)
-{
-    return (elements + 15) / 16 * 16;
-}
-
 /* Ranks whose parts begin before `element` begin here in the arena: cut[] is
  * filled from *next on. `at` is where element `begin` of the space lies. */
 static void cut_before(const struct spans_input *input, int64_t element,
@@ -130,7 +124,8 @@ static void lay_out(struct spans *spans, const struct spans_input *input)
             /* of the rank that has the tensor's first element */
             cut_before(input, span->begin + 1, span->begin, spans->states,
                        spans->state_cut, &next[UPDATE_MOMENTS]);
-            spans->states += padded(elements);
+            /* multiples of 64 bytes, as tensors begin */
+            spans->states += (elements + 15) / 16 * 16;
         }
     }
     for (int m = 0; m < UPDATE_MOMENTS; m++)

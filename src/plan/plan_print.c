@@ -322,13 +322,6 @@ static bool has_nearest(const struct plan_figures *f)
     return f->limit_bytes > 0 && !f->fits && f->nearest.found;
 }
 
-static json_t *nearest_json(const struct plan_figures *f)
-{
-    return has_nearest(f)
-               ? changes_json(f, &f->nearest.settings, f->nearest.ranks)
-               : json_null();
-}
-
 /* The cheapest ways that fit, "nearest" first, with what they cost. */
 static json_t *ways_json(const struct plan_figures *f)
 {
@@ -407,7 +400,9 @@ enum err plan_print_json(const struct plan_figures *figures)
         bytes_json(f), "microbatch", microbatch_json(f), "flops_per_token",
         "mfu", f->flops_mfu, "mfu_causal", f->flops_mfu_causal, "fits",
         f->limit_bytes > 0 ? json_boolean(f->fits) : json_null(), "nearest",
-        nearest_json(f), "ways", ways_json(f), "strategy",
+        has_nearest(f) ? changes_json(f, &f->nearest.settings, f->nearest.ranks)
+                       : json_null(),
+        "ways", ways_json(f), "strategy",
         replica_strategy_names[f->chosen.parallel.strategy], "shard_degree",
         (json_int_t)f->chosen.parallel.shard_degree, "limit_bytes",
         f->limit_bytes > 0 ? json_integer(f->limit_bytes) : json_null(),

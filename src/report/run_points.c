@@ -262,11 +262,6 @@ static void add_point(struct run_history *history,
     history->tokens = point->tokens;
 }
 
-static double points_limited(double value)
-{
-    return fabs(value) < 1e300 ? value : NAN;
-}
-
 enum err run_points_line(void *arg, const char *line, size_t bytes)
 {
     struct run_history *history = arg;
@@ -291,7 +286,7 @@ enum err run_points_line(void *arg, const char *line, size_t bytes)
     if (values[FIELD_ENERGY] > 0 && values[FIELD_ENERGY] < 1e15)
         history->energy_j += values[FIELD_ENERGY];
     for (int v = 0; v < RUN_VALUES; v++)
-        point.of[v] = points_limited(values[v]);
+        point.of[v] = fabs(values[v]) < 1e300 ? values[v] : NAN;
     point.steps =
         steps_of(history, &history->attempts[point.attempt], point.step);
     count_time(history, &point);

@@ -20,21 +20,14 @@ static bool good_step(double step)
 
 /* --- losses ---------------------------------------------------------------- */
 
-/* What an earlier attempt has found at this step or behind it is done again. */
-static void drop_evals(struct run_history *history, int64_t step)
-{
-    while (history->eval_count > 0 &&
-           history->evals[history->eval_count - 1].step >= step)
-        history->eval_count--;
-}
-
 static enum err keep_eval(struct run_history *history,
                           const struct run_eval *eval)
 {
     struct run_reader *reader = history->reader;
-    drop_evals(history, eval->step);
-    assert(history->eval_count == 0 ||
-           history->evals[history->eval_count - 1].step < eval->step);
+    /* what an earlier attempt has found there or behind it is done again */
+    while (history->eval_count > 0 &&
+           history->evals[history->eval_count - 1].step >= eval->step)
+        history->eval_count--;
     if (reader->evals_seen++ % reader->eval_stride != 0 &&
         history->eval_count > 0) {
         history->evals[history->eval_count - 1] = *eval;

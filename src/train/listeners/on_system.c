@@ -130,13 +130,6 @@ static void keep(struct system_reader *reader)
     reader->energy = NULL;
 }
 
-/* Between parts, at any time: counters of energy do not last for long. */
-static void system_reader_keep(struct system_reader *reader)
-{
-    if (clock_now() - reader->energy_s >= KEEP_S)
-        keep(reader);
-}
-
 static void read_node(struct system_reader *reader,
                       const struct node_usage *now, double passed_s,
                       struct system_part *out)
@@ -333,7 +326,9 @@ static enum err on_system_handle(void *self, enum event event,
         return ERR_OK;
     bool last = step->finished || step->stop_signal != 0;
     if (!monitor_due_now(&on->due, step) && !last) {
-        system_reader_keep(&on->reader);
+        /* counters of energy do not last for long */
+        if (clock_now() - on->reader.energy_s >= KEEP_S)
+            keep(&on->reader);
         return ERR_OK;
     }
     assert(on->parts != NULL && step->rank < step->ranks);

@@ -158,12 +158,6 @@ static enum err find(struct run *run)
     return rc;
 }
 
-static bool may_change(const struct run *run)
-{
-    return run->settings.parallel.determinism == DETERMINISM_FAST ||
-           run->settings.parallel.allow_arithmetic_change;
-}
-
 /* What was kept of leaves would go on with other algorithms. */
 static enum err choose(struct run *run)
 {
@@ -183,8 +177,10 @@ enum err trainer_choices_settle(struct run *run)
     if (run->engine.kernels->measure == NULL)
         return ERR_OK;
     TRY(find(run));
+    bool may_change = run->settings.parallel.determinism == DETERMINISM_FAST ||
+                      run->settings.parallel.allow_arithmetic_change;
     rc = choose_together(run);
-    if (rc != ERR_UNSUPPORTED || !may_change(run))
+    if (rc != ERR_UNSUPPORTED || !may_change)
         return rc;
     if (run->rank == 0)
         log_warn("algorithms are measured anew: %s", err_text());

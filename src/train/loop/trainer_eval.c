@@ -136,14 +136,6 @@ static int64_t leaf_samples(const struct trainer_eval *eval, int64_t number)
     return count > eval->micro ? eval->micro : count;
 }
 
-static enum err read_leaf(const struct trainer_eval *eval, struct run *run,
-                          int64_t number)
-{
-    return loader_read(&run->inputs.eval_data, run->inputs.eval_order,
-                       number * eval->micro, leaf_samples(eval, number),
-                       run->inputs.batch);
-}
-
 /* Evaluates what is in the batch; it counts if it is this rank's leaf. */
 static enum err eval_leaf(struct trainer_eval *eval, struct run *run,
                           int64_t number, bool counts, int64_t *tokens)
@@ -173,7 +165,9 @@ static enum err eval_microstep(struct trainer_eval *eval, struct run *run,
                   (replica_sequence(replica) != NULL && has);
     bool counts = has && *failed == ERR_OK && stop_requested() == 0;
     if (counts)
-        *failed = read_leaf(eval, run, number);
+        *failed = loader_read(&run->inputs.eval_data, run->inputs.eval_order,
+                              number * eval->micro, leaf_samples(eval, number),
+                              run->inputs.batch);
     counts = counts && *failed == ERR_OK;
     if (!counts && !serves)
         return ERR_OK;

@@ -94,12 +94,6 @@ enum err start_weights_shape(const struct train_settings *s,
 
 /* --- what the model computes --- */
 
-static bool same_norm(const struct model_config *a,
-                      const struct model_config *b)
-{
-    return model_norm_is_rms(a->norm) == model_norm_is_rms(b->norm);
-}
-
 struct difference {
     char text[320];
     size_t used;
@@ -129,7 +123,8 @@ static void compare(const struct train_settings *s,
         if (strncmp(setting->key, "model.", 6) != 0 ||
             weights_ignored(OWN, setting->key) ||
             (strcmp(setting->key, "model.norm") == 0 &&
-             same_norm(&s->model, &theirs->model)))
+             model_norm_is_rms(s->model.norm) ==
+                 model_norm_is_rms(theirs->model.norm)))
             continue;
         settings_text(setting, s, is);
         settings_text(setting, theirs, was);
