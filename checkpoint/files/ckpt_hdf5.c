@@ -127,14 +127,6 @@ struct recipe {
     hid_t types[DTYPES];
 };
 
-static void recipe_close(const struct recipe *recipe)
-{
-    for (int i = 0; i < DTYPES; i++)
-        close_handle(recipe->types[i]);
-    close_handle(recipe->links);
-    close_handle(recipe->layout);
-}
-
 static enum err recipe_open(const char *path, struct recipe *recipe)
 {
     enum err rc = ERR_OK;
@@ -467,6 +459,9 @@ enum err ckpt_hdf5_create(const char *path,
 out:
     if (file >= 0)
         H5Fclose(file);
-    recipe_close(&recipe);
+    for (int i = 0; i < DTYPES; i++)
+        close_handle(recipe.types[i]);
+    close_handle(recipe.links);
+    close_handle(recipe.layout);
     return rc;
 }

@@ -126,13 +126,6 @@ static enum err open_part(const struct ckpt_rebuild_run *b,
     return ERR_OK;
 }
 
-static void close_part(struct part *part)
-{
-    for (int i = 0; i < FILES; i++)
-        if (part->files[i].fd >= 0)
-            close(part->files[i].fd);
-}
-
 /* XOR what this member has for the bytes [begin, begin + bytes) of the lost
  * shard, which lie in one of its chunks, into `data`. */
 static enum err add_chunk(const struct ckpt_rebuild_run *b,
@@ -260,6 +253,7 @@ enum err ckpt_rebuild_chain_run(struct ckpt_rebuild_run *b,
     if (part.rc != ERR_OK)
         log_warn("%s", err_text());
 out:
-    close_part(&part);
+    for (int i = 0; i < FILES; i++)
+        fsio_close(part.files[i].fd);
     return rc;
 }

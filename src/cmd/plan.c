@@ -63,19 +63,14 @@ static enum err check(const struct options *line, struct plan_options *options)
     return ERR_OK;
 }
 
-static void list_presets(void)
-{
-    for (int i = 0; i < model_preset_weights; i++)
-        puts(model_preset_names[i]);
-}
-
 /* The way of tessera-train to its settings, up to where it would start. */
 static enum err run(const struct options *line, int *exit_code)
 {
     enum err rc = ERR_OK;
     struct plan_options *options = line->into;
     if (options->list) {
-        list_presets();
+        for (int i = 0; i < model_preset_weights; i++)
+            puts(model_preset_names[i]);
         return ERR_OK;
     }
     TRY(check(line, options));

@@ -138,14 +138,6 @@ static enum err make_generation(const struct weights_about *about, json_t **out)
     return root != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
 }
 
-static enum err write_generation(const struct weights_about *about,
-                                 const char *folder)
-{
-    json_t *root = NULL;
-    TRY(make_generation(about, &root));
-    return write_json(folder, hf_files_name(HF_FILE_GENERATION_CONFIG), root);
-}
-
 /* The ends are all of them. transformers does not train the embedding of this
  * file's padding, so an end that fills up texts, too, is not told here. */
 static enum err set_ids(json_t **root, const struct weights_about *about)
@@ -242,7 +234,9 @@ out:
 enum err hf_beside_write(const struct hf_model *model, enum arch arch,
                          enum hf_cmd_dtype dtype, const char *folder)
 {
-    TRY(write_generation(model->about, folder));
+    json_t *root = NULL;
+    TRY(make_generation(model->about, &root));
+    TRY(write_json(folder, hf_files_name(HF_FILE_GENERATION_CONFIG), root));
     TRY(write_config(model, arch, dtype, folder));
     return write_tokenizer(model, folder);
 }

@@ -175,14 +175,6 @@ static enum err read_stops(const config_setting_t *from, struct icl_task *task)
     return ERR_OK;
 }
 
-static enum err add_task(struct gauntlet *gauntlet, const struct icl_task *task)
-{
-    TRY(array_room(&gauntlet->tasks, &gauntlet->texts->task_room,
-                   gauntlet->task_count + 1));
-    gauntlet->tasks[gauntlet->task_count++] = *task;
-    return ERR_OK;
-}
-
 static enum err read_task(struct gauntlet *gauntlet,
                           const config_setting_t *from, const char *folder,
                           uint64_t seed)
@@ -204,7 +196,9 @@ static enum err read_task(struct gauntlet *gauntlet,
     TRY(find_file(gauntlet, folder, &task, &there));
     for (int i = 0; i < count && there; i++) {
         task.shots = shots[i];
-        TRY(add_task(gauntlet, &task));
+        TRY(array_room(&gauntlet->tasks, &gauntlet->texts->task_room,
+                       gauntlet->task_count + 1));
+        gauntlet->tasks[gauntlet->task_count++] = task;
     }
     return ERR_OK;
 }

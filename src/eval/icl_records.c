@@ -155,14 +155,6 @@ static enum err read_record(struct icl_records *records,
     }
 }
 
-static enum err append(struct icl_records *records,
-                       const struct icl_record *record)
-{
-    TRY(array_room(&records->list, &records->capacity, records->count + 1));
-    records->list[records->count++] = *record;
-    return ERR_OK;
-}
-
 static enum err read_file(struct icl_records *records,
                           const struct icl_task *task)
 {
@@ -178,9 +170,10 @@ static enum err read_file(struct icl_records *records,
         struct icl_record record = { .line = jsonl_mark(reader).line };
         rc = read_record(records, task, from, &record);
         json_decref(from);
-        if (rc != ERR_OK)
-            TRY_OUT(err_prefix(rc, "%s", jsonl_place(reader)));
-        TRY_OUT(append(records, &record));
+        TRY_OUT(err_prefix(rc, "%s", jsonl_place(reader)));
+        TRY_OUT(
+            array_room(&records->list, &records->capacity, records->count + 1));
+        records->list[records->count++] = record;
     }
     if (records->count == 0)
         rc = err_set(ERR_DATA, "%s: has no examples", task->file);

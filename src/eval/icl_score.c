@@ -61,13 +61,6 @@ struct scorer {
     struct infer_tokens *list; /* [model->slots] */
 };
 
-static enum err slot_create(struct slot *slot, int64_t positions)
-{
-    assert(positions > 0);
-    TRY(new_room(&slot->nll, (size_t)positions));
-    return new_room(&slot->argmax, (size_t)positions);
-}
-
 static void slot_free(struct slot *slot)
 {
     icl_example_free(&slot->example);
@@ -331,20 +324,13 @@ static enum err scorer_fill(struct scorer *scorer)
     if (range->lines)
         TRY(new_zeroed(&scorer->lines,
                        (size_t)(range->end - range->begin) + 1));
-    for (size_t s = 0; s < slots; s++)
-        TRY(slot_create(&scorer->slots[s], model->positions));
+    for (size_t s = 0; s < slots; s++) {
+        TRY(new_room(&scorer->slots[s].nll, (size_t)model->positions));
+        TRY(new_room(&scorer->slots[s].argmax, (size_t)model->positions));
+    }
     /* shots are drawn one example after the other, also for those before */
     for (; scorer->next < range->begin; scorer->next++)
         TRY(icl_prompts_next(scorer->prompts, NULL));
-    return ERR_OK;
-}
-
-static enum err gather_lines(struct scorer *scorer)
-{
-    int64_t count = scorer->range->end - scorer->range->begin;
-    for (int64_t i = 0; scorer->lines != NULL && i < count; i++)
-        TRY(buffer_add(&scorer->out->lines, scorer->lines[i].data,
-                       scorer->lines[i].bytes));
     return ERR_OK;
 }
 
@@ -370,7 +356,11 @@ static enum err scorer_run(struct scorer *scorer)
         model->cut(model->self, s, 0);
     err_keep(&kept, scorer_fill(scorer));
     TRY(score_all(scorer, &kept));
-    return gather_lines(scorer);
+    int64_t count = scorer->range->end - scorer->range->begin;
+    for (int64_t i = 0; scorer->lines != NULL && i < count; i++)
+        TRY(buffer_add(&scorer->out->lines, scorer->lines[i].data,
+                       scorer->lines[i].bytes));
+    return ERR_OK;
 }
 
 enum err

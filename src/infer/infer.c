@@ -49,14 +49,6 @@ static void layout_scratch(struct infer *infer, struct arena *arena)
     infer->ctx.scratch = arena_take(arena, infer->ctx.scratch_bytes);
 }
 
-static size_t layout_cache(struct infer *infer, struct arena *arena)
-{
-    size_t before = arena->used;
-    infer->keys = take(arena, infer->cache_floats);
-    infer->values = take(arena, infer->cache_floats);
-    return arena->used - before;
-}
-
 static void layout_block(struct infer *infer, struct arena *arena)
 {
     const struct model_config *config = &infer->config;
@@ -111,7 +103,10 @@ static void infer_layout(struct infer *infer, struct arena *arena,
                          size_t *cache)
 {
     layout_scratch(infer, arena);
-    *cache = layout_cache(infer, arena);
+    size_t before = arena->used;
+    infer->keys = take(arena, infer->cache_floats);
+    infer->values = take(arena, infer->cache_floats);
+    *cache = arena->used - before;
     layout_work(infer, arena);
 }
 

@@ -98,12 +98,6 @@ static enum err open_buffers(const struct frozen *frozen, struct buffers *out)
     return ERR_OK;
 }
 
-static void close_buffers(const struct frozen *frozen, struct buffers *buffers)
-{
-    frozen->kernels->memory->host_destroy(&buffers->host);
-    frozen->kernels->memory->tensors_destroy(&buffers->tensors);
-}
-
 /* `count` values to where they belong. */
 static enum err put(const struct frozen *frozen, const struct buffers *buffers,
                     int64_t at, int64_t count)
@@ -142,7 +136,8 @@ static enum err fill_own(struct frozen *frozen, uint64_t seed,
         TRY_OUT(memory->wait(frozen->ctx->stream));
     }
 out:
-    close_buffers(frozen, &buffers);
+    memory->host_destroy(&buffers.host);
+    memory->tensors_destroy(&buffers.tensors);
     return rc;
 }
 

@@ -79,14 +79,6 @@ static void ahead_want(struct loader_ahead *ahead, int64_t from, int64_t number)
         }
 }
 
-static bool ahead_any_cached(const struct loader_ahead *ahead)
-{
-    bool any = false;
-    for (int d = 0; d < ahead->plan.dataset_count; d++)
-        any = any || dataset_is_cached(ahead->plan.datasets[d]);
-    return any;
-}
-
 /* Reads one batch; the mutex is held before and after, not meanwhile. */
 static void ahead_fill(struct loader_ahead *ahead, bool cached)
 {
@@ -123,7 +115,9 @@ static void ahead_fill(struct loader_ahead *ahead, bool cached)
 static void *ahead_run(void *arg)
 {
     struct loader_ahead *ahead = arg;
-    bool cached = ahead_any_cached(ahead);
+    bool cached = false; /* any of them */
+    for (int d = 0; d < ahead->plan.dataset_count; d++)
+        cached = cached || dataset_is_cached(ahead->plan.datasets[d]);
     pthread_mutex_lock(&ahead->mutex);
     while (!ahead->ended) {
         if (ahead->runs && ahead->count < ahead->plan.depth)
@@ -133,16 +127,6 @@ static void *ahead_run(void *arg)
     }
     pthread_mutex_unlock(&ahead->mutex);
     return NULL;
-}
-
-static enum err ahead_start(struct loader_ahead *ahead)
-{
-    ahead->started = process_thread(&ahead->thread, 0, ahead_run, ahead) == 0;
-    return ahead->started
-               ? ERR_OK
-               : err_set(ERR_MEMORY, "no thread to read ahead: set "
-                                     "data.prefetch = 0, or raise the limit "
-                                     "of processes");
 }
 
 enum err loader_ahead_create(const struct loader_ahead_plan *plan,
@@ -167,7 +151,11 @@ enum err loader_ahead_create(const struct loader_ahead_plan *plan,
     for (int d = 0; d < plan->depth; d++)
         TRY_OUT(
             batch_create(plan->samples, plan->seq_len, &ahead->slot[d].batch));
-    TRY_OUT(ahead_start(ahead));
+    ahead->started = process_thread(&ahead->thread, 0, ahead_run, ahead) == 0;
+    if (!ahead->started)
+        TRY_OUT(err_set(ERR_MEMORY, "no thread to read ahead: set "
+                                    "data.prefetch = 0, or raise the limit of "
+                                    "processes"));
 out:
     return new_or_none(rc, ahead, out, loader_ahead_destroy);
 }

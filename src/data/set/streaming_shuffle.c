@@ -46,12 +46,6 @@ struct shuffling {
     int64_t *ids;
 };
 
-static void pieces_release(struct pieces *pieces)
-{
-    free(pieces->spans);
-    free(pieces->first);
-}
-
 static void shuffle_spans(struct numpy_rng *rng, struct span *spans,
                           int64_t count)
 {
@@ -362,6 +356,7 @@ enum err streaming_shuffle(const struct streaming_shuffle *shuffle,
     enum err rc = make_pieces(&s, units, count);
     if (rc == ERR_OK)
         rc = algorithms[shuffle->algorithm](&s);
-    pieces_release(&s.pieces);
+    free(s.pieces.spans);
+    free(s.pieces.first);
     return rc;
 }

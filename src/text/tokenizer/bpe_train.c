@@ -170,14 +170,6 @@ int64_t bpe_train_tokens(const struct bpe_train *train)
     return (int64_t)train->count;
 }
 
-static void bpe_train_words_free(struct bpe_train_words *words)
-{
-    free(words->token);
-    free(words->first);
-    free(words->count);
-    free(words->times);
-}
-
 static enum err bpe_train_words_fill(const struct bpe_train *train,
                                      const struct bpe_words *from,
                                      struct bpe_train_words *words)
@@ -302,7 +294,10 @@ enum err bpe_train_run(struct bpe_train *train, const struct bpe_words *from,
     TRY_OUT(bpe_train_learn(train, &words, pairs, stop));
 out:
     bpe_pairs_destroy(pairs);
-    bpe_train_words_free(&words);
+    free(words.token);
+    free(words.first);
+    free(words.count);
+    free(words.times);
     return rc;
 }
 

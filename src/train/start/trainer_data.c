@@ -191,14 +191,6 @@ static json_t *load_history(const struct run *run)
     return history;
 }
 
-static enum err keep_history(struct run *run, const json_t *history)
-{
-    free(run->inputs.history);
-    run->inputs.history = json_dumps(history, JSON_COMPACT);
-    return run->inputs.history != NULL ? ERR_OK
-                                       : err_set(ERR_MEMORY, "out of memory");
-}
-
 static json_t *last_part(const json_t *history)
 {
     return json_array_get(history, json_array_size(history) - 1);
@@ -307,7 +299,10 @@ enum err trainer_data_restore(struct run *run, int64_t step,
         TRY_OUT(change_data(run, step, history, &begin));
     else
         TRY_OUT(find_data(run, step, last_part(history), &begin));
-    TRY_OUT(keep_history(run, history));
+    free(run->inputs.history);
+    run->inputs.history = json_dumps(history, JSON_COMPACT);
+    if (run->inputs.history == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "out of memory"));
     TRY_OUT(replace_order(run, &begin));
 out:
     json_decref(history);
