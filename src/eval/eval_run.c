@@ -355,8 +355,13 @@ static enum err evaluate(struct eval *eval)
                                   : report(eval);
 }
 
-static void eval_free(struct eval *eval)
+enum err eval_run(const struct eval_options *options, struct comm *comm)
 {
+    struct eval *eval = NULL;
+    TRY(new_zeroed(&eval, 1));
+    eval->options = options;
+    eval->comm = comm;
+    enum err rc = evaluate(eval);
     output_drop(&eval->out);
     output_drop(&eval->examples);
     if (eval->nowhere != NULL)
@@ -365,16 +370,6 @@ static void eval_free(struct eval *eval)
     free(eval->tasks);
     gauntlet_destroy(eval->gauntlet);
     model_close(&eval->model);
-}
-
-enum err eval_run(const struct eval_options *options, struct comm *comm)
-{
-    struct eval *eval = NULL;
-    TRY(new_zeroed(&eval, 1));
-    eval->options = options;
-    eval->comm = comm;
-    enum err rc = evaluate(eval);
-    eval_free(eval);
     free(eval);
     return rc;
 }

@@ -134,15 +134,6 @@ static enum err prompts_read(struct prompts *prompts)
     return ERR_OK;
 }
 
-static void prompts_free(struct prompts *prompts)
-{
-    for (size_t p = 0; p < prompts->count; p++)
-        buffer_free(&prompts->given[p].text);
-    free(prompts->given);
-    free(prompts->list);
-    free(prompts->tokens.token);
-}
-
 /* --- what is shown --- */
 
 static bool texts_terminal(void)
@@ -278,7 +269,11 @@ enum err generate_texts_continue(struct generate_engine *engine)
              prompts.count > 1 ? "prompts" : "a prompt", seconds,
              (double)output.tokens / (seconds > 0 ? seconds : 1));
 out:
-    prompts_free(&prompts);
+    for (size_t p = 0; p < prompts.count; p++)
+        buffer_free(&prompts.given[p].text);
+    free(prompts.given);
+    free(prompts.list);
+    free(prompts.tokens.token);
     return rc;
 }
 

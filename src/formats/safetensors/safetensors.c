@@ -201,14 +201,6 @@ static enum err index_read(struct index *index)
     return rc == ERR_OK ? ERR_OK : err_prefix(rc, "%s", index->path);
 }
 
-static void index_free(struct index *index)
-{
-    for (int i = 0; i < index->name_count; i++)
-        free(index->names[i]);
-    free(index->names);
-    free(index->text);
-}
-
 struct index_check {
     const struct safetensors *set;
     bool *listed;
@@ -293,7 +285,10 @@ static enum err open_sharded(struct safetensors *set, const char *folder)
     TRY_OUT(read_shards(set));
     TRY_OUT(index_compare(&index, set));
 out:
-    index_free(&index);
+    for (int i = 0; i < index.name_count; i++)
+        free(index.names[i]);
+    free(index.names);
+    free(index.text);
     return rc;
 }
 

@@ -168,15 +168,6 @@ out:
     return rc;
 }
 
-static void prompts_free(struct prompts *prompts)
-{
-    free(prompts->list);
-    free(prompts->tokens.token);
-    tokenizer_destroy(prompts->tokenizer);
-    for (size_t p = 0; p < PROMPTS_MAX; p++)
-        buffer_free(&prompts->texts[p]);
-}
-
 /* --- the listener's parts --- */
 
 static enum err on_generate_create(void *self, struct run *run)
@@ -203,7 +194,11 @@ static void on_generate_destroy(void *self)
     struct on_generate *on = self;
     generate_destroy(on->generate);
     infer_destroy(on->infer);
-    prompts_free(&on->prompts);
+    free(on->prompts.list);
+    free(on->prompts.tokens.token);
+    tokenizer_destroy(on->prompts.tokenizer);
+    for (size_t p = 0; p < PROMPTS_MAX; p++)
+        buffer_free(&on->prompts.texts[p]);
 }
 
 static enum err generate_room(struct on_generate *on)
