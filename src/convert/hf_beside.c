@@ -50,12 +50,6 @@ static enum err write_text(const char *folder, const char *name,
 
 /* --- the built-in tokenizer --- */
 
-static json_t *byte_level(void)
-{
-    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel",
-                     "add_prefix_space", 0, "trim_offsets", 0, "use_regex", 1);
-}
-
 /* Token b is byte b, the next one ends a document. JSON has no bytes, so a byte is
  * written as the letter that GPT-2's byte-level alphabet has for it. */
 static enum err bytes_json(const struct tokenizer *tokenizer, char **text)
@@ -81,10 +75,12 @@ static enum err bytes_json(const struct tokenizer *tokenizer, char **text)
         "version", "1.0", "truncation", "padding", "added_tokens", "id",
         (int)eos, "content", end, "single_word", 0, "lstrip", 0, "rstrip", 0,
         "normalized", 0, "special", 1, "normalizer", "pre_tokenizer",
-        byte_level(), "post_processor", byte_level(), "decoder", byte_level(),
-        "model", "type", "BPE", "dropout", "unk_token",
-        "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
-        "byte_fallback", 0, "ignore_merges", 0, "vocab", vocab, "merges");
+        bpe_train_byte_level(false, true), "post_processor",
+        bpe_train_byte_level(false, true), "decoder",
+        bpe_train_byte_level(false, true), "model", "type", "BPE", "dropout",
+        "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+        "fuse_unk", 0, "byte_fallback", 0, "ignore_merges", 0, "vocab", vocab,
+        "merges");
     enum err rc = jsontext_make(root, 1, text);
     json_decref(root);
     return rc;

@@ -252,12 +252,6 @@ static json_t *maker_string(const struct token_role *role)
                                            (size_t)role->text.count);
 }
 
-static json_t *maker_byte_level(void)
-{
-    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel",
-                     "add_prefix_space", 0, "trim_offsets", 0, "use_regex", 1);
-}
-
 /* {"SpecialToken": ..} of a template, and what it stands for. */
 static void maker_special(const struct token_role *role, json_t **pieces,
                           json_t **specials)
@@ -275,7 +269,7 @@ static void maker_special(const struct token_role *role, json_t **pieces,
 static json_t *maker_post(const struct maker *maker)
 {
     if (!maker->add_bos && !maker->add_eos)
-        return maker_byte_level();
+        return bpe_train_byte_level(false, true);
     json_t *single = json_array(), *specials = json_object();
     if (maker->add_bos)
         maker_special(&maker->bos, &single, &specials);
@@ -288,7 +282,7 @@ static json_t *maker_post(const struct maker *maker)
     jsontext_append(&pair, json_pack("{s:{s:s, s:i}}", "Sequence", "id", "B",
                                      "type_id", 1));
     return json_pack("{s:s, s:[o, {s:s, s:o, s:o, s:o}]}", "type", "Sequence",
-                     "processors", maker_byte_level(), "type",
+                     "processors", bpe_train_byte_level(false, true), "type",
                      "TemplateProcessing", "single", single, "pair", pair,
                      "special_tokens", specials);
 }
@@ -301,11 +295,11 @@ static enum err maker_json(const struct maker *maker, char **text)
         "version", "1.0", "truncation", "padding", "added_tokens", maker->added,
         "normalizer", gguf_tokenizer_pre_normalizer(maker->pre),
         "pre_tokenizer", gguf_tokenizer_pre_tokenizer(maker->pre),
-        "post_processor", maker_post(maker), "decoder", maker_byte_level(),
-        "model", "type", "BPE", "dropout", "unk_token",
-        "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
-        "byte_fallback", 0, "ignore_merges", (int)maker->pre->whole, "vocab",
-        maker->vocab, "merges", maker->merges);
+        "post_processor", maker_post(maker), "decoder",
+        bpe_train_byte_level(false, true), "model", "type", "BPE", "dropout",
+        "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+        "fuse_unk", 0, "byte_fallback", 0, "ignore_merges",
+        (int)maker->pre->whole, "vocab", maker->vocab, "merges", maker->merges);
     *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     return *text != NULL ? ERR_OK : maker_memory(maker);

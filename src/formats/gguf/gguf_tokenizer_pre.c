@@ -9,6 +9,7 @@
  */
 #include "src/formats/gguf/gguf_tokenizer_pre.h"
 #include "src/base/jsontext.h"
+#include "src/text/tokenizer/bpe_train.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -102,9 +103,7 @@ static json_t *pre_step(const char *step)
 
 json_t *gguf_tokenizer_pre_tokenizer(const struct gguf_tokenizer_pre *pre)
 {
-    json_t *bytes = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel",
-                              "add_prefix_space", 0, "trim_offsets", 0,
-                              "use_regex", (int)pre->gpt2);
+    json_t *bytes = bpe_train_byte_level(false, pre->gpt2);
     if (pre->step[0] == NULL)
         return bytes;
     json_t *steps = json_array();

@@ -308,17 +308,17 @@ out:
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}"   \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-static json_t *bpe_train_byte_level(bool use_regex)
+json_t *bpe_train_byte_level(bool trim_offsets, bool use_regex)
 {
     return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel",
-                     "add_prefix_space", 0, "trim_offsets", 1, "use_regex",
-                     (int)use_regex);
+                     "add_prefix_space", 0, "trim_offsets", (int)trim_offsets,
+                     "use_regex", (int)use_regex);
 }
 
 static json_t *bpe_train_pre_tokenizer(enum bpe_train_pattern pattern)
 {
     if (pattern == BPE_TRAIN_GPT2)
-        return bpe_train_byte_level(true);
+        return bpe_train_byte_level(true, true);
     json_t *first =
         pattern == BPE_TRAIN_DIGITS
             ? json_pack("{s:s, s:b}", "type", "Digits", "individual_digits", 1)
@@ -326,7 +326,8 @@ static json_t *bpe_train_pre_tokenizer(enum bpe_train_pattern pattern)
                         "Regex", BPE_TRAIN_LLAMA3_PATTERN, "behavior",
                         "Isolated", "invert", 0);
     return json_pack("{s:s, s:[o, o]}", "type", "Sequence", "pretokenizers",
-                     first, bpe_train_byte_level(pattern == BPE_TRAIN_DIGITS));
+                     first,
+                     bpe_train_byte_level(true, pattern == BPE_TRAIN_DIGITS));
 }
 
 static const char *bpe_train_text(const struct bpe_train *train, size_t token)
@@ -380,11 +381,11 @@ enum err bpe_train_json(const struct bpe_train *train, char **text)
         "version", "1.0", "truncation", "padding", "added_tokens",
         bpe_train_added(train), "normalizer", "pre_tokenizer",
         bpe_train_pre_tokenizer(train->options->pattern), "post_processor",
-        bpe_train_byte_level(true), "decoder", bpe_train_byte_level(true),
-        "model", "type", "BPE", "dropout", "unk_token",
-        "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
-        "byte_fallback", 0, "ignore_merges", 0, "vocab", bpe_train_vocab(train),
-        "merges", bpe_train_merges(train));
+        bpe_train_byte_level(true, true), "decoder",
+        bpe_train_byte_level(true, true), "model", "type", "BPE", "dropout",
+        "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+        "fuse_unk", 0, "byte_fallback", 0, "ignore_merges", 0, "vocab",
+        bpe_train_vocab(train), "merges", bpe_train_merges(train));
     *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     return *text != NULL ? ERR_OK

@@ -54,3 +54,6 @@ enum err bpe_train_json(const struct bpe_train *train, char **text);
  * which it takes over; NULL: there is none. Without one for padding it is that
  * of the end. NULL: out of memory. */
 json_t *bpe_train_config(json_t *bos, json_t *eos, json_t *pad);
+
+/* The object "ByteLevel" of a tokenizer.json; NULL: out of memory. */
+json_t *bpe_train_byte_level(bool trim_offsets, bool use_regex);
