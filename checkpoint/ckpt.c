@@ -51,11 +51,8 @@ enum err ckpt_list(const char *run_dir, struct ckpt_info **list, int *count)
         TRY_OUT(ckpt_index_path(path, run_dir, steps[i]));
         TRY_OUT(ckpt_describe(path, &infos[i]));
     }
-    *list = infos;
     *count = found;
-    infos = NULL;
 out:
-    free(infos);
     free(steps);
-    return rc;
+    return new_or_none(rc, infos, list, free);
 }

@@ -178,11 +178,8 @@ enum err ckpt_match(const struct ckpt_manifest *manifest, const char *where,
         TRY_OUT(err_set(ERR_CHECKPOINT,
                         "%.150s is of another model, %d mismatches: %s", where,
                         match.list.count, match.list.text));
-    *item_of_tensor = match.item_of_tensor;
-    match.item_of_tensor = NULL;
 out:
-    free(match.item_of_tensor);
     free(match.wanted);
     free(match.tensors);
-    return rc;
+    return new_or_none(rc, match.item_of_tensor, item_of_tensor, free);
 }

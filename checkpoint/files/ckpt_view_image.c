@@ -296,15 +296,12 @@ enum err ckpt_view_image(const struct ckpt_manifest *manifest, void **out,
     ckpt_h5_superblock(&image.file, put_root(&image, tensors));
     if (image.file.failed)
         TRY_OUT(err_set(ERR_MEMORY, "%s: out of memory", CKPT_VIEW_FILE));
-    *out = image.file.data;
     *bytes = image.file.bytes;
-    image.file.data = NULL;
 out:
     ckpt_view_about_destroy(&image.about);
-    free(image.file.data);
     free(image.links);
     free(image.entries);
     free(image.first);
     free(image.extents);
-    return rc;
+    return new_or_none(rc, image.file.data, out, free);
 }

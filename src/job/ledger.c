@@ -20,6 +20,7 @@
 #include "src/base/clock.h"
 #include "src/base/jsontext.h"
 #include "src/base/lines.h"
+#include "src/base/new.h"
 #include "src/base/regular.h"
 #include "src/job/ledger_rows.h"
 
@@ -254,12 +255,9 @@ enum err ledger_events(const char *run_dir, const char *name, json_t **out)
     if (kept != NULL)
         TRY_OUT(each_object(fmemopen(kept, strlen(kept), "r"), path, collect,
                             &wanted));
-    *out = wanted.events;
-    wanted.events = NULL;
 out:
     free(kept);
-    json_decref(wanted.events);
-    return rc;
+    return new_or_none(rc, wanted.events, out, json_decref);
 }
 
 enum err ledger_next_attempt(const char *run_dir, int *attempt)

@@ -206,11 +206,8 @@ enum err cuda_blas_text_read(size_t version, const char *text,
         TRY_OUT(err_set(ERR_DATA,
                         "algorithms of products: text after the empty line %zu",
                         n + 2));
-    *plans = read;
     *count = n;
-    read = NULL;
 out:
-    free(read);
     free(copy);
-    return rc;
+    return new_or_none(rc, read, plans, free);
 }
