@@ -62,11 +62,10 @@ out:
     return rc;
 }
 
-/* A setting's value, a number as a number. */
-static json_t *value_of(const struct setting *setting,
-                        const struct model_config *config)
+json_t *weights_ckpt_config_value(const struct setting *setting,
+                                  const void *values)
 {
-    const void *at = (const char *)config + setting->offset;
+    const void *at = (const char *)values + setting->offset;
     char text[SETTINGS_VALUE_BYTES];
     switch (setting->type) {
     case SETTING_INT:
@@ -76,7 +75,7 @@ static json_t *value_of(const struct setting *setting,
     case SETTING_BOOL:
         return json_boolean(*(const bool *)at);
     default:
-        settings_text(setting, config, text);
+        settings_text(setting, values, text);
         return json_string(text);
     }
 }
@@ -97,7 +96,8 @@ json_t *weights_ckpt_config_fixed(const struct model_config *config)
     json_t *fixed = json_object();
     for (int i = 0; i < COUNT; i++)
         if (is_told(&schema[i], config))
-            jsontext_set(&fixed, schema[i].key, value_of(&schema[i], config));
+            jsontext_set(&fixed, schema[i].key,
+                         weights_ckpt_config_value(&schema[i], config));
     return fixed;
 }
 

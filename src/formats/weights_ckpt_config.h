@@ -20,6 +20,9 @@
  * younger than the checkpoint has its default. */
 enum err weights_ckpt_config_read(const json_t *state, const char *where,
                                   struct model_config *out);
+/* A setting's value in "fixed", a number as a number; NULL: out of memory. */
+json_t *weights_ckpt_config_value(const struct setting *setting,
+                                  const void *values);
 /* The model's part of "fixed"; NULL: out of memory. */
 json_t *weights_ckpt_config_fixed(const struct model_config *config);
 

@@ -10,34 +10,11 @@
 #include "src/train/start/start.h"
 #include "src/base/jsontext.h"
 #include "src/data/set/dataset.h"
+#include "src/formats/weights_ckpt_config.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A setting's value as JSON, a number as a number. */
-static json_t *value_json(const struct train_settings *settings,
-                          const struct setting *setting)
-{
-    const void *at = (const char *)settings + setting->offset;
-    char *text = NULL;
-    switch (setting->type) {
-    case SETTING_INT:
-        return json_integer(*(const int64_t *)at);
-    case SETTING_FLOAT:
-        return json_real(*(const double *)at);
-    case SETTING_BOOL:
-        return json_boolean(*(const bool *)at);
-    default:
-        break;
-    }
-    json_t *string =
-        train_settings_print(settings, setting->key, &text) == ERR_OK
-            ? json_string(text)
-            : NULL;
-    free(text);
-    return string;
-}
 
 /* The first checkpoints had every value as its text. */
 static bool is_same(const struct train_settings *settings, const char *key,
@@ -61,7 +38,8 @@ static json_t *add(json_t *fixed, const struct train_settings *settings,
         if ((setting->flags & flag) != 0 &&
             ((flag & TRAIN_STAYS_IF_GIVEN) == 0 ||
              !train_settings_default(settings, setting)))
-            jsontext_set(&fixed, setting->key, value_json(settings, setting));
+            jsontext_set(&fixed, setting->key,
+                         weights_ckpt_config_value(setting, settings));
     }
     return fixed;
 }
