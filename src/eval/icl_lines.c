@@ -44,17 +44,12 @@ static json_t *scores_json(const struct icl_example *example,
  * it when it was compared. */
 static enum err set_text(json_t *line, const struct icl_outcome *outcome)
 {
-    struct buffer valid = { 0 };
-    enum err rc = unicode_repair(outcome->text, outcome->bytes, &valid);
-    if (rc == ERR_OK) {
-        json_object_set_new(
-            line, "text",
-            json_stringn(valid.bytes > 0 ? (const char *)valid.data : "",
-                         valid.bytes));
-        json_object_set_new(line, "compared", json_string(outcome->compared));
-    }
-    buffer_free(&valid);
-    return rc;
+    json_t *text = unicode_json(outcome->text, outcome->bytes);
+    if (text == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    json_object_set_new(line, "text", text);
+    json_object_set_new(line, "compared", json_string(outcome->compared));
+    return ERR_OK;
 }
 
 static enum err set_outcome(json_t *line, const struct icl_example *example,

@@ -175,41 +175,24 @@ static enum err show_text(void *arg, size_t prompt, const char *text,
     return output->terminal ? generate_texts_show(text, bytes) : ERR_OK;
 }
 
-/* As a string of JSON, which is UTF-8. */
-static enum err json_text(const uint8_t *text, size_t bytes, json_t **out)
-{
-    struct buffer valid = { 0 };
-    enum err rc = unicode_repair(text, bytes, &valid);
-    *out = rc == ERR_OK ? json_stringn_nocheck(
-                              valid.bytes > 0 ? (const char *)valid.data : "",
-                              valid.bytes)
-                        : NULL;
-    buffer_free(&valid);
-    if (rc == ERR_OK && *out == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
-    return rc;
-}
-
 static enum err write_json(const struct output *output, size_t prompt,
                            const struct generate_result *result)
 {
     enum err rc = ERR_OK;
-    json_t *asked = NULL, *said = NULL, *line = NULL;
+    json_t *line = NULL;
     char *text = NULL;
     const struct buffer *given = &output->prompts->given[prompt].text;
-    TRY_OUT(json_text(given->data, given->bytes, &asked));
-    TRY_OUT(json_text((const uint8_t *)result->text, result->bytes, &said));
-    line = json_pack("{sI sO sO sI sI ss}", "number", (json_int_t)prompt,
-                     "prompt", asked, "completion", said, "prompt_tokens",
-                     (json_int_t)output->prompts->list[prompt].count, "tokens",
-                     (json_int_t)result->count, "end",
-                     generate_end_names[result->end]);
+    line = json_pack(
+        "{sI so so sI sI ss}", "number", (json_int_t)prompt, "prompt",
+        unicode_json(given->data, given->bytes), "completion",
+        unicode_json((const uint8_t *)result->text, result->bytes),
+        "prompt_tokens", (json_int_t)output->prompts->list[prompt].count,
+        "tokens", (json_int_t)result->count, "end",
+        generate_end_names[result->end]);
     TRY_OUT(jsontext_make(line, 0, &text));
     TRY_OUT(generate_texts_show(text, strlen(text)));
     TRY_OUT(generate_texts_show("\n", 1));
 out:
-    json_decref(asked);
-    json_decref(said);
     json_decref(line);
     free(text);
     return rc;

@@ -238,6 +238,17 @@ enum err unicode_repair(const uint8_t *text, size_t bytes, struct buffer *out)
     return ERR_OK;
 }
 
+json_t *unicode_json(const uint8_t *text, size_t bytes)
+{
+    struct buffer valid = { 0 };
+    json_t *json = NULL;
+    if (unicode_repair(text, bytes, &valid) == ERR_OK)
+        json = json_stringn_nocheck(
+            valid.bytes > 0 ? (const char *)valid.data : "", valid.bytes);
+    buffer_free(&valid);
+    return json;
+}
+
 static bool unicode_control(uint32_t point)
 {
     return (point < 0x20 && point != '\n' && point != '\t') ||

@@ -3,6 +3,7 @@
  * that they are the same whatever libraries a system has. */
 #pragma once
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -107,6 +108,8 @@ size_t unicode_invalid(const uint8_t *text, size_t bytes, size_t *rest);
 
 /* Append the text with U+FFFD for each maximal part of an invalid sequence. */
 enum err unicode_repair(const uint8_t *text, size_t bytes, struct buffer *out);
+/* The same as a string of JSON, which is UTF-8; NULL: out of memory. */
+json_t *unicode_json(const uint8_t *text, size_t bytes);
 
 /* Append the text, which is valid UTF-8, with all control characters but tab
  * and line feed written out as in JSON, "\u001b": a terminal would obey them. */

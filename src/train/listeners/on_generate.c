@@ -281,18 +281,6 @@ static enum err after(void *arg, enum err rc)
                       kept.code != ERR_OK ? err_again(&kept) : rc);
 }
 
-/* As a string of JSON, which is UTF-8. */
-static json_t *as_json(const uint8_t *text, size_t bytes)
-{
-    struct buffer valid = { 0 };
-    json_t *json = NULL;
-    if (unicode_repair(text, bytes, &valid) == ERR_OK)
-        json = json_stringn_nocheck(
-            valid.bytes > 0 ? (const char *)valid.data : "", valid.bytes);
-    buffer_free(&valid);
-    return json;
-}
-
 static enum err write_sample(const struct on_generate *on, size_t prompt,
                              const struct generate_result *result, json_t *said)
 {
@@ -306,7 +294,7 @@ static enum err write_sample(const struct on_generate *on, size_t prompt,
     json_t *json = json_pack(
         "{si sI sI so* sO? sI ss}", "attempt", run->attempt, "step",
         (json_int_t)run->position.step, "number", (json_int_t)prompt, "prompt",
-        as_json(asked->data, asked->bytes), "text", said, "tokens",
+        unicode_json(asked->data, asked->bytes), "text", said, "tokens",
         (json_int_t)result->count, "end", generate_end_names[result->end]);
     TRY_OUT(jsontext_make(json, 0, &line));
     TRY_OUT(lines_open(run->settings.run.dir, SAMPLES_FILE, path, &fd));
@@ -334,7 +322,7 @@ static enum err show(void *arg, size_t prompt,
     struct on_generate *on = arg;
     if (on->run->rank != 0 || result->end == GENERATE_INTERRUPTED)
         return ERR_OK;
-    json_t *said = as_json((const uint8_t *)result->text, result->bytes);
+    json_t *said = unicode_json((const uint8_t *)result->text, result->bytes);
     char *text = said != NULL ? json_dumps(said, JSON_ENCODE_ANY) : NULL;
     if (text != NULL)
         log_info("step %" PRId64 " sample %zu %s", on->run->position.step,
