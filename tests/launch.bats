@@ -501,10 +501,10 @@ END
     run_dir=$T/$'two\nlines'
     mkdir -p "$run_dir/health/"{1..25} "$run_dir/health/new"
     touch -d "1 hour ago" "$run_dir/health/"{1..25}
-    run keep_verdicts "$run_dir/health/new"
+    run remove_old_checks
     [ "$status" -eq 0 ]
     [ "$(find "$run_dir/health" -mindepth 1 -maxdepth 1 -printf x | wc -c)" -eq 20 ]
-    [ -e "$run_dir/health/new/verdicts" ]
+    [ -e "$run_dir/health/new" ]
 }
 
 @test "a guard is ended with its step" {

@@ -275,8 +275,8 @@ coverage: ## lines and branches that tests reach, by folder, and what none does 
 coverage-run: $(if $(filter tests/%,$(COVERED)),all tests tiny-data) $(filter $(B)/%,$(COVERED))
 	TESSERA_BIN=$(abspath $(B)/bin) tests/coverage $(B) prove --timer $(LANES) $(COVERED)
 
-HISTORIES = $(B)/tests/test_job_histories $(B)/tests/test_drain_histories
-simulate: $(HISTORIES) ## jobs that go on or end, nodes that drain themselves, 10^5 seeded histories each (SEEDS=N; SEED=N: one, step by step)
+HISTORIES = $(B)/tests/test_job_histories $(B)/tests/test_nodes_histories $(B)/tests/test_drain_histories
+simulate: $(HISTORIES) ## jobs that go on or end, nodes that train or drain themselves, 10^5 seeded histories each (SEEDS=N; SEED=N: one, step by step)
 	set -e; for program in $(HISTORIES); do $$program $(if $(SEED),--seed $(SEED),$(or $(SEEDS),100000)); done
 
 # FUZZ="NAME..." only these; see tests/fuzz/run

@@ -1,16 +1,18 @@
-# shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/launch
-# Which of the job's nodes are good. Needs $bin, $here, $job, $run_dir, $spool,
-# $check_s, $mpi; sets good=(), of which warned=(), and allocated=().
+# shellcheck shell=bash disable=SC2034,SC2154,SC2229 # variables of jobs/launch
+# Which of the job's nodes are good: `tessera-ckpt nodes` decides, and writes the
+# ledger; here is done what it says. Needs $bin, $here, $job, $run_dir, $spool,
+# $check_s, $mpi; sets good=(), in the order in which they are to be used, and
+# allocated=().
 
 readonly CHECKS_KEPT=20
 
 good=()
+# what was found out about nodes in this job, and whether there are others than
+# the bad ones
 warned=()
+was_bad=()
+elsewhere=no
 check_count=0
-# whether a bad node was known to be bad before this job began, and whether not
-came_back=no
-turned_bad=no
-check_end=
 guard_pid=
 guard_count=0
 
@@ -87,79 +89,6 @@ bounded_step()
     step_code
 }
 
-# read_verdict NODE FILE: the last complete verdict about a node; sets host,
-# verdict, code and reason, "unknown" where there is none.
-read_verdict()
-{
-    local line
-    verdict=unknown code=NO_VERDICT reason=$check_end
-    while read -r line; do
-        [[ $line == "verdict ${1%%.*}"[.\ ]* ]] || continue
-        read -r _ host verdict code _ reason <<<"$line"
-    done < <("$bin/tessera-health" --read "$2")
-}
-
-# leave_verdict NODE FILE: for root's epilog, which looks for itself.
-leave_verdict()
-{
-    local file
-    [ -n "$spool" ] && [ -d "$spool" ] && [ -w "$spool" ] || return
-    file=$(mktemp "$spool/.verdict.XXXXXX") || return
-    grep -F "\"host\":\"$host\"" "$2" | tail -n 1 >"$file" &&
-        chmod 644 "$file" && mv -f "$file" "$spool/verdict.$job.$1"
-}
-
-# judge FILES NODE...: reads the verdicts, where %s in FILES stands for a node;
-# sets good and unknown, and adds to bad.
-judge()
-{
-    local node files=$1 host verdict code reason
-    shift
-    good=() unknown=()
-    for node in "$@"; do
-        read_verdict "$node" "${files//%s/$node}"
-        case $verdict in
-        ok) good+=("$node") ;;
-        warn)
-            good+=("$node") warned+=("$node")
-            ledger node-warning "$attempt" node="$node" code="$code" \
-                reason="$reason"
-            say "node $node, a warning: $code: $reason"
-            ;;
-        bad)
-            bad+=("$node")
-            if [[ ,$excluded, == *",$node,"* ]]; then
-                came_back=yes
-            else
-                turned_bad=yes
-            fi
-            leave_verdict "$node" "${files//%s/$node}"
-            ledger exclude "$attempt" node="$node" code="$code" reason="$reason"
-            say "node $node is bad and left out: $code: $reason"
-            ;;
-        *)
-            unknown+=("$node")
-            say "no verdict on node $node: $code: $reason"
-            ;;
-        esac
-    done
-}
-
-# Good nodes without a warning in this job first: spares take the places of slow
-# ones.
-put_first()
-{
-    local node sound=() others=()
-    for node in "${good[@]}"; do
-        if [[ " ${warned[*]} " == *" $node "* ]]; then
-            others+=("$node")
-        else
-            sound+=("$node")
-        fi
-    done
-    good=("${sound[@]}" "${others[@]}")
-}
-
 # Keeps the job, which has just been requeued and waits, off the nodes that were
 # bad lately. Those that the user has excluded stay so. Of a job that has been
 # shrunk slurmctld takes this when the job has ended, which waits for this script:
@@ -180,29 +109,6 @@ exclude_bad()
     137) say "asked to be kept off $excluded, bad within the last day" ;;
     *) say "could not be kept off $excluded, bad within the last day: $text" ;;
     esac
-}
-
-# Gives the bad nodes back, so that the epilog runs there now. The node of this
-# script can't be given back: it stays, unused, to the end of the job.
-give_back()
-{
-    local node keep=() given=()
-    [ ${#bad[@]} -gt 0 ] || return
-    for node in "${allocated[@]}"; do
-        if [[ " ${bad[*]} " == *" $node "* ]] &&
-            [ "$node" != "${SLURMD_NODENAME:-}" ]; then
-            given+=("$node")
-        else
-            keep+=("$node")
-        fi
-    done
-    [ ${#given[@]} -gt 0 ] && [ ${#keep[@]} -gt 0 ] || return
-    if shrink "${keep[@]}"; then
-        allocated=("${keep[@]}")
-        say "gave back $(join "${given[@]}")"
-    else
-        say "could not give back $(join "${given[@]}")"
-    fi
 }
 
 # Ends its step as well: of an srun that is killed it may go on.
@@ -243,46 +149,6 @@ keep_guard()
     guard_pid=$!
 }
 
-# how_it_ended FOLDER BEGIN: what became of a check that gave no verdict, with the
-# last words of srun where it was over before its time.
-how_it_ended()
-{
-    local words
-    if [ "$ended_late" = yes ]; then
-        echo "no verdict within $((SECONDS - $2)) s"
-        return
-    fi
-    words=$(grep -E '^(srun|slurmstepd)[^ ]*: ' "$1/log" | tail -n 1)
-    echo "no verdict, the check ended with code $step_rc after" \
-        "$((SECONDS - $2)) s: ${words:-see $1/log}"
-}
-
-# check_each PHASE SECONDS FOLDER NODE...: every node looks at itself, and is
-# judged. Where not even a step could be started this is tried again.
-check_each()
-{
-    local phase=$1 budget_s=$2 folder=$3 begin=$SECONDS ended_late=no tries
-    shift 3
-    for tries in 1 2 3; do
-        bounded_step $((budget_s + 5)) "health-$check_count" --mpi=none \
-            --nodes=$# --ntasks=$# --ntasks-per-node=1 \
-            --nodelist="$(join "$@")" bash "$here/lib/node_check.sh" "$bin" \
-            "$folder" "$phase" "$budget_s" >>"$folder/log" 2>&1 ||
-            ended_late=yes
-        [ -z "$stop_signal" ] || return
-        check_end=$(how_it_ended "$folder" "$begin")
-        judge "$folder/%s.json" "$@"
-        if [ "$ended_late" = yes ] || [ "$step_rc" -eq 0 ] ||
-            [ ${#unknown[@]} -lt $# ] || [ "$tries" -eq 3 ]; then
-            break
-        fi
-        say "the check did not start, trying again"
-        end_steps
-        sleep 5
-    done
-    keep_verdicts "$folder" "$@"
-}
-
 # Ends every step that this job still has, the guards' too. A controller that has
 # been started anew counts what the older ones use as taken, although they
 # overlap, and none can begin beside them.
@@ -294,47 +160,85 @@ end_steps()
         xargs -r timeout --foreground 20 scancel --signal=KILL 2>/dev/null
 }
 
-# keep_verdicts FOLDER NODE...: one file for all of them instead of one each, and
-# the checks of old jobs go.
-keep_verdicts()
+# The checks of old jobs go.
+remove_old_checks()
 {
-    local node folder=$1
-    shift
-    for node in "$@"; do
-        [ ! -e "$folder/$node.json" ] || cat "$folder/$node.json"
-        rm -f "$folder/$node.json"
-    done >>"$folder/verdicts"
     find "$run_dir/health" -mindepth 1 -maxdepth 1 -printf '%T@ %p\0' |
         sort -zrn | tail -zn "+$((CHECKS_KEPT + 1))" | cut -zd' ' -f2- |
         xargs -0 -r rm -rf ||
         say "$run_dir/health: cannot remove the oldest checks"
 }
 
-# check_again FOLDER NODE...: before the job goes back into the queue for want of
-# nodes, those without a verdict are asked again: they may have been busy with
-# what was there before.
-check_again()
+# next_nodes FOLDER: has it decided what is to be done about the nodes. All facts
+# are handed over (src/control/nodes_words.c has their names, which are these
+# variables'), and those that have changed are set. Sets todo, and fails where
+# nothing is said.
+next_nodes()
 {
-    local folder=$1 first=("${good[@]}") both=() node
-    shift
-    say "${#first[@]} good nodes, $wanted wanted: checking $(join "$@") again"
-    check_each job "$check_s" "$folder" "$@"
-    for node in "${allocated[@]}"; do
-        [[ " ${first[*]} ${good[*]} " == *" $node "* ]] && both+=("$node")
-    done
-    good=("${both[@]}")
+    local name value text host=${SLURMD_NODENAME:-}
+    todo=
+    text=$(
+        # what asks the job to stop must not cost the lines in the ledger
+        trap '' TERM USR1
+        for name in allocated usable excluded host wanted wanted_min quick code \
+            late seconds total warned was_bad asked good bad unknown at tries again; do
+            local -n fact=$name
+            echo "$name ${fact[*]-}"
+        done | "$bin/tessera-ckpt" nodes "$run_dir" "$1" "$spool" --job "$job" \
+            --attempt "$attempt"
+    )
+    while read -r name value; do
+        case $name in
+        say) say "$value" ;;
+        do) todo=$value ;;
+        '') ;;
+        *) read -r -a "$name" <<<"$value" ;;
+        esac
+    done <<<"$text"
+    [ -n "$todo" ]
+}
+
+# check_asked FOLDER PHASE BUDGET_S: has the nodes that are asked look at themselves,
+# or at each other; sets code, late and seconds. 
+check_asked()
+{
+    local folder=$1 begin=$SECONDS on
+    on=(--nodes=${#asked[@]} --ntasks=${#asked[@]} --ntasks-per-node=1
+        --nodelist="$(join "${asked[@]}")")
+    late=0
+    if [ "$todo" = pairs ]; then
+        bounded_step $(($3 + 5)) "pairs-$check_count" --mpi="$mpi" "${on[@]}" \
+            --output="$folder/pairs" "$bin/tessera-health" job --pairs --json \
+            --budget "$3" 2>>"$folder/log" || late=1
+    else
+        bounded_step $(($3 + 5)) "health-$check_count" --mpi=none "${on[@]}" \
+            bash "$here/lib/node_check.sh" "$bin" "$folder" "$2" \
+            "$3" >>"$folder/log" 2>&1 || late=1
+    fi
+    code=$step_rc seconds=$((SECONDS - begin))
+}
+
+# Gives the bad nodes back, so that the epilog runs there now.
+give_back()
+{
+    [ ${#given[@]} -gt 0 ] || return
+    if shrink "${kept[@]}"; then
+        say "gave back $(join "${given[@]}")"
+    else
+        say "could not give back $(join "${given[@]}")"
+    fi
 }
 
 # check_nodes PHASE: "job" or "quick" on every node that can be used, then, in
 # phase "job", neighbours against each other.
 check_nodes()
 {
-    local phase=$1 folder usable=() tried=() begin=$SECONDS budget_s again
-    local bad=() unknown=()
-    budget_s=$check_s
+    local folder todo usable=() asked=() bad=() unknown=() given=() kept=()
+    local at=0 tries=0 again=0 code=0 late=0 seconds=0 total=0 begin=$SECONDS
+    local quick=0 budget_s=$check_s
     # Between attempts every second counts, and a node that has died but is not
     # known to be dead gives no verdict.
-    [ "$phase" = job ] || budget_s=$((check_s < 10 ? check_s : 10))
+    [ "$1" = job ] || quick=1 budget_s=$((check_s < 10 ? check_s : 10))
     mapfile -t allocated < <(job_nodes)
     mapfile -t usable < <(nodes_usable "${allocated[@]}")
     good=("${usable[@]}")
@@ -342,50 +246,24 @@ check_nodes()
     check_count=$((check_count + 1))
     folder=$run_dir/health/$job.${SLURM_RESTART_COUNT:-0}.$check_count
     mkdir -p "$folder"
-    tried=("${usable[@]}")
     # One folder a job for what MPI shares on a node, made by this check: who is
     # killed leaves it behind, and the next check and the epilog remove it. Nobody
     # else knows its name before, so nobody can take it first.
     : "${shm_folder:=/dev/shm/tessera.$job.$(mktemp -u XXXXXXXXXXXX)}"
     export OMPI_MCA_btl_vader_backing_directory=$shm_folder \
         OMPI_MCA_osc_sm_backing_directory=$shm_folder
-    check_each "$phase" "$budget_s" "$folder" "${tried[@]}"
-    [ -z "$stop_signal" ] || return
-    for again in 1 2; do
-        if [ "$phase" != job ] || [ ${#good[@]} -ge "$wanted" ] ||
-            [ ${#unknown[@]} -eq 0 ]; then
-            break
+    while :; do
+        next_nodes "$folder" ||
+            stop 75 "$bin/tessera-ckpt does not say which nodes are good"
+        [ "$todo" != go ] || break
+        if [ "$todo" = restart ]; then
+            end_steps
+            sleep 5
         fi
-        check_again "$folder" "${unknown[@]}"
+        check_asked "$folder" "$1" "$budget_s"
         [ -z "$stop_signal" ] || return
+        total=$((SECONDS - begin))
     done
-    if [ "$phase" = job ] && [ ${#good[@]} -gt 1 ]; then
-        check_pairs "$folder"
-        [ -z "$stop_signal" ] || return
-    fi
-    # A job that is about to be requeued gives all back, and while one that has
-    # been shrunk ends, slurmctld changes nothing of it (see exclude_bad).
-    [ ${#good[@]} -lt "$wanted_min" ] || give_back
-    ledger check "$attempt" phase="$phase" tried=${#tried[@]} \
-        good=${#good[@]} nodes="$(join "${good[@]}")" \
-        seconds=$((SECONDS - begin))
-}
-
-# Each good node sums with its neighbours. Without any answer nobody is blamed:
-# the training has its own deadlines.
-check_pairs()
-{
-    local folder=$1 tried=("${good[@]}")
-    bounded_step $((check_s + 5)) "pairs-$check_count" --mpi="$mpi" \
-        --nodes=${#tried[@]} --ntasks=${#tried[@]} --ntasks-per-node=1 \
-        --nodelist="$(join "${tried[@]}")" --output="$folder/pairs" \
-        "$bin/tessera-health" job --pairs --json --budget "$check_s" \
-        2>>"$folder/log"
-    [ -z "$stop_signal" ] || return
-    if ! grep -q '"verdict"' "$folder/pairs" 2>/dev/null; then
-        say "the pair check gave no verdict (code $step_rc), going on"
-        return
-    fi
-    check_end="no verdict of the pair check"
-    judge "$folder/pairs" "${tried[@]}"
+    remove_old_checks
+    give_back
 }

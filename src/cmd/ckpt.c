@@ -134,6 +134,11 @@ static const struct command {
         "job! attempt! before before-local", 2, -1 },
       ckpt_cmd_next,
       PATH_OTHER },
+    { { "nodes", "RUN FOLDER [SPOOL]",
+        "decide, by the checks in FOLDER, on which nodes a job trains", rows,
+        "job! attempt!", 2, 3 },
+      ckpt_cmd_nodes,
+      PATH_OTHER },
 };
 
 /* Paths are judged here, before the command, so that a typing error is told before
