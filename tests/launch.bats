@@ -553,23 +553,20 @@ guard() {
 }
 
 # What an attempt asks for, with a clock of its own: the step ends after $ticks
-# ticks of $watch_s seconds; at the tick $start training begins, with a step every
-# $every ticks.
+# ticks of $watch_s seconds.
 attempt_stand_ins() {
     # shellcheck source=jobs/lib/nodes.sh
     . "$JOBS/lib/nodes.sh"
     # shellcheck source=jobs/lib/attempt.sh
     . "$JOBS/lib/attempt.sh"
-    start_s=300 start=1 every=1 stop_signal='' step_name=train-1
+    stop_signal='' step_name=train-1
     await() {
         tick=$((tick + 1)) SECONDS=$((SECONDS + watch_s))
         [ "$tick" -gt "$ticks" ]
     }
-    attempt_started() { [ "$tick" -ge "$start" ]; }
-    take_look() { [ "$tick" -lt "$start" ] || beat=$((tick / every)); }
-    job_lacks() { return 1; }
+    start_watch() { watch_pid=none; }
+    hear_watch() { ask=no; }
     step_code() { :; }
-    end_step() { :; }
     step_id() { echo 7.1; }
     # shellcheck disable=SC2032 # xargs is not used here
     scancel() { echo "$tick" >>"$T/sent"; }
@@ -603,31 +600,43 @@ END
     [ "$step_rc" -eq 137 ]
 }
 
-@test "a slow start does not eat the time of the first step" {
-    attempt_stand_ins
-    watch_s=10 ticks=40 start=25 every=8 hang_s=100
-    watch
-    [ -z "$ended_by" ]
-    # but a hang is one
-    start=5 every=1000
-    watch
-    [ "$ended_by" = hang ]
-    start=100
-    watch
-    [ "$ended_by" = start ]
+@test "an attempt without a start, and one without steps, is ended" {
+    stand_in scancel <<<'kill -KILL "$(cat "$T/pid")"'
+    echo '7.1 train-1' >"$T/steps"
+    # who holds the job's output is waited for
+    cat >"$T/step" <<'END'
+[ ! -e "$T/started" ] || cat "$T/started" >>"$T/run/ledger.jsonl"
+echo $$ >"$T/pid"
+exec sleep 1000 >/dev/null 2>&1
+END
+    echo RUNNING RUNNING CANCELLED >"$T/states"
+    TESSERA_START_S=1 launch_is 75
+    [[ $output == *"not started within 1 s: ending the attempt"* ]]
+    echo '{"event":"start","attempt":1,"job":7}' >"$T/started"
+    echo RUNNING RUNNING CANCELLED >"$T/states"
+    TESSERA_HANG_S=2 launch_is 75
+    [[ $output == *"no step for 2 s: ending the attempt"* ]]
+    [ -e "$T/run/health/beat.7" ]
 }
 
-@test "waiting for Slurm is no hang while steps come" {
-    attempt_stand_ins
-    watch_s=1 ticks=62 hang_s=2
-    job_lacks() { sleep 3; }
-    watch
-    [ -z "$ended_by" ]
+@test "a watch that is killed is started again, and a file STOP is heard" {
+    cat >"$T/step" <<'END'
+pkill -KILL -f "^$T/bin/tessera-ckpt watch $T/run"
+touch "$T/run/STOP"
+for ((i = 0; i < 900; i++)); do
+    [ ! -e "$T/cancelled" ] || exit 85
+    sleep 0.1
+done
+END
+    echo '7.1 train-1' >"$T/steps"
+    launch_is 93
+    [[ $output == *"asking the ranks to checkpoint and stop (STOP)"* ]]
+    ! pgrep -f "^$T/bin/tessera-ckpt watch $T/run" || false
 }
 
 @test "a request to stop is sent again while the step lives" {
     attempt_stand_ins
-    watch_s=10 ticks=6 hang_s=600 stop_signal=USR1
+    watch_s=10 ticks=6 stop_signal=USR1
     watch 2>"$T/said"
     [ "$(xargs <"$T/sent")" = "1 3 5" ]
     [ "$(grep -c 'asking the ranks' "$T/said")" -eq 1 ]

@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/launch
-# One attempt: start the training step and watch over it. Needs what nodes.sh needs, and $program, arguments=(), $start_s,
-# $hang_s, $watch_s, $tasks_per_node, $cpus_per_task, $launch_beat, and a pipe
-# open as 9.
+# One attempt: start the training step and watch over it. What is to be done says
+# `tessera-ckpt watch`. Needs what nodes.sh needs, and $program, arguments=(),
+# $start_s, $hang_s, $watch_s, $tasks_per_node, $cpus_per_task, and a pipe open as 9.
 
-readonly STANDSTILL_S=5 STOP_AGAIN_S=15
+readonly STOP_AGAIN_S=15
 
 # start_attempt NODE...: one step over these nodes.
 start_attempt()
@@ -17,28 +17,31 @@ start_attempt()
         --nodelist="$(join "$@")" "$program" "${arguments[@]}"
 }
 
-# What can be seen of the run without asking Slurm, at every tick: the last sign
-# of life of the training, which writes metrics.jsonl every step, and now and then
-# a file STOP. The guards in turn see this script in its own sign. It runs beside the
-# script, since a file system that stands still would stop it.
-look()
+# What can be seen of the run without asking Slurm: sets watch_pid, whose words come
+# through pipe 9. What asks the job to stop must not end it.
+start_watch()
 {
-    local stop=
-    # not at every tick: shared storage has many such scripts
-    if [ $((SECONDS % 4)) -lt "$watch_s" ]; then
-        touch "$launch_beat"
-        [ ! -e "$run_dir/STOP" ] || stop=STOP
-    fi
-    echo "$(stat -c %.Y+%s "$run_dir/metrics.jsonl" || echo none) $stop" >&9
+    (trap '' TERM USR1
+        exec "$bin/tessera-ckpt" watch "$run_dir" "$start_s" "$hang_s" "$watch_s" \
+            --job "$job" --attempt "$attempt") </dev/null >&9 &
+    watch_pid=$!
+    disown "$watch_pid" # nobody waits for one that storage has stopped
 }
 
-# The newest of what look() has seen: sets beat, and passes STOP on.
-take_look()
+# hear_watch: sets ask, where Slurm is to be asked, and ended_by; passes STOP on.
+hear_watch()
 {
-    local seen stop
-    while read -r -t 0.01 -u 9 seen stop; do
-        beat=$seen
-        [ -z "$stop" ] || stop_signal=STOP
+    local pid what words
+    ask=no
+    while read -r -t 0.01 -u 9 pid what words; do
+        [ "$pid" = "$watch_pid" ] || continue
+        case $what in
+        say) say "$words" ;;
+        stop) stop_signal=STOP ;;
+        ask) ask=yes ;;
+        start) end_attempt start "not started within $start_s s" ;;
+        hang) end_attempt hang "no step for $hang_s s" ;;
+        esac
     done
 }
 
@@ -59,55 +62,12 @@ forward_stop()
         stop_again_at=$((SECONDS + STOP_AGAIN_S))
 }
 
-# Sets passed_s: since the last tick, as far as time passed for the job as well.
-# While this script stood still, suspended by an administrator or waiting for
-# storage, so did the ranks.
-measure_tick()
-{
-    local now=$SECONDS
-    passed_s=$((now - tick_at))
-    tick_at=$now
-    if [ "$passed_s" -gt $((watch_s + STANDSTILL_S)) ]; then
-        say "stood still for $passed_s s, which do not count"
-        passed_s=$watch_s
-    fi
-}
-
-# Sets gap_s and quiet_s, between the last two steps and since the last one. A
-# suspension ends in either.
-listen()
-{
-    take_look
-    quiet_s=$((quiet_s + passed_s))
-    if [ "$beat" != "$beat_seen" ]; then
-        [ -z "$beat_seen" ] || gap_s=$quiet_s
-        beat_seen=$beat
-        quiet_s=0
-    fi
-}
-
-# Is it time to ask Slurm for the nodes? Once a minute while steps come as they
-# came before. Else soon, and the longer nothing has come the more seldom: a
-# death that Slurm learns of is heard of after an eighth of the silence more.
-time_to_ask()
-{
-    local pause_s=60
-    if [ "$quiet_s" -gt $((5 + 2 * gap_s)) ]; then
-        pause_s=$((quiet_s / 8))
-        pause_s=$((pause_s < 2 ? 2 : pause_s > 15 ? 15 : pause_s))
-    fi
-    [ $((SECONDS - asked_at)) -ge "$pause_s" ]
-}
-
 # ask_nodes NODE...: sets lost.
 ask_nodes()
 {
     local answer known
     answer=$(job_lacks "$@")
     known=$?
-    # Waiting for Slurm is no standstill.
-    quiet_s=$((quiet_s + SECONDS - tick_at))
-    tick_at=$SECONDS asked_at=$SECONDS
     if [ "$known" -eq 0 ]; then
         answered=yes
         [ -z "$answer" ] || mapfile -t lost <<<"$answer"
@@ -129,38 +89,17 @@ end_attempt()
 # "start" or "hang" where we ended it, and lost=().
 watch_attempt()
 {
-    local beat='' beat_seen='' quiet_s=0 gap_s=60 started=no
-    local tick_at=$SECONDS passed_s asked_at=$SECONDS answered=yes
+    local ask answered=yes
     ended_by='' lost=() stop_forwarded=no stop_again_at=0
-    until await "$watch_s" look; do
-        measure_tick
-        listen
+    start_watch
+    until await "$watch_s"; do
+        kill -0 "$watch_pid" 2>/dev/null || start_watch
+        hear_watch
+        [ -z "$ended_by" ] || break
         [ -z "$stop_signal" ] || forward_stop
-        if [ "$started" = no ] && attempt_started; then
-            started=yes quiet_s=0
-        fi
-        if [ "$started" = no ]; then
-            if [ "$quiet_s" -ge "$start_s" ]; then
-                end_attempt start "not started within $start_s s"
-                return
-            fi
-        elif [ "$quiet_s" -ge "$hang_s" ]; then
-            end_attempt hang "no step for $hang_s s"
-            return
-        fi
-        # Last: while Slurm is waited for nobody listens, and what came then
-        # is heard at the next tick, before that wait passes for a hang.
-        ! time_to_ask || ask_nodes "$@"
-        if [ ${#lost[@]} -gt 0 ]; then
-            end_attempt node "lost $(join "${lost[@]}")"
-            return
-        fi
+        [ "$ask" = no ] || ask_nodes "$@"
+        [ ${#lost[@]} -eq 0 ] || end_attempt node "lost $(join "${lost[@]}")"
     done
+    kill -KILL "$watch_pid" 2>/dev/null
     step_code
-}
-
-# Has the training program come so far that the attempt is in the ledger?
-attempt_started()
-{
-    [ "$(ledger_word started)" -ge "$attempt" ]
 }

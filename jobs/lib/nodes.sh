@@ -31,15 +31,14 @@ start_step()
     srun_rc=
 }
 
-# await SECONDS [COMMAND]: until the step has ended (returns 0), the time is
-# over, or a signal has come. The command runs first, beside this script: where
-# it gets stuck there is no tick, but signals and the step's end are heard.
+# await SECONDS: until the step has ended (returns 0), the time is over, or a
+# signal has come.
 await()
 {
     local timer code
     [ -z "$srun_rc" ] || return 0
     # It signals again and again: once might be just before the wait.
-    { ${2:-}; while sleep "$1" && kill -ALRM $$; do :; done; } >/dev/null 2>&1 &
+    { while sleep "$1" && kill -ALRM $$; do :; done; } >/dev/null 2>&1 &
     timer=$!
     wait "$srun_pid" 2>/dev/null
     code=$?

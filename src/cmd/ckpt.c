@@ -139,6 +139,11 @@ static const struct command {
         "job! attempt!", 2, 3 },
       ckpt_cmd_nodes,
       PATH_OTHER },
+    { { "watch", "RUN START_S HANG_S TICK_S",
+        "say what is to be done about an attempt that runs", rows,
+        "job! attempt!", 4, 4 },
+      ckpt_cmd_watch,
+      PATH_OTHER },
 };
 
 /* Paths are judged here, before the command, so that a typing error is told before

@@ -1,0 +1,124 @@
+/* tessera-ckpt watch: what can be seen of an attempt without asking Slurm, for the
+ * launch script beside which it runs: a step has come, the attempt is in the
+ * ledger, there is a file STOP. When something is to be done it prints a line, "PID
+ * stop", "PID ask", "PID say TEXT", or "PID start" and "PID hang" where the attempt
+ * is to be ended, by src/control/watch.h; its own number tells the lines of one
+ * watch from those that another has left in the pipe.
+ *
+ * A process of its own, since a file system that stands still would stop the script
+ * as well, which must hear signals and the step's end. It ends with its parent. The
+ * guards in turn see the script in RUN/health/beat.JOB. */
+#include "src/cmd/ckpt_cmd.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/regular.h"
+#include "src/control/watch.h"
+#include "src/job/ledger_history.h"
+
+/* Shared storage has many such watches. */
+#define STOP_LOOK_S 4
+
+struct paths {
+    char stop[FSIO_PATH_MAX], beat[FSIO_PATH_MAX], metrics[FSIO_PATH_MAX];
+};
+
+static enum err seconds(const char *text, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    return end != text && *end == '\0' && *out >= 1 && *out <= 1e9
+               ? ERR_OK
+               : err_set(ERR_USAGE, "watch: '%s': not so many seconds", text);
+}
+
+/* For the guards; what cannot be written they ask Slurm about. */
+static void touch(const char *path)
+{
+    int fd = -1;
+    if (regular_open_at(AT_FDCWD, path, O_WRONLY | O_CREAT, REGULAR_NO_LINK,
+                        path, &fd) != ERR_OK)
+        return;
+    (void)futimens(fd, NULL);
+    close(fd);
+}
+
+/* The training writes metrics.jsonl every step. */
+static uint64_t beat_of(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0
+               ? (uint64_t)status.st_mtim.tv_sec * 1000000007 +
+                     (uint64_t)status.st_mtim.tv_nsec +
+                     ((uint64_t)status.st_size << 32)
+               : 0;
+}
+
+static bool has_started(const struct ckpt_cmd *cmd)
+{
+    struct ledger_job job;
+    if (ledger_job_read(cmd->paths[0], cmd->job, &job) != ERR_OK)
+        return false;
+    ledger_job_free(&job);
+    return job.started >= cmd->attempt;
+}
+
+static void tell(const char *what)
+{
+    printf("%d %s\n", (int)getpid(), what);
+    fflush(stdout);
+}
+
+/* True: it is over. */
+static bool tick(const struct ckpt_cmd *cmd, const struct paths *paths,
+                 struct watch *watch)
+{
+    struct watch_seen seen = { .beat = beat_of(paths->metrics),
+                               .started = watch->started || has_started(cmd),
+                               .now_s = clock_now() };
+    char said[80];
+    enum watch_what what = watch_tick(watch, &seen);
+    snprintf(said, sizeof said,
+             "say stood still for %.0f s, which do not count", watch->still_s);
+    if (watch->still_s > 0)
+        tell(said);
+    if (what != WATCH_ON)
+        tell(what == WATCH_ASK     ? "ask"
+             : what == WATCH_START ? "start"
+                                   : "hang");
+    return what > WATCH_ASK;
+}
+
+enum err ckpt_cmd_watch(struct ckpt_cmd *cmd)
+{
+    struct watch watch = { 0 };
+    struct paths paths;
+    const char *run_dir = cmd->paths[0];
+    pid_t parent = getppid();
+    bool over = false, stopped = false;
+    double looked_s = -STOP_LOOK_S;
+    TRY(seconds(cmd->words[0], &watch.start_s));
+    TRY(seconds(cmd->words[1], &watch.hang_s));
+    TRY(seconds(cmd->words[2], &watch.tick_s));
+    TRY(fsio_path(paths.stop, "%s/STOP", run_dir));
+    TRY(fsio_path(paths.metrics, "%s/metrics.jsonl", run_dir));
+    TRY(fsio_path(paths.beat, "%s/health/beat.%" PRId64, run_dir, cmd->job));
+    while (getppid() == parent) {
+        over = over || tick(cmd, &paths, &watch);
+        clock_sleep(watch.tick_s);
+        if (clock_now() - looked_s < STOP_LOOK_S)
+            continue;
+        looked_s = clock_now();
+        touch(paths.beat);
+        if (!stopped && access(paths.stop, F_OK) == 0) {
+            stopped = true;
+            tell("stop");
+        }
+    }
+    return ERR_OK;
+}
