@@ -49,6 +49,14 @@ END
     [ "$usable" = "a1 a2 a3 a4 a5" ]
 }
 
+@test "a list of thousands of nodes is short enough for an argument" {
+    [ "$(join a b)" = a,b ]
+    command -v scontrol >/dev/null || skip "there is no Slurm"
+    printf 'ClusterName=x\nSlurmctldHost=localhost\nNodeName=x\n' >"$T/slurm.conf"
+    mapfile -t nodes < <(seq -f 'node%05g' 1 16384)
+    [ "$(SLURM_CONF=$T/slurm.conf join "${nodes[@]}")" = 'node[00001-16384]' ]
+}
+
 @test "ranks of a node from what sbatch was told" {
     [ "$(SLURM_NTASKS_PER_NODE=4 SLURM_TASKS_PER_NODE='4(x3)' task_count)" = 4 ]
     [ "$(SLURM_NTASKS=2 SLURM_TASKS_PER_NODE=2 task_count)" = 2 ]

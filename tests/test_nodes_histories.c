@@ -26,8 +26,9 @@ static struct world {
     int host;
 } w;
 static int violations;
-/* the last verdict of this check, by a second book: -1 none */
-static int told[NODES_MAX];
+/* A second book: the last verdict of this check, -1 none, and the doubts about a
+ * node in this job: 1 it was warned of, 2 it was bad lately. */
+static int told[NODES_MAX], doubts[NODES_MAX];
 
 static double draw(void)
 {
@@ -69,8 +70,13 @@ static void answer(struct nodes *nodes, bool pairs)
     for (int i = 0; i < nodes->count; i++)
         none = none && !(nodes->list[i].asked && nodes->list[i].code != NULL);
     for (int i = 0; i < nodes->count; i++)
-        if (nodes->list[i].asked && !(pairs && none))
+        if (nodes->list[i].asked && !(pairs && none)) {
             told[i] = (int)nodes->list[i].verdict;
+            if (told[i] == NODES_SICK)
+                doubts[i] = 2;
+            else if (told[i] == NODES_WARN && doubts[i] == 0)
+                doubts[i] = 1;
+        }
 }
 
 static void check_lines(const struct nodes *nodes, const bool *asked,
@@ -114,11 +120,6 @@ static void check_asked(const struct nodes *nodes, enum nodes_what what)
         broken("asked", "again");
 }
 
-static int doubt(const struct nodes_node *node)
-{
-    return node->was_bad || node->excluded ? 2 : node->warned;
-}
-
 static void check_end(const struct nodes *nodes)
 {
     int order[NODES_MAX], seen[NODES_MAX] = { 0 };
@@ -128,7 +129,7 @@ static void check_end(const struct nodes *nodes)
         const struct nodes_node *node = &nodes->list[order[i]];
         if (told[order[i]] != NODES_OK && told[order[i]] != NODES_WARN)
             broken("bad", node->name);
-        if (i > 0 && doubt(node) < doubt(&nodes->list[order[i - 1]]))
+        if (i > 0 && doubts[order[i]] < doubts[order[i - 1]])
             broken("order", node->name);
         if (seen[order[i]]++ > 0)
             broken("place", node->name);
@@ -204,6 +205,7 @@ static void history(uint64_t seed, bool verbose)
         snprintf(names[i], sizeof names[i], "n%d", i);
         list[i] = (struct nodes_node){ .name = names[i], .allocated = true };
         list[i].excluded = chance(0.1);
+        doubts[i] = list[i].excluded ? 2 : 0;
     }
     struct nodes nodes = { .list = list, .count = count };
     nodes.host = names[w.host];

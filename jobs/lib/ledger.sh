@@ -18,9 +18,10 @@ ledger()
 # src/job/ledger_history.h). Without an answer a number is 0, a list empty.
 ledger_word()
 {
-    local word
-    word=$("$bin/tessera-ckpt" ledger "$run_dir" --job "$job" 2>/dev/null |
-        sed -n "s/^$1 //p")
+    local name value word=
+    while read -r name value; do
+        [ "$name" != "$1" ] || word=$value
+    done < <("$bin/tessera-ckpt" ledger "$run_dir" --job "$job" 2>/dev/null)
     case $1 in
     local | excluded | expired) ;;
     *) word=${word:-0} ;;

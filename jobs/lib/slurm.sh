@@ -102,17 +102,26 @@ job_nodes()
     hostnames "$(job_field NodeList)"
 }
 
+# Of thousands of nodes as ranges: an argument of a program has 128 KB.
 join()
 {
-    local IFS=,
-    echo "$*"
+    local IFS=, list=
+    list="$*"
+    if [ ${#list} -lt 100000 ]; then
+        echo "$list"
+    else
+        printf '%s\n' "$@" | scontrol show hostlist /dev/stdin
+    fi
 }
 
 # node_states NODE...: prints "NODE STATE" a line, with all flags of the state.
 node_states()
 {
-    ask scontrol -o show node "$(join "$@")" |
-        sed -n 's/^NodeName=\([^ ]*\) .* State=\([^ ]*\) .*/\1 \2/p'
+    local line
+    while read -r line; do
+        [[ ! $line =~ ^NodeName=([^ ]*)\ .*\ State=([^ ]*) ]] ||
+            echo "${BASH_REMATCH[1]} ${BASH_REMATCH[2]}"
+    done < <(ask scontrol -o show node "$(join "$@")")
 }
 
 # usable_states: of lines "NODE STATE+FLAG+...", prints the nodes on which
@@ -121,9 +130,11 @@ node_states()
 # used no further. A node that is to be powered down when it is free is ours.
 usable_states()
 {
-    local out='DOWN|ERROR|FAIL|FAILING|DRAIN|DRAINED|DRAINING|FUTURE'
+    local node state out='DOWN|ERROR|FAIL|FAILING|DRAIN|DRAINED|DRAINING|FUTURE'
     out+='|NOT_RESPONDING|POWERED_DOWN'
-    sed -E "/[ +](${out})\>/d; /\*/d; s/ .*//"
+    while read -r node state; do
+        [[ +$state+ =~ [*]|[+]($out)[^A-Z_] ]] || echo "$node"
+    done
 }
 
 # nodes_usable NODE...: one query for all.
@@ -150,8 +161,10 @@ job_lacks()
 # step_id NAME: the number of our step of that name, if Slurm has it.
 step_id()
 {
-    timeout --foreground 20 squeue -h -s -j "$slurm_id" -o '%i %j' \
-        2>/dev/null | awk -v name="$1" '$2 == name { print $1 }'
+    local id name
+    while read -r id name; do
+        [ "$name" != "$1" ] || echo "$id"
+    done < <(timeout --foreground 20 squeue -h -s -j "$slurm_id" -o '%i %j' 2>/dev/null)
 }
 
 # shrink NODE...: give all other nodes back. Root's epilog runs on them at once,
