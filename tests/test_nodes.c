@@ -141,13 +141,11 @@ static void test_rows(void)
         { JOB "quick 1\n", "n1=ok n2=unknown:HANG n3=ok;",
           CHECK "[no verdict on node n2: HANG: x] asked n1 n2 n3; good n1 n3; "
                 "do go; " },
-        /* nothing began: three times */
+        /* nothing began, or nothing is known: three times */
         { "allocated n1\nusable n1\nwanted 1\nwanted_min 1\nquick 1\n",
-          "code=1;code=1;code=1;",
-          "asked n1; do check; "
-          "[no verdict on node n1: NO_VERDICT: no verdict, the check ended "
-          "with code 1 after 0 s: ] say the check did not start, trying again; "
-          "asked n1; do restart; "
+          "n1=unknown:BUDGET code=76;code=1;code=1;",
+          "asked n1; do check; [no verdict on node n1: BUDGET: x] say no node "
+          "is known to be good, trying again; asked n1; do restart; "
           "[no verdict on node n1: NO_VERDICT: no verdict, the check ended "
           "with code 1 after 0 s: ] say the check did not start, trying again; "
           "asked n1; do restart; "

@@ -9,7 +9,7 @@
  *
  *     begin -> check -> pairs -> go
  *              |   \-> nodes are wanting: those without a verdict again, twice
- *              \-> the step did not begin: again, twice
+ *              \-> nobody has told what it is: the same, twice
  *
  * nodes_next() says which nodes are to be asked; who does it calls again with what
  * came of it. At the end each node of the job is in one place. */
@@ -65,7 +65,7 @@ struct nodes {
 
 enum nodes_what {
     NODES_CHECK,   /* have those that are `asked` look at themselves */
-    NODES_RESTART, /* the same, when what may keep the step off has ended */
+    NODES_RESTART, /* the same, when what may have kept the step off has ended */
     NODES_AGAIN,   /* the same, since nodes are wanting */
     NODES_PAIRS,   /* at each other */
     NODES_GO,      /* it is over; those that are `given` go back to Slurm */

@@ -217,11 +217,16 @@ static void write_fact(const struct nodes_facts *facts, const struct fact *fact,
 static void say_all(const struct nodes *nodes, enum nodes_what what, int good,
                     FILE *out)
 {
-    bool none = true;
-    for (int i = 0; i < nodes->count; i++)
-        none = none && !nodes->list[i].judged;
+    bool none = true, silent = true;
+    for (int i = 0; i < nodes->count; i++) {
+        const struct nodes_node *node = &nodes->list[i];
+        none = none && !node->judged;
+        silent = silent && !(node->judged && node->reason != nodes->silence);
+    }
     if (what == NODES_RESTART)
-        fputs("say the check did not start, trying again\n", out);
+        fprintf(out, "say %s, trying again\n",
+                silent ? "the check did not start"
+                       : "no node is known to be good");
     if (what == NODES_AGAIN) {
         fprintf(out, "say %d good nodes, %d wanted: checking ", good,
                 nodes->wanted);
