@@ -157,6 +157,37 @@ static void test_words(void)
     }
 }
 
+/* What jobs on real clusters have decided, as RUN/health/decisions has it, is
+ * decided again. */
+static void test_recorded(void)
+{
+    FILE *file = fopen("tests/data/job_decisions", "r");
+    char *line = NULL;
+    size_t room = 0;
+    int rows = 0;
+    while (file != NULL && getline(&line, &room, file) > 0) {
+        char *words[WORDS_MAX], next[1024];
+        struct job_facts facts = { 0 };
+        struct job_decision d;
+        char *told = strstr(line, "-> ");
+        line[strcspn(line, "\n")] = '\0';
+        if (told == NULL)
+            break;
+        *told = '\0';
+        int count = split(line, "\t", words);
+        tap_is_int(job_words_read(words, count, &facts), ERR_OK, "row %d",
+                   ++rows);
+        job_next(&facts, &d);
+        snprintf(next, sizeof next, "%s %d %s", job_what_names[d.what],
+                 d.exit_code, d.reason);
+        tap_is_str(next, told + 3, "its decision");
+    }
+    tap_ok(rows > 0 && feof(file), "every row has one");
+    free(line);
+    if (file != NULL)
+        fclose(file);
+}
+
 static void test_unwritten(void)
 {
     struct job_facts facts = { .run_dir = "/r" };
@@ -173,6 +204,7 @@ int main(void)
 {
     test_rows();
     test_words();
+    test_recorded();
     test_unwritten();
     return tap_done();
 }
