@@ -643,6 +643,21 @@ END
     ! pgrep -f "^$T/bin/tessera-ckpt watch $T/run" || false
 }
 
+@test "a step's end and its code are heard whatever signals come" {
+    # shellcheck source=jobs/lib/nodes.sh
+    . "$JOBS/lib/nodes.sh"
+    stand_in srun <<<'sleep 0.0$((RANDOM % 4)); exit 9'
+    PATH=$T/bin:$PATH stop_signal=''
+    trap : USR1 ALRM
+    for ((n = 0; n < 20; n++)); do
+        start_step "train-$n"
+        (while kill -0 "$srun_pid" && kill -USR1 $$ && kill -ALRM $$; do :; done) \
+            >/dev/null 2>&1 3>&- &
+        step_code
+        [ "$step_rc" -eq 9 ]
+    done
+}
+
 @test "a request to stop is sent again while the step lives" {
     attempt_stand_ins
     watch_s=10 ticks=6 stop_signal=USR1

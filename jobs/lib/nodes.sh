@@ -16,8 +16,7 @@ check_count=0
 guard_pid=
 guard_count=0
 
-# A tick of await().
-trap : ALRM
+exec {quiet_pipe}<> <(:) # nobody writes to it
 
 # start_step NAME SRUN-ARGUMENTS...: in the background; sets $srun_pid. Steps
 # overlap because one on a dead node keeps its resources until Slurm gives up.
@@ -32,22 +31,20 @@ start_step()
 }
 
 # await SECONDS: until the step has ended (returns 0), the time is over, or a
-# signal has come.
+# request to stop has come. Not by wait: a signal at the moment in which the step
+# ends takes that end from it (bash 5.2), and the next one waits for ever.
 await()
 {
-    local timer code
+    local ticks=$((5 * $1)) before=$stop_signal
     [ -z "$srun_rc" ] || return 0
-    # It signals again and again: once might be just before the wait.
-    { while sleep "$1" && kill -ALRM $$; do :; done; } >/dev/null 2>&1 &
-    timer=$!
-    wait "$srun_pid" 2>/dev/null
-    code=$?
-    kill "$timer" 2>/dev/null
-    kill -0 "$srun_pid" 2>/dev/null && return 1
-    # It may have been the signal that ended the wait.
+    while kill -0 "$srun_pid" 2>/dev/null; do
+        [ $((ticks--)) -gt 0 ] && [ "$stop_signal" = "$before" ] || return 1
+        read -r -t 0.2 -u "$quiet_pipe"
+    done
+    srun_rc=75
+    [[ $'\n'$(jobs -rp)$'\n' != *$'\n'$srun_pid$'\n'* ]] || return 0
     wait "$srun_pid" 2>/dev/null
     srun_rc=$?
-    [ "$srun_rc" -ne 127 ] || srun_rc=$code
 }
 
 # The exit code of the step, when it ends.
@@ -63,14 +60,11 @@ step_code()
 # check by nothing, so that one has longer.
 end_step()
 {
-    local id tries
+    local id
     id=$(step_id "$step_name")
     [ -n "$id" ] &&
         timeout --foreground "${1:-5}" scancel --signal=KILL "$id" 2>/dev/null
-    for tries in 1 2 3 4; do
-        await 0.5 && break
-        [ "$tries" -eq 3 ] && kill -KILL "$srun_pid" 2>/dev/null
-    done
+    await 2 || kill -KILL "$srun_pid" 2>/dev/null
     step_code
 }
 
