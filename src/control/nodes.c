@@ -152,6 +152,7 @@ static enum nodes_what go(struct nodes *nodes)
         node->given =
             on && node->allocated && node->place == NODES_BAD &&
             (nodes->host == NULL || strcmp(node->name, nodes->host) != 0);
+        node->kept = node->allocated && !node->given;
     }
     return NODES_GO;
 }

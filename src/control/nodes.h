@@ -42,7 +42,8 @@ struct nodes_node {
     enum nodes_verdict verdict;
     const char *code, *reason;
     bool judged; /* by it */
-    bool given;  /* to be given back; the job's end gives all of them */
+    bool given;  /* at the end: to be given back, or kept by the job */
+    bool kept;
 };
 
 enum nodes_at { NODES_AT_BEGIN, NODES_AT_CHECK, NODES_AT_PAIRS };

@@ -41,6 +41,8 @@ static const struct fact {
     { "good", PLACE, 0, NODES_GOOD, true },
     { "bad", PLACE, 0, NODES_BAD, true },
     { "unknown", PLACE, 0, NODES_UNKNOWN, true },
+    LIST(given, true),
+    LIST(kept, true),
     SCALAR(host, TEXT, false),
     SCALAR(wanted, NUMBER, false),
     SCALAR(wanted_min, NUMBER, false),
@@ -160,8 +162,6 @@ void nodes_words_free(struct nodes_facts *facts)
 
 /* --- the way back --- */
 
-typedef bool (*has_fn)(const struct fact *fact, const struct nodes_node *node);
-
 static bool has(const struct fact *fact, const struct nodes_node *node)
 {
     return fact->form == PLACE
@@ -169,24 +169,12 @@ static bool has(const struct fact *fact, const struct nodes_node *node)
                : *(const bool *)((const char *)node + fact->offset);
 }
 
-static bool is_given(const struct fact *fact, const struct nodes_node *node)
-{
-    (void)fact;
-    return node->given;
-}
-
-static bool is_kept(const struct fact *fact, const struct nodes_node *node)
-{
-    (void)fact;
-    return node->allocated && !node->given;
-}
-
-static void write_list(const struct nodes *nodes, has_fn which,
-                       const struct fact *fact, char between, FILE *out)
+static void write_list(const struct nodes *nodes, const struct fact *fact,
+                       char between, FILE *out)
 {
     bool first = true;
     for (int i = 0; i < nodes->count; i++)
-        if (which(fact, &nodes->list[i])) {
+        if (has(fact, &nodes->list[i])) {
             fprintf(out, "%.*s%s", first ? 0 : 1, &between,
                     nodes->list[i].name);
             first = false;
@@ -210,7 +198,7 @@ static void write_fact(const struct nodes_facts *facts, const struct fact *fact,
     else if (fact->form == PLACE && fact->place == NODES_GOOD)
         nodes_words_good(&facts->nodes, order, good, ' ', out);
     else
-        write_list(&facts->nodes, has, fact, ' ', out);
+        write_list(&facts->nodes, fact, ' ', out);
     fputc('\n', out);
 }
 
@@ -230,7 +218,7 @@ static void say_all(const struct nodes *nodes, enum nodes_what what, int good,
     if (what == NODES_AGAIN) {
         fprintf(out, "say %d good nodes, %d wanted: checking ", good,
                 nodes->wanted);
-        write_list(nodes, has, &facts_table[ASKED], ',', out);
+        write_list(nodes, &facts_table[ASKED], ',', out);
         fputs(" again\n", out);
     }
     if (what == NODES_GO && nodes->at == NODES_AT_PAIRS && none)
@@ -246,10 +234,6 @@ void nodes_words_write(const struct nodes_facts *facts, enum nodes_what what,
     for (size_t row = 0; row < FACTS; row++)
         if (facts_table[row].back)
             write_fact(facts, &facts_table[row], order, good, out);
-    fputs("given ", out);
-    write_list(nodes, is_given, NULL, ' ', out);
-    fputs("\nkept ", out);
-    write_list(nodes, is_kept, NULL, ' ', out);
-    fprintf(out, "\nelsewhere %s\ndo %s\n",
-            nodes_elsewhere(nodes) ? "yes" : "no", nodes_what_names[what]);
+    fprintf(out, "elsewhere %s\ndo %s\n", nodes_elsewhere(nodes) ? "yes" : "no",
+            nodes_what_names[what]);
 }
