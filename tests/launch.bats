@@ -57,6 +57,19 @@ END
     [ "$(SLURM_CONF=$T/slurm.conf join "${nodes[@]}")" = 'node[00001-16384]' ]
 }
 
+@test "nodes, a job and MPI, as three versions of Slurm print them" {
+    for recorded in "$BATS_TEST_DIRNAME"/data/slurm/*; do
+        ask() { cat "$recorded/nodes"; }
+        [ "$(nodes_usable n1 | xargs)" = "n1 n2 n8 n9" ]
+        [ "$(field JobState <"$recorded/job")" = PENDING ]
+        [ "$(field ExcNodeList <"$recorded/job")" = "n[1-2]" ]
+        [ -z "$(hostnames "$(field NodeList <"$recorded/job")")" ]
+        srun() { cat "$recorded/mpi"; }
+        pick_mpi
+        [ "$mpi" = pmix ]
+    done
+}
+
 @test "ranks of a node from what sbatch was told" {
     [ "$(SLURM_NTASKS_PER_NODE=4 SLURM_TASKS_PER_NODE='4(x3)' task_count)" = 4 ]
     [ "$(SLURM_NTASKS=2 SLURM_TASKS_PER_NODE=2 task_count)" = 2 ]

@@ -2,6 +2,7 @@
  * a drained node, one row each. Histories of many nodes are tests/simulate's. */
 #include <string.h>
 
+#include "src/base/fsio.h"
 #include "src/control/drain.h"
 #include "src/control/undrain.h"
 #include "tests/tap.h"
@@ -110,6 +111,36 @@ static void test_marks(void)
     tap_is_int(cluster_marks_parse("slurm_load_reservations error", &marks),
                ERR_DATA, "no answer is no list");
     tap_is_int(cluster_marks_parse("", &marks), ERR_DATA, "nor is nothing");
+}
+
+/* What versions of Slurm print of one cluster: n2 is reserved, n3 to n5 are
+ * drained, n6 is down, n7 fails, n8 is under maintenance. */
+static char *recorded(const char *version, const char *what)
+{
+    char path[64], *text = NULL;
+    size_t bytes;
+    snprintf(path, sizeof path, "tests/data/slurm/%s/%s", version, what);
+    tap_ok(fsio_read_file(path, 1 << 20, &text, &bytes) == ERR_OK, "%s", path);
+    return text;
+}
+
+static void test_version(const char *version)
+{
+    static struct cluster_marks marks;
+    struct cluster_node node = { 0 };
+    struct cluster_shares shares;
+    char *text = recorded(version, "sinfo");
+    tap_ok(cluster_shares_parse(text, &node, "n3", &shares) == ERR_OK &&
+               shares.list[0].nodes == 9 && shares.list[0].out == 6 &&
+               shares.here_out,
+           "Slurm %s: 6 of 9 nodes are out", version);
+    free(text);
+    text = recorded(version, "reservations");
+    tap_ok(cluster_marks_parse(text, &marks) == ERR_OK && marks.locked &&
+               marks.lock_time > 0 && marks.drained_count == 1 &&
+               marks.refused_count == 1,
+           "its marks");
+    free(text);
 }
 
 /* --- ways --- */
@@ -380,6 +411,9 @@ int main(void)
     test_node();
     test_shares();
     test_marks();
+    test_version("20.11");
+    test_version("22.05");
+    test_version("24.11");
     test_reason();
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         test_way(&ways[i]);

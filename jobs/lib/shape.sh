@@ -90,7 +90,8 @@ pick_mpi()
     local list
     list=$(srun --mpi=list 2>&1) ||
         die 75 "srun --mpi=list: ${list##*$'\n'}"
-    list=$(sed -n 's/^[[:space:]]\+\([a-z0-9_]\+\)$/\1/p;
+    # a line for each, which Slurm 20.11 begins with its name
+    list=$(sed -nE 's/^(srun:)?[[:space:]]+([a-z0-9_]+)$/\2/p;
         s/^specific pmix plugin versions available: //p' <<<"$list" |
         tr -s ', ' '\n')
     mpi=${TESSERA_MPI:-}
