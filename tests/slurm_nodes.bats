@@ -116,10 +116,10 @@ setup() {
 }
 
 # lost_node NAME: it has started again because of its victim, which the ranks may
-# find before Slurm does.
+# find before Slurm does; with Open MPI 5 they may be ended before they have.
 lost_node() {
     events "$1" restart
-    events "$1" restart | grep "$(cat "$DIR/$1.victim")"
+    events "$1" restart | grep -e "$(cat "$DIR/$1.victim")" -e 'one was lost'
 }
 
 # drained NODE: by us, with a reason that has our prefix once

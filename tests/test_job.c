@@ -46,6 +46,9 @@ static void test_rows(void)
           "retry 0 restart 143 true: ended by signal 15" },
         { "ended=itself code=137 room_came=yes" ROOM,
           "retry 0 restart 137 null: killed (SIGKILL): out of memory?" },
+        { "ended=itself code=14" ROOM,
+          "retry 0 restart 14 false: MPI ended the ranks (exit code 14): one "
+          "was lost?" },
         { "ended=itself code=75 room=no" RUNS " run_dir=/r",
           "end 75 stop 75: no room for /r: transient failure" },
         { "ended=node detail=n2 code=137" ROOM,
