@@ -41,9 +41,10 @@ teardown() {
     done
 }
 
-# Locks and refusals are reservations, which nodes show for their minute.
+# Locks and refusals are reservations, which nodes show for their minute; Slurm
+# 20.11 shows nothing else then.
 is_idle() { # NODE
-    [[ $(node_field "$1" State) =~ ^IDLE(\+RESERVED)?$ ]]
+    [[ $(node_field "$1" State) =~ ^(IDLE|IDLE\+RESERVED|RESERVED)$ ]]
 }
 
 install_check() { # FILE

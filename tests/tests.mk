@@ -232,6 +232,9 @@ doors: all ## what a stranger on the node can do to a run (as root)
 other-debian: ## build and a short test on Debian's next version, in a chroot (as root, by debootstrap; SUITE=trixie)
 	$(Q)tests/other-debian $(DEPS_BUILD) g++ bats jq hdf5-tools iproute2 util-linux procps
 
+slurm-versions: ## jobs, nodes and drains under Slurm 20.11, 22.05 and 24.11, in chroots (as root, by debootstrap)
+	$(Q)tests/slurm-versions $(DEPS_BUILD) $(filter-out clang-format,$(DEPS_TEST))
+
 matrix: all ## every strategy on 1 to 8 ranks, with every style of model
 	TESSERA_BIN=$(abspath $(B)/bin) tests/matrix
 

@@ -127,7 +127,6 @@ struct seen {
 static enum err see(struct seen *seen, struct field name, bool *before)
 {
     uint32_t hash = map_hash_bytes(name.text, name.bytes);
-    *before = false;
     for (size_t at = 0, i; map_next(&seen->map, hash, &at, &i);)
         if (seen->names[i].bytes == name.bytes &&
             memcmp(seen->names[i].text, name.text, name.bytes) == 0)

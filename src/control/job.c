@@ -191,7 +191,6 @@ static enum job_what judge_code(int code, struct job_decision *d)
         { EXIT_USAGE, JOB_END, "exit code 64" },
         { EXIT_RETRY, JOB_RETRY, "transient failure" },
         { SIGNAL_CODES + 9, JOB_RETRY, "killed (SIGKILL): out of memory?" },
-        /* Open MPI 5 aborts so where PMIx tells it before a rank has noticed */
         { 14, JOB_RETRY, "MPI ended the ranks (exit code 14): one was lost?" },
     };
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
