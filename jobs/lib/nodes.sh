@@ -90,7 +90,7 @@ exclude_bad()
 {
     local node list=() ours text
     excluded=$(ledger_word excluded)
-    [ -n "$excluded" ] || return
+    [ -n "$excluded" ] || return 0
     ours=,$excluded,$(ledger_word expired),
     while read -r node; do
         [[ $ours == *",$node,"* ]] || list+=("$node")
