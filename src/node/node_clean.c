@@ -2,7 +2,6 @@
  * and changes into each folder, so that no depth is too much. */
 #include "src/node/node_clean.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +15,7 @@
 
 #include "src/base/array.h"
 #include "src/base/clock.h"
+#include "src/base/processes.h"
 #include "src/job/slurm_run.h"
 #include "src/node/node_child.h"
 #include "src/node/node_words.h"
@@ -27,7 +27,6 @@
 #define OWNER_S 5.0
 #define CLEAN_S 15.0
 #define OWNERS_MAX 64
-#define NOBODY 65534
 #define MIB 2048 /* blocks of 512 bytes */
 
 /* --- walks --- */
@@ -217,37 +216,14 @@ static bool add_jobs(struct node *node, const char *folder, struct users *users)
 /* Real and effective users of all processes. */
 static bool add_processes(struct users *users)
 {
-    DIR *proc = opendir("/proc");
-    bool known = proc != NULL;
-    for (struct dirent *e; known && (e = readdir(proc)) != NULL;) {
-        char path[300], line[256];
-        long real, effective;
-        if (!isdigit((unsigned char)e->d_name[0]))
-            continue;
-        snprintf(path, sizeof path, "/proc/%s/status", e->d_name);
-        FILE *file = fopen(path, "re");
-        while (file != NULL && known && fgets(line, sizeof line, file) != NULL)
-            if (sscanf(line, "Uid: %ld %ld", &real, &effective) == 2)
-                known = add(users, real) && add(users, effective);
-        if (file != NULL)
-            fclose(file);
-    }
-    if (proc != NULL)
-        closedir(proc);
+    struct process *list;
+    size_t count;
+    bool known = processes_list("", &list, &count) == ERR_OK;
+    for (size_t i = 0; i < count; i++)
+        known =
+            known && add(users, list[i].user) && add(users, list[i].effective);
+    free(list);
     return known;
-}
-
-static long first_user(void)
-{
-    char line[256];
-    long uid = 1000, read;
-    FILE *file = fopen("/etc/login.defs", "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "UID_MIN %ld", &read) == 1)
-            uid = read;
-    if (file != NULL)
-        fclose(file);
-    return uid;
 }
 
 /* --- what prolog and epilog ask for --- */
@@ -276,7 +252,7 @@ static bool clean_user(struct node *node, struct removal *removal)
                                 .run = remove_leavings,
                                 .arg = removal,
                                 .uid = removal->uid,
-                                .gid = NOBODY };
+                                .gid = PROCESSES_NOBODY };
     int code = node_child(&child, &out);
     long removed = out.bytes > 0 ? atol((char *)out.data) : 0;
     if (code != 0)
@@ -301,8 +277,8 @@ static bool clean_users(struct node *node, const char *folder,
         end_s = node->end_s;
     for (char *line; (line = strsep(&owners, "\n")) != NULL;) {
         long uid = atol(line);
-        if (*line == '\0' || has(busy, uid) || uid < first_user() ||
-            uid == NOBODY)
+        if (*line == '\0' || has(busy, uid) || uid < processes_first_user("") ||
+            uid == PROCESSES_NOBODY)
             continue;
         if (clock_now() >= end_s) {
             node_say(node, "%s is not cleaned to the end: no time is left",

@@ -2,13 +2,13 @@
  * that fits is a row below, and any other is said as what it is. */
 #include "src/node/node_look.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "src/base/clock.h"
+#include "src/base/processes.h"
 #include "src/job/slurm_run.h"
 #include "src/node/node_child.h"
 #include "src/node/node_clean.h"
@@ -127,21 +127,16 @@ static void check(struct node *node, const char *program, const char *phase,
 static int find_steps(void *arg)
 {
     const struct node *node = arg;
-    DIR *proc = opendir("/proc");
-    int others = 0;
-    for (struct dirent *e; proc != NULL && (e = readdir(proc)) != NULL;) {
-        char path[300], text[64] = "";
+    struct process *list;
+    size_t count;
+    int others = processes_list("", &list, &count) != ERR_OK;
+    for (size_t i = 0; i < count; i++) {
+        char path[64], text[64];
         long job;
-        snprintf(path, sizeof path, "/proc/%.20s/comm", e->d_name);
-        FILE *file = fopen(path, "re");
-        bool step = file != NULL && fgets(text, sizeof text, file) != NULL &&
-                    strncmp(text, "slurmstepd", 10) == 0;
-        if (file != NULL)
-            fclose(file);
-        if (!step)
+        if (list[i].user != 0 || strcmp(list[i].name, "slurmstepd") != 0)
             continue;
-        snprintf(path, sizeof path, "/proc/%.20s/cmdline", e->d_name);
-        file = fopen(path, "re");
+        snprintf(path, sizeof path, "/proc/%d/cmdline", (int)list[i].pid);
+        FILE *file = fopen(path, "re");
         if (file == NULL)
             continue;
         if (fgets(text, sizeof text, file) != NULL &&
@@ -149,7 +144,8 @@ static int find_steps(void *arg)
             others = 1;
         fclose(file);
     }
-    return proc == NULL || others;
+    free(list);
+    return others;
 }
 
 /* --- the job's probes --- */
