@@ -89,6 +89,17 @@ enum health_state { HEALTH_OK, HEALTH_WARN, HEALTH_BAD, HEALTH_UNKNOWN };
           "h")                                                                 \
     LIMIT(mce, corrected_max, FLOAT(0, 1e9), "24",                             \
           "corrected ones of that age that are no reason to warn")             \
+    LIMIT(mounts, paths, STRING, "",                                           \
+          "file systems that must be mounted: PATH, PATH:TYPE, PATH:TYPE:rw "  \
+          "or PATH::rw of each")                                               \
+    LIMIT(mounts, missing_bad, BOOL, "false",                                  \
+          "one that is not mounted is bad, not worth a warning")               \
+    LIMIT(services, running, STRING, "",                                       \
+          "processes (or NAME.service) that must run")                         \
+    LIMIT(services, missing_bad, BOOL, "false",                                \
+          "one that does not run is bad, not worth a warning")                 \
+    LIMIT(leftover, ignore, STRING, "",                                        \
+          "numbers of users who may have processes without a job")             \
     LIMIT(gemm, min_gflops, FLOAT(0, 1e9), "0",                                \
           "fp32 GEMM of all processors, GFLOP/s; 0: only reported")            \
     LIMIT(gemm, peak_ratio_min, FLOAT(0, 1), "0.5",                            \
@@ -191,6 +202,12 @@ struct health_result {
             health_say(out, state_, code_, __VA_ARGS__);                       \
     } while (0)
 
+/* One finding more of a result that may have several: the first of the gravest
+ * gives state and code, the text has all for which there is room. */
+void health_also(struct health_result *out, enum health_state state,
+                 const char *code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
 struct health_check { /* a row of health_checks.h */
     const char *id;
     const char *group;
@@ -258,6 +275,9 @@ enum err health_limits_load(const char *path, struct health_limits *out);
 enum err health_limits_default(struct health_limits *out);
 
 /* --- what checks find out besides --- */
+
+/* Whether mounts.paths can be read; ERR_USAGE says what cannot. */
+enum err health_mounts_check_list(const char *list);
 
 /* The boot id, or "unknown"; reads one file of /proc. */
 void health_host_boot_id(const char *root, char *text, size_t bytes);

@@ -33,6 +33,12 @@
           "processes that want to run")                                        \
     CHECK("memory", "host", HEALTH_ALL, 2, health_host_memory,                 \
           "available memory")                                                  \
+    CHECK("mounts", "host", HEALTH_ALL, 4, health_mounts,                      \
+          "file systems that the site names")                                  \
+    CHECK("services", "host", HEALTH_ALL, 2, health_processes_services,        \
+          "services that the site names")                                      \
+    CHECK("leftover", "host", HEALTH_BOTH_ENDS, 2, health_processes_leftover,  \
+          "processes of users without a job")                                  \
     CHECK("blocked", "host", HEALTH_ALL, 2, health_host_blocked,               \
           "processes that wait in the kernel")                                 \
     CHECK("zombies", "host", HEALTH_ALL, 2, health_host_zombies,               \

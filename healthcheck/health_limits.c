@@ -47,6 +47,8 @@ static enum err limits_lists(const char *path,
     size_t length;
     TRY(limits_numbers(path, "gpu.xid_fatal", limits->gpu_xid_fatal));
     TRY(limits_numbers(path, "gpu.xid_suspect", limits->gpu_xid_suspect));
+    if (health_mounts_check_list(limits->mounts_paths) != ERR_OK)
+        return err_prefix(ERR_USAGE, "%s: mounts.paths: ", path);
     while (health_item(&list, &item, &length))
         if (!health_known(item, length))
             return err_set(ERR_USAGE,

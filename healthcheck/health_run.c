@@ -20,6 +20,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -174,6 +175,24 @@ bool health_injected(const char *inject, const char *kind, const char *name,
     snprintf(exact, sizeof exact, "%s:%s:%s", kind, name, what);
     snprintf(every, sizeof every, "%s:*:%s", kind, what);
     return health_listed(inject, exact) || health_listed(inject, every);
+}
+
+void health_also(struct health_result *out, enum health_state state,
+                 const char *code, const char *format, ...)
+{
+    size_t used = strlen(out->text);
+    va_list arguments;
+    if (used > 0)
+        used +=
+            (size_t)snprintf(out->text + used, sizeof out->text - used, ", ");
+    va_start(arguments, format);
+    if (used < sizeof out->text)
+        vsnprintf(out->text + used, sizeof out->text - used, format, arguments);
+    va_end(arguments);
+    if (health_worse(out->state, state) == out->state)
+        return;
+    out->state = state;
+    snprintf(out->code, sizeof out->code, "%s", code);
 }
 
 /* --- one child --- */
@@ -335,7 +354,7 @@ static bool check_applies(const struct health_check *check,
            (gpus > 0 || !needs_gpus) &&
            (env->only == NULL || health_listed(env->only, check->id)) &&
            !health_listed(env->limits.disable, check->id) &&
-           !(env->shared && health_listed("gemm triad", check->id));
+           !(env->shared && health_listed("gemm triad leftover", check->id));
 }
 
 /* A driver that did not answer once would take each other check's time as well,

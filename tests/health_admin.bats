@@ -262,6 +262,24 @@ epilog --words --budget 20 --shared" ]
     [[ $output != *gemm* ]]
 }
 
+@test "processes of users who have no job are told, those of a step are not" {
+    : >"$NODE/etc/health.cfg"
+    declare -f as_slurmd >"$NODE/functions"
+    NODE=$NODE unshare --pid --fork --mount-proc bash -c '. "$NODE/functions"
+        as() { setpriv --reuid "$1" --regid "$1" --clear-groups "${@:2}"; }
+        as 60011 sleep 60 3>&- &
+        as 60012 sleep 60 3>&- &
+        # a manager is who has the name and is root; its child is the user'"'"'s
+        perl -e '"'"'$0 = "slurmstepd"; unless (fork) { $> = $< = 60013; exec "sleep", 60 }
+            sleep 60'"'"' 3>&- &
+        until [ "$(pgrep -cx sleep)" -eq 3 ]; do sleep 0.05; done
+        as_slurmd prolog n1
+        as_slurmd epilog n2'
+    grep 'n1 .*warning: tessera: LEFTOVER leftover job=4711 (user 60012: 1 (sleep))' "$LOG"
+    grep 'n2 .*warning: tessera: LEFTOVER .*(user 60011: 1 (sleep), user 60012: 1 (sleep))' "$LOG"
+    [ "$(drained)" -eq 0 ]
+}
+
 # --- the job's probes, again ----------------------------------------------------
 
 # probes_here: the program that jobs run, where $NODE/inject says what it finds
@@ -500,6 +518,26 @@ END
     [ "$SECONDS" -lt 60 ]
     [[ $output == *"$NODE/hang/log does not answer"* ]]
     [[ $output == *"dry run, would drain: tessera: SHM_FULL"* ]]
+}
+
+@test "a file system of the site's that hangs is named, and hides no other" {
+    echo "mounts: { paths = \"/proc:proc, $NODE/hang, /nowhere:nfs4\"; missing_bad = true; };" \
+        >"$NODE/etc/health.cfg"
+    with_hang "$NODE/hang" prolog
+    [ "$status" -eq 1 ]
+    [ "$SECONDS" -lt 60 ]
+    grep "bad: tessera: MOUNT_MISSING mounts job=4711 ($NODE/hang does not answer, /nowhere is not" "$LOG"
+    [ "$(drained)" -eq 1 ]
+    # by itself it is never bad
+    rm "$NODE/cluster/"n*
+    for node in n{1..20}; do
+        echo "IDLE|Unknown|none" >"$NODE/cluster/$node"
+    done
+    echo "mounts: { paths = \"$NODE/hang\"; missing_bad = true; };" >"$NODE/etc/health.cfg"
+    with_hang "$NODE/hang" epilog
+    [ "$status" -eq 0 ]
+    [ "$(drained)" -eq 0 ]
+    grep "warning: tessera: MOUNT_HANGS mounts job=4711 ($NODE/hang does not answer)" "$LOG"
 }
 
 # --- what users do ------------------------------------------------------------
