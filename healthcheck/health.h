@@ -100,6 +100,9 @@ enum health_state { HEALTH_OK, HEALTH_WARN, HEALTH_BAD, HEALTH_UNKNOWN };
           "one that does not run is bad, not worth a warning")                 \
     LIMIT(leftover, ignore, STRING, "",                                        \
           "numbers of users who may have processes without a job")             \
+    LIMIT(clock, skew_max_ms, FLOAT(0, 1e9), "50",                             \
+          "clocks of a job's nodes further from the median are worth a "       \
+          "warning, ms; 0: never")                                             \
     LIMIT(gemm, min_gflops, FLOAT(0, 1e9), "0",                                \
           "fp32 GEMM of all processors, GFLOP/s; 0: only reported")            \
     LIMIT(gemm, peak_ratio_min, FLOAT(0, 1), "0.5",                            \

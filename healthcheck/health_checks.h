@@ -33,6 +33,8 @@
           "processes that want to run")                                        \
     CHECK("memory", "host", HEALTH_ALL, 2, health_host_memory,                 \
           "available memory")                                                  \
+    CHECK("versions", "host", HEALTH_ALL, 3, health_versions,                  \
+          "kernel, driver, firmware, libraries, memory")                       \
     CHECK("mounts", "host", HEALTH_ALL, 4, health_mounts,                      \
           "file systems that the site names")                                  \
     CHECK("services", "host", HEALTH_ALL, 2, health_processes_services,        \

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "healthcheck/health_versions.h"
 #include "src/base/fsio.h"
 #include "src/base/regular.h"
 
@@ -108,7 +109,8 @@ json_t *health_report_json(const struct health_verdict *verdict)
         json_array_append_new(checks, one);
     }
     return json_pack(
-        "[{s:s, s:s, s:s, s:I, s:s, s:f, s:f, s:s, s:s, s:s, s:s, s:b, s:o}]",
+        "[{s:s, s:s, s:s, s:I, s:s, s:f, s:f, s:s, s:s, s:s, s:s, s:b, s:o, "
+        "s:o*}]",
         "schema", "tessera-health/1", "host", verdict->host, "phase",
         verdict->phase, "job", (json_int_t)verdict->job, "boot_id",
         verdict->boot_id, "t0", report_millis(verdict->t0), "dur_s",
@@ -116,7 +118,7 @@ json_t *health_report_json(const struct health_verdict *verdict)
         health_state_name(verdict->state), "code", verdict->code, "reason",
         verdict->reason, "action",
         verdict->state == HEALTH_BAD ? "drain" : "none", "cut", verdict->cut,
-        "checks", checks);
+        "checks", checks, "versions", health_versions_json(verdict));
 }
 
 void health_report_print(const struct health_verdict *verdict, FILE *file)

@@ -188,6 +188,67 @@ disable = "leftover";\n' \
     [ "$(field code)" = PAIR_WRONG ]
 }
 
+# pairs_of N ARGUMENT...: N nodes that are this machine under several names, each with
+# the recorded files below root.RANK
+pairs_of() {
+    unshare -u true 2>/dev/null || skip "host names need root"
+    run "$MPIRUN" "$1" unshare -u bash -c 'hostname "n$OMPI_COMM_WORLD_RANK"
+        exec "$@" --root "$0.$OMPI_COMM_WORLD_RANK"' "$DIR/root" \
+        "$HEALTH" --pairs --allow-inject --config "$DIR/health.cfg" "${@:2}"
+}
+
+# root_of RANK KERNEL DRIVER MEMORY-KIB
+root_of() {
+    mkdir -p "$DIR/root.$1/proc/sys/kernel" "$DIR/root.$1/proc/driver/nvidia" \
+        "$DIR/root.$1/sys/class/infiniband/mlx5_"{0,1}
+    echo "$2" >"$DIR/root.$1/proc/sys/kernel/osrelease"
+    echo "NVRM version: NVIDIA UNIX x86_64 Kernel Module  $3  Tue Jan 7 22:09:13 UTC" \
+        >"$DIR/root.$1/proc/driver/nvidia/version"
+    echo "MemTotal:  $4 kB" >"$DIR/root.$1/proc/meminfo"
+    echo 28.39.1002 | tee "$DIR/root.$1/sys/class/infiniband/mlx5_"{0,1}/fw_ver
+}
+
+@test "pairs: what is not the same on all nodes, and who has it" {
+    echo 'pair: { ratio_min = 0; };' >>"$DIR/health.cfg"
+    for rank in 0 1 2 3 4; do # 503.5 GiB, give or take what a kernel keeps
+        root_of $rank 6.1.0-17 535.104.05 $((527956000 + rank * 4000))
+    done
+    pairs_of 5
+    [ "$status" -eq 0 ]
+    root_of 3 6.1.0-18 535.104.05 527956000
+    pairs_of 5
+    [ "$status" -eq 1 ]
+    [[ $output == *"n3: warn: DIFFERS kernel 6.1.0-18 on n3, 6.1.0-17 on 4"* ]]
+    [ "$(grep -c DIFFERS <<<"$output")" -eq 1 ]
+    root_of 1 6.1.0-17 535.104.05 395956000
+    rm "$DIR/root.3/proc/driver/nvidia/version"
+    pairs_of 5 --json
+    [ "$status" -eq 1 ]
+    [ "$(grep -c '"verdict":"ok","code":"","reason":""' <<<"$output")" -eq 3 ]
+    [[ $output == *'"host":"n1"'*'"verdict":"warn","code":"DIFFERS","reason":"tessera: DIFFERS memory 378 GiB on n1, 50'[34]' GiB on 4","action":"none"'* ]]
+    [[ $output == *'"host":"n3"'*'"reason":"tessera: DIFFERS kernel 6.1.0-18 on n3, 6.1.0-17 on 4, driver none on n3, 535.104.05 on 4"'* ]]
+    # nobody is the minority of two
+    pairs_of 2
+    [[ $output == *"n0: warn: DIFFERS memory 50"*"n1: warn: DIFFERS memory 378"* ]]
+    echo 'disable = "versions";' >"$DIR/health.cfg"
+    pairs_of 2
+    [ "$status" -eq 0 ]
+}
+
+@test "pairs: clocks that are off from the median" {
+    echo 'pair: { ratio_min = 0; };' >>"$DIR/health.cfg"
+    for rank in 0 1 2 3; do
+        root_of $rank 6.1.0-17 535.104.05 527956000
+    done
+    TESSERA_INJECT=clock:n2:ahead pairs_of 4 --json
+    [ "$status" -eq 1 ]
+    [[ $output == *'"host":"n2"'*'"code":"CLOCK_SKEW","reason":"tessera: CLOCK_SKEW clock 200ms/50 ahead of the median of 4'* ]]
+    [ "$(grep -c CLOCK_SKEW <<<"$output")" -eq 1 ]
+    echo 'clock: { skew_max_ms = 250; };' >>"$DIR/health.cfg"
+    TESSERA_INJECT=clock:n2:ahead pairs_of 4
+    [ "$status" -eq 0 ]
+}
+
 @test "pairs need a second rank" {
     run check --pairs
     [ "$status" -eq 3 ]

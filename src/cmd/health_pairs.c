@@ -3,6 +3,7 @@
  * one measurement does not say which; members of a suspicious pair meet
  * others, and the one that is suspicious with all of them is the sick one (healthcheck/health_pair.h). */
 #include "healthcheck/health_pair.h"
+#include "healthcheck/health_same.h"
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
@@ -10,7 +11,22 @@
 #include "src/comm/comm.h"
 
 #define HEALTH_PAIRS_BUDGET_S 60.0
+#define HEALTH_VERSIONS_S 5.0
 #define HEALTH_PAIRS_BYTES ((size_t)8 << 20)
+
+/* By a child, before MPI has threads. */
+static void find_versions(const struct health_env *env,
+                          struct health_versions *out)
+{
+    struct health_env versions = *env;
+    struct health_verdict verdict;
+    int count;
+    const struct health_check *table = health_table(&count);
+    versions.phase = HEALTH_JOB;
+    versions.only = "versions";
+    health_run(table, count, &versions, HEALTH_VERSIONS_S, &verdict);
+    health_versions_of(&verdict, out);
+}
 
 int health_pairs(const struct health_args *arguments,
                  const struct health_env *env, int argc, char **argv)
@@ -19,6 +35,8 @@ int health_pairs(const struct health_args *arguments,
     enum health_state state = HEALTH_UNKNOWN;
     struct comm *comm = NULL;
     struct health_pairs *pairs = NULL;
+    struct health_same *same = NULL;
+    struct health_versions versions;
     double budget_s =
         arguments->budget_s > 0 ? arguments->budget_s : HEALTH_PAIRS_BUDGET_S;
     struct health_pair_options options = {
@@ -29,19 +47,27 @@ int health_pairs(const struct health_args *arguments,
         .ratio_min = env->limits.pair_ratio_min,
         .inject = env->inject,
     };
+    find_versions(env, &versions);
     TRY_OUT(comm_create("auto", &argc, &argv, budget_s / 4, &comm));
     TRY_OUT(health_pair_run(comm, &options, &pairs));
-    state = health_pair_state(pairs);
+    TRY_OUT(health_same_run(comm, &versions, env->limits.clock_skew_max_ms,
+                            env->inject, &same));
+    state = health_worse(health_pair_state(pairs), health_same_state(same));
     if (comm_rank(comm) == 0) {
         if (!arguments->json && !arguments->words)
             health_pair_print(pairs, stdout);
-        TRY_OUT(health_publish(arguments, health_pair_json(pairs)));
+        if (!arguments->json && !arguments->words)
+            health_same_print(same, stdout);
+        json_t *verdicts = health_pair_json(pairs);
+        health_same_tell(same, verdicts);
+        TRY_OUT(health_publish(arguments, verdicts));
     }
 out:
     if (rc != ERR_OK) {
         log_error("%s", err_text());
         state = state == HEALTH_BAD ? state : HEALTH_UNKNOWN;
     }
+    health_same_destroy(same);
     health_pair_destroy(pairs);
     if (rc == ERR_COMM && comm != NULL) {
         /* Let every rank say whom it missed before the first one leaves. */

@@ -1,0 +1,213 @@
+/* Kernel, driver, firmware, processor, memory and libraries of this node.
+ *
+ * The program itself is the same file for all ranks, and CUDA's runtime a part of
+ * it, so neither can differ. Libraries are looked at where a job looks for them, in
+ * the job's phase alone: root loads none. MPI is what this program is linked with,
+ * if it is; it tells its version before it starts. */
+#include "healthcheck/health_versions.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "healthcheck/health_checks.h"
+#include "healthcheck/health_gpu.h"
+#include "src/base/digest.h"
+#include "src/base/fsio.h"
+#include "src/comm/comm_nccl_library.h"
+
+#define FILE_BYTES_MAX (1 << 20)
+#define MPI_TEXT_BYTES 8192 /* more than MPI_MAX_LIBRARY_VERSION_STRING */
+#define KIB_PER_GIB 1048576.0
+
+#define NAME(name) #name,
+const char *const health_version_names[] = { HEALTH_VERSIONS(NAME) };
+
+/* The file's text up to the end of its line `key`, behind which it begins; "" where
+ * it is not there. The caller frees *text. */
+static const char *line_of(const char *root, const char *path, const char *key,
+                           char **text)
+{
+    char full[FSIO_PATH_MAX];
+    size_t bytes;
+    char *at = NULL;
+    *text = NULL;
+    if (fsio_path(full, "%s%s", root, path) == ERR_OK &&
+        fsio_read_file(full, FILE_BYTES_MAX, text, &bytes) == ERR_OK)
+        at = strstr(*text, key);
+    if (at == NULL)
+        return "";
+    at += strlen(key);
+    at += strspn(at, " \t:");
+    at[strcspn(at, "\n")] = '\0';
+    return at;
+}
+
+static void add(char *out, const char *format, ...)
+{
+    size_t used = strlen(out);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(out + used, HEALTH_VERSION_BYTES - used, format, arguments);
+    va_end(arguments);
+    health_report_clean(out);
+}
+
+static void find_kernel(const struct health_env *env, char *out)
+{
+    char *text;
+    add(out, "%s", line_of(env->root, "/proc/sys/kernel/osrelease", "", &text));
+    free(text);
+}
+
+/* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug ...": the
+ * first word of digits and points. */
+static void find_driver(const struct health_env *env, char *out)
+{
+    char *text;
+    const char *line = line_of(env->root, "/proc/driver/nvidia/version",
+                               "NVRM version", &text);
+    for (size_t length; *line != '\0'; line += length) {
+        line += strspn(line, " ");
+        length = strcspn(line, " ");
+        if (length == 0 || strspn(line, "0123456789.") != length)
+            continue;
+        add(out, "%.*s", (int)length, line);
+        break;
+    }
+    free(text);
+}
+
+/* The cards of InfiniBand and RoCE in the order of their names; neighbours that are
+ * equal are told once. */
+static void find_firmware(const struct health_env *env, char *out)
+{
+    char pattern[FSIO_PATH_MAX], before[HEALTH_VERSION_BYTES] = "";
+    glob_t found = { 0 };
+    if (fsio_path(pattern, "%s/sys/class/infiniband/*/fw_ver", env->root) !=
+            ERR_OK ||
+        glob(pattern, 0, NULL, &found) != 0)
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        char *text;
+        const char *now = line_of("", found.gl_pathv[i], "", &text);
+        if (strcmp(now, before) != 0)
+            add(out, "%s%s", out[0] != '\0' ? "," : "", now);
+        snprintf(before, sizeof before, "%s", now);
+        free(text);
+    }
+    globfree(&found);
+}
+
+static void find_processor(const struct health_env *env, char *out)
+{
+    char *model, *microcode;
+    const char *name =
+        line_of(env->root, "/proc/cpuinfo", "model name", &model);
+    const char *code =
+        line_of(env->root, "/proc/cpuinfo", "microcode", &microcode);
+    add(out, "%s%s%s", name, *code != '\0' ? " microcode " : "", code);
+    free(model);
+    free(microcode);
+}
+
+static void find_memory(const struct health_env *env, char *out)
+{
+    char *text;
+    double kib =
+        strtod(line_of(env->root, "/proc/meminfo", "MemTotal", &text), NULL);
+    if (kib > 0)
+        add(out, "%.0f GiB", round(kib / KIB_PER_GIB));
+    free(text);
+}
+
+/* "Open MPI v4.1.4, package: ..." */
+static void find_mpi(const struct health_env *env, char *out)
+{
+    char text[MPI_TEXT_BYTES] = "";
+    int length = 0;
+    union {
+        void *symbol;
+        int (*call)(char *, int *);
+    } version = { dlsym(RTLD_DEFAULT, "MPI_Get_library_version") };
+    if (env->phase != HEALTH_JOB || version.symbol == NULL)
+        return;
+    version.call(text, &length);
+    text[strcspn(text, ",\n")] = '\0';
+    add(out, "%s", text);
+}
+
+static void find_nccl(const struct health_env *env, char *out)
+{
+    struct comm_nccl_library library;
+    int version = 0;
+    if (env->phase != HEALTH_JOB || health_gpu_expected(env) == 0 ||
+        comm_nccl_library_open(&library) != ERR_OK)
+        return;
+    if (library.version(&version) == COMM_NCCL_SUCCESS)
+        add(out, "%d", version);
+    comm_nccl_library_close(&library);
+}
+
+enum err health_versions(const struct health_env *env,
+                         struct health_result *out)
+{
+#define FIND(name) find_##name,
+    static void (*const finds[])(const struct health_env *,
+                                 char *) = { HEALTH_VERSIONS(FIND) };
+    size_t used = 0;
+    for (int i = 0; i < HEALTH_VERSION_COUNT; i++) {
+        char text[HEALTH_VERSION_BYTES] = "";
+        finds[i](env, text);
+        if (text[0] != '\0')
+            used +=
+                (size_t)snprintf(out->table + used, sizeof out->table - used,
+                                 "%s %s\n", health_version_names[i], text);
+    }
+    return ERR_OK;
+}
+
+void health_versions_of(const struct health_verdict *verdict,
+                        struct health_versions *out)
+{
+    const char *line = "";
+    *out = (struct health_versions){ 0 };
+    for (int i = 0; i < verdict->count; i++)
+        if (strcmp(verdict->results[i].id, "versions") == 0)
+            line = verdict->results[i].table;
+    for (; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        for (int i = 0; i < HEALTH_VERSION_COUNT; i++) {
+            size_t length = strlen(health_version_names[i]);
+            if (strncmp(line, health_version_names[i], length) == 0 &&
+                line[length] == ' ')
+                snprintf(out->of[i], sizeof out->of[i], "%.*s",
+                         (int)strcspn(line + length + 1, "\n"),
+                         line + length + 1);
+        }
+    }
+}
+
+json_t *health_versions_json(const struct health_verdict *verdict)
+{
+    struct health_versions versions;
+    char digest[16];
+    uint32_t sum = 0;
+    json_t *object = json_object();
+    health_versions_of(verdict, &versions);
+    for (int i = 0; i < HEALTH_VERSION_COUNT; i++) {
+        if (versions.of[i][0] != '\0')
+            json_object_set_new(object, health_version_names[i],
+                                json_string(versions.of[i]));
+        sum = crc32c(sum, versions.of[i], sizeof versions.of[i]);
+    }
+    if (json_object_size(object) == 0) {
+        json_decref(object);
+        return NULL;
+    }
+    snprintf(digest, sizeof digest, "%08x", sum);
+    json_object_set_new(object, "digest", json_string(digest));
+    return object;
+}
