@@ -232,7 +232,7 @@ put = @for f in $(3); do to=$(DESTDIR)$(PREFIX)/$(2)/$${f\#\#*/}; \
 
 install-node: $(NODE) ## prolog, epilog and their check alone, into PREFIX on a local disk
 	install -d $(DESTDIR)$(PREFIX)/libexec/tessera $(DESTDIR)$(PREFIX)/etc
-	$(call put,755,libexec/tessera,$(NODE) jobs/prolog jobs/epilog)
+	$(call put,755,libexec/tessera,$(NODE) jobs/prolog jobs/epilog jobs/quick)
 	[ -f $(DESTDIR)$(PREFIX)/etc/tessera.conf ] || install -m 644 jobs/tessera.conf $(DESTDIR)$(PREFIX)/etc
 
 install: all install-node ## into PREFIX (DESTDIR is honoured), with a modulefile

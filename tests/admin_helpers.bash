@@ -26,7 +26,7 @@ node_install() {
     NODE=$(mktemp -d "${TMPDIR:-/tmp}/tessera-admin.XXXXXX")
     chmod 755 "$NODE"
     mkdir -p "$NODE"/{libexec/tessera,etc,slurm,cluster,bin}
-    cp "$JOBS/prolog" "$JOBS/epilog" "$NODE/libexec/tessera"
+    cp "$JOBS"/{prolog,epilog,quick} "$NODE/libexec/tessera"
     cp "$JOBS/lib/node_check.sh" "$NODE"
     cp "$BIN/../libexec/node-health" "$NODE/libexec/tessera/node-health"
     cp "$BIN/../libexec/node-health" "$NODE/libexec/tessera/node-health.real"
@@ -67,7 +67,7 @@ bad_with() {
     check_says 2 "{\"host\":\"x\",\"verdict\":\"bad\",\"code\":\"$1\",\"reason\":\"tessera: $1 shm 0MiB/32\"}"
 }
 
-# as_slurmd prolog|epilog NODE: as slurmd calls it
+# as_slurmd prolog|epilog|quick NODE: as slurmd calls it
 as_slurmd() {
     env -i SLURMD_NODENAME="$2" SLURM_JOB_ID="${job:-4711}" \
         SLURM_JOB_UID=60011 SLURM_JOB_GID=60011 \

@@ -540,6 +540,67 @@ END
     grep "warning: tessera: MOUNT_HANGS mounts job=4711 ($NODE/hang does not answer)" "$LOG"
 }
 
+# --- between jobs ---------------------------------------------------------------
+
+# quick_looks COMMAND: with a /run of its own
+quick_looks() {
+    unshare -m true 2>/dev/null || skip "mounting needs root"
+    {
+        declare -f as_slurmd check_says install_check check_stands_in
+        echo "NODE=$NODE BIN=$BIN"
+    } >"$NODE/in_run"
+    unshare -m --propagation private bash -euc \
+        'mount -t tmpfs tmpfs /run && . "$1" && eval "$2"' _ "$NODE/in_run" "$1"
+}
+
+@test "the quick look says and drains as the prolog does, and changes nothing of others" {
+    configure TESSERA_DRAIN_PERCENT=20
+    quick_looks 'as_slurmd quick n1'
+    [ "$(grep -vc 'warning\|not known' "$LOG")" -eq 0 ]
+    check_says 1 '{"verdict":"warn","reason":"tessera: MOUNT_HANGS"}'
+    quick_looks 'as_slurmd quick n1'
+    grep ' quick n1 .*warning: tessera: MOUNT_HANGS' "$LOG"
+    bad_with SHM_FULL
+    echo "IDLE+DRAIN|2026-11-22T10:00:00|fan is loud" >"$NODE/cluster/n1"
+    echo "DOWN*|2026-11-22T10:00:00|Not responding" >"$NODE/cluster/n2"
+    for node in n1 n2; do
+        cp "$NODE/cluster/$node" "$NODE/before"
+        quick_looks "as_slurmd quick $node"
+        cmp "$NODE/before" "$NODE/cluster/$node"
+    done
+    # with what slurmd gives it
+    quick_looks 'env -i SLURMD_NODENAME=n3 "$NODE/libexec/tessera/quick"'
+    grep 'DRAIN.*SHM_FULL' "$NODE/cluster/n3"
+    configure TESSERA_ENFORCE=0
+    quick_looks 'as_slurmd quick n4'
+    grep ' quick n4 .*dry run, would drain: tessera: SHM_FULL' "$LOG"
+    [ "$(drained)" -eq 2 ]
+}
+
+@test "a second copy of the quick look ends at once, also where the first left a child" {
+    printf '#!/bin/bash\necho "$$" >"%s/child"\nexec sleep 600\n' "$NODE" >"$NODE/check"
+    install_check "$NODE/check"
+    configure TESSERA_PROLOG_S=40
+    quick_looks '
+        as_slurmd quick n1 3>&- &
+        until [ -s "$NODE/child" ]; do kill -0 $! && sleep 0.05; done
+        first=$(ps -o ppid= "$(cat "$NODE/child")")
+        printf "#!/bin/bash\ntouch %s/second\necho verdict - ok - - -\n" "$NODE" >"$NODE/check"
+        install_check "$NODE/check"
+        as_slurmd quick n1
+        [ ! -e "$NODE/second" ]
+        kill -0 $first
+        as_slurmd quick n2 # another node of this machine
+        [ -e "$NODE/second" ]
+        rm "$NODE/second"
+        kill -KILL $first
+        wait
+        kill -0 "$(cat "$NODE/child")"
+        as_slurmd quick n1
+        [ -e "$NODE/second" ]'
+    kill "$(cat "$NODE/child")"
+}
+
 # --- what users do ------------------------------------------------------------
 
 # in_shm COMMAND: on a node with a /dev/shm of 48 MiB, $NODE/node in there. Users
@@ -796,7 +857,7 @@ stage() {
 @test "make install-node is all that root needs" {
     stage
     [ "$(cd "$NODE/stage/opt/node" && find . -type f | sort | xargs)" = \
-        "./etc/tessera.conf ./libexec/tessera/epilog ./libexec/tessera/node-health ./libexec/tessera/prolog" ]
+        "./etc/tessera.conf ./libexec/tessera/epilog ./libexec/tessera/node-health ./libexec/tessera/prolog ./libexec/tessera/quick" ]
     sed -i "s|^TESSERA_SLURM_BIN=|&$NODE/slurm|" \
         "$NODE/stage/opt/node/etc/tessera.conf"
     run env -i SLURMD_NODENAME=n1 SLURM_JOB_ID=1 SLURM_JOB_UID=60011 \

@@ -60,8 +60,8 @@ static const struct options_row rows[] = {
                 "of report: not what is older, as 30d or 12h (default all)"),
 #else
     OPTION_TEXT(struct health_args, act, "act", "PHASE",
-                "be Slurm's prolog or epilog, with etc/tessera.conf; or "
-                "recheck, undrain, selftest"),
+                "be Slurm's prolog, epilog or (quick) HealthCheckProgram, with "
+                "etc/tessera.conf; or recheck, undrain, selftest"),
 #endif
     { 0 },
 };
@@ -198,6 +198,8 @@ static int run_act(const char *phase)
     path[n > 0 ? n : 0] = '\0';
     if (strrchr(path, '/') != NULL)
         strcpy(strrchr(path, '/'), "/../../etc/tessera.conf");
+    if (strcmp(phase, "quick") == 0 && !node_quick_alone())
+        return 0;
     return node_begin(&node, phase, path) ? node_act(&node) : 0;
 }
 #endif
@@ -220,8 +222,8 @@ static enum err check_arguments(const struct options *options,
 #ifdef HEALTH_NODE
     if (arguments->act != NULL && !node_known_act(arguments->act))
         return err_set(ERR_USAGE,
-                       "--act %s: give prolog, epilog, recheck, undrain or "
-                       "selftest",
+                       "--act %s: give prolog, epilog, quick, recheck, "
+                       "undrain or selftest",
                        arguments->act);
 #endif
     if (arguments->phase == NULL && !arguments->pairs && !arguments->repaired &&

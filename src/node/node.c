@@ -1,4 +1,4 @@
-/* Prolog and epilog, from the environment that slurmd gives to the exit status.
+/* Prolog, epilog and quick look, from the environment that slurmd gives to the exit status.
  *
  * Files that root reads here are the site's: they may lie on a file system that
  * hangs, so even these are a child's, and a program that others than root could
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@
 #define WORDS_S 6.0
 #define FILE_S 3.0
 #define NOBODY 65534
+#define QUICK_FOLDER "/run/tessera"
 #define VERDICT_BYTES_MAX 65536
 #define SYSTEM_PATH "/usr/sbin:/usr/bin:/sbin:/bin"
 /* What a drain needs, whatever came before. */
@@ -39,6 +41,7 @@
 
 static int act_prolog(struct node *node);
 static int act_epilog(struct node *node);
+static int act_quick(struct node *node);
 
 static int recheck_only(struct node *node)
 {
@@ -57,6 +60,7 @@ static const struct {
 } acts[] = {
     { "prolog", act_prolog, true },
     { "epilog", act_epilog, true },
+    { "quick", act_quick, true },
     { "recheck", recheck_only, false },
     { "undrain", recheck_and_undrain, false },
     { "selftest", node_selftest, false },
@@ -82,7 +86,8 @@ struct site_files {
 static int print_site(void *arg)
 {
     const struct site_files *files = arg;
-    static const char *const ours[] = { "epilog", "prolog", "node-health" };
+    static const char *const ours[] = { "epilog", "prolog", "quick",
+                                        "node-health" };
     char path[1200], part[4096];
     struct stat st;
     int fd = open(files->settings, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -92,7 +97,7 @@ static int print_site(void *arg)
     }
     printf("%u %o %s\n", (unsigned)st.st_uid, (unsigned)st.st_mode & 07777,
            files->settings);
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
         snprintf(path, sizeof path, "%s/%s", files->node->here, ours[i]);
         if (stat(path, &st) == 0)
             printf("%u %o %s\n", (unsigned)st.st_uid,
@@ -432,9 +437,31 @@ static int act_epilog(struct node *node)
     return 0;
 }
 
+static int act_quick(struct node *node)
+{
+    node_look(node, node->site.prolog_s);
+    node_result(node);
+    if (node->state == NODE_BAD)
+        (void)drain(node, node->reason);
+    return 0;
+}
+
 bool node_known_act(const char *name)
 {
     return act_of(name) < ACTS;
+}
+
+/* A child that was left behind has none of our descriptors, so the lock goes with
+ * this process. Where there is no place for one, each copy ends within NODE_END_S. */
+bool node_quick_alone(void)
+{
+    char path[128];
+    const char *name = getenv("SLURMD_NODENAME");
+    (void)mkdir(QUICK_FOLDER, 0755);
+    snprintf(path, sizeof path, QUICK_FOLDER "/quick.%.64s",
+             name != NULL ? name : "");
+    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
 int node_act(struct node *node)

@@ -1,5 +1,6 @@
-/* What root does on a node before a job begins on it and after one has left it:
- * Slurm's prolog and epilog. It looks, has looked again what is bad, cleans what
+/* What root does on a node before a job begins on it, after one has left it, and
+ * every few minutes between: Slurm's prolog, epilog and HealthCheckProgram ("quick").
+ * It looks, has looked again what is bad, cleans what
  * users have left, and has a node that is certainly sick drained.
  *
  * slurmd drains a node whose prolog or epilog fails or takes more than a minute,
@@ -19,6 +20,9 @@
 /* From the environment that slurmd gives, and the settings. False, and said: there
  * is nothing to do. `phase` and `settings` stay the caller's. */
 bool node_begin(struct node *node, const char *phase, const char *settings);
+/* Whether no other copy of "quick" runs for this node; this one then keeps them away
+ * as long as it lives. slurmd starts the next one whether or not the last has ended. */
+bool node_quick_alone(void);
 /* The exit status: 1 where the prolog's node takes no jobs now, else 0; of what an
  * administrator asks (node_admin.h) as that says. */
 int node_act(struct node *node);

@@ -1,4 +1,4 @@
-/* What a prolog or epilog knows of its node, from its beginning to its end. */
+/* What a prolog, epilog or quick look knows of its node, from its beginning to its end. */
 #pragma once
 
 #include <stdbool.h>

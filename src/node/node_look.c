@@ -215,7 +215,9 @@ void node_look(struct node *node, int seconds)
     char reason[sizeof node->reason];
     /* of a node without a job, as after one */
     const char *phase =
-        strcmp(node->phase, "prolog") == 0 ? "prolog" : "epilog";
+        strcmp(node->phase, "prolog") == 0 || strcmp(node->phase, "quick") == 0
+            ? node->phase
+            : "epilog";
     snprintf(program, sizeof program, "%s/node-health", node->here);
     struct node_child child = { .seconds = STEPS_S,
                                 .run = find_steps,
