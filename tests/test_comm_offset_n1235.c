@@ -35,12 +35,19 @@ int main(int argc, char **argv)
                comm_rank(comm) == 0 ? offset == 0 && error == 0
                                     : error > 0 && llabs(offset) <= error,
                "the offset, which is 0, is found within the error");
-    int64_t offsets[3] = { 0, 0, 0 };
+    int64_t offsets[5] = { 0 };
     offsets[comm_rank(comm)] = offset;
-    enum err rc = comm_all_reduce_i64(comm, offsets, 3, COMM_SUM);
+    enum err rc = comm_all_reduce_i64(comm, offsets, 5, COMM_SUM);
     everywhere(
         comm, rc == ERR_OK && (comm_size(comm) < 3 || offsets[1] == offsets[2]),
         "ranks of a node have the same");
+    /* each on its own, so that the last of four asks by another one */
+    for (int r = 1; r < comm_size(comm); r++)
+        snprintf(comm->hosts[r], sizeof comm->hosts[r], "node%d", r);
+    everywhere(comm,
+               comm_offset(comm, &offset, &error) == ERR_OK &&
+                   llabs(offset) <= error,
+               "of as many nodes as ranks, too");
     comm_destroy(comm);
     return tap_done();
 }
