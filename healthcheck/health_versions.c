@@ -19,6 +19,7 @@
 #include "src/base/fsio.h"
 #include "src/comm/comm_nccl_library.h"
 
+#define FIND_S 5.0
 #define FILE_BYTES_MAX (1 << 20)
 #define MPI_TEXT_BYTES 8192 /* more than MPI_MAX_LIBRARY_VERSION_STRING */
 #define KIB_PER_GIB 1048576.0
@@ -155,9 +156,9 @@ static void find_nccl(const struct health_env *env, char *out)
 enum err health_versions(const struct health_env *env,
                          struct health_result *out)
 {
-#define FIND(name) find_##name,
+#define FINDER(name) find_##name,
     static void (*const finds[])(const struct health_env *,
-                                 char *) = { HEALTH_VERSIONS(FIND) };
+                                 char *) = { HEALTH_VERSIONS(FINDER) };
     size_t used = 0;
     for (int i = 0; i < HEALTH_VERSION_COUNT; i++) {
         char text[HEALTH_VERSION_BYTES] = "";
@@ -170,8 +171,8 @@ enum err health_versions(const struct health_env *env,
     return ERR_OK;
 }
 
-void health_versions_of(const struct health_verdict *verdict,
-                        struct health_versions *out)
+static void take(const struct health_verdict *verdict,
+                 struct health_versions *out)
 {
     const char *line = "";
     *out = (struct health_versions){ 0 };
@@ -190,13 +191,26 @@ void health_versions_of(const struct health_verdict *verdict,
     }
 }
 
+void health_versions_find(const struct health_env *env,
+                          struct health_versions *out)
+{
+    struct health_env job = *env;
+    struct health_verdict verdict;
+    int count;
+    const struct health_check *table = health_table(&count);
+    job.phase = HEALTH_JOB;
+    job.only = "versions";
+    health_run(table, count, &job, FIND_S, &verdict);
+    take(&verdict, out);
+}
+
 json_t *health_versions_json(const struct health_verdict *verdict)
 {
     struct health_versions versions;
     char digest[16];
     uint32_t sum = 0;
     json_t *object = json_object();
-    health_versions_of(verdict, &versions);
+    take(verdict, &versions);
     for (int i = 0; i < HEALTH_VERSION_COUNT; i++) {
         if (versions.of[i][0] != '\0')
             json_object_set_new(object, health_version_names[i],

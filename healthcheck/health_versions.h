@@ -30,8 +30,9 @@ struct health_versions { /* "": not there, or not asked */
 
 extern const char *const health_version_names[HEALTH_VERSION_COUNT];
 
-/* What the check's table tells; all "" where the verdict has none of it. */
-void health_versions_of(const struct health_verdict *verdict,
-                        struct health_versions *out);
+/* This node's, as a job sees them; "" where the check does not run. It is a child's, so
+ * there may be no threads yet. */
+void health_versions_find(const struct health_env *env,
+                          struct health_versions *out);
 /* {"digest": ..., "kernel": ..., ...}; NULL: the verdict has none. */
 json_t *health_versions_json(const struct health_verdict *verdict);

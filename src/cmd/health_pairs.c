@@ -11,22 +11,7 @@
 #include "src/comm/comm.h"
 
 #define HEALTH_PAIRS_BUDGET_S 60.0
-#define HEALTH_VERSIONS_S 5.0
 #define HEALTH_PAIRS_BYTES ((size_t)8 << 20)
-
-/* By a child, before MPI has threads. */
-static void find_versions(const struct health_env *env,
-                          struct health_versions *out)
-{
-    struct health_env versions = *env;
-    struct health_verdict verdict;
-    int count;
-    const struct health_check *table = health_table(&count);
-    versions.phase = HEALTH_JOB;
-    versions.only = "versions";
-    health_run(table, count, &versions, HEALTH_VERSIONS_S, &verdict);
-    health_versions_of(&verdict, out);
-}
 
 int health_pairs(const struct health_args *arguments,
                  const struct health_env *env, int argc, char **argv)
@@ -47,7 +32,7 @@ int health_pairs(const struct health_args *arguments,
         .ratio_min = env->limits.pair_ratio_min,
         .inject = env->inject,
     };
-    find_versions(env, &versions);
+    health_versions_find(env, &versions);
     TRY_OUT(comm_create("auto", &argc, &argv, budget_s / 4, &comm));
     TRY_OUT(health_pair_run(comm, &options, &pairs));
     TRY_OUT(health_same_run(comm, &versions, env->limits.clock_skew_max_ms,
