@@ -17,7 +17,7 @@
  * far below what the processors' multiply-adds reach are warned of. Hard faults
  * (wrong arithmetic, unwritable local file systems) are bad at once.
  *
- * The phases of root, prolog and epilog, lead to drains. There nothing that a
+ * The phases of root, quick, prolog and epilog, lead to drains. There nothing that a
  * user of the node can bring about is bad: it is worth a warning at most. */
 #pragma once
 
@@ -34,7 +34,7 @@
 
 /* Bits of a mask. */
 enum health_phase {
-    HEALTH_QUICK = 1,  /* root, every few minutes on idle nodes */
+    HEALTH_QUICK = 1,  /* root, every few minutes on idle nodes; jobs, again */
     HEALTH_PROLOG = 2, /* root, before a job */
     HEALTH_EPILOG = 4, /* root, after a job */
     HEALTH_JOB = 8     /* the user, at the top of the job script */
@@ -255,6 +255,9 @@ void health_run(const struct health_check *table, int count,
                 struct health_verdict *out);
 /* The graver of two. */
 enum health_state health_worse(enum health_state a, enum health_state b);
+/* Whether a bad verdict may drain the node, so that what users can bring about must
+ * not be bad: root's phases, of which a job runs the quick one as well. */
+bool health_drains(const struct health_env *env);
 /* "ok", "warn", "bad", "unknown". */
 const char *health_state_name(enum health_state state);
 

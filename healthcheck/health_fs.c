@@ -153,11 +153,6 @@ static bool fs_ask_is_roots(const struct fs_place *place, const char *path,
     return answer;
 }
 
-static bool fs_of_root(const struct health_env *env)
-{
-    return (env->phase & (HEALTH_PROLOG | HEALTH_EPILOG)) != 0;
-}
-
 static void fs_used(const struct fs_place *place, struct health_result *out)
 {
     out->state = HEALTH_WARN;
@@ -193,7 +188,7 @@ static void fs_free(const struct health_env *env, const struct fs_place *place,
         out->limit = place->inodes_min;
         snprintf(out->unit, sizeof out->unit, "inodes");
     }
-    if (fs_of_root(env) && !full &&
+    if (health_drains(env) && !full &&
         !fs_ask_is_roots(place, path, inodes, &status))
         fs_used(place, out);
 }
@@ -268,7 +263,7 @@ static enum err fs_check(const struct health_env *env,
         cause == ENFILE) {
         rc =
             err_set(ERR_IO, "%s: %s: %s", place->path, failed, strerror(cause));
-    } else if ((cause == ENOSPC || cause == EDQUOT) && fs_of_root(env)) {
+    } else if ((cause == ENOSPC || cause == EDQUOT) && health_drains(env)) {
         fs_used(place, out); /* since we asked */
     } else {
         fs_bad(place, "WRITE", out);

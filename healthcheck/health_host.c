@@ -101,10 +101,7 @@ enum err health_host_memory(const struct health_env *env,
     out->value = available_kib / 1024;
     out->limit = env->limits.memory_available_min_mib;
     if (out->value < out->limit) {
-        health_say(out,
-                   (env->phase & (HEALTH_PROLOG | HEALTH_EPILOG)) != 0
-                       ? HEALTH_WARN
-                       : HEALTH_BAD,
+        health_say(out, health_drains(env) ? HEALTH_WARN : HEALTH_BAD,
                    "MEMORY_LOW", "little memory is available");
     }
 out:

@@ -177,6 +177,12 @@ bool health_injected(const char *inject, const char *kind, const char *name,
     return health_listed(inject, exact) || health_listed(inject, every);
 }
 
+bool health_drains(const struct health_env *env)
+{
+    return (env->phase & (HEALTH_PROLOG | HEALTH_EPILOG)) != 0 ||
+           (env->phase == HEALTH_QUICK && geteuid() == 0);
+}
+
 void health_also(struct health_result *out, enum health_state state,
                  const char *code, const char *format, ...)
 {

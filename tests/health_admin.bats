@@ -692,6 +692,11 @@ in_shm() {
     [ "$(drained)" -eq 0 ]
     grep 'warning: tessera: SHM_USED .*full of users' "$LOG"
     grep '/dev/shm stays full: user 60013 has 48 MiB there' "$LOG"
+    : >"$LOG"
+    in_shm 'mount -t tmpfs tmpfs /run; fill 60013 "head -c 60M /dev/zero >full"
+        as_slurmd quick n1'
+    [ "$(drained)" -eq 0 ]
+    grep 'quick n1 .*warning: tessera: SHM_USED .*full of users' "$LOG"
     # with an open file that has no name any more
     in_shm 'fill 60013 "head -c 60M /dev/zero >full; exec 5<full; rm full; sleep 30 &"
         as_slurmd prolog n1'
