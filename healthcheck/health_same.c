@@ -93,8 +93,8 @@ static const char *name_of(const char *text)
     return text[0] != '\0' ? text : "none";
 }
 
-/* Nodes first to end have another version than most: "kernel 6.1.0-18 on n3 and 1
- * other, 6.1.0-17 on 62". */
+/* Nodes first to end have another version than most: "kernel 6.1.0-18 on n3 and 1 more,
+ * 6.1.0-17 on 62". */
 static void tell_stretch(struct same_node **order, int first, int end, int kind,
                          const char *most, int most_count)
 {
@@ -121,7 +121,7 @@ static int stretch_end(struct same_node **order, int count, int first, int kind)
 
 static void judge_version(struct same_node **order, int count, int kind)
 {
-    int best = 0, second = 0, end, most[2] = { 0, 0 };
+    int best = 0, equal = -1, most = 0, end;
     qsort_r(order, (size_t)count, sizeof(*order), compare_text, &kind);
     if (kind == HEALTH_VERSION_memory) {
         round_memory(order, count);
@@ -129,22 +129,20 @@ static void judge_version(struct same_node **order, int count, int kind)
     }
     for (int i = 0; i < count; i = end) {
         end = stretch_end(order, count, i, kind);
-        if (end - i > most[0]) {
-            second = best;
-            most[1] = most[0];
-            best = i;
-            most[0] = end - i;
-        } else if (end - i > most[1]) {
-            second = i;
-            most[1] = end - i;
-        }
+        if (end - i == most)
+            equal = i;
+        if (end - i <= most)
+            continue;
+        best = i;
+        most = end - i;
+        equal = -1;
     }
     for (int i = 0; i < count; i = end) {
-        int other = i == best ? second : best;
+        int other = i == best ? equal : best;
         end = stretch_end(order, count, i, kind);
-        if (i != best || most[1] == most[0])
+        if (other >= 0)
             tell_stretch(order, i, end, kind,
-                         order[other]->row->versions.of[kind], most[i == best]);
+                         order[other]->row->versions.of[kind], most);
     }
 }
 
@@ -274,10 +272,10 @@ out:
 
 enum health_state health_same_state(const struct health_same *same)
 {
+    enum health_state state = HEALTH_OK;
     for (int i = 0; i < same->count; i++)
-        if (same->nodes[i].state != HEALTH_OK)
-            return same->nodes[i].state;
-    return HEALTH_OK;
+        state = health_worse(state, same->nodes[i].state);
+    return state;
 }
 
 static void reason_of(const struct same_node *node, char *reason, size_t size)
