@@ -2,12 +2,12 @@
  * list of meetings and the same results, so they all draw the same conclusions
  * without a leader.
  *
- * In a meeting both send their vector to the other and add what comes: an
- * all-reduce of two, whose bytes on the wire are those of one vector each way.
- * The best of some repeats counts, as others use the network, too, and of the
- * two sides' times the longer. Numbers are small and whole, so that each side
- * knows every sum without having seen the other's vector, and one wrong bit on
- * the way, in memory or in an adder, shows. */
+ * A round goes through the sizes of vectors, from the smallest, and tells after
+ * each how long it has taken: the next larger one takes that times the step, and
+ * begins only if this is left of the first round's part of the budget. The other
+ * rounds have the smallest size and the largest that the first has measured, so
+ * that all are compared in the same. Of the two sides' times, and of the rails',
+ * the longer counts. */
 #include "healthcheck/health_pair.h"
 
 #include <assert.h>
@@ -19,25 +19,25 @@
 #include "healthcheck/health_pair_impl.h"
 #include "src/base/clock.h"
 #include "src/base/new.h"
+#include "src/base/real.h"
 
-#define PAIR_TAG 77
-#define PAIR_SLOW_S 0.3 /* injected delay */
-/* What one rank needs for its meetings. */
-struct pair_bench {
-    struct comm *comm;
-    const struct health_pair_options *options;
-    float *own, *other, *sum;
-    size_t count;
-    bool wrong, slow; /* injected, as what follows */
-    bool leaf_slow;   /* to whoever is behind another leaf */
-    bool across_slow; /* so in this meeting */
-};
+/* There may be six rounds, some of them in several waves. */
+#define PAIR_FIRST_PART (1.0 / 16)
+#define PAIR_LAST_PART 0.75
+/* A rail is slow by as much in so many of the meetings; by more where those are
+ * few. */
+#define PAIR_RAIL_PART 0.75
+#define PAIR_RAIL_FEW 8
+#define PAIR_RAIL_RATIO_FEW 0.5
 
 void health_pair_destroy(struct health_pairs *pairs)
 {
     if (pairs == NULL)
         return;
     health_rounds_destroy(&pairs->rounds);
+    free(pairs->rail_gbps);
+    free(pairs->slow_rails);
+    free(pairs->times);
     free(pairs->met);
     free(pairs->begin);
     free(pairs->by_host);
@@ -47,119 +47,75 @@ void health_pair_destroy(struct health_pairs *pairs)
     free(pairs);
 }
 
+/* How many ranks meet as one: all of a node, where there are several nodes; 0: they
+ * are not the same number everywhere, one behind another. */
+static int pairs_rails(const struct comm *comm, int wanted)
+{
+    int size = comm_size(comm), rails = 1;
+    if (wanted > 0)
+        return size % wanted == 0 ? wanted : 0;
+    while (rails < size && comm_same_host(comm, 0, rails))
+        rails++;
+    if (rails == size)
+        return 1;
+    for (int rank = 0; rank < size; rank++)
+        if (comm_same_host(comm, rank, rank / rails * rails) == false ||
+            (rank >= rails && comm_same_host(comm, rank, rank - rails)))
+            return 0;
+    return size % rails == 0 ? rails : 0;
+}
+
 /* The caller destroys it, also after an error. */
-static enum err pairs_create(struct comm *comm, size_t bytes,
+static enum err pairs_create(struct comm *comm, int rails,
                              struct health_pairs **out)
 {
-    int size = comm_size(comm);
     TRY(new_zeroed(out, 1));
     struct health_pairs *pairs = *out;
-    pairs->size = size;
-    pairs->bytes = bytes;
+    size_t size = (size_t)(comm_size(comm) / rails);
+    pairs->size = (int)size;
+    pairs->rails = rails;
     pairs->t0 = clock_wall();
-    TRY(new_zeroed(&pairs->hosts, (size_t)size));
-    TRY(new_zeroed(&pairs->leaf_names, (size_t)size));
-    TRY(new_zeroed(&pairs->leaf, (size_t)size));
-    TRY(new_zeroed(&pairs->by_host, (size_t)size));
-    TRY(new_zeroed(&pairs->begin, (size_t)size + 2));
-    for (int rank = 0; rank < size; rank++)
-        snprintf(pairs->hosts[rank], sizeof pairs->hosts[rank], "%s",
-                 comm_host(comm, rank));
+    TRY(new_zeroed(&pairs->hosts, size));
+    TRY(new_zeroed(&pairs->leaf_names, size));
+    TRY(new_zeroed(&pairs->leaf, size));
+    TRY(new_zeroed(&pairs->by_host, size));
+    TRY(new_zeroed(&pairs->begin, size + 2));
+    TRY(new_zeroed(&pairs->slow_rails, (size_t)rails));
+    TRY(new_zeroed(&pairs->rail_gbps, (size_t)rails));
+    for (int i = 0; i < pairs->size; i++)
+        snprintf(pairs->hosts[i], sizeof pairs->hosts[i], "%s",
+                 comm_host(comm, i * rails));
     return ERR_OK;
 }
 
-/* --- one meeting --- */
-
-/* Small whole numbers: their sums are exact. */
-static float pair_value(int rank, size_t index)
+/* All sizes up to bytes_max. */
+static void pairs_sizes(struct health_pairs *pairs,
+                        const struct health_pair_options *options,
+                        size_t bytes_max)
 {
-    return (float)((index * 7 + (size_t)rank * 13) % 1021);
+    size_t bytes =
+        options->bytes_min < bytes_max ? options->bytes_min : bytes_max;
+    pairs->bytes[0] = HEALTH_PAIR_LEAST;
+    pairs->sizes = 1;
+    for (; bytes <= bytes_max && pairs->sizes < HEALTH_PAIR_SIZES;
+         bytes *= HEALTH_PAIR_STEP)
+        pairs->bytes[pairs->sizes++] = bytes;
 }
 
-static bool pair_injected(const struct pair_bench *bench, const char *what)
+int64_t *health_pair_time(const struct health_pairs *pairs, int meeting,
+                          int size, int rail)
 {
-    char name[32];
-    int rank = comm_rank(bench->comm);
-    snprintf(name, sizeof name, "rank%d", rank);
-    const char *inject = bench->options->inject;
-    return health_injected(inject, "pair", name, what) ||
-           health_injected(inject, "pair", comm_host(bench->comm, rank), what);
+    assert(size < HEALTH_PAIR_SIZES && rail < pairs->rails);
+    return &pairs->times[((ptrdiff_t)meeting * HEALTH_PAIR_SIZES + size) *
+                             pairs->rails +
+                         rail];
 }
 
-static void bench_destroy(struct pair_bench *bench)
+double health_pair_gbps(const struct health_pairs *pairs, int meeting, int size,
+                        int rail)
 {
-    free(bench->sum);
-    free(bench->other);
-    free(bench->own);
-}
-
-static enum err bench_create(struct comm *comm,
-                             const struct health_pair_options *options,
-                             struct pair_bench *bench)
-{
-    int rank = comm_rank(comm);
-    *bench = (struct pair_bench){
-        .comm = comm,
-        .options = options,
-        .count = options->bytes / sizeof(float),
-    };
-    TRY(new_room(&bench->own, bench->count));
-    TRY(new_room(&bench->other, bench->count));
-    TRY(new_room(&bench->sum, bench->count));
-    bench->wrong = pair_injected(bench, "wrong");
-    bench->slow = pair_injected(bench, "slow");
-    for (size_t i = 0; i < bench->count; i++)
-        bench->own[i] = pair_value(rank, i);
-    if (bench->wrong)
-        bench->own[bench->count / 2] += 1;
-    return ERR_OK;
-}
-
-/* Both receive before they send, so that no message has to wait for room. */
-static enum err bench_exchange(struct pair_bench *bench, int peer)
-{
-    struct comm_request *recv = NULL;
-    struct comm_request *send = NULL;
-    assert(peer != comm_rank(bench->comm));
-    size_t bytes = bench->count * sizeof(float);
-    double timeout_s = bench->options->timeout_s;
-    if (bench->slow || bench->across_slow)
-        clock_sleep(PAIR_SLOW_S);
-    TRY(comm_start_recv(bench->comm, bench->other, bytes, peer, PAIR_TAG,
-                        &recv));
-    TRY(comm_start_send(bench->comm, bench->own, bytes, peer, PAIR_TAG, &send));
-    TRY(comm_wait(recv, timeout_s));
-    TRY(comm_wait(send, timeout_s));
-    for (size_t i = 0; i < bench->count; i++)
-        bench->sum[i] = bench->own[i] + bench->other[i];
-    return ERR_OK;
-}
-
-static int64_t bench_verify(const struct pair_bench *bench, int peer)
-{
-    int rank = comm_rank(bench->comm);
-    int64_t wrong = 0;
-    for (size_t i = 0; i < bench->count; i++)
-        wrong += bench->sum[i] != pair_value(rank, i) + pair_value(peer, i);
-    return wrong;
-}
-
-static enum err bench_meet(struct pair_bench *bench, int peer,
-                           int64_t *nanoseconds, int64_t *wrong)
-{
-    double best_s = INFINITY;
-    /* The first one warms up and brings both to the same time. */
-    for (int i = 0; i <= bench->options->repeats; i++) {
-        memset(bench->other, 0, bench->count * sizeof(float));
-        double start = clock_now();
-        TRY(bench_exchange(bench, peer));
-        if (i > 0)
-            best_s = fmin(best_s, clock_now() - start);
-        int64_t now = bench_verify(bench, peer);
-        *wrong = now > *wrong ? now : *wrong;
-    }
-    *nanoseconds = (int64_t)(best_s * 1e9);
-    return ERR_OK;
+    int64_t time = *health_pair_time(pairs, meeting, size, rail);
+    return time > 0 ? (double)pairs->bytes[size] / (double)time : 0;
 }
 
 /* --- rounds --- */
@@ -174,39 +130,130 @@ static enum err pairs_share(struct pair_bench *bench, int64_t *values,
     return rc != ERR_OK ? rc : comm_wait(request, bench->options->timeout_s);
 }
 
-/* Who is in no meeting of the round goes on to the exchange of results at once,
- * and waits there for the others. */
-static enum err pairs_round(struct health_pairs *pairs,
-                            struct pair_bench *bench)
+/* One size of all meetings of a round; *spent_s: what it took the slowest. Who is
+ * in no meeting goes on to the exchange of results at once, and waits there for the
+ * others. */
+static enum err pairs_size(struct health_pairs *pairs, struct pair_bench *bench,
+                           int size, double *spent_s)
 {
     enum err rc = ERR_OK;
-    int rank = comm_rank(bench->comm);
     struct health_rounds *rounds = &pairs->rounds;
+    int rails = pairs->rails, rank = comm_rank(bench->comm);
+    int own = rank / rails, rail = rank % rails;
     size_t added = (size_t)(rounds->count - rounds->first);
-    struct health_meeting *meetings = rounds->meetings + rounds->first;
-    assert(rounds->count > rounds->first);
+    size_t row = (size_t)rails + 1;
+    double start = clock_now();
     int64_t *values = NULL;
-    TRY(new_zeroed(&values, 2 * added));
+    TRY(new_zeroed(&values, row * added + 1));
     /* The list is in order of waves: nobody waits in a circle. */
     for (size_t i = 0; i < added; i++) {
-        int a = meetings[i].a;
-        int b = meetings[i].b;
-        bench->across_slow =
-            bench->leaf_slow && pairs->leaf[a] != pairs->leaf[b];
-        if (rank == a || rank == b)
-            TRY_OUT(bench_meet(bench, rank == a ? b : a, &values[2 * i],
-                               &values[2 * i + 1]));
+        const struct health_meeting *meeting =
+            &rounds->meetings[rounds->first + (int)i];
+        int a = meeting->a, b = meeting->b;
+        if (own == a || own == b)
+            TRY_OUT(health_pair_bench_meet(
+                bench, (own == a ? b : a) * rails + rail,
+                pairs->leaf[a] != pairs->leaf[b], pairs->bytes[size],
+                &values[row * i + (size_t)rail], &values[row * i + row - 1]));
     }
-    TRY_OUT(pairs_share(bench, values, 2 * added));
+    values[row * added] = (int64_t)((clock_now() - start) * 1e9);
+    TRY_OUT(pairs_share(bench, values, row * added + 1));
+    *spent_s = (double)values[row * added] / 1e9;
     for (size_t i = 0; i < added; i++) {
-        double seconds = (double)values[2 * i] / 1e9;
-        meetings[i].gbps = (double)pairs->bytes / fmax(seconds, 1e-9) / 1e9;
-        meetings[i].wrong = values[2 * i + 1];
+        struct health_meeting *meeting =
+            &rounds->meetings[rounds->first + (int)i];
+        memcpy(health_pair_time(pairs, rounds->first + (int)i, size, 0),
+               &values[row * i], (size_t)rails * sizeof *values);
+        if (values[row * i + row - 1] > meeting->wrong)
+            meeting->wrong = values[row * i + row - 1];
     }
-    health_rounds_judge(rounds);
 out:
     free(values);
     return rc;
+}
+
+/* --- rails --- */
+
+/* Whether a rail is slow in one meeting, compared with the meeting's others. */
+static bool rail_is_low(const struct health_pairs *pairs, int meeting, int rail,
+                        double ratio, double *room)
+{
+    int rails = pairs->rails;
+    for (int i = 0; i < rails; i++)
+        room[i] = health_pair_gbps(pairs, meeting, pairs->sizes - 1, i);
+    double own = room[rail];
+    real_sort(room, rails);
+    /* of few the best, since half of them may be slow */
+    return own < ratio * room[rails < 4 ? rails - 1 : rails / 2];
+}
+
+/* After round 1: rails that are slow wherever nodes meet. */
+static enum err pairs_name_rails(struct health_pairs *pairs, double ratio)
+{
+    const struct health_rounds *rounds = &pairs->rounds;
+    double *room;
+    int most = pairs->rails > rounds->count ? pairs->rails : rounds->count;
+    TRY(new_zeroed(&room, (size_t)most));
+    if (rounds->count < PAIR_RAIL_FEW)
+        ratio = fmin(ratio, PAIR_RAIL_RATIO_FEW);
+    for (int rail = 0; rail < pairs->rails; rail++) {
+        int low = 0;
+        for (int i = 0; i < rounds->count; i++)
+            low += rail_is_low(pairs, i, rail, ratio, room);
+        pairs->slow_rails[rail] = low >= PAIR_RAIL_PART * rounds->count;
+        for (int i = 0; i < rounds->count; i++)
+            room[i] = health_pair_gbps(pairs, i, pairs->sizes - 1, rail);
+        real_sort(room, rounds->count);
+        pairs->rail_gbps[rail] = room[rounds->count / 2];
+    }
+    free(room);
+    return ERR_OK;
+}
+
+/* What nodes are judged by: the slowest of the rails that are not slow by
+ * themselves. */
+static void pairs_rate(struct health_pairs *pairs)
+{
+    struct health_rounds *rounds = &pairs->rounds;
+    for (int i = rounds->first; i < rounds->count; i++) {
+        double gbps = INFINITY, prompt = INFINITY;
+        for (int rail = 0; rail < pairs->rails; rail++) {
+            int64_t least = *health_pair_time(pairs, i, 0, rail);
+            if (pairs->slow_rails[rail])
+                continue;
+            gbps =
+                fmin(gbps, health_pair_gbps(pairs, i, pairs->sizes - 1, rail));
+            prompt = fmin(prompt, 1e3 / fmax((double)least, 1));
+        }
+        rounds->meetings[i].rates[HEALTH_BANDWIDTH] = gbps;
+        rounds->meetings[i].rates[HEALTH_PROMPTNESS] = prompt;
+    }
+}
+
+/* Collective; *spent_s: of the whole round. */
+static enum err pairs_round(struct health_pairs *pairs,
+                            struct pair_bench *bench, double *spent_s)
+{
+    const struct health_pair_options *options = bench->options;
+    struct health_rounds *rounds = &pairs->rounds;
+    bool first = rounds->round == HEALTH_ROUND_NEIGHBOURS;
+    double size_s = 0, left_s = options->budget_s * PAIR_FIRST_PART;
+    assert(rounds->count > rounds->first);
+    for (int size = 0; size < pairs->sizes; size++) {
+        if (first && size > 1 && size_s * HEALTH_PAIR_STEP > left_s)
+            pairs->sizes = size;
+        else if (first || size == 0 || size == pairs->sizes - 1) {
+            TRY(pairs_size(pairs, bench, size, &size_s));
+            left_s -= size_s;
+            *spent_s += size_s;
+        }
+    }
+    TRY(bench->wire->round_end(bench));
+    if (first)
+        TRY(pairs_name_rails(pairs, options->ratio_min));
+    pairs_rate(pairs);
+    health_rounds_judge(rounds);
+    return ERR_OK;
 }
 
 /* The switch above this node, of what Slurm says of the way to it: "spine.s1.n7"
@@ -238,7 +285,8 @@ static enum err pairs_leaves(struct health_pairs *pairs,
     enum err rc = ERR_OK;
     int64_t *words = NULL;
     size_t size = (size_t)pairs->size, count = size * PAIR_LEAF_WORDS;
-    size_t own = (size_t)comm_rank(bench->comm) * PAIR_LEAF_WORDS;
+    size_t own =
+        (size_t)(comm_rank(bench->comm) / pairs->rails) * PAIR_LEAF_WORDS;
     pair_leaf_name name = "";
     TRY(new_zeroed(&words, count));
     leaf_own(name);
@@ -264,6 +312,27 @@ out:
     return rc;
 }
 
+/* All rounds, until there is no time for another: then who is suspected and has
+ * not met enough others is not resolved. */
+static enum err pairs_play(struct health_pairs *pairs, struct pair_bench *bench)
+{
+    double spent_s = 0;
+    const struct health_pair_options *options = bench->options;
+    TRY(pairs_leaves(pairs, bench));
+    TRY(comm_agree(bench->comm,
+                   health_rounds_create(pairs->size, pairs->leaf,
+                                        options->ratio_min, options->min_gbps,
+                                        &pairs->rounds)));
+    size_t most = (size_t)pairs->rounds.room * HEALTH_PAIR_SIZES;
+    TRY(comm_agree(bench->comm,
+                   new_zeroed(&pairs->times, most * (size_t)pairs->rails)));
+    while (spent_s < PAIR_LAST_PART * options->budget_s &&
+           health_rounds_next(&pairs->rounds) > 0)
+        TRY(pairs_round(pairs, bench, &spent_s));
+    health_rounds_blame(&pairs->rounds);
+    return health_pair_index(pairs);
+}
+
 enum err health_pair_run(struct comm *comm,
                          const struct health_pair_options *options,
                          struct health_pairs **out)
@@ -272,28 +341,31 @@ enum err health_pair_run(struct comm *comm,
     struct health_pairs *pairs = NULL;
     struct pair_bench bench = { 0 };
     double start = clock_now();
-    assert(options->bytes >= 4 && options->bytes % 4 == 0);
-    assert(options->repeats > 0);
+    size_t bytes_max = options->bytes_max;
+    int rails = pairs_rails(comm, options->rails);
+    assert(options->bytes_min >= 4 && options->bytes_min % 4 == 0);
+    assert(options->repeats > 0 && options->budget_s > 0);
     *out = NULL;
-    if (comm_size(comm) < 2)
+    if (rails == 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "pairs: %d ranks are not as many on every node, one "
+                       "behind another; start them by srun "
+                       "--ntasks-per-node=N --distribution=block",
+                       comm_size(comm));
+    if (comm_size(comm) / rails < 2)
         return err_set(ERR_UNSUPPORTED,
                        "pairs: one rank has nobody to meet; start one task on "
                        "each of several nodes with srun or mpirun");
-    TRY_OUT(comm_agree(comm, pairs_create(comm, options->bytes, &pairs)));
-    TRY_OUT(comm_agree(comm, bench_create(comm, options, &bench)));
-    TRY_OUT(pairs_leaves(pairs, &bench));
-    TRY_OUT(comm_agree(
-        comm, health_rounds_create(pairs->size, pairs->leaf, options->ratio_min,
-                                   options->min_gbps, &pairs->rounds)));
-    while (health_rounds_next(&pairs->rounds) > 0)
-        TRY_OUT(pairs_round(pairs, &bench));
-    health_rounds_blame(&pairs->rounds);
-    TRY_OUT(health_pair_index(pairs));
+    TRY_OUT(comm_agree(comm, pairs_create(comm, rails, &pairs)));
+    TRY_OUT(health_pair_bench_create(comm, options, rails, &bench, &bytes_max));
+    pairs->wire = bench.wire->name;
+    pairs_sizes(pairs, options, bytes_max);
+    TRY_OUT(pairs_play(pairs, &bench));
     pairs->dur_s = clock_now() - start;
     *out = pairs;
     pairs = NULL;
 out:
-    bench_destroy(&bench);
+    health_pair_bench_destroy(&bench);
     health_pair_destroy(pairs);
     return rc;
 }

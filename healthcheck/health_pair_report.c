@@ -80,19 +80,54 @@ pair_evidence(const struct health_pairs *pairs, int rank, bool of_leaf)
     return NULL;
 }
 
+/* `rates`: by which of them, of which the first is told. */
 static void pair_say(const char *who, const struct health_meeting *meeting,
-                     struct pair_blame *out)
+                     unsigned rates, struct pair_blame *out)
 {
-    char text[512];
+    char text[512], what[64];
     if (meeting->wrong > 0)
-        snprintf(text, sizeof text, HEALTH_PREFIX "%s %s %lld elements wrong",
-                 out->code, who, (long long)meeting->wrong);
+        snprintf(what, sizeof what, "%lld elements wrong",
+                 (long long)meeting->wrong);
+    else if ((rates & 1u << HEALTH_BANDWIDTH) != 0)
+        snprintf(what, sizeof what, "%.3gGB/s/%.3g",
+                 meeting->rates[HEALTH_BANDWIDTH],
+                 meeting->medians[HEALTH_BANDWIDTH]);
     else
-        snprintf(text, sizeof text, HEALTH_PREFIX "%s %s %.3gGB/s/%.3g",
-                 out->code, who, meeting->gbps, meeting->median);
+        snprintf(what, sizeof what, "%.3gus/%.3g",
+                 1 / meeting->rates[HEALTH_PROMPTNESS],
+                 1 / meeting->medians[HEALTH_PROMPTNESS]);
+    snprintf(text, sizeof text, HEALTH_PREFIX "%s %s %s", out->code, who, what);
     health_report_clean(text);
     assert(strlen(text) < sizeof out->reason);
     memcpy(out->reason, text, strlen(text) + 1);
+}
+
+/* The rates by which a rank was suspicious in each of its meetings. */
+static unsigned pair_rates(const struct health_pairs *pairs, int rank)
+{
+    unsigned rates = HEALTH_RATES_ALL;
+    for (int i = 0; i < pair_count(pairs, rank); i++)
+        if (pair_meeting(pairs, rank, i)->round != HEALTH_ROUND_LEAVES)
+            rates &= pair_meeting(pairs, rank, i)->suspicious;
+    return rates;
+}
+
+/* What is wrong with the rails of all, where the node itself is well. */
+static void pair_blame_rails(const struct health_pairs *pairs,
+                             struct pair_blame *out)
+{
+    double best = 0;
+    for (int rail = 0; rail < pairs->rails; rail++)
+        best = fmax(best, pairs->rail_gbps[rail]);
+    for (int rail = pairs->rails; rail-- > 0;) {
+        if (!pairs->slow_rails[rail])
+            continue;
+        out->state = HEALTH_WARN;
+        snprintf(out->code, sizeof out->code, "RAIL");
+        snprintf(out->reason, sizeof out->reason,
+                 HEALTH_PREFIX "RAIL rail %d of all nodes %.3gGB/s/%.3g", rail,
+                 pairs->rail_gbps[rail], best);
+    }
 }
 
 static void pair_blame_rank(const struct health_pairs *pairs, int rank,
@@ -103,16 +138,20 @@ static void pair_blame_rank(const struct health_pairs *pairs, int rank,
     bool leaf = rounds->slow_leaves[pairs->leaf[rank]];
     const struct health_meeting *meeting = pair_evidence(pairs, rank, leaf);
     memset(out, 0, sizeof *out);
-    out->state = rounds->states[rank];
+    pair_blame_rails(pairs, out);
     if (meeting == NULL)
         return;
     const char *peer = pairs->hosts[pair_peer(meeting, rank)];
-    if (out->state != HEALTH_OK) {
+    unsigned rates = meeting->suspicious;
+    if (rounds->states[rank] != HEALTH_OK) {
+        rates = pair_rates(pairs, rank);
+        out->state = rounds->states[rank];
         snprintf(out->code, sizeof out->code, "%s",
                  health_rounds_partners(rounds, rank) < 2 ? "PAIR_UNRESOLVED"
                  : meeting->wrong > 0                     ? "PAIR_WRONG"
-                                                          : "PAIR_SLOW");
-        snprintf(who, sizeof who, "rank %d with %s", rank, peer);
+                 : (rates & 1u << HEALTH_BANDWIDTH) != 0  ? "PAIR_SLOW"
+                                                          : "PAIR_LATE");
+        snprintf(who, sizeof who, "rank %d with %s", rank * pairs->rails, peer);
     } else if (leaf) {
         snprintf(out->code, sizeof out->code, "LEAF");
         snprintf(who, sizeof who, "switch %s, %s with %s",
@@ -124,7 +163,7 @@ static void pair_blame_rank(const struct health_pairs *pairs, int rank,
         return;
     }
     out->state = out->state != HEALTH_OK ? out->state : HEALTH_WARN;
-    pair_say(who, meeting, out);
+    pair_say(who, meeting, rates, out);
 }
 
 /* The gravest of the ranks of one host, which begin at `i` of by_host; sets i to
@@ -163,6 +202,52 @@ static const char *pair_meeting_state(const struct health_meeting *meeting)
     return health_state_name(state);
 }
 
+static int pair_number(const struct health_pairs *pairs,
+                       const struct health_meeting *meeting)
+{
+    return (int)(meeting - pairs->rounds.meetings);
+}
+
+/* What the slowest rail took, in nanoseconds; 0: not measured. */
+static double pair_longest(const struct health_pairs *pairs,
+                           const struct health_meeting *meeting, int size)
+{
+    int64_t longest = 0;
+    for (int rail = 0; rail < pairs->rails; rail++) {
+        int64_t time =
+            *health_pair_time(pairs, pair_number(pairs, meeting), size, rail);
+        longest = time > longest ? time : longest;
+    }
+    return (double)longest;
+}
+
+static double pair_round(double value)
+{
+    return round(value * 1e4) / 1e4;
+}
+
+static void pair_json_sizes(const struct health_pairs *pairs,
+                            const struct health_meeting *meeting, json_t *out)
+{
+    json_t *sizes = json_array(), *rails = json_array();
+    for (int size = 0; size < pairs->sizes; size++) {
+        double time = pair_longest(pairs, meeting, size);
+        if (time > 0)
+            json_array_append_new(
+                sizes,
+                json_pack("{s:I, s:f, s:f}", "bytes",
+                          (json_int_t)pairs->bytes[size], "us",
+                          pair_round(time / 1e3), "busbw",
+                          pair_round((double)pairs->bytes[size] / time)));
+    }
+    json_object_set_new(out, "sizes", sizes);
+    for (int rail = 0; rail < pairs->rails; rail++)
+        json_array_append_new(rails, json_real(pair_round(health_pair_gbps(
+                                         pairs, pair_number(pairs, meeting),
+                                         pairs->sizes - 1, rail))));
+    json_object_set_new(out, "rails", rails);
+}
+
 static void pair_json_meetings(const struct health_pairs *pairs, int rank,
                                json_t *list)
 {
@@ -171,14 +256,18 @@ static void pair_json_meetings(const struct health_pairs *pairs, int rank,
         int peer = pair_peer(meeting, rank);
         if (peer < rank && strcmp(pairs->hosts[peer], pairs->hosts[rank]) == 0)
             continue;
-        json_array_append_new(
-            list,
-            json_pack("{s:i, s:s, s:i, s:i, s:I, s:f, s:I, s:s}", "rank", rank,
-                      "peer", pairs->hosts[peer], "peer_rank", peer, "round",
-                      (int)meeting->round, "bytes", (json_int_t)pairs->bytes,
-                      "busbw", round(meeting->gbps * 1e4) / 1e4, "wrong",
-                      (json_int_t)meeting->wrong, "st",
-                      pair_meeting_state(meeting)));
+        size_t bytes = pairs->bytes[pairs->sizes - 1];
+        json_t *one = json_pack(
+            "{s:i, s:s, s:i, s:i, s:I, s:f, s:f, s:I, s:s}", "rank",
+            rank * pairs->rails, "peer", pairs->hosts[peer], "peer_rank",
+            peer * pairs->rails, "round", (int)meeting->round, "bytes",
+            (json_int_t)bytes, "busbw",
+            pair_round((double)bytes /
+                       pair_longest(pairs, meeting, pairs->sizes - 1)),
+            "us", pair_round(pair_longest(pairs, meeting, 0) / 1e3), "wrong",
+            (json_int_t)meeting->wrong, "st", pair_meeting_state(meeting));
+        pair_json_sizes(pairs, meeting, one);
+        json_array_append_new(list, one);
     }
 }
 
@@ -209,24 +298,39 @@ json_t *health_pair_json(const struct health_pairs *pairs)
     return hosts;
 }
 
+static void pair_print_meeting(const struct health_pairs *pairs,
+                               const struct health_meeting *meeting, FILE *file)
+{
+    for (int size = 0; size < pairs->sizes; size++) {
+        double time = pair_longest(pairs, meeting, size);
+        if (time == 0)
+            continue;
+        fprintf(file, "%5d  %-16s  %-16s  %10zu  %11.1f  %8.3f  %8lld  %s\n",
+                (int)meeting->round, pairs->hosts[meeting->a],
+                pairs->hosts[meeting->b], pairs->bytes[size], time / 1e3,
+                (double)pairs->bytes[size] / time, (long long)meeting->wrong,
+                pair_meeting_state(meeting));
+    }
+}
+
 void health_pair_print(const struct health_pairs *pairs, FILE *file)
 {
-    fprintf(file, "%5s  %-16s  %-16s  %10s  %8s  %8s  %s\n", "round", "a", "b",
-            "bytes", "busbw", "#wrong", "state");
-    for (int i = 0; i < pairs->rounds.count; i++) {
-        const struct health_meeting *meeting = &pairs->rounds.meetings[i];
-        fprintf(file, "%5d  %-16s  %-16s  %10zu  %8.3f  %8lld  %s\n",
-                (int)meeting->round, pairs->hosts[meeting->a],
-                pairs->hosts[meeting->b], pairs->bytes, meeting->gbps,
-                (long long)meeting->wrong, pair_meeting_state(meeting));
-    }
+    fprintf(file, "%5s  %-16s  %-16s  %10s  %11s  %8s  %8s  %s\n", "round", "a",
+            "b", "bytes", "us", "busbw", "#wrong", "state");
+    for (int i = 0; i < pairs->rounds.count; i++)
+        pair_print_meeting(pairs, &pairs->rounds.meetings[i], file);
+    for (int rail = 0; rail < pairs->rails && pairs->rails > 1; rail++)
+        fprintf(file, "rail %d: %.3f GB/s%s\n", rail, pairs->rail_gbps[rail],
+                pairs->slow_rails[rail] ? ", slow" : "");
     for (int rank = 0; rank < pairs->size; rank++) {
         struct pair_blame blame;
         pair_blame_rank(pairs, rank, &blame);
         if (blame.state != HEALTH_OK)
-            fprintf(file, "%s (rank %d): %s: %s\n", pairs->hosts[rank], rank,
-                    health_state_name(blame.state), blame.reason);
+            fprintf(file, "%s (rank %d): %s: %s\n", pairs->hosts[rank],
+                    rank * pairs->rails, health_state_name(blame.state),
+                    blame.reason);
     }
-    fprintf(file, "%d ranks: %s in %.2f s\n", pairs->size,
+    fprintf(file, "%d ranks over %s: %s in %.2f s\n",
+            pairs->size * pairs->rails, pairs->wire,
             health_state_name(health_pair_state(pairs)), pairs->dur_s);
 }

@@ -44,7 +44,9 @@
 /* Fewer speeds than that have no median to speak of, and on a busy machine they
  * differ by so much without a fault. */
 #define ROUNDS_COHORT_MIN 8
-#define ROUNDS_RATIO_SMALL 0.5
+static const double rounds_ratio_small[HEALTH_RATES] = { 0.5, 0.25 };
+/* A way through more switches takes longer and is sound. */
+#define ROUNDS_RATIO_PROMPT 0.5
 #define ROUNDS_DEVIATIONS 2.5
 #define ROUNDS_NORMAL 1.4826 /* a normal deviation over its median's */
 /* The part of a leaf's ranks, or of its meetings across, that names it. */
@@ -52,7 +54,8 @@
 
 struct rounds_tally {
     int met, peers[ROUNDS_PEERS_MAX];
-    bool good, not_hard, wrong;
+    unsigned good; /* rates of which a meeting was good */
+    bool not_hard, wrong;
     enum health_round round; /* of the last meeting, and its wave */
     int wave;
 };
@@ -94,11 +97,12 @@ enum err health_rounds_create(int size, const int *leaf, double ratio_min,
     *out = (struct health_rounds){
         .size = size,
         .leaf = leaf,
+        /* neighbours and links thrice, suspects twice, and the leaves */
+        .room = 3 * (size / 2 + 1) + 3 * size,
         .ratio_min = ratio_min,
         .min_gbps = min_gbps,
     };
-    /* neighbours and links thrice, suspects twice, and the leaves */
-    TRY_OUT(new_zeroed(&out->meetings, 3 * (ranks / 2 + 1) + 3 * ranks));
+    TRY_OUT(new_zeroed(&out->meetings, (size_t)out->room));
     TRY_OUT(new_zeroed(&out->order, ranks));
     TRY_OUT(new_zeroed(&out->tallies, ranks));
     TRY_OUT(new_zeroed(&out->states, ranks));
@@ -184,13 +188,14 @@ static void rounds_suspects(struct health_rounds *rounds)
     if (good == NULL)
         return; /* then nobody is named */
     for (int i = 0; i < rounds->size; i++)
-        if (rounds->tallies[rounds->order[i]].good)
+        if (rounds->tallies[rounds->order[i]].good == HEALTH_RATES_ALL)
             good[goods++] = rounds->order[i];
     for (int wave = 0; wave < ROUNDS_WAVES_MAX && added > 0; wave++) {
         added = 0;
         for (int rank = 0; rank < rounds->size; rank++) {
             const struct rounds_tally *tally = &rounds->tallies[rank];
-            if (tally->good || tally->round == rounds->round)
+            if (tally->good == HEALTH_RATES_ALL ||
+                tally->round == rounds->round)
                 continue;
             int other = rounds_partner(rounds, good, goods, rank, wave);
             if (other < 0)
@@ -205,9 +210,10 @@ static void rounds_suspects(struct health_rounds *rounds)
 static bool rounds_may_be_link(const struct health_rounds *rounds,
                                const struct health_meeting *meeting)
 {
-    return meeting->round == HEALTH_ROUND_NEIGHBOURS && meeting->suspicious &&
-           !meeting->cleared && rounds->tallies[meeting->a].good &&
-           rounds->tallies[meeting->b].good;
+    unsigned slow = meeting->suspicious & ~meeting->cleared;
+    return meeting->round == HEALTH_ROUND_NEIGHBOURS &&
+           (slow & rounds->tallies[meeting->a].good &
+            rounds->tallies[meeting->b].good) != 0;
 }
 
 static void rounds_links(struct health_rounds *rounds)
@@ -272,7 +278,7 @@ int health_rounds_next(struct health_rounds *rounds)
 
 /* The median of correct meetings, or of few the upper quartile, because one sick
  * rank may be in most of them; sets the spread of round 1. 0: there are none. */
-static double rounds_median(struct health_rounds *rounds)
+static double rounds_median(struct health_rounds *rounds, enum health_rate rate)
 {
     int used = 0;
     size_t room = (size_t)(rounds->count - rounds->first) + 1;
@@ -281,7 +287,7 @@ static double rounds_median(struct health_rounds *rounds)
         return 0; /* then speeds are judged by the floor alone */
     for (int i = rounds->first; i < rounds->count; i++)
         if (rounds->meetings[i].wrong == 0)
-            values[used++] = rounds->meetings[i].gbps;
+            values[used++] = rounds->meetings[i].rates[rate];
     real_sort(values, used);
     bool few =
         used < ROUNDS_COHORT_MIN || (rounds->round == HEALTH_ROUND_LEAVES &&
@@ -291,7 +297,8 @@ static double rounds_median(struct health_rounds *rounds)
     if (rounds->round == HEALTH_ROUND_NEIGHBOURS && !few && median > 0) {
         for (int i = 0; i < used; i++)
             values[i] = fabs(values[i] - median);
-        rounds->spread = ROUNDS_NORMAL * real_median(values, used) / median;
+        rounds->spreads[rate] =
+            ROUNDS_NORMAL * real_median(values, used) / median;
     }
     free(values);
     return median;
@@ -306,41 +313,59 @@ static void rounds_count(struct health_rounds *rounds,
     if (tally->met < ROUNDS_PEERS_MAX)
         tally->peers[tally->met] = other;
     tally->met++; /* nobody meets the same rank twice */
-    tally->good |= !meeting->suspicious;
+    tally->good |= HEALTH_RATES_ALL & ~meeting->suspicious;
     tally->not_hard |= !meeting->hard;
     tally->wrong |= meeting->wrong > 0;
 }
 
 /* Rounds 2 to 5 are compared with round 1. Between two leaves there is nothing
  * to compare with but what neighbours reach, of which half is expected. */
-static double rounds_reference(struct health_rounds *rounds)
+static double rounds_reference(struct health_rounds *rounds,
+                               enum health_rate rate)
 {
-    double first = rounds->first > 0 ? rounds->meetings[0].median : 0;
+    double first = rounds->first > 0 ? rounds->meetings[0].medians[rate] : 0;
     if (rounds->round == HEALTH_ROUND_NEIGHBOURS)
-        return rounds_median(rounds);
+        return rounds_median(rounds, rate);
     if (rounds->round != HEALTH_ROUND_LEAVES)
         return first;
-    return rounds->leaves == 2 ? first : rounds_median(rounds);
+    return rounds->leaves == 2 ? first : rounds_median(rounds, rate);
+}
+
+/* Compares one rate of the round's meetings. */
+static void rounds_compare(struct health_rounds *rounds, enum health_rate rate)
+{
+    double median = rounds_reference(rounds, rate);
+    double ratio = rounds->ratio_min;
+    bool across = rounds->round == HEALTH_ROUND_LEAVES;
+    if (rate == HEALTH_PROMPTNESS)
+        ratio = fmin(ratio, ROUNDS_RATIO_PROMPT);
+    ratio = fmin(ratio, 1 - ROUNDS_DEVIATIONS * rounds->spreads[rate]);
+    if (rounds->size / 2 < ROUNDS_COHORT_MIN || (across && rounds->leaves == 2))
+        ratio = fmin(ratio, rounds_ratio_small[rate]);
+    for (int i = rounds->first; i < rounds->count; i++) {
+        struct health_meeting *meeting = &rounds->meetings[i];
+        meeting->medians[rate] = median;
+        if (meeting->rates[rate] < ratio * median)
+            meeting->suspicious |= 1u << rate;
+    }
 }
 
 void health_rounds_judge(struct health_rounds *rounds)
 {
     assert(rounds->first <= rounds->count);
-    double median = rounds_reference(rounds), ratio = rounds->ratio_min;
-    bool across = rounds->round == HEALTH_ROUND_LEAVES;
-    ratio = fmin(ratio, 1 - ROUNDS_DEVIATIONS * rounds->spread);
-    if (rounds->size / 2 < ROUNDS_COHORT_MIN || (across && rounds->leaves == 2))
-        ratio = fmin(ratio, ROUNDS_RATIO_SMALL);
+    for (int rate = 0; rate < HEALTH_RATES; rate++)
+        rounds_compare(rounds, rate);
     for (int i = rounds->first; i < rounds->count; i++) {
         struct health_meeting *meeting = &rounds->meetings[i];
-        meeting->median = median;
-        meeting->hard = meeting->wrong > 0 || meeting->gbps < rounds->min_gbps;
-        meeting->suspicious = meeting->hard || meeting->gbps < ratio * median;
+        meeting->hard = meeting->wrong > 0 ||
+                        meeting->rates[HEALTH_BANDWIDTH] < rounds->min_gbps;
+        if (meeting->hard)
+            meeting->suspicious = HEALTH_RATES_ALL;
         if (meeting->again_of >= 0) {
-            rounds->meetings[meeting->again_of].cleared |=
-                !meeting->suspicious &&
-                !rounds->meetings[meeting->again_of].hard;
-        } else if (!across) {
+            struct health_meeting *first = &rounds->meetings[meeting->again_of];
+            if (!first->hard)
+                first->cleared |= HEALTH_RATES_ALL & ~meeting->suspicious;
+        } else if (rounds->round != HEALTH_ROUND_LEAVES) {
             rounds_count(rounds, meeting, meeting->a, meeting->b);
             rounds_count(rounds, meeting, meeting->b, meeting->a);
         }
@@ -356,6 +381,7 @@ struct rounds_leaf {
 };
 
 static void rounds_count_across(const struct health_rounds *rounds,
+                                enum health_rate rate,
                                 struct rounds_leaf *counts)
 {
     for (int leaf = 0; leaf < rounds->leaves; leaf++)
@@ -369,18 +395,20 @@ static void rounds_count_across(const struct health_rounds *rounds,
             continue;
         counts[a].across++;
         counts[b].across++;
-        counts[a].slow_across += meeting->suspicious;
-        counts[b].slow_across += meeting->suspicious;
+        bool slow = (meeting->suspicious & 1u << rate) != 0;
+        counts[a].slow_across += slow;
+        counts[b].slow_across += slow;
     }
 }
 
 /* All that are as slow as the slowest are named, one after the other. */
 static bool rounds_name_across(struct health_rounds *rounds,
+                               enum health_rate rate,
                                struct rounds_leaf *counts)
 {
     double most = ROUNDS_LEAF_PART;
     bool named = false;
-    rounds_count_across(rounds, counts);
+    rounds_count_across(rounds, rate, counts);
     for (int leaf = 0; leaf < rounds->leaves; leaf++)
         if (counts[leaf].slow_across >= ROUNDS_PARTNERS_MIN)
             most = fmax(most,
@@ -411,8 +439,9 @@ static void rounds_name_leaves(struct health_rounds *rounds)
         if (rounds->slow_leaves[rounds->leaf[rank]] &&
             rounds->states[rank] == HEALTH_WARN)
             rounds->states[rank] = HEALTH_OK;
-    for (int i = 0; i < rounds->leaves && rounds_name_across(rounds, counts);)
-        i++;
+    for (int rate = 0; rate < HEALTH_RATES; rate++)
+        while (rounds_name_across(rounds, rate, counts))
+            ;
     free(counts);
 }
 
@@ -421,7 +450,7 @@ void health_rounds_blame(struct health_rounds *rounds)
     for (int rank = 0; rank < rounds->size; rank++) {
         const struct rounds_tally *tally = &rounds->tallies[rank];
         enum health_state *state = &rounds->states[rank];
-        if (tally->good)
+        if (tally->good == HEALTH_RATES_ALL)
             *state = HEALTH_OK;
         else if (tally->met < ROUNDS_PARTNERS_MIN)
             *state = tally->wrong ? HEALTH_UNKNOWN : HEALTH_WARN;

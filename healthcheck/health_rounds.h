@@ -3,7 +3,7 @@
  *
  *     TRY(health_rounds_create(size, leaf, ratio_min, min_gbps, &rounds));
  *     while (health_rounds_next(&rounds) > 0) {
- *         for those from rounds.first to rounds.count: measure gbps and wrong
+ *         for those from rounds.first to rounds.count: measure rates and wrong
  *         health_rounds_judge(&rounds);
  *     }
  *     health_rounds_blame(&rounds);
@@ -26,17 +26,23 @@ enum health_round {
     HEALTH_ROUNDS_END,
 };
 
+/* What is compared, each with its own spread: of the largest vector GB/s, of the
+ * smallest how often one goes in a microsecond. More is better. */
+enum health_rate { HEALTH_BANDWIDTH, HEALTH_PROMPTNESS, HEALTH_RATES };
+#define HEALTH_RATES_ALL ((1u << HEALTH_RATES) - 1)
+
 struct health_meeting {
     int a, b;
     enum health_round round;
     int wave;     /* within the round; a rank is in one meeting per wave */
     int again_of; /* the meeting of neighbours that this repeats; -1: none */
-    double gbps;
-    int64_t wrong;   /* elements of the sum */
-    double median;   /* the speed that it was compared with */
-    bool suspicious; /* set by health_rounds_judge() */
-    bool hard;       /* wrong data or below the floor, not only slow */
-    bool cleared;    /* a repetition of it was good */
+    double rates[HEALTH_RATES];
+    int64_t wrong;                /* elements of the sum */
+    double medians[HEALTH_RATES]; /* the rates that it was compared with */
+    /* sets of rates, a bit each: */
+    unsigned suspicious; /* set by health_rounds_judge() */
+    unsigned cleared;    /* a repetition of it was good */
+    bool hard;           /* wrong data or below the floor, not only slow */
 };
 
 struct health_rounds {
@@ -45,9 +51,11 @@ struct health_rounds {
     double ratio_min, min_gbps;
     struct health_meeting *meetings;
     int count, first; /* in all, and before this round */
+    int room;         /* never more than that */
     enum health_round round;
-    double spread; /* robust deviation of round 1 over its median */
-    int *order;    /* ranks by leaf */
+    double
+        spreads[HEALTH_RATES]; /* robust deviation of round 1 over its median */
+    int *order;                /* ranks by leaf */
     struct rounds_tally *tallies;
     /* what health_rounds_blame() finds: of ranks, and of leaves */
     enum health_state *states;
@@ -63,11 +71,12 @@ void health_rounds_destroy(struct health_rounds *rounds);
  * nobody has to meet are passed over. Returns how many; 0: it is over. */
 int health_rounds_next(struct health_rounds *rounds);
 /* Marks those of this round, which have been measured: suspicious is what is
- * hard, or slower than ratio_min of the round's median and than the cohort's own
- * spread explains (2.5 robust deviations). Below 8 pairs there is no spread to
- * speak of, and less than half of the upper quartile is suspicious. */
+ * hard, or slower than ratio_min of the round's median (promptness: than half of
+ * it) and than the cohort's own spread explains (2.5 robust deviations). Below 8
+ * pairs there is no spread to speak of, and less than half (promptness: a quarter)
+ * of the upper quartile is suspicious. */
 void health_rounds_judge(struct health_rounds *rounds);
-/* states[size]: ok who had a good meeting. Else, with two or more partners: bad
+/* states[size]: ok who had a good meeting, of each rate. Else, with two or more partners: bad
  * when every meeting was hard, warn otherwise. With fewer partners nobody can
  * be named: unknown where data were wrong, warn where it was only slow. Where
  * most of a leaf are slow, or most of its meetings across are, the leaf is

@@ -14,17 +14,22 @@ struct outcome {
 };
 
 static double ratio_min;
+static int rails;
+static size_t bytes_max = 65536;
 
 static enum err play(struct comm *comm, const char *inject, double min_gbps,
                      struct outcome *out)
 {
     struct health_pair_options options = {
-        .bytes = 65536,
+        .bytes_min = 65536,
+        .bytes_max = bytes_max,
         .repeats = 3,
         .timeout_s = 60,
+        .budget_s = 240,
         .min_gbps = min_gbps,
         .ratio_min = ratio_min,
         .inject = inject,
+        .rails = rails,
     };
     struct health_pairs *pairs;
     size_t bytes;
@@ -119,6 +124,55 @@ static void test_leaves(struct comm *comm)
     ratio_min = 0;
 }
 
+/* Small messages that take hundreds of times as long, which no median of four busy
+ * ranks is, and vectors of three sizes. */
+static void test_sizes(struct comm *comm)
+{
+    struct outcome outcome;
+    bytes_max = (size_t)65536 * 16;
+    ratio_min = 0.02;
+    tap_is_int(play(comm, "pair:rank3:late", 0, &outcome), ERR_OK,
+               "a late rank");
+    tap_is_str(outcome.code, "PAIR_LATE", "it is named for that");
+    tap_ok(strstr(outcome.text, "(rank 3): warn: tessera: PAIR_LATE rank 3") !=
+               NULL,
+           "and nobody else: %s", outcome.text);
+    for (int bytes = 65536; bytes <= 65536 * 16; bytes *= 4) {
+        char row[64];
+        snprintf(row, sizeof row, " %10d ", bytes);
+        tap_ok(strstr(outcome.text, row) != NULL, "%d bytes were summed",
+               bytes);
+    }
+    free(outcome.text);
+    bytes_max = 65536;
+    ratio_min = 0;
+}
+
+/* Four ranks as two nodes with two rails each. */
+static void test_rails(struct comm *comm)
+{
+    struct outcome outcome;
+    rails = 2;
+    ratio_min = 0.95;
+    tap_is_int(play(comm, "pair:rail1:slow", 0, &outcome), ERR_OK,
+               "two rails, one is slow");
+    tap_is_int(outcome.meetings, 1, "two nodes meet once");
+    tap_is_str(outcome.code, "RAIL", "the rail is named");
+    tap_ok(strstr(outcome.text, "RAIL rail 1 of all nodes") != NULL,
+           "which one");
+    tap_is_int(outcome.state, HEALTH_WARN, "nobody is bad for it");
+    free(outcome.text);
+    tap_is_int(play(comm, "pair:rank3:wrong", 0, &outcome), ERR_OK,
+               "a wrong rank of a rail");
+    tap_is_int(outcome.state, HEALTH_UNKNOWN, "speaks against its node");
+    free(outcome.text);
+    rails = 3;
+    tap_is_int(play(comm, NULL, 0, &outcome), ERR_UNSUPPORTED,
+               "unequal nodes are refused");
+    rails = 0;
+    ratio_min = 0;
+}
+
 int main(int argc, char **argv)
 {
     struct comm *comm;
@@ -135,6 +189,8 @@ int main(int argc, char **argv)
         goto out;
     test_faults(comm);
     test_leaves(comm);
+    test_sizes(comm);
+    test_rails(comm);
     if (tap_is_int(comm_create("self", NULL, NULL, 60, &alone), ERR_OK,
                    "one rank alone")) {
         tap_is_int(play(alone, NULL, 0, &outcome), ERR_UNSUPPORTED,

@@ -1,5 +1,5 @@
 /* Every small fault must be blamed on the right rank, link or leaf switch, and
- * nobody else. Meetings are simulated: without noise exactly, with noise as often
+ * nobody else, by bandwidth or by small messages. Meetings are simulated: without noise exactly, with noise as often
  * as it must be. */
 #include "healthcheck/health_rounds.h"
 
@@ -19,6 +19,7 @@ struct fault {
     int leaf;           /* whose way to the others is; -1: none */
     bool inside;        /* and between its ranks as well */
     double factor;      /* of the speed */
+    double late; /* how many times as long a small message takes; 0: as long */
     int64_t wrong;
 };
 
@@ -56,7 +57,12 @@ static void measure(struct game *game, const struct fault *fault)
             game->noise > 0
                 ? 1 + game->noise * rng_normal(game->seed, 7, (uint64_t)i)
                 : 1 + 0.03 * (double)((a * 7 + b * 3) % 5 - 2) / 2;
-        meeting->gbps = 10 * spread * (ill ? fault->factor : 1);
+        double late = ill && fault->late > 0 ? fault->late : 1;
+        double other =
+            1 + 3 * game->noise * rng_normal(game->seed, 8, (uint64_t)i);
+        meeting->rates[HEALTH_BANDWIDTH] =
+            10 * spread * (ill ? fault->factor : 1);
+        meeting->rates[HEALTH_PROMPTNESS] = 1 / (20 * late * other);
         meeting->wrong = ill ? fault->wrong : 0;
     }
 }
@@ -122,6 +128,7 @@ static void test_single_faults(void)
         { "slow", 0.4, 0, 0, HEALTH_WARN },
         { "slow below a floor", 0.6, 0, 8, HEALTH_BAD },
         { "wrong", 1, 3, 0, HEALTH_BAD },
+        { "late", 1, 0, 0, HEALTH_WARN },
     };
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         int mistakes = 0;
@@ -133,6 +140,7 @@ static void test_single_faults(void)
                 fault.rank = ill;
                 fault.factor = kinds[k].factor;
                 fault.wrong = kinds[k].wrong;
+                fault.late = strcmp(kinds[k].name, "late") == 0 ? 5 : 0;
                 play(&game, &fault);
                 bool good = well_formed(&game.rounds) && game.links == 0 &&
                             game.rounds.states[ill] == kinds[k].want &&
@@ -210,21 +218,25 @@ static void test_hopeless(void)
     health_rounds_destroy(&four.rounds);
 }
 
-/* 64 nodes on 8 leaves whose speeds have a deviation of 3 %. */
+/* 64 nodes on 8 leaves whose speeds have a deviation of 3 %, and what small messages
+ * take one of 9 %. */
 static void test_noise(void)
 {
     enum what { NOBODY, RANK, LINK, WAY, INSIDE };
     static const struct {
         const char *name;
         enum what what;
-        double factor;
+        double factor, late;
         int sweeps, least; /* of those in which exactly that is named */
     } cases[] = {
-        { "all are sound", NOBODY, 1, 200, 199 },
-        { "a node is slower by 15 %", RANK, 0.85, 200, 195 },
-        { "a link is slower by 25 %", LINK, 0.75, 100, 95 },
-        { "the way to a leaf is slower by 25 %", WAY, 0.75, 100, 95 },
-        { "a leaf is slower by 25 % in all", INSIDE, 0.75, 100, 95 },
+        { "all are sound", NOBODY, 1, 1, 200, 199 },
+        { "a node is slower by 15 %", RANK, 0.85, 1, 200, 195 },
+        { "a link is slower by 25 %", LINK, 0.75, 1, 100, 95 },
+        { "the way to a leaf is slower by 25 %", WAY, 0.75, 1, 100, 95 },
+        { "a leaf is slower by 25 % in all", INSIDE, 0.75, 1, 100, 95 },
+        { "a node's small messages take thrice as long", RANK, 1, 3, 200, 195 },
+        { "a link's small messages do", LINK, 1, 3, 100, 95 },
+        { "those on the way to a leaf do", WAY, 1, 3, 100, 95 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int right = 0, drained = 0;
@@ -237,6 +249,7 @@ static void test_noise(void)
             enum what what = cases[i].what;
             int which = (sweep * 29 + 5) % 64;
             fault.factor = cases[i].factor;
+            fault.late = cases[i].late;
             fault.rank = what == RANK ? which : -1;
             fault.link_a = what == LINK ? which / 2 * 2 : 0;
             fault.link_b = what == LINK ? fault.link_a + 1 : 0;
@@ -299,7 +312,8 @@ static void test_large(void)
         for (int i = rounds.first; i < rounds.count; i++) {
             struct health_meeting *meeting = &rounds.meetings[i];
             bool good = meeting->a < 2 && meeting->b < 2;
-            meeting->gbps = good ? 10 : 1;
+            meeting->rates[HEALTH_BANDWIDTH] = good ? 10 : 1;
+            meeting->rates[HEALTH_PROMPTNESS] = 1;
             meeting->wrong = 0;
         }
         health_rounds_judge(&rounds);

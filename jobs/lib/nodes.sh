@@ -192,11 +192,14 @@ next_nodes()
 }
 
 # check_asked FOLDER PHASE BUDGET_S: has the nodes that are asked look at themselves,
-# or at each other; sets code, late and seconds. 
+# or at each other, by a rank for each GPU; sets code, late and seconds.
 check_asked()
 {
-    local folder=$1 begin=$SECONDS on
-    on=(--nodes=${#asked[@]} --ntasks=${#asked[@]} --ntasks-per-node=1
+    local folder=$1 begin=$SECONDS on ranks=1
+    [ "$todo" != pairs ] || [ "${SLURM_GPUS_ON_NODE:-0}" -eq 0 ] ||
+        ranks=$SLURM_GPUS_ON_NODE
+    on=(--nodes=${#asked[@]} --ntasks=$((${#asked[@]} * ranks))
+        --ntasks-per-node="$ranks" --distribution=block
         --nodelist="$(join "${asked[@]}")")
     late=0
     if [ "$todo" = pairs ]; then
