@@ -20,7 +20,7 @@
 
 #define PAIR_TAG 77
 #define PAIR_SLOW_S 0.3 /* injected delays */
-#define PAIR_LATE_S 0.01
+#define PAIR_LATE_S 0.02
 #define PAIR_LEAST_REPEATS 64 /* of the smallest vector */
 #define PAIR_AFTER 2
 

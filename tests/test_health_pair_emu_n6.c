@@ -156,10 +156,10 @@ static enum err play(struct comm *comm, const char *inject, size_t bytes_max,
     struct health_pair_options options = {
         .bytes_min = 1024,
         .bytes_max = bytes_max,
-        .repeats = 2,
+        .repeats = 6,
         .timeout_s = 60,
         .budget_s = 16000,
-        .ratio_min = inject == NULL ? 0 : 0.02, /* delays only */
+        .ratio_min = inject == NULL ? 0 : 0.002, /* delays only */
         .inject = inject,
         .rails = rails,
         .gpus = &gpus,

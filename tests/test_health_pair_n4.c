@@ -130,7 +130,7 @@ static void test_sizes(struct comm *comm)
 {
     struct outcome outcome;
     bytes_max = (size_t)65536 * 16;
-    ratio_min = 0.02;
+    ratio_min = 0.002;
     tap_is_int(play(comm, "pair:rank3:late", 0, &outcome), ERR_OK,
                "a late rank");
     tap_is_str(outcome.code, "PAIR_LATE", "it is named for that");
