@@ -199,7 +199,10 @@ END
 case "$*" in
 --version) echo "slurm 22.05.8" ;;
 --mpi=list) printf 'MPI plugin types are...\n\tpmix\n' ;;
-*--job-name=train*) . "$T/step" ;;
+*--job-name=train*)
+    echo "$SLURM_JOB_NODELIST" >"$T/listed"
+    . "$T/step"
+    ;;
 *--job-name=health*)
     for node in $(tr , ' ' <"$T/nodes"); do
         cat "$T/verdict.$node" 2>/dev/null >"${@: -3:1}/$node.json" ||
@@ -313,8 +316,10 @@ refused() {
         >"$T/verdict.n1"
     printf '{"host":"n%d","verdict":"%s","code":"PAIR_SLOW","reason":"0.02 GB/s"}\n' \
         1 ok 2 ok 3 warn 4 ok >"$T/pairs"
-    check_s=5 TESSERA_NODES=2 launch_is 0
-    [[ $output == *"attempt 1 on n2,n4, 2 in reserve"* ]]
+    check_s=5 TESSERA_NODES=3 launch_is 0
+    [[ $output == *"attempt 1 on n2,n4,n1, 1 in reserve"* ]]
+    # as Slurm orders them, and no others
+    [ "$(cat "$T/listed")" = n1,n2,n4 ]
     [[ $output == *"node n3, a warning: PAIR_SLOW: 0.02 GB/s"* ]]
     [ "$(jq -r 'select(.event == "node-warning") | .node + " " + .code' \
         "$T/run/ledger.jsonl" | xargs)" = "n1 MEM_LOW n3 PAIR_SLOW" ]

@@ -19,13 +19,18 @@ guard_count=0
 exec {quiet_pipe}<> <(:) # nobody writes to it
 
 # start_step NAME SRUN-ARGUMENTS...: in the background; sets $srun_pid. Steps
-# overlap because one on a dead node keeps its resources until Slurm gives up.
+# overlap because one on a dead node keeps its resources until Slurm gives up. PMIx of
+# Slurm 20.11 takes a step's n-th node for the n-th of the job's: ranks that
+# are not on its first nodes would never meet.
 start_step()
 {
     step_name=$1
     shift
-    srun --job-name="$step_name" --overlap --no-kill --kill-on-bad-exit=0 \
-        "$@" </dev/null &
+    [[ " $*" =~ \ --nodelist=([^ ]+) ]]
+    SLURM_JOB_NODELIST=$(printf '%s\n' "${allocated[@]}" |
+        grep -xFf <(tr , '\n' <<<"${BASH_REMATCH[1]}") | paste -sd,) \
+        srun --job-name="$step_name" \
+        --overlap --no-kill --kill-on-bad-exit=0 "$@" </dev/null &
     srun_pid=$!
     srun_rc=
 }
