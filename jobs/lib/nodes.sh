@@ -24,13 +24,16 @@ exec {quiet_pipe}<> <(:) # nobody writes to it
 # are not on its first nodes would never meet.
 start_step()
 {
+    local nodes=${SLURM_JOB_NODELIST-} some
     step_name=$1
     shift
-    [[ " $*" =~ \ --nodelist=([^ ]+) ]]
-    SLURM_JOB_NODELIST=$(printf '%s\n' "${allocated[@]}" |
-        grep -xFf <(tr , '\n' <<<"${BASH_REMATCH[1]}") | paste -sd,) \
-        srun --job-name="$step_name" \
-        --overlap --no-kill --kill-on-bad-exit=0 "$@" </dev/null &
+    if [[ " $*" =~ \ --nodelist=([^ ]+) ]]; then
+        mapfile -t some < <(printf '%s\n' "${allocated[@]}" |
+            grep -xFf <(hostnames "${BASH_REMATCH[1]}"))
+        nodes=$(join "${some[@]}")
+    fi
+    SLURM_JOB_NODELIST=$nodes srun --job-name="$step_name" --overlap \
+        --no-kill --kill-on-bad-exit=0 "$@" </dev/null &
     srun_pid=$!
     srun_rc=
 }
@@ -50,6 +53,8 @@ await()
     [[ $'\n'$(jobs -rp)$'\n' != *$'\n'$srun_pid$'\n'* ]] || return 0
     wait "$srun_pid" 2>/dev/null
     srun_rc=$?
+    # bash says -1 of an end that it has not understood yet
+    [ "$srun_rc" -ge 0 ] || srun_rc=75
 }
 
 # The exit code of the step, when it ends.
