@@ -44,11 +44,12 @@ follow()
             ;;
         *)
             [ -z "$words" ] || say "$words"
-            if [ "$todo" = end ]; then
-                [ "$code" -eq 0 ] && notify finish "${words:-the run is finished}" ||
-                    notify give-up "${words:-the job ends with code $code}"
-                exit "$code"
+            if [ "$todo" = end ] && [ "$code" -eq 0 ]; then
+                notify finish "${words:-the run is finished}"
+            elif [ "$todo" = end ]; then
+                notify give-up "${words:-the job ends with code $code}"
             fi
+            [ "$todo" != end ] || exit "$code"
             notify restart "${words:-a new attempt begins}"
             futile=$row
             return
