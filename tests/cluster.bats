@@ -99,7 +99,8 @@ END
     mpicc -o "$TESSERA_CLUSTER_DIR/home/sum" "$BATS_TEST_TMPDIR/sum.c"
     # where ranks meet late a connection is reset, and this MPI may crash on that
     for try in 1 2 3; do
-        run on_cluster env PMIX_MCA_gds=hash srun --mpi=pmix -N4 -n8 ./sum
+        run on_cluster env PMIX_MCA_gds=hash timeout -k 5 60 \
+            srun --mpi=pmix --kill-on-bad-exit=1 -N4 -n8 ./sum
         echo "try $try: $output"
         [ "$status" -ne 0 ] || break
     done
