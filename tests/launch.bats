@@ -676,6 +676,21 @@ END
     done
 }
 
+@test "a step has a list of its own nodes, or the job's where that is not known" {
+    # shellcheck source=jobs/lib/nodes.sh
+    . "$JOBS/lib/nodes.sh"
+    stand_in srun <<<'echo "$SLURM_JOB_NODELIST" >"$T/listed"'
+    PATH=$T/bin:$PATH stop_signal=''
+    export SLURM_JOB_NODELIST='n[1-4]'
+    for allocated in 'n1 n2 n3 n4' 'n2 n4' ''; do
+        read -r -a allocated <<<"$allocated"
+        start_step train-1 --nodes=2 --nodelist=n4,n2
+        step_code
+        cat "$T/listed" >>"$T/lists"
+    done
+    [ "$(xargs <"$T/lists")" = "n2,n4 n2,n4 n[1-4]" ]
+}
+
 @test "a request to stop is sent again while the step lives" {
     attempt_stand_ins
     watch_s=10 ticks=6 stop_signal=USR1

@@ -59,8 +59,8 @@ done
 # not begin while the first still saves.
 sleep $((SLURM_PROCID * (10 + (${#local_dir} > 0 ? scavenge_s + 10 : 0))))
 [ "$(job_state)" = RUNNING ] || exit 0
-mapfile -t nodes < <(job_nodes)
-mapfile -t good < <(nodes_usable "${nodes[@]}")
+mapfile -t allocated < <(job_nodes)
+mapfile -t good < <(nodes_usable "${allocated[@]}")
 attempt=$(ledger_word attempts) step_rc=75 futile=0 may_requeue=1 accepted=no
 # An answer that got lost may have been a yes. Only a no leaves the job there, as
 # an allocation in which nothing happens any more.

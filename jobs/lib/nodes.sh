@@ -30,7 +30,7 @@ start_step()
     if [[ " $*" =~ \ --nodelist=([^ ]+) ]]; then
         mapfile -t some < <(printf '%s\n' "${allocated[@]}" |
             grep -xFf <(hostnames "${BASH_REMATCH[1]}"))
-        nodes=$(join "${some[@]}")
+        [ ${#some[@]} -eq 0 ] || nodes=$(join "${some[@]}")
     fi
     SLURM_JOB_NODELIST=$nodes srun --job-name="$step_name" --overlap \
         --no-kill --kill-on-bad-exit=0 "$@" </dev/null &
