@@ -17,6 +17,7 @@
 #include "src/base/regular.h"
 
 #define SCHEMA "tessera-event/1"
+#define TIME_MAX_S 1e11 /* a calendar has the day */
 
 struct event {
     double time; /* seconds since 1970 */
@@ -78,7 +79,8 @@ static enum err take_line(struct health_history *history, const json_t *line)
     if (!event.decision)
         take_text(line, "state", event.word, sizeof event.word);
     if (schema == NULL || strcmp(schema, SCHEMA) != 0 ||
-        event.host[0] == '\0' || event.word[0] == '\0') {
+        event.host[0] == '\0' || event.word[0] == '\0' ||
+        !(event.time >= 0 && event.time < TIME_MAX_S)) {
         history->strange++;
         return ERR_OK;
     }
