@@ -6,13 +6,14 @@
 int main(int argc, char **argv)
 {
     static struct http_server server;
-    char path[512], text[2048];
+    char path[512], made[520], text[2048];
     if (argc != 3)
         return 64;
     http_server_start(&server, argv[1]);
     printf("%d\n", server.port);
     fflush(stdout);
     snprintf(path, sizeof path, "%s.count", argv[2]);
+    snprintf(made, sizeof made, "%s.made", path);
     for (;;) {
         FILE *rules = fopen(argv[2], "r");
         size_t bytes =
@@ -21,10 +22,11 @@ int main(int argc, char **argv)
             fclose(rules);
         text[bytes] = '\0';
         http_server_rules(&server, text);
-        FILE *count = fopen(path, "w");
+        FILE *count = fopen(made, "w"); /* nobody reads half a number */
         if (count != NULL) {
             fprintf(count, "%d\n", server.requests);
             fclose(count);
+            rename(made, path);
         }
         usleep(20000);
     }
