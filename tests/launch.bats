@@ -61,9 +61,9 @@ END
     for recorded in "$BATS_TEST_DIRNAME"/data/slurm/*; do
         ask() { cat "$recorded/nodes"; }
         [ "$(nodes_usable n1 | xargs)" = "n1 n2 n8 n9" ]
-        [ "$(field JobState <"$recorded/job")" = PENDING ]
-        [ "$(field ExcNodeList <"$recorded/job")" = "n[1-2]" ]
-        [ -z "$(hostnames "$(field NodeList <"$recorded/job")")" ]
+        [ "$(field JobState "$(cat "$recorded/job")")" = PENDING ]
+        [ "$(field ExcNodeList "$(cat "$recorded/job")")" = "n[1-2]" ]
+        [ -z "$(hostnames "$(field NodeList "$(cat "$recorded/job")")")" ]
         srun() { cat "$recorded/mpi"; }
         pick_mpi
         [ "$mpi" = pmix ]

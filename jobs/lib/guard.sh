@@ -32,9 +32,9 @@ batch_host_lost()
 {
     local text host nodes
     text=$(ask scontrol -o show job "$slurm_id")
-    host=$(field BatchHost <<<"$text")
-    nodes=$(hostnames "$(field NodeList <<<"$text")")
-    [ -n "$host" ] && [ -n "$nodes" ] && ! grep -qx "$host" <<<"$nodes"
+    host=$(field BatchHost "$text")
+    nodes=$(hostnames "$(field NodeList "$text")")
+    [ -n "$host" ] && [ -n "$nodes" ] && [ -n "$(but "$nodes" "$host")" ]
 }
 
 # While the launch script touches its file nobody needs to be asked. It does not

@@ -29,6 +29,12 @@ ledger_word()
     echo "$word"
 }
 
+# full TEXT: does an error say that there is no room?
+full()
+{
+    [[ ${1,,} =~ 'no space left'|quota ]]
+}
+
 # Is the run's file system full, or a quota? Only a try tells.
 no_room()
 {
@@ -36,7 +42,7 @@ no_room()
     text=$(timeout --foreground 60 dd if=/dev/zero of="$try" bs=64K count=1 \
         conv=fsync status=none 2>&1)
     rm -f "$try"
-    grep -qi 'no space left\|quota' <<<"$text"
+    full "$text"
 }
 
 # Waits for room, at most $controller_s or until a request to stop. Fails if

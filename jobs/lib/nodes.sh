@@ -24,12 +24,12 @@ exec {quiet_pipe}<> <(:) # nobody writes to it
 # are not on its first nodes would never meet.
 start_step()
 {
-    local nodes=${SLURM_JOB_NODELIST-} some
+    local nodes=${SLURM_JOB_NODELIST-} others some
     step_name=$1
     shift
     if [[ " $*" =~ \ --nodelist=([^ ]+) ]]; then
-        mapfile -t some < <(printf '%s\n' "${allocated[@]}" |
-            grep -xFf <(hostnames "${BASH_REMATCH[1]}"))
+        others=$(but "$(hostnames "${BASH_REMATCH[1]}")" "${allocated[@]}")
+        mapfile -t some < <(but "$others" "${allocated[@]}")
         [ ${#some[@]} -eq 0 ] || nodes=$(join "${some[@]}")
     fi
     SLURM_JOB_NODELIST=$nodes srun --job-name="$step_name" --overlap \
@@ -98,13 +98,12 @@ bounded_step()
 # it tries for 5 s, and goes on when nobody waits for the answer.
 exclude_bad()
 {
-    local node list=() ours text
+    local list=() text
     excluded=$(ledger_word excluded)
     [ -n "$excluded" ] || return 0
-    ours=,$excluded,$(ledger_word expired),
-    while read -r node; do
-        [[ $ours == *",$node,"* ]] || list+=("$node")
-    done < <(hostnames "$kept_off")
+    text=$excluded,$(ledger_word expired)
+    mapfile -t list < <(hostnames "$kept_off")
+    mapfile -t list < <(but "${text//,/$'\n'}" "${list[@]}")
     text=$(timeout --foreground -s KILL 2 scontrol update jobid="$slurm_id" \
         ExcNodeList="$(join "${list[@]}" "$excluded")" 2>&1)
     case $? in
@@ -157,10 +156,13 @@ keep_guard()
 # overlap, and none can begin beside them.
 end_steps()
 {
+    local id ids=()
     end_guard
-    timeout --foreground 20 squeue -h -s -j "$slurm_id" -o %i 2>/dev/null |
-        grep '\.[0-9]*$' |
-        xargs -r timeout --foreground 20 scancel --signal=KILL 2>/dev/null
+    while read -r id; do
+        ! [[ $id =~ \.[0-9]+$ ]] || ids+=("$id")
+    done < <(timeout --foreground 20 squeue -h -s -j "$slurm_id" -o %i 2>/dev/null)
+    [ ${#ids[@]} -eq 0 ] ||
+        timeout --foreground 20 scancel --signal=KILL "${ids[@]}" 2>/dev/null
 }
 
 # The checks of old jobs go.

@@ -71,12 +71,14 @@ share_gpus()
 # Threads of a rank: the processors that it has for itself.
 share_cpus()
 {
-    local fewest
+    local count counts=${SLURM_JOB_CPUS_PER_NODE:-1} fewest=999999
     cpus_per_task=${SLURM_CPUS_PER_TASK:-}
     if [ -z "$cpus_per_task" ]; then
         # "64(x2),32": the node with the fewest
-        fewest=$(tr ',' '\n' <<<"${SLURM_JOB_CPUS_PER_NODE:-1}" |
-            sed 's/(.*//' | sort -n | head -n 1)
+        for count in ${counts//,/ }; do
+            count=${count%%(*}
+            [ "$count" -ge "$fewest" ] || fewest=$count
+        done
         cpus_per_task=$((fewest / tasks_per_node))
         [ "$cpus_per_task" -gt 0 ] || cpus_per_task=1
     fi
@@ -87,24 +89,31 @@ share_cpus()
 # rank without PMIx, and each would train alone.
 pick_mpi()
 {
-    local list
-    list=$(srun --mpi=list 2>&1) ||
-        die 75 "srun --mpi=list: ${list##*$'\n'}"
+    local line said names='' kinds
+    said=$(srun --mpi=list 2>&1) ||
+        die 75 "srun --mpi=list: ${said##*$'\n'}"
     # a line for each, which Slurm 20.11 begins with its name
-    list=$(sed -nE 's/^(srun:)?[[:space:]]+([a-z0-9_]+)$/\2/p;
-        s/^specific pmix plugin versions available: //p' <<<"$list" |
-        tr -s ', ' '\n')
-    mpi=${TESSERA_MPI:-}
-    if [ -n "$mpi" ]; then
-        grep -qx "$mpi" <<<"$list" || die 64 "TESSERA_MPI=$mpi: this Slurm" \
-            "has $(xargs <<<"$list") (srun --mpi=list)"
+    while IFS= read -r line; do
+        if [[ $line =~ ^(srun:)?[[:space:]]+([a-z0-9_]+)$ ]]; then
+            names+=" ${BASH_REMATCH[2]}"
+        elif [[ $line == "specific pmix plugin versions available: "* ]]; then
+            names+=" ${line##*available: }"
+        fi
+    done <<<"$said"
+    read -r -a kinds <<<"${names//,/ }"
+    if [ -n "${TESSERA_MPI:-}" ]; then
+        mpi=$TESSERA_MPI
+        [[ " ${kinds[*]} " == *" $mpi "* ]] || die 64 "TESSERA_MPI=$mpi: this" \
+            "Slurm has ${kinds[*]} (srun --mpi=list)"
         return
     fi
-    mpi=$(grep -x pmix <<<"$list" || grep '^pmix' <<<"$list" | sort -V |
-        tail -n 1)
-    [ -n "$mpi" ] || die 64 "this Slurm has no PMIx, only" \
-        "$(xargs <<<"$list") (srun --mpi=list): have it installed, or set" \
-        "TESSERA_MPI to what the MPI library is built for"
+    # pmix itself, else the newest
+    while read -r mpi; do
+        [[ $mpi == pmix || $mpi == pmix* && " ${kinds[*]} " != *' pmix '* ]] &&
+            return
+    done < <(printf '%s\n' "${kinds[@]}" | sort -rV)
+    die 64 "this Slurm has no PMIx, only ${kinds[*]} (srun --mpi=list): have it" \
+        "installed, or set TESSERA_MPI to what the MPI library is built for"
 }
 
 # sbatch hands on the TMPDIR of the node that it was called on.
@@ -136,7 +145,8 @@ check_shape()
     spares=$(number TESSERA_SPARES 0) || exit 64
     share_gpus
     share_cpus
-    version=$(srun --version 2>/dev/null | awk '{ print $NF }')
+    version=$(srun --version 2>/dev/null)
+    version=${version##* }
     if [ -n "$version" ] &&
         [ "$(printf '%s\n' $SLURM_OLDEST "$version" | sort -V |
             head -n 1)" != $SLURM_OLDEST ]; then

@@ -29,7 +29,7 @@ unanswered()
 {
     local answers='invalid (job|node)|disabled|denied|complet|no longer'
     answers+='|pending|node [^ ]+ not found'
-    ! grep -qiE "$answers" <<<"$1"
+    ! [[ ${1,,} =~ $answers ]]
 }
 
 # ask COMMAND...: prints what the Slurm command does. Returns 1 if it says no,
@@ -63,16 +63,17 @@ ask()
     done
 }
 
-# field NAME: of what `scontrol -o show job` prints, on stdin.
+# field NAME TEXT: of what `scontrol -o show job` prints.
 field()
 {
-    sed -n "s/^\(.* \)\{0,1\}$1=\([^ ]*\).*/\2/p"
+    ! [[ " $2" =~ .*[[:space:]]$1=([^[:space:]]*) ]] ||
+        echo "${BASH_REMATCH[1]}"
 }
 
 # job_field NAME: of this job, now.
 job_field()
 {
-    ask scontrol -o show job "$slurm_id" | field "$1"
+    field "$1" "$(ask scontrol -o show job "$slurm_id")"
 }
 
 # Only a running job may be requeued: what is cancelled, at its end or requeued
@@ -85,7 +86,7 @@ job_state()
     case $? in
     1) echo unknown ;;
     2) echo unanswered ;;
-    *) field JobState <<<"$text" ;;
+    *) field JobState "$text" ;;
     esac
 }
 
@@ -143,6 +144,19 @@ nodes_usable()
     [ $# -eq 0 ] || node_states "$@" | usable_states
 }
 
+# but LIST NODE...: prints those that are not in LIST, one a line as they are.
+but()
+{
+    local node
+    local -A listed=()
+    while read -r node; do
+        [ -z "$node" ] || listed[$node]=yes
+    done <<<"$1"
+    for node in "${@:2}"; do
+        [ -n "${listed[$node]-}" ] || echo "$node"
+    done
+}
+
 # job_lacks NODE...: prints those that Slurm has taken off the running job: dead
 # ones, and only those. A node that is to be drained or marked as failing when
 # the job is over, or is late to answer, stays. Fails where nothing is known.
@@ -151,11 +165,10 @@ job_lacks()
     local text
     text=$(timeout --foreground 20 scontrol -o show job "$slurm_id" 2>&1) ||
         return
-    [ "$(field JobState <<<"$text")" = RUNNING ] || return
-    text=$(hostnames "$(field NodeList <<<"$text")")
+    [ "$(field JobState "$text")" = RUNNING ] || return
+    text=$(hostnames "$(field NodeList "$text")")
     [ -n "$text" ] || return
-    printf '%s\n' "$@" | grep -vxF "$text"
-    return 0
+    but "$text" "$@"
 }
 
 # step_id NAME: the number of our step of that name, if Slurm has it.
