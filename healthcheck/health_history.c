@@ -13,6 +13,7 @@
 #include "src/base/array.h"
 #include "src/base/clean.h"
 #include "src/base/fsio.h"
+#include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/regular.h"
 
@@ -123,12 +124,19 @@ static enum err read_all(struct health_history *history, const char *path)
     (void)glob(pattern, 0, NULL, &found);
     TRY_OUT(fsio_path(pattern, "%s/*.jsonl.old", path));
     (void)glob(pattern, GLOB_APPEND, NULL, &found);
-    if (found.gl_pathc == 0)
+    size_t files = found.gl_pathc;
+    TRY_OUT(fsio_path(pattern, "%s/*", path));
+    if (files == 0 && (stat(path, &status) != 0 ||
+                       glob(pattern, GLOB_APPEND, NULL, &found) == 0))
         TRY_OUT(err_set(ERR_DATA,
                         "%s: no *.jsonl there; give the folder that is "
                         "TESSERA_EVENTS on the nodes, or one with their files",
                         path));
-    for (size_t i = 0; i < found.gl_pathc; i++)
+    if (files == 0)
+        log_warn("%s is empty: sound nodes write nothing; `node-health --act "
+                 "selftest` on one says whether it could",
+                 path);
+    for (size_t i = 0; i < files; i++)
         TRY_OUT(read_file(history, found.gl_pathv[i]));
 out:
     globfree(&found);

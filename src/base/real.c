@@ -74,20 +74,17 @@ static double exp_of(double high, double low)
         return high + INFINITY; /* a NaN stays one */
     if (high < EXP_MIN)
         return 0.0;
+    static const double terms[] = { 1.0 / 479001600.0, 1.0 / 39916800.0,
+                                    1.0 / 3628800.0,   1.0 / 362880.0,
+                                    1.0 / 40320.0,     1.0 / 5040.0,
+                                    1.0 / 720.0,       1.0 / 120.0,
+                                    1.0 / 24.0,        1.0 / 6.0 };
     double k = (high * 0x1.71547652b82fep+0 + ROUNDER) - ROUNDER;
     double error;
     double r = sum_exact(high - k * LN2_HIGH, low - k * LN2_LOW, &error);
     double p = 1.0 / 6227020800.0;
-    p = p * r + 1.0 / 479001600.0;
-    p = p * r + 1.0 / 39916800.0;
-    p = p * r + 1.0 / 3628800.0;
-    p = p * r + 1.0 / 362880.0;
-    p = p * r + 1.0 / 40320.0;
-    p = p * r + 1.0 / 5040.0;
-    p = p * r + 1.0 / 720.0;
-    p = p * r + 1.0 / 120.0;
-    p = p * r + 1.0 / 24.0;
-    p = p * r + 1.0 / 6.0;
+    for (int i = 0; i < 10; i++)
+        p = p * r + terms[i];
     p = p * r + 0.5;
     return ldexp(1.0 + (r + (p * (r * r) + (error + error * r))), (int)k);
 }
@@ -98,6 +95,10 @@ static double exp_of(double high, double low)
  * first term that is left out is 2^-60 of the first one. */
 static double log_of(double x, double *low)
 {
+    static const double terms[] = { 2.0 / 21.0, 2.0 / 19.0, 2.0 / 17.0,
+                                    2.0 / 15.0, 2.0 / 13.0, 2.0 / 11.0,
+                                    2.0 / 9.0,  2.0 / 7.0,  2.0 / 5.0,
+                                    2.0 / 3.0 };
     int exponent;
     double m = frexp(x, &exponent);
     if (m < 0x1.6a09e667f3bcdp-1) {
@@ -112,16 +113,8 @@ static double log_of(double x, double *low)
     double s_low = (((f - back) - error) - s * divisor_low) / divisor;
     double z = s * s;
     double p = 2.0 / 23.0;
-    p = p * z + 2.0 / 21.0;
-    p = p * z + 2.0 / 19.0;
-    p = p * z + 2.0 / 17.0;
-    p = p * z + 2.0 / 15.0;
-    p = p * z + 2.0 / 13.0;
-    p = p * z + 2.0 / 11.0;
-    p = p * z + 2.0 / 9.0;
-    p = p * z + 2.0 / 7.0;
-    p = p * z + 2.0 / 5.0;
-    p = p * z + 2.0 / 3.0;
+    for (int i = 0; i < 10; i++)
+        p = p * z + terms[i];
     double high = sum_exact(k * LN2_HIGH, 2.0 * s, &error);
     double rest = error + (2.0 * s_low + (p * (z * s) + k * LN2_LOW));
     return sum_exact(high, rest, low);

@@ -373,36 +373,32 @@ static struct timeline *timeline_of(const struct model *model)
     return kernel_profile_timeline(model->ctx.profile);
 }
 
-enum err model_blocks_forward(struct model *model)
+static enum err blocks_walk(struct model *model, bool back)
 {
+    int count = (int)model->config.n_layers;
+    int lowest = back ? params_lowest_layer(model->params) : 0;
     struct timeline_span span;
-    struct timeline_detail block = { .label = "block forward",
+    struct timeline_detail block = { .label = back ? "block backward"
+                                                   : "block forward",
                                      .dims = "layer" };
-    for (int layer = 0; layer < model->config.n_layers; layer++) {
+    for (int i = lowest; i < count; i++) {
+        int layer = back ? lowest + count - 1 - i : i;
         block.dim[0] = layer;
         timeline_begin(timeline_of(model), &span, TIMELINE_BLOCK);
-        TRY(model_enter_layer(model, layer, false));
-        TRY(block_forward(model));
+        TRY(model_enter_layer(model, layer, back));
+        TRY(back ? block_backward(model) : block_forward(model));
         TRY(model_leave(model));
         timeline_end(&span, &block);
     }
     return ERR_OK;
 }
 
+enum err model_blocks_forward(struct model *model)
+{
+    return blocks_walk(model, false);
+}
+
 enum err model_blocks_backward(struct model *model)
 {
-    int lowest = params_lowest_layer(model->params);
-    struct timeline_span span;
-    struct timeline_detail block = { .label = "block backward",
-                                     .dims = "layer" };
-    for (int layer = (int)model->config.n_layers - 1; layer >= lowest;
-         layer--) {
-        block.dim[0] = layer;
-        timeline_begin(timeline_of(model), &span, TIMELINE_BLOCK);
-        TRY(model_enter_layer(model, layer, true));
-        TRY(block_backward(model));
-        TRY(model_leave(model));
-        timeline_end(&span, &block);
-    }
-    return ERR_OK;
+    return blocks_walk(model, true);
 }

@@ -205,6 +205,11 @@ static enum finding test_probes(struct tested *t)
                                 .argv = argv,
                                 .environment = environment };
     enum finding found = test_program(t, t->node->site.probes, "");
+    if (found == WRONG && access(t->node->site.probes, F_OK) != 0)
+        return tell(t, WRONG,
+                    "%.200s is not there: name bin/tessera-health of the "
+                    "installed tree, or no node is drained for what jobs find",
+                    t->node->site.probes);
     snprintf(library, sizeof library, "LD_LIBRARY_PATH%s%s",
              t->node->site.library_path[0] != '\0' ? "=" : "",
              t->node->site.library_path);
@@ -220,9 +225,9 @@ static enum finding ask(struct tested *t, char *const *argv, struct buffer *out)
 {
     double begin_s = clock_now();
     int status = slurm_run(argv, ASK_S, ANSWER_BYTES_MAX, out);
+    const char *said = out->bytes > 0 ? (char *)out->data : "no answer";
     if (status != 0)
-        return tell(t, WRONG, "%s: %.400s", argv[0],
-                    out->bytes > 0 ? (char *)out->data : "no answer");
+        return tell(t, WRONG, "%.*s", (int)strcspn(said, "\n"), said);
     return tell(t, FINE, "%s answers within %.2f s", argv[0],
                 clock_now() - begin_s);
 }
