@@ -253,7 +253,7 @@ END
     [[ "$words" == *"settings optimizer.lr 0.002 -> 0.001, data.mixture empty -> a 0.5, hooks.on_fit_end (not shown) -> (not shown)"* ]]
     [[ "$words" == *"data docs, code"* ]]
     [[ "$words" == *"plugins loss_target"* ]]
-    [[ "$words" == *"goodput "[0-9.]*" %; initialization"*"between attempts"*" %"* ]]
+    [[ "$words" == *"goodput "[0-9.]*" %; initialization"*"detection"*" %"* ]]
     lacks hunter2 <<<"$output"
     lacks '^.{81}' <<<"$output"
     report 0 "$DIR/changed" --out "$DIR/changed.html"

@@ -95,6 +95,8 @@ static void make_two(void)
     put_step(1, 3, 99.0, 8.5, 1000);
     put_step(1, 4, 98.0, 9.5, 1000);
     put_event("restart", 1, 20, ", \"code\": 137, \"reason\": \"killed\"");
+    put_event("check", 2, 26, ", \"phase\": \"quick\", \"seconds\": 5");
+    put_event("check", 2, 28, ", \"phase\": \"quick\", \"seconds\": 1.5");
     put_event("drain", 2, 21, ", \"node\": \"b\", \"reason\": \"ECC\"");
     put_event("start", 2, 30, ", \"ranks\": 1, \"hosts\": [\"a\"]");
     put_event("hardware", 2, 31,
@@ -129,8 +131,10 @@ static void check_two(const struct run_history *h)
     tap_is_int(h->time_us[RUN_TIME_DATA], 600000, "waiting for samples");
     tap_is_int(h->time_us[RUN_TIME_INITIALIZATION], 8000000,
                "up to the first steps");
-    tap_is_int(h->time_us[RUN_TIME_BETWEEN], 20500000,
-               "from the last sign of life to the next start");
+    tap_is_int(h->time_us[RUN_TIME_DETECTION], 10500000,
+               "from the last sign of life to the decision");
+    tap_is_int(h->time_us[RUN_TIME_CHECKS], 6500000, "two checks");
+    tap_is_int(h->time_us[RUN_TIME_LAUNCH], 3500000, "to the next start");
     tap_is_int(h->time_us[RUN_TIME_CHECKPOINT], 1250000,
                "copies, and all of the last save");
     tap_is_int(h->time_us[RUN_TIME_EVALUATION], 750000, "evaluation");
@@ -142,8 +146,8 @@ static void check_two(const struct run_history *h)
     tap_is_int(h->attempts[1].from_step, 2, "the second goes on behind 2");
     tap_is_int(h->attempts[1].memory_planned, 2000, "planned memory");
     tap_is_int(h->attempts[1].memory_peak, 1500, "and what was taken");
-    tap_is_int((long long)h->event_count, 2, "restart and drain");
-    tap_is_str(h->events[1].node, "b", "the drained node");
+    tap_is_int((long long)h->event_count, 4, "restart, checks and drain");
+    tap_is_str(h->events[3].node, "b", "the drained node");
     tap_is_int(h->commit_total, 2, "two commits");
     tap_is_int(h->skipped_lines, 0, "no line was passed over");
     tap_ok(h->eval_count == 1 && h->evals[0].loss == 2.5 &&
@@ -259,6 +263,31 @@ static void test_sampled(void)
                "sampled: training with 101 evaluations");
     tap_is_int(sum(h->time_us), h->end_us - h->begin_us,
                "sampled: times add up");
+    run_history_destroy(h);
+}
+
+/* A job that waited, one whose checks say more than there was, one that nobody
+ * watched: the time between is divided without rest. */
+static void test_between(void)
+{
+    begin("between");
+    put_event("start", 1, 0, "");
+    put_event("stop", 1, 10, ", \"code\": 85, \"reason\": \"time\"");
+    put_event("requeue", 1, 12, ", \"code\": 85, \"reason\": \"time\"");
+    put_event("check", 2, 100, ", \"phase\": \"job\", \"seconds\": 8");
+    put_event("start", 2, 103, "");
+    put_event("restart", 2, 104, ", \"code\": 1, \"reason\": \"?\"");
+    put_event("check", 3, 106, ", \"phase\": \"quick\", \"seconds\": 9e9");
+    put_event("start", 3, 107, "");
+    put_event("stop", 3, 108, ", \"code\": 85, \"reason\": \"time\"");
+    put_event("start", 4, 110, "");
+    struct run_history *h = read_run();
+    tap_is_int(sum(h->time_us), 110000000, "between: no rest");
+    tap_is_int(h->time_us[RUN_TIME_DETECTION], 3000000, "two decisions");
+    tap_is_int(h->time_us[RUN_TIME_QUEUE], 80000000, "to the first check");
+    tap_is_int(h->time_us[RUN_TIME_CHECKS], 11000000, "no more than it was");
+    tap_is_int(h->time_us[RUN_TIME_LAUNCH], 3000000, "of the first");
+    tap_is_int(h->time_us[RUN_TIME_BETWEEN], 2000000, "nobody told");
     run_history_destroy(h);
 }
 
@@ -513,6 +542,7 @@ int main(void)
     test_two();
     test_old();
     test_sampled();
+    test_between();
     test_absurd();
     test_no_start();
     test_lines();

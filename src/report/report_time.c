@@ -25,12 +25,21 @@
 #define ROWS 5 /* of a run */
 #define DOTS_MAX 400
 
-/* Colours of the kinds of time; training is blue, what is lost is not. */
-static const int colours[RUN_TIMES] = {
-    [RUN_TIME_TRAINING] = 0,   [RUN_TIME_INITIALIZATION] = 4,
-    [RUN_TIME_DATA] = 5,       [RUN_TIME_CHECKPOINT] = 2,
-    [RUN_TIME_WASTED] = 1,     [RUN_TIME_BETWEEN] = 6,
-    [RUN_TIME_EVALUATION] = 3, [RUN_TIME_OTHER] = 7,
+/* Colours of the kinds of time; training is blue, what is lost is not, and grey is
+ * time in which no attempt was there. */
+static const enum ink colours[RUN_TIMES] = {
+    [RUN_TIME_TRAINING] = INK_SERIES,
+    [RUN_TIME_INITIALIZATION] = INK_SERIES + 4,
+    [RUN_TIME_DATA] = INK_SERIES + 5,
+    [RUN_TIME_CHECKPOINT] = INK_SERIES + 2,
+    [RUN_TIME_WASTED] = INK_SERIES + 1,
+    [RUN_TIME_DETECTION] = INK_SERIES + 6,
+    [RUN_TIME_CHECKS] = INK_TEXT,
+    [RUN_TIME_QUEUE] = INK_AXIS,
+    [RUN_TIME_LAUNCH] = INK_MUTED,
+    [RUN_TIME_BETWEEN] = INK_GRID,
+    [RUN_TIME_EVALUATION] = INK_SERIES + 3,
+    [RUN_TIME_OTHER] = INK_SERIES + 7,
 };
 
 struct axis {
@@ -64,11 +73,11 @@ static double time_x(const struct axis *axis, const struct run_history *run,
 }
 
 static void time_box(FILE *out, double x0, double x1, double y, double height,
-                     int colour)
+                     enum ink colour)
 {
     const double xy[] = { x0, y, x1, y, x1, y + height, x0, y + height };
     if (x1 > x0)
-        canvas_area(out, xy, 4, INK_SERIES + colour, 0.95);
+        canvas_area(out, xy, 4, colour, 0.95);
 }
 
 double report_time_height(const struct report *report)
@@ -217,23 +226,26 @@ void report_time_draw(const struct report *report, FILE *out)
 
 double report_time_goodput_height(const struct report *report)
 {
-    return 30 * report->run_count + 44;
+    return 30 * report->run_count + 60;
 }
 
 void report_time_goodput_draw(const struct report *report, FILE *out)
 {
     assert(report->run_count > 0);
-    double x = 12;
+    double x = 12, row = 6;
     for (int k = 0; k < RUN_TIMES; k++) {
-        time_box(out, x, x + 11, 6, 11, colours[k]);
-        canvas_text(out, x + 16, 16, ALIGN_LEFT, INK_MUTED, false,
+        double width = 30 + 6.6 * (double)strlen(run_time_names[k]);
+        if (x + width > RIGHT)
+            x = 12, row += 16;
+        time_box(out, x, x + 11, row, 11, colours[k]);
+        canvas_text(out, x + 16, row + 10, ALIGN_LEFT, INK_MUTED, false,
                     run_time_names[k]);
-        x += 30 + 6.6 * (double)strlen(run_time_names[k]);
+        x += width;
     }
     for (int r = 0; r < report->run_count; r++) {
         const struct run_history *run = report->runs[r];
         double wall_us = (double)(run->end_us - run->begin_us);
-        double y = 30 + 30 * r, at = LEFT;
+        double y = 46 + 30 * r, at = LEFT;
         char text[40];
         plot_cut(report->names[r], text, 22);
         canvas_begin(out, report->names[r]);

@@ -10,7 +10,7 @@
  *
  * Attempts are laid on one axis first: one begins no earlier than the one before
  * has ended, and ends no later than the next begins, so time in which two of them
- * seem to run is the later one's. What lies between is RUN_TIME_BETWEEN. */
+ * seem to run is the later one's. What lies between is cut likewise. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -142,6 +142,23 @@ static double account_hours(const struct run_attempt *attempt, int64_t wall_us)
     return devices * (double)wall_us / 3.6e9;
 }
 
+/* The time from the end of one attempt to the start of the next. */
+static void account_between(const struct run_pause *pause, int64_t from_us,
+                            int64_t wall_us, int64_t us[RUN_TIMES])
+{
+    int64_t left = wall_us;
+    if (pause->decided_us == 0) {
+        us[RUN_TIME_BETWEEN] = wall_us;
+        return;
+    }
+    us[RUN_TIME_DETECTION] = account_take(pause->decided_us - from_us, &left);
+    if (pause->requeued && pause->begin_us > 0)
+        us[RUN_TIME_QUEUE] = account_take(
+            pause->begin_us - from_us - us[RUN_TIME_DETECTION], &left);
+    us[RUN_TIME_CHECKS] = account_take(pause->checks_us, &left);
+    us[RUN_TIME_LAUNCH] = left;
+}
+
 void run_account(struct run_history *history)
 {
     const struct run_clock *clocks = history->reader->clocks;
@@ -170,7 +187,8 @@ void run_account(struct run_history *history)
             to = from;
         account_divide(&list[i], &clocks[i], to - from);
         if (i > 0)
-            list[i - 1].time_us[RUN_TIME_BETWEEN] += from - cursor;
+            account_between(&clocks[i].before, cursor, from - cursor,
+                            list[i - 1].time_us);
         history->device_hours += account_hours(&list[i], to - from);
         history->device = history->device || list[i].device;
         cursor = to;

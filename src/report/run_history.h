@@ -19,7 +19,10 @@
  * without rest:
  *
  *   between attempts   the end of one to the start of the next; an attempt that
- *                      told no end has ended with its last sign of life
+ *                      told no end has ended with its last sign of life. Where a
+ *                      launch script told what it did instead: detection, until it
+ *                      had decided what next; queue, until a requeued job's first
+ *                      check began; node checks; launch, the rest
  *   and of each attempt
  *   initialization     from its start to its first step
  *   data loading       in which the slowest rank waited for samples (loader_ms)
@@ -84,6 +87,10 @@ enum run_time {
     RUN_TIME_DATA,
     RUN_TIME_CHECKPOINT,
     RUN_TIME_WASTED,
+    RUN_TIME_DETECTION,
+    RUN_TIME_CHECKS,
+    RUN_TIME_QUEUE,
+    RUN_TIME_LAUNCH,
     RUN_TIME_BETWEEN,
     RUN_TIME_EVALUATION,
     RUN_TIME_OTHER,
@@ -144,7 +151,7 @@ struct run_attempt {
     int code;                            /* exit code; -1: not known */
     int stop_code; /* of its newest "stop", the launch script's too; -1: none */
     char reason[RUN_TEXT_BYTES];
-    int64_t time_us[RUN_TIMES]; /* its share; RUN_TIME_BETWEEN: after it */
+    int64_t time_us[RUN_TIMES]; /* its share; of those between: after it */
 };
 
 enum run_event_kind {

@@ -25,8 +25,17 @@ struct run_stalls {
     int64_t step[RUN_STALLS_MAX], us[RUN_STALLS_MAX];
 };
 
+/* What a launch script told between two attempts. */
+struct run_pause {
+    int64_t decided_us; /* when it knew what next; 0: it told nothing */
+    int64_t begin_us;   /* of the first check since; 0: none */
+    int64_t checks_us;  /* all of them */
+    bool requeued;
+};
+
 /* Beside an attempt: what only the account of its time needs. */
 struct run_clock {
+    struct run_pause before;
     struct run_stalls saves, evals;
     int64_t first_step;     /* the first logged one; -1: none */
     int64_t kept_us;        /* of training that was not done again so far */
@@ -44,6 +53,7 @@ struct run_reader {
     struct run_rooms rooms;
     struct run_clock *clocks;       /* beside the attempts */
     int *by_number;                 /* [RUN_ATTEMPTS_MAX + 1] index + 1 */
+    struct run_pause pause;         /* since the newest start */
     int eval_stride, commit_stride; /* one of so many is kept */
     int64_t evals_seen, commits_seen;
     int64_t stride;     /* of the last two logged steps */

@@ -38,7 +38,8 @@ static int64_t ledger_whole(const json_t *line, const char *key, double max,
     return value >= 0 && value <= max ? (int64_t)value : otherwise;
 }
 
-static void take_start(struct run_attempt *attempt, const json_t *line,
+static void take_start(struct run_attempt *attempt, struct run_clock *clock,
+                       struct run_pause *pause, const json_t *line,
                        int64_t time_us)
 {
     const json_t *hosts = json_object_get(line, "hosts");
@@ -46,6 +47,8 @@ static void take_start(struct run_attempt *attempt, const json_t *line,
     if (attempt->start_us > 0)
         return; /* told twice: the first counts */
     attempt->start_us = time_us;
+    clock->before = *pause;
+    *pause = (struct run_pause){ 0 };
     attempt->ranks = (int)ledger_whole(line, "ranks", 1e7, 1);
     attempt->nodes = nodes > 0 ? (int)nodes : 1;
     run_reader_text(attempt->host, sizeof attempt->host,
@@ -301,6 +304,22 @@ static void take_decision(struct run_attempt *attempt, const json_t *line)
                     text(line, "reason"));
 }
 
+/* A decision of the launch script's, by the clock. */
+static void take_pause(struct run_pause *pause, enum run_event_kind kind,
+                       const json_t *line, int64_t time_us)
+{
+    int64_t seconds_us = run_reader_us(ledger_number(line, "seconds"));
+    if (kind == RUN_EVENT_RESTART)
+        *pause = (struct run_pause){
+            .decided_us = time_us,
+            .requeued = strcmp(text(line, "event"), "requeue") == 0,
+        };
+    if (kind == RUN_EVENT_CHECK && pause->begin_us == 0)
+        pause->begin_us = time_us - seconds_us;
+    if (kind == RUN_EVENT_CHECK)
+        pause->checks_us = run_reader_add(pause->checks_us, seconds_us);
+}
+
 static enum err take_event(struct run_history *history, int attempt,
                            const json_t *line, const char *event,
                            int64_t time_us)
@@ -309,7 +328,7 @@ static enum err take_event(struct run_history *history, int attempt,
     struct run_clock *clock = &history->reader->clocks[attempt];
     run_reader_heard(history, attempt, time_us);
     if (strcmp(event, "start") == 0)
-        take_start(of, line, time_us);
+        take_start(of, clock, &history->reader->pause, line, time_us);
     else if (strcmp(event, "hardware") == 0)
         take_hardware(of, clock, line, time_us);
     else if (strcmp(event, "memory") == 0)
@@ -351,6 +370,7 @@ enum err run_ledger_line(void *arg, const char *line, size_t bytes)
     if (is_decision(event)) {
         int index = history->reader->by_number[known];
         enum run_event_kind kind = kind_of(event);
+        take_pause(&history->reader->pause, kind, object, time_us);
         if (index > 0 &&
             (kind == RUN_EVENT_RESTART || kind == RUN_EVENT_GIVE_UP))
             take_decision(&history->attempts[index - 1], object);
