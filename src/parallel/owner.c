@@ -18,6 +18,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/base/new.h"
 #include "src/parallel/shard.h"
@@ -68,6 +69,29 @@ static void cut_block(struct owner *owner, int block)
     owner->elements += b->elements;
 }
 
+int owner_rank_at(const struct owner *owner, int block, int place)
+{
+    int count = replicas(owner, block);
+    return place % count * owner->blocks[block].degree + place / count;
+}
+
+static size_t partition_chunks(const struct owner *owner, int block, int place)
+{
+    return (size_t)(owner_begin(owner, block, place + 1) -
+                    owner_begin(owner, block, place)) /
+           KERNEL_CHUNK;
+}
+
+static void count_chunks(struct owner *owner)
+{
+    for (int b = 0; b < owner->block_count; b++)
+        for (int p = 0; p < owner->ranks; p++)
+            owner->chunks[owner_rank_at(owner, b, p) + 1] +=
+                partition_chunks(owner, b, p);
+    for (int r = 0; r < owner->ranks; r++)
+        owner->chunks[r + 1] += owner->chunks[r];
+}
+
 /* The rank whose partition is the longest. */
 static int largest(const struct owner *owner)
 {
@@ -91,6 +115,7 @@ enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
     struct owner *owner = NULL;
     TRY(new_zeroed(&owner, 1));
     TRY_OUT(new_zeroed(&owner->blocks, (size_t)count));
+    TRY_OUT(new_zeroed(&owner->chunks, (size_t)ranks + 1));
     if (cut == OWNER_CUT_WHOLE)
         TRY_OUT(new_zeroed(&owner->cut, (size_t)ranks + 1));
     if (owner->cut != NULL)
@@ -111,6 +136,7 @@ enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
         cut_block(owner, b);
     }
     assert(owner->elements == params->elements);
+    count_chunks(owner);
 out:
     return new_or_none(rc, owner, out, owner_destroy);
 }
@@ -121,6 +147,7 @@ void owner_destroy(struct owner *owner)
         return;
     free(owner->blocks);
     free(owner->cut);
+    free(owner->chunks);
     free(owner);
 }
 
@@ -178,28 +205,6 @@ enum err owner_start_gather(const struct owner *owner,
                                          target, recv_bytes, recv_offsets, out);
 }
 
-static int64_t partition_chunks(const struct owner *owner, int block, int place)
-{
-    return (owner_begin(owner, block, place + 1) -
-            owner_begin(owner, block, place)) /
-           KERNEL_CHUNK;
-}
-
-int64_t owner_chunks_at(const struct owner *owner, int rank)
-{
-    int64_t at = 0;
-    for (int r = 0; r < rank; r++)
-        for (int b = 0; b < owner->block_count; b++)
-            at += partition_chunks(owner, b, owner_place(owner, b, r));
-    return at;
-}
-
-int owner_rank_at(const struct owner *owner, int block, int place)
-{
-    int count = replicas(owner, block);
-    return place % count * owner->blocks[block].degree + place / count;
-}
-
 enum err owner_chunk_sum(const struct owner *owner, struct comm *comm,
                          double *packed, double *sum)
 {
@@ -207,20 +212,16 @@ enum err owner_chunk_sum(const struct owner *owner, struct comm *comm,
     size_t *offsets = comm_sizes(comm, 1);
     size_t *next = comm_sizes(comm, 2);
     double total = 0.0;
-    for (int r = 0; r <= owner->ranks; r++) {
-        size_t at = (size_t)owner_chunks_at(owner, r);
-        if (r > 0)
-            bytes[r - 1] = at * sizeof *packed - offsets[r - 1];
-        if (r < owner->ranks)
-            offsets[r] = at * sizeof *packed;
+    for (int r = 0; r < owner->ranks; r++) {
+        offsets[r] = owner->chunks[r] * sizeof *packed;
+        bytes[r] = owner->chunks[r + 1] * sizeof *packed - offsets[r];
     }
     TRY(comm_all_gather(comm, packed, bytes, offsets));
-    for (int r = 0; r < owner->ranks; r++)
-        next[r] = (size_t)owner_chunks_at(owner, r);
+    memcpy(next, owner->chunks, (size_t)owner->ranks * sizeof *next);
     for (int b = 0; b < owner->block_count; b++)
         for (int p = 0; p < owner->ranks; p++) {
             size_t *at = &next[owner_rank_at(owner, b, p)];
-            for (int64_t i = partition_chunks(owner, b, p); i > 0; i--)
+            for (size_t i = partition_chunks(owner, b, p); i > 0; i--)
                 total += packed[(*at)++];
         }
     *sum = total;

@@ -39,6 +39,7 @@ struct owner {
     int block_count;
     struct owner_block *blocks;
     int64_t *cut;     /* of whole tensors (shard.h); NULL: even chunks */
+    size_t *chunks;   /* [ranks + 1]: of the ranks before this one */
     int64_t elements; /* of all */
     int64_t own;      /* of this rank's partitions */
     int64_t shard;    /* of its shards */
@@ -83,8 +84,7 @@ enum err owner_start_gather(const struct owner *owner,
 
 /* One double for each chunk of this rank's partitions, as packed: every rank gets
  * the sum of all in the order of the flat space. packed: [elements /
- * KERNEL_CHUNK], of which this rank fills the part at owner_chunks_at().
- * Collective. */
-int64_t owner_chunks_at(const struct owner *owner, int rank);
+ * KERNEL_CHUNK], of which this rank fills the part that begins at
+ * owner->chunks[rank]. Collective over `comm`, whose ranks are the owner's. */
 enum err owner_chunk_sum(const struct owner *owner, struct comm *comm,
                          double *packed, double *sum);
