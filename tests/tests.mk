@@ -30,6 +30,8 @@ LANES    := -j3 --rules 'seq=tests/{slurm_*,cluster}.bats' --rules 'seq=tests/*.
 # fuzzers: make fuzz, and in make check their corpora alone
 FUZZERS  := $(sort $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c)))
 REPLAYS  := $(FUZZERS:%=$(B)/fuzz/%)
+# cost by ranks, over a stub of src/comm/comm.c
+GROWN    := $(B)/growth/growth
 BATS     := tests/style.t $(sort $(wildcard tests/*.bats)) tests/inputs.t
 
 # programs that tests/faults.c calls
@@ -129,6 +131,14 @@ $(B)/tests/test_cuda_dnn_nvcc: $(B)/tests/cuda_dnn_fake.o | $(B)/tests/libcuda.s
 $(addprefix $(B)/tests/,test_health_gpu test_health_probe_emu test_system): | $(NVMLS)
 $(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device% $(B)/tests/test_replica_frozen% $(B)/tests/test_group_dead $(B)/tests/test_group_tensors%,$(TEST_BIN)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
 
+# tests/growth/stub_comm.c goes before the functions of that file
+$(B)/growth/comm.o: $(B)/src/comm/comm.o
+	@mkdir -p $(@D)
+	$(Q)objcopy --weaken $< $@
+
+$(GROWN): $(patsubst %.c,$(B)/%.o,$(wildcard tests/growth/*.c)) $(B)/growth/comm.o $(B)/tests/tap.o $(LIB)
+	$(call link,)
+
 $(REPLAYS): $(B)/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(B)/tests/tap.o $(LIB)
 	$(call link,)
 
@@ -209,13 +219,13 @@ hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as r
 ifeq ($(MISSING_BUILD),)
 gpu: $(GPU) ## tests for a machine with a GPU: tests/gpu/run
 
-tests: $(TEST_BIN) $(REPLAYS) $(WRAPPERS) $(NVMLS) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(INTEROP) $(BENCH)
+tests: $(TEST_BIN) $(REPLAYS) $(GROWN) $(WRAPPERS) $(NVMLS) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(INTEROP) $(BENCH)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.
 check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, run every test
 	+@$(MAKE) --no-print-directory WERROR=$(WERROR) all tests $(RACES_SHORT) tiny-data
-	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(LANES) $(TESTS_1) $(REPLAYS) $(RACES_SHORT) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
+	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(LANES) $(TESTS_1) $(REPLAYS) $(GROWN) $(RACES_SHORT) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
 
 bench: $(BENCH) ## all benchmarks
 	@for name in step gemm data ckpt comm infer; do echo "== $$name"; $(BENCH) $$name || exit 1; done
@@ -277,6 +287,9 @@ coverage: ## lines and branches that tests reach, by folder, and what none does 
 
 coverage-run: $(if $(filter tests/%,$(COVERED)),all tests tiny-data) $(filter $(B)/%,$(COVERED))
 	TESSERA_BIN=$(abspath $(B)/bin) tests/coverage $(B) prove --timer $(LANES) $(COVERED)
+
+growth: $(GROWN) ## how cost grows with ranks, as one rank of 64 to 4,096 (GROWTH=16384; ROW=TEXT: rows with it)
+	GROWTH=$(or $(GROWTH),4096) ROW="$(ROW)" $(GROWN)
 
 HISTORIES = $(B)/tests/test_job_histories $(B)/tests/test_nodes_histories $(B)/tests/test_drain_histories
 simulate: $(HISTORIES) ## jobs that go on or end, nodes that train or drain themselves, 10^5 seeded histories each (SEEDS=N; SEED=N: one, step by step)
