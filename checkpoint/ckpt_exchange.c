@@ -16,6 +16,7 @@
 
 #include "checkpoint/ckpt_place.h"
 #include "checkpoint/files/ckpt_read.h"
+#include "src/base/array.h"
 #include "src/base/new.h"
 
 /* Two rounds are in flight; each slot has at most one receive and two sends,
@@ -51,6 +52,14 @@ struct round {
     struct comm_request *agreement;
 };
 
+/* What this rank reads for itself, from when the plan has come by it. */
+struct private
+{
+    int shard;
+    const struct ckpt_extent *extent;
+    int64_t first, end;
+};
+
 struct exchange {
     struct comm *comm;
     int rank, ranks;
@@ -67,6 +76,8 @@ struct exchange {
         next; /* the first that the last round had no room for */
     bool has_next;
     int64_t sequence; /* of shared blocks */
+    struct private *own;
+    size_t own_count, own_room;
     /* the first failure of this rank's own reads and copies */
     struct err_kept failed;
     struct ckpt_load_stats *stats;
@@ -142,12 +153,22 @@ static void read_elements(struct exchange *x, int shard,
 
 /* --- rounds --- */
 
+static void keep_private(struct exchange *x, const struct ckpt_stretch *own)
+{
+    enum err rc = array_room(&x->own, &x->own_room, x->own_count + 1);
+    if (rc == ERR_OK)
+        x->own[x->own_count++] =
+            (struct private){ own->shard, own->extent, own->first, own->end };
+    else
+        note(x, rc);
+}
+
 /* Moves on to the next block that is not private. */
 static void advance(struct exchange *x)
 {
-    do
-        x->has_next = ckpt_plan_next(x->plan, &x->next);
-    while (x->has_next && x->next.private);
+    while ((x->has_next = ckpt_plan_next(x->plan, &x->next)) && x->next.private)
+        if (x->next.reader == x->rank)
+            keep_private(x, &x->next);
 }
 
 /* Who is number `place` in the block's tree: the reader first, then the takers
@@ -295,7 +316,6 @@ static enum err share(struct exchange *x)
 {
     bool good = true;
     struct round *now = &x->rounds[0], *next = &x->rounds[1];
-    ckpt_plan_rewind(x->plan);
     advance(x);
     make_round(x, now);
     if (now->blocks > 0)
@@ -319,11 +339,9 @@ static enum err share(struct exchange *x)
 
 static void read_private(struct exchange *x)
 {
-    struct ckpt_stretch own;
-    ckpt_plan_rewind(x->plan);
-    while (x->failed.code == ERR_OK && ckpt_plan_next(x->plan, &own))
-        if (own.private && own.reader == x->rank)
-            read_elements(x, own.shard, own.extent, own.first, own.end, NULL);
+    for (size_t i = 0; i < x->own_count && x->failed.code == ERR_OK; i++)
+        read_elements(x, x->own[i].shard, x->own[i].extent, x->own[i].first,
+                      x->own[i].end, NULL);
 }
 
 static enum err allocate(struct exchange *x, const char *dir)
@@ -366,6 +384,7 @@ out:
         free(x.rounds[i].window);
     free(x.bytes);
     free(x.counts);
+    free(x.own);
     ckpt_read_destroy(x.reader);
     ckpt_plan_destroy(x.plan);
     return rc;

@@ -36,6 +36,30 @@ struct ckpt_stretch {
     int taker_count;
 };
 
+/* An interval of the tensors laid end to end, or the stretch in which a box lies.
+ */
+struct ckpt_want {
+    int64_t begin, end;
+    int32_t rank;
+    int32_t box; /* its number; -1: an interval */
+};
+
+/* What one rank wants: intervals by where they begin, and boxes. */
+struct ckpt_wants {
+    struct ckpt_want *list;
+    size_t count;
+    struct ckpt_part *boxes;
+    size_t box_count;
+};
+
+/* item_of_tensor as in ckpt_plan_create(), where this is asked of every rank. To
+ * be freed after an error too. */
+enum err ckpt_plan_wants(const struct ckpt_manifest *manifest,
+                         const struct ckpt_item *items,
+                         const int *item_of_tensor, int rank,
+                         struct ckpt_wants *out);
+void ckpt_plan_wants_free(struct ckpt_wants *wants);
+
 /* item_of_tensor[t]: the item of tensor t, -1 where it is ignored. A wanted
  * block that no rank can open is ERR_CHECKPOINT. Manifest is lent. Collective.
  */
@@ -44,9 +68,6 @@ enum err ckpt_plan_create(struct comm *comm, const struct ckpt_source *source,
                           const struct ckpt_item *items,
                           const int *item_of_tensor, struct ckpt_plan **out);
 void ckpt_plan_destroy(struct ckpt_plan *plan);
-
-/* Back to the first stretch; the plan is the same again. */
-void ckpt_plan_rewind(struct ckpt_plan *plan);
 
 /* The next stretch in file order, on all ranks the same; false: no more. */
 bool ckpt_plan_next(struct ckpt_plan *plan, struct ckpt_stretch *out);

@@ -2,9 +2,12 @@
  * is read here: ckpt_exchange.c carries the plan out.
  *
  * No rank is told what to do. All know what all want, which is small as
- * intervals, and all walk the blocks in the same order with the same rule, so
- * that they come to the same plan; it is never stored, for a large checkpoint
- * has millions of blocks, but walked again when it is needed again. */
+ * intervals, and all walk the blocks once, in the same order and with the same
+ * rule, so that they come to the same plan; it is never stored, for a large
+ * checkpoint has millions of blocks. Of each extent one asks who wants it, so
+ * the wants of all ranks lie sorted by where they begin, boxes as the stretch
+ * from their first element to their last, and those of an extent are found by
+ * bisection: an extent costs its takers, whatever the ranks. */
 #include "checkpoint/ckpt_load_private.h"
 
 #include <assert.h>
@@ -12,17 +15,12 @@
 #include <string.h>
 
 #include "checkpoint/ckpt_place.h"
+#include "checkpoint/files/ckpt_holders.h"
 #include "src/base/new.h"
 
-#define NO_TENSOR (-1)
-
-/* What a rank wants: an interval of the tensors laid end to end, or a box of
- * one tensor, of which [begin, end) is the whole tensor. */
-struct want {
-    int64_t begin, end;
-    int64_t tensor; /* NO_TENSOR: an interval */
-    struct ckpt_part box;
-};
+#define NO_BOX (-1)
+/* A tensor's next extent mostly begins within so many wants of the last one. */
+#define NEAR 4
 
 /* A rank that wants something of the extent. */
 struct candidate {
@@ -33,13 +31,15 @@ struct candidate {
 struct ckpt_plan {
     const struct ckpt_manifest *manifest;
     int ranks;
-    int64_t *bases;     /* [tensors + 1]: where each begins, end to end */
-    size_t *want_bytes; /* [ranks] */
-    size_t *want_at;    /* [ranks], in bytes */
-    struct want *wants; /* of all ranks */
-    bool *holds;        /* [ranks][shards] */
-    int64_t *duty;      /* [ranks]: bytes to read so far */
-    int *takers;        /* [ranks] */
+    int64_t *bases;          /* [tensors + 1]: where each begins, end to end */
+    struct ckpt_want *wants; /* of all ranks, by where they begin */
+    int64_t *reach;          /* [wants]: the largest end up to this one */
+    size_t want_count;
+    struct ckpt_part *boxes;
+    size_t *near; /* [tensors]: the first want of its last extent */
+    struct ckpt_holders holders;
+    int64_t *duty;                /* [ranks]: bytes to read so far */
+    int *takers;                  /* [ranks] */
     struct candidate *candidates; /* [ranks], of the current extent */
     int candidate_count;
     /* the next block */
@@ -49,46 +49,96 @@ struct ckpt_plan {
 
 /* --- what all want --- */
 
-/* Append to wants[*count]; adjacent intervals become one. */
-static void add_want(struct want *wants, size_t *count, int64_t base,
-                     int64_t elements, int tensor, const struct ckpt_item *item)
+/* Adjacent intervals become one. */
+static void add_want(struct ckpt_wants *wants, int rank, int64_t base,
+                     const struct ckpt_tensor *tensor,
+                     const struct ckpt_item *item)
 {
     struct ckpt_part part = item->part;
-    ckpt_part_normalise(&part, item->dims, item->shape);
+    struct ckpt_want want = { .rank = rank, .box = NO_BOX };
+    ckpt_part_normalise(&part, tensor->dims, tensor->shape);
+    struct ckpt_part_runs runs =
+        ckpt_part_runs(&part, tensor->dims, tensor->shape);
+    if (runs.count == 0)
+        return;
+    want.begin = base + ckpt_part_run_begin(&runs, 0);
+    want.end =
+        base + ckpt_part_run_begin(&runs, runs.count - 1) + runs.elements;
+    struct ckpt_want *last =
+        wants->count > 0 ? &wants->list[wants->count - 1] : NULL;
     if (part.boxed) {
-        wants[(*count)++] = (struct want){
-            .begin = base, .end = base + elements, .tensor = tensor, .box = part
-        };
+        want.box = (int)wants->box_count;
+        wants->boxes[wants->box_count++] = part;
+    } else if (last != NULL && last->box == NO_BOX && last->end == want.begin) {
+        last->end = want.end;
         return;
     }
-    if (part.begin == part.end)
-        return;
-    struct want *last = *count > 0 ? &wants[*count - 1] : NULL;
-    if (last != NULL && last->tensor == NO_TENSOR &&
-        last->end == base + part.begin)
-        last->end = base + part.end;
-    else
-        wants[(*count)++] = (struct want){ .begin = base + part.begin,
-                                           .end = base + part.end,
-                                           .tensor = NO_TENSOR };
+    wants->list[wants->count++] = want;
 }
 
-/* Own wants in front of a temporary array, *bytes of them. */
-static enum err own_wants(const struct ckpt_plan *plan,
-                          const struct ckpt_item *items,
-                          const int *item_of_tensor, struct want **wants,
-                          size_t *bytes)
+enum err ckpt_plan_wants(const struct ckpt_manifest *manifest,
+                         const struct ckpt_item *items,
+                         const int *item_of_tensor, int rank,
+                         struct ckpt_wants *out)
 {
-    const struct ckpt_manifest *manifest = plan->manifest;
-    size_t count = 0;
-    TRY(new_zeroed(wants, (size_t)manifest->tensor_count + 1));
-    for (int t = 0; t < manifest->tensor_count; t++)
+    size_t room = (size_t)manifest->tensor_count + 1;
+    int64_t base = 0;
+    *out = (struct ckpt_wants){ 0 };
+    TRY(new_room(&out->list, room));
+    TRY(new_room(&out->boxes, room));
+    for (int t = 0; t < manifest->tensor_count; t++) {
+        const struct ckpt_tensor *tensor = &manifest->tensors[t];
         if (item_of_tensor[t] >= 0)
-            add_want(*wants, &count, plan->bases[t],
-                     manifest->tensors[t].elements, t,
-                     &items[item_of_tensor[t]]);
-    *bytes = count * sizeof **wants;
+            add_want(out, rank, base, tensor, &items[item_of_tensor[t]]);
+        base += tensor->elements;
+    }
     return ERR_OK;
+}
+
+void ckpt_plan_wants_free(struct ckpt_wants *wants)
+{
+    free(wants->list);
+    free(wants->boxes);
+    *wants = (struct ckpt_wants){ 0 };
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct ckpt_want *x = a, *y = b;
+    return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1)
+                                : x->rank - y->rank;
+}
+
+/* What each rank has of one kind, which is `bytes` long, goes to all, in the
+ * order of ranks. counts: of both kinds, [ranks][2]. */
+static enum err gather_kind(struct comm *comm, int64_t (*counts)[2], int kind,
+                            const void *own, size_t bytes, char *all)
+{
+    size_t *sizes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
+    size_t at = 0;
+    for (int r = 0; r < comm_size(comm); r++) {
+        sizes[r] = (size_t)counts[r][kind] * bytes;
+        offsets[r] = at;
+        at += sizes[r];
+    }
+    memcpy(all + offsets[comm_rank(comm)], own, sizes[comm_rank(comm)]);
+    return comm_all_gather(comm, all, sizes, offsets);
+}
+
+/* Sorted, and boxes counted over all ranks. */
+static void order_wants(struct ckpt_plan *plan, int64_t (*counts)[2])
+{
+    int before = 0;
+    struct ckpt_want *want = plan->wants;
+    for (int r = 0; r < plan->ranks; before += (int)counts[r][1], r++)
+        for (int64_t i = 0; i < counts[r][0]; i++, want++)
+            want->box += want->box != NO_BOX ? before : 0;
+    qsort(plan->wants, plan->want_count, sizeof *plan->wants, by_begin);
+    int64_t reach = 0;
+    for (size_t i = 0; i < plan->want_count; i++) {
+        reach = plan->wants[i].end > reach ? plan->wants[i].end : reach;
+        plan->reach[i] = reach;
+    }
 }
 
 static enum err gather_wants(struct ckpt_plan *plan, struct comm *comm,
@@ -96,66 +146,61 @@ static enum err gather_wants(struct ckpt_plan *plan, struct comm *comm,
                              const int *item_of_tensor)
 {
     enum err rc = ERR_OK;
-    struct want *own = NULL;
-    int rank = comm_rank(comm);
-    size_t total = 0;
-    rc = own_wants(plan, items, item_of_tensor, &own, &plan->want_bytes[rank]);
+    struct ckpt_wants own;
+    int64_t(*counts)[2] = NULL;
+    size_t boxes = 0;
+    rc = ckpt_plan_wants(plan->manifest, items, item_of_tensor, comm_rank(comm),
+                         &own);
+    if (rc == ERR_OK)
+        rc = new_zeroed(&counts, (size_t)plan->ranks);
     TRY_OUT(comm_agree(comm, rc));
-    TRY_OUT(
-        comm_gather_rows(comm, plan->want_bytes, sizeof plan->want_bytes[0]));
+    counts[comm_rank(comm)][0] = (int64_t)own.count;
+    counts[comm_rank(comm)][1] = (int64_t)own.box_count;
+    TRY_OUT(comm_gather_rows(comm, counts, sizeof *counts));
     for (int r = 0; r < plan->ranks; r++) {
-        plan->want_at[r] = total;
-        total += plan->want_bytes[r];
+        plan->want_count += (size_t)counts[r][0];
+        boxes += (size_t)counts[r][1];
     }
-    char *all = NULL;
-    rc = new_room(&all, total + 1);
-    plan->wants = (struct want *)(void *)all;
+    rc = new_room(&plan->wants, plan->want_count + 1);
+    if (rc == ERR_OK)
+        rc = new_room(&plan->reach, plan->want_count + 1);
+    if (rc == ERR_OK)
+        rc = new_room(&plan->boxes, boxes + 1);
     TRY_OUT(comm_agree(comm, rc));
-    memcpy(all + plan->want_at[rank], own, plan->want_bytes[rank]);
-    TRY_OUT(comm_all_gather(comm, all, plan->want_bytes, plan->want_at));
+    TRY_OUT(gather_kind(comm, counts, 0, own.list, sizeof *own.list,
+                        (char *)plan->wants));
+    if (boxes > 0)
+        TRY_OUT(gather_kind(comm, counts, 1, own.boxes, sizeof *own.boxes,
+                            (char *)plan->boxes));
+    order_wants(plan, counts);
 out:
-    free(own);
+    ckpt_plan_wants_free(&own);
+    free(counts);
     return rc;
 }
 
-static enum err gather_holds(struct ckpt_plan *plan, struct comm *comm,
-                             const bool *holds)
+/* The first want that anything up to itself makes reach beyond `at`, an element
+ * of the tensor. Extents of a tensor follow each other from shard to shard, so
+ * that it is near the last one's. */
+static size_t first_want(struct ckpt_plan *plan, int tensor, int64_t at)
 {
-    size_t shards = (size_t)plan->manifest->shard_count;
-    bool *own = plan->holds + (size_t)comm_rank(comm) * shards;
-    for (size_t s = 0; s < shards; s++)
-        own[s] = holds == NULL || holds[s];
-    return comm_gather_rows(comm, plan->holds, shards * sizeof *own);
-}
-
-/* The part of tensor t that the rank wants; false: nothing. */
-static bool want_of(const struct ckpt_plan *plan, int rank, int t,
-                    struct ckpt_part *part)
-{
-    assert(t >= 0 && t < plan->manifest->tensor_count);
-    const struct want *wants =
-        (const struct want *)((const char *)plan->wants + plan->want_at[rank]);
-    size_t count = plan->want_bytes[rank] / sizeof *wants;
-    int64_t base = plan->bases[t], end = plan->bases[t + 1];
-    size_t low = 0, high = count;
-    while (low < high) {
+    const int64_t *reach = plan->reach;
+    size_t low = plan->near[tensor], high = plan->want_count;
+    if (low > 0 && reach[low - 1] > at) {
+        high = low;
+        low = 0;
+    }
+    for (int i = 0; i < NEAR && low < high && reach[low] <= at; i++)
+        low++;
+    while (low < high && reach[low] <= at) {
         size_t middle = low + (high - low) / 2;
-        if (wants[middle].end > base)
+        if (reach[middle] > at)
             high = middle;
         else
             low = middle + 1;
     }
-    if (low == count || wants[low].begin >= end)
-        return false;
-    const struct want *want = &wants[low];
-    if (want->tensor != NO_TENSOR) {
-        *part = want->box;
-        return true;
-    }
-    *part = (struct ckpt_part){ 0 };
-    part->begin = want->begin > base ? want->begin - base : 0;
-    part->end = (want->end < end ? want->end : end) - base;
-    return true;
+    plan->near[tensor] = low;
+    return low;
 }
 
 /* --- who reads --- */
@@ -164,8 +209,7 @@ static bool holds(const struct ckpt_plan *plan, int rank, int shard)
 {
     assert(rank >= 0 && rank < plan->ranks && shard >= 0);
     assert(shard < plan->manifest->shard_count);
-    size_t shards = (size_t)plan->manifest->shard_count;
-    return plan->holds[(size_t)rank * shards + (size_t)shard];
+    return ckpt_holders_has(&plan->holders, shard, rank);
 }
 
 static const struct ckpt_extent *current_extent(const struct ckpt_plan *plan)
@@ -173,20 +217,61 @@ static const struct ckpt_extent *current_extent(const struct ckpt_plan *plan)
     return &plan->manifest->shards[plan->shard].extents[plan->extent];
 }
 
+/* Whether elements [first, end) of the extent, in stored order, are wanted. */
+static bool touches(const struct ckpt_extent *extent,
+                    const struct ckpt_tensor *tensor, int64_t first,
+                    int64_t end, const struct ckpt_part *part)
+{
+    int64_t begin = extent->part.begin;
+    if (extent->part.boxed || part->boxed)
+        return ckpt_place_touches(tensor->dims, tensor->shape, &extent->part,
+                                  first, end, part);
+    return part->begin < begin + end && part->end > begin + first;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    return ((const struct candidate *)a)->rank -
+           ((const struct candidate *)b)->rank;
+}
+
 /* Enter the current extent: which ranks want anything of it? */
 static void find_candidates(struct ckpt_plan *plan)
 {
     const struct ckpt_extent *extent = current_extent(plan);
     const struct ckpt_tensor *tensor = &plan->manifest->tensors[extent->tensor];
-    int64_t elements = ckpt_part_elements(&extent->part, tensor->dims);
+    struct ckpt_part_runs runs =
+        ckpt_part_runs(&extent->part, tensor->dims, tensor->shape);
+    int64_t base = plan->bases[extent->tensor];
+    bool ascending = true;
     plan->candidate_count = 0;
-    for (int r = 0; r < plan->ranks; r++) {
-        struct candidate candidate = { .rank = r };
-        if (want_of(plan, r, extent->tensor, &candidate.part) &&
-            ckpt_place_touches(tensor->dims, tensor->shape, &extent->part, 0,
-                               elements, &candidate.part))
-            plan->candidates[plan->candidate_count++] = candidate;
+    if (runs.count == 0)
+        return;
+    int64_t begin = base + ckpt_part_run_begin(&runs, 0);
+    int64_t end =
+        base + ckpt_part_run_begin(&runs, runs.count - 1) + runs.elements;
+    for (size_t i = first_want(plan, extent->tensor, begin);
+         i < plan->want_count && plan->wants[i].begin < end; i++) {
+        const struct ckpt_want *want = &plan->wants[i];
+        struct candidate next = { .rank = want->rank };
+        if (want->end <= begin)
+            continue;
+        next.part.begin = want->begin > base ? want->begin - base : 0;
+        next.part.end = want->end - base;
+        if (want->box != NO_BOX)
+            next.part = plan->boxes[want->box];
+        else if (next.part.end > tensor->elements)
+            next.part.end = tensor->elements;
+        if (!touches(extent, tensor, 0, runs.count * runs.elements, &next.part))
+            continue;
+        if (plan->candidate_count > 0)
+            ascending &=
+                plan->candidates[plan->candidate_count - 1].rank < next.rank;
+        plan->candidates[plan->candidate_count++] = next;
     }
+    if (!ascending)
+        qsort(plan->candidates, (size_t)plan->candidate_count,
+              sizeof *plan->candidates, by_rank);
 }
 
 /* Block number `block` of the current extent, its reader still unknown; false:
@@ -209,8 +294,8 @@ static bool look_at(struct ckpt_plan *plan, int64_t block,
                                   .reader = -1,
                                   .takers = plan->takers };
     for (int c = 0; c < plan->candidate_count; c++)
-        if (ckpt_place_touches(tensor->dims, tensor->shape, &extent->part,
-                               out->first, out->end, &plan->candidates[c].part))
+        if (touches(extent, tensor, out->first, out->end,
+                    &plan->candidates[c].part))
             plan->takers[out->taker_count++] = plan->candidates[c].rank;
     if (out->taker_count == 0)
         return false;
@@ -219,19 +304,30 @@ static bool look_at(struct ckpt_plan *plan, int64_t block,
     return true;
 }
 
-/* The one with the least duty of `count` ranks (NULL: all) that hold the shard;
- * -1: none does. */
+/* The one with the least duty of `count` ranks that hold the shard; -1: none
+ * does. */
 static int least_busy(const struct ckpt_plan *plan, int shard, const int *ranks,
                       int count)
 {
     int best = -1;
-    for (int i = 0; i < count; i++) {
-        int r = ranks != NULL ? ranks[i] : i;
-        if (holds(plan, r, shard) &&
-            (best < 0 || plan->duty[r] < plan->duty[best]))
-            best = r;
-    }
+    for (int i = 0; i < count; i++)
+        if (holds(plan, ranks[i], shard) &&
+            (best < 0 || plan->duty[ranks[i]] < plan->duty[best]))
+            best = ranks[i];
     return best;
+}
+
+/* One of those that want the block, or of all where none of them has the shard. */
+static int choose_reader(const struct ckpt_plan *plan, int shard,
+                         const struct ckpt_stretch *block)
+{
+    const struct ckpt_holders *h = &plan->holders;
+    int reader = least_busy(plan, shard, block->takers, block->taker_count);
+    if (reader < 0)
+        reader = least_busy(plan, shard, h->ranks + h->first[shard],
+                            (int)(h->first[shard + 1] - h->first[shard]));
+    assert(reader >= 0); /* check_holders() */
+    return reader;
 }
 
 /* The blocks after it that the same rank reads for itself. */
@@ -250,14 +346,6 @@ static void extend(struct ckpt_plan *plan, int64_t blocks,
     plan->takers[0] = taker;
 }
 
-void ckpt_plan_rewind(struct ckpt_plan *plan)
-{
-    memset(plan->duty, 0, (size_t)plan->ranks * sizeof *plan->duty);
-    plan->shard = 0;
-    plan->extent = 0;
-    plan->block = 0;
-}
-
 bool ckpt_plan_next(struct ckpt_plan *plan, struct ckpt_stretch *out)
 {
     for (; plan->shard < plan->manifest->shard_count; plan->shard++) {
@@ -272,12 +360,7 @@ bool ckpt_plan_next(struct ckpt_plan *plan, struct ckpt_stretch *out)
             while (plan->block < blocks) {
                 if (!look_at(plan, plan->block++, out))
                     continue;
-                out->reader = least_busy(plan, plan->shard, plan->takers,
-                                         out->taker_count);
-                if (out->reader < 0)
-                    out->reader =
-                        least_busy(plan, plan->shard, NULL, plan->ranks);
-                assert(out->reader >= 0); /* check_holders() */
+                out->reader = choose_reader(plan, plan->shard, out);
                 if (out->private)
                     extend(plan, blocks, out);
                 plan->duty[out->reader] += out->bytes;
@@ -295,13 +378,12 @@ static enum err check_holders(struct ckpt_plan *plan,
                               const struct ckpt_source *source)
 {
     const struct ckpt_manifest *manifest = plan->manifest;
-    ckpt_plan_rewind(plan);
-    for (int s = 0; s < manifest->shard_count; s++) {
+    const struct ckpt_holders *h = &plan->holders;
+    for (int s = 0; s < manifest->shard_count && !h->all; s++) {
         const struct ckpt_shard *shard = &manifest->shards[s];
-        if (least_busy(plan, s, NULL, plan->ranks) >= 0)
-            continue;
         plan->shard = s;
-        for (plan->extent = 0; plan->extent < shard->extent_count;
+        for (plan->extent = 0; plan->extent < shard->extent_count &&
+                               h->first[s] == h->first[s + 1];
              plan->extent++) {
             find_candidates(plan);
             if (plan->candidate_count > 0)
@@ -310,7 +392,7 @@ static enum err check_holders(struct ckpt_plan *plan,
                                source->dir, shard->file);
         }
     }
-    ckpt_plan_rewind(plan);
+    plan->shard = plan->extent = 0;
     return ERR_OK;
 }
 
@@ -318,11 +400,8 @@ static enum err allocate(struct ckpt_plan *plan)
 {
     size_t ranks = (size_t)plan->ranks;
     size_t tensors = (size_t)plan->manifest->tensor_count;
-    size_t shards = (size_t)plan->manifest->shard_count;
     TRY(new_zeroed(&plan->bases, tensors + 1));
-    TRY(new_zeroed(&plan->want_bytes, ranks));
-    TRY(new_zeroed(&plan->want_at, ranks));
-    TRY(new_zeroed(&plan->holds, ranks * shards + 1));
+    TRY(new_zeroed(&plan->near, tensors + 1));
     TRY(new_zeroed(&plan->duty, ranks));
     TRY(new_zeroed(&plan->takers, ranks));
     TRY(new_zeroed(&plan->candidates, ranks));
@@ -347,7 +426,8 @@ enum err ckpt_plan_create(struct comm *comm, const struct ckpt_source *source,
     }
     TRY_OUT(comm_agree(comm, rc));
     TRY_OUT(gather_wants(plan, comm, items, item_of_tensor));
-    TRY_OUT(gather_holds(plan, comm, source->holds));
+    TRY_OUT(ckpt_holders_gather(comm, source->holds, manifest->shard_count,
+                                &plan->holders));
     TRY_OUT(check_holders(plan, source));
 out:
     return new_or_none(rc, plan, out, ckpt_plan_destroy);
@@ -358,10 +438,11 @@ void ckpt_plan_destroy(struct ckpt_plan *plan)
     if (plan == NULL)
         return;
     free(plan->bases);
-    free(plan->want_bytes);
-    free(plan->want_at);
     free(plan->wants);
-    free(plan->holds);
+    free(plan->reach);
+    free(plan->boxes);
+    free(plan->near);
+    ckpt_holders_free(&plan->holders);
     free(plan->duty);
     free(plan->takers);
     free(plan->candidates);

@@ -136,6 +136,7 @@ $(B)/growth/comm.o: $(B)/src/comm/comm.o
 	@mkdir -p $(@D)
 	$(Q)objcopy --weaken $< $@
 
+$(B)/tests/test_ckpt_plan: $(B)/tests/growth/stub_comm.o $(B)/growth/comm.o
 $(GROWN): $(patsubst %.c,$(B)/%.o,$(wildcard tests/growth/*.c)) $(B)/growth/comm.o $(B)/tests/tap.o $(LIB)
 	$(call link,)
 

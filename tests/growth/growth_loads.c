@@ -1,3 +1,268 @@
+/* Rows of a load: who reads and who takes what, out of a manifest of as many
+ * ranks. */
+#include <malloc.h>
+
+#include "checkpoint/ckpt_load_private.h"
+#include "src/parallel/owner.h"
 #include "tests/growth/growth.h"
-const struct growth_row growth_loads[] = { { 0 } };
+
+#define KINDS 3 /* weights and two moments */
+#define NODE 8  /* ranks */
+
+struct load {
+    const struct params *params;
+    struct owner *from, *to; /* who saved, who loads */
+    struct ckpt_manifest manifest;
+    struct ckpt_item *items;
+    int *item_of_tensor;
+    struct ckpt_wants *wants; /* [ranks that load] */
+    bool local;               /* shards lie on the nodes of those who wrote */
+    double others_s;
+};
+
+static void need(bool good)
+{
+    if (good)
+        return;
+    printf("Bail out! %s\n", err_text());
+    exit(1);
+}
+
+/* What the rank has of tensor p, as a checkpoint's item has it. */
+static struct ckpt_part part_of(const struct owner *owner,
+                                const struct param *param, int rank)
+{
+    int block = owner->block_count > 1 ? param->block : 0;
+    int place = owner_place(owner, block, rank);
+    int64_t begin = owner_begin(owner, block, place) - param->offset;
+    int64_t end = owner_begin(owner, block, place + 1) - param->offset;
+    begin = begin < 0 ? 0 : begin > param->numel ? param->numel : begin;
+    end = end < 0 ? 0 : end > param->numel ? param->numel : end;
+    return (struct ckpt_part){ .begin = begin, .end = end };
+}
+
+static void make_tensors(struct load *load)
+{
+    struct ckpt_manifest *m = &load->manifest;
+    m->tensor_count = KINDS * load->params->count;
+    m->tensors = calloc((size_t)m->tensor_count, sizeof *m->tensors);
+    load->items = calloc((size_t)m->tensor_count, sizeof *load->items);
+    load->item_of_tensor = calloc((size_t)m->tensor_count, sizeof(int));
+    need(m->tensors != NULL && load->items != NULL &&
+         load->item_of_tensor != NULL);
+    for (int t = 0; t < m->tensor_count; t++) {
+        const struct param *param =
+            &load->params->list[t % load->params->count];
+        struct ckpt_item *item = &load->items[t];
+        *item = (struct ckpt_item){ .dtype = DTYPE_F32, .dims = param->dims };
+        memcpy(item->shape, param->shape, sizeof param->shape);
+        snprintf(item->name, sizeof item->name, "%d/%s",
+                 t / load->params->count, param->name);
+        struct ckpt_tensor *tensor = &m->tensors[t];
+        *tensor = (struct ckpt_tensor){ .dtype = item->dtype,
+                                        .dims = item->dims,
+                                        .elements = param->numel };
+        memcpy(tensor->shape, item->shape, sizeof tensor->shape);
+        memcpy(tensor->name, item->name, sizeof tensor->name);
+        load->item_of_tensor[t] = t;
+    }
+}
+
+static void set_parts(struct load *load, const struct owner *owner, int rank)
+{
+    for (int t = 0; t < load->manifest.tensor_count; t++)
+        load->items[t].part =
+            part_of(owner, &load->params->list[t % load->params->count], rank);
+}
+
+static void make_shards(struct load *load)
+{
+    struct ckpt_manifest *m = &load->manifest;
+    m->shard_count = load->from->ranks;
+    m->shards = calloc((size_t)m->shard_count, sizeof *m->shards);
+    need(m->shards != NULL);
+    for (int s = 0; s < m->shard_count; s++) {
+        struct ckpt_shard *shard = &m->shards[s];
+        set_parts(load, load->from, s);
+        for (int t = 0; t < m->tensor_count; t++)
+            shard->extent_count +=
+                load->items[t].part.begin < load->items[t].part.end;
+        shard->extents =
+            malloc((size_t)shard->extent_count * sizeof *shard->extents + 1);
+        need(shard->extents != NULL);
+        shard->extent_count = 0;
+        for (int t = 0; t < m->tensor_count; t++) {
+            struct ckpt_part part = load->items[t].part;
+            if (part.begin < part.end)
+                shard->extents[shard->extent_count++] =
+                    (struct ckpt_extent){ .tensor = t,
+                                          .dims = load->items[t].dims,
+                                          .part = part,
+                                          .bytes =
+                                              4 * (part.end - part.begin) };
+        }
+    }
+}
+
+static bool held(const struct load *load, int rank, int shard)
+{
+    return !load->local || rank / NODE == shard / NODE;
+}
+
+static void others(void *arg, int number, char *data, const size_t *bytes,
+                   const size_t *offsets)
+{
+    struct load *load = arg;
+    double begin_s = growth_clock();
+    int own = load->to->rank;
+    for (int r = 0; r < load->to->ranks; r++) {
+        const struct ckpt_wants *wants = &load->wants[r];
+        int64_t counts[2] = { (int64_t)wants->count, 0 };
+        int64_t count = 0;
+        int list[NODE];
+        for (int s = r / NODE * NODE;
+             load->local && number >= 2 && s < r / NODE * NODE + NODE; s++)
+            if (s < load->manifest.shard_count)
+                list[count++] = s;
+        if (!load->local)
+            count = load->manifest.shard_count;
+        const void *from[] = { counts, wants->list, &count, list };
+        if (r != own)
+            memcpy(data + offsets[r], from[number], bytes[r]);
+    }
+    load->others_s += growth_clock() - begin_s;
+}
+
+static void make(struct load *load, const char *preset, enum owner_cut cut,
+                 int from, int to)
+{
+    bool blocks = cut == OWNER_CUT_BLOCKS;
+    load->params = growth_params(preset);
+    need(owner_create(load->params, cut, 0, from, blocks ? from : 1, 1,
+                      &load->from) == ERR_OK &&
+         owner_create(load->params, cut, to / 2, to, blocks ? to : 1, 1,
+                      &load->to) == ERR_OK);
+    make_tensors(load);
+    make_shards(load);
+    load->wants = calloc((size_t)to, sizeof *load->wants);
+    need(load->wants != NULL);
+    for (int r = 0; r < to; r++) {
+        struct ckpt_wants all;
+        set_parts(load, load->to, r);
+        need(ckpt_plan_wants(&load->manifest, load->items, load->item_of_tensor,
+                             r, &all) == ERR_OK);
+        /* in no more memory than they need */
+        load->wants[r] = (struct ckpt_wants){ .count = all.count };
+        load->wants[r].list = malloc(all.count * sizeof *all.list + 1);
+        need(load->wants[r].list != NULL);
+        memcpy(load->wants[r].list, all.list, all.count * sizeof *all.list);
+        ckpt_plan_wants_free(&all);
+    }
+    set_parts(load, load->to, load->to->rank);
+}
+
+static void unmake(struct load *load)
+{
+    for (int s = 0; s < load->manifest.shard_count; s++)
+        free(load->manifest.shards[s].extents);
+    for (int r = 0; r < load->to->ranks; r++)
+        free(load->wants[r].list);
+    free(load->wants);
+    free(load->manifest.shards);
+    free(load->manifest.tensors);
+    free(load->items);
+    free(load->item_of_tensor);
+    owner_destroy(load->from);
+    owner_destroy(load->to);
+}
+
+static int64_t memory_now(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return (int64_t)(info.uordblks + info.hblkhd);
+}
+
+/* One load's plan, from its messages to its last stretch. */
+static bool plan(struct load *load, struct growth_cost *cost)
+{
+    struct ckpt_plan *plan = NULL;
+    struct ckpt_stretch stretch;
+    int rank = load->to->rank;
+    struct comm *comm = stub_comm_create(rank, load->to->ranks, NODE);
+    size_t shards = (size_t)load->manifest.shard_count;
+    bool *holds = calloc(shards, sizeof *holds);
+    struct ckpt_source source = { "run", load->local ? holds : NULL };
+    int64_t bytes = 0, all = 0, own = 0, want = 0;
+    need(holds != NULL);
+    for (size_t s = 0; s < shards; s++)
+        holds[s] = held(load, rank, (int)s);
+    stub_comm_others(comm, others, load);
+    load->others_s = 0;
+    int64_t memory = memory_now();
+    double begin_s = growth_clock();
+    bool good = ckpt_plan_create(comm, &source, &load->manifest, load->items,
+                                 load->item_of_tensor, &plan) == ERR_OK;
+    cost->memory = memory_now() - memory;
+    while (good && ckpt_plan_next(plan, &stretch)) {
+        bytes += stretch.bytes;
+        own += stretch.takers[0] == rank ? stretch.bytes : 0;
+    }
+    cost->seconds = growth_clock() - begin_s - load->others_s;
+    cost->counts = stub_comm_counts(comm);
+    for (int t = 0; t < load->manifest.tensor_count; t++) {
+        all += 4 * load->manifest.tensors[t].elements;
+        want += 4 * (load->items[t].part.end - load->items[t].part.begin);
+    }
+    ckpt_plan_destroy(plan);
+    comm_destroy(comm);
+    free(holds);
+    /* a block of either end may be another's as well */
+    return good && bytes == all &&
+           own <=
+               want + (int64_t)load->manifest.tensor_count * CKPT_BLOCK_BYTES;
+}
+
+static bool run(const char *preset, enum owner_cut cut, int from, int to,
+                bool local, struct growth_cost *cost)
+{
+    struct load load = { .local = local };
+    make(&load, preset, cut, from, to);
+    bool good = plan(&load, cost);
+    unmake(&load);
+    return good;
+}
+
+static bool load_same(int ranks, struct growth_cost *cost)
+{
+    return run("mpt-70b", OWNER_CUT_BLOCKS, ranks, ranks, false, cost);
+}
+
+static bool load_three(int ranks, struct growth_cost *cost)
+{
+    return run("mpt-70b", OWNER_CUT_BLOCKS, ranks, 3, false, cost);
+}
+
+static bool load_less(int ranks, struct growth_cost *cost)
+{
+    return run("mpt-70b", OWNER_CUT_BLOCKS, ranks, ranks - NODE, false, cost);
+}
+
+static bool load_local(int ranks, struct growth_cost *cost)
+{
+    return run("mpt-70b", OWNER_CUT_BLOCKS, ranks, ranks, true, cost);
+}
+
+static bool load_flat(int ranks, struct growth_cost *cost)
+{
+    return run("mpt-7b", OWNER_CUT_FLAT, ranks, ranks, false, cost);
+}
+
+const struct growth_row growth_loads[] = {
+    { "load plan, 70b, P to P", GROWTH_START, 3, NULL, 0, load_same },
+    { "load plan, 70b, P to 3", GROWTH_START, 3, NULL, 0, load_three },
+    { "load plan, 70b, P to P - 8", GROWTH_START, 3, NULL, 0, load_less },
+    { "load plan, 70b, from nodes", GROWTH_START, 3, NULL, 0, load_local },
+    { "load plan, 7b zero1", GROWTH_START, 0, NULL, 0, load_flat },
+    { 0 }
+};
 const struct growth_row growth_saves[] = { { 0 } };

@@ -1,0 +1,26 @@
+/* Which ranks can open which shard, as all of them know it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "src/base/err.h"
+#include "src/comm/comm.h"
+
+struct ckpt_holders {
+    bool all;      /* every rank can open every shard; no lists then */
+    size_t *first; /* [shards + 1] */
+    int *
+        ranks; /* of shard s those from first[s] up to first[s + 1], ascending */
+};
+
+/* holds[shards]: this rank can open it; NULL: all. Each rank sends the numbers
+ * of those that it has, which are few where nodes have folders of their own.
+ * To be freed after an error too. Collective. */
+enum err ckpt_holders_gather(struct comm *comm, const bool *holds, int shards,
+                             struct ckpt_holders *out);
+void ckpt_holders_free(struct ckpt_holders *holders);
+
+/* Somebody has each of them. */
+bool ckpt_holders_whole(const struct ckpt_holders *holders, int shards);
+bool ckpt_holders_has(const struct ckpt_holders *holders, int shard, int rank);
