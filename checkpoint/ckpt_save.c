@@ -118,29 +118,22 @@ static uint32_t catalogue_crc(const struct ckpt_save *save)
 enum err ckpt_save_plan(struct ckpt_save *save, struct comm *comm)
 {
     enum err rc = ERR_OK;
-    size_t ranks = (size_t)save->ranks;
+    int64_t *all = NULL;
+    int64_t crc[2] = { catalogue_crc(save), -(int64_t)catalogue_crc(save) };
     assert(save->ranks == comm_size(comm) && save->rank == comm_rank(comm));
     assert(save->writers == 0 && save->bytes == 0); /* planned once */
-    int64_t *all = NULL;
-    rc = new_zeroed(&all, ranks + 2);
-    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, new_zeroed(&all, (size_t)save->ranks)));
     for (int i = 0; i < save->item_count; i++)
         all[save->rank] +=
             ckpt_part_elements(&save->items[i].part, save->items[i].dims) *
             (int64_t)dtype_bytes(save->items[i].dtype);
-    TRY_OUT(comm_all_reduce_i64(comm, all, ranks, COMM_SUM));
-    int64_t *crc = all + ranks;
-    crc[0] = catalogue_crc(save);
-    crc[1] = -crc[0];
+    TRY_OUT(comm_gather_rows(comm, all, sizeof *all));
     TRY_OUT(comm_all_reduce_i64(comm, crc, 2, COMM_MAX));
     if (crc[0] != -crc[1])
         TRY_OUT(err_set(ERR_INTERNAL,
                         "checkpoint: the ranks list different tensors"));
-    save->writer = -1;
     for (int r = 0; r < save->ranks; r++) {
-        if (r == save->rank && all[r] > 0)
-            save->writer = save->writers;
-        save->writers += all[r] > 0;
+        save->shard_of[r] = all[r] > 0 ? save->writers++ : -1;
         save->bytes += all[r];
     }
 out:
@@ -167,10 +160,11 @@ enum err ckpt_save_write(struct ckpt_save *save)
                                            .rank = save->rank,
                                            .ranks = save->ranks,
                                            .attempt = save->attempt };
-    assert(save->record == NULL && save->writer < save->writers);
-    if (save->writer < 0)
+    int number = save->shard_of[save->rank];
+    assert(save->record == NULL && number < save->writers);
+    if (number < 0)
         return ERR_OK;
-    ckpt_shard_name(save->writer, save->writers, CKPT_SHARD_FOLDER_FILES, file);
+    ckpt_shard_name(number, save->writers, CKPT_SHARD_FOLDER_FILES, file);
     TRY_OUT(ckpt_shard_write(save->tmp, file, &identity, save->items,
                              save->item_count, NULL, NULL, &shard));
     TRY_OUT(ckpt_manifest_shard_text(&shard, &save->record));

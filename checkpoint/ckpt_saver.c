@@ -364,16 +364,10 @@ static enum err create_local(struct ckpt_saver *saver, const char *run_dir,
 {
     struct ckpt_save *save = &saver->save;
     size_t count = (size_t)save->item_count;
-    size_t ranks = (size_t)save->ranks;
-    struct ckpt_saver_numbers *numbers = &saver->numbers;
     TRY(new_zeroed(&saver->sources, count + 1));
     TRY(new_zeroed(&saver->items, count + 1));
-    numbers->count = 4 * ranks;
-    TRY(new_zeroed(&numbers->codes, numbers->count));
-    numbers->lengths = numbers->codes + ranks;
-    numbers->stage_us = numbers->lengths + ranks;
-    numbers->write_us = numbers->stage_us + ranks;
-    save->lengths = numbers->lengths;
+    TRY(new_zeroed(&save->shard_of, (size_t)save->ranks));
+    TRY(new_zeroed(&save->lengths, save->rank == 0 ? (size_t)save->ranks : 1));
     save->items = saver->items;
     if (count > 0) {
         memcpy(saver->sources, items, count * sizeof *items);
@@ -441,7 +435,8 @@ bool ckpt_saver_destroy(struct ckpt_saver *saver)
         return true;
     pthread_cond_destroy(&saver->wake);
     pthread_mutex_destroy(&saver->mutex);
-    free(saver->numbers.codes);
+    free(saver->save.shard_of);
+    free(saver->save.lengths);
     free(saver->items);
     free(saver->sources);
     free(saver);

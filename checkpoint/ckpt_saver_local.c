@@ -17,8 +17,7 @@
 
 struct ckpt_saver_local {
     struct ckpt_xor *parity;
-    bool leads;  /* this rank does what is done once a node */
-    int *shards; /* [ranks]: number in the manifest; -1: none */
+    bool leads; /* this rank does what is done once a node */
     /* of one save */
     char *text; /* the manifest, the same everywhere */
     size_t bytes;
@@ -31,7 +30,6 @@ enum err ckpt_saver_local_create(struct ckpt_saver *saver)
     struct ckpt_saver_local *local = NULL;
     TRY(new_zeroed(&local, 1));
     saver->local = local;
-    TRY(new_zeroed(&local->shards, (size_t)save->ranks));
     int group = save->options.xor_group;
     TRY(ckpt_xor_create(saver->comm, group > 0 ? group : PAIR, save->local_dir,
                         &local->parity));
@@ -60,7 +58,6 @@ void ckpt_saver_local_destroy(struct ckpt_saver *saver)
         return;
     ckpt_saver_local_forget(saver);
     ckpt_xor_destroy(local->parity);
-    free(local->shards);
     free(local);
     saver->local = NULL;
 }
@@ -106,18 +103,14 @@ static struct ckpt_xor_save shared(const struct ckpt_saver *saver)
                                    .manifest = local->manifest,
                                    .manifest_crc =
                                        crc32c(0, local->text, local->bytes),
-                                   .shards = local->shards };
+                                   .shards = saver->save.shard_of };
 }
 
-/* Ranks without anything to write have no shard. */
 enum err ckpt_saver_local_prepare(struct ckpt_saver *saver)
 {
     struct ckpt_saver_local *local = saver->local;
-    int count = 0;
     TRY(ckpt_manifest_parse(local->text, local->bytes, saver->save.tmp,
                             &local->manifest));
-    for (int r = 0; r < saver->save.ranks; r++)
-        local->shards[r] = saver->numbers.lengths[r] > 0 ? count++ : -1;
     struct ckpt_xor_save save = shared(saver);
     TRY(ckpt_xor_prepare(local->parity, &save));
     ckpt_crash_point("local-prepared", saver->save.rank);

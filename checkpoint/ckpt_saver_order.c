@@ -11,6 +11,7 @@
 #include "checkpoint/ckpt_saver_private.h"
 #include "checkpoint/files/ckpt_crash.h"
 #include "src/base/clock.h"
+#include "src/base/new.h"
 
 /* --- the outcome ---------------------------------------------------------- */
 
@@ -116,83 +117,76 @@ static enum err tell(struct ckpt_saver *saver, enum err rc)
     return tell_from(saver, 0);
 }
 
-/* The largest code and, of the ranks that have it, the lowest speaks; -1: none
- * failed. */
-static int take_numbers(struct ckpt_saver *saver)
-{
-    const struct ckpt_saver_numbers *numbers = &saver->numbers;
-    int64_t stage_us = 0, write_us = 0;
-    int worst = 0;
-    for (int r = 0; r < saver->save.ranks; r++) {
-        if (numbers->codes[r] > numbers->codes[worst])
-            worst = r;
-        if (numbers->stage_us[r] > stage_us)
-            stage_us = numbers->stage_us[r];
-        if (numbers->write_us[r] > write_us)
-            write_us = numbers->write_us[r];
-    }
-    saver->work.stage_s = (double)stage_us / 1e6;
-    saver->work.persist_s += (double)write_us / 1e6;
-    return numbers->codes[worst] != ERR_OK ? worst : -1;
-}
-
 /* The worst of the ranks' codes becomes the outcome, on all ranks, unless the
- * save had failed before. Lengths of records are known then, and times. */
+ * save had failed before; of the ranks that have it the lowest speaks. All know
+ * the longest times then. */
 static enum err agree(struct ckpt_saver *saver, enum err own)
 {
     const struct ckpt_save *save = &saver->save;
-    struct ckpt_saver_numbers *numbers = &saver->numbers;
     struct ckpt_saver_outcome before = saver->outcome;
     struct comm_request *request;
-    int rank = save->rank;
+    int64_t *numbers = saver->numbers;
     set_outcome(saver, own);
-    memset(numbers->codes, 0, numbers->count * sizeof *numbers->codes);
-    numbers->codes[rank] = own;
-    if (save->record != NULL)
-        numbers->lengths[rank] = (int64_t)strlen(save->record) + 1;
-    numbers->stage_us[rank] = (int64_t)(saver->work.stage_s * 1e6);
-    numbers->write_us[rank] = (int64_t)((clock_now() - saver->met_s) * 1e6);
-    TRY(comm_start_all_reduce_i64(saver->comm, numbers->codes, numbers->count,
-                                  COMM_SUM, &request));
+    /* one number has both code and rank, as in comm_agree() */
+    numbers[SAVER_WORST] =
+        (int64_t)own * save->ranks + save->ranks - 1 - save->rank;
+    numbers[SAVER_STAGE_US] = (int64_t)(saver->work.stage_s * 1e6);
+    numbers[SAVER_WRITE_US] = (int64_t)((clock_now() - saver->met_s) * 1e6);
+    TRY(comm_start_all_reduce_i64(saver->comm, numbers, SAVER_NUMBERS, COMM_MAX,
+                                  &request));
     TRY(ckpt_saver_meet(saver, request));
-    int failed = take_numbers(saver);
-    if (failed >= 0)
-        TRY(tell_from(saver, failed));
+    saver->work.stage_s = (double)numbers[SAVER_STAGE_US] / 1e6;
+    saver->work.persist_s += (double)numbers[SAVER_WRITE_US] / 1e6;
+    if (numbers[SAVER_WORST] / save->ranks != ERR_OK)
+        TRY(tell_from(saver, save->ranks - 1 -
+                                 (int)(numbers[SAVER_WORST] % save->ranks)));
     if (before.code != ERR_OK)
         saver->outcome = before;
     return ERR_OK;
 }
 
-/* The shards' records go to rank 0. */
-static enum err gather(struct ckpt_saver *saver, enum err rc)
+/* What each rank has, `bytes` of it, goes to rank 0, one behind the other: there
+ * lengths[r] bytes of rank r, or NULL: as many of each. */
+static enum err to_first(struct ckpt_saver *saver, const void *own,
+                         size_t bytes, void *all, const int64_t *lengths)
 {
-    struct ckpt_save *save = &saver->save;
     struct comm_request *request;
-    size_t ranks = (size_t)save->ranks;
+    bool first = saver->save.rank == 0;
     size_t *send_bytes = comm_sizes(saver->comm, 0);
     size_t *send_offsets = comm_sizes(saver->comm, 1);
     size_t *recv_bytes = comm_sizes(saver->comm, 2);
     size_t *recv_offsets = comm_sizes(saver->comm, 3);
     size_t total = 0;
-    (void)rc;
-    for (size_t r = 0; r < ranks; r++) {
-        size_t length = (size_t)saver->numbers.lengths[r];
-        send_bytes[r] = send_offsets[r] = 0;
-        recv_bytes[r] = save->rank == 0 ? length : 0;
-        recv_offsets[r] = save->rank == 0 ? total : 0;
-        total += length;
+    for (int r = 0; r < saver->save.ranks; r++) {
+        send_bytes[r] = r == 0 ? bytes : 0;
+        send_offsets[r] = 0;
+        recv_bytes[r] = !first            ? 0
+                        : lengths == NULL ? bytes
+                                          : (size_t)lengths[r];
+        recv_offsets[r] = total;
+        total += recv_bytes[r];
     }
-    send_bytes[0] = (size_t)saver->numbers.lengths[save->rank];
-    if (save->rank == 0) {
-        save->records = malloc(total + 1);
-        /* The others wait for rank 0: nothing but its end can tell them. */
-        if (save->records == NULL)
-            return err_set(ERR_MEMORY, "checkpoint: out of memory");
-    }
-    TRY(comm_start_all_to_all(saver->comm, save->record, send_bytes,
-                              send_offsets, save->records, recv_bytes,
-                              recv_offsets, &request));
+    TRY(comm_start_all_to_all(saver->comm, own, send_bytes, send_offsets, all,
+                              recv_bytes, recv_offsets, &request));
     return ckpt_saver_meet(saver, request);
+}
+
+/* The shards' records go to rank 0, which asks how long they are first. */
+static enum err gather(struct ckpt_saver *saver, enum err rc)
+{
+    struct ckpt_save *save = &saver->save;
+    size_t total = 0;
+    (void)rc;
+    saver->length =
+        save->record != NULL ? (int64_t)strlen(save->record) + 1 : 0;
+    TRY(to_first(saver, &saver->length, sizeof saver->length, save->lengths,
+                 NULL));
+    for (int r = 0; r < save->ranks && save->rank == 0; r++)
+        total += (size_t)save->lengths[r];
+    /* The others wait for rank 0: nothing but its end can tell them. */
+    TRY(new_room(&save->records, total + 1));
+    return to_first(saver, save->record, (size_t)saver->length, save->records,
+                    save->lengths);
 }
 
 /* --- the table ------------------------------------------------------------ */

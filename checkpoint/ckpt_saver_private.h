@@ -15,8 +15,9 @@ struct ckpt_save {
     char run_dir[FSIO_PATH_MAX], local_dir[FSIO_PATH_MAX];
     char attempt[CKPT_NAME_BYTES];
     int rank, ranks;
-    int writer, writers; /* place among the ranks that write; -1: none */
-    int64_t bytes;       /* payload of all ranks */
+    int writers;                   /* ranks that write, each a shard */
+    int *shard_of;                 /* [ranks]: its number; -1: none */
+    int64_t bytes;                 /* payload of all ranks */
     const struct ckpt_item *items; /* where the values are */
     int item_count;
 
@@ -24,9 +25,9 @@ struct ckpt_save {
     int64_t step;
     json_t *state;
     char tmp[FSIO_PATH_MAX];
-    char *record;           /* this rank's, of its shard; NULL: none */
-    char *records;          /* rank 0: everybody's, one behind the other */
-    const int64_t *lengths; /* of them, [ranks] */
+    char *record;     /* this rank's, of its shard; NULL: none */
+    char *records;    /* rank 0: everybody's, one behind the other */
+    int64_t *lengths; /* rank 0: of them, [ranks] */
 };
 
 /* States of the thread; the table in ckpt_saver_order.c says what is done in
@@ -62,11 +63,8 @@ struct ckpt_saver_outcome {
     char text[512];
 };
 
-/* What every rank tells of its shard, in microseconds where it is time. */
-struct ckpt_saver_numbers {
-    int64_t *codes, *lengths, *stage_us, *write_us; /* [ranks] each */
-    size_t count;
-};
+/* What ranks agree on, each number the largest of all ranks' (agree()). */
+enum { SAVER_WORST, SAVER_STAGE_US, SAVER_WRITE_US, SAVER_NUMBERS };
 
 struct ckpt_saver {
     struct comm *comm; /* a duplicate, the thread's while it saves */
@@ -84,8 +82,8 @@ struct ckpt_saver {
     char failure[512];
 
     /* the saver's thread */
-    struct ckpt_saver_numbers numbers;
-    struct ckpt_saver_outcome outcome; /* agreed by all ranks so far */
+    int64_t numbers[SAVER_NUMBERS], length; /* sent until they have come */
+    struct ckpt_saver_outcome outcome;      /* agreed by all ranks so far */
     struct ckpt_progress work;
     double met_s;                   /* when the last exchange ended */
     struct ckpt_saver_local *local; /* NULL: no node-local level */
@@ -125,7 +123,7 @@ enum err ckpt_saver_meet(struct ckpt_saver *saver,
 /* Whether the items can be saved at all; needs no other rank. */
 enum err ckpt_save_check(const struct ckpt_save *save);
 
-/* Who writes, and how much in all: known to everybody. Collective. */
+/* Who writes, and how much in all: known to everybody. Made once. Collective. */
 enum err ckpt_save_plan(struct ckpt_save *save, struct comm *comm);
 
 /* Rank 0: make the temporary folder and look for room. */

@@ -87,12 +87,12 @@ void ckpt_holders_free(struct ckpt_holders *holders)
     *holders = (struct ckpt_holders){ 0 };
 }
 
-bool ckpt_holders_whole(const struct ckpt_holders *holders, int shards)
+int ckpt_holders_lowest(const struct ckpt_holders *holders, int shard)
 {
-    bool whole = true;
-    for (int s = 0; s < shards && !holders->all; s++)
-        whole = whole && holders->first[s] < holders->first[s + 1];
-    return whole;
+    if (holders->all)
+        return 0;
+    size_t first = holders->first[shard];
+    return first < holders->first[shard + 1] ? holders->ranks[first] : -1;
 }
 
 bool ckpt_holders_has(const struct ckpt_holders *holders, int shard, int rank)

@@ -21,6 +21,6 @@ enum err ckpt_holders_gather(struct comm *comm, const bool *holds, int shards,
                              struct ckpt_holders *out);
 void ckpt_holders_free(struct ckpt_holders *holders);
 
-/* Somebody has each of them. */
-bool ckpt_holders_whole(const struct ckpt_holders *holders, int shards);
+/* The lowest rank that has it; -1: none. */
+int ckpt_holders_lowest(const struct ckpt_holders *holders, int shard);
 bool ckpt_holders_has(const struct ckpt_holders *holders, int shard, int rank);

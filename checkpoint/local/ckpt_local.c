@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/files/ckpt_holders.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_read.h"
 #include "checkpoint/local/ckpt_nodes.h"
@@ -142,25 +143,17 @@ static bool has_shard(const struct ckpt_local *local, int shard)
 static enum err take_stock(struct comm *comm, struct ckpt_local *local,
                            bool *whole)
 {
-    enum err rc = ERR_OK;
+    int count = local->manifest->shard_count;
+    struct ckpt_holders holders;
     free(local->holds);
-    size_t count = (size_t)local->manifest->shard_count;
-    int64_t *holders = NULL;
-    local->holds = NULL;
-    rc = new_zeroed(&holders, count + 1);
-    if (rc == ERR_OK)
-        rc = new_zeroed(&local->holds, count + 1);
-    TRY_OUT(comm_agree(comm, rc));
-    for (size_t s = 0; s < count; s++) {
-        local->holds[s] = local->here && has_shard(local, (int)s);
-        holders[s] = local->holds[s];
-    }
-    TRY_OUT(comm_all_reduce_i64(comm, holders, count, COMM_SUM));
-    *whole = true;
-    for (size_t s = 0; s < count; s++)
-        *whole &= holders[s] > 0;
-out:
-    free(holders);
+    TRY(comm_agree(comm, new_zeroed(&local->holds, (size_t)count + 1)));
+    for (int s = 0; s < count; s++)
+        local->holds[s] = local->here && has_shard(local, s);
+    enum err rc = ckpt_holders_gather(comm, local->holds, count, &holders);
+    *whole = rc == ERR_OK;
+    for (int s = 0; s < count && *whole; s++)
+        *whole = ckpt_holders_lowest(&holders, s) >= 0;
+    ckpt_holders_free(&holders);
     return rc;
 }
 

@@ -5,12 +5,26 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "src/base/map.h"
 #include "src/base/new.h"
+
+/* The node of this host's name; as many as there are: it is new. */
+static int node_of(const struct comm *comm, const struct ckpt_nodes *nodes,
+                   const struct map *map, uint32_t hash, int rank)
+{
+    for (size_t at = 0, n; map_next(map, hash, &at, &n);)
+        if (comm_same_host(comm, nodes->lowest[n], rank))
+            return (int)n;
+    return nodes->count;
+}
 
 enum err ckpt_nodes_create(const struct comm *comm, struct ckpt_nodes *out)
 {
+    enum err rc = ERR_OK;
     size_t size = (size_t)comm_size(comm);
+    struct map map = { 0 };
     int *numbers = NULL;
     *out = (struct ckpt_nodes){ 0 };
     TRY(new_zeroed(&numbers, 4 * size));
@@ -19,15 +33,19 @@ enum err ckpt_nodes_create(const struct comm *comm, struct ckpt_nodes *out)
     out->lowest = numbers + 2 * size;
     out->ranks = numbers + 3 * size;
     for (int r = 0; r < (int)size; r++) {
-        int n = 0;
-        while (n < out->count && !comm_same_host(comm, out->lowest[n], r))
-            n++;
-        if (n == out->count)
+        const char *host = comm_host(comm, r);
+        uint32_t hash = map_hash_bytes(host, strlen(host));
+        int n = node_of(comm, out, &map, hash, r);
+        if (n == out->count) {
+            TRY_OUT(map_add(&map, hash, (size_t)n));
             out->lowest[out->count++] = r;
+        }
         out->node[r] = n;
         out->place[r] = out->ranks[n]++;
     }
-    return ERR_OK;
+out:
+    map_free(&map);
+    return rc;
 }
 
 void ckpt_nodes_free(struct ckpt_nodes *nodes)

@@ -16,6 +16,7 @@ struct ckpt_nodes {
     int *ranks;  /* [nodes]: how many */
 };
 
+/* To be freed after an error too. */
 enum err ckpt_nodes_create(const struct comm *comm, struct ckpt_nodes *out);
 void ckpt_nodes_free(struct ckpt_nodes *nodes);
 

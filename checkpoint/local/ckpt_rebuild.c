@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "checkpoint/files/ckpt_crash.h"
+#include "checkpoint/files/ckpt_holders.h"
 #include "checkpoint/local/ckpt_rebuild_private.h"
 #include "src/base/array.h"
 #include "src/base/fsio.h"
@@ -75,13 +76,13 @@ static enum err gather_offers(struct ckpt_rebuild_run *b)
     int count = 0;
     size_t ranks = (size_t)comm_size(b->comm);
     int64_t *counts = NULL;
-    size_t *sizes = comm_sizes(b->comm, 0), *offsets = comm_sizes(b->comm, 1);
     rc = list_here(b, &mine, &count);
     if (rc == ERR_OK)
         rc = new_zeroed(&counts, ranks);
     TRY_OUT(comm_agree(b->comm, rc));
     counts[b->rank] = count;
-    TRY_OUT(comm_all_reduce_i64(b->comm, counts, ranks, COMM_SUM));
+    TRY_OUT(comm_gather_rows(b->comm, counts, sizeof *counts));
+    size_t *sizes = comm_sizes(b->comm, 0), *offsets = comm_sizes(b->comm, 1);
     for (size_t r = 0; r < ranks; r++) {
         sizes[r] = (size_t)counts[r] * sizeof *mine;
         offsets[r] = (size_t)b->offer_count * sizeof *mine;
@@ -184,12 +185,12 @@ static void tell_lost(const struct ckpt_manifest *manifest,
 }
 
 /* The same on all ranks. */
-static bool plan(struct ckpt_rebuild_run *b, const int64_t *holders)
+static bool plan(struct ckpt_rebuild_run *b, const struct ckpt_holders *holders)
 {
     const struct ckpt_manifest *manifest = b->lost->manifest;
     for (int s = 0; s < manifest->shard_count; s++) {
         int missing;
-        if (holders[s] > 0)
+        if (ckpt_holders_lowest(holders, s) >= 0)
             continue;
         if (plan_job(b, s, &b->jobs[b->job_count], &missing)) {
             b->job_count++;
@@ -255,18 +256,13 @@ enum err ckpt_rebuild(struct comm *comm, const struct ckpt_rebuild *lost,
     struct ckpt_rebuild_run b = { .comm = comm,
                                   .rank = comm_rank(comm),
                                   .lost = lost };
-    size_t shards = (size_t)lost->manifest->shard_count;
-    int64_t *holders = NULL;
+    struct ckpt_holders holders = { 0 };
     *rebuilt = false;
-    rc = new_zeroed(&holders, shards + 1);
-    if (rc == ERR_OK)
-        rc = prepare(&b);
-    TRY_OUT(comm_agree(comm, rc));
-    for (size_t s = 0; s < shards; s++)
-        holders[s] = lost->holds[s];
-    TRY_OUT(comm_all_reduce_i64(comm, holders, shards, COMM_SUM));
+    TRY_OUT(comm_agree(comm, prepare(&b)));
+    TRY_OUT(ckpt_holders_gather(comm, lost->holds, lost->manifest->shard_count,
+                                &holders));
     TRY_OUT(gather_offers(&b));
-    if (plan(&b, holders))
+    if (plan(&b, &holders))
         TRY_OUT(rebuild_all(&b, rebuilt));
 out:
     if (lost->here && b.job_count > 0)
@@ -277,6 +273,6 @@ out:
     free(b.scratch);
     free(b.jobs);
     free(b.offers);
-    free(holders);
+    ckpt_holders_free(&holders);
     return rc;
 }

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "checkpoint/files/ckpt_holders.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_shard.h"
 #include "checkpoint/files/ckpt_view.h"
@@ -28,9 +29,9 @@ struct scavenge {
     const char *attempt;
     struct ckpt_local local;
     char tmp[FSIO_PATH_MAX];
-    int64_t *source; /* [shards]: the rank that copies it; -1: it is copied */
-    int64_t *copied; /* [shards] */
-    int64_t bytes;   /* of all files */
+    int *source;   /* [shards]: the rank that copies it; -1: it is copied */
+    bool *mine;    /* [shards]: what this rank tells the others of */
+    int64_t bytes; /* of all files */
 };
 
 /* --- before --- */
@@ -55,26 +56,43 @@ static enum err begin(const struct scavenge *s)
 
 /* --- copies --- */
 
-/* The lowest rank that holds a shard copies it; ERR_CHECKPOINT, on all ranks,
- * when one has no holder left. *left: how many are still to be copied. */
-static enum err choose_sources(struct scavenge *s, int *left)
+/* The lowest rank that has it of each shard that is not yet copied copies it;
+ * ERR_CHECKPOINT, on all ranks, when there is none. */
+static enum err choose_sources(struct scavenge *s)
 {
-    size_t count = (size_t)s->local.manifest->shard_count;
-    int size = comm_size(s->comm);
-    *left = 0;
-    for (size_t i = 0; i < count; i++)
-        s->source[i] = s->copied[i] > 0    ? -1
-                       : s->local.holds[i] ? comm_rank(s->comm)
-                                           : size;
-    TRY(comm_all_reduce_i64(s->comm, s->source, count, COMM_MIN));
-    for (size_t i = 0; i < count; i++) {
-        *left += s->source[i] >= 0;
-        if (s->source[i] == size)
-            return err_set(ERR_CHECKPOINT,
-                           "no node has %s of the node-local checkpoint step "
-                           "%" PRId64 " undamaged",
-                           s->local.manifest->shards[i].file, s->local.step);
+    int count = s->local.manifest->shard_count;
+    struct ckpt_holders holders;
+    for (int i = 0; i < count; i++)
+        s->mine[i] = s->source[i] >= 0 && s->local.holds[i];
+    enum err rc = ckpt_holders_gather(s->comm, s->mine, count, &holders);
+    for (int i = 0; i < count && rc == ERR_OK; i++) {
+        s->mine[i] = false;
+        if (s->source[i] < 0)
+            continue;
+        s->source[i] = ckpt_holders_lowest(&holders, i);
+        if (s->source[i] < 0)
+            rc = err_set(ERR_CHECKPOINT,
+                         "no node has %s of the node-local checkpoint step "
+                         "%" PRId64 " undamaged",
+                         s->local.manifest->shards[i].file, s->local.step);
     }
+    ckpt_holders_free(&holders);
+    return rc;
+}
+
+/* What any rank has copied is done. *left: how many are still to be copied. */
+static enum err take_copied(struct scavenge *s, int *left)
+{
+    int count = s->local.manifest->shard_count;
+    struct ckpt_holders holders;
+    *left = 0;
+    TRY(ckpt_holders_gather(s->comm, s->mine, count, &holders));
+    for (int i = 0; i < count; i++) {
+        if (ckpt_holders_lowest(&holders, i) >= 0)
+            s->source[i] = -1;
+        *left += s->source[i] >= 0;
+    }
+    ckpt_holders_free(&holders);
     return ERR_OK;
 }
 
@@ -94,21 +112,18 @@ static enum err copy_mine(struct scavenge *s)
             continue;
         }
         TRY(rc);
-        s->copied[i] = 1;
+        s->mine[i] = true;
     }
     return ERR_OK;
 }
 
 static enum err copy_shards(struct scavenge *s)
 {
-    size_t count = (size_t)s->local.manifest->shard_count;
-    int left;
-    for (;;) {
-        TRY(choose_sources(s, &left));
-        if (left == 0)
-            break;
+    int left = s->local.manifest->shard_count;
+    while (left > 0) {
+        TRY(choose_sources(s));
         TRY(comm_agree(s->comm, copy_mine(s)));
-        TRY(comm_all_reduce_i64(s->comm, s->copied, count, COMM_MAX));
+        TRY(take_copied(s, &left));
     }
     return ERR_OK;
 }
@@ -167,9 +182,9 @@ static enum err take(struct scavenge *s)
     s->bytes = 0;
     for (size_t i = 0; i < count; i++)
         s->bytes += s->local.manifest->shards[i].bytes;
-    rc = new_zeroed(&s->source, count + 1);
+    rc = new_zeroed(&s->source, count + 1); /* of 0: all are left */
     if (rc == ERR_OK)
-        rc = new_zeroed(&s->copied, count + 1);
+        rc = new_zeroed(&s->mine, count + 1);
     if (rc == ERR_OK)
         rc = ckpt_index_tmp_path(s->tmp, s->run_dir, s->local.step, s->attempt);
     TRY_OUT(comm_agree(s->comm, rc));
@@ -180,8 +195,9 @@ out:
     if (rc != ERR_OK && rc != ERR_COMM && first)
         give_up(s, rc);
     free(s->source);
-    free(s->copied);
-    s->source = s->copied = NULL;
+    free(s->mine);
+    s->source = NULL;
+    s->mine = NULL;
     return rc;
 }
 

@@ -10,6 +10,7 @@
 #define POINTS_MAX 8
 #define SECONDS_LEAST 1e-3 /* shorter ones tell nothing of a law */
 #define CALLS 3
+#define MESSAGES_MAX 64 /* to or from single ranks, at GROWTH_FAR */
 
 static const double limits[GROWTH_WHENS] = {
     [GROWTH_STEP] = 5e-3, [GROWTH_START] = 1.0
@@ -124,7 +125,8 @@ static void judge(const struct growth_row *row, int ranks_max)
     /* of times too short to tell, the worst that may be */
     double seconds_law = law[SECONDS] > 0 ? law[SECONDS] : EXPONENT_MAX;
     double seconds = far(&points[SECONDS][count - 1], seconds_law);
-    bool good = steepest <= EXPONENT_MAX &&
+    double messages = far(&points[MESSAGES][count - 1], law[MESSAGES]);
+    bool good = steepest <= EXPONENT_MAX && messages <= MESSAGES_MAX &&
                 seconds <= (row->known != NULL ? limit_s : interim_s);
     bool excused = row->known != NULL &&
                    (row->limit_s == 0 ||

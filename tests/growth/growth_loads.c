@@ -265,4 +265,3 @@ const struct growth_row growth_loads[] = {
     { "load plan, 7b zero1", GROWTH_START, 0, NULL, 0, load_flat },
     { 0 }
 };
-const struct growth_row growth_saves[] = { { 0 } };

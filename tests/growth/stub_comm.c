@@ -15,7 +15,8 @@
 struct stub {
     struct comm comm; /* first: a struct comm is cast to this */
     struct comm_request done;
-    struct stub_counts counts;
+    struct stub_counts *counts; /* of a communicator and its duplicates */
+    bool counts_owned;
     stub_others_fn others;
     void *arg;
     int calls;
@@ -52,6 +53,8 @@ struct comm *stub_comm_create(int rank, int size, int per_node)
         snprintf(comm->hosts[r], sizeof comm->hosts[r], "node%05d",
                  r / per_node);
     stub->done.comm = comm;
+    stub->counts = room(sizeof *stub->counts);
+    stub->counts_owned = true;
     return comm;
 }
 
@@ -61,6 +64,8 @@ void comm_destroy(struct comm *comm)
         return;
     free(comm->hosts);
     free(comm->sizes);
+    if (stub_of(comm)->counts_owned)
+        free(stub_of(comm)->counts);
     free(stub_of(comm));
 }
 
@@ -73,8 +78,8 @@ void stub_comm_others(struct comm *comm, stub_others_fn others, void *arg)
 
 struct stub_counts stub_comm_counts(struct comm *comm)
 {
-    struct stub_counts counts = stub_of(comm)->counts;
-    stub_of(comm)->counts = (struct stub_counts){ 0 };
+    struct stub_counts counts = *stub_of(comm)->counts;
+    *stub_of(comm)->counts = (struct stub_counts){ 0 };
     return counts;
 }
 
@@ -82,8 +87,8 @@ static enum err round_of(struct comm *comm, int64_t rounds, size_t bytes,
                          struct comm_request **out)
 {
     struct stub *stub = stub_of(comm);
-    stub->counts.rounds += rounds;
-    stub->counts.bytes += (int64_t)bytes;
+    stub->counts->rounds += rounds;
+    stub->counts->bytes += (int64_t)bytes;
     if (out != NULL)
         *out = &stub->done;
     return ERR_OK;
@@ -165,7 +170,7 @@ enum err comm_agree(struct comm *comm, enum err rc)
 static enum err message(struct comm *comm, size_t received,
                         struct comm_request **out)
 {
-    stub_of(comm)->counts.messages++;
+    stub_of(comm)->counts->messages++;
     return round_of(comm, 0, received, out);
 }
 
@@ -224,6 +229,9 @@ enum err comm_duplicate(struct comm *comm, struct comm **out)
 {
     struct comm *copy =
         stub_comm_create(comm->rank, comm->size, comm->local_size);
+    free(stub_of(copy)->counts);
+    stub_of(copy)->counts = stub_of(comm)->counts;
+    stub_of(copy)->counts_owned = false;
     *out = copy;
     return ERR_OK;
 }

@@ -21,5 +21,5 @@ typedef void (*stub_others_fn)(void *arg, int number, char *data,
 /* `per_node` neighbours have one host name. An error ends the program. */
 struct comm *stub_comm_create(int rank, int size, int per_node);
 void stub_comm_others(struct comm *comm, stub_others_fn others, void *arg);
-/* What was counted since the last call. */
+/* What was counted since the last call, on its duplicates as well. */
 struct stub_counts stub_comm_counts(struct comm *comm);
