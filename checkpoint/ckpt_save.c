@@ -198,11 +198,12 @@ enum err ckpt_save_manifest(const struct ckpt_save *save, char **text,
 }
 
 /* After the commit: nothing here can make the save fail any more. */
-static void tidy(const struct ckpt_save *save)
+static void tidy(struct ckpt_save *save)
 {
     struct ckpt_retention retention = { .keep = save->options.keep,
-                                        .keep_every =
-                                            save->options.keep_every };
+                                        .keep_every = save->options.keep_every,
+                                        .known = &save->known };
+    ckpt_index_know(&save->known, save->step);
     if (ckpt_index_latest_write(save->run_dir, save->step) != ERR_OK)
         log_warn("LATEST is not up to date: %s", err_text());
     ckpt_crash_point("latest-written", save->rank);

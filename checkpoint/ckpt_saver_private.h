@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "checkpoint/ckpt.h"
+#include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/fsio.h"
 
@@ -20,6 +21,7 @@ struct ckpt_save {
     int64_t bytes;                 /* payload of all ranks */
     const struct ckpt_item *items; /* where the values are */
     int item_count;
+    struct ckpt_index_known known; /* rank 0's, in the run directory */
 
     /* of one save */
     int64_t step;

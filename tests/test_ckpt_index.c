@@ -37,17 +37,17 @@ static void test_retention(struct comm *comm, const char *run)
         int64_t step;
         const char *want;
     } cases[] = {
-        { { 0, 0 }, 12, "" },
-        { { 1, 0 }, 12, "1 2 4 5 6 7 8 9 10 11" },
-        { { 2, 0 }, 12, "1 2 4 5 6 7 8 9" },
+        { { 0, 0, NULL }, 12, "" },
+        { { 1, 0, NULL }, 12, "1 2 4 5 6 7 8 9 10 11" },
+        { { 2, 0, NULL }, 12, "1 2 4 5 6 7 8 9" },
         /* 11 is damaged: it does not count among the good */
-        { { 3, 0 }, 12, "1 2 4 5 6 7 8" },
-        { { 3, 4 }, 12, "1 2 5 6 7" },
-        { { 1, 1 }, 12, "" },
-        { { 1, 5 }, 12, "1 2 4 6 7 8 9 11" },
+        { { 3, 0, NULL }, 12, "1 2 4 5 6 7 8" },
+        { { 3, 4, NULL }, 12, "1 2 5 6 7" },
+        { { 1, 1, NULL }, 12, "" },
+        { { 1, 5, NULL }, 12, "1 2 4 6 7 8 9 11" },
         /* nothing newer than the step just committed */
-        { { 1, 0 }, 5, "1 2 4" },
-        { { 99, 0 }, 12, "" },
+        { { 1, 0, NULL }, 5, "1 2 4" },
+        { { 99, 0, NULL }, 12, "" },
     };
     char dir[FSIO_PATH_MAX], text[128];
     int64_t *steps = NULL;
@@ -80,6 +80,35 @@ static void test_retention(struct comm *comm, const char *run)
     join(text, sizeof text, steps, count);
     tap_is_str(text, "3 4 8 9 10 11 12", "what was listed is gone");
     tap_is_int(fixture_count(run, "."), 2, "and no trash stays");
+    free(steps);
+}
+
+/* What is known to be good is not looked at; what has been looked at is known. */
+static void test_known(struct comm *comm, const char *run)
+{
+    struct ckpt_index_known known = { 0 };
+    struct ckpt_retention retention = { .keep = 2, .known = &known };
+    char text[256];
+    int64_t *steps = NULL;
+    int count = 0;
+    for (int step = 1; step <= 4; step++)
+        is_ok(fixture_save(comm, run, step, step, 0), "save");
+    ckpt_index_know(&known, 4);
+    damage(run, 4);
+    is_ok(ckpt_index_prunable(run, &retention, 5, &steps, &count), "look");
+    join(text, sizeof text, steps, count);
+    tap_is_str(text, "1 2", "a step that is known counts, whatever it is");
+    free(steps);
+    damage(run, 3);
+    is_ok(ckpt_index_prunable(run, &retention, 5, &steps, &count), "again");
+    join(text, sizeof text, steps, count);
+    tap_is_str(text, "1 2", "one that was looked at counts as it was then");
+    free(steps);
+    for (int i = 0; i < CKPT_INDEX_KNOWN; i++)
+        ckpt_index_know(&known, 100 + i);
+    is_ok(ckpt_index_prunable(run, &retention, 5, &steps, &count), "later");
+    join(text, sizeof text, steps, count);
+    tap_is_str(text, "", "what was known long ago is looked at again");
     free(steps);
 }
 
@@ -222,6 +251,8 @@ int main(void)
     struct comm *comm = fixture_alone(folder);
     fsio_path(run, "%s/retention", folder);
     test_retention(comm, run);
+    fsio_path(run, "%s/known", folder);
+    test_known(comm, run);
     fsio_path(run, "%s/pins", folder);
     test_pins(comm, run);
     fsio_path(run, "%s/sweep", folder);

@@ -72,7 +72,18 @@ enum err ckpt_index_uuid_read(const char *run_dir, char uuid[CKPT_UUID_BYTES]);
 struct ckpt_retention {
     int keep;
     int64_t keep_every;
+    struct ckpt_index_known *known; /* NULL: all are looked at */
 };
+
+/* The last steps that a process has found to be good, which it does not look at
+ * again: those that it has committed and those that it has seen. Zeros: none. */
+#define CKPT_INDEX_KNOWN 64
+struct ckpt_index_known {
+    int64_t steps[CKPT_INDEX_KNOWN];
+    size_t
+        count; /* so far; each takes the place of the one CKPT_INDEX_KNOWN before */
+};
+void ckpt_index_know(struct ckpt_index_known *known, int64_t step);
 
 /* The steps that ckpt_index_prune() would delete now, ascending; *steps is
  * malloc'ed (NULL when none). Only reads. */

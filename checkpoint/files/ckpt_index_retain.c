@@ -70,19 +70,37 @@ out:
 
 /* --- retention --- */
 
+void ckpt_index_know(struct ckpt_index_known *known, int64_t step)
+{
+    known->steps[known->count++ % CKPT_INDEX_KNOWN] = step;
+}
+
+static bool is_good(const char *run_dir, int64_t step,
+                    struct ckpt_index_known *known)
+{
+    char path[FSIO_PATH_MAX];
+    for (size_t i = 0;
+         known != NULL && i < known->count && i < CKPT_INDEX_KNOWN; i++)
+        if (known->steps[i] == step)
+            return true;
+    if (ckpt_index_path(path, run_dir, step) != ERR_OK ||
+        ckpt_index_quick_check(path, NULL, NULL) != ERR_OK)
+        return false;
+    if (known != NULL)
+        ckpt_index_know(known, step);
+    return true;
+}
+
 /* steps[0 .. result) are older than the keep-th newest good one. */
 static int older_count(const char *run_dir, const int64_t *steps, int count,
-                       int keep)
+                       const struct ckpt_retention *retention)
 {
-    assert(keep > 0);
+    assert(retention->keep > 0);
     int good = 0;
-    for (int i = count - 1; i >= 0; i--) {
-        char path[FSIO_PATH_MAX];
-        if (ckpt_index_path(path, run_dir, steps[i]) == ERR_OK &&
-            ckpt_index_quick_check(path, NULL, NULL) == ERR_OK &&
-            ++good == keep)
+    for (int i = count - 1; i >= 0; i--)
+        if (is_good(run_dir, steps[i], retention->known) &&
+            ++good == retention->keep)
             return i;
-    }
     return 0;
 }
 
@@ -99,7 +117,7 @@ enum err ckpt_index_prunable(const char *run_dir,
     if (retention->keep <= 0)
         return ERR_OK;
     TRY_OUT(ckpt_index_steps(run_dir, &list, &found, NULL));
-    int older = older_count(run_dir, list, found, retention->keep);
+    int older = older_count(run_dir, list, found, retention);
     for (int i = 0; i < older && list[i] < step; i++) {
         char path[FSIO_PATH_MAX];
         TRY_OUT(ckpt_index_path(path, run_dir, list[i]));

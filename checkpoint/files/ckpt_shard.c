@@ -275,14 +275,22 @@ static enum err each_folder(const char *dir, const char *file,
     return apply(dir);
 }
 
-/* Gives the complete file its name, durably. */
-static enum err publish(const char *dir, const char *file, const char *part)
+/* Gives the complete file its name, durably, and looks whether it is there. */
+static enum err publish(const char *dir, const struct ckpt_shard *shard,
+                        const char *part)
 {
     char path[FSIO_PATH_MAX];
+    struct stat status;
+    const char *file = shard->file;
     TRY(fsio_path(path, "%s/%s", dir, file));
     if (rename(part, path) != 0)
         return err_errno("%s: rename", part);
-    return each_folder(dir, file, fsio_fsync_dir);
+    TRY(each_folder(dir, file, fsio_fsync_dir));
+    if (lstat(path, &status) != 0)
+        return err_errno("%s: stat", path);
+    if (!S_ISREG(status.st_mode) || status.st_size != shard->bytes)
+        return err_set(ERR_IO, "%s: is not what was written there", path);
+    return ERR_OK;
 }
 
 enum err ckpt_shard_write(const char *dir, const char *file,
@@ -310,7 +318,7 @@ enum err ckpt_shard_write(const char *dir, const char *file,
     ckpt_crash_point("shard-created", identity->rank);
     TRY(fill(&writer));
     ckpt_crash_point("shard-synced", identity->rank);
-    TRY(publish(dir, file, part));
+    TRY(publish(dir, shard, part));
     ckpt_crash_point("shard-renamed", identity->rank);
     return ERR_OK;
 }
@@ -361,7 +369,7 @@ enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
     if (frame_crc != shard->frame_crc)
         TRY_OUT(err_set(ERR_CHECKPOINT, "%s: the frame is damaged", from));
     TRY_OUT(ckpt_stream_finish(file->stream));
-    TRY_OUT(publish(to_dir, shard->file, part));
+    TRY_OUT(publish(to_dir, shard, part));
 out:
     ckpt_stream_destroy(file->stream);
     if (rc != ERR_OK && part[0] != '\0')

@@ -27,7 +27,8 @@ typedef enum err (*ckpt_shard_feed)(void *arg, int item, int64_t at,
 
 /* Write `file` (a name from ckpt_shard_name(), whose folder is made) into the
  * checkpoint's folder and fill *shard, which the caller frees with
- * ckpt_manifest_free_shard(), also after a failure.
+ * ckpt_manifest_free_shard(), also after a failure. It is there then, durable,
+ * and has its size: nobody need look again.
  *
  * May be called from one background thread, while nobody else uses HDF5.
  * Items of 1 MiB and more whose data is aligned to 4 KiB are written from where
