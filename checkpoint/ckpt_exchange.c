@@ -52,14 +52,6 @@ struct round {
     struct comm_request *agreement;
 };
 
-/* What this rank reads for itself, from when the plan has come by it. */
-struct private
-{
-    int shard;
-    const struct ckpt_extent *extent;
-    int64_t first, end;
-};
-
 struct exchange {
     struct comm *comm;
     int rank, ranks;
@@ -75,8 +67,8 @@ struct exchange {
     struct ckpt_stretch
         next; /* the first that the last round had no room for */
     bool has_next;
-    int64_t sequence; /* of shared blocks */
-    struct private *own;
+    int64_t sequence;         /* of shared blocks */
+    struct ckpt_stretch *own; /* private ones; their takers are gone */
     size_t own_count, own_room;
     /* the first failure of this rank's own reads and copies */
     struct err_kept failed;
@@ -157,8 +149,7 @@ static void keep_private(struct exchange *x, const struct ckpt_stretch *own)
 {
     enum err rc = array_room(&x->own, &x->own_room, x->own_count + 1);
     if (rc == ERR_OK)
-        x->own[x->own_count++] =
-            (struct private){ own->shard, own->extent, own->first, own->end };
+        x->own[x->own_count++] = *own;
     else
         note(x, rc);
 }

@@ -109,32 +109,20 @@ static int by_begin(const void *a, const void *b)
                                 : x->rank - y->rank;
 }
 
-/* What each rank has of one kind, which is `bytes` long, goes to all, in the
- * order of ranks. counts: of both kinds, [ranks][2]. */
-static enum err gather_kind(struct comm *comm, int64_t (*counts)[2], int kind,
-                            const void *own, size_t bytes, char *all)
+/* Sorted; boxes_of: bytes of boxes of each rank. */
+static void order_wants(struct ckpt_plan *plan, size_t *boxes_of)
 {
-    size_t *sizes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
-    size_t at = 0;
-    for (int r = 0; r < comm_size(comm); r++) {
-        sizes[r] = (size_t)counts[r][kind] * bytes;
-        offsets[r] = at;
-        at += sizes[r];
-    }
-    memcpy(all + offsets[comm_rank(comm)], own, sizes[comm_rank(comm)]);
-    return comm_all_gather(comm, all, sizes, offsets);
-}
-
-/* Sorted, and boxes counted over all ranks. */
-static void order_wants(struct ckpt_plan *plan, int64_t (*counts)[2])
-{
-    int before = 0;
-    struct ckpt_want *want = plan->wants;
-    for (int r = 0; r < plan->ranks; before += (int)counts[r][1], r++)
-        for (int64_t i = 0; i < counts[r][0]; i++, want++)
-            want->box += want->box != NO_BOX ? before : 0;
-    qsort(plan->wants, plan->want_count, sizeof *plan->wants, by_begin);
+    size_t before = 0;
     int64_t reach = 0;
+    for (int r = 0; r < plan->ranks; r++) {
+        size_t count = boxes_of[r] / sizeof *plan->boxes;
+        boxes_of[r] = before;
+        before += count;
+    }
+    for (size_t i = 0; i < plan->want_count; i++)
+        if (plan->wants[i].box != NO_BOX)
+            plan->wants[i].box += (int32_t)boxes_of[plan->wants[i].rank];
+    qsort(plan->wants, plan->want_count, sizeof *plan->wants, by_begin);
     for (size_t i = 0; i < plan->want_count; i++) {
         reach = plan->wants[i].end > reach ? plan->wants[i].end : reach;
         plan->reach[i] = reach;
@@ -147,35 +135,24 @@ static enum err gather_wants(struct ckpt_plan *plan, struct comm *comm,
 {
     enum err rc = ERR_OK;
     struct ckpt_wants own;
-    int64_t(*counts)[2] = NULL;
-    size_t boxes = 0;
+    size_t *bytes_of = NULL;
     rc = ckpt_plan_wants(plan->manifest, items, item_of_tensor, comm_rank(comm),
                          &own);
     if (rc == ERR_OK)
-        rc = new_zeroed(&counts, (size_t)plan->ranks);
+        rc = new_zeroed(&bytes_of, (size_t)plan->ranks);
     TRY_OUT(comm_agree(comm, rc));
-    counts[comm_rank(comm)][0] = (int64_t)own.count;
-    counts[comm_rank(comm)][1] = (int64_t)own.box_count;
-    TRY_OUT(comm_gather_rows(comm, counts, sizeof *counts));
-    for (int r = 0; r < plan->ranks; r++) {
-        plan->want_count += (size_t)counts[r][0];
-        boxes += (size_t)counts[r][1];
-    }
-    rc = new_room(&plan->wants, plan->want_count + 1);
-    if (rc == ERR_OK)
-        rc = new_room(&plan->reach, plan->want_count + 1);
-    if (rc == ERR_OK)
-        rc = new_room(&plan->boxes, boxes + 1);
-    TRY_OUT(comm_agree(comm, rc));
-    TRY_OUT(gather_kind(comm, counts, 0, own.list, sizeof *own.list,
-                        (char *)plan->wants));
-    if (boxes > 0)
-        TRY_OUT(gather_kind(comm, counts, 1, own.boxes, sizeof *own.boxes,
-                            (char *)plan->boxes));
-    order_wants(plan, counts);
+    TRY_OUT(comm_gather_parts(comm, own.list, own.count * sizeof *own.list,
+                              &plan->wants, bytes_of));
+    for (int r = 0; r < plan->ranks; r++)
+        plan->want_count += bytes_of[r] / sizeof *plan->wants;
+    TRY_OUT(comm_gather_parts(comm, own.boxes,
+                              own.box_count * sizeof *own.boxes, &plan->boxes,
+                              bytes_of));
+    TRY_OUT(comm_agree(comm, new_room(&plan->reach, plan->want_count + 1)));
+    order_wants(plan, bytes_of);
 out:
     ckpt_plan_wants_free(&own);
-    free(counts);
+    free(bytes_of);
     return rc;
 }
 
@@ -217,18 +194,6 @@ static const struct ckpt_extent *current_extent(const struct ckpt_plan *plan)
     return &plan->manifest->shards[plan->shard].extents[plan->extent];
 }
 
-/* Whether elements [first, end) of the extent, in stored order, are wanted. */
-static bool touches(const struct ckpt_extent *extent,
-                    const struct ckpt_tensor *tensor, int64_t first,
-                    int64_t end, const struct ckpt_part *part)
-{
-    int64_t begin = extent->part.begin;
-    if (extent->part.boxed || part->boxed)
-        return ckpt_place_touches(tensor->dims, tensor->shape, &extent->part,
-                                  first, end, part);
-    return part->begin < begin + end && part->end > begin + first;
-}
-
 static int by_rank(const void *a, const void *b)
 {
     return ((const struct candidate *)a)->rank -
@@ -262,7 +227,8 @@ static void find_candidates(struct ckpt_plan *plan)
             next.part = plan->boxes[want->box];
         else if (next.part.end > tensor->elements)
             next.part.end = tensor->elements;
-        if (!touches(extent, tensor, 0, runs.count * runs.elements, &next.part))
+        if (!ckpt_place_touches(tensor->dims, tensor->shape, &extent->part, 0,
+                                runs.count * runs.elements, &next.part))
             continue;
         if (plan->candidate_count > 0)
             ascending &=
@@ -294,8 +260,8 @@ static bool look_at(struct ckpt_plan *plan, int64_t block,
                                   .reader = -1,
                                   .takers = plan->takers };
     for (int c = 0; c < plan->candidate_count; c++)
-        if (touches(extent, tensor, out->first, out->end,
-                    &plan->candidates[c].part))
+        if (ckpt_place_touches(tensor->dims, tensor->shape, &extent->part,
+                               out->first, out->end, &plan->candidates[c].part))
             plan->takers[out->taker_count++] = plan->candidates[c].rank;
     if (out->taker_count == 0)
         return false;
@@ -379,11 +345,11 @@ static enum err check_holders(struct ckpt_plan *plan,
 {
     const struct ckpt_manifest *manifest = plan->manifest;
     const struct ckpt_holders *h = &plan->holders;
-    for (int s = 0; s < manifest->shard_count && !h->all; s++) {
+    for (int s = 0; s < manifest->shard_count; s++) {
         const struct ckpt_shard *shard = &manifest->shards[s];
         plan->shard = s;
         for (plan->extent = 0; plan->extent < shard->extent_count &&
-                               h->first[s] == h->first[s + 1];
+                               ckpt_holders_lowest(h, s) < 0;
              plan->extent++) {
             find_candidates(plan);
             if (plan->candidate_count > 0)

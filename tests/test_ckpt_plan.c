@@ -146,27 +146,25 @@ static void make_world(struct world *w)
     }
 }
 
-/* What the others bring: numbers of wants and boxes, these, and then numbers
- * and lists of shards. */
+/* What the others bring: lengths and lists, of wants, of boxes and of shards. */
 static void others(void *arg, int number, char *data, const size_t *bytes,
                    const size_t *offsets)
 {
     const struct world *w = arg;
-    bool boxes = false;
-    for (int r = 0; r < w->ranks; r++)
-        boxes |= w->wants[r].box_count > 0;
-    int what = number < 2 || boxes ? number : number + 1;
     for (int r = 0; r < w->ranks; r++) {
         const struct ckpt_wants *wants = &w->wants[r];
-        int64_t counts[2] = { (int64_t)wants->count,
-                              (int64_t)wants->box_count };
         int list[SHARDS_MAX];
-        int64_t held = 0;
+        size_t held = 0;
         for (int s = 0; s < w->shards; s++)
             if (w->holds[r][s])
                 list[held++] = s;
-        const void *from[] = { counts, wants->list, wants->boxes, &held, list };
-        memcpy(data + offsets[r], from[what], bytes[r]);
+        size_t lengths[] = { wants->count * sizeof *wants->list,
+                             wants->box_count * sizeof *wants->boxes,
+                             held * sizeof *list };
+        const void *from[] = { wants->list, wants->boxes, list };
+        memcpy(data + offsets[r],
+               number % 2 == 0 ? &lengths[number / 2] : from[number / 2],
+               bytes[r]);
     }
 }
 

@@ -115,6 +115,27 @@ static void test_all_gather(struct comm *comm)
     free(data);
 }
 
+/* Rank r has r times three bytes, or nobody any. */
+static void test_gather_parts(struct comm *comm, int each)
+{
+    int rank = comm_rank(comm), size = comm_size(comm);
+    unsigned char own[64], *all = NULL;
+    size_t bytes_of[16] = { 77, 77, 77, 77 };
+    memset(own, 'a' + rank, sizeof own);
+    bool good = comm_gather_parts(comm, own, (size_t)(each * rank), &all,
+                                  bytes_of) == ERR_OK;
+    size_t at = 0;
+    for (int r = 0; r < size && good; r++) {
+        good = bytes_of[r] == (size_t)(each * r);
+        for (int i = 0; i < each * r && good; i++)
+            good = all[at++] == 'a' + r;
+    }
+    free(all);
+    everywhere(comm, good,
+               each > 0 ? "parts of lengths that none knew"
+                        : "and parts of nothing");
+}
+
 static void test_broadcast(struct comm *comm)
 {
     bool pass = true;
@@ -331,6 +352,8 @@ int main(int argc, char **argv)
         test_ring(comm, LONG_BYTES, "ring of messages in several pieces");
     test_tags(comm);
     test_all_gather(comm);
+    test_gather_parts(comm, 3);
+    test_gather_parts(comm, 0);
     test_broadcast(comm);
     test_all_reduce(comm);
     test_all_to_all(comm);

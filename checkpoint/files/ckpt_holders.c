@@ -2,43 +2,21 @@
  * the other, and then sorted by shards. */
 #include "checkpoint/files/ckpt_holders.h"
 
-#include <assert.h>
-#include <stdint.h>
 #include <stdlib.h>
 
 #include "src/base/array.h"
 #include "src/base/new.h"
 
-/* Every rank's list, in the order of ranks; counts[r] of rank r. */
-static enum err gather_lists(struct comm *comm, const bool *holds, int shards,
-                             const int64_t *counts, int **lists)
-{
-    size_t total = 0, at = 0;
-    for (int r = 0; r < comm_size(comm); r++)
-        total += (size_t)counts[r];
-    TRY(comm_agree(comm, new_room(lists, total + 1)));
-    size_t *bytes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
-    for (int r = 0; r < comm_size(comm); r++) {
-        bytes[r] = (size_t)counts[r] * sizeof **lists;
-        offsets[r] = at;
-        at += bytes[r];
-    }
-    at = offsets[comm_rank(comm)] / sizeof **lists;
-    for (int s = 0; s < shards; s++)
-        if (holds == NULL || holds[s])
-            (*lists)[at++] = s;
-    return comm_all_gather(comm, *lists, bytes, offsets);
-}
-
-/* first[s + 1] is where shard s's next rank goes while they are dealt. */
+/* The lists in the order of ranks, by shards; first[s + 1] is where shard s's
+ * next rank goes. */
 static void deal(struct ckpt_holders *out, int shards, int ranks,
-                 const int64_t *counts, const int *lists)
+                 const size_t *bytes_of, const int *lists)
 {
     const int *next = lists;
-    for (int r = 0; r < ranks; r++)
-        for (int64_t i = 0; i < counts[r]; i++)
-            out->first[*next++ + 1]++;
     size_t before = 0;
+    for (int r = 0; r < ranks; r++)
+        for (size_t i = 0; i < bytes_of[r] / sizeof *lists; i++)
+            out->first[*next++ + 1]++;
     for (int s = 0; s < shards; s++) {
         size_t count = out->first[s + 1];
         out->first[s + 1] = before;
@@ -46,7 +24,7 @@ static void deal(struct ckpt_holders *out, int shards, int ranks,
     }
     next = lists;
     for (int r = 0; r < ranks; r++)
-        for (int64_t i = 0; i < counts[r]; i++)
+        for (size_t i = 0; i < bytes_of[r] / sizeof *lists; i++)
             out->ranks[out->first[*next++ + 1]++] = r;
 }
 
@@ -54,28 +32,30 @@ enum err ckpt_holders_gather(struct comm *comm, const bool *holds, int shards,
                              struct ckpt_holders *out)
 {
     enum err rc = ERR_OK;
-    int ranks = comm_size(comm), *lists = NULL;
-    int64_t *counts = NULL, total = 0;
-    assert(shards >= 0);
-    *out = (struct ckpt_holders){ .all = true };
-    TRY_OUT(comm_agree(comm, new_zeroed(&counts, (size_t)ranks)));
+    int ranks = comm_size(comm), *own = NULL, *lists = NULL;
+    size_t *bytes_of = NULL, count = 0, total = 0;
+    *out = (struct ckpt_holders){ 0 };
+    if (holds == NULL)
+        return ERR_OK;
+    rc = new_room(&own, (size_t)shards + 1);
+    if (rc == ERR_OK)
+        rc = new_zeroed(&bytes_of, (size_t)ranks);
+    TRY_OUT(comm_agree(comm, rc));
     for (int s = 0; s < shards; s++)
-        counts[comm_rank(comm)] += holds == NULL || holds[s];
-    TRY_OUT(comm_gather_rows(comm, counts, sizeof counts[0]));
-    for (int r = 0; r < ranks; r++) {
-        out->all = out->all && counts[r] == shards;
-        total += counts[r];
-    }
-    if (out->all)
-        goto out;
+        if (holds[s])
+            own[count++] = s;
+    TRY_OUT(
+        comm_gather_parts(comm, own, count * sizeof *own, &lists, bytes_of));
+    for (int r = 0; r < ranks; r++)
+        total += bytes_of[r] / sizeof *lists;
     rc = new_zeroed(&out->first, (size_t)shards + 1);
     if (rc == ERR_OK)
-        rc = new_room(&out->ranks, (size_t)total + 1);
+        rc = new_room(&out->ranks, total + 1);
     TRY_OUT(comm_agree(comm, rc));
-    TRY_OUT(gather_lists(comm, holds, shards, counts, &lists));
-    deal(out, shards, ranks, counts, lists);
+    deal(out, shards, ranks, bytes_of, lists);
 out:
-    free(counts);
+    free(own);
+    free(bytes_of);
     free(lists);
     return rc;
 }
@@ -89,7 +69,7 @@ void ckpt_holders_free(struct ckpt_holders *holders)
 
 int ckpt_holders_lowest(const struct ckpt_holders *holders, int shard)
 {
-    if (holders->all)
+    if (holders->first == NULL)
         return 0;
     size_t first = holders->first[shard];
     return first < holders->first[shard + 1] ? holders->ranks[first] : -1;
@@ -97,7 +77,7 @@ int ckpt_holders_lowest(const struct ckpt_holders *holders, int shard)
 
 bool ckpt_holders_has(const struct ckpt_holders *holders, int shard, int rank)
 {
-    if (holders->all)
+    if (holders->first == NULL)
         return true;
     size_t first = holders->first[shard];
     return bsearch(&rank, holders->ranks + first,

@@ -8,15 +8,14 @@
 #include "src/comm/comm.h"
 
 struct ckpt_holders {
-    bool all;      /* every rank can open every shard; no lists then */
-    size_t *first; /* [shards + 1] */
+    size_t *first; /* [shards + 1]; NULL: every rank can open every shard */
     int *
         ranks; /* of shard s those from first[s] up to first[s + 1], ascending */
 };
 
-/* holds[shards]: this rank can open it; NULL: all. Each rank sends the numbers
- * of those that it has, which are few where nodes have folders of their own.
- * To be freed after an error too. Collective. */
+/* holds[shards]: this rank can open it; NULL, on all ranks: every rank all. Each
+ * sends the numbers of those that it has, which are few where nodes have folders
+ * of their own. To be freed after an error too. Collective. */
 enum err ckpt_holders_gather(struct comm *comm, const bool *holds, int shards,
                              struct ckpt_holders *out);
 void ckpt_holders_free(struct ckpt_holders *holders);

@@ -73,28 +73,18 @@ static enum err gather_offers(struct ckpt_rebuild_run *b)
 {
     enum err rc = ERR_OK;
     struct ckpt_rebuild_offer *mine = NULL;
-    int count = 0;
-    size_t ranks = (size_t)comm_size(b->comm);
-    int64_t *counts = NULL;
+    int count = 0, ranks = comm_size(b->comm);
+    size_t *bytes_of = NULL;
     rc = list_here(b, &mine, &count);
     if (rc == ERR_OK)
-        rc = new_zeroed(&counts, ranks);
+        rc = new_zeroed(&bytes_of, (size_t)ranks);
     TRY_OUT(comm_agree(b->comm, rc));
-    counts[b->rank] = count;
-    TRY_OUT(comm_gather_rows(b->comm, counts, sizeof *counts));
-    size_t *sizes = comm_sizes(b->comm, 0), *offsets = comm_sizes(b->comm, 1);
-    for (size_t r = 0; r < ranks; r++) {
-        sizes[r] = (size_t)counts[r] * sizeof *mine;
-        offsets[r] = (size_t)b->offer_count * sizeof *mine;
-        b->offer_count += (int)counts[r];
-    }
-    TRY_OUT(comm_agree(b->comm,
-                       new_zeroed(&b->offers, (size_t)b->offer_count + 1)));
-    if (count > 0)
-        memcpy((char *)b->offers + offsets[b->rank], mine, sizes[b->rank]);
-    TRY_OUT(comm_all_gather(b->comm, b->offers, sizes, offsets));
+    TRY_OUT(comm_gather_parts(b->comm, mine, (size_t)count * sizeof *mine,
+                              &b->offers, bytes_of));
+    for (int r = 0; r < ranks; r++)
+        b->offer_count += (int)(bytes_of[r] / sizeof *mine);
 out:
-    free(counts);
+    free(bytes_of);
     free(mine);
     return rc;
 }

@@ -120,6 +120,12 @@ enum err comm_all_gather(struct comm *comm, void *data, const size_t *bytes,
 /* Every rank gets the rows of all: `rows` is an array [size] of that many bytes
  * each, of which the own one is there. */
 enum err comm_gather_rows(struct comm *comm, void *rows, size_t bytes);
+/* Every rank gets what each has, `bytes` of it, in the order of ranks: `all`
+ * points to the pointer that is set to it, malloc'ed, also after an error; [size]
+ * bytes_of tells how much is whose. Memory that one rank lacks is an error on
+ * all. */
+enum err comm_gather_parts(struct comm *comm, const void *own, size_t bytes,
+                           void *all, size_t *bytes_of);
 enum err comm_all_reduce_i64(struct comm *comm, int64_t *values, size_t count,
                              enum comm_op op);
 enum err comm_barrier(struct comm *comm);

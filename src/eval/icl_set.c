@@ -317,37 +317,25 @@ int64_t icl_set_positions(const struct icl_set *set)
     return set->longest;
 }
 
-/* Rank 0 writes the lines of all ranks in their order. First the sizes, then the
- * bytes, each rank's where it belongs in the whole: what rank 0 writes is then
- * what one rank alone would have written. */
+/* Rank 0 writes the lines of all ranks in their order: what one rank alone would
+ * have written. */
 static enum err write_lines(struct comm *comm, const struct buffer *own,
                             FILE *lines)
 {
     enum err rc = ERR_OK;
-    int ranks = comm_size(comm), rank = comm_rank(comm);
-    size_t total = 0, *bytes = comm_sizes(comm, 0);
-    size_t *offsets = comm_sizes(comm, 1);
-    int64_t *sizes = NULL;
+    int ranks = comm_size(comm);
+    size_t total = 0, *bytes_of = NULL;
     char *all = NULL;
-    TRY_OUT(comm_agree(comm, new_zeroed(&sizes, (size_t)ranks)));
-    sizes[rank] = (int64_t)own->bytes;
-    TRY_OUT(comm_all_reduce_i64(comm, sizes, (size_t)ranks, COMM_SUM));
+    TRY_OUT(comm_agree(comm, new_zeroed(&bytes_of, (size_t)ranks)));
+    TRY_OUT(comm_gather_parts(comm, own->data, own->bytes, &all, bytes_of));
     for (int r = 0; r < ranks; r++)
-        total += (size_t)sizes[r];
-    TRY_OUT(comm_agree(comm, new_room(&all, total + 1)));
-    for (int r = 0; r < ranks; r++) {
-        bytes[r] = (size_t)sizes[r];
-        offsets[r] = r > 0 ? offsets[r - 1] + bytes[r - 1] : 0;
-    }
-    if (own->bytes > 0)
-        memcpy(all + offsets[rank], own->data, own->bytes);
-    TRY_OUT(comm_all_gather(comm, all, bytes, offsets));
-    if (rank == 0 && fwrite(all, 1, total, lines) != total)
+        total += bytes_of[r];
+    if (comm_rank(comm) == 0 && fwrite(all, 1, total, lines) != total)
         rc = err_errno("writing examples");
     rc = comm_agree(comm, rc);
 out:
     free(all);
-    free(sizes);
+    free(bytes_of);
     return rc;
 }
 

@@ -114,21 +114,21 @@ static void others(void *arg, int number, char *data, const size_t *bytes,
 {
     struct load *load = arg;
     double begin_s = growth_clock();
-    int own = load->to->rank;
     for (int r = 0; r < load->to->ranks; r++) {
         const struct ckpt_wants *wants = &load->wants[r];
-        int64_t counts[2] = { (int64_t)wants->count, 0 };
-        int64_t count = 0;
+        size_t held = 0;
         int list[NODE];
-        for (int s = r / NODE * NODE;
-             load->local && number >= 2 && s < r / NODE * NODE + NODE; s++)
+        for (int s = r / NODE * NODE; number >= 4 && s < r / NODE * NODE + NODE;
+             s++)
             if (s < load->manifest.shard_count)
-                list[count++] = s;
-        if (!load->local)
-            count = load->manifest.shard_count;
-        const void *from[] = { counts, wants->list, &count, list };
-        if (r != own)
-            memcpy(data + offsets[r], from[number], bytes[r]);
+                list[held++] = s;
+        size_t lengths[] = { wants->count * sizeof *wants->list, 0,
+                             held * sizeof *list };
+        const void *from[] = { wants->list, list, list };
+        if (r != load->to->rank)
+            memcpy(data + offsets[r],
+                   number % 2 == 0 ? &lengths[number / 2] : from[number / 2],
+                   bytes[r]);
     }
     load->others_s += growth_clock() - begin_s;
 }

@@ -80,11 +80,11 @@ static void others(void *arg, int number, char *data, const size_t *bytes,
 {
     int ranks = *(const int *)arg;
     for (int r = 0; r < ranks; r++) {
-        int64_t count = NODE;
         int list[NODE];
+        size_t length = sizeof list;
         for (int i = 0; i < NODE; i++)
             list[i] = r / NODE * NODE + i;
-        memcpy(data + offsets[r], number == 0 ? (const void *)&count : list,
+        memcpy(data + offsets[r], number == 0 ? (const void *)&length : list,
                bytes[r]);
     }
 }
