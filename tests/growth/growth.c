@@ -4,12 +4,14 @@
  * it. Seconds are this rank's processor's, best of some calls. */
 #include "tests/growth/growth.h"
 
+#include <malloc.h>
 #include <time.h>
 
 #define EXPONENT_MAX 1.2
 #define POINTS_MAX 8
 #define SECONDS_LEAST 1e-3 /* shorter ones tell nothing of a law */
 #define CALLS 3
+#define SMALL 0.1       /* of a limit: a time below is not held to a law */
 #define MESSAGES_MAX 64 /* to or from single ranks, at GROWTH_FAR */
 
 static const double limits[GROWTH_WHENS] = {
@@ -24,6 +26,12 @@ double growth_clock(void)
     struct timespec now;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+int64_t growth_memory(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return (int64_t)(info.uordblks + info.hblkhd);
 }
 
 const struct params *growth_params(const char *preset)
@@ -115,12 +123,13 @@ static void judge(const struct growth_row *row, int ranks_max)
     }
     if (!tap_ok(ran, "%s: is what it should be", row->thing))
         return;
-    double law[VALUES], steepest = 0;
+    double limit_s = limits[row->when], law[VALUES], steepest = 0;
     for (int v = 0; v < VALUES; v++) {
         law[v] = exponent(points[v], count, v == SECONDS ? SECONDS_LEAST : 1);
-        steepest = fmax(steepest, law[v]);
+        if (v != SECONDS ||
+            far(&points[v][count - 1], law[v]) > SMALL * limit_s)
+            steepest = fmax(steepest, law[v]);
     }
-    double limit_s = limits[row->when];
     double interim_s = row->limit_s > 0 ? row->limit_s : limit_s;
     /* of times too short to tell, the worst that may be */
     double seconds_law = law[SECONDS] > 0 ? law[SECONDS] : EXPONENT_MAX;
@@ -145,10 +154,20 @@ static void judge(const struct growth_row *row, int ranks_max)
         tap_note("%s is no longer a known failure", row->thing);
 }
 
+/* What has no row as yet, or is another's to mend. */
+static const char *const known[] = {
+    "finding 4: a round above is a message of each rank to each (src/comm)",
+    "finding 4: sums of layers x experts integers in rounds of 16, each step",
+    "finding 5: NCCL's greeting connects all pairs",
+    "finding 10: files of an old step go one by one, at rank 0",
+    "finding 16: waiting for a save repeats an agreement every 0.5 ms",
+    "finding 19: the start compares 1.2 KB of each rank on every rank",
+};
+
 int main(void)
 {
     const struct growth_row *const tables[] = { growth_norms, growth_loads,
-                                                growth_saves };
+                                                growth_saves, growth_starts };
     const char *most = getenv("GROWTH"), *only = getenv("ROW");
     int ranks_max = most != NULL ? atoi(most) : 4096;
     tap_note("%-30s %6s %10s %10s %8s %8s %12s", "thing", "ranks", "s",
@@ -158,5 +177,7 @@ int main(void)
              row++)
             if (only == NULL || strstr(row->thing, only) != NULL)
                 judge(row, ranks_max);
+    for (size_t i = 0; i < sizeof known / sizeof known[0] && only == NULL; i++)
+        tap_skip("KNOWN, %s", known[i]);
     return tap_done();
 }

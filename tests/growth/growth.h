@@ -34,9 +34,12 @@ struct growth_row {
 };
 
 /* Rows of each file, ended by one without a thing. */
-extern const struct growth_row growth_norms[], growth_loads[], growth_saves[];
+extern const struct growth_row growth_norms[], growth_loads[], growth_saves[],
+    growth_starts[];
 
 /* Processor seconds of this process. */
 double growth_clock(void);
+/* Bytes that malloc() has given and not got back. */
+int64_t growth_memory(void);
 /* The table of a model; an error ends the program. Lent until the end. */
 const struct params *growth_params(const char *preset);

@@ -1,8 +1,8 @@
 /* Rows of a load: who reads and who takes what, out of a manifest of as many
  * ranks. */
-#include <malloc.h>
-
 #include "checkpoint/ckpt_load_private.h"
+#include "checkpoint/files/ckpt_shard.h"
+#include "checkpoint/files/ckpt_view.h"
 #include "src/parallel/owner.h"
 #include "tests/growth/growth.h"
 
@@ -93,14 +93,21 @@ static void make_shards(struct load *load)
         shard->extent_count = 0;
         for (int t = 0; t < m->tensor_count; t++) {
             struct ckpt_part part = load->items[t].part;
-            if (part.begin < part.end)
-                shard->extents[shard->extent_count++] =
-                    (struct ckpt_extent){ .tensor = t,
-                                          .dims = load->items[t].dims,
-                                          .part = part,
-                                          .bytes =
-                                              4 * (part.end - part.begin) };
+            if (part.begin >= part.end)
+                continue;
+            struct ckpt_extent *extent = &shard->extents[shard->extent_count++];
+            *extent =
+                (struct ckpt_extent){ .tensor = t,
+                                      .dims = load->items[t].dims,
+                                      .part = part,
+                                      .offset = shard->bytes,
+                                      .bytes = 4 * (part.end - part.begin),
+                                      .block = shard->block_count };
+            shard->bytes += extent->bytes;
+            shard->block_count += ckpt_manifest_block_count(extent->bytes);
         }
+        ckpt_shard_name(s, m->shard_count, CKPT_SHARD_FOLDER_FILES,
+                        shard->file);
     }
 }
 
@@ -176,12 +183,6 @@ static void unmake(struct load *load)
     owner_destroy(load->to);
 }
 
-static int64_t memory_now(void)
-{
-    struct mallinfo2 info = mallinfo2();
-    return (int64_t)(info.uordblks + info.hblkhd);
-}
-
 /* One load's plan, from its messages to its last stretch. */
 static bool plan(struct load *load, struct growth_cost *cost)
 {
@@ -198,11 +199,11 @@ static bool plan(struct load *load, struct growth_cost *cost)
         holds[s] = held(load, rank, (int)s);
     stub_comm_others(comm, others, load);
     load->others_s = 0;
-    int64_t memory = memory_now();
+    int64_t memory = growth_memory();
     double begin_s = growth_clock();
     bool good = ckpt_plan_create(comm, &source, &load->manifest, load->items,
                                  load->item_of_tensor, &plan) == ERR_OK;
-    cost->memory = memory_now() - memory;
+    cost->memory = growth_memory() - memory;
     while (good && ckpt_plan_next(plan, &stretch)) {
         bytes += stretch.bytes;
         own += stretch.takers[0] == rank ? stretch.bytes : 0;
@@ -257,11 +258,74 @@ static bool load_flat(int ranks, struct growth_cost *cost)
     return run("mpt-7b", OWNER_CUT_FLAT, ranks, ranks, false, cost);
 }
 
+/* The manifest of a save, which rank 0 makes and every rank of a load parses; and
+ * the view of it. */
+static bool manifest(int ranks, bool view, struct growth_cost *cost)
+{
+    struct load load = { 0 };
+    make(&load, "mpt-70b", OWNER_CUT_BLOCKS, ranks, 1);
+    struct ckpt_manifest *m = &load.manifest, *parsed = NULL;
+    json_t *state = json_object();
+    struct ckpt_manifest_head head = { .step = 1,
+                                       .ranks = ranks,
+                                       .attempt = "1.1",
+                                       .state = state,
+                                       .items = load.items,
+                                       .item_count = m->tensor_count };
+    char **records = calloc((size_t)ranks, sizeof *records), *text = NULL;
+    void *image = NULL;
+    size_t bytes = 0;
+    for (int s = 0; s < ranks; s++) {
+        struct ckpt_shard *shard = &m->shards[s];
+        shard->blocks =
+            calloc((size_t)shard->block_count + 1, sizeof *shard->blocks);
+        need(shard->blocks != NULL &&
+             ckpt_manifest_shard_text(shard, &records[s]) == ERR_OK);
+        free(shard->blocks);
+    }
+    need(ckpt_manifest_format(&head, records, ranks, &text, &bytes) == ERR_OK);
+    int64_t memory = growth_memory();
+    double begin_s = growth_clock();
+    bool good = ckpt_manifest_parse(text, bytes, "it", &parsed) == ERR_OK;
+    if (good && view) {
+        begin_s = growth_clock();
+        good = ckpt_view_image(parsed, &image, &bytes) == ERR_OK;
+    }
+    cost->seconds = growth_clock() - begin_s;
+    cost->memory = view ? (int64_t)bytes : growth_memory() - memory;
+    cost->counts.bytes = (int64_t)bytes;
+    if (!good)
+        tap_note("%s", err_text());
+    for (int s = 0; s < ranks; s++)
+        free(records[s]);
+    free(records);
+    free(text);
+    free(image);
+    json_decref(state);
+    ckpt_manifest_destroy(parsed);
+    unmake(&load);
+    return good;
+}
+
+static bool manifest_parsed(int ranks, struct growth_cost *cost)
+{
+    return manifest(ranks, false, cost);
+}
+
+static bool view_made(int ranks, struct growth_cost *cost)
+{
+    return manifest(ranks, true, cost);
+}
+
+#define PIECES "finding 9, a piece of each tensor for each rank"
+
 const struct growth_row growth_loads[] = {
     { "load plan, 70b, P to P", GROWTH_START, 3, NULL, 0, load_same },
     { "load plan, 70b, P to 3", GROWTH_START, 3, NULL, 0, load_three },
     { "load plan, 70b, P to P - 8", GROWTH_START, 3, NULL, 0, load_less },
     { "load plan, 70b, from nodes", GROWTH_START, 3, NULL, 0, load_local },
+    { "manifest parsed, 70b", GROWTH_START, 0, PIECES, 0, manifest_parsed },
+    { "view made, 70b", GROWTH_START, 0, PIECES, 0, view_made },
     { "load plan, 7b zero1", GROWTH_START, 0, NULL, 0, load_flat },
     { 0 }
 };
