@@ -129,7 +129,7 @@ static void test_reader(const char *folder)
         snprintf(path, sizeof path, "%s/hashed/%s", folder,
                  index->files[s].raw.name);
         fixture_need(
-            mds_shard_open(path, path, &index->shard[s], false, &shard));
+            mds_shard_open(path, path, &index->shard[s], false, 65536, &shard));
         tap_ok(mds_shard_verify(shard, NULL) == ERR_OK, "digest of shard %d",
                (int)s);
         for (int64_t i = 0; i < index->shard[s].samples; i++, sample++) {
@@ -278,7 +278,7 @@ static void test_forms(const char *folder)
         struct buffer buffer = { 0 };
         struct values values = { 0 };
         fixture_write_file(path, file, bytes);
-        fixture_need(mds_shard_open(path, path, &info, false, &shard));
+        fixture_need(mds_shard_open(path, path, &info, false, 65536, &shard));
         enum err rc = read_tokens(shard, 0, &buffer, &values);
         if (form->count < 0)
             tap_ok(rc == ERR_DATA && strstr(err_text(), path) != NULL,
@@ -296,7 +296,8 @@ static void test_forms(const char *folder)
 static bool read_shard(const char *path, const struct mds_shard_info *info)
 {
     struct mds_shard *shard = NULL;
-    bool refused = mds_shard_open(path, path, info, false, &shard) != ERR_OK;
+    bool refused =
+        mds_shard_open(path, path, info, false, 65536, &shard) != ERR_OK;
     uint32_t sum = 0;
     for (int64_t i = 0; shard != NULL && i < info->samples; i++) {
         struct buffer buffer = { 0 };
@@ -369,8 +370,8 @@ static void test_flips(const char *folder)
     for (int w = 0; w < 2; w++) {
         struct mds_shard *shard = NULL;
         fixture_need(fsio_pwrite(fd, wrong[w], 4, 12, path));
-        tap_ok(mds_shard_open(path, path, &index->shard[0], false, &shard) ==
-                       ERR_DATA &&
+        tap_ok(mds_shard_open(path, path, &index->shard[0], false, 65536,
+                              &shard) == ERR_DATA &&
                    strstr(err_text(), "sample 1 is damaged") != NULL,
                "an offset in the middle that is wrong: %s", err_text());
         fixture_need(fsio_pwrite(fd, file + 12, 4, 12, path));

@@ -131,21 +131,26 @@ enum err regular_stream(const char *path, FILE **file)
     return rc;
 }
 
-enum err regular_limit(int64_t *files)
+enum err regular_limit(int64_t wanted, int64_t *files)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return err_errno("limit of open files");
-    rlim_t wanted =
-        limit.rlim_max < REGULAR_LIMIT ? limit.rlim_max : REGULAR_LIMIT;
-    if (limit.rlim_cur < wanted) {
-        limit.rlim_cur = wanted;
+    assert(wanted > 0);
+    if (wanted > REGULAR_LIMIT_MAX / 4)
+        wanted = REGULAR_LIMIT_MAX / 4;
+    rlim_t most =
+        wanted < REGULAR_LIMIT / 4 ? REGULAR_LIMIT : 4 * (rlim_t)wanted;
+    if (most > limit.rlim_max)
+        most = limit.rlim_max;
+    if (limit.rlim_cur < most) {
+        limit.rlim_cur = most;
         if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
             return err_errno("limit of open files: raise to %llu",
-                             (unsigned long long)wanted);
+                             (unsigned long long)most);
     }
-    rlim_t most = limit.rlim_cur / 4;
-    *files = most < 1 ? 1 : most > INT32_MAX ? INT32_MAX : (int64_t)most;
+    most = limit.rlim_cur / 4;
+    *files = most < 1 ? 1 : most > (rlim_t)wanted ? wanted : (int64_t)most;
     return ERR_OK;
 }
 

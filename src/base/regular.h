@@ -49,11 +49,14 @@ enum err regular_stream(const char *path, FILE **file);
  * ERR_USAGE: it is something else, or not there. */
 enum err regular_readable(const char *path);
 
-/* How many a data set may have open at a time: a quarter of what the process
- * may, since a run has two data sets and other files. The process's limit is
- * raised to REGULAR_LIMIT, where it is lower and that is allowed. */
+/* How many of `wanted` > 0 files a data set may have open at a time: a quarter of
+ * what the process may, since a run has two data sets and other files. Where it
+ * is lower and that is allowed, the process's limit is raised to
+ * REGULAR_LIMIT, or for more files to what they need, up to
+ * REGULAR_LIMIT_MAX. 1 <= *files <= wanted. */
 #define REGULAR_LIMIT 4096
-enum err regular_limit(int64_t *files);
+#define REGULAR_LIMIT_MAX 65536
+enum err regular_limit(int64_t wanted, int64_t *files);
 
 /* fsio_read_file() of one. */
 enum err regular_read(const char *path, size_t bytes_max, char **data,

@@ -100,7 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         return 0;
     assert(file >= 0 && null != NULL && ftruncate(file, 0) == 0);
     assert(fsio_pwrite(file, data + 1, bytes - 1, 0, path) == ERR_OK);
-    if (mds_shard_open(path, path, &set.info, false, &shard) != ERR_OK)
+    if (mds_shard_open(path, path, &set.info, false, 65536, &shard) != ERR_OK)
         return 0;
     for (int64_t s = 0; s < samples; s++)
         read_sample(shard, s, &set, null);

@@ -35,8 +35,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 /* Bytes that checksums take at once. */
 #define MDS_SUM_BYTES ((size_t)1 << 20)
-/* Larger offset tables are not kept: many shards are open at a time. */
-#define MDS_OFFSETS_BYTES_MAX ((size_t)64 << 10)
 
 struct mds_shard {
     char *path;
@@ -125,10 +123,10 @@ static enum err mds_check_offsets(const struct mds_shard *shard, int64_t index,
 
 /* Those of all samples are looked at at once, for a shard may have no
  * checksum. */
-static enum err mds_keep_offsets(struct mds_shard *shard)
+static enum err mds_keep_offsets(struct mds_shard *shard, size_t table_max)
 {
     size_t bytes = 4 * ((size_t)shard->info->samples + 1);
-    if (bytes > MDS_OFFSETS_BYTES_MAX)
+    if (bytes > table_max)
         return ERR_OK;
     TRY(new_room(&shard->offsets, bytes));
     TRY(mds_pread(shard, shard->offsets, bytes, 4));
@@ -140,7 +138,7 @@ static enum err mds_keep_offsets(struct mds_shard *shard)
 
 enum err mds_shard_open(const char *path, const char *shown,
                         const struct mds_shard_info *info, bool known,
-                        struct mds_shard **out)
+                        size_t table_max, struct mds_shard **out)
 {
     assert(path != NULL && shown != NULL && info != NULL && out != NULL);
     enum err rc = ERR_OK;
@@ -155,7 +153,7 @@ enum err mds_shard_open(const char *path, const char *shown,
     TRY_OUT(regular_open(path, &shard->fd, &bytes));
     if (!known)
         TRY_OUT(mds_check_head(shard));
-    TRY_OUT(mds_keep_offsets(shard));
+    TRY_OUT(mds_keep_offsets(shard, table_max));
 out:
     return new_or_none(rc, shard, out, mds_shard_close);
 }

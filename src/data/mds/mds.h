@@ -35,10 +35,11 @@ enum err mds_check_size(const char *path, const struct file_entry *file);
 /* Open the raw file of a shard, which must agree with `info` (lent until the
  * close). ERR_DATA names the file, as `shown` once it is open, and what is
  * wrong with it. `known`: its head was found right before, and is not read
- * again. */
+ * again. Offsets of at most `table_max` bytes are kept and looked at at once,
+ * others one by one when a sample is read. */
 enum err mds_shard_open(const char *path, const char *shown,
                         const struct mds_shard_info *info, bool known,
-                        struct mds_shard **out);
+                        size_t table_max, struct mds_shard **out);
 void mds_shard_close(struct mds_shard *shard);
 
 /* The columns of sample `index`, 0 <= index < samples, into

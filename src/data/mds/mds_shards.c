@@ -70,20 +70,30 @@ static enum err mds_cache_open(const char *folder,
     return rc == ERR_OK ? cache_open(address, options, names, 1, 1, out) : rc;
 }
 
+/* An open shard, between the one used before it and the one used after it. */
 struct mds_shards_file {
-    struct mds_shard *shard; /* NULL: not open */
-    bool known;              /* its head is right */
-    uint64_t used;           /* when last */
+    struct mds_shard *shard;
+    int64_t number;
+    int32_t before, after;
 };
+
+/* Offsets that a set keeps of its open shards. */
+#define MDS_TABLES_BYTES_MAX ((size_t)64 << 20)
+
+/* What mds_shards.at says of a shard that is not open. */
+enum { MDS_SHARD_NEW = 0, MDS_SHARD_KNOWN = -1 /* its head is right */ };
 
 struct mds_shards {
     char path[FSIO_PATH_MAX];
     struct mds_index *index;
     int64_t *first; /* first sample of each shard, and the total */
-    struct mds_shards_file *files; /* one per shard */
-    int64_t open;                  /* how many are */
+    int32_t *at;    /* of each shard: its place in files */
+    /* a ring in order of use: what follows files[0], which is none, was used
+     * longest ago, and what precedes it last */
+    struct mds_shards_file *files;
+    int64_t open; /* how many are */
     int64_t open_max;
-    uint64_t clock;
+    size_t table_max;    /* bytes that each may keep of its offsets */
     struct cache *cache; /* lent; NULL: all is in the folder */
     bool remote;         /* nothing but the index is */
 };
@@ -98,7 +108,7 @@ static enum err mds_shards_number_samples(struct mds_shards *set)
                        "with tessera-data tokenize",
                        set->path);
     TRY(new_zeroed(&set->first, count));
-    TRY(new_zeroed(&set->files, count));
+    TRY(new_zeroed(&set->at, count));
     for (int64_t s = 0; s < index->shards; s++)
         set->first[s + 1] = set->first[s] + index->shard[s].samples;
     assert(set->first[index->shards] == index->samples);
@@ -114,7 +124,9 @@ enum err mds_shards_open(const char *folder, struct mds_shards **out)
     TRY_OUT(fsio_path(set->path, "%s", folder));
     TRY_OUT(mds_index_read(folder, &set->index));
     TRY_OUT(mds_shards_number_samples(set));
-    TRY_OUT(regular_limit(&set->open_max));
+    TRY_OUT(regular_limit(set->index->shards, &set->open_max));
+    set->table_max = MDS_TABLES_BYTES_MAX / (size_t)set->open_max;
+    TRY_OUT(new_zeroed(&set->files, (size_t)set->open_max + 1));
 out:
     return new_or_none(rc, set, out, mds_shards_close);
 }
@@ -123,9 +135,10 @@ void mds_shards_close(struct mds_shards *set)
 {
     if (set == NULL)
         return;
-    for (int64_t s = 0; set->files != NULL && s < set->index->shards; s++)
-        mds_shard_close(set->files[s].shard);
+    for (int64_t f = 1; f <= set->open; f++)
+        mds_shard_close(set->files[f].shard);
     free(set->files);
+    free(set->at);
     free(set->first);
     mds_index_destroy(set->index);
     free(set);
@@ -200,29 +213,28 @@ int64_t mds_shards_find(const struct mds_shards *set, int64_t sample,
     return low;
 }
 
-/* Close the shard that was not used for longest. */
-static void mds_shards_evict(struct mds_shards *set)
+static void mds_shards_leave(struct mds_shards *set, int32_t f)
 {
-    struct mds_shards_file *oldest = NULL;
-    /* looking through all costs less than the open() that follows */
-    for (int64_t s = 0; s < set->index->shards; s++) {
-        struct mds_shards_file *file = &set->files[s];
-        if (file->shard != NULL &&
-            (oldest == NULL || file->used < oldest->used))
-            oldest = file;
-    }
-    assert(oldest != NULL);
-    mds_shard_close(oldest->shard);
-    oldest->shard = NULL;
-    set->open--;
+    const struct mds_shards_file *file = &set->files[f];
+    set->files[file->before].after = file->after;
+    set->files[file->after].before = file->before;
+}
+
+static void mds_shards_use(struct mds_shards *set, int32_t f)
+{
+    struct mds_shards_file *file = &set->files[f];
+    file->before = set->files[0].before;
+    file->after = 0;
+    set->files[file->before].after = f;
+    set->files[0].before = f;
 }
 
 /* The file of an open shard may lose its name, but nothing else. */
-static enum err mds_shards_open_cached(struct mds_shards *set, int64_t index)
+static enum err mds_shards_open_cached(struct mds_shards *set, int64_t index,
+                                       bool known, struct mds_shard **out)
 {
     char shown[FSIO_PATH_MAX];
     struct cache_hold hold;
-    struct mds_shards_file *file = &set->files[index];
     const struct mds_shard_info *info = &set->index->shard[index];
     TRY(cache_hold(set->cache, index, &hold));
     enum err rc = ERR_OK;
@@ -230,36 +242,54 @@ static enum err mds_shards_open_cached(struct mds_shards *set, int64_t index)
         rc = mds_shards_path(set, &info->files->zip, shown);
     if (rc == ERR_OK)
         rc = mds_shard_open(hold.path, set->remote ? hold.path : shown, info,
-                            file->known, &file->shard);
+                            known, set->table_max, out);
     cache_release(&hold);
     return rc;
 }
 
-static enum err mds_shards_open_file(struct mds_shards *set, int64_t index)
+static enum err mds_shards_open_file(struct mds_shards *set, int64_t index,
+                                     struct mds_shard **out)
 {
     char path[FSIO_PATH_MAX];
-    struct mds_shards_file *file = &set->files[index];
     const struct mds_shard_info *info = &set->index->shard[index];
+    bool known = set->at[index] == MDS_SHARD_KNOWN;
     if (mds_shards_is_cached(set, index))
-        return mds_shards_open_cached(set, index);
+        return mds_shards_open_cached(set, index, known, out);
     TRY(mds_shards_path(set, &info->files->raw, path));
-    return mds_shard_open(path, path, info, file->known, &file->shard);
+    return mds_shard_open(path, path, info, known, set->table_max, out);
+}
+
+/* Let go of the shard that was not used for longest; its place is the next to be
+ * taken, even where what is to be there can't be opened. */
+static int32_t mds_shards_evict(struct mds_shards *set)
+{
+    int32_t f = set->files[0].after;
+    struct mds_shards_file *file = &set->files[f];
+    if (file->shard != NULL)
+        set->at[file->number] = MDS_SHARD_KNOWN;
+    mds_shard_close(file->shard);
+    file->shard = NULL;
+    return f;
 }
 
 enum err mds_shards_get(struct mds_shards *set, int64_t index,
                         struct mds_shard **out)
 {
-    struct mds_shards_file *file = &set->files[index];
+    int32_t f = set->at[index];
+    bool full = set->open == set->open_max;
+    bool used = f > 0 || full; /* the place was, by this one or another */
     assert(set->open >= 0 && set->open <= set->open_max);
-    if (file->shard == NULL) {
-        if (set->open == set->open_max)
-            mds_shards_evict(set);
-        TRY(mds_shards_open_file(set, index));
-        file->known = true;
-        set->open++;
+    if (f <= 0) {
+        f = full ? mds_shards_evict(set) : (int32_t)set->open + 1;
+        TRY(mds_shards_open_file(set, index, &set->files[f].shard));
+        set->files[f].number = index;
+        set->at[index] = f;
+        set->open += !full;
     }
-    file->used = ++set->clock;
-    *out = file->shard;
+    if (used)
+        mds_shards_leave(set, f);
+    mds_shards_use(set, f);
+    *out = set->files[f].shard;
     return ERR_OK;
 }
 
