@@ -58,16 +58,15 @@ static enum err unpack_summed(const char *text, const char *packed,
 {
     enum err rc = ERR_OK;
     char names[2][8] = { "xxh64", "sha1" };
-    char hex[2][CHECKSUM_TEXT_BYTES];
     struct file_sum hashes[2];
     struct file_sums *sums = NULL;
     for (int h = 0; h < 2; h++) {
         struct checksum *sum = NULL;
         fixture_need(checksum_create(names[h], &sum));
         fixture_need(checksum_update(sum, data, bytes));
-        fixture_need(checksum_finish(sum, hex[h]));
+        fixture_need(checksum_finish(sum, hashes[h].hex));
         checksum_destroy(sum);
-        hashes[h] = (struct file_sum){ names[h], hex[h] };
+        hashes[h].name = names[h];
     }
     fixture_need(file_sums_create(hashes, 2, &sums));
     TRY_OUT(codec_unpack_file(text, packed, to, (int64_t)bytes, sums));

@@ -65,8 +65,8 @@ static void test_rotation(const char *folder)
     tap_is_int(index->shards, 7, "shards by the rotation rule");
     tap_is_int(index->samples, SAMPLES, "samples");
     for (int64_t s = 0; s < index->shards && s < 7; s++)
-        tap_is_int(index->shard[s].samples, want[s], "samples of shard %d",
-                   (int)s);
+        tap_is_int(mds_pack_shard(&index->pack, s).samples, want[s],
+                   "samples of shard %d", (int)s);
     mds_index_destroy(index);
 }
 
@@ -126,13 +126,14 @@ static void test_reader(const char *folder)
     for (int64_t s = 0; s < index->shards; s++) {
         struct mds_shard *shard = NULL;
         char path[FSIO_PATH_MAX];
-        snprintf(path, sizeof path, "%s/hashed/%s", folder,
-                 index->files[s].raw.name);
-        fixture_need(
-            mds_shard_open(path, path, &index->shard[s], false, 65536, &shard));
-        tap_ok(mds_shard_verify(shard, NULL) == ERR_OK, "digest of shard %d",
-               (int)s);
-        for (int64_t i = 0; i < index->shard[s].samples; i++, sample++) {
+        struct cache_shard files;
+        const struct mds_shard_info info = mds_pack_shard(&index->pack, s);
+        mds_pack_files(&index->pack, s, &files);
+        snprintf(path, sizeof path, "%s/hashed/%s", folder, files.raw.name);
+        fixture_need(mds_shard_open(path, path, &info, false, 65536, &shard));
+        tap_ok(mds_shard_verify(shard, &files.raw, NULL) == ERR_OK,
+               "digest of shard %d", (int)s);
+        for (int64_t i = 0; i < info.samples; i++, sample++) {
             struct values values;
             enum err rc = read_tokens(shard, i, &buffer, &values);
             tap_ok(rc == ERR_OK && values.count == lengths[sample] &&
@@ -262,8 +263,7 @@ static void test_forms(const char *folder)
         struct mds_layout layout = { .columns = form->columns,
                                      .column = columns,
                                      .role = { form->tokens_column, -1, -1 } };
-        const struct cache_shard files = { .raw.bytes = (int64_t)bytes };
-        struct mds_shard_info info = { .files = &files,
+        struct mds_shard_info info = { .bytes = (int64_t)bytes,
                                        .samples = 1,
                                        .layout = &layout };
         for (int c = 0; c < form->columns; c++) {
@@ -320,9 +320,8 @@ static void test_truncation(const char *folder)
     size_t bytes = 0;
     fixture_dataset(folder, "cut", few, 3, 4096, false);
     fixture_need(mds_index_read(fixture_path(folder, "cut"), &index));
-    struct cache_shard files = index->files[0];
-    struct mds_shard_info info = index->shard[0];
-    info.files = &files;
+    const struct mds_shard_info first = mds_pack_shard(&index->pack, 0);
+    struct mds_shard_info info = first;
     char *file =
         fixture_read(fixture_path(folder, "cut/shard.00000.mds"), &bytes);
     char path[FSIO_PATH_MAX];
@@ -330,15 +329,15 @@ static void test_truncation(const char *folder)
     int refused = 0, refused_new_size = 0;
     for (size_t cut = 0; cut < bytes; cut++) {
         fixture_write_file(path, file, cut);
-        refused += read_shard(path, &index->shard[0]);
-        files.raw.bytes = (int64_t)cut;
+        refused += read_shard(path, &first);
+        info.bytes = (int64_t)cut;
         refused_new_size += read_shard(path, &info);
     }
     tap_is_int(refused, (long long)bytes, "cut short at every byte");
     tap_is_int(refused_new_size, (long long)bytes,
                "... with an index that agrees");
     fixture_write_file(path, file, bytes);
-    tap_ok(!read_shard(path, &index->shard[0]), "the whole file is fine");
+    tap_ok(!read_shard(path, &first), "the whole file is fine");
     mds_index_destroy(index);
     free(file);
 }
@@ -349,6 +348,7 @@ static void test_flips(const char *folder)
     struct mds_index *index = NULL;
     size_t bytes = 0;
     fixture_need(mds_index_read(fixture_path(folder, "cut"), &index));
+    const struct mds_shard_info first = mds_pack_shard(&index->pack, 0);
     char *file =
         fixture_read(fixture_path(folder, "cut/shard.00000.mds"), &bytes);
     char path[FSIO_PATH_MAX];
@@ -361,7 +361,7 @@ static void test_flips(const char *folder)
         int64_t at = (int64_t)bit / 8;
         char flipped = (char)(file[at] ^ (1 << bit % 8));
         fixture_need(fsio_pwrite(fd, &flipped, 1, at, path));
-        bool bad = read_shard(path, &index->shard[0]);
+        bool bad = read_shard(path, &first);
         refused += bit < 8 * head && bad;
         fixture_need(fsio_pwrite(fd, &file[at], 1, at, path));
     }
@@ -370,8 +370,8 @@ static void test_flips(const char *folder)
     for (int w = 0; w < 2; w++) {
         struct mds_shard *shard = NULL;
         fixture_need(fsio_pwrite(fd, wrong[w], 4, 12, path));
-        tap_ok(mds_shard_open(path, path, &index->shard[0], false, 65536,
-                              &shard) == ERR_DATA &&
+        tap_ok(mds_shard_open(path, path, &first, false, 65536, &shard) ==
+                       ERR_DATA &&
                    strstr(err_text(), "sample 1 is damaged") != NULL,
                "an offset in the middle that is wrong: %s", err_text());
         fixture_need(fsio_pwrite(fd, file + 12, 4, 12, path));

@@ -95,8 +95,10 @@ static void test_order(const char *folder)
         random = random * 1664525 + 1013904223;
         /* some far more often than others */
         int s = (int)((random >> 8) % (random >> 31 ? SHARDS : 40));
+        struct cache_shard files;
+        mds_pack_files(&mds_shards_index(shards)->pack, s, &files);
         if (mds_shards_get(shards, s, &shard) != ERR_OK ||
-            mds_shard_verify(shard, NULL) != ERR_OK)
+            mds_shard_verify(shard, &files.raw, NULL) != ERR_OK)
             damaged++;
         last[s] = use;
         int count = open_files(is_open, SHARDS) - before;
@@ -167,6 +169,10 @@ static void test_many(const char *folder)
     struct mds_shards *many = open_set(set);
     tap_is_int(mds_shards_index(many)->samples, MANY, "samples of %d shards",
                MANY);
+    struct mds_index *index = mds_shards_index(many);
+    double bytes = (double)mds_pack_bytes(&index->pack) / MANY;
+    tap_ok(bytes <= 96, "the names of no rule are told in %.0f bytes a shard",
+           bytes);
     double a = sample_us(few, 2 * OPEN), b = sample_us(many, MANY);
     tap_ok(open_files(none, 0) < LIMIT, "files are within the limit");
     printf("# a sample of %d shards takes %.2f us, of %d %.2f: ratio %.2f\n",

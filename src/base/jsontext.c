@@ -303,25 +303,48 @@ static enum err end(struct json_split *split, bool *done)
     return ERR_OK;
 }
 
+/* To the next of what is in brackets. */
+static enum err go_on(struct json_split *split, const char brackets[2],
+                      bool *done)
+{
+    *done = false;
+    bool begun = split->begun;
+    if (!begun && !take(split, brackets[0]))
+        return wrong(split, brackets[0] == '{' ? "no {" : "no [");
+    split->begun = true;
+    if (take(split, brackets[1]))
+        return end(split, done);
+    if (begun && !take(split, ','))
+        return wrong(split, split->at == split->bytes ? "a value does not end"
+                            : brackets[0] == '{'      ? "neither , nor }"
+                                                      : "neither , nor ]");
+    skip_space(split);
+    return ERR_OK;
+}
+
+static enum err take_value(struct json_split *split, const char **value,
+                           size_t *bytes)
+{
+    skip_space(split);
+    *value = split->text + split->at;
+    TRY(skip_value(split));
+    *bytes = (size_t)(split->text + split->at - *value);
+    return ERR_OK;
+}
+
+enum err json_split_element(struct json_split *split, const char **value,
+                            size_t *bytes, bool *done)
+{
+    TRY(go_on(split, "[]", done));
+    return *done ? ERR_OK : take_value(split, value, bytes);
+}
+
 enum err json_split_next(struct json_split *split, struct json_member *member,
                          bool *done)
 {
-    *done = false;
-    if (!split->begun) {
-        if (!take(split, '{'))
-            return wrong(split, "no {");
-        split->begun = true;
-        if (take(split, '}'))
-            return end(split, done);
-    } else {
-        if (take(split, '}'))
-            return end(split, done);
-        if (!take(split, ','))
-            return wrong(split, split->at == split->bytes
-                                    ? "a value does not end"
-                                    : "neither , nor }");
-    }
-    skip_space(split);
+    TRY(go_on(split, "{}", done));
+    if (*done)
+        return ERR_OK;
     if (split->at == split->bytes || split->text[split->at] != '"')
         return wrong(split, "no key");
     member->key = split->text + split->at;
@@ -329,11 +352,7 @@ enum err json_split_next(struct json_split *split, struct json_member *member,
     member->key_bytes = (size_t)(split->text + split->at - member->key);
     if (!take(split, ':'))
         return wrong(split, "no :");
-    skip_space(split);
-    member->value = split->text + split->at;
-    TRY(skip_value(split));
-    member->value_bytes = (size_t)(split->text + split->at - member->value);
-    return ERR_OK;
+    return take_value(split, &member->value, &member->value_bytes);
 }
 
 enum err json_split_value(const struct json_member *member, json_t **object)

@@ -75,6 +75,11 @@ struct json_split json_split_begin(const char *text, size_t bytes);
 enum err json_split_next(struct json_split *split, struct json_member *member,
                          bool *done);
 
+/* The next element of an array, *value of so many bytes, by the same rules:
+ * json_split_begin() was given the array. */
+enum err json_split_element(struct json_split *split, const char **value,
+                            size_t *bytes, bool *done);
+
 /* The whole member as an object of one key, which the caller releases. ERR_DATA
  * where it is no JSON, has a key twice, a NUL in a string, or over
  * JSON_SPLIT_VALUE_MAX bytes. */

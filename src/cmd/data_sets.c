@@ -21,11 +21,14 @@ enum err data_columns_list(const char *folder)
     TRY(mds_table_open(folder, &table));
     const struct mds_index *index = mds_table_index(table);
     for (int64_t s = 0; s < index->shards; s++) {
-        const struct mds_layout *layout = index->shard[s].layout;
+        struct cache_shard files;
+        const struct mds_layout *layout =
+            mds_pack_shard(&index->pack, s).layout;
         if (layout == last)
             continue;
+        mds_pack_files(&index->pack, s, &files);
         if (index->layouts > 1)
-            clean_printf("from %s on:\n", index->files[s].raw.name);
+            clean_printf("from %s on:\n", files.raw.name);
         for (int c = 0; c < layout->columns; c++) {
             const struct mds_layout_column *column = &layout->column[c];
             clean_printf("%s\t%s\t", column->name, column->text);

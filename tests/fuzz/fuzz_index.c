@@ -21,7 +21,9 @@ static void check_file(const struct file_entry *file)
     assert(strstr(file->name, "/../") == NULL);
     assert(length < 3 || strcmp(file->name + length - 3, "/..") != 0);
     for (int h = 0; h < file->hashes; h++)
-        assert(file->hash[h].name != NULL && file->hash[h].hex != NULL);
+        assert(file->hash[h].name != NULL &&
+               strlen(file->hash[h].hex) ==
+                   checksum_digits(file->hash[h].name));
 }
 
 static void check_layout(const struct mds_layout *layout)
@@ -70,16 +72,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (mds_index_read(folder, &index) != ERR_OK)
         return 0;
     for (int64_t s = 0; s < index->shards; s++) {
-        const struct mds_shard_info *info = &index->shard[s];
-        check_file(&info->files->raw);
-        if (info->files->zip.name != NULL) {
-            assert(info->files->compression != NULL);
-            check_file(&info->files->zip);
+        const struct mds_shard_info info = mds_pack_shard(&index->pack, s);
+        struct cache_shard files;
+        mds_pack_files(&index->pack, s, &files);
+        check_file(&files.raw);
+        if (files.zip.name[0] != '\0') {
+            assert(files.compression != NULL);
+            check_file(&files.zip);
         }
-        assert(info->files->raw.bytes >= 8 + 4 * info->samples);
-        assert(info->samples >= 0);
-        check_layout(info->layout);
-        samples += info->samples;
+        assert(info.bytes == files.raw.bytes);
+        assert(info.bytes >= 8 + 4 * info.samples && info.samples >= 0);
+        check_layout(info.layout);
+        samples += info.samples;
     }
     assert(samples == index->samples);
     mds_index_destroy(index);

@@ -27,7 +27,6 @@ static const char *const encodings[] = {
 struct fuzz_set {
     struct mds_layout_column columns[3];
     struct mds_layout layout;
-    struct cache_shard files;
     struct mds_shard_info info;
 };
 
@@ -92,11 +91,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     }
     lay_out(&set, data[0]);
     memcpy(&samples, data + 1, sizeof samples);
-    set.files.raw.bytes = (int64_t)bytes - 1;
-    set.info.files = &set.files;
+    set.info.bytes = (int64_t)bytes - 1;
     set.info.samples = samples;
     /* what an index with these figures is refused for */
-    if (samples > SAMPLES_MAX || 4 * (int64_t)samples + 8 > set.files.raw.bytes)
+    if (samples > SAMPLES_MAX || 4 * (int64_t)samples + 8 > set.info.bytes)
         return 0;
     assert(file >= 0 && null != NULL && ftruncate(file, 0) == 0);
     assert(fsio_pwrite(file, data + 1, bytes - 1, 0, path) == ERR_OK);

@@ -8,18 +8,26 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/data/codec/checksum.h"
 
 struct file_sum {
-    char *name; /* Streaming's, known to src/data/codec/checksum.h or not */
-    char *hex;  /* of a known one: lower-case, of the right length */
+    /* Streaming's, known to src/data/codec/checksum.h or not; lent */
+    const char *name;
+    /* of a known one: lower-case, of the right length; or "" */
+    char hex[CHECKSUM_TEXT_BYTES];
 };
+
+/* Of an index, and one more of tessera.json. */
+#define FILE_SUMS_MAX 33
+#define FILE_NAME_BYTES 513
 
 /* A file as an index has it. */
 struct file_entry {
-    char *name; /* relative to the folder of the index; NULL: no file */
+    /* relative to the folder of the index; "": no file */
+    char name[FILE_NAME_BYTES];
     int64_t bytes;
     int hashes;
-    struct file_sum *hash;
+    struct file_sum hash[FILE_SUMS_MAX];
 };
 
 struct file_sums;

@@ -38,7 +38,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 struct mds_shard {
     char *path;
-    const struct mds_shard_info *info;
+    struct mds_shard_info info;
     int fd;
     uint8_t *offsets; /* the table; NULL: not kept */
 };
@@ -62,12 +62,12 @@ static enum err mds_pread(const struct mds_shard *shard, void *data,
                    "byte %lld, and the index says %lld; copy the data set "
                    "again, then start again",
                    shard->path, (long long)offset + (long long)bytes,
-                   (long long)shard->info->files->raw.bytes);
+                   (long long)shard->info.bytes);
 }
 
-enum err mds_check_size(const char *path, const struct file_entry *file)
+enum err mds_check_size(const char *path, int64_t wanted)
 {
-    assert(path != NULL && file != NULL);
+    assert(path != NULL);
     int64_t bytes = 0;
     enum err rc = regular_size(path, &bytes);
     if (rc == ERR_DATA && !fsio_exists(path))
@@ -75,11 +75,11 @@ enum err mds_check_size(const char *path, const struct file_entry *file)
                        "%s: no such file, but the index names it; copy the "
                        "data set again",
                        path);
-    if (rc == ERR_OK && bytes != file->bytes)
+    if (rc == ERR_OK && bytes != wanted)
         return err_set(ERR_DATA,
                        "%s: has %lld bytes, but the index says %lld; copy the "
                        "data set again",
-                       path, (long long)bytes, (long long)file->bytes);
+                       path, (long long)bytes, (long long)wanted);
     return rc;
 }
 
@@ -87,22 +87,22 @@ enum err mds_check_size(const char *path, const struct file_entry *file)
 static enum err mds_check_head(const struct mds_shard *shard)
 {
     uint8_t word[4];
-    int64_t samples = shard->info->samples;
+    int64_t samples = shard->info.samples;
     TRY(mds_pread(shard, word, sizeof word, 0));
     if (mds_u32(word) != samples)
         return err_set(ERR_DATA,
                        "%s: holds %u samples, but the index says %lld",
                        shard->path, mds_u32(word), (long long)samples);
-    if (4 + 4 * (samples + 1) > shard->info->files->raw.bytes)
+    if (4 + 4 * (samples + 1) > shard->info.bytes)
         return err_set(ERR_DATA, "%s: too short for its offset table",
                        shard->path);
     TRY(mds_pread(shard, word, sizeof word, 4 + 4 * samples));
-    if (mds_u32(word) != shard->info->files->raw.bytes)
+    if (mds_u32(word) != shard->info.bytes)
         return err_set(ERR_DATA,
                        "%s: samples end at byte %u of %lld; the file is "
                        "damaged",
                        shard->path, mds_u32(word),
-                       (long long)shard->info->files->raw.bytes);
+                       (long long)shard->info.bytes);
     return ERR_OK;
 }
 
@@ -110,27 +110,27 @@ static enum err mds_check_head(const struct mds_shard *shard)
 static enum err mds_check_offsets(const struct mds_shard *shard, int64_t index,
                                   int64_t begin, int64_t end)
 {
-    int64_t first = 4 + 4 * (shard->info->samples + 1);
-    if (begin >= first && end >= begin && end <= shard->info->files->raw.bytes)
+    int64_t first = 4 + 4 * (shard->info.samples + 1);
+    if (begin >= first && end >= begin && end <= shard->info.bytes)
         return ERR_OK;
     return err_set(ERR_DATA,
                    "%s: sample %lld is damaged: its offsets are %lld and "
                    "%lld, outside [%lld, %lld]",
                    shard->path, (long long)index, (long long)begin,
                    (long long)end, (long long)first,
-                   (long long)shard->info->files->raw.bytes);
+                   (long long)shard->info.bytes);
 }
 
 /* Those of all samples are looked at at once, for a shard may have no
  * checksum. */
 static enum err mds_keep_offsets(struct mds_shard *shard, size_t table_max)
 {
-    size_t bytes = 4 * ((size_t)shard->info->samples + 1);
+    size_t bytes = 4 * ((size_t)shard->info.samples + 1);
     if (bytes > table_max)
         return ERR_OK;
     TRY(new_room(&shard->offsets, bytes));
     TRY(mds_pread(shard, shard->offsets, bytes, 4));
-    for (int64_t s = 0; s < shard->info->samples; s++)
+    for (int64_t s = 0; s < shard->info.samples; s++)
         TRY(mds_check_offsets(shard, s, mds_u32(shard->offsets + 4 * s),
                               mds_u32(shard->offsets + 4 * (s + 1))));
     return ERR_OK;
@@ -144,10 +144,10 @@ enum err mds_shard_open(const char *path, const char *shown,
     enum err rc = ERR_OK;
     int64_t bytes = 0;
     /* before it is opened, which says best what is wrong with a path */
-    TRY(mds_check_size(path, &info->files->raw));
+    TRY(mds_check_size(path, info->bytes));
     struct mds_shard *shard = NULL;
     TRY(new_zeroed(&shard, 1));
-    shard->info = info;
+    shard->info = *info;
     shard->fd = -1;
     TRY_OUT(new_text(&shard->path, shown));
     TRY_OUT(regular_open(path, &shard->fd, &bytes));
@@ -215,9 +215,9 @@ static enum err mds_divide(const struct mds_layout *layout,
 enum err mds_shard_columns(const struct mds_shard *shard, int64_t index,
                            struct buffer *buffer, struct mds_span *columns)
 {
-    assert(index >= 0 && index < shard->info->samples);
+    assert(index >= 0 && index < shard->info.samples);
     TRY(mds_read_sample(shard, index, buffer));
-    return err_prefix(mds_divide(shard->info->layout, buffer, columns),
+    return err_prefix(mds_divide(shard->info.layout, buffer, columns),
                       "%s: sample %lld", shard->path, (long long)index);
 }
 
@@ -252,7 +252,7 @@ enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
     *out = (struct mds_sample){ 0 };
     TRY(mds_shard_columns(shard, index, buffer, columns));
     for (enum mds_role r = 0; r < MDS_ROLES; r++) {
-        TRY(err_prefix(mds_decode_role(shard->info->layout, r, token_type,
+        TRY(err_prefix(mds_decode_role(shard->info.layout, r, token_type,
                                        columns, &out->value[r]),
                        "%s: sample %lld", shard->path, (long long)index));
     }
@@ -266,7 +266,7 @@ static enum err mds_sum(const struct mds_shard *shard, struct file_sums *sums,
                         const struct dataset_watch *watch, bool *whole)
 {
     enum err rc = ERR_OK;
-    int64_t size = shard->info->files->raw.bytes;
+    int64_t size = shard->info.bytes;
     *whole = true;
     uint8_t *part = NULL;
     TRY(new_room(&part, MDS_SUM_BYTES));
@@ -289,11 +289,11 @@ out:
 }
 
 enum err mds_shard_verify(const struct mds_shard *shard,
+                          const struct file_entry *file,
                           const struct dataset_watch *watch)
 {
     enum err rc = ERR_OK;
     bool whole = false;
-    const struct file_entry *file = &shard->info->files->raw;
     struct file_sums *sums = NULL;
     TRY(file_sums_create(file->hash, file->hashes, &sums));
     if (!file_sums_is_empty(sums))

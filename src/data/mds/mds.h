@@ -30,10 +30,10 @@ struct mds_span {
 
 /* A file is there, regular, and as long as the index says; ERR_DATA says what
  * to do. */
-enum err mds_check_size(const char *path, const struct file_entry *file);
+enum err mds_check_size(const char *path, int64_t bytes);
 
-/* Open the raw file of a shard, which must agree with `info` (lent until the
- * close). ERR_DATA names the file, as `shown` once it is open, and what is
+/* Open the raw file of a shard, which must agree with `info` (whose layout is
+ * lent until the close). ERR_DATA names the file, as `shown` once it is open, and what is
  * wrong with it. `known`: its head was found right before, and is not read
  * again. Offsets of at most `table_max` bytes are kept and looked at at once,
  * others one by one when a sample is read. */
@@ -54,9 +54,11 @@ enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
                         int token_type, struct buffer *buffer,
                         struct mds_sample *out);
 
-/* All checksums of the file that src/data/codec/checksum.h knows, in one pass:
- * ERR_DATA says which it was. watch NULL: unwatched. */
+/* All checksums of the file, which the index has as `file`, that
+ * src/data/codec/checksum.h knows, in one pass: ERR_DATA says which it was.
+ * watch NULL: unwatched. */
 enum err mds_shard_verify(const struct mds_shard *shard,
+                          const struct file_entry *file,
                           const struct dataset_watch *watch);
 /* Its SHA-256, whatever the index says. */
 enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65]);

@@ -30,8 +30,8 @@
 
 /* Some 600,000 shards. */
 #define MDS_INDEX_BYTES_MAX ((size_t)256 << 20)
-#define MDS_INDEX_NAME_BYTES_MAX ((size_t)512)
-#define MDS_INDEX_HASHES_MAX 32
+#define MDS_INDEX_NAME_BYTES_MAX ((size_t)FILE_NAME_BYTES - 1)
+#define MDS_INDEX_HASHES_MAX (FILE_SUMS_MAX - 1)
 /* A shard's offsets are 32-bit. */
 #define MDS_INDEX_SHARD_BYTES_MAX ((json_int_t)UINT32_MAX)
 /* Packing makes no file that much larger. */
@@ -66,25 +66,20 @@ static bool mds_index_name_is_safe(const char *name)
     return true;
 }
 
-enum err mds_index_add_hash(struct file_entry *file, const char *name,
-                            const char *hex)
+/* Of a name that is known here `hex` has its form. */
+static enum err mds_index_hash(struct file_entry *file, const char *name,
+                               const char *hex)
 {
-    assert(file != NULL && name != NULL && hex != NULL);
     size_t digits = checksum_digits(name);
     if (digits > 0 &&
         (strlen(hex) != digits || strspn(hex, "0123456789abcdef") != digits))
         return err_set(ERR_DATA,
                        "'hashes.%s' is not %zu lower-case hexadecimal digits",
                        name, digits);
-    size_t count = (size_t)file->hashes + 1;
-    struct file_sum *grown = realloc(file->hash, count * sizeof *grown);
-    if (grown == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    file->hash = grown;
-    struct file_sum *hash = &grown[file->hashes++];
-    hash->hex = NULL;
-    TRY(new_text(&hash->name, name));
-    return new_text(&hash->hex, hex);
+    struct file_sum *hash = &file->hash[file->hashes++];
+    hash->name = name;
+    snprintf(hash->hex, sizeof hash->hex, "%s", digits > 0 ? hex : "");
+    return ERR_OK;
 }
 
 static enum err mds_index_hashes(const json_t *object, struct file_entry *file)
@@ -92,6 +87,7 @@ static enum err mds_index_hashes(const json_t *object, struct file_entry *file)
     json_t *hashes = json_object_get(object, "hashes");
     const char *name = NULL;
     json_t *value = NULL;
+    file->hashes = 0;
     if (hashes != NULL && !json_is_object(hashes))
         return err_set(ERR_DATA, "'hashes' is not an object");
     if (json_object_size(hashes) > MDS_INDEX_HASHES_MAX)
@@ -102,7 +98,7 @@ static enum err mds_index_hashes(const json_t *object, struct file_entry *file)
         const char *hex = json_string_value(value);
         if (hex == NULL)
             return err_set(ERR_DATA, "'hashes.%.40s' is not a text", name);
-        TRY(mds_index_add_hash(file, name, hex));
+        TRY(mds_index_hash(file, name, hex));
     }
     return ERR_OK;
 }
@@ -122,8 +118,8 @@ static enum err mds_index_file(const json_t *object, const char *key,
     enum err rc = mds_index_int(value, "bytes", least, most, &file->bytes);
     if (rc == ERR_OK)
         rc = mds_index_hashes(value, file);
-    TRY(err_prefix(rc, "'%s'", key));
-    return new_text(&file->name, name);
+    snprintf(file->name, sizeof file->name, "%s", name);
+    return err_prefix(rc, "'%s'", key);
 }
 
 static enum err mds_index_files(const json_t *object, struct cache_shard *files)
@@ -133,18 +129,21 @@ static enum err mds_index_files(const json_t *object, struct cache_shard *files)
         json_string_value(json_object_get(object, "compression"));
     TRY(mds_index_file(object, "raw_data", 8, MDS_INDEX_SHARD_BYTES_MAX,
                        &files->raw));
+    files->zip.name[0] = '\0';
+    files->zip.hashes = 0;
     if (zip == NULL || json_is_null(zip))
         return ERR_OK;
     if (compression == NULL)
         return err_set(ERR_DATA, "has 'zip_data', but 'compression' is no "
                                  "text");
-    TRY(mds_index_file(object, "zip_data", 0, MDS_INDEX_ZIP_BYTES_MAX,
-                       &files->zip));
-    return new_text(&files->compression, compression);
+    files->compression = compression;
+    return mds_index_file(object, "zip_data", 0, MDS_INDEX_ZIP_BYTES_MAX,
+                          &files->zip);
 }
 
+/* What it has is lent by the object. */
 static enum err mds_index_shard(const json_t *object, struct cache_shard *files,
-                                struct mds_shard_info *info)
+                                int64_t *samples)
 {
     int64_t version = 0;
     if (!json_is_object(object))
@@ -159,56 +158,133 @@ static enum err mds_index_shard(const json_t *object, struct cache_shard *files,
                        format != NULL ? format : "");
     TRY(mds_index_int(object, "version", 2, 2, &version));
     TRY(mds_index_files(object, files));
-    info->files = files;
     /* each sample has an offset of four bytes at least */
     return mds_index_int(object, "samples", 0, (files->raw.bytes - 8) / 4,
-                         &info->samples);
+                         samples);
 }
 
-/* The columns of shard s, which often are those of the shard before. */
-static enum err mds_index_columns(struct mds_index *index, const json_t *shards,
-                                  size_t s)
+/* One more shard; *last has the columns of the one before and becomes this. */
+static enum err mds_index_add(struct mds_index *index, json_t *object,
+                              json_t **last)
 {
-    const json_t *object = json_array_get(shards, s);
+    struct cache_shard files;
+    int64_t samples = 0;
+    TRY(mds_index_shard(object, &files, &samples));
     /* compared as JSON, before anything is made of it */
-    if (s > 0 && mds_layout_same(object, json_array_get(shards, s - 1))) {
-        index->shard[s].layout = index->shard[s - 1].layout;
-        return ERR_OK;
+    if (*last == NULL || !mds_layout_same(object, *last)) {
+        TRY(array_room(&index->layout, &index->layout_room,
+                       index->layouts + 1));
+        TRY(mds_layout_read(object, &index->layout[index->layouts]));
+        index->layouts++;
     }
-    TRY(array_room(&index->layout, &index->layout_room, index->layouts + 1));
-    TRY(mds_layout_read(object, &index->layout[index->layouts]));
-    index->shard[s].layout = index->layout[index->layouts++];
+    json_decref(*last);
+    *last = json_incref(object);
+    TRY(mds_pack_add(&index->pack, &files, samples,
+                     index->layout[index->layouts - 1]));
+    index->shards++;
+    index->samples += samples;
     return ERR_OK;
+}
+
+/* The list of shards in the text. ERR_DATA where the text is not JSON outside of
+ * it, or has none in these letters. */
+static enum err mds_index_find(const struct mds_index *index,
+                               struct json_member *list)
+{
+    struct json_split split = json_split_begin(index->text, index->text_bytes);
+    struct json_member member;
+    bool done = false;
+    *list = (struct json_member){ 0 };
+    for (;;) {
+        TRY(json_split_next(&split, &member, &done));
+        if (done)
+            break;
+        if (member.key_bytes == strlen("'shards'") &&
+            memcmp(member.key, "\"shards\"", member.key_bytes) == 0)
+            *list = member;
+    }
+    return list->value != NULL && list->value[0] == '['
+               ? ERR_OK
+               : err_set(ERR_DATA, "'shards' is not a list");
+}
+
+/* The text but for the shards; of a text that can't be divided, which is not to
+ * be an index, all of it, and the error says where it is wrong. */
+static enum err mds_index_outside(const struct mds_index *index,
+                                  const char *path, struct json_member *list,
+                                  json_t **root)
+{
+    struct buffer rest = { 0 };
+    json_error_t problem;
+    enum err rc = ERR_OK;
+    if (mds_index_find(index, list) == ERR_OK) {
+        const char *behind = list->value + list->value_bytes;
+        TRY_OUT(buffer_add(&rest, index->text,
+                           (size_t)(list->value - index->text)));
+        TRY_OUT(buffer_add(&rest, "[]", 2));
+        TRY_OUT(buffer_add(&rest, behind,
+                           (size_t)(index->text + index->text_bytes - behind)));
+    } else {
+        TRY_OUT(buffer_add(&rest, index->text, index->text_bytes));
+    }
+    *root = jsontext_load((const char *)rest.data, rest.bytes,
+                          JSON_REJECT_DUPLICATES, &problem);
+    if (*root == NULL)
+        rc = err_set(jsontext_wrong(&problem), "%s:%d: not valid JSON: %s",
+                     path, problem.line, problem.text);
+out:
+    buffer_free(&rest);
+    return rc;
+}
+
+/* An element, which is JSON; ERR_DATA has its line in the file. */
+static enum err mds_index_element(const struct mds_index *index,
+                                  const char *path, const char *value,
+                                  size_t bytes, json_t **out)
+{
+    json_error_t problem;
+    *out = jsontext_load(value, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY,
+                         &problem);
+    if (*out != NULL)
+        return ERR_OK;
+    int line = problem.line;
+    for (const char *c = index->text; c < value; c++)
+        line += *c == '\n';
+    return err_set(jsontext_wrong(&problem), "%s:%d: not valid JSON: %s", path,
+                   line, problem.text);
 }
 
 static enum err mds_index_fill(struct mds_index *index, const char *path)
 {
     enum err rc = ERR_OK;
     int64_t version = 0;
-    json_error_t problem;
-    json_t *root = jsontext_load(index->text, index->text_bytes,
-                                 JSON_REJECT_DUPLICATES, &problem);
-    if (root == NULL)
-        TRY_OUT(err_set(jsontext_wrong(&problem), "%s:%d: not valid JSON: %s",
-                        path, problem.line, problem.text));
+    struct json_member list;
+    json_t *root = NULL, *object = NULL, *last = NULL;
+    const char *value = NULL;
+    size_t bytes = 0;
+    bool done = false;
+    TRY_OUT(mds_index_outside(index, path, &list, &root));
     rc = mds_index_int(root, "version", 2, 2, &version);
-    const json_t *shards = json_object_get(root, "shards");
-    if (rc == ERR_OK && !json_is_array(shards))
+    if (rc == ERR_OK && (list.value == NULL || list.value[0] != '['))
         rc = err_set(ERR_DATA, "'shards' is not a list");
     TRY_OUT(err_prefix(rc, "%s", path));
-    size_t count = json_array_size(shards);
-    TRY_OUT(new_zeroed(&index->shard, count > 0 ? count : 1));
-    TRY_OUT(new_zeroed(&index->files, count > 0 ? count : 1));
-    for (size_t s = 0; s < count; s++) {
-        index->shards++;
-        rc = mds_index_shard(json_array_get(shards, s), &index->files[s],
-                             &index->shard[s]);
-        if (rc == ERR_OK)
-            rc = mds_index_columns(index, shards, s);
-        TRY_OUT(err_prefix(rc, "%s: shard %zu", path, s));
-        index->samples += index->shard[s].samples;
+    struct json_split split = json_split_begin(list.value, list.value_bytes);
+    for (;;) {
+        rc = json_split_element(&split, &value, &bytes, &done);
+        TRY_OUT(err_prefix(rc, "%s: not valid JSON: 'shards'", path));
+        if (done)
+            break;
+        json_decref(object);
+        object = NULL;
+        TRY_OUT(mds_index_element(index, path, value, bytes, &object));
+        rc = mds_index_add(index, object, &last);
+        TRY_OUT(
+            err_prefix(rc, "%s: shard %lld", path, (long long)index->shards));
     }
+    mds_pack_end(&index->pack);
 out:
+    json_decref(object);
+    json_decref(last);
     json_decref(root);
     return rc;
 }
@@ -233,7 +309,8 @@ enum err mds_index_check(const struct mds_index *index, const char *folder)
     assert(index != NULL && folder != NULL);
     const struct mds_layout *last = NULL;
     for (int64_t s = 0; s < index->shards; s++) {
-        const struct mds_layout *layout = index->shard[s].layout;
+        const struct mds_layout *layout =
+            mds_pack_shard(&index->pack, s).layout;
         TRY(err_prefix(layout == last ? ERR_OK : mds_layout_check(layout),
                        "%s/%s: shard %lld", folder, MDS_INDEX_NAME,
                        (long long)s));
@@ -242,30 +319,14 @@ enum err mds_index_check(const struct mds_index *index, const char *folder)
     return ERR_OK;
 }
 
-static void mds_index_release(struct file_entry *file)
-{
-    for (int h = 0; h < file->hashes; h++) {
-        free(file->hash[h].name);
-        free(file->hash[h].hex);
-    }
-    free(file->hash);
-    free(file->name);
-}
-
 void mds_index_destroy(struct mds_index *index)
 {
     if (index == NULL)
         return;
-    for (int64_t s = 0; s < index->shards; s++) {
-        mds_index_release(&index->files[s].raw);
-        mds_index_release(&index->files[s].zip);
-        free(index->files[s].compression);
-    }
     for (int64_t l = 0; l < index->layouts; l++)
         mds_layout_destroy(index->layout[l]);
     free(index->layout);
-    free(index->files);
-    free(index->shard);
+    mds_pack_release(&index->pack);
     free(index->text);
     free(index);
 }

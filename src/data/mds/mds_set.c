@@ -40,7 +40,6 @@ static enum err mds_set_token_type(struct mds_set *set, int type)
 static enum err mds_set_describe_shards(struct mds_set *set,
                                         const struct sidecar *sidecar)
 {
-    char hex[65] = "";
     struct mds_index *index = mds_shards_index(set->shards);
     int64_t hashed = sidecar->shards_hashed;
     if (hashed != 0 && hashed != index->shards)
@@ -50,12 +49,10 @@ static enum err mds_set_describe_shards(struct mds_set *set,
                        mds_shards_folder(set->shards), SIDECAR_NAME,
                        (long long)hashed, (long long)index->shards);
     /* from here on they are checksums of the index like others */
-    for (int64_t s = 0; s < hashed; s++) {
-        memcpy(hex, sidecar->shards_sha256 + 64 * s, 64);
-        TRY(err_prefix(mds_index_add_hash(&index->files[s].raw, "sha256", hex),
-                       "%s/%s", mds_shards_folder(set->shards), SIDECAR_NAME));
-    }
-    return ERR_OK;
+    if (hashed == 0)
+        return ERR_OK;
+    return err_prefix(mds_pack_add_sha256(&index->pack, sidecar->shards_sha256),
+                      "%s/%s", mds_shards_folder(set->shards), SIDECAR_NAME);
 }
 
 static void mds_set_count(const struct mds_index *index,
@@ -66,20 +63,22 @@ static void mds_set_count(const struct mds_index *index,
                                       .shards = index->shards,
                                       .lengths = true };
     for (int64_t s = 0; s < index->shards; s++) {
-        const struct mds_shard_info *info = &index->shard[s];
-        out->bytes += info->files->raw.bytes;
-        if (info->files->raw.bytes > out->largest)
-            out->largest = info->files->raw.bytes;
+        const struct mds_shard_info info = mds_pack_shard(&index->pack, s);
+        struct cache_shard files;
+        mds_pack_files(&index->pack, s, &files);
+        out->bytes += info.bytes;
+        if (info.bytes > out->largest)
+            out->largest = info.bytes;
         /* 0 where samples have lengths of their own */
         int64_t count =
-            info->layout->column[info->layout->role[MDS_TOKENS]].encoding.count;
+            info.layout->column[info.layout->role[MDS_TOKENS]].encoding.count;
         fixed = fixed && count > 0;
-        out->lengths &= info->layout->role[MDS_LENGTHS] >= 0;
+        out->lengths &= info.layout->role[MDS_LENGTHS] >= 0;
         if (count > out->longest)
             out->longest = count;
         bool known = false;
-        for (int h = 0; h < info->files->raw.hashes; h++)
-            known = known || checksum_digits(info->files->raw.hash[h].name) > 0;
+        for (int h = 0; h < files.raw.hashes; h++)
+            known = known || checksum_digits(files.raw.hash[h].name) > 0;
         out->unchecked += !known;
     }
     if (!fixed)
@@ -113,17 +112,22 @@ out:
     return new_or_none(rc, set, state, mds_set_close);
 }
 
-static enum err mds_set_identify(const void *state, struct digest *digest)
+/* That was the last use of the text, which is ten times all else. */
+static enum err mds_set_identify(void *state, struct digest *digest)
 {
-    const struct mds_set *set = state;
-    const struct mds_index *index = mds_shards_index(set->shards);
-    return digest_update(digest, index->text, index->text_bytes);
+    struct mds_set *set = state;
+    struct mds_index *index = mds_shards_index(set->shards);
+    enum err rc = digest_update(digest, index->text, index->text_bytes);
+    free(index->text);
+    index->text = NULL;
+    index->text_bytes = 0;
+    return rc;
 }
 
 static int64_t mds_set_samples(const void *state, int64_t index)
 {
     const struct mds_set *set = state;
-    return mds_shards_index(set->shards)->shard[index].samples;
+    return mds_pack_shard(&mds_shards_index(set->shards)->pack, index).samples;
 }
 
 static enum err mds_set_look(const void *state, int64_t index)
@@ -137,7 +141,8 @@ static enum err mds_set_read(void *state, int64_t index,
     struct mds_set *set = state;
     struct mds_shard *shard = NULL;
     struct mds_sample sample;
-    int64_t s = mds_shards_find(set->shards, index, &out->number);
+    int64_t s = mds_pack_find(&mds_shards_index(set->shards)->pack, index,
+                              &out->number);
     TRY(mds_shards_get(set->shards, s, &shard));
     out->file = mds_shard_path(shard);
     TRY(mds_shard_read(shard, out->number, set->token_type, &set->buffer,
@@ -163,8 +168,10 @@ static enum err mds_set_verify(void *state, int64_t index,
 {
     struct mds_set *set = state;
     struct mds_shard *shard = NULL;
+    struct cache_shard files;
     TRY(mds_shards_get(set->shards, index, &shard));
-    return mds_shard_verify(shard, watch);
+    mds_pack_files(&mds_shards_index(set->shards)->pack, index, &files);
+    return mds_shard_verify(shard, &files.raw, watch);
 }
 
 static enum err mds_set_sha256(void *state, int64_t index, char hex[65])
@@ -193,9 +200,10 @@ static void mds_set_checksums(const void *state, bool known, char *names,
     const struct mds_index *index = mds_shards_index(set->shards);
     names[0] = '\0';
     for (int64_t s = 0; s < index->shards; s++) {
-        const struct mds_shard_info *info = &index->shard[s];
-        for (int h = 0; h < info->files->raw.hashes; h++) {
-            const char *name = info->files->raw.hash[h].name;
+        struct cache_shard files;
+        mds_pack_files(&index->pack, s, &files);
+        for (int h = 0; h < files.raw.hashes; h++) {
+            const char *name = files.raw.hash[h].name;
             size_t length = strlen(names);
             if ((checksum_digits(name) > 0) == known &&
                 !mds_set_is_listed(names, name))

@@ -25,24 +25,24 @@
 
 /* A shard of a folder that is there only packed. */
 static bool mds_cache_is_packed(const char *folder,
-                                const struct mds_shard_info *info)
+                                const struct cache_shard *files)
 {
     char path[FSIO_PATH_MAX];
-    return info->files->zip.name != NULL &&
-           fsio_path(path, "%s/%s", folder, info->files->raw.name) == ERR_OK &&
+    return files->zip.name[0] != '\0' &&
+           fsio_path(path, "%s/%s", folder, files->raw.name) == ERR_OK &&
            !fsio_exists(path);
 }
 
 /* The packed file of such a shard is there, as long as the index says, and of a
  * compression that is known; ERR_DATA, or ERR_UNSUPPORTED. */
 static enum err mds_cache_look(const char *folder,
-                               const struct mds_shard_info *info)
+                               const struct cache_shard *files)
 {
     char path[FSIO_PATH_MAX];
     const struct codec *codec = NULL;
-    TRY(fsio_path(path, "%s/%s", folder, info->files->zip.name));
-    TRY(mds_check_size(path, &info->files->zip));
-    enum err rc = codec_find(info->files->compression, &codec);
+    TRY(fsio_path(path, "%s/%s", folder, files->zip.name));
+    TRY(mds_check_size(path, files->zip.bytes));
+    enum err rc = codec_find(files->compression, &codec);
     return rc == ERR_OK ? rc : err_prefix(rc, "%s", path);
 }
 
@@ -57,8 +57,11 @@ static enum err mds_cache_open(const char *folder,
     char address[4 * FSIO_PATH_MAX] = "file://";
     bool packed = false;
     *out = NULL;
-    for (int64_t s = 0; s < index->shards && !packed; s++)
-        packed = mds_cache_is_packed(folder, &index->shard[s]);
+    for (int64_t s = 0; s < index->shards && !packed; s++) {
+        struct cache_shard files;
+        mds_pack_files(&index->pack, s, &files);
+        packed = mds_cache_is_packed(folder, &files);
+    }
     if (!packed)
         return ERR_OK;
     char *whole = realpath(folder, NULL);
@@ -86,8 +89,7 @@ enum { MDS_SHARD_NEW = 0, MDS_SHARD_KNOWN = -1 /* its head is right */ };
 struct mds_shards {
     char path[FSIO_PATH_MAX];
     struct mds_index *index;
-    int64_t *first; /* first sample of each shard, and the total */
-    int32_t *at;    /* of each shard: its place in files */
+    int32_t *at; /* of each shard: its place in files */
     /* a ring in order of use: what follows files[0], which is none, was used
      * longest ago, and what precedes it last */
     struct mds_shards_file *files;
@@ -98,23 +100,6 @@ struct mds_shards {
     bool remote;         /* nothing but the index is */
 };
 
-static enum err mds_shards_number_samples(struct mds_shards *set)
-{
-    const struct mds_index *index = set->index;
-    size_t count = (size_t)index->shards + 1;
-    if (index->samples == 0)
-        return err_set(ERR_DATA,
-                       "%s: there are no samples in it; make another data set "
-                       "with tessera-data tokenize",
-                       set->path);
-    TRY(new_zeroed(&set->first, count));
-    TRY(new_zeroed(&set->at, count));
-    for (int64_t s = 0; s < index->shards; s++)
-        set->first[s + 1] = set->first[s] + index->shard[s].samples;
-    assert(set->first[index->shards] == index->samples);
-    return ERR_OK;
-}
-
 enum err mds_shards_open(const char *folder, struct mds_shards **out)
 {
     assert(folder != NULL && out != NULL);
@@ -123,7 +108,12 @@ enum err mds_shards_open(const char *folder, struct mds_shards **out)
     TRY(new_zeroed(&set, 1));
     TRY_OUT(fsio_path(set->path, "%s", folder));
     TRY_OUT(mds_index_read(folder, &set->index));
-    TRY_OUT(mds_shards_number_samples(set));
+    if (set->index->samples == 0)
+        TRY_OUT(err_set(ERR_DATA,
+                        "%s: there are no samples in it; make another data set "
+                        "with tessera-data tokenize",
+                        set->path));
+    TRY_OUT(new_zeroed(&set->at, (size_t)set->index->shards));
     TRY_OUT(regular_limit(set->index->shards, &set->open_max));
     set->table_max = MDS_TABLES_BYTES_MAX / (size_t)set->open_max;
     TRY_OUT(new_zeroed(&set->files, (size_t)set->open_max + 1));
@@ -139,7 +129,6 @@ void mds_shards_close(struct mds_shards *set)
         mds_shard_close(set->files[f].shard);
     free(set->files);
     free(set->at);
-    free(set->first);
     mds_index_destroy(set->index);
     free(set);
 }
@@ -171,46 +160,33 @@ enum err mds_shards_use_cache(struct mds_shards *set,
     set->cache = access->cache;
     if (set->cache == NULL)
         return ERR_OK;
-    TRY(cache_describe(set->cache, set->index->files, set->index->shards));
+    const struct cache_list list = { mds_pack_files, &set->index->pack,
+                                     set->index->shards };
+    TRY(cache_describe(set->cache, &list));
     set->open_max = cache_open_max(set->cache, set->open_max);
     return ERR_OK;
 }
 
 bool mds_shards_is_cached(const struct mds_shards *set, int64_t shard)
 {
-    return set->cache != NULL &&
-           (set->remote ||
-            mds_cache_is_packed(set->path, &set->index->shard[shard]));
+    struct cache_shard files;
+    if (set->cache == NULL || set->remote)
+        return set->cache != NULL;
+    mds_pack_files(&set->index->pack, shard, &files);
+    return mds_cache_is_packed(set->path, &files);
 }
 
 enum err mds_shards_look(const struct mds_shards *set, int64_t index)
 {
     char path[FSIO_PATH_MAX];
-    const struct mds_shard_info *info = &set->index->shard[index];
+    struct cache_shard files;
     if (set->remote) /* what is fetched is verified then */
         return ERR_OK;
-    if (mds_cache_is_packed(set->path, info))
-        return mds_cache_look(set->path, info);
-    TRY(mds_shards_path(set, &info->files->raw, path));
-    return mds_check_size(path, &info->files->raw);
-}
-
-/* The last shard whose first sample is at or before `sample`; of several with
- * the same first sample that is the only one with samples. */
-int64_t mds_shards_find(const struct mds_shards *set, int64_t sample,
-                        int64_t *number)
-{
-    int64_t low = 0, high = set->index->shards - 1; /* it is in [low, high] */
-    while (low < high) {
-        int64_t middle = low + (high - low + 1) / 2;
-        if (set->first[middle] <= sample)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    assert(sample >= set->first[low] && sample < set->first[low + 1]);
-    *number = sample - set->first[low];
-    return low;
+    mds_pack_files(&set->index->pack, index, &files);
+    if (mds_cache_is_packed(set->path, &files))
+        return mds_cache_look(set->path, &files);
+    TRY(mds_shards_path(set, &files.raw, path));
+    return mds_check_size(path, files.raw.bytes);
 }
 
 static void mds_shards_leave(struct mds_shards *set, int32_t f)
@@ -235,13 +211,15 @@ static enum err mds_shards_open_cached(struct mds_shards *set, int64_t index,
 {
     char shown[FSIO_PATH_MAX];
     struct cache_hold hold;
-    const struct mds_shard_info *info = &set->index->shard[index];
+    const struct mds_shard_info info = mds_pack_shard(&set->index->pack, index);
+    struct cache_shard files;
+    mds_pack_files(&set->index->pack, index, &files);
     TRY(cache_hold(set->cache, index, &hold));
     enum err rc = ERR_OK;
     if (!set->remote)
-        rc = mds_shards_path(set, &info->files->zip, shown);
+        rc = mds_shards_path(set, &files.zip, shown);
     if (rc == ERR_OK)
-        rc = mds_shard_open(hold.path, set->remote ? hold.path : shown, info,
+        rc = mds_shard_open(hold.path, set->remote ? hold.path : shown, &info,
                             known, set->table_max, out);
     cache_release(&hold);
     return rc;
@@ -251,12 +229,14 @@ static enum err mds_shards_open_file(struct mds_shards *set, int64_t index,
                                      struct mds_shard **out)
 {
     char path[FSIO_PATH_MAX];
-    const struct mds_shard_info *info = &set->index->shard[index];
+    const struct mds_shard_info info = mds_pack_shard(&set->index->pack, index);
+    struct cache_shard files;
+    mds_pack_files(&set->index->pack, index, &files);
     bool known = set->at[index] == MDS_SHARD_KNOWN;
     if (mds_shards_is_cached(set, index))
         return mds_shards_open_cached(set, index, known, out);
-    TRY(mds_shards_path(set, &info->files->raw, path));
-    return mds_shard_open(path, path, info, known, set->table_max, out);
+    TRY(mds_shards_path(set, &files.raw, path));
+    return mds_shard_open(path, path, &info, known, set->table_max, out);
 }
 
 /* Let go of the shard that was not used for longest; its place is the next to be
@@ -298,7 +278,7 @@ void mds_shards_want(const struct mds_shards *set, int64_t index)
     int64_t number = 0;
     if (set->cache == NULL)
         return;
-    int64_t shard = mds_shards_find(set, index, &number);
+    int64_t shard = mds_pack_find(&set->index->pack, index, &number);
     if (mds_shards_is_cached(set, shard))
         cache_want(set->cache, shard);
 }

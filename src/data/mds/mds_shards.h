@@ -33,11 +33,6 @@ bool mds_shards_is_cached(const struct mds_shards *shards, int64_t shard);
 
 void mds_shards_want(const struct mds_shards *shards, int64_t index);
 
-/* The shard of sample `index`, 0 <= index < samples, and which of its samples
- * that is. */
-int64_t mds_shards_find(const struct mds_shards *shards, int64_t index,
-                        int64_t *number);
-
 /* An open shard, lent until the next call. */
 enum err mds_shards_get(struct mds_shards *shards, int64_t shard,
                         struct mds_shard **out);

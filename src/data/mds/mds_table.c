@@ -74,9 +74,10 @@ enum err mds_table_read(struct mds_table *table, int64_t index,
 {
     int64_t number = 0;
     struct mds_shard *shard = NULL;
-    int64_t s = mds_shards_find(table->shards, index, &number);
+    int64_t s =
+        mds_pack_find(&mds_shards_index(table->shards)->pack, index, &number);
     const struct mds_layout *layout =
-        mds_shards_index(table->shards)->shard[s].layout;
+        mds_pack_shard(&mds_shards_index(table->shards)->pack, s).layout;
     int c = mds_layout_find(layout, column);
     assert(c >= 0);
     TRY(mds_shards_get(table->shards, s, &shard));
@@ -92,7 +93,8 @@ enum err mds_table_spans(struct mds_table *table, int64_t index,
 {
     int64_t number = 0;
     struct mds_shard *shard = NULL;
-    int64_t s = mds_shards_find(table->shards, index, &number);
+    int64_t s =
+        mds_pack_find(&mds_shards_index(table->shards)->pack, index, &number);
     TRY(mds_shards_get(table->shards, s, &shard));
     *columns = table->columns;
     return mds_shard_columns(shard, number, &table->buffer, table->columns);

@@ -92,7 +92,7 @@ static enum err merge_entry_file(struct merge *merge, const char *set,
 {
     char from[FSIO_PATH_MAX], name[128];
     *there = false;
-    if (basename == NULL || !json_is_object(data))
+    if (basename[0] == '\0' || !json_is_object(data))
         return ERR_OK;
     snprintf(name, sizeof name, "shard.%05lld.mds%s",
              (long long)merge->result->shards, ending);
@@ -106,22 +106,19 @@ static enum err merge_entry_file(struct merge *merge, const char *set,
 }
 
 static enum err merge_shard(struct merge *merge, const char *set,
-                            const struct mds_shard_info *info, json_t *entry)
+                            const struct cache_shard *files, json_t *entry)
 {
     bool raw = false, zip = false;
     char ending[64] = "";
-    if (info->files->compression != NULL) /* "zstd:3": .zstd */
+    if (files->compression != NULL) /* "zstd:3": .zstd */
         snprintf(ending, sizeof ending, ".%.*s",
-                 (int)strcspn(info->files->compression, ":"),
-                 info->files->compression);
-    TRY(merge_entry_file(merge, set, info->files->raw.name, "",
+                 (int)strcspn(files->compression, ":"), files->compression);
+    TRY(merge_entry_file(merge, set, files->raw.name, "",
                          json_object_get(entry, "raw_data"), &raw));
-    TRY(merge_entry_file(merge, set, info->files->zip.name, ending,
+    TRY(merge_entry_file(merge, set, files->zip.name, ending,
                          json_object_get(entry, "zip_data"), &zip));
     if (!raw && !zip)
-        return err_set(ERR_DATA, "%s/%s: no such file", set,
-                       info->files->raw.name != NULL ? info->files->raw.name
-                                                     : info->files->zip.name);
+        return err_set(ERR_DATA, "%s/%s: no such file", set, files->raw.name);
     if (json_array_append(merge->shards, entry) != 0)
         return err_set(ERR_MEMORY, "%s: out of memory", set);
     merge->result->shards++;
@@ -157,9 +154,12 @@ static enum err merge_index(struct merge *merge, const char *set,
     if (root == NULL) /* it was read before */
         return err_set(ERR_MEMORY, "%s: no memory for its index", set);
     assert(json_array_size(shards) == (size_t)index->shards);
-    for (int64_t s = 0; s < index->shards; s++)
-        TRY_OUT(merge_shard(merge, set, &index->shard[s],
-                            json_array_get(shards, (size_t)s)));
+    for (int64_t s = 0; s < index->shards; s++) {
+        struct cache_shard files;
+        mds_pack_files(&index->pack, s, &files);
+        TRY_OUT(
+            merge_shard(merge, set, &files, json_array_get(shards, (size_t)s)));
+    }
 out:
     json_decref(root);
     return rc;

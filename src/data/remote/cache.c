@@ -395,8 +395,7 @@ void cache_end(struct cache *cache)
 {
     cache_stop(cache, true);
     cache_ahead_destroy(cache);
-    cache->shards = NULL;
-    cache->count = 0;
+    cache->list = (struct cache_list){ 0 };
 }
 
 void cache_close(struct cache *cache)
@@ -425,17 +424,15 @@ void cache_stop(struct cache *cache, bool stop)
     store_stop(cache->store, stop);
 }
 
-enum err cache_describe(struct cache *cache, const struct cache_shard *shards,
-                        int64_t count)
+enum err cache_describe(struct cache *cache, const struct cache_list *list)
 {
-    assert(shards != NULL && count >= 0);
-    for (int64_t s = 0; s < count; s++) {
-        int64_t zip = shards[s].zip.name != NULL ? shards[s].zip.bytes : 0;
-        if (shards[s].raw.bytes + zip > cache->largest)
-            cache->largest = shards[s].raw.bytes + zip;
+    assert(list->shard != NULL && list->count >= 0);
+    cache->list = *list;
+    for (int64_t s = 0; s < list->count; s++) {
+        int64_t bytes = cache_room_bytes(cache, s);
+        if (bytes > cache->largest)
+            cache->largest = bytes;
     }
-    cache->shards = shards;
-    cache->count = count;
     if (cache->options.limit == 0 || cache->largest <= cache->options.limit)
         return ERR_OK;
     return err_set(ERR_USAGE,

@@ -34,11 +34,17 @@ struct cache_options {
 /* Where nothing else is said: no limit, 300 s. */
 extern const struct cache_options cache_defaults;
 
-/* Lent to the cache until its end. */
 struct cache_shard {
     struct file_entry raw;
-    struct file_entry zip; /* name NULL: the raw file is fetched */
-    char *compression;     /* of the zip, as the index has it: "zstd:3" */
+    struct file_entry zip;   /* name "": the raw file is fetched */
+    const char *compression; /* of the zip, as the index has it: "zstd:3" */
+};
+
+/* What tells of each shard, to any thread; lent to the cache until its end. */
+struct cache_list {
+    void (*shard)(const void *of, int64_t shard, struct cache_shard *out);
+    const void *of;
+    int64_t count;
 };
 
 struct cache_hold {
@@ -62,8 +68,7 @@ const char *cache_folder(const struct cache *cache);
 
 /* The shards, before any is held. ERR_USAGE when the limit is less than what
  * the largest needs: it says how much. */
-enum err cache_describe(struct cache *cache, const struct cache_shard *shards,
-                        int64_t count);
+enum err cache_describe(struct cache *cache, const struct cache_list *list);
 
 /* How many raw files may stay open although they are no longer held and their
  * names may be gone, so that the limit is kept about. */

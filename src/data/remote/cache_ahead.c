@@ -51,13 +51,13 @@ static void *cache_ahead_run(void *arg)
 /* Under the mutex. Without memory nothing is fetched ahead. */
 static struct cache_ahead *cache_ahead_create(const struct cache *cache)
 {
-    assert(cache->options.threads > 0 && cache->count > 0);
+    assert(cache->options.threads > 0 && cache->list.count > 0);
     size_t threads = (size_t)cache->options.threads;
     struct cache_ahead *ahead =
         calloc(1, sizeof *ahead + threads * sizeof(pthread_t));
     if (ahead == NULL)
         return NULL;
-    ahead->listed = calloc((size_t)cache->count, 1);
+    ahead->listed = calloc((size_t)cache->list.count, 1);
     if (ahead->listed == NULL) {
         free(ahead);
         return NULL;
@@ -73,7 +73,7 @@ static struct cache_ahead *cache_ahead_create(const struct cache *cache)
 
 void cache_want(struct cache *cache, int64_t shard)
 {
-    assert(shard >= 0 && shard < cache->count);
+    assert(shard >= 0 && shard < cache->list.count);
     pthread_mutex_lock(&cache->mutex);
     if (cache->ahead == NULL)
         cache->ahead = cache_ahead_create(cache);

@@ -21,8 +21,7 @@ struct cache {
     struct store *store;
     int users; /* the lock's file */
     int verified;
-    const struct cache_shard *shards;
-    int64_t count;
+    struct cache_list list; /* .shard NULL: not yet, or no more */
     int64_t largest; /* bytes that a shard needs at most, packed and not */
     atomic_bool stopped;
     atomic_int stops; /* how often; what it ended has not failed */
@@ -47,6 +46,8 @@ bool cache_is_free(int locks, int64_t at);
 enum err cache_path(const struct cache *cache, int64_t shard, const char *end,
                     char path[FSIO_PATH_MAX]);
 
+/* What a shard takes while it is fetched, packed and not. */
+int64_t cache_room_bytes(const struct cache *cache, int64_t shard);
 /* Keep room for a shard that is fetched, by removing others that are not held,
  * those first that were not held for longest. */
 enum err cache_room_take(struct cache *cache, int64_t shard);

@@ -34,10 +34,11 @@ struct cache_listing {
     int64_t bytes; /* theirs, and of what is on its way */
 };
 
-static int64_t cache_room_bytes(const struct cache *cache, int64_t shard)
+int64_t cache_room_bytes(const struct cache *cache, int64_t shard)
 {
-    const struct cache_shard *info = &cache->shards[shard];
-    return info->raw.bytes + (info->zip.name != NULL ? info->zip.bytes : 0);
+    struct cache_shard info;
+    cache->list.shard(cache->list.of, shard, &info);
+    return info.raw.bytes + (info.zip.name[0] != '\0' ? info.zip.bytes : 0);
 }
 
 static enum err cache_add(struct cache_listing *list, const char *name,

@@ -36,8 +36,10 @@
 enum err cache_path(const struct cache *cache, int64_t shard, const char *end,
                     char path[FSIO_PATH_MAX])
 {
-    assert(shard >= 0 && shard < cache->count);
-    const char *name = cache->shards[shard].raw.name;
+    assert(shard >= 0 && shard < cache->list.count);
+    struct cache_shard info;
+    cache->list.shard(cache->list.of, shard, &info);
+    const char *name = info.raw.name;
     const char *slash = strrchr(name, '/');
     return fsio_path(path, "%s/%lld_%s%s", cache->folder, (long long)shard,
                      slash != NULL ? slash + 1 : name, end);
@@ -93,6 +95,8 @@ static enum err cache_try(const struct cache *cache, int64_t shard,
                           struct cache_hold *hold, bool *held)
 {
     struct stat status;
+    struct cache_shard info;
+    cache->list.shard(cache->list.of, shard, &info);
     *held = false;
     TRY(cache_path(cache, shard, "", hold->path));
     hold->fd = open(hold->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -103,8 +107,7 @@ static enum err cache_try(const struct cache *cache, int64_t shard,
     /* who removes it has it alone, and then it has no name */
     *held = flock(hold->fd, LOCK_SH | LOCK_NB) == 0 &&
             fstat(hold->fd, &status) == 0 && status.st_nlink > 0 &&
-            S_ISREG(status.st_mode) &&
-            status.st_size == cache->shards[shard].raw.bytes;
+            S_ISREG(status.st_mode) && status.st_size == info.raw.bytes;
     if (*held)
         (void)futimens(hold->fd, NULL); /* it is used */
     else
@@ -181,22 +184,23 @@ static enum err cache_bring(struct cache *cache, int64_t shard,
 {
     char local[FSIO_PATH_MAX];
     int64_t bytes = 0;
-    const struct cache_shard *info = &cache->shards[shard];
+    struct cache_shard info;
+    cache->list.shard(cache->list.of, shard, &info);
     unlink(part);
-    if (info->zip.name == NULL) {
-        TRY(store_get(cache->store, info->raw.name, part, info->raw.bytes,
+    if (info.zip.name[0] == '\0') {
+        TRY(store_get(cache->store, info.raw.name, part, info.raw.bytes,
                       &bytes));
-        return cache_verify(part, &info->raw);
+        return cache_verify(part, &info.raw);
     }
     /* what lies in a folder here is unpacked from there, without a copy */
     const char *from = packed;
-    if (store_local(cache->store, info->zip.name, local))
+    if (store_local(cache->store, info.zip.name, local))
         from = local;
     else
-        TRY(store_get(cache->store, info->zip.name, packed, info->zip.bytes,
+        TRY(store_get(cache->store, info.zip.name, packed, info.zip.bytes,
                       &bytes));
-    TRY(cache_verify(from, &info->zip));
-    return cache_unpack(info, from, part);
+    TRY(cache_verify(from, &info.zip));
+    return cache_unpack(&info, from, part);
 }
 
 /* Give it its name, held. */
@@ -222,8 +226,9 @@ static enum err cache_fetch(struct cache *cache, int64_t shard,
                             struct cache_hold *hold)
 {
     char part[FSIO_PATH_MAX], packed[FSIO_PATH_MAX];
-    const struct cache_shard *info = &cache->shards[shard];
-    const char *name = info->zip.name != NULL ? info->zip.name : info->raw.name;
+    struct cache_shard info;
+    cache->list.shard(cache->list.of, shard, &info);
+    const char *name = info.zip.name[0] != '\0' ? info.zip.name : info.raw.name;
     TRY(cache_path(cache, shard, ".part", part));
     TRY(cache_path(cache, shard, ".zip", packed));
     TRY(cache_room_take(cache, shard));
@@ -273,7 +278,9 @@ static void cache_look(const struct cache *cache, int64_t shard,
 {
     if (!*held || cache_is_trusted(cache, shard))
         return;
-    if (cache_verify(hold->path, &cache->shards[shard].raw) == ERR_OK) {
+    struct cache_shard info;
+    cache->list.shard(cache->list.of, shard, &info);
+    if (cache_verify(hold->path, &info.raw) == ERR_OK) {
         cache_trust(cache, shard);
         return;
     }
@@ -299,7 +306,7 @@ static enum err cache_failed(struct cache *cache, int64_t shard, double begin)
 
 enum err cache_hold(struct cache *cache, int64_t shard, struct cache_hold *hold)
 {
-    assert(shard >= 0 && shard < cache->count);
+    assert(shard >= 0 && shard < cache->list.count);
     int lock = -1;
     bool held = false;
     double begin = clock_now();
@@ -310,7 +317,9 @@ enum err cache_hold(struct cache *cache, int64_t shard, struct cache_hold *hold)
     if (held && cache_is_trusted(cache, shard))
         return ERR_OK;
     cache_release(hold);
-    TRY(cache_lock(cache, shard, cache->shards[shard].raw.name, &lock));
+    struct cache_shard info;
+    cache->list.shard(cache->list.of, shard, &info);
+    TRY(cache_lock(cache, shard, info.raw.name, &lock));
     enum err rc = cache_failed(cache, shard, begin);
     if (rc == ERR_OK)
         rc = cache_try(cache, shard, hold, &held);

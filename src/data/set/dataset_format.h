@@ -66,8 +66,9 @@ struct dataset_format {
                      struct dataset_access *access,
                      struct dataset_contents *contents, void **state);
     void (*close)(void *state);
-    /* Add what identifies the contents, and nothing that the sidecar says. */
-    enum err (*identify)(const void *state, struct digest *digest);
+    /* Add what identifies the contents, and nothing that the sidecar says.
+     * Once, right after it is opened. */
+    enum err (*identify)(void *state, struct digest *digest);
     /* Samples of one shard. */
     int64_t (*samples)(const void *state, int64_t shard);
     /* As dataset_look(), dataset_verify_shard(), dataset_shard_sha256() and
