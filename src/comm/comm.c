@@ -5,11 +5,9 @@
  * MPI's collectives cannot be waited for with a deadline that names who is
  * missing: a rank that has died leaves all others in a call that never returns,
  * or in one that says no more than that it is not done. So no collective of
- * MPI's is used here. Each is a set of messages from everybody to everybody,
- * all started at once: whatever a deadline finds open has a peer's name on it.
- * What goes this way is small (decisions, times, checksums) or goes to all
- * ranks anyway, so that trees would save latency and nothing else, and would
- * put a dead rank's silence into the mouths of those below it.
+ * MPI's is used here. What is small goes by trees (comm_tree.c), a message to a
+ * few ranks each; bulk goes from everybody to everybody at once. A deadline that passes
+ * calls the roll (comm_roll.c), which finds those who are missing by asking.
  *
  * A wait polls. First it spins, as most answers are on their way; then it gives
  * the processor away, since there may be more ranks than cores; then it sleeps
@@ -102,7 +100,6 @@ enum err comm_duplicate(struct comm *comm, struct comm **out)
 {
     enum err rc = ERR_OK;
     *out = NULL;
-    size_t hosts_bytes = (size_t)comm->size * sizeof *comm->hosts;
     struct comm *copy = NULL;
     TRY(new_zeroed(&copy, 1));
     assert(comm->rank >= 0 && comm->rank < comm->size);
@@ -118,8 +115,8 @@ enum err comm_duplicate(struct comm *comm, struct comm **out)
     copy->timeout_s = comm->timeout_s;
     copy->timeline = comm->timeline;
     copy->timeline_kind = comm->timeline_kind;
-    TRY_OUT(new_room(&copy->hosts, (size_t)comm->size));
-    memcpy(copy->hosts, comm->hosts, hosts_bytes);
+    copy->hosts = comm->hosts;
+    copy->nodes = comm->nodes;
     TRY_OUT(comm_request_pool_create(copy));
     if (comm->transport->duplicate != NULL)
         TRY_OUT(comm->transport->duplicate(comm, copy));
@@ -147,7 +144,10 @@ void comm_destroy(struct comm *comm)
     if (comm->parent != NULL)
         comm->parent->duplicates--;
     comm_request_pool_destroy(comm);
-    free(comm->hosts);
+    if (comm->parent == NULL) {
+        free(comm->hosts);
+        free(comm->nodes);
+    }
     free(comm);
 }
 
@@ -197,7 +197,8 @@ const char *comm_host(const struct comm *comm, int rank)
 
 bool comm_same_host(const struct comm *comm, int a, int b)
 {
-    return strcmp(comm_host(comm, a), comm_host(comm, b)) == 0;
+    assert(a >= 0 && a < comm->size && b >= 0 && b < comm->size);
+    return comm->nodes[a] == comm->nodes[b];
 }
 
 size_t *comm_sizes(struct comm *comm, int which)
@@ -238,6 +239,10 @@ enum err comm_start_all_gather(struct comm *comm, void *data,
     char *own = base + offsets[comm->rank];
     size_t own_bytes = bytes[comm->rank];
     TRY_OUT(comm_request_take(comm, true, "all-gather", &request));
+    if (comm_tree_gathers(comm, bytes)) {
+        TRY_OUT(comm_tree_all_gather(request, data, bytes, offsets));
+        goto out;
+    }
     for (int i = 1; i < comm->size; i++) {
         int r = comm_peer(comm, -i);
         if (bytes[r] > 0)
@@ -258,12 +263,7 @@ enum err comm_start_broadcast(struct comm *comm, void *data, size_t bytes,
     enum err rc = ERR_OK;
     struct comm_request *request = NULL;
     TRY_OUT(comm_request_take(comm, true, "broadcast", &request));
-    if (comm->rank != root)
-        TRY_OUT(
-            comm_request_add(request, true, data, bytes, root, request->tag));
-    for (int i = 1; i < comm->size && comm->rank == root; i++)
-        TRY_OUT(comm_request_add(request, false, data, bytes,
-                                 comm_peer(comm, i), request->tag));
+    TRY_OUT(comm_tree_broadcast(request, data, bytes, root));
 out:
     return comm_request_started(rc, request, out);
 }
@@ -276,9 +276,12 @@ enum err comm_start_all_reduce_i64(struct comm *comm, int64_t *values,
     assert(op == COMM_SUM || op == COMM_MAX || op == COMM_MIN);
     struct comm_request *request = NULL;
     TRY_OUT(comm_request_take(comm, true, "all-reduce", &request));
-    request->fold =
-        (struct comm_fold){ .values = values, .count = count, .op = op };
-    TRY_OUT(comm_request_fold(request));
+    request->fold = (struct comm_fold){ .active = comm->size > 1 && count > 0,
+                                        .values = values,
+                                        .count = count,
+                                        .op = op };
+    if (request->fold.active)
+        TRY_OUT(comm_tree_fold(request));
 out:
     return comm_request_started(rc, request, out);
 }
@@ -322,12 +325,7 @@ enum err comm_start_barrier(struct comm *comm, struct comm_request **out)
     struct comm_request *request = NULL;
     atomic_thread_fence(memory_order_seq_cst);
     TRY_OUT(comm_request_take(comm, true, "barrier", &request));
-    for (int i = 1; i < comm->size; i++)
-        TRY_OUT(comm_request_add(request, true, NULL, 0, comm_peer(comm, -i),
-                                 request->tag));
-    for (int i = 1; i < comm->size; i++)
-        TRY_OUT(comm_request_add(request, false, NULL, 0, comm_peer(comm, i),
-                                 request->tag));
+    TRY_OUT(comm_tree_barrier(request, NULL, comm->size, comm->rank));
 out:
     return comm_request_started(rc, request, out);
 }
@@ -335,6 +333,7 @@ out:
 bool comm_test(struct comm_request *request)
 {
     assert(request->busy);
+    comm_request_progress(request->comm);
     return comm_request_poll(request);
 }
 
@@ -368,7 +367,7 @@ bool comm_patience_left(struct comm_patience *patience)
 static enum err give_up(struct comm_request *request, double timeout_s)
 {
     char missing[COMM_TEXT_BYTES / 2];
-    comm_request_missing(request, missing, sizeof missing);
+    comm_roll_missing(request, missing, sizeof missing);
     enum err rc = err_set(ERR_COMM,
                           "%s: no answer within %.3g s from %s; look there for "
                           "a dead or hanging process",
@@ -389,6 +388,7 @@ static enum err wait_until_done(struct comm_request *request, double timeout_s)
         comm_request_progress(comm);
         done = comm_request_poll(request);
     }
+    done = done || comm_roll_call(request, patience.begin, timeout_s);
     atomic_thread_fence(memory_order_seq_cst);
     enum err rc = request->rc;
     if (!done)

@@ -3,7 +3,9 @@
  *
  * Every operation is started and then waited for with a deadline; nothing
  * blocks inside the MPI library after start-up. A peer that does not answer in
- * time is named (rank and host) in the error text, code ERR_COMM. Buffers must
+ * time is named (rank and host) in the error text, code ERR_COMM. A collective
+ * that meets its deadline calls the roll, a quarter of it more or a second: who
+ * does not answer is named, and all ranks have the same text. Buffers must
  * stay valid and untouched until the wait returns. Counts are in elements.
  * All ranks start their collectives on one communicator in the same order. A
  * communicator and its duplicates are one thread's, but for those duplicates
@@ -80,8 +82,8 @@ enum err comm_start_recv(struct comm *comm, void *data, size_t bytes, int from,
                          int tag, struct comm_request **out);
 
 /* Every rank gets all parts: rank r contributes bytes[r] bytes at
- * data + offsets[r], in place (own part already there). The arrays need not
- * outlive the call. */
+ * data + offsets[r], in place (own part already there). The arrays are the same
+ * on all ranks, and need not outlive the call. */
 enum err comm_start_all_gather(struct comm *comm, void *data,
                                const size_t *bytes, const size_t *offsets,
                                struct comm_request **out);
@@ -110,7 +112,9 @@ enum err comm_start_barrier(struct comm *comm, struct comm_request **out);
  * operation that met its deadline must stay until the process ends: a late peer
  * may still read or write them. */
 enum err comm_wait(struct comm_request *request, double timeout_s);
-/* True when done (the request still needs comm_wait). Polls once. */
+/* True when done (the request still needs comm_wait). Polls once, what other
+ * ranks wait for as well: a rank that has started a collective and neither waits
+ * nor looks for long holds others up. */
 bool comm_test(struct comm_request *request);
 
 /* Start and wait, for cold paths. */

@@ -1,9 +1,9 @@
 /* What the parts of src/comm share; nobody else includes this.
  *
  * Every operation is a set of transfers (one message to or from one peer each)
- * that are all in flight together, so that at a deadline the peers from which
- * nothing came are known exactly. A transport moves transfers; comm_request.c
- * keeps them and strings them together; comm.c waits. */
+ * in rounds: those of a round are in flight together. A transport moves
+ * transfers; comm_request.c keeps them and strings them together; comm_tree.c
+ * makes those of trees; comm.c waits; comm_roll.c finds who is missing. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,8 +20,8 @@
 /* Longer messages are cut into fragments of this many bytes: MPI counts are int,
  * and a smaller fragment costs nothing. */
 #define COMM_FRAGMENT_BYTES ((size_t)64 << 20)
-/* Integers of one rank that are combined at once. */
-#define COMM_FOLD_COUNT 16
+/* Integers that are combined at once. */
+#define COMM_FOLD_COUNT 2048
 /* Operations in flight at once. */
 #define COMM_POINT_REQUESTS 256
 #define COMM_COLLECTIVE_REQUESTS 64
@@ -33,11 +33,12 @@ struct comm_transfer {
     size_t done; /* bytes of completed fragments */
     int peer;
     int tag;
+    int round; /* is started when those before it are over */
     bool receive;
     bool complete;
 };
 
-/* Integers of all ranks combined: one round per COMM_FOLD_COUNT integers. */
+/* Integers of all ranks combined, COMM_FOLD_COUNT at a time. */
 struct comm_fold {
     bool active;
     int64_t *values;
@@ -57,11 +58,27 @@ struct comm_request {
     int tag; /* of a collective */
     int transfer_count;
     int transfer_max;
-    int pending; /* transfers not complete */
+    int round;   /* of transfers that are added */
+    int started; /* the first so many */
+    int ended;   /* and what came with these is combined */
+    int pending; /* transfers started and not complete */
     struct comm_transfer *transfers;
-    void *handles; /* transport's, one per transfer */
+    void *handles;      /* transport's, one per transfer */
+    bool tree;          /* not every member sends to this rank itself */
+    const int *members; /* of a tree, borrowed; NULL: all ranks */
+    int member_count;
     struct comm_fold fold;
-    int64_t *fold_scratch; /* [size][COMM_FOLD_COUNT]; collectives only */
+    int64_t *fold_scratch; /* [COMM_FOLD_COUNT]; collectives only */
+};
+
+/* What ranks say at a roll call, about the collective with a number. */
+#define COMM_WORDS 4
+#define COMM_NUMBERS ((COMM_TAG_MAX + 1) / COMM_WORDS) /* modulo this */
+enum comm_word {
+    COMM_CALLED, /* who is there? And of an own call: nothing was answered */
+    COMM_HERE,   /* I wait, and have begun it */
+    COMM_BEHIND, /* I wait for something before it */
+    COMM_VERDICT /* it has failed, for this reason */
 };
 
 /* For one rank alone all members are 0: nothing is ever started. */
@@ -73,6 +90,12 @@ struct comm_transport {
     enum err (*poll)(struct comm_request *request);
     /* Let go of what is still in flight. */
     void (*cancel)(struct comm_request *request);
+    /* Say a word; a verdict goes with comm->failure. Who can't be reached does
+     * not hear it. */
+    void (*say)(struct comm *comm, int peer, enum comm_word word, int number);
+    /* The next word that came; false: there is none. Text of a verdict. */
+    bool (*hear)(struct comm *comm, int *peer, enum comm_word *word,
+                 int *number, char text[COMM_TEXT_BYTES]);
     /* Fill copy->state. */
     enum err (*duplicate)(struct comm *comm, struct comm *copy);
     /* Free comm->state. */
@@ -93,13 +116,20 @@ struct comm {
     double timeout_s;
     struct timeline *timeline; /* borrowed; NULL: none */
     int timeline_kind;
+    /* Hosts and nodes are the first communicator's, which outlives duplicates. */
     char (*hosts)[COMM_HOST_BYTES];
+    int *nodes;    /* [size] the lowest rank with the same host */
     size_t *sizes; /* [COMM_SIZES][size] */
     bool broken;
     char failure[COMM_TEXT_BYTES]; /* why it is broken */
     int sequence;                  /* of collectives, modulo the tag range */
     bool window_refused;           /* and said in the log */
-    struct comm_request *requests; /* points, then collectives */
+    bool told;                     /* why it is broken all ranks are told */
+    double told_s, called_s;       /* when; when a rank last called the roll */
+    unsigned looks;                /* of comm_request_progress() */
+    int roll_number;               /* of the collective of the own roll call */
+    enum comm_word *roll;          /* [size] answers to it */
+    struct comm_request *requests; /* collectives, then points */
     struct comm_transfer *transfers;
     char *handles;
     int64_t *fold_scratch;
@@ -110,6 +140,15 @@ struct comm {
 static inline int comm_peer(const struct comm *comm, int i)
 {
     return (comm->rank + i + comm->size) % comm->size;
+}
+
+/* Number of bits: 0 of 0, 1 of 1, 2 of 2 and 3. */
+static inline int comm_bits(int number)
+{
+    int bits = 0;
+    for (; number > 0; number /= 2)
+        bits++;
+    return bits;
 }
 
 /* Open a transport: fill transport, state, rank, size, local_*, hosts of a
@@ -162,11 +201,32 @@ void comm_request_break(struct comm *comm);
 /* The same, and let go of what the request still has in flight. */
 void comm_request_fail(struct comm_request *request);
 void comm_request_release(struct comm_request *request);
-/* Add a transfer and start it. */
+/* Add a transfer to request->round, and start it if that is the first. */
 enum err comm_request_add(struct comm_request *request, bool receive,
                           void *data, size_t bytes, int peer, int tag);
-/* Begin combining request->fold, which is set but for `done`. */
-enum err comm_request_fold(struct comm_request *request);
+/* Add the transfers of a tree (comm_tree.c). Of these members this rank has the
+ * place `own`; NULL: of all ranks. */
+enum err comm_tree_barrier(struct comm_request *request, const int *members,
+                           int count, int own);
+enum err comm_tree_broadcast(struct comm_request *request, void *data,
+                             size_t bytes, int root);
+/* False: the parts are so large that each goes to everybody at once. */
+bool comm_tree_gathers(const struct comm *comm, const size_t *bytes);
+enum err comm_tree_all_gather(struct comm_request *request, char *data,
+                              const size_t *bytes, const size_t *offsets);
+/* The next integers of request->fold; how many these are. */
+enum err comm_tree_fold(struct comm_request *request);
+size_t comm_tree_fold_count(const struct comm_fold *fold);
+
+/* Take in what others say, and answer. */
+void comm_roll_hear(struct comm *comm);
+/* All ranks learn why comm is broken; once. */
+void comm_roll_tell(struct comm *comm);
+/* The request's wait of timeout_s, from begin_s on, has come to its deadline:
+ * true if it is over all the same, or a verdict was heard; else the roll is
+ * called, by this rank or another, and comm->roll has who has answered. */
+bool comm_roll_call(struct comm_request *request, double begin_s,
+                    double timeout_s);
 /* The end of every start function: all transfers are added (the request is done
  * at once if there are none), or that has failed with rc. */
 enum err comm_request_started(enum err rc, struct comm_request *request,
@@ -175,13 +235,14 @@ enum err comm_request_started(enum err rc, struct comm_request *request,
 bool comm_request_poll(struct comm_request *request);
 /* Poll all requests of the comm and its duplicates that have more to be
  * started: a peer may wait for that while this rank waits for something else.
- */
+ * Now and then answer roll calls on them. */
 void comm_request_progress(struct comm *comm);
 /* The transport says: a fragment of this many bytes ended. */
 enum err comm_request_fragment_done(struct comm_request *request, int index,
                                     size_t bytes);
 /* Bytes of the fragment in flight. */
 size_t comm_request_fragment_bytes(const struct comm_transfer *transfer);
-/* Names the peers on which it waits: "rank 3 (host)". */
-void comm_request_missing(const struct comm_request *request, char *text,
-                          size_t bytes);
+/* Names the peers on which it waits, "rank 3 (host)": of a collective by the
+ * answers in comm->roll. */
+void comm_roll_missing(const struct comm_request *request, char *text,
+                       size_t bytes);

@@ -2,7 +2,7 @@
  * communicator is open; what blocks is start-up and MPI_Finalize(), the latter
  * only after a barrier of our own. So a mutex around each call is all that
  * threads with a communicator each need, and of the library no more than
- * MPI_THREAD_SERIALIZED. Point-to-point messages and collectives have an MPI
+ * MPI_THREAD_SERIALIZED. Point-to-point messages, collectives and roll calls have an MPI
  * communicator each, so that tags never meet: a collective's tag is its number
  * in the order in which all ranks start them.
  *
@@ -49,6 +49,7 @@ static pthread_mutex_t mpi_mutex = PTHREAD_MUTEX_INITIALIZER;
 struct mpi_state {
     MPI_Comm point;
     MPI_Comm collective;
+    MPI_Comm roll;
     int *indices; /* [2 size], of MPI_Testsome */
     MPI_Status *statuses;
     struct comm_segment segment; /* of the first communicator only */
@@ -116,8 +117,8 @@ static enum err mpi_poll(struct comm_request *request)
     const struct mpi_state *state = request->comm->state;
     int count = 0;
     int code;
-    MPI_ALONE(code, MPI_Testsome(request->transfer_count, handles_of(request),
-                                 &count, state->indices, state->statuses));
+    MPI_ALONE(code, MPI_Testsome(request->started, handles_of(request), &count,
+                                 state->indices, state->statuses));
     if (code == MPI_ERR_IN_STATUS)
         return fragment_error(request, count);
     MPI_TRY(code);
@@ -141,7 +142,7 @@ static void mpi_cancel(struct comm_request *request)
 {
     MPI_Request *handles = handles_of(request);
     pthread_mutex_lock(&mpi_mutex);
-    for (int i = 0; i < request->transfer_count; i++) {
+    for (int i = 0; i < request->started; i++) {
         if (handles[i] == MPI_REQUEST_NULL)
             continue;
         if (request->transfers[i].receive)
@@ -149,6 +150,49 @@ static void mpi_cancel(struct comm_request *request)
         MPI_Request_free(&handles[i]);
     }
     pthread_mutex_unlock(&mpi_mutex);
+}
+
+/* The tag has the word and the number. A verdict's text stays as long as comm; other
+ * words are nothing but their tags. What fails here has no answer. */
+static void mpi_say(struct comm *comm, int peer, enum comm_word word,
+                    int number)
+{
+    const struct mpi_state *state = comm->state;
+    int bytes = word == COMM_VERDICT ? (int)sizeof comm->failure : 0;
+    MPI_Request handle;
+    if (state->roll == MPI_COMM_NULL)
+        return;
+    pthread_mutex_lock(&mpi_mutex);
+    if (MPI_Isend(comm->failure, bytes, MPI_BYTE, peer,
+                  (int)word * COMM_NUMBERS + number, state->roll,
+                  &handle) == MPI_SUCCESS)
+        MPI_Request_free(&handle);
+    pthread_mutex_unlock(&mpi_mutex);
+}
+
+/* A word that is there is so short that it is there as a whole. */
+static bool mpi_hear(struct comm *comm, int *peer, enum comm_word *word,
+                     int *number, char text[COMM_TEXT_BYTES])
+{
+    const struct mpi_state *state = comm->state;
+    MPI_Status status;
+    int found = 0;
+    if (state->roll == MPI_COMM_NULL) /* being made */
+        return false;
+    pthread_mutex_lock(&mpi_mutex);
+    bool heard =
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, state->roll, &found, &status) ==
+            MPI_SUCCESS &&
+        found != 0 &&
+        MPI_Recv(text, COMM_TEXT_BYTES, MPI_BYTE, status.MPI_SOURCE,
+                 status.MPI_TAG, state->roll, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    pthread_mutex_unlock(&mpi_mutex);
+    if (!heard)
+        return false;
+    *peer = status.MPI_SOURCE;
+    *word = (enum comm_word)(status.MPI_TAG / COMM_NUMBERS);
+    *number = status.MPI_TAG % COMM_NUMBERS;
+    return true;
 }
 
 static enum err state_create(struct comm *comm, struct mpi_state **out)
@@ -159,17 +203,20 @@ static enum err state_create(struct comm *comm, struct mpi_state **out)
     comm->state = state;
     state->point = MPI_COMM_NULL;
     state->collective = MPI_COMM_NULL;
+    state->roll = MPI_COMM_NULL;
     TRY(new_zeroed(&state->indices, 2 * size));
     return new_zeroed(&state->statuses, 2 * size);
 }
 
-/* Wait with a deadline for MPI_Comm_idup(). All ranks are known to take part:
- * the caller has just met them in a barrier. */
-static enum err wait_duplicate(const struct comm *comm, MPI_Request *handle)
+/* MPI_Comm_idup() with a deadline. All ranks are known to take part: the caller has
+ * just met them in a barrier. */
+static enum err duplicate(const struct comm *comm, MPI_Comm from, MPI_Comm *to)
 {
     enum err rc = ERR_OK;
     struct comm_patience patience = { .timeout_s = comm->timeout_s };
+    MPI_Request request, *handle = &request;
     int done = 0;
+    MPI_TRY(MPI_Comm_idup(from, to, handle));
     do
         MPI_TRY(MPI_Test(handle, &done, MPI_STATUS_IGNORE));
     while (!done && comm_patience_left(&patience));
@@ -178,6 +225,8 @@ static enum err wait_duplicate(const struct comm *comm, MPI_Request *handle)
                      "duplicate: a rank vanished within %.3g s; look for a "
                      "dead or hanging process",
                      comm->timeout_s);
+    else
+        MPI_TRY(MPI_Comm_set_errhandler(*to, MPI_ERRORS_RETURN));
 out:
     return rc;
 }
@@ -187,15 +236,11 @@ static enum err mpi_duplicate(struct comm *comm, struct comm *copy)
     enum err rc = ERR_OK;
     const struct mpi_state *from = comm->state;
     struct mpi_state *state = NULL;
-    MPI_Request handle;
     TRY_OUT(state_create(copy, &state));
     TRY_OUT(comm_barrier(comm));
-    MPI_TRY(MPI_Comm_idup(from->point, &state->point, &handle));
-    TRY_OUT(wait_duplicate(comm, &handle));
-    MPI_TRY(MPI_Comm_idup(from->collective, &state->collective, &handle));
-    TRY_OUT(wait_duplicate(comm, &handle));
-    MPI_TRY(MPI_Comm_set_errhandler(state->point, MPI_ERRORS_RETURN));
-    MPI_TRY(MPI_Comm_set_errhandler(state->collective, MPI_ERRORS_RETURN));
+    TRY_OUT(duplicate(comm, from->point, &state->point));
+    TRY_OUT(duplicate(comm, from->collective, &state->collective));
+    TRY_OUT(duplicate(comm, from->roll, &state->roll));
 out:
     if (rc != ERR_OK)
         copy->broken = true;
@@ -216,6 +261,7 @@ static void mpi_close(struct comm *comm)
         pthread_mutex_lock(&mpi_mutex);
         MPI_Comm_free(&state->point);
         MPI_Comm_free(&state->collective);
+        MPI_Comm_free(&state->roll);
         pthread_mutex_unlock(&mpi_mutex);
     }
     if (together && comm->parent == NULL) {
@@ -244,6 +290,8 @@ static const struct comm_transport mpi_transport = {
     .start = mpi_start,
     .poll = mpi_poll,
     .cancel = mpi_cancel,
+    .say = mpi_say,
+    .hear = mpi_hear,
     .duplicate = mpi_duplicate,
     .close = mpi_close,
     .abort = mpi_abort,
@@ -338,6 +386,7 @@ enum err comm_mpi_open(struct comm *comm, int *argc, char ***argv)
     MPI_TRY(MPI_Comm_free(&local));
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &state->point));
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &state->collective));
+    MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &state->roll));
 out:
     comm_segment_remove(&segment);
     if (state != NULL)

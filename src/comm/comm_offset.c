@@ -13,11 +13,10 @@
 #include "src/comm/comm.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "src/base/map.h"
 #include "src/base/new.h"
 #include "src/base/timeline.h"
+#include "src/comm/comm_impl.h"
 
 #define ROUNDS 16
 #define TAG 32000
@@ -32,27 +31,15 @@ struct offset_nodes {
 /* The caller frees out->lowest. */
 static enum err find_nodes(const struct comm *comm, struct offset_nodes *out)
 {
-    enum err rc = ERR_OK;
-    struct map map = { 0 };
-    int size = comm_size(comm);
-    TRY_OUT(new_zeroed(&out->lowest, (size_t)size));
-    for (int rank = 0; rank < size; rank++) {
-        const char *host = comm_host(comm, rank);
-        uint32_t hash = map_hash_bytes(host, strlen(host));
-        int node = out->count;
-        for (size_t at = 0, i; map_next(&map, hash, &at, &i);)
-            if (comm_same_host(comm, out->lowest[i], rank))
-                node = (int)i;
-        if (node == out->count) {
-            TRY_OUT(map_add(&map, hash, (size_t)node));
-            out->lowest[out->count++] = rank;
-        }
-        if (rank == comm_rank(comm))
-            out->own = node;
+    TRY(new_zeroed(&out->lowest, (size_t)comm->size));
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (comm->nodes[rank] != rank)
+            continue;
+        if (rank == comm->nodes[comm->rank])
+            out->own = out->count;
+        out->lowest[out->count++] = rank;
     }
-out:
-    map_free(&map);
-    return rc;
+    return ERR_OK;
 }
 
 static enum err send_one(struct comm *comm, int to, const int64_t *value)

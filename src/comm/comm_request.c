@@ -1,52 +1,77 @@
 /* The requests of a communicator: a fixed pool of sets of transfers, and the
- * rounds of an integer reduction.
+ * rounds in which they are started.
  *
  * Nothing is allocated while training: requests and their transfers are made
  * with the communicator, as many as may be in flight. A request is point to
- * point, with one transfer, or a collective, with two for each rank.
+ * point, with one transfer, or a collective, with two for each rank at most.
  *
  * Two kinds of operations are not over when what is in flight has arrived: a
- * message of more than COMM_FRAGMENT_BYTES goes in fragments, and more integers than
- * COMM_FOLD_COUNT go in rounds. These are "staged": somebody has to start what
- * comes next, also while this rank waits for something else, because a peer may
- * wait for it. So every wait polls all staged requests of the communicator and
- * of its duplicates (comm_request_progress()), and counts of them keep that
- * cheap. */
+ * message of more than COMM_FRAGMENT_BYTES goes in fragments, and trees go in
+ * rounds. These are "staged": somebody has to start what comes next, also while
+ * this rank waits for something else, because a peer may wait for it. So every
+ * wait polls all staged requests of the communicator and of its duplicates
+ * (comm_request_progress()), and counts of them keep that cheap. */
 #include "src/comm/comm_impl.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "src/base/map.h"
 #include "src/base/new.h"
 
 #define REQUESTS (COMM_POINT_REQUESTS + COMM_COLLECTIVE_REQUESTS)
-#define NAMED_MAX 4
+/* Roll calls are looked for at every so many polls: a wait sleeps between them. */
+#define LOOK_EVERY 16
+
+/* comm->nodes, by the hosts. */
+static enum err find_nodes(struct comm *comm)
+{
+    enum err rc = ERR_OK;
+    struct map map = { 0 };
+    TRY(new_zeroed(&comm->nodes, (size_t)comm->size));
+    for (int rank = 0; rank < comm->size; rank++) {
+        const char *host = comm->hosts[rank];
+        uint32_t hash = map_hash_bytes(host, strlen(host));
+        comm->nodes[rank] = rank;
+        for (size_t at = 0, i; map_next(&map, hash, &at, &i);)
+            if (strcmp(comm->hosts[i], host) == 0)
+                comm->nodes[rank] = (int)i;
+        if (comm->nodes[rank] == rank)
+            TRY_OUT(map_add(&map, hash, (size_t)rank));
+    }
+out:
+    map_free(&map);
+    return rc;
+}
 
 enum err comm_request_pool_create(struct comm *comm)
 {
     size_t size = (size_t)comm->size;
     size_t each = 2 * size; /* of a collective: to and from everybody */
     size_t transfers = COMM_POINT_REQUESTS + COMM_COLLECTIVE_REQUESTS * each;
-    size_t fold = size * COMM_FOLD_COUNT;
+    size_t fold = size > 1 ? COMM_FOLD_COUNT : 0;
     size_t handle_bytes = comm->transport->handle_bytes;
     TRY(new_zeroed(&comm->requests, REQUESTS));
     TRY(new_zeroed(&comm->transfers, transfers));
     TRY(new_zeroed(&comm->handles, transfers * handle_bytes + 1));
     TRY(new_zeroed(&comm->fold_scratch, COMM_COLLECTIVE_REQUESTS * fold));
     TRY(new_zeroed(&comm->sizes, COMM_SIZES * size));
+    TRY(new_zeroed(&comm->roll, size));
+    if (comm->parent == NULL)
+        TRY(find_nodes(comm));
     size_t next = 0;
     for (size_t i = 0; i < REQUESTS; i++) {
         struct comm_request *request = &comm->requests[i];
         request->comm = comm;
-        request->collective = i >= COMM_POINT_REQUESTS;
+        request->collective = i < COMM_COLLECTIVE_REQUESTS;
         request->transfer_max = request->collective ? (int)each : 1;
         request->transfers = comm->transfers + next;
         request->handles = comm->handles + next * handle_bytes;
         next += (size_t)request->transfer_max;
         if (request->collective)
-            request->fold_scratch =
-                comm->fold_scratch + (i - COMM_POINT_REQUESTS) * fold;
+            request->fold_scratch = comm->fold_scratch + i * fold;
     }
     return ERR_OK;
 }
@@ -55,6 +80,7 @@ void comm_request_pool_destroy(struct comm *comm)
 {
     for (int i = 0; comm->requests != NULL && i < REQUESTS; i++)
         assert(comm->broken || !comm->requests[i].busy);
+    free(comm->roll);
     free(comm->sizes);
     free(comm->fold_scratch);
     free(comm->handles);
@@ -75,8 +101,8 @@ enum err comm_request_take(struct comm *comm, bool collective, const char *what,
     *out = NULL;
     if (comm->broken)
         return err_set(ERR_COMM, "%s: %s", what, comm->failure);
-    int first = collective ? COMM_POINT_REQUESTS : 0;
-    int end = collective ? REQUESTS : COMM_POINT_REQUESTS;
+    int first = collective ? 0 : COMM_COLLECTIVE_REQUESTS;
+    int end = collective ? COMM_COLLECTIVE_REQUESTS : REQUESTS;
     int i = first;
     while (i < end && comm->requests[i].busy)
         i++;
@@ -91,8 +117,10 @@ enum err comm_request_take(struct comm *comm, bool collective, const char *what,
     request->staged = false;
     request->done = false;
     request->rc = ERR_OK;
-    request->transfer_count = 0;
-    request->pending = 0;
+    request->transfer_count = request->round = 0;
+    request->started = request->ended = request->pending = 0;
+    request->tree = false;
+    request->members = NULL;
     request->fold.active = false;
     if (collective) {
         request->tag = comm->sequence;
@@ -105,6 +133,8 @@ enum err comm_request_take(struct comm *comm, bool collective, const char *what,
 void comm_request_fail(struct comm_request *request)
 {
     comm_request_break(request->comm);
+    if (request->collective)
+        comm_roll_tell(request->comm);
     request->comm->transport->cancel(request);
 }
 
@@ -130,6 +160,12 @@ size_t comm_request_fragment_bytes(const struct comm_transfer *transfer)
     return left < COMM_FRAGMENT_BYTES ? left : COMM_FRAGMENT_BYTES;
 }
 
+static enum err start(struct comm_request *request)
+{
+    request->pending++;
+    return request->comm->transport->start(request, request->started++);
+}
+
 enum err comm_request_add(struct comm_request *request, bool receive,
                           void *data, size_t bytes, int peer, int tag)
 {
@@ -143,18 +179,19 @@ enum err comm_request_add(struct comm_request *request, bool receive,
         .bytes = bytes,
         .peer = peer,
         .tag = tag,
+        .round = request->round,
         .receive = receive,
     };
-    request->pending++;
-    if (bytes > COMM_FRAGMENT_BYTES)
+    if (bytes > COMM_FRAGMENT_BYTES || request->round > 0 ||
+        (request->fold.active && request->fold.count > COMM_FOLD_COUNT))
         set_staged(request, true);
-    return request->comm->transport->start(request, index);
+    return request->round == 0 ? start(request) : ERR_OK;
 }
 
 enum err comm_request_fragment_done(struct comm_request *request, int index,
                                     size_t bytes)
 {
-    assert(index >= 0 && index < request->transfer_count);
+    assert(index >= 0 && index < request->started);
     struct comm_transfer *transfer = &request->transfers[index];
     const struct comm *comm = request->comm;
     size_t want = comm_request_fragment_bytes(transfer);
@@ -187,61 +224,27 @@ static int64_t combine(enum comm_op op, int64_t a, int64_t b)
     }
 }
 
-static size_t fold_round_count(const struct comm_fold *fold)
+/* What came with the transfers that are over. */
+static void combine_round(struct comm_request *request)
 {
-    size_t left = fold->count - fold->done;
-    return left < COMM_FOLD_COUNT ? left : COMM_FOLD_COUNT;
-}
-
-/* Exchange the next integers with everybody. */
-static enum err fold_round_start(struct comm_request *request)
-{
-    const struct comm *comm = request->comm;
-    struct comm_fold *fold = &request->fold;
-    size_t bytes = fold_round_count(fold) * sizeof(int64_t);
-    assert(request->pending == 0 && fold->done < fold->count);
-    request->transfer_count = 0;
-    for (int i = 1; i < comm->size; i++) {
-        int from = comm_peer(comm, -i);
-        TRY(comm_request_add(request, true,
-                             request->fold_scratch + from * COMM_FOLD_COUNT,
-                             bytes, from, request->tag));
-    }
-    for (int i = 1; i < comm->size; i++) {
-        int to = comm_peer(comm, i);
-        TRY(comm_request_add(request, false, fold->values + fold->done, bytes,
-                             to, request->tag));
-    }
-    return ERR_OK;
-}
-
-/* Everybody's integers of this round are here. */
-static void fold_round_end(struct comm_request *request)
-{
-    const struct comm *comm = request->comm;
-    struct comm_fold *fold = &request->fold;
-    size_t count = fold_round_count(fold);
+    const struct comm_fold *fold = &request->fold;
     int64_t *values = fold->values + fold->done;
-    for (size_t i = 0; i < count; i++) {
-        int64_t value = values[i];
-        for (int r = 0; r < comm->size; r++) {
-            if (r != comm->rank)
-                value = combine(
-                    fold->op, value,
-                    request->fold_scratch[r * COMM_FOLD_COUNT + (int)i]);
-        }
-        values[i] = value;
+    for (; request->ended < request->started; request->ended++) {
+        const struct comm_transfer *t = &request->transfers[request->ended];
+        if (!fold->active || t->data != (char *)request->fold_scratch)
+            continue;
+        for (size_t i = 0; i < t->bytes / sizeof(int64_t); i++)
+            values[i] = combine(fold->op, values[i], request->fold_scratch[i]);
     }
-    fold->done += count;
 }
 
-enum err comm_request_fold(struct comm_request *request)
+static enum err start_round(struct comm_request *request)
 {
-    assert(request->collective && request->transfer_count == 0);
-    request->fold.active = true;
-    request->fold.done = 0;
-    set_staged(request, request->fold.count > COMM_FOLD_COUNT);
-    return request->fold.count == 0 ? ERR_OK : fold_round_start(request);
+    int round = request->transfers[request->started].round;
+    while (request->started < request->transfer_count &&
+           request->transfers[request->started].round == round)
+        TRY(start(request));
+    return ERR_OK;
 }
 
 /* Starts what comes next as long as nothing is in flight. */
@@ -249,13 +252,16 @@ static enum err advance(struct comm_request *request)
 {
     struct comm_fold *fold = &request->fold;
     while (request->pending == 0 && !request->done) {
-        if (fold->active && fold->done < fold->count) {
-            fold_round_end(request);
-            if (fold->done < fold->count)
-                TRY(fold_round_start(request));
-        } else {
-            request->done = true;
+        combine_round(request);
+        if (request->started < request->transfer_count) {
+            TRY(start_round(request));
+            continue;
         }
+        if (fold->active)
+            fold->done += comm_tree_fold_count(fold);
+        request->done = !fold->active || fold->done == fold->count;
+        if (!request->done)
+            TRY(comm_tree_fold(request));
     }
     return ERR_OK;
 }
@@ -264,9 +270,9 @@ enum err comm_request_started(enum err rc, struct comm_request *request,
                               struct comm_request **out)
 {
     *out = NULL;
+    if (rc == ERR_OK)
+        rc = advance(request); /* one rank's is over at once */
     if (rc == ERR_OK) {
-        /* With one rank all rounds of a fold happen here, and none can fail. */
-        (void)advance(request);
         *out = request;
     } else if (request != NULL) {
         comm_request_fail(request);
@@ -283,6 +289,8 @@ bool comm_request_poll(struct comm_request *request)
     enum err rc = comm->transport->poll(request);
     if (rc == ERR_OK)
         rc = advance(request);
+    if (rc == ERR_OK && comm->told && !request->done)
+        rc = err_set(ERR_COMM, "%s", comm->failure);
     if (rc != ERR_OK) {
         comm_request_fail(request);
         request->rc = rc;
@@ -296,7 +304,10 @@ bool comm_request_poll(struct comm_request *request)
 void comm_request_progress(struct comm *comm)
 {
     struct comm *member = comm;
+    bool looks = ++comm->looks % LOOK_EVERY == 0;
     do {
+        if (looks)
+            comm_roll_hear(member);
         int left = member->broken ? 0 : member->staged_count;
         for (int i = 0; i < REQUESTS && left > 0; i++) {
             if (member->requests[i].staged) {
@@ -306,32 +317,4 @@ void comm_request_progress(struct comm *comm)
         }
         member = member->next;
     } while (member != comm);
-}
-
-void comm_request_missing(const struct comm_request *request, char *text,
-                          size_t bytes)
-{
-    /* A send ends only when its receiver takes part; it is the better witness
-     * only where nothing is to be received. */
-    bool receive = false;
-    for (int i = 0; i < request->transfer_count; i++)
-        receive |=
-            request->transfers[i].receive && !request->transfers[i].complete;
-    int missing = 0;
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; i < request->transfer_count; i++) {
-        const struct comm_transfer *transfer = &request->transfers[i];
-        if (transfer->complete || transfer->receive != receive)
-            continue;
-        missing++;
-        if (missing > NAMED_MAX || used >= bytes)
-            continue;
-        used += (size_t)snprintf(text + used, bytes - used, "%srank %d (%s)",
-                                 missing > 1 ? ", " : "", transfer->peer,
-                                 request->comm->hosts[transfer->peer]);
-    }
-    if (missing > NAMED_MAX && used < bytes)
-        snprintf(text + used, bytes - used, " and %d more",
-                 missing - NAMED_MAX);
 }

@@ -51,20 +51,13 @@ struct part {
 struct comm_window {
     struct comm *comm;
     enum comm_window_kind kind;
-    struct arena own;   /* empty where the node's lowest rank has it */
-    struct part *parts; /* [size] of the peers */
-    int *nodes;         /* [size] */
-    struct card *cards; /* [size] until created */
+    struct arena own;        /* empty where the node's lowest rank has it */
+    struct part *parts;      /* [size] of the peers */
+    int *nodes;              /* [size] */
+    int *members;            /* [size] the ranks that share with this one */
+    int member_count, place; /* and this one's place among them */
+    struct card *cards;      /* [size] until created */
 };
-
-/* The lowest rank with the host name of `rank`. */
-static int host_first(const struct comm *comm, int rank)
-{
-    int first = 0;
-    while (!comm_same_host(comm, first, rank))
-        first++;
-    return first;
-}
 
 /* Whether this rank maps memory of `rank`. */
 static bool wants(const struct comm_window *window, int rank)
@@ -72,7 +65,7 @@ static bool wants(const struct comm_window *window, int rank)
     const struct comm *comm = window->comm;
     if (rank == comm->rank || !comm_same_host(comm, rank, comm->rank))
         return false;
-    return window->kind == COMM_WINDOW_EACH || rank == host_first(comm, rank);
+    return window->kind == COMM_WINDOW_EACH || rank == comm->nodes[rank];
 }
 
 /* Whether this rank has memory that a peer maps. */
@@ -83,7 +76,7 @@ static bool wanted(const struct comm_window *window)
     for (int r = 0; r < comm->size; r++)
         others += r != comm->rank && comm_same_host(comm, r, comm->rank);
     return others > 0 && (window->kind == COMM_WINDOW_EACH ||
-                          host_first(comm, comm->rank) == comm->rank);
+                          comm->nodes[comm->rank] == comm->rank);
 }
 
 static enum err make_room(struct comm *comm, struct comm_window **out)
@@ -93,6 +86,7 @@ static enum err make_room(struct comm *comm, struct comm_window **out)
     (*out)->comm = comm;
     TRY(new_zeroed(&(*out)->parts, size));
     TRY(new_zeroed(&(*out)->nodes, size));
+    TRY(new_zeroed(&(*out)->members, size));
     TRY(new_zeroed(&(*out)->cards, size));
     (*out)->cards[comm->rank].fd = -1; /* 0 would be standard input */
     return ERR_OK;
@@ -180,12 +174,19 @@ static void unmap_parts(struct comm_window *window)
 static void find_nodes(struct comm_window *window)
 {
     const struct comm *comm = window->comm;
+    int *nodes = window->nodes, me = comm->rank;
+    memcpy(nodes, comm->nodes, (size_t)comm->size * sizeof *nodes);
+    for (int r = 0; r < comm->size; r++)
+        if (!window->cards[r].able)
+            nodes[comm->nodes[r]] = -1;
+    for (int r = comm->size - 1; r >= 0; r--) /* the lowest of a node last */
+        if (nodes[comm->nodes[r]] < 0)
+            nodes[r] = r;
     for (int r = 0; r < comm->size; r++) {
-        bool all = true;
-        for (int other = 0; other < comm->size; other++)
-            all = all && (window->cards[other].able ||
-                          !comm_same_host(comm, r, other));
-        window->nodes[r] = all ? host_first(comm, r) : r;
+        if (r == me)
+            window->place = window->member_count;
+        if (nodes[r] == nodes[me])
+            window->members[window->member_count++] = r;
     }
 }
 
@@ -226,7 +227,7 @@ static enum err take_pages(struct comm_window *window, size_t bytes)
     int me = comm->rank;
     int fd = (int)window->cards[me].fd;
     int node = window->nodes[me];
-    if (node == host_first(comm, me)) {
+    if (node == comm->nodes[me]) {
         if (window->kind == COMM_WINDOW_NODE && node != me)
             return ERR_OK;
         if (fd >= 0)
@@ -265,6 +266,7 @@ void comm_window_destroy(struct comm_window *window)
     unmap_parts(window);
     arena_destroy(&window->own);
     free(window->cards);
+    free(window->members);
     free(window->nodes);
     free(window->parts);
     free(window);
@@ -292,16 +294,10 @@ enum err comm_window_start_meet(struct comm_window *window,
     enum err rc = ERR_OK;
     struct comm *comm = window->comm;
     struct comm_request *request = NULL;
-    int me = comm->rank;
     atomic_thread_fence(memory_order_seq_cst);
     TRY_OUT(comm_request_take(comm, true, "barrier of a node", &request));
-    for (int send = 0; send < 2; send++)
-        for (int i = 1; i < comm->size; i++) {
-            int r = comm_peer(comm, i);
-            if (window->nodes[r] == window->nodes[me])
-                TRY_OUT(comm_request_add(request, send == 0, NULL, 0, r,
-                                         request->tag));
-        }
+    TRY_OUT(comm_tree_barrier(request, window->members, window->member_count,
+                              window->place));
 out:
     return comm_request_started(rc, request, out);
 }
