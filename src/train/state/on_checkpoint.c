@@ -38,6 +38,7 @@
 #include "src/train/start/start.h"
 
 #define WAIT_PAUSE_S 5e-4 /* between looks at a save that all wait for */
+#define TELL_SHARE 0.1    /* of a deadline: who waits so long says so */
 #define FULL_S 600.0      /* without room for one are no failures */
 #define LAST_S 120.0      /* that the last one waits for room */
 #define LAST_PAUSE_S 2.0
@@ -246,20 +247,37 @@ static enum err checkpoint_follow(struct on_checkpoint *checkpoint)
     return ERR_OK;
 }
 
-/* Wait until all ranks have seen its end. They ask each other meanwhile: a save
- * may take checkpoint.timeout_s, a rank that does not answer is named after
- * parallel.timeout_s. Collective. */
+/* Until its end or this time. */
+static enum err follow_until(struct on_checkpoint *checkpoint, double end)
+{
+    TRY(checkpoint_follow(checkpoint));
+    while (in_flight(checkpoint) && clock_now() < end) {
+        clock_sleep(WAIT_PAUSE_S);
+        TRY(checkpoint_follow(checkpoint));
+    }
+    return ERR_OK;
+}
+
+/* Wait until all ranks have seen its end. A save may take checkpoint.timeout_s, a rank
+ * that does not answer is named after parallel.timeout_s: so rank 0, with whose end a
+ * save is over but for moments, tells at once when it has come, and now and then that
+ * it has not. Then all ask each other. Collective. */
 static enum err checkpoint_wait(struct on_checkpoint *checkpoint,
                                 struct run *run)
 {
-    for (;;) {
-        TRY(checkpoint_follow(checkpoint));
-        int64_t busy = in_flight(checkpoint);
-        TRY(comm_all_reduce_i64(run->comm, &busy, 1, COMM_MAX));
-        if (busy == 0)
-            break;
-        clock_sleep(WAIT_PAUSE_S);
+    double every_s = TELL_SHARE * comm_timeout_s(run->comm);
+    int64_t busy = 1;
+    while (busy > 0) {
+        double end = clock_now() + every_s;
+        TRY(follow_until(checkpoint, run->rank == 0 ? end : 0.0));
+        busy = in_flight(checkpoint);
+        TRY(comm_broadcast(run->comm, &busy, sizeof busy, 0));
     }
+    do {
+        TRY(follow_until(checkpoint, clock_now() + every_s));
+        busy = in_flight(checkpoint);
+        TRY(comm_all_reduce_i64(run->comm, &busy, 1, COMM_MAX));
+    } while (busy > 0);
     return ERR_OK;
 }
 
