@@ -9,9 +9,6 @@
 
 #include "src/comm/comm_impl.h"
 
-/* Integers that one round of src/comm combines. */
-#define FOLD 16
-
 struct stub {
     struct comm comm; /* first: a struct comm is cast to this */
     struct comm_request done;
@@ -49,9 +46,12 @@ struct comm *stub_comm_create(int rank, int size, int per_node)
     comm->timeout_s = 1.0;
     comm->hosts = room((size_t)size * sizeof *comm->hosts);
     comm->sizes = room((size_t)size * COMM_SIZES * sizeof *comm->sizes);
-    for (int r = 0; r < size; r++)
+    comm->nodes = room((size_t)size * sizeof *comm->nodes);
+    for (int r = 0; r < size; r++) {
+        comm->nodes[r] = r / per_node * per_node;
         snprintf(comm->hosts[r], sizeof comm->hosts[r], "node%05d",
                  r / per_node);
+    }
     stub->done.comm = comm;
     stub->counts = room(sizeof *stub->counts);
     stub->counts_owned = true;
@@ -63,6 +63,7 @@ void comm_destroy(struct comm *comm)
     if (comm == NULL)
         return;
     free(comm->hosts);
+    free(comm->nodes);
     free(comm->sizes);
     if (stub_of(comm)->counts_owned)
         free(stub_of(comm)->counts);
@@ -141,7 +142,8 @@ enum err comm_start_all_reduce_i64(struct comm *comm, int64_t *values,
 {
     (void)values;
     (void)op;
-    return round_of(comm, (int64_t)(count + FOLD - 1) / FOLD,
+    return round_of(comm,
+                    (int64_t)(count + COMM_FOLD_COUNT - 1) / COMM_FOLD_COUNT,
                     count * sizeof *values, out);
 }
 
