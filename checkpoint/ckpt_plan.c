@@ -16,17 +16,10 @@
 
 #include "checkpoint/ckpt_place.h"
 #include "checkpoint/files/ckpt_holders.h"
+#include "src/base/array.h"
 #include "src/base/new.h"
 
 #define NO_BOX (-1)
-/* A tensor's next extent mostly begins within so many wants of the last one. */
-#define NEAR 4
-
-/* A rank that wants something of the extent. */
-struct candidate {
-    int rank;
-    struct ckpt_part part;
-};
 
 struct ckpt_plan {
     const struct ckpt_manifest *manifest;
@@ -36,12 +29,9 @@ struct ckpt_plan {
     int64_t *reach;          /* [wants]: the largest end up to this one */
     size_t want_count;
     struct ckpt_part *boxes;
-    size_t *near; /* [tensors]: the first want of its last extent */
     struct ckpt_holders holders;
-    int64_t *duty;                /* [ranks]: bytes to read so far */
-    int *takers;                  /* [ranks] */
-    struct candidate *candidates; /* [ranks], of the current extent */
-    int candidate_count;
+    int64_t *duty; /* [ranks]: bytes to read so far */
+    int *takers;   /* [ranks] */
     /* the next block */
     int shard, extent;
     int64_t block;
@@ -156,88 +146,71 @@ out:
     return rc;
 }
 
-/* The first want that anything up to itself makes reach beyond `at`, an element
- * of the tensor. Extents of a tensor follow each other from shard to shard, so
- * that it is near the last one's. */
-static size_t first_want(struct ckpt_plan *plan, int tensor, int64_t at)
+/* The first want that anything up to itself makes reach beyond `at`. */
+static size_t first_want(const struct ckpt_plan *plan, int64_t at)
 {
-    const int64_t *reach = plan->reach;
-    size_t low = plan->near[tensor], high = plan->want_count;
-    if (low > 0 && reach[low - 1] > at) {
-        high = low;
-        low = 0;
-    }
-    for (int i = 0; i < NEAR && low < high && reach[low] <= at; i++)
-        low++;
-    while (low < high && reach[low] <= at) {
+    size_t low = 0, high = plan->want_count;
+    while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (reach[middle] > at)
+        if (plan->reach[middle] > at)
             high = middle;
         else
             low = middle + 1;
     }
-    plan->near[tensor] = low;
     return low;
 }
 
 /* --- who reads --- */
-
-static bool holds(const struct ckpt_plan *plan, int rank, int shard)
-{
-    assert(rank >= 0 && rank < plan->ranks && shard >= 0);
-    assert(shard < plan->manifest->shard_count);
-    return ckpt_holders_has(&plan->holders, shard, rank);
-}
 
 static const struct ckpt_extent *current_extent(const struct ckpt_plan *plan)
 {
     return &plan->manifest->shards[plan->shard].extents[plan->extent];
 }
 
-static int by_rank(const void *a, const void *b)
+/* Whether the want has any of the extent's elements number [first, end). */
+static bool touches(const struct ckpt_plan *plan,
+                    const struct ckpt_extent *extent, int64_t first,
+                    int64_t end, const struct ckpt_want *want)
 {
-    return ((const struct candidate *)a)->rank -
-           ((const struct candidate *)b)->rank;
+    const struct ckpt_tensor *tensor = &plan->manifest->tensors[extent->tensor];
+    int64_t base = plan->bases[extent->tensor];
+    struct ckpt_part part = { .begin =
+                                  want->begin > base ? want->begin - base : 0,
+                              .end = want->end - base };
+    if (part.end > tensor->elements)
+        part.end = tensor->elements;
+    return ckpt_place_touches(
+        tensor->dims, tensor->shape, &extent->part, first, end,
+        want->box == NO_BOX ? &part : &plan->boxes[want->box]);
 }
 
-/* Enter the current extent: which ranks want anything of it? */
-static void find_candidates(struct ckpt_plan *plan)
+/* Who wants elements [first, end) of the extent, ascending; returns how many. Of
+ * a box all is looked at that wants something between its first and its last
+ * element. */
+static int find_takers(struct ckpt_plan *plan, const struct ckpt_extent *extent,
+                       int64_t first, int64_t end)
 {
-    const struct ckpt_extent *extent = current_extent(plan);
     const struct ckpt_tensor *tensor = &plan->manifest->tensors[extent->tensor];
     struct ckpt_part_runs runs =
         ckpt_part_runs(&extent->part, tensor->dims, tensor->shape);
     int64_t base = plan->bases[extent->tensor];
-    bool ascending = true;
-    plan->candidate_count = 0;
-    if (runs.count == 0)
-        return;
-    int64_t begin = base + ckpt_part_run_begin(&runs, 0);
-    int64_t end =
+    int64_t from = base + ckpt_part_run_begin(&runs, 0);
+    int64_t to =
         base + ckpt_part_run_begin(&runs, runs.count - 1) + runs.elements;
-    for (size_t i = first_want(plan, extent->tensor, begin);
-         i < plan->want_count && plan->wants[i].begin < end; i++) {
-        const struct ckpt_want *want = &plan->wants[i];
-        struct candidate next = { .rank = want->rank };
-        if (want->end <= begin)
-            continue;
-        next.part.begin = want->begin > base ? want->begin - base : 0;
-        next.part.end = want->end - base;
-        if (want->box != NO_BOX)
-            next.part = plan->boxes[want->box];
-        else if (next.part.end > tensor->elements)
-            next.part.end = tensor->elements;
-        if (!ckpt_place_touches(tensor->dims, tensor->shape, &extent->part, 0,
-                                runs.count * runs.elements, &next.part))
-            continue;
-        if (plan->candidate_count > 0)
-            ascending &=
-                plan->candidates[plan->candidate_count - 1].rank < next.rank;
-        plan->candidates[plan->candidate_count++] = next;
+    int count = 0;
+    if (!extent->part.boxed) {
+        to = from + end;
+        from += first;
     }
-    if (!ascending)
-        qsort(plan->candidates, (size_t)plan->candidate_count,
-              sizeof *plan->candidates, by_rank);
+    for (size_t i = first_want(plan, from);
+         i < plan->want_count && plan->wants[i].begin < to; i++)
+        if (plan->wants[i].end > from &&
+            touches(plan, extent, first, end, &plan->wants[i]))
+            plan->takers[count++] = plan->wants[i].rank;
+    if (count > 1)
+        qsort(plan->takers, (size_t)count, sizeof *plan->takers,
+              array_order_i32);
+    return count;
 }
 
 /* Block number `block` of the current extent, its reader still unknown; false:
@@ -252,22 +225,20 @@ static bool look_at(struct ckpt_plan *plan, int64_t block,
     if (bytes > CKPT_BLOCK_BYTES)
         bytes = CKPT_BLOCK_BYTES;
     int64_t first = block * CKPT_BLOCK_BYTES / size;
+    int64_t end = first + bytes / size;
     *out = (struct ckpt_stretch){ .shard = plan->shard,
                                   .extent = extent,
                                   .first = first,
-                                  .end = first + bytes / size,
+                                  .end = end,
                                   .bytes = bytes,
                                   .reader = -1,
-                                  .takers = plan->takers };
-    for (int c = 0; c < plan->candidate_count; c++)
-        if (ckpt_place_touches(tensor->dims, tensor->shape, &extent->part,
-                               out->first, out->end, &plan->candidates[c].part))
-            plan->takers[out->taker_count++] = plan->candidates[c].rank;
-    if (out->taker_count == 0)
-        return false;
+                                  .takers = plan->takers,
+                                  .taker_count =
+                                      find_takers(plan, extent, first, end) };
     out->private =
-        out->taker_count == 1 && holds(plan, plan->takers[0], plan->shard);
-    return true;
+        out->taker_count == 1 &&
+        ckpt_holders_has(&plan->holders, plan->shard, plan->takers[0]);
+    return out->taker_count > 0;
 }
 
 /* The one with the least duty of `count` ranks that hold the shard; -1: none
@@ -277,7 +248,7 @@ static int least_busy(const struct ckpt_plan *plan, int shard, const int *ranks,
 {
     int best = -1;
     for (int i = 0; i < count; i++)
-        if (holds(plan, ranks[i], shard) &&
+        if (ckpt_holders_has(&plan->holders, shard, ranks[i]) &&
             (best < 0 || plan->duty[ranks[i]] < plan->duty[best]))
             best = ranks[i];
     return best;
@@ -319,10 +290,6 @@ bool ckpt_plan_next(struct ckpt_plan *plan, struct ckpt_stretch *out)
         for (; plan->extent < shard->extent_count; plan->extent++) {
             int64_t blocks =
                 ckpt_manifest_block_count(shard->extents[plan->extent].bytes);
-            if (plan->block == 0)
-                find_candidates(plan);
-            if (plan->candidate_count == 0)
-                continue;
             while (plan->block < blocks) {
                 if (!look_at(plan, plan->block++, out))
                     continue;
@@ -344,21 +311,17 @@ static enum err check_holders(struct ckpt_plan *plan,
                               const struct ckpt_source *source)
 {
     const struct ckpt_manifest *manifest = plan->manifest;
-    const struct ckpt_holders *h = &plan->holders;
     for (int s = 0; s < manifest->shard_count; s++) {
         const struct ckpt_shard *shard = &manifest->shards[s];
-        plan->shard = s;
-        for (plan->extent = 0; plan->extent < shard->extent_count &&
-                               ckpt_holders_lowest(h, s) < 0;
-             plan->extent++) {
-            find_candidates(plan);
-            if (plan->candidate_count > 0)
+        bool lost = ckpt_holders_lowest(&plan->holders, s) < 0;
+        for (int e = 0; e < shard->extent_count && lost; e++)
+            if (find_takers(plan, &shard->extents[e], 0,
+                            ckpt_part_elements(&shard->extents[e].part,
+                                               shard->extents[e].dims)) > 0)
                 return err_set(ERR_CHECKPOINT,
                                "%.300s/%s: shard is missing on every node",
                                source->dir, shard->file);
-        }
     }
-    plan->shard = plan->extent = 0;
     return ERR_OK;
 }
 
@@ -367,10 +330,8 @@ static enum err allocate(struct ckpt_plan *plan)
     size_t ranks = (size_t)plan->ranks;
     size_t tensors = (size_t)plan->manifest->tensor_count;
     TRY(new_zeroed(&plan->bases, tensors + 1));
-    TRY(new_zeroed(&plan->near, tensors + 1));
     TRY(new_zeroed(&plan->duty, ranks));
     TRY(new_zeroed(&plan->takers, ranks));
-    TRY(new_zeroed(&plan->candidates, ranks));
     for (size_t t = 0; t < tensors; t++)
         plan->bases[t + 1] =
             plan->bases[t] + plan->manifest->tensors[t].elements;
@@ -407,10 +368,8 @@ void ckpt_plan_destroy(struct ckpt_plan *plan)
     free(plan->wants);
     free(plan->reach);
     free(plan->boxes);
-    free(plan->near);
     ckpt_holders_free(&plan->holders);
     free(plan->duty);
     free(plan->takers);
-    free(plan->candidates);
     free(plan);
 }
