@@ -23,8 +23,9 @@ static const struct {
     { "the last rank dies", 6, -1, SIGKILL, 3 },
     { "two ranks stop", 1, 4, SIGSTOP, 3 },
     { "two ranks die, rank 0 among them", 0, 3, SIGKILL, 3 },
-    { "a rank is late", 5, -1, LATE, 1 },
+    { "a rank is late", 5, -1, LATE, 3 },
     { "rank 0 is late", 0, -1, LATE, 3 },
+    { "a rank between is late", 4, -1, LATE, 3 },
 };
 #define CASES (int)(sizeof cases / sizeof cases[0])
 
@@ -150,7 +151,7 @@ static enum err act(struct comm *comm, int number)
     for (int kind = number % cases[number].every; kind < KINDS;
          kind += cases[number].every) {
         TRY(meet(comm, number));
-        clock_sleep(victim ? 2.0 * DEADLINE_S + 1.5
+        clock_sleep(victim ? 2.0 * DEADLINE_S + 3.0
                            : 0.1 * DEADLINE_S * (double)(me * 5 % RANKS));
         double begin_s = clock_now();
         enum err rc = operate(copies[kind], (enum kind)kind, number);
