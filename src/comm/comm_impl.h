@@ -222,6 +222,10 @@ size_t comm_tree_fold_count(const struct comm_fold *fold);
 void comm_roll_hear(struct comm *comm);
 /* All ranks learn why comm is broken; once. */
 void comm_roll_tell(struct comm *comm);
+/* What is not comm's own has failed here with rc, or met a deadline of timeout_s:
+ * calls the roll. ERR_COMM names who does not answer, or is a verdict that came; else
+ * rc, and its text says that all are there. All ranks are told. */
+enum err comm_roll_blame(struct comm *comm, enum err rc, double timeout_s);
 /* The request's wait of timeout_s, from begin_s on, has come to its deadline:
  * true if it is over all the same, or a verdict was heard; else the roll is
  * called, by this rank or another, and comm->roll has who has answered. */
@@ -243,6 +247,6 @@ enum err comm_request_fragment_done(struct comm_request *request, int index,
 /* Bytes of the fragment in flight. */
 size_t comm_request_fragment_bytes(const struct comm_transfer *transfer);
 /* Names the peers on which it waits, "rank 3 (host)": of a collective by the
- * answers in comm->roll. */
-void comm_roll_missing(const struct comm_request *request, char *text,
-                       size_t bytes);
+ * answers in comm->roll. Returns their number. */
+int comm_roll_missing(const struct comm_request *request, char *text,
+                      size_t bytes);

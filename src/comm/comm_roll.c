@@ -22,6 +22,8 @@
 /* Answers are waited for this share of the deadline that has passed, or so long. */
 #define ROLL_SHARE 0.25
 #define ROLL_LEAST_S 1.0
+/* Rank r calls so many times bits(r) later: a word is heard sooner. */
+#define STAGGER_S 0.02
 /* The call of another rank is waited for this many times as long. */
 #define ROLL_OTHERS 1.5
 #define NAMED_MAX 4
@@ -99,6 +101,17 @@ static bool told_elsewhere(struct comm_request *request, double begin_s)
     return true;
 }
 
+static void ask(struct comm *comm, int number)
+{
+    comm->roll_number = number % COMM_NUMBERS;
+    for (int i = 0; i < comm->size; i++) {
+        int peer = comm_peer(comm, i);
+        comm->roll[peer] = i == 0 ? COMM_HERE : COMM_CALLED;
+        if (i > 0)
+            comm->transport->say(comm, peer, COMM_CALLED, comm->roll_number);
+    }
+}
+
 bool comm_roll_call(struct comm_request *request, double begin_s,
                     double timeout_s)
 {
@@ -111,18 +124,12 @@ bool comm_roll_call(struct comm_request *request, double begin_s,
         return true;
     if (!request->collective)
         return false;
-    if (wait_more(request, roll_s * comm_bits(comm->rank) / 16))
+    if (wait_more(request, STAGGER_S * comm_bits(comm->rank)))
         return true;
     if (clock_now() - comm->called_s < ROLL_OTHERS * roll_s &&
         wait_more(request, ROLL_OTHERS * roll_s))
         return true;
-    comm->roll_number = request->tag % COMM_NUMBERS;
-    for (int i = 0; i < comm->size; i++) {
-        int peer = comm_peer(comm, i);
-        comm->roll[peer] = i == 0 ? COMM_HERE : COMM_CALLED;
-        if (i > 0)
-            comm->transport->say(comm, peer, COMM_CALLED, comm->roll_number);
-    }
+    ask(comm, request->tag);
     return wait_more(request, roll_s);
 }
 
@@ -164,8 +171,8 @@ static int suspicion(const struct comm_request *request, int rank)
     }
 }
 
-void comm_roll_missing(const struct comm_request *request, char *text,
-                       size_t bytes)
+int comm_roll_missing(const struct comm_request *request, char *text,
+                      size_t bytes)
 {
     const struct comm *comm = request->comm;
     int most = 1, missing = 0;
@@ -187,4 +194,46 @@ void comm_roll_missing(const struct comm_request *request, char *text,
     if (missing > NAMED_MAX && used < bytes)
         snprintf(text + used, bytes - used, " and %d more",
                  missing - NAMED_MAX);
+    return missing;
+}
+
+/* Waits until all have answered, or a verdict came. */
+static void hear_all(struct comm *comm, double seconds)
+{
+    struct comm_patience patience = { .timeout_s = seconds };
+    int rank = 0;
+    while (!comm->broken && rank < comm->size &&
+           comm_patience_left(&patience)) {
+        comm_roll_hear(comm);
+        comm_request_progress(comm);
+        while (rank < comm->size && comm->roll[rank] != COMM_CALLED)
+            rank++;
+    }
+}
+
+enum err comm_roll_blame(struct comm *comm, enum err rc, double timeout_s)
+{
+    struct comm_request all = { .comm = comm, .collective = true };
+    char text[COMM_TEXT_BYTES], names[COMM_TEXT_BYTES / 2];
+    double roll_s = fmax(ROLL_SHARE * timeout_s, ROLL_LEAST_S);
+    snprintf(text, sizeof text, "%s", err_text());
+    comm->roll[comm->rank] = COMM_CALLED; /* waits for a verdict alone */
+    hear_all(comm, STAGGER_S * comm_bits(comm->rank));
+    if (!comm->broken) {
+        ask(comm, comm->sequence);
+        hear_all(comm, roll_s);
+    }
+    if (comm->broken)
+        return err_set(ERR_COMM, "%s", comm->failure);
+    if (comm_roll_missing(&all, names, sizeof names) > 0)
+        rc = err_set(ERR_COMM,
+                     "%s: no answer from %s; look there for a dead or hanging "
+                     "process",
+                     text, names);
+    else
+        rc = err_set(rc, "rank %d (%s): %s; all ranks are there", comm->rank,
+                     comm->hosts[comm->rank], text);
+    comm_request_break(comm);
+    comm_roll_tell(comm);
+    return rc;
 }

@@ -10,8 +10,8 @@
  * at most AHEAD operations before the device: the events of the last that were
  * waited for are kept in a ring, and a new wait first has the oldest of them
  * reached.
- * When the patience ends, the ranks call a roll over comm, which names who does
- * not come: NCCL does not say it. */
+ * When the patience ends, the rank calls comm's roll, which names who does not
+ * answer: NCCL does not say it. */
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
@@ -26,10 +26,6 @@
  * that is full stops the host, beyond all deadlines. */
 #define AHEAD 16
 #define DEVICE_BYTES 64
-/* The share of a deadline that the roll call waits for ranks that meet the same
- * deadline, which begin to wait up to one deadline later. */
-#define ROLL_SHARE 1.25
-
 struct past {
     void *ready, *reached; /* events of an operation that was waited for */
 };
@@ -83,6 +79,8 @@ static enum err reach_either(const struct comm_tensors *tensors,
         if (done)
             return ERR_OK;
         comm_request_progress(tensors->comm);
+        if (tensors->comm->told)
+            return err_set(ERR_COMM, "%s", tensors->comm->failure);
     } while (comm_patience_left(&patience));
     return err_set(ERR_COMM, "NCCL: %s: not done within %.3g s", what,
                    timeout_s);
@@ -107,44 +105,11 @@ static void give_up(struct nccl *nccl)
     nccl->issuing = NULL;
 }
 
-/* All ranks tell how it went, so that those that don't come are known to all,
- * and a failure of one is everybody's. */
-static enum err call_roll(struct comm_tensors *tensors, enum err rc,
-                          double timeout_s)
-{
-    struct comm *comm = tensors->comm;
-    struct comm_request *request = NULL;
-    char text[COMM_TEXT_BYTES] = "";
-    int64_t failed = rc != ERR_OK ? comm->size - comm->rank : 0;
-    double wait_s = ROLL_SHARE * timeout_s;
-    if (rc != ERR_OK)
-        snprintf(text, sizeof text, "%s", err_text());
-    else
-        wait_s += timeout_s; /* others are still waiting for NCCL, perhaps */
-    enum err roll =
-        comm_start_all_reduce_i64(comm, &failed, 1, COMM_MAX, &request);
-    if (roll == ERR_OK) {
-        request->what = "NCCL's roll call";
-        roll = comm_wait(request, wait_s);
-    }
-    if (roll != ERR_OK && rc != ERR_OK)
-        return err_prefix(roll, "%s", text);
-    if (roll != ERR_OK)
-        return roll;
-    if (rc != ERR_OK)
-        return err_set(rc, "%s; all ranks are there", text);
-    if (failed == 0)
-        return ERR_OK;
-    int rank = comm->size - (int)failed;
-    return err_set(ERR_COMM, "rank %d (%s): NCCL failed there; see its log",
-                   rank, comm->hosts[rank]);
-}
-
 static enum err failed(struct comm_tensors *tensors, enum err rc,
                        double timeout_s)
 {
     give_up(tensors->state);
-    return call_roll(tensors, rc, timeout_s);
+    return comm_roll_blame(tensors->comm, rc, timeout_s);
 }
 
 static enum err prepare(struct comm_tensors *tensors, char device[DEVICE_BYTES])
@@ -461,7 +426,12 @@ static enum err nccl_settle(struct comm_tensors *tensors, double timeout_s)
 out:
     if (rc != ERR_OK)
         return failed(tensors, rc, timeout_s);
-    rc = call_roll(tensors, ERR_OK, timeout_s);
+    /* Who has no part in what failed must not run on: it would be blamed. Others may
+     * still wait for NCCL. */
+    struct comm_request *request;
+    rc = comm_start_barrier(tensors->comm, &request);
+    if (rc == ERR_OK)
+        rc = comm_wait(request, 2.0 * timeout_s);
     if (rc != ERR_OK)
         give_up(nccl);
     return rc;
