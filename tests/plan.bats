@@ -152,6 +152,26 @@ TABLE
     [ "$(value free_bytes)" -gt 0 ]
     [ "$(value interval_steps)" -ge 1 ]
     case "$(value goodput)" in 0.9*) ;; *) false ;; esac
+    # what a failure costs, and a save of four files by their number
+    awk -v a="$(value detect_s)" 'BEGIN {
+            b = (226 * 12 + 124 * 1.17 * 300 + 63 * 308) / 419
+            exit !(a > b - 1e-6 && a < b + 1e-6) }'
+    [ "$(value restart_s)" = 300.0 ]
+    [ "$(value restart_measured)" = false ]
+    awk -v a="$(value metadata_s)" 'BEGIN { exit !(a > 0.0849 && a < 0.0851) }'
+    goodput=$(value goodput)
+    mkdir -p "$DIR/run"
+    for line in start:10 restart:20 start:65; do
+        echo "{\"event\": \"${line%:*}\", \"time\": ${line#*:}.0, \"code\": 1, \"hosts\": [\"a\"]}"
+    done >"$DIR/run/ledger.jsonl"
+    plan 0 "$DIR/run.cfg" --json --rate 1024 --ranks 4 --nodes 2 --mtbf 100 \
+        --write-rate 1MiB
+    [ "$(value restart_s)" = 45.0 ]
+    [ "$(value restart_measured)" = true ]
+    awk -v a="$(value goodput)" -v b="$goodput" 'BEGIN { exit !(a > b && a < 1) }'
+    plan 0 "$DIR/run.cfg" --rate 1024 --ranks 4 --nodes 2 --mtbf 100 --write-rate 1MiB
+    [[ "$output" == *"a failure is known"*"and training again"*"ledger"* ]]
+    rm -r "$DIR/run"
     # MFU: 0.5 of 4 ranks of 1e12 FLOP/s
     plan 0 "$DIR/run.cfg" --json --mfu 0.5 hardware.peak_flops=1e12 --ranks 4
     flops=$(value mfu)

@@ -61,6 +61,10 @@ struct plan_figures {
     double kept; /* at the most, at the run's end, with the one being written */
     double free_bytes; /* where run.dir is */
     double cost_s, persist_s, interval_s, interval_steps, goodput;
+    /* beside them: until a failure is known and until training goes on, which
+     * the run's ledger may tell; and of a save's time, by its number of files */
+    double detect_s, restart_s, metadata_s;
+    bool restart_measured;
 };
 
 /* Fills *out, which borrows settings. */

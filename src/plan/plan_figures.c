@@ -29,6 +29,7 @@
 #include "checkpoint/ckpt_interval.h"
 #include "src/base/fsio.h"
 #include "src/base/units.h"
+#include "src/job/ledger_history.h"
 #include "src/model/model.h"
 #include "src/parallel/replica.h"
 #include "src/train/plan/trainer_backend.h"
@@ -38,8 +39,28 @@
 /* The rate of the copy that training waits for; docs/benchmarks.md has what
  * machines reach. */
 #define COPY_BYTES_PER_S 4e9
-/* From a failure to the next attempt's first step; as tessera-ckpt interval. */
+/* From a failure that is known to the next attempt's first step, where the run
+ * has no ledger; as tessera-ckpt interval. */
 #define RESTART_S 300.0
+/* How failures show, in shares of 419 on 16,384 GPUs in 54 days (Llama 3,
+ * arXiv:2407.21783, table 5; which cause shows how is an estimate), and until
+ * they do: srun ends the step 10 s after a process has ended (--wait), and the
+ * others were gone 2 s later; a stopped rank was named after 1.17 of
+ * parallel.timeout_s, under zero3 after 2.18, two deadlines in a row; Slurm
+ * takes a node for dead after 300 s (SlurmdTimeout), and 8 s were seen beside. */
+#define ENDS_SHARE (226.0 / 419)
+#define ENDS_S 12.0
+#define HANGS_SHARE (124.0 / 419)
+#define HANGS_DEADLINES 1.17
+#define HANGS_DEADLINES_ZERO3 2.18
+#define NODE_SHARE (63.0 / 419)
+#define NODE_S 308.0
+/* A call for metadata of a shared file system with other users, assumed: 0.2 ms
+ * where it is idle. Calls in a row for a save, as counted: those of rank
+ * 0, and of each file one before its commit, one in each checkpoint that is
+ * kept, and one to remove it. */
+#define METADATA_S 1e-3
+#define METADATA_CALLS 65
 #define SECONDS_PER_HOUR 3600.0
 #define STEPS_MAX 1e18 /* still whole in an int64_t */
 /* A checkpoint's weights and each of its moments, in fp32. */
@@ -209,6 +230,36 @@ static void add_disk(struct plan_figures *f)
     add_free(f);
 }
 
+/* Seconds until a failure is known, on average; silent ones, 6 of the 419, are
+ * left out. */
+static double detection(const struct plan_figures *f)
+{
+    double deadlines = f->chosen.parallel.strategy == REPLICA_ZERO3
+                           ? HANGS_DEADLINES_ZERO3
+                           : HANGS_DEADLINES;
+    return ENDS_SHARE * ENDS_S +
+           HANGS_SHARE * deadlines * f->settings->parallel.timeout_s +
+           NODE_SHARE * NODE_S;
+}
+
+/* What a failure and a save take beside arithmetic and bytes; a restart as the
+ * run's ledger has it, where there was one. */
+static void add_terms(struct plan_figures *f)
+{
+    struct ledger_history ledger;
+    double files = (double)f->ranks; /* each rank writes one at most */
+    double kept = (double)f->settings->checkpoint.keep;
+    bool run = f->settings->run.dir[0] != '\0';
+    f->detect_s = detection(f);
+    f->restart_s = RESTART_S;
+    f->restart_measured =
+        run && ledger_history_read(f->settings->run.dir, &ledger) == ERR_OK &&
+        ledger.restart_s >= 0;
+    if (f->restart_measured)
+        f->restart_s = ledger.restart_s;
+    f->metadata_s = METADATA_S * (METADATA_CALLS + files * (2 + kept));
+}
+
 /* Saved behind the training a checkpoint blocks it for a copy in memory; otherwise
  * for as long as it takes to write. Nodes fail independently of each other, so a
  * job of n of them fails n times as often as one. */
@@ -220,6 +271,8 @@ static enum err add_interval(const struct plan_options *options,
     if (options->write_bytes_per_s == 0)
         return ERR_OK;
     double write_s = f->checkpoint_bytes / (double)options->write_bytes_per_s;
+    add_terms(f);
+    write_s += f->metadata_s;
     f->persist_s = f->settings->checkpoint.async ? write_s : 0;
     f->cost_s = f->settings->checkpoint.async
                     ? (double)f->bytes.staging / COPY_BYTES_PER_S
@@ -230,7 +283,8 @@ static enum err add_interval(const struct plan_options *options,
         .cost_s = f->cost_s,
         .persist_s = f->persist_s,
         .mtbf_s = options->mtbf_h * SECONDS_PER_HOUR / options->nodes,
-        .restart_s = RESTART_S,
+        .restart_s = f->restart_s,
+        .detect_s = f->detect_s,
     };
     TRY(ckpt_interval(&input, &best));
     f->interval_s = best.recommended_s;
@@ -291,7 +345,8 @@ enum err plan_figures(const struct plan_options *options,
         &f->steps,      &f->tokens,         &f->samples, &f->data_tokens,
         &f->epochs,     &f->tokens_per_s,   &f->step_s,  &f->train_s,
         &f->kept,       &f->free_bytes,     &f->cost_s,  &f->persist_s,
-        &f->interval_s, &f->interval_steps, &f->goodput,
+        &f->interval_s, &f->interval_steps, &f->goodput, &f->detect_s,
+        &f->restart_s,  &f->metadata_s,
     };
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         *unknown[i] = UNKNOWN;

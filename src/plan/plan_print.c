@@ -244,8 +244,14 @@ static void print_time(const struct plan_figures *f)
     if (f->persist_s > 0)
         line_of(units_seconds, "written in", f->persist_s,
                 "beside the training");
+    line_of(units_seconds, "of that metadata", f->metadata_s,
+            "1 ms a call, by files");
     if (f->goodput < 0)
         return;
+    line_of(units_seconds, "a failure is known", f->detect_s,
+            "54 % end a process, 30 % hang, 15 % take the node (Llama 3)");
+    line_of(units_seconds, "and training again", f->restart_s,
+            f->restart_measured ? "median of the run's ledger" : "assumed");
     snprintf(text, sizeof text, "%.0f steps", f->interval_steps);
     line_of(units_seconds, "interval", f->interval_s,
             f->interval_steps > 0 ? text : "");
@@ -392,7 +398,7 @@ enum err plan_print_json(const struct plan_figures *figures)
         "s:s, s:I, "
         "s:o, "
         "s:i, s:i, s:I, s:o, s:{s:o, s:o, s:o, s:o}, s:{s:o, s:o, s:o}, "
-        "s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}}",
+        "s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}}",
         "backend", f->cuda ? "cuda" : "cpu", "precision", print_precision(f),
         "preset", model_preset_names[f->settings->model.preset], "params",
         (json_int_t)f->params, "active_params", (json_int_t)f->active_params,
@@ -418,7 +424,10 @@ enum err plan_print_json(const struct plan_figures *figures)
         print_whole(f->free_bytes), "cost_s", print_number(f->cost_s),
         "persist_s", print_number(f->persist_s), "interval_s",
         print_number(f->interval_s), "interval_steps",
-        print_whole(f->interval_steps), "goodput", print_number(f->goodput));
+        print_whole(f->interval_steps), "goodput", print_number(f->goodput),
+        "detect_s", print_number(f->detect_s), "restart_s",
+        print_number(f->restart_s), "metadata_s", print_number(f->metadata_s),
+        "restart_measured", (int)f->restart_measured);
     char *text = object != NULL ? json_dumps(object, JSON_INDENT(2)) : NULL;
     if (text != NULL)
         puts(text);

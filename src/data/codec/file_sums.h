@@ -17,7 +17,7 @@ struct file_sum {
     char hex[CHECKSUM_TEXT_BYTES];
 };
 
-/* Of an index, and one more of tessera.json. */
+/* Those that an index may have, and one more of tessera.json. */
 #define FILE_SUMS_MAX 33
 #define FILE_NAME_BYTES 513
 

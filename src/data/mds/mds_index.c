@@ -66,7 +66,7 @@ static bool mds_index_name_is_safe(const char *name)
     return true;
 }
 
-/* Of a name that is known here `hex` has its form. */
+/* Where the name is known here `hex` has its form. */
 static enum err mds_index_hash(struct file_entry *file, const char *name,
                                const char *hex)
 {

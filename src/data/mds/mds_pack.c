@@ -288,7 +288,7 @@ enum err mds_pack_add_sha256(struct mds_pack *pack, const char *digits)
         TRY_OUT(mds_pack_hex(&bytes, one));
     }
     pack->sha256 = bytes.data;
-    return ERR_OK;
+    bytes.data = NULL;
 out:
     buffer_free(&bytes);
     return rc;
