@@ -81,6 +81,47 @@ measured() { # RANKS [key=value ...]: of runs where the model counts most
     near 1 300 "${model[@]}" "model.weights=$DIR/base"
 }
 
+# within 3 % and never under: the run of near(), whose last line is in $line
+counted() {
+    near "$@"
+    echo "$planned $peak" | awk '{ exit !($2 <= $1 && $1 <= 1.03 * $2) }'
+}
+
+@test "planned memory is never under the peak and 3 % over: 7,002 tensors" {
+    for ranks in 1 2; do
+        counted $ranks 500 model.preset=llama-tiny model.n_layers=1000 \
+            model.d_model=32 model.n_heads=2 model.n_kv_heads=2 \
+            model.ffn_width=96 train.global_batch=8 parallel.slots=8 \
+            hardware.threads=1
+    done
+}
+
+@test "planned memory counts 100,000 shards" {
+    cp -r "$DIR/data/train" "$DIR/many"
+    # all of them one file
+    awk -v count=100000 '{
+        begin = index($0, "[{") + 1; end = match($0, /}], "version": 2}$/)
+        one = substr($0, begin, end + 1 - begin)
+        printf "%s%s", substr($0, 1, begin - 1), one
+        for (s = 1; s < count; s++) printf ", %s", one
+        print substr($0, end + 1)
+    }' "$DIR/data/train/index.json" >"$DIR/many/index.json"
+    awk '{
+        match($0, /"samples": [0-9]+/)
+        n = substr($0, RSTART + 11, RLENGTH - 11)
+        sub(/"samples": [0-9]+/, sprintf("\"samples\": %.0f", n * 100000))
+        print
+    }' "$DIR/data/train/tessera.json" >"$DIR/many/tessera.json"
+    rm -rf "$DIR/run"
+    line=$(train 1 "$DIR/run" "${BIG[@]}" log.level=info data.verify=sizes \
+        "data.train=$DIR/many" 2>&1 | grep "memory: planned")
+    echo "# $line" >&3
+    planned=$(sed 's/.*planned \([0-9]*\) MiB.*/\1/' <<<"$line")
+    peak=$(sed 's/.*peak \([0-9]*\) MiB.*/\1/' <<<"$line")
+    [ "$peak" -le $((planned * 103 / 100)) ]
+    [ $((planned * 100)) -le $((peak * 115)) ]
+}
+
 # stored DIR: the microbatch in the newest checkpoint
 stored() {
     "$BIN/tessera-ckpt" show "$(newest "$1")" --json |

@@ -33,12 +33,13 @@ struct memory_plan_input {
     struct model_options options; /* microbatch, sequence, threads, shares */
     struct replica_options replica;
     int ranks;
-    int prefetch;     /* microbatches of tokens beside the one at work */
-    size_t order;     /* bytes of the sample order */
-    size_t norms;     /* and of sums of rows (norms.h) */
-    bool stage;       /* asynchronous checkpoints: a copy of the state, which
+    int prefetch;      /* microbatches of tokens beside the one at work */
+    size_t order;      /* bytes of the sample order and of indexes */
+    size_t index_text; /* bytes of the longest index, while it is read */
+    size_t norms;      /* and of sums of rows (norms.h) */
+    bool stage;        /* asynchronous checkpoints: a copy of the state, which
                    a device needs in any case */
-    bool reads;       /* weights at the start (src/formats/weights.h) */
+    bool reads;        /* weights at the start (src/formats/weights.h) */
     int parity_nodes; /* of node-local checkpoints, and of a group of them at */
     int parity_group; /* most (ckpt_xor.h); 0: there are none */
 };
@@ -55,9 +56,9 @@ struct memory_plan {
     struct model_bytes model; /* activations and what computes them */
     size_t staging;           /* the copy that is being saved */
     size_t parity;            /* other nodes' shards on their way in a save */
-    size_t data;              /* microbatches of tokens, the order of samples */
-    size_t comm;              /* gradient exchange, the libraries' buffers */
-    size_t runtime;           /* program, libraries, threads, tables */
+    size_t data;    /* microbatches of tokens, the order of samples, indexes */
+    size_t comm;    /* gradient exchange, the libraries' buffers */
+    size_t runtime; /* program, libraries, threads, tables */
     size_t reading; /* what the start takes to read or make weights, as far as
                        it is more than what the steps take later */
     size_t

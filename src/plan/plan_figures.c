@@ -99,11 +99,16 @@ static enum err add_memory(const struct plan_options *options,
                            struct plan_figures *f)
 {
     const struct train_settings *s = f->settings;
+    size_t index = 0, text = 0;
+    if (f->data != NULL)
+        index = run_data_index_bytes(f->data, &text);
     struct train_memory_place place = {
         .threads = f->threads,
         .ranks = f->ranks,
         .node_ranks = (f->ranks + options->nodes - 1) / options->nodes,
-        .order = f->data != NULL ? run_data_order_bytes(f->data, s) : 0,
+        .order =
+            index + (f->data != NULL ? run_data_order_bytes(f->data, s) : 0),
+        .index_text = text,
     };
     TRY(trainer_backend_plan(s, &place.kernels));
     f->cuda = strcmp(place.kernels->backend, "cuda") == 0;

@@ -59,9 +59,14 @@ static void mds_set_count(const struct mds_index *index,
                           struct dataset_contents *out)
 {
     bool fixed = true; /* the index has the length of every sample */
-    *out = (struct dataset_contents){ .samples = index->samples,
-                                      .shards = index->shards,
-                                      .lengths = true };
+    *out =
+        (struct dataset_contents){ .samples = index->samples,
+                                   .shards = index->shards,
+                                   .index_bytes =
+                                       mds_pack_bytes(&index->pack) +
+                                       sizeof(int32_t) * (size_t)index->shards,
+                                   .index_text = index->text_bytes,
+                                   .lengths = true };
     for (int64_t s = 0; s < index->shards; s++) {
         const struct mds_shard_info info = mds_pack_shard(&index->pack, s);
         struct cache_shard files;

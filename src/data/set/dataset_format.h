@@ -19,13 +19,15 @@
 #include "src/data/set/values.h"
 
 struct dataset_contents {
-    int64_t samples;   /* > 0 */
-    int64_t shards;    /* files that are checked one by one, > 0 */
-    int64_t bytes;     /* of all shards */
-    int64_t largest;   /* shard's bytes */
-    int64_t longest;   /* sample's tokens; 0: the index does not tell */
-    int64_t unchecked; /* shards without a checksum that is known here */
-    bool lengths;      /* every sample tells the lengths of its documents */
+    int64_t samples;    /* > 0 */
+    int64_t shards;     /* files that are checked one by one, > 0 */
+    int64_t bytes;      /* of all shards */
+    int64_t largest;    /* shard's bytes */
+    int64_t longest;    /* sample's tokens; 0: the index does not tell */
+    int64_t unchecked;  /* shards without a checksum that is known here */
+    size_t index_bytes; /* in memory, of all shards */
+    size_t index_text;  /* and while it was read */
+    bool lengths;       /* every sample tells the lengths of its documents */
 };
 
 /* Asked before every MiB of a long reading. Once it says false, the reading

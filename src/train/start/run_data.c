@@ -263,6 +263,19 @@ size_t run_data_order_bytes(const struct run_data *data,
     return bytes;
 }
 
+size_t run_data_index_bytes(const struct run_data *data, size_t *text)
+{
+    size_t bytes = 0;
+    *text = 0;
+    for (int i = 0; i < data->count; i++) {
+        const struct dataset_contents *set = dataset_contents(data->sets[i]);
+        bytes += set->index_bytes;
+        if (set->index_text > *text)
+            *text = set->index_text;
+    }
+    return bytes;
+}
+
 enum err run_data_epochs(const struct run_data *data,
                          const struct train_settings *s, int64_t steps,
                          double epochs[STREAMS_MAX], bool *known)

@@ -62,6 +62,9 @@ int64_t run_data_epoch(const struct run_data *data,
 size_t run_data_order_bytes(const struct run_data *data,
                             const struct train_settings *s);
 
+/* What is kept of the sets' indexes; *text: what reading the longest took. */
+size_t run_data_index_bytes(const struct run_data *data, size_t *text);
+
 /* How often `steps` steps of a run that has not begun read each set; *known
  * false: the order does not count, or that many steps take too long to. */
 enum err run_data_epochs(const struct run_data *data,

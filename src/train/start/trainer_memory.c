@@ -26,6 +26,7 @@
 #include "src/base/memory.h"
 #include "src/data/set/loader.h"
 #include "src/data/set/order.h"
+#include "src/train/start/run_data.h"
 
 /* What there is, before anything is taken. The ranks of a node have equal parts
  * of what it has left. */
@@ -41,12 +42,14 @@ static void measure_place(struct run *run)
     size_t part = 0;
     if (available != SIZE_MAX)
         part = available / (size_t)node_ranks + memory_resident();
+    size_t text = 0, index = run_data_index_bytes(run->inputs.sets, &text);
     run->engine.place = (struct train_memory_place){
         .kernels = run->engine.kernels,
         .threads = run->engine.threads,
         .ranks = run->ranks,
         .node_ranks = node_ranks,
-        .order = order_bytes(run->inputs.order),
+        .order = order_bytes(run->inputs.order) + index,
+        .index_text = text,
         .room = memory->device ? 0 : part,
         .host_room = memory->device ? part : 0,
         .address_space = space == SIZE_MAX ? 0 : space + 1,
