@@ -191,10 +191,11 @@ static enum err mds_pack_run(struct mds_pack *pack,
                              const struct mds_layout *layout,
                              struct mds_run **out)
 {
-    struct mds_run *run = pack->runs + pack->run_count - 1;
+    struct mds_run *run =
+        pack->run_count > 0 ? &pack->runs[pack->run_count - 1] : NULL;
     const struct buffer *form = &pack->form;
     *out = run;
-    if (pack->run_count > 0 && run->layout == layout &&
+    if (run != NULL && run->layout == layout &&
         run->form_bytes == form->bytes &&
         memcmp(run->form, form->data, form->bytes) == 0) {
         int64_t later = pack->shards - run->first;
