@@ -47,7 +47,8 @@
  * they do: srun ends the step 10 s after a process has ended (--wait), and the
  * others were gone 2 s later; a stopped rank was named after 1.17 of
  * parallel.timeout_s, under zero3 after 2.18, two deadlines in a row; Slurm
- * takes a node for dead after 300 s (SlurmdTimeout), and 8 s were seen beside. */
+ * takes a node for dead after 300 s (SlurmdTimeout), and 8 s beside are
+ * assumed. */
 #define ENDS_SHARE (226.0 / 419)
 #define ENDS_S 12.0
 #define HANGS_SHARE (124.0 / 419)
