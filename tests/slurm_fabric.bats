@@ -2,7 +2,8 @@
 # The pair check on a network that is slow somewhere: six nodes with a rate of their
 # own each, on two leaf switches that are joined to a third. The kernel makes a node,
 # what joins two nodes, or a leaf's way up a third as fast as it should be, and that
-# one is named. TESSERA_FABRIC_TIMES=10 does each ten times.
+# one is named. Once of three is enough, as other work is a slow network, too;
+# TESSERA_FABRIC_TIMES=10: each ten times, of which all are to be right.
 # shellcheck disable=SC2034,SC2154 # variables of slurm_helpers
 
 load run_helpers
@@ -10,7 +11,7 @@ load slurm_helpers
 
 RATE=300mbit
 THIRD=100mbit
-TIMES=${TESSERA_FABRIC_TIMES:-1}
+TIMES=${TESSERA_FABRIC_TIMES:-3}
 
 setup_file() {
     load slurm_helpers
@@ -50,7 +51,7 @@ check_pairs() {
 }
 
 # named WANTED WHAT RATE: with that rate there these nodes, and no others, are
-# warned of, each time.
+# warned of.
 named() {
     local i right=0 said
     for ((i = 0; i < TIMES; i++)); do
@@ -63,6 +64,7 @@ named() {
         esac
         [ "$said" != "$1" ] || right=$((right + 1))
         echo "$2 $3: '$said'"
+        [ -n "${TESSERA_FABRIC_TIMES:-}" ] || [ "$right" -eq 0 ] || return 0
         jq -r '.pairs[] | [.round, .rank, .peer_rank, .bytes, .busbw, .us] | join(" ")' \
             "$DIR/pairs"
     done

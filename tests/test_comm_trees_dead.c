@@ -16,11 +16,9 @@ static const struct {
     int signal;
     int every; /* so many of the kinds are enough */
 } cases[] = {
-    { "rank 0 stops", 0, -1, SIGSTOP, 3 },
     { "rank 0 dies", 0, -1, SIGKILL, 1 },
-    { "a rank between stops", 4, -1, SIGSTOP, 1 },
+    { "the last rank stops", 6, -1, SIGSTOP, 3 },
     { "a rank between dies", 2, -1, SIGKILL, 3 },
-    { "the last rank dies", 6, -1, SIGKILL, 3 },
     { "two ranks stop", 1, 4, SIGSTOP, 3 },
     { "two ranks die, rank 0 among them", 0, 3, SIGKILL, 3 },
     { "a rank is late", 5, -1, LATE, 3 },
