@@ -157,7 +157,7 @@ static const struct {
     { ONE " memory.checkpoint=block", 1, 1, "memory.compression=bf16" },
     { ONE " memory.checkpoint=block memory.compression=bf16", 1, 1,
       "checkpoint.async=false" },
-    { ONE LEAN, 1, 1, "parallel.strategy=zero2 2 ranks" },
+    { ONE LEAN, 1, 1, "2 ranks" },
     { ONE LEAN, 1, 4, "parallel.strategy=zero2" },
     { LEAST LEAN, 1, 4, NULL },
 };
