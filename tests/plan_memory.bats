@@ -188,7 +188,7 @@ WIDE=(train.max_duration=2ba train.global_batch=64 parallel.slots=2
 @test "memory.limit: the chosen microbatch is stored and stays" {
     need() { # SAMPLES: what one rank needs
         "$BIN/tessera-plan" "$CONF" "${SHORT[@]}" "${WIDE[@]}" --json \
-            data.train= train.microbatch="$1" |
+            "data.train=$DIR/data/train" "data.eval=$DIR/data/eval" train.microbatch="$1" |
             sed -n 's/^ *"total": \([0-9]*\).*/\1/p'
     }
     limit=$(need 8)B
