@@ -259,9 +259,9 @@ static enum err follow_until(struct on_checkpoint *checkpoint, double end)
 }
 
 /* Wait until all ranks have seen its end. A save may take checkpoint.timeout_s, a rank
- * that does not answer is named after parallel.timeout_s: so rank 0, with whose end a
- * save is over but for moments, tells at once when it has come, and now and then that
- * it has not. Then all ask each other. Collective. */
+ * that does not answer is named after parallel.timeout_s: so a sum of all ranks tells
+ * what rank 0 knows, with whose end a save is over but for moments, at once when it has
+ * come, and now and then that it has not. Then all ask each other. Collective. */
 static enum err checkpoint_wait(struct on_checkpoint *checkpoint,
                                 struct run *run)
 {
@@ -270,8 +270,8 @@ static enum err checkpoint_wait(struct on_checkpoint *checkpoint,
     while (busy > 0) {
         double end = clock_now() + every_s;
         TRY(follow_until(checkpoint, run->rank == 0 ? end : 0.0));
-        busy = in_flight(checkpoint);
-        TRY(comm_broadcast(run->comm, &busy, sizeof busy, 0));
+        busy = run->rank == 0 && in_flight(checkpoint);
+        TRY(comm_all_reduce_i64(run->comm, &busy, 1, COMM_MAX));
     }
     do {
         TRY(follow_until(checkpoint, clock_now() + every_s));
