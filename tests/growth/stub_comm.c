@@ -1,5 +1,5 @@
 /* comm.h for one rank of many, of which the others are not there. The functions
- * take the place of src/comm/comm.c. */
+ * take the place of src/comm/comm.c; comm_ranks.c tells of a stub, too. */
 #include "tests/growth/stub_comm.h"
 
 #include <assert.h>
@@ -253,46 +253,4 @@ void comm_set_timeline(struct comm *comm, struct timeline *timeline, int kind)
 {
     comm->timeline = timeline;
     comm->timeline_kind = kind;
-}
-
-int comm_rank(const struct comm *comm)
-{
-    return comm->rank;
-}
-
-int comm_size(const struct comm *comm)
-{
-    return comm->size;
-}
-
-double comm_timeout_s(const struct comm *comm)
-{
-    return comm->timeout_s;
-}
-
-int comm_local_rank(const struct comm *comm)
-{
-    return comm->local_rank;
-}
-
-int comm_local_size(const struct comm *comm)
-{
-    return comm->local_size;
-}
-
-const char *comm_host(const struct comm *comm, int rank)
-{
-    assert(rank >= 0 && rank < comm->size);
-    return comm->hosts[rank];
-}
-
-bool comm_same_host(const struct comm *comm, int a, int b)
-{
-    return strcmp(comm->hosts[a], comm->hosts[b]) == 0;
-}
-
-size_t *comm_sizes(struct comm *comm, int which)
-{
-    assert(which >= 0 && which < COMM_SIZES);
-    return comm->sizes + (size_t)which * (size_t)comm->size;
 }
