@@ -1,6 +1,8 @@
 /* A rank that stops or dies while rank 0 is at work for all is named by all
  * survivors, though that work takes longer than any deadline; one that is only
  * slow is waited for. The program starts itself as ranks under mpirun. */
+#include <pthread.h>
+
 #include "src/train/start/start.h"
 #include "tests/dead_ranks.h"
 
@@ -8,10 +10,15 @@ static const struct {
     const char *what;
     int victim;
     int signal;
+    bool meanwhile; /* while rank 0 works, and not after it */
 } cases[] = {
-    { "rank 0 stops at its work", 0, SIGSTOP },
-    { "rank 0 dies at its work", 0, SIGKILL },
-    { "another dies after the work", 2, SIGKILL },
+    { "rank 0 stops at its work", 0, SIGSTOP, false },
+    { "rank 0 dies at its work", 0, SIGKILL, false },
+    { "another dies after the work", 2, SIGKILL, false },
+    /* 2 is between rank 0 and rank 3 in a tree, 3 is at its end */
+    { "another stops at the work", 2, SIGSTOP, true },
+    { "another dies at the work", 2, SIGKILL, true },
+    { "the last stops at the work", 3, SIGSTOP, true },
 };
 #define CASES (int)(sizeof cases / sizeof cases[0])
 
@@ -32,9 +39,21 @@ static enum err work(void *arg)
     return ERR_OK;
 }
 
+static void *end_later(void *arg)
+{
+    const struct job *job = arg;
+    clock_sleep(0.3 * DEADLINE_S);
+    kill(getpid(), cases[job->number].signal);
+    return NULL;
+}
+
 static enum err act(struct comm *comm, int number)
 {
     struct job job = { .number = number };
+    pthread_t thread;
+    if (cases[number].meanwhile && comm_rank(comm) == cases[number].victim &&
+        pthread_create(&thread, NULL, end_later, &job) != 0)
+        return err_set(ERR_MEMORY, "no thread");
     TRY(start_alone(comm, work, &job));
     if (job.worked != (comm_rank(comm) == 0))
         return err_set(ERR_INTERNAL, "rank 0 works, and nobody else");

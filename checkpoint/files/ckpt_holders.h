@@ -9,8 +9,7 @@
 
 struct ckpt_holders {
     size_t *first; /* [shards + 1]; NULL: every rank can open every shard */
-    int *
-        ranks; /* of shard s those from first[s] up to first[s + 1], ascending */
+    int *ranks;    /* of shard s from first[s] to first[s + 1], ascending */
 };
 
 /* holds[shards]: this rank can open it; NULL, on all ranks: every rank all. Each

@@ -76,12 +76,11 @@ struct ckpt_retention {
 };
 
 /* The last steps that a process has found to be good, which it does not look at
- * again: those that it has committed and those that it has seen. Zeros: none. */
+ * again: committed or seen, `count` so far, in turn. Zeros: none. */
 #define CKPT_INDEX_KNOWN 64
 struct ckpt_index_known {
     int64_t steps[CKPT_INDEX_KNOWN];
-    size_t
-        count; /* so far; each takes the place of the one CKPT_INDEX_KNOWN before */
+    size_t count;
 };
 void ckpt_index_know(struct ckpt_index_known *known, int64_t step);
 

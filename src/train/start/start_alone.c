@@ -3,21 +3,23 @@
  *
  * A wait for another rank has a deadline, so that a dead node is found; work that
  * takes minutes would look like one. A longer deadline would be a guess and find
- * the dead one late. So rank 0's own thread broadcasts "not done yet" while another
- * thread works, which also means that the work must not use comm. */
+ * the dead one late. So rank 0's own thread tells "not done yet" while another works,
+ * which must not use comm. It tells by a sum: so it waits for all, hears who is missing,
+ * and answers when the roll is called. */
 #include "src/train/start/start.h"
 
 #include <assert.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #include "src/base/clock.h"
 
-/* The time between two signs of life is this share of a deadline, and at most
- * so many seconds. */
-#define SIGN_SHARE 0.25
-#define SIGN_MAX_S 1.0
+/* Signs of life are this share of a deadline apart, and at most so many seconds:
+ * less than an answer at a roll call may take. */
+#define SIGN_SHARE 0.1
+#define SIGN_MAX_S 0.5
 #define LOOK_S 2e-3
 
 struct task {
@@ -46,15 +48,12 @@ static bool look(const struct task *task, double sign_s)
 
 static enum err give_signs(struct comm *comm, const struct task *task)
 {
-    double sign_s = SIGN_SHARE * comm_timeout_s(comm);
-    bool done = false;
+    double sign_s = fmin(SIGN_SHARE * comm_timeout_s(comm), SIGN_MAX_S);
+    int64_t done = 0;
     assert(sign_s > 0.0);
-    if (sign_s > SIGN_MAX_S)
-        sign_s = SIGN_MAX_S;
-    while (!done) {
-        if (comm_rank(comm) == 0)
-            done = look(task, sign_s);
-        TRY(comm_broadcast(comm, &done, sizeof done, 0));
+    while (done == 0) {
+        done = comm_rank(comm) == 0 && look(task, sign_s);
+        TRY(comm_all_reduce_i64(comm, &done, 1, COMM_MAX));
     }
     return ERR_OK;
 }

@@ -259,9 +259,8 @@ static enum err follow_until(struct on_checkpoint *checkpoint, double end)
 }
 
 /* Wait until all ranks have seen its end. A save may take checkpoint.timeout_s, a rank
- * that does not answer is named after parallel.timeout_s: so a sum of all ranks tells
- * what rank 0 knows, with whose end a save is over but for moments, at once when it has
- * come, and now and then that it has not. Then all ask each other. Collective. */
+ * that does not answer is named after parallel.timeout_s: so a sum tells now and then
+ * what rank 0 knows, with whose end a save is all but over. Then all ask. Collective. */
 static enum err checkpoint_wait(struct on_checkpoint *checkpoint,
                                 struct run *run)
 {
