@@ -25,21 +25,21 @@ struct budget {
     double least;                   /* goodput that is asked for; 0: none */
 };
 
-/* Defaults of timeouts with 300 s under zero3; or the deadlines that follow
- * measured steps. The control of trees, 2 us a message. */
+/* Deadlines of 300 s, two in a row under zero3, as they were; or signs of life and
+ * limits that follow measured steps. The control of trees, 2 us a message. */
 static const struct scale {
     int gpus;
     struct budget budget[2];
 } scales[] = {
     { 1024,
-      { { "defaults", 12, 654, 308, 60, 0.0004, 0.2, 20, 0 },
-        { "budget", 2, 30, 15, 60, 0.0004, 0.2, 20, 0.995 } } },
+      { { "deadlines", 12, 654, 308, 60, 0.0004, 0.2, 20, 0 },
+        { "signs", 2, 30, 15, 60, 0.0004, 0.2, 20, 0.995 } } },
     { 16384,
-      { { "defaults", 12, 654, 308, 123, 0.0016, 0.2, 20, 0 },
-        { "budget", 2, 30, 15, 123, 0.0016, 0.2, 20, 0.97 } } },
+      { { "deadlines", 12, 654, 308, 123, 0.0016, 0.2, 20, 0 },
+        { "signs", 2, 30, 15, 123, 0.0016, 0.2, 20, 0.97 } } },
     { 131072,
-      { { "defaults", 12, 654, 308, 180, 0.0020, 0.2, 20, 0 },
-        { "budget", 2, 30, 15, 180, 0.0020, 0.2, 20, 0 } } },
+      { { "deadlines", 12, 654, 308, 180, 0.0020, 0.2, 20, 0 },
+        { "signs", 2, 30, 15, 180, 0.0020, 0.2, 20, 0 } } },
 };
 
 static double model(int gpus, const struct budget *b)

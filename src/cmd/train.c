@@ -157,6 +157,7 @@ static int train(int argc, char **argv)
     if (rank == 0)
         log_set_level(settings->log.level);
     TRY_OUT(start_settings_share(comm, settings));
+    TRY_OUT(comm_beat_start(comm, settings->parallel.lost_s));
     TRY_OUT(train_run(comm, settings, &exit_code, &adrift));
 out:
     if (rc != ERR_OK) {

@@ -96,7 +96,8 @@ out:
     return new_or_none(rc, comm, out, comm_destroy);
 }
 
-enum err comm_duplicate(struct comm *comm, struct comm **out)
+/* With requests, or for words alone. */
+static enum err duplicate(struct comm *comm, bool requests, struct comm **out)
 {
     enum err rc = ERR_OK;
     *out = NULL;
@@ -117,11 +118,25 @@ enum err comm_duplicate(struct comm *comm, struct comm **out)
     copy->timeline_kind = comm->timeline_kind;
     copy->hosts = comm->hosts;
     copy->nodes = comm->nodes;
-    TRY_OUT(comm_request_pool_create(copy));
+    copy->beat = comm->beat;
+    if (requests)
+        TRY_OUT(comm_request_pool_create(copy));
     if (comm->transport->duplicate != NULL)
         TRY_OUT(comm->transport->duplicate(comm, copy));
 out:
     return new_or_none(rc, copy, out, comm_destroy);
+}
+
+enum err comm_duplicate(struct comm *comm, struct comm **out)
+{
+    return duplicate(comm, true, out);
+}
+
+enum err comm_duplicate_words(struct comm *comm, struct comm **out)
+{
+    TRY(duplicate(comm, false, out));
+    comm_detach(*out);
+    return ERR_OK;
 }
 
 void comm_detach(struct comm *duplicate)
@@ -131,12 +146,14 @@ void comm_detach(struct comm *duplicate)
         before = before->next;
     before->next = duplicate->next;
     duplicate->next = duplicate;
+    duplicate->beat = NULL;
 }
 
 void comm_destroy(struct comm *comm)
 {
     if (comm == NULL)
         return;
+    comm_beat_stop(comm);
     assert(comm->duplicates == 0);
     if (comm->state != NULL)
         comm->transport->close(comm);
@@ -341,11 +358,15 @@ static enum err wait_until_done(struct comm_request *request, double timeout_s)
         timeout_s = comm->timeout_s;
     struct comm_patience patience = { .timeout_s = timeout_s };
     bool done = comm_request_poll(request);
-    while (!done && comm_patience_left(&patience)) {
-        comm_request_progress(comm);
-        done = comm_request_poll(request);
+    if (!done) {
+        comm_beat_waits(comm, true);
+        while (!done && comm_patience_left(&patience)) {
+            comm_request_progress(comm);
+            done = comm_request_poll(request);
+        }
+        done = done || comm_roll_call(request, patience.begin, timeout_s);
+        comm_beat_waits(comm, false);
     }
-    done = done || comm_roll_call(request, patience.begin, timeout_s);
     atomic_thread_fence(memory_order_seq_cst);
     enum err rc = request->rc;
     if (!done)

@@ -55,6 +55,18 @@ enum err comm_duplicate(struct comm *comm, struct comm **out);
  */
 void comm_detach(struct comm *duplicate);
 
+/* From now on the ranks give each other signs of life, by a thread of each: one that is
+ * not heard of for lost_s (stopped, dead, its node off the network), whatever
+ * anybody is at, ends on all others what waits on comm and on duplicates that are
+ * made later, with ERR_COMM, which names it. 0: no thread. In any case a verdict on
+ * one of these communicators is one on all of them. Before any is duplicated;
+ * collective. */
+enum err comm_beat_start(struct comm *comm, double lost_s);
+/* This thread begins with what can't take limit_s without a wait for others or
+ * another such call: what a step computes. If it does, that is such a verdict, on
+ * this rank. limit_s 0: with what may take long. Nothing without signs of life. */
+void comm_work(struct comm *comm, int64_t step, double limit_s);
+
 /* Waits are told to this timeline as spans of this kind, those of duplicates
  * that are made later too; NULL: to nobody. It is borrowed. */
 void comm_set_timeline(struct comm *comm, struct timeline *timeline, int kind);

@@ -129,6 +129,7 @@ struct comm {
     unsigned looks;                /* of comm_request_progress() */
     int roll_number;               /* of the collective of the own roll call */
     enum comm_word *roll;          /* [size] answers to it */
+    struct comm_beat *beat; /* the first one's; NULL: none, or detached */
     struct comm_request *requests; /* collectives, then points */
     struct comm_transfer *transfers;
     char *handles;
@@ -231,6 +232,20 @@ enum err comm_roll_blame(struct comm *comm, enum err rc, double timeout_s);
  * called, by this rank or another, and comm->roll has who has answered. */
 bool comm_roll_call(struct comm_request *request, double begin_s,
                     double timeout_s);
+/* --- comm_beat.c --- */
+
+/* A communicator on which transport->say() and hear() work and nothing else: it has no
+ * requests, and is detached. Collective. */
+enum err comm_duplicate_words(struct comm *comm, struct comm **out);
+/* Before the transport is closed. */
+void comm_beat_stop(struct comm *comm);
+/* comm is told why it is broken, or has told: so are its relatives of this thread. */
+void comm_beat_seal(struct comm *comm);
+/* comm is broken by a verdict, its own or one that the thread has got meanwhile. */
+bool comm_told(struct comm *comm);
+/* The thread of comm begins to wait for others, or ends. */
+void comm_beat_waits(struct comm *comm, bool begins);
+
 /* The end of every start function: all transfers are added (the request is done
  * at once if there are none), or that has failed with rc. */
 enum err comm_request_started(enum err rc, struct comm_request *request,

@@ -238,8 +238,10 @@ static enum err mpi_duplicate(struct comm *comm, struct comm *copy)
     struct mpi_state *state = NULL;
     TRY_OUT(state_create(copy, &state));
     TRY_OUT(comm_barrier(comm));
-    TRY_OUT(duplicate(comm, from->point, &state->point));
-    TRY_OUT(duplicate(comm, from->collective, &state->collective));
+    if (copy->requests != NULL) {
+        TRY_OUT(duplicate(comm, from->point, &state->point));
+        TRY_OUT(duplicate(comm, from->collective, &state->collective));
+    }
     TRY_OUT(duplicate(comm, from->roll, &state->roll));
 out:
     if (rc != ERR_OK)

@@ -99,7 +99,7 @@ enum err comm_request_take(struct comm *comm, bool collective, const char *what,
                            struct comm_request **out)
 {
     *out = NULL;
-    if (comm->broken)
+    if (comm_told(comm) || comm->broken)
         return err_set(ERR_COMM, "%s: %s", what, comm->failure);
     int first = collective ? 0 : COMM_COLLECTIVE_REQUESTS;
     int end = collective ? COMM_COLLECTIVE_REQUESTS : REQUESTS;
@@ -133,7 +133,7 @@ enum err comm_request_take(struct comm *comm, bool collective, const char *what,
 void comm_request_fail(struct comm_request *request)
 {
     comm_request_break(request->comm);
-    if (request->collective)
+    if (request->collective || request->comm->beat != NULL)
         comm_roll_tell(request->comm);
     request->comm->transport->cancel(request);
 }
@@ -289,7 +289,7 @@ bool comm_request_poll(struct comm_request *request)
     enum err rc = comm->transport->poll(request);
     if (rc == ERR_OK)
         rc = advance(request);
-    if (rc == ERR_OK && comm->told && !request->done)
+    if (rc == ERR_OK && !request->done && comm_told(comm))
         rc = err_set(ERR_COMM, "%s", comm->failure);
     if (rc != ERR_OK) {
         comm_request_fail(request);

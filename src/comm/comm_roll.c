@@ -45,6 +45,7 @@ static void hear_word(struct comm *comm, int peer, enum comm_word word,
             snprintf(comm->failure, sizeof comm->failure, "%s", text);
         comm->told_s = clock_now();
         comm->broken = comm->told = true;
+        comm_beat_seal(comm);
         break;
     case COMM_HERE:
     case COMM_BEHIND:
@@ -70,6 +71,7 @@ void comm_roll_tell(struct comm *comm)
         return;
     comm->told = true;
     comm->told_s = clock_now();
+    comm_beat_seal(comm);
     for (int i = 1; i < comm->size; i++)
         comm->transport->say(comm, comm_peer(comm, i), COMM_VERDICT, 0);
 }
@@ -122,14 +124,14 @@ bool comm_roll_call(struct comm_request *request, double begin_s,
     comm_request_progress(comm);
     if (told_elsewhere(request, begin_s))
         return true;
-    if (!request->collective)
+    if (!request->collective && comm->beat == NULL)
         return false;
     if (wait_more(request, STAGGER_S * comm_bits(comm->rank)))
         return true;
     if (clock_now() - comm->called_s < ROLL_OTHERS * roll_s &&
         wait_more(request, ROLL_OTHERS * roll_s))
         return true;
-    ask(comm, request->tag);
+    ask(comm, request->collective ? request->tag : comm->sequence);
     return wait_more(request, roll_s);
 }
 
@@ -158,14 +160,15 @@ static bool waits_for(const struct comm_request *request, int rank)
 /* The higher, the more likely this rank is the cause; 0: it is not. */
 static int suspicion(const struct comm_request *request, int rank)
 {
+    const struct comm *comm = request->comm;
     bool waits = waits_for(request, rank);
-    if (!request->collective)
+    if (!request->collective && comm->beat == NULL)
         return waits;
-    switch (request->comm->roll[rank]) {
+    switch (comm->roll[rank]) {
     case COMM_CALLED:
         return waits ? 4 : 3;
     case COMM_BEHIND:
-        return waits ? 2 : 0;
+        return waits && request->collective ? 2 : waits;
     default:
         return waits && !request->tree;
     }

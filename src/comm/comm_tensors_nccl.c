@@ -60,11 +60,9 @@ static enum err look(const struct nccl *nccl, const char *what, bool *busy)
     return nccl_error(nccl, state, what);
 }
 
-/* Poll until the event is reached, or without one until NCCL is not busy; or
- * until `enough` is, where there is one. */
-static enum err reach_either(const struct comm_tensors *tensors,
-                             const char *what, void *event, void *enough,
-                             double timeout_s)
+static enum err poll_either(const struct comm_tensors *tensors,
+                            const char *what, void *event, void *enough,
+                            double timeout_s)
 {
     const struct nccl *nccl = tensors->state;
     struct comm_patience patience = { .timeout_s = timeout_s };
@@ -79,11 +77,23 @@ static enum err reach_either(const struct comm_tensors *tensors,
         if (done)
             return ERR_OK;
         comm_request_progress(tensors->comm);
-        if (tensors->comm->told)
+        if (comm_told(tensors->comm))
             return err_set(ERR_COMM, "%s", tensors->comm->failure);
     } while (comm_patience_left(&patience));
     return err_set(ERR_COMM, "NCCL: %s: not done within %.3g s", what,
                    timeout_s);
+}
+
+/* Poll until the event is reached, or without one until NCCL is not busy; or
+ * until `enough` is, where there is one. */
+static enum err reach_either(const struct comm_tensors *tensors,
+                             const char *what, void *event, void *enough,
+                             double timeout_s)
+{
+    comm_beat_waits(tensors->comm, true);
+    enum err rc = poll_either(tensors, what, event, enough, timeout_s);
+    comm_beat_waits(tensors->comm, false);
+    return rc;
 }
 
 static enum err reach(const struct comm_tensors *tensors, const char *what,

@@ -45,15 +45,16 @@
 /* How failures show, in shares of 419 on 16,384 GPUs in 54 days (Llama 3,
  * arXiv:2407.21783, table 5; which cause shows how is an estimate), and until
  * they do: srun ends the step 10 s after a process has ended (--wait), and the
- * others were gone 2 s later; a stopped rank was named after 1.17 of
- * parallel.timeout_s, under zero3 after 2.18, two deadlines in a row; Slurm
- * takes a node for dead after 300 s (SlurmdTimeout), and 8 s beside are
- * assumed. */
+ * others were gone 2 s later; a stopped rank is named after parallel.lost_s, 10.0
+ * to 10.2 s as measured, one that computes without an end after five steps if
+ * that is more, without signs of life after 1.25 of parallel.timeout_s; Slurm takes a
+ * node for dead after 300 s (SlurmdTimeout), and 8 s beside are assumed. */
 #define ENDS_SHARE (226.0 / 419)
 #define ENDS_S 12.0
 #define HANGS_SHARE (124.0 / 419)
-#define HANGS_DEADLINES 1.17
-#define HANGS_DEADLINES_ZERO3 2.18
+#define HANGS_END_S 2.0
+#define HANGS_STEPS 5
+#define HANGS_DEADLINES 1.25
 #define NODE_SHARE (63.0 / 419)
 #define NODE_S 308.0
 /* A call for metadata of a shared file system with other users, assumed: 0.2 ms
@@ -240,11 +241,12 @@ static void add_disk(struct plan_figures *f)
  * left out. */
 static double detection(const struct plan_figures *f)
 {
-    double deadlines = f->chosen.parallel.strategy == REPLICA_ZERO3
-                           ? HANGS_DEADLINES_ZERO3
-                           : HANGS_DEADLINES;
-    return ENDS_SHARE * ENDS_S +
-           HANGS_SHARE * deadlines * f->settings->parallel.timeout_s +
+    double lost_s = f->settings->parallel.lost_s;
+    double latest_s = HANGS_DEADLINES * f->settings->parallel.timeout_s;
+    double hangs_s = lost_s > 0
+                         ? fmin(latest_s, fmax(lost_s, HANGS_STEPS * f->step_s))
+                         : latest_s;
+    return ENDS_SHARE * ENDS_S + HANGS_SHARE * (hangs_s + HANGS_END_S) +
            NODE_SHARE * NODE_S;
 }
 

@@ -176,7 +176,10 @@ enum err trainer_roll_call(struct run *run, enum err rc)
 enum err trainer_event(struct run *run, enum event event)
 {
     trainer_record_position(run);
-    return events_run(&run->events, event, &run->now.record);
+    trainer_pace_rest(run, true);
+    enum err rc = events_run(&run->events, event, &run->now.record);
+    trainer_pace_rest(run, false);
+    return rc;
 }
 
 /* By rank 0's clock where the duration is in seconds. */
@@ -270,7 +273,10 @@ static enum err fit_step(struct run *run)
     TRY(trainer_event(run, EVENT_BATCH_START));
     TRY(trainer_event(run, EVENT_BEFORE_TRAIN_BATCH));
     double begin = clock_now();
-    TRY(trainer_step(run));
+    trainer_pace_begin(run);
+    enum err rc = trainer_step(run);
+    trainer_pace_end(run, clock_now() - begin);
+    TRY(rc);
     if (run->now.back.asked)
         return ERR_OK;
     if (run->now.stop.agreed != 0)

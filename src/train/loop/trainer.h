@@ -83,6 +83,18 @@ void trainer_stop_begin(struct run *run, bool may);
 enum err trainer_stop_look(struct run *run, int microstep);
 enum err trainer_stop_end(struct run *run);
 
+/* What a rank computes has a limit, five times the longest of the last 64 steps: who
+ * passes it is named (comm_work()), long before others have waited for
+ * parallel.timeout_s. It holds after the first three steps of an attempt, for a step's
+ * own work: not for data, listeners and what lies between two steps.
+ *
+ * The step at hand begins. */
+void trainer_pace_begin(struct run *run);
+/* What may take long begins within it, or is over. */
+void trainer_pace_rest(const struct run *run, bool rests);
+/* The step has taken step_s. */
+void trainer_pace_end(struct run *run, double step_s);
+
 /* Algorithms that decide bits and speed (kernels->measure): chosen once per
  * run, before its first step, by what rank 0 measures. RUN/choices and every
  * checkpoint have them as text, and all ranks and attempts take them from

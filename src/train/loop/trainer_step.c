@@ -40,7 +40,9 @@ static enum err read_leaf(struct run *run, int leaf)
     TRY(trainer_event(run, EVENT_BEFORE_DATALOADER));
     double begin = clock_now();
     timeline_begin(run->timeline, &span, TIMELINE_LOADER);
+    trainer_pace_rest(run, true);
     TRY(trainer_ahead_read(run, first_sample(run, leaf)));
+    trainer_pace_rest(run, false);
     timeline_end(&span, NULL);
     run->now.record.loader_s += clock_now() - begin;
     return trainer_event(run, EVENT_AFTER_DATALOADER);

@@ -123,6 +123,16 @@ struct run_stop {
     int agreed; /* as stop_requested(), of all ranks: the batch is given up */
 };
 
+/* How long steps take here, and by that what this rank may compute without a pause
+ * (trainer_pace.c). */
+#define RUN_PACE_STEPS 64
+struct run_pace {
+    double
+        step_s[RUN_PACE_STEPS]; /* of the last ones of this attempt, in turn */
+    int64_t steps;
+    double limit_s; /* of what is computed now; 0: none */
+};
+
 /* The step at hand: what it trains on, what it has come to, and what becomes of
  * the run after it. Begun and filled in by the loop. */
 struct run_step {
@@ -132,6 +142,7 @@ struct run_step {
     struct step_record record; /* for listeners, and the last step's figures */
     struct step_rank *of_rank; /* [ranks] the record's */
     struct run_stop stop;
+    struct run_pace pace;
 
     struct rollback_cause back; /* a listener has asked in this step that the
                                    run goes back; the same on all ranks */

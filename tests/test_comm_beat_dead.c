@@ -1,0 +1,195 @@
+/* Signs of life: a rank that stops or dies is named by all others long before any
+ * deadline, whatever they are at, and so is one whose work does not end; one that waits,
+ * rests, or is away for a moment is not. The program starts itself as ranks. */
+#define DEADLINE_S 60.0
+#include "tests/dead_ranks.h"
+
+#define LOST_S 2.0
+#define LIMIT_S 1.5
+#define SOON_S 10.0 /* for a busy machine: far from DEADLINE_S all the same */
+
+#define REST (-1)
+
+enum at {
+    AT_BARRIER,
+    AT_RECEIVE, /* from one that itself waits for the victim */
+    AT_WORK,    /* within its limit, then at a barrier */
+    AT_TWO, /* a message that fails, then a collective on another communicator */
+    AT_DEADLINE /* as AT_RECEIVE, but with a deadline that passes */
+};
+
+static const struct {
+    const char *what;
+    int victim;
+    int signal; /* 0: it works for longer than its limit; REST: at rest for good */
+    enum at others;
+} cases[] = {
+    { "stopped while others wait", 2, SIGSTOP, AT_BARRIER },
+    { "dead while others wait", 2, SIGKILL, AT_BARRIER },
+    { "rank 0 stopped", 0, SIGSTOP, AT_BARRIER },
+    { "the last stopped", 3, SIGSTOP, AT_BARRIER },
+    { "stopped, and others wait for who waits", 1, SIGSTOP, AT_RECEIVE },
+    { "stopped while others compute", 2, SIGSTOP, AT_WORK },
+    { "stopped, with two waits in a row", 2, SIGSTOP, AT_TWO },
+    { "work without an end", 1, 0, AT_BARRIER },
+    { "rank 0's work without an end", 0, 0, AT_RECEIVE },
+    { "alive, and without an end", 1, REST, AT_DEADLINE },
+    { "rank 0 alive, and without an end", 0, REST, AT_DEADLINE },
+};
+#define CASES (int)(sizeof cases / sizeof cases[0])
+
+static enum err receive_from(struct comm *comm, int peer, double timeout_s)
+{
+    static char byte;
+    struct comm_request *request;
+    TRY(comm_start_recv(comm, &byte, 1, peer, 3, &request));
+    return comm_wait(request, timeout_s);
+}
+
+static enum err wait_with_others(struct comm *comm, struct comm *copy,
+                                 enum at at)
+{
+    int before = (comm_rank(comm) + RANKS - 1) % RANKS;
+    switch (at) {
+    case AT_RECEIVE:
+        return receive_from(copy, before, 0.0);
+    case AT_DEADLINE:
+        return receive_from(copy, before, 2.0);
+    case AT_WORK:
+        comm_work(comm, 7, 100.0 * LIMIT_S);
+        clock_sleep(LOST_S + 2.0);
+        break;
+    case AT_TWO:
+        if (receive_from(copy, before, 0.0) != ERR_COMM)
+            return err_set(ERR_INTERNAL, "it went on");
+        break;
+    case AT_BARRIER:
+    default:
+        break;
+    }
+    return comm_barrier(comm);
+}
+
+/* Nobody is named for any of this. */
+static enum err be_slow(struct comm *comm)
+{
+    int me = comm_rank(comm);
+    comm_work(comm, 1, LIMIT_S);
+    if (me == 1) {
+        comm_work(comm, 1, 0.0); /* files */
+        clock_sleep(2.0 * LIMIT_S + LOST_S);
+    }
+    TRY(comm_barrier(comm)); /* the others have waited for it */
+    for (int i = 0; i < 6; i++) {
+        comm_work(comm, 2 + i, LIMIT_S);
+        clock_sleep(0.4 * LIMIT_S);
+    }
+    return comm_barrier(comm);
+}
+
+static enum err act(struct comm *comm, int number)
+{
+    struct comm *copy;
+    TRY(comm_beat_start(comm, LOST_S));
+    TRY(comm_duplicate(comm, &copy));
+    TRY(be_slow(comm));
+    comm_work(comm, 9, 0.0);
+    if (comm_rank(comm) == cases[number].victim) {
+        if (cases[number].signal > 0)
+            raise(cases[number].signal);
+        if (cases[number].signal != REST)
+            comm_work(comm, 9, LIMIT_S);
+        for (;;)
+            clock_sleep(0.01);
+    }
+    double begin_s = clock_now();
+    enum err rc = wait_with_others(comm, copy, cases[number].others);
+    double took_s = clock_now() - begin_s;
+    if (rc == ERR_COMM && took_s > SOON_S)
+        return err_set(ERR_INTERNAL, "after %.1f s: %s", took_s, err_text());
+    struct err_kept kept = { 0 };
+    err_keep(&kept, rc);
+    if (comm_barrier(copy) != ERR_COMM)
+        return err_set(ERR_INTERNAL, "a relative is not broken");
+    return err_again(&kept);
+}
+
+static const struct {
+    const char *what;
+    double stop_s; /* of all ranks, or of rank 2 alone */
+    bool all;
+} pauses[] = {
+    { "a rank that is away for a moment", 0.5 * LOST_S, false },
+    { "all ranks, stopped for long and resumed", 2.0 * LOST_S, true },
+};
+
+/* They stop by themselves; mpirun's parent resumes them. */
+static enum err pause_and_meet(struct comm *comm)
+{
+    TRY(comm_beat_start(comm, LOST_S));
+    TRY(comm_barrier(comm));
+    for (int i = 0; i < 40; i++) {
+        comm_work(comm, i, LIMIT_S);
+        clock_sleep(0.1);
+        TRY(comm_barrier(comm));
+    }
+    return ERR_OK;
+}
+
+static enum err act_any(struct comm *comm, int number)
+{
+    return number < CASES ? act(comm, number) : pause_and_meet(comm);
+}
+
+static void test_pause(const char *program, int number, const char *folder)
+{
+    int which = number - CASES;
+    char dir[FSIO_PATH_MAX], text[1024];
+    pid_t pids[RANKS];
+    bool good = true;
+    if (fsio_path(dir, "%s/case-%d", folder, number) != ERR_OK ||
+        fsio_mkdirs(dir) != ERR_OK) {
+        tap_ok(false, "%s", err_text());
+        return;
+    }
+    snprintf(text, sizeof text, "%d", number);
+    pid_t mpirun = ranks_launch(program, text, dir, true);
+    for (int r = 0; r < RANKS; r++) {
+        ranks_await(dir, "pid", r, text, sizeof text);
+        pids[r] = (pid_t)strtol(text, NULL, 10);
+        good = good && pids[r] > 0;
+    }
+    clock_sleep(1.0);
+    for (int signal = 0; good && signal < 2; signal++) {
+        for (int r = 0; r < RANKS; r++)
+            if (pauses[which].all || r == 2)
+                kill(pids[r], signal == 0 ? SIGSTOP : SIGCONT);
+        clock_sleep(signal == 0 ? pauses[which].stop_s : 0.0);
+    }
+    for (int r = 0; good && r < RANKS; r++) {
+        ranks_await(dir, "said", r, text, sizeof text);
+        if (strstr(text, "it went on") == NULL)
+            tap_note("rank %d says: %s", r, text);
+        good = good && strstr(text, "it went on") != NULL;
+    }
+    tap_ok(good, "%s: nobody is named", pauses[which].what);
+    kill(mpirun, SIGKILL);
+    waitpid(mpirun, NULL, 0);
+    for (int r = 0; r < RANKS; r++)
+        if (pids[r] > 0)
+            kill(pids[r], SIGKILL);
+}
+
+int main(int argc, char **argv)
+{
+    char folder[FSIO_PATH_MAX], program[FSIO_PATH_MAX];
+    if (argc == 3)
+        return ranks_main((int)strtol(argv[1], NULL, 10), argv[2], act_any);
+    if (!ranks_prepare(program, folder))
+        return tap_done();
+    for (int i = 0; i < CASES; i++)
+        ranks_test(program, i, folder, cases[i].what, cases[i].victim);
+    for (int i = 0; i < (int)(sizeof pauses / sizeof pauses[0]); i++)
+        test_pause(program, CASES + i, folder);
+    return tap_done();
+}
