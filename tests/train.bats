@@ -186,17 +186,31 @@ same_bits() { # RUN
     same_bits "$DIR/dead"
 }
 
-@test "a stopped rank is named within the deadline" {
-    start 2 "$DIR/hung" parallel.timeout_s=2
-    wait_for 30 steps_logged "$DIR/hung" 2
+# stopped_is_named STRATEGY SETTING
+stopped_is_named() {
+    start 2 "$DIR/hung-$1" "$2" parallel.strategy="$1"
+    wait_for 30 steps_logged "$DIR/hung-$1" 2
     hung=$(ranks_of $pid | tail -n 1)
     kill -STOP "$hung"
     wait_for 30 gone $pid || { kill -CONT "$hung"; false; }
     kill -CONT "$hung" 2>/dev/null || true
     waited '!0'
-    grep -q 'rank 1' "$DIR/hung.log"
-    train 1 "$DIR/hung"
-    same_bits "$DIR/hung"
+    grep -q 'no answer.* rank 1' "$DIR/hung-$1.log"
+    ! grep -q 'no answer.* rank 0' "$DIR/hung-$1.log" || false
+}
+
+@test "a stopped rank is named within the deadline" {
+    stopped_is_named ddp parallel.timeout_s=2
+    train 1 "$DIR/hung-ddp"
+    same_bits "$DIR/hung-ddp"
+}
+
+@test "a stopped rank is named by the want of signs of life, long before it" {
+    for strategy in zero1 zero3; do
+        stopped_is_named $strategy parallel.lost_s=3
+    done
+    train 1 "$DIR/hung-zero3"
+    same_bits "$DIR/hung-zero3"
 }
 
 @test "nothing of a killed run stays in /dev/shm that blocks the next" {
