@@ -1,12 +1,10 @@
 /* Compares arithmetic, data sets and settings between the ranks before
  * training. start_fixed.c compares them with an earlier attempt.
  *
- * Each rank brings a row of short texts and a checksum of each setting, so that
- * what differs can be named and not only that something does. All ranks compare
- * all rows with rank 0's and come to the same error. */
+ * A row of short texts and a checksum of each setting says what differs, and not only
+ * that something does. Each rank compares its own with rank 0's. */
 #include "src/train/start/start.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,41 +44,34 @@ static enum err collect(const struct run *run, struct facts *facts)
     return ERR_OK;
 }
 
-static enum err differs(const struct run *run, int rank, const char *what)
+static enum err differs(const struct run *run, const char *what)
 {
     return err_set(ERR_USAGE,
-                   "rank %d (%s) has another %s than rank 0 (%s): give all "
-                   "ranks the same configuration and data",
-                   rank, comm_host(run->comm, rank), what,
-                   comm_host(run->comm, 0));
+                   "another %s than rank 0 (%s) has: give all ranks the same "
+                   "configuration and data",
+                   what, comm_host(run->comm, 0));
 }
 
-static enum err compare(const struct run *run, int rank,
-                        const struct facts *first, const struct facts *other)
+static enum err compare(const struct run *run, const struct facts *first,
+                        const struct facts *own)
 {
-    assert(rank > 0 && rank < run->ranks);
-    if (strcmp(first->arithmetic, other->arithmetic) != 0)
+    if (strcmp(first->arithmetic, own->arithmetic) != 0)
         return err_set(ERR_UNSUPPORTED,
-                       "%s computes with %s, %s with %s: give both the same "
-                       "version, GPUs and libraries, or set hardware.backend "
-                       "to what both have (cpu)",
-                       comm_host(run->comm, 0), first->arithmetic,
-                       comm_host(run->comm, rank), other->arithmetic);
+                       "computes with %s, and rank 0 (%s) with %s: give both "
+                       "the same version, GPUs and libraries, or set "
+                       "hardware.backend to what both have (cpu)",
+                       own->arithmetic, comm_host(run->comm, 0),
+                       first->arithmetic);
     for (int i = 0; i < train_settings_count; i++)
-        if (first->settings[i] != other->settings[i])
-            return differs(run, rank, train_settings_schema[i].key);
-    if (strcmp(first->train_id, other->train_id) != 0)
-        return differs(run, rank, "data set in data.train");
-    if (strcmp(first->eval_id, other->eval_id) != 0)
-        return differs(run, rank, "data set in data.eval");
-    if (strcmp(first->plugins, other->plugins) != 0)
-        return differs(run, rank, "file, or list of files, of plug-ins");
+        if (first->settings[i] != own->settings[i])
+            return differs(run, train_settings_schema[i].key);
+    if (strcmp(first->train_id, own->train_id) != 0)
+        return differs(run, "data set in data.train");
+    if (strcmp(first->eval_id, own->eval_id) != 0)
+        return differs(run, "data set in data.eval");
+    if (strcmp(first->plugins, own->plugins) != 0)
+        return differs(run, "file, or list of files, of plug-ins");
     return ERR_OK;
-}
-
-static struct facts *facts_at(char *all, size_t width, int rank)
-{
-    return (struct facts *)(void *)(all + (size_t)rank * width);
 }
 
 enum err start_same(struct run *run)
@@ -88,16 +79,17 @@ enum err start_same(struct run *run)
     enum err rc = ERR_OK;
     size_t width =
         sizeof(struct facts) + (size_t)train_settings_count * sizeof(uint32_t);
-    char *all = calloc((size_t)run->ranks, width);
-    if (all == NULL)
+    struct facts *own = calloc(1, width), *first = calloc(1, width);
+    if (own == NULL || first == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
     else
-        rc = collect(run, facts_at(all, width, run->rank));
+        rc = collect(run, own);
     TRY_OUT(comm_agree(run->comm, rc));
-    TRY_OUT(comm_gather_rows(run->comm, all, width));
-    for (int r = 1; r < run->ranks && rc == ERR_OK; r++)
-        rc = compare(run, r, facts_at(all, width, 0), facts_at(all, width, r));
+    memcpy(first, own, width);
+    TRY_OUT(comm_broadcast(run->comm, first, width, 0));
+    rc = comm_agree(run->comm, compare(run, first, own));
 out:
-    free(all);
+    free(first);
+    free(own);
     return rc;
 }
