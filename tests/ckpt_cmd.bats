@@ -127,3 +127,19 @@ raw() {
     [[ $output == *optimizer/exp_avg/transformer.wte.weight* ]]
     [[ $output == *bf16* ]]
 }
+
+@test "of what ranks say as they leave the gravest counts, then the lowest rank's" {
+    run_dir=$DIR/said
+    mkdir -p "$run_dir"/{reasons,checkpoints,health}
+    echo '{"event":"start","time":1.0,"attempt":1,"job":1}' >"$run_dir/ledger.jsonl"
+    for rank in 0003 0001 10000; do
+        echo "75 comm n$rank: of $rank" >"$run_dir/reasons/attempt-0001.rank-$rank"
+    done
+    decides() {
+        "$BIN/tessera-ckpt" next "$run_dir" ended=itself code=75 state=RUNNING \
+            room=yes may_requeue=yes scavenged=yes --job 1 --attempt 1
+    }
+    decides | grep -x 'say going on: comm n0001: of 0001'
+    echo "93 numeric n9: diverged" >"$run_dir/reasons/attempt-0001.rank-0009"
+    decides | grep 'n9: diverged'
+}

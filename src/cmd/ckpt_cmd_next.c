@@ -38,42 +38,51 @@ static void step_name(char out[STEP_NAME_BYTES], int64_t step)
         snprintf(out, STEP_NAME_BYTES, "step-%09" PRId64, step);
 }
 
-/* The first line of one rank's words, if it is graver than what is known: that it
- * would come again, that it is used wrongly, else whatever was read first. */
-static int take_words(const char *path, int worst, char *out, size_t size)
+/* The words of an attempt's ranks that count: the gravest, that it would come again or
+ * that it is used wrongly; of as grave ones the lowest rank's, since a rank that is cut off
+ * blames its peers as they blame it, and rank 0 is on the first node. */
+struct words {
+    int grave;
+    int rank;
+    char *text; /* lent */
+    size_t bytes;
+};
+
+static void take_words(struct words *words, const char *path, int rank)
 {
     char line[1024];
     FILE *file = NULL;
     if (regular_stream(path, &file) != ERR_OK || file == NULL)
-        return worst;
+        return;
     if (fgets(line, sizeof line, file) != NULL) {
         int code = atoi(line);
         int grave = code == EXIT_STOP ? 3 : code == EXIT_USAGE ? 2 : 1;
-        if (grave > worst) {
-            worst = grave;
+        if (grave > words->grave ||
+            (grave == words->grave && rank < words->rank)) {
+            words->grave = grave;
+            words->rank = rank;
             line[strcspn(line, "\n")] = '\0';
-            snprintf(out, size, "%s", line);
+            snprintf(words->text, words->bytes, "%s", line);
         }
     }
     fclose(file);
-    return worst;
 }
 
-/* What the ranks of an attempt wrote about why they left, the gravest of it. */
+/* What the ranks of an attempt wrote about why they left. */
 static enum err read_words(const char *run_dir, int attempt, char *out,
                            size_t size)
 {
     char path[FSIO_PATH_MAX], begin[64];
+    struct words words = { .text = out, .bytes = size };
     TRY(fsio_path(path, "%s/reasons", run_dir));
     DIR *folder = opendir(path);
-    int worst = 0;
     snprintf(begin, sizeof begin, "attempt-%04d.rank-", attempt);
     out[0] = '\0';
     for (struct dirent *entry;
-         folder != NULL && worst < 3 && (entry = readdir(folder)) != NULL;)
+         folder != NULL && (entry = readdir(folder)) != NULL;)
         if (strncmp(entry->d_name, begin, strlen(begin)) == 0 &&
             fsio_path(path, "%s/reasons/%s", run_dir, entry->d_name) == ERR_OK)
-            worst = take_words(path, worst, out, size);
+            take_words(&words, path, atoi(entry->d_name + strlen(begin)));
     if (folder != NULL)
         closedir(folder);
     return ERR_OK;
