@@ -213,6 +213,29 @@ stopped_is_named() {
     same_bits "$DIR/hung-zero3"
 }
 
+@test "a rank that is slow by itself is the slowest rank" {
+    start 2 "$DIR/slow" train.max_duration=100000ba hardware.threads=1 \
+        train.global_batch=96
+    wait_for 30 steps_logged "$DIR/slow" 4
+    slow=$(ranks_of $pid | tail -n 1)
+    from=$(wc -l <"$DIR/slow/metrics.jsonl")
+    end=$((SECONDS + 60))
+    until steps_logged "$DIR/slow" $((from + 12)) || [ $SECONDS -ge $end ]; do
+        kill -STOP "$slow"
+        sleep 0.1
+        kill -CONT "$slow"
+        sleep 0.05
+    done
+    kill -KILL $(ranks_of $pid) || true
+    waited '!0'
+    # in nearly every step, and its work is most of it
+    tail -n "+$((from + 2))" "$DIR/slow/metrics.jsonl" | head -n -2 |
+        jq -s 'length as $n | (map(select(.slowest_rank == 1)) | length) as $named |
+            "\($named) of \($n)", ($n >= 5 and $named >= 0.8 * $n)' >"$DIR/named"
+    sed 's/^/# /' "$DIR/named" >&3
+    grep -qx true "$DIR/named"
+}
+
 @test "nothing of a killed run stays in /dev/shm that blocks the next" {
     start 4 "$DIR/shm"
     wait_for 30 steps_logged "$DIR/shm" 2

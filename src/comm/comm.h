@@ -66,6 +66,9 @@ enum err comm_beat_start(struct comm *comm, double lost_s);
  * another such call: what a step computes. If it does, that is such a verdict, on
  * this rank. limit_s 0: with what may take long. Nothing without signs of life. */
 void comm_work(struct comm *comm, int64_t step, double limit_s);
+/* Seconds that this thread has waited for others since comm_beat_start(), whose lost_s
+ * may be 0; of a device's work none. */
+double comm_waited_s(const struct comm *comm);
 
 /* Waits are told to this timeline as spans of this kind, those of duplicates
  * that are made later too; NULL: to nobody. It is borrowed. */

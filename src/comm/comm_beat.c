@@ -41,7 +41,9 @@ struct comm_beat {
     atomic_bool sealed;
     char text[COMM_TEXT_BYTES]; /* the verdict */
     /* What the main thread is at. */
-    atomic_int waits; /* for others, one in another */
+    atomic_int waits;    /* for others, one in another */
+    double wait_since_s; /* the main thread's, as the sum is */
+    double waited_s;
     _Atomic double since_s, limit_s;
     _Atomic int64_t step;
 };
@@ -220,7 +222,17 @@ void comm_beat_waits(struct comm *comm, bool begins)
     struct comm_beat *beat = comm->beat;
     if (beat == NULL)
         return;
+    double now = clock_now();
     if (!begins)
-        atomic_store(&beat->since_s, clock_now());
-    atomic_fetch_add(&beat->waits, begins ? 1 : -1);
+        atomic_store(&beat->since_s, now);
+    int waits = atomic_fetch_add(&beat->waits, begins ? 1 : -1);
+    if (begins && waits == 0)
+        beat->wait_since_s = now;
+    if (!begins && waits == 1)
+        beat->waited_s += now - beat->wait_since_s;
+}
+
+double comm_waited_s(const struct comm *comm)
+{
+    return comm->beat != NULL ? comm->beat->waited_s : 0.0;
 }

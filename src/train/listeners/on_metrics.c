@@ -9,9 +9,9 @@
  * (hardware.peak_flops) or what the kernels know (kernels.h); all four are null
  * where nobody knows the peak; time (seconds since the epoch, at the step's end),
  * loader_ms (the longest that a rank has waited for samples in the step) and,
- * with several ranks, step_ms_min, step_ms_max and slowest_rank, of the ranks'
- * clocks of the step, which has waiting for other ranks in it: a rank that is
- * slow by itself they do not show. With data.mixture stream_tokens has the tokens of each data
+ * with several ranks, step_ms_min and step_ms_max, of the ranks' clocks of the step,
+ * which has waiting for other ranks in it; work_ms_min, work_ms_max and slowest_rank
+ * are without (a device's waits for other devices are in it). With data.mixture stream_tokens has the tokens of each data
  * set so far, those that a rollback has left out included. Behind them are
  * train/loss_tokens, the labels of the step, time/remaining (seconds until the
  * end, with evaluations and checkpoints as they were so far) and what other
@@ -128,18 +128,27 @@ static void format_experts(const struct on_metrics *metrics,
              balance, spread.min, spread.median, spread.max, spread.std);
 }
 
+/* What a rank's step took without waiting for others: all have the same step, and who
+ * is slow is who has waited least. */
+static double work_s(const struct step_rank *rank)
+{
+    return rank->step_s - rank->wait_s;
+}
+
 /* When the step ended, and how the ranks' times of it differ. */
 static void format_times(const struct step_record *step, char *out, size_t size)
 {
     const struct step_rank *ranks = step->of_rank;
-    double loader_s = 0.0;
+    double loader_s = 0.0, shortest_s = INFINITY, longest_s = 0.0;
+    double work_min_s = INFINITY;
     assert(step->ranks > 0);
-    int fastest = 0, slowest = 0;
+    int slowest = 0;
     for (int r = 0; r < step->ranks; r++) {
         loader_s = fmax(loader_s, ranks[r].loader_s);
-        if (ranks[r].step_s < ranks[fastest].step_s)
-            fastest = r;
-        if (ranks[r].step_s > ranks[slowest].step_s)
+        shortest_s = fmin(shortest_s, ranks[r].step_s);
+        longest_s = fmax(longest_s, ranks[r].step_s);
+        work_min_s = fmin(work_min_s, work_s(&ranks[r]));
+        if (work_s(&ranks[r]) > work_s(&ranks[slowest]))
             slowest = r;
     }
     int used = snprintf(out, size, ", \"time\": %.3f, \"loader_ms\": %.3f",
@@ -147,9 +156,10 @@ static void format_times(const struct step_record *step, char *out, size_t size)
     if (step->ranks > 1)
         snprintf(out + used, size - (size_t)used,
                  ", \"step_ms_min\": %.3f, \"step_ms_max\": %.3f, "
+                 "\"work_ms_min\": %.3f, \"work_ms_max\": %.3f, "
                  "\"slowest_rank\": %d",
-                 ranks[fastest].step_s * 1e3, ranks[slowest].step_s * 1e3,
-                 slowest);
+                 shortest_s * 1e3, longest_s * 1e3, work_min_s * 1e3,
+                 work_s(&ranks[slowest]) * 1e3, slowest);
 }
 
 /* Who computes and sends, where several can: for a device. Else empty. */
@@ -212,7 +222,7 @@ static enum err write_line(struct on_metrics *metrics,
                            const struct step_record *step)
 {
     char streams[STREAMS_MAX * (MIXTURE_NAME_BYTES + 32)];
-    char line[1280 + sizeof streams], mfu[160], times[192], experts[224];
+    char line[1280 + sizeof streams], mfu[160], times[288], experts[224];
     char hardware[192], loss[JSONTEXT_NUMBER_BYTES];
     char norm[JSONTEXT_NUMBER_BYTES], lr[JSONTEXT_NUMBER_BYTES];
     jsontext_number(step->loss, loss);

@@ -273,9 +273,11 @@ static enum err fit_step(struct run *run)
     TRY(trainer_event(run, EVENT_BATCH_START));
     TRY(trainer_event(run, EVENT_BEFORE_TRAIN_BATCH));
     double begin = clock_now();
+    double waited_s = comm_waited_s(run->comm);
     trainer_pace_begin(run);
     enum err rc = trainer_step(run);
     trainer_pace_end(run, clock_now() - begin);
+    run->now.record.wait_s = comm_waited_s(run->comm) - waited_s;
     TRY(rc);
     if (run->now.back.asked)
         return ERR_OK;

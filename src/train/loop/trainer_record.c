@@ -145,6 +145,7 @@ enum err trainer_record_exchange(struct run *run)
     bool failed = false;
     *mine = (struct step_rank){ .step_s = record->step_s,
                                 .loader_s = record->loader_s,
+                                .wait_s = record->wait_s,
                                 .elapsed_s = run->position.elapsed_s,
                                 .failed = events->held.code };
     struct asks asks = events->asks;

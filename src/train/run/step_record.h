@@ -18,6 +18,7 @@
 struct step_rank {
     double step_s;    /* wall time of the last step */
     double loader_s;  /* of it, reading samples */
+    double wait_s;    /* of it, for other ranks, by the host's clock */
     double elapsed_s; /* training time of all attempts */
     int64_t failed;   /* enum err that its listeners have held back */
     int64_t asks[ASK_COUNT];
@@ -57,7 +58,7 @@ struct step_record {
     size_t expert_count;
 
     /* from batch_ask on: this rank's */
-    double step_s, loader_s;
+    double step_s, loader_s, wait_s;
     double tokens_per_s;
     /* Model FLOPs by LLM Foundry's convention / the peak of all ranks, and with
      * half of attention. Known on rank 0; all 0 where nobody knows the peak. */
