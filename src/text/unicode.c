@@ -32,26 +32,22 @@ static bool unicode_is_space(int32_t point)
            point == 0x3000;
 }
 
-/* Upper and lower are those of GPT-4o's pattern,
- * [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and [\p{Ll}\p{Lm}\p{Lo}\p{M}]: letters
- * without case and marks are both. Word is \w of the Hugging Face library,
+/* Word is \w of the Hugging Face library,
  * which is Rust's: an added token that has to stand alone has no such character
  * beside it. */
 static unsigned unicode_class(enum unicode_category category, int32_t point)
 {
     switch (category) {
     case UNICODE_LU:
-    case UNICODE_LT:
-        return UNICODE_LETTER | UNICODE_UPPER | UNICODE_WORD;
     case UNICODE_LL:
-        return UNICODE_LETTER | UNICODE_LOWER | UNICODE_WORD;
+    case UNICODE_LT:
     case UNICODE_LM:
     case UNICODE_LO:
-        return UNICODE_LETTER | UNICODE_UPPER | UNICODE_LOWER | UNICODE_WORD;
+        return UNICODE_LETTER | UNICODE_WORD;
     case UNICODE_MN:
     case UNICODE_MC:
     case UNICODE_ME:
-        return UNICODE_UPPER | UNICODE_LOWER | UNICODE_WORD;
+        return UNICODE_MARK | UNICODE_WORD;
     case UNICODE_ND:
     case UNICODE_NL:
         return UNICODE_NUMBER | UNICODE_WORD;
@@ -104,8 +100,6 @@ enum err unicode_create(struct unicode **out)
         unsigned of = unicode_class(unicode->category[point], point);
         if (unicode_is_space(point))
             of |= UNICODE_SPACE;
-        if (point == '\r' || point == '\n')
-            of |= UNICODE_NEWLINE;
         unicode->of[point] = (uint8_t)of;
     }
     char *at = NULL;

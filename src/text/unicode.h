@@ -49,14 +49,12 @@ enum unicode_category {
 };
 
 enum unicode_class {
-    UNICODE_LETTER = 1,  /* L */
-    UNICODE_NUMBER = 2,  /* N */
-    UNICODE_SPACE = 4,   /* the property White_Space, \s of a pattern */
-    UNICODE_NEWLINE = 8, /* \r and \n */
-    UNICODE_UPPER = 16,  /* Lu Lt Lm Lo M */
-    UNICODE_LOWER = 32,  /* Ll Lm Lo M */
-    UNICODE_WORD = 64,   /* of a word: L M Nd Nl Pc, and joiners */
-    UNICODE_LATER = 128  /* Unicode 9 did not have it, or its normal form */
+    UNICODE_LETTER = 1, /* L */
+    UNICODE_NUMBER = 2, /* N */
+    UNICODE_SPACE = 4,  /* the property White_Space, \s of a pattern */
+    UNICODE_MARK = 8,   /* M */
+    UNICODE_WORD = 16,  /* of a word: L M Nd Nl Pc, and joiners */
+    UNICODE_LATER = 32  /* Unicode 9 did not have it, or its normal form */
 };
 
 /* By code point: its classes, or'ed, and its category. */

@@ -1,5 +1,4 @@
-/* The steps of a pre-tokenizer. Known patterns are scanned word by word; for
- * others the places of a whole part are listed first.
+/* The steps of a pre-tokenizer.
  *
  * Merges do not go across words, and what a word is says the pre-tokenizer.
  * There are two reasons to have one. Without it merges learn whole phrases of
@@ -12,9 +11,8 @@
  * A blank goes with the word behind it, so that words within a text are one
  * token with their blank. Steps follow one another, each dividing what the one
  * before gave: first digits are taken apart, then the rest by a pattern. They
- * are walked by recursion and not by lists of words, so that a word reaches the
- * encoder while it is in the cache; a pattern of PCRE2 alone needs a list, of
- * one part. */
+ * are walked by recursion and not by lists of all words, so that a word reaches
+ * the encoder while it is in the cache; a pattern lists those of one part. */
 #include "src/text/tokenizer/pretoken.h"
 
 #include <assert.h>
@@ -35,10 +33,23 @@ struct pretoken_metaspace {
     bool split;
 };
 
-/* One of `scan`, `regex` and `metaspace`, or none: a blank is put in front. */
+/* Where a pattern begins a word whatever comes before and behind. */
+enum pretoken_break {
+    /* nowhere, and what another step has for one word may be cut there */
+    PRETOKEN_BREAK_DIGITS = 1,
+    /* at a blank behind anything but white space, and at other white space
+     * behind a letter or number */
+    PRETOKEN_BREAK_SPACES = 2,
+    /* at white space behind anything else, too */
+    PRETOKEN_BREAK_ALL_SPACES = 4,
+    /* behind line ends that follow what is no letter, number, white space */
+    PRETOKEN_BREAK_LINES = 8
+};
+
+/* Either `regex` or `metaspace`, or none: a blank is put in front. */
 struct pretoken_step {
-    pretoken_scan_fn *scan;
     struct pretoken_regex *regex;
+    unsigned breaks; /* of a pattern that is known; 0: of another */
     struct pretoken_metaspace metaspace;
     enum pretoken_behavior behavior;
     bool invert;
@@ -78,9 +89,9 @@ static enum err pretoken_add(struct pretoken *pretoken,
     return ERR_OK;
 }
 
-enum err pretoken_add_scan(struct pretoken *pretoken, pretoken_scan_fn *scan)
+enum err pretoken_add_prefix(struct pretoken *pretoken)
 {
-    return pretoken_add(pretoken, &(struct pretoken_step){ .scan = scan });
+    return pretoken_add(pretoken, &(struct pretoken_step){ .regex = NULL });
 }
 
 enum pretoken_prepend pretoken_prepends(const struct pretoken *pretoken)
@@ -117,6 +128,40 @@ enum err pretoken_add_metaspace(struct pretoken *pretoken, const char *mark,
     return pretoken_add(pretoken, &step);
 }
 
+/* Four patterns divide nearly all texts, since most files were made with the
+ * tokenizer of GPT-2, Llama 3, Qwen or GPT-4o. */
+static unsigned pretoken_known(const char *pattern)
+{
+    static const unsigned lines = PRETOKEN_BREAK_SPACES | PRETOKEN_BREAK_LINES;
+    static const struct {
+        const char *pattern;
+        unsigned breaks;
+    } known[] = {
+        { PRETOKEN_DIGIT, PRETOKEN_BREAK_DIGITS },
+        { PRETOKEN_DIGITS, PRETOKEN_BREAK_DIGITS },
+        { PRETOKEN_GPT2, PRETOKEN_BREAK_SPACES | PRETOKEN_BREAK_ALL_SPACES },
+        { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+          "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
+          "|\\s+(?!\\S)|\\s+",
+          lines },
+        { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+          "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
+          "|\\s+(?!\\S)|\\s+",
+          lines },
+        { "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"
+          "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+          "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+"
+          "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+          "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+"
+          "|\\s+(?!\\S)|\\s+",
+          lines },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(pattern, known[i].pattern) == 0)
+            return known[i].breaks;
+    return 0;
+}
+
 enum err pretoken_add_split(struct pretoken *pretoken,
                             const struct unicode *unicode, const char *pattern,
                             bool literal, enum pretoken_behavior behavior,
@@ -129,9 +174,8 @@ enum err pretoken_add_split(struct pretoken *pretoken,
     /* these match everything, so that there is nothing between matches */
     bool each = behavior == PRETOKEN_ISOLATED ||
                 (behavior == PRETOKEN_REMOVED && invert);
-    step.scan = each && !literal ? pretoken_scan_find(pattern) : NULL;
-    if (step.scan == NULL)
-        TRY(pretoken_regex_create(unicode, pattern, literal, &step.regex));
+    step.breaks = each && !literal ? pretoken_known(pattern) : 0;
+    TRY(pretoken_regex_create(unicode, pattern, literal, &step.regex));
     enum err rc = pretoken_add(pretoken, &step);
     if (rc != ERR_OK)
         pretoken_regex_destroy(step.regex);
@@ -301,18 +345,7 @@ static enum err pretoken_part(const struct pretoken_walk *walk, int at,
         return pretoken_listed(walk, at, text, bytes);
     if (step->metaspace.bytes > 0)
         return pretoken_metaspace(walk, at, text, bytes);
-    if (step->scan == NULL)
-        return pretoken_prefix(walk, at, text, bytes);
-    bool last = at + 1 == walk->pretoken->steps;
-    for (size_t i = 0; i < bytes;) {
-        size_t length = step->scan(walk->unicode, text + i, bytes - i);
-        if (last)
-            TRY(walk->word(walk->arg, text + i, length));
-        else
-            TRY(pretoken_part(walk, at + 1, text + i, length));
-        i += length;
-    }
-    return ERR_OK;
+    return pretoken_prefix(walk, at, text, bytes);
 }
 
 enum err pretoken_run(const struct pretoken *pretoken,
@@ -339,13 +372,12 @@ static unsigned pretoken_breaks(const struct pretoken *pretoken, bool *prefix)
     *prefix = false;
     for (int i = 0; i < pretoken->steps; i++) {
         const struct pretoken_step *step = &pretoken->step[i];
-        if (step->regex != NULL || step->metaspace.bytes > 0)
+        if (step->metaspace.bytes > 0 ||
+            (step->regex != NULL && step->breaks == 0))
             return 0;
-        *prefix = *prefix || step->scan == NULL;
-        unsigned breaks =
-            step->scan == NULL ? 0 : pretoken_scan_breaks(step->scan);
-        if (breaks != 0)
-            all = all == 0 ? breaks : all & breaks;
+        *prefix = *prefix || step->regex == NULL;
+        if (step->breaks > PRETOKEN_BREAK_DIGITS)
+            all = all == 0 ? step->breaks : all & step->breaks;
     }
     return all;
 }
@@ -361,8 +393,8 @@ static bool pretoken_behind_lines(const struct unicode *unicode,
     return i > 0 && i < cut && text[cut] != '\n' && text[cut] != '\r' &&
            text[cut] != '/' &&
            (unicode->of[unicode_before(text, i)] &
-            (UNICODE_LETTER | UNICODE_NUMBER | UNICODE_SPACE |
-             UNICODE_UPPER)) == 0;
+            (UNICODE_LETTER | UNICODE_NUMBER | UNICODE_SPACE | UNICODE_MARK)) ==
+               0;
 }
 
 /* A text that is too long to be held at once is encoded in parts, whose tokens
@@ -382,10 +414,10 @@ bool pretoken_cuts(const struct pretoken *pretoken,
     if (breaks == 0 || (prefix && text[cut] != ' '))
         return false;
     if (!space || (before & UNICODE_SPACE) != 0)
-        return (breaks & PRETOKEN_SCAN_LINES) != 0 &&
+        return (breaks & PRETOKEN_BREAK_LINES) != 0 &&
                pretoken_behind_lines(unicode, text, cut);
     if (text[cut] == ' ')
         return true;
-    return (breaks & PRETOKEN_SCAN_ALL_SPACES) != 0 ||
+    return (breaks & PRETOKEN_BREAK_ALL_SPACES) != 0 ||
            (before & (UNICODE_LETTER | UNICODE_NUMBER)) != 0;
 }

@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/text/tokenizer/pretoken_scan.h"
 #include "src/text/unicode.h"
 
 /* What becomes of the places where a pattern matches. */
@@ -24,9 +23,16 @@ struct pretoken;
 enum err pretoken_create(struct pretoken **out);
 void pretoken_destroy(struct pretoken *pretoken);
 
-/* Add a step. All: ERR_DATA for too many. scan NULL: a blank in front of what
- * has none. */
-enum err pretoken_add_scan(struct pretoken *pretoken, pretoken_scan_fn *scan);
+/* GPT-2's pattern, which ByteLevel has of itself; a digit, and a row of them. */
+#define PRETOKEN_GPT2                                                          \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"        \
+    "|\\s+(?!\\S)|\\s+"
+#define PRETOKEN_DIGIT "\\p{N}"
+#define PRETOKEN_DIGITS "\\p{N}+"
+
+/* Add a step. All: ERR_DATA for too many. prefix: a blank in front of what has
+ * none. */
+enum err pretoken_add_prefix(struct pretoken *pretoken);
 /* invert: what lies between matches counts as match and the other way round.
  * ERR_DATA for a pattern that can't be used. unicode: lent. */
 enum err pretoken_add_split(struct pretoken *pretoken,

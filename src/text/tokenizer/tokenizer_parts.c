@@ -119,8 +119,10 @@ static enum err parts_byte_level(const struct tokenizer_node *node,
     TRY(tokenizer_reader_bool(node, "use_regex", true, &regex));
     TRY(tokenizer_reader_bool(node, "trim_offsets", true, &trim));
     if (prefix)
-        TRY(pretoken_add_scan(tokenizer->pretoken, NULL));
-    return regex ? pretoken_add_scan(tokenizer->pretoken, pretoken_scan_gpt2)
+        TRY(pretoken_add_prefix(tokenizer->pretoken));
+    return regex ? pretoken_add_split(tokenizer->pretoken, tokenizer->unicode,
+                                      PRETOKEN_GPT2, false, PRETOKEN_ISOLATED,
+                                      false)
                  : ERR_OK;
 }
 
@@ -131,9 +133,9 @@ static enum err parts_digits(const struct tokenizer_node *node,
     bool individual = false;
     TRY(tokenizer_reader_keys(node, keys));
     TRY(tokenizer_reader_bool(node, "individual_digits", false, &individual));
-    return pretoken_add_scan(tokenizer->pretoken, individual
-                                                      ? pretoken_scan_digit
-                                                      : pretoken_scan_digits);
+    return pretoken_add_split(tokenizer->pretoken, tokenizer->unicode,
+                              individual ? PRETOKEN_DIGIT : PRETOKEN_DIGITS,
+                              false, PRETOKEN_ISOLATED, false);
 }
 
 static enum err parts_behavior(const struct tokenizer_node *node,
