@@ -23,7 +23,7 @@ fill() {
 }
 
 LENGTH=(train.max_duration=120ba checkpoint.interval=12ba eval.interval=21ba
-    log.level=info tracking.csv=true)
+    log.level=info tracking.tensorboard=true)
 
 @test "full in the midst of a run: the same weights, no line lost, one attempt" {
     train 1 "$DIR/calm" "${LENGTH[@]}"

@@ -129,7 +129,7 @@ same_end() { # DIR
 
 @test "what looks on sees it and changes nothing; methods go back with the run" {
     go 2 "$DIR/seen" train.on_spike=rollback train.profile=5ba-6ba,13ba-29ba \
-        monitor.norms=1ba monitor.activations=1ba tracking.csv=true
+        monitor.norms=1ba monitor.activations=1ba tracking.tensorboard=true
     same_end "$DIR/seen"
     jq -es '.[1:] | all(.["norm/update/global"] > 0 and .["norm/grad/global"] > 0)' \
         "$DIR/seen/metrics.jsonl"

@@ -1,8 +1,7 @@
 /* The files of trackers, byte by byte: TensorBoard's frames and messages, read
- * here by hand, CSV, Prometheus' text, MLflow's folders; what an attempt that
+ * here by hand, Prometheus' text, MLflow's folders; what an attempt that
  * was cut off leaves, links, and addresses that cannot be meant. */
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "src/base/log.h"
@@ -243,83 +242,6 @@ static void test_tensorboard(void)
     unlink(path_of("tensorboard"));
 }
 
-/* --- CSV ------------------------------------------------------------------------- */
-
-#define FIRST_LINE "step,time,train/loss\n"
-
-static void test_csv(void)
-{
-    const struct tracking_sink_ops *ops = &tracking_csv_ops;
-    char *path = strdup(path_of("metrics.csv"));
-    void *self = sink_open(ops, 0);
-    tracking_list_clear(list);
-    tracking_list_add(list, "train/loss", 2.25);
-    tracking_list_add(list, "train/lr", 1e-3);
-    tap_ok(self != NULL && write_one(ops, self, 1) == ERR_OK &&
-               write_one(ops, self, 2) == ERR_OK,
-           "rows are written");
-    is_file(path,
-            "step,time,train/loss,train/lr\n1,1001.000,2.25,0.001\n"
-            "2,1002.000,2.25,0.001\n",
-            "columns of the first record");
-    tracking_list_clear(list);
-    tracking_list_add(list, "eval/loss", NAN);
-    tracking_list_add(list, "train/lr", 0.5);
-    tap_ok(write_one(ops, self, 3) == ERR_OK, "a new name");
-    is_file(path,
-            "step,time,train/loss,train/lr,eval/loss\n"
-            "1,1001.000,2.25,0.001,\n2,1002.000,2.25,0.001,\n"
-            "3,1003.000,,0.5,nan\n",
-            "is a column behind the others");
-    sink_close(ops, self);
-
-    /* killed amid a line; the next attempt goes on from step 2 */
-    FILE *file = fopen(path, "a");
-    fputs("4,1004.000,2.", file);
-    fclose(file);
-    self = sink_open(ops, 2);
-    set_loss(7);
-    tap_ok(self != NULL && write_one(ops, self, 3) == ERR_OK, "a resume");
-    sink_close(ops, self);
-    is_file(path,
-            "step,time,train/loss,train/lr,eval/loss\n"
-            "1,1001.000,2.25,0.001,\n2,1002.000,2.25,0.001,\n"
-            "3,1003.000,7,,\n",
-            "cuts off what comes again, and what was torn");
-
-    put_file(path, "precious,things\n1,2\n");
-    tap_ok(sink_open(ops, 0) == NULL, "another table is refused");
-    is_file(path, "precious,things\n1,2\n", "and stays");
-    /* as long as a line may be, and longer; sparse */
-    put_file(path, FIRST_LINE);
-    tap_ok(truncate(path, sizeof FIRST_LINE - 1 + (4 << 20)) == 0 &&
-               (self = sink_open(ops, 0)) != NULL,
-           "a torn line of 4 MiB");
-    if (self != NULL)
-        sink_close(ops, self);
-    is_file(path, FIRST_LINE, "is cut off");
-    for (int lines = 0; lines <= 1; lines++) {
-        put_file(path, lines ? FIRST_LINE : "");
-        tap_ok(truncate(path, (off_t)1 << 30) == 0 &&
-                   sink_open(ops, 0) == NULL &&
-                   strstr(err_text(), "more than 4 MiB") != NULL,
-               "one of 1 GiB is refused: %s", err_text());
-    }
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    tap_ok(usage.ru_maxrss < 256 << 10, "and takes no memory: %ld MiB",
-           usage.ru_maxrss >> 10);
-    put_file(path_of("target"), "step,time\n");
-    unlink(path);
-    tap_ok(symlink("target", path) == 0 && sink_open(ops, 0) == NULL,
-           "a link is refused");
-    unlink(path);
-    tap_ok(mkfifo(path, 0600) == 0 && sink_open(ops, 0) == NULL,
-           "so is a pipe, without waiting");
-    unlink(path);
-    free(path);
-}
-
 /* --- Prometheus ------------------------------------------------------------------ */
 
 static void test_prometheus(void)
@@ -465,7 +387,7 @@ static void test_addresses(void)
         { "", "a", ".prom", "end in .prom" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct tracking_settings settings = { .csv = false };
+        struct tracking_settings settings = { .tensorboard = false };
         strcpy(settings.mlflow, cases[i].mlflow);
         strcpy(settings.experiment, cases[i].experiment);
         strcpy(settings.prometheus, cases[i].prometheus);
@@ -486,7 +408,6 @@ int main(void)
     strcpy(options.run_dir, folder);
     test_events();
     test_tensorboard();
-    test_csv();
     test_prometheus();
     test_mlflow();
     test_addresses();

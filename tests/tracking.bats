@@ -21,8 +21,8 @@ teardown() {
 
 # sinks DIR: settings of all that write files
 sinks() {
-    echo tracking.tensorboard=true tracking.csv=true \
-        "tracking.prometheus=$1.prom" "tracking.mlflow=$1.mlruns"
+    echo tracking.tensorboard=true "tracking.prometheus=$1.prom" \
+        "tracking.mlflow=$1.mlruns"
 }
 
 # shown_once DIR: each step of 24 once, with the loss that metrics.jsonl has
@@ -31,8 +31,6 @@ shown_once() {
     [ "$(wc -l <want)" = 24 ]
     sed -n 's/.*"step": \([0-9]*\),.*/\1/p' "$1/metrics.jsonl" | sort -n | uniq -d |
         wc -l >replayed
-    awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "train/loss") c = i; next }
-        { print $1, $c }' "$1/metrics.csv" | diff want - || return 1
     awk '{ print $3, $2 }' "$1".mlruns/*/*/metrics/train/loss |
         diff <(awk '{ printf "%d %.17g\n", $1, $2 }' want) - || return 1
     grep -q '^tessera_step{run="'"$(basename "$1")"'",job=""} 24$' "$1.prom"
@@ -47,9 +45,6 @@ shown_once() {
     [ "$(cat replayed)" = 0 ]
     [ "$(find "$DIR/all/tensorboard" -name 'events.out.tfevents.*' | wc -l)" = 1 ]
     grep -q '^status: 3$' "$DIR"/all.mlruns/*/*/meta.yaml
-    # an evaluation belongs to its step's row
-    grep -q '^step,time,.*,eval/loss' "$DIR/all/metrics.csv"
-    [ "$(wc -l <"$DIR/all/metrics.csv")" = 25 ]
     [ "$(cat log "$DIR/all/ledger.jsonl" | grep -c tracking)" = 0 ]
     # nothing changes when it is finished already
     find "$DIR/all/tensorboard" "$DIR"/all.mlruns -type f | sort | xargs cksum >before
@@ -116,19 +111,16 @@ seconds() {
 
 @test "what stands where a tracker writes is left alone" {
     mkdir -p "$DIR/links" "$DIR/outside"
-    echo precious >"$DIR/outside/metrics.csv"
     ln -s "$DIR/outside" "$DIR/links/tensorboard"
-    ln -s "$DIR/outside/metrics.csv" "$DIR/links/metrics.csv"
     mkdir "$DIR/links.prom"
-    train 1 "$DIR/links" "${SMALL[@]}" tracking.tensorboard=true tracking.csv=true \
+    train 1 "$DIR/links" "${SMALL[@]}" tracking.tensorboard=true \
         "tracking.prometheus=$DIR/links.prom" 2>log
     cat log
-    for sink in tensorboard csv prometheus; do
+    for sink in tensorboard prometheus; do
         [ "$(grep -c "tracking: $sink: " log)" = 1 ]
         grep -q "tracking: $sink has not got 24 records" log
     done
-    [ "$(cat "$DIR/outside/metrics.csv")" = precious ]
-    [ "$(ls "$DIR/outside")" = metrics.csv ]
+    [ -z "$(ls "$DIR/outside")" ]
     [ "$(digest "$DIR/links")" = "$(digest "$DIR/plain")" ]
 }
 

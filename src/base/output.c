@@ -28,9 +28,9 @@ static const struct {
     const char *what, *markers, *names;
 } output_kinds[] = {
     { "the run in that folder", "config.cfg ledger.jsonl",
-      ".* config.cfg ledger.jsonl metrics.jsonl metrics.csv eval.jsonl "
-      "samples.jsonl tracking.json checkpoints choices reasons profile "
-      "tensorboard settings.sha256 STOP" },
+      ".* config.cfg ledger.jsonl metrics.jsonl eval.jsonl samples.jsonl "
+      "tracking.json checkpoints choices reasons profile tensorboard "
+      "settings.sha256 STOP" },
     { "the checkpoints in that folder", "RUN_UUID LATEST",
       ".* RUN_UUID LATEST step-*" },
     { "the checkpoint in that folder", "MANIFEST.json checkpoint.h5", "*" },

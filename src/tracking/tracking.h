@@ -1,4 +1,4 @@
-/* Hands the records of steps to trackers: TensorBoard, MLflow, Prometheus, CSV.
+/* Hands the records of steps to trackers: TensorBoard, MLflow, Prometheus.
  *
  * None of them can hold up a run or end it. Each sink has a queue and a thread
  * of its own, so that one that hangs holds up no other; a full queue loses its

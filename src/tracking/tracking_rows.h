@@ -12,15 +12,16 @@
       .theirs = {                                                              \
           NOT_HERE("loggers.wandb* wandb*",                                    \
                    "nothing is sent to Weights & Biases: use "                 \
-                   "tracking.mlflow, tracking.tensorboard or tracking.csv, "   \
-                   "or a command in hooks.on_batch_end"),                      \
+                   "tracking.mlflow or tracking.tensorboard, or a command in " \
+                   "hooks.on_batch_end"),                                      \
+          NOT_HERE("tracking.csv",                                             \
+                   "no table is written beside metrics.jsonl; jq makes one "   \
+                   "of it (tessera-train(1), Trackers)"),                      \
           THEIRS("report_to",                                                  \
-                 "true; or tracking.mlflow, tracking.csv, "                    \
-                 "tracking.prometheus; Weights & Biases is not here"),         \
-          THEIRS("loggers*", "true; or tracking.mlflow, tracking.csv, "        \
-                             "tracking.prometheus") })                         \
-    S(tracking, BOOL, csv, "false", 0,                                         \
-      "all metrics as a table, metrics.csv in the run directory")              \
+                 "true; or tracking.mlflow, tracking.prometheus; "             \
+                 "Weights & Biases is not here"),                              \
+          THEIRS("loggers*",                                                   \
+                 "true; or tracking.mlflow, tracking.prometheus") })           \
     S(tracking, PATH, prometheus, "", 0,                                       \
       "file with the newest metrics for node_exporter's textfile collector, "  \
       "NAME.prom; empty: none")                                                \
@@ -40,7 +41,7 @@
 
 /* tracking_NAME_ops, in tracking_NAME.c. */
 #define TRACKING_SINKS(X)                                                      \
-    X(tensorboard) X(csv) X(prometheus) X(mlflow_file) X(mlflow_rest)
+    X(tensorboard) X(prometheus) X(mlflow_file) X(mlflow_rest)
 
 struct tracking_settings {
     TRACKING_SETTINGS(SETTINGS_FIELD)

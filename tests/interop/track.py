@@ -1,11 +1,10 @@
 """What trackers' own packages read of a run, beside the run's metrics.jsonl:
 
-    track.py tensorboard RUN | csv RUN | prometheus FILE
+    track.py tensorboard RUN | prometheus FILE
     track.py mlflow URI RUN STATUS [killed]
 
 Each step has to be there once, with the loss that the run has written. Of a run
 that was killed a server may lack the few steps that were on their way."""
-import csv
 import json
 import math
 import os
@@ -67,15 +66,6 @@ def tensorboard(run):
     print("%d steps of %d numbers, %d texts" % (count, len(names), texts))
 
 
-def table(run):
-    with open(os.path.join(run, "metrics.csv"), newline="") as file:
-        rows = list(csv.DictReader(file, strict=True))
-    assert all(None not in row and None not in row.values() for row in rows)
-    count = same([(int(row["step"]), float(row["train/loss"])) for row in rows],
-                 wanted(run))
-    print("%d rows of %d columns" % (count, len(rows[0])))
-
-
 def prometheus(path):
     from prometheus_client.parser import text_string_to_metric_families
     with open(path) as file:
@@ -124,7 +114,7 @@ def mlflow(uri, run, status, killed=None):
 
 
 def main(what, *arguments):
-    {"tensorboard": tensorboard, "csv": table, "prometheus": prometheus,
+    {"tensorboard": tensorboard, "prometheus": prometheus,
      "mlflow": mlflow}[what](*arguments)
 
 

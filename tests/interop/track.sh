@@ -69,10 +69,9 @@ printf 'the king\nonce\n' >"$WORK/prompts"
 for run in whole killed; do
     how=train
     [ $run = whole ] || how=killed_and_resumed
-    check "a run, $run" $how $run tracking.tensorboard=true tracking.csv=true \
+    check "a run, $run" $how $run tracking.tensorboard=true \
         "tracking.prometheus=$WORK/$run.prom" "tracking.mlflow=$WORK/$run.mlruns"
     check "$run: TensorBoard reads it" read_by tensorboard "$WORK/$run"
-    check "$run: the csv module does" read_by csv "$WORK/$run"
     check "$run: Prometheus' parser does" read_by prometheus "$WORK/$run.prom"
     check "$run: MLflow reads the folder" \
         read_by mlflow "file://$WORK/$run.mlruns" "$WORK/$run" FINISHED

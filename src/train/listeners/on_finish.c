@@ -116,8 +116,8 @@ static enum err check_metric(const struct train_settings *s, int number,
         return ERR_OK;
     return err_set(ERR_USAGE,
                    KEY ": rule %d watches \"%.128s\", and no run has a figure "
-                       "of that name: those of metrics.csv or TensorBoard "
-                       "are meant, such as eval/loss or train/grad_norm",
+                       "of that name: those of TensorBoard are meant, such as "
+                       "eval/loss or train/grad_norm",
                    number, metric);
 }
 

@@ -63,7 +63,7 @@
       "samples of what the model writes (`generate.*`)")                       \
     X("tracking", LISTEN_RANK_0, on_tracking_ops,                              \
       AT(FIT_START) | AT(BATCH_END) | AT(FIT_END),                             \
-      "TensorBoard, MLflow, Prometheus, CSV (`tracking.*`)")                   \
+      "TensorBoard, MLflow, Prometheus (`tracking.*`)")                        \
     X("hooks", LISTEN_RANK_0, on_hooks_ops,                                    \
       AT(FIT_START) | AT(EPOCH_START) | AT(BATCH_END) | AT(EPOCH_END) |        \
           AT(EVAL_END) | AT(FIT_END),                                          \
