@@ -2,7 +2,6 @@
  * buffers and limits, and the fast scanner against jansson on random lines. */
 #include "src/data/texts/jsonl.h"
 
-#include "src/base/rng.h"
 #include "tests/data_fixture.h"
 
 static const struct {
@@ -187,91 +186,6 @@ static void test_long(const char *folder)
     jsonl_close(reader);
 }
 
-/* Parts of lines; random sequences of them are mostly wrong, some right. */
-static const char *const parts[] = {
-    "{",
-    "}",
-    "[",
-    "]",
-    ",",
-    ":",
-    "\"text\"",
-    "\"a\"",
-    "\"\"",
-    "\"b\"",
-    "1",
-    "-0",
-    "0.5",
-    "1e5",
-    "true",
-    "null",
-    " ",
-    "\\",
-    "\"",
-    "\\u0041",
-    "\\ud83d\\ude00",
-    "\xc3\xa4",
-    "\x80",
-    "\"text\":",
-    "\"x\":",
-    "\"y\":",
-    "{\"text\":\"",
-    "\"}",
-    "\\n",
-    "\"l\":[1,2]",
-    "12345678901234567890",
-    "1E400",
-    "0.0e-9",
-    "\x1f",
-};
-
-/* What jansson makes of it; NULL: an error or no text. */
-static bool by_jansson(const char *line, size_t bytes, char *text)
-{
-    json_t *root = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
-    const char *value = json_string_value(json_object_get(root, "text"));
-    if (value != NULL)
-        strcpy(text, value);
-    json_decref(root);
-    return value != NULL;
-}
-
-static void test_against_jansson(void)
-{
-    int wrong = 0, sure = 0, accepted = 0;
-    char line[512], want[512], got[512];
-    size_t part_count = sizeof parts / sizeof parts[0];
-    for (uint64_t round = 0; round < 200000; round++) {
-        uint64_t place = 0;
-        struct jsonl_scan found;
-        bool valid = rng_u64(3, round, place++) % 4 != 0;
-        strcpy(line, valid ? "{\"x\":[1],\"text\":\"" : "");
-        size_t n = rng_u64(3, round, place++) % 12;
-        for (size_t i = 0; i < n; i++)
-            strcat(line, parts[rng_u64(3, round, place++) % part_count]);
-        if (valid)
-            strcat(line, "\",\"z\":{\"a\":0}}");
-        size_t bytes = strlen(line);
-        bool good_line = by_jansson(line, bytes, want);
-        accepted += good_line;
-        if (!jsonl_scan(line, bytes, "text", &found))
-            continue;
-        sure++;
-        json_t *root = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
-        wrong += !json_is_object(root);
-        json_decref(root);
-        wrong += (found.text != NULL) != good_line;
-        if (found.text == NULL)
-            continue;
-        size_t length = jsonl_scan_unescape(found.text, found.bytes, got);
-        got[length] = '\0';
-        wrong += length > found.bytes || strcmp(got, want) != 0;
-    }
-    tap_is_int(wrong, 0, "the scanner agrees with jansson");
-    tap_ok(sure > 20000 && sure <= 200000 && accepted > 20000,
-           "%d lines sure, %d with a text", sure, accepted);
-}
-
 int main(void)
 {
     const char *folder = tap_folder();
@@ -279,6 +193,5 @@ int main(void)
     test_bad(folder);
     test_trees(folder);
     test_long(folder);
-    test_against_jansson();
     return tap_done();
 }

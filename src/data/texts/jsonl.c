@@ -1,13 +1,10 @@
-/* Reads JSON lines: lines out of a growing buffer, records by jansson, single
- * texts by the faster scanner where that is sure of the line.
+/* Reads JSON lines: lines out of a growing buffer, records by jansson.
  *
  * The buffer holds [begin, end) of what was read; a line is lent out of it and
  * valid until the next call. It doubles for a longer line and moves what is
  * left to its front first, so that memory is the longest line's and copies stay
  * linear. `searched` remembers how far no line end was found: without it a line
- * of 256 MiB would be searched anew for each piece that arrives. Jansson
- * decides about every line that the scanner does not take, so the fast way
- * accepts nothing that the long way refuses. */
+ * of 256 MiB would be searched anew for each piece that arrives. */
 #include "src/data/texts/jsonl.h"
 
 #include <assert.h>
@@ -34,8 +31,7 @@ struct jsonl {
     int64_t lines;               /* taken */
     struct jsonl_mark mark;      /* of the last record */
     bool cut;                    /* it has no line end */
-    char *text;                  /* the last one, if it had escapes */
-    size_t text_capacity;
+    json_t *record;              /* whose text is lent */
     char place[FSIO_PATH_MAX + 32];
 };
 
@@ -59,7 +55,7 @@ void jsonl_close(struct jsonl *reader)
         return;
     source_close(reader->source);
     free(reader->buffer);
-    free(reader->text);
+    json_decref(reader->record);
     free(reader);
 }
 
@@ -229,18 +225,6 @@ enum err jsonl_next(struct jsonl *reader, json_t **record)
     return line != NULL ? jsonl_parse(reader, line, bytes, record) : ERR_OK;
 }
 
-static enum err jsonl_reserve(struct jsonl *reader, size_t bytes)
-{
-    if (bytes <= reader->text_capacity &&
-        (reader->text_capacity <= JSONL_KEPT_BYTES || bytes > JSONL_KEPT_BYTES))
-        return ERR_OK;
-    free(reader->text);
-    reader->text_capacity = 0;
-    TRY(new_room(&reader->text, bytes + bytes / 2 + 1));
-    reader->text_capacity = bytes + bytes / 2 + 1;
-    return ERR_OK;
-}
-
 void jsonl_fields(const json_t *record, char *out, size_t bytes)
 {
     const char *key;
@@ -267,47 +251,20 @@ static enum err jsonl_no_text(const struct jsonl *reader, const char *field,
                    reader->place, field, fields);
 }
 
-/* The long way, for lines that the scanner is not sure of. */
-static enum err jsonl_tree_text(struct jsonl *reader, const char *line,
-                                size_t bytes, const char *field,
-                                const char **text, size_t *text_bytes)
-{
-    enum err rc = ERR_OK;
-    json_t *record = NULL;
-    TRY(jsonl_parse(reader, line, bytes, &record));
-    const json_t *value = json_object_get(record, field);
-    if (!json_is_string(value))
-        TRY_OUT(jsonl_no_text(reader, field, record));
-    *text_bytes = json_string_length(value);
-    TRY_OUT(jsonl_reserve(reader, *text_bytes));
-    memcpy(reader->text, json_string_value(value), *text_bytes);
-    *text = reader->text;
-out:
-    json_decref(record);
-    return rc;
-}
-
 enum err jsonl_next_text(struct jsonl *reader, const char *field,
                          const char **text, size_t *bytes)
 {
     assert(field != NULL && text != NULL && bytes != NULL);
-    const char *line = NULL;
-    size_t line_bytes = 0;
-    struct jsonl_scan found;
     *text = NULL;
     *bytes = 0;
-    TRY(jsonl_record(reader, &line, &line_bytes));
-    if (line == NULL)
+    json_decref(reader->record);
+    TRY(jsonl_next(reader, &reader->record));
+    if (reader->record == NULL)
         return ERR_OK;
-    if (!jsonl_scan(line, line_bytes, field, &found) || found.text == NULL)
-        return jsonl_tree_text(reader, line, line_bytes, field, text, bytes);
-    *text = found.text;
-    *bytes = found.bytes;
-    if (!found.escaped)
-        return ERR_OK;
-    /* escapes are resolved aside: a line is not written to */
-    TRY(jsonl_reserve(reader, found.bytes));
-    *bytes = jsonl_scan_unescape(found.text, found.bytes, reader->text);
-    *text = reader->text;
+    const json_t *value = json_object_get(reader->record, field);
+    if (!json_is_string(value))
+        return jsonl_no_text(reader, field, reader->record);
+    *text = json_string_value(value);
+    *bytes = json_string_length(value);
     return ERR_OK;
 }
