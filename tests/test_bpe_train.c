@@ -218,13 +218,14 @@ static void test_files(const char *folder)
     if (file == NULL || fclose(file) != 0)
         exit(1);
     for (int threads = 1; threads <= 3; threads++) {
+        const struct tokenize_options texts = { .out = out,
+                                                .threads = threads };
         const struct train_tokenizer_options options = {
             .train = { .vocab_size = 500,
                        .min_frequency = 2,
                        .special = special,
                        .special_count = 2 },
-            .out = out,
-            .threads = threads,
+            .texts = &texts,
         };
         snprintf(out, sizeof out, "%s/learned%d", folder, threads);
         fixture_need(train_tokenizer(&options, files, 1, &result));
@@ -244,15 +245,15 @@ static void test_files(const char *folder)
     static const char *const word = "line";
     struct train_tokenizer_options like = {
         .train = { .vocab_size = 500, .special = &word, .special_count = 1 },
-        .out = "/nonexistent/like",
-        .threads = 1,
+        .texts = &(struct tokenize_options){ .out = "/nonexistent/like",
+                                             .threads = 1 },
     };
     tap_ok(train_tokenizer(&like, files, 1, &result) == ERR_USAGE &&
                strstr(err_text(), "also a word") != NULL,
            "a special token that is a word: %s", err_text());
     struct train_tokenizer_options options = {
         .train = { .vocab_size = 500, .special = special, .special_count = 2 },
-        .out = out,
+        .texts = &(struct tokenize_options){ .out = out },
     };
     snprintf(in, sizeof in, "%s/empty", folder);
     snprintf(out, sizeof out, "%s/none", folder);

@@ -245,15 +245,14 @@ static void test_set(const char *folder, bool packing, double eval)
     snprintf(out, sizeof out, "%s/set%d%d", folder, packing, eval > 0);
     snprintf(in, sizeof in, "%s/lines.jsonl", folder);
     write_lines(in, 300);
-    const struct tokenize_finetune_options options = {
-        .out = out,
-        .tokenizer = "bytes",
-        .rules = RULES(.seq_len = 64),
-        .eos_token = -1,
-        .packing = packing,
-        .shard_bytes = 4000,
-        .eval_fraction = eval,
-    };
+    const struct tokenize_options set = { .out = out,
+                                          .tokenizer = "bytes",
+                                          .seq_len = 64,
+                                          .shard_bytes = 4000,
+                                          .eval_fraction = eval };
+    const struct tokenize_finetune_options options = { .set = &set,
+                                                       .rules = RULES(),
+                                                       .packing = packing };
     fixture_need(tokenize_finetune(&options, files, 1, &result));
     tap_ok(result.records == 300 &&
                result.examples + result.eval_examples == 300 &&
@@ -304,11 +303,11 @@ static void test_set_failures(const char *folder)
     struct tokenize_finetune_result result;
     snprintf(out, sizeof out, "%s/none", folder);
     snprintf(in, sizeof in, "%s/bad.jsonl", folder);
-    struct tokenize_finetune_options options = { .out = out,
-                                                 .tokenizer = "bytes",
-                                                 .rules = RULES(.seq_len = 4),
-                                                 .eos_token = -1,
-                                                 .shard_bytes = 4000 };
+    const struct tokenize_options set = {
+        .out = out, .tokenizer = "bytes", .seq_len = 4, .shard_bytes = 4000
+    };
+    struct tokenize_finetune_options options = { .set = &set,
+                                                 .rules = RULES() };
     static const struct {
         const char *text, *want;
     } cases[] = {

@@ -47,7 +47,6 @@ static enum err command_tokenize(struct data_options *all)
     char *template = NULL;
     options->eos_given = options_given(all->options, "eos-id");
     options->bos_given = options_given(all->options, "bos-id");
-    options->stop = stop_requested;
     TRY_OUT(data_model_tokenizer(options->tokenizer, &options->lent,
                                  all->chat ? &template : NULL));
     if (data_finetune_asked(all))
@@ -173,6 +172,7 @@ static enum err run(const struct options *options, int *exit_code)
     all->options = options;
     all->operands = options->operands;
     all->operand_count = options->operand_count;
+    all->tokenize.stop = stop_requested;
     TRY(stop_install());
     if (all->tokenize.out !=
         NULL) /* of which nothing half made is to be left */

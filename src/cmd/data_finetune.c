@@ -101,31 +101,32 @@ static void data_finetune_tell(const struct tokenize_finetune_options *options,
                                const struct tokenize_finetune_result *result)
 {
     int64_t samples = result->samples + result->eval_samples;
-    double cells = (double)samples * (double)options->rules.seq_len;
+    double cells = (double)samples * (double)options->set->seq_len;
     assert(result->tokens >= result->learned && samples >= 0);
     clean_printf("%s: %" PRId64 " samples of %" PRId64 " examples, %" PRId64
                  " tokens, %" PRId64 " of them learned, %.1f %% padding\n",
-                 options->out, samples,
+                 options->set->out, samples,
                  result->examples + result->eval_examples, result->tokens,
                  result->learned, 100 * (1 - (double)result->tokens / cells));
     if (result->eval_samples > 0)
         clean_printf("%s/train: %" PRId64 " samples of %" PRId64 " examples\n"
                      "%s/eval: %" PRId64 " samples of %" PRId64
                      " examples, the last ones\n",
-                     options->out, result->samples, result->examples,
-                     options->out, result->eval_samples, result->eval_examples);
+                     options->set->out, result->samples, result->examples,
+                     options->set->out, result->eval_samples,
+                     result->eval_examples);
     if (result->cut > 0)
         printf("%" PRId64 " examples were cut to %" PRId64
                " tokens (--seq-len, --too-long)\n",
-               result->cut, options->rules.seq_len);
+               result->cut, options->set->seq_len);
     if (result->left[0] > 0)
         printf("%" PRId64 " examples of more than %" PRId64
                " tokens were left out (--too-long drop)\n",
-               result->left[0], options->rules.seq_len);
+               result->left[0], options->set->seq_len);
     if (result->left[1] > 0)
         printf("%" PRId64 " examples were left out: their first %" PRId64
                " tokens have nothing to learn\n",
-               result->left[1], options->rules.seq_len);
+               result->left[1], options->set->seq_len);
     if (options->template_text != NULL)
         clean_printf("chat template: %s's own\n", options->template);
     if (result->unused[0] != '\0')
@@ -139,22 +140,13 @@ enum err data_finetune_run(struct data_options *options, const char *template)
     const struct tokenize_options *tokenize = &options->tokenize;
     struct tokenize_finetune_result result;
     TRY(data_finetune_check(options));
-    finetune->out = tokenize->out;
-    finetune->tokenizer = tokenize->tokenizer;
-    finetune->lent = tokenize->lent;
+    finetune->set = tokenize;
     if (options->chat && finetune->template == NULL) {
         finetune->template =
             template != NULL ? tokenize->tokenizer : CHAT_TEMPLATE_DEFAULT;
         finetune->template_text = template;
     }
     assert(tokenize->out != NULL);
-    finetune->rules.seq_len = tokenize->seq_len;
-    finetune->eos_token = tokenize->eos_given ? tokenize->eos_token : -1;
-    finetune->shard_bytes = tokenize->shard_bytes;
-    finetune->eval_fraction = tokenize->eval_fraction;
-    finetune->replace = tokenize->replace;
-    finetune->show = tokenize->show;
-    finetune->stop = tokenize->stop;
     TRY(tokenize_finetune(finetune, options->operands, options->operand_count,
                           &result));
     data_finetune_tell(finetune, &result);

@@ -12,7 +12,6 @@
 
 #include "src/base/clean.h"
 #include "src/data/prepare/train_tokenizer.h"
-#include "src/job/stop.h"
 
 static const char *const data_special[] = { "<|endoftext|>" };
 
@@ -31,15 +30,7 @@ enum err data_train_tokenizer_run(struct data_options *options)
                    .special = special_count > 0 ? learn->special : data_special,
                    .special_count =
                        special_count > 0 ? (size_t)special_count : 1 },
-        .out = tokenize->out,
-        .separator = tokenize->separator,
-        .field = tokenize->field,
-        .text = tokenize->text,
-        .binary = tokenize->binary,
-        .threads = tokenize->threads,
-        .replace = tokenize->replace,
-        .show = tokenize->show,
-        .stop = stop_requested,
+        .texts = tokenize,
     };
     TRY(train_tokenizer(&train, options->operands, options->operand_count,
                         &result));

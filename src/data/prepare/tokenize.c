@@ -30,17 +30,23 @@
 #include "src/data/prepare/tokenize_impl.h"
 #include "src/text/unicode.h"
 
+enum err tokenize_poll(const struct tokenize_options *options,
+                       struct progress *progress, int64_t done)
+{
+    if (options->show)
+        progress_update(progress, done);
+    if (options->stop == NULL || options->stop() == 0)
+        return ERR_OK;
+    return err_set(ERR_IO, "interrupted; %s was not written", options->out);
+}
+
 enum err tokenize_job_poll(struct tokenize_job *job, int64_t done)
 {
-    if (job->options->show)
-        progress_update(&job->progress, done);
-    if (job->options->stop == NULL || job->options->stop() == 0)
-        return ERR_OK;
-    return err_set(ERR_IO, "interrupted; %s was not written%s",
-                   job->options->out,
-                   job->journal != NULL && job->journal->steps > 0
-                       ? "; the same command goes on with what is done"
-                       : "");
+    enum err rc = tokenize_poll(job->options, &job->progress, done);
+    if (rc != ERR_OK && job->journal != NULL && job->journal->steps > 0)
+        err_set(rc, "%s; the same command goes on with what is done",
+                err_text());
+    return rc;
 }
 
 static enum err tokenize_check(const struct tokenize_options *options)

@@ -62,6 +62,11 @@ struct tokenize_options {
     int (*stop)(void); /* polled if not NULL; non-zero: ERR_IO */
 };
 
+/* What stop() asks for, as an error; shows how far it is. */
+struct progress;
+enum err tokenize_poll(const struct tokenize_options *options,
+                       struct progress *progress, int64_t done);
+
 /* Read files and folders in order; "-" is stdin. ERR_DATA for a missing,
  * malformed or empty text, ERR_USAGE for a tokenizer without a token that ends
  * a document where none is given, ERR_BUSY while another process makes `out`.

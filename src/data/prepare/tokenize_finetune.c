@@ -49,6 +49,8 @@ struct tokenize_finetune_entry {
 
 struct tokenize_finetune_job {
     const struct tokenize_finetune_options *options;
+    const struct tokenize_options *set;
+    int64_t eos_token; /* -1: the tokenizer's */
     struct tokenizer *tokenizer;
     struct chat_template *template;
     struct finetune *finetune;
@@ -69,20 +71,10 @@ struct tokenize_finetune_job {
     struct tokenize_finetune_result result;
 };
 
-static enum err finetune_poll(struct tokenize_finetune_job *job, int64_t done)
-{
-    if (job->options->show)
-        progress_update(&job->progress, done);
-    if (job->options->stop != NULL && job->options->stop() != 0)
-        return err_set(ERR_IO, "interrupted; %s was not written",
-                       job->options->out);
-    return ERR_OK;
-}
-
 static enum err finetune_idle(void *context)
 {
     struct tokenize_finetune_job *job = context;
-    return finetune_poll(job, job->result.records);
+    return tokenize_poll(job->set, &job->progress, job->result.records);
 }
 
 static enum err finetune_spool(struct tokenize_finetune_job *job,
@@ -135,7 +127,7 @@ static enum err finetune_file(struct tokenize_finetune_job *job,
         record = NULL;
         TRY_OUT(err_prefix(rc, "%s", jsonl_place(reader)));
         if (job->result.records % TOKENIZE_FINETUNE_POLL == 0)
-            TRY_OUT(finetune_poll(job, job->result.records));
+            TRY_OUT(finetune_idle(job));
     }
 out:
     jsonl_close(reader);
@@ -163,7 +155,7 @@ static enum err finetune_read_all(struct tokenize_finetune_job *job,
                        files[0], count > 1 ? " and the other files" : "",
                        (long long)result->records, (long long)result->left[0],
                        (long long)result->left[1],
-                       (long long)job->options->rules.seq_len);
+                       (long long)job->set->seq_len);
     if (fflush(job->spool) != 0)
         return err_errno("%s: write", job->publish.building);
     return ERR_OK;
@@ -174,7 +166,7 @@ static enum err finetune_append(struct tokenize_finetune_job *job,
                                 const struct tokenize_finetune_entry *entry)
 {
     size_t count = (size_t)entry->count;
-    assert(job->filled + entry->count <= job->options->rules.seq_len);
+    assert(job->filled + entry->count <= job->set->seq_len);
     TRY(fsio_pread(fileno(job->spool), job->tokens + job->filled,
                    count * sizeof *job->tokens, entry->offset,
                    job->publish.building));
@@ -225,8 +217,8 @@ static enum err finetune_write_window(struct tokenize_finetune_job *job,
     }
     rows = (int64_t)count;
     if (job->options->packing)
-        TRY_OUT(pack_rows(length, (int64_t)count, job->options->rules.seq_len,
-                          row, &rows));
+        TRY_OUT(
+            pack_rows(length, (int64_t)count, job->set->seq_len, row, &rows));
     TRY_OUT(new_zeroed(&start, (size_t)rows + 1));
     /* members of each row, by counting: start[r + 1] becomes where those of row
      * r begin in `member` */
@@ -243,7 +235,8 @@ static enum err finetune_write_window(struct tokenize_finetune_job *job,
             TRY_OUT(finetune_append(job, &job->entries[first + member[m]]));
         TRY_OUT(finetune_write_sample(job));
         if ((*samples)++ % TOKENIZE_FINETUNE_POLL == 0)
-            TRY_OUT(finetune_poll(job, (int64_t)(first + start[r + 1])));
+            TRY_OUT(tokenize_poll(job->set, &job->progress,
+                                  (int64_t)(first + start[r + 1])));
     }
 out:
     free(length);
@@ -260,23 +253,15 @@ static enum err finetune_describe(struct tokenize_finetune_job *job,
 {
     struct sidecar sidecar = {
         .vocab_size = tokenizer_vocab_size(job->tokenizer),
-        .eos_token = job->options->eos_token >= 0
-                         ? job->options->eos_token
-                         : tokenizer_eos(job->tokenizer),
+        .eos_token = job->eos_token >= 0 ? job->eos_token
+                                         : tokenizer_eos(job->tokenizer),
         .bos_token = -1,
         .samples = samples,
         .longest = job->longest,
     };
     for (size_t i = 0; i < count; i++)
         sidecar.tokens += job->entries[first + i].count;
-    snprintf(sidecar.tokenizer, sizeof sidecar.tokenizer, "%s",
-             tokenizer_name(job->tokenizer));
-    snprintf(sidecar.tokenizer_sha256, sizeof sidecar.tokenizer_sha256, "%s",
-             tokenizer_sha256(job->tokenizer));
-    snprintf(sidecar.unicode, sizeof sidecar.unicode, "%s",
-             tokenizer_unicode(job->tokenizer));
-    TRY(tokenizer_copy_write(folder, job->tokenizer));
-    return sidecar_write(folder, &sidecar);
+    return sidecar_write_made(folder, &sidecar, job->tokenizer);
 }
 
 static enum err finetune_write_set(struct tokenize_finetune_job *job,
@@ -288,7 +273,7 @@ static enum err finetune_write_set(struct tokenize_finetune_job *job,
     const struct mds_writer_options options = {
         .columns = tokenize_finetune_columns,
         .count = COLUMNS,
-        .size_limit = job->options->shard_bytes,
+        .size_limit = job->set->shard_bytes,
         .hashes = mds_writer_sha256,
     };
     job->longest = 0;
@@ -310,7 +295,7 @@ out:
 static enum err finetune_write_all(struct tokenize_finetune_job *job)
 {
     struct tokenize_finetune_result *result = &job->result;
-    double fraction = job->options->eval_fraction;
+    double fraction = job->set->eval_fraction;
     size_t total = job->entry_count, eval = 0;
     progress_begin(&job->progress, "writing", "examples", (int64_t)total);
     if (fraction > 0) {
@@ -334,12 +319,13 @@ static enum err finetune_write_all(struct tokenize_finetune_job *job)
 static enum err finetune_begin(struct tokenize_finetune_job *job)
 {
     const struct tokenize_finetune_options *options = job->options;
-    size_t seq_len = (size_t)options->rules.seq_len;
+    const struct tokenize_options *set = job->set;
+    size_t seq_len = (size_t)set->seq_len;
     char path[FSIO_PATH_MAX];
-    TRY(regular_local(options->out));
-    job->tokenizer = options->lent;
+    TRY(regular_local(set->out));
+    job->tokenizer = set->lent;
     if (job->tokenizer == NULL)
-        TRY(tokenizer_create(options->tokenizer, &job->tokenizer));
+        TRY(tokenizer_create(set->tokenizer, &job->tokenizer));
     if (options->template_text != NULL)
         TRY(chat_template_create_text(options->template, options->template_text,
                                       strlen(options->template_text),
@@ -347,18 +333,19 @@ static enum err finetune_begin(struct tokenize_finetune_job *job)
     else if (options->template != NULL)
         TRY(chat_template_create(options->template, job->tokenizer,
                                  &job->template));
-    if (options->eos_token >= tokenizer_vocab_size(job->tokenizer))
+    if (job->eos_token >= tokenizer_vocab_size(job->tokenizer))
         return err_set(ERR_USAGE,
                        "--eos-id %lld is outside the vocabulary of %lld tokens",
-                       (long long)options->eos_token,
+                       (long long)job->eos_token,
                        (long long)tokenizer_vocab_size(job->tokenizer));
     struct finetune_rules rules = options->rules;
-    rules.eos = (int32_t)options->eos_token;
+    rules.seq_len = set->seq_len;
+    rules.eos = (int32_t)job->eos_token;
     TRY(finetune_create(&rules, job->tokenizer, job->template, &job->finetune));
     TRY(new_room(&job->tokens, seq_len));
     TRY(new_room(&job->mask, seq_len));
     TRY(new_room(&job->lengths, seq_len));
-    TRY(publish_begin(&job->publish, options->out, options->replace));
+    TRY(publish_begin(&job->publish, set->out, set->replace));
     /* without a name, so that nothing can leave it behind */
     TRY(fsio_path(path, "%s/spool", job->publish.building));
     job->spool = fopen(path, "w+be");
@@ -373,7 +360,12 @@ enum err tokenize_finetune(const struct tokenize_finetune_options *options,
 {
     assert(options != NULL && files != NULL && count > 0 && out != NULL);
     enum err rc = ERR_OK;
-    struct tokenize_finetune_job job = { .options = options };
+    const struct tokenize_options *set = options->set;
+    struct tokenize_finetune_job job = {
+        .options = options,
+        .set = set,
+        .eos_token = set->eos_given ? set->eos_token : -1,
+    };
     TRY_OUT(finetune_begin(&job));
     TRY_OUT(finetune_read_all(&job, files, count));
     TRY_OUT(finetune_write_all(&job));
@@ -391,7 +383,7 @@ out:
         free(job.field[c].data);
     finetune_destroy(job.finetune);
     chat_template_destroy(job.template);
-    if (options->lent == NULL)
+    if (set->lent == NULL)
         tokenizer_destroy(job.tokenizer);
     publish_end(&job.publish);
     return rc;

@@ -16,22 +16,15 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/data/prepare/tokenize.h"
 #include "src/data/texts/finetune.h"
 
 struct tokenize_finetune_options {
-    const char *out;
-    const char *tokenizer;     /* a name for tokenizer_create() */
-    struct tokenizer *lent;    /* the tokenizer itself; NULL: by its name */
-    const char *template;      /* for chat_template_create(); NULL: none */
-    const char *template_text; /* its text, of that name; NULL: by its name */
-    struct finetune_rules rules;
-    int64_t eos_token; /* for rules.eos; -1: the tokenizer's */
+    const struct tokenize_options *set; /* but for what divides texts */
+    const char *template;        /* for chat_template_create(); NULL: none */
+    const char *template_text;   /* its text, of that name; NULL: by its name */
+    struct finetune_rules rules; /* but for seq_len and eos: the set's */
     bool packing;
-    int64_t shard_bytes;  /* below 2^32 */
-    double eval_fraction; /* 0: none; else below 1 */
-    bool replace;         /* an existing data set at `out` */
-    bool show;            /* progress on stderr */
-    int (*stop)(void);    /* polled if not NULL; non-zero: ERR_IO */
 };
 
 struct tokenize_finetune_result {

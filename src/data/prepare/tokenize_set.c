@@ -38,14 +38,7 @@ static enum err set_finish(struct tokenize_job *job, const char *folder,
         .longest =
             tokens < job->options->seq_len ? tokens : job->options->seq_len,
     };
-    snprintf(sidecar.tokenizer, sizeof sidecar.tokenizer, "%s",
-             tokenizer_name(job->tokenizer));
-    snprintf(sidecar.tokenizer_sha256, sizeof sidecar.tokenizer_sha256, "%s",
-             tokenizer_sha256(job->tokenizer));
-    snprintf(sidecar.unicode, sizeof sidecar.unicode, "%s",
-             tokenizer_unicode(job->tokenizer));
-    TRY_OUT(tokenizer_copy_write(folder, job->tokenizer));
-    TRY_OUT(sidecar_write(folder, &sidecar));
+    TRY_OUT(sidecar_write_made(folder, &sidecar, job->tokenizer));
     TRY_OUT(mds_writer_finish(job->writer));
     TRY_OUT(fsio_fsync_dir(folder));
 out:

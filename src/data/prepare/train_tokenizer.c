@@ -11,8 +11,7 @@
 
 #include <assert.h>
 #include <jansson.h>
-#include <pthread.h>
-#include <stdatomic.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +35,7 @@
 
 struct train_tokenizer_job {
     const struct train_tokenizer_options *options;
+    const struct tokenize_options *texts;
     int threads;
     bool folder;            /* out is one */
     struct publish publish; /* ... which was not there */
@@ -47,26 +47,15 @@ struct train_tokenizer_job {
     struct tokenize_feed *feed;
     struct bpe_words **words; /* [threads] */
     struct tokenize_chunk *chunk;
-    int filled;       /* chunks of this round */
-    atomic_int taken; /* of them */
+    int filled; /* chunks of this round */
     struct progress progress;
     struct train_tokenizer_result result;
 };
 
-static enum err train_poll(struct train_tokenizer_job *job, int64_t done)
-{
-    if (job->options->show)
-        progress_update(&job->progress, done);
-    if (job->options->stop != NULL && job->options->stop() != 0)
-        return err_set(ERR_IO, "interrupted; %s was not written",
-                       job->options->out);
-    return ERR_OK;
-}
-
 static enum err train_idle(void *context)
 {
     struct train_tokenizer_job *job = context;
-    return train_poll(job, job->result.bytes);
+    return tokenize_poll(job->texts, &job->progress, job->result.bytes);
 }
 
 static enum err train_free_place(const struct train_tokenizer_job *job,
@@ -75,7 +64,7 @@ static enum err train_free_place(const struct train_tokenizer_job *job,
     struct stat status;
     if (lstat(path, &status) != 0)
         return ERR_OK;
-    return job->options->replace && S_ISREG(status.st_mode)
+    return job->texts->replace && S_ISREG(status.st_mode)
                ? ERR_OK
                : err_set(ERR_USAGE, "%s exists; choose another --out%s", path,
                          S_ISREG(status.st_mode) ? ", or say --force" : "");
@@ -98,7 +87,7 @@ static enum err train_begin(struct train_tokenizer_job *job, const char *folder,
 /* Where to write. A folder that is not there appears with both files. */
 static enum err train_place(struct train_tokenizer_job *job)
 {
-    const char *out = job->options->out;
+    const char *out = job->texts->out;
     size_t length = strlen(out);
     TRY(regular_local(out));
     job->folder = length < 5 || strcmp(out + length - 5, ".json") != 0;
@@ -133,7 +122,7 @@ static enum err train_words_of_file(struct train_tokenizer_job *job)
 static enum err train_open(struct train_tokenizer_job *job, char *const *files,
                            int count)
 {
-    const struct train_tokenizer_options *options = job->options;
+    const struct tokenize_options *options = job->texts;
     const struct documents_options reading = {
         .separator = options->separator,
         .field = options->field != NULL ? options->field : "text",
@@ -150,7 +139,7 @@ static enum err train_open(struct train_tokenizer_job *job, char *const *files,
     TRY(inputs_check_separator(&job->inputs, options->separator));
     if (options->show)
         inputs_tell(&job->inputs);
-    TRY(bpe_train_create(&options->train, &job->train));
+    TRY(bpe_train_create(&job->options->train, &job->train));
     TRY(train_place(job));
     TRY(train_words_of_file(job));
     TRY(documents_create(&job->inputs, &reading, &job->documents));
@@ -175,44 +164,14 @@ static enum err train_count_chunk(struct bpe_words *words,
     return ERR_OK;
 }
 
-struct train_counter {
-    struct train_tokenizer_job *job;
-    struct bpe_words *words;
-    pthread_t thread;
-};
-
-/* Count chunks until none of the round is left. */
-static void *train_counter_main(void *arg)
-{
-    struct train_counter *counter = arg;
-    struct train_tokenizer_job *job = counter->job;
-    for (;;) {
-        int p = atomic_fetch_add(&job->taken, 1);
-        if (p >= job->filled)
-            return NULL;
-        err_keep(&job->chunk[p].failure,
-                 train_count_chunk(counter->words, &job->chunk[p]));
-    }
-}
-
-/* Threads that cannot be had are done without: this one counts, too. */
 static enum err train_count_round(struct train_tokenizer_job *job)
 {
-    struct train_counter counter[TOKENIZE_POOL_THREADS_MAX] = {
-        { job, job->words[0], 0 }
-    };
     assert(job->filled <= job->threads * TRAIN_TOKENIZER_CHUNKS);
-    int started = 0;
-    atomic_store(&job->taken, 0);
-    for (int t = 1; t < job->threads; t++)
-        counter[t] = (struct train_counter){ job, job->words[t], 0 };
-    while (started + 1 < job->threads && started + 1 < job->filled &&
-           pthread_create(&counter[started + 1].thread, NULL,
-                          train_counter_main, &counter[started + 1]) == 0)
-        started++;
-    train_counter_main(&counter[0]);
-    for (int t = 1; t <= started; t++)
-        pthread_join(counter[t].thread, NULL);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(job->threads)
+    for (int p = 0; p < job->filled; p++)
+        err_keep(&job->chunk[p].failure,
+                 train_count_chunk(job->words[omp_get_thread_num()],
+                                   &job->chunk[p]));
     for (int p = 0; p < job->filled; p++)
         TRY(err_again(&job->chunk[p].failure));
     return ERR_OK;
@@ -235,7 +194,8 @@ static enum err train_count(struct train_tokenizer_job *job)
             job->result.bytes += (int64_t)chunk->bytes;
         }
         TRY(train_count_round(job));
-        TRY(train_poll(job, documents_done(job->documents)));
+        TRY(tokenize_poll(job->texts, &job->progress,
+                          documents_done(job->documents)));
     }
     /* one table of all threads' words */
     for (int t = 1; t < job->threads; t++) {
@@ -271,8 +231,8 @@ static enum err train_write_all(struct train_tokenizer_job *job)
             TRY_OUT(err_set(ERR_MEMORY, "no memory for a tokenizer"));
         fprintf(job->config.file, "%s\n", text);
     }
-    TRY_OUT(output_end(&job->file, !job->options->replace));
-    TRY_OUT(output_end(&job->config, !job->options->replace));
+    TRY_OUT(output_end(&job->file, !job->texts->replace));
+    TRY_OUT(output_end(&job->config, !job->texts->replace));
     if (job->publish.building[0] != '\0')
         TRY_OUT(publish_commit(&job->publish));
 out:
@@ -286,10 +246,11 @@ enum err train_tokenizer(const struct train_tokenizer_options *options,
 {
     assert(options != NULL && files != NULL && count > 0 && out != NULL);
     enum err rc = ERR_OK;
-    struct train_tokenizer_job job = { .options = options };
+    struct train_tokenizer_job job = { .options = options,
+                                       .texts = options->texts };
     TRY_OUT(train_open(&job, files, count));
     TRY_OUT(train_count(&job));
-    TRY_OUT(bpe_train_run(job.train, job.words[0], options->stop));
+    TRY_OUT(bpe_train_run(job.train, job.words[0], job.texts->stop));
     TRY_OUT(train_write_all(&job));
     job.result.tokens = bpe_train_tokens(job.train);
     *out = job.result;

@@ -11,22 +11,16 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/data/prepare/tokenize.h"
 #include "src/text/tokenizer/bpe_train.h"
 
 struct train_tokenizer_options {
     struct bpe_train_options train;
-    /* a file that ends in .json, or a folder, made if it is not there, for
-     * tokenizer.json and a tokenizer_config.json that names the first special
-     * token as the end of a document */
-    const char *out;
-    const char *separator; /* a whole line, without its end; NULL: none */
-    const char *field;     /* all inputs are JSON lines; NULL: as named */
-    bool text;             /* all inputs are text, whatever their names */
-    bool binary;           /* inputs need not be text */
-    int threads;           /* 0: as many as the process may use */
-    bool replace;          /* files that are there */
-    bool show;             /* progress on stderr */
-    int (*stop)(void);     /* polled if not NULL; non-zero: ERR_IO */
+    /* What divides texts, and what is not of a data set. `out`: a file that ends
+     * in .json, or a folder, made if it is not there, for tokenizer.json and a
+     * tokenizer_config.json that names the first special token as the end of a
+     * document; `replace`: these files. */
+    const struct tokenize_options *texts;
 };
 
 struct train_tokenizer_result {

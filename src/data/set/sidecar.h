@@ -52,6 +52,9 @@ struct tokenizer;
 /* Put it there, if it has a file. */
 enum err tokenizer_copy_write(const char *folder,
                               const struct tokenizer *tokenizer);
+/* Both, of a set that was made with this tokenizer, whose names are filled in. */
+enum err sidecar_write_made(const char *folder, struct sidecar *sidecar,
+                            const struct tokenizer *tokenizer);
 
 /* Its path, "" if there is none. ERR_DATA when it is another one than that with
  * this digest, which the folder's description names `name`. */

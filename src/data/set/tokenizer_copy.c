@@ -29,6 +29,19 @@ enum err tokenizer_copy_write(const char *folder,
     return fsio_write_atomic(path, file, bytes);
 }
 
+enum err sidecar_write_made(const char *folder, struct sidecar *sidecar,
+                            const struct tokenizer *tokenizer)
+{
+    snprintf(sidecar->tokenizer, sizeof sidecar->tokenizer, "%s",
+             tokenizer_name(tokenizer));
+    snprintf(sidecar->tokenizer_sha256, sizeof sidecar->tokenizer_sha256, "%s",
+             tokenizer_sha256(tokenizer));
+    snprintf(sidecar->unicode, sizeof sidecar->unicode, "%s",
+             tokenizer_unicode(tokenizer));
+    TRY(tokenizer_copy_write(folder, tokenizer));
+    return sidecar_write(folder, sidecar);
+}
+
 enum err tokenizer_copy_find(const char *folder, const char *name,
                              const char *sha256, char path[FSIO_PATH_MAX])
 {
