@@ -21,7 +21,6 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/settings/options.h"
-#include "src/cmd/train_reference.h"
 #include "src/comm/comm.h"
 #include "src/base/exit_code.h"
 #include "src/job/stop.h"
@@ -38,15 +37,12 @@ static void usage(FILE *out)
         "       tessera-train --help [RUN.cfg] [key=value ...]\n"
         "       tessera-train --help KEY  (or how keys begin: "
         "optimizer)\n"
-        "       tessera-train --reference\n"
         "       tessera-train --version\n\n"
         "Trains the model that RUN.cfg describes, alone or on the ranks "
         "that mpirun or\nsrun starts, from the newest good checkpoint in "
         "run.dir. --print shows\nresolved settings, a line each, --help all "
         "of them: with RUN.cfg or key=value, such as\nmodel.preset=llama3-8b, "
-        "what they resolve "
-        "to; --reference the tables of events, listeners, algorithms, "
-        "optimizers and\nschedules, as docs/reference has them.\n\n"
+        "what they resolve to.\n\n"
         "exit codes: 0 finished; 85 stopped by a signal or the file STOP, "
         "checkpointed; 75\ntransient failure, start again; 93 do not start "
         "again; 64 usage "
@@ -186,10 +182,6 @@ int main(int argc, char **argv)
         puts("tessera " TESSERA_VERSION);
         return EXIT_DONE;
     }
-    if (argc == 2 && strcmp(argv[1], "--reference") == 0) {
-        train_reference(stdout);
-        return err_exit_code(written());
-    }
     bool print = argc >= 2 && strcmp(argv[1], "--print") == 0;
     if (print && argc >= 4)
         return print_settings(argv[2], argv[3], argv + 4, argc - 4);
@@ -200,9 +192,9 @@ int main(int argc, char **argv)
         log_error("which configuration? usage: tessera-train RUN.cfg "
                   "[key=value ...]; see --help");
     else if (argv[1][0] == '-') {
-        options_unknown("no option ", argv[1],
-                        (const char *const[]){ "print", "help", "reference",
-                                               "version", NULL });
+        options_unknown(
+            "no option ", argv[1],
+            (const char *const[]){ "print", "help", "version", NULL });
         log_error("%s", err_text());
     } else if (strchr(argv[1], '=') != NULL && access(argv[1], F_OK) != 0)
         log_error("RUN.cfg comes first: tessera-train RUN.cfg %s%s", argv[1],

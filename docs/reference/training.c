@@ -1,14 +1,12 @@
-/* Writes the tables of events, listeners, algorithms, optimizers, schedules and
+/* training.md: the tables of events, listeners, algorithms, optimizers, schedules and
  * rules from the tables that the program itself goes by.
  *
  * A page that is written by hand lacks what was added last. Here each table of the
  * page is a loop over the rows that the training loop, the settings and the kernels
  * are made of, in their order, which is also the order in which they work. `make
- * reference` writes it to docs/reference/training.md, and a test compares the two:
- * who adds a row has to run it. Only sentences between the tables stand here. What
+ * reference` writes it, and a test compares the two: who adds a row has to run it. Only sentences between the tables stand here. What
  * text a row has goes through reference_cell(), as a bar in it would end the cell. */
-#include "src/cmd/train_reference.h"
-
+#include <stdio.h>
 #include <string.h>
 
 #include "src/base/settings/settings_list.h"
@@ -176,8 +174,9 @@ static void reference_group(FILE *out, const char *title, const char *prefix)
     }
 }
 
-void train_reference(FILE *out)
+int main(void)
 {
+    FILE *out = stdout;
     fputs("# What a training run can do\n\nMade by `make reference` from the "
           "tables of the code. tessera-train(1) has all settings, "
           "src/train/extend/tessera_plugin.h what a plug-in can hear and ask "
@@ -194,4 +193,5 @@ void train_reference(FILE *out)
     kinds(out, "finish");
     reference_group(out, "Commands", "hooks.");
     reference_group(out, "Trackers", "tracking.");
+    return 0;
 }
