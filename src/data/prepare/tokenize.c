@@ -3,7 +3,7 @@
  *
  *   documents   spans of text with their places       texts/documents.c
  *   chunks      a MiB of them, cut where tokens allow  tokenize_feed.c
- *   tokens      encoded by threads, taken in order     tokenize_pool.c
+ *   tokens      encoded by threads, taken in order     tokenize_pass.c
  *   samples     seq_len of the stream                  tokenize_out.c
  *   shards      or a spool                             tokenize_set.c
  *
@@ -54,9 +54,6 @@ static enum err tokenize_check(const struct tokenize_options *options)
     enum err rc = ERR_OK;
     int64_t bytes = 0;
     struct mds_writer *writer = NULL;
-    if (options->threads < 0 || options->threads > TOKENIZE_POOL_THREADS_MAX)
-        return err_set(ERR_USAGE, "--threads has to be in [1, %d], not %d",
-                       TOKENIZE_POOL_THREADS_MAX, options->threads);
     if (options->seq_len < 2 || options->seq_len > TOKENIZE_SEQ_LEN_MAX)
         return err_set(ERR_USAGE, "--seq-len has to be in [2, %lld], not %lld",
                        (long long)TOKENIZE_SEQ_LEN_MAX,

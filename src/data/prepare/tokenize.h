@@ -29,7 +29,7 @@
 
 #include "src/base/err.h"
 #include "src/data/prepare/tokenize_journal.h"
-#include "src/data/prepare/tokenize_pool.h"
+#include "src/data/prepare/tokenize_round.h"
 
 #define TOKENIZE_SEQ_LEN_DEFAULT 128
 #define TOKENIZE_SEQ_LEN_MAX ((int64_t)1 << 24)

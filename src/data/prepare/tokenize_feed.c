@@ -7,7 +7,7 @@
  * the next chunk. A tokenizer may find none for long (a word of a megabyte);
  * then twice as much is read before it is asked again, so that looking stays
  * linear, up to a limit on what is held in memory. */
-#include "src/data/prepare/tokenize_pool.h"
+#include "src/data/prepare/tokenize_round.h"
 
 #include <assert.h>
 #include <stdlib.h>

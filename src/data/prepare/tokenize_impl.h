@@ -10,6 +10,11 @@
 #include "src/data/prepare/tokenize.h"
 #include "src/data/prepare/tokenize_out.h"
 
+/* What goes before and behind each document; -1: nothing. */
+struct tokenize_marks {
+    int32_t bos, eos;
+};
+
 struct tokenize_job {
     const struct tokenize_options *options;
     struct inputs inputs;

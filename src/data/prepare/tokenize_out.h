@@ -9,7 +9,7 @@
 #include "src/base/err.h"
 #include "src/data/mds/mds_writer.h"
 #include "src/data/prepare/tokenize_journal.h"
-#include "src/data/prepare/tokenize_pool.h"
+#include "src/data/prepare/tokenize_round.h"
 
 struct tokenize_out {
     int64_t seq_len;

@@ -1,14 +1,22 @@
-/* The pass over the text: read, cut into chunks, encode in threads, and write
- * in order. Reading and writing share the calling thread: chunks are given as
- * long as the pool has a free one, else the oldest is waited for and written.
- * Encoding is the work, so one thread feeds many; and as one thread does all
- * the rest, the order of the output needs no lock and cannot depend on the
- * others. */
+/* The pass over the text, in rounds: read chunks, encode them in threads, and
+ * write their tokens in order. One thread does all but the encoding, which is the
+ * work: so the order of the output needs no lock and cannot depend on the others.
+ */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "src/base/log.h"
-#include "src/data/prepare/tokenize_pool.h"
+#include "src/base/new.h"
 #include "src/data/prepare/tokenize_impl.h"
+#include "src/data/prepare/tokenize_round.h"
+
+struct pass {
+    struct tokenize_job *job;
+    struct documents *documents;
+    struct tokenize_feed *feed;
+    struct tokenize_round round;
+    struct tokenizer_encoder **encoder; /* [round.threads] */
+};
 
 static enum err pass_idle(void *context)
 {
@@ -16,45 +24,58 @@ static enum err pass_idle(void *context)
     return tokenize_job_poll(job, job->progress.done);
 }
 
-/* Take the chunk that was given first, and write it. *more false: none is under
- * way. */
-static enum err pass_take(struct tokenize_job *job, struct tokenize_pool *pool,
-                          bool *more)
+static enum err pass_encode(void *arg, int thread, struct tokenize_chunk *chunk)
 {
-    struct tokenize_chunk *chunk = NULL;
-    TRY(tokenize_pool_take(pool, &chunk));
-    *more = chunk != NULL;
-    if (chunk == NULL)
-        return ERR_OK;
-    TRY(tokenize_out_chunk(&job->out, chunk));
-    tokenize_pool_return(pool);
-    return tokenize_job_poll(job, job->progress.done);
+    const struct pass *pass = arg;
+    struct tokenize_marks marks = pass->job->marks;
+    size_t begin = 0;
+    chunk->tokens.count = 0;
+    for (size_t p = 0; p < chunk->parts; p++) {
+        struct tokenize_part *part = &chunk->part[p];
+        if (part->begins && marks.bos >= 0)
+            TRY(token_list_add(&chunk->tokens, &marks.bos, 1));
+        if (part->end > begin)
+            TRY(tokenizer_encode(
+                pass->encoder[thread], chunk->text + begin, part->end - begin,
+                part->begins ? 0u : TOKENIZER_INSIDE, &chunk->tokens));
+        if (part->ends && marks.eos >= 0)
+            TRY(token_list_add(&chunk->tokens, &marks.eos, 1));
+        part->tokens_end = chunk->tokens.count;
+        begin = part->end;
+    }
+    return ERR_OK;
 }
 
-static enum err pass_run(struct tokenize_job *job,
-                         const struct documents *documents,
-                         struct tokenize_feed *feed, struct tokenize_pool *pool)
+static enum err pass_run(struct pass *pass)
 {
+    struct tokenize_job *job = pass->job;
     bool more = true, again = job->out.result.samples > 0;
     while (more) {
-        /* room in the ring: read on; none: write what is done first */
-        struct tokenize_chunk *chunk = tokenize_pool_free(pool);
-        if (chunk == NULL) {
-            TRY(pass_take(job, pool, &more));
-            continue;
-        }
-        TRY(tokenize_feed_fill(feed, chunk, &more));
-        if (more)
-            tokenize_pool_give(pool);
-        job->progress.done = documents_done(documents);
+        TRY(tokenize_round_fill(&pass->round, pass->feed, &more));
+        job->progress.done = documents_done(pass->documents);
         if (again)
             job->progress.from = job->progress.done;
         again = false;
+        tokenize_round_each(&pass->round, pass_encode, pass);
+        for (int c = 0; c < pass->round.filled; c++) {
+            TRY(err_again(&pass->round.chunk[c].failure));
+            TRY(tokenize_out_chunk(&job->out, &pass->round.chunk[c]));
+            TRY(pass_idle(job));
+        }
     }
-    do
-        TRY(pass_take(job, pool, &more));
-    while (more);
     return tokenize_out_end(&job->out);
+}
+
+/* Bytes without a token. */
+static void pass_tell_lost(const struct pass *pass)
+{
+    uint64_t lost = 0;
+    for (int t = 0; t < pass->round.threads; t++)
+        lost += tokenizer_encoder_lost(pass->encoder[t]);
+    if (lost > 0)
+        log_warn("%" PRIu64 " bytes of the text have no token of %s and were "
+                 "left out",
+                 lost, pass->job->options->tokenizer);
 }
 
 enum err tokenize_pass(struct tokenize_job *job)
@@ -66,30 +87,29 @@ enum err tokenize_pass(struct tokenize_job *job)
     const struct documents_options reading = {
         options->separator, field, { pass_idle, job }, options->binary
     };
-    struct documents *documents = NULL;
-    struct tokenize_feed *feed = NULL;
-    struct tokenize_pool *pool = NULL;
+    struct pass pass = { .job = job };
     const struct tokenize_mark *mark = &job->out.mark;
-    TRY_OUT(documents_create(&job->inputs, &reading, &documents));
-    TRY_OUT(documents_go(documents, &mark->place));
-    TRY_OUT(tokenize_feed_create(documents, job->tokenizer, &feed));
-    TRY_OUT(tokenize_pool_create(job->tokenizer, job->marks,
-                                 tokenize_pool_threads(options->threads),
-                                 &pool));
+    TRY_OUT(documents_create(&job->inputs, &reading, &pass.documents));
+    TRY_OUT(documents_go(pass.documents, &mark->place));
+    TRY_OUT(tokenize_feed_create(pass.documents, job->tokenizer, &pass.feed));
+    TRY_OUT(tokenize_round_create(options->threads, &pass.round));
+    TRY_OUT(new_zeroed(&pass.encoder, (size_t)pass.round.threads));
+    for (int t = 0; t < pass.round.threads; t++)
+        TRY_OUT(tokenizer_encoder_create(job->tokenizer, &pass.encoder[t]));
     progress_begin(&job->progress, "tokenizing", NULL,
                    options->mds ? -1 : inputs_bytes(&job->inputs));
-    TRY_OUT(pass_run(job, documents, feed, pool));
+    TRY_OUT(pass_run(&pass));
     progress_end(&job->progress);
-    if (tokenize_pool_lost(pool) > 0)
-        log_warn("%" PRIu64 " bytes of the text have no token of %s and were "
-                 "left out",
-                 tokenize_pool_lost(pool), options->tokenizer);
+    pass_tell_lost(&pass);
     if (job->out.result.samples == 0)
         rc = err_set(ERR_DATA, "%s%s: no text in it", job->inputs.file[0].path,
                      job->inputs.count > 1 ? " and the other files" : "");
 out:
-    tokenize_pool_destroy(pool);
-    tokenize_feed_destroy(feed);
-    documents_destroy(documents);
+    for (int t = 0; pass.encoder != NULL && t < pass.round.threads; t++)
+        tokenizer_encoder_destroy(pass.encoder[t]);
+    free(pass.encoder);
+    tokenize_round_release(&pass.round);
+    tokenize_feed_destroy(pass.feed);
+    documents_destroy(pass.documents);
     return rc;
 }

@@ -11,7 +11,6 @@
 
 #include <assert.h>
 #include <jansson.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,17 +25,13 @@
 #include "src/data/prepare/progress.h"
 #include "src/data/prepare/publish.h"
 #include "src/base/regular.h"
-#include "src/data/prepare/tokenize_pool.h"
+#include "src/data/prepare/tokenize_round.h"
 #include "src/text/tokenizer/tokenizer.h"
 #include "src/text/tokenizer/bpe_train.h"
-
-/* Chunks for each thread in a round, so that none waits long for another. */
-#define TRAIN_TOKENIZER_CHUNKS 4
 
 struct train_tokenizer_job {
     const struct train_tokenizer_options *options;
     const struct tokenize_options *texts;
-    int threads;
     bool folder;            /* out is one */
     struct publish publish; /* ... which was not there */
     struct output file, config;
@@ -45,9 +40,8 @@ struct train_tokenizer_job {
     struct inputs inputs;
     struct documents *documents;
     struct tokenize_feed *feed;
-    struct bpe_words **words; /* [threads] */
-    struct tokenize_chunk *chunk;
-    int filled; /* chunks of this round */
+    struct tokenize_round round;
+    struct bpe_words **words; /* [round.threads] */
     struct progress progress;
     struct train_tokenizer_result result;
 };
@@ -130,10 +124,7 @@ static enum err train_open(struct train_tokenizer_job *job, char *const *files,
         .binary = options->binary,
     };
     enum inputs_kind kind = INPUTS_BY_NAME;
-    int threads = tokenize_pool_threads(options->threads);
-    if (threads > TOKENIZE_POOL_THREADS_MAX)
-        return err_set(ERR_USAGE, "--threads has to be in [1, %d], not %d",
-                       TOKENIZE_POOL_THREADS_MAX, threads);
+    TRY(tokenize_round_create(options->threads, &job->round));
     TRY(inputs_choose(options->text, options->field, &kind));
     TRY(inputs_find(files, count, kind, options->binary, &job->inputs));
     TRY(inputs_check_separator(&job->inputs, options->separator));
@@ -144,61 +135,43 @@ static enum err train_open(struct train_tokenizer_job *job, char *const *files,
     TRY(train_words_of_file(job));
     TRY(documents_create(&job->inputs, &reading, &job->documents));
     TRY(tokenize_feed_create(job->documents, job->tokenizer, &job->feed));
-    TRY(new_zeroed(&job->words, (size_t)threads));
-    TRY(new_zeroed(&job->chunk, (size_t)threads * TRAIN_TOKENIZER_CHUNKS));
-    job->threads = threads;
-    for (int t = 0; t < threads; t++)
+    TRY(new_zeroed(&job->words, (size_t)job->round.threads));
+    for (int t = 0; t < job->round.threads; t++)
         TRY(bpe_words_create(job->tokenizer, &job->words[t]));
     return ERR_OK;
 }
 
-static enum err train_count_chunk(struct bpe_words *words,
-                                  const struct tokenize_chunk *chunk)
+static enum err train_count_chunk(void *arg, int thread,
+                                  struct tokenize_chunk *chunk)
 {
+    const struct train_tokenizer_job *job = arg;
     size_t begin = 0;
     for (size_t p = 0; p < chunk->parts; p++) {
-        TRY(bpe_words_add(words, chunk->text + begin,
+        TRY(bpe_words_add(job->words[thread], chunk->text + begin,
                           chunk->part[p].end - begin));
         begin = chunk->part[p].end;
     }
     return ERR_OK;
 }
 
-static enum err train_count_round(struct train_tokenizer_job *job)
-{
-    assert(job->filled <= job->threads * TRAIN_TOKENIZER_CHUNKS);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(job->threads)
-    for (int p = 0; p < job->filled; p++)
-        err_keep(&job->chunk[p].failure,
-                 train_count_chunk(job->words[omp_get_thread_num()],
-                                   &job->chunk[p]));
-    for (int p = 0; p < job->filled; p++)
-        TRY(err_again(&job->chunk[p].failure));
-    return ERR_OK;
-}
-
 static enum err train_count(struct train_tokenizer_job *job)
 {
-    int chunks = job->threads * TRAIN_TOKENIZER_CHUNKS;
+    const struct tokenize_round *round = &job->round;
     bool more = true;
     progress_begin(&job->progress, "counting words", NULL,
                    inputs_bytes(&job->inputs));
     while (more) {
-        /* a round is read by one thread, then counted by all */
-        for (job->filled = 0; job->filled < chunks && more;
-             job->filled += more) {
-            struct tokenize_chunk *chunk = &job->chunk[job->filled];
-            chunk->bytes = 0;
-            chunk->parts = 0;
-            TRY(tokenize_feed_fill(job->feed, chunk, &more));
-            job->result.bytes += (int64_t)chunk->bytes;
+        TRY(tokenize_round_fill(&job->round, job->feed, &more));
+        tokenize_round_each(&job->round, train_count_chunk, job);
+        for (int c = 0; c < round->filled; c++) {
+            TRY(err_again(&round->chunk[c].failure));
+            job->result.bytes += (int64_t)round->chunk[c].bytes;
         }
-        TRY(train_count_round(job));
         TRY(tokenize_poll(job->texts, &job->progress,
                           documents_done(job->documents)));
     }
     /* one table of all threads' words */
-    for (int t = 1; t < job->threads; t++) {
+    for (int t = 1; t < round->threads; t++) {
         TRY(bpe_words_merge(job->words[0], job->words[t]));
         bpe_words_destroy(job->words[t]);
         job->words[t] = NULL;
@@ -258,14 +231,10 @@ out:
     output_drop(&job.file);
     output_drop(&job.config);
     publish_end(&job.publish);
-    for (int t = 0; t < job.threads; t++)
+    for (int t = 0; job.words != NULL && t < job.round.threads; t++)
         bpe_words_destroy(job.words[t]);
-    for (int p = 0; p < job.threads * TRAIN_TOKENIZER_CHUNKS; p++) {
-        free(job.chunk[p].text);
-        free(job.chunk[p].part);
-    }
     free(job.words);
-    free(job.chunk);
+    tokenize_round_release(&job.round);
     tokenize_feed_destroy(job.feed);
     documents_destroy(job.documents);
     inputs_release(&job.inputs);
