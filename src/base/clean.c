@@ -128,3 +128,16 @@ void clean_alias(const char *from, const char *at, const char *path)
     }
     pthread_mutex_unlock(&aliases.mutex);
 }
+
+void clean_join(char *out, size_t bytes, const char *between,
+                const char *format, ...)
+{
+    va_list args;
+    size_t used = strlen(out);
+    if (used > 0)
+        used += (size_t)snprintf(out + used, bytes - used, "%s", between);
+    va_start(args, format);
+    if (used < bytes)
+        vsnprintf(out + used, bytes - used, format, args);
+    va_end(args);
+}

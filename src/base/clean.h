@@ -18,6 +18,11 @@ void clean_printf(const char *format, ...)
 void clean_fprintf(FILE *out, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Appends to the text in out[bytes], behind `between` where there is one already,
+ * as far as there is room. */
+void clean_join(char *out, size_t bytes, const char *between,
+                const char *format, ...) __attribute__((format(printf, 4, 5)));
+
 /* Paths that work but tell a reader nothing, /proc/self/fd/N (own.h): from now on
  * clean_paths() puts `path` where a text has `at`. The entry that was `from` is
  * replaced: "" of a new one, at "" of one that is over. Of CLEAN_ALIASES_MAX at

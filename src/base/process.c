@@ -1,4 +1,5 @@
-/* Starts threads, opens libraries, and asks /proc for other processes.
+/* Starts threads and programs, opens libraries, and asks /proc for other
+ * processes.
  *
  * A signal is given to any thread that does not block it, and whoever is in the
  * middle of a write would see it fail. So a thread is born with all signals
@@ -12,8 +13,10 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
+#include <poll.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +27,14 @@
 #include "src/base/fsio.h"
 
 #define STAT_BYTES_MAX 4096
+
+/* Sockets of MPI may have no close-on-exec, and would be held open. */
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
+#define CLOSE_OTHERS(actions)                                                  \
+    posix_spawn_file_actions_addclosefrom_np(actions, 3)
+#else
+#define CLOSE_OTHERS(actions) 0
+#endif
 
 int process_thread(pthread_t *thread, size_t stack_bytes, void *(*run)(void *),
                    void *arg)
@@ -40,6 +51,75 @@ int process_thread(pthread_t *thread, size_t stack_bytes, void *(*run)(void *),
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return failed;
+}
+
+/* 0 or the first error. */
+static int start_files(const struct process_start *start,
+                       posix_spawn_file_actions_t *actions)
+{
+    int failed = start->in < 0
+                     ? posix_spawn_file_actions_addopen(
+                           actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
+                     : posix_spawn_file_actions_adddup2(actions, start->in,
+                                                        STDIN_FILENO);
+    for (int to = STDOUT_FILENO; to <= STDERR_FILENO && start->out >= 0; to++)
+        if (failed == 0)
+            failed = posix_spawn_file_actions_adddup2(actions, start->out, to);
+    return failed != 0 ? failed : CLOSE_OTHERS(actions);
+}
+
+int process_start(const struct process_start *start, pid_t *pid)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    int flags = POSIX_SPAWN_SETSIGMASK;
+    flags |= start->mask == NULL ? POSIX_SPAWN_SETSIGDEF : 0;
+    flags |= start->group ? POSIX_SPAWN_SETPGROUP : 0;
+    if (start->environment == NULL)
+        return ENOMEM;
+    int failed = posix_spawn_file_actions_init(&actions);
+    if (failed != 0)
+        return failed;
+    failed = posix_spawnattr_init(&attributes);
+    if (failed == 0) {
+        sigemptyset(&none);
+        sigfillset(&all);
+        posix_spawnattr_setsigmask(&attributes,
+                                   start->mask != NULL ? start->mask : &none);
+        posix_spawnattr_setsigdefault(&attributes, &all);
+        posix_spawnattr_setpgroup(&attributes, 0);
+        posix_spawnattr_setflags(&attributes, (short)flags);
+        failed = start_files(start, &actions);
+        if (failed == 0)
+            failed = posix_spawnp(pid, start->argv[0], &actions, &attributes,
+                                  start->argv, start->environment);
+        posix_spawnattr_destroy(&attributes);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    return failed;
+}
+
+bool process_collect(int fd, double deadline, size_t most, struct buffer *text)
+{
+    char part[4096];
+    for (;;) {
+        double left_s = deadline - clock_now();
+        struct pollfd waiting = { .fd = fd, .events = POLLIN };
+        if (left_s <= 0)
+            return false;
+        if (poll(&waiting, 1, (int)(left_s * 1000) + 1) <= 0)
+            continue;
+        ssize_t got = read(fd, part, sizeof part);
+        if (got < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (got <= 0)
+            return got == 0;
+        size_t room = most - text->bytes;
+        if (buffer_add(text, part, (size_t)got < room ? (size_t)got : room) !=
+            ERR_OK)
+            return false;
+    }
 }
 
 int process_reap(pid_t pid, double seconds)

@@ -1,13 +1,15 @@
-/* Threads of this process, libraries that it opens while it runs, and whether
- * another process is still there. */
+/* Threads of this process, its children, libraries that it opens while it runs,
+ * and whether another process is still there. */
 #pragma once
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "src/base/array.h"
 #include "src/base/err.h"
 
 /* pthread_create(), whose error it returns, of a thread that takes no signals:
@@ -24,6 +26,23 @@ int process_reap(pid_t pid, double seconds);
  * in clock ticks since boot, which with its number tells it from all others; -1:
  * not known, as where /proc hides the processes of other users. */
 bool process_lives(int64_t pid, int64_t *started);
+
+/* How a program begins, which is found on the PATH: nothing of ours is open in it
+ * but these. */
+struct process_start {
+    char *const *argv;        /* NULL ends it, as that */
+    char *const *environment; /* NULL: there was no memory for one */
+    int in, out;          /* stdin, -1: empty; stdout and stderr, -1: ours */
+    const sigset_t *mask; /* NULL: no signal is blocked or ignored */
+    bool group;           /* a process group of its own */
+};
+/* 0 or errno. */
+int process_start(const struct process_start *start, pid_t *pid);
+
+/* Reads what it writes, up to `most` bytes of it, whatever more there is, since a
+ * program whose pipe is full never ends. False: there was no end of it before the
+ * deadline on clock_now(), or no memory. */
+bool process_collect(int fd, double deadline, size_t most, struct buffer *text);
 
 /* A child's environment: ours but what `without` names, and `more`, "NAME=value".
  * The list is the caller's to free, its texts are not; NULL: no memory. */

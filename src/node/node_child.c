@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,26 +67,13 @@ _Noreturn static void run(const struct node_child *child, int fd)
     _exit(code);
 }
 
-/* Until the last writer is gone; false: not in time. */
-static bool collect(int fd, double end_s, struct buffer *out)
+static void drop_nuls(struct buffer *out)
 {
-    char part[4096];
-    for (;;) {
-        double left_s = end_s - clock_now();
-        struct pollfd waiting = { .fd = fd, .events = POLLIN };
-        if (left_s <= 0)
-            return false;
-        if (poll(&waiting, 1, (int)(left_s * 1000) + 1) <= 0)
-            continue;
-        ssize_t got = read(fd, part, sizeof part);
-        if (got < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
-        if (got <= 0)
-            return got == 0;
-        for (ssize_t i = 0; i < got; i++)
-            if (part[i] != '\0' && out->bytes < OUT_BYTES_MAX)
-                (void)buffer_add(out, part + i, 1);
-    }
+    size_t kept = 0;
+    for (size_t i = 0; i < out->bytes; i++)
+        if (out->data[i] != '\0')
+            out->data[kept++] = out->data[i];
+    out->bytes = kept;
 }
 
 int node_child(const struct node_child *child, struct buffer *out)
@@ -106,13 +92,14 @@ int node_child(const struct node_child *child, struct buffer *out)
     close(fd[1]);
     if (pid > 0)
         setpgid(pid, pid);
-    if (pid > 0 && collect(fd[0], end_s, out))
+    if (pid > 0 && process_collect(fd[0], end_s, OUT_BYTES_MAX, out))
         status = process_reap(pid, end_s - clock_now());
     close(fd[0]);
     if (pid > 0 && status == -1) {
         kill(-pid, SIGKILL);
         (void)process_reap(pid, REAP_S);
     }
+    drop_nuls(out);
     while (out->bytes > 0 && out->data[out->bytes - 1] == '\n')
         out->bytes--;
     if (buffer_reserve(out, 1) != ERR_OK || status == -1)

@@ -9,18 +9,18 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "src/base/clean.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/exit_code.h"
+#include "src/base/process.h"
 
 #define TRIES 3 /* of a run that ends with EXIT_RETRY */
 
@@ -53,26 +53,13 @@ void sweep_run_signals(void)
  * pass_on() alone, and so without the terminal as its input. */
 static int spawn(char **command, const sigset_t *before, pid_t *pid)
 {
-    posix_spawnattr_t attributes;
-    posix_spawn_file_actions_t actions;
-    int failed = posix_spawnattr_init(&attributes);
-    if (failed != 0)
-        return failed;
-    failed = posix_spawn_file_actions_init(&actions);
-    if (failed == 0) {
-        posix_spawnattr_setpgroup(&attributes, 0);
-        posix_spawnattr_setsigmask(&attributes, before);
-        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP |
-                                                  POSIX_SPAWN_SETSIGMASK);
-        failed = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO,
-                                                  "/dev/null", O_RDONLY, 0);
-        if (failed == 0)
-            failed = posix_spawnp(pid, command[0], &actions, &attributes,
-                                  command, environ);
-        posix_spawn_file_actions_destroy(&actions);
-    }
-    posix_spawnattr_destroy(&attributes);
-    return failed;
+    return process_start(&(struct process_start){ .argv = command,
+                                                  .environment = environ,
+                                                  .in = -1,
+                                                  .out = -1,
+                                                  .mask = before,
+                                                  .group = true },
+                         pid);
 }
 
 /* The child's exit code; 128 + a signal's number; EXIT_REQUEUE if it was not
@@ -181,14 +168,12 @@ enum err sweep_run_task(const struct sweep *sweep, int64_t number)
 static enum err run_unfinished(const struct sweep *sweep, char *text,
                                size_t bytes)
 {
-    size_t used = 0;
     text[0] = '\0';
     for (int64_t i = 0; i < sweep->runs; i++) {
         struct sweep_result result;
         TRY(sweep_result(sweep, i, &result));
-        if (result.state != SWEEP_FINISHED && used < bytes)
-            used += (size_t)snprintf(text + used, bytes - used, "%s%lld",
-                                     used > 0 ? "," : "", (long long)i);
+        if (result.state != SWEEP_FINISHED)
+            clean_join(text, bytes, ",", "%lld", (long long)i);
     }
     return ERR_OK;
 }

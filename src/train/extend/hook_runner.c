@@ -21,7 +21,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,14 +33,6 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/process.h"
-
-/* Sockets of MPI may have no close-on-exec, and would be held open. */
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
-#define CLOSE_OTHERS(actions)                                                  \
-    posix_spawn_file_actions_addclosefrom_np(actions, 3)
-#else
-#define CLOSE_OTHERS(actions) 0
-#endif
 
 #define NAP_MS 10
 #define GRACE_S 1.0
@@ -82,48 +73,22 @@ static bool is_ours(const char *variable)
            strncmp(variable, "TESSERA_ATTEMPT_OF=", 19) == 0;
 }
 
-/* In a process group of its own, with no signal blocked or ignored; -1: it
- * could not be started. */
+/* -1: it could not be started. */
 static pid_t spawn(const struct call *call, int input, int output)
 {
     char event[64];
     char *argv[] = { (char[]){ "sh" }, (char[]){ "-c" }, call->command, NULL };
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none, all;
     pid_t pid = -1;
     snprintf(event, sizeof event, "TESSERA_EVENT=%.40s", call->event);
     char **env = process_environment(is_ours, event);
-    if (posix_spawn_file_actions_init(&actions) != 0) {
-        free(env);
-        return -1;
-    }
-    if (posix_spawnattr_init(&attributes) != 0) {
-        posix_spawn_file_actions_destroy(&actions);
-        free(env);
-        return -1;
-    }
-    sigemptyset(&none);
-    sigfillset(&all);
-    if (env == NULL ||
-        posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO) != 0 ||
-        posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO) !=
-            0 ||
-        posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO) !=
-            0 ||
-        CLOSE_OTHERS(&actions) != 0 ||
-        posix_spawnattr_setsigmask(&attributes, &none) != 0 ||
-        posix_spawnattr_setsigdefault(&attributes, &all) != 0 ||
-        posix_spawnattr_setpgroup(&attributes, 0) != 0 ||
-        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK |
-                                                  POSIX_SPAWN_SETSIGDEF |
-                                                  POSIX_SPAWN_SETPGROUP) != 0 ||
-        posix_spawn(&pid, "/bin/sh", &actions, &attributes, argv, env) != 0)
-        pid = -1;
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
+    const struct process_start start = { .argv = argv,
+                                         .environment = env,
+                                         .in = input,
+                                         .out = output,
+                                         .group = true };
+    int failed = process_start(&start, &pid);
     free(env);
-    return pid;
+    return failed == 0 ? pid : -1;
 }
 
 /* Gives the command what it will read of the rest of its input. */
