@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 
 #include "checkpoint/files/ckpt_manifest.h"
+#include "src/base/clean.h"
 #include "src/base/fsio.h"
 #include "src/base/globs.h"
 #include "src/base/log.h"
@@ -51,7 +52,6 @@ struct weights {
 static enum err find_ops(const char *path, const struct weights_ops **out)
 {
     char what[ERR_TEXT_BYTES] = "";
-    size_t used = 0;
     struct stat status;
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) &&
         !S_ISDIR(status.st_mode))
@@ -63,12 +63,8 @@ static enum err find_ops(const char *path, const struct weights_ops **out)
             *out = table[i];
             return ERR_OK;
         }
-        used += (size_t)snprintf(what + used, sizeof what - used, "%s%s",
-                                 i == 0           ? ""
-                                 : i + 1 == KINDS ? " or "
-                                                  : ", ",
-                                 table[i]->what);
-        assert(used < sizeof what);
+        clean_join(what, sizeof what, i + 1 == KINDS ? " or " : ", ", "%s",
+                   table[i]->what);
     }
     if (!fsio_exists(path))
         return err_set(ERR_USAGE, "%s: no such file or folder", path);

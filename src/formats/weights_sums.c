@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/digest.h"
 #include "src/base/jsontext.h"
 #include "src/base/new.h"
@@ -157,7 +158,6 @@ enum err weights_sums_compare(const struct weights_sums *was,
 {
     assert(was != NULL && is != NULL && unknown != NULL);
     char names[256] = "";
-    size_t used = 0;
     int differ = 0;
     assert(was->params == is->params);
     *unknown = 0;
@@ -166,9 +166,8 @@ enum err weights_sums_compare(const struct weights_sums *was,
         *unknown += !was->known[i];
         if (same(was, is, i))
             continue;
-        if (used + strlen(name) + 3 < sizeof names)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
-                                     differ == 0 ? "" : ", ", name);
+        if (strlen(names) + strlen(name) + 3 < sizeof names)
+            clean_join(names, sizeof names, ", ", "%s", name);
         differ++;
     }
     if (differ == 0)

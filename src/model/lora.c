@@ -5,6 +5,7 @@
 #include <fnmatch.h>
 #include <stdio.h>
 
+#include "src/base/clean.h"
 #include "src/base/globs.h"
 
 static const struct {
@@ -82,12 +83,9 @@ static enum err no_such_layer(const struct model_config *config,
 {
     char names[160] = "";
     struct lora_shape shape;
-    size_t used = 0;
     for (int layer = 0; layer < LORA_LAYERS; layer++)
         if (lora_shape(config, (enum lora_layer)layer, &shape))
-            used +=
-                (size_t)snprintf(names + used, sizeof names - used, "%s%s",
-                                 used > 0 ? ", " : "", layers[layer].last[0]);
+            clean_join(names, sizeof names, ", ", "%s", layers[layer].last[0]);
     return err_set(ERR_USAGE,
                    "lora.targets: %s is no linear layer that can have an "
                    "adapter%s; there are %s, each with "

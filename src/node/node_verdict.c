@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/control/cluster.h"
 
 /* The probes that root can run as well, alone on the node. */
@@ -90,9 +91,7 @@ bool node_verdict_read(const char *text, const char *name,
             out->code[n++] = *at;
     for (size_t i = 0; i < sizeof probes / sizeof *probes; i++)
         if (finds_bad(line, end, probes[i]))
-            snprintf(out->probes + strlen(out->probes),
-                     sizeof out->probes - strlen(out->probes), "%s%s",
-                     out->probes[0] != '\0' ? "," : "", probes[i]);
+            clean_join(out->probes, sizeof out->probes, ",", "%s", probes[i]);
     return true;
 }
 

@@ -57,6 +57,8 @@ enum err plot_point(struct plot_series *series, double x, double y, double low,
                     double high)
 {
     assert(isfinite(x));
+    if (series == NULL)
+        return ERR_OK;
     TRY(array_room(&series->at, &series->room, 4 * (series->count + 1)));
     double *at = series->at + 4 * series->count++;
     at[0] = x;

@@ -75,6 +75,7 @@ static enum err end_steps(struct maker *maker)
 static void series_name(const struct maker *maker, int run, const char *what,
                         char out[PLOT_NAME_BYTES * 2])
 {
+    assert(run >= 0 && run < maker->report->run_count);
     const struct report *report = maker->report;
     if (report->run_count == 1)
         snprintf(out, PLOT_NAME_BYTES * 2, "%s", what);
@@ -83,18 +84,30 @@ static void series_name(const struct maker *maker, int run, const char *what,
                  what[0] != '\0' ? ", " : "", what);
 }
 
-/* A value over the steps of a run. A series without a point goes again, with its
- * entry in the legend; where there is no room for another one it is left out. */
+/* NULL: there is no room for another one, and its points are left out. */
+static struct plot_series *new_series(struct maker *maker, struct plot *plot,
+                                      int run, const char *what,
+                                      enum plot_style style, int colour)
+{
+    char name[PLOT_NAME_BYTES * 2];
+    series_name(maker, run, what, name);
+    return plot_add(plot, name, style, colour);
+}
+
+/* A series without a point goes again, with its entry in the legend. */
+static void end_series(struct plot *plot, const struct plot_series *series)
+{
+    if (series != NULL && series->count == 0)
+        plot->series_count--;
+}
+
+/* A value over the steps of a run. */
 static enum err add_value(struct maker *maker, struct plot *plot, int run,
                           enum run_value value, double scale, const char *what,
                           int colour)
 {
-    char name[PLOT_NAME_BYTES * 2];
-    assert(run >= 0 && run < maker->report->run_count);
-    series_name(maker, run, what, name);
-    struct plot_series *series = plot_add(plot, name, PLOT_LINE, colour);
-    if (series == NULL)
-        return ERR_OK;
+    struct plot_series *series =
+        new_series(maker, plot, run, what, PLOT_LINE, colour);
     for (size_t i = 0; i < maker->counts[run]; i++) {
         const struct run_bucket *bucket = &maker->buckets[run][i];
         const struct run_stat *stat = &bucket->of[value];
@@ -103,8 +116,7 @@ static enum err add_value(struct maker *maker, struct plot *plot, int run,
                            run_stat_mean(stat) * scale, stat->min * scale,
                            stat->max * scale));
     }
-    if (series->count == 0)
-        plot->series_count--;
+    end_series(plot, series);
     return ERR_OK;
 }
 
@@ -124,20 +136,18 @@ static enum err loss_plot(struct maker *maker)
     struct report *report = maker->report;
     struct plot *plot =
         new_plot(maker, "loss", "Loss", "nats per token", PLOT_SPREAD);
-    char name[PLOT_NAME_BYTES * 2];
     for (int r = 0; r < report->run_count; r++) {
         const struct run_history *run = report->runs[r];
         int colour = report->run_count == 1 ? 1 : r;
         TRY(add_value(maker, plot, r, RUN_LOSS, 1, "training", r));
-        series_name(maker, r, "evaluation", name);
-        struct plot_series *series = plot_add(plot, name, PLOT_DOTS, colour);
+        struct plot_series *series =
+            new_series(maker, plot, r, "evaluation", PLOT_DOTS, colour);
         size_t every = run->eval_count / (POINTS / 2) + 1;
-        for (size_t i = 0; series != NULL && i < run->eval_count; i++)
+        for (size_t i = 0; i < run->eval_count; i++)
             if (i % every == 0 || i + 1 == run->eval_count)
                 TRY(plot_point(series, (double)run->evals[i].step,
                                run->evals[i].loss, NAN, NAN));
-        if (series != NULL && series->count == 0)
-            plot->series_count--;
+        end_series(plot, series);
     }
     return end_steps(maker);
 }
@@ -168,10 +178,9 @@ static enum err spread_plot(struct maker *maker)
         new_plot(maker, "rank-spread", "Spread of ranks' clocks",
                  "slowest - fastest, ms", PLOT_FROM_ZERO);
     for (int r = 0; r < maker->report->run_count; r++) {
-        char name[PLOT_NAME_BYTES * 2];
-        series_name(maker, r, "", name);
-        struct plot_series *series = plot_add(plot, name, PLOT_LINE, r);
-        for (size_t i = 0; series != NULL && i < maker->counts[r]; i++) {
+        struct plot_series *series =
+            new_series(maker, plot, r, "", PLOT_LINE, r);
+        for (size_t i = 0; i < maker->counts[r]; i++) {
             const struct run_bucket *bucket = &maker->buckets[r][i];
             TRY(plot_point(series, (double)bucket->last,
                            run_stat_mean(&bucket->of[RUN_STEP_MS_MAX]) -
@@ -192,11 +201,10 @@ static enum err commit_plot(struct maker *maker, bool size)
                         "Checkpoints: training waited", "ms", PLOT_FROM_ZERO);
     for (int r = 0; r < report->run_count; r++) {
         const struct run_history *run = report->runs[r];
-        char name[PLOT_NAME_BYTES * 2];
-        series_name(maker, r, "", name);
-        struct plot_series *series = plot_add(plot, name, PLOT_DOTS, r);
+        struct plot_series *series =
+            new_series(maker, plot, r, "", PLOT_DOTS, r);
         size_t every = run->commit_count / (POINTS / 2) + 1;
-        for (size_t i = 0; series != NULL && i < run->commit_count; i++) {
+        for (size_t i = 0; i < run->commit_count; i++) {
             const struct run_commit *commit = &run->commits[i];
             if (!commit->local && i % every == 0)
                 TRY(plot_point(series, (double)commit->step,
@@ -220,14 +228,11 @@ static enum err memory_plot(struct maker *maker)
     for (int r = 0; r < report->run_count; r++)
         for (int k = 0; k < 2; k++) {
             const struct run_history *run = report->runs[r];
-            char name[PLOT_NAME_BYTES * 2];
-            series_name(maker, r, what[k], name);
             struct plot_series *series =
-                plot_add(plot, name, PLOT_BARS, 2 * r + k);
+                new_series(maker, plot, r, what[k], PLOT_BARS, 2 * r + k);
             size_t first =
                 run->attempt_count > 40 ? run->attempt_count - 40 : 0;
-            for (size_t i = first; series != NULL && i < run->attempt_count;
-                 i++) {
+            for (size_t i = first; i < run->attempt_count; i++) {
                 const struct run_attempt *a = &run->attempts[i];
                 int64_t bytes = k == 0 ? a->memory_planned : a->memory_peak;
                 TRY(plot_point(series, a->number,
@@ -261,9 +266,8 @@ static enum err task_plot(struct maker *maker)
         for (size_t i = 0; i < run->task_count; i++) {
             struct plot_series *series =
                 task_series(maker, plot, r, run->tasks[i].name);
-            if (series != NULL)
-                TRY(plot_point(series, (double)run->tasks[i].step,
-                               run->tasks[i].accuracy * 100, NAN, NAN));
+            TRY(plot_point(series, (double)run->tasks[i].step,
+                           run->tasks[i].accuracy * 100, NAN, NAN));
         }
     }
     return end_plot(maker);

@@ -17,6 +17,7 @@
 
 #include "src/report/run_history_impl.h"
 #include "src/base/array.h"
+#include "src/base/clean.h"
 #include "src/train/settings/train_settings.h"
 
 static double ledger_number(const json_t *line, const char *key)
@@ -146,54 +147,42 @@ static void hooks_text(const json_t *line, char *out, size_t size)
     }
 }
 
-static size_t add_text(char *out, size_t size, size_t used, const char *key,
-                       const char *was, const char *is)
-{
-    bool secret =
-        train_settings_secret(key, was) || train_settings_secret(key, is);
-    if (used < size)
-        used += (size_t)snprintf(
-            out + used, size - used, "%s%s %s -> %s", used > 0 ? ", " : "", key,
-            secret ? "(not shown)" : was, secret ? "(not shown)" : is);
-    return used;
-}
-
 /* Settings that an attempt has changed: key, old and new value. */
 static void changes_text(const json_t *line, char *out, size_t size)
 {
     const char *key;
     json_t *values;
-    size_t used = 0;
     char text[4 * RUN_TEXT_BYTES] = "";
     json_object_foreach(json_object_get(line, "changed"), key, values)
     {
         const char *was = json_string_value(json_array_get(values, 0));
         const char *is = json_string_value(json_array_get(values, 1));
-        if (was != NULL && is != NULL)
-            used = add_text(text, sizeof text, used, key,
-                            was[0] != '\0' ? was : "empty",
-                            is[0] != '\0' ? is : "empty");
+        if (was == NULL || is == NULL)
+            continue;
+        if (train_settings_secret(key, was) || train_settings_secret(key, is))
+            was = is = "(not shown)";
+        clean_join(text, sizeof text, ", ", "%s %s -> %s", key,
+                   was[0] != '\0' ? was : "empty",
+                   is[0] != '\0' ? is : "empty");
     }
-    if (json_object_get(line, "eval_set") != NULL && used < sizeof text)
-        snprintf(text + used, sizeof text - used,
-                 "%sdata.eval is another set of the same name",
-                 used > 0 ? ", " : "");
+    if (json_object_get(line, "eval_set") != NULL)
+        clean_join(text, sizeof text, ", ",
+                   "data.eval is another set of the same name");
     run_reader_text(out, size, text);
 }
 
 /* The names of a list's members, of plug-ins or of the streams of data. */
 static void names_text(const json_t *list, char *out, size_t size)
 {
-    size_t index, used = 0;
+    size_t index;
     json_t *member;
     char text[4 * RUN_TEXT_BYTES] = "";
     json_array_foreach(list, index, member)
     {
         const char *name = json_string_value(json_object_get(member, "name"));
-        if (name != NULL && used < sizeof text)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s",
-                                     used > 0 ? ", " : "",
-                                     name[0] != '\0' ? name : "data.train");
+        if (name != NULL)
+            clean_join(text, sizeof text, ", ", "%s",
+                       name[0] != '\0' ? name : "data.train");
     }
     run_reader_text(out, size, text);
 }

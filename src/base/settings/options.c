@@ -5,6 +5,7 @@
  * checking, the nearest name, --help and the manual page come from one place.
  * Which options a command has of its program's is a text of names, in which a !
  * asks for one of a group: the one thing that rows alone cannot say. */
+#include "src/base/clean.h"
 #include "src/base/settings/options.h"
 
 #include <assert.h>
@@ -135,7 +136,6 @@ static enum err parse_choice(const struct options_row *row, const char *text,
 {
     char all[256] = "";
     for (int i = 0; row->choices[i] != NULL; i++) {
-        size_t used = strlen(all);
         if (strcmp(text, row->choices[i]) == 0) {
             if (row->bytes == sizeof(bool))
                 *(bool *)field = i != 0;
@@ -143,8 +143,7 @@ static enum err parse_choice(const struct options_row *row, const char *text,
                 *(int *)field = i;
             return ERR_OK;
         }
-        snprintf(all + used, sizeof all - used, "%s%s", i > 0 ? ", " : "",
-                 row->choices[i]);
+        clean_join(all, sizeof all, ", ", "%s", row->choices[i]);
     }
     return err_set(ERR_USAGE, "--%s takes %s, not '%.64s'", row->name, all,
                    text);

@@ -11,6 +11,7 @@
  * A path is made absolute at once, by the folder of whoever wrote it, because a
  * run may be continued from another place. It is not resolved: a link is
  * somebody's wish, and what it leads to may change. */
+#include "src/base/clean.h"
 #include "src/base/settings/settings_private.h"
 
 #include <assert.h>
@@ -29,13 +30,9 @@ _Static_assert(sizeof(enum setting_type) == sizeof(int),
 void settings_value_choices(const char *const *names,
                             char out[SETTINGS_TEXT_BYTES])
 {
-    size_t used = 0;
-    for (const char *const *name = names; *name != NULL; name++) {
-        const char *bar = name == names ? "" : "|";
-        used += (size_t)snprintf(out + used, SETTINGS_TEXT_BYTES - used, "%s%s",
-                                 bar, *name);
-        assert(used < SETTINGS_TEXT_BYTES);
-    }
+    out[0] = '\0';
+    for (; *names != NULL; names++)
+        clean_join(out, SETTINGS_TEXT_BYTES, "|", "%s", *names);
 }
 
 enum err settings_value_wrong(const struct setting *setting, const char *found,

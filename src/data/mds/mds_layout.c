@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/new.h"
 
 /* A shard's offsets are 32-bit. */
@@ -127,12 +128,10 @@ int mds_layout_find(const struct mds_layout *layout, const char *name)
 
 void mds_layout_list(const struct mds_layout *layout, char *text, size_t bytes)
 {
-    size_t length = 0;
     text[0] = '\0';
-    for (int c = 0; c < layout->columns && length < bytes; c++)
-        length += (size_t)snprintf(
-            text + length, bytes - length, "%s%.40s (%.30s)", c > 0 ? ", " : "",
-            layout->column[c].name, layout->column[c].text);
+    for (int c = 0; c < layout->columns; c++)
+        clean_join(text, bytes, ", ", "%.40s (%.30s)", layout->column[c].name,
+                   layout->column[c].text);
 }
 
 /* What there is in place of tokens, and what helps. */

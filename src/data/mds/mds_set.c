@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/new.h"
 #include "src/data/codec/checksum.h"
 #include "src/data/set/dataset_format.h"
@@ -209,11 +210,9 @@ static void mds_set_checksums(const void *state, bool known, char *names,
         mds_pack_files(&index->pack, s, &files);
         for (int h = 0; h < files.raw.hashes; h++) {
             const char *name = files.raw.hash[h].name;
-            size_t length = strlen(names);
             if ((checksum_digits(name) > 0) == known &&
                 !mds_set_is_listed(names, name))
-                snprintf(names + length, bytes - length, "%s%s",
-                         length > 0 ? ", " : "", name);
+                clean_join(names, bytes, ", ", "%s", name);
         }
     }
 }

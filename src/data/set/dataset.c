@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
@@ -110,12 +111,10 @@ static enum err dataset_no_index(const char *path)
     int count = scandir(path, &entries, dataset_is_shown, alphasort);
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
-        size_t length = strlen(names);
         if (fsio_path(folder, "%s/%s", path, name) == ERR_OK &&
             dataset_find_format(folder, &format) == ERR_OK && format != NULL &&
             found++ < DATASET_NAMES_MAX)
-            snprintf(names + length, sizeof names - length, "%s%s/%s",
-                     length > 0 ? ", " : "", path, name);
+            clean_join(names, sizeof names, ", ", "%s/%s", path, name);
         free(entries[i]);
     }
     free(entries);

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "src/base/clean.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/array.h"
@@ -108,12 +109,9 @@ static const char *inputs_passed(const struct inputs *inputs, char *text,
                                  size_t bytes)
 {
     text[0] = '\0';
-    for (size_t k = 0; k < INPUTS_KINDS_MAX && inputs->passed[k].files > 0;
-         k++) {
-        size_t used = strlen(text);
-        snprintf(text + used, bytes - used, "%s%zu %s", k > 0 ? ", " : "",
-                 inputs->passed[k].files, inputs->passed[k].why);
-    }
+    for (size_t k = 0; k < INPUTS_KINDS_MAX && inputs->passed[k].files > 0; k++)
+        clean_join(text, bytes, ", ", "%zu %s", inputs->passed[k].files,
+                   inputs->passed[k].why);
     return text;
 }
 

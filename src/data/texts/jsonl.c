@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/fsio.h"
 #include "src/base/new.h"
 #include "src/base/jsontext.h"
@@ -229,14 +230,11 @@ void jsonl_fields(const json_t *record, char *out, size_t bytes)
 {
     const char *key;
     json_t *value;
-    size_t used = 0;
-    snprintf(out, bytes, "none");
+    out[0] = '\0';
     json_object_foreach((json_t *)record, key, value)
-    {
-        if (used + 8 < bytes)
-            used += (size_t)snprintf(out + used, bytes - used, "%s%.32s",
-                                     used > 0 ? ", " : "", key);
-    }
+        clean_join(out, bytes, ", ", "%.32s", key);
+    if (out[0] == '\0')
+        snprintf(out, bytes, "none");
 }
 
 static enum err jsonl_no_text(const struct jsonl *reader, const char *field,

@@ -14,6 +14,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "src/base/clean.h"
 #include "src/formats/arch/arch_impl.h"
 
 /* The library's names; where several mean the same, the first is written. */
@@ -379,12 +380,9 @@ const struct arch_row arch_rows[ARCHS] = {
 
 const char *arch_titles(bool gguf, char out[ARCH_TITLES_BYTES])
 {
-    size_t used = 0;
+    out[0] = '\0';
     for (int i = 0; i < ARCHS; i++)
         if (!gguf || arch_rows[i].gguf != NULL)
-            used +=
-                (size_t)snprintf(out + used, ARCH_TITLES_BYTES - used, "%s%s",
-                                 used == 0 ? "" : ", ", arch_rows[i].title);
-    assert(used < ARCH_TITLES_BYTES);
+            clean_join(out, ARCH_TITLES_BYTES, ", ", "%s", arch_rows[i].title);
     return out;
 }

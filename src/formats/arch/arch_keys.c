@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/globs.h"
 
 #define LAYER_NORM_EPS 1e-5 /* DBRX has no key for it */
@@ -90,16 +91,13 @@ static enum err read_name(const struct arch_key *key, const json_t *value,
 {
     char shown[80];
     char names[160] = "";
-    size_t used = 0;
     const char *text = json_string_value(value);
     for (const struct arch_name *n = key->names; n->name != NULL; n++) {
         if (text != NULL && strcmp(text, n->name) == 0) {
             memcpy(field, &n->value, sizeof n->value);
             return ERR_OK;
         }
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
-                                 used == 0 ? "" : ", ", n->name);
-        assert(used < sizeof names);
+        clean_join(names, sizeof names, ", ", "%s", n->name);
     }
     show(value, shown);
     return err_set(ERR_UNSUPPORTED,

@@ -8,6 +8,7 @@
  * parts of a tokenizer.json are compared with those that each row would make.
  */
 #include "src/formats/gguf/gguf_tokenizer_pre.h"
+#include "src/base/clean.h"
 #include "src/base/jsontext.h"
 #include "src/text/tokenizer/bpe_train.h"
 
@@ -76,15 +77,11 @@ const struct gguf_tokenizer_pre *gguf_tokenizer_pre_find(const char *name,
 void gguf_tokenizer_pre_names(char *out, size_t size)
 {
     assert(out != NULL && size > 0);
-    size_t at = 0;
     out[0] = '\0';
     for (size_t p = 0; p < PRE_KNOWN; p++)
         for (int i = 0;
              i < GGUF_TOKENIZER_PRE_NAMES && pre_known[p].name[i] != NULL; i++)
-            if (at < size)
-                at +=
-                    (size_t)snprintf(out + at, size - at, "%s%s",
-                                     at > 0 ? ", " : "", pre_known[p].name[i]);
+            clean_join(out, size, ", ", "%s", pre_known[p].name[i]);
 }
 
 json_t *gguf_tokenizer_pre_normalizer(const struct gguf_tokenizer_pre *pre)

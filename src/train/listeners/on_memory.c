@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/clean.h"
 #include "src/base/log.h"
 #include "src/base/memory.h"
 #include "src/train/listeners/monitor_due.h"
@@ -38,11 +39,9 @@ static enum err log_kinds(const struct run *run)
     TRY(trainer_memory_plan(run, &plan));
     memory_plan_kinds(&plan, kinds);
     for (int i = 0; i < MEMORY_PLAN_KINDS; i++) {
-        size_t used = strlen(text);
         units_bytes((double)kinds[i].bytes, bytes, sizeof bytes);
         if (kinds[i].bytes > 0)
-            snprintf(text + used, sizeof text - used, "%s%s %s",
-                     used > 0 ? ", " : "", kinds[i].name, bytes);
+            clean_join(text, sizeof text, ", ", "%s %s", kinds[i].name, bytes);
     }
     units_bytes((double)memory_resident(), bytes, sizeof bytes);
     if (run->rank == 0)
