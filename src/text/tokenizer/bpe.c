@@ -12,10 +12,8 @@
  * learning has done to the same word.
  *
  * What is asked most is whether two tokens merge, once for each two neighbours
- * and twice after each merge, and most often they do not. So the pairs are in
- * an open hash table that is at most half full, and a filter of eight bits per
- * slot, small enough for a nearer cache, says "no" for most of them before the
- * table is touched. */
+ * and twice after each merge. So the pairs are in an open hash table that is at
+ * most half full. */
 #include "src/text/tokenizer/bpe.h"
 
 #include <assert.h>
@@ -50,7 +48,6 @@ enum err bpe_create(const struct bpe_options *options, size_t tokens,
     bpe->highest = highest;
     TRY_OUT(new_room(&bpe->token, numbers));
     TRY_OUT(new_room(&bpe->pair, pairs));
-    TRY_OUT(new_zeroed(&bpe->filter, pairs / 8));
     TRY_OUT(map_room(&bpe->found, tokens));
     for (size_t i = 0; i < numbers; i++)
         bpe->token[i] = (struct bpe_token){ .text_bytes = BPE_NO_TOKEN };
@@ -69,7 +66,6 @@ void bpe_destroy(struct bpe *bpe)
     free(bpe->token);
     map_free(&bpe->found);
     free(bpe->pair);
-    free(bpe->filter);
     free(bpe);
 }
 
@@ -117,11 +113,9 @@ void bpe_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t both)
 {
     assert(left >= 0 && right >= 0 && both >= 0);
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    size_t hash = bpe_pair_hash(key), i = hash & bpe->pair_mask;
-    size_t bit = bpe_filter_bit(bpe, hash);
+    size_t i = bpe_pair_hash(key) & bpe->pair_mask;
     while (bpe->pair[i].rank != BPE_NO_RANK && bpe->pair[i].key != key)
         i = (i + 1) & bpe->pair_mask;
-    bpe->filter[bit / 64] |= UINT64_C(1) << bit % 64;
     bpe->pair[i] = (struct bpe_pair){ .key = key,
                                       .rank = (uint32_t)bpe->merges,
                                       .both = both };

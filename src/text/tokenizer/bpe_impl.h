@@ -32,9 +32,6 @@ struct bpe {
      * cache for every two neighbours of every word. */
     struct bpe_pair *pair;
     size_t pair_mask, merges;
-    /* bits by hash, 8 for each slot of pairs: 0 where there is no pair, which
-     * is the answer for most, out of a nearer cache than the pairs */
-    uint64_t *filter;
     int32_t byte_token[256];     /* of a byte's text; -1 */
     int32_t fallback_token[256]; /* of "<0x..>"; -1 */
 };
@@ -45,26 +42,12 @@ static inline size_t bpe_pair_hash(uint64_t key)
     return (size_t)(key ^ key >> 32);
 }
 
-/* Its place among the filter's bits. */
-static inline size_t bpe_filter_bit(const struct bpe *bpe, size_t hash)
-{
-    return hash & (8 * bpe->pair_mask + 7);
-}
-
-static inline bool bpe_filter_has(const struct bpe *bpe, size_t hash)
-{
-    size_t bit = bpe_filter_bit(bpe, hash);
-    return (bpe->filter[bit / 64] >> bit % 64 & 1) != 0;
-}
-
 /* The merge of two tokens, NULL: they do not merge. */
 static inline const struct bpe_pair *bpe_pair_find(const struct bpe *bpe,
                                                    int32_t left, int32_t right)
 {
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    size_t hash = bpe_pair_hash(key), i = hash & bpe->pair_mask;
-    if (!bpe_filter_has(bpe, hash))
-        return NULL;
+    size_t i = bpe_pair_hash(key) & bpe->pair_mask;
     while (bpe->pair[i].rank != BPE_NO_RANK) {
         if (bpe->pair[i].key == key)
             return &bpe->pair[i];

@@ -1,8 +1,8 @@
 /* The tokens of one word: of all pairs that merge the one of the lowest rank
  * first, the leftmost of several, until none is left.
  *
- * A short word is searched for it again and again. In a long one pairs wait in a
- * heap, each at most three times, so that a word of n symbols costs n log n. */
+ * They wait in a heap, each at most three times, so that a word of n symbols costs
+ * n log n. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,6 @@
 #include "src/text/tokenizer/bpe_impl.h"
 #include "src/text/unicode.h"
 
-#define BPE_WORD_SHORT 32
 #define BPE_WORD_MAX INT32_MAX /* bytes; positions are int32_t */
 
 /* A symbol of the word. */
@@ -120,42 +119,6 @@ static uint32_t bpe_word_rank(const struct bpe *bpe, int32_t left,
     return pair->rank;
 }
 
-/* Most words have fewer than ten symbols, for which no list or heap is made as
- * fast as three rows of numbers are gone through. A merge changes the two pairs
- * beside it; other ranks are only moved. */
-static enum err bpe_word_short(struct bpe_word *work, struct token_list *out)
-{
-    const struct bpe *bpe = work->bpe;
-    int32_t token[BPE_WORD_SHORT], both[BPE_WORD_SHORT];
-    uint32_t rank[BPE_WORD_SHORT];
-    size_t count = work->tokens.count;
-    memcpy(token, work->tokens.token, count * sizeof *token);
-    for (size_t i = 0; i + 1 < count; i++)
-        rank[i] = bpe_word_rank(bpe, token[i], token[i + 1], &both[i]);
-    while (count > 1) {
-        size_t best = 0;
-        for (size_t i = 1; i + 1 < count; i++)
-            if (rank[i] < rank[best])
-                best = i;
-        if (rank[best] == BPE_NO_RANK)
-            break;
-        token[best] = both[best];
-        for (size_t i = best + 1; i + 1 < count; i++) {
-            token[i] = token[i + 1];
-            rank[i] = rank[i + 1]; /* of the last one: not looked at */
-            both[i] = both[i + 1];
-        }
-        count--;
-        if (best + 1 < count)
-            rank[best] =
-                bpe_word_rank(bpe, token[best], token[best + 1], &both[best]);
-        if (best > 0)
-            rank[best - 1] = bpe_word_rank(bpe, token[best - 1], token[best],
-                                           &both[best - 1]);
-    }
-    return token_list_add(out, token, count);
-}
-
 /* The pair that begins at this position is another one now. */
 static enum err bpe_word_wait(struct bpe_word *work, int32_t position)
 {
@@ -209,7 +172,7 @@ static enum err bpe_word_join(struct bpe_word *work, int32_t position)
     return symbol->left >= 0 ? bpe_word_wait(work, symbol->left) : ERR_OK;
 }
 
-static enum err bpe_word_long(struct bpe_word *work, struct token_list *out)
+static enum err bpe_word_merge(struct bpe_word *work, struct token_list *out)
 {
     size_t count = work->tokens.count;
     TRY(array_room(&work->symbol, &work->symbols_capacity, count));
@@ -258,6 +221,5 @@ enum err bpe_word_encode(struct bpe_word *work, const uint8_t *word,
     TRY(bpe_word_begin(work, word, bytes));
     if (work->tokens.count < 2)
         return token_list_add(out, work->tokens.token, work->tokens.count);
-    return work->tokens.count <= BPE_WORD_SHORT ? bpe_word_short(work, out)
-                                                : bpe_word_long(work, out);
+    return bpe_word_merge(work, out);
 }
