@@ -124,7 +124,7 @@ END
     local run_dir="$DIR/<script>alert(1)<" bad='\u001b]0;x\u0007<script>alert(2)</script>\"onload=\"alert(3)'
     cp -r "$DIR/one" "$run_dir"
     cat >>"$run_dir/ledger.jsonl" <<END
-{"event": "drain", "time": 1800000100, "attempt": 2, "node": "$bad", "reason": "$bad"}
+{"event": "exclude", "time": 1800000100, "attempt": 2, "node": "$bad", "reason": "$bad"}
 {"event": "$bad", "time": 1800000101, "attempt": 2, "reason": "$bad"}
 END
     echo "{\"attempt\":2,\"step\":200,\"number\":1,\"prompt\":\"$bad\",\"text\":\"$bad\\u202e\"}" >>"$run_dir/samples.jsonl"
@@ -183,12 +183,6 @@ END
     rm large/config.cfg && truncate -s 2M large/config.cfg
     bad "config.cfg: more than 1048576 bytes" large
     [ ! -e nowhere ]
-}
-
-@test "--png is gone, and says what to do instead" {
-    report 64 "$DIR/one" --png pictures
-    [[ "$output" == *"--png is gone: the page of --out has every plot as SVG"* ]]
-    [ ! -e pictures ]
 }
 
 @test "files that are torn, empty or alone" {

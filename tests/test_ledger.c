@@ -204,7 +204,7 @@ static void test_job(void)
           5 },
         { "{\"event\":\"restart\",\"job\":7,\"progress\":false}", 3, 3, 1, 0,
           5 },
-        { "{\"event\":\"hold\",\"job\":7}", 3, 3, 0, 0, 5 },
+        { "{\"event\":\"give-up\",\"job\":7}", 3, 3, 0, 0, 5 },
     };
     struct ledger_job job;
     unlink(ledger);

@@ -40,7 +40,6 @@ static const struct options_row rows[] = {
                 OPTION_BELOW_1, "of one"),
     OPTION_REAL(struct fields, any, "any", "X", -INFINITY, INFINITY, "all"),
     OPTION_CHOICE(struct fields, form, "format", forms, "hf if not given"),
-    OPTION_GONE("png", "a browser makes one"),
     OPTION_TAKE("task", "TASK", take, "adds"),
     { 0 },
 };
@@ -69,11 +68,9 @@ static const struct options_command two[] = {
     { "read", "[RUN]", NULL, rows, "share! *", 0, 1 },
     { "list", "", NULL, rows, "", 0, 0 },
 };
-static const struct options_gone gone[] = { { "cat", "list" }, { NULL, NULL } };
 static const struct options_program several = { .name = "two",
                                                 .about = "About both.\n",
                                                 .end = "The end.\n",
-                                                .gone = gone,
                                                 OPTIONS_COMMANDS(two) };
 
 static char line_text[512];
@@ -132,7 +129,6 @@ static void test_refused(void)
     } rows_refused[] = {
         { &single, "a --jsn",
           "no option --jsn; did you mean --json? see --help" },
-        { &single, "a --png x", "--png is gone: a browser makes one" },
         { &single, "a -x", "no option -x; see --help" },
         { &single, "a --s 1", "no option --s; see --help" },
         { &single, "a --zzzzz=1", "no option --zzzzz=1; see --help" },
@@ -160,7 +156,6 @@ static void test_refused(void)
           "--stop can be given 2 times" },
         { &single, "", "needs at least one RUN...; see --help" },
         { &several, "maek", "no command maek; did you mean make? see --help" },
-        { &several, "cat", "cat is gone: use list" },
         { &several, "make a", "make takes 2 paths (A B), not 1; see --help" },
         { &several, "make a b", "make needs --out OUT; see --help" },
         { &several, "make a b --out c --share 1",
@@ -204,7 +199,6 @@ static void test_usage(void)
                         "needs a second line, on\n"
                         "                    which it goes on\n") != NULL,
            "a long text is wrapped");
-    tap_ok(strstr(text, "png") == NULL, "nothing of what is gone");
     tap_ok(strstr(text, "\nnumbers:\n") != NULL &&
                strstr(text, "\n\nThe end.\n") != NULL,
            "headings and the end");

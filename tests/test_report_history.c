@@ -97,7 +97,7 @@ static void make_two(void)
     put_event("restart", 1, 20, ", \"code\": 137, \"reason\": \"killed\"");
     put_event("check", 2, 26, ", \"phase\": \"quick\", \"seconds\": 5");
     put_event("check", 2, 28, ", \"phase\": \"quick\", \"seconds\": 1.5");
-    put_event("drain", 2, 21, ", \"node\": \"b\", \"reason\": \"ECC\"");
+    put_event("exclude", 2, 21, ", \"node\": \"b\", \"reason\": \"ECC\"");
     put_event("start", 2, 30, ", \"ranks\": 1, \"hosts\": [\"a\"]");
     put_event("hardware", 2, 31,
               ", \"step\": 2, \"devices\": \"\", "
@@ -162,29 +162,6 @@ static void test_two(void)
     struct run_history *h = read_run();
     if (tap_ok(h != NULL, "a run of two attempts is read"))
         check_two(h);
-    run_history_destroy(h);
-}
-
-/* An older version tells neither times nor where an attempt goes on. */
-static void test_old(void)
-{
-    static const int order[] = { 1, 2, 3, 4, 5, 3, 4, 5, 6 };
-    begin("old");
-    put_event("start", 1, 0, ", \"ranks\": 1");
-    put_event("commit", 1, 2, ", \"step\": 2, \"bytes\": 1, \"seconds\": 0");
-    put_event("start", 2, 20, ", \"ranks\": 1");
-    put_event("stop", 2, 30, ", \"code\": 0");
-    for (int i = 0; i < 9; i++)
-        put("metrics.jsonl",
-            "{\"attempt\": %d, \"step\": %d, \"loss\": %d, \"step_ms\": "
-            "1000}\n",
-            i < 5 ? 1 : 2, order[i], i);
-    struct run_history *h = read_run();
-    tap_is_int((long long)h->recent_count, 6, "old: six steps count");
-    tap_is_int(h->replayed_steps, 3, "old: three were done again");
-    tap_is_close(h->recent[2].of[RUN_LOSS], 5, 0, "old: the last values win");
-    tap_is_int(sum(h->time_us), h->end_us - h->begin_us, "old: times add up");
-    tap_is_int(h->time_us[RUN_TIME_TRAINING], 6000000, "old: training");
     run_history_destroy(h);
 }
 
@@ -453,7 +430,7 @@ static void test_far_back(void)
 static void test_random(void)
 {
     static const char *const words[] = {
-        "start", "stop", "commit", "hardware", "restart", "drain", "memory",
+        "start", "stop", "commit", "hardware", "restart", "exclude", "memory",
     };
     unsigned seed = 18;
     bool exact = true;
@@ -540,7 +517,6 @@ static void test_numbers(void)
 int main(void)
 {
     test_two();
-    test_old();
     test_sampled();
     test_between();
     test_absurd();

@@ -139,11 +139,10 @@ static void test_before(struct world *world)
     const char *set = set_name(0);
     enum err rc = go_on(world, "old", set, PLAIN, BEFORE);
     everywhere(world, rc == ERR_OK && lists(world, "old", STEPS, BEFORE),
-               "a run of an older version");
+               "a run of another arithmetic");
     rc = go_on(world, "old", set, PLAIN, NULL);
     everywhere(world,
                rc == ERR_CHECKPOINT && strstr(err_text(), BEFORE) != NULL &&
-                   strstr(err_text(), "before 1") != NULL &&
                    strstr(err_text(), ALLOWED) != NULL,
                "is refused, by its name and with what to do");
     rc = go_on(world, "old", set, ALLOWED, NULL);
@@ -156,9 +155,7 @@ static void test_before(struct world *world)
     rc = go_on(world, "later", set, PLAIN, LATER);
     if (rc == ERR_OK)
         rc = go_on(world, "later", set, PLAIN, NULL);
-    everywhere(world,
-               rc == ERR_CHECKPOINT && strstr(err_text(), LATER) != NULL &&
-                   strstr(err_text(), "before 1") == NULL,
+    everywhere(world, rc == ERR_CHECKPOINT && strstr(err_text(), LATER) != NULL,
                "so is a later one");
     rc = go_on(world, "loose", set, "parallel.determinism=fast", BEFORE);
     if (rc == ERR_OK)

@@ -182,18 +182,11 @@ static enum err run(const struct options *options, int *exit_code)
 
 int main(int argc, char **argv)
 {
-    static const struct options_gone gone[] = {
-        { "cat", "head --tokens, or head --column NAME" },
-        { "stat", "info" },
-        { "columns", "info --columns" },
-        { NULL, NULL },
-    };
     static const struct options_program program = {
         .name = "data",
         .about = "Makes data sets and tokenizers, and looks at them.\n",
         .end = "exit codes: 0 done; 64 usage; 75 try again; 93 missing or "
                "damaged data\n",
-        .gone = gone,
         OPTIONS_COMMANDS(commands),
     };
     struct data_options options = data_options_default;

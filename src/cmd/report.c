@@ -21,8 +21,6 @@ struct report_options {
 static const struct options_row rows[] = {
     OPTION_TEXT(struct report_options, out, "out", "FILE.html",
                 "the page (report.html, unless --json is given)"),
-    OPTION_GONE("png", "the page of --out has every plot as SVG, and a "
-                       "browser's screenshot makes PNG of it"),
     OPTION_TEXT(struct report_options, json, "json", "FILE", "all figures"),
     OPTION_REAL(struct report_options, price, "price", "N", 0, 1e9,
                 "of an hour of a GPU, or of a core without GPUs"),

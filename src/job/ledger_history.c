@@ -62,12 +62,6 @@ static double number(const json_t *line, const char *key)
     return json_is_number(value) ? json_number_value(value) : -1;
 }
 
-static bool is_give_up(const char *event)
-{
-    return strcmp(event, "give-up") == 0 ||
-           strcmp(event, "hold") == 0 /* its name in older ledgers */;
-}
-
 static void fail(struct scan *scan)
 {
     assert(scan->out->attempts > 0);
@@ -130,7 +124,7 @@ static enum err take_event(void *arg, json_t *line)
         scan->open = false;
         scan->decided_s = time_s;
         return ERR_OK;
-    } else if (is_give_up(event)) {
+    } else if (strcmp(event, "give-up") == 0) {
         scan->open = false;
     }
     if (scan->decided_s == 0 && time_s > scan->last_s)
@@ -209,7 +203,8 @@ static enum err take_decision(void *arg, json_t *line)
     const json_t *progress = json_object_get(line, "progress");
     if (event == NULL)
         return ERR_OK;
-    bool start = strcmp(event, "start") == 0, end = is_give_up(event);
+    bool start = strcmp(event, "start") == 0,
+         end = strcmp(event, "give-up") == 0;
     job->attempts += start;
     if (strcmp(event, "commit-local") == 0)
         job->local_step = (int64_t)number(line, "step");

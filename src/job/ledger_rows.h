@@ -3,8 +3,7 @@
  *
  * A field is NAME:TYPE. NAME? may be missing, TYPE? may be null. Types: whole and
  * number, text, flag (true or false), list, object. Every line has "event",
- * "time" (seconds since the epoch, ms) and "attempt" besides. Readers also know
- * "hold" and "drain", which older versions wrote for "give-up" and "exclude". */
+ * "time" (seconds since the epoch, ms) and "attempt" besides. */
 #pragma once
 
 static const struct ledger_row {

@@ -40,10 +40,7 @@
  * Goodput is training / wall time. Of steps that were not logged
  * (log.interval) the logged one stands for all since the one before, and an
  * attempt's steps take what the clock says between the logged ones less what is
- * known to be no step: scoring tasks and samples there count as training.
- * Metrics of
- * older versions lack the time of a step; it is then the sum of what is known.
- */
+ * known to be no step: scoring tasks and samples there count as training. */
 #pragma once
 
 #include <stdbool.h>

@@ -56,7 +56,6 @@ struct run_reader {
     struct run_pause pause;         /* since the newest start */
     int eval_stride, commit_stride; /* one of so many is kept */
     int64_t evals_seen, commits_seen;
-    int64_t stride;     /* of the last two logged steps */
     struct stat config; /* of config.cfg as it was read; zeros: not yet */
 };
 

@@ -250,8 +250,7 @@ static enum err keep_event(struct run_history *history,
 
 static enum run_event_kind kind_of(const char *event)
 {
-    if (strcmp(event, "exclude") == 0 ||
-        strcmp(event, "drain") == 0 /* its name in older ledgers */)
+    if (strcmp(event, "exclude") == 0)
         return RUN_EVENT_EXCLUDE;
     if (strcmp(event, "node-warning") == 0)
         return RUN_EVENT_WARNING;
@@ -259,8 +258,7 @@ static enum run_event_kind kind_of(const char *event)
         return RUN_EVENT_CHECK;
     if (strcmp(event, "restart") == 0 || strcmp(event, "requeue") == 0)
         return RUN_EVENT_RESTART;
-    if (strcmp(event, "give-up") == 0 ||
-        strcmp(event, "hold") == 0 /* its name in older ledgers */)
+    if (strcmp(event, "give-up") == 0)
         return RUN_EVENT_GIVE_UP;
     if (strcmp(event, "save-failed") == 0)
         return RUN_EVENT_SAVE_FAILED;

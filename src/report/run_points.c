@@ -178,31 +178,17 @@ static void go_back(struct run_history *history, int64_t step)
 
 /* --- lines ----------------------------------------------------------------- */
 
-/* Where an attempt of an older version went on: behind the newest commit before
- * its first logged step, if that is not further away than logged steps are. */
-static int64_t guess_from(const struct run_history *history, int64_t step)
-{
-    int64_t from = 0, stride = history->reader->stride;
-    for (size_t i = history->commit_count; i-- > 0;)
-        if (history->commits[i].step < step && history->commits[i].step > from)
-            from = history->commits[i].step;
-    if (stride < 1)
-        stride = 1;
-    return step - from > stride ? step - stride : from;
-}
-
 /* How many steps the point stands for. */
-static int64_t steps_of(struct run_history *history,
-                        struct run_attempt *attempt, int64_t step)
+static int64_t steps_of(struct run_attempt *attempt, int64_t step)
 {
     if (attempt->last_step < 0) {
         if (attempt->from_step < 0 || attempt->from_step >= step)
-            attempt->from_step = guess_from(history, step);
+            attempt->from_step = step - 1; /* the ledger does not tell */
         return step - attempt->from_step;
     }
     if (step <= attempt->last_step)
         return 1;
-    return history->reader->stride = step - attempt->last_step;
+    return step - attempt->last_step;
 }
 
 static int64_t points_scaled(double ms, int64_t steps)
@@ -213,8 +199,7 @@ static int64_t points_scaled(double ms, int64_t steps)
 
 /* The account of the attempt, and what of it is the point's. Of steps that were
  * not logged the logged one stands for all since the one before, so its times
- * count as often. Where metrics lack the time of a step, as those of older
- * versions, it is the step before it and how long it took. */
+ * count as often. */
 static void count_time(struct run_history *history, struct run_point *point)
 {
     struct run_attempt *attempt = &history->attempts[point->attempt];
@@ -225,13 +210,6 @@ static void count_time(struct run_history *history, struct run_point *point)
     if (data_us > whole_us)
         data_us = whole_us;
     point->training_us = whole_us - data_us;
-    if (point->time_us == 0) {
-        int64_t before = attempt->last_us;
-        if (before == 0)
-            before =
-                clock->hardware_us > 0 ? clock->hardware_us : attempt->start_us;
-        point->time_us = before > 0 ? run_reader_add(before, whole_us) : 0;
-    }
     if (attempt->begin_us == 0 && point->time_us > 0)
         attempt->begin_us = point->time_us - whole_us;
     attempt->last_us = point->time_us;
@@ -287,8 +265,7 @@ enum err run_points_line(void *arg, const char *line, size_t bytes)
         history->energy_j += values[FIELD_ENERGY];
     for (int v = 0; v < RUN_VALUES; v++)
         point.of[v] = fabs(values[v]) < 1e300 ? values[v] : NAN;
-    point.steps =
-        steps_of(history, &history->attempts[point.attempt], point.step);
+    point.steps = steps_of(&history->attempts[point.attempt], point.step);
     count_time(history, &point);
     add_point(history, &point);
     return ERR_OK;

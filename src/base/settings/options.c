@@ -224,7 +224,7 @@ static enum err no_option(const struct options_command *command,
     int count = 2;
     for (const struct options_row *row = command->rows;
          options_row_is(row) && count < OPTIONS_NAMES_MAX; row++)
-        if (row->name != NULL && row->kind != OPTIONS_GONE &&
+        if (row->name != NULL &&
             options_chosen(command->choice, row->name) != NULL)
             names[count++] = row->name;
     if (command->name != NULL)
@@ -253,8 +253,6 @@ static enum err take_option(struct options *out, int argc, char **argv, int *i)
         given[1] == '-' ? find(out->command, name, length) : NULL;
     if (row == NULL)
         return no_option(out->command, given);
-    if (row->kind == OPTIONS_GONE)
-        return err_set(ERR_USAGE, "--%s is gone: %s", row->name, row->help);
     bool flag = row->kind == OPTIONS_FLAG;
     if (flag && value != NULL)
         return err_set(ERR_USAGE, "--%s takes no value; see --help", row->name);
@@ -373,10 +371,6 @@ static enum err find_command(const struct options_program *program,
         if (strcmp(name, names[i]) == 0)
             return ERR_OK;
     }
-    for (const struct options_gone *gone = program->gone;
-         gone != NULL && gone->name != NULL; gone++)
-        if (strcmp(name, gone->name) == 0)
-            return err_set(ERR_USAGE, "%s is gone: use %s", name, gone->now);
     return options_unknown("no command ", name, names);
 }
 

@@ -26,8 +26,7 @@ enum options_kind {
     OPTIONS_REAL,  /* double */
     OPTIONS_BYTES, /* int64_t above 0, with a unit (units.h) */
     OPTIONS_CHOICE, /* enum, int or, of two, bool: the place in `choices` */
-    OPTIONS_TAKE,   /* what `take` makes of the text */
-    OPTIONS_GONE    /* nothing: an error says what to do now, `help` */
+    OPTIONS_TAKE    /* what `take` makes of the text */
 };
 
 /* Begun by the macros below; a row of which `name` is NULL is a text that --help
@@ -86,10 +85,6 @@ struct options_row {
         .kind = OPTIONS_TAKE, .name = its_name, .value = its_value,            \
         .take = its_take, .help = its_help                                     \
     }
-#define OPTION_GONE(its_name, its_help)                                        \
-    {                                                                          \
-        .kind = OPTIONS_GONE, .name = its_name, .help = its_help               \
-    }
 #define OPTION_HEADING(text)                                                   \
     {                                                                          \
         .help = text                                                           \
@@ -106,11 +101,6 @@ struct options_command {
     int operands_min, operands_max; /* max -1: any number */
 };
 
-/* A command that is gone, and what to type now. */
-struct options_gone {
-    const char *name, *now;
-};
-
 struct options_program {
     const char *name;  /* behind "tessera-" */
     const char *about; /* lines behind the usage in --help */
@@ -120,7 +110,6 @@ struct options_program {
     size_t count, stride;
     void (*more)(FILE *out); /* after `end`; NULL: nothing */
     bool bare; /* it runs without arguments; others print the usage */
-    const struct options_gone *gone; /* a NULL name ends them; NULL: none */
 };
 
 #define OPTIONS_COMMANDS(array)                                                \

@@ -53,7 +53,7 @@ static bool is_shown(const struct options_program *program,
                      const struct options_row *row)
 {
     bool shown = row->name == NULL;
-    for (size_t i = 0; i < program->count && row->kind != OPTIONS_GONE; i++) {
+    for (size_t i = 0; i < program->count; i++) {
         const struct options_command *command = options_command_at(program, i);
         shown = shown || (command->rows == rows &&
                           options_chosen(command->choice, row->name) != NULL);
@@ -106,7 +106,7 @@ static void put_synopsis(const struct options_command *command, FILE *out)
     int count = 0;
     for (const struct options_row *row = command->rows;
          row != NULL && options_row_is(row); row++) {
-        const char *word = row->name != NULL && row->kind != OPTIONS_GONE
+        const char *word = row->name != NULL
                                ? options_chosen(command->choice, row->name)
                                : NULL;
         if (word == NULL)

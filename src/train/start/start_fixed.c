@@ -16,19 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first checkpoints had every value as its text. */
-static bool is_same(const struct train_settings *settings, const char *key,
-                    const json_t *now, const json_t *then)
-{
-    char *text = NULL;
-    bool same = json_equal(now, then);
-    if (!same && json_is_string(then) && !json_is_string(now) &&
-        train_settings_print(settings, key, &text) == ERR_OK)
-        same = strcmp(text, json_string_value(then)) == 0;
-    free(text);
-    return same;
-}
-
 /* The settings that have the flag, by their names. */
 static json_t *add(json_t *fixed, const struct train_settings *settings,
                    unsigned flag)
@@ -77,15 +64,13 @@ static bool is_of_order(const char *key)
 
 /* The first member of the order that is in one and differs in the other; NULL:
  * none. */
-static const char *order_differs(const struct run *run, json_t *one,
-                                 json_t *other)
+static const char *order_differs(json_t *one, json_t *other)
 {
     const char *key;
     json_t *value;
     json_object_foreach(one, key, value)
     {
-        if (is_of_order(key) &&
-            !is_same(&run->settings, key, value, json_object_get(other, key)))
+        if (is_of_order(key) && !json_equal(value, json_object_get(other, key)))
             return key;
     }
     return NULL;
@@ -96,8 +81,8 @@ bool start_fixed_order_changed(const struct run *run, const json_t *state)
     json_t *now = start_fixed_state(run);
     json_t *then = json_object_get(state, "fixed");
     assert(run->inputs.train_count > 0);
-    bool changed = order_differs(run, now, then) != NULL ||
-                   order_differs(run, then, now) != NULL;
+    bool changed =
+        order_differs(now, then) != NULL || order_differs(then, now) != NULL;
     json_decref(now);
     return changed;
 }
@@ -134,8 +119,7 @@ enum err start_fixed_check(const struct run *run, const json_t *state)
     json_object_foreach(now, key, value)
     {
         const json_t *old = json_object_get(then, key);
-        if (is_same(&run->settings, key, value, old) ||
-            (goes_on && is_of_order(key)))
+        if (json_equal(value, old) || (goes_on && is_of_order(key)))
             continue;
         if (strcmp(key, "train.microbatch") == 0 &&
             start_fixed_microbatch(run, state) > 0)
@@ -166,9 +150,7 @@ int64_t start_fixed_microbatch(const struct run *run, const json_t *state)
     assert(s->parallel.slots > 0 && s->train.microbatch > 0);
     int64_t slot = s->train.global_batch / s->parallel.slots;
     int64_t now = s->train.microbatch;
-    int64_t then = json_is_string(stored)
-                       ? strtoll(json_string_value(stored), NULL, 10)
-                       : json_integer_value(stored);
+    int64_t then = json_integer_value(stored);
     bool elastic = s->parallel.determinism == DETERMINISM_ELASTIC;
     if (then < 1 || slot % then != 0)
         return 0;

@@ -115,13 +115,6 @@ static enum err arithmetic_restore(struct state_run *its, const json_t *state)
                                     : err_set(ERR_MEMORY, "out of memory");
 }
 
-/* What the processor's results came from before they were the same everywhere:
- * "cpu/avx512 OpenBLAS 0.3.21 SkylakeX". */
-static bool is_before_first(const char *arithmetic)
-{
-    return strncmp(arithmetic, "cpu/", 4) == 0;
-}
-
 static bool is_cpu(const char *arithmetic)
 {
     return strncmp(arithmetic, "cpu", 3) == 0;
@@ -130,7 +123,7 @@ static bool is_cpu(const char *arithmetic)
 /* What gives the checkpoint's bits. */
 static const char *arithmetic_remedy(const char *then, const char *now)
 {
-    if (is_before_first(then) || (is_cpu(then) && is_cpu(now)))
+    if (is_cpu(then) && is_cpu(now))
         return "finish the run with the version that began it";
     if (is_cpu(then) != is_cpu(now))
         return "set hardware.backend to match";
@@ -148,22 +141,20 @@ static enum err arithmetic_accept(struct state_run *its, const json_t *state)
     if (then != NULL && strcmp(then, run->engine.arithmetic) == 0)
         return ERR_OK;
     then = then != NULL ? then : "?";
-    const char *before =
-        is_before_first(then) ? ", Tessera's arithmetic before 1" : "";
     if (s->parallel.determinism == DETERMINISM_FAST ||
         s->parallel.allow_arithmetic_change) {
         if (run->rank == 0)
-            log_warn("arithmetic changes from %s%s to %s: bits will differ "
+            log_warn("arithmetic changes from %s to %s: bits will differ "
                      "from an undisturbed run",
-                     then, before, run->engine.arithmetic);
+                     then, run->engine.arithmetic);
         return ERR_OK;
     }
     return err_set(
         ERR_CHECKPOINT,
-        "the checkpoint was computed with %s%s, this start would use %s: %s, "
+        "the checkpoint was computed with %s, this start would use %s: %s, "
         "or parallel.allow_arithmetic_change=true to give up the promise of "
         "the same bits, which its checkpoints record",
-        then, before, run->engine.arithmetic,
+        then, run->engine.arithmetic,
         arithmetic_remedy(then, run->engine.arithmetic));
 }
 
