@@ -138,9 +138,8 @@ enum err profile_file_write(const char *path, const struct timeline *timeline,
  * epoch_checkpoint, so that evaluation and the wait for a save are in it. Steps
  * that are done again after a resume are written again.
  *
- * The bits of the run are the same. The trace is written by a thread, and what
- * fails there is a warning; a range that begins while the one before is still
- * being written is left out, with a warning. Nothing happens, and nothing is
+ * The bits of the run are the same. The step behind a range waits until the trace
+ * is written; what fails there is a warning. Nothing happens, and nothing is
  * taken, without train.profile. */
 
 /* Spans that a rank keeps of a range: 88 bytes each, touched as they come. */
@@ -150,7 +149,6 @@ enum err profile_file_write(const char *path, const struct timeline *timeline,
  * compare their clocks, and puts a table in place of run->engine.kernels whose ops
  * tell. Before whatever computes or communicates is made. Collective. */
 enum err trainer_profile_create(struct run *run);
-/* Waits a while for what is being written. */
 void trainer_profile_destroy(struct run *run);
 
 /* For the ops of a model; NULL: nobody is told. */

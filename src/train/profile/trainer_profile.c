@@ -1,30 +1,19 @@
 /* Switches the timeline on and off step by step, brings the ranks' sums
- * together, and hands what is to be written to a thread.
- *
- * The timeline belongs to the training while a range is on, and to the writer from
- * the range's end until it has written: begin_range() asks for that, together with
- * the other ranks, for a range that one rank has and another lacks could not be
- * added up. A step that is given up ends the range with the steps that were done;
+ * together, and writes what came of it. A step that is given up ends the range with the steps that were done;
  * where it is the first one there was no range. */
 #include "src/train/profile/profile.h"
 
 #include <assert.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
-#include "src/base/process.h"
 
-/* How long a range's end waits for a device, and a run's for its writer. */
+/* How long a range's end waits for a device. */
 #define DEVICE_WAIT_S 30.0
-#define WRITER_WAIT_S 30.0
-#define LOOK_S 1e-2
 
 struct trainer_profile {
     struct profile_ranges ranges;
@@ -34,12 +23,6 @@ struct trainer_profile {
     int64_t first; /* step of the range that is on; 0: none is */
     struct timeline_span step;
     struct profile_about about;
-
-    pthread_t writer;
-    bool writing; /* there is a thread to be joined */
-    atomic_bool written;
-    /* the writer's alone while it writes: */
-    char folder[FSIO_PATH_MAX];
     struct buffer table; /* rank 0's; empty on others */
 };
 
@@ -128,57 +111,20 @@ void trainer_profile_tell(const struct run *run)
 
 /* --- writing --- */
 
-static enum err write_files(const struct trainer_profile *profile)
+static enum err write_files(const struct trainer_profile *profile,
+                            const char *run_dir)
 {
-    char path[FSIO_PATH_MAX];
-    TRY(fsio_mkdirs(profile->folder));
+    char folder[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
+    TRY(fsio_path(folder, "%s/profile/steps-%lld-%lld", run_dir,
+                  (long long)profile->about.first,
+                  (long long)profile->about.last));
+    TRY(fsio_mkdirs(folder));
     if (profile->table.bytes > 0) {
-        TRY(fsio_path(path, "%s/table.txt", profile->folder));
+        TRY(fsio_path(path, "%s/table.txt", folder));
         TRY(fsio_write_hint(path, profile->table.data, profile->table.bytes));
     }
-    TRY(fsio_path(path, "%s/rank-%d.json", profile->folder,
-                  profile->about.rank));
+    TRY(fsio_path(path, "%s/rank-%d.json", folder, profile->about.rank));
     return profile_file_write(path, profile->timeline, &profile->about);
-}
-
-static void *write_main(void *arg)
-{
-    struct trainer_profile *profile = arg;
-    if (write_files(profile) != ERR_OK)
-        log_warn("profile of steps %lld to %lld: no trace: %s",
-                 (long long)profile->about.first,
-                 (long long)profile->about.last, err_text());
-    atomic_store(&profile->written, true);
-    return NULL;
-}
-
-/* One thread at a time; the next range waits for it, or goes without a trace. */
-static void start_writing(struct trainer_profile *profile)
-{
-    assert(!profile->writing);
-    atomic_store(&profile->written, false);
-    profile->writing =
-        process_thread(&profile->writer, 0, write_main, profile) == 0;
-    if (!profile->writing)
-        log_warn("profile of steps %lld to %lld: no trace: no thread to write "
-                 "it; raise the limit of processes",
-                 (long long)profile->about.first,
-                 (long long)profile->about.last);
-}
-
-/* Whether nobody writes any more, after so much time at most. */
-static bool end_writing(struct trainer_profile *profile, double timeout_s)
-{
-    double until_s = clock_now() + timeout_s;
-    while (profile->writing && !atomic_load(&profile->written) &&
-           clock_now() < until_s)
-        clock_sleep(LOOK_S);
-    if (profile->writing && !atomic_load(&profile->written))
-        return false;
-    if (profile->writing)
-        pthread_join(profile->writer, NULL);
-    profile->writing = false;
-    return true;
 }
 
 void trainer_profile_destroy(struct run *run)
@@ -190,12 +136,6 @@ void trainer_profile_destroy(struct run *run)
     run->profile = NULL;
     run->timeline = run->events.timeline = NULL;
     kernel_profile_destroy(profile->ops);
-    if (!end_writing(profile, WRITER_WAIT_S)) {
-        log_warn("profile: %s is not written after %.0f s; the run ends "
-                 "without it",
-                 profile->folder, WRITER_WAIT_S);
-        return; /* the thread still reads what would be freed */
-    }
     timeline_destroy(profile->timeline);
     buffer_free(&profile->table);
     free(profile);
@@ -258,33 +198,19 @@ static enum err end_range(struct run *run)
     if (run->rank == 0 && make_table(profile, &sums) != ERR_OK)
         log_warn("profile: no table: %s", err_text());
     snprintf(about->run, sizeof about->run, "%s", run->uuid);
-    if (fsio_path(profile->folder, "%s/profile/steps-%lld-%lld",
-                  run->settings.run.dir, (long long)sums.first,
-                  (long long)sums.last) == ERR_OK)
-        start_writing(profile);
-    else
-        log_warn("profile: no trace: %s", err_text());
+    if (write_files(profile, run->settings.run.dir) != ERR_OK)
+        log_warn("profile of steps %lld to %lld: no trace: %s",
+                 (long long)sums.first, (long long)sums.last, err_text());
     return ERR_OK;
 }
 
-/* A range that this rank alone leaves out is in nobody's table. Collective. */
-static enum err begin_range(struct run *run)
+static void begin_range(struct run *run)
 {
     struct trainer_profile *profile = run->profile;
     assert(profile->first == 0);
-    int64_t busy = !end_writing(profile, 0.0);
-    TRY(comm_all_reduce_i64(run->comm, &busy, 1, COMM_MAX));
-    if (busy != 0) {
-        if (run->rank == 0)
-            log_warn("profile: step %lld is left out: a trace is still being "
-                     "written",
-                     (long long)run->position.step + 1);
-        return ERR_OK;
-    }
     profile->first = run->position.step + 1;
     timeline_start(profile->timeline);
     warn_of_device(kernel_profile_start(profile->ops, run->engine.stream));
-    return ERR_OK;
 }
 
 enum err trainer_profile_before_step(struct run *run)
@@ -294,7 +220,7 @@ enum err trainer_profile_before_step(struct run *run)
         profile_ranges_at(&profile->ranges, run->position.step + 1) == NULL)
         return ERR_OK;
     if (profile->first == 0)
-        TRY(begin_range(run));
+        begin_range(run);
     timeline_begin(profile->timeline, &profile->step, TIMELINE_STEP);
     return ERR_OK;
 }
