@@ -12,6 +12,8 @@
 #define STEPS 3
 #define BEFORE "cpu/avx512 OpenBLAS 0.3.21 SkylakeX"
 #define LATER "cpu arithmetic 999"
+#define NOW "cpu arithmetic 1, sums 2"
+#define SUMS_BEFORE "cpu arithmetic 1" /* whose version had no name */
 #define PLAIN "parallel.determinism=elastic"
 #define ALLOWED "parallel.allow_arithmetic_change=true"
 
@@ -114,7 +116,7 @@ static void test_sets(struct world *world)
         rc = go_on(world, "sets", set_name(start), PLAIN, NULL);
         everywhere(world, rc == ERR_OK, set_name(start));
     }
-    everywhere(world, lists(world, "sets", 3 * STEPS, "cpu arithmetic 1"),
+    everywhere(world, lists(world, "sets", 3 * STEPS, NOW),
                "a run goes on with any kernel set, and is one run");
     everywhere(world, same_bits(world, "sets", "undisturbed", 3 * STEPS),
                "to the bits of the best one alone");
@@ -147,8 +149,7 @@ static void test_before(struct world *world)
                "is refused, by its name and with what to do");
     rc = go_on(world, "old", set, ALLOWED, NULL);
     everywhere(world,
-               rc == ERR_OK &&
-                   lists(world, "old", 2 * STEPS, BEFORE ",cpu arithmetic 1"),
+               rc == ERR_OK && lists(world, "old", 2 * STEPS, BEFORE "," NOW),
                "goes on where that is allowed, and its checkpoints tell");
     rc = go_on(world, "old", set, PLAIN, NULL);
     everywhere(world, rc == ERR_OK, "and then it need not be allowed again");
@@ -157,6 +158,12 @@ static void test_before(struct world *world)
         rc = go_on(world, "later", set, PLAIN, NULL);
     everywhere(world, rc == ERR_CHECKPOINT && strstr(err_text(), LATER) != NULL,
                "so is a later one");
+    rc = go_on(world, "sums", set, PLAIN, SUMS_BEFORE);
+    if (rc == ERR_OK)
+        rc = go_on(world, "sums", set, PLAIN, NULL);
+    everywhere(world,
+               rc == ERR_CHECKPOINT && strstr(err_text(), "version") != NULL,
+               "so is one whose values were added in another order");
     rc = go_on(world, "loose", set, "parallel.determinism=fast", BEFORE);
     if (rc == ERR_OK)
         rc = go_on(world, "loose", set, "parallel.determinism=fast", NULL);

@@ -5,9 +5,9 @@
 static const struct {
     const char *style, *digest;
 } hash_digests[] = {
-    { "mpt", "f869cecda9d15446" },     { "mpt-alibi", "f2e6d7b991d8e8a7" },
-    { "llama", "c9c268e9f0f8dfe1" },   { "qk-norm", "8fe02226a4d52177" },
-    { "moe", "813e4ab4dc9736a9" },     { "moe-power", "b4dfed676035e68b" },
-    { "dropout", "62e687bc6760eb74" }, { "lion", "891405a1d194a905" },
-    { "long", "31b0fd14d1593d86" },
+    { "mpt", "4723b55b4e57d159" },     { "mpt-alibi", "022d6c5765a57718" },
+    { "llama", "6c871de6de00c2a3" },   { "qk-norm", "8fe02226a4d52177" },
+    { "moe", "6a3d246896f8e870" },     { "moe-power", "b4dfed676035e68b" },
+    { "dropout", "9d7a092c9a2f5c1c" }, { "lion", "adbf4b10cb921c48" },
+    { "long", "4fa6204c537a3155" },
 };

@@ -1,11 +1,11 @@
 /* Walks over the fragments of this rank's partitions, sums each, and has all ranks'
- * fragments gathered and added.
+ * added: of a tensor sums, of units, which are too many for wide ones, fragments.
  *
  * A sum of squares has other bits for every way of cutting it, and who has what
  * of a tensor depends on strategy and ranks. So all cut where the flat space
  * says, at multiples of KERNEL_CHUNK and at the ends of parts, wherever partitions
- * end: partitions are whole chunks, so a fragment is always one rank's. A fragment
- * is one double, and the doubles of all are added in the order of the space. */
+ * end: partitions are whole chunks, so a fragment is always one rank's, and one
+ * double. */
 #include "src/parallel/norms.h"
 
 #include <assert.h>
@@ -94,23 +94,14 @@ struct cursor norms_cursor(const struct params *params, int64_t begin,
     return c;
 }
 
-static int64_t parts(const struct params *params, bool units)
+/* No more sums of units' fragments than this: each chunk's end cuts one. */
+static size_t sums_max(const struct params *params)
 {
-    int64_t count = 0;
-    for (int p = 0; p < params->count; p++)
-        count += params->list[p].numel /
-                 part_elements(params, &params->list[p], units);
-    return count;
-}
-
-/* No more sums of fragments than this: each chunk's end cuts one. */
-static size_t sums_max(const struct params *params, bool units)
-{
-    int64_t count = parts(params, units) + params->elements / KERNEL_CHUNK;
+    int64_t count = params->elements / KERNEL_CHUNK;
     for (int p = 0; p < params->count; p++) {
         const struct param *param = &params->list[p];
-        int64_t matrix = columns_of(params, param, units);
-        if (matrix > 0)
+        count += param->numel / part_elements(params, param, true);
+        if (columns_of(params, param, true) > 0)
             count += (param->numel / KERNEL_CHUNK + 2) * param->shape[1];
     }
     return (size_t)count;
@@ -118,8 +109,9 @@ static size_t sums_max(const struct params *params, bool units)
 
 size_t norms_bytes(const struct params *params, bool units)
 {
-    return sums_max(params, units) * sizeof(double) +
-           (size_t)(params->count + 1) * sizeof(int64_t) +
+    size_t sums = units ? sums_max(params) * sizeof(double)
+                        : (size_t)params->count * sizeof(struct exact);
+    return sums + (size_t)(params->count + 1) * sizeof(int64_t) +
            KERNEL_CHUNK * sizeof(float);
 }
 
@@ -141,7 +133,7 @@ static void place(struct norms *norms)
         }
     }
     norms->at[owner->ranks] = total;
-    assert(total <= sums_max(norms->replica->params, norms->units));
+    assert(total <= sums_max(norms->replica->params));
 }
 
 enum err norms_create(const struct replica *replica, bool units,
@@ -157,9 +149,13 @@ enum err norms_create(const struct replica *replica, bool units,
     norms->units = units;
     TRY_OUT(new_zeroed(&norms->first, (size_t)params->count + 1));
     TRY_OUT(new_zeroed(&norms->columns, (size_t)params->count + 1));
-    TRY_OUT(new_zeroed(&norms->packed, sums_max(params, units) + 1));
-    TRY_OUT(new_zeroed(&norms->at, ranks + 1));
-    TRY_OUT(new_zeroed(&norms->next, ranks));
+    if (units) {
+        TRY_OUT(new_zeroed(&norms->packed, sums_max(params) + 1));
+        TRY_OUT(new_zeroed(&norms->at, ranks + 1));
+        TRY_OUT(new_zeroed(&norms->next, ranks));
+    } else {
+        TRY_OUT(new_zeroed(&norms->exact, (size_t)params->count));
+    }
     if (memory->device)
         TRY_OUT(
             memory->host_create(KERNEL_CHUNK * sizeof(float), &norms->host));
@@ -170,7 +166,8 @@ enum err norms_create(const struct replica *replica, bool units,
             norms->first[p] +
             param->numel / part_elements(params, param, units);
     }
-    place(norms);
+    if (units)
+        place(norms);
 out:
     return new_or_none(rc, norms, out, norms_destroy);
 }
@@ -183,6 +180,7 @@ void norms_destroy(struct norms *norms)
     norms->replica->kernels->memory->host_destroy(&norms->stretch);
     free(norms->first);
     free(norms->columns);
+    free(norms->exact);
     free(norms->packed);
     free(norms->at);
     free(norms->next);
@@ -253,7 +251,7 @@ struct sum {
     const struct norms *norms;
     enum norms_of what;
     int index;
-    double *to;
+    double *to; /* of units */
 };
 
 /* Where an element lies; NULL: its tensor has no such moment. */
@@ -286,6 +284,11 @@ static enum err sum_interval(struct sum *sum,
         const float *x = element_of(sum, partition, f.begin);
         if (x != NULL)
             TRY(reach(norms, x, f.end - f.begin, &x));
+        if (norms->exact != NULL) {
+            if (x != NULL)
+                exact_add(&norms->exact[f.part], squares(x, f.end - f.begin));
+            continue;
+        }
         if (x == NULL)
             memset(sum->to, 0, (size_t)f.sums * sizeof *sum->to);
         else if (f.width > 0)
@@ -330,10 +333,29 @@ static void add(struct norms *norms, double *sums)
         }
 }
 
+void norms_begin(struct norms *norms)
+{
+    size_t count = (size_t)norms->replica->params->count;
+    if (norms->exact != NULL)
+        memset(norms->exact, 0, count * sizeof *norms->exact);
+}
+
+static enum err gather_exact(struct norms *norms, double *sums)
+{
+    size_t count = (size_t)norms->replica->params->count;
+    TRY(comm_all_reduce_i64(norms->replica->comm, norms->exact[0].word,
+                            count * EXACT_WORDS, COMM_SUM));
+    for (size_t p = 0; p < count; p++)
+        sums[p] = exact_value(&norms->exact[p]);
+    return ERR_OK;
+}
+
 enum err norms_gather(struct norms *norms, double *sums)
 {
     struct comm *comm = norms->replica->comm;
     const struct owner *owner = norms->replica->owner;
+    if (norms->exact != NULL)
+        return gather_exact(norms, sums);
     size_t *bytes = comm_sizes(comm, 0);
     size_t *offsets = comm_sizes(comm, 1);
     for (int r = 0; r < owner->ranks; r++) {
@@ -349,10 +371,10 @@ enum err norms_sum(struct norms *norms, enum norms_of what, int index,
                    double *sums)
 {
     const struct replica *replica = norms->replica;
-    struct sum sum = { .norms = norms,
-                       .what = what,
-                       .index = index,
-                       .to = norms->packed + norms->at[replica->owner->rank] };
+    struct sum sum = { .norms = norms, .what = what, .index = index };
+    if (norms->units)
+        sum.to = norms->packed + norms->at[replica->owner->rank];
+    norms_begin(norms);
     TRY(replica_visit(replica, sum_partition, &sum));
     return norms_gather(norms, sums);
 }

@@ -5,8 +5,9 @@
  *
  * A part is cut where the flat space is, at multiples of KERNEL_CHUNK: each
  * fragment is one rank's, however the space is dealt. Fragments are summed
- * alone and added in the order of the space, so that the bits are the same on
- * any number of ranks and with any strategy. */
+ * alone, those of a tensor are added without rounding (src/base/exact.h) and
+ * those of a unit, of which there are few, in the order of the space, so that the
+ * bits are the same on any number of ranks and with any strategy. */
 #pragma once
 
 #include <stdbool.h>

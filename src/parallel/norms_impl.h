@@ -2,6 +2,7 @@
  * fragments, and where a rank's are. */
 #pragma once
 
+#include "src/base/exact.h"
 #include "src/parallel/norms.h"
 #include "src/parallel/replica_impl.h"
 
@@ -29,13 +30,14 @@ struct walk {
 struct norms {
     const struct replica *replica;
     bool units;
-    int64_t *first;    /* [params.count + 1] */
-    int64_t *columns;  /* [params.count] elements of one expert's transposed
+    int64_t *first;      /* [params.count + 1] */
+    int64_t *columns;    /* [params.count] elements of one expert's transposed
                           matrix, whose columns are parts; 0: no such tensor */
-    double *packed;    /* fragments, rank by rank, as owner_chunk_sum()'s */
-    size_t *at;        /* [ranks + 1] where a rank's begin */
-    size_t *next;      /* [ranks] */
-    struct arena host; /* a device's chunk */
+    struct exact *exact; /* [params.count]; NULL: units, which have: */
+    double *packed;      /* fragments, rank by rank */
+    size_t *at;          /* [ranks + 1] where a rank's begin */
+    size_t *next;        /* [ranks] */
+    struct arena host;   /* a device's chunk */
 
     /* of an update: */
     struct replica_watch watch;
@@ -44,7 +46,6 @@ struct norms {
     struct walk walk;
     struct fragment fragment; /* of this rank's, where there is one left */
     bool left;
-    double *to;
 };
 
 struct cursor norms_cursor(const struct params *params, int64_t begin,
@@ -53,5 +54,7 @@ struct cursor norms_cursor(const struct params *params, int64_t begin,
 bool norms_fragment(const struct norms *norms, struct cursor *c,
                     struct fragment *out);
 
-/* The other ranks' fragments, and all added. Collective. */
+/* The sums of tensors begin as zeros. */
+void norms_begin(struct norms *norms);
+/* The other ranks' fragments or sums, and all added. Collective. */
 enum err norms_gather(struct norms *norms, double *sums);

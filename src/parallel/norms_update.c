@@ -96,12 +96,13 @@ static enum err after_update(void *arg, int64_t begin, int64_t end,
         weights = after;
     }
     for (; norms->left && norms->fragment.begin < own_end;
-         norms->left = next_own(norms), norms->to++)
+         norms->left = next_own(norms))
         if (norms->fragment.begin >= own_begin)
-            *norms->to =
+            exact_add(
+                &norms->exact[norms->fragment.part],
                 squares_between(weights + (norms->fragment.begin - begin),
                                 before + (norms->fragment.begin - begin),
-                                norms->fragment.end - norms->fragment.begin);
+                                norms->fragment.end - norms->fragment.begin));
     return ERR_OK;
 }
 
@@ -145,13 +146,8 @@ out:
 
 void norms_watch_update(struct norms *norms, struct replica *replica)
 {
-    const struct owner *owner = replica->owner;
-    size_t first = norms->at[owner->rank];
     assert(replica == norms->replica && norms->stretch_elements > 0);
-    assert(!norms->units); /* a sum for each fragment */
-    norms->to = norms->packed + first;
-    memset(norms->to, 0,
-           (norms->at[owner->rank + 1] - first) * sizeof norms->to[0]);
+    norms_begin(norms);
     norms->walk = (struct walk){ .block = 0 };
     norms->left = next_own(norms);
     replica_watch(replica, &norms->watch);

@@ -18,8 +18,8 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "src/base/exact.h"
 #include "src/base/new.h"
 #include "src/parallel/shard.h"
 
@@ -75,23 +75,6 @@ int owner_rank_at(const struct owner *owner, int block, int place)
     return place % count * owner->blocks[block].degree + place / count;
 }
 
-static size_t partition_chunks(const struct owner *owner, int block, int place)
-{
-    return (size_t)(owner_begin(owner, block, place + 1) -
-                    owner_begin(owner, block, place)) /
-           KERNEL_CHUNK;
-}
-
-static void count_chunks(struct owner *owner)
-{
-    for (int b = 0; b < owner->block_count; b++)
-        for (int p = 0; p < owner->ranks; p++)
-            owner->chunks[owner_rank_at(owner, b, p) + 1] +=
-                partition_chunks(owner, b, p);
-    for (int r = 0; r < owner->ranks; r++)
-        owner->chunks[r + 1] += owner->chunks[r];
-}
-
 /* The rank whose partition is the longest. */
 static int largest(const struct owner *owner)
 {
@@ -115,7 +98,6 @@ enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
     struct owner *owner = NULL;
     TRY(new_zeroed(&owner, 1));
     TRY_OUT(new_zeroed(&owner->blocks, (size_t)count));
-    TRY_OUT(new_zeroed(&owner->chunks, (size_t)ranks + 1));
     if (cut == OWNER_CUT_WHOLE)
         TRY_OUT(new_zeroed(&owner->cut, (size_t)ranks + 1));
     if (owner->cut != NULL)
@@ -136,7 +118,6 @@ enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
         cut_block(owner, b);
     }
     assert(owner->elements == params->elements);
-    count_chunks(owner);
 out:
     return new_or_none(rc, owner, out, owner_destroy);
 }
@@ -147,7 +128,6 @@ void owner_destroy(struct owner *owner)
         return;
     free(owner->blocks);
     free(owner->cut);
-    free(owner->chunks);
     free(owner);
 }
 
@@ -206,24 +186,12 @@ enum err owner_start_gather(const struct owner *owner,
 }
 
 enum err owner_chunk_sum(const struct owner *owner, struct comm *comm,
-                         double *packed, double *sum)
+                         const double *own, double *sum)
 {
-    size_t *bytes = comm_sizes(comm, 0);
-    size_t *offsets = comm_sizes(comm, 1);
-    size_t *next = comm_sizes(comm, 2);
-    double total = 0.0;
-    for (int r = 0; r < owner->ranks; r++) {
-        offsets[r] = owner->chunks[r] * sizeof *packed;
-        bytes[r] = owner->chunks[r + 1] * sizeof *packed - offsets[r];
-    }
-    TRY(comm_all_gather(comm, packed, bytes, offsets));
-    memcpy(next, owner->chunks, (size_t)owner->ranks * sizeof *next);
-    for (int b = 0; b < owner->block_count; b++)
-        for (int p = 0; p < owner->ranks; p++) {
-            size_t *at = &next[owner_rank_at(owner, b, p)];
-            for (size_t i = partition_chunks(owner, b, p); i > 0; i--)
-                total += packed[(*at)++];
-        }
-    *sum = total;
+    struct exact exact = { { 0 } };
+    for (int64_t i = 0; i < owner->own / KERNEL_CHUNK; i++)
+        exact_add(&exact, own[i]);
+    TRY(comm_all_reduce_i64(comm, exact.word, EXACT_WORDS, COMM_SUM));
+    *sum = exact_value(&exact);
     return ERR_OK;
 }

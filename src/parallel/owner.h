@@ -39,7 +39,6 @@ struct owner {
     int block_count;
     struct owner_block *blocks;
     int64_t *cut;     /* of whole tensors (shard.h); NULL: even chunks */
-    size_t *chunks;   /* [ranks + 1]: of the ranks before this one */
     int64_t elements; /* of all */
     int64_t own;      /* of this rank's partitions */
     int64_t shard;    /* of its shards */
@@ -82,9 +81,8 @@ enum err owner_start_gather(const struct owner *owner,
                             void *target, int64_t target_begin,
                             struct comm_tensors_request **out);
 
-/* One double for each chunk of this rank's partitions, as packed: every rank gets
- * the sum of all in the order of the flat space. packed: [elements /
- * KERNEL_CHUNK], of which this rank fills the part that begins at
- * owner->chunks[rank]. Collective over `comm`, whose ranks are the owner's. */
+/* own: a sum of squares of each chunk of this rank's partitions, [owner->own /
+ * KERNEL_CHUNK]. Every rank gets the sum of all ranks', rounded once (exact.h).
+ * Collective over `comm`, whose ranks are the owner's. */
 enum err owner_chunk_sum(const struct owner *owner, struct comm *comm,
-                         double *packed, double *sum);
+                         const double *own, double *sum);

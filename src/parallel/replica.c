@@ -67,6 +67,11 @@ static float *floats(struct arena *arena, int64_t count)
     return count > 0 ? arena_take(arena, (size_t)count * sizeof(float)) : NULL;
 }
 
+static size_t own_sums_bytes(const struct replica *replica)
+{
+    return (size_t)(replica->owner->own / KERNEL_CHUNK) * sizeof(double);
+}
+
 static void replica_layout(struct replica *replica, struct arena *arena,
                            struct replica_bytes *bytes)
 {
@@ -99,18 +104,15 @@ static void replica_layout(struct replica *replica, struct arena *arena,
     bytes->kept = arena->used - begin;
     begin = arena->used;
     if (is_on_device(replica))
-        replica->own_sums =
-            arena_take(arena, (size_t)(replica->owner->own / KERNEL_CHUNK) *
-                                  sizeof(double));
+        replica->own_sums = arena_take(arena, own_sums_bytes(replica));
     bytes->sums = arena->used - begin;
 }
 
 static void host_layout(struct replica *replica, struct arena *arena,
                         struct replica_bytes *bytes)
 {
-    size_t chunks = (size_t)(replica->params->elements / KERNEL_CHUNK);
     size_t begin = arena->used;
-    replica->chunk_sums = arena_take(arena, chunks * sizeof(double));
+    replica->chunk_sums = arena_take(arena, own_sums_bytes(replica));
     bytes->sums += arena->used - begin;
 }
 

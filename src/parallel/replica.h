@@ -58,6 +58,10 @@
 #include "src/parallel/frozen.h"
 #include "src/parallel/optimizer/optimizer.h"
 
+/* Version of the order in which the values of leaves and of partitions are
+ * added, raised whenever that gives other bits. Checkpoints record it. */
+#define REPLICA_SUMS 2
+
 struct replica;
 
 enum replica_strategy {

@@ -40,9 +40,9 @@ struct replica {
     const struct replica_watch *watch; /* of updates; NULL: nobody */
     float *kept[REPLICA_KEPT];         /* as options.kept */
     float *swapped;     /* [REPLICA_SWAP] on their way; NULL: nothing is kept */
-    double *chunk_sums; /* [elements / KERNEL_CHUNK], packed by rank, host */
-    double *own_sums;   /* this rank's, before they come to the host; NULL:
-                         * they are made there */
+    double *chunk_sums; /* [own / KERNEL_CHUNK], host */
+    double *own_sums;   /* the same, before they come to the host; NULL: they
+                         * are made there */
     struct ckpt_item *items;
     int item_count;
     int64_t *began;  /* [item_count] replica_set_began() */

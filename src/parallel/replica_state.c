@@ -379,7 +379,7 @@ static enum err sum_squares(struct replica *replica)
     enum err rc = ERR_OK;
     const struct owner *owner = replica->owner;
     const struct kernels *kernels = replica->kernels;
-    double *host = replica->chunk_sums + owner->chunks[owner->rank];
+    double *host = replica->chunk_sums;
     double *sums = replica->own_sums != NULL ? replica->own_sums : host;
     if (owner->own > 0)
         TRY_OUT(kernels->chunk_sum_squares(replica->ctx, DTYPE_F32, owner->own,

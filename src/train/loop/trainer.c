@@ -34,9 +34,9 @@ static void name_arithmetic(struct run *run)
     bool cpu = strcmp(kernels->backend, "cpu") == 0;
     char text[224];
     kernels->describe(text, sizeof text);
-    snprintf(run->engine.arithmetic, sizeof run->engine.arithmetic, "%s%s%s %s",
-             kernels->backend, cpu ? "" : "/", cpu ? "" : kernels->kernel_set,
-             text);
+    snprintf(run->engine.arithmetic, sizeof run->engine.arithmetic,
+             "%s%s%s %s, sums %d", kernels->backend, cpu ? "" : "/",
+             cpu ? "" : kernels->kernel_set, text, REPLICA_SUMS);
 }
 
 static enum err open_kernels(struct run *run)

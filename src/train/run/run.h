@@ -86,7 +86,7 @@ struct run_look {
  * LISTEN_TOGETHER may use it. */
 struct run_engine {
     int threads;
-    char arithmetic[256]; /* "cpu arithmetic 1"; a GPU's tables, libraries */
+    char arithmetic[256]; /* "cpu arithmetic 1, sums 2"; a GPU's libraries */
     char devices[96];     /* "8 GPUs for 8 ranks"; empty on CPU */
     char *choices; /* of algorithms, as text (trainer_choices.c); NULL: none */
     struct train_memory_place place; /* for the plan, as it was at the start */

@@ -120,10 +120,18 @@ static bool is_cpu(const char *arithmetic)
     return strncmp(arithmetic, "cpu", 3) == 0;
 }
 
+/* Where the version of sums stands, which older ones lack. */
+static const char *sums_of(const char *arithmetic)
+{
+    const char *sums = strstr(arithmetic, ", sums ");
+    return sums != NULL ? sums : "";
+}
+
 /* What gives the checkpoint's bits. */
 static const char *arithmetic_remedy(const char *then, const char *now)
 {
-    if (is_cpu(then) && is_cpu(now))
+    if ((is_cpu(then) && is_cpu(now)) ||
+        strcmp(sums_of(then), sums_of(now)) != 0)
         return "finish the run with the version that began it";
     if (is_cpu(then) != is_cpu(now))
         return "set hardware.backend to match";
