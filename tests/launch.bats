@@ -254,6 +254,25 @@ launch_is() {
     [[ $output != *"cannot be requeued"* ]]
 }
 
+@test "ranks that have lost each other are not waited for as long as Slurm waits" {
+    # the step would last until KillWait; the second attempt is asked to stop
+    cat >"$T/step" <<'END'
+[ ! -e "$T/again" ] || exit 85
+touch "$T/again"
+cat >>"$T/run/ledger.jsonl" <<'LINES'
+{"event":"start","time":1.0,"attempt":1,"job":7}
+{"event":"stop","time":2.0,"attempt":1,"code":75,"reason":"no answer","apart":true}
+LINES
+mkdir -p "$T/run/reasons"
+echo "75 comm n1: no answer from rank 1 (n2)" >"$T/run/reasons/attempt-0001.rank-0000"
+exec sleep 90
+END
+    begin=$SECONDS
+    launch_is 85
+    [ $((SECONDS - begin)) -lt 60 ]
+    [[ $output == *"its ranks have left"*"attempt 1 ended with code 75"*"going on: comm n1: no answer from rank 1 (n2)"* ]]
+}
+
 @test "who is to be told hears of each restart, requeue, give-up and finish" {
     printf '#!/bin/bash\nprintf "[%%s]" "$@" >>%q; echo >>%q\n' "$T/told" "$T/told" >"$T/tell"
     chmod 755 "$T/tell"

@@ -76,6 +76,22 @@ static void test_rows(void)
     }
 }
 
+/* Seconds until an attempt whose ranks part after 100 s is ended; those that are
+ * together again, as another attempt's are, are left alone. */
+static int apart_for(double seconds)
+{
+    struct watch watch = { .start_s = 300, .hang_s = 600, .tick_s = 1 };
+    for (int now_s = 0; now_s < 200; now_s++) {
+        struct watch_seen seen = { .now_s = now_s,
+                                   .started = true,
+                                   .apart =
+                                       now_s >= 100 && now_s < 100 + seconds };
+        if (watch_tick(&watch, &seen) == WATCH_APART)
+            return now_s;
+    }
+    return 200;
+}
+
 /* How often what must hold was broken, by a second book of how long it was silent. */
 static int broken(uint64_t seed)
 {
@@ -113,6 +129,8 @@ int main(void)
 {
     int fails = 0;
     test_rows();
+    tap_is_int(apart_for(100), 102, "ranks that have parted are ended soon");
+    tap_is_int(apart_for(2), 200, "not those that leave by themselves");
     for (uint64_t seed = 1; seed <= 1000; seed++)
         fails += broken(seed);
     tap_is_int(fails, 0, "1,000 courses hold what they must");

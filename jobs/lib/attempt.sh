@@ -41,6 +41,7 @@ hear_watch()
         ask) ask=yes ;;
         start) end_attempt start "not started within $start_s s" ;;
         hang) end_attempt hang "no step for $hang_s s" ;;
+        apart) end_attempt itself "its ranks have left, and Slurm waits for some" ;;
         esac
     done
 }
@@ -85,7 +86,7 @@ end_attempt()
     end_step
 }
 
-# watch_attempt NODE...: until the step has ended; sets ended_by to "node",
+# watch_attempt NODE...: until the step has ended; sets ended_by to "node", "itself",
 # "start" or "hang" where we ended it, and lost=().
 watch_attempt()
 {
@@ -102,4 +103,5 @@ watch_attempt()
     done
     kill -KILL "$watch_pid" 2>/dev/null
     step_code
+    [ "$ended_by" != itself ] || step_rc=75 # as all that have left
 }

@@ -1,8 +1,8 @@
 /* tessera-ckpt watch: what can be seen of an attempt without asking Slurm, for the
  * launch script beside which it runs: a step has come, the attempt is in the
  * ledger, there is a file STOP. When something is to be done it prints a line, "PID
- * stop", "PID ask", "PID say TEXT", or "PID start" and "PID hang" where the attempt
- * is to be ended, by src/control/watch.h; its own number tells the lines of one
+ * stop", "PID ask", "PID say TEXT", or "PID start", "PID hang" and "PID apart" where the
+ * attempt is to be ended, by src/control/watch.h; its own number tells the lines of one
  * watch from those that another has left in the pipe.
  *
  * A process of its own, since a file system that stands still would stop the script
@@ -26,6 +26,13 @@
 
 struct paths {
     char stop[FSIO_PATH_MAX], beat[FSIO_PATH_MAX], metrics[FSIO_PATH_MAX];
+    char ledger[FSIO_PATH_MAX];
+};
+
+/* What the ledger says, read where it has changed. */
+struct said {
+    uint64_t version;
+    bool started, apart;
 };
 
 static enum err seconds(const char *text, double *out)
@@ -48,8 +55,8 @@ static void touch(const char *path)
     close(fd);
 }
 
-/* The training writes metrics.jsonl every step. */
-static uint64_t beat_of(const char *path)
+/* Another one when the file has changed: of metrics.jsonl at every step. */
+static uint64_t version_of(const char *path)
 {
     struct stat status;
     return stat(path, &status) == 0
@@ -59,13 +66,18 @@ static uint64_t beat_of(const char *path)
                : 0;
 }
 
-static bool has_started(const struct ckpt_cmd *cmd)
+static void read_ledger(const struct ckpt_cmd *cmd, const struct paths *paths,
+                        struct said *said)
 {
     struct ledger_job job;
-    if (ledger_job_read(cmd->paths[0], cmd->job, &job) != ERR_OK)
-        return false;
+    uint64_t version = version_of(paths->ledger);
+    if (version == said->version ||
+        ledger_job_read(cmd->paths[0], cmd->job, &job) != ERR_OK)
+        return;
     ledger_job_free(&job);
-    return job.started >= cmd->attempt;
+    said->version = version;
+    said->started = job.started >= cmd->attempt;
+    said->apart = job.apart >= cmd->attempt;
 }
 
 static void tell(const char *what)
@@ -76,10 +88,12 @@ static void tell(const char *what)
 
 /* True: it is over. */
 static bool tick(const struct ckpt_cmd *cmd, const struct paths *paths,
-                 struct watch *watch)
+                 struct said *ledger, struct watch *watch)
 {
-    struct watch_seen seen = { .beat = beat_of(paths->metrics),
-                               .started = watch->started || has_started(cmd),
+    read_ledger(cmd, paths, ledger);
+    struct watch_seen seen = { .beat = version_of(paths->metrics),
+                               .started = ledger->started,
+                               .apart = ledger->apart,
                                .now_s = clock_now() };
     char said[80];
     enum watch_what what = watch_tick(watch, &seen);
@@ -90,13 +104,15 @@ static bool tick(const struct ckpt_cmd *cmd, const struct paths *paths,
     if (what != WATCH_ON)
         tell(what == WATCH_ASK     ? "ask"
              : what == WATCH_START ? "start"
-                                   : "hang");
+             : what == WATCH_HANG  ? "hang"
+                                   : "apart");
     return what > WATCH_ASK;
 }
 
 enum err ckpt_cmd_watch(struct ckpt_cmd *cmd)
 {
     struct watch watch = { 0 };
+    struct said ledger = { 0 };
     struct paths paths;
     const char *run_dir = cmd->paths[0];
     pid_t parent = getppid();
@@ -107,9 +123,10 @@ enum err ckpt_cmd_watch(struct ckpt_cmd *cmd)
     TRY(seconds(cmd->words[2], &watch.tick_s));
     TRY(fsio_path(paths.stop, "%s/STOP", run_dir));
     TRY(fsio_path(paths.metrics, "%s/metrics.jsonl", run_dir));
+    TRY(fsio_path(paths.ledger, "%s/ledger.jsonl", run_dir));
     TRY(fsio_path(paths.beat, "%s/health/beat.%" PRId64, run_dir, cmd->job));
     while (getppid() == parent) {
-        over = over || tick(cmd, &paths, &watch);
+        over = over || tick(cmd, &paths, &ledger, &watch);
         clock_sleep(watch.tick_s);
         if (clock_now() - looked_s < STOP_LOOK_S)
             continue;

@@ -4,6 +4,9 @@
 #include <assert.h>
 
 #define STANDSTILL_S 5
+/* Ranks that have lost each other say why and leave; Slurm's own patience with those on
+ * a node that does not answer is KillWait, 30 s. */
+#define APART_S 3
 #define GAP_FIRST_S 60
 #define ASK_S 60 /* while steps come */
 #define ASK_MIN_S 2
@@ -20,7 +23,9 @@ static double passed(struct watch *watch, double now_s)
 
 static void listen(struct watch *watch, const struct watch_seen *seen)
 {
-    watch->quiet_s += passed(watch, seen->now_s);
+    double passed_s = passed(watch, seen->now_s);
+    watch->quiet_s += passed_s;
+    watch->apart_s = seen->apart ? watch->apart_s + passed_s : 0;
     if (!watch->beaten || seen->beat != watch->beat) {
         if (watch->beaten)
             watch->gap_s = watch->quiet_s;
@@ -59,6 +64,8 @@ enum watch_what watch_tick(struct watch *watch, const struct watch_seen *seen)
         return WATCH_START;
     if (watch->started && watch->quiet_s >= watch->hang_s)
         return WATCH_HANG;
+    if (watch->apart_s >= APART_S)
+        return WATCH_APART;
     if (!time_to_ask(watch))
         return WATCH_ON;
     watch->asked_at_s = seen->now_s;

@@ -21,6 +21,7 @@ struct watch {
     double quiet_s, gap_s; /* since the last step; between the last two */
     uint64_t beat;
     bool beaten;    /* there was one */
+    double apart_s; /* since the ranks have lost each other */
     double still_s; /* stood still for, up to this tick; 0: it did not */
 };
 
@@ -28,6 +29,7 @@ struct watch_seen {
     double now_s;
     uint64_t beat; /* another one with each step */
     bool started;  /* the training has opened its run */
+    bool apart;    /* its ranks have lost each other, and leave */
 };
 
 enum watch_what {
@@ -35,6 +37,7 @@ enum watch_what {
     WATCH_ASK,   /* Slurm, for the nodes that the job has */
     WATCH_START, /* end it: it did not start in time */
     WATCH_HANG,  /* end it: no step came in time */
+    WATCH_APART, /* end it: its ranks have left, and a node that is gone keeps it */
 };
 
 enum watch_what watch_tick(struct watch *watch, const struct watch_seen *seen);

@@ -206,6 +206,8 @@ static enum err take_decision(void *arg, json_t *line)
     bool start = strcmp(event, "start") == 0,
          end = strcmp(event, "give-up") == 0;
     job->attempts += start;
+    if (json_is_true(json_object_get(line, "apart")))
+        job->apart = (int)number(line, "attempt");
     if (strcmp(event, "commit-local") == 0)
         job->local_step = (int64_t)number(line, "step");
     if (strcmp(event, "exclude") == 0)

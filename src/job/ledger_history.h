@@ -29,6 +29,7 @@ struct ledger_job {
     int64_t number; /* Slurm's, of the job */
     int attempts;   /* of all jobs of the run */
     int started;    /* the newest one that this job has started; 0: none */
+    int apart; /* the newest attempt whose ranks have lost each other; 0: none */
     /* Decisions of this job in a row, up to now, that followed an attempt
      * without a newly committed checkpoint, and requeues by the signal of its
      * time limit before an attempt began. Having given up ends either row:

@@ -46,9 +46,10 @@ static const struct ledger_row {
     { "tracking-lost", "sink:text records:whole reason:text" },
     /* bytes of the rank that has taken most */
     { "memory", "planned:whole peak:whole device:flag" },
-    /* by: "launch" where the launch script ends the job */
+    /* by: "launch" where the launch script ends the job; apart: the ranks have
+     * lost each other, and each leaves at once by itself */
     { "stop", "code:whole reason:text step?:whole by?:text progress?:flag? "
-              "job?:whole" },
+              "job?:whole apart?:flag" },
     /* of the launch script, between attempts; progress: has the attempt
      * committed a step? null: it could not be expected to */
     { "check", "job:whole phase:text tried:whole good:whole nodes:text "

@@ -144,14 +144,14 @@ static enum err record_hardware(const struct attempt *try)
                   (json_int_t)t->engine.ctx.threads));
 }
 
-static enum err record_stop(const struct attempt *try, int code,
+static enum err record_stop(const struct attempt *try, int code, bool apart,
                             const char *reason)
 {
     return ledger_append(
         try->settings->run.dir, "stop", try->number,
-        json_pack("{s:I, s:i, s:o}", "step",
+        json_pack("{s:I, s:i, s:o, s:b}", "step",
                   (json_int_t)(try->run ? try->run->position.step : -1), "code",
-                  code, "reason", jsontext_string(reason)));
+                  code, "reason", jsontext_string(reason), "apart", apart));
 }
 
 /* The log's last line: what has come of the attempt, and what to type next.
@@ -472,8 +472,9 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
         struct err_kept kept;
         err_keep(&kept, rc);
         int code = rc == ERR_OK ? *exit_code : err_exit_code(rc);
-        enum err recorded = record_stop(
-            &try, code, rc != ERR_OK ? kept.text : try.run->now.record.why);
+        enum err recorded =
+            record_stop(&try, code, rc == ERR_COMM || is_adrift(&try),
+                        rc != ERR_OK ? kept.text : try.run->now.record.why);
         if (recorded == ERR_OK)
             recorded = rc == ERR_OK ? settle_lines(&try) : lines_settle();
         if (rc == ERR_OK) {
