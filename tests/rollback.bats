@@ -122,7 +122,7 @@ same_end() { # DIR
         log.level=info
     [ "$(grep -c 'batches of the data are left out' <<<"$output")" = 2 ]
     [ "$(grep -c ' parameters, 1 ranks' <<<"$output")" = 1 ]
-    [ "$(grep -c 'products take' <<<"$output")" -le 1 ]
+    [ "$(grep -c 'hardware.kernel_set is generic' <<<"$output")" -le 1 ]
     [ "$(events "$DIR/told" hardware .step)" = 0 ]
     same_end "$DIR/told"
 }

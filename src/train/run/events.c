@@ -27,8 +27,8 @@
  * sends all of it; stop after both, for it needs to know how long they take to
  * end. */
 #define LISTENERS(X)                                                           \
-    X("products", LISTEN_RANK_0, on_products_ops, AT(INIT),                    \
-      "says which libraries and kernels compute")                              \
+    X("kernels", LISTEN_RANK_0, on_kernels_ops, AT(INIT),                      \
+      "warns of kernels that are not the fastest here")                        \
     X("spike", LISTEN_TOGETHER, on_spike_ops,                                  \
       AT(AFTER_TRAIN_BATCH) | AT(BATCH_END),                                   \
       "judges losses and gradient norms far beyond those before, or no "       \
