@@ -125,6 +125,18 @@ TABLE
     [[ "$(nearest)" == '"ranks":'* ]]
 }
 
+@test "30b under elastic on 8 GPUs of 80 GiB: one slot, so one sum that waits" {
+    common=(model.preset=mpt-30b data.seq_len=2048 train.global_batch=512
+        train.microbatch=1 train.precision=bf16 hardware.backend=cuda
+        --ranks 8 --nodes 1 --memory 80GiB)
+    plan 93 "${common[@]}"
+    one=(parallel.strategy=zero3 parallel.slots=1 "memory.checkpoint=block: all")
+    [[ "$output" == *"nearest that fits "*" ${one[0]} ${one[1]} ${one[2]/=*/=}\"block: all\""* ]]
+    plan 0 "${common[@]}" "${one[@]}" --json
+    [ "$(value fits)" = true ] && [ "$(value ranks_max)" = 512 ]
+    plan 64 "${common[@]}" "${one[@]}" parallel.strategy=zero1
+}
+
 @test "memory.limit is a machine, too, and chooses the microbatch" {
     common=(model.preset=mpt-125m train.global_batch=64)
     plan 0 "${common[@]}" memory.limit=9GiB --json

@@ -344,6 +344,8 @@ static void test_model(struct world *world, const char *preset, int64_t layers,
             test_bits(world, &strategies[s], batches[i][0], batches[i][1],
                       false);
         test_bits(world, &strategies[s], 4, 2, true);
+        if (strategies[s].options.strategy >= REPLICA_ZERO2) /* one slot */
+            test_bits(world, &strategies[s], 1, 9, false);
     }
     test_load(world, &strategies[2]);
     test_load(world, &strategies[3]);

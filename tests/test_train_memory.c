@@ -79,7 +79,7 @@ static void test_degrees(struct train_settings *s)
                                "parallel.expert_degree=2 train.microbatch=2";
     char text[256];
     tap_ok(load(base, s) == ERR_OK, "experts on 2 ranks: %s", err_text());
-    tap_is_int(train_memory_ranks_max(s), 4, "the most ranks are the slots");
+    tap_is_int(train_memory_ranks_max(s), 32, "the most ranks are the leaves");
     size_t two = total(s, 2);
     struct replica_options options = train_memory_replica(s);
     tap_is_int(options.leaves, 8, "8 leaves of a slot of 16");
@@ -95,11 +95,14 @@ static void test_degrees(struct train_settings *s)
            "chunks: %s", err_text());
     options = train_memory_replica(s);
     tap_is_int(options.leaves, 16, "4 leaves of 4 chunks each");
-    tap_is_int(train_memory_ranks_max(s), 8, "2 ranks for each slot");
+    tap_is_int(train_memory_ranks_max(s), 32, "2 ranks for each leaf");
     struct model_options model;
     tap_ok(train_memory_model(s, 1, &model) == ERR_OK && model.chunks == 4 &&
                model.own_chunks == 2 && model.expert_degree == 1,
            "the model's share");
+    tap_ok(load("parallel.slots=4 train.microbatch=4", s) == ERR_OK &&
+               train_memory_ranks_max(s) == 4,
+           "what may be ddp or zero1 has at most its slots");
 }
 
 /* Degrees that are no powers of two: what fits on as few ranks as they allow,
@@ -159,7 +162,8 @@ static const struct {
       "checkpoint.async=false" },
     { ONE LEAN, 1, 1, "2 ranks" },
     { ONE LEAN, 1, 4, "parallel.strategy=zero2" },
-    { LEAST LEAN, 1, 4, NULL },
+    { LEAST LEAN, 1, 4, "8 ranks" },
+    { LEAST LEAN, 1, 64, NULL },
 };
 
 static void test_nearest(struct train_settings *s)

@@ -144,6 +144,8 @@ static void print_nearest(const struct plan_figures *f)
             printf(", keeps rounded values");
         if (way->waiting)
             printf(", waits for saves");
+        if (way->chained)
+            printf(", not for ddp and zero1 of several ranks");
         putchar('\n');
     }
     free(near);

@@ -330,8 +330,11 @@ static void tell_slots(const struct train_settings *s)
     int64_t batch = s->train.global_batch;
     int64_t wanted = FEW_RANKS;
     log_info("this run can have at most %d ranks, at any start: parallel.slots "
-             "(%lld) stays",
-             most, (long long)s->parallel.slots);
+             "(%lld) stays%s",
+             most, (long long)s->parallel.slots,
+             s->parallel.strategy >= REPLICA_ZERO2
+                 ? ", and bounds the ranks of ddp and zero1"
+                 : "");
     if (most >= FEW_RANKS || s->given[slots - train_settings_schema])
         return;
     while (wanted < batch && batch % wanted != 0)

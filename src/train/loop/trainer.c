@@ -74,6 +74,27 @@ static enum err create_local(struct run *run)
     return trainer_record_create(run);
 }
 
+static enum err check_ranks(const struct train_settings *s, int ranks)
+{
+    int most = train_memory_ranks_max(s);
+    bool leaves = s->parallel.strategy >= REPLICA_ZERO2;
+    if (ranks <= most)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "%d ranks, but this run can have at most %d: a global batch "
+                   "has %s = %lld%s; start at most that many, or %s for a new "
+                   "run",
+                   ranks, most,
+                   leaves ? "leaves of train.microbatch" : "parallel.slots",
+                   (long long)(most / s->parallel.sequence_degree),
+                   s->parallel.sequence_degree > 1
+                       ? ", each for parallel.sequence_degree ranks"
+                       : "",
+                   leaves ? "lower train.microbatch"
+                          : "raise parallel.slots (a divisor of "
+                            "train.global_batch)");
+}
+
 enum err trainer_create(struct comm *comm,
                         const struct train_settings *settings, int attempt,
                         struct run **out)
@@ -91,17 +112,7 @@ enum err trainer_create(struct comm *comm,
     run->position.lr0 = settings->optimizer.lr;
     trainer_groups_begin(run);
     run->now.seq_len = settings->data.seq_len;
-    if (run->ranks > train_memory_ranks_max(settings))
-        rc = err_set(ERR_USAGE,
-                     "%d ranks, but this run can have at most %d: a global "
-                     "batch has parallel.slots = %lld%s; start at most that "
-                     "many, or raise parallel.slots (a divisor of "
-                     "train.global_batch) for a new run",
-                     run->ranks, train_memory_ranks_max(settings),
-                     (long long)settings->parallel.slots,
-                     settings->parallel.sequence_degree > 1
-                         ? ", each for parallel.sequence_degree ranks"
-                         : "");
+    rc = check_ranks(settings, run->ranks);
     struct replica_options options = train_memory_replica(settings);
     if (rc == ERR_OK)
         rc = replica_check(&options, run->ranks);

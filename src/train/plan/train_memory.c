@@ -69,7 +69,12 @@ train_memory_replica(const struct train_settings *settings)
 
 int train_memory_ranks_max(const struct train_settings *settings)
 {
-    return (int)(settings->parallel.slots * settings->parallel.sequence_degree);
+    int64_t parts = settings->parallel.slots;
+    int64_t microbatch = settings->train.microbatch;
+    if (settings->parallel.strategy >= REPLICA_ZERO2 && microbatch > 0 &&
+        settings->train.global_batch > parts * microbatch)
+        parts = settings->train.global_batch / microbatch;
+    return (int)(parts * settings->parallel.sequence_degree);
 }
 
 enum err train_memory_model(const struct train_settings *settings, int threads,
@@ -297,17 +302,21 @@ enum err train_memory_nearest(const struct train_settings *settings,
                               struct train_memory_nearest *out)
 {
     struct train_memory_place at = *place;
-    out->found = false;
-    for (; at.ranks > 0; at.ranks = more_ranks(at.ranks, settings)) {
-        TRY(train_memory_ways(settings, &at, limit_bytes, TRAIN_MEMORY_WAYS_MAX,
-                              out->ways, &out->count));
-        if (out->count == 0)
-            continue;
-        out->found = true;
+    bool chained = false;
+    out->count = 0;
+    while (at.ranks > 0 && out->count == 0) {
+        TRY(train_memory_ways(settings, &at, limit_bytes, chained,
+                              TRAIN_MEMORY_WAYS_MAX, out->ways, &out->count));
         out->ranks = at.ranks;
-        train_memory_apply(settings, &out->ways[0], &out->settings);
-        return ERR_OK;
+        at.ranks = more_ranks(at.ranks, settings);
+        if (at.ranks == 0 && !chained) {
+            chained = true;
+            at.ranks = place->ranks;
+        }
     }
+    out->found = out->count > 0;
+    if (out->found)
+        train_memory_apply(settings, &out->ways[0], &out->settings);
     return ERR_OK;
 }
 
@@ -336,6 +345,9 @@ void train_memory_changes(const struct train_settings *settings, int ranks,
     if (near->parallel.shard_degree != settings->parallel.shard_degree)
         append(text, size, "parallel.shard_degree=%lld",
                (long long)near->parallel.shard_degree);
+    if (near->parallel.slots != settings->parallel.slots)
+        append(text, size, "parallel.slots=%lld",
+               (long long)near->parallel.slots);
     if (near->train.microbatch != settings->train.microbatch)
         append(text, size, "train.microbatch=%lld",
                (long long)near->train.microbatch);

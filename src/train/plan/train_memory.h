@@ -43,8 +43,9 @@ struct train_memory_place {
 struct replica_options
 train_memory_replica(const struct train_settings *settings);
 
-/* The most ranks that can share the run's batches: a group of
- * parallel.sequence_degree has a slot together. */
+/* The most ranks that can share the run's batches: under zero2 and zero3, where
+ * the settings say so, the leaves, else the slots; a group of
+ * parallel.sequence_degree has one together. */
 int train_memory_ranks_max(const struct train_settings *settings);
 
 /* The options of a rank's model: all but what is the rank's own, its first
@@ -92,6 +93,7 @@ struct train_memory_way {
     bool again;      /* every block is computed again */
     bool packed;     /* saved tensors in fewer bits */
     bool waiting;    /* no asynchronous checkpoints */
+    bool chained;    /* one slot, so one sum that waits; of a new run */
     size_t bytes;    /* of a rank */
     double sent;     /* bytes that a rank sends in a step */
     double computed; /* share of a step's arithmetic besides */
@@ -99,7 +101,8 @@ struct train_memory_way {
 };
 
 /* The nearest configurations that fit: the cheapest ways on so many ranks, or
- * where there is none on the fewest ranks that have some, up to the most. */
+ * where there is none on the fewest ranks that have some, up to the most; where
+ * there is none at all the same with one slot. */
 #define TRAIN_MEMORY_WAYS_MAX 4
 struct train_memory_nearest {
     bool found;
@@ -141,12 +144,20 @@ void train_memory_changes(const struct train_settings *settings, int ranks,
 
 /* The cheapest that fit at place->ranks, best first, at most `max`: no two that
  * differ only in microbatch or shard degree, under "auto" in strategy. All
- * strategies are tried, with "auto" too. limit_bytes as for
- * train_memory_fits(). */
+ * strategies are tried, with "auto" too; `chained`: those of one slot, under
+ * "elastic" zero2's and zero3's. limit_bytes as for train_memory_fits(). */
 enum err train_memory_ways(const struct train_settings *settings,
                            const struct train_memory_place *place,
-                           size_t limit_bytes, int max,
+                           size_t limit_bytes, bool chained, int max,
                            struct train_memory_way *ways, int *count);
+
+/* Sets what the way sends and computes, and its cost (train_memory_cost.c). */
+void train_memory_cost(const struct train_settings *settings,
+                       const struct train_memory_place *place,
+                       const struct params *params,
+                       struct train_memory_way *way);
+/* Whether every block is computed again; *missing: the share that is not. */
+bool train_memory_again(const struct train_settings *settings, double *missing);
 
 /* The settings changed so; "auto" stays where `way` only chooses what it would
  * choose. */

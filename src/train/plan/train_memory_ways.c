@@ -1,6 +1,5 @@
 /* Lists the ways in which a configuration can run on a number of ranks,
- * estimates what each costs, and chooses the strategy under "auto". The costs
- * are assumptions for an order, not measurements.
+ * and chooses the strategy under "auto". What each costs is train_memory_cost.c's.
  *
  * A way is a strategy with its degree, times any of three changes (blocks computed
  * again, saved tensors packed, checkpoints that are waited for), with the largest
@@ -12,31 +11,17 @@
 #include "src/train/plan/train_memory.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/new.h"
 #include "src/base/units.h"
-#include "src/model/model.h"
 #include "src/train/plan/trainer_backend.h"
 
 /* zero1, zero2, zero3 over 1, 2, 4, ... nodes, and what the settings say */
 #define SPREADS_MAX 24
 #define CHANGES 8 /* of computing again, packing and the copy */
-
-/* Assumed: 400 TFLOP/s and 40 GB/s to other nodes of a GPU, 0.5 TFLOP/s and 2
- * GB/s of a rank on processors; ten times that within a node. */
-#define FLOPS_PER_BYTE_DEVICE 1e4
-#define FLOPS_PER_BYTE_HOST 250.0
-#define NEAR 0.1
-
-/* Prices of changes that cost something else than time. */
-#define PRICE_HALF 0.01     /* a microbatch of half the size */
-#define PRICE_BY_BLOCK 0.02 /* zero2, zero3: leaves are added one by one */
-#define PRICE_PACKED 0.4
-#define PRICE_WAITING 0.5
 
 struct spread {
     enum replica_strategy strategy;
@@ -47,6 +32,7 @@ struct planner {
     const struct train_settings *settings;
     const struct train_memory_place *place;
     size_t limit_bytes;
+    bool chained; /* ways of one slot */
     struct params *params;
     struct train_settings *trial;
 };
@@ -73,18 +59,6 @@ static bool is_auto(const struct train_settings *settings)
     return settings->parallel.strategy == REPLICA_AUTO;
 }
 
-static bool all_again(const struct train_settings *settings, double *missing)
-{
-    struct model_memory memory;
-    bool known = train_settings_memory(settings, &memory) == ERR_OK;
-    int64_t layers = settings->model.n_layers;
-    int64_t again = 0;
-    for (int64_t i = 0; i < layers && known; i++)
-        again += (memory.recompute[i] & RECOMPUTE_BLOCK) != 0;
-    *missing = (double)(layers - again) / (double)layers;
-    return again == layers;
-}
-
 static void apply_spread(const struct spread *spread, int ranks,
                          struct train_settings *s)
 {
@@ -108,6 +82,8 @@ static void apply_changes(const struct train_memory_way *way,
             trainer_backend_dtype(s) == DTYPE_F32 ? PACKING_BF16 : PACKING_INT8;
     if (way->waiting)
         s->checkpoint.async = false;
+    if (way->chained)
+        s->parallel.slots = 1;
 }
 
 void train_memory_apply(const struct train_settings *settings,
@@ -117,7 +93,7 @@ void train_memory_apply(const struct train_settings *settings,
     struct spread spread = { way->strategy, way->shard_degree };
     *out = *settings;
     apply_changes(way, out);
-    if (!is_auto(settings))
+    if (!is_auto(settings) || way->chained)
         apply_spread(&spread, way->ranks, out);
 }
 
@@ -144,6 +120,9 @@ static void add_spread(const struct planner *planner, struct spread spread,
         if (list[i].strategy == spread.strategy &&
             list[i].degree == spread.degree)
             return;
+    if (spread.strategy < REPLICA_ZERO2 &&
+        ranks > planner->settings->parallel.slots)
+        return;
     *s = *planner->settings;
     apply_spread(&spread, ranks, s);
     struct replica_options options = train_memory_replica(s);
@@ -188,96 +167,6 @@ static int list_spreads(const struct planner *planner, bool others,
                    &count);
     add_spread(planner, (struct spread){ REPLICA_ZERO3, ranks }, list, &count);
     return count;
-}
-
-/* --- what it costs --- */
-
-/* How much a byte counts that goes to `group` neighbouring ranks: whole to
- * other nodes, less within the node. */
-static double weigh(const struct train_memory_place *place, double group)
-{
-    double node = (double)node_ranks(place);
-    assert(node >= 1.0);
-    if (group <= 1.0)
-        return 0.0;
-    double near = fmin(node, group) - 1.0;
-    return (near * NEAR + (group - 1.0 - near)) / (group - 1.0);
-}
-
-/* Bytes that a rank sends in a step; *weighed: with those on its node as so
- * much less. Of n ranks each sends (n - 1)/n of a tensor when it is summed into
- * partitions, and as much when the partitions are gathered: ddp and zero1 do so once
- * with the gradient (twice where slots do not divide by the ranks) and once with what
- * was updated, zero2 with the gradient of every leaf. zero3 besides gathers the
- * weights of each leaf twice, forward and backward, within its degree.
- * src/parallel/DESIGN.md has the sums. */
-static double sent(const struct planner *planner,
-                   const struct train_memory_way *way, double *weighed)
-{
-    const struct train_settings *s = planner->settings;
-    double ranks = (double)way->ranks;
-    double slots = (double)s->parallel.slots;
-    double slot = fmax(1.0, (double)s->train.global_batch / slots);
-    double p = (double)planner->params->elements;
-    double weight = (double)dtype_bytes(trainer_backend_dtype(s));
-    bool bf16 = s->parallel.reduce_precision == REDUCE_BF16;
-    double share = (ranks - 1.0) / ranks;
-    double degree = (double)way->shard_degree;
-    assert(way->ranks > 0 && way->microbatch > 0 && slots > 0.0);
-    double leaves = ceil(slots / ranks) * ceil(slot / (double)way->microbatch) *
-                    (double)s->parallel.sequence_chunks;
-    bool whole = fmod(slots, ranks) == 0.0 ||
-                 s->parallel.determinism != DETERMINISM_ELASTIC;
-    double gradient = p * (bf16 ? 2.0 : 4.0) * share;
-    double all = weigh(planner->place, ranks);
-    double bytes = 0.0;
-    switch (way->strategy) {
-    case REPLICA_DDP:
-    case REPLICA_ZERO1:
-        bytes =
-            gradient * (whole ? 1.0 : 2.0) +
-            p * share * (way->strategy == REPLICA_DDP ? sizeof(float) : weight);
-        *weighed = bytes * all;
-        return bytes;
-    case REPLICA_ZERO2:
-        bytes = leaves * gradient + p * weight * share;
-        *weighed = bytes * all;
-        return bytes;
-    case REPLICA_ZERO3:
-    case REPLICA_AUTO: /* of settings, never of a way */
-        break;
-    }
-    double gathered = leaves * 2.0 * p * weight * (degree - 1.0) / degree;
-    double rest = leaves * gradient +
-                  p * weight / degree * (ranks / degree - 1.0) / ranks * degree;
-    *weighed = gathered * weigh(planner->place, degree) + rest * all;
-    return gathered + rest;
-}
-
-static void set_cost(const struct planner *planner,
-                     struct train_memory_way *way)
-{
-    const struct train_settings *s = planner->settings;
-    double weighed = 0.0;
-    double missing = 0.0;
-    bool device = planner->place->kernels->memory->device;
-    double samples = s->train.global_batch > 0
-                         ? (double)s->train.global_batch / (double)way->ranks
-                         : (double)s->train.microbatch;
-    double flops = samples * model_flops_per_sequence(
-                                 &s->model, planner->params, s->data.seq_len);
-    way->sent = sent(planner, way, &weighed);
-    (void)all_again(s, &missing);
-    way->computed = way->again ? missing / 3.0 : 0.0;
-    way->cost = way->computed +
-                weighed *
-                    (device ? FLOPS_PER_BYTE_DEVICE : FLOPS_PER_BYTE_HOST) /
-                    flops +
-                (way->strategy >= REPLICA_ZERO2 ? PRICE_BY_BLOCK : 0.0) +
-                (way->packed ? PRICE_PACKED : 0.0) +
-                (way->waiting ? PRICE_WAITING : 0.0) +
-                PRICE_HALF *
-                    log2((double)s->train.microbatch / (double)way->microbatch);
 }
 
 static int by_cost(const void *a, const void *b)
@@ -332,7 +221,7 @@ static bool make_way(const struct planner *planner, const struct spread *spread,
 {
     const struct train_settings *s = planner->settings;
     double missing = 0.0;
-    bool again = all_again(s, &missing);
+    bool again = train_memory_again(s, &missing);
     bool packed = s->memory.compression != PACKING_NONE;
     *way = (struct train_memory_way){ .strategy = spread->strategy,
                                       .shard_degree = spread->degree,
@@ -340,8 +229,14 @@ static bool make_way(const struct planner *planner, const struct spread *spread,
                                       .microbatch = s->train.microbatch,
                                       .again = change & 1,
                                       .packed = change & 2,
-                                      .waiting = change & 4 };
-    if (planner->place->resumed && (way->packed || (way->again && packed)))
+                                      .waiting = change & 4,
+                                      .chained = planner->chained };
+    if (planner->place->resumed &&
+        (way->packed || way->chained || (way->again && packed)))
+        return false;
+    if (way->chained &&
+        (spread->strategy < REPLICA_ZERO2 || s->parallel.slots == 1 ||
+         s->parallel.determinism != DETERMINISM_ELASTIC))
         return false;
     return !(way->again && again) && !(way->packed && packed) &&
            !(way->waiting && !s->checkpoint.async);
@@ -372,7 +267,7 @@ static void keep_unlike(const struct train_memory_way *all, int found,
 
 enum err train_memory_ways(const struct train_settings *settings,
                            const struct train_memory_place *place,
-                           size_t limit_bytes, int max,
+                           size_t limit_bytes, bool chained, int max,
                            struct train_memory_way *ways, int *count)
 {
     enum err rc = ERR_OK;
@@ -383,6 +278,7 @@ enum err train_memory_ways(const struct train_settings *settings,
     assert(max > 0 && place->ranks > 0);
     *count = 0;
     TRY_OUT(planner_open(settings, place, limit_bytes, &planner));
+    planner.chained = chained;
     int spread_count = list_spreads(&planner, true, spreads);
     for (int i = 0; i < spread_count; i++)
         for (int change = 0; change < CHANGES; change++) {
@@ -393,7 +289,7 @@ enum err train_memory_ways(const struct train_settings *settings,
             TRY_OUT(fit_microbatch(&planner, way, &fits));
             if (!fits)
                 continue;
-            set_cost(&planner, way);
+            train_memory_cost(settings, place, planner.params, way);
             found++;
         }
     qsort(all, (size_t)found, sizeof all[0], by_cost);
@@ -483,7 +379,7 @@ enum err train_memory_strategy(struct train_settings *settings,
     assert(count > 0); /* one of the two has said why not */
     for (int i = 0; i < count; i++) {
         (void)make_way(&planner, &spreads[i], 0, &ways[i]);
-        set_cost(&planner, &ways[i]);
+        train_memory_cost(settings, place, planner.params, &ways[i]);
     }
     qsort(ways, (size_t)count, sizeof ways[0], by_cost);
     for (int i = 0; i < count && !fits; i++) {

@@ -407,7 +407,8 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "hardware.fallback; nccl: also where two ranks seem to share a GPU; "    \
       "staged: through host memory")                                           \
     S(parallel, INT(0, 65536), slots, "0", SETTING_STAYS,                      \
-      "canonical parts of a global batch, at least the number of ranks; 0: "   \
+      "canonical parts of a global batch, with ddp and zero1 at least the "    \
+      "number of ranks, with zero2 and zero3 the fewer the less memory; 0: "   \
       "the largest power of two up to 8 that divides it")                      \
     S(parallel, FLOAT(0.1, 1e6), timeout_s, "300", 0,                          \
       "seconds to wait for another rank before naming it",                     \

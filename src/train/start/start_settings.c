@@ -180,8 +180,8 @@ static enum err check_degree(const char *name, int degree,
         return ERR_OK;
     return err_set(ERR_USAGE,
                    "parallel.%s (%d) is more than %d, the most ranks of the "
-                   "run (parallel.slots x parallel.sequence_degree): choose a "
-                   "smaller one",
+                   "run (parallel.slots, under zero2 and zero3 leaves, x "
+                   "parallel.sequence_degree): choose a smaller one",
                    name, degree, ranks);
 }
 
