@@ -9,8 +9,9 @@
  *   RUN/checkpoints/RUN_UUID                          whose folder it is
  *
  * Only a committed checkpoint matches `step-*`. Every rank that owns something
- * writes one shard, numbered among those ranks (more than 1024 lie in folders
- * shards/NNN/); it holds, for each tensor of which the rank owns a part, one
+ * writes one shard, or several ranks of a node one together; they are numbered by
+ * these ranks (more than 1024 lie in folders
+ * shards/NNN/). A shard holds, for each tensor of which its ranks own a part, one
  * dataset under the tensor's name (ckpt_hdf5.h), written past the library at
  * the dataset's file offset. checkpoint.h5 shows all tensors whole
  * (ckpt_view.h). MANIFEST.json (ckpt_manifest.h) holds format version, run
@@ -60,6 +61,8 @@ struct ckpt_options {
     int64_t keep_every;    /* multiples of it are kept for good; 0: none */
     double timeout_s;      /* of writing, and of each wait for others; 0: 600 */
     bool stage;            /* save copies; the items may change at once */
+    int file_ranks;        /* of a node, that write a file of the run directory
+                            * together, at most; 0: each its own */
     const char *local_dir; /* this node's, for ckpt_saver_start_local(); NULL:
                             * none. Swept when the saver is made */
     const char *local_key; /* signs what is saved there; NULL: "" */

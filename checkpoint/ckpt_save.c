@@ -136,6 +136,10 @@ enum err ckpt_save_plan(struct ckpt_save *save, struct comm *comm)
         save->shard_of[r] = all[r] > 0 ? save->writers++ : -1;
         save->bytes += all[r];
     }
+    int together = save->options.file_ranks;
+    TRY_OUT(ckpt_group_create(comm, save->items, save->item_count, all,
+                              together > 0 ? together : 1, save->file_of,
+                              &save->files, &save->group));
 out:
     free(all);
     return rc;
@@ -147,30 +151,56 @@ enum err ckpt_save_begin(struct ckpt_saver *saver)
     assert(save->rank == 0);
     ckpt_crash_point("begin", save->rank);
     TRY(ckpt_index_begin(save->run_dir, save->tmp, save->attempt));
-    return ckpt_shard_folder(save->tmp, "checkpoint", save->bytes);
+    int files = save->files > 0 ? save->files : 1;
+    return ckpt_shard_folder(save->tmp, "checkpoint", save->bytes,
+                             (save->writers + files - 1) / files);
 }
 
-/* Write the shard and describe it. */
+static struct ckpt_hdf5_identity identity_of(const struct ckpt_save *save)
+{
+    return (struct ckpt_hdf5_identity){ .step = save->step,
+                                        .rank = save->rank,
+                                        .ranks = save->ranks,
+                                        .attempt = save->attempt };
+}
+
+/* What was written, described; the shard is freed. */
+static enum err keep_record(struct ckpt_save *save, enum err rc,
+                            struct ckpt_shard *shard)
+{
+    assert(save->record == NULL);
+    if (rc == ERR_OK && shard->extent_count > 0)
+        rc = ckpt_manifest_shard_text(shard, &save->record);
+    ckpt_manifest_free_shard(shard);
+    return rc;
+}
+
 enum err ckpt_save_write(struct ckpt_save *save)
 {
-    enum err rc = ERR_OK;
     struct ckpt_shard shard = { 0 };
     char file[sizeof shard.file];
-    struct ckpt_hdf5_identity identity = { .step = save->step,
-                                           .rank = save->rank,
-                                           .ranks = save->ranks,
-                                           .attempt = save->attempt };
+    struct ckpt_hdf5_identity identity = identity_of(save);
     int number = save->shard_of[save->rank];
-    assert(save->record == NULL && number < save->writers);
     if (number < 0)
         return ERR_OK;
     ckpt_shard_name(number, save->writers, CKPT_SHARD_FOLDER_FILES, file);
-    TRY_OUT(ckpt_shard_write(save->tmp, file, &identity, save->items,
-                             save->item_count, NULL, NULL, &shard));
-    TRY_OUT(ckpt_manifest_shard_text(&shard, &save->record));
-out:
-    ckpt_manifest_free_shard(&shard);
-    return rc;
+    enum err rc = ckpt_shard_write(save->tmp, file, &identity, save->items,
+                                   save->item_count, NULL, NULL, &shard);
+    return keep_record(save, rc, &shard);
+}
+
+enum err ckpt_save_write_group(struct ckpt_saver *saver, enum err rc)
+{
+    struct ckpt_save *save = &saver->save;
+    struct ckpt_shard shard = { 0 };
+    char file[sizeof shard.file];
+    struct ckpt_hdf5_identity identity = identity_of(save);
+    int number = save->file_of[save->rank];
+    if (number < 0)
+        return rc;
+    ckpt_shard_name(number, save->files, CKPT_SHARD_FOLDER_FILES, file);
+    rc = ckpt_save_shared(saver, rc, file, &identity, &shard);
+    return keep_record(save, rc, &shard);
 }
 
 enum err ckpt_save_manifest(const struct ckpt_save *save, char **text,
@@ -189,7 +219,7 @@ enum err ckpt_save_manifest(const struct ckpt_save *save, char **text,
     for (int r = 0; r < save->ranks; record += save->lengths[r], r++)
         if (save->lengths[r] > 0)
             records[count++] = record;
-    assert(count == save->writers);
+    assert(count == (text != NULL ? save->writers : save->files));
     enum err rc = text != NULL
                       ? ckpt_manifest_format(&head, records, count, text, bytes)
                       : ckpt_view_seal(save->tmp, &head, records, count);

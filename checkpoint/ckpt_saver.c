@@ -366,7 +366,8 @@ static enum err create_local(struct ckpt_saver *saver, const char *run_dir,
     size_t count = (size_t)save->item_count;
     TRY(new_zeroed(&saver->sources, count + 1));
     TRY(new_zeroed(&saver->items, count + 1));
-    TRY(new_zeroed(&save->shard_of, (size_t)save->ranks));
+    TRY(new_zeroed(&save->shard_of, 2 * (size_t)save->ranks));
+    save->file_of = save->shard_of + save->ranks;
     TRY(new_zeroed(&save->lengths, save->rank == 0 ? (size_t)save->ranks : 1));
     save->items = saver->items;
     if (count > 0) {
@@ -405,8 +406,8 @@ enum err ckpt_saver_create(struct comm *comm, const char *run_dir,
         rc = create_local(saver, run_dir, options, items);
     }
     TRY_OUT(comm_agree(comm, rc));
-    TRY_OUT(ckpt_save_plan(&saver->save, comm));
     TRY_OUT(comm_duplicate(comm, &saver->comm));
+    TRY_OUT(ckpt_save_plan(&saver->save, saver->comm));
     comm_detach(saver->comm);
     if (options->local_dir != NULL)
         rc = ckpt_saver_local_create(saver);
@@ -435,7 +436,8 @@ bool ckpt_saver_destroy(struct ckpt_saver *saver)
         return true;
     pthread_cond_destroy(&saver->wake);
     pthread_mutex_destroy(&saver->mutex);
-    free(saver->save.shard_of);
+    ckpt_group_free(&saver->save.group);
+    free(saver->save.shard_of); /* file_of lies behind it */
     free(saver->save.lengths);
     free(saver->items);
     free(saver->sources);

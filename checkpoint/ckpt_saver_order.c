@@ -46,8 +46,7 @@ static void conclude(const struct ckpt_saver *saver,
 static enum err write_shard(struct ckpt_saver *saver)
 {
     ckpt_crash_point("folder-agreed", saver->save.rank);
-    TRY(ckpt_saver_staged(saver));
-    return ckpt_save_write(&saver->save);
+    return ckpt_save_write_group(saver, ckpt_saver_staged(saver));
 }
 
 /* Tells both the caller and its `record` that all shards are durable. */

@@ -1,5 +1,5 @@
 /* What the parts of the saver share: ckpt_saver.c is the interface and the thread,
- * ckpt_save.c what is done to files, ckpt_saver_order.c the table of all that the thread does for a save,
+ * ckpt_save.c what is done to files (of several ranks' ckpt_save_shared.c), ckpt_saver_order.c the table of all that the thread does for a save,
  * ckpt_saver_local.c what it does in the nodes' own folders. */
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "checkpoint/ckpt.h"
+#include "checkpoint/ckpt_group.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/fsio.h"
@@ -16,8 +17,10 @@ struct ckpt_save {
     char run_dir[FSIO_PATH_MAX], local_dir[FSIO_PATH_MAX];
     char attempt[CKPT_NAME_BYTES];
     int rank, ranks;
-    int writers;                   /* ranks that write, each a shard */
-    int *shard_of;                 /* [ranks]: its number; -1: none */
+    int writers;                   /* ranks that have something to save */
+    int *shard_of;                 /* [ranks]: number among these; -1: none */
+    struct ckpt_group group;       /* who writes a file of the run directory */
+    int *file_of, files;           /* the same of these files */
     int64_t bytes;                 /* payload of all ranks */
     const struct ckpt_item *items; /* where the values are */
     int item_count;
@@ -131,8 +134,17 @@ enum err ckpt_save_plan(struct ckpt_save *save, struct comm *comm);
 /* Rank 0: make the temporary folder and look for room. */
 enum err ckpt_save_begin(struct ckpt_saver *saver);
 
-/* Write this rank's shard and its record. */
+/* Write a shard of this rank's own, and its record. */
 enum err ckpt_save_write(struct ckpt_save *save);
+/* Write this rank's part of its group's; the record is the maker's. rc: whether
+ * there is something to write. */
+enum err ckpt_save_write_group(struct ckpt_saver *saver, enum err rc);
+/* The same of the group: *shard is filled on the maker (as by ckpt_shard_write()).
+ * Each waits for the others and tells them of its own failure. */
+enum err ckpt_save_shared(struct ckpt_saver *saver, enum err rc,
+                          const char *file,
+                          const struct ckpt_hdf5_identity *identity,
+                          struct ckpt_shard *shard);
 
 /* Rank 0: the manifest of the gathered records, as a text without a view, which
  * is malloc'ed; text NULL: into the temporary folder, with a view. */

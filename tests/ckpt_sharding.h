@@ -261,11 +261,13 @@ static inline int64_t over_all(struct comm *comm, int64_t value,
     return comm_all_reduce_i64(comm, &value, 1, op) == ERR_OK ? value : -1;
 }
 
-static inline enum err save(struct comm *comm, const char *run, int64_t step,
-                            enum sharding kind)
+static inline enum err save_files(struct comm *comm, const char *run,
+                                  int64_t step, enum sharding kind,
+                                  int file_ranks)
 {
     struct ckpt_item items[TENSORS];
-    struct ckpt_options options = { .attempt = "7.1" };
+    struct ckpt_options options = { .attempt = "7.1",
+                                    .file_ranks = file_ranks };
     catalogue(items);
     shard(items, kind, comm_rank(comm), comm_size(comm));
     allocate(items);
@@ -276,6 +278,12 @@ static inline enum err save(struct comm *comm, const char *run, int64_t step,
     json_decref(state);
     release(items);
     return rc;
+}
+
+static inline enum err save(struct comm *comm, const char *run, int64_t step,
+                            enum sharding kind)
+{
+    return save_files(comm, run, step, kind, 0);
 }
 
 /* Load the newest into a new sharding: exactly the values of `want`? */

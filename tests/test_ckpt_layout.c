@@ -106,6 +106,27 @@ static void check_layout(const char *path, const struct ckpt_shard *shard,
                  (long long)payload);
 }
 
+static enum err create(const char *path,
+                       const struct ckpt_hdf5_identity *identity,
+                       const struct ckpt_item *items, int item_count,
+                       struct ckpt_shard *shard)
+{
+    int64_t crcs;
+    struct ckpt_segment *segments = NULL, **sorted = NULL;
+    int count = 0, fd = open(path, O_RDWR | O_CREAT, 0666);
+    enum err rc = ckpt_segments_create(items, item_count, identity->rank,
+                                       &segments, &count);
+    if (rc == ERR_OK)
+        rc = ckpt_segments_sort(segments, count, &sorted);
+    if (rc == ERR_OK)
+        rc = ckpt_hdf5_create(fd, path, identity, items, sorted, count, shard,
+                              &crcs);
+    close(fd);
+    free(sorted);
+    free(segments);
+    return rc;
+}
+
 static void test_bound(const char *folder)
 {
     char path[FSIO_PATH_MAX], what[64];
@@ -121,10 +142,9 @@ static void test_bound(const char *folder)
             struct ckpt_item *items;
             struct ckpt_shard shard = { 0 };
             struct ckpt_hdf5_identity identity = { 1, rank, ranks, "1.1" };
-            int64_t crcs;
             int count = model_items(&items, params, rank, ranks);
             snprintf(what, sizeof what, "rank %d of %d", rank, ranks);
-            rc = ckpt_hdf5_create(path, &identity, items, count, &shard, &crcs);
+            rc = create(path, &identity, items, count, &shard);
             is_ok(rc, what);
             check_layout(path, &shard, what);
             ckpt_manifest_free_shard(&shard);
@@ -144,7 +164,7 @@ static void test_small_bound(const char *folder)
     fsio_path(path, "%s/small.h5", folder);
     for (int count = 1; count <= COUNT; count *= 9) {
         struct ckpt_shard shard = { 0 };
-        int64_t crcs, payload = 0;
+        int64_t payload = 0;
         for (int i = 0; i < count; i++) {
             items[i] = (struct ckpt_item){ .dims = 1, .shape = { 3 + i } };
             items[i].part.end = 3 + i;
@@ -152,8 +172,7 @@ static void test_small_bound(const char *folder)
                      "transformer.blocks.%d.attention.out_proj.bias", i);
             payload += (3 + i) * 4;
         }
-        is_ok(ckpt_hdf5_create(path, &identity, items, count, &shard, &crcs),
-              "small tensors");
+        is_ok(create(path, &identity, items, count, &shard), "small tensors");
         bool found = stat(path, &status) == 0;
         if (!tap_ok(found && status.st_size <= payload + 16384 + count * 1024,
                     "%d small tensors are packed", count))
@@ -273,12 +292,12 @@ static void test_stripe_hint(const char *folder)
     fsio_path(path, "%s/bin", folder);
     fsio_mkdirs(path);
     setenv("PATH", path, 1);
-    is_ok(ckpt_shard_folder(folder, "test", 0), "there is room");
+    is_ok(ckpt_shard_folder(folder, "test", 0, 1), "there is room");
     tap_ok(!fsio_exists(asked), "no lfs: nothing is asked");
     fsio_path(path, "%s/bin/lfs", folder);
     fsio_write_atomic(path, script, strlen(script));
     chmod(path, 0755);
-    is_ok(ckpt_shard_folder(folder, "test", 0), "there is room");
+    is_ok(ckpt_shard_folder(folder, "test", 0, 1), "there is room");
     setenv("PATH", old, 1);
     free(old);
     is_ok(fsio_read_file(asked, 1000, &text, &bytes), "lfs is asked");

@@ -1,6 +1,7 @@
 /* Saving behind the caller's back: what is committed is what was there at the
  * start, every rank hears the same, and a save that fails leaves nothing. Works
  * with any number of ranks. */
+#include <limits.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -247,12 +248,14 @@ static void test_deadline(struct world *world)
     everywhere(world->comm, loads(world, 30), "nothing was committed");
 }
 
-static void run_tests(struct world *world)
+/* Each rank writes its own file, or all together one. */
+static void run_tests(struct world *world, int file_ranks)
 {
     struct ckpt_saver *saver = NULL;
     ranks_items(world->items, ITEMS, world->rank, world->ranks);
     world->options = (struct ckpt_options){ .attempt = "7.1",
                                             .keep = 2,
+                                            .file_ranks = file_ranks,
                                             .timeout_s = TIMEOUT_S,
                                             .stage = true,
                                             .record = count_record,
@@ -279,6 +282,9 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN);
     ranks_folder(world.comm, folder);
     fsio_path(world.run, "%s/run", folder);
-    run_tests(&world);
+    run_tests(&world, 0);
+    world.committed = world.failed = 0;
+    fsio_path(world.run, "%s/together", folder);
+    run_tests(&world, INT_MAX);
     return ranks_end(world.comm);
 }

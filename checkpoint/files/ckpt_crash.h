@@ -23,7 +23,7 @@ void ckpt_crash_point(const char *name, int rank);
         "folder-made",      /* the temporary folder exists */                  \
         "owner-written",    /* and says whose it is */                         \
         "folder-agreed",    /* every rank knows of it */                       \
-        "shard-created",    /* HDF5 metadata is written, no payload */         \
+        "shard-created",    /* its room is reserved, nothing is written */     \
         "shard-half",       /* part of the payload is written */               \
         "shard-written",    /* all of it, not yet synced */                    \
         "shard-synced",     /* synced under its .part name */                  \

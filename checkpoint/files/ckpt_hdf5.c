@@ -10,12 +10,12 @@
 #include "checkpoint/files/ckpt_hdf5.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/files/ckpt_hdf5_fd.h"
 #include "src/base/new.h"
 
 #define FORMAT_VERSION 1
@@ -58,16 +58,11 @@ static herr_t keep_description(unsigned depth, const H5E_error2_t *error,
     return 0;
 }
 
-/* The library's own error as ours; it reports failed system calls as text. */
+/* The library's own error as ours; those of the system are its driver's. */
 static enum err hdf5_failed(const char *path, const char *call)
 {
     char text[256] = "";
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, keep_description, text);
-    const char *number = strstr(text, "errno = ");
-    if (number != NULL) {
-        errno = (int)strtol(number + strlen("errno = "), NULL, 10);
-        return err_errno("%s: HDF5", path);
-    }
     return err_set(ERR_INTERNAL, "%s: HDF5 %.*s: %s", path,
                    (int)strcspn(call, "("), call, text);
 }
@@ -125,6 +120,7 @@ out:
 struct recipe {
     hid_t layout, links;
     hid_t types[DTYPES];
+    int *made; /* [tensors]: datasets of each so far */
 };
 
 static enum err recipe_open(const char *path, struct recipe *recipe)
@@ -189,18 +185,19 @@ static int shape_of(const struct ckpt_part *part, int dims,
     return dims;
 }
 
-static enum err put_extents(hid_t file, const char *path,
-                            const struct recipe *recipe,
+static enum err put_extents(hid_t file, const char *path, struct recipe *recipe,
                             const struct ckpt_item *items,
                             struct ckpt_extent *extents, int count)
 {
     for (int i = 0; i < count; i++) {
-        const struct ckpt_item *item = &items[extents[i].tensor];
+        int tensor = extents[i].tensor;
+        const struct ckpt_item *item = &items[tensor];
+        char name[CKPT_DATASET_BYTES];
         int64_t shape[CKPT_DIMS_MAX];
         int dims = shape_of(&extents[i].part, item->dims, item->shape, shape);
-        TRY(put_dataset(file, path, recipe, item->name,
-                        recipe->types[item->dtype], dims, shape,
-                        &extents[i].offset));
+        ckpt_manifest_dataset(item->name, recipe->made[tensor]++, name);
+        TRY(put_dataset(file, path, recipe, name, recipe->types[item->dtype],
+                        dims, shape, &extents[i].offset));
     }
     return ERR_OK;
 }
@@ -336,10 +333,13 @@ out:
 /* --- the file --- */
 
 /* Datasets of `paged` bytes and more will lie at multiples of `border`. */
-static enum err file_open(const char *path, bool creating, int datasets,
-                          int64_t paged, int64_t border, hid_t *out)
+static enum err file_open(struct ckpt_hdf5_fd *made, bool creating,
+                          int datasets, int64_t paged, int64_t border,
+                          hid_t *out)
 {
     enum err rc = ERR_OK;
+    const char *path = made->path;
+    hid_t driver = H5I_INVALID_HID;
     hid_t creation = H5I_INVALID_HID;
     hid_t access = H5I_INVALID_HID;
     int64_t meta = META_BYTES_MIN + (int64_t)datasets * META_BYTES;
@@ -355,8 +355,7 @@ static enum err file_open(const char *path, bool creating, int datasets,
         H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST));
     HDF5_TRY(H5Pset_alignment(access, (hsize_t)paged, (hsize_t)border));
     HDF5_TRY(H5Pset_meta_block_size(access, (hsize_t)meta));
-    /* flock(2) fails on several parallel file systems. */
-    HDF5_TRY(H5Pset_file_locking(access, false, true));
+    HDF5_TRY(driver = ckpt_hdf5_fd_driver(access, made));
     /* No lists of free space and no stretches for small data: what is
      * allocated later lies further back. */
     HDF5_TRY(H5Pset_small_data_block_size(access, 0));
@@ -364,12 +363,14 @@ static enum err file_open(const char *path, bool creating, int datasets,
     HDF5_TRY(H5Pset_file_space_strategy(creation, H5F_FSPACE_STRATEGY_AGGR,
                                         false, 1));
     if (creating)
-        HDF5_TRY(*out = H5Fcreate(path, H5F_ACC_TRUNC, creation, access));
+        HDF5_TRY(*out = H5Fcreate(CKPT_HDF5_FD_NAME, H5F_ACC_TRUNC, creation,
+                                  access));
     else
-        HDF5_TRY(*out = H5Fopen(path, H5F_ACC_RDWR, access));
+        HDF5_TRY(*out = H5Fopen(CKPT_HDF5_FD_NAME, H5F_ACC_RDWR, access));
 out:
     close_handle(creation);
     close_handle(access);
+    close_handle(driver);
     return rc;
 }
 
@@ -384,81 +385,110 @@ static enum extent_kind kind_of(int64_t bytes)
     return bytes >= PAGED_BYTES ? EXTENT_PAGED : EXTENT_SMALL;
 }
 
-/* Choose the extents and their order; *striped is how many of them, at the end,
- * are to lie at multiples of STRIPE_BYTES. */
-static enum err plan_extents(const struct ckpt_item *items, int item_count,
-                             struct ckpt_shard *shard, int *striped)
+/* Choose the order of the extents; places[i] is where number i of `merged` goes.
+ * *striped is how many of them, at the end, are to lie at multiples of
+ * STRIPE_BYTES. */
+static void plan_extents(const struct ckpt_extent *merged,
+                         struct ckpt_shard *shard, int *places, int *striped)
 {
     int64_t bytes[EXTENT_KINDS] = { 0 };
     int count[EXTENT_KINDS] = { 0 };
     int next[EXTENT_KINDS] = { 0 };
-    TRY(new_zeroed(&shard->extents, 2 * ((size_t)item_count + 1)));
-    struct ckpt_extent *all = shard->extents;
-    struct ckpt_extent *unsorted = all + item_count;
-    for (int i = 0; i < item_count; i++) {
-        const struct ckpt_item *item = &items[i];
-        struct ckpt_extent *extent = &unsorted[shard->extent_count];
-        *extent = (struct ckpt_extent){ .tensor = i,
-                                        .dims = item->dims,
-                                        .part = item->part };
-        ckpt_part_normalise(&extent->part, item->dims, item->shape);
-        extent->bytes = ckpt_part_elements(&extent->part, item->dims) *
-                        (int64_t)dtype_bytes(item->dtype);
-        if (extent->bytes == 0)
-            continue;
-        shard->extent_count++;
-        bytes[kind_of(extent->bytes)] += extent->bytes;
-        count[kind_of(extent->bytes)]++;
+    for (int i = 0; i < shard->extent_count; i++) {
+        bytes[kind_of(merged[i].bytes)] += merged[i].bytes;
+        count[kind_of(merged[i].bytes)]++;
     }
     *striped = bytes[EXTENT_STRIPED] >= STRIPED_TOTAL_BYTES
                    ? count[EXTENT_STRIPED]
                    : 0;
     next[EXTENT_PAGED] = count[EXTENT_SMALL];
     next[EXTENT_STRIPED] = next[EXTENT_PAGED] + count[EXTENT_PAGED];
-    for (int i = 0; i < shard->extent_count; i++)
-        all[next[kind_of(unsorted[i].bytes)]++] = unsorted[i];
     for (int i = 0; i < shard->extent_count; i++) {
-        all[i].block = shard->block_count;
-        shard->block_count += ckpt_manifest_block_count(all[i].bytes);
+        places[i] = next[kind_of(merged[i].bytes)]++;
+        shard->extents[places[i]] = merged[i];
     }
-    return ERR_OK;
+    for (int i = 0; i < shard->extent_count; i++) {
+        shard->extents[i].block = shard->block_count;
+        shard->block_count +=
+            ckpt_manifest_block_count(shard->extents[i].bytes);
+    }
 }
 
-enum err ckpt_hdf5_create(const char *path,
+/* A segment begins an extent, or follows in it. */
+static void place_segments(struct ckpt_segment *const *sorted, int count,
+                           const struct ckpt_shard *shard, const int *places)
+{
+    for (int i = 0, e = -1; i < count; i++) {
+        e += sorted[i]->at == 0;
+        sorted[i]->offset = shard->extents[places[e]].offset + sorted[i]->at;
+    }
+}
+
+/* The file of this shard, whose last `striped` extents lie at stripes. */
+static enum err make_file(struct ckpt_hdf5_fd *made,
                           const struct ckpt_hdf5_identity *identity,
-                          const struct ckpt_item *items, int item_count,
-                          struct ckpt_shard *shard, int64_t *crc_offset)
+                          const struct ckpt_item *items,
+                          struct ckpt_shard *shard, int striped,
+                          struct recipe *recipe, int64_t *crc_offset)
 {
     enum err rc = ERR_OK;
-    hid_t file = H5I_INVALID_HID;
-    struct recipe recipe = { 0 };
-    int striped = 0;
-    TRY_OUT(plan_extents(items, item_count, shard, &striped));
-    assert(shard->extent_count > 0);
+    hid_t file = H5I_INVALID_HID, closing;
+    const char *path = made->path;
     int paged = shard->extent_count - striped;
-    TRY_OUT(file_open(path, true, paged, PAGED_BYTES, PAGE_BYTES, &file));
-    TRY_OUT(recipe_open(path, &recipe));
+    TRY_OUT(file_open(made, true, paged, PAGED_BYTES, PAGE_BYTES, &file));
+    TRY_OUT(recipe_open(path, recipe));
     TRY_OUT(put_identity(file, path, identity));
-    TRY_OUT(put_extents(file, path, &recipe, items, shard->extents, paged));
+    TRY_OUT(put_extents(file, path, recipe, items, shard->extents, paged));
     if (striped > 0) {
         /* the alignment is a property of an open file */
-        hid_t closing = file;
+        closing = file;
         file = H5I_INVALID_HID;
         HDF5_TRY(H5Fclose(closing));
-        TRY_OUT(file_open(path, false, striped, STRIPED_BYTES, STRIPE_BYTES,
+        TRY_OUT(file_open(made, false, striped, STRIPED_BYTES, STRIPE_BYTES,
                           &file));
-        TRY_OUT(put_extents(file, path, &recipe, items, shard->extents + paged,
+        TRY_OUT(put_extents(file, path, recipe, items, shard->extents + paged,
                             striped));
     }
     TRY_OUT(put_index(file, path, items, shard));
-    TRY_OUT(put_dataset(file, path, &recipe, CKPT_HDF5_CRC_NAME, H5T_STD_U32LE,
+    TRY_OUT(put_dataset(file, path, recipe, CKPT_HDF5_CRC_NAME, H5T_STD_U32LE,
                         1, &shard->block_count, crc_offset));
-    hid_t closing = file;
+    closing = file;
     file = H5I_INVALID_HID;
     HDF5_TRY(H5Fclose(closing));
 out:
     if (file >= 0)
         H5Fclose(file);
+    return rc;
+}
+
+enum err ckpt_hdf5_create(int fd, const char *path,
+                          const struct ckpt_hdf5_identity *identity,
+                          const struct ckpt_item *items,
+                          struct ckpt_segment *const *sorted, int count,
+                          struct ckpt_shard *shard, int64_t *crc_offset)
+{
+    enum err rc = ERR_OK;
+    struct recipe recipe = { 0 };
+    struct ckpt_hdf5_fd made = { .fd = fd, .path = path };
+    struct ckpt_extent *merged = NULL;
+    int *places = NULL, striped = 0;
+    assert(count > 0);
+    size_t tensors = (size_t)sorted[count - 1]->item + 1;
+    TRY_OUT(ckpt_segments_merge(sorted, count, items, &merged,
+                                &shard->extent_count));
+    TRY_OUT(new_zeroed(&shard->extents, (size_t)shard->extent_count));
+    TRY_OUT(new_room(&places, (size_t)shard->extent_count));
+    TRY_OUT(new_zeroed(&recipe.made, tensors));
+    plan_extents(merged, shard, places, &striped);
+    TRY_OUT(
+        make_file(&made, identity, items, shard, striped, &recipe, crc_offset));
+    place_segments(sorted, count, shard, places);
+out:
+    if (made.failed.code != ERR_OK)
+        rc = err_again(&made.failed);
+    free(merged);
+    free(places);
+    free(recipe.made);
     for (int i = 0; i < DTYPES; i++)
         close_handle(recipe.types[i]);
     close_handle(recipe.links);

@@ -3,7 +3,8 @@
  * at a time, because the stock library is not thread-safe and can crash on
  * damaged files.
  *
- * A dataset has the name of its tensor. It is N-D where its part is: a box has
+ * A dataset has the name of its tensor (the second of the same tensor in a shard
+ * "NAME 2", and so on, in the order of the file). It is N-D where its part is: a box has
  * the shape of its extent, an interval of whole rows (indices of the first
  * dimension) that of these rows; any other interval is 1-D, as is a tensor of
  * no dimensions. Small datasets (below 256 KiB) come first, one directly after
@@ -26,7 +27,7 @@
  * 256 KiB on average, and there are 16 MiB of them. */
 #pragma once
 
-#include "checkpoint/files/ckpt_manifest.h"
+#include "checkpoint/files/ckpt_segment.h"
 
 struct ckpt_hdf5_identity {
     int64_t step;
@@ -38,12 +39,13 @@ struct ckpt_hdf5_identity {
 #define CKPT_HDF5_INDEX_NAME "_index"
 #define CKPT_HDF5_CRC_NAME "_crc32c"
 
-/* Create the file with one dataset for every item whose part is not empty, of
- * which there is at least one, and close it. Fills the shard's extents, in file
- * order and normal form (allocated; the caller frees them, also after a
- * failure) and its count of blocks; *crc_offset is where the contents of
- * _crc32c go. */
-enum err ckpt_hdf5_create(const char *path,
+/* Make the file, which is open (`path` is for texts), with one dataset for every
+ * extent that the segments, sorted and at least one, make together. Tells where each segment is, and
+ * fills the shard's extents, in file order and normal form (allocated; the
+ * caller frees them, also after a failure) and its count of blocks; *crc_offset
+ * is where the contents of _crc32c go. */
+enum err ckpt_hdf5_create(int fd, const char *path,
                           const struct ckpt_hdf5_identity *identity,
-                          const struct ckpt_item *items, int item_count,
+                          const struct ckpt_item *items,
+                          struct ckpt_segment *const *sorted, int count,
                           struct ckpt_shard *shard, int64_t *crc_offset);

@@ -42,6 +42,14 @@ struct ckpt_io {
     struct err_kept end; /* the first failure; those behind are not tried */
 };
 
+static bool set_direct(const struct ckpt_io *io, bool direct)
+{
+    int flags = fcntl(io->fd, F_GETFL);
+    return flags >= 0 &&
+           fcntl(io->fd, F_SETFL,
+                 direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+}
+
 /* One system call; 0 is the end of the file. */
 static ssize_t transfer_once(struct ckpt_io *io, const struct request *request,
                              size_t done)
@@ -59,8 +67,7 @@ static ssize_t transfer_once(struct ckpt_io *io, const struct request *request,
         if (!io->direct)
             return n;
         /* the file system took the flag but not the transfer */
-        int flags = fcntl(io->fd, F_GETFL);
-        if (flags < 0 || fcntl(io->fd, F_SETFL, flags & ~O_DIRECT) != 0)
+        if (!set_direct(io, false))
             return -1;
         io->direct = false;
     }
@@ -173,6 +180,13 @@ void ckpt_io_close(struct ckpt_io *io)
 int ckpt_io_fd(const struct ckpt_io *io)
 {
     return io->fd;
+}
+
+enum err ckpt_io_direct(struct ckpt_io *io, bool direct)
+{
+    if (io->direct && !set_direct(io, direct))
+        return err_errno("%s: change how it is written", io->path);
+    return ERR_OK;
 }
 
 /* With the mutex held: wait until no more than `left` are under way, or all

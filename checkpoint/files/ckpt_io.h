@@ -43,5 +43,9 @@ enum err ckpt_io_drain(struct ckpt_io *io, int left);
  * ERR_OK and 0. */
 enum err ckpt_io_wait(struct ckpt_io *io, size_t *bytes);
 
+/* Nothing is under way: transfers of the file go past the page cache from here
+ * on, if that is how it was opened, or not. */
+enum err ckpt_io_direct(struct ckpt_io *io, bool direct);
+
 /* Aligned memory for transfers, released with free(). */
 enum err ckpt_io_buffer(char **buffer, size_t bytes);

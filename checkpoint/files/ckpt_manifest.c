@@ -287,6 +287,15 @@ enum err ckpt_manifest_share(struct comm *comm, int root, char **text,
     return comm_broadcast(comm, *text, *bytes, root);
 }
 
+void ckpt_manifest_dataset(const char *tensor, int number,
+                           char out[CKPT_DATASET_BYTES])
+{
+    if (number == 0)
+        snprintf(out, CKPT_DATASET_BYTES, "%s", tensor);
+    else
+        snprintf(out, CKPT_DATASET_BYTES, "%s %d", tensor, number + 1);
+}
+
 /* Counts how many a tensor has, then puts each behind those before it; first[t +
  * 1] is where the next of tensor t goes, and in the end where they end. */
 enum err ckpt_manifest_extents(const struct ckpt_manifest *manifest,

@@ -40,6 +40,8 @@
 #define CKPT_VIEW_FILE "checkpoint.h5"
 /* Room for a shard's name in the checkpoint's folder. */
 #define CKPT_FILE_BYTES 64
+/* Room for the name of an extent's dataset in its shard. */
+#define CKPT_DATASET_BYTES (CKPT_NAME_BYTES + 12)
 /* What stands before and after the eight digits of the manifest's CRC. */
 #define CKPT_MANIFEST_CRC_BEFORE "\"crc32c\": \""
 #define CKPT_MANIFEST_CRC_AFTER "\"\n}\n"
@@ -159,6 +161,12 @@ struct ckpt_placed {
     const struct ckpt_extent *extent;
     int shard;
 };
+
+/* The name of the dataset of a tensor's extent number `number` (from 0, in the order
+ * of the file) in a shard: the tensor's; "NAME 2" and so on for more of them, for no
+ * tensor's name has a blank. */
+void ckpt_manifest_dataset(const char *tensor, int number,
+                           char out[CKPT_DATASET_BYTES]);
 
 /* All extents, those of tensor t in (*list)[(*first)[t] .. (*first)[t + 1]), in
  * the order of the shards. Both are malloc'ed, and to be freed after an error

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "checkpoint/files/ckpt_io.h"
+#include "checkpoint/files/ckpt_passage.h"
 #include "checkpoint/files/ckpt_shard.h"
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
@@ -121,7 +122,8 @@ static enum err check_frame(struct ckpt_read *reader, int number)
                        reader->path, (long long)status.st_size, shard->bytes);
     /* the payload between them is read by others */
     (void)posix_fadvise(reader->fd, 0, 0, POSIX_FADV_RANDOM);
-    TRY(as_damage(ckpt_shard_frame_crc(reader->fd, reader->path, shard, &crc)));
+    TRY(as_damage(
+        ckpt_passage_frame_crc(reader->fd, reader->path, shard, &crc)));
     (void)posix_fadvise(reader->fd, 0, 0, POSIX_FADV_NORMAL);
     if (crc != shard->frame_crc)
         return err_set(ERR_CHECKPOINT,

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "checkpoint/files/ckpt_crash.h"
@@ -37,6 +38,32 @@ out:
     return rc;
 }
 
+/* The names of shards below shards/NNN are durable; those in the folder itself
+ * with the manifest. */
+static enum err sync_folders(const char *checkpoint_dir,
+                             const struct ckpt_manifest *manifest)
+{
+    char path[FSIO_PATH_MAX];
+    const char *last = "", *end;
+    size_t length = 0;
+    for (int s = 0; s < manifest->shard_count; s++) {
+        const char *file = manifest->shards[s].file;
+        if ((end = strrchr(file, '/')) == NULL ||
+            ((size_t)(end - file) == length &&
+             strncmp(file, last, length) == 0))
+            continue;
+        last = file;
+        length = (size_t)(end - file);
+        TRY(fsio_path(path, "%s/%.*s", checkpoint_dir, (int)length, file));
+        TRY(fsio_fsync_dir(path));
+    }
+    if (length == 0)
+        return ERR_OK;
+    TRY(fsio_path(path, "%s/%.*s", checkpoint_dir, (int)strcspn(last, "/"),
+                  last));
+    return fsio_fsync_dir(path);
+}
+
 enum err ckpt_view_seal(const char *checkpoint_dir,
                         struct ckpt_manifest_head *head, char *const *records,
                         int record_count)
@@ -54,6 +81,7 @@ enum err ckpt_view_seal(const char *checkpoint_dir,
     TRY_OUT(ckpt_manifest_format(head, records, record_count, &text, &bytes));
     TRY_OUT(ckpt_manifest_parse(text, bytes, path, &check));
     ckpt_crash_point("manifest-checked", 0);
+    TRY_OUT(sync_folders(checkpoint_dir, check));
     TRY_OUT(write_view(checkpoint_dir, check, NULL, &head->view));
     ckpt_crash_point("view-written", 0);
     free(text);

@@ -85,7 +85,8 @@ static int view_shape(const struct ckpt_tensor *tensor,
  * one dimension needs several. */
 static uint64_t put_extent(struct ckpt_h5 *file,
                            const struct ckpt_tensor *tensor,
-                           const struct ckpt_extent *extent, const char *where)
+                           const struct ckpt_extent *extent, const char *where,
+                           const char *dataset)
 {
     int64_t shape[CKPT_DIMS_MAX];
     int dims = view_shape(tensor, shape);
@@ -96,7 +97,7 @@ static uint64_t put_extent(struct ckpt_h5 *file,
     for (int i = 0; i < count; i++) {
         int64_t elements = ckpt_part_elements(&boxes[i], dims);
         ckpt_h5_put(file, where, strlen(where) + 1);
-        ckpt_h5_put(file, tensor->name, strlen(tensor->name) + 1);
+        ckpt_h5_put(file, dataset, strlen(dataset) + 1);
         put_selection(file, count > 1 ? SELECT_BOX : SELECT_ALL, 1, &done,
                       &elements);
         put_selection(file, SELECT_BOX, dims, boxes[i].origin, boxes[i].sides);
@@ -115,10 +116,17 @@ static void put_mappings(struct image *image, int t)
     size_t begin = file->bytes;
     ckpt_h5_number(file, 0, 1); /* version */
     ckpt_h5_number(file, 0, 8);
-    for (size_t i = image->first[t]; i < image->first[t + 1]; i++)
+    int number = 0; /* among those of its shard */
+    for (size_t i = image->first[t]; i < image->first[t + 1]; i++) {
+        const struct ckpt_placed *placed = &image->extents[i];
+        char dataset[CKPT_DATASET_BYTES];
+        bool more = i > image->first[t] && placed->shard == placed[-1].shard;
+        number = more ? number + 1 : 0;
+        ckpt_manifest_dataset(entry->tensor->name, number, dataset);
         mappings +=
-            put_extent(file, entry->tensor, image->extents[i].extent,
-                       image->manifest->shards[image->extents[i].shard].file);
+            put_extent(file, entry->tensor, placed->extent,
+                       image->manifest->shards[placed->shard].file, dataset);
+    }
     ckpt_h5_set(file, begin + 1, mappings, 8);
     ckpt_h5_checksum(file, begin);
     ckpt_h5_object_end(file, &entry->mappings);

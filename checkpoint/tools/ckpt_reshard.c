@@ -114,7 +114,7 @@ static enum err copy(struct reshard *reshard)
         reshard->writers += set_parts(reshard, rank) > 0;
     TRY(new_zeroed(&reshard->records, (size_t)reshard->writers + 1));
     TRY(ckpt_tensor_create(reshard->from, manifest, &reshard->reader));
-    TRY(ckpt_shard_folder(reshard->tmp, "copy", manifest->bytes));
+    TRY(ckpt_shard_folder(reshard->tmp, "copy", manifest->bytes, 1));
     for (int rank = 0; rank < reshard->ranks; rank++)
         if (set_parts(reshard, rank) > 0)
             TRY(write_shard(reshard, rank, writer++));

@@ -51,7 +51,7 @@ static enum err newest_of_run(const char *run_dir, int64_t *newest)
 static enum err begin(const struct scavenge *s)
 {
     TRY(ckpt_index_begin(s->run_dir, s->tmp, s->attempt));
-    return ckpt_shard_folder(s->tmp, "copy", s->bytes);
+    return ckpt_shard_folder(s->tmp, "copy", s->bytes, 1);
 }
 
 /* --- copies --- */

@@ -33,7 +33,8 @@
 #define STATE_BYTES_MAX ((int64_t)256 << 20)
 #define STALLS 9
 
-enum { RAW_DIRECT, RAW_CACHED, OURS, KINDS };
+/* a file for each rank, or one for both */
+enum { RAW_DIRECT, RAW_CACHED, OURS, TOGETHER, KINDS };
 enum { INDEX_FEW, INDEX_MANY, INDEX_KINDS };
 
 struct bench {
@@ -44,8 +45,8 @@ struct bench {
     struct arena arena; /* the state: one interval of each copy */
     struct ckpt_item *items;
     int item_count;
-    int64_t bytes;            /* of this rank's state, whole pages */
-    struct ckpt_saver *saver; /* of the state */
+    int64_t bytes;                    /* of this rank's state, whole pages */
+    struct ckpt_saver *savers[KINDS]; /* of the state */
     struct ckpt_item *small[INDEX_KINDS];
     double write_s[KINDS][ROUNDS_MAX];
     double read_s[KINDS][ROUNDS_MAX];
@@ -179,12 +180,15 @@ static void drop_all(struct bench *b)
 {
     char path[FSIO_PATH_MAX];
     const char *const shards[] = { "shard-00000-of-00002.h5",
-                                   "shard-00001-of-00002.h5" };
+                                   "shard-00001-of-00002.h5",
+                                   "shard-00000-of-00001.h5" };
     if (fsio_path(path, "%s/raw.%d", b->dir, b->rank) == ERR_OK)
         drop(path);
-    if (fsio_path(path, "%s/run/checkpoints/step-%09lld/%s", b->dir,
-                  (long long)b->step, shards[b->rank]) == ERR_OK)
-        drop(path);
+    for (int i = 0; i < 3; i++)
+        if (fsio_path(path, "%s/run/checkpoints/step-%09lld/%s", b->dir,
+                      (long long)b->step, shards[i]) == ERR_OK &&
+            fsio_exists(path))
+            drop(path);
 }
 
 /* --- measuring --- */
@@ -201,17 +205,19 @@ static enum err save(struct bench *b, const struct ckpt_item *items, int count)
 }
 
 /* As training does it: with a saver that has saved before. */
-static enum err save_state(struct bench *b)
+static enum err save_state(struct bench *b, int kind)
 {
     char run[FSIO_PATH_MAX];
-    struct ckpt_options options = { .attempt = "1.1", .keep = 0 };
+    struct ckpt_saver **saver = &b->savers[kind];
+    struct ckpt_options options = { .attempt = "1.1",
+                                    .file_ranks = kind == TOGETHER ? 2 : 0 };
     struct ckpt_progress progress;
     TRY(fsio_path(run, "%s/run", b->dir));
-    if (b->saver == NULL)
+    if (*saver == NULL)
         TRY(ckpt_saver_create(b->comm, run, &options, b->items, b->item_count,
-                              &b->saver));
-    TRY(ckpt_saver_start(b->saver, ++b->step, NULL));
-    TRY(ckpt_saver_wait(b->saver, &progress));
+                              saver));
+    TRY(ckpt_saver_start(*saver, ++b->step, NULL));
+    TRY(ckpt_saver_wait(*saver, &progress));
     if (progress.phase == CKPT_FAILED)
         return err_set(progress.error, "%s", progress.text);
     return ERR_OK;
@@ -252,7 +258,7 @@ static enum err one_write(struct bench *b, int kind, double *seconds)
     enum err rc = ERR_OK;
     TRY(comm_barrier(b->comm));
     double begin = clock_now();
-    rc = kind == OURS ? save_state(b) : raw_transfer(b, kind, true);
+    rc = kind >= OURS ? save_state(b, kind) : raw_transfer(b, kind, true);
     TRY(comm_agree(b->comm, rc));
     *seconds = clock_now() - begin;
     return rc;
@@ -264,7 +270,7 @@ static enum err one_read(struct bench *b, int kind, double *seconds)
     drop_all(b);
     TRY(comm_barrier(b->comm));
     double begin = clock_now();
-    rc = kind == OURS ? load(b) : raw_transfer(b, kind, false);
+    rc = kind >= OURS ? load(b) : raw_transfer(b, kind, false);
     TRY(comm_agree(b->comm, rc));
     *seconds = clock_now() - begin;
     return rc;
@@ -285,8 +291,10 @@ static enum err one_index(struct bench *b, int kind, double *seconds)
 /* Ours between the two raw ones, in turn from either end. */
 static enum err one_round(struct bench *b)
 {
-    static const int orders[2][KINDS] = { { RAW_DIRECT, OURS, RAW_CACHED },
-                                          { RAW_CACHED, OURS, RAW_DIRECT } };
+    static const int orders[2][KINDS] = {
+        { RAW_DIRECT, OURS, TOGETHER, RAW_CACHED },
+        { RAW_CACHED, TOGETHER, OURS, RAW_DIRECT }
+    };
     int r = b->rounds;
     for (int i = 0; i < KINDS; i++) {
         int kind = orders[r % 2][i];
@@ -296,9 +304,10 @@ static enum err one_round(struct bench *b)
     TRY(clear(b));
     double unused;
     TRY(one_write(b, RAW_DIRECT, &unused));
-    TRY(one_write(b, OURS, &unused));
     for (int i = 0; i < KINDS; i++) {
         int kind = orders[r % 2][i];
+        if (kind >= OURS) /* the newest is loaded */
+            TRY(one_write(b, kind, &unused));
         TRY(one_read(b, kind, &b->read_s[kind][r]));
     }
     for (int i = 0; i < INDEX_KINDS; i++) {
@@ -306,13 +315,15 @@ static enum err one_round(struct bench *b)
         TRY(one_index(b, kind, &b->index_s[kind][r]));
     }
     if (b->rank == 0)
-        log_info("round %d: write %.2f s (raw direct %.2f, cached %.2f), read "
-                 "%.2f s (raw direct %.2f, cached %.2f), 10,000 tensors "
-                 "%.2f s, few %.2f s",
-                 r + 1, b->write_s[OURS][r], b->write_s[RAW_DIRECT][r],
-                 b->write_s[RAW_CACHED][r], b->read_s[OURS][r],
-                 b->read_s[RAW_DIRECT][r], b->read_s[RAW_CACHED][r],
-                 b->index_s[INDEX_MANY][r], b->index_s[INDEX_FEW][r]);
+        log_info(
+            "round %d: write %.2f s (one file %.2f, raw direct %.2f, cached "
+            "%.2f), read %.2f s (one file %.2f, raw direct %.2f, cached "
+            "%.2f), 10,000 tensors %.2f s, few %.2f s",
+            r + 1, b->write_s[OURS][r], b->write_s[TOGETHER][r],
+            b->write_s[RAW_DIRECT][r], b->write_s[RAW_CACHED][r],
+            b->read_s[OURS][r], b->read_s[TOGETHER][r],
+            b->read_s[RAW_DIRECT][r], b->read_s[RAW_CACHED][r],
+            b->index_s[INDEX_MANY][r], b->index_s[INDEX_FEW][r]);
     b->rounds++;
     return ERR_OK;
 }
@@ -426,14 +437,16 @@ static json_t *report(struct bench *b, const int64_t *sums, double stall_s,
     double few = real_median(b->index_s[INDEX_FEW], n);
     return json_pack(
         "{s:s, s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
-        "s:f, s:f, s:f, s:I}",
+        "s:f, s:f, s:f, s:f, s:f, s:I}",
         "bench", "ckpt", "ranks", comm_size(b->comm), "rounds", n, "bytes",
         (json_int_t)sums[0], "persist_s", ours_write, "raw_write_s", raw_write,
         "persist_ratio", raw_write / ours_write, "load_s", ours_read,
         "raw_read_s", raw_read, "load_ratio", raw_read / ours_read, "stall_s",
-        stall_s, "copy_s", copy_s, "stall_ratio", stall_s / copy_s,
-        "save_10k_s", many, "save_few_s", few, "index_10k_s", many - few,
-        "buffers_bytes", (json_int_t)sums[1]);
+        stall_s, "persist_together_s", real_median(b->write_s[TOGETHER], n),
+        "load_together_s", real_median(b->read_s[TOGETHER], n), "copy_s",
+        copy_s, "stall_ratio", stall_s / copy_s, "save_10k_s", many,
+        "save_few_s", few, "index_10k_s", many - few, "buffers_bytes",
+        (json_int_t)sums[1]);
 }
 
 static enum err measure(struct bench *b, const struct bench_options *options,
@@ -478,7 +491,8 @@ enum err bench_ckpt_rank(const struct bench_options *options, json_t **result)
     b->rank = comm_rank(b->comm);
     TRY_OUT(measure(b, options, result));
 out:
-    ckpt_saver_destroy(b->saver);
+    for (int i = 0; i < KINDS; i++)
+        ckpt_saver_destroy(b->savers[i]);
     comm_destroy(b->comm);
     for (int i = 0; i < INDEX_KINDS; i++)
         free(b->small[i]);

@@ -59,6 +59,10 @@ enum train_on_nan { ON_NAN_STOP, ON_NAN_SKIP, ON_NAN_ROLLBACK };
 static const char *const train_on_nan_names[] = { "stop", "skip", "rollback",
                                                   NULL };
 
+enum checkpoint_writers { WRITERS_AUTO, WRITERS_RANK, WRITERS_NODE };
+static const char *const checkpoint_writers_names[] = { "auto", "rank", "node",
+                                                        NULL };
+
 enum checkpoint_redundancy { REDUNDANCY_PARTNER, REDUNDANCY_XOR };
 static const char *const checkpoint_redundancy_names[] = { "partner", "xor",
                                                            NULL };
@@ -321,6 +325,9 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "and the ledger's failures",                                             \
       .theirs = {                                                              \
           THEIRS("save_steps save_every save_interval", "as \"100ba\"") })     \
+    S(checkpoint, CHOICE(checkpoint_writers), writers, "auto", 0,              \
+      "a file for each rank, or one in which a node's ranks write together; "  \
+      "auto: that from 64 ranks on")                                           \
     S(checkpoint, STRING, local_dir, "", 0,                                    \
       "folder on every node (tmpfs, NVMe) for checkpoints of its own, "        \
       "which survive the loss of a node; %j is the job's number; empty: "      \

@@ -21,6 +21,7 @@
  */
 #include <assert.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -42,6 +43,7 @@
 #define FULL_S 600.0      /* without room for one are no failures */
 #define LAST_S 120.0      /* that the last one waits for room */
 #define LAST_PAUSE_S 2.0
+#define SHARED_MIN 64 /* ranks, if nothing else is asked for */
 
 struct on_checkpoint {
     struct run *run;
@@ -195,6 +197,9 @@ static enum err checkpoint_open(struct on_checkpoint *checkpoint,
         .local_dir = checkpoint->local.dir,
         .local_key = checkpoint->local.secret,
     };
+    if (s->checkpoint.writers == WRITERS_NODE ||
+        (s->checkpoint.writers == WRITERS_AUTO && run->ranks >= SHARED_MIN))
+        options.file_ranks = INT_MAX;
     if (s->checkpoint.redundancy == REDUNDANCY_XOR)
         options.xor_group = (int)s->checkpoint.redundancy_group;
     for (;;) {
