@@ -140,6 +140,12 @@ enum err ckpt_save_plan(struct ckpt_save *save, struct comm *comm)
     TRY_OUT(ckpt_group_create(comm, save->items, save->item_count, all,
                               together > 0 ? together : 1, save->file_of,
                               &save->files, &save->group));
+    /* files have the numbers of their makers' order */
+    for (int r = 0, next = 0; r < save->ranks; r++)
+        if (save->file_of[r] == next) {
+            save->makes[r] = true;
+            next++;
+        }
 out:
     free(all);
     return rc;

@@ -368,6 +368,7 @@ static enum err create_local(struct ckpt_saver *saver, const char *run_dir,
     TRY(new_zeroed(&saver->items, count + 1));
     TRY(new_zeroed(&save->shard_of, 2 * (size_t)save->ranks));
     save->file_of = save->shard_of + save->ranks;
+    TRY(new_zeroed(&save->makes, (size_t)save->ranks));
     TRY(new_zeroed(&save->lengths, save->rank == 0 ? (size_t)save->ranks : 1));
     save->items = saver->items;
     if (count > 0) {
@@ -437,6 +438,7 @@ bool ckpt_saver_destroy(struct ckpt_saver *saver)
     pthread_cond_destroy(&saver->wake);
     pthread_mutex_destroy(&saver->mutex);
     ckpt_group_free(&saver->save.group);
+    free(saver->save.makes);
     free(saver->save.shard_of); /* file_of lies behind it */
     free(saver->save.lengths);
     free(saver->items);

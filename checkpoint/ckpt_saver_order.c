@@ -144,8 +144,17 @@ static enum err agree(struct ckpt_saver *saver, enum err own)
     return ERR_OK;
 }
 
-/* What each rank has, `bytes` of it, goes to rank 0, one behind the other: there
- * lengths[r] bytes of rank r, or NULL: as many of each. */
+/* Whether a rank has a record: of a save to the nodes' folders, or of one to the
+ * run directory, in which a group's maker has it. */
+static bool has_record(const struct ckpt_saver *saver, int rank)
+{
+    const struct ckpt_save *save = &saver->save;
+    return saver->work.local ? save->shard_of[rank] >= 0 : save->makes[rank];
+}
+
+/* What ranks with a record have, `bytes` of it, goes to rank 0: there lengths[r]
+ * bytes of rank r, one behind the other, or NULL: as many of each, in the order
+ * of ranks. */
 static enum err to_first(struct ckpt_saver *saver, const void *own,
                          size_t bytes, void *all, const int64_t *lengths)
 {
@@ -157,12 +166,13 @@ static enum err to_first(struct ckpt_saver *saver, const void *own,
     size_t *recv_offsets = comm_sizes(saver->comm, 3);
     size_t total = 0;
     for (int r = 0; r < saver->save.ranks; r++) {
-        send_bytes[r] = r == 0 ? bytes : 0;
+        send_bytes[r] =
+            r == 0 && has_record(saver, saver->save.rank) ? bytes : 0;
         send_offsets[r] = 0;
-        recv_bytes[r] = !first            ? 0
-                        : lengths == NULL ? bytes
-                                          : (size_t)lengths[r];
-        recv_offsets[r] = total;
+        recv_bytes[r] = !first || !has_record(saver, r) ? 0
+                        : lengths == NULL               ? bytes
+                                                        : (size_t)lengths[r];
+        recv_offsets[r] = lengths == NULL ? (size_t)r * bytes : total;
         total += recv_bytes[r];
     }
     TRY(comm_start_all_to_all(saver->comm, own, send_bytes, send_offsets, all,
@@ -178,6 +188,8 @@ static enum err gather(struct ckpt_saver *saver, enum err rc)
     (void)rc;
     saver->length =
         save->record != NULL ? (int64_t)strlen(save->record) + 1 : 0;
+    if (save->rank == 0)
+        memset(save->lengths, 0, (size_t)save->ranks * sizeof *save->lengths);
     TRY(to_first(saver, &saver->length, sizeof saver->length, save->lengths,
                  NULL));
     for (int r = 0; r < save->ranks && save->rank == 0; r++)

@@ -21,6 +21,7 @@ struct ckpt_save {
     int *shard_of;                 /* [ranks]: number among these; -1: none */
     struct ckpt_group group;       /* who writes a file of the run directory */
     int *file_of, files;           /* the same of these files */
+    bool *makes;                   /* [ranks]: it is a group's maker */
     int64_t bytes;                 /* payload of all ranks */
     const struct ckpt_item *items; /* where the values are */
     int item_count;

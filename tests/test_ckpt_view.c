@@ -5,7 +5,7 @@
 
 #include "checkpoint/files/ckpt_h5.h"
 #include "checkpoint/files/ckpt_view.h"
-#include "tests/tap.h"
+#include "tests/ckpt_fixture.h"
 
 #define SHARDS 2
 #define MANY 3000
@@ -428,6 +428,49 @@ static void test_attributes(void)
     destroy(&w);
 }
 
+/* Many pieces have no view until somebody asks for it. */
+static void test_on_demand(void)
+{
+    const char *folder = tap_folder();
+    char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
+    struct comm *comm = NULL;
+    struct ckpt_manifest *manifest = NULL;
+    struct ckpt_view view = { 0 };
+    struct ckpt_options options = { .attempt = "1.1" };
+    static float values[CKPT_VIEW_EXTENTS + 1];
+    struct ckpt_item *items = calloc(CKPT_VIEW_EXTENTS + 1, sizeof *items);
+    for (int i = 0; i <= CKPT_VIEW_EXTENTS; i++) {
+        items[i] = (struct ckpt_item){
+            .dims = 1, .shape = { 1 }, .part.end = 1, .data = &values[i]
+        };
+        snprintf(items[i].name, sizeof items[i].name, "t%d", i);
+    }
+    fsio_path(dir, "%s/checkpoints/step-000000001", folder);
+    fsio_path(path, "%s/%s", dir, CKPT_VIEW_FILE);
+    tap_ok(comm_create("self", NULL, NULL, 60.0, &comm) == ERR_OK &&
+               ckpt_save(comm, folder, 1, NULL, items, CKPT_VIEW_EXTENTS + 1,
+                         &options, NULL) == ERR_OK &&
+               ckpt_manifest_read(dir, NULL, NULL, &manifest) == ERR_OK,
+           "saved: %s", err_text());
+    tap_ok(manifest != NULL && manifest->view.bytes == 0 &&
+               !fsio_exists(path) && ckpt_view_check(dir, manifest) == ERR_OK,
+           "without a view");
+    tap_ok(manifest != NULL && ckpt_view_mend(dir, manifest, &view) == ERR_OK &&
+               view.bytes > 0 && ckpt_view_check(dir, manifest) == ERR_OK,
+           "made when it is asked for");
+    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    hid_t set = H5Dopen2(file, "weights/t16384", H5P_DEFAULT);
+    tap_ok(set >= 0, "and read by the library");
+    H5Dclose(set);
+    H5Fclose(file);
+    tap_ok(fixture_flip(path, 4000) && manifest != NULL &&
+               ckpt_view_check(dir, manifest) == ERR_CHECKPOINT,
+           "damage of it is found");
+    ckpt_manifest_destroy(manifest);
+    free(items);
+    comm_destroy(comm);
+}
+
 int main(void)
 {
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
@@ -437,5 +480,6 @@ int main(void)
     test_many();
     test_missing();
     test_attributes();
+    test_on_demand();
     return tap_done();
 }

@@ -13,7 +13,16 @@
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 
-/* Make the view and write it; `want`: only these bytes. */
+static enum err make_view(const struct ckpt_manifest *manifest, void **image,
+                          struct ckpt_view *view)
+{
+    size_t bytes;
+    TRY(ckpt_view_image(manifest, image, &bytes));
+    *view = (struct ckpt_view){ (int64_t)bytes, crc32c(0, *image, bytes) };
+    return ERR_OK;
+}
+
+/* Make the view and write it; `want`: only these bytes, if it has some. */
 static enum err write_view(const char *checkpoint_dir,
                            const struct ckpt_manifest *manifest,
                            const struct ckpt_view *want, struct ckpt_view *view)
@@ -21,21 +30,29 @@ static enum err write_view(const char *checkpoint_dir,
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     void *image = NULL;
-    size_t bytes;
     TRY_OUT(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
-    TRY_OUT(ckpt_view_image(manifest, &image, &bytes));
-    *view = (struct ckpt_view){ (int64_t)bytes, crc32c(0, image, bytes) };
-    if (want != NULL && (view->bytes != want->bytes || view->crc != want->crc))
+    TRY_OUT(make_view(manifest, &image, view));
+    if (want->bytes > 0 &&
+        (view->bytes != want->bytes || view->crc != want->crc))
         TRY_OUT(
             err_set(ERR_UNSUPPORTED,
                     "%s: another version of Tessera has written this "
                     "checkpoint: `tessera-ckpt reshard` makes a copy that has "
                     "the file",
                     path));
-    TRY_OUT(fsio_write_atomic(path, image, bytes));
+    TRY_OUT(fsio_write_atomic(path, image, (size_t)view->bytes));
 out:
     free(image);
     return rc;
+}
+
+/* A view of many takes long to make, and most checkpoints nobody looks into. */
+static bool on_demand(const struct ckpt_manifest *manifest)
+{
+    int64_t extents = 0;
+    for (int s = 0; s < manifest->shard_count; s++)
+        extents += manifest->shards[s].extent_count;
+    return extents > CKPT_VIEW_EXTENTS;
 }
 
 /* The names of shards below shards/NNN are durable; those in the folder itself
@@ -82,7 +99,8 @@ enum err ckpt_view_seal(const char *checkpoint_dir,
     TRY_OUT(ckpt_manifest_parse(text, bytes, path, &check));
     ckpt_crash_point("manifest-checked", 0);
     TRY_OUT(sync_folders(checkpoint_dir, check));
-    TRY_OUT(write_view(checkpoint_dir, check, NULL, &head->view));
+    if (!on_demand(check))
+        TRY_OUT(write_view(checkpoint_dir, check, &check->view, &head->view));
     ckpt_crash_point("view-written", 0);
     free(text);
     TRY_OUT(ckpt_manifest_format(head, records, record_count, &text, &bytes));
@@ -94,40 +112,55 @@ out:
 }
 
 enum err ckpt_view_mend(const char *checkpoint_dir,
-                        const struct ckpt_manifest *manifest)
+                        const struct ckpt_manifest *manifest,
+                        struct ckpt_view *view)
 {
-    struct ckpt_view view;
-    return write_view(checkpoint_dir, manifest, &manifest->view, &view);
+    return write_view(checkpoint_dir, manifest, &manifest->view, view);
+}
+
+/* What the file must be; 0 bytes: it need not be there, and is not. */
+static enum err wanted_view(const char *path,
+                            const struct ckpt_manifest *manifest,
+                            struct ckpt_view *want)
+{
+    void *image = NULL;
+    *want = manifest->view;
+    if (want->bytes > 0 || !fsio_exists(path))
+        return ERR_OK;
+    enum err rc = make_view(manifest, &image, want);
+    free(image);
+    return rc;
 }
 
 enum err ckpt_view_check(const char *checkpoint_dir,
                          const struct ckpt_manifest *manifest)
 {
-    const struct ckpt_view *view = &manifest->view;
+    struct ckpt_view view;
     char path[FSIO_PATH_MAX];
     char *data = NULL;
     size_t bytes;
     struct stat status = { 0 };
-    if (view->bytes == 0)
-        return ERR_OK;
     TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
+    TRY(wanted_view(path, manifest, &view));
+    if (view.bytes == 0)
+        return ERR_OK;
     if (lstat(path, &status) != 0)
         return errno == ENOENT
                    ? err_set(ERR_CHECKPOINT, "%s: file is missing", path)
                    : err_errno("%s: stat", path);
     if (!S_ISREG(status.st_mode))
         return err_set(ERR_CHECKPOINT, "%s: is not a regular file", path);
-    if (status.st_size != view->bytes)
+    if (status.st_size != view.bytes)
         return err_set(ERR_CHECKPOINT,
                        "%s: damaged (%" PRId64 " bytes, must be %" PRId64 ")",
-                       path, (int64_t)status.st_size, view->bytes);
-    TRY(fsio_read_file(path, (size_t)view->bytes, &data, &bytes));
+                       path, (int64_t)status.st_size, view.bytes);
+    TRY(fsio_read_file(path, (size_t)view.bytes, &data, &bytes));
     uint32_t crc = crc32c(0, data, bytes);
     free(data);
-    if (crc != view->crc)
+    if (crc != view.crc)
         return err_set(ERR_CHECKPOINT,
                        "%s: damaged (CRC32C %08" PRIx32 ", must be %08" PRIx32
                        ")",
-                       path, crc, view->crc);
+                       path, crc, view.crc);
     return ERR_OK;
 }

@@ -19,6 +19,10 @@
 #define CKPT_VIEW_WEIGHTS "weights"
 #define CKPT_VIEW_CONFIG "config"
 
+/* With more extents than these (4 MB of a view) a checkpoint has none until
+ * somebody asks for it. */
+#define CKPT_VIEW_EXTENTS 16384
+
 /* Complete a checkpoint's folder, whose shards are there: its view, and its
  * manifest of this head (in which `view` is set) and these shard records. What
  * could not be loaded is no checkpoint: ERR_CHECKPOINT when elements were
@@ -28,12 +32,14 @@ enum err ckpt_view_seal(const char *checkpoint_dir,
                         struct ckpt_manifest_head *head, char *const *records,
                         int record_count);
 
-/* Write a view that is lost or damaged again: the same bytes. ERR_UNSUPPORTED
+/* Write a view that is lost, damaged or was not made: the same bytes. ERR_UNSUPPORTED
  * when these would be others than the manifest tells of. */
 enum err ckpt_view_mend(const char *checkpoint_dir,
-                        const struct ckpt_manifest *manifest);
+                        const struct ckpt_manifest *manifest,
+                        struct ckpt_view *view);
 
-/* Size and CRC are those of the manifest; ERR_CHECKPOINT if not. */
+/* Size and CRC are those of the manifest, or of what would be made;
+ * ERR_CHECKPOINT if not. */
 enum err ckpt_view_check(const char *checkpoint_dir,
                          const struct ckpt_manifest *manifest);
 

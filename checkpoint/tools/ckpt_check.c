@@ -33,8 +33,7 @@ static enum err list_files(const struct ckpt_manifest *manifest,
         add_file(others, manifest->shards[s].file);
     add_file(others, CKPT_MANIFEST_FILE);
     add_file(others, CKPT_INDEX_PINNED);
-    if (manifest->view.bytes > 0)
-        add_file(others, CKPT_VIEW_FILE);
+    add_file(others, CKPT_VIEW_FILE);
     ckpt_named_sort(others->files, others->count);
     return ERR_OK;
 }

@@ -87,7 +87,7 @@ static const struct command {
     { { "verify", "CHECKPOINT|RUN", "check every byte", rows, "json", 1, 1 },
       ckpt_cmd_verify,
       PATH_OTHER },
-    { { "view", "CHECKPOINT", "write a lost or damaged checkpoint.h5 again",
+    { { "view", "CHECKPOINT", "write checkpoint.h5, lost, damaged or not made",
         rows, "json", 1, 1 },
       ckpt_cmd_view,
       PATH_CHECKPOINT },

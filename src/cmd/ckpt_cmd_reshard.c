@@ -35,13 +35,14 @@ enum err ckpt_cmd_view(struct ckpt_cmd *cmd)
 {
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
+    struct ckpt_view view;
     const char *path = cmd->paths[0];
     TRY_OUT(ckpt_manifest_read(path, NULL, NULL, &manifest));
-    TRY_OUT(ckpt_view_mend(path, manifest));
+    TRY_OUT(ckpt_view_mend(path, manifest, &view));
     if (cmd->json)
-        TRY_OUT(ckpt_cmd_print(json_pack(
-            "{s:o, s:s, s:I}", "path", jsontext_string(path), "file",
-            CKPT_VIEW_FILE, "bytes", (json_int_t)manifest->view.bytes)));
+        TRY_OUT(ckpt_cmd_print(
+            json_pack("{s:o, s:s, s:I}", "path", jsontext_string(path), "file",
+                      CKPT_VIEW_FILE, "bytes", (json_int_t)view.bytes)));
     else
         clean_printf("%s/%s: written\n", path, CKPT_VIEW_FILE);
 out:
