@@ -31,6 +31,18 @@ TEN=(train.max_duration=10ba checkpoint.interval=10ba eval.interval=10ba
     [ "$(digest "$DIR/ahead")" = "$(digest "$DIR/deep")" ]
 }
 
+@test "the ranks of a node write one file: the same state, which other ranks take up" {
+    local short=(train.max_duration=2ba checkpoint.interval=2ba eval.interval=0ba
+        scheduler.t_max=4ba parallel.strategy=zero3)
+    train 3 "$DIR/alone" "${TEN[@]}" "${short[@]}"
+    train 3 "$DIR/together" "${TEN[@]}" "${short[@]}" checkpoint.writers=node
+    [ "$(digest "$DIR/together")" = "$(digest "$DIR/alone")" ]
+    [ "$(find "$DIR/together" -name 'shard-*' | wc -l)" = 1 ]
+    train 2 "$DIR/together" "${TEN[@]}" "${short[@]}" train.max_duration=4ba
+    train 3 "$DIR/alone" "${TEN[@]}" "${short[@]}" train.max_duration=4ba
+    [ "$(digest "$DIR/together")" = "$(digest "$DIR/alone")" ]
+}
+
 @test "fast and run train under every strategy; run keeps its own" {
     for strategy in ddp zero2 zero3; do
         for mode in fast run; do

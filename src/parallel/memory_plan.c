@@ -169,10 +169,11 @@ enum err memory_plan(const struct memory_plan_input *input,
         out->comm += (size_t)input->ranks * PEER_ROLL_BYTES;
     size_t writer =
         replica.staging < WRITER_BYTES ? replica.staging : WRITER_BYTES;
-    out->runtime = RUNTIME_BYTES + writer + mpi_bytes(input->ranks) +
-                   (size_t)options->threads * THREAD_BYTES + replica.sums +
-                   input->norms + tensor_bytes(input, &replica) +
-                   3 * replica.items; /* the saver has two */
+    out->runtime =
+        RUNTIME_BYTES + writer + mpi_bytes(input->ranks) +
+        (size_t)options->threads * THREAD_BYTES + replica.sums + input->norms +
+        tensor_bytes(input, &replica) +
+        7 * replica.items / 2; /* the saver has two, and what is in files */
     size_t tensors = sum((size_t[]){ out->weights, out->master, out->moments,
                                      out->kept, out->frozen, out->gradients,
                                      out->partial_sums, out->model.total },
