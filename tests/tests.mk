@@ -290,6 +290,9 @@ coverage: ## lines and branches that tests reach, by folder, and what none does 
 coverage-run: $(if $(filter tests/%,$(COVERED)),all tests tiny-data) $(filter $(B)/%,$(COVERED))
 	TESSERA_BIN=$(abspath $(B)/bin) tests/coverage $(B) prove --timer $(LANES) $(COVERED)
 
+plan-random: all tiny-data ## planned memory beside the peak of 500 runs drawn at random
+	tests/plan_random $(abspath $(B))/bin $(abspath $(B))/tiny-data/train
+
 growth: $(GROWN) ## how cost grows with ranks, as one rank of 64 to 4,096 (GROWTH=16384; ROW=TEXT: rows with it)
 	GROWTH=$(or $(GROWTH),4096) ROW="$(ROW)" $(GROWN)
 
