@@ -62,11 +62,13 @@ chroot_make()
         touch "$root/ready"; } >"$root.log" 2>&1 </dev/null
 }
 
-# chroot_tree ROOT: this tree in ROOT/tessera, nothing of an earlier one but its build
+# chroot_tree ROOT: this tree in ROOT/tessera, nothing of an earlier one but its build,
+# which is made again: files keep no times, or one that is older than an object of
+# another tree would be taken for what that was made of
 chroot_tree()
 {
     mkdir -p "$1/tessera"
     find "$1/tessera" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
     git ls-files -z --cached --others --exclude-standard |
-        tar --null --ignore-failed-read -T - -cf - | tar -C "$1/tessera" -xf -
+        tar --null --ignore-failed-read -T - -cf - | tar -C "$1/tessera" -xmf -
 }

@@ -31,7 +31,12 @@ matrix() { # SECTION...: all cells right, and how many
 
 @test "every call of a save fails once" {
     matrix faults
-    [ "$cells" -ge 200 ]
+    [ "$cells" -ge 150 ]
+}
+
+@test "the same where ranks write one file together" {
+    matrix together
+    [ "$cells" -ge 100 ]
 }
 
 @test "exchanged, torn and missing files" {
