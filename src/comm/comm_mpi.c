@@ -50,7 +50,9 @@ struct mpi_state {
     MPI_Comm point;
     MPI_Comm collective;
     MPI_Comm roll;
-    int *indices; /* [2 size], of MPI_Testsome */
+    MPI_Request sign; /* of life, the last one */
+    bool unheard;     /* it failed: no more to that peer */
+    int *indices;     /* [2 size], of MPI_Testsome */
     MPI_Status *statuses;
     struct comm_segment segment; /* of the first communicator only */
 };
@@ -152,16 +154,36 @@ static void mpi_cancel(struct comm_request *request)
     pthread_mutex_unlock(&mpi_mutex);
 }
 
+/* A sign of life where the one before has gone out: to a peer that is dead MPI would
+ * connect anew each time. */
+static void say_sign(const struct comm *comm, struct mpi_state *state, int peer)
+{
+    int gone = 1;
+    pthread_mutex_lock(&mpi_mutex);
+    if (state->sign != MPI_REQUEST_NULL && !state->unheard)
+        state->unheard =
+            MPI_Test(&state->sign, &gone, MPI_STATUS_IGNORE) != MPI_SUCCESS;
+    if (gone != 0 && !state->unheard)
+        state->unheard = MPI_Isend(comm->failure, 0, MPI_BYTE, peer,
+                                   (int)COMM_HERE * COMM_NUMBERS, state->roll,
+                                   &state->sign) != MPI_SUCCESS;
+    pthread_mutex_unlock(&mpi_mutex);
+}
+
 /* The tag has the word and the number. A verdict's text stays as long as comm; other
  * words are nothing but their tags. What fails here has no answer. */
 static void mpi_say(struct comm *comm, int peer, enum comm_word word,
                     int number)
 {
-    const struct mpi_state *state = comm->state;
+    struct mpi_state *state = comm->state;
     int bytes = word == COMM_VERDICT ? (int)sizeof comm->failure : 0;
     MPI_Request handle;
     if (state->roll == MPI_COMM_NULL)
         return;
+    if (comm->requests == NULL && word == COMM_HERE) {
+        say_sign(comm, state, peer);
+        return;
+    }
     pthread_mutex_lock(&mpi_mutex);
     if (MPI_Isend(comm->failure, bytes, MPI_BYTE, peer,
                   (int)word * COMM_NUMBERS + number, state->roll,
@@ -204,6 +226,7 @@ static enum err state_create(struct comm *comm, struct mpi_state **out)
     state->point = MPI_COMM_NULL;
     state->collective = MPI_COMM_NULL;
     state->roll = MPI_COMM_NULL;
+    state->sign = MPI_REQUEST_NULL;
     TRY(new_zeroed(&state->indices, 2 * size));
     return new_zeroed(&state->statuses, 2 * size);
 }
