@@ -276,7 +276,8 @@ epilog --words --budget 20 --shared" ]
         as_slurmd prolog n1
         as_slurmd epilog n2'
     grep 'n1 .*warning: tessera: LEFTOVER leftover job=4711 (user 60012: 1 (sleep))' "$LOG"
-    grep 'n2 .*warning: tessera: LEFTOVER .*(user 60011: 1 (sleep), user 60012: 1 (sleep))' "$LOG"
+    grep 'n2 .*warning: tessera: LEFTOVER .*(user 6001[12]: 1 (sleep), user 6001[12]: 1 (sleep))' "$LOG"
+    grep 'n2 .*user 60011: 1 (sleep)' "$LOG" | grep 'user 60012: 1 (sleep)'
     [ "$(drained)" -eq 0 ]
 }
 
