@@ -2,6 +2,12 @@
  * deadline, whatever they are at, and so is one whose work does not end; one that waits,
  * rests, or is away for a moment is not. The program starts itself as ranks. */
 #define DEADLINE_S 60.0
+#if TESSERA_WITH_MPI
+#include <mpi.h>
+#endif
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "tests/dead_ranks.h"
 
 #define LOST_S 2.0
@@ -9,6 +15,11 @@
 #define SOON_S 10.0 /* for a busy machine: far from DEADLINE_S all the same */
 
 #define REST (-1)
+#define HOLD                                                                   \
+    (-2) /* stopped, and a message to it keeps a thread in the library */
+#define HOLD_MAIN (-3) /* the main thread, of the rank before it */
+
+static const char *case_folder; /* of a rank */
 
 enum at {
     AT_BARRIER,
@@ -35,8 +46,59 @@ static const struct {
     { "rank 0's work without an end", 0, 0, AT_RECEIVE },
     { "alive, and without an end", 1, REST, AT_DEADLINE },
     { "rank 0 alive, and without an end", 0, REST, AT_DEADLINE },
+    { "a sign of life to a stopped rank does not return", 2, HOLD, AT_BARRIER },
+    { "nor does a message of the main thread", 2, HOLD_MAIN, AT_RECEIVE },
 };
 #define CASES (int)(sizeof cases / sizeof cases[0])
+
+/* As OpenMPI's mtl/ofi does with a peer that is dead. */
+static _Atomic int held_peer = -1;
+static pthread_t main_thread;
+static bool main_held;
+
+#if TESSERA_WITH_MPI
+int MPI_Isend(const void *data, int count, MPI_Datatype type, int peer, int tag,
+              MPI_Comm comm, MPI_Request *request)
+{
+    while (peer == held_peer &&
+           (pthread_equal(pthread_self(), main_thread) != 0) == main_held)
+        clock_sleep(0.01);
+    return PMPI_Isend(data, count, type, peer, tag, comm, request);
+}
+#endif
+
+/* What this rank says when it is ended by another thread is said by a child. */
+static void say_by_child(const char *folder)
+{
+    char said[FSIO_PATH_MAX], log[FSIO_PATH_MAX], text[1024] = "comm: ";
+    pid_t parent = getpid();
+    snprintf(log, sizeof log, "%s/log", folder);
+    snprintf(said, sizeof said, "%s/said-1", folder);
+    if (freopen(log, "w", stderr) == NULL || fork() != 0)
+        return;
+    while (getppid() == parent)
+        clock_sleep(0.01);
+    FILE *file = fopen(log, "r");
+    size_t n = strlen(text);
+    text[n + fread(text + n, 1, sizeof text - n - 1, file)] = '\0';
+    _exit(fsio_write_atomic(said, text, strlen(text)) != ERR_OK);
+}
+
+static enum err hold(struct comm *comm, int number)
+{
+    static char byte;
+    struct comm_request *request;
+    int victim = cases[number].victim;
+    main_held = cases[number].signal == HOLD_MAIN;
+    main_thread = pthread_self();
+    if (comm_rank(comm) != victim - 1)
+        return ERR_OK;
+    if (main_held)
+        say_by_child(case_folder);
+    held_peer = victim;
+    return main_held ? comm_start_send(comm, &byte, 1, victim, 3, &request)
+                     : ERR_OK;
+}
 
 static enum err receive_from(struct comm *comm, int peer, double timeout_s)
 {
@@ -97,13 +159,17 @@ static enum err act(struct comm *comm, int number)
     if (comm_rank(comm) == cases[number].victim) {
         if (cases[number].signal > 0)
             raise(cases[number].signal);
+        if (cases[number].signal <= HOLD)
+            raise(SIGSTOP);
         if (cases[number].signal != REST)
             comm_work(comm, 9, LIMIT_S);
         for (;;)
             clock_sleep(0.01);
     }
     double begin_s = clock_now();
-    enum err rc = wait_with_others(comm, copy, cases[number].others);
+    enum err rc = cases[number].signal <= HOLD ? hold(comm, number) : ERR_OK;
+    if (rc == ERR_OK)
+        rc = wait_with_others(comm, copy, cases[number].others);
     double took_s = clock_now() - begin_s;
     if (rc == ERR_COMM && took_s > SOON_S)
         return err_set(ERR_INTERNAL, "after %.1f s: %s", took_s, err_text());
@@ -183,6 +249,7 @@ static void test_pause(const char *program, int number, const char *folder)
 int main(int argc, char **argv)
 {
     char folder[FSIO_PATH_MAX], program[FSIO_PATH_MAX];
+    case_folder = argc == 3 ? argv[2] : "";
     if (argc == 3)
         return ranks_main((int)strtol(argv[1], NULL, 10), argv[2], act_any);
     if (!ranks_prepare(program, folder))

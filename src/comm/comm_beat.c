@@ -19,12 +19,14 @@
 #include <string.h>
 
 #include "src/base/clock.h"
+#include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/base/process.h"
 #include "src/comm/comm_impl.h"
 
-#define TICK_S 0.1 /* of the thread */
-#define SAY_S 0.5  /* between two signs of life */
+#define TICK_S 0.1  /* of the thread */
+#define SAY_S 0.5   /* between two signs of life */
+#define LEAVE_S 5.0 /* for the main thread, until it has seen a verdict */
 /* This process did not run: a thread that sleeps a tick is not that late. */
 #define STOPPED_S 1.0
 #define STACK_BYTES ((size_t)256 << 10)
@@ -40,6 +42,7 @@ struct comm_beat {
     pthread_mutex_t mutex; /* of the text, which stays when it is sealed */
     atomic_bool sealed;
     char text[COMM_TEXT_BYTES]; /* the verdict */
+    atomic_bool known;          /* to the main thread */
     /* What the main thread is at. */
     atomic_int waits;    /* for others, one in another */
     double wait_since_s; /* the main thread's, as the sum is */
@@ -135,10 +138,26 @@ static void tick(struct comm_beat *beat)
     judge_work(beat);
 }
 
+/* The transport does not come back from a call. If that is not the main thread's, this
+ * hears of it at its next one, and leaves with the reason; else nobody is left to. */
+static void *leave(struct comm_beat *beat)
+{
+    (void)seal(beat, err_text());
+    for (int i = 0; i < (int)(LEAVE_S / TICK_S); i++) {
+        if (atomic_load(&beat->known) || atomic_load(&beat->ends))
+            return NULL;
+        clock_sleep(TICK_S);
+    }
+    log_error("%s", beat->text);
+    _Exit(err_exit_code(ERR_COMM));
+}
+
 static void *beat_main(void *arg)
 {
     struct comm_beat *beat = arg;
     while (!atomic_load(&beat->ends)) {
+        if (beat->words->transport->held(beat->lost_s) != ERR_OK)
+            return leave(beat);
         tick(beat);
         clock_sleep(TICK_S);
     }
@@ -180,6 +199,9 @@ void comm_beat_stop(struct comm *comm)
     if (beat == NULL || comm->parent != NULL)
         return;
     atomic_store(&beat->ends, true);
+    /* a thread that does not come back stays until the process ends */
+    if (beat->runs && beat->words->transport->held(beat->lost_s) != ERR_OK)
+        return;
     if (beat->runs)
         pthread_join(beat->thread, NULL);
     comm_destroy(beat->words);
@@ -190,8 +212,10 @@ void comm_beat_stop(struct comm *comm)
 
 void comm_beat_seal(struct comm *comm)
 {
-    if (comm->beat != NULL)
-        (void)seal(comm->beat, comm->failure);
+    if (comm->beat == NULL)
+        return;
+    (void)seal(comm->beat, comm->failure);
+    atomic_store(&comm->beat->known, true);
 }
 
 bool comm_told(struct comm *comm)
@@ -199,6 +223,7 @@ bool comm_told(struct comm *comm)
     struct comm_beat *beat = comm->beat;
     if (comm->told || beat == NULL || !atomic_load(&beat->sealed))
         return comm->told;
+    atomic_store(&beat->known, true);
     if (!comm->broken)
         snprintf(comm->failure, sizeof comm->failure, "%s", beat->text);
     comm->told_s = clock_now();

@@ -96,6 +96,9 @@ struct comm_transport {
     /* The next word that came; false: there is none. Text of a verdict. */
     bool (*hear)(struct comm *comm, int *peer, enum comm_word *word,
                  int *number, char text[COMM_TEXT_BYTES]);
+    /* From now on a call may keep the transport for limit_s, no longer. ERR_COMM: one
+     * has, and names whom it is for; no call does anything any more. */
+    enum err (*held)(double limit_s);
     /* Fill copy->state. */
     enum err (*duplicate)(struct comm *comm, struct comm *copy);
     /* Free comm->state. */

@@ -15,6 +15,7 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -23,21 +24,67 @@
 #include "src/base/log.h"
 #include "src/base/new.h"
 
-/* Guards the library, which is one for the process. */
-static pthread_mutex_t mpi_mutex = PTHREAD_MUTEX_INITIALIZER;
+/* Guards the library, which is one for the process. A call to start a message may keep
+ * it for good, where the peer is dead: OpenMPI's mtl/ofi goes on trying. Whoever finds
+ * one call in it for limit_s takes it for lost, and from then on nobody calls it. */
+static struct {
+    pthread_mutex_t mutex;
+    _Atomic double limit_s;
+    _Atomic unsigned calls; /* so far */
+    atomic_int peer;        /* whom the one at hand sends to; NOBODY */
+    atomic_bool lost;
+    char (*hosts)[COMM_HOST_BYTES]; /* the first communicator's */
+} library = { .mutex = PTHREAD_MUTEX_INITIALIZER, .limit_s = 300.0 };
+
+#define NOBODY (-1)
+#define LOOK_S 0.1
+
+/* Waits for the library; false: it is lost. */
+static bool enter(int peer)
+{
+    struct comm_patience patience = { .timeout_s = library.limit_s };
+    unsigned calls = library.calls;
+    do {
+        struct timespec end;
+        clock_gettime(CLOCK_REALTIME, &end);
+        end.tv_nsec += (long)(LOOK_S * 1e9);
+        end.tv_sec += end.tv_nsec / 1000000000;
+        end.tv_nsec %= 1000000000;
+        if (library.lost)
+            return false;
+        if (pthread_mutex_timedlock(&library.mutex, &end) == 0) {
+            library.calls++;
+            library.peer = peer;
+            return true;
+        }
+        if (library.calls != calls) /* another one */
+            patience = (struct comm_patience){ .timeout_s = library.limit_s };
+        calls = library.calls;
+    } while (comm_patience_left(&patience));
+    library.lost = true;
+    return false;
+}
+
+static void leave(void)
+{
+    pthread_mutex_unlock(&library.mutex);
+}
 
 /* code = call, alone in the library */
-#define MPI_ALONE(code, call)                                                  \
+#define MPI_ALONE(code, peer, call)                                            \
     do {                                                                       \
-        pthread_mutex_lock(&mpi_mutex);                                        \
-        (code) = (call);                                                       \
-        pthread_mutex_unlock(&mpi_mutex);                                      \
+        (code) = MPI_ERR_PENDING;                                              \
+        if (enter(peer)) {                                                     \
+            (code) = (call);                                                   \
+            leave();                                                           \
+        }                                                                      \
     } while (0)
 
-#define MPI_TRY(call)                                                          \
+#define MPI_TRY(call) MPI_TRY_TO(NOBODY, call)
+#define MPI_TRY_TO(peer, call)                                                 \
     do {                                                                       \
         int mpi_code_;                                                         \
-        MPI_ALONE(mpi_code_, call);                                            \
+        MPI_ALONE(mpi_code_, peer, call);                                      \
         if (mpi_code_ != MPI_SUCCESS) {                                        \
             rc = mpi_error(mpi_code_, #call);                                  \
             goto out;                                                          \
@@ -57,12 +104,27 @@ struct mpi_state {
     struct comm_segment segment; /* of the first communicator only */
 };
 
+static enum err lost_error(void)
+{
+    int peer = library.peer;
+    if (peer == NOBODY)
+        return err_set(ERR_COMM, "a call of MPI has not come back for %.3g s",
+                       library.limit_s);
+    return err_set(ERR_COMM,
+                   "no answer for %.3g s from rank %d (%s): MPI does not come "
+                   "back from a message to it; look there for a dead process, "
+                   "or a node off the network",
+                   library.limit_s, peer, library.hosts[peer]);
+}
+
 static enum err mpi_error(int code, const char *call)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     int failed;
-    MPI_ALONE(failed, MPI_Error_string(code, text, &length));
+    if (library.lost)
+        return lost_error();
+    MPI_ALONE(failed, NOBODY, MPI_Error_string(code, text, &length));
     if (failed != MPI_SUCCESS)
         snprintf(text, sizeof text, "MPI error %d", code);
     return err_set(ERR_COMM, "%.40s: %s; a peer or the network failed", call,
@@ -87,8 +149,9 @@ static enum err mpi_start(struct comm_request *request, int index)
         MPI_TRY(MPI_Irecv(data, count, MPI_BYTE, transfer->peer, transfer->tag,
                           comm, handle));
     else
-        MPI_TRY(MPI_Isend(data, count, MPI_BYTE, transfer->peer, transfer->tag,
-                          comm, handle));
+        MPI_TRY_TO(transfer->peer,
+                   MPI_Isend(data, count, MPI_BYTE, transfer->peer,
+                             transfer->tag, comm, handle));
 out:
     if (rc != ERR_OK)
         *handle = MPI_REQUEST_NULL;
@@ -119,11 +182,13 @@ static enum err mpi_poll(struct comm_request *request)
     const struct mpi_state *state = request->comm->state;
     int count = 0;
     int code;
-    MPI_ALONE(code, MPI_Testsome(request->started, handles_of(request), &count,
-                                 state->indices, state->statuses));
+    MPI_ALONE(code, NOBODY,
+              MPI_Testsome(request->started, handles_of(request), &count,
+                           state->indices, state->statuses));
     if (code == MPI_ERR_IN_STATUS)
         return fragment_error(request, count);
-    MPI_TRY(code);
+    if (code != MPI_SUCCESS)
+        return mpi_error(code, "MPI_Testsome()");
     if (count == MPI_UNDEFINED)
         count = 0;
     for (int i = 0; i < count; i++) {
@@ -143,7 +208,8 @@ out:
 static void mpi_cancel(struct comm_request *request)
 {
     MPI_Request *handles = handles_of(request);
-    pthread_mutex_lock(&mpi_mutex);
+    if (!enter(NOBODY))
+        return;
     for (int i = 0; i < request->started; i++) {
         if (handles[i] == MPI_REQUEST_NULL)
             continue;
@@ -151,7 +217,7 @@ static void mpi_cancel(struct comm_request *request)
             MPI_Cancel(&handles[i]);
         MPI_Request_free(&handles[i]);
     }
-    pthread_mutex_unlock(&mpi_mutex);
+    leave();
 }
 
 /* A sign of life where the one before has gone out: to a peer that is dead MPI would
@@ -159,7 +225,8 @@ static void mpi_cancel(struct comm_request *request)
 static void say_sign(const struct comm *comm, struct mpi_state *state, int peer)
 {
     int gone = 1;
-    pthread_mutex_lock(&mpi_mutex);
+    if (!enter(peer))
+        return;
     if (state->sign != MPI_REQUEST_NULL && !state->unheard)
         state->unheard =
             MPI_Test(&state->sign, &gone, MPI_STATUS_IGNORE) != MPI_SUCCESS;
@@ -167,7 +234,7 @@ static void say_sign(const struct comm *comm, struct mpi_state *state, int peer)
         state->unheard = MPI_Isend(comm->failure, 0, MPI_BYTE, peer,
                                    (int)COMM_HERE * COMM_NUMBERS, state->roll,
                                    &state->sign) != MPI_SUCCESS;
-    pthread_mutex_unlock(&mpi_mutex);
+    leave();
 }
 
 /* The tag has the word and the number. A verdict's text stays as long as comm; other
@@ -184,12 +251,13 @@ static void mpi_say(struct comm *comm, int peer, enum comm_word word,
         say_sign(comm, state, peer);
         return;
     }
-    pthread_mutex_lock(&mpi_mutex);
+    if (!enter(peer))
+        return;
     if (MPI_Isend(comm->failure, bytes, MPI_BYTE, peer,
                   (int)word * COMM_NUMBERS + number, state->roll,
                   &handle) == MPI_SUCCESS)
         MPI_Request_free(&handle);
-    pthread_mutex_unlock(&mpi_mutex);
+    leave();
 }
 
 /* A word that is there is so short that it is there as a whole. */
@@ -199,16 +267,15 @@ static bool mpi_hear(struct comm *comm, int *peer, enum comm_word *word,
     const struct mpi_state *state = comm->state;
     MPI_Status status;
     int found = 0;
-    if (state->roll == MPI_COMM_NULL) /* being made */
+    if (state->roll == MPI_COMM_NULL /* being made */ || !enter(NOBODY))
         return false;
-    pthread_mutex_lock(&mpi_mutex);
     bool heard =
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, state->roll, &found, &status) ==
             MPI_SUCCESS &&
         found != 0 &&
         MPI_Recv(text, COMM_TEXT_BYTES, MPI_BYTE, status.MPI_SOURCE,
                  status.MPI_TAG, state->roll, MPI_STATUS_IGNORE) == MPI_SUCCESS;
-    pthread_mutex_unlock(&mpi_mutex);
+    leave();
     if (!heard)
         return false;
     *peer = status.MPI_SOURCE;
@@ -282,12 +349,11 @@ static void mpi_close(struct comm *comm)
     }
     /* Without the others MPI would wait for them for ever: the process ends
      * without MPI_Finalize(), which makes the launcher end the job. */
-    if (together) {
-        pthread_mutex_lock(&mpi_mutex);
+    if (together && enter(NOBODY)) {
         MPI_Comm_free(&state->point);
         MPI_Comm_free(&state->collective);
         MPI_Comm_free(&state->roll);
-        pthread_mutex_unlock(&mpi_mutex);
+        leave();
     }
     if (together && comm->parent == NULL) {
         comm_segment_restore(&state->segment);
@@ -299,15 +365,19 @@ static void mpi_close(struct comm *comm)
     free(state);
 }
 
+static enum err mpi_held(double limit_s)
+{
+    library.limit_s = limit_s;
+    return library.lost ? lost_error() : ERR_OK;
+}
+
 /* A thread that never leaves the library must not keep the process. */
 static void mpi_abort(struct comm *comm, int exit_code)
 {
-    struct timespec end;
     (void)comm;
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += ABORT_PATIENCE_S;
-    (void)pthread_mutex_timedlock(&mpi_mutex, &end);
-    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    library.limit_s = ABORT_PATIENCE_S;
+    if (enter(NOBODY))
+        MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
 static const struct comm_transport mpi_transport = {
@@ -317,6 +387,7 @@ static const struct comm_transport mpi_transport = {
     .cancel = mpi_cancel,
     .say = mpi_say,
     .hear = mpi_hear,
+    .held = mpi_held,
     .duplicate = mpi_duplicate,
     .close = mpi_close,
     .abort = mpi_abort,
@@ -403,6 +474,7 @@ enum err comm_mpi_open(struct comm *comm, int *argc, char ***argv)
     TRY_OUT(check_world(comm));
     TRY_OUT(state_create(comm, &state));
     TRY_OUT(find_hosts(comm));
+    library.hosts = comm->hosts;
     MPI_TRY(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED,
                                 comm->rank, MPI_INFO_NULL, &local));
     MPI_TRY(MPI_Comm_rank(local, &comm->local_rank));
