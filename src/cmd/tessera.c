@@ -33,6 +33,7 @@ static const struct command {
     { "ckpt", "list, show, verify, compare and prune checkpoints" },
     { "health", "is this node fit to train?" },
     { "report", "what runs have come to, as a page" },
+    { "ls", "the runs in folders: state, step, loss, why one ended" },
     { "top", "how a run goes, in the terminal" },
     { "sweep", "every combination of some settings" },
     { "hash", "does this machine train to the same bits as every other?" },

@@ -113,6 +113,10 @@ enum err line_tail_read(struct line_tail *tail, line_tail_fn take, void *arg)
         TRY_OUT(new_room(&tail->data, LINE_TAIL_BYTES_MAX));
     TRY_OUT(check_file(tail, fd, &size));
     assert(tail->offset <= size);
+    if (tail->offset == 0 && tail->newest > 0 && size > tail->newest) {
+        tail->offset = size - tail->newest;
+        tail->passing = true; /* over the rest of a line */
+    }
     TRY_OUT(read_to(tail, fd, size, take, arg));
 out:
     close(fd);

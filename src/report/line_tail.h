@@ -18,6 +18,7 @@
 /* Zeros but for the path: nothing is read yet. */
 struct line_tail {
     char path[FSIO_PATH_MAX];
+    int64_t newest;   /* bytes: of a longer file only the last lines; 0: all */
     int64_t offset;   /* of what is read */
     uint64_t file;    /* its inode; 0: there is none so far */
     char *data;       /* NULL, or LINE_TAIL_BYTES_MAX */

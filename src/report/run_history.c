@@ -16,12 +16,14 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "src/base/new.h"
 #include "src/base/exit_code.h"
+#include "src/base/new.h"
+#include "src/base/units.h"
 #include "src/report/run_history_impl.h"
 
 const char *const run_value_names[RUN_VALUES] = { RUN_VALUE_NAMES };
@@ -100,12 +102,19 @@ static int64_t history_torn(const struct line_tail *tail)
 
 enum err run_history_create(const char *dir, struct run_history **out)
 {
+    return run_history_create_newest(dir, 0, out);
+}
+
+enum err run_history_create_newest(const char *dir, int64_t bytes,
+                                   struct run_history **out)
+{
     enum err rc = ERR_OK;
     struct run_history *history = NULL;
     *out = NULL;
     TRY(new_zeroed(&history, 1));
     TRY_OUT(make_room(history));
     TRY_OUT(set_paths(history, dir));
+    history->reader->metrics.newest = bytes;
     TRY_OUT(run_history_update(history));
     struct run_reader *reader = history->reader;
     if (reader->metrics.file == 0 && reader->ledger.file == 0)
@@ -235,4 +244,20 @@ bool run_history_over(const struct run_history *run)
             return true;
     return last->stop_code >= 0 && last->stop_code != EXIT_REQUEUE &&
            last->stop_code != EXIT_RETRY;
+}
+
+int64_t run_history_steps_max(const struct run_history *run)
+{
+    char text[64];
+    struct duration duration;
+    const char *value = run_history_setting(run, "train.max_duration");
+    snprintf(text, sizeof text, "%s", value[0] == '"' ? value + 1 : value);
+    text[strcspn(text, "\"")] = '\0';
+    if (text[0] == '\0' || units_parse(text, &duration) != ERR_OK)
+        return -1;
+    if (duration.unit == UNIT_TOK && run->last_step > 0 && run->tokens > 0)
+        duration.value *= (double)run->last_step / (double)run->tokens;
+    else if (duration.unit != UNIT_BA)
+        return -1;
+    return duration.value <= RUN_STEP_MAX ? (int64_t)ceil(duration.value) : -1;
 }

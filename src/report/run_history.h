@@ -231,6 +231,10 @@ extern const char *const run_time_names[RUN_TIMES];
 /* Reads all that is there. ERR_DATA where the folder has neither metrics nor a
  * ledger. */
 enum err run_history_create(const char *dir, struct run_history **out);
+/* Only the last lines of metrics.jsonl, of so many bytes: for the newest steps and
+ * what the ledger tells of attempts. Sums and times of the run are not right. */
+enum err run_history_create_newest(const char *dir, int64_t bytes,
+                                   struct run_history **out);
 /* And what has been added since. ERR_DATA where files have become others: then
  * begin anew. */
 enum err run_history_update(struct run_history *history);
@@ -247,5 +251,7 @@ double run_history_goodput(const struct run_history *history);
 /* Nobody will start it again: it told an end from which it does not go on, or
  * the launch script has given up since. */
 bool run_history_over(const struct run_history *run);
+/* The run's last step, by train.max_duration in steps or tokens; -1: unknown. */
+int64_t run_history_steps_max(const struct run_history *run);
 /* The value of a setting; "": it has none. */
 const char *run_history_setting(const struct run_history *run, const char *key);

@@ -107,24 +107,6 @@ static double recent_mean(const struct run_history *run, enum run_value value)
     return count > 0 ? sum / count : NAN;
 }
 
-/* The run's last step, by train.max_duration in steps or tokens; -1: unknown.
- */
-static int64_t steps_max(const struct run_history *run)
-{
-    char text[64];
-    struct duration duration;
-    const char *value = run_history_setting(run, "train.max_duration");
-    snprintf(text, sizeof text, "%s", value[0] == '"' ? value + 1 : value);
-    text[strcspn(text, "\"")] = '\0';
-    if (text[0] == '\0' || units_parse(text, &duration) != ERR_OK)
-        return -1;
-    if (duration.unit == UNIT_TOK && run->last_step > 0 && run->tokens > 0)
-        duration.value *= (double)run->last_step / (double)run->tokens;
-    else if (duration.unit != UNIT_BA)
-        return -1;
-    return duration.value <= RUN_STEP_MAX ? (int64_t)ceil(duration.value) : -1;
-}
-
 /* --- curves ------------------------------------------------------------------ */
 
 static void put_level(struct frame *frame, double share)
@@ -239,7 +221,7 @@ static void draw_progress(struct frame *frame)
 {
     const struct run_history *run = frame->run;
     char tokens[32], left[32], eta[48] = "ETA ?, ";
-    int64_t most = steps_max(run), done = run->last_step;
+    int64_t most = run_history_steps_max(run), done = run->last_step;
     double step_ms = recent_mean(run, RUN_STEP_MS);
     units_count((double)run->tokens, tokens, sizeof tokens);
     if (most < done) {
