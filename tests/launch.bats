@@ -273,6 +273,28 @@ END
     [[ $output == *"its ranks have left"*"attempt 1 ended with code 75"*"going on: comm n1: no answer from rank 1 (n2)"* ]]
 }
 
+@test "a rank that does not leave when the run is finished costs no attempt" {
+    cat >"$T/step" <<'END'
+cat >>"$T/run/ledger.jsonl" <<'LINES'
+{"event":"start","time":1.0,"attempt":1,"job":7}
+{"event":"stop","time":2.0,"attempt":1,"job":7,"step":6,"code":CODE,"reason":"done"}
+LINES
+[ ! -e "$T/saved" ] || mkdir -p "$T/run/checkpoints/step-000000006"
+[ ! -e "$T/saved" ] || echo "{}" >"$T/run/checkpoints/step-000000006/MANIFEST.json"
+exit 137
+END
+    # not where the last step is not saved
+    sed -i 's/CODE/0/' "$T/step"
+    launch_is 93
+    rm -rf "${T:?}/run"/*
+    touch "$T/saved"
+    launch_is 0
+    [[ $output == *"attempt 1 ended with code 137"* ]]
+    rm -rf "${T:?}/run"/*
+    sed -i 's/"code":0/"code":85/' "$T/step"
+    launch_is 85
+}
+
 @test "who is to be told hears of each restart, requeue, give-up and finish" {
     printf '#!/bin/bash\nprintf "[%%s]" "$@" >>%q; echo >>%q\n' "$T/told" "$T/told" >"$T/tell"
     chmod 755 "$T/tell"

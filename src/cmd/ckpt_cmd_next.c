@@ -88,6 +88,20 @@ static enum err read_words(const char *run_dir, int attempt, char *out,
     return ERR_OK;
 }
 
+/* Rank 0 tells the end when all ranks have come to it. What becomes of one that does not
+ * leave, or of its node, is no attempt in vain where the last step is committed. */
+static void take_end(const struct ledger_job *ledger, int64_t attempt,
+                     int64_t newest, struct job_facts *facts)
+{
+    bool planned =
+        ledger->ended_code == EXIT_DONE || ledger->ended_code == EXIT_REQUEUE;
+    if (ledger->ended != attempt || !planned || ledger->ended_step != newest ||
+        facts->ended >= JOB_STOPPED)
+        return;
+    facts->ended = JOB_ITSELF;
+    facts->code = ledger->ended_code;
+}
+
 /* `before` and `before_local` are the newest steps when the attempt began. */
 static enum err gather(const struct ckpt_cmd *cmd, struct run_facts *run,
                        struct job_facts *facts)
@@ -99,9 +113,11 @@ static enum err gather(const struct ckpt_cmd *cmd, struct run_facts *run,
     char path[FSIO_PATH_MAX];
     TRY(fsio_path(path, "%s/STOP", run_dir));
     TRY(ckpt_index_steps(run_dir, &steps, &count, NULL));
-    step_name(run->newest, count > 0 ? steps[count - 1] : -1);
+    int64_t newest = count > 0 ? steps[count - 1] : -1;
+    step_name(run->newest, newest);
     free(steps);
     TRY(ledger_job_read(run_dir, cmd->job, &ledger));
+    take_end(&ledger, cmd->attempt, newest, facts);
     step_name(run->local, ledger.local_step);
     facts->opened = ledger.started >= cmd->attempt;
     facts->unstarted = ledger.unstarted;

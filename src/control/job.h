@@ -4,7 +4,8 @@
  * A job on a cluster meets dead nodes, time limits, preemptions, full disks and
  * its own mistakes, and the same end of a step may be any of them. What the
  * ranks wrote counts more than the code of the step, which is the highest of all
- * of them, and the state of the job more than either: who was cancelled stays so.
+ * of them (an end that rank 0 told is one, whatever became of a rank that did not leave),
+ * and the state of the job more than either: who was cancelled stays so.
  * Nothing may go on for ever without anybody knowing: three attempts in a row
  * that brought no checkpoint end the job, whatever ended them.
  *

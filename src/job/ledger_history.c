@@ -216,6 +216,11 @@ static enum err take_decision(void *arg, json_t *line)
         return ERR_OK;
     if (start)
         job->started = (int)number(line, "attempt");
+    if (strcmp(event, "stop") == 0 && json_object_get(line, "by") == NULL) {
+        job->ended = (int)number(line, "attempt");
+        job->ended_code = (int)number(line, "code");
+        job->ended_step = (int64_t)number(line, "step");
+    }
     if (start || end)
         job->unstarted = 0;
     if (reason != NULL && strcmp(reason, JOB_UNSTARTED) == 0)

@@ -29,6 +29,10 @@ struct ledger_job {
     int64_t number; /* Slurm's, of the job */
     int attempts;   /* of all jobs of the run */
     int started;    /* the newest one that this job has started; 0: none */
+    /* The newest attempt of this job of which rank 0 told the end, its exit code
+     * and completed steps; 0: none. */
+    int ended, ended_code;
+    int64_t ended_step;
     int apart; /* the newest attempt whose ranks have lost each other; 0: none */
     /* Decisions of this job in a row, up to now, that followed an attempt
      * without a newly committed checkpoint, and requeues by the signal of its
