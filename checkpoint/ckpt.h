@@ -127,8 +127,9 @@ enum err ckpt_saver_create(struct comm *comm, const char *run_dir,
                            struct ckpt_saver **out);
 
 /* Memory that a saver which copies takes for its copy of the items, whose data
- * is not looked at. */
-size_t ckpt_saver_stage_bytes(const struct ckpt_item *items, int item_count);
+ * is not looked at; of it *small is written by way of buffers. */
+size_t ckpt_saver_stage_bytes(const struct ckpt_item *items, int item_count,
+                              size_t *small);
 
 /* Begin to save the items' present values as `step`. A committed checkpoint of
  * the same step that is good is replaced only after the new one is complete; any

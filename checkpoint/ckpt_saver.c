@@ -21,6 +21,7 @@
 #include "checkpoint/files/ckpt_crash.h"
 #include "src/base/process.h"
 #include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/files/ckpt_stream.h"
 #include "src/base/clock.h"
 #include "src/base/new.h"
 
@@ -315,19 +316,25 @@ static void *stage_take(struct arena *arena, const struct ckpt_item *item)
     return arena_take(arena, pages * CKPT_STAGE_ALIGN);
 }
 
-size_t ckpt_saver_stage_bytes(const struct ckpt_item *items, int item_count)
+size_t ckpt_saver_stage_bytes(const struct ckpt_item *items, int item_count,
+                              size_t *small)
 {
     struct arena plan = { 0 };
-    for (int i = 0; i < item_count; i++)
+    size_t before = 0;
+    *small = 0;
+    for (int i = 0; i < item_count; i++, before = plan.used) {
         stage_take(&plan, &items[i]);
+        if (plan.used - before <= CKPT_STREAM_DIRECT_BYTES)
+            *small += plan.used - before;
+    }
     return plan.used;
 }
 
 static enum err stage_create(struct ckpt_saver *saver)
 {
     const struct ckpt_memory *memory = saver->save.options.memory;
-    size_t bytes =
-        ckpt_saver_stage_bytes(saver->sources, saver->save.item_count);
+    size_t small, bytes = ckpt_saver_stage_bytes(
+                      saver->sources, saver->save.item_count, &small);
     if (memory != NULL && bytes > 0)
         return memory->stage_create(bytes, &saver->stage);
     return arena_create(bytes, &saver->stage);

@@ -12,10 +12,10 @@ BIG=(train.max_duration=2ba train.global_batch=4 parallel.slots=4
     scheduler.warmup=0ba checkpoint.interval=2ba checkpoint.keep=1
     eval.interval=2ba eval.samples=0 data.eval= data.seq_len=64)
 
-# near RANKS LEAST [key=value ...]: the run's planned and peak MiB are near each
-# other, and tessera-plan had said so before
+# near RANKS LEAST [key=value ...]: the run's peak is at most what was planned, and
+# that 5 % or 8 MiB more at most, and tessera-plan had said so before
 near() {
-    local ranks=$1 least=$2 line planned peak told
+    local ranks=$1 least=$2 line told
     shift 2
     rm -rf "$DIR/run"
     line=$(train "$ranks" "$DIR/run" "${BIG[@]}" log.level=info \
@@ -28,8 +28,8 @@ near() {
     echo "# $* on $ranks: planned $planned MiB, peak $peak MiB" >&3
     [ $((told >> 20)) -eq "$planned" ]
     [ "$peak" -ge "$least" ]
-    [ $((peak * 100)) -le $((planned * 105)) ]
-    [ $((peak * 100)) -ge $((planned * 95)) ]
+    [ "$peak" -le "$planned" ]
+    [ $((planned - peak)) -le 8 ] || [ $((peak * 100)) -ge $((planned * 95)) ]
 }
 
 measured() { # RANKS [key=value ...]: of runs where the model counts most
@@ -81,15 +81,9 @@ measured() { # RANKS [key=value ...]: of runs where the model counts most
     near 1 300 "${model[@]}" "model.weights=$DIR/base"
 }
 
-# within 3 % and never under: the run of near(), whose last line is in $line
-counted() {
-    near "$@"
-    echo "$planned $peak" | awk '{ exit !($2 <= $1 && $1 <= 1.03 * $2) }'
-}
-
-@test "planned memory is never under the peak and 3 % over: 7,002 tensors" {
+@test "planned memory is never under the peak and 5 % over: 7,002 tensors" {
     for ranks in 1 2; do
-        counted $ranks 500 model.preset=llama-tiny model.n_layers=1000 \
+        near $ranks 500 model.preset=llama-tiny model.n_layers=1000 \
             model.d_model=32 model.n_heads=2 model.n_kv_heads=2 \
             model.ffn_width=96 train.global_batch=8 parallel.slots=8 \
             hardware.threads=1
@@ -118,7 +112,7 @@ counted() {
     echo "# $line" >&3
     planned=$(sed 's/.*planned \([0-9]*\) MiB.*/\1/' <<<"$line")
     peak=$(sed 's/.*peak \([0-9]*\) MiB.*/\1/' <<<"$line")
-    [ "$peak" -le $((planned * 103 / 100)) ]
+    [ "$peak" -le "$planned" ]
     [ $((planned * 100)) -le $((peak * 115)) ]
 }
 

@@ -81,6 +81,9 @@ static void test_bytes(void)
         int64_t receive = cases[i].ranks == 1 ? 0 : (int64_t)128 << 20;
         /* a node's ranks see at least one partial of each other rank */
         int64_t seen = arena / cases[i].ranks * (cases[i].ranks - 1);
+        /* in whole huge pages of each partial */
+        tap_ok(bytes.near >= (size_t)seen && bytes.near % 16 == 0,
+               "on one node at least what is seen");
         tap_ok(rest > 0 && rest >= seen && rest < receive + 65536,
                "rank %d of %d, %d slots: %d gradient buffers", cases[i].rank,
                cases[i].ranks, cases[i].slots, cases[i].buffers);

@@ -162,7 +162,7 @@ static const struct {
       "checkpoint.async=false" },
     { ONE LEAN, 1, 1, "2 ranks" },
     { ONE LEAN, 1, 4, "parallel.strategy=zero2" },
-    { LEAST LEAN, 1, 4, "8 ranks" },
+    { LEAST LEAN, 1, 4, "parallel.strategy=zero2 8 ranks" },
     { LEAST LEAN, 1, 64, NULL },
 };
 

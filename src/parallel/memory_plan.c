@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "checkpoint/ckpt.h"
+#include "checkpoint/files/ckpt_stream.h"
 #include "checkpoint/local/ckpt_xor.h"
 #include "src/data/set/loader.h"
 #include "src/parallel/frozen.h"
@@ -18,24 +19,21 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* Measured 2026-11-23 as the peak of a process minus the arenas of its model
+/* Measured 2026-11-29 as the peak of a process minus the arenas of its model
  * (DESIGN.md). Program and libraries, heap: */
-#define RUNTIME_BYTES (20 * MIB)
-/* ... the writer's two buffers of a checkpoint, of which as much is touched as
- * it has bytes: */
-#define WRITER_BYTES (15 * MIB)
-/* ... for each tensor what the program has of it, a save's manifest and view
- * among it, and what HDF5 keeps of each that the rank writes, up to a bound of
- * its own (measured 2026-11-28 with 72 to 7,002 tensors and two moments each, in
- * one file and in two): */
-#define TENSOR_BYTES (21 * (size_t)1024 / 2)
+#define RUNTIME_BYTES (43 * MIB / 2)
+/* ... the two buffers of a checkpoint's writer, of huge pages: */
+#define WRITER_BYTES (2 * (size_t)CKPT_STREAM_BUFFER_BYTES)
+#define HUGE_BYTES (2 * MIB)
+/* ... for each tensor and moment what the program has of it, a save's manifest
+ * and view among it, and what HDF5 keeps of each that the rank writes, up to a
+ * bound of its own (measured 2026-11-28 with 72 to 7,002 tensors and two moments
+ * each, in one file and in two): */
+#define ITEM_BYTES (7 * (size_t)1024 / 2)
 #define DATASET_BYTES (17 * (size_t)1024 / 4)
 #define DATASETS_BYTES (27 * MIB)
-/* ... OpenMPI, where there is more than one rank, and of its memory shared by a
- * node for each of the ranks there: */
-#define MPI_BYTES (8 * MIB)
-#define MPI_NEAR_BYTES (7 * MIB / 4)
-#define MPI_NEAR 8
+/* ... OpenMPI, where there is more than one rank: */
+#define MPI_BYTES (10 * MIB)
 /* ... what each thread touches of its stack: */
 #define THREAD_BYTES (MIB / 8)
 /* ... and for each peer, requests of two communicators and OpenMPI's buffers
@@ -57,23 +55,27 @@
  * channel. */
 #define NCCL_POOLS_BYTES (2 * NCCL_CHANNELS * 16 * (MIB / 8))
 
-static size_t mpi_bytes(int ranks)
-{
-    size_t near = (size_t)(ranks < MPI_NEAR ? ranks : MPI_NEAR);
-    return ranks > 1 ? MPI_BYTES + near * MPI_NEAR_BYTES : 0;
-}
-
 /* The flat strategies cut the row of all tensors, the others each of them. */
-static size_t tensor_bytes(const struct memory_plan_input *input,
-                           const struct replica_bytes *replica)
+static size_t item_bytes(const struct memory_plan_input *input,
+                         const struct replica_bytes *replica)
 {
-    size_t written = replica->items / sizeof(struct ckpt_item);
-    if (input->replica.strategy == REPLICA_DDP ||
-        input->replica.strategy == REPLICA_ZERO1)
+    size_t items = replica->items / sizeof(struct ckpt_item), written = items;
+    if (input->replica.strategy < REPLICA_ZERO2)
         written /= (size_t)input->ranks;
     size_t datasets = written * DATASET_BYTES;
-    return (size_t)input->params->count * TENSOR_BYTES +
+    return items * ITEM_BYTES +
            (datasets < DATASETS_BYTES ? datasets : DATASETS_BYTES);
+}
+
+/* Where blocks are cut for many ranks, any may have small parts alone. */
+static size_t writer_bytes(const struct memory_plan_input *input,
+                           const struct replica_bytes *replica)
+{
+    bool all = input->replica.strategy >= REPLICA_ZERO2 && input->ranks > 2;
+    bool staged = input->stage || input->kernels->memory->device;
+    size_t bytes = staged && !all ? replica->small : replica->staging;
+    bytes = bytes / HUGE_BYTES * HUGE_BYTES + 2 * HUGE_BYTES;
+    return bytes < WRITER_BYTES ? bytes : WRITER_BYTES;
 }
 
 static size_t nccl_bytes(const struct memory_plan_input *input)
@@ -143,6 +145,7 @@ enum err memory_plan(const struct memory_plan_input *input,
     struct replica_bytes replica;
     assert(input->ranks >= 1);
     state.adds_once = input->kernels->adds_once;
+    state.near = input->near && !input->kernels->memory->device;
     *out = (struct memory_plan){ 0 };
     TRY(model_plan(input->config, input->kernels, options, &out->model));
     TRY(replica_plan(input->params, input->ranks, &state, &replica));
@@ -167,12 +170,11 @@ enum err memory_plan(const struct memory_plan_input *input,
         out->comm += (size_t)input->ranks * PEER_BYTES;
     if (input->replica.expert_degree > 1 || input->replica.sequence_degree > 1)
         out->comm += (size_t)input->ranks * PEER_ROLL_BYTES;
-    size_t writer =
-        replica.staging < WRITER_BYTES ? replica.staging : WRITER_BYTES;
+    size_t writer = writer_bytes(input, &replica);
     out->runtime =
-        RUNTIME_BYTES + writer + mpi_bytes(input->ranks) +
+        RUNTIME_BYTES + writer + (input->ranks > 1 ? MPI_BYTES : 0) +
         (size_t)options->threads * THREAD_BYTES + replica.sums + input->norms +
-        tensor_bytes(input, &replica) +
+        item_bytes(input, &replica) +
         7 * replica.items / 2; /* the saver has two, and what is in files */
     size_t tensors = sum((size_t[]){ out->weights, out->master, out->moments,
                                      out->kept, out->frozen, out->gradients,

@@ -33,6 +33,7 @@ struct memory_plan_input {
     struct model_options options; /* microbatch, sequence, threads, shares */
     struct replica_options replica;
     int ranks;
+    bool near;         /* all of them on one node */
     int prefetch;      /* microbatches of tokens beside the one at work */
     size_t order;      /* bytes of the sample order and of indexes */
     size_t index_text; /* bytes of the longest index, while it is read */

@@ -25,6 +25,7 @@
 
 #define RECEIVE_BYTES_MAX ((int64_t)8 << 20)  /* of one partial */
 #define RECEIVE_BYTES_ALL ((int64_t)64 << 20) /* aimed at for one round */
+#define PAGE_BYTES ((size_t)2 << 20) /* of a shared stack, as it is mapped */
 #define CHUNK_BYTES ((int64_t)KERNEL_CHUNK * (int64_t)sizeof(float))
 
 /* What a rank is left with, and the deepest that its stack gets. */
@@ -91,6 +92,8 @@ static void make_plan(const struct reduce *reduce, int rank, int slots,
     plan->received = plan->partials - fewest;
     plan->shared_bytes =
         (size_t)plan->received * (size_t)longest * sizeof(float);
+    size_t pages = ((size_t)longest * sizeof(float) - 1) / PAGE_BYTES + 2;
+    plan->near_bytes = (size_t)plan->received * pages * PAGE_BYTES;
 }
 
 static size_t whole_bytes(const struct reduce *reduce)
@@ -135,6 +138,7 @@ void reduce_plan(int64_t elements, const int64_t *cut, int rank, int ranks,
     out->gradients = whole_bytes(&reduce);
     out->partial_sums = out->gradients * (size_t)(reduce.plan.buffers - 1);
     out->exchange = plan.used - messages + most;
+    out->near = plan.used - messages + reduce.plan.near_bytes;
     out->total = out->gradients + out->partial_sums + out->exchange;
 }
 

@@ -47,6 +47,7 @@ struct reduce_bytes {
     size_t partial_sums; /* the rest of the stack */
     size_t exchange;     /* received, or of the node's other ranks and seen
                             here, whichever is more; and small tables */
+    size_t near;         /* the same where all ranks are on one node */
     size_t total;
 };
 

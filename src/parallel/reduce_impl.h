@@ -29,7 +29,8 @@ struct shape {
     int64_t rounds;
     int received;         /* partials that come in messages */
     size_t receive_bytes; /* two rounds of them */
-    size_t shared_bytes;  /* of other ranks' partials, if all are shared */
+    size_t shared_bytes;  /* of other ranks' partials, if all are shared, */
+    size_t near_bytes;    /* and in whole huge pages */
 };
 
 struct reduce {

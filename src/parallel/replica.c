@@ -355,12 +355,26 @@ static void plan_exchange(struct replica *replica, struct replica_bytes *out)
                     replica->owner->ranks, reduce_slots(replica), &sums);
     out->gradients = sums.gradients;
     out->partial_sums = sums.partial_sums;
-    out->exchange = sums.exchange;
+    bool near = options->near && !replica_by_block(options);
+    out->exchange = near ? sums.near : sums.exchange;
     leaf_layout(replica, &leaf);
     out->gradients += leaf.used;
     if (is_spread(replica))
         out->weights += gather_plan(params, replica->owner, options->prefetch,
                                     options->dtype);
+}
+
+/* What a rank saves, where it is more than what others do. */
+static enum err plan_save(struct replica *replica, struct replica_bytes *out)
+{
+    size_t small;
+    TRY(replica_list_items(replica));
+    size_t staging =
+        ckpt_saver_stage_bytes(replica->items, replica->item_count, &small);
+    out->items = (size_t)replica->item_count * sizeof replica->items[0];
+    out->small = small > out->small ? small : out->small;
+    out->staging = staging > out->staging ? staging : out->staging;
+    return ERR_OK;
 }
 
 enum err replica_plan(const struct params *params, int ranks,
@@ -369,21 +383,27 @@ enum err replica_plan(const struct params *params, int ranks,
 {
     enum err rc = ERR_OK;
     struct arena plan = { 0 };
-    struct replica *replica = NULL;
+    struct replica *replica = NULL, *other = NULL;
+    *out = (struct replica_bytes){ 0 };
     TRY_OUT(replica_open(params, OWNER_LARGEST, ranks, options, &replica));
     replica_layout(replica, &plan, out);
     host_layout(replica, &plan, out);
-    TRY_OUT(replica_list_items(replica));
+    TRY_OUT(plan_save(replica, out));
+    /* behind a block's tensors the largest has what nobody saves */
+    if (ranks > 1) {
+        int rank = owner_rank_at(replica->owner, 0, ranks - 2);
+        TRY_OUT(replica_open(params, rank, ranks, options, &other));
+        TRY_OUT(plan_save(other, out));
+    }
     plan_exchange(replica, out);
     out->frozen = params->frozen != NULL
                       ? frozen_plan(params->frozen, options->dtype)
                       : 0;
-    out->items = (size_t)replica->item_count * sizeof replica->items[0];
-    out->staging = ckpt_saver_stage_bytes(replica->items, replica->item_count);
     out->total = out->weights + out->master + out->moments + out->kept +
                  out->frozen + out->sums + out->items + out->gradients +
                  out->partial_sums + out->exchange;
 out:
+    replica_destroy(other);
     replica_destroy(replica);
     return rc;
 }

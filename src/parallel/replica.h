@@ -102,6 +102,7 @@ struct replica_options {
                           * rank's leaves may be one sum */
     bool reduce_bf16; /* of zero2 and zero3: gradients are rounded to bf16 for
                        * their way to another rank; not with `exact` */
+    bool near;        /* for a plan: all ranks are on one node */
     struct replica_kept kept[REPLICA_KEPT];
 };
 
@@ -152,6 +153,7 @@ struct replica_bytes {
     size_t exchange;     /* received from other ranks, and small tables */
     size_t sums;         /* of chunks, for the gradient's norm */
     size_t items;        /* the table for checkpoints */
+    size_t small;        /* of what is saved, by way of the writer's buffers */
     size_t staging;      /* what a checkpoint saver copies; not part of ... */
     size_t total;        /* ... what replica_create() allocates */
 };
