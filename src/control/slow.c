@@ -1,0 +1,218 @@
+/* From the times of a step to who is slow: slow.h says by which rules. Each thing
+ * that can be slow has a tally, the last steps as bits; medians are selected, not
+ * sorted, so that a step costs as much for each rank however many there are. */
+#include "src/control/slow.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/new.h"
+
+#define BEYOND 0.1     /* of the median */
+#define DEVIATIONS 4.0 /* robust ones */
+#define NORMAL 1.4826  /* standard deviation / median absolute one */
+#define BEYOND_S 0.001 /* what clocks and schedulers do to any step */
+#define LOADER 0.25    /* of a step */
+#define RATE_LEAST 0.8 /* of the windows before */
+#define WINDOWS_MAX 64 /* that are remembered */
+
+const char *const slow_kind_names[] = { "straggler", "loader", "rate", NULL };
+
+struct tally {
+    uint64_t bits; /* of the last steps, the newest lowest */
+    int64_t since; /* the first slow one of a row that has not gone by */
+    double sum;    /* of the factors of its slow steps */
+    int64_t count; /* of them */
+    bool told;
+};
+
+struct slow {
+    int ranks, window;
+    struct tally loader;
+    int loader_rank;
+    double rates[SLOW_WINDOW_MAX], medians[WINDOWS_MAX];
+    int rate_count, windows;
+    int64_t rate_since;
+    bool rate_told;
+    double *values; /* [ranks] scratch */
+    struct tally of_rank[];
+};
+
+enum err slow_create(int ranks, int window, struct slow **out)
+{
+    enum err rc = ERR_OK;
+    struct slow *slow = NULL;
+    assert(ranks > 0 && window >= SLOW_WINDOW_MIN && window <= SLOW_WINDOW_MAX);
+    size_t bytes = sizeof *slow + (size_t)ranks * sizeof slow->of_rank[0];
+    TRY(new_memory((void **)&slow, 1, bytes, true, "who is slow"));
+    slow->ranks = ranks;
+    slow->window = window;
+    TRY_OUT(new_room(&slow->values, (size_t)ranks));
+out:
+    return new_or_none(rc, slow, out, slow_destroy);
+}
+
+void slow_destroy(struct slow *slow)
+{
+    if (slow == NULL)
+        return;
+    free(slow->values);
+    free(slow);
+}
+
+/* --- medians --- */
+
+/* The lower one, so that of two ranks the faster counts; moves the values. */
+static double select_median(double *values, int count)
+{
+    int first = 0, last = count - 1, wanted = (count - 1) / 2;
+    assert(count > 0);
+    while (first < last) {
+        double pivot = values[first + (last - first) / 2];
+        int i = first, j = last;
+        while (i <= j) {
+            while (values[i] < pivot)
+                i++;
+            while (values[j] > pivot)
+                j--;
+            if (i <= j) {
+                double value = values[i];
+                values[i++] = values[j];
+                values[j--] = value;
+            }
+        }
+        if (wanted <= j)
+            last = j;
+        else if (wanted >= i)
+            first = i;
+        else
+            break;
+    }
+    return values[wanted];
+}
+
+/* --- verdicts --- */
+
+/* True: there is a verdict of it. */
+static bool count(const struct slow *slow, struct tally *tally, int64_t step,
+                  bool is_slow, double factor)
+{
+    if (tally->bits == 0) {
+        tally->since = step;
+        tally->sum = 0.0;
+        tally->count = 0;
+    }
+    tally->bits =
+        (tally->bits << 1 | is_slow) & ((UINT64_C(1) << slow->window) - 1);
+    if (is_slow) {
+        tally->sum += factor;
+        tally->count++;
+    }
+    int slow_steps = __builtin_popcountll(tally->bits);
+    return tally->told ? 4 * slow_steps <= slow->window
+                       : 4 * slow_steps >= 3 * slow->window;
+}
+
+struct verdicts {
+    struct slow_verdict *list;
+    int count;
+};
+
+/* What finds no place stays untold for now. */
+static void tell(struct verdicts *out, struct tally *tally, enum slow_kind kind,
+                 int rank)
+{
+    if (out->count == SLOW_VERDICTS)
+        return;
+    out->list[out->count++] =
+        (struct slow_verdict){ .kind = kind,
+                               .over = tally->told,
+                               .rank = rank,
+                               .since = tally->since,
+                               .factor = tally->sum / (double)tally->count };
+    tally->told = !tally->told;
+}
+
+static void judge_ranks(struct slow *slow, const struct slow_seen *seen,
+                        struct verdicts *out)
+{
+    double *values = slow->values, limit_s;
+    memcpy(values, seen->work_s, (size_t)slow->ranks * sizeof *values);
+    double median = select_median(values, slow->ranks);
+    for (int r = 0; r < slow->ranks; r++)
+        values[r] = fabs(seen->work_s[r] - median);
+    limit_s = DEVIATIONS * NORMAL * select_median(values, slow->ranks);
+    limit_s = median + fmax(fmax(BEYOND * median, BEYOND_S), limit_s);
+    for (int r = 0; r < slow->ranks; r++) {
+        struct tally *tally = &slow->of_rank[r];
+        bool is_slow = seen->work_s[r] > limit_s;
+        if ((is_slow || tally->bits != 0 || tally->told) &&
+            count(slow, tally, seen->step, is_slow,
+                  seen->work_s[r] / fmax(median, BEYOND_S)))
+            tell(out, tally, SLOW_RANK, r);
+    }
+}
+
+static void judge_loader(struct slow *slow, const struct slow_seen *seen,
+                         struct verdicts *out)
+{
+    if (seen->loader > LOADER)
+        slow->loader_rank = seen->loader_rank;
+    if (count(slow, &slow->loader, seen->step, seen->loader > LOADER,
+              seen->loader))
+        tell(out, &slow->loader, SLOW_LOADER, slow->loader_rank);
+}
+
+/* A window of drops is none that later ones are held against. */
+static void judge_window(struct slow *slow, struct verdicts *out)
+{
+    double values[WINDOWS_MAX], best = 0.0, usual = 0.0;
+    int windows = slow->windows < WINDOWS_MAX ? slow->windows : WINDOWS_MAX;
+    memcpy(values, slow->medians, sizeof values);
+    if (windows > 0)
+        usual = select_median(values, windows);
+    for (int i = 0; i < slow->window; i++)
+        best = fmax(best, slow->rates[i]);
+    double median = select_median(slow->rates, slow->window);
+    bool drops = best < RATE_LEAST * usual;
+    if (!drops)
+        slow->medians[slow->windows++ % WINDOWS_MAX] = median;
+    if (drops == slow->rate_told || out->count == SLOW_VERDICTS)
+        return;
+    slow->rate_told = drops;
+    out->list[out->count++] =
+        (struct slow_verdict){ .kind = SLOW_RATE,
+                               .over = !drops,
+                               .rank = -1,
+                               .since = slow->rate_since,
+                               .factor = usual > 0.0 ? median / usual : 1.0 };
+}
+
+static void judge_rate(struct slow *slow, const struct slow_seen *seen,
+                       struct verdicts *out)
+{
+    if (seen->fresh) {
+        slow->windows = slow->rate_count = 0;
+        slow->rate_told = false;
+    }
+    if (slow->rate_count == 0)
+        slow->rate_since = seen->step;
+    slow->rates[slow->rate_count++] = seen->rate;
+    if (slow->rate_count < slow->window)
+        return;
+    slow->rate_count = 0;
+    judge_window(slow, out);
+}
+
+int slow_step(struct slow *slow, const struct slow_seen *seen,
+              struct slow_verdict verdicts[SLOW_VERDICTS])
+{
+    struct verdicts out = { verdicts, 0 };
+    if (seen->work_s != NULL)
+        judge_ranks(slow, seen, &out);
+    judge_loader(slow, seen, &out);
+    judge_rate(slow, seen, &out);
+    return out.count;
+}

@@ -1,0 +1,59 @@
+/* Who holds a run up while it trains: a pure function of what all ranks know of a
+ * step. In synchronous training one slow rank makes every step as long as its own,
+ * and all of them look slow; what tells them apart is the work of each: the step
+ * without waiting for others and for samples.
+ *
+ *   straggler  the work of a rank lies beyond the median of all by a tenth of it,
+ *              by four robust deviations (of the median absolute one), and by a
+ *              millisecond, in three quarters of the last `window` steps
+ *   loader     the rank that waits longest for samples does so for a quarter of
+ *              the step, in as many steps
+ *   rate       a whole window of steps, each below 0.8 of the median of the run's
+ *              earlier windows
+ *
+ * Each is told once, and again when it is over: a quarter of the window or less
+ * is left of it. A burst on some rank is no straggler, whatever it takes.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+#define SLOW_WINDOW_MIN 4
+#define SLOW_WINDOW_MAX 63
+#define SLOW_VERDICTS 8 /* of a step; what is more is told with the next */
+
+struct slow; /* 48 bytes a rank */
+
+enum slow_kind { SLOW_RANK, SLOW_LOADER, SLOW_RATE };
+extern const char *const slow_kind_names[];
+
+struct slow_seen {
+    int64_t step;
+    const double *work_s; /* [ranks]; NULL: they are uneven by design */
+    double loader;        /* the longest wait for samples / its step */
+    int loader_rank;
+    double rate; /* tokens per second, of all ranks */
+    bool fresh;  /* rates are not to be compared with those before */
+};
+
+struct slow_verdict {
+    enum slow_kind kind;
+    bool over;     /* it was told of, and is no longer so */
+    int rank;      /* SLOW_RATE: -1 */
+    int64_t since; /* the first step of it */
+    double factor; /* SLOW_RANK: work / median, mean of its slow steps;
+                      SLOW_LOADER: likewise of the shares;
+                      SLOW_RATE: median of the window / that of those before */
+};
+
+enum err slow_create(int ranks, int window, struct slow **out);
+void slow_destroy(struct slow *slow); /* NULL: nothing */
+
+/* A step that is to count: none that is longer by design, as the first ones of a
+ * start, or one behind an evaluation. Returns how many verdicts there are. O(ranks),
+ * without memory of its own. */
+int slow_step(struct slow *slow, const struct slow_seen *seen,
+              struct slow_verdict verdicts[SLOW_VERDICTS]);

@@ -1,0 +1,208 @@
+/* Who is named as slow, in simulated tables of times:
+ *
+ *   found      a rank that is slower by a fifth is named within 50 steps, and no
+ *              other one
+ *   clean      noise and bursts accuse nobody
+ *   recovered  who is as fast as the others again is told so, and can be named
+ *              again */
+#include "src/control/slow.h"
+
+#include "src/base/clock.h"
+#include "src/base/rng.h"
+#include "tests/tap.h"
+
+#define RANKS_MAX 16384
+#define NOISE 0.03
+
+struct table {
+    int ranks, window;
+    uint64_t seed;
+    int slow;         /* -1: none */
+    int64_t from, to; /* of its steps */
+    double factor;    /* of its work in them */
+    bool bursts;      /* three times the work for up to six steps */
+    double loader;    /* share of the steps in [from, to) */
+    double rate;      /* of the usual one, likewise */
+};
+
+struct outcome {
+    int named, wrong, over; /* verdicts: of the slow rank; of others; ends */
+    int64_t first;          /* step of the first that is right; -1 */
+    struct slow_verdict last;
+};
+
+static double work_s[RANKS_MAX];
+
+/* A second that is busy with something else, on one rank or another. */
+static double burst(const struct table *t, int64_t step, int rank)
+{
+    for (int64_t begin = step - 5; t->bursts && begin <= step; begin++) {
+        uint64_t draw = rng_u64(t->seed, 7, (uint64_t)(begin + 5));
+        int length = 1 + (int)(draw >> 40) % 6;
+        if (draw % 50 == 0 && (int)((draw >> 8) % (uint64_t)t->ranks) == rank &&
+            begin + length > step)
+            return 3.0;
+    }
+    return 1.0;
+}
+
+static void fill(const struct table *t, int64_t step, bool held)
+{
+    for (int r = 0; r < t->ranks; r++) {
+        double noise =
+            rng_normal(t->seed, 1, (uint64_t)step * 65536 + (uint64_t)r);
+        work_s[r] = 0.1 * (1 + NOISE * noise) * burst(t, step, r);
+        if (held && r == t->slow)
+            work_s[r] *= t->factor;
+    }
+}
+
+static struct outcome course(const struct table *t, int64_t steps)
+{
+    struct slow *slow = NULL;
+    struct slow_verdict verdicts[SLOW_VERDICTS];
+    struct outcome out = { .first = -1 };
+    if (slow_create(t->ranks, t->window, &slow) != ERR_OK)
+        return out;
+    for (int64_t step = 1; step <= steps; step++) {
+        bool held = step >= t->from && step < t->to;
+        fill(t, step, held);
+        double noise = 1 + NOISE * rng_normal(t->seed, 2, (uint64_t)step);
+        struct slow_seen seen = { .step = step, .work_s = work_s };
+        seen.loader = held ? t->loader : 0.02;
+        seen.rate = 1e6 * noise * (held && t->rate > 0 ? t->rate : 1);
+        int count = slow_step(slow, &seen, verdicts);
+        for (int i = 0; i < count; i++) {
+            bool right = (verdicts[i].kind == SLOW_RANK &&
+                          verdicts[i].rank == t->slow) ||
+                         (verdicts[i].kind == SLOW_LOADER && t->loader > 0) ||
+                         (verdicts[i].kind == SLOW_RATE && t->rate > 0);
+            out.over += verdicts[i].over;
+            out.named += right && !verdicts[i].over;
+            out.wrong += !right;
+            if (right && out.first < 0)
+                out.first = step;
+            out.last = verdicts[i];
+        }
+    }
+    slow_destroy(slow);
+    return out;
+}
+
+static void test_found(int ranks)
+{
+    int found = 0, wrong = 0;
+    int64_t longest = 0;
+    int64_t from = 1;
+    for (int seed = 0; seed < 100; seed++) {
+        struct table t = { .ranks = ranks, .window = 20 };
+        t.seed = (uint64_t)seed;
+        t.slow = seed % ranks;
+        t.from = from;
+        t.to = 1000;
+        t.factor = 1.2;
+        struct outcome out = course(&t, from + 49);
+        found += out.named == 1 && out.over == 0 && out.last.factor > 1.1 &&
+                 out.last.factor < 1.3;
+        wrong += out.wrong;
+        if (out.first - from > longest)
+            longest = out.first - from;
+    }
+    tap_is_int(found, 100,
+               "%d ranks, one slower by a fifth: named in as many "
+               "of 100 seeds within 50 steps",
+               ranks);
+    tap_is_int(wrong, 0, "and nobody else");
+    tap_note("at the latest after %lld steps", (long long)longest + 1);
+}
+
+static void test_clean(int ranks, bool bursts)
+{
+    struct table t = { .ranks = ranks, .window = 20 };
+    t.seed = 77;
+    t.slow = -1;
+    t.bursts = bursts;
+    struct outcome out = course(&t, 100000);
+    tap_is_int(out.wrong, 0,
+               "%d ranks, 10^5 steps of noise%s: nobody is "
+               "accused",
+               ranks, bursts ? " and bursts" : "");
+}
+
+static void test_recovered(void)
+{
+    struct table t = { .ranks = 8, .window = 20, .seed = 5, .slow = 3 };
+    t.from = 10;
+    t.to = 60;
+    t.factor = 1.3;
+    struct outcome out = course(&t, 100);
+    tap_is_int(out.named, 1, "a rank that is slow for a while is named");
+    tap_is_int(out.over, 1, "and forgotten");
+    tap_ok(out.last.over && out.last.rank == 3, "it alone");
+    tap_ok(llabs(out.last.since - 10) <= 2, "since its first slow step");
+}
+
+/* The slowest alone is nothing: all are as slow. */
+static void test_others(void)
+{
+    struct table loader = { .ranks = 4, .window = 20, .slow = -1 };
+    loader.from = 30;
+    loader.to = 80;
+    loader.loader = 0.4;
+    struct outcome out = course(&loader, 120);
+    tap_ok(out.named == 1 && out.over == 1 && out.wrong == 0 &&
+               out.last.kind == SLOW_LOADER &&
+               fabs(out.last.factor - 0.4) < 0.01,
+           "steps that wait for samples are told, and their end");
+    struct table rate = { .ranks = 4, .window = 20, .slow = -1 };
+    rate.from = 101;
+    rate.to = 161;
+    rate.rate = 0.6;
+    out = course(&rate, 220);
+    tap_ok(out.named == 1 && out.over == 1 && out.wrong == 0 &&
+               out.last.kind == SLOW_RATE,
+           "a run at 0.6 of its own rate is told, and its end");
+    rate.rate = 0.9;
+    tap_is_int(course(&rate, 220).named, 0, "one at 0.9 is not");
+}
+
+static void test_many(void)
+{
+    struct slow *slow = NULL;
+    struct slow_verdict verdicts[SLOW_VERDICTS];
+
+    struct slow_seen seen = { .work_s = work_s, .rate = 1 };
+    int named = 0, most = 0;
+    double best_s = 1e9;
+    for (int r = 0; r < RANKS_MAX; r++)
+        work_s[r] = 0.1;
+    for (int r = 0; r < 30; r++)
+        work_s[r * 100] *= 2;
+    if (slow_create(RANKS_MAX, 20, &slow) != ERR_OK)
+        return;
+    for (seen.step = 1; seen.step <= 30; seen.step++) {
+        double begin = clock_now();
+        int count = slow_step(slow, &seen, verdicts);
+        best_s = fmin(best_s, clock_now() - begin);
+        named += count;
+        most = count > most ? count : most;
+    }
+    slow_destroy(slow);
+    tap_is_int(named, 30, "30 slow ranks of 16,384 are all told");
+    tap_is_int(most, SLOW_VERDICTS, "no more than 8 with a step");
+    tap_note("a step of 16,384 ranks: %.3f ms", best_s * 1e3);
+}
+
+int main(void)
+{
+    test_found(2);
+    test_found(4);
+    test_found(64);
+    test_clean(2, false);
+    test_clean(8, false);
+    test_clean(8, true);
+    test_recovered();
+    test_others();
+    test_many();
+    return tap_done();
+}
