@@ -1,6 +1,5 @@
-/* From the times of a step to who is slow: slow.h says by which rules. Each thing
- * that can be slow has a tally, the last steps as bits; medians are selected, not
- * sorted, so that a step costs as much for each rank however many there are. */
+/* From the times of a step to who is slow: slow.h says by which rules. Medians are
+ * selected, not sorted. */
 #include "src/control/slow.h"
 
 #include <assert.h>
@@ -30,12 +29,9 @@ struct tally {
 
 struct slow {
     int ranks, window;
-    struct tally loader;
-    int loader_rank;
+    struct tally loader, rate;
     double rates[SLOW_WINDOW_MAX], medians[WINDOWS_MAX];
     int rate_count, windows;
-    int64_t rate_since;
-    bool rate_told;
     double *values; /* [ranks] scratch */
     struct tally of_rank[];
 };
@@ -158,11 +154,9 @@ static void judge_ranks(struct slow *slow, const struct slow_seen *seen,
 static void judge_loader(struct slow *slow, const struct slow_seen *seen,
                          struct verdicts *out)
 {
-    if (seen->loader > LOADER)
-        slow->loader_rank = seen->loader_rank;
     if (count(slow, &slow->loader, seen->step, seen->loader > LOADER,
               seen->loader))
-        tell(out, &slow->loader, SLOW_LOADER, slow->loader_rank);
+        tell(out, &slow->loader, SLOW_LOADER, seen->loader_rank);
 }
 
 /* A window of drops is none that later ones are held against. */
@@ -179,15 +173,11 @@ static void judge_window(struct slow *slow, struct verdicts *out)
     bool drops = best < RATE_LEAST * usual;
     if (!drops)
         slow->medians[slow->windows++ % WINDOWS_MAX] = median;
-    if (drops == slow->rate_told || out->count == SLOW_VERDICTS)
+    if (drops == slow->rate.told)
         return;
-    slow->rate_told = drops;
-    out->list[out->count++] =
-        (struct slow_verdict){ .kind = SLOW_RATE,
-                               .over = !drops,
-                               .rank = -1,
-                               .since = slow->rate_since,
-                               .factor = usual > 0.0 ? median / usual : 1.0 };
+    slow->rate.sum = usual > 0.0 ? median / usual : 1.0;
+    slow->rate.count = 1;
+    tell(out, &slow->rate, SLOW_RATE, -1);
 }
 
 static void judge_rate(struct slow *slow, const struct slow_seen *seen,
@@ -195,10 +185,10 @@ static void judge_rate(struct slow *slow, const struct slow_seen *seen,
 {
     if (seen->fresh) {
         slow->windows = slow->rate_count = 0;
-        slow->rate_told = false;
+        slow->rate.told = false;
     }
     if (slow->rate_count == 0)
-        slow->rate_since = seen->step;
+        slow->rate.since = seen->step;
     slow->rates[slow->rate_count++] = seen->rate;
     if (slow->rate_count < slow->window)
         return;

@@ -11,8 +11,7 @@
  *   rate       a whole window of steps, each below 0.8 of the median of the run's
  *              earlier windows
  *
- * Each is told once, and again when it is over: a quarter of the window or less
- * is left of it. A burst on some rank is no straggler, whatever it takes.
+ * Each is told once, and again when a quarter of the window or less is left of it.
  */
 #pragma once
 

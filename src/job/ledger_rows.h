@@ -42,6 +42,10 @@ static const struct ledger_row {
     /* before the run goes on from there: from and to in completed steps, first
      * and batches of the data that is left out */
     { "rollback", LEDGER_CAUSE "from:whole to:whole first:whole number:whole" },
+    /* kind: straggler (factor: its work / the median), loader (share of a step) or
+     * rate (of the usual one; rank -1, node "all"); over: it is so no longer */
+    { "slow", "kind:text over:flag rank:whole node:text step:whole since:whole "
+              "factor:number" },
     { "hooks", "hooks:object" }, /* EVENT: {called, failed, ended, replaced} */
     { "tracking-lost", "sink:text records:whole reason:text" },
     /* bytes of the rank that has taken most */

@@ -66,6 +66,7 @@ struct on_finish {
     X(steps,                                                                   \
       "train/loss train/lr train/grad_norm train/tokens train/loss_tokens "    \
       "train/skipped_batches throughput/*_per_sec throughput/device/mfu* "     \
+      "watch/* "                                                               \
       "time/step time/loader time/train time/remaining",                       \
       true, "")                                                                \
     X(evaluations, "eval/loss time/eval", GIVEN(s->data.eval),                 \

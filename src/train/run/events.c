@@ -45,6 +45,8 @@
       "processors, memory, network, GPUs, energy (`monitor.system`)")          \
     X("memory", LISTEN_TOGETHER, on_memory_ops, AT(FIT_START) | AT(BATCH_END), \
       "memory planned and taken (`monitor.memory`)")                           \
+    X("watch", LISTEN_RANK_0, on_watch_ops, AT(BATCH_END),                     \
+      "names ranks that hold the others up (`watch.*`)")                       \
     X("metrics", LISTEN_RANK_0, on_metrics_ops, AT(BATCH_END),                 \
       "metrics.jsonl and the progress line (`log.*`)")                         \
     X("evaluation", LISTEN_TOGETHER, on_eval_ops,                              \

@@ -39,6 +39,7 @@ struct train_settings {
     SETTINGS_STRUCT(HOOK_SETTINGS) hooks;
     SETTINGS_STRUCT(MONITOR_SETTINGS) monitor;
     SETTINGS_STRUCT(LOG_SETTINGS) log;
+    SETTINGS_STRUCT(WATCH_SETTINGS) watch;
     struct {
         ALONE_SETTINGS(TRAIN_ALONE_FIELD)
     } alone; /* of no group */

@@ -485,4 +485,5 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     TRACKING_SETTINGS(S)                                                       \
     HOOK_SETTINGS(S)                                                           \
     MONITOR_SETTINGS(S)                                                        \
-    LOG_SETTINGS(S)
+    LOG_SETTINGS(S)                                                            \
+    WATCH_SETTINGS(S)

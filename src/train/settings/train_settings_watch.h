@@ -28,6 +28,16 @@
     S(log, CHOICE(log_level), level, "info", SETTING_LOCAL,                    \
       "what goes to stderr", .theirs = { ALSO("python_log_level") })
 
+enum watch_straggler { WATCH_OFF, WATCH_WARN };
+static const char *const watch_straggler_names[] = { "off", "warn", NULL };
+
+#define WATCH_SETTINGS(S)                                                      \
+    S(watch, CHOICE(watch_straggler), on_straggler, "warn", 0,                 \
+      "when a rank is slower than the others by a tenth or more, or the run "  \
+      "than it was, or samples are waited for; off: nobody looks")             \
+    S(watch, INT(4, 63), window, "20", 0,                                      \
+      "steps of which three quarters must be slow")
+
 /* Each has an event in on_hooks.c. */
 #define HOOK_COMMANDS(S)                                                       \
     S(hooks, STRING, on_fit_start, "", 0,                                      \

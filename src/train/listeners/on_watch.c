@@ -1,0 +1,165 @@
+/* Listener: who holds the run up (src/control/slow.h, `watch.*`): a line of the
+ * log, the ledger's event "slow", figures while there is a straggler. Rank 0 judges
+ * what all have told at the step's end, but of steps that are longer by design: the
+ * first ones, the one behind an evaluation or a save, one of another length. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/base/new.h"
+#include "src/control/slow.h"
+#include "src/job/ledger.h"
+#include "src/train/run/run.h"
+
+#define SETTLES 5         /* first steps that are left out */
+#define BETWEEN 0.25      /* of a step, */
+#define BETWEEN_S_MIN 0.1 /* and at least, that comes between two */
+
+struct on_watch {
+    const struct run *run; /* lent */
+    struct slow *slow;
+    double *work_s; /* [ranks] */
+    bool even;      /* ranks have the same work */
+    double last_s;  /* clock_now() at the last step's end */
+    int64_t steps;  /* of this attempt */
+    int64_t shape;  /* tokens of the last step */
+    bool fresh;     /* that has changed since the last step that counts */
+    int straggler;  /* the one that was told last; -1: none */
+    double slowdown;
+};
+
+static void watch_destroy(void *self)
+{
+    struct on_watch *watch = self;
+    slow_destroy(watch->slow);
+    free(watch->work_s);
+}
+
+/* As many leaves for each, and none that several compute together. */
+static bool is_even(const struct run *run)
+{
+    const struct train_settings *s = &run->settings;
+    int64_t units = s->parallel.strategy >= REPLICA_ZERO2
+                        ? s->train.global_batch / s->train.microbatch
+                        : s->parallel.slots;
+    return run->ranks > 1 && s->parallel.expert_degree == 1 &&
+           s->parallel.sequence_degree == 1 && units % run->ranks == 0;
+}
+
+static enum err watch_create(void *self, const struct run *run)
+{
+    struct on_watch *watch = self;
+    const struct train_settings *s = &run->settings;
+    watch->run = run;
+    watch->straggler = -1;
+    watch->even = is_even(run);
+    if (s->watch.on_straggler == WATCH_OFF)
+        return ERR_OK;
+    TRY(new_zeroed(&watch->work_s, (size_t)run->ranks));
+    return slow_create(run->ranks, (int)s->watch.window, &watch->slow);
+}
+
+static void say(const struct step_record *step, const struct slow_verdict *v,
+                const char *node)
+{
+    long long at = (long long)step->step, since = (long long)v->since;
+    if (v->over)
+        log_info("step %lld: rank %d (%s): no %s since step %lld any more", at,
+                 v->rank, node, slow_kind_names[v->kind], since);
+    else if (v->kind == SLOW_RANK)
+        log_warn("step %lld: rank %d (%s) takes %.2f times as long as the "
+                 "median of %d ranks for its own work, since step %lld: look "
+                 "there for a throttled or shared processor or GPU",
+                 at, v->rank, node, v->factor, step->ranks, since);
+    else if (v->kind == SLOW_LOADER)
+        log_warn("step %lld: rank %d (%s) waits for samples for %.0f %% of its "
+                 "steps, since step %lld: raise data.prefetch",
+                 at, v->rank, node, 100.0 * v->factor, since);
+    else
+        log_warn("step %lld: %.2f of the run's usual rate, since step %lld", at,
+                 v->factor, since);
+}
+
+static enum err tell(struct on_watch *watch, const struct step_record *step,
+                     const struct slow_verdict *v)
+{
+    const struct run *run = watch->run;
+    const char *node = v->rank < 0 ? "all" : comm_host(run->comm, v->rank);
+    say(step, v, node);
+    if (v->kind == SLOW_RANK && !v->over) {
+        watch->straggler = v->rank;
+        watch->slowdown = v->factor;
+    } else if (v->kind == SLOW_RANK && v->rank == watch->straggler)
+        watch->straggler = -1;
+    return ledger_append(run->settings.run.dir, "slow", run->attempt,
+                         json_pack("{s:s, s:b, s:i, s:s, s:I, s:I, s:f}",
+                                   "kind", slow_kind_names[v->kind], "over",
+                                   v->over, "rank", v->rank, "node", node,
+                                   "step", (json_int_t)step->step, "since",
+                                   (json_int_t)v->since, "factor", v->factor));
+}
+
+/* Is it a step like those before? */
+static bool counts(struct on_watch *watch, const struct step_record *step)
+{
+    const struct run_step *now = &watch->run->now;
+    double now_s = clock_now();
+    double between_s = now_s - watch->last_s - step->step_s;
+    bool same = now->seq_len * now->samples == watch->shape;
+    watch->last_s = now_s;
+    watch->shape = now->seq_len * now->samples;
+    watch->fresh = watch->fresh || !same;
+    return ++watch->steps > SETTLES && same && !step->skipped &&
+           between_s < fmax(BETWEEN * step->step_s, BETWEEN_S_MIN);
+}
+
+static void look(struct on_watch *watch, const struct step_record *step,
+                 struct slow_seen *seen)
+{
+    for (int r = 0; r < step->ranks; r++) {
+        const struct step_rank *rank = &step->of_rank[r];
+        double share = rank->loader_s / rank->step_s;
+        watch->work_s[r] = rank->step_s - rank->wait_s - rank->loader_s;
+        if (share > seen->loader) {
+            seen->loader = share;
+            seen->loader_rank = r;
+        }
+    }
+    seen->work_s = watch->even ? watch->work_s : NULL;
+    seen->rate = step->tokens_per_s;
+    seen->fresh = watch->fresh;
+    watch->fresh = false;
+}
+
+static enum err watch_handle(void *self, enum event event,
+                             const struct step_record *step, struct asks *asks)
+{
+    struct on_watch *watch = self;
+    struct slow_verdict verdicts[SLOW_VERDICTS];
+    struct slow_seen seen = { .step = step->step };
+    (void)event, (void)asks;
+    if (watch->slow == NULL)
+        return ERR_OK;
+    assert(step->rank == 0 && step->ranks == watch->run->ranks);
+    if (counts(watch, step)) {
+        look(watch, step, &seen);
+        int count = slow_step(watch->slow, &seen, verdicts);
+        for (int i = 0; i < count; i++)
+            TRY(tell(watch, step, &verdicts[i]));
+    }
+    if (watch->straggler >= 0 && step_record_logs(step)) {
+        tracking_list_add(step->scalars, "watch/straggler_rank",
+                          watch->straggler);
+        tracking_list_add(step->scalars, "watch/slowdown", watch->slowdown);
+    }
+    return ERR_OK;
+}
+
+const struct listener_ops on_watch_ops = {
+    .bytes = sizeof(struct on_watch),
+    .create = watch_create,
+    .destroy = watch_destroy,
+    .handle = watch_handle,
+};
