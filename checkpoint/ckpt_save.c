@@ -13,8 +13,10 @@
 #include "checkpoint/ckpt_saver_private.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/files/ckpt_index.h"
@@ -233,9 +235,12 @@ enum err ckpt_save_manifest(const struct ckpt_save *save, char **text,
     return rc;
 }
 
-/* After the commit: nothing here can make the save fail any more. */
-static void tidy(struct ckpt_save *save)
+/* After the commit: nothing here can make the save fail any more. A step that goes
+ * is hidden here; its files are removed by those who write them (below). */
+static void tidy(struct ckpt_saver *saver)
 {
+    struct ckpt_save *save = &saver->save;
+    char trash[FSIO_PATH_MAX];
     struct ckpt_retention retention = { .keep = save->options.keep,
                                         .keep_every = save->options.keep_every,
                                         .known = &save->known };
@@ -243,8 +248,12 @@ static void tidy(struct ckpt_save *save)
     if (ckpt_index_latest_write(save->run_dir, save->step) != ERR_OK)
         log_warn("LATEST is not up to date: %s", err_text());
     ckpt_crash_point("latest-written", save->rank);
-    if (ckpt_index_prune(save->run_dir, &retention, save->step) != ERR_OK)
+    if (ckpt_index_prune(save->run_dir, &retention, save->step, trash) !=
+        ERR_OK)
         log_warn("old checkpoints stay: %s", err_text());
+    if (trash[0] != '\0')
+        snprintf(saver->outcome.trash, sizeof saver->outcome.trash, "%s",
+                 strrchr(trash, '/') + 1);
     ckpt_crash_point("pruned", save->rank);
 }
 
@@ -258,7 +267,35 @@ enum err ckpt_save_commit(struct ckpt_saver *saver)
     if (save->options.may_commit != NULL)
         TRY(save->options.may_commit(save->options.record_arg));
     TRY(ckpt_index_commit(save->run_dir, save->step, save->tmp, true));
-    tidy(save);
+    tidy(saver);
+    return ERR_OK;
+}
+
+/* A step of another number of ranks has other names, and one that is not there is
+ * no matter: rank 0 removes all that is left. */
+enum err ckpt_save_remove_file(struct ckpt_saver *saver)
+{
+    const struct ckpt_save *save = &saver->save;
+    char file[CKPT_FILE_BYTES], path[FSIO_PATH_MAX];
+    if (saver->outcome.trash[0] != '\0' && save->makes[save->rank]) {
+        ckpt_shard_name(save->file_of[save->rank], save->files,
+                        CKPT_SHARD_FOLDER_FILES, file);
+        if (fsio_path(path, "%s/checkpoints/%s/%s", save->run_dir,
+                      saver->outcome.trash, file) == ERR_OK)
+            (void)unlink(path);
+    }
+    ckpt_crash_point("file-removed", save->rank);
+    return ERR_OK;
+}
+
+enum err ckpt_save_remove_rest(struct ckpt_saver *saver)
+{
+    char path[FSIO_PATH_MAX];
+    if (saver->outcome.trash[0] != '\0' &&
+        (fsio_path(path, "%s/checkpoints/%s", saver->save.run_dir,
+                   saver->outcome.trash) != ERR_OK ||
+         fsio_remove_tree(path) != ERR_OK))
+        log_warn("an old checkpoint stays as trash: %s", err_text());
     return ERR_OK;
 }
 

@@ -144,6 +144,19 @@ static enum err agree(struct ckpt_saver *saver, enum err own)
     return ERR_OK;
 }
 
+/* All have done what they had to with the step that goes, if one does. */
+static enum err pass(struct ckpt_saver *saver, enum err rc)
+{
+    struct comm_request *request;
+    (void)rc;
+    if (saver->outcome.trash[0] == '\0')
+        return ERR_OK;
+    saver->numbers[0] = 0;
+    TRY(comm_start_all_reduce_i64(saver->comm, saver->numbers, 1, COMM_MAX,
+                                  &request));
+    return ckpt_saver_meet(saver, request);
+}
+
 /* Whether a rank has a record: of a save to the nodes' folders, or of one to the
  * run directory, in which a group's maker has it. */
 static bool has_record(const struct ckpt_saver *saver, int rank)
@@ -225,7 +238,9 @@ static const struct row rows[] = {
     [RUN_PERSISTED] = { EVERY, persisted_in_run, gather, RUN_COMMIT,    RUN_GIVE_UP },
     [RUN_COMMIT]    = { FIRST, ckpt_save_commit, note,   RUN_END,       RUN_GIVE_UP },
     [RUN_GIVE_UP]   = { FIRST, ckpt_save_give_up, note,  RUN_END,       RUN_END },
-    [RUN_END]       = { FIRST, record_in_run,    tell,   SAVER_IDLE,    SAVER_IDLE },
+    [RUN_END]       = { FIRST, record_in_run,    tell,   RUN_REMOVE,    SAVER_IDLE },
+    [RUN_REMOVE]    = { EVERY, ckpt_save_remove_file, pass, RUN_REMOVED, RUN_REMOVED },
+    [RUN_REMOVED]   = { FIRST, ckpt_save_remove_rest, note, SAVER_IDLE,  SAVER_IDLE },
     /* to the nodes' own folders */
     [NODE_WRITE]     = { EVERY, ckpt_saver_local_write,   agree,  NODE_GATHER,    NODE_CLEAN },
     [NODE_GATHER]    = { EVERY, NULL,                     gather, NODE_MANIFEST,  NODE_CLEAN },

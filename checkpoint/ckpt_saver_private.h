@@ -47,6 +47,8 @@ enum ckpt_saver_state {
     RUN_COMMIT,
     RUN_GIVE_UP,
     RUN_END,
+    RUN_REMOVE,
+    RUN_REMOVED,
     NODE_WRITE, /* ... and here one to the nodes' own folders */
     NODE_GATHER,
     NODE_MANIFEST,
@@ -67,6 +69,7 @@ struct ckpt_saver_outcome {
     int64_t bytes; /* of the local manifest */
     double commit_s;
     char text[512];
+    char trash[CKPT_NAME_BYTES]; /* a step's folder that goes; "": none */
 };
 
 /* What ranks agree on, each number the largest of all ranks' (agree()). */
@@ -152,8 +155,14 @@ enum err ckpt_save_shared(struct ckpt_saver *saver, enum err rc,
 enum err ckpt_save_manifest(const struct ckpt_save *save, char **text,
                             size_t *bytes);
 
-/* Rank 0: manifest, commit, LATEST, retention. */
+/* Rank 0: manifest, commit, LATEST, retention: the step that goes is hidden. */
 enum err ckpt_save_commit(struct ckpt_saver *saver);
+
+/* After it, for the step that goes: each maker removes the file that it has written,
+ * then, as others have, rank 0 what is left. A failure is no more than trash that
+ * the next sweep finds. */
+enum err ckpt_save_remove_file(struct ckpt_saver *saver);
+enum err ckpt_save_remove_rest(struct ckpt_saver *saver);
 
 /* Rank 0, after a failure on any rank: hide and remove the temporary folder. */
 enum err ckpt_save_give_up(struct ckpt_saver *saver);

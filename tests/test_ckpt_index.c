@@ -75,7 +75,12 @@ static void test_retention(struct comm *comm, const char *run)
     tap_is_str(text, ALL, "a dry run deletes nothing");
     free(steps);
     struct ckpt_retention retention = { .keep = 3, .keep_every = 4 };
-    is_ok(ckpt_index_prune(run, &retention, STEPS), "prune");
+    char trash[FSIO_PATH_MAX];
+    is_ok(ckpt_index_prune(run, &retention, STEPS, trash), "prune");
+    tap_ok(strstr(trash, ".trash-step-000000007.0") != NULL &&
+               fsio_exists(trash),
+           "the newest that goes stays, hidden");
+    is_ok(ckpt_index_discard(run, trash), "and is trash to whoever finds it");
     is_ok(ckpt_index_steps(run, &steps, &count, &evidence), "list");
     join(text, sizeof text, steps, count);
     tap_is_str(text, "3 4 8 9 10 11 12", "what was listed is gone");

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_index.h"
@@ -248,6 +249,35 @@ static void test_deadline(struct world *world)
     everywhere(world->comm, loads(world, 30), "nothing was committed");
 }
 
+static int removed;
+
+/* In place of the library's, to see who removes files of a step that goes. */
+int unlink(const char *path)
+{
+    removed += strstr(path, "/.trash-step-") != NULL;
+    return unlinkat(AT_FDCWD, path, 0);
+}
+
+/* Of the steps that go, each rank removes the files that it writes. */
+static void test_removal(struct world *world, struct ckpt_saver *saver)
+{
+    struct ckpt_progress progress;
+    bool writes = world->options.file_ranks == 0 || world->rank == 0;
+    enum err rc = ERR_OK;
+    removed = 0;
+    for (int64_t step = 24; step < 27 && rc == ERR_OK; step++) {
+        rc = start(world, saver, step);
+        if (rc == ERR_OK)
+            rc = ckpt_saver_wait(saver, &progress);
+    }
+    everywhere(world->comm, rc == ERR_OK && removed == (writes ? 3 : 0),
+               "each removes the file that it has written");
+    everywhere(world->comm,
+               fixture_count(world->run, "step-") == 2 &&
+                   fixture_count(world->run, ".trash-") == 0,
+               "two steps stay, and no trash");
+}
+
 /* Each rank writes its own file, or all together one. */
 static void run_tests(struct world *world, int file_ranks)
 {
@@ -267,6 +297,7 @@ static void run_tests(struct world *world, int file_ranks)
         test_isolation(world, saver);
         test_unobserved(world, saver);
         test_failures(world, saver);
+        test_removal(world, saver);
         test_destroy(world, &saver);
         test_deadline(world);
     }

@@ -40,6 +40,7 @@ void ckpt_crash_point(const char *name, int rank);
         "latest-written",   /* LATEST names the new step */                    \
         "prune-renamed",    /* an old step is trash, not yet deleted */        \
         "pruned",           /* retention is done */                            \
+        "file-removed",     /* this rank's file of the old step is gone */     \
         "result-agreed",    /* every rank knows of the commit */               \
         "done"              /* everything is done */
 /* Likewise to the nodes' own folders. A node that has not come to

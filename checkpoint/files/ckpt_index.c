@@ -194,20 +194,28 @@ static enum err move_numbered(const char *from, const char *prefix,
     return move(from, to);
 }
 
-enum err ckpt_index_discard(const char *run_dir, const char *path)
+enum err ckpt_index_retire(const char *run_dir, const char *path,
+                           char trash[FSIO_PATH_MAX])
 {
-    char prefix[FSIO_PATH_MAX], trash[FSIO_PATH_MAX];
+    char prefix[FSIO_PATH_MAX];
     assert(strncmp(path, run_dir, strlen(run_dir)) == 0); /* no other's */
     const char *name = strrchr(path, '/') + 1;
-    if (!fsio_exists(path))
-        return ERR_OK;
     if (ckpt_index_has_prefix(name, CKPT_INDEX_TRASH_PREFIX))
-        return fsio_remove_tree(path);
+        return fsio_path(trash, "%s", path);
     TRY(fsio_path(prefix, "%s/checkpoints/%s%s", run_dir,
                   CKPT_INDEX_TRASH_PREFIX, name[0] == '.' ? name + 1 : name));
     TRY(move_numbered(path, prefix, trash));
     TRY(sync_root(run_dir));
     ckpt_crash_point("prune-renamed", 0);
+    return ERR_OK;
+}
+
+enum err ckpt_index_discard(const char *run_dir, const char *path)
+{
+    char trash[FSIO_PATH_MAX];
+    if (!fsio_exists(path))
+        return ERR_OK;
+    TRY(ckpt_index_retire(run_dir, path, trash));
     return fsio_remove_tree(trash);
 }
 
@@ -334,14 +342,16 @@ enum err ckpt_index_commit(const char *run_dir, int64_t step,
     char path[FSIO_PATH_MAX];
     TRY(ckpt_index_recover(run_dir));
     TRY(ckpt_index_path(path, run_dir, step));
-    if (fsio_exists(path) &&
-        ckpt_index_quick_check(path, NULL, NULL) == ERR_CHECKPOINT)
+    bool there = fsio_exists(path);
+    if (there && ckpt_index_quick_check(path, NULL, NULL) == ERR_CHECKPOINT) {
         TRY(ckpt_index_quarantine(run_dir, step, err_text()));
-    if (ckpt_index_pinned(path))
+        there = false;
+    }
+    if (there && ckpt_index_pinned(path))
         TRY(ckpt_index_pin_inherit(path, tmp_path));
     TRY(ckpt_index_owner_remove(tmp_path));
     ckpt_crash_point("owner-removed", 0);
-    if (fsio_exists(path))
+    if (there)
         TRY(commit_over(run_dir, step, path, tmp_path, exchange));
     else
         TRY(commit_new(run_dir, path, tmp_path));

@@ -89,9 +89,12 @@ void ckpt_index_know(struct ckpt_index_known *known, int64_t step);
 enum err ckpt_index_prunable(const char *run_dir,
                              const struct ckpt_retention *retention,
                              int64_t step, int64_t **steps, int *count);
-/* Delete them, each by a rename to .trash-* first. */
+/* Delete them, each by a rename to .trash-* first. trash (NULL: none): the newest
+ * of them stays under that path, for whoever wrote its files to remove; "": there
+ * is none. */
 enum err ckpt_index_prune(const char *run_dir,
-                          const struct ckpt_retention *retention, int64_t step);
+                          const struct ckpt_retention *retention, int64_t step,
+                          char trash[FSIO_PATH_MAX]);
 
 /* A pin is a file PINNED in the step's folder that holds the reason; retention
  * passes over the step. Pinning again changes the reason; unpinning what is not
@@ -105,7 +108,10 @@ bool ckpt_index_pinned(const char *checkpoint_dir);
 enum err ckpt_index_quarantine(const char *run_dir, int64_t step,
                                const char *reason);
 
-/* Rename a folder to .trash-* and delete it; a missing one is fine. */
+/* Rename a folder to .trash-*, of which `trash` is the path. */
+enum err ckpt_index_retire(const char *run_dir, const char *path,
+                           char trash[FSIO_PATH_MAX]);
+/* The same, and delete it; a missing one is fine. */
 enum err ckpt_index_discard(const char *run_dir, const char *path);
 
 /* Discard .tmp-*, .trash-* and torn temporaries of LATEST. A .tmp-* stays while

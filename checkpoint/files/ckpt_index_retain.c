@@ -138,16 +138,22 @@ out:
 }
 
 enum err ckpt_index_prune(const char *run_dir,
-                          const struct ckpt_retention *retention, int64_t step)
+                          const struct ckpt_retention *retention, int64_t step,
+                          char trash[FSIO_PATH_MAX])
 {
     enum err rc = ERR_OK;
     int64_t *steps = NULL;
     int count;
+    if (trash != NULL)
+        trash[0] = '\0';
     TRY_OUT(ckpt_index_prunable(run_dir, retention, step, &steps, &count));
     for (int i = 0; i < count; i++) {
         char path[FSIO_PATH_MAX];
         TRY_OUT(ckpt_index_path(path, run_dir, steps[i]));
-        TRY_OUT(ckpt_index_discard(run_dir, path));
+        if (trash != NULL && i == count - 1)
+            TRY_OUT(ckpt_index_retire(run_dir, path, trash));
+        else
+            TRY_OUT(ckpt_index_discard(run_dir, path));
     }
 out:
     free(steps);
