@@ -13,7 +13,7 @@ BIG=(train.max_duration=2ba train.global_batch=4 parallel.slots=4
     eval.interval=2ba eval.samples=0 data.eval= data.seq_len=64)
 
 # near RANKS LEAST [key=value ...]: the run's peak is at most what was planned, and
-# that 5 % or 8 MiB more at most, and tessera-plan had said so before
+# that $over (5) % or 8 MiB more at most, and tessera-plan had said so before
 near() {
     local ranks=$1 least=$2 line told
     shift 2
@@ -29,7 +29,7 @@ near() {
     [ $((told >> 20)) -eq "$planned" ]
     [ "$peak" -ge "$least" ]
     [ "$peak" -le "$planned" ]
-    [ $((planned - peak)) -le 8 ] || [ $((peak * 100)) -ge $((planned * 95)) ]
+    [ $((planned - peak)) -le 8 ] || [ $((peak * 100)) -ge $((planned * (100 - ${over:-5}))) ]
 }
 
 measured() { # RANKS [key=value ...]: of runs where the model counts most
@@ -81,9 +81,10 @@ measured() { # RANKS [key=value ...]: of runs where the model counts most
     near 1 300 "${model[@]}" "model.weights=$DIR/base"
 }
 
-@test "planned memory is never under the peak and 5 % over: 7,002 tensors" {
+@test "planned memory is never under the peak and little over: 7,002 tensors" {
+    # the lines that two ranks keep of what they save are planned for the rank with most
     for ranks in 1 2; do
-        near $ranks 500 model.preset=llama-tiny model.n_layers=1000 \
+        over=$((ranks * 5)) near $ranks 500 model.preset=llama-tiny model.n_layers=1000 \
             model.d_model=32 model.n_heads=2 model.n_kv_heads=2 \
             model.ffn_width=96 train.global_batch=8 parallel.slots=8 \
             hardware.threads=1
