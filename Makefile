@@ -114,11 +114,12 @@ comma    := ,
 .DELETE_ON_ERROR:
 .PHONY: all help info deps hash hash-deps tests gpu check demo demo-chat bench interop interop-dcp interop-step interop-track sanitize sanitize-run fuzz fuzz-run racecheck lint \
     layers man reference format install uninstall clean tiny-data soak-ckpt doors matrix simulate growth name-culprit plan-random other-debian slurm-versions install-node
+    layers man reference format install uninstall clean tiny-data soak-ckpt storm doors matrix simulate growth plan-random other-debian slurm-versions install-node
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)
 # nothing can be built yet: install what is missing, then begin again
-all tests gpu check demo demo-chat hash bench sanitize racecheck install install-node tiny-data soak-ckpt doors matrix: deps
+all tests gpu check demo demo-chat hash bench sanitize racecheck install install-node tiny-data soak-ckpt storm doors matrix: deps
 	+@$(MAKE) --no-print-directory $@
 else
 all: $(PROGRAMS) $(NODE)

@@ -586,7 +586,40 @@ END
     end_guard || true # set -e would end it at its wait
     [ -z "$guard_pid" ]
     ! kill -0 "$ended" || false
+    # which nobody waits for
+    for ((n = 0; n < 300; n++)); do
+        [ ! -s "$T/cancelled" ] || break
+        sleep 0.1
+    done
     [ "$(cat "$T/cancelled")" = "--signal=KILL 7.3" ]
+}
+
+@test "a rank that is cut off blames its peer, and is not believed" {
+    mkdir -p "$T/run/reasons"
+    echo '{"event":"start","time":1.0,"attempt":1,"job":7}' >"$T/run/ledger.jsonl"
+    echo "75 comm n2: no answer for 2 s from rank 0 (n1), x" >"$T/run/reasons/attempt-0001.rank-0001"
+    echo "75 comm n3: no answer for 2 s from rank 1 (n2), x" >"$T/run/reasons/attempt-0001.rank-0002"
+    run "$T/bin/tessera-ckpt" next "$T/run" --job 7 --attempt 1 -- ended=itself code=75 \
+        job=7 may_requeue=yes state=RUNNING room=yes
+    echo "$output"
+    [[ $output == *"comm n3: no answer for 2 s from rank 1 (n2)"* ]]
+    [ "$(grep -x 'suspect .*' <<<"$output")" = "suspect n2" ]
+}
+
+@test "a rank that a signal has ended says so, and ends its step" {
+    stand_in scancel <<<'echo "$*" >"$T/cancelled"'
+    export SLURM_JOB_ID=7 SLURM_STEP_ID=3 SLURM_PROCID=2 SLURMD_NODENAME=n4
+    PATH=$T/bin:$PATH run bash "$JOBS/lib/rank.sh" "$T/run" 1 bash -c 'kill -SEGV $$'
+    [ "$status" -eq 139 ]
+    [ "$(cat "$T/cancelled")" = "--signal=KILL 7.3" ]
+    [ "$(cat "$T/run/reasons/attempt-0001.rank-0002")" = \
+        "75 comm n4: rank 2 was ended by signal 11 (SEGV)" ]
+    # other ends are the rank's own to tell, and what asks it to stop ends nobody else
+    rm "$T/cancelled"
+    PATH=$T/bin:$PATH run bash "$JOBS/lib/rank.sh" "$T/run" 1 bash -c \
+        'trap "exit 85" USR1; kill -USR1 $PPID $$; sleep 5'
+    [ "$status" -eq 85 ]
+    [ ! -e "$T/cancelled" ]
 }
 
 # guard: what it does when the node of the launch script has died

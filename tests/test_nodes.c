@@ -105,6 +105,17 @@ static void test_rows(void)
         { JOB, ALL ALL, CHECK PAIRS "asked n1 n2 n3; good n1 n2 n3; do go; " },
         { JOB "quick 1\n", ALL,
           CHECK "asked n1 n2 n3; good n1 n2 n3; do go; " },
+        /* who is suspect is spared where the others are enough, and asked where they
+         * are not */
+        { JOB "quick 1\nsuspect n2\n", "n1=ok n3=ok;",
+          "asked n1 n3; do check; asked n1 n3; good n1 n3; do go; " },
+        { JOB "quick 1\nsuspect n2 n3\n", ALL,
+          CHECK "asked n1 n2 n3; good n1 n2 n3; do go; " },
+        { JOB "quick 1\nwanted_min 2\nsuspect n2\n", "n1=ok; n2=ok n3=ok;",
+          "asked n1 n3; do check; [no verdict on node n3: NO_VERDICT: no "
+          "verdict, the check ended with code 0 after 0 s: ] say 1 good nodes, "
+          "2 wanted: checking n2,n3 again; asked n2 n3; good n1; do again; "
+          "asked n2 n3; good n1 n2 n3; do go; " },
         /* warned, by either step, and bad lately: last */
         { JOB "excluded n2\n", "n1=warn:MEM n2=ok n3=ok;" ALL,
           CHECK "[+node n1, a warning: MEM: x] asked n1 n2 n3; good n3 n1 n2; "

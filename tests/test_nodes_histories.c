@@ -9,7 +9,7 @@
  *   given     none but bad ones, and all of them but the launch script's, and
  *             only where the job goes on
  *   line      each bad verdict and each warning has its line, and nothing else
- *   end       a check ends, and a quick one after its first answer */
+ *   end       a check ends, and a quick one after its first answer, unless suspects are needed */
 #include <string.h>
 
 #include "src/base/rng.h"
@@ -115,8 +115,8 @@ static void check_asked(const struct nodes *nodes, enum nodes_what what)
     if (what == NODES_PAIRS && (asked < 2 || nodes->quick))
         broken("asked", "pairs");
     if (what == NODES_AGAIN &&
-        (asked == 0 || nodes->quick ||
-         nodes_count(nodes, NODES_GOOD) >= nodes->wanted))
+        (asked == 0 || nodes_count(nodes, NODES_GOOD) >=
+                           (nodes->quick ? nodes->wanted_min : nodes->wanted)))
         broken("asked", "again");
 }
 

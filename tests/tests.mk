@@ -257,6 +257,9 @@ demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch
 	+@$(MAKE) --no-print-directory all
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo
 
+storm: all ## nodes cut off and killed at random until a run is done (MTBF=60 MINUTES=20 SEED=1), to the same bits
+	@$(if $(MTBF),MTBF=$(MTBF)) $(if $(MINUTES),MINUTES=$(MINUTES)) $(if $(SEED),SEED=$(SEED)) TESSERA_BIN=$(abspath $(B)/bin) tests/storm
+
 demo-chat: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## a pretrained model, tuned through a dead node, measured and exported
 	+@$(MAKE) --no-print-directory all
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo-chat

@@ -14,7 +14,8 @@ start_attempt()
         --wait=10 --nodes=$# --ntasks=$(($# * tasks_per_node)) \
         --ntasks-per-node="$tasks_per_node" \
         --cpus-per-task="$cpus_per_task" \
-        --nodelist="$(join "$@")" "$program" "${arguments[@]}"
+        --nodelist="$(join "$@")" \
+        bash "$here/lib/rank.sh" "$run_dir" "$attempt" "$program" "${arguments[@]}"
 }
 
 # What can be seen of the run without asking Slurm: sets watch_pid, whose words come
@@ -83,7 +84,8 @@ end_attempt()
     ended_by=$1
     shift
     say "$*: ending the attempt"
-    end_step
+    # of ranks that have left nobody has more to say
+    end_step 5 "$([ "$ended_by" = itself ] && echo 0 || echo 2)"
 }
 
 # watch_attempt NODE...: until the step has ended; sets ended_by to "node", "itself",
@@ -93,7 +95,7 @@ watch_attempt()
     local ask answered=yes
     ended_by='' lost=() stop_forwarded=no stop_again_at=0
     start_watch
-    until await "$watch_s"; do
+    until await 0; do
         kill -0 "$watch_pid" 2>/dev/null || start_watch
         hear_watch
         [ -z "$ended_by" ] || break

@@ -17,6 +17,7 @@ follow()
             exit) code=$value ;;
             futile) row=$value ;;
             say) words=$value ;;
+            suspect) suspect+=("$value") ;;
             esac
         done < <(
             # what asks the job to stop must not cost the line in the ledger

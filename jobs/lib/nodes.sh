@@ -12,6 +12,8 @@ good=()
 warned=()
 was_bad=()
 elsewhere=no
+# whom the others did not hear any more, or who told nothing
+suspect=()
 check_count=0
 guard_pid=
 guard_count=0
@@ -38,12 +40,13 @@ start_step()
     srun_rc=
 }
 
-# await SECONDS: until the step has ended (returns 0), the time is over, or a
+# await SECONDS: until the step has ended (returns 0), the time is over (0: a fifth of
+# a second), or a
 # request to stop has come. Not by wait: a signal at the moment in which the step
 # ends takes that end from it (bash 5.2), and the next one waits for ever.
 await()
 {
-    local ticks=$((5 * $1)) before=$stop_signal
+    local ticks=$((5 * $1 + ($1 == 0))) before=$stop_signal
     [ -z "$srun_rc" ] || return 0
     while kill -0 "$srun_pid" 2>/dev/null; do
         [ $((ticks--)) -gt 0 ] && [ "$stop_signal" = "$before" ] || return 1
@@ -64,17 +67,22 @@ step_code()
     step_rc=$srun_rc
 }
 
-# end_step [SECONDS]: ends the step at once and for good, also where a dead node
-# does not answer. scancel tries for more than a minute where Slurm calls the step
-# in transition; what is left of an attempt is ended by the nodes' check, of a
+# cancel_step SECONDS NAME: not waited for, since scancel waits for a dead node's
+# answer, and tries for more than a minute where Slurm calls the step in transition.
+cancel_step()
+{
+    local id
+    id=$(step_id "$2")
+    [ -z "$id" ] || timeout "$1" scancel --signal=KILL "$id" >/dev/null 2>&1 &
+}
+
+# end_step [SECONDS [PATIENCE]]: ends the step at once and for good, also where a dead node
+# does not answer. What is left of an attempt is ended by the nodes' check, of a
 # check by nothing, so that one has longer.
 end_step()
 {
-    local id
-    id=$(step_id "$step_name")
-    [ -n "$id" ] &&
-        timeout --foreground "${1:-5}" scancel --signal=KILL "$id" 2>/dev/null
-    await 2 || kill -KILL "$srun_pid" 2>/dev/null
+    cancel_step "${1:-5}" "$step_name"
+    await "${2:-2}" || kill -KILL "$srun_pid" 2>/dev/null
     step_code
 }
 
@@ -116,11 +124,8 @@ exclude_bad()
 # Ends its step as well: of an srun that is killed it may go on.
 end_guard()
 {
-    local id
     [ -n "$guard_pid" ] || return
-    id=$(step_id "$guard_name")
-    [ -z "$id" ] ||
-        timeout --foreground 20 scancel --signal=KILL "$id" 2>/dev/null
+    cancel_step 20 "$guard_name"
     kill -KILL "$guard_pid" 2>/dev/null
     wait "$guard_pid" 2>/dev/null
     guard_pid=
@@ -186,7 +191,7 @@ next_nodes()
         # what asks the job to stop must not cost the lines in the ledger
         trap '' TERM USR1
         for name in allocated usable excluded host wanted wanted_min quick code \
-            late seconds total warned was_bad asked good bad unknown at tries again; do
+            late seconds total warned was_bad suspect asked good bad unknown at tries again; do
             local -n fact=$name
             echo "$name ${fact[*]-}"
         done | "$bin/tessera-ckpt" nodes "$run_dir" "$1" "$spool" --job "$job" \

@@ -20,14 +20,17 @@
 #include "src/base/exit_code.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"
+#include "src/base/new.h"
 #include "src/base/regular.h"
 #include "src/control/job_words.h"
 #include "src/job/ledger.h"
 #include "src/job/ledger_history.h"
 
 #define STEP_NAME_BYTES 32
+#define HOST_BYTES 256
 
 struct run_facts {
+    char suspect[HOST_BYTES]; /* a node that was not heard any more; "" */
     char written[1024], newest[STEP_NAME_BYTES], local[STEP_NAME_BYTES];
 };
 
@@ -38,53 +41,85 @@ static void step_name(char out[STEP_NAME_BYTES], int64_t step)
         snprintf(out, STEP_NAME_BYTES, "step-%09" PRId64, step);
 }
 
-/* The words of an attempt's ranks that count: the gravest, that it would come again or
- * that it is used wrongly; of as grave ones the lowest rank's, since a rank that is cut off
- * blames its peers as they blame it, and rank 0 is on the first node. */
+/* What the ranks of an attempt wrote about why they left. */
+#define WORDS_MAX 64
 struct words {
-    int grave;
-    int rank;
-    char *text; /* lent */
-    size_t bytes;
+    int count;
+    struct word {
+        int grave, rank;
+        char host[HOST_BYTES], lost[HOST_BYTES]; /* whom it did not hear; "" */
+        char text[1024];
+    } list[WORDS_MAX];
 };
 
 static void take_words(struct words *words, const char *path, int rank)
 {
-    char line[1024];
+    struct word *word = &words->list[words->count];
     FILE *file = NULL;
-    if (regular_stream(path, &file) != ERR_OK || file == NULL)
+    if (words->count == WORDS_MAX || regular_stream(path, &file) != ERR_OK ||
+        file == NULL)
         return;
-    if (fgets(line, sizeof line, file) != NULL) {
-        int code = atoi(line);
-        int grave = code == EXIT_STOP ? 3 : code == EXIT_USAGE ? 2 : 1;
-        if (grave > words->grave ||
-            (grave == words->grave && rank < words->rank)) {
-            words->grave = grave;
-            words->rank = rank;
-            line[strcspn(line, "\n")] = '\0';
-            snprintf(words->text, words->bytes, "%s", line);
-        }
+    *word = (struct word){ .rank = rank };
+    if (fgets(word->text, sizeof word->text, file) != NULL) {
+        int code = atoi(word->text);
+        const char *silent = strstr(word->text, "no answer");
+        const char *from = silent ? strstr(silent, "from rank ") : NULL;
+        word->grave = code == EXIT_STOP ? 3 : code == EXIT_USAGE ? 2 : 1;
+        word->text[strcspn(word->text, "\n")] = '\0';
+        (void)sscanf(word->text, "%*d %*s %255[^:]", word->host);
+        if (from != NULL)
+            (void)sscanf(from, "from rank %*d (%255[^)]", word->lost);
+        words->count++;
     }
     fclose(file);
 }
 
-/* What the ranks of an attempt wrote about why they left. */
-static enum err read_words(const char *run_dir, int attempt, char *out,
-                           size_t size)
+static bool is_lost(const struct words *words, const char *host)
+{
+    bool lost = false;
+    for (int i = 0; i < words->count; i++)
+        lost = lost || strcmp(words->list[i].lost, host) == 0;
+    return lost;
+}
+
+/* The words that count: the gravest, that it would come again or that it is used
+ * wrongly; of as grave ones a rank's whom all others have heard, since one that is cut
+ * off blames its peers as they blame it; of these the lowest rank's. */
+static bool counts_more(const struct words *words, const struct word *a,
+                        const struct word *b)
+{
+    bool a_lost = is_lost(words, a->host), b_lost = is_lost(words, b->host);
+    if (a->grave != b->grave)
+        return a->grave > b->grave;
+    return a_lost != b_lost ? b_lost : a->rank < b->rank;
+}
+
+static enum err read_words(const char *run_dir, int attempt,
+                           struct run_facts *run)
 {
     char path[FSIO_PATH_MAX], begin[64];
-    struct words words = { .text = out, .bytes = size };
+    struct words *words = NULL;
     TRY(fsio_path(path, "%s/reasons", run_dir));
+    TRY(new_zeroed(&words, 1));
     DIR *folder = opendir(path);
     snprintf(begin, sizeof begin, "attempt-%04d.rank-", attempt);
-    out[0] = '\0';
     for (struct dirent *entry;
          folder != NULL && (entry = readdir(folder)) != NULL;)
         if (strncmp(entry->d_name, begin, strlen(begin)) == 0 &&
             fsio_path(path, "%s/reasons/%s", run_dir, entry->d_name) == ERR_OK)
-            take_words(&words, path, atoi(entry->d_name + strlen(begin)));
+            take_words(words, path, atoi(entry->d_name + strlen(begin)));
     if (folder != NULL)
         closedir(folder);
+    for (int i = 0, best = 0; i < words->count; i++) {
+        const struct word *word = &words->list[i];
+        if (counts_more(words, word, &words->list[best]))
+            best = i;
+        if (word->lost[0] != '\0' && !is_lost(words, word->host))
+            snprintf(run->suspect, sizeof run->suspect, "%s", word->lost);
+        snprintf(run->written, sizeof run->written, "%s",
+                 words->list[best].text);
+    }
+    free(words);
     return ERR_OK;
 }
 
@@ -132,8 +167,7 @@ static enum err gather(const struct ckpt_cmd *cmd, struct run_facts *run,
         (cmd->before_local != NULL &&
          strcmp(run->local, cmd->before_local) > 0);
     if (facts->opened && facts->ended < JOB_STOPPED) {
-        TRY(read_words(run_dir, (int)cmd->attempt, run->written,
-                       sizeof run->written));
+        TRY(read_words(run_dir, (int)cmd->attempt, run));
         facts->written = run->written;
     }
     return ERR_OK;
@@ -205,5 +239,8 @@ enum err ckpt_cmd_next(struct ckpt_cmd *cmd)
     clean_text(decision.words, false);
     printf("do %s\nexit %d\nfutile %d\nsay %s\n", job_what_names[decision.what],
            decision.exit_code, decision.futile, decision.words);
+    clean_text(run.suspect, false);
+    if (run.suspect[0] != '\0')
+        printf("suspect %s\n", run.suspect);
     return ERR_OK;
 }

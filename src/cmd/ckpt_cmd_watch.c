@@ -10,9 +10,11 @@
  * guards in turn see the script in RUN/health/beat.JOB. */
 #include "src/cmd/ckpt_cmd.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,13 +28,13 @@
 
 struct paths {
     char stop[FSIO_PATH_MAX], beat[FSIO_PATH_MAX], metrics[FSIO_PATH_MAX];
-    char ledger[FSIO_PATH_MAX];
+    char ledger[FSIO_PATH_MAX], reasons[FSIO_PATH_MAX];
 };
 
-/* What the ledger says, read where it has changed. */
+/* What the ledger says, and what the ranks do, read where they have changed. */
 struct said {
-    uint64_t version;
-    bool started, apart;
+    uint64_t version, reasons;
+    bool started, apart, left;
 };
 
 static enum err seconds(const char *text, double *out)
@@ -80,6 +82,36 @@ static void read_ledger(const struct ckpt_cmd *cmd, const struct paths *paths,
     said->apart = job.apart >= cmd->attempt;
 }
 
+static bool lost_others(const char *path)
+{
+    char line[32] = "";
+    FILE *file = NULL;
+    if (regular_stream(path, &file) != ERR_OK || file == NULL)
+        return false;
+    bool lost = fgets(line, sizeof line, file) != NULL &&
+                strncmp(line, "75 comm ", 8) == 0;
+    fclose(file);
+    return lost;
+}
+
+/* Who leaves first has MPI end the others, rank 0 perhaps before its line. */
+static void read_reasons(const struct ckpt_cmd *cmd, const struct paths *paths,
+                         struct said *said)
+{
+    char path[FSIO_PATH_MAX], begin[64];
+    uint64_t version = version_of(paths->reasons);
+    DIR *folder = version != said->reasons ? opendir(paths->reasons) : NULL;
+    if (folder == NULL)
+        return;
+    said->reasons = version;
+    snprintf(begin, sizeof begin, "attempt-%04d.rank-", (int)cmd->attempt);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        if (strncmp(entry->d_name, begin, strlen(begin)) == 0 &&
+            fsio_path(path, "%s/%s", paths->reasons, entry->d_name) == ERR_OK)
+            said->left = said->left || lost_others(path);
+    closedir(folder);
+}
+
 static void tell(const char *what)
 {
     printf("%d %s\n", (int)getpid(), what);
@@ -91,9 +123,10 @@ static bool tick(const struct ckpt_cmd *cmd, const struct paths *paths,
                  struct said *ledger, struct watch *watch)
 {
     read_ledger(cmd, paths, ledger);
+    read_reasons(cmd, paths, ledger);
     struct watch_seen seen = { .beat = version_of(paths->metrics),
                                .started = ledger->started,
-                               .apart = ledger->apart,
+                               .apart = ledger->apart || ledger->left,
                                .now_s = clock_now() };
     char said[80];
     enum watch_what what = watch_tick(watch, &seen);
@@ -123,6 +156,7 @@ enum err ckpt_cmd_watch(struct ckpt_cmd *cmd)
     TRY(seconds(cmd->words[2], &watch.tick_s));
     TRY(fsio_path(paths.stop, "%s/STOP", run_dir));
     TRY(fsio_path(paths.metrics, "%s/metrics.jsonl", run_dir));
+    TRY(fsio_path(paths.reasons, "%s/reasons", run_dir));
     TRY(fsio_path(paths.ledger, "%s/ledger.jsonl", run_dir));
     TRY(fsio_path(paths.beat, "%s/health/beat.%" PRId64, run_dir, cmd->job));
     while (getppid() == parent) {

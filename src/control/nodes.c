@@ -107,6 +107,7 @@ static void judge(struct nodes *nodes)
             node->reason = nodes->silence;
         }
         node->place = places[node->verdict];
+        node->suspect = node->verdict == NODES_UNSURE;
         node->warned = node->warned || node->verdict == NODES_WARN;
         node->was_bad = node->was_bad || node->verdict == NODES_SICK;
     }
@@ -129,6 +130,26 @@ static void ask(struct nodes *nodes, enum nodes_place place)
             nodes->list[i].allocated && nodes->list[i].place == place;
 }
 
+/* Unless the others are too few. */
+static void spare_suspects(struct nodes *nodes)
+{
+    int sure = 0;
+    for (int i = 0; i < nodes->count; i++)
+        sure += nodes->list[i].asked && !nodes->list[i].suspect;
+    for (int i = 0; i < nodes->count && sure >= nodes->wanted; i++)
+        nodes->list[i].asked = nodes->list[i].asked && !nodes->list[i].suspect;
+}
+
+/* Some that could be used were not asked yet. */
+static bool spared(const struct nodes *nodes)
+{
+    bool any = false;
+    for (int i = 0; i < nodes->count; i++)
+        any = any || (nodes->list[i].place == NODES_UNKNOWN &&
+                      nodes->list[i].allocated && !nodes->list[i].asked);
+    return any;
+}
+
 static enum nodes_what begin(struct nodes *nodes)
 {
     for (int i = 0; i < nodes->count; i++)
@@ -138,6 +159,8 @@ static enum nodes_what begin(struct nodes *nodes)
     nodes->again = 0;
     nodes->at = NODES_AT_CHECK;
     ask(nodes, NODES_UNKNOWN);
+    if (nodes->quick)
+        spare_suspects(nodes);
     return NODES_CHECK;
 }
 
@@ -166,7 +189,9 @@ static enum nodes_what checked(struct nodes *nodes)
         return NODES_RESTART;
     }
     int good = nodes_count(nodes, NODES_GOOD);
-    if (!nodes->quick && good < nodes->wanted && nodes->again < AGAIN_MAX &&
+    bool waits = nodes->quick ? good < nodes->wanted_min && spared(nodes)
+                              : good < nodes->wanted;
+    if (waits && nodes->again < AGAIN_MAX &&
         nodes_count(nodes, NODES_UNKNOWN) > 0) {
         nodes->again++;
         nodes->tries = 1;

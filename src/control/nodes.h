@@ -5,7 +5,9 @@
  * other by twos. Who is bad is left out; who is warned of in this job stands last,
  * or was bad lately, so that a spare takes its place; who has told nothing is not
  * used, but asked again where nodes are wanting, since it may have been busy with
- * what was there before.
+ * what was there before. Between attempts who is suspect is asked only where the
+ * others are too few: a node that is dead, and not yet to Slurm, keeps the check
+ * waiting. It is blamed for nothing.
  *
  *     begin -> check -> pairs -> go
  *              |   \-> nodes are wanting: those without a verdict again, twice
@@ -36,6 +38,7 @@ struct nodes_node {
     bool excluded;  /* it was bad lately, before this job began */
     bool warned;    /* of it, in this job */
     bool was_bad;   /* in this job */
+    bool suspect;   /* others did not hear it any more, or it told nothing */
     bool asked;     /* by the step at hand */
     enum nodes_place place;
     /* what came of that step; code NULL: nothing */

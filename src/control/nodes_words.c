@@ -16,7 +16,7 @@ enum form {
     TEXT
 };
 
-#define ASKED 5 /* its row */
+#define ASKED 6 /* its row */
 static const struct fact {
     const char *name;
     enum form form;
@@ -37,6 +37,7 @@ static const struct fact {
     LIST(excluded, false),
     LIST(warned, true),
     LIST(was_bad, true),
+    LIST(suspect, true),
     [ASKED] = LIST(asked, true),
     { "good", PLACE, 0, NODES_GOOD, true },
     { "bad", PLACE, 0, NODES_BAD, true },

@@ -6,7 +6,7 @@
 #define STANDSTILL_S 5
 /* Ranks that have lost each other say why and leave; Slurm's own patience with those on
  * a node that does not answer is KillWait, 30 s. */
-#define APART_S 3
+#define APART_S 2
 #define GAP_FIRST_S 60
 #define ASK_S 60 /* while steps come */
 #define ASK_MIN_S 2
