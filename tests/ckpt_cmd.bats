@@ -132,7 +132,7 @@ raw() {
     run_dir=$DIR/said
     mkdir -p "$run_dir"/{reasons,checkpoints,health}
     echo '{"event":"start","time":1.0,"attempt":1,"job":1}' >"$run_dir/ledger.jsonl"
-    for rank in 0003 0001 10000; do
+    for rank in 0003 0001 $(seq 10000 10300); do
         echo "75 comm n$rank: of $rank" >"$run_dir/reasons/attempt-0001.rank-$rank"
     done
     decides() {

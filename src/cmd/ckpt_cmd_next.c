@@ -41,7 +41,8 @@ static void step_name(char out[STEP_NAME_BYTES], int64_t step)
         snprintf(out, STEP_NAME_BYTES, "step-%09" PRId64, step);
 }
 
-/* What the ranks of an attempt wrote about why they left. */
+/* What the ranks of an attempt wrote about why they left: of more than are looked at,
+ * the gravest is the last. */
 #define WORDS_MAX 64
 struct words {
     int count;
@@ -54,24 +55,28 @@ struct words {
 
 static void take_words(struct words *words, const char *path, int rank)
 {
-    struct word *word = &words->list[words->count];
+    struct word word = { .rank = rank };
+    struct word *last = &words->list[WORDS_MAX - 1];
     FILE *file = NULL;
-    if (words->count == WORDS_MAX || regular_stream(path, &file) != ERR_OK ||
-        file == NULL)
+    if (regular_stream(path, &file) != ERR_OK || file == NULL)
         return;
-    *word = (struct word){ .rank = rank };
-    if (fgets(word->text, sizeof word->text, file) != NULL) {
-        int code = atoi(word->text);
-        const char *silent = strstr(word->text, "no answer");
-        const char *from = silent ? strstr(silent, "from rank ") : NULL;
-        word->grave = code == EXIT_STOP ? 3 : code == EXIT_USAGE ? 2 : 1;
-        word->text[strcspn(word->text, "\n")] = '\0';
-        (void)sscanf(word->text, "%*d %*s %255[^:]", word->host);
-        if (from != NULL)
-            (void)sscanf(from, "from rank %*d (%255[^)]", word->lost);
-        words->count++;
-    }
+    bool any = fgets(word.text, sizeof word.text, file) != NULL;
     fclose(file);
+    if (!any)
+        return;
+    int code = atoi(word.text);
+    const char *silent = strstr(word.text, "no answer");
+    const char *from = silent ? strstr(silent, "from rank ") : NULL;
+    word.grave = code == EXIT_STOP ? 3 : code == EXIT_USAGE ? 2 : 1;
+    word.text[strcspn(word.text, "\n")] = '\0';
+    (void)sscanf(word.text, "%*d %*s %255[^:]", word.host);
+    if (from != NULL)
+        (void)sscanf(from, "from rank %*d (%255[^)]", word.lost);
+    if (words->count < WORDS_MAX)
+        words->list[words->count++] = word;
+    else if (word.grave > last->grave ||
+             (word.grave == last->grave && rank < last->rank))
+        *last = word;
 }
 
 static bool is_lost(const struct words *words, const char *host)
