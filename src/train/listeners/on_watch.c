@@ -65,7 +65,9 @@ static void say(const struct step_record *step, const struct slow_verdict *v,
                 const char *node)
 {
     long long at = (long long)step->step, since = (long long)v->since;
-    if (v->over)
+    if (v->over && v->kind == SLOW_RATE)
+        log_info("step %lld: the run has its usual rate again", at);
+    else if (v->over)
         log_info("step %lld: rank %d (%s): no %s since step %lld any more", at,
                  v->rank, node, slow_kind_names[v->kind], since);
     else if (v->kind == SLOW_RANK)
