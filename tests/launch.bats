@@ -277,7 +277,7 @@ END
     cat >"$T/step" <<'END'
 cat >>"$T/run/ledger.jsonl" <<'LINES'
 {"event":"start","time":1.0,"attempt":1,"job":7}
-{"event":"stop","time":2.0,"attempt":1,"job":7,"step":6,"code":CODE,"reason":"done"}
+{"event":"stop","time":2.0,"attempt":1,"step":6,"code":CODE,"reason":"done","apart":false}
 LINES
 [ ! -e "$T/saved" ] || mkdir -p "$T/run/checkpoints/step-000000006"
 [ ! -e "$T/saved" ] || echo "{}" >"$T/run/checkpoints/step-000000006/MANIFEST.json"

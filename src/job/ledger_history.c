@@ -212,15 +212,18 @@ static enum err take_decision(void *arg, json_t *line)
         job->local_step = (int64_t)number(line, "step");
     if (strcmp(event, "exclude") == 0)
         TRY(take_exclusion(scan, line));
+    /* ranks do not say of which job they are but at the start */
+    if (job->started > 0 && strcmp(event, "stop") == 0 &&
+        json_object_get(line, "by") == NULL &&
+        number(line, "attempt") == (double)job->started) {
+        job->ended = job->started;
+        job->ended_code = (int)number(line, "code");
+        job->ended_step = (int64_t)number(line, "step");
+    }
     if (number(line, "job") != (double)job->number)
         return ERR_OK;
     if (start)
         job->started = (int)number(line, "attempt");
-    if (strcmp(event, "stop") == 0 && json_object_get(line, "by") == NULL) {
-        job->ended = (int)number(line, "attempt");
-        job->ended_code = (int)number(line, "code");
-        job->ended_step = (int64_t)number(line, "step");
-    }
     if (start || end)
         job->unstarted = 0;
     if (reason != NULL && strcmp(reason, JOB_UNSTARTED) == 0)
