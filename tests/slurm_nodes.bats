@@ -267,6 +267,7 @@ scavenged() {
     victim=$(cat "$DIR/shrinks.victim")
     [ "$(cat "$DIR/shrinks.step")" -lt "$STEPS" ]
     events shrinks start
+    events shrinks restart
     [ "$(events shrinks start | grep -o '"ranks":[0-9]*' | xargs)" = \
         "ranks:4 ranks:3" ]
     # in the same allocation
