@@ -118,6 +118,34 @@ teardown() {
     [ "$(events plain stop | grep -c '"code":0')" -eq 1 ]
 }
 
+@test "a run by its name: submitted, looked at, stopped, gone on with" {
+    local began=$SECONDS submit="tessera submit run.cfg run.dir=runs/named --nodes 2 --time 20"
+    user "$submit --sbatch --exclude=n7,n8" | tee "$DIR/said"
+    sed -n 's/^job \([0-9]*\):.*/\1/p' "$DIR/said" >"$DIR/named.job"
+    within 120 trained named 1
+    note "from submit to the first step: $((SECONDS - began)) s"
+    user tessera status runs/named | tee "$DIR/said"
+    grep "^job $(job_of named): RUNNING" "$DIR/said"
+    grep "^running .*runs/named" "$DIR/said"
+    run user "$submit"
+    [ "$status" -eq 64 ]
+    [[ $output == *"job $(job_of named) of this run is RUNNING"* ]]
+    user tessera stop runs/named
+    within 60 ended named
+    events named stop | grep '"code":85'
+    user "$submit" >"$DIR/said"
+    [ ! -e "$home/runs/named/STOP" ]
+    sed -n 's/^job \([0-9]*\):.*/\1/p' "$DIR/said" >"$DIR/named.job"
+    ln "$home/runs/named/job-$(job_of named).out" "$home/named.out" 2>/dev/null || true
+    completed named 300
+    user tessera logs runs/named | grep 'finished after step 160'
+    user tessera status runs/named | grep '^finished'
+    # a partition that is not there is Slurm's to refuse, in its words
+    run user "$submit --partition nowhere run.dir=runs/other"
+    [ "$status" -eq 64 ]
+    [[ $output == *"invalid partition"* ]]
+}
+
 @test "a wrong configuration ends the job with 64 and is not requeued" {
     submit typo --nodes=1 -- train.max_durations=3ba
     # only the ranks can know

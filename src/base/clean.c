@@ -141,3 +141,23 @@ void clean_join(char *out, size_t bytes, const char *between,
         vsnprintf(out + used, bytes - used, format, args);
     va_end(args);
 }
+
+void clean_quote(const char *text, char *out, size_t bytes)
+{
+    size_t used = 0;
+    bool plain = *text != '\0' &&
+                 text[strcspn(text, " \t\n'\"\\$`(){};|&<>*?#~!")] == '\0';
+    assert(bytes >= CLEAN_QUOTED_BYTES(strlen(text)));
+    if (plain) {
+        snprintf(out, bytes, "%s", text);
+        return;
+    }
+    out[used++] = '\'';
+    for (const char *p = text; *p != '\0'; p++)
+        if (*p == '\'')
+            used += (size_t)snprintf(out + used, bytes - used, "'\\''");
+        else
+            out[used++] = *p;
+    out[used++] = '\'';
+    out[used] = '\0';
+}

@@ -23,6 +23,10 @@ void clean_fprintf(FILE *out, const char *format, ...)
 void clean_join(char *out, size_t bytes, const char *between,
                 const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* A word for a shell, as it is where nothing in it means more; in quotes else. */
+#define CLEAN_QUOTED_BYTES(length) (4 * (length) + 3)
+void clean_quote(const char *text, char *out, size_t bytes);
+
 /* Paths that work but tell a reader nothing, /proc/self/fd/N (own.h): from now on
  * clean_paths() puts `path` where a text has `at`. The entry that was `from` is
  * replaced: "" of a new one, at "" of one that is over. Of CLEAN_ALIASES_MAX at

@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <libgen.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,10 +36,32 @@ static const struct command {
     { "report", "what runs have come to, as a page" },
     { "ls", "the runs in folders: state, step, loss, why one ended" },
     { "top", "how a run goes, in the terminal" },
+    { "submit", "write a run's batch script, and submit it" },
+    { "status", "what Slurm says of a run's job, and how far it is" },
+    { "logs", "what a run's job has said" },
+    { "stop", "have a run saved and ended" },
     { "sweep", "every combination of some settings" },
     { "hash", "does this machine train to the same bits as every other?" },
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
+
+/* Commands of tessera-job that are called without its name. */
+static bool is_of_job(const char *name)
+{
+    static const char *const names[] = { "submit", "status", "logs", "stop" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static void list_command(const char *name)
+{
+    size_t c = 0;
+    while (c < COMMANDS && strcmp(commands[c].name, name) != 0)
+        c++;
+    printf("  %-10s%s\n", name, c < COMMANDS ? commands[c].does : "");
+}
 
 static int list_commands(const char *folder)
 {
@@ -50,10 +73,11 @@ static int list_commands(const char *folder)
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name + strlen("tessera-");
         if (strncmp(entries[i]->d_name, "tessera-", strlen("tessera-")) == 0) {
-            size_t c = 0;
-            while (c < COMMANDS && strcmp(commands[c].name, name) != 0)
-                c++;
-            printf("  %-10s%s\n", name, c < COMMANDS ? commands[c].does : "");
+            if (strcmp(name, "job") != 0)
+                list_command(name);
+            for (size_t c = 0; c < COMMANDS && strcmp(name, "job") == 0; c++)
+                if (is_of_job(commands[c].name))
+                    list_command(commands[c].name);
         }
         free(entries[i]);
     }
@@ -82,9 +106,11 @@ int main(int argc, char **argv)
     char program[PATH_MAX + 64], option[] = "--help";
     char *name = argv[help ? 2 : 1];
     char *ask[] = { name, option, NULL };
-    int n = snprintf(program, sizeof program, "%s/tessera-%s", folder, name);
+    bool of_job = is_of_job(name);
+    int n = snprintf(program, sizeof program, "%s/tessera-%s", folder,
+                     of_job ? "job" : name);
     if (strchr(name, '/') == NULL && n < (int)sizeof program)
-        execv(program, help ? ask : argv + 1);
+        execv(program, help ? ask : of_job ? argv : argv + 1);
     const char *names[COMMANDS + 1] = { NULL };
     for (size_t c = 0; c < COMMANDS; c++)
         names[c] = commands[c].name;

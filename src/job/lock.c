@@ -74,7 +74,7 @@ static bool lock_ended(const struct lock_owner *self,
     if (owner->cluster[0] != '\0') {
         snprintf(cluster, sizeof cluster, "%s", self->cluster);
         if (cluster[0] == '\0')
-            slurm_ask_cluster(cluster, sizeof cluster);
+            slurm_ask_config("ClusterName", cluster, sizeof cluster);
         if (strcmp(owner->cluster, cluster) != 0) {
             *known = cluster[0] != '\0' ? ", which is another cluster"
                                         : ", which cannot be asked from here";

@@ -87,11 +87,10 @@ static const char *slurm_line(char *text, long job_id)
 
 /* `squeue -h -t all -j ID -o "%A FORMAT"`: what it says of this job, or what it
  * printed if it failed. */
-static int slurm_squeue(long job_id, const char *format, char *text,
-                        size_t bytes)
+int slurm_ask_job(long job_id, const char *format, char *text, size_t bytes)
 {
     char id[32];
-    char form[16];
+    char form[32];
     struct buffer answer = { 0 };
     char *argv[] = { (char[]){ "squeue" },
                      (char[]){ "-h" },
@@ -115,19 +114,21 @@ static int slurm_squeue(long job_id, const char *format, char *text,
     return status;
 }
 
-void slurm_ask_cluster(char *name, size_t bytes)
+void slurm_ask_config(const char *key, char *value, size_t bytes)
 {
     char *argv[] = { (char[]){ "scontrol" }, (char[]){ "show" },
                      (char[]){ "config" }, NULL };
     struct buffer text = { 0 };
-    name[0] = '\0';
+    char begin[64];
+    snprintf(begin, sizeof begin, "\n%s ", key);
+    value[0] = '\0';
     if (slurm_run(argv, SLURM_SQUEUE_TIMEOUT_S, SLURM_TEXT_BYTES_MAX, &text) ==
         0) {
-        const char *line = strstr((char *)text.data, "\nClusterName");
-        const char *value = line == NULL ? NULL : strchr(line, '=');
-        if (value != NULL) {
-            value += 1 + strspn(value + 1, " ");
-            snprintf(name, bytes, "%.*s", (int)strcspn(value, " \r\n"), value);
+        const char *line = strstr((char *)text.data, begin);
+        const char *from = line == NULL ? NULL : strchr(line, '=');
+        if (from != NULL) {
+            from += 1 + strspn(from + 1, " ");
+            snprintf(value, bytes, "%.*s", (int)strcspn(from, " \r\n"), from);
         }
     }
     buffer_free(&text);
@@ -136,7 +137,7 @@ void slurm_ask_cluster(char *name, size_t bytes)
 double slurm_seconds_left(long job_id)
 {
     char text[SLURM_ANSWER_BYTES];
-    if (job_id <= 0 || slurm_squeue(job_id, "%L", text, sizeof text) != 0)
+    if (job_id <= 0 || slurm_ask_job(job_id, "%L", text, sizeof text) != 0)
         return -1;
     if (strcmp(text, "UNLIMITED") == 0)
         return INFINITY;
@@ -153,7 +154,7 @@ enum slurm_job_state slurm_job_state(long job_id)
     };
     char text[SLURM_ANSWER_BYTES];
     assert(job_id > 0);
-    int status = slurm_squeue(job_id, "%T", text, sizeof text);
+    int status = slurm_ask_job(job_id, "%T", text, sizeof text);
     if (status != 0)
         return status > 0 && strstr(text, "Invalid job id") != NULL
                    ? SLURM_JOB_ABSENT

@@ -1,5 +1,5 @@
 /* What Slurm tells a process: environment only, nothing is contacted except
- * by slurm_seconds_left(), slurm_job_state() and slurm_ask_cluster(), which run
+ * by slurm_seconds_left(), slurm_job_state() and slurm_ask_*(), which run
  * squeue or scontrol as a child process with a deadline: not in the step. Outside
  * Slurm every field has its
  * stated default. */
@@ -17,9 +17,12 @@ struct slurm {
 
 void slurm_read(struct slurm *out);
 
-/* The cluster that Slurm's commands speak to, from `scontrol show config`; ""
- * when there is none or it does not answer. */
-void slurm_ask_cluster(char *name, size_t bytes);
+/* A value of `scontrol show config`, as ClusterName, up to a blank; "" when it has
+ * none or Slurm does not answer. */
+void slurm_ask_config(const char *key, char *value, size_t bytes);
+/* What squeue says of a job in `format`, at most 28 bytes; "" of one that it does not
+ * show. Returns squeue's exit status, -1: it did not end. */
+int slurm_ask_job(long job_id, const char *format, char *text, size_t bytes);
 
 /* Seconds until the job's time limit, from squeue's %L; INFINITY when there is no
  * limit, -1 when that is not known or this is no job. */

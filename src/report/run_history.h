@@ -132,6 +132,7 @@ struct run_commit {
 
 struct run_attempt {
     int number; /* as in the files */
+    long job;   /* Slurm's; 0: none */
     int ranks, nodes, threads;
     bool device;              /* it computed on GPUs */
     char devices[64];         /* in words; empty: processors */

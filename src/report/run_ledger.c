@@ -52,6 +52,7 @@ static void take_start(struct run_attempt *attempt, struct run_clock *clock,
     *pause = (struct run_pause){ 0 };
     attempt->ranks = (int)ledger_whole(line, "ranks", 1e7, 1);
     attempt->nodes = nodes > 0 ? (int)nodes : 1;
+    attempt->job = (long)ledger_whole(line, "job", 1e15, 0);
     run_reader_text(attempt->host, sizeof attempt->host,
                     json_string_value(json_array_get(hosts, 0)));
 }

@@ -178,21 +178,6 @@ static enum err run_unfinished(const struct sweep *sweep, char *text,
     return ERR_OK;
 }
 
-/* For a shell, in quotes. */
-static void run_quote(char *out, size_t bytes, const char *text)
-{
-    size_t used = 0;
-    assert(bytes > 8);
-    out[used++] = '\'';
-    for (const char *p = text; *p != '\0' && used + 6 < bytes; p++)
-        if (*p == '\'')
-            used += (size_t)snprintf(out + used, bytes - used, "'\\''");
-        else
-            out[used++] = *p;
-    out[used++] = '\'';
-    out[used] = '\0';
-}
-
 /* One array whose jobs are the numbers of those that are left, each of which calls
  * this program again with its number: what runs is then in one place, and a job
  * that Slurm requeues goes on with the same run. */
@@ -202,7 +187,8 @@ enum err sweep_run_submit(const struct sweep *sweep, const char *file,
     enum err rc = ERR_OK;
     size_t bytes = 8 * SWEEP_RUNS_MAX;
     char path[FSIO_PATH_MAX], self[FSIO_PATH_MAX];
-    char quoted[2][2 * FSIO_PATH_MAX], wrap[5 * FSIO_PATH_MAX];
+    char quoted[2][CLEAN_QUOTED_BYTES(FSIO_PATH_MAX)];
+    char wrap[sizeof quoted + 64];
     char options[SETTINGS_TEXT_BYTES], *words[128], *next = NULL;
     int count = 0;
     char *array = NULL;
@@ -218,8 +204,8 @@ enum err sweep_run_submit(const struct sweep *sweep, const char *file,
         log_info("all %lld runs are finished", (long long)sweep->runs);
         goto out;
     }
-    run_quote(quoted[0], sizeof quoted[0], self);
-    run_quote(quoted[1], sizeof quoted[1], path);
+    clean_quote(self, quoted[0], sizeof quoted[0]);
+    clean_quote(path, quoted[1], sizeof quoted[1]);
     snprintf(wrap, sizeof wrap,
              "--wrap=exec %s %s --task \"$SLURM_ARRAY_TASK_ID\"", quoted[0],
              quoted[1]);
@@ -246,11 +232,9 @@ enum err sweep_run_list(const struct sweep *sweep)
         char **command = NULL;
         TRY(sweep_command(sweep, i, &command));
         for (char **word = command; *word != NULL; word++) {
-            char quoted[2 * SETTINGS_VALUE_BYTES];
-            bool plain =
-                (*word)[strcspn(*word, " \t\n'\"\\$`(){};|&<>*?#~")] == '\0';
-            run_quote(quoted, sizeof quoted, *word);
-            printf("%s%s", word > command ? " " : "", plain ? *word : quoted);
+            char quoted[CLEAN_QUOTED_BYTES(SETTINGS_VALUE_BYTES)];
+            clean_quote(*word, quoted, sizeof quoted);
+            printf("%s%s", word > command ? " " : "", quoted);
         }
         putchar('\n');
         sweep_command_free(command);
