@@ -111,6 +111,8 @@ static void test_rows(void)
           "asked n1 n3; do check; asked n1 n3; good n1 n3; do go; " },
         { JOB "quick 1\nsuspect n2 n3\n", ALL,
           CHECK "asked n1 n2 n3; good n1 n2 n3; do go; " },
+        { JOB "quick 1\nsuspect n2 n3\nlost n3\n", "n1=ok n2=ok;",
+          "asked n1 n2; do check; asked n1 n2; good n1 n2; do go; " },
         { JOB "quick 1\nwanted_min 2\nsuspect n2\n", "n1=ok; n2=ok n3=ok;",
           "asked n1 n3; do check; [no verdict on node n3: NO_VERDICT: no "
           "verdict, the check ended with code 0 after 0 s: ] say 1 good nodes, "

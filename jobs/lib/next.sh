@@ -9,6 +9,7 @@
 follow()
 {
     local todo code words row name value facts=(ended="$@")
+    lost=()
     while :; do
         todo=end code=75 words="stopped: $bin/tessera-ckpt does not say what next"
         while read -r name value; do
@@ -17,7 +18,7 @@ follow()
             exit) code=$value ;;
             futile) row=$value ;;
             say) words=$value ;;
-            suspect) suspect+=("$value") ;;
+            suspect) suspect+=("$value") lost=("$value") ;;
             esac
         done < <(
             # what asks the job to stop must not cost the line in the ledger

@@ -12,8 +12,10 @@ good=()
 warned=()
 was_bad=()
 elsewhere=no
-# whom the others did not hear any more, or who told nothing
+# whom the others did not hear any more, or who told nothing; and who of them has ended
+# the last attempt
 suspect=()
+lost=()
 check_count=0
 guard_pid=
 guard_count=0
@@ -191,7 +193,7 @@ next_nodes()
         # what asks the job to stop must not cost the lines in the ledger
         trap '' TERM USR1
         for name in allocated usable excluded host wanted wanted_min quick code \
-            late seconds total warned was_bad suspect asked good bad unknown at tries again; do
+            late seconds total warned was_bad suspect lost asked good bad unknown at tries again; do
             local -n fact=$name
             echo "$name ${fact[*]-}"
         done | "$bin/tessera-ckpt" nodes "$run_dir" "$1" "$spool" --job "$job" \

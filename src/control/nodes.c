@@ -130,14 +130,22 @@ static void ask(struct nodes *nodes, enum nodes_place place)
             nodes->list[i].allocated && nodes->list[i].place == place;
 }
 
-/* Unless the others are too few. */
+/* Unless the others are too few: then earlier ones, which may have come back, but not
+ * who has just been lost; if need be all. */
 static void spare_suspects(struct nodes *nodes)
 {
-    int sure = 0;
-    for (int i = 0; i < nodes->count; i++)
+    int sure = 0, rest = 0;
+    for (int i = 0; i < nodes->count; i++) {
         sure += nodes->list[i].asked && !nodes->list[i].suspect;
-    for (int i = 0; i < nodes->count && sure >= nodes->wanted; i++)
-        nodes->list[i].asked = nodes->list[i].asked && !nodes->list[i].suspect;
+        rest += nodes->list[i].asked && !nodes->list[i].lost;
+    }
+    for (int i = 0; i < nodes->count; i++) {
+        struct nodes_node *node = &nodes->list[i];
+        bool spare = sure >= nodes->wanted
+                         ? node->suspect || node->lost
+                         : rest >= nodes->wanted && node->lost;
+        node->asked = node->asked && !spare;
+    }
 }
 
 /* Some that could be used were not asked yet. */

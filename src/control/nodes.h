@@ -39,6 +39,7 @@ struct nodes_node {
     bool warned;    /* of it, in this job */
     bool was_bad;   /* in this job */
     bool suspect;   /* others did not hear it any more, or it told nothing */
+    bool lost;      /* of these, who ended the last attempt */
     bool asked;     /* by the step at hand */
     enum nodes_place place;
     /* what came of that step; code NULL: nothing */

@@ -16,7 +16,7 @@ enum form {
     TEXT
 };
 
-#define ASKED 6 /* its row */
+#define ASKED 7 /* its row */
 static const struct fact {
     const char *name;
     enum form form;
@@ -38,6 +38,7 @@ static const struct fact {
     LIST(warned, true),
     LIST(was_bad, true),
     LIST(suspect, true),
+    LIST(lost, false),
     [ASKED] = LIST(asked, true),
     { "good", PLACE, 0, NODES_GOOD, true },
     { "bad", PLACE, 0, NODES_BAD, true },
