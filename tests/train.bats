@@ -228,10 +228,14 @@ stopped_is_named() {
     done
     kill -KILL $(ranks_of $pid) || true
     waited '!0'
-    # in nearly every step, and its work is most of it
+    # in nearly every step, and its work is most of it: by that of both, since the step is
+    # one for both, and the other one waits for it
     tail -n "+$((from + 2))" "$DIR/slow/metrics.jsonl" | head -n -2 |
         jq -s 'length as $n | (map(select(.slowest_rank == 1)) | length) as $named |
-            "\($named) of \($n)", ($n >= 5 and $named >= 0.8 * $n)' >"$DIR/named"
+            (map(select(.waiting_rank == 0 and .step_ms_max < 1.1 * .step_ms_min and
+                .work_ms_median < .work_ms_max)) | length) as $waits |
+            "\($named) of \($n), \($waits) waited for", ($n >= 5 and
+                $named >= 0.8 * $n and $waits >= 0.8 * $n)' >"$DIR/named"
     sed 's/^/# /' "$DIR/named" >&3
     grep -qx true "$DIR/named"
 }

@@ -244,3 +244,31 @@ double real_median(double *values, int count)
     double upper = real_median_upper(values, count);
     return (values[(count - 1) / 2] + upper) / 2;
 }
+
+double real_median_lower(double *values, int count)
+{
+    int first = 0, last = count - 1, wanted = (count - 1) / 2;
+    assert(count > 0);
+    while (first < last) {
+        double pivot = values[first + (last - first) / 2];
+        int i = first, j = last;
+        while (i <= j) {
+            while (values[i] < pivot)
+                i++;
+            while (values[j] > pivot)
+                j--;
+            if (i <= j) {
+                double value = values[i];
+                values[i++] = values[j];
+                values[j--] = value;
+            }
+        }
+        if (wanted <= j)
+            last = j;
+        else if (wanted >= i)
+            first = i;
+        else
+            break;
+    }
+    return values[wanted];
+}

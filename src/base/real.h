@@ -24,5 +24,7 @@ double real_cos(double x);
  * two in the middle where the count is even, or the upper one of them. */
 double real_median(double *values, int count);
 double real_median_upper(double *values, int count);
+/* The lower one, without sorting: moves the values, in O(count) on average. */
+double real_median_lower(double *values, int count);
 /* Ascending; count >= 0. */
 void real_sort(double *values, int count);

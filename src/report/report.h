@@ -15,6 +15,8 @@ struct report_figures {
     int64_t eval_best_step;
     double tokens_per_s, mfu, step_ms; /* medians over buckets */
     double spread; /* slowest / fastest rank's step - 1, likewise */
+    double work_ms, work_ms_max, wait_ms_max, loader_ms; /* likewise */
+    double slowest_rank, waiting_rank, loader_rank;      /* run_history_who() */
     double wall_s, goodput;
     double device_hours, cost;
     double energy_j, tokens_per_j;

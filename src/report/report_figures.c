@@ -31,6 +31,10 @@ static void take_steps(const struct run_bucket *list, size_t count,
     out->tokens_per_s = median_of_value(list, count, RUN_TOKENS_PER_S, room);
     out->mfu = median_of_value(list, count, RUN_MFU, room);
     out->step_ms = median_of_value(list, count, RUN_STEP_MS, room);
+    out->work_ms = median_of_value(list, count, RUN_WORK_MS, room);
+    out->work_ms_max = median_of_value(list, count, RUN_WORK_MS_MAX, room);
+    out->wait_ms_max = median_of_value(list, count, RUN_WAIT_MS_MAX, room);
+    out->loader_ms = median_of_value(list, count, RUN_LOADER_MS, room);
     out->spread = median_of_value(list, count, RUN_STEP_MS_MAX, room) /
                       median_of_value(list, count, RUN_STEP_MS_MIN, room) -
                   1;
@@ -39,6 +43,12 @@ static void take_steps(const struct run_bucket *list, size_t count,
             out->loss = run_stat_mean(&list[i].of[RUN_LOSS]);
             out->loss_min = fmin(out->loss_min, list[i].of[RUN_LOSS].min);
         }
+}
+
+static double rank_of(const struct run_history *run, enum run_who who)
+{
+    int rank = run_history_who(run, who);
+    return rank >= 0 ? (double)rank : (double)NAN;
 }
 
 static void take_evals(const struct run_history *run,
@@ -92,6 +102,9 @@ enum err report_figures_make(const struct run_history *run, double price,
         .stall_max_s = NAN,
         .memory_planned = NAN,
         .memory_peak = NAN,
+        .slowest_rank = rank_of(run, RUN_WHO_WORKS),
+        .waiting_rank = rank_of(run, RUN_WHO_WAITS),
+        .loader_rank = rank_of(run, RUN_WHO_LOADS),
         .wall_s = (double)(run->end_us - run->begin_us) / 1e6,
         .goodput = run_history_goodput(run),
         .device_hours = run->device_hours,

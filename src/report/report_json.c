@@ -30,6 +30,13 @@ static json_t *figures_json(const struct report_figures *f)
     PUT(tokens_per_s);
     PUT(mfu);
     PUT(step_ms);
+    PUT(work_ms);
+    PUT(work_ms_max);
+    PUT(wait_ms_max);
+    PUT(loader_ms);
+    PUT(slowest_rank);
+    PUT(waiting_rank);
+    PUT(loader_rank);
     PUT(wall_s);
     PUT(goodput);
     PUT(device_hours);

@@ -93,6 +93,13 @@ static void head_of_runs(const struct report *report, FILE *out)
     X("tokens per second (median)", "%.1f", f->tokens_per_s, 1)                \
     X("MFU, % (median)", "%.2f", f->mfu, 100)                                  \
     X("step, ms (median)", "%.1f", f->step_ms, 1)                              \
+    X("own work of the median rank, ms (median)", "%.1f", f->work_ms, 1)       \
+    X("of the slowest", "%.1f", f->work_ms_max, 1)                             \
+    X("which is, in the newest 20 steps, rank", "%.0f", f->slowest_rank, 1)    \
+    X("longest wait for other ranks, ms (median)", "%.1f", f->wait_ms_max, 1)  \
+    X("of rank", "%.0f", f->waiting_rank, 1)                                   \
+    X("longest wait for samples, ms (median)", "%.1f", f->loader_ms, 1)        \
+    X("of rank", "%.0f", f->loader_rank, 1)                                    \
     X("attempts", "%.0f", (double)report->runs[r]->attempt_count, 1)           \
     X("GPU or core hours", "%.4g", f->device_hours, 1)                         \
     X("cost", "%.4g", f->cost, 1)                                              \

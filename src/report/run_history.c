@@ -175,6 +175,25 @@ double run_stat_mean(const struct run_stat *stat)
     return stat->count > 0 ? stat->sum / (double)stat->count : NAN;
 }
 
+#define WHO_STEPS 20
+
+int run_history_who(const struct run_history *history, enum run_who who)
+{
+    size_t count = history->recent_count;
+    size_t first = count > WHO_STEPS ? count - WHO_STEPS : 0;
+    int rank = -1, most = 0;
+    for (size_t i = first; i < count; i++) {
+        int times = 0, at = history->recent[i].who[who];
+        for (size_t j = first; j < count; j++)
+            times += history->recent[j].who[who] == at;
+        if (at >= 0 && times >= most) {
+            rank = at;
+            most = times;
+        }
+    }
+    return rank;
+}
+
 double run_history_goodput(const struct run_history *history)
 {
     int64_t wall_us = history->end_us - history->begin_us;

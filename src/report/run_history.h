@@ -72,11 +72,17 @@ enum run_value {
     RUN_STEP_MS,
     RUN_STEP_MS_MIN, /* of the ranks; missing with one rank */
     RUN_STEP_MS_MAX,
-    RUN_LOADER_MS,
+    RUN_LOADER_MS, /* the longest, as the next but one */
+    RUN_WORK_MS,   /* the median rank's own, without waiting; and the most */
+    RUN_WORK_MS_MAX,
+    RUN_WAIT_MS_MAX, /* for other ranks */
     RUN_TOKENS_PER_S,
     RUN_MFU, /* 0 to 1 */
     RUN_VALUES
 };
+
+/* Whose is the most of RUN_WORK_MS_MAX, RUN_WAIT_MS_MAX, RUN_LOADER_MS. */
+enum run_who { RUN_WHO_WORKS, RUN_WHO_WAITS, RUN_WHO_LOADS, RUN_WHO };
 
 enum run_time {
     RUN_TIME_TRAINING,
@@ -101,7 +107,7 @@ struct run_point {
     int64_t time_us;       /* since 1970; 0: not known */
     int64_t training_us;   /* of its steps, without waiting for samples */
     int attempt;           /* index */
-    int slowest_rank;      /* -1: not known */
+    int who[RUN_WHO];      /* ranks; -1: not known */
     double of[RUN_VALUES]; /* NaN: not told */
 };
 
@@ -247,6 +253,8 @@ enum err run_history_buckets(const struct run_history *history, size_t buckets,
                              struct run_bucket **list, size_t *count);
 
 double run_stat_mean(const struct run_stat *stat);
+/* The rank that it was most often in the newest 20 steps; -1: not known. */
+int run_history_who(const struct run_history *history, enum run_who who);
 /* training / wall time; NaN of a run that took no time. */
 double run_history_goodput(const struct run_history *history);
 /* Nobody will start it again: it told an end from which it does not go on, or

@@ -67,7 +67,9 @@ struct run_reader {
     [RUN_LOSS] = "loss", [RUN_LR] = "lr", [RUN_GRAD_NORM] = "grad_norm",       \
     [RUN_STEP_MS] = "step_ms", [RUN_STEP_MS_MIN] = "step_ms_min",              \
     [RUN_STEP_MS_MAX] = "step_ms_max", [RUN_LOADER_MS] = "loader_ms",          \
-    [RUN_TOKENS_PER_S] = "tokens_per_s", [RUN_MFU] = "mfu"
+    [RUN_WORK_MS] = "work_ms_median", [RUN_WORK_MS_MAX] = "work_ms_max",       \
+    [RUN_WAIT_MS_MAX] = "wait_ms_max", [RUN_TOKENS_PER_S] = "tokens_per_s",    \
+    [RUN_MFU] = "mfu"
 
 /* Microseconds of seconds, 0 of what is no time. */
 int64_t run_reader_us(double seconds);

@@ -203,6 +203,22 @@ static void intervention_text(const json_t *line, char *out, size_t size)
              (long long)ledger_whole(line, "step", RUN_STEP_MAX, -1), plain);
 }
 
+/* Who holds the run up, and what is done about it. */
+static void slow_text(const json_t *line, char *out, size_t size)
+{
+    char kind[32], action[32];
+    const char *done = text(line, "action");
+    bool over = json_is_true(json_object_get(line, "over"));
+    run_reader_text(kind, sizeof kind, text(line, "kind"));
+    run_reader_text(action, sizeof action, done != NULL ? done : "warn");
+    snprintf(out, size, "%s, rank %lld, %s%.2f since step %lld: %s", kind,
+             (long long)ledger_whole(line, "rank", 1e9, -1),
+             strcmp(kind, "straggler") == 0 ? "work / median " : "",
+             ledger_number(line, "factor"),
+             (long long)ledger_whole(line, "since", RUN_STEP_MAX, -1),
+             over ? "over" : action);
+}
+
 static enum err keep_event(struct run_history *history,
                            enum run_event_kind kind, const char *name,
                            const json_t *line, int64_t time_us)
@@ -241,6 +257,8 @@ static enum err keep_event(struct run_history *history,
             event.text, sizeof event.text);
     else if (strcmp(name, "rollback") == 0 || strcmp(name, "skip") == 0)
         intervention_text(line, event.text, sizeof event.text);
+    else if (strcmp(name, "slow") == 0)
+        slow_text(line, event.text, sizeof event.text);
     else
         run_reader_text(event.text, sizeof event.text, why);
     TRY(array_room(&history->events, &reader->rooms.events,

@@ -23,7 +23,8 @@ enum field {
     FIELD_STEP,
     FIELD_TOKENS,
     FIELD_TIME,
-    FIELD_SLOWEST,
+    FIELD_WHO,
+    FIELD_WHO_LAST = FIELD_WHO + RUN_WHO - 1,
     FIELD_ENERGY,
     FIELDS
 };
@@ -34,7 +35,9 @@ static const char *const keys[FIELDS] = {
     [FIELD_STEP] = "step",
     [FIELD_TOKENS] = "tokens",
     [FIELD_TIME] = "time",
-    [FIELD_SLOWEST] = "slowest_rank",
+    [FIELD_WHO + RUN_WHO_WORKS] = "slowest_rank",
+    [FIELD_WHO + RUN_WHO_WAITS] = "waiting_rank",
+    [FIELD_WHO + RUN_WHO_LOADS] = "loader_rank",
     [FIELD_ENERGY] = "energy_j",
 };
 
@@ -243,10 +246,9 @@ static void add_point(struct run_history *history,
 enum err run_points_line(void *arg, const char *line, size_t bytes)
 {
     struct run_history *history = arg;
-    struct run_point point = { .slowest_rank = -1 };
+    struct run_point point = { .attempt = -1 };
     double values[FIELDS];
     double step;
-    point.attempt = -1;
     bool good = line_tail_numbers(line, bytes, keys, FIELDS, values);
     step = values[FIELD_STEP];
     if (good && step >= 1 && step <= RUN_STEP_MAX && step == floor(step))
@@ -259,8 +261,10 @@ enum err run_points_line(void *arg, const char *line, size_t bytes)
     point.time_us = run_reader_us(values[FIELD_TIME]);
     if (values[FIELD_TOKENS] > 0 && values[FIELD_TOKENS] < 1e18)
         point.tokens = (int64_t)values[FIELD_TOKENS];
-    if (values[FIELD_SLOWEST] >= 0 && values[FIELD_SLOWEST] < 1e9)
-        point.slowest_rank = (int)values[FIELD_SLOWEST];
+    for (int who = 0; who < RUN_WHO; who++) {
+        double rank = values[FIELD_WHO + who];
+        point.who[who] = rank >= 0 && rank < 1e9 ? (int)rank : -1;
+    }
     if (values[FIELD_ENERGY] > 0 && values[FIELD_ENERGY] < 1e15)
         history->energy_j += values[FIELD_ENERGY];
     for (int v = 0; v < RUN_VALUES; v++)

@@ -247,6 +247,7 @@ static void draw_ranks(struct frame *frame)
     double low = recent_mean(run, RUN_STEP_MS_MIN);
     double high = recent_mean(run, RUN_STEP_MS_MAX);
     double loader = recent_mean(run, RUN_LOADER_MS);
+    double work = recent_mean(run, RUN_WORK_MS_MAX);
     char waits[64] = "";
     if (!isnan(loader))
         snprintf(waits, sizeof waits, ", %.1f ms of it for samples", loader);
@@ -258,6 +259,16 @@ static void draw_ranks(struct frame *frame)
                    "%.1f to %.1f ms by the ranks' clocks, waiting for others "
                    "included%s",
                    low, high, waits);
+    if (!isnan(work))
+        frame_line(frame, "ranks",
+                   "own work %.1f ms (median), %.1f ms (rank %d); longest wait "
+                   "for others %.1f ms (rank %d), for samples %.1f ms (rank "
+                   "%d)",
+                   recent_mean(run, RUN_WORK_MS), work,
+                   run_history_who(run, RUN_WHO_WORKS),
+                   recent_mean(run, RUN_WAIT_MS_MAX),
+                   run_history_who(run, RUN_WHO_WAITS), loader,
+                   run_history_who(run, RUN_WHO_LOADS));
 }
 
 static void draw_saved(struct frame *frame)

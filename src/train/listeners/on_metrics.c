@@ -10,8 +10,9 @@
  * where nobody knows the peak; time (seconds since the epoch, at the step's end),
  * loader_ms (the longest that a rank has waited for samples in the step) and,
  * with several ranks, step_ms_min and step_ms_max, of the ranks' clocks of the step,
- * which has waiting for other ranks in it; work_ms_min, work_ms_max and slowest_rank
- * are without (a device's waits for other devices are in it). With data.mixture stream_tokens has the tokens of each data
+ * which has waiting for other ranks in it; work_ms_min, work_ms_median, work_ms_max and
+ * slowest_rank are of their own work, without that and without waiting for samples;
+ * wait_ms_max and waiting_rank, who has waited longest for others; loader_rank. With data.mixture stream_tokens has the tokens of each data
  * set so far, those that a rollback has left out included. Behind them are
  * train/loss_tokens, the labels of the step, time/remaining (seconds until the
  * end, with evaluations and checkpoints as they were so far) and what other
@@ -32,6 +33,7 @@
 #include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
+#include "src/base/real.h"
 #include "src/data/set/mixture_text.h"
 #include "src/data/set/order.h"
 #include "src/train/start/start.h"
@@ -40,6 +42,7 @@
 struct on_metrics {
     const struct run *run;  /* lent */
     int64_t *expert_counts; /* sorted, of one step; NULL without experts */
+    double *work_s;         /* [ranks] likewise */
     struct buffer line;
     int fd;
     char path[FSIO_PATH_MAX];
@@ -56,6 +59,7 @@ static void metrics_destroy(void *self)
     struct on_metrics *metrics = self;
     fsio_close(metrics->fd);
     free(metrics->expert_counts);
+    free(metrics->work_s);
     buffer_free(&metrics->line);
 }
 
@@ -67,6 +71,7 @@ static enum err metrics_create(void *self, const struct run *run)
     metrics->fd = -1;
     TRY(lines_open(run->settings.run.dir, "metrics.jsonl", metrics->path,
                    &metrics->fd));
+    TRY(new_room(&metrics->work_s, (size_t)run->ranks));
     return experts > 0 ? new_room(&metrics->expert_counts, experts) : ERR_OK;
 }
 
@@ -128,38 +133,37 @@ static void format_experts(const struct on_metrics *metrics,
              balance, spread.min, spread.median, spread.max, spread.std);
 }
 
-/* What a rank's step took without waiting for others: all have the same step, and who
- * is slow is who has waited least. */
-static double work_s(const struct step_rank *rank)
-{
-    return rank->step_s - rank->wait_s;
-}
-
 /* When the step ended, and how the ranks' times of it differ. */
-static void format_times(const struct step_record *step, char *out, size_t size)
+static void format_times(const struct on_metrics *metrics,
+                         const struct step_record *step, char *out, size_t size)
 {
     const struct step_rank *ranks = step->of_rank;
-    double loader_s = 0.0, shortest_s = INFINITY, longest_s = 0.0;
-    double work_min_s = INFINITY;
+    double shortest_s = INFINITY, longest_s = 0.0, least_s = INFINITY;
+    double most_s = -INFINITY, *work_s = metrics->work_s;
+    int slowest = 0, waiting = 0, loader = 0;
     assert(step->ranks > 0);
-    int slowest = 0;
     for (int r = 0; r < step->ranks; r++) {
-        loader_s = fmax(loader_s, ranks[r].loader_s);
+        work_s[r] = step_record_work_s(&ranks[r]);
         shortest_s = fmin(shortest_s, ranks[r].step_s);
         longest_s = fmax(longest_s, ranks[r].step_s);
-        work_min_s = fmin(work_min_s, work_s(&ranks[r]));
-        if (work_s(&ranks[r]) > work_s(&ranks[slowest]))
-            slowest = r;
+        least_s = fmin(least_s, work_s[r]);
+        slowest = work_s[r] > most_s ? r : slowest;
+        most_s = fmax(most_s, work_s[r]);
+        waiting = ranks[r].wait_s > ranks[waiting].wait_s ? r : waiting;
+        loader = ranks[r].loader_s > ranks[loader].loader_s ? r : loader;
     }
     int used = snprintf(out, size, ", \"time\": %.3f, \"loader_ms\": %.3f",
-                        clock_wall(), loader_s * 1e3);
+                        clock_wall(), ranks[loader].loader_s * 1e3);
     if (step->ranks > 1)
         snprintf(out + used, size - (size_t)used,
                  ", \"step_ms_min\": %.3f, \"step_ms_max\": %.3f, "
-                 "\"work_ms_min\": %.3f, \"work_ms_max\": %.3f, "
-                 "\"slowest_rank\": %d",
-                 shortest_s * 1e3, longest_s * 1e3, work_min_s * 1e3,
-                 work_s(&ranks[slowest]) * 1e3, slowest);
+                 "\"work_ms_min\": %.3f, \"work_ms_median\": %.3f, "
+                 "\"work_ms_max\": %.3f, \"slowest_rank\": %d, "
+                 "\"wait_ms_max\": %.3f, \"waiting_rank\": %d, "
+                 "\"loader_rank\": %d",
+                 shortest_s * 1e3, longest_s * 1e3, least_s * 1e3,
+                 real_median_lower(work_s, step->ranks) * 1e3, most_s * 1e3,
+                 slowest, ranks[waiting].wait_s * 1e3, waiting, loader);
 }
 
 /* Who computes and sends, where several can: for a device. Else empty. */
@@ -222,14 +226,14 @@ static enum err write_line(struct on_metrics *metrics,
                            const struct step_record *step)
 {
     char streams[STREAMS_MAX * (MIXTURE_NAME_BYTES + 32)];
-    char line[1280 + sizeof streams], mfu[160], times[288], experts[224];
+    char line[1280 + sizeof streams], mfu[160], times[384], experts[224];
     char hardware[192], loss[JSONTEXT_NUMBER_BYTES];
     char norm[JSONTEXT_NUMBER_BYTES], lr[JSONTEXT_NUMBER_BYTES];
     jsontext_number(step->loss, loss);
     jsontext_number(step->grad_norm, norm);
     jsontext_number(step->lr, lr);
     format_mfu(step, mfu, sizeof mfu);
-    format_times(step, times, sizeof times);
+    format_times(metrics, step, times, sizeof times);
     format_experts(metrics, step, experts, sizeof experts);
     format_hardware(metrics, hardware, sizeof hardware);
     format_streams(metrics->run, step, streams, sizeof streams);

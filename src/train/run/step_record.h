@@ -82,6 +82,13 @@ struct step_record {
     int64_t log_interval;
 };
 
+/* A rank's own work in the step: all have the same step, and who is slow is who has
+ * waited least. A device's waits for other devices are in it. */
+static inline double step_record_work_s(const struct step_rank *rank)
+{
+    return rank->step_s - rank->wait_s - rank->loader_s;
+}
+
 /* Whether the step is one of those that are logged, in batch_end. */
 bool step_record_logs(const struct step_record *step);
 
