@@ -104,6 +104,18 @@ static void test_rows(void)
           "end 75 stop 75: Slurm did not answer; checkpointed on request" },
         { "ended=itself code=85 opened=yes state=COMPLETING",
           "end 75 stop 75: job is COMPLETING; checkpointed on request" },
+        /* to leave a slow node: the next attempt, if nothing else has come */
+        { "ended=itself code=85 advanced=yes left=n2 may_requeue=yes" ROOM,
+          "retry 0 restart 85 true: checkpointed to leave the slow node n2" },
+        { "ended=itself code=85 advanced=yes left=n2 stop=USR1" BACK ROOM,
+          "requeue 85 requeue 85 true: checkpointed to leave the slow node "
+          "n2" },
+        { "ended=itself code=85 left=n2 stop_file=yes scavenged=no "
+          "run_dir=/r" RUNS,
+          "end 93 stop 93: /r/STOP: remove it to go on" },
+        { "ended=node detail=n1 code=137 left=n2" ROOM,
+          "retry 0 restart 137 false: lost node n1" },
+        { "ended=itself code=0 left=n2", "end 0 - 0: " },
         /* a file STOP, which the run may have seen first */
         { "ended=itself code=85 stop_file=yes scavenged=no run_dir=/r" RUNS,
           "end 93 stop 93: /r/STOP: remove it to go on" },

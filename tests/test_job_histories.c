@@ -11,7 +11,8 @@
  *   vain       it gives up exactly at the third attempt in a row in vain
  *   saved      a checkpoint that was saved from the nodes is progress
  *   line       every decision has its line in the ledger, or nothing goes on
- *   stop       STOP ends a job that was to be requeued
+ *   stop       STOP ends a job that was to be requeued, and no job that was asked to
+ *              stop goes on, whatever slow node the run has left
  *   step       nothing is decided twice, nor begun beside what still runs */
 #include <string.h>
 
@@ -80,6 +81,7 @@ static struct job_facts happen(void)
     f.advanced = chance(w.progress);
     f.elsewhere = chance(0.3);
     f.stop_file = chance(0.005);
+    f.left = chance(0.3) ? "n3" : NULL;
     if (chance(0.3) && f.opened && f.ended < JOB_STOPPED)
         f.written = words[chance(w.grave) ? (int)(draw() * 4) : 0];
     return f;
@@ -125,6 +127,9 @@ static void judge(const struct job_facts *f, const struct job_decision *d)
     if (d->event == NULL && !finished)
         broken("line", d);
     if (d->what == JOB_REQUEUE && f->ended < JOB_STOPPED && f->stop_file)
+        broken("stop", d);
+    if (d->what == JOB_RETRY &&
+        (f->stop != NULL || (f->code == EXIT_REQUEUE && f->stop_file)))
         broken("stop", d);
     if (d->what == JOB_REQUEUE && !(f->may_requeue && f->last_state != NULL &&
                                     f->scavenged != JOB_UNKNOWN))

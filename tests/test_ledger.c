@@ -269,6 +269,50 @@ static void test_excluded(void)
     }
 }
 
+#define START(job, n) "\"event\":\"start\",\"job\":" #job ",\"attempt\":" #n
+#define SLOW(n, node, what)                                                    \
+    "\"event\":\"slow\",\"attempt\":" #n ",\"node\":\"" node                   \
+    "\",\"action\":\"" what "\""
+
+/* What a job has left as slow: counted for the job at hand, remembered for all. */
+static void test_slow(void)
+{
+    static const struct {
+        const char *line, *slow, *node;
+        int replaced, attempt;
+    } steps[] = {
+        { START(6, 1), "-", "", 0, 0 },
+        { SLOW(1, "n1", "replace"), "n1", "", 0, 0 },
+        { START(7, 2), "n1", "", 0, 0 },
+        { SLOW(2, "n2", "warn"), "n1", "", 0, 0 },
+        { SLOW(2, "n2", "replace"), "n1,n2", "n2", 1, 2 },
+        { "\"event\":\"exclude\",\"node\":\"n2\"", "n1,n2", "n2", 1, 2 },
+        { START(7, 3), "n1,n2", "n2", 1, 2 },
+        { SLOW(3, "n1", "replace"), "n1,n2", "n1", 2, 3 },
+    };
+    unlink(ledger);
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        struct ledger_job job;
+        double now_s = clock_wall();
+        FILE *file = fopen(ledger, "a");
+        if (file == NULL ||
+            fprintf(file, "{%s,\"time\":%.3f}\n", steps[i].line, now_s) < 0 ||
+            fclose(file) != 0)
+            tap_ok(false, "write %s", ledger);
+        tap_is_int(ledger_job_read(folder, 7, &job), ERR_OK, "%s",
+                   steps[i].line);
+        tap_is_str(job.slow != NULL ? job.slow : "-", steps[i].slow, "slow");
+        tap_is_str(job.replaced_node, steps[i].node, "the last one");
+        tap_ok(job.replaced == steps[i].replaced &&
+                   job.replaced_attempt == steps[i].attempt,
+               "%d replacements, the last in attempt %d", job.replaced,
+               job.replaced_attempt);
+        if (i == 4)
+            tap_ok(fabs(job.replaced_s - now_s) < 0.01, "and when");
+        ledger_job_free(&job);
+    }
+}
+
 int main(void)
 {
     folder = tap_folder();
@@ -281,5 +325,6 @@ int main(void)
     test_words();
     test_job();
     test_excluded();
+    test_slow();
     return tap_done();
 }

@@ -57,7 +57,8 @@ static void keep(char *lines, FILE *out)
     for (char *line; (line = strsep(&lines, "\n")) != NULL;)
         if (strncmp(line, "say ", 4) != 0 && strncmp(line, "do ", 3) != 0 &&
             strncmp(line, "given ", 6) != 0 && strncmp(line, "kept ", 5) != 0 &&
-            strncmp(line, "elsewhere ", 10) != 0)
+            strncmp(line, "elsewhere ", 10) != 0 &&
+            strncmp(line, "spare ", 6) != 0)
             fprintf(out, "%s\n", line);
 }
 
@@ -127,6 +128,14 @@ static void test_rows(void)
                       "good n1 n3 n2; do go; " },
         { JOB "quick 1\nwarned n1\n", ALL,
           CHECK "asked n1 n2 n3; good n2 n3 n1; do go; " },
+        /* slow lately: behind a warning, before one that was bad, and no spare */
+        { JOB "quick 1\nslow n1.cluster\n", ALL,
+          CHECK "asked n1 n2 n3; good n2 n3 n1; do go; " },
+        { "allocated n1 n2 n3 n4\nusable n1 n2 n3 n4\nwanted 2\nwanted_min 2\n"
+          "quick 1\nslow n2 n9\nexcluded n1\nwarned n3\n",
+          "n1=ok n2=ok n3=ok n4=ok;",
+          "asked n1 n2 n3 n4; do check; asked n1 n2 n3 n4; "
+          "good n4 n3 n2 n1; do go; " },
         /* bad: given back, but not by a job that goes back with all of them, nor
          * the node of the launch script */
         { JOB, "n1=ok n2=bad:SHM n3=ok; n1=ok n3=ok;",
@@ -205,6 +214,21 @@ static void test_elsewhere(void)
     tap_ok(!nodes_elsewhere(&nodes), "a want of nodes has another cause");
 }
 
+/* What a slow node can be given up for: beyond those that are wanted. */
+static void test_spare(void)
+{
+    static const struct nodes_node n = { .allocated = true,
+                                         .place = NODES_GOOD };
+    struct nodes_node list[5] = { n, n, n, n, n };
+    struct nodes nodes = { .list = list, .count = 5, .wanted = 2 };
+    list[0].slow = list[1].excluded = list[2].warned = true;
+    tap_is_int(nodes_spare(&nodes), 1, "neither a slow nor a bad node is one");
+    list[4].place = NODES_BAD;
+    tap_is_int(nodes_spare(&nodes), 0, "and there need be none");
+    nodes.wanted = 4;
+    tap_is_int(nodes_spare(&nodes), 0, "nor where nodes are wanting");
+}
+
 static void test_words(void)
 {
     static const char *const wrong[] = {
@@ -265,6 +289,7 @@ int main(void)
 {
     test_rows();
     test_elsewhere();
+    test_spare();
     test_words();
     test_growth();
     return tap_done();

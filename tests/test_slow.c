@@ -166,6 +166,57 @@ static void test_others(void)
     tap_is_int(course(&rate, 220).named, 0, "one at 0.9 is not");
 }
 
+/* What is done about one that stays slow: a row for each rule, and for its edge. */
+static void test_replace(void)
+{
+    static const struct {
+        const char *what;
+        struct slow_job job;
+        enum slow_action action;
+    } rows[] = {
+        { "a spare", { true, 40, 20, 2, 1, 0, 3, 0, 1800 }, SLOW_REPLACE },
+        { "not wanted", { false, 40, 20, 2, 1, 0, 3, 0, 1800 }, SLOW_WARN },
+        { "not for long", { true, 39, 20, 2, 1, 0, 3, 0, 1800 }, SLOW_WARN },
+        { "one node", { true, 40, 20, 1, 1, 0, 3, 0, 1800 }, SLOW_ONE_NODE },
+        { "no spare", { true, 40, 20, 2, 0, 0, 3, 0, 1800 }, SLOW_NO_SPARE },
+        { "spent", { true, 40, 20, 2, 1, 3, 3, 1e6, 1800 }, SLOW_SPENT },
+        { "the last one",
+          { true, 40, 20, 2, 1, 2, 3, 1e6, 1800 },
+          SLOW_REPLACE },
+        { "too soon", { true, 40, 20, 2, 1, 1, 3, 1799, 1800 }, SLOW_COOLS },
+        { "in time", { true, 40, 20, 2, 1, 1, 3, 1800, 1800 }, SLOW_REPLACE },
+        { "set back", { true, 40, 20, 2, 1, 1, 3, -5, 1800 }, SLOW_COOLS },
+        { "no cool-down", { true, 40, 20, 2, 1, 1, 3, 0, 0 }, SLOW_REPLACE },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        tap_is_str(slow_action_names[slow_replace(&rows[i].job)],
+                   slow_action_names[rows[i].action], "%s", rows[i].what);
+}
+
+/* The worse one of two stragglers, and the other when that has recovered. */
+static void test_worst(void)
+{
+    struct slow *slow = NULL;
+    struct slow_verdict verdicts[SLOW_VERDICTS];
+    struct slow_seen seen = { .work_s = work_s, .rate = 1 };
+    if (slow_create(8, 8, &slow) != ERR_OK)
+        return;
+    for (seen.step = 1; seen.step <= 24; seen.step++) {
+        for (int r = 0; r < 8; r++)
+            work_s[r] = 0.1 * (r == 2 ? 1.5 : r == 5 && seen.step < 12 ? 2 : 1);
+        slow_step(slow, &seen, verdicts);
+        if (seen.step == 1)
+            tap_is_int(slow_worst(slow).rank, -1, "nobody is told yet");
+        if (seen.step == 8)
+            tap_is_int(slow_worst(slow).rank, 5, "the worse of two");
+    }
+    struct slow_verdict worst = slow_worst(slow);
+    tap_ok(worst.rank == 2 && worst.since == 1 &&
+               fabs(worst.factor - 1.5) < 0.01,
+           "then the other, since its first slow step");
+    slow_destroy(slow);
+}
+
 static void test_many(void)
 {
     struct slow *slow = NULL;
@@ -203,6 +254,8 @@ int main(void)
     test_clean(8, true);
     test_recovered();
     test_others();
+    test_replace();
+    test_worst();
     test_many();
     return tap_done();
 }

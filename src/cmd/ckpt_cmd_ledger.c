@@ -32,6 +32,8 @@ enum err ckpt_cmd_ledger(struct ckpt_cmd *cmd)
         printf("excluded %s\n", job.excluded);
     if (job.expired != NULL)
         printf("expired %s\n", job.expired);
+    if (job.slow != NULL)
+        printf("slow %s\n", job.slow);
     ledger_job_free(&job);
     return ERR_OK;
 }

@@ -31,6 +31,7 @@
 
 struct run_facts {
     char suspect[HOST_BYTES]; /* a node that was not heard any more; "" */
+    char left[64];            /* one that was slow, to be left; "" */
     char written[1024], newest[STEP_NAME_BYTES], local[STEP_NAME_BYTES];
 };
 
@@ -163,6 +164,9 @@ static enum err gather(const struct ckpt_cmd *cmd, struct run_facts *run,
     facts->unstarted = ledger.unstarted;
     if (ledger.futile > facts->futile)
         facts->futile = ledger.futile;
+    if (ledger.replaced_attempt == cmd->attempt)
+        memcpy(run->left, ledger.replaced_node, sizeof run->left);
+    facts->left = run->left;
     ledger_job_free(&ledger);
     facts->stop_file = access(path, F_OK) == 0;
     facts->newest = run->newest;

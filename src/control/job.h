@@ -42,6 +42,7 @@ struct job_facts {
     const char *written; /* "CODE TEXT": the gravest words of a rank */
     const char *stop;    /* USR1, TERM or STOP: the job was asked to stop */
     bool stop_file;      /* RUN/STOP is there */
+    const char *left;    /* the slow node that the run has ended it to leave */
     bool opened;         /* the ranks had opened the run */
     bool advanced;       /* there is a newer checkpoint than before it */
     bool may_requeue;    /* Slurm's Requeue of the job */

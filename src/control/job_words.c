@@ -40,6 +40,7 @@ static const struct fact facts_table[] = {
     TEXT(written),
     TEXT(stop),
     FLAG(stop_file),
+    TEXT(left),
     FLAG(opened),
     FLAG(advanced),
     FLAG(may_requeue),

@@ -22,17 +22,17 @@ int nodes_count(const struct nodes *nodes, enum nodes_place place)
     return count;
 }
 
-/* 0: nothing is known against it; 1: a warning; 2: it was bad lately, and that one
- * check passed is no proof. */
+/* 0: nothing is known against it; 1: a warning; 2: it was slow lately; 3: it was bad,
+ * and that one check passed is no proof. */
 static int doubt(const struct nodes_node *node)
 {
-    return node->excluded || node->was_bad ? 2 : node->warned;
+    return node->excluded || node->was_bad ? 3 : node->slow ? 2 : node->warned;
 }
 
 int nodes_order(const struct nodes *nodes, int *order)
 {
     int count = 0;
-    for (int doubts = 0; doubts <= 2; doubts++)
+    for (int doubts = 0; doubts <= 3; doubts++)
         for (int i = 0; i < nodes->count; i++) {
             const struct nodes_node *node = &nodes->list[i];
             if (node->allocated && node->place == NODES_GOOD &&
@@ -40,6 +40,16 @@ int nodes_order(const struct nodes *nodes, int *order)
                 order[count++] = i;
         }
     return count;
+}
+
+int nodes_spare(const struct nodes *nodes)
+{
+    int count = -nodes->wanted;
+    for (int i = 0; i < nodes->count; i++)
+        count += nodes->list[i].allocated &&
+                 nodes->list[i].place == NODES_GOOD &&
+                 doubt(&nodes->list[i]) < 2;
+    return count > 0 ? count : 0;
 }
 
 bool nodes_elsewhere(const struct nodes *nodes)

@@ -3,7 +3,7 @@
  * Slurm lends a job nodes and knows little of what can be wrong with them. Before
  * an attempt each looks at itself, and before the first one they look at each
  * other by twos. Who is bad is left out; who is warned of in this job stands last,
- * or was bad lately, so that a spare takes its place; who has told nothing is not
+ * or was bad or slow lately, so that a spare takes its place; who has told nothing is not
  * used, but asked again where nodes are wanting, since it may have been busy with
  * what was there before. Between attempts who is suspect is asked only where the
  * others are too few: a node that is dead, and not yet to Slurm, keeps the check
@@ -38,6 +38,7 @@ struct nodes_node {
     bool excluded;  /* it was bad lately, before this job began */
     bool warned;    /* of it, in this job */
     bool was_bad;   /* in this job */
+    bool slow;      /* a run has left it lately for a spare */
     bool suspect;   /* others did not hear it any more, or it told nothing */
     bool lost;      /* of these, who ended the last attempt */
     bool asked;     /* by the step at hand */
@@ -83,6 +84,9 @@ int nodes_count(const struct nodes *nodes, enum nodes_place place);
 /* Numbers of the good ones in the order in which they are used; returns how many
  * there are. */
 int nodes_order(const struct nodes *nodes, int *order);
+/* Good ones beyond those that are wanted, neither bad nor slow lately: what a slow
+ * node can be given up for. */
+int nodes_spare(const struct nodes *nodes);
 /* Are there others than those that were bad here, for the next start of the job?
  * Not if one was known to be bad before, and Slurm has given it again. */
 bool nodes_elsewhere(const struct nodes *nodes);

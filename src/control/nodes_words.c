@@ -16,7 +16,7 @@ enum form {
     TEXT
 };
 
-#define ASKED 7 /* its row */
+#define ASKED 8 /* its row */
 static const struct fact {
     const char *name;
     enum form form;
@@ -39,6 +39,7 @@ static const struct fact {
     LIST(was_bad, true),
     LIST(suspect, true),
     LIST(lost, false),
+    LIST(slow, false),
     [ASKED] = LIST(asked, true),
     { "good", PLACE, 0, NODES_GOOD, true },
     { "bad", PLACE, 0, NODES_BAD, true },
@@ -90,10 +91,10 @@ struct nodes_node *nodes_words_find(const struct nodes_facts *facts,
 }
 
 static enum err find_or_add(struct nodes_facts *facts, const char *name,
-                            struct nodes_node **out)
+                            bool exact, struct nodes_node **out)
 {
     size_t count = (size_t)facts->nodes.count;
-    *out = find(facts, name, true);
+    *out = find(facts, name, exact);
     if (*out != NULL)
         return ERR_OK;
     TRY(array_room(&facts->nodes.list, &facts->room, count + 1));
@@ -111,7 +112,7 @@ static enum err take_list(const struct fact *fact, char *value,
         struct nodes_node *node;
         if (*name == '\0')
             continue;
-        TRY(find_or_add(facts, name, &node));
+        TRY(find_or_add(facts, name, fact == facts_table, &node));
         if (fact->form == PLACE)
             node->place = fact->place;
         else
@@ -236,6 +237,6 @@ void nodes_words_write(const struct nodes_facts *facts, enum nodes_what what,
     for (size_t row = 0; row < FACTS; row++)
         if (facts_table[row].back)
             write_fact(facts, &facts_table[row], order, good, out);
-    fprintf(out, "elsewhere %s\ndo %s\n", nodes_elsewhere(nodes) ? "yes" : "no",
-            nodes_what_names[what]);
+    fprintf(out, "spare %d\nelsewhere %s\ndo %s\n", nodes_spare(nodes),
+            nodes_elsewhere(nodes) ? "yes" : "no", nodes_what_names[what]);
 }

@@ -1,5 +1,4 @@
-/* From the times of a step to who is slow: slow.h says by which rules. Medians are
- * selected, not sorted. */
+/* From the times of a step to who is slow: slow.h says by which rules. */
 #include "src/control/slow.h"
 
 #include <assert.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/new.h"
+#include "src/base/real.h"
 
 #define BEYOND 0.1     /* of the median */
 #define DEVIATIONS 4.0 /* robust ones */
@@ -18,6 +18,9 @@
 #define WINDOWS_MAX 64 /* that are remembered */
 
 const char *const slow_kind_names[] = { "straggler", "loader", "rate", NULL };
+const char *const slow_action_names[] = { "warn",   "one-node",  "no-spare",
+                                          "budget", "cool-down", "replace",
+                                          NULL };
 
 struct tally {
     uint64_t bits; /* of the last steps, the newest lowest */
@@ -56,37 +59,6 @@ void slow_destroy(struct slow *slow)
         return;
     free(slow->values);
     free(slow);
-}
-
-/* --- medians --- */
-
-/* The lower one, so that of two ranks the faster counts; moves the values. */
-static double select_median(double *values, int count)
-{
-    int first = 0, last = count - 1, wanted = (count - 1) / 2;
-    assert(count > 0);
-    while (first < last) {
-        double pivot = values[first + (last - first) / 2];
-        int i = first, j = last;
-        while (i <= j) {
-            while (values[i] < pivot)
-                i++;
-            while (values[j] > pivot)
-                j--;
-            if (i <= j) {
-                double value = values[i];
-                values[i++] = values[j];
-                values[j--] = value;
-            }
-        }
-        if (wanted <= j)
-            last = j;
-        else if (wanted >= i)
-            first = i;
-        else
-            break;
-    }
-    return values[wanted];
 }
 
 /* --- verdicts --- */
@@ -136,10 +108,10 @@ static void judge_ranks(struct slow *slow, const struct slow_seen *seen,
 {
     double *values = slow->values, limit_s;
     memcpy(values, seen->work_s, (size_t)slow->ranks * sizeof *values);
-    double median = select_median(values, slow->ranks);
+    double median = real_median_lower(values, slow->ranks);
     for (int r = 0; r < slow->ranks; r++)
         values[r] = fabs(seen->work_s[r] - median);
-    limit_s = DEVIATIONS * NORMAL * select_median(values, slow->ranks);
+    limit_s = DEVIATIONS * NORMAL * real_median_lower(values, slow->ranks);
     limit_s = median + fmax(fmax(BEYOND * median, BEYOND_S), limit_s);
     for (int r = 0; r < slow->ranks; r++) {
         struct tally *tally = &slow->of_rank[r];
@@ -166,10 +138,10 @@ static void judge_window(struct slow *slow, struct verdicts *out)
     int windows = slow->windows < WINDOWS_MAX ? slow->windows : WINDOWS_MAX;
     memcpy(values, slow->medians, sizeof values);
     if (windows > 0)
-        usual = select_median(values, windows);
+        usual = real_median_lower(values, windows);
     for (int i = 0; i < slow->window; i++)
         best = fmax(best, slow->rates[i]);
-    double median = select_median(slow->rates, slow->window);
+    double median = real_median_lower(slow->rates, slow->window);
     bool drops = best < RATE_LEAST * usual;
     if (!drops)
         slow->medians[slow->windows++ % WINDOWS_MAX] = median;
@@ -205,4 +177,35 @@ int slow_step(struct slow *slow, const struct slow_seen *seen,
     judge_loader(slow, seen, &out);
     judge_rate(slow, seen, &out);
     return out.count;
+}
+
+struct slow_verdict slow_worst(const struct slow *slow)
+{
+    struct slow_verdict worst = { .kind = SLOW_RANK, .rank = -1 };
+    for (int r = 0; r < slow->ranks; r++) {
+        const struct tally *tally = &slow->of_rank[r];
+        double factor =
+            tally->told ? tally->sum / (double)tally->count : worst.factor;
+        if (factor > worst.factor) {
+            worst.rank = r;
+            worst.factor = factor;
+            worst.since = tally->since;
+        }
+    }
+    return worst;
+}
+
+enum slow_action slow_replace(const struct slow_job *job)
+{
+    if (!job->may || job->steps < 2 * job->window)
+        return SLOW_WARN;
+    if (job->nodes < 2)
+        return SLOW_ONE_NODE;
+    if (job->spares < 1)
+        return SLOW_NO_SPARE;
+    if (job->done >= job->budget)
+        return SLOW_SPENT;
+    if (job->done > 0 && job->since_s < job->cooldown_s)
+        return SLOW_COOLS;
+    return SLOW_REPLACE;
 }

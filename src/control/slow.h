@@ -12,7 +12,10 @@
  *              earlier windows
  *
  * Each is told once, and again when a quarter of the window or less is left of it.
- */
+ *
+ * A straggler that stays one for another window may be left: the run saves, and the
+ * job's next attempt has a spare node in place of its node. slow_replace() says
+ * whether that is worth it, and allowed. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,6 +31,17 @@ struct slow; /* 48 bytes a rank */
 
 enum slow_kind { SLOW_RANK, SLOW_LOADER, SLOW_RATE };
 extern const char *const slow_kind_names[];
+
+/* What is done about it, in the order in which rules are asked. */
+enum slow_action {
+    SLOW_WARN,     /* it is told, and that is all, or all so far */
+    SLOW_ONE_NODE, /* the ranks share one, which is not what is slow */
+    SLOW_NO_SPARE, /* nor a launch script that would take one, perhaps */
+    SLOW_SPENT,    /* the job has had its replacements */
+    SLOW_COOLS,    /* the last one was too short a time ago */
+    SLOW_REPLACE,
+};
+extern const char *const slow_action_names[];
 
 struct slow_seen {
     int64_t step;
@@ -56,3 +70,19 @@ void slow_destroy(struct slow *slow); /* NULL: nothing */
  * without memory of its own. */
 int slow_step(struct slow *slow, const struct slow_seen *seen,
               struct slow_verdict verdicts[SLOW_VERDICTS]);
+/* The one with the largest factor of those that are told and not over; rank -1:
+ * there is none. O(ranks). */
+struct slow_verdict slow_worst(const struct slow *slow);
+
+struct slow_job {
+    bool may;          /* the setting says so */
+    int64_t steps;     /* since the straggler's first slow one */
+    int window;        /* likewise steps */
+    int nodes;         /* of this attempt */
+    int spares;        /* in the job, with nothing known against them */
+    int done, budget;  /* replacements in this job */
+    double since_s;    /* the last of them */
+    double cooldown_s; /* between two */
+};
+
+enum slow_action slow_replace(const struct slow_job *job);

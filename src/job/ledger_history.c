@@ -21,6 +21,7 @@
 #include "src/base/real.h"
 #include "src/base/exit_code.h"
 #include "src/control/job.h"
+#include "src/control/slow.h"
 #include "src/job/ledger.h"
 
 #define SECONDS_PER_HOUR 3600.0
@@ -166,7 +167,8 @@ out:
 
 struct bad_node {
     char name[64];
-    double time_s; /* when it was left out last */
+    double time_s; /* when it was left out last, or left as a slow one */
+    bool slow;
 };
 
 struct job_scan {
@@ -175,23 +177,45 @@ struct job_scan {
     size_t count, room;
 };
 
-static enum err take_exclusion(struct job_scan *scan, const json_t *line)
+static enum err take_exclusion(struct job_scan *scan, const json_t *line,
+                               bool slow)
 {
     const char *name = json_string_value(json_object_get(line, "node"));
     if (name == NULL || *name == '\0' || strpbrk(name, ", \n") != NULL ||
         strlen(name) >= sizeof scan->bad->name)
         return ERR_OK;
     size_t i = 0;
-    while (i < scan->count && strcmp(scan->bad[i].name, name) != 0)
+    while (i < scan->count &&
+           (strcmp(scan->bad[i].name, name) != 0 || scan->bad[i].slow != slow))
         i++;
     assert(i <= scan->count && scan->count <= scan->room);
     if (i == scan->count) {
         TRY(array_room(&scan->bad, &scan->room, scan->count + 1));
+        scan->bad[scan->count].slow = slow;
         snprintf(scan->bad[scan->count++].name, sizeof scan->bad->name, "%s",
                  name);
     }
     scan->bad[i].time_s = number(line, "time");
     return ERR_OK;
+}
+
+/* The attempts of a job follow each other: its newest one is still at work. */
+static enum err take_replacement(struct job_scan *scan, const json_t *line)
+{
+    struct ledger_job *job = scan->job;
+    const char *action = json_string_value(json_object_get(line, "action"));
+    const char *node = json_string_value(json_object_get(line, "node"));
+    int attempt = (int)number(line, "attempt");
+    if (action == NULL || node == NULL ||
+        strcmp(action, slow_action_names[SLOW_REPLACE]) != 0)
+        return ERR_OK;
+    if (attempt > 0 && attempt == job->started) {
+        job->replaced++;
+        job->replaced_attempt = attempt;
+        job->replaced_s = number(line, "time");
+        snprintf(job->replaced_node, sizeof job->replaced_node, "%s", node);
+    }
+    return take_exclusion(scan, line, true);
 }
 
 static enum err take_decision(void *arg, json_t *line)
@@ -211,7 +235,9 @@ static enum err take_decision(void *arg, json_t *line)
     if (strcmp(event, "commit-local") == 0)
         job->local_step = (int64_t)number(line, "step");
     if (strcmp(event, "exclude") == 0)
-        TRY(take_exclusion(scan, line));
+        TRY(take_exclusion(scan, line, false));
+    if (strcmp(event, "slow") == 0)
+        return take_replacement(scan, line);
     /* ranks do not say of which job they are but at the start */
     if (job->started > 0 && strcmp(event, "stop") == 0 &&
         json_object_get(line, "by") == NULL &&
@@ -234,15 +260,16 @@ static enum err take_decision(void *arg, json_t *line)
     return ERR_OK;
 }
 
-/* Those since `since_s`, or those before. A node that turned out well meanwhile is
+/* Those since `since_s`, or those before, of bad or slow ones. A node that turned out well meanwhile is
  * no less in the list: that one check passed is no proof, and a day is short. */
 static enum err list_bad(const struct job_scan *scan, double since_s,
-                         bool lately, char **out)
+                         bool lately, bool slow, char **out)
 {
     struct buffer text = { 0 };
     enum err rc = ERR_OK;
     for (size_t i = 0; i < scan->count; i++) {
-        if ((scan->bad[i].time_s >= since_s) != lately)
+        if ((scan->bad[i].time_s >= since_s) != lately ||
+            scan->bad[i].slow != slow)
             continue;
         if (text.bytes > 0)
             TRY_OUT(buffer_add(&text, ",", 1));
@@ -270,9 +297,11 @@ enum err ledger_job_read(const char *run_dir, int64_t number,
     if (rc == ERR_DATA) /* of a run that has not begun */
         rc = ERR_OK;
     if (rc == ERR_OK)
-        rc = list_bad(&scan, since_s, true, &out->excluded);
+        rc = list_bad(&scan, since_s, true, false, &out->excluded);
     if (rc == ERR_OK)
-        rc = list_bad(&scan, since_s, false, &out->expired);
+        rc = list_bad(&scan, since_s, false, false, &out->expired);
+    if (rc == ERR_OK)
+        rc = list_bad(&scan, since_s, true, true, &out->slow);
     free(scan.bad);
     return rc;
 }
@@ -281,4 +310,5 @@ void ledger_job_free(struct ledger_job *job)
 {
     free(job->excluded);
     free(job->expired);
+    free(job->slow);
 }

@@ -44,6 +44,12 @@ struct ledger_job {
      * between, each once: lately, and before that. NULL: none; whoever reads
      * them frees them by ledger_job_free(). */
     char *excluded, *expired;
+    /* Likewise nodes that a run has left lately since they were slow; how often this
+     * job has done so, and of the last time the attempt, the node ("": none), when. */
+    char *slow;
+    int replaced, replaced_attempt;
+    char replaced_node[64];
+    double replaced_s;
 };
 
 /* How long a node that was bad is kept from the run: a day. */

@@ -43,9 +43,11 @@ static const struct ledger_row {
      * and batches of the data that is left out */
     { "rollback", LEDGER_CAUSE "from:whole to:whole first:whole number:whole" },
     /* kind: straggler (factor: its work / the median), loader (share of a step) or
-     * rate (of the usual one; rank -1, node "all"); over: it is so no longer */
+     * rate (of the usual one; rank -1, node "all"); over: it is so no longer; action:
+     * what is done about a straggler (src/control/slow.h), "replace" the last of its
+     * attempt */
     { "slow", "kind:text over:flag rank:whole node:text step:whole since:whole "
-              "factor:number" },
+              "factor:number action?:text" },
     { "hooks", "hooks:object" }, /* EVENT: {called, failed, ended, replaced} */
     { "tracking-lost", "sink:text records:whole reason:text" },
     /* bytes of the rank that has taken most */

@@ -68,6 +68,8 @@ const char *stop_text(int number)
         return "the file STOP in the run directory, remove it to go on";
     case STOP_BY_TIME:
         return "the job's time limit";
+    case STOP_BY_SLOW:
+        return "a slow node, to go on without it";
     default:
         return "a signal";
     }

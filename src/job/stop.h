@@ -10,6 +10,7 @@
 /* Reasons that are no signals. */
 #define STOP_BY_FILE 1001
 #define STOP_BY_TIME 1002
+#define STOP_BY_SLOW 1003
 
 enum err stop_install(void);
 /* SIGPIPE does nothing from now on: Ctrl-C also ends the `tee` that reads a
