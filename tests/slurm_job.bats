@@ -146,6 +146,24 @@ teardown() {
     [[ $output == *"invalid partition"* ]]
 }
 
+@test "a rank that stays slow: again in its job with the spare node, same bits" {
+    settings=TESSERA_SPARES=1 submit slow --nodes=3 -- watch.on_straggler=replace \
+        watch.window=8
+    within 180 trained slow 8
+    node=$(hosts slow | tail -n 1)
+    "$CLUSTER" exec --root --node "$node" bash -c 'while kill -STOP "$1"; do
+        sleep 0.05; kill -CONT "$1"; sleep 0.01; done' slows "$(rank_on "$node")" \
+        2>/dev/null || true
+    completed slow 300
+    events slow slow | grep "\"node\":\"$node\".*\"action\":\"replace\""
+    events slow restart | grep '"code":85,.*"progress":true'
+    [ "$(job_field slow Restarts)" -eq 0 ]
+    [ "$(events slow start | wc -l)" -eq 2 ]
+    [ "$(hosts slow | wc -l)" -eq 2 ]
+    [[ " $(hosts slow | xargs) " != *" $node "* ]]
+    grep 'attempt 2 on .*, 1 in reserve' "$home/slow.out"
+}
+
 @test "a wrong configuration ends the job with 64 and is not requeued" {
     submit typo --nodes=1 -- train.max_durations=3ba
     # only the ranks can know

@@ -16,18 +16,32 @@ named() { # RUN
     verdicts "$1" | grep -qxF '["straggler",1,false]'
 }
 
-@test "a rank that is slow by itself is named in log, ledger and metrics" {
-    start 2 "$DIR/slow" train.max_duration=100000ba hardware.threads=1 \
-        train.global_batch=96 watch.window=8
-    wait_for 60 steps_logged "$DIR/slow" 2
-    slow=$(ranks_of $pid | tail -n 1)
-    end=$((SECONDS + 90))
-    until named "$DIR/slow" || [ $SECONDS -ge $end ]; do
+# slow_until RANK COMMAND...: holds that process up until the command succeeds
+slow_until() {
+    local end=$((SECONDS + 120)) slow=$1
+    shift
+    until "$@" || [ $SECONDS -ge $end ]; do
         kill -STOP "$slow"
         sleep 0.1
         kill -CONT "$slow"
         sleep 0.05
     done
+}
+
+# action RUN ACTION: it is in the ledger, of rank 1
+action() {
+    jq -c 'select(.event == "slow") | [.rank, .action]' "$1/ledger.jsonl" |
+        grep -qxF "[1,\"$2\"]"
+}
+
+@test "a rank that is slow by itself is named in log, ledger and metrics" {
+    start 2 "$DIR/slow" train.max_duration=100000ba hardware.threads=1 \
+        train.global_batch=96 watch.window=8 watch.on_straggler=replace
+    wait_for 60 steps_logged "$DIR/slow" 2
+    slow_until "$(ranks_of $pid | tail -n 1)" action "$DIR/slow" one-node
+    grep -q 'rank 1 (.*) stays slow, and its node is not replaced: all ranks are' "$DIR/slow.log"
+    from=$(wc -l <"$DIR/slow/metrics.jsonl")
+    wait_for 30 steps_logged "$DIR/slow" $((from + 2))
     wait_for 30 grep -q watch/straggler_rank "$DIR/slow/metrics.jsonl"
     kill -KILL $(ranks_of $pid) || true
     waited '!0'
@@ -36,6 +50,45 @@ named() { # RUN
     jq -s 'map(select(.event == "slow" and .rank == 1))[0] |
         .factor > 1.1 and .since <= .step and .node != ""' "$DIR/slow/ledger.jsonl" |
         grep -qx true
+}
+
+@test "a rank that stays slow ends the attempt for a spare node, same bits" {
+    unshare -u true 2>/dev/null || skip "hosts of other names cannot be made"
+    settings=(train.max_duration=40ba hardware.threads=1 train.global_batch=24
+        eval.interval=0ba checkpoint.interval=1dur watch.window=6
+        watch.on_straggler=replace)
+    cat >"$DIR/as_node" <<'END'
+#!/bin/bash
+hostname "n$OMPI_COMM_WORLD_RANK"
+export SLURM_JOB_ID=7 TESSERA_SPARE_NODES=1
+exec "$@"
+END
+    chmod 755 "$DIR/as_node"
+    command_of 1 "$DIR/left" "${settings[@]}"
+    "$MPIRUN" 2 unshare -u "$DIR/as_node" "${command[@]}" >"$DIR/left.log" 2>&1 3>&- &
+    pid=$!
+    wait_for 60 steps_logged "$DIR/left" 2
+    slow_until "$(ranks_of $pid | tail -n 1)" action "$DIR/left" replace
+    waited 85
+    grep -q 'rank 1 (n1) stays slow: the run saves' "$DIR/left.log"
+    steps=$(wc -l <"$DIR/left/metrics.jsonl")
+    [ "$steps" -lt 40 ]
+    [ "$(newest "$DIR/left")" = "$DIR/left/checkpoints/$(printf 'step-%09d' "$steps")" ]
+    # what the launch script makes of it
+    "$BIN/tessera-ckpt" next "$DIR/left" --job 7 --attempt 1 -- ended=itself code=85 \
+        state=RUNNING room=yes may_requeue=yes | grep -x 'do retry'
+    "$BIN/tessera-ckpt" ledger "$DIR/left" --job 7 | grep -x 'slow n1'
+    # who looks at the run sees it
+    "$BIN/tessera-top" "$DIR/left" --once | tee "$DIR/top"
+    grep -E 'own work [0-9.]+ ms \(median\), [0-9.]+ ms \(rank 1\)' "$DIR/top"
+    grep -E '^slow +n1: straggler, rank 1, .*: replace' "$DIR/top"
+    "$BIN/tessera-report" "$DIR/left" --json "$DIR/left.json"
+    jq -e '.[0] | .figures.slowest_rank == 1 and .figures.waiting_rank == 0 and
+        .figures.work_ms < .figures.work_ms_max' "$DIR/left.json"
+    settings+=(watch.on_straggler=off)
+    train 2 "$DIR/left" "${settings[@]}"
+    train 1 "$DIR/whole" "${settings[@]}"
+    [ "$(digest "$DIR/left")" = "$(digest "$DIR/whole")" ]
 }
 
 @test "nobody is looked for with watch.on_straggler = off, nor with one rank" {

@@ -10,7 +10,7 @@ start_attempt()
 {
     # When a rank has ended, the others get some seconds to leave together and
     # to say why; ending them at once would turn a clean 85 into a 143.
-    TESSERA_ATTEMPT_OF=$job start_step "train-$attempt" --mpi="$mpi" \
+    TESSERA_ATTEMPT_OF=$job TESSERA_SPARE_NODES=$spare start_step "train-$attempt" --mpi="$mpi" \
         --wait=10 --nodes=$# --ntasks=$(($# * tasks_per_node)) \
         --ntasks-per-node="$tasks_per_node" \
         --cpus-per-task="$cpus_per_task" \

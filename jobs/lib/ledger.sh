@@ -23,7 +23,7 @@ ledger_word()
         [ "$name" != "$1" ] || word=$value
     done < <("$bin/tessera-ckpt" ledger "$run_dir" --job "$job" 2>/dev/null)
     case $1 in
-    local | excluded | expired) ;;
+    local | excluded | expired | slow) ;;
     *) word=${word:-0} ;;
     esac
     echo "$word"

@@ -14,6 +14,9 @@ was_bad=()
 elsewhere=no
 # whom the others did not hear any more, or who told nothing; and who of them has ended
 # the last attempt
+# good nodes beside those that train, which a run may leave a slow one for
+spare=0
+# whom the others did not hear any more, or who told nothing
 suspect=()
 lost=()
 check_count=0
@@ -193,7 +196,8 @@ next_nodes()
         # what asks the job to stop must not cost the lines in the ledger
         trap '' TERM USR1
         for name in allocated usable excluded host wanted wanted_min quick code \
-            late seconds total warned was_bad suspect lost asked good bad unknown at tries again; do
+            late seconds total warned was_bad suspect lost slow asked good bad unknown at \
+            tries again; do
             local -n fact=$name
             echo "$name ${fact[*]-}"
         done | "$bin/tessera-ckpt" nodes "$run_dir" "$1" "$spool" --job "$job" \
@@ -250,13 +254,14 @@ check_nodes()
 {
     local folder todo usable=() asked=() bad=() unknown=() given=() kept=()
     local at=0 tries=0 again=0 code=0 late=0 seconds=0 total=0 begin=$SECONDS
-    local quick=0 budget_s=$check_s
+    local quick=0 budget_s=$check_s slow
+    slow=$(ledger_word slow)
     # Between attempts every second counts, and a node that has died but is not
     # known to be dead gives no verdict.
     [ "$1" = job ] || quick=1 budget_s=$((check_s < 10 ? check_s : 10))
     mapfile -t allocated < <(job_nodes)
     mapfile -t usable < <(nodes_usable "${allocated[@]}")
-    good=("${usable[@]}")
+    good=("${usable[@]}") spare=0
     [ "$check_s" -gt 0 ] && [ ${#usable[@]} -gt 0 ] || return
     check_count=$((check_count + 1))
     folder=$run_dir/health/$job.${SLURM_RESTART_COUNT:-0}.$check_count

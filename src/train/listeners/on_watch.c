@@ -1,16 +1,25 @@
 /* Listener: who holds the run up (src/control/slow.h, `watch.*`): a line of the
  * log, the ledger's event "slow", figures while there is a straggler. Rank 0 judges
  * what all have told at the step's end, but of steps that are longer by design: the
- * first ones, the one behind an evaluation or a save, one of another length. */
+ * first ones, the one behind an evaluation or a save, one of another length.
+ *
+ * With watch.on_straggler = "replace" it asks to stop where slow_replace() says so;
+ * what the ledger then has tells `tessera-ckpt next` that the job goes on, and
+ * `tessera-ckpt nodes` who stands last. How many nodes are spare the launch script
+ * has put into the environment. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/new.h"
 #include "src/control/slow.h"
 #include "src/job/ledger.h"
+#include "src/job/ledger_history.h"
+#include "src/job/slurm.h"
+#include "src/job/stop.h"
 #include "src/train/run/run.h"
 
 #define SETTLES 5         /* first steps that are left out */
@@ -26,8 +35,10 @@ struct on_watch {
     int64_t steps;  /* of this attempt */
     int64_t shape;  /* tokens of the last step */
     bool fresh;     /* that has changed since the last step that counts */
-    int straggler;  /* the one that was told last; -1: none */
-    double slowdown;
+    struct slow_verdict straggler; /* the worst that is told; rank -1: none */
+    struct slow_job job;
+    double replaced_s;       /* clock_wall() of the job's last replacement */
+    enum slow_action action; /* the last that was told */
 };
 
 static void watch_destroy(void *self)
@@ -48,15 +59,43 @@ static bool is_even(const struct run *run)
            s->parallel.sequence_degree == 1 && units % run->ranks == 0;
 }
 
+/* What there is to know before a node is replaced. */
+static enum err learn_job(struct on_watch *watch)
+{
+    const struct run *run = watch->run;
+    const char *spare = getenv("TESSERA_SPARE_NODES"), *last = "";
+    struct ledger_job ledger;
+    struct slurm slurm;
+    slurm_read(&slurm);
+    TRY(ledger_job_read(run->settings.run.dir, slurm.job_id, &ledger));
+    watch->replaced_s = ledger.replaced_s;
+    watch->job = (struct slow_job){
+        .may = true,
+        .window = (int)run->settings.watch.window,
+        .spares = slurm.job_id != 0 && spare != NULL ? atoi(spare) : 0,
+        .done = ledger.replaced,
+        .budget = (int)run->settings.watch.replacements,
+        .cooldown_s = run->settings.watch.cooldown_s,
+    };
+    ledger_job_free(&ledger);
+    for (int r = 0; r < run->ranks; r++) {
+        watch->job.nodes += strcmp(comm_host(run->comm, r), last) != 0;
+        last = comm_host(run->comm, r);
+    }
+    return ERR_OK;
+}
+
 static enum err watch_create(void *self, const struct run *run)
 {
     struct on_watch *watch = self;
     const struct train_settings *s = &run->settings;
     watch->run = run;
-    watch->straggler = -1;
+    watch->straggler.rank = -1;
     watch->even = is_even(run);
     if (s->watch.on_straggler == WATCH_OFF)
         return ERR_OK;
+    if (s->watch.on_straggler == WATCH_REPLACE)
+        TRY(learn_job(watch));
     TRY(new_zeroed(&watch->work_s, (size_t)run->ranks));
     return slow_create(run->ranks, (int)s->watch.window, &watch->slow);
 }
@@ -84,23 +123,58 @@ static void say(const struct step_record *step, const struct slow_verdict *v,
                  v->factor, since);
 }
 
-static enum err tell(struct on_watch *watch, const struct step_record *step,
-                     const struct slow_verdict *v)
+static const char *node_of(const struct on_watch *watch, int rank)
 {
-    const struct run *run = watch->run;
-    const char *node = v->rank < 0 ? "all" : comm_host(run->comm, v->rank);
-    say(step, v, node);
-    if (v->kind == SLOW_RANK && !v->over) {
-        watch->straggler = v->rank;
-        watch->slowdown = v->factor;
-    } else if (v->kind == SLOW_RANK && v->rank == watch->straggler)
-        watch->straggler = -1;
-    return ledger_append(run->settings.run.dir, "slow", run->attempt,
-                         json_pack("{s:s, s:b, s:i, s:s, s:I, s:I, s:f}",
-                                   "kind", slow_kind_names[v->kind], "over",
-                                   v->over, "rank", v->rank, "node", node,
-                                   "step", (json_int_t)step->step, "since",
-                                   (json_int_t)v->since, "factor", v->factor));
+    return rank < 0 ? "all" : comm_host(watch->run->comm, rank);
+}
+
+static enum err record(const struct on_watch *watch, int64_t step,
+                       const struct slow_verdict *v, enum slow_action action)
+{
+    json_t *fields =
+        json_pack("{s:s, s:b, s:i, s:s, s:I, s:I, s:f}", "kind",
+                  slow_kind_names[v->kind], "over", v->over, "rank", v->rank,
+                  "node", node_of(watch, v->rank), "step", (json_int_t)step,
+                  "since", (json_int_t)v->since, "factor", v->factor);
+    if (!v->over)
+        json_object_set_new(fields, "action",
+                            json_string(slow_action_names[action]));
+    return ledger_append(watch->run->settings.run.dir, "slow",
+                         watch->run->attempt, fields);
+}
+
+/* What becomes of a straggler, where that has changed. */
+static enum err act(struct on_watch *watch, int64_t step)
+{
+    static const char *const why[] = {
+        [SLOW_ONE_NODE] = "all ranks are on one node",
+        [SLOW_NO_SPARE] = "no node is spare and sound (TESSERA_SPARES)",
+        [SLOW_SPENT] = "watch.replacements are spent",
+        [SLOW_COOLS] = "watch.cooldown_s since the last one are not over",
+    };
+    const struct slow_verdict *v = &watch->straggler;
+    struct slow_job *job = &watch->job;
+    job->steps = step - v->since;
+    job->since_s = clock_wall() - watch->replaced_s;
+    enum slow_action action = slow_replace(job);
+    if (v->rank < 0 || action == SLOW_WARN || action == watch->action ||
+        stop_requested() != 0)
+        return ERR_OK;
+    watch->action = action;
+    TRY(record(watch, step, v, action));
+    if (action != SLOW_REPLACE) {
+        log_warn("step %lld: rank %d (%s) stays slow, and its node is not "
+                 "replaced: %s",
+                 (long long)step, v->rank, node_of(watch, v->rank),
+                 why[action]);
+        return ERR_OK;
+    }
+    log_warn("step %lld: rank %d (%s) stays slow: the run saves, and goes on "
+             "with a spare node (replacement %d of %d in this job)",
+             (long long)step, v->rank, node_of(watch, v->rank), job->done + 1,
+             job->budget);
+    stop_request(STOP_BY_SLOW);
+    return ERR_OK;
 }
 
 /* Is it a step like those before? */
@@ -123,7 +197,7 @@ static void look(struct on_watch *watch, const struct step_record *step,
     for (int r = 0; r < step->ranks; r++) {
         const struct step_rank *rank = &step->of_rank[r];
         double share = rank->loader_s / rank->step_s;
-        watch->work_s[r] = rank->step_s - rank->wait_s - rank->loader_s;
+        watch->work_s[r] = step_record_work_s(rank);
         if (share > seen->loader) {
             seen->loader = share;
             seen->loader_rank = r;
@@ -148,13 +222,19 @@ static enum err watch_handle(void *self, enum event event,
     if (counts(watch, step)) {
         look(watch, step, &seen);
         int count = slow_step(watch->slow, &seen, verdicts);
-        for (int i = 0; i < count; i++)
-            TRY(tell(watch, step, &verdicts[i]));
+        for (int i = 0; i < count; i++) {
+            say(step, &verdicts[i], node_of(watch, verdicts[i].rank));
+            TRY(record(watch, step->step, &verdicts[i], SLOW_WARN));
+        }
+        if (count > 0 || watch->straggler.rank >= 0)
+            watch->straggler = slow_worst(watch->slow);
+        TRY(act(watch, step->step));
     }
-    if (watch->straggler >= 0 && step_record_logs(step)) {
+    if (watch->straggler.rank >= 0 && step_record_logs(step)) {
         tracking_list_add(step->scalars, "watch/straggler_rank",
-                          watch->straggler);
-        tracking_list_add(step->scalars, "watch/slowdown", watch->slowdown);
+                          watch->straggler.rank);
+        tracking_list_add(step->scalars, "watch/slowdown",
+                          watch->straggler.factor);
     }
     return ERR_OK;
 }

@@ -28,15 +28,20 @@
     S(log, CHOICE(log_level), level, "info", SETTING_LOCAL,                    \
       "what goes to stderr", .theirs = { ALSO("python_log_level") })
 
-enum watch_straggler { WATCH_OFF, WATCH_WARN };
-static const char *const watch_straggler_names[] = { "off", "warn", NULL };
+enum watch_straggler { WATCH_OFF, WATCH_WARN, WATCH_REPLACE };
+static const char *const watch_straggler_names[] = { "off", "warn", "replace",
+                                                     NULL };
 
 #define WATCH_SETTINGS(S)                                                      \
     S(watch, CHOICE(watch_straggler), on_straggler, "warn", 0,                 \
       "when a rank is slower than the others by a tenth or more, or the run "  \
-      "than it was, or samples are waited for; off: nobody looks")             \
+      "than it was, or samples are waited for; off: nobody looks; replace: a " \
+      "rank that stays so has a spare node of the job take its node's place")  \
     S(watch, INT(4, 63), window, "20", 0,                                      \
-      "steps of which three quarters must be slow")
+      "steps of which three quarters must be slow")                            \
+    S(watch, FLOAT(0, 1e6), cooldown_s, "1800", 0,                             \
+      "seconds between two such replacements")                                 \
+    S(watch, INT(1, 1000), replacements, "3", 0, "and at most in a job")
 
 /* Each has an event in on_hooks.c. */
 #define HOOK_COMMANDS(S)                                                       \
