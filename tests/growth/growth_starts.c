@@ -6,6 +6,7 @@
 #include "src/control/nodes.h"
 #include "src/data/mds/mds_index.h"
 #include "src/parallel/norms_impl.h"
+#include "src/train/start/start.h"
 #include "tests/growth/growth.h"
 
 #define EACH 8
@@ -180,12 +181,32 @@ static bool tensors_matched(int ranks, struct growth_cost *cost)
     return good;
 }
 
+/* Settings, data and arithmetic of each rank against those of rank 0. */
+static bool ranks_compared(int ranks, struct growth_cost *cost)
+{
+    static char option[] = "train.max_duration=1ba";
+    char *const options[] = { option };
+    struct run *run = calloc(1, sizeof *run);
+    struct comm *comm = stub_comm_create(ranks / 2, ranks, EACH);
+    bool good =
+        train_settings_read(NULL, options, 1, true, &run->settings) == ERR_OK;
+    run->comm = comm;
+    double begin_s = growth_clock();
+    good = good && start_same(run) == ERR_OK;
+    cost->seconds = growth_clock() - begin_s;
+    cost->counts = stub_comm_counts(comm);
+    comm_destroy(comm);
+    free(run);
+    return good;
+}
+
 const struct growth_row growth_starts[] = {
     { "launch's nodes, 8 ranks each", GROWTH_START, 0, NULL, 0, nodes_decided },
     { "reduce and scatter plans", GROWTH_START, 0, NULL, 0, exchanges_planned },
     { "norms of tensors made, 70b", GROWTH_START, 0, NULL, 0, norms_made },
     { "norms of tensors, 70b", GROWTH_STEP, 0, NULL, 0, norms_added },
     { "window, nodes of one rank", GROWTH_START, 0, NULL, 0, window_made },
+    { "ranks' settings compared", GROWTH_START, 0, NULL, 0, ranks_compared },
     { "data index, 8 shards a rank", GROWTH_START, 0, NULL, 0, index_read },
     { "tensors by name, 8 a rank", GROWTH_START, 0, NULL, 0, tensors_matched },
     { 0 }
