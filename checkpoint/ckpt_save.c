@@ -13,6 +13,7 @@
 #include "checkpoint/ckpt_saver_private.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -272,18 +273,28 @@ enum err ckpt_save_commit(struct ckpt_saver *saver)
 }
 
 /* A step of another number of ranks has other names, and one that is not there is
- * no matter: rank 0 removes all that is left. */
+ * no matter: rank 0 removes all that is left. A step that is a link is not gone
+ * into. */
 enum err ckpt_save_remove_file(struct ckpt_saver *saver)
 {
     const struct ckpt_save *save = &saver->save;
     char file[CKPT_FILE_BYTES], path[FSIO_PATH_MAX];
-    if (saver->outcome.trash[0] != '\0' && save->makes[save->rank]) {
+    int fd = -1;
+    if (saver->outcome.trash[0] != '\0' &&
+        (save->makes[save->rank] || save->rank == 0) &&
+        fsio_path(path, "%s/checkpoints/%s", save->run_dir,
+                  saver->outcome.trash) == ERR_OK)
+        fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && save->makes[save->rank]) {
         ckpt_shard_name(save->file_of[save->rank], save->files,
                         CKPT_SHARD_FOLDER_FILES, file);
-        if (fsio_path(path, "%s/checkpoints/%s/%s", save->run_dir,
-                      saver->outcome.trash, file) == ERR_OK)
-            (void)unlink(path);
+        (void)unlinkat(fd, file, 0);
     }
+    if (fd >= 0 && save->rank == 0) {
+        (void)unlinkat(fd, CKPT_VIEW_FILE, 0);
+        (void)unlinkat(fd, CKPT_MANIFEST_FILE, 0);
+    }
+    fsio_close(fd);
     ckpt_crash_point("file-removed", save->rank);
     return ERR_OK;
 }
@@ -294,7 +305,7 @@ enum err ckpt_save_remove_rest(struct ckpt_saver *saver)
     if (saver->outcome.trash[0] != '\0' &&
         (fsio_path(path, "%s/checkpoints/%s", saver->save.run_dir,
                    saver->outcome.trash) != ERR_OK ||
-         fsio_remove_tree(path) != ERR_OK))
+         (rmdir(path) != 0 && fsio_remove_tree(path) != ERR_OK)))
         log_warn("an old checkpoint stays as trash: %s", err_text());
     return ERR_OK;
 }

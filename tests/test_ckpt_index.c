@@ -143,6 +143,14 @@ static void test_pins(struct comm *comm, const char *run)
     tap_ok(!ckpt_index_pinned(dir), "its pin, too");
     tap_is_int(ckpt_index_pin(dir, "gone"), ERR_CHECKPOINT,
                "a missing step can't be pinned");
+
+    ckpt_index_path(dir, run, 7);
+    fsio_path(path, "%s/moved", run);
+    tap_ok(rename(dir, path) == 0 && symlink(path, dir) == 0,
+           "a step lies elsewhere");
+    is_ok(fixture_save(comm, run, 8, 8, 1), "keep 1");
+    tap_is_int(fixture_count(run, "step-"), 1, "the link goes");
+    is_ok(fixture_verify(path), "and nothing of what it leads to");
 }
 
 /* A process's start time as /proc tells it. */

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "checkpoint/ckpt.h"
@@ -252,10 +253,10 @@ static void test_deadline(struct world *world)
 static int removed;
 
 /* In place of the library's, to see who removes files of a step that goes. */
-int unlink(const char *path)
+int unlinkat(int folder, const char *name, int flags)
 {
-    removed += strstr(path, "/.trash-step-") != NULL;
-    return unlinkat(AT_FDCWD, path, 0);
+    removed += folder != AT_FDCWD && strncmp(name, "shard-", 6) == 0;
+    return (int)syscall(SYS_unlinkat, folder, name, flags);
 }
 
 /* Of the steps that go, each rank removes the files that it writes. */
