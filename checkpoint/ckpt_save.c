@@ -236,9 +236,7 @@ enum err ckpt_save_manifest(const struct ckpt_save *save, char **text,
     return rc;
 }
 
-/* After the commit: nothing here can make the save fail any more. A step that goes
- * is hidden here; its files are removed by those who write them (below). */
-static void tidy(struct ckpt_saver *saver)
+void ckpt_save_tidy(struct ckpt_saver *saver)
 {
     struct ckpt_save *save = &saver->save;
     char trash[FSIO_PATH_MAX];
@@ -267,9 +265,8 @@ enum err ckpt_save_commit(struct ckpt_saver *saver)
     ckpt_crash_point("manifest-written", save->rank);
     if (save->options.may_commit != NULL)
         TRY(save->options.may_commit(save->options.record_arg));
-    TRY(ckpt_index_commit(save->run_dir, save->step, save->tmp, true));
-    tidy(saver);
-    return ERR_OK;
+    return ckpt_index_commit(save->run_dir, save->step, save->tmp, true,
+                             &save->known);
 }
 
 /* A step of another number of ranks has other names, and one that is not there is

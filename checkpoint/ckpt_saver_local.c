@@ -160,7 +160,7 @@ enum err ckpt_saver_local_commit(struct ckpt_saver *saver)
     ckpt_crash_point("local-agreed", saver->save.rank);
     TRY(remove_step(saver, saver->save.step));
     TRY(ckpt_index_commit(saver->save.local_dir, saver->save.step,
-                          saver->save.tmp, false));
+                          saver->save.tmp, false, NULL));
     ckpt_crash_point("local-committed", saver->save.rank);
     return ERR_OK;
 }

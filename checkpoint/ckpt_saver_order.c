@@ -81,7 +81,10 @@ static enum err record(struct ckpt_saver *saver)
 static enum err record_in_run(struct ckpt_saver *saver)
 {
     saver->outcome.commit_s = clock_now() - saver->met_s;
-    return record(saver);
+    TRY(record(saver));
+    if (saver->outcome.code == ERR_OK)
+        ckpt_save_tidy(saver);
+    return ERR_OK;
 }
 
 /* --- what the ranks exchange ---------------------------------------------- */

@@ -155,8 +155,12 @@ enum err ckpt_save_shared(struct ckpt_saver *saver, enum err rc,
 enum err ckpt_save_manifest(const struct ckpt_save *save, char **text,
                             size_t *bytes);
 
-/* Rank 0: manifest, commit, LATEST, retention: the step that goes is hidden. */
+/* Rank 0: manifest, commit. */
 enum err ckpt_save_commit(struct ckpt_saver *saver);
+
+/* Rank 0, when the commit has been told: LATEST, and the step that goes is hidden.
+ * Nothing here can make the save fail any more. */
+void ckpt_save_tidy(struct ckpt_saver *saver);
 
 /* After it, for the step that goes: each maker removes the file that it has written,
  * then, as others have, rank 0 what is left. A failure is no more than trash that

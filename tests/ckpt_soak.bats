@@ -39,6 +39,11 @@ matrix() { # SECTION...: all cells right, and how many
     [ "$cells" -ge 100 ]
 }
 
+@test "a save makes few metadata calls" {
+    matrix calls
+    [ "$cells" -eq 2 ]
+}
+
 @test "exchanged, torn and missing files" {
     matrix damage
     [ "$cells" -ge 30 ]

@@ -170,7 +170,7 @@ TABLE
             exit !(a > b - 1e-6 && a < b + 1e-6) }'
     [ "$(value restart_s)" = 300.0 ]
     [ "$(value restart_measured)" = false ]
-    awk -v a="$(value metadata_s)" 'BEGIN { exit !(a > 0.0849 && a < 0.0851) }'
+    awk -v a="$(value metadata_s)" 'BEGIN { exit !(a > 0.0449 && a < 0.0451) }'
     goodput=$(value goodput)
     mkdir -p "$DIR/run"
     for line in start:10 restart:20 start:65; do

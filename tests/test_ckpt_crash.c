@@ -43,7 +43,7 @@ static enum err commit_aside(struct world *world, const char *run)
     if (rename(from, tmp) != 0)
         return err_errno("rename");
     setenv("TESSERA_CRASH_AT", getenv("CRASH_LATER"), 1);
-    return ckpt_index_commit(run, 2, tmp, false);
+    return ckpt_index_commit(run, 2, tmp, false, NULL);
 }
 
 /* Whether a child that runs `doomed` with this crash point dies of it. */

@@ -279,30 +279,36 @@ static void test_cover(void)
                "nor with an interval across");
 }
 
-/* A program `lfs` is asked once; without it nothing happens. */
+/* A program `lfs` is asked; where there is none it is not looked for again. */
 static void test_stripe_hint(const char *folder)
 {
     char path[FSIO_PATH_MAX], script[2 * FSIO_PATH_MAX], asked[FSIO_PATH_MAX];
+    char away[FSIO_PATH_MAX];
     char *text = NULL, want[2 * FSIO_PATH_MAX];
     size_t bytes;
     char *old = strdup(getenv("PATH"));
     fsio_path(path, "%s/bin/lfs", folder);
     fsio_path(asked, "%s/asked", folder);
+    fsio_path(away, "%s/away", folder);
     snprintf(script, sizeof script, "#!/bin/sh\necho \"$*\" >'%s'\n", asked);
     fsio_path(path, "%s/bin", folder);
     fsio_mkdirs(path);
     setenv("PATH", path, 1);
-    is_ok(ckpt_shard_folder(folder, "test", 0, 1), "there is room");
-    tap_ok(!fsio_exists(asked), "no lfs: nothing is asked");
     fsio_path(path, "%s/bin/lfs", folder);
     fsio_write_atomic(path, script, strlen(script));
     chmod(path, 0755);
     is_ok(ckpt_shard_folder(folder, "test", 0, 1), "there is room");
-    setenv("PATH", old, 1);
-    free(old);
     is_ok(fsio_read_file(asked, 1000, &text, &bytes), "lfs is asked");
     snprintf(want, sizeof want, "setstripe -c 1 %s\n", folder);
     tap_is_str(text != NULL ? text : "", want, "for one server per file");
+    rename(path, away);
+    unlink(asked);
+    is_ok(ckpt_shard_folder(folder, "test", 0, 1), "there is room");
+    rename(away, path);
+    is_ok(ckpt_shard_folder(folder, "test", 0, 1), "there is room");
+    tap_ok(!fsio_exists(asked), "where there was none it is not looked for");
+    setenv("PATH", old, 1);
+    free(old);
     free(text);
 }
 

@@ -187,6 +187,9 @@ static void test_strangers(void)
     tap_ok(lstat(temporary, &status) == 0, "and not removed");
     fails(fsio_write_atomic("/proc/tessera", "a", 1), ERR_SPACE,
           "/proc/tessera", "write where no files are made");
+    fails(fsio_write_new(at("dangling"), "a", 1, true), ERR_IO, "dangling",
+          "a new file is none where a link is");
+    tap_ok(!fsio_exists(at("nowhere")), "nor where it leads to");
     unlink(temporary);
     unlink(at("fifo"));
     unlink(at("link"));

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "checkpoint/files/ckpt_crash.h"
 #include "checkpoint/files/ckpt_index_private.h"
@@ -188,10 +189,12 @@ static enum err move_numbered(const char *from, const char *prefix,
                               char to[FSIO_PATH_MAX])
 {
     int i = 0;
-    do
+    enum err rc;
+    do {
         TRY(fsio_path(to, "%s.%d", prefix, i++));
-    while (fsio_exists(to));
-    return move(from, to);
+        rc = fsio_rename_new(from, to);
+    } while (rc == ERR_USAGE);
+    return rc;
 }
 
 enum err ckpt_index_retire(const char *run_dir, const char *path,
@@ -223,17 +226,19 @@ enum err ckpt_index_quarantine(const char *run_dir, int64_t step,
                                const char *reason)
 {
     char path[FSIO_PATH_MAX], prefix[FSIO_PATH_MAX], bad[FSIO_PATH_MAX];
-    char note[FSIO_PATH_MAX];
+    char note[FSIO_PATH_MAX], text[ERR_TEXT_BYTES];
     assert(step >= 0);
+    /* it may be err_text() */
+    snprintf(text, sizeof text, "%s", reason);
     TRY(ckpt_index_path(path, run_dir, step));
     TRY(index_name(prefix, run_dir, BAD_PREFIX, step));
     TRY(move_numbered(path, prefix, bad));
     TRY(sync_root(run_dir));
     log_warn("checkpoint step %" PRId64 " is damaged and now %s: %s", step, bad,
-             reason);
+             text);
     /* The note is a convenience; the log has the reason too. */
     if (fsio_path(note, "%s/REASON", bad) != ERR_OK ||
-        fsio_write_atomic(note, reason, strlen(reason)) != ERR_OK)
+        fsio_write_atomic(note, text, strlen(text)) != ERR_OK)
         log_warn("can't store the reason: %s", err_text());
     return ERR_OK;
 }
@@ -267,12 +272,12 @@ enum err ckpt_index_recover(const char *run_dir)
 enum err ckpt_index_begin(const char *run_dir, const char *tmp_path,
                           const char *attempt)
 {
-    char root[FSIO_PATH_MAX];
-    TRY(ckpt_index_root(root, run_dir));
-    bool first = !fsio_exists(root);
-    TRY(ckpt_index_discard(run_dir, tmp_path));
-    TRY(fsio_mkdirs(tmp_path));
-    if (first)
+    int failed = mkdir(tmp_path, 0777) == 0 ? 0 : errno;
+    if (failed == EEXIST)
+        TRY(ckpt_index_discard(run_dir, tmp_path));
+    if (failed != 0)
+        TRY(fsio_mkdirs(tmp_path));
+    if (failed == ENOENT)
         TRY(fsio_fsync_dir(run_dir));
     ckpt_crash_point("folder-made", 0);
     TRY(ckpt_index_owner_write(tmp_path, attempt));
@@ -322,9 +327,17 @@ static enum err commit_aside(const char *run_dir, int64_t step,
     return rc;
 }
 
-static enum err commit_over(const char *run_dir, int64_t step, const char *path,
-                            const char *tmp_path, bool exchange)
+/* Something has the name of the step. */
+static enum err commit_there(const char *run_dir, int64_t step,
+                             const char *path, const char *tmp_path,
+                             bool exchange)
 {
+    if (ckpt_index_quick_check(path, NULL, NULL) == ERR_CHECKPOINT) {
+        TRY(ckpt_index_quarantine(run_dir, step, err_text()));
+        return commit_new(run_dir, path, tmp_path);
+    }
+    if (ckpt_index_pinned(path))
+        TRY(ckpt_index_pin_inherit(path, tmp_path));
     if (!exchange ||
         renameat2(AT_FDCWD, tmp_path, AT_FDCWD, path, RENAME_EXCHANGE) != 0)
         /* EINVAL, ENOSYS: this file system can't; others fail again below. */
@@ -336,25 +349,27 @@ static enum err commit_over(const char *run_dir, int64_t step, const char *path,
 }
 
 enum err ckpt_index_commit(const char *run_dir, int64_t step,
-                           const char *tmp_path, bool exchange)
+                           const char *tmp_path, bool exchange,
+                           struct ckpt_index_known *known)
 {
     assert(step >= 0 && strncmp(tmp_path, run_dir, strlen(run_dir)) == 0);
     char path[FSIO_PATH_MAX];
-    TRY(ckpt_index_recover(run_dir));
+    if (known == NULL || !known->recovered)
+        TRY(ckpt_index_recover(run_dir));
+    if (known != NULL)
+        known->recovered = false; /* by what may fail here */
     TRY(ckpt_index_path(path, run_dir, step));
-    bool there = fsio_exists(path);
-    if (there && ckpt_index_quick_check(path, NULL, NULL) == ERR_CHECKPOINT) {
-        TRY(ckpt_index_quarantine(run_dir, step, err_text()));
-        there = false;
-    }
-    if (there && ckpt_index_pinned(path))
-        TRY(ckpt_index_pin_inherit(path, tmp_path));
     TRY(ckpt_index_owner_remove(tmp_path));
     ckpt_crash_point("owner-removed", 0);
-    if (there)
-        TRY(commit_over(run_dir, step, path, tmp_path, exchange));
-    else
-        TRY(commit_new(run_dir, path, tmp_path));
+    enum err rc = fsio_rename_new(tmp_path, path);
+    if (rc == ERR_USAGE)
+        rc = commit_there(run_dir, step, path, tmp_path, exchange);
+    else if (rc == ERR_OK)
+        rc = sync_commit(run_dir, path, tmp_path, 0);
+    if (rc != ERR_OK)
+        return rc;
+    if (known != NULL)
+        known->recovered = true;
     ckpt_crash_point("commit-synced", 0);
     return ERR_OK;
 }

@@ -48,9 +48,11 @@ enum err ckpt_index_begin(const char *run_dir, const char *tmp_path,
 /* The commit: tmp_path becomes step-N. A good step-N is replaced in one
  * exchange (if `exchange` and the file system can, else by two renames), a
  * damaged one is quarantined first; the pin of a replaced one stays. On failure
- * no new step-N stays. */
+ * no new step-N stays. known: NULL, or what this process knows. */
+struct ckpt_index_known;
 enum err ckpt_index_commit(const char *run_dir, int64_t step,
-                           const char *tmp_path, bool exchange);
+                           const char *tmp_path, bool exchange,
+                           struct ckpt_index_known *known);
 
 /* LATEST := step-N. ckpt_index_latest_read gives -1 if there is none. */
 enum err ckpt_index_latest_write(const char *run_dir, int64_t step);
@@ -75,12 +77,14 @@ struct ckpt_retention {
     struct ckpt_index_known *known; /* NULL: all are looked at */
 };
 
-/* The last steps that a process has found to be good, which it does not look at
- * again: committed or seen, `count` so far, in turn. Zeros: none. */
+/* What a process that has the run lock need not look at again; zeros: nothing. The
+ * last steps that it has found to be good, committed or seen, `count` so far, in
+ * turn; and that no replacement is cut off. */
 #define CKPT_INDEX_KNOWN 64
 struct ckpt_index_known {
     int64_t steps[CKPT_INDEX_KNOWN];
     size_t count;
+    bool recovered;
 };
 void ckpt_index_know(struct ckpt_index_known *known, int64_t step);
 

@@ -57,7 +57,7 @@ enum err ckpt_index_owner_write(const char *tmp_path, const char *attempt)
     if (text == NULL)
         rc = err_set(ERR_MEMORY, "%s: out of memory", path);
     else
-        TRY_OUT(fsio_write_hint(path, text, strlen(text)));
+        TRY_OUT(fsio_write_new(path, text, strlen(text), false));
 out:
     free(text);
     json_decref(owner);

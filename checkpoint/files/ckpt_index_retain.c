@@ -75,14 +75,21 @@ void ckpt_index_know(struct ckpt_index_known *known, int64_t step)
     known->steps[known->count++ % CKPT_INDEX_KNOWN] = step;
 }
 
-static bool is_good(const char *run_dir, int64_t step,
-                    struct ckpt_index_known *known)
+static bool is_known(const struct ckpt_index_known *known, int64_t step)
 {
-    char path[FSIO_PATH_MAX];
     for (size_t i = 0;
          known != NULL && i < known->count && i < CKPT_INDEX_KNOWN; i++)
         if (known->steps[i] == step)
             return true;
+    return false;
+}
+
+static bool is_good(const char *run_dir, int64_t step,
+                    struct ckpt_index_known *known)
+{
+    char path[FSIO_PATH_MAX];
+    if (is_known(known, step))
+        return true;
     if (ckpt_index_path(path, run_dir, step) != ERR_OK ||
         ckpt_index_quick_check(path, NULL, NULL) != ERR_OK)
         return false;
@@ -122,9 +129,11 @@ enum err ckpt_index_prunable(const char *run_dir,
         char path[FSIO_PATH_MAX];
         TRY_OUT(ckpt_index_path(path, run_dir, list[i]));
         /* without a manifest nobody can tell whose it is */
-        bool stays =
-            ckpt_index_pinned(path) || check_folder(path) != ERR_OK ||
-            (retention->keep_every > 0 && list[i] % retention->keep_every == 0);
+        bool stays = (retention->keep_every > 0 &&
+                      list[i] % retention->keep_every == 0) ||
+                     ckpt_index_pinned(path) ||
+                     (!is_known(retention->known, list[i]) &&
+                      check_folder(path) != ERR_OK);
         if (!stays)
             list[(*count)++] = list[i];
     }

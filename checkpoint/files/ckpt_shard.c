@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -48,9 +49,11 @@ void ckpt_shard_name(int number, int count, int folder_files,
 
 /* Asks a Lustre file system, by its command lfs if there is one, to keep each
  * file of this folder on so many servers as ranks write it: the shards spread over
- * all servers anyhow. Failure means nothing. */
+ * all servers anyhow. Failure means nothing, but that it is not tried again: the
+ * command may be searched for in many folders. */
 static void stripe_hint(const char *dir, int writers)
 {
+    static atomic_bool useless;
     char count[16];
     char *const arguments[] = {
         "lfs", "setstripe", "-c", count, (char *)(uintptr_t)dir, NULL
@@ -58,13 +61,15 @@ static void stripe_hint(const char *dir, int writers)
     snprintf(count, sizeof count, "%d", writers);
     posix_spawn_file_actions_t actions;
     pid_t child;
-    if (posix_spawn_file_actions_init(&actions) != 0)
+    int status = -1;
+    if (useless || posix_spawn_file_actions_init(&actions) != 0)
         return;
     for (int fd = 0; fd < 3; fd++)
         posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
     if (posix_spawnp(&child, "lfs", &actions, NULL, arguments, environ) == 0)
-        while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
             ;
+    useless = status != 0;
     posix_spawn_file_actions_destroy(&actions);
 }
 

@@ -22,8 +22,9 @@ static enum err make_view(const struct ckpt_manifest *manifest, void **image,
     return ERR_OK;
 }
 
-/* Make the view and write it; `want`: only these bytes, if it has some. */
-static enum err write_view(const char *checkpoint_dir,
+/* Make the view and write it, where there is none (`fresh`) or over it; `want`:
+ * only these bytes, if it has some. */
+static enum err write_view(const char *checkpoint_dir, bool fresh,
                            const struct ckpt_manifest *manifest,
                            const struct ckpt_view *want, struct ckpt_view *view)
 {
@@ -40,7 +41,9 @@ static enum err write_view(const char *checkpoint_dir,
                     "checkpoint: `tessera-ckpt reshard` makes a copy that has "
                     "the file",
                     path));
-    TRY_OUT(fsio_write_atomic(path, image, (size_t)view->bytes));
+    size_t length = (size_t)view->bytes;
+    TRY_OUT(fresh ? fsio_write_new(path, image, length, true)
+                  : fsio_write_atomic(path, image, length));
 out:
     free(image);
     return rc;
@@ -100,11 +103,13 @@ enum err ckpt_view_seal(const char *checkpoint_dir,
     ckpt_crash_point("manifest-checked", 0);
     TRY_OUT(sync_folders(checkpoint_dir, check));
     if (!on_demand(check))
-        TRY_OUT(write_view(checkpoint_dir, check, &check->view, &head->view));
+        TRY_OUT(
+            write_view(checkpoint_dir, true, check, &check->view, &head->view));
     ckpt_crash_point("view-written", 0);
     free(text);
     TRY_OUT(ckpt_manifest_format(head, records, record_count, &text, &bytes));
-    TRY_OUT(fsio_write_atomic(path, text, bytes));
+    TRY_OUT(fsio_write_new(path, text, bytes, true));
+    TRY_OUT(fsio_fsync_dir(checkpoint_dir));
 out:
     ckpt_manifest_destroy(check);
     free(text);
@@ -115,7 +120,7 @@ enum err ckpt_view_mend(const char *checkpoint_dir,
                         const struct ckpt_manifest *manifest,
                         struct ckpt_view *view)
 {
-    return write_view(checkpoint_dir, manifest, &manifest->view, view);
+    return write_view(checkpoint_dir, false, manifest, &manifest->view, view);
 }
 
 /* What the file must be; 0 bytes: it need not be there, and is not. */

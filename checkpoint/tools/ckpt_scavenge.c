@@ -150,7 +150,7 @@ static enum err commit(const struct scavenge *s)
     for (int i = 0; i < count; i++)
         TRY_OUT(ckpt_manifest_shard_text(&manifest->shards[i], &records[i]));
     TRY_OUT(ckpt_view_seal(s->tmp, &head, records, count));
-    TRY_OUT(ckpt_index_commit(s->run_dir, s->local.step, s->tmp, true));
+    TRY_OUT(ckpt_index_commit(s->run_dir, s->local.step, s->tmp, true, NULL));
     if (ckpt_index_latest_write(s->run_dir, s->local.step) != ERR_OK)
         log_warn("LATEST is not up to date: %s", err_text());
 out:

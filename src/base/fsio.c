@@ -186,36 +186,45 @@ enum err fsio_create_temporary(const char *path, char temporary[FSIO_PATH_MAX],
     return rc;
 }
 
+/* A new file is filled and closed, or it does not stay. */
+static enum err fill(int fd, const char *path, const void *data, size_t bytes,
+                     bool durable)
+{
+    enum err rc = fsio_pwrite(fd, data, bytes, 0, path);
+    if (rc == ERR_OK && durable && fsync(fd) != 0)
+        rc = err_errno("%s: fsync", path);
+    /* NFS reports a full disk or quota only here */
+    if (close(fd) != 0 && rc == ERR_OK)
+        rc = err_errno("%s: close", path);
+    if (rc != ERR_OK)
+        unlink(path);
+    return rc;
+}
+
+enum err fsio_write_new(const char *path, const void *data, size_t bytes,
+                        bool durable)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return err_errno("%s: create", path);
+    return fill(fd, path, data, bytes, durable);
+}
+
 static enum err write_replace(const char *path, const void *data, size_t bytes,
                               bool durable)
 {
-    enum err rc = ERR_OK;
     int fd = -1;
-    bool made = false;
-    char temporary[FSIO_PATH_MAX];
-    char parent[FSIO_PATH_MAX];
-    TRY_OUT(fsio_check_replaceable(path));
-    TRY_OUT(fsio_parent(path, parent));
-    TRY_OUT(fsio_create_temporary(path, temporary, &fd));
-    made = true;
-    TRY_OUT(fsio_pwrite(fd, data, bytes, 0, temporary));
-    if (durable && fsync(fd) != 0)
-        TRY_OUT(err_errno("%s: fsync", temporary));
-    /* NFS reports a full disk or quota only here */
-    int closed = close(fd);
-    fd = -1;
-    if (closed != 0)
-        TRY_OUT(err_errno("%s: close", temporary));
-    if (rename(temporary, path) != 0)
-        TRY_OUT(err_errno("%s: rename to %s", temporary, path));
-    made = false;
-    if (durable)
-        TRY_OUT(fsio_fsync_dir(parent));
-out:
-    fsio_close(fd);
-    if (made)
+    char temporary[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
+    TRY(fsio_check_replaceable(path));
+    TRY(fsio_parent(path, parent));
+    TRY(fsio_create_temporary(path, temporary, &fd));
+    TRY(fill(fd, temporary, data, bytes, durable));
+    if (rename(temporary, path) != 0) {
+        enum err rc = err_errno("%s: rename to %s", temporary, path);
         unlink(temporary);
-    return rc;
+        return rc;
+    }
+    return durable ? fsio_fsync_dir(parent) : ERR_OK;
 }
 
 enum err fsio_write_atomic(const char *path, const void *data, size_t bytes)
@@ -361,7 +370,12 @@ static enum err fsio_mkdir_one(const char *path)
 enum err fsio_mkdirs(const char *path)
 {
     char part[FSIO_PATH_MAX];
+    struct stat st;
     TRY(fsio_path(part, "%s", path));
+    /* mostly it is there, or its parent is */
+    if (mkdir(path, 0777) == 0 ||
+        (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
+        return ERR_OK;
     for (char *p = part + 1; part[0] != '\0' && *p != '\0'; p++) {
         if (*p != '/' || p[-1] == '/')
             continue;

@@ -45,6 +45,12 @@ enum err fsio_write_private(const char *path, const void *data, size_t bytes);
  * be the old one, empty or gone. */
 enum err fsio_write_hint(const char *path, const void *data, size_t bytes);
 
+/* A file that nobody looks for as yet, since its folder is being made: written
+ * under its own name, synced where it is to be durable. Its folder is not synced.
+ * Nothing may have the name, a link neither; no part of it stays after an error. */
+enum err fsio_write_new(const char *path, const void *data, size_t bytes,
+                        bool durable);
+
 /* A new file path.tmp.PID, or path.tmp.PID.N where something has that name,
  * which is left alone: open for writing, to be renamed or removed by the
  * caller. */

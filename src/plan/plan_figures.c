@@ -58,11 +58,12 @@
 #define NODE_SHARE (63.0 / 419)
 #define NODE_S 308.0
 /* A call for metadata of a shared file system with other users, assumed: 0.2 ms
- * where it is idle. Calls in a row for a save, as counted: those of rank
- * 0, and of each file one before its commit, one in each checkpoint that is
- * kept, and one to remove it. */
+ * where it is idle. Calls of a save, as counted: rank 0's in a row, and of each
+ * file those of who makes it and removes that of the step that goes, as if a
+ * server answered one at a time. */
 #define METADATA_S 1e-3
-#define METADATA_CALLS 65
+#define METADATA_CALLS 25
+#define METADATA_FILE_CALLS 5
 #define SECONDS_PER_HOUR 3600.0
 #define STEPS_MAX 1e18 /* still whole in an int64_t */
 /* A checkpoint's weights and each of its moments, in fp32. */
@@ -256,7 +257,6 @@ static void add_terms(struct plan_figures *f)
 {
     struct ledger_history ledger;
     double files = (double)f->ranks; /* each rank writes one at most */
-    double kept = (double)f->settings->checkpoint.keep;
     bool run = f->settings->run.dir[0] != '\0';
     f->detect_s = detection(f);
     f->restart_s = RESTART_S;
@@ -265,7 +265,7 @@ static void add_terms(struct plan_figures *f)
         ledger.restart_s >= 0;
     if (f->restart_measured)
         f->restart_s = ledger.restart_s;
-    f->metadata_s = METADATA_S * (METADATA_CALLS + files * (2 + kept));
+    f->metadata_s = METADATA_S * (METADATA_CALLS + files * METADATA_FILE_CALLS);
 }
 
 /* Saved behind the training a checkpoint blocks it for a copy in memory; otherwise

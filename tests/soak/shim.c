@@ -1,5 +1,6 @@
 #include "tests/soak/shim.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define SHORT_WRITE 100000 /* no errno */
@@ -77,8 +80,10 @@ static int fault_of(const char *call, const char *path)
     const char *glob = getenv("SHIM_PATH");
     if (glob != NULL && fnmatch(glob, path, 0) != 0)
         return 0;
+    if (!rank_meant())
+        return 0;
     trace(call, path);
-    if (fault == NULL || !rank_meant() ||
+    if (fault == NULL ||
         sscanf(fault, "%31[^:]:%31[^:]:%ld:%15s", want, error, &nth, more) < 3)
         return 0;
     bool changes = strcmp(call, "open") != 0 && strcmp(call, "direct") != 0 &&
@@ -94,8 +99,26 @@ static int fault_of(const char *call, const char *path)
     abort();
 }
 
+/* What a metadata server is asked takes longer. */
+static void delay(const char *call, const char *path)
+{
+    static const char *const others[] = { "write", "close", "create",
+                                          "direct" };
+    const char *ms = getenv("SHIM_DELAY_MS"), *glob = getenv("SHIM_PATH");
+    struct stat status;
+    bool asks = ms != NULL && (glob == NULL || fnmatch(glob, path, 0) == 0);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        asks = asks && strcmp(call, others[i]) != 0;
+    if (asks && strcmp(call, "fsync") == 0)
+        asks = syscall(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 &&
+               S_ISDIR(status.st_mode);
+    if (asks)
+        usleep((useconds_t)atoi(ms) * 1000);
+}
+
 static int hit(const char *call, const char *path)
 {
+    delay(call, path);
     if (!armed)
         return 0;
     pthread_mutex_lock(&mutex);
@@ -115,8 +138,6 @@ static void path_of(int fd, char path[PATH_MAX])
 static int hit_fd(const char *call, int fd)
 {
     char path[PATH_MAX];
-    if (!armed)
-        return 0;
     path_of(fd, path);
     return hit(call, path);
 }
@@ -142,7 +163,7 @@ static int open_any(const char *path, int flags, mode_t mode)
         number = hit("direct", path);
     if (number != 0)
         return failed(number);
-    bool fresh = creates && access(path, F_OK) != 0;
+    bool fresh = creates && syscall(SYS_access, path, F_OK) != 0;
     int fd = real(path, flags, mode);
     if (fd >= 0 && fresh) {
         int saved = errno;
@@ -168,6 +189,19 @@ static mode_t mode_of(int flags, va_list list)
     }
 OPEN(open)
 OPEN(open64)
+
+/* Of a path; what is opened in an open folder is nothing of a save's. */
+int openat(int dir, const char *path, int flags, ...)
+{
+    int (*real)(int, const char *, int, ...);
+    va_list list;
+    next("openat", &real);
+    va_start(list, flags);
+    mode_t mode = mode_of(flags, list);
+    va_end(list);
+    return dir == AT_FDCWD ? open_any(path, flags, mode)
+                           : real(dir, path, flags, mode);
+}
 
 static ssize_t write_any(int fd, const void *data, size_t bytes, off_t offset,
                          bool placed)
@@ -305,10 +339,49 @@ int mkdir(const char *path, mode_t mode)
     return result;
 }
 
-int remove(const char *path)
+#define REMOVE(name)                                                           \
+    int name(const char *path)                                                 \
+    {                                                                          \
+        int (*real)(const char *);                                             \
+        next(#name, &real);                                                    \
+        int number = hit("remove", path);                                      \
+        return number != 0 ? failed(number) : real(path);                      \
+    }
+REMOVE(remove)
+REMOVE(unlink)
+REMOVE(rmdir)
+
+int unlinkat(int dir, const char *name, int flags)
 {
-    int (*real)(const char *);
-    next("remove", &real);
+    int (*real)(int, const char *, int);
+    char path[2 * PATH_MAX];
+    next("unlinkat", &real);
+    path_of(dir, path);
+    strcat(strcat(path, "/"), name);
     int number = hit("remove", path);
-    return number != 0 ? failed(number) : real(path);
+    return number != 0 ? failed(number) : real(dir, name, flags);
+}
+
+#define LOOK(name, type, answer)                                               \
+    int name(const char *path, type answer)                                    \
+    {                                                                          \
+        int (*real)(const char *, type);                                       \
+        next(#name, &real);                                                    \
+        int number = hit("look", path);                                        \
+        return number != 0 ? failed(number) : real(path, answer);              \
+    }
+LOOK(access, int, mode)
+LOOK(stat, struct stat *, status)
+LOOK(stat64, struct stat64 *, status)
+LOOK(lstat, struct stat *, status)
+LOOK(lstat64, struct stat64 *, status)
+LOOK(statvfs, struct statvfs *, status)
+LOOK(statvfs64, struct statvfs64 *, status)
+
+DIR *opendir(const char *path)
+{
+    DIR *(*real)(const char *);
+    next("opendir", &real);
+    errno = hit("look", path);
+    return errno != 0 ? NULL : real(path);
 }

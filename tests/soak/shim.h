@@ -5,12 +5,16 @@
  *   SHIM_FAULT=CALL:ERROR:NTH[:always]  the NTH call (from 1) fails; "always":
  *                                       and every one after it
  *   SHIM_PATH=GLOB                      counts only calls on such paths
- *   SHIM_RANK=N                         only in this rank of an MPI job
+ *   SHIM_RANK=N                         only in this rank of an MPI job, and
+ *                                       only its calls are listed
  *   SHIM_TRACE=FILE                     gets a line "CALL PATH" for every call
  * CALL is open, create (an open that may create), direct (one with O_DIRECT),
- * write, fallocate, fsync, rename, renameat2, mkdir, close, ftruncate, remove
- * or "any", which is all that change something. ERROR is a name as ENOSPC, or
+ * write, fallocate, fsync, rename, renameat2, mkdir, close, ftruncate, remove,
+ * look (a file's or folder's existence, status, names; free room) or "any", which is all that change something. ERROR is a name as ENOSPC, or
  * SHORT: half of the bytes are written.
+ *
+ * SHIM_DELAY_MS=N, armed or not: calls that a metadata server would answer, on
+ * such paths, take so much longer: all but write and close, fsync of a folder.
  *
  * SHIM_STORE=FOLDER and SHIM_ROOT=FOLDER: all that lies below ROOT at the start
  * is durable, later what was synced: a file's contents at its last fsync, a
