@@ -231,8 +231,9 @@ void kernel_profile_begin(const struct kernel_ctx *ctx, enum kernel_op op,
     bool device = profile->memory->device;
     assert(op < KERNEL_OP_COUNT);
     span->timer = -1;
-    timeline_begin(profile->timeline, &span->host,
-                   device ? TIMELINE_LAUNCH : profile->first + (int)op);
+    int kind = device ? TIMELINE_LAUNCH : profile->first + (int)op;
+    timeline_begin_named(profile->timeline, &span->host, kind,
+                         profile->timeline->kinds[profile->first + op].name);
     if (profile->timers == NULL)
         return;
     struct timer *timer = free_timer(profile);

@@ -132,13 +132,14 @@ $(B)/tests/test_cuda_dnn_nvcc: $(B)/tests/cuda_dnn_fake.o | $(B)/tests/libcuda.s
 $(addprefix $(B)/tests/,test_health_gpu test_health_probe_emu test_system): | $(NVMLS)
 $(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device% $(B)/tests/test_replica_frozen% $(B)/tests/test_group_dead $(B)/tests/test_group_tensors%,$(TEST_BIN)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
 
-# tests/growth/stub_comm.c goes before the functions of that file
+# tests/growth/stub_comm.c goes before the functions of that file; what it needs itself
+# is weak, too, and not taken from a library
 $(B)/growth/comm.o: $(B)/src/comm/comm.o
 	@mkdir -p $(@D)
 	$(Q)objcopy --weaken $< $@
 
-$(B)/tests/test_ckpt_plan: $(B)/tests/growth/stub_comm.o $(B)/growth/comm.o
-$(GROWN): $(patsubst %.c,$(B)/%.o,$(wildcard tests/growth/*.c)) $(B)/growth/comm.o $(B)/tests/tap.o $(LIB)
+$(B)/tests/test_ckpt_plan: $(B)/tests/growth/stub_comm.o $(B)/growth/comm.o $(B)/src/base/timeline.o
+$(GROWN): $(patsubst %.c,$(B)/%.o,$(wildcard tests/growth/*.c)) $(B)/growth/comm.o $(B)/src/base/timeline.o $(B)/tests/tap.o $(LIB)
 	$(call link,)
 
 $(REPLAYS): $(B)/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(B)/tests/tap.o $(LIB)

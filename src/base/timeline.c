@@ -16,6 +16,11 @@
 #include <time.h>
 
 #define TIMELINE_ROW(NAME, name, place, about) { name, place },
+#define TIMELINE_NAME(NAME, name, place, about) name,
+
+_Thread_local struct timeline_here *timeline_here;
+const char *const timeline_names[TIMELINE_KINDS_OWN] = { TIMELINE_KINDS(
+    TIMELINE_NAME) };
 
 void timeline_kinds(struct timeline_kind kinds[TIMELINE_KINDS_OWN])
 {

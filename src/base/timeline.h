@@ -11,7 +11,10 @@
  * kept.
  *
  * Times are nanoseconds of CLOCK_MONOTONIC. Any thread may add spans, if none
- * outlives its lane's; the others are the starting thread's functions. */
+ * outlives its lane's; the others are the starting thread's functions.
+ *
+ * The same spans say where a thread is, without a timeline too, if it has given itself
+ * a place: names of those that are open, for another thread to read at any time. */
 #pragma once
 
 #include <pthread.h>
@@ -108,9 +111,20 @@ struct timeline {
     pthread_mutex_t mutex; /* of the array, the lanes and the counts */
 };
 
+#define TIMELINE_DEPTH 6
+/* The thread's own stores, which another one reads; what does not fit is not named. */
+struct timeline_here {
+    atomic_uint moves;
+    atomic_int depth;
+    _Atomic(const char *) names[TIMELINE_DEPTH]; /* they live on */
+};
+extern _Thread_local struct timeline_here *timeline_here; /* NULL: none */
+extern const char *const timeline_names[TIMELINE_KINDS_OWN];
+
 /* An open span, on its thread's stack. */
 struct timeline_span {
     struct timeline *timeline; /* NULL: none is on */
+    int depth;
     unsigned start;
     int kind, outer_absorbing;
     int64_t begin_ns, outer_ns;
@@ -142,18 +156,54 @@ void timeline_open(struct timeline *timeline, struct timeline_span *span,
 void timeline_close(struct timeline_span *span,
                     const struct timeline_detail *detail);
 
-/* Around what is to be a span; timeline may be NULL. */
-static inline void timeline_begin(struct timeline *timeline,
-                                  struct timeline_span *span, int kind)
+/* The thread is at this from now on, until it is back at the depth that this returns;
+ * that is also the way out of whatever an error has left open. */
+static inline void timeline_leave(int depth)
 {
+    struct timeline_here *place = timeline_here;
+    if (place == NULL)
+        return;
+    unsigned moves = atomic_load_explicit(&place->moves, memory_order_relaxed);
+    atomic_store_explicit(&place->depth, depth, memory_order_release);
+    atomic_store_explicit(&place->moves, moves + 1, memory_order_relaxed);
+}
+
+static inline int timeline_enter(const char *name)
+{
+    struct timeline_here *place = timeline_here;
+    if (place == NULL)
+        return 0;
+    int depth = atomic_load_explicit(&place->depth, memory_order_relaxed);
+    if (depth < TIMELINE_DEPTH)
+        atomic_store_explicit(&place->names[depth], name, memory_order_relaxed);
+    timeline_leave(depth + 1);
+    return depth;
+}
+
+/* Around what is to be a span; timeline may be NULL. */
+static inline void timeline_begin_named(struct timeline *timeline,
+                                        struct timeline_span *span, int kind,
+                                        const char *name)
+{
+    int depth = timeline_enter(name);
     span->timeline = NULL;
     if (timeline_on(timeline))
         timeline_open(timeline, span, kind);
+    span->depth = depth;
+}
+
+static inline void timeline_begin(struct timeline *timeline,
+                                  struct timeline_span *span, int kind)
+{
+    timeline_begin_named(timeline, span, kind,
+                         kind < TIMELINE_KINDS_OWN ? timeline_names[kind]
+                                                   : NULL);
 }
 
 static inline void timeline_end(struct timeline_span *span,
                                 const struct timeline_detail *detail)
 {
+    timeline_leave(span->depth);
     if (span->timeline != NULL)
         timeline_close(span, detail);
 }

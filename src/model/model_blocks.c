@@ -384,7 +384,8 @@ static enum err blocks_walk(struct model *model, bool back)
     for (int i = lowest; i < count; i++) {
         int layer = back ? lowest + count - 1 - i : i;
         block.dim[0] = layer;
-        timeline_begin(timeline_of(model), &span, TIMELINE_BLOCK);
+        timeline_begin_named(timeline_of(model), &span, TIMELINE_BLOCK,
+                             block.label);
         TRY(model_enter_layer(model, layer, back));
         TRY(back ? block_backward(model) : block_forward(model));
         TRY(model_leave(model));

@@ -175,7 +175,8 @@ enum err events_run(struct events *events, enum event event,
             (events->held.code != ERR_OK && !together))
             continue;
         struct timeline_span span;
-        timeline_begin(events->timeline, &span, events->list[i].kind);
+        timeline_begin_named(events->timeline, &span, events->list[i].kind,
+                             row->name);
         enum err rc =
             row->ops->handle(events->list[i].self, event, step, &events->asks);
         timeline_end(&span, NULL);
