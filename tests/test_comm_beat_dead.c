@@ -17,7 +17,9 @@
 #define REST (-1)
 #define HOLD                                                                   \
     (-2) /* stopped, and a message to it keeps a thread in the library */
-#define HOLD_MAIN (-3) /* the main thread, of the rank before it */
+#define HOLD_MAIN (-3)  /* the main thread, of the rank before it */
+#define OTHER (-4)      /* it begins another collective than the others, */
+#define OTHER_SIZE (-5) /* or one of another size */
 
 static const char *case_folder; /* of a rank */
 
@@ -26,7 +28,8 @@ enum at {
     AT_RECEIVE, /* from one that itself waits for the victim */
     AT_WORK,    /* within its limit, then at a barrier */
     AT_TWO, /* a message that fails, then a collective on another communicator */
-    AT_DEADLINE /* as AT_RECEIVE, but with a deadline that passes */
+    AT_DEADLINE, /* as AT_RECEIVE, but with a deadline that passes */
+    AT_SUM
 };
 
 static const struct {
@@ -48,6 +51,10 @@ static const struct {
     { "rank 0 alive, and without an end", 0, REST, AT_DEADLINE },
     { "a sign of life to a stopped rank does not return", 2, HOLD, AT_BARRIER },
     { "nor does a message of the main thread", 2, HOLD_MAIN, AT_RECEIVE },
+    { "another collective", 2, OTHER, AT_SUM },
+    { "rank 0's other collective", 0, OTHER, AT_SUM },
+    { "a collective of another size", 1, OTHER_SIZE, AT_SUM },
+    { "rank 0's collective of another size", 0, OTHER_SIZE, AT_SUM },
 };
 #define CASES (int)(sizeof cases / sizeof cases[0])
 
@@ -70,7 +77,7 @@ int MPI_Isend(const void *data, int count, MPI_Datatype type, int peer, int tag,
 /* What this rank says when it is ended by another thread is said by a child. */
 static void say_by_child(const char *folder)
 {
-    char said[FSIO_PATH_MAX], log[FSIO_PATH_MAX], text[1024] = "comm: ";
+    char said[FSIO_PATH_MAX], log[FSIO_PATH_MAX], text[16384] = "";
     pid_t parent = getpid();
     snprintf(log, sizeof log, "%s/log", folder);
     snprintf(said, sizeof said, "%s/said-1", folder);
@@ -79,8 +86,11 @@ static void say_by_child(const char *folder)
     while (getppid() == parent)
         clock_sleep(0.01);
     FILE *file = fopen(log, "r");
-    size_t n = strlen(text);
-    text[n + fread(text + n, 1, sizeof text - n - 1, file)] = '\0';
+    text[fread(text, 1, sizeof text - 8, file)] = '\0';
+    const char *error = strstr(text, "error: "); /* behind the stack */
+    error = error != NULL ? error : text;
+    memcpy(text, "comm: ", 6);
+    memmove(text + 6, error, strlen(error) + 1);
     _exit(fsio_write_atomic(said, text, strlen(text)) != ERR_OK);
 }
 
@@ -108,6 +118,12 @@ static enum err receive_from(struct comm *comm, int peer, double timeout_s)
     return comm_wait(request, timeout_s);
 }
 
+static enum err sum(struct comm *comm, size_t count)
+{
+    int64_t values[8] = { 0 };
+    return comm_all_reduce_i64(comm, values, count, COMM_SUM);
+}
+
 static enum err wait_with_others(struct comm *comm, struct comm *copy,
                                  enum at at)
 {
@@ -117,6 +133,8 @@ static enum err wait_with_others(struct comm *comm, struct comm *copy,
         return receive_from(copy, before, 0.0);
     case AT_DEADLINE:
         return receive_from(copy, before, 2.0);
+    case AT_SUM:
+        return sum(copy, 2);
     case AT_WORK:
         comm_work(comm, 7, 100.0 * LIMIT_S);
         clock_sleep(LOST_S + 2.0);
@@ -154,20 +172,27 @@ static enum err act(struct comm *comm, int number)
     struct comm *copy;
     TRY(comm_beat_start(comm, LOST_S));
     TRY(comm_duplicate(comm, &copy));
-    TRY(be_slow(comm));
+    if (cases[number].signal > OTHER)
+        TRY(be_slow(comm));
     comm_work(comm, 9, 0.0);
     if (comm_rank(comm) == cases[number].victim) {
         if (cases[number].signal > 0)
             raise(cases[number].signal);
-        if (cases[number].signal <= HOLD)
+        if (cases[number].signal == OTHER)
+            (void)comm_barrier(copy);
+        else if (cases[number].signal == OTHER_SIZE)
+            (void)sum(copy, 5);
+        else if (cases[number].signal <= HOLD)
             raise(SIGSTOP);
-        if (cases[number].signal != REST)
+        else if (cases[number].signal != REST)
             comm_work(comm, 9, LIMIT_S);
         for (;;)
             clock_sleep(0.01);
     }
     double begin_s = clock_now();
-    enum err rc = cases[number].signal <= HOLD ? hold(comm, number) : ERR_OK;
+    bool holds =
+        cases[number].signal <= HOLD && cases[number].signal >= HOLD_MAIN;
+    enum err rc = holds ? hold(comm, number) : ERR_OK;
     if (rc == ERR_OK)
         rc = wait_with_others(comm, copy, cases[number].others);
     double took_s = clock_now() - begin_s;
@@ -254,9 +279,12 @@ int main(int argc, char **argv)
         return ranks_main((int)strtol(argv[1], NULL, 10), argv[2], act_any);
     if (!ranks_prepare(program, folder))
         return tap_done();
+    const char *only = getenv("CASE"); /* those with these words */
     for (int i = 0; i < CASES; i++)
-        ranks_test(program, i, folder, cases[i].what, cases[i].victim);
+        if (only == NULL || strstr(cases[i].what, only) != NULL)
+            ranks_test(program, i, folder, cases[i].what, cases[i].victim);
     for (int i = 0; i < (int)(sizeof pauses / sizeof pauses[0]); i++)
-        test_pause(program, CASES + i, folder);
+        if (only == NULL)
+            test_pause(program, CASES + i, folder);
     return tap_done();
 }

@@ -90,6 +90,7 @@ enum err comm_create(const char *kind, int *argc, char ***argv,
     TRY(new_zeroed(&comm, 1));
     comm->next = comm;
     comm->timeout_s = timeout_s;
+    comm->timeline_kind = TIMELINE_AGREE;
     TRY_OUT(open_transport(comm, kind, argc, argv));
     TRY_OUT(comm_request_pool_create(comm));
 out:
@@ -107,6 +108,7 @@ static enum err duplicate(struct comm *comm, bool requests, struct comm **out)
     copy->transport = comm->transport;
     copy->parent = comm;
     comm->duplicates++;
+    copy->number = comm->number * 16 + ++comm->made;
     copy->next = comm->next;
     comm->next = copy;
     copy->rank = comm->rank;
@@ -213,6 +215,7 @@ enum err comm_start_all_gather(struct comm *comm, void *data,
     char *own = base + offsets[comm->rank];
     size_t own_bytes = bytes[comm->rank];
     TRY_OUT(comm_request_take(comm, true, "all-gather", &request));
+    comm_beat_began(request, bytes[0]);
     if (comm_tree_gathers(comm, bytes)) {
         TRY_OUT(comm_tree_all_gather(request, data, bytes, offsets));
         goto out;
@@ -237,6 +240,7 @@ enum err comm_start_broadcast(struct comm *comm, void *data, size_t bytes,
     enum err rc = ERR_OK;
     struct comm_request *request = NULL;
     TRY_OUT(comm_request_take(comm, true, "broadcast", &request));
+    comm_beat_began(request, bytes);
     TRY_OUT(comm_tree_broadcast(request, data, bytes, root));
 out:
     return comm_request_started(rc, request, out);
@@ -250,6 +254,7 @@ enum err comm_start_all_reduce_i64(struct comm *comm, int64_t *values,
     assert(op == COMM_SUM || op == COMM_MAX || op == COMM_MIN);
     struct comm_request *request = NULL;
     TRY_OUT(comm_request_take(comm, true, "all-reduce", &request));
+    comm_beat_began(request, count);
     request->fold = (struct comm_fold){ .active = comm->size > 1 && count > 0,
                                         .values = values,
                                         .count = count,
@@ -274,6 +279,7 @@ enum err comm_start_all_to_all(struct comm *comm, const void *send,
     int me = comm->rank;
     assert(send_bytes[me] == recv_bytes[me]);
     TRY_OUT(comm_request_take(comm, true, "all-to-all", &request));
+    comm_beat_began(request, 0);
     for (int i = 1; i < comm->size; i++) {
         int r = comm_peer(comm, -i);
         if (recv_bytes[r] > 0)
@@ -299,6 +305,7 @@ enum err comm_start_barrier(struct comm *comm, struct comm_request **out)
     struct comm_request *request = NULL;
     atomic_thread_fence(memory_order_seq_cst);
     TRY_OUT(comm_request_take(comm, true, "barrier", &request));
+    comm_beat_began(request, 0);
     TRY_OUT(comm_tree_barrier(request, NULL, comm->size, comm->rank));
 out:
     return comm_request_started(rc, request, out);
@@ -346,6 +353,7 @@ static enum err give_up(struct comm_request *request, double timeout_s)
                           "%s: no answer within %.3g s from %s; look there for "
                           "a dead or hanging process",
                           request->what, timeout_s, missing);
+    rc = comm_beat_places(request, rc);
     comm_request_fail(request);
     return rc;
 }
@@ -360,6 +368,7 @@ static enum err wait_until_done(struct comm_request *request, double timeout_s)
     bool done = comm_request_poll(request);
     if (!done) {
         comm_beat_waits(comm, true);
+        timeline_enter(request->what); /* the span's end leaves it */
         while (!done && comm_patience_left(&patience)) {
             comm_request_progress(comm);
             done = comm_request_poll(request);
@@ -390,9 +399,9 @@ enum err comm_wait(struct comm_request *request, double timeout_s)
 {
     struct timeline_span span;
     struct comm *comm = request->comm;
-    if (!timeline_on(comm->timeline))
-        return wait_until_done(request, timeout_s);
-    struct timeline_detail detail = detail_of(request);
+    struct timeline_detail detail = { 0 };
+    if (timeline_on(comm->timeline))
+        detail = detail_of(request);
     timeline_begin(comm->timeline, &span, comm->timeline_kind);
     enum err rc = wait_until_done(request, timeout_s);
     timeline_end(&span, &detail);

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
@@ -29,11 +30,15 @@
 #define LEAVE_S 5.0 /* for the main thread, until it has seen a verdict */
 /* This process did not run: a thread that sleeps a tick is not that late. */
 #define STOPPED_S 1.0
+#define PLACES_S 1.0 /* for the others' places */
+#define ASK_S 0.01   /* between two looks for them */
 #define STACK_BYTES ((size_t)256 << 10)
 
 struct comm_beat {
     struct comm *words; /* a duplicate on which nothing but words travel */
     double lost_s;
+    int peer_pid;                   /* of the rank before this one */
+    struct comm_place peer_place;   /* by its last sign of life */
     double heard_s, said_s, tick_s; /* the thread's */
     bool left;                      /* the rank before this one */
     bool runs;
@@ -49,6 +54,18 @@ struct comm_beat {
     double waited_s;
     _Atomic double since_s, limit_s;
     _Atomic int64_t step;
+    struct timeline_here here;
+    _Atomic uint64_t ops[COMM_PLACE_OPS]; /* round and round */
+    _Atomic unsigned begun;
+    pthread_t main;
+    unsigned moves; /* of the place, as the thread has seen them */
+    double moved_s;
+    /* All ranks' places, when somebody is missed. */
+    pthread_mutex_t turn;      /* of all here that is the thread's */
+    struct comm_place *places; /* [size] made when they are asked for */
+    bool gathers;
+    int placed;
+    double asked_s; /* by a rank before this one; 0: not yet */
 };
 
 /* The first verdict counts. */
@@ -72,6 +89,39 @@ static void tell(struct comm_beat *beat, const char *text)
     comm_roll_tell(words);
 }
 
+/* What others wait for is of interest from within, too. */
+static struct comm_place own_place(struct comm_beat *beat, bool stack)
+{
+    struct comm_place place = { .state = COMM_RESTS,
+                                .step = atomic_load(&beat->step) };
+    if (atomic_load(&beat->waits) > 0)
+        place.state = COMM_WAITS;
+    else if (atomic_load(&beat->limit_s) > 0.0)
+        place.state = COMM_WORKS;
+    place.since_s = clock_now() - beat->moved_s;
+    for (int i = 0; i < COMM_PLACE_OPS; i++)
+        place.ops[i] = atomic_load(&beat->ops[i]);
+    comm_place_spans(&beat->here, place.at);
+    if (stack && place.state != COMM_WAITS && place.since_s >= beat->lost_s)
+        comm_place_stack(beat->main);
+    return place;
+}
+
+static void hear_place(struct comm_beat *beat, int peer, enum comm_word word,
+                       const char *text)
+{
+    struct comm *words = beat->words;
+    if (word == COMM_WHERE) {
+        if (peer < words->rank)
+            beat->asked_s = clock_now();
+        words->place = own_place(beat, true);
+        words->transport->say(words, peer, COMM_PLACE, 0);
+    } else if (beat->gathers) {
+        beat->placed += beat->places[peer].state == COMM_SILENT;
+        memcpy(&beat->places[peer], text, sizeof beat->places[peer]);
+    }
+}
+
 static void hear(struct comm_beat *beat)
 {
     struct comm *words = beat->words;
@@ -81,25 +131,83 @@ static void hear(struct comm_beat *beat)
     while (words->transport->hear(words, &peer, &word, &number, text)) {
         if (word == COMM_VERDICT)
             (void)seal(beat, text);
+        else if (word == COMM_WHERE || word == COMM_PLACE)
+            hear_place(beat, peer, word, text);
         else if (peer == comm_peer(words, -1)) {
             beat->heard_s = beat->tick_s;
+            if (word == COMM_HERE)
+                memcpy(&beat->peer_place, text, sizeof beat->peer_place);
             beat->left |= word == COMM_BEHIND;
         }
     }
+}
+
+/* Asks all but the suspect, which is heard if it answers. False: another rank is at
+ * that, or all are told already. */
+static bool gather(struct comm_beat *beat, int suspect)
+{
+    struct comm *words = beat->words;
+    int asked = 0;
+    double end_s = clock_now() + PLACES_S;
+    if ((beat->asked_s > 0.0 && clock_now() - beat->asked_s < beat->lost_s) ||
+        (beat->places == NULL &&
+         new_zeroed(&beat->places, (size_t)words->size) != ERR_OK))
+        return false;
+    memset(beat->places, 0, (size_t)words->size * sizeof beat->places[0]);
+    beat->places[words->rank] = own_place(beat, true);
+    beat->placed = 0;
+    beat->gathers = true;
+    for (int i = 1; i < words->size; i++)
+        if (comm_peer(words, i) != suspect) {
+            words->transport->say(words, comm_peer(words, i), COMM_WHERE, 0);
+            asked++;
+        }
+    while (beat->placed < asked && !atomic_load(&beat->sealed) &&
+           clock_now() < end_s) {
+        clock_sleep(ASK_S);
+        hear(beat);
+    }
+    beat->gathers = false;
+    if (suspect >= 0) {
+        beat->places[suspect] = beat->peer_place;
+        beat->places[suspect].state = COMM_SILENT;
+        beat->places[suspect].since_s += clock_now() - beat->heard_s;
+    }
+    return !atomic_load(&beat->sealed);
+}
+
+static void show(const struct comm_beat *beat)
+{
+    const struct comm *words = beat->words;
+    char lines[COMM_PLACE_LINES][COMM_TEXT_BYTES];
+    int count =
+        comm_place_lines(beat->places, words->size, words->hosts, lines);
+    for (int i = 0; i < count; i++)
+        log_error("%s", lines[i]);
 }
 
 /* The rank before this one. */
 static void judge_peer(struct comm_beat *beat)
 {
     const struct comm *words = beat->words;
-    char text[COMM_TEXT_BYTES];
+    char text[COMM_TEXT_BYTES], process[COMM_TEXT_BYTES / 4];
     int peer = comm_peer(words, -1);
-    if (beat->left || beat->tick_s - beat->heard_s < beat->lost_s)
+    double heard_s = beat->heard_s;
+    if (beat->left || beat->tick_s - heard_s < beat->lost_s)
         return;
+    bool places = gather(beat, peer);
+    if (beat->heard_s != heard_s)
+        return;
+    if (places)
+        show(beat);
+    comm_place_process(comm_same_host(words, peer, words->rank) ? beat->peer_pid
+                                                                : 0,
+                       process, sizeof process);
     snprintf(text, sizeof text,
-             "no answer for %.3g s from rank %d (%s), whatever it is at; look "
-             "there for a dead or stopped process, or a node off the network",
-             beat->lost_s, peer, words->hosts[peer]);
+             "no answer for %.3g s from rank %d (%s), whatever it is at%s; "
+             "look there for a dead or stopped process, or a node off the "
+             "network",
+             beat->lost_s, peer, words->hosts[peer], process);
     tell(beat, text);
 }
 
@@ -108,9 +216,15 @@ static void judge_work(struct comm_beat *beat)
     const struct comm *words = beat->words;
     char text[COMM_TEXT_BYTES];
     double limit_s = atomic_load(&beat->limit_s);
-    double work_s = beat->tick_s - atomic_load(&beat->since_s);
+    double since_s = atomic_load(&beat->since_s);
+    double work_s = beat->tick_s - since_s;
     if (limit_s <= 0.0 || atomic_load(&beat->waits) > 0 || work_s < limit_s)
         return;
+    bool places = gather(beat, -1);
+    if (atomic_load(&beat->since_s) != since_s)
+        return;
+    if (places)
+        show(beat);
     snprintf(text, sizeof text,
              "no answer from rank %d (%s), which has computed step %lld for "
              "%.3g s without a pause; the steps before allow it %.3g s; look "
@@ -129,8 +243,13 @@ static void tick(struct comm_beat *beat)
         atomic_store(&beat->since_s, now);
     }
     beat->tick_s = now;
+    unsigned moves = atomic_load(&beat->here.moves);
+    if (moves != beat->moves || gap_s > STOPPED_S)
+        beat->moved_s = now;
+    beat->moves = moves;
     if (now - beat->said_s >= SAY_S) {
         beat->said_s = now;
+        words->place = own_place(beat, false);
         words->transport->say(words, comm_peer(words, 1), COMM_HERE, 0);
     }
     hear(beat);
@@ -143,6 +262,7 @@ static void tick(struct comm_beat *beat)
 static void *leave(struct comm_beat *beat)
 {
     (void)seal(beat, err_text());
+    comm_place_stack(beat->main);
     for (int i = 0; i < (int)(LEAVE_S / TICK_S); i++) {
         if (atomic_load(&beat->known) || atomic_load(&beat->ends))
             return NULL;
@@ -158,7 +278,9 @@ static void *beat_main(void *arg)
     while (!atomic_load(&beat->ends)) {
         if (beat->words->transport->held(beat->lost_s) != ERR_OK)
             return leave(beat);
+        pthread_mutex_lock(&beat->turn);
         tick(beat);
+        pthread_mutex_unlock(&beat->turn);
         clock_sleep(TICK_S);
     }
     beat->words->transport->say(beat->words, comm_peer(beat->words, 1),
@@ -170,7 +292,17 @@ static void *beat_main(void *arg)
 static enum err start(struct comm *comm, struct comm_beat *beat)
 {
     enum err rc = ERR_OK;
-    beat->heard_s = beat->tick_s = clock_now();
+    struct comm_request *in, *out;
+    int pid = (int)getpid();
+    TRY(comm_start_recv(comm, &beat->peer_pid, sizeof pid, comm_peer(comm, -1),
+                        0, &in));
+    TRY(comm_start_send(comm, &pid, sizeof pid, comm_peer(comm, 1), 0, &out));
+    TRY(comm_wait(in, 0.0));
+    TRY(comm_wait(out, 0.0));
+    beat->main = pthread_self();
+    timeline_here = &beat->here;
+    comm_place_stack_begin();
+    beat->heard_s = beat->tick_s = beat->moved_s = clock_now();
     if (process_thread(&beat->thread, STACK_BYTES, beat_main, beat) != 0)
         rc = err_set(ERR_MEMORY, "there is no thread for signs of life");
     beat->runs = rc == ERR_OK;
@@ -185,6 +317,7 @@ enum err comm_beat_start(struct comm *comm, double lost_s)
         return ERR_OK;
     TRY(comm_agree(comm, new_zeroed(&beat, 1)));
     pthread_mutex_init(&beat->mutex, NULL);
+    pthread_mutex_init(&beat->turn, NULL);
     beat->lost_s = lost_s;
     comm->beat = beat;
     if (lost_s <= 0.0)
@@ -199,13 +332,16 @@ void comm_beat_stop(struct comm *comm)
     if (beat == NULL || comm->parent != NULL)
         return;
     atomic_store(&beat->ends, true);
+    timeline_here = NULL;
     /* a thread that does not come back stays until the process ends */
     if (beat->runs && beat->words->transport->held(beat->lost_s) != ERR_OK)
         return;
     if (beat->runs)
         pthread_join(beat->thread, NULL);
     comm_destroy(beat->words);
+    pthread_mutex_destroy(&beat->turn);
     pthread_mutex_destroy(&beat->mutex);
+    free(beat->places);
     free(beat);
     comm->beat = NULL;
 }
@@ -237,6 +373,8 @@ void comm_work(struct comm *comm, int64_t step, double limit_s)
     if (beat == NULL)
         return;
     atomic_store(&beat->limit_s, 0.0);
+    if (step != atomic_load(&beat->step))
+        timeline_leave(0);
     atomic_store(&beat->step, step);
     atomic_store(&beat->since_s, clock_now());
     atomic_store(&beat->limit_s, limit_s);
@@ -260,4 +398,52 @@ void comm_beat_waits(struct comm *comm, bool begins)
 double comm_waited_s(const struct comm *comm)
 {
     return comm->beat != NULL ? comm->beat->waited_s : 0.0;
+}
+
+void comm_beat_began(const struct comm_request *request, uint64_t size)
+{
+    struct comm_beat *beat = request->comm->beat;
+    if (beat == NULL || !beat->runs)
+        return;
+    unsigned at = atomic_load(&beat->begun);
+    atomic_store(&beat->begun, at + 1);
+    atomic_store(&beat->ops[at % COMM_PLACE_OPS], comm_place_op(request, size));
+}
+
+/* Who is odd is known when most have begun the operation: others may be late. */
+enum err comm_beat_places(const struct comm_request *request, enum err rc)
+{
+    struct comm *comm = request->comm;
+    struct comm_beat *beat = comm->beat;
+    struct err_kept kept = { 0 };
+    char names[COMM_TEXT_BYTES / 2];
+    bool there = false;
+    int odd = 0;
+    if (beat == NULL || !beat->runs)
+        return rc;
+    double end_s = clock_now() + (request->differs ? beat->lost_s : 0.0);
+    err_keep(&kept, rc);
+    comm_beat_waits(comm, true);
+    do {
+        pthread_mutex_lock(&beat->turn);
+        there = gather(beat, -1);
+        if (there && request->collective)
+            odd =
+                comm_place_odd(beat->places, comm->size, comm->hosts,
+                               comm_place_op(request, 0), names, sizeof names);
+        pthread_mutex_unlock(&beat->turn);
+        clock_sleep(TICK_S);
+    } while (odd == 0 && !atomic_load(&beat->sealed) && clock_now() < end_s);
+    comm_beat_waits(comm, false);
+    if (there)
+        show(beat);
+    if (comm_told(comm))
+        return err_set(ERR_COMM, "%s", comm->failure);
+    if (odd == 0)
+        return err_again(&kept);
+    return err_set(ERR_COMM,
+                   "%s: another operation, or one of another size, has been "
+                   "begun in its place by %s; look there for another version "
+                   "of the program, or other settings",
+                   request->what, names);
 }

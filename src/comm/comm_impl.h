@@ -3,9 +3,11 @@
  * Every operation is a set of transfers (one message to or from one peer each)
  * in rounds: those of a round are in flight together. A transport moves
  * transfers; comm_request.c keeps them and strings them together; comm_tree.c
- * makes those of trees; comm.c waits; comm_roll.c finds who is missing. */
+ * makes those of trees; comm.c waits; comm_roll.c finds who is missing, comm_place.c
+ * says what the others are at. */
 #pragma once
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -54,6 +56,7 @@ struct comm_request {
     bool collective;  /* travels apart from point-to-point messages */
     bool staged;      /* more is to be started after what is in flight */
     bool done;
+    bool differs; /* another rank sends what belongs to another operation */
     enum err rc;
     int tag; /* of a collective */
     int transfer_count;
@@ -72,13 +75,27 @@ struct comm_request {
 };
 
 /* What ranks say at a roll call, about the collective with a number. */
-#define COMM_WORDS 4
+#define COMM_WORDS 8
 #define COMM_NUMBERS ((COMM_TAG_MAX + 1) / COMM_WORDS) /* modulo this */
 enum comm_word {
-    COMM_CALLED, /* who is there? And of an own call: nothing was answered */
-    COMM_HERE,   /* I wait, and have begun it */
-    COMM_BEHIND, /* I wait for something before it */
-    COMM_VERDICT /* it has failed, for this reason */
+    COMM_CALLED,  /* who is there? And of an own call: nothing was answered */
+    COMM_HERE,    /* I wait, and have begun it */
+    COMM_BEHIND,  /* I wait for something before it */
+    COMM_VERDICT, /* it has failed, for this reason */
+    COMM_WHERE,   /* of threads for signs of life: what are you at? */
+    COMM_PLACE    /* this */
+};
+
+#define COMM_PLACE_OPS 8
+#define COMM_PLACE_BYTES 96
+#define COMM_PLACE_LINES 16
+/* What the main thread of a rank is at. */
+struct comm_place {
+    enum { COMM_SILENT, COMM_WAITS, COMM_WORKS, COMM_RESTS } state;
+    double since_s;
+    int64_t step;
+    uint64_t ops[COMM_PLACE_OPS]; /* collectives begun last, comm_place_op() */
+    char at[COMM_PLACE_BYTES];    /* the spans that are open, outermost first */
 };
 
 /* For one rank alone all members are 0: nothing is ever started. */
@@ -90,10 +107,10 @@ struct comm_transport {
     enum err (*poll)(struct comm_request *request);
     /* Let go of what is still in flight. */
     void (*cancel)(struct comm_request *request);
-    /* Say a word; a verdict goes with comm->failure. Who can't be reached does
-     * not hear it. */
+    /* Say a word; a verdict goes with comm->failure, a place and a sign of life with
+     * comm->place. Who can't be reached does not hear it. */
     void (*say)(struct comm *comm, int peer, enum comm_word word, int number);
-    /* The next word that came; false: there is none. Text of a verdict. */
+    /* The next word that came; false: there is none. Text of a verdict, or a place. */
     bool (*hear)(struct comm *comm, int *peer, enum comm_word *word,
                  int *number, char text[COMM_TEXT_BYTES]);
     /* From now on a call may keep the transport for limit_s, no longer. ERR_COMM: one
@@ -115,6 +132,7 @@ struct comm {
     struct comm *next; /* ring of a comm and its duplicates of this thread */
     int staged_count;  /* requests with more to be started */
     int rank, size;
+    int number, made; /* the same on all ranks; of duplicates of it */
     int local_rank, local_size;
     double timeout_s;
     struct timeline *timeline; /* borrowed; NULL: none */
@@ -130,6 +148,7 @@ struct comm {
     bool told;                     /* why it is broken all ranks are told */
     double told_s, called_s;       /* when; when a rank last called the roll */
     unsigned looks;                /* of comm_request_progress() */
+    struct comm_place place;       /* that was said last */
     int roll_number;               /* of the collective of the own roll call */
     enum comm_word *roll;          /* [size] answers to it */
     struct comm_beat *beat; /* the first one's; NULL: none, or detached */
@@ -248,6 +267,32 @@ void comm_beat_seal(struct comm *comm);
 bool comm_told(struct comm *comm);
 /* The thread of comm begins to wait for others, or ends. */
 void comm_beat_waits(struct comm *comm, bool begins);
+/* It has begun this collective, of that size on all ranks. */
+void comm_beat_began(const struct comm_request *request, uint64_t size);
+/* It has failed with rc: logs what all ranks are at. ERR_COMM: that names those which have
+ * begun another operation in its place than most have; else rc as it is. */
+enum err comm_beat_places(const struct comm_request *request, enum err rc);
+
+/* --- comm_place.c --- */
+
+/* A collective's name among those begun, with its size or to look for it. */
+uint64_t comm_place_op(const struct comm_request *request, uint64_t size);
+void comm_place_spans(const struct timeline_here *here,
+                      char at[COMM_PLACE_BYTES]);
+/* Ranks at the same are one line: returns how many there are. */
+int comm_place_lines(const struct comm_place *places, int size,
+                     char (*hosts)[COMM_HOST_BYTES],
+                     char lines[COMM_PLACE_LINES][COMM_TEXT_BYTES]);
+/* How many ranks have begun another operation in place of this one, comm_place_op(),
+ * than most have; the text names them. */
+int comm_place_odd(const struct comm_place *places, int size,
+                   char (*hosts)[COMM_HOST_BYTES], uint64_t op, char *text,
+                   size_t bytes);
+/* A thread writes its stack to stderr, once and within a second, when another asks. */
+void comm_place_stack_begin(void);
+void comm_place_stack(pthread_t thread);
+/* "; its process is in state T, stopped", of this node. pid 0: "". */
+void comm_place_process(int pid, char *text, size_t bytes);
 
 /* The end of every start function: all transfers are added (the request is done
  * at once if there are none), or that has failed with rc. */

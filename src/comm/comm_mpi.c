@@ -159,7 +159,7 @@ out:
 }
 
 /* The first failed one of `count` ended fragments. */
-static enum err fragment_error(const struct comm_request *request, int count)
+static enum err fragment_error(struct comm_request *request, int count)
 {
     const struct mpi_state *state = request->comm->state;
     for (int i = 0; i < count; i++) {
@@ -167,6 +167,7 @@ static enum err fragment_error(const struct comm_request *request, int count)
         if (code == MPI_SUCCESS || code == MPI_ERR_PENDING)
             continue;
         int peer = request->transfers[state->indices[i]].peer;
+        request->differs = code == MPI_ERR_TRUNCATE;
         return err_prefix(mpi_error(code, request->what), "rank %d (%s)", peer,
                           request->comm->hosts[peer]);
     }
@@ -231,19 +232,23 @@ static void say_sign(const struct comm *comm, struct mpi_state *state, int peer)
         state->unheard =
             MPI_Test(&state->sign, &gone, MPI_STATUS_IGNORE) != MPI_SUCCESS;
     if (gone != 0 && !state->unheard)
-        state->unheard = MPI_Isend(comm->failure, 0, MPI_BYTE, peer,
-                                   (int)COMM_HERE * COMM_NUMBERS, state->roll,
-                                   &state->sign) != MPI_SUCCESS;
+        state->unheard =
+            MPI_Isend(&comm->place, (int)sizeof comm->place, MPI_BYTE, peer,
+                      (int)COMM_HERE * COMM_NUMBERS, state->roll,
+                      &state->sign) != MPI_SUCCESS;
     leave();
 }
 
-/* The tag has the word and the number. A verdict's text stays as long as comm; other
+/* The tag has the word and the number. What goes with it stays as long as comm; other
  * words are nothing but their tags. What fails here has no answer. */
 static void mpi_say(struct comm *comm, int peer, enum comm_word word,
                     int number)
 {
     struct mpi_state *state = comm->state;
-    int bytes = word == COMM_VERDICT ? (int)sizeof comm->failure : 0;
+    bool place = word == COMM_PLACE;
+    const void *data = place ? (void *)&comm->place : comm->failure;
+    int text = word == COMM_VERDICT ? (int)sizeof comm->failure : 0;
+    int bytes = place ? (int)sizeof comm->place : text;
     MPI_Request handle;
     if (state->roll == MPI_COMM_NULL)
         return;
@@ -253,7 +258,7 @@ static void mpi_say(struct comm *comm, int peer, enum comm_word word,
     }
     if (!enter(peer))
         return;
-    if (MPI_Isend(comm->failure, bytes, MPI_BYTE, peer,
+    if (MPI_Isend(data, bytes, MPI_BYTE, peer,
                   (int)word * COMM_NUMBERS + number, state->roll,
                   &handle) == MPI_SUCCESS)
         MPI_Request_free(&handle);

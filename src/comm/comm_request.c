@@ -115,7 +115,7 @@ enum err comm_request_take(struct comm *comm, bool collective, const char *what,
     request->what = what;
     request->busy = true;
     request->staged = false;
-    request->done = false;
+    request->done = request->differs = false;
     request->rc = ERR_OK;
     request->transfer_count = request->round = 0;
     request->started = request->ended = request->pending = 0;
@@ -196,7 +196,8 @@ enum err comm_request_fragment_done(struct comm_request *request, int index,
     const struct comm *comm = request->comm;
     size_t want = comm_request_fragment_bytes(transfer);
     assert(!transfer->complete);
-    if (bytes != want)
+    request->differs = bytes != want;
+    if (request->differs)
         return err_set(ERR_COMM,
                        "%s: rank %d (%s) sent %zu bytes where %zu were "
                        "expected",
@@ -291,6 +292,8 @@ bool comm_request_poll(struct comm_request *request)
         rc = advance(request);
     if (rc == ERR_OK && !request->done && comm_told(comm))
         rc = err_set(ERR_COMM, "%s", comm->failure);
+    if (rc != ERR_OK && request->differs)
+        rc = comm_beat_places(request, rc);
     if (rc != ERR_OK) {
         comm_request_fail(request);
         request->rc = rc;

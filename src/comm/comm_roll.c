@@ -49,6 +49,8 @@ static void hear_word(struct comm *comm, int peer, enum comm_word word,
         break;
     case COMM_HERE:
     case COMM_BEHIND:
+    case COMM_WHERE:
+    case COMM_PLACE:
     default:
         if (number == comm->roll_number)
             comm->roll[peer] = word;

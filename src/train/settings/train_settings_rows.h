@@ -422,7 +422,8 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       .theirs = { ALSO("dist_timeout") })                                      \
     S(parallel, FLOAT(0, 1e6), lost_s, "10", 0,                                \
       "a rank without a sign of life for so many seconds is named, as is one " \
-      "whose step takes longer than that and than five of those before; 0, "   \
+      "whose step takes longer than that and than five of those before, and "  \
+      "the log says what all are at; 0, "                                      \
       "as for a debugger: only after timeout_s")                               \
     S(parallel, BOOL, allow_arithmetic_change, "false", 0,                     \
       "resume with another backend, GPUs' libraries or version of "            \
