@@ -297,8 +297,8 @@ coverage-run: $(if $(filter tests/%,$(COVERED)),all tests tiny-data) $(filter $(
 plan-random: all tiny-data ## planned memory beside the peak of 500 runs drawn at random
 	tests/plan_random $(abspath $(B))/bin $(abspath $(B))/tiny-data/train
 
-name-culprit: all tiny-data ## ranks that are stopped or slowed, and whether they are the ones that are named (ROUNDS=N)
-	tests/name_culprit $(abspath $(B))/bin $(abspath $(B))/tiny-data/train $(or $(ROUNDS),1)
+name-culprit: all tiny-data $(B)/tests/test_comm_beat_dead ## ranks that hang or are slowed, and whether they are the ones that are named (ROUNDS=N KINDS="stop loop")
+	tests/name_culprit $(abspath $(B)) $(or $(ROUNDS),1) $(KINDS)
 
 growth: $(GROWN) ## how cost grows with ranks, as one rank of 64 to 4,096 (GROWTH=16384; ROW=TEXT: rows with it)
 	GROWTH=$(or $(GROWTH),4096) ROW="$(ROW)" $(GROWN)

@@ -97,3 +97,10 @@ END
     [ -z "$(verdicts "$DIR/one")$(verdicts "$DIR/off")" ]
     ! grep -q watch/ "$DIR/one/metrics.jsonl" "$DIR/off/metrics.jsonl" || false
 }
+
+@test "ranks that hang are named, and the log has what all are at" {
+    run "$BATS_TEST_DIRNAME/name_culprit" "$(dirname "$BIN")" 1 stop loop
+    echo "$output"
+    [[ ${lines[-1]} == "culprit: 2 injected, 2 named, 0 wrong, "* ]]
+    grep -qE '^# (rank|[0-9]+ ranks) .* waits?: step [0-9]+, .*, since' <<<"$output"
+}
