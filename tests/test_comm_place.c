@@ -30,6 +30,7 @@ static void prepare(void)
     places[7].state = COMM_WORKS;
     snprintf(places[7].at, sizeof places[7].at, "microbatch, block forward");
     memset(&places[40], 0, sizeof places[40]);
+    places[40].step = 119;
     places[63] = (struct comm_place){ .state = COMM_RESTS, .step = 119 };
 }
 
@@ -40,7 +41,8 @@ static void test_lines(void)
         "all-to-all, since 10.2 s",
         "rank 7 (n3) computes: step 120, microbatch, block forward, since "
         "10.2 s",
-        "rank 40 (n20) does not answer",
+        "rank 40 (n20) does not answer; last seen at step 119, between two "
+        "phases, since 0.0 s",
         "rank 63 (n31) is busy: step 119, between two phases, since 0.0 s",
     };
     prepare();

@@ -142,27 +142,27 @@ static void hear(struct comm_beat *beat)
     }
 }
 
-/* Asks all but the suspect, which is heard if it answers. False: another rank is at
- * that, or all are told already. */
+/* Asks all but the suspect, which is heard if it answers. False: another rank asks, and
+ * will tell, or all are told already. */
 static bool gather(struct comm_beat *beat, int suspect)
 {
     struct comm *words = beat->words;
     int asked = 0;
-    double end_s = clock_now() + PLACES_S;
-    if ((beat->asked_s > 0.0 && clock_now() - beat->asked_s < beat->lost_s) ||
-        (beat->places == NULL &&
-         new_zeroed(&beat->places, (size_t)words->size) != ERR_OK))
+    double now = clock_now(), end_s = now + PLACES_S;
+    bool asks = beat->asked_s == 0.0 || now - beat->asked_s >= beat->lost_s;
+    if (beat->places == NULL &&
+        new_zeroed(&beat->places, (size_t)words->size) != ERR_OK)
         return false;
     memset(beat->places, 0, (size_t)words->size * sizeof beat->places[0]);
     beat->places[words->rank] = own_place(beat, true);
     beat->placed = 0;
     beat->gathers = true;
-    for (int i = 1; i < words->size; i++)
+    for (int i = 1; asks && i < words->size; i++)
         if (comm_peer(words, i) != suspect) {
             words->transport->say(words, comm_peer(words, i), COMM_WHERE, 0);
             asked++;
         }
-    while (beat->placed < asked && !atomic_load(&beat->sealed) &&
+    while ((!asks || beat->placed < asked) && !atomic_load(&beat->sealed) &&
            clock_now() < end_s) {
         clock_sleep(ASK_S);
         hear(beat);
@@ -173,7 +173,7 @@ static bool gather(struct comm_beat *beat, int suspect)
         beat->places[suspect].state = COMM_SILENT;
         beat->places[suspect].since_s += clock_now() - beat->heard_s;
     }
-    return !atomic_load(&beat->sealed);
+    return asks && !atomic_load(&beat->sealed);
 }
 
 static void show(const struct comm_beat *beat)

@@ -114,8 +114,9 @@ int comm_place_lines(const struct comm_place *places, int size,
                                        who, states[p->state][ranks > 1]);
         if (p->state != COMM_SILENT || p->step > 0)
             snprintf(lines[count] + used, COMM_TEXT_BYTES - used,
-                     ": step %lld, %.*s, since %.1f s", (long long)p->step,
-                     COMM_PLACE_BYTES - 1,
+                     "%s step %lld, %.*s, since %.1f s",
+                     p->state == COMM_SILENT ? "; last seen at" : ":",
+                     (long long)p->step, COMM_PLACE_BYTES - 1,
                      p->at[0] != '\0' ? p->at : "between two phases", since_s);
         count++;
     }
