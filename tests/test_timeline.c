@@ -224,6 +224,32 @@ static void note_cost(void)
     timeline_destroy(timeline);
 }
 
+/* Without a timeline, too. */
+static void test_here(void)
+{
+    struct timeline_here here = { 0 };
+    struct timeline_span outer, inner, deep[2 * TIMELINE_DEPTH];
+    timeline_begin(NULL, &outer, TIMELINE_UPDATE);
+    timeline_end(&outer, NULL);
+    tap_ok(here.moves == 0, "a thread without a place says nothing");
+    timeline_here = &here;
+    timeline_begin(NULL, &outer, TIMELINE_UPDATE);
+    timeline_begin(NULL, &inner, TIMELINE_LOADER);
+    tap_ok(here.depth == 2 && strcmp(here.names[0], "optimizer") == 0 &&
+               strcmp(here.names[1], "loader") == 0,
+           "a thread is in the spans that are open");
+    timeline_end(&outer, NULL);
+    tap_ok(here.depth == 0 && here.moves == 3,
+           "what an error left open ends with what is around it");
+    for (int i = 0; i < 2 * TIMELINE_DEPTH; i++)
+        timeline_begin(NULL, &deep[i], TIMELINE_BLOCK);
+    tap_ok(here.depth == 2 * TIMELINE_DEPTH, "more than can be named count");
+    for (int i = 2 * TIMELINE_DEPTH - 1; i >= 0; i--)
+        timeline_end(&deep[i], NULL);
+    tap_ok(here.depth == 0, "and end");
+    timeline_here = NULL;
+}
+
 int main(void)
 {
     test_nesting();
@@ -234,5 +260,6 @@ int main(void)
     test_on_and_off();
     timeline_destroy(NULL);
     note_cost();
+    test_here();
     return tap_done();
 }
