@@ -113,7 +113,7 @@ comma    := ,
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: all help info deps hash hash-deps tests gpu check demo demo-chat bench interop interop-dcp interop-step interop-track sanitize sanitize-run fuzz fuzz-run racecheck lint \
-    layers man reference format install uninstall clean tiny-data soak-ckpt storm doors matrix simulate growth name-culprit plan-random other-debian slurm-versions install-node
+    layers man reference format install uninstall clean tiny-data soak-ckpt storm doors matrix simulate growth name-culprit plan-random predict other-debian slurm-versions install-node
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)

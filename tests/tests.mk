@@ -177,6 +177,9 @@ $(B)/gpu/products: $(B)/tests/gpu/products.o $(LIB)
 $(B)/gpu/predict: $(patsubst %.c,$(B)/%.o,$(wildcard tests/gpu/predict*.c)) $(LIB)
 	$(call link,-Wl$(comma)--as-needed)
 
+$(B)/predict: $(B)/tests/predict.o $(LIB)
+	$(call link,)
+
 # --- programs and libraries for tests -------------------------------------------
 # with crash points; never installed
 $(B)/crash/bin/tessera-%: $(CRASH) $(B)/bin/tessera-%
@@ -222,7 +225,7 @@ hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as r
 ifeq ($(MISSING_BUILD),)
 gpu: $(GPU) ## tests for a machine with a GPU: tests/gpu/run
 
-tests: $(TEST_BIN) $(REPLAYS) $(GROWN) $(WRAPPERS) $(NVMLS) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(INTEROP) $(BENCH) $(REFERENCE)
+tests: $(TEST_BIN) $(REPLAYS) $(GROWN) $(WRAPPERS) $(NVMLS) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(B)/predict $(SOAK) $(CRASHING) $(B)/http_server $(INTEROP) $(BENCH) $(REFERENCE)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.
@@ -299,6 +302,9 @@ plan-random: all tiny-data ## planned memory beside the peak of 500 runs drawn a
 
 name-culprit: all tiny-data $(B)/tests/test_comm_beat_dead ## ranks that hang or are slowed, and whether they are the ones that are named (ROUNDS=N KINDS="stop loop")
 	tests/name_culprit $(abspath $(B)) $(or $(ROUNDS),1) $(KINDS)
+
+predict: $(B)/predict ## step times of tessera-plan --gpu beside published ones (ROWS=1: each row)
+	@$(B)/predict $(if $(ROWS),rows)
 
 growth: $(GROWN) ## how cost grows with ranks, as one rank of 64 to 4,096 (GROWTH=16384; ROW=TEXT: rows with it)
 	GROWTH=$(or $(GROWTH),4096) ROW="$(ROW)" $(GROWN)
