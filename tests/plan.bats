@@ -229,17 +229,84 @@ bad() { # TEXT ARGUMENT ...: exit 64 and one line with the text
 }
 
 @test "a precision that only GPUs have is planned for one" {
-    "$PLAN" hardware.backend=cuda >/dev/null 2>&1 || skip "built without CUDA"
+    gpus
     local bf16=(model.preset=mpt-125m train.precision=bf16 --ranks 8 --json)
     [ "$("$PLAN" "${bf16[@]}")" = "$("$PLAN" hardware.backend=cuda "${bf16[@]}")" ]
 }
 
 # Each says in its first lines how it is planned.
-@test "the configurations for GPUs fit as they say" {
-    run "$PLAN" model.preset=mpt-tiny hardware.backend=cuda
-    [[ "$output" != *"no CUDA kernels"* ]] || skip "built without CUDA"
+gpus() {
+    "$PLAN" hardware.backend=cuda >/dev/null 2>&1 || skip "built without CUDA"
+}
+
+near() { # A B: within a millionth
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > b * (1 - 1e-6) && a < b * (1 + 1e-6)) }'
+}
+
+@test "--gpu: ranks, memory, time and money of GPUs by name" {
+    gpus
+    common=(model.preset=mpt-1b train.global_batch=512 parallel.slots=16)
+    plan 0 "${common[@]}" --gpu h100-sxm --nodes 2 --price 2.5 --tokens 0.02T --json
+    [ "$(value backend)" = '"cuda"' ] && [ "$(value gpu)" = '"h100-sxm"' ]
+    [ "$(value ranks)" = 16 ]
+    [ "$(value limit_bytes)" -gt $((79 << 30)) ]
+    [ "$(value limit_bytes)" -lt $((80 << 30)) ]
+    [ "$(value tokens)" -ge 20000000000 ]
+    speed=$(jq -c .throughput <<<"$output")
+    read -r tokens step low high mfu hours cost <<<"$(jq -r \
+        '"\(.tokens_per_s) \(.step_s) \(.step_s_low) \(.step_s_high) \(.mfu) \(.hours) \(.cost)"' <<<"$speed")"
+    near "$tokens" "$(awk -v s="$step" 'BEGIN { print 512 * 2048 / s }')"
+    near "$cost" "$(awk -v h="$hours" 'BEGIN { print h * 16 * 2.5 }')"
+    near "$mfu" "$(awk -v t="$tokens" -v f="$(jq .flops_per_token.mfu <<<"$output")" \
+        'BEGIN { print t * f / 16 / 989.5e12 }')"
+    awk -v a="$low" -v b="$step" -v c="$high" -v m="$mfu" \
+        'BEGIN { exit !(0 < a && a < b && b < c && m > 0.2 && m < 0.6) }'
+    # failures and saves, the time between failures being Llama 3's
+    plan 0 "${common[@]}" --gpu h100-sxm --nodes 2 --tokens 0.02T --write-rate 1GiB --json
+    awk -v a="$hours" -v b="$(jq .throughput.hours <<<"$output")" 'BEGIN { exit !(b > a) }'
+    # a given rate is taken, and of it the share of the same peak is told
+    plan 0 "${common[@]}" --gpu h100-sxm --nodes 2 --mfu 0.25 --json
+    near "$(jq .throughput.mfu <<<"$output")" 0.25
+    # nodes from ranks; more GPUs are quicker, and a better one
+    plan 0 "${common[@]}" --gpu h200 --ranks 16 --json
+    awk -v a="$(jq .throughput.step_s <<<"$output")" -v b="$step" 'BEGIN { exit !(a < b) }'
+    plan 0 "${common[@]}" --gpu h100-sxm --json
+    [ "$(value ranks)" = 8 ]
+    awk -v a="$(jq .throughput.step_s <<<"$output")" -v b="$step" 'BEGIN { exit !(a > 1.8 * b) }'
+    # what is not known is said
+    plan 0 model.preset=mpt-1b --gpu a100-40 "memory.checkpoint=block: all"
+    for word in "as planned"*"100 % of blocks" "runner-up"*"quicker, though not chosen" \
+        "without train.global_batch" "hours  "*"--tokens" "cost  "*"--price"; do
+        [[ "$output" == *$word* ]] || { echo "$word: $output"; return 1; }
+    done
+    bad "h100-sxm, h200, b200, not 'h1000'" model.preset=mpt-1b --gpu h1000
+    bad "with --gpu 8 on a node" model.preset=mpt-1b --gpu h200 --nodes 1 --ranks 9
+    bad "hardware.backend is cpu" model.preset=mpt-1b --gpu h200 hardware.backend=cpu
+    bad "no 8-bit floats" model.preset=mpt-1b --gpu a100-80 train.precision=fp8
+    bad "--tokens" model.preset=mpt-1b --tokens 3X
+    bad "give --gpu, hardware.peak_flops" model.preset=mpt-1b --mfu 0.4
+}
+
+@test "predicted steps beside published ones, of a GPU that was left out, too" {
     cd "$BATS_TEST_DIRNAME/.."
-    local count=0
+    last() { # the number behind NAME=, the last of them
+        sed "s/.*$1=\([0-9.]*\).*/\1/" <<<"${lines[-1]}"
+    }
+    run "$BIN/../predict" fit
+    echo "# ${lines[-1]}"
+    median=$(last median) p90=$(last p90)
+    run "$BIN/../predict"
+    echo "# ${lines[-1]}"
+    [[ "${lines[-1]}" == "predict: rows=216 median="*" held_out_type=h100_80gb median="* ]]
+    # the product has the constants that the fit finds
+    awk -v a="$(last median)" -v b="$(last p90)" -v c="$median" -v d="$p90" \
+        'BEGIN { exit !(a <= 8 && b <= 15 && a < c + 0.3 && b < d + 0.5) }'
+}
+
+@test "the configurations for GPUs fit as they say" {
+    gpus
+    cd "$BATS_TEST_DIRNAME/.."
+    local count=0 numbers=0
     for file in jobs/conf/*.cfg; do
         grep -q 'backend = "cuda"' "$file" || continue
         count=$((count + 1))
@@ -248,6 +315,11 @@ bad() { # TEXT ARGUMENT ...: exit 64 and one line with the text
         plan 0 "${words[@]}"
         [[ "$output" == *"it fits"* ]]
         [[ "$output" == *"weights is left out"* || "$file" != *sft-* ]]
+        # what a head says of speed, hours and money is what the plan says
+        for number in $(sed -n 's/^# planned: //p' "$file" | grep -oE '[0-9][0-9.]*[KM]?'); do
+            numbers=$((numbers + 1))
+            [[ "$output" == *" $number"* ]] || { echo "$file: $number"; return 1; }
+        done
     done
     [ "$count" -ge 5 ]
 }

@@ -7,6 +7,7 @@
  * That a run does not fit is a result, not an error: the figures are printed, and the
  * exit code says it, so that a script may ask before it submits a job. */
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,18 +21,44 @@
 #include "src/train/start/start_settings.h"
 
 #define RANKS_MAX 65536
+/* Hours of one GPU to a failure: 419 in 54 days on 16,384 (Llama 3). */
+#define GPU_MTBF_H (54.0 * 24 * 16384 / 419)
+
+/* "1T", "300B", "2.5e9" */
+static enum err take_tokens(void *into, char *value)
+{
+    static const char letters[] = "KMBT";
+    char *end = NULL;
+    double number = strtod(value, &end);
+    const char *letter = *end != '\0' ? strchr(letters, *end) : NULL;
+    if (letter != NULL)
+        number *= pow(1e3, (double)(letter - letters + 1));
+    if (!(number >= 1 && number <= 1e18) || end[letter != NULL] != '\0')
+        return err_set(ERR_USAGE, "--tokens takes 300B or 1T, not '%.64s'",
+                       value);
+    ((struct plan_options *)into)->tokens = number;
+    return ERR_OK;
+}
 
 static const struct options_row rows[] = {
     OPTION_BYTES(struct plan_options, memory_bytes, "memory", "BYTES",
                  "memory of a rank: 80GiB; does it fit?"),
+    OPTION_PATH(struct plan_options, gpu_name, "gpu", "NAME",
+                "predict time and memory on a100-40, a100-80, h100-pcie, "
+                "h100-sxm, h200, b200"),
     OPTION_WHOLE(struct plan_options, ranks, "ranks", "N", 1, RANKS_MAX,
-                 "ranks of the job (1)"),
+                 "ranks of the job (1; with --gpu all of the nodes')"),
     OPTION_WHOLE(struct plan_options, nodes, "nodes", "N", 1, RANKS_MAX,
-                 "nodes of the job (1)"),
+                 "nodes of the job (1; with --gpu as many as ranks need)"),
+    OPTION_REAL(struct plan_options, price, "price", "MONEY", OPTION_ABOVE_0,
+                1e6, "of a GPU for an hour"),
+    OPTION_TAKE("tokens", "N", take_tokens,
+                "tokens of the run instead of train.max_duration: 300B, 1T"),
     OPTION_REAL(struct plan_options, rate, "rate", "N", OPTION_ABOVE_0, 1e18,
                 "tokens per second of the job"),
-    OPTION_REAL(struct plan_options, mfu, "mfu", "SHARE", OPTION_ABOVE_0, 1,
-                "or the share of ranks x hardware.peak_flops"),
+    OPTION_REAL(
+        struct plan_options, mfu, "mfu", "SHARE", OPTION_ABOVE_0, 1,
+        "or the share of ranks x the GPU's peak, or hardware.peak_flops"),
     OPTION_REAL(struct plan_options, mtbf_h, "mtbf", "HOURS", OPTION_ABOVE_0,
                 1e9, "mean time between failures of one node"),
     OPTION_BYTES(struct plan_options, write_bytes_per_s, "write-rate", "BYTES",
@@ -41,9 +68,49 @@ static const struct options_row rows[] = {
     { 0 },
 };
 
+/* Ranks and nodes that are not given, and what a GPU says. */
+static enum err add_gpu(struct plan_options *o)
+{
+    int each = 1;
+    if (o->gpu_name != NULL) {
+        TRY(plan_gpu_find(o->gpu_name, &o->gpu));
+        each = o->gpu->node_gpus;
+        if (o->memory_bytes == 0)
+            o->memory_bytes = o->gpu->memory_bytes;
+        if (o->write_bytes_per_s > 0 && o->mtbf_h == 0)
+            o->mtbf_h = GPU_MTBF_H / each;
+    }
+    if (o->nodes == 0)
+        o->nodes =
+            o->gpu != NULL && o->ranks > 0 ? (o->ranks - 1) / each + 1 : 1;
+    if (o->ranks == 0)
+        o->ranks = o->gpu != NULL ? o->nodes * each : 1;
+    if (o->ranks > RANKS_MAX || (o->gpu != NULL && o->ranks > o->nodes * each))
+        return err_set(ERR_USAGE,
+                       "%d ranks on --nodes %d: at most %d, and with --gpu "
+                       "%d on a node",
+                       o->ranks, o->nodes, RANKS_MAX, each);
+    return ERR_OK;
+}
+
+/* The GPU is the machine: its backend, and its memory where the settings have no
+ * limit of their own. */
+static enum err place_on_gpu(const struct plan_options *options,
+                             struct train_settings *settings)
+{
+    if (settings->hardware.backend == BACKEND_CPU)
+        return err_set(ERR_USAGE, "--gpu plans for GPUs, and hardware.backend "
+                                  "is cpu: leave one of them out");
+    settings->hardware.backend = BACKEND_CUDA;
+    if (settings->memory.limit == 0)
+        settings->memory.limit = options->memory_bytes;
+    return ERR_OK;
+}
+
 static enum err check(const struct options *line, struct plan_options *options)
 {
     int first = 0;
+    TRY(add_gpu(options));
     if (options->nodes > options->ranks)
         return err_set(ERR_USAGE,
                        "--nodes %d, but only --ranks %d: each node has at "
@@ -80,6 +147,8 @@ static enum err run(const struct options *line, int *exit_code)
     TRY_OUT(new_zeroed(&figures, 1));
     TRY_OUT(start_settings_read(options->path, options->overrides,
                                 options->override_count, true, settings));
+    if (options->gpu != NULL)
+        TRY_OUT(place_on_gpu(options, settings));
     TRY_OUT(start_settings_complete(settings));
     TRY_OUT(start_weights_plan(settings));
     start_idle(&(struct start_idle){ .settings = settings }, NULL, NULL);
@@ -120,7 +189,7 @@ int main(int argc, char **argv)
                "fit; 64 usage or\nconfiguration\n",
         OPTIONS_COMMANDS(commands),
     };
-    struct plan_options options = { .ranks = 1, .nodes = 1 };
+    struct plan_options options = { 0 };
     kernels_wait_passively(argv);
     return cmd_main(&(struct cmd_main){ &program, &options, run }, argc, argv);
 }

@@ -4,8 +4,8 @@
  * Nothing is estimated that a run would know exactly: parameters come from the
  * same tables, memory from the same plan (src/train/plan/train_memory.h), steps
  * from the same conversion of durations, the order's epochs from the order. Time
- * is the one thing that must be given, as tokens per second or as a share of the
- * peak:
+ * is given, as tokens per second or as a share of the peak, or predicted for a GPU by
+ * its name (plan_time.c):
  *
  *   tokens/s = mfu x peak x ranks / (FLOPs of a token)
  *   step     = tokens of a batch / (tokens/s)
@@ -105,7 +105,7 @@ static enum err add_memory(const struct plan_options *options,
     size_t index = 0, text = 0;
     if (f->data != NULL)
         index = run_data_index_bytes(f->data, &text);
-    struct train_memory_place place = {
+    f->place = (struct train_memory_place){
         .threads = f->threads,
         .ranks = f->ranks,
         .node_ranks = (f->ranks + options->nodes - 1) / options->nodes,
@@ -113,22 +113,22 @@ static enum err add_memory(const struct plan_options *options,
             index + (f->data != NULL ? run_data_order_bytes(f->data, s) : 0),
         .index_text = text,
     };
-    TRY(trainer_backend_plan(s, &place.kernels));
-    f->cuda = strcmp(place.kernels->backend, "cuda") == 0;
+    TRY(trainer_backend_plan(s, &f->place.kernels));
+    f->cuda = strcmp(f->place.kernels->backend, "cuda") == 0;
     f->limit_bytes = s->memory.limit;
     if (options->memory_bytes > 0 &&
         (f->limit_bytes == 0 || options->memory_bytes < f->limit_bytes))
         f->limit_bytes = options->memory_bytes;
     f->chosen = *s;
-    TRY(train_memory_strategy(&f->chosen, &place, (size_t)f->limit_bytes,
+    TRY(train_memory_strategy(&f->chosen, &f->place, (size_t)f->limit_bytes,
                               f->why, sizeof f->why));
     struct replica_options replica = train_memory_replica(&f->chosen);
     TRY(replica_check(&replica, f->ranks));
-    TRY(train_memory_plan(&f->chosen, &place, &f->bytes));
-    assert(place.node_ranks >= 1 && place.node_ranks <= f->ranks);
+    TRY(train_memory_plan(&f->chosen, &f->place, &f->bytes));
+    assert(f->place.node_ranks >= 1 && f->place.node_ranks <= f->ranks);
     f->fits = (int64_t)f->bytes.total <= f->limit_bytes;
     if (f->limit_bytes > 0 && !f->fits)
-        TRY(train_memory_nearest(s, &place, (size_t)f->limit_bytes,
+        TRY(train_memory_nearest(s, &f->place, (size_t)f->limit_bytes,
                                  &f->nearest));
     return ERR_OK;
 }
@@ -163,9 +163,11 @@ static void add_steps(struct plan_figures *f)
     const struct train_settings *s = f->settings;
     struct duration duration = trainer_schedule_max_duration(s);
     int64_t steps = 0;
-    f->batch_known = s->train.global_batch > 0;
-    if (!f->batch_known)
+    if (!f->batch_known) {
+        if (f->tokens_per_s > 0 && f->tokens > 0)
+            f->train_s = f->tokens / f->tokens_per_s;
         return;
+    }
     struct unit_rates rates = {
         .samples_per_step = s->train.global_batch,
         .tokens_per_step = s->train.global_batch * s->data.seq_len,
@@ -175,7 +177,9 @@ static void add_steps(struct plan_figures *f)
     assert(tokens_per_step > 0);
     if (f->tokens_per_s > 0)
         f->step_s = tokens_per_step / f->tokens_per_s;
-    if (duration.unit == UNIT_SEC && f->step_s > 0)
+    if (f->tokens > 0)
+        f->steps = ceil(f->tokens / tokens_per_step);
+    else if (duration.unit == UNIT_SEC && f->step_s > 0)
         f->steps = ceil(duration.value / f->step_s);
     else if (duration.unit != UNIT_SEC && duration.value > 0 &&
              units_steps(duration, &rates, &steps) == ERR_OK)
@@ -295,11 +299,48 @@ static enum err add_interval(const struct plan_options *options,
         .detect_s = f->detect_s,
     };
     TRY(ckpt_interval(&input, &best));
+    f->mtbf_h = options->mtbf_h;
     f->interval_s = best.recommended_s;
     f->goodput = best.goodput;
     if (f->step_s > 0)
         f->interval_steps = fmax(1, ceil(best.recommended_s / f->step_s));
     return ERR_OK;
+}
+
+/* Tokens per second as they are given, or predicted, and the share of the peak. */
+static enum err add_speed(const struct plan_options *options,
+                          struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    double peak = s->hardware.peak_flops;
+    if (peak <= 0 && f->gpu != NULL)
+        peak = trainer_backend_fp8(s) ? f->gpu->fp8_flops : f->gpu->bf16_flops;
+    if (options->mfu > 0 && peak <= 0)
+        return err_set(ERR_USAGE,
+                       "--mfu is a share of a rank's peak, which is not known: "
+                       "give --gpu, hardware.peak_flops, in FLOP/s (989.5e12 "
+                       "for an H100 in bf16), or --rate");
+    if (options->rate > 0)
+        f->tokens_per_s = options->rate;
+    else if (options->mfu > 0)
+        f->tokens_per_s = options->mfu * peak * f->ranks / f->flops_mfu;
+    else if (f->gpu != NULL)
+        TRY(plan_time(f));
+    if (f->tokens_per_s > 0 && peak > 0)
+        f->mfu = f->tokens_per_s * f->flops_mfu / (peak * f->ranks);
+    return ERR_OK;
+}
+
+static void add_money(const struct plan_options *options,
+                      struct plan_figures *f)
+{
+    if (f->train_s < 0)
+        return;
+    f->hours = f->train_s / SECONDS_PER_HOUR;
+    if (f->goodput > 0)
+        f->hours /= f->goodput;
+    if (options->price > 0)
+        f->money = f->hours * f->ranks * options->price;
 }
 
 /* A run's slots stay, and with them the most ranks that it may ever have. */
@@ -348,36 +389,34 @@ enum err plan_figures(const struct plan_options *options,
     struct plan_figures *f = out;
     *f = (struct plan_figures){ .settings = settings,
                                 .ranks = options->ranks,
+                                .gpu = options->gpu,
+                                .batch_known = settings->train.global_batch > 0,
                                 .threads = (int)settings->hardware.threads };
     double *const unknown[] = {
-        &f->steps,      &f->tokens,         &f->samples, &f->data_tokens,
-        &f->epochs,     &f->tokens_per_s,   &f->step_s,  &f->train_s,
-        &f->kept,       &f->free_bytes,     &f->cost_s,  &f->persist_s,
-        &f->interval_s, &f->interval_steps, &f->goodput, &f->detect_s,
-        &f->restart_s,  &f->metadata_s,
+        &f->steps,      &f->tokens,         &f->samples,    &f->data_tokens,
+        &f->epochs,     &f->tokens_per_s,   &f->step_s,     &f->train_s,
+        &f->kept,       &f->free_bytes,     &f->cost_s,     &f->persist_s,
+        &f->interval_s, &f->interval_steps, &f->goodput,    &f->detect_s,
+        &f->restart_s,  &f->metadata_s,     &f->step_low_s, &f->step_high_s,
+        &f->mfu,        &f->hours,          &f->money,
     };
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         *unknown[i] = UNKNOWN;
     if (f->threads == 0)
         f->threads = kernels_threads_default((f->ranks + options->nodes - 1) /
                                              options->nodes);
-    if (options->mfu > 0 && settings->hardware.peak_flops <= 0)
-        return err_set(ERR_USAGE,
-                       "--mfu is a share of a rank's peak, which is not known: "
-                       "give hardware.peak_flops, in FLOP/s (989.5e12 for an "
-                       "H100 in bf16), or --rate");
+    if (options->tokens > 0)
+        f->tokens = options->tokens;
     TRY(add_slots(f));
     TRY(add_model(f));
     add_data(f);
     TRY(add_memory(options, f));
-    if (options->rate > 0)
-        f->tokens_per_s = options->rate;
-    else if (options->mfu > 0)
-        f->tokens_per_s = options->mfu * settings->hardware.peak_flops *
-                          f->ranks / f->flops_mfu;
+    TRY(add_speed(options, f));
     add_steps(f);
     add_disk(f);
-    return add_interval(options, f);
+    TRY(add_interval(options, f));
+    add_money(options, f);
+    return ERR_OK;
 }
 
 void plan_figures_release(struct plan_figures *figures)

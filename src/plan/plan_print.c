@@ -223,15 +223,36 @@ static void print_batch(const struct plan_figures *f)
     }
 }
 
+static void tenth_of(double value, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%.1f", value);
+}
+
 /* What depends on a rate that was given comes only with one. */
 static void print_time(const struct plan_figures *f)
 {
-    char text[64];
+    char low[32], high[32], text[128];
     if (f->tokens_per_s > 0) {
         printf("throughput\n");
         line_of(units_count, "tokens per second", f->tokens_per_s, "");
-        line_of(units_seconds, "step", f->step_s, "");
+        units_seconds(f->step_low_s, low, sizeof low);
+        units_seconds(f->step_high_s, high, sizeof high);
+        snprintf(text, sizeof text, "%s to %s%s", low, high,
+                 f->batch_known ? "" : ", without train.global_batch");
+        line_of(units_seconds, "step", f->step_s, f->predicted ? text : "");
+        if (f->mfu > 0)
+            line_of(tenth_of, "MFU, %", 100 * f->mfu, "as --mfu");
         line_of(units_seconds, "training", f->train_s, "without failures");
+    }
+    if (f->gpu != NULL && f->tokens_per_s < 0)
+        printf("  no step time: a GPU's is known in bf16 and fp8 only\n");
+    if (f->gpu != NULL) {
+        line_of(tenth_of, "hours", f->hours,
+                f->hours < 0     ? "needs a batch and a duration, or --tokens"
+                : f->goodput > 0 ? "with failures and saves"
+                                 : "without failures; with them: --write-rate");
+        line_of(whole_of, "cost", f->money,
+                f->money < 0 ? "needs hours and --price" : "as --price");
     }
     printf("checkpoints\n");
     line_of(bytes_of, "each", f->checkpoint_bytes, "weights and moments");
@@ -250,6 +271,7 @@ static void print_time(const struct plan_figures *f)
             "1 ms a call, by files");
     if (f->goodput < 0)
         return;
+    line_of(tenth_of, "a node fails, hours", f->mtbf_h, "between two failures");
     line_of(units_seconds, "a failure is known", f->detect_s,
             "54 % end a process, 30 % hang, 15 % take the node (Llama 3)");
     line_of(units_seconds, "and training again", f->restart_s,
@@ -267,6 +289,8 @@ void plan_print(const struct plan_figures *figures)
     print_model(figures);
     print_memory(figures);
     print_batch(figures);
+    if (figures->predicted)
+        plan_time_print(figures);
     print_time(figures);
 }
 
@@ -399,7 +423,8 @@ enum err plan_print_json(const struct plan_figures *figures)
         "{s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:o, s:o, s:o, "
         "s:s, s:I, "
         "s:o, "
-        "s:i, s:i, s:I, s:o, s:{s:o, s:o, s:o, s:o}, s:{s:o, s:o, s:o}, "
+        "s:i, s:i, s:I, s:o, s:{s:o, s:o, s:o, s:o}, s:{s:o, s:o, s:o, "
+        "s:o, s:o, s:o, s:o, s:o}, s:s?, "
         "s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}}",
         "backend", f->cuda ? "cuda" : "cpu", "precision", print_precision(f),
         "preset", model_preset_names[f->settings->model.preset], "params",
@@ -420,7 +445,11 @@ enum err plan_print_json(const struct plan_figures *figures)
         print_whole(f->data_tokens), "epochs", print_number(f->epochs),
         "streams", streams_json(f), "throughput", "tokens_per_s",
         print_number(f->tokens_per_s), "step_s", print_number(f->step_s),
-        "train_s", print_number(f->train_s), "checkpoint", "bytes",
+        "train_s", print_number(f->train_s), "step_s_low",
+        print_number(f->step_low_s), "step_s_high",
+        print_number(f->step_high_s), "mfu", print_number(f->mfu), "hours",
+        print_number(f->hours), "cost", print_number(f->money), "gpu",
+        f->gpu != NULL ? f->gpu->name : NULL, "checkpoint", "bytes",
         print_whole(f->checkpoint_bytes), "kept", print_whole(f->kept),
         "disk_bytes", print_whole(disk), "free_bytes",
         print_whole(f->free_bytes), "cost_s", print_number(f->cost_s),
