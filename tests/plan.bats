@@ -321,5 +321,5 @@ near() { # A B: within a millionth
             [[ "$output" == *" $number"* ]] || { echo "$file: $number"; return 1; }
         done
     done
-    [ "$count" -ge 5 ]
+    [ "$count" -ge 11 ] && [ "$numbers" -ge 30 ]
 }
