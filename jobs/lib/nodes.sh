@@ -12,11 +12,10 @@ good=()
 warned=()
 was_bad=()
 elsewhere=no
-# whom the others did not hear any more, or who told nothing; and who of them has ended
-# the last attempt
 # good nodes beside those that train, which a run may leave a slow one for
 spare=0
-# whom the others did not hear any more, or who told nothing
+# whom the others did not hear any more, or who told nothing; and who of them has ended
+# the last attempt
 suspect=()
 lost=()
 check_count=0
