@@ -211,8 +211,7 @@ static int expected_here(const struct health_env *env)
     const char *given = getenv("SLURM_GPUS_ON_NODE");
     int expected = health_gpu_expected(env);
     int ours = given == NULL ? 0 : atoi(given);
-    return env->phase == HEALTH_JOB && ours > 0 && ours < expected ? ours
-                                                                   : expected;
+    return !health_drains(env) && ours > 0 && ours < expected ? ours : expected;
 }
 
 /* A library that is there and does not start, with GPUs on the bus, is a sick

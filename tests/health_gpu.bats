@@ -107,3 +107,51 @@ check() {
     [ "$status" -eq 3 ]
     [[ $output == *'"id":"gpugemm"'*'"code":"CHECK_FAILED"'* ]]
 }
+
+@test "an alert while a job trains: told once, and where a GPU is not fit, the attempt ends" {
+    mkdir "$DIR/bin" "$DIR/run"
+    # the checks' settings and files are not the machine's
+    printf '#!/bin/sh\nexec "%s" "$@" --config "%s" --root "%s"\n' \
+        "$HEALTH" "$DIR/health.cfg" "$DIR/root" >"$DIR/bin/tessera-health"
+    printf '#!/bin/sh\necho "$*" >"%s"\n' "$DIR/cancelled" >"$DIR/bin/scancel"
+    printf '#!/bin/sh\nuntil [ -e "%s" ]; do sleep 0.1; done\n' "$DIR/cancelled" >"$DIR/bin/train"
+    chmod +x "$DIR/bin/"*
+    echo "persistence=0" >"$DIR/gpus" # so it was at the first look
+    export SLURM_JOB_ID=7 SLURM_STEP_ID=3 SLURM_PROCID=4 SLURM_LOCALID=0 SLURMD_NODENAME=n2 \
+        NVML_FAKE=@$DIR/gpus LD_LIBRARY_PATH=$FAKE TESSERA_ALERTS_S=0.2
+    PATH=$DIR/bin:$PATH timeout 100 bash "$BATS_TEST_DIRNAME/../jobs/lib/rank.sh" \
+        "$DIR/run" 2 "$DIR/bin/train" 3>&- &
+    sleep 4
+    echo "throttle=8" >"$DIR/gpus"
+    until grep -q GPU_SLOWED "$DIR/run/ledger.jsonl" 2>/dev/null; do sleep 0.1; done
+    sleep 1
+    [ ! -e "$DIR/cancelled" ]
+    echo "throttle=8,ecc=3" >"$DIR/gpus"
+    wait $!
+    cat "$DIR/run/ledger.jsonl"
+    [ "$(cat "$DIR/cancelled")" = "--signal=KILL 7.3" ]
+    [ "$(cat "$DIR/run/reasons/attempt-0002.rank-0004")" = \
+        "75 gpu n2: GPU_ECC GPU 1 0000:10:00.0: 3 uncorrectable memory errors" ]
+    [ "$(grep -c gpu-alert "$DIR/run/ledger.jsonl")" -eq 2 ]
+    grep '"gpu-alert".*"GPU_SLOWED".*"fatal": false' "$DIR/run/ledger.jsonl"
+    grep '"gpu-alert".*"GPU_ECC".*"fatal": true' "$DIR/run/ledger.jsonl"
+    ! pgrep -f "watch --run $DIR/run"
+}
+
+@test "watch without GPUs, or whose parent has gone, ends" {
+    thresholds 0
+    run check watch --run "$DIR" --attempt 1
+    [ "$status" -eq 0 ]
+    thresholds 2
+    LD_LIBRARY_PATH=$FAKE bash -c '"$@" 3>&- & echo $! >"$0"; sleep 1' "$DIR/pid" "$HEALTH" watch \
+        --config "$DIR/health.cfg" --root "$DIR/root" --run "$DIR" --attempt 1 --every 0.1
+    for ((i = 0; i < 100; i++)); do
+        kill -0 "$(cat "$DIR/pid")" 2>/dev/null || break
+        sleep 0.1
+    done
+    ! kill -0 "$(cat "$DIR/pid")"
+    run check watch
+    [ "$status" -eq 64 ]
+    run check quick --run "$DIR"
+    [ "$status" -eq 64 ]
+}

@@ -1,5 +1,5 @@
 /* NVML for tests, a shared library: NVML_FAKE says how many GPUs there are and
- * what is wrong with GPU 1, as "count=2,ecc=3". Words: count, init, count_code,
+ * what is wrong with GPU 1, as "count=2,ecc=3"; or @FILE, which has it. Words: count, init, count_code,
  * lost, hidden, ecc, corrected, past, pending, failed, pages, pages_pending, recovery,
  * throttle, celsius, gpu, joules, generation, width, links, link_errors,
  * persistence, used, processes. NVML_FAKE_OLD leaves out what old drivers lack. */
@@ -14,6 +14,15 @@ static long told(const char *word, long otherwise)
 {
     const char *text = getenv("NVML_FAKE");
     size_t length = strlen(word);
+    char line[256] = "";
+    if (text != NULL && *text == '@') {
+        FILE *file = fopen(text + 1, "r");
+        if (file != NULL && fgets(line, sizeof line, file) == NULL)
+            line[0] = '\0';
+        if (file != NULL)
+            fclose(file);
+        text = line;
+    }
     while (text != NULL && *text != '\0') {
         if (strncmp(text, word, length) == 0 && text[length] == '=')
             return strtol(text + length + 1, NULL, 0);

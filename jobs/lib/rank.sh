@@ -2,18 +2,40 @@
 # rank.sh RUN_DIR ATTEMPT COMMAND...: a rank of an attempt. Where a signal has ended it
 # the other ranks would wait for its signs of life: so what it died of is written as
 # ranks write why they leave, and the step ends on all nodes at once: by the first of
-# them, since all may die of one fault.
+# them, since all may die of one fault. So it does where a GPU of the node is found not
+# to be fit to go on, for which a node's first rank has a process beside it, every
+# TESSERA_ALERTS_S seconds.
 run_dir=$1 attempt=$2
 # what asks the ranks to stop must not end who waits for one
 trap : USR1 USR2 TERM INT HUP
+
+leave() # KIND WORDS...
+{
+    mkdir -p "$run_dir/reasons"
+    printf '75 %s %s: %s\n' "$1" "$SLURMD_NODENAME" "${*:2}" >"$run_dir/reasons/$(printf \
+        'attempt-%04d.rank-%04d' "$attempt" "$SLURM_PROCID")"
+    mkdir "$run_dir/reasons/$(printf 'attempt-%04d.ended' "$attempt")" 2>/dev/null &&
+        timeout 5 scancel --signal=KILL "$SLURM_JOB_ID.$SLURM_STEP_ID" 2>/dev/null
+}
+
+watch_gpus()
+{
+    local why
+    why=$(exec "${3%/*}/tessera-health" watch --run "$run_dir" --attempt "$attempt" \
+        --every "${TESSERA_ALERTS_S:-10}" ${SLURM_GPUS_ON_NODE:+--gpus "$SLURM_GPUS_ON_NODE"})
+    [ -z "$why" ] || leave gpu "$why"
+}
+
+watcher=
+if [ "${SLURM_LOCALID:-1}" = 0 ] && [ "${TESSERA_ALERTS_S:-10}" != 0 ] &&
+    [ -x "${3%/*}/tessera-health" ]; then
+    watch_gpus "$@" </dev/null &
+    watcher=$!
+fi
 "${@:3}"
 code=$?
+[ -z "$watcher" ] || kill "$watcher" 2>/dev/null
 [ "$code" -gt 128 ] || exit "$code"
 name=$(kill -l $((code - 128)))
-mkdir -p "$run_dir/reasons"
-printf '75 comm %s: rank %d was ended by signal %d (%s)\n' "$SLURMD_NODENAME" \
-    "$SLURM_PROCID" $((code - 128)) "$name" >"$run_dir/reasons/$(printf \
-    'attempt-%04d.rank-%04d' "$attempt" "$SLURM_PROCID")"
-mkdir "$run_dir/reasons/$(printf 'attempt-%04d.ended' "$attempt")" 2>/dev/null &&
-    timeout 5 scancel --signal=KILL "$SLURM_JOB_ID.$SLURM_STEP_ID" 2>/dev/null
+leave comm "rank $SLURM_PROCID was ended by signal $((code - 128)) ($name)"
 exit "$code"

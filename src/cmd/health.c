@@ -56,6 +56,12 @@ static const struct options_row rows[] = {
 #ifndef HEALTH_NODE
     OPTION_FLAG(struct health_args, pairs, "pairs",
                 "of a job's ranks, one on each node: exchanges by twos"),
+    OPTION_TEXT(struct health_args, run, "run", "RUN",
+                "of watch: the run whose ledger hears of alerts"),
+    OPTION_WHOLE(struct health_args, attempt, "attempt", "N", 1, 1000000,
+                 "of watch: its attempt"),
+    OPTION_REAL(struct health_args, every_s, "every", "S", 0.1, 86400,
+                "of watch: seconds between two looks at the GPUs (10)"),
     OPTION_TEXT(struct health_args, since, "since", "AGE",
                 "of report: not what is older, as 30d or 12h (default all)"),
 #else
@@ -76,7 +82,7 @@ static const struct options_command commands[] = {
 #ifdef HEALTH_NODE
     { .operands = "[quick|prolog|epilog|job]",
 #else
-    { .operands = "[quick|prolog|epilog|job] | report EVENTS",
+    { .operands = "[quick|prolog|epilog|job] | watch | report EVENTS",
 #endif
       .rows = rows,
       .operands_max = -1 }
@@ -204,6 +210,18 @@ static int run_act(const char *phase)
 }
 #endif
 
+#ifndef HEALTH_NODE
+/* For jobs/lib/rank.sh. */
+static enum err check_watch(const struct options *options,
+                            const struct health_args *arguments)
+{
+    if (options->operand_count > 1 || arguments->run == NULL ||
+        arguments->attempt == 0)
+        return err_set(ERR_USAGE, "watch: give --run and --attempt");
+    return ERR_OK;
+}
+#endif
+
 /* What there is to do must be said, once. */
 static enum err check_arguments(const struct options *options,
                                 struct health_args *arguments,
@@ -214,6 +232,14 @@ static enum err check_arguments(const struct options *options,
                        options->operands[1]);
     if (options->operand_count > 0)
         arguments->phase = options->operands[0];
+#ifndef HEALTH_NODE
+    if (arguments->phase != NULL && strcmp(arguments->phase, "watch") == 0) {
+        arguments->phase = "quick";
+        return check_watch(options, arguments);
+    }
+    if (arguments->run != NULL || arguments->attempt > 0)
+        return err_set(ERR_USAGE, "--run and --attempt are of watch");
+#endif
     const char *list = arguments->only, *id;
     for (size_t bytes; list != NULL && health_item(&list, &id, &bytes);)
         if (!health_known(id, bytes))
@@ -286,6 +312,8 @@ int main(int argc, char **argv)
     env.shared = arguments.shared;
     env.inject = injection(arguments.allow_inject);
 #ifndef HEALTH_NODE
+    if (arguments.run != NULL)
+        return health_watch(&arguments, &env);
     if (arguments.pairs)
         return health_pairs(&arguments, &env, argc, argv);
 #endif

@@ -48,6 +48,8 @@ static const struct ledger_row {
      * attempt */
     { "slow", "kind:text over:flag rank:whole node:text step:whole since:whole "
               "factor:number action?:text" },
+    /* of tessera-health watch; fatal: the attempt ends */
+    { "gpu-alert", "node:text code:text reason:text fatal:flag" },
     { "hooks", "hooks:object" }, /* EVENT: {called, failed, ended, replaced} */
     { "tracking-lost", "sink:text records:whole reason:text" },
     /* bytes of the rank that has taken most */
