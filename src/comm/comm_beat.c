@@ -14,7 +14,6 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,46 +142,57 @@ static void hear(struct comm_beat *beat)
     }
 }
 
-/* Asks all but the suspect, which is heard if it answers. False: another rank asks, and
- * will tell, or all are told already. */
-static bool gather(struct comm_beat *beat, int suspect)
+/* Asks all but the suspect, and returns how many; answers are kept as they come. */
+static int ask(struct comm_beat *beat, int suspect)
 {
     struct comm *words = beat->words;
     int asked = 0;
-    double now = clock_now(), end_s = now + PLACES_S;
-    bool asks = beat->asked_s == 0.0 || now - beat->asked_s >= beat->lost_s;
     if (beat->places == NULL &&
         new_zeroed(&beat->places, (size_t)words->size) != ERR_OK)
-        return false;
+        return 0;
     memset(beat->places, 0, (size_t)words->size * sizeof beat->places[0]);
     beat->places[words->rank] = own_place(beat, true);
     beat->placed = 0;
     beat->gathers = true;
-    for (int i = 1; asks && i < words->size; i++)
+    for (int i = 1; i < words->size; i++)
         if (comm_peer(words, i) != suspect) {
             words->transport->say(words, comm_peer(words, i), COMM_WHERE, 0);
             asked++;
         }
+    return asked;
+}
+
+/* Waits for the answers; the suspect is heard if it gives a sign. False: another rank
+ * asks, and will tell, or all are told already. */
+static bool gather(struct comm_beat *beat, int suspect)
+{
+    double now = clock_now(), end_s = now + PLACES_S;
+    bool asks = beat->asked_s == 0.0 || now - beat->asked_s >= beat->lost_s;
+    int asked = asks ? ask(beat, suspect) : 0;
     while ((!asks || beat->placed < asked) && !atomic_load(&beat->sealed) &&
            clock_now() < end_s) {
         clock_sleep(ASK_S);
         hear(beat);
     }
+    asks = asks && beat->gathers && !atomic_load(&beat->sealed);
     beat->gathers = false;
-    if (suspect >= 0) {
+    if (asks && suspect >= 0) {
         beat->places[suspect] = beat->peer_place;
         beat->places[suspect].state = COMM_SILENT;
         beat->places[suspect].since_s += clock_now() - beat->heard_s;
     }
-    return asks && !atomic_load(&beat->sealed);
+    return asks;
 }
 
-static void show(const struct comm_beat *beat)
+static int picture(const struct comm_beat *beat,
+                   char lines[COMM_PLACE_LINES][COMM_TEXT_BYTES])
 {
     const struct comm *words = beat->words;
-    char lines[COMM_PLACE_LINES][COMM_TEXT_BYTES];
-    int count =
-        comm_place_lines(beat->places, words->size, words->hosts, lines);
+    return comm_place_lines(beat->places, words->size, words->hosts, lines);
+}
+
+static void show(char lines[COMM_PLACE_LINES][COMM_TEXT_BYTES], int count)
+{
     for (int i = 0; i < count; i++)
         log_error("%s", lines[i]);
 }
@@ -192,6 +202,7 @@ static void judge_peer(struct comm_beat *beat)
 {
     const struct comm *words = beat->words;
     char text[COMM_TEXT_BYTES], process[COMM_TEXT_BYTES / 4];
+    char lines[COMM_PLACE_LINES][COMM_TEXT_BYTES];
     int peer = comm_peer(words, -1);
     double heard_s = beat->heard_s;
     if (beat->left || beat->tick_s - heard_s < beat->lost_s)
@@ -200,7 +211,7 @@ static void judge_peer(struct comm_beat *beat)
     if (beat->heard_s != heard_s)
         return;
     if (places)
-        show(beat);
+        show(lines, picture(beat, lines));
     comm_place_process(comm_same_host(words, peer, words->rank) ? beat->peer_pid
                                                                 : 0,
                        process, sizeof process);
@@ -215,7 +226,7 @@ static void judge_peer(struct comm_beat *beat)
 static void judge_work(struct comm_beat *beat)
 {
     const struct comm *words = beat->words;
-    char text[COMM_TEXT_BYTES];
+    char text[COMM_TEXT_BYTES], lines[COMM_PLACE_LINES][COMM_TEXT_BYTES];
     double limit_s = atomic_load(&beat->limit_s);
     double since_s = atomic_load(&beat->since_s);
     double work_s = beat->tick_s - since_s;
@@ -225,7 +236,7 @@ static void judge_work(struct comm_beat *beat)
     if (atomic_load(&beat->since_s) != since_s)
         return;
     if (places)
-        show(beat);
+        show(lines, picture(beat, lines));
     snprintf(text, sizeof text,
              "no answer from rank %d (%s), which has computed step %lld for "
              "%.3g s without a pause; the steps before allow it %.3g s; look "
@@ -411,49 +422,70 @@ void comm_beat_began(const struct comm_request *request, uint64_t size)
     atomic_store(&beat->ops[at % COMM_PLACE_OPS], comm_place_op(request, size));
 }
 
-/* All ranks may miss one at the same moment: lower ones ask first, and the others, who
- * are asked, do not. At 16,384 that is 1.4 s at most, and the message of a few ranks to
- * each instead of one of all. */
-static void let_others_ask(struct comm_beat *beat, int rank)
+/* Called with the turn: how many ranks are odd. */
+static int find_odd(const struct comm_request *request, char *names,
+                    size_t bytes)
 {
-    bool asked = false;
-    double end_s = clock_now() + TICK_S * log2(rank + 1);
-    while (!asked && clock_now() < end_s && !atomic_load(&beat->sealed)) {
-        clock_sleep(ASK_S);
-        pthread_mutex_lock(&beat->turn);
-        asked = beat->asked_s > 0.0;
-        pthread_mutex_unlock(&beat->turn);
-    }
+    const struct comm *comm = request->comm;
+    if (!request->collective)
+        return 0;
+    return comm_place_odd(comm->beat->places, comm->size, comm->hosts,
+                          comm_place_op(request, 0), names, bytes);
 }
 
 /* Who is odd is known when most have begun the operation: others may be late. */
+static bool find_difference(const struct comm_request *request, int *odd,
+                            char *names, size_t bytes)
+{
+    struct comm_beat *beat = request->comm->beat;
+    double end_s = clock_now() + beat->lost_s;
+    bool there;
+    do {
+        pthread_mutex_lock(&beat->turn);
+        there = gather(beat, -1);
+        *odd = there ? find_odd(request, names, bytes) : 0;
+        pthread_mutex_unlock(&beat->turn);
+        clock_sleep(TICK_S);
+    } while (*odd == 0 && !atomic_load(&beat->sealed) && clock_now() < end_s);
+    return there;
+}
+
+void comm_beat_ask(struct comm *comm)
+{
+    struct comm_beat *beat = comm->beat;
+    if (beat == NULL || !beat->runs)
+        return;
+    pthread_mutex_lock(&beat->turn);
+    (void)ask(beat, -1);
+    pthread_mutex_unlock(&beat->turn);
+}
+
 enum err comm_beat_places(const struct comm_request *request, enum err rc)
 {
     struct comm *comm = request->comm;
     struct comm_beat *beat = comm->beat;
     struct err_kept kept = { 0 };
     char names[COMM_TEXT_BYTES / 2];
+    char lines[COMM_PLACE_LINES][COMM_TEXT_BYTES];
     bool there = false;
-    int odd = 0;
+    int odd = 0, count = 0;
     if (beat == NULL || !beat->runs)
         return rc;
-    double end_s = clock_now() + (request->differs ? beat->lost_s : 0.0);
     err_keep(&kept, rc);
     comm_beat_waits(comm, true);
-    let_others_ask(beat, comm->rank);
-    do {
-        pthread_mutex_lock(&beat->turn);
-        there = gather(beat, -1);
-        if (there && request->collective)
-            odd =
-                comm_place_odd(beat->places, comm->size, comm->hosts,
-                               comm_place_op(request, 0), names, sizeof names);
-        pthread_mutex_unlock(&beat->turn);
-        clock_sleep(TICK_S);
-    } while (odd == 0 && !atomic_load(&beat->sealed) && clock_now() < end_s);
-    comm_beat_waits(comm, false);
+    if (request->differs)
+        there = find_difference(request, &odd, names, sizeof names);
+    pthread_mutex_lock(&beat->turn);
+    if (!request->differs && beat->gathers) {
+        there = true;
+        odd = find_odd(request, names, sizeof names);
+    }
+    beat->gathers = false;
     if (there)
-        show(beat);
+        count = picture(beat, lines);
+    pthread_mutex_unlock(&beat->turn);
+    comm_beat_waits(comm, false);
+    show(lines, count);
     if (comm_told(comm))
         return err_set(ERR_COMM, "%s", comm->failure);
     if (odd == 0)

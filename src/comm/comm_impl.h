@@ -148,6 +148,7 @@ struct comm {
     bool told;                     /* why it is broken all ranks are told */
     double told_s, called_s;       /* when; when a rank last called the roll */
     unsigned looks;                /* of comm_request_progress() */
+    double looked_s;               /* for words, the last time */
     struct comm_place place;       /* that was said last */
     int roll_number;               /* of the collective of the own roll call */
     enum comm_word *roll;          /* [size] answers to it */
@@ -269,6 +270,8 @@ bool comm_told(struct comm *comm);
 void comm_beat_waits(struct comm *comm, bool begins);
 /* It has begun this collective, of that size on all ranks. */
 void comm_beat_began(const struct comm_request *request, uint64_t size);
+/* All ranks are asked where they are, by who calls the roll: answers come meanwhile. */
+void comm_beat_ask(struct comm *comm);
 /* It has failed with rc: logs what all ranks are at. ERR_COMM: that names those which have
  * begun another operation in its place than most have; else rc as it is. */
 enum err comm_beat_places(const struct comm_request *request, enum err rc);

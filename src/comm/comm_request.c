@@ -19,11 +19,13 @@
 #include <string.h>
 
 #include "src/base/map.h"
+#include "src/base/clock.h"
 #include "src/base/new.h"
 
 #define REQUESTS (COMM_POINT_REQUESTS + COMM_COLLECTIVE_REQUESTS)
-/* Roll calls are looked for at every so many polls: a wait sleeps between them. */
+/* Words are looked for at every so many polls, or after such a time. */
 #define LOOK_EVERY 16
+#define LOOK_S 2e-3
 
 /* comm->nodes, by the hosts. */
 static enum err find_nodes(struct comm *comm)
@@ -304,10 +306,21 @@ bool comm_request_poll(struct comm_request *request)
     return request->done;
 }
 
+/* Calls of who spins are counted; where the machine is busy each is long after the one
+ * before, and who is asked has to answer in time. */
+static bool is_time_to_look(struct comm *comm)
+{
+    double now = clock_now();
+    if (++comm->looks % LOOK_EVERY != 0 && now - comm->looked_s < LOOK_S)
+        return false;
+    comm->looked_s = now;
+    return true;
+}
+
 void comm_request_progress(struct comm *comm)
 {
     struct comm *member = comm;
-    bool looks = ++comm->looks % LOOK_EVERY == 0;
+    bool looks = is_time_to_look(comm);
     do {
         if (looks)
             comm_roll_hear(member);

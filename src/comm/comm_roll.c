@@ -134,6 +134,7 @@ bool comm_roll_call(struct comm_request *request, double begin_s,
         wait_more(request, ROLL_OTHERS * roll_s))
         return true;
     ask(comm, request->collective ? request->tag : comm->sequence);
+    comm_beat_ask(comm);
     return wait_more(request, roll_s);
 }
 
