@@ -32,7 +32,7 @@ static enum err open_run(struct world *world, const char *determinism,
         "run.dir=%s/run data.train=%s/data parallel.determinism=%s "
         "train.microbatch=%d memory.limit=%lldB train.max_duration=4ba "
         "train.global_batch=16 parallel.slots=4 data.seq_len=128 "
-        "hardware.threads=1 model.n_layers=2",
+        "hardware.threads=1 model.n_layers=2 parallel.strategy=zero1",
         world->folder, world->folder, determinism, microbatch,
         (long long)limit));
     TRY_OUT(trainer_create(world->comm, settings, 1, out));
