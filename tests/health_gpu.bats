@@ -138,6 +138,28 @@ check() {
     ! pgrep -f "watch --run $DIR/run"
 }
 
+@test "the kernel's log counts only where all GPUs of the node are the job's" {
+    for ours in 1 2; do
+        mkdir "$DIR/run$ours"
+        : >"$DIR/root/dev/kmsg"
+        echo "throttle=0" >"$DIR/gpus"
+        SLURM_GPUS_ON_NODE=$ours NVML_FAKE=@$DIR/gpus check watch --run "$DIR/run$ours" \
+            --attempt 1 --every 0.2 >"$DIR/said" 3>&- &
+        sleep 4
+        echo "4,9,99000000000,-;NVRM: Xid (PCI:0000:10:00): 79, GPU has fallen off the bus." \
+            >"$DIR/root/dev/kmsg"
+        if [ $ours = 2 ]; then
+            wait $! || true
+            [ "$(cut -d' ' -f1 "$DIR/said")" = XID ]
+        else
+            echo "throttle=8" >"$DIR/gpus"
+            until grep -q GPU_SLOWED "$DIR/run1/ledger.jsonl"; do sleep 0.1; done
+            kill $!
+        fi
+    done
+    ! grep XID "$DIR/run1/ledger.jsonl"
+}
+
 @test "watch without GPUs, or whose parent has gone, ends" {
     thresholds 0
     run check watch --run "$DIR" --attempt 1

@@ -22,7 +22,7 @@ watch_gpus()
 {
     local why
     why=$(exec "${3%/*}/tessera-health" watch --run "$run_dir" --attempt "$attempt" \
-        --every "${TESSERA_ALERTS_S:-10}" ${SLURM_GPUS_ON_NODE:+--gpus "$SLURM_GPUS_ON_NODE"})
+        --every "${TESSERA_ALERTS_S:-10}")
     [ -z "$why" ] || leave gpu "$why"
 }
 

@@ -2,10 +2,11 @@
  * rank's parent (jobs/lib/rank.sh), and not in the rank: NVML hangs with its GPU, the
  * kernel's log is long, and neither may hold a step up. Looks are the checks "gpu" and
  * "xid", as between jobs; what was so at the first look is no alert. */
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "healthcheck/health_gpu.h"
@@ -96,6 +97,14 @@ static bool judge(struct watch *watch, const struct health_verdict *verdict,
     return false;
 }
 
+/* The kernel's log tells of other jobs' GPUs, too. */
+static const char *checks_of(int gpus)
+{
+    const char *given = getenv("SLURM_GPUS_ON_NODE");
+    int ours = given != NULL ? atoi(given) : 0;
+    return ours > 0 && ours < gpus ? "gpu" : "gpu,xid";
+}
+
 int health_watch(const struct health_args *arguments, struct health_env *env)
 {
     struct watch watch = { .arguments = arguments, .env = env };
@@ -104,9 +113,10 @@ int health_watch(const struct health_args *arguments, struct health_env *env)
     double every_s = arguments->every_s > 0 ? arguments->every_s : EVERY_S;
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     env->phase = HEALTH_QUICK;
-    env->only = "gpu,xid";
-    if (health_gpu_expected(env) == 0)
+    int gpus = health_gpu_expected(env);
+    if (gpus == 0)
         return HEALTH_OK;
+    env->only = checks_of(gpus);
     look(env, &verdict);
     (void)judge(&watch, &verdict, true);
     while (getppid() == parent) {
