@@ -177,6 +177,18 @@ _Noreturn void comm_abort(struct comm *comm, int exit_code)
     _Exit(exit_code);
 }
 
+void comm_on_leave(struct comm *comm, comm_leaver leaver, void *arg)
+{
+    comm->leaver_arg = arg;
+    comm->leaver = leaver;
+}
+
+void comm_left(struct comm *comm, enum err rc)
+{
+    if (comm->leaver != NULL)
+        comm->leaver(comm->leaver_arg, rc);
+}
+
 void comm_set_timeline(struct comm *comm, struct timeline *timeline, int kind)
 {
     comm->timeline = timeline;

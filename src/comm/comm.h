@@ -62,6 +62,11 @@ void comm_detach(struct comm *duplicate);
  * one of these communicators is one on all of them. Before any is duplicated;
  * collective. */
 enum err comm_beat_start(struct comm *comm, double lost_s);
+/* A rank whose main thread does not come back from the library leaves without it, by
+ * the thread of signs of life, which calls this before, with the reason as the error's
+ * text. NULL: nothing. */
+typedef void (*comm_leaver)(void *arg, enum err rc);
+void comm_on_leave(struct comm *comm, comm_leaver leaver, void *arg);
 /* This thread begins with what can't take limit_s without a wait for others or
  * another such call: what a step computes. If it does, that is such a verdict, on
  * this rank. limit_s 0: with what may take long. Nothing without signs of life. */

@@ -281,6 +281,7 @@ static void *leave(struct comm_beat *beat)
         clock_sleep(TICK_S);
     }
     log_error("%s", beat->text);
+    comm_left(beat->words->parent, err_set(ERR_COMM, "%s", beat->text));
     _Exit(err_exit_code(ERR_COMM));
 }
 

@@ -152,6 +152,8 @@ struct comm {
     struct comm_place place;       /* that was said last */
     int roll_number;               /* of the collective of the own roll call */
     enum comm_word *roll;          /* [size] answers to it */
+    comm_leaver leaver;            /* comm_on_leave() */
+    void *leaver_arg;
     struct comm_beat *beat; /* the first one's; NULL: none, or detached */
     struct comm_request *requests; /* collectives, then points */
     struct comm_transfer *transfers;
@@ -270,6 +272,8 @@ bool comm_told(struct comm *comm);
 void comm_beat_waits(struct comm *comm, bool begins);
 /* It has begun this collective, of that size on all ranks. */
 void comm_beat_began(const struct comm_request *request, uint64_t size);
+/* This rank leaves for that error. */
+void comm_left(struct comm *comm, enum err rc);
 /* All ranks are asked where they are, by who calls the roll: answers come meanwhile. */
 void comm_beat_ask(struct comm *comm);
 /* It has failed with rc: logs what all ranks are at. ERR_COMM: that names those which have

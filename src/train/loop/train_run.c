@@ -177,10 +177,10 @@ static void tell_end(const struct attempt *try, int code)
 }
 
 /* Why this rank leaves: for the launch script and for people. */
-static void write_reason(const struct attempt *try, enum err code)
+static void write_reason(void *arg, enum err code)
 {
-    char path[FSIO_PATH_MAX];
-    char line[FSIO_PATH_MAX];
+    const struct attempt *try = arg;
+    char path[FSIO_PATH_MAX], line[FSIO_PATH_MAX];
     struct err_kept kept;
     err_keep(&kept, code);
     int n =
@@ -467,6 +467,7 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
         rc = settle_lines(&try);
     TRY_OUT(comm_agree(comm, rc));
     stop_watch_run(try.rank == 0 ? settings->run.dir : NULL, try.number);
+    comm_on_leave(comm, write_reason, &try);
     rc = attempt_train(&try, exit_code);
     if (rc != ERR_OK)
         write_reason(&try, rc);
@@ -489,6 +490,7 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
     if (rc != ERR_COMM && !is_adrift(&try))
         rc = comm_agree(comm, rc);
 out:
+    comm_on_leave(comm, NULL, NULL);
     *adrift = rc == ERR_COMM || is_adrift(&try);
     *adrift = !attempt_close(&try, !*adrift);
     return rc;
