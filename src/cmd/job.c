@@ -146,7 +146,8 @@ static enum err stop(struct job *job, char *run_dir)
     long job_number = job_of(run_dir);
     (void)job;
     TRY(fsio_path(path, "%s/STOP", run_dir));
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    int fd = open(
+        path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (fd < 0)
         return err_errno("%s", path);
     close(fd);

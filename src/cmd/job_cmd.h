@@ -11,6 +11,7 @@ struct job {
     const char *options[65]; /* of sbatch; NULL ends them */
     int chain;
     bool dry, follow;
+    bool secret; /* settings that nobody else may read */
 };
 
 /* The newest job of a run: that of RUN/job, or of the newest attempt; 0: none. */

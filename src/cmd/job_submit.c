@@ -3,6 +3,7 @@
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/array.h"
@@ -52,6 +53,7 @@ static enum err check_run(struct job *job, char *const *words, int count,
                         "start",
                         job->script.nodes, job->script.ranks,
                         train_memory_ranks_max(s)));
+    job->secret = train_settings_any_secret(s);
     if (!job->dry)
         TRY_OUT(fsio_mkdirs(s->run.dir));
     if (realpath(s->run.dir, run_dir) == NULL)
@@ -107,6 +109,8 @@ static enum err write_script(const struct job *job, const char *path)
         return job_script_write(&job->script, stdout);
     TRY(output_begin(path, NULL, 0, &out));
     enum err rc = job_script_write(&job->script, out.file);
+    if (rc == ERR_OK && job->secret && fchmod(fileno(out.file), 0600) != 0)
+        rc = err_errno("%s", path);
     if (rc == ERR_OK)
         return output_end(&out, false);
     output_drop(&out);
