@@ -20,6 +20,8 @@
 
 #define OUT_BYTES_MAX ((size_t)16 << 20)
 #define REAP_S 0.5
+/* What has no processor has its time so often. */
+#define TURNS 4
 #define OWNER_S 5.0
 
 static void only_pipe(int fd)
@@ -76,10 +78,36 @@ static void drop_nuls(struct buffer *out)
     out->bytes = kept;
 }
 
+/* Waits for a processor, or has one: whatever it does, it does not hang. */
+static bool is_running(pid_t pid)
+{
+    char path[40], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    size_t bytes = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    const char *name_end = bytes > 0 ? strrchr(text, ')') : NULL;
+    return name_end != NULL && strncmp(name_end, ") R", 3) == 0;
+}
+
+/* Its status; -1: it does not answer. */
+static int collect(const struct node_child *child, pid_t pid, int fd,
+                   struct buffer *out)
+{
+    for (int turn = 1;; turn++) {
+        double end_s = clock_now() + child->seconds;
+        if (process_collect(fd, end_s, OUT_BYTES_MAX, out))
+            return process_reap(pid, end_s - clock_now());
+        if (child->run == NULL || turn == TURNS || !is_running(pid))
+            return -1;
+    }
+}
+
 int node_child(const struct node_child *child, struct buffer *out)
 {
     int fd[2], status = -1;
-    double end_s = clock_now() + child->seconds;
     assert((child->argv == NULL) != (child->run == NULL));
     out->bytes = 0;
     if (buffer_reserve(out, 1) != ERR_OK || child->seconds <= 0 ||
@@ -92,8 +120,8 @@ int node_child(const struct node_child *child, struct buffer *out)
     close(fd[1]);
     if (pid > 0)
         setpgid(pid, pid);
-    if (pid > 0 && process_collect(fd[0], end_s, OUT_BYTES_MAX, out))
-        status = process_reap(pid, end_s - clock_now());
+    if (pid > 0)
+        status = collect(child, pid, fd[0], out);
     close(fd[0]);
     if (pid > 0 && status == -1) {
         kill(-pid, SIGKILL);

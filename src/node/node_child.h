@@ -1,7 +1,8 @@
-/* A child that does what may hang. Its output is read for so long; then it, and
- * what it has started, is killed, and left behind if it does not die of that, as
- * one that waits in the kernel for a file system. It has nothing open of ours but
- * its pipe: slurmd waits for the last writer to our own stderr. */
+/* A child that does what may hang. Its output is read for so long, a function's up to
+ * four times as long while it waits for a processor; then it, and what it has started,
+ * is killed, and left behind if it does not die of that, as one that waits in the kernel
+ * for a file system. It has nothing open of ours but its pipe: slurmd waits for the last
+ * writer to our own stderr. */
 #pragma once
 
 #include <stdbool.h>

@@ -107,7 +107,8 @@ static bool write_line(struct node *node, int (*write)(void *arg),
     else if (code != 0)
         fprintf(stderr, "%s\n", (char *)said.data);
     buffer_free(&said);
-    node->words_left_s -= clock_now() - begin_s;
+    /* on a busy node all take longer: that is no word less */
+    node->words_left_s -= at_most(clock_now() - begin_s, child.seconds);
     return code == 0;
 }
 
@@ -184,7 +185,7 @@ static void say(struct node *node, const char *outcome, const char *reason,
     if (!node->syslog_hangs && child.seconds > 0)
         node->syslog_hangs = node_child(&child, &said) == NODE_NO_ANSWER;
     buffer_free(&said);
-    node->words_left_s -= clock_now() - begin_s;
+    node->words_left_s -= at_most(clock_now() - begin_s, SYSLOG_S);
     if (outcome != NULL)
         notify(node, outcome, text + head);
 }
