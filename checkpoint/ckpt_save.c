@@ -173,13 +173,23 @@ static struct ckpt_hdf5_identity identity_of(const struct ckpt_save *save)
                                         .attempt = save->attempt };
 }
 
-/* What was written, described; the shard is freed. */
+_Static_assert(sizeof(struct ckpt_shard) % sizeof(int64_t) == 0 &&
+                   sizeof(struct ckpt_extent) % sizeof(int64_t) == 0,
+               "records lie one behind the other");
+
+/* What was written, for rank 0; the shard is freed. */
 static enum err keep_record(struct ckpt_save *save, enum err rc,
                             struct ckpt_shard *shard)
 {
+    size_t bytes = (size_t)shard->extent_count * sizeof *shard->extents;
     assert(save->record == NULL);
-    if (rc == ERR_OK && shard->extent_count > 0)
-        rc = ckpt_manifest_shard_text(shard, &save->record);
+    if (rc == ERR_OK && bytes > 0)
+        rc = new_room(&save->record, sizeof *shard + bytes);
+    if (save->record != NULL) {
+        save->record_bytes = sizeof *shard + bytes;
+        memcpy(save->record, shard, sizeof *shard);
+        memcpy(save->record + sizeof *shard, shard->extents, bytes);
+    }
     ckpt_manifest_free_shard(shard);
     return rc;
 }
@@ -216,7 +226,7 @@ enum err ckpt_save_manifest(const struct ckpt_save *save, char **text,
                             size_t *bytes)
 {
     char *record = save->records;
-    char **records;
+    struct ckpt_shard *shards;
     int count = 0;
     struct ckpt_manifest_head head = { .step = save->step,
                                        .ranks = save->ranks,
@@ -224,15 +234,17 @@ enum err ckpt_save_manifest(const struct ckpt_save *save, char **text,
                                        .state = save->state,
                                        .items = save->items,
                                        .item_count = save->item_count };
-    TRY(new_zeroed(&records, (size_t)save->writers + 1));
+    TRY(new_zeroed(&shards, (size_t)save->writers + 1));
     for (int r = 0; r < save->ranks; record += save->lengths[r], r++)
-        if (save->lengths[r] > 0)
-            records[count++] = record;
+        if (save->lengths[r] > 0) {
+            memcpy(&shards[count], record, sizeof *shards);
+            shards[count++].extents = (void *)(record + sizeof *shards);
+        }
     assert(count == (text != NULL ? save->writers : save->files));
     enum err rc = text != NULL
-                      ? ckpt_manifest_format(&head, records, count, text, bytes)
-                      : ckpt_view_seal(save->tmp, &head, records, count);
-    free(records);
+                      ? ckpt_manifest_format(&head, shards, count, text, bytes)
+                      : ckpt_view_seal(save->tmp, &head, shards, count);
+    free(shards);
     return rc;
 }
 

@@ -41,6 +41,7 @@ static void forget(struct ckpt_save *save)
     free(save->records);
     json_decref(save->state);
     save->record = save->records = NULL;
+    save->record_bytes = 0;
     save->state = NULL;
 }
 

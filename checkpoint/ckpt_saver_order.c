@@ -202,8 +202,7 @@ static enum err gather(struct ckpt_saver *saver, enum err rc)
     struct ckpt_save *save = &saver->save;
     size_t total = 0;
     (void)rc;
-    saver->length =
-        save->record != NULL ? (int64_t)strlen(save->record) + 1 : 0;
+    saver->length = (int64_t)save->record_bytes;
     if (save->rank == 0)
         memset(save->lengths, 0, (size_t)save->ranks * sizeof *save->lengths);
     TRY(to_first(saver, &saver->length, sizeof saver->length, save->lengths,

@@ -31,7 +31,8 @@ struct ckpt_save {
     int64_t step;
     json_t *state;
     char tmp[FSIO_PATH_MAX];
-    char *record;     /* this rank's, of its shard; NULL: none */
+    char *record; /* this rank's shard, and its extents; NULL: none */
+    size_t record_bytes;
     char *records;    /* rank 0: everybody's, one behind the other */
     int64_t *lengths; /* rank 0: of them, [ranks] */
 };

@@ -5,6 +5,7 @@
 #include "checkpoint/ckpt.h"
 #include "checkpoint/files/ckpt_index.h"
 #include "checkpoint/files/ckpt_manifest.h"
+#include "checkpoint/tools/ckpt_tools.h"
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 
@@ -229,7 +230,8 @@ static const struct {
 } edits[] = {
     { "\"step\": 1", "\"step\": 1", ERR_OK },
     { "tessera-checkpoint", "tessera-somethings", ERR_CHECKPOINT },
-    { "\"version\": 1", "\"version\": 2", ERR_UNSUPPORTED },
+    { "\"version\": 2", "\"version\": 3", ERR_UNSUPPORTED },
+    { "\"version\": 2", "\"version\": 0", ERR_CHECKPOINT },
     { "\"step\": 1", "\"step\": -1", ERR_CHECKPOINT },
     { "\"ranks\": 1", "\"ranks\": 0", ERR_CHECKPOINT },
     { "\"state\": {", "\"estat\": {", ERR_CHECKPOINT },
@@ -246,8 +248,9 @@ static const struct {
     { "[[0,0,400,", "[[0,1,400,", ERR_CHECKPOINT },
     { "[[0,0,400,", "[[0,400,400,", ERR_CHECKPOINT },
     { "[[0,0,400,", "[[0,0,400,9", ERR_CHECKPOINT },
-    { "\"block_crc32c\":[", "\"block_crc32c\":[1,", ERR_CHECKPOINT },
-    { "\"block_crc32c\":[", "\"block_crc32c\":[-", ERR_CHECKPOINT },
+    { "\"crc32c_offset\":", "\"crc32c_offset\":9", ERR_CHECKPOINT },
+    { "\"crc32c_offset\":", "\"crc32c_offset\":-", ERR_CHECKPOINT },
+    { "\"crc32c_offset\":", "\"block_crc32c\":[1],\"x\":", ERR_CHECKPOINT },
     { "\"file\":\"shard-", "\"file\":\"shards/0/shard-", ERR_CHECKPOINT },
     { "\"file\":\"shard-", "\"file\":\"shards/000/x-", ERR_CHECKPOINT },
     { "\"file\":\"shard-", "\"file\":\"shards/../shard-", ERR_CHECKPOINT },
@@ -291,11 +294,91 @@ static void test_edits(struct comm *comm, const char *run)
     free(text);
 }
 
+/* --- where block CRCs stand --- */
+
+/* Gives the manifest of step 2 the CRCs themselves, as version 1 had them; or an
+ * offset that is another by `add`. */
+static bool edit_crcs(const char *run, bool old, int64_t add)
+{
+    char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX], find[64], put[1024];
+    char list[512] = "", *text = NULL, *edited = NULL, *again = NULL;
+    uint32_t sums[32];
+    size_t bytes = 0;
+    struct ckpt_manifest *manifest = NULL;
+    ckpt_index_path(dir, run, 2);
+    file_path(run, 2, SHARD, path);
+    if (ckpt_manifest_read(dir, &text, &bytes, &manifest) != ERR_OK)
+        return false;
+    const struct ckpt_shard *shard = &manifest->shards[0];
+    int fd = open(path, O_RDONLY);
+    ssize_t length = (ssize_t)(4 * shard->block_count);
+    bool good = length <= (ssize_t)sizeof sums && shard->blocks == NULL &&
+                pread(fd, sums, (size_t)length, shard->crc_offset) == length;
+    close(fd);
+    for (int64_t i = 0; good && i < shard->block_count; i++)
+        sprintf(list + strlen(list), "%s%" PRIu32, i == 0 ? "" : ",", sums[i]);
+    snprintf(find, sizeof find, "\"crc32c_offset\":%" PRId64,
+             shard->crc_offset);
+    if (old)
+        snprintf(put, sizeof put, "\"block_crc32c\":[%s]", list);
+    else
+        snprintf(put, sizeof put, "\"crc32c_offset\":%" PRId64,
+                 shard->crc_offset + add);
+    edited = fixture_edit(text, bytes, find, put, &bytes);
+    if (edited != NULL)
+        again = fixture_edit(edited, bytes, "\"version\": 2",
+                             old ? "\"version\": 1" : "\"version\": 2", &bytes);
+    file_path(run, 2, CKPT_MANIFEST_FILE, path);
+    good = good && again != NULL &&
+           fsio_write_atomic(path, again, bytes) == ERR_OK;
+    ckpt_manifest_destroy(manifest);
+    free(text);
+    free(edited);
+    free(again);
+    return good;
+}
+
+/* What earlier versions wrote is read, checked, and written anew. */
+static void test_old(struct comm *comm, const char *run)
+{
+    char dir[FSIO_PATH_MAX], copy[FSIO_PATH_MAX];
+    int64_t step = -2, values = -2, bytes;
+    is_ok(fixture_save(comm, run, 2, 2, 0), "saved");
+    tap_ok(edit_crcs(run, true, 0), "with its CRCs in the manifest");
+    ckpt_index_path(dir, run, 2);
+    fsio_path(copy, "%s/copy", run);
+    is_ok(fixture_verify(dir), "an old manifest verifies");
+    tap_ok(fixture_load(comm, run, &step, &values) == ERR_OK && step == 2 &&
+               values == 2,
+           "and is loaded");
+    tap_ok(ckpt_reshard(dir, copy, 2, &bytes) == ERR_OK &&
+               fixture_verify(copy) == ERR_OK,
+           "and has a copy");
+    test_every_byte(dir, SHARD);
+}
+
+/* CRCs that the manifest says are elsewhere. */
+static void test_elsewhere(struct comm *comm, const char *run)
+{
+    char dir[FSIO_PATH_MAX];
+    int64_t step = -2, values = -2;
+    fixture_save(comm, run, 1, 1, 0);
+    fixture_save(comm, run, 2, 2, 0);
+    ckpt_index_path(dir, run, 2);
+    tap_ok(edit_crcs(run, false, -4), "an offset that is wrong by a CRC");
+    tap_ok(fixture_verify(dir) == ERR_CHECKPOINT &&
+               strstr(err_text(), SHARD ": tensor ") != NULL,
+           "is named by file and tensor: %s", err_text());
+    tap_ok(fixture_load(comm, run, &step, &values) == ERR_OK && step == 1 &&
+               values == 1,
+           "and the step before is loaded");
+}
+
 int main(void)
 {
-    char folder[FSIO_PATH_MAX], run[4][FSIO_PATH_MAX];
+    char folder[FSIO_PATH_MAX], run[6][FSIO_PATH_MAX];
     struct comm *comm = fixture_alone(folder);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 6; i++)
         if (fsio_path(run[i], "%s/run%d", folder, i) != ERR_OK)
             return 1;
     test_lost_view(comm, folder);
@@ -304,6 +387,8 @@ int main(void)
     test_no_fresh_start(comm, run[1]);
     test_exhaustive(comm, run[2]);
     test_edits(comm, run[3]);
+    test_old(comm, run[4]);
+    test_elsewhere(comm, run[5]);
     comm_destroy(comm);
     return tap_done();
 }

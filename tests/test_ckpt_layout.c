@@ -111,7 +111,6 @@ static enum err create(const char *path,
                        const struct ckpt_item *items, int item_count,
                        struct ckpt_shard *shard)
 {
-    int64_t crcs;
     struct ckpt_segment *segments = NULL, **sorted = NULL;
     int count = 0, fd = open(path, O_RDWR | O_CREAT, 0666);
     enum err rc = ckpt_segments_create(items, item_count, identity->rank,
@@ -119,8 +118,7 @@ static enum err create(const char *path,
     if (rc == ERR_OK)
         rc = ckpt_segments_sort(segments, count, &sorted);
     if (rc == ERR_OK)
-        rc = ckpt_hdf5_create(fd, path, identity, items, sorted, count, shard,
-                              &crcs);
+        rc = ckpt_hdf5_create(fd, path, identity, items, sorted, count, shard);
     close(fd);
     free(sorted);
     free(segments);

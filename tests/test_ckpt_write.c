@@ -91,20 +91,15 @@ static void items_free(struct ckpt_item items[TENSORS])
 }
 
 static enum err write_one(const char *dir, const char *how, int rank, int ranks,
-                          int folder_files, char **record)
+                          int folder_files, struct ckpt_shard *shard)
 {
-    enum err rc = ERR_OK;
     char name[CKPT_FILE_BYTES];
     struct ckpt_item items[TENSORS];
-    struct ckpt_shard shard = { 0 };
     struct ckpt_hdf5_identity identity = { 1, rank, ranks, "1.1" };
     items_make(items, how, rank, ranks);
     ckpt_shard_name(rank, ranks, folder_files, name);
-    TRY_OUT(ckpt_shard_write(dir, name, &identity, items, TENSORS, NULL, NULL,
-                             &shard));
-    TRY_OUT(ckpt_manifest_shard_text(&shard, record));
-out:
-    ckpt_manifest_free_shard(&shard);
+    enum err rc = ckpt_shard_write(dir, name, &identity, items, TENSORS, NULL,
+                                   NULL, shard);
     items_free(items);
     return rc;
 }
@@ -114,7 +109,7 @@ static enum err write_all(const char *dir, const char *how, int ranks,
                           int folder_files)
 {
     enum err rc = ERR_OK;
-    char *records[RANKS_MAX] = { NULL };
+    struct ckpt_shard shards[RANKS_MAX] = { 0 };
     json_t *state = json_object();
     struct ckpt_manifest_head head = { .step = 1,
                                        .ranks = ranks,
@@ -124,12 +119,12 @@ static enum err write_all(const char *dir, const char *how, int ranks,
                                        .item_count = TENSORS };
     TRY_OUT(fsio_mkdirs(dir));
     for (int r = 0; r < ranks; r++)
-        TRY_OUT(write_one(dir, how, r, ranks, folder_files, &records[r]));
-    TRY_OUT(ckpt_view_seal(dir, &head, records, ranks));
+        TRY_OUT(write_one(dir, how, r, ranks, folder_files, &shards[r]));
+    TRY_OUT(ckpt_view_seal(dir, &head, shards, ranks));
 out:
     json_decref(state);
     for (int r = 0; r < ranks; r++)
-        free(records[r]);
+        ckpt_manifest_free_shard(&shards[r]);
     return rc;
 }
 

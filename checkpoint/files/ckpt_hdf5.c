@@ -429,7 +429,7 @@ static enum err make_file(struct ckpt_hdf5_fd *made,
                           const struct ckpt_hdf5_identity *identity,
                           const struct ckpt_item *items,
                           struct ckpt_shard *shard, int striped,
-                          struct recipe *recipe, int64_t *crc_offset)
+                          struct recipe *recipe)
 {
     enum err rc = ERR_OK;
     hid_t file = H5I_INVALID_HID, closing;
@@ -451,7 +451,7 @@ static enum err make_file(struct ckpt_hdf5_fd *made,
     }
     TRY_OUT(put_index(file, path, items, shard));
     TRY_OUT(put_dataset(file, path, recipe, CKPT_HDF5_CRC_NAME, H5T_STD_U32LE,
-                        1, &shard->block_count, crc_offset));
+                        1, &shard->block_count, &shard->crc_offset));
     closing = file;
     file = H5I_INVALID_HID;
     HDF5_TRY(H5Fclose(closing));
@@ -465,7 +465,7 @@ enum err ckpt_hdf5_create(int fd, const char *path,
                           const struct ckpt_hdf5_identity *identity,
                           const struct ckpt_item *items,
                           struct ckpt_segment *const *sorted, int count,
-                          struct ckpt_shard *shard, int64_t *crc_offset)
+                          struct ckpt_shard *shard)
 {
     enum err rc = ERR_OK;
     struct recipe recipe = { 0 };
@@ -480,8 +480,7 @@ enum err ckpt_hdf5_create(int fd, const char *path,
     TRY_OUT(new_room(&places, (size_t)shard->extent_count));
     TRY_OUT(new_zeroed(&recipe.made, tensors));
     plan_extents(merged, shard, places, &striped);
-    TRY_OUT(
-        make_file(&made, identity, items, shard, striped, &recipe, crc_offset));
+    TRY_OUT(make_file(&made, identity, items, shard, striped, &recipe));
     place_segments(sorted, count, shard, places);
 out:
     if (made.failed.code != ERR_OK)

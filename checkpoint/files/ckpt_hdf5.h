@@ -42,10 +42,10 @@ struct ckpt_hdf5_identity {
 /* Make the file, which is open (`path` is for texts), with one dataset for every
  * extent that the segments, sorted and at least one, make together. Tells where each segment is, and
  * fills the shard's extents, in file order and normal form (allocated; the
- * caller frees them, also after a failure) and its count of blocks; *crc_offset
- * is where the contents of _crc32c go. */
+ * caller frees them, also after a failure), its count of blocks, and where the
+ * contents of _crc32c go. */
 enum err ckpt_hdf5_create(int fd, const char *path,
                           const struct ckpt_hdf5_identity *identity,
                           const struct ckpt_item *items,
                           struct ckpt_segment *const *sorted, int count,
-                          struct ckpt_shard *shard, int64_t *crc_offset);
+                          struct ckpt_shard *shard);

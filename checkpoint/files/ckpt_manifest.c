@@ -19,6 +19,9 @@
 
 #define MANIFEST_BYTES_MAX ((size_t)1 << 30)
 #define TENSOR_BYTES_MAX ((int64_t)1 << 62)
+/* So many extents are looked at for the one that another goes on with: those
+ * between two that do belong to tensors which end, or begin, in one of the shards. */
+#define RUN_LOOK 64
 
 enum err ckpt_manifest_elements(enum dtype dtype, int dims,
                                 const int64_t *shape, int64_t *elements)
@@ -90,42 +93,93 @@ static enum err no_memory(void)
     return err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
 }
 
-static json_t *numbers_json(const int64_t *numbers, int count)
+int64_t ckpt_manifest_end(const struct ckpt_shard *shard, int count)
 {
-    json_t *list = json_array();
-    for (int i = 0; i < count; i++)
-        jsontext_append(&list, json_integer(numbers[i]));
-    return list;
+    if (count == 0)
+        return 0;
+    const struct ckpt_extent *last = &shard->extents[count - 1];
+    return last->offset + last->bytes;
 }
 
-static json_t *extent_json(const struct ckpt_extent *extent)
+static void print_numbers(FILE *out, const int64_t *numbers, int count)
+{
+    for (int i = 0; i < count; i++)
+        fprintf(out, "%s%" PRId64, i == 0 ? "[" : ",", numbers[i]);
+    fputs(count == 0 ? "[]" : "]", out);
+}
+
+static void print_extent(FILE *out, const struct ckpt_extent *extent)
 {
     const struct ckpt_part *part = &extent->part;
+    const int64_t numbers[] = { extent->tensor, part->begin, part->end,
+                                extent->offset };
     if (!part->boxed) {
-        int64_t numbers[] = { extent->tensor, part->begin, part->end,
-                              extent->offset };
-        return numbers_json(numbers, 4);
+        print_numbers(out, numbers, 4);
+        return;
     }
-    return json_pack(
-        "[i,o,o,I]", extent->tensor, numbers_json(part->origin, extent->dims),
-        numbers_json(part->sides, extent->dims), (json_int_t)extent->offset);
+    fprintf(out, "[%d,", extent->tensor);
+    print_numbers(out, part->origin, extent->dims);
+    fprintf(out, ",");
+    print_numbers(out, part->sides, extent->dims);
+    fprintf(out, ",%" PRId64 "]", extent->offset);
 }
 
-enum err ckpt_manifest_shard_text(const struct ckpt_shard *shard, char **text)
+/* Whether extent i goes on with extent k of the shard before; by how much it is
+ * longer. */
+static bool goes_on(const struct ckpt_shard *shard, int i,
+                    const struct ckpt_shard *before, int k, int64_t *longer)
 {
-    json_t *extents = json_array();
-    json_t *blocks = json_array();
-    for (int i = 0; i < shard->extent_count; i++)
-        jsontext_append(&extents, extent_json(&shard->extents[i]));
-    for (int64_t i = 0; i < shard->block_count; i++)
-        jsontext_append(&blocks, json_integer(shard->blocks[i]));
-    json_t *record = json_pack("{s:s,s:I,s:I,s:o,s:o}", "file", shard->file,
-                               "bytes", (json_int_t)shard->bytes,
-                               "frame_crc32c", (json_int_t)shard->frame_crc,
-                               "pieces", extents, "block_crc32c", blocks);
-    *text = record == NULL ? NULL : json_dumps(record, JSON_COMPACT);
-    json_decref(record);
-    return *text == NULL ? no_memory() : ERR_OK;
+    const struct ckpt_extent *now = &shard->extents[i];
+    const struct ckpt_extent *old = &before->extents[k];
+    *longer = now->part.end - now->part.begin - old->part.end + old->part.begin;
+    return now->tensor == old->tensor && now->part.begin == old->part.end &&
+           !now->part.boxed && !old->part.boxed &&
+           now->offset - ckpt_manifest_end(shard, i) ==
+               old->offset - ckpt_manifest_end(before, k);
+}
+
+static void print_extents(FILE *out, const struct ckpt_shard *shard,
+                          const struct ckpt_shard *before)
+{
+    int next = 0, count;
+    for (int i = 0; i < shard->extent_count; i += count) {
+        int64_t longer, more;
+        int old = next, left = before->extent_count - next;
+        int stop = next + (left < RUN_LOOK ? left : RUN_LOOK);
+        while (old < stop && !goes_on(shard, i, before, old, &longer))
+            old++;
+        fputs(i == 0 ? "" : ",", out);
+        count = 1;
+        if (old == stop) {
+            print_extent(out, &shard->extents[i]);
+            continue;
+        }
+        while (i + count < shard->extent_count &&
+               old + count < before->extent_count &&
+               goes_on(shard, i + count, before, old + count, &more) &&
+               more == longer)
+            count++;
+        next = old + count;
+        print_numbers(out, (int64_t[]){ old, count, longer }, 3);
+    }
+}
+
+static void print_shard(FILE *out, const struct ckpt_shard *shard,
+                        const struct ckpt_shard *before)
+{
+    fprintf(out,
+            "{\"file\":\"%s\",\"bytes\":%" PRId64 ",\"frame_crc32c\":%" PRIu32
+            ",\"pieces\":[",
+            shard->file, shard->bytes, shard->frame_crc);
+    print_extents(out, shard, before);
+    if (shard->crc_offset > 0) {
+        fprintf(out, "],\"crc32c_offset\":%" PRId64 "}", shard->crc_offset);
+        return;
+    }
+    fprintf(out, "],\"block_crc32c\":[");
+    for (int64_t b = 0; b < shard->block_count; b++)
+        fprintf(out, "%s%" PRIu32, b == 0 ? "" : ",", shard->blocks[b]);
+    fprintf(out, "]}");
 }
 
 /* All members but the lists, one a line. */
@@ -166,30 +220,32 @@ static void print_tensors(FILE *out, const struct ckpt_manifest_head *head)
     fprintf(out, "\"tensors\": [");
     for (int i = 0; i < head->item_count; i++) {
         const struct ckpt_item *item = &head->items[i];
-        fprintf(out, "%s\n{\"name\":\"%s\",\"dtype\":\"%s\",\"shape\":[",
+        fprintf(out, "%s\n{\"name\":\"%s\",\"dtype\":\"%s\",\"shape\":",
                 i == 0 ? "" : ",", item->name, dtype_name(item->dtype));
-        for (int d = 0; d < item->dims; d++)
-            fprintf(out, "%s%" PRId64, d == 0 ? "" : ",", item->shape[d]);
-        fprintf(out, "]}");
+        print_numbers(out, item->shape, item->dims);
+        fprintf(out, "}");
     }
     fprintf(out, "\n],\n");
 }
 
 static bool print_all(FILE *out, const struct ckpt_manifest_head *head,
-                      char *const *shard_texts, int shard_count)
+                      const struct ckpt_shard *shards, int shard_count)
 {
+    const struct ckpt_shard none = { 0 };
     fprintf(out, "{\n");
     bool good = print_members(out, head);
     print_tensors(out, head);
     fprintf(out, "\"shards\": [");
-    for (int i = 0; i < shard_count; i++)
-        fprintf(out, "%s\n%s", i == 0 ? "" : ",", shard_texts[i]);
+    for (int i = 0; i < shard_count; i++) {
+        fputs(i == 0 ? "\n" : ",\n", out);
+        print_shard(out, &shards[i], i == 0 ? &none : &shards[i - 1]);
+    }
     fprintf(out, "\n],\n%s", CKPT_MANIFEST_CRC_BEFORE);
     return good;
 }
 
 enum err ckpt_manifest_format(const struct ckpt_manifest_head *head,
-                              char *const *shard_texts, int shard_count,
+                              const struct ckpt_shard *shards, int shard_count,
                               char **text, size_t *bytes)
 {
     assert(shard_count >= 0 && head->item_count >= 0);
@@ -197,7 +253,7 @@ enum err ckpt_manifest_format(const struct ckpt_manifest_head *head,
     FILE *out = open_memstream(text, bytes);
     if (out == NULL)
         return no_memory();
-    bool good = print_all(out, head, shard_texts, shard_count);
+    bool good = print_all(out, head, shards, shard_count);
     if (fflush(out) == 0 && good && *text != NULL)
         fprintf(out, "%08" PRIx32 "%s", crc32c(0, *text, *bytes),
                 CKPT_MANIFEST_CRC_AFTER);

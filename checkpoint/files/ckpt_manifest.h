@@ -6,7 +6,7 @@
  *
  *   {
  *   "format": "tessera-checkpoint",
- *   "version": 1,
+ *   "version": 2,
  *   "run_uuid": "...",            copied from the state's "run_uuid", or ""
  *   "step": 60, "ranks": 2, "attempt": "12.1", "created": 1763690000.123,
  *   "state": {...},               the caller's, untouched
@@ -18,11 +18,24 @@
  *   {"file":"shard-00000-of-00002.h5","bytes":4096,
  *    "frame_crc32c":123,          over all bytes outside the extents
  *    "pieces":[[0,0,1024,2048],    tensor, begin, end (elements), file offset
- *              [1,[0,8],[4,8],6144]],   or tensor, origin, extent, file offset
- *    "block_crc32c":[456]},       per 4 MiB of each extent, extent after extent
+ *              [1,[0,8],[4,8],6144],   or tensor, origin, extent, file offset
+ *              [0,1,-64]],        or a run, of extents that go on with those of
+ *                                 the shard before: first, how many, and by how
+ *                                 many elements each is longer
+ *    "crc32c_offset":9000},       in the file, of a CRC32C (u32) per 4 MiB of each
+ *                                 extent, extent after extent: in its frame,
+ *                                 behind all extents
  *   ...],
  *   "crc32c": "0123abcd"
  *   }
+ *
+ * An extent goes on with another if it is of the same tensor, begins at the
+ * element where that one ends, and lies as far behind the extent before it in its
+ * file (the first: behind the file's first byte) as that one in its own. Ranks cut
+ * all layers of a model alike, so that a shard is a few runs.
+ *
+ * Version 1 had no runs, and "block_crc32c":[456], the CRCs themselves, in the
+ * place of their offset.
  */
 #pragma once
 
@@ -36,7 +49,7 @@
 
 #define CKPT_MANIFEST_FILE "MANIFEST.json"
 #define CKPT_MANIFEST_FORMAT "tessera-checkpoint"
-#define CKPT_MANIFEST_VERSION 1
+#define CKPT_MANIFEST_VERSION 2
 #define CKPT_VIEW_FILE "checkpoint.h5"
 /* Room for a shard's name in the checkpoint's folder. */
 #define CKPT_FILE_BYTES 64
@@ -61,7 +74,7 @@ struct ckpt_extent {
     struct ckpt_part part;
     int64_t offset;
     int64_t bytes;
-    int64_t block; /* index in the shard's `blocks` of the extent's first CRC */
+    int64_t block; /* number in the shard of the extent's first CRC */
 };
 
 struct ckpt_shard {
@@ -70,8 +83,9 @@ struct ckpt_shard {
     uint32_t frame_crc;          /* over all bytes outside the extents */
     struct ckpt_extent *extents; /* by ascending offset, never overlapping */
     int extent_count;
-    uint32_t *blocks; /* CRC32C per CKPT_BLOCK_BYTES of each extent */
-    int64_t block_count;
+    int64_t block_count; /* CKPT_BLOCK_BYTES of each extent */
+    int64_t crc_offset;  /* where their CRC32Cs are in the file; 0: */
+    uint32_t *blocks;    /* they are here (ckpt_passage_sums()) */
 };
 
 /* The file CKPT_VIEW_FILE beside the shards, see ckpt_view.h. */
@@ -83,7 +97,8 @@ struct ckpt_view {
 struct ckpt_manifest {
     int64_t step;
     int ranks;
-    int64_t bytes; /* payload */
+    int64_t bytes;   /* payload */
+    int64_t extents; /* of all shards */
     struct ckpt_view view;
     struct ckpt_tensor *tensors;
     int tensor_count;
@@ -126,12 +141,12 @@ enum err ckpt_manifest_elements(enum dtype dtype, int dims,
 /* How many block CRCs an extent of so many bytes has. */
 int64_t ckpt_manifest_block_count(int64_t bytes);
 
-/* One shard's record as one line of JSON; *text is malloc'ed. */
-enum err ckpt_manifest_shard_text(const struct ckpt_shard *shard, char **text);
+/* Where the first `count` extents of the shard end in its file; none: 0. */
+int64_t ckpt_manifest_end(const struct ckpt_shard *shard, int count);
 
-/* The whole file from its head and the shard records; *text is malloc'ed. */
+/* The whole file; *text is malloc'ed. */
 enum err ckpt_manifest_format(const struct ckpt_manifest_head *head,
-                              char *const *shard_texts, int shard_count,
+                              const struct ckpt_shard *shards, int shard_count,
                               char **text, size_t *bytes);
 
 /* Check and parse. `where` is for error texts. ERR_CHECKPOINT when the CRC or

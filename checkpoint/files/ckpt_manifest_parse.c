@@ -18,6 +18,9 @@
     (sizeof CKPT_MANIFEST_CRC_BEFORE - 1 + CRC_DIGITS +                        \
      sizeof CKPT_MANIFEST_CRC_AFTER - 1)
 #define CRC_DIGITS 8
+/* A few bytes may stand for many extents, but not for more than a manifest of
+ * version 1 could hold; 70B on 16,384 ranks has 4 million. */
+#define EXTENTS_MAX ((int64_t)1 << 25)
 
 /* Damage that the CRC did not show can only be a bug or another version. */
 static enum err malformed(const char *what)
@@ -122,30 +125,92 @@ static enum err parse_part(const json_t *first, const json_t *second,
     return ERR_OK;
 }
 
-static enum err parse_extent(const json_t *value, const struct ckpt_manifest *m,
-                             int64_t offset_min, int64_t offset_max,
-                             struct ckpt_extent *extent)
+/* The shard's next, for which there is room; its part is good. */
+static enum err add_extent(struct ckpt_manifest *m, struct ckpt_shard *shard,
+                           int tensor, const struct ckpt_part *part,
+                           int64_t offset)
 {
-    int64_t tensor;
-    if (json_array_size(value) != 4 ||
-        !get_integer(json_array_get(value, 0), 0, m->tensor_count - 1, &tensor))
-        return malformed("piece of an unknown tensor");
     const struct ckpt_tensor *owner = &m->tensors[tensor];
-    TRY(parse_part(json_array_get(value, 1), json_array_get(value, 2), owner,
-                   &extent->part));
-    extent->tensor = (int)tensor;
-    extent->dims = owner->dims;
-    extent->bytes = ckpt_part_elements(&extent->part, owner->dims) *
+    int64_t bytes = ckpt_part_elements(part, owner->dims) *
                     (int64_t)dtype_bytes(owner->dtype);
-    if (!get_integer(json_array_get(value, 3), offset_min, offset_max,
-                     &extent->offset) ||
-        extent->bytes > offset_max - extent->offset)
+    if (offset < ckpt_manifest_end(shard, shard->extent_count) ||
+        offset > shard->bytes || bytes > shard->bytes - offset)
         return malformed("piece outside its file");
+    if (m->extents == EXTENTS_MAX ||
+        __builtin_add_overflow(m->bytes, bytes, &m->bytes))
+        return malformed("too many pieces");
+    shard->extents[shard->extent_count++] =
+        (struct ckpt_extent){ .tensor = tensor,
+                              .dims = owner->dims,
+                              .part = *part,
+                              .offset = offset,
+                              .bytes = bytes,
+                              .block = shard->block_count };
+    shard->block_count += ckpt_manifest_block_count(bytes);
+    m->extents++;
     return ERR_OK;
 }
 
-static enum err parse_blocks(const json_t *list, struct ckpt_shard *shard)
+static enum err parse_extent(const json_t *value, struct ckpt_manifest *m,
+                             struct ckpt_shard *shard)
 {
+    int64_t tensor, offset;
+    struct ckpt_part part = { 0 };
+    if (json_array_size(value) != 4 ||
+        !get_integer(json_array_get(value, 0), 0, m->tensor_count - 1, &tensor))
+        return malformed("piece of an unknown tensor");
+    TRY(parse_part(json_array_get(value, 1), json_array_get(value, 2),
+                   &m->tensors[tensor], &part));
+    if (!get_integer(json_array_get(value, 3), 0, shard->bytes, &offset))
+        return malformed("piece outside its file");
+    return add_extent(m, shard, (int)tensor, &part, offset);
+}
+
+/* Runs are in the order of the shard before and have none of it twice: *next is
+ * behind the last. */
+static enum err parse_run(const json_t *value, struct ckpt_manifest *m,
+                          const struct ckpt_shard *before, int64_t *next,
+                          struct ckpt_shard *shard)
+{
+    int64_t first, count, longer;
+    if (!get_integer(json_array_get(value, 0), *next, before->extent_count - 1,
+                     &first) ||
+        !get_integer(json_array_get(value, 1), 1, before->extent_count - first,
+                     &count) ||
+        !get_integer(json_array_get(value, 2), INT64_MIN / 2, INT64_MAX / 2,
+                     &longer))
+        return malformed("run of pieces");
+    *next = first + count;
+    for (int i = (int)first; i < *next; i++) {
+        const struct ckpt_extent *old = &before->extents[i];
+        struct ckpt_part part = { .begin = old->part.end };
+        int64_t elements = old->part.end - old->part.begin + longer;
+        int64_t gap = old->offset - ckpt_manifest_end(before, i);
+        int64_t end = ckpt_manifest_end(shard, shard->extent_count);
+        if (old->part.boxed || elements < 1 ||
+            elements > m->tensors[old->tensor].elements - part.begin)
+            return malformed("run of pieces outside their tensors");
+        if (gap > shard->bytes - end)
+            return malformed("piece outside its file");
+        part.end = part.begin + elements;
+        TRY(add_extent(m, shard, old->tensor, &part, end + gap));
+    }
+    return ERR_OK;
+}
+
+/* Block CRCs are in the frame, which has a sum here, and so behind all extents; or
+ * they are here. */
+static enum err parse_blocks(const json_t *value, struct ckpt_shard *shard)
+{
+    const json_t *list = json_object_get(value, "block_crc32c");
+    int64_t bytes = 4 * shard->block_count;
+    int64_t end = ckpt_manifest_end(shard, shard->extent_count);
+    if (list == NULL)
+        return get_integer(json_object_get(value, "crc32c_offset"),
+                           end > 0 ? end : 1, shard->bytes - bytes,
+                           &shard->crc_offset)
+                   ? ERR_OK
+                   : malformed("crc32c_offset");
     if (!json_is_array(list) ||
         json_array_size(list) != (size_t)shard->block_count)
         return malformed("number of block CRCs");
@@ -173,15 +238,16 @@ static bool is_shard_name(const char *file)
             return false;
         file += digits + 1;
     }
-    return strncmp(file, "shard-", 6) == 0 && strchr(file, '/') == NULL;
+    return strncmp(file, "shard-", 6) == 0 && strpbrk(file, "/\"\\") == NULL;
 }
 
-static enum err parse_shard(const json_t *value, const struct ckpt_manifest *m,
+static enum err parse_shard(const json_t *value, struct ckpt_manifest *m,
+                            const struct ckpt_shard *before,
                             struct ckpt_shard *shard)
 {
     const char *file = json_string_value(json_object_get(value, "file"));
     const json_t *extents = json_object_get(value, "pieces");
-    int64_t frame_crc;
+    int64_t frame_crc, next = 0;
     if (!is_shard_name(file))
         return malformed("shard file name");
     memcpy(shard->file, file, strlen(file) + 1);
@@ -189,35 +255,33 @@ static enum err parse_shard(const json_t *value, const struct ckpt_manifest *m,
                      &shard->bytes) ||
         !get_integer(json_object_get(value, "frame_crc32c"), 0, UINT32_MAX,
                      &frame_crc) ||
-        !json_is_array(extents) || json_array_size(extents) > INT32_MAX)
+        !json_is_array(extents))
         return malformed("shard");
     shard->frame_crc = (uint32_t)frame_crc;
-    size_t count = json_array_size(extents);
-    TRY(new_zeroed(&shard->extents, count + 1));
-    shard->extent_count = (int)count;
-    int64_t end = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct ckpt_extent *extent = &shard->extents[i];
-        TRY(parse_extent(json_array_get(extents, i), m, end, shard->bytes,
-                         extent));
-        extent->block = shard->block_count;
-        shard->block_count += ckpt_manifest_block_count(extent->bytes);
-        end = extent->offset + extent->bytes;
+    TRY(new_zeroed(&shard->extents, json_array_size(extents) +
+                                        (size_t)before->extent_count + 1));
+    for (size_t i = 0; i < json_array_size(extents); i++) {
+        const json_t *piece = json_array_get(extents, i);
+        TRY(json_array_size(piece) == 3
+                ? parse_run(piece, m, before, &next, shard)
+                : parse_extent(piece, m, shard));
     }
-    return parse_blocks(json_object_get(value, "block_crc32c"), shard);
+    return parse_blocks(value, shard);
 }
 
 static enum err parse_shards(const json_t *list, struct ckpt_manifest *out)
 {
+    const struct ckpt_shard none = { 0 }, *before = &none;
     if (!json_is_array(list) || json_array_size(list) > INT32_MAX)
         return malformed("shards");
     int count = (int)json_array_size(list);
     TRY(new_zeroed(&out->shards, (size_t)count + 1));
     out->shard_count = count;
-    for (int i = 0; i < count; i++) {
-        TRY(parse_shard(json_array_get(list, (size_t)i), out, &out->shards[i]));
-        for (int p = 0; p < out->shards[i].extent_count; p++)
-            out->bytes += out->shards[i].extents[p].bytes;
+    for (int i = 0; i < count; before = &out->shards[i++]) {
+        struct ckpt_shard *shard = &out->shards[i];
+        enum err rc =
+            parse_shard(json_array_get(list, (size_t)i), out, before, shard);
+        TRY(err_prefix(rc, "%s", shard->file[0] != 0 ? shard->file : "shards"));
     }
     return ERR_OK;
 }
@@ -244,7 +308,7 @@ static enum err parse_root(const json_t *root, struct ckpt_manifest *out)
     if (format == NULL || strcmp(format, CKPT_MANIFEST_FORMAT) != 0 ||
         !get_integer(json_object_get(root, "version"), 1, INT64_MAX, &version))
         return malformed("not a Tessera manifest");
-    if (version != CKPT_MANIFEST_VERSION)
+    if (version > CKPT_MANIFEST_VERSION)
         return err_set(ERR_UNSUPPORTED,
                        "format version %" PRId64
                        ", this program reads version %d: use a newer one",

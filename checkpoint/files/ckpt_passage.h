@@ -31,6 +31,12 @@ enum err ckpt_passage_all(const struct ckpt_passage *p,
                           const struct ckpt_shard *shard, ckpt_passage_fn each,
                           void *arg, uint32_t *frame_crc);
 
+/* The CRC32C of each of the shard's blocks, from its manifest, or from its file,
+ * whose frame has them: until that is checked they are not believed. Malloc'ed,
+ * and to be freed after an error too. */
+enum err ckpt_passage_sums(const struct ckpt_passage *p,
+                           const struct ckpt_shard *shard, uint32_t **sums);
+
 /* CRC32C over all bytes of the file that belong to no extent. */
 enum err ckpt_passage_frame_crc(int fd, const char *path,
                                 const struct ckpt_shard *shard, uint32_t *crc);

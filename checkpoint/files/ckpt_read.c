@@ -53,6 +53,7 @@ struct ckpt_read {
     bool *checked; /* per shard: size and frame are good */
     int shard;     /* the open one; -1: none */
     struct ckpt_io *io;
+    uint32_t *sums;    /* of its blocks */
     int fd;            /* of the same file, through the page cache; -1 */
     struct span aside; /* small blocks; empty: none */
     struct span now;   /* holds data */
@@ -86,6 +87,8 @@ static void close_shard(struct ckpt_read *reader)
 {
     ckpt_io_close(reader->io);
     reader->io = NULL;
+    free(reader->sums);
+    reader->sums = NULL;
     fsio_close(reader->fd);
     reader->fd = -1;
     reader->shard = -1;
@@ -151,6 +154,8 @@ enum err ckpt_read_shard(struct ckpt_read *reader, int shard)
         return err_errno("%s: open", reader->path);
     if (!reader->checked[shard])
         TRY(check_frame(reader, shard));
+    const struct ckpt_passage file = { .path = reader->path, .fd = reader->fd };
+    TRY(as_damage(ckpt_passage_sums(&file, wanted, &reader->sums)));
     reader->shard = shard;
     return ERR_OK;
 }
@@ -322,7 +327,7 @@ static enum err read_block(struct ckpt_read *reader, const struct block *block,
         if (reader->verified == block->begin)
             return ERR_OK;
     }
-    uint32_t want = shard->blocks[extent->block + block->index];
+    uint32_t want = reader->sums[extent->block + block->index];
     uint32_t crc = crc32c(0, *data, bytes);
     if (crc != want)
         return err_set(

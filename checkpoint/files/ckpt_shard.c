@@ -105,8 +105,7 @@ struct writer {
     int64_t *sums_of; /* where the sums of each of the share's segments begin */
     uint32_t *sums;
     struct ckpt_shard *shard;
-    int64_t crc_offset; /* where the contents of _crc32c go */
-    int64_t left;       /* payload until the crash point in the middle */
+    int64_t left; /* payload until the crash point in the middle */
 };
 
 /* Cuts data into equal steps of whole pages, except for the last one. */
@@ -174,8 +173,7 @@ static enum err put_segment(struct writer *w,
 static enum err put_crcs(struct writer *w)
 {
     const struct ckpt_shard *shard = w->shard;
-    const struct ckpt_extent *last = &shard->extents[shard->extent_count - 1];
-    if (w->crc_offset < last->offset + last->bytes)
+    if (shard->crc_offset < ckpt_manifest_end(shard, shard->extent_count))
         return err_set(ERR_INTERNAL, "%s: datasets are not in order",
                        w->file.path);
     if (w->share->ended != NULL)
@@ -191,7 +189,7 @@ static enum err put_crcs(struct writer *w)
     }
     return fsio_pwrite(w->file.fd, shard->blocks,
                        (size_t)shard->block_count * sizeof *shard->blocks,
-                       w->crc_offset, w->file.path);
+                       shard->crc_offset, w->file.path);
 }
 
 /* This rank's segments in it; those of others are skipped. */
@@ -247,7 +245,7 @@ static enum err make_frame(struct writer *w,
         return err_errno("%s: memory file", w->file.path);
     TRY(ckpt_segments_sort(share->segments, share->count, &w->sorted));
     TRY(ckpt_hdf5_create(fd, w->file.path, identity, w->items, w->sorted,
-                         share->count, w->shard, &w->crc_offset));
+                         share->count, w->shard));
     if (fstat(fd, &status) != 0)
         return err_errno("%s: stat", w->file.path);
     w->shard->bytes = status.st_size;
@@ -397,7 +395,7 @@ enum err ckpt_shard_write_shared(const char *dir, const char *file,
 
 struct copy {
     struct ckpt_passage file;
-    const struct ckpt_shard *shard;
+    uint32_t *sums;
 };
 
 static enum err copy_extent(void *arg, const struct ckpt_extent *extent)
@@ -409,7 +407,7 @@ static enum err copy_extent(void *arg, const struct ckpt_extent *extent)
         uint32_t crc = 0;
         next = end - at < CKPT_BLOCK_BYTES ? end : at + CKPT_BLOCK_BYTES;
         TRY(ckpt_passage_step(&copy->file, at, next, &crc));
-        if (crc != copy->shard->blocks[block++])
+        if (crc != copy->sums[block++])
             return err_set(ERR_CHECKPOINT,
                            "%s: bytes %" PRId64 " to %" PRId64 " are damaged",
                            copy->file.path, at, next);
@@ -422,8 +420,7 @@ enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
 {
     enum err rc = ERR_OK;
     char from[FSIO_PATH_MAX], part[FSIO_PATH_MAX] = "";
-    struct copy copy = { .file = { .path = from, .fd = -1, .lost = true },
-                         .shard = shard };
+    struct copy copy = { .file = { .path = from, .fd = -1, .lost = true } };
     struct ckpt_passage *file = &copy.file;
     uint32_t frame_crc;
     TRY_OUT(fsio_path(from, "%s/%s", from_dir, shard->file));
@@ -431,6 +428,7 @@ enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
     file->fd = open(from, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (file->fd < 0)
         TRY_OUT(err_set(ERR_CHECKPOINT, "%s: open: %s", from, strerror(errno)));
+    TRY_OUT(ckpt_passage_sums(file, shard, &copy.sums));
     TRY_OUT(make_folder(to_dir, shard->file));
     TRY_OUT(fsio_path(part, "%s/%s.part", to_dir, shard->file));
     TRY_OUT(ckpt_stream_create(part, shard->bytes, &file->stream));
@@ -445,5 +443,6 @@ out:
         unlink(part);
     fsio_close(file->fd);
     free(file->buffer);
+    free(copy.sums);
     return rc;
 }

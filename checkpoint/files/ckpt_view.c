@@ -49,15 +49,6 @@ out:
     return rc;
 }
 
-/* A view of many takes long to make, and most checkpoints nobody looks into. */
-static bool on_demand(const struct ckpt_manifest *manifest)
-{
-    int64_t extents = 0;
-    for (int s = 0; s < manifest->shard_count; s++)
-        extents += manifest->shards[s].extent_count;
-    return extents > CKPT_VIEW_EXTENTS;
-}
-
 /* The names of shards below shards/NNN are durable; those in the folder itself
  * with the manifest. */
 static enum err sync_folders(const char *checkpoint_dir,
@@ -85,8 +76,8 @@ static enum err sync_folders(const char *checkpoint_dir,
 }
 
 enum err ckpt_view_seal(const char *checkpoint_dir,
-                        struct ckpt_manifest_head *head, char *const *records,
-                        int record_count)
+                        struct ckpt_manifest_head *head,
+                        const struct ckpt_shard *shards, int shard_count)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
@@ -98,16 +89,17 @@ enum err ckpt_view_seal(const char *checkpoint_dir,
      * load uses: what that would refuse must not be committed, whoever's
      * mistake it is. The view is made of what the reader has found, and the
      * second manifest has its sum. */
-    TRY_OUT(ckpt_manifest_format(head, records, record_count, &text, &bytes));
+    TRY_OUT(ckpt_manifest_format(head, shards, shard_count, &text, &bytes));
     TRY_OUT(ckpt_manifest_parse(text, bytes, path, &check));
     ckpt_crash_point("manifest-checked", 0);
     TRY_OUT(sync_folders(checkpoint_dir, check));
-    if (!on_demand(check))
+    /* A view of many takes long to make, and most checkpoints nobody looks into. */
+    if (check->extents <= CKPT_VIEW_EXTENTS)
         TRY_OUT(
             write_view(checkpoint_dir, true, check, &check->view, &head->view));
     ckpt_crash_point("view-written", 0);
     free(text);
-    TRY_OUT(ckpt_manifest_format(head, records, record_count, &text, &bytes));
+    TRY_OUT(ckpt_manifest_format(head, shards, shard_count, &text, &bytes));
     TRY_OUT(fsio_write_new(path, text, bytes, true));
     TRY_OUT(fsio_fsync_dir(checkpoint_dir));
 out:

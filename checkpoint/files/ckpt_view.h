@@ -24,13 +24,12 @@
 #define CKPT_VIEW_EXTENTS 16384
 
 /* Complete a checkpoint's folder, whose shards are there: its view, and its
- * manifest of this head (in which `view` is set) and these shard records. What
- * could not be loaded is no checkpoint: ERR_CHECKPOINT when elements were
+ * manifest of this head (in which `view` is set) and these shards. What could not be loaded is no checkpoint: ERR_CHECKPOINT when elements were
  * written by no rank or by two. Files are not looked at: who writes a shard has
  * seen that it is there (ckpt_shard.h). */
 enum err ckpt_view_seal(const char *checkpoint_dir,
-                        struct ckpt_manifest_head *head, char *const *records,
-                        int record_count);
+                        struct ckpt_manifest_head *head,
+                        const struct ckpt_shard *shards, int shard_count);
 
 /* Write a view that is lost, damaged or was not made: the same bytes. ERR_UNSUPPORTED
  * when these would be others than the manifest tells of. */

@@ -27,7 +27,7 @@ struct reshard {
     int ranks, writers;
     char tmp[FSIO_PATH_MAX];
     struct ckpt_item *items; /* one per tensor */
-    char **records;          /* of the shards */
+    struct ckpt_shard *shards;
 };
 
 /* Where the share of `rank` begins in the payload. */
@@ -85,23 +85,17 @@ static enum err feed_tensor(void *arg, int item, int64_t at, int64_t bytes,
 
 static enum err write_shard(struct reshard *reshard, int rank, int writer)
 {
-    enum err rc = ERR_OK;
-    struct ckpt_shard shard = { 0 };
     struct ckpt_hdf5_identity identity = { .step = reshard->manifest->step,
                                            .rank = rank,
                                            .ranks = reshard->ranks,
                                            .attempt = "reshard" };
     assert(writer >= 0 && writer < reshard->writers);
-    char file[sizeof shard.file];
+    char file[CKPT_FILE_BYTES];
     snprintf(file, sizeof file, "shard-%05d-of-%05d.h5", writer,
              reshard->writers);
-    TRY_OUT(ckpt_shard_write(reshard->tmp, file, &identity, reshard->items,
-                             reshard->manifest->tensor_count, feed_tensor,
-                             reshard, &shard));
-    TRY_OUT(ckpt_manifest_shard_text(&shard, &reshard->records[writer]));
-out:
-    ckpt_manifest_free_shard(&shard);
-    return rc;
+    return ckpt_shard_write(reshard->tmp, file, &identity, reshard->items,
+                            reshard->manifest->tensor_count, feed_tensor,
+                            reshard, &reshard->shards[writer]);
 }
 
 /* Ranks with nothing to write have no shard. */
@@ -112,7 +106,7 @@ static enum err copy(struct reshard *reshard)
     TRY(ckpt_manifest_items(manifest, &reshard->items));
     for (int rank = 0; rank < reshard->ranks; rank++)
         reshard->writers += set_parts(reshard, rank) > 0;
-    TRY(new_zeroed(&reshard->records, (size_t)reshard->writers + 1));
+    TRY(new_zeroed(&reshard->shards, (size_t)reshard->writers + 1));
     TRY(ckpt_tensor_create(reshard->from, manifest, &reshard->reader));
     TRY(ckpt_shard_folder(reshard->tmp, "copy", manifest->bytes, 1));
     for (int rank = 0; rank < reshard->ranks; rank++)
@@ -124,7 +118,7 @@ static enum err copy(struct reshard *reshard)
                                        .state = manifest->state,
                                        .items = reshard->items,
                                        .item_count = manifest->tensor_count };
-    return ckpt_view_seal(reshard->tmp, &head, reshard->records,
+    return ckpt_view_seal(reshard->tmp, &head, reshard->shards,
                           reshard->writers);
 }
 
@@ -182,9 +176,9 @@ enum err ckpt_reshard(const char *checkpoint_dir, const char *out, int ranks,
 out:
     if (rc != ERR_OK && made)
         give_up(&reshard, rc);
-    for (int i = 0; reshard.records != NULL && i < reshard.writers; i++)
-        free(reshard.records[i]);
-    free(reshard.records);
+    for (int i = 0; reshard.shards != NULL && i < reshard.writers; i++)
+        ckpt_manifest_free_shard(&reshard.shards[i]);
+    free(reshard.shards);
     free(reshard.items);
     ckpt_tensor_destroy(reshard.reader);
     ckpt_manifest_destroy(manifest);
@@ -196,7 +190,6 @@ enum err ckpt_write(const char *dir, int64_t step, const char *attempt,
                     int item_count, ckpt_shard_feed feed, void *feed_arg)
 {
     enum err rc = ERR_OK;
-    char *record = NULL;
     char file[CKPT_FILE_BYTES];
     struct ckpt_shard shard = { 0 };
     const struct ckpt_hdf5_identity identity = {
@@ -211,10 +204,8 @@ enum err ckpt_write(const char *dir, int64_t step, const char *attempt,
     ckpt_shard_name(0, 1, CKPT_SHARD_FOLDER_FILES, file);
     TRY_OUT(ckpt_shard_write(dir, file, &identity, items, item_count, feed,
                              feed_arg, &shard));
-    TRY_OUT(ckpt_manifest_shard_text(&shard, &record));
-    TRY_OUT(ckpt_view_seal(dir, &head, &record, 1));
+    TRY_OUT(ckpt_view_seal(dir, &head, &shard, 1));
 out:
-    free(record);
     ckpt_manifest_free_shard(&shard);
     return rc;
 }

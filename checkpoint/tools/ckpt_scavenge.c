@@ -136,27 +136,20 @@ static enum err commit(const struct scavenge *s)
 {
     enum err rc = ERR_OK;
     const struct ckpt_manifest *manifest = s->local.manifest;
-    int count = manifest->shard_count;
     struct ckpt_manifest_head head = { .step = manifest->step,
                                        .ranks = manifest->ranks,
                                        .attempt = s->attempt,
                                        .state = manifest->state,
                                        .item_count = manifest->tensor_count };
     struct ckpt_item *items = NULL;
-    char **records = NULL;
     TRY_OUT(ckpt_manifest_items(manifest, &items));
-    TRY_OUT(new_zeroed(&records, (size_t)count + 1));
     head.items = items;
-    for (int i = 0; i < count; i++)
-        TRY_OUT(ckpt_manifest_shard_text(&manifest->shards[i], &records[i]));
-    TRY_OUT(ckpt_view_seal(s->tmp, &head, records, count));
+    TRY_OUT(
+        ckpt_view_seal(s->tmp, &head, manifest->shards, manifest->shard_count));
     TRY_OUT(ckpt_index_commit(s->run_dir, s->local.step, s->tmp, true, NULL));
     if (ckpt_index_latest_write(s->run_dir, s->local.step) != ERR_OK)
         log_warn("LATEST is not up to date: %s", err_text());
 out:
-    for (int i = 0; records != NULL && i < count; i++)
-        free(records[i]);
-    free(records);
     free(items);
     return rc;
 }

@@ -106,6 +106,8 @@ static void make_shards(struct load *load)
             shard->bytes += extent->bytes;
             shard->block_count += ckpt_manifest_block_count(extent->bytes);
         }
+        shard->crc_offset = shard->bytes;
+        shard->bytes += 4 * shard->block_count;
         ckpt_shard_name(s, m->shard_count, CKPT_SHARD_FOLDER_FILES,
                         shard->file);
     }
@@ -258,16 +260,11 @@ static bool load_flat(int ranks, struct growth_cost *cost)
     return run("mpt-7b", OWNER_CUT_FLAT, ranks, ranks, false, cost);
 }
 
-static int64_t extents_of(const struct ckpt_manifest *manifest)
-{
-    int64_t extents = 0;
-    for (int s = 0; s < manifest->shard_count; s++)
-        extents += manifest->shards[s].extent_count;
-    return extents;
-}
-
 /* The manifest of a save of files by node, which rank 0 makes and every rank of a
- * load parses; and the view of it, if one is made. */
+ * load parses; and the view of it, if one is made. It may have so many bytes at
+ * GROWTH_FAR, of which the least are those of tensors and layers. */
+#define MANIFEST_BYTES_MAX 4000000
+#define MANIFEST_BYTES_LEAST 400000
 static bool manifest(int ranks, bool view, struct growth_cost *cost)
 {
     struct load load = { 0 };
@@ -281,22 +278,21 @@ static bool manifest(int ranks, bool view, struct growth_cost *cost)
                                        .state = state,
                                        .items = load.items,
                                        .item_count = m->tensor_count };
-    char **records = calloc((size_t)files, sizeof *records), *text = NULL;
+    char *text = NULL;
     void *image = NULL;
     size_t bytes = 0;
-    for (int s = 0; s < files; s++) {
-        struct ckpt_shard *shard = &m->shards[s];
-        shard->blocks =
-            calloc((size_t)shard->block_count + 1, sizeof *shard->blocks);
-        need(shard->blocks != NULL &&
-             ckpt_manifest_shard_text(shard, &records[s]) == ERR_OK);
-        free(shard->blocks);
-    }
-    need(ckpt_manifest_format(&head, records, files, &text, &bytes) == ERR_OK);
+    need(ckpt_manifest_format(&head, m->shards, files, &text, &bytes) ==
+         ERR_OK);
     int64_t memory = growth_memory();
     double begin_s = growth_clock();
     bool good = ckpt_manifest_parse(text, bytes, "it", &parsed) == ERR_OK;
-    if (good && view && extents_of(parsed) > CKPT_VIEW_EXTENTS) {
+    int64_t most = MANIFEST_BYTES_LEAST +
+                   (int64_t)(MANIFEST_BYTES_MAX - MANIFEST_BYTES_LEAST) *
+                       ranks / GROWTH_FAR;
+    if ((int64_t)bytes > most)
+        good =
+            err_set(ERR_INTERNAL, "a manifest of %zu bytes", bytes) == ERR_OK;
+    if (good && view && parsed->extents > CKPT_VIEW_EXTENTS) {
         begin_s = growth_clock();
         bytes = 0;
     } else if (good && view) {
@@ -308,9 +304,6 @@ static bool manifest(int ranks, bool view, struct growth_cost *cost)
     cost->counts.bytes = (int64_t)bytes;
     if (!good)
         tap_note("%s", err_text());
-    for (int s = 0; s < files; s++)
-        free(records[s]);
-    free(records);
     free(text);
     free(image);
     json_decref(state);
